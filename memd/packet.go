@@ -1,0 +1,276 @@
+package memd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// HeaderLen is the size of every packet's header.
+const HeaderLen = 24
+
+// DefaultLimit is the largest body Parse accepts when its caller names no limit of its own: a server's own maximum
+// is 30 MiB.
+const DefaultLimit = 32 << 20
+
+// Magic is the first byte of a packet: who sent it, whether it is a request, and which header it has.
+type Magic uint8
+
+// The six magics of the protocol (kv_engine, BinaryProtocol.md).
+const (
+	MagicReq       Magic = 0x80 // client request
+	MagicReqExt    Magic = 0x08 // client request with framing extras
+	MagicRes       Magic = 0x81 // response to a client
+	MagicResExt    Magic = 0x18 // response to a client with framing extras
+	MagicServerReq Magic = 0x82 // request that a server sends
+	MagicServerRes Magic = 0x83 // a client's response to it
+)
+
+// IsRequest reports whether m starts a request of either side.
+func (m Magic) IsRequest() bool { return m == MagicReq || m == MagicReqExt || m == MagicServerReq }
+
+// IsResponse reports whether m starts a response of either side.
+func (m Magic) IsResponse() bool { return m == MagicRes || m == MagicResExt || m == MagicServerRes }
+
+// Valid reports whether m is one of the six magics.
+func (m Magic) Valid() bool { return m.IsRequest() || m.IsResponse() }
+
+func (m Magic) String() string {
+	switch m {
+	case MagicReq:
+		return "REQ"
+	case MagicReqExt:
+		return "REQ_EXT"
+	case MagicRes:
+		return "RES"
+	case MagicResExt:
+		return "RES_EXT"
+	case MagicServerReq:
+		return "SERVER_REQ"
+	case MagicServerRes:
+		return "SERVER_RES"
+	}
+	return fmt.Sprintf("Magic(0x%02x)", uint8(m))
+}
+
+// Packet is one request or response. VBucket has a meaning in requests, Status in responses; they share two bytes of
+// the header. Frames are the framing extras as they stand on the wire; NextFrame takes them apart. Opcode is a
+// ServerOpcode's number when the magic is one of a server's requests.
+type Packet struct {
+	Magic    Magic
+	Opcode   Opcode
+	Datatype Datatype
+	VBucket  uint16
+	Status   Status
+	Opaque   uint32
+	CAS      uint64
+	Frames   []byte
+	Extras   []byte
+	Key      []byte
+	Value    []byte
+}
+
+// Errors of Parse and Append. A parse error other than ErrShort means that the stream can't be trusted any more.
+var (
+	ErrShort    = errors.New("memd: packet is incomplete")
+	ErrMagic    = errors.New("memd: unknown magic")
+	ErrLengths  = errors.New("memd: frame, extras and key are longer than the body")
+	ErrTooLarge = errors.New("memd: body is over the limit")
+	ErrEncode   = errors.New("memd: packet cannot be encoded")
+)
+
+// ParseError says which field of a received packet breaks which limit. It unwraps to ErrMagic, ErrLengths,
+// ErrTooLarge or ErrFrames.
+type ParseError struct {
+	Field string
+	Value int64
+	Limit int64
+	Err   error
+}
+
+func (e *ParseError) Error() string {
+	return fmt.Sprintf("%v: %s is %d (0x%x), limit %d", e.Err, e.Field, e.Value, e.Value, e.Limit)
+}
+
+func (e *ParseError) Unwrap() error { return e.Err }
+
+// EncodeError names the field of a packet that does not fit its place on the wire. It unwraps to ErrEncode.
+type EncodeError struct {
+	Field string
+	Len   int
+	Limit int
+}
+
+func (e *EncodeError) Error() string {
+	return fmt.Sprintf("%v: %s has %d bytes, limit %d", ErrEncode, e.Field, e.Len, e.Limit)
+}
+
+func (e *EncodeError) Unwrap() error { return ErrEncode }
+
+// ext reports whether m has the header with one byte for the key's length and one for the framing extras'.
+func (m Magic) ext() bool { return m == MagicReqExt || m == MagicResExt }
+
+// AppendTo appends p's wire form to dst. MagicReq and MagicRes turn into their extended forms when there are
+// framing extras, and back when there are none, so the header always follows the content. dst comes back unchanged
+// with an EncodeError when a length does not fit.
+func (p *Packet) AppendTo(dst []byte) ([]byte, error) {
+	m := p.Magic
+	switch {
+	case len(p.Frames) > 0:
+		switch m {
+		case MagicReq:
+			m = MagicReqExt
+		case MagicRes:
+			m = MagicResExt
+		case MagicServerReq, MagicServerRes:
+			return dst, &EncodeError{"framing extras of a server packet", len(p.Frames), 0}
+		}
+	case m == MagicReqExt:
+		m = MagicReq
+	case m == MagicResExt:
+		m = MagicRes
+	}
+	if !m.Valid() {
+		return dst, &EncodeError{"magic", int(m), 0}
+	}
+	keyMax := 0xffff
+	if m.ext() {
+		keyMax = 0xff
+	}
+	switch {
+	case len(p.Key) > keyMax:
+		return dst, &EncodeError{"key", len(p.Key), keyMax}
+	case len(p.Frames) > 0xff:
+		return dst, &EncodeError{"framing extras", len(p.Frames), 0xff}
+	case len(p.Extras) > 0xff:
+		return dst, &EncodeError{"extras", len(p.Extras), 0xff}
+	}
+	body := len(p.Frames) + len(p.Extras) + len(p.Key) + len(p.Value)
+	if uint64(body) > 0xffffffff {
+		return dst, &EncodeError{"body", body, 0xffffffff}
+	}
+	two := p.VBucket
+	if m.IsResponse() {
+		two = uint16(p.Status)
+	}
+	dst = AppendHeader(dst, Header{
+		Magic: m, Opcode: p.Opcode, Datatype: p.Datatype, VBucketOrStatus: two, Opaque: p.Opaque, CAS: p.CAS,
+		FramesLen: len(p.Frames), KeyLen: len(p.Key), ExtrasLen: len(p.Extras), BodyLen: body,
+	})
+	dst = append(dst, p.Frames...)
+	dst = append(dst, p.Extras...)
+	dst = append(dst, p.Key...)
+	return append(dst, p.Value...), nil
+}
+
+// Header is a packet's first 24 bytes, decoded. BodyLen counts framing extras, extras, key and value.
+type Header struct {
+	Magic           Magic
+	Opcode          Opcode
+	Datatype        Datatype
+	VBucketOrStatus uint16
+	Opaque          uint32
+	CAS             uint64
+	FramesLen       int
+	KeyLen          int
+	ExtrasLen       int
+	BodyLen         int
+}
+
+// ValueLen is what the body holds besides framing extras, extras and key.
+func (h *Header) ValueLen() int { return h.BodyLen - h.FramesLen - h.ExtrasLen - h.KeyLen }
+
+// AppendHeader appends h. The lengths are the caller's care: they must fit their fields.
+func AppendHeader(dst []byte, h Header) []byte {
+	var b [HeaderLen]byte
+	b[0] = byte(h.Magic)
+	b[1] = byte(h.Opcode)
+	if h.Magic.ext() {
+		b[2] = byte(h.FramesLen)
+		b[3] = byte(h.KeyLen)
+	} else {
+		binary.BigEndian.PutUint16(b[2:], uint16(h.KeyLen))
+	}
+	b[4] = byte(h.ExtrasLen)
+	b[5] = byte(h.Datatype)
+	binary.BigEndian.PutUint16(b[6:], h.VBucketOrStatus)
+	binary.BigEndian.PutUint32(b[8:], uint32(h.BodyLen))
+	binary.BigEndian.PutUint32(b[12:], h.Opaque)
+	binary.BigEndian.PutUint64(b[16:], h.CAS)
+	return append(dst, b[:]...)
+}
+
+// ParseHeader decodes the header at the start of b and checks it: the magic is known, the body is at most limit bytes
+// (0 means DefaultLimit), and its parts fit into it. It allocates nothing unless it fails; ErrShort means that b holds
+// fewer than 24 bytes.
+func ParseHeader(b []byte, limit int) (Header, error) {
+	if len(b) < HeaderLen {
+		if len(b) > 0 && !Magic(b[0]).Valid() {
+			return Header{}, &ParseError{"magic", int64(b[0]), 0, ErrMagic}
+		}
+		return Header{}, ErrShort
+	}
+	_ = b[HeaderLen-1]
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
+	h := Header{
+		Magic: Magic(b[0]), Opcode: Opcode(b[1]), ExtrasLen: int(b[4]), Datatype: Datatype(b[5]),
+		VBucketOrStatus: binary.BigEndian.Uint16(b[6:]), Opaque: binary.BigEndian.Uint32(b[12:]),
+		CAS: binary.BigEndian.Uint64(b[16:]),
+	}
+	body := binary.BigEndian.Uint32(b[8:])
+	switch h.Magic {
+	case MagicReq, MagicRes, MagicServerReq, MagicServerRes:
+		h.KeyLen = int(binary.BigEndian.Uint16(b[2:]))
+	case MagicReqExt, MagicResExt:
+		h.FramesLen, h.KeyLen = int(b[2]), int(b[3])
+	default:
+		return Header{}, &ParseError{"magic", int64(b[0]), 0, ErrMagic}
+	}
+	if uint64(body) > uint64(limit) {
+		return Header{}, &ParseError{"body length", int64(body), int64(limit), ErrTooLarge}
+	}
+	h.BodyLen = int(body)
+	if parts := h.FramesLen + h.ExtrasLen + h.KeyLen; parts > h.BodyLen {
+		return Header{}, &ParseError{"frames, extras and key", int64(parts), int64(h.BodyLen), ErrLengths}
+	}
+	return h, nil
+}
+
+// Parse decodes the packet at the start of b into p and returns how many bytes it took. p's slices alias b and are
+// valid as long as b is. limit bounds the body, 0 means DefaultLimit. While b holds less than the whole packet the
+// error is ErrShort and n says how many bytes are needed (24 until the header is there). It allocates nothing unless
+// the packet is malformed.
+func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
+	h, err := ParseHeader(b, limit)
+	if err != nil {
+		return HeaderLen, err
+	}
+	n = HeaderLen + h.BodyLen
+	if len(b) < n {
+		return n, ErrShort
+	}
+	p.setHeader(&h)
+	p.SetBody(&h, b[HeaderLen:n:n])
+	return n, nil
+}
+
+func (p *Packet) setHeader(h *Header) {
+	p.Magic, p.Opcode, p.Datatype, p.Opaque, p.CAS = h.Magic, h.Opcode, h.Datatype, h.Opaque, h.CAS
+	if h.Magic.IsResponse() {
+		p.Status, p.VBucket = Status(h.VBucketOrStatus), 0
+	} else {
+		p.Status, p.VBucket = 0, h.VBucketOrStatus
+	}
+}
+
+// SetBody fills p's slices with the parts of body, which must have h.BodyLen bytes: for a reader that has received
+// header and body apart. p's slices alias body.
+func (p *Packet) SetBody(h *Header, body []byte) {
+	p.setHeader(h)
+	i := h.FramesLen
+	j := i + h.ExtrasLen
+	k := j + h.KeyLen
+	p.Frames, p.Extras, p.Key, p.Value = body[:i:i], body[i:j:j], body[j:k:k], body[k:h.BodyLen:h.BodyLen]
+}
