@@ -24,14 +24,14 @@ func ask(t *testing.T, c net.Conn, p memd.Packet) memd.Packet {
 	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = c.Write(out)
 	require.NoError(t, err)
-	head := make([]byte, memd.HeaderLen)
-	_, err = io.ReadFull(c, head)
+	raw := make([]byte, memd.HeaderLen)
+	_, err = io.ReadFull(c, raw)
 	require.NoError(t, err)
-	whole := append(head, make([]byte, binary.BigEndian.Uint32(head[8:]))...)
-	_, err = io.ReadFull(c, whole[memd.HeaderLen:])
+	raw = append(raw, make([]byte, binary.BigEndian.Uint32(raw[8:]))...)
+	_, err = io.ReadFull(c, raw[memd.HeaderLen:])
 	require.NoError(t, err)
 	var got memd.Packet
-	_, err = got.Parse(whole, memd.DefaultLimit)
+	_, err = got.Parse(raw, memd.DefaultLimit)
 	require.NoError(t, err)
 	return got
 }
