@@ -1,0 +1,11 @@
+// Package retry decides whether, when and how often a failed operation is tried again.
+//
+// It holds the reasons and their flags, the State that every operation embeds, the strategies and backoffs, and the
+// Orchestrator, the one entry to retrying. Safety is not a strategy's business: the orchestrator alone keeps an
+// operation that may have been executed from being sent again, completes each operation once, and keeps its deadline
+// and its bounds, whatever a strategy answers. Cost follows failure: an operation that never fails costs a handful of
+// atomic operations and no allocation.
+//
+// It never holds a status code, HTTP, a socket, a circuit breaker, a log line or a metric exporter, and imports the
+// standard library only. The numbers of a service pass through it as an opaque code.
+package retry

@@ -1,0 +1,299 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"runtime/debug"
+	"time"
+)
+
+// ConnLost reports that the connection died on which the attempt named epoch was out. An idempotent operation is
+// judged as SocketClosedWhileInFlight, any other fails in doubt. A report of an earlier attempt changes nothing.
+func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) {
+	s := op.Retry()
+	if s.Lost(epoch) {
+		o.MaybeRetry(op, SocketClosedWhileInFlight, cause, Hint{})
+		return
+	}
+	// Either the event is late, or the operation is not idempotent: then this attempt is its last.
+	w := wire(epoch)
+	if !s.finishAs(w) {
+		return
+	}
+	j := &judgement{
+		op: op, s: s, word: withPhase(w, isDone), stage: StageNetwork, why: SocketClosedWhileInFlight, cause: cause,
+	}
+	if o.record(j) {
+		o.complete(j.h, ending{from: w, judged: true})
+	}
+}
+
+// Expire ends an operation whose deadline has passed, in whatever phase it is, with ErrTimeout around what its last
+// attempt met. It says whether this call ended it.
+func (o *Orchestrator) Expire(op Op) bool { return o.end(op, ErrTimeout, nil) }
+
+// Cancel ends an operation now, in whatever phase it is, with ErrCanceled around cause. It says whether this call ended
+// it.
+func (o *Orchestrator) Cancel(op Op, cause error) bool { return o.end(op, ErrCanceled, cause) }
+
+func (o *Orchestrator) end(op Op, kind, why error) bool {
+	s := op.Retry()
+	w, won := s.finish()
+	if !won {
+		return false
+	}
+	o.mu.Lock()
+	h := s.h.Load() // under the mutex: a claimant that was just publishing it has done so
+	o.mu.Unlock()
+	fresh := h == nil
+	if fresh {
+		h = o.newHistory(op, Request{Context: context.Background()}, time.Now())
+	}
+	// While the operation is local somebody may be routing it: what it would describe is theirs to write.
+	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
+		desc := describe(op)
+		o.mu.Lock()
+		h.req = desc
+		if fresh && !desc.Started.IsZero() {
+			h.started = desc.Started
+		}
+		o.mu.Unlock()
+	}
+	o.complete(h, ending{from: w, kind: kind, why: why})
+	return true
+}
+
+// endAs ends the operation for the claim that w stands for, if it is still valid.
+func (o *Orchestrator) endAs(h *history, w uint32, kind, why error) {
+	if h.s.finishAs(w) { // guard: end swap
+		o.complete(h, ending{from: w, kind: kind, why: why})
+	}
+}
+
+// fail ends a judged operation.
+func (o *Orchestrator) fail(j *judgement, kind, why error) {
+	if !j.s.finishAs(j.word) { // guard: fail swap
+		return
+	}
+	o.mu.Lock()
+	j.h.cause = j.cause
+	o.mu.Unlock()
+	o.complete(j.h, ending{from: j.word, kind: kind, why: why})
+}
+
+// ending is how an operation came to its end.
+type ending struct {
+	from   uint32 // the word that was replaced
+	kind   error  // a sentinel, or nil
+	why    error  // the canceler's, the closer's or the panicking strategy's error, or nil
+	judged bool   // the attempt that was out is in the history already
+}
+
+// complete is for the one who has moved the operation to done: it takes it out of the heap, ends its strategy's
+// context, settles its budgets, reports, and calls Done.
+func (o *Orchestrator) complete(h *history, end ending) {
+	w := end.from
+	inDoubt := h.s.doubt(w)
+	now := time.Now()
+	e := &Error{InDoubt: inDoubt, kind: end.kind, ended: end.why}
+	out := !end.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
+	o.mu.Lock()
+	o.unlink(h, now)
+	o.arm()
+	cancel := h.cancel
+	h.cancel = nil
+	h.elapsed = now.Sub(h.started)
+	if out {
+		h.stage = stageOf(w)
+	}
+	e.Info, e.Cause = h.info(), h.cause
+	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
+	hadFailed := len(h.log) > 0
+	if hadFailed || inDoubt {
+		c := o.counters(h)
+		if hadFailed {
+			c.GaveUp++
+		}
+		if inDoubt {
+			c.InDoubt++
+		}
+		if h.retrying {
+			c.Failed++
+		}
+	}
+	charges := h.charges
+	h.charges, h.retrying, h.settled = nil, false, true
+	seen, reason := h.reasons, h.reason
+	o.mu.Unlock()
+
+	if cancel != nil {
+		cancel()
+	}
+	for _, c := range charges {
+		c.budget.Settle(c.cost, false)
+	}
+	if errors.Is(e, ErrThrottled) {
+		o.mu.Lock()
+		o.counters(h).Throttled++
+		o.mu.Unlock()
+	}
+	if ob := o.opts.Observer; ob != nil && hadFailed {
+		o.mu.Lock()
+		r, report := h.request(seen), h.attempt(Unknown, stageOf(w), e, now)
+		o.mu.Unlock()
+		if out {
+			ob.Attempt(report)
+		}
+		ob.GaveUp(r, reason, e)
+	}
+	h.op.Done(e, inDoubt)
+}
+
+// forget lets go of an operation that somebody else has ended.
+func (o *Orchestrator) forget(h *history) {
+	now := time.Now()
+	o.mu.Lock()
+	o.unlink(h, now)
+	o.arm()
+	cancel := h.cancel
+	h.cancel = nil
+	h.elapsed = now.Sub(h.started)
+	o.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// settle closes the books of an operation that somebody else has ended.
+func (o *Orchestrator) settle(h *history, err error) {
+	desc := describe(h.op)
+	now := time.Now()
+	o.mu.Lock()
+	if h.settled {
+		o.mu.Unlock()
+		return
+	}
+	h.settled = true
+	h.req = desc
+	if h.retrying && err != nil {
+		o.counters(h).Failed++
+	}
+	retried := h.retrying
+	charges := h.charges
+	h.charges, h.retrying = nil, false
+	report := h.attempt(Unknown, StageResponse, err, now)
+	o.mu.Unlock()
+	for _, c := range charges {
+		c.budget.Settle(c.cost, err == nil)
+	}
+	if ob := o.opts.Observer; ob != nil && retried {
+		ob.Attempt(report)
+	}
+}
+
+// Wake dispatches parked operations that match now, instead of after their delay: those whose last failure came before
+// any server saw them. It never shortens a controlled delay, a delay after an answer, or one that a server named. match
+// must look at nothing of the operation that dispatching it changes, since it may be on its way already; nil matches
+// every operation.
+func (o *Orchestrator) Wake(match func(Op) bool) {
+	type sleeper struct {
+		h      *history
+		number uint64
+	}
+	var list []sleeper
+	o.mu.Lock()
+	for _, h := range o.heap {
+		if h.eager { // guard: wake
+			list = append(list, sleeper{h, h.number})
+		}
+	}
+	o.mu.Unlock()
+	for _, z := range list {
+		if match != nil && !match(z.h.op) {
+			continue
+		}
+		now := time.Now()
+		o.mu.Lock()
+		// Once the deadline has come it is the timer's.
+		if z.h.number != z.number || z.h.index < 0 || z.h.capped && !now.Before(z.h.at) { // guard: parking
+			o.mu.Unlock()
+			continue
+		}
+		p, _ := o.unlink(z.h, now)
+		o.arm()
+		o.mu.Unlock()
+		p.capped = false
+		o.resume(due{z.h, p})
+	}
+}
+
+// Close ends every operation that waits for a delay or whose strategy runs, with ErrClosed around cause, and lets later
+// ones fail so. It does not wait for a strategy that ignores its context. A second Close does nothing.
+func (o *Orchestrator) Close(cause error) {
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return
+	}
+	o.closed, o.closeCause = true, cause
+	now := time.Now()
+	var batch []due
+	for len(o.heap) > 0 {
+		h := o.heap[0]
+		p, _ := o.unlink(h, now)
+		batch = append(batch, due{h, p})
+	}
+	o.arm()
+	o.mu.Unlock()
+	for _, d := range batch {
+		o.endAs(d.h, d.word, ErrClosed, cause)
+	}
+}
+
+// inline is IsInline, contained.
+func inline(s Strategy) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false // it will panic again where the operation fails for it
+		}
+	}()
+	return IsInline(s)
+}
+
+// ask calls the strategy and makes an error of its panic.
+func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
+	defer contain(&err)
+	return s.RetryAfter(ctx, r, why), nil
+}
+
+// take asks a budget; one that panics refuses.
+func take(b Budget, k Kind) (cost int32, ok bool, err error) {
+	defer contain(&err)
+	cost, ok = b.Take(k)
+	return cost, ok, nil
+}
+
+// translated applies a strategy's own translation.
+func translated(f func(error) error, cause error) (err error) {
+	if f == nil {
+		return cause
+	}
+	defer func() {
+		if recover() != nil || err == nil {
+			err = cause
+		}
+	}()
+	return f(cause)
+}
+
+func contain(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{v, debug.Stack()}
+	}
+}
+
+// same compares budgets, whose types need not be comparable.
+func same(a, b Budget) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

@@ -1,0 +1,119 @@
+package retry
+
+import (
+	"context"
+	"time"
+)
+
+// history is what an operation has once it failed: counters, log, the place in the heap. All fields but o, op and s,
+// which never change, are guarded by o.mu.
+type history struct {
+	o  *Orchestrator
+	op Op
+	s  *State
+
+	req     Request // what Describe said of the latest attempt; its other fields are unused
+	started time.Time
+
+	attempts, transparent, step int
+	moved                       bool // the free re-route is used up
+	retrying                    bool // an attempt that is a retry is out
+	settled                     bool
+	reasons                     Reasons
+	reason                      Reason
+	stage                       Stage
+	cause                       error
+	lastDelay, waited, elapsed  time.Duration
+	log                         []Attempt
+	charges                     []charge
+
+	cancel context.CancelFunc // ends the context of the strategy that runs
+
+	parking
+	index int // in the heap, -1 outside
+}
+
+// parking is one stay in the heap: the wait for a delay, or for the deadline while a strategy runs.
+type parking struct {
+	// number names the parking: two may have no Sent between them, so the word alone would not.
+	number  uint64
+	word    uint32 // the State's while the parking is valid
+	at      time.Time
+	since   time.Time
+	delay   time.Duration
+	size    int64
+	reason  Reason
+	kind    Kind
+	budget  Budget
+	judging bool // a strategy runs; at is the deadline
+	capped  bool // at is the deadline: nothing may be sent then
+	eager   bool // Wake may end it early
+	free    bool // counts as no step of the backoff
+	pushed  bool // the server named the delay: the backoff starts afresh
+}
+
+// charge is what the operation has paid to a budget.
+type charge struct {
+	budget Budget
+	cost   int32
+}
+
+const logEnd = 4 // attempts kept at either end of the log
+
+// add appends to the log, which keeps its first and last four entries.
+func (h *history) add(a Attempt) {
+	if len(h.log) < 2*logEnd {
+		h.log = append(h.log, a)
+		return
+	}
+	copy(h.log[logEnd:], h.log[logEnd+1:])
+	h.log[2*logEnd-1] = a
+}
+
+func (h *history) retries() int { return h.attempts + h.transparent }
+
+func (h *history) info() Info {
+	return Info{
+		Stage: h.stage, Reason: h.reason, Reasons: h.reasons, Attempts: h.attempts, Transparent: h.transparent,
+		Elapsed: h.elapsed, Waited: h.waited, Log: append([]Attempt(nil), h.log...),
+	}
+}
+
+// request builds a Request of its own for somebody who may write to it or keep it.
+func (h *history) request(seen Reasons) *Request {
+	r := new(Request)
+	*r = h.req
+	r.Idempotent, r.Deadline, r.Started = h.s.Idempotent, h.s.Deadline, h.started
+	r.Attempts, r.Transparent, r.BackoffStep, r.Reasons = h.attempts, h.transparent, h.step, seen
+	r.LastDelay, r.Waited, r.Err, r.Dice = h.lastDelay, h.waited, h.cause, h.o.opts.Dice
+	return r
+}
+
+func (h *history) attempt(reason Reason, stage Stage, err error, now time.Time) AttemptInfo {
+	return AttemptInfo{
+		Context: h.req.Context, Service: h.req.Service, Operation: h.req.Operation, Endpoint: h.req.Endpoint,
+		ID: h.req.ID, Number: h.retries() + 1, Reason: reason, Stage: stage, Err: err, At: now,
+	}
+}
+
+// pay remembers a charge. One entry per budget, so that a long life does not make a long list.
+func (h *history) pay(b Budget, cost int32) {
+	for i := range h.charges {
+		if same(h.charges[i].budget, b) {
+			h.charges[i].cost += cost
+			return
+		}
+	}
+	h.charges = append(h.charges, charge{b, cost})
+}
+
+// describe asks op who it is. Only the owner of the operation's present step may: the claimant of an attempt, or the
+// winner of Finish in a phase in which nobody routes it.
+func describe(op Op) (r Request) {
+	r.Context = op.Context()
+	op.Describe(&r)
+	if r.Context == nil {
+		r.Context = context.Background()
+	}
+	return r
+}

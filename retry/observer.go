@@ -1,0 +1,116 @@
+package retry
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told of everything that happens to an operation once it has failed. Its methods are called without a
+// lock, on whatever goroutine the event happened on, so they must not block, and several may run at once. The
+// Requests are copies of the Observer's own.
+type Observer interface {
+	// Attempt reports an attempt of an operation that has failed once, when the attempt ends. First-time successes are
+	// not reported; the last attempt of a retried operation is when State.Settle is called.
+	Attempt(AttemptInfo)
+	// Retry reports the decision to retry after the delay.
+	Retry(*Request, Reason, time.Duration)
+	// GaveUp reports an operation that is not retried for the reason, or ended while it was, with its error.
+	GaveUp(*Request, Reason, error)
+}
+
+// AttemptInfo is one attempt of an operation, which has ended.
+type AttemptInfo struct {
+	Context   context.Context // the caller's
+	Service   Service
+	Operation string
+	Endpoint  string
+	ID        string
+	Number    int    // 1 is the first
+	Reason    Reason // Unknown when the attempt succeeded or its failure has none
+	Stage     Stage  // that a failed attempt had reached
+	Err       error  // nil when it succeeded
+	At        time.Time
+}
+
+// OperationKey is what retry statistics are kept by.
+type OperationKey struct {
+	Service   Service
+	Operation string
+}
+
+// OperationStats counts what happened to the operations of one kind once they had failed.
+type OperationStats struct {
+	Retries     uint64        // sent again, transparent ones apart
+	Failed      uint64        // retries, transparent or not, whose attempt failed in turn
+	Transparent uint64        // sent again without a server's logic having seen the request
+	Hedges      uint64        // sent besides an attempt that was still out
+	Throttled   uint64        // operations that a budget or a throttle ended
+	GaveUp      uint64        // operations that failed for a reason
+	InDoubt     uint64        // operations that a server may have executed
+	Delay       time.Duration // all delays together
+	Histogram   [len(HistogramBounds)]uint64
+}
+
+// HistogramBounds are the lower bounds of OperationStats.Histogram: the n-th retry of an operation, hedges and
+// transparent ones included, adds one to the last bucket whose bound is at most n.
+var HistogramBounds = [...]int{1, 2, 3, 4, 5, 10, 100, 1000}
+
+// Stats is a copy of the orchestrator's counters.
+type Stats struct {
+	Parked     int   // operations that wait for a delay
+	Bytes      int64 // that those hold
+	Operations map[OperationKey]OperationStats
+}
+
+// maxKeys bounds the number of kinds that are counted apart, since the names of HTTP operations may be a user's.
+const maxKeys = 1024
+
+// otherKey counts the operations of kinds beyond that.
+var otherKey = OperationKey{Operation: "other"}
+
+// counters finds the counters of h's kind; under the mutex.
+func (o *Orchestrator) counters(h *history) *OperationStats {
+	key := OperationKey{h.req.Service, h.req.Operation}
+	c := o.stats[key]
+	if c == nil {
+		if len(o.stats) >= maxKeys {
+			key = otherKey
+			if c = o.stats[key]; c != nil {
+				return c
+			}
+		}
+		c = new(OperationStats)
+		o.stats[key] = c
+	}
+	return c
+}
+
+// count adds the operation's n-th retry to the histogram.
+func (c *OperationStats) count(n int) {
+	i := 0
+	for i+1 < len(HistogramBounds) && n >= HistogramBounds[i+1] {
+		i++
+	}
+	c.Histogram[i]++
+}
+
+// Stats copies the counters. It is meant for diagnostics, not for every operation.
+func (o *Orchestrator) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := Stats{Parked: o.parked, Bytes: o.bytes, Operations: make(map[OperationKey]OperationStats, len(o.stats))}
+	for k, c := range o.stats {
+		s.Operations[k] = *c
+	}
+	return s
+}
+
+// Hedged counts the n-th attempt of an operation that was sent besides one that was still out; 1 is the first of those.
+func (o *Orchestrator) Hedged(service Service, operation string, n int) {
+	h := &history{req: Request{Service: service, Operation: operation}}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.counters(h)
+	c.Hedges++
+	c.count(n)
+}

@@ -1,0 +1,305 @@
+package retry
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Op is what the orchestrator needs of an operation.
+type Op interface {
+	// Retry gives the State that the operation embeds.
+	Retry() *State
+	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started. It is
+	// called when something failed, by whoever owns the operation's step, never while it may be routed.
+	Describe(*Request)
+	// Context is the caller's.
+	Context() context.Context
+	// Size is the number of bytes that the operation holds while parked; below 0 it cannot be sent again.
+	Size() int
+	// Dispatch routes and sends the operation again. It must not block.
+	Dispatch()
+	// Done completes the operation; it is called once, unless somebody else wins State.Finish. It must not block. err
+	// is an *Error.
+	Done(err error, inDoubt bool)
+}
+
+// Hint is what the failed attempt's answer says about the next one.
+type Hint struct {
+	Pushback Pushback // the server's own delay, or its "do not retry"
+	Moved    bool     // a newer config routes this operation elsewhere
+	Overload bool     // the answer speaks of a rate limit: the Kind is Throttling whatever the reason
+	Code     uint32   // the service's own number, for strategies
+}
+
+// Options are the settings of an Orchestrator. The zero value is usable.
+type Options struct {
+	Default        Strategy // for operations without one; nil is FastFailOnTerminalError{}
+	MaxParked      int      // operations that wait at the same time; 0 is 32768
+	MaxBytes       int64    // that all waiting operations hold together; 0 is no limit
+	MaxOpBytes     int64    // that one operation may hold to be retried at all; 0 is no limit
+	DisableRetries bool     // retry only what no server's logic has seen
+	Observer       Observer // nil is none
+	Dice           Dice     // for strategies that bring none; nil is math/rand/v2
+}
+
+const defaultMaxParked = 32768
+
+// Orchestrator is the one entry to retrying. It keeps the operations that wait for a delay, with one timer and no
+// goroutine for all of them; a strategy that may block runs on a goroutine that lives as long as the strategy's call.
+// All methods may be called from any goroutine, none blocks, and none calls anybody's code under a lock. Close ends
+// what it keeps.
+type Orchestrator struct {
+	opts Options
+
+	mu         sync.Mutex
+	heap       sleepers
+	parked     int   // entries of the heap that wait for a delay
+	bytes      int64 // that those hold
+	numbers    uint64
+	timer      *time.Timer
+	armed      time.Time // what the timer is set to; zero when it has fired or is stopped
+	closed     bool
+	closeCause error
+	stats      map[OperationKey]*OperationStats
+}
+
+// New makes an Orchestrator. It starts nothing.
+func New(opts Options) *Orchestrator {
+	if opts.Default == nil {
+		opts.Default = FastFailOnTerminalError{}
+	}
+	if opts.MaxParked <= 0 {
+		opts.MaxParked = defaultMaxParked
+	}
+	return &Orchestrator{opts: opts, stats: make(map[OperationKey]*OperationStats)}
+}
+
+// judgement is one failed attempt on its way to a decision.
+type judgement struct {
+	op    Op
+	s     *State
+	h     *history
+	word  uint32 // the State's as long as the judgement is valid
+	stage Stage
+	why   Reason
+	cause error
+	hint  Hint
+	size  int64
+	r     *Request // the strategy's, never read here once it was given away
+	seen  Reasons
+	step  int
+	free  bool
+}
+
+// MaybeRetry decides about an operation whose attempt failed, and retries or fails it. The caller has claimed the
+// attempt: Answered, Lost or NotSent of its State said true. cause is what the attempt met. When the operation has
+// ended meanwhile, nothing happens.
+func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
+	s := op.Retry()
+	w := s.ph.Load()
+	if !deciding(w) { // guard: claimed
+		return
+	}
+	j := &judgement{
+		op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size()),
+	}
+	if !o.record(j) {
+		return
+	}
+	switch {
+	case !s.Idempotent && !why.AllowsNonIdempotent(): // guard: unsafe reason
+		o.fail(j, nil, nil)
+	case o.opts.DisableRetries && !why.Unseen(): // guard: disabled
+		o.fail(j, nil, nil)
+	case j.size < 0 || o.opts.MaxOpBytes > 0 && j.size > o.opts.MaxOpBytes: // guard: size
+		o.fail(j, nil, nil)
+	case why.AlwaysRetry(): // guard: always
+		delay := time.Duration(0)
+		if !j.free {
+			delay = Controlled(j.step, 0)
+		}
+		o.park(j, delay, nil)
+	default:
+		o.consult(j)
+	}
+}
+
+// record enters the failure into the operation's history, which the first failure creates.
+func (o *Orchestrator) record(j *judgement) bool {
+	desc := describe(j.op)
+	now := time.Now()
+	kind := j.why.Kind()
+	if j.hint.Overload {
+		kind = Throttling
+	}
+	o.mu.Lock()
+	if j.s.ph.Load() != j.word {
+		o.mu.Unlock()
+		return false
+	}
+	h := j.s.h.Load()
+	if h == nil {
+		h = o.newHistory(j.op, desc, now)
+		j.s.h.Store(h)
+	}
+	j.h = h
+	h.req = desc
+	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
+	j.seen, j.step = h.reasons, h.step
+	j.free = j.why == KVNotMyVBucket && j.hint.Moved && !h.moved // guard: one free re-route
+	h.reason, h.cause, h.stage = j.why, j.cause, j.stage
+	h.reasons = h.reasons.With(j.why)
+	h.add(Attempt{Reason: j.why, Endpoint: desc.Endpoint, At: now.Sub(h.started)})
+	if h.retrying {
+		h.retrying = false
+		o.counters(h).Failed++
+	}
+	j.r = h.request(j.seen)
+	var report AttemptInfo
+	if o.opts.Observer != nil {
+		report = h.attempt(j.why, h.stage, j.cause, now)
+	}
+	o.mu.Unlock()
+	if o.opts.Observer != nil {
+		o.opts.Observer.Attempt(report)
+	}
+	return true
+}
+
+func (o *Orchestrator) newHistory(op Op, desc Request, now time.Time) *history {
+	h := &history{o: o, op: op, s: op.Retry(), req: desc, started: desc.Started, index: -1}
+	if h.started.IsZero() {
+		h.started = now
+	}
+	return h
+}
+
+// consult asks the operation's strategy.
+func (o *Orchestrator) consult(j *judgement) {
+	st := j.s.Strategy
+	if st == nil {
+		st = o.opts.Default
+	}
+	if inline(st) {
+		a, err := ask(j.r.Context, st, j.r, j.why)
+		o.conclude(j, a, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(j.r.Context)
+	if !o.begin(j, cancel) {
+		cancel()
+		return
+	}
+	go func() {
+		var a Action
+		err := errStrategyGone // stays when the strategy ends its goroutine
+		defer func() {
+			cancel()
+			o.conclude(j, a, err)
+		}()
+		a, err = ask(ctx, st, j.r, j.why)
+	}()
+}
+
+// begin enters an operation whose strategy runs on a goroutine of its own into the heap, so that its deadline and Close
+// end it whatever the strategy does.
+func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
+	o.mu.Lock()
+	if o.closed {
+		why := o.closeCause
+		o.mu.Unlock()
+		o.fail(j, ErrClosed, why)
+		return false
+	}
+	// Whoever ends the operation from here on waits for the mutex and then finds both.
+	if j.s.ph.Load() != j.word { // guard: ended before its strategy
+		o.mu.Unlock()
+		return false
+	}
+	j.h.cancel = cancel
+	now := time.Now()
+	// Not the deadline itself, which may have no monotonic reading.
+	o.link(j.h, parking{word: j.word, judging: true, since: now, at: now.Add(j.s.Deadline.Sub(now))})
+	o.arm()
+	o.mu.Unlock()
+	return true
+}
+
+// conclude acts on a strategy's answer. One that comes after the operation's end changes nothing.
+func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
+	o.mu.Lock()
+	if j.h.index >= 0 && j.h.judging && j.h.word == j.word {
+		o.unlink(j.h, time.Now())
+		o.arm()
+		j.h.cancel = nil
+	}
+	o.mu.Unlock()
+	if j.s.ph.Load() != j.word { // guard: late answer
+		return
+	}
+	switch {
+	case err != nil:
+		o.fail(j, nil, err)
+	case a.kind == again:
+		o.park(j, a.delay, a.budget)
+	case a.kind == stopTerminal:
+		o.fail(j, ErrTerminal, nil)
+	default:
+		j.cause = translated(a.translate, j.cause)
+		o.fail(j, nil, nil)
+	}
+}
+
+// park lets the operation wait, unless its deadline has passed or a bound is reached.
+func (o *Orchestrator) park(j *judgement, delay time.Duration, b Budget) {
+	now := time.Now()
+	left := j.s.Deadline.Sub(now)
+	if left <= 0 {
+		o.fail(j, ErrTimeout, nil)
+		return
+	}
+	capped := delay >= left // guard: cap
+	if capped {
+		delay = left
+	}
+	p := parking{
+		at: now.Add(delay), since: now, delay: delay, size: j.size, reason: j.why, budget: b, capped: capped, free: j.free,
+	}
+	_, p.pushed = j.hint.Pushback.After()
+	p.pushed = p.pushed && !j.why.AlwaysRetry()
+	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed
+	p.word = withPhase(j.word, inParked)
+	h := j.h
+	o.mu.Lock()
+	p.kind = h.req.Kind
+	if o.closed { // guard: closed
+		why := o.closeCause
+		o.mu.Unlock()
+		o.fail(j, ErrClosed, why)
+		return
+	}
+	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
+		o.mu.Unlock()
+		o.fail(j, ErrTooManyInRetry, nil)
+		return
+	}
+	// Under the mutex: whoever ends the operation right after the swap must find it in the heap.
+	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
+		o.mu.Unlock()
+		return
+	}
+	h.moved = h.moved || j.free
+	h.lastDelay = delay
+	h.log[len(h.log)-1].Delay = delay
+	o.link(h, p)
+	o.arm()
+	var r *Request
+	if o.opts.Observer != nil {
+		r = h.request(j.seen)
+	}
+	o.mu.Unlock()
+	if r != nil {
+		o.opts.Observer.Retry(r, j.why, delay)
+	}
+}

@@ -1,0 +1,200 @@
+package retry
+
+import (
+	"context"
+	"time"
+)
+
+// Service names a Couchbase service.
+type Service string
+
+// The services.
+const (
+	KV         Service = "kv"
+	Query      Service = "query"
+	Search     Service = "search"
+	Analytics  Service = "analytics"
+	Views      Service = "views"
+	Management Service = "management"
+)
+
+// Pushback is what a server said about the next attempt. Its zero value says nothing.
+type Pushback struct {
+	kind uint8
+	d    time.Duration
+}
+
+const (
+	pushNone uint8 = iota
+	pushAfter
+	pushNever
+)
+
+// PushbackAfter is a server's wish to be tried again after d; negative counts as 0.
+func PushbackAfter(d time.Duration) Pushback { return Pushback{pushAfter, max(d, 0)} }
+
+// PushbackNever is a server's wish not to be tried again.
+func PushbackNever() Pushback { return Pushback{kind: pushNever} }
+
+// After gives the server's delay; ok is false when it named none.
+func (p Pushback) After() (d time.Duration, ok bool) { return p.d, p.kind == pushAfter }
+
+// Never reports whether the server asked not to be tried again.
+func (p Pushback) Never() bool { return p.kind == pushNever }
+
+// None reports whether the server said nothing.
+func (p Pushback) None() bool { return p.kind == pushNone }
+
+// Request is what a strategy may know of an operation and its latest failure. It is built when something failed and is
+// valid during the call that it is passed to. Writing to it changes nothing but the copy of whoever is called next.
+type Request struct {
+	Context context.Context // the caller's: user data by Value
+
+	Service                   Service
+	Operation, Endpoint       string
+	ID                        string // the opaque or request id, never a document key
+	Bucket, Scope, Collection string
+	Idempotent                bool
+	Attempts                  int           // retries made, transparent ones apart
+	Transparent               int           // requests sent again that no server logic had seen
+	BackoffStep               int           // retries since the last pushback, the free re-route not counted
+	Reasons                   Reasons       // of earlier failures
+	Kind                      Kind          // of this failure
+	Started, Deadline         time.Time     // of the operation
+	LastDelay                 time.Duration // before the attempt that failed now
+	Waited                    time.Duration // all delays together
+	Pushback                  Pushback      // what the server said
+	Code                      uint32        // the service's own number, opaque here; 0 is none
+	Err                       error         // what the attempt met
+	Dice                      Dice          // the cluster's own source, so that a seed replays exactly; may be nil
+}
+
+// Action is a strategy's answer. The zero Action means: do not retry.
+type Action struct {
+	kind      actionKind
+	delay     time.Duration
+	translate func(error) error
+	budget    Budget
+}
+
+type actionKind uint8
+
+const (
+	stop actionKind = iota
+	stopTerminal
+	again
+)
+
+// After retries after d; 0 is at once, and negative counts as 0.
+func After(d time.Duration) Action { return Action{kind: again, delay: max(d, 0)} }
+
+// Stop fails the operation with what its last attempt met.
+func Stop() Action { return Action{} }
+
+// StopWith fails the operation with what f makes of the last attempt's error. f must not block; an f that panics or
+// returns nil changes nothing about the failure.
+func StopWith(f func(error) error) Action { return Action{translate: f} }
+
+// StopTerminal fails the operation with the reason's own error: ErrTerminal and the Reason.
+func StopTerminal() Action { return Action{kind: stopTerminal} }
+
+// Charged is a with a budget that is asked when the delay is over; when it refuses, the operation fails with
+// ErrThrottled. It changes nothing about an Action that stops.
+func (a Action) Charged(b Budget) Action {
+	a.budget = b
+	return a
+}
+
+// WithDelay is a with another delay. It changes nothing about an Action that stops.
+func (a Action) WithDelay(d time.Duration) Action {
+	if a.kind == again {
+		a.delay = max(d, 0)
+	}
+	return a
+}
+
+// Delay gives the delay before the retry; ok is false when the Action stops.
+func (a Action) Delay() (d time.Duration, ok bool) { return a.delay, a.kind == again }
+
+// Terminal reports whether a is StopTerminal's.
+func (a Action) Terminal() bool { return a.kind == stopTerminal }
+
+// Strategy chooses whether and when a failed operation is tried again, among what is safe: it cannot make the client
+// send an operation again that a server may have executed, and it cannot outlive the deadline. It is called from many
+// goroutines. A strategy that says Inline runs where the failure was seen and must not block; any other runs on a
+// goroutine of its own, where it may be slow and do I/O, with a context that ends when the operation ends. A panic
+// fails the operation and nothing else. Reasons with AlwaysRetry never reach it.
+type Strategy interface {
+	RetryAfter(ctx context.Context, r *Request, why Reason) Action
+}
+
+// Inline is what a Strategy implements to say that it never blocks. A wrapper answers for what it wraps: IsInline.
+type Inline interface{ Inline() bool }
+
+// IsInline reports whether s says that it never blocks. A nil Strategy, which inherits, does.
+func IsInline(s Strategy) bool {
+	if s == nil {
+		return true
+	}
+	i, ok := s.(Inline)
+	return ok && i.Inline()
+}
+
+// Func is a function that is a Strategy. It runs on a goroutine of its own and may block.
+type Func func(context.Context, *Request, Reason) Action
+
+// RetryAfter calls f.
+func (f Func) RetryAfter(ctx context.Context, r *Request, why Reason) Action { return f(ctx, r, why) }
+
+// BestEffort retries whatever is safe to retry until the deadline: an operation that is idempotent or whose reason
+// allows it, and never for Unknown. It waits as long as the server asked, if it did, else as its Backoff says; a nil one
+// is DefaultBackoff. It never blocks, and its Backoff must not.
+type BestEffort struct{ Backoff Backoff }
+
+// RetryAfter implements Strategy.
+func (b BestEffort) RetryAfter(_ context.Context, r *Request, why Reason) Action {
+	if why == Unknown || !r.Idempotent && !why.AllowsNonIdempotent() {
+		return Stop()
+	}
+	if d, ok := r.Pushback.After(); ok {
+		return After(d)
+	}
+	if b.Backoff == nil {
+		return After(defaultDelay(r.BackoffStep, r.Dice))
+	}
+	return After(b.Backoff(r.BackoffStep, r.LastDelay))
+}
+
+// Inline says that BestEffort never blocks.
+func (BestEffort) Inline() bool { return true }
+
+// FastFailOnTerminalError gives up at once when the cause is one that an immediate retry is unlikely to cure: wrong
+// credentials, a failed TLS handshake, no access to the bucket, a scope or a collection that does not exist. For every
+// other reason it does exactly what Base does. A nil Base is BestEffort{}.
+//
+// It is volatile: which reasons end an operation may change in any release, as the server grows new ones. A program
+// that depends on the present behaviour should copy this type.
+type FastFailOnTerminalError struct{ Base Strategy }
+
+// RetryAfter implements Strategy.
+func (f FastFailOnTerminalError) RetryAfter(ctx context.Context, r *Request, why Reason) Action {
+	if why.Terminal() {
+		return StopTerminal()
+	}
+	if f.Base == nil {
+		return BestEffort{}.RetryAfter(ctx, r, why)
+	}
+	return f.Base.RetryAfter(ctx, r, why)
+}
+
+// Inline says whether Base never blocks.
+func (f FastFailOnTerminalError) Inline() bool { return IsInline(f.Base) }
+
+// Budget limits retries across operations. It is charged when a delay is over, before the operation is sent again, and
+// settled once when the operation ends. Both methods must not block and are called from many goroutines.
+type Budget interface {
+	// Take pays for one retry, or refuses it.
+	Take(Kind) (cost int32, ok bool)
+	// Settle ends what one operation has paid in all.
+	Settle(cost int32, succeeded bool)
+}
