@@ -32,14 +32,17 @@ const (
 // ErrFrames means that a frame info claims more bytes than there are.
 var ErrFrames = errors.New("memd: framing extras overrun")
 
-// AppendFrame appends one frame info. Ids and lengths of 15 and more take their escape byte; both end at 15+255, and
+// maxEscaped is the largest id and the largest length that a nibble of 15 and its escape byte can say.
+const maxEscaped = 15 + 255
+
+// AppendFrame appends one frame info. Ids and lengths of 15 and more take their escape byte; both end at 270, and
 // dst comes back unchanged with an EncodeError beyond that.
 func AppendFrame(dst []byte, id FrameID, data []byte) ([]byte, error) {
-	if id > 15+255 {
-		return dst, &EncodeError{"frame id", int(id), 15 + 255}
+	if id > maxEscaped {
+		return dst, &EncodeError{"frame id", int(id), maxEscaped}
 	}
-	if len(data) > 15+255 {
-		return dst, &EncodeError{"frame", len(data), 15 + 255}
+	if len(data) > maxEscaped {
+		return dst, &EncodeError{"frame length", len(data), maxEscaped}
 	}
 	hi, lo := int(id), len(data)
 	control := byte(min(hi, 15))<<4 | byte(min(lo, 15))

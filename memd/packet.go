@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // HeaderLen is the size of every packet's header.
@@ -12,6 +13,10 @@ const HeaderLen = 24
 // DefaultLimit is the largest body Parse accepts when its caller names no limit of its own: a server's own maximum
 // is 30 MiB.
 const DefaultLimit = 32 << 20
+
+// maxBody is what AppendTo lets into a body: the largest number that an int holds on every platform. Servers stop far
+// below it.
+const maxBody = math.MaxInt32
 
 // Magic is the first byte of a packet: who sent it, whether it is a request, and which header it has.
 type Magic uint8
@@ -94,7 +99,8 @@ func (e *ParseError) Error() string {
 
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// EncodeError names the field of a packet that does not fit its place on the wire. It unwraps to ErrEncode.
+// EncodeError names the field of a packet that does not fit its place on the wire: Len is the field's length, or the
+// number itself of a magic or a frame id. It unwraps to ErrEncode.
 type EncodeError struct {
 	Field string
 	Len   int
@@ -102,7 +108,7 @@ type EncodeError struct {
 }
 
 func (e *EncodeError) Error() string {
-	return fmt.Sprintf("%v: %s has %d bytes, limit %d", ErrEncode, e.Field, e.Len, e.Limit)
+	return fmt.Sprintf("%v: %s is %d, limit %d", ErrEncode, e.Field, e.Len, e.Limit)
 }
 
 func (e *EncodeError) Unwrap() error { return ErrEncode }
@@ -123,7 +129,7 @@ func (p *Packet) AppendTo(dst []byte) ([]byte, error) {
 		case MagicRes:
 			m = MagicResExt
 		case MagicServerReq, MagicServerRes:
-			return dst, &EncodeError{"framing extras of a server packet", len(p.Frames), 0}
+			return dst, &EncodeError{"length of framing extras in a server packet", len(p.Frames), 0}
 		}
 	case m == MagicReqExt:
 		m = MagicReq
@@ -131,7 +137,7 @@ func (p *Packet) AppendTo(dst []byte) ([]byte, error) {
 		m = MagicRes
 	}
 	if !m.Valid() {
-		return dst, &EncodeError{"magic", int(m), 0}
+		return dst, &EncodeError{"magic (unknown)", int(m), 0}
 	}
 	keyMax := 0xffff
 	if m.ext() {
@@ -139,15 +145,15 @@ func (p *Packet) AppendTo(dst []byte) ([]byte, error) {
 	}
 	switch {
 	case len(p.Key) > keyMax:
-		return dst, &EncodeError{"key", len(p.Key), keyMax}
+		return dst, &EncodeError{"key length", len(p.Key), keyMax}
 	case len(p.Frames) > 0xff:
-		return dst, &EncodeError{"framing extras", len(p.Frames), 0xff}
+		return dst, &EncodeError{"framing extras length", len(p.Frames), 0xff}
 	case len(p.Extras) > 0xff:
-		return dst, &EncodeError{"extras", len(p.Extras), 0xff}
+		return dst, &EncodeError{"extras length", len(p.Extras), 0xff}
 	}
 	body := len(p.Frames) + len(p.Extras) + len(p.Key) + len(p.Value)
-	if uint64(body) > 0xffffffff {
-		return dst, &EncodeError{"body", body, 0xffffffff}
+	if len(p.Value) > maxBody || body > maxBody {
+		return dst, &EncodeError{"body length", body, maxBody}
 	}
 	two := p.VBucket
 	if m.IsResponse() {
@@ -251,7 +257,6 @@ func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
 	if len(b) < n {
 		return n, ErrShort
 	}
-	p.setHeader(&h)
 	p.SetBody(&h, b[HeaderLen:n:n])
 	return n, nil
 }
