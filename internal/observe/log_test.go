@@ -1,0 +1,75 @@
+package observe_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/observe"
+)
+
+// brokenHandler panics in the method that is named.
+type brokenHandler struct {
+	slog.Handler
+	inEnabled bool
+}
+
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool {
+	if h.inEnabled {
+		panic("enabled")
+	}
+	return true
+}
+
+func (h brokenHandler) Handle(context.Context, slog.Record) error { panic("handle") }
+
+func TestLogWithoutALoggerDiscards(t *testing.T) {
+	for _, l := range []observe.Log{{}, observe.NewLog(nil, observe.RedactFull)} {
+		require.False(t, l.Enabled(t.Context(), slog.LevelError))
+		l.Error(t.Context(), observe.MsgInvariantBroken)
+		require.Zero(t, l.Lost())
+		require.Nil(t, l.Slog())
+	}
+	require.Equal(t, observe.RedactFull, observe.NewLog(nil, observe.RedactFull).Redaction())
+}
+
+func TestLogWritesFixedMessagesAtTheirLevel(t *testing.T) {
+	var out bytes.Buffer
+	l := observe.NewLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})), observe.RedactPartial)
+	l.Debug(t.Context(), observe.MsgRetrying, slog.String(observe.KeyReason, "KV_LOCKED"))
+	require.Empty(t, out.String(), "the handler's level decides")
+	l.Info(t.Context(), observe.MsgConnected, slog.String(observe.KeyEndpoint, "h:1"))
+	l.Warn(t.Context(), observe.MsgTerminalSet, slog.Any("user", l.Redaction().User("joe")))
+	l.Error(t.Context(), observe.MsgInvariantBroken)
+	require.Contains(t, out.String(), "level=INFO msg=Connected endpoint=h:1\n")
+	require.Contains(t, out.String(), "level=WARN msg=\"Terminal condition set\" user=<ud>joe</ud>\n")
+	require.Contains(t, out.String(), "level=ERROR msg=\"Invariant broken\"\n")
+}
+
+func TestLogContainsAHandlerThatPanics(t *testing.T) {
+	l := observe.NewLog(slog.New(brokenHandler{}), 0)
+	l.Info(t.Context(), observe.MsgConnected)
+	l.Info(t.Context(), observe.MsgConnected)
+	require.EqualValues(t, 2, l.Lost())
+
+	l = observe.NewLog(slog.New(brokenHandler{inEnabled: true}), 0)
+	l.Info(t.Context(), observe.MsgConnected)
+	require.False(t, l.Enabled(t.Context(), slog.LevelInfo))
+	require.EqualValues(t, 2, l.Lost())
+}
+
+func TestLogOffCostsNothing(t *testing.T) {
+	ctx := t.Context()
+	off := observe.NewLog(nil, 0)
+	quiet := observe.NewLog(slog.New(slog.DiscardHandler), 0)
+	for name, l := range map[string]observe.Log{"no logger": off, "level off": quiet} {
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if l.Enabled(ctx, slog.LevelDebug) {
+				l.Debug(ctx, observe.MsgRetrying, slog.Int(observe.KeyAttempts, 1000))
+			}
+		}), name)
+	}
+}

@@ -1,0 +1,214 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	system       = "couchbase"
+	spanDispatch = "dispatch_to_server"
+	eventRetry   = "retry"
+
+	// retryEvents is how many retries of one operation become events of its span.
+	retryEvents = 16
+)
+
+// Operation is one operation under observation. The zero Operation is not observed and all its methods do nothing. It
+// belongs to the goroutine that has the operation; End is called once.
+type Operation struct {
+	i      *Instruments
+	p      *prepared
+	span   trace.Span // nil: no span is recorded
+	outer  bool       // the span is ours to end
+	start  time.Time
+	events int
+}
+
+// Outcome is how an operation ended.
+type Outcome struct {
+	// ErrorName is the failure's name without prefix or suffix, as in DocumentLocked; empty for success. What has no
+	// name is _OTHER.
+	ErrorName string
+	// Answer says that the failure is an answer about the data, such as "document not found": the span's status stays
+	// unset then.
+	Answer bool
+	// Status is the last answer's status of a failed operation, as in 0x86; empty when there was none.
+	Status  string
+	Retries int
+}
+
+// StartOperation begins to observe an operation. It returns the context that its inner spans, and nothing else, are
+// made with: ctx itself when no span is recorded. A nil receiver does nothing and allocates nothing.
+func (i *Instruments) StartOperation(ctx context.Context, t Target) (context.Context, Operation) {
+	if i == nil {
+		return ctx, Operation{}
+	}
+	o := Operation{i: i, p: i.lookup(ctx, t), start: time.Now()}
+	if i.tracer == nil {
+		return ctx, o
+	}
+	if i.o.OuterIsCallers {
+		if s := trace.SpanFromContext(ctx); s.IsRecording() {
+			o.span = s
+		}
+		return ctx, o
+	}
+	inner := o.startSpan(ctx)
+	return inner, o
+}
+
+func (o *Operation) startSpan(ctx context.Context) (inner context.Context) {
+	inner = ctx
+	defer o.i.contain()
+	// The full slice expression makes append copy: start is shared.
+	opts := append(o.p.start[:len(o.p.start):len(o.p.start)], trace.WithTimestamp(o.start)) //nolint:gocritic // a copy is meant
+	c, span := o.i.tracer.Start(ctx, o.p.name, opts...)
+	inner = c
+	o.span, o.outer = span, true
+	return inner
+}
+
+// recording reports whether anything added to the operation's span would be kept.
+func (o *Operation) recording() bool { return o.span != nil && o.span.IsRecording() }
+
+// Retry notes that the operation will be tried again, as an event of its span; only the first 16 are kept.
+func (o *Operation) Retry(reason string, attempt int, delay time.Duration) {
+	if o.i == nil || !o.outer || o.events >= retryEvents {
+		return
+	}
+	defer o.i.contain()
+	if !o.recording() {
+		return
+	}
+	o.events++
+	a := attrs{c: o.i.o.Conventions}
+	a.text(FieldRetryReason, reason)
+	a.number(FieldRetryAttempt, int64(attempt))
+	a.number(FieldRetryDelay, delay.Microseconds())
+	o.span.AddEvent(eventRetry, trace.WithAttributes(a.kv...))
+}
+
+// End closes the operation's span and records its duration. Call it after the outcome is known and before the caller
+// gets it, with the context that StartOperation was given.
+func (o *Operation) End(ctx context.Context, out Outcome) {
+	if o.i == nil {
+		return
+	}
+	end := time.Now()
+	if o.outer {
+		o.endSpan(end, out)
+	}
+	o.record(ctx, end.Sub(o.start), out.ErrorName)
+}
+
+func (o *Operation) endSpan(end time.Time, out Outcome) {
+	defer o.i.contain()
+	if o.recording() {
+		a := attrs{c: o.i.o.Conventions}
+		a.number(FieldRetries, int64(out.Retries))
+		a.outcome(out.ErrorName)
+		if out.ErrorName != "" {
+			a.text(FieldStatus, out.Status)
+		}
+		o.span.SetAttributes(a.kv...)
+		switch {
+		case out.ErrorName == "":
+			o.span.SetStatus(codes.Ok, "")
+		case !out.Answer:
+			o.span.SetStatus(codes.Error, out.ErrorName)
+		}
+	}
+	o.span.End(trace.WithTimestamp(end))
+}
+
+func (o *Operation) record(ctx context.Context, d time.Duration, errorName string) {
+	defer o.i.contain()
+	if h := o.i.duration; h != nil && h.Enabled(ctx) {
+		h.Record(ctx, d.Seconds(), o.p.stable.options(errorName)...)
+	}
+	if h := o.i.legacy; h != nil && h.Enabled(ctx) {
+		h.Record(ctx, float64(d)/float64(time.Microsecond), o.p.legacy.options(errorName)...)
+	}
+}
+
+// Dispatch says where one attempt goes. Server is the node's name in the config, never an alternate address; Peer is
+// what the socket is connected to. Parts without a value are left out.
+type Dispatch struct {
+	Server, Peer, Local             string
+	ServerPort, PeerPort, LocalPort int
+	LocalID                         string // client id/connection id, as in HELLO
+}
+
+// DispatchSpan is one attempt under observation. The zero value is not observed.
+type DispatchSpan struct {
+	i    *Instruments
+	span trace.Span
+}
+
+// Attempt is how one attempt ended.
+type Attempt struct {
+	Opaque         uint32
+	HasOpaque      bool
+	ContextID      string        // the client context id of a query; set instead of Opaque
+	ServerDuration time.Duration // 0: not reported
+	Status         string        // of an answer that is not success
+}
+
+// Dispatch begins an attempt: for a key-value operation when its frame is appended to a connection's buffer. It does
+// nothing while the operation's span is not recording.
+func (o *Operation) Dispatch(ctx context.Context, d Dispatch) DispatchSpan {
+	if o.i == nil || o.i.o.NoInnerSpans || o.span == nil {
+		return DispatchSpan{}
+	}
+	return o.dispatch(ctx, d)
+}
+
+func (o *Operation) dispatch(ctx context.Context, d Dispatch) (out DispatchSpan) {
+	defer o.i.contain()
+	if !o.recording() {
+		return DispatchSpan{}
+	}
+	a := attrs{c: o.i.o.Conventions}
+	a.kv = append(a.kv, o.p.common...)
+	a.transport()
+	a.address(FieldServerAddress, FieldServerPort, d.Server, d.ServerPort)
+	a.address(FieldPeerAddress, FieldPeerPort, d.Peer, d.PeerPort)
+	a.address(FieldLocalAddress, FieldLocalPort, d.Local, d.LocalPort)
+	a.text(FieldLocalID, d.LocalID)
+	_, span := o.i.tracer.Start(ctx, spanDispatch, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(a.kv...))
+	return DispatchSpan{o.i, span}
+}
+
+func (a *attrs) address(host, port Field, name string, number int) {
+	if name == "" {
+		return
+	}
+	a.text(host, name)
+	a.number(port, int64(number))
+}
+
+// End closes the attempt's span: when its answer has been matched, and also at a timeout, a cancel or a lost socket.
+func (d DispatchSpan) End(out Attempt) {
+	if d.i == nil {
+		return
+	}
+	defer d.i.contain()
+	if d.span.IsRecording() {
+		a := attrs{c: d.i.o.Conventions}
+		if out.HasOpaque {
+			a.number(FieldOperationID, int64(out.Opaque))
+		} else {
+			a.text(FieldOperationID, out.ContextID)
+		}
+		if out.ServerDuration > 0 {
+			a.number(FieldServerDuration, out.ServerDuration.Microseconds())
+		}
+		a.text(FieldStatus, out.Status)
+		d.span.SetAttributes(a.kv...)
+	}
+	d.span.End()
+}
