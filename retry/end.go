@@ -18,7 +18,7 @@ func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) {
 	}
 	// Either the event is late, or the operation is not idempotent: then this attempt is its last.
 	w := wire(epoch)
-	if !s.finishAs(w) {
+	if !s.finishAs(w) { // guard: late loss
 		return
 	}
 	j := &judgement{
@@ -99,7 +99,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	e := &Error{InDoubt: inDoubt, kind: end.kind, ended: end.why}
 	out := !end.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
 	o.mu.Lock()
-	o.unlink(h, now)
+	o.unlink(h, now) // guard: unlink at the end
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
@@ -123,11 +123,11 @@ func (o *Orchestrator) complete(h *history, end ending) {
 		}
 	}
 	charges := h.charges
-	h.charges, h.retrying, h.settled = nil, false, true
+	h.charges, h.retrying = nil, false
 	seen, reason := h.reasons, h.reason
 	o.mu.Unlock()
 
-	if cancel != nil {
+	if cancel != nil { // guard: strategy's context
 		cancel()
 	}
 	for _, c := range charges {
@@ -154,7 +154,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 func (o *Orchestrator) forget(h *history) {
 	now := time.Now()
 	o.mu.Lock()
-	o.unlink(h, now)
+	o.unlink(h, now) // guard: unlink what others ended
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
@@ -170,11 +170,6 @@ func (o *Orchestrator) settle(h *history, err error) {
 	desc := describe(h.op)
 	now := time.Now()
 	o.mu.Lock()
-	if h.settled {
-		o.mu.Unlock()
-		return
-	}
-	h.settled = true
 	h.req = desc
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
@@ -215,15 +210,17 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 		}
 		now := time.Now()
 		o.mu.Lock()
-		// Once the deadline has come it is the timer's.
-		if z.h.number != z.number || z.h.index < 0 || z.h.capped && !now.Before(z.h.at) { // guard: parking
+		if z.h.number != z.number { // guard: parking
 			o.mu.Unlock()
 			continue
 		}
-		p, _ := o.unlink(z.h, now)
+		p, ok := o.unlink(z.h, now)
 		o.arm()
 		o.mu.Unlock()
-		p.capped = false
+		if !ok { // guard: still parked
+			continue
+		}
+		p.capped = p.capped && !now.Before(p.at) // past the deadline nothing is sent
 		o.resume(due{z.h, p})
 	}
 }

@@ -133,7 +133,7 @@ func (o *Orchestrator) resume(d due) {
 		paid = cost
 	}
 	o.mu.Lock()
-	if o.closed {
+	if o.closed { // guard: closed before the wake-up
 		why := o.closeCause
 		o.mu.Unlock()
 		if charged {

@@ -18,7 +18,6 @@ type history struct {
 	attempts, transparent, step int
 	moved                       bool // the free re-route is used up
 	retrying                    bool // an attempt that is a retry is out
-	settled                     bool
 	reasons                     Reasons
 	reason                      Reason
 	stage                       Stage

@@ -134,7 +134,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 		kind = Throttling
 	}
 	o.mu.Lock()
-	if j.s.ph.Load() != j.word {
+	if j.s.ph.Load() != j.word { // guard: ended while described
 		o.mu.Unlock()
 		return false
 	}
@@ -147,7 +147,10 @@ func (o *Orchestrator) record(j *judgement) bool {
 	h.req = desc
 	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
 	j.seen, j.step = h.reasons, h.step
-	j.free = j.why == KVNotMyVBucket && j.hint.Moved && !h.moved // guard: one free re-route
+	j.free = j.why == KVNotMyVBucket && j.hint.Moved
+	if h.moved { // guard: one free re-route
+		j.free = false
+	}
 	h.reason, h.cause, h.stage = j.why, j.cause, j.stage
 	h.reasons = h.reasons.With(j.why)
 	h.add(Attempt{Reason: j.why, Endpoint: desc.Endpoint, At: now.Sub(h.started)})
@@ -206,7 +209,7 @@ func (o *Orchestrator) consult(j *judgement) {
 // end it whatever the strategy does.
 func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 	o.mu.Lock()
-	if o.closed {
+	if o.closed { // guard: closed before its strategy
 		why := o.closeCause
 		o.mu.Unlock()
 		o.fail(j, ErrClosed, why)

@@ -89,10 +89,7 @@ func (s *State) Sent() (epoch uint32, ok bool) {
 	}
 	next := withPhase(w, onWire) + epochUnit
 	// A swap that fails lost to somebody who ended the operation or took it elsewhere.
-	if !s.ph.CompareAndSwap(w, next) { // guard: send swap
-		return 0, false
-	}
-	return next >> 3, true
+	return next >> 3, s.ph.CompareAndSwap(w, next)
 }
 
 // Unsent takes the attempt back to the local phase. The writer calls it when it can prove that the frame did not leave
@@ -169,7 +166,9 @@ func (s *State) finishAs(w uint32) bool { return s.ph.CompareAndSwap(w, withPhas
 
 // doubt tells whether an operation that ended in the phase of w may have been executed. An attempt in doubt is never
 // sent again, so no bit needs to remember an earlier one.
-func (s *State) doubt(w uint32) bool { return phaseOf(w) == onWire && !s.Idempotent } // guard: doubt
+func (s *State) doubt(w uint32) bool {
+	return phaseOf(w) == onWire && !s.Idempotent // guard: doubt
+}
 
 // Phase is the operation's present phase, which may be another by the time the caller looks at it.
 func (s *State) Phase() Phase {
@@ -195,8 +194,9 @@ func (s *State) Reset() bool {
 	}
 	s.Idempotent, s.Deadline, s.Strategy = false, time.Time{}, nil
 	s.h.Store(nil)
-	// A number of its own, so that a timer which holds the word of an earlier use's parking finds another.
-	s.ph.Store(withPhase(w, inLocal) + epochUnit)
+	// A number of its own, so that whoever is about to wake a parking of the earlier use finds another word.
+	w += epochUnit // guard: reset's number
+	s.ph.Store(withPhase(w, inLocal))
 	return true
 }
 
