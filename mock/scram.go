@@ -1,0 +1,55 @@
+package mock
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/xdg-go/scram"
+)
+
+// scramServer is the server's side of one SCRAM login.
+type scramServer struct{ conv *scram.ServerConversation }
+
+const scramIterations = 4096
+
+var scramHashes = map[string]scram.HashGeneratorFcn{
+	"SCRAMSHA1": scram.SHA1, "SCRAMSHA256": scram.SHA256, "SCRAMSHA512": scram.SHA512,
+}
+
+// newSCRAM begins a login. mech is a SCRAM mechanism, with or without the second hyphen; lookup finds an account's
+// password and is called from Step.
+func newSCRAM(mech string, lookup func(user string) (password string, ok bool)) (*scramServer, error) {
+	hash, ok := scramHashes[strings.ReplaceAll(mech, "-", "")]
+	if !ok {
+		return nil, fmt.Errorf("mock: no SCRAM mechanism %q", mech)
+	}
+	server, err := hash.NewServer(func(user string) (scram.StoredCredentials, error) {
+		password, ok := lookup(user)
+		if !ok {
+			return scram.StoredCredentials{}, errors.New("mock: no such user")
+		}
+		client, err := hash.NewClient(user, password, "")
+		if err != nil {
+			return scram.StoredCredentials{}, err
+		}
+		return client.GetStoredCredentials(scram.KeyFactors{Salt: rand.Text()[:16], Iters: scramIterations}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &scramServer{server.NewConversation()}, nil
+}
+
+// Step takes the client's next message and returns the answer to it. done means that the login has succeeded, as user.
+func (s *scramServer) Step(in []byte) (out []byte, done bool, user string, err error) {
+	text, err := s.conv.Step(string(in))
+	if err != nil {
+		return nil, false, "", err
+	}
+	if s.conv.Done() && !s.conv.Valid() {
+		return nil, false, "", errors.New("mock: the login failed")
+	}
+	return []byte(text), s.conv.Valid(), s.conv.Username(), nil
+}
