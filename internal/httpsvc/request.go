@@ -1,0 +1,103 @@
+package httpsvc
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Service is one of a cluster's HTTP services. Its zero value is the cluster manager.
+type Service uint8
+
+// The services.
+const (
+	Management Service = iota
+	Query
+	Search
+	Views
+	Analytics
+	Eventing
+	Backup
+
+	serviceCount
+)
+
+var serviceNames = [serviceCount]string{
+	Management: "management",
+	Query:      "query",
+	Search:     "search",
+	Views:      "views",
+	Analytics:  "analytics",
+	Eventing:   "eventing",
+	Backup:     "backup",
+}
+
+// String is the service's name as the SDK RFCs write it.
+func (s Service) String() string {
+	if s < serviceCount {
+		return serviceNames[s]
+	}
+	return fmt.Sprintf("service(%d)", uint8(s))
+}
+
+// Request is one HTTP request without a node. Whoever sends it chooses one, adds the credentials, and may send it
+// again: nothing in it changes when it is sent, but for what Body makes of the remaining time.
+type Request struct {
+	Service     Service
+	Method      string
+	Path        string // escaped; see Path
+	Query       url.Values
+	Header      map[string]string
+	ContentType string // empty without a body
+
+	// Body makes the body of one attempt, which has the given time left; it is called once per attempt, by one goroutine
+	// at a time, and the bytes are the sender's. Nil means that there is no body.
+	Body func(remaining time.Duration) ([]byte, error)
+
+	Idempotent bool
+	UniqueID   string        // the client's id of the request, the same for all attempts
+	Timeout    time.Duration // 0 means the service's default
+	Endpoint   string        // send it to this node only; empty leaves the choice
+	Bucket     string        // send it to a node with active data of this bucket only; empty: any node of the service
+	OnBehalfOf string        // the user to act for; empty: the credentials' own
+}
+
+// Response is an answer whose headers are there. Whoever got it closes Body.
+type Response struct {
+	Status   int
+	Header   map[string][]string
+	Body     io.ReadCloser
+	Endpoint string // the node that answered
+}
+
+// Doer sends requests. Do blocks until the response's headers are there or ctx ends.
+type Doer interface {
+	Do(ctx context.Context, r *Request) (*Response, error)
+}
+
+// Path joins segments to an absolute path and escapes each, so that none of them can add a segment or climb up.
+func Path(segments ...string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteByte('/')
+		switch s {
+		case ".", "..": // what a client or a server would take for a step in the tree
+			b.WriteString(strings.ReplaceAll(s, ".", "%2E"))
+		default:
+			b.WriteString(url.PathEscape(s))
+		}
+	}
+	return b.String()
+}
+
+// NewUniqueID makes a random id in the form of a version 4 UUID.
+func NewUniqueID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
