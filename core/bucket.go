@@ -1,0 +1,143 @@
+package core
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/kv"
+)
+
+// pollFloor is the least time between two requests for a cluster map.
+const pollFloor = 50 * time.Millisecond
+
+// Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
+// as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
+type Bucket struct {
+	c      *Cluster
+	name   string
+	router *dispatch.Router
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func (c *Cluster) newBucket(name string) *Bucket {
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Bucket{c: c, name: name, stop: stop}
+	b.router = dispatch.New(dispatch.Options{
+		Bucket: name, Seeds: c.cfg.Hosts, TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
+		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.cfg.Log,
+		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
+		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice,
+	})
+	b.wg.Go(func() { b.poll(ctx) })
+	return b
+}
+
+// Name is the bucket's name.
+func (b *Bucket) Name() string { return b.name }
+
+// NewCall implements kv.Dispatcher.
+func (b *Bucket) NewCall() *kv.Call { return b.router.NewCall() }
+
+// Dispatch implements kv.Dispatcher.
+func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
+
+// Release implements kv.Dispatcher.
+func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
+
+// Complete runs f on a goroutine of the bucket's, as it does for the callbacks of kv.Go.
+func (b *Bucket) Complete(f func()) { b.router.Complete(f) }
+
+// WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
+// Cluster.WaitReady.
+func (b *Bucket) WaitReady(ctx context.Context) error { return b.router.WaitReady(ctx, b.c.terminal) }
+
+// Map describes the newest cluster map.
+type Map struct {
+	Epoch, Rev int64
+	VBuckets   int
+	Replicas   int
+	Nodes      []string // the addresses of the nodes that can be reached, in the map's order
+}
+
+// Map gives the newest cluster map; false before the first.
+func (b *Bucket) Map() (Map, bool) {
+	s := b.router.Snapshot()
+	if s == nil {
+		return Map{}, false
+	}
+	m := Map{Epoch: s.Epoch, Rev: s.Rev, VBuckets: s.NumVBuckets(), Replicas: s.Replicas}
+	for _, i := range b.router.Nodes() {
+		m.Nodes = append(m.Nodes, b.router.Address(i))
+	}
+	return m, true
+}
+
+// Locate gives the vbucket of a key and the addresses that hold it: the active copy's first, then the replicas'; ""
+// where a copy has no reachable node. It is false before the first cluster map.
+func (b *Bucket) Locate(key []byte) (vbucket uint16, nodes []string, ok bool) {
+	s := b.router.Snapshot()
+	if s == nil || s.NumVBuckets() == 0 {
+		return 0, nil, false
+	}
+	vb := s.VBucket(key)
+	for i := 0; i <= s.Replicas; i++ {
+		nodes = append(nodes, b.router.Address(s.NodeIndex(vb, i)))
+	}
+	return vb, nodes, true
+}
+
+// Status is how each node is reached.
+func (b *Bucket) Status() []NodeStatus { return b.router.Status() }
+
+// Orphans is the number of answers that came for calls that had ended.
+func (b *Bucket) Orphans() int64 { return b.router.Orphans() }
+
+// poll asks the nodes in turn for a newer cluster map: at the interval, and as soon as one is known to exist.
+func (b *Bucket) poll(ctx context.Context) {
+	t := time.NewTicker(b.c.cfg.PollInterval)
+	defer t.Stop()
+	floor := time.NewTimer(0)
+	defer floor.Stop()
+	turn := int(b.c.cfg.Dice() * 1024)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-b.router.Wanted():
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-floor.C:
+		}
+		b.pollOnce(ctx, turn)
+		turn++
+		floor.Reset(pollFloor)
+	}
+}
+
+// pollOnce asks one node. A failure is no matter: the next turn asks another.
+func (b *Bucket) pollOnce(ctx context.Context, turn int) {
+	op := kv.GetClusterConfig{Common: kv.Common{Timeout: b.c.cfg.PollInterval, Retry: dispatch.Strict}}
+	if nodes := b.router.Nodes(); len(nodes) > 0 {
+		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
+	}
+	if s := b.router.Snapshot(); s != nil {
+		op.KnownEpoch, op.KnownRev = s.Epoch, s.Rev
+	}
+	res, err := kv.Do(ctx, b.router, op)
+	if err == nil && len(res.JSON) > 0 {
+		b.router.Offer(res.JSON, res.Endpoint)
+	}
+}
+
+func (b *Bucket) close(ctx context.Context, cause error) error {
+	b.stop()
+	err := b.router.Close(ctx, cause)
+	b.wg.Wait()
+	return err
+}

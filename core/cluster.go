@@ -1,0 +1,199 @@
+package core
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Secret is text that no format, log or JSON shows.
+type Secret = observe.Secret
+
+// NewSecret hides a text.
+func NewSecret(text string) Secret { return observe.NewSecret(text) }
+
+// Credentials are what one connection authenticates with. Without a username nothing is sent: then a client certificate
+// has to do.
+type Credentials struct {
+	Username string
+	Password Secret
+}
+
+// Cluster is the client of one cluster. It is safe for concurrent use. Close ends it.
+type Cluster struct {
+	cfg    Config
+	base   time.Time
+	orch   *retry.Orchestrator
+	health conn.Health
+	maps   errormap.Store
+	keys   conn.Keyring
+	id     string
+	conns  atomic.Uint64
+
+	mu      sync.Mutex
+	buckets map[string]*Bucket
+	closed  bool
+}
+
+// Open makes a client. It checks the configuration and does not wait for the cluster: WaitReady does, and so does the
+// first call. It fails only for a configuration that cannot be used, with a *ConfigError, or for a context that has
+// ended.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID()}
+	c.orch = retry.New(retry.Options{
+		Default: cfg.Retry, MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
+		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
+	})
+	c.health.OnSet = c.wakeAll
+	return c, nil
+}
+
+func randomID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// features are what HELLO asks for: what this client makes use of.
+var features = []memd.Feature{
+	memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
+	memd.FeatureTracing, memd.FeatureUnorderedExecution, memd.FeatureAltRequest, memd.FeatureSyncReplication,
+	memd.FeatureCollections, memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion,
+	memd.FeatureDedupeNotMyVBucket,
+}
+
+// connectOptions are those of the next connection.
+func (c *Cluster) connectOptions() conn.Options {
+	id := fmt.Sprintf("%s/%016x", c.id, c.conns.Add(1))
+	agent := "couchcore"
+	if c.cfg.Agent != "" {
+		agent += " " + c.cfg.Agent
+	}
+	return conn.Options{
+		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
+		Credentials: c.credentials, Agent: fmt.Sprintf(`{"i":%q,"a":%q}`, id, agent), ID: id, Features: features,
+		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, MaxInFlight: c.cfg.MaxInFlight,
+	}
+}
+
+func (c *Cluster) credentials(ctx context.Context) (conn.Credentials, error) {
+	if c.cfg.Credentials == nil {
+		return conn.Credentials{Username: c.cfg.Username, Password: c.cfg.Password.Reveal()}, nil
+	}
+	cr, err := c.askCredentials(ctx)
+	return conn.Credentials{Username: cr.Username, Password: cr.Password.Reveal()}, err
+}
+
+// askCredentials calls the user's provider, which may panic.
+func (c *Cluster) askCredentials(ctx context.Context) (cr Credentials, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic in the credentials provider: %v", v)
+		}
+	}()
+	return c.cfg.Credentials(ctx)
+}
+
+// Bucket gives the bucket of that name and begins to connect to it if nobody has asked for it before. It does not
+// wait, and the bucket need not exist yet: its calls say what is wrong. The same name gives the same object.
+func (c *Cluster) Bucket(name string) *Bucket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.buckets[name]; b != nil {
+		return b
+	}
+	b := c.newBucket(name)
+	if c.closed {
+		go b.close(context.Background(), retry.ErrClosed)
+	}
+	c.buckets[name] = b
+	return b
+}
+
+func (c *Cluster) all() []*Bucket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bs := make([]*Bucket, 0, len(c.buckets))
+	for _, b := range c.buckets {
+		bs = append(bs, b)
+	}
+	return bs
+}
+
+// wakeAll lets parked calls look again: a terminal condition may explain now what they wait for.
+func (c *Cluster) wakeAll() { c.orch.Wake(func(retry.Op) bool { return true }) }
+
+// WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
+// reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
+// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	bs := c.all()
+	if len(bs) == 0 {
+		b := c.newBucket("")
+		defer b.close(ctx, retry.ErrClosed)
+		bs = append(bs, b)
+	}
+	for _, b := range bs {
+		if err := b.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terminal says which failures to connect end a wait at once.
+func (c *Cluster) terminal(err error) bool {
+	switch c.cfg.Retry.(type) {
+	case nil, retry.FastFailOnTerminalError, *retry.FastFailOnTerminalError:
+	default:
+		return false
+	}
+	return errors.Is(err, cberr.AuthenticationFailure) || errors.Is(err, cberr.TLSFailure) || errors.Is(err, cberr.BucketAccess)
+}
+
+// Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so does
+// every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is left.
+// Later calls of Close do nothing.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
+	defer cancel()
+	c.orch.Close(retry.ErrClosed)
+	var errs []error
+	for _, b := range c.all() {
+		errs = append(errs, b.close(ctx, retry.ErrClosed))
+	}
+	return errors.Join(errs...)
+}
+
+// RetryStats are the counts of all retries so far.
+func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
+
+// NodeStatus is how one node of a bucket is reached.
+type NodeStatus = dispatch.NodeStatus

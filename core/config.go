@@ -1,0 +1,167 @@
+package core
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Config says how to reach a cluster and how to behave. Every zero value is usable: the cluster is then on this machine
+// and wants no password. A Config is read by Open and not kept.
+type Config struct {
+	// Hosts are the nodes to ask for the first cluster map, as "host" or "host:port" (IPv6 in brackets). Default:
+	// 127.0.0.1 at the default port.
+	Hosts []string
+	// UseTLS encrypts all connections. TLS may then set roots, client certificates and the rest; nil means the system's
+	// roots. Setting TLS implies UseTLS. Verification is off only with TLS.InsecureSkipVerify.
+	UseTLS bool
+	TLS    *tls.Config
+
+	Username string
+	Password Secret
+	// Credentials overrides Username and Password. It is called for each new connection, with a context that ends with
+	// the attempt.
+	Credentials func(ctx context.Context) (Credentials, error)
+	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
+	// TLS also PLAIN.
+	Mechanisms []string
+	// AllowPlain allows PLAIN on an unencrypted socket, which shows the password to whoever listens.
+	AllowPlain bool
+
+	// Bucket is the bucket that the connection string named; Open does nothing with it.
+	Bucket string
+
+	// Retry is the strategy of calls that name none. Default: retry.FastFailOnTerminalError.
+	Retry retry.Strategy
+	// DisableRetries leaves only the repetitions of requests that no server has looked at.
+	DisableRetries bool
+	// MaxParked bounds the calls that wait for their next attempt; 0 means 32768.
+	MaxParked int
+	// MaxParkedBytes and MaxCallBytes bound what such calls keep in memory, together and each; 0 means no limit.
+	MaxParkedBytes, MaxCallBytes int64
+
+	KVTimeout        time.Duration // of a key-value call; 0 means 2.5 s
+	KVDurableTimeout time.Duration // of a durable write; 0 means 10 s
+	ConnectTimeout   time.Duration // of dial, TLS and bootstrap together; 0 means 10 s
+	PollInterval     time.Duration // between two looks for a newer cluster map; 0 means 2.5 s
+	CloseTimeout     time.Duration // how long Close waits for what runs; 0 means 5 s
+
+	QueueLimit  int // calls that wait for one node's connection; 0 means 2048
+	MaxInFlight int // calls in flight on one connection; 0 means 32768
+	FrameLimit  int // bytes of a packet's body; 0 means 32 MiB
+	ConfigLimit int // bytes of a cluster map; 0 means 16 MiB
+
+	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" decides by
+	// the address that gave the first cluster map.
+	Network string
+	// Dial opens sockets. Default: net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Dice gives numbers in [0,1) for jitter and for choosing nodes. Default: math/rand/v2.
+	Dice func() float64
+
+	Log *slog.Logger // nil discards
+	// Agent names the application in the handshake, at most 200 bytes.
+	Agent string
+
+	port int // for hosts that name none
+}
+
+// Limits of the configuration's numbers.
+const (
+	maxAgent = 200
+)
+
+// ConfigError names the field of a Config that cannot be used.
+type ConfigError struct {
+	Field  string
+	Reason string
+}
+
+func (e *ConfigError) Error() string { return "configuration: " + e.Field + " " + e.Reason }
+
+// withDefaults checks the configuration and fills in what is left out.
+func (c Config) withDefaults() (Config, error) {
+	for _, d := range []struct {
+		name string
+		v    *time.Duration
+		def  time.Duration
+	}{
+		{"KVTimeout", &c.KVTimeout, 2500 * time.Millisecond},
+		{"KVDurableTimeout", &c.KVDurableTimeout, 10 * time.Second},
+		{"ConnectTimeout", &c.ConnectTimeout, 10 * time.Second},
+		{"PollInterval", &c.PollInterval, 2500 * time.Millisecond},
+		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
+	} {
+		if *d.v < 0 {
+			return c, &ConfigError{d.name, "is negative"}
+		}
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	for _, n := range []struct {
+		name string
+		v    int
+	}{
+		{"MaxParked", c.MaxParked}, {"QueueLimit", c.QueueLimit}, {"MaxInFlight", c.MaxInFlight},
+		{"FrameLimit", c.FrameLimit}, {"ConfigLimit", c.ConfigLimit},
+	} {
+		if n.v < 0 {
+			return c, &ConfigError{n.name, "is negative"}
+		}
+	}
+	if c.MaxInFlight > 49152 {
+		return c, &ConfigError{"MaxInFlight", "is over 49152: the table of opaques has 65536 places, and late answers need some"}
+	}
+	if len(c.Agent) > maxAgent {
+		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
+	}
+	c.UseTLS = c.UseTLS || c.TLS != nil
+	if c.UseTLS && c.TLS == nil {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Dice == nil {
+		c.Dice = rand.Float64
+	}
+	if c.port == 0 {
+		c.port = 11210
+		if c.UseTLS {
+			c.port = 11207
+		}
+	}
+	if len(c.Hosts) == 0 {
+		c.Hosts = []string{"127.0.0.1"}
+	}
+	seeds := make([]string, 0, len(c.Hosts))
+	for _, h := range c.Hosts {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(trimBrackets(h), strconv.Itoa(c.port))
+		}
+		seeds = append(seeds, h)
+	}
+	c.Hosts = seeds
+	return c, nil
+}
+
+func trimBrackets(h string) string {
+	if len(h) > 2 && h[0] == '[' && h[len(h)-1] == ']' {
+		return h[1 : len(h)-1]
+	}
+	return h
+}
+
+func (c *Config) configLimits() topology.Options { return topology.Options{MaxBytes: c.ConfigLimit} }
+
+var _ kv.Dispatcher = (*Bucket)(nil)

@@ -1,0 +1,259 @@
+package conn
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// bootstrap is the dialogue that a fresh connection begins with. Requests go out in one flight where nothing depends
+// on an answer; the answers come back in order, and those behind a failed step are ignored.
+type bootstrap struct {
+	o     *Options
+	addr  string
+	nc    net.Conn
+	creds Credentials
+	limit int
+
+	info     Info
+	step     Step
+	answered bool
+	mechs    []string // the server's list, nil when unknown
+	opaque   uint32
+
+	out    []byte
+	buf    []byte
+	pos, n int
+}
+
+// request queues a packet; send writes what is queued.
+func (b *bootstrap) request(op memd.Opcode, key, value []byte) error {
+	b.opaque++
+	p := memd.Packet{Magic: memd.MagicReq, Opcode: op, Key: key, Value: value, Opaque: b.opaque}
+	var err error
+	b.out, err = p.AppendTo(b.out)
+	return err
+}
+
+func (b *bootstrap) send() error {
+	_, err := b.nc.Write(b.out)
+	clear(b.out) // it may hold a password
+	b.out = b.out[:0]
+	return err
+}
+
+// next gives the next answer, which must be one to op. Its slices are valid until the next call.
+func (b *bootstrap) next(step Step, op memd.Opcode) (*memd.Packet, error) {
+	b.step = step
+	for {
+		var p memd.Packet
+		n, err := p.Parse(b.buf[b.pos:b.n], b.limit)
+		switch {
+		case err == nil:
+			b.pos += n
+			b.answered = true
+			if !p.Magic.IsResponse() {
+				continue // a push; the config is asked for anyway
+			}
+			if p.Opcode != op {
+				return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
+			}
+			return &p, nil
+		case !errors.Is(err, memd.ErrShort):
+			return nil, err
+		}
+		if err := b.fill(n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads more, with room for n bytes from pos on.
+func (b *bootstrap) fill(n int) error {
+	if b.pos > 0 {
+		copy(b.buf, b.buf[b.pos:b.n])
+		b.n -= b.pos
+		b.pos = 0
+	}
+	if n > len(b.buf) {
+		// The header was checked against the limit; still, memory follows the bytes that have come.
+		bigger := make([]byte, max(minRead, min(n, 2*len(b.buf))))
+		copy(bigger, b.buf[:b.n])
+		b.buf = bigger
+	}
+	m, err := b.nc.Read(b.buf[b.n:])
+	b.n += m
+	if m == 0 && err == nil {
+		err = io.ErrNoProgress
+	}
+	if m > 0 {
+		return nil
+	}
+	return err
+}
+
+func (b *bootstrap) run() error {
+	b.info.Addr, b.info.ID = b.addr, b.o.ID
+	if b.nc.LocalAddr() != nil {
+		b.info.Local = b.nc.LocalAddr().String()
+	}
+	if b.o.Bare {
+		return b.bare()
+	}
+	if err := b.request(memd.OpHello, []byte(b.o.Agent), memd.AppendFeatures(nil, b.o.Features...)); err != nil {
+		return err
+	}
+	if err := b.request(memd.OpGetErrorMap, nil, []byte{0, 2}); err != nil {
+		return err
+	}
+	login, err := b.newLogin()
+	if err != nil {
+		return err
+	}
+	if login != nil {
+		if err := b.request(memd.OpSASLListMechs, nil, nil); err != nil {
+			return err
+		}
+		if err := b.auth(login); err != nil {
+			return err
+		}
+	}
+	tail := login == nil || login.oneStep // nothing to wait for before the rest
+	if tail {
+		if err := b.requestTail(); err != nil {
+			return err
+		}
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	if err := b.readHead(); err != nil {
+		return err
+	}
+	if login != nil {
+		if err := b.finishLogin(login, tail); err != nil {
+			return err
+		}
+	}
+	return b.readTail()
+}
+
+// requestTail queues what follows the login.
+func (b *bootstrap) requestTail() error {
+	if b.o.Bucket != "" {
+		if err := b.request(memd.OpSelectBucket, []byte(b.o.Bucket), nil); err != nil {
+			return err
+		}
+	}
+	if b.o.WantConfig {
+		return b.request(memd.OpGetClusterConfig, nil, nil)
+	}
+	return nil
+}
+
+func (b *bootstrap) readHead() error {
+	p, err := b.next(StepHello, memd.OpHello)
+	if err != nil {
+		return err
+	}
+	if p.Status != memd.StatusSuccess {
+		return b.refused(p, cberr.FeatureNotAvailable)
+	}
+	if b.info.Features, err = memd.ParseFeatures(p.Value); err != nil {
+		return err
+	}
+	if p, err = b.next(StepErrorMap, memd.OpGetErrorMap); err != nil {
+		return err
+	}
+	if p.Status == memd.StatusSuccess {
+		b.info.ErrorMap = slices.Clone(p.Value)
+	}
+	return nil
+}
+
+func (b *bootstrap) readTail() error {
+	if b.o.Bucket != "" {
+		p, err := b.next(StepSelectBucket, memd.OpSelectBucket)
+		if err != nil {
+			return err
+		}
+		switch p.Status {
+		case memd.StatusSuccess:
+		case memd.StatusAccess:
+			return b.refused(p, cberr.BucketAccess)
+		default: // absent for a user who may open it, warming up, too many connections: all of it may pass
+			return b.refused(p, cberr.BucketNotFound)
+		}
+	}
+	if !b.o.WantConfig {
+		return nil
+	}
+	p, err := b.next(StepConfig, memd.OpGetClusterConfig)
+	if err != nil {
+		return err
+	}
+	if p.Status == memd.StatusSuccess && len(p.Value) > 0 {
+		b.info.Config = slices.Clone(p.Value)
+	}
+	return nil
+}
+
+// refused makes the error of a step that was answered with a failure.
+func (b *bootstrap) refused(p *memd.Packet, kind *cberr.Kind) error {
+	e := &ConnectError{Addr: b.addr, Step: b.step, Answered: true, Status: p.Status, Kind: kind}
+	var body struct {
+		Error struct {
+			Context string `json:"context"`
+		} `json:"error"`
+	}
+	if p.Datatype&memd.DatatypeJSON != 0 && json.Unmarshal(p.Value[:min(len(p.Value), 64<<10)], &body) == nil {
+		e.Context = body.Error.Context
+	}
+	return e
+}
+
+// bare is the dialogue with a plain memcached server, which may want SASL and nothing else.
+func (b *bootstrap) bare() error {
+	login, err := b.newLogin()
+	if err != nil || login == nil {
+		return err
+	}
+	if err := b.request(memd.OpSASLListMechs, nil, nil); err != nil {
+		return err
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	if err := b.readMechanisms(); err != nil {
+		return err
+	}
+	if !slices.Contains(b.mechs, login.wire) {
+		if login, err = b.otherLogin(login); err != nil {
+			return err
+		}
+	}
+	if err := b.auth(login); err != nil {
+		return err
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	return b.readLogin(login, false)
+}
+
+func (b *bootstrap) readMechanisms() error {
+	p, err := b.next(StepMechanisms, memd.OpSASLListMechs)
+	if err != nil {
+		return err
+	}
+	if p.Status == memd.StatusSuccess {
+		b.mechs = strings.Fields(string(p.Value))
+	}
+	return nil
+}

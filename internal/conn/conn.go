@@ -1,0 +1,506 @@
+package conn
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Handler is told what a connection meets. Its methods run on the connection's goroutines; they must not block and
+// must not close the connection.
+type Handler interface {
+	// Answered gets a call whose attempt was answered with something else than success; the attempt is claimed. p is
+	// valid during the call.
+	Answered(cn *Conn, c *kv.Call, p *memd.Packet)
+	// Lost gets a call that was on the wire when the connection ended.
+	Lost(c *kv.Call, epoch uint32, cause error)
+	// Unsent gets a call that provably never reached the server. cut says that part of its frame was written.
+	Unsent(c *kv.Call, cut bool, cause error)
+	// Expired gets a call whose deadline has passed.
+	Expired(c *kv.Call)
+	// Orphan counts an answer that nobody waits for.
+	Orphan(cn *Conn, p *memd.Packet)
+	// Push gets a request that the server sent. p is valid during the call.
+	Push(cn *Conn, p *memd.Packet)
+}
+
+// Errors of Submit and causes of a connection's end.
+var (
+	ErrClosed   = errors.New("connection is closed")
+	ErrFull     = errors.New("too many calls in flight on the connection")
+	ErrOrphans  = errors.New("too many answers are missing: the node does not answer")
+	errShutdown = errors.New("closed by the client")
+)
+
+const (
+	maxPart      = 256 << 10 // one write takes at most this, large values apart
+	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
+	minRead      = 64 << 10
+	maxRead      = 256 << 10
+	watchTick    = 5 * time.Millisecond // how late the end of a context may be noticed
+	maxOrphans   = 16384
+	never        = math.MaxInt64
+	maxSpareSize = 512 << 10
+)
+
+// tryWriter makes one write attempt that never blocks: what the peer does not take at once is left out of n.
+type tryWriter interface {
+	TryWrite(b []byte) (n int, err error)
+}
+
+// frame is one request within a part: whose it is and where it ends.
+type frame struct {
+	call   *kv.Call
+	opaque uint32
+	end    int
+	epoch  uint32
+}
+
+// part is what one write takes.
+type part struct {
+	buf    []byte
+	frames []frame
+}
+
+// Conn is a bootstrapped connection. Connect makes it, Serve runs it on the goroutine that calls it, Close ends it.
+// Besides that goroutine, which reads and flushes, it has one that flushes on TLS and foreign connections, or, for as
+// long as a TCP socket is full, one that writes the backlog; Serve waits for either before it returns.
+type Conn struct {
+	nc       net.Conn
+	try      tryWriter
+	h        Handler
+	base     time.Time
+	info     Info
+	limit    int
+	maxCalls int
+	writeMax time.Duration
+
+	mu       sync.Mutex
+	pend     []*part // to be written, oldest first, from head on
+	head     int
+	spare    *part
+	flushing bool // somebody writes, or is about to
+	reading  bool // the reader is completing answers and will flush after that
+	closed   bool
+	refusing bool // its node has left: what is in flight may finish
+	inflight int
+	orphans  int
+	armed    int64 // when the timer fires; never when it rests
+	ticking  bool  // it is armed for a call whose context may end
+	timer    *time.Timer
+
+	slots table
+	cause atomic.Pointer[error]
+	kick  chan struct{} // wakes the flusher of a connection without TryWrite
+	quit  chan struct{}
+	wg    sync.WaitGroup
+
+	rbuf       []byte
+	rpos, rlen int
+	freed      []uint16 // slots of this read's answers, and how many of each kind they were
+	ended      int
+	cameLate   int
+	trusted    bool // an answer has come: TLS failures from now on are lost sockets
+
+	Stats Stats
+}
+
+// Stats are counters that cost nothing to keep, each written by one goroutine at a time.
+type Stats struct {
+	Writes, Requests, Reads, Answers, Orphans, FullSocket atomic.Int64
+}
+
+// Info is what the bootstrap learned. It does not change.
+type Info struct {
+	Addr, Local string
+	ID          string // this connection's id in HELLO
+	Features    memd.Features
+	Mechanism   string
+	ErrorMap    []byte
+	Config      []byte // the node's cluster map, nil when it gave none
+	Took        time.Duration
+}
+
+// Info says what the bootstrap learned.
+func (c *Conn) Info() *Info { return &c.info }
+
+// InFlight is the number of calls that wait for an answer.
+func (c *Conn) InFlight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inflight
+}
+
+// Cause is why the connection ended; nil while it lives.
+func (c *Conn) Cause() error {
+	if p := c.cause.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close ends the connection without waiting: Serve then tells what becomes of the calls and returns. It may be called
+// from anywhere, more than once.
+func (c *Conn) Close(cause error) {
+	if cause == nil {
+		cause = errShutdown
+	}
+	if c.cause.CompareAndSwap(nil, &cause) {
+		c.mu.Lock()
+		c.closed = true // no further call is taken
+		c.mu.Unlock()
+		close(c.quit)
+	}
+	_ = c.nc.Close()
+}
+
+// Refuse takes no further calls; those that were taken may finish.
+func (c *Conn) Refuse() {
+	c.mu.Lock()
+	c.refusing = true
+	c.mu.Unlock()
+}
+
+// Idle reports whether nothing waits for an answer or to be written.
+func (c *Conn) Idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed || c.inflight == 0 && len(c.pend) == c.head && !c.flushing
+}
+
+// Submit appends the call's request and sees to it that it is written. It never blocks. When it fails the call was not
+// taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended meanwhile is dropped silently.
+func (c *Conn) Submit(call *kv.Call) error {
+	var large *part
+	w := kv.Wire{Features: c.info.Features, Endpoint: c.info.Addr, Local: c.info.ID}
+	if len(call.Req.Value) >= largeValue {
+		large = &part{buf: make([]byte, 0, call.WireSize())}
+		var ended bool
+		var err error
+		if large.buf, ended, err = call.AppendTo(large.buf, &w); err != nil || ended {
+			return err
+		}
+	}
+	c.mu.Lock()
+	if c.closed || c.refusing {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	if c.inflight >= c.maxCalls {
+		c.mu.Unlock()
+		return ErrFull
+	}
+	i, ok := c.slots.take()
+	if !ok {
+		c.mu.Unlock()
+		return ErrFull
+	}
+	s := c.slots.at(i)
+	gen := (s.state.Load()>>2 + 1) & 0xffff
+	w.Opaque = opaqueOf(i, gen)
+	p, ended, err := c.append(call, &w, large)
+	if err != nil || ended {
+		c.slots.free = append(c.slots.free, i)
+		c.mu.Unlock()
+		return err
+	}
+	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
+	s.call, s.deadline = call, call.Deadline
+	s.epoch.Store(0)
+	s.state.Store(gen<<2 | slotLive)
+	c.inflight++
+	alone := c.inflight == 1
+	mine := !c.flushing && !c.reading
+	if mine {
+		c.flushing = true
+	}
+	if call.Deadline < c.armed || !c.ticking && call.Cancelable() {
+		c.arm(call)
+	}
+	c.mu.Unlock()
+	if mine {
+		c.startFlush(alone)
+	}
+	return nil
+}
+
+// append puts the request behind what waits to be written and gives the part it ended up in. The lock is held.
+func (c *Conn) append(call *kv.Call, w *kv.Wire, large *part) (p *part, ended bool, err error) {
+	if large != nil {
+		if !call.Tag(w) {
+			return nil, true, nil
+		}
+		putOpaque(large.buf, w.Opaque)
+		c.pend = append(c.pend, large)
+		return large, false, nil
+	}
+	if n := len(c.pend); n > c.head && len(c.pend[n-1].buf) < maxPart && cap(c.pend[n-1].buf) <= maxSpareSize {
+		p = c.pend[n-1]
+	} else {
+		if p = c.spare; p != nil {
+			c.spare = nil
+		} else {
+			p = &part{}
+		}
+		c.pend = append(c.pend, p)
+	}
+	if p.buf, ended, err = call.AppendTo(p.buf, w); (ended || err != nil) && len(p.frames) == 0 {
+		c.pend = c.pend[:len(c.pend)-1]
+		c.spare = p
+	}
+	return p, ended, err
+}
+
+func putOpaque(b []byte, o uint32) {
+	b[12], b[13], b[14], b[15] = byte(o>>24), byte(o>>16), byte(o>>8), byte(o)
+}
+
+// now is the time since the cluster's base.
+func (c *Conn) now() int64 { return int64(time.Since(c.base)) }
+
+// arm sets the timer for the call's deadline or for the next look at its context. The lock is held; a timer's Reset
+// does not block.
+func (c *Conn) arm(call *kv.Call) {
+	now := c.now()
+	want := call.Deadline
+	if call.Cancelable() && !c.ticking {
+		c.ticking = true
+		want = min(want, now+int64(watchTick))
+	}
+	if want < c.armed {
+		c.armed = want
+		c.timer.Reset(time.Duration(max(want-now, 0)))
+	}
+}
+
+// sweep runs when the timer fires: it expires what is due, watches contexts that have lasted a tick, and arms the
+// timer again for the earliest deadline that is left.
+func (c *Conn) sweep() {
+	c.mu.Lock()
+	c.armed, c.ticking = never, false
+	used := c.slots.used
+	c.mu.Unlock()
+	var due, watch []*kv.Call
+	next, now, gone := int64(never), c.now(), 0
+	for i := range used {
+		s := c.slots.at(uint16(i))
+		v := s.state.Load()
+		if v&3 != slotLive || !s.state.CompareAndSwap(v, v&^3|slotHeld) {
+			continue
+		}
+		switch call := s.call; {
+		case call.Ended(), s.deadline <= now:
+			if !call.Ended() {
+				due = append(due, call)
+			}
+			call.Share()
+			s.call = nil
+			gone++
+			s.state.Store(v&^3 | slotOrphan)
+		default:
+			next = min(next, s.deadline)
+			if call.Unwatched() {
+				call.Share()
+				watch = append(watch, call)
+			}
+			s.state.Store(v)
+		}
+	}
+	c.mu.Lock()
+	c.inflight -= gone
+	c.orphans += gone
+	over := c.orphans > maxOrphans
+	if next < c.armed && !c.closed {
+		c.armed = next
+		c.timer.Reset(time.Duration(max(next-c.now(), 0)))
+	}
+	c.mu.Unlock()
+	for _, call := range due {
+		c.h.Expired(call)
+	}
+	for _, call := range watch {
+		call.Watch()
+	}
+	if over {
+		c.Close(ErrOrphans)
+	}
+}
+
+// Serve runs the connection until it ends and gives the reason. It must be called once.
+func (c *Conn) Serve() error {
+	if c.try == nil {
+		c.wg.Go(c.flusher)
+	}
+	err := c.read()
+	c.Close(err)
+	c.teardown()
+	return c.Cause()
+}
+
+// read is the reader's loop: complete every whole packet of one read, then give the slots back, then flush.
+func (c *Conn) read() error {
+	for {
+		if err := c.fill(); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		if !c.flushing && c.try != nil {
+			c.reading = true
+		}
+		mine := c.reading
+		c.mu.Unlock()
+		err := c.packets()
+		c.mu.Lock()
+		c.slots.free = append(c.slots.free, c.freed...)
+		c.inflight -= c.ended
+		c.orphans -= c.cameLate
+		c.mu.Unlock()
+		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
+		if mine {
+			runtime.Gosched() // let the callers just woken append their next requests
+			c.mu.Lock()
+			c.reading = false
+			mine = len(c.pend) > c.head
+			c.flushing = c.flushing || mine
+			c.mu.Unlock()
+			if mine {
+				c.flush()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads once, growing the buffer when the last read had filled it.
+func (c *Conn) fill() error {
+	if c.rpos > 0 {
+		copy(c.rbuf, c.rbuf[c.rpos:c.rlen])
+		c.rlen -= c.rpos
+		c.rpos = 0
+	}
+	if c.rlen == len(c.rbuf) && len(c.rbuf) < maxRead {
+		bigger := make([]byte, maxRead)
+		copy(bigger, c.rbuf[:c.rlen])
+		c.rbuf = bigger
+	}
+	n, err := c.nc.Read(c.rbuf[c.rlen:])
+	c.rlen += n
+	if n > 0 {
+		c.Stats.Reads.Add(1)
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// packets completes what the buffer holds.
+func (c *Conn) packets() error {
+	var p memd.Packet
+	for c.rlen-c.rpos >= memd.HeaderLen {
+		h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
+		if err != nil {
+			return err
+		}
+		n := memd.HeaderLen + h.BodyLen
+		if n > c.rlen-c.rpos {
+			if n <= maxRead {
+				return nil
+			}
+			if err := c.large(&p, &h); err != nil {
+				return err
+			}
+			continue
+		}
+		p.SetBody(&h, c.rbuf[c.rpos+memd.HeaderLen:c.rpos+n])
+		c.rpos += n
+		c.packet(&p, false)
+	}
+	if c.rpos == c.rlen {
+		c.rpos, c.rlen = 0, 0
+	}
+	return nil
+}
+
+// large receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
+func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
+	c.rpos += memd.HeaderLen
+	head := make([]byte, h.BodyLen-h.ValueLen())
+	value := make([]byte, h.ValueLen())
+	for _, b := range [][]byte{head, value} {
+		n := copy(b, c.rbuf[c.rpos:c.rlen])
+		c.rpos += n
+		if _, err := io.ReadFull(c.nc, b[n:]); err != nil {
+			return err
+		}
+	}
+	hh := *h
+	hh.BodyLen = len(head)
+	p.SetBody(&hh, head)
+	p.Value = value
+	c.packet(p, true)
+	return nil
+}
+
+// packet gives one packet to whoever waits for it.
+func (c *Conn) packet(p *memd.Packet, owned bool) {
+	c.trusted = true
+	if !p.Magic.IsResponse() {
+		c.h.Push(c, p)
+		return
+	}
+	if p.Magic == memd.MagicServerRes {
+		return
+	}
+	i, gen := uint16(p.Opaque>>16), p.Opaque&0xffff
+	s := c.slots.at(i)
+	if s == nil {
+		c.orphan(p)
+		return
+	}
+	epoch := s.epoch.Load()
+	if epoch == 0 || !s.claim(gen, slotFree) {
+		c.late(s, i, gen, p)
+		return
+	}
+	call := s.call
+	s.call = nil
+	c.freed = append(c.freed, i)
+	c.ended++
+	c.Stats.Answers.Add(1)
+	switch {
+	case !call.State.Answered(epoch):
+		c.orphan(p)
+	case p.Status == memd.StatusSuccess:
+		if !call.Succeed(p, owned) {
+			c.orphan(p)
+		}
+	default:
+		c.h.Answered(c, call, p)
+	}
+}
+
+// late is an answer without a call: its slot becomes free if it had been kept for it.
+func (c *Conn) late(s *slot, i uint16, gen uint32, p *memd.Packet) {
+	if v := gen<<2 | slotOrphan; s.state.CompareAndSwap(v, gen<<2|slotFree) {
+		c.freed = append(c.freed, i)
+		c.cameLate++
+	}
+	c.orphan(p)
+}
+
+func (c *Conn) orphan(p *memd.Packet) {
+	c.Stats.Orphans.Add(1)
+	c.h.Orphan(c, p)
+}

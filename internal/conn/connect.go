@@ -1,0 +1,209 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Options say how to connect. Dial, Base, Handler and Credentials must be set.
+type Options struct {
+	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS         *tls.Config // nil means plaintext; cloned for each dial
+	Credentials func(ctx context.Context) (Credentials, error)
+	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN over TLS
+	AllowPlain  bool     // PLAIN on a plaintext socket
+	SCRAM       *Keyring // shared by a cluster's connections; nil derives keys anew each time
+	Bucket      string   // "" selects none
+	Agent       string   // the key of HELLO
+	ID          string   // this connection's part of it
+	Features    []memd.Feature
+	WantConfig  bool
+
+	// Bare talks to a server that knows neither HELLO nor buckets: SASL at most.
+	Bare bool
+
+	Timeout      time.Duration // for dial, TLS and bootstrap together; 0 means 10 s
+	WriteTimeout time.Duration // of a write that the peer does not take; 0 means 10 s
+	FrameLimit   int           // 0 means memd.DefaultLimit
+	MaxInFlight  int           // 0 means 32768
+	Base         time.Time     // the calls' deadlines count from here
+	Handler      Handler
+}
+
+// Credentials are what a connection authenticates with. An empty user means no SASL: the client certificate does it.
+type Credentials struct {
+	Username, Password string
+}
+
+// Step is a part of connecting.
+type Step string
+
+// Steps of connecting, in order.
+const (
+	StepCredentials  Step = "credentials"
+	StepDial         Step = "dial"
+	StepTLS          Step = "TLS"
+	StepHello        Step = "HELLO"
+	StepErrorMap     Step = "GET_ERROR_MAP"
+	StepMechanisms   Step = "SASL_LIST_MECHS"
+	StepAuth         Step = "SASL_AUTH"
+	StepAuthStep     Step = "SASL_STEP"
+	StepSelectBucket Step = "SELECT_BUCKET"
+	StepConfig       Step = "GET_CLUSTER_CONFIG"
+)
+
+// ConnectError says at which step and why a connection was not made. It unwraps to its kind and to its cause.
+type ConnectError struct {
+	Addr     string
+	Step     Step
+	Answered bool
+	Status   memd.Status
+	Context  string // what the server said
+	Kind     *cberr.Kind
+	Err      error
+}
+
+func (e *ConnectError) Error() string {
+	s := fmt.Sprintf("connecting to %s: %s", e.Addr, e.Step)
+	if e.Answered {
+		s += fmt.Sprintf(" answered 0x%02x %v", uint16(e.Status), e.Status)
+	}
+	if e.Context != "" {
+		s += " (" + e.Context + ")"
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the kind and the cause.
+func (e *ConnectError) Unwrap() []error {
+	var errs []error
+	if e.Kind != nil {
+		errs = append(errs, e.Kind)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+// Connect dials addr, does TLS, and bootstraps. It blocks until that is done, ctx has ended or the timeout has passed.
+// The error is a *ConnectError. The caller runs Serve on the connection it gets.
+func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
+	began := time.Now()
+	timeout := o.Timeout
+	if timeout <= 0 {
+		timeout = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	fail := func(step Step, kind *cberr.Kind, err error) (*Conn, error) {
+		if cause := context.Cause(ctx); cause != nil && !isTLSFailure(err) {
+			err = errors.Join(cause, err)
+		}
+		return nil, &ConnectError{Addr: addr, Step: step, Kind: kind, Err: err}
+	}
+	creds, err := o.Credentials(ctx)
+	if err != nil {
+		return fail(StepCredentials, nil, err)
+	}
+	raw, err := o.Dial(ctx, "tcp", addr)
+	if err != nil {
+		return fail(StepDial, nil, err)
+	}
+	nc := raw
+	if o.TLS != nil {
+		tc := tls.Client(raw, tlsConfig(o.TLS, addr))
+		if err := tc.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			if isTLSFailure(err) {
+				return fail(StepTLS, cberr.TLSFailure, err)
+			}
+			return fail(StepTLS, nil, err)
+		}
+		nc = tc
+	}
+	// Ending the context must end a read or write that hangs.
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	b := &bootstrap{o: o, addr: addr, nc: nc, creds: creds, limit: o.FrameLimit}
+	if err := b.run(); err != nil {
+		stop()
+		_ = nc.Close()
+		var ce *ConnectError
+		if errors.As(err, &ce) {
+			return nil, ce
+		}
+		if o.TLS != nil && !b.answered && isTLSFailure(err) {
+			return fail(StepTLS, cberr.TLSFailure, err)
+		}
+		return fail(b.step, nil, err)
+	}
+	if !stop() {
+		_ = nc.Close()
+		return fail(b.step, nil, context.Cause(ctx))
+	}
+	_ = nc.SetDeadline(time.Time{})
+	c := newConn(nc, o, b)
+	c.info.Took = time.Since(began)
+	return c, nil
+}
+
+func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
+	c := &Conn{
+		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
+		info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
+		rbuf: b.buf, rpos: b.pos, rlen: b.n,
+	}
+	if len(c.rbuf) < minRead {
+		c.rbuf = make([]byte, minRead)
+		copy(c.rbuf, b.buf[:b.n])
+	}
+	if c.maxCalls <= 0 {
+		c.maxCalls = 32768
+	}
+	if c.writeMax <= 0 {
+		c.writeMax = 10 * time.Second
+	}
+	if o.TLS == nil {
+		c.try = newTry(nc)
+	}
+	c.timer = time.AfterFunc(time.Hour, c.sweep)
+	c.timer.Stop()
+	return c
+}
+
+// tlsConfig is the user's, with the host's name and nothing older than TLS 1.2.
+func tlsConfig(t *tls.Config, addr string) *tls.Config {
+	t = t.Clone()
+	if t.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			host = addr
+		}
+		t.ServerName = host
+	}
+	if t.MinVersion < tls.VersionTLS12 {
+		t.MinVersion = tls.VersionTLS12
+	}
+	return t
+}
+
+// isTLSFailure reports an explicit failure of TLS: a bad certificate, an alert, an answer that is not TLS. A lost
+// socket is none.
+func isTLSFailure(err error) bool {
+	var (
+		alert  tls.AlertError
+		cert   *tls.CertificateVerificationError
+		header tls.RecordHeaderError
+	)
+	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &header)
+}

@@ -1,0 +1,253 @@
+package conn
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/couchcore/couchcore/kv"
+)
+
+// startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once;
+// otherwise it first lets the others append.
+func (c *Conn) startFlush(alone bool) {
+	if c.try == nil {
+		select {
+		case c.kick <- struct{}{}:
+		default:
+		}
+		return
+	}
+	if !alone {
+		runtime.Gosched()
+	}
+	c.flush()
+}
+
+// flush writes part after part until nothing is pending. It never blocks: what the socket does not take goes to a
+// goroutine that lives until the backlog is gone. The caller has set flushing.
+func (c *Conn) flush() {
+	for {
+		p := c.swap()
+		if p == nil {
+			return
+		}
+		n, err := c.try.TryWrite(p.buf)
+		c.Stats.Writes.Add(1)
+		if err != nil {
+			c.broken(p, n, err)
+			return
+		}
+		if n < len(p.buf) {
+			c.Stats.FullSocket.Add(1)
+			c.mu.Lock()
+			ended := c.closed
+			if !ended {
+				c.wg.Add(1)
+			}
+			c.mu.Unlock()
+			if ended {
+				c.broken(p, n, ErrClosed)
+				return
+			}
+			go func() {
+				defer c.wg.Done()
+				c.backlog(p, n)
+			}()
+			return
+		}
+		c.recycle(p)
+	}
+}
+
+// backlog blocks where nobody else may: it writes the rest of p and then what has gathered meanwhile.
+func (c *Conn) backlog(p *part, n int) {
+	for p != nil {
+		if err := c.nc.SetWriteDeadline(time.Now().Add(c.writeMax)); err != nil {
+			c.broken(p, n, err)
+			return
+		}
+		m, err := c.nc.Write(p.buf[n:])
+		if err != nil {
+			c.broken(p, n+m, err)
+			return
+		}
+		c.recycle(p)
+		n = 0
+		p = c.swap()
+	}
+	_ = c.nc.SetWriteDeadline(time.Time{})
+}
+
+// flusher writes for a connection without a non-blocking attempt. It ends with the connection.
+func (c *Conn) flusher() {
+	for {
+		select {
+		case <-c.kick:
+		case <-c.quit:
+			return
+		}
+		runtime.Gosched()
+		if p := c.swap(); p != nil {
+			c.Stats.Writes.Add(1)
+			c.backlog(p, 0)
+		}
+	}
+}
+
+// swap takes the oldest part that has something to be written and marks its calls as handed to the socket; calls that
+// have ended meanwhile are cut out. Nil means that nothing is pending, and flushing has been given up.
+func (c *Conn) swap() *part {
+	for {
+		c.mu.Lock()
+		if len(c.pend) == c.head {
+			c.flushing = false
+			c.mu.Unlock()
+			return nil
+		}
+		p := c.pend[c.head]
+		c.pend[c.head] = nil
+		if c.head++; c.head == len(c.pend) {
+			c.pend, c.head = c.pend[:0], 0
+		}
+		c.mu.Unlock()
+		c.mark(p)
+		if len(p.buf) > 0 {
+			c.Stats.Requests.Add(int64(len(p.frames)))
+			return p
+		}
+		c.recycle(p)
+	}
+}
+
+// mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.
+func (c *Conn) mark(p *part) {
+	start, kept, out := 0, 0, 0
+	for i := range p.frames {
+		f := p.frames[i]
+		size := f.end - start
+		epoch, ok := f.call.State.Sent()
+		if !ok {
+			c.drop(f.opaque)
+			start = f.end
+			continue
+		}
+		f.epoch = epoch
+		c.slots.at(uint16(f.opaque >> 16)).epoch.Store(epoch)
+		if out != start {
+			copy(p.buf[out:], p.buf[start:f.end])
+		}
+		out += size
+		start, f.end = f.end, out
+		p.frames[kept] = f
+		kept++
+	}
+	p.frames, p.buf = p.frames[:kept], p.buf[:out]
+}
+
+// drop frees the slot of a request that never left.
+func (c *Conn) drop(opaque uint32) {
+	i := uint16(opaque >> 16)
+	s := c.slots.at(i)
+	gen := opaque & 0xffff
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case s.claim(gen, slotFree):
+		s.call = nil
+		c.inflight--
+	case s.state.CompareAndSwap(gen<<2|slotOrphan, gen<<2|slotFree):
+		c.orphans--
+	default:
+		return
+	}
+	c.slots.free = append(c.slots.free, i)
+}
+
+// recycle keeps one written part for the next requests.
+func (c *Conn) recycle(p *part) {
+	clear(p.frames)
+	if cap(p.buf) > maxSpareSize {
+		return
+	}
+	p.buf, p.frames = p.buf[:0], p.frames[:0]
+	c.mu.Lock()
+	if c.spare == nil {
+		c.spare = p
+	}
+	c.mu.Unlock()
+}
+
+// broken judges the requests of a write that failed after n bytes. The connection is closed first: only then is it
+// certain that a frame cut in two never becomes whole. Requests inside the n bytes stay in their slots; teardown
+// reports them as lost.
+func (c *Conn) broken(p *part, n int, cause error) {
+	c.Close(cause)
+	start := 0
+	for _, f := range p.frames {
+		if f.end > n {
+			c.unsent(f, start < n, cause)
+		}
+		start = f.end
+	}
+	c.mu.Lock()
+	c.flushing = false // teardown waits for this
+	c.mu.Unlock()
+}
+
+func (c *Conn) unsent(f frame, cut bool, cause error) {
+	i := uint16(f.opaque >> 16)
+	s := c.slots.at(i)
+	if !s.claim(f.opaque&0xffff, slotFree) {
+		return
+	}
+	s.call = nil
+	if f.epoch == 0 || f.call.State.Unsent(f.epoch) {
+		c.h.Unsent(f.call, cut, cause)
+	}
+}
+
+// teardown tells what becomes of the calls after the connection has ended. It runs on Serve's goroutine, last.
+func (c *Conn) teardown() {
+	cause := c.Cause()
+	c.wg.Wait()
+	for c.try != nil && c.isFlushing() {
+		runtime.Gosched() // a submitter is inside its one attempt, which does not block
+	}
+	c.mu.Lock()
+	c.timer.Stop()
+	pend := c.pend[c.head:]
+	c.pend, c.head = nil, 0
+	used := c.slots.used
+	c.mu.Unlock()
+	for _, p := range pend {
+		for _, f := range p.frames {
+			c.unsent(f, false, cause)
+		}
+	}
+	type lost struct {
+		call  *kv.Call
+		epoch uint32
+	}
+	var all []lost
+	for i := range used {
+		s := c.slots.at(uint16(i))
+		if v := s.state.Load(); v&3 == slotLive || v&3 == slotHeld {
+			if s.claim(v>>2, slotFree) {
+				all = append(all, lost{s.call, s.epoch.Load()})
+				s.call = nil
+			}
+		}
+	}
+	c.mu.Lock()
+	c.inflight, c.orphans = 0, 0
+	c.mu.Unlock()
+	for _, l := range all {
+		c.h.Lost(l.call, l.epoch, cause)
+	}
+}
+
+func (c *Conn) isFlushing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flushing
+}

@@ -1,0 +1,292 @@
+package conn
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/xdg-go/scram"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Bounds of a SCRAM server's iteration count: fewer are too weak, more cost seconds of processor time.
+const (
+	minIterations = 4096
+	maxIterations = 1_000_000
+	minSalt       = 8
+)
+
+// mechanism is one way to log in. The second name is how libraries other than Couchbase spell it.
+type mechanism struct {
+	name, alt string
+	hash      scram.HashGeneratorFcn // nil for PLAIN
+}
+
+// mechanisms in order of preference. Couchbase's names have no hyphen before the digits.
+var mechanisms = []mechanism{
+	{"SCRAM-SHA512", "SCRAM-SHA-512", func() hash.Hash { return sha512.New() }},
+	{"SCRAM-SHA256", "SCRAM-SHA-256", func() hash.Hash { return sha256.New() }},
+	{"SCRAM-SHA1", "SCRAM-SHA-1", func() hash.Hash { return sha1.New() }},
+	{"PLAIN", "PLAIN", nil},
+}
+
+// login is one exchange.
+type login struct {
+	mech    mechanism
+	wire    string // the name as this server spells it
+	oneStep bool
+	conv    *scram.ClientConversation
+}
+
+// Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation.
+type Keyring struct {
+	mu      sync.Mutex
+	clients map[keyringEntry]*scram.Client
+}
+
+type keyringEntry struct{ mech, user, password string }
+
+func (k *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
+	if k == nil {
+		return m.hash.NewClientUnprepped(cr.Username, cr.Password, "")
+	}
+	key := keyringEntry{m.name, cr.Username, cr.Password}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[key]; c != nil {
+		return c, nil
+	}
+	c, err := m.hash.NewClientUnprepped(cr.Username, cr.Password, "")
+	if err != nil {
+		return nil, err
+	}
+	if k.clients == nil || len(k.clients) >= 64 { // rotation must not grow it for ever
+		k.clients = map[keyringEntry]*scram.Client{}
+	}
+	k.clients[key] = c.WithMinIterations(minIterations)
+	return c, nil
+}
+
+// errNoMechanism means that the server offers nothing that this client may use.
+var errNoMechanism = errors.New("no common authentication mechanism")
+
+// newLogin begins with the preferred mechanism, before the server's list is known. Nil means that there is nothing to
+// log in with.
+func (b *bootstrap) newLogin() (*login, error) {
+	if b.creds.Username == "" {
+		return nil, nil
+	}
+	allowed := b.allowed()
+	if len(allowed) == 0 {
+		return nil, &ConnectError{Addr: b.addr, Step: StepAuth, Err: errNoMechanism}
+	}
+	return b.login(allowed[0], allowed[0].name)
+}
+
+// allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked for.
+func (b *bootstrap) allowed() []mechanism {
+	var ms []mechanism
+	if len(b.o.Mechanisms) == 0 {
+		ms = slices.Clone(mechanisms)
+	}
+	for _, name := range b.o.Mechanisms {
+		for _, m := range mechanisms {
+			if strings.EqualFold(name, m.name) || strings.EqualFold(name, m.alt) {
+				ms = append(ms, m)
+			}
+		}
+	}
+	return slices.DeleteFunc(ms, func(m mechanism) bool {
+		return m.hash == nil && b.o.TLS == nil && !b.o.AllowPlain
+	})
+}
+
+func (b *bootstrap) login(m mechanism, wire string) (*login, error) {
+	l := &login{mech: m, wire: wire, oneStep: m.hash == nil}
+	if m.hash != nil {
+		client, err := b.o.SCRAM.client(m, b.creds)
+		if err != nil {
+			return nil, err
+		}
+		l.conv = client.NewConversation()
+	}
+	return l, nil
+}
+
+// otherLogin takes the best mechanism of the server's list that has not failed already.
+func (b *bootstrap) otherLogin(failed *login) (*login, error) {
+	for _, m := range b.allowed() {
+		for _, name := range []string{m.name, m.alt} {
+			if m.name != failed.mech.name || name != failed.wire {
+				if slices.Contains(b.mechs, name) {
+					return b.login(m, name)
+				}
+			}
+		}
+	}
+	return nil, &ConnectError{Addr: b.addr, Step: StepMechanisms, Err: fmt.Errorf("%w: the server offers %v", errNoMechanism, b.mechs)}
+}
+
+// auth queues the first message.
+func (b *bootstrap) auth(l *login) error {
+	b.info.Mechanism = l.mech.name
+	if l.mech.hash == nil {
+		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password
+		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
+	}
+	first, err := l.conv.Step("")
+	if err != nil {
+		return err
+	}
+	return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
+}
+
+// finishLogin reads the server's list and the login's answers. A mechanism that the server does not know is replaced
+// on the same socket; then the answers to what was sent behind it are discarded.
+func (b *bootstrap) finishLogin(l *login, tail bool) error {
+	if err := b.readMechanisms(); err != nil {
+		return err
+	}
+	err := b.readLogin(l, !tail)
+	var ce *ConnectError
+	if err == nil || !errors.As(err, &ce) || ce.Status != memd.StatusAuthError || len(b.mechs) == 0 || slices.Contains(b.mechs, l.wire) {
+		return err
+	}
+	if tail {
+		if err := b.skipTail(); err != nil {
+			return err
+		}
+	}
+	other, err := b.otherLogin(l)
+	if err != nil {
+		return err
+	}
+	if err := b.auth(other); err != nil {
+		return err
+	}
+	if other.oneStep {
+		if err := b.requestTail(); err != nil {
+			return err
+		}
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	return b.readLogin(other, !other.oneStep)
+}
+
+func (b *bootstrap) skipTail() error {
+	if b.o.Bucket != "" {
+		if _, err := b.next(StepSelectBucket, memd.OpSelectBucket); err != nil {
+			return err
+		}
+	}
+	if b.o.WantConfig {
+		if _, err := b.next(StepConfig, memd.OpGetClusterConfig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLogin follows the exchange to its end. withTail sends what follows the login right behind its last message.
+func (b *bootstrap) readLogin(l *login, withTail bool) error {
+	p, err := b.next(StepAuth, memd.OpSASLAuth)
+	if err != nil {
+		return err
+	}
+	if l.mech.hash == nil {
+		return b.loggedIn(p)
+	}
+	if p.Status != memd.StatusAuthContinue {
+		return b.loginRefused(p)
+	}
+	if err := checkServerFirst(string(p.Value)); err != nil {
+		return &ConnectError{Addr: b.addr, Step: StepAuth, Err: err}
+	}
+	final, err := l.conv.Step(string(p.Value))
+	if err != nil {
+		return &ConnectError{Addr: b.addr, Step: StepAuth, Err: err}
+	}
+	if err := b.request(memd.OpSASLStep, []byte(l.wire), []byte(final)); err != nil {
+		return err
+	}
+	if withTail {
+		if err := b.requestTail(); err != nil {
+			return err
+		}
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	if p, err = b.next(StepAuthStep, memd.OpSASLStep); err != nil {
+		return err
+	}
+	if p.Status != memd.StatusSuccess && p.Status != memd.StatusAuthContinue {
+		return b.loginRefused(p)
+	}
+	// Whatever the status says: only the right signature proves that the server knows the password.
+	if _, err := l.conv.Step(string(p.Value)); err != nil || !l.conv.Valid() {
+		kind := (*cberr.Kind)(nil)
+		if strings.Contains(string(p.Value), "e=") { // a refusal that came with a good status
+			kind = cberr.AuthenticationFailure
+		}
+		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Kind: kind, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
+	}
+	if p.Status == memd.StatusSuccess {
+		return nil
+	}
+	// Cyrus SASL wants one more, empty step.
+	if err := b.request(memd.OpSASLStep, []byte(l.wire), nil); err != nil {
+		return err
+	}
+	if err := b.send(); err != nil {
+		return err
+	}
+	if p, err = b.next(StepAuthStep, memd.OpSASLStep); err != nil {
+		return err
+	}
+	return b.loggedIn(p)
+}
+
+func (b *bootstrap) loggedIn(p *memd.Packet) error {
+	if p.Status != memd.StatusSuccess {
+		return b.loginRefused(p)
+	}
+	return nil
+}
+
+// loginRefused tells bad credentials from trouble: only an explicit refusal counts as one.
+func (b *bootstrap) loginRefused(p *memd.Packet) error {
+	if p.Status == memd.StatusAuthError {
+		return b.refused(p, cberr.AuthenticationFailure)
+	}
+	return b.refused(p, nil)
+}
+
+// checkServerFirst bounds what the server asks for before any key is derived.
+func checkServerFirst(msg string) error {
+	for field := range strings.SplitSeq(msg, ",") {
+		switch {
+		case strings.HasPrefix(field, "i="):
+			n, err := strconv.Atoi(field[2:])
+			if err != nil || n < minIterations || n > maxIterations {
+				return fmt.Errorf("SCRAM iteration count %.20q is outside %d..%d", field[2:], minIterations, maxIterations)
+			}
+		case strings.HasPrefix(field, "s="):
+			if salt := (len(field) - 2) / 4 * 3; salt < minSalt {
+				return fmt.Errorf("SCRAM salt has fewer than %d bytes", minSalt)
+			}
+		}
+	}
+	return nil
+}

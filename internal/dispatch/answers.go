@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"log/slog"
+
+	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// answered is what becomes of a call whose attempt was answered with something else than success. It runs on the
+// connection's reader; the attempt is claimed.
+func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
+	c.Share()
+	d := kv.Classify(c.Req.Opcode, pkt.Status, c.Req.CAS != 0)
+	if d.Class == kv.ClassSuccess {
+		c.Succeed(pkt, false)
+		return
+	}
+	err := c.StatusError(pkt, d)
+	r.describe(p, cn, pkt.Status, &d, err)
+	switch {
+	case d.Class != kv.ClassRetry:
+		c.Fail(err)
+	case d.Reason == retry.KVNotMyVBucket:
+		r.notMyVBucket(p, c, pkt, err)
+	case d.Reason == retry.KVCollectionOutdated:
+		r.collectionOutdated(c, err)
+	case pkt.Status == memd.StatusAuthStale:
+		// Nothing was executed. The connection can't be used further with these credentials; a new one gets new ones.
+		cn.Close(err)
+		r.judge(c, d.Reason, err, retry.Hint{Code: uint32(pkt.Status)})
+	default:
+		hint := retry.Hint{Code: uint32(pkt.Status)}
+		if e, ok := r.mapEntry(p.addr, pkt.Status); ok && e.RateLimit() {
+			hint.Overload = true
+		}
+		r.judge(c, d.Reason, err, hint)
+	}
+}
+
+// describe asks the error map of the node that answered: for the name of a status that we have none for, and for what
+// becomes of one that we leave to the map.
+func (r *Router) describe(p *pipeline, cn *conn.Conn, st memd.Status, d *kv.Disposition, err *kv.Error) {
+	if d.Class != kv.ClassAskMap && st.Known() && st != memd.StatusNoBucket && st != memd.StatusInternal && st != memd.StatusNotInitialized {
+		return
+	}
+	e, ok := r.mapEntry(p.addr, st)
+	if !ok {
+		return
+	}
+	err.Description = e.Desc
+	if !st.Known() {
+		err.Name = e.Name
+	}
+	if e.InvalidatesConnection() {
+		cn.Close(err)
+	}
+	if e.FetchConfig() {
+		r.want()
+	}
+	if d.Class == kv.ClassAskMap && e.RetryIndicated() {
+		d.Class, d.Reason, d.NotApplied = kv.ClassRetry, retry.KVErrorMapRetryIndicated, true
+	}
+}
+
+func (r *Router) mapEntry(addr string, st memd.Status) (errormap.Entry, bool) {
+	m := r.o.ErrorMaps.For(addr)
+	if m == nil {
+		return errormap.Entry{}, false
+	}
+	return m.Lookup(uint16(st))
+}
+
+// offerErrorMap takes a node's map. A malformed one is as good as none: the connection stays.
+func (r *Router) offerErrorMap(addr string, raw []byte) {
+	if raw == nil {
+		return
+	}
+	m, err := errormap.Parse(raw, 0)
+	if err != nil {
+		r.warn("error map refused", addr, err)
+		return
+	}
+	r.o.ErrorMaps.Offer(addr, m)
+}
+
+// notMyVBucket offers the map that came with the answer and has the call judged once that map was considered, so that
+// it is a fact whether the vbucket has moved.
+func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv.Error) {
+	if len(pkt.Value) == 0 || pkt.Datatype&memd.DatatypeSnappy != 0 {
+		r.want()
+		r.judgeMoved(claimed{c, err})
+		return
+	}
+	r.hold(c)
+	if r.offers.offer(pkt.Value, p.addr, &claimed{c, err}) {
+		r.judgeMoved(claimed{c, err})
+	}
+}
+
+// claimed is a call whose attempt was refused, and what it was refused with.
+type claimed struct {
+	c   *kv.Call
+	err *kv.Error
+}
+
+func (r *Router) judgeMoved(cl claimed) {
+	moved := false
+	if pk := r.picker.Load(); pk != nil {
+		if p, _ := r.pick(pk, cl.c); p != nil {
+			moved = p.addr != cl.err.Endpoint
+		}
+	}
+	r.judge(cl.c, retry.KVNotMyVBucket, cl.err, retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)})
+}
+
+// collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.
+func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
+	if !c.Req.InDefaultCollection() {
+		uid, ok := err.ManifestUID()
+		if !ok || !r.colls.Stale(uid, pathOf(c)) {
+			r.colls.Invalidate(pathOf(c), c.Route.CollectionID)
+		}
+	}
+	r.judge(c, retry.KVCollectionOutdated, err, retry.Hint{Code: uint32(memd.StatusUnknownCollection)})
+}
+
+func (r *Router) warn(msg, node string, err error) {
+	if r.o.Log != nil {
+		r.o.Log.Warn(msg, slog.String("node", node), slog.Any("error", err))
+	}
+}
+
+// logConnect says why a node cannot be reached. The error holds no credentials.
+func (r *Router) logConnect(addr string, err error) { r.warn("connecting failed", addr, err) }

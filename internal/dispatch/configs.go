@@ -1,0 +1,219 @@
+package dispatch
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+const collectionsFeature = memd.FeatureCollections
+
+// offers is what lies before the config goroutine. Read loops only put bytes here.
+type offers struct {
+	kick chan struct{}
+
+	mu         sync.Mutex
+	queue      []offered
+	busy       bool
+	closed     bool
+	waiters    []claimed // calls to be judged when all that was offered has been considered
+	last       []byte    // the newest bytes offered
+	epoch, rev int64     // their version, when it is known
+}
+
+type offered struct {
+	raw  []byte
+	addr string
+}
+
+const maxOffers = 16
+
+func (o *offers) init() { o.kick = make(chan struct{}, 1) }
+
+// offer takes a cluster map from a node, with the call that it came with, if any. True means that the map is known and
+// has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied.
+func (o *offers) offer(raw []byte, addr string, cl *claimed) (known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return true
+	}
+	if o.isKnown(raw) {
+		if !o.busy && len(o.queue) == 0 {
+			return true
+		}
+	} else {
+		o.last = bytes.Clone(raw)
+		if len(o.queue) == maxOffers {
+			o.queue = slices.Delete(o.queue, 0, 1)
+		}
+		o.queue = append(o.queue, offered{o.last, addr})
+		select {
+		case o.kick <- struct{}{}:
+		default:
+		}
+	}
+	if cl != nil {
+		o.waiters = append(o.waiters, *cl)
+	}
+	return false
+}
+
+// isKnown reports whether raw is the last map offered, or an older one. When in doubt it is not.
+func (o *offers) isKnown(raw []byte) bool {
+	if bytes.Equal(raw, o.last) {
+		return true
+	}
+	epoch, rev, ok := topology.ScanVersion(raw)
+	if !ok || rev == 0 {
+		return false
+	}
+	if epoch < o.epoch || epoch == o.epoch && rev <= o.rev {
+		return true
+	}
+	o.epoch, o.rev = epoch, rev
+	return false
+}
+
+// take gives the next offer, or the calls to judge when there is none.
+func (o *offers) take() (of offered, ok bool, waiters []claimed) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) > 0 {
+		of = o.queue[0]
+		o.queue = slices.Delete(o.queue, 0, 1)
+		o.busy = true
+		return of, true, nil
+	}
+	o.busy = false
+	waiters, o.waiters = o.waiters, nil
+	return offered{}, false, waiters
+}
+
+// refused forgets the version of a map that could not be used, so that it bars no good one.
+func (o *offers) refused(s *topology.Snapshot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last, o.epoch, o.rev = nil, 0, 0
+	if s != nil {
+		o.epoch, o.rev = s.Epoch, s.Rev
+	}
+}
+
+func (o *offers) close() []*kv.Call {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	var calls []*kv.Call
+	for _, w := range o.waiters {
+		calls = append(calls, w.c)
+	}
+	o.waiters = nil
+	return calls
+}
+
+// Offer takes a cluster map's JSON that a node gave; addr is the node's address. It copies raw and does not block: the
+// config goroutine decides whether the map is newer.
+func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, addr, nil) }
+
+// configs is the config goroutine, the only one that applies a map. Close ends it.
+func (r *Router) configs() {
+	for {
+		select {
+		case <-r.offers.kick:
+		case <-r.ctx.Done():
+			return
+		}
+		for {
+			of, ok, waiters := r.offers.take()
+			if ok {
+				r.consider(of)
+				continue
+			}
+			for _, w := range waiters {
+				r.judgeMoved(w)
+			}
+			break
+		}
+	}
+}
+
+// consider parses a map and applies it if it is newer than ours.
+func (r *Router) consider(of offered) {
+	host, _, err := net.SplitHostPort(of.addr)
+	if err != nil {
+		host = of.addr
+	}
+	var old *topology.Snapshot
+	if pk := r.picker.Load(); pk != nil {
+		old = pk.snap
+	}
+	s, err := topology.Parse(of.raw, host, r.o.ConfigLimits)
+	if err != nil {
+		r.warn("cluster map refused", of.addr, err)
+		r.offers.refused(old)
+		return
+	}
+	if !s.Newer(old) {
+		return
+	}
+	r.apply(s, old, of.addr)
+}
+
+// apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
+func (r *Router) apply(s, old *topology.Snapshot, from string) {
+	if old != nil && old.UUID != "" && s.UUID != old.UUID {
+		r.colls.Clear()
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	if r.network == "" {
+		if r.network = r.o.Network; r.network == "" || r.network == "auto" {
+			r.network = s.Network(from)
+		}
+	}
+	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes))}
+	stay := map[string]bool{}
+	for i := range s.Nodes {
+		if addr, ok := s.KVAddr(i, r.network, r.o.TLS); ok {
+			pk.nodes[i] = r.pipe(addr)
+			stay[addr] = true
+		}
+	}
+	if len(stay) == 0 {
+		r.mu.Unlock()
+		r.warn("cluster map without a reachable node", from, errNoSeeds)
+		return
+	}
+	r.picker.Store(pk)
+	var leaving []*pipeline
+	for addr, p := range r.pipes {
+		if !stay[addr] {
+			leaving = append(leaving, p)
+			delete(r.pipes, addr)
+		}
+	}
+	calls := r.waiting
+	r.waiting = nil
+	for _, p := range leaving {
+		r.wg.Go(p.drain)
+	}
+	r.mu.Unlock()
+	if r.o.Log != nil {
+		r.o.Log.Debug("cluster map applied", slog.String("bucket", s.Bucket), slog.Int64("epoch", s.Epoch), slog.Int64("rev", s.Rev), slog.Int("nodes", len(stay)))
+	}
+	for _, c := range calls {
+		r.route(c)
+	}
+	r.wake()
+	r.notify()
+}

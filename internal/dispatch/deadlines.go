@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/kv"
+)
+
+// deadlines keeps the deadlines of calls that are in no connection's slot. One timer serves all of them. An entry
+// stays until its deadline even when its call ends earlier.
+type deadlines struct {
+	base   time.Time
+	expire func(*kv.Call)
+
+	mu    sync.Mutex
+	heap  dueHeap
+	timer *time.Timer
+	ended bool
+}
+
+type dueHeap []*kv.Call
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].Deadline < h[j].Deadline }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(*kv.Call)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	n := len(old)
+	c := old[n-1]
+	old[n-1] = nil
+	*h = old[:n-1]
+	return c
+}
+
+func (d *deadlines) init(base time.Time, expire func(*kv.Call)) {
+	d.base, d.expire = base, expire
+	d.timer = time.AfterFunc(time.Hour, d.fire)
+	d.timer.Stop()
+}
+
+func (d *deadlines) add(c *kv.Call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return
+	}
+	heap.Push(&d.heap, c)
+	if d.heap[0] == c {
+		d.arm()
+	}
+}
+
+// arm sets the timer for the earliest deadline. The lock is held; Reset does not block.
+func (d *deadlines) arm() {
+	d.timer.Reset(max(time.Duration(d.heap[0].Deadline)-time.Since(d.base), 0))
+}
+
+func (d *deadlines) fire() {
+	var due []*kv.Call
+	d.mu.Lock()
+	now := int64(time.Since(d.base))
+	for len(d.heap) > 0 && (d.heap[0].Deadline <= now || d.heap[0].Ended()) {
+		due = append(due, heap.Pop(&d.heap).(*kv.Call))
+	}
+	if len(d.heap) > 0 && !d.ended {
+		d.arm()
+	}
+	d.mu.Unlock()
+	for _, c := range due {
+		if !c.Ended() {
+			d.expire(c)
+		}
+	}
+}
+
+func (d *deadlines) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ended = true
+	d.heap = nil
+	d.timer.Stop()
+}

@@ -1,0 +1,310 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Reconnecting waits between these bounds, growing by two, with equal jitter. The first attempt after a working
+// connection is immediate.
+const (
+	redialMin  = 30 * time.Millisecond
+	redialMax  = 4 * time.Second
+	drainLimit = 10 * time.Second
+)
+
+// pipeline is the way to one node: a connection, or the attempts to get one, and the calls that wait for it. It starts
+// one goroutine, which connects and then reads; close ends it, and the router's Close waits for it.
+type pipeline struct {
+	r    *Router
+	addr string
+	conn atomic.Pointer[conn.Conn] // nil while there is none
+
+	mu      sync.Mutex
+	queue   []*kv.Call
+	failed  bool // the current attempts to connect have failed at least once
+	closed  bool
+	lastErr error
+	stop    context.CancelCauseFunc
+	since   time.Time
+}
+
+// pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.
+func (r *Router) pipe(addr string) *pipeline {
+	if p := r.pipes[addr]; p != nil {
+		return p
+	}
+	p := &pipeline{r: r, addr: addr}
+	ctx, stop := context.WithCancelCause(r.ctx)
+	p.stop = stop
+	r.pipes[addr] = p
+	r.wg.Go(func() { p.run(ctx) })
+	return p
+}
+
+// state gives the last failure, and whether a first attempt is under way.
+func (p *pipeline) state() (err error, trying bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastErr, p.conn.Load() == nil && !p.failed && !p.closed
+}
+
+// submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
+func (p *pipeline) submit(c *kv.Call) {
+	cn := p.conn.Load()
+	if cn != nil {
+		switch err := cn.Submit(c); {
+		case err == nil:
+			return
+		case errors.Is(err, conn.ErrFull):
+			p.r.notSent(c, retry.EndpointNotWritable, err)
+			return
+		case !errors.Is(err, conn.ErrClosed):
+			c.Fail(err) // the request itself cannot be sent; the connection is not at fault
+			return
+		}
+	}
+	c.Share()
+	p.mu.Lock()
+	if cn != nil && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
+		p.failed = false
+	}
+	switch {
+	case p.closed:
+		p.mu.Unlock()
+		p.r.reroute(c, p)
+		return
+	case p.conn.Load() != nil:
+		p.mu.Unlock()
+		p.submit(c)
+		return
+	case p.failed:
+		err := p.lastErr
+		p.mu.Unlock()
+		p.r.notSent(c, reasonOf(err), err)
+		return
+	case len(p.queue) >= p.r.o.QueueLimit:
+		p.mu.Unlock()
+		p.r.notSent(c, retry.EndpointNotWritable, errQueueFull)
+		return
+	}
+	c.SetStage(kv.StageConnection)
+	p.queue = append(p.queue, c)
+	p.mu.Unlock()
+	p.r.hold(c)
+}
+
+// reroute finds another way for a call whose pipeline has left. That uses no attempt.
+func (r *Router) reroute(c *kv.Call, from *pipeline) {
+	if pk := r.picker.Load(); pk != nil {
+		if p, _ := r.pick(pk, c); p == from || r.ctx.Err() != nil { // closing: no other way will come
+			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
+			return
+		}
+	}
+	r.route(c)
+}
+
+// run connects and serves until the pipeline is closed.
+func (p *pipeline) run(ctx context.Context) {
+	for wait := time.Duration(0); ctx.Err() == nil; {
+		cn, err := p.connect(ctx)
+		if err != nil {
+			p.connectFailed(ctx, err)
+			wait = min(max(2*wait, redialMin), redialMax)
+			pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
+			continue
+		}
+		if !p.connected(cn) {
+			cn.Close(context.Cause(ctx))
+		}
+		err = cn.Serve()
+		p.lost(cn, err)
+		if cn.Stats.Answers.Load() > 0 {
+			wait = 0
+			continue
+		}
+		wait = min(max(2*wait, redialMin), redialMax) // a node that accepts and hangs up is no working one
+		pause(ctx, wait)
+	}
+	p.flushQueue(context.Cause(ctx))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
+	o := p.r.o.Connect()
+	o.Handler = p
+	o.Bucket = p.r.o.Bucket
+	o.Base = p.r.o.Base
+	o.WantConfig = true
+	return conn.Connect(ctx, p.addr, &o)
+}
+
+func (p *pipeline) connectFailed(ctx context.Context, err error) {
+	p.mu.Lock()
+	p.failed, p.lastErr = true, err
+	p.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
+	p.r.logConnect(p.addr, err)
+	p.flushQueue(err)
+	p.r.releaseWaiting()
+	p.r.notify()
+}
+
+// flushQueue gives the waiting calls to the strategy, or elsewhere.
+func (p *pipeline) flushQueue(err error) {
+	p.mu.Lock()
+	calls := p.queue
+	p.queue = nil
+	closed := p.closed
+	p.mu.Unlock()
+	for _, c := range calls {
+		if closed {
+			p.r.reroute(c, p)
+		} else {
+			p.r.notSent(c, reasonOf(err), err)
+		}
+	}
+}
+
+// connected publishes the connection; false when the pipeline has been closed meanwhile.
+func (p *pipeline) connected(cn *conn.Conn) bool {
+	info := cn.Info()
+	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
+	p.r.offerErrorMap(p.addr, info.ErrorMap)
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return false
+	}
+	p.failed, p.lastErr, p.since = false, nil, time.Now()
+	p.conn.Store(cn)
+	calls := p.queue
+	p.queue = nil
+	p.mu.Unlock()
+	if info.Config != nil {
+		p.r.Offer(info.Config, p.addr)
+	} else {
+		p.r.want()
+		p.r.releaseWaiting()
+	}
+	for _, c := range calls {
+		p.submit(c)
+	}
+	p.r.wake()
+	p.r.notify()
+	return true
+}
+
+// lost withdraws the connection after its end.
+func (p *pipeline) lost(cn *conn.Conn, err error) {
+	p.mu.Lock()
+	if p.conn.CompareAndSwap(cn, nil) {
+		p.failed = false
+	}
+	closed := p.closed
+	p.mu.Unlock()
+	if !closed {
+		if log := p.r.o.Log; log != nil {
+			log.Info("connection lost", slog.String("node", p.addr), slog.Any("error", err))
+		}
+		p.r.want()
+	}
+	p.r.notify()
+}
+
+// close ends the pipeline at once.
+func (p *pipeline) close(cause error) {
+	p.mu.Lock()
+	p.closed = true
+	cn := p.conn.Swap(nil)
+	p.mu.Unlock()
+	p.stop(cause)
+	if cn != nil {
+		cn.Close(cause)
+	}
+	p.flushQueue(cause)
+	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
+}
+
+// drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight may finish.
+func (p *pipeline) drain() {
+	p.mu.Lock()
+	p.closed = true
+	cn := p.conn.Load()
+	p.mu.Unlock()
+	p.flushQueue(nil)
+	if cn != nil {
+		cn.Refuse()
+		ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
+		for !cn.Idle() && ctx.Err() == nil {
+			pause(ctx, 5*time.Millisecond)
+		}
+		cancel()
+	}
+	p.close(errLeft)
+}
+
+var errLeft = errors.New("the node has left the cluster")
+
+// Answered implements conn.Handler.
+func (p *pipeline) Answered(cn *conn.Conn, c *kv.Call, pkt *memd.Packet) { p.r.answered(p, cn, c, pkt) }
+
+// Lost implements conn.Handler.
+func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
+	c.Share()
+	p.r.hold(c)
+	p.r.o.Orchestrator.ConnLost(c, epoch, cause)
+}
+
+// Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
+func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
+	c.Share()
+	if c.LostRaces++; cut || c.LostRaces > 4 {
+		why := retry.WriteFailed
+		if !cut {
+			why = retry.SocketNotAvailable
+		}
+		p.r.notSent(c, why, cause)
+		return
+	}
+	p.r.route(c)
+}
+
+// Expired implements conn.Handler.
+func (p *pipeline) Expired(c *kv.Call) { p.r.expire(c) }
+
+// Orphan implements conn.Handler.
+func (p *pipeline) Orphan(_ *conn.Conn, _ *memd.Packet) { p.r.orphans.Add(1) }
+
+// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it.
+func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
+	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
+		return
+	}
+	if len(pkt.Value) > 0 && pkt.Datatype&memd.DatatypeSnappy == 0 {
+		p.r.Offer(pkt.Value, p.addr)
+		return
+	}
+	p.r.want()
+}

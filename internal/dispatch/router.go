@@ -1,0 +1,431 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/collections"
+	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Options are a router's surroundings. All but the limits must be set.
+type Options struct {
+	Bucket  string
+	Seeds   []string // addresses to ask for the first cluster map
+	TLS     bool
+	Network string // which addresses of the nodes to use; "" or "auto" decides by the seed that answered
+
+	Base         time.Time // calls' deadlines count from here
+	Orchestrator *retry.Orchestrator
+	Health       *conn.Health
+	ErrorMaps    *errormap.Store
+	// Connect gives the options of a new connection; the router adds the handler.
+	Connect func() conn.Options
+	Log     *slog.Logger
+
+	Timeout        time.Duration // of a call that names none
+	DurableTimeout time.Duration // the same for a durable write
+	QueueLimit     int           // calls that wait for one node's connection; 0 means 2048
+	ConfigLimits   topology.Options
+	Dice           func() float64 // for jitter and for choosing nodes
+}
+
+// Router is one bucket's way to its nodes. It is a kv.Dispatcher and a kv.Owner. It starts a goroutine for configs,
+// one per node for the connection, and goroutines for callbacks; Close ends them and waits.
+type Router struct {
+	o      Options
+	ctx    context.Context
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	pool   sync.Pool
+	picker atomic.Pointer[picker]
+	colls  *collections.Cache
+	due    deadlines
+	work   executor
+	next   atomic.Uint32 // round robin
+
+	mu      sync.Mutex
+	waiting []*kv.Call // for the first cluster map
+	pipes   map[string]*pipeline
+	closed  bool
+	network string
+	changed chan struct{} // closed and replaced whenever something worth waiting for has happened
+
+	offers  offers
+	fetch   chan struct{} // somebody wants a newer map than we have
+	orphans atomic.Int64
+}
+
+// picker is an immutable view of the topology: which pipeline serves which node.
+type picker struct {
+	snap  *topology.Snapshot
+	nodes []*pipeline // by the snapshot's node index; nil where a node cannot be reached
+}
+
+var (
+	_ kv.Dispatcher = (*Router)(nil)
+	_ kv.Owner      = (*Router)(nil)
+)
+
+// New makes a router and begins to connect to the seeds. It does not wait.
+func New(o Options) *Router {
+	if o.QueueLimit <= 0 {
+		o.QueueLimit = 2048
+	}
+	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.pool.New = func() any { return kv.NewCall() }
+	r.colls = collections.New(collections.Options{Lookup: r.lookup})
+	r.due.init(o.Base, r.expire)
+	r.work.log = o.Log
+	r.offers.init()
+	r.wg.Go(r.configs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, addr := range o.Seeds {
+		r.pipe(addr)
+	}
+	return r
+}
+
+// NewCall implements kv.Dispatcher.
+func (r *Router) NewCall() *kv.Call { return r.pool.Get().(*kv.Call) }
+
+// Release implements kv.Dispatcher. Only calls that nobody else can hold are used again.
+func (r *Router) Release(c *kv.Call) {
+	if c.Pooled() {
+		c.Reset()
+		r.pool.Put(c)
+	}
+}
+
+// now is the time since the router's base.
+func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
+
+// Dispatch implements kv.Dispatcher.
+func (r *Router) Dispatch(c *kv.Call) {
+	began := time.Now()
+	c.Bind(r, r.o.Bucket, began)
+	c.Started = int64(began.Sub(r.o.Base))
+	limit := c.Req.Timeout
+	durable := c.Req.Durability != memd.DurabilityNone
+	if limit == 0 {
+		limit = r.o.Timeout
+		if durable {
+			limit = r.o.DurableTimeout
+		}
+	}
+	deadline := began.Add(limit)
+	if c.Cancelable() {
+		if d, ok := c.Context().Deadline(); ok && d.Before(deadline) {
+			deadline = d
+		}
+	}
+	c.State.Deadline = deadline
+	c.Deadline = int64(deadline.Sub(r.o.Base))
+	if durable {
+		// The server must give up before the client does; below 1.5 s it could not finish anything.
+		c.DurabilityMS = uint32(min(max(deadline.Sub(began)*9/10/time.Millisecond, 1500), 65534))
+	}
+	if len(c.Req.Key) > 0 {
+		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)
+	}
+	r.route(c)
+}
+
+// Redispatch implements kv.Owner.
+func (r *Router) Redispatch(c *kv.Call) { r.route(c) }
+
+// Cancel implements kv.Owner.
+func (r *Router) Cancel(c *kv.Call, cause error) bool { return r.o.Orchestrator.Cancel(c, cause) }
+
+// Complete implements kv.Owner.
+func (r *Router) Complete(f func()) { r.work.run(f) }
+
+// expire ends a call whose deadline has passed.
+func (r *Router) expire(c *kv.Call) { r.o.Orchestrator.Expire(c) }
+
+// route finds the call's node and hands it over. It never blocks. The call is local.
+func (r *Router) route(c *kv.Call) {
+	pk := r.picker.Load()
+	spec := c.Spec()
+	if pk == nil {
+		if p := r.seed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned {
+			p.submit(c) // the request for the first map itself
+			return
+		}
+		r.waitConfig(c)
+		return
+	}
+	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
+		e, ok := r.colls.Get(pathOf(c))
+		if !ok {
+			r.waitCollection(c)
+			return
+		}
+		c.Route.CollectionID = e.ID
+	}
+	p, why := r.pick(pk, c)
+	if p == nil {
+		r.notSent(c, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
+		return
+	}
+	p.submit(c)
+}
+
+// seed gives a connection to ask for the first map, or nil.
+func (r *Router) seed() *pipeline {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pipes {
+		if p.conn.Load() != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// RouteError says that the newest cluster map has no node for a call.
+type RouteError struct {
+	Reason  retry.Reason
+	VBucket uint16
+}
+
+func (e *RouteError) Error() string {
+	if e.Reason == retry.NotReady {
+		return "the bucket's cluster map has no vbuckets yet"
+	}
+	return "the cluster map has no reachable node for the call"
+}
+
+// pick gives the pipeline that serves the call's attempt, or the reason why there is none.
+func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
+	if !c.Spec().Has(kv.Keyed) {
+		return r.pickAny(pk, c)
+	}
+	n := pk.snap.NumVBuckets()
+	if n == 0 {
+		return nil, retry.NotReady
+	}
+	c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
+	i := pk.snap.NodeIndex(c.Route.VBucket, c.Req.Replica)
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
+		return nil, retry.NodeNotAvailable
+	}
+	return pk.nodes[i], retry.Unknown
+}
+
+// pickAny prefers nodes that are connected, in turn.
+func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
+	if c.Req.Pinned {
+		if i := c.Req.Node; i >= 0 && i < len(pk.nodes) && pk.nodes[i] != nil {
+			return pk.nodes[i], retry.Unknown
+		}
+		return nil, retry.NodeNotAvailable
+	}
+	var some *pipeline
+	start := int(r.next.Add(1))
+	for k := range pk.nodes {
+		p := pk.nodes[(start+k)%len(pk.nodes)]
+		switch {
+		case p == nil:
+		case p.conn.Load() != nil:
+			return p, retry.Unknown
+		case some == nil:
+			some = p
+		}
+	}
+	if some == nil {
+		return nil, retry.NodeNotAvailable
+	}
+	return some, retry.Unknown
+}
+
+// notSent is the end of an attempt that reached no socket.
+func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
+	c.Share()
+	if !c.State.NotSent() {
+		return
+	}
+	if better, err := r.o.Health.Refine(why, r.o.Bucket); err != nil {
+		why, cause = better, err
+	}
+	r.judge(c, why, cause, retry.Hint{})
+}
+
+// judge asks the orchestrator about a claimed attempt. From here on the call has a deadline and a watched context of
+// its own, because it sits in no connection.
+func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) {
+	r.hold(c)
+	r.o.Orchestrator.MaybeRetry(c, why, cause, h)
+}
+
+// hold keeps the promise of the deadline for a call outside of a connection.
+func (r *Router) hold(c *kv.Call) {
+	c.Share()
+	if c.MarkHeld() {
+		r.due.add(c)
+	}
+	c.Watch()
+}
+
+// waitConfig parks a call until the first cluster map comes, as long as there is hope.
+func (r *Router) waitConfig(c *kv.Call) {
+	c.Share()
+	r.mu.Lock()
+	switch {
+	case r.closed:
+		r.mu.Unlock()
+		r.o.Orchestrator.Cancel(c, retry.ErrClosed)
+		return
+	case r.picker.Load() != nil: // it came meanwhile
+		r.mu.Unlock()
+		r.route(c)
+		return
+	}
+	cause, hope := r.seedState()
+	full := len(r.waiting) >= 16*r.o.QueueLimit
+	if hope && !full {
+		c.SetStage(kv.StageConfig)
+		r.waiting = append(r.waiting, c)
+	}
+	r.mu.Unlock()
+	switch {
+	case full:
+		r.notSent(c, retry.EndpointNotWritable, errQueueFull)
+	case hope:
+		r.hold(c)
+	default:
+		r.notSent(c, reasonOf(cause), cause)
+	}
+}
+
+var (
+	errQueueFull = errors.New("too many calls wait for the node's connection")
+	errNoSeeds   = errors.New("no address to connect to")
+	errNoMap     = errors.New("no node has given a cluster map yet")
+)
+
+// seedState says whether a cluster map may still come from a handshake that has not failed, and if not, the last
+// failure. The lock is held.
+func (r *Router) seedState() (cause error, hope bool) {
+	cause = errNoSeeds
+	for _, p := range r.pipes {
+		err, trying := p.state()
+		if trying {
+			return nil, true
+		}
+		if err != nil {
+			cause = err
+		} else if cause == errNoSeeds { //nolint:errorlint // its own value
+			cause = errNoMap
+		}
+	}
+	return cause, false
+}
+
+// reasonOf names a failed connection's reason.
+func reasonOf(err error) retry.Reason {
+	var ce *conn.ConnectError
+	switch {
+	case errors.Is(err, errNoMap):
+		return retry.NotReady
+	case !errors.As(err, &ce):
+	case ce.Step == conn.StepCredentials:
+		return retry.CredentialsFetchFailed
+	case ce.Step == conn.StepSelectBucket:
+		return retry.BucketNotReady
+	}
+	return retry.SocketNotAvailable
+}
+
+// releaseWaiting judges the calls that wait for a first map when there is no more hope for one.
+func (r *Router) releaseWaiting() {
+	r.mu.Lock()
+	cause, hope := r.seedState()
+	if hope || r.picker.Load() != nil {
+		r.mu.Unlock()
+		return
+	}
+	calls := r.waiting
+	r.waiting = nil
+	r.mu.Unlock()
+	for _, c := range calls {
+		r.notSent(c, reasonOf(cause), cause)
+	}
+}
+
+// Wanted gives a value whenever a newer cluster map than ours is known to exist.
+func (r *Router) Wanted() <-chan struct{} { return r.fetch }
+
+func (r *Router) want() {
+	select {
+	case r.fetch <- struct{}{}:
+	default:
+	}
+}
+
+// notify wakes whoever waits for a change.
+func (r *Router) notify() {
+	r.mu.Lock()
+	close(r.changed)
+	r.changed = make(chan struct{})
+	r.mu.Unlock()
+}
+
+// wake re-dispatches parked calls that wait for a path.
+func (r *Router) wake() {
+	r.o.Orchestrator.Wake(func(op retry.Op) bool {
+		c, ok := op.(*kv.Call)
+		return ok && c.OwnedBy(r)
+	})
+}
+
+// Close ends everything: calls get cause, which should wrap retry.ErrClosed. It waits for the router's goroutines; a
+// callback that never returns is not waited for beyond the context's end.
+func (r *Router) Close(ctx context.Context, cause error) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	calls := r.waiting
+	r.waiting = nil
+	pipes := r.pipes
+	r.pipes = map[string]*pipeline{}
+	r.mu.Unlock()
+	r.stop()
+	for _, p := range pipes {
+		p.close(cause)
+	}
+	for _, c := range calls {
+		r.o.Orchestrator.Cancel(c, cause)
+	}
+	for _, c := range r.offers.close() {
+		r.o.Orchestrator.Cancel(c, cause)
+	}
+	r.due.stop()
+	done := make(chan struct{})
+	go func() {
+		r.wg.Wait()
+		r.work.wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

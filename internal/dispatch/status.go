@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// NodeStatus is how one node of the bucket is reached.
+type NodeStatus struct {
+	Addr      string
+	Connected bool
+	Err       error // the last failure to connect, nil when connected or not yet tried
+	Queued    int
+	InFlight  int
+	Mechanism string
+	Features  memd.Features
+}
+
+// Status is the state of all nodes, by address.
+func (r *Router) Status() []NodeStatus {
+	r.mu.Lock()
+	pipes := make([]*pipeline, 0, len(r.pipes))
+	for _, p := range r.pipes {
+		pipes = append(pipes, p)
+	}
+	r.mu.Unlock()
+	var all []NodeStatus
+	for _, p := range pipes {
+		p.mu.Lock()
+		s := NodeStatus{Addr: p.addr, Err: p.lastErr, Queued: len(p.queue)}
+		p.mu.Unlock()
+		if cn := p.conn.Load(); cn != nil {
+			s.Connected, s.InFlight = true, cn.InFlight()
+			s.Mechanism, s.Features = cn.Info().Mechanism, cn.Info().Features
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b NodeStatus) int { return strings.Compare(a.Addr, b.Addr) })
+	return all
+}
+
+// Snapshot is the newest cluster map, nil before the first.
+func (r *Router) Snapshot() *topology.Snapshot {
+	if pk := r.picker.Load(); pk != nil {
+		return pk.snap
+	}
+	return nil
+}
+
+// Nodes gives the indexes of the nodes that can be asked something, for Pinned requests.
+func (r *Router) Nodes() []int {
+	pk := r.picker.Load()
+	if pk == nil {
+		return nil
+	}
+	var is []int
+	for i, p := range pk.nodes {
+		if p != nil {
+			is = append(is, i)
+		}
+	}
+	return is
+}
+
+// Address is the address of the node with index i; "" when it has none.
+func (r *Router) Address(i int) string {
+	if pk := r.picker.Load(); pk != nil && i >= 0 && i < len(pk.nodes) && pk.nodes[i] != nil {
+		return pk.nodes[i].addr
+	}
+	return ""
+}
+
+// Changed is closed at the next change of the map or of a connection.
+func (r *Router) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, until terminal says that
+// a node's failure is final, or until ctx ends. The error is then the last failure, or ctx's cause.
+func (r *Router) WaitReady(ctx context.Context, terminal func(error) bool) error {
+	for {
+		changed := r.Changed()
+		var last error
+		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().NumVBuckets() > 0)
+		for _, s := range r.Status() {
+			if !s.Connected {
+				ready = false
+			}
+			if s.Err != nil {
+				if last = s.Err; terminal(s.Err) {
+					return s.Err
+				}
+			}
+		}
+		if ready {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-r.ctx.Done():
+			return conn.ErrClosed
+		case <-ctx.Done():
+			return &NotReadyError{Cause: last, Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// NotReadyError is a wait that ended before the bucket was ready. It unwraps to the context's cause and to the last
+// failure to connect.
+type NotReadyError struct {
+	Cause error // nil when no connection has failed
+	Err   error
+}
+
+func (e *NotReadyError) Error() string {
+	if e.Cause == nil {
+		return "not ready: " + e.Err.Error()
+	}
+	return "not ready: " + e.Err.Error() + ", because: " + e.Cause.Error()
+}
+
+// Unwrap gives both errors.
+func (e *NotReadyError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Cause}
+}
+
+// Orphans is the number of answers that nobody waited for.
+func (r *Router) Orphans() int64 { return r.orphans.Load() }
+
+// Counters adds up what the connections that are up now have counted.
+func (r *Router) Counters() (writes, requests, reads, answers int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pipes {
+		if cn := p.conn.Load(); cn != nil {
+			writes += cn.Stats.Writes.Load()
+			requests += cn.Stats.Requests.Load()
+			reads += cn.Stats.Reads.Load()
+			answers += cn.Stats.Answers.Load()
+		}
+	}
+	return writes, requests, reads, answers
+}

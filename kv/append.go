@@ -1,0 +1,24 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Append adds bytes to the end of a document. A missing one is cberr.DocumentNotFound.
+type Append struct {
+	Common
+	Key, Value []byte
+	CAS        uint64 // 0 means whatever it is
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has.
+	PreserveExpiry bool
+}
+
+// Encode implements Op.
+func (a Append) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = a.Common, memd.OpAppend, a.Key, a.Value
+	r.CAS, r.Durability, r.PreserveExpiry = a.CAS, a.Durability, a.PreserveExpiry
+	return nil
+}
+
+// Decode implements Op.
+func (a Append) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }

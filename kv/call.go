@@ -1,0 +1,328 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Owner is what a call needs of the dispatcher that runs it.
+type Owner interface {
+	// Redispatch routes and sends c again. It never blocks.
+	Redispatch(c *Call)
+	// Cancel ends c with cause unless it has ended, and says whether it did.
+	Cancel(c *Call, cause error) bool
+	// Complete runs f, which calls a user's function, where it can't hold up anything else.
+	Complete(f func())
+}
+
+// Route is where a call's current attempt goes. The dispatcher writes it before it hands the call to a connection.
+type Route struct {
+	Hash         uint32 // of the key; taken once, because the key is lent
+	VBucket      uint16
+	CollectionID uint32
+	Endpoint     string // the node's address, "" while there is none
+	Opaque       uint32
+	Local        string // the connection's own id
+}
+
+// Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
+// it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
+// by a Dispatcher's NewCall. Its methods are for dispatchers.
+type Call struct {
+	State retry.State
+	Req   Request
+	Res   Response
+	Route Route
+
+	// Started and Deadline are in nanoseconds since an instant that the dispatcher chose.
+	Started, Deadline int64
+	// DurabilityMS is the timeout that a durable write tells the server.
+	DurabilityMS uint32
+	// LostRaces counts connections that died between the pick and the write.
+	LostRaces uint8
+
+	ctx     context.Context
+	done    <-chan struct{} // ctx.Done(), asked once
+	began   time.Time
+	bucket  string
+	spec    *Spec
+	owner   Owner
+	wake    chan struct{} // one token, or closed for a future
+	form    form
+	finish  func() // callback form
+	err     error
+	inDoubt bool
+
+	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
+	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
+	watched atomic.Bool
+	held    atomic.Bool
+	stage   atomic.Uint32
+	unwatch atomic.Pointer[func() bool]
+}
+
+type form uint8
+
+const (
+	formBlocking form = iota
+	formFuture
+	formCallback
+)
+
+// NewCall makes a call that no dispatcher has seen. A Dispatcher may pool calls that Pooled says may be.
+func NewCall() *Call { return &Call{wake: make(chan struct{}, 1)} }
+
+// Reset makes a pooled call ready for its next use. The attempt number goes on counting.
+func (c *Call) Reset() {
+	c.State.Reset()
+	c.Req = Request{}
+	c.Res = Response{}
+	c.Route = Route{}
+	c.LostRaces, c.DurabilityMS = 0, 0
+	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
+	c.guard.Store(0)
+	c.stage.Store(0)
+}
+
+// Pooled reports whether the finished call may be used again: nobody else can hold it any more.
+func (c *Call) Pooled() bool { return c.form == formBlocking && c.err == nil && !c.shared.Load() }
+
+// Share marks that c is known outside of one connection's slot from now on, so that it is never pooled.
+func (c *Call) Share() { c.shared.Store(true) }
+
+// Bind gives c to its dispatcher, with what only the dispatcher knows.
+func (c *Call) Bind(o Owner, bucket string, began time.Time) {
+	c.owner, c.bucket, c.began = o, bucket, began
+	c.Res.Bucket = bucket
+}
+
+// Spec is the row of c's opcode; nil for an opcode without one.
+func (c *Call) Spec() *Spec { return c.spec }
+
+// Context is the context the caller gave.
+func (c *Call) Context() context.Context { return c.ctx }
+
+// Cancelable reports whether the caller's context can end before its deadline does.
+func (c *Call) Cancelable() bool { return c.done != nil }
+
+// Watch makes the end of the caller's context end the call. It may be called more than once, from anywhere.
+func (c *Call) Watch() {
+	if c.done == nil || !c.watched.CompareAndSwap(false, true) {
+		return
+	}
+	c.Share()
+	stop := context.AfterFunc(c.ctx, func() { c.owner.Cancel(c, context.Cause(c.ctx)) })
+	c.unwatch.Store(&stop)
+	if c.State.Phase() == retry.PhaseDone {
+		stop()
+	}
+}
+
+// AppendTo appends the request of the current attempt to dst under the caller's lock. ended is true when the call has
+// finished meanwhile; then nothing is appended, because its key and value may be the caller's again.
+func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error) {
+	if !c.guard.CompareAndSwap(0, 1) {
+		return dst, true, nil
+	}
+	w.VBucket, w.CollectionID, w.DurabilityMS = c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS
+	if out, err = c.Req.AppendTo(dst, w); err == nil {
+		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
+	}
+	c.guard.Store(0)
+	return out, false, err
+}
+
+// Tag gives a request that was encoded before its opaque was known the opaque; false when the call has ended.
+func (c *Call) Tag(w *Wire) bool {
+	if !c.guard.CompareAndSwap(0, 1) {
+		return false
+	}
+	c.Route.Opaque = w.Opaque
+	c.guard.Store(0)
+	return true
+}
+
+// MarkHeld says once whether the call still needs a deadline outside of a connection.
+func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
+
+// OwnedBy reports whether o runs the call.
+func (c *Call) OwnedBy(o Owner) bool { return c.owner == o }
+
+// Stage is what a call waits for, or waited for when it ended.
+type Stage uint32
+
+// Stages of a call. StageReply is a call on the wire, StageBackoff one that is parked between attempts.
+const (
+	StageNone Stage = iota
+	StageConfig
+	StageCollection
+	StageConnection
+	StageReply
+	StageBackoff
+)
+
+func (s Stage) String() string {
+	switch s {
+	case StageConfig:
+		return "waiting for the first cluster map"
+	case StageCollection:
+		return "waiting for the collection's id"
+	case StageConnection:
+		return "waiting for a connection to its node"
+	case StageReply:
+		return "waiting for the answer"
+	case StageBackoff:
+		return "waiting for the next attempt"
+	}
+	return ""
+}
+
+// SetStage records what the call waits for outside of a connection.
+func (c *Call) SetStage(s Stage) { c.stage.Store(uint32(s)) }
+
+// Ended reports whether the call has finished.
+func (c *Call) Ended() bool { return c.State.Phase() == retry.PhaseDone }
+
+// Unwatched reports whether the caller's context can end the call and Watch has not been called yet.
+func (c *Call) Unwatched() bool { return c.done != nil && !c.watched.Load() }
+
+// WireSize is an upper bound of the request's encoded length.
+func (c *Call) WireSize() int { return c.Req.wireSize() }
+
+// Succeed finishes c with a successful answer that p holds; the caller has claimed the attempt. It copies what it
+// needs of p. False means that the call had ended: the answer is an orphan.
+// owned says that p's value is memory of its own that the call may keep.
+func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
+	won, _ := c.State.Finish()
+	if !won {
+		return false
+	}
+	c.Res.VBucket = c.Route.VBucket
+	c.Res.Result.Endpoint = c.Route.Endpoint
+	c.Res.set(p, c.Req.Into, owned)
+	c.Res.Result.CAS = p.CAS
+	c.deliver()
+	return true
+}
+
+// Fail finishes c with err unless it has ended, and says whether it did.
+func (c *Call) Fail(err error) bool {
+	won, doubt := c.State.Finish()
+	if !won {
+		return false
+	}
+	c.Done(err, doubt)
+	return true
+}
+
+// Done finishes c for whoever has won State.Finish. It implements retry.Op.
+func (c *Call) Done(err error, inDoubt bool) {
+	c.err, c.inDoubt = err, inDoubt
+	for !c.guard.CompareAndSwap(0, 2) {
+		runtime.Gosched() // an encoder is copying the caller's bytes: some microseconds at most
+	}
+	c.deliver()
+}
+
+func (c *Call) deliver() {
+	if stop := c.unwatch.Load(); stop != nil {
+		(*stop)()
+	}
+	switch c.form {
+	case formBlocking:
+		c.wake <- struct{}{}
+	case formFuture:
+		close(c.wake)
+	case formCallback:
+		if c.owner == nil {
+			c.finish()
+			return
+		}
+		c.owner.Complete(c.finish)
+	}
+}
+
+// Outcome gives the finished call's error, translated: nil, or a *Error.
+func (c *Call) outcome() error {
+	if c.err == nil {
+		if c.shared.Load() { // only such a call can have a history
+			c.Res.Result.Retry = c.State.Info()
+		}
+		return nil
+	}
+	return c.translate(c.err, c.inDoubt)
+}
+
+// Retry implements retry.Op.
+func (c *Call) Retry() *retry.State { return &c.State }
+
+// Size implements retry.Op: the bytes a parked call keeps alive.
+func (c *Call) Size() int { return c.Req.wireSize() }
+
+// Dispatch implements retry.Op.
+func (c *Call) Dispatch() { c.owner.Redispatch(c) }
+
+// Describe implements retry.Op.
+func (c *Call) Describe(r *retry.Request) {
+	r.Context = c.ctx
+	r.Service = "kv"
+	r.Operation = c.name()
+	r.Endpoint = c.Route.Endpoint
+	r.ID = opaqueID(c.Route.Opaque)
+	r.Bucket, r.Scope, r.Collection = c.bucket, c.Req.Scope, c.Req.Collection
+	r.Started = c.began
+}
+
+func (c *Call) name() string {
+	if c.spec != nil {
+		return c.spec.Name
+	}
+	return c.Req.Opcode.String()
+}
+
+func opaqueID(o uint32) string {
+	const hex = "0123456789abcdef"
+	b := [10]byte{'0', 'x'}
+	for i := range 8 {
+		b[2+i] = hex[o>>(28-4*i)&15]
+	}
+	return string(b[:])
+}
+
+// prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
+// here, before anything is sent.
+func (c *Call) prepare(ctx context.Context) error {
+	c.spec = specs[c.Req.Opcode]
+	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
+	c.State.Strategy = c.Req.Retry
+	c.ctx = ctx
+	c.watched.Store(false)
+	c.unwatch.Store(nil)
+	if c.spec == nil {
+		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
+	}
+	if err := c.Req.validate(c.spec); err != nil {
+		return err
+	}
+	if c.done = ctx.Done(); c.done != nil {
+		if err := ctx.Err(); err != nil {
+			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}
+		}
+	}
+	return nil
+}
+
+// contextError stands for a context that had ended before the call began.
+type contextError struct {
+	cause    error
+	deadline bool
+}
+
+func (e *contextError) Error() string { return e.cause.Error() }
+func (e *contextError) Unwrap() error { return e.cause }

@@ -1,0 +1,29 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Decrement subtracts from a document that holds a decimal number and stops at 0. There is no CAS, because the protocol
+// has none for counters.
+type Decrement struct {
+	Common
+	Key   []byte
+	Delta uint64
+	// Initial is what a missing document is created with; nil leaves it missing, and the error is
+	// cberr.DocumentNotFound.
+	Initial    *uint64
+	Expiry     Expiry // of a document that is created
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has.
+	PreserveExpiry bool
+}
+
+// Encode implements Op.
+func (d Decrement) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key = d.Common, memd.OpDecrement, d.Key
+	r.Durability, r.PreserveExpiry = d.Durability, d.PreserveExpiry
+	return r.setCounter(d.Delta, d.Initial, d.Expiry)
+}
+
+// Decode implements Op.
+func (d Decrement) Decode(r *Response) (CounterResult, error) { return counterResult(r) }

@@ -1,0 +1,195 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/couchcore/couchcore/cberr"
+)
+
+// Op is an operation with a result of type R. Encode loads the request's fields; it is called once, on the caller's
+// goroutine, before anything is sent. Decode makes the result of a successful answer. Both may be called from any
+// goroutine and must not block. The types of this package implement Op on their values, so kv.Get{} and &kv.Get{} both
+// do; types of other packages may implement it too, for opcodes that have a row in this package's table.
+type Op[R any] interface {
+	Encode(r *Request) error
+	Decode(r *Response) (R, error)
+}
+
+// Dispatcher runs calls. A core.Bucket is one.
+type Dispatcher interface {
+	// NewCall gives a call to fill.
+	NewCall() *Call
+	// Dispatch takes c over and returns without waiting for it. It finishes c exactly once, by its deadline.
+	Dispatch(c *Call)
+	// Release takes back a finished call that its owner needs no more.
+	Release(c *Call)
+}
+
+// Do runs op and waits for its outcome. It returns when the call has succeeded or failed, at the latest at its
+// deadline: the context's, or the operation's or the cluster's timeout, whichever comes first. When ctx ends early the
+// call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
+// Keys and values of op are lent until Do returns.
+func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
+	c := d.NewCall()
+	c.form = formBlocking
+	if err := start[R](ctx, d, c, op); err != nil {
+		d.Release(c)
+		var zero R
+		return zero, err
+	}
+	<-c.wake
+	r, err := outcome[R](c, op)
+	d.Release(c)
+	return r, err
+}
+
+// start encodes and dispatches. When it fails the call was never dispatched.
+func start[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) error {
+	err := encode[R](&c.Req, op)
+	if err == nil {
+		err = c.prepare(ctx)
+	}
+	if err != nil {
+		c.State.Finish()
+		c.ctx = ctx
+		c.err = err
+		return c.translate(err, false)
+	}
+	d.Dispatch(c)
+	return nil
+}
+
+// PanicError is a user's function that panicked; it failed its own call and nothing else.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in user code: %v", e.Value) }
+
+func encode[R any, O Op[R]](r *Request, op O) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	return op.Encode(r)
+}
+
+func decode[R any, O Op[R]](c *Call, op O) (r R, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = c.decodeError(&PanicError{v, debug.Stack()})
+		}
+	}()
+	r, err = op.Decode(&c.Res)
+	if err != nil {
+		err = c.decodeError(err)
+	}
+	return r, err
+}
+
+func outcome[R any, O Op[R]](c *Call, op O) (R, error) {
+	if err := c.outcome(); err != nil {
+		return decodeAbsent[R](c, op, err)
+	}
+	return decode[R](c, op)
+}
+
+func (c *Call) decodeError(err error) error {
+	e := c.newError(cberr.DecodingFailure)
+	e.Cause = err
+	return e
+}
+
+// Future is a call that was started and not waited for. It may be copied, and waited for more than once and from
+// several goroutines. Its zero value must not be used.
+type Future[R any] struct {
+	c   *Call
+	res *futureResult[R]
+}
+
+// futureResult makes the outcome once, on the goroutine that first asks for it.
+type futureResult[R any] struct {
+	once sync.Once
+	make func() (R, error)
+	r    R
+	err  error
+}
+
+// Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks.
+// Keys and values of op are lent until the future is done.
+func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
+	c := d.NewCall()
+	c.form = formFuture
+	c.wake = make(chan struct{})
+	f := Future[R]{c: c, res: &futureResult[R]{}}
+	if err := start[R](ctx, d, c, op); err != nil {
+		f.res.make = func() (r R, _ error) { return r, err }
+		close(c.wake)
+		return f
+	}
+	f.res.make = func() (R, error) { return outcome[R](c, op) }
+	return f
+}
+
+// Done is closed when the call has finished.
+func (f Future[R]) Done() <-chan struct{} { return f.c.wake }
+
+// Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
+func (f Future[R]) Wait(ctx context.Context) (R, error) {
+	select {
+	case <-f.c.wake:
+	default:
+		select {
+		case <-f.c.wake:
+		case <-ctx.Done():
+			var zero R
+			return zero, context.Cause(ctx)
+		}
+	}
+	f.res.once.Do(func() { f.res.r, f.res.err = f.res.make() })
+	return f.res.r, f.res.err
+}
+
+// Cancel ends the call unless it has ended, and says whether it did.
+func (f Future[R]) Cancel() bool { return cancel(f.c) }
+
+// Pending is a call that was started with a callback.
+type Pending struct{ c *Call }
+
+// Cancel ends the call unless it has ended, and says whether it did. The callback runs in either case, once.
+func (p Pending) Cancel() bool { return cancel(p.c) }
+
+func cancel(c *Call) bool {
+	if c.owner == nil {
+		return false
+	}
+	return c.owner.Cancel(c, cberr.RequestCanceled)
+}
+
+// Go runs op and calls done with its outcome, exactly once, on a goroutine of the cluster's. done may block: then
+// other outcomes are delivered by another goroutine. A panic in it is contained and logged. Keys and values of op are
+// lent until done is called.
+func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Pending {
+	c := d.NewCall()
+	c.form = formCallback
+	c.finish = func() {
+		done(outcome[R](c, op))
+	}
+	if err := start[R](ctx, d, c, op); err != nil {
+		fin := func() {
+			var zero R
+			done(zero, err)
+		}
+		if o, ok := d.(interface{ Complete(f func()) }); ok {
+			o.Complete(fin)
+		} else {
+			fin()
+		}
+	}
+	return Pending{c}
+}

@@ -1,0 +1,295 @@
+package kv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Error is what every failed key-value call returns. It unwraps to its kind (a value of package cberr) and to its
+// cause, so errors.Is finds both. Err and Cause are never both nil.
+type Error struct {
+	Op         string // the verb
+	Bucket     string
+	Scope      string
+	Collection string
+
+	// Answered says that Status is a server's. The next four are what it said of it.
+	Answered    bool
+	Status      memd.Status
+	Name        string // the status's name, from the node's error map when the client has none
+	Description string
+	Context     string
+	Ref         string
+
+	Endpoint string // the node of the last attempt, "" when there was none
+	Opaque   uint32
+	Elapsed  time.Duration
+	InDoubt  bool       // the server may have applied it
+	Retry    retry.Info // attempts, reasons, time waited
+
+	Err   error // what kind of failure this is
+	Cause error // what the last attempt met; nil when Err says it all
+
+	body []byte
+	json bool
+}
+
+// Unwrap gives the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Cause}
+}
+
+// RetryInfo says how often and why the call was retried.
+func (e *Error) RetryInfo() retry.Info { return e.Retry }
+
+// Ambiguous reports whether the server may have applied the operation although it failed.
+func (e *Error) Ambiguous() bool { return e.InDoubt }
+
+// Error says what failed, on which node, after how many attempts and how long, why, and whether it may have been
+// applied. It never contains a key or a value.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %v", e.Op, e.Err)
+	if e.Endpoint != "" {
+		b.WriteString(" on " + e.Endpoint)
+	}
+	if n := e.Retry.Retries(); n > 0 {
+		fmt.Fprintf(&b, " after %d retries", n)
+		if rs := e.Retry.Reasons; rs != 0 {
+			var names []string
+			for r := range rs.All() {
+				names = append(names, r.String())
+			}
+			b.WriteString(" (" + strings.Join(names, ", ") + ")")
+		}
+	}
+	if e.Elapsed > 0 {
+		fmt.Fprintf(&b, " in %v", e.Elapsed.Round(10*time.Microsecond))
+	}
+	if e.Answered {
+		fmt.Fprintf(&b, ": status 0x%02x %s", uint16(e.Status), e.Name)
+		if e.Description != "" {
+			b.WriteString(", " + e.Description)
+		}
+		if e.Context != "" || e.Ref != "" {
+			fmt.Fprintf(&b, " (Context: %s, Ref #: %s)", e.Context, e.Ref)
+		}
+	}
+	if e.Cause != nil {
+		if text := e.Cause.Error(); text != "" {
+			b.WriteString(", because: " + text)
+		}
+	}
+	if e.InDoubt {
+		b.WriteString("; it may have been applied")
+	}
+	return b.String()
+}
+
+// errorJSON has the keys of the SDKs' error contexts.
+type errorJSON struct {
+	Kind        string   `json:"kind"`
+	Message     string   `json:"message"`
+	Ambiguous   bool     `json:"ambiguous"`
+	Status      string   `json:"status,omitempty"`
+	Name        string   `json:"error_name,omitempty"`
+	Description string   `json:"error_description,omitempty"`
+	Context     string   `json:"context,omitempty"`
+	Ref         string   `json:"ref,omitempty"`
+	Bucket      string   `json:"bucket,omitempty"`
+	Scope       string   `json:"scope,omitempty"`
+	Collection  string   `json:"collection,omitempty"`
+	Endpoint    string   `json:"last_dispatched_to,omitempty"`
+	Opaque      string   `json:"opaque,omitempty"`
+	Attempts    int      `json:"retry_attempts"`
+	Reasons     []string `json:"retry_reasons"`
+	ElapsedUS   int64    `json:"time_observed"`
+}
+
+// MarshalJSON writes the error's context with the keys that the SDKs use.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	j := errorJSON{
+		Kind: e.Kind(), Message: e.Error(), Ambiguous: e.InDoubt, Context: e.Context, Ref: e.Ref,
+		Bucket: e.Bucket, Scope: e.Scope, Collection: e.Collection, Endpoint: e.Endpoint,
+		Attempts: e.Retry.Retries(), Reasons: []string{}, ElapsedUS: e.Elapsed.Microseconds(),
+	}
+	if e.Answered {
+		j.Status, j.Name, j.Description = fmt.Sprintf("0x%02x", uint16(e.Status)), e.Name, e.Description
+	}
+	if e.Endpoint != "" {
+		j.Opaque = opaqueID(e.Opaque)
+	}
+	for r := range e.Retry.Reasons.All() {
+		j.Reasons = append(j.Reasons, r.String())
+	}
+	return json.Marshal(j)
+}
+
+// Kind is the failure's name in lower snake case, as in "document_not_found".
+func (e *Error) Kind() string {
+	if k := cberr.KindOf(e.Err); k != nil {
+		return k.Name()
+	}
+	return cberr.Couchbase.Name()
+}
+
+func (c *Call) newError(kind error) *Error {
+	e := &Error{
+		Op: c.name(), Bucket: c.bucket, Scope: c.Req.Scope, Collection: c.Req.Collection,
+		Endpoint: c.Route.Endpoint, Opaque: c.Route.Opaque, Err: kind,
+	}
+	if !c.began.IsZero() {
+		e.Elapsed = time.Since(c.began)
+	}
+	return e
+}
+
+const maxErrorBody = 64 << 10
+
+// StatusError makes the error of an answer that is no success. It copies at most 64 KiB of p's value and parses
+// nothing, so that a reader may call it.
+func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
+	e := c.newError(d.Kind)
+	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
+	e.InDoubt = d.Ambiguous
+	if p.Status != memd.StatusNotMyVBucket {
+		e.json = p.Datatype&memd.DatatypeJSON != 0
+		e.body = append([]byte(nil), p.Value[:min(len(p.Value), maxErrorBody)]...)
+	}
+	return e
+}
+
+// ManifestUID reads the collection manifest's number from the body of an unknown-collection answer.
+func (e *Error) ManifestUID() (uint64, bool) { return manifestUID(e.body) }
+
+func manifestUID(body []byte) (uint64, bool) {
+	var b struct {
+		UID string `json:"manifest_uid"`
+	}
+	if json.Unmarshal(body, &b) != nil || b.UID == "" {
+		return 0, false
+	}
+	var uid uint64
+	if _, err := fmt.Sscanf(b.UID, "%x", &uid); err != nil {
+		return 0, false
+	}
+	return uid, true
+}
+
+// readBody fills Context and Ref from the server's error body.
+func (e *Error) readBody() {
+	if !e.json || len(e.body) == 0 {
+		return
+	}
+	var b struct {
+		Error struct {
+			Context string `json:"context"`
+			Ref     string `json:"ref"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(e.body, &b) == nil {
+		e.Context, e.Ref = b.Error.Context, b.Error.Ref
+	}
+	e.body = nil
+}
+
+// translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
+func (c *Call) translate(err error, inDoubt bool) error {
+	var se *Error
+	if errors.As(err, &se) {
+		se.readBody()
+	}
+	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
+		direct.Retry = c.State.Info()
+		if !c.began.IsZero() {
+			direct.Elapsed = time.Since(c.began)
+		}
+		return direct
+	}
+	e := c.newError(kindOf(err, inDoubt, se))
+	e.InDoubt = inDoubt || se != nil && se.InDoubt
+	e.Cause = err
+	var re *retry.Error
+	if errors.As(err, &re) {
+		e.Retry = re.Info
+	}
+	if se != nil { // the last answer's facts are the error's
+		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description
+		e.Context, e.Ref = se.Context, se.Ref
+		if se.Endpoint != "" {
+			e.Endpoint, e.Opaque = se.Endpoint, se.Opaque
+		}
+	}
+	return e
+}
+
+// kindOf names the failure: what ended the call, or what its last attempt met.
+func kindOf(err error, inDoubt bool, last *Error) error {
+	var ce *contextError
+	switch {
+	case errors.As(err, &ce):
+		if ce.deadline {
+			return cberr.UnambiguousTimeout
+		}
+		return cberr.RequestCanceled
+	case errors.Is(err, retry.ErrTimeout):
+		if inDoubt {
+			return cberr.AmbiguousTimeout
+		}
+		return cberr.UnambiguousTimeout
+	case errors.Is(err, retry.ErrCanceled):
+		if errors.Is(err, context.DeadlineExceeded) { // the caller's deadline, seen by its context first
+			if inDoubt {
+				return cberr.AmbiguousTimeout
+			}
+			return cberr.UnambiguousTimeout
+		}
+		return cberr.RequestCanceled
+	case errors.Is(err, retry.ErrClosed):
+		return cberr.RequestCanceled
+	}
+	var re *retry.Error
+	if errors.As(err, &re) {
+		if k := terminalKinds[re.Reason]; k != nil {
+			return k
+		}
+	}
+	if last != nil {
+		return last.Err
+	}
+	if k := cberr.KindOf(err); k != nil {
+		return k
+	}
+	if re != nil {
+		if k := reasonKinds[re.Reason]; k != nil {
+			return k
+		}
+	}
+	return cberr.RequestCanceled
+}
+
+// terminalKinds are the errors of the five terminal reasons (retry RFC).
+var terminalKinds = map[retry.Reason]*cberr.Kind{
+	retry.AuthenticationError: cberr.AuthenticationFailure,
+	retry.TLSError:            cberr.TLSFailure,
+	retry.BucketAccessError:   cberr.BucketAccess,
+	retry.ScopeNotFound:       cberr.ScopeNotFound,
+	retry.CollectionNotFound:  cberr.CollectionNotFound,
+}
+
+// reasonKinds are the errors of reasons that no answer stands behind.
+var reasonKinds = map[retry.Reason]*cberr.Kind{
+	retry.EndpointNotWritable: cberr.TemporaryFailure,
+	retry.BucketNotReady:      cberr.BucketNotFound,
+}

@@ -1,0 +1,62 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Exists asks whether a document exists. A missing document is a result, not an error.
+type Exists struct {
+	Common
+	Key []byte
+}
+
+// ExistsResult is the result of Exists. CAS is 0 when the document does not exist.
+type ExistsResult struct {
+	Result
+	Exists bool
+}
+
+// Encode implements Op.
+func (e Exists) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key = e.Common, memd.OpGetMeta, e.Key
+	r.SetExtras([]byte{2})
+	return nil
+}
+
+// Decode implements Op. The first four bytes of the extras tell a tombstone.
+func (e Exists) Decode(r *Response) (ExistsResult, error) {
+	if r.extrasLen < 4 {
+		return ExistsResult{}, malformed(r, "extras", 20)
+	}
+	deleted := binary.BigEndian.Uint32(r.extras[:])&1 != 0
+	res := ExistsResult{Result: r.Result, Exists: !deleted}
+	if deleted {
+		res.CAS = 0
+	}
+	return res, nil
+}
+
+// absent implements absentDecoder.
+func (e Exists) absent(r *Response) (ExistsResult, error) {
+	return ExistsResult{Result: r.Result}, nil
+}
+
+// absentDecoder is an operation for which a missing document is an answer.
+type absentDecoder[R any] interface {
+	absent(r *Response) (R, error)
+}
+
+// decodeAbsent turns a failure into a result when op says that it is one.
+func decodeAbsent[R any, O Op[R]](c *Call, op O, err error) (R, error) {
+	if a, ok := any(op).(absentDecoder[R]); ok {
+		if e, ok := err.(*Error); ok && e.Err == error(cberr.DocumentNotFound) { //nolint:errorlint // made by this call
+			c.Res.Result.Endpoint, c.Res.Result.Retry = e.Endpoint, e.Retry
+			return a.absent(&c.Res)
+		}
+	}
+	var zero R
+	return zero, err
+}

@@ -1,0 +1,35 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Get reads a document. A locked document can be read; its CAS is then all ones.
+type Get struct {
+	Common
+	Key []byte
+	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
+	Into []byte
+}
+
+// GetResult is the result of a read. Value is the caller's.
+type GetResult struct {
+	Result
+	Value    []byte
+	Flags    uint32
+	Datatype memd.Datatype
+}
+
+// Encode implements Op.
+func (g Get) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
+	return nil
+}
+
+// Decode implements Op.
+func (g Get) Decode(r *Response) (GetResult, error) { return getResult(r) }
+
+func getResult(r *Response) (GetResult, error) {
+	if r.extrasLen < 4 {
+		return GetResult{}, malformed(r, "extras", 4)
+	}
+	return GetResult{Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
+}

@@ -1,0 +1,33 @@
+package kv
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// MaxLockTime is the longest lock that a server grants; it cuts longer ones down to its default without a word.
+const MaxLockTime = 30 * time.Second
+
+// GetAndLock reads a document and locks it: until the lock ends only operations with the CAS of the result change it.
+// It is not idempotent.
+type GetAndLock struct {
+	Common
+	Key      []byte
+	LockTime time.Duration // rounded up to seconds, at most MaxLockTime; 0 means the server's default of 15 s
+	Into     []byte        // as in Get
+}
+
+// Encode implements Op.
+func (g GetAndLock) Encode(r *Request) error {
+	if g.LockTime < 0 || g.LockTime > MaxLockTime {
+		return &ArgumentError{Field: "lock time in seconds", Value: int64(g.LockTime / time.Second), Limit: int64(MaxLockTime / time.Second), Kind: cberr.InvalidArgument}
+	}
+	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGetLocked, g.Key, g.Into
+	r.SetExtras32(uint32((g.LockTime + time.Second - 1) / time.Second))
+	return nil
+}
+
+// Decode implements Op.
+func (g GetAndLock) Decode(r *Response) (GetResult, error) { return getResult(r) }

@@ -1,0 +1,29 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Increment adds to a document that holds a decimal number, and wraps at 64 bits as the server does. There is no CAS,
+// because the protocol has none for counters.
+type Increment struct {
+	Common
+	Key   []byte
+	Delta uint64
+	// Initial is what a missing document is created with; nil leaves it missing, and the error is
+	// cberr.DocumentNotFound.
+	Initial    *uint64
+	Expiry     Expiry // of a document that is created
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has.
+	PreserveExpiry bool
+}
+
+// Encode implements Op.
+func (i Increment) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key = i.Common, memd.OpIncrement, i.Key
+	r.Durability, r.PreserveExpiry = i.Durability, i.PreserveExpiry
+	return r.setCounter(i.Delta, i.Initial, i.Expiry)
+}
+
+// Decode implements Op.
+func (i Increment) Decode(r *Response) (CounterResult, error) { return counterResult(r) }

@@ -1,0 +1,29 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Insert writes a document that must not exist yet: otherwise the error is cberr.DocumentExists. After an ambiguous
+// failure that error may mean the own first attempt.
+type Insert struct {
+	Common
+	Key, Value []byte
+	Flags      uint32
+	Datatype   memd.Datatype // memd.DatatypeJSON marks the value as JSON
+	Expiry     Expiry
+	Durability memd.DurabilityLevel
+}
+
+// Encode implements Op.
+func (i Insert) Encode(r *Request) error {
+	exp, err := i.Expiry.wire()
+	if err != nil {
+		return err
+	}
+	r.Common, r.Opcode, r.Key, r.Value = i.Common, memd.OpAdd, i.Key, i.Value
+	r.Datatype, r.Durability = i.Datatype, i.Durability
+	r.SetExtras64(i.Flags, exp)
+	return nil
+}
+
+// Decode implements Op.
+func (i Insert) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }

@@ -1,0 +1,19 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Noop asks a node for a sign of life. Any node answers, or the one with index Node when Pinned is set.
+type Noop struct {
+	Common
+	Pinned bool
+	Node   int
+}
+
+// Encode implements Op.
+func (n Noop) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = n.Common, memd.OpNoop, n.Pinned, n.Node
+	return nil
+}
+
+// Decode implements Op.
+func (n Noop) Decode(r *Response) (Result, error) { return r.Result, nil }

@@ -1,0 +1,24 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Prepend adds bytes to the front of a document. A missing one is cberr.DocumentNotFound.
+type Prepend struct {
+	Common
+	Key, Value []byte
+	CAS        uint64 // 0 means whatever it is
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has.
+	PreserveExpiry bool
+}
+
+// Encode implements Op.
+func (p Prepend) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = p.Common, memd.OpPrepend, p.Key, p.Value
+	r.CAS, r.Durability, r.PreserveExpiry = p.CAS, p.Durability, p.PreserveExpiry
+	return nil
+}
+
+// Decode implements Op.
+func (p Prepend) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }

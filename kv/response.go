@@ -1,0 +1,130 @@
+package kv
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Response is a successful answer as Op.Decode sees it. Value belongs to the call's owner: it is memory of its exact
+// size, or the caller's buffer when the request named one.
+type Response struct {
+	Opcode   memd.Opcode
+	Status   memd.Status
+	CAS      uint64
+	Datatype memd.Datatype
+	VBucket  uint16
+	Value    []byte
+	Bucket   string
+	Result   Result
+
+	extras    [24]byte
+	extrasLen uint8
+}
+
+// Extras is the answer's extras, at most 24 bytes; it aliases r.
+func (r *Response) Extras() []byte { return r.extras[:r.extrasLen] }
+
+// Flags is the document's flags in the answer of a read, 0 when there are none.
+func (r *Response) Flags() uint32 {
+	if r.extrasLen < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(r.extras[:])
+}
+
+// Token is the mutation token in the answer of a write; its zero value when the server gave none.
+func (r *Response) Token() MutationToken {
+	if r.extrasLen < 16 {
+		return MutationToken{}
+	}
+	return MutationToken{
+		Bucket: r.Bucket, VBucket: r.VBucket,
+		UUID: binary.BigEndian.Uint64(r.extras[:]), Seqno: binary.BigEndian.Uint64(r.extras[8:]),
+	}
+}
+
+// set copies what p says, or keeps its value when that is memory of its own. It runs on the connection's reader, so it
+// does nothing that can fail or block.
+func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
+	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
+	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
+	switch {
+	case owned:
+		r.Value = p.Value
+	case into != nil:
+		r.Value = append(into, p.Value...)
+	case len(p.Value) > 0:
+		r.Value = make([]byte, len(p.Value))
+		copy(r.Value, p.Value)
+	}
+	if len(p.Frames) > 0 {
+		r.Result.setFrames(p.Frames)
+	}
+}
+
+// Result is what every operation's result carries.
+type Result struct {
+	CAS      uint64
+	Endpoint string     // the node that answered
+	Retry    retry.Info // how the call came to its answer; zero when nothing was retried
+
+	duration            uint16
+	hasDuration         bool
+	readUnits, wrtUnits uint16
+}
+
+func (r *Result) setFrames(frames []byte) {
+	for len(frames) > 0 {
+		id, data, rest, err := memd.NextFrame(frames)
+		if err != nil {
+			return
+		}
+		if len(data) == 2 {
+			v := binary.BigEndian.Uint16(data)
+			switch id {
+			case memd.FrameServerDuration:
+				r.duration, r.hasDuration = v, true
+			case memd.FrameReadUnits:
+				r.readUnits = v
+			case memd.FrameWriteUnits:
+				r.wrtUnits = v
+			}
+		}
+		frames = rest
+	}
+}
+
+// ServerDuration is how long the server worked on the request; ok is false when it did not say.
+func (r *Result) ServerDuration() (d time.Duration, ok bool) {
+	if !r.hasDuration {
+		return 0, false
+	}
+	return time.Duration(memd.DecodeServerDuration(r.duration) * float64(time.Microsecond)), true
+}
+
+// Units are the read and write units that the server metered; both 0 when it does not.
+func (r *Result) Units() (reads, writes uint16) { return r.readUnits, r.wrtUnits }
+
+// MutationToken names a mutation for consistent reads elsewhere: seqno Seqno of that vbucket's history UUID.
+type MutationToken struct {
+	Bucket  string
+	VBucket uint16
+	UUID    uint64
+	Seqno   uint64
+}
+
+// IsZero reports whether the server gave no token.
+func (t MutationToken) IsZero() bool { return t.UUID == 0 && t.Seqno == 0 }
+
+// MutationResult is the result of a write.
+type MutationResult struct {
+	Result
+	Token MutationToken
+}
+
+func mutationResult(r *Response) (MutationResult, error) {
+	return MutationResult{Result: r.Result, Token: r.Token()}, nil
+}

@@ -1,0 +1,166 @@
+package kv
+
+import (
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Class says what becomes of an answer.
+type Class uint8
+
+// Classes of answers.
+const (
+	ClassAskMap  Class = iota // not known here: the error map of the node that answered decides
+	ClassSuccess              // the operation's result
+	ClassFail                 // the operation's outcome, or a permanent failure
+	ClassRetry                // Reason says why the orchestrator is asked
+)
+
+// Disposition is what a status means for an operation. NotApplied says that the server has changed nothing; it is set
+// for every status with a reason. Fatal statuses leave the connection in a state that nobody may rely on.
+type Disposition struct {
+	Class      Class
+	Reason     retry.Reason
+	Kind       *cberr.Kind
+	NotApplied bool
+	Ambiguous  bool
+}
+
+type row struct {
+	kind      *cberr.Kind
+	reason    retry.Reason
+	askMap    bool
+	success   bool
+	ambiguous bool
+	applied   bool // the server may have changed something although this is no success
+}
+
+// rows is the one table from status to error and reason (SDK RFC 0058 for the errors, RFC 0049 for the reasons).
+// Rows with askMap are errors of their own unless the node's error map calls them retryable.
+var rows = map[memd.Status]row{
+	memd.StatusSuccess:                       {success: true},
+	memd.StatusAuthContinue:                  {success: true},
+	memd.StatusRangeScanMore:                 {success: true},
+	memd.StatusRangeScanComplete:             {success: true},
+	memd.StatusSubdocMultiPathFailure:        {success: true},
+	memd.StatusSubdocSuccessDeleted:          {success: true},
+	memd.StatusSubdocMultiPathFailureDeleted: {success: true},
+
+	memd.StatusKeyNotFound:                 {kind: cberr.DocumentNotFound},
+	memd.StatusKeyExists:                   {kind: cberr.DocumentExists},
+	memd.StatusTooBig:                      {kind: cberr.ValueTooLarge},
+	memd.StatusInvalid:                     {kind: cberr.InvalidArgument},
+	memd.StatusNotStored:                   {kind: cberr.DocumentExists},
+	memd.StatusDeltaBadVal:                 {kind: cberr.DeltaInvalid},
+	memd.StatusNotMyVBucket:                {kind: cberr.TemporaryFailure, reason: retry.KVNotMyVBucket},
+	memd.StatusNoBucket:                    {kind: cberr.Couchbase},
+	memd.StatusLocked:                      {kind: cberr.DocumentLocked, reason: retry.KVLocked},
+	memd.StatusNotLocked:                   {kind: cberr.DocumentNotLocked},
+	memd.StatusWouldThrottle:               {kind: cberr.RateLimited, askMap: true},
+	memd.StatusConfigOnly:                  {kind: cberr.TemporaryFailure, askMap: true},
+	memd.StatusAuthStale:                   {kind: cberr.AuthenticationFailure, reason: retry.BucketNotReady},
+	memd.StatusAuthError:                   {kind: cberr.AuthenticationFailure},
+	memd.StatusAccess:                      {kind: cberr.AuthenticationFailure},
+	memd.StatusNotInitialized:              {kind: cberr.TemporaryFailure},
+	memd.StatusRateLimitedNetworkIngress:   {kind: cberr.RateLimited, askMap: true},
+	memd.StatusRateLimitedNetworkEgress:    {kind: cberr.RateLimited, askMap: true},
+	memd.StatusRateLimitedMaxConnections:   {kind: cberr.RateLimited, askMap: true},
+	memd.StatusRateLimitedMaxCommands:      {kind: cberr.RateLimited, askMap: true},
+	memd.StatusScopeSizeLimitExceeded:      {kind: cberr.QuotaLimited},
+	memd.StatusUnknownCommand:              {kind: cberr.UnsupportedOperation},
+	memd.StatusOutOfMemory:                 {kind: cberr.TemporaryFailure, askMap: true},
+	memd.StatusNotSupported:                {kind: cberr.UnsupportedOperation},
+	memd.StatusInternal:                    {kind: cberr.InternalServerFailure, applied: true},
+	memd.StatusBusy:                        {kind: cberr.TemporaryFailure, askMap: true},
+	memd.StatusTmpFail:                     {kind: cberr.TemporaryFailure, reason: retry.KVTemporaryFailure},
+	memd.StatusXattrInvalid:                {kind: cberr.InvalidArgument},
+	memd.StatusUnknownCollection:           {kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated},
+	memd.StatusUnknownScope:                {kind: cberr.ScopeNotFound},
+	memd.StatusDurabilityInvalidLevel:      {kind: cberr.DurabilityLevelNotAvailable},
+	memd.StatusDurabilityImpossible:        {kind: cberr.DurabilityImpossible},
+	memd.StatusSyncWriteInProgress:         {kind: cberr.DurableWriteInProgress, reason: retry.KVSyncWriteInProgress},
+	memd.StatusSyncWriteAmbiguous:          {kind: cberr.DurabilityAmbiguous, ambiguous: true, applied: true},
+	memd.StatusSyncWriteReCommitInProgress: {kind: cberr.DurableWriteReCommitInProgress, reason: retry.KVSyncWriteReCommitInProgress},
+	memd.StatusRangeScanCancelled:          {kind: cberr.RequestCanceled},
+
+	memd.StatusSubdocPathNotFound:          {kind: cberr.PathNotFound},
+	memd.StatusSubdocPathMismatch:          {kind: cberr.PathMismatch},
+	memd.StatusSubdocPathInvalid:           {kind: cberr.PathInvalid},
+	memd.StatusSubdocPathTooBig:            {kind: cberr.PathTooBig},
+	memd.StatusSubdocDocTooDeep:            {kind: cberr.PathTooDeep},
+	memd.StatusSubdocCantInsert:            {kind: cberr.ValueInvalid},
+	memd.StatusSubdocNotJSON:               {kind: cberr.DocumentNotJSON},
+	memd.StatusSubdocNumRange:              {kind: cberr.NumberTooBig},
+	memd.StatusSubdocDeltaInvalid:          {kind: cberr.DeltaInvalid},
+	memd.StatusSubdocPathExists:            {kind: cberr.PathExists},
+	memd.StatusSubdocValueTooDeep:          {kind: cberr.ValueTooDeep},
+	memd.StatusSubdocInvalidCombo:          {kind: cberr.InvalidArgument},
+	memd.StatusSubdocXattrInvalidFlagCombo: {kind: cberr.InvalidArgument},
+	memd.StatusSubdocXattrInvalidKeyCombo:  {kind: cberr.XattrInvalidKeyCombo},
+	memd.StatusSubdocXattrUnknownMacro:     {kind: cberr.XattrUnknownMacro},
+	memd.StatusSubdocXattrUnknownVattr:     {kind: cberr.XattrUnknownVirtualAttribute},
+	memd.StatusSubdocXattrCantModifyVattr:  {kind: cberr.XattrCannotModifyVirtualAttribute},
+	memd.StatusSubdocInvalidXattrOrder:     {kind: cberr.InvalidArgument},
+}
+
+// Classify gives the one meaning that a status has for an opcode. hasCAS says whether the request named a CAS. It is
+// total: every status has exactly one disposition. Kind is never nil but for a success.
+func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
+	r, known := rows[st]
+	if !known {
+		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
+	}
+	if r.success {
+		return Disposition{Class: ClassSuccess}
+	}
+	d := Disposition{Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous}
+	switch {
+	case r.askMap:
+		d.Class = ClassAskMap
+	case r.reason != retry.Unknown:
+		d.Class, d.Reason = ClassRetry, r.reason
+	}
+	if o, ok := overrides[override{op, st}]; ok {
+		if o.unlessCAS && !hasCAS {
+			return d
+		}
+		d.Kind = o.kind
+		if o.final {
+			d.Class, d.Reason = ClassFail, retry.Unknown
+		}
+	}
+	if s := specs[op]; s != nil && s.Has(NoRetry) {
+		d.Class, d.Reason = ClassFail, retry.Unknown
+	}
+	return d
+}
+
+type override struct {
+	op memd.Opcode
+	st memd.Status
+}
+
+type overrideRow struct {
+	kind      *cberr.Kind
+	final     bool // never a retry matter for this opcode
+	unlessCAS bool // holds only when the request named a CAS
+}
+
+// overrides are the statuses whose meaning depends on the opcode.
+var overrides = map[override]overrideRow{
+	{memd.OpReplace, memd.StatusKeyExists}:             {kind: cberr.CASMismatch},
+	{memd.OpAppend, memd.StatusKeyExists}:              {kind: cberr.CASMismatch},
+	{memd.OpPrepend, memd.StatusKeyExists}:             {kind: cberr.CASMismatch},
+	{memd.OpDelete, memd.StatusKeyExists}:              {kind: cberr.CASMismatch},
+	{memd.OpSet, memd.StatusKeyExists}:                 {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocMultiMutation, memd.StatusKeyExists}: {kind: cberr.CASMismatch, unlessCAS: true},
+
+	{memd.OpAppend, memd.StatusNotStored}:  {kind: cberr.DocumentNotFound},
+	{memd.OpPrepend, memd.StatusNotStored}: {kind: cberr.DocumentNotFound},
+
+	{memd.OpUnlockKey, memd.StatusLocked}: {kind: cberr.CASMismatch, final: true},
+
+	{memd.OpCollectionsGetID, memd.StatusUnknownCollection}: {kind: cberr.CollectionNotFound, final: true},
+	{memd.OpCollectionsGetID, memd.StatusUnknownScope}:      {kind: cberr.ScopeNotFound, final: true},
+}

@@ -1,0 +1,38 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// Upsert writes a document whether or not it exists. With a CAS it replaces only that version; another one is
+// cberr.CASMismatch.
+type Upsert struct {
+	Common
+	Key, Value []byte
+	Flags      uint32
+	Datatype   memd.Datatype // memd.DatatypeJSON marks the value as JSON
+	Expiry     Expiry
+	CAS        uint64 // 0 means whatever it is
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has. It excludes Expiry.
+	PreserveExpiry bool
+}
+
+// Encode implements Op.
+func (u Upsert) Encode(r *Request) error {
+	exp, err := u.Expiry.wire()
+	if err != nil {
+		return err
+	}
+	if u.PreserveExpiry && exp != 0 {
+		return badArgument("preserve expiry", "given together with an expiry")
+	}
+	r.Common, r.Opcode, r.Key, r.Value = u.Common, memd.OpSet, u.Key, u.Value
+	r.Datatype, r.Durability = u.Datatype, u.Durability
+	r.CAS = u.CAS
+	r.PreserveExpiry = u.PreserveExpiry
+	r.SetExtras64(u.Flags, exp)
+	return nil
+}
+
+// Decode implements Op.
+func (u Upsert) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
