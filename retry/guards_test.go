@@ -27,7 +27,7 @@ type op struct {
 	dispatch func()
 	finished func()
 
-	mu         sync.Mutex // of dispatches; the rest is read when nothing can happen any more
+	mu         sync.Mutex // of what follows; the outcome is read without it once ended says 1
 	dispatches []time.Time
 	done       int
 	err        error
@@ -59,8 +59,10 @@ func (o *op) Dispatch() {
 	}
 }
 func (o *op) Done(err error, inDoubt bool) {
+	o.mu.Lock()
 	o.done++
 	o.err, o.inDoubt, o.end = err, inDoubt, time.Now()
+	o.mu.Unlock()
 	if o.finished != nil {
 		o.finished()
 	}
@@ -71,6 +73,13 @@ func (o *op) sent() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.dispatches)
+}
+
+// ended says how often the operation was completed.
+func (o *op) ended() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.done
 }
 
 // answer sends the operation and lets it be answered with a reason.
@@ -156,7 +165,7 @@ func expect(t *testing.T, ok bool, format string, args ...any) {
 
 func endedOnce(t *testing.T, o *op, want error) {
 	t.Helper()
-	expect(t, o.done == 1, "done %d times", o.done)
+	expect(t, o.ended() == 1, "done %d times", o.ended())
 	expect(t, want == nil || errors.Is(o.err, want), "ended with %v, not %v", o.err, want)
 }
 
@@ -424,7 +433,7 @@ func TestDisableRetries(t *testing.T) {
 		for why := range retry.All() {
 			x := newOp(true, time.Hour)
 			x.answer(orc, why, retry.Hint{})
-			expect(t, (x.done == 0) == (why.Unseen() || why.AlwaysRetry()), "%v: done %d", why, x.done)
+			expect(t, (x.ended() == 0) == (why.Unseen() || why.AlwaysRetry()), "%v: done %d", why, x.ended())
 		}
 		orc.Close(nil)
 	})
