@@ -72,6 +72,18 @@ func TestCouchbaseMockObeysItsControlCommands(t *testing.T) {
 			m.Command("OPFAIL", map[string]any{"code": 0x86, "count": 1})
 			require.Equal(t, memd.StatusTmpFail, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status)
 			require.Equal(t, memd.StatusSuccess, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status, "count 1 fails one request")
+
+			m.Command("OPFAIL", map[string]any{"code": 0x86, "count": 0})
+			m.Command("HICCUP", map[string]any{"msecs": 50, "offset": 10})
+			began := time.Now()
+			require.Equal(t, memd.StatusSuccess, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status)
+			require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
+			m.Command("HICCUP", map[string]any{"msecs": 0, "offset": 0})
+			m.Command("TRUNCATE", map[string]any{"limit": 0})
+			m.Command("FAILOVER", map[string]any{"idx": 1, "rebalance": true})
+			m.Command("RESPAWN", map[string]any{"idx": 1})
+			_, err = m.TryCommand("FAILOVER", nil)
+			require.ErrorContains(t, err, "FAILOVER refused")
 		})
 }
 
