@@ -60,7 +60,7 @@ func Contained(t *testing.T, run func(t *testing.T)) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("in a network namespace of its own:\n%s", out)
 	if err != nil {
-		t.Fatalf("the contained run failed (%v). It needs the programs unshare and ip, and a system that allows user namespaces", err)
+		t.Fatalf("the contained run failed: %v. If it did not start at all: it needs unshare, ip and user namespaces", err)
 	}
 	if !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatal("the contained run did not run this test")
