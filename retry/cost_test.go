@@ -1,0 +1,139 @@
+package retry_test
+
+import (
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+func TestStateIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(retry.State{}), uintptr(56))
+}
+
+// succeed is what an operation that never fails does with its State.
+func succeed(s *retry.State, deadline time.Time, st retry.Strategy) bool {
+	s.Reset()
+	s.Idempotent, s.Deadline, s.Strategy = true, deadline, st
+	e, ok := s.Sent()
+	ok = ok && s.Answered(e)
+	won, _ := s.Finish()
+	s.Settle(nil)
+	return ok && won && s.Info().Retries() == 0
+}
+
+func TestSuccessAllocatesNothing(t *testing.T) {
+	var s retry.State
+	deadline := time.Now().Add(time.Second)
+	var st retry.Strategy = retry.FastFailOnTerminalError{}
+	ok := true
+	require.Zero(t, testing.AllocsPerRun(1000, func() { ok = ok && succeed(&s, deadline, st) }))
+	require.True(t, ok)
+}
+
+// TestSuccessTakesNoLock proves this package's part of CB-8: nothing waits for a lock while nothing fails.
+func TestSuccessTakesNoLock(t *testing.T) {
+	old := runtime.SetMutexProfileFraction(1)
+	defer runtime.SetMutexProfileFraction(old)
+	before := pprof.Lookup("mutex").Count()
+	done := make(chan bool)
+	for range 4 {
+		go func() {
+			var s retry.State
+			ok := true
+			for range 20000 {
+				ok = ok && succeed(&s, time.Time{}, nil)
+			}
+			done <- ok
+		}()
+	}
+	for range 4 {
+		require.True(t, <-done)
+	}
+	require.Equal(t, before, pprof.Lookup("mutex").Count())
+}
+
+func BenchmarkSuccess(b *testing.B) {
+	var s retry.State
+	deadline := time.Now().Add(time.Second)
+	var st retry.Strategy = retry.FastFailOnTerminalError{}
+	b.ReportAllocs()
+	for b.Loop() {
+		succeed(&s, deadline, st)
+	}
+}
+
+// TestManyParkedOperations proves ADR-4, GR-13, GA6-39 and I11: no goroutine waits, and nothing is left afterwards.
+func TestManyParkedOperations(t *testing.T) {
+	const n = 10000
+	for _, end := range []string{"time", "close", "wake", "cancel"} {
+		bubble(t, func(t *testing.T) {
+			start := time.Now()
+			orc := retry.New(retry.Options{Default: retry.BestEffort{Backoff: retry.Constant(time.Second)}})
+			ops := make([]*op, n)
+			before := runtime.NumGoroutine()
+			for i := range ops {
+				x := newOp(true, time.Hour)
+				x.size = 10
+				ops[i] = x
+				x.notSent(orc, retry.NodeNotAvailable)
+			}
+			require.Equal(t, before, runtime.NumGoroutine())
+			require.Equal(t, n, orc.Stats().Parked)
+			require.EqualValues(t, 10*n, orc.Stats().Bytes)
+			dispatched := n
+			switch end {
+			case "time":
+				pass(time.Second)
+			case "wake":
+				orc.Wake(func(o retry.Op) bool { return o.Context() != nil })
+				require.Equal(t, start, time.Now())
+			case "close":
+				dispatched = 0
+				orc.Close(nil)
+				require.Equal(t, start, time.Now())
+			case "cancel":
+				dispatched = 0
+				for _, x := range ops {
+					require.True(t, orc.Cancel(x, nil))
+				}
+			}
+			synctest.Wait()
+			for _, x := range ops {
+				require.Equal(t, dispatched/n, len(x.sent()))
+				require.Equal(t, 1-dispatched/n, x.ended())
+			}
+			require.Zero(t, orc.Stats().Parked)
+			require.Zero(t, orc.Stats().Bytes)
+		})
+	}
+}
+
+// TestOneGoroutinePerBlockedStrategy checks that there are none but while a strategy that may block runs.
+func TestOneGoroutinePerBlockedStrategy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		orc := retry.New(retry.Options{Default: retry.Func(
+			func(context.Context, *retry.Request, retry.Reason) retry.Action {
+				<-release
+				return retry.After(time.Second)
+			})})
+		before := runtime.NumGoroutine()
+		for range 10 {
+			newOp(true, time.Hour).answer(orc, retry.KVLocked, retry.Hint{})
+		}
+		require.Equal(t, before+10, runtime.NumGoroutine())
+		close(release)
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+		require.Equal(t, 10, orc.Stats().Parked)
+		orc.Close(nil)
+	})
+}
