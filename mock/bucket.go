@@ -1,0 +1,102 @@
+package mock
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// bucket is one bucket of the cluster. The cluster's mutex guards everything that changes.
+type bucket struct {
+	name      string
+	uuid      string
+	replicas  int
+	ephemeral bool
+	level     memd.DurabilityLevel // least durability of a write
+	store     *store
+
+	manifest manifest
+	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 where there is none
+	forward  [][]int // where a rebalance is heading, nil outside of one
+	pending  map[pendingKey]struct{}
+	gone     bool // dropped; connections that selected it notice at their next request
+
+	cached   map[int][]byte // configuration by node, of version cachedAt
+	cachedAt version
+}
+
+// pendingKey names a document with a durable write under way.
+type pendingKey struct {
+	vb  uint16
+	cid uint32
+	key string
+}
+
+// addBucket builds a bucket over the nodes that are active. It does not touch the revision.
+func (c *Cluster) addBucket(set *bucketSettings) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.buckets[set.name] != nil {
+		return fmt.Errorf("mock: bucket %q exists", set.name)
+	}
+	b := &bucket{
+		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == "ephemeral", level: set.level,
+		manifest: newManifest(), pending: map[pendingKey]struct{}{},
+	}
+	b.rows = make([][]int, set.vbuckets)
+	b.store = newStore(set.vbuckets)
+	for vb, row := range spread(c.active(), set.vbuckets, set.replicas) {
+		b.setRow(vb, row)
+	}
+	for _, path := range set.paths {
+		scope, name, _ := strings.Cut(path, ".")
+		if _, err := b.manifest.ensure(scope, name); err != nil {
+			return err
+		}
+	}
+	c.buckets[set.name] = b
+	return nil
+}
+
+// setRow changes who holds a vbucket, and lets the documents follow. The caller holds the mutex.
+func (b *bucket) setRow(vb int, row []int) {
+	b.rows[vb] = row
+	b.store.assign(vb, row)
+}
+
+// active are the numbers of the nodes with a place in the maps. The caller holds the mutex.
+func (c *Cluster) active() []int {
+	var ns []int
+	for _, n := range c.nodes {
+		if n.member == memberActive {
+			ns = append(ns, n.index)
+		}
+	}
+	return ns
+}
+
+// spread lays vbuckets out over nodes: contiguous runs of active ones, and replicas that rotate over the other nodes.
+func spread(nodes []int, vbuckets, replicas int) [][]int {
+	rows := make([][]int, vbuckets)
+	for vb := range rows {
+		row := make([]int, 1+replicas)
+		first := 0
+		if len(nodes) > 0 {
+			first = vb * len(nodes) / vbuckets
+		}
+		for i := range row {
+			row[i] = -1
+			if i >= len(nodes) {
+				continue
+			}
+			at := first
+			if i > 0 {
+				at = (first + 1 + (vb+i-1)%(len(nodes)-1)) % len(nodes)
+			}
+			row[i] = nodes[at]
+		}
+		rows[vb] = row
+	}
+	return rows
+}

@@ -1,0 +1,197 @@
+package mock
+
+import (
+	"encoding/json"
+	"net"
+	"strconv"
+)
+
+// version orders configurations: by epoch, then by revision.
+type version struct{ epoch, rev int64 }
+
+func (v version) newer(than version) bool {
+	return v.epoch > than.epoch || v.epoch == than.epoch && v.rev > than.rev
+}
+
+// configJSON is the terse configuration of a bucket, or of the cluster when the bucket's fields are absent (spec 02,
+// section 4). Real clients fail in different ways when parts are missing, so all of it is always there.
+type configJSON struct {
+	Rev      int64 `json:"rev"`
+	RevEpoch int64 `json:"revEpoch"`
+	*bucketJSON
+	ClusterCapabilitiesVer []int               `json:"clusterCapabilitiesVer"`
+	ClusterCapabilities    map[string][]string `json:"clusterCapabilities"`
+	ClusterUUID            string              `json:"clusterUUID"`
+	ClusterName            string              `json:"clusterName"`
+	Prod                   string              `json:"prod"`
+	NodesExt               []nodeExtJSON       `json:"nodesExt"`
+}
+
+type bucketJSON struct {
+	Name                  string            `json:"name"`
+	UUID                  string            `json:"uuid"`
+	NodeLocator           string            `json:"nodeLocator"`
+	BucketType            string            `json:"bucketType"`
+	StorageBackend        string            `json:"storageBackend"`
+	NumVBuckets           int               `json:"numVBuckets"`
+	URI                   string            `json:"uri"`
+	StreamingURI          string            `json:"streamingUri"`
+	DDocs                 map[string]string `json:"ddocs"`
+	CollectionsManifestID string            `json:"collectionsManifestUid"`
+	CapabilitiesVer       string            `json:"bucketCapabilitiesVer"`
+	Capabilities          []string          `json:"bucketCapabilities"`
+	Map                   vbucketMapJSON    `json:"vBucketServerMap"`
+	Nodes                 []nodeJSON        `json:"nodes"`
+}
+
+type vbucketMapJSON struct {
+	HashAlgorithm string   `json:"hashAlgorithm"`
+	NumReplicas   int      `json:"numReplicas"`
+	ServerList    []string `json:"serverList"`
+	Map           [][]int  `json:"vBucketMap"`
+	Forward       [][]int  `json:"vBucketMapForward,omitempty"`
+}
+
+type nodeJSON struct {
+	CouchAPIBase string         `json:"couchApiBase"`
+	Hostname     string         `json:"hostname"`
+	Ports        map[string]int `json:"ports"`
+}
+
+type nodeExtJSON struct {
+	Services    map[string]int `json:"services"`
+	ThisNode    bool           `json:"thisNode,omitempty"`
+	Hostname    string         `json:"hostname"`
+	NodeUUID    string         `json:"nodeUUID"`
+	ServerGroup string         `json:"serverGroup"`
+}
+
+var bucketCapabilities = []string{
+	"collections", "durableWrite", "preserveExpiry", "couchapi", "dcp", "cbhello", "touch", "cccp",
+	"xdcrCheckpointing", "nodesExt", "xattr",
+}
+
+func portOf(addr string) int {
+	_, p, _ := net.SplitHostPort(addr) // our own addresses
+	n, _ := strconv.Atoi(p)
+	return n
+}
+
+func hostOf(addr string) string {
+	h, _, _ := net.SplitHostPort(addr)
+	return h
+}
+
+// config is the configuration as node self hands it out, of b or, when that is nil, of the cluster. The caller holds
+// the mutex.
+func (c *Cluster) config(b *bucket, self *Node) []byte {
+	if b != nil {
+		if b.cachedAt != c.version {
+			b.cached, b.cachedAt = map[int][]byte{}, c.version
+		}
+		if j := b.cached[self.index]; j != nil {
+			return j
+		}
+	}
+	j := configJSON{
+		Rev: c.version.rev, RevEpoch: c.version.epoch, ClusterCapabilitiesVer: []int{1, 0},
+		ClusterCapabilities: map[string][]string{"n1ql": {}, "search": {}},
+		ClusterUUID:         c.uuid, ClusterName: "mock", Prod: "server",
+	}
+	for _, m := range []membership{memberActive, memberAdded} {
+		for _, n := range c.nodes {
+			if n.member == m {
+				j.NodesExt = append(j.NodesExt, n.ext(n == self))
+			}
+		}
+	}
+	if b != nil {
+		j.bucketJSON = c.bucketConfig(b)
+	}
+	out, _ := json.Marshal(j) // strings and numbers cannot fail
+	if b != nil {
+		b.cached[self.index] = out
+	}
+	return out
+}
+
+func (n *Node) ext(self bool) nodeExtJSON {
+	s := map[string]int{"mgmt": portOf(n.mgmt), "kv": portOf(n.kv)}
+	if n.kvTLS != "" {
+		s["mgmtSSL"], s["kvSSL"] = portOf(n.mgmtTLS), portOf(n.kvTLS)
+	}
+	return nodeExtJSON{
+		Services: s, ThisNode: self, Hostname: hostOf(n.kv), NodeUUID: n.uuid, ServerGroup: "Group 1",
+	}
+}
+
+// bucketConfig is the part of the configuration that only buckets have.
+func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
+	place := make([]int, len(c.nodes)) // where a node stands in the lists
+	j := &bucketJSON{
+		Name: b.name, UUID: b.uuid, NodeLocator: "vbucket", BucketType: "membase", StorageBackend: "couchstore",
+		NumVBuckets:           len(b.rows),
+		URI:                   "/pools/default/buckets/" + b.name + "?bucket_uuid=" + b.uuid,
+		StreamingURI:          "/pools/default/bucketsStreaming/" + b.name + "?bucket_uuid=" + b.uuid,
+		DDocs:                 map[string]string{"uri": "/pools/default/buckets/" + b.name + "/ddocs"},
+		CollectionsManifestID: strconv.FormatUint(b.manifest.uid, 16),
+		Capabilities:          bucketCapabilities,
+		Nodes:                 []nodeJSON{},
+		Map:                   vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
+	}
+	if b.ephemeral {
+		j.BucketType, j.StorageBackend = "ephemeral", ""
+	}
+	for i, n := range c.nodes {
+		place[i] = -1
+		if n.member != memberActive {
+			continue
+		}
+		place[i] = len(j.Nodes)
+		j.Map.ServerList = append(j.Map.ServerList, n.kv)
+		j.Nodes = append(j.Nodes, nodeJSON{
+			CouchAPIBase: "http://" + n.mgmt + "/" + b.name + "%2B" + b.uuid, Hostname: n.mgmt,
+			Ports: map[string]int{"direct": portOf(n.kv)},
+		})
+	}
+	j.Map.Map = placed(b.rows, place)
+	if b.forward != nil {
+		j.Map.Forward = placed(b.forward, place)
+	}
+	return j
+}
+
+// placed turns rows of node numbers into rows of places.
+func placed(rows [][]int, place []int) [][]int {
+	out := make([][]int, len(rows))
+	for i, row := range rows {
+		out[i] = make([]int, len(row))
+		for j, n := range row {
+			out[i][j] = -1
+			if n >= 0 {
+				out[i][j] = place[n]
+			}
+		}
+	}
+	return out
+}
+
+// ConfigJSON returns the bucket's configuration as node 0 hands it out, or the cluster's for an empty name; nil for a
+// bucket that does not exist.
+func (c *Cluster) ConfigJSON(bucket string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.buckets[bucket]
+	if b == nil && bucket != "" {
+		return nil
+	}
+	return append([]byte(nil), c.config(b, c.nodes[0])...)
+}
+
+// currentConfig is the configuration of the request's bucket, for an answer on its connection.
+func (rq *request) currentConfig() []byte {
+	rq.k.c.mu.Lock()
+	defer rq.k.c.mu.Unlock()
+	rq.k.pushed = rq.k.c.version
+	return rq.k.c.config(rq.b, rq.k.n)
+}

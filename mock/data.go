@@ -1,0 +1,108 @@
+package mock
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// runDoc sends a document operation to the bucket's store and answers what all such operations have in common: the
+// wrong node, an unknown collection, a pending durable write, and the store's failures. done shapes a success; nil
+// means an answer with nothing but the CAS, and the mutation token for an operation that mutates.
+func (rq *request) runDoc(o docOp, done func(docResult) reply) reply {
+	c := rq.k.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rep, ok := rq.place(); !ok {
+		return rep
+	}
+	if rq.spec.mutates && rq.level == 0 && rq.isPending() {
+		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way")
+	}
+	o.op, o.vb, o.cid, o.key, o.cas = rq.p.Opcode, rq.p.VBucket, rq.cid, rq.key, rq.p.CAS
+	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
+	res := rq.b.store.apply(&o, time.Now())
+	if res.status != memd.StatusSuccess {
+		return reply{status: res.status}
+	}
+	if done != nil {
+		return done(res)
+	}
+	return rq.mutated(res)
+}
+
+// place checks that the request's document lives here. The caller holds the mutex.
+func (rq *request) place() (reply, bool) {
+	b := rq.b
+	if b.gone {
+		return reply{closes: true, silent: true}, false
+	}
+	if !b.manifest.has(rq.cid) {
+		return unknown(memd.StatusUnknownCollection, &b.manifest), false
+	}
+	vb, node := int(rq.p.VBucket), rq.k.n.index
+	switch {
+	case vb < len(b.rows) && b.rows[vb][0] == node && !rq.spec.replicaOnly:
+		return reply{}, true
+	case vb < len(b.rows) && rq.spec.replicaOnly && slices.Contains(b.rows[vb][1:], node):
+		return reply{}, true
+	}
+	return rq.notMine(), false
+}
+
+// notMine says that the vbucket is elsewhere, with the configuration unless the client has it and has said that it need
+// not be told twice. The caller holds the mutex.
+func (rq *request) notMine() reply {
+	rep := reply{status: memd.StatusNotMyVBucket}
+	c, k := rq.k.c, rq.k
+	if rq.features.Has(memd.FeatureDedupeNotMyVBucket) && !c.version.newer(k.pushed) {
+		return rep
+	}
+	k.pushed = c.version
+	rep.value, rep.datatype = c.config(rq.b, k.n), memd.DatatypeJSON
+	return rep
+}
+
+// mutated is the answer to a mutation that was applied.
+func (rq *request) mutated(res docResult) reply {
+	return reply{cas: res.cas, extras: rq.token(res)}
+}
+
+// token is the mutation token as extras, if the client has asked for tokens.
+func (rq *request) token(res docResult) []byte {
+	if !rq.spec.token || !rq.features.Has(memd.FeatureMutationSeqno) {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, res.uuid), res.seqno)
+}
+
+// document is the answer that carries a document: its flags as extras, and its value.
+func document(res docResult) reply {
+	return reply{
+		cas: res.cas, datatype: res.datatype, value: res.value, extras: binary.BigEndian.AppendUint32(nil, res.flags),
+	}
+}
+
+// valueType is the datatype that a node stores a value under: it looks for JSON itself.
+func valueType(value []byte) memd.Datatype {
+	if json.Valid(value) {
+		return memd.DatatypeJSON
+	}
+	return 0
+}
+
+// lie acknowledges a mutation that is not applied.
+func (rq *request) lie() reply {
+	res := docResult{cas: uint64(time.Now().UnixNano()), uuid: 1, seqno: 1}
+	rep := rq.mutated(res)
+	switch rq.p.Opcode {
+	case memd.OpIncrement, memd.OpDecrement:
+		rep.value = make([]byte, 8)
+	case memd.OpGAT:
+		rep.extras = make([]byte, 4)
+	}
+	return rep
+}

@@ -1,0 +1,92 @@
+package mock
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// runDurably is a write that waits for durability: it takes some milliseconds, during which another write of the
+// document is refused with 0xa2. It is refused at once when the vbucket has too few copies by the map (0xa1), and ends
+// as ambiguous (0xa3), without being applied, when too few of those that the map names are running. ok is false when
+// the connection ended first; the write is then applied all the same, as on a server.
+func (rq *request) runDurably() (rep reply, ok bool) {
+	c := rq.k.c
+	c.mu.Lock()
+	if rep, ok := rq.place(); !ok {
+		c.mu.Unlock()
+		return rep, true
+	}
+	if rq.b.replicas > 2 || rq.copies(false) < rq.majority() {
+		c.mu.Unlock()
+		return fail(memd.StatusDurabilityImpossible, "Too few replicas for the durability level"), true
+	}
+	if rq.isPending() {
+		c.mu.Unlock()
+		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way"), true
+	}
+	key := rq.pendingKey()
+	rq.b.pending[key] = struct{}{}
+	enough := rq.copies(true) >= rq.majority()
+	c.mu.Unlock()
+	if enough {
+		rq.k.pause(durableTime)
+	} else {
+		enough = rq.waitForCopies()
+	}
+	c.mu.Lock()
+	delete(rq.b.pending, key)
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return reply{}, false
+	}
+	if !enough {
+		return fail(memd.StatusSyncWriteAmbiguous, "Timed out before enough copies had the write"), true
+	}
+	return rq.spec.run(rq), true
+}
+
+// waitForCopies looks for enough running copies until the write's time is up.
+func (rq *request) waitForCopies() bool {
+	limit := rq.timeout
+	if limit == 0 {
+		limit = durableDefault
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		if !rq.k.pause(min(10*time.Millisecond, time.Until(end))) {
+			return false
+		}
+		rq.k.c.mu.Lock()
+		enough := rq.copies(true) >= rq.majority()
+		rq.k.c.mu.Unlock()
+		if enough {
+			return true
+		}
+	}
+	return false
+}
+
+func (rq *request) majority() int { return (1+rq.b.replicas)/2 + 1 }
+
+// copies counts the nodes that the map names for the request's vbucket, all or those running. The caller holds the
+// mutex and has placed the request.
+func (rq *request) copies(running bool) int {
+	var sum int
+	for _, n := range rq.b.rows[rq.p.VBucket] {
+		if n >= 0 && (!running || rq.k.c.nodes[n].up) {
+			sum++
+		}
+	}
+	return sum
+}
+
+func (rq *request) pendingKey() pendingKey {
+	return pendingKey{rq.p.VBucket, rq.cid, string(rq.key)}
+}
+
+// isPending reports whether the document has a durable write under way. The caller holds the mutex.
+func (rq *request) isPending() bool {
+	_, ok := rq.b.pending[rq.pendingKey()]
+	return ok
+}

@@ -1,0 +1,167 @@
+package mock
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Fault is what an injection does to the requests that it matches. Make one with the functions below; the zero value
+// changes nothing.
+type Fault struct {
+	name   string
+	before time.Duration // wait before the request is executed
+	after  time.Duration // wait between execution and answer
+	hold   bool          // wait for Release before the request is executed
+	keep   bool          // wait for Release between execution and answer
+	skip   bool          // do not execute
+	lie    bool          // do not execute mutations, acknowledge them all the same
+	silent bool          // no answer
+	closes bool          // close the connection, after the answer if there is one
+	twice  bool          // send the answer two times
+	answer func(req, rep *memd.Packet)
+	nmvb   func(rq *request) reply
+	bytes  func(reply []byte) []byte
+}
+
+// String is the fault's name, for messages.
+func (f Fault) String() string {
+	if f.name == "" {
+		return "none"
+	}
+	return f.name
+}
+
+// status makes the answer's fields that depend on success empty.
+func setStatus(s memd.Status) func(req, rep *memd.Packet) {
+	return func(_, rep *memd.Packet) {
+		rep.Status, rep.Datatype, rep.CAS, rep.Extras, rep.Key, rep.Value = s, 0, 0, nil, nil, nil
+	}
+}
+
+// Status answers s with an empty body, without executing the request.
+func Status(s memd.Status) Fault {
+	return Fault{name: "status " + s.String(), skip: true, answer: setStatus(s)}
+}
+
+// StatusAfter executes the request and then answers s with an empty body.
+func StatusAfter(s memd.Status) Fault {
+	return Fault{name: "status after " + s.String(), answer: setStatus(s)}
+}
+
+// ErrorBody answers s with the given value, marked as JSON, without executing the request.
+func ErrorBody(s memd.Status, json []byte) Fault {
+	set := setStatus(s)
+	return Fault{name: "error body", skip: true, answer: func(req, rep *memd.Packet) {
+		set(req, rep)
+		rep.Datatype, rep.Value = memd.DatatypeJSON, json
+	}}
+}
+
+// Reply executes nothing and lets f fill in the answer, which comes with magic, opcode, opaque and status success. f
+// must not block, and must not change the request.
+func Reply(f func(req, rep *memd.Packet)) Fault { return Fault{name: "reply", skip: true, answer: f} }
+
+// Rewrite executes the request and lets f change the answer before it is encoded. f must not block.
+func Rewrite(f func(req, rep *memd.Packet)) Fault { return Fault{name: "rewrite", answer: f} }
+
+// Delay executes and answers the request d later. Requests behind it on the connection wait too, unless the client has
+// negotiated unordered execution and the operation may be reordered.
+func Delay(d time.Duration) Fault { return Fault{name: "delay", before: d} }
+
+// DelayReply executes the request at once and answers d later, with Delay's rule for what is behind it.
+func DelayReply(d time.Duration) Fault { return Fault{name: "delay reply", after: d} }
+
+// Hold keeps the request until Injection.Release, then executes and answers it, with Delay's rule for what is behind
+// it. A request still held when the connection or the cluster closes is never executed.
+func Hold() Fault { return Fault{name: "hold", hold: true} }
+
+// HoldReply executes the request and keeps its answer until Injection.Release.
+func HoldReply() Fault { return Fault{name: "hold reply", keep: true} }
+
+// Drop neither executes nor answers the request.
+func Drop() Fault { return Fault{name: "drop", skip: true, silent: true} }
+
+// DropReply executes the request and never answers it.
+func DropReply() Fault { return Fault{name: "drop reply", silent: true} }
+
+// CloseBefore closes the connection instead of executing the request.
+func CloseBefore() Fault { return Fault{name: "close before", skip: true, silent: true, closes: true} }
+
+// CloseAfter executes the request and closes the connection instead of answering.
+func CloseAfter() Fault { return Fault{name: "close after", silent: true, closes: true} }
+
+// Truncate executes the request, sends the first n bytes of its answer and closes the connection.
+func Truncate(n int) Fault {
+	return Fault{name: "truncate", closes: true, bytes: func(b []byte) []byte { return b[:max(0, min(n, len(b)))] }}
+}
+
+// Twice executes the request once and sends its answer two times.
+func Twice() Fault { return Fault{name: "twice", twice: true} }
+
+// Corrupt executes the request and lets f change the encoded answer. f owns the bytes and must not block.
+func Corrupt(f func(reply []byte) []byte) Fault { return Fault{name: "corrupt", bytes: f} }
+
+// CorruptMagic executes the request and gives its answer a first byte that no packet has.
+func CorruptMagic() Fault {
+	f := Corrupt(func(b []byte) []byte {
+		b[0] = 0x42
+		return b
+	})
+	f.name = "corrupt magic"
+	return f
+}
+
+// CorruptLength executes the request and gives its answer a body length of almost 4 GiB.
+func CorruptLength() Fault {
+	f := Corrupt(func(b []byte) []byte {
+		binary.BigEndian.PutUint32(b[8:], 0xfffffff0)
+		return b
+	})
+	f.name = "corrupt length"
+	return f
+}
+
+// CorruptParts executes the request and gives its answer extras that are longer than its body.
+func CorruptParts() Fault {
+	f := Corrupt(func(b []byte) []byte {
+		b[4] = 0xff
+		binary.BigEndian.PutUint32(b[8:], 3)
+		return b[:memd.HeaderLen+min(3, len(b)-memd.HeaderLen)]
+	})
+	f.name = "corrupt parts"
+	f.closes = true
+	return f
+}
+
+// CorruptOpaque executes the request and answers with an opaque that no request had.
+func CorruptOpaque() Fault {
+	f := Corrupt(func(b []byte) []byte {
+		binary.BigEndian.PutUint32(b[12:], ^binary.BigEndian.Uint32(b[12:]))
+		return b
+	})
+	f.name = "corrupt opaque"
+	return f
+}
+
+// LoseWrite acknowledges mutations with success and does not apply them. It exists to prove that a checker of lost
+// writes can fail. Other operations are not touched.
+func LoseWrite() Fault { return Fault{name: "lose write", lie: true} }
+
+// NotMyVBucket answers that the vbucket is elsewhere, without executing the request. With withBody the answer carries
+// config, or the bucket's current configuration when config is nil.
+func NotMyVBucket(withBody bool, config []byte) Fault {
+	return Fault{name: "not my vbucket", skip: true, nmvb: func(rq *request) reply {
+		rep := reply{status: memd.StatusNotMyVBucket, datatype: memd.DatatypeJSON}
+		switch {
+		case !withBody:
+			rep.datatype = 0
+		case config != nil:
+			rep.value = config
+		default:
+			rep.value = rq.currentConfig()
+		}
+		return rep
+	}}
+}

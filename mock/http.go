@@ -1,0 +1,174 @@
+package mock
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// httpServer is the node's management service: what clients need to bootstrap over HTTP, to see that the node is ready,
+// and to manage scopes and collections. Every path wants Basic authentication.
+func (n *Node) httpServer() *http.Server {
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(*httpCall){
+		"GET /whoami":                                                                    (*httpCall).whoami,
+		"GET /pools":                                                                     (*httpCall).pools,
+		"GET /pools/default/b/{bucket}":                                                  (*httpCall).terseBucket,
+		"GET /pools/default/buckets/{bucket}":                                            (*httpCall).terseBucket,
+		"GET /pools/default/nodeServices":                                                (*httpCall).nodeServices,
+		"GET /pools/default/terseClusterInfo":                                            (*httpCall).clusterInfo,
+		"GET /pools/default/buckets/{bucket}/scopes":                                     (*httpCall).getScopes,
+		"POST /pools/default/buckets/{bucket}/scopes":                                    (*httpCall).createScope,
+		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}":                          (*httpCall).dropScope,
+		"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections":                (*httpCall).createCollection,
+		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}": (*httpCall).dropCollection,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if x := n.authorise(w, r); x != nil {
+				h(x)
+			}
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "Not found.", http.StatusNotFound) })
+	return &http.Server{
+		Handler: mux, ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+}
+
+// httpCall is one authorised request.
+type httpCall struct {
+	n    *Node
+	w    http.ResponseWriter
+	r    *http.Request
+	user *user
+}
+
+// authorise checks the credentials and, when the path names a bucket, the right to see it. It answers and returns nil
+// when they do not hold.
+func (n *Node) authorise(w http.ResponseWriter, r *http.Request) *httpCall {
+	name, password, _ := r.BasicAuth()
+	bucket := r.PathValue("bucket")
+	c := n.c
+	c.mu.Lock()
+	u := c.users[name]
+	ok := u != nil && u.password == password
+	may := ok && (bucket == "" || u.may(bucket))
+	exists := bucket == "" || c.buckets[bucket] != nil
+	c.mu.Unlock()
+	switch {
+	case !ok:
+		w.Header().Set("WWW-Authenticate", `Basic realm="mock"`)
+		http.Error(w, "", http.StatusUnauthorized)
+	case !may:
+		http.Error(w, `{"message":"Forbidden. User needs the following permissions"}`, http.StatusForbidden)
+	case !exists:
+		http.Error(w, "Requested resource not found.", http.StatusNotFound)
+	default:
+		return &httpCall{n, w, r, u}
+	}
+	return nil
+}
+
+func (x *httpCall) send(body []byte) {
+	x.w.Header().Set("Content-Type", "application/json")
+	_, _ = x.w.Write(body) // the client may have left
+}
+
+func (x *httpCall) sendJSON(v any) {
+	b, _ := json.Marshal(v) // our own maps and strings
+	x.send(b)
+}
+
+func (x *httpCall) whoami() {
+	x.sendJSON(map[string]any{"id": x.user.name, "domain": "local", "roles": []any{}})
+}
+
+func (x *httpCall) pools() {
+	x.sendJSON(map[string]any{
+		"implementationVersion": serverVersion, "uuid": x.n.c.uuid,
+		"pools": []any{map[string]string{"name": "default", "uri": "/pools/default?uuid=" + x.n.c.uuid}},
+	})
+}
+
+// config reads what GET_CLUSTER_CONFIG would answer.
+func (x *httpCall) config(bucket string) []byte {
+	c := x.n.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config(c.buckets[bucket], x.n)
+}
+
+func (x *httpCall) terseBucket()  { x.send(x.config(x.r.PathValue("bucket"))) }
+func (x *httpCall) nodeServices() { x.send(x.config("")) }
+
+func (x *httpCall) clusterInfo() {
+	x.sendJSON(map[string]any{
+		"clusterUUID": x.n.c.uuid, "orchestrator": "ns_1@" + hostOf(x.n.kv), "isBalanced": true,
+		"clusterCompatVersion": "7.6",
+	})
+}
+
+func (x *httpCall) getScopes() {
+	c := x.n.c
+	c.mu.Lock()
+	var out []byte
+	if b := c.buckets[x.r.PathValue("bucket")]; b != nil {
+		out = b.manifest.json()
+	}
+	c.mu.Unlock()
+	x.send(out)
+}
+
+func (x *httpCall) createScope() {
+	x.manage(func(b *bucket) error {
+		_, err := b.manifest.addScope(x.r.FormValue("name"))
+		return err
+	})
+}
+
+func (x *httpCall) createCollection() {
+	ttl, _ := strconv.ParseInt(x.r.FormValue("maxTTL"), 10, 32) // absent means none
+	x.manage(func(b *bucket) error {
+		_, err := b.manifest.addCollection(x.r.PathValue("scope"), x.r.FormValue("name"), int32(ttl))
+		return err
+	})
+}
+
+func (x *httpCall) dropScope() {
+	x.finish(x.n.c.DropScope(x.r.PathValue("bucket"), x.r.PathValue("scope")))
+}
+
+func (x *httpCall) dropCollection() {
+	x.finish(x.n.c.DropCollection(x.r.PathValue("bucket"), x.r.PathValue("scope"), x.r.PathValue("collection")))
+}
+
+// manage changes the bucket's manifest. The form is read before the change, which runs under the mutex.
+func (x *httpCall) manage(f func(*bucket) error) {
+	if err := x.r.ParseForm(); err != nil {
+		http.Error(x.w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	x.finish(x.n.c.changeBucket(x.r.PathValue("bucket"), f))
+}
+
+// finish answers a change of the manifest with the manifest's new uid, or with the reason why there was none.
+func (x *httpCall) finish(err error) {
+	if err != nil {
+		x.w.Header().Set("Content-Type", "application/json")
+		x.w.WriteHeader(http.StatusBadRequest)
+		b, _ := json.Marshal(map[string]any{"errors": map[string]string{"name": err.Error()}})
+		_, _ = x.w.Write(b)
+		return
+	}
+	c := x.n.c
+	c.mu.Lock()
+	var uid uint64
+	if b := c.buckets[x.r.PathValue("bucket")]; b != nil {
+		uid = b.manifest.uid
+	}
+	c.mu.Unlock()
+	x.sendJSON(map[string]string{"uid": strconv.FormatUint(uid, 16)})
+}

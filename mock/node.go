@@ -1,0 +1,230 @@
+package mock
+
+import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// membership is what the cluster's map says about a node.
+type membership uint8
+
+const (
+	memberActive membership = iota // has a place in the vbucket maps
+	memberAdded                    // listed, but without vbuckets until the next rebalance
+	memberOut                      // not listed
+)
+
+// Node is one node of a cluster.
+type Node struct {
+	c     *Cluster
+	index int
+	uuid  string
+
+	// Addresses, constant once the node has started; the TLS ones are empty without TLS.
+	kv, kvTLS, mgmt, mgmtTLS string
+
+	// Guarded by the cluster's mutex.
+	up     bool
+	member membership
+	ports  *ports
+	http   *http.Server
+	conns  map[*conn]struct{}
+}
+
+// Index is the node's number, counted from 0.
+func (n *Node) Index() int { return n.index }
+
+// Addr is host and port of the node's KV service.
+func (n *Node) Addr() string { return n.kv }
+
+// TLSAddr is host and port of the node's KV service over TLS; empty without TLS.
+func (n *Node) TLSAddr() string { return n.kvTLS }
+
+// ManagementAddr is host and port of the node's management service.
+func (n *Node) ManagementAddr() string { return n.mgmt }
+
+// ManagementTLSAddr is host and port of the node's management service over TLS; empty without TLS.
+func (n *Node) ManagementTLSAddr() string { return n.mgmtTLS }
+
+// Up reports whether the node is running.
+func (n *Node) Up() bool {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return n.up
+}
+
+// Connections returns how many KV connections the node has at present.
+func (n *Node) Connections() int {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return len(n.conns)
+}
+
+// startNode adds a node and opens its ports. The cluster's map is not touched. Only one may run at a time.
+func (c *Cluster) startNode(m membership) error {
+	c.mu.Lock()
+	n := &Node{c: c, index: len(c.nodes), uuid: newUUID(), member: m, conns: map[*conn]struct{}{}}
+	c.mu.Unlock()
+	if n.index >= maxNodes {
+		return fmt.Errorf("mock: more than %d nodes", maxNodes)
+	}
+	if c.net != nil {
+		host := fmt.Sprintf("10.0.0.%d", n.index+1)
+		n.kv, n.kvTLS = net.JoinHostPort(host, "11210"), net.JoinHostPort(host, "11207")
+		n.mgmt, n.mgmtTLS = net.JoinHostPort(host, "8091"), net.JoinHostPort(host, "18091")
+	} else {
+		n.kv, n.kvTLS, n.mgmt, n.mgmtTLS = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	}
+	if c.ca == nil {
+		n.kvTLS, n.mgmtTLS = "", ""
+	}
+	p, err := n.open()
+	if err != nil {
+		return err
+	}
+	n.kv, n.kvTLS, n.mgmt, n.mgmtTLS = p.addr(0), p.addr(1), p.addr(2), p.addr(3)
+	c.mu.Lock()
+	c.nodes = append(c.nodes, n)
+	c.mu.Unlock()
+	return n.serve(p)
+}
+
+// ports are a node's open listeners: KV, KV over TLS, management, management over TLS. Absent ones are nil.
+type ports [4]net.Listener
+
+func (p *ports) addr(i int) string {
+	if p[i] == nil {
+		return ""
+	}
+	return p[i].Addr().String()
+}
+
+func (p *ports) close() {
+	for _, l := range p {
+		if l != nil {
+			l.Close() // nothing has been accepted from it, or its connections are closed on their own
+		}
+	}
+}
+
+// open opens the node's ports at its addresses.
+func (n *Node) open() (*ports, error) {
+	p := new(ports)
+	for i, addr := range [4]string{n.kv, n.kvTLS, n.mgmt, n.mgmtTLS} {
+		if addr == "" {
+			continue
+		}
+		l, err := n.c.listenAt(addr)
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("mock: node %d: %w", n.index, err)
+		}
+		if i == 1 || i == 3 {
+			l = tls.NewListener(l, n.c.ca.server)
+		}
+		p[i] = l
+	}
+	return p, nil
+}
+
+// serve starts the goroutines that accept on p, and makes the node one that is up.
+func (n *Node) serve(p *ports) error {
+	h := n.httpServer()
+	c := n.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || n.up {
+		return net.ErrClosed
+	}
+	n.up, n.ports, n.http = true, p, h
+	for i, l := range p {
+		switch {
+		case l == nil:
+		case i < 2:
+			c.wg.Go(func() { n.accept(l, i == 1) })
+		default:
+			c.wg.Go(func() { _ = h.Serve(l) }) // always fails in the end, when the node goes down
+		}
+	}
+	return nil
+}
+
+// accept takes KV connections until the listener is closed.
+func (n *Node) accept(l net.Listener, secure bool) {
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		k := newConn(n, nc, secure)
+		n.c.mu.Lock()
+		ok := n.up && !n.c.closed
+		if ok {
+			n.conns[k] = struct{}{}
+			n.c.wg.Go(k.serve)
+		}
+		n.c.mu.Unlock()
+		if !ok {
+			k.close()
+		}
+	}
+}
+
+// remains is what is left to close of a node that was taken down.
+type remains struct {
+	ports *ports
+	http  *http.Server
+	conns []*conn
+}
+
+// detach takes the node down; the caller, who holds the mutex, closes what is returned after letting go of it.
+func (n *Node) detach() remains {
+	r := remains{n.ports, n.http, n.takeConns()}
+	n.up, n.ports, n.http = false, nil, nil
+	return r
+}
+
+// takeConns returns the node's connections for the caller to close without the mutex.
+func (n *Node) takeConns() []*conn {
+	ks := slices.SortedFunc(maps.Keys(n.conns), func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
+	clear(n.conns)
+	return ks
+}
+
+func (r remains) close() {
+	if r.ports != nil {
+		r.ports.close()
+	}
+	if r.http != nil {
+		r.http.Close() // its listeners are closed already, which is the error it reports
+	}
+	for _, k := range r.conns {
+		k.close()
+	}
+}
+
+// listenAt opens one port. A port that the node had before may still be held by the system, so it tries for a while.
+func (c *Cluster) listenAt(addr string) (net.Listener, error) {
+	if c.net != nil {
+		return c.net.Listen(addr)
+	}
+	for try := 0; ; try++ {
+		l, err := net.Listen("tcp", addr)
+		if err == nil || try == 20 {
+			return l, err
+		}
+		t := time.NewTimer(25 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-c.done:
+			t.Stop()
+			return nil, net.ErrClosed
+		}
+	}
+}

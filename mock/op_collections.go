@@ -1,0 +1,75 @@
+package mock
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// COLLECTIONS_GET_MANIFEST, GET_COLLECTION_ID and GET_SCOPE_ID. Any node answers, from the one manifest that the bucket
+// has: nodes that lag behind are made with an injection. Paths come in the value, or in the key as older clients send
+// them.
+
+// where is the path that a lookup asks for.
+func (rq *request) where() string {
+	if len(rq.p.Value) > 0 {
+		return string(rq.p.Value)
+	}
+	return string(rq.p.Key)
+}
+
+func getManifest(rq *request) reply {
+	rq.k.c.mu.Lock()
+	defer rq.k.c.mu.Unlock()
+	return reply{datatype: memd.DatatypeJSON, value: rq.b.manifest.json()}
+}
+
+func getCollectionID(rq *request) reply {
+	scopeName, name, ok := strings.Cut(rq.where(), ".")
+	if !ok || strings.Contains(name, ".") {
+		return fail(memd.StatusInvalid, "Path must have the form scope.collection")
+	}
+	scopeName, name = orDefault(scopeName), orDefault(name)
+	rq.k.c.mu.Lock()
+	defer rq.k.c.mu.Unlock()
+	m := &rq.b.manifest
+	s := m.scope(scopeName)
+	if s == nil {
+		return unknown(memd.StatusUnknownScope, m)
+	}
+	col := s.collection(name)
+	if col == nil {
+		return unknown(memd.StatusUnknownCollection, m)
+	}
+	return reply{extras: idExtras(m.uid, col.id)}
+}
+
+func getScopeID(rq *request) reply {
+	name, _, _ := strings.Cut(rq.where(), ".")
+	rq.k.c.mu.Lock()
+	defer rq.k.c.mu.Unlock()
+	m := &rq.b.manifest
+	s := m.scope(orDefault(name))
+	if s == nil {
+		return unknown(memd.StatusUnknownScope, m)
+	}
+	return reply{extras: idExtras(m.uid, s.id)}
+}
+
+func orDefault(name string) string {
+	if name == "" {
+		return defaultName
+	}
+	return name
+}
+
+func idExtras(uid uint64, id uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uid), id)
+}
+
+// unknown is the answer for a scope or collection that does not exist; its body names the manifest.
+func unknown(s memd.Status, m *manifest) reply {
+	uid := m.uid
+	return reply{status: s, manifest: &uid, context: "Unknown scope or collection in operation"}
+}

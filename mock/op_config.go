@@ -1,0 +1,36 @@
+package mock
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GET_CLUSTER_CONFIG: the selected bucket's configuration, or the cluster's when none is selected, for every account.
+// With the version that the client knows (0x1d granted) the answer is empty when there is nothing newer. Left out: the
+// privilege that a server asks for on the cluster's configuration.
+
+func getClusterConfig(rq *request) reply {
+	var known version
+	if len(rq.p.Extras) == 16 {
+		if !rq.features.Has(memd.FeatureGetClusterConfigWithVersion) {
+			return fail(memd.StatusInvalid, "Extras need the feature GetClusterConfigWithKnownVersion")
+		}
+		known.epoch = int64(binary.BigEndian.Uint64(rq.p.Extras))
+		known.rev = int64(binary.BigEndian.Uint64(rq.p.Extras[8:]))
+		if known.rev < 1 || known.epoch < 1 && known.epoch != -1 {
+			return fail(memd.StatusInvalid, "Epoch %d and revision %d are no version", known.epoch, known.rev)
+		}
+	}
+	c := rq.k.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rq.b != nil && rq.b.gone {
+		return reply{status: memd.StatusKeyNotFound}
+	}
+	rq.k.pushed = c.version
+	if known != (version{}) && !c.version.newer(known) {
+		return reply{}
+	}
+	return reply{datatype: memd.DatatypeJSON, value: c.config(rq.b, rq.k.n)}
+}

@@ -1,0 +1,59 @@
+package mock
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// HELLO: grants features and switches their effects on from its own answer onward. A second HELLO starts from nothing.
+// The agent name is not looked at.
+
+// grantable are the features that have an effect here, or that are merely informational for a client.
+var grantable = []memd.Feature{
+	memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket,
+	memd.FeatureJSON, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureUnorderedExecution,
+	memd.FeatureTracing, memd.FeatureAltRequest, memd.FeatureSyncReplication, memd.FeatureCollections,
+	memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion, memd.FeatureDedupeNotMyVBucket,
+	memd.FeatureClustermapChangeBrief,
+}
+
+// featureNeeds lists what must be asked for together (spec 01, section 7).
+var featureNeeds = []struct{ feature, needs memd.Feature }{
+	{memd.FeatureClustermapChange, memd.FeatureDuplex},
+	{memd.FeatureClustermapChangeBrief, memd.FeatureDuplex},
+	{memd.FeatureVAttr, memd.FeatureXattr},
+	{memd.FeatureSubdocDocumentMacro, memd.FeatureXattr},
+	{memd.FeatureRangeScanIncludeXattr, memd.FeatureXattr},
+}
+
+func hello(rq *request) reply {
+	if len(rq.p.Value)%2 != 0 {
+		return fail(memd.StatusInvalid, "HELLO value has an odd length")
+	}
+	var asked []memd.Feature
+	for v := rq.p.Value; len(v) > 0; v = v[2:] {
+		asked = append(asked, memd.Feature(binary.BigEndian.Uint16(v)))
+	}
+	for _, d := range featureNeeds {
+		if slices.Contains(asked, d.feature) && !slices.Contains(asked, d.needs) {
+			return fail(memd.StatusInvalid, "%v needs %v", d.feature, d.needs)
+		}
+	}
+	brief := slices.Contains(asked, memd.FeatureClustermapChangeBrief) &&
+		!rq.k.c.set.refused.Has(memd.FeatureClustermapChangeBrief)
+	var granted memd.Features
+	var list []memd.Feature
+	for _, f := range asked {
+		switch {
+		case granted.Has(f), !slices.Contains(grantable, f), rq.k.c.set.refused.Has(f):
+		case f == memd.FeatureClustermapChange && brief:
+		default:
+			granted = granted.With(f)
+			list = append(list, f)
+		}
+	}
+	rq.k.features.Store(uint64(granted))
+	return reply{value: memd.AppendFeatures(nil, list...)}
+}

@@ -1,0 +1,37 @@
+package mock
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GET_META: flags, expiry, sequence number and whether the document is deleted, in version 1 (no extras, or 01) or 2
+// (02), which adds the datatype. A document without an expiry has expiry 0.
+
+func runGetMeta(rq *request) reply {
+	v2 := false
+	if len(rq.p.Extras) == 1 {
+		switch rq.p.Extras[0] {
+		case 1:
+		case 2:
+			v2 = true
+		default:
+			return fail(memd.StatusInvalid, "Unknown version %d", rq.p.Extras[0])
+		}
+	}
+	return rq.runDoc(docOp{}, func(res docResult) reply {
+		var deleted uint32
+		if res.deleted {
+			deleted = 1
+		}
+		x := binary.BigEndian.AppendUint32(nil, deleted)
+		x = binary.BigEndian.AppendUint32(x, res.flags)
+		x = binary.BigEndian.AppendUint32(x, res.expiry)
+		x = binary.BigEndian.AppendUint64(x, res.seqno)
+		if v2 {
+			x = append(x, byte(res.datatype))
+		}
+		return reply{cas: res.cas, extras: x}
+	})
+}

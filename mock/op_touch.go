@@ -1,0 +1,17 @@
+package mock
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token.
+
+func runTouch(rq *request) reply {
+	done := document
+	if rq.p.Opcode == memd.OpTouch {
+		done = func(res docResult) reply { return reply{cas: res.cas} }
+	}
+	return rq.runDoc(docOp{expiry: binary.BigEndian.Uint32(rq.p.Extras)}, done)
+}

@@ -1,0 +1,205 @@
+package mock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// The account and the bucket that a cluster has when no option names others.
+const (
+	DefaultUser     = "Administrator"
+	DefaultPassword = "password"
+	DefaultBucket   = "default"
+)
+
+const (
+	maxNodes        = 64
+	maxVBuckets     = 1024
+	maxReplicas     = 3
+	defaultVBuckets = 64
+)
+
+// TB is the part of testing.TB that Start needs.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// Option changes the cluster that Start or New builds.
+type Option func(*settings)
+
+// BucketOption changes one bucket.
+type BucketOption func(*bucketSettings)
+
+type settings struct {
+	nodes, replicas, vbuckets int
+	buckets                   []bucketSettings
+	users                     []*user
+	tls, virtual, frames      bool
+	mechs                     []string
+	refused                   memd.Features
+	latency                   time.Duration
+}
+
+type bucketSettings struct {
+	name     string
+	vbuckets int
+	replicas int // -1: the cluster's
+	kind     string
+	level    memd.DurabilityLevel
+	paths    []string
+}
+
+// Nodes sets how many nodes the cluster starts with: 1 to 64, one unless told.
+func Nodes(n int) Option { return func(s *settings) { s.nodes = n } }
+
+// Replicas sets how many replicas each vbucket has: 0 to 3. Unless told it is one, or none on a single node. Replicas
+// that find no node of their own are absent from the map.
+func Replicas(n int) Option { return func(s *settings) { s.replicas = n } }
+
+// VBuckets sets the number of vbuckets of every bucket that does not name its own: 1 to 1024, 64 unless told.
+func VBuckets(n int) Option { return func(s *settings) { s.vbuckets = n } }
+
+// Bucket adds a bucket; vbuckets 0 means the cluster's number. Without this option there is one, named "default".
+func Bucket(name string, vbuckets int, opts ...BucketOption) Option {
+	return func(s *settings) {
+		b := bucketSettings{name: name, vbuckets: vbuckets, replicas: -1}
+		for _, o := range opts {
+			o(&b)
+		}
+		s.buckets = append(s.buckets, b)
+	}
+}
+
+// NoBuckets starts the cluster without any bucket.
+func NoBuckets() Option {
+	return func(s *settings) { s.buckets = []bucketSettings{} }
+}
+
+// WithReplicas sets the bucket's own number of replicas.
+func WithReplicas(n int) BucketOption { return func(b *bucketSettings) { b.replicas = n } }
+
+// WithCollection creates scope.collection in the bucket from the start. Its ids count up from 8 in the order given.
+func WithCollection(scope, collection string) BucketOption {
+	return func(b *bucketSettings) { b.paths = append(b.paths, scope+"."+collection) }
+}
+
+// WithDurability sets the bucket's least durability level: weaker writes are raised to it silently.
+func WithDurability(level memd.DurabilityLevel) BucketOption {
+	return func(b *bucketSettings) { b.level = level }
+}
+
+// Ephemeral makes the bucket call itself an ephemeral one. It stores nothing on disk either way.
+func Ephemeral() BucketOption { return func(b *bucketSettings) { b.kind = "ephemeral" } }
+
+// User adds an account. Without bucket names it is an administrator with access to every bucket, absent ones
+// included; with names it gets no access (0x24) at SELECT_BUCKET for any other. Without this option there is one
+// administrator, Administrator with the password "password".
+func User(name, password string, buckets ...string) Option {
+	return func(s *settings) { s.users = append(s.users, newUser(name, password, buckets)) }
+}
+
+// TLS gives each node a second KV port and a second management port that speak TLS, under a certificate authority made
+// for this cluster (see Cluster.CA). The certificates are valid from an hour before the start for a year, by the
+// clock that the process, or the synctest bubble, has.
+func TLS() Option { return func(s *settings) { s.tls = true } }
+
+// Virtual puts the cluster on a network in memory, reached by Cluster.Dial only. Nodes have the addresses
+// 10.0.0.1:11210, 10.0.0.2:11210 and so on. No socket is opened, so a testing/synctest bubble's clock can move.
+func Virtual() Option { return func(s *settings) { s.virtual = true } }
+
+// Latency delays every delivery of the virtual network by d in each direction. It means nothing without Virtual.
+func Latency(d time.Duration) Option { return func(s *settings) { s.latency = d } }
+
+// Mechanisms sets the SASL mechanisms offered and accepted, in the order listed. Unless told these are SCRAM-SHA512,
+// SCRAM-SHA256, SCRAM-SHA1 and PLAIN.
+func Mechanisms(names ...string) Option { return func(s *settings) { s.mechs = slices.Clone(names) } }
+
+// WithoutFeatures makes HELLO refuse features that it grants otherwise.
+func WithoutFeatures(fs ...memd.Feature) Option {
+	return func(s *settings) {
+		for _, f := range fs {
+			s.refused = s.refused.With(f)
+		}
+	}
+}
+
+// RecordFrames keeps a line for every request received, for Cluster.FrameLog. Without it only counters are kept.
+func RecordFrames() Option { return func(s *settings) { s.frames = true } }
+
+func newSettings(opts []Option) (*settings, error) {
+	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets}
+	s.mechs = []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}
+	for _, o := range opts {
+		o(s)
+	}
+	if s.replicas < 0 {
+		s.replicas = min(1, s.nodes-1)
+	}
+	if s.buckets == nil {
+		s.buckets = []bucketSettings{{name: DefaultBucket, replicas: -1}}
+	}
+	if s.users == nil {
+		s.users = []*user{newUser(DefaultUser, DefaultPassword, nil)}
+	}
+	if s.nodes < 1 || s.nodes > maxNodes {
+		return nil, fmt.Errorf("mock: %d nodes, want 1 to %d", s.nodes, maxNodes)
+	}
+	seen := map[string]bool{}
+	for i := range s.buckets {
+		b := &s.buckets[i]
+		if err := s.complete(b); err != nil {
+			return nil, err
+		}
+		if seen[b.name] {
+			return nil, fmt.Errorf("mock: bucket %q is named twice", b.name)
+		}
+		seen[b.name] = true
+	}
+	for i, m := range s.mechs {
+		s.mechs[i] = strings.ToUpper(m)
+	}
+	return s, nil
+}
+
+// complete fills in what b leaves to the cluster and checks it.
+func (s *settings) complete(b *bucketSettings) error {
+	if b.vbuckets == 0 {
+		b.vbuckets = s.vbuckets
+	}
+	if b.replicas < 0 {
+		b.replicas = s.replicas
+	}
+	switch {
+	case b.name == "" || len(b.name) > 100 || strings.ContainsAny(b.name, "/ \x00"):
+		return fmt.Errorf("mock: bucket name %q", b.name)
+	case b.vbuckets < 1 || b.vbuckets > maxVBuckets:
+		return fmt.Errorf("mock: bucket %q has %d vbuckets, want 1 to %d", b.name, b.vbuckets, maxVBuckets)
+	case b.replicas > maxReplicas:
+		return fmt.Errorf("mock: bucket %q has %d replicas, want at most %d", b.name, b.replicas, maxReplicas)
+	}
+	return nil
+}
+
+// user is one account. Its fields are guarded by the cluster's mutex after the start.
+type user struct {
+	name, password string
+	admin          bool
+	buckets        map[string]bool
+}
+
+func newUser(name, password string, buckets []string) *user {
+	u := &user{name: name, password: password, admin: len(buckets) == 0, buckets: map[string]bool{}}
+	for _, b := range buckets {
+		u.buckets[b] = true
+	}
+	return u
+}
+
+func (u *user) may(bucket string) bool { return u.admin || u.buckets[bucket] }

@@ -1,0 +1,223 @@
+package mock
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// request is one request on its way through a node. It owns its packet and keeps the connection's state as it was when
+// the request arrived, because a held one outlives later changes.
+type request struct {
+	k    *conn
+	p    *memd.Packet
+	spec *spec
+	at   time.Time
+
+	features memd.Features
+	b        *bucket
+	user     *user
+
+	cid        uint32
+	key        []byte // without the collection's prefix
+	keyErr     string // why the key field is wrong, empty when it is not
+	level      memd.DurabilityLevel
+	timeout    time.Duration // of the durability frame, 0 when it has none
+	preserve   bool
+	impersonal string // user that the request is made for
+}
+
+// reply is what a handler answers.
+type reply struct {
+	status   memd.Status
+	cas      uint64
+	datatype memd.Datatype
+	extras   []byte
+	key      []byte
+	value    []byte
+	context  string  // text of the enhanced error body
+	manifest *uint64 // manifest uid in the error body
+	before   []reply // answers that go out first, for STAT
+	closes   bool    // the connection ends after the answer
+	silent   bool    // no answer at all
+}
+
+func fail(s memd.Status, format string, args ...any) reply {
+	return reply{status: s, context: fmt.Sprintf(format, args...)}
+}
+
+func (k *conn) newRequest(p *memd.Packet) *request {
+	rq := &request{
+		k: k, p: p, spec: specs[p.Opcode], at: time.Now(),
+		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(),
+	}
+	if rq.spec != nil && rq.spec.key == keyDocument {
+		rq.cid, rq.key, rq.keyErr = documentKey(p.Key, rq.features.Has(memd.FeatureCollections))
+	}
+	return rq
+}
+
+// path is the name of the request's collection, as far as it has one.
+func (rq *request) path() string {
+	if rq.b == nil || rq.spec == nil || rq.spec.key != keyDocument {
+		return ""
+	}
+	rq.k.c.mu.Lock()
+	defer rq.k.c.mu.Unlock()
+	return rq.b.manifest.path(rq.cid)
+}
+
+// handle answers one request, on the spot or, if it may be overtaken, on a goroutine of its own when it has to wait.
+// It reports whether the connection goes on.
+func (k *conn) handle(p *memd.Packet) bool {
+	rq := k.newRequest(p)
+	var f Fault
+	in := k.c.injections.pick(rq)
+	if in != nil {
+		f = in.fault
+	}
+	waits := f.before > 0 || f.after > 0 || f.hold || f.keep || rq.durable()
+	if !waits {
+		return k.perform(rq, in, f)
+	}
+	if rq.features.Has(memd.FeatureUnorderedExecution) && rq.spec != nil && rq.spec.reorder && rq.user != nil {
+		return k.c.spawn(func() {
+			k.perform(rq, in, f)
+			k.flush()
+		})
+	}
+	k.flush() // what is answered already must not wait behind this
+	return k.perform(rq, in, f)
+}
+
+// durable reports whether the request waits for durability, which takes time.
+func (rq *request) durable() bool {
+	if rq.spec == nil || !rq.spec.durable {
+		return false
+	}
+	return len(rq.p.Frames) > 0 || rq.b != nil && rq.b.level > 0
+}
+
+// perform executes and answers a request under a fault, and reports whether the connection goes on.
+func (k *conn) perform(rq *request, in *Injection, f Fault) bool {
+	if !k.pause(f.before) || f.hold && !k.await(in.release) {
+		return false
+	}
+	var rep reply
+	switch {
+	case f.nmvb != nil:
+		rep = f.nmvb(rq)
+	case f.lie && rq.spec != nil && rq.spec.mutates:
+		rep = rq.lie()
+	case !f.skip:
+		var ok bool
+		if rep, ok = rq.execute(); !ok {
+			return false
+		}
+	}
+	if !k.pause(f.after) || f.keep && !k.await(in.release) {
+		return false
+	}
+	if !f.silent && !rep.silent {
+		for i := range rep.before {
+			k.send(rq.encode(&rep.before[i], Fault{}))
+		}
+		b := rq.encode(&rep, f)
+		k.send(b)
+		if f.twice {
+			k.send(b)
+		}
+	}
+	if f.closes || rep.closes {
+		k.end()
+		return false
+	}
+	return true
+}
+
+// encode is the answer's wire form, as this connection gets it.
+func (rq *request) encode(rep *reply, f Fault) []byte {
+	granted := rq.k.granted()
+	p := memd.Packet{
+		Magic: memd.MagicRes, Opcode: rq.p.Opcode, Opaque: rq.p.Opaque, Status: rep.status, CAS: rep.cas,
+		Datatype: rep.datatype, Extras: rep.extras, Key: rep.key, Value: rep.value,
+	}
+	if granted.Has(memd.FeatureTracing) {
+		micros := max(1, time.Since(rq.at).Microseconds())
+		code := memd.EncodeServerDuration(float64(micros))
+		p.Frames, _ = memd.AppendFrame(nil, memd.FrameServerDuration, []byte{byte(code >> 8), byte(code)})
+	}
+	if !rep.status.CarriesPayload() && rep.status != memd.StatusNotMyVBucket {
+		rq.errorBody(rep, &p, granted)
+	}
+	if f.answer != nil {
+		f.answer(rq.p, &p)
+	}
+	if !granted.Has(memd.FeatureJSON) && p.Status.CarriesPayload() {
+		p.Datatype &^= memd.DatatypeJSON
+	}
+	b, err := p.AppendTo(nil)
+	if err != nil { // only a fault's function can build what does not fit
+		p.Frames, p.Extras, p.Key, p.Value, p.Status = nil, nil, nil, nil, memd.StatusInternal
+		b, _ = p.AppendTo(nil)
+	}
+	if f.bytes != nil {
+		b = f.bytes(b)
+	}
+	return b
+}
+
+// errorBody is the JSON that explains a failure.
+type errorBody struct {
+	ManifestUID string     `json:"manifest_uid,omitempty"`
+	Error       *errorText `json:"error,omitempty"`
+}
+
+type errorText struct {
+	Context string `json:"context,omitempty"`
+	Ref     string `json:"ref,omitempty"`
+}
+
+// errorBody gives a failure its body, and without XERROR the status that older clients know.
+func (rq *request) errorBody(rep *reply, p *memd.Packet, granted memd.Features) {
+	if !granted.Has(memd.FeatureXError) {
+		p.Status = oldStatus(rq.p.Opcode, rep.status)
+	}
+	if len(rep.value) > 0 {
+		return
+	}
+	var body errorBody
+	if rep.manifest != nil {
+		body.ManifestUID = fmt.Sprintf("%x", *rep.manifest)
+	}
+	if rep.context != "" && granted.Has(memd.FeatureXError) {
+		body.Error = &errorText{rep.context, fmt.Sprintf("00000000-0000-4000-8000-%012x", rq.k.c.errorID.Add(1))}
+	}
+	if body == (errorBody{}) {
+		return
+	}
+	p.Value, _ = json.Marshal(body) // two strings cannot fail
+	p.Datatype = memd.DatatypeJSON
+}
+
+// oldStatus is what a client without XERROR gets for the newer statuses.
+func oldStatus(op memd.Opcode, s memd.Status) memd.Status {
+	switch s {
+	case memd.StatusLocked:
+		if op == memd.OpGetLocked || op == memd.OpUnlockKey {
+			return memd.StatusTmpFail
+		}
+		return memd.StatusKeyExists
+	case memd.StatusNotLocked:
+		return memd.StatusTmpFail
+	case memd.StatusKeyNotFound:
+		if op == memd.OpUnlockKey {
+			return memd.StatusTmpFail
+		}
+	case memd.StatusConfigOnly:
+		return memd.StatusNotSupported
+	}
+	return s
+}
