@@ -101,3 +101,9 @@ func NewUniqueID() string {
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
+
+// ServiceTimeout is the time that a request tells its service to stop after: what remains, in whole milliseconds, and
+// never less than one, since services read nothing or zero as their own default.
+func ServiceTimeout(remaining time.Duration) time.Duration {
+	return max(remaining.Truncate(time.Millisecond), time.Millisecond)
+}
