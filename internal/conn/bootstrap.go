@@ -206,7 +206,7 @@ func (b *bootstrap) readTail() error {
 
 // refused makes the error of a step that was answered with a failure.
 func (b *bootstrap) refused(p *memd.Packet, kind *cberr.Kind) error {
-	e := &ConnectError{Addr: b.addr, Step: b.step, Answered: true, Status: p.Status, Kind: kind}
+	e := &ConnectError{Addr: b.addr, Bucket: b.o.Bucket, Step: b.step, Answered: true, Status: p.Status, Kind: kind}
 	var body struct {
 		Error struct {
 			Context string `json:"context"`

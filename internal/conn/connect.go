@@ -62,6 +62,7 @@ const (
 // ConnectError says at which step and why a connection was not made. It unwraps to its kind and to its cause.
 type ConnectError struct {
 	Addr     string
+	Bucket   string
 	Step     Step
 	Answered bool
 	Status   memd.Status
@@ -72,6 +73,9 @@ type ConnectError struct {
 
 func (e *ConnectError) Error() string {
 	s := fmt.Sprintf("connecting to %s: %s", e.Addr, e.Step)
+	if e.Step == StepSelectBucket {
+		s += fmt.Sprintf(" %q", e.Bucket)
+	}
 	if e.Answered {
 		s += fmt.Sprintf(" answered 0x%02x %v", uint16(e.Status), e.Status)
 	}

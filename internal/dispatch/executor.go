@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -11,11 +12,12 @@ import (
 // that blocks delays no other. A worker ends when there is nothing to do.
 type executor struct {
 	log *slog.Logger
-	wg  sync.WaitGroup
 
-	mu    sync.Mutex
-	queue []func()
-	free  int // workers that will look at the queue before they end
+	mu     sync.Mutex
+	queue  []func()
+	active int           // workers
+	free   int           // of these, those that will look at the queue before they end
+	idle   chan struct{} // closed when there is no worker; made by whoever waits for that
 }
 
 func (e *executor) run(f func()) {
@@ -24,7 +26,7 @@ func (e *executor) run(f func()) {
 	start := e.free == 0
 	if start {
 		e.free++
-		e.wg.Add(1)
+		e.active++
 	}
 	e.mu.Unlock()
 	if start {
@@ -33,11 +35,14 @@ func (e *executor) run(f func()) {
 }
 
 func (e *executor) worker() {
-	defer e.wg.Done()
 	for {
 		e.mu.Lock()
 		if len(e.queue) == 0 {
 			e.free--
+			if e.active--; e.active == 0 && e.idle != nil {
+				close(e.idle)
+				e.idle = nil
+			}
 			e.mu.Unlock()
 			return
 		}
@@ -48,7 +53,7 @@ func (e *executor) worker() {
 		relief := e.free == 0 && len(e.queue) > 0
 		if relief {
 			e.free++
-			e.wg.Add(1)
+			e.active++
 		}
 		e.mu.Unlock()
 		if relief {
@@ -71,4 +76,22 @@ func (e *executor) call(f func()) {
 	f()
 }
 
-func (e *executor) wait() { e.wg.Wait() }
+// wait blocks until no worker is left or ctx ends.
+func (e *executor) wait(ctx context.Context) error {
+	e.mu.Lock()
+	if e.active == 0 {
+		e.mu.Unlock()
+		return nil
+	}
+	if e.idle == nil {
+		e.idle = make(chan struct{})
+	}
+	idle := e.idle
+	e.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -416,15 +416,16 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 		r.o.Orchestrator.Cancel(c, cause)
 	}
 	r.due.stop()
+	// They end by themselves: their sockets are closed and their context is done. Only a user's dialer that ignores its
+	// context can hold them up, and then this goroutine outlives Close.
 	done := make(chan struct{})
 	go func() {
 		r.wg.Wait()
-		r.work.wait()
 		close(done)
 	}()
 	select {
 	case <-done:
-		return nil
+		return r.work.wait(ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
