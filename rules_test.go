@@ -310,3 +310,26 @@ func (c *rulesCheck) text(file string, source []byte) {
 		}
 	}
 }
+
+// TestTheFileMapIsTrue keeps ARCHITECTURE.md from naming files that are gone, and from leaving packages out.
+func TestTheFileMapIsTrue(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	require.NoError(t, err)
+	for _, line := range strings.Split(string(text), "\n") {
+		cell, isRow := strings.CutPrefix(line, "| ")
+		if !isRow {
+			continue
+		}
+		cell, _, _ = strings.Cut(cell, " |")
+		for _, word := range strings.FieldsFunc(cell, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if strings.HasSuffix(word, ".go") || strings.HasSuffix(word, ".sh") {
+				_, err := os.Stat(word)
+				require.NoError(t, err, "the file map names %s", word)
+			}
+		}
+	}
+	require.NoError(t, walkGo(os.DirFS("."), func(file string, _ *ast.File, _ *token.FileSet) {
+		dir := packageOf(file)
+		require.True(t, isBelow(dir, "examples") || strings.Contains(string(text), dir), "ARCHITECTURE.md does not mention %s", dir)
+	}))
+}
