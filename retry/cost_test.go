@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/pprof"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,7 @@ func TestManyParkedOperations(t *testing.T) {
 				ops[i] = x
 				x.notSent(orc, retry.NodeNotAvailable)
 			}
-			require.Equal(t, before, runtime.NumGoroutine())
+			require.LessOrEqual(t, runtime.NumGoroutine(), before)
 			require.Equal(t, n, orc.Stats().Parked)
 			require.EqualValues(t, 10*n, orc.Stats().Bytes)
 			dispatched := n
@@ -120,8 +121,10 @@ func TestManyParkedOperations(t *testing.T) {
 func TestOneGoroutinePerBlockedStrategy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
+		var running atomic.Int32
 		orc := retry.New(retry.Options{Default: retry.Func(
 			func(context.Context, *retry.Request, retry.Reason) retry.Action {
+				running.Add(1)
 				<-release
 				return retry.After(time.Second)
 			})})
@@ -129,10 +132,12 @@ func TestOneGoroutinePerBlockedStrategy(t *testing.T) {
 		for range 10 {
 			newOp(true, time.Hour).answer(orc, retry.KVLocked, retry.Hint{})
 		}
-		require.Equal(t, before+10, runtime.NumGoroutine())
+		synctest.Wait()
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+10)
+		require.EqualValues(t, 10, running.Load())
 		close(release)
 		synctest.Wait()
-		require.Equal(t, before, runtime.NumGoroutine())
+		require.LessOrEqual(t, runtime.NumGoroutine(), before)
 		require.Equal(t, 10, orc.Stats().Parked)
 		orc.Close(nil)
 	})

@@ -1,0 +1,291 @@
+package retry_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// sim is a scripted server and network below many operations with random strategies. The server's own count of what it
+// executed is the judge of doubt. COUCHCORE_SEED replays a run.
+type sim struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	orc    *retry.Orchestrator
+	tick   time.Duration // one more nanosecond per event, so that no two share an instant
+	raised retry.Reasons
+	faults map[string]int
+}
+
+func (s *sim) roll(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.IntN(n)
+}
+
+func (s *sim) later(upTo time.Duration, f func()) {
+	s.mu.Lock()
+	s.tick++
+	d := time.Duration(s.rng.Int64N(int64(upTo))).Truncate(time.Microsecond) + s.tick
+	s.mu.Unlock()
+	time.AfterFunc(d, f)
+}
+
+func (s *sim) note(fault string) {
+	s.mu.Lock()
+	s.faults[fault]++
+	s.mu.Unlock()
+}
+
+// simOp is one operation of a simulation.
+type simOp struct {
+	s       *sim
+	st      retry.State
+	started time.Time
+
+	mu         sync.Mutex
+	dispatches int
+	applied    int // times that the server executed it
+	frames     int // handed to a socket and not proved unsent
+	done       int
+	success    bool
+	inDoubt    bool
+	err        error
+	end        time.Time
+}
+
+func (x *simOp) Retry() *retry.State { return &x.st }
+func (x *simOp) Describe(r *retry.Request) {
+	r.Service, r.Operation, r.Started = retry.KV, "sim", x.started
+}
+func (x *simOp) Context() context.Context { return context.Background() }
+func (x *simOp) Size() int                { return 10 }
+func (x *simOp) Dispatch() {
+	x.mu.Lock()
+	x.dispatches++
+	x.mu.Unlock()
+	x.attempt()
+}
+
+func (x *simOp) Done(err error, inDoubt bool) { x.finish(err, inDoubt) }
+
+func (x *simOp) finish(err error, inDoubt bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.done++
+	x.success, x.err, x.inDoubt, x.end = err == nil, err, inDoubt, time.Now()
+}
+
+func (x *simOp) reason(ok func(retry.Reason) bool) retry.Reason {
+	for {
+		why := retry.Reason(x.s.roll(int(retry.CredentialsFetchFailed) + 1))
+		if ok(why) {
+			x.s.mu.Lock()
+			x.s.raised = x.s.raised.With(why)
+			x.s.mu.Unlock()
+			return why
+		}
+	}
+}
+
+// attempt routes the operation and lets the network and the server do their worst.
+func (x *simOp) attempt() {
+	s := x.s
+	if s.roll(5) == 0 {
+		s.note("not sent")
+		why := x.reason(func(r retry.Reason) bool { return r.Unseen() && !r.AlwaysRetry() })
+		if x.st.NotSent() {
+			s.orc.MaybeRetry(x, why, io.ErrNoProgress, retry.Hint{})
+		}
+		return
+	}
+	e, ok := x.st.Sent()
+	if !ok {
+		return
+	}
+	x.whole(1)
+	switch s.roll(8) {
+	case 0: // the connection dies before the write ends, which can be proved or not
+		if s.roll(2) == 0 {
+			s.note("proved unsent")
+			if x.st.Unsent(e) {
+				x.whole(-1)
+				s.later(time.Millisecond, x.attempt)
+			}
+			return
+		}
+		s.note("lost before execution")
+		s.later(5*time.Millisecond, func() { s.orc.ConnLost(x, e, io.EOF) })
+	case 1:
+		s.note("lost after execution")
+		s.later(5*time.Millisecond, func() {
+			x.execute()
+			s.later(5*time.Millisecond, func() { s.orc.ConnLost(x, e, io.EOF) })
+		})
+	case 2:
+		s.note("no answer")
+		s.later(20*time.Millisecond, x.execute)
+	case 3, 4:
+		s.note("refused")
+		// The server's answer of a reason that allows it means that nothing was executed.
+		why := x.reason(func(retry.Reason) bool { return true })
+		s.later(5*time.Millisecond, func() {
+			if x.st.Answered(e) {
+				s.orc.MaybeRetry(x, why, io.ErrShortWrite, retry.Hint{Moved: s.roll(2) == 0})
+			}
+			s.later(time.Millisecond, func() { s.orc.ConnLost(x, e, io.EOF) }) // the teardown comes late
+		})
+	default:
+		s.note("executed")
+		x.execute()
+		s.later(5*time.Millisecond, func() {
+			if !x.st.Answered(e) {
+				return
+			}
+			if won, doubt := x.st.Finish(); won {
+				x.st.Settle(nil)
+				x.finish(nil, doubt)
+			}
+		})
+	}
+}
+
+func (x *simOp) whole(n int) {
+	x.mu.Lock()
+	x.frames += n
+	x.mu.Unlock()
+}
+
+func (x *simOp) execute() {
+	x.mu.Lock()
+	x.applied++
+	x.mu.Unlock()
+}
+
+// strategy is any Strategy at all, also one that blocks, panics or retries everything.
+func (s *sim) strategy() retry.Strategy {
+	delay := func() time.Duration { return time.Duration(s.roll(30)) * time.Millisecond }
+	wild := func(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+		switch s.roll(8) {
+		case 0:
+			r.Idempotent, r.Err, r.Deadline = true, nil, time.Now().Add(time.Hour)
+			return retry.After(delay())
+		case 1:
+			return retry.FastFailOnTerminalError{}.RetryAfter(ctx, r, why)
+		case 2:
+			if s.roll(4) == 0 {
+				panic("any strategy may panic")
+			}
+		case 3:
+			if s.roll(4) == 0 {
+				return retry.StopWith(func(err error) error { return fmt.Errorf("translated: %w", err) })
+			}
+		case 4:
+			return retry.After(time.Hour)
+		}
+		return retry.After(delay())
+	}
+	switch s.roll(5) {
+	case 0:
+		return nil
+	case 1:
+		return retry.BestEffort{}
+	case 2:
+		return inlineFunc(wild)
+	default:
+		return retry.Func(func(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+			if s.roll(3) == 0 {
+				time.Sleep(delay())
+			}
+			if s.roll(10) == 0 {
+				<-ctx.Done()
+			}
+			return wild(ctx, r, why)
+		})
+	}
+}
+
+func (s *sim) start() *simOp {
+	x := &simOp{s: s, started: time.Now()}
+	x.st.Idempotent = s.roll(3) == 0
+	x.st.Deadline = x.started.Add(time.Duration(20+s.roll(300)) * time.Millisecond)
+	x.st.Strategy = s.strategy()
+	// The dispatcher's part: whatever is in no heap of the orchestrator ends at its deadline too.
+	time.AfterFunc(time.Until(x.st.Deadline), func() { s.orc.Expire(x) })
+	if s.roll(10) == 0 {
+		s.later(100*time.Millisecond, func() { s.orc.Cancel(x, io.ErrClosedPipe) })
+	}
+	x.attempt()
+	return x
+}
+
+// TestSimulation checks I1 to I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies.
+func TestSimulation(t *testing.T) {
+	seed := rand.Uint64()
+	if v := os.Getenv("COUCHCORE_SEED"); v != "" {
+		var err error
+		seed, err = strconv.ParseUint(v, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("COUCHCORE_SEED=%d", seed)
+	bubble(t, func(t *testing.T) {
+		s := &sim{rng: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
+		s.orc = retry.New(retry.Options{Dice: func() float64 { return float64(s.roll(1000)) / 1000 }})
+		var ops []*simOp
+		for range 3000 {
+			ops = append(ops, s.start())
+			time.Sleep(time.Duration(s.roll(1000)) * time.Microsecond)
+			if s.roll(20) == 0 {
+				s.orc.Wake(func(retry.Op) bool { return s.roll(2) == 0 })
+			}
+		}
+		pass(time.Second)
+		for i, x := range ops {
+			x.check(t, i)
+		}
+		require.Zero(t, s.orc.Stats().Parked)
+		require.Zero(t, s.orc.Stats().Bytes)
+		for why := range retry.All() {
+			require.True(t, s.raised.Has(why), "%v never fired", why)
+		}
+		for _, fault := range []string{
+			"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
+		} {
+			require.NotZero(t, s.faults[fault], fault)
+		}
+		s.orc.Close(nil)
+		synctest.Wait()
+	})
+}
+
+func (x *simOp) check(t *testing.T, n int) {
+	t.Helper()
+	require.Equal(t, 1, x.done, "operation %d", n)
+	require.False(t, x.end.After(x.st.Deadline), "operation %d ended %v late", n, x.end.Sub(x.st.Deadline))
+	info := x.st.Info()
+	require.Equal(t, x.dispatches, info.Retries(), "operation %d", n)
+	require.LessOrEqual(t, x.frames, 1+x.dispatches, "operation %d", n)
+	require.LessOrEqual(t, info.Waited, x.st.Deadline.Sub(x.started), "operation %d", n)
+	if x.st.Idempotent {
+		require.False(t, x.inDoubt, "operation %d", n)
+		return
+	}
+	require.LessOrEqual(t, x.applied, 1, "operation %d was executed again", n)
+	switch {
+	case x.success:
+		require.Equal(t, 1, x.applied, "operation %d succeeded", n)
+	case !x.inDoubt:
+		require.Zero(t, x.applied, "operation %d failed without doubt: %v", n, x.err)
+	}
+}
