@@ -30,7 +30,7 @@ type timeoutError struct{}
 
 func (timeoutError) Error() string        { return "operation timed out" }
 func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // the very value
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // Error is how the orchestrator ends an operation that failed. It unwraps to the sentinel that says what ended it, to
 // the canceler's or closer's own error, and to Cause.
@@ -50,8 +50,8 @@ type Error struct {
 // Error says what ended the operation and what its last attempt met.
 func (e *Error) Error() string {
 	text := ""
-	for _, err := range [...]error{e.kind, e.ended, e.Cause} {
-		if err == nil {
+	for i, err := range [...]error{e.kind, e.ended, e.Cause} {
+		if err == nil || i > 0 && err == e.kind { //nolint:errorlint // the same value is not said twice
 			continue
 		}
 		if text != "" {

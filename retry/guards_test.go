@@ -42,12 +42,14 @@ func newOp(idempotent bool, timeout time.Duration) *op {
 }
 
 func (o *op) Retry() *retry.State { return &o.st }
+
 func (o *op) Describe(r *retry.Request) {
 	r.Service, r.Operation, r.Endpoint, r.ID = retry.KV, o.name, "10.0.0.1:11210", "0x00000007"
 	if o.describe != nil {
 		o.describe()
 	}
 }
+
 func (o *op) Context() context.Context { return o.ctx }
 func (o *op) Size() int                { return o.size }
 func (o *op) Dispatch() {
@@ -58,6 +60,7 @@ func (o *op) Dispatch() {
 		o.dispatch()
 	}
 }
+
 func (o *op) Done(err error, inDoubt bool) {
 	o.mu.Lock()
 	o.done++
@@ -142,6 +145,7 @@ func (b *bank) Take(retry.Kind) (int32, bool) {
 	}
 	return 5, ok
 }
+
 func (b *bank) Settle(cost int32, ok bool) { b.settled = append(b.settled, fmt.Sprint(cost, ok)) }
 
 func bubble(t *testing.T, f func(t *testing.T)) {

@@ -260,7 +260,7 @@ func TestWhatAStrategySees(t *testing.T) {
 			require.Equal(t, x.st.Deadline, r.Deadline)
 			require.True(t, r.Idempotent)
 			require.Equal(t, retry.KV, r.Service)
-			require.Equal(t, 0.25, r.Dice())
+			require.InDelta(t, 0.25, r.Dice(), 0)
 			require.Equal(t, errCause, r.Err)
 		}
 		require.Equal(t, []int{0, 1, 2, 2, 3, 4}, attempts)

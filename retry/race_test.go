@@ -27,7 +27,6 @@ type racer struct {
 	done       chan struct{}
 	completed  atomic.Int32
 	inDoubt    atomic.Bool
-	lossSeen   atomic.Bool
 }
 
 func (r *racer) Retry() *retry.State { return &r.st }

@@ -304,8 +304,8 @@ func (*brokenBudget) Take(retry.Kind) (int32, bool) { panic("no money") }
 
 // purses is a budget that cannot be compared.
 type purses struct {
-	list []int
 	*bank
+	_ []int
 }
 
 func TestBudgetsThatAreOdd(t *testing.T) {
