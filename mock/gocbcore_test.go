@@ -295,9 +295,13 @@ func TestGocbcoreClusterLevel(t *testing.T) {
 	cfg := gocbcore.AgentGroupConfig{}
 	require.NoError(t, cfg.FromConnStr(c.ConnString()))
 	cfg.SecurityConfig.Auth = gocbcore.PasswordAuthProvider{Username: "Administrator", Password: "password"}
+	cfg.ConfigPollerConfig.CccpPollPeriod = 50 * time.Millisecond
 	g, err := gocbcore.CreateAgentGroup(&cfg)
 	require.NoError(t, err)
 	defer g.Close()
+	// gocbcore's HTTP side now and then misses the first configuration, and then waits for a newer one.
+	newer := time.AfterFunc(200*time.Millisecond, c.BumpRevision)
+	defer newer.Stop()
 	_, err = outcome(t, func(done func(*gocbcore.WaitUntilReadyResult, error)) (gocbcore.PendingOp, error) {
 		return g.WaitUntilReady(time.Now().Add(5*time.Second), gocbcore.WaitUntilReadyOptions{
 			ServiceTypes: []gocbcore.ServiceType{gocbcore.MgmtService},
