@@ -139,9 +139,11 @@ func TestEveryFieldIsSent(t *testing.T) {
 	require.JSONEq(t, `{"statement":"SELECT 1","query_context":"default:`+"`b`.`s`"+`","args":[1],"$n":2,"$m":3,"readonly":true,
 		"scan_consistency":"request_plus","client_context_id":"mine","timeout":"2.5s","extra":true}`, string(raw))
 	h.Body = nil
-	require.Equal(t, &httpsvc.Request{Service: httpsvc.Analytics, Method: "POST", Path: "/query/service",
+	require.Equal(t, &httpsvc.Request{
+		Service: httpsvc.Analytics, Method: "POST", Path: "/query/service",
 		Header: map[string]string{"Analytics-Priority": "-1"}, ContentType: "application/json", Idempotent: true,
-		UniqueID: "mine", Timeout: 3 * time.Second, Endpoint: "n1:8095", OnBehalfOf: "jane"}, h)
+		UniqueID: "mine", Timeout: 3 * time.Second, Endpoint: "n1:8095", OnBehalfOf: "jane",
+	}, h)
 
 	zero := analytics.Request{Statement: "SELECT 1"}
 	h, err = zero.HTTP()

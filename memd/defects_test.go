@@ -109,8 +109,10 @@ func TestD3LengthsThatDoNotFitAreRefused(t *testing.T) {
 	for _, frames := range [][]byte{nil, frame(memd.FramePreserveTTL, nil)} {
 		for _, m := range []memd.Magic{memd.MagicReq, memd.MagicRes} {
 			for keyLen := 0; keyLen <= 400; keyLen++ {
-				p := memd.Packet{Magic: m, Opcode: memd.OpSet, Frames: frames, Key: bytes.Repeat([]byte{'k'}, keyLen),
-					Value: []byte("v")}
+				p := memd.Packet{
+					Magic: m, Opcode: memd.OpSet, Frames: frames, Key: bytes.Repeat([]byte{'k'}, keyLen),
+					Value: []byte("v"),
+				}
 				out, err := p.AppendTo(dst)
 				if keyLen > 255 && frames != nil {
 					require.ErrorIs(t, err, memd.ErrEncode)
@@ -263,8 +265,10 @@ func TestD5HeaderFollowsTheContent(t *testing.T) {
 func TestD6AllSixMagicsParse(t *testing.T) {
 	var stream []byte
 	var sent []memd.Packet
-	for i, name := range []string{"get_res", "notification_full", "get_res_traced", "notification_brief", "set_res",
-		"server_request_refused", "get_req", "set_preserve_ttl_req", "notification_old", "get_missing_res"} {
+	for i, name := range []string{
+		"get_res", "notification_full", "get_res_traced", "notification_brief", "set_res",
+		"server_request_refused", "get_req", "set_preserve_ttl_req", "notification_old", "get_missing_res",
+	} {
 		wire := readHex(t, goldenFile(name))
 		var p memd.Packet
 		n, err := p.Parse(wire, 0)

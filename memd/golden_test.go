@@ -83,8 +83,10 @@ func writeHex(t *testing.T, g golden, wire []byte) {
 		label string
 		n     int
 	}{
-		{"framing extras", len(g.p.Frames)}, {"extras", len(g.p.Extras)},
-		{fmt.Sprintf("key %q", g.p.Key), len(g.p.Key)}, {fmt.Sprintf("value %q", g.p.Value), len(g.p.Value)},
+		{"framing extras", len(g.p.Frames)},
+		{"extras", len(g.p.Extras)},
+		{fmt.Sprintf("key %q", g.p.Key), len(g.p.Key)},
+		{fmt.Sprintf("value %q", g.p.Value), len(g.p.Value)},
 	} {
 		part(s.label, rest[:s.n])
 		rest = rest[s.n:]
@@ -134,8 +136,10 @@ func TestSpecificationExample(t *testing.T) {
 	req := []byte{0x80, 0, 0, 4, 0, 0, 0, 0x73, 0, 0, 0, 4, 0, 0, 0, 0x2a, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 'a', 'b', 'c'}
 	require.Equal(t, req, readHex(t, goldenFile("get_req")))
 
-	res := append([]byte{0x18, 0, 3, 0, 4, 1, 0, 0, 0, 0, 0, 0x0e, 0, 0, 0, 0x2a, 0x17, 0xf0, 1, 2, 3, 4, 5, 6,
-		0x02, 0x00, 0x06, 0x02, 0, 0, 6}, `{"a":1}`...)
+	res := append([]byte{
+		0x18, 0, 3, 0, 4, 1, 0, 0, 0, 0, 0, 0x0e, 0, 0, 0, 0x2a, 0x17, 0xf0, 1, 2, 3, 4, 5, 6,
+		0x02, 0x00, 0x06, 0x02, 0, 0, 6,
+	}, `{"a":1}`...)
 	require.Equal(t, res, readHex(t, goldenFile("get_res_traced")))
 }
 

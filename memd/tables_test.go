@@ -230,24 +230,32 @@ func TestTablesAgreeWithUpstream(t *testing.T) {
 		alias      map[string]string
 		skip       func(name string, v uint64) bool // retired or reserved: no row of ours
 	}{
-		{"opcode.h", "ClientOpcode : uint8_t {", 197,
+		{
+			"opcode.h", "ClientOpcode : uint8_t {", 197,
 			func(v uint64) bool { return memd.Opcode(v).Known() },
 			func(v uint64) string { return memd.Opcode(v).String() }, opcodeAliases,
 			func(n string, v uint64) bool {
 				return v == 0xff || strings.HasSuffix(n, "_Unsupported") && !strings.HasPrefix(n, "Flush")
-			}},
-		{"opcode.h", "ServerOpcode : uint8_t {", 4,
+			},
+		},
+		{
+			"opcode.h", "ServerOpcode : uint8_t {", 4,
 			func(uint64) bool { return true },
 			func(v uint64) string { return memd.ServerOpcodeName(memd.Opcode(v)) }, nil,
-			func(string, uint64) bool { return false }},
-		{"status.h", "Status : uint16_t {", 85,
+			func(string, uint64) bool { return false },
+		},
+		{
+			"status.h", "Status : uint16_t {", 85,
 			func(v uint64) bool { return memd.Status(v).Known() },
 			func(v uint64) string { return memd.Status(v).String() }, nil,
-			func(_ string, v uint64) bool { return v >= 0xff00 }},
-		{"feature.h", "Feature : uint16_t {", 38,
+			func(_ string, v uint64) bool { return v >= 0xff00 },
+		},
+		{
+			"feature.h", "Feature : uint16_t {", 38,
 			func(v uint64) bool { return memd.Feature(v).Known() },
 			func(v uint64) string { return memd.Feature(v).String() }, featureAliases,
-			func(n string, v uint64) bool { return n == "Invalid2" }},
+			func(n string, v uint64) bool { return n == "Invalid2" },
+		},
 	} {
 		src, err := os.ReadFile(filepath.Join(dir, "include", "mcbp", "protocol", tab.file))
 		require.NoError(t, err)

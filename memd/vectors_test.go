@@ -16,8 +16,15 @@ func TestLEB128Vectors(t *testing.T) {
 		n    uint32
 		wire string
 	}{
-		{0, "00"}, {1, "01"}, {0x7f, "7f"}, {0x80, "8001"}, {0x555, "d50a"}, {0x7fff, "ffff01"}, {0xffff, "ffff03"},
-		{0xcafef00d, "8de0fbd70c"}, {0xffffffff, "ffffffff0f"},
+		{0, "00"},
+		{1, "01"},
+		{0x7f, "7f"},
+		{0x80, "8001"},
+		{0x555, "d50a"},
+		{0x7fff, "ffff01"},
+		{0xffff, "ffff03"},
+		{0xcafef00d, "8de0fbd70c"},
+		{0xffffffff, "ffffffff0f"},
 	} {
 		wire := memd.AppendLEB128([]byte{0xee}, v.n)
 		require.Equal(t, "ee"+v.wire, hex.EncodeToString(wire))
@@ -61,9 +68,21 @@ func TestServerDurationVectors(t *testing.T) {
 		micros float64
 		code   uint16
 	}{
-		{0, 0}, {1, 1}, {10, 6}, {100, 21}, {1000, 79}, {10000, 296}, {100000, 1113}, {1000000, 4181}, {10000000, 15703},
+		{0, 0},
+		{1, 1},
+		{10, 6},
+		{100, 21},
+		{1000, 79},
+		{10000, 296},
+		{100000, 1113},
+		{1000000, 4181},
+		{10000000, 15703},
 		{120125042, 65535},
-		{-1, 0}, {math.NaN(), 0}, {math.Inf(-1), 0}, {math.Inf(1), 65535}, {math.MaxFloat64, 65535},
+		{-1, 0},
+		{math.NaN(), 0},
+		{math.Inf(-1), 0},
+		{math.Inf(1), 65535},
+		{math.MaxFloat64, 65535},
 	} {
 		require.Equal(t, v.code, memd.EncodeServerDuration(v.micros), v.micros)
 	}
@@ -75,8 +94,15 @@ func TestServerDurationB67(t *testing.T) {
 		micros float64
 		code   uint16
 	}{
-		{0, 0}, {1, 1}, {9919, 0x0127}, {89997489, 0xd8da}, {99999149, 0xe664}, {109999659, 0xf35d},
-		{120125043, 0xffff}, {120125044, 0xffff}, {1e12, 0xffff},
+		{0, 0},
+		{1, 1},
+		{9919, 0x0127},
+		{89997489, 0xd8da},
+		{99999149, 0xe664},
+		{109999659, 0xf35d},
+		{120125043, 0xffff},
+		{120125044, 0xffff},
+		{1e12, 0xffff},
 	} {
 		require.Equal(t, v.code, memd.EncodeServerDuration(v.micros), v.micros)
 	}

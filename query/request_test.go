@@ -108,12 +108,16 @@ func TestEveryFieldIsSent(t *testing.T) {
 		"metrics":false, "preserve_expiry":true, "use_replica":"off", "use_fts":true, "auto_execute":true, "extra":1}`,
 		string(raw))
 
-	p := query.Request{Statement: "SELECT 1", Prepared: "n1", EncodedPlan: "H4sI", UseReplica: query.On,
-		Consistency: query.RequestPlus, Profile: query.ProfilePhases, Raw: map[string]any{"timeout": "9s"}}
+	p := query.Request{
+		Statement: "SELECT 1", Prepared: "n1", EncodedPlan: "H4sI", UseReplica: query.On,
+		Consistency: query.RequestPlus, Profile: query.ProfilePhases, Raw: map[string]any{"timeout": "9s"},
+	}
 	h, err = p.HTTP()
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"prepared": "n1", "encoded_plan": "H4sI", "client_context_id": h.UniqueID, "timeout": "9s",
-		"use_replica": "on", "scan_consistency": "request_plus", "profile": "phases"}, bodyOf(t, h, time.Second))
+	require.Equal(t, map[string]any{
+		"prepared": "n1", "encoded_plan": "H4sI", "client_context_id": h.UniqueID, "timeout": "9s",
+		"use_replica": "on", "scan_consistency": "request_plus", "profile": "phases",
+	}, bodyOf(t, h, time.Second))
 
 	// A wait without a consistency to wait for is dropped.
 	w := query.Request{Statement: "SELECT 1", ScanWait: time.Second}

@@ -95,8 +95,10 @@ func TestZeroRequestSendsOnlyWhatIsNeeded(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(late), `"ctl":{"timeout":1}`)
 	h.Body = nil
-	require.Equal(t, &httpsvc.Request{Service: httpsvc.Search, Method: "POST", Path: "/api/index/an%2Findex/query",
-		ContentType: "application/json", Idempotent: true, UniqueID: h.UniqueID}, h)
+	require.Equal(t, &httpsvc.Request{
+		Service: httpsvc.Search, Method: "POST", Path: "/api/index/an%2Findex/query",
+		ContentType: "application/json", Idempotent: true, UniqueID: h.UniqueID,
+	}, h)
 	require.Len(t, h.UniqueID, 36)
 }
 
@@ -125,9 +127,11 @@ func TestEveryFieldIsSent(t *testing.T) {
 		"includeLocations":true,"score":"none","extra":1,"showrequest":true,
 		"ctl":{"timeout":1000,"consistency":{"level":"at_plus","vectors":{"i":{"17/204823409283":4711}}}}}`, string(raw))
 	h.Body = nil
-	require.Equal(t, &httpsvc.Request{Service: httpsvc.Search, Method: "POST", Path: "/api/bucket/b/scope/s%20c/index/i/query",
+	require.Equal(t, &httpsvc.Request{
+		Service: httpsvc.Search, Method: "POST", Path: "/api/bucket/b/scope/s%20c/index/i/query",
 		ContentType: "application/json", Idempotent: true, UniqueID: "mine", Timeout: time.Second, Endpoint: "n1:8094",
-		OnBehalfOf: "jane"}, h)
+		OnBehalfOf: "jane",
+	}, h)
 }
 
 func TestRequestsThatCannotBeSentNameTheField(t *testing.T) {
@@ -143,8 +147,10 @@ func TestRequestsThatCannotBeSentNameTheField(t *testing.T) {
 		"Vectors[0] needs a Field":             {Index: "i", Vectors: []search.VectorQuery{{Base64: "A", K: 1}}},
 		"a positive K":                         {Index: "i", Vectors: []search.VectorQuery{{Field: "v", Base64: "A"}}},
 		"one of Vector and Base64":             {Index: "i", Vectors: []search.VectorQuery{{Field: "v", K: 1}}},
-		"Vectors[1]": {Index: "i", Vectors: []search.VectorQuery{{Field: "v", K: 1, Base64: "A"},
-			{Field: "v", K: 1, Base64: "A", Vector: []float32{1}}}},
+		"Vectors[1]": {Index: "i", Vectors: []search.VectorQuery{
+			{Field: "v", K: 1, Base64: "A"},
+			{Field: "v", K: 1, Base64: "A", Vector: []float32{1}},
+		}},
 		"a part cannot be encoded": {Index: "i", Query: func() {}},
 	} {
 		h, err := r.HTTP()

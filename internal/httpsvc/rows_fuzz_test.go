@@ -79,7 +79,7 @@ func FuzzRows(f *testing.F) {
 		if len(object["results"]) > 0 {
 			require.NoError(t, json.Unmarshal(object["results"], &rows))
 		}
-		require.Equal(t, texts(rows), want.Rows)
+		require.Equal(t, want.Rows, texts(rows))
 		delete(object, "results")
 		var meta map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(want.Meta), &meta))
