@@ -119,7 +119,7 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 		if !j.free {
 			delay = Controlled(j.step, 0)
 		}
-		o.park(j, delay, nil)
+		o.park(j, After(delay))
 	default:
 		o.consult(j)
 	}
@@ -244,8 +244,8 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	switch {
 	case err != nil:
 		o.fail(j, nil, err)
-	case a.kind == again:
-		o.park(j, a.delay, a.budget)
+	case a.kind == again || a.kind == waits:
+		o.park(j, a)
 	case a.kind == stopTerminal:
 		o.fail(j, ErrTerminal, nil)
 	default:
@@ -255,7 +255,8 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 }
 
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
-func (o *Orchestrator) park(j *judgement, delay time.Duration, b Budget) {
+func (o *Orchestrator) park(j *judgement, a Action) {
+	delay := a.delay
 	now := time.Now()
 	left := j.s.Deadline.Sub(now)
 	if left <= 0 {
@@ -266,12 +267,14 @@ func (o *Orchestrator) park(j *judgement, delay time.Duration, b Budget) {
 	if capped {
 		delay = left
 	}
+	final := a.kind == waits
 	p := parking{
-		at: now.Add(delay), since: now, delay: delay, size: j.size, reason: j.why, budget: b, capped: capped, free: j.free,
+		at: now.Add(delay), since: now, delay: delay, size: j.size, reason: j.why, budget: a.budget, capped: capped || final,
+		free: j.free,
 	}
 	_, p.pushed = j.hint.Pushback.After()
 	p.pushed = p.pushed && !j.why.AlwaysRetry()
-	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed
+	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed && !final
 	p.word = withPhase(j.word, inParked)
 	h := j.h
 	o.mu.Lock()

@@ -83,6 +83,7 @@ const (
 	stop actionKind = iota
 	stopTerminal
 	again
+	waits
 )
 
 // After retries after d; 0 is at once, and negative counts as 0.
@@ -97,6 +98,10 @@ func StopWith(f func(error) error) Action { return Action{translate: f} }
 
 // StopTerminal fails the operation with the reason's own error: ErrTerminal and the Reason.
 func StopTerminal() Action { return Action{kind: stopTerminal} }
+
+// TimeOutAfter waits d and then fails the operation with ErrTimeout; nothing is sent. It is how a limit that lies before
+// the deadline ends an operation as the deadline would.
+func TimeOutAfter(d time.Duration) Action { return Action{kind: waits, delay: max(d, 0)} }
 
 // Charged is a with a budget that is asked when the delay is over; when it refuses, the operation fails with
 // ErrThrottled. It changes nothing about an Action that stops.
@@ -113,8 +118,11 @@ func (a Action) WithDelay(d time.Duration) Action {
 	return a
 }
 
-// Delay gives the delay before the retry; ok is false when the Action stops.
+// Delay gives the delay before the retry; ok is false when there is to be none.
 func (a Action) Delay() (d time.Duration, ok bool) { return a.delay, a.kind == again }
+
+// TimesOut gives the delay of TimeOutAfter; ok is false for every other Action.
+func (a Action) TimesOut() (d time.Duration, ok bool) { return a.delay, a.kind == waits }
 
 // Terminal reports whether a is StopTerminal's.
 func (a Action) Terminal() bool { return a.kind == stopTerminal }

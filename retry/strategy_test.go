@@ -123,14 +123,20 @@ func TestActions(t *testing.T) {
 		{retry.After(ms).WithDelay(2 * ms).Charged(b), 2 * ms, true, false},
 		{retry.After(ms).WithDelay(-1), 0, true, false},
 		{retry.Stop().WithDelay(ms).Charged(b), 0, false, false},
+		{retry.TimeOutAfter(0).WithDelay(ms).Charged(b), 0, false, false},
 	} {
 		d, ok := c.a.Delay()
 		require.Equal(t, c.ok, ok)
 		require.Equal(t, c.d, d)
 		require.Equal(t, c.term, c.a.Terminal())
 	}
+	_, ok := retry.After(ms).TimesOut()
+	require.False(t, ok)
+	d, ok := retry.TimeOutAfter(ms).TimesOut()
+	require.True(t, ok)
+	require.Equal(t, ms, d)
 	p := retry.PushbackAfter(-ms)
-	d, ok := p.After()
+	d, ok = p.After()
 	require.True(t, ok && !p.Never() && !p.None())
 	require.Zero(t, d)
 	require.True(t, retry.PushbackNever().Never())
@@ -271,6 +277,23 @@ func TestStrategyThatEndsItsGoroutine(t *testing.T) {
 		require.Equal(t, 1, x.ended())
 		require.ErrorContains(t, x.err, "ended its goroutine")
 		require.ErrorIs(t, x.err, errCause)
+	})
+}
+
+// TestTimeOutAfter ends an operation before its deadline as the deadline would.
+func TestTimeOutAfter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		orc := retry.New(retry.Options{Default: after{retry.TimeOutAfter(time.Second)}})
+		x := newOp(true, time.Minute)
+		x.notSent(orc, retry.NodeNotAvailable)
+		orc.Wake(nil)
+		pass(time.Hour)
+		require.Equal(t, 1, x.ended())
+		require.Equal(t, time.Second, x.end.Sub(start))
+		require.ErrorIs(t, x.err, retry.ErrTimeout)
+		require.ErrorIs(t, x.err, errCause)
+		require.Empty(t, x.sent())
 	})
 }
 
