@@ -1,0 +1,76 @@
+package core
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+)
+
+// optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
+// and has no effect.
+var optionSetters = map[string]func(*Config, OptionValue) error{
+	"kv_timeout":           func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
+	"kv_durable_timeout":   func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
+	"kv_connect_timeout":   func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
+	"config_poll_interval": func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
+	"max_queue_size":       func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
+	"network":              func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
+	"enable_tls":           func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
+	"ca_cert_path":         func(c *Config, v OptionValue) error { return c.trust(v.Text) },
+}
+
+// ParseConnString reads a connection string into a Config, which has no credentials then. Nothing is looked up or
+// connected to; a file that ca_cert_path names is read. The error is a *ConnStringError, or that of the file.
+func ParseConnString(s string) (Config, error) {
+	spec, err := ParseSpec(s)
+	if err != nil {
+		return Config{}, err
+	}
+	return spec.Config()
+}
+
+// Config makes a Config of the connection string, as ParseConnString does.
+func (c ConnSpec) Config() (Config, error) {
+	cfg := Config{UseTLS: c.TLS(), Bucket: c.Bucket}
+	for _, h := range c.Hosts {
+		if c.Scheme == schemeHTTP && h.Port != 0 && h.Port != portMgmt {
+			return Config{}, &ConnStringError{len(schemeHTTP), "port", "of an http host asks for a first cluster map over HTTP, which is not supported: use couchbase://"}
+		}
+		if h.Port == portMgmt {
+			h.Port = 0
+		}
+		cfg.Hosts = append(cfg.Hosts, h.String())
+	}
+	for _, o := range c.Options {
+		info, _ := LookupOption(o.Key)
+		set, ok := optionSetters[info.Name]
+		if !ok {
+			continue
+		}
+		v, err := info.Parse(o.Value)
+		if err == nil {
+			err = set(&cfg, v)
+		}
+		if err != nil {
+			return Config{}, err
+		}
+	}
+	return cfg, nil
+}
+
+// trust makes the certificates of a file the only roots.
+func (c *Config) trust(path string) error {
+	if !c.UseTLS {
+		return &ConnStringError{Field: "ca_cert_path", Reason: "needs TLS: use couchbases://"}
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return &ConfigError{Field: "ca_cert_path", Reason: "cannot be read: " + err.Error()}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return &ConfigError{Field: "ca_cert_path", Reason: "names a file without a PEM certificate"}
+	}
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	return nil
+}
