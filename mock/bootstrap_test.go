@@ -44,8 +44,11 @@ func TestLogins(t *testing.T) {
 		{"wrong user", plain("nobody", "password"), memd.StatusAuthError},
 		{"malformed", memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("x")}, memd.StatusInvalid},
 		{"unknown mechanism", memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("CRAM-MD5")}, memd.StatusAuthError},
-		{"malformed SCRAM", memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("SCRAM-SHA1"), Value: []byte("?")},
-			memd.StatusAuthError},
+		{
+			"malformed SCRAM",
+			memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("SCRAM-SHA1"), Value: []byte("?")},
+			memd.StatusAuthError,
+		},
 		{"step alone", memd.Packet{Opcode: memd.OpSASLStep, Key: []byte("SCRAM-SHA1")}, memd.StatusInvalid},
 	}
 	c := mock.Start(t)

@@ -24,31 +24,45 @@ func TestFaultsThatAnswer(t *testing.T) {
 		{"status", mock.Status(memd.StatusTmpFail), memd.StatusTmpFail, 0, nil},
 		{"status after", mock.StatusAfter(memd.StatusTmpFail), memd.StatusTmpFail, 1, nil},
 		{"unknown status", mock.Status(0x7ff0), 0x7ff0, 0, nil},
-		{"error body", mock.ErrorBody(memd.StatusLocked, []byte(`{"error":{"ref":"r"}}`)), memd.StatusLocked, 0,
+		{
+			"error body", mock.ErrorBody(memd.StatusLocked, []byte(`{"error":{"ref":"r"}}`)), memd.StatusLocked, 0,
 			func(t *testing.T, _ *mock.Cluster, p memd.Packet) {
 				require.Equal(t, memd.DatatypeJSON, p.Datatype)
 				require.Equal(t, `{"error":{"ref":"r"}}`, string(p.Value))
-			}},
-		{"reply", mock.Reply(func(req, rep *memd.Packet) { rep.CAS, rep.Value = 7, req.Key }), memd.StatusSuccess, 0,
+			},
+		},
+		{
+			"reply", mock.Reply(func(req, rep *memd.Packet) { rep.CAS, rep.Value = 7, req.Key }), memd.StatusSuccess, 0,
 			func(t *testing.T, _ *mock.Cluster, p memd.Packet) {
 				require.EqualValues(t, 7, p.CAS)
 				require.Equal(t, docKey("k"), p.Value)
-			}},
-		{"rewrite", mock.Rewrite(func(_, rep *memd.Packet) { rep.CAS = 9 }), memd.StatusSuccess, 1,
-			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.EqualValues(t, 9, p.CAS) }},
-		{"lose write", mock.LoseWrite(), memd.StatusSuccess, 0,
+			},
+		},
+		{
+			"rewrite", mock.Rewrite(func(_, rep *memd.Packet) { rep.CAS = 9 }), memd.StatusSuccess, 1,
+			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.EqualValues(t, 9, p.CAS) },
+		},
+		{
+			"lose write", mock.LoseWrite(), memd.StatusSuccess, 0,
 			func(t *testing.T, _ *mock.Cluster, p memd.Packet) {
 				require.NotZero(t, p.CAS)
 				require.Len(t, p.Extras, 16)
-			}},
-		{"nmvb", mock.NotMyVBucket(true, nil), memd.StatusNotMyVBucket, 0,
+			},
+		},
+		{
+			"nmvb", mock.NotMyVBucket(true, nil), memd.StatusNotMyVBucket, 0,
 			func(t *testing.T, c *mock.Cluster, p memd.Packet) {
 				require.Equal(t, c.ConfigJSON("default"), p.Value)
-			}},
-		{"nmvb with a body of its own", mock.NotMyVBucket(true, []byte("{}")), memd.StatusNotMyVBucket, 0,
-			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.Equal(t, "{}", string(p.Value)) }},
-		{"nmvb without body", mock.NotMyVBucket(false, nil), memd.StatusNotMyVBucket, 0,
-			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.Empty(t, p.Value) }},
+			},
+		},
+		{
+			"nmvb with a body of its own", mock.NotMyVBucket(true, []byte("{}")), memd.StatusNotMyVBucket, 0,
+			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.Equal(t, "{}", string(p.Value)) },
+		},
+		{
+			"nmvb without body", mock.NotMyVBucket(false, nil), memd.StatusNotMyVBucket, 0,
+			func(t *testing.T, _ *mock.Cluster, p memd.Packet) { require.Empty(t, p.Value) },
+		},
 		{"none", mock.Fault{}, memd.StatusSuccess, 1, nil},
 	}
 	for _, row := range rows {

@@ -2,7 +2,6 @@ package mock_test
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -103,7 +102,7 @@ func TestGocbcoreBootstrapsAndStores(t *testing.T) {
 			require.Len(t, c.ApplyLog("default"), 20)
 			require.Equal(t, 20, c.Frames(memd.OpSet))
 			_, err := get(t, a, "missing")
-			require.True(t, errors.Is(err, gocbcore.ErrDocumentNotFound), "%v", err)
+			require.ErrorIs(t, err, gocbcore.ErrDocumentNotFound)
 		})
 	}
 }
@@ -124,8 +123,10 @@ func gocbcoreOperations(t *testing.T, a *gocbcore.Agent, scope, coll string) {
 	by := time.Now().Add(patience)
 	key := []byte("doc")
 	added, err := outcome(t, func(done func(*gocbcore.StoreResult, error)) (op, error) {
-		return a.Add(gocbcore.AddOptions{Key: key, Value: []byte("b"), Flags: 7, ScopeName: scope, CollectionName: coll,
-			DurabilityLevel: 1, DurabilityLevelTimeout: 2 * time.Second, Deadline: by}, done)
+		return a.Add(gocbcore.AddOptions{
+			Key: key, Value: []byte("b"), Flags: 7, ScopeName: scope, CollectionName: coll,
+			DurabilityLevel: 1, DurabilityLevelTimeout: 2 * time.Second, Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	_, err = outcome(t, func(done func(*gocbcore.StoreResult, error)) (op, error) {
@@ -133,8 +134,10 @@ func gocbcoreOperations(t *testing.T, a *gocbcore.Agent, scope, coll string) {
 	})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentExists)
 	_, err = outcome(t, func(done func(*gocbcore.StoreResult, error)) (op, error) {
-		return a.Replace(gocbcore.ReplaceOptions{Key: key, Value: []byte("x"), Cas: added.Cas + 1, ScopeName: scope,
-			CollectionName: coll, Deadline: by}, done)
+		return a.Replace(gocbcore.ReplaceOptions{
+			Key: key, Value: []byte("x"), Cas: added.Cas + 1, ScopeName: scope,
+			CollectionName: coll, Deadline: by,
+		}, done)
 	})
 	require.ErrorIs(t, err, gocbcore.ErrCasMismatch)
 	join := gocbcore.AdjoinOptions{Key: key, Value: []byte("c"), ScopeName: scope, CollectionName: coll, Deadline: by}
@@ -144,8 +147,10 @@ func gocbcoreOperations(t *testing.T, a *gocbcore.Agent, scope, coll string) {
 	_, err = outcome(t, func(done func(*gocbcore.AdjoinResult, error)) (op, error) { return a.Prepend(join, done) })
 	require.NoError(t, err)
 	got, err := outcome(t, func(done func(*gocbcore.GetAndTouchResult, error)) (op, error) {
-		return a.GetAndTouch(gocbcore.GetAndTouchOptions{Key: key, Expiry: 100, ScopeName: scope, CollectionName: coll,
-			Deadline: by}, done)
+		return a.GetAndTouch(gocbcore.GetAndTouchOptions{
+			Key: key, Expiry: 100, ScopeName: scope, CollectionName: coll,
+			Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(got.Value))
@@ -157,24 +162,32 @@ func gocbcoreOperations(t *testing.T, a *gocbcore.Agent, scope, coll string) {
 	require.InDelta(t, time.Now().Unix()+100, meta.Expiry, 2)
 	require.Empty(t, meta.Value)
 	locked, err := outcome(t, func(done func(*gocbcore.GetAndLockResult, error)) (op, error) {
-		return a.GetAndLock(gocbcore.GetAndLockOptions{Key: key, LockTime: 10, ScopeName: scope, CollectionName: coll,
-			Deadline: by}, done)
+		return a.GetAndLock(gocbcore.GetAndLockOptions{
+			Key: key, LockTime: 10, ScopeName: scope, CollectionName: coll,
+			Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	_, err = outcome(t, func(done func(*gocbcore.UnlockResult, error)) (op, error) {
-		return a.Unlock(gocbcore.UnlockOptions{Key: key, Cas: locked.Cas, ScopeName: scope, CollectionName: coll,
-			Deadline: by}, done)
+		return a.Unlock(gocbcore.UnlockOptions{
+			Key: key, Cas: locked.Cas, ScopeName: scope, CollectionName: coll,
+			Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	replica, err := outcome(t, func(done func(*gocbcore.GetReplicaResult, error)) (op, error) {
-		return a.GetOneReplica(gocbcore.GetOneReplicaOptions{Key: key, ReplicaIdx: 1, ScopeName: scope,
-			CollectionName: coll, Deadline: by}, done)
+		return a.GetOneReplica(gocbcore.GetOneReplicaOptions{
+			Key: key, ReplicaIdx: 1, ScopeName: scope,
+			CollectionName: coll, Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(replica.Value))
 	counter, err := outcome(t, func(done func(*gocbcore.CounterResult, error)) (op, error) {
-		return a.Increment(gocbcore.CounterOptions{Key: []byte("n"), Delta: 2, Initial: 40, ScopeName: scope,
-			CollectionName: coll, Deadline: by}, done)
+		return a.Increment(gocbcore.CounterOptions{
+			Key: []byte("n"), Delta: 2, Initial: 40, ScopeName: scope,
+			CollectionName: coll, Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 40, counter.Value)
@@ -187,8 +200,10 @@ func gocbcoreOperations(t *testing.T, a *gocbcore.Agent, scope, coll string) {
 	})
 	require.NoError(t, err)
 	seen, err := outcome(t, func(done func(*gocbcore.ObserveVbResult, error)) (op, error) {
-		return a.ObserveVb(gocbcore.ObserveVbOptions{VbID: removed.MutationToken.VbID, VbUUID: removed.MutationToken.VbUUID,
-			ReplicaIdx: 1, Deadline: by}, done)
+		return a.ObserveVb(gocbcore.ObserveVbOptions{
+			VbID: removed.MutationToken.VbID, VbUUID: removed.MutationToken.VbUUID,
+			ReplicaIdx: 1, Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, seen.CurrentSeqNo, removed.MutationToken.SeqNo)
@@ -213,8 +228,10 @@ func TestGocbcoreRepairsACollectionThatCameBack(t *testing.T) {
 	require.NoError(t, ready(t, a))
 	put := func() error {
 		_, err := outcome(t, func(done func(*gocbcore.StoreResult, error)) (gocbcore.PendingOp, error) {
-			return a.Set(gocbcore.SetOptions{Key: []byte("k"), Value: []byte("v"), ScopeName: "s", CollectionName: "c",
-				RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil), Deadline: time.Now().Add(patience)}, done)
+			return a.Set(gocbcore.SetOptions{
+				Key: []byte("k"), Value: []byte("v"), ScopeName: "s", CollectionName: "c",
+				RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil), Deadline: time.Now().Add(patience),
+			}, done)
 		})
 		return err
 	}
@@ -239,8 +256,10 @@ func TestGocbcoreReadsTheErrorMap(t *testing.T) {
 	require.NoError(t, err)
 	in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 3}, mock.Status(0x7ff0))
 	got, err := outcome(t, func(done func(*gocbcore.GetResult, error)) (gocbcore.PendingOp, error) {
-		return a.Get(gocbcore.GetOptions{Key: []byte("k"), Deadline: time.Now().Add(patience),
-			RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil)}, done)
+		return a.Get(gocbcore.GetOptions{
+			Key: []byte("k"), Deadline: time.Now().Add(patience),
+			RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil),
+		}, done)
 	})
 	require.NoError(t, err)
 	require.Equal(t, "v", string(got.Value))

@@ -13,16 +13,16 @@ import (
 func (n *Node) httpServer() *http.Server {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(*httpCall){
-		"GET /whoami":                                                                    (*httpCall).whoami,
-		"GET /pools":                                                                     (*httpCall).pools,
-		"GET /pools/default/b/{bucket}":                                                  (*httpCall).terseBucket,
-		"GET /pools/default/buckets/{bucket}":                                            (*httpCall).terseBucket,
-		"GET /pools/default/nodeServices":                                                (*httpCall).nodeServices,
-		"GET /pools/default/terseClusterInfo":                                            (*httpCall).clusterInfo,
-		"GET /pools/default/buckets/{bucket}/scopes":                                     (*httpCall).getScopes,
-		"POST /pools/default/buckets/{bucket}/scopes":                                    (*httpCall).createScope,
-		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}":                          (*httpCall).dropScope,
-		"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections":                (*httpCall).createCollection,
+		"GET /whoami":                                                     (*httpCall).whoami,
+		"GET /pools":                                                      (*httpCall).pools,
+		"GET /pools/default/b/{bucket}":                                   (*httpCall).terseBucket,
+		"GET /pools/default/buckets/{bucket}":                             (*httpCall).terseBucket,
+		"GET /pools/default/nodeServices":                                 (*httpCall).nodeServices,
+		"GET /pools/default/terseClusterInfo":                             (*httpCall).clusterInfo,
+		"GET /pools/default/buckets/{bucket}/scopes":                      (*httpCall).getScopes,
+		"POST /pools/default/buckets/{bucket}/scopes":                     (*httpCall).createScope,
+		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}":           (*httpCall).dropScope,
+		"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections": (*httpCall).createCollection,
 		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}": (*httpCall).dropCollection,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -188,13 +188,3 @@ func (m *manifest) json() []byte {
 	b, _ := json.Marshal(out) // strings and numbers cannot fail
 	return b
 }
-
-// clone is a copy that later changes do not reach.
-func (m *manifest) clone() manifest {
-	c := *m
-	c.scopes = slices.Clone(m.scopes)
-	for i := range c.scopes {
-		c.scopes[i].collections = slices.Clone(c.scopes[i].collections)
-	}
-	return c
-}
