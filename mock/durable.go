@@ -6,42 +6,44 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// runDurably is a write that waits for durability: it takes some milliseconds, during which another write of the
+// prepare begins a write that waits for durability: it takes some milliseconds, during which another write of the
 // document is refused with 0xa2. It is refused at once when the vbucket has too few copies by the map (0xa1), and ends
-// as ambiguous (0xa3), without being applied, when too few of those that the map names are running. ok is false when
-// the connection ended first; the write is then applied all the same, as on a server.
-func (rq *request) runDurably() (rep reply, ok bool) {
+// as ambiguous (0xa3), without being applied, when too few of those that the map names are running.
+func (rq *request) prepare() (rep reply, wait func() (reply, bool)) {
 	c := rq.k.c
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if rep, ok := rq.place(); !ok {
-		c.mu.Unlock()
-		return rep, true
+		return rep, nil
 	}
 	if rq.b.replicas > 2 || rq.copies(false) < rq.majority() {
-		c.mu.Unlock()
-		return fail(memd.StatusDurabilityImpossible, "Too few replicas for the durability level"), true
+		return fail(memd.StatusDurabilityImpossible, "Too few replicas for the durability level"), nil
 	}
 	if rq.isPending() {
-		c.mu.Unlock()
-		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way"), true
+		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way"), nil
 	}
-	key := rq.pendingKey()
-	rq.b.pending[key] = struct{}{}
+	rq.b.pending[rq.pendingKey()] = struct{}{}
 	enough := rq.copies(true) >= rq.majority()
-	c.mu.Unlock()
+	return reply{}, func() (reply, bool) { return rq.commit(enough) }
+}
+
+// commit is the second half of a durable write. A connection that ends meanwhile does not stop it, as on a server; only
+// the cluster's end does, for which ok is false.
+func (rq *request) commit(enough bool) (rep reply, ok bool) {
 	if enough {
 		rq.k.pause(durableTime)
 	} else {
 		enough = rq.waitForCopies()
 	}
+	c := rq.k.c
 	c.mu.Lock()
-	delete(rq.b.pending, key)
+	delete(rq.b.pending, rq.pendingKey())
 	closed := c.closed
 	c.mu.Unlock()
-	if closed {
+	switch {
+	case closed:
 		return reply{}, false
-	}
-	if !enough {
+	case !enough:
 		return fail(memd.StatusSyncWriteAmbiguous, "Timed out before enough copies had the write"), true
 	}
 	return rq.spec.run(rq), true

@@ -69,62 +69,81 @@ func (rq *request) path() string {
 	return rq.b.manifest.path(rq.cid)
 }
 
-// handle answers one request, on the spot or, if it may be overtaken, on a goroutine of its own when it has to wait.
-// It reports whether the connection goes on.
+// handle answers one request. One that has to wait does so on a goroutine of its own if later ones may overtake it;
+// otherwise it holds them up. It reports whether the connection goes on.
 func (k *conn) handle(p *memd.Packet) bool {
 	rq := k.newRequest(p)
-	var f Fault
 	in := k.c.injections.pick(rq)
-	if in != nil {
-		f = in.fault
+	if in == nil {
+		in = noInjection
 	}
-	waits := f.before > 0 || f.after > 0 || f.hold || f.keep || rq.durable()
-	if !waits {
-		return k.perform(rq, in, f)
+	f := &in.fault
+	if f.before > 0 || f.hold {
+		return k.later(rq, func() bool {
+			if !k.pause(f.before) || f.hold && !k.await(in.release) {
+				return false
+			}
+			rep, wait := rq.begin(f)
+			return k.finish(rq, in, rep, wait)
+		})
 	}
+	rep, wait := rq.begin(f)
+	if wait == nil && f.after == 0 && !f.keep {
+		return k.answer(rq, &rep, f)
+	}
+	return k.later(rq, func() bool { return k.finish(rq, in, rep, wait) })
+}
+
+// noInjection is what acts on a request that no injection matches.
+var noInjection = &Injection{}
+
+// later runs f, which waits, where that is allowed to happen.
+func (k *conn) later(rq *request, f func() bool) bool {
 	if rq.features.Has(memd.FeatureUnorderedExecution) && rq.spec != nil && rq.spec.reorder && rq.user != nil {
 		return k.c.spawn(func() {
-			k.perform(rq, in, f)
+			f()
 			k.flush()
 		})
 	}
 	k.flush() // what is answered already must not wait behind this
-	return k.perform(rq, in, f)
+	return f()
 }
 
-// durable reports whether the request waits for durability, which takes time.
-func (rq *request) durable() bool {
-	if rq.spec == nil || !rq.spec.durable {
-		return false
-	}
-	return len(rq.p.Frames) > 0 || rq.b != nil && rq.b.level > 0
-}
-
-// perform executes and answers a request under a fault, and reports whether the connection goes on.
-func (k *conn) perform(rq *request, in *Injection, f Fault) bool {
-	if !k.pause(f.before) || f.hold && !k.await(in.release) {
-		return false
-	}
-	var rep reply
+// begin executes a request under a fault, up to where it has to wait: then wait does the rest.
+func (rq *request) begin(f *Fault) (rep reply, wait func() (reply, bool)) {
 	switch {
 	case f.nmvb != nil:
-		rep = f.nmvb(rq)
+		return f.nmvb(rq), nil
 	case f.lie && rq.spec != nil && rq.spec.mutates:
-		rep = rq.lie()
-	case !f.skip:
+		return rq.lie(), nil
+	case f.skip:
+		return reply{}, nil
+	}
+	return rq.execute()
+}
+
+// finish waits as the request and the fault want it, and answers. It reports whether the connection goes on.
+func (k *conn) finish(rq *request, in *Injection, rep reply, wait func() (reply, bool)) bool {
+	if wait != nil {
 		var ok bool
-		if rep, ok = rq.execute(); !ok {
+		if rep, ok = wait(); !ok {
 			return false
 		}
 	}
+	f := &in.fault
 	if !k.pause(f.after) || f.keep && !k.await(in.release) {
 		return false
 	}
+	return k.answer(rq, &rep, f)
+}
+
+// answer sends a reply under a fault, and reports whether the connection goes on.
+func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 	if !f.silent && !rep.silent {
 		for i := range rep.before {
-			k.send(rq.encode(&rep.before[i], Fault{}))
+			k.send(rq.encode(&rep.before[i], &noInjection.fault))
 		}
-		b := rq.encode(&rep, f)
+		b := rq.encode(rep, f)
 		k.send(b)
 		if f.twice {
 			k.send(b)
@@ -138,7 +157,7 @@ func (k *conn) perform(rq *request, in *Injection, f Fault) bool {
 }
 
 // encode is the answer's wire form, as this connection gets it.
-func (rq *request) encode(rep *reply, f Fault) []byte {
+func (rq *request) encode(rep *reply, f *Fault) []byte {
 	granted := rq.k.granted()
 	p := memd.Packet{
 		Magic: memd.MagicRes, Opcode: rq.p.Opcode, Opaque: rq.p.Opaque, Status: rep.status, CAS: rep.cas,

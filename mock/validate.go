@@ -44,34 +44,34 @@ func documentKey(field []byte, collections bool) (cid uint32, key []byte, why st
 	return cid, key, ""
 }
 
-// execute checks a request against its row of the table and runs it. ok is false when the connection ended meanwhile.
-func (rq *request) execute() (rep reply, ok bool) {
+// execute checks a request against its row of the table and runs it, or returns what runs it after a wait.
+func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	sp := rq.spec
 	if rq.user == nil && (sp == nil || !sp.preAuth) {
-		return fail(memd.StatusAccess, "Authentication required for %v", rq.p.Opcode), true
+		return fail(memd.StatusAccess, "Authentication required for %v", rq.p.Opcode), nil
 	}
 	if sp == nil {
 		if rq.p.Opcode.Known() || retired(rq.p.Opcode) {
-			return reply{status: memd.StatusNotSupported}, true
+			return reply{status: memd.StatusNotSupported}, nil
 		}
-		return reply{status: memd.StatusUnknownCommand}, true
+		return reply{status: memd.StatusUnknownCommand}, nil
 	}
 	if rep := rq.checkFrames(); rep.status != memd.StatusSuccess {
-		return rep, true
+		return rep, nil
 	}
 	if rep := rq.checkForm(); rep.status != memd.StatusSuccess {
-		return rep, true
+		return rep, nil
 	}
 	if sp.bucket && rq.b == nil {
-		return fail(memd.StatusNoBucket, "No bucket selected"), true
+		return fail(memd.StatusNoBucket, "No bucket selected"), nil
 	}
 	if rep := rq.impersonate(); rep.status != memd.StatusSuccess {
-		return rep, true
+		return rep, nil
 	}
 	if sp.durable && rq.level > 0 {
-		return rq.runDurably()
+		return rq.prepare()
 	}
-	return sp.run(rq), true
+	return sp.run(rq), nil
 }
 
 // checkFrames reads the framing extras. A frame that the node does not know is refused, never skipped: its sender
