@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/couchcore/couchcore/cberr"
+)
+
+// Exit codes, part of the command's contract.
+const (
+	exitOK         = 0
+	exitFailed     = 1 // the operation failed
+	exitUsage      = 2
+	exitNotApplied = 3 // timed out, not applied
+	exitInDoubt    = 4 // timed out, may have been applied
+)
+
+// cli is the whole command line.
+type cli struct {
+	JSON bool `help:"Print one JSON object and nothing else."`
+
+	Demo demoCmd `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+}
+
+const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
+
+  couchcore demo`
+
+// app is what a command runs in.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            func(string) string
+	json           bool
+	terminal       bool // stdout is one: a live line is welcome
+	colour         bool
+	demo           demoHooks
+}
+
+// usageError is a command line that cannot be used.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// shownError is a failure whose text is written for people and not to be changed.
+type shownError struct {
+	code int
+	text string
+}
+
+func (e *shownError) Error() string { return e.text }
+
+// helpShown ends the parsing after the help.
+type helpShown struct{ code int }
+
+// run is the whole command: it returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	return newApp(stdin, stdout, stderr, env).run(args)
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, terminal: isTerminal(stdout)}
+	a.colour = a.terminal && env("NO_COLOR") == ""
+	return a
+}
+
+func (a *app) run(args []string) (code int) {
+	defer func() {
+		if v := recover(); v != nil {
+			h, ok := v.(helpShown)
+			if !ok {
+				panic(v)
+			}
+			code = h.code
+		}
+	}()
+	var c cli
+	k, err := kong.New(&c,
+		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr),
+		kong.Exit(func(code int) { panic(helpShown{code}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
+	)
+	if err != nil {
+		return a.fail(err)
+	}
+	ctx, err := k.Parse(args)
+	if err != nil {
+		return a.fail(&usageError{err.Error()})
+	}
+	a.json = c.JSON
+	if err := ctx.Run(a); err != nil {
+		return a.fail(err)
+	}
+	return exitOK
+}
+
+// fail writes the one line that names the cause and gives the exit code.
+func (a *app) fail(err error) int {
+	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", " ")), " ")
+	_, _ = fmt.Fprintln(a.stderr, a.paint(red, "couchcore: ")+text)
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	var shown *shownError
+	var usage *usageError
+	switch {
+	case errors.As(err, &shown):
+		return shown.code
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, cberr.AmbiguousTimeout):
+		return exitInDoubt
+	case errors.Is(err, cberr.UnambiguousTimeout):
+		return exitNotApplied
+	}
+	return exitFailed
+}
