@@ -105,6 +105,7 @@ type Conn struct {
 
 	rbuf       []byte
 	rpos, rlen int
+	pkt        memd.Packet // the answer being handled
 	freed      []uint16 // slots of this read's answers, and how many of each kind they were
 	ended      int
 	cameLate   int
@@ -407,7 +408,7 @@ func (c *Conn) fill() error {
 
 // packets completes what the buffer holds.
 func (c *Conn) packets() error {
-	var p memd.Packet
+	p := &c.pkt
 	for c.rlen-c.rpos >= memd.HeaderLen {
 		h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
 		if err != nil {
@@ -418,14 +419,14 @@ func (c *Conn) packets() error {
 			if n <= maxRead {
 				return nil
 			}
-			if err := c.large(&p, &h); err != nil {
+			if err := c.large(p, &h); err != nil {
 				return err
 			}
 			continue
 		}
 		p.SetBody(&h, c.rbuf[c.rpos+memd.HeaderLen:c.rpos+n])
 		c.rpos += n
-		c.packet(&p, false)
+		c.packet(p, false)
 	}
 	if c.rpos == c.rlen {
 		c.rpos, c.rlen = 0, 0

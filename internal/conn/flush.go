@@ -1,6 +1,8 @@
 package conn
 
 import (
+	"errors"
+	"os"
 	"runtime"
 	"time"
 
@@ -68,6 +70,9 @@ func (c *Conn) backlog(p *part, n int) {
 		}
 		m, err := c.nc.Write(p.buf[n:])
 		if err != nil {
+			if c.try == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+				m = len(p.buf) - n // how much of a record got through is not known: all of it may have
+			}
 			c.broken(p, n+m, err)
 			return
 		}

@@ -1,0 +1,211 @@
+package conn_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// canned is a peer that grants HELLO and answers every request from a prepared packet, without an allocation.
+func canned(nc net.Conn, template memd.Packet) {
+	buf := make([]byte, 64<<10)
+	out := make([]byte, 0, 64<<10)
+	n := 0
+	for {
+		m, err := nc.Read(buf[n:])
+		if err != nil {
+			return
+		}
+		n += m
+		pos := 0
+		out = out[:0]
+		var p memd.Packet
+		for {
+			used, err := p.Parse(buf[pos:n], 0)
+			if err != nil {
+				break
+			}
+			pos += used
+			rep := template
+			rep.Magic, rep.Opcode, rep.Opaque = memd.MagicRes, p.Opcode, p.Opaque
+			switch p.Opcode {
+			case memd.OpHello:
+				rep = memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Value: p.Value}
+			case memd.OpGetErrorMap:
+				rep = memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: memd.StatusUnknownCommand}
+			}
+			out, _ = rep.AppendTo(out)
+		}
+		n = copy(buf, buf[pos:n])
+		if _, err := nc.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// dispatcher hands calls to one connection, with a pool of its own.
+type dispatcher struct {
+	cn   *conn.Conn
+	base time.Time
+	pool chan *kv.Call
+}
+
+func (d *dispatcher) NewCall() *kv.Call {
+	select {
+	case c := <-d.pool:
+		return c
+	default:
+		return kv.NewCall()
+	}
+}
+
+func (d *dispatcher) Dispatch(c *kv.Call) {
+	now := time.Now()
+	c.Bind(d, "b", now)
+	c.State.Deadline = now.Add(2500 * time.Millisecond)
+	c.Deadline = int64(c.State.Deadline.Sub(d.base))
+	if err := d.cn.Submit(c); err != nil {
+		c.Fail(err)
+	}
+}
+
+func (d *dispatcher) Release(c *kv.Call) {
+	if c.Pooled() {
+		c.Reset()
+		select {
+		case d.pool <- c:
+		default:
+		}
+	}
+}
+
+func (d *dispatcher) Redispatch(*kv.Call)         {}
+func (d *dispatcher) Cancel(*kv.Call, error) bool { return false }
+func (d *dispatcher) Complete(f func())           { f() }
+
+type nobody struct{}
+
+func (nobody) Answered(*conn.Conn, *kv.Call, *memd.Packet) {}
+func (nobody) Lost(c *kv.Call, _ uint32, cause error)      { c.Fail(cause) }
+func (nobody) Unsent(c *kv.Call, _ bool, cause error)      { c.Fail(cause) }
+func (nobody) Expired(*kv.Call)                            {}
+func (nobody) Orphan(*conn.Conn, *memd.Packet)             {}
+func (nobody) Push(*conn.Conn, *memd.Packet)               {}
+
+// connect makes a connection over loopback to a canned peer.
+func connect(t testing.TB, template memd.Packet) *dispatcher {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() {
+		nc, err := l.Accept()
+		if err == nil {
+			canned(nc, template)
+			_ = nc.Close()
+		}
+	}()
+	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
+	cn, err := conn.Connect(t.Context(), l.Addr().String(), &conn.Options{
+		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{}, Features: []memd.Feature{memd.FeatureCollections},
+		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+	})
+	require.NoError(t, err)
+	d.cn = cn
+	served := make(chan struct{})
+	go func() {
+		_ = cn.Serve()
+		close(served)
+	}()
+	t.Cleanup(func() {
+		cn.Close(nil)
+		<-served
+		_ = l.Close()
+	})
+	return d
+}
+
+var document = memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)}
+
+// A Get costs its value, and the operation when it is given by pointer: the budget is 3, ours 2.
+func TestAllocationsOfASuccessfulGet(t *testing.T) {
+	d := connect(t, document)
+	key := []byte("airline_10")
+	byPointer := testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(t.Context(), d, &kv.Get{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	ctx := context.Background()
+	byValue := testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(ctx, d, kv.Get{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	buf := make([]byte, 0, 512)
+	into := testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(ctx, d, kv.Get{Key: key, Into: buf}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.LessOrEqual(t, byPointer, 2.0)
+	require.LessOrEqual(t, byValue, 1.0)
+	require.Zero(t, into)
+}
+
+func TestAllocationsOfASuccessfulUpsert(t *testing.T) {
+	d := connect(t, memd.Packet{CAS: 7, Extras: make([]byte, 16)})
+	key, value, ctx := []byte("airline_10"), make([]byte, 256), context.Background()
+	require.Zero(t, testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: value}); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// D27: requests of many callers leave in few writes, a lone one in exactly one.
+func TestD27RequestsAreBatched(t *testing.T) {
+	for workers, least := range map[int]float64{1: 1, 16: 3, 128: 10} {
+		d := connect(t, document)
+		done := make(chan error, workers)
+		for range workers {
+			go func() {
+				for range 2000 {
+					if _, err := kv.Do(context.Background(), d, kv.Get{Key: []byte("k")}); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range workers {
+			require.NoError(t, <-done)
+		}
+		perWrite := float64(d.cn.Stats.Requests.Load()) / float64(d.cn.Stats.Writes.Load())
+		t.Logf("%d workers: %.1f requests per write", workers, perWrite)
+		require.GreaterOrEqual(t, perWrite, least)
+		if workers == 1 {
+			require.InDelta(t, 1, perWrite, 0)
+		}
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	d := connect(b, document)
+	key := []byte("airline_10")
+	b.ReportAllocs()
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := kv.Do(context.Background(), d, kv.Get{Key: key}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
