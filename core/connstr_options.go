@@ -147,6 +147,8 @@ func (c *ConnSpec) parseOptions(query string, pos int) error {
 			return &ConnStringError{pos, "option", "has a key with a character other than letters, digits and -_."}
 		case strings.Contains(raw, ";"):
 			return &ConnStringError{pos, "option", "has a semicolon: options are separated by &"}
+		case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+			return &ConnStringError{pos, "option", "has a space or a control character: write it as %20 and the like"}
 		}
 		value, err := url.QueryUnescape(raw)
 		if err != nil {

@@ -36,6 +36,7 @@ func TestC1RefusedConnectionStringsNameTheFieldAndThePosition(t *testing.T) {
 		{"couchbase://h/" + strings.Repeat("b", 101), "bucket", 14},
 		{"couchbase://h?x", "option", 14}, {"couchbase://h?=1", "option", 14}, {"couchbase://h?a=1&", "option", 18},
 		{"couchbase://h?a=%z", "option", 14}, {"couchbase://h?a=1;b=2", "option", 14}, {"couchbase://h?a b=1", "option", 14},
+		{"couchbase://h?a=b c", "option", 14}, {"couchbase://h?a=b\n", "option", 14},
 		{"couchbase://h?x=1&kv_timeout=soon", "kv_timeout", 18}, {"couchbase://h?kv_timeout=1s&kv_timeout=2s", "kv_timeout", 28},
 		{"couchbase://h?kv_pool_size=1&num_kv_connections=2", "num_kv_connections", 29}, {"couchbase://h?dcp_priority=high", "dcp_priority", 14},
 	} {
