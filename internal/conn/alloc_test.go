@@ -134,6 +134,9 @@ var document = memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 
 
 // A Get costs its value, and the operation when it is given by pointer: the budget is 3, ours 2.
 func TestAllocationsOfASuccessfulGet(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
 	d := connect(t, document)
 	key := []byte("airline_10")
 	byPointer := testing.AllocsPerRun(2000, func() {
@@ -159,6 +162,9 @@ func TestAllocationsOfASuccessfulGet(t *testing.T) {
 }
 
 func TestAllocationsOfASuccessfulUpsert(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
 	d := connect(t, memd.Packet{CAS: 7, Extras: make([]byte, 16)})
 	key, value, ctx := []byte("airline_10"), make([]byte, 256), context.Background()
 	require.Zero(t, testing.AllocsPerRun(2000, func() {
