@@ -8,26 +8,32 @@ import (
 	"time"
 )
 
-// httpServer is the node's management service: what clients need to bootstrap over HTTP, to see that the node is ready,
-// and to manage scopes and collections. Every path wants Basic authentication.
+// routes are the paths of a node's management service: what clients need to bootstrap over HTTP, to see that the node is
+// ready, and to manage scopes and collections. Every path wants Basic authentication.
+var routes = []struct {
+	pattern string
+	handle  func(*httpCall)
+}{
+	{"GET /whoami", (*httpCall).whoami},
+	{"GET /pools", (*httpCall).pools},
+	{"GET /pools/default/b/{bucket}", (*httpCall).terseBucket},
+	{"GET /pools/default/buckets/{bucket}", (*httpCall).terseBucket},
+	{"GET /pools/default/nodeServices", (*httpCall).nodeServices},
+	{"GET /pools/default/terseClusterInfo", (*httpCall).clusterInfo},
+	{"GET /pools/default/buckets/{bucket}/scopes", (*httpCall).getScopes},
+	{"POST /pools/default/buckets/{bucket}/scopes", (*httpCall).createScope},
+	{"DELETE /pools/default/buckets/{bucket}/scopes/{scope}", (*httpCall).dropScope},
+	{"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections", (*httpCall).createCollection},
+	{"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}", (*httpCall).dropCollection},
+}
+
+// httpServer is the node's management service.
 func (n *Node) httpServer() *http.Server {
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]func(*httpCall){
-		"GET /whoami":                                                     (*httpCall).whoami,
-		"GET /pools":                                                      (*httpCall).pools,
-		"GET /pools/default/b/{bucket}":                                   (*httpCall).terseBucket,
-		"GET /pools/default/buckets/{bucket}":                             (*httpCall).terseBucket,
-		"GET /pools/default/nodeServices":                                 (*httpCall).nodeServices,
-		"GET /pools/default/terseClusterInfo":                             (*httpCall).clusterInfo,
-		"GET /pools/default/buckets/{bucket}/scopes":                      (*httpCall).getScopes,
-		"POST /pools/default/buckets/{bucket}/scopes":                     (*httpCall).createScope,
-		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}":           (*httpCall).dropScope,
-		"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections": (*httpCall).createCollection,
-		"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}": (*httpCall).dropCollection,
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	for _, route := range routes {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if x := n.authorise(w, r); x != nil {
-				h(x)
+				route.handle(x)
 			}
 		})
 	}

@@ -112,7 +112,7 @@ func (l *memListener) Close() error {
 		for {
 			select {
 			case c := <-l.backlog:
-				c.Close()
+				_ = c.Close() // never fails
 				continue
 			default:
 			}
@@ -256,7 +256,7 @@ type memConn struct {
 }
 
 func (c *memConn) wrap(op string, err error) error {
-	if err == nil || err == io.EOF {
+	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "virtual", Source: c.local, Addr: c.remote, Err: err}

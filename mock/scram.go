@@ -34,7 +34,7 @@ func newSCRAM(mech string, lookup func(user string) (password string, ok bool)) 
 		if err != nil {
 			return scram.StoredCredentials{}, err
 		}
-		return client.GetStoredCredentials(scram.KeyFactors{Salt: rand.Text()[:16], Iters: scramIterations}), nil
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: rand.Text()[:16], Iters: scramIterations})
 	})
 	if err != nil {
 		return nil, err
