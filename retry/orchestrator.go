@@ -301,7 +301,7 @@ func (o *Orchestrator) park(j *judgement, a Action) {
 	o.link(h, p)
 	o.arm()
 	var r *Request
-	if o.opts.Observer != nil {
+	if o.opts.Observer != nil && !final {
 		r = h.request(j.seen)
 	}
 	o.mu.Unlock()

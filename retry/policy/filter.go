@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Pushback does what the server said about the next attempt: it waits exactly the server's delay, after which the
+// backoff starts afresh, and does not retry when the server asked for that. Whether the failure is one to retry at all
+// is for Base to say.
+type Pushback struct {
+	Base retry.Strategy // nil is retry.BestEffort{}
+}
+
+// RetryAfter implements retry.Strategy.
+func (p Pushback) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	if r.Pushback.Never() {
+		return retry.Stop()
+	}
+	a := base(p.Base).RetryAfter(ctx, r, why)
+	if d, ok := r.Pushback.After(); ok {
+		return a.WithDelay(d)
+	}
+	return a
+}
+
+// Inline says whether Base never blocks.
+func (p Pushback) Inline() bool { return retry.IsInline(p.Base) }
+
+// Only lets Base decide about failures with one of the reasons or codes and does not retry any other. It narrows what
+// Base would do and never widens it; its zero value retries nothing. Codes must not change afterwards.
+type Only struct {
+	Base    retry.Strategy // nil is retry.BestEffort{}
+	Reasons retry.Reasons
+	Codes   []uint32 // the services' own numbers
+}
+
+// RetryAfter implements retry.Strategy.
+func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	if !o.Reasons.Has(why) && (r.Code == 0 || !slices.Contains(o.Codes, r.Code)) {
+		return retry.Stop()
+	}
+	return base(o.Base).RetryAfter(ctx, r, why)
+}
+
+// Inline says whether Base never blocks.
+func (o Only) Inline() bool { return retry.IsInline(o.Base) }

@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Fit says what happens when the next delay would pass a limit of time, or when the last one stays below it.
+type Fit uint8
+
+// The fits. Leave and Stretch, and Truncate and Overflow, are pairs: the former two differ when the sum of the delays is
+// below the limit, the latter two when it is above.
+const (
+	Cap      Fit = iota // wait until the limit, then time out
+	GiveUp              // fail at once with what the last attempt met
+	Leave               // drop the retry that would pass the limit; a sum below it stays as it is
+	Stretch             // as Leave, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
+	Truncate            // shorten the delay so that it ends on the limit, for the last retry
+	Overflow            // let one delay pass the limit, for the last retry
+)
+
+// Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A retry
+// that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The operation's
+// deadline lies above all limits and is kept by the orchestrator. It is safe for concurrent use and never blocks unless
+// Base does.
+type Limit struct {
+	Base        retry.Strategy // nil is retry.BestEffort{}
+	MaxAttempts int            // the first try included, transparent retries apart
+	MaxElapsed  time.Duration  // since the operation began
+	Soft        time.Duration  // once the sum of delays has come to it there is no further retry
+	Hard        time.Duration  // of the sum of delays; only Overflow passes it
+	Fit         Fit            // for MaxElapsed and Hard
+}
+
+// RetryAfter implements retry.Strategy. Base is asked first, so that a throttle below sees every failure.
+func (l Limit) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	a := base(l.Base).RetryAfter(ctx, r, why)
+	d, again := a.Delay()
+	if !again {
+		return a
+	}
+	counts := l.MaxAttempts > 0 && !why.Unseen()
+	if counts && r.Attempts+1 >= l.MaxAttempts || l.Soft > 0 && r.Waited >= l.Soft {
+		return exhausted()
+	}
+	last := counts && r.Attempts+2 >= l.MaxAttempts
+	room := l.room(r)
+	switch {
+	case room <= 0:
+		return exhausted()
+	case d <= room:
+		if l.Fit == Stretch && last && l.Hard > 0 {
+			return a.WithDelay(room)
+		}
+		return a
+	}
+	switch l.Fit {
+	case Cap:
+		return retry.TimeOutAfter(room)
+	case Truncate:
+		return a.WithDelay(room)
+	case Overflow:
+		return a
+	default:
+		return exhausted()
+	}
+}
+
+// room is how much delay the limits of time leave.
+func (l Limit) room(r *retry.Request) time.Duration {
+	room := time.Duration(math.MaxInt64)
+	if l.Hard > 0 {
+		room = l.Hard - r.Waited
+	}
+	if l.MaxElapsed > 0 {
+		room = min(room, l.MaxElapsed-time.Since(r.Started))
+	}
+	return room
+}
+
+// Inline says whether Base never blocks.
+func (l Limit) Inline() bool { return retry.IsInline(l.Base) }
+
+// planSteps is how many steps of a backoff Plan looks at to find its longest delay.
+const planSteps = 1000
+
+// Plan is an upper bound of the sum of an operation's delays under the limit, when worst is the longest that its backoff
+// can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. Transparent
+// retries, delays that a server names and the controlled ones of reasons that are always retried are apart.
+func (l Limit) Plan(worst retry.Backoff) time.Duration {
+	var sum, longest, d time.Duration
+	steps := planSteps
+	if l.MaxAttempts > 0 {
+		steps = l.MaxAttempts - 1
+	}
+	for step := range min(steps, planSteps) {
+		d = worst(step, d)
+		sum, longest = add(sum, d), max(longest, d)
+	}
+	if steps >= planSteps {
+		longest = max(longest, worst(math.MaxInt32, d))
+		sum = math.MaxInt64
+		if l.MaxAttempts > 0 && longest < math.MaxInt64/time.Duration(steps) {
+			sum = longest * time.Duration(steps)
+		}
+	}
+	if l.Fit == Stretch && l.Hard > 0 && l.MaxAttempts > 1 {
+		sum = max(sum, l.Hard)
+	}
+	over := time.Duration(0)
+	if l.Fit == Overflow {
+		over = longest
+	}
+	for _, limit := range []time.Duration{l.Hard, l.MaxElapsed} {
+		if limit > 0 {
+			sum = min(sum, add(limit, over))
+		}
+	}
+	if l.Soft > 0 {
+		sum = min(sum, max(add(l.Soft, longest), l.stretched()))
+	}
+	return sum
+}
+
+// stretched is how far Stretch may take the sum past Soft.
+func (l Limit) stretched() time.Duration {
+	if l.Fit == Stretch {
+		return l.Hard
+	}
+	return 0
+}
+
+func add(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Graph is the preset of the Microsoft Graph clients: 3 s times the square of the retry's number, at most 180 s, 1800 s in
+// all, 10 tries; a Retry-After is obeyed, and one that does not fit fails the operation at once.
+func Graph() Limit {
+	return Limit{
+		Base:        Pushback{Base: retry.BestEffort{Backoff: retry.Polynomial(3*time.Second, 2, 180*time.Second)}},
+		MaxAttempts: 10, MaxElapsed: 1800 * time.Second, Fit: GiveUp,
+	}
+}
+
+func base(s retry.Strategy) retry.Strategy {
+	if s == nil {
+		return retry.BestEffort{}
+	}
+	return s
+}
+
+func exhausted() retry.Action { return refuse(retry.ErrExhausted) }
+
+// refuse stops with a sentinel around the cause.
+func refuse(sentinel error) retry.Action {
+	return retry.StopWith(func(cause error) error {
+		if cause == nil {
+			return sentinel
+		}
+		return fmt.Errorf("%w: %w", sentinel, cause)
+	})
+}
