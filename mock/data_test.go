@@ -217,6 +217,16 @@ func TestObserveSeqnoKnowsTheToken(t *testing.T) {
 	require.Equal(t, token[:8], p.Value[:8])
 	p = r.call(at(memd.Packet{Opcode: memd.OpObserveSeqno, Value: token[:8]}, 7))
 	require.Equal(t, memd.StatusNotMyVBucket, p.Status)
+
+	require.NoError(t, c.FailoverHard(0))
+	p = replica.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: token[:8]})
+	require.Equal(t, memd.StatusSuccess, p.Status)
+	require.Len(t, p.Value, 43)
+	require.EqualValues(t, 1, p.Value[0])
+	require.NotEqual(t, token[:8], p.Value[3:11], "a new history")
+	require.Equal(t, token[:8], p.Value[27:35])
+	require.Equal(t, token[8:], p.Value[35:43], "the write is part of the old one")
+	require.Len(t, replica.call(memd.Packet{Opcode: memd.OpGetFailoverLog}).Value, 32)
 }
 
 func TestMiscellaneous(t *testing.T) {

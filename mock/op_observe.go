@@ -8,8 +8,8 @@ import (
 )
 
 // OBSERVE_SEQNO and GET_FAILOVER_LOG. Every copy of a vbucket has the same newest sequence number, in memory and on
-// disk: replication and persistence take no time here. Left out: the second format of OBSERVE_SEQNO, for a history that
-// was cut by a failover; an id of a vbucket that is not its newest is unknown (0x01).
+// disk: replication and persistence take no time here. An id of the vbucket from before a failover gets the second
+// format, with the last sequence number of that time.
 
 // holds reports whether the node has the request's vbucket. The caller holds the mutex.
 func (rq *request) holds() bool {
@@ -26,12 +26,18 @@ func observeSeqno(rq *request) reply {
 	if !rq.holds() {
 		return rq.notMine()
 	}
-	uuid, seqno := rq.b.store.vbucket(rq.p.VBucket)
-	if binary.BigEndian.Uint64(rq.p.Value) != uuid {
+	history, seqno := rq.b.store.vbucket(rq.p.VBucket)
+	asked := binary.BigEndian.Uint64(rq.p.Value)
+	at := slices.IndexFunc(history, func(b branch) bool { return b.uuid == asked })
+	if at < 0 {
 		return reply{status: memd.StatusKeyNotFound}
 	}
-	v := binary.BigEndian.AppendUint16([]byte{0}, rq.p.VBucket)
-	for _, n := range []uint64{uuid, seqno, seqno} {
+	numbers := []uint64{history[0].uuid, seqno, seqno}
+	if at > 0 {
+		numbers = append(numbers, asked, history[at-1].begin)
+	}
+	v := binary.BigEndian.AppendUint16([]byte{byte(min(at, 1))}, rq.p.VBucket)
+	for _, n := range numbers {
 		v = binary.BigEndian.AppendUint64(v, n)
 	}
 	return reply{value: v}
@@ -43,6 +49,10 @@ func failoverLog(rq *request) reply {
 	if !rq.holds() {
 		return rq.notMine()
 	}
-	uuid, _ := rq.b.store.vbucket(rq.p.VBucket)
-	return reply{value: binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uuid), 0)}
+	history, _ := rq.b.store.vbucket(rq.p.VBucket)
+	var v []byte
+	for _, b := range history {
+		v = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, b.uuid), b.begin)
+	}
+	return reply{value: v}
 }

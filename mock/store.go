@@ -21,9 +21,16 @@ type store struct {
 }
 
 type vbucketData struct {
-	uuid, seqno uint64
-	nodes       []int // the active one, then the replicas
-	copies      map[int]map[docID]doc
+	history []branch // newest first, never empty
+	seqno   uint64
+	nodes   []int // the active one, then the replicas
+	copies  map[int]map[docID]doc
+}
+
+// branch is one stretch of a vbucket's history: a failover ends it and begins the next.
+type branch struct {
+	uuid  uint64
+	begin uint64 // newest sequence number when it began
 }
 
 type docID struct {
@@ -74,11 +81,18 @@ type docResult struct {
 func newStore(vbuckets int) *store {
 	s := &store{vbs: make([]vbucketData, vbuckets)}
 	for i := range s.vbs {
-		var b [8]byte
-		rand.Read(b[:]) // never fails
-		s.vbs[i] = vbucketData{uuid: binary.BigEndian.Uint64(b[:]) | 1, copies: map[int]map[docID]doc{}}
+		s.vbs[i].copies = map[int]map[docID]doc{}
+		s.fork(i)
 	}
 	return s
+}
+
+// fork begins a new stretch of a vbucket's history, as a failover does.
+func (s *store) fork(vb int) {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	v := &s.vbs[vb]
+	v.history = slices.Insert(v.history, 0, branch{binary.BigEndian.Uint64(b[:]) | 1, v.seqno})
 }
 
 // assign gives a vbucket to nodes, -1 for none. Nodes that are new to it get the old active node's documents, or any
@@ -107,7 +121,10 @@ func (s *store) assign(vb int, nodes []int) {
 	v.nodes, v.copies = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return n < 0 }), copies
 }
 
-func (s *store) vbucket(vb uint16) (uuid, seqno uint64) { return s.vbs[vb].uuid, s.vbs[vb].seqno }
+// vbucket returns a vbucket's history and its newest sequence number.
+func (s *store) vbucket(vb uint16) (history []branch, seqno uint64) {
+	return s.vbs[vb].history, s.vbs[vb].seqno
+}
 
 // dropCollection removes the documents of a collection.
 func (s *store) dropCollection(cid uint32) {
@@ -140,7 +157,7 @@ func failure(st memd.Status) docResult { return docResult{status: st} }
 
 func (d *doc) result(v *vbucketData) docResult {
 	return docResult{
-		cas: d.cas, flags: d.flags, value: d.value, datatype: d.datatype, uuid: v.uuid, seqno: d.seqno,
+		cas: d.cas, flags: d.flags, value: d.value, datatype: d.datatype, uuid: v.history[0].uuid, seqno: d.seqno,
 		expiry: uint32(d.expiry), deleted: d.deleted,
 	}
 }
@@ -266,9 +283,11 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 	case memd.OpDelete:
 		next = doc{deleted: true}
 	case memd.OpAppend:
-		next.value, next.datatype = slices.Concat(old.value, o.value), 0
+		next.value = slices.Concat(old.value, o.value)
+		next.datatype = valueType(next.value)
 	case memd.OpPrepend:
-		next.value, next.datatype = slices.Concat(o.value, old.value), 0
+		next.value = slices.Concat(o.value, old.value)
+		next.datatype = valueType(next.value)
 	case memd.OpTouch, memd.OpGAT:
 		next.expiry = absolute(o.expiry, now)
 	case memd.OpIncrement, memd.OpDecrement:

@@ -56,7 +56,11 @@ func (c *Cluster) Failover(node int) error {
 		n.member = memberOut
 		for _, b := range c.buckets {
 			for vb := range b.rows {
+				old := b.rows[vb][0]
 				b.setRow(vb, without(b.rows[vb], node))
+				if b.rows[vb][0] != old {
+					b.store.fork(vb)
+				}
 			}
 		}
 		return nil
