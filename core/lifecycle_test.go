@@ -1,0 +1,341 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// CB-2, D67, D72: while a node is down the strategy is asked, and once it is back its calls succeed. A write that never
+// left is sent once.
+func TestD67NodeThatIsDownIsAReason(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(1).Addr())
+		require.NoError(t, m.Kill(1))
+		var mu sync.Mutex
+		seen := map[retry.Reason]int{}
+		s := retry.Func(func(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+			mu.Lock()
+			seen[why]++
+			mu.Unlock()
+			return retry.BestEffort{}.RetryAfter(ctx, r, why)
+		})
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v"), Common: kv.Common{Retry: s}})
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, m.Respawn(1))
+		res, err := f.Wait(ctx(t))
+		require.NoError(t, err)
+		require.True(t, res.Retry.Reasons.Has(retry.SocketNotAvailable))
+		require.Positive(t, seen[retry.SocketNotAvailable])
+		require.Equal(t, 1, applied(m, string(key)))
+		_, err = kv.Do(ctx(t), b, kv.Get{Key: key})
+		require.NoError(t, err)
+	})
+}
+
+// A node that stays down: the timeout carries the reason and the last failure to connect.
+func TestTimeoutOnADeadNodeSaysWhy(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(1).Addr())
+		require.NoError(t, m.Kill(1))
+		_, err := kv.Do(ctx(t), b, kv.Get{Key: key})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.ErrorContains(t, err, m.Node(1).Addr())
+		info, _ := retry.InfoOf(err)
+		require.True(t, info.Reasons.Has(retry.SocketNotAvailable))
+	})
+}
+
+// D24: a first seed that nobody answers at costs nothing while another does.
+func TestD24DeadSeedCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
+		c := open(t, m, func(cfg *core.Config) {
+			cfg.Hosts = append([]string{"10.99.0.1:11210"}, cfg.Hosts...)
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr == "10.99.0.1:11210" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return dial(ctx, network, addr)
+			}
+		})
+		began := time.Now()
+		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+	})
+}
+
+// D20: a peer that accepts and stays silent holds neither calls beyond their deadline nor Close.
+func TestD20SilentPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int64
+		c, err := core.Open(t.Context(), core.Config{Username: "u", Dial: func(context.Context, string, string) (net.Conn, error) {
+			near, _ := net.Pipe()
+			open.Add(1)
+			return &closeCounter{near, &open, sync.Once{}}, nil
+		}})
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.Equal(t, 2500*time.Millisecond, time.Since(began))
+		time.Sleep(time.Minute) // several attempts to connect
+		began = time.Now()
+		require.NoError(t, c.Close())
+		require.Less(t, time.Since(began), time.Second)
+		require.Zero(t, open.Load())
+	})
+}
+
+type closeCounter struct {
+	net.Conn
+	n    *atomic.Int64
+	once sync.Once
+}
+
+func (c *closeCounter) Close() error {
+	c.once.Do(func() { c.n.Add(-1) })
+	return c.Conn.Close()
+}
+
+// Faults 1 and 17: attempts to connect follow the backoff, whatever fails, and nothing spins.
+func TestRedialsAreBounded(t *testing.T) {
+	for name, failure := range map[string]error{"refused": syscall.ECONNREFUSED, "too many files": syscall.EMFILE} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int64
+				c, err := core.Open(t.Context(), core.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+					dials.Add(1)
+					return nil, failure
+				}})
+				require.NoError(t, err)
+				_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
+				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+				require.ErrorIs(t, err, failure)
+				time.Sleep(57500 * time.Millisecond)
+				n := dials.Load()
+				require.Greater(t, n, int64(15)) // at least every 4 s
+				require.Less(t, n, int64(40))    // 30 ms doubling to 4 s, less the jitter
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// D55: a burst far beyond the connection's limit completes: a full connection is a reason, and the strategy waits.
+func TestD55BurstOnOneNodeCompletes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("50,000 calls take the race detector too long")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
+		b := open(t, m, func(c *core.Config) { c.MaxInFlight, c.MaxParked = 4096, 60000 }).Bucket("default")
+		require.NoError(t, b.WaitReady(ctx(t)))
+		var fs []kv.Future[kv.MutationResult]
+		for i := range 50000 {
+			fs = append(fs, kv.Start(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "k%d", i)}))
+		}
+		full := false
+		for _, f := range fs {
+			res, err := f.Wait(ctx(t))
+			require.NoError(t, err)
+			full = full || res.Retry.Reasons.Has(retry.EndpointNotWritable)
+		}
+		require.True(t, full)
+		require.Len(t, m.ApplyLog("default"), 50000)
+	})
+}
+
+// Faults 18, 19, 21: answers that nobody waits for, or twice, or too late, are counted and hurt nobody.
+func TestOrphansHurtNobody(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(0).Addr())
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("1")})
+		require.NoError(t, err)
+		m.Inject(only(memd.OpGet, 1), mock.Twice())
+		_, err = kv.Do(ctx(t), b, kv.Get{Key: key})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 1, b.Orphans())
+		m.Inject(only(memd.OpGet, 1), mock.CorruptOpaque())
+		_, err = kv.Do(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Timeout: 50 * time.Millisecond}})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.EqualValues(t, 2, b.Orphans())
+		in := m.Inject(only(memd.OpGet, 1), mock.HoldReply())
+		c, cancel := context.WithCancel(t.Context())
+		f := kv.Start(c, b, kv.Get{Key: key})
+		time.Sleep(time.Second)
+		cancel()
+		_, err = f.Wait(ctx(t))
+		require.ErrorIs(t, err, cberr.RequestCanceled)
+		require.ErrorIs(t, err, context.Canceled)
+		in.Release()
+		for range 100 {
+			_, err = kv.Do(ctx(t), b, kv.Get{Key: key})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 3, b.Orphans())
+		require.Equal(t, 3, m.Frames(memd.OpHello))
+	})
+}
+
+// The end of a context is noticed within 5 ms, and at once by a call that has waited longer.
+func TestCancellationIsNoticedInTime(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		m.Inject(only(memd.OpGet, 0), mock.Drop())
+		for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, time.Second} {
+			c, cancel := context.WithCancel(t.Context())
+			var canceled time.Time
+			time.AfterFunc(after, func() { canceled = time.Now(); cancel() })
+			_, err := kv.Do(c, b, kv.Get{Key: []byte("k")})
+			require.ErrorIs(t, err, cberr.RequestCanceled)
+			late := time.Since(canceled)
+			if after > 5*time.Millisecond {
+				require.Zero(t, late)
+			}
+			require.LessOrEqual(t, late, 5*time.Millisecond)
+		}
+		c, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := kv.Do(c, b, kv.Get{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.Equal(t, 300*time.Millisecond, time.Since(began))
+	})
+}
+
+// D62: an idle client asks for the map with the version it knows, and gets nothing back; D30: a node without a map is
+// asked again.
+func TestD62D30ConfigPolling(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		empty, full := 0, 0
+		m.Inject(only(memd.OpGetClusterConfig, 0), mock.Rewrite(func(req, rep *memd.Packet) {
+			if len(req.Extras) == 16 && len(rep.Value) == 0 {
+				empty++
+			} else {
+				full++
+			}
+		}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 24, empty)
+		require.Zero(t, full)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
+		m.Inject(only(memd.OpGetClusterConfig, 3), mock.Status(memd.StatusKeyNotFound))
+		_, err := kv.Do(ctx(t), open(t, m).Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 9 * time.Second}})
+		require.NoError(t, err)
+	})
+}
+
+// Fault 42: a bucket that is deleted and created again, with another uuid, is found again.
+func TestRecreatedBucket(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		require.NoError(t, m.DropBucket("default"))
+		time.Sleep(time.Second)
+		require.NoError(t, m.CreateBucket("default", 32))
+		_, err = kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 9 * time.Second}})
+		require.NoError(t, err)
+		mp, _ := b.Map()
+		require.Equal(t, 32, mp.VBuckets)
+	})
+}
+
+// Guarantee 5, D59: two goroutines per connection at most, none per call, none after Close (the bubble checks that).
+func TestGoroutinesPerConnection(t *testing.T) {
+	m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64))
+	c := open(t, m)
+	b := c.Bucket("default")
+	require.NoError(t, b.WaitReady(ctx(t)))
+	m.Inject(only(memd.OpGet, 0), mock.Drop())
+	before := runtime.NumGoroutine()
+	var fs []kv.Future[kv.GetResult]
+	for i := range 1000 {
+		fs = append(fs, kv.Start(context.Background(), b, kv.Get{Key: []byte{byte(i), byte(i >> 8)}, Common: kv.Common{Timeout: 200 * time.Millisecond}}))
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), before+3)
+	for _, f := range fs {
+		_, err := f.Wait(ctx(t))
+		require.ErrorIs(t, err, cberr.Timeout)
+	}
+}
+
+// A strategy of one call does not touch another's, and nil inherits the cluster's.
+func TestStrategyPerCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
+		never := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
+		b := open(t, m, func(c *core.Config) { c.Retry = never }).Bucket("default")
+		require.NoError(t, b.WaitReady(ctx(t)))
+		m.Inject(only(memd.OpTouch, 3), mock.Status(memd.StatusTmpFail))
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.TemporaryFailure)
+		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}}})
+		require.NoError(t, err)
+		require.Equal(t, 2, res.Retry.Attempts)
+	})
+}
+
+// CB-49, B4, B9: a status that only the node's error map knows is retried with our own backoff when the map says so,
+// and described by it when not. D78: one that invalidates the connection closes it.
+func TestErrorMapDecidesAboutUnknownStatuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
+		m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{
+			"7ff0":{"name":"SLOW","desc":"come back","attrs":["retry-now"],"retry":{"strategy":"constant","interval":100000,"after":100000}},
+			"7ff1":{"name":"FINAL","desc":"no more","attrs":["item-only"]},
+			"7ff2":{"name":"BROKEN","desc":"bad state","attrs":["conn-state-invalidated"]}}}`))
+		b := open(t, m).Bucket("default")
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		m.Inject(only(memd.OpTouch, 3), mock.Status(0x7ff0))
+		began := time.Now()
+		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+		require.NoError(t, err)
+		require.Equal(t, 3, res.Retry.Attempts)
+		require.True(t, res.Retry.Reasons.Has(retry.KVErrorMapRetryIndicated))
+		require.LessOrEqual(t, time.Since(began), 7*time.Millisecond) // 1, 2, 4 ms less the jitter
+		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7ff1))
+		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+		var e *kv.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "FINAL", e.Name)
+		require.ErrorContains(t, err, "no more")
+		require.Zero(t, e.Retry.Attempts)
+		hellos := m.Frames(memd.OpHello)
+		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7ff2))
+		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+		require.ErrorAs(t, err, &e)
+		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
+		require.NoError(t, err)
+		require.Equal(t, hellos+1, m.Frames(memd.OpHello))
+		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7fff)) // nobody knows it
+		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+		require.ErrorContains(t, err, "0x7fff")
+	})
+}
