@@ -338,8 +338,11 @@ func TestOnly(t *testing.T) {
 		code uint32
 		want bool
 	}{
-		{retry.KVLocked, 0, true}, {retry.KVTemporaryFailure, 0, false}, {retry.ServiceResponseCodeIndicated, 429, true},
-		{retry.ServiceResponseCodeIndicated, 503, false}, {retry.Unknown, 429, false},
+		{retry.KVLocked, 0, true},
+		{retry.KVTemporaryFailure, 0, false},
+		{retry.ServiceResponseCodeIndicated, 429, true},
+		{retry.ServiceResponseCodeIndicated, 503, false},
+		{retry.Unknown, 429, false},
 	} {
 		_, ok := s.RetryAfter(t.Context(), &retry.Request{Code: c.code, Idempotent: true}, c.why).Delay()
 		require.Equal(t, c.want, ok, "%+v", c)

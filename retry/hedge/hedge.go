@@ -1,0 +1,185 @@
+package hedge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Policy says how an operation is hedged. Its zero value refuses.
+type Policy struct {
+	MaxAttempts int              // the first send included; below 2 there are no hedges
+	Delay       time.Duration    // between sends; 0 sends all at once
+	NonFatal    func(error) bool // failures after which others may still succeed; nil is none
+	Idempotent  bool             // what is not is refused, since hedging sends it more than once
+	Throttle    Throttle         // nil is none
+}
+
+// Throttle keeps hedges from servers in trouble. First sends are never asked about. Its methods must not block.
+type Throttle interface {
+	// Allowed says whether another hedge may be sent, given where the operation has been.
+	Allowed(used *Avoid) bool
+	// Failure counts a non-fatal failure, or one with which the server asked not to be tried again.
+	Failure(endpoint string)
+}
+
+// Stats says what became of the attempts of one operation.
+type Stats struct {
+	Sent      int // attempts, the first included
+	Throttled int // hedges that were not sent because of the Throttle
+	Winner    int // the number of the attempt whose outcome was returned, 0 being the first; -1 when there was none
+}
+
+// ErrNotIdempotent is Do's answer for a Policy that does not say that the operation is idempotent.
+var ErrNotIdempotent = errors.New("an operation that is not idempotent cannot be hedged")
+
+// PanicError is an attempt that panicked. It is fatal.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error gives the panic's value, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in a hedged attempt: %v", e.Value) }
+
+var errGone = errors.New("a hedged attempt ended its goroutine")
+
+// Do runs try for the first attempt, number 0, and again for each hedge, until one succeeds or fails for good, and
+// returns that outcome. A non-fatal failure sends the next hedge at once, after which the delay starts anew; a pushback
+// that the error carries (a method Pushback() retry.Pushback) sets the time of the next one instead, or ends hedging.
+// When nothing is out and nothing pending, the last failure is returned. When ctx ends, its cause is.
+//
+// Each attempt runs on a goroutine of its own, with a context that ends as soon as its outcome can no longer matter. Do
+// does not wait for attempts that ignore that; what they bring is dropped.
+func Do[R any](
+	ctx context.Context, p Policy, try func(ctx context.Context, n int, used *Avoid) (R, error),
+) (R, Stats, error) {
+	var none R
+	if !p.Idempotent {
+		return none, Stats{Winner: -1}, ErrNotIdempotent
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &race[R]{p: p, ctx: ctx, try: try, shared: &used{}, results: make(chan outcome[R], max(p.MaxAttempts, 1))}
+	return r.run()
+}
+
+type outcome[R any] struct {
+	n     int
+	avoid *Avoid
+	r     R
+	err   error
+}
+
+// race is one call of Do.
+type race[R any] struct {
+	p       Policy
+	ctx     context.Context
+	try     func(context.Context, int, *Avoid) (R, error)
+	shared  *used
+	results chan outcome[R] // has room for every attempt, so that none ever waits to be heard
+	timer   *time.Timer
+	stats   Stats
+	next    int // the number of the next attempt
+	out     int // attempts that have not ended
+}
+
+func (r *race[R]) run() (R, Stats, error) {
+	r.timer = time.NewTimer(r.p.Delay)
+	defer r.timer.Stop()
+	r.send()
+	for r.p.Delay <= 0 && r.pending() {
+		r.hedge()
+	}
+	last := outcome[R]{n: -1}
+	for r.out > 0 || r.pending() {
+		var due <-chan time.Time
+		if r.pending() {
+			due = r.timer.C
+		}
+		select {
+		case <-r.ctx.Done():
+			return r.ended(outcome[R]{n: -1, err: context.Cause(r.ctx)})
+		case o := <-r.results:
+			r.out--
+			if o.err == nil || !r.again(o) {
+				return r.ended(o)
+			}
+			last = o
+		case <-due:
+			r.hedge()
+			r.timer.Reset(r.p.Delay)
+		}
+	}
+	return r.ended(last)
+}
+
+func (r *race[R]) ended(o outcome[R]) (R, Stats, error) {
+	r.stats.Winner = o.n
+	return o.r, r.stats, o.err
+}
+
+// pending says whether hedges may still be sent.
+func (r *race[R]) pending() bool { return r.next < r.p.MaxAttempts }
+
+// again handles a failure and says whether the operation goes on.
+func (r *race[R]) again(o outcome[R]) bool {
+	var push retry.Pushback
+	var carrier interface{ Pushback() retry.Pushback }
+	if errors.As(o.err, &carrier) {
+		push = carrier.Pushback()
+	}
+	goesOn := r.p.NonFatal != nil && r.p.NonFatal(o.err)
+	if r.p.Throttle != nil && (goesOn || push.Never()) {
+		r.p.Throttle.Failure(o.avoid.endpoint())
+	}
+	if !goesOn {
+		return false
+	}
+	wait, named := push.After()
+	switch {
+	case push.Never():
+		r.next = r.p.MaxAttempts
+	case !r.pending():
+	case named:
+		r.timer.Reset(wait)
+	default:
+		r.hedge()
+		r.timer.Reset(r.p.Delay)
+	}
+	return true
+}
+
+// hedge sends the next hedge unless the throttle forbids it; then it is dropped.
+func (r *race[R]) hedge() {
+	if r.p.Throttle != nil && !r.p.Throttle.Allowed(&Avoid{shared: r.shared}) {
+		r.next++
+		r.stats.Throttled++
+		if r.out == 0 { // throttling never waits
+			r.next = r.p.MaxAttempts
+		}
+		return
+	}
+	r.send()
+}
+
+func (r *race[R]) send() {
+	n, avoid := r.next, &Avoid{shared: r.shared}
+	r.next++
+	r.out++
+	r.stats.Sent++
+	go func() {
+		o := outcome[R]{n: n, avoid: avoid, err: errGone} // what stays when the attempt ends its goroutine
+		defer func() {
+			if v := recover(); v != nil {
+				o.err = &PanicError{v, debug.Stack()}
+			}
+			r.results <- o
+		}()
+		o.r, o.err = r.try(r.ctx, n, avoid)
+	}()
+}
