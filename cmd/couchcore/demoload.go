@@ -293,4 +293,6 @@ func sparkline(l *demoLoad) string {
 }
 
 // plain writes a duration as a flag would have it.
-func plain(d time.Duration) string { return fmt.Sprintf("%g s", d.Round(10*time.Millisecond).Seconds()) }
+func plain(d time.Duration) string {
+	return fmt.Sprintf("%g s", d.Round(10*time.Millisecond).Seconds())
+}

@@ -24,12 +24,22 @@ const (
 type cli struct {
 	JSON bool `help:"Print one JSON object and nothing else."`
 
-	Demo demoCmd `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Demo     demoCmd     `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Mock     mockCmd     `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
+	KV       kvCmd       `cmd:"" name:"kv" help:"One key-value operation."`
+	Reasons  reasonsCmd  `cmd:"" help:"The table of retry reasons."`
+	Explain  explainCmd  `cmd:"" help:"What the client does with an answer, and why."`
+	Hash     hashCmd     `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
+	Strerror strerrorCmd `cmd:"" help:"What a status code means."`
+	Connstr  connstrCmd  `cmd:"" help:"A connection string, taken apart, with every default."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
 
-  couchcore demo`
+  couchcore demo
+  couchcore mock --nodes 3
+  couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p password
+  couchcore explain --service kv --op upsert --status 0x86`
 
 // app is what a command runs in.
 type app struct {
@@ -39,6 +49,7 @@ type app struct {
 	json           bool
 	terminal       bool // stdout is one: a live line is welcome
 	colour         bool
+	stdinTaken     bool // by a value, so that no password can come from there
 	demo           demoHooks
 }
 

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// connectFlags are those of every command that connects to a cluster.
+type connectFlags struct {
+	Connect       string        `short:"c" placeholder:"CONNSTR" help:"The cluster, as in couchbase://host1,host2 (default: $COUCHCORE_CONNECT)."`
+	Username      string        `short:"u" help:"Who logs in (default: $COUCHCORE_USERNAME)."`
+	Password      string        `short:"p" help:"The password; - reads it from standard input (default: $COUCHCORE_PASSWORD)."`
+	Bucket        string        `short:"b" help:"The bucket (default: the connection string's, or \"default\")."`
+	Scope         string        `help:"The scope (default: _default)."`
+	Collection    string        `help:"The collection (default: _default)."`
+	Timeout       time.Duration `help:"Of the operation, all retries included (default: 2.5s, durable writes 10s)."`
+	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail or best-effort (default: fast-fail)."`
+	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
+	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
+	AllowPlain    bool          `help:"Allow PLAIN on an unencrypted connection, which shows the password (default: no)."`
+	Verbose       bool          `short:"v" help:"Say how the operation went, on standard error (default: no)."`
+}
+
+// config makes the client's configuration. Every error of it is one of usage.
+func (f *connectFlags) config(a *app) (core.Config, error) {
+	connect := or(f.Connect, a.env("COUCHCORE_CONNECT"))
+	if connect == "" {
+		return core.Config{}, usagef("no cluster: give --connect, or set COUCHCORE_CONNECT")
+	}
+	cfg, err := core.ParseConnString(connect)
+	if err != nil {
+		return core.Config{}, usagef("%v", err)
+	}
+	cfg.Username = or(f.Username, a.env("COUCHCORE_USERNAME"))
+	password := or(f.Password, a.env("COUCHCORE_PASSWORD"))
+	if f.Password == "-" {
+		if a.stdinTaken {
+			return core.Config{}, usagef("standard input cannot be both the password and the value: set COUCHCORE_PASSWORD")
+		}
+		if password, err = readLine(a.stdin); err != nil {
+			return core.Config{}, usagef("the password cannot be read: %v", err)
+		}
+	}
+	cfg.Password = core.NewSecret(password)
+	cfg.Bucket = or(f.Bucket, cfg.Bucket, "default")
+	cfg.AllowPlain = f.AllowPlain
+	if f.Timeout < 0 {
+		return core.Config{}, usagef("--timeout is negative")
+	}
+	if cfg.Retry, err = strategyOf(f.Retry); err != nil {
+		return core.Config{}, err
+	}
+	return cfg, f.setTLS(&cfg)
+}
+
+func (f *connectFlags) setTLS(cfg *core.Config) error {
+	if f.TLSCA == "" && !f.TLSSkipVerify {
+		return nil
+	}
+	if !cfg.UseTLS {
+		return usagef("--tls-ca and --tls-skip-verify need TLS: use couchbases://")
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.TLS != nil {
+		t = cfg.TLS.Clone()
+	}
+	if f.TLSCA != "" {
+		pem, err := os.ReadFile(f.TLSCA)
+		if err != nil {
+			return usagef("--tls-ca: %v", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return usagef("--tls-ca: %s has no PEM certificate", f.TLSCA)
+		}
+	}
+	t.InsecureSkipVerify = f.TLSSkipVerify
+	cfg.TLS = t
+	return nil
+}
+
+// strategyOf reads a --retry or --strategy flag; "" is the default.
+func strategyOf(name string) (retry.Strategy, error) {
+	switch name {
+	case "", "fast-fail":
+		return retry.FastFailOnTerminalError{}, nil
+	case "best-effort":
+		return retry.BestEffort{}, nil
+	}
+	if strings.HasPrefix(name, "@") {
+		return nil, usagef("strategy %s: policy files are not part of this build; there are fast-fail and best-effort", name)
+	}
+	return nil, usagef("strategy %q: there are fast-fail and best-effort", name)
+}
+
+// openBucket connects. The caller closes the cluster.
+func (f *connectFlags) openBucket(a *app) (*core.Cluster, *core.Bucket, error) {
+	cfg, err := f.config(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := core.Open(context.Background(), cfg)
+	if err != nil {
+		return nil, nil, usagef("%v", err)
+	}
+	return c, c.Bucket(cfg.Bucket), nil
+}
+
+// readLine reads all of r up to the first line break.
+func readLine(r io.Reader) (string, error) {
+	all, err := io.ReadAll(io.LimitReader(r, 64<<10))
+	line, _, _ := bytes.Cut(all, []byte("\n"))
+	return strings.TrimSuffix(string(line), "\r"), err
+}
+
+// or is the first text that is not empty.
+func or(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

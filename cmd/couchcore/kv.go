@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// kvResult is an operation's outcome as JSON. Every key is always there; null is what does not apply.
+type kvResult struct {
+	Op            string     `json:"op"`
+	Key           string     `json:"key"`
+	Value         *string    `json:"value"`
+	Encoding      string     `json:"encoding,omitempty"` // "base64" for a value that is not UTF-8
+	Exists        *bool      `json:"exists,omitempty"`
+	CAS           *string    `json:"cas"`
+	Flags         *uint32    `json:"flags"`
+	MutationToken *tokenJSON `json:"mutation_token"`
+	Endpoint      string     `json:"endpoint"`
+	Attempts      int        `json:"attempts"`
+	RetryReasons  []string   `json:"retry_reasons"`
+	ElapsedUS     int64      `json:"elapsed_us"`
+	Error         *failure   `json:"error"`
+}
+
+// tokenJSON has its 64-bit numbers as text: JSON's numbers are not exact enough in every language.
+type tokenJSON struct {
+	Bucket  string `json:"bucket"`
+	VBucket uint16 `json:"vbucket"`
+	UUID    string `json:"uuid"`
+	Seqno   string `json:"seqno"`
+}
+
+// view is what an operation's result has to show.
+type view struct {
+	kv.Result
+	value    []byte
+	hasValue bool
+	flags    *uint32
+	datatype memd.Datatype
+	token    kv.MutationToken
+	exists   *bool
+}
+
+func viewGet(r kv.GetResult) view {
+	return view{Result: r.Result, value: r.Value, hasValue: true, flags: &r.Flags, datatype: r.Datatype}
+}
+
+func viewMutation(r kv.MutationResult) view { return view{Result: r.Result, token: r.Token} }
+
+func viewCounter(r kv.CounterResult) view {
+	return view{Result: r.Result, value: fmt.Append(nil, r.Value), hasValue: true, token: r.Token}
+}
+
+func viewExists(r kv.ExistsResult) view { return view{Result: r.Result, exists: &r.Exists} }
+
+func viewPlain(r kv.Result) view { return view{Result: r} }
+
+// runKV connects, runs one operation and shows how it went.
+func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Common) (O, error), show func(R) view) error {
+	o, err := op(kv.Common{Scope: k.Scope, Collection: k.Collection, Timeout: k.Timeout})
+	if err != nil {
+		return err
+	}
+	c, b, err := k.openBucket(a)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	r, err := kv.Do(context.Background(), b, o)
+	took := time.Since(began)
+	if err != nil {
+		f := failureOf(err)
+		k.explainCall(a, b, key, err.Error(), view{}, took)
+		_ = c.Close() // the operation's own failure is what matters
+		if a.json {
+			res := kvResult{Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons, ElapsedUS: took.Microseconds(), Error: &f}
+			if err := a.emit(res); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	v := show(r)
+	k.explainCall(a, b, key, "", v, took)
+	if err := a.showKV(name, key, v, took); err != nil {
+		_ = c.Close()
+		return err
+	}
+	return c.Close()
+}
+
+// showKV writes a success.
+func (a *app) showKV(name, key string, v view, took time.Duration) error {
+	if a.json {
+		return a.emit(v.json(name, key, took))
+	}
+	switch {
+	case v.exists != nil && !*v.exists:
+		return a.print("no")
+	case v.exists != nil:
+		return a.print("yes  cas 0x%016x", v.CAS)
+	case v.hasValue:
+		_, err := a.stdout.Write(v.value)
+		if err == nil && (a.terminal || v.flags == nil) {
+			err = a.print("")
+		}
+		return err
+	case v.CAS == 0:
+		return a.print("ok")
+	case v.token.IsZero():
+		return a.print("ok  cas 0x%016x", v.CAS)
+	}
+	return a.print("ok  cas 0x%016x  vbucket %d  seqno %d", v.CAS, v.token.VBucket, v.token.Seqno)
+}
+
+func (v view) json(name, key string, took time.Duration) kvResult {
+	res := kvResult{
+		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint, Attempts: v.Retry.Retries() + 1,
+		RetryReasons: reasonNames(v.Retry.Reasons), ElapsedUS: took.Microseconds(),
+	}
+	if v.CAS != 0 {
+		cas := hex64(v.CAS)
+		res.CAS = &cas
+	}
+	if v.hasValue {
+		text := string(v.value)
+		if !utf8.Valid(v.value) {
+			text, res.Encoding = base64.StdEncoding.EncodeToString(v.value), "base64"
+		}
+		res.Value = &text
+	}
+	if !v.token.IsZero() {
+		res.MutationToken = &tokenJSON{v.token.Bucket, v.token.VBucket, hex64(v.token.UUID), fmt.Sprint(v.token.Seqno)}
+	}
+	return res
+}
+
+func hex64(n uint64) string { return fmt.Sprintf("0x%016x", n) }
+
+// explainCall writes what -v asks for to standard error: node, vbucket, sends, retries with their reasons and delays.
+func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, took time.Duration) {
+	if !k.Verbose {
+		return
+	}
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(a.stderr, format+"\n", args...) }
+	if failed == "" {
+		if v.hasValue {
+			kind := "binary"
+			if v.datatype&memd.DatatypeJSON != 0 {
+				kind = "json"
+			}
+			say("value     %d bytes  %s  cas 0x%016x", len(v.value), kind, v.CAS)
+		}
+		server := ""
+		if d, ok := v.ServerDuration(); ok {
+			server = fmt.Sprintf("  server %s", short(d))
+		}
+		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.Retry.Retries()+1, "time"), server, short(took))
+	}
+	var list []string
+	for _, at := range v.Retry.Log {
+		list = append(list, fmt.Sprintf("%v (waited %s)", at.Reason, short(at.Delay)))
+	}
+	if len(list) > 0 {
+		say("retries   %d  %s", v.Retry.Retries(), strings.Join(list, ", "))
+	}
+	for _, n := range b.Status() {
+		state := "connected, " + n.Mechanism
+		if !n.Connected {
+			state = fmt.Sprintf("not connected: %v", n.Err)
+		}
+		say("%-21s %s", n.Addr, state)
+	}
+}
+
+func vbucketOf(b *core.Bucket, key string) string {
+	if key == "" {
+		return ""
+	}
+	vb, _, ok := b.Locate([]byte(key))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("  vbucket %d", vb)
+}
+
+// valueOf reads a VALUE argument; "-" is standard input, whose bytes are sent unchanged.
+func valueOf(a *app, arg string) ([]byte, error) {
+	if arg != "-" {
+		return []byte(arg), nil
+	}
+	a.stdinTaken = true
+	value, err := io.ReadAll(io.LimitReader(a.stdin, kv.MaxValueLen+1))
+	if err != nil {
+		return nil, usagef("the value cannot be read: %v", err)
+	}
+	return value, nil
+}

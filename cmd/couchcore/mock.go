@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+type mockCmd struct {
+	Nodes            int      `default:"3" help:"How many nodes (default: 3)."`
+	Replicas         int      `default:"1" help:"How many replicas (default: 1)."`
+	VBuckets         int      `name:"vbuckets" default:"1024" help:"How many vbuckets (default: 1024)."`
+	Bucket           []string `placeholder:"NAME[:TYPE]" help:"A bucket, of type couchbase or ephemeral; may be repeated (default: default)."`
+	Username         string   `default:"Administrator" help:"The administrator (default: Administrator)."`
+	Password         string   `default:"password" help:"The administrator's password (default: password)."`
+	Port             int      `help:"The management port; this build takes free ports only (default: 0)."`
+	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
+	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, and end when that connection ends."`
+	ExitOnStdinClose bool     `help:"End when standard input ends (default: no)."`
+}
+
+// mockReady is the line that says that the cluster is there. ControlURL is empty: the control commands come later.
+type mockReady struct {
+	ConnectionString    string   `json:"connection_string"`
+	TLSConnectionString string   `json:"tls_connection_string"`
+	CAFile              string   `json:"ca_file"`
+	Management          []string `json:"management"`
+	ControlURL          string   `json:"control"`
+	Username            string   `json:"username"`
+	Password            string   `json:"password"`
+	Buckets             []string `json:"buckets"`
+}
+
+// Run implements the command.
+func (c *mockCmd) Run(a *app) error {
+	opts, names, err := c.options()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	m, err := mock.New(opts...)
+	if err != nil {
+		return usagef("mock: %v", err)
+	}
+	err = c.serve(ctx, a, m, names)
+	return errors.Join(err, m.Close())
+}
+
+func (c *mockCmd) options() ([]mock.Option, []string, error) {
+	if c.Port != 0 {
+		return nil, nil, usagef("mock: --port %d: this build takes free ports only; leave it at 0", c.Port)
+	}
+	opts := []mock.Option{
+		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
+	}
+	if c.TLS {
+		opts = append(opts, mock.TLS())
+	}
+	buckets := c.Bucket
+	if len(buckets) == 0 {
+		buckets = []string{mock.DefaultBucket}
+	}
+	var names []string
+	for _, b := range buckets {
+		name, kind, _ := strings.Cut(b, ":")
+		var kinds []mock.BucketOption
+		switch kind {
+		case "", "couchbase":
+		case "ephemeral":
+			kinds = append(kinds, mock.Ephemeral())
+		default:
+			return nil, nil, usagef("mock: bucket type %q: this build has couchbase and ephemeral", kind)
+		}
+		opts, names = append(opts, mock.Bucket(name, 0, kinds...)), append(names, name)
+	}
+	return opts, names, nil
+}
+
+// serve says that the cluster is ready and waits for the end.
+func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []string) error {
+	ready := mockReady{
+		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username, Password: c.Password,
+		Buckets: buckets,
+	}
+	for _, n := range m.Nodes() {
+		ready.Management = append(ready.Management, "http://"+n.ManagementAddr())
+	}
+	if c.TLS {
+		file, err := writeCA(m.CA())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(file) }()
+		ready.CAFile = file
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if c.HarakiriMonitor != "" {
+		conn, err := dialMonitor(ctx, c.HarakiriMonitor, m.Node(0).ManagementAddr())
+		if err != nil {
+			return fmt.Errorf("mock: %w", err)
+		}
+		defer func() { _ = conn.Close() }()
+		go endWith(conn, cancel)
+	}
+	if err := a.emit(ready); err != nil {
+		return err
+	}
+	if c.ExitOnStdinClose {
+		go endWith(a.stdin, cancel)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// endWith reads r to its end, which ends the cluster.
+func endWith(r io.Reader, cancel context.CancelCauseFunc) {
+	_, _ = io.Copy(io.Discard, r)
+	cancel(io.EOF)
+}
+
+func writeCA(pem []byte) (string, error) {
+	f, err := os.CreateTemp("", "couchcore-ca-*.pem")
+	if err != nil {
+		return "", fmt.Errorf("mock: %w", err)
+	}
+	_, err = f.Write(pem)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("mock: %w", err)
+	}
+	return f.Name(), nil
+}
+
+// dialMonitor connects to the process that watches this one, trying every 100 ms, and sends it the management port as
+// digits that end with a NUL.
+func dialMonitor(ctx context.Context, monitor, management string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(management)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := net.SplitHostPort(monitor); err != nil {
+		return nil, usagef("mock: --harakiri-monitor: %v", err)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", monitor)
+		if err == nil {
+			if _, err = conn.Write(append([]byte(port), 0)); err != nil {
+				_ = conn.Close()
+			}
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
