@@ -42,6 +42,7 @@ type Cluster struct {
 	buckets  map[string]*bucket
 	version  version
 	uuid     string
+	name     string
 	errorMap *errorMap
 	frameLog []Frame
 }
@@ -81,7 +82,7 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	c := &Cluster{
 		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), users: map[string]*user{}, buckets: map[string]*bucket{},
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), errorMap: defaultErrorMap(),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
 	}
 	if set.virtual {
 		c.net = newNetwork(set.latency)

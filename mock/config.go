@@ -96,7 +96,7 @@ func (c *Cluster) config(b *bucket, self *Node) []byte {
 	j := configJSON{
 		Rev: c.version.rev, RevEpoch: c.version.epoch, ClusterCapabilitiesVer: []int{1, 0},
 		ClusterCapabilities: map[string][]string{"n1ql": {}, "search": {}},
-		ClusterUUID:         c.uuid, ClusterName: "mock", Prod: "server",
+		ClusterUUID:         c.uuid, ClusterName: c.name, Prod: "server",
 	}
 	for _, m := range []membership{memberActive, memberAdded} {
 		for _, n := range c.nodes {

@@ -16,6 +16,7 @@ var routes = []struct {
 }{
 	{"GET /whoami", (*httpCall).whoami},
 	{"GET /pools", (*httpCall).pools},
+	{"POST /pools/default", (*httpCall).rename},
 	{"GET /pools/default/b/{bucket}", (*httpCall).terseBucket},
 	{"GET /pools/default/buckets/{bucket}", (*httpCall).terseBucket},
 	{"GET /pools/default/nodeServices", (*httpCall).nodeServices},
@@ -97,6 +98,16 @@ func (x *httpCall) pools() {
 		"implementationVersion": serverVersion, "uuid": x.n.c.uuid,
 		"pools": []any{map[string]string{"name": "default", "uri": "/pools/default?uuid=" + x.n.c.uuid}},
 	})
+}
+
+// rename gives the cluster another name.
+func (x *httpCall) rename() {
+	name := x.r.FormValue("clusterName")
+	_ = x.n.c.change(func() error { // fails only when the cluster ends, and then nobody reads the answer
+		x.n.c.name = name
+		return nil
+	})
+	x.send(nil)
 }
 
 // config reads what GET_CLUSTER_CONFIG would answer.
