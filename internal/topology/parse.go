@@ -75,8 +75,8 @@ type list[T any] []T
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *list[T]) UnmarshalJSON(b []byte) error {
-	if n := bytes.Count(b, []byte{','}); n > MaxNodes {
-		if n = elements(b); n > MaxNodes {
+	if bytes.Count(b, []byte{','}) >= MaxNodes {
+		if n := elements(b); n > MaxNodes {
 			return &ParseError{Field: "number of elements in a list", Value: int64(n), Limit: MaxNodes}
 		}
 	}
