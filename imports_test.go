@@ -75,7 +75,7 @@ var rules = map[string]rule{
 		},
 		never: noHTTP,
 	},
-	"internal/httpx": {layer: 4, only: []string{"cberr", "retry", "internal/observe", "internal/httpsvc", "internal/topology"}},
+	"internal/httpx": {layer: 4, only: []string{"cberr", "retry", "internal/observe", "internal/httpsvc", "internal/topology", "internal/conn"}},
 
 	"core": {layer: 5, below: true, external: []string{otelPath + "metric", otelPath + "trace", "github.com/coder/websocket"}},
 

@@ -14,6 +14,7 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -38,6 +39,7 @@ type Cluster struct {
 	base   time.Time
 	orch   *retry.Orchestrator
 	health conn.Health
+	http   *httpx.Client
 	maps   errormap.Store
 	keys   conn.Keyring
 	id     string
@@ -65,6 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
 	})
 	c.health.OnSet = c.wakeAll
+	c.http = c.newHTTP()
 	return c, nil
 }
 
@@ -185,6 +188,7 @@ func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
 	c.orch.Close(retry.ErrClosed)
+	c.http.Close()
 	var errs []error
 	for _, b := range c.all() {
 		errs = append(errs, b.close(ctx, retry.ErrClosed))

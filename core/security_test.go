@@ -91,7 +91,9 @@ func TestD17PasswordNeverCrossesAPlaintextSocketInTheClear(t *testing.T) {
 							}
 						})
 						_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+						r.mu.Lock()
 						seen := bytes.Contains(r.all.Bytes(), []byte(canary))
+						r.mu.Unlock()
 						if encrypted || !allow {
 							require.False(t, seen, "offered %v, wanted %v", offered, wanted)
 						}

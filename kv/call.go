@@ -15,7 +15,8 @@ import (
 type Owner interface {
 	// Redispatch routes and sends c again. It never blocks.
 	Redispatch(c *Call)
-	// Cancel ends c with cause unless it has ended, and says whether it did.
+	// Cancel ends c with cause unless it has ended, and says whether it did. context.DeadlineExceeded as the cause ends it
+	// as timed out.
 	Cancel(c *Call, cause error) bool
 	// Complete runs f, which calls a user's function, where it can't hold up anything else.
 	Complete(f func())
@@ -117,7 +118,13 @@ func (c *Call) Watch() {
 		return
 	}
 	c.Share()
-	stop := context.AfterFunc(c.ctx, func() { c.owner.Cancel(c, context.Cause(c.ctx)) })
+	stop := context.AfterFunc(c.ctx, func() {
+		cause := context.Cause(c.ctx)
+		if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
+			cause = context.DeadlineExceeded // the owner makes a timeout of it
+		}
+		c.owner.Cancel(c, cause)
+	})
 	c.unwatch.Store(&stop)
 	if c.State.Phase() == retry.PhaseDone {
 		stop()
@@ -203,6 +210,7 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	if !won {
 		return false
 	}
+	c.State.Settle(nil)
 	c.Res.VBucket = c.Route.VBucket
 	c.Res.Result.Endpoint = c.Route.Endpoint
 	c.Res.set(p, c.Req.Into, owned)
@@ -217,6 +225,7 @@ func (c *Call) Fail(err error) bool {
 	if !won {
 		return false
 	}
+	c.State.Settle(err)
 	c.Done(err, doubt)
 	return true
 }

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -248,15 +247,7 @@ func kindOf(err error, inDoubt bool, last *Error) error {
 			return cberr.AmbiguousTimeout
 		}
 		return cberr.UnambiguousTimeout
-	case errors.Is(err, retry.ErrCanceled):
-		if errors.Is(err, context.DeadlineExceeded) { // the caller's deadline, seen by its context first
-			if inDoubt {
-				return cberr.AmbiguousTimeout
-			}
-			return cberr.UnambiguousTimeout
-		}
-		return cberr.RequestCanceled
-	case errors.Is(err, retry.ErrClosed):
+	case errors.Is(err, retry.ErrCanceled), errors.Is(err, retry.ErrClosed):
 		return cberr.RequestCanceled
 	}
 	var re *retry.Error

@@ -106,7 +106,7 @@ type Conn struct {
 	rbuf       []byte
 	rpos, rlen int
 	pkt        memd.Packet // the answer being handled
-	freed      []uint16 // slots of this read's answers, and how many of each kind they were
+	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
 	cameLate   int
 	trusted    bool // an answer has come: TLS failures from now on are lost sockets

@@ -147,7 +147,12 @@ func (r *Router) Dispatch(c *kv.Call) {
 func (r *Router) Redispatch(c *kv.Call) { r.route(c) }
 
 // Cancel implements kv.Owner.
-func (r *Router) Cancel(c *kv.Call, cause error) bool { return r.o.Orchestrator.Cancel(c, cause) }
+func (r *Router) Cancel(c *kv.Call, cause error) bool {
+	if cause == context.DeadlineExceeded { //nolint:errorlint // the value itself says that the deadline has passed
+		return r.o.Orchestrator.Expire(c)
+	}
+	return r.o.Orchestrator.Cancel(c, cause)
+}
 
 // Complete implements kv.Owner.
 func (r *Router) Complete(f func()) { r.work.run(f) }
@@ -383,11 +388,12 @@ func (r *Router) notify() {
 	r.mu.Unlock()
 }
 
-// wake re-dispatches parked calls that wait for a path.
+// wake re-dispatches parked calls that wait for a path: the router's own, and requests to services, which find their
+// nodes in the cluster map too.
 func (r *Router) wake() {
 	r.o.Orchestrator.Wake(func(op retry.Op) bool {
 		c, ok := op.(*kv.Call)
-		return ok && c.OwnedBy(r)
+		return !ok || c.OwnedBy(r)
 	})
 }
 

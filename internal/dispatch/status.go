@@ -75,6 +75,13 @@ func (r *Router) Address(i int) string {
 	return ""
 }
 
+// Network is the network that the nodes are reached on, "" before the first map.
+func (r *Router) Network() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.network
+}
+
 // Changed is closed at the next change of the map or of a connection.
 func (r *Router) Changed() <-chan struct{} {
 	r.mu.Lock()
