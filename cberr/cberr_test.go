@@ -8,6 +8,8 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,35 +20,93 @@ import (
 func TestEveryKindHasItsOwnNameAndIsACouchbaseError(t *testing.T) {
 	names, texts := map[string]bool{}, map[string]bool{}
 	for k := range cberr.All() {
-		require.Regexp(t, regexp.MustCompile("^[a-z]+(_[a-z]+)*$"), k.Name())
+		require.Regexp(t, "^[a-z]+(_[a-z]+)*$", k.Name())
+		require.Regexp(t, "^[A-Za-z -]+$", k.Error())
 		require.False(t, names[k.Name()], k.Name())
 		require.False(t, texts[k.Error()], k.Error())
 		names[k.Name()], texts[k.Error()] = true, true
 		require.ErrorIs(t, k, cberr.Couchbase)
-		require.ErrorIs(t, k, k)
+		require.ErrorIs(t, fmt.Errorf("outer: %w", k), k)
 		require.Equal(t, k, cberr.KindOf(fmt.Errorf("outer: %w", k)))
 	}
 }
 
-// The list that All yields and the exported variables are the same, or a kind was forgotten.
+// The names of the RFC's table, and of what other RFCs add to it.
+const specified = `Couchbase Timeout RequestCanceled InvalidArgument ServiceNotAvailable InternalServerFailure AuthenticationFailure
+	TemporaryFailure ParsingFailure CasMismatch BucketNotFound CollectionNotFound UnsupportedOperation AmbiguousTimeout
+	UnambiguousTimeout FeatureNotAvailable ScopeNotFound IndexNotFound IndexExists EncodingFailure DecodingFailure RateLimited
+	QuotaLimited DocumentNotFound DocumentUnretrievable DocumentLocked ValueTooLarge DocumentExists DurabilityLevelNotAvailable
+	DurabilityImpossible DurabilityAmbiguous DurableWriteInProgress DurableWriteReCommitInProgress PathNotFound PathMismatch
+	PathInvalid PathTooBig PathTooDeep ValueTooDeep ValueInvalid DocumentNotJson NumberTooBig DeltaInvalid PathExists
+	XattrUnknownMacro XattrInvalidKeyCombo XattrUnknownVirtualAttribute XattrCannotModifyVirtualAttribute XattrNoAccess
+	PlanningFailure IndexFailure PreparedStatementFailure DmlFailure CompilationFailure JobQueueFull DatasetNotFound
+	DataverseNotFound DatasetExists DataverseExists LinkNotFound ViewNotFound DesignDocumentNotFound CollectionExists
+	ScopeExists UserNotFound GroupNotFound BucketExists UserExists BucketNotFlushable EventingFunctionNotFound
+	EventingFunctionNotDeployed EventingFunctionCompilationFailure EventingFunctionIdenticalKeyspace
+	EventingFunctionNotBootstrapped EventingFunctionDeployed EventingFunctionPaused Crypto EncryptionFailure
+	DecryptionFailure CryptoKeyNotFound InvalidCryptoKey DecrypterNotFound EncrypterNotFound InvalidCiphertext
+	DocumentNotFoundOnReplica ReplicaIndexOutOfBounds ReplicaIndexCurrentlyUnavailable TracerException MeterException`
+
+// our own kinds.
+const own = `DocumentNotLocked TlsFailure BucketAccess`
+
+// The exported variables, the list that All yields and the names that others gave the kinds are the same.
 func TestTheTableIsComplete(t *testing.T) {
+	var want, got, variables []string
+	for _, name := range strings.Fields(specified + " " + own) {
+		want = append(want, snake(name))
+	}
+	for k := range cberr.All() {
+		got = append(got, k.Name())
+	}
+	require.ElementsMatch(t, want, got)
+
 	f, err := parser.ParseFile(token.NewFileSet(), "cberr.go", nil, 0)
 	require.NoError(t, err)
-	declared := 0
 	for _, d := range f.Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
-			for _, s := range g.Specs {
-				if v := s.(*ast.ValueSpec); v.Names[0].IsExported() {
-					declared++
-				}
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		for _, s := range g.Specs {
+			if v := s.(*ast.ValueSpec); v.Names[0].IsExported() {
+				variables = append(variables, strings.ToLower(v.Names[0].Name))
 			}
 		}
 	}
-	n := 0
-	for range cberr.All() {
-		n++
+	for i := range got {
+		got[i] = strings.ReplaceAll(got[i], "_", "")
 	}
-	require.Equal(t, declared, n)
+	require.ElementsMatch(t, got, variables, "a variable is called what its kind is called")
+}
+
+func snake(name string) string {
+	return strings.ToLower(regexp.MustCompile("(.)([A-Z])").ReplaceAllString(name, "${1}_${2}"))
+}
+
+func TestParents(t *testing.T) {
+	for k := range cberr.All() {
+		var want *cberr.Kind
+		switch name := k.Name(); {
+		case k == cberr.AmbiguousTimeout, k == cberr.UnambiguousTimeout:
+			want = cberr.Timeout
+		case k == cberr.DocumentNotFoundOnReplica:
+			want = cberr.DocumentNotFound
+		case slices.Contains([]*cberr.Kind{
+			cberr.EncryptionFailure, cberr.DecryptionFailure, cberr.CryptoKeyNotFound, cberr.InvalidCryptoKey,
+			cberr.DecrypterNotFound, cberr.EncrypterNotFound, cberr.InvalidCiphertext,
+		}, k):
+			want = cberr.Crypto
+		default:
+			for other := range cberr.All() {
+				require.Equal(t, other == k || other == cberr.Couchbase, errors.Is(k, other), "%s and %s", name, other.Name())
+			}
+			continue
+		}
+		for other := range cberr.All() {
+			require.Equal(t, other == k || other == want || other == cberr.Couchbase, errors.Is(k, other), "%s and %s", k.Name(), other.Name())
+		}
+	}
 }
 
 func TestTimeoutsMatchTheStandardDeadline(t *testing.T) {
@@ -60,9 +120,32 @@ func TestTimeoutsMatchTheStandardDeadline(t *testing.T) {
 	require.NotErrorIs(t, cberr.RequestCanceled, context.Canceled)
 }
 
-func TestKindOfTakesTheFirstBranch(t *testing.T) {
-	err := errors.Join(fmt.Errorf("x: %w", cberr.AmbiguousTimeout), cberr.AuthenticationFailure)
-	require.Equal(t, cberr.AmbiguousTimeout, cberr.KindOf(err))
-	require.Nil(t, cberr.KindOf(errors.New("other")))
-	require.Nil(t, cberr.KindOf(nil))
+func TestKindOfIsTheFirstOrAMoreSpecificOne(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("x: %w", err) }
+	for _, tc := range []struct {
+		err  error
+		want *cberr.Kind
+	}{
+		{nil, nil},
+		{errors.New("other"), nil},
+		{context.DeadlineExceeded, nil},
+		{errors.Join(wrap(cberr.AmbiguousTimeout), cberr.AuthenticationFailure), cberr.AmbiguousTimeout},
+		{errors.Join(errors.New("other"), wrap(wrap(cberr.AuthenticationFailure)), cberr.Timeout), cberr.AuthenticationFailure},
+		{errors.Join(cberr.Couchbase, wrap(cberr.DocumentNotFound)), cberr.DocumentNotFound},
+		{errors.Join(cberr.Timeout, cberr.DocumentNotFound, wrap(cberr.UnambiguousTimeout)), cberr.UnambiguousTimeout},
+		{errors.Join(cberr.UnambiguousTimeout, cberr.Timeout, cberr.Couchbase), cberr.UnambiguousTimeout},
+		{fmt.Errorf("%w, %w", cberr.DocumentNotFound, cberr.DocumentNotFoundOnReplica), cberr.DocumentNotFoundOnReplica},
+	} {
+		require.Equal(t, tc.want, cberr.KindOf(tc.err), "%v", tc.err)
+	}
+}
+
+func TestAllCanBeLeftEarly(t *testing.T) {
+	n := 0
+	for range cberr.All() {
+		if n++; n == 3 {
+			break
+		}
+	}
+	require.Equal(t, 3, n)
 }
