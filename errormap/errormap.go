@@ -2,7 +2,9 @@ package errormap
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync/atomic"
 )
@@ -35,6 +37,7 @@ const (
 	RateLimit
 	SystemConstraint
 	NoRetry
+	Retry // without a meaning of its own; only substitutes of servers send it
 )
 
 var attrNames = map[string]Attr{
@@ -43,6 +46,7 @@ var attrNames = map[string]Attr{
 	"support": Support, "temp": Temp, "internal": Internal, "retry-now": RetryNow, "retry-later": RetryLater,
 	"subdoc": Subdoc, "dcp": DCP, "item-deleted": ItemDeleted, "item-locked": ItemLocked, "auto-retry": AutoRetry,
 	"rate-limit": RateLimit, "system-constraint": SystemConstraint, "no-retry": NoRetry,
+	"retry": Retry,
 }
 
 // Entry is what the map says of one status.
@@ -93,6 +97,7 @@ type Error struct {
 	Err   error
 }
 
+// Error is one line.
 func (e *Error) Error() string {
 	s := "error map: " + e.Field
 	if e.Value != "" {
@@ -107,6 +112,7 @@ func (e *Error) Error() string {
 	return s
 }
 
+// Unwrap gives the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Parse reads a map of version 1 or 2 of at most limit bytes; 0 means DefaultLimit. Unknown attributes are kept by name
@@ -121,7 +127,7 @@ func Parse(data []byte, limit int) (*Map, error) {
 	var doc struct {
 		Version  *int `json:"version"`
 		Revision *int `json:"revision"`
-		Errors   map[string]struct {
+		Errors   map[string]*struct {
 			Name  string     `json:"name"`
 			Desc  string     `json:"desc"`
 			Attrs []string   `json:"attrs"`
@@ -129,6 +135,10 @@ func Parse(data []byte, limit int) (*Map, error) {
 		} `json:"errors"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
+		var te *json.UnmarshalTypeError
+		if errors.As(err, &te) && te.Field != "" {
+			return nil, &Error{Field: clip(te.Field), Value: "a JSON " + te.Value, Err: errors.New("does not fit there")}
+		}
 		return nil, &Error{Field: "document", Err: err}
 	}
 	switch {
@@ -151,6 +161,9 @@ func Parse(data []byte, limit int) (*Map, error) {
 		}
 		if _, twice := m.entries[uint16(code)]; twice {
 			return nil, &Error{Field: "code", Value: clip(key), Limit: "once each"}
+		}
+		if d == nil {
+			return nil, &Error{Field: "entry", Value: clip(key), Err: errors.New("is null")}
 		}
 		e := Entry{Name: d.Name, Desc: d.Desc, Retry: d.Retry}
 		for _, a := range d.Attrs {
@@ -177,8 +190,11 @@ type Store struct {
 	nodes atomic.Pointer[map[string]*Map]
 }
 
-// Offer takes a node's map unless the one that is there is newer, and reports whether it did.
+// Offer takes a node's map unless the one that is there is newer, and reports whether it did. It does not block.
 func (s *Store) Offer(node string, m *Map) bool {
+	if m == nil {
+		return false
+	}
 	for {
 		old := s.nodes.Load()
 		next := map[string]*Map{}
@@ -186,9 +202,7 @@ func (s *Store) Offer(node string, m *Map) bool {
 			if !m.Newer((*old)[node]) {
 				return false
 			}
-			for k, v := range *old {
-				next[k] = v
-			}
+			maps.Copy(next, *old)
 		}
 		next[node] = m
 		if s.nodes.CompareAndSwap(old, &next) {

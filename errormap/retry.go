@@ -15,21 +15,22 @@ type RetrySpec struct {
 	MaxDuration float64 `json:"max-duration"`
 }
 
-// Delay is the wait before retry n, counted from 0, as the map describes it; false when the strategy is unknown.
+// Delay is the wait before retry n, counted from 0, as the map describes it; false when the strategy is unknown. The
+// ceiling does not bound the wait before the first retry, which is After.
 func (r *RetrySpec) Delay(n int) (time.Duration, bool) {
-	if n == 0 && r.After > 0 {
-		return ms(r.After), true
-	}
 	var d float64
 	switch r.Strategy {
 	case "constant":
 		d = r.Interval
 	case "linear":
-		d = r.Interval * float64(max(n, 1))
+		d = r.Interval * float64(n)
 	case "exponential":
-		d = math.Pow(r.Interval, float64(max(n, 1)))
+		d = math.Pow(r.Interval, float64(n))
 	default:
 		return 0, false
+	}
+	if n <= 0 {
+		return ms(r.After), true
 	}
 	if r.Ceil > 0 {
 		d = min(d, r.Ceil)
