@@ -81,7 +81,7 @@ func (c *demoCmd) Run(a *app) error {
 func goroutinesLeft(before int) int {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for range 1000 {
+	for range 400 {
 		if runtime.NumGoroutine() <= before {
 			return 0
 		}

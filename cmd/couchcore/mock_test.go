@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mockProcess is a mock command that runs.
+type mockProcess struct {
+	ready map[string]any
+	stdin io.Closer
+	code  chan int
+}
+
+func startMockCommand(t *testing.T, args ...string) *mockProcess {
+	t.Helper()
+	in, stdin := io.Pipe()
+	out, stdout := io.Pipe()
+	p := &mockProcess{stdin: stdin, code: make(chan int, 1)}
+	go func() {
+		code := run(append([]string{"mock"}, args...), in, stdout, io.Discard, func(string) string { return "" })
+		_ = stdout.Close()
+		p.code <- code
+	}()
+	t.Cleanup(func() { _ = stdin.Close() })
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &p.ready))
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return p
+}
+
+func (p *mockProcess) ends(t *testing.T) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	select {
+	case code := <-p.code:
+		require.Zero(t, code)
+	case <-deadline.C:
+		t.Fatal("the mock did not end")
+	}
+}
+
+func TestMockSaysWhereItIs(t *testing.T) {
+	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral",
+		"--username", "u", "--password", "pw", "--exit-on-stdin-close")
+	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control", "username", "password", "buckets")
+	require.Equal(t, []any{"a", "b"}, p.ready["buckets"])
+	require.Len(t, p.ready["management"], 2)
+	ca := p.ready["ca_file"].(string)
+	c := cmd{env: map[string]string{"COUCHCORE_USERNAME": "u", "COUCHCORE_PASSWORD": "pw"}}
+	require.Zero(t, c.run("kv", "upsert", "k", "v", "-b", "b", "-c", p.ready["connection_string"].(string)).code)
+	r := c.run("kv", "get", "k", "-b", "b", "-c", p.ready["tls_connection_string"].(string), "--tls-ca", ca)
+	require.Equal(t, "v", r.stdout, r.stderr)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+	_, err := os.Stat(ca)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestMockTellsItsMonitorThePortAndEndsWithIt(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	got := make(chan string, 1)
+	conns := make(chan net.Conn, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			close(got)
+			return
+		}
+		text, _ := bufio.NewReader(conn).ReadString(0)
+		got <- text
+		conns <- conn
+	}()
+	p := startMockCommand(t, "--nodes", "1", "--replicas", "0", "--vbuckets", "4", "--harakiri-monitor", l.Addr().String())
+	port := <-got
+	require.True(t, strings.HasSuffix(port, "\x00"), "%q", port)
+	require.True(t, strings.HasSuffix(p.ready["management"].([]any)[0].(string), ":"+strings.TrimSuffix(port, "\x00")))
+	require.NoError(t, (<-conns).Close())
+	p.ends(t)
+}
+
+func TestMockDefaultsAreThreeNodes(t *testing.T) {
+	p := startMockCommand(t, "--exit-on-stdin-close")
+	require.Len(t, p.ready["management"], 3)
+	require.Equal(t, "Administrator", p.ready["username"])
+	require.Equal(t, "password", p.ready["password"])
+	require.Equal(t, []any{"default"}, p.ready["buckets"])
+	r := couchcore("hash", "k", "--json", "-u", "Administrator", "-p", "password", "-c", p.ready["connection_string"].(string))
+	require.InDelta(t, 1024, r.object(t)["vbuckets"], 0)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+func TestReasonsAreTheTable(t *testing.T) {
+	golden(t, "reasons", transcript("reasons"))
+}
+
+func TestReasonsAsJSONAreOneObjectARow(t *testing.T) {
+	r := couchcore("reasons", "--json")
+	require.Zero(t, r.code)
+	rows := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	i := 0
+	for want := range retry.All() {
+		var row map[string]any
+		require.NoError(t, json.Unmarshal([]byte(rows[i]), &row))
+		require.Equal(t, map[string]any{
+			"name": want.String(), "non_idempotent_retry": want.AllowsNonIdempotent(), "always_retry": want.AlwaysRetry(),
+			"terminal": want.Terminal(), "kind": want.Kind().String(),
+		}, row)
+		i++
+	}
+	require.Len(t, rows, i)
+}
+
+func TestStrerror(t *testing.T) {
+	golden(t, "strerror", transcript(
+		"strerror 0x00", "strerror 0x01", "strerror 1", "strerror 0x07", "strerror 0x20", "strerror 0x24", "strerror 0x86",
+		"strerror 0x0d", "strerror 0x86 --json", "strerror 0x01 --json", "strerror 0x00 --json", "strerror 0x7ff0",
+		"strerror 0x10000", "strerror EACCESS",
+	))
+}
+
+func TestEveryStatusHasAMeaning(t *testing.T) {
+	named := 0
+	for st := range 0x10000 {
+		s := memd.Status(st)
+		if s.Known() {
+			named++
+			require.NotEmpty(t, meanings[s], "%v", s)
+			m := couchcore("strerror", statusText(s), "--json").object(t)
+			require.Equal(t, s.String(), m["name"])
+			require.Equal(t, meanings[s], m["meaning"])
+			d := kv.Classify(memd.OpGet, s, false)
+			if d.Kind != nil {
+				require.Equal(t, d.Kind.Name(), m["kind"])
+			}
+			if d.Class == kv.ClassRetry {
+				require.Equal(t, d.Reason.String(), m["reason"])
+			} else {
+				require.Nil(t, m["reason"])
+			}
+		}
+	}
+	require.Len(t, meanings, named, "a meaning without a name")
+}
+
+func TestHashWithoutACluster(t *testing.T) {
+	golden(t, "hash", transcript(
+		"hash airline_10", "hash airline_10 --json", "hash airline_10 --vbuckets 64", "hash k --vbuckets 0", "hash k --vbuckets 1025",
+	))
+}
+
+func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
+	m, c := startMock(t)
+	r := c.run("hash", "airline_10", "-c", m.ConnString(), "--json")
+	require.Zero(t, r.code, r.stderr)
+	o := r.object(t)
+	require.InDelta(t, 361%16, o["vbucket"], 0)
+	require.InDelta(t, 16, o["vbuckets"], 0)
+	require.Contains(t, m.ConnString(), o["active"])
+	require.Len(t, o["replicas"], 1)
+	require.NotEqual(t, o["active"], o["replicas"].([]any)[0])
+	r = c.run("hash", "airline_10", "-c", m.ConnString())
+	require.Regexp(t, `^vbucket 9 of 16   active 127\.0\.0\.1:\d+   replica 1 127\.0\.0\.1:\d+\n$`, r.stdout)
+
+	r = c.run("hash", "airline_10")
+	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask nobody")
+}
+
+func TestConnstr(t *testing.T) {
+	golden(t, "connstr", transcript(
+		"connstr couchbases://h1,h2:11207/travel?kv_timeout=5s",
+		"connstr couchbase://user:secret@host",
+		"connstr couchbase://host:99999",
+		"connstr couchbase://host?kv_timeout=soon",
+	))
+}
+
+func TestConnstrAsJSON(t *testing.T) {
+	o := couchcore("connstr", "couchbase://[::1]:11210,10.0.0.1/b", "--json").object(t)
+	hasKeys(t, o, "scheme", "hosts", "options")
+	require.Equal(t, "couchbase", o["scheme"])
+	require.Equal(t, "b", o["bucket"])
+	require.Equal(t, []any{
+		map[string]any{"host": "::1", "port": 11210.0, "default_port": false},
+		map[string]any{"host": "10.0.0.1", "port": 11210.0, "default_port": true},
+	}, o["hosts"])
+	require.Equal(t, "2.5s", o["options"].(map[string]any)["kv_timeout"])
+	require.Equal(t, []any{}, o["unknown_options"])
+
+	o = couchcore("connstr", "couchbases://example.com?own_option=1&kv_timeout=3s", "--json").object(t)
+	require.Equal(t, true, o["tls"])
+	require.Equal(t, true, o["srv"])
+	require.InDelta(t, 11207, o["hosts"].([]any)[0].(map[string]any)["port"], 0)
+	require.Equal(t, "3s", o["options"].(map[string]any)["kv_timeout"])
+	require.Equal(t, []any{"own_option"}, o["unknown_options"])
+
+	for s, why := range map[string]string{
+		"http://host": "the scheme is http", "couchbase://host:11210": "the host has a port", "couchbase://10.0.0.1": "is an address",
+	} {
+		require.Contains(t, couchcore("connstr", s).stdout, why)
+	}
+}
+
+func TestConnstrShowsNoValueOfAnUnknownOption(t *testing.T) {
+	for _, args := range [][]string{{"connstr", "couchbase://h?pass=sesame"}, {"connstr", "couchbase://h?pass=sesame", "--json"}} {
+		r := couchcore(args...)
+		require.Zero(t, r.code)
+		require.Contains(t, r.stdout, "pass")
+		require.NotContains(t, r.stdout+r.stderr, "sesame")
+	}
+}
