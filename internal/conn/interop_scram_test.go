@@ -1,0 +1,244 @@
+package conn_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/testkit"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// tapped sees the packets of both directions, and may change what the server sends.
+type tapped struct {
+	net.Conn
+	change func(p *memd.Packet)
+
+	mu       sync.Mutex
+	requests []memd.Packet
+	sent     []byte // received from the client, not yet a whole packet
+	answers  []byte // received from the server, likewise
+	ready    []byte // changed, not yet read
+}
+
+func (c *tapped) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.sent = append(c.sent, b...)
+	for {
+		var p memd.Packet
+		n, err := p.Parse(c.sent, memd.DefaultLimit)
+		if err != nil {
+			break
+		}
+		p.Key, p.Value = bytes.Clone(p.Key), bytes.Clone(p.Value)
+		c.requests = append(c.requests, p)
+		c.sent = c.sent[n:]
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *tapped) Read(b []byte) (int, error) {
+	for len(c.ready) == 0 {
+		var p memd.Packet
+		if n, err := p.Parse(c.answers, memd.DefaultLimit); err == nil {
+			if c.change != nil {
+				c.change(&p)
+			}
+			if c.ready, err = p.AppendTo(nil); err != nil {
+				return 0, err
+			}
+			c.answers = c.answers[n:]
+			break
+		}
+		part := make([]byte, 4096)
+		n, err := c.Conn.Read(part)
+		c.answers = append(c.answers, part[:n]...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, c.ready)
+	c.ready = c.ready[n:]
+	return n, nil
+}
+
+// seen are the opcodes that the client has sent, and whether any of its packets held the text.
+func (c *tapped) seen(text string) (ops []memd.Opcode, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.requests {
+		ops = append(ops, p.Opcode)
+		found = found || bytes.Contains(p.Value, []byte(text)) || bytes.Contains(p.Key, []byte(text))
+	}
+	return ops, found
+}
+
+// signIn connects as the user with a tap on the line.
+func signIn(t *testing.T, addr string, tap *tapped, change func(*conn.Options)) (*foreign, error) {
+	t.Helper()
+	o := memcachedOptions(func(nc net.Conn) net.Conn {
+		tap.Conn = nc
+		return tap
+	})
+	o.Credentials = func(context.Context) (conn.Credentials, error) {
+		return conn.Credentials{Username: testkit.MemcachedUser, Password: testkit.MemcachedPassword}, nil
+	}
+	if change != nil {
+		change(o)
+	}
+	return serve(t, addr, o)
+}
+
+func mechanisms(names ...string) func(*conn.Options) {
+	return func(o *conn.Options) { o.Mechanisms = names }
+}
+
+func password(text string) func(*conn.Options) {
+	return func(o *conn.Options) {
+		o.Credentials = func(context.Context) (conn.Credentials, error) {
+			return conn.Credentials{Username: testkit.MemcachedUser, Password: text}, nil
+		}
+	}
+}
+
+// Cyrus SASL stands behind memcached: its SCRAM shares no code with ours. The user's name has the two characters that
+// SCRAM escapes.
+func TestMemcachedSCRAM(t *testing.T) {
+	s := testkit.Memcached(t, true)
+	for ours, theirs := range map[string]string{
+		"SCRAM-SHA512": "SCRAM-SHA-512", "SCRAM-SHA256": "SCRAM-SHA-256", "SCRAM-SHA1": "SCRAM-SHA-1",
+	} {
+		for _, asked := range []string{ours, theirs} {
+			t.Run(asked, func(t *testing.T) {
+				tap := &tapped{}
+				f, err := signIn(t, s.Addr, tap, mechanisms(asked))
+				require.NoError(t, err)
+				require.Equal(t, ours, f.cn.Info().Mechanism)
+				key := []byte(asked)
+				_, err = kv.Do(t.Context(), f, kv.Upsert{Key: key, Value: []byte("in")})
+				require.NoError(t, err)
+				r, err := kv.Do(t.Context(), f, kv.Get{Key: key})
+				require.NoError(t, err)
+				require.Equal(t, "in", string(r.Value))
+				_, leaked := tap.seen(testkit.MemcachedPassword)
+				require.False(t, leaked)
+				require.Equal(t, theirs, string(tap.requests[1].Key), "the name as the server spells it")
+			})
+		}
+	}
+	t.Run("with kept keys", func(t *testing.T) {
+		var ring conn.Keyring
+		for range 3 {
+			f, err := signIn(t, s.Addr, &tapped{}, func(o *conn.Options) { o.SCRAM = &ring })
+			require.NoError(t, err)
+			_, err = kv.Do(t.Context(), f, kv.Noop{})
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestMemcachedSCRAMRefusesAnUnknownUser(t *testing.T) {
+	s := testkit.Memcached(t, true)
+	for _, m := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
+		_, err := signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
+			mechanisms(m)(o)
+			o.Credentials = func(context.Context) (conn.Credentials, error) {
+				return conn.Credentials{Username: "nobody", Password: testkit.MemcachedPassword}, nil
+			}
+		})
+		require.ErrorIs(t, err, cberr.AuthenticationFailure)
+	}
+}
+
+// Whoever stands between the two and changes a message gets no further: neither does the client believe a server that
+// cannot prove that it knows the password.
+func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
+	s := testkit.Memcached(t, true)
+	// flip changes one character of the field's value.
+	flip := func(v []byte, field string) {
+		i := bytes.Index(v, []byte(field))
+		require.GreaterOrEqual(t, i, 0, "%q has no %s", v, field)
+		if i += len(field) + 2; v[i] == 'A' {
+			v[i] = 'B'
+		} else {
+			v[i] = 'A'
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(p *memd.Packet)
+		step    conn.Step
+		refused bool // by the server; otherwise it is the client that ends it
+	}{
+		"signature": {func(p *memd.Packet) {
+			if p.Opcode == memd.OpSASLStep {
+				flip(p.Value, "v=")
+			}
+		}, conn.StepAuthStep, false},
+		"no signature": {func(p *memd.Packet) {
+			if p.Opcode == memd.OpSASLStep {
+				p.Value, p.Status = nil, memd.StatusSuccess
+			}
+		}, conn.StepAuthStep, false},
+		"nonce": {func(p *memd.Packet) {
+			if p.Opcode == memd.OpSASLAuth {
+				flip(p.Value, "r=")
+			}
+		}, conn.StepAuth, false},
+		"fewer iterations": {func(p *memd.Packet) {
+			if p.Opcode == memd.OpSASLAuth {
+				i := bytes.Index(p.Value, []byte("i="))
+				p.Value = append(p.Value[:i:i], "i=1"...)
+			}
+		}, conn.StepAuth, false},
+		"salt": {func(p *memd.Packet) {
+			if p.Opcode == memd.OpSASLAuth {
+				flip(p.Value, "s=")
+			}
+		}, conn.StepAuthStep, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tap := &tapped{change: tc.change}
+			_, err := signIn(t, s.Addr, tap, nil)
+			var ce *conn.ConnectError
+			require.ErrorAs(t, err, &ce)
+			require.Equal(t, tc.step, ce.Step)
+			require.Equal(t, tc.refused, ce.Answered)
+			if !tc.refused {
+				// It is the line or the server that is not to be trusted, not the password that is wrong.
+				require.NotErrorIs(t, err, cberr.AuthenticationFailure)
+			}
+			ops, _ := tap.seen("")
+			require.Equal(t, tc.step == conn.StepAuthStep, ops[len(ops)-1] == memd.OpSASLStep, "%v", ops)
+		})
+	}
+}
+
+// PLAIN shows the password to the line, so it is spoken only where that is allowed.
+func TestMemcachedPlainOnlyWhenAllowed(t *testing.T) {
+	s := testkit.Memcached(t, true)
+	tap := &tapped{}
+	_, err := signIn(t, s.Addr, tap, mechanisms("PLAIN"))
+	require.ErrorContains(t, err, "no common authentication mechanism")
+	ops, leaked := tap.seen(testkit.MemcachedPassword)
+	require.Empty(t, ops)
+	require.False(t, leaked)
+
+	allowed := func(o *conn.Options) { o.Mechanisms, o.AllowPlain = []string{"PLAIN"}, true }
+	f, err := signIn(t, s.Addr, &tapped{}, allowed)
+	require.NoError(t, err)
+	_, err = kv.Do(t.Context(), f, kv.Noop{})
+	require.NoError(t, err)
+	_, err = signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
+		allowed(o)
+		password("guessed")(o)
+	})
+	require.ErrorIs(t, err, cberr.AuthenticationFailure)
+}
