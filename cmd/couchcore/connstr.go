@@ -115,7 +115,10 @@ func (a *app) showConnstr(res connstrResult, options [][]string, given int) erro
 		srv = "no: " + noSRV(res)
 	}
 	for _, line := range [][2]string{
-		{"scheme", scheme}, {"hosts", strings.Join(hosts, "  ")}, {"bucket", or(res.Bucket, "none")}, {"SRV", srv},
+		{"scheme", scheme},
+		{"hosts", strings.Join(hosts, "  ")},
+		{"bucket", or(res.Bucket, "none")},
+		{"SRV", srv},
 		{"options", fmt.Sprintf("%d given", given)},
 	} {
 		if err := a.print("%-8s %s", line[0], line[1]); err != nil {
