@@ -86,6 +86,7 @@ func (c *Call) Reset() {
 	c.Res = Response{}
 	c.Route = Route{}
 	c.LostRaces, c.DurabilityMS = 0, 0
+	c.began, c.bucket, c.spec = time.Time{}, "", nil
 	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
 	c.guard.Store(0)
 	c.stage.Store(0)
@@ -307,7 +308,6 @@ func opaqueID(o uint32) string {
 // prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
 // here, before anything is sent.
 func (c *Call) prepare(ctx context.Context) error {
-	c.spec = specs[c.Req.Opcode]
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
 	c.State.Strategy = c.Req.Retry
 	c.ctx = ctx

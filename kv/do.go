@@ -9,8 +9,8 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 )
 
-// Op is an operation with a result of type R. Encode loads the request's fields; it is called once, on the caller's
-// goroutine, before anything is sent. Decode makes the result of a successful answer. Both may be called from any
+// Op is an operation with a result of type R. Encode loads the request's fields, the opcode first, so that its own error
+// names the operation; it is called once, on the caller's goroutine, before anything is sent. Decode makes the result of a successful answer. Both may be called from any
 // goroutine and must not block. The types of this package implement Op on their values, so kv.Get{} and &kv.Get{} both
 // do; types of other packages may implement it too, for opcodes that have a row in this package's table.
 type Op[R any] interface {
@@ -49,6 +49,7 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 // start encodes and dispatches. When it fails the call was never dispatched.
 func start[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) error {
 	err := encode[R](&c.Req, op)
+	c.spec = specs[c.Req.Opcode] // names the operation in the error, too
 	if err == nil {
 		err = c.prepare(ctx)
 	}
@@ -70,14 +71,29 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic in user code: %v", e.Value) }
 
+// Unwrap gives the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
 func encode[R any, O Op[R]](r *Request, op O) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack()}
 		}
+		if err != nil && cberr.KindOf(err) == nil {
+			err = &encodeError{err}
+		}
 	}()
 	return op.Encode(r)
 }
+
+// encodeError is a failure of an Encode that names no kind.
+type encodeError struct{ err error }
+
+func (e *encodeError) Error() string   { return e.err.Error() }
+func (e *encodeError) Unwrap() []error { return []error{cberr.EncodingFailure, e.err} }
 
 func decode[R any, O Op[R]](c *Call, op O) (r R, err error) {
 	defer func() {
@@ -99,8 +115,12 @@ func outcome[R any, O Op[R]](c *Call, op O) (R, error) {
 	return decode[R](c, op)
 }
 
+// decodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.
 func (c *Call) decodeError(err error) error {
 	e := c.newError(cberr.DecodingFailure)
+	e.Answered, e.Status, e.Name = true, c.Res.Status, c.Res.Status.String()
+	e.InDoubt = c.spec.Has(Mutates)
+	e.Retry = c.State.Info()
 	e.Cause = err
 	return e
 }

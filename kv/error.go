@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,10 +44,13 @@ type Error struct {
 
 // Unwrap gives the kind and the cause.
 func (e *Error) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{e.Err}
+	var errs []error
+	for _, err := range [...]error{e.Err, e.Cause} {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return []error{e.Err, e.Cause}
+	return errs
 }
 
 // RetryInfo says how often and why the call was retried.
@@ -59,7 +63,14 @@ func (e *Error) Ambiguous() bool { return e.InDoubt }
 // applied. It never contains a key or a value.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %v", e.Op, e.Err)
+	op, kind := e.Op, e.Err
+	if op == "" {
+		op = "key-value operation"
+	}
+	if kind == nil {
+		kind = cberr.Couchbase
+	}
+	fmt.Fprintf(&b, "%s: %v", op, kind)
 	if e.Endpoint != "" {
 		b.WriteString(" on " + e.Endpoint)
 	}
@@ -179,16 +190,15 @@ func manifestUID(body []byte) (uint64, bool) {
 	if json.Unmarshal(body, &b) != nil || b.UID == "" {
 		return 0, false
 	}
-	var uid uint64
-	if _, err := fmt.Sscanf(b.UID, "%x", &uid); err != nil {
-		return 0, false
-	}
-	return uid, true
+	uid, err := strconv.ParseUint(b.UID, 16, 64)
+	return uid, err == nil
 }
 
 // readBody fills Context and Ref from the server's error body.
 func (e *Error) readBody() {
-	if !e.json || len(e.body) == 0 {
+	body := e.body
+	e.body = nil
+	if !e.json || len(body) == 0 {
 		return
 	}
 	var b struct {
@@ -197,10 +207,9 @@ func (e *Error) readBody() {
 			Ref     string `json:"ref"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(e.body, &b) == nil {
+	if json.Unmarshal(body, &b) == nil {
 		e.Context, e.Ref = b.Error.Context, b.Error.Ref
 	}
-	e.body = nil
 }
 
 // translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
@@ -211,6 +220,7 @@ func (c *Call) translate(err error, inDoubt bool) error {
 	}
 	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
 		direct.Retry = c.State.Info()
+		direct.InDoubt = direct.InDoubt || inDoubt
 		if !c.began.IsZero() {
 			direct.Elapsed = time.Since(c.began)
 		}

@@ -29,7 +29,7 @@ func (e Exists) Encode(r *Request) error {
 // Decode implements Op. The first four bytes of the extras tell a tombstone.
 func (e Exists) Decode(r *Response) (ExistsResult, error) {
 	if r.extrasLen < 4 {
-		return ExistsResult{}, malformed(r, "extras", 20)
+		return ExistsResult{}, malformed(r, "extras", 4)
 	}
 	deleted := binary.BigEndian.Uint32(r.extras[:])&1 != 0
 	res := ExistsResult{Result: r.Result, Exists: !deleted}

@@ -21,11 +21,21 @@ type GetAndLock struct {
 
 // Encode implements Op.
 func (g GetAndLock) Encode(r *Request) error {
-	if g.LockTime < 0 || g.LockTime > MaxLockTime {
-		return &ArgumentError{Field: "lock time in seconds", Value: int64(g.LockTime / time.Second), Limit: int64(MaxLockTime / time.Second), Kind: cberr.InvalidArgument}
+	r.Common, r.Opcode = g.Common, memd.OpGetLocked
+	if g.LockTime < 0 {
+		return badArgument("lock time", "is negative")
 	}
-	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGetLocked, g.Key, g.Into
-	r.SetExtras32(uint32((g.LockTime + time.Second - 1) / time.Second))
+	seconds := int64(g.LockTime / time.Second)
+	if g.LockTime%time.Second > 0 {
+		seconds++
+	}
+	if g.LockTime > MaxLockTime {
+		return &ArgumentError{
+			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second), Kind: cberr.InvalidArgument,
+		}
+	}
+	r.Key, r.Into = g.Key, g.Into
+	r.SetExtras32(uint32(seconds))
 	return nil
 }
 

@@ -14,11 +14,12 @@ type GetAndTouch struct {
 
 // Encode implements Op.
 func (g GetAndTouch) Encode(r *Request) error {
+	r.Common, r.Opcode = g.Common, memd.OpGAT
 	exp, err := g.Expiry.wire()
 	if err != nil {
 		return err
 	}
-	r.Common, r.Opcode, r.Key, r.Into, r.Durability = g.Common, memd.OpGAT, g.Key, g.Into, g.Durability
+	r.Key, r.Into, r.Durability = g.Key, g.Into, g.Durability
 	r.SetExtras32(exp)
 	return nil
 }

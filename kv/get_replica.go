@@ -16,10 +16,11 @@ type GetReplica struct {
 
 // Encode implements Op.
 func (g GetReplica) Encode(r *Request) error {
+	r.Common, r.Opcode = g.Common, memd.OpGetReplica
 	if g.Replica < 1 || g.Replica > 3 {
 		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: 3, Kind: cberr.InvalidArgument}
 	}
-	r.Common, r.Opcode, r.Key, r.Into, r.Replica = g.Common, memd.OpGetReplica, g.Key, g.Into, g.Replica
+	r.Key, r.Into, r.Replica = g.Key, g.Into, g.Replica
 	return nil
 }
 

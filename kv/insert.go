@@ -15,11 +15,12 @@ type Insert struct {
 
 // Encode implements Op.
 func (i Insert) Encode(r *Request) error {
+	r.Common, r.Opcode = i.Common, memd.OpAdd
 	exp, err := i.Expiry.wire()
 	if err != nil {
 		return err
 	}
-	r.Common, r.Opcode, r.Key, r.Value = i.Common, memd.OpAdd, i.Key, i.Value
+	r.Key, r.Value = i.Key, i.Value
 	r.Datatype, r.Durability = i.Datatype, i.Durability
 	r.SetExtras64(i.Flags, exp)
 	return nil

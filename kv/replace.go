@@ -19,6 +19,7 @@ type Replace struct {
 
 // Encode implements Op.
 func (o Replace) Encode(r *Request) error {
+	r.Common, r.Opcode = o.Common, memd.OpReplace
 	exp, err := o.Expiry.wire()
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func (o Replace) Encode(r *Request) error {
 	if o.PreserveExpiry && exp != 0 {
 		return badArgument("preserve expiry", "given together with an expiry")
 	}
-	r.Common, r.Opcode, r.Key, r.Value = o.Common, memd.OpReplace, o.Key, o.Value
+	r.Key, r.Value = o.Key, o.Value
 	r.Datatype, r.Durability = o.Datatype, o.Durability
 	r.CAS = o.CAS
 	r.PreserveExpiry = o.PreserveExpiry

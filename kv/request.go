@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -58,7 +59,7 @@ type Request struct {
 	extrasLen uint8
 }
 
-// SetExtras copies up to 24 bytes as the request's extras.
+// SetExtras copies up to 24 bytes as the request's extras. A length that the opcode's row does not name fails the call.
 func (r *Request) SetExtras(b []byte) {
 	r.extrasLen = uint8(copy(r.extras[:], b))
 }
@@ -122,6 +123,10 @@ func (r *Request) validate(s *Spec) error {
 		}
 	}
 	switch {
+	case !slices.Contains(s.ReqExtras, int(r.extrasLen)): // only an operation from elsewhere can have that
+		return badArgument("extras", fmt.Sprintf("have %d bytes, %s takes %v", r.extrasLen, s.Name, s.ReqExtras))
+	case r.Datatype&^memd.DatatypeJSON != 0:
+		return badArgument("datatype", "is "+r.Datatype.String()+", only json can be marked")
 	case len(r.Value) > MaxValueLen:
 		return &ArgumentError{Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
 	case r.Timeout < 0:

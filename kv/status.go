@@ -18,7 +18,7 @@ const (
 )
 
 // Disposition is what a status means for an operation. NotApplied says that the server has changed nothing; it is set
-// for every status with a reason. Fatal statuses leave the connection in a state that nobody may rely on.
+// for every status with a reason. Ambiguous says that the server itself does not know.
 type Disposition struct {
 	Class      Class
 	Reason     retry.Reason

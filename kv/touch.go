@@ -12,11 +12,12 @@ type Touch struct {
 
 // Encode implements Op.
 func (t Touch) Encode(r *Request) error {
+	r.Common, r.Opcode = t.Common, memd.OpTouch
 	exp, err := t.Expiry.wire()
 	if err != nil {
 		return err
 	}
-	r.Common, r.Opcode, r.Key, r.Durability = t.Common, memd.OpTouch, t.Key, t.Durability
+	r.Key, r.Durability = t.Key, t.Durability
 	r.SetExtras32(exp)
 	return nil
 }

@@ -19,6 +19,7 @@ type Upsert struct {
 
 // Encode implements Op.
 func (u Upsert) Encode(r *Request) error {
+	r.Common, r.Opcode = u.Common, memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func (u Upsert) Encode(r *Request) error {
 	if u.PreserveExpiry && exp != 0 {
 		return badArgument("preserve expiry", "given together with an expiry")
 	}
-	r.Common, r.Opcode, r.Key, r.Value = u.Common, memd.OpSet, u.Key, u.Value
+	r.Key, r.Value = u.Key, u.Value
 	r.Datatype, r.Durability = u.Datatype, u.Durability
 	r.CAS = u.CAS
 	r.PreserveExpiry = u.PreserveExpiry
