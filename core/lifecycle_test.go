@@ -49,6 +49,21 @@ func TestD67NodeThatIsDownIsAReason(t *testing.T) {
 	})
 }
 
+// D74: a strategy that says "at once" to everything spins neither processor nor clock while there is no way to the node.
+func TestD74RecklessStrategyDoesNotSpin(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(1).Addr())
+		require.NoError(t, m.Kill(1))
+		asked := 0
+		s := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { asked++; return retry.After(0) })
+		began := time.Now()
+		_, err := kv.Do(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Retry: s, Timeout: 100 * time.Millisecond}})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+		require.LessOrEqual(t, asked, 102)
+	})
+}
+
 // A node that stays down: the timeout carries the reason and the last failure to connect.
 func TestTimeoutOnADeadNodeSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {

@@ -254,9 +254,16 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	}
 }
 
+// idleFloor is the least wait of an operation that has found no way to a server and is not trying for the first time:
+// a strategy that says "at once" every time would spin until the deadline, with nothing in between that takes time.
+const idleFloor = time.Millisecond
+
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
 func (o *Orchestrator) park(j *judgement, a Action) {
 	delay := a.delay
+	if delay < idleFloor && j.step > 0 && j.why.Unseen() && !j.why.AlwaysRetry() {
+		delay = idleFloor
+	}
 	now := time.Now()
 	left := j.s.Deadline.Sub(now)
 	if left <= 0 {
