@@ -40,6 +40,7 @@ type Cluster struct {
 	orch   *retry.Orchestrator
 	health conn.Health
 	http   *httpx.Client
+	log    observe.Log
 	maps   errormap.Store
 	keys   conn.Keyring
 	id     string
@@ -61,7 +62,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID()}
+	c := &Cluster{
+		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log, 0),
+	}
 	c.orch = retry.New(retry.Options{
 		Default: cfg.Retry, MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
@@ -127,7 +130,7 @@ func (c *Cluster) Bucket(name string) *Bucket {
 	}
 	b := c.newBucket(name)
 	if c.closed {
-		go b.close(context.Background(), retry.ErrClosed)
+		go func() { _ = b.close(context.Background(), retry.ErrClosed) }()
 	}
 	c.buckets[name] = b
 	return b
@@ -153,7 +156,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	bs := c.all()
 	if len(bs) == 0 {
 		b := c.newBucket("")
-		defer b.close(ctx, retry.ErrClosed)
+		defer func() { _ = b.close(ctx, retry.ErrClosed) }()
 		bs = append(bs, b)
 	}
 	for _, b := range bs {

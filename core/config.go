@@ -112,8 +112,11 @@ func (c Config) withDefaults() (Config, error) {
 		name string
 		v    int
 	}{
-		{"MaxParked", c.MaxParked}, {"QueueLimit", c.QueueLimit}, {"MaxInFlight", c.MaxInFlight},
-		{"FrameLimit", c.FrameLimit}, {"ConfigLimit", c.ConfigLimit},
+		{"MaxParked", c.MaxParked},
+		{"QueueLimit", c.QueueLimit},
+		{"MaxInFlight", c.MaxInFlight},
+		{"FrameLimit", c.FrameLimit},
+		{"ConfigLimit", c.ConfigLimit},
 	} {
 		if n.v < 0 {
 			return c, &ConfigError{n.name, "is negative"}

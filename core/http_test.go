@@ -103,9 +103,15 @@ func TestStatusesThatAreRetried(t *testing.T) {
 		retried       bool
 		wait          time.Duration
 	}{
-		{"POST", "", 429, true, time.Millisecond}, {"POST", "3", 503, true, 3 * time.Second}, {"POST", "", 503, false, 0},
-		{"GET", "", 503, true, time.Millisecond}, {"GET", "7", 429, true, 7 * time.Second}, {"POST", "", 504, false, 0},
-		{"GET", "", 504, true, time.Millisecond}, {"GET", "", 500, false, 0}, {"POST", "soon", 503, false, 0},
+		{"POST", "", 429, true, time.Millisecond},
+		{"POST", "3", 503, true, 3 * time.Second},
+		{"POST", "", 503, false, 0},
+		{"GET", "", 503, true, time.Millisecond},
+		{"GET", "7", 429, true, 7 * time.Second},
+		{"POST", "", 504, false, 0},
+		{"GET", "", 504, true, time.Millisecond},
+		{"GET", "", 500, false, 0},
+		{"POST", "soon", 503, false, 0},
 		{"GET", "Sat, 01 Jan 2000 00:00:05 GMT", 503, true, 5 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {

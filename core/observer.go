@@ -10,14 +10,14 @@ import (
 )
 
 // observer writes the orchestrator's decisions to the log: both outcomes at debug level.
-type observer struct{ log *slog.Logger }
+type observer struct{ log observe.Log }
 
 // observer gives nil when nobody listens, so that nothing is built for it.
 func (c *Cluster) observer() retry.Observer {
 	if c.cfg.Log == nil {
 		return nil
 	}
-	return observer{c.cfg.Log}
+	return observer{c.log}
 }
 
 // Attempt implements retry.Observer.
@@ -25,23 +25,24 @@ func (o observer) Attempt(retry.AttemptInfo) {}
 
 // Retry implements retry.Observer.
 func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
-	if !o.log.Enabled(context.Background(), slog.LevelDebug) {
-		return
+	ctx := context.Background()
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log.Debug(ctx, observe.MsgRetrying, append(attrs(r, why), slog.Duration(observe.KeyDelay, d))...)
 	}
-	o.log.LogAttrs(context.Background(), slog.LevelDebug, observe.MsgRetrying, append(attrs(r, why), slog.Duration("delay", d))...)
 }
 
 // GaveUp implements retry.Observer.
 func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
-	if !o.log.Enabled(context.Background(), slog.LevelDebug) {
-		return
+	ctx := context.Background()
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, err))...)
 	}
-	o.log.LogAttrs(context.Background(), slog.LevelDebug, observe.MsgNotRetried, append(attrs(r, why), slog.Any("error", err))...)
 }
 
 func attrs(r *retry.Request, why retry.Reason) []slog.Attr {
 	return []slog.Attr{
-		slog.String(observe.KeyReason, why.String()), slog.String("operation", r.Operation), slog.String("id", r.ID),
-		slog.String("node", r.Endpoint), slog.Int("attempts", r.Attempts+r.Transparent),
+		slog.String(observe.KeyReason, why.String()), slog.String(observe.KeyOperation, r.Operation),
+		slog.String(observe.KeyOperationID, r.ID), slog.String(observe.KeyEndpoint, r.Endpoint),
+		slog.Int(observe.KeyAttempts, r.Attempts+r.Transparent),
 	}
 }

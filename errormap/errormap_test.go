@@ -49,8 +49,14 @@ func TestNoRetryWinsAndUnknownAttributesAreIgnored(t *testing.T) {
 		attrs string
 		want  bool
 	}{
-		{`"retry-now"`, true}, {`"retry-later"`, true}, {`"auto-retry"`, true}, {`"temp"`, false},
-		{`"retry-now","no-retry"`, false}, {`"retry-now","something-new"`, true}, {`"something-new"`, false}, {``, false},
+		{`"retry-now"`, true},
+		{`"retry-later"`, true},
+		{`"auto-retry"`, true},
+		{`"temp"`, false},
+		{`"retry-now","no-retry"`, false},
+		{`"retry-now","something-new"`, true},
+		{`"something-new"`, false},
+		{``, false},
 	} {
 		m, err := errormap.Parse(doc(2, 1, `{"name":"X","desc":"d","attrs":[`+tc.attrs+`]}`), 0)
 		require.NoError(t, err)
@@ -63,16 +69,29 @@ func TestNoRetryWinsAndUnknownAttributesAreIgnored(t *testing.T) {
 func TestMalformedMapsNameTheFieldAndTheLimit(t *testing.T) {
 	good := string(doc(1, 1, `{}`))
 	for _, tc := range []struct{ data, field string }{
-		{"", "document"}, {"[]", "document"}, {`{"errors":{}`, "document"},
-		{`{"revision":1,"errors":{}}`, "version"}, {`{"version":3,"revision":1,"errors":{}}`, "version"},
-		{`{"version":1,"errors":{}}`, "revision"}, {`{"version":1,"revision":1}`, "errors"},
-		{strings.Replace(good, "7ff0", "12345", 1), "code"}, {strings.Replace(good, "7ff0", "zz", 1), "code"},
-		{`{"version":1,"revision":1,"errors":{"1":{},"01":{}}}`, "code"}, {strings.Replace(good, "7ff0", "0x1f", 1), "code"},
-		{strings.Replace(good, "7ff0", "", 1), "code"}, {strings.Replace(good, "7ff0", "-1", 1), "code"},
-		{string(doc(1, 1, `null`)), "entry"}, {string(doc(1, 1, `[]`)), "errors"}, {string(doc(1, 1, `{"attrs":"temp"}`)), "errors.attrs"},
-		{string(doc(1, 1, `{"attrs":[1]}`)), "errors.attrs"}, {string(doc(1, 1, `{"retry":{"interval":"1"}}`)), "errors.retry.interval"},
-		{`{"version":"1","revision":1,"errors":{}}`, "version"}, {`{"version":0,"revision":1,"errors":{}}`, "version"},
-		{`{"version":1,"revision":-1,"errors":{}}`, "revision"}, {`{"version":1,"revision":1,"errors":null}`, "errors"}, {"null", "version"},
+		{"", "document"},
+		{"[]", "document"},
+		{`{"errors":{}`, "document"},
+		{`{"revision":1,"errors":{}}`, "version"},
+		{`{"version":3,"revision":1,"errors":{}}`, "version"},
+		{`{"version":1,"errors":{}}`, "revision"},
+		{`{"version":1,"revision":1}`, "errors"},
+		{strings.Replace(good, "7ff0", "12345", 1), "code"},
+		{strings.Replace(good, "7ff0", "zz", 1), "code"},
+		{`{"version":1,"revision":1,"errors":{"1":{},"01":{}}}`, "code"},
+		{strings.Replace(good, "7ff0", "0x1f", 1), "code"},
+		{strings.Replace(good, "7ff0", "", 1), "code"},
+		{strings.Replace(good, "7ff0", "-1", 1), "code"},
+		{string(doc(1, 1, `null`)), "entry"},
+		{string(doc(1, 1, `[]`)), "errors"},
+		{string(doc(1, 1, `{"attrs":"temp"}`)), "errors.attrs"},
+		{string(doc(1, 1, `{"attrs":[1]}`)), "errors.attrs"},
+		{string(doc(1, 1, `{"retry":{"interval":"1"}}`)), "errors.retry.interval"},
+		{`{"version":"1","revision":1,"errors":{}}`, "version"},
+		{`{"version":0,"revision":1,"errors":{}}`, "version"},
+		{`{"version":1,"revision":-1,"errors":{}}`, "revision"},
+		{`{"version":1,"revision":1,"errors":null}`, "errors"},
+		{"null", "version"},
 	} {
 		_, err := errormap.Parse([]byte(tc.data), 0)
 		var e *errormap.Error

@@ -177,6 +177,7 @@ const (
 
 func (s Stage) String() string {
 	switch s {
+	case StageNone:
 	case StageConfig:
 		return "waiting for the first cluster map"
 	case StageCollection:

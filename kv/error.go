@@ -32,6 +32,7 @@ type Error struct {
 	Endpoint string // the node of the last attempt, "" when there was none
 	Opaque   uint32
 	Elapsed  time.Duration
+	Stage    Stage      // what the call was waiting for when it timed out or was canceled
 	InDoubt  bool       // the server may have applied it
 	Retry    retry.Info // attempts, reasons, time waited
 
@@ -86,6 +87,9 @@ func (e *Error) Error() string {
 	}
 	if e.Elapsed > 0 {
 		fmt.Fprintf(&b, " in %v", e.Elapsed.Round(10*time.Microsecond))
+	}
+	if e.Stage != StageNone {
+		b.WriteString(", " + e.Stage.String())
 	}
 	if e.Answered {
 		fmt.Fprintf(&b, ": status 0x%02x %s", uint16(e.Status), e.Name)
@@ -232,6 +236,7 @@ func (c *Call) translate(err error, inDoubt bool) error {
 	var re *retry.Error
 	if errors.As(err, &re) {
 		e.Retry = re.Info
+		e.Stage = c.stageAtEnd(err, inDoubt)
 	}
 	if se != nil { // the last answer's facts are the error's
 		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description
@@ -241,6 +246,21 @@ func (c *Call) translate(err error, inDoubt bool) error {
 		}
 	}
 	return e
+}
+
+// stageAtEnd says what a call that did not end by its own answer was waiting for.
+func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
+	switch {
+	case !errors.Is(err, retry.ErrTimeout) && !errors.Is(err, retry.ErrCanceled):
+		return StageNone
+	case inDoubt:
+		return StageReply
+	case Stage(c.stage.Load()) != StageNone && c.Route.Endpoint == "":
+		return Stage(c.stage.Load())
+	case c.State.Info().Retries() > 0:
+		return StageBackoff
+	}
+	return StageReply
 }
 
 // kindOf names the failure: what ended the call, or what its last attempt met.

@@ -55,7 +55,8 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	case owned:
 		r.Value = p.Value
 	case into != nil:
-		r.Value = append(into, p.Value...)
+		into = append(into, p.Value...)
+		r.Value = into
 	case len(p.Value) > 0:
 		r.Value = make([]byte, len(p.Value))
 		copy(r.Value, p.Value)

@@ -173,7 +173,9 @@ func TestMemcachedAnswersPipelinedRequests(t *testing.T) {
 			require.EqualValues(t, 2*n, s.Requests.Load())
 			require.EqualValues(t, 2*n, s.Answers.Load())
 			require.Zero(t, s.Orphans.Load())
-			require.Less(t, s.Writes.Load(), s.Requests.Load(), "many requests share a write")
+			if wrap != nil { // a lone caller on a TCP socket writes each request itself
+				require.Less(t, s.Writes.Load(), s.Requests.Load()/2, "many requests share a write")
+			}
 			t.Logf("%d sets in %v; %d requests in %d writes, answers in %d reads", n, took, 2*n, s.Writes.Load(), s.Reads.Load())
 		})
 	}

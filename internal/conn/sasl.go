@@ -6,7 +6,6 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,9 +32,9 @@ type mechanism struct {
 
 // mechanisms in order of preference. Couchbase's names have no hyphen before the digits.
 var mechanisms = []mechanism{
-	{"SCRAM-SHA512", "SCRAM-SHA-512", func() hash.Hash { return sha512.New() }},
-	{"SCRAM-SHA256", "SCRAM-SHA-256", func() hash.Hash { return sha256.New() }},
-	{"SCRAM-SHA1", "SCRAM-SHA-1", func() hash.Hash { return sha1.New() }},
+	{"SCRAM-SHA512", "SCRAM-SHA-512", sha512.New},
+	{"SCRAM-SHA256", "SCRAM-SHA-256", sha256.New},
+	{"SCRAM-SHA1", "SCRAM-SHA-1", sha1.New},
 	{"PLAIN", "PLAIN", nil},
 }
 
@@ -75,6 +74,9 @@ func (k *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
 	k.clients[key] = c.WithMinIterations(minIterations)
 	return c, nil
 }
+
+// errUnproven means that the server ended the login without proving that it knows the password.
+var errUnproven = errors.New("the server did not prove that it knows the password")
 
 // errNoMechanism means that the server offers nothing that this client may use.
 var errNoMechanism = errors.New("no common authentication mechanism")
@@ -236,6 +238,9 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 	}
 	// Whatever the status says: only the right signature proves that the server knows the password.
 	if _, err := l.conv.Step(string(p.Value)); err != nil || !l.conv.Valid() {
+		if err == nil {
+			err = errUnproven
+		}
 		kind := (*cberr.Kind)(nil)
 		if strings.Contains(string(p.Value), "e=") { // a refusal that came with a good status
 			kind = cberr.AuthenticationFailure

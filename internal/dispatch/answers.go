@@ -5,6 +5,7 @@ import (
 
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -81,7 +82,7 @@ func (r *Router) offerErrorMap(addr string, raw []byte) {
 	}
 	m, err := errormap.Parse(raw, 0)
 	if err != nil {
-		r.warn("error map refused", addr, err)
+		r.o.Log.Warn(r.ctx, observe.MsgErrorMapRefused, about(addr, err)...)
 		return
 	}
 	r.o.ErrorMaps.Offer(addr, m)
@@ -128,11 +129,7 @@ func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
 	r.judge(c, retry.KVCollectionOutdated, err, retry.Hint{Code: uint32(memd.StatusUnknownCollection)})
 }
 
-func (r *Router) warn(msg, node string, err error) {
-	if r.o.Log != nil {
-		r.o.Log.Warn(msg, slog.String("node", node), slog.Any("error", err))
-	}
+// about are the attributes of a line about a node. No error of this module holds credentials.
+func about(node string, err error) []slog.Attr {
+	return []slog.Attr{slog.String(observe.KeyEndpoint, node), slog.Any(observe.KeyCause, err)}
 }
-
-// logConnect says why a node cannot be reached. The error holds no credentials.
-func (r *Router) logConnect(addr string, err error) { r.warn("connecting failed", addr, err) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -156,7 +157,7 @@ func (r *Router) consider(of offered) {
 	}
 	s, err := topology.Parse(of.raw, host, r.o.ConfigLimits)
 	if err != nil {
-		r.warn("cluster map refused", of.addr, err)
+		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
 		r.offers.refused(old)
 		return
 	}
@@ -191,7 +192,7 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	}
 	if len(stay) == 0 {
 		r.mu.Unlock()
-		r.warn("cluster map without a reachable node", from, errNoSeeds)
+		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(from, errNoSeeds)...)
 		return
 	}
 	r.picker.Store(pk)
@@ -208,9 +209,8 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 		r.wg.Go(p.drain)
 	}
 	r.mu.Unlock()
-	if r.o.Log != nil {
-		r.o.Log.Debug("cluster map applied", slog.String("bucket", s.Bucket), slog.Int64("epoch", s.Epoch), slog.Int64("rev", s.Rev), slog.Int("nodes", len(stay)))
-	}
+	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
+		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Int64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes, len(stay)))
 	for _, c := range calls {
 		r.route(c)
 	}

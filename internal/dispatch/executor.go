@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // executor runs callbacks on goroutines of the client. There is always one that is not inside user code, so a callback
 // that blocks delays no other. A worker ends when there is nothing to do.
 type executor struct {
-	log *slog.Logger
+	log observe.Log
 
 	mu     sync.Mutex
 	queue  []func()
@@ -69,8 +71,9 @@ func (e *executor) worker() {
 // call contains a panic: it is the callback's own.
 func (e *executor) call(f func()) {
 	defer func() {
-		if v := recover(); v != nil && e.log != nil {
-			e.log.Error("panic in a callback", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+		if v := recover(); v != nil {
+			e.log.Warn(context.Background(), observe.MsgCallbackPanicked,
+				slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
 		}
 	}()
 	f()

@@ -3,12 +3,12 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -165,7 +165,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		return
 	}
 	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
-	p.r.logConnect(p.addr, err)
+	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
 	p.flushQueue(err)
 	p.r.releaseWaiting()
 	p.r.notify()
@@ -225,9 +225,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) {
 	closed := p.closed
 	p.mu.Unlock()
 	if !closed {
-		if log := p.r.o.Log; log != nil {
-			log.Info("connection lost", slog.String("node", p.addr), slog.Any("error", err))
-		}
+		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.addr, err)...)
 		p.r.want()
 	}
 	p.r.notify()

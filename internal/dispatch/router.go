@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -31,7 +31,7 @@ type Options struct {
 	ErrorMaps    *errormap.Store
 	// Connect gives the options of a new connection; the router adds the handler.
 	Connect func() conn.Options
-	Log     *slog.Logger
+	Log     observe.Log
 
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
