@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+)
+
+// The deadlines of calls outside of connections are exact, in any order of adding, and one timer serves them.
+func TestDeadlinesAreExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := time.Now()
+		var mu sync.Mutex
+		fired := map[int64]time.Duration{}
+		var d deadlines
+		d.init(base, func(c *kv.Call) {
+			mu.Lock()
+			fired[c.Deadline] = time.Since(base)
+			mu.Unlock()
+			c.State.Finish()
+		})
+		for _, ms := range []int64{50, 10, 30, 10, 999, 1} {
+			c := kv.NewCall()
+			c.Deadline = ms * int64(time.Millisecond)
+			d.add(c)
+		}
+		ended := kv.NewCall()
+		ended.Deadline = int64(20 * time.Millisecond)
+		ended.State.Finish()
+		d.add(ended)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, fired, 5)
+		for deadline, at := range fired {
+			require.EqualValues(t, deadline, at)
+		}
+		d.stop()
+		d.add(kv.NewCall())
+		require.Empty(t, d.heap)
+	})
+}
+
+// A callback that blocks delays no other; workers end when there is nothing to do.
+func TestExecutorRelievesBlockedWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e executor
+		block := make(chan struct{})
+		var ran atomic.Int64
+		for i := range 1000 {
+			e.run(func() {
+				if i%100 == 0 {
+					<-block
+				}
+				ran.Add(1)
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, 990, ran.Load())
+		ctx := t.Context()
+		go func() {
+			time.Sleep(time.Second)
+			close(block)
+		}()
+		require.NoError(t, e.wait(ctx))
+		require.EqualValues(t, 1000, ran.Load())
+		require.Zero(t, e.active)
+		require.NoError(t, e.wait(ctx))
+	})
+}
+
+func version(epoch, rev int) []byte {
+	return fmt.Appendf(nil, `{"rev":%d,"revEpoch":%d,"name":"b"}`, rev, epoch)
+}
+
+// A map that is known costs nothing: of a thousand answers with one new map one is queued, and calls with an old one are
+// judged at once.
+func TestOffersAreConsideredOnce(t *testing.T) {
+	var o offers
+	o.init()
+	call := &claimed{c: kv.NewCall()}
+	for range 1000 {
+		require.False(t, o.offer(version(1, 5), "a", call))
+	}
+	require.Len(t, o.queue, 1)
+	require.Len(t, o.waiters, 1000)
+	require.False(t, o.offer(version(1, 4), "a", call)) // older, but the newer one is not applied yet
+	of, ok, waiters := o.take()
+	require.True(t, ok)
+	require.Nil(t, waiters)
+	require.Equal(t, version(1, 5), of.raw)
+	require.False(t, o.offer(version(1, 5), "a", call)) // being applied
+	_, ok, waiters = o.take()
+	require.False(t, ok)
+	require.Len(t, waiters, 1002)
+	require.True(t, o.offer(version(1, 5), "a", call))
+	require.True(t, o.offer(version(1, 4), "a", call))
+	require.True(t, o.offer(version(0, 9), "a", call))
+	require.False(t, o.offer(version(2, 1), "a", nil))
+	require.False(t, o.offer([]byte(`{"name":"b"}`), "a", nil)) // no version in sight: never guess
+	require.Len(t, o.queue, 2)
+	require.Empty(t, o.close())
+	require.True(t, o.offer(version(9, 9), "a", call))
+}
+
+// Offers that nobody takes are bounded.
+func TestOffersAreBounded(t *testing.T) {
+	var o offers
+	o.init()
+	for i := range 100 {
+		o.offer(version(1, i+1), "a", nil)
+	}
+	require.Len(t, o.queue, maxOffers)
+	require.Equal(t, version(1, 100), o.queue[maxOffers-1].raw)
+}
