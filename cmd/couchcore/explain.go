@@ -47,7 +47,10 @@ func (c *explainCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	low, high := x.judge(0), x.judge(almostOne)
+	low, high, err := x.span()
+	if err != nil {
+		return err
+	}
 	res := explained{Decision: "fail", Consulted: low.consulted}
 	if low.reason != nil {
 		res.Reason = new(low.reason.String())
@@ -210,7 +213,9 @@ func (x *explanation) decision(j judged, res explained) string {
 	if x.attempt == 0 {
 		later := *x
 		later.attempt = 3
-		text += "; at attempt 3 it would be " + span([]float64{ms(later.judge(0).delay), ms(later.judge(almostOne).delay)})
+		if low, high, err := later.span(); err == nil {
+			text += "; at attempt 3 it would be " + span([]float64{ms(low.delay), ms(high.delay)})
+		}
 	}
 	return text + ")"
 }

@@ -76,6 +76,20 @@ func TestExplainFollowsTheErrorMap(t *testing.T) {
 	ask().failsWith(t, exitUsage, "--error-map")
 }
 
+func TestExplainKnowsEveryOperation(t *testing.T) {
+	require.Greater(t, len(opNames()), 15)
+	for _, op := range opNames() {
+		o := couchcore("explain", "--json", "--service", "kv", "--op", op, "--status", "0x86").object(t)
+		require.Equal(t, "retry", o["decision"], op)
+		o = couchcore("explain", "--json", "--service", "kv", "--op", op, "--lost-socket").object(t)
+		want := "fail"
+		if kv.SpecByName(op).Has(kv.Idempotent) {
+			want = "retry"
+		}
+		require.Equal(t, want, o["decision"], op)
+	}
+}
+
 func TestExplainUsage(t *testing.T) {
 	for args, text := range map[string]string{
 		"--service query --op query --code 1":                             "this build explains the service kv",
@@ -132,7 +146,8 @@ func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
 			seen = *r
 			return retry.Stop()
 		})}
-	j := x.judge(0)
+	j, err := x.judge(0)
+	require.NoError(t, err)
 	require.True(t, j.consulted)
 	require.False(t, j.retried)
 	require.Equal(t, 5, seen.Attempts)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -41,17 +42,29 @@ type judged struct {
 
 // judge runs a real call against a dispatcher that lets its first attempt meet what is asked about. The call's error,
 // its reason and its delay are therefore the client's.
-func (x *explanation) judge(dice float64) judged {
+func (x *explanation) judge(dice float64) (judged, error) {
 	e := &explainer{x: x}
 	e.orch = retry.New(retry.Options{Default: (*atAttempt)(e), Observer: (*watcher)(e), Dice: func() float64 { return dice }})
 	_, err := kv.Do(context.Background(), e, askedOp{x})
 	e.orch.Close(retry.ErrClosed)
+	if !e.met {
+		return judged{}, fmt.Errorf("explain: the operation was refused before it met anything: %w", err)
+	}
 	if !e.out.retried {
 		e.out.err = err
 	} else if !e.out.consulted {
 		e.out.delay = retry.Controlled(x.attempt, 0)
 	}
-	return e.out
+	return e.out, nil
+}
+
+// span is the judgement with the dice that makes the shortest delay, and with that of the longest.
+func (x *explanation) span() (low, high judged, err error) {
+	if low, err = x.judge(0); err != nil {
+		return low, high, err
+	}
+	high, err = x.judge(almostOne)
+	return low, high, err
 }
 
 // mayHaveMoved reports whether a not-my-vbucket answer may bring a map that routes the operation elsewhere: the first
@@ -93,6 +106,7 @@ func (o askedOp) Encode(r *kv.Request) error {
 	if o.x.cas || o.x.spec.Has(kv.WantsCAS) {
 		r.CAS = 1
 	}
+	r.SetExtras(make([]byte, o.x.spec.ReqExtras[0]))
 	return nil
 }
 
@@ -103,6 +117,7 @@ func (o askedOp) Decode(*kv.Response) (struct{}, error) { return struct{}{}, nil
 type explainer struct {
 	x    *explanation
 	orch *retry.Orchestrator
+	met  bool // it was dispatched
 	out  judged
 }
 
@@ -126,6 +141,7 @@ var errLost = errors.New("the connection was lost")
 
 // Dispatch implements kv.Dispatcher: the first attempt meets what was asked about.
 func (e *explainer) Dispatch(c *kv.Call) {
+	e.met = true
 	x := e.x
 	now := time.Now()
 	c.Bind(e, "", now)

@@ -71,7 +71,11 @@ func TestReadmeCommandsPrintWhatItSays(t *testing.T) {
 		}
 		require.Less(t, i+1, len(blocks), line)
 		require.Equal(t, "text", blocks[i+1].language, "%s: what it prints follows it", line)
-		require.Equal(t, shape(blocks[i+1].text), shape(runReadme(t, line)), line)
+		want, got := blocks[i+1].text, runReadme(t, line)
+		if strings.HasSuffix(line, " demo") {
+			want, got = shape(want), shape(got)
+		}
+		require.Equal(t, want, got, line)
 	}
 	require.GreaterOrEqual(t, commands, 4)
 }
