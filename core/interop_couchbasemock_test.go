@@ -91,6 +91,18 @@ func copies(t *testing.T, m *testkit.CouchbaseMockServer, key []byte) []*stored 
 	return out
 }
 
+// logged is a request as the server has recorded it.
+type logged struct {
+	Opcode memd.Opcode `json:"opcode"`
+	MS     int64       `json:"ms_timestamp"`
+}
+
+func commandLog(t *testing.T, m *testkit.CouchbaseMockServer, node int) (log []logged) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(m.Command("GET_CMDLOG", map[string]any{"idx": node, "bucket": "default"}), &log))
+	return log
+}
+
 func TestCouchbaseMockStoresWhatWasSent(t *testing.T) {
 	couchbaseMock(t, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
 		ctx := longer(t)
@@ -187,26 +199,15 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 			m.Command("START_RETRY_VERIFY", map[string]any{"idx": node, "bucket": "default"})
 			res, err := kv.Do(ctx, b, kv.Get{Key: key, Common: kv.Common{Retry: retry.BestEffort{}}})
 			require.NoError(t, err)
-			var requests []struct {
-				Opcode memd.Opcode `json:"opcode"`
-				MS     int64       `json:"ms_timestamp"`
-			}
-			require.NoError(t, json.Unmarshal(m.Command("GET_CMDLOG", map[string]any{"idx": node, "bucket": "default"}), &requests))
-			requests = slices.DeleteFunc(requests, func(r struct {
-				Opcode memd.Opcode `json:"opcode"`
-				MS     int64       `json:"ms_timestamp"`
-			},
-			) bool {
-				return r.Opcode != memd.OpGet
-			})
-			require.Len(t, requests, failures+1, "the server counts as many")
+			gets := slices.DeleteFunc(commandLog(t, m, node), func(r logged) bool { return r.Opcode != memd.OpGet })
+			require.Len(t, gets, failures+1, "the server counts as many")
 			require.Len(t, res.Retry.Log, failures)
 			for i, a := range res.Retry.Log {
 				require.Equal(t, retry.KVErrorMapRetryIndicated, a.Reason)
 				high := min(time.Millisecond<<i, 500*time.Millisecond)
 				require.GreaterOrEqual(t, a.Delay, max(high/2, time.Millisecond), "0x%x: delay %d", uint16(code), i)
 				require.LessOrEqual(t, a.Delay, high, "0x%x: delay %d", uint16(code), i)
-				gap := time.Duration(requests[i+1].MS-requests[i].MS+1) * time.Millisecond
+				gap := time.Duration(gets[i+1].MS-gets[i].MS+1) * time.Millisecond
 				require.GreaterOrEqual(t, gap, a.Delay.Truncate(time.Millisecond), "the server's clock agrees")
 			}
 			_, err = m.TryCommand("CHECK_RETRY_VERIFY", map[string]any{"idx": node, "bucket": "default", "opcode": memd.OpGet, "errcode": code, "fuzz_ms": 5})
@@ -276,130 +277,6 @@ func TestCouchbaseMockTruncateLosesAnswers(t *testing.T) {
 	})
 }
 
-// TestCouchbaseMockMovedVBuckets learns of a new map from NOT_MY_VBUCKET answers alone.
-func TestCouchbaseMockMovedVBuckets(t *testing.T) {
-	couchbaseMockWith(t, testkit.MockOptions{}, noPoll, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
-		ctx := longer(t)
-		for _, node := range []int{0, 2} {
-			m.Command("START_CMDLOG", map[string]any{"idx": node, "bucket": "default"})
-		}
-		for _, step := range []struct {
-			command string
-			nodes   int
-		}{{"FAILOVER", 2}, {"RESPAWN", 3}} {
-			before, _ := b.Map()
-			alive := append(keysOf(t, m, b, 0, 40), keysOf(t, m, b, 2, 40)...)
-			m.Command(step.command, map[string]any{"idx": 1, "rebalance": true})
-			moved := 0
-			for _, key := range alive {
-				res, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte(step.command)})
-				require.NoError(t, err)
-				if res.Retry.Reasons.Has(retry.KVNotMyVBucket) {
-					moved++
-					require.Equal(t, 0, res.Retry.Attempts, "the answer's map says where to go")
-					require.Equal(t, 1, res.Retry.Transparent)
-				}
-			}
-			require.Positive(t, moved)
-			after, _ := b.Map()
-			require.Greater(t, after.Rev, before.Rev)
-			require.Len(t, after.Nodes, step.nodes)
-			for _, key := range alive {
-				r, err := kv.Do(ctx, b, kv.Get{Key: key})
-				require.NoError(t, err)
-				require.Equal(t, step.command, string(r.Value))
-			}
-			t.Logf("%s: %d calls were sent to a former node", step.command, moved)
-		}
-		for _, node := range []int{0, 2} {
-			log := m.Command("GET_CMDLOG", map[string]any{"idx": node, "bucket": "default"})
-			require.NotContains(t, string(log), fmt.Sprintf(`"opcode":%d,`, memd.OpGetClusterConfig), "nobody asked for the map")
-		}
-	})
-}
-
-// TestCouchbaseMockMovedVBucketsWithoutAMap has answers that do not say where to go, from nodes that do not give their
-// map either: the call is retried until one does.
-func TestCouchbaseMockMovedVBucketsWithoutAMap(t *testing.T) {
-	couchbaseMock(t, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
-		ctx := longer(t)
-		alive := append(keysOf(t, m, b, 0, 40), keysOf(t, m, b, 2, 40)...)
-		before, _ := b.Map()
-		m.Command("SET_CCCP", map[string]any{"enabled": false})
-		m.Command("FAILOVER", map[string]any{"idx": 1, "rebalance": true})
-		var calls []kv.Future[kv.MutationResult]
-		for _, key := range alive {
-			calls = append(calls, kv.Start(ctx, b, kv.Upsert{Key: key, Value: []byte("v")}))
-		}
-		time.Sleep(150 * time.Millisecond)
-		now, _ := b.Map()
-		n := 0
-		for _, c := range calls { select { case <-c.Done(): n++; r, err := c.Wait(ctx); t.Logf("%v %+v", err, r.Retry); default: } }
-		t.Log("done", n, before, now)
-		require.Equal(t, before.Rev, now.Rev)
-		m.Command("SET_CCCP", map[string]any{"enabled": true})
-		moved := 0
-		for _, c := range calls {
-			res, err := c.Wait(ctx)
-			require.NoError(t, err)
-			t.Logf("%v %+v", err, res.Retry)
-			if res.Retry.Reasons.Has(retry.KVNotMyVBucket) {
-				moved++
-				require.Positive(t, res.Retry.Attempts)
-			}
-		}
-		require.Positive(t, moved)
-		now, _ = b.Map()
-		require.Greater(t, now.Rev, before.Rev)
-	})
-}
-
-// TestCouchbaseMockSilentNode has a node that stops answering and stays in everybody's map.
-func TestCouchbaseMockSilentNode(t *testing.T) {
-	couchbaseMock(t, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
-		ctx := longer(t)
-		mine, others := keysOf(t, m, b, 1, 3), append(keysOf(t, m, b, 0, 20), keysOf(t, m, b, 2, 20)...)
-		for _, key := range append(mine, others...) {
-			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("1")})
-			require.NoError(t, err)
-		}
-		m.Command("FAILOVER", map[string]any{"idx": 1, "rebalance": false})
-		short := kv.Common{Timeout: 300 * time.Millisecond}
-		get := kv.Start(ctx, b, kv.Get{Key: mine[0], Common: short})
-		count := kv.Start(ctx, b, kv.Increment{Key: mine[1], Delta: 1, Common: short})
-		patient := kv.Start(ctx, b, kv.Get{Key: mine[2]})
-		began := time.Now()
-		for _, key := range others {
-			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("2")})
-			require.NoError(t, err)
-		}
-		t.Logf("%d writes to the other nodes in %v", len(others), time.Since(began))
-		_, err := get.Wait(ctx)
-		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
-		_, err = count.Wait(ctx)
-		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
-
-		// The map without it is found by polling. From then on nothing is sent, so nothing is in doubt.
-		require.Eventually(t, func() bool {
-			now, _ := b.Map()
-			return len(now.Nodes) == 2
-		}, 10*time.Second, 5*time.Millisecond)
-		_, err = kv.Do(ctx, b, kv.Increment{Key: mine[1], Delta: 1, Common: short})
-		t.Log(err)
-		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
-		info, _ := retry.InfoOf(err)
-		require.True(t, info.Reasons.Has(retry.NodeNotAvailable), "%v", err)
-
-		m.Command("RESPAWN", map[string]any{"idx": 1})
-		r, err := patient.Wait(ctx)
-		t.Logf("%v %+v", err, r.Retry)
-		for _, key := range append(mine, others...) {
-			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("3")})
-			require.NoError(t, err)
-		}
-	})
-}
-
 func TestCouchbaseMockErrorReferences(t *testing.T) {
 	couchbaseMock(t, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
 		m.Command("SET_ENHANCED_ERRORS", map[string]any{"enabled": true})
@@ -410,69 +287,5 @@ func TestCouchbaseMockErrorReferences(t *testing.T) {
 		require.NotEmpty(t, e.Ref)
 		require.Equal(t, "Failed to lookup item", e.Context)
 		require.ErrorContains(t, err, e.Ref)
-	})
-}
-
-// TestCouchbaseMockMechanisms restricts what the server offers. PLAIN is spoken on an open line only when allowed.
-func TestCouchbaseMockMechanisms(t *testing.T) {
-	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
-		connect := func(allowPlain bool) (*core.Bucket, error) {
-			c, err := core.Open(t.Context(), core.Config{
-				Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret("secret"), AllowPlain: allowPlain,
-			})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, c.Close()) })
-			b := c.Bucket("default")
-			_, err = kv.Do(longer(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
-			return b, err
-		}
-		offer := func(names ...string) { m.Command("SET_SASL_MECHANISMS", map[string]any{"mechs": names}) }
-		for _, name := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
-			offer("PLAIN", name)
-			b, err := connect(true)
-			require.NoError(t, err, name)
-			require.NoError(t, b.WaitReady(longer(t)))
-			for _, s := range b.Status() {
-				require.Equal(t, name, s.Mechanism)
-			}
-		}
-		offer("PLAIN")
-		b, err := connect(true)
-		require.NoError(t, err)
-		require.Equal(t, "PLAIN", b.Status()[0].Mechanism)
-		_, err = connect(false)
-		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
-		require.ErrorContains(t, err, "no common authentication mechanism")
-		require.NotContains(t, err.Error(), "secret")
-	})
-}
-
-// TestCouchbaseMockHandshakeTrouble fails steps of the handshake with what may pass: connecting is tried again.
-func TestCouchbaseMockHandshakeTrouble(t *testing.T) {
-	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
-		for _, op := range []memd.Opcode{
-			memd.OpHello, memd.OpGetErrorMap, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket, memd.OpGetClusterConfig,
-		} {
-			opfail(m, memd.StatusTmpFail, op, 2)
-			b := openCouchbaseMock(t, m, "secret").Bucket("default")
-			_, err := kv.Do(longer(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
-			require.NoError(t, err, "%v", op)
-			require.NoError(t, b.WaitReady(longer(t)), "%v", op)
-			opfail(m, 0, op, 0)
-		}
-	})
-}
-
-// TestCouchbaseMockWrongPasswordIsWaitedForWhenAsked is the other strategy's side of a refused login.
-func TestCouchbaseMockWrongPasswordIsWaitedForWhenAsked(t *testing.T) {
-	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
-		b := openCouchbaseMock(t, m, "guessed").Bucket("default")
-		_, err := kv.Do(longer(t), b, kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: time.Second, Retry: retry.BestEffort{}}})
-		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
-		require.ErrorIs(t, err, cberr.AuthenticationFailure)
-		for _, s := range b.Status() {
-			require.False(t, s.Connected)
-		}
-		require.ErrorIs(t, b.WaitReady(longer(t)), cberr.AuthenticationFailure)
 	})
 }
