@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"crypto/subtle"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -18,7 +19,9 @@ var routes = []struct {
 	{"GET /pools", (*httpCall).pools},
 	{"POST /pools/default", (*httpCall).rename},
 	{"GET /pools/default/b/{bucket}", (*httpCall).terseBucket},
-	{"GET /pools/default/buckets/{bucket}", (*httpCall).terseBucket},
+	{"GET /pools/default", (*httpCall).pool},
+	{"GET /pools/default/buckets", (*httpCall).verboseBuckets},
+	{"GET /pools/default/buckets/{bucket}", (*httpCall).verboseBucket},
 	{"GET /pools/default/nodeServices", (*httpCall).nodeServices},
 	{"GET /pools/default/terseClusterInfo", (*httpCall).clusterInfo},
 	{"GET /pools/default/buckets/{bucket}/scopes", (*httpCall).getScopes},
@@ -61,7 +64,7 @@ func (n *Node) authorise(w http.ResponseWriter, r *http.Request) *httpCall {
 	c := n.c
 	c.mu.Lock()
 	u := c.users[name]
-	ok := u != nil && u.password == password
+	ok := u != nil && subtle.ConstantTimeCompare([]byte(u.password), []byte(password)) == 1
 	may := ok && (bucket == "" || u.may(bucket))
 	exists := bucket == "" || c.buckets[bucket] != nil
 	c.mu.Unlock()
