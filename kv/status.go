@@ -31,21 +31,30 @@ type row struct {
 	kind      *cberr.Kind
 	reason    retry.Reason
 	askMap    bool
-	success   bool
+	success   *opcodes // for which it is a success; for others it is as good as unknown
 	ambiguous bool
 	applied   bool // the server may have changed something although this is no success
 }
 
+// opcodes is a range of them.
+type opcodes struct{ first, last memd.Opcode }
+
+// Who may succeed with a status. Another operation that believed it would take a write for acknowledged that was not.
+var (
+	anyOpcode     = &opcodes{0, 0xff}
+	scanOpcodes   = &opcodes{memd.OpRangeScanCreate, memd.OpRangeScanCancel}
+	subdocOpcodes = &opcodes{memd.OpSubdocGet, memd.OpSubdocReplaceBodyWithXattr}
+)
+
 // rows is the one table from status to error and reason (SDK RFC 0058 for the errors, RFC 0049 for the reasons).
 // Rows with askMap are errors of their own unless the node's error map calls them retryable.
 var rows = map[memd.Status]row{
-	memd.StatusSuccess:                       {success: true},
-	memd.StatusAuthContinue:                  {success: true},
-	memd.StatusRangeScanMore:                 {success: true},
-	memd.StatusRangeScanComplete:             {success: true},
-	memd.StatusSubdocMultiPathFailure:        {success: true},
-	memd.StatusSubdocSuccessDeleted:          {success: true},
-	memd.StatusSubdocMultiPathFailureDeleted: {success: true},
+	memd.StatusSuccess:                       {success: anyOpcode},
+	memd.StatusRangeScanMore:                 {success: scanOpcodes},
+	memd.StatusRangeScanComplete:             {success: scanOpcodes},
+	memd.StatusSubdocMultiPathFailure:        {success: subdocOpcodes},
+	memd.StatusSubdocSuccessDeleted:          {success: subdocOpcodes},
+	memd.StatusSubdocMultiPathFailureDeleted: {success: subdocOpcodes},
 
 	memd.StatusKeyNotFound:                 {kind: cberr.DocumentNotFound},
 	memd.StatusKeyExists:                   {kind: cberr.DocumentExists},
@@ -111,7 +120,10 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 	if !known {
 		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
 	}
-	if r.success {
+	if ok := r.success; ok != nil {
+		if op < ok.first || op > ok.last {
+			return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
+		}
 		return Disposition{Class: ClassSuccess}
 	}
 	d := Disposition{Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous}

@@ -1,0 +1,164 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+const fakeEndpoint = "10.0.0.1:11210"
+
+// fake is a dispatcher without sockets: answer does to a call what a server would have.
+type fake struct {
+	answer     func(c *kv.Call)
+	orch       *retry.Orchestrator // nil: made by the first that needs it
+	dispatched atomic.Int32
+	released   atomic.Int32
+}
+
+var (
+	_ kv.Dispatcher = (*fake)(nil)
+	_ kv.Owner      = (*fake)(nil)
+)
+
+func newFake(answer func(c *kv.Call)) *fake {
+	return &fake{answer: answer, orch: retry.New(retry.Options{})}
+}
+
+// answering is a server that gives every call the same packet.
+func answering(p memd.Packet) *fake {
+	return newFake(func(c *kv.Call) {
+		c.Route.Endpoint, c.Route.VBucket = fakeEndpoint, 115
+		p.Opcode = c.Req.Opcode
+		c.Succeed(&p, false)
+	})
+}
+
+// refusing is a server that gives every call the same status and error body.
+func refusing(st memd.Status, dt memd.Datatype, body string) *fake {
+	return newFake(func(c *kv.Call) {
+		c.Route.Endpoint, c.Route.Opaque = fakeEndpoint, 0x2a
+		p := &memd.Packet{Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: dt, Value: []byte(body)}
+		c.Fail(c.StatusError(p, kv.Classify(c.Req.Opcode, st, c.Req.CAS != 0)))
+	})
+}
+
+// silent is a server that never answers: the call waits on the wire for its end.
+func silent() *fake {
+	return newFake(func(c *kv.Call) {
+		c.Share()
+		c.State.Sent()
+		c.Watch()
+	})
+}
+
+func (f *fake) NewCall() *kv.Call { return kv.NewCall() }
+
+func (f *fake) Dispatch(c *kv.Call) {
+	f.dispatched.Add(1)
+	now := time.Now()
+	c.Bind(f, "travel", now)
+	c.State.Deadline = now.Add(time.Minute)
+	f.answer(c)
+}
+
+func (f *fake) Release(*kv.Call)       { f.released.Add(1) }
+func (f *fake) Redispatch(c *kv.Call)  { f.answer(c) }
+func (f *fake) Complete(finish func()) { finish() }
+
+func (f *fake) Cancel(c *kv.Call, cause error) bool {
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return f.orch.Expire(c)
+	}
+	return f.orch.Cancel(c, cause)
+}
+
+// wireOf gives the request's bytes as a connection with w would send them.
+func wireOf(c *kv.Call, w kv.Wire) ([]byte, error) {
+	c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS = w.VBucket, w.CollectionID, w.DurabilityMS
+	out, ended, err := c.AppendTo(nil, &w)
+	if err == nil && ended {
+		err = errors.New("the call has ended")
+	}
+	return out, err
+}
+
+// subject is an operation whose type does not matter.
+type subject struct {
+	name string
+	do   func(ctx context.Context, d kv.Dispatcher) (any, error)
+}
+
+func on[R any, O kv.Op[R]](name string, op O) subject {
+	return subject{name, func(ctx context.Context, d kv.Dispatcher) (any, error) { return kv.Do(ctx, d, op) }}
+}
+
+// encoded gives the operation's wire form, or why there is none.
+func (s subject) encoded(w kv.Wire) (wire []byte, err error) {
+	f := newFake(nil)
+	f.answer = func(c *kv.Call) {
+		if wire, err = wireOf(c, w); err != nil {
+			c.Fail(err)
+			return
+		}
+		c.Fail(errSeen)
+	}
+	if _, got := s.do(context.Background(), f); !errors.Is(got, errSeen) {
+		return nil, got
+	}
+	return wire, nil
+}
+
+var errSeen = errors.New("the request has been seen")
+
+// subjects is one plain value of every operation of the package.
+func subjects() []subject {
+	key, value, initial := []byte("abc"), []byte(`{"a":1}`), uint64(10)
+	return []subject{
+		on("append", kv.Append{Key: key, Value: value}),
+		on("decrement", kv.Decrement{Key: key, Delta: 2, Initial: &initial}),
+		on("exists", kv.Exists{Key: key}),
+		on("get", kv.Get{Key: key}),
+		on("get-and-lock", kv.GetAndLock{Key: key}),
+		on("get-and-touch", kv.GetAndTouch{Key: key}),
+		on("get-cluster-config", kv.GetClusterConfig{}),
+		on("get-collection-id", kv.GetCollectionID{Path: "inventory.hotel"}),
+		on("get-replica", kv.GetReplica{Key: key, Replica: 1}),
+		on("increment", kv.Increment{Key: key, Delta: 2, Initial: &initial}),
+		on("insert", kv.Insert{Key: key, Value: value}),
+		on("noop", kv.Noop{}),
+		on("prepend", kv.Prepend{Key: key, Value: value}),
+		on("remove", kv.Remove{Key: key}),
+		on("replace", kv.Replace{Key: key, Value: value}),
+		on("touch", kv.Touch{Key: key}),
+		on("unlock", kv.Unlock{Key: key, CAS: 7}),
+		on("upsert", kv.Upsert{Key: key, Value: value}),
+	}
+}
+
+// allFeatures is a connection that grants everything.
+const allFeatures = ^memd.Features(0)
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// kvError asserts that err is the one form in which calls fail.
+func kvError(t testing.TB, err error) *kv.Error {
+	t.Helper()
+	require.Error(t, err)
+	e, ok := err.(*kv.Error) //nolint:errorlint // the error itself must be one
+	require.True(t, ok, "%T is no *kv.Error", err)
+	return e
+}

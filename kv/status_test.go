@@ -1,0 +1,255 @@
+package kv_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/testkit"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// plain is an opcode for which no status has a meaning of its own.
+const plain = memd.OpGet
+
+// CB-4: every status has one disposition for every opcode, and it fits together.
+func TestEveryStatusHasOneDisposition_CB4(t *testing.T) {
+	for _, s := range rowsOf() {
+		for _, cas := range []bool{false, true} {
+			for st := range 1 << 16 {
+				d := kv.Classify(s.Opcode, memd.Status(st), cas)
+				if why := incoherent(d, memd.Status(st)); why != "" {
+					t.Fatalf("%s, status 0x%02x: %s: %+v", s.Name, st, why, d)
+				}
+			}
+		}
+	}
+}
+
+func incoherent(d kv.Disposition, st memd.Status) string {
+	switch d.Class {
+	case kv.ClassSuccess:
+		if d != (kv.Disposition{Class: kv.ClassSuccess}) {
+			return "a success that says more"
+		}
+		if !st.CarriesPayload() {
+			return "a success with an error body"
+		}
+		return ""
+	case kv.ClassRetry:
+		if d.Reason == retry.Unknown || !d.NotApplied {
+			return "a retry needs a reason and the proof that nothing was changed"
+		}
+		if !d.Reason.AllowsNonIdempotent() {
+			return "a status's reason must be safe for writes"
+		}
+	case kv.ClassFail, kv.ClassAskMap:
+		if d.Reason != retry.Unknown {
+			return "a reason that nobody asks about"
+		}
+	default:
+		return "no class"
+	}
+	switch {
+	case d.Kind == nil:
+		return "a failure without a kind"
+	case d.Ambiguous && d.NotApplied:
+		return "ambiguous and not applied"
+	case d.Class == kv.ClassAskMap && !st.Known() && (d.Kind != cberr.Couchbase || d.NotApplied):
+		return "an unknown status that claims to be known"
+	}
+	return ""
+}
+
+// CB-5: without help from the map an unknown status is a permanent failure; the dispatcher asks the map.
+func TestAnUnknownStatusAsksTheMap_CB5_CB48(t *testing.T) {
+	for _, st := range []memd.Status{0x10, 0x1e, 0x7ff0, 0x7ff1, 0x7ff2, 0x7fff, 0xff00, 0xffff} {
+		require.False(t, st.Known())
+		require.Equal(t, kv.Disposition{Class: kv.ClassAskMap, Kind: cberr.Couchbase}, kv.Classify(plain, st, false))
+	}
+}
+
+// CB-48, CB-50: the map is asked for these and for what has no name here, and for nothing else.
+func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
+	asked := map[memd.Status]*cberr.Kind{
+		memd.StatusOutOfMemory: cberr.TemporaryFailure, memd.StatusBusy: cberr.TemporaryFailure,
+		memd.StatusConfigOnly: cberr.TemporaryFailure, memd.StatusWouldThrottle: cberr.RateLimited,
+		0x30: cberr.RateLimited, 0x31: cberr.RateLimited, 0x32: cberr.RateLimited, 0x33: cberr.RateLimited,
+	}
+	for st := range 1 << 16 {
+		st := memd.Status(st)
+		d := kv.Classify(plain, st, false)
+		if kind := asked[st]; kind != nil {
+			require.Equal(t, kv.Disposition{Class: kv.ClassAskMap, Kind: kind, NotApplied: true}, d, st)
+			continue
+		}
+		// The rest is either in the table, or nothing but asked about.
+		if alone := d == (kv.Disposition{Class: kv.ClassAskMap, Kind: cberr.Couchbase}); alone != (d.Class == kv.ClassAskMap) {
+			t.Fatalf("%v: %+v", st, d)
+		}
+	}
+}
+
+func TestStatusesWithAReason_CB58(t *testing.T) {
+	want := map[memd.Status]retry.Reason{
+		0x07: retry.KVNotMyVBucket, 0x09: retry.KVLocked, 0x1f: retry.BucketNotReady, 0x86: retry.KVTemporaryFailure,
+		0x88: retry.KVCollectionOutdated, 0xa2: retry.KVSyncWriteInProgress, 0xa4: retry.KVSyncWriteReCommitInProgress,
+	}
+	for _, s := range rowsOf() {
+		for st := range 1 << 16 {
+			st := memd.Status(st)
+			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked ||
+				s.Opcode == memd.OpCollectionsGetID && st == memd.StatusUnknownCollection {
+				continue // those two are CB-60's and CB-59's
+			}
+			d := kv.Classify(s.Opcode, st, true)
+			if d.Reason != want[st] || (d.Class == kv.ClassRetry) != (want[st] != retry.Unknown) {
+				t.Fatalf("%s %v: %+v, want %v", s.Name, st, d, want[st])
+			}
+		}
+	}
+}
+
+func TestALookedUpCollectionThatIsMissingIsFinal_CB59(t *testing.T) {
+	for st, kind := range map[memd.Status]*cberr.Kind{
+		memd.StatusUnknownCollection: cberr.CollectionNotFound, memd.StatusUnknownScope: cberr.ScopeNotFound,
+	} {
+		d := kv.Classify(memd.OpCollectionsGetID, st, false)
+		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: kind, NotApplied: true}, d)
+	}
+	require.Equal(t, kv.ClassRetry, kv.Classify(plain, memd.StatusUnknownCollection, false).Class)
+}
+
+func TestUnlockWithAnotherCASIsFinal_CB60(t *testing.T) {
+	d := kv.Classify(memd.OpUnlockKey, memd.StatusLocked, true)
+	require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.CASMismatch, NotApplied: true}, d)
+	for _, s := range rowsOf() {
+		if s.Opcode != memd.OpUnlockKey {
+			require.Equal(t, retry.KVLocked, kv.Classify(s.Opcode, memd.StatusLocked, true).Reason, s.Name)
+		}
+	}
+}
+
+func TestSyncWriteAmbiguousIsFinalAndAmbiguous(t *testing.T) {
+	for _, s := range rowsOf() {
+		d := kv.Classify(s.Opcode, memd.StatusSyncWriteAmbiguous, false)
+		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.DurabilityAmbiguous, Ambiguous: true}, d, s.Name)
+	}
+}
+
+// D98: what "exists" and "not stored" mean depends on what was asked.
+func TestStatusByOpcode_D98(t *testing.T) {
+	exists, mismatch, missing := cberr.DocumentExists, cberr.CASMismatch, cberr.DocumentNotFound
+	for _, c := range []struct {
+		op      memd.Opcode
+		st      memd.Status
+		without *cberr.Kind // the request named no CAS
+		with    *cberr.Kind
+	}{
+		{memd.OpAdd, memd.StatusKeyExists, exists, exists},
+		{memd.OpSet, memd.StatusKeyExists, exists, mismatch},
+		{memd.OpReplace, memd.StatusKeyExists, mismatch, mismatch},
+		{memd.OpDelete, memd.StatusKeyExists, mismatch, mismatch},
+		{memd.OpAppend, memd.StatusKeyExists, mismatch, mismatch},
+		{memd.OpPrepend, memd.StatusKeyExists, mismatch, mismatch},
+		{memd.OpSubdocMultiMutation, memd.StatusKeyExists, exists, mismatch},
+		{memd.OpIncrement, memd.StatusKeyExists, exists, exists},
+		{memd.OpAdd, memd.StatusNotStored, exists, exists},
+		{memd.OpAppend, memd.StatusNotStored, missing, missing},
+		{memd.OpPrepend, memd.StatusNotStored, missing, missing},
+		{memd.OpReplace, memd.StatusKeyNotFound, missing, missing},
+		{memd.OpGet, memd.StatusKeyNotFound, missing, missing},
+		{memd.OpIncrement, memd.StatusDeltaBadVal, cberr.DeltaInvalid, cberr.DeltaInvalid},
+		{memd.OpUnlockKey, memd.StatusNotLocked, cberr.DocumentNotLocked, cberr.DocumentNotLocked},
+		{memd.OpUnlockKey, memd.StatusLocked, mismatch, mismatch},
+		{memd.OpSet, memd.StatusTooBig, cberr.ValueTooLarge, cberr.ValueTooLarge},
+	} {
+		for cas, kind := range map[bool]*cberr.Kind{false: c.without, true: c.with} {
+			d := kv.Classify(c.op, c.st, cas)
+			require.Equal(t, kv.ClassFail, d.Class, "%v %v", c.op, c.st)
+			require.Same(t, kind, d.Kind, "%v %v, with CAS: %v", c.op, c.st, cas)
+			require.True(t, d.NotApplied)
+		}
+	}
+}
+
+// D99: the same kind is behind one status only where the table of errors says so.
+func TestDocumentNotJSONCanBeReturned_D99(t *testing.T) {
+	require.Same(t, cberr.DocumentNotJSON, kv.Classify(plain, memd.StatusSubdocNotJSON, false).Kind)
+}
+
+// The golden file is every status that has a name, and below it every opcode for which one means something else.
+func TestStatusTableGolden(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# What each named status means for an operation.\n")
+	var named []memd.Status
+	for st := range 1 << 16 {
+		if st := memd.Status(st); st.Known() {
+			named = append(named, st)
+			fmt.Fprintf(&b, "0x%02x %-41s %s\n", uint16(st), st, words(kv.Classify(plain, st, false)))
+		}
+	}
+	b.WriteString("# Where an opcode, or a CAS in its request, gives a status another meaning.\n")
+	for op := range 256 {
+		for _, st := range named {
+			op, base := memd.Opcode(op), kv.Classify(plain, st, false)
+			without, with := kv.Classify(op, st, false), kv.Classify(op, st, true)
+			line := func(when string, d kv.Disposition) {
+				if d != base {
+					fmt.Fprintf(&b, "%-30v %-33v %-8s %s\n", op, st, when, words(d))
+				}
+			}
+			if without == with {
+				line("", with)
+				continue
+			}
+			line("no CAS", without)
+			line("with CAS", with)
+		}
+	}
+	testkit.Golden(t, "testdata/status.golden", []byte(b.String()), *update)
+}
+
+func words(d kv.Disposition) string {
+	var w []string
+	switch d.Class {
+	case kv.ClassSuccess:
+		return "success"
+	case kv.ClassAskMap:
+		w = append(w, "ask the map")
+	case kv.ClassFail:
+		w = append(w, "fail")
+	case kv.ClassRetry:
+		w = append(w, "retry "+d.Reason.String())
+	}
+	w = append(w, d.Kind.Name())
+	if d.NotApplied {
+		w = append(w, "not applied")
+	}
+	if d.Ambiguous {
+		w = append(w, "ambiguous")
+	}
+	return strings.Join(w, ", ")
+}
+
+// A write that is answered with another command's success was not acknowledged.
+func TestASuccessOfAnotherCommandIsNone(t *testing.T) {
+	for op := range 256 {
+		op := memd.Opcode(op)
+		subdoc := op >= memd.OpSubdocGet && op <= memd.OpSubdocReplaceBodyWithXattr
+		scan := op >= memd.OpRangeScanCreate && op <= memd.OpRangeScanCancel
+		for st, want := range map[memd.Status]bool{
+			memd.StatusSuccess: true, memd.StatusAuthContinue: false,
+			memd.StatusRangeScanMore: scan, memd.StatusRangeScanComplete: scan,
+			memd.StatusSubdocMultiPathFailure: subdoc, memd.StatusSubdocSuccessDeleted: subdoc,
+			memd.StatusSubdocMultiPathFailureDeleted: subdoc,
+		} {
+			require.Equal(t, want, kv.Classify(op, st, false).Class == kv.ClassSuccess, "%v %v", op, st)
+		}
+	}
+}
