@@ -9,8 +9,11 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// pollFloor is the least time between two requests for a cluster map.
-const pollFloor = 50 * time.Millisecond
+// pollFloor is the least time between two requests for a cluster map, reportInterval that between two reports of orphans.
+const (
+	pollFloor      = 50 * time.Millisecond
+	reportInterval = 10 * time.Second
+)
 
 // Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
 // as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
@@ -101,7 +104,7 @@ func (b *Bucket) poll(ctx context.Context) {
 	defer t.Stop()
 	floor := time.NewTimer(0)
 	defer floor.Stop()
-	turn := int(b.c.cfg.Dice() * 1024)
+	turn, reported := int(b.c.cfg.Dice()*1024), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -116,6 +119,10 @@ func (b *Bucket) poll(ctx context.Context) {
 		}
 		b.pollOnce(ctx, turn)
 		turn++
+		if time.Since(reported) >= reportInterval {
+			b.router.ReportOrphans()
+			reported = time.Now()
+		}
 		floor.Reset(pollFloor)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -97,9 +98,18 @@ func (c *Cluster) connectOptions() conn.Options {
 	}
 	return conn.Options{
 		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.credentials, Agent: fmt.Sprintf(`{"i":%q,"a":%q}`, id, agent), ID: id, Features: features,
+		Credentials: c.credentials, Agent: helloKey(id, agent), ID: id, Features: features,
 		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, MaxInFlight: c.cfg.MaxInFlight,
 	}
+}
+
+// helloKey is the key of HELLO, by which servers name the client in their logs.
+func helloKey(id, agent string) string {
+	key, _ := json.Marshal(struct { // texts cannot fail
+		ID    string `json:"i"`
+		Agent string `json:"a"`
+	}{id, agent})
+	return string(key)
 }
 
 func (c *Cluster) credentials(ctx context.Context) (conn.Credentials, error) {

@@ -1,8 +1,10 @@
 package core_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
 	"sync"
@@ -211,6 +213,27 @@ func TestOrphansHurtNobody(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 3, b.Orphans())
 		require.Equal(t, 3, m.Frames(memd.OpHello))
+	})
+}
+
+// Orphans are reported every ten seconds, all of them counted.
+func TestOrphansAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(locked{&mu, &out}, nil))
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
+		b := open(t, m, func(c *core.Config) { c.Log = log }).Bucket("default")
+		m.Inject(only(memd.OpGet, 3), mock.Twice())
+		for range 3 {
+			_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
+			require.ErrorIs(t, err, cberr.DocumentNotFound)
+		}
+		time.Sleep(15 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Contains(t, out.String(), "Orphaned responses observed")
+		require.Contains(t, out.String(), "count=3")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -76,7 +77,7 @@ func TestFastFail(t *testing.T) {
 // TestFastFailIsBestEffortOtherwise proves I14 and CB-27.
 func TestFastFailIsBestEffortOtherwise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := request(rapid.Bool().Draw(t, "idempotent"), rapid.IntRange(0, 1<<31).Draw(t, "step"))
+		r := request(rapid.Bool().Draw(t, "idempotent"), rapid.IntRange(0, math.MaxInt32).Draw(t, "step"))
 		r.LastDelay = time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "last"))
 		b := retry.BestEffort{}
 		if rapid.Bool().Draw(t, "own backoff") {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +76,7 @@ func (p *pipeline) submit(c *kv.Call) {
 	}
 	c.Share()
 	p.mu.Lock()
-	if cn != nil && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
+	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
 		p.failed = false
 	}
 	switch {
@@ -292,8 +293,21 @@ func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
 // Expired implements conn.Handler.
 func (p *pipeline) Expired(c *kv.Call) { p.r.expire(c) }
 
-// Orphan implements conn.Handler.
-func (p *pipeline) Orphan(_ *conn.Conn, _ *memd.Packet) { p.r.orphans.Add(1) }
+// Orphan implements conn.Handler. What is gathered for the report costs something only when somebody reads it.
+func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
+	p.r.orphans.Add(1)
+	if !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
+		return
+	}
+	name := pkt.Opcode.String()
+	if s := kv.SpecOf(pkt.Opcode); s != nil {
+		name = s.Name
+	}
+	p.r.reports.Add(observe.Orphan{
+		Service: "kv", Operation: name, OperationID: observe.OpaqueID(pkt.Opaque), LocalID: cn.Info().ID,
+		LocalSocket: cn.Info().Local, RemoteSocket: p.addr,
+	})
+}
 
 // Push implements conn.Handler: a newer map is taken, or its version makes us ask for it.
 func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {

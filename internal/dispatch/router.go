@@ -64,6 +64,7 @@ type Router struct {
 	offers  offers
 	fetch   chan struct{} // somebody wants a newer map than we have
 	orphans atomic.Int64
+	reports observe.Orphans
 }
 
 // picker is an immutable view of the topology: which pipeline serves which node.

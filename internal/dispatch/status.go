@@ -2,10 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -143,6 +145,13 @@ func (e *NotReadyError) Unwrap() []error {
 
 // Orphans is the number of answers that nobody waited for.
 func (r *Router) Orphans() int64 { return r.orphans.Load() }
+
+// ReportOrphans writes a line about the answers that nobody waited for since the last one, if there were any.
+func (r *Router) ReportOrphans() {
+	if report, ok := r.reports.Take(); ok {
+		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total), slog.String(observe.KeyReport, string(report.JSON)))
+	}
+}
 
 // Counters adds up what the connections that are up now have counted.
 func (r *Router) Counters() (writes, requests, reads, answers int64) {
