@@ -1,36 +1,13 @@
 package collections
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 )
-
-// Path names a collection; empty parts mean _default.
-type Path struct{ Scope, Collection string }
-
-const defaultName = "_default"
-
-// clean gives the path its full names.
-func (p Path) clean() Path {
-	if p.Scope == "" {
-		p.Scope = defaultName
-	}
-	if p.Collection == "" {
-		p.Collection = defaultName
-	}
-	return p
-}
-
-// IsDefault reports whether p is the default collection, whose id is always 0.
-func (p Path) IsDefault() bool { return p.clean() == Path{defaultName, defaultName} }
-
-// String is "scope.collection", as the lookup's request wants it.
-func (p Path) String() string {
-	p = p.clean()
-	return p.Scope + "." + p.Collection
-}
 
 // Entry is a collection's id and the manifest that it came from.
 type Entry struct {
@@ -38,12 +15,14 @@ type Entry struct {
 	ManifestUID uint64
 }
 
-// Waiter is told the outcome of a lookup: once, outside of the cache's lock, perhaps before Wait has returned.
+// Waiter is told the outcome of a lookup: once, outside of the cache's lock, perhaps before Wait has returned. Its type
+// must be comparable, as pointers are.
 type Waiter interface {
 	CollectionResolved(e Entry, err error)
 }
 
-// Options of a Cache. Lookup starts a lookup and must not block; its outcome comes back by Resolve.
+// Options of a Cache. Lookup starts a lookup and must not block; its outcome comes back by Resolve, perhaps before
+// Lookup has returned.
 type Options struct {
 	MaxWaiters int // over all collections; 0 means 32768
 	Lookup     func(p Path)
@@ -52,22 +31,32 @@ type Options struct {
 // ErrTooManyWaiters means that Wait would pass the limit of waiters.
 var ErrTooManyWaiters = errors.New("collections: too many calls wait for a collection's id")
 
+const defaultMaxWaiters = 32768
+
 // Cache is one bucket's. It is safe for concurrent use.
 type Cache struct {
 	o     Options
 	known atomic.Pointer[map[Path]Entry] // never changed in place
 
 	mu      sync.Mutex
-	pending map[Path]map[Waiter]struct{} // a lookup runs for each
+	running map[Path]*lookup
 	waiters int
+}
+
+// lookup is one that runs, and who waits for it, in the order in which they came.
+type lookup struct {
+	order *list.List
+	place map[Waiter]*list.Element
+	// stale means that the bucket has become another one since the lookup began, so that its outcome says nothing.
+	stale bool
 }
 
 // New makes an empty cache.
 func New(o Options) *Cache {
 	if o.MaxWaiters <= 0 {
-		o.MaxWaiters = 32768
+		o.MaxWaiters = defaultMaxWaiters
 	}
-	c := &Cache{o: o, pending: map[Path]map[Waiter]struct{}{}}
+	c := &Cache{o: o, running: map[Path]*lookup{}}
 	c.known.Store(&map[Path]Entry{})
 	return c
 }
@@ -83,7 +72,8 @@ func (c *Cache) Get(p Path) (Entry, bool) {
 }
 
 // Wait lets w wait for the lookup of p, which it starts when none is running. If the id has become known meanwhile, w
-// is told at once. The error is ErrTooManyWaiters; then w is told nothing.
+// is told at once. A waiter that waits for p already goes on doing so, and is told once. The error is ErrTooManyWaiters;
+// then w is told nothing.
 func (c *Cache) Wait(p Path, w Waiter) error {
 	p = p.clean()
 	c.mu.Lock()
@@ -92,19 +82,24 @@ func (c *Cache) Wait(p Path, w Waiter) error {
 		w.CollectionResolved(e, nil)
 		return nil
 	}
+	l := c.running[p]
+	if l != nil && l.place[w] != nil {
+		c.mu.Unlock()
+		return nil
+	}
 	if c.waiters >= c.o.MaxWaiters {
 		c.mu.Unlock()
 		return fmt.Errorf("%w: limit %d", ErrTooManyWaiters, c.o.MaxWaiters)
 	}
-	ws, running := c.pending[p]
-	if !running {
-		ws = map[Waiter]struct{}{}
-		c.pending[p] = ws
+	start := l == nil
+	if start {
+		l = &lookup{order: list.New(), place: map[Waiter]*list.Element{}}
+		c.running[p] = l
 	}
-	ws[w] = struct{}{}
+	l.place[w] = l.order.PushBack(w)
 	c.waiters++
 	c.mu.Unlock()
-	if !running {
+	if start {
 		c.o.Lookup(p)
 	}
 	return nil
@@ -116,39 +111,53 @@ func (c *Cache) Remove(p Path, w Waiter) bool {
 	p = p.clean()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.pending[p][w]; !ok {
+	l := c.running[p]
+	if l == nil || l.place[w] == nil {
 		return false
 	}
-	delete(c.pending[p], w)
+	l.order.Remove(l.place[w])
+	delete(l.place, w)
 	c.waiters--
 	return true
 }
 
-// Resolve is the outcome of the lookup of p: all who wait are told. After a failure the next Wait looks up anew.
+// Resolve is the outcome of the lookup of p: all who wait are told, in the order in which they came. After a failure the
+// next Wait looks up anew. An outcome from before Clear counts for nothing: if anybody waits, the lookup begins again.
 func (c *Cache) Resolve(p Path, e Entry, err error) {
 	p = p.clean()
 	c.mu.Lock()
-	ws := c.pending[p]
-	delete(c.pending, p)
-	c.waiters -= len(ws)
-	if err == nil {
-		c.replace(func(m map[Path]Entry) { m[p] = e })
+	l := c.running[p]
+	if l != nil && l.stale && l.order.Len() > 0 {
+		l.stale = false
+		c.mu.Unlock()
+		c.o.Lookup(p)
+		return
 	}
+	delete(c.running, p)
+	if err == nil && (l == nil || !l.stale) {
+		e = c.learn(p, e)
+	}
+	if l == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.waiters -= l.order.Len()
 	c.mu.Unlock()
-	for w := range ws {
-		w.CollectionResolved(e, err)
+	for w := l.order.Front(); w != nil; w = w.Next() {
+		w.Value.(Waiter).CollectionResolved(e, err)
 	}
 }
 
-// replace publishes a changed copy of the known ids. The lock is held.
-func (c *Cache) replace(change func(map[Path]Entry)) {
+// learn stores an id unless a newer manifest's is there, and gives the one that holds. The lock is held.
+func (c *Cache) learn(p Path, e Entry) Entry {
 	old := *c.known.Load()
-	next := make(map[Path]Entry, len(old)+1)
-	for k, v := range old {
-		next[k] = v
+	if o, ok := old[p]; ok && o.ManifestUID > e.ManifestUID {
+		return o
 	}
-	change(next)
+	next := maps.Clone(old)
+	next[p] = e
 	c.known.Store(&next)
+	return e
 }
 
 // Invalidate forgets the id of p if it is still that one, and reports whether it was: of many calls that failed with
@@ -157,10 +166,13 @@ func (c *Cache) Invalidate(p Path, id uint32) bool {
 	p = p.clean()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := (*c.known.Load())[p]; !ok || e.ID != id {
+	old := *c.known.Load()
+	if e, ok := old[p]; !ok || e.ID != id {
 		return false
 	}
-	c.replace(func(m map[Path]Entry) { delete(m, p) })
+	next := maps.Clone(old)
+	delete(next, p)
+	c.known.Store(&next)
 	return true
 }
 
@@ -171,11 +183,14 @@ func (c *Cache) Stale(manifestUID uint64, p Path) bool {
 	return ok && manifestUID < e.ManifestUID
 }
 
-// Clear forgets every id: the bucket is another one. Lookups that run go on.
+// Clear forgets every id: the bucket has become another one. What a lookup finds that runs now is not kept.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known.Store(&map[Path]Entry{})
+	for _, l := range c.running {
+		l.stale = true
+	}
 }
 
 // Waiting is the number of calls that wait.

@@ -2,12 +2,14 @@ package collections_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 )
 
@@ -139,6 +141,172 @@ func TestD97KnownIDCostsNoAllocation(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Get(path) }))
 }
 
+func TestClearMakesRunningLookupsBeginAgain(t *testing.T) {
+	c, lookups := newCache(0)
+	w := &waiter{}
+	require.NoError(t, c.Wait(path, w))
+	c.Clear()
+	c.Resolve(path, collections.Entry{ID: 9, ManifestUID: 50}, nil) // the old bucket's id
+	require.Empty(t, w.got)
+	require.EqualValues(t, 2, lookups.Load())
+	_, ok := c.Get(path)
+	require.False(t, ok)
+	c.Resolve(path, collections.Entry{ID: 8, ManifestUID: 1}, nil)
+	require.Equal(t, []collections.Entry{{ID: 8, ManifestUID: 1}}, w.got)
+
+	// Nobody waits: the outcome is dropped.
+	c.Clear()
+	require.NoError(t, c.Wait(path, w))
+	require.True(t, c.Remove(path, w))
+	c.Clear()
+	c.Resolve(path, collections.Entry{ID: 9}, nil)
+	_, ok = c.Get(path)
+	require.False(t, ok)
+	require.EqualValues(t, 3, lookups.Load())
+	require.NoError(t, c.Wait(path, w))
+	require.EqualValues(t, 4, lookups.Load())
+}
+
+// D92: the answer of one lookup never comes. Its waiters can leave, others are not held up, and a lookup that is given up
+// leaves nothing behind.
+func TestD92LostLookupBlocksNobodyElse(t *testing.T) {
+	c, lookups := newCache(2)
+	a, b := &waiter{}, &waiter{}
+	require.NoError(t, c.Wait(path, a))
+	require.NoError(t, c.Wait(path, b))
+	require.True(t, c.Remove(path, a))
+	require.True(t, c.Remove(path, b))
+	require.Zero(t, c.Waiting())
+	other, w := collections.Path{Scope: "eu", Collection: "carts"}, &waiter{}
+	require.NoError(t, c.Wait(other, w))
+	c.Resolve(other, collections.Entry{ID: 7}, nil)
+	require.Len(t, w.got, 1)
+	require.NoError(t, c.Wait(path, a)) // joins the lookup that still runs
+	require.EqualValues(t, 2, lookups.Load())
+	c.Resolve(path, collections.Entry{}, errors.New("given up"))
+	require.ErrorContains(t, a.err, "given up")
+	require.Empty(t, b.got)
+	require.NoError(t, c.Wait(path, b))
+	require.EqualValues(t, 3, lookups.Load())
+}
+
+// D93: after a collection was dropped and made again, everybody gets the id just resolved.
+func TestD93TheIDJustResolvedIsTheOneInUse(t *testing.T) {
+	c, _ := newCache(0)
+	require.NoError(t, c.Wait(path, &waiter{}))
+	c.Resolve(path, collections.Entry{ID: 9, ManifestUID: 5}, nil)
+	require.True(t, c.Invalidate(path, 9))
+	w := &waiter{}
+	require.NoError(t, c.Wait(path, w))
+	c.Resolve(path, collections.Entry{ID: 10, ManifestUID: 6}, nil)
+	e, ok := c.Get(path)
+	require.True(t, ok)
+	require.EqualValues(t, 10, e.ID)
+	require.Equal(t, []collections.Entry{e}, w.got)
+	require.False(t, c.Invalidate(path, 9), "a late answer to the old id undoes nothing")
+}
+
+func TestAnOlderManifestDoesNotReplaceANewerOne(t *testing.T) {
+	c, _ := newCache(0)
+	c.Resolve(path, collections.Entry{ID: 10, ManifestUID: 6}, nil)
+	c.Resolve(path, collections.Entry{ID: 9, ManifestUID: 5}, nil)
+	e, _ := c.Get(path)
+	require.EqualValues(t, 10, e.ID)
+	c.Resolve(path, collections.Entry{}, errors.New("x"))
+	_, ok := c.Get(path)
+	require.True(t, ok, "a failure forgets nothing")
+}
+
+// ordered notes when it was told.
+type ordered struct {
+	n   int
+	log *[]int
+}
+
+func (o *ordered) CollectionResolved(collections.Entry, error) { *o.log = append(*o.log, o.n) }
+
+func TestWaitersAreToldInTheirOrder(t *testing.T) {
+	c, _ := newCache(0)
+	var log, want []int
+	ws := make([]*ordered, 100)
+	for i := range ws {
+		ws[i] = &ordered{i, &log}
+		require.NoError(t, c.Wait(path, ws[i]))
+	}
+	for i := range ws {
+		if i%3 == 0 {
+			require.True(t, c.Remove(path, ws[i]))
+		} else {
+			want = append(want, i)
+		}
+	}
+	c.Resolve(path, collections.Entry{ID: 8}, nil)
+	require.Equal(t, want, log)
+}
+
+func TestAWaiterThatWaitsTwiceIsToldAndCountedOnce(t *testing.T) {
+	c, _ := newCache(1)
+	w := &waiter{}
+	require.NoError(t, c.Wait(path, w))
+	require.NoError(t, c.Wait(path, w))
+	require.Equal(t, 1, c.Waiting())
+	c.Resolve(path, collections.Entry{ID: 8}, nil)
+	require.Len(t, w.got, 1)
+	require.Zero(t, c.Waiting())
+}
+
+// again waits once more when it is told of a failure, from inside the callback.
+type again struct {
+	c     *collections.Cache
+	calls int
+}
+
+func (a *again) CollectionResolved(_ collections.Entry, err error) {
+	if a.calls++; err != nil {
+		if a.c.Wait(path, a) != nil {
+			a.calls = -1
+		}
+	}
+}
+
+func TestWaitersAreToldOutsideOfTheLock(t *testing.T) {
+	c, lookups := newCache(0)
+	a := &again{c: c}
+	require.NoError(t, c.Wait(path, a))
+	c.Resolve(path, collections.Entry{}, errors.New("x"))
+	require.EqualValues(t, 2, lookups.Load())
+	c.Resolve(path, collections.Entry{ID: 8}, nil)
+	require.Equal(t, 2, a.calls)
+}
+
+// A lookup may end before Lookup returns.
+func TestLookupsMayEndAtOnce(t *testing.T) {
+	var c *collections.Cache
+	c = collections.New(collections.Options{Lookup: func(p collections.Path) { c.Resolve(p, collections.Entry{ID: 8}, nil) }})
+	w := &waiter{}
+	require.NoError(t, c.Wait(path, w))
+	require.Equal(t, []collections.Entry{{ID: 8}}, w.got)
+}
+
+func TestNames(t *testing.T) {
+	for _, name := range []string{"a", "_default", "_system", "A-Za_z0-9%", strings.Repeat("x", 251)} {
+		require.NoError(t, collections.ValidateName(name), name)
+	}
+	for name, reason := range map[string]string{
+		"": "is empty", strings.Repeat("x", 252): "limit 251", "%a": "begins with", "a.b": "at byte 1", "a b": "at byte 1", "a$": "at byte 1",
+		"b\u00fccher": "at byte 1", "\x00": "at byte 0",
+	} {
+		err := collections.ValidateName(name)
+		require.ErrorIs(t, err, cberr.InvalidArgument, name)
+		require.ErrorContains(t, err, reason)
+		var ne *collections.NameError
+		require.ErrorAs(t, err, &ne)
+	}
+	require.Equal(t, "eu.users", path.String())
+	require.Equal(t, "_default.x", collections.Path{Collection: "x"}.String())
+	require.Equal(t, "x._default", collections.Path{Scope: "x"}.String())
+}
+
 func TestEachWaiterIsToldOnceUnderConcurrency(t *testing.T) {
 	c, _ := newCache(0)
 	var wg sync.WaitGroup
@@ -152,9 +320,13 @@ func TestEachWaiterIsToldOnceUnderConcurrency(t *testing.T) {
 		})
 		wg.Go(func() { c.Resolve(path, collections.Entry{ID: uint32(i)}, nil) })
 		wg.Go(func() { c.Invalidate(path, uint32(i)) })
+		if i%8 == 0 {
+			wg.Go(c.Clear)
+		}
 	}
 	wg.Wait()
 	c.Resolve(path, collections.Entry{ID: 1}, nil)
+	c.Resolve(path, collections.Entry{ID: 1}, nil) // the first one may have begun before a Clear
 	for i, w := range ws {
 		require.LessOrEqual(t, len(w.got), 1)
 		if i%3 != 0 {
@@ -162,4 +334,15 @@ func TestEachWaiterIsToldOnceUnderConcurrency(t *testing.T) {
 		}
 	}
 	require.Zero(t, c.Waiting())
+}
+
+func BenchmarkGet(b *testing.B) {
+	c, _ := newCache(0)
+	c.Resolve(path, collections.Entry{ID: 9}, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := c.Get(path); !ok {
+			b.Fatal("not found")
+		}
+	}
 }
