@@ -200,7 +200,7 @@ func (d *demo) wrongPassword() error {
 	if err != nil {
 		return err
 	}
-	if kind != cberr.AuthenticationFailure.Name() || took > time.Second {
+	if kind != cberr.AuthenticationFailure.Name() || took > 2*time.Second {
 		d.problem("a wrong password under the default strategy was %s after %s", kind, short(took))
 	}
 	if err := d.print("wrong password FastFailOnTerminalError (default)   %s   %s", kind, short(took)); err != nil {

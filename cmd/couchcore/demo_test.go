@@ -90,7 +90,7 @@ func TestDemoNoticesARefusedWriteThatWasApplied(t *testing.T) {
 	}})
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 1, rep.AppliedThoughRefused)
-	require.Equal(t, 1, rep.Refused)
+	require.GreaterOrEqual(t, rep.Refused, 1)
 }
 
 func TestDemoNoticesAGoroutineThatStays(t *testing.T) {
