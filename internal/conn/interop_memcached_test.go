@@ -21,8 +21,9 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// More of what the connection does against the real memcached: on every kind of socket, with packets cut anywhere, with
-// answers that refuse, and when it hangs up.
+// What the connection does against the real memcached, a second opinion on framing that shares no code with ours: on
+// every kind of socket, with packets cut anywhere, with answers that refuse, and when it hangs up. It knows no HELLO, no
+// bucket and no vbucket, so these connections are bare. interop_scram_test.go is about its logins.
 
 // outcomes finishes calls as a dispatcher without retries does, and counts what needs no call.
 type outcomes struct {
@@ -135,14 +136,17 @@ func (s slowConn) Write(b []byte) (int, error) {
 }
 
 func TestMemcachedAnswersPipelinedRequests(t *testing.T) {
-	for name, wrap := range map[string]func(net.Conn) net.Conn{
-		"a TCP socket":      nil,
-		"a foreign socket":  func(nc net.Conn) net.Conn { return opaqueConn{nc} },
-		"byte after byte":   func(nc net.Conn) net.Conn { return slowConn{nc} },
-		"answers in pieces": func(nc net.Conn) net.Conn { return &pieces{Conn: nc} },
+	for name, tc := range map[string]struct {
+		n    int
+		wrap func(net.Conn) net.Conn
+	}{
+		"a TCP socket":      {1000, nil},
+		"a foreign socket":  {1000, func(nc net.Conn) net.Conn { return opaqueConn{nc} }},
+		"byte after byte":   {100, func(nc net.Conn) net.Conn { return slowConn{nc} }},
+		"answers in pieces": {1000, func(nc net.Conn) net.Conn { return &pieces{Conn: nc} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const n = 1000
+			n, wrap := tc.n, tc.wrap
 			f := memcached(t, wrap)
 			value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, i%700) }
 			began := time.Now()
@@ -190,6 +194,47 @@ type pieces struct {
 func (p *pieces) Read(b []byte) (int, error) {
 	p.n = p.n%97 + 1
 	return p.Conn.Read(b[:min(len(b), p.n)])
+}
+
+func TestMemcachedTakesTheOperationsItHas(t *testing.T) {
+	f := memcached(t, nil)
+	ctx, key := t.Context(), []byte("k")
+	_, err := kv.Do(ctx, f, kv.Noop{})
+	require.NoError(t, err)
+	w, err := kv.Do(ctx, f, kv.Insert{Key: key, Value: []byte("b"), Flags: 0x02000006})
+	require.NoError(t, err)
+	_, err = kv.Do(ctx, f, kv.Insert{Key: key, Value: []byte("x")})
+	answer(t, err, memd.StatusKeyExists, cberr.DocumentExists)
+	_, err = kv.Do(ctx, f, kv.Replace{Key: key, Value: []byte("x"), CAS: w.CAS + 1})
+	answer(t, err, memd.StatusKeyExists, cberr.CASMismatch)
+	_, err = kv.Do(ctx, f, kv.Replace{Key: key, Value: []byte("b"), CAS: w.CAS, Flags: 0x02000006})
+	require.NoError(t, err)
+	_, err = kv.Do(ctx, f, kv.Append{Key: key, Value: []byte("c")})
+	require.NoError(t, err)
+	_, err = kv.Do(ctx, f, kv.Prepend{Key: key, Value: []byte("a")})
+	require.NoError(t, err)
+	_, err = kv.Do(ctx, f, kv.Touch{Key: key, Expiry: kv.ExpireAfter(time.Hour)})
+	require.NoError(t, err)
+	r, err := kv.Do(ctx, f, kv.GetAndTouch{Key: key})
+	require.NoError(t, err)
+	require.Equal(t, "abc", string(r.Value))
+	require.EqualValues(t, 0x02000006, r.Flags)
+
+	initial := uint64(10)
+	n, err := kv.Do(ctx, f, kv.Increment{Key: []byte("n"), Delta: 5, Initial: &initial})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n.Value)
+	n, err = kv.Do(ctx, f, kv.Increment{Key: []byte("n"), Delta: 5})
+	require.NoError(t, err)
+	require.EqualValues(t, 15, n.Value)
+	n, err = kv.Do(ctx, f, kv.Decrement{Key: []byte("n"), Delta: 100})
+	require.NoError(t, err)
+	require.Zero(t, n.Value, "a counter stops at 0")
+
+	_, err = kv.Do(ctx, f, kv.Remove{Key: key})
+	require.NoError(t, err)
+	_, err = kv.Do(ctx, f, kv.Get{Key: key})
+	answer(t, err, memd.StatusKeyNotFound, cberr.DocumentNotFound)
 }
 
 func TestMemcachedRefusals(t *testing.T) {

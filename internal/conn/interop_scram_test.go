@@ -134,6 +134,11 @@ func TestMemcachedSCRAM(t *testing.T) {
 			})
 		}
 	}
+	t.Run("the strongest that both have", func(t *testing.T) {
+		f, err := signIn(t, s.Addr, &tapped{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, "SCRAM-SHA512", f.cn.Info().Mechanism)
+	})
 	t.Run("with kept keys", func(t *testing.T) {
 		var ring conn.Keyring
 		for range 3 {
@@ -145,10 +150,21 @@ func TestMemcachedSCRAM(t *testing.T) {
 	})
 }
 
-func TestMemcachedSCRAMRefusesAnUnknownUser(t *testing.T) {
+func TestMemcachedSCRAMRefusesAWrongPasswordAndAnUnknownUser(t *testing.T) {
 	s := testkit.Memcached(t, true)
 	for _, m := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
 		_, err := signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
+			mechanisms(m)(o)
+			password("guessed")(o)
+		})
+		var ce *conn.ConnectError
+		require.ErrorAs(t, err, &ce)
+		require.ErrorIs(t, err, cberr.AuthenticationFailure)
+		require.Equal(t, conn.StepAuthStep, ce.Step)
+		require.Equal(t, memd.StatusAuthError, ce.Status)
+		require.NotContains(t, err.Error(), "guessed")
+
+		_, err = signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
 			mechanisms(m)(o)
 			o.Credentials = func(context.Context) (conn.Credentials, error) {
 				return conn.Credentials{Username: "nobody", Password: testkit.MemcachedPassword}, nil
@@ -204,20 +220,20 @@ func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
 			}
 		}, conn.StepAuthStep, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, m := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
 			tap := &tapped{change: tc.change}
-			_, err := signIn(t, s.Addr, tap, nil)
+			_, err := signIn(t, s.Addr, tap, mechanisms(m))
 			var ce *conn.ConnectError
 			require.ErrorAs(t, err, &ce)
-			require.Equal(t, tc.step, ce.Step)
-			require.Equal(t, tc.refused, ce.Answered)
+			require.Equal(t, tc.step, ce.Step, name)
+			require.Equal(t, tc.refused, ce.Answered, name)
 			if !tc.refused {
 				// It is the line or the server that is not to be trusted, not the password that is wrong.
-				require.NotErrorIs(t, err, cberr.AuthenticationFailure)
+				require.NotErrorIs(t, err, cberr.AuthenticationFailure, name)
 			}
 			ops, _ := tap.seen("")
-			require.Equal(t, tc.step == conn.StepAuthStep, ops[len(ops)-1] == memd.OpSASLStep, "%v", ops)
-		})
+			require.Equal(t, tc.step == conn.StepAuthStep, ops[len(ops)-1] == memd.OpSASLStep, "%s: %v", name, ops)
+		}
 	}
 }
 
