@@ -42,6 +42,7 @@ type Cluster struct {
 	health conn.Health
 	http   *httpx.Client
 	log    observe.Log
+	instr  *observe.Instruments
 	maps   errormap.Store
 	keys   conn.Keyring
 	id     string
@@ -70,6 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		Default: cfg.Retry, MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
 	})
+	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
 	c.health.OnSet = c.wakeAll
 	c.http = c.newHTTP()
 	return c, nil

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
@@ -69,6 +72,9 @@ type Config struct {
 	Dice func() float64
 
 	Log *slog.Logger // nil discards
+	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
 	// Agent names the application in the handshake, at most 200 bytes.
 	Agent string
 

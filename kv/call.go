@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,17 +49,20 @@ type Call struct {
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
 
-	ctx     context.Context
-	done    <-chan struct{} // ctx.Done(), asked once
-	began   time.Time
-	bucket  string
-	spec    *Spec
-	owner   Owner
-	wake    chan struct{} // one token, or closed for a future
-	form    form
-	finish  func() // callback form
-	err     error
-	inDoubt bool
+	ctx        context.Context
+	done       <-chan struct{} // ctx.Done(), asked once
+	began      time.Time
+	bucket     string
+	spec       *Spec
+	owner      Owner
+	wake       chan struct{} // one token, or closed for a future
+	form       form
+	finish     func()      // callback form
+	watcher    func(error) // told the outcome, when somebody observes calls
+	settled    sync.Once   // future form: its outcome is made once
+	outcomeErr error
+	err        error
+	inDoubt    bool
 
 	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
@@ -88,6 +92,7 @@ func (c *Call) Reset() {
 	c.LostRaces, c.DurabilityMS = 0, 0
 	c.began, c.bucket, c.spec = time.Time{}, "", nil
 	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
+	c.watcher = nil
 	c.guard.Store(0)
 	c.stage.Store(0)
 }
@@ -250,6 +255,9 @@ func (c *Call) deliver() {
 		c.wake <- struct{}{}
 	case formFuture:
 		close(c.wake)
+		if c.watcher != nil { // it may never be waited for
+			c.owner.Complete(func() { _ = c.outcome() })
+		}
 	case formCallback:
 		if c.owner == nil {
 			c.finish()
@@ -259,8 +267,27 @@ func (c *Call) deliver() {
 	}
 }
 
-// Outcome gives the finished call's error, translated: nil, or a *Error.
+// Observe has f told the call's outcome, once, on a goroutine that is no connection's.
+func (c *Call) Observe(f func(err error)) { c.watcher = f }
+
+// outcome gives the finished call's error, translated: nil, or a *Error.
 func (c *Call) outcome() error {
+	if c.form == formFuture {
+		c.settled.Do(func() { c.outcomeErr = c.settle() })
+		return c.outcomeErr
+	}
+	return c.settle()
+}
+
+func (c *Call) settle() error {
+	err := c.result()
+	if c.watcher != nil {
+		c.watcher(err)
+	}
+	return err
+}
+
+func (c *Call) result() error {
 	if c.err == nil {
 		if c.shared.Load() { // only such a call can have a history
 			c.Res.Result.Retry = c.State.Info()

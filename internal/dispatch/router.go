@@ -32,6 +32,8 @@ type Options struct {
 	// Connect gives the options of a new connection; the router adds the handler.
 	Connect func() conn.Options
 	Log     observe.Log
+	// Instruments makes spans and metrics; nil makes none.
+	Instruments *observe.Instruments
 
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
@@ -137,6 +139,9 @@ func (r *Router) Dispatch(c *kv.Call) {
 	if durable {
 		// The server must give up before the client does; below 1.5 s it could not finish anything.
 		c.DurabilityMS = uint32(min(max(deadline.Sub(began)*9/10/time.Millisecond, 1500), 65534))
+	}
+	if r.o.Instruments != nil && c.Req.Retry != Strict { // the client's own requests are nobody's operations
+		r.observe(c)
 	}
 	if len(c.Req.Key) > 0 {
 		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)
