@@ -76,7 +76,7 @@ func (e *Error) Error() string {
 		b.WriteString(" on " + e.Endpoint)
 	}
 	if n := e.Retry.Retries(); n > 0 {
-		fmt.Fprintf(&b, " after %d retries", n)
+		fmt.Fprintf(&b, " after %d %s", n, plural(n, "retry", "retries"))
 		if rs := e.Retry.Reasons; rs != 0 {
 			var names []string
 			for r := range rs.All() {
@@ -100,15 +100,33 @@ func (e *Error) Error() string {
 			fmt.Fprintf(&b, " (Context: %s, Ref #: %s)", e.Context, e.Ref)
 		}
 	}
-	if e.Cause != nil {
-		if text := e.Cause.Error(); text != "" {
-			b.WriteString(", because: " + text)
-		}
+	if text := e.causeText(); text != "" && text != kind.Error() {
+		b.WriteString(", because: " + text)
 	}
 	if e.InDoubt {
 		b.WriteString("; it may have been applied")
 	}
 	return b.String()
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// causeText is the cause's text without what e itself says of the last answer.
+func (e *Error) causeText() string {
+	if e.Cause == nil {
+		return ""
+	}
+	text := e.Cause.Error()
+	var last *Error
+	if e.Answered && errors.As(e.Cause, &last) && last.Status == e.Status && last.Err != nil {
+		text = strings.ReplaceAll(text, last.Error(), last.Err.Error())
+	}
+	return text
 }
 
 // errorJSON has the keys of the SDKs' error contexts.
