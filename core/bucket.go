@@ -2,17 +2,20 @@ package core
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/kv"
 )
 
-// pollFloor is the least time between two requests for a cluster map, reportInterval that between two reports of orphans.
 const (
-	pollFloor      = 50 * time.Millisecond
-	reportInterval = 10 * time.Second
+	pollFloor      = 50 * time.Millisecond   // the least time between two requests for a cluster map
+	pollTimeout    = 2500 * time.Millisecond // how long one of them is waited for, unless the interval is shorter
+	silence        = time.Second             // without any answer for less than this a node may just be busy
+	reportInterval = 10 * time.Second        // between two reports of orphans
 )
 
 // Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
@@ -127,11 +130,15 @@ func (b *Bucket) poll(ctx context.Context) {
 	}
 }
 
-// pollOnce asks one node. A failure is no matter: the next turn asks another.
+// pollOnce asks one node. A failure is no matter: the next turn asks another. A connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, turn int) {
-	op := kv.GetClusterConfig{Common: kv.Common{Timeout: b.c.cfg.PollInterval, Retry: dispatch.Strict}}
+	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, pollTimeout), Retry: dispatch.Strict}}
+	var probe dispatch.Probe
 	if nodes := b.router.Nodes(); len(nodes) > 0 {
 		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
+		if op.Timeout >= silence {
+			probe = b.router.Probe(op.Node)
+		}
 	}
 	if s := b.router.Snapshot(); s != nil {
 		op.KnownEpoch, op.KnownRev = s.Epoch, s.Rev
@@ -139,6 +146,9 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int) {
 	res, err := kv.Do(ctx, b.router, op)
 	if err == nil && len(res.JSON) > 0 {
 		b.router.Offer(res.JSON, res.Endpoint)
+	}
+	if errors.Is(err, cberr.UnambiguousTimeout) {
+		probe.Unanswered()
 	}
 }
 
