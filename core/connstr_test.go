@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -366,7 +365,7 @@ func FuzzParseSpec(f *testing.F) {
 		spec, err := core.ParseSpec(s)
 		if err != nil {
 			var e *core.ConnStringError
-			require.True(t, errors.As(err, &e))
+			require.ErrorAs(t, err, &e)
 			require.GreaterOrEqual(t, e.Pos, 0)
 			require.LessOrEqual(t, e.Pos, len(s))
 			return

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"iter"
-	"slices"
-)
+import "iter"
 
 // optionTable has every option of a connection string that the client knows. Names and defaults: SDK RFC 0059 and, for
 // those marked so, the options of gocbcore and gocb.
@@ -93,28 +90,32 @@ const (
 	refusedCredentials = "credentials belong in the configuration"
 )
 
-// optionIndex finds the rows of optionTable by key.
-var optionIndex = func() map[string]int {
-	m := make(map[string]int, len(optionTable))
-	for i := range optionTable {
-		o := &optionTable[i]
+// options has the rows of optionTable by key, completed.
+var options = func() map[string]OptionInfo {
+	m := make(map[string]OptionInfo, len(optionTable))
+	for _, o := range optionTable {
 		if o.Name == "" {
 			o.Name = o.Key
 		}
 		_, o.Applied = optionSetters[o.Name]
-		m[o.Key] = i
+		m[o.Key] = o
 	}
 	return m
 }()
 
 // LookupOption finds what the client knows of an option; false for an unknown key.
 func LookupOption(key string) (OptionInfo, bool) {
-	i, ok := optionIndex[key]
-	if !ok {
-		return OptionInfo{}, false
-	}
-	return optionTable[i], true
+	o, ok := options[key]
+	return o, ok
 }
 
 // KnownOptions yields every option, in the table's order.
-func KnownOptions() iter.Seq[OptionInfo] { return slices.Values(optionTable) }
+func KnownOptions() iter.Seq[OptionInfo] {
+	return func(yield func(OptionInfo) bool) {
+		for i := range optionTable {
+			if !yield(options[optionTable[i].Key]) {
+				return
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package topology_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -220,7 +219,7 @@ func FuzzParse(f *testing.F) {
 		s, err := topology.Parse(raw, host, topology.Options{MaxBytes: 1 << 20})
 		if err != nil {
 			var pe *topology.ParseError
-			require.True(t, errors.As(err, &pe))
+			require.ErrorAs(t, err, &pe)
 			require.NotEmpty(t, pe.Field)
 			require.NotEmpty(t, err.Error())
 			return
@@ -250,7 +249,7 @@ func total(t *testing.T, s *topology.Snapshot) {
 		}
 	}
 	for _, key := range []string{"", "k", "\xff"} {
-		require.True(t, int(s.VBucket([]byte(key))) < max(1, s.NumVBuckets()))
+		require.Less(t, int(s.VBucket([]byte(key))), max(1, s.NumVBuckets()))
 		i := s.KetamaIndex([]byte(key))
 		require.True(t, i >= -1 && i < len(s.Nodes))
 	}
