@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,27 @@ func TestAFutureIsWaitedForTwiceAndFromManyGoroutines(t *testing.T) {
 		require.False(t, fut.Cancel(), "it has ended")
 		require.Zero(t, later.released.Load(), "its owner may hold a future for ever")
 	})
+}
+
+// counting is an operation that counts its decoding.
+type counting struct{ decoded *atomic.Int32 }
+
+func (c counting) Encode(r *kv.Request) error {
+	r.Opcode = memd.OpNoop
+	return nil
+}
+
+func (c counting) Decode(*kv.Response) (int32, error) { return c.decoded.Add(1), nil }
+
+func TestAnOutcomeIsDecodedOnce(t *testing.T) {
+	var decoded atomic.Int32
+	fut := kv.Start(testContext(t), answering(memd.Packet{}), counting{&decoded})
+	require.Zero(t, decoded.Load(), "whoever waits decodes, not the reader")
+	for range 3 {
+		n, err := fut.Wait(testContext(t))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+	}
 }
 
 // A wait may end without its call.
