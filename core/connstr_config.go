@@ -14,6 +14,7 @@ var optionSetters = map[string]func(*Config, OptionValue) error{
 	"kv_connect_timeout":   func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
 	"config_poll_interval": func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
 	"max_queue_size":       func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
+	"allow_plain":          func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
 	"network":              func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
 	"enable_tls":           func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
 	"ca_cert_path":         func(c *Config, v OptionValue) error { return c.trust(v.Text) },

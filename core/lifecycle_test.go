@@ -167,6 +167,7 @@ func TestD55BurstOnOneNodeCompletes(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
 		b := open(t, m, func(c *core.Config) { c.MaxInFlight, c.MaxParked = 4096, 60000 }).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
+		m.Inject(only(memd.OpSet, 0), mock.Delay(time.Millisecond)) // the clock stands still until all have begun
 		var fs []kv.Future[kv.MutationResult]
 		for i := range 50000 {
 			fs = append(fs, kv.Start(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "k%d", i)}))

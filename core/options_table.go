@@ -56,6 +56,7 @@ var optionTable = []OptionInfo{
 	{Key: "compression", Kind: OptionBool, Default: "true"},
 	{Key: "compression_min_size", Kind: OptionInt, Default: "32", max: 20 << 20},
 	{Key: "compression_min_ratio", Kind: OptionFloat, Default: "0.83"},
+	{Key: "allow_plain", Kind: OptionBool, Default: "false"},
 	{Key: "allow_enterprise_analytics", Kind: OptionBool, Default: "false"},
 
 	// Reports.

@@ -164,6 +164,11 @@ func (r *Router) consider(of offered) {
 	if !s.Newer(old) {
 		return
 	}
+	if err := s.Conflict(old); err != nil {
+		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
+		r.offers.refused(old)
+		return
+	}
 	r.apply(s, old, of.addr)
 }
 
