@@ -128,9 +128,9 @@ func TestATooShortAnswerIsADecodingFailure(t *testing.T) {
 
 func TestFramesOfAnAnswer(t *testing.T) {
 	frames := append([]byte{}, duration...)
-	frames = append(frames, 0x12, 0, 3, 0x22, 0, 4)    // read and write units
-	frames = append(frames, 0xf2, 0x20, 1, 2)          // an unknown one
-	frames = append(frames, 0x01, 9, 0x03, 9, 9, 9)    // durations of the wrong length
+	frames = append(frames, 0x12, 0, 3, 0x22, 0, 4) // read and write units
+	frames = append(frames, 0xf2, 0x20, 1, 2)       // an unknown one
+	frames = append(frames, 0x01, 9, 0x03, 9, 9, 9) // durations of the wrong length
 	for n := range len(frames) + 1 {
 		res, err := kv.Do(testContext(t), answering(memd.Packet{Frames: frames[:n]}), kv.Noop{})
 		require.NoError(t, err)
