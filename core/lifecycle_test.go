@@ -217,6 +217,25 @@ func TestOrphansHurtNobody(t *testing.T) {
 	})
 }
 
+// An answer that carries another opcode than its request means that the stream is out of step: the connection ends, and
+// nobody gets a foreign answer.
+func TestAnswerWithAnotherOpcodeEndsTheConnection(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+		require.NoError(t, err)
+		m.Inject(only(memd.OpGet, 1), mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpGAT }))
+		res, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k")}) // sent again
+		require.NoError(t, err)
+		require.Equal(t, "v", string(res.Value))
+		require.Equal(t, 4, m.Frames(memd.OpHello))
+		m.Inject(only(memd.OpSet, 1), mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpAdd }))
+		_, err = kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("w")})
+		var e *kv.Error
+		require.ErrorAs(t, err, &e)
+		require.True(t, e.Ambiguous())
+	})
+}
+
 // Orphans are reported every ten seconds, all of them counted.
 func TestOrphansAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

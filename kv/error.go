@@ -194,7 +194,8 @@ const maxErrorBody = 64 << 10
 func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	e := c.newError(d.Kind)
 	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
-	e.InDoubt = d.Ambiguous
+	// A failure that is not known to leave everything as it was leaves a write in doubt.
+	e.InDoubt = d.Ambiguous || !d.NotApplied && c.spec != nil && c.spec.Has(Mutates)
 	if p.Status != memd.StatusNotMyVBucket {
 		e.json = p.Datatype&memd.DatatypeJSON != 0
 		e.body = append([]byte(nil), p.Value[:min(len(p.Value), maxErrorBody)]...)

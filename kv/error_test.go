@@ -219,7 +219,7 @@ func TestEveryErrorReachesItsPartsAndKeepsSecrets_D101(t *testing.T) {
 				require.ErrorIs(t, e, target, s.name)
 			}
 			require.NotErrorIs(t, e, cberr.ParsingFailure)
-			require.Equal(t, s.is[0].(*cberr.Kind).Name(), e.Kind(), s.name)
+			require.Equal(t, cberr.KindOf(s.is[0]).Name(), e.Kind(), s.name)
 			require.Equal(t, cberr.KindOf(e), cberr.KindOf(e.Err), s.name)
 			var as *kv.Error
 			require.ErrorAs(t, fmt.Errorf("wrapped: %w", e), &as)
@@ -282,8 +282,15 @@ func TestErrorBodiesOfEveryKindAreHarmless(t *testing.T) {
 		{body, "Sync write gave up", "6f1c-1c1e"},
 		{`{"error":{"context":"only"}}`, "only", ""},
 		{`{"error":{"ref":"only"}}`, "", "only"},
-		{`{"error":{}}`, "", ""}, {`{"error":"text"}`, "", ""}, {`{"error":null}`, "", ""}, {`null`, "", ""}, {`[]`, "", ""},
-		{`{"error":{"context":5,"ref":{}}}`, "", ""}, {"", "", ""}, {"{", "", ""}, {"\x00\xff", "", ""},
+		{`{"error":{}}`, "", ""},
+		{`{"error":"text"}`, "", ""},
+		{`{"error":null}`, "", ""},
+		{`null`, "", ""},
+		{`[]`, "", ""},
+		{`{"error":{"context":5,"ref":{}}}`, "", ""},
+		{"", "", ""},
+		{"{", "", ""},
+		{"\x00\xff", "", ""},
 		{strings.Repeat("[", 1<<20), "", ""},
 		{`{"error":{"context":"` + strings.Repeat("a", 1<<20) + `"}}`, "", ""}, // over the 64 KiB that are kept
 	} {
@@ -321,6 +328,18 @@ func unknownCollection(t *testing.T, text string) (uid uint64, ok bool) {
 	return uid, ok
 }
 
+// Guarantee 3: a failure that is not known to leave everything as it was leaves a write in doubt, and nothing else.
+func TestFailuresThatMayHaveAppliedAWriteSaySo(t *testing.T) {
+	for st, doubt := range map[memd.Status]bool{
+		memd.StatusInternal: true, 0x7ff7: true, memd.StatusSyncWriteAmbiguous: true, memd.StatusKeyExists: false,
+		memd.StatusAccess: false, memd.StatusInvalid: false,
+	} {
+		d := refusing(st, 0, "")
+		require.Equal(t, doubt, kvError(t, do(context.Background(), d, kv.Upsert{Key: []byte("k")})).Ambiguous(), st)
+		require.Equal(t, st == memd.StatusSyncWriteAmbiguous, kvError(t, do(context.Background(), d, kv.Get{Key: []byte("k")})).Ambiguous(), st)
+	}
+}
+
 // A cluster map in the body of NOT_MY_VBUCKET is no error's context, and no error keeps it alive.
 func TestANotMyVBucketBodyIsNoContext(t *testing.T) {
 	e := kvError(t, do(context.Background(), refusing(memd.StatusNotMyVBucket, memd.DatatypeJSON, body), kv.Get{Key: []byte("k")}))
@@ -334,7 +353,7 @@ func TestAZeroErrorPrints(t *testing.T) {
 	require.Equal(t, "couchbase", e.Kind())
 	require.NotErrorIs(t, &e, cberr.Timeout)
 	var re *retry.Error
-	require.False(t, errors.As(&e, &re))
+	require.NotErrorAs(t, &e, &re)
 	js, err := json.Marshal(&e)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"kind":"couchbase","message":"key-value operation: failure","ambiguous":false,"retry_attempts":0,

@@ -26,7 +26,7 @@ type form[R any, O kv.Op[R]] struct {
 
 func forms[R any, O kv.Op[R]]() []form[R, O] {
 	return []form[R, O]{
-		{"Do", func(ctx context.Context, d kv.Dispatcher, op O) (R, error) { return kv.Do(ctx, d, op) }},
+		{"Do", kv.Do[R, O]},
 		{"Start", func(ctx context.Context, d kv.Dispatcher, op O) (R, error) {
 			f := kv.Start(ctx, d, op)
 			<-f.Done()

@@ -34,10 +34,11 @@ type Handler interface {
 
 // Errors of Submit and causes of a connection's end.
 var (
-	ErrClosed   = errors.New("connection is closed")
-	ErrFull     = errors.New("too many calls in flight on the connection")
-	ErrOrphans  = errors.New("too many answers are missing: the node does not answer")
-	errShutdown = errors.New("closed by the client")
+	ErrClosed    = errors.New("connection is closed")
+	ErrFull      = errors.New("too many calls in flight on the connection")
+	ErrOutOfStep = errors.New("the node answered a request with another one's opcode")
+	ErrOrphans   = errors.New("too many answers are missing: the node does not answer")
+	errShutdown  = errors.New("closed by the client")
 )
 
 const (
@@ -480,6 +481,11 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	c.freed = append(c.freed, i)
 	c.ended++
 	c.Stats.Answers.Add(1)
+	if p.Opcode != call.Req.Opcode { // the stream is out of step: no later answer can be trusted either
+		c.h.Lost(call, epoch, ErrOutOfStep)
+		c.Close(ErrOutOfStep)
+		return
+	}
 	switch {
 	case !call.State.Answered(epoch):
 		c.orphan(p)
