@@ -40,6 +40,7 @@ func TestCouchbaseMockMechanisms(t *testing.T) {
 		offer("PLAIN")
 		b, err := connect(true)
 		require.NoError(t, err)
+		require.NoError(t, b.WaitReady(longer(t)))
 		require.Equal(t, "PLAIN", b.Status()[0].Mechanism)
 		_, err = connect(false)
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)

@@ -223,9 +223,11 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 		require.Equal(t, 3, c.Retry.Attempts)
 		opfail(m, 0, memd.OpIncrement, 0)
 
-		// And for good: a timeout that says what it was about.
+		// And for good: a timeout that says what it was about. The delays leave no attempt on the wire at the deadline,
+		// which would be in doubt.
 		opfail(m, 0x7ff2, memd.OpIncrement, -1)
-		_, err = kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Common: kv.Common{Timeout: 200 * time.Millisecond}})
+		slow := retry.BestEffort{Backoff: retry.Constant(300 * time.Millisecond)}
+		_, err = kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Common: kv.Common{Timeout: 500 * time.Millisecond, Retry: slow}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		var e *kv.Error
 		require.ErrorAs(t, err, &e)

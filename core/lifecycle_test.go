@@ -397,3 +397,23 @@ func TestErrorMapDecidesAboutUnknownStatuses(t *testing.T) {
 		require.ErrorContains(t, err, "0x7fff")
 	})
 }
+
+// A status that the map calls retryable left everything as it was: a write that met it to the end is not in doubt. One
+// that nobody explains may have been applied.
+func TestErrorMapTellsWhetherAWriteIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
+		m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{"7ff0":{"name":"SLOW","desc":"d","attrs":["retry-later"]}}}`))
+		b := open(t, m).Bucket("default")
+		m.Inject(only(memd.OpSet, 0), mock.Status(0x7ff0))
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+		var e *kv.Error
+		require.ErrorAs(t, err, &e)
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.False(t, e.Ambiguous())
+		m.Inject(only(memd.OpAdd, 0), mock.Status(0x7ff9))
+		_, err = kv.Do(ctx(t), b, kv.Insert{Key: []byte("k")})
+		require.ErrorAs(t, err, &e)
+		require.True(t, e.Ambiguous())
+	})
+}

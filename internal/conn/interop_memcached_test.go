@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -308,9 +309,9 @@ func (p *poisoned) Write(b []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if _, err := p.Conn.Write(bad); err != nil {
-			return 0, err
-		}
+		// One write: with two the server may have hung up between them, and then nothing of the second is in flight.
+		n, err := p.Conn.Write(append(bad, b...))
+		return max(n-len(bad), 0), err
 	}
 	return p.Conn.Write(b)
 }
@@ -334,7 +335,8 @@ func TestMemcachedHangsUp(t *testing.T) {
 			refused++ // it came after the end was noticed
 		}
 	}
-	require.ErrorIs(t, <-f.ended, io.EOF)
+	cause := <-f.ended // reader and writer race for it: the system tells each in its own way
+	require.True(t, errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE), "%v", cause)
 	lost, unsent, _ := f.outcomes.counts()
 	require.Positive(t, lost)
 	require.Equal(t, len(calls), lost+unsent+refused)

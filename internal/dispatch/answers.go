@@ -64,6 +64,7 @@ func (r *Router) describe(p *pipeline, cn *conn.Conn, st memd.Status, d *kv.Disp
 	}
 	if d.Class == kv.ClassAskMap && e.RetryIndicated() {
 		d.Class, d.Reason, d.NotApplied = kv.ClassRetry, retry.KVErrorMapRetryIndicated, true
+		err.InDoubt = false // the map says that it may be sent again, so nothing was applied
 	}
 }
 
