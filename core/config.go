@@ -71,7 +71,9 @@ type Config struct {
 	// Dice gives numbers in [0,1) for jitter and for choosing nodes. Default: math/rand/v2.
 	Dice func() float64
 
-	Log *slog.Logger // nil discards
+	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler runs on the client's own
+	// goroutines, connections' readers among them: one that blocks holds up calls. A panic in it is contained.
+	Log *slog.Logger
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
