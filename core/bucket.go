@@ -14,6 +14,7 @@ import (
 const (
 	pollFloor      = 50 * time.Millisecond   // the least time between two requests for a cluster map
 	pollTimeout    = 2500 * time.Millisecond // how long one of them is waited for, unless the interval is shorter
+	wantedTimeout  = 500 * time.Millisecond  // the same while a newer map is known to exist
 	silence        = time.Second             // without any answer for less than this a node may just be busy
 	reportInterval = 10 * time.Second        // between two reports of orphans
 )
@@ -109,30 +110,41 @@ func (b *Bucket) poll(ctx context.Context) {
 	defer floor.Stop()
 	turn, reported := int(b.c.cfg.Dice()*1024), time.Now()
 	for {
+		wanted := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		case <-b.router.Wanted():
+			wanted = true
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-floor.C:
+		for range max(1, len(b.router.Nodes())) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-floor.C:
+			}
+			err := b.pollOnce(ctx, turn, wanted)
+			turn++
+			floor.Reset(pollFloor)
+			if err == nil || !wanted { // a map that is wanted is asked of one node after the other
+				break
+			}
 		}
-		b.pollOnce(ctx, turn)
-		turn++
 		if time.Since(reported) >= reportInterval {
 			b.router.ReportOrphans()
 			reported = time.Now()
 		}
-		floor.Reset(pollFloor)
 	}
 }
 
-// pollOnce asks one node. A failure is no matter: the next turn asks another. A connection that stays silent is replaced.
-func (b *Bucket) pollOnce(ctx context.Context, turn int) {
+// pollOnce asks one node, and waits less for it when the map is wanted now. A failure is no matter: the next turn asks
+// another. A connection that stays silent is replaced.
+func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, pollTimeout), Retry: dispatch.Strict}}
+	if wanted {
+		op.Timeout = min(op.Timeout, wantedTimeout)
+	}
 	var probe dispatch.Probe
 	if nodes := b.router.Nodes(); len(nodes) > 0 {
 		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
@@ -150,6 +162,7 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int) {
 	if errors.Is(err, cberr.UnambiguousTimeout) {
 		probe.Unanswered()
 	}
+	return err
 }
 
 func (b *Bucket) close(ctx context.Context, cause error) error {

@@ -417,3 +417,22 @@ func TestErrorMapTellsWhetherAWriteIsInDoubt(t *testing.T) {
 		require.True(t, e.Ambiguous())
 	})
 }
+
+// A map that is known to exist is asked of another node when the first one stays silent, not at the next poll.
+func TestWantedMapIsAskedOfEveryNode(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(0).Addr())
+		vb, _, _ := b.Locate(key)
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}, Nodes: []int{0, 1}}, mock.Drop())
+		require.NoError(t, m.MoveVBucket("default", int(vb), 1))
+		m.Inject(only(memd.OpSet, 1), mock.NotMyVBucket(false, nil))
+		began := time.Now()
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
+		synctest.Wait()
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Nodes: []int{0}}, mock.NotMyVBucket(false, nil))
+		_, err := f.Wait(ctx(t))
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 2*time.Second)
+		require.Equal(t, 1, applied(m, string(key)))
+	})
+}
