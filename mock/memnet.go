@@ -1,32 +1,69 @@
 package mock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
-// memBuffer is how many bytes one direction of a connection in memory holds before writes wait.
-const memBuffer = 256 << 10
+const (
+	defaultBuffer  = 256 << 10
+	memBacklog     = 128        // connections that wait for Accept
+	defaultFrom    = "10.1.0.1" // the host that Dial comes from
+	firstLocalPort = 1025
+	firstFreePort  = 20000 // given out for port 0
+)
 
-// Network is a network in memory: an address book of listeners, and connections that are buffered in both directions
-// and deliver every write after the same latency. All of it waits on channels of its own, so that it works inside a
-// testing/synctest bubble.
+// NetworkOptions are the properties of a Network. The zero value is a network without latency that records nothing.
+type NetworkOptions struct {
+	// Latency is how long each direction of a new connection takes to deliver. See Flow.SetLatency.
+	Latency time.Duration
+	// Buffer is how many bytes one direction holds, unread or on their way, before writes wait; 256 KiB unless told.
+	Buffer int
+	// Record keeps every byte that is written, for Network.Records.
+	Record bool
+}
+
+// Network is a network in memory: an address book of listeners, and connections that behave as TCP does: buffered in
+// both directions, in order, with deadlines. Faults can be set per address, per pair of hosts and per direction of a
+// connection. It has no goroutines and waits on channels and timers of its own only, so that it works inside a
+// testing/synctest bubble. All methods may be called from several goroutines at once.
 type Network struct {
-	latency time.Duration
-	mu      sync.Mutex
+	opts NetworkOptions
+
+	mu      sync.Mutex // taken before a link's mutex, never after it
 	open    map[string]*memListener
-	clients int
+	dials   map[string]dialFault
+	routes  []routeFault
+	links   map[uint64]*Link
+	linked  uint64 // links so far
+	port    int    // last port given out for port 0
+	onLink  func(*Link)
+	changed chan struct{} // closed and replaced when a fault or a backlog changes
+
+	recorder recorder
 }
 
-func newNetwork(latency time.Duration) *Network {
-	return &Network{latency: latency, open: map[string]*memListener{}}
+// NewNetwork returns a network without listeners.
+func NewNetwork(opts NetworkOptions) *Network {
+	if opts.Buffer <= 0 {
+		opts.Buffer = defaultBuffer
+	}
+	return &Network{
+		opts: opts, open: map[string]*memListener{}, dials: map[string]dialFault{}, links: map[uint64]*Link{},
+		port: firstFreePort - 1, changed: make(chan struct{}),
+	}
 }
+
+func newNetwork(latency time.Duration) *Network { return NewNetwork(NetworkOptions{Latency: latency}) }
+
+// Network is the network in memory that the cluster is on; nil without Virtual.
+func (c *Cluster) Network() *Network { return c.net }
 
 // memAddr is "host:port" on the virtual network.
 type memAddr string
@@ -34,271 +71,211 @@ type memAddr string
 func (memAddr) Network() string  { return "virtual" }
 func (a memAddr) String() string { return string(a) }
 
-// Listen opens an address. It never blocks.
+func (a memAddr) host() string {
+	host, _, err := net.SplitHostPort(string(a))
+	if err != nil {
+		return string(a)
+	}
+	return host
+}
+
+// wake tells everyone who waits for the network that something has changed. The caller holds the mutex.
+func (n *Network) wake() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// Listen opens an address, "host:port"; port 0 is replaced by a free one. It never blocks.
 func (n *Network) Listen(addr string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: memAddr(addr), Err: err}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[addr] != nil {
-		return nil, fmt.Errorf("mock: listen %s: address in use", addr)
+	if port == "0" {
+		for addr = ""; addr == "" || n.open[addr] != nil; {
+			n.port++
+			addr = net.JoinHostPort(host, fmt.Sprint(n.port))
+		}
 	}
-	l := &memListener{n: n, addr: memAddr(addr), backlog: make(chan *memConn, 128), done: make(chan struct{})}
+	if n.open[addr] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: memAddr(addr), Err: syscall.EADDRINUSE}
+	}
+	l := &memListener{n: n, addr: memAddr(addr)}
 	n.open[addr] = l
 	return l, nil
 }
 
-var (
-	errRefused = errors.New("connection refused")
-	errReset   = errors.New("connection reset by peer")
-)
-
-// Dial connects to an address where someone listens; otherwise the connection is refused. It takes one round trip.
+// Dial connects from the host 10.1.0.1 to an address where someone listens; otherwise the connection is refused. It
+// takes one round trip, and ends early with ctx.
 func (n *Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	fail := func(err error) (net.Conn, error) {
+	return n.DialFrom(ctx, defaultFrom, addr)
+}
+
+// DialFrom is Dial from another host, which matters to Partition and Blackhole.
+func (n *Network) DialFrom(ctx context.Context, from, addr string) (net.Conn, error) {
+	c, err := n.dial(ctx, from, memAddr(addr))
+	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "virtual", Addr: memAddr(addr), Err: err}
 	}
-	if n.latency > 0 {
-		t := time.NewTimer(2 * n.latency)
+	return c, nil
+}
+
+func (n *Network) dial(ctx context.Context, from string, to memAddr) (net.Conn, error) {
+	if d := n.opts.Latency; d > 0 {
+		t := time.NewTimer(2 * d)
 		defer t.Stop()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fail(ctx.Err())
 		}
 	}
-	n.mu.Lock()
-	l := n.open[addr]
-	n.clients++
-	local := memAddr(fmt.Sprintf("10.1.0.1:%d", 1024+n.clients))
-	n.mu.Unlock()
-	if l == nil {
-		return fail(errRefused)
-	}
-	up, down := newMemPipe(n.latency), newMemPipe(n.latency)
-	client := &memConn{in: down, out: up, local: local, remote: l.addr}
-	server := &memConn{in: up, out: down, local: l.addr, remote: local}
-	select {
-	case l.backlog <- server:
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		client, server, ch, err := n.connect(from, to)
+		if err != nil {
+			return nil, err
+		}
+		if client == nil {
+			select {
+			case <-ch:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		n.mu.Lock()
+		setUp := n.onLink
+		n.mu.Unlock()
+		if setUp != nil {
+			setUp(client.link)
+		}
+		n.hand(server)
 		return client, nil
-	case <-l.done:
-		return fail(errRefused)
-	case <-ctx.Done():
-		return fail(ctx.Err())
 	}
 }
 
+// connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
+// answers: the hosts are cut off from each other, or too many connections wait to be accepted.
+func (n *Network) connect(from string, to memAddr) (client, server *memConn, ch <-chan struct{}, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f := n.dials[string(to)]
+	if f.err != nil {
+		return nil, nil, nil, f.err
+	}
+	up, down := n.route(from, to.host()), n.route(to.host(), from)
+	if up != routeFree || down != routeFree {
+		return nil, nil, n.changed, nil
+	}
+	l := n.open[string(to)]
+	if !f.silent {
+		if l == nil {
+			return nil, nil, nil, syscall.ECONNREFUSED
+		}
+		if len(l.backlog)+l.coming >= memBacklog {
+			return nil, nil, n.changed, nil
+		}
+		l.coming++
+	}
+	n.linked++
+	local := memAddr(net.JoinHostPort(from, fmt.Sprint(firstLocalPort+(n.linked-1)%(1<<16-firstLocalPort))))
+	link := newLink(n, n.linked, local, to)
+	n.links[link.id] = link
+	client = &memConn{link: link, in: &link.down, out: &link.up, local: local, remote: to}
+	if f.silent {
+		link.ends = 1
+		return client, nil, nil, nil
+	}
+	return client, &memConn{link: link, in: &link.up, out: &link.down, local: to, remote: local, from: l}, nil, nil
+}
+
+// hand gives a new connection to its listener, which may have been closed meanwhile: then the connection is reset.
+func (n *Network) hand(server *memConn) {
+	if server == nil {
+		return
+	}
+	l := server.from
+	n.mu.Lock()
+	l.coming--
+	closed := l.closed
+	if !closed {
+		l.backlog = append(l.backlog, server)
+		n.wake()
+	}
+	n.mu.Unlock()
+	if closed {
+		server.abort()
+	}
+}
+
+// Links returns the connections that are not closed at both ends, in the order in which they were made.
+func (n *Network) Links() []*Link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ls := make([]*Link, 0, len(n.links))
+	for _, l := range n.links {
+		ls = append(ls, l)
+	}
+	slices.SortFunc(ls, func(a, b *Link) int { return cmp.Compare(a.id, b.id) })
+	return ls
+}
+
+// OnLink makes every dial from now on call f with the new connection before either end can use it, so that faults are
+// in force from the first byte. f runs on the dialling goroutine and must not block; nil ends it.
+func (n *Network) OnLink(f func(*Link)) {
+	n.mu.Lock()
+	n.onLink = f
+	n.mu.Unlock()
+}
+
+// memListener is one open address. The network's mutex guards its state.
 type memListener struct {
 	n       *Network
 	addr    memAddr
-	backlog chan *memConn
-	done    chan struct{}
-	once    sync.Once
+	backlog []*memConn
+	coming  int // made but not yet in the backlog
+	closed  bool
 }
 
 func (l *memListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.backlog:
-		return c, nil
-	case <-l.done:
-		return nil, &net.OpError{Op: "accept", Net: "virtual", Addr: l.addr, Err: net.ErrClosed}
+	for {
+		l.n.mu.Lock()
+		if l.closed {
+			l.n.mu.Unlock()
+			return nil, &net.OpError{Op: "accept", Net: "virtual", Addr: l.addr, Err: net.ErrClosed}
+		}
+		if len(l.backlog) > 0 {
+			c := l.backlog[0]
+			l.backlog = l.backlog[1:]
+			l.n.wake()
+			l.n.mu.Unlock()
+			return c, nil
+		}
+		ch := l.n.changed
+		l.n.mu.Unlock()
+		<-ch
 	}
 }
 
+// Close frees the address. Connections that nobody has accepted are reset.
 func (l *memListener) Close() error {
-	l.once.Do(func() {
-		l.n.mu.Lock()
-		delete(l.n.open, string(l.addr))
+	l.n.mu.Lock()
+	if l.closed {
 		l.n.mu.Unlock()
-		close(l.done)
-		for {
-			select {
-			case c := <-l.backlog:
-				_ = c.Close() // never fails
-				continue
-			default:
-			}
-			return
-		}
-	})
+		return nil
+	}
+	left := l.backlog
+	l.closed, l.backlog = true, nil
+	delete(l.n.open, string(l.addr))
+	l.n.wake()
+	l.n.mu.Unlock()
+	for _, c := range left {
+		c.abort()
+	}
 	return nil
 }
 
 func (l *memListener) Addr() net.Addr { return l.addr }
-
-// memSegment is one write on its way.
-type memSegment struct {
-	b  []byte
-	at time.Time // when it arrives
-}
-
-// memPipe is one direction of a connection.
-type memPipe struct {
-	latency time.Duration
-
-	mu       sync.Mutex
-	segs     []memSegment
-	size     int
-	noWriter bool // the writing side has closed: what is left can still be read
-	noReader bool
-	readBy   time.Time
-	writeBy  time.Time
-	changed  chan struct{} // closed and replaced at every change
-}
-
-func newMemPipe(latency time.Duration) *memPipe {
-	return &memPipe{latency: latency, changed: make(chan struct{})}
-}
-
-// wake tells everyone who waits that the pipe has changed. The caller holds the mutex.
-func (p *memPipe) wake() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-func (p *memPipe) set(f func()) {
-	p.mu.Lock()
-	f()
-	p.wake()
-	p.mu.Unlock()
-}
-
-// waitUntil waits for a change of the pipe, or for the earliest of the instants that is set.
-func waitUntil(ch <-chan struct{}, instants ...time.Time) {
-	var first time.Time
-	for _, at := range instants {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	if first.IsZero() {
-		<-ch
-		return
-	}
-	t := time.NewTimer(time.Until(first))
-	defer t.Stop()
-	select {
-	case <-ch:
-	case <-t.C:
-	}
-}
-
-func passed(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
-
-func (p *memPipe) read(b []byte) (int, error) {
-	for {
-		p.mu.Lock()
-		var next time.Time
-		switch {
-		case p.noReader:
-			p.mu.Unlock()
-			return 0, net.ErrClosed
-		case passed(p.readBy):
-			p.mu.Unlock()
-			return 0, os.ErrDeadlineExceeded
-		case len(b) == 0:
-			p.mu.Unlock()
-			return 0, nil
-		case len(p.segs) > 0 && !time.Now().Before(p.segs[0].at):
-			n := copy(b, p.segs[0].b)
-			p.segs[0].b = p.segs[0].b[n:]
-			if len(p.segs[0].b) == 0 {
-				p.segs = p.segs[1:]
-			}
-			p.size -= n
-			p.wake()
-			p.mu.Unlock()
-			return n, nil
-		case len(p.segs) > 0:
-			next = p.segs[0].at
-		case p.noWriter:
-			p.mu.Unlock()
-			return 0, io.EOF
-		}
-		ch, by := p.changed, p.readBy
-		p.mu.Unlock()
-		waitUntil(ch, next, by)
-	}
-}
-
-// write accepts b, piece by piece when the buffer is full; with try it never waits and accepts what fits.
-func (p *memPipe) write(b []byte, try bool) (n int, err error) {
-	for {
-		p.mu.Lock()
-		switch {
-		case p.noWriter:
-			p.mu.Unlock()
-			return n, net.ErrClosed
-		case p.noReader:
-			p.mu.Unlock()
-			return n, errReset
-		case !try && passed(p.writeBy):
-			p.mu.Unlock()
-			return n, os.ErrDeadlineExceeded
-		}
-		if m := min(len(b)-n, memBuffer-p.size); m > 0 {
-			p.segs = append(p.segs, memSegment{append([]byte(nil), b[n:n+m]...), time.Now().Add(p.latency)})
-			p.size += m
-			n += m
-			p.wake()
-		}
-		ch, by := p.changed, p.writeBy
-		p.mu.Unlock()
-		if n == len(b) || try {
-			return n, nil
-		}
-		waitUntil(ch, by)
-	}
-}
-
-// memConn is one end of a connection in memory.
-type memConn struct {
-	in, out       *memPipe
-	local, remote memAddr
-}
-
-func (c *memConn) wrap(op string, err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return err
-	}
-	return &net.OpError{Op: op, Net: "virtual", Source: c.local, Addr: c.remote, Err: err}
-}
-
-func (c *memConn) Read(b []byte) (int, error) {
-	n, err := c.in.read(b)
-	return n, c.wrap("read", err)
-}
-
-func (c *memConn) Write(b []byte) (int, error) {
-	n, err := c.out.write(b, false)
-	return n, c.wrap("write", err)
-}
-
-// TryWrite accepts as much of b as fits the buffer, without ever waiting.
-func (c *memConn) TryWrite(b []byte) (int, error) {
-	n, err := c.out.write(b, true)
-	return n, c.wrap("write", err)
-}
-
-func (c *memConn) Close() error {
-	c.in.set(func() { c.in.noReader = true })
-	c.out.set(func() { c.out.noWriter = true })
-	return nil
-}
-
-func (c *memConn) LocalAddr() net.Addr  { return c.local }
-func (c *memConn) RemoteAddr() net.Addr { return c.remote }
-
-func (c *memConn) SetDeadline(t time.Time) error {
-	c.in.set(func() { c.in.readBy = t })
-	c.out.set(func() { c.out.writeBy = t })
-	return nil
-}
-
-func (c *memConn) SetReadDeadline(t time.Time) error {
-	c.in.set(func() { c.in.readBy = t })
-	return nil
-}
-
-func (c *memConn) SetWriteDeadline(t time.Time) error {
-	c.out.set(func() { c.out.writeBy = t })
-	return nil
-}

@@ -1,0 +1,153 @@
+package mock
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// memConn is one end of a link.
+type memConn struct {
+	link          *Link
+	in, out       *Flow
+	local, remote memAddr
+	from          *memListener // the listener it goes to; nil at the dialling end
+	once          sync.Once
+}
+
+func (c *memConn) wrap(op string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return &net.OpError{Op: op, Net: "virtual", Source: c.local, Addr: c.remote, Err: err}
+}
+
+func (c *memConn) Read(b []byte) (int, error) {
+	n, err := c.in.read(b)
+	return n, c.wrap("read", err)
+}
+
+func (c *memConn) Write(b []byte) (int, error) {
+	n, err := c.out.write(b, false)
+	return n, c.wrap("write", err)
+}
+
+// TryWrite accepts as much of b as fits the buffer, without ever waiting; deadlines mean nothing to it. It accepts
+// nothing while a Write is under way.
+func (c *memConn) TryWrite(b []byte) (int, error) {
+	n, err := c.out.write(b, true)
+	return n, c.wrap("write", err)
+}
+
+// Close ends both directions. The other end reads what is on its way and then the end of the stream; its writes fail
+// once the news has reached it, and go nowhere until then.
+func (c *memConn) Close() error {
+	c.once.Do(func() {
+		l := c.link
+		l.mu.Lock()
+		latency, ask := c.out.latency, c.out.latencyOf
+		l.mu.Unlock()
+		if ask != nil {
+			latency = ask()
+		}
+		arrives := time.Now().Add(latency)
+		l.set(func() {
+			c.out.closedW, c.in.closedR = true, true
+			c.in.drop()
+			if !c.out.lossy() {
+				c.out.eof, c.out.eofAt = true, latest(arrives, c.out.last)
+				c.in.told, c.in.toldAt = true, arrives
+			}
+			l.ends--
+		})
+		l.leave()
+	})
+	return nil
+}
+
+// abort is Close with a reset.
+func (c *memConn) abort() {
+	c.link.Reset()
+	_ = c.Close() // never fails
+}
+
+// leave takes the link out of the network's list once both ends are closed.
+func (l *Link) leave() {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.mu.Lock()
+	ended := l.ends == 0
+	l.mu.Unlock()
+	if ended {
+		delete(l.n.links, l.id)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func (c *memConn) LocalAddr() net.Addr  { return c.local }
+func (c *memConn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *memConn) setDeadlines(f func()) error {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if c.out.closedW {
+		return c.wrap("set", net.ErrClosed)
+	}
+	f()
+	c.in.wake()
+	c.out.wake()
+	return nil
+}
+
+func (c *memConn) SetDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.in.readBy, c.out.writeBy = t, t })
+}
+
+func (c *memConn) SetReadDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.in.readBy = t })
+}
+
+func (c *memConn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadlines(func() { c.out.writeBy = t })
+}
+
+// Record is a piece that one end of a link has written, see NetworkOptions.
+type Record struct {
+	At    time.Time
+	Link  uint64
+	Up    bool // from the dialling end to the listening one
+	Bytes []byte
+}
+
+// recorder keeps what was written. Its mutex is taken last.
+type recorder struct {
+	mu sync.Mutex
+	rs []Record
+}
+
+func (r *recorder) add(f *Flow, b []byte, now time.Time) {
+	if !f.link.n.opts.Record {
+		return
+	}
+	rec := Record{At: now, Link: f.link.id, Up: f == &f.link.up, Bytes: slices.Clone(b)}
+	r.mu.Lock()
+	r.rs = append(r.rs, rec)
+	r.mu.Unlock()
+}
+
+// Records returns everything that was written so far, in order, lost bytes included; nil unless the network records.
+// The bytes are the caller's to read only.
+func (n *Network) Records() []Record {
+	n.recorder.mu.Lock()
+	defer n.recorder.mu.Unlock()
+	return slices.Clone(n.recorder.rs)
+}

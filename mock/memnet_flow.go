@@ -1,0 +1,344 @@
+package mock
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// unlimited stands for the absence of a limit in bytes.
+const unlimited = -1
+
+// Link is one connection of a Network, for faults. It stays valid after the connection's end, without effect.
+type Link struct {
+	n             *Network
+	id            uint64
+	local, remote memAddr
+
+	// mu guards both directions. It is held for moments only: who waits does so on a flow's channel.
+	mu       sync.Mutex
+	up, down Flow
+	ends     int // how many ends are not closed
+}
+
+func newLink(n *Network, id uint64, local, remote memAddr) *Link {
+	l := &Link{n: n, id: id, local: local, remote: remote, ends: 2}
+	flow := Flow{link: l, buffer: n.opts.Buffer, latency: n.opts.Latency, pass: unlimited, accept: unlimited, end: unlimited}
+	l.up, l.down = flow, flow
+	return l
+}
+
+// memSegment is one piece on its way.
+type memSegment struct {
+	b  []byte
+	at time.Time // when it arrives
+}
+
+// Flow is one direction of a Link.
+type Flow struct {
+	link *Link
+
+	segs    []memSegment
+	size    int // bytes in segs
+	buffer  int
+	last    time.Time     // when the newest piece arrives
+	idle    time.Time     // when the last byte has left, with a bandwidth
+	writing bool          // a Write is under way: another one waits, so that they do not mix
+	changed chan struct{} // closed when something changes; nil while nobody waits
+
+	readBy, writeBy time.Time
+
+	closedW, closedR bool      // the writing or the reading end has closed
+	eof              bool      // the end of the stream is on its way
+	eofAt            time.Time // when it arrives
+	told             bool      // the news that the reading end has closed is on its way to the writing one
+	toldAt           time.Time // when it arrives
+	reset            bool
+
+	latency   time.Duration
+	latencyOf func() time.Duration
+	rate      int
+	pieces    func(n int) int
+	gap       time.Duration
+	route     routeState
+	dead      bool  // everything that is written vanishes
+	pass      int   // bytes that may still be read before the flow holds
+	accept    int   // bytes that may still be written before writes fail
+	acceptErr error // with this
+	end       int   // bytes that may still be read before the stream ends
+
+	written, delivered int64
+}
+
+// wake tells everyone who waits that the flow has changed. The caller holds the link's mutex, as for all methods below
+// that do not say otherwise.
+func (f *Flow) wake() {
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+func (f *Flow) wait() <-chan struct{} {
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.changed
+}
+
+// drop forgets what is on its way or unread.
+func (f *Flow) drop() { f.segs, f.size = nil, 0 }
+
+// ended makes the flow one that nothing comes out of any more, once its last byte has been read.
+func (f *Flow) ended() {
+	if f.end == 0 {
+		f.dead = true
+		f.drop()
+	}
+}
+
+func (f *Flow) held() bool { return f.pass == 0 || f.route == routeHeld }
+
+// lossy reports whether what is sent now vanishes; then it remembers that.
+func (f *Flow) lossy() bool {
+	f.dead = f.dead || f.route == routeLost
+	return f.dead
+}
+
+// opposite is the other direction.
+func (f *Flow) opposite() *Flow {
+	if f == &f.link.up {
+		return &f.link.down
+	}
+	return &f.link.up
+}
+
+// waitUntil waits for a change, or for the earliest of the instants that is set.
+func waitUntil(ch <-chan struct{}, instants ...time.Time) {
+	var first time.Time
+	for _, at := range instants {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		<-ch
+		return
+	}
+	t := time.NewTimer(time.Until(first))
+	defer t.Stop()
+	select {
+	case <-ch:
+	case <-t.C:
+	}
+}
+
+func passed(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
+
+// read waits for something to read. The caller does not hold the mutex.
+func (f *Flow) read(b []byte) (int, error) {
+	for {
+		f.link.mu.Lock()
+		n, next, err := f.take(b)
+		if n > 0 || err != nil || len(b) == 0 {
+			f.link.mu.Unlock()
+			return n, err
+		}
+		ch, by := f.wait(), f.readBy
+		f.link.mu.Unlock()
+		waitUntil(ch, next, by)
+	}
+}
+
+// take reads what has arrived. With nothing to read it says when there may be something, if that is known.
+func (f *Flow) take(b []byte) (n int, next time.Time, err error) {
+	switch {
+	case f.closedR:
+		return 0, next, net.ErrClosed
+	case f.reset:
+		return 0, next, syscall.ECONNRESET
+	case passed(f.readBy):
+		return 0, next, os.ErrDeadlineExceeded
+	case len(b) == 0:
+		return 0, next, nil
+	case f.end == 0:
+		return 0, next, io.EOF
+	case f.held():
+		return 0, next, nil
+	case len(f.segs) > 0:
+		if now := time.Now(); now.Before(f.segs[0].at) {
+			return 0, f.segs[0].at, nil
+		}
+		return f.copyTo(b), next, nil
+	case f.eof && passed(f.eofAt):
+		return 0, next, io.EOF
+	case f.eof:
+		return 0, f.eofAt, nil
+	}
+	return 0, next, nil
+}
+
+// copyTo hands out what has arrived, one piece only where pieces are wanted. There is at least one.
+func (f *Flow) copyTo(b []byte) int {
+	for _, limit := range []int{f.pass, f.end} {
+		if limit != unlimited {
+			b = b[:min(len(b), limit)]
+		}
+	}
+	n, now := 0, time.Now()
+	for len(f.segs) > 0 && n < len(b) && !now.Before(f.segs[0].at) {
+		m := copy(b[n:], f.segs[0].b)
+		n += m
+		f.segs[0].b = f.segs[0].b[m:]
+		if len(f.segs[0].b) == 0 {
+			f.segs[0] = memSegment{}
+			f.segs = f.segs[1:]
+		}
+		if f.pieces != nil {
+			break
+		}
+	}
+	f.size -= n
+	f.delivered += int64(n)
+	if f.pass != unlimited {
+		f.pass -= n
+	}
+	if f.end != unlimited {
+		f.end -= n
+		f.ended()
+	}
+	f.wake()
+	return n
+}
+
+// write accepts b, piece by piece when the buffer is full; with try it never waits and accepts what fits. The caller
+// does not hold the mutex.
+func (f *Flow) write(b []byte, try bool) (n int, err error) {
+	l := f.link
+	l.mu.Lock()
+	for f.writing && !try && f.writeErr(try) == nil {
+		ch, by := f.wait(), f.writeBy
+		l.mu.Unlock()
+		waitUntil(ch, by)
+		l.mu.Lock()
+	}
+	if err := f.writeErr(try); err != nil || f.writing {
+		l.mu.Unlock()
+		return 0, err
+	}
+	f.writing = true
+	l.mu.Unlock()
+	for {
+		n, err = f.push(b, n, try)
+		if err != nil || n == len(b) || try {
+			break
+		}
+	}
+	l.mu.Lock()
+	f.writing = false
+	f.wake()
+	l.mu.Unlock()
+	return n, err
+}
+
+// writeErr is why writes fail at present.
+func (f *Flow) writeErr(try bool) error {
+	switch {
+	case f.closedW:
+		return net.ErrClosed
+	case f.reset, f.told && passed(f.toldAt) && !f.opposite().held():
+		return syscall.ECONNRESET
+	case !try && passed(f.writeBy):
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// room is how many of the next n bytes can be accepted now.
+func (f *Flow) room(n int) int {
+	if f.accept != unlimited {
+		n = min(n, f.accept)
+	}
+	if f.lossy() || f.closedR {
+		return n
+	}
+	return min(n, f.buffer-f.size)
+}
+
+// push accepts what there is room for of b[n:], or waits once for a change. It returns the new n. The caller is the one
+// who writes, and does not hold the mutex.
+func (f *Flow) push(b []byte, n int, try bool) (int, error) {
+	l := f.link
+	for n < len(b) {
+		l.mu.Lock()
+		err := f.writeErr(try)
+		if err == nil && f.accept == 0 {
+			err = f.acceptErr
+		}
+		if err != nil {
+			l.mu.Unlock()
+			return n, err
+		}
+		m := f.room(len(b) - n)
+		if m <= 0 {
+			ch, by := f.wait(), f.writeBy
+			l.mu.Unlock()
+			if !try {
+				waitUntil(ch, by)
+			}
+			return n, nil
+		}
+		size, latency, ask := f.pieces, f.latency, f.latencyOf
+		l.mu.Unlock()
+		// User code runs without the mutex. There can only be more room afterwards, unless a fault was set meanwhile.
+		if size != nil {
+			m = max(1, min(m, size(m)))
+		}
+		if ask != nil {
+			latency = ask()
+		}
+		l.mu.Lock()
+		m = min(m, f.room(len(b)-n))
+		f.add(b[n:n+m], latency)
+		l.mu.Unlock()
+		n += m
+	}
+	return n, nil
+}
+
+// add puts bytes on their way.
+func (f *Flow) add(b []byte, latency time.Duration) {
+	now := time.Now()
+	f.written += int64(len(b))
+	if f.accept != unlimited {
+		f.accept -= len(b)
+	}
+	f.link.n.recorder.add(f, b, now)
+	if f.lossy() || f.closedR {
+		return
+	}
+	f.size += len(b)
+	b = append([]byte(nil), b...)
+	for len(b) > 0 {
+		m := len(b)
+		leaves := now
+		if f.rate > 0 {
+			m = min(m, max(1, f.rate/20))
+			if f.idle.After(now) {
+				leaves = f.idle
+			}
+			leaves = leaves.Add(time.Duration(m) * time.Second / time.Duration(f.rate))
+			f.idle = leaves
+		}
+		at := leaves.Add(latency)
+		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
+			at = first
+		}
+		f.segs, f.last = append(f.segs, memSegment{b[:m], at}), at
+		b = b[m:]
+	}
+	f.wake()
+}
