@@ -98,7 +98,7 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 	get()
 	before := runtime.NumGoroutine()
 	pointer := testing.AllocsPerRun(2000, get)
-	require.Equal(t, before, runtime.NumGoroutine())
+	requireGoroutines(t, before)
 	byValue := testing.AllocsPerRun(2000, func() {
 		if _, err := kv.Do(bg, b, kv.Get{Key: key}); err != nil {
 			t.Fatal(err)
