@@ -1,7 +1,7 @@
 package mock
 
 import (
-	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +12,10 @@ import (
 // scramServer is the server's side of one SCRAM login.
 type scramServer struct{ conv *scram.ServerConversation }
 
-const scramIterations = 4096
+const (
+	scramIterations = 4096
+	scramSaltLen    = 16
+)
 
 var scramHashes = map[string]scram.HashGeneratorFcn{
 	"SCRAMSHA1": scram.SHA1, "SCRAMSHA256": scram.SHA256, "SCRAMSHA512": scram.SHA512,
@@ -30,11 +33,11 @@ func newSCRAM(mech string, lookup func(user string) (password string, ok bool)) 
 		if !ok {
 			return scram.StoredCredentials{}, errors.New("mock: no such user")
 		}
-		client, err := hash.NewClient(user, password, "")
+		client, err := hash.NewClientUnprepped(user, password, "") // a server does not normalise either
 		if err != nil {
 			return scram.StoredCredentials{}, err
 		}
-		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: rand.Text()[:16], Iters: scramIterations})
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: scramSalt(mech, user), Iters: scramIterations})
 	})
 	if err != nil {
 		return nil, err
@@ -42,7 +45,15 @@ func newSCRAM(mech string, lookup func(user string) (password string, ok bool)) 
 	return &scramServer{server.NewConversation()}, nil
 }
 
-// Step takes the client's next message and returns the answer to it. done means that the login has succeeded, as user.
+// scramSalt is a user's salt for a mechanism. As on a server it is the same for every login, so that a client can keep
+// the keys that it derives with it.
+func scramSalt(mech, user string) string {
+	sum := sha256.Sum256([]byte(strings.ReplaceAll(mech, "-", "") + "\x00" + user))
+	return string(sum[:scramSaltLen])
+}
+
+// Step takes the client's next message and returns the answer to it. done means that the login has succeeded, as user;
+// before that user is empty. After an error the login is over.
 func (s *scramServer) Step(in []byte) (out []byte, done bool, user string, err error) {
 	text, err := s.conv.Step(string(in))
 	if err != nil {
@@ -51,5 +62,8 @@ func (s *scramServer) Step(in []byte) (out []byte, done bool, user string, err e
 	if s.conv.Done() && !s.conv.Valid() {
 		return nil, false, "", errors.New("mock: the login failed")
 	}
-	return []byte(text), s.conv.Valid(), s.conv.Username(), nil
+	if !s.conv.Valid() {
+		return []byte(text), false, "", nil
+	}
+	return []byte(text), true, s.conv.Username(), nil
 }
