@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,30 @@ func terminalBucket(t *testing.T, opts []mock.Option, change func(*core.Config))
 		change = func(*core.Config) {}
 	}
 	return open(t, m, change).Bucket("default")
+}
+
+// Calls that waited for the same lookup share its failure and nothing else: each has an error of its own (B8).
+func TestWaitersOfOneLookupHaveErrorsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := terminalBucket(t, nil, nil)
+		errs := make([]error, 64)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				_, errs[i] = kv.Do(t.Context(), b, kv.Get{Key: []byte("k"), Common: kv.Common{Collection: "nothing"}})
+			})
+		}
+		wg.Wait()
+		seen := map[*kv.Error]bool{}
+		for _, err := range errs {
+			var e *kv.Error
+			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, err, cberr.CollectionNotFound)
+			require.NotEmpty(t, e.Context)
+			require.False(t, seen[e])
+			seen[e] = true
+		}
+	})
 }
 
 // A bucket that is absent for a user who may open it is transient: the timeout names it under both strategies, and it

@@ -217,11 +217,15 @@ func manifestUID(body []byte) (uint64, bool) {
 	return uid, err == nil
 }
 
-// readBody fills Context and Ref from the server's error body.
+// readBody fills Context and Ref from the server's error body, once, on the goroutine of the call that was answered.
+// Other calls may have the same error as their cause (those that waited for one lookup): to them it is read-only.
 func (e *Error) readBody() {
+	if e.body == nil {
+		return
+	}
 	body := e.body
 	e.body = nil
-	if !e.json || len(body) == 0 {
+	if !e.json {
 		return
 	}
 	var b struct {
