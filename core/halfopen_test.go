@@ -62,9 +62,11 @@ func TestHalfOpenConnectionIsReplaced(t *testing.T) {
 		key := []byte("k")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
 		require.NoError(t, err)
+		mu.Lock()
 		for _, s := range sockets {
 			s.gone.Store(true)
 		}
+		mu.Unlock()
 		short := kv.Common{Timeout: 100 * time.Millisecond}
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: key, Common: short})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
@@ -75,6 +77,8 @@ func TestHalfOpenConnectionIsReplaced(t *testing.T) {
 		require.NoError(t, err, "a read waits for the new connection")
 		require.Equal(t, "v", string(r.Value))
 		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		require.Len(t, sockets, 4, "each connection was replaced once")
 	})
 }
