@@ -1,12 +1,9 @@
 package mock
 
 import (
-	"bytes"
-	"crypto/rand"
-	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -16,21 +13,10 @@ import (
 // plain data, guarded by the cluster's mutex.
 type store struct {
 	vbs     []vbucketData
+	lag     time.Duration // how long replicas are behind; 0: not at all
 	lastCAS uint64
 	applied []Applied
-}
-
-type vbucketData struct {
-	history []branch // newest first, never empty
-	seqno   uint64
-	nodes   []int // the active one, then the replicas
-	copies  map[int]map[docID]doc
-}
-
-// branch is one stretch of a vbucket's history: a failover ends it and begins the next.
-type branch struct {
-	uuid  uint64
-	begin uint64 // newest sequence number when it began
+	keep    int // how many of applied are wanted; 0: all
 }
 
 type docID struct {
@@ -48,6 +34,11 @@ type doc struct {
 	datatype memd.Datatype
 	deleted  bool
 	locked   time.Time // until when
+}
+
+// live reports whether the version is of a document that exists.
+func (d *doc) live(now time.Time) bool {
+	return !d.deleted && (d.expiry == 0 || now.Unix() < d.expiry)
 }
 
 // docOp is an operation on one document, on the copy that node has.
@@ -81,60 +72,19 @@ type docResult struct {
 func newStore(vbuckets int) *store {
 	s := &store{vbs: make([]vbucketData, vbuckets)}
 	for i := range s.vbs {
-		s.vbs[i].copies = map[int]map[docID]doc{}
+		s.vbs[i].copies = map[int]*docCopy{}
 		s.fork(i)
 	}
 	return s
 }
 
-// fork begins a new stretch of a vbucket's history, as a failover does.
-func (s *store) fork(vb int) {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	v := &s.vbs[vb]
-	v.history = slices.Insert(v.history, 0, branch{binary.BigEndian.Uint64(b[:]) | 1, v.seqno})
-}
-
-// assign gives a vbucket to nodes, -1 for none. Nodes that are new to it get the old active node's documents, or any
-// other copy when that one has left; nodes that are no longer named lose theirs.
-func (s *store) assign(vb int, nodes []int) {
-	v := &s.vbs[vb]
-	var source map[docID]doc
-	for _, n := range v.nodes {
-		if c := v.copies[n]; c != nil && (source == nil || slices.Contains(nodes, n) && !slices.Contains(nodes, v.nodes[0])) {
-			source = c
-		}
-	}
-	copies := map[int]map[docID]doc{}
-	for _, n := range nodes {
-		if n < 0 {
-			continue
-		}
-		copies[n] = v.copies[n]
-		if copies[n] == nil {
-			copies[n] = map[docID]doc{}
-			for id, d := range source {
-				copies[n][id] = d
-			}
-		}
-	}
-	v.nodes, v.copies = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return n < 0 }), copies
-}
-
-// vbucket returns a vbucket's history and its newest sequence number.
-func (s *store) vbucket(vb uint16) (history []branch, seqno uint64) {
-	return s.vbs[vb].history, s.vbs[vb].seqno
-}
-
 // dropCollection removes the documents of a collection.
 func (s *store) dropCollection(cid uint32) {
 	for i := range s.vbs {
-		for _, c := range s.vbs[i].copies {
-			for id := range c {
-				if id.cid == cid {
-					delete(c, id)
-				}
-			}
+		v := &s.vbs[i]
+		v.queue = slices.DeleteFunc(v.queue, func(e unsent) bool { return e.id.cid == cid })
+		for _, c := range v.copies {
+			maps.DeleteFunc(c.docs, func(id docID, _ doc) bool { return id.cid == cid })
 		}
 	}
 }
@@ -165,9 +115,14 @@ func (d *doc) result(v *vbucketData) docResult {
 // apply executes one operation.
 func (s *store) apply(o *docOp, now time.Time) docResult {
 	v := &s.vbs[o.vb]
+	v.deliver(now)
+	held := v.copies[o.node]
+	if held == nil {
+		return failure(memd.StatusNotMyVBucket)
+	}
 	id := docID{o.cid, string(o.key)}
-	old, found := v.copies[o.node][id]
-	live := found && !old.deleted && (old.expiry == 0 || now.Unix() < old.expiry)
+	old, found := held.docs[id]
+	live := found && old.live(now)
 	locked := live && now.Before(old.locked)
 	switch o.op {
 	case memd.OpGet, memd.OpGetReplica:
@@ -187,7 +142,15 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		res.deleted = !live
 		return res
 	case memd.OpGetLocked:
-		return s.lock(o, id, old, live, locked, now)
+		if !live {
+			return failure(memd.StatusKeyNotFound)
+		}
+		if locked {
+			return failure(memd.StatusLocked)
+		}
+		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.lock))
+		held.docs[id] = old // the lock is the node's own: replicas do not know of it
+		return old.result(v)
 	case memd.OpUnlockKey:
 		switch {
 		case !live:
@@ -198,7 +161,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 			return failure(memd.StatusLocked)
 		}
 		old.locked = time.Time{}
-		s.put(v, id, old)
+		held.docs[id] = old
 		return docResult{}
 	}
 	if !live {
@@ -210,7 +173,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 	}
 	v.seqno++
 	next.cas, next.seqno, next.locked = s.nextCAS(now), v.seqno, time.Time{}
-	s.put(v, id, next)
+	s.put(v, o, id, next, now)
 	s.record(o, old.cas, next.cas, now)
 	number := res.number
 	res = next.result(v)
@@ -218,102 +181,10 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 	return res
 }
 
-// put stores a version on every node of the vbucket.
-func (s *store) put(v *vbucketData, id docID, d doc) {
-	for _, n := range v.nodes {
-		v.copies[n][id] = d
-	}
-}
-
-func (s *store) lock(o *docOp, id docID, old doc, live, locked bool, now time.Time) docResult {
-	switch {
-	case !live:
-		return failure(memd.StatusKeyNotFound)
-	case locked:
-		return failure(memd.StatusLocked)
-	}
-	seconds := o.lock
+// lockTime is how long a document is locked for a client that asks for a number of seconds.
+func lockTime(seconds uint32) time.Duration {
 	if seconds == 0 || seconds > 30 {
 		seconds = 15
 	}
-	v := &s.vbs[o.vb]
-	old.cas, old.locked = s.nextCAS(now), now.Add(time.Duration(seconds)*time.Second)
-	s.put(v, id, old)
-	return old.result(v)
-}
-
-// mutate is the next version of a document.
-func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc, docResult) {
-	switch o.op {
-	case memd.OpAdd:
-		if live {
-			return old, failure(memd.StatusKeyExists)
-		}
-	case memd.OpIncrement, memd.OpDecrement:
-		if !live && o.expiry == math.MaxUint32 {
-			return old, failure(memd.StatusKeyNotFound)
-		}
-	case memd.OpAppend, memd.OpPrepend:
-		if !live {
-			return old, failure(memd.StatusNotStored)
-		}
-	case memd.OpSet:
-		if !live && o.cas != 0 {
-			return old, failure(memd.StatusKeyNotFound)
-		}
-	default:
-		if !live {
-			return old, failure(memd.StatusKeyNotFound)
-		}
-	}
-	switch {
-	case locked && o.cas != old.cas:
-		return old, failure(memd.StatusLocked)
-	case o.cas != 0 && o.cas != old.cas:
-		return old, failure(memd.StatusKeyExists)
-	}
-	next := old
-	var res docResult
-	switch o.op {
-	case memd.OpSet, memd.OpAdd, memd.OpReplace:
-		next = doc{value: o.value, flags: o.flags, datatype: o.datatype, expiry: absolute(o.expiry, now)}
-		if o.preserveTTL && live {
-			next.expiry = old.expiry
-		}
-	case memd.OpDelete:
-		next = doc{deleted: true}
-	case memd.OpAppend:
-		next.value = slices.Concat(old.value, o.value)
-		next.datatype = valueType(next.value)
-	case memd.OpPrepend:
-		next.value = slices.Concat(o.value, old.value)
-		next.datatype = valueType(next.value)
-	case memd.OpTouch, memd.OpGAT:
-		next.expiry = absolute(o.expiry, now)
-	case memd.OpIncrement, memd.OpDecrement:
-		n, ok := count(o, old, live)
-		if !ok {
-			return old, failure(memd.StatusDeltaBadVal)
-		}
-		if !live {
-			next = doc{expiry: absolute(o.expiry, now)}
-		}
-		next.value, next.datatype, res.number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n
-	}
-	return next, res
-}
-
-// count is a counter's next number.
-func count(o *docOp, old doc, live bool) (uint64, bool) {
-	if !live {
-		return o.initial, true
-	}
-	n, err := strconv.ParseUint(string(bytes.TrimSpace(old.value)), 10, 64)
-	switch {
-	case err != nil:
-		return 0, false
-	case o.op == memd.OpIncrement:
-		return n + o.delta, true
-	}
-	return n - min(n, o.delta), true
+	return time.Duration(seconds) * time.Second
 }

@@ -1,0 +1,92 @@
+package mock
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Document is a document as its active node has it.
+type Document struct {
+	Node       int
+	VBucket    uint16
+	Collection uint32
+	Key        string
+	Value      []byte // shared: to be read only
+	Flags      uint32
+	Datatype   memd.Datatype
+	Expiry     uint32 // unix seconds, 0 for none
+	CAS        uint64
+	Seqno      uint64
+	Locked     bool
+}
+
+func (id docID) compare(other docID) int {
+	return cmp.Or(cmp.Compare(id.cid, other.cid), cmp.Compare(id.key, other.key))
+}
+
+// documents are the documents that are alive, by vbucket, collection and key.
+func (s *store) documents(now time.Time) []Document {
+	var ds []Document
+	for i := range s.vbs {
+		c := s.vbs[i].active(now)
+		if c == nil {
+			continue
+		}
+		for _, id := range c.keys() {
+			d := c.docs[id]
+			if !d.live(now) {
+				continue
+			}
+			ds = append(ds, Document{
+				Node: s.vbs[i].nodes[0], VBucket: uint16(i), Collection: id.cid, Key: id.key, Value: d.value, Flags: d.flags,
+				Datatype: d.datatype, Expiry: uint32(d.expiry), CAS: d.cas, Seqno: d.seqno, Locked: now.Before(d.locked),
+			})
+		}
+	}
+	return ds
+}
+
+// Documents returns the documents of a bucket that are not deleted or expired, as the active nodes have them, ordered by
+// vbucket, collection and key; nil for a bucket that does not exist.
+func (c *Cluster) Documents(bucket string) []Document {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.buckets[bucket]
+	if b == nil {
+		return nil
+	}
+	return b.store.documents(time.Now())
+}
+
+// Flush removes all documents of a bucket at once, with their tombstones and the vbuckets' histories. The apply log
+// stays.
+func (c *Cluster) Flush(bucket string) error {
+	return c.withStore(bucket, func(s *store) { s.flush() })
+}
+
+// SetReplicaLag lets replicas of a bucket be behind by a time; at first they are not. A mutation that no replica has yet
+// is lost when its active node fails over, and GET_REPLICA does not see it. Durable writes wait for the replicas whatever
+// the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. The sequence numbers of
+// OBSERVE_SEQNO are the active node's on every node.
+func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
+	return c.withStore(bucket, func(s *store) { s.setLag(max(0, lag)) })
+}
+
+// LimitApplyLog makes a bucket forget all but the newest n entries of its apply log, now and from now on; 0 ends that.
+func (c *Cluster) LimitApplyLog(bucket string, n int) error {
+	return c.withStore(bucket, func(s *store) { s.limit(max(0, n)) })
+}
+
+func (c *Cluster) withStore(bucket string, f func(*store)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.buckets[bucket]
+	if b == nil {
+		return fmt.Errorf("mock: no bucket %q", bucket)
+	}
+	f(b.store)
+	return nil
+}
