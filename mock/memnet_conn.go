@@ -58,7 +58,7 @@ func (c *memConn) Close() error {
 			c.out.closedW, c.in.closedR = true, true
 			c.in.drop()
 			if !c.out.lossy() {
-				c.out.eof, c.out.eofAt = true, latest(arrives, c.out.last)
+				c.out.eof, c.out.eofAt = true, arrives
 				c.in.told, c.in.toldAt = true, arrives
 			}
 			l.ends--
@@ -84,13 +84,6 @@ func (l *Link) leave() {
 	if ended {
 		delete(l.n.links, l.id)
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 func (c *memConn) LocalAddr() net.Addr  { return c.local }

@@ -46,11 +46,11 @@ func (n *Network) Restore(addr string) { n.setDial(addr, dialFault{}) }
 func (n *Network) setDial(addr string, f dialFault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.dials[addr] = f
 	if f == (dialFault{}) {
 		delete(n.dials, addr)
-		return
 	}
-	n.dials[addr] = f
+	n.wake()
 }
 
 // Partition cuts two hosts off from each other; an empty name stands for every host. What they send waits, and what is

@@ -180,6 +180,25 @@ func TestNetworkDropInOneDirection(t *testing.T) {
 	})
 }
 
+func TestNetworkDropWithAFullBuffer(t *testing.T) {
+	inNetwork(t, mock.NetworkOptions{Buffer: 4}, func(t *testing.T, p pair) {
+		p.link.Up().Hold()
+		writes(t, p.client, "full")
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.client.Write([]byte("waits"))
+			done <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, done)
+		p.link.Up().Drop()
+		require.NoError(t, <-done)
+		p.link.Up().Resume()
+		require.Equal(t, "full", reads(t, p.server))
+		require.True(t, blocks(t, p.server))
+	})
+}
+
 func TestNetworkReset(t *testing.T) {
 	inNetwork(t, mock.NetworkOptions{Latency: time.Second}, func(t *testing.T, p pair) {
 		writes(t, p.server, "unread")
@@ -278,7 +297,8 @@ func TestNetworkPartitionAndHeal(t *testing.T) {
 			c, err := p.n.Dial(t.Context(), address)
 			waiting <- dialled{c, err}
 		}()
-		synctest.Wait()
+		time.Sleep(time.Second) // beyond the round trip
+		require.Empty(t, waiting)
 		p.n.Heal("10.0.0.1", "10.1.0.1") // in any order
 		begin := time.Now()
 		require.Equal(t, "in flight, sent", reads(t, p.server))
@@ -329,6 +349,18 @@ func TestNetworkBlackhole(t *testing.T) {
 		writes(t, p.client, "up")
 		require.Equal(t, "up", reads(t, p.server))
 	})
+	for _, order := range [][2]func(n *mock.Network){
+		{func(n *mock.Network) { n.Blackhole("10.1.0.1", "") }, func(n *mock.Network) { n.Partition("10.1.0.1", "10.0.0.1") }},
+		{func(n *mock.Network) { n.Partition("10.1.0.1", "10.0.0.1") }, func(n *mock.Network) { n.Blackhole("10.1.0.1", "") }},
+	} {
+		inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+			order[0](p.n)
+			order[1](p.n)
+			writes(t, p.client, "lost, not held")
+			p.n.HealAll()
+			require.True(t, blocks(t, p.server))
+		})
+	}
 	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
 		p.n.Blackhole("", "10.1.0.1")
 		p.n.HealAll()

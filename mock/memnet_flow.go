@@ -53,7 +53,7 @@ type Flow struct {
 
 	closedW, closedR bool      // the writing or the reading end has closed
 	eof              bool      // the end of the stream is on its way
-	eofAt            time.Time // when it arrives
+	eofAt            time.Time // when it arrives, unless something before it is later
 	told             bool      // the news that the reading end has closed is on its way to the writing one
 	toldAt           time.Time // when it arrives
 	reset            bool
@@ -262,7 +262,7 @@ func (f *Flow) room(n int) int {
 	if f.accept != unlimited {
 		n = min(n, f.accept)
 	}
-	if f.lossy() || f.closedR {
+	if f.lossy() {
 		return n
 	}
 	return min(n, f.buffer-f.size)

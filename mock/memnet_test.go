@@ -176,6 +176,7 @@ func TestNetworkConcurrentWritesDoNotMix(t *testing.T) {
 		for i := range 5 {
 			wg.Go(func() { _, _ = p.client.Write(bytes.Repeat([]byte{byte('a' + i)}, each)) }) // judged by what arrives
 		}
+		synctest.Wait() // all of them have begun
 		got := make([]byte, 5*each)
 		_, err := io.ReadFull(p.server, got)
 		require.NoError(t, err)
@@ -183,6 +184,27 @@ func TestNetworkConcurrentWritesDoNotMix(t *testing.T) {
 		for at := 0; at < len(got); at += each {
 			require.Equal(t, each, bytes.Count(got[at:at+each], got[at:at+1]), "%s", got)
 		}
+	})
+}
+
+func TestNetworkTryWriteNeverGetsInBetween(t *testing.T) {
+	inNetwork(t, mock.NetworkOptions{Buffer: 1}, func(t *testing.T, p pair) {
+		const length = 1000
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.client.Write(bytes.Repeat([]byte("w"), length))
+			done <- err
+		}()
+		synctest.Wait()
+		for range length - 2 {
+			require.Equal(t, "w", reads(t, p.server))
+			n, err := p.client.TryWrite([]byte("t")) // there may be room for a moment
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}
+		require.Equal(t, "w", reads(t, p.server))
+		require.Equal(t, "w", reads(t, p.server))
+		require.NoError(t, <-done)
 	})
 }
 
@@ -203,6 +225,19 @@ func TestNetworkDeadlines(t *testing.T) {
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it stays in force, whatever there is to read")
 			require.NoError(t, p.client.SetDeadline(time.Time{}))
 			require.Equal(t, "x", reads(t, p.client), "nothing was lost")
+		})
+	})
+	t.Run("before something arrives, and after", func(t *testing.T) {
+		inNetwork(t, mock.NetworkOptions{Latency: 10 * time.Second}, func(t *testing.T, p pair) {
+			writes(t, p.server, "x")
+			begin := time.Now()
+			require.NoError(t, p.client.SetReadDeadline(begin.Add(time.Second)))
+			_, err := p.client.Read(make([]byte, 1))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(begin))
+			require.NoError(t, p.client.SetReadDeadline(begin.Add(time.Hour)))
+			require.Equal(t, "x", reads(t, p.client))
+			require.Equal(t, 10*time.Second, time.Since(begin))
 		})
 	})
 	t.Run("a write's, inside a buffer", func(t *testing.T) {
@@ -265,7 +300,7 @@ func TestNetworkEmptyReadsAndWrites(t *testing.T) {
 
 func TestNetworkClose(t *testing.T) {
 	const latency = 5 * time.Millisecond
-	inNetwork(t, mock.NetworkOptions{Latency: latency}, func(t *testing.T, p pair) {
+	inNetwork(t, mock.NetworkOptions{Latency: latency, Buffer: 12}, func(t *testing.T, p pair) {
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := p.client.Read(make([]byte, 1))
@@ -403,16 +438,26 @@ func TestNetworkDialWaitsWhileTheBacklogIsFull(t *testing.T) {
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		var open []net.Conn
-		for {
+		dial := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
 			c, err := n.Dial(ctx, address)
-			cancel()
-			if err != nil {
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				break
+			if err == nil {
+				open = append(open, c)
 			}
-			open = append(open, c)
+			return err
 		}
+		for range 127 {
+			require.NoError(t, dial())
+		}
+		nested := errors.New("not called")
+		n.OnLink(func(*mock.Link) {
+			n.OnLink(nil)
+			nested = dial()
+		})
+		require.NoError(t, dial())
+		require.ErrorIs(t, nested, context.DeadlineExceeded, "the one that is being made counts")
+		require.ErrorIs(t, dial(), context.DeadlineExceeded)
 		require.Len(t, open, 128)
 		dialled := make(chan net.Conn, 1)
 		go func() {

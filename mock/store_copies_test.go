@@ -123,6 +123,9 @@ func TestStoreLastCopyLost(t *testing.T) {
 	require.Equal(t, memd.StatusNotMyVBucket.String(), s.value(memd.OpGet, 0, "a"))
 	s.assign(0, []int{1, 0})
 	require.Equal(t, notFound.String(), s.value(memd.OpGet, 1, "a"))
+	s.assign(0, []int{0, -1})
+	s.fork(0)
+	s.assign(0, []int{1, 0})
 	require.Greater(t, s.do(memd.OpSet, on(1, "a", "2")).seqno, seqno)
 }
 
