@@ -219,12 +219,16 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	}
 	c.State.Settle(nil)
 	c.Res.VBucket = c.Route.VBucket
-	c.Res.Result.Endpoint = c.Route.Endpoint
+	c.Res.Result.Endpoint, c.Res.Result.Connection = c.Route.Endpoint, c.Route.Local
 	c.Res.set(p, c.Req.Into, owned)
 	c.Res.Result.CAS = p.CAS
 	c.deliver()
 	return true
 }
+
+// TakePart keeps one packet of an answer that has several; Continues says which those are. epoch is the attempt's
+// number, and the caller is the reader of the connection that carries it. It copies what it needs of p.
+func (c *Call) TakePart(p *memd.Packet, epoch uint32) { c.Res.part(p, epoch) }
 
 // Fail finishes c with err unless it has ended, and says whether it did.
 func (c *Call) Fail(err error) bool {

@@ -47,8 +47,16 @@ type Request struct {
 	Datatype   memd.Datatype
 	Durability memd.DurabilityLevel
 	Replica    int // which replica answers, from 1; 0 is the active
+	Wrap       bool
 	Pinned     bool
-	Node       int // with Pinned: the node's index that must answer
+	Node       int    // with Pinned: the node's index that must answer
+	ByVBucket  bool   // VBucket says where to, not a key
+	VBucket    uint16 // with ByVBucket
+	Capability string // what the bucket must be able to do, "" for nothing
+	// ServerGroup is the only group of nodes that may answer a request to a replica; "" means any.
+	ServerGroup string
+	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
+	Connection string
 
 	PreserveExpiry bool
 

@@ -16,12 +16,49 @@ type Response struct {
 	CAS      uint64
 	Datatype memd.Datatype
 	VBucket  uint16
+	Key      []byte // of the few answers that have one
 	Value    []byte
+	Parts    []Part // the packets before the last, of answers that have several
 	Bucket   string
 	Result   Result
 
 	extras    [24]byte
 	extrasLen uint8
+
+	partsLen   int
+	partsEpoch uint32 // the attempt that the parts are of
+	overflow   bool
+}
+
+// Part is one packet of an answer that has several. Its bytes are the call's owner's.
+type Part struct {
+	Extras     uint32 // the first four bytes of the packet's extras
+	Key, Value []byte
+}
+
+// MaxParts bounds the memory that one answer of several packets may take; one that has more fails its call.
+const MaxParts = 64 << 20
+
+// part keeps what one packet of several says. It runs on the connection's reader. Parts of an earlier attempt are
+// forgotten.
+func (r *Response) part(p *memd.Packet, epoch uint32) {
+	if epoch != r.partsEpoch {
+		r.Parts, r.partsLen, r.partsEpoch, r.overflow = nil, 0, epoch, false
+	}
+	size := len(p.Key) + len(p.Value) + 64 // an empty packet takes memory, too
+	if r.overflow || r.partsLen+size > MaxParts {
+		r.overflow = true
+		return
+	}
+	r.partsLen += size
+	both := make([]byte, len(p.Key)+len(p.Value))
+	n := copy(both, p.Key)
+	copy(both[n:], p.Value)
+	pt := Part{Key: both[:n:n], Value: both[n:]}
+	if len(p.Extras) >= 4 {
+		pt.Extras = binary.BigEndian.Uint32(p.Extras)
+	}
+	r.Parts = append(r.Parts, pt)
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
@@ -51,6 +88,9 @@ func (r *Response) Token() MutationToken {
 func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
 	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
+	if len(p.Key) > 0 {
+		r.Key = append([]byte(nil), p.Key...)
+	}
 	switch {
 	case owned:
 		r.Value = p.Value
@@ -69,8 +109,10 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 // Result is what every operation's result carries.
 type Result struct {
 	CAS      uint64
-	Endpoint string     // the node that answered
-	Retry    retry.Info // how the call came to its answer; zero when nothing was retried
+	Endpoint string // the node that answered
+	// Connection is the id of the connection that the answer came on.
+	Connection string
+	Retry      retry.Info // how the call came to its answer; zero when nothing was retried
 
 	duration            uint16
 	hasDuration         bool
