@@ -57,7 +57,7 @@ var rules = map[string]rule{
 	"mock":              {layer: 1, only: []string{"memd"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2", "github.com/coder/websocket"}, never: []string{"testing"}},
 	"mock/viewjs":       {layer: 1, only: []string{"mock"}, external: []string{"github.com/dop251/goja"}, never: []string{"testing"}},
 
-	"kv":        {layer: 2, only: []string{"memd", "cberr", "retry", "errormap", "collections"}, external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork},
+	"kv":        {layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "collections"}, external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork},
 	"query":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"search":    {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"views":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
@@ -71,7 +71,8 @@ var rules = map[string]rule{
 	"internal/dispatch": {
 		layer: 4,
 		only: []string{
-			"memd", "cberr", "retry", "internal/observe", "errormap", "collections", "internal/topology", "kv", "internal/conn",
+			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology", "kv",
+			"internal/conn",
 		},
 		never: noHTTP,
 	},

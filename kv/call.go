@@ -49,20 +49,22 @@ type Call struct {
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
 
-	ctx        context.Context
-	done       <-chan struct{} // ctx.Done(), asked once
-	began      time.Time
-	bucket     string
-	spec       *Spec
-	owner      Owner
-	wake       chan struct{} // one token, or closed for a future
-	form       form
-	finish     func()      // callback form
-	watcher    func(error) // told the outcome, when somebody observes calls
-	settled    sync.Once   // future form: its outcome is made once
-	outcomeErr error
-	err        error
-	inDoubt    bool
+	ctx     context.Context
+	done    <-chan struct{} // ctx.Done(), asked once
+	began   time.Time
+	bucket  string
+	spec    *Spec
+	owner   Owner
+	wake    chan struct{} // one token, or closed for a future
+	form    form
+	finish  func()      // callback form
+	watcher func(error) // told the outcome, when somebody observes calls
+	// policyHedge is asked for the hedges of calls that name none.
+	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
+	settled     sync.Once // future form: its outcome is made once
+	outcomeErr  error
+	err         error
+	inDoubt     bool
 
 	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended

@@ -31,6 +31,8 @@ func TestDecode(t *testing.T) {
 	result := kv.Result{CAS: cas, Endpoint: fakeEndpoint}
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	get := kv.GetResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON}
+	replica := get
+	replica.FromReplica = true
 	mutation := kv.MutationResult{Result: result, Token: token}
 	noToken := kv.MutationResult{Result: result}
 	counter := kv.CounterResult{MutationResult: mutation, Value: 12}
@@ -43,7 +45,7 @@ func TestDecode(t *testing.T) {
 		{on("get", kv.Get{Key: key}), be32, "doc", get},
 		{on("get-and-lock", kv.GetAndLock{Key: key}), be32, "doc", get},
 		{on("get-and-touch", kv.GetAndTouch{Key: key}), be32, "doc", get},
-		{on("get-replica", kv.GetReplica{Key: key, Replica: 1}), be32, "doc", get},
+		{on("get-replica", kv.GetReplica{Key: key, Replica: 1}), be32, "doc", replica},
 		{on("exists", kv.Exists{Key: key}), meta, "", kv.ExistsResult{Result: result, Exists: true}},
 		{on("exists, version 1", kv.Exists{Key: key}), meta[:20], "", kv.ExistsResult{Result: result, Exists: true}},
 		{on("exists, a tombstone", kv.Exists{Key: key}), deleted, "", kv.ExistsResult{Result: kv.Result{Endpoint: fakeEndpoint}}},

@@ -35,7 +35,20 @@ type Dispatcher interface {
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 	c := d.NewCall()
 	c.form = formBlocking
-	if err := start[R](ctx, d, c, op); err != nil {
+	err := load[R](c, op)
+	if err == nil && c.hedge() != nil {
+		if r, err, done := tryHedged[R](ctx, d, c, op); done {
+			c.State.Finish()
+			d.Release(c)
+			return r, err
+		}
+	}
+	return finish[R](ctx, d, c, op, err)
+}
+
+// finish sends a loaded call, unless loading has failed with err, and waits for its outcome.
+func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, err error) (R, error) {
+	if err := start(ctx, d, c, err); err != nil {
 		d.Release(c)
 		var zero R
 		return zero, err
@@ -46,10 +59,16 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 	return r, err
 }
 
-// start encodes and dispatches. When it fails the call was never dispatched.
-func start[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) error {
+// load has op say what to send.
+func load[R any, O Op[R]](c *Call, op O) error {
 	err := encode[R](&c.Req, op)
 	c.spec = specs[c.Req.Opcode] // names the operation in the error, too
+	return err
+}
+
+// start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
+// dispatched.
+func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
 	if err == nil {
 		err = c.prepare(ctx)
 	}
@@ -147,7 +166,15 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c.form = formFuture
 	c.wake = make(chan struct{})
 	f := Future[R]{c: c, res: &futureResult[R]{}}
-	if err := start[R](ctx, d, c, op); err != nil {
+	err := load[R](c, op)
+	if err == nil && c.hedge() != nil {
+		hedgedAsync(ctx, d, c, op, func(r R, err error) {
+			f.res.make = func() (R, error) { return r, err }
+			close(c.wake)
+		})
+		return f
+	}
+	if err := start(ctx, d, c, err); err != nil {
 		f.res.make = func() (r R, _ error) { return r, err }
 		close(c.wake)
 		return f
@@ -200,16 +227,25 @@ func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, er
 	c.finish = func() {
 		done(outcome[R](c, op))
 	}
-	if err := start[R](ctx, d, c, op); err != nil {
-		fin := func() {
+	err := load[R](c, op)
+	if err == nil && c.hedge() != nil {
+		hedgedAsync(ctx, d, c, op, func(r R, err error) { complete(d, func() { done(r, err) }) })
+		return Pending{c}
+	}
+	if err := start(ctx, d, c, err); err != nil {
+		complete(d, func() {
 			var zero R
 			done(zero, err)
-		}
-		if o, ok := d.(interface{ Complete(f func()) }); ok {
-			o.Complete(fin)
-		} else {
-			fin()
-		}
+		})
 	}
 	return Pending{c}
+}
+
+// complete runs f, which calls a user's function, where callbacks run.
+func complete(d Dispatcher, f func()) {
+	if o, ok := d.(interface{ Complete(f func()) }); ok {
+		o.Complete(f)
+		return
+	}
+	f()
 }

@@ -8,19 +8,23 @@ type Get struct {
 	Key []byte
 	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
 	Into []byte
+	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says.
+	Hedge *Hedge
 }
 
 // GetResult is the result of a read. Value is the caller's.
 type GetResult struct {
 	Result
-	Value    []byte
-	Flags    uint32
-	Datatype memd.Datatype
+	Value       []byte
+	Flags       uint32
+	Datatype    memd.Datatype
+	FromReplica bool // a replica has answered, which may lag
 }
 
 // Encode implements Op.
 func (g Get) Encode(r *Request) error {
 	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
+	r.Hedge = g.Hedge
 	return nil
 }
 
@@ -31,5 +35,7 @@ func getResult(r *Response) (GetResult, error) {
 	if r.extrasLen < 4 {
 		return GetResult{}, malformed(r, "extras", 4)
 	}
-	return GetResult{Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
+	return GetResult{
+		Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype, FromReplica: r.Opcode == memd.OpGetReplica,
+	}, nil
 }

@@ -59,6 +59,7 @@ type Request struct {
 	Connection string
 
 	PreserveExpiry bool
+	Hedge          *Hedge // reads only; nil inherits
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into []byte

@@ -78,6 +78,7 @@ type Conn struct {
 	nc       net.Conn
 	try      tryWriter
 	h        Handler
+	feedback Feedback
 	base     time.Time
 	info     Info
 	limit    int
@@ -295,6 +296,10 @@ func (c *Conn) sweep() {
 	for i := range used {
 		s := c.slots.at(uint16(i))
 		v := s.state.Load()
+		for v&3 == slotHeld { // the reader keeps a packet: its deadline counts too
+			runtime.Gosched()
+			v = s.state.Load()
+		}
 		if v&3 != slotLive || !s.state.CompareAndSwap(v, v&^3|slotHeld) {
 			continue
 		}
@@ -472,6 +477,10 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		return
 	}
 	epoch := s.epoch.Load()
+	if kv.Continues(p) {
+		c.part(s, gen, epoch, p)
+		return
+	}
 	if epoch == 0 || !s.claim(gen, slotFree) {
 		c.late(s, i, gen, p)
 		return
@@ -490,12 +499,27 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	case !call.State.Answered(epoch):
 		c.orphan(p)
 	case p.Status == memd.StatusSuccess:
+		if c.feedback != nil {
+			c.feedback.Success()
+		}
 		if !call.Succeed(p, owned) {
 			c.orphan(p)
 		}
 	default:
 		c.h.Answered(c, call, p)
 	}
+}
+
+// part is one packet of an answer that has several, and not its last: the call keeps it and goes on waiting. Without a
+// call it is dropped, and the slot stays reserved for the packets that follow.
+func (c *Conn) part(s *slot, gen, epoch uint32, p *memd.Packet) {
+	if epoch == 0 || !s.claim(gen, slotHeld) {
+		return
+	}
+	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
+		s.call.TakePart(p, epoch)
+	}
+	s.state.Store(gen<<2 | slotLive)
 }
 
 // late is an answer without a call: its slot becomes free if it had been kept for it.

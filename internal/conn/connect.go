@@ -35,7 +35,11 @@ type Options struct {
 	MaxInFlight  int           // 0 means 32768
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
+	Feedback     Feedback // is told of every success; nil is nobody
 }
+
+// Feedback is told that the node has answered with success. Success is called by the reader and must not block.
+type Feedback interface{ Success() }
 
 // Credentials are what a connection authenticates with. An empty user means no SASL: the client certificate does it.
 type Credentials struct {
@@ -163,7 +167,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
-		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
+		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
 		info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}

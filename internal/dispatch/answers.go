@@ -24,7 +24,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 	r.describe(p, cn, pkt.Status, &d, err)
 	switch {
 	case d.Class != kv.ClassRetry:
-		c.Fail(err)
+		r.refused(c, &d, err)
 	case d.Reason == retry.KVNotMyVBucket:
 		r.notMyVBucket(p, c, pkt, err)
 	case d.Reason == retry.KVCollectionOutdated:

@@ -152,6 +152,9 @@ func pause(ctx context.Context, d time.Duration) {
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
 	o.Handler = p
+	if p.r.o.Feedback != nil {
+		o.Feedback = p.r.o.Feedback(p.addr)
+	}
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
 	o.WantConfig = true

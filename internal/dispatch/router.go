@@ -16,6 +16,7 @@ import (
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
 )
 
 // Options are a router's surroundings. All but the limits must be set.
@@ -40,6 +41,15 @@ type Options struct {
 	QueueLimit     int           // calls that wait for one node's connection; 0 means 2048
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
+
+	// Policy gives what a retry policy has for an opcode; nil has nothing for any. It must not block.
+	Policy func(op memd.Opcode) *OpPolicy
+	// HedgeThrottle keeps hedges from nodes in trouble; nil does not.
+	HedgeThrottle hedge.Throttle
+	// Feedback gives who is told of a node's successes; nil tells nobody.
+	Feedback func(addr string) conn.Feedback
+	// Classify names the reason of an answer that has none, or retry.Unknown. It is user code: it may block and panic.
+	Classify func(operation string, err *kv.Error) retry.Reason
 }
 
 // Router is one bucket's way to its nodes. It is a kv.Dispatcher and a kv.Owner. It starts a goroutine for configs,
@@ -87,7 +97,13 @@ func New(o Options) *Router {
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.pool.New = func() any { return kv.NewCall() }
+	r.pool.New = func() any {
+		c := kv.NewCall()
+		if o.Policy != nil {
+			c.SetHedge(r.hedge)
+		}
+		return c
+	}
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
 	r.due.init(o.Base, r.expire)
 	r.work.log = o.Log
@@ -122,6 +138,9 @@ func (r *Router) Dispatch(c *kv.Call) {
 	c.Started = int64(began.Sub(r.o.Base))
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
+	if r.o.Policy != nil {
+		limit = r.policy(c, limit)
+	}
 	if limit == 0 {
 		limit = r.o.Timeout
 		if durable {
@@ -171,7 +190,7 @@ func (r *Router) route(c *kv.Call) {
 	pk := r.picker.Load()
 	spec := c.Spec()
 	if pk == nil {
-		if p := r.seed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned {
+		if p := r.seed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
 			p.submit(c) // the request for the first map itself
 			return
 		}
@@ -185,6 +204,12 @@ func (r *Router) route(c *kv.Call) {
 			return
 		}
 		c.Route.CollectionID = e.ID
+	}
+	if c.Req.Restricted() {
+		if err := r.restrict(pk, c); err != nil {
+			c.Fail(err)
+			return
+		}
 	}
 	p, why := r.pick(pk, c)
 	if p == nil {
@@ -221,15 +246,22 @@ func (e *RouteError) Error() string {
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
 func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
-	if !c.Spec().Has(kv.Keyed) {
+	if !c.Spec().Has(kv.Keyed) && !c.Req.ByVBucket {
 		return r.pickAny(pk, c)
 	}
 	n := pk.snap.NumVBuckets()
 	if n == 0 {
 		return nil, retry.NotReady
 	}
-	c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
-	i := pk.snap.NodeIndex(c.Route.VBucket, c.Req.Replica)
+	if c.Route.VBucket = c.Req.VBucket; !c.Req.ByVBucket {
+		c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
+	}
+	var i int
+	if c.Req.Replica == 0 {
+		i = pk.snap.NodeIndex(c.Route.VBucket, 0)
+	} else {
+		i, _ = kv.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+	}
 	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
 		return nil, retry.NodeNotAvailable
 	}

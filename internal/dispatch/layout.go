@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry/hedge"
+)
+
+// layout is a picker as operations over several nodes see it.
+type layout struct{ pk *picker }
+
+var _ kv.Layout = layout{}
+
+func (l layout) NumVBuckets() int          { return l.pk.snap.NumVBuckets() }
+func (l layout) NumReplicas() int          { return l.pk.snap.Replicas }
+func (l layout) VBucket(key []byte) uint16 { return l.pk.snap.VBucket(key) }
+
+func (l layout) NodeIndex(vb uint16, replica int) int {
+	i := l.pk.snap.NodeIndex(vb, replica)
+	if i < 0 || i >= len(l.pk.nodes) || l.pk.nodes[i] == nil {
+		return -1
+	}
+	return i
+}
+
+func (l layout) DataNodes() []int {
+	var is []int
+	for i, p := range l.pk.nodes {
+		if p != nil {
+			is = append(is, i)
+		}
+	}
+	return is
+}
+
+func (l layout) ServerGroup(node int) string {
+	if node < 0 || node >= len(l.pk.snap.Nodes) {
+		return ""
+	}
+	return l.pk.snap.Nodes[node].ServerGroup
+}
+
+func (l layout) Capability(name string) (has, known bool) {
+	c := l.pk.snap.Capability(name)
+	return c == topology.Supported, c != topology.Unknown
+}
+
+// Layout implements kv.Topology: before the first cluster map it waits for it, at most as long as a call would, and
+// fails as one would.
+func (r *Router) Layout(ctx context.Context) (kv.Layout, error) {
+	if pk := r.picker.Load(); pk != nil {
+		return layout{pk}, nil
+	}
+	// A request that any data node may answer waits for the map, and meets what calls meet on their way.
+	_, err := kv.Do(ctx, r, kv.Noop{Pinned: true})
+	if pk := r.picker.Load(); pk != nil { // whatever became of the request
+		return layout{pk}, nil
+	}
+	return nil, err
+}
+
+// restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does not
+// have. Such a call ends, because nothing that a retry could wait for would change it.
+func (r *Router) restrict(pk *picker, c *kv.Call) error {
+	l := layout{pk}
+	if err := c.Req.Check(l); err != nil {
+		return err
+	}
+	n := l.NumVBuckets()
+	if c.Req.Replica == 0 || n == 0 {
+		return nil
+	}
+	vb := c.Req.VBucket
+	if !c.Req.ByVBucket {
+		vb = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
+	}
+	_, err := kv.PickReplica(l, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+	return err
+}
+
+// HedgePlan implements kv.Hedger.
+func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
+	plan := kv.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Done: r.hedged}
+	if r.o.HedgeThrottle != nil {
+		plan.Throttle = r.o.HedgeThrottle
+	}
+	pk := r.picker.Load()
+	if pk == nil || pk.snap.NumVBuckets() == 0 {
+		return plan
+	}
+	l := layout{pk}
+	vb := pk.snap.VBucket(key)
+	for i := 0; i <= pk.snap.Replicas; i++ {
+		n := l.NodeIndex(vb, i)
+		if n < 0 {
+			break
+		}
+		plan.Copies = append(plan.Copies, pk.nodes[n].addr)
+	}
+	return plan
+}
+
+// hedged counts the reads beyond the first.
+func (r *Router) hedged(s hedge.Stats) {
+	if s.Sent > 1 {
+		r.o.Orchestrator.Hedged("kv", "get", s.Sent-1)
+	}
+}

@@ -1,0 +1,206 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
+)
+
+// Hedge asks for a read from several copies: first the active one, then, each time Delay has passed without an answer,
+// one more replica. The first good answer wins and the other reads are cancelled. What a replica says may be older than
+// what the active copy would have said; the result tells by FromReplica. Each read is sent once: what would be retried
+// is what the other copies are for.
+type Hedge struct {
+	MaxAttempts int           // reads at most, that of the active copy included; below 2 there is only that one
+	Delay       time.Duration // from one read to the next; 0 sends all at once
+	// NonFatal says after which failures the other copies are still of use. Nil means every failure that has a retry
+	// reason. That a replica has no such document is never the end: it may lag.
+	NonFatal func(error) bool
+}
+
+// HedgePlan is what a dispatcher knows about the hedges of one call.
+type HedgePlan struct {
+	Copies   []string       // the addresses of the document's copies, the active one first
+	Timeout  time.Duration  // of a call that names none
+	Once     retry.Strategy // never tries again
+	Throttle hedge.Throttle // nil is none
+	Done     func(hedge.Stats)
+}
+
+// Hedger is a Dispatcher that can spread a read over a document's copies. Without it, and where a plan has fewer than
+// two copies, a hedged read is sent like any other.
+type Hedger interface{ HedgePlan(key []byte) HedgePlan }
+
+// SetHedge tells the call where to ask for the hedges that a policy has for its opcode. Dispatchers call it when they
+// make a call; it stays when the call is used again.
+func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) { c.policyHedge = f }
+
+// hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
+// strategy of its own.
+func (c *Call) hedge() *Hedge {
+	if c.Req.Opcode != memd.OpGet {
+		return nil
+	}
+	h := c.Req.Hedge
+	if c.policyHedge != nil {
+		if p, pinned := c.policyHedge(c.Req.Opcode); p != nil && (pinned || h == nil && c.Req.Retry == nil) {
+			h = p
+		}
+	}
+	if h == nil || h.MaxAttempts < 2 {
+		return nil
+	}
+	return h
+}
+
+// hedged is one read on its way to several copies.
+type hedged[R any, O Op[R]] struct {
+	d    Dispatcher
+	op   O
+	h    *Hedge
+	plan HedgePlan
+	req  Request // what every attempt sends, but for the copy
+
+	mu     sync.Mutex
+	active error // how the active copy's read has failed
+}
+
+// tryHedged runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it is. The
+// call itself is not used then: it only says what to send.
+func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) (r R, err error, done bool) {
+	h := c.hedge()
+	if h == nil {
+		return r, nil, false
+	}
+	p, ok := d.(Hedger)
+	if !ok || c.Req.validate(specs[memd.OpGet]) != nil {
+		return r, nil, false
+	}
+	plan := p.HedgePlan(c.Req.Key)
+	if len(plan.Copies) < 2 {
+		return r, nil, false
+	}
+	x := &hedged[R, O]{d: d, op: op, h: h, plan: plan, req: c.Req}
+	// A read that has lost may still be encoding when the caller has its answer and its key back.
+	x.req.Key = bytes.Clone(c.Req.Key)
+	x.req.Into, x.req.Retry = nil, plan.Once
+	if x.req.Timeout == 0 {
+		x.req.Timeout = plan.Timeout
+	}
+	r, err = x.run(ctx)
+	return r, err, true
+}
+
+func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
+	began := time.Now()
+	inner, cancel := context.WithTimeout(ctx, x.req.Timeout)
+	defer cancel()
+	r, stats, err := hedge.Do(inner, hedge.Policy{
+		MaxAttempts: min(x.h.MaxAttempts, len(x.plan.Copies)), Delay: x.h.Delay, NonFatal: x.nonFatal, Idempotent: true,
+		Throttle: x.plan.Throttle,
+	}, x.try)
+	if x.plan.Done != nil {
+		x.plan.Done(stats)
+	}
+	if err == nil {
+		return r, nil
+	}
+	var e *Error
+	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
+		c := NewCall()
+		c.Req, c.spec, c.began = x.req, specs[memd.OpGet], began
+		if inner.Err() != nil {
+			err = &contextError{cause: err, deadline: errors.Is(inner.Err(), context.DeadlineExceeded)}
+		}
+		return r, c.translate(err, false)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.active != nil {
+		err = x.active // of all failures the one that says most about the document
+	}
+	return r, err
+}
+
+// try reads from one copy.
+func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, error) {
+	avoid.Use(x.plan.Copies[n])
+	c := x.d.NewCall()
+	c.form = formBlocking
+	c.Req = x.req
+	if n > 0 {
+		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
+	}
+	r, err := finish[R](ctx, x.d, c, x.op, nil)
+	switch {
+	case err == nil:
+	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
+		err = &lagging{err}
+	case n == 0:
+		x.mu.Lock()
+		x.active = err
+		x.mu.Unlock()
+	}
+	return r, err
+}
+
+// lagging is a replica that has no such document, which says little.
+type lagging struct{ error }
+
+func (e *lagging) Unwrap() error { return e.error }
+
+func (x *hedged[R, O]) nonFatal(err error) bool {
+	var l *lagging
+	if errors.As(err, &l) {
+		return true
+	}
+	if x.h.NonFatal != nil {
+		return x.h.NonFatal(err)
+	}
+	info, ok := retry.InfoOf(err)
+	return ok && info.Reason != retry.Unknown
+}
+
+// hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at the
+// latest.
+func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, done func(R, error)) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.owner = &hedgedOwner{cancel}
+	go func() {
+		defer cancel(nil)
+		r, err, hedged := tryHedged[R](ctx, d, c, op)
+		if !hedged {
+			plain := d.NewCall()
+			plain.form = formBlocking
+			plain.Req, plain.spec = c.Req, c.spec
+			r, err = finish[R](ctx, d, plain, op, nil)
+		}
+		c.State.Finish()
+		done(r, err)
+	}()
+}
+
+// hedgedOwner cancels a hedged read that was started and not waited for.
+type hedgedOwner struct{ cancel context.CancelCauseFunc }
+
+// Redispatch implements Owner. There is nothing to send: the reads are calls of their own.
+func (o *hedgedOwner) Redispatch(*Call) {}
+
+// Complete implements Owner.
+func (o *hedgedOwner) Complete(f func()) { f() }
+
+// Cancel implements Owner.
+func (o *hedgedOwner) Cancel(c *Call, cause error) bool {
+	if c.Ended() {
+		return false
+	}
+	o.cancel(cause)
+	return true
+}
