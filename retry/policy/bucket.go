@@ -66,13 +66,13 @@ type level struct {
 // slowest is the longest time that a token may take to come back.
 const slowest = 30 * 24 * time.Hour
 
-// NewStore makes a full bucket of capacity tokens that gets one back every perToken; 0 is never, and more than 30
+// NewStore makes a full bucket of capacity tokens, at most 2^31-1, that gets one back every perToken; 0 is never, and more than 30
 // days count as 30. Zero costs are DefaultCosts.
 func NewStore(capacity int, perToken time.Duration, costs Costs) *Store {
 	if costs == (Costs{}) {
 		costs = DefaultCosts()
 	}
-	s := &Store{costs: costs, capacity: int64(max(capacity, 0)) * 1000, perToken: min(perToken, slowest), began: time.Now()}
+	s := &Store{costs: costs, capacity: 1000 * within(capacity, 0), perToken: min(perToken, slowest), began: time.Now()}
 	s.state.Store(&level{tokens: s.capacity})
 	return s
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/couchcore/couchcore/retry"
 )
@@ -26,6 +28,17 @@ func (p Pushback) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 	return a
 }
 
+// ParsePushback reads a server's wish as gRPC's servers write it: milliseconds as a decimal number of 32 bits without
+// leading zeros. A negative one, and what is no such number, ask not to be tried again. A Retry-After is something else:
+// there, what cannot be read says nothing.
+func ParsePushback(millis string) retry.Pushback {
+	n, err := strconv.ParseInt(millis, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != millis {
+		return retry.PushbackNever()
+	}
+	return retry.PushbackAfter(time.Duration(n) * time.Millisecond)
+}
+
 // Inline says whether Base never blocks.
 func (p Pushback) Inline() bool { return retry.IsInline(p.Base) }
 
@@ -39,10 +52,13 @@ type Only struct {
 
 // RetryAfter implements retry.Strategy.
 func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	if !o.Reasons.Has(why) && (r.Code == 0 || !slices.Contains(o.Codes, r.Code)) {
-		return retry.Stop()
+	if o.Reasons.Has(why) || r.Code != 0 && slices.Contains(o.Codes, r.Code) {
+		return base(o.Base).RetryAfter(ctx, r, why)
 	}
-	return base(o.Base).RetryAfter(ctx, r, why)
+	if r.Pushback.Never() {
+		base(o.Base).RetryAfter(ctx, r, why) // a throttle below counts every server that asks not to be tried again
+	}
+	return retry.Stop()
 }
 
 // Inline says whether Base never blocks.

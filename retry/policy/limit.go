@@ -19,7 +19,7 @@ const (
 	GiveUp              // fail at once with what the last attempt met
 	Leave               // drop the retry that would pass the limit; a sum below it stays as it is
 	Stretch             // as Leave, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
-	Truncate            // shorten the delay so that it ends on the limit, for the last retry
+	Truncate            // shorten the delay, unless a server named it, so that it ends on the limit, for the last retry
 	Overflow            // let one delay pass the limit, for the last retry
 )
 
@@ -48,26 +48,24 @@ func (l Limit) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reaso
 		return exhausted()
 	}
 	last := counts && r.Attempts+2 >= l.MaxAttempts
+	named, ok := r.Pushback.After()
+	exact := ok && d == named // the server's delay is neither shortened nor made longer
 	room := l.room(r)
-	switch {
-	case room <= 0:
-		return exhausted()
-	case d <= room:
-		if l.Fit == Stretch && last && l.Hard > 0 {
+	if room > 0 && d <= room {
+		if l.Fit == Stretch && last && l.Hard > 0 && !exact {
 			return a.WithDelay(room)
 		}
 		return a
 	}
-	switch l.Fit {
-	case Cap:
+	switch {
+	case l.Fit == Cap:
 		return retry.TimeOutAfter(room)
-	case Truncate:
+	case l.Fit == Truncate && room > 0 && !exact:
 		return a.WithDelay(room)
-	case Overflow:
+	case l.Fit == Overflow && room > 0:
 		return a
-	default:
-		return exhausted()
 	}
+	return exhausted()
 }
 
 // room is how much delay the limits of time leave.
@@ -89,8 +87,9 @@ func (l Limit) Inline() bool { return retry.IsInline(l.Base) }
 const planSteps = 1000
 
 // Plan is an upper bound of the sum of an operation's delays under the limit, when worst is the longest that its backoff
-// can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. Transparent
-// retries, delays that a server names and the controlled ones of reasons that are always retried are apart.
+// can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. It is for operations
+// whose delays are all the backoff's: transparent retries, the controlled ones of reasons that are always retried, and
+// delays that a server names add their own and take the backoff to other steps.
 func (l Limit) Plan(worst retry.Backoff) time.Duration {
 	var sum, longest, d time.Duration
 	steps := planSteps

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 
 	"github.com/couchcore/couchcore/retry"
@@ -16,12 +17,15 @@ type Tokens struct {
 }
 
 // NewTokens makes a full set of maxTokens, of which a success gives back ratioMilli thousandths of one. Numbers below 1
-// count as 1.
+// count as 1, and those above 2^31-1 as that.
 func NewTokens(maxTokens, ratioMilli int) *Tokens {
-	t := &Tokens{max: int64(max(maxTokens, 1)) * 1000, ratio: int64(max(ratioMilli, 1))}
+	t := &Tokens{max: 1000 * within(maxTokens, 1), ratio: within(ratioMilli, 1)}
 	t.n.Store(t.max)
 	return t
 }
+
+// within keeps n between lo and 2^31-1, so that thousandths of it do not overflow.
+func within(n, lo int) int64 { return int64(min(max(n, lo), math.MaxInt32)) }
 
 // Success gives a part of a token back. While the set is full it only reads.
 func (t *Tokens) Success() {

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Config is a policy file that was read. Its methods may be called from any goroutine and do not block; a nil Config has
+// no entry and no throttle.
+type Config struct {
+	entries  map[name]*Entry
+	throttle throttleDoc
+	// nodes is replaced as a whole, so that finding a node's tokens takes no lock.
+	nodes atomic.Pointer[map[string]*Tokens]
+}
+
+// Entry is what a policy file says about an operation. What it points to is shared and must not be changed.
+type Entry struct {
+	// Strategy is the finished stack: FastFailOnTerminalError, Only, Limit, Throttle if there is one, Pushback and
+	// BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the entry has no policy
+	// at all: then the operation's strategy is the one it would have without the file.
+	Strategy retry.Strategy
+	Hedge    *Hedge        // nil without a hedging policy
+	Timeout  time.Duration // 0 is the service's default
+	Pinned   bool          // a caller's own strategy does not replace the entry's policy
+}
+
+// Hedge is a hedging policy.
+type Hedge struct {
+	MaxAttempts int           // the first send included
+	Delay       time.Duration // between sends; 0 sends all at once
+	NonFatal    retry.Reasons // failures after which the others may still succeed
+	Codes       []uint32      // the same as the services' own numbers
+}
+
+// maxNodes bounds the nodes whose tokens are kept. Those beyond it are not throttled.
+const maxNodes = 4096
+
+func newConfig(d *document, o ParseOptions) *Config {
+	c := &Config{entries: make(map[name]*Entry), throttle: d.throttle}
+	c.nodes.Store(&map[string]*Tokens{})
+	most := uint64(o.MaxAttemptsCap)
+	for i := range d.entries {
+		doc := &d.entries[i]
+		e := &Entry{Timeout: doc.timeout}
+		switch {
+		case doc.retry != nil:
+			e.Strategy, e.Pinned = c.stack(doc.retry, most, o.Dice), doc.retry.pinned
+		case doc.hedge != nil:
+			p := doc.hedge
+			e.Pinned = p.pinned
+			e.Hedge = &Hedge{int(min(p.maxAttempts, most)), p.delay, p.failures.reasons, p.failures.numbers()}
+		}
+		for _, n := range doc.names {
+			c.entries[n.name] = e
+		}
+	}
+	return c
+}
+
+// stack builds the strategy of a retry policy.
+func (c *Config) stack(p *retryDoc, most uint64, dice retry.Dice) retry.Strategy {
+	inner := c.Throttled(Pushback{Base: retry.BestEffort{Backoff: p.backoff(dice)}})
+	return retry.FastFailOnTerminalError{Base: Only{
+		Reasons: p.failures.reasons,
+		Codes:   p.failures.numbers(),
+		Base:    Limit{Base: inner, MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard, Fit: Leave},
+	}}
+}
+
+// For finds the entry for an operation: its own, else its service's, else the one for everything. ok is false when there
+// is none of them.
+func (c *Config) For(service retry.Service, operation string) (e Entry, ok bool) {
+	if c == nil {
+		return Entry{}, false
+	}
+	for _, n := range [...]name{{service, operation}, {service, ""}, {}} {
+		if e, ok := c.entries[n]; ok {
+			return *e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Throttling gives the size of every node's set of tokens and the thousandths of one that a success gives back; ok is
+// false when the file has no throttle.
+func (c *Config) Throttling() (maxTokens, ratioMilli int, ok bool) {
+	if c == nil || c.throttle.maxTokens == 0 {
+		return 0, 0, false
+	}
+	return c.throttle.maxTokens, c.throttle.ratioMilli, true
+}
+
+// Tokens gives the tokens of the node at the endpoint, always the same ones until Retain drops them. They are nil, which
+// throttles nothing, when the file has no throttle, for an empty endpoint, and for nodes beyond 4096. Once a node is known
+// this takes no lock and allocates nothing.
+func (c *Config) Tokens(endpoint string) *Tokens {
+	maxTokens, ratioMilli, ok := c.Throttling()
+	if !ok || endpoint == "" {
+		return nil
+	}
+	for {
+		old := c.nodes.Load()
+		if t := (*old)[endpoint]; t != nil || len(*old) >= maxNodes {
+			return t
+		}
+		nodes := maps.Clone(*old)
+		nodes[strings.Clone(endpoint)] = NewTokens(maxTokens, ratioMilli)
+		c.nodes.CompareAndSwap(old, &nodes) // who loses looks again
+	}
+}
+
+// Retain drops the tokens of nodes that keep says false for, so that those that have left do not pile up. One that comes
+// back starts with a full set. keep may be called more than once for an endpoint, and under no lock.
+func (c *Config) Retain(keep func(endpoint string) bool) {
+	if c == nil {
+		return
+	}
+	for {
+		old := c.nodes.Load()
+		nodes := maps.Clone(*old)
+		maps.DeleteFunc(nodes, func(endpoint string, _ *Tokens) bool { return !keep(endpoint) })
+		if c.nodes.CompareAndSwap(old, &nodes) {
+			return
+		}
+	}
+}
+
+// Throttled is s below the nodes' throttle, or s itself when the file has none or s is nil. It is for strategies that do
+// not come from an entry, since the throttle of a node binds them too; an entry's stack has it already.
+func (c *Config) Throttled(s retry.Strategy) retry.Strategy {
+	if _, _, ok := c.Throttling(); !ok || s == nil {
+		return s
+	}
+	return Throttle{Base: s, Node: c.Tokens}
+}
