@@ -166,7 +166,9 @@ func script(as ...answer) func(int) answer {
 }
 
 // run lets every attempt of an operation be answered in the same way.
-func run(s retry.Strategy, why retry.Reason, h retry.Hint) *call { return newCall(s, always(why, h)).play() }
+func run(s retry.Strategy, why retry.Reason, h retry.Hint) *call {
+	return newCall(s, always(why, h)).play()
+}
 
 // retries says whether s retries an operation that fails for the reason.
 func retries(s retry.Strategy, r retry.Request, why retry.Reason) bool {
