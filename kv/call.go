@@ -65,6 +65,7 @@ type Call struct {
 	outcomeErr  error
 	err         error
 	inDoubt     bool
+	spare       []byte // memory for a compressed value; stays when the call is used again
 
 	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
@@ -324,6 +325,9 @@ func (c *Call) Describe(r *retry.Request) {
 }
 
 func (c *Call) name() string {
+	if c.Req.Verb != "" {
+		return c.Req.Verb
+	}
 	if c.spec != nil {
 		return c.spec.Name
 	}

@@ -120,7 +120,12 @@ func decode[R any, O Op[R]](c *Call, op O) (r R, err error) {
 			err = c.decodeError(&PanicError{v, debug.Stack()})
 		}
 	}()
-	r, err = op.Decode(&c.Res)
+	if !c.Req.KeepCompressed {
+		err = c.Res.inflate(c.Req.Into)
+	}
+	if err == nil {
+		r, err = op.Decode(&c.Res)
+	}
 	if err != nil {
 		err = c.decodeError(err)
 	}

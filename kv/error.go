@@ -39,8 +39,8 @@ type Error struct {
 	Err   error // what kind of failure this is
 	Cause error // what the last attempt met; nil when Err says it all
 
-	body []byte
-	json bool
+	body     []byte
+	datatype memd.Datatype
 }
 
 // Unwrap gives the kind and the cause.
@@ -144,6 +144,7 @@ type errorJSON struct {
 	Collection  string   `json:"collection,omitempty"`
 	Endpoint    string   `json:"last_dispatched_to,omitempty"`
 	Opaque      string   `json:"opaque,omitempty"`
+	Index       *int     `json:"index,omitempty"`
 	Attempts    int      `json:"retry_attempts"`
 	Reasons     []string `json:"retry_reasons"`
 	ElapsedUS   int64    `json:"time_observed"`
@@ -161,6 +162,10 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}
 	if e.Endpoint != "" {
 		j.Opaque = opaqueID(e.Opaque)
+	}
+	var pe *PathError
+	if errors.As(e.Cause, &pe) {
+		j.Index = &pe.Index
 	}
 	for r := range e.Retry.Reasons.All() {
 		j.Reasons = append(j.Reasons, r.String())
@@ -197,14 +202,20 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
 	e.InDoubt = d.Ambiguous || !d.NotApplied && c.spec != nil && c.spec.Has(Mutates)
 	if p.Status != memd.StatusNotMyVBucket {
-		e.json = p.Datatype&memd.DatatypeJSON != 0
+		e.datatype = p.Datatype
 		e.body = append([]byte(nil), p.Value[:min(len(p.Value), maxErrorBody)]...)
 	}
 	return e
 }
 
 // ManifestUID reads the collection manifest's number from the body of an unknown-collection answer.
-func (e *Error) ManifestUID() (uint64, bool) { return manifestUID(e.body) }
+func (e *Error) ManifestUID() (uint64, bool) {
+	body, err := Inflate(e.body, e.datatype, maxErrorBody)
+	if err != nil {
+		return 0, false
+	}
+	return manifestUID(body)
+}
 
 func manifestUID(body []byte) (uint64, bool) {
 	var b struct {
@@ -223,9 +234,9 @@ func (e *Error) readBody() {
 	if e.body == nil {
 		return
 	}
-	body := e.body
+	body, err := Inflate(e.body, e.datatype, maxErrorBody)
 	e.body = nil
-	if !e.json {
+	if err != nil || e.datatype&memd.DatatypeJSON == 0 {
 		return
 	}
 	var b struct {
@@ -239,10 +250,24 @@ func (e *Error) readBody() {
 	}
 }
 
+// readPath names the command of a sub-document request that failed, when there is one.
+func (c *Call) readPath(e *Error) {
+	if e.Cause != nil || !e.Answered {
+		return
+	}
+	if pe := c.Req.pathError(e.Status, e.body); pe != nil {
+		e.Err, e.Cause = pe.Kind, pe
+		if multiPathFailure(e.Status) {
+			e.body = nil // it is no error body
+		}
+	}
+}
+
 // translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
 func (c *Call) translate(err error, inDoubt bool) error {
 	var se *Error
 	if errors.As(err, &se) {
+		c.readPath(se)
 		se.readBody()
 	}
 	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps

@@ -122,26 +122,66 @@ var errSeen = errors.New("the request has been seen")
 // subjects is one plain value of every operation of the package.
 func subjects() []subject {
 	key, value, initial := []byte("abc"), []byte(`{"a":1}`), uint64(10)
+	reads := []kv.LookupSpec{kv.GetPath("a"), kv.GetXattr("$document.exptime")}
+	writes := []kv.MutateSpec{kv.UpsertPath("a", []byte("2")), kv.CountPathBy("n", 1)}
+	scan := kv.RangeScan{VBucket: 115, ID: [16]byte{1, 2, 3}}
 	return []subject{
+		on("add-with-meta", kv.AddWithMeta{Key: key, Value: value}),
 		on("append", kv.Append{Key: key, Value: value}),
 		on("decrement", kv.Decrement{Key: key, Delta: 2, Initial: &initial}),
+		on("delete-with-meta", kv.DeleteWithMeta{Key: key}),
 		on("exists", kv.Exists{Key: key}),
+		on("failover-log", kv.GetFailoverLog{VBucket: 115}),
 		on("get", kv.Get{Key: key}),
 		on("get-and-lock", kv.GetAndLock{Key: key}),
 		on("get-and-touch", kv.GetAndTouch{Key: key}),
 		on("get-cluster-config", kv.GetClusterConfig{}),
 		on("get-collection-id", kv.GetCollectionID{Path: "inventory.hotel"}),
+		on("get-ex", kv.GetEx{Key: key}),
+		on("get-ex-replica", kv.GetExReplica{Key: key, Replica: 1}),
+		on("get-manifest", kv.GetManifest{}),
+		on("get-meta", kv.GetMeta{Key: key}),
+		on("get-random", kv.GetRandom{}),
 		on("get-replica", kv.GetReplica{Key: key, Replica: 1}),
+		on("get-scope-id", kv.GetScopeID{Name: "inventory"}),
 		on("increment", kv.Increment{Key: key, Delta: 2, Initial: &initial}),
 		on("insert", kv.Insert{Key: key, Value: value}),
+		on("lookup-in", kv.LookupIn{Key: key, Specs: reads}),
+		on("mutate-in", kv.MutateIn{Key: key, Specs: writes}),
 		on("noop", kv.Noop{}),
+		on("observe", kv.Observe{Key: key}),
+		on("observe-seqno", kv.ObserveSeqno{VBucket: 115, UUID: 7}),
+		on("path-get", kv.LookupPath{Key: key, Spec: kv.GetPath("a")}),
+		on("path-upsert", kv.MutatePath{Key: key, Spec: kv.UpsertPath("a", []byte("2"))}),
 		on("prepend", kv.Prepend{Key: key, Value: value}),
+		on("range-scan-cancel", kv.RangeScanCancel{Scan: scan}),
+		on("range-scan-continue", kv.RangeScanContinue{Scan: scan}),
+		on("range-scan-create", kv.RangeScanCreate{VBucket: 115, Range: &kv.ScanRange{}}),
 		on("remove", kv.Remove{Key: key}),
 		on("replace", kv.Replace{Key: key, Value: value}),
+		on("set-with-meta", kv.SetWithMeta{Key: key, Value: value}),
+		on("stat", kv.Stat{}),
 		on("touch", kv.Touch{Key: key}),
 		on("unlock", kv.Unlock{Key: key, CAS: 7}),
 		on("upsert", kv.Upsert{Key: key, Value: value}),
+		on("version", kv.GetVersion{}),
 	}
+}
+
+// onePath is an operation for each of the sub-document commands that are requests of their own.
+func onePath() []subject {
+	key, one := []byte("abc"), []byte("1")
+	var all []subject
+	for _, s := range []kv.LookupSpec{kv.GetPath("a"), kv.ExistsPath("a"), kv.CountPath("a")} {
+		all = append(all, on("", kv.LookupPath{Key: key, Spec: s}))
+	}
+	for _, s := range []kv.MutateSpec{
+		kv.InsertPath("a", one), kv.UpsertPath("a", one), kv.ReplacePath("a", one), kv.RemovePath("a"), kv.AppendArray("a", one),
+		kv.PrependArray("a", one), kv.InsertArray("a[0]", one), kv.AddUnique("a", one), kv.CountPathBy("a", 1), kv.ReplaceBody("a"),
+	} {
+		all = append(all, on("", kv.MutatePath{Key: key, Spec: s}))
+	}
+	return all
 }
 
 // allFeatures is a connection that grants everything.

@@ -8,6 +8,8 @@ type Get struct {
 	Key []byte
 	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
 	Into []byte
+	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one.
+	KeepCompressed bool
 	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says.
 	Hedge *Hedge
 }
@@ -24,7 +26,7 @@ type GetResult struct {
 // Encode implements Op.
 func (g Get) Encode(r *Request) error {
 	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
-	r.Hedge = g.Hedge
+	r.Hedge, r.KeepCompressed = g.Hedge, g.KeepCompressed
 	return nil
 }
 

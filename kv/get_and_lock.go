@@ -17,6 +17,8 @@ type GetAndLock struct {
 	Key      []byte
 	LockTime time.Duration // rounded up to seconds, at most MaxLockTime; 0 means the server's default of 15 s
 	Into     []byte        // as in Get
+	// KeepCompressed is as in Get.
+	KeepCompressed bool
 }
 
 // Encode implements Op.
@@ -34,7 +36,7 @@ func (g GetAndLock) Encode(r *Request) error {
 			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second), Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Key, r.Into = g.Key, g.Into
+	r.Key, r.Into, r.KeepCompressed = g.Key, g.Into, g.KeepCompressed
 	r.SetExtras32(uint32(seconds))
 	return nil
 }

@@ -10,6 +10,8 @@ type GetAndTouch struct {
 	Expiry     Expiry
 	Durability memd.DurabilityLevel
 	Into       []byte // as in Get
+	// KeepCompressed is as in Get.
+	KeepCompressed bool
 }
 
 // Encode implements Op.
@@ -20,6 +22,7 @@ func (g GetAndTouch) Encode(r *Request) error {
 		return err
 	}
 	r.Key, r.Into, r.Durability = g.Key, g.Into, g.Durability
+	r.KeepCompressed = g.KeepCompressed
 	r.SetExtras32(exp)
 	return nil
 }

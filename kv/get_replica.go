@@ -6,21 +6,29 @@ import (
 )
 
 // GetReplica reads a document from one replica, which may lag behind the active copy. The node is found anew for each
-// attempt.
+// attempt. A replica that the bucket does not have is cberr.ReplicaIndexOutOfBounds, one that no node has at present
+// cberr.ReplicaIndexCurrentlyUnavailable, and a document that is not there cberr.DocumentNotFoundOnReplica, which is a
+// cberr.DocumentNotFound.
 type GetReplica struct {
 	Common
 	Key     []byte
-	Replica int    // which replica, from 1
-	Into    []byte // as in Get
+	Replica int // which replica, from 1
+	// Wrap counts on from the first replica beyond the last, and takes the next for one that no node has.
+	Wrap        bool
+	ServerGroup string // the only group of nodes that may answer, "" for any
+	Into        []byte // as in Get
+	// KeepCompressed is as in Get.
+	KeepCompressed bool
 }
 
 // Encode implements Op.
 func (g GetReplica) Encode(r *Request) error {
 	r.Common, r.Opcode = g.Common, memd.OpGetReplica
-	if g.Replica < 1 || g.Replica > 3 {
-		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: 3, Kind: cberr.InvalidArgument}
+	if g.Replica < 1 || g.Replica > MaxReplicas {
+		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
 	}
-	r.Key, r.Into, r.Replica = g.Key, g.Into, g.Replica
+	r.Key, r.Into, r.Replica, r.Wrap, r.ServerGroup = g.Key, g.Into, g.Replica, g.Wrap, g.ServerGroup
+	r.KeepCompressed = g.KeepCompressed
 	return nil
 }
 

@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	MaxKeyLenCollection = 246      // in any other
 	MaxValueLen         = 20 << 20 // of a document
 	MaxUserLen          = 255 - 32 // of an impersonated user, so that it fits beside the other framing extras
+	MaxReplicas         = 3        // that a bucket can have
 )
 
 // Common are the fields that every operation has. The zero value means: default collection, the cluster's strategy,
@@ -57,18 +59,30 @@ type Request struct {
 	ServerGroup string
 	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
 	Connection string
+	Needs      memd.Features // without which a connection cannot carry the request
+	Verb       string        // what errors call the operation; "" means its opcode's name
 
 	PreserveExpiry bool
+	KeepCompressed bool   // a compressed value of the answer is left as it is
 	Hedge          *Hedge // reads only; nil inherits
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into []byte
 
-	extras    [24]byte
+	extras    [maxReqExtras]byte
 	extrasLen uint8
+
+	paths uint8           // of a sub-document mutation: how many
+	order [MaxPaths]uint8 // and the caller's index of each
+
+	packed    []byte // the value, compressed; nil when it is sent as it is
+	packTried bool
 }
 
-// SetExtras copies up to 24 bytes as the request's extras. A length that the opcode's row does not name fails the call.
+// maxReqExtras is more than any row of the table allows.
+const maxReqExtras = 32
+
+// SetExtras copies up to 32 bytes as the request's extras. A length that the opcode's row does not name fails the call.
 func (r *Request) SetExtras(b []byte) {
 	r.extrasLen = uint8(copy(r.extras[:], b))
 }
@@ -134,8 +148,8 @@ func (r *Request) validate(s *Spec) error {
 	switch {
 	case !slices.Contains(s.ReqExtras, int(r.extrasLen)): // only an operation from elsewhere can have that
 		return badArgument("extras", fmt.Sprintf("have %d bytes, %s takes %v", r.extrasLen, s.Name, s.ReqExtras))
-	case r.Datatype&^memd.DatatypeJSON != 0:
-		return badArgument("datatype", "is "+r.Datatype.String()+", only json can be marked")
+	case r.Datatype&^s.Datatypes != 0:
+		return badArgument("datatype", fmt.Sprintf("is %v, %s takes %v", r.Datatype, s.Name, s.Datatypes))
 	case len(r.Value) > MaxValueLen:
 		return &ArgumentError{Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
 	case r.Timeout < 0:
@@ -190,9 +204,25 @@ func (e *FeatureError) Error() string {
 
 func (e *FeatureError) Unwrap() error { return cberr.FeatureNotAvailable }
 
+// ConnectionGoneError means that a request is bound to a connection which has ended, or whose node no longer has the
+// vbucket. It unwraps to cberr.RequestCanceled. The request was not sent.
+type ConnectionGoneError struct{ Connection string }
+
+func (e *ConnectionGoneError) Error() string {
+	return "the connection " + e.Connection + " that the request belongs to is gone"
+}
+
+func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
+
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
+	if missing := r.Needs &^ w.Features; missing != 0 {
+		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
+	}
+	if r.Connection != "" && r.Connection != w.Local {
+		return dst, &ConnectionGoneError{r.Connection}
+	}
 	var frames []byte
 	if r.Durability != 0 || r.PreserveExpiry || r.OnBehalfOf != "" {
 		var buf [280]byte
@@ -202,27 +232,46 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 		}
 	}
 	var prefix [5]byte
-	pre := prefix[:0]
-	keyed := len(r.Key) > 0 && specs[r.Opcode] != nil && specs[r.Opcode].Traits&CollectionAware != 0
-	if keyed {
+	pre, key, extras, value := prefix[:0], r.Key, r.extras[:r.extrasLen], r.Value
+	s := specs[r.Opcode]
+	if s != nil && s.Has(CollectionAware) {
 		switch {
 		case w.Features.Has(memd.FeatureCollections):
-			pre = memd.AppendLEB128(pre, w.CollectionID)
+			if s.Has(Keyed) {
+				pre = memd.AppendLEB128(pre, w.CollectionID)
+			}
 		case w.CollectionID != 0:
 			return dst, &FeatureError{memd.FeatureCollections}
 		}
 	}
-	extras := r.extras[:r.extrasLen]
-	if r.Opcode == memd.OpGetClusterConfig && !w.Features.Has(memd.FeatureGetClusterConfigWithVersion) {
-		extras = nil // the version we know is only a hint, and this node would refuse it
+	dt, err := r.wireDatatype(w)
+	if err != nil {
+		return dst, err
+	}
+	if dt&^r.Datatype&memd.DatatypeSnappy != 0 {
+		value = r.packed
+	}
+	var place [8]byte
+	switch r.Opcode {
+	case memd.OpGetClusterConfig:
+		if !w.Features.Has(memd.FeatureGetClusterConfigWithVersion) {
+			extras = nil // the version we know is only a hint, and this node would refuse it
+		}
+	case memd.OpGetRandomKey:
+		extras = append(place[:0], extras...)
+		if binary.BigEndian.PutUint32(extras, w.CollectionID); !w.Features.Has(memd.FeatureCollections) {
+			extras = nil
+		}
+	case memd.OpObserve:
+		value = appendObserved(make([]byte, 0, 4+len(pre)+len(key)), w.VBucket, pre, key)
+		pre, key = nil, nil
+	case memd.OpRangeScanCreate:
+		value = appendScanCreate(nil, value, w.CollectionID)
 	}
 	h := memd.Header{
-		Magic: memd.MagicReq, Opcode: r.Opcode, Datatype: r.Datatype & memd.DatatypeJSON, VBucketOrStatus: w.VBucket,
+		Magic: memd.MagicReq, Opcode: r.Opcode, Datatype: dt, VBucketOrStatus: w.VBucket,
 		Opaque: w.Opaque, CAS: r.CAS, FramesLen: len(frames), ExtrasLen: len(extras),
-		KeyLen: len(pre) + len(r.Key),
-	}
-	if !w.Features.Has(memd.FeatureJSON) {
-		h.Datatype = 0
+		KeyLen: len(pre) + len(key),
 	}
 	if h.FramesLen > 0 {
 		h.Magic = memd.MagicReqExt
@@ -230,13 +279,32 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 	if h.KeyLen > 255 || h.FramesLen > 255 {
 		return dst, &ArgumentError{Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255, Kind: cberr.InvalidArgument}
 	}
-	h.BodyLen = h.FramesLen + h.ExtrasLen + h.KeyLen + len(r.Value)
+	h.BodyLen = h.FramesLen + h.ExtrasLen + h.KeyLen + len(value)
 	dst = memd.AppendHeader(dst, h)
 	dst = append(dst, frames...)
 	dst = append(dst, extras...)
 	dst = append(dst, pre...)
-	dst = append(dst, r.Key...)
-	return append(dst, r.Value...), nil
+	dst = append(dst, key...)
+	return append(dst, value...), nil
+}
+
+// wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out
+// where it is not known.
+func (r *Request) wireDatatype(w *Wire) (memd.Datatype, error) {
+	dt := r.Datatype
+	if !w.Features.Has(memd.FeatureJSON) {
+		dt &^= memd.DatatypeJSON
+	}
+	switch {
+	case dt&memd.DatatypeSnappy != 0 && !w.Features.Has(memd.FeatureSnappy) && !w.Features.Has(memd.FeatureSnappyEverywhere):
+		return 0, &FeatureError{memd.FeatureSnappy}
+	case dt&memd.DatatypeXattr != 0 && !w.Features.Has(memd.FeatureXattr):
+		return 0, &FeatureError{memd.FeatureXattr}
+	}
+	if r.packed != nil && w.Features.Has(memd.FeatureSnappy) {
+		dt |= memd.DatatypeSnappy
+	}
+	return dt, nil
 }
 
 func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
@@ -267,5 +335,5 @@ func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 
 // wireSize is an upper bound of the request's wire form.
 func (r *Request) wireSize() int {
-	return memd.HeaderLen + 24 + 5 + 16 + len(r.OnBehalfOf) + len(r.Key) + len(r.Value)
+	return memd.HeaderLen + maxReqExtras + 32 + 16 + len(r.OnBehalfOf) + len(r.Key) + len(r.Value)
 }

@@ -94,7 +94,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	switch {
 	case owned:
 		r.Value = p.Value
-	case into != nil:
+	case into != nil && p.Datatype&memd.DatatypeSnappy == 0:
 		into = append(into, p.Value...)
 		r.Value = into
 	case len(p.Value) > 0:

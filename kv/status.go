@@ -42,8 +42,9 @@ type opcodes struct{ first, last memd.Opcode }
 // Who may succeed with a status. Another operation that believed it would take a write for acknowledged that was not.
 var (
 	anyOpcode     = &opcodes{0, 0xff}
-	scanOpcodes   = &opcodes{memd.OpRangeScanCreate, memd.OpRangeScanCancel}
+	scanOpcodes   = &opcodes{memd.OpRangeScanContinue, memd.OpRangeScanContinue}
 	subdocOpcodes = &opcodes{memd.OpSubdocGet, memd.OpSubdocReplaceBodyWithXattr}
+	lookupOpcodes = &opcodes{memd.OpSubdocMultiLookup, memd.OpSubdocMultiLookup}
 )
 
 // rows is the one table from status to error and reason (SDK RFC 0058 for the errors, RFC 0049 for the reasons).
@@ -52,9 +53,9 @@ var rows = map[memd.Status]row{
 	memd.StatusSuccess:                       {success: anyOpcode},
 	memd.StatusRangeScanMore:                 {success: scanOpcodes},
 	memd.StatusRangeScanComplete:             {success: scanOpcodes},
-	memd.StatusSubdocMultiPathFailure:        {success: subdocOpcodes},
+	memd.StatusSubdocMultiPathFailure:        {success: lookupOpcodes},
 	memd.StatusSubdocSuccessDeleted:          {success: subdocOpcodes},
-	memd.StatusSubdocMultiPathFailureDeleted: {success: subdocOpcodes},
+	memd.StatusSubdocMultiPathFailureDeleted: {success: lookupOpcodes},
 
 	memd.StatusKeyNotFound:                 {kind: cberr.DocumentNotFound},
 	memd.StatusKeyExists:                   {kind: cberr.DocumentExists},
@@ -121,10 +122,13 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
 	}
 	if ok := r.success; ok != nil {
-		if op < ok.first || op > ok.last {
-			return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
+		if op >= ok.first && op <= ok.last {
+			return Disposition{Class: ClassSuccess}
 		}
-		return Disposition{Class: ClassSuccess}
+		if o, ok := overrides[override{op, st}]; ok {
+			return Disposition{Class: ClassFail, Kind: o.kind, NotApplied: true}
+		}
+		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
 	}
 	d := Disposition{Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous}
 	switch {
@@ -167,6 +171,35 @@ var overrides = map[override]overrideRow{
 	{memd.OpDelete, memd.StatusKeyExists}:              {kind: cberr.CASMismatch},
 	{memd.OpSet, memd.StatusKeyExists}:                 {kind: cberr.CASMismatch, unlessCAS: true},
 	{memd.OpSubdocMultiMutation, memd.StatusKeyExists}: {kind: cberr.CASMismatch, unlessCAS: true},
+
+	{memd.OpSubdocDictAdd, memd.StatusKeyExists}:              {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocDictUpsert, memd.StatusKeyExists}:           {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocDelete, memd.StatusKeyExists}:               {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocReplace, memd.StatusKeyExists}:              {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocArrayPushLast, memd.StatusKeyExists}:        {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocArrayPushFirst, memd.StatusKeyExists}:       {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocArrayInsert, memd.StatusKeyExists}:          {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocArrayAddUnique, memd.StatusKeyExists}:       {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocCounter, memd.StatusKeyExists}:              {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpSubdocReplaceBodyWithXattr, memd.StatusKeyExists}: {kind: cberr.CASMismatch, unlessCAS: true},
+	// The body names the path that failed, and with it the error.
+	{memd.OpSubdocMultiMutation, memd.StatusSubdocMultiPathFailure}:        {kind: cberr.Couchbase},
+	{memd.OpSubdocMultiMutation, memd.StatusSubdocMultiPathFailureDeleted}: {kind: cberr.Couchbase},
+
+	{memd.OpGetReplica, memd.StatusKeyNotFound}:   {kind: cberr.DocumentNotFoundOnReplica},
+	{memd.OpGetExReplica, memd.StatusKeyNotFound}: {kind: cberr.DocumentNotFoundOnReplica},
+
+	// Too many scans at once: the scan has other vbuckets to go on with. Not stored: the very mutation that a snapshot
+	// must hold is gone.
+	{memd.OpRangeScanCreate, memd.StatusBusy}:      {kind: cberr.TemporaryFailure, final: true},
+	{memd.OpRangeScanCreate, memd.StatusNotStored}: {kind: cberr.Couchbase},
+	{memd.OpRangeScanContinue, memd.StatusBusy}:    {kind: cberr.TemporaryFailure, final: true},
+
+	{memd.OpSetWithMeta, memd.StatusKeyExists}: {kind: cberr.CASMismatch, unlessCAS: true},
+	{memd.OpDelWithMeta, memd.StatusKeyExists}: {kind: cberr.CASMismatch},
+
+	{memd.OpCollectionsGetScopeID, memd.StatusUnknownScope}:      {kind: cberr.ScopeNotFound, final: true},
+	{memd.OpCollectionsGetScopeID, memd.StatusUnknownCollection}: {kind: cberr.CollectionNotFound, final: true},
 
 	{memd.OpAppend, memd.StatusNotStored}:  {kind: cberr.DocumentNotFound},
 	{memd.OpPrepend, memd.StatusNotStored}: {kind: cberr.DocumentNotFound},

@@ -103,9 +103,9 @@ func TestStatusesWithAReason_CB58(t *testing.T) {
 	for _, s := range rowsOf() {
 		for st := range 1 << 16 {
 			st := memd.Status(st)
-			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked ||
-				s.Opcode == memd.OpCollectionsGetID && st == memd.StatusUnknownCollection {
-				continue // those two are CB-60's and CB-59's
+			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked || s.Has(kv.NoRetry) || st == memd.StatusUnknownCollection &&
+				(s.Opcode == memd.OpCollectionsGetID || s.Opcode == memd.OpCollectionsGetScopeID) {
+				continue // CB-60's, CB-59's, and what is never retried
 			}
 			d := kv.Classify(s.Opcode, st, true)
 			if d.Reason != want[st] || (d.Class == kv.ClassRetry) != (want[st] != retry.Unknown) {
@@ -129,7 +129,7 @@ func TestUnlockWithAnotherCASIsFinal_CB60(t *testing.T) {
 	d := kv.Classify(memd.OpUnlockKey, memd.StatusLocked, true)
 	require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.CASMismatch, NotApplied: true}, d)
 	for _, s := range rowsOf() {
-		if s.Opcode != memd.OpUnlockKey {
+		if s.Opcode != memd.OpUnlockKey && !s.Has(kv.NoRetry) {
 			require.Equal(t, retry.KVLocked, kv.Classify(s.Opcode, memd.StatusLocked, true).Reason, s.Name)
 		}
 	}
@@ -164,6 +164,12 @@ func TestStatusByOpcode_D98(t *testing.T) {
 		{memd.OpPrepend, memd.StatusNotStored, missing, missing},
 		{memd.OpReplace, memd.StatusKeyNotFound, missing, missing},
 		{memd.OpGet, memd.StatusKeyNotFound, missing, missing},
+		{memd.OpGetReplica, memd.StatusKeyNotFound, cberr.DocumentNotFoundOnReplica, cberr.DocumentNotFoundOnReplica},
+		{memd.OpSubdocDictUpsert, memd.StatusKeyExists, exists, mismatch},
+		{memd.OpSetWithMeta, memd.StatusKeyExists, exists, mismatch},
+		{memd.OpAddWithMeta, memd.StatusKeyExists, exists, exists},
+		{memd.OpDelWithMeta, memd.StatusKeyExists, mismatch, mismatch},
+		{memd.OpRangeScanCreate, memd.StatusBusy, cberr.TemporaryFailure, cberr.TemporaryFailure},
 		{memd.OpIncrement, memd.StatusDeltaBadVal, cberr.DeltaInvalid, cberr.DeltaInvalid},
 		{memd.OpUnlockKey, memd.StatusNotLocked, cberr.DocumentNotLocked, cberr.DocumentNotLocked},
 		{memd.OpUnlockKey, memd.StatusLocked, mismatch, mismatch},
@@ -242,12 +248,13 @@ func TestASuccessOfAnotherCommandIsNone(t *testing.T) {
 	for op := range 256 {
 		op := memd.Opcode(op)
 		subdoc := op >= memd.OpSubdocGet && op <= memd.OpSubdocReplaceBodyWithXattr
-		scan := op >= memd.OpRangeScanCreate && op <= memd.OpRangeScanCancel
+		lookup := op == memd.OpSubdocMultiLookup
+		scan := op == memd.OpRangeScanContinue
 		for st, want := range map[memd.Status]bool{
 			memd.StatusSuccess: true, memd.StatusAuthContinue: false,
 			memd.StatusRangeScanMore: scan, memd.StatusRangeScanComplete: scan,
-			memd.StatusSubdocMultiPathFailure: subdoc, memd.StatusSubdocSuccessDeleted: subdoc,
-			memd.StatusSubdocMultiPathFailureDeleted: subdoc,
+			memd.StatusSubdocMultiPathFailure: lookup, memd.StatusSubdocSuccessDeleted: subdoc,
+			memd.StatusSubdocMultiPathFailureDeleted: lookup,
 		} {
 			require.Equal(t, want, kv.Classify(op, st, false).Class == kv.ClassSuccess, "%v %v", op, st)
 		}

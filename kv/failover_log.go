@@ -1,0 +1,43 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GetFailoverLog asks for the histories of a vbucket: each failover begins a new one.
+type GetFailoverLog struct {
+	Common
+	VBucket uint16
+	Replica int // from 1; 0 is the active copy
+}
+
+// FailoverEntry is one history of a vbucket and the sequence number at which it began.
+type FailoverEntry struct{ UUID, Seqno uint64 }
+
+// FailoverLog is the result of GetFailoverLog, the newest history first.
+type FailoverLog struct {
+	Result
+	Entries []FailoverEntry
+}
+
+// Encode implements Op.
+func (g GetFailoverLog) Encode(r *Request) error {
+	r.Common, r.Opcode, r.ByVBucket, r.VBucket, r.Replica = g.Common, memd.OpGetFailoverLog, true, g.VBucket, g.Replica
+	return checkCopy(g.Replica)
+}
+
+// Decode implements Op.
+func (g GetFailoverLog) Decode(r *Response) (FailoverLog, error) {
+	n := len(r.Value) / 16
+	if len(r.Value) != 16*n {
+		return FailoverLog{}, malformed(r, "value", 16*(n+1))
+	}
+	log := FailoverLog{Result: r.Result, Entries: make([]FailoverEntry, n)}
+	for i := range log.Entries {
+		at := r.Value[16*i:]
+		log.Entries[i] = FailoverEntry{UUID: binary.BigEndian.Uint64(at), Seqno: binary.BigEndian.Uint64(at[8:])}
+	}
+	return log, nil
+}

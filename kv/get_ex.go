@@ -1,0 +1,69 @@
+package kv
+
+import (
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GetEx reads a document with its extended attributes in one request.
+type GetEx struct {
+	Common
+	Key []byte
+}
+
+// GetExResult is the result of GetEx. Its bytes are the caller's.
+type GetExResult struct {
+	Result
+	Value    []byte      // the body
+	Xattrs   memd.Xattrs // nil for none
+	Flags    uint32
+	Datatype memd.Datatype
+}
+
+// needsEx are the features without which there are no such answers.
+const needsEx = memd.Features(1<<memd.FeatureXattr | 1<<memd.FeatureJSON | 1<<memd.FeatureSnappyEverywhere)
+
+// Encode implements Op.
+func (g GetEx) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Needs = g.Common, memd.OpGetEx, g.Key, needsEx
+	return nil
+}
+
+// Decode implements Op.
+func (g GetEx) Decode(r *Response) (GetExResult, error) { return getExResult(r) }
+
+func getExResult(r *Response) (GetExResult, error) {
+	if r.extrasLen < 4 {
+		return GetExResult{}, malformed(r, "extras", 4)
+	}
+	res := GetExResult{Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}
+	if r.Datatype&memd.DatatypeXattr != 0 {
+		var err error
+		if res.Xattrs, res.Value, err = memd.SplitXattrs(r.Value); err != nil {
+			return GetExResult{}, err
+		}
+	}
+	return res, nil
+}
+
+// GetExReplica reads a document with its extended attributes from one replica. Its errors are those of GetReplica.
+type GetExReplica struct {
+	Common
+	Key         []byte
+	Replica     int // which replica, from 1
+	Wrap        bool
+	ServerGroup string // as in GetReplica
+}
+
+// Encode implements Op.
+func (g GetExReplica) Encode(r *Request) error {
+	r.Common, r.Opcode = g.Common, memd.OpGetExReplica
+	if g.Replica < 1 || g.Replica > MaxReplicas {
+		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+	}
+	r.Key, r.Needs, r.Replica, r.Wrap, r.ServerGroup = g.Key, needsEx, g.Replica, g.Wrap, g.ServerGroup
+	return nil
+}
+
+// Decode implements Op.
+func (g GetExReplica) Decode(r *Response) (GetExResult, error) { return getExResult(r) }

@@ -1,0 +1,61 @@
+package kv
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GetMeta reads what a server keeps about a document beside its value. It finds tombstones, too.
+type GetMeta struct {
+	Common
+	Key []byte
+	// V1 asks for the older form of the answer, which has no datatype.
+	V1 bool
+}
+
+// MetaResult is the result of GetMeta.
+type MetaResult struct {
+	Result
+	Deleted     bool      // the document is a tombstone
+	Flags       uint32    // of the document
+	Expiry      time.Time // zero for none; of a tombstone the time of its deletion
+	RevSeqno    uint64    // how often it was changed
+	Datatype    memd.Datatype
+	HasDatatype bool // the answer had one
+}
+
+// Encode implements Op.
+func (g GetMeta) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Verb = g.Common, memd.OpGetMeta, g.Key, "get-meta"
+	if g.V1 {
+		r.SetExtras([]byte{1})
+	} else {
+		r.SetExtras([]byte{2})
+	}
+	return nil
+}
+
+// Decode implements Op.
+func (g GetMeta) Decode(r *Response) (MetaResult, error) {
+	if r.extrasLen < 20 {
+		return MetaResult{}, malformed(r, "extras", 20)
+	}
+	m := MetaResult{
+		Result: r.Result, Deleted: binary.BigEndian.Uint32(r.extras[:])&1 != 0, Flags: binary.BigEndian.Uint32(r.extras[4:]),
+		Expiry: unixTime(binary.BigEndian.Uint32(r.extras[8:])), RevSeqno: binary.BigEndian.Uint64(r.extras[12:]),
+	}
+	if r.extrasLen > 20 {
+		m.Datatype, m.HasDatatype = memd.Datatype(r.extras[20]), true
+	}
+	return m, nil
+}
+
+// unixTime is the time of an absolute expiry; 0 is none.
+func unixTime(seconds uint32) time.Time {
+	if seconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(seconds), 0)
+}

@@ -1,0 +1,46 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// GetRandom reads some document of the collection. The nodes are asked in turn. A collection of which a node holds
+// nothing is cberr.DocumentNotFound.
+type GetRandom struct {
+	Common
+	// WithXattrs asks for the document with its extended attributes; the result's datatype says whether it has any,
+	// and Split takes the value apart.
+	WithXattrs bool
+	Pinned     bool
+	Node       int // with Pinned: the node's index that is asked
+}
+
+// RandomResult is the result of GetRandom. Key and Value are the caller's.
+type RandomResult struct {
+	Result
+	Key      []byte
+	Value    []byte
+	Flags    uint32
+	Datatype memd.Datatype
+}
+
+// Encode implements Op. The collection's id goes into the extras when the request is appended.
+func (g GetRandom) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpGetRandomKey, g.Pinned, g.Node
+	if g.WithXattrs {
+		r.Needs = r.Needs.With(memd.FeatureGetRandomKeyIncludeXattr).With(memd.FeatureCollections)
+		r.SetExtras([]byte{0, 0, 0, 0, 0xff})
+	} else {
+		r.SetExtras32(0)
+	}
+	return nil
+}
+
+// Decode implements Op.
+func (g GetRandom) Decode(r *Response) (RandomResult, error) {
+	if r.extrasLen < 4 {
+		return RandomResult{}, malformed(r, "extras", 4)
+	}
+	if len(r.Key) == 0 {
+		return RandomResult{}, malformed(r, "key", 1)
+	}
+	return RandomResult{Result: r.Result, Key: r.Key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
+}

@@ -1,0 +1,153 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// LookupSpec asks for one path of a document. GetPath, ExistsPath, CountPath and WholeDocument make them.
+type LookupSpec struct {
+	Op    memd.Opcode // OpSubdocGet, OpSubdocExists, OpSubdocGetCount, or OpGet for the document itself
+	Path  string
+	Xattr bool // the path is one of an extended attribute, which may be virtual
+	// Binary gives the attribute's bytes instead of a text that encodes them.
+	Binary bool
+}
+
+// GetPath asks for what a path holds. The empty path is the whole document.
+func GetPath(path string) LookupSpec {
+	if path == "" {
+		return WholeDocument()
+	}
+	return LookupSpec{Op: memd.OpSubdocGet, Path: path}
+}
+
+// ExistsPath asks whether a path is there; PathResult.Exists has the answer.
+func ExistsPath(path string) LookupSpec { return LookupSpec{Op: memd.OpSubdocExists, Path: path} }
+
+// CountPath asks for the number of elements of an array or object. The empty path is the document itself.
+func CountPath(path string) LookupSpec { return LookupSpec{Op: memd.OpSubdocGetCount, Path: path} }
+
+// WholeDocument asks for the document beside its paths.
+func WholeDocument() LookupSpec { return LookupSpec{Op: memd.OpGet} }
+
+// GetXattr asks for a path of an extended attribute, which may be virtual.
+func GetXattr(path string) LookupSpec {
+	return LookupSpec{Op: memd.OpSubdocGet, Path: path, Xattr: true}
+}
+
+func (s LookupSpec) attribute() bool { return s.Xattr }
+
+func (s LookupSpec) flags() (f uint8) {
+	if s.Xattr {
+		f |= pathXattr
+	}
+	if s.Binary {
+		f |= pathBinary
+	}
+	return f
+}
+
+// LookupIn reads 1 to 16 paths of a document at once. A path that is missing fails alone: its PathResult says so, and
+// the call succeeds. It is idempotent.
+type LookupIn struct {
+	Common
+	Key   []byte
+	Specs []LookupSpec // in any order; lent until the call finishes
+	// AccessDeleted reads the tombstone of a deleted document, too: its extended attributes.
+	AccessDeleted bool
+	Replica       int  // from 1: which replica answers, as in GetReplica; 0 is the active copy
+	Wrap          bool // as in GetReplica
+	ServerGroup   string
+}
+
+// LookupInResult is the result of LookupIn.
+type LookupInResult struct {
+	Result
+	Paths   []PathResult // in the order of the specs
+	Deleted bool         // the document is a tombstone
+}
+
+// Encode implements Op.
+func (l LookupIn) Encode(r *Request) error {
+	r.Common, r.Opcode = l.Common, memd.OpSubdocMultiLookup
+	if l.Replica < 0 || l.Replica > MaxReplicas {
+		return &ArgumentError{Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+	}
+	r.Key, r.Replica, r.Wrap, r.ServerGroup = l.Key, l.Replica, l.Wrap, l.ServerGroup
+	var doc uint8
+	if l.AccessDeleted {
+		doc |= docAccessDeleted
+	}
+	if l.Replica > 0 {
+		doc |= docReplicaRead
+		r.Capability = CapabilityReplicaLookup
+	}
+	return r.setLookup(l.Specs, doc)
+}
+
+// lookupHead is a lookup's opcode, flags and length of path on the wire.
+const lookupHead = 1 + 1 + 2
+
+func (r *Request) setLookup(specs []LookupSpec, doc uint8) error {
+	if err := checkPathCount(len(specs)); err != nil {
+		return err
+	}
+	size := 0
+	for i, s := range specs {
+		if err := checkPath(i, s.Op, s.Path, s.flags(), nil, false); err != nil {
+			return err
+		}
+		size += lookupHead + len(s.Path)
+	}
+	r.Value = make([]byte, 0, size)
+	order := wireOrder(specs)
+	for _, i := range order[:len(specs)] {
+		s := &specs[i]
+		r.Needs |= pathNeeds(s.Op, s.flags(), nil)
+		r.Value = append(r.Value, byte(s.Op), s.flags())
+		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
+		r.Value = append(r.Value, s.Path...)
+	}
+	if doc != 0 {
+		r.SetExtras([]byte{doc})
+	}
+	return nil
+}
+
+// Decode implements Op.
+func (l LookupIn) Decode(r *Response) (LookupInResult, error) {
+	paths, err := lookupPaths(r, l.Specs)
+	if err != nil {
+		return LookupInResult{}, err
+	}
+	return LookupInResult{Result: r.Result, Paths: paths, Deleted: isDeleted(r.Status)}, nil
+}
+
+// lookupPaths reads an answer: a status, a length and a value for each spec, in the order of the request.
+func lookupPaths(r *Response, specs []LookupSpec) ([]PathResult, error) {
+	paths := make([]PathResult, len(specs))
+	order := wireOrder(specs)
+	rest := r.Value
+	for _, i := range order[:len(specs)] {
+		if len(rest) < 6 {
+			return nil, malformed(r, "value", len(r.Value)-len(rest)+6)
+		}
+		n := int64(binary.BigEndian.Uint32(rest[2:]))
+		if n > int64(len(rest)-6) {
+			return nil, malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+6)+n))
+		}
+		p := &paths[i]
+		p.Path, p.index, p.Status = specs[i].Path, i, memd.Status(binary.BigEndian.Uint16(rest))
+		if n > 0 {
+			p.Value = rest[6 : 6+n : 6+n]
+		}
+		rest = rest[6+n:]
+	}
+	if len(rest) > 0 {
+		return nil, malformed(r, "value", len(r.Value)-len(rest))
+	}
+	return paths, nil
+}

@@ -1,0 +1,128 @@
+package kv
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// GetManifest asks a node for the bucket's scopes and collections. Any node answers, or the one with index Node when
+// Pinned is set.
+type GetManifest struct {
+	Common
+	Pinned bool
+	Node   int
+}
+
+// Manifest is the result of GetManifest: the bucket's scopes and collections as one node knows them.
+type Manifest struct {
+	Result
+	UID    uint64 // grows with every change
+	Scopes []ManifestScope
+	JSON   []byte // as the node gave it
+}
+
+// ManifestScope is a scope with its collections.
+type ManifestScope struct {
+	Name        string
+	ID          uint32
+	Collections []ManifestCollection
+}
+
+// ManifestCollection is a collection. MaxExpiry is 0 when it inherits the bucket's and negative when its documents do
+// not expire unless they say so.
+type ManifestCollection struct {
+	Name      string
+	ID        uint32
+	MaxExpiry time.Duration
+	History   bool
+}
+
+// Encode implements Op.
+func (g GetManifest) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetManifest, g.Pinned, g.Node
+	return nil
+}
+
+type manifestJSON struct {
+	UID    string `json:"uid"`
+	Scopes []struct {
+		Name        string `json:"name"`
+		UID         string `json:"uid"`
+		Collections []struct {
+			Name    string `json:"name"`
+			UID     string `json:"uid"`
+			MaxTTL  int64  `json:"maxTTL"`
+			History bool   `json:"history"`
+		} `json:"collections"`
+	} `json:"scopes"`
+}
+
+// Decode implements Op.
+func (g GetManifest) Decode(r *Response) (Manifest, error) {
+	m, err := parseManifest(r.Value)
+	m.Result, m.JSON = r.Result, r.Value
+	return m, err
+}
+
+func parseManifest(raw []byte) (m Manifest, err error) {
+	var j manifestJSON
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return m, err
+	}
+	if m.UID, err = strconv.ParseUint(j.UID, 16, 64); err != nil {
+		return Manifest{}, err
+	}
+	for _, s := range j.Scopes {
+		id, err := strconv.ParseUint(s.UID, 16, 32)
+		if err != nil {
+			return Manifest{}, err
+		}
+		scope := ManifestScope{Name: s.Name, ID: uint32(id)}
+		for _, c := range s.Collections {
+			id, err := strconv.ParseUint(c.UID, 16, 32)
+			if err != nil {
+				return Manifest{}, err
+			}
+			ttl := min(max(c.MaxTTL, -1), 1<<32-1)
+			scope.Collections = append(scope.Collections, ManifestCollection{
+				Name: c.Name, ID: uint32(id), MaxExpiry: time.Duration(ttl) * time.Second, History: c.History,
+			})
+		}
+		m.Scopes = append(m.Scopes, scope)
+	}
+	return m, nil
+}
+
+// GetScopeID asks a node for the id of a scope. A missing one is cberr.ScopeNotFound. Common's scope is not looked up:
+// Name says what is asked for.
+type GetScopeID struct {
+	Common
+	Name   string
+	Pinned bool
+	Node   int
+}
+
+// ScopeID is the result of GetScopeID.
+type ScopeID struct {
+	Result
+	ManifestUID uint64
+	ID          uint32
+}
+
+// Encode implements Op.
+func (g GetScopeID) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Value, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned, g.Node
+	return nil
+}
+
+// Decode implements Op.
+func (g GetScopeID) Decode(r *Response) (ScopeID, error) {
+	if r.extrasLen != 12 {
+		return ScopeID{}, malformed(r, "extras", 12)
+	}
+	return ScopeID{Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]), ID: binary.BigEndian.Uint32(r.extras[8:])}, nil
+}

@@ -1,0 +1,285 @@
+package kv
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// MutateSpec changes one path of a document. InsertPath and its like make them.
+type MutateSpec struct {
+	Op    memd.Opcode // a sub-document command, or OpSet or OpDelete for the document itself
+	Path  string
+	Value []byte // JSON; for the array commands one or more values with commas between; lent until the call finishes
+	Xattr bool   // the path is one of an extended attribute
+	// CreateParents creates the objects that lead to the path.
+	CreateParents bool
+	ExpandMacros  bool // a value that is a macro is replaced by what it stands for
+	Binary        bool // the value of an attribute is bytes, not JSON
+}
+
+func (s MutateSpec) attribute() bool { return s.Xattr }
+
+func (s MutateSpec) flags() (f uint8) {
+	for _, b := range [...]struct {
+		set bool
+		bit uint8
+	}{{s.CreateParents, pathMkdir}, {s.Xattr, pathXattr}, {s.ExpandMacros, pathMacros}, {s.Binary, pathBinary}} {
+		if b.set {
+			f |= b.bit
+		}
+	}
+	return f
+}
+
+// InsertPath sets a path that must not be there.
+func InsertPath(path string, value []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocDictAdd, Path: path, Value: value}
+}
+
+// UpsertPath sets a path whether or not it is there.
+func UpsertPath(path string, value []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocDictUpsert, Path: path, Value: value}
+}
+
+// ReplacePath sets a path that must be there. The empty path is the whole document.
+func ReplacePath(path string, value []byte) MutateSpec {
+	if path == "" {
+		return MutateSpec{Op: memd.OpSet, Value: value}
+	}
+	return MutateSpec{Op: memd.OpSubdocReplace, Path: path, Value: value}
+}
+
+// RemovePath removes a path that must be there. The empty path is the whole document; no other spec for its body may
+// stand beside it.
+func RemovePath(path string) MutateSpec {
+	if path == "" {
+		return MutateSpec{Op: memd.OpDelete}
+	}
+	return MutateSpec{Op: memd.OpSubdocDelete, Path: path}
+}
+
+// AppendArray adds values at the end of an array. The empty path is the document itself.
+func AppendArray(path string, values []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocArrayPushLast, Path: path, Value: values}
+}
+
+// PrependArray adds values at the start of an array. The empty path is the document itself.
+func PrependArray(path string, values []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocArrayPushFirst, Path: path, Value: values}
+}
+
+// InsertArray adds values before the element that the path names.
+func InsertArray(path string, values []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocArrayInsert, Path: path, Value: values}
+}
+
+// AddUnique adds a value to an array of primitive values that must not have it. The empty path is the document itself.
+func AddUnique(path string, value []byte) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocArrayAddUnique, Path: path, Value: value}
+}
+
+// CountPathBy adds to a number, which is created when it is missing. The path's result is the new number.
+func CountPathBy(path string, delta int64) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocCounter, Path: path, Value: strconv.AppendInt(nil, delta, 10)}
+}
+
+// ReplaceBody makes the value of an extended attribute the document's body, and removes the attribute.
+func ReplaceBody(xattr string) MutateSpec {
+	return MutateSpec{Op: memd.OpSubdocReplaceBodyWithXattr, Path: xattr, Xattr: true}
+}
+
+// StoreSemantics says what MutateIn does about the document as a whole.
+type StoreSemantics uint8
+
+// What MutateIn does about the document as a whole.
+const (
+	StoreReplace StoreSemantics = iota // it must exist
+	StoreUpsert                        // it is created when it does not
+	StoreInsert                        // it must not exist
+)
+
+// MutateIn changes 1 to 16 paths of a document at once, all or none. The first that fails fails the call: the error
+// wraps a *PathError with the caller's index and path. Another version than CAS names is cberr.CASMismatch.
+type MutateIn struct {
+	Common
+	Key        []byte
+	Specs      []MutateSpec // in any order; extended attributes are written first; lent until the call finishes
+	Store      StoreSemantics
+	Expiry     Expiry
+	CAS        uint64 // 0 means whatever it is
+	Durability memd.DurabilityLevel
+
+	// PreserveExpiry keeps the expiry that the document has. It excludes Expiry.
+	PreserveExpiry bool
+	// AccessDeleted works on the tombstone of a deleted document, too.
+	AccessDeleted bool
+	// CreateAsDeleted creates the document as a tombstone, which has extended attributes alone. It needs StoreUpsert or
+	// StoreInsert.
+	CreateAsDeleted bool
+	// Revive makes a document of a tombstone. It needs AccessDeleted.
+	Revive bool
+}
+
+// MutateInResult is the result of MutateIn.
+type MutateInResult struct {
+	MutationResult
+	Paths   []PathResult // in the order of the specs; those of counters have a value
+	Deleted bool         // the document is a tombstone
+}
+
+// docFlags are the flags of the document, or why they do not go together.
+func (m *MutateIn) docFlags() (f uint8, err error) {
+	switch m.Store {
+	case StoreReplace:
+	case StoreUpsert:
+		f = docMake
+	case StoreInsert:
+		f = docAdd
+	default:
+		return 0, badArgument("store semantics", "are unknown")
+	}
+	if m.AccessDeleted {
+		f |= docAccessDeleted
+	}
+	if m.CreateAsDeleted {
+		f |= docCreateAsDeleted
+	}
+	if m.Revive {
+		f |= docRevive
+	}
+	return f, checkDocFlags(f, m.CAS)
+}
+
+func checkDocFlags(f uint8, cas uint64) error {
+	switch {
+	case f&docAdd != 0 && cas != 0:
+		return badArgument("cas", "given for a document that must not exist")
+	case f&docCreateAsDeleted != 0 && f&(docMake|docAdd) == 0:
+		return badArgument("create as deleted", "needs upsert or insert semantics")
+	case f&docRevive != 0 && f&docAccessDeleted == 0:
+		return badArgument("revive", "needs access to deleted documents")
+	case f&docRevive != 0 && f&docCreateAsDeleted != 0:
+		return badArgument("revive", "given together with create as deleted")
+	}
+	return nil
+}
+
+// checkBodies refuses what only all specs together show.
+func (m *MutateIn) checkBodies() error {
+	bodies, removes := 0, false
+	for _, s := range m.Specs {
+		if !s.Xattr {
+			bodies++
+			removes = removes || s.Op == memd.OpDelete
+		}
+	}
+	switch {
+	case removes && bodies > 1:
+		return badArgument("paths", "change the body beside its removal")
+	case m.CreateAsDeleted && bodies > 0:
+		return badArgument("create as deleted", "gives a document without a body, but a path is one of the body")
+	}
+	return nil
+}
+
+// mutateHead is a mutation's opcode, flags and lengths of path and value on the wire.
+const mutateHead = 1 + 1 + 2 + 4
+
+// Encode implements Op.
+func (m MutateIn) Encode(r *Request) error {
+	r.Common, r.Opcode = m.Common, memd.OpSubdocMultiMutation
+	exp, err := m.Expiry.wire()
+	if err != nil {
+		return err
+	}
+	if m.PreserveExpiry && exp != 0 {
+		return badArgument("preserve expiry", "given together with an expiry")
+	}
+	doc, err := m.docFlags()
+	if err != nil {
+		return err
+	}
+	if err := checkPathCount(len(m.Specs)); err != nil {
+		return err
+	}
+	size := 0
+	for i, s := range m.Specs {
+		if err := checkPath(i, s.Op, s.Path, s.flags(), s.Value, true); err != nil {
+			return err
+		}
+		if size += mutateHead + len(s.Path) + len(s.Value); len(s.Value) > MaxValueLen {
+			return &ArgumentError{Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
+		}
+	}
+	if err := m.checkBodies(); err != nil {
+		return err
+	}
+	r.Value = make([]byte, 0, size)
+	r.order, r.paths = wireOrder(m.Specs), uint8(len(m.Specs))
+	for _, i := range r.order[:len(m.Specs)] {
+		s := &m.Specs[i]
+		r.Needs |= pathNeeds(s.Op, s.flags(), s.Value)
+		r.Value = append(r.Value, byte(s.Op), s.flags())
+		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
+		r.Value = binary.BigEndian.AppendUint32(r.Value, uint32(len(s.Value)))
+		r.Value = append(r.Value, s.Path...)
+		r.Value = append(r.Value, s.Value...)
+	}
+	r.Key, r.CAS, r.Durability, r.PreserveExpiry = m.Key, m.CAS, m.Durability, m.PreserveExpiry
+	if m.CreateAsDeleted {
+		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
+	}
+	if m.Revive {
+		r.Capability = CapabilityReviveDocument
+	}
+	r.setExpiryAndDoc(0, exp, doc)
+	return nil
+}
+
+// setExpiryAndDoc puts an expiry and the flags of the document, each unless it is 0, behind the first n bytes of the
+// extras.
+func (r *Request) setExpiryAndDoc(n int, expiry uint32, doc uint8) {
+	if expiry != 0 {
+		binary.BigEndian.PutUint32(r.extras[n:], expiry)
+		n += 4
+	}
+	if doc != 0 {
+		r.extras[n] = doc
+		n++
+	}
+	r.extrasLen = uint8(n)
+}
+
+// Decode implements Op. Only commands that return something are in the answer: index, status, length and value each.
+func (m MutateIn) Decode(r *Response) (MutateInResult, error) {
+	res := MutateInResult{Paths: make([]PathResult, len(m.Specs)), Deleted: isDeleted(r.Status)}
+	for i := range m.Specs {
+		res.Paths[i].Path, res.Paths[i].index = m.Specs[i].Path, uint8(i)
+	}
+	order := wireOrder(m.Specs)
+	for rest := r.Value; len(rest) > 0; {
+		if len(rest) < 7 {
+			return MutateInResult{}, malformed(r, "value", len(r.Value)-len(rest)+7)
+		}
+		place, n := int(rest[0]), int64(binary.BigEndian.Uint32(rest[3:]))
+		if n > int64(len(rest)-7) {
+			return MutateInResult{}, malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+7)+n))
+		}
+		if place >= len(m.Specs) {
+			return MutateInResult{}, &IndexError{Opcode: r.Opcode, Index: place, Paths: len(m.Specs)}
+		}
+		p := &res.Paths[order[place]]
+		p.Status = memd.Status(binary.BigEndian.Uint16(rest[1:]))
+		p.Value = rest[7 : 7+n : 7+n]
+		rest = rest[7+n:]
+	}
+	var err error
+	res.MutationResult, err = mutationResult(r)
+	return res, err
+}
+
+func clampInt(n int64) int { return int(min(n, math.MaxInt32)) }

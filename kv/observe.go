@@ -1,0 +1,145 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// ObserveState is what one node knows of a document.
+type ObserveState uint8
+
+// States of a document on a node.
+const (
+	ObserveFound     ObserveState = 0x00 // it is there, not yet on disk
+	ObservePersisted ObserveState = 0x01 // it is on disk
+	ObserveMissing   ObserveState = 0x80
+	ObserveDeleted   ObserveState = 0x81 // it is deleted, the deletion is not yet on disk
+)
+
+func (s ObserveState) String() string {
+	switch s {
+	case ObserveFound:
+		return "found"
+	case ObservePersisted:
+		return "persisted"
+	case ObserveMissing:
+		return "missing"
+	case ObserveDeleted:
+		return "deleted"
+	}
+	return fmt.Sprintf("ObserveState(0x%02x)", uint8(s))
+}
+
+// Observe asks one copy of a document for its state there.
+type Observe struct {
+	Common
+	Key     []byte
+	Replica int // from 1; 0 is the active copy
+}
+
+// ObserveResult is the result of Observe. The result's CAS is the document's.
+type ObserveResult struct {
+	Result
+	State ObserveState
+	// PersistHint is the node's estimate of when its queue will be on disk.
+	PersistHint time.Duration
+}
+
+// Encode implements Op. Vbucket and key are in the value; they get there when the request is appended.
+func (o Observe) Encode(r *Request) error {
+	r.Common, r.Opcode = o.Common, memd.OpObserve
+	if err := checkCopy(o.Replica); err != nil {
+		return err
+	}
+	r.Key, r.Replica = o.Key, o.Replica
+	return nil
+}
+
+// checkCopy checks the number of a copy: 0 is the active one.
+func checkCopy(n int) error {
+	if n < 0 || n > MaxReplicas {
+		return &ArgumentError{Field: "replica", Value: int64(n), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+	}
+	return nil
+}
+
+// Decode implements Op. The answer has the vbucket, the key, the state and the CAS.
+func (o Observe) Decode(r *Response) (ObserveResult, error) {
+	if len(r.Value) < 4 {
+		return ObserveResult{}, malformed(r, "value", 4)
+	}
+	n := 4 + int(binary.BigEndian.Uint16(r.Value[2:]))
+	if len(r.Value) != n+9 {
+		return ObserveResult{}, malformed(r, "value", n+9)
+	}
+	res := ObserveResult{
+		Result: r.Result, State: ObserveState(r.Value[n]),
+		PersistHint: time.Duration(r.CAS>>32) * time.Millisecond,
+	}
+	res.CAS = binary.BigEndian.Uint64(r.Value[n+1:])
+	return res, nil
+}
+
+// appendObserved appends the value of an OBSERVE: vbucket, length, key.
+func appendObserved(dst []byte, vb uint16, prefix, key []byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, vb)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(prefix)+len(key)))
+	return append(append(dst, prefix...), key...)
+}
+
+// ObserveSeqno asks one copy of a vbucket how far its history UUID has got there. A copy that does not know that history
+// answers cberr.DocumentNotFound.
+type ObserveSeqno struct {
+	Common
+	VBucket uint16
+	UUID    uint64 // of the history, as a mutation token names it
+	Replica int    // from 1; 0 is the active copy
+}
+
+// SeqnoResult is the result of ObserveSeqno.
+type SeqnoResult struct {
+	Result
+	VBucket   uint16
+	UUID      uint64 // of the vbucket's history now
+	Persisted uint64 // the last sequence number on disk
+	Current   uint64 // the last one in memory
+	// FailedOver says that the vbucket's history is another one than was asked for, which ended at OldSeqno.
+	FailedOver bool
+	OldUUID    uint64
+	OldSeqno   uint64
+}
+
+// Encode implements Op.
+func (o ObserveSeqno) Encode(r *Request) error {
+	r.Common, r.Opcode, r.ByVBucket, r.VBucket, r.Replica = o.Common, memd.OpObserveSeqno, true, o.VBucket, o.Replica
+	r.Value = binary.BigEndian.AppendUint64(nil, o.UUID)
+	return checkCopy(o.Replica)
+}
+
+// Decode implements Op.
+func (o ObserveSeqno) Decode(r *Response) (SeqnoResult, error) {
+	const short, long = 27, 43
+	v := r.Value
+	switch {
+	case len(v) < 1:
+		return SeqnoResult{}, malformed(r, "value", short)
+	case v[0] == 0 && len(v) != short:
+		return SeqnoResult{}, malformed(r, "value", short)
+	case v[0] == 1 && len(v) != long:
+		return SeqnoResult{}, malformed(r, "value", long)
+	case v[0] > 1:
+		return SeqnoResult{}, &FormatError{Opcode: r.Opcode, Format: v[0]}
+	}
+	res := SeqnoResult{
+		Result: r.Result, VBucket: binary.BigEndian.Uint16(v[1:]), UUID: binary.BigEndian.Uint64(v[3:]),
+		Persisted: binary.BigEndian.Uint64(v[11:]), Current: binary.BigEndian.Uint64(v[19:]),
+	}
+	if v[0] == 1 {
+		res.FailedOver, res.OldUUID, res.OldSeqno = true, binary.BigEndian.Uint64(v[27:]), binary.BigEndian.Uint64(v[35:])
+	}
+	return res, nil
+}

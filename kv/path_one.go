@@ -1,0 +1,122 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// LookupPath reads one path of a document in the oldest form of the protocol, one command a request. A path that is
+// missing fails the call. LookupIn does the same for up to 16 paths.
+type LookupPath struct {
+	Common
+	Key           []byte
+	Spec          LookupSpec // not for the whole document
+	AccessDeleted bool       // as in LookupIn
+}
+
+// LookupPathResult is the result of LookupPath.
+type LookupPathResult struct {
+	Result
+	Value   []byte // what the path holds, as JSON; nothing for a path that was only asked after
+	Deleted bool   // the document is a tombstone
+}
+
+// Encode implements Op.
+func (l LookupPath) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key = l.Common, l.Spec.Op, l.Key
+	var doc uint8
+	if l.AccessDeleted {
+		doc |= docAccessDeleted
+	}
+	return r.setPath(l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
+}
+
+// Decode implements Op.
+func (l LookupPath) Decode(r *Response) (LookupPathResult, error) {
+	return LookupPathResult{Result: r.Result, Value: r.Value, Deleted: isDeleted(r.Status)}, nil
+}
+
+// MutatePath changes one path of a document in the oldest form of the protocol, one command a request. MutateIn does
+// the same for up to 16 paths, all or none; the fields mean what they mean there.
+type MutatePath struct {
+	Common
+	Key             []byte
+	Spec            MutateSpec // not for the whole document
+	Store           StoreSemantics
+	Expiry          Expiry
+	CAS             uint64 // 0 means whatever it is
+	Durability      memd.DurabilityLevel
+	PreserveExpiry  bool
+	AccessDeleted   bool
+	CreateAsDeleted bool
+	Revive          bool
+}
+
+// MutatePathResult is the result of MutatePath.
+type MutatePathResult struct {
+	MutationResult
+	Value   []byte // a counter's new number
+	Deleted bool   // the document is a tombstone
+}
+
+// Encode implements Op.
+func (m MutatePath) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key = m.Common, m.Spec.Op, m.Key
+	exp, err := m.Expiry.wire()
+	if err != nil {
+		return err
+	}
+	if m.PreserveExpiry && exp != 0 {
+		return badArgument("preserve expiry", "given together with an expiry")
+	}
+	all := MutateIn{
+		Store: m.Store, CAS: m.CAS, AccessDeleted: m.AccessDeleted, CreateAsDeleted: m.CreateAsDeleted, Revive: m.Revive,
+	}
+	doc, err := all.docFlags()
+	if err != nil {
+		return err
+	}
+	if m.CreateAsDeleted {
+		if !m.Spec.Xattr {
+			return badArgument("create as deleted", "gives a document without a body, but the path is one of the body")
+		}
+		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
+	}
+	if m.Revive {
+		r.Capability = CapabilityReviveDocument
+	}
+	r.CAS, r.Durability, r.PreserveExpiry = m.CAS, m.Durability, m.PreserveExpiry
+	return r.setPath(m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
+}
+
+// setPath loads one command: the path's length and flags, the expiry and the document's flags where there are some, and
+// the path and the value behind each other.
+func (r *Request) setPath(path string, flags uint8, value []byte, doc uint8, expiry uint32, mutates bool) error {
+	if !isOnePath(r.Opcode) {
+		return badArgument("path 0", r.Opcode.String()+" is no command of its own")
+	}
+	if err := checkPath(0, r.Opcode, path, flags, value, mutates); err != nil {
+		return err
+	}
+	if extra := doc &^ pathOps[r.Opcode].docs; extra != 0 {
+		return &ArgumentError{
+			Field: "flags of the document", Reason: r.Opcode.String() + " does not take them all", Value: int64(extra), Kind: cberr.InvalidArgument,
+		}
+	}
+	r.Needs |= pathNeeds(r.Opcode, flags, value)
+	r.Value = append(append(make([]byte, 0, len(path)+len(value)), path...), value...)
+	binary.BigEndian.PutUint16(r.extras[:], uint16(len(path)))
+	r.extras[2] = flags
+	r.setExpiryAndDoc(3, expiry, doc)
+	return nil
+}
+
+// Decode implements Op.
+func (m MutatePath) Decode(r *Response) (MutatePathResult, error) {
+	res := MutatePathResult{Value: r.Value, Deleted: isDeleted(r.Status)}
+	var err error
+	res.MutationResult, err = mutationResult(r)
+	return res, err
+}

@@ -1,0 +1,306 @@
+package kv
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// MaxScanName is the longest name of a scan.
+const MaxScanName = 50
+
+// ScanRange are the keys from Start to End. Both are part of the range unless they are excluded. A nil Start is before
+// every key, a nil End behind every key.
+type ScanRange struct {
+	Start, End               []byte
+	ExcludeStart, ExcludeEnd bool
+}
+
+// minTerm and maxTerm are before and behind every key, which are texts.
+const (
+	minTerm = "\x00"
+	maxTerm = "\xff"
+)
+
+// PrefixRange are the keys that begin with prefix.
+func PrefixRange(prefix []byte) *ScanRange {
+	return &ScanRange{Start: prefix, End: append(append([]byte(nil), prefix...), maxTerm...)}
+}
+
+// ScanSampling asks for some documents at random.
+type ScanSampling struct {
+	Samples uint64 // at most, 1 or more
+	Seed    uint64 // the same seed gives the same documents as long as nothing changes
+}
+
+// ScanSnapshot is what a vbucket must hold before it is scanned: everything up to Seqno of the history UUID.
+type ScanSnapshot struct {
+	UUID, Seqno uint64
+	MustExist   bool          // the very mutation Seqno must still be there
+	Wait        time.Duration // how long the node waits until it is on disk; 0 fails at once
+}
+
+// RangeScanCreate begins a scan of one vbucket: of Range, or of Sampling. A vbucket without such keys is
+// cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection that made it. Scan runs scans over all vbuckets.
+type RangeScanCreate struct {
+	Common
+	VBucket    uint16
+	KeysOnly   bool
+	WithXattrs bool
+	Name       string // for the server's logs
+	Range      *ScanRange
+	Sampling   *ScanSampling
+	Snapshot   *ScanSnapshot
+}
+
+// RangeScan is the result of RangeScanCreate, which RangeScanContinue and RangeScanCancel want.
+type RangeScan struct {
+	Result
+	VBucket uint16
+	ID      [16]byte
+}
+
+func (c *RangeScanCreate) check() error {
+	switch {
+	case (c.Range == nil) == (c.Sampling == nil):
+		return badArgument("scan", "needs either a range or sampling")
+	case c.Sampling != nil && (c.Sampling.Samples == 0 || c.Sampling.Samples > math.MaxInt64):
+		return badArgument("samples", "are none or too many")
+	case c.KeysOnly && c.WithXattrs:
+		return badArgument("xattrs", "are asked for without documents")
+	case len(c.Name) > MaxScanName:
+		return &ArgumentError{Field: "name length", Value: int64(len(c.Name)), Limit: MaxScanName, Kind: cberr.InvalidArgument}
+	case c.Snapshot != nil && c.Snapshot.Wait < 0:
+		return badArgument("snapshot wait", "is negative")
+	}
+	if c.Range != nil {
+		for _, term := range [...][]byte{c.Range.Start, c.Range.End} {
+			if len(term) > MaxKeyLen+len(maxTerm) {
+				return &ArgumentError{Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen + 1, Kind: cberr.InvalidArgument}
+			}
+		}
+	}
+	return nil
+}
+
+// Encode implements Op. The value is JSON without the collection, whose id is put in when the request is appended.
+func (c RangeScanCreate) Encode(r *Request) error {
+	r.Common, r.Opcode = c.Common, memd.OpRangeScanCreate
+	if err := c.check(); err != nil {
+		return err
+	}
+	r.ByVBucket, r.VBucket, r.Capability = true, c.VBucket, CapabilityRangeScan
+	r.Datatype, r.Needs = memd.DatatypeJSON, r.Needs.With(memd.FeatureJSON)
+	b := append(make([]byte, 0, 256), '{')
+	if c.KeysOnly {
+		b = append(b, `"key_only":true,`...)
+	}
+	if c.WithXattrs {
+		b = append(b, `"include_xattrs":true,`...)
+		r.Needs = r.Needs.With(memd.FeatureRangeScanIncludeXattr)
+	}
+	if c.Name != "" {
+		b = append(b, `"name":`...)
+		text, _ := json.Marshal(c.Name) // texts cannot fail
+		b = append(b, text...)
+		b = append(b, ',')
+	}
+	if c.Sampling != nil {
+		b = append(b, `"sampling":{"samples":`...)
+		b = strconv.AppendUint(b, c.Sampling.Samples, 10)
+		b = append(b, `,"seed":`...)
+		b = strconv.AppendUint(b, c.Sampling.Seed, 10)
+		b = append(b, '}')
+	} else {
+		b = append(b, `"range":{"`...)
+		b = appendTerm(b, "start", c.Range.Start, minTerm, c.Range.ExcludeStart)
+		b = append(b, `,"`...)
+		b = appendTerm(b, "end", c.Range.End, maxTerm, c.Range.ExcludeEnd)
+		b = append(b, '}')
+	}
+	r.Value = append(c.Snapshot.append(b), '}')
+	return nil
+}
+
+func appendTerm(b []byte, name string, term []byte, open string, excluded bool) []byte {
+	if term == nil {
+		term = []byte(open)
+	}
+	if excluded {
+		b = append(b, "excl_"...)
+	}
+	b = append(append(b, name...), `":"`...)
+	b = base64.StdEncoding.AppendEncode(b, term)
+	return append(b, '"')
+}
+
+func (s *ScanSnapshot) append(b []byte) []byte {
+	if s == nil {
+		return b
+	}
+	b = append(b, `,"snapshot_requirements":{"vb_uuid":"`...)
+	b = strconv.AppendUint(b, s.UUID, 10)
+	b = append(b, `","seqno":`...)
+	b = strconv.AppendUint(b, s.Seqno, 10)
+	if s.MustExist {
+		b = append(b, `,"seqno_exists":true`...)
+	}
+	if s.Wait > 0 {
+		b = append(b, `,"timeout_ms":`...)
+		b = strconv.AppendInt(b, int64((s.Wait+time.Millisecond-1)/time.Millisecond), 10)
+	}
+	return append(b, '}')
+}
+
+// appendScanCreate appends the value of a RANGE_SCAN_CREATE with the collection's id, which may change between attempts.
+func appendScanCreate(dst, value []byte, id uint32) []byte {
+	if id == 0 || len(value) == 0 {
+		return append(dst, value...)
+	}
+	dst = append(dst, `{"collection":"`...)
+	dst = strconv.AppendUint(dst, uint64(id), 16)
+	dst = append(dst, `",`...)
+	return append(dst, value[1:]...)
+}
+
+// Decode implements Op.
+func (c RangeScanCreate) Decode(r *Response) (RangeScan, error) {
+	s := RangeScan{Result: r.Result, VBucket: c.VBucket}
+	if len(r.Value) != len(s.ID) {
+		return RangeScan{}, malformed(r, "value", len(s.ID))
+	}
+	copy(s.ID[:], r.Value)
+	return s, nil
+}
+
+// RangeScanContinue asks for the next items of a scan, on the connection that made it: a *ConnectionGoneError when that
+// has ended. It is never retried, because the items of an answer that is lost are lost.
+type RangeScanContinue struct {
+	Common
+	Scan     RangeScan
+	MaxItems uint32        // 0 means any number
+	MaxBytes uint32        // 0 means any number; one item is always returned
+	MaxTime  time.Duration // 0 means any
+}
+
+// ScanItem is a document or a key that a scan has found. Its bytes are the caller's; they share memory with other items.
+type ScanItem struct {
+	Key      []byte
+	Value    []byte // nil in a scan of keys
+	Flags    uint32
+	Expiry   time.Time
+	Seqno    uint64
+	CAS      uint64
+	Datatype memd.Datatype
+}
+
+// ScanItems is the result of RangeScanContinue.
+type ScanItems struct {
+	Result
+	Items    []ScanItem
+	Complete bool // the scan has ended and is forgotten; otherwise there are more items
+}
+
+// Encode implements Op.
+func (c RangeScanContinue) Encode(r *Request) error {
+	r.Common, r.Opcode = c.Common, memd.OpRangeScanContinue
+	ms := (c.MaxTime + time.Millisecond - 1) / time.Millisecond
+	if ms < 0 || ms > math.MaxUint32 {
+		return badArgument("time", "is negative or too long")
+	}
+	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection
+	n := copy(r.extras[:], c.Scan.ID[:])
+	binary.BigEndian.PutUint32(r.extras[n:], c.MaxItems)
+	binary.BigEndian.PutUint32(r.extras[n+4:], uint32(ms))
+	binary.BigEndian.PutUint32(r.extras[n+8:], c.MaxBytes)
+	r.extrasLen = uint8(n + 12)
+	return nil
+}
+
+// Decode implements Op.
+func (c RangeScanContinue) Decode(r *Response) (ScanItems, error) {
+	if err := r.partsError(); err != nil {
+		return ScanItems{}, err
+	}
+	res := ScanItems{Result: r.Result, Complete: r.Status == memd.StatusRangeScanComplete}
+	budget := int64(MaxParts)
+	for _, p := range append(r.Parts, Part{Extras: r.Flags(), Value: r.Value}) {
+		var err error
+		if res.Items, err = appendScanItems(res.Items, p, r, &budget); err != nil {
+			return ScanItems{}, err
+		}
+	}
+	return res, nil
+}
+
+// appendScanItems reads the items of one packet. budget bounds what compressed values may grow to.
+func appendScanItems(items []ScanItem, p Part, r *Response, budget *int64) ([]ScanItem, error) {
+	short := func() error {
+		return &ResponseError{Opcode: r.Opcode, Field: "value", Len: len(p.Value), Want: len(p.Value) + 1}
+	}
+	if p.Extras > 1 {
+		return nil, &FormatError{Opcode: r.Opcode, Format: uint8(min(p.Extras, 255))}
+	}
+	for rest := p.Value; len(rest) > 0; {
+		var it ScanItem
+		if p.Extras == 1 {
+			if len(rest) < 25 {
+				return nil, short()
+			}
+			it.Flags, it.Expiry = binary.BigEndian.Uint32(rest), unixTime(binary.BigEndian.Uint32(rest[4:]))
+			it.Seqno, it.CAS = binary.BigEndian.Uint64(rest[8:]), binary.BigEndian.Uint64(rest[16:])
+			it.Datatype, rest = memd.Datatype(rest[24]), rest[25:]
+		}
+		var ok bool
+		if it.Key, rest, ok = cutPrefixed(rest); !ok {
+			return nil, short()
+		}
+		if p.Extras == 1 {
+			if it.Value, rest, ok = cutPrefixed(rest); !ok {
+				return nil, short()
+			}
+			if it.Datatype&memd.DatatypeSnappy != 0 {
+				var err error
+				if it.Value, err = inflate(nil, it.Value, *budget); err != nil {
+					return nil, err
+				}
+				*budget -= int64(len(it.Value))
+				it.Datatype &^= memd.DatatypeSnappy
+			}
+		}
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+// cutPrefixed takes a text with its length before it off b.
+func cutPrefixed(b []byte) (text, rest []byte, ok bool) {
+	n, rest, err := memd.ParseLEB128(b)
+	if err != nil || uint64(n) > uint64(len(rest)) {
+		return nil, nil, false
+	}
+	return rest[:n:n], rest[n:], true
+}
+
+// RangeScanCancel ends a scan on the server. One that has ended already is cberr.DocumentNotFound.
+type RangeScanCancel struct {
+	Common
+	Scan RangeScan
+}
+
+// Encode implements Op.
+func (c RangeScanCancel) Encode(r *Request) error {
+	r.Common, r.Opcode = c.Common, memd.OpRangeScanCancel
+	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection
+	r.SetExtras(c.Scan.ID[:])
+	return nil
+}
+
+// Decode implements Op.
+func (c RangeScanCancel) Decode(r *Response) (Result, error) { return r.Result, nil }

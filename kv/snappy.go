@@ -1,0 +1,131 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// MaxInflated is how large a compressed value may become; one that claims to be larger fails its call and allocates
+// nothing.
+const MaxInflated = 32 << 20
+
+// Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
+// 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
+type Compression struct {
+	Off      bool
+	MinSize  int     // only values that are larger; 0 means 32
+	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
+}
+
+const (
+	defaultMinSize  = 32
+	defaultMinRatio = 0.83
+	maxSparePacked  = 64 << 10
+)
+
+// CompressionError is a value that says it is compressed and cannot be inflated: it is corrupt, or larger than the limit.
+// It unwraps to cberr.DecodingFailure and to the codec's error, if there is one. It concerns its own call alone.
+type CompressionError struct {
+	Len   int   // of the compressed value
+	Size  int64 // that it claims to have, when that is too much
+	Limit int64
+	Err   error
+}
+
+func (e *CompressionError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("corrupt compressed value of %d bytes: %v", e.Len, e.Err)
+	}
+	return fmt.Sprintf("compressed value of %d bytes claims to have %d, limit %d", e.Len, e.Size, e.Limit)
+}
+
+// Unwrap gives the kind and the cause.
+func (e *CompressionError) Unwrap() []error {
+	if e.Err != nil {
+		return []error{cberr.DecodingFailure, e.Err}
+	}
+	return []error{cberr.DecodingFailure}
+}
+
+// inflate gives what a compressed value stands for, behind what is in dst. It allocates when dst has no room for it. It
+// checks the length that the value claims against limit first.
+func inflate(dst, value []byte, limit int64) ([]byte, error) {
+	if len(value) == 0 {
+		return dst, nil
+	}
+	n, err := s2.DecodedLen(value)
+	if err != nil {
+		return nil, &CompressionError{Len: len(value), Err: err}
+	}
+	if int64(n) > limit {
+		return nil, &CompressionError{Len: len(value), Size: int64(n), Limit: limit}
+	}
+	head := len(dst)
+	if cap(dst)-head < n {
+		dst = append(make([]byte, 0, head+n), dst...)
+	}
+	out, err := s2.Decode(dst[head:head+n], value)
+	if err != nil {
+		return nil, &CompressionError{Len: len(value), Err: err}
+	}
+	if len(out) != n {
+		return nil, &CompressionError{Len: len(value), Err: s2.ErrCorrupt}
+	}
+	return dst[:head+n], nil
+}
+
+// Inflate gives the plain form of a value that came with datatype dt: itself, unless it is compressed. One that claims
+// more than limit bytes (0 means MaxInflated) or is corrupt is a *CompressionError.
+func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
+	if dt&memd.DatatypeSnappy == 0 {
+		return value, nil
+	}
+	if limit <= 0 {
+		limit = MaxInflated
+	}
+	return inflate(nil, value, int64(limit))
+}
+
+// inflate makes the answer's value a plain one. It runs on the goroutine that wants the result.
+func (r *Response) inflate(into []byte) error {
+	if r.Datatype&memd.DatatypeSnappy == 0 {
+		return nil
+	}
+	v, err := inflate(into, r.Value, MaxInflated)
+	if err != nil {
+		return err
+	}
+	r.Value, r.Datatype = v, r.Datatype&^memd.DatatypeSnappy
+	return nil
+}
+
+// Pack compresses the value of a document once, whatever number of attempts follow, if p says so and it is worth it. A
+// connection calls it before it takes its lock. It reads the caller's bytes and therefore nothing once the call has ended.
+func (c *Call) Pack(p Compression) {
+	r := &c.Req
+	if p.Off || r.packTried || c.spec == nil || !c.spec.Has(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
+		return
+	}
+	if p.MinSize <= 0 {
+		p.MinSize = defaultMinSize
+	}
+	if p.MinRatio <= 0 {
+		p.MinRatio = defaultMinRatio
+	}
+	if len(r.Value) <= p.MinSize || !c.guard.CompareAndSwap(0, 1) {
+		return
+	}
+	r.packTried = true
+	out := s2.EncodeSnappy(c.spare, r.Value)
+	if cap(out) <= maxSparePacked {
+		c.spare = out[:0]
+	}
+	if float64(len(out)) <= float64(len(r.Value))*min(p.MinRatio, 1) {
+		r.packed = out
+	}
+	c.guard.Store(0)
+}

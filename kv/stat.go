@@ -1,0 +1,94 @@
+package kv
+
+import (
+	"context"
+	"slices"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Stat asks one node for a group of its statistics: any, the one with index Node when Pinned is set, or the one that
+// holds VBucket when ByVBucket is. StatAll asks all of them.
+type Stat struct {
+	Common
+	Group     string // "" is the general one
+	Args      []byte // JSON, for the groups that take some
+	Pinned    bool
+	Node      int
+	ByVBucket bool
+	VBucket   uint16
+}
+
+// StatEntry is one statistic.
+type StatEntry struct{ Name, Value string }
+
+// StatResult is the result of Stat.
+type StatResult struct {
+	Result
+	Stats []StatEntry // in the node's order
+}
+
+// Get is the value of a statistic; false when the node gave none of that name.
+func (s *StatResult) Get(name string) (string, bool) {
+	i := slices.IndexFunc(s.Stats, func(e StatEntry) bool { return e.Name == name })
+	if i < 0 {
+		return "", false
+	}
+	return s.Stats[i].Value, true
+}
+
+// Encode implements Op.
+func (s Stat) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = s.Common, memd.OpStat, []byte(s.Group), s.Args
+	if s.Pinned && s.ByVBucket {
+		return badArgument("node", "is given together with a vbucket")
+	}
+	if len(s.Group) > MaxKeyLen {
+		return &ArgumentError{Field: "group length", Value: int64(len(s.Group)), Limit: MaxKeyLen, Kind: cberr.InvalidArgument}
+	}
+	if len(s.Args) > 0 {
+		r.Datatype = memd.DatatypeJSON
+	}
+	r.Pinned, r.Node, r.ByVBucket, r.VBucket = s.Pinned, s.Node, s.ByVBucket, s.VBucket
+	return nil
+}
+
+// Decode implements Op.
+func (s Stat) Decode(r *Response) (StatResult, error) {
+	if err := r.partsError(); err != nil {
+		return StatResult{}, err
+	}
+	res := StatResult{Result: r.Result, Stats: make([]StatEntry, len(r.Parts))}
+	for i, p := range r.Parts {
+		res.Stats[i] = StatEntry{string(p.Key), string(p.Value)}
+	}
+	return res, nil
+}
+
+// NodeStats is what one node has answered, or why it has not.
+type NodeStats struct {
+	StatResult
+	Err error
+}
+
+// StatAll asks every node that holds the bucket's data, all at once, and waits for all of them. A node that fails has its
+// error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
+// The result is by the node's index.
+func StatAll(ctx context.Context, d Topology, op Stat) (map[int]NodeStats, error) {
+	l, err := d.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	futures := map[int]Future[StatResult]{}
+	for _, node := range l.DataNodes() {
+		op.Pinned, op.Node, op.ByVBucket = true, node, false
+		futures[node] = Start(ctx, d, op)
+	}
+	all := make(map[int]NodeStats, len(futures))
+	for node, f := range futures {
+		s, err := f.Wait(context.WithoutCancel(ctx)) // the call itself ends with ctx
+		all[node] = NodeStats{s, err}
+	}
+	return all, nil
+}

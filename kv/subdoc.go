@@ -1,0 +1,188 @@
+package kv
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Limits of sub-document requests (kv_engine, SubDocument.md).
+const (
+	MaxPaths   = 16   // of one request
+	MaxPathLen = 1024 // in bytes
+)
+
+// Virtual extended attributes that a lookup can read.
+const (
+	XattrDocument = "$document"         // CAS, expiry, flags and so on as an object; "$document.exptime" is one of them
+	XattrExpiry   = "$document.exptime" // in Unix seconds, 0 for never
+	XattrFlags    = "$document.flags"
+	XattrNames    = "$XTOC"    // the names of the document's extended attributes
+	XattrVBucket  = "$vbucket" // the vbucket's clock
+)
+
+// Macros: a value that is one of them, in a spec with ExpandMacros, stands for what the write itself brings about.
+const (
+	MacroCAS    = `"${Mutation.CAS}"` // as ParseMacroCAS reads it
+	MacroSeqno  = `"${Mutation.seqno}"`
+	MacroCRC32C = `"${Mutation.value_crc32c}"`
+)
+
+// macroDocument starts the macros that stand for the document as it was. They need a feature of their own.
+const macroDocument = `"${$document`
+
+// ParseMacroCAS reads the text that MacroCAS has become, with or without its quotes: the bytes of the CAS, least
+// significant first. ok is false for any other text.
+func ParseMacroCAS(text string) (cas uint64, ok bool) {
+	text = strings.Trim(text, `"`)
+	digits, found := strings.CutPrefix(text, "0x")
+	if !found || len(digits) != 16 {
+		return 0, false
+	}
+	var b [8]byte
+	if _, err := hex.Decode(b[:], []byte(digits)); err != nil {
+		return 0, false
+	}
+	for _, c := range b {
+		cas = cas<<8 | uint64(c)
+	}
+	return bits.ReverseBytes64(cas), true
+}
+
+// Flags of a path and of the document on the wire.
+const (
+	pathMkdir  = 0x01
+	pathXattr  = 0x04
+	pathMacros = 0x10
+	pathBinary = 0x20
+
+	docMake            = 0x01
+	docAdd             = 0x02
+	docAccessDeleted   = 0x04
+	docCreateAsDeleted = 0x08
+	docRevive          = 0x10
+	docReplicaRead     = 0x20
+)
+
+// pathOp is what is true of a sub-document command.
+type pathOp struct {
+	mutates bool
+	flags   uint8 // that a path of it may have
+	docs    uint8 // flags that its document may have, when it is a request of its own
+	value   bool  // it has one
+	noPath  bool  // the path may be empty: the document's root
+	whole   bool  // the path must be empty: the document itself; only beside others
+	result  bool  // a success has a value
+}
+
+const (
+	docRead = docAccessDeleted | docRevive | docReplicaRead
+	docKeep = docAccessDeleted | docRevive
+	docFill = docKeep | docAdd
+	docNew  = docFill | docMake | docCreateAsDeleted
+)
+
+// pathOps is the table of sub-document commands. Source: kv_engine's SubDocument.md and subdocument_traits.h.
+var pathOps = map[memd.Opcode]pathOp{
+	memd.OpGet:            {whole: true, noPath: true, result: true},
+	memd.OpSubdocGet:      {flags: pathXattr | pathBinary, docs: docRead, result: true},
+	memd.OpSubdocExists:   {flags: pathXattr, docs: docRead},
+	memd.OpSubdocGetCount: {flags: pathXattr, docs: docRead, noPath: true, result: true},
+
+	memd.OpSet:                  {mutates: true, value: true, whole: true, noPath: true},
+	memd.OpDelete:               {mutates: true, whole: true, noPath: true},
+	memd.OpSubdocDictAdd:        {mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true},
+	memd.OpSubdocDictUpsert:     {mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true},
+	memd.OpSubdocDelete:         {mutates: true, flags: pathXattr, docs: docKeep},
+	memd.OpSubdocReplace:        {mutates: true, flags: pathXattr | pathMacros | pathBinary, docs: docFill, value: true},
+	memd.OpSubdocArrayPushLast:  {mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true},
+	memd.OpSubdocArrayPushFirst: {mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true},
+	memd.OpSubdocArrayInsert:    {mutates: true, flags: pathXattr | pathMacros, docs: docFill | docCreateAsDeleted, value: true},
+	memd.OpSubdocArrayAddUnique: {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, noPath: true},
+	memd.OpSubdocCounter:        {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, result: true},
+
+	memd.OpSubdocReplaceBodyWithXattr: {mutates: true, flags: pathXattr | pathBinary, docs: docKeep},
+}
+
+var flagNames = []struct {
+	bit  uint8
+	name string
+}{{pathMkdir, "create parents"}, {pathXattr, "xattr"}, {pathMacros, "expand macros"}, {pathBinary, "binary"}}
+
+// checkPath says what is wrong with one spec, the i-th of the caller's.
+func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mutates bool) error {
+	field := fmt.Sprintf("path %d", i)
+	po, known := pathOps[op]
+	switch {
+	case !known || po.mutates != mutates:
+		return badArgument(field, op.String()+" is no command for it")
+	case path == "" && !po.noPath:
+		return badArgument(field, "is empty, which "+op.String()+" does not take")
+	case path != "" && po.whole:
+		return badArgument(field, "is not empty, but the command is for the whole document")
+	case len(path) > MaxPathLen:
+		return &ArgumentError{Field: field + " length", Value: int64(len(path)), Limit: MaxPathLen, Kind: cberr.InvalidArgument}
+	case po.value && len(value) == 0:
+		return badArgument(field, "has no value")
+	case !po.value && len(value) != 0:
+		return badArgument(field, "has a value, which "+op.String()+" does not take")
+	case flags&pathMacros != 0 && flags&pathXattr == 0:
+		return badArgument(field, "expands macros without being an extended attribute")
+	case flags&pathBinary != 0 && (flags&pathXattr == 0 || flags&pathMacros != 0):
+		return badArgument(field, "is binary, which only an extended attribute without macros can be")
+	case op == memd.OpSubdocReplaceBodyWithXattr && flags&pathXattr == 0:
+		return badArgument(field, "replaces the document by something that is no extended attribute")
+	}
+	for _, f := range flagNames {
+		if flags&^po.flags&f.bit != 0 {
+			return badArgument(field, op.String()+" does not take the flag: "+f.name)
+		}
+	}
+	return nil
+}
+
+// pathNeeds are the features without which a server would not understand a spec.
+func pathNeeds(op memd.Opcode, flags uint8, value []byte) (f memd.Features) {
+	if flags&pathXattr != 0 {
+		f = f.With(memd.FeatureXattr)
+	}
+	if flags&pathBinary != 0 {
+		f = f.With(memd.FeatureSubdocBinaryXattr)
+	}
+	if flags&pathMacros != 0 && strings.HasPrefix(string(value[:min(len(value), len(macroDocument))]), macroDocument) {
+		f = f.With(memd.FeatureSubdocDocumentMacro)
+	}
+	if op == memd.OpSubdocReplaceBodyWithXattr {
+		f = f.With(memd.FeatureSubdocReplaceBodyWithXattr)
+	}
+	return f
+}
+
+func checkPathCount(n int) error {
+	if n == 0 {
+		return badArgument("paths", fmt.Sprintf("are none, 1 to %d allowed", MaxPaths))
+	}
+	if n > MaxPaths {
+		return &ArgumentError{Field: "number of paths", Value: int64(n), Limit: MaxPaths, Kind: cberr.InvalidArgument}
+	}
+	return nil
+}
+
+// wireOrder gives, for each place in the request, the caller's index of the spec that goes there: extended attributes
+// first, as the server wants it, and otherwise as they are given.
+func wireOrder[S interface{ attribute() bool }](specs []S) (order [MaxPaths]uint8) {
+	n := 0
+	for _, first := range [...]bool{true, false} {
+		for i, s := range specs {
+			if s.attribute() == first && n < MaxPaths {
+				order[n] = uint8(i)
+				n++
+			}
+		}
+	}
+	return order
+}

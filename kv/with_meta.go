@@ -1,0 +1,131 @@
+package kv
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Meta is what a write with metadata says about the document beside its value: another cluster's truth, as a rule.
+type Meta struct {
+	Flags    uint32
+	Expiry   time.Time // zero for none; of a tombstone the time of its deletion
+	RevSeqno uint64
+	// StoreCAS is the CAS that the document gets.
+	StoreCAS uint64
+	Options  MetaOptions
+	// Extra is extended metadata, which follows the value.
+	Extra []byte
+}
+
+// MetaOptions are options of a write with metadata.
+type MetaOptions uint32
+
+// Options of writes with metadata (kv_engine).
+const (
+	MetaSkipConflictResolution MetaOptions = 0x01 // write whatever the server has
+	MetaForceAccept            MetaOptions = 0x02 // although the bucket resolves conflicts by time
+	MetaRegenerateCAS          MetaOptions = 0x04 // the server makes a CAS; needs MetaSkipConflictResolution
+	MetaIsExpiration           MetaOptions = 0x10 // the deletion is an expiration
+)
+
+// set loads the extras, and puts the extended metadata behind the value.
+func (m *Meta) set(r *Request, value []byte) error {
+	exp, err := m.expiry()
+	if err != nil {
+		return err
+	}
+	if m.Options&MetaRegenerateCAS != 0 && m.Options&MetaSkipConflictResolution == 0 {
+		return badArgument("options", "regenerate the CAS without skipping the resolution of conflicts")
+	}
+	if len(m.Extra) > math.MaxUint16 {
+		return &ArgumentError{Field: "extra metadata length", Value: int64(len(m.Extra)), Limit: math.MaxUint16, Kind: cberr.InvalidArgument}
+	}
+	binary.BigEndian.PutUint32(r.extras[0:], m.Flags)
+	binary.BigEndian.PutUint32(r.extras[4:], exp)
+	binary.BigEndian.PutUint64(r.extras[8:], m.RevSeqno)
+	binary.BigEndian.PutUint64(r.extras[16:], m.StoreCAS)
+	n := 24
+	if m.Options != 0 {
+		binary.BigEndian.PutUint32(r.extras[n:], uint32(m.Options))
+		n += 4
+	}
+	r.Value = value
+	if len(m.Extra) > 0 {
+		binary.BigEndian.PutUint16(r.extras[n:], uint16(len(m.Extra)))
+		n += 2
+		r.Value = append(append(make([]byte, 0, len(value)+len(m.Extra)), value...), m.Extra...)
+	}
+	r.extrasLen = uint8(n)
+	return nil
+}
+
+// expiry is a Unix time always: with metadata there is no "from now".
+func (m *Meta) expiry() (uint32, error) {
+	if m.Expiry.IsZero() {
+		return 0, nil
+	}
+	u := m.Expiry.Unix()
+	if u <= 0 || u > math.MaxUint32 {
+		return 0, &ArgumentError{Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32, Kind: cberr.InvalidArgument}
+	}
+	return uint32(u), nil
+}
+
+// SetWithMeta writes a document with its metadata, as another cluster has it. A server that resolves the conflict with
+// its own version against the given one answers cberr.CASMismatch or cberr.DocumentExists.
+type SetWithMeta struct {
+	Common
+	Key, Value []byte
+	Datatype   memd.Datatype // of the value as it is given, which may have a section of extended attributes
+	Meta       Meta
+	CheckCAS   uint64 // replace only this version; 0 means whatever it is
+}
+
+// Encode implements Op.
+func (s SetWithMeta) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Datatype, r.CAS = s.Common, memd.OpSetWithMeta, s.Key, s.Datatype, s.CheckCAS
+	return s.Meta.set(r, s.Value)
+}
+
+// Decode implements Op.
+func (s SetWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+
+// AddWithMeta writes a document that must not exist with its metadata: otherwise the error is cberr.DocumentExists.
+type AddWithMeta struct {
+	Common
+	Key, Value []byte
+	Datatype   memd.Datatype // as in SetWithMeta
+	Meta       Meta
+}
+
+// Encode implements Op.
+func (a AddWithMeta) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Datatype = a.Common, memd.OpAddWithMeta, a.Key, a.Datatype
+	return a.Meta.set(r, a.Value)
+}
+
+// Decode implements Op.
+func (a AddWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+
+// DeleteWithMeta makes a tombstone with its metadata, as another cluster has it.
+type DeleteWithMeta struct {
+	Common
+	Key      []byte
+	Value    []byte        // a section of extended attributes, or nothing
+	Datatype memd.Datatype // as in SetWithMeta
+	Meta     Meta
+	CheckCAS uint64 // delete only this version; 0 means whatever it is
+}
+
+// Encode implements Op.
+func (d DeleteWithMeta) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Datatype, r.CAS = d.Common, memd.OpDelWithMeta, d.Key, d.Datatype, d.CheckCAS
+	return d.Meta.set(r, d.Value)
+}
+
+// Decode implements Op.
+func (d DeleteWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
