@@ -45,10 +45,9 @@ type HTTPResponse struct {
 	Status   int
 	Header   map[string][]string
 	Body     io.ReadCloser
-	Endpoint string // the node that answered
+	Endpoint string     // the node that answered
+	Retry    retry.Info // how the request was retried before that
 }
-
-const httpTimeout = 75 * time.Second
 
 // Do sends a raw request to any service and gives the answer whatever its status. It blocks until the headers are
 // there, at most until the deadline. 429, 503 and 504 are retried as the strategy says, as far as that is safe.
@@ -58,23 +57,29 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 	}
 	req := &httpsvc.Request{
 		Service: r.Service, Method: r.Method, Path: r.Path, Header: r.Header, ContentType: r.ContentType,
-		Idempotent: r.Idempotent, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
+		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
 		OnBehalfOf: r.OnBehalfOf,
 	}
 	if r.Body != nil {
 		req.Body = func(time.Duration) ([]byte, error) { return r.Body, nil }
 	}
+	resp, err := c.doer().Do(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &HTTPResponse{resp.Status, resp.Header, resp.Body, resp.Endpoint, resp.Retry}, nil
+}
+
+// doer sends requests to the services. Somebody has to get the cluster's map: if no bucket does, a connection without
+// a bucket is made for it.
+func (c *Cluster) doer() httpsvc.Doer {
 	c.mu.Lock()
 	none := len(c.buckets) == 0
 	c.mu.Unlock()
 	if none {
-		c.Bucket("") // a connection without a bucket gives the cluster's map
+		c.Bucket("")
 	}
-	resp, err := c.http.DoWith(ctx, req, r.Retry)
-	if err != nil {
-		return nil, err
-	}
-	return &HTTPResponse{resp.Status, resp.Header, resp.Body, resp.Endpoint}, nil
+	return c.http
 }
 
 func (c *Cluster) newHTTP() *httpx.Client {
@@ -88,30 +93,48 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	}
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, Orchestrator: c.orch,
-		Health: &c.health, Timeout: httpTimeout, Dice: c.cfg.Dice, Agent: agent,
+		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
 	})
 }
 
-func (c *Cluster) httpCredentials(ctx context.Context) (user, password string, err error) {
+func (c *Cluster) httpCredentials(ctx context.Context) (httpx.Credentials, error) {
 	cr, err := c.credentials(ctx)
-	return cr.Username, cr.Password, err
+	return httpx.Credentials{Username: cr.Username, Password: cr.Password}, err
 }
 
-// endpoints are the addresses of a service by the newest map that any bucket has.
-func (c *Cluster) endpoints(svc topology.Service) []string {
-	var newest *topology.Snapshot
+// newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is
+// reached on; nil while there is none.
+func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network string) {
 	var from *Bucket
 	for _, b := range c.all() {
-		if s := b.router.Snapshot(); s != nil && s.Newer(newest) {
+		if s := b.router.Snapshot(); s != nil && (bucket == "" || b.name == bucket) && s.Newer(newest) {
 			newest, from = s, b
 		}
 	}
 	if newest == nil {
-		return nil
+		return nil, ""
 	}
-	var addrs []string
-	for _, e := range newest.Endpoints(svc, from.router.Network(), c.cfg.UseTLS) {
-		addrs = append(addrs, e.Addr)
+	return newest, from.router.Network()
+}
+
+// endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold active
+// data of it, by its own map.
+func (c *Cluster) endpoints(svc topology.Service, bucket string) (addrs []string, known bool) {
+	s, network := c.newestMap(bucket)
+	if s == nil {
+		return nil, false
 	}
-	return addrs
+	var active map[int]bool
+	if bucket != "" {
+		active = map[int]bool{}
+		for vb := range s.NumVBuckets() {
+			active[s.NodeIndex(uint16(vb), 0)] = true
+		}
+	}
+	for _, e := range s.Endpoints(svc, network, c.cfg.UseTLS) {
+		if active == nil || active[e.Node] {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	return addrs, true
 }

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Service is one of a cluster's HTTP services. Its zero value is the cluster manager.
@@ -48,6 +50,7 @@ func (s Service) String() string {
 // again: nothing in it changes when it is sent, but for what Body makes of the remaining time.
 type Request struct {
 	Service     Service
+	Operation   string // its name, for strategies, spans and errors; empty: the method
 	Method      string
 	Path        string // escaped; see Path
 	Query       url.Values
@@ -55,23 +58,56 @@ type Request struct {
 	ContentType string // empty without a body
 
 	// Body makes the body of one attempt, which has the given time left; it is called once per attempt, by one goroutine
-	// at a time, and the bytes are the sender's. Nil means that there is no body.
+	// at a time, and the bytes are the sender's. Nil means that there is no body, or that it is Stream.
 	Body func(remaining time.Duration) ([]byte, error)
+	// Stream is a body that is read while it is sent. Nil means Body.
+	Stream *Stream
+
+	// Before is called ahead of each attempt; an error ends the request and is given back as it is. Nil does nothing.
+	Before func(ctx context.Context) error
+	// Judge says what an answer means, before the general rules for statuses are read. It reads as much of the body as
+	// that takes, at most up to the first row: until it has judged, the request may be sent again. An error is one of the
+	// body's reader: the answer was lost. Nil leaves every answer to the general rules and to the caller.
+	Judge func(r *Response) (Verdict, error)
 
 	Idempotent bool
-	UniqueID   string        // the client's id of the request, the same for all attempts
-	Timeout    time.Duration // 0 means the service's default
-	Endpoint   string        // send it to this node only; empty leaves the choice
-	Bucket     string        // send it to a node with active data of this bucket only; empty: any node of the service
-	OnBehalfOf string        // the user to act for; empty: the credentials' own
+	Strategy   retry.Strategy // nil inherits
+	UniqueID   string         // the client's id of the request, the same for all attempts
+	Timeout    time.Duration  // 0 means the service's default
+	Endpoint   string         // send it to this node only; empty leaves the choice
+	Bucket     string         // send it to a node with active data of this bucket only; empty: any node of the service
+	OnBehalfOf string         // the user to act for; empty: the credentials' own
 }
 
-// Response is an answer whose headers are there. Whoever got it closes Body.
+// Stream is a body that is read while it is sent.
+type Stream struct {
+	Body   io.ReadCloser                 // of the first attempt; whoever sends it closes it
+	Again  func() (io.ReadCloser, error) // the same bytes once more; nil: there is one attempt only
+	Length int64                         // below 0: unknown
+}
+
+// Verdict is what an answer means.
+type Verdict struct {
+	// Err is the failure that the answer tells of; nil gives the answer to the caller.
+	Err error
+	// Reason is why the request may be sent again after that failure; retry.Unknown: it may not.
+	Reason retry.Reason
+	// Code is the service's own number for the failure.
+	Code uint32
+	// Overload says that the failure speaks of a rate limit.
+	Overload bool
+	// General leaves it to the general rules for statuses whether the request may be sent again.
+	General bool
+}
+
+// Response is an answer whose headers are there. Whoever got it closes Body. An error of Body's Read is an *Error, but
+// for io.EOF.
 type Response struct {
 	Status   int
 	Header   map[string][]string
 	Body     io.ReadCloser
-	Endpoint string // the node that answered
+	Endpoint string     // the node that answered
+	Retry    retry.Info // how the request was retried before that
 }
 
 // Doer sends requests. Do blocks until the response's headers are there or ctx ends.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,87 +16,164 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Limits of an answer.
+// Limits of an answer that is not given to the caller, and of every answer's headers.
 const (
 	maxHeaders = 64 << 10
 	drainLimit = 256 << 10
+	drainTime  = 50 * time.Millisecond
 )
 
-// Options are a client's surroundings.
+// Defaults of Options.
+const (
+	defaultTimeout = 75 * time.Second
+	defaultConnect = 10 * time.Second
+	defaultIdle    = time.Second // services close idle connections after about five
+	defaultMaxIdle = 64
+	keepAlive      = 30 * time.Second
+)
+
+// Credentials are what a request is authenticated with: a name and a password, or a token. With none of them a client
+// certificate has to do.
+type Credentials struct {
+	Username, Password string
+	Token              string
+}
+
+// Options are a client's surroundings. Dial, Credentials, Endpoints, Orchestrator, Health and Dice are needed.
 type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext
-	Credentials func(ctx context.Context) (user, password string, err error)
-	// Endpoints gives the addresses of a service, from the newest cluster map.
-	Endpoints    func(svc topology.Service) []string
+	Credentials func(ctx context.Context) (Credentials, error)
+	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that hold
+	// active data of it. known is false before there is a map.
+	Endpoints    func(svc topology.Service, bucket string) (addrs []string, known bool)
 	Orchestrator *retry.Orchestrator
 	Health       *conn.Health
-	Timeout      time.Duration // of a request that names none
-	Dice         func() float64
-	Agent        string
+	// Timeout is that of a request that names none; nil means 75 s for every service.
+	Timeout func(svc httpsvc.Service) time.Duration
+	// Policy gives the strategy of a request, and its time if the policy sets one; own is the strategy that the request
+	// names. Nil leaves both as they are.
+	Policy func(svc retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration)
+	Dice   func() float64
+	Agent  string
+
+	ConnectTimeout time.Duration // of dialing, and of the TLS handshake; 0 means 10 s
+	IdleTimeout    time.Duration // of a connection that nobody uses; 0 means 1 s
+	MaxConns       int           // per node; 0 means no limit
+	MaxIdle        int           // per node; 0 means 64
 }
 
-// Client sends requests. It is safe for concurrent use; Close ends its idle connections.
+// Client sends requests. It is safe for concurrent use. Close ends it.
 type Client struct {
 	o    Options
 	hc   *http.Client
 	next atomic.Uint32
+	sick sickList
+	gate gate
+
+	ctx   context.Context // ends with the client
+	close context.CancelCauseFunc
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil once the client is closed
 }
 
 var _ httpsvc.Doer = (*Client)(nil)
 
 // New makes a client. It connects to nothing.
 func New(o Options) *Client {
-	t := &http.Transport{
-		DialContext: o.Dial, TLSClientConfig: o.TLS, MaxResponseHeaderBytes: maxHeaders, ForceAttemptHTTP2: o.TLS != nil,
-		IdleConnTimeout: time.Second, DisableCompression: true,
-	}
-	c := &Client{o: o, hc: &http.Client{
-		Transport: t,
+	setDefault(&o.ConnectTimeout, defaultConnect)
+	setDefault(&o.IdleTimeout, defaultIdle)
+	setDefault(&o.MaxIdle, defaultMaxIdle)
+	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
+	c.ctx, c.close = context.WithCancelCause(context.Background())
+	c.hc = &http.Client{
+		Transport: &http.Transport{
+			DialContext: c.dial, TLSClientConfig: o.TLS, TLSHandshakeTimeout: o.ConnectTimeout, ForceAttemptHTTP2: o.TLS != nil,
+			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: o.IdleTimeout, MaxConnsPerHost: o.MaxConns,
+			MaxIdleConnsPerHost: o.MaxIdle,
+			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
+			DisableCompression: true,
+		},
 		// Credentials must not follow a redirect to another host, and no service redirects on purpose.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 	c.next.Store(uint32(o.Dice() * 1024))
 	return c
 }
 
-// Close ends idle connections. Requests under way end with their contexts.
-func (c *Client) Close() { c.hc.CloseIdleConnections() }
-
-// services are the names that a cluster map has for a service.
-var services = map[httpsvc.Service]topology.Service{
-	httpsvc.Management: topology.Management, httpsvc.Query: topology.Query, httpsvc.Search: topology.Search,
-	httpsvc.Views: topology.Views, httpsvc.Analytics: topology.Analytics,
+func setDefault[T int | time.Duration](v *T, to T) {
+	if *v <= 0 {
+		*v = to
+	}
 }
 
-// pick chooses a node in turn, avoiding those that this request has failed on while there is another.
-func (c *Client) pick(r *httpsvc.Request, avoid map[string]bool) string {
-	all := c.o.Endpoints(services[r.Service])
-	if r.Endpoint != "" {
-		for _, a := range all {
-			if a == r.Endpoint {
-				return a
-			}
-		}
-		return ""
+// Close ends every request under way with retry.ErrClosed, those whose rows are being read as well, and closes all
+// connections. It does not wait for the callers.
+func (c *Client) Close() {
+	c.close(retry.ErrClosed)
+	c.mu.Lock()
+	conns := c.conns
+	c.conns = nil
+	c.mu.Unlock()
+	c.hc.CloseIdleConnections()
+	for nc := range conns {
+		nc.Close()
 	}
-	start := int(c.next.Add(1))
-	for k := range all {
-		if a := all[(start+k)%len(all)]; !avoid[a] {
-			return a
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return all[start%len(all)]
 }
 
-// authorize adds the credentials.
+// dial opens a connection, in a time of its own: a node that is not there must not use up the request's.
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
+	defer cancel()
+	nc, err := c.o.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if k, ok := nc.(interface{ SetKeepAlivePeriod(time.Duration) error }); ok {
+		_ = k.SetKeepAlivePeriod(keepAlive)
+	}
+	c.mu.Lock()
+	closed := c.conns == nil
+	t := &tracked{Conn: nc, c: c}
+	if !closed {
+		c.conns[t] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		nc.Close()
+		return nil, retry.ErrClosed
+	}
+	return t, nil
+}
+
+// tracked is a connection that Close knows of.
+type tracked struct {
+	net.Conn
+	c *Client
+}
+
+func (t *tracked) Close() error {
+	t.c.mu.Lock()
+	delete(t.c.conns, t)
+	t.c.mu.Unlock()
+	return t.Conn.Close()
+}
+
+// authorize adds the credentials, unless the request has brought its own.
 func (c *Client) authorize(ctx context.Context, h *http.Request) error {
-	user, password, err := c.o.Credentials(ctx)
-	if err == nil && user != "" {
-		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+	if h.Header.Get("Authorization") != "" {
+		return nil
 	}
-	return err
+	cr, err := c.o.Credentials(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case cr.Token != "":
+		h.Header.Set("Authorization", "Bearer "+cr.Token)
+	case cr.Username != "":
+		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password)))
+	}
+	return nil
 }

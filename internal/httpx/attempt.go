@@ -1,0 +1,227 @@
+package httpx
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// wire claims one attempt for the socket when net/http begins to write it. net/http may send a request again by itself,
+// if it is idempotent or nothing of it has left, and its write may go on after the attempt has failed: only the first
+// write counts, and none after the end.
+type wire struct {
+	state *retry.State
+	mu    sync.Mutex
+	epoch uint32
+	over  bool
+}
+
+// trace is a context for the attempt's request. The first field of the headers tells, since over HTTP/2 the headers
+// are on the wire already when they are reported as written.
+func (w *wire) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaderField: func(string, []string) { w.writes() },
+		WroteHeaders:     w.writes,
+	})
+}
+
+func (w *wire) writes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.epoch != 0 || w.over {
+		return
+	}
+	if e, ok := w.state.Sent(); ok {
+		w.epoch = e
+	}
+}
+
+// end gives the attempt's number, 0 when nothing was written.
+func (w *wire) end() uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	return w.epoch
+}
+
+// body is an answer's body. While the client itself reads it, errors are the reader's own; once it was given to the
+// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it.
+type body struct {
+	rc    io.ReadCloser
+	call  *call
+	given atomic.Bool
+	end   []func()
+	once  sync.Once
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.rc.Read(p)
+	if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || !b.given.Load() {
+		return n, err
+	}
+	return n, b.call.broken(err)
+}
+
+// Close ends the request. A connection whose answer was not read to its end is not used again.
+func (b *body) Close() error {
+	b.once.Do(func() {
+		for _, f := range b.end {
+			f()
+		}
+		b.rc.Close()
+	})
+	return nil
+}
+
+// drain reads what is left of an answer that nobody wants, if that is little and comes soon, so that the connection can
+// be used again, and closes it.
+func (b *body) drain() {
+	t := time.AfterFunc(drainTime, b.end[0])
+	_, _ = io.CopyN(io.Discard, b.rc, drainLimit)
+	t.Stop()
+	b.Close()
+}
+
+// credentialsError is a failure of the provider of credentials.
+type credentialsError struct{ err error }
+
+func (e *credentialsError) Error() string { return "no credentials: " + e.err.Error() }
+func (e *credentialsError) Unwrap() error { return e.err }
+
+// request makes the attempt's request: the same each time, but for the number of the attempt and what Body makes of the
+// time that is left.
+func (k *call) request(ctx context.Context) (*http.Request, error) {
+	scheme := "http"
+	if k.c.o.TLS != nil {
+		scheme = "https"
+	}
+	u := scheme + "://" + k.endpoint + k.r.Path
+	if len(k.r.Query) > 0 {
+		u += "?" + k.r.Query.Encode()
+	}
+	payload, length, err := k.payload()
+	if err != nil {
+		return nil, err
+	}
+	h, err := http.NewRequestWithContext(ctx, k.r.Method, u, payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", cberr.InvalidArgument, err)
+	}
+	if k.r.Stream != nil {
+		h.ContentLength = length
+	}
+	for name, v := range k.r.Header {
+		h.Header.Set(name, v)
+	}
+	if k.r.ContentType != "" {
+		h.Header.Set("Content-Type", k.r.ContentType)
+	}
+	if k.r.OnBehalfOf != "" {
+		h.Header.Set("cb-on-behalf-of", k.r.OnBehalfOf)
+	}
+	h.Header.Set("User-Agent", k.c.o.Agent)
+	if k.attempts > 0 {
+		h.Header.Set("Retry-Attempt", strconv.Itoa(k.attempts))
+	}
+	if err := k.c.authorize(ctx, h); err != nil {
+		return nil, &credentialsError{err}
+	}
+	return h, nil
+}
+
+// payload makes the attempt's body. A body that cannot be made again ends the call.
+func (k *call) payload() (io.Reader, int64, error) {
+	switch s := k.r.Stream; {
+	case s != nil && k.attempts == 0:
+		return s.Body, s.Length, nil
+	case s != nil:
+		rc, err := s.Again()
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: the body cannot be sent again: %w", cberr.RequestCanceled, err)
+		}
+		return rc, s.Length, nil
+	case k.r.Body != nil:
+		data, err := k.r.Body(time.Until(k.state.Deadline))
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", cberr.EncodingFailure, err)
+		}
+		k.size = len(data)
+		return bytes.NewReader(data), int64(len(data)), nil
+	}
+	return nil, 0, nil
+}
+
+// judgement is what becomes of an answer.
+type judgement struct {
+	give bool // to the caller
+	why  retry.Reason
+	err  error
+	hint retry.Hint
+}
+
+// judge reads the service's own list, and then the general rules. An error says that the answer was lost.
+func (k *call) judge(a *httpsvc.Response) (judgement, error) {
+	hint := retry.Hint{Code: uint32(a.Status)}
+	after, told := retryAfter(http.Header(a.Header).Get("Retry-After"), time.Now())
+	if told {
+		hint.Pushback = retry.PushbackAfter(after)
+	}
+	v := httpsvc.Verdict{General: true}
+	if k.r.Judge != nil {
+		var err error
+		if v, err = k.r.Judge(a); err != nil {
+			return judgement{}, err
+		}
+		if v.Code != 0 {
+			hint.Code = v.Code
+		}
+		hint.Overload = v.Overload
+	}
+	if v.Reason != retry.Unknown && v.Err != nil {
+		return judgement{why: v.Reason, err: v.Err, hint: hint}, nil
+	}
+	if v.General && k.Size() >= 0 && comeBack(a.Status, told, k.state.Idempotent) {
+		if v.Err == nil {
+			v.Err = &StatusError{a.Status, k.endpoint}
+		}
+		return judgement{why: retry.ServiceResponseCodeIndicated, err: v.Err, hint: hint}, nil
+	}
+	return judgement{give: v.Err == nil, err: v.Err, hint: hint}, nil
+}
+
+// comeBack says whether a status is one to come back for: 429, and 503 with Retry-After, for any request; 503 without
+// it and 504 for idempotent ones.
+func comeBack(status int, told, idempotent bool) bool {
+	switch status {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusServiceUnavailable:
+		return told || idempotent
+	case http.StatusGatewayTimeout:
+		return idempotent
+	}
+	return false
+}
+
+// retryAfter reads the header: seconds, or a date, of which a past one is 0. ok is false for anything else.
+func retryAfter(v string, now time.Time) (d time.Duration, ok bool) {
+	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(n) * time.Second, true
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(t.Sub(now), 0), true
+	}
+	return 0, false
+}

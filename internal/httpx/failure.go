@@ -1,0 +1,96 @@
+package httpx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/retry"
+)
+
+var (
+	errNoEndpoint = errors.New("no node of the cluster map offers the service")
+	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
+)
+
+func invalidEndpoint(addr string) error {
+	return fmt.Errorf("%w: %q is no node of the service", cberr.InvalidArgument, addr)
+}
+
+// StatusError is an answer that says to come back later.
+type StatusError struct {
+	Status   int
+	Endpoint string
+}
+
+func (e *StatusError) Error() string { return e.Endpoint + " answered " + strconv.Itoa(e.Status) }
+
+// failure translates what ended the call.
+func (k *call) failure() error {
+	var info retry.Info
+	var re *retry.Error
+	if errors.As(k.err, &re) {
+		info = re.Info
+	}
+	return k.describe(k.err, k.inDoubt, info)
+}
+
+// describe is an error of this request with the kind that its cause has.
+func (k *call) describe(cause error, inDoubt bool, info retry.Info) *httpsvc.Error {
+	e := &httpsvc.Error{
+		Service: k.r.Service.String(), Operation: k.operation, Method: k.r.Method, Path: k.r.Path, Endpoint: k.endpoint,
+		InDoubt: inDoubt, Retry: info, Cause: cause, Kind: kindOf(cause, inDoubt, info.Reason),
+	}
+	if k.queued && k.attempts == 0 {
+		e.Cause = errors.Join(cause, errQueued)
+	}
+	return e
+}
+
+// kindOf is the kind of what ended a request: a timeout or a cancellation whatever the last attempt met, then the
+// reason's own error where it ended the request, then the cause's.
+func kindOf(cause error, inDoubt bool, why retry.Reason) *cberr.Kind {
+	switch {
+	case errors.Is(cause, retry.ErrTimeout) && inDoubt:
+		return cberr.AmbiguousTimeout
+	case errors.Is(cause, retry.ErrTimeout):
+		return cberr.UnambiguousTimeout
+	case errors.Is(cause, retry.ErrCanceled), errors.Is(cause, retry.ErrClosed):
+		return cberr.RequestCanceled
+	case why == retry.AuthenticationError:
+		return cberr.AuthenticationFailure
+	case why == retry.TLSError:
+		return cberr.TLSFailure
+	}
+	if kind := cberr.KindOf(cause); kind != nil {
+		return kind
+	}
+	switch why { //nolint:exhaustive // the other reasons come with an error that has a kind
+	case retry.ServiceNotAvailable:
+		return cberr.ServiceNotAvailable
+	case retry.ServiceResponseCodeIndicated:
+		return cberr.TemporaryFailure
+	}
+	return cberr.RequestCanceled
+}
+
+// broken is what the reader of a body is told when the body ends early. Whether the service has executed the request
+// to its end is then unknown.
+func (k *call) broken(err error) error {
+	inDoubt := !k.state.Idempotent
+	e := k.describe(err, inDoubt, k.state.Info())
+	e.Kind = cberr.RequestCanceled
+	switch {
+	case k.ctx.Err() == nil:
+	case errors.Is(k.ctx.Err(), context.DeadlineExceeded) && inDoubt:
+		e.Kind, e.Cause = cberr.AmbiguousTimeout, retry.ErrTimeout
+	case errors.Is(k.ctx.Err(), context.DeadlineExceeded):
+		e.Kind, e.Cause = cberr.UnambiguousTimeout, retry.ErrTimeout
+	default:
+		e.Cause = fmt.Errorf("%w: %w", retry.ErrCanceled, context.Cause(k.ctx))
+	}
+	return e
+}
