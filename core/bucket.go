@@ -36,7 +36,8 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Bucket: name, Seeds: c.cfg.Hosts, TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
-		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice,
+		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
+		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(),
 	})
 	b.wg.Go(func() { b.poll(ctx) })
 	return b
@@ -53,6 +54,12 @@ func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
 
 // Release implements kv.Dispatcher.
 func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
+
+// Layout implements kv.Topology: the newest cluster map. Before the first it waits for it as a call would.
+func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) { return b.router.Layout(ctx) }
+
+// HedgePlan implements kv.Hedger.
+func (b *Bucket) HedgePlan(key []byte) kv.HedgePlan { return b.router.HedgePlan(key) }
 
 // Complete runs f on a goroutine of the bucket's, as it does for the callbacks of kv.Go.
 func (b *Bucket) Complete(f func()) { b.router.Complete(f) }
@@ -133,6 +140,7 @@ func (b *Bucket) poll(ctx context.Context) {
 		}
 		if time.Since(reported) >= reportInterval {
 			b.router.ReportOrphans()
+			b.c.forgetNodes()
 			reported = time.Now()
 		}
 	}

@@ -68,13 +68,20 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log, 0),
 	}
 	c.orch = retry.New(retry.Options{
-		Default: cfg.Retry, MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
+		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
 	})
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
 	c.health.OnSet = c.wakeAll
 	c.http = c.newHTTP()
 	return c, nil
+}
+
+func defaultStrategy(s retry.Strategy) retry.Strategy {
+	if s == nil {
+		return retry.FastFailOnTerminalError{}
+	}
+	return s
 }
 
 func randomID() string {

@@ -16,6 +16,7 @@ import (
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 // Config says how to reach a cluster and how to behave. Every zero value is usable: the cluster is then on this machine
@@ -45,6 +46,15 @@ type Config struct {
 
 	// Retry is the strategy of calls that name none. Default: retry.FastFailOnTerminalError.
 	Retry retry.Strategy
+	// Policy is a retry policy file, as ParsePolicy reads it: strategies, hedges and timeouts by operation, and a throttle
+	// by node. What a call names itself wins over it, and it wins over Retry, unless an entry is pinned; the throttle binds
+	// every strategy.
+	Policy *policy.Config
+	// Classify may name a retry reason for an answer to a key-value call that the client has none for; retry.Unknown
+	// leaves it a failure. It is asked only where sending the request again is safe: the operation is idempotent, or the
+	// status is known to leave the document as it was. It runs on a goroutine of the client's that is no connection's, so
+	// it may block, and holds up only its own call then.
+	Classify func(Answer) retry.Reason
 	// DisableRetries leaves only the repetitions of requests that no server has looked at.
 	DisableRetries bool
 	// MaxParked bounds the calls that wait for their next attempt; 0 means 32768.

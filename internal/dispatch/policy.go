@@ -24,14 +24,17 @@ type OpPolicy struct {
 // policy gives the call what the policy has for its operation, and says how long it may take; 0 is the default. The
 // client's own requests are left alone.
 func (r *Router) policy(c *kv.Call, limit time.Duration) time.Duration {
-	p := r.o.Policy(c.Req.Opcode)
-	if p == nil || c.Req.Retry == Strict {
+	if c.Req.Retry == Strict {
 		return limit
 	}
-	if p.Strategy != nil && (c.Req.Retry == nil || p.Pinned) {
+	p := r.o.Policy(c.Req.Opcode)
+	switch {
+	case p != nil && p.Strategy != nil && (c.Req.Retry == nil || p.Pinned):
 		c.State.Strategy = p.Strategy
+	case c.Req.Retry != nil && r.o.Throttled != nil:
+		c.State.Strategy = r.o.Throttled(c.Req.Retry)
 	}
-	if limit == 0 {
+	if limit == 0 && p != nil {
 		limit = p.Timeout
 	}
 	return limit

@@ -44,6 +44,8 @@ type Options struct {
 
 	// Policy gives what a retry policy has for an opcode; nil has nothing for any. It must not block.
 	Policy func(op memd.Opcode) *OpPolicy
+	// Throttled puts a call's own strategy below the nodes' throttle; nil when there is none.
+	Throttled func(retry.Strategy) retry.Strategy
 	// HedgeThrottle keeps hedges from nodes in trouble; nil does not.
 	HedgeThrottle hedge.Throttle
 	// Feedback gives who is told of a node's successes; nil tells nobody.

@@ -1,0 +1,197 @@
+package core
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/query"
+	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
+	"github.com/couchcore/couchcore/retry/policy"
+	"github.com/couchcore/couchcore/search"
+	"github.com/couchcore/couchcore/views"
+)
+
+// ParsePolicy reads a retry policy file for Config.Policy: policy.Parse with the numbers of this client's services. The
+// error is a *policy.ParseError.
+func ParsePolicy(data []byte) (*policy.Config, error) {
+	return policy.Parse(data, policy.ParseOptions{Code: ReasonOf})
+}
+
+// ReasonOf gives the reason that a service's own number may be retried for: a KV status, an HTTP status or an error
+// code. ok is false for a number that is never a reason to retry.
+func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
+	switch service {
+	case "kv":
+		return reasonOfStatus(code)
+	case "query":
+		// Some codes are retryable only with this text; one that is only with the service's own hint has no reason of its own.
+		why, ok, _ = query.Classify(query.Answer{Errors: []query.ServerError{{Code: int(code), Message: "queryport.indexNotFound"}}})
+	case "analytics":
+		why, ok, _ = analytics.Classify(analytics.Answer{Errors: []analytics.ServerError{{Code: int(code)}}})
+	case "search":
+		why, ok, _ = search.Classify(search.Answer{HTTPStatus: int(code)})
+	case "views":
+		why, ok, _ = views.Classify(views.Answer{HTTPStatus: int(code), Text: `{"reason":"missing"}`})
+	case "management":
+	default:
+		return retry.Unknown, false
+	}
+	if !ok && slices.Contains([]uint32{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, code) {
+		return retry.ServiceResponseCodeIndicated, true
+	}
+	return why, ok
+}
+
+func reasonOfStatus(code uint32) (retry.Reason, bool) {
+	st := memd.Status(code)
+	if uint32(st) != code || !st.Known() {
+		return retry.Unknown, false
+	}
+	switch d := kv.Classify(memd.OpGet, st, false); d.Class {
+	case kv.ClassRetry:
+		return d.Reason, true
+	case kv.ClassAskMap:
+		return retry.KVErrorMapRetryIndicated, true
+	}
+	return retry.Unknown, false
+}
+
+// Answer is what a server said of a call, when the client has no retry reason for it.
+type Answer struct {
+	Service   retry.Service
+	Operation string // its name: "get-and-touch"
+	Bucket    string
+	Endpoint  string
+	Code      uint32 // the KV status
+	Err       error  // what the call will fail with if nobody names a reason
+}
+
+// classifier gives the dispatcher the user's hook, nil without one.
+func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reason {
+	if c.cfg.Classify == nil {
+		return nil
+	}
+	return func(operation string, err *kv.Error) retry.Reason {
+		return c.cfg.Classify(Answer{
+			Service: "kv", Operation: operation, Bucket: err.Bucket, Endpoint: err.Endpoint, Code: uint32(err.Status), Err: err,
+		})
+	}
+}
+
+// opPolicies gives the dispatcher what the policy has for each opcode, nil without a policy.
+func (c *Cluster) opPolicies() func(op memd.Opcode) *dispatch.OpPolicy {
+	if c.cfg.Policy == nil {
+		return nil
+	}
+	var table [256]*dispatch.OpPolicy
+	for op := range table {
+		if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+			table[op] = c.opPolicy(s.Name)
+		}
+	}
+	return func(op memd.Opcode) *dispatch.OpPolicy { return table[op] }
+}
+
+func (c *Cluster) opPolicy(name string) *dispatch.OpPolicy {
+	e, ok := c.cfg.Policy.For("kv", name)
+	if !ok {
+		return nil
+	}
+	p := &dispatch.OpPolicy{Strategy: e.Strategy, Pinned: e.Pinned, Timeout: e.Timeout}
+	if h := e.Hedge; h != nil {
+		p.Hedge = &kv.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: nonFatal(h)}
+	}
+	return p
+}
+
+// nonFatal says which failures the policy names.
+func nonFatal(h *policy.Hedge) func(error) bool {
+	return func(err error) bool {
+		if info, ok := retry.InfoOf(err); ok && info.Reason != retry.Unknown && h.NonFatal.Has(info.Reason) {
+			return true
+		}
+		var e *kv.Error
+		return errors.As(err, &e) && e.Answered && slices.Contains(h.Codes, uint32(e.Status))
+	}
+}
+
+// throttled puts a strategy below the nodes' throttle, nil without one.
+func (c *Cluster) throttled() func(retry.Strategy) retry.Strategy {
+	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+		return nil
+	}
+	return c.cfg.Policy.Throttled
+}
+
+// feedback gives each node's tokens to its connections, nil without a throttle.
+func (c *Cluster) feedback() func(addr string) conn.Feedback {
+	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+		return nil
+	}
+	return func(addr string) conn.Feedback {
+		if t := c.cfg.Policy.Tokens(addr); t != nil {
+			return t
+		}
+		return nil
+	}
+}
+
+// hedgeThrottle keeps hedges from nodes that are in trouble, nil without a throttle.
+func (c *Cluster) hedgeThrottle() hedge.Throttle {
+	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+		return nil
+	}
+	return tokens{c.cfg.Policy}
+}
+
+// tokens is the nodes' throttle as hedges ask it.
+type tokens struct{ p *policy.Config }
+
+// Allowed implements hedge.Throttle: a call that has met a node in trouble sends no more hedges.
+func (t tokens) Allowed(used *hedge.Avoid) bool {
+	return !slices.ContainsFunc(used.Endpoints(), func(e string) bool { return !t.p.Tokens(e).Allowed() })
+}
+
+// Failure implements hedge.Throttle.
+func (t tokens) Failure(endpoint string) { t.p.Tokens(endpoint).Failure() }
+
+// forgetNodes drops the tokens of nodes that no cluster map names any more.
+func (c *Cluster) forgetNodes() {
+	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+		return
+	}
+	hosts := map[string]bool{}
+	for _, b := range c.all() {
+		for _, i := range b.router.Nodes() {
+			hosts[hostOf(b.router.Address(i))] = true
+		}
+	}
+	c.cfg.Policy.Retain(func(endpoint string) bool { return hosts[hostOf(endpoint)] })
+}
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}
+
+// httpPolicy is what the policy has for a request to a service: the strategy that it is sent with, and how long it may
+// take, 0 for the service's default. own is the strategy that the request names, nil for none.
+func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration) {
+	e, ok := c.cfg.Policy.For(service, operation)
+	if ok && e.Strategy != nil && (own == nil || e.Pinned) {
+		return e.Strategy, e.Timeout
+	}
+	return c.cfg.Policy.Throttled(own), e.Timeout
+}
