@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"math"
 	"runtime"
 	"testing"
@@ -107,6 +108,11 @@ func TestLimitsOfTime(t *testing.T) {
 		{"elapsed", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.GiveUp}, inMS(400, 400), never},
 		{"elapsed, truncated", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Truncate}, inMS(400, 400, 200), never},
 		{"elapsed, capped", policy.Limit{Base: schedule(400), MaxElapsed: time.Second}, inMS(400, 400), 200 * ms},
+		{"exactly on the limit", policy.Limit{Base: schedule(500), Hard: time.Second, Fit: policy.Leave}, inMS(500, 500), never},
+		{"no time left, given up", policy.Limit{Base: schedule(1000, 0), Hard: time.Second, Fit: policy.GiveUp}, inMS(1000), never},
+		{"no time left, nothing overflows", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Overflow}, inMS(1000), never},
+		{"no time left, nothing truncated", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Truncate}, inMS(1000), never},
+		{"no delay, stretched", policy.Limit{Base: schedule(0), MaxAttempts: 2, Hard: time.Second, Fit: policy.Stretch}, inMS(1000), never},
 		{"none", policy.Limit{Base: schedule(400)}, inMS(400, 400, 400, 400, 400, 400), never},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -163,6 +169,8 @@ func TestServersDelayIsNotFitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := policy.Limit{Base: policy.Pushback{}, MaxAttempts: 2, Hard: 500 * ms, Fit: policy.Stretch}
 		require.Equal(t, inMS(0, 300), run(l, retry.ServiceResponseCodeIndicated, hint).at, "the last one is not made longer")
+		l.Base = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(100 * ms) })
+		require.Equal(t, inMS(0, 500), run(l, retry.ServiceResponseCodeIndicated, hint).at, "unless Base has a delay of its own")
 	})
 }
 
@@ -291,12 +299,16 @@ func TestPlanOfLimits(t *testing.T) {
 		{policy.Limit{Hard: 1500 * ms}, 1500 * ms},
 		{policy.Limit{Hard: 1500 * ms, Fit: policy.Overflow}, 2500 * ms},
 		{policy.Limit{Hard: 10 * time.Second, MaxAttempts: 3, Fit: policy.Stretch}, 10 * time.Second},
+		{policy.Limit{Hard: 10 * time.Second, MaxAttempts: 3}, 2 * time.Second},
+		{policy.Limit{Hard: 10 * time.Second, MaxAttempts: 1, Fit: policy.Stretch}, 0},
 		{policy.Limit{Soft: 3 * time.Second}, 4 * time.Second},
 		{policy.Limit{Soft: 3 * time.Second, Hard: 9 * time.Second, MaxAttempts: 9, Fit: policy.Stretch}, 9 * time.Second},
 		{policy.Limit{MaxElapsed: 3 * time.Second}, 3 * time.Second},
 	} {
 		require.Equal(t, c.want, c.l.Plan(b), "%+v", c.l)
 	}
+	late := retry.Linear(ms, time.Hour) // longest after more steps than are looked at one by one
+	require.Equal(t, time.Hour+3*time.Second, policy.Limit{Soft: 3 * time.Second}.Plan(late))
 }
 
 // TestGraph proves GR-6: 3 s times the square of the retry's number, at most 180 s, ten tries, 1800 s in all.
