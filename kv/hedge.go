@@ -138,6 +138,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	if n > 0 {
 		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
 	}
+	c.spec = specs[c.Req.Opcode]
 	r, err := finish[R](ctx, x.d, c, x.op, nil)
 	switch {
 	case err == nil:

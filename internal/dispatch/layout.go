@@ -104,7 +104,7 @@ func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
 
 // hedged counts the reads beyond the first.
 func (r *Router) hedged(s hedge.Stats) {
-	if s.Sent > 1 {
-		r.o.Orchestrator.Hedged("kv", "get", s.Sent-1)
+	for n := 1; n < s.Sent; n++ {
+		r.o.Orchestrator.Hedged("kv", "get", n)
 	}
 }
