@@ -84,6 +84,7 @@ type Conn struct {
 	limit    int
 	maxCalls int
 	writeMax time.Duration
+	pack     kv.Compression
 
 	mu       sync.Mutex
 	pend     []*part // to be written, oldest first, from head on
@@ -184,6 +185,9 @@ func (c *Conn) Idle() bool {
 func (c *Conn) Submit(call *kv.Call) error {
 	var large *part
 	w := kv.Wire{Features: c.info.Features, Endpoint: c.info.Addr, Local: c.info.ID}
+	if w.Features.Has(memd.FeatureSnappy) {
+		call.Pack(c.pack)
+	}
 	if len(call.Req.Value) >= largeValue {
 		large = &part{buf: make([]byte, 0, call.WireSize())}
 		var ended bool

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -25,6 +26,7 @@ type Options struct {
 	ID          string   // this connection's part of it
 	Features    []memd.Feature
 	WantConfig  bool
+	Compression kv.Compression // of documents' values, where the node grants it
 
 	// Bare talks to a server that knows neither HELLO nor buckets: SASL at most.
 	Bare bool
@@ -168,7 +170,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
+		pack: o.Compression, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) < minRead {
