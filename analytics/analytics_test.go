@@ -47,9 +47,9 @@ func wantKind(code int) error {
 	return cberr.Couchbase
 }
 
-// TestEveryCodeD77D117 gives every code with and without the service's retry hint. Without it three codes are retried
+// TestCB57CB63EveryCodeD77D117 gives every code with and without the service's retry hint. Without it three codes are retried
 // (CB-63) and no other (CB-57).
-func TestEveryCodeD77D117(t *testing.T) {
+func TestCB57CB63EveryCodeD77D117(t *testing.T) {
 	temporary := map[int]bool{23000: true, 23003: true, 23007: true}
 	for code := -2; code <= 30000; code++ {
 		e := analytics.ServerError{Code: code}
@@ -107,8 +107,8 @@ func TestErrorFieldsOfOtherTypesD110(t *testing.T) {
 	}
 }
 
-// TestIdempotentIffReadonly proves CB-54.
-func TestIdempotentIffReadonly(t *testing.T) {
+// TestCB54IdempotentIffReadonly has every way to say so.
+func TestCB54IdempotentIffReadonly(t *testing.T) {
 	for _, c := range []struct {
 		r    analytics.Request
 		want bool

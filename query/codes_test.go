@@ -67,9 +67,9 @@ func wantKind(code int) error {
 	return cberr.Couchbase
 }
 
-// TestEveryCodeD77B85 gives every code without a text, with and without the service's retry hint: a code that the RFC
+// TestCB57CB62EveryCodeD77B85 gives every code without a text, with and without the service's retry hint: a code that the RFC
 // does not list is not retried (CB-57).
-func TestEveryCodeD77B85(t *testing.T) {
+func TestCB57CB62EveryCodeD77B85(t *testing.T) {
 	prepared := map[int]bool{4040: true, 4050: true, 4060: true, 4070: true, 4080: true, 4090: true}
 	for code := -2; code <= 100000; code++ {
 		want := final(wantKind(code))

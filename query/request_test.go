@@ -23,8 +23,8 @@ func bodyOf(t *testing.T, h *httpsvc.Request, remaining time.Duration) map[strin
 	return m
 }
 
-// TestIdempotentIffReadonly proves CB-54.
-func TestIdempotentIffReadonly(t *testing.T) {
+// TestCB54IdempotentIffReadonly has every way to say so.
+func TestCB54IdempotentIffReadonly(t *testing.T) {
 	for _, c := range []struct {
 		r    query.Request
 		want bool

@@ -23,8 +23,8 @@ func classify(status int, text string, scoped bool) verdict {
 	return verdict{reason, ok, err}
 }
 
-// TestEveryStatusD77: 429 is retried (CB-64) and no other status (CB-57), whatever the text.
-func TestEveryStatusD77(t *testing.T) {
+// TestCB57CB64EveryStatusD77: 429 is retried (CB-64) and no other status (CB-57), whatever the text.
+func TestCB57CB64EveryStatusD77(t *testing.T) {
 	texts := []string{"", "x", "index not found", "num_fts_indexes", "num_concurrent_requests", "\x00\xff", `{"error":"x"}`}
 	for status := 0; status < 1000; status++ {
 		for _, text := range texts {
@@ -72,8 +72,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestAlwaysIdempotent proves the half of CB-55 that is about search.
-func TestAlwaysIdempotent(t *testing.T) {
+// TestCB55AlwaysIdempotent proves the half of CB-55 that is about search.
+func TestCB55AlwaysIdempotent(t *testing.T) {
 	r := search.Request{Index: "i", Query: map[string]any{"match": "x"}}
 	require.True(t, r.Idempotent())
 	h, err := r.HTTP()

@@ -27,9 +27,9 @@ func classify(status int, text string) verdict {
 	return verdict{reason, ok, err}
 }
 
-// TestEveryStatusD77D115 gives every status without a body: those of the RFC's list are retried (CB-65, CB-66), and no
+// TestCB57CB65CB66EveryStatusD77D115 gives every status without a body: those of the RFC's list are retried (CB-65, CB-66), and no
 // other (CB-57). 404 needs its reason.
-func TestEveryStatusD77D115(t *testing.T) {
+func TestCB57CB65CB66EveryStatusD77D115(t *testing.T) {
 	listed := map[int]bool{
 		300: true, 301: true, 303: true, 307: true, 401: true, 408: true, 409: true, 412: true, 416: true, 417: true,
 		500: true, 501: true, 502: true, 503: true, 504: true,
@@ -103,8 +103,8 @@ func TestErrorsBehindRows(t *testing.T) {
 	require.Equal(t, verdict{retry.Unknown, false, cberr.Couchbase}, verdict{reason, ok, err})
 }
 
-// TestAlwaysIdempotent proves the half of CB-55 that is about views: also when the request is a POST.
-func TestAlwaysIdempotent(t *testing.T) {
+// TestCB55AlwaysIdempotent proves the half of CB-55 that is about views: also when the request is a POST.
+func TestCB55AlwaysIdempotent(t *testing.T) {
 	r := views.Request{Bucket: "b", Design: "d", View: "v"}
 	for _, keys := range [][]any{nil, {strings.Repeat("x", 2000)}} {
 		r.Keys = keys

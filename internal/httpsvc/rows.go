@@ -120,6 +120,19 @@ func (r *RowReader) Peek() Found {
 	return found
 }
 
+// PeekRow is Peek that passes over an error list: it reads up to the first row or the end.
+func (r *RowReader) PeekRow() Found {
+	found := r.Peek()
+	for found == FoundErrors && r.state != atEnd {
+		found = r.advance()
+		r.pending = found == FoundRow
+	}
+	if found == FoundErrors {
+		found = FoundEnd
+	}
+	return found
+}
+
 // Next gives the next row. Its bytes are valid until the next call of any method. ok is false at the end of the
 // response and after a failure: Err tells them apart.
 func (r *RowReader) Next() (raw []byte, ok bool) {

@@ -1,0 +1,198 @@
+package httpsvc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/couchcore/couchcore/cberr"
+)
+
+// textLimit bounds what is kept of an answer that holds no rows.
+const textLimit = 64 << 10
+
+// ErrRowsLeft is the answer to a question for the metadata before the last row was read.
+var ErrRowsLeft = errors.New("the metadata comes after the last row")
+
+// errEncoded is an answer in an encoding that was not asked for.
+var errEncoded = errors.New("httpsvc: the response is compressed, which was not asked for")
+
+// Answer is what a service has said, as far as it is known before the first row or after the last one.
+type Answer struct {
+	Status   int
+	Header   map[string][]string
+	Endpoint string            // of the node that said it
+	Errors   []json.RawMessage // the error list
+	Text     string            // the body of an answer whose status is not 2xx, or as much of it as was kept
+	Meta     []byte            // the object without its rows, of an answer that was read to its end; the callee's to keep
+	Rows     int               // that came before this
+}
+
+// OK reports whether the status is 2xx.
+func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
+
+// RowService says how a service answers with rows.
+type RowService struct {
+	Key    string // the attribute that holds them
+	Limits Limits
+	// Judge says what an answer means. It is asked about an answer without rows before anything is given out, when the
+	// request may still be sent again, and about the end of one with rows.
+	Judge func(a *Answer) Verdict
+}
+
+// Rows are the rows of an answer, while they arrive. They are for one goroutine.
+type Rows struct {
+	service RowService
+	req     *Request
+	resp    *Response
+	rr      *RowReader
+	row     []byte
+	err     error
+	meta    []byte
+	ended   bool
+}
+
+// OpenRows sends a request and gives its rows as soon as there is a first one, or none is to come. Until then it is sent
+// again as its failures and its strategy allow; afterwards never. The error is an *Error, or what the request's Before
+// has said. Whoever got the rows closes them, or reads them to their end.
+func OpenRows(ctx context.Context, d Doer, r *Request, s RowService) (*Rows, error) {
+	rows := &Rows{service: s}
+	req := *r
+	req.Judge = rows.judge
+	resp, err := d.Do(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	rows.req, rows.resp = &req, resp
+	return rows, nil
+}
+
+// judge looks at an answer up to its first row.
+func (r *Rows) judge(resp *Response) (Verdict, error) {
+	r.rr = nil
+	if enc := header(resp, "Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return Verdict{Err: fmt.Errorf("%w: %w (%s)", cberr.DecodingFailure, errEncoded, enc)}, nil
+	}
+	a := &Answer{Status: resp.Status, Header: resp.Header, Endpoint: resp.Endpoint}
+	if !a.OK() {
+		return r.judgeText(a, resp.Body)
+	}
+	r.rr = NewRowReader(resp.Body, r.service.Key, r.service.Limits)
+	if r.rr.PeekRow() == FoundRow {
+		return Verdict{}, nil
+	}
+	a.Errors, a.Meta = r.rr.Errors(), r.rr.Metadata()
+	if err := r.rr.Err(); err != nil && len(a.Errors) == 0 {
+		if !Malformed(err) {
+			return Verdict{}, err
+		}
+		return Verdict{Err: fmt.Errorf("%w: %w", cberr.DecodingFailure, err)}, nil
+	}
+	return r.service.Judge(a), nil
+}
+
+func (r *Rows) judgeText(a *Answer, body io.Reader) (Verdict, error) {
+	text, err := io.ReadAll(io.LimitReader(body, textLimit))
+	if err != nil && len(text) == 0 {
+		return Verdict{}, err
+	}
+	a.Text = string(text)
+	a.Errors = List(Object(text)[errorsKey])
+	v := r.service.Judge(a)
+	if v.Err == nil {
+		v.Err = fmt.Errorf("%w: status %d", cberr.Couchbase, a.Status)
+	}
+	return v, nil
+}
+
+func header(resp *Response, name string) string {
+	if v := resp.Header[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Malformed reports whether a RowReader stopped because of what it read, and not because it could not read on.
+func Malformed(err error) bool {
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrTooDeep)
+}
+
+// Next goes to the next row. It blocks until there is one; false is the end, for the reason that Err gives.
+func (r *Rows) Next() bool {
+	if r.ended {
+		return false
+	}
+	var ok bool
+	if r.row, ok = r.rr.Next(); ok {
+		return true
+	}
+	if err := r.rr.Err(); err != nil {
+		r.err = r.failure(err)
+	} else {
+		r.meta = r.rr.Metadata()
+		a := &Answer{
+			Status: r.resp.Status, Header: r.resp.Header, Endpoint: r.resp.Endpoint, Errors: r.rr.Errors(),
+			Meta: r.meta, Rows: r.rr.rows,
+		}
+		if v := r.service.Judge(a); v.Err != nil {
+			r.err = r.failure(v.Err)
+		}
+	}
+	r.end()
+	return false
+}
+
+// Row is the present row, valid until the next call of Next or Close.
+func (r *Rows) Row() []byte { return r.row }
+
+// Err is why there are no more rows: nil at the end of a good answer, after Close, and while there are rows. It is an
+// *Error.
+func (r *Rows) Err() error { return r.err }
+
+// Meta is the answer without its rows, the caller's to keep, once Next has said false. The error is Err's, or
+// ErrRowsLeft.
+func (r *Rows) Meta() ([]byte, error) {
+	if r.meta == nil && r.err == nil {
+		return nil, ErrRowsLeft
+	}
+	return r.meta, r.err
+}
+
+// Response is the answer's status, headers and node.
+func (r *Rows) Response() *Response { return r.resp }
+
+// Close ends the reading: rows that have not come yet never will, and the service is told so. Further calls do nothing.
+func (r *Rows) Close() error {
+	r.end()
+	return nil
+}
+
+func (r *Rows) end() {
+	if !r.ended {
+		r.ended, r.row = true, nil
+		r.resp.Body.Close()
+		r.rr.end()
+	}
+}
+
+// failure is why the rows ended early, as an error of the request.
+func (r *Rows) failure(err error) *Error {
+	var lost *Error
+	if errors.As(err, &lost) {
+		return lost
+	}
+	e := &Error{
+		Service: r.req.Service.String(), Operation: r.req.Operation, Method: r.req.Method, Path: r.req.Path,
+		Endpoint: r.resp.Endpoint, Retry: r.resp.Retry, Kind: cberr.KindOf(err), Cause: err,
+	}
+	switch {
+	case Malformed(err):
+		e.Kind, e.InDoubt = cberr.DecodingFailure, !r.req.Idempotent
+	case e.Kind == nil: // the body ended where the JSON goes on
+		e.Kind, e.InDoubt = cberr.RequestCanceled, !r.req.Idempotent
+	}
+	return e
+}

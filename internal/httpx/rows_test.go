@@ -1,0 +1,331 @@
+package httpx_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// plain is a service of rows whose first error decides: "again" may be retried.
+var plain = httpsvc.RowService{Key: "results", Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
+	v := httpsvc.Verdict{General: true}
+	if len(a.Errors) > 0 {
+		v.Err = fmt.Errorf("%w: %s", cberr.PlanningFailure, a.Errors[0])
+		if strings.Contains(string(a.Errors[0]), "again") {
+			v.Reason = retry.QueryErrorRetryable
+		}
+	}
+	return v
+}}
+
+// scripts answers each connection's requests with raw bytes, the last of them for ever, and then closes it.
+func scripts(sent *int, answers ...string) func(net.Conn) {
+	return func(nc net.Conn) {
+		in := bufio.NewReader(nc)
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			answer := answers[min(*sent, len(answers)-1)]
+			*sent++
+			_, _ = io.WriteString(nc, answer)
+			if !strings.HasSuffix(answer, "0\r\n\r\n") {
+				return
+			}
+		}
+	}
+}
+
+// ok is a whole answer in chunks, open one that breaks off.
+func ok(parts ...string) string { return open(parts...) + "0\r\n\r\n" }
+
+func open(parts ...string) string {
+	s := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, p := range parts {
+		s += fmt.Sprintf("%x\r\n%s\r\n", len(p), p)
+	}
+	return s
+}
+
+// read sends a request and reads all of its rows.
+func (w *world) read(r *httpsvc.Request) (rows []string, meta string, err error) {
+	got, err := httpsvc.OpenRows(w.t.Context(), w.client, r, plain)
+	if err != nil {
+		return nil, "", err
+	}
+	for got.Next() {
+		rows = append(rows, string(got.Row()))
+	}
+	m, _ := got.Meta()
+	require.NoError(w.t, got.Close())
+	return rows, string(m), got.Err()
+}
+
+// statement is a request for rows. One that reads may be sent again.
+func statement(readonly bool) *httpsvc.Request {
+	r := post("/query/service", `{"statement":"x"}`)
+	r.Service, r.Idempotent = httpsvc.Query, readonly
+	return r
+}
+
+// TestGA634NothingIsSentAgainAfterTheFirstRow: a connection that dies before the first row is another matter.
+func TestGA634NothingIsSentAgainAfterTheFirstRow(t *testing.T) {
+	for _, readonly := range []bool{true, false} {
+		for _, breaking := range []string{open(`{"results":[1`), open(`{"results":[1,`), open(`{"results":[1,2],`)} {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				w := newWorld(t, nil, setup{raw: scripts(&sent, breaking, ok(`{"results":[7]}`))})
+				rows, _, err := w.read(statement(readonly))
+				if breaking == open(`{"results":[1`) { // no row was whole
+					require.Equal(t, map[bool]int{true: 2, false: 1}[readonly], sent)
+					require.Equal(t, readonly, err == nil)
+				} else {
+					require.Equal(t, 1, sent)
+					require.Equal(t, "1", rows[0])
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				}
+				if err != nil {
+					require.ErrorIs(t, err, cberr.RequestCanceled)
+					var e *httpsvc.Error
+					require.ErrorAs(t, err, &e)
+					require.Equal(t, !readonly, e.Ambiguous())
+				}
+			})
+		}
+	}
+}
+
+// TestGA635ErrorsInA200AreRetried: the answer is looked at up to its first row or error list before anybody has it.
+func TestGA635ErrorsInA200AreRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		w := newWorld(t, nil, setup{raw: scripts(&sent,
+			ok(`{"requestID":"1","errors":[{"msg":"again"}],"status":"errors"}`),
+			ok(`{"requestID":"2","results":[],"err`, `ors":[{"msg":"again"}],"status":"errors"}`),
+			ok(`{"requestID":"3","results":[1,2],"status":"success"}`))})
+		rows, meta, err := w.read(statement(false))
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "2"}, rows)
+		require.JSONEq(t, `{"requestID":"3","status":"success"}`, meta)
+		require.Equal(t, 3, sent)
+	})
+	synctest.Test(t, func(t *testing.T) { // what may not be retried ends it
+		sent := 0
+		w := newWorld(t, nil, setup{raw: scripts(&sent, ok(`{"errors":[{"msg":"never"}]}`))})
+		_, _, err := w.read(statement(true))
+		require.ErrorIs(t, err, cberr.PlanningFailure)
+		require.Equal(t, 1, sent)
+	})
+	synctest.Test(t, func(t *testing.T) { // behind a row nothing may be
+		sent := 0
+		w := newWorld(t, nil, setup{raw: scripts(&sent, ok(`{"results":[1],"errors":[{"msg":"again"}]}`))})
+		rows, meta, err := w.read(statement(true))
+		require.ErrorIs(t, err, cberr.PlanningFailure)
+		require.Equal(t, []string{"1"}, rows)
+		require.NotEmpty(t, meta)
+		require.Equal(t, 1, sent)
+	})
+}
+
+// TestStalledAnswers: by the deadline, whatever of the answer has come, and in doubt unless the statement reads.
+func TestStalledAnswers(t *testing.T) {
+	for _, part := range []string{"", "HTTP/1.1 200 OK\r\n", open(), open(`{"results":[`), open(`{"results":[1,`)} {
+		for _, readonly := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+					_, _ = http.ReadRequest(bufio.NewReader(nc))
+					_, _ = io.WriteString(nc, part)
+					_, _ = nc.Read(make([]byte, 1)) // until the client goes
+				}})
+				r := statement(readonly)
+				r.Timeout = 3 * time.Second
+				_, _, err := w.read(r)
+				require.Equal(t, 3*time.Second, time.Since(w.began))
+				require.ErrorIs(t, err, map[bool]error{true: cberr.UnambiguousTimeout, false: cberr.AmbiguousTimeout}[readonly], "%q", part)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var e *httpsvc.Error
+				require.ErrorAs(t, err, &e)
+				require.Equal(t, !readonly, e.Ambiguous())
+			})
+		}
+	}
+}
+
+// TestTrickledAnswers: a byte each 10 ms is an answer all the same, and ends at the deadline if that comes first.
+func TestTrickledAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+			_, _ = http.ReadRequest(bufio.NewReader(nc))
+			for _, c := range []byte(ok(`{"results":[{"a":"b"},{"a":"c"}],`, `"status":"success"}`)) {
+				time.Sleep(10 * time.Millisecond)
+				if _, err := nc.Write([]byte{c}); err != nil {
+					return
+				}
+			}
+		}})
+		rows, _, err := w.read(statement(true))
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"a":"b"}`, `{"a":"c"}`}, rows)
+		r := statement(true)
+		r.Timeout = time.Second
+		before := time.Now()
+		_, _, err = w.read(r)
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.Equal(t, time.Second, time.Since(before))
+	})
+}
+
+// TestCloseEarlyCancelsTheRequest: the service sees it, and the connection is not used again.
+func TestCloseEarlyCancelsTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan time.Duration, 1)
+		began := time.Now()
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(rw, `{"results":[1,2,`)
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+			gone <- time.Since(began)
+		}, setup{})
+		rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		_, err = rows.Meta()
+		require.ErrorIs(t, err, httpsvc.ErrRowsLeft)
+		time.Sleep(time.Second)
+		require.NoError(t, rows.Close())
+		require.Equal(t, time.Second, <-gone)
+		require.False(t, rows.Next())
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+		synctest.Wait()
+		require.Empty(t, w.net.Links())
+	})
+}
+
+// TestCancelWhileRowsAreRead: the caller's end of its context ends the rows.
+func TestCancelWhileRowsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(rw, `{"results":[1,2,`)
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		}, setup{})
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		rows, err := httpsvc.OpenRows(ctx, w.client, statement(false), plain)
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		require.True(t, rows.Next())
+		time.AfterFunc(time.Second, func() { cancel(gone) })
+		require.False(t, rows.Next())
+		require.ErrorIs(t, rows.Err(), cberr.RequestCanceled)
+		require.ErrorIs(t, rows.Err(), gone)
+	})
+}
+
+// TestConnectionsAreUsedAgainWhenClean: after an answer that was read whole, and after a refusal whose rest is short;
+// not after one that was cut, closed early, or whose rest is long or slow.
+func TestConnectionsAreUsedAgainWhenClean(t *testing.T) {
+	long := strings.Repeat(" ", 1<<20)
+	for name, tc := range map[string]struct {
+		first string // the first answer; the second is good
+		links int
+	}{
+		"whole":   {ok(`{"results":[1]}`), 1},
+		"refused": {"HTTP/1.1 503 X\r\nContent-Length: 5\r\n\r\nshort", 1},
+		"long":    {"HTTP/1.1 503 X\r\nContent-Length: 1048576\r\n\r\n" + long, 2},
+		"slow":    {"HTTP/1.1 503 X\r\nContent-Length: 500\r\n\r\nshort", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				links, n := 0, 0
+				w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+					links++
+					in := bufio.NewReader(nc)
+					for {
+						r, err := http.ReadRequest(in)
+						if err != nil {
+							return
+						}
+						_, _ = io.Copy(io.Discard, r.Body)
+						answer := tc.first
+						if n++; n > 1 {
+							answer = ok(`{"results":[2]}`)
+						}
+						_, _ = io.WriteString(nc, answer)
+					}
+				}})
+				_, _, err := w.do(get("/a"))
+				require.NoError(t, err)
+				if n == 1 {
+					_, _, err = w.do(get("/a"))
+					require.NoError(t, err)
+				}
+				require.Equal(t, 2, n)
+				require.Equal(t, tc.links, links)
+				require.Less(t, time.Since(w.began), time.Second)
+			})
+		})
+	}
+}
+
+// TestCompressedAnswersAreRefused: nothing is unpacked, so nothing can be packed too well.
+func TestCompressedAnswersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			require.Empty(t, r.Header.Get("Accept-Encoding"))
+			rw.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(rw, "\x1f\x8b")
+		}, setup{})
+		_, _, err := w.read(statement(true))
+		require.ErrorIs(t, err, cberr.DecodingFailure)
+		require.Equal(t, 1, w.count())
+		resp, err := w.client.Do(t.Context(), get("/raw")) // the caller of a raw request gets what came
+		require.NoError(t, err)
+		data, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "\x1f\x8b", string(data))
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
+// TestHostileAnswers: headers and rows without end, and what is no JSON, are typed errors.
+func TestHostileAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer string
+		want   error
+	}{
+		"headers":  {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", cberr.RequestCanceled},
+		"no http":  {"hello\r\n\r\n", cberr.RequestCanceled},
+		"no json":  {ok("hello"), cberr.DecodingFailure},
+		"nested":   {ok(`{"results":[` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `]}`), cberr.DecodingFailure},
+		"two rows": {ok(`{"results":[],"results":[]}`), cberr.DecodingFailure},
+		"redirect": {"HTTP/1.1 302 X\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n", cberr.Couchbase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				w := newWorld(t, nil, setup{raw: scripts(&sent, tc.answer)})
+				_, _, err := w.read(statement(false))
+				require.ErrorIs(t, err, tc.want)
+				require.Equal(t, 1, sent)
+			})
+		})
+	}
+}
