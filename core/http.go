@@ -38,6 +38,7 @@ type HTTPRequest struct {
 	OnBehalfOf  string
 	Timeout     time.Duration  // headers and body together; 0 means 75 s
 	Retry       retry.Strategy // nil inherits the cluster's
+	Hedge       *Hedge         // of a request that is idempotent; nil inherits what a policy says
 }
 
 // HTTPResponse is an answer whose headers are there. The caller reads Body and must close it.
@@ -63,7 +64,11 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 	if r.Body != nil {
 		req.Body = func(time.Duration) ([]byte, error) { return r.Body, nil }
 	}
-	resp, err := c.doer().Do(ctx, req)
+	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
+		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "",
+		own: r.Hedge, strategy: r.Retry,
+	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
+		func(r *httpsvc.Response) { _ = r.Body.Close() })
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +99,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
+		Policy: c.httpPolicy,
 	})
 }
 

@@ -273,4 +273,3 @@ func TestAPolicyFileThatNamesACodeWithoutAReasonIsRefused(t *testing.T) {
 		require.Equal(t, c.want != retry.Unknown, ok, "%s %d", c.service, c.code)
 	}
 }
-

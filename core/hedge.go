@@ -1,0 +1,219 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
+	"github.com/couchcore/couchcore/retry/policy"
+)
+
+// Hedge asks for a request that only reads to be sent to more nodes than one: first to one of them, then, each time
+// Delay has passed without an answer, to one that has not been asked yet. The first good answer wins and the others are
+// cancelled. Each node is asked once.
+type Hedge struct {
+	MaxAttempts int           // nodes at most, the first included; below 2 there is only that one
+	Delay       time.Duration // from one node to the next; 0 asks all at once
+	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason.
+	NonFatal func(error) bool
+}
+
+// hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
+// strategy of its own.
+func (c *Cluster) hedge(service Service, operation string, own *Hedge, strategy retry.Strategy) *Hedge {
+	if e, ok := c.cfg.Policy.For(retry.Service(service.String()), operation); ok && e.Hedge != nil && (e.Pinned || own == nil && strategy == nil) {
+		own = &Hedge{MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, NonFatal: nonFatalAnswer(e.Hedge)}
+	}
+	if own == nil || own.MaxAttempts < 2 {
+		return nil
+	}
+	return own
+}
+
+// nonFatalAnswer says which failures of requests to services the policy names.
+func nonFatalAnswer(h *policy.Hedge) func(error) bool {
+	return func(err error) bool {
+		if info, ok := retry.InfoOf(err); ok && info.Reason != retry.Unknown && h.NonFatal.Has(info.Reason) {
+			return true
+		}
+		var s *httpx.StatusError
+		return errors.As(err, &s) && slices.Contains(h.Codes, uint32(s.Status))
+	}
+}
+
+// mapServices are the names that a cluster map has for a service.
+var mapServices = map[Service]topology.Service{
+	Management: topology.Management, Query: topology.Query, Search: topology.Search, Views: topology.Views,
+	Analytics: topology.Analytics,
+}
+
+// hedgedRequest is what hedgeHTTP needs to know of a request.
+type hedgedRequest struct {
+	service             Service
+	operation, bucket   string
+	idempotent, onlyOne bool // onlyOne: it names its node, or cannot be sent twice
+	own                 *Hedge
+	strategy            retry.Strategy
+}
+
+// hedgeHTTP runs a request that may be hedged: run sends it with the Doer that it is given. A request that is not to be
+// hedged, or cannot be, is run once. close gives back a result that nobody wants any more.
+func hedgeHTTP[R any](
+	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error), closeIt func(R),
+) (R, error) {
+	d := c.doer()
+	h := c.hedge(r.service, r.operation, r.own, r.strategy)
+	if h == nil || !r.idempotent || r.onlyOne {
+		return run(ctx, d)
+	}
+	addrs, _ := c.endpoints(mapServices[r.service], r.bucket)
+	if len(addrs) < 2 {
+		return run(ctx, d)
+	}
+	start := int(c.cfg.Dice() * float64(len(addrs)))
+	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now()}
+	p := hedge.Policy{
+		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, NonFatal: h.NonFatal, Idempotent: true, Throttle: c.hedgeThrottle(),
+	}
+	if p.NonFatal == nil {
+		p.NonFatal = func(err error) bool {
+			info, ok := retry.InfoOf(err)
+			return ok && info.Reason != retry.Unknown
+		}
+	}
+	res, stats, err := hedge.Do(ctx, p, x.try)
+	for n := 1; n < stats.Sent; n++ {
+		c.orch.Hedged(retry.Service(r.service.String()), r.operation, n)
+	}
+	return x.end(res, err)
+}
+
+// hedgedHTTP is one request on its way to several nodes.
+type hedgedHTTP[R any] struct {
+	c     *Cluster
+	d     httpsvc.Doer
+	ctx   context.Context
+	addrs []string
+	run   func(context.Context, httpsvc.Doer) (R, error)
+	close func(R)
+	began time.Time
+
+	mu   sync.Mutex
+	won  bool // somebody has a result
+	over bool // nobody waits for one any more
+	best R
+}
+
+var errLost = errors.New("another node has answered first")
+
+// try asks one node. The result outlives the race, so its context is no child of the race's: it ends with the caller's,
+// when the result is closed, or when another one has won.
+func (x *hedgedHTTP[R]) try(race context.Context, n int, avoid *hedge.Avoid) (R, error) {
+	avoid.Use(x.addrs[n])
+	ctx, cancel := context.WithCancelCause(x.ctx)
+	stop := context.AfterFunc(race, func() { cancel(errLost) })
+	d := &pinned{d: x.d, addr: x.addrs[n], end: func() { cancel(nil) }, began: x.began}
+	r, err := x.run(ctx, d)
+	if err != nil {
+		stop()
+		cancel(nil)
+		return r, err
+	}
+	x.mu.Lock()
+	lost := !stop() || x.won || x.over
+	if !lost {
+		x.won, x.best = true, r
+	}
+	x.mu.Unlock()
+	d.returned()
+	if lost {
+		x.close(r)
+		cancel(nil)
+		var none R
+		return none, errLost
+	}
+	return r, nil
+}
+
+// end gives the outcome, and closes a result that came when the race was over.
+func (x *hedgedHTTP[R]) end(r R, err error) (R, error) {
+	x.mu.Lock()
+	x.over = true
+	late := err != nil && x.won
+	best := x.best
+	x.mu.Unlock()
+	if late {
+		x.close(best)
+	}
+	return r, err
+}
+
+// pinned sends requests to one node, once, and says when the last of their answers was closed.
+type pinned struct {
+	d     httpsvc.Doer
+	addr  string
+	end   func()
+	began time.Time // of the first attempt
+
+	mu   sync.Mutex
+	open int
+	done bool
+}
+
+// Do implements httpsvc.Doer.
+func (p *pinned) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	once := *r
+	once.Endpoint, once.Strategy = p.addr, dispatch.Strict
+	if once.Timeout > 0 { // it is that of all attempts together
+		once.Timeout = max(once.Timeout-time.Since(p.began), 1)
+	}
+	resp, err := p.d.Do(ctx, &once)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.open++
+	p.mu.Unlock()
+	resp.Body = &pinnedBody{ReadCloser: resp.Body, p: p}
+	return resp, nil
+}
+
+// returned says that no further request will come.
+func (p *pinned) returned() { p.change(func() { p.done = true }) }
+
+func (p *pinned) change(f func()) {
+	p.mu.Lock()
+	f()
+	end := p.done && p.open == 0
+	p.mu.Unlock()
+	if end {
+		p.end()
+	}
+}
+
+type pinnedBody struct {
+	io.ReadCloser
+	p    *pinned
+	once sync.Once
+}
+
+// Close closes the answer, and ends the request's context with the last of them.
+func (b *pinnedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(func() { b.p.change(func() { b.p.open-- }) })
+	return err
+}
+
+func reads(method string, idempotent bool) bool {
+	return idempotent || method == http.MethodGet || method == http.MethodHead
+}
