@@ -139,6 +139,7 @@ func variantEncodings() []encoding {
 
 func encodings() []encoding {
 	all := append(plainEncodings(), variantEncodings()...)
+	all = append(append(append(all, subdocEncodings()...), onePathEncodings()...), otherEncodings()...)
 	for i := range all {
 		if all[i].wire == (kv.Wire{}) {
 			all[i].wire = common
@@ -253,6 +254,21 @@ func requireTheirs(t testing.TB, p *memd.Packet, wire []byte) {
 	}
 	require.Empty(t, theirs.UnsupportedFrames)
 	require.Equal(t, string(p.Frames), string(frames))
+
+	// And what they make of the same fields are the same bytes.
+	var out bytes.Buffer
+	c = gmemd.NewConn(&out)
+	for _, f := range []gmemd.HelloFeature{
+		gmemd.FeatureAltRequests, gmemd.FeatureSyncReplication, gmemd.FeatureDurations, gmemd.FeaturePreserveExpiry,
+	} {
+		c.EnableFeature(f)
+	}
+	require.NoError(t, c.WritePacket(theirs))
+	if theirs.PreserveExpiryFrame != nil && theirs.UserImpersonationFrame != nil {
+		require.Len(t, out.Bytes(), len(wire)) // they put the two the other way round
+		return
+	}
+	require.Equal(t, wire, out.Bytes())
 }
 
 type readOnly struct{ *bytes.Reader }
