@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,18 @@ var features = []memd.Feature{
 	memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
 	memd.FeatureTracing, memd.FeatureUnorderedExecution, memd.FeatureAltRequest, memd.FeatureSyncReplication,
 	memd.FeatureCollections, memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion,
-	memd.FeatureDedupeNotMyVBucket,
+	memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureVAttr,
+	memd.FeatureSubdocCreateAsDeleted, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr,
+	memd.FeatureSubdocReplicaRead, memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr,
+	memd.FeatureRangeScanIncludeXattr, memd.FeatureSubdocReplicaReadDeleted, memd.FeatureGetRandomKeyIncludeXattr,
+}
+
+// wanted are the features that the configuration does not switch off.
+func (c *Cluster) wanted() []memd.Feature {
+	off := map[memd.Feature]bool{
+		memd.FeatureSnappy: c.cfg.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.Compression.Off,
+	}
+	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return off[f] })
 }
 
 // connectOptions are those of the next connection.
@@ -107,7 +119,7 @@ func (c *Cluster) connectOptions() conn.Options {
 	}
 	return conn.Options{
 		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.credentials, Agent: helloKey(id, agent), ID: id, Features: features,
+		Credentials: c.credentials, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.Compression,
 		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, MaxInFlight: c.cfg.MaxInFlight,
 	}
 }

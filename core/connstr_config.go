@@ -9,15 +9,18 @@ import (
 // optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
 // and has no effect.
 var optionSetters = map[string]func(*Config, OptionValue) error{
-	"kv_timeout":           func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
-	"kv_durable_timeout":   func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
-	"kv_connect_timeout":   func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
-	"config_poll_interval": func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
-	"max_queue_size":       func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
-	"allow_plain":          func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
-	"network":              func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
-	"enable_tls":           func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
-	"ca_cert_path":         func(c *Config, v OptionValue) error { return c.trust(v.Text) },
+	"compression":           func(c *Config, v OptionValue) error { c.Compression.Off = !v.Bool; return nil },
+	"compression_min_size":  func(c *Config, v OptionValue) error { c.Compression.MinSize = v.Int; return nil },
+	"compression_min_ratio": func(c *Config, v OptionValue) error { c.Compression.MinRatio = v.Float; return nil },
+	"kv_timeout":            func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
+	"kv_durable_timeout":    func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
+	"kv_connect_timeout":    func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
+	"config_poll_interval":  func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
+	"max_queue_size":        func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
+	"allow_plain":           func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
+	"network":               func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
+	"enable_tls":            func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
+	"ca_cert_path":          func(c *Config, v OptionValue) error { return c.trust(v.Text) },
 }
 
 // ParseConnString reads a connection string into a Config, which has no credentials then. Nothing is looked up or

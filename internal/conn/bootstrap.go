@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -199,7 +200,10 @@ func (b *bootstrap) readTail() error {
 		return err
 	}
 	if p.Status == memd.StatusSuccess && len(p.Value) > 0 {
-		b.info.Config = slices.Clone(p.Value)
+		// A map that cannot be inflated is as good as none: other nodes have one, too.
+		if raw, err := kv.Inflate(p.Value, p.Datatype, b.o.FrameLimit); err == nil {
+			b.info.Config = slices.Clone(raw)
+		}
 	}
 	return nil
 }

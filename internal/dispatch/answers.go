@@ -92,13 +92,13 @@ func (r *Router) offerErrorMap(addr string, raw []byte) {
 // notMyVBucket offers the map that came with the answer and has the call judged once that map was considered, so that
 // it is a fact whether the vbucket has moved.
 func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv.Error) {
-	if len(pkt.Value) == 0 || pkt.Datatype&memd.DatatypeSnappy != 0 {
+	if len(pkt.Value) == 0 {
 		r.want()
 		r.judgeMoved(claimed{c, err})
 		return
 	}
 	r.hold(c)
-	if r.offers.offer(pkt.Value, p.addr, &claimed{c, err}) {
+	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &claimed{c, err}) {
 		r.judgeMoved(claimed{c, err})
 	}
 }

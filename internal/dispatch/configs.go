@@ -30,6 +30,7 @@ type offers struct {
 
 type offered struct {
 	raw  []byte
+	dt   memd.Datatype // says whether raw is compressed
 	addr string
 }
 
@@ -39,7 +40,7 @@ func (o *offers) init() { o.kick = make(chan struct{}, 1) }
 
 // offer takes a cluster map from a node, with the call that it came with, if any. True means that the map is known and
 // has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied.
-func (o *offers) offer(raw []byte, addr string, cl *claimed) (known bool) {
+func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -54,7 +55,7 @@ func (o *offers) offer(raw []byte, addr string, cl *claimed) (known bool) {
 		if len(o.queue) == maxOffers {
 			o.queue = slices.Delete(o.queue, 0, 1)
 		}
-		o.queue = append(o.queue, offered{o.last, addr})
+		o.queue = append(o.queue, offered{o.last, dt, addr})
 		select {
 		case o.kick <- struct{}{}:
 		default:
@@ -121,7 +122,7 @@ func (o *offers) close() []*kv.Call {
 
 // Offer takes a cluster map's JSON that a node gave; addr is the node's address. It copies raw and does not block: the
 // config goroutine decides whether the map is newer.
-func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, addr, nil) }
+func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, 0, addr, nil) }
 
 // configs is the config goroutine, the only one that applies a map. Close ends it.
 func (r *Router) configs() {
@@ -155,7 +156,11 @@ func (r *Router) consider(of offered) {
 	if pk := r.picker.Load(); pk != nil {
 		old = pk.snap
 	}
-	s, err := topology.Parse(of.raw, host, r.o.ConfigLimits)
+	raw, err := kv.Inflate(of.raw, of.dt, r.o.ConfigLimits.MaxBytes)
+	var s *topology.Snapshot
+	if err == nil {
+		s, err = topology.Parse(raw, host, r.o.ConfigLimits)
+	}
 	if err != nil {
 		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
 		r.offers.refused(old)

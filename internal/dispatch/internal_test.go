@@ -86,27 +86,27 @@ func TestOffersAreConsideredOnce(t *testing.T) {
 	o.init()
 	call := &claimed{c: kv.NewCall()}
 	for range 1000 {
-		require.False(t, o.offer(version(1, 5), "a", call))
+		require.False(t, o.offer(version(1, 5), 0, "a", call))
 	}
 	require.Len(t, o.queue, 1)
 	require.Len(t, o.waiters, 1000)
-	require.False(t, o.offer(version(1, 4), "a", call)) // older, but the newer one is not applied yet
+	require.False(t, o.offer(version(1, 4), 0, "a", call)) // older, but the newer one is not applied yet
 	of, ok, waiters := o.take()
 	require.True(t, ok)
 	require.Nil(t, waiters)
 	require.Equal(t, version(1, 5), of.raw)
-	require.False(t, o.offer(version(1, 5), "a", call)) // being applied
+	require.False(t, o.offer(version(1, 5), 0, "a", call)) // being applied
 	_, ok, waiters = o.take()
 	require.False(t, ok)
 	require.Len(t, waiters, 1002)
-	require.True(t, o.offer(version(1, 5), "a", call))
-	require.True(t, o.offer(version(1, 4), "a", call))
-	require.True(t, o.offer(version(0, 9), "a", call))
-	require.False(t, o.offer(version(2, 1), "a", nil))
-	require.False(t, o.offer([]byte(`{"name":"b"}`), "a", nil)) // no version in sight: never guess
+	require.True(t, o.offer(version(1, 5), 0, "a", call))
+	require.True(t, o.offer(version(1, 4), 0, "a", call))
+	require.True(t, o.offer(version(0, 9), 0, "a", call))
+	require.False(t, o.offer(version(2, 1), 0, "a", nil))
+	require.False(t, o.offer([]byte(`{"name":"b"}`), 0, "a", nil)) // no version in sight: never guess
 	require.Len(t, o.queue, 2)
 	require.Empty(t, o.close())
-	require.True(t, o.offer(version(9, 9), "a", call))
+	require.True(t, o.offer(version(9, 9), 0, "a", call))
 }
 
 // Offers that nobody takes are bounded.
@@ -114,7 +114,7 @@ func TestOffersAreBounded(t *testing.T) {
 	var o offers
 	o.init()
 	for i := range 100 {
-		o.offer(version(1, i+1), "a", nil)
+		o.offer(version(1, i+1), 0, "a", nil)
 	}
 	require.Len(t, o.queue, maxOffers)
 	require.Equal(t, version(1, 100), o.queue[maxOffers-1].raw)

@@ -74,6 +74,10 @@ func (p *pipeline) submit(c *kv.Call) {
 			return
 		}
 	}
+	if c.Req.Connection != "" { // it has ended, and no other one will do
+		c.Fail(&kv.ConnectionGoneError{Connection: c.Req.Connection})
+		return
+	}
 	c.Share()
 	p.mu.Lock()
 	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
@@ -317,8 +321,8 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
-	if len(pkt.Value) > 0 && pkt.Datatype&memd.DatatypeSnappy == 0 {
-		p.r.Offer(pkt.Value, p.addr)
+	if len(pkt.Value) > 0 {
+		p.r.offers.offer(pkt.Value, pkt.Datatype, p.addr, nil)
 		return
 	}
 	p.r.want()
