@@ -66,8 +66,9 @@ type LookupIn struct {
 // LookupInResult is the result of LookupIn.
 type LookupInResult struct {
 	Result
-	Paths   []PathResult // in the order of the specs
-	Deleted bool         // the document is a tombstone
+	Paths       []PathResult // in the order of the specs
+	Deleted     bool         // the document is a tombstone
+	FromReplica bool         // a replica has answered, which may lag
 }
 
 // Encode implements Op.
@@ -123,7 +124,7 @@ func (l LookupIn) Decode(r *Response) (LookupInResult, error) {
 	if err != nil {
 		return LookupInResult{}, err
 	}
-	return LookupInResult{Result: r.Result, Paths: paths, Deleted: isDeleted(r.Status)}, nil
+	return LookupInResult{Result: r.Result, Paths: paths, Deleted: isDeleted(r.Status), FromReplica: l.Replica > 0}, nil
 }
 
 // lookupPaths reads an answer: a status, a length and a value for each spec, in the order of the request.

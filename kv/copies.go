@@ -1,0 +1,248 @@
+package kv
+
+import (
+	"context"
+	"errors"
+
+	"github.com/couchcore/couchcore/cberr"
+)
+
+// GetCopies reads a document from its copies: AnyCopy gives what the first of them answers, AllCopies what all of them
+// do.
+type GetCopies struct {
+	Common
+	Key []byte
+	// ServerGroup is the only group of nodes that is asked, "" for all. It is a filter, not a preference.
+	ServerGroup string
+}
+
+// LookupInCopies reads paths of a document from its copies, as GetCopies does with the document.
+type LookupInCopies struct {
+	Common
+	Key           []byte
+	Specs         []LookupSpec // as in LookupIn
+	AccessDeleted bool         // as in LookupIn
+	ServerGroup   string       // as in GetCopies
+}
+
+// CopyOp is an operation that can be sent to each copy of a document: GetCopies and LookupInCopies are.
+type CopyOp[R any] interface {
+	// plan says which document it is, which servers may answer, and what the bucket must be able to do.
+	plan() copyPlan
+	// to sends it to one copy, where 0 is the active one, and has done called with the outcome.
+	to(ctx context.Context, d Dispatcher, replica int, done func(R, error)) Pending
+}
+
+// copyPlan is what finding the copies of a document takes.
+type copyPlan struct {
+	verb       string
+	common     *Common
+	key        []byte
+	group      string
+	capability string
+	check      func() error // of arguments that no server needs to be asked about
+}
+
+func (g GetCopies) plan() copyPlan {
+	return copyPlan{verb: "get-any-replica", common: &g.Common, key: g.Key, group: g.ServerGroup, check: func() error {
+		return checkOp[GetResult](Get{Common: g.Common, Key: g.Key})
+	}}
+}
+
+func (g GetCopies) to(ctx context.Context, d Dispatcher, replica int, done func(GetResult, error)) Pending {
+	if replica == 0 {
+		return Go(ctx, d, Get{Common: g.Common, Key: g.Key, Hedge: &Hedge{}}, done)
+	}
+	return Go(ctx, d, GetReplica{Common: g.Common, Key: g.Key, Replica: replica, ServerGroup: g.ServerGroup}, done)
+}
+
+func (l LookupInCopies) op(replica int) LookupIn {
+	return LookupIn{
+		Common: l.Common, Key: l.Key, Specs: l.Specs, AccessDeleted: l.AccessDeleted, Replica: replica, ServerGroup: l.ServerGroup,
+	}
+}
+
+func (l LookupInCopies) plan() copyPlan {
+	return copyPlan{
+		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup, capability: CapabilityReplicaLookup,
+		check: func() error { return checkOp[LookupInResult](l.op(0)) },
+	}
+}
+
+func (l LookupInCopies) to(ctx context.Context, d Dispatcher, replica int, done func(LookupInResult, error)) Pending {
+	op := l.op(replica)
+	if replica == 0 {
+		op.ServerGroup = ""
+	}
+	return Go(ctx, d, op, done)
+}
+
+// checkOp says what is wrong with an operation's arguments.
+func checkOp[R any, O Op[R]](op O) error {
+	var r Request
+	if err := encode[R](&r, op); err != nil {
+		return err
+	}
+	if s := specs[r.Opcode]; s != nil {
+		return r.validate(s)
+	}
+	return nil
+}
+
+// fails makes an error of the operation as a whole.
+func (p *copyPlan) fails(kind error, cause error) *Error {
+	return &Error{Op: p.verb, Scope: p.common.Scope, Collection: p.common.Collection, Err: kind, Cause: cause}
+}
+
+// copies finds the copies to ask, in the newest map.
+func (p *copyPlan) copies(ctx context.Context, d Topology) ([]int, error) {
+	if err := p.check(); err != nil {
+		return nil, p.fails(kindOf(err, false, nil), err)
+	}
+	l, err := d.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.capability != "" {
+		if has, known := l.Capability(p.capability); known && !has {
+			return nil, p.fails(cberr.FeatureNotAvailable, &CapabilityError{p.capability})
+		}
+	}
+	var copies []int
+	if l.NumVBuckets() == 0 {
+		return copies, nil
+	}
+	vb := l.VBucket(p.key)
+	for i := range l.NumReplicas() + 1 {
+		if node := l.NodeIndex(vb, i); node >= 0 && (p.group == "" || l.ServerGroup(node) == p.group) {
+			copies = append(copies, i)
+		}
+	}
+	return copies, nil
+}
+
+// Copies are the answers of a document's copies as they come. One goroutine may use it at a time. Whoever does not read
+// it to its end calls Close.
+type Copies[R any] struct {
+	plan    copyPlan
+	results chan copyResult[R] // has room for all of them
+	pending []Pending
+	left    int
+	nodes   map[string]bool // that have answered
+	errs    []error
+	err     error
+}
+
+type copyResult[R any] struct {
+	r   R
+	err error
+}
+
+// AllCopies asks the active copy and every replica of a document, all at once, and gives what they answer as it comes,
+// at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the reasons. It
+// waits for the first cluster map, if there is none yet, and for nothing else.
+func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (*Copies[R], error) {
+	p := op.plan()
+	copies, err := p.copies(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	c := &Copies[R]{plan: p, results: make(chan copyResult[R], len(copies)), left: len(copies), nodes: map[string]bool{}}
+	for _, n := range copies {
+		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- copyResult[R]{r, err} }))
+	}
+	return c, nil
+}
+
+// Next waits for the next answer; false says that there are no more, or that ctx has ended. Every copy answers or fails
+// by the deadline of the operation, so Next ends by then, too.
+func (c *Copies[R]) Next(ctx context.Context) (R, bool) {
+	var zero R
+	for c.left > 0 && c.err == nil {
+		var x copyResult[R]
+		select {
+		case x = <-c.results:
+		case <-ctx.Done():
+			c.Close()
+			c.err = c.plan.fails(cberr.RequestCanceled, context.Cause(ctx))
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				c.err = c.plan.fails(cberr.UnambiguousTimeout, context.Cause(ctx))
+			}
+			return zero, false
+		}
+		c.left--
+		if x.err != nil {
+			c.errs = append(c.errs, x.err)
+			continue
+		}
+		// While the map changes two numbers of replicas can mean the same node.
+		if e := endpointOf(any(x.r)); e == "" || !c.nodes[e] {
+			c.nodes[e] = true
+			return x.r, true
+		}
+	}
+	return zero, false
+}
+
+func endpointOf(r any) string {
+	switch r := r.(type) {
+	case GetResult:
+		return r.Endpoint
+	case LookupInResult:
+		return r.Endpoint
+	}
+	return ""
+}
+
+// Err is why the stream ended early, as a *Error: nil unless the context of Next has ended, or every copy that was asked
+// has run into the deadline.
+func (c *Copies[R]) Err() error {
+	if c.err != nil || c.left > 0 || len(c.nodes) > 0 || len(c.errs) == 0 {
+		return c.err
+	}
+	for _, err := range c.errs {
+		if !errors.Is(err, cberr.Timeout) {
+			return nil
+		}
+	}
+	return c.plan.fails(cberr.UnambiguousTimeout, c.errs[len(c.errs)-1])
+}
+
+// Errors are why copies have been left out so far.
+func (c *Copies[R]) Errors() []error { return c.errs }
+
+// Close ends the reads that are still under way. It does not block and may be called more than once.
+func (c *Copies[R]) Close() {
+	for _, p := range c.pending {
+		p.Cancel()
+	}
+	c.pending = nil
+}
+
+// AnyCopy asks the active copy and every replica of a document, all at once, and gives the first good answer; the other
+// reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a copy may
+// still have given one. Its cause has the reasons.
+func AnyCopy[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (R, error) {
+	var zero R
+	c, err := AllCopies[R](ctx, d, op)
+	if err != nil {
+		return zero, err
+	}
+	defer c.Close()
+	if r, ok := c.Next(ctx); ok {
+		return r, nil
+	}
+	if c.err != nil {
+		return zero, c.err
+	}
+	cause := errors.Join(c.errs...)
+	for _, err := range c.errs {
+		switch {
+		case errors.Is(err, cberr.Timeout):
+			return zero, c.plan.fails(cberr.UnambiguousTimeout, cause)
+		case errors.Is(err, cberr.RequestCanceled) && ctx.Err() != nil:
+			return zero, c.plan.fails(cberr.RequestCanceled, cause)
+		}
+	}
+	return zero, c.plan.fails(cberr.DocumentUnretrievable, cause)
+}

@@ -1,0 +1,279 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// PollDurability is durability of the older kind: the client asks the nodes until enough of them have a mutation. It
+// works with servers that have no synchronous writes, and proves less: a mutation that is lost in a failover meanwhile
+// is reported, not prevented. It excludes a durability level.
+type PollDurability struct {
+	PersistTo   int // nodes that must have it on disk, the active one among them; 0 to 4
+	ReplicateTo int // replicas that must have it; 0 to 3
+	// ByCAS asks for the document's CAS instead of the mutation's sequence number, also where there is a token.
+	ByCAS bool
+	// Timeout bounds the polling when neither the context nor the operation does; 0 means 10 s.
+	Timeout time.Duration
+}
+
+// Pauses between two rounds of questions, growing by two.
+const (
+	pollFirst          = time.Millisecond
+	pollMax            = 100 * time.Millisecond
+	defaultPollTimeout = 10 * time.Second
+)
+
+// mutated is a result of a write.
+type mutated interface{ mutation() MutationResult }
+
+func (m MutationResult) mutation() MutationResult { return m }
+
+// DoPolled runs a write and waits until enough nodes have it. The result is the write's, also when the waiting fails:
+// then the error is cberr.AmbiguousTimeout at the deadline, cberr.DurabilityAmbiguous when a failover may have lost the
+// mutation, or what has ended the waiting otherwise; Ambiguous is true. More nodes than the bucket has copies are
+// cberr.DurabilityImpossible, and nothing is written.
+func DoPolled[R mutated, O Op[R]](ctx context.Context, d Topology, op O, p PollDurability) (R, error) {
+	var r R
+	var req Request
+	if err := encode[R](&req, op); err == nil && req.Durability != 0 { // other failures are the call's own
+		cause := badArgument("durability", "is a level together with polling")
+		return r, &Error{Op: specs[req.Opcode].Name, Scope: req.Scope, Collection: req.Collection, Err: cberr.InvalidArgument, Cause: cause}
+	}
+	w := watched{common: req.Common, key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
+	w.common.Retry, w.common.Timeout = nil, 0
+	if s := specs[req.Opcode]; s != nil {
+		w.verb = s.Name
+	}
+	var cancel context.CancelFunc
+	if limit := p.limit(req.Timeout); limit > 0 {
+		if _, bounded := ctx.Deadline(); !bounded || req.Timeout > 0 {
+			ctx, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
+	}
+	if err := w.possible(ctx); err != nil {
+		return r, err
+	}
+	r, err := Do(ctx, d, op)
+	if err != nil {
+		return r, err
+	}
+	m := r.mutation()
+	w.cas, w.token = m.CAS, m.Token
+	return r, w.wait(ctx)
+}
+
+func (p *PollDurability) limit(timeout time.Duration) time.Duration {
+	switch {
+	case timeout != 0:
+		return timeout
+	case p.Timeout > 0:
+		return p.Timeout
+	}
+	return defaultPollTimeout
+}
+
+// watched is a mutation whose copies are asked after.
+type watched struct {
+	d       Topology
+	verb    string
+	common  Common
+	key     []byte
+	removed bool
+	cas     uint64
+	token   MutationToken
+	poll    PollDurability
+}
+
+func (w *watched) fails(kind, cause error, written bool) *Error {
+	return &Error{
+		Op: w.verb, Bucket: w.token.Bucket, Scope: w.common.Scope, Collection: w.common.Collection, Err: kind, Cause: cause, InDoubt: written,
+	}
+}
+
+// possible says why the bucket can never have enough copies.
+func (w *watched) possible(ctx context.Context) error {
+	p := w.poll
+	if p.PersistTo < 0 || p.PersistTo > MaxReplicas+1 || p.ReplicateTo < 0 || p.ReplicateTo > MaxReplicas {
+		return w.fails(cberr.InvalidArgument, badArgument("persist to or replicate to", "is out of range"), false)
+	}
+	l, err := w.d.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	if n := l.NumReplicas(); p.ReplicateTo > n || p.PersistTo > n+1 {
+		cause := fmt.Errorf("the bucket has %d replicas: %w", n, cberr.DurabilityImpossible)
+		return w.fails(cberr.DurabilityImpossible, cause, false)
+	}
+	return nil
+}
+
+// have is what is known of one copy.
+type have struct{ replicated, persisted bool }
+
+// wait asks all copies, again and again, until enough of them have the mutation.
+func (w *watched) wait(ctx context.Context) error {
+	if w.poll.PersistTo == 0 && w.poll.ReplicateTo == 0 {
+		return nil
+	}
+	known := [MaxReplicas + 1]have{}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := pollFirst; ; pause = min(2*pause, pollMax) {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return w.ended(ctx, known)
+		}
+		l, err := w.d.Layout(ctx)
+		if err != nil {
+			return w.fails(cberr.DurabilityAmbiguous, err, true)
+		}
+		if err := w.round(ctx, l, &known); err != nil {
+			if ctx.Err() != nil {
+				return w.ended(ctx, known)
+			}
+			return err
+		}
+		if w.enough(known) {
+			return nil
+		}
+		timer.Reset(pause)
+	}
+}
+
+func (w *watched) enough(known [MaxReplicas + 1]have) bool {
+	persisted, replicated := 0, 0
+	for i, h := range known {
+		if h.persisted {
+			persisted++
+		}
+		if h.replicated && i > 0 { // the active copy is no replica
+			replicated++
+		}
+	}
+	return persisted >= w.poll.PersistTo && replicated >= w.poll.ReplicateTo
+}
+
+// PollError says how far a mutation has got when the waiting for it ended.
+type PollError struct {
+	Persisted, PersistTo    int
+	Replicated, ReplicateTo int
+	Cause                   error
+}
+
+func (e *PollError) Error() string {
+	return fmt.Sprintf("on disk on %d of %d nodes, on %d of %d replicas: %v", e.Persisted, e.PersistTo, e.Replicated, e.ReplicateTo, e.Cause)
+}
+
+func (e *PollError) Unwrap() error { return e.Cause }
+
+func (w *watched) ended(ctx context.Context, known [MaxReplicas + 1]have) error {
+	e := &PollError{PersistTo: w.poll.PersistTo, ReplicateTo: w.poll.ReplicateTo, Cause: context.Cause(ctx)}
+	for i, h := range known {
+		if h.persisted {
+			e.Persisted++
+		}
+		if h.replicated && i > 0 {
+			e.Replicated++
+		}
+	}
+	kind := cberr.RequestCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = cberr.AmbiguousTimeout
+	}
+	return w.fails(kind, e, true)
+}
+
+// round asks every copy once, all at the same time.
+func (w *watched) round(ctx context.Context, l Layout, known *[MaxReplicas + 1]have) error {
+	vb := l.VBucket(w.key)
+	bySeqno := !w.token.IsZero() && !w.poll.ByCAS
+	if bySeqno {
+		vb = w.token.VBucket
+	}
+	type answer struct {
+		copy int
+		have have
+		err  error
+	}
+	answers := make(chan answer, len(known))
+	asked := 0
+	for i := range min(l.NumReplicas()+1, len(known)) {
+		if l.NodeIndex(vb, i) < 0 || known[i].replicated && known[i].persisted {
+			continue
+		}
+		asked++
+		if bySeqno {
+			Go(ctx, w.d, ObserveSeqno{Common: w.common, VBucket: vb, UUID: w.token.UUID, Replica: i}, func(r SeqnoResult, err error) {
+				h, err := w.bySeqno(i, r, err)
+				answers <- answer{i, h, err}
+			})
+		} else {
+			Go(ctx, w.d, Observe{Common: w.common, Key: w.key, Replica: i}, func(r ObserveResult, err error) {
+				h, err := w.byCAS(i, r, err)
+				answers <- answer{i, h, err}
+			})
+		}
+	}
+	var failed error
+	for range asked {
+		a := <-answers // each call ends by its deadline
+		if a.err != nil && failed == nil {
+			failed = a.err
+		}
+		if known[a.copy].replicated = known[a.copy].replicated || a.have.replicated; a.have.persisted {
+			known[a.copy].persisted = true
+		}
+	}
+	return failed
+}
+
+// bySeqno says what an answer to OBSERVE_SEQNO proves; an error ends the waiting.
+func (w *watched) bySeqno(replica int, r SeqnoResult, err error) (have, error) {
+	switch {
+	case errors.Is(err, cberr.DocumentNotFound) && replica == 0:
+		return have{}, w.fails(cberr.DurabilityAmbiguous, err, true) // the active copy does not know the history any more
+	case err != nil:
+		return have{}, w.fatal(err)
+	case r.FailedOver && r.OldSeqno < w.token.Seqno:
+		cause := fmt.Errorf("the history ended at %d before mutation %d: %w", r.OldSeqno, w.token.Seqno, cberr.DurabilityAmbiguous)
+		return have{}, w.fails(cberr.DurabilityAmbiguous, cause, true)
+	}
+	return have{replicated: r.Current >= w.token.Seqno, persisted: r.Persisted >= w.token.Seqno}, nil
+}
+
+// byCAS says what an answer to OBSERVE proves; an error ends the waiting.
+func (w *watched) byCAS(replica int, r ObserveResult, err error) (have, error) {
+	if err != nil {
+		return have{}, w.fatal(err)
+	}
+	if w.removed {
+		return have{replicated: r.State >= ObserveMissing, persisted: r.State == ObserveMissing}, nil
+	}
+	same := r.State <= ObservePersisted && r.CAS == w.cas
+	if !same && replica == 0 {
+		cause := fmt.Errorf("the document has been changed again: %w", cberr.DurabilityAmbiguous)
+		return have{}, w.fails(cberr.DurabilityAmbiguous, cause, true)
+	}
+	return have{replicated: same, persisted: same && r.State == ObservePersisted}, nil
+}
+
+// fatal gives the error of a question that it makes no sense to repeat; a copy that is out of reach is just not counted.
+func (w *watched) fatal(err error) error {
+	for _, kind := range [...]*cberr.Kind{
+		cberr.UnsupportedOperation, cberr.FeatureNotAvailable, cberr.InvalidArgument, cberr.AuthenticationFailure,
+		cberr.CollectionNotFound, cberr.ScopeNotFound, cberr.DecodingFailure,
+	} {
+		if errors.Is(err, kind) {
+			return w.fails(kind, err, true)
+		}
+	}
+	return nil
+}
