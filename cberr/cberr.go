@@ -155,6 +155,7 @@ var (
 	TracerException                    = &Kind{name: "tracer_exception", text: "tracer failure", parent: Couchbase}
 	MeterException                     = &Kind{name: "meter_exception", text: "meter failure", parent: Couchbase}
 	TLSFailure                         = &Kind{name: "tls_failure", text: "TLS failure", parent: Couchbase}
+	CircuitBreakerOpen                 = &Kind{name: "circuit_breaker_open", text: "circuit breaker open", parent: Couchbase}
 	BucketAccess                       = &Kind{name: "bucket_access", text: "no access to the bucket", parent: Couchbase}
 )
 
@@ -250,5 +251,6 @@ var kinds = []*Kind{
 	TracerException,
 	MeterException,
 	TLSFailure,
+	CircuitBreakerOpen,
 	BucketAccess,
 }

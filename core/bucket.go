@@ -37,7 +37,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
-		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(),
+		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
 	})
 	b.wg.Go(func() { b.poll(ctx) })
 	return b

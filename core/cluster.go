@@ -33,6 +33,8 @@ func NewSecret(text string) Secret { return observe.NewSecret(text) }
 type Credentials struct {
 	Username string
 	Password Secret
+	// Token is a bearer token, as in JWT, instead of a name and a password. It is sent over TLS only.
+	Token Secret
 }
 
 // Cluster is the client of one cluster. It is safe for concurrent use. Close ends it.
@@ -135,10 +137,10 @@ func helloKey(id, agent string) string {
 
 func (c *Cluster) credentials(ctx context.Context) (conn.Credentials, error) {
 	if c.cfg.Credentials == nil {
-		return conn.Credentials{Username: c.cfg.Username, Password: c.cfg.Password.Reveal()}, nil
+		return conn.Credentials{Username: c.cfg.Username, Password: c.cfg.Password.Reveal(), Token: c.cfg.Token.Reveal()}, nil
 	}
 	cr, err := c.askCredentials(ctx)
-	return conn.Credentials{Username: cr.Username, Password: cr.Password.Reveal()}, err
+	return conn.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
 }
 
 // askCredentials calls the user's provider, which may panic.

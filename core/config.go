@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
@@ -32,7 +34,9 @@ type Config struct {
 
 	Username string
 	Password Secret
-	// Credentials overrides Username and Password. It is called for each new connection, with a context that ends with
+	// Token is a bearer token, as in JWT, instead of Username and Password. It is sent over TLS only.
+	Token Secret
+	// Credentials overrides Username, Password and Token. It is called for each new connection, with a context that ends with
 	// the attempt.
 	Credentials func(ctx context.Context) (Credentials, error)
 	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
@@ -55,6 +59,8 @@ type Config struct {
 	// status is known to leave the document as it was. It runs on a goroutine of the client's that is no connection's, so
 	// it may block, and holds up only its own call then.
 	Classify func(Answer) retry.Reason
+	// CircuitBreaker keeps calls from nodes that leave them without an answer; nil means none.
+	CircuitBreaker *CircuitBreaker
 	// DisableRetries leaves only the repetitions of requests that no server has looked at.
 	DisableRetries bool
 	// MaxParked bounds the calls that wait for their next attempt; 0 means 32768.
@@ -94,7 +100,41 @@ type Config struct {
 	// Agent names the application in the handshake, at most 200 bytes.
 	Agent string
 
-	port int // for hosts that name none
+	port    int // for hosts that name none
+	breaker *dispatch.BreakerOptions
+}
+
+// CircuitBreaker says when calls are kept from a node: then they fail to be sent with retry.CircuitBreakerOpen, and their
+// strategy decides. Of a call that timed out in flight or lost its connection it counts a failure, of any answer a success.
+// After SleepWindow it sends a NOOP of its own, never a call; an answer to that closes it again. Zero values mean the
+// defaults.
+type CircuitBreaker struct {
+	Volume        int           // calls without which nothing is decided; 0 means 20
+	Percentage    int           // of failures from which it opens, 1 to 100; 0 means 50
+	RollingWindow time.Duration // over which is counted; 0 means 60 s
+	SleepWindow   time.Duration // between attempts to close it; 0 means 5 s
+	CanaryTimeout time.Duration // of the NOOP; 0 means 5 s
+}
+
+func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
+	if b == nil {
+		return nil, nil
+	}
+	if b.Percentage < 0 || b.Percentage > 100 {
+		return nil, &ConfigError{"CircuitBreaker.Percentage", "is not between 0 and 100"}
+	}
+	for name, v := range map[string]int64{
+		"Volume": int64(b.Volume), "RollingWindow": int64(b.RollingWindow), "SleepWindow": int64(b.SleepWindow),
+		"CanaryTimeout": int64(b.CanaryTimeout),
+	} {
+		if v < 0 {
+			return nil, &ConfigError{"CircuitBreaker." + name, "is negative"}
+		}
+	}
+	return &dispatch.BreakerOptions{
+		Volume: cmp.Or(b.Volume, 20), Percentage: cmp.Or(b.Percentage, 50), RollingWindow: cmp.Or(b.RollingWindow, time.Minute),
+		SleepWindow: cmp.Or(b.SleepWindow, 5*time.Second), CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second),
+	}, nil
 }
 
 // Limits of the configuration's numbers.
@@ -146,6 +186,10 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxInFlight > 49152 {
 		return c, &ConfigError{"MaxInFlight", "is over 49152: the table of opaques has 65536 places, and late answers need some"}
+	}
+	var err error
+	if c.breaker, err = c.CircuitBreaker.options(); err != nil {
+		return c, err
 	}
 	if len(c.Agent) > maxAgent {
 		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}

@@ -105,7 +105,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 
 func (c *Cluster) httpCredentials(ctx context.Context) (httpx.Credentials, error) {
 	cr, err := c.credentials(ctx)
-	return httpx.Credentials{Username: cr.Username, Password: cr.Password}, err
+	return httpx.Credentials{Username: cr.Username, Password: cr.Password, Token: cr.Token}, err
 }
 
 // newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is

@@ -43,9 +43,11 @@ type Options struct {
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
 type Feedback interface{ Success() }
 
-// Credentials are what a connection authenticates with. An empty user means no SASL: the client certificate does it.
+// Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no SASL:
+// the client certificate does it.
 type Credentials struct {
 	Username, Password string
+	Token              string
 }
 
 // Step is a part of connecting.

@@ -27,8 +27,11 @@ const (
 // mechanism is one way to log in. The second name is how libraries other than Couchbase spell it.
 type mechanism struct {
 	name, alt string
-	hash      scram.HashGeneratorFcn // nil for PLAIN
+	hash      scram.HashGeneratorFcn // nil for the mechanisms of one step
 }
+
+// bearer logs in with a token, and only that does.
+var bearer = mechanism{"OAUTHBEARER", "OAUTHBEARER", nil}
 
 // mechanisms in order of preference. Couchbase's names have no hyphen before the digits.
 var mechanisms = []mechanism{
@@ -84,7 +87,7 @@ var errNoMechanism = errors.New("no common authentication mechanism")
 // newLogin begins with the preferred mechanism, before the server's list is known. Nil means that there is nothing to
 // log in with.
 func (b *bootstrap) newLogin() (*login, error) {
-	if b.creds.Username == "" {
+	if b.creds.Username == "" && b.creds.Token == "" {
 		return nil, nil
 	}
 	allowed := b.allowed()
@@ -94,9 +97,16 @@ func (b *bootstrap) newLogin() (*login, error) {
 	return b.login(allowed[0], allowed[0].name)
 }
 
-// allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked for.
+// allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked for,
+// and a token never.
 func (b *bootstrap) allowed() []mechanism {
 	var ms []mechanism
+	if b.creds.Token != "" {
+		if b.o.TLS != nil {
+			ms = append(ms, bearer)
+		}
+		return ms
+	}
 	if len(b.o.Mechanisms) == 0 {
 		ms = slices.Clone(mechanisms)
 	}
@@ -141,6 +151,9 @@ func (b *bootstrap) otherLogin(failed *login) (*login, error) {
 // auth queues the first message.
 func (b *bootstrap) auth(l *login) error {
 	b.info.Mechanism = l.mech.name
+	if l.mech.name == bearer.name {
+		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte("n,,\x01auth=Bearer "+b.creds.Token+"\x01\x01"))
+	}
 	if l.mech.hash == nil {
 		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password
 		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))

@@ -30,6 +30,8 @@ type pipeline struct {
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
+	breaker *breaker // nil without one
+
 	mu      sync.Mutex
 	queue   []*kv.Call
 	failed  bool // the current attempts to connect have failed at least once
@@ -44,7 +46,7 @@ func (r *Router) pipe(addr string) *pipeline {
 	if p := r.pipes[addr]; p != nil {
 		return p
 	}
-	p := &pipeline{r: r, addr: addr}
+	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base)}
 	ctx, stop := context.WithCancelCause(r.ctx)
 	p.stop = stop
 	r.pipes[addr] = p
@@ -61,6 +63,10 @@ func (p *pipeline) state() (err error, trying bool) {
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
 func (p *pipeline) submit(c *kv.Call) {
+	if p.breaker != nil && p.broken(c) {
+		p.r.notSent(c, retry.CircuitBreakerOpen, errBreakerOpen)
+		return
+	}
 	cn := p.conn.Load()
 	if cn != nil {
 		switch err := cn.Submit(c); {
@@ -144,6 +150,28 @@ func (p *pipeline) run(ctx context.Context) {
 	p.flushQueue(context.Cause(ctx))
 }
 
+// feedback is who is told of the node's successes, nil for nobody.
+func (p *pipeline) feedback() conn.Feedback {
+	var tokens conn.Feedback
+	if p.r.o.Feedback != nil {
+		tokens = p.r.o.Feedback(p.addr)
+	}
+	switch {
+	case p.breaker == nil:
+		return tokens
+	case tokens == nil:
+		return p.breaker
+	}
+	return both{tokens, p.breaker}
+}
+
+type both struct{ a, b conn.Feedback }
+
+func (f both) Success() {
+	f.a.Success()
+	f.b.Success()
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -156,9 +184,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
 	o.Handler = p
-	if p.r.o.Feedback != nil {
-		o.Feedback = p.r.o.Feedback(p.addr)
-	}
+	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
 	o.WantConfig = true
@@ -274,10 +300,14 @@ func (p *pipeline) drain() {
 var errLeft = errors.New("the node has left the cluster")
 
 // Answered implements conn.Handler.
-func (p *pipeline) Answered(cn *conn.Conn, c *kv.Call, pkt *memd.Packet) { p.r.answered(p, cn, c, pkt) }
+func (p *pipeline) Answered(cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
+	p.breaker.Success() // whatever it says, the node has answered
+	p.r.answered(p, cn, c, pkt)
+}
 
 // Lost implements conn.Handler.
 func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
+	p.tripped()
 	c.Share()
 	p.r.hold(c)
 	p.r.o.Orchestrator.ConnLost(c, epoch, cause)
@@ -298,7 +328,10 @@ func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
 }
 
 // Expired implements conn.Handler.
-func (p *pipeline) Expired(c *kv.Call) { p.r.expire(c) }
+func (p *pipeline) Expired(c *kv.Call) {
+	p.tripped()
+	p.r.expire(c)
+}
 
 // Orphan implements conn.Handler. What is gathered for the report costs something only when somebody reads it.
 func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {

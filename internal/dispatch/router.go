@@ -42,6 +42,8 @@ type Options struct {
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
+	// Breaker are the limits of the nodes' circuit breakers; nil means none.
+	Breaker *BreakerOptions
 	// Policy gives what a retry policy has for an opcode; nil has nothing for any. It must not block.
 	Policy func(op memd.Opcode) *OpPolicy
 	// Throttled puts a call's own strategy below the nodes' throttle; nil when there is none.

@@ -24,6 +24,8 @@ const (
 	MsgErrorMapRefused = "Error map refused"
 	MsgSlow            = "Operations over threshold"
 	MsgLatencies       = "Operation latencies"
+	MsgBreakerOpened   = "Circuit breaker opened"
+	MsgBreakerClosed   = "Circuit breaker closed"
 	MsgGaveUp          = "Gave up retrying"
 
 	MsgRetrying           = "Retrying"
