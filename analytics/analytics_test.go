@@ -140,7 +140,7 @@ func TestEveryFieldIsSent(t *testing.T) {
 		"scan_consistency":"request_plus","client_context_id":"mine","timeout":"2.5s","extra":true}`, string(raw))
 	h.Body = nil
 	require.Equal(t, &httpsvc.Request{
-		Service: httpsvc.Analytics, Method: "POST", Path: "/query/service",
+		Service: httpsvc.Analytics, Operation: "analytics", Method: "POST", Path: "/query/service",
 		Header: map[string]string{"Analytics-Priority": "-1"}, ContentType: "application/json", Idempotent: true,
 		UniqueID: "mine", Timeout: 3 * time.Second, Endpoint: "n1:8095", OnBehalfOf: "jane",
 	}, h)

@@ -83,8 +83,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		return nil, errors.Join(fmt.Errorf("analytics: %w: an argument cannot be encoded", cberr.InvalidArgument), err)
 	}
 	h := &httpsvc.Request{
-		Service: httpsvc.Analytics, Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
-		Body: body, Idempotent: r.Idempotent(), UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
+		Service: httpsvc.Analytics, Operation: "analytics", Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
+		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
 	}
 	if r.Priority {
 		h.Header = map[string]string{"Analytics-Priority": "-1"}

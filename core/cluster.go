@@ -19,6 +19,7 @@ import (
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -44,6 +45,7 @@ type Cluster struct {
 	orch   *retry.Orchestrator
 	health conn.Health
 	http   *httpx.Client
+	sql    *query.Service
 	log    observe.Log
 	instr  *observe.Instruments
 	maps   errormap.Store
@@ -77,6 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
 	c.health.OnSet = c.wakeAll
 	c.http = c.newHTTP()
+	c.sql = c.newQueries()
 	return c, nil
 }
 

@@ -70,9 +70,19 @@ type Config struct {
 
 	KVTimeout        time.Duration // of a key-value call; 0 means 2.5 s
 	KVDurableTimeout time.Duration // of a durable write; 0 means 10 s
-	ConnectTimeout   time.Duration // of dial, TLS and bootstrap together; 0 means 10 s
-	PollInterval     time.Duration // between two looks for a newer cluster map; 0 means 2.5 s
-	CloseTimeout     time.Duration // how long Close waits for what runs; 0 means 5 s
+	// QueryTimeout and the four after it are those of requests to a service, rows included, that have no deadline of their
+	// own; 0 means 75 s. ManagementTimeout is that of all services that have none here.
+	QueryTimeout, SearchTimeout, AnalyticsTimeout, ViewTimeout, ManagementTimeout time.Duration
+
+	ConnectTimeout time.Duration // of dial, TLS and bootstrap together; 0 means 10 s
+	PollInterval   time.Duration // between two looks for a newer cluster map; 0 means 2.5 s
+	CloseTimeout   time.Duration // how long Close waits for what runs; 0 means 5 s
+
+	// MaxHTTPConnections bounds the connections to one node's service, 0 means no limit, and MaxIdleHTTPConnections those
+	// of them that are kept open unused; 0 means 64. HTTPIdleTimeout is for how long: 0 means 1 s. Services close such
+	// connections after about five seconds themselves.
+	MaxHTTPConnections, MaxIdleHTTPConnections int
+	HTTPIdleTimeout                            time.Duration
 
 	QueueLimit  int // calls that wait for one node's connection; 0 means 2048
 	MaxInFlight int // calls in flight on one connection; 0 means 32768
@@ -159,6 +169,12 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"KVTimeout", &c.KVTimeout, 2500 * time.Millisecond},
 		{"KVDurableTimeout", &c.KVDurableTimeout, 10 * time.Second},
+		{"QueryTimeout", &c.QueryTimeout, httpTimeout},
+		{"SearchTimeout", &c.SearchTimeout, httpTimeout},
+		{"AnalyticsTimeout", &c.AnalyticsTimeout, httpTimeout},
+		{"ViewTimeout", &c.ViewTimeout, httpTimeout},
+		{"ManagementTimeout", &c.ManagementTimeout, httpTimeout},
+		{"HTTPIdleTimeout", &c.HTTPIdleTimeout, time.Second},
 		{"ConnectTimeout", &c.ConnectTimeout, 10 * time.Second},
 		{"PollInterval", &c.PollInterval, 2500 * time.Millisecond},
 		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
@@ -176,6 +192,8 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"MaxParked", c.MaxParked},
 		{"QueueLimit", c.QueueLimit},
+		{"MaxHTTPConnections", c.MaxHTTPConnections},
+		{"MaxIdleHTTPConnections", c.MaxIdleHTTPConnections},
 		{"MaxInFlight", c.MaxInFlight},
 		{"FrameLimit", c.FrameLimit},
 		{"ConfigLimit", c.ConfigLimit},

@@ -9,18 +9,26 @@ import (
 // optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
 // and has no effect.
 var optionSetters = map[string]func(*Config, OptionValue) error{
-	"compression":           func(c *Config, v OptionValue) error { c.Compression.Off = !v.Bool; return nil },
-	"compression_min_size":  func(c *Config, v OptionValue) error { c.Compression.MinSize = v.Int; return nil },
-	"compression_min_ratio": func(c *Config, v OptionValue) error { c.Compression.MinRatio = v.Float; return nil },
-	"kv_timeout":            func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
-	"kv_durable_timeout":    func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
-	"kv_connect_timeout":    func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
-	"config_poll_interval":  func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
-	"max_queue_size":        func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
-	"allow_plain":           func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
-	"network":               func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
-	"enable_tls":            func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
-	"ca_cert_path":          func(c *Config, v OptionValue) error { return c.trust(v.Text) },
+	"compression":                       func(c *Config, v OptionValue) error { c.Compression.Off = !v.Bool; return nil },
+	"compression_min_size":              func(c *Config, v OptionValue) error { c.Compression.MinSize = v.Int; return nil },
+	"compression_min_ratio":             func(c *Config, v OptionValue) error { c.Compression.MinRatio = v.Float; return nil },
+	"kv_timeout":                        func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
+	"kv_durable_timeout":                func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
+	"query_timeout":                     func(c *Config, v OptionValue) error { c.QueryTimeout = v.Duration; return nil },
+	"search_timeout":                    func(c *Config, v OptionValue) error { c.SearchTimeout = v.Duration; return nil },
+	"analytics_timeout":                 func(c *Config, v OptionValue) error { c.AnalyticsTimeout = v.Duration; return nil },
+	"view_timeout":                      func(c *Config, v OptionValue) error { c.ViewTimeout = v.Duration; return nil },
+	"management_timeout":                func(c *Config, v OptionValue) error { c.ManagementTimeout = v.Duration; return nil },
+	"max_http_connections":              func(c *Config, v OptionValue) error { c.MaxHTTPConnections = v.Int; return nil },
+	"max_perhost_idle_http_connections": func(c *Config, v OptionValue) error { c.MaxIdleHTTPConnections = v.Int; return nil },
+	"idle_http_connection_timeout":      func(c *Config, v OptionValue) error { c.HTTPIdleTimeout = v.Duration; return nil },
+	"kv_connect_timeout":                func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
+	"config_poll_interval":              func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
+	"max_queue_size":                    func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
+	"allow_plain":                       func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
+	"network":                           func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
+	"enable_tls":                        func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
+	"ca_cert_path":                      func(c *Config, v OptionValue) error { return c.trust(v.Text) },
 }
 
 // ParseConnString reads a connection string into a Config, which has no credentials then. Nothing is looked up or

@@ -36,7 +36,7 @@ type HTTPRequest struct {
 	Idempotent  bool   // sending it twice does no harm
 	Endpoint    string // "host:port" of the node that must answer; "" is any
 	OnBehalfOf  string
-	Timeout     time.Duration  // headers and body together; 0 means 75 s
+	Timeout     time.Duration  // headers and body together; 0 means ctx's, or else the service's own
 	Retry       retry.Strategy // nil inherits the cluster's
 	Hedge       *Hedge         // of a request that is idempotent; nil inherits what a policy says
 }
@@ -99,8 +99,26 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
-		Policy: c.httpPolicy,
+		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
+		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections,
 	})
+}
+
+const httpTimeout = 75 * time.Second
+
+// httpTimeout is a service's default.
+func (c *Config) httpTimeout(svc httpsvc.Service) time.Duration {
+	switch svc { //nolint:exhaustive // the others have the manager's
+	case Query:
+		return c.QueryTimeout
+	case Search:
+		return c.SearchTimeout
+	case Analytics:
+		return c.AnalyticsTimeout
+	case Views:
+		return c.ViewTimeout
+	}
+	return c.ManagementTimeout
 }
 
 func (c *Cluster) httpCredentials(ctx context.Context) (httpx.Credentials, error) {

@@ -70,6 +70,10 @@ type Request struct {
 	UseReplica      Toggle
 	FlexIndex       bool // search indexes may be used
 
+	// Prepare keeps the statement's plan and uses it again for the same text and scope: the first time costs more, each
+	// later time less.
+	Prepare bool
+
 	// Prepared names a plan to execute instead of Statement; EncodedPlan is the plan itself, for servers that want it.
 	// AutoExecute makes a PREPARE statement run the plan at once.
 	Prepared    string
@@ -99,6 +103,8 @@ func (r *Request) validate() error {
 	switch {
 	case r.Statement == "" && r.Prepared == "" && r.Raw["statement"] == nil:
 		return invalid("Statement is empty")
+	case r.Prepare && (r.Statement == "" || r.Prepared != "" || r.EncodedPlan != "" || r.AutoExecute):
+		return invalid("Prepare needs a Statement and no plan")
 	case r.Scope != "" && r.Bucket == "":
 		return invalid("Scope is set without a Bucket")
 	case r.Scope == "" && r.Bucket != "":
@@ -123,6 +129,11 @@ func (r *Request) validate() error {
 
 // HTTP is the request as it is sent, or an error that names the field that cannot be.
 func (r *Request) HTTP() (*httpsvc.Request, error) {
+	return r.http(func(map[string]any) {})
+}
+
+// http is HTTP with a last word about the fields of each attempt.
+func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
@@ -133,6 +144,7 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 	fields := r.fields(id)
 	body := func(remaining time.Duration) ([]byte, error) {
 		attempt := maps.Clone(fields)
+		last(attempt)
 		if _, said := r.Raw["timeout"]; !said {
 			attempt["timeout"] = httpsvc.ServiceTimeout(remaining).String()
 		}
@@ -142,8 +154,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		return nil, errors.Join(fmt.Errorf("query: %w: an argument cannot be encoded", cberr.InvalidArgument), err)
 	}
 	return &httpsvc.Request{
-		Service: httpsvc.Query, Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
-		Body: body, Idempotent: r.Idempotent(), UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
+		Service: httpsvc.Query, Operation: "query", Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
+		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
 	}, nil
 }
 

@@ -121,8 +121,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		return nil, errors.Join(fmt.Errorf("search: %w: a part cannot be encoded", cberr.InvalidArgument), err)
 	}
 	return &httpsvc.Request{
-		Service: httpsvc.Search, Method: "POST", Path: path, ContentType: "application/json", Body: body,
-		Idempotent: true, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
+		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: path, ContentType: "application/json", Body: body,
+		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
 	}, nil
 }
 

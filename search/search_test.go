@@ -96,7 +96,7 @@ func TestZeroRequestSendsOnlyWhatIsNeeded(t *testing.T) {
 	require.Contains(t, string(late), `"ctl":{"timeout":1}`)
 	h.Body = nil
 	require.Equal(t, &httpsvc.Request{
-		Service: httpsvc.Search, Method: "POST", Path: "/api/index/an%2Findex/query",
+		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: "/api/index/an%2Findex/query",
 		ContentType: "application/json", Idempotent: true, UniqueID: h.UniqueID,
 	}, h)
 	require.Len(t, h.UniqueID, 36)
@@ -128,7 +128,7 @@ func TestEveryFieldIsSent(t *testing.T) {
 		"ctl":{"timeout":1000,"consistency":{"level":"at_plus","vectors":{"i":{"17/204823409283":4711}}}}}`, string(raw))
 	h.Body = nil
 	require.Equal(t, &httpsvc.Request{
-		Service: httpsvc.Search, Method: "POST", Path: "/api/bucket/b/scope/s%20c/index/i/query",
+		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: "/api/bucket/b/scope/s%20c/index/i/query",
 		ContentType: "application/json", Idempotent: true, UniqueID: "mine", Timeout: time.Second, Endpoint: "n1:8094",
 		OnBehalfOf: "jane",
 	}, h)

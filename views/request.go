@@ -140,8 +140,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		design = "dev_" + design
 	}
 	h := &httpsvc.Request{
-		Service: httpsvc.Views, Method: "GET", Path: httpsvc.Path(r.Bucket, "_design", design, "_view", r.View), Query: params,
-		Idempotent: true, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, Bucket: r.Bucket, OnBehalfOf: r.OnBehalfOf,
+		Service: httpsvc.Views, Operation: "views", Method: "GET", Path: httpsvc.Path(r.Bucket, "_design", design, "_view", r.View), Query: params,
+		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, Bucket: r.Bucket, OnBehalfOf: r.OnBehalfOf,
 	}
 	if keys := params.Get("keys"); len(keys) > longKeys {
 		params.Del("keys")

@@ -120,7 +120,7 @@ func TestZeroRequestSendsOnlyWhatIsNeeded(t *testing.T) {
 	h, err := r.HTTP()
 	require.NoError(t, err)
 	require.Equal(t, &httpsvc.Request{
-		Service: httpsvc.Views, Method: "GET", Path: "/beer%20sample/_design/a%2Fb/_view/c%3Fd",
+		Service: httpsvc.Views, Operation: "views", Method: "GET", Path: "/beer%20sample/_design/a%2Fb/_view/c%3Fd",
 		Query: url.Values{}, Idempotent: true, UniqueID: h.UniqueID, Bucket: "beer sample",
 	}, h)
 	require.Len(t, h.UniqueID, 36)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Int reads a whole number out of a JSON number, or out of text that holds one. ok is false for anything else, and for
@@ -20,6 +21,38 @@ func Int(raw json.RawMessage) (v int, ok bool) {
 		return 0, false
 	}
 	return int(f), true
+}
+
+// Uint reads a whole number that is not negative out of a JSON number, or out of text that holds one; 0 for anything
+// else.
+func Uint(raw json.RawMessage) uint64 {
+	text := strings.TrimSpace(Text(raw))
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || f < 0 || f >= 1<<63 {
+		return 0
+	}
+	return uint64(f)
+}
+
+// Float reads a JSON number, or text that holds one; 0 for anything else.
+func Float(raw json.RawMessage) float64 {
+	f, err := strconv.ParseFloat(strings.TrimSpace(Text(raw)), 64)
+	if err != nil {
+		return 0
+	}
+	return f
+}
+
+// Duration reads a text such as "1.5ms"; 0 for anything else.
+func Duration(raw json.RawMessage) time.Duration {
+	d, err := time.ParseDuration(strings.TrimSpace(Text(raw)))
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 // Bool reads a JSON boolean, or text that says true or false. Anything else is false.

@@ -162,6 +162,19 @@ func (r *RowReader) Metadata() []byte {
 	return bytes.Clone(r.meta)
 }
 
+// Head is the object as far as it was read, without its rows: before the first row what comes ahead of it. It is the
+// caller's to keep.
+func (r *RowReader) Head() []byte {
+	if len(r.meta) == 0 {
+		return nil
+	}
+	head := bytes.Clone(r.meta)
+	if r.state == atEnd && r.err == nil {
+		return head
+	}
+	return append(head, '}')
+}
+
 // Errors is the elements of the attribute "errors" as far as the response was read; they are the caller's to keep.
 func (r *RowReader) Errors() []json.RawMessage { return List(bytes.Clone(r.errs)) }
 

@@ -27,7 +27,9 @@ type Answer struct {
 	Endpoint string            // of the node that said it
 	Errors   []json.RawMessage // the error list
 	Text     string            // the body of an answer whose status is not 2xx, or as much of it as was kept
+	Head     []byte            // what came before the first row, as an object; the callee's to keep
 	Meta     []byte            // the object without its rows, of an answer that was read to its end; the callee's to keep
+	Row      bool              // the first row is there: Judge is told, and what it says is not heard
 	Rows     int               // that came before this
 }
 
@@ -81,7 +83,11 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 		return r.judgeText(a, resp.Body)
 	}
 	r.rr = NewRowReader(resp.Body, r.service.Key, r.service.Limits)
-	if r.rr.PeekRow() == FoundRow {
+	found := r.rr.PeekRow()
+	a.Head = r.rr.Head()
+	if found == FoundRow {
+		a.Row = true
+		r.service.Judge(a)
 		return Verdict{}, nil
 	}
 	a.Errors, a.Meta = r.rr.Errors(), r.rr.Metadata()

@@ -135,10 +135,7 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	if k.attempts > 0 {
 		h.Header.Set("Retry-Attempt", strconv.Itoa(k.attempts))
 	}
-	if err := k.c.authorize(ctx, h); err != nil {
-		return nil, &credentialsError{err}
-	}
-	return h, nil
+	return h, k.c.authorize(ctx, h)
 }
 
 // payload makes the attempt's body. A body that cannot be made again ends the call.

@@ -33,7 +33,7 @@ type call struct {
 }
 
 // Do sends the request until a service has answered it, at most until its deadline, which is the earlier one of ctx's
-// and the request's, or its service's, own. Without a Judge it gives the answer whatever its status: only 429, and 503
+// and the request's own, or the service's if neither is there. Without a Judge it gives the answer whatever its status: only 429, and 503
 // and 504 where the rules allow it, are retried. It blocks for the headers, and for as much of the body as the Judge
 // reads; the rest streams, until the deadline, and must be closed. The error is an *httpsvc.Error, or what the
 // request's Before has said.
@@ -66,16 +66,21 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 
 // limit gives the context of a request: it ends at the deadline, with the client, and when end is called.
 func (c *Client) limit(ctx context.Context, timeout time.Duration, r *httpsvc.Request) (_ context.Context, end func()) {
-	switch {
-	case r.Timeout > 0:
+	if r.Timeout > 0 {
 		timeout = r.Timeout
-	case timeout <= 0 && c.o.Timeout != nil:
-		timeout = c.o.Timeout(r.Service)
 	}
-	setDefault(&timeout, defaultTimeout)
+	if _, limited := ctx.Deadline(); timeout <= 0 && !limited {
+		if c.o.Timeout != nil {
+			timeout = c.o.Timeout(r.Service)
+		}
+		setDefault(&timeout, defaultTimeout)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	ctx, cancelTimeout := context.WithTimeout(ctx, timeout)
+	cancelTimeout := func() {}
+	if timeout > 0 {
+		ctx, cancelTimeout = context.WithTimeout(ctx, timeout)
+	}
 	return ctx, func() {
 		stop()
 		cancelTimeout()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -160,6 +162,8 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
+var errPlainToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
+
 // authorize adds the credentials, unless the request has brought its own.
 func (c *Client) authorize(ctx context.Context, h *http.Request) error {
 	if h.Header.Get("Authorization") != "" {
@@ -167,9 +171,11 @@ func (c *Client) authorize(ctx context.Context, h *http.Request) error {
 	}
 	cr, err := c.o.Credentials(ctx)
 	if err != nil {
-		return err
+		return &credentialsError{err}
 	}
 	switch {
+	case cr.Token != "" && c.o.TLS == nil:
+		return errPlainToken
 	case cr.Token != "":
 		h.Header.Set("Authorization", "Bearer "+cr.Token)
 	case cr.Username != "":

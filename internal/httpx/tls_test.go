@@ -83,11 +83,13 @@ func TestUntrustedCertificate(t *testing.T) {
 
 // TestCredentialsOfARequest: a name and password, a token, a certificate alone, or what the request brings itself.
 func TestCredentialsOfARequest(t *testing.T) {
+	server, client := certificates(t, false)
 	for want, cr := range map[string]httpx.Credentials{
 		"Basic dTpw": {Username: "u", Password: "p"}, "Bearer abc": {Token: "abc", Username: "u"}, "": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {
+			w := newWorld(t, statuses("200"), setup{nodes: []string{"127.0.0.1:80"}, tls: server, options: func(o *httpx.Options) {
+				o.TLS = client
 				o.Credentials = func(context.Context) (httpx.Credentials, error) { return cr, nil }
 			}})
 			_, _, err := w.do(get("/a"))
@@ -100,6 +102,18 @@ func TestCredentialsOfARequest(t *testing.T) {
 			require.Equal(t, "Own", w.requests()[1].header.Get("Authorization"))
 		})
 	}
+}
+
+// TestTokensStayOffPlaintext: a token is shown to nobody who listens.
+func TestTokensStayOffPlaintext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {
+			o.Credentials = func(context.Context) (httpx.Credentials, error) { return httpx.Credentials{Token: "abc"}, nil }
+		}})
+		_, _, err := w.do(get("/a"))
+		require.ErrorIs(t, err, cberr.InvalidArgument)
+		require.Zero(t, w.count())
+	})
 }
 
 // TestCredentialsThatCannotBeFetched are asked for again, and the failure is the timeout's cause.

@@ -1,0 +1,37 @@
+package core
+
+import (
+	"context"
+
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/query"
+)
+
+// Query runs a statement and gives its rows as soon as the first one is there, or none is to come. It blocks until then.
+// The deadline is the earlier one of ctx's and the request's; without either the configuration's QueryTimeout has to do.
+// It binds the rows as well, and so does ctx: whoever got rows reads them to their end or closes them. The error is a
+// *query.Error, or says which field cannot be sent or which feature the cluster lacks.
+func (c *Cluster) Query(ctx context.Context, r *query.Request) (*query.Rows, error) {
+	return hedgeHTTP(ctx, c, hedgedRequest{
+		service: Query, operation: "query", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", strategy: r.Retry,
+	}, func(ctx context.Context, d httpsvc.Doer) (*query.Rows, error) { return c.sql.Run(ctx, d, r) }, closeRows[*query.Rows])
+}
+
+func closeRows[R interface{ Close() error }](rows R) { _ = rows.Close() }
+
+func (c *Cluster) newQueries() *query.Service {
+	return query.NewService(query.ServiceOptions{Supports: c.supports("n1ql")})
+}
+
+// supports says whether the newest map lists a capability of a service, by the service's name in the map.
+func (c *Cluster) supports(service string) func(capability string) (has, known bool) {
+	return func(capability string) (has, known bool) {
+		s, _ := c.newestMap("")
+		if s == nil {
+			return false, false
+		}
+		t := s.ClusterCapability(service, capability)
+		return t == topology.Supported, t != topology.Unknown
+	}
+}

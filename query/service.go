@@ -1,0 +1,231 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Capabilities of a cluster that a Service asks for.
+const (
+	capEnhanced = "enhancedPreparedStatements"
+	capReplica  = "readFromReplica"
+)
+
+// ServiceOptions are a Service's settings. The zero value is usable.
+type ServiceOptions struct {
+	// Supports says whether the cluster's query service has a capability; known is false while no cluster map says so. Nil
+	// knows nothing.
+	Supports func(capability string) (has, known bool)
+	MaxPlans int // prepared statements that are kept; 0 means DefaultMaxPlans
+}
+
+// Service runs statements and keeps the plans of prepared ones. Package core has one for each cluster. It is safe for
+// concurrent use and has nothing to close.
+type Service struct {
+	o        ServiceOptions
+	plans    *plans
+	enhanced atomic.Bool // once the cluster makes and runs plans in one request, that stays so
+}
+
+// NewService makes a Service.
+func NewService(o ServiceOptions) *Service {
+	if o.Supports == nil {
+		o.Supports = func(string) (bool, bool) { return false, false }
+	}
+	if o.MaxPlans <= 0 {
+		o.MaxPlans = DefaultMaxPlans
+	}
+	return &Service{o: o, plans: newPlans(o.MaxPlans)}
+}
+
+// Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks until
+// then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which field
+// cannot be sent.
+func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
+	if has, known := s.o.Supports(capReplica); known && !has && r.UseReplica == On {
+		return nil, fmt.Errorf("query: %w: the cluster does not read from replicas", cberr.FeatureNotAvailable)
+	}
+	if r.Prepare {
+		return s.runPrepared(ctx, d, r)
+	}
+	h, err := r.HTTP()
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, d, r, h, func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, r) })
+}
+
+func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request, judge func(*httpsvc.Answer) httpsvc.Verdict) (*Rows, error) {
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{Key: "results", Judge: judge})
+	if err != nil {
+		return nil, wrap(err, r, h.UniqueID)
+	}
+	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+}
+
+// failedStatus are the states of a statement that has not come to its end although no error is listed.
+var failedStatus = map[string]*cberr.Kind{
+	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled,
+	"closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
+}
+
+// verdict says what an answer means.
+func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
+	if a.Row {
+		return httpsvc.Verdict{}
+	}
+	e := &Error{Errors: ParseErrors(a.Errors), Status: a.Status, Endpoint: a.Endpoint}
+	why, again, err := Classify(Answer{HTTPStatus: a.Status, Errors: e.Errors, Readonly: r.Idempotent()})
+	if err == nil && a.Meta != nil {
+		if kind := failedStatus[ParseMeta(a.Meta).Status]; kind != nil {
+			if kind == cberr.AmbiguousTimeout && r.Idempotent() {
+				kind = cberr.UnambiguousTimeout
+			}
+			err, e.Text = kind, string(a.Meta)
+		}
+	}
+	if err == nil {
+		return httpsvc.Verdict{}
+	}
+	e.Kind = cberr.KindOf(err)
+	v := httpsvc.Verdict{Err: e, Overload: e.Kind == cberr.RateLimited}
+	if len(e.Errors) == 0 {
+		if !a.OK() {
+			e.Text = a.Text
+		}
+		v.General = true
+		return v
+	}
+	if code := e.Errors[0].Code; code > 0 {
+		v.Code = uint32(code)
+	}
+	if again {
+		v.Reason = why
+	}
+	return v
+}
+
+// execution is one run of a statement whose plan is kept.
+type execution struct {
+	s    *Service
+	r    *Request
+	d    httpsvc.Doer
+	key  planKey
+	plan *plan // of the present attempt; nil: the attempt makes it
+}
+
+// runPrepared runs a statement by its plan. The plan is looked up for each attempt, so that one that the service has
+// forgotten is made again by the next.
+func (s *Service) runPrepared(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
+	if has, _ := s.o.Supports(capEnhanced); has && s.enhanced.CompareAndSwap(false, true) {
+		s.plans.clear() // made the other way
+	}
+	x := &execution{s: s, r: r, d: d, key: planKey{statement: r.Statement}}
+	if r.Scope != "" {
+		x.key.context = quoted(r.Bucket) + "." + quoted(r.Scope)
+	}
+	h, err := r.http(x.fields)
+	if err != nil {
+		return nil, err
+	}
+	h.Before = x.find
+	rows, err := open(ctx, d, r, h, x.verdict)
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// find looks for the plan. Where the service does not make and run a plan in one request, it has it made.
+func (x *execution) find(ctx context.Context) error {
+	x.plan = x.s.plans.get(x.key)
+	if x.plan != nil || x.s.enhanced.Load() {
+		return nil
+	}
+	pl, err := x.make(ctx)
+	if err != nil {
+		return err
+	}
+	x.plan = pl
+	x.s.plans.put(x.key, pl)
+	return nil
+}
+
+// make has the service prepare the statement, which executes nothing.
+func (x *execution) make(ctx context.Context) (*plan, error) {
+	p := &Request{
+		Statement: "PREPARE " + x.r.Statement, Bucket: x.r.Bucket, Scope: x.r.Scope, FlexIndex: x.r.FlexIndex,
+		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, Endpoint: x.r.Endpoint,
+	}
+	h, err := p.HTTP()
+	if err != nil {
+		return nil, err
+	}
+	h.Operation, h.Idempotent = "prepare", true
+	rows, err := open(ctx, x.d, x.r, h, func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, p) })
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{}
+	if rows.Next() {
+		m := httpsvc.Object(rows.Row())
+		pl.name, pl.encoded = httpsvc.Text(m["name"]), httpsvc.Text(m["encoded_plan"])
+	}
+	for rows.Next() { // there is one row
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	if pl.name == "" {
+		return nil, &Error{
+			Kind: cberr.DecodingFailure, Text: "the service has prepared the statement and not said its name",
+			Statement: httpsvc.HideSecrets(x.r.Statement), Endpoint: rows.Endpoint(), ClientContextID: h.UniqueID,
+		}
+	}
+	return pl, nil
+}
+
+// fields makes the attempt's request: it runs the plan, or has it made and run.
+func (x *execution) fields(m map[string]any) {
+	if x.plan == nil {
+		m["statement"] = "PREPARE " + x.r.Statement
+		m["auto_execute"] = true
+		return
+	}
+	delete(m, "statement")
+	m["prepared"] = x.plan.name
+	if x.plan.encoded != "" {
+		m["encoded_plan"] = x.plan.encoded
+	}
+	maps.Copy(m, x.r.Raw)
+}
+
+// verdict is that of any statement, with two differences: a plan that the service does not know is dropped, and a plan
+// that writes is run again for no other failure that the service has listed, whatever it says of a retry.
+func (x *execution) verdict(a *httpsvc.Answer) httpsvc.Verdict {
+	v := verdict(a, x.r)
+	switch {
+	case v.Err == nil:
+		if x.plan == nil {
+			head := a.Meta
+			if head == nil {
+				head = a.Head
+			}
+			if name := httpsvc.Text(httpsvc.Object(head)["prepared"]); name != "" {
+				x.s.plans.put(x.key, &plan{name: name})
+			}
+		}
+	case x.plan == nil:
+	case v.Reason == retry.QueryPreparedStatementFailure:
+		x.s.plans.drop(x.key, x.plan)
+	case !x.r.Idempotent() && len(a.Errors) > 0:
+		v.Reason = retry.Unknown
+	}
+	return v
+}

@@ -1,0 +1,46 @@
+package views
+
+import (
+	"context"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+)
+
+// Run sends a view query with d and gives its rows as soon as the first one is there, or none is to come. It blocks until
+// then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which field
+// cannot be sent.
+func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
+	h, err := r.HTTP()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{Key: "rows", Judge: verdict})
+	if err != nil {
+		return nil, wrap(err, r, h.UniqueID)
+	}
+	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+}
+
+// verdict says what an answer means.
+func verdict(a *httpsvc.Answer) httpsvc.Verdict {
+	if a.Row {
+		return httpsvc.Verdict{}
+	}
+	e := &Error{Status: a.Status, Text: a.Text, Errors: ParseErrors(a.Errors), Endpoint: a.Endpoint}
+	why, again, err := Classify(Answer{HTTPStatus: a.Status, Text: a.Text, Errors: e.Errors})
+	if err == nil && len(a.Meta) > 0 && a.Rows == 0 {
+		if m := httpsvc.Object(a.Meta); m["rows"] == nil && m["error"] != nil { // an error object that came as a success
+			err, e.Text = cberr.Couchbase, string(a.Meta)
+		}
+	}
+	if err == nil {
+		return httpsvc.Verdict{}
+	}
+	e.Kind = cberr.KindOf(err)
+	v := httpsvc.Verdict{Err: e, Code: uint32(a.Status), General: !again && !a.OK()}
+	if again {
+		v.Reason = why
+	}
+	return v
+}
