@@ -11,7 +11,7 @@ import (
 
 // SASL_LIST_MECHS, SASL_AUTH, SASL_STEP: PLAIN and SCRAM with real cryptography against the cluster's accounts. PLAIN is
 // taken on plaintext ports too, as a server takes it. A wrong user, password or mechanism is 0x20. Left out: external
-// users, OAUTHBEARER, client certificates, expiry of credentials.
+// users, client certificates, expiry of credentials.
 
 // saslState is a login under way. It belongs to the read loop.
 type saslState struct {
@@ -31,8 +31,11 @@ func saslAuth(rq *request) reply {
 		return fail(memd.StatusAuthError, "Mechanism %q is not supported, use one of: %s", mech,
 			strings.Join(k.c.set.mechs, " "))
 	}
-	if mech == "PLAIN" {
+	switch mech {
+	case "PLAIN":
 		return saslPlain(rq)
+	case "OAUTHBEARER":
+		return saslBearer(rq)
 	}
 	s, err := newSCRAM(mech, k.c.password)
 	if err != nil {
@@ -76,6 +79,19 @@ func saslPlain(rq *request) reply {
 	}
 	want, ok := rq.k.c.password(string(parts[1]))
 	if !ok || subtle.ConstantTimeCompare([]byte(want), parts[2]) != 1 || !rq.k.login(string(parts[1])) {
+		return fail(memd.StatusAuthError, "Authentication failed")
+	}
+	return reply{}
+}
+
+func saslBearer(rq *request) reply {
+	token, ok := bytes.CutPrefix(rq.p.Value, []byte("n,,\x01auth=Bearer "))
+	token, end := bytes.CutSuffix(token, []byte("\x01\x01"))
+	if !ok || !end {
+		return fail(memd.StatusInvalid, "OAUTHBEARER needs a bearer token")
+	}
+	name, ok := rq.k.c.set.tokens[string(token)]
+	if !ok || !rq.k.login(name) {
 		return fail(memd.StatusAuthError, "Authentication failed")
 	}
 	return reply{}

@@ -43,6 +43,7 @@ type settings struct {
 	users                     []*user
 	tls, virtual, frames      bool
 	mechs                     []string
+	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
 	latency                   time.Duration
 }
@@ -105,6 +106,16 @@ func User(name, password string, buckets ...string) Option {
 	return func(s *settings) { s.users = append(s.users, newUser(name, password, buckets)) }
 }
 
+// Token makes the cluster take OAUTHBEARER, and the token for the account of that name. It does not expire.
+func Token(token, name string) Option {
+	return func(s *settings) {
+		if s.tokens == nil {
+			s.tokens = map[string]string{}
+		}
+		s.tokens[token] = name
+	}
+}
+
 // TLS gives each node a second KV port and a second management port that speak TLS, under a certificate authority made
 // for this cluster (see Cluster.CA). The certificates are valid from an hour before the start for a year, by the
 // clock that the process, or the synctest bubble, has.
@@ -161,6 +172,9 @@ func newSettings(opts []Option) (*settings, error) {
 			return nil, fmt.Errorf("mock: bucket %q is named twice", b.name)
 		}
 		seen[b.name] = true
+	}
+	if s.tokens != nil {
+		s.mechs = append(s.mechs, "OAUTHBEARER")
 	}
 	for i, m := range s.mechs {
 		s.mechs[i] = strings.ToUpper(m)

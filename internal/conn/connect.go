@@ -216,6 +216,7 @@ func isTLSFailure(err error) bool {
 		alert  tls.AlertError
 		cert   *tls.CertificateVerificationError
 		header tls.RecordHeaderError
+		op     *net.OpError // what an alert comes in over a stream; crypto/tls alone uses that name
 	)
-	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &header)
+	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &header) || errors.As(err, &op) && op.Op == "remote error"
 }
