@@ -1,7 +1,7 @@
 package httpsvc
 
 import (
-	"encoding/json"
+	"bytes"
 	"io"
 )
 
@@ -67,7 +67,7 @@ func (r *RowReader) value() ([]byte, error) {
 	if len(v) > r.limits.Row {
 		return nil, ErrTooLarge
 	}
-	if !json.Valid(v) { // the loop above only looked for the end
+	if !valid(v) { // the loop above only looked for the end
 		return nil, ErrMalformed
 	}
 	return v, nil
@@ -76,21 +76,27 @@ func (r *RowReader) value() ([]byte, error) {
 // text reads from a quote to the one that ends it.
 func (r *RowReader) text() error {
 	r.pos++
-	for escaped := false; ; {
+	for {
 		if err := r.fill(); err != nil {
 			return err
 		}
-		for r.pos < len(r.buf) {
-			c := r.buf[r.pos]
-			r.pos++
-			switch {
-			case escaped:
-				escaped = false
-			case c == '\\':
-				escaped = true
-			case c == '"':
-				return nil
+		quote := bytes.IndexByte(r.buf[r.pos:], '"')
+		escape := r.buf[r.pos:]
+		if quote >= 0 {
+			escape = escape[:quote]
+		}
+		switch k := bytes.IndexByte(escape, '\\'); {
+		case k >= 0: // the byte after it is no quote, whatever it is
+			r.pos += k + 1
+			if err := r.fill(); err != nil {
+				return err
 			}
+			r.pos++
+		case quote >= 0:
+			r.pos += quote + 1
+			return nil
+		default:
+			r.pos = len(r.buf)
 		}
 	}
 }
