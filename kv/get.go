@@ -1,6 +1,10 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Get reads a document. A locked document can be read; its CAS is then all ones.
 type Get struct {
@@ -10,6 +14,12 @@ type Get struct {
 	Into []byte
 	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one.
 	KeepCompressed bool
+	// Paths are the parts of a JSON document that are wanted: the value is a document of them alone, without those that
+	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut down
+	// here. Arrays have the elements that were asked for and nothing in between.
+	Paths      []string
+	WithExpiry bool // the result says when the document expires
+	WithFlags  bool // the result has the document's flags also when Paths are given
 	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says.
 	Hedge *Hedge
 }
@@ -20,18 +30,27 @@ type GetResult struct {
 	Value       []byte
 	Flags       uint32
 	Datatype    memd.Datatype
-	FromReplica bool // a replica has answered, which may lag
+	FromReplica bool      // a replica has answered, which may lag
+	Expiry      time.Time // of a read with WithExpiry; zero for a document that does not expire
 }
 
 // Encode implements Op.
 func (g Get) Encode(r *Request) error {
+	if g.projects() {
+		return g.encodeProjection(r)
+	}
 	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
 	r.Hedge, r.KeepCompressed = g.Hedge, g.KeepCompressed
 	return nil
 }
 
 // Decode implements Op.
-func (g Get) Decode(r *Response) (GetResult, error) { return getResult(r) }
+func (g Get) Decode(r *Response) (GetResult, error) {
+	if g.projects() {
+		return g.decodeProjection(r)
+	}
+	return getResult(r)
+}
 
 func getResult(r *Response) (GetResult, error) {
 	if r.extrasLen < 4 {

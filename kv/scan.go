@@ -1,0 +1,476 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Scan finds the documents of a collection: those of Range, or some at random with Sampling. One scan of the server's
+// covers one vbucket; Run goes through all of them.
+type Scan struct {
+	Common                   // Timeout bounds each request, 0 means 10 s
+	Range      *ScanRange    // nil without Sampling means everything
+	Sampling   *ScanSampling // Samples is the number of items overall
+	KeysOnly   bool
+	WithXattrs bool // values have their section of extended attributes; memd.SplitXattrs takes them apart
+	Sort       ScanSort
+
+	// ConsistentWith are mutations that the result must know of.
+	ConsistentWith []MutationToken
+
+	Concurrency int    // vbuckets at a time; 0 means one for each node, at most 16
+	BatchItems  uint32 // of one answer; 0 means 50
+	BatchBytes  uint32 // of one answer, at least one item though; 0 means 15000
+}
+
+// ScanSort says in which order items come.
+type ScanSort uint8
+
+// Orders of items.
+const (
+	// ScanUnsorted gives items as they come: those of one vbucket in the order of their keys, vbuckets mixed.
+	ScanUnsorted ScanSort = iota
+	// ScanByKey gives items in the order of their keys. It holds all of them in memory first; a result that takes more
+	// than MaxSorted bytes fails with a *SizeError.
+	ScanByKey
+)
+
+// MaxSorted is the most that a sorted scan may hold in memory.
+const MaxSorted = 256 << 20
+
+const (
+	defaultScanTimeout = 10 * time.Second
+	defaultBatchItems  = 50
+	defaultBatchBytes  = 15000
+	maxScanConcurrency = 16
+	scanBuffer         = 16 // batches that wait for the reader
+	scanCancelTimeout  = time.Second
+)
+
+// Scanning is a scan under way. Next and Close belong to one goroutine. It has one goroutine for each vbucket that is
+// scanned at a time; they end when the scan has ended, when the context that it was started with does, or with Close,
+// which waits for them.
+type Scanning struct {
+	op     Scan
+	d      Topology
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	out    chan []ScanItem // closed when no vbucket is left
+
+	mu      sync.Mutex
+	todo    map[int][]uint16 // vbuckets by the node that has them
+	running map[int]int      // scans by node
+	workers int
+	err     error
+
+	batch  []ScanItem
+	item   ScanItem
+	given  uint64
+	closed bool
+}
+
+// Run starts the scan. It waits for the first cluster map, if there is none yet, and for nothing else. The context is
+// that of the whole scan. Whoever does not read the result to its end calls Close.
+func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
+	if s.Timeout == 0 {
+		s.Timeout = defaultScanTimeout
+	}
+	if s.BatchItems == 0 {
+		s.BatchItems = defaultBatchItems
+	}
+	if s.BatchBytes == 0 {
+		s.BatchBytes = defaultBatchBytes
+	}
+	if s.Range == nil && s.Sampling == nil {
+		s.Range = &ScanRange{}
+	}
+	if err := checkOp[RangeScan](s.create(0)); err != nil {
+		return nil, s.fails(kindOf(err, false, nil), err)
+	}
+	l, err := d.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if has, known := l.Capability(CapabilityRangeScan); known && !has {
+		return nil, s.fails(cberr.FeatureNotAvailable, &CapabilityError{CapabilityRangeScan})
+	}
+	run := &Scanning{op: s, d: d, out: make(chan []ScanItem, scanBuffer), todo: map[int][]uint16{}, running: map[int]int{}}
+	run.ctx, run.cancel = context.WithCancel(ctx)
+	run.plan(l)
+	run.workers = s.Concurrency
+	if run.workers <= 0 {
+		run.workers = min(max(len(l.DataNodes()), 1), maxScanConcurrency)
+	}
+	run.workers = min(run.workers, max(l.NumVBuckets(), 1))
+	for range run.workers {
+		run.wg.Go(run.worker)
+	}
+	return run, nil
+}
+
+func (s *Scan) fails(kind, cause error) *Error {
+	return &Error{Op: "scan", Scope: s.Scope, Collection: s.Collection, Err: kind, Cause: cause}
+}
+
+// create is the request that begins the scan of a vbucket.
+func (s *Scan) create(vb uint16) RangeScanCreate {
+	c := RangeScanCreate{
+		Common: s.Common, VBucket: vb, KeysOnly: s.KeysOnly, WithXattrs: s.WithXattrs, Range: s.Range, Sampling: s.Sampling,
+	}
+	for _, t := range s.ConsistentWith {
+		if t.VBucket == vb && (c.Snapshot == nil || t.Seqno > c.Snapshot.Seqno) {
+			c.Snapshot = &ScanSnapshot{UUID: t.UUID, Seqno: t.Seqno, Wait: s.Timeout * 9 / 10}
+		}
+	}
+	return c
+}
+
+// plan sorts the vbuckets by node, each node's in an order of its own, so that the nodes are equally busy. A sampling
+// scan's order depends on its seed alone.
+func (r *Scanning) plan(l Layout) {
+	seed := rand.Uint64()
+	if r.op.Sampling != nil {
+		seed = r.op.Sampling.Seed
+	}
+	for vb := range l.NumVBuckets() {
+		node := l.NodeIndex(uint16(vb), 0)
+		r.todo[node] = append(r.todo[node], uint16(vb))
+	}
+	dice := rand.New(rand.NewPCG(seed, 0))
+	for _, node := range slices.Sorted(maps.Keys(r.todo)) { // the order of a map itself is random
+		vbs := r.todo[node]
+		dice.Shuffle(len(vbs), func(i, j int) { vbs[i], vbs[j] = vbs[j], vbs[i] })
+	}
+}
+
+// take gives a vbucket of the node with the fewest scans. When there is none the worker leaves, and is told whether it is
+// the last: under the same lock, so that a vbucket which comes back meanwhile finds a worker.
+func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil || r.ctx.Err() != nil {
+		r.workers--
+		return 0, 0, false, r.workers == 0
+	}
+	for n, vbs := range r.todo {
+		if len(vbs) > 0 && (!ok || r.running[n] < r.running[node] || r.running[n] == r.running[node] && n < node) {
+			node, ok = n, true
+		}
+	}
+	if !ok {
+		r.workers--
+		return 0, 0, false, r.workers == 0
+	}
+	vbs := r.todo[node]
+	vb, r.todo[node] = vbs[0], vbs[1:]
+	r.running[node]++
+	return vb, node, true, false
+}
+
+// gave takes a vbucket back that was scanned, or that the node had no room for: then there is one worker fewer, unless it
+// is the last.
+func (r *Scanning) gave(vb uint16, node int, busy bool) (leave bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[node]--
+	if !busy {
+		return false
+	}
+	r.todo[node] = append(r.todo[node], vb)
+	if r.workers > 1 {
+		r.workers--
+		return true
+	}
+	return false
+}
+
+func (r *Scanning) worker() {
+	for wait := pollFirst; ; {
+		vb, node, ok, last := r.take()
+		if last {
+			close(r.out)
+		}
+		if !ok {
+			return
+		}
+		err := r.vbucket(vb)
+		if errors.Is(err, errBusy) {
+			if r.gave(vb, node, true) {
+				return
+			}
+			rest(r.ctx, wait)
+			wait = min(2*wait, pollMax)
+			continue
+		}
+		r.gave(vb, node, false)
+		wait = pollFirst
+		if err != nil {
+			r.fail(err)
+		}
+	}
+}
+
+// rest waits for d; false when ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// fail ends the scan with its first error.
+func (r *Scanning) fail(err error) {
+	r.mu.Lock()
+	if r.err == nil {
+		r.err = err
+	}
+	r.mu.Unlock()
+	r.cancel()
+}
+
+// errBusy says that a node runs too many scans.
+var errBusy = errors.New("the node has too many scans")
+
+// vbScan is the scan of one vbucket, which may take several scans of the server's.
+type vbScan struct {
+	r     *Scanning
+	vb    uint16
+	last  []byte          // the last key; nil before the first
+	seen  map[string]bool // keys of a sampling scan, which begins anew when it is interrupted
+	stall time.Time       // since when there was no progress
+}
+
+// vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
+func (r *Scanning) vbucket(vb uint16) error {
+	s := vbScan{r: r, vb: vb, stall: time.Now()}
+	if r.op.Sampling != nil {
+		s.seen = map[string]bool{}
+	}
+	for wait := pollFirst; ; {
+		before := s.stall
+		err := s.once()
+		if err == nil || !s.resumable(err) {
+			return err
+		}
+		if !s.stall.Equal(before) {
+			wait = pollFirst
+		} else if time.Since(s.stall) > r.op.Timeout {
+			return err
+		}
+		if !rest(r.ctx, wait) {
+			return nil // whoever has ended the context knows why
+		}
+		wait = min(2*wait, pollMax)
+	}
+}
+
+// once creates a scan and reads it to its end.
+func (s *vbScan) once() error {
+	op := s.r.op.create(s.vb)
+	if s.last != nil && op.Range != nil {
+		from := *op.Range
+		from.Start, from.ExcludeStart = s.last, true
+		op.Range = &from
+	}
+	scan, err := Do(s.r.ctx, s.r.d, op)
+	var e *Error
+	switch {
+	case err == nil:
+	case s.r.ctx.Err() != nil:
+		return nil
+	case errors.As(err, &e) && e.Answered && e.Status == memd.StatusKeyNotFound:
+		return nil // the vbucket has no such keys
+	case e != nil && e.Answered && e.Status == memd.StatusBusy:
+		return errBusy
+	case s.seen != nil && e != nil && e.Answered && !s.resumable(err):
+		return nil // another vbucket may have enough
+	default:
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			s.cancel(scan)
+		}
+	}()
+	next := RangeScanContinue{Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems, MaxBytes: s.r.op.BatchBytes}
+	for {
+		got, err := Do(s.r.ctx, s.r.d, next)
+		if err != nil {
+			done = errors.As(err, &e) && e.Answered && e.Status != memd.StatusBusy // the node knows that it is over
+			if s.r.ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if done = got.Complete; !s.emit(got.Items) || done {
+			return nil
+		}
+	}
+}
+
+// resumable says that a scan has ended for a reason that a new one does not have.
+func (s *vbScan) resumable(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || s.r.ctx.Err() != nil {
+		return false
+	}
+	if e.Answered {
+		switch e.Status {
+		case memd.StatusNotMyVBucket, memd.StatusKeyNotFound, memd.StatusBusy: // the last two of a scan under way
+			return true
+		}
+		return false
+	}
+	return errors.Is(err, cberr.RequestCanceled) && !errors.Is(err, retry.ErrClosed)
+}
+
+// emit hands items to the reader; false when nobody wants them any more.
+func (s *vbScan) emit(items []ScanItem) bool {
+	if len(items) == 0 {
+		return true
+	}
+	s.last, s.stall = items[len(items)-1].Key, time.Now()
+	if s.seen != nil {
+		fresh := items[:0]
+		for _, it := range items {
+			if !s.seen[string(it.Key)] {
+				s.seen[string(it.Key)] = true
+				fresh = append(fresh, it)
+			}
+		}
+		items = fresh
+	}
+	select {
+	case s.r.out <- items:
+		return true
+	case <-s.r.ctx.Done():
+		return false
+	}
+}
+
+// cancel ends a scan on the server. That it fails is no matter: the server forgets an idle scan.
+func (s *vbScan) cancel(scan RangeScan) {
+	op := RangeScanCancel{Common: s.r.op.Common, Scan: scan}
+	op.Timeout = scanCancelTimeout
+	_, _ = Do(context.WithoutCancel(s.r.ctx), s.r.d, op)
+}
+
+// Next goes to the next item; false says that there are no more, and Err whether that is because of a failure. It ends
+// when ctx does.
+func (r *Scanning) Next(ctx context.Context) bool {
+	if r.op.Sampling != nil && r.given >= r.op.Sampling.Samples {
+		r.Close()
+		return false
+	}
+	for len(r.batch) == 0 {
+		if r.closed {
+			return false
+		}
+		var ok bool
+		if r.batch, ok = r.receive(ctx); !ok {
+			r.Close()
+			return false
+		}
+	}
+	r.item, r.batch = r.batch[0], r.batch[1:]
+	r.given++
+	return true
+}
+
+// receive waits for the next items, or for all of them when they are to be sorted.
+func (r *Scanning) receive(ctx context.Context) (batch []ScanItem, ok bool) {
+	var all []ScanItem
+	size := int64(0)
+	for {
+		select {
+		case batch, ok = <-r.out:
+		case <-ctx.Done():
+			r.fail(r.op.fails(endKind(ctx), context.Cause(ctx)))
+			return nil, false
+		}
+		if r.op.Sort != ScanByKey {
+			return batch, ok
+		}
+		if !ok {
+			if r.Err() != nil {
+				return nil, false
+			}
+			slices.SortFunc(all, func(a, b ScanItem) int { return bytes.Compare(a.Key, b.Key) })
+			return all, len(all) > 0
+		}
+		for _, it := range batch {
+			size += int64(len(it.Key)+len(it.Value)) + 128
+		}
+		if size > MaxSorted {
+			r.fail(r.op.fails(cberr.ValueTooLarge, &SizeError{Opcode: memd.OpRangeScanContinue, Limit: MaxSorted}))
+			return nil, false
+		}
+		all = append(all, batch...)
+	}
+}
+
+// endKind is what a call whose context has ended fails with.
+func endKind(ctx context.Context) *cberr.Kind {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return cberr.UnambiguousTimeout
+	}
+	return cberr.RequestCanceled
+}
+
+// Item is the current item, after Next has said true.
+func (r *Scanning) Item() ScanItem { return r.item }
+
+// Err is why the scan has ended early, as a *Error; nil while it runs, and when it has found everything.
+func (r *Scanning) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Close ends the scan, on the servers too, and waits for its goroutines: at most a second or so. It may be called more
+// than once, also after the last item.
+func (r *Scanning) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.mu.Lock()
+	if r.err == nil && r.ctx.Err() != nil { // the context that the scan was started with
+		r.err = r.op.fails(endKind(r.ctx), context.Cause(r.ctx))
+	}
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+}
+
+// All yields the items, and at the end the failure if there is one. It closes the scan when the loop ends.
+func (r *Scanning) All(ctx context.Context) iter.Seq2[ScanItem, error] {
+	return func(yield func(ScanItem, error) bool) {
+		defer r.Close()
+		for r.Next(ctx) {
+			if !yield(r.item, nil) {
+				return
+			}
+		}
+		if err := r.Err(); err != nil {
+			yield(ScanItem{}, err)
+		}
+	}
+}
