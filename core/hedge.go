@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -81,7 +82,7 @@ func hedgeHTTP[R any](
 		return run(ctx, d)
 	}
 	start := int(c.cfg.Dice() * float64(len(addrs)))
-	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now()}
+	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now(), limit: c.hedgeLimit(r)}
 	p := hedge.Policy{
 		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, NonFatal: h.NonFatal, Idempotent: true, Throttle: c.hedgeThrottle(),
 	}
@@ -98,6 +99,12 @@ func hedgeHTTP[R any](
 	return x.end(res, err)
 }
 
+// hedgeLimit is the time of a request that names none: the policy's, or the service's.
+func (c *Cluster) hedgeLimit(r hedgedRequest) time.Duration {
+	e, _ := c.cfg.Policy.For(retry.Service(r.service.String()), r.operation)
+	return cmp.Or(e.Timeout, c.cfg.httpTimeout(r.service))
+}
+
 // hedgedHTTP is one request on its way to several nodes.
 type hedgedHTTP[R any] struct {
 	c     *Cluster
@@ -107,6 +114,7 @@ type hedgedHTTP[R any] struct {
 	run   func(context.Context, httpsvc.Doer) (R, error)
 	close func(R)
 	began time.Time
+	limit time.Duration
 
 	mu   sync.Mutex
 	won  bool // somebody has a result
@@ -122,7 +130,7 @@ func (x *hedgedHTTP[R]) try(race context.Context, n int, avoid *hedge.Avoid) (R,
 	avoid.Use(x.addrs[n])
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	stop := context.AfterFunc(race, func() { cancel(errLost) })
-	d := &pinned{d: x.d, addr: x.addrs[n], end: func() { cancel(nil) }, began: x.began}
+	d := &pinned{d: x.d, addr: x.addrs[n], end: func() { cancel(nil) }, began: x.began, limit: x.limit}
 	r, err := x.run(ctx, d)
 	if err != nil {
 		stop()
@@ -163,7 +171,8 @@ type pinned struct {
 	d     httpsvc.Doer
 	addr  string
 	end   func()
-	began time.Time // of the first attempt
+	began time.Time     // of the first attempt
+	limit time.Duration // of all attempts together, if nothing else says one
 
 	mu   sync.Mutex
 	open int
@@ -174,6 +183,9 @@ type pinned struct {
 func (p *pinned) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	once := *r
 	once.Endpoint, once.Strategy = p.addr, dispatch.Strict
+	if _, ok := ctx.Deadline(); once.Timeout == 0 && !ok {
+		once.Timeout = p.limit
+	}
 	if once.Timeout > 0 { // it is that of all attempts together
 		once.Timeout = max(once.Timeout-time.Since(p.began), 1)
 	}

@@ -101,7 +101,7 @@ func TestFailuresOfHedgedRequests(t *testing.T) {
 
 // GA6-3: the request's time is that of all its attempts together.
 func TestAPolicyHedgesRequestsWithinTheirTime(t *testing.T) {
-	const entry = `{"operationConfig":[{"name":[{"service":"management"}],"hedgingPolicy":{"maxAttempts":3,"hedgingDelay":"0.3s"}}]}`
+	const entry = `{"operationConfig":[{"name":[{"service":"management"}],"timeout":"2s","hedgingPolicy":{"maxAttempts":3,"hedgingDelay":"0.3s"}}]}`
 	managed(t, entry, func(t *testing.T, m *mock.Cluster, c *core.Cluster, nodes []string) {
 		m.Network().Silence(nodes[0])
 		at, took, err := pools(t, c, nil, http.MethodGet)
@@ -114,5 +114,9 @@ func TestAPolicyHedgesRequestsWithinTheirTime(t *testing.T) {
 		_, took, err = pools(t, c, nil, http.MethodGet)
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Equal(t, time.Second, took)
+		began := time.Now()
+		_, err = c.Do(t.Context(), &core.HTTPRequest{Method: http.MethodGet, Path: "/pools"})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+		require.Equal(t, 2*time.Second, time.Since(began))
 	})
 }
