@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/retry"
 )
 
 // connectFlags are those of every command that connects to a cluster.
@@ -23,7 +22,7 @@ type connectFlags struct {
 	Scope         string        `help:"The scope (default: _default)."`
 	Collection    string        `help:"The collection (default: _default)."`
 	Timeout       time.Duration `help:"Of the operation, all retries included (default: 2.5s, durable writes 10s)."`
-	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail or best-effort (default: fast-fail)."`
+	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
 	AllowPlain    bool          `help:"Allow PLAIN on an unencrypted connection, which shows the password (default: no)."`
@@ -56,7 +55,11 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 	if f.Timeout < 0 {
 		return core.Config{}, usagef("--timeout is negative")
 	}
-	if cfg.Retry, err = strategyOf(f.Retry); err != nil {
+	strategy, err := strategyOf(f.Retry)
+	if err != nil {
+		return core.Config{}, err
+	}
+	if err := strategy.into(&cfg); err != nil {
 		return core.Config{}, err
 	}
 	return cfg, f.setTLS(&cfg)
@@ -86,20 +89,6 @@ func (f *connectFlags) setTLS(cfg *core.Config) error {
 	t.InsecureSkipVerify = f.TLSSkipVerify
 	cfg.TLS = t
 	return nil
-}
-
-// strategyOf reads a --retry or --strategy flag; "" is the default.
-func strategyOf(name string) (retry.Strategy, error) {
-	switch name {
-	case "", "fast-fail":
-		return retry.FastFailOnTerminalError{}, nil
-	case "best-effort":
-		return retry.BestEffort{}, nil
-	}
-	if strings.HasPrefix(name, "@") {
-		return nil, usagef("strategy %s: policy files are not part of this build; there are fast-fail and best-effort", name)
-	}
-	return nil, usagef("strategy %q: there are fast-fail and best-effort", name)
 }
 
 // openBucket connects. The caller closes the cluster.

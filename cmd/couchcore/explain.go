@@ -1,31 +1,32 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
 type explainCmd struct {
-	Service    string `required:"" help:"The service that answered: kv."`
-	Op         string `required:"" help:"The operation, as in upsert."`
-	Status     string `placeholder:"0xNN" help:"The status of the answer."`
+	Service    string `required:"" help:"The service that answered: kv, query, search, views, analytics or management."`
+	Op         string `required:"" help:"The operation: as in upsert for kv, query for the row services, the HTTP method for management."`
+	Status     string `placeholder:"0xNN" help:"The status of kv's answer."`
 	Code       string `placeholder:"N" help:"The error code of a row service's answer."`
-	HTTP       string `name:"http" placeholder:"N" help:"The HTTP status of the answer."`
+	HTTP       string `name:"http" placeholder:"N" help:"The HTTP status of the answer (default with --code: 200)."`
+	RetryAfter string `placeholder:"V" help:"The Retry-After header of the answer: seconds or a date (default: none)."`
 	Reason     string `placeholder:"NAME" help:"The reason itself, instead of an answer."`
 	LostSocket bool   `help:"The connection was lost before the answer."`
-	Body       string `placeholder:"FILE" help:"The body of the answer."`
-	ErrorMap   string `placeholder:"FILE" help:"The error map of the node that answered (default: none)."`
-	Strategy   string `placeholder:"STRATEGY" help:"fast-fail or best-effort (default: fast-fail)."`
+	Body       string `placeholder:"FILE" help:"The body of the answer (default: what --code says, or nothing)."`
+	ErrorMap   string `placeholder:"FILE" help:"The error map of the kv node that answered (default: none)."`
+	Strategy   string `placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	Idempotent bool   `help:"The operation is idempotent, although its kind is not (default: no)."`
-	WithCAS    bool   `name:"with-cas" help:"The request named a CAS (default: no)."`
+	Readonly   bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
+	WithCAS    bool   `name:"with-cas" help:"The kv request named a CAS (default: no)."`
 	Attempt    int    `help:"How many retries were made already (default: 0)."`
 }
 
@@ -43,93 +44,33 @@ type errorKind = string
 
 // Run implements the command.
 func (c *explainCmd) Run(a *app) error {
-	x, err := c.prepare(a)
+	x, err := c.explanation()
 	if err != nil {
 		return err
 	}
-	low, high, err := x.span()
+	o, err := x.prospect()
 	if err != nil {
 		return err
 	}
-	res := explained{Decision: "fail", Consulted: low.consulted}
-	if low.reason != nil {
-		res.Reason = new(low.reason.String())
+	res := explained{Decision: "fail", Consulted: o.consulted}
+	if o.reason != nil {
+		res.Reason = new(o.reason.String())
 	}
 	switch {
-	case low.retried:
-		res.Decision, res.DelayMS = "retry", []float64{ms(low.delay), ms(high.delay)}
-		if x.mayHaveMoved() {
+	case o.retried:
+		res.Decision, res.DelayMS = "retry", o.delays()
+		if x.attempt == 0 && x.mayFollow() {
 			res.DelayMS[0] = 0
 		}
-	case low.err == nil:
+	case o.err == nil:
 		res.Decision = "succeed"
 	default:
-		res.Error = new(failureOf(low.err).Kind)
+		res.Error = new(failureOf(o.err).Kind)
 	}
 	if a.json {
 		return a.emit(res)
 	}
-	return a.showExplained(x, low, res)
-}
-
-// prepare checks the flags.
-func (c *explainCmd) prepare(a *app) (*explanation, error) {
-	if err := c.checkFlags(); err != nil {
-		return nil, err
-	}
-	x := &explanation{spec: kv.SpecByName(c.Op), attempt: c.Attempt, idempotent: c.Idempotent, cas: c.WithCAS, lost: c.LostSocket, body: c.Body != ""}
-	if x.spec == nil {
-		return nil, usagef("explain: --op %q is no operation of this build: %s", c.Op, strings.Join(opNames(), " "))
-	}
-	var err error
-	if x.strategy, err = strategyOf(c.Strategy); err != nil {
-		return nil, err
-	}
-	if c.Body != "" {
-		if _, err := os.Stat(c.Body); err != nil {
-			return nil, usagef("explain: --body: %v", err)
-		}
-	}
-	if c.ErrorMap != "" {
-		raw, err := os.ReadFile(c.ErrorMap)
-		if err != nil {
-			return nil, usagef("explain: --error-map: %v", err)
-		}
-		if x.errors, err = errormap.Parse(raw, 0); err != nil {
-			return nil, usagef("explain: --error-map %s: %v", c.ErrorMap, err)
-		}
-	}
-	if c.Reason != "" {
-		if x.why, err = retry.Parse(c.Reason); err != nil {
-			return nil, usagef("explain: --reason %q: see couchcore reasons", c.Reason)
-		}
-		x.lost = x.why == retry.SocketClosedWhileInFlight
-	}
-	if c.Status != "" {
-		x.answered = true
-		x.status, err = parseStatus(c.Status)
-	}
-	return x, err
-}
-
-func (c *explainCmd) checkFlags() error {
-	switch c.Service {
-	case "kv":
-	case "query", "search", "views", "analytics", "management":
-		return usagef("explain: this build explains the service kv; %s is not part of it yet", c.Service)
-	default:
-		return usagef("explain: --service %q: there are kv, query, search, views, analytics and management; this build explains kv", c.Service)
-	}
-	if c.Code != "" || c.HTTP != "" {
-		return usagef("explain: answers of kv have a --status, neither --code nor --http")
-	}
-	if n := count(c.Status != "", c.Reason != "", c.LostSocket); n != 1 {
-		return usagef("explain: give one of --status, --reason and --lost-socket")
-	}
-	if c.Attempt < 0 {
-		return usagef("explain: --attempt is negative")
-	}
-	return nil
+	return a.showExplained(x, o, res)
 }
 
 func count(conditions ...bool) (n int) {
@@ -141,7 +82,7 @@ func count(conditions ...bool) (n int) {
 	return n
 }
 
-// opNames are the operations that have a verb.
+// opNames are the operations that have a row in the client's table.
 func opNames() []string {
 	var names []string
 	for op := range 256 {
@@ -156,20 +97,24 @@ func opNames() []string {
 func ms(d time.Duration) float64 { return float64(d.Round(time.Microsecond)) / 1e6 }
 
 // showExplained writes a decision for people.
-func (a *app) showExplained(x *explanation, j judged, res explained) error {
-	if x.answered {
-		if err := a.print("status      %s %s  %s", statusText(x.status), x.statusName(), x.statusMeaning()); err != nil {
-			return err
-		}
-	}
+func (a *app) showExplained(x *explanation, j prospect, res explained) error {
 	reason := "none: not a retry matter"
 	if j.reason != nil {
 		reason = fmt.Sprintf("%v  (%s)", *j.reason, flagsOf(*j.reason))
 	}
-	if err := a.print("reason      %s", reason); err != nil {
-		return err
+	lines := append(x.lines(x.kind()), [2]string{"reason", reason}, [2]string{"decision", x.decision(j.judged, res)})
+	if j.retried && *j.reason == retry.QueryPreparedStatementFailure {
+		lines = append(lines, [2]string{"before", "the client forgets the prepared plan and prepares the statement again"})
 	}
-	return a.print("decision    %s", x.decision(j, res))
+	if j.other != nil {
+		lines = append(lines, [2]string{"or", x.failing(*j.other, failureOf(j.other.err).Kind) + ", as the dice of the delays fall"})
+	}
+	for _, l := range lines {
+		if err := a.print("%-11s %s", l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // flagsOf says in words what the reason table has of r.
@@ -188,37 +133,67 @@ func flagsOf(r retry.Reason) string {
 }
 
 func (x *explanation) decision(j judged, res explained) string {
-	switch res.Decision {
-	case "succeed":
+	switch {
+	case res.Decision == "succeed":
 		return "succeed: the operation has its result"
-	case "fail":
-		text := "fail: " + *res.Error
-		if failureOf(j.err).Ambiguous {
-			text += ", may have been applied"
-		}
-		switch {
-		case j.consulted:
-			return text + fmt.Sprintf(" (%s decides)", strategyName(x.strategy))
-		case j.reason != nil:
-			return text + "; no strategy can change this"
-		}
-		return text
+	case res.Decision == "fail":
+		return x.failing(j, *res.Error)
+	case j.hedged:
+		return fmt.Sprintf("retry at once on another node (%s, attempt %d)", j.by, x.attempt)
 	}
 	text := "retry after " + span(res.DelayMS)
 	if !j.consulted {
 		text += fmt.Sprintf(" (whatever the strategy, attempt %d", x.attempt)
 	} else {
-		text += fmt.Sprintf(" (%s, attempt %d", strategyName(x.strategy), x.attempt)
+		text += fmt.Sprintf(" (%s, attempt %d", j.by, x.attempt)
 	}
 	if x.attempt == 0 {
-		later := *x
-		later.attempt = 3
-		if low, high, err := later.span(); err == nil {
-			text += "; at attempt 3 it would be " + span([]float64{ms(low.delay), ms(high.delay)})
-		}
+		text += x.later()
 	}
 	return text + ")"
 }
+
+// later says what comes after some more attempts.
+func (x *explanation) later() string {
+	later := *x
+	later.attempt = 3
+	o, err := later.prospect()
+	switch {
+	case err != nil:
+		return ""
+	case !o.retried:
+		return "; at attempt 3 it would fail"
+	case o.other != nil:
+		return "; at attempt 3 it would be " + span(o.delays()) + " or fail"
+	}
+	return "; at attempt 3 it would be " + span(o.delays())
+}
+
+// failing describes a failure.
+func (x *explanation) failing(j judged, kind string) string {
+	text := "fail: " + kind
+	var given *givenError
+	if errors.As(j.err, &given) {
+		return text + fmt.Sprintf(", the caller gets the answer with its status %d", given.status)
+	}
+	if failureOf(j.err).Ambiguous {
+		text += ", may have been applied"
+	}
+	switch {
+	case errors.Is(j.err, retry.ErrExhausted):
+		return text + fmt.Sprintf(", the limit of %s is reached", j.by)
+	case j.consulted:
+		return text + fmt.Sprintf(" (%s decides)", j.by)
+	case j.reason != nil && x.strategy.file != nil && j.by == x.strategy.flag:
+		return text + fmt.Sprintf(" (hedged by %s: no other node is asked)", j.by)
+	case j.reason != nil:
+		return text + "; no strategy can change this"
+	}
+	return text
+}
+
+// delays are the least and the longest delay in milliseconds.
+func (o *prospect) delays() []float64 { return []float64{ms(o.least), ms(o.longest)} }
 
 // span writes a range of milliseconds.
 func span(d []float64) string {
@@ -228,9 +203,39 @@ func span(d []float64) string {
 	return fmt.Sprintf("%g to %g ms", d[0], d[1])
 }
 
-func strategyName(s retry.Strategy) string {
-	if _, ok := s.(retry.BestEffort); ok {
-		return "BestEffort"
+// explanation checks the flags.
+func (c *explainCmd) explanation() (*explanation, error) {
+	if c.Attempt < 0 {
+		return nil, usagef("explain: --attempt is negative")
 	}
-	return "FastFailOnTerminalError -> BestEffort"
+	x := &explanation{service: retry.Service(c.Service), attempt: c.Attempt}
+	var err error
+	if x.strategy, err = strategyOf(c.Strategy); err != nil {
+		return nil, err
+	}
+	if c.Service == "kv" {
+		s, err := c.kvSubject()
+		x.op, x.subject = strings.ToLower(c.Op), s
+		return x, err
+	}
+	s, err := c.httpSubject()
+	if err != nil {
+		return nil, err
+	}
+	x.op, x.subject = "query", s
+	if s.method != "" {
+		x.op = s.method
+	}
+	return x, nil
+}
+
+func (c *explainCmd) reason() (retry.Reason, error) {
+	if c.Reason == "" {
+		return retry.Unknown, nil
+	}
+	why, err := retry.Parse(c.Reason)
+	if err != nil {
+		return 0, usagef("explain: --reason %q: see couchcore reasons", c.Reason)
+	}
+	return why, nil
 }

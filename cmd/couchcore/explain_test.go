@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,7 +97,6 @@ func TestExplainKnowsEveryOperation(t *testing.T) {
 
 func TestExplainUsage(t *testing.T) {
 	for args, text := range map[string]string{
-		"--service query --op query --code 1":                             "this build explains the service kv",
 		"--service nosuch --op get --status 1":                            "there are kv, query",
 		"--service kv --op lookup-of --status 1":                          "no operation of this build",
 		"--service kv --op get":                                           "give one of",
@@ -104,7 +104,7 @@ func TestExplainUsage(t *testing.T) {
 		"--service kv --op get --http 503":                                "have a --status",
 		"--service kv --op get --status 1 --attempt=-1":                   "negative",
 		"--service kv --op get --status 1 --strategy reckless":            "fast-fail and best-effort",
-		"--service kv --op get --status 1 --strategy @policy.json":        "not part of this build",
+		"--service kv --op get --status 1 --strategy @no/such/file":       "no/such/file",
 		"--service kv --op get --status many":                             "no status",
 		"--service kv --op get --reason NO_SUCH":                          "couchcore reasons",
 		"--service kv --op get --status 1 --error-map no/such/file":       "--error-map",
@@ -144,16 +144,27 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 }
 
 func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
-	var seen retry.Request
-	x := &explanation{spec: kv.SpecByName("get"), answered: true, status: memd.StatusTmpFail, attempt: 5, strategy: retry.Func(
-		func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
+	for status, want := range map[memd.Status]retry.Request{
+		memd.StatusTmpFail:   {Attempts: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
+		memd.StatusAuthStale: {Transparent: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
+	} {
+		var seen retry.Request
+		x := &explanation{attempt: 5, subject: &kvSubject{spec: kv.SpecByName("get"), answered: true, status: status}}
+		x.strategy.base = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			seen = *r
-			return retry.Stop()
-		})}
-	j, err := x.judge(0)
-	require.NoError(t, err)
-	require.True(t, j.consulted)
-	require.False(t, j.retried)
-	require.Equal(t, 5, seen.Attempts)
-	require.Equal(t, 5, seen.BackoffStep)
+			if r.BackoffStep == 5 {
+				return retry.Stop()
+			}
+			return retry.After(time.Duration(r.BackoffStep+1) * time.Second)
+		})
+		j, err := x.judge(0, 0)
+		require.NoError(t, err)
+		require.True(t, j.consulted)
+		require.False(t, j.retried)
+		require.WithinDuration(t, time.Now().Add(-seen.Waited), seen.Started, time.Minute)
+		require.Equal(t, want, retry.Request{
+			Attempts: seen.Attempts, Transparent: seen.Transparent, BackoffStep: seen.BackoffStep, LastDelay: seen.LastDelay,
+			Waited: seen.Waited,
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -32,18 +33,32 @@ func failureOf(err error) failure {
 	if k := cberr.KindOf(err); k != nil {
 		f.Kind = k.Name()
 	}
+	var said interface{ Ambiguous() bool }
+	if errors.As(err, &said) {
+		f.Ambiguous = said.Ambiguous()
+	}
+	info, _ := retry.InfoOf(err)
+	f.RetryReasons = reasonNames(info.Reasons)
 	var e *kv.Error
-	if errors.As(err, &e) {
-		f.Kind, f.Ambiguous, f.Context, f.Ref = e.Kind(), e.Ambiguous(), e.Context, e.Ref
+	var h *httpsvc.Error
+	switch {
+	case errors.As(err, &e):
+		f.Kind, f.Context, f.Ref = e.Kind(), e.Context, e.Ref
 		if e.Answered {
 			f.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
 		}
-		if e.Endpoint != "" {
-			f.Attempts = e.Retry.Retries() + 1
-		}
-		f.RetryReasons = reasonNames(e.Retry.Reasons)
+		f.sent(e.Endpoint, info)
+	case errors.As(err, &h):
+		f.sent(h.Endpoint, info)
 	}
 	return f
+}
+
+// sent counts the sends of a request of which some left the client if the last one has an endpoint.
+func (f *failure) sent(endpoint string, info retry.Info) {
+	if endpoint != "" {
+		f.Attempts = info.Retries() + 1
+	}
 }
 
 func reasonNames(rs retry.Reasons) []string {

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
-	"github.com/couchcore/couchcore/errormap"
-	"github.com/couchcore/couchcore/kv"
-	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -18,219 +16,214 @@ var almostOne = math.Nextafter(1, 0)
 
 // explanation is one question: what becomes of an operation that met this?
 type explanation struct {
-	spec       *kv.Spec
-	answered   bool // with status
-	status     memd.Status
-	why        retry.Reason // when nothing was answered
-	lost       bool
-	body       bool
-	errors     *errormap.Map
-	strategy   retry.Strategy
-	idempotent bool
-	cas        bool
-	attempt    int
+	service  retry.Service
+	op       string
+	strategy chosen
+	attempt  int // retries that were made already
+	subject
+}
+
+// subject is an operation of one service and what it met.
+type subject interface {
+	// meet runs a real call of the client's through j, so that its error, its reason and its delay are the client's. It
+	// gives the call's error.
+	meet(j *judge) error
+	// hedgeable reports whether the operation may be sent to several nodes at once.
+	hedgeable() bool
+	// mayFollow reports whether the first retry may come at once, because the answer can bring a newer cluster map.
+	mayFollow() bool
+	// lines describe for people what was met. kind is that of the failure that it is when nothing is retried.
+	lines(kind string) [][2]string
 }
 
 // judged is what the client's own tables and its orchestrator made of it.
 type judged struct {
 	reason    *retry.Reason // nil when it is no retry matter
 	retried   bool
+	hedged    bool // retried by asking another node at once
 	delay     time.Duration
-	err       error // nil for a success and a retry
+	err       error  // nil for a success and a retry
+	code      uint32 // the answer's number
 	consulted bool
+	by        string // the strategy, for people
 }
 
-// judge runs a real call against a dispatcher that lets its first attempt meet what is asked about. The call's error,
-// its reason and its delay are therefore the client's.
-func (x *explanation) judge(dice float64) (judged, error) {
-	e := &explainer{x: x}
-	e.orch = retry.New(retry.Options{Default: (*atAttempt)(e), Observer: (*watcher)(e), Dice: func() float64 { return dice }})
-	_, err := kv.Do(context.Background(), e, askedOp{x})
-	e.orch.Close(retry.ErrClosed)
-	if !e.met {
-		return judged{}, fmt.Errorf("explain: the operation was refused before it met anything: %w", err)
+// judge is the client's retry machinery for one call, which ends with its first decision.
+type judge struct {
+	x       *explanation
+	applied applied
+	dice    *loaded
+	orch    *retry.Orchestrator
+	decided func() // called when the call is to be sent again; nil does nothing
+	met     bool   // the call met what was asked about
+	out     judged
+}
+
+// judge runs the call once: past are the dice of the retries that were made already, now those of the next one.
+func (x *explanation) judge(past, now float64) (judged, error) {
+	dice := &loaded{past: past, now: now}
+	how, err := x.strategy.of(x.service, x.op, dice.roll)
+	if err != nil {
+		return judged{}, err
 	}
-	if !e.out.retried {
-		e.out.err = err
-	} else if !e.out.consulted {
-		e.out.delay = retry.Controlled(x.attempt, 0)
+	return x.judgeAs(how, dice)
+}
+
+// loaded are dice that always give the same number until they are turned.
+type loaded struct {
+	past, now float64
+	turned    bool
+}
+
+func (d *loaded) roll() float64 {
+	if d.turned {
+		return d.now
 	}
-	return e.out, nil
+	return d.past
 }
 
-// span is the judgement with the dice that makes the shortest delay, and with that of the longest.
-func (x *explanation) span() (low, high judged, err error) {
-	if low, err = x.judge(0); err != nil {
-		return low, high, err
+// kind is the kind of the failure that it is when nothing is retried.
+func (x *explanation) kind() string {
+	j, err := x.judgeAs(applied{strategy: dispatch.Strict}, &loaded{})
+	if err != nil || j.retried {
+		return ""
 	}
-	high, err = x.judge(almostOne)
-	return low, high, err
+	return failureOf(j.err).Kind
 }
 
-// mayHaveMoved reports whether a not-my-vbucket answer may bring a map that routes the operation elsewhere: the first
-// such answer is then followed at once.
-func (x *explanation) mayHaveMoved() bool {
-	return x.answered && x.status == memd.StatusNotMyVBucket && x.body && x.attempt == 0
-}
-
-func (x *explanation) entry() (errormap.Entry, bool) {
-	if x.errors == nil {
-		return errormap.Entry{}, false
+func (x *explanation) judgeAs(how applied, dice *loaded) (judged, error) {
+	if how.hedge != nil {
+		if x.hedgeable() {
+			how.strategy = dispatch.Strict
+		} else { // one plain send, as without the policy
+			how.hedge = nil
+		}
 	}
-	return x.errors.Lookup(uint16(x.status))
-}
-
-func (x *explanation) statusName() string {
-	if e, ok := x.entry(); ok && !x.status.Known() {
-		return e.Name
-	}
-	return x.status.String()
-}
-
-func (x *explanation) statusMeaning() string {
-	if e, ok := x.entry(); ok && !x.status.Known() {
-		return e.Desc
-	}
-	return meaningOf(x.status)
-}
-
-// askedOp is an operation of any kind, with just enough in it to be valid.
-type askedOp struct{ x *explanation }
-
-// Encode implements kv.Op.
-func (o askedOp) Encode(r *kv.Request) error {
-	r.Opcode = o.x.spec.Opcode
-	if o.x.spec.Has(kv.Keyed) {
-		r.Key = []byte("key")
-	}
-	if o.x.cas || o.x.spec.Has(kv.WantsCAS) {
-		r.CAS = 1
-	}
-	r.SetExtras(make([]byte, o.x.spec.ReqExtras[0]))
-	return nil
-}
-
-// Decode implements kv.Op.
-func (o askedOp) Decode(*kv.Response) (struct{}, error) { return struct{}{}, nil }
-
-// explainer is a dispatcher without a network, and the owner of its one call.
-type explainer struct {
-	x    *explanation
-	orch *retry.Orchestrator
-	met  bool // it was dispatched
-	out  judged
-}
-
-// NewCall implements kv.Dispatcher.
-func (e *explainer) NewCall() *kv.Call { return kv.NewCall() }
-
-// Release implements kv.Dispatcher.
-func (e *explainer) Release(*kv.Call) {}
-
-// Redispatch implements kv.Owner; the explanation ends before any second attempt.
-func (e *explainer) Redispatch(*kv.Call) {}
-
-// Cancel implements kv.Owner.
-func (e *explainer) Cancel(c *kv.Call, cause error) bool { return e.orch.Cancel(c, cause) }
-
-// Complete implements kv.Owner.
-func (e *explainer) Complete(f func()) { f() }
-
-// errLost stands for what a socket says when it is lost.
-var errLost = errors.New("the connection was lost")
-
-// Dispatch implements kv.Dispatcher: the first attempt meets what was asked about.
-func (e *explainer) Dispatch(c *kv.Call) {
-	e.met = true
-	x := e.x
-	now := time.Now()
-	c.Bind(e, "", now)
-	c.Share()
-	c.State.Deadline = now.Add(time.Hour)
-	c.State.Idempotent = c.State.Idempotent || x.idempotent
+	j := &judge{x: x, applied: how, dice: dice, out: judged{by: how.name}}
+	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), Dice: dice.roll})
+	err := x.meet(j)
+	j.orch.Close(retry.ErrClosed)
 	switch {
-	case x.lost:
-		e.why(retry.SocketClosedWhileInFlight)
-		epoch, _ := c.State.Sent()
-		e.orch.ConnLost(c, epoch, errLost)
-	case x.answered:
-		e.answer(c, x.status)
-	case x.why.Unseen() || x.why.Terminal():
-		e.why(x.why)
-		c.State.NotSent()
-		e.orch.MaybeRetry(c, x.why, nil, retry.Hint{})
-	default:
-		e.why(x.why)
-		epoch, _ := c.State.Sent()
-		c.State.Answered(epoch)
-		e.orch.MaybeRetry(c, x.why, e.errorFor(c), retry.Hint{})
+	case !j.met:
+		return judged{}, fmt.Errorf("explain: the operation was refused before it met anything: %w", err)
+	case !j.out.retried:
+		j.out.err = err
+		j.askOthers()
+	case !j.out.consulted:
+		j.out.delay = retry.Controlled(x.attempt, 0)
 	}
-	if e.out.retried {
-		e.orch.Cancel(c, nil)
-	}
+	return j.out, nil
 }
 
-func (e *explainer) why(r retry.Reason) { e.out.reason = &r }
-
-// answer judges a status as the dispatcher does: the table, then the error map for what the table leaves to it.
-func (e *explainer) answer(c *kv.Call, st memd.Status) {
-	epoch, _ := c.State.Sent()
-	c.State.Answered(epoch)
-	d := kv.Classify(e.x.spec.Opcode, st, c.Req.CAS != 0)
-	hint := retry.Hint{Code: uint32(st)}
-	if entry, ok := e.x.entry(); ok {
-		hint.Overload = entry.RateLimit()
-		if d.Class == kv.ClassAskMap && entry.RetryIndicated() {
-			d.Class, d.Reason = kv.ClassRetry, retry.KVErrorMapRetryIndicated
-		}
-	}
-	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
-	if d.Class == kv.ClassSuccess {
-		c.Succeed(&p, false)
+// askOthers turns a failure after which other nodes are of use into the next hedge.
+func (j *judge) askOthers() {
+	h, why := j.applied.hedge, j.out.reason
+	if h == nil || j.out.err == nil {
 		return
 	}
-	err := c.StatusError(&p, d)
-	if d.Class != kv.ClassRetry {
-		c.Fail(err)
+	j.out.consulted = false // each attempt of a hedged call is the only one to its node
+	if j.x.attempt+2 > h.MaxAttempts || why == nil {
 		return
 	}
-	e.why(d.Reason)
-	e.orch.MaybeRetry(c, d.Reason, err, hint)
+	if h.NonFatal.Has(*why) || slices.Contains(h.Codes, j.out.code) {
+		j.out.retried, j.out.hedged, j.out.err = true, true, nil
+	}
 }
 
-// errorFor makes the error of the status that has the reason; nil when none has.
-func (e *explainer) errorFor(c *kv.Call) error {
-	for st := range 0x100 {
-		d := kv.Classify(e.x.spec.Opcode, memd.Status(st), c.Req.CAS != 0)
-		if d.Class == kv.ClassRetry && d.Reason == e.x.why {
-			return c.StatusError(&memd.Packet{Opcode: e.x.spec.Opcode, Status: memd.Status(st)}, d)
+// prospect is what can become of it: the dice may fall in any way.
+type prospect struct {
+	judged         // one judgement: a retry if there can be one
+	least, longest time.Duration
+	other          *judged // the failure that it may be as well; nil for none
+}
+
+// prospect judges with the dice that make the shortest delays and with those that make the longest.
+func (x *explanation) prospect() (o prospect, err error) {
+	for _, past := range []float64{0, almostOne} {
+		for _, now := range []float64{0, almostOne} {
+			j, err := x.judge(past, now)
+			switch {
+			case err != nil:
+				return o, err
+			case !j.retried && o.retried:
+				o.other = &j
+			case !j.retried:
+				o.judged = j
+			case !o.retried:
+				if past+now > 0 { // what came before was a failure
+					failed := o.judged
+					o.other = &failed
+				}
+				o.judged, o.least, o.longest = j, j.delay, j.delay
+			default:
+				o.least, o.longest = min(o.least, j.delay), max(o.longest, j.delay)
+			}
 		}
 	}
-	return nil
+	return o, nil
 }
 
-// atAttempt asks the strategy as if so many retries had been made.
-type atAttempt explainer
+// why notes the reason that the call's failure has.
+func (j *judge) why(r retry.Reason) { j.out.reason = &r }
+
+// mostReplayed bounds the earlier retries that are gone through for their delays.
+const mostReplayed = 10_000
+
+// atAttempt asks the strategy as if so many retries had been made, each for the same reason.
+type atAttempt judge
 
 // RetryAfter implements retry.Strategy.
 func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	s.out.consulted = true
-	r.Attempts, r.BackoffStep = s.x.attempt, s.x.attempt
-	return s.x.strategy.RetryAfter(ctx, r, why)
+	r.Endpoint = "" // no node, so that no node's throttle refuses
+	for n := range min(s.x.attempt, mostReplayed) {
+		earlier := *r
+		earlier.BackoffStep = n
+		setRetries(&earlier, why, n)
+		d, again := s.applied.strategy.RetryAfter(ctx, &earlier, why).Delay()
+		if !again {
+			break
+		}
+		r.LastDelay, r.Waited = d, r.Waited+d
+	}
+	s.dice.turned = true
+	r.Started = time.Now().Add(-r.Waited)
+	r.BackoffStep = s.x.attempt
+	setRetries(r, why, s.x.attempt)
+	return s.applied.strategy.RetryAfter(ctx, r, why)
+}
+
+// setRetries counts retries as the orchestrator does: those that no server has seen apart.
+func setRetries(r *retry.Request, why retry.Reason, n int) {
+	if why.Unseen() {
+		r.Transparent = n
+	} else {
+		r.Attempts = n
+	}
 }
 
 // Inline implements retry.Inline.
 func (s *atAttempt) Inline() bool { return true }
 
 // watcher sees the orchestrator's decision.
-type watcher explainer
+type watcher judge
 
 // Attempt implements retry.Observer.
-func (w *watcher) Attempt(retry.AttemptInfo) {}
+func (w *watcher) Attempt(i retry.AttemptInfo) {
+	if w.out.reason == nil {
+		w.out.reason = &i.Reason
+	}
+}
 
 // Retry implements retry.Observer.
 func (w *watcher) Retry(_ *retry.Request, _ retry.Reason, d time.Duration) {
+	if w.out.retried {
+		return
+	}
 	w.out.retried, w.out.delay = true, d
+	if w.decided != nil {
+		w.decided()
+	}
 }
 
 // GaveUp implements retry.Observer.

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/query"
+	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/search"
+	"github.com/couchcore/couchcore/views"
+)
+
+// httpSubject is a request to a service and what it met.
+type httpSubject struct {
+	service    httpsvc.Service
+	method     string // of a management request
+	idempotent bool
+	answered   bool // with what follows
+	example    bool // the same, but nobody named the answer
+	status     int
+	code       int    // the service's own, 0 for none
+	after      string // Retry-After, "" for none
+	body       []byte
+	why        retry.Reason // when nothing was answered
+	lost       bool
+}
+
+// node is the one that the requests are sent to.
+const node = "the-node:1"
+
+var errUnreachable = errors.New("the node cannot be reached")
+
+// meet implements subject: a real client sends a real request over a pipe to a node that answers what is asked about.
+func (x *httpSubject) meet(j *judge) error {
+	ctx, cancel := context.WithTimeout(context.Background(), noDeadline)
+	defer cancel()
+	j.decided = cancel
+	n := &fakeNode{x: x, met: &j.met}
+	c := httpx.New(httpx.Options{
+		Dial: n.dial, Endpoints: x.endpoints(j), Credentials: x.credentials(j), Orchestrator: j.orch, Health: &conn.Health{},
+		Dice: func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
+		Timeout: func(httpsvc.Service) time.Duration { return noDeadline },
+	})
+	defer n.wg.Wait()
+	defer c.Close()
+	if !x.answered && !x.lost {
+		j.why(x.why)
+	}
+	return x.send(ctx, j, c)
+}
+
+// hedgeable implements subject.
+func (x *httpSubject) hedgeable() bool {
+	switch x.service {
+	case httpsvc.Query, httpsvc.Analytics:
+		return x.idempotent
+	case httpsvc.Search, httpsvc.Views:
+		return true
+	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
+	}
+	return x.method == http.MethodGet || x.method == http.MethodHead
+}
+
+// mayFollow implements subject.
+func (x *httpSubject) mayFollow() bool { return false }
+
+// lines implements subject.
+func (x *httpSubject) lines(kind string) [][2]string {
+	if !x.answered {
+		return nil
+	}
+	text := fmt.Sprintf("HTTP %d %s", x.status, http.StatusText(x.status))
+	if x.after != "" {
+		text += "  Retry-After: " + x.after
+	}
+	lines := [][2]string{{"answer", strings.TrimSpace(text)}}
+	if x.code != 0 {
+		lines = append(lines, [2]string{"code", fmt.Sprintf("%d  %s", x.code, kind)})
+	}
+	return lines
+}
+
+// send sends the request and reads its answer to the end.
+func (x *httpSubject) send(ctx context.Context, j *judge, c *httpx.Client) error {
+	r, service, err := x.request()
+	if err != nil {
+		return err
+	}
+	r.Operation, r.Idempotent = j.x.op, r.Idempotent || x.idempotent
+	if !x.answered && !x.example && !x.lost && !x.unsent() {
+		service.Judge = nil
+		r.Judge = func(*httpsvc.Response) (httpsvc.Verdict, error) {
+			return httpsvc.Verdict{Reason: x.why, Err: errors.New(x.why.String())}, nil
+		}
+	}
+	if service.Judge == nil {
+		resp, err := c.Do(ctx, r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status >= http.StatusBadRequest {
+			err = &givenError{resp.Status}
+		}
+		return err
+	}
+	rows, err := httpsvc.OpenRows(ctx, c, r, service)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() { // an error may stand behind the last row
+	}
+	return rows.Err()
+}
+
+// givenError is an answer that the client gives to the caller as it is, although it is no good one.
+type givenError struct{ status int }
+
+func (e *givenError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+// Unwrap gives the kind.
+func (e *givenError) Unwrap() error {
+	if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
+		return cberr.AuthenticationFailure
+	}
+	return cberr.Couchbase
+}
+
+// request is one with just enough in it to be valid.
+func (x *httpSubject) request() (r *httpsvc.Request, s httpsvc.RowService, err error) {
+	switch x.service {
+	case httpsvc.Query:
+		r, err = (&query.Request{Statement: "SELECT 1", Readonly: x.idempotent}).HTTP()
+		s = httpsvc.RowService{Key: "results", Judge: x.judgeQuery}
+	case httpsvc.Analytics:
+		r, err = (&analytics.Request{Statement: "SELECT 1", Readonly: x.idempotent}).HTTP()
+		s = httpsvc.RowService{Key: "results", Judge: x.judgeAnalytics}
+	case httpsvc.Search:
+		r, err = (&search.Request{Index: "index", Query: map[string]any{}}).HTTP()
+		s = httpsvc.RowService{Key: "hits", Judge: x.judgeSearch}
+	case httpsvc.Views:
+		r, err = (&views.Request{Bucket: "bucket", Design: "design", View: "view"}).HTTP()
+		s = httpsvc.RowService{Key: "rows", Judge: x.judgeViews}
+	default:
+		r = &httpsvc.Request{Service: x.service, Method: x.method, Path: "/"}
+	}
+	return r, s, err
+}
+
+func (x *httpSubject) judgeQuery(a *httpsvc.Answer) httpsvc.Verdict {
+	list := query.ParseErrors(a.Errors)
+	code := 0
+	if len(list) > 0 {
+		code = list[0].Code
+	}
+	return verdict(code)(query.Classify(query.Answer{HTTPStatus: a.Status, Errors: list, Readonly: x.idempotent}))
+}
+
+func (x *httpSubject) judgeAnalytics(a *httpsvc.Answer) httpsvc.Verdict {
+	list := analytics.ParseErrors(a.Errors)
+	code := 0
+	if len(list) > 0 {
+		code = list[0].Code
+	}
+	return verdict(code)(analytics.Classify(analytics.Answer{HTTPStatus: a.Status, Errors: list, Readonly: x.idempotent}))
+}
+
+func (x *httpSubject) judgeSearch(a *httpsvc.Answer) httpsvc.Verdict {
+	return verdict(0)(search.Classify(search.Answer{HTTPStatus: a.Status, Text: a.Text}))
+}
+
+func (x *httpSubject) judgeViews(a *httpsvc.Answer) httpsvc.Verdict {
+	return verdict(0)(views.Classify(views.Answer{HTTPStatus: a.Status, Text: a.Text, Errors: views.ParseErrors(a.Errors)}))
+}
+
+// verdict is what a service's classification says to the client.
+func verdict(code int) func(retry.Reason, bool, error) httpsvc.Verdict {
+	return func(why retry.Reason, ok bool, err error) httpsvc.Verdict {
+		v := httpsvc.Verdict{Err: err, Code: uint32(code), General: true}
+		if ok {
+			v.Reason = why
+		}
+		return v
+	}
+}
+
+// unsent reports whether the reason is one that is met before anything is sent, and that can be made to happen.
+func (x *httpSubject) unsent() bool {
+	switch x.why { //nolint:exhaustive // the others are answers
+	case retry.SocketNotAvailable, retry.ServiceNotAvailable, retry.CredentialsFetchFailed:
+		return true
+	}
+	return false
+}
+
+func (x *httpSubject) endpoints(j *judge) func(topology.Service, string) ([]string, bool) {
+	return func(topology.Service, string) ([]string, bool) {
+		if x.why == retry.ServiceNotAvailable {
+			j.met = true
+			return nil, true
+		}
+		return []string{node}, true
+	}
+}
+
+func (x *httpSubject) credentials(j *judge) func(context.Context) (httpx.Credentials, error) {
+	return func(context.Context) (httpx.Credentials, error) {
+		if x.why == retry.CredentialsFetchFailed {
+			j.met = true
+			return httpx.Credentials{}, errors.New("the provider of credentials failed")
+		}
+		return httpx.Credentials{Username: "user", Password: "password"}, nil
+	}
+}
+
+// fakeNode answers the first request with what is asked about.
+type fakeNode struct {
+	x   *httpSubject
+	met *bool
+	wg  sync.WaitGroup
+}
+
+func (n *fakeNode) dial(context.Context, string, string) (net.Conn, error) {
+	*n.met = true
+	if n.x.why == retry.SocketNotAvailable {
+		return nil, errUnreachable
+	}
+	ours, theirs := net.Pipe()
+	n.wg.Go(func() { n.serve(theirs) })
+	return ours, nil
+}
+
+func (n *fakeNode) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	if _, err := io.Copy(io.Discard, req.Body); err != nil || n.x.lost {
+		return
+	}
+	status := max(n.x.status, http.StatusOK)
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: %d\r\n", status, http.StatusText(status), len(n.x.body))
+	body := n.x.body
+	if req.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+		body = nil
+	}
+	if n.x.after != "" {
+		head += "Retry-After: " + n.x.after + "\r\n"
+	}
+	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
+		return
+	}
+	if _, err := c.Write(body); err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, r) // until the client closes it
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// kvSubject is a key-value operation and what it met.
+type kvSubject struct {
+	spec       *kv.Spec
+	answered   bool // with status
+	status     memd.Status
+	why        retry.Reason // when nothing was answered
+	lost       bool
+	body       bool
+	errors     *errormap.Map
+	idempotent bool
+	cas        bool
+}
+
+// meet implements subject: a real call, and a dispatcher that lets its first attempt meet what is asked about.
+func (x *kvSubject) meet(j *judge) error {
+	_, err := kv.Do(context.Background(), &kvJudge{judge: j, x: x}, askedOp{x})
+	return err
+}
+
+// hedgeable implements subject.
+func (x *kvSubject) hedgeable() bool { return x.spec.Opcode == memd.OpGet }
+
+// mayFollow implements subject: a not-my-vbucket answer may bring a map that routes the operation elsewhere.
+func (x *kvSubject) mayFollow() bool {
+	return x.answered && x.status == memd.StatusNotMyVBucket && x.body
+}
+
+// lines implements subject.
+func (x *kvSubject) lines(string) [][2]string {
+	if !x.answered {
+		return nil
+	}
+	return [][2]string{{"status", fmt.Sprintf("%s %s  %s", statusText(x.status), x.statusName(), x.statusMeaning())}}
+}
+
+func (x *kvSubject) entry() (errormap.Entry, bool) {
+	if x.errors == nil {
+		return errormap.Entry{}, false
+	}
+	return x.errors.Lookup(uint16(x.status))
+}
+
+func (x *kvSubject) statusName() string {
+	if e, ok := x.entry(); ok && !x.status.Known() {
+		return e.Name
+	}
+	return x.status.String()
+}
+
+func (x *kvSubject) statusMeaning() string {
+	if e, ok := x.entry(); ok && !x.status.Known() {
+		return e.Desc
+	}
+	return meaningOf(x.status)
+}
+
+// askedOp is an operation of any kind, with just enough in it to be valid.
+type askedOp struct{ x *kvSubject }
+
+// Encode implements kv.Op.
+func (o askedOp) Encode(r *kv.Request) error {
+	r.Opcode = o.x.spec.Opcode
+	if o.x.spec.Has(kv.Keyed) {
+		r.Key = []byte("key")
+	}
+	if o.x.cas || o.x.spec.Has(kv.WantsCAS) {
+		r.CAS = 1
+	}
+	r.SetExtras(make([]byte, o.x.spec.ReqExtras[0]))
+	return nil
+}
+
+// Decode implements kv.Op.
+func (o askedOp) Decode(*kv.Response) (struct{}, error) { return struct{}{}, nil }
+
+// kvJudge is a dispatcher without a network, and the owner of its one call.
+type kvJudge struct {
+	*judge
+	x *kvSubject
+}
+
+// NewCall implements kv.Dispatcher.
+func (e *kvJudge) NewCall() *kv.Call { return kv.NewCall() }
+
+// Release implements kv.Dispatcher.
+func (e *kvJudge) Release(*kv.Call) {}
+
+// Redispatch implements kv.Owner; the explanation ends before any second attempt.
+func (e *kvJudge) Redispatch(*kv.Call) {}
+
+// Cancel implements kv.Owner.
+func (e *kvJudge) Cancel(c *kv.Call, cause error) bool { return e.orch.Cancel(c, cause) }
+
+// Complete implements kv.Owner.
+func (e *kvJudge) Complete(f func()) { f() }
+
+// errLost stands for what a socket says when it is lost.
+var errLost = errors.New("the connection was lost")
+
+// noDeadline is longer than any delay that could be asked about.
+const noDeadline = 10 * 365 * 24 * time.Hour
+
+// Dispatch implements kv.Dispatcher: the first attempt meets what was asked about.
+func (e *kvJudge) Dispatch(c *kv.Call) {
+	e.met = true
+	x := e.x
+	now := time.Now()
+	c.Bind(e, "", now)
+	c.Share()
+	c.State.Deadline = now.Add(noDeadline)
+	c.State.Idempotent = c.State.Idempotent || x.idempotent
+	switch {
+	case x.lost:
+		e.why(retry.SocketClosedWhileInFlight)
+		epoch, _ := c.State.Sent()
+		e.orch.ConnLost(c, epoch, errLost)
+	case x.answered:
+		e.answer(c, x.status)
+	case x.why.Unseen() || x.why.Terminal():
+		e.why(x.why)
+		c.State.NotSent()
+		e.orch.MaybeRetry(c, x.why, nil, retry.Hint{})
+	default:
+		e.why(x.why)
+		epoch, _ := c.State.Sent()
+		c.State.Answered(epoch)
+		e.orch.MaybeRetry(c, x.why, e.errorFor(c), retry.Hint{})
+	}
+	if e.out.retried {
+		e.orch.Cancel(c, nil)
+	}
+}
+
+// answer judges a status as the dispatcher does: the table, then the error map for what the table leaves to it.
+func (e *kvJudge) answer(c *kv.Call, st memd.Status) {
+	epoch, _ := c.State.Sent()
+	c.State.Answered(epoch)
+	e.out.code = uint32(st)
+	d := kv.Classify(e.x.spec.Opcode, st, c.Req.CAS != 0)
+	hint := retry.Hint{Code: uint32(st)}
+	if entry, ok := e.x.entry(); ok {
+		hint.Overload = entry.RateLimit()
+		if d.Class == kv.ClassAskMap && entry.RetryIndicated() {
+			d.Class, d.Reason = kv.ClassRetry, retry.KVErrorMapRetryIndicated
+		}
+	}
+	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
+	if d.Class == kv.ClassSuccess {
+		c.Succeed(&p, false)
+		return
+	}
+	err := c.StatusError(&p, d)
+	if d.Class != kv.ClassRetry {
+		c.Fail(err)
+		return
+	}
+	e.why(d.Reason)
+	e.orch.MaybeRetry(c, d.Reason, err, hint)
+}
+
+// errorFor makes the error of the status that has the reason; nil when none has.
+func (e *kvJudge) errorFor(c *kv.Call) error {
+	for st := range 0x100 {
+		d := kv.Classify(e.x.spec.Opcode, memd.Status(st), c.Req.CAS != 0)
+		if d.Class == kv.ClassRetry && d.Reason == e.x.why {
+			return c.StatusError(&memd.Packet{Opcode: e.x.spec.Opcode, Status: memd.Status(st)}, d)
+		}
+	}
+	return nil
+}

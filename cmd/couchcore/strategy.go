@@ -1,0 +1,101 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/policy"
+)
+
+// chosen is what a --retry or --strategy flag names: one of the client's strategies or a policy file.
+type chosen struct {
+	flag string // as it was given, "" for the default
+	base retry.Strategy
+	file []byte // the policy file, nil without one
+}
+
+// strategyOf reads a --retry or --strategy flag; "" is the default. A policy file is checked as a whole.
+func strategyOf(name string) (chosen, error) {
+	switch name {
+	case "", "fast-fail":
+		return chosen{base: retry.FastFailOnTerminalError{}}, nil
+	case "best-effort":
+		return chosen{flag: name, base: retry.BestEffort{}}, nil
+	}
+	path, ok := strings.CutPrefix(name, "@")
+	if !ok {
+		return chosen{}, usagef("strategy %q: there are fast-fail and best-effort, and @FILE for a policy file", name)
+	}
+	data, err := readPolicy(path)
+	if err != nil {
+		return chosen{}, usagef("policy file: %v", err)
+	}
+	c := chosen{flag: name, base: retry.FastFailOnTerminalError{}, file: data}
+	_, err = c.policy(nil)
+	return c, err
+}
+
+// readPolicy reads a file, at most a little more than a policy may be long.
+func readPolicy(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the file is the user's choice
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, policy.MaxSize+1))
+	if data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+// policy is the file with the given dice for its jitter, nil without a file.
+func (c chosen) policy(dice retry.Dice) (*policy.Config, error) {
+	if c.file == nil {
+		return nil, nil //nolint:nilnil // a nil Config is one without entries
+	}
+	cfg, err := policy.Parse(c.file, policy.ParseOptions{Code: core.ReasonOf, Dice: dice})
+	if err != nil {
+		return nil, usagef("%s: %v", strings.TrimPrefix(c.flag, "@"), err)
+	}
+	return cfg, nil
+}
+
+// into sets what the flag names as the client's.
+func (c chosen) into(cfg *core.Config) (err error) {
+	cfg.Retry = c.base
+	cfg.Policy, err = c.policy(nil)
+	return err
+}
+
+// applied is what a flag means for one operation.
+type applied struct {
+	strategy retry.Strategy
+	hedge    *policy.Hedge // instead of retries; nil for none
+	name     string        // for people
+}
+
+// of says what the client would do about an operation, its dice being the given ones.
+func (c chosen) of(service retry.Service, operation string, dice retry.Dice) (applied, error) {
+	a := applied{strategy: c.base, name: "FastFailOnTerminalError -> BestEffort"}
+	if _, best := c.base.(retry.BestEffort); best {
+		a.name = "BestEffort"
+	}
+	cfg, err := c.policy(dice)
+	if err != nil || cfg == nil {
+		return a, err
+	}
+	e, _ := cfg.For(service, operation)
+	switch {
+	case e.Strategy != nil:
+		a.strategy, a.name = e.Strategy, c.flag
+	case e.Hedge != nil:
+		a.hedge, a.name = e.Hedge, c.flag
+	default:
+		a.name += ", " + c.flag + " has no policy for it"
+	}
+	return a, nil
+}
