@@ -1,0 +1,194 @@
+package kv_test
+
+import (
+	"context"
+	"hash/crc32"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// fakeLayout is a cluster map: for each vbucket the nodes of its copies, -1 for none.
+type fakeLayout struct {
+	rows     [][]int
+	replicas int
+	nodes    int
+	groups   []string
+	caps     map[string]bool // nil: the map lists none
+}
+
+var _ kv.Layout = (*fakeLayout)(nil)
+
+func (l *fakeLayout) NumVBuckets() int { return len(l.rows) }
+func (l *fakeLayout) NumReplicas() int { return l.replicas }
+
+func (l *fakeLayout) VBucket(key []byte) uint16 {
+	return uint16(crc32.ChecksumIEEE(key) >> 16 & 0x7fff % uint32(max(len(l.rows), 1)))
+}
+
+func (l *fakeLayout) NodeIndex(vb uint16, replica int) int {
+	if int(vb) >= len(l.rows) || replica < 0 || replica >= len(l.rows[vb]) {
+		return -1
+	}
+	return l.rows[vb][replica]
+}
+
+func (l *fakeLayout) DataNodes() []int {
+	all := make([]int, l.nodes)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func (l *fakeLayout) ServerGroup(node int) string {
+	if node < 0 || node >= len(l.groups) {
+		return ""
+	}
+	return l.groups[node]
+}
+
+func (l *fakeLayout) Capability(name string) (has, known bool) { return l.caps[name], l.caps != nil }
+
+// topo is a fake dispatcher that knows where things are.
+type topo struct {
+	*fake
+	layout func() (kv.Layout, error)
+}
+
+var _ kv.Topology = (*topo)(nil)
+
+func (t *topo) Layout(context.Context) (kv.Layout, error) { return t.layout() }
+
+func inLayout(l kv.Layout, answer func(c *kv.Call)) *topo {
+	return &topo{newFake(answer), func() (kv.Layout, error) { return l, nil }}
+}
+
+func TestPickReplica(t *testing.T) {
+	l := &fakeLayout{rows: [][]int{{0, 1, 2}, {0, -1, 2}, {0, -1, -1}, {0}}, replicas: 2, nodes: 3, groups: []string{"a", "b", "a"}}
+	none := &fakeLayout{rows: [][]int{{0}}}
+	outside, away := cberr.ReplicaIndexOutOfBounds, cberr.ReplicaIndexCurrentlyUnavailable
+	for _, c := range []struct {
+		l       *fakeLayout
+		vb      uint16
+		replica int
+		wrap    bool
+		group   string
+		node    int
+		kind    *cberr.Kind
+	}{
+		{l, 0, 1, false, "", 1, nil}, {l, 0, 2, false, "", 2, nil}, {l, 0, 3, false, "", 0, outside},
+		{l, 0, 3, true, "", 1, nil}, {l, 0, 4, true, "", 2, nil}, {l, 0, 0, false, "", 0, outside},
+		{l, 1, 1, false, "", 0, away}, {l, 1, 1, true, "", 2, nil}, {l, 1, 2, true, "", 2, nil}, {l, 1, 3, true, "", 2, nil},
+		{l, 2, 1, true, "", 0, away}, {l, 3, 1, false, "", 0, away}, {l, 9, 1, true, "", 0, away},
+		{none, 0, 1, false, "", 0, outside}, {none, 0, 1, true, "", 0, outside},
+		{l, 0, 1, false, "a", 0, away}, {l, 0, 1, true, "a", 2, nil}, {l, 0, 2, false, "a", 2, nil}, {l, 0, 1, true, "c", 0, away},
+	} {
+		node, err := kv.PickReplica(c.l, c.vb, c.replica, c.wrap, c.group)
+		if c.kind != nil {
+			require.ErrorIs(t, err, c.kind, "%+v", c)
+			require.Equal(t, -1, node)
+			require.NotEmpty(t, err.Error())
+			continue
+		}
+		require.NoError(t, err, "%+v", c)
+		require.Equal(t, c.node, node, "%+v", c)
+	}
+}
+
+func TestWhatAMapForbids(t *testing.T) {
+	l := &fakeLayout{rows: make([][]int, 4), caps: map[string]bool{kv.CapabilityRangeScan: true}}
+	require.NoError(t, (&kv.Request{}).Check(l))
+	require.NoError(t, (&kv.Request{Capability: kv.CapabilityRangeScan}).Check(l))
+	err := (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(l)
+	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
+	require.ErrorContains(t, err, "subdoc.ReplicaRead")
+	require.NoError(t, (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(&fakeLayout{}), "a map that lists none forbids none")
+	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 3}).Check(l))
+	require.ErrorIs(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
+}
+
+// The operations of a server that must be able to do them say so.
+func TestCapabilitiesThatOperationsNeed(t *testing.T) {
+	key := []byte("k")
+	for want, op := range map[string]subject{
+		kv.CapabilityReplicaLookup:  on("", kv.LookupIn{Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
+		kv.CapabilityReviveDocument: on("", kv.MutateIn{Key: key, Revive: true, AccessDeleted: true, Specs: []kv.MutateSpec{kv.ReplaceBody("x")}}),
+		kv.CapabilityRangeScan:      on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
+		"":                          on("", kv.Get{Key: key}),
+	} {
+		got := "not asked"
+		d := newFake(func(c *kv.Call) { got = c.Req.Capability; c.Fail(errSeen) })
+		_, _ = op.do(testContext(t), d)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestContinues(t *testing.T) {
+	for op := range 256 {
+		op := memd.Opcode(op)
+		stat, scan := op == memd.OpStat, op == memd.OpRangeScanContinue
+		require.Equal(t, scan, kv.Continues(&memd.Packet{Opcode: op}), op)
+		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Key: []byte("k")}), op)
+		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Value: []byte("v")}), op)
+		for _, st := range []memd.Status{memd.StatusRangeScanMore, memd.StatusRangeScanComplete, memd.StatusKeyNotFound} {
+			require.False(t, kv.Continues(&memd.Packet{Opcode: op, Status: st, Value: []byte("v")}), op)
+		}
+	}
+}
+
+// An answer of several packets takes a bounded amount of memory, and parts of a lost attempt are forgotten.
+func TestPartsOfAnswers(t *testing.T) {
+	part := &memd.Packet{Opcode: memd.OpStat, Key: []byte("k"), Value: []byte("v")}
+	last := &memd.Packet{Opcode: memd.OpStat}
+	d := newFake(func(c *kv.Call) {
+		c.TakePart(part, 1)
+		c.TakePart(part, 1)
+		c.TakePart(&memd.Packet{Opcode: memd.OpStat, Key: []byte("second"), Value: []byte("attempt")}, 2)
+		c.Succeed(last, false)
+	})
+	res, err := kv.Do(testContext(t), d, kv.Stat{})
+	require.NoError(t, err)
+	require.Equal(t, []kv.StatEntry{{Name: "second", Value: "attempt"}}, res.Stats)
+	v, ok := res.Get("second")
+	require.True(t, ok)
+	require.Equal(t, "attempt", v)
+	_, ok = res.Get("k")
+	require.False(t, ok)
+
+	big := &memd.Packet{Opcode: memd.OpStat, Key: []byte("k"), Value: make([]byte, 16<<20)}
+	d = newFake(func(c *kv.Call) {
+		for range 100 {
+			c.TakePart(big, 1)
+		}
+		sum := 0
+		for _, p := range c.Res.Parts {
+			sum += len(p.Value)
+		}
+		require.LessOrEqual(t, sum, kv.MaxParts)
+		c.Succeed(last, false)
+	})
+	_, err = kv.Do(testContext(t), d, kv.Stat{})
+	require.ErrorIs(t, err, cberr.DecodingFailure)
+	var se *kv.SizeError
+	require.ErrorAs(t, err, &se)
+}
+
+// A request that is bound to a connection goes nowhere else.
+func TestARequestOfOneConnection(t *testing.T) {
+	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.Result{Connection: "one"}}})
+	w := common
+	w.Local = "one"
+	_, err := op.encoded(w)
+	require.NoError(t, err)
+	w.Local = "another"
+	_, err = op.encoded(w)
+	var gone *kv.ConnectionGoneError
+	require.ErrorAs(t, err, &gone)
+	require.ErrorIs(t, err, cberr.RequestCanceled)
+	require.False(t, kvError(t, err).Ambiguous())
+}
