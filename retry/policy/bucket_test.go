@@ -120,6 +120,9 @@ func TestBucketRefillsWithTime(t *testing.T) {
 		require.Equal(t, 2, store.Tokens(), "fractions go on counting")
 		time.Sleep(200 * 365 * 24 * time.Hour)
 		require.Equal(t, 20, store.Tokens())
+		_, ok = store.Take(retry.Throttling)
+		require.True(t, ok)
+		require.Equal(t, 10, store.Tokens(), "the years gave what there was room for")
 
 		huge := policy.NewStore(math.MaxInt, 365*24*time.Hour, policy.Costs{})
 		_, ok = huge.Take(retry.Throttling)

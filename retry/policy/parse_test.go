@@ -290,6 +290,7 @@ func TestStrictDocument(t *testing.T) {
 		{`{"extra":{"a":[1, 2]}}`, "extra", `{"a":[1,2]}`, "is unknown; there are operationConfig"},
 		{`{"retryThrottling":{"maxTokens":1,"tokenRatio":1,"maxTokens":1}}`, "retryThrottling.maxTokens", `"maxTokens"`, "twice"},
 		{retryPolicy(map[string]string{"max attempts": `4`}), `operationConfig[0].retryPolicy["max attempts"]`, `4`, "is unknown"},
+		{retryPolicy(map[string]string{"azAZ09_-": `4`}), inRetry + "azAZ09_-", `4`, "is unknown"},
 		{retryPolicy(map[string]string{"": `4`}), `operationConfig[0].retryPolicy[""]`, `4`, "is unknown"},
 		{retryPolicy(map[string]string{"MaxAttempts": `4`}), inRetry + `MaxAttempts`, `4`, "is unknown"},
 		{retryPolicy(map[string]string{"jitter": `"FULL"`}), inRetry + `jitter`, `"FULL"`, "is no jitter; there are [none full"},
@@ -313,6 +314,8 @@ func TestStrictDocument(t *testing.T) {
 	var e *policy.ParseError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, "1048577 bytes", e.Value)
+	parse(t, retryPolicy(map[string]string{"softLimit": `"2s"`, "hardLimit": `"2s"`}), policy.ParseOptions{})
+	parse(t, retryPolicy(map[string]string{"softLimit": `"2s"`}), policy.ParseOptions{})
 	parse(t, `{}`+strings.Repeat(" ", policy.MaxSize-2), policy.ParseOptions{})
 	require.EqualError(t, &policy.ParseError{Path: "a.b", Value: "1", Reason: "is wrong"}, "a.b: is wrong: 1")
 	require.EqualError(t, &policy.ParseError{Reason: "the document is empty"}, "policy file: the document is empty")
