@@ -222,7 +222,7 @@ func (c *explainCmd) explanation() (*explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.op, x.subject = "query", s
+	x.op, x.subject = c.Service, s // the row services' operations have the services' names
 	if s.method != "" {
 		x.op = s.method
 	}

@@ -77,7 +77,7 @@ func (c *explainCmd) httpSubject() (*httpSubject, error) {
 		if x.method = strings.ToUpper(c.Op); !slices.Contains(methods, x.method) {
 			return nil, usagef("explain: --op %q: the operations of management are %s", c.Op, strings.Join(methods, " "))
 		}
-	} else if !strings.EqualFold(c.Op, "query") {
+	} else if !strings.EqualFold(c.Op, "query") && !strings.EqualFold(c.Op, c.Service) {
 		return nil, usagef("explain: --op %q: the operation of %s is query", c.Op, c.Service)
 	}
 	x.answered = c.Code != "" || c.HTTP != ""

@@ -95,37 +95,62 @@ func (x *httpSubject) lines(kind string) [][2]string {
 }
 
 // send sends the request and reads its answer to the end.
-func (x *httpSubject) send(ctx context.Context, j *judge, c *httpx.Client) error {
-	r, service, err := x.request()
-	if err != nil {
-		return err
-	}
-	r.Operation, r.Idempotent = j.x.op, r.Idempotent || x.idempotent
+func (x *httpSubject) send(ctx context.Context, j *judge, d httpsvc.Doer) error {
 	if !x.answered && !x.example && !x.lost && !x.unsent() {
-		service.Judge = nil
-		r.Judge = func(*httpsvc.Response) (httpsvc.Verdict, error) {
-			return httpsvc.Verdict{Reason: x.why, Err: errors.New(x.why.String())}, nil
-		}
+		d = saying{d, x.why}
 	}
-	if service.Judge == nil {
-		resp, err := c.Do(ctx, r)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status >= http.StatusBadRequest {
-			err = &givenError{resp.Status}
-		}
-		return err
+	switch x.service {
+	case httpsvc.Query:
+		r := &query.Request{Statement: "SELECT 1", Readonly: x.idempotent}
+		return drain(query.NewService(query.ServiceOptions{}).Run(ctx, d, r))
+	case httpsvc.Analytics:
+		return drain(analytics.Run(ctx, d, &analytics.Request{Statement: "SELECT 1", Readonly: x.idempotent}))
+	case httpsvc.Search:
+		return drain(search.Run(ctx, d, &search.Request{Index: "index", Query: map[string]any{}}, nil))
+	case httpsvc.Views:
+		return drain(views.Run(ctx, d, &views.Request{Bucket: "bucket", Design: "design", View: "view"}))
+	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
 	}
-	rows, err := httpsvc.OpenRows(ctx, c, r, service)
+	resp, err := d.Do(ctx, &httpsvc.Request{
+		Service: x.service, Operation: j.x.op, Method: x.method, Path: "/", Idempotent: x.idempotent,
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() { // an error may stand behind the last row
+	defer func() { _ = resp.Body.Close() }()
+	if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status >= http.StatusBadRequest {
+		err = &givenError{resp.Status}
 	}
-	return rows.Err()
+	return err
+}
+
+// drain reads rows to their end: an error may stand behind the last one.
+func drain[R interface {
+	Next() bool
+	Err() error
+	Close() error
+}](rows R, err error) error {
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// saying gives every answer the same reason.
+type saying struct {
+	httpsvc.Doer
+	why retry.Reason
+}
+
+// Do implements httpsvc.Doer.
+func (s saying) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	own := *r
+	own.Judge = func(*httpsvc.Response) (httpsvc.Verdict, error) {
+		return httpsvc.Verdict{Reason: s.why, Err: errors.New(s.why.String())}, nil
+	}
+	return s.Doer.Do(ctx, &own)
 }
 
 // givenError is an answer that the client gives to the caller as it is, although it is no good one.
@@ -139,64 +164,6 @@ func (e *givenError) Unwrap() error {
 		return cberr.AuthenticationFailure
 	}
 	return cberr.Couchbase
-}
-
-// request is one with just enough in it to be valid.
-func (x *httpSubject) request() (r *httpsvc.Request, s httpsvc.RowService, err error) {
-	switch x.service {
-	case httpsvc.Query:
-		r, err = (&query.Request{Statement: "SELECT 1", Readonly: x.idempotent}).HTTP()
-		s = httpsvc.RowService{Key: "results", Judge: x.judgeQuery}
-	case httpsvc.Analytics:
-		r, err = (&analytics.Request{Statement: "SELECT 1", Readonly: x.idempotent}).HTTP()
-		s = httpsvc.RowService{Key: "results", Judge: x.judgeAnalytics}
-	case httpsvc.Search:
-		r, err = (&search.Request{Index: "index", Query: map[string]any{}}).HTTP()
-		s = httpsvc.RowService{Key: "hits", Judge: x.judgeSearch}
-	case httpsvc.Views:
-		r, err = (&views.Request{Bucket: "bucket", Design: "design", View: "view"}).HTTP()
-		s = httpsvc.RowService{Key: "rows", Judge: x.judgeViews}
-	default:
-		r = &httpsvc.Request{Service: x.service, Method: x.method, Path: "/"}
-	}
-	return r, s, err
-}
-
-func (x *httpSubject) judgeQuery(a *httpsvc.Answer) httpsvc.Verdict {
-	list := query.ParseErrors(a.Errors)
-	code := 0
-	if len(list) > 0 {
-		code = list[0].Code
-	}
-	return verdict(code)(query.Classify(query.Answer{HTTPStatus: a.Status, Errors: list, Readonly: x.idempotent}))
-}
-
-func (x *httpSubject) judgeAnalytics(a *httpsvc.Answer) httpsvc.Verdict {
-	list := analytics.ParseErrors(a.Errors)
-	code := 0
-	if len(list) > 0 {
-		code = list[0].Code
-	}
-	return verdict(code)(analytics.Classify(analytics.Answer{HTTPStatus: a.Status, Errors: list, Readonly: x.idempotent}))
-}
-
-func (x *httpSubject) judgeSearch(a *httpsvc.Answer) httpsvc.Verdict {
-	return verdict(0)(search.Classify(search.Answer{HTTPStatus: a.Status, Text: a.Text}))
-}
-
-func (x *httpSubject) judgeViews(a *httpsvc.Answer) httpsvc.Verdict {
-	return verdict(0)(views.Classify(views.Answer{HTTPStatus: a.Status, Text: a.Text, Errors: views.ParseErrors(a.Errors)}))
-}
-
-// verdict is what a service's classification says to the client.
-func verdict(code int) func(retry.Reason, bool, error) httpsvc.Verdict {
-	return func(why retry.Reason, ok bool, err error) httpsvc.Verdict {
-		v := httpsvc.Verdict{Err: err, Code: uint32(code), General: true}
-		if ok {
-			v.Reason = why
-		}
-		return v
-	}
 }
 
 // unsent reports whether the reason is one that is met before anything is sent, and that can be made to happen.
