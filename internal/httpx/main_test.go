@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -98,7 +99,7 @@ func (w *world) serve(node string, handler http.HandlerFunc, raw func(net.Conn))
 		l = tls.NewListener(l, w.tls)
 	}
 	server := &http.Server{
-		TLSConfig: w.tls,
+		TLSConfig: w.tls, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			w.mu.Lock()
