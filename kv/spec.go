@@ -6,7 +6,7 @@ import "github.com/couchcore/couchcore/memd"
 type Traits uint16
 
 // Traits of operations. Idempotent follows the retry RFC's list plus the pure reads that it does not mention: GET_META,
-// STAT, GET_RANDOM_KEY, GET_EX and GET_EX_REPLICA, COLLECTIONS_GET_SCOPE_ID, GET_FAILOVER_LOG, VERSION. Whatever is not
+// STAT, GET_RANDOM_KEY, GET_EX and GET_EX_REPLICA, GET_FAILOVER_LOG, VERSION. GET_SCOPE_ID is not on the list. Whatever is not
 // listed is not idempotent.
 const (
 	Idempotent      Traits = 1 << iota // sending it twice does no harm
@@ -114,7 +114,7 @@ var specs = [256]*Spec{
 	memd.OpVersion: {Name: "version", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none},
 
 	memd.OpCollectionsGetManifest: {Name: "get-manifest", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none},
-	memd.OpCollectionsGetScopeID:  {Name: "get-scope-id", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: []int{12}},
+	memd.OpCollectionsGetScopeID:  {Name: "get-scope-id", Traits: AnyNode, ReqExtras: none, ResExtras: []int{12}},
 
 	// What the client itself asks.
 	memd.OpGetClusterConfig: {Name: "get-cluster-config", Traits: Idempotent | AnyNode, ReqExtras: []int{0, 16}, ResExtras: []int{0, 16}},

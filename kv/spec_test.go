@@ -70,7 +70,7 @@ func TestTheIdempotentOperationsAreExactlyThese_CB11_CB52_CB53(t *testing.T) {
 		memd.OpGetClusterConfig, memd.OpGet, memd.OpCollectionsGetID, memd.OpCollectionsGetManifest, memd.OpNoop, memd.OpObserve,
 		memd.OpObserveSeqno, memd.OpGetReplica, memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpSubdocMultiLookup,
 		// Pure reads beside it.
-		memd.OpGetMeta, memd.OpStat, memd.OpGetRandomKey, memd.OpGetEx, memd.OpGetExReplica, memd.OpCollectionsGetScopeID,
+		memd.OpGetMeta, memd.OpStat, memd.OpGetRandomKey, memd.OpGetEx, memd.OpGetExReplica,
 		memd.OpGetFailoverLog, memd.OpVersion,
 	}
 	slices.Sort(want)
@@ -112,7 +112,7 @@ func TestTheTraitsOfEveryRow(t *testing.T) {
 		"range-scan-create": kv.OfVBucket | kv.CollectionAware, "range-scan-continue": kv.OfVBucket | kv.NoRetry,
 		"range-scan-cancel": kv.OfVBucket | kv.NoRetry,
 		"noop":              idem | kv.AnyNode, "stat": idem | kv.AnyNode, "version": idem | kv.AnyNode, "get-manifest": idem | kv.AnyNode,
-		"get-scope-id": idem | kv.AnyNode, "get-cluster-config": idem | kv.AnyNode, "get-collection-id": idem | kv.AnyNode,
+		"get-scope-id": kv.AnyNode, "get-cluster-config": idem | kv.AnyNode, "get-collection-id": idem | kv.AnyNode,
 	}
 	for _, s := range rowsOf() {
 		require.Equal(t, want[s.Name], s.Traits, s.Name)
