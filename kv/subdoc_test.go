@@ -85,7 +85,7 @@ func TestSubdocArguments_B57(t *testing.T) {
 	}
 }
 
-// D21: the error names the caller's index and path, whatever the order on the wire was.
+// K21: the error names the caller's index and path, whatever the order on the wire was.
 func TestAPathThatFailsIsNamed(t *testing.T) {
 	one := []byte("1")
 	attr := func(path string) kv.MutateSpec {
