@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -146,6 +147,10 @@ func (c *Call) decodeError(err error) error {
 	e.InDoubt = c.spec.Has(Mutates)
 	e.Retry = c.State.Info()
 	e.Cause = err
+	var pe *PathError
+	if errors.As(err, &pe) { // the answer made sense, and says that there is no such thing
+		e.Err = pe.Kind
+	}
 	return e
 }
 

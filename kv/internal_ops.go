@@ -43,6 +43,7 @@ type GetClusterConfig struct {
 	Pinned               bool
 	Node                 int
 	KnownEpoch, KnownRev int64
+	Connection           string // that must carry the request, as Result.Connection names it; "" means any
 }
 
 // ClusterConfig is the result of GetClusterConfig: the map's JSON, or nothing.
@@ -54,6 +55,7 @@ type ClusterConfig struct {
 // Encode implements Op.
 func (g GetClusterConfig) Encode(r *Request) error {
 	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpGetClusterConfig, g.Pinned, g.Node
+	r.Connection = g.Connection
 	if g.KnownEpoch > 0 && g.KnownRev > 0 {
 		binary.BigEndian.PutUint64(r.extras[0:], uint64(g.KnownEpoch))
 		binary.BigEndian.PutUint64(r.extras[8:], uint64(g.KnownRev))
