@@ -96,11 +96,16 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	if c.cfg.Agent != "" {
 		agent += " " + c.cfg.Agent
 	}
+	instruments := c.instr
+	if c.cfg.TracerProvider == nil && c.cfg.MeterProvider == nil {
+		instruments = nil
+	}
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections,
+		Instruments: instruments,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -20,11 +21,13 @@ type call struct {
 	operation string
 	began     time.Time
 	endpoint  string
-	avoid     map[string]bool // nodes that this request could not reach
-	attempts  int             // that were handed to net/http
-	size      int             // of the body
-	queued    bool            // it waited for another request's retry
-	ended     error           // an end that no retry can change
+	avoid     map[string]bool    // nodes that this request could not reach
+	attempts  int                // that were handed to net/http
+	size      int                // of the body
+	queued    bool               // it waited for another request's retry
+	ended     error              // an end that no retry can change
+	span      *observe.Operation // nil: nobody observes
+	inner     context.Context    // of the spans of its attempts
 
 	again   chan struct{}
 	done    chan struct{}
@@ -53,7 +56,9 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	k.state.Idempotent = r.Idempotent || r.Method == http.MethodGet || r.Method == http.MethodHead
 	k.state.Strategy = strategy
 	k.state.Deadline, _ = ctx.Deadline()
+	observed := k.begin(ctx)
 	resp, err := k.run()
+	observed(err)
 	if err != nil {
 		end()
 		return nil, err
@@ -103,6 +108,7 @@ func (k *call) run() (*httpsvc.Response, error) {
 		}
 		select {
 		case <-k.again:
+			k.retried()
 		case <-k.done:
 			return nil, k.failure()
 		case <-k.ctx.Done():
@@ -170,9 +176,11 @@ func (k *call) attempt() *httpsvc.Response {
 		return nil
 	}
 	k.attempts++
+	span := k.attempted()
 	resp, err := k.c.hc.Do(h)
 	if err != nil {
 		cancel()
+		span.End(observe.Attempt{ContextID: k.r.UniqueID})
 		k.failed(w.end(), err)
 		return nil
 	}
@@ -181,6 +189,7 @@ func (k *call) attempt() *httpsvc.Response {
 	b := &body{rc: resp.Body, call: k, end: []func(){cancel}}
 	a := &httpsvc.Response{Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint}
 	v, err := k.judge(a)
+	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:
 		b.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -58,6 +59,9 @@ type Options struct {
 	Policy func(svc retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration)
 	Dice   func() float64
 	Agent  string
+	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers, or
+	// the first row. Nil means none.
+	Instruments *observe.Instruments
 
 	ConnectTimeout time.Duration // of dialing, and of the TLS handshake; 0 means 10 s
 	IdleTimeout    time.Duration // of a connection that nobody uses; 0 means 1 s
