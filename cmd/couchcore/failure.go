@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/search"
+	"github.com/couchcore/couchcore/views"
 )
 
 // failure is an error as JSON shows it.
@@ -40,18 +45,44 @@ func failureOf(err error) failure {
 	info, _ := retry.InfoOf(err)
 	f.RetryReasons = reasonNames(info.Reasons)
 	var e *kv.Error
-	var h *httpsvc.Error
-	switch {
-	case errors.As(err, &e):
+	if errors.As(err, &e) {
 		f.Kind, f.Context, f.Ref = e.Kind(), e.Context, e.Ref
 		if e.Answered {
 			f.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
 		}
 		f.sent(e.Endpoint, info)
-	case errors.As(err, &h):
-		f.sent(h.Endpoint, info)
+		return f
 	}
+	endpoint, status := serviceError(err)
+	if status != 0 {
+		f.Status = strconv.Itoa(status)
+	}
+	f.sent(endpoint, info)
 	return f
+}
+
+// serviceError is the node and the HTTP status of a failed request to a service.
+func serviceError(err error) (endpoint string, status int) {
+	var (
+		q *query.Error
+		n *analytics.Error
+		s *search.Error
+		v *views.Error
+		h *httpsvc.Error
+	)
+	switch {
+	case errors.As(err, &q):
+		return q.Endpoint, q.Status
+	case errors.As(err, &n):
+		return n.Endpoint, n.Status
+	case errors.As(err, &s):
+		return s.Endpoint, s.Status
+	case errors.As(err, &v):
+		return v.Endpoint, v.Status
+	case errors.As(err, &h):
+		return h.Endpoint, 0
+	}
+	return "", 0
 }
 
 // sent counts the sends of a request of which some left the client if the last one has an endpoint.

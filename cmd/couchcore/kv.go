@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -166,12 +165,8 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		}
 		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.Retry.Retries()+1, "time"), server, short(took))
 	}
-	var list []string
-	for _, at := range v.Retry.Log {
-		list = append(list, fmt.Sprintf("%v (waited %s)", at.Reason, short(at.Delay)))
-	}
-	if len(list) > 0 {
-		say("retries   %d  %s", v.Retry.Retries(), strings.Join(list, ", "))
+	if list := retryList(v.Retry); list != "" {
+		say("retries   %d  %s", v.Retry.Retries(), list)
 	}
 	for _, n := range b.Status() {
 		state := "connected, " + n.Mechanism

@@ -24,14 +24,18 @@ const (
 type cli struct {
 	JSON bool `help:"Print one JSON object and nothing else."`
 
-	Demo     demoCmd     `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
-	Mock     mockCmd     `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
-	KV       kvCmd       `cmd:"" name:"kv" help:"One key-value operation."`
-	Reasons  reasonsCmd  `cmd:"" help:"The table of retry reasons."`
-	Explain  explainCmd  `cmd:"" help:"What the client does with an answer, and why."`
-	Hash     hashCmd     `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
-	Strerror strerrorCmd `cmd:"" help:"What a status code means."`
-	Connstr  connstrCmd  `cmd:"" help:"A connection string, taken apart, with every default."`
+	Demo      demoCmd      `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Mock      mockCmd      `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
+	KV        kvCmd        `cmd:"" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
+	Query     queryCmd     `cmd:"" help:"Run a statement: rows to standard output, metadata to standard error."`
+	Analytics analyticsCmd `cmd:"" help:"Run a statement of the analytics service."`
+	Search    searchCmd    `cmd:"" help:"Search an index."`
+	View      viewCmd      `cmd:"" help:"Query a view."`
+	Reasons   reasonsCmd   `cmd:"" help:"The table of retry reasons."`
+	Explain   explainCmd   `cmd:"" help:"What the client does with an answer, and why."`
+	Hash      hashCmd      `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
+	Strerror  strerrorCmd  `cmd:"" help:"What a status code means."`
+	Connstr   connstrCmd   `cmd:"" help:"A connection string, taken apart, with every default."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
@@ -96,7 +100,7 @@ func (a *app) run(args []string) (code int) {
 	k, err := kong.New(&c,
 		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr),
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)
 	if err != nil {
 		return a.fail(err)
