@@ -450,7 +450,7 @@ func (r *Scanning) Close() {
 	if r.closed {
 		return
 	}
-	r.closed = true
+	r.closed, r.batch = true, nil
 	r.mu.Lock()
 	if r.err == nil && r.ctx.Err() != nil { // the context that the scan was started with
 		r.err = r.op.fails(endKind(r.ctx), context.Cause(r.ctx))
