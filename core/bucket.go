@@ -36,6 +36,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Bucket: name, Seeds: c.cfg.Hosts, TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
+		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
 		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
 	})
@@ -157,7 +158,8 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	if nodes := b.router.Nodes(); len(nodes) > 0 {
 		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
 		if op.Timeout >= silence {
-			probe = b.router.Probe(op.Node)
+			probe = b.router.Probe(op.Node, turn/len(nodes))
+			op.Connection = probe.Connection()
 		}
 	}
 	if s := b.router.Snapshot(); s != nil {

@@ -84,7 +84,8 @@ type Config struct {
 	MaxHTTPConnections, MaxIdleHTTPConnections int
 	HTTPIdleTimeout                            time.Duration
 
-	QueueLimit  int // calls that wait for one node's connection; 0 means 2048
+	Connections int // to each node and for each bucket; 0 means 1, at most 1024
+	QueueLimit  int // calls that wait for one connection; 0 means 2048
 	MaxInFlight int // calls in flight on one connection; 0 means 32768
 	FrameLimit  int // bytes of a packet's body; 0 means 32 MiB
 	ConfigLimit int // bytes of a cluster map; 0 means 16 MiB
@@ -149,7 +150,8 @@ func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
 
 // Limits of the configuration's numbers.
 const (
-	maxAgent = 200
+	maxAgent       = 200
+	maxConnections = 1024
 )
 
 // ConfigError names the field of a Config that cannot be used.
@@ -191,6 +193,7 @@ func (c Config) withDefaults() (Config, error) {
 		v    int
 	}{
 		{"MaxParked", c.MaxParked},
+		{"Connections", c.Connections},
 		{"QueueLimit", c.QueueLimit},
 		{"MaxHTTPConnections", c.MaxHTTPConnections},
 		{"MaxIdleHTTPConnections", c.MaxIdleHTTPConnections},
@@ -201,6 +204,9 @@ func (c Config) withDefaults() (Config, error) {
 		if n.v < 0 {
 			return c, &ConfigError{n.name, "is negative"}
 		}
+	}
+	if c.Connections > maxConnections {
+		return c, &ConfigError{"Connections", fmt.Sprintf("is %d, limit %d", c.Connections, maxConnections)}
 	}
 	if c.MaxInFlight > 49152 {
 		return c, &ConfigError{"MaxInFlight", "is over 49152: the table of opaques has 65536 places, and late answers need some"}

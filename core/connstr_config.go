@@ -12,6 +12,7 @@ var optionSetters = map[string]func(*Config, OptionValue) error{
 	"compression":                       func(c *Config, v OptionValue) error { c.Compression.Off = !v.Bool; return nil },
 	"compression_min_size":              func(c *Config, v OptionValue) error { c.Compression.MinSize = v.Int; return nil },
 	"compression_min_ratio":             func(c *Config, v OptionValue) error { c.Compression.MinRatio = v.Float; return nil },
+	"num_kv_connections":                func(c *Config, v OptionValue) error { c.Connections = v.Int; return nil },
 	"kv_timeout":                        func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
 	"kv_durable_timeout":                func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
 	"query_timeout":                     func(c *Config, v OptionValue) error { c.QueryTimeout = v.Duration; return nil },

@@ -143,7 +143,7 @@ func (p *pipeline) canary() {
 func (p *pipeline) index() int {
 	if pk := p.r.picker.Load(); pk != nil {
 		for i, q := range pk.nodes {
-			if q == p {
+			if q == p.head {
 				return i
 			}
 		}

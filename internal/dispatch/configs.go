@@ -216,7 +216,7 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	calls := r.waiting
 	r.waiting = nil
 	for _, p := range leaving {
-		r.wg.Go(p.drain)
+		p.each(func(q *pipeline) { r.wg.Go(q.drain) })
 	}
 	r.mu.Unlock()
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),

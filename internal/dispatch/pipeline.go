@@ -23,14 +23,18 @@ const (
 	drainLimit = 10 * time.Second
 )
 
-// pipeline is the way to one node: a connection, or the attempts to get one, and the calls that wait for it. It starts
+// pipeline is one way to a node: a connection, or the attempts to get one, and the calls that wait for it. It starts
 // one goroutine, which connects and then reads; close ends it, and the router's Close waits for it.
 type pipeline struct {
 	r    *Router
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
-	breaker *breaker // nil without one
+	breaker *breaker // of the node; nil without one
+
+	head *pipeline     // the first of the node's
+	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
+	turn atomic.Uint32 // whose turn it is
 
 	mu      sync.Mutex
 	queue   []*kv.Call
@@ -47,10 +51,13 @@ func (r *Router) pipe(addr string) *pipeline {
 		return p
 	}
 	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base)}
-	ctx, stop := context.WithCancelCause(r.ctx)
-	p.stop = stop
+	p.grow(r.o.Connections)
+	p.each(func(q *pipeline) {
+		ctx, stop := context.WithCancelCause(r.ctx)
+		q.stop = stop
+		r.wg.Go(func() { q.run(ctx) })
+	})
 	r.pipes[addr] = p
-	r.wg.Go(func() { p.run(ctx) })
 	return p
 }
 
@@ -117,7 +124,7 @@ func (p *pipeline) submit(c *kv.Call) {
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
 func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	if pk := r.picker.Load(); pk != nil {
-		if p, _ := r.pick(pk, c); p == from || r.ctx.Err() != nil { // closing: no other way will come
+		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil { // closing: no other way will come
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
 			return
 		}

@@ -14,17 +14,30 @@ type Probe struct {
 
 var errSilent = errors.New("the node has answered nothing since it was asked for its cluster map")
 
-// Probe begins to watch the connection to the node with index i.
-func (r *Router) Probe(i int) Probe {
+// Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
+// the connection of that ID belongs to it.
+func (r *Router) Probe(i, turn int) Probe {
 	pk := r.picker.Load()
 	if pk == nil || i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
 		return Probe{}
 	}
-	cn := pk.nodes[i].conn.Load()
+	p := pk.nodes[i]
+	if p.pool != nil {
+		p = p.pool[turn%len(p.pool)]
+	}
+	cn := p.conn.Load()
 	if cn == nil {
 		return Probe{}
 	}
 	return Probe{cn, answers(cn)}
+}
+
+// Connection is the watched connection's id, "" when nothing is watched.
+func (p Probe) Connection() string {
+	if p.cn == nil {
+		return ""
+	}
+	return p.cn.Info().ID
 }
 
 func answers(cn *conn.Conn) int64 { return cn.Stats.Answers.Load() + cn.Stats.Orphans.Load() }

@@ -38,7 +38,8 @@ type Options struct {
 
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
-	QueueLimit     int           // calls that wait for one node's connection; 0 means 2048
+	QueueLimit     int           // calls that wait for one connection; 0 means 2048
+	Connections    int           // to each node; below 1 is one
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
@@ -195,7 +196,7 @@ func (r *Router) route(c *kv.Call) {
 	spec := c.Spec()
 	if pk == nil {
 		if p := r.seed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
-			p.submit(c) // the request for the first map itself
+			p.choose(c).submit(c) // the request for the first map itself
 			return
 		}
 		r.waitConfig(c)
@@ -228,7 +229,7 @@ func (r *Router) seed() *pipeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pipes {
-		if p.conn.Load() != nil {
+		if p.connectedAny() {
 			return p
 		}
 	}
@@ -269,14 +270,14 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
 		return nil, retry.NodeNotAvailable
 	}
-	return pk.nodes[i], retry.Unknown
+	return pk.nodes[i].choose(c), retry.Unknown
 }
 
 // pickAny prefers nodes that are connected, in turn.
 func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	if c.Req.Pinned {
 		if i := c.Req.Node; i >= 0 && i < len(pk.nodes) && pk.nodes[i] != nil {
-			return pk.nodes[i], retry.Unknown
+			return pk.nodes[i].choose(c), retry.Unknown
 		}
 		return nil, retry.NodeNotAvailable
 	}
@@ -286,8 +287,8 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		p := pk.nodes[(start+k)%len(pk.nodes)]
 		switch {
 		case p == nil:
-		case p.conn.Load() != nil:
-			return p, retry.Unknown
+		case p.connectedAny():
+			return p.choose(c), retry.Unknown
 		case some == nil:
 			some = p
 		}
@@ -295,7 +296,7 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	if some == nil {
 		return nil, retry.NodeNotAvailable
 	}
-	return some, retry.Unknown
+	return some.choose(c), retry.Unknown
 }
 
 // notSent is the end of an attempt that reached no socket.
@@ -368,15 +369,18 @@ var (
 func (r *Router) seedState() (cause error, hope bool) {
 	cause = errNoSeeds
 	for _, p := range r.pipes {
-		err, trying := p.state()
-		if trying {
-			return nil, true
-		}
-		if err != nil {
-			cause = err
-		} else if cause == errNoSeeds { //nolint:errorlint // its own value
-			cause = errNoMap
-		}
+		p.each(func(q *pipeline) {
+			err, trying := q.state()
+			hope = hope || trying
+			if err != nil {
+				cause = err
+			} else if cause == errNoSeeds { //nolint:errorlint // its own value
+				cause = errNoMap
+			}
+		})
+	}
+	if hope {
+		return nil, true
 	}
 	return cause, false
 }
@@ -455,7 +459,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	r.mu.Unlock()
 	r.stop()
 	for _, p := range pipes {
-		p.close(cause)
+		p.each(func(q *pipeline) { q.close(cause) })
 	}
 	for _, c := range calls {
 		r.o.Orchestrator.Cancel(c, cause)

@@ -12,7 +12,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// NodeStatus is how one node of the bucket is reached.
+// NodeStatus is how one node of the bucket is reached: one of its connections.
 type NodeStatus struct {
 	Addr      string
 	Connected bool
@@ -23,12 +23,12 @@ type NodeStatus struct {
 	Features  memd.Features
 }
 
-// Status is the state of all nodes, by address.
+// Status is the state of all connections, by address.
 func (r *Router) Status() []NodeStatus {
 	r.mu.Lock()
 	pipes := make([]*pipeline, 0, len(r.pipes))
 	for _, p := range r.pipes {
-		pipes = append(pipes, p)
+		p.each(func(q *pipeline) { pipes = append(pipes, q) })
 	}
 	r.mu.Unlock()
 	var all []NodeStatus
@@ -158,12 +158,14 @@ func (r *Router) Counters() (writes, requests, reads, answers int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pipes {
-		if cn := p.conn.Load(); cn != nil {
-			writes += cn.Stats.Writes.Load()
-			requests += cn.Stats.Requests.Load()
-			reads += cn.Stats.Reads.Load()
-			answers += cn.Stats.Answers.Load()
-		}
+		p.each(func(q *pipeline) {
+			if cn := q.conn.Load(); cn != nil {
+				writes += cn.Stats.Writes.Load()
+				requests += cn.Stats.Requests.Load()
+				reads += cn.Stats.Reads.Load()
+				answers += cn.Stats.Answers.Load()
+			}
+		})
 	}
 	return writes, requests, reads, answers
 }
