@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -231,7 +230,7 @@ func TestPreparingFails(t *testing.T) {
 	})
 }
 
-// TestPlansAreBoundedD112: by number, the least recently used first, and by memory.
+// TestPlansAreBoundedD112: by number, the least recently used first; by memory see package query.
 func TestPlansAreBoundedD112(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &planner{enhanced: true}
@@ -251,25 +250,6 @@ func TestPlansAreBoundedD112(t *testing.T) {
 		require.Equal(t, 11, p.prepares)
 		run(1) // it was the least recently used
 		require.Equal(t, 12, p.prepares)
-	})
-	synctest.Test(t, func(t *testing.T) {
-		p := &planner{enhanced: true}
-		w, s := planWorld(t, p, setup{})
-		long := strings.Repeat("x", 1<<20)
-		for i := range 100 {
-			_, err := w.query(s, &query.Request{Statement: fmt.Sprint(long, i), Prepare: true})
-			require.NoError(t, err)
-			w.mu.Lock()
-			w.got = nil
-			w.mu.Unlock()
-			clear(p.plans)
-			p.runs = nil
-		}
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		require.Less(t, m.HeapAlloc, uint64(64<<20))
-		runtime.KeepAlive(s)
 	})
 }
 
