@@ -68,7 +68,8 @@ type nodeExtJSON struct {
 
 var bucketCapabilities = []string{
 	"collections", "durableWrite", "preserveExpiry", "couchapi", "dcp", "cbhello", "touch", "cccp",
-	"xdcrCheckpointing", "nodesExt", "xattr",
+	"xdcrCheckpointing", "nodesExt", "xattr", "tombstonedUserXAttrs", "subdoc.ReplaceBodyWithXattr",
+	"subdoc.DocumentMacroSupport", "subdoc.ReviveDocument", "subdoc.ReplicaRead", "subdoc.BinaryXattr",
 }
 
 func portOf(addr string) int {

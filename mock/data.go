@@ -25,7 +25,7 @@ func (rq *request) runDoc(o docOp, done func(docResult) reply) reply {
 	o.op, o.vb, o.cid, o.key, o.cas = rq.p.Opcode, rq.p.VBucket, rq.cid, rq.key, rq.p.CAS
 	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
 	res := rq.b.store.apply(&o, time.Now())
-	if res.status != memd.StatusSuccess {
+	if res.status != memd.StatusSuccess && !res.shaped {
 		return reply{status: res.status}
 	}
 	if done != nil {
@@ -45,9 +45,9 @@ func (rq *request) place() (reply, bool) {
 	}
 	vb, node := int(rq.p.VBucket), rq.k.n.index
 	switch {
-	case vb < len(b.rows) && b.rows[vb][0] == node && !rq.spec.replicaOnly:
+	case vb < len(b.rows) && b.rows[vb][0] == node && !rq.fromReplica:
 		return reply{}, true
-	case vb < len(b.rows) && rq.spec.replicaOnly && slices.Contains(b.rows[vb][1:], node):
+	case vb < len(b.rows) && rq.fromReplica && slices.Contains(b.rows[vb][1:], node):
 		return reply{}, true
 	}
 	return rq.notMine(), false

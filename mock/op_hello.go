@@ -16,7 +16,9 @@ var grantable = []memd.Feature{
 	memd.FeatureJSON, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureUnorderedExecution,
 	memd.FeatureTracing, memd.FeatureAltRequest, memd.FeatureSyncReplication, memd.FeatureCollections,
 	memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion, memd.FeatureDedupeNotMyVBucket,
-	memd.FeatureClustermapChangeBrief,
+	memd.FeatureClustermapChangeBrief, memd.FeatureVAttr, memd.FeatureSubdocCreateAsDeleted,
+	memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr, memd.FeatureSubdocReplicaRead,
+	memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr, memd.FeatureSubdocReplicaReadDeleted,
 }
 
 // featureNeeds lists what must be asked for together (spec 01, section 7).

@@ -27,6 +27,8 @@ type request struct {
 	timeout    time.Duration // of the durability frame, 0 when it has none
 	preserve   bool
 	impersonal string // user that the request is made for
+
+	fromReplica bool // answered by replicas of the vbucket, not by the active node
 }
 
 // reply is what a handler answers.
@@ -53,6 +55,7 @@ func (k *conn) newRequest(p *memd.Packet) *request {
 		k: k, p: p, spec: specs[p.Opcode], at: time.Now(),
 		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(),
 	}
+	rq.fromReplica = rq.spec != nil && rq.spec.replicaOnly
 	if rq.spec != nil && rq.spec.key == keyDocument {
 		rq.cid, rq.key, rq.keyErr = documentKey(p.Key, rq.features.Has(memd.FeatureCollections))
 	}

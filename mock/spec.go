@@ -115,7 +115,39 @@ var specs = [256]*spec{
 	},
 	memd.OpGetLocked: {run: runGetLocked, bucket: true, key: keyDocument, extras: []int{0, 4}, reorder: true},
 	memd.OpUnlockKey: {run: runUnlock, bucket: true, key: keyDocument, cas: casSet, reorder: true},
+
+	memd.OpSubdocGet:      pathLookup,
+	memd.OpSubdocExists:   pathLookup,
+	memd.OpSubdocGetCount: pathLookup,
+	memd.OpSubdocMultiLookup: {
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, extras: []int{0, 1}, reorder: true,
+	},
+	memd.OpSubdocDictAdd:              pathMutation,
+	memd.OpSubdocDictUpsert:           pathMutation,
+	memd.OpSubdocDelete:               pathMutation,
+	memd.OpSubdocReplace:              pathMutation,
+	memd.OpSubdocArrayPushLast:        pathMutation,
+	memd.OpSubdocArrayPushFirst:       pathMutation,
+	memd.OpSubdocArrayInsert:          pathMutation,
+	memd.OpSubdocArrayAddUnique:       pathMutation,
+	memd.OpSubdocCounter:              pathMutation,
+	memd.OpSubdocReplaceBodyWithXattr: pathMutation,
+	memd.OpSubdocMultiMutation: {
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5},
+		durable: true, preserve: true, reorder: true, mutates: true, token: true,
+	},
 }
+
+// Rows of the sub-document commands with one path.
+var (
+	pathLookup = &spec{
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, extras: []int{3, 4}, reorder: true,
+	}
+	pathMutation = &spec{
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8},
+		durable: true, preserve: true, reorder: true, mutates: true, token: true,
+	}
+)
 
 // retired are the opcodes without a name that a server still answers with "not supported" (spec 01, section 5.3).
 func retired(op memd.Opcode) bool {

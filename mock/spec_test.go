@@ -16,6 +16,10 @@ func TestSpecTable(t *testing.T) {
 		memd.OpCollectionsGetID, memd.OpCollectionsGetScopeID, memd.OpObserveSeqno, memd.OpGetFailoverLog, memd.OpGet,
 		memd.OpGetMeta, memd.OpGetReplica, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement,
 		memd.OpDecrement, memd.OpAppend, memd.OpPrepend, memd.OpTouch, memd.OpGAT, memd.OpGetLocked, memd.OpUnlockKey,
+		memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpSubdocMultiLookup, memd.OpSubdocDictAdd,
+		memd.OpSubdocDictUpsert, memd.OpSubdocDelete, memd.OpSubdocReplace, memd.OpSubdocArrayPushLast,
+		memd.OpSubdocArrayPushFirst, memd.OpSubdocArrayInsert, memd.OpSubdocArrayAddUnique, memd.OpSubdocCounter,
+		memd.OpSubdocReplaceBodyWithXattr, memd.OpSubdocMultiMutation,
 	}
 	rows := 0
 	for i, sp := range specs {

@@ -31,9 +31,38 @@ type doc struct {
 	expiry   int64 // unix seconds, 0 for none
 	cas      uint64
 	seqno    uint64
-	datatype memd.Datatype
+	rev      uint64        // counts the document's versions, tombstones included
+	modified int64         // unix seconds
+	datatype memd.Datatype // JSON or nothing: what else there is of it is told by the fields below
+	packed   bool          // came compressed; the value here is not
+	xattrs   xattrs
 	deleted  bool
 	locked   time.Time // until when
+}
+
+// lockedCAS stands for the CAS of a locked document, which only the holder of the lock knows.
+const lockedCAS = math.MaxUint64
+
+// types are all datatype bits of the version.
+func (d *doc) types() memd.Datatype {
+	dt := d.datatype
+	if d.packed {
+		dt |= memd.DatatypeSnappy
+	}
+	if len(d.xattrs) > 0 {
+		dt |= memd.DatatypeXattr
+	}
+	return dt
+}
+
+// tombstone is what is left of a document that is deleted or has expired.
+func (d doc) tombstone() doc {
+	if d.deleted {
+		return d
+	}
+	d.value, d.datatype, d.packed, d.flags, d.expiry = nil, 0, false, 0, 0
+	d.xattrs, d.deleted, d.locked = d.xattrs.system(), true, time.Time{}
+	return d
 }
 
 // live reports whether the version is of a document that exists.
@@ -53,6 +82,8 @@ type docOp struct {
 	preserveTTL         bool
 	durability          memd.DurabilityLevel
 	node                int
+	packed              bool   // the value came compressed
+	paths               *paths // of a sub-document request
 }
 
 // docResult is what became of a docOp.
@@ -65,8 +96,12 @@ type docResult struct {
 	uuid     uint64
 	seqno    uint64
 	number   uint64
+	rev      uint64
 	expiry   uint32
 	deleted  bool
+	packed   bool
+	shaped   bool // status and value are the answer's, although the status is not success
+	xattrs   xattrs
 }
 
 func newStore(vbuckets int) *store {
@@ -108,7 +143,7 @@ func failure(st memd.Status) docResult { return docResult{status: st} }
 func (d *doc) result(v *vbucketData) docResult {
 	return docResult{
 		cas: d.cas, flags: d.flags, value: d.value, datatype: d.datatype, uuid: v.history[0].uuid, seqno: d.seqno,
-		expiry: uint32(d.expiry), deleted: d.deleted,
+		expiry: uint32(d.expiry), deleted: d.deleted, rev: d.rev, packed: d.packed, xattrs: d.xattrs,
 	}
 }
 
@@ -119,6 +154,9 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 	held := v.copies[o.node]
 	if held == nil {
 		return failure(memd.StatusNotMyVBucket)
+	}
+	if o.paths != nil {
+		return s.subdoc(o, v, held, now)
 	}
 	id := docID{o.cid, string(o.key)}
 	old, found := held.docs[id]
@@ -131,7 +169,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		}
 		res := old.result(v)
 		if locked {
-			res.cas = math.MaxUint64
+			res.cas = lockedCAS
 		}
 		return res
 	case memd.OpGetMeta:
@@ -164,21 +202,30 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		held.docs[id] = old
 		return docResult{}
 	}
-	if !live {
-		old = doc{}
-	}
 	next, res := s.mutate(o, old, live, locked, now)
 	if res.status != memd.StatusSuccess {
 		return res
 	}
-	v.seqno++
-	next.cas, next.seqno, next.locked = s.nextCAS(now), v.seqno, time.Time{}
-	s.put(v, o, id, next, now)
-	s.record(o, old.cas, next.cas, now)
 	number := res.number
-	res = next.result(v)
+	res = s.commit(o, v, id, old, next, now)
 	res.number = number
 	return res
+}
+
+// commit stores the next version of a document. One that has no CAS yet gets it here.
+func (s *store) commit(o *docOp, v *vbucketData, id docID, old, next doc, now time.Time) docResult {
+	before := old.cas
+	if !old.live(now) {
+		before = 0
+	}
+	v.seqno++
+	next.seqno, next.rev, next.modified, next.locked = v.seqno, old.rev+1, now.Unix(), time.Time{}
+	if next.cas == 0 {
+		next.cas = s.nextCAS(now)
+	}
+	s.put(v, o, id, next, now)
+	s.record(o, before, next.cas, now)
+	return next.result(v)
 }
 
 // lockTime is how long a document is locked for a client that asks for a number of seconds.

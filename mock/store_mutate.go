@@ -12,6 +12,9 @@ import (
 
 // mutate is the next version of a document.
 func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc, docResult) {
+	if !live {
+		old = doc{}
+	}
 	switch o.op {
 	case memd.OpAdd:
 		if live {
@@ -41,21 +44,25 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 		return old, failure(memd.StatusKeyExists)
 	}
 	next := old
+	next.cas = 0
 	var res docResult
 	switch o.op {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace:
-		next = doc{value: o.value, flags: o.flags, datatype: o.datatype, expiry: absolute(o.expiry, now)}
+		next = doc{
+			value: o.value, flags: o.flags, datatype: o.datatype, packed: o.packed, expiry: absolute(o.expiry, now),
+			xattrs: old.xattrs,
+		}
 		if o.preserveTTL && live {
 			next.expiry = old.expiry
 		}
 	case memd.OpDelete:
-		next = doc{deleted: true}
+		next = next.tombstone()
 	case memd.OpAppend:
 		next.value = slices.Concat(old.value, o.value)
-		next.datatype = valueType(next.value)
+		next.datatype, next.packed = valueType(next.value), false
 	case memd.OpPrepend:
 		next.value = slices.Concat(o.value, old.value)
-		next.datatype = valueType(next.value)
+		next.datatype, next.packed = valueType(next.value), false
 	case memd.OpTouch, memd.OpGAT:
 		next.expiry = absolute(o.expiry, now)
 	case memd.OpIncrement, memd.OpDecrement:
@@ -66,6 +73,7 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 		if !live {
 			next = doc{expiry: absolute(o.expiry, now)}
 		}
+		next.packed = false
 		next.value, next.datatype, res.number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n
 	}
 	if len(next.value) > maxValue {
