@@ -63,7 +63,7 @@ func fieldsOf(text []byte) map[string]string {
 	}
 	var fields map[string]string
 	for name, v := range o {
-		if s := Text(v); s != "" {
+		if s := Text(v); s != "" && v[0] == '"' {
 			if fields == nil {
 				fields = map[string]string{}
 			}

@@ -1,0 +1,204 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+)
+
+// ManagementError is a refusal of the cluster manager: the kind that its status and text have, and the fields that it
+// complains about. Manifest and Buckets return it inside of the request's error.
+type ManagementError = httpsvc.ManagementError
+
+// managementLimit bounds an answer of the cluster manager that is read whole.
+const managementLimit = 64 << 20
+
+// Manifest is a bucket's scopes and collections as the cluster manager knows them. What a node of the data service knows
+// may be older: see kv.GetManifest.
+type Manifest struct {
+	UID    uint64 // grows with every change
+	Scopes []ManifestScope
+}
+
+// ManifestScope is a scope with its collections.
+type ManifestScope struct {
+	Name        string
+	ID          uint32
+	Collections []ManifestCollection
+}
+
+// ManifestCollection is a collection. MaxExpiry is 0 when it inherits the bucket's and negative when its documents do
+// not expire unless they say so.
+type ManifestCollection struct {
+	Name      string
+	ID        uint32
+	MaxExpiry time.Duration
+	History   bool
+}
+
+// Manifest asks the cluster manager for the bucket's scopes and collections. It blocks until the answer is there, at most
+// until the deadline: ctx's, or else the configuration's ManagementTimeout. A bucket that does not exist is
+// cberr.BucketNotFound.
+func (b *Bucket) Manifest(ctx context.Context) (Manifest, error) {
+	var m struct {
+		UID    hexID `json:"uid"`
+		Scopes []struct {
+			Name        string `json:"name"`
+			UID         hexID  `json:"uid"`
+			Collections []struct {
+				Name    string `json:"name"`
+				UID     hexID  `json:"uid"`
+				MaxTTL  int64  `json:"maxTTL"`
+				History bool   `json:"history"`
+			} `json:"collections"`
+		} `json:"scopes"`
+	}
+	if err := b.c.manage(ctx, "manifest", httpsvc.Path("pools", "default", "buckets", b.name, "scopes"), &m); err != nil {
+		return Manifest{}, err
+	}
+	out := Manifest{UID: uint64(m.UID)}
+	for _, s := range m.Scopes {
+		scope := ManifestScope{Name: s.Name, ID: s.UID.id()}
+		for _, c := range s.Collections {
+			scope.Collections = append(scope.Collections, ManifestCollection{
+				Name: c.Name, ID: c.UID.id(), MaxExpiry: time.Duration(min(max(c.MaxTTL, -1), math.MaxUint32)) * time.Second, History: c.History,
+			})
+		}
+		out.Scopes = append(out.Scopes, scope)
+	}
+	return out, nil
+}
+
+// hexID is a number in hexadecimal digits, as manifests have them.
+type hexID uint64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *hexID) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	*h = hexID(n)
+	return err
+}
+
+// id is the number of a scope or a collection; what is no such number becomes the largest, which none has.
+func (h hexID) id() uint32 { return uint32(min(h, math.MaxUint32)) }
+
+// BucketInfo is what the cluster manager says of a bucket.
+type BucketInfo struct {
+	Name        string
+	UUID        string
+	Type        string // "membase", "ephemeral" or "memcached"
+	Storage     string // "couchstore" or "magma", where the server says so
+	VBuckets    int
+	Replicas    int
+	Quota       uint64 // bytes of memory in the whole cluster
+	Durability  string // the least level of its writes
+	Compression string
+}
+
+// Buckets lists the buckets that the credentials may see. It blocks until the answer is there, at most until the
+// deadline: ctx's, or else the configuration's ManagementTimeout.
+func (c *Cluster) Buckets(ctx context.Context) ([]BucketInfo, error) {
+	var list []struct {
+		Name     string `json:"name"`
+		UUID     string `json:"uuid"`
+		Type     string `json:"bucketType"`
+		Storage  string `json:"storageBackend"`
+		VBuckets int    `json:"numVBuckets"`
+		Replicas int    `json:"replicaNumber"`
+		Quota    struct {
+			RAM uint64 `json:"ram"`
+		} `json:"quota"`
+		Durability  string `json:"durabilityMinLevel"`
+		Compression string `json:"compressionMode"`
+		Map         struct {
+			VBuckets []json.RawMessage `json:"vBucketMap"`
+		} `json:"vBucketServerMap"`
+	}
+	if err := c.manage(ctx, "buckets", httpsvc.Path("pools", "default", "buckets"), &list); err != nil {
+		return nil, err
+	}
+	out := make([]BucketInfo, 0, len(list))
+	for _, b := range list {
+		if b.VBuckets == 0 {
+			b.VBuckets = len(b.Map.VBuckets)
+		}
+		out = append(out, BucketInfo{
+			b.Name, b.UUID, b.Type, b.Storage, b.VBuckets, b.Replicas, b.Quota.RAM, b.Durability, b.Compression,
+		})
+	}
+	return out, nil
+}
+
+// manage reads a resource of the cluster manager.
+func (c *Cluster) manage(ctx context.Context, operation, path string, v any) error {
+	resp, err := c.doer().Do(ctx, &httpsvc.Request{
+		Service: Management, Operation: operation, Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
+		Judge: httpsvc.JudgeManagement,
+	})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, managementLimit+1))
+	if err == nil && len(data) > managementLimit {
+		err = httpsvc.ErrTooLarge
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	var e *httpsvc.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return &httpsvc.Error{
+		Service: Management.String(), Operation: operation, Method: "GET", Path: path, Endpoint: resp.Endpoint,
+		Kind: cberr.DecodingFailure, Retry: resp.Retry, Cause: err,
+	}
+}
+
+// pingPaths are what the services answer without doing anything.
+var pingPaths = map[Service]string{
+	Query: "/admin/ping", Analytics: "/admin/ping", Search: "/api/ping", Views: "/", Management: "/",
+}
+
+// Endpoints are the addresses of the nodes that offer a service, by the newest cluster map; empty before there is one.
+func (c *Cluster) Endpoints(service Service) []string {
+	addrs, _ := c.endpoints(mapServices[service], "")
+	return addrs
+}
+
+// PingService asks one node whether a service answers there, once, and says how long that took. It blocks until the
+// answer is there, at most until the deadline: ctx's, or else the configuration's timeout of the service.
+func (c *Cluster) PingService(ctx context.Context, service Service, endpoint string) (time.Duration, error) {
+	path, ok := pingPaths[service]
+	if !ok {
+		return 0, fmt.Errorf("%w: %v has no address to ping", cberr.InvalidArgument, service)
+	}
+	began := time.Now()
+	resp, err := c.doer().Do(ctx, &httpsvc.Request{
+		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(), Endpoint: endpoint,
+		Strategy: dispatch.Strict,
+	})
+	if err != nil {
+		return time.Since(began), err
+	}
+	took := time.Since(began)
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	resp.Body.Close()
+	if resp.Status != 200 {
+		err = &httpsvc.Error{
+			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: endpoint, Kind: cberr.ServiceNotAvailable,
+			Cause: errors.New("status " + strconv.Itoa(resp.Status)),
+		}
+	}
+	return took, err
+}
