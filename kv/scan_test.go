@@ -323,9 +323,13 @@ func TestAScanOfARange(t *testing.T) {
 // K31: a vbucket that moves or a connection that is lost is scanned on from the last key: nothing twice, nothing left out.
 func TestAScanResumesAfterTheLastKey_K31(t *testing.T) {
 	for name, fault := range map[string]func(n int) (memd.Status, bool){
-		"moved":            func(n int) (memd.Status, bool) { return map[bool]memd.Status{true: memd.StatusNotMyVBucket}[n%3 == 0], false },
+		"moved": func(n int) (memd.Status, bool) {
+			return map[bool]memd.Status{true: memd.StatusNotMyVBucket}[n%3 == 0], false
+		},
 		"lost connections": func(n int) (memd.Status, bool) { return 0, n%4 == 0 },
-		"forgotten":        func(n int) (memd.Status, bool) { return map[bool]memd.Status{true: memd.StatusKeyNotFound}[n%5 == 0], false },
+		"forgotten": func(n int) (memd.Status, bool) {
+			return map[bool]memd.Status{true: memd.StatusKeyNotFound}[n%5 == 0], false
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScanServer(t, 8, 2, 400)
