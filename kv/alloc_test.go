@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -17,20 +18,31 @@ func TestAllocationsOfDo(t *testing.T) {
 	}
 	read := &memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)}
 	write := &memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}
+	looked := &memd.Packet{Opcode: memd.OpSubdocMultiLookup, CAS: 7, Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz")}
+	counted := &memd.Packet{Opcode: memd.OpSubdocMultiMutation, CAS: 7, Extras: make([]byte, 16), Value: []byte("\x01\x00\x00\x00\x00\x00\x017")}
+	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
+	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
 	buf := make([]byte, 0, 4096)
 	d := &recycling{fake: newFake(func(c *kv.Call) {
 		w := common
+		c.Pack(kv.Compression{})
 		if _, _, err := c.AppendTo(buf, &w); err != nil {
 			c.Fail(err)
 			return
 		}
 		p := write
-		if c.Req.Opcode == memd.OpGet {
+		switch c.Req.Opcode {
+		case memd.OpGet:
 			p = read
+		case memd.OpSubdocMultiLookup:
+			p = looked
+		case memd.OpSubdocMultiMutation:
+			p = counted
 		}
 		c.Succeed(p, false)
 	})}
 	ctx, key, value, into := context.Background(), []byte("airline_10"), make([]byte, 256), make([]byte, 0, 256)
+	long := bytes.Repeat([]byte("abc"), 1000)
 	failed := error(nil)
 	note := func(err error) {
 		if err != nil {
@@ -53,6 +65,10 @@ func TestAllocationsOfDo(t *testing.T) {
 			_, err := kv.Do(ctx, d, kv.Get{Common: kv.Common{OnBehalfOf: "jane.doe@example.com"}, Key: key})
 			note(err)
 		}},
+		{"compressed upsert", 0, func() { _, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: long}); note(err) }},
+		{"lookup of two paths", 3, func() { _, err := kv.Do(ctx, d, kv.LookupIn{Key: key, Specs: reads}); note(err) }},
+		{"mutation of two paths", 3, func() { _, err := kv.Do(ctx, d, kv.MutateIn{Key: key, Specs: changes}); note(err) }},
+		{"touch", 0, func() { _, err := kv.Do(ctx, d, kv.Touch{Key: key}); note(err) }},
 		{"remove", 0, func() { _, err := kv.Do(ctx, d, kv.Remove{Key: key}); note(err) }},
 	} {
 		c.run()

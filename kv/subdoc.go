@@ -115,35 +115,37 @@ var flagNames = []struct {
 
 // checkPath says what is wrong with one spec, the i-th of the caller's.
 func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mutates bool) error {
-	field := fmt.Sprintf("path %d", i)
 	po, known := pathOps[op]
 	switch {
 	case !known || po.mutates != mutates:
-		return badArgument(field, op.String()+" is no command for it")
+		return badPath(i, op.String()+" is no command for it")
 	case path == "" && !po.noPath:
-		return badArgument(field, "is empty, which "+op.String()+" does not take")
+		return badPath(i, "is empty, which "+op.String()+" does not take")
 	case path != "" && po.whole:
-		return badArgument(field, "is not empty, but the command is for the whole document")
+		return badPath(i, "is not empty, but the command is for the whole document")
 	case len(path) > MaxPathLen:
-		return &ArgumentError{Field: field + " length", Value: int64(len(path)), Limit: MaxPathLen, Kind: cberr.InvalidArgument}
+		return &ArgumentError{Field: fmt.Sprintf("path %d length", i), Value: int64(len(path)), Limit: MaxPathLen, Kind: cberr.InvalidArgument}
 	case po.value && len(value) == 0:
-		return badArgument(field, "has no value")
+		return badPath(i, "has no value")
 	case !po.value && len(value) != 0:
-		return badArgument(field, "has a value, which "+op.String()+" does not take")
+		return badPath(i, "has a value, which "+op.String()+" does not take")
 	case flags&pathMacros != 0 && flags&pathXattr == 0:
-		return badArgument(field, "expands macros without being an extended attribute")
+		return badPath(i, "expands macros without being an extended attribute")
 	case flags&pathBinary != 0 && (flags&pathXattr == 0 || flags&pathMacros != 0):
-		return badArgument(field, "is binary, which only an extended attribute without macros can be")
+		return badPath(i, "is binary, which only an extended attribute without macros can be")
 	case op == memd.OpSubdocReplaceBodyWithXattr && flags&pathXattr == 0:
-		return badArgument(field, "replaces the document by something that is no extended attribute")
+		return badPath(i, "replaces the document by something that is no extended attribute")
 	}
 	for _, f := range flagNames {
 		if flags&^po.flags&f.bit != 0 {
-			return badArgument(field, op.String()+" does not take the flag: "+f.name)
+			return badPath(i, op.String()+" does not take the flag: "+f.name)
 		}
 	}
 	return nil
 }
+
+// badPath refuses the i-th of the caller's specs.
+func badPath(i int, reason string) error { return badArgument(fmt.Sprintf("path %d", i), reason) }
 
 // pathNeeds are the features without which a server would not understand a spec.
 func pathNeeds(op memd.Opcode, flags uint8, value []byte) (f memd.Features) {
