@@ -1,5 +1,6 @@
-// Package query holds requests to the query service (SQL++), and what its answers mean: the error codes, and which of
-// them may be retried.
+// Package query holds requests to the query service (SQL++), the plans of prepared statements, and what answers mean:
+// rows and metadata, the error codes, and which of them may be retried.
 //
-// It never sends anything, chooses a node, splits a response into rows, or imports net/http.
+// It never opens a socket, chooses a node, splits a response into rows, or imports net/http: it sends with what it is
+// given.
 package query

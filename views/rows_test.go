@@ -1,0 +1,81 @@
+package views_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/views"
+)
+
+// fixed answers every request with one body.
+type fixed struct {
+	status int
+	body   string
+}
+
+// Do implements httpsvc.Doer as a client without retries does.
+func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	resp := &httpsvc.Response{Status: f.status, Body: io.NopCloser(strings.NewReader(f.body)), Endpoint: "n1:8092"}
+	v, err := r.Judge(resp)
+	if err = errors.Join(err, v.Err); err != nil {
+		return nil, &httpsvc.Error{Service: "views", Kind: cberr.KindOf(err), Endpoint: "n1:8092", Cause: v.Err}
+	}
+	return resp, nil
+}
+
+func run(t *testing.T, status int, body string) (*views.Rows, error) {
+	t.Helper()
+	return views.Run(t.Context(), fixed{status, body}, &views.Request{Bucket: "b", Design: "d", View: "v"})
+}
+
+func TestEntriesAndMetadata(t *testing.T) {
+	rows, err := run(t, 200, `{"total_rows":3,"debug_info":{"x":1},"rows":[{"id":"a","key":[1],"value":null},{"key":null,"value":6}]}`)
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	e, err := rows.Entry()
+	require.NoError(t, err)
+	require.Equal(t, "a", e.ID)
+	require.Equal(t, "[1]", string(e.Key))
+	require.True(t, rows.Next())
+	e, err = rows.Entry()
+	require.NoError(t, err)
+	require.Empty(t, e.ID)
+	require.Equal(t, "6", string(e.Value))
+	require.False(t, rows.Next())
+	m, err := rows.Meta()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, m.TotalRows)
+	require.JSONEq(t, `{"x":1}`, string(m.Debug))
+}
+
+// TestFailuresBehindRows: nodes that have failed are an error, and their rows' absence is not passed over.
+func TestFailuresBehindRows(t *testing.T) {
+	rows, err := run(t, 200, `{"rows":[{"id":"a"}],"errors":[{"from":"n2:8092","reason":"timeout"},{"from":"n3"}]}`)
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.False(t, rows.Next())
+	var e *views.Error
+	require.ErrorAs(t, rows.Err(), &e)
+	require.Equal(t, "timeout", e.Errors[0].Reason)
+	require.Equal(t, "b d v", e.Bucket+" "+e.Design+" "+e.View)
+	require.ErrorContains(t, e, "n2:8092: timeout")
+	m, err := rows.Meta()
+	require.Equal(t, rows.Err(), err)
+	require.Len(t, m.Errors, 2)
+	_, err = run(t, 200, `{"error":"query_parse_error","reason":"x"}`)
+	require.ErrorIs(t, err, cberr.Couchbase)
+}
+
+func FuzzMeta(f *testing.F) {
+	for _, s := range []string{`{"total_rows":"x"}`, `{"errors":[1,{"from":1}]}`, `[]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(_ *testing.T, raw []byte) { views.ParseMeta(raw) })
+}
