@@ -81,12 +81,25 @@ func TestPickReplica(t *testing.T) {
 		node    int
 		kind    *cberr.Kind
 	}{
-		{l, 0, 1, false, "", 1, nil}, {l, 0, 2, false, "", 2, nil}, {l, 0, 3, false, "", 0, outside},
-		{l, 0, 3, true, "", 1, nil}, {l, 0, 4, true, "", 2, nil}, {l, 0, 0, false, "", 0, outside},
-		{l, 1, 1, false, "", 0, away}, {l, 1, 1, true, "", 2, nil}, {l, 1, 2, true, "", 2, nil}, {l, 1, 3, true, "", 2, nil},
-		{l, 2, 1, true, "", 0, away}, {l, 3, 1, false, "", 0, away}, {l, 9, 1, true, "", 0, away},
-		{none, 0, 1, false, "", 0, outside}, {none, 0, 1, true, "", 0, outside},
-		{l, 0, 1, false, "a", 0, away}, {l, 0, 1, true, "a", 2, nil}, {l, 0, 2, false, "a", 2, nil}, {l, 0, 1, true, "c", 0, away},
+		{l, 0, 1, false, "", 1, nil},
+		{l, 0, 2, false, "", 2, nil},
+		{l, 0, 3, false, "", 0, outside},
+		{l, 0, 3, true, "", 1, nil},
+		{l, 0, 4, true, "", 2, nil},
+		{l, 0, 0, false, "", 0, outside},
+		{l, 1, 1, false, "", 0, away},
+		{l, 1, 1, true, "", 2, nil},
+		{l, 1, 2, true, "", 2, nil},
+		{l, 1, 3, true, "", 2, nil},
+		{l, 2, 1, true, "", 0, away},
+		{l, 3, 1, false, "", 0, away},
+		{l, 9, 1, true, "", 0, away},
+		{none, 0, 1, false, "", 0, outside},
+		{none, 0, 1, true, "", 0, outside},
+		{l, 0, 1, false, "a", 0, away},
+		{l, 0, 1, true, "a", 2, nil},
+		{l, 0, 2, false, "a", 2, nil},
+		{l, 0, 1, true, "c", 0, away},
 	} {
 		node, err := kv.PickReplica(c.l, c.vb, c.replica, c.wrap, c.group)
 		if c.kind != nil {

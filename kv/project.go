@@ -75,7 +75,8 @@ func (g *Get) decodeProjection(r *Response) (GetResult, error) {
 		paths = paths[1:]
 	}
 	if len(g.Paths) == 0 {
-		res.Value = append(g.Into, paths[0].Value...)
+		res.Value = g.Into
+		res.Value = append(res.Value, paths[0].Value...)
 		res.Datatype = 0 // nobody says what it is
 		return res, paths[0].Err()
 	}

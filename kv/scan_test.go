@@ -501,8 +501,12 @@ func TestAScanIsConsistentWithMutations(t *testing.T) {
 func TestScansThatNeverBegin(t *testing.T) {
 	s := newScanServer(t, 4, 1, 40)
 	for _, op := range []kv.Scan{
-		{Range: &kv.ScanRange{}, Sampling: &kv.ScanSampling{Samples: 1}}, {Sampling: &kv.ScanSampling{}}, {KeysOnly: true, WithXattrs: true},
-		{Range: &kv.ScanRange{Start: make([]byte, 300)}}, {Common: kv.Common{Collection: "a.b"}}, {Common: kv.Common{Timeout: -1}},
+		{Range: &kv.ScanRange{}, Sampling: &kv.ScanSampling{Samples: 1}},
+		{Sampling: &kv.ScanSampling{}},
+		{KeysOnly: true, WithXattrs: true},
+		{Range: &kv.ScanRange{Start: make([]byte, 300)}},
+		{Common: kv.Common{Collection: "a.b"}},
+		{Common: kv.Common{Timeout: -1}},
 	} {
 		_, err := op.Run(testContext(t), s.topo)
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", op)
