@@ -181,7 +181,7 @@ func (k *call) attempt() *httpsvc.Response {
 	if err != nil {
 		cancel()
 		span.End(observe.Attempt{ContextID: k.r.UniqueID})
-		k.failed(w.end(), err)
+		k.failed(w.end(), withoutURL(err))
 		return nil
 	}
 	epoch := w.end()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -27,6 +28,15 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string { return e.Endpoint + " answered " + strconv.Itoa(e.Status) }
+
+// withoutURL is the error of net/http without the address, whose query string may hold keys.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
 
 // failure translates what ended the call.
 func (k *call) failure() error {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/views"
 )
 
 // plain is a service of rows whose first error decides: "again" may be retried.
@@ -328,4 +331,54 @@ func TestHostileAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRowsOverHTTPInConstantMemory: neither the client nor what it stands on holds the answer.
+func TestRowsOverHTTPInConstantMemory(t *testing.T) {
+	size := 48 << 20
+	if os.Getenv("COUCHCORE_LONG") != "" {
+		size = 1 << 30
+	}
+	synctest.Test(t, func(t *testing.T) {
+		row := `,{"text":"` + strings.Repeat("lorem ipsum ", 80) + `"}`
+		part := []byte(strings.Repeat(row, 64))
+		w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(rw, `{"results":[0`)
+			for n := 0; n < size; n += len(part) {
+				if _, err := rw.Write(part); err != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(rw, `],"status":"success"}`)
+		}, setup{})
+		r := statement(true)
+		r.Timeout = time.Hour
+		rows, err := httpsvc.OpenRows(t.Context(), w.client, r, plain)
+		require.NoError(t, err)
+		var m runtime.MemStats
+		runtime.GC()
+		peak, n := uint64(0), 0
+		for rows.Next() {
+			if n++; n%2000 == 0 {
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc)
+			}
+		}
+		require.NoError(t, rows.Err())
+		require.Greater(t, n, size/len(row))
+		require.Less(t, peak, uint64(32<<20))
+	})
+}
+
+// TestErrorsDoNotShowKeys: what a view is asked for stands in the address, and not in the text of a failure.
+func TestErrorsDoNotShowKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, setup{raw: func(nc net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(nc)) }})
+		for _, way := range []func(){func() {}, func() { w.net.Refuse("n1:80") }, func() { w.nodes = nil }} {
+			way()
+			_, err := views.Run(t.Context(), w.client, &views.Request{Bucket: "b", Design: "d", View: "v", Key: "hush", Timeout: time.Second})
+			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+			require.NotContains(t, err.Error(), "hush")
+		}
+	})
 }
