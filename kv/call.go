@@ -217,16 +217,28 @@ func (c *Call) WireSize() int { return c.Req.wireSize() }
 // owned says that p's value is memory of its own that the call may keep.
 func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	won, _ := c.State.Finish()
-	if !won {
-		return false
+	if won {
+		c.succeed(p, owned)
 	}
+	return won
+}
+
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch.
+func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
+	won := c.State.Succeeded(epoch)
+	if won {
+		c.succeed(p, owned)
+	}
+	return won
+}
+
+func (c *Call) succeed(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
 	c.Res.VBucket = c.Route.VBucket
 	c.Res.Result.Endpoint, c.Res.Result.Connection = c.Route.Endpoint, c.Route.Local
 	c.Res.set(p, c.Req.Into, owned)
 	c.Res.Result.CAS = p.CAS
 	c.deliver()
-	return true
 }
 
 // TakePart keeps one packet of an answer that has several; Continues says which those are. epoch is the attempt's

@@ -54,7 +54,7 @@ func (o *Orchestrator) end(op Op, kind, why error) bool {
 	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
 		desc := describe(op)
 		o.mu.Lock()
-		h.req = desc
+		h.req = desc.described()
 		if fresh && !desc.Started.IsZero() {
 			h.started = desc.Started
 		}
@@ -170,7 +170,7 @@ func (o *Orchestrator) settle(h *history, err error) {
 	desc := describe(h.op)
 	now := time.Now()
 	o.mu.Lock()
-	h.req = desc
+	h.req = desc.described()
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
 	}

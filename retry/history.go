@@ -12,7 +12,7 @@ type history struct {
 	op Op
 	s  *State
 
-	req     Request // what Describe said of the latest attempt; its other fields are unused
+	req     described // the latest attempt
 	started time.Time
 
 	attempts, transparent, step int
@@ -30,6 +30,25 @@ type history struct {
 
 	parking
 	index int // in the heap, -1 outside
+}
+
+// described is what Describe has said of an attempt, and what its answer has. It is all that has to be kept of a Request
+// while an operation waits.
+type described struct {
+	Context                   context.Context
+	Service                   Service
+	Operation, Endpoint, ID   string
+	Bucket, Scope, Collection string
+	Pushback                  Pushback
+	Code                      uint32
+	Kind                      Kind
+}
+
+func (d *Request) described() described {
+	return described{
+		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
+		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
+	}
 }
 
 // parking is one stay in the heap: the wait for a delay, or for the deadline while a strategy runs.
@@ -80,12 +99,14 @@ func (h *history) info() Info {
 
 // request builds a Request of its own for somebody who may write to it or keep it.
 func (h *history) request(seen Reasons) *Request {
-	r := new(Request)
-	*r = h.req
-	r.Idempotent, r.Deadline, r.Started = h.s.Idempotent, h.s.Deadline, h.started
-	r.Attempts, r.Transparent, r.BackoffStep, r.Reasons = h.attempts, h.transparent, h.step, seen
-	r.LastDelay, r.Waited, r.Err, r.Dice = h.lastDelay, h.waited, h.cause, h.o.opts.Dice
-	return r
+	d := &h.req
+	return &Request{
+		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
+		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
+		Idempotent: h.s.Idempotent, Deadline: h.s.Deadline, Started: h.started,
+		Attempts: h.attempts, Transparent: h.transparent, BackoffStep: h.step, Reasons: seen,
+		LastDelay: h.lastDelay, Waited: h.waited, Err: h.cause, Dice: h.o.opts.Dice,
+	}
 }
 
 func (h *history) attempt(reason Reason, stage Stage, err error, now time.Time) AttemptInfo {

@@ -249,6 +249,18 @@ func successEvent(e uint32) event {
 	}}
 }
 
+// wonEvent is a good answer that ends the operation in one step.
+func wonEvent(e uint32) event {
+	return event{fmt.Sprintf("won %d", e), func(w *world) {
+		if w.claims("Succeeded", w.op.st.Succeeded(e), w.phase == PhaseWire && e == w.epoch) {
+			w.op.done++
+			w.op.inDoubt = false
+			w.op.st.Settle(nil)
+			w.ended(false, nil)
+		}
+	}}
+}
+
 // claimFinish is somebody who ends the operation without the orchestrator.
 func (w *world) claimFinish(doubt bool) {
 	won, inDoubt := w.op.st.Finish()

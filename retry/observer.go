@@ -107,7 +107,7 @@ func (o *Orchestrator) Stats() Stats {
 
 // Hedged counts the n-th attempt of an operation that was sent besides one that was still out; 1 is the first of those.
 func (o *Orchestrator) Hedged(service Service, operation string, n int) {
-	h := &history{req: Request{Service: service, Operation: operation}}
+	h := &history{req: described{Service: service, Operation: operation}}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.counters(h)

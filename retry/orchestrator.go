@@ -144,7 +144,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 		j.s.h.Store(h)
 	}
 	j.h = h
-	h.req = desc
+	h.req = desc.described()
 	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
 	j.seen, j.step = h.reasons, h.step
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved
@@ -171,7 +171,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 }
 
 func (o *Orchestrator) newHistory(op Op, desc Request, now time.Time) *history {
-	h := &history{o: o, op: op, s: op.Retry(), req: desc, started: desc.Started, index: -1}
+	h := &history{o: o, op: op, s: op.Retry(), req: desc.described(), started: desc.Started, index: -1}
 	if h.started.IsZero() {
 		h.started = now
 	}

@@ -230,20 +230,64 @@ func (s *sim) start() *simOp {
 	return x
 }
 
-// TestSimulation checks I1 to I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies.
+// simulationSeeds is how many seeds a run has; COUCHCORE_SEEDS changes it.
+const simulationSeeds = 1000
+
+// TestSimulation checks I1 to I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies, among them
+// ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
 func TestSimulation(t *testing.T) {
-	seed := rand.Uint64()
-	if v := os.Getenv("COUCHCORE_SEED"); v != "" {
-		var err error
-		seed, err = strconv.ParseUint(v, 10, 64)
-		require.NoError(t, err)
+	first, n := rand.Uint64(), number(t, "COUCHCORE_SEEDS", simulationSeeds)
+	if os.Getenv("COUCHCORE_SEED") != "" {
+		first, n = number(t, "COUCHCORE_SEED", 0), 1
 	}
-	t.Logf("COUCHCORE_SEED=%d", seed)
+	var raised retry.Reasons
+	faults := map[string]int{}
+	for i := range n {
+		s := simulate(t, first+i)
+		for why := range s.raised.All() {
+			raised = raised.With(why)
+		}
+		for fault, times := range s.faults {
+			faults[fault] += times
+		}
+	}
+	if n < simulationSeeds/10 {
+		return // too few to have met everything
+	}
+	for why := range retry.All() {
+		require.True(t, raised.Has(why), "%v never fired", why)
+	}
+	for _, fault := range []string{
+		"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
+	} {
+		require.NotZero(t, faults[fault], fault)
+	}
+}
+
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err, variable)
+	return n
+}
+
+// simulate runs one seed. A failure names it.
+func simulate(t *testing.T, seed uint64) (s *sim) {
+	t.Helper()
 	bubble(t, func(t *testing.T) {
-		s := &sim{rng: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
+		defer func() {
+			if t.Failed() {
+				t.Logf("COUCHCORE_SEED=%d", seed)
+			}
+		}()
+		s = &sim{rng: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
 		s.orc = retry.New(retry.Options{Dice: func() float64 { return float64(s.roll(1000)) / 1000 }})
 		var ops []*simOp
-		for range 3000 {
+		for range 200 {
 			ops = append(ops, s.start())
 			time.Sleep(time.Duration(s.roll(1000)) * time.Microsecond)
 			if s.roll(20) == 0 {
@@ -256,17 +300,10 @@ func TestSimulation(t *testing.T) {
 		}
 		require.Zero(t, s.orc.Stats().Parked)
 		require.Zero(t, s.orc.Stats().Bytes)
-		for why := range retry.All() {
-			require.True(t, s.raised.Has(why), "%v never fired", why)
-		}
-		for _, fault := range []string{
-			"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
-		} {
-			require.NotZero(t, s.faults[fault], fault)
-		}
 		s.orc.Close(nil)
 		synctest.Wait()
 	})
+	return s
 }
 
 func (x *simOp) check(t *testing.T, n int) {

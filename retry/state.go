@@ -111,6 +111,22 @@ func (s *State) Answered(epoch uint32) bool {
 	return s.ph.CompareAndSwap(w, withPhase(w, decidingReply))
 }
 
+// Succeeded claims the attempt and the operation's completion for the reader that matched a good response: Answered and
+// Finish in one step.
+func (s *State) Succeeded(epoch uint32) bool {
+	w := s.ph.Load()
+	if w != wire(epoch) { // guard: epoch of succeeded
+		return false
+	}
+	if !s.ph.CompareAndSwap(w, withPhase(w, isDone)) {
+		return false
+	}
+	if h := s.h.Load(); h != nil {
+		h.o.forget(h)
+	}
+	return true
+}
+
 // Lost claims the attempt when its connection died unanswered. It is true for idempotent operations only: any other
 // may have been executed and must not be sent again; see Orchestrator.ConnLost.
 func (s *State) Lost(epoch uint32) bool {
@@ -193,7 +209,9 @@ func (s *State) Reset() bool {
 		return false
 	}
 	s.Idempotent, s.Deadline, s.Strategy = false, time.Time{}, nil
-	s.h.Store(nil)
+	if s.h.Load() != nil { // a store costs more than a look
+		s.h.Store(nil)
+	}
 	// A number of its own, so that whoever is about to wake a parking of the earlier use finds another word.
 	w += epochUnit // guard: reset's number
 	s.ph.Store(withPhase(w, inLocal))

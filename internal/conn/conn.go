@@ -500,17 +500,17 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		return
 	}
 	switch {
-	case !call.State.Answered(epoch):
-		c.orphan(p)
 	case p.Status == memd.StatusSuccess:
 		if c.feedback != nil {
 			c.feedback.Success()
 		}
-		if !call.Succeed(p, owned) {
+		if !call.Win(epoch, p, owned) {
 			c.orphan(p)
 		}
-	default:
+	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
+	default:
+		c.orphan(p)
 	}
 }
 
