@@ -361,7 +361,7 @@ func TestStrategyPerCall(t *testing.T) {
 
 // CB-49, B4, B9: a status that only the node's error map knows is retried with our own backoff when the map says so,
 // and described by it when not. D78: one that invalidates the connection closes it.
-func TestErrorMapDecidesAboutUnknownStatuses(t *testing.T) {
+func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
 		m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{

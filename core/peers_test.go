@@ -1,0 +1,135 @@
+package core_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// D68: a missing collection is known in milliseconds with the default strategy, which waits for nothing there, and is
+// waited for with BestEffort.
+func TestAMissingCollection_D68(t *testing.T) {
+	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		for _, c := range []kv.Common{{Collection: "later"}, {Scope: "later", Collection: "c"}} {
+			began := time.Now()
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: c})
+			require.Less(t, time.Since(began), 50*time.Millisecond)
+			require.NotErrorIs(t, err, cberr.Timeout)
+			if c.Scope == "" {
+				require.ErrorIs(t, err, cberr.CollectionNotFound)
+			} else {
+				require.ErrorIs(t, err, cberr.ScopeNotFound)
+			}
+		}
+		began := time.Now()
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Collection: "later", Retry: retry.BestEffort{}}})
+		time.Sleep(time.Second)
+		_, err := m.CreateCollection("default", "_default", "later")
+		require.NoError(t, err)
+		_, err = f.Wait(ctx(t))
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 1600*time.Millisecond) // the longest delay is half a second
+	})
+}
+
+// D73: a vbucket without a node is a reason that the strategy judges; the call succeeds when it has one again.
+func TestAVBucketWithoutANode_D73(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(1).Addr())
+		require.NoError(t, m.Failover(1))
+		time.Sleep(3 * time.Second) // the map has come
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Retry: never}})
+		info, ok := retry.InfoOf(err)
+		require.True(t, ok)
+		require.Equal(t, retry.NodeNotAvailable, info.Reason)
+		require.ErrorContains(t, err, "no reachable node")
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Timeout: 9 * time.Second}})
+		time.Sleep(time.Second)
+		require.NoError(t, m.Rebalance())
+		res, err := f.Wait(ctx(t))
+		require.NoError(t, err)
+		require.True(t, res.Retry.Reasons.Has(retry.NodeNotAvailable))
+	}, mock.Replicas(0))
+}
+
+// D88: whether a timeout is ambiguous is a fact of what was sent and answered: in every phase in which a deadline can
+// come, a write that is called unambiguous was not applied.
+func TestADeadlineInEveryPhase_D88(t *testing.T) {
+	short := kv.Common{Timeout: 100 * time.Millisecond}
+	for name, c := range map[string]struct {
+		arrange   func(t *testing.T, m *mock.Cluster, b *core.Bucket)
+		op        kv.Upsert
+		ambiguous bool
+		applied   int
+	}{
+		"in the queue": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			for i := range m.Nodes() {
+				m.Network().Silence(m.Node(i).Addr())
+			}
+			m.DisconnectAll()
+			time.Sleep(time.Millisecond)
+		}},
+		"waiting for the collection": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			m.Inject(only(memd.OpCollectionsGetID, 0), mock.Drop())
+		}, op: kv.Upsert{Common: kv.Common{Scope: "s", Collection: "c"}}},
+		"on the wire, never arrived": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			for _, l := range m.Network().Links() {
+				l.Up().Hold()
+			}
+		}, ambiguous: true},
+		"on the wire, refused too late": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			m.Inject(only(memd.OpSet, 0), mock.Delay(time.Second))
+		}, ambiguous: true, applied: 1},
+		"applied, the answer lost": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			m.Inject(only(memd.OpSet, 0), mock.DropReply())
+		}, ambiguous: true, applied: 1},
+		"parked after a refusal": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail))
+		}, op: kv.Upsert{Common: kv.Common{Retry: retry.BestEffort{Backoff: retry.Constant(30 * time.Millisecond)}}}},
+		"parked without a node": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			for i := range m.Nodes() {
+				m.Network().Refuse(m.Node(i).Addr())
+			}
+			m.DisconnectAll()
+			time.Sleep(time.Millisecond)
+		}},
+		"while its strategy thinks": {arrange: func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail))
+		}, op: kv.Upsert{Common: kv.Common{Retry: thinker{}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+				c.arrange(t, m, b)
+				op := c.op
+				op.Key, op.Timeout = []byte("k"), short.Timeout
+				began := time.Now()
+				_, err := kv.Do(ctx(t), b, op)
+				require.Equal(t, short.Timeout, time.Since(began))
+				want := cberr.UnambiguousTimeout
+				if c.ambiguous {
+					want = cberr.AmbiguousTimeout
+				}
+				require.ErrorIs(t, err, want)
+				time.Sleep(2 * time.Second)
+				require.Equal(t, c.applied, applied(m, "k"))
+			})
+		})
+	}
+}
+
+// thinker is a strategy that never answers.
+type thinker struct{}
+
+func (thinker) RetryAfter(ctx context.Context, _ *retry.Request, _ retry.Reason) retry.Action {
+	<-ctx.Done()
+	return retry.Stop()
+}
