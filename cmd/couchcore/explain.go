@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/kv"
@@ -215,8 +214,11 @@ func (c *explainCmd) explanation() (*explanation, error) {
 	}
 	if c.Service == "kv" {
 		s, err := c.kvSubject()
-		x.op, x.subject = strings.ToLower(c.Op), s
-		return x, err
+		if err != nil {
+			return nil, err
+		}
+		x.op, x.subject = s.spec.Name, s
+		return x, nil
 	}
 	s, err := c.httpSubject()
 	if err != nil {

@@ -23,7 +23,7 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 		return nil, usagef("explain: give one of --status, --reason and --lost-socket")
 	}
 	x := &kvSubject{
-		spec: kv.SpecByName(strings.ToLower(c.Op)), idempotent: c.Idempotent || c.Readonly, cas: c.WithCAS, lost: c.LostSocket,
+		spec: specOf(strings.ToLower(c.Op)), idempotent: c.Idempotent || c.Readonly, cas: c.WithCAS, lost: c.LostSocket,
 		body: c.Body != "",
 	}
 	if x.spec == nil {
@@ -53,6 +53,20 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 		x.status, err = parseStatus(c.Status)
 	}
 	return x, err
+}
+
+// requestsOf are the verbs that send requests of another name.
+var requestsOf = map[string]string{
+	"stats": "stat", "scan": "range-scan-create", "get-any-replica": "get-replica", "get-all-replicas": "get-replica",
+	"get-meta": "exists",
+}
+
+// specOf finds the row of a verb, nil for none.
+func specOf(verb string) *kv.Spec {
+	if name, ok := requestsOf[verb]; ok {
+		verb = name
+	}
+	return kv.SpecByName(verb)
 }
 
 // httpServices are the names of the services with HTTP.

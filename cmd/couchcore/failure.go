@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -48,10 +47,14 @@ func failureOf(err error) failure {
 	if errors.As(err, &e) {
 		f.Kind, f.Context, f.Ref = e.Kind(), e.Context, e.Ref
 		if e.Answered {
-			f.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
+			f.Status = statusText(e.Status)
 		}
 		f.sent(e.Endpoint, info)
 		return f
+	}
+	var path *kv.PathError
+	if errors.As(err, &path) {
+		f.Status = statusText(path.Status)
 	}
 	endpoint, status := serviceError(err)
 	if status != 0 {

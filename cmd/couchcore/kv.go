@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -28,6 +30,34 @@ type kvResult struct {
 	RetryReasons  []string   `json:"retry_reasons"`
 	ElapsedUS     int64      `json:"elapsed_us"`
 	Error         *failure   `json:"error"`
+
+	more []extra
+}
+
+// extra is a key of JSON that only some operations have.
+type extra struct {
+	key   string
+	value any
+}
+
+// MarshalJSON writes the keys that all operations have, and then the operation's own.
+func (r kvResult) MarshalJSON() ([]byte, error) {
+	type plain kvResult
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(plain(r)); err != nil {
+		return nil, err
+	}
+	for _, x := range r.more {
+		b.Truncate(bytes.LastIndexByte(b.Bytes(), '}'))
+		fmt.Fprintf(&b, ",%q:", x.key)
+		if err := e.Encode(x.value); err != nil {
+			return nil, err
+		}
+		b.WriteByte('}')
+	}
+	return b.Bytes(), nil
 }
 
 // tokenJSON has its 64-bit numbers as text: JSON's numbers are not exact enough in every language.
@@ -47,10 +77,15 @@ type view struct {
 	datatype memd.Datatype
 	token    kv.MutationToken
 	exists   *bool
+	lines    []string // for people, instead of all that
+	more     []extra
+	failed   error // a part of the operation; what is there is shown all the same
 }
 
 func viewGet(r kv.GetResult) view {
-	return view{Result: r.Result, value: r.Value, hasValue: true, flags: &r.Flags, datatype: r.Datatype}
+	v := view{Result: r.Result, value: r.Value, hasValue: true, flags: &r.Flags, datatype: r.Datatype}
+	v.more = append(v.more, extra{"from_replica", r.FromReplica})
+	return v
 }
 
 func viewMutation(r kv.MutationResult) view { return view{Result: r.Result, token: r.Token} }
@@ -65,28 +100,44 @@ func viewPlain(r kv.Result) view { return view{Result: r} }
 
 // runKV connects, runs one operation and shows how it went.
 func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Common) (O, error), show func(R) view) error {
-	o, err := op(kv.Common{Scope: k.Scope, Collection: k.Collection, Timeout: k.Timeout})
+	o, err := op(k.common())
 	if err != nil {
 		return err
 	}
+	return runCall(a, k, name, key, func(ctx context.Context, b *core.Bucket) (R, error) { return kv.Do(ctx, b, o) }, show)
+}
+
+// runWrite is runKV for a write that may be watched until enough nodes have it.
+func runWrite[O kv.Op[kv.MutationResult]](a *app, k *kvCmd, name, key string, d durableFlag, op func(kv.Common) (O, error)) error {
+	if d.PersistTo == 0 && d.ReplicateTo == 0 {
+		return runKV(a, k, name, key, op, viewMutation)
+	}
+	o, err := op(k.common())
+	if err != nil {
+		return err
+	}
+	poll := kv.PollDurability{PersistTo: d.PersistTo, ReplicateTo: d.ReplicateTo}
+	return runCall(a, k, name, key, func(ctx context.Context, b *core.Bucket) (kv.MutationResult, error) {
+		return kv.DoPolled(ctx, b, o, poll)
+	}, viewMutation)
+}
+
+// common are the fields that all operations have.
+func (k *kvCmd) common() kv.Common {
+	return kv.Common{Scope: k.Scope, Collection: k.Collection, Timeout: k.Timeout, OnBehalfOf: k.OnBehalfOf}
+}
+
+// runCall connects, does one thing and shows how it went.
+func runCall[R any](a *app, k *kvCmd, name, key string, do func(context.Context, *core.Bucket) (R, error), show func(R) view) error {
 	c, b, err := k.openBucket(a)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	r, err := kv.Do(context.Background(), b, o)
+	r, err := do(context.Background(), b)
 	took := time.Since(began)
 	if err != nil {
-		f := failureOf(err)
-		k.explainCall(a, b, key, err.Error(), view{}, took)
-		_ = c.Close() // the operation's own failure is what matters
-		if a.json {
-			res := kvResult{Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons, ElapsedUS: took.Microseconds(), Error: &f}
-			if err := a.emit(res); err != nil {
-				return err
-			}
-		}
-		return err
+		return k.failed(a, c, b, name, key, err, took)
 	}
 	v := show(r)
 	k.explainCall(a, b, key, "", v, took)
@@ -94,7 +145,26 @@ func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Com
 		_ = c.Close()
 		return err
 	}
+	if v.failed != nil {
+		_ = c.Close()
+		return v.failed
+	}
 	return c.Close()
+}
+
+// failed shows an operation that has failed and closes its client; the error stays what it is.
+func (k *kvCmd) failed(a *app, c *core.Cluster, b *core.Bucket, name, key string, err error, took time.Duration) error {
+	k.explainCall(a, b, key, err.Error(), view{}, took)
+	_ = c.Close() // the operation's own failure is what matters
+	if !a.json {
+		return err
+	}
+	f := failureOf(err)
+	res := kvResult{Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons, ElapsedUS: took.Microseconds(), Error: &f}
+	if err := a.emit(res); err != nil {
+		return err
+	}
+	return err
 }
 
 // showKV writes a success.
@@ -103,6 +173,13 @@ func (a *app) showKV(name, key string, v view, took time.Duration) error {
 		return a.emit(v.json(name, key, took))
 	}
 	switch {
+	case v.lines != nil:
+		for _, l := range v.lines {
+			if err := a.print("%s", l); err != nil {
+				return err
+			}
+		}
+		return nil
 	case v.exists != nil && !*v.exists:
 		return a.print("no")
 	case v.exists != nil:
@@ -113,34 +190,51 @@ func (a *app) showKV(name, key string, v view, took time.Duration) error {
 			err = a.print("")
 		}
 		return err
-	case v.CAS == 0:
-		return a.print("ok")
-	case v.token.IsZero():
-		return a.print("ok  cas 0x%016x", v.CAS)
 	}
-	return a.print("ok  cas 0x%016x  vbucket %d  seqno %d", v.CAS, v.token.VBucket, v.token.Seqno)
+	return a.print("%s", mutationLine(v))
+}
+
+// mutationLine says that a write was made.
+func mutationLine(v view) string {
+	switch {
+	case v.CAS == 0:
+		return "ok"
+	case v.token.IsZero():
+		return fmt.Sprintf("ok  cas 0x%016x", v.CAS)
+	}
+	return fmt.Sprintf("ok  cas 0x%016x  vbucket %d  seqno %d", v.CAS, v.token.VBucket, v.token.Seqno)
 }
 
 func (v view) json(name, key string, took time.Duration) kvResult {
 	res := kvResult{
 		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint, Attempts: v.Retry.Retries() + 1,
-		RetryReasons: reasonNames(v.Retry.Reasons), ElapsedUS: took.Microseconds(),
+		RetryReasons: reasonNames(v.Retry.Reasons), ElapsedUS: took.Microseconds(), more: v.more,
+	}
+	if v.failed != nil {
+		f := failureOf(v.failed)
+		f.Attempts, f.RetryReasons = res.Attempts, res.RetryReasons
+		res.Error = &f
 	}
 	if v.CAS != 0 {
 		cas := hex64(v.CAS)
 		res.CAS = &cas
 	}
 	if v.hasValue {
-		text := string(v.value)
-		if !utf8.Valid(v.value) {
-			text, res.Encoding = base64.StdEncoding.EncodeToString(v.value), "base64"
-		}
-		res.Value = &text
+		text, encoding := textOf(v.value)
+		res.Value, res.Encoding = &text, encoding
 	}
 	if !v.token.IsZero() {
 		res.MutationToken = &tokenJSON{v.token.Bucket, v.token.VBucket, hex64(v.token.UUID), fmt.Sprint(v.token.Seqno)}
 	}
 	return res
+}
+
+// textOf is a value as JSON shows it: as it is, or as base64 when it is no UTF-8.
+func textOf(value []byte) (text, encoding string) {
+	if !utf8.Valid(value) {
+		return base64.StdEncoding.EncodeToString(value), "base64"
+	}
+	return string(value), ""
 }
 
 func hex64(n uint64) string { return fmt.Sprintf("0x%016x", n) }

@@ -178,7 +178,7 @@ func TestUsageIsExitCodeTwo(t *testing.T) {
 	for line, text := range map[string]string{
 		"":                             "expected one of",
 		"nonsense":                     "unexpected argument",
-		"kv lookup-in k":               "unexpected argument",
+		"kv lookup-of k":               "unexpected argument",
 		"kv get":                       "expected \"<key>\"",
 		"kv get k --retry sometimes":   "fast-fail and best-effort",
 		"kv get k --timeout=-1s":       "negative",

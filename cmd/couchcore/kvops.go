@@ -12,6 +12,7 @@ import (
 // kvCmd has one command per operation.
 type kvCmd struct {
 	connectFlags
+	OnBehalfOf string `placeholder:"USER" help:"Act with the privileges of this user (default: one's own)."`
 
 	Get         kvGet         `cmd:"" help:"Read a document."`
 	Exists      kvExists      `cmd:"" help:"Ask whether a document exists."`
@@ -27,8 +28,10 @@ type kvCmd struct {
 	Decrement   kvDecrement   `cmd:"" help:"Subtract from a counter, down to 0."`
 	Append      kvAppend      `cmd:"" help:"Write bytes behind a document."`
 	Prepend     kvPrepend     `cmd:"" help:"Write bytes before a document."`
-	GetReplica  kvGetReplica  `cmd:"" help:"Read a document from a replica."`
-	Noop        kvNoop        `cmd:"" help:"Ask a node for nothing."`
+	kvReplicaVerbs
+	kvPathVerbs
+	kvMetaVerbs
+	kvNodeVerbs
 }
 
 type keyArg struct {
@@ -44,11 +47,19 @@ type casFlag struct {
 }
 
 type expiryFlag struct {
-	Expiry time.Duration `help:"Expire after this long (default: never)."`
+	Expiry   time.Duration `xor:"expiry" help:"Expire after this long (default: never)."`
+	ExpireAt time.Time     `xor:"expiry" placeholder:"TIME" help:"Expire at this time, as in 2030-01-02T15:04:05Z (default: never)."`
 }
 
-type durableFlag struct {
+type levelFlag struct {
 	Durability string `enum:"none,majority,majority-and-persist,persist-to-majority" default:"none" placeholder:"LEVEL" help:"none, majority, majority-and-persist or persist-to-majority (default: none)."`
+}
+
+// durableFlag is for writes that can be watched as well.
+type durableFlag struct {
+	levelFlag
+	PersistTo   int `placeholder:"N" help:"Wait until so many nodes have it on disk; not with --durability (default: 0)."`
+	ReplicateTo int `placeholder:"N" help:"Wait until so many replicas have it; not with --durability (default: 0)."`
 }
 
 type preserveFlag struct {
@@ -75,7 +86,7 @@ func (f casFlag) cas() (uint64, error) {
 	return n, nil
 }
 
-func (f expiryFlag) expiry() kv.Expiry { return kv.Expiry{After: f.Expiry} }
+func (f expiryFlag) expiry() kv.Expiry { return kv.Expiry{After: f.Expiry, At: f.ExpireAt} }
 
 // durabilityLevels are the names that --durability takes.
 var durabilityLevels = map[string]memd.DurabilityLevel{
@@ -85,7 +96,7 @@ var durabilityLevels = map[string]memd.DurabilityLevel{
 	"persist-to-majority":  memd.DurabilityPersistToMajority,
 }
 
-func (f durableFlag) level() memd.DurabilityLevel { return durabilityLevels[f.Durability] }
+func (f levelFlag) level() memd.DurabilityLevel { return durabilityLevels[f.Durability] }
 
 // datatypeOf marks a value that is JSON as such.
 func datatypeOf(value []byte) memd.Datatype {
@@ -95,13 +106,23 @@ func datatypeOf(value []byte) memd.Datatype {
 	return 0
 }
 
-type kvGet struct{ keyArg }
+type kvGet struct {
+	keyArg
+	Path       []string `sep:"none" help:"Only this path of the document. Can be repeated."`
+	WithExpiry bool     `help:"Say when the document expires (default: no)."`
+}
 
 // Run implements the command.
 func (c *kvGet) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get", c.Key, func(o kv.Common) (kv.Get, error) {
-		return kv.Get{Common: o, Key: []byte(c.Key)}, nil
-	}, viewGet)
+		return kv.Get{Common: o, Key: []byte(c.Key), Paths: c.Path, WithExpiry: c.WithExpiry}, nil
+	}, func(r kv.GetResult) view {
+		v := viewGet(r)
+		if c.WithExpiry {
+			v.more = append(v.more, extra{"expiry", timeOf(r.Expiry)})
+		}
+		return v
+	})
 }
 
 type kvExists struct{ keyArg }
@@ -123,12 +144,12 @@ type kvInsert struct {
 
 // Run implements the command.
 func (c *kvInsert) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "insert", c.Key, func(o kv.Common) (kv.Insert, error) {
+	return runWrite(a, k, "insert", c.Key, c.durableFlag, func(o kv.Common) (kv.Insert, error) {
 		v, err := valueOf(a, c.Value)
 		return kv.Insert{
 			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), Durability: c.level(),
 		}, err
-	}, viewMutation)
+	})
 }
 
 type kvUpsert struct {
@@ -143,7 +164,7 @@ type kvUpsert struct {
 
 // Run implements the command.
 func (c *kvUpsert) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "upsert", c.Key, func(o kv.Common) (kv.Upsert, error) {
+	return runWrite(a, k, "upsert", c.Key, c.durableFlag, func(o kv.Common) (kv.Upsert, error) {
 		cas, err := c.cas()
 		if err != nil {
 			return kv.Upsert{}, err
@@ -153,14 +174,14 @@ func (c *kvUpsert) Run(a *app, k *kvCmd) error {
 			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), CAS: cas,
 			Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
-	}, viewMutation)
+	})
 }
 
 type kvReplace kvUpsert
 
 // Run implements the command.
 func (c *kvReplace) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "replace", c.Key, func(o kv.Common) (kv.Replace, error) {
+	return runWrite(a, k, "replace", c.Key, c.durableFlag, func(o kv.Common) (kv.Replace, error) {
 		cas, err := c.cas()
 		if err != nil {
 			return kv.Replace{}, err
@@ -170,7 +191,7 @@ func (c *kvReplace) Run(a *app, k *kvCmd) error {
 			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), CAS: cas,
 			Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
-	}, viewMutation)
+	})
 }
 
 type kvRemove struct {
@@ -181,16 +202,16 @@ type kvRemove struct {
 
 // Run implements the command.
 func (c *kvRemove) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "remove", c.Key, func(o kv.Common) (kv.Remove, error) {
+	return runWrite(a, k, "remove", c.Key, c.durableFlag, func(o kv.Common) (kv.Remove, error) {
 		cas, err := c.cas()
 		return kv.Remove{Common: o, Key: []byte(c.Key), CAS: cas, Durability: c.level()}, err
-	}, viewMutation)
+	})
 }
 
 type kvTouch struct {
 	keyArg
 	expiryFlag
-	durableFlag
+	levelFlag
 }
 
 // Run implements the command.
@@ -203,7 +224,7 @@ func (c *kvTouch) Run(a *app, k *kvCmd) error {
 type kvGetAndTouch struct {
 	keyArg
 	expiryFlag
-	durableFlag
+	levelFlag
 }
 
 // Run implements the command.
@@ -242,7 +263,7 @@ type kvIncrement struct {
 	keyArg
 	deltaFlags
 	expiryFlag
-	durableFlag
+	levelFlag
 	preserveFlag
 }
 
@@ -278,7 +299,7 @@ type kvAppend struct {
 
 // Run implements the command.
 func (c *kvAppend) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "append", c.Key, func(o kv.Common) (kv.Append, error) {
+	return runWrite(a, k, "append", c.Key, c.durableFlag, func(o kv.Common) (kv.Append, error) {
 		cas, err := c.cas()
 		if err != nil {
 			return kv.Append{}, err
@@ -287,14 +308,14 @@ func (c *kvAppend) Run(a *app, k *kvCmd) error {
 		return kv.Append{
 			Common: o, Key: []byte(c.Key), Value: v, CAS: cas, Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
-	}, viewMutation)
+	})
 }
 
 type kvPrepend kvAppend
 
 // Run implements the command.
 func (c *kvPrepend) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "prepend", c.Key, func(o kv.Common) (kv.Prepend, error) {
+	return runWrite(a, k, "prepend", c.Key, c.durableFlag, func(o kv.Common) (kv.Prepend, error) {
 		cas, err := c.cas()
 		if err != nil {
 			return kv.Prepend{}, err
@@ -303,24 +324,5 @@ func (c *kvPrepend) Run(a *app, k *kvCmd) error {
 		return kv.Prepend{
 			Common: o, Key: []byte(c.Key), Value: v, CAS: cas, Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
-	}, viewMutation)
-}
-
-type kvGetReplica struct {
-	keyArg
-	Replica int `default:"1" help:"Which replica, from 1 (default: 1)."`
-}
-
-// Run implements the command.
-func (c *kvGetReplica) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "get-replica", c.Key, func(o kv.Common) (kv.GetReplica, error) {
-		return kv.GetReplica{Common: o, Key: []byte(c.Key), Replica: c.Replica}, nil
-	}, viewGet)
-}
-
-type kvNoop struct{}
-
-// Run implements the command.
-func (c *kvNoop) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "noop", "", func(o kv.Common) (kv.Noop, error) { return kv.Noop{Common: o}, nil }, viewPlain)
+	})
 }

@@ -57,6 +57,9 @@ type app struct {
 	demo           demoHooks
 }
 
+// selected is the verb that was chosen, for commands that share their code.
+type selected string
+
 // usageError is a command line that cannot be used.
 type usageError struct{ text string }
 
@@ -110,7 +113,7 @@ func (a *app) run(args []string) (code int) {
 		return a.fail(&usageError{err.Error()})
 	}
 	a.json = c.JSON
-	if err := ctx.Run(a); err != nil {
+	if err := ctx.Run(a, selected(ctx.Selected().Name)); err != nil {
 		return a.fail(err)
 	}
 	return exitOK

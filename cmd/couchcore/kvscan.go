@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/kv"
+)
+
+type kvScan struct {
+	Prefix       string `arg:"" optional:"" help:"Keys that begin with this (default: all)."`
+	Start        string `placeholder:"KEY" help:"Keys from this one on (default: the first)."`
+	End          string `placeholder:"KEY" help:"Keys up to this one (default: the last)."`
+	ExcludeStart bool   `help:"Without the start itself (default: with it)."`
+	ExcludeEnd   bool   `help:"Without the end itself (default: with it)."`
+	Sample       uint64 `placeholder:"N" help:"Some N documents at random, instead of a range."`
+	Seed         uint64 `placeholder:"N" help:"The same seed gives the same sample (default: 0)."`
+	KeysOnly     bool   `help:"Keys without documents (default: no)."`
+	Sort         bool   `help:"In the order of the keys, which takes memory for all of them (default: as they come)."`
+	Limit        int    `placeholder:"N" help:"Stop after N items (default: all)."`
+	Concurrency  int    `placeholder:"N" help:"Vbuckets at a time (default: one a node)."`
+	BatchItems   uint32 `placeholder:"N" help:"Items of one answer (default: 50)."`
+	BatchBytes   uint32 `placeholder:"N" help:"Bytes of one answer (default: 15000)."`
+}
+
+// scan is what the flags describe.
+func (c *kvScan) scan(k *kvCmd) (kv.Scan, error) {
+	s := kv.Scan{Common: k.common(), KeysOnly: c.KeysOnly, Concurrency: c.Concurrency, BatchItems: c.BatchItems, BatchBytes: c.BatchBytes}
+	if c.Sort {
+		s.Sort = kv.ScanByKey
+	}
+	ranged := c.Start != "" || c.End != "" || c.ExcludeStart || c.ExcludeEnd
+	switch {
+	case count(c.Prefix != "", ranged, c.Sample > 0) > 1:
+		return s, usagef("scan: a prefix, a range (--start, --end) and --sample exclude each other")
+	case c.Limit < 0 || c.Concurrency < 0:
+		return s, usagef("scan: --limit and --concurrency are not negative")
+	case c.Seed != 0 && c.Sample == 0:
+		return s, usagef("scan: --seed belongs to --sample")
+	case c.Sample > 0:
+		s.Sampling = &kv.ScanSampling{Samples: c.Sample, Seed: c.Seed}
+	case c.Prefix != "":
+		s.Range = kv.PrefixRange([]byte(c.Prefix))
+	case ranged:
+		s.Range = &kv.ScanRange{ExcludeStart: c.ExcludeStart, ExcludeEnd: c.ExcludeEnd}
+		if c.Start != "" {
+			s.Range.Start = []byte(c.Start)
+		}
+		if c.End != "" {
+			s.Range.End = []byte(c.End)
+		}
+	}
+	return s, nil
+}
+
+// scanLine is one item as JSON.
+type scanLine struct {
+	Op       string  `json:"op"`
+	Key      string  `json:"key"`
+	Value    *string `json:"value"`
+	Encoding string  `json:"encoding,omitempty"`
+	CAS      *string `json:"cas"`
+	Flags    *uint32 `json:"flags"`
+	Expiry   *string `json:"expiry"`
+	Seqno    *string `json:"seqno"`
+}
+
+// Run implements the command: with --json one object an item.
+func (c *kvScan) Run(a *app, k *kvCmd) error {
+	op, err := c.scan(k)
+	if err != nil {
+		return err
+	}
+	cl, b, err := k.openBucket(a)
+	if err != nil {
+		return err
+	}
+	began, ctx := time.Now(), context.Background()
+	s, err := op.Run(ctx, b)
+	if err != nil {
+		return k.failed(a, cl, b, "scan", c.Prefix, err, time.Since(began))
+	}
+	n := 0
+	defer s.Close()
+	for (c.Limit == 0 || n < c.Limit) && s.Next(ctx) {
+		n++
+		if err := c.item(a, s.Item()); err != nil {
+			return errors.Join(err, cl.Close())
+		}
+	}
+	s.Close()
+	if err := s.Err(); err != nil {
+		return k.failed(a, cl, b, "scan", c.Prefix, err, time.Since(began))
+	}
+	if k.Verbose {
+		_, _ = fmt.Fprintf(a.stderr, "%s  %s\n", plural(n, "item"), short(time.Since(began)))
+	}
+	return cl.Close()
+}
+
+// item writes one item.
+func (c *kvScan) item(a *app, it kv.ScanItem) error {
+	if !a.json {
+		if c.KeysOnly {
+			return a.print("%s", it.Key)
+		}
+		return a.print("%s  %s", it.Key, it.Value)
+	}
+	line := scanLine{Op: "scan"}
+	line.Key, line.Encoding = textOf(it.Key)
+	if !c.KeysOnly {
+		text, encoding := textOf(it.Value)
+		cas, seqno := hex64(it.CAS), fmt.Sprint(it.Seqno)
+		line.Value, line.Encoding, line.CAS, line.Flags, line.Expiry, line.Seqno = &text, encoding, &cas, &it.Flags, timeOf(it.Expiry), &seqno
+	}
+	return a.emit(line)
+}
