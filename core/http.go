@@ -5,8 +5,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -23,22 +26,34 @@ const (
 	Search     = httpsvc.Search
 	Views      = httpsvc.Views
 	Analytics  = httpsvc.Analytics
+	Eventing   = httpsvc.Eventing
+	Backup     = httpsvc.Backup
 )
 
 // HTTPRequest is a raw request to a service of the cluster.
 type HTTPRequest struct {
-	Service     Service
-	Method      string // GET and HEAD are idempotent by themselves
-	Path        string // escaped, with a leading slash, and the query if there is one
+	Service Service
+	Method  string // GET and HEAD are idempotent by themselves
+	// Path is escaped, begins with a slash, and has the query string if there is one. Each "{}" in it stands for one of
+	// Args, which are escaped.
+	Path        string
+	Args        []string
+	Query       url.Values // added to what Path has
 	Header      map[string]string
 	ContentType string
 	Body        []byte // lent until Do returns
-	Idempotent  bool   // sending it twice does no harm
-	Endpoint    string // "host:port" of the node that must answer; "" is any
-	OnBehalfOf  string
-	Timeout     time.Duration  // headers and body together; 0 means ctx's, or else the service's own
-	Retry       retry.Strategy // nil inherits the cluster's
-	Hedge       *Hedge         // of a request that is idempotent; nil inherits what a policy says
+	// Stream is a body that is read while it is sent, instead of Body; Do closes it. Again makes the same bytes once more:
+	// without it the request is sent once, and a 503 is given back as it is. Length is its size, 0 or less when that is
+	// unknown.
+	Stream     io.ReadCloser
+	Again      func() (io.ReadCloser, error)
+	Length     int64
+	Idempotent bool   // sending it twice does no harm
+	Endpoint   string // "host:port" of the node that must answer; "" is any
+	OnBehalfOf string
+	Timeout    time.Duration  // headers and body together; 0 means ctx's, or else the service's own
+	Retry      retry.Strategy // nil inherits the cluster's
+	Hedge      *Hedge         // of a request that is idempotent; nil inherits what a policy says
 }
 
 // HTTPResponse is an answer whose headers are there. The caller reads Body and must close it.
@@ -53,19 +68,15 @@ type HTTPResponse struct {
 // Do sends a raw request to any service and gives the answer whatever its status. It blocks until the headers are
 // there, at most until the deadline. 429, 503 and 504 are retried as the strategy says, as far as that is safe.
 func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error) {
-	if len(r.Path) == 0 || r.Path[0] != '/' {
-		return nil, &ConfigError{"Path", fmt.Sprintf("%q does not begin with a slash", r.Path)}
-	}
-	req := &httpsvc.Request{
-		Service: r.Service, Method: r.Method, Path: r.Path, Header: r.Header, ContentType: r.ContentType,
-		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
-		OnBehalfOf: r.OnBehalfOf,
-	}
-	if r.Body != nil {
-		req.Body = func(time.Duration) ([]byte, error) { return r.Body, nil }
+	req, err := r.http()
+	if err != nil {
+		if r.Stream != nil {
+			_ = r.Stream.Close()
+		}
+		return nil, err
 	}
 	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
-		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "",
+		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "" || r.Stream != nil,
 		own: r.Hedge, strategy: r.Retry,
 	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
 		func(r *httpsvc.Response) { _ = r.Body.Close() })
@@ -73,6 +84,53 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 		return nil, err
 	}
 	return &HTTPResponse{resp.Status, resp.Header, resp.Body, resp.Endpoint, resp.Retry}, nil
+}
+
+// http is the request as it is sent, or an error that names the field that cannot be.
+func (r *HTTPRequest) http() (*httpsvc.Request, error) {
+	path, err := fill(r.Path, r.Args)
+	if err != nil {
+		return nil, err
+	}
+	req := &httpsvc.Request{
+		Service: r.Service, Method: r.Method, Path: path, Query: r.Query, Header: r.Header, ContentType: r.ContentType,
+		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
+		OnBehalfOf: r.OnBehalfOf,
+	}
+	switch {
+	case r.Stream != nil && r.Body != nil:
+		return nil, fmt.Errorf("%w: Stream is set beside Body", cberr.InvalidArgument)
+	case r.Stream != nil:
+		req.Stream = &httpsvc.Stream{Body: r.Stream, Again: r.Again, Length: r.Length}
+		if r.Length <= 0 {
+			req.Stream.Length = -1
+		}
+	case r.Body != nil:
+		req.Body = func(time.Duration) ([]byte, error) { return r.Body, nil }
+	}
+	return req, nil
+}
+
+// fill puts the arguments into a path, each as one segment.
+func fill(path string, args []string) (string, error) {
+	if path == "" || path[0] != '/' {
+		return "", fmt.Errorf("%w: Path %q does not begin with a slash", cberr.InvalidArgument, path)
+	}
+	if len(args) == 0 {
+		return path, nil
+	}
+	parts := strings.Split(path, "{}")
+	if len(parts)-1 != len(args) {
+		return "", fmt.Errorf("%w: Args are %d, and %q has room for %d", cberr.InvalidArgument, len(args), path, len(parts)-1)
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		b.WriteString(part)
+		if i < len(args) {
+			b.WriteString(httpsvc.Path(args[i])[1:])
+		}
+	}
+	return b.String(), nil
 }
 
 // doer sends requests to the services. Somebody has to get the cluster's map: if no bucket does, a connection without

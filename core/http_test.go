@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -183,5 +184,45 @@ func TestSilentHTTPService(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		_, err = c.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "x"})
 		require.ErrorContains(t, err, "Path")
+	})
+}
+
+// TestPathsAndBodiesOfRawRequests: arguments are one segment each, the query is added, and a body may be a stream.
+func TestPathsAndBodiesOfRawRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var uris, bodies []string
+		c := scripted(t, func(w http.ResponseWriter, r *http.Request) {
+			data, _ := io.ReadAll(r.Body)
+			uris, bodies = append(uris, r.RequestURI), append(bodies, string(data))
+			if len(uris) == 3 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(503)
+			}
+		})
+		do := func(r *core.HTTPRequest) (*core.HTTPResponse, error) {
+			resp, err := c.Do(ctx(t), r)
+			if err == nil {
+				require.NoError(t, resp.Body.Close())
+			}
+			return resp, err
+		}
+		_, err := do(&core.HTTPRequest{Method: "GET", Path: "/a/{}/b/{}?x=1", Args: []string{"1/2", ".."}, Query: url.Values{"y": {"z z"}}})
+		require.NoError(t, err)
+		_, err = do(&core.HTTPRequest{Method: "GET", Path: "/a", Query: url.Values{"y": {"1", "2"}}})
+		require.NoError(t, err)
+		again := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("text")), nil }
+		first, _ := again()
+		_, err = do(&core.HTTPRequest{Method: "PUT", Path: "/a", Stream: first, Again: again, Length: 4})
+		require.NoError(t, err)
+		require.Equal(t, []string{"/a/1%2F2/b/%2E%2E?x=1&y=z+z", "/a?y=1&y=2", "/a", "/a"}, uris)
+		require.Equal(t, []string{"", "", "text", "text"}, bodies)
+		for _, bad := range []*core.HTTPRequest{
+			{Method: "GET", Path: "/a/{}", Args: []string{"1", "2"}}, {Method: "GET", Path: "/a", Args: []string{"1"}}, {Method: "GET"},
+			{Method: "PUT", Path: "/a", Stream: first, Body: []byte("x")}, {Method: "GE T", Path: "/a"}, {Service: 99, Method: "GET", Path: "/a"},
+		} {
+			_, err = do(bad)
+			require.ErrorIs(t, err, cberr.InvalidArgument, "%+v", bad)
+		}
+		require.Len(t, uris, 4)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/httpx"
 )
 
 // ManagementError is a refusal of the cluster manager: the kind that its status and text have, and the fields that it
@@ -172,7 +173,11 @@ var pingPaths = map[Service]string{
 
 // Endpoints are the addresses of the nodes that offer a service, by the newest cluster map; empty before there is one.
 func (c *Cluster) Endpoints(service Service) []string {
-	addrs, _ := c.endpoints(mapServices[service], "")
+	svc, ok := httpx.InMap(service)
+	if !ok {
+		return nil
+	}
+	addrs, _ := c.endpoints(svc, "")
 	return addrs
 }
 

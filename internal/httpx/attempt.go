@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,11 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	}
 	u := scheme + "://" + k.endpoint + k.r.Path
 	if len(k.r.Query) > 0 {
-		u += "?" + k.r.Query.Encode()
+		separator := "?"
+		if strings.Contains(k.r.Path, "?") {
+			separator = "&"
+		}
+		u += separator + k.r.Query.Encode()
 	}
 	payload, length, err := k.payload()
 	if err != nil {

@@ -59,6 +59,9 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	observed := k.begin(ctx)
 	resp, err := k.run()
 	observed(err)
+	if r.Stream != nil && k.attempts == 0 {
+		r.Stream.Body.Close() // otherwise net/http has
+	}
 	if err != nil {
 		end()
 		return nil, err
@@ -131,7 +134,7 @@ func (k *call) place() (ok bool) {
 			k.endpoint = ch.addr
 			switch {
 			case ch.foreign:
-				k.stop(invalidEndpoint(k.r.Endpoint))
+				k.stop(k.invalidEndpoint())
 				return false
 			case ch.addr == "":
 				k.notSent(retry.ServiceNotAvailable, errNoEndpoint)

@@ -17,8 +17,11 @@ var (
 	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
 )
 
-func invalidEndpoint(addr string) error {
-	return fmt.Errorf("%w: %q is no node of the service", cberr.InvalidArgument, addr)
+func (k *call) invalidEndpoint() error {
+	if _, ok := InMap(k.r.Service); !ok {
+		return fmt.Errorf("%w: %v is no service", cberr.InvalidArgument, k.r.Service)
+	}
+	return fmt.Errorf("%w: %q is no node of the service", cberr.InvalidArgument, k.r.Endpoint)
 }
 
 // StatusError is an answer that says to come back later.

@@ -17,6 +17,12 @@ var services = map[httpsvc.Service]topology.Service{
 	httpsvc.Backup: topology.Backup,
 }
 
+// InMap is the name that a cluster map has for a service; false for one that maps do not list.
+func InMap(svc httpsvc.Service) (topology.Service, bool) {
+	s, ok := services[svc]
+	return s, ok
+}
+
 // choice is where an attempt goes.
 type choice struct {
 	addr    string        // "": no node offers the service
@@ -27,7 +33,11 @@ type choice struct {
 // pick chooses a node in turn: one that this request has not failed on, that has not failed another request just now,
 // and that new requests of this path are not kept from; and as long as there is none, with one wish less, the last first.
 func (c *Client) pick(k *call) choice {
-	all, known := c.o.Endpoints(services[k.r.Service], k.r.Bucket)
+	svc, ok := InMap(k.r.Service)
+	if !ok {
+		return choice{foreign: true}
+	}
+	all, known := c.o.Endpoints(svc, k.r.Bucket)
 	if k.r.Endpoint != "" {
 		if !slices.Contains(all, k.r.Endpoint) {
 			return choice{foreign: known}

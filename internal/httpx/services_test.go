@@ -202,6 +202,26 @@ func TestEveryRowOfTheResponseListD115(t *testing.T) {
 	}
 }
 
+// TestTypedServicesInheritTheStrategyD79D83, and name their operation.
+func TestTypedServicesInheritTheStrategyD79D83(t *testing.T) {
+	for _, s := range allServices {
+		synctest.Test(t, func(t *testing.T) {
+			def := newRecording()
+			w := newWorld(t, statuses("503/1"), setup{retry: retry.Options{Default: def}})
+			_, err := drainRows(s.run(w, true, nil))
+			require.Error(t, err)
+			q := (*def.asked)[0]
+			require.Equal(t, s.name+" "+s.name, string(q.Service)+" "+q.Operation)
+			require.Equal(t, w.began.Add(75*time.Second), q.Deadline)
+			require.NotEmpty(t, q.ID)
+			require.Equal(t, s.name == "search" || s.name == "views", q.Idempotent)
+			after, ok := q.Pushback.After()
+			require.True(t, ok)
+			require.Equal(t, time.Second, after)
+		})
+	}
+}
+
 // TestRowsThenErrors: the rows are given out, then the failure, and nothing is sent again. A search has its failures in
 // its metadata.
 func TestRowsThenErrors(t *testing.T) {

@@ -1,0 +1,32 @@
+package query_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/query"
+)
+
+func TestMutationStateHasTheFormThatSDKsExchange(t *testing.T) {
+	var s query.MutationState
+	require.Nil(t, s.Vectors())
+	s.Add("travel", 17, 204823409283, 4711)
+	s.Add("travel", 17, 1, 4710) // earlier
+	s.Add("travel", 900, 99182, 3)
+	s.Add("other", 0, 1<<63, 1<<63)
+	const want = `{"travel":{"17":[4711,"204823409283"],"900":[3,"99182"]},"other":{"0":[9223372036854775808,"9223372036854775808"]}}`
+	require.JSONEq(t, want, string(s.Vectors()))
+	var back query.MutationState
+	require.NoError(t, json.Unmarshal([]byte(want), &back))
+	require.Equal(t, s, back)
+	h, err := (&query.Request{Statement: "x", Consistency: query.AtPlus, ScanVectors: s.Vectors()}).HTTP()
+	require.NoError(t, err)
+	body, err := h.Body(1e9)
+	require.NoError(t, err)
+	require.Contains(t, string(body), `"scan_vectors":{"other":{"0":[9223372036854775808,`)
+	for _, bad := range []string{`[]`, `{"b":{"x":[1,"1"]}}`, `{"b":{"70000":[1,"1"]}}`, `{"b":{"1":[1]}}`, `{"b":{"1":["1","1"]}}`, `{"b":{"1":[1,1]}}`, `{"b":{"1":[1,"-1"]}}`} {
+		require.Error(t, json.Unmarshal([]byte(bad), &query.MutationState{}), bad)
+	}
+}
