@@ -217,8 +217,12 @@ func TestPathsAndBodiesOfRawRequests(t *testing.T) {
 		require.Equal(t, []string{"/a/1%2F2/b/%2E%2E?x=1&y=z+z", "/a?y=1&y=2", "/a", "/a"}, uris)
 		require.Equal(t, []string{"", "", "text", "text"}, bodies)
 		for _, bad := range []*core.HTTPRequest{
-			{Method: "GET", Path: "/a/{}", Args: []string{"1", "2"}}, {Method: "GET", Path: "/a", Args: []string{"1"}}, {Method: "GET"},
-			{Method: "PUT", Path: "/a", Stream: first, Body: []byte("x")}, {Method: "GE T", Path: "/a"}, {Service: 99, Method: "GET", Path: "/a"},
+			{Method: "GET", Path: "/a/{}", Args: []string{"1", "2"}},
+			{Method: "GET", Path: "/a", Args: []string{"1"}},
+			{Method: "GET"},
+			{Method: "PUT", Path: "/a", Stream: first, Body: []byte("x")},
+			{Method: "GE T", Path: "/a"},
+			{Service: 99, Method: "GET", Path: "/a"},
 		} {
 			_, err = do(bad)
 			require.ErrorIs(t, err, cberr.InvalidArgument, "%+v", bad)

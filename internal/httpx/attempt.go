@@ -77,13 +77,17 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close ends the request. A connection whose answer was not read to its end is not used again.
 func (b *body) Close() error {
+	b.close()
+	return nil
+}
+
+func (b *body) close() {
 	b.once.Do(func() {
 		for _, f := range b.end {
 			f()
 		}
 		b.rc.Close()
 	})
-	return nil
 }
 
 // drain reads what is left of an answer that nobody wants, if that is little and comes soon, so that the connection can
@@ -92,7 +96,7 @@ func (b *body) drain() {
 	t := time.AfterFunc(drainTime, b.end[0])
 	_, _ = io.CopyN(io.Discard, b.rc, drainLimit)
 	t.Stop()
-	b.Close()
+	b.close()
 }
 
 // credentialsError is a failure of the provider of credentials.

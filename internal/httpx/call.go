@@ -180,7 +180,7 @@ func (k *call) attempt() *httpsvc.Response {
 	}
 	k.attempts++
 	span := k.attempted()
-	resp, err := k.c.hc.Do(h)
+	resp, err := k.c.hc.Do(h) //nolint:bodyclose // body closes it, whoever gets it
 	if err != nil {
 		cancel()
 		span.End(observe.Attempt{ContextID: k.r.UniqueID})
@@ -195,11 +195,11 @@ func (k *call) attempt() *httpsvc.Response {
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:
-		b.Close()
+		b.close()
 		k.failed(epoch, err)
 		return nil
 	case !k.state.Answered(epoch):
-		b.Close()
+		b.close()
 		return nil
 	case v.give:
 		k.c.gate.answered(k.endpoint, k.r.Path, time.Now())

@@ -37,9 +37,9 @@ type prefix struct {
 func keys(addr, path string) (whole string, firsts []string) {
 	path, _, _ = strings.Cut(path, "?")
 	whole = addr + "=" + path
-	rest, at := path, 0
+	at := 0
 	for n := 0; n < depth && at < len(path); n++ {
-		rest = path[at+1:]
+		rest := path[at+1:]
 		size := strings.IndexByte(rest, '/')
 		if size < 0 {
 			size = len(rest)

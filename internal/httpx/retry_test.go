@@ -173,11 +173,27 @@ func TestGR11StatusesThatAreRetried(t *testing.T) {
 		idempotent bool
 		sent       int
 	}{
-		{"429", false, 2}, {"429", true, 2}, {"429/1", false, 2}, {"429/1", true, 2},
-		{"503", false, 1}, {"503", true, 2}, {"503/1", false, 2}, {"503/1", true, 2},
-		{"504", false, 1}, {"504", true, 2}, {"504/1", false, 1}, {"504/1", true, 2},
-		{"500", true, 1}, {"502", true, 1}, {"400", true, 1}, {"401", true, 1}, {"404", true, 1}, {"408", true, 1}, {"302", true, 1},
-		{"503/soon", false, 1}, {"503/soon", true, 2},
+		{"429", false, 2},
+		{"429", true, 2},
+		{"429/1", false, 2},
+		{"429/1", true, 2},
+		{"503", false, 1},
+		{"503", true, 2},
+		{"503/1", false, 2},
+		{"503/1", true, 2},
+		{"504", false, 1},
+		{"504", true, 2},
+		{"504/1", false, 1},
+		{"504/1", true, 2},
+		{"500", true, 1},
+		{"502", true, 1},
+		{"400", true, 1},
+		{"401", true, 1},
+		{"404", true, 1},
+		{"408", true, 1},
+		{"302", true, 1},
+		{"503/soon", false, 1},
+		{"503/soon", true, 2},
 	} {
 		t.Run(fmt.Sprintf("%s %v", tc.answer, tc.idempotent), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -132,9 +132,12 @@ func responseList() []listRow {
 			listRow{"analytics", status, `{"errors":[{"code":25000,"msg":"x","retriable":true}]}`, retry.AnalyticsTemporaryFailure, cberr.InternalServerFailure})
 	}
 	general := []listRow{
-		{"", 503, "", retry.ServiceResponseCodeIndicated, nil}, {"", 504, "", retry.ServiceResponseCodeIndicated, nil},
-		{"", 502, "", retry.Unknown, cberr.Couchbase}, {"", 418, "", retry.Unknown, cberr.Couchbase},
-		{"", 401, "", retry.Unknown, cberr.AuthenticationFailure}, {"", 302, "", retry.Unknown, cberr.Couchbase},
+		{"", 503, "", retry.ServiceResponseCodeIndicated, nil},
+		{"", 504, "", retry.ServiceResponseCodeIndicated, nil},
+		{"", 502, "", retry.Unknown, cberr.Couchbase},
+		{"", 418, "", retry.Unknown, cberr.Couchbase},
+		{"", 401, "", retry.Unknown, cberr.AuthenticationFailure},
+		{"", 302, "", retry.Unknown, cberr.Couchbase},
 	}
 	for _, s := range []string{"query", "analytics", "search"} {
 		for _, r := range general {
@@ -189,7 +192,7 @@ func TestEveryRowOfTheResponseListD115(t *testing.T) {
 				if row.kind != nil {
 					require.ErrorIs(t, err, row.kind, about)
 				}
-				switch row.reason { //nolint:exhaustive // the one that no strategy is asked about
+				switch row.reason {
 				case retry.Unknown:
 					require.Empty(t, *asked.why, about)
 				case retry.ViewsNoActivePartition:
