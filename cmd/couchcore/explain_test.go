@@ -80,13 +80,13 @@ func TestExplainFollowsTheErrorMap(t *testing.T) {
 func TestExplainKnowsEveryOperation(t *testing.T) {
 	require.Greater(t, len(opNames()), 15)
 	for _, op := range opNames() {
-		o := couchcore("explain", "--json", "--service", "kv", "--op", op, "--status", "0x86").object(t)
+		o := explainedAs(t, explainCmd{Service: "kv", Op: op, Status: "0x86"})
 		row, want := kv.SpecByName(op), "retry"
 		if row.Has(kv.NoRetry) {
 			want = "fail"
 		}
 		require.Equal(t, want, o["decision"], op)
-		o = couchcore("explain", "--json", "--service", "kv", "--op", op, "--lost-socket").object(t)
+		o = explainedAs(t, explainCmd{Service: "kv", Op: op, LostSocket: true})
 		want = "fail"
 		if row.Has(kv.Idempotent) {
 			want = "retry"
@@ -131,7 +131,7 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 		r := c.run("kv", "upsert", "k", "v", "--json")
 		in.Remove()
 		o := r.object(t)
-		e := couchcore("explain", "--json", "--service", "kv", "--op", "upsert", "--status", statusText(s), "--error-map", nodeErrorMap).object(t)
+		e := explainedAs(t, explainCmd{Service: "kv", Op: "upsert", Status: statusText(s), ErrorMap: nodeErrorMap})
 		switch e["decision"] {
 		case "retry":
 			require.Zero(t, r.code, "%v: %s", s, r.stderr)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -43,12 +45,17 @@ func TestStrerror(t *testing.T) {
 
 func TestEveryStatusHasAMeaning(t *testing.T) {
 	named := 0
+	var out bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, io.Discard, func(string) string { return "" })
+	a.json = true
 	for st := range 0x10000 {
 		s := memd.Status(st)
 		if s.Known() {
 			named++
 			require.NotEmpty(t, meanings[s], "%v", s)
-			m := couchcore("strerror", statusText(s), "--json").object(t)
+			out.Reset()
+			require.NoError(t, (&strerrorCmd{statusText(s)}).Run(a))
+			m := result{stdout: out.String()}.object(t)
 			require.Equal(t, s.String(), m["name"])
 			require.Equal(t, meanings[s], m["meaning"])
 			d := kv.Classify(memd.OpGet, s, false)
