@@ -21,7 +21,7 @@ import (
 )
 
 func TestManagementRequestEndToEnd(t *testing.T) {
-	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64))
+	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Services(mock.KVService))
 	c := open(t, m)
 	resp, err := c.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "/pools/default/b/default"})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestManagementRequestEndToEnd(t *testing.T) {
 
 // scripted is a client whose management requests all go to handler, in the bubble.
 func scripted(t *testing.T, handler http.HandlerFunc) *core.Cluster {
-	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
+	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Services(mock.KVService), mock.Virtual())
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	server := &http.Server{Handler: handler}
 	served := make(chan struct{})

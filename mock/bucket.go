@@ -69,7 +69,7 @@ func (b *bucket) setRow(vb int, row []int) {
 func (c *Cluster) active() []int {
 	var ns []int
 	for _, n := range c.nodes {
-		if n.member == memberActive {
+		if n.member == memberActive && n.runs[KVService] {
 			ns = append(ns, n.index)
 		}
 	}

@@ -32,19 +32,21 @@ type Cluster struct {
 	connID     atomic.Uint64
 	errorID    atomic.Uint64
 	injections injections
+	services   clusterServices
 
 	// mu guards what follows, and every field of nodes, buckets, users and connections that says so. It is never held
 	// across I/O, a channel operation or a callback.
-	mu       sync.Mutex
-	closed   bool
-	nodes    []*Node
-	users    map[string]*user
-	buckets  map[string]*bucket
-	version  version
-	uuid     string
-	name     string
-	errorMap *errorMap
-	frameLog []Frame
+	mu           sync.Mutex
+	closed       bool
+	nodes        []*Node
+	users        map[string]*user
+	buckets      map[string]*bucket
+	version      version
+	uuid         string
+	name         string
+	errorMap     *errorMap
+	capabilities map[string][]string // replaced, never changed in place
+	frameLog     []Frame
 }
 
 // Frame is one request as a node received it, see RecordFrames.
@@ -82,7 +84,8 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	c := &Cluster{
 		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), users: map[string]*user{}, buckets: map[string]*bucket{},
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
+		capabilities: set.capabilities,
+		version:      version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
 	}
 	if set.virtual {
 		c.net = newNetwork(set.latency)
@@ -177,7 +180,7 @@ func (c *Cluster) hosts(addr func(*Node) string) string {
 	defer c.mu.Unlock()
 	var hs []string
 	for _, n := range c.nodes {
-		if n.member != memberOut {
+		if n.member != memberOut && n.runs[KVService] {
 			hs = append(hs, addr(n))
 		}
 	}

@@ -96,12 +96,12 @@ func (c *Cluster) config(b *bucket, self *Node) []byte {
 	}
 	j := configJSON{
 		Rev: c.version.rev, RevEpoch: c.version.epoch, ClusterCapabilitiesVer: []int{1, 0},
-		ClusterCapabilities: map[string][]string{"n1ql": {}, "search": {}},
+		ClusterCapabilities: c.capabilities,
 		ClusterUUID:         c.uuid, ClusterName: c.name, Prod: "server",
 	}
-	for _, m := range []membership{memberActive, memberAdded} {
+	for place := range placeCount {
 		for _, n := range c.nodes {
-			if n.member == m {
+			if n.place() == place {
 				j.NodesExt = append(j.NodesExt, n.ext(n == self))
 			}
 		}
@@ -116,13 +116,34 @@ func (c *Cluster) config(b *bucket, self *Node) []byte {
 	return out
 }
 
+// placeCount is how many kinds of nodes the list of nodes has, one behind the other.
+const placeCount = 3
+
+// place is where the node is listed: first those of the bucket's own list, in its order.
+func (n *Node) place() int {
+	switch {
+	case n.member == memberActive && n.runs[KVService]:
+		return 0
+	case n.member == memberActive:
+		return 1
+	case n.member == memberAdded:
+		return 2
+	}
+	return placeCount
+}
+
 func (n *Node) ext(self bool) nodeExtJSON {
-	s := map[string]int{"mgmt": portOf(n.mgmt), "kv": portOf(n.kv)}
-	if n.kvTLS != "" {
-		s["mgmtSSL"], s["kvSSL"] = portOf(n.mgmtTLS), portOf(n.kvTLS)
+	s := map[string]int{}
+	for i, spec := range serviceSpecs {
+		if n.runs[i] {
+			s[spec.key] = portOf(n.addrs[i][0])
+		}
+		if n.addrs[i][1] != "" {
+			s[spec.key+"SSL"] = portOf(n.addrs[i][1])
+		}
 	}
 	return nodeExtJSON{
-		Services: s, ThisNode: self, Hostname: hostOf(n.kv), NodeUUID: n.uuid, ServerGroup: "Group 1",
+		Services: s, ThisNode: self, Hostname: n.host, NodeUUID: n.uuid, ServerGroup: "Group 1",
 	}
 }
 
@@ -145,13 +166,13 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 	}
 	for i, n := range c.nodes {
 		place[i] = -1
-		if n.member != memberActive {
+		if n.member != memberActive || !n.runs[KVService] {
 			continue
 		}
 		place[i] = len(j.Nodes)
 		j.Map.ServerList = append(j.Map.ServerList, n.kv)
 		j.Nodes = append(j.Nodes, nodeJSON{
-			CouchAPIBase: "http://" + n.mgmt + "/" + b.name + "%2B" + b.uuid, Hostname: n.mgmt,
+			CouchAPIBase: n.couchAPIBase(b.name + "%2B" + b.uuid), Hostname: n.mgmt,
 			Ports: map[string]int{"direct": portOf(n.kv)},
 		})
 	}

@@ -14,8 +14,8 @@ func (n *Node) full(self *Node, nj nodeJSON) map[string]any {
 	return map[string]any{
 		"couchApiBase": nj.CouchAPIBase, "hostname": nj.Hostname, "ports": nj.Ports, "nodeUUID": n.uuid,
 		"status": status, "clusterMembership": "active", "thisNode": n == self, "version": serverVersion,
-		"os": "x86_64-pc-linux-gnu", "services": []string{"kv"}, "serverGroup": "Group 1",
-		"otpNode": "ns_1@" + hostOf(n.kv), "addressFamily": "inet", "replication": 1, "clusterCompatibility": 458758,
+		"os": "x86_64-pc-linux-gnu", "services": n.serviceNames(), "serverGroup": "Group 1",
+		"otpNode": "ns_1@" + n.host, "addressFamily": "inet", "replication": 1, "clusterCompatibility": 458758,
 	}
 }
 
@@ -24,7 +24,7 @@ func (c *Cluster) fullBucket(b *bucket, self *Node) map[string]any {
 	j := c.bucketConfig(b)
 	nodes, i := []any{}, 0
 	for _, n := range c.nodes {
-		if n.member == memberActive {
+		if n.member == memberActive && n.runs[KVService] {
 			nodes = append(nodes, n.full(self, j.Nodes[i]))
 			i++
 		}
@@ -78,7 +78,7 @@ func (x *httpCall) pool() {
 		for _, n := range c.nodes {
 			if n.member == memberActive {
 				nodes = append(nodes, n.full(x.n, nodeJSON{
-					CouchAPIBase: "http://" + n.mgmt + "/", Hostname: n.mgmt, Ports: map[string]int{"direct": portOf(n.kv)},
+					CouchAPIBase: n.couchAPIBase(""), Hostname: n.mgmt, Ports: map[string]int{"direct": portOf(n.kv)},
 				}))
 			}
 		}

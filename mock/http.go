@@ -1,12 +1,10 @@
 package mock
 
 import (
-	"crypto/subtle"
+	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // routes are the paths of a node's management service: what clients need to bootstrap over HTTP, to see that the node is
@@ -31,21 +29,40 @@ var routes = []struct {
 	{"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}", (*httpCall).dropCollection},
 }
 
-// httpServer is the node's management service.
-func (n *Node) httpServer() *http.Server {
+// managementMux knows the paths of the node's management service.
+func (n *Node) managementMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, route := range routes {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
-			if x := n.authorise(w, r); x != nil {
+			u, _ := r.Context().Value(userKey{}).(*user)
+			if x := n.authorise(w, r, u); x != nil {
 				route.handle(x)
 			}
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "Not found.", http.StatusNotFound) })
-	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	return mux
+}
+
+// userKey is where a request's context holds its user.
+type userKey struct{}
+
+// manage answers a request of the management service: by a script, or by what mux has for its path.
+func (x *svcCall) manage(mux *http.ServeMux) {
+	x.keep()
+	s, a := x.n.c.services.scripts.pick(x.rq)
+	switch {
+	case a != nil && !a.Default:
+		x.reply(s, a)
+		return
+	case a != nil:
+		o := &outlet{x: x, a: a}
+		if a.Close || a.Never && !x.hold(nil) || a.Hold && !x.hold(s) || o.wait(a.Delay) == broken {
+			x.abort()
+			return
+		}
 	}
+	mux.ServeHTTP(x.w, x.r.WithContext(context.WithValue(x.r.Context(), userKey{}, x.user)))
 }
 
 // httpCall is one authorised request.
@@ -56,22 +73,16 @@ type httpCall struct {
 	user *user
 }
 
-// authorise checks the credentials and, when the path names a bucket, the right to see it. It answers and returns nil
-// when they do not hold.
-func (n *Node) authorise(w http.ResponseWriter, r *http.Request) *httpCall {
-	name, password, _ := r.BasicAuth()
+// authorise checks, when the path names a bucket, that it exists and that the user may see it. It answers and returns
+// nil when that does not hold.
+func (n *Node) authorise(w http.ResponseWriter, r *http.Request, u *user) *httpCall {
 	bucket := r.PathValue("bucket")
 	c := n.c
 	c.mu.Lock()
-	u := c.users[name]
-	ok := u != nil && subtle.ConstantTimeCompare([]byte(u.password), []byte(password)) == 1
-	may := ok && (bucket == "" || u.may(bucket))
+	may := bucket == "" || u.may(bucket)
 	exists := bucket == "" || c.buckets[bucket] != nil
 	c.mu.Unlock()
 	switch {
-	case !ok:
-		w.Header().Set("WWW-Authenticate", `Basic realm="mock"`)
-		http.Error(w, "", http.StatusUnauthorized)
 	case !may:
 		http.Error(w, `{"message":"Forbidden. User needs the following permissions"}`, http.StatusForbidden)
 	case !exists:
@@ -126,7 +137,7 @@ func (x *httpCall) nodeServices() { x.send(x.config("")) }
 
 func (x *httpCall) clusterInfo() {
 	x.sendJSON(map[string]any{
-		"clusterUUID": x.n.c.uuid, "orchestrator": "ns_1@" + hostOf(x.n.kv), "isBalanced": true,
+		"clusterUUID": x.n.c.uuid, "orchestrator": "ns_1@" + x.n.host, "isBalanced": true,
 		"clusterCompatVersion": "7.6",
 	})
 }

@@ -26,21 +26,25 @@ type Node struct {
 	index int
 	uuid  string
 
-	// Addresses, constant once the node has started; the TLS ones are empty without TLS.
-	kv, kvTLS, mgmt, mgmtTLS string
+	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the TLS
+	// ones without TLS.
+	host                     string
+	runs                     [serviceCount]bool
+	addrs                    [serviceCount][2]string // plain, TLS
+	kv, kvTLS, mgmt, mgmtTLS string                  // of addrs
 
 	// Guarded by the cluster's mutex.
 	up     bool
 	member membership
 	ports  *ports
-	http   *http.Server
+	http   []*http.Server
 	conns  map[*conn]struct{}
 }
 
 // Index is the node's number, counted from 0.
 func (n *Node) Index() int { return n.index }
 
-// Addr is host and port of the node's KV service.
+// Addr is host and port of the node's KV service; empty when it runs none.
 func (n *Node) Addr() string { return n.kv }
 
 // TLSAddr is host and port of the node's KV service over TLS; empty without TLS.
@@ -74,29 +78,40 @@ func (c *Cluster) startNode(m membership) error {
 	if n.index >= maxNodes {
 		return fmt.Errorf("mock: more than %d nodes", maxNodes)
 	}
+	n.host, n.runs = "127.0.0.1", c.set.servicesOf(n.index)
 	if c.net != nil {
-		host := fmt.Sprintf("10.0.0.%d", n.index+1)
-		n.kv, n.kvTLS = net.JoinHostPort(host, "11210"), net.JoinHostPort(host, "11207")
-		n.mgmt, n.mgmtTLS = net.JoinHostPort(host, "8091"), net.JoinHostPort(host, "18091")
-	} else {
-		n.kv, n.kvTLS, n.mgmt, n.mgmtTLS = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		n.host = fmt.Sprintf("10.0.0.%d", n.index+1)
 	}
-	if c.ca == nil {
-		n.kvTLS, n.mgmtTLS = "", ""
+	for s, spec := range serviceSpecs {
+		if !n.runs[s] {
+			continue
+		}
+		port := spec.ports
+		if c.net == nil {
+			port = [2]string{"0", "0"}
+		}
+		n.addrs[s][0] = net.JoinHostPort(n.host, port[0])
+		if c.ca != nil {
+			n.addrs[s][1] = net.JoinHostPort(n.host, port[1])
+		}
 	}
 	p, err := n.open()
 	if err != nil {
 		return err
 	}
-	n.kv, n.kvTLS, n.mgmt, n.mgmtTLS = p.addr(0), p.addr(1), p.addr(2), p.addr(3)
+	for s := range n.addrs {
+		n.addrs[s] = [2]string{p.addr(2 * s), p.addr(2*s + 1)}
+	}
+	n.kv, n.kvTLS = n.addrs[KVService][0], n.addrs[KVService][1]
+	n.mgmt, n.mgmtTLS = n.addrs[ManagementService][0], n.addrs[ManagementService][1]
 	c.mu.Lock()
 	c.nodes = append(c.nodes, n)
 	c.mu.Unlock()
 	return n.serve(p)
 }
 
-// ports are a node's open listeners: KV, KV over TLS, management, management over TLS. Absent ones are nil.
-type ports [4]net.Listener
+// ports are a node's open listeners: two for each service, plain and TLS. Absent ones are nil.
+type ports [2 * serviceCount]net.Listener
 
 func (p *ports) addr(i int) string {
 	if p[i] == nil {
@@ -116,7 +131,8 @@ func (p *ports) close() {
 // open opens the node's ports at its addresses.
 func (n *Node) open() (*ports, error) {
 	p := new(ports)
-	for i, addr := range [4]string{n.kv, n.kvTLS, n.mgmt, n.mgmtTLS} {
+	for i := range p {
+		addr := n.addrs[i/2][i%2]
 		if addr == "" {
 			continue
 		}
@@ -125,7 +141,7 @@ func (n *Node) open() (*ports, error) {
 			p.close()
 			return nil, fmt.Errorf("mock: node %d: %w", n.index, err)
 		}
-		if i == 1 || i == 3 {
+		if i%2 == 1 {
 			l = tls.NewListener(l, n.c.ca.server)
 		}
 		p[i] = l
@@ -135,19 +151,24 @@ func (n *Node) open() (*ports, error) {
 
 // serve starts the goroutines that accept on p, and makes the node one that is up.
 func (n *Node) serve(p *ports) error {
-	h := n.httpServer()
 	c := n.c
+	var hs [serviceCount]*http.Server
+	for s := range hs {
+		if n.runs[s] && Service(s) != KVService {
+			hs[s] = n.httpServer(Service(s))
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || n.up {
 		return net.ErrClosed
 	}
-	n.up, n.ports, n.http = true, p, h
+	n.up, n.ports, n.http = true, p, hs[:]
 	for i, l := range p {
-		switch {
+		switch h := hs[i/2]; {
 		case l == nil:
-		case i < 2:
-			c.wg.Go(func() { n.accept(l, i == 1) })
+		case h == nil:
+			c.wg.Go(func() { n.accept(l, i%2 == 1) })
 		default:
 			c.wg.Go(func() { _ = h.Serve(l) }) // always fails in the end, when the node goes down
 		}
@@ -179,7 +200,7 @@ func (n *Node) accept(l net.Listener, secure bool) {
 // remains is what is left to close of a node that was taken down.
 type remains struct {
 	ports *ports
-	http  *http.Server
+	http  []*http.Server
 	conns []*conn
 }
 
@@ -201,8 +222,10 @@ func (r remains) close() {
 	if r.ports != nil {
 		r.ports.close()
 	}
-	if r.http != nil {
-		r.http.Close() // its listeners are closed already, which is the error it reports
+	for _, h := range r.http {
+		if h != nil {
+			h.Close() // its listeners are closed already, which is the error it reports
+		}
 	}
 	for _, k := range r.conns {
 		k.close()

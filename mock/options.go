@@ -46,6 +46,10 @@ type settings struct {
 	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
 	latency                   time.Duration
+	services                  [serviceCount]bool
+	nodeServices              map[int][serviceCount]bool
+	views                     ViewEngine
+	capabilities              map[string][]string // of the cluster
 }
 
 type bucketSettings struct {
@@ -147,6 +151,7 @@ func RecordFrames() Option { return func(s *settings) { s.frames = true } }
 func newSettings(opts []Option) (*settings, error) {
 	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets}
 	s.mechs = []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}
+	s.services, s.capabilities = allServices(), clusterCapabilities()
 	for _, o := range opts {
 		o(s)
 	}
@@ -161,6 +166,9 @@ func newSettings(opts []Option) (*settings, error) {
 	}
 	if s.nodes < 1 || s.nodes > maxNodes {
 		return nil, fmt.Errorf("mock: %d nodes, want 1 to %d", s.nodes, maxNodes)
+	}
+	if len(s.buckets) > 0 && !s.runsKV() {
+		return nil, fmt.Errorf("mock: no node is left to hold the buckets")
 	}
 	seen := map[string]bool{}
 	for i := range s.buckets {

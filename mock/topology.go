@@ -28,7 +28,7 @@ func (c *Cluster) MoveVBucket(bucket string, vb, node int) error {
 		if err != nil {
 			return err
 		}
-		if n.member != memberActive || vb < 0 || vb >= len(b.rows) {
+		if n.member != memberActive || !n.runs[KVService] || vb < 0 || vb >= len(b.rows) {
 			return fmt.Errorf("mock: vbucket %d of %q cannot move to node %d", vb, bucket, node)
 		}
 		row := slices.Clone(b.rows[vb])

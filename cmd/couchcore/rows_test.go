@@ -14,6 +14,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/search"
@@ -98,7 +99,7 @@ func TestFailuresOfServicesAreDescribed(t *testing.T) {
 }
 
 func TestRowCommandsWithoutTheService(t *testing.T) {
-	_, c := startMock(t)
+	_, c := startMock(t, mock.Services(mock.KVService))
 	c.run("query", "SELECT 1", "--timeout", "250ms").failsWith(t, exitNotApplied, "no node of the cluster map offers the service")
 	for _, args := range [][]string{{"query", "SELECT 1"}, {"analytics", "SELECT 1"}, {"search", "i", "text"}} {
 		r := c.run(append(args, "--timeout", "250ms", "--json")...)

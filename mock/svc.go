@@ -1,0 +1,161 @@
+package mock
+
+import (
+	"maps"
+	"slices"
+)
+
+// Service is one of the services that a node can run.
+type Service uint8
+
+// The services. Every node runs the management service.
+const (
+	KVService Service = iota
+	ManagementService
+	ViewsService
+	QueryService
+	SearchService
+	AnalyticsService
+
+	serviceCount = 6
+)
+
+// serviceSpec is what the configuration and the virtual network say about a service.
+type serviceSpec struct {
+	key   string    // in the configuration's services; the TLS port has SSL behind it
+	ports [2]string // plain and TLS, where the network leaves the choice
+	role  string    // in the long form of a node; empty for what is not installed on its own
+}
+
+var serviceSpecs = [serviceCount]serviceSpec{
+	KVService:         {"kv", [2]string{"11210", "11207"}, "kv"},
+	ManagementService: {"mgmt", [2]string{"8091", "18091"}, ""},
+	ViewsService:      {"capi", [2]string{"8092", "18092"}, ""},
+	QueryService:      {"n1ql", [2]string{"8093", "18093"}, "n1ql"},
+	SearchService:     {"fts", [2]string{"8094", "18094"}, "fts"},
+	AnalyticsService:  {"cbas", [2]string{"8095", "18095"}, "cbas"},
+}
+
+// String is the service's key in a configuration: kv, mgmt, capi, n1ql, fts or cbas.
+func (s Service) String() string {
+	if int(s) >= serviceCount {
+		return "unknown"
+	}
+	return serviceSpecs[s].key
+}
+
+func allServices() [serviceCount]bool { return [serviceCount]bool{true, true, true, true, true, true} }
+
+func serviceSet(ss []Service) [serviceCount]bool {
+	out := [serviceCount]bool{ManagementService: true}
+	for _, s := range ss {
+		if int(s) < serviceCount {
+			out[s] = true
+		}
+	}
+	return out
+}
+
+// Services sets which services the nodes run, those added later included; all of them unless told. The management
+// service is always among them. A node without KVService never holds vbuckets.
+func Services(ss ...Service) Option {
+	set := serviceSet(ss)
+	return func(s *settings) { s.services = set }
+}
+
+// NodeServices is Services for one node, and goes before it.
+func NodeServices(node int, ss ...Service) Option {
+	set := serviceSet(ss)
+	return func(s *settings) {
+		if s.nodeServices == nil {
+			s.nodeServices = map[int][serviceCount]bool{}
+		}
+		s.nodeServices[node] = set
+	}
+}
+
+func (s *settings) servicesOf(node int) [serviceCount]bool {
+	if set, ok := s.nodeServices[node]; ok {
+		return set
+	}
+	return s.services
+}
+
+// runsKV reports whether one of the first nodes can hold vbuckets.
+func (s *settings) runsKV() bool {
+	for i := range s.nodes {
+		if s.servicesOf(i)[KVService] {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterCapabilities is what the query and the search service can do, unless told otherwise.
+func clusterCapabilities() map[string][]string {
+	return map[string][]string{
+		"n1ql":   {"enhancedPreparedStatements", "readFromReplica"},
+		"search": {"vectorSearch", "scopedSearchIndex"},
+	}
+}
+
+// Capabilities sets the capabilities that the configuration lists for "n1ql" or "search". Unless told these are
+// enhancedPreparedStatements and readFromReplica, and vectorSearch and scopedSearchIndex. Without
+// enhancedPreparedStatements the query service ignores auto_execute.
+func Capabilities(service string, names ...string) Option {
+	names = append([]string{}, names...)
+	return func(s *settings) { s.capabilities[service] = names }
+}
+
+// SetCapabilities changes what Capabilities has set, and announces it.
+func (c *Cluster) SetCapabilities(service string, names ...string) error {
+	names = append([]string{}, names...)
+	return c.change(func() error {
+		next := maps.Clone(c.capabilities)
+		next[service] = names
+		c.capabilities = next
+		return nil
+	})
+}
+
+// capable reports whether the configuration lists a capability.
+func (c *Cluster) capable(service, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.capabilities[service], name)
+}
+
+// ServiceAddr is host and port of one of the node's services; empty when the node does not run it.
+func (n *Node) ServiceAddr(s Service) string {
+	if int(s) >= serviceCount {
+		return ""
+	}
+	return n.addrs[s][0]
+}
+
+// ServiceTLSAddr is ServiceAddr for the port that speaks TLS; empty without TLS.
+func (n *Node) ServiceTLSAddr(s Service) string {
+	if int(s) >= serviceCount {
+		return ""
+	}
+	return n.addrs[s][1]
+}
+
+// serviceNames are the services that the long form of a node lists.
+func (n *Node) serviceNames() []string {
+	names := []string{}
+	for s, spec := range serviceSpecs {
+		if n.runs[s] && spec.role != "" {
+			names = append(names, spec.role)
+		}
+	}
+	return names
+}
+
+// couchAPIBase is the address of the node's views below path; empty when it runs none.
+func (n *Node) couchAPIBase(path string) string {
+	if !n.runs[ViewsService] {
+		return ""
+	}
+	return "http://" + n.addrs[ViewsService][0] + "/" + path
+}

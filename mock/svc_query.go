@@ -1,0 +1,210 @@
+package mock
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// prepared is a statement that the query service knows by a name.
+type prepared struct {
+	statement string
+	context   string
+	stale     int // the error that using it meets; 0: none
+}
+
+var (
+	prepareWords = regexp.MustCompile(`(?is)^\s*PREPARE\s+(?:FORCE\s+)?(?:([A-Za-z_][\w-]*|` + "`[^`]+`" + `)\s+(?:FROM|AS)\s+)?(.*)$`)
+	executeWords = regexp.MustCompile(`(?is)^\s*EXECUTE\s+([A-Za-z_][\w-]*|` + "`[^`]+`" + `|'[^']+'|"[^"]+")(?:\s+USING\s.*)?\s*;?\s*$`)
+	dmlWords     = regexp.MustCompile(`(?is)^\s*(INSERT|UPSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|BUILD)\b`)
+	queryWords   = regexp.MustCompile(`(?is)^\s*(SELECT|FROM|WITH|INFER|EXPLAIN|ADVISE|INSERT|UPSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|BUILD|GRANT|REVOKE|SET|ANALYZE|CONNECT|DISCONNECT|LOAD|BEGIN|START|COMMIT|ROLLBACK|USE)\b`)
+)
+
+// query answers a request of the query or the analytics service.
+func (x *svcCall) query() {
+	rq := x.rq
+	if rq.Path != "/query/service" && rq.Path != "/query" && rq.Path != "/analytics/service" {
+		x.scripted(x.queryOther)
+		return
+	}
+	err := rq.parse()
+	rq.Statement = strings.TrimSpace(rq.text("statement"))
+	rq.Prepared = rq.text("prepared")
+	if err != nil || rq.Statement == "" && rq.Prepared == "" {
+		x.reply(nil, failure1(1050, "No statement or prepared value"))
+		return
+	}
+	var members map[string]string
+	if rq.Service == QueryService {
+		var failure *Answer
+		if members, failure = x.statement(); failure != nil {
+			x.reply(nil, failure)
+			return
+		}
+	}
+	x.scripted(func() Answer {
+		if rq.Preparing {
+			return x.prepareRow()
+		}
+		a := x.execute()
+		if len(a.Errors) == 0 {
+			a.Members = members
+		}
+		return a
+	})
+}
+
+func failure1(code int, format string, args ...any) *Answer {
+	return &Answer{Errors: []ServiceError{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+}
+
+// statement finds out which statement the request is about, and whether to execute it. An answer that it returns is a
+// failure to do so; members belong into a success.
+func (x *svcCall) statement() (members map[string]string, failure *Answer) {
+	rq := x.rq
+	if m := executeWords.FindStringSubmatch(rq.Statement); m != nil && rq.Prepared == "" {
+		rq.Prepared = strings.Trim(m[1], "`'\"")
+	}
+	if rq.Prepared != "" {
+		p, failure := x.n.c.useprepared(rq.Prepared, rq.text("encoded_plan"))
+		if failure == nil {
+			rq.Statement = p.statement
+		}
+		return nil, failure
+	}
+	if m := prepareWords.FindStringSubmatch(rq.Statement); m != nil {
+		rq.Statement = strings.TrimSpace(m[2])
+		rq.Prepared = strings.Trim(m[1], "`")
+		rq.Preparing = !rq.flag("auto_execute") || !x.n.c.capable("n1ql", "enhancedPreparedStatements")
+		if !queryWords.MatchString(rq.Statement) {
+			return nil, syntaxError(rq.Statement)
+		}
+		if !rq.Preparing {
+			return map[string]string{"prepared": quote(x.prepare())}, nil
+		}
+	}
+	return nil, nil
+}
+
+func syntaxError(statement string) *Answer {
+	word, _, _ := strings.Cut(statement, " ")
+	return failure1(3000, "syntax error - line 1, column 1, near '%s', at: %s", word, word)
+}
+
+// prepare keeps the request's statement and returns its name.
+func (x *svcCall) prepare() string {
+	rq, c := x.rq, x.n.c
+	context := rq.text("query_context")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rq.Prepared == "" {
+		for name, p := range c.services.prepared {
+			if p.statement == rq.Statement && p.context == context && p.stale == 0 {
+				rq.Prepared = name
+			}
+		}
+	}
+	if rq.Prepared == "" {
+		rq.Prepared = "[" + x.n.mgmt + "]" + newUUID()
+	}
+	if c.services.prepared == nil {
+		c.services.prepared = map[string]*prepared{}
+	}
+	c.services.prepared[rq.Prepared] = &prepared{statement: rq.Statement, context: context}
+	return rq.Prepared
+}
+
+// plan is what an encoded plan holds.
+type plan struct {
+	Name      string `json:"name"`
+	Statement string `json:"statement"`
+	Context   string `json:"queryContext"`
+}
+
+// prepareRow prepares, and answers with what an older client needs to execute the statement.
+func (x *svcCall) prepareRow() Answer {
+	name := x.prepare()
+	p, _ := json.Marshal(plan{name, x.rq.Statement, x.rq.text("query_context")}) // strings cannot fail
+	row := fmt.Sprintf(`{"encoded_plan":%s,"indexApiVersion":4,"featureControls":76,"name":%s,"namespace":"default",`+
+		`"queryContext":%s,"operator":{},"signature":{"*":"*"},"statement":%s,"text":%s,"useFts":false,"useCBO":true}`,
+		quote(base64.StdEncoding.EncodeToString(p)), quote(name), quote(x.rq.text("query_context")),
+		quote("PREPARE "+x.rq.Statement), quote("PREPARE "+x.rq.Statement))
+	return Answer{Rows: []string{row}}
+}
+
+// useprepared finds a prepared statement. A plan brings back one that is not known any more.
+func (c *Cluster) useprepared(name, encoded string) (*prepared, *Answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.services.prepared[name]
+	switch {
+	case p != nil && p.stale != 0:
+		return nil, failure1(p.stale, "Prepared statement %s cannot be used: %d", name, p.stale)
+	case p != nil:
+		return p, nil
+	case encoded == "":
+		return nil, failure1(4040, "No such prepared statement: %s", name)
+	}
+	var pl plan
+	b, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || json.Unmarshal(b, &pl) != nil || pl.Statement == "" {
+		return nil, failure1(4070, "Unable to decode prepared statement %s", name)
+	}
+	if pl.Name != name {
+		return nil, failure1(4080, "Encoded plan parameter does not match %s", name)
+	}
+	p = &prepared{statement: pl.Statement, context: pl.Context}
+	if c.services.prepared == nil {
+		c.services.prepared = map[string]*prepared{}
+	}
+	c.services.prepared[name] = p
+	return p, nil
+}
+
+// ForgetPrepared removes every prepared statement, as a restart of the query service does: a request that names one
+// without its plan gets the error 4040. It returns how many there were.
+func (c *Cluster) ForgetPrepared() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.services.prepared)
+	clear(c.services.prepared)
+	return n
+}
+
+// FailPrepared makes every statement that is prepared now fail with an error code, with or without a plan, until it is
+// prepared again. It returns how many there are.
+func (c *Cluster) FailPrepared(code int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.services.prepared {
+		p.stale = code
+	}
+	return len(c.services.prepared)
+}
+
+// Prepared returns the names of the statements that are prepared and can be used, by statement.
+func (c *Cluster) Prepared() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	for name, p := range c.services.prepared {
+		if p.stale == 0 {
+			out[p.statement] = name
+		}
+	}
+	return out
+}
+
+// queryOther answers paths beside that for queries.
+func (x *svcCall) queryOther() Answer {
+	switch x.rq.Path {
+	case "/analytics/node/agg/stats/remaining":
+		return Answer{Body: []byte(`{}`)}
+	case "/analytics/link":
+		return Answer{Body: []byte(`[]`)}
+	}
+	return Answer{Status: http.StatusNotFound, Body: []byte("404 page not found\n"), Header: http.Header{"Content-Type": {"text/plain"}}}
+}

@@ -1,0 +1,83 @@
+package mock
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+var (
+	constantSelect = regexp.MustCompile(`(?is)^\s*SELECT\s+(RAW\s+)?(.+?)(?:\s+AS\s+([A-Za-z_]\w*))?\s*;?\s*$`)
+	equation       = regexp.MustCompile(`^(-?\d+)\s*=\s*(-?\d+)$`)
+	systemSpace    = regexp.MustCompile(`(?i)\bFROM\s+` + "`?" + `system\b`)
+	keyspaceName   = regexp.MustCompile(`(?i)\b(?:FROM|INTO|UPDATE|ON)\s+([\w` + "`" + `:.-]+)`)
+)
+
+// execute is what becomes of a statement that no script knows: constants are selected, system keyspaces are empty, and
+// other keyspaces cannot be found.
+func (x *svcCall) execute() Answer {
+	rq := x.rq
+	st := rq.Statement
+	switch {
+	case !queryWords.MatchString(st):
+		return *syntaxError(st)
+	case rq.flag("readonly") && dmlWords.MatchString(st):
+		return *failure1(1000, "The server or request is read-only and cannot accept this write statement.")
+	case systemSpace.MatchString(st):
+		return Answer{}
+	}
+	if m := keyspaceName.FindStringSubmatch(st); m != nil {
+		name := strings.ReplaceAll(m[1], "`", "")
+		if rq.Service == AnalyticsService {
+			return *failure1(24045, "Cannot find analytics collection %s", name)
+		}
+		return *failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
+	}
+	m := constantSelect.FindStringSubmatch(st)
+	if m == nil {
+		return *syntaxError(st)
+	}
+	switch m[2] {
+	case "MOCKROW":
+		return Answer{Rows: []string{`{"row":"value"}`}}
+	case "EMPTYROW":
+		return Answer{}
+	}
+	value, ok := rq.constant(strings.TrimSpace(m[2]))
+	if !ok {
+		return *syntaxError(st)
+	}
+	if m[1] != "" {
+		return Answer{Rows: []string{value}}
+	}
+	name := m[3]
+	if name == "" {
+		name = "$1"
+	}
+	return Answer{Rows: []string{"{" + quote(name) + ":" + value + "}"}}
+}
+
+// constant is the value of an expression without a keyspace: JSON, a comparison of two numbers, or a parameter.
+func (rq *ServiceRequest) constant(expr string) (string, bool) {
+	if m := equation.FindStringSubmatch(expr); m != nil {
+		if m[1] == m[2] {
+			return "true", true
+		}
+		return "false", true
+	}
+	if name, ok := strings.CutPrefix(expr, "$"); ok {
+		if v := rq.members[expr]; v != nil {
+			return string(v), true
+		}
+		var args []json.RawMessage
+		var i int
+		if jsonInto([]byte(name), &i) == nil && jsonInto(rq.members["args"], &args) == nil && i > 0 && i <= len(args) {
+			return string(args[i-1]), true
+		}
+		return "", false
+	}
+	if len(expr) > 1 && expr[0] == '\'' && expr[len(expr)-1] == '\'' {
+		return quote(expr[1 : len(expr)-1]), true
+	}
+	return expr, json.Valid([]byte(expr))
+}
