@@ -126,11 +126,15 @@ func (b *Bucket) poll(ctx context.Context) {
 		case <-b.router.Wanted():
 			wanted = true
 		}
-		for range max(1, len(b.router.Nodes())) {
+		for try := range max(1, len(b.router.Nodes())) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-floor.C:
+			}
+			if wanted && try == 0 && !b.router.StillWanted() { // it has come while we waited
+				floor.Reset(0)
+				break
 			}
 			err := b.pollOnce(ctx, turn, wanted)
 			turn++
@@ -147,7 +151,8 @@ func (b *Bucket) poll(ctx context.Context) {
 	}
 }
 
-// pollOnce asks one node, and waits less for it when the map is wanted now. A failure is no matter: the next turn asks
+// pollOnce asks one node for a newer map, or only for a sign of life when all nodes tell of new maps by themselves. It
+// waits less for a map that is wanted now. A failure is no matter: the next turn asks
 // another. A connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, pollTimeout), Retry: dispatch.Strict}}
@@ -161,6 +166,13 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 			probe = b.router.Probe(op.Node, turn/len(nodes))
 			op.Connection = probe.Connection()
 		}
+	}
+	if !wanted && b.router.AllPush() { // nothing to ask for, but whether the node is still there
+		_, err := kv.Do(ctx, b.router, kv.Noop{Common: op.Common, Pinned: op.Pinned, Node: op.Node, Connection: op.Connection})
+		if errors.Is(err, cberr.UnambiguousTimeout) {
+			probe.Unanswered()
+		}
+		return err
 	}
 	if s := b.router.Snapshot(); s != nil {
 		op.KnownEpoch, op.KnownRev = s.Epoch, s.Rev

@@ -90,6 +90,8 @@ type Config struct {
 	FrameLimit  int // bytes of a packet's body; 0 means 32 MiB
 	ConfigLimit int // bytes of a cluster map; 0 means 16 MiB
 
+	// NoNotifications keeps nodes from telling of new cluster maps, so that they are asked at every PollInterval.
+	NoNotifications bool
 	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that saves
 	// 17 percent.
 	Compression kv.Compression

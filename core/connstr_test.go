@@ -231,7 +231,7 @@ func TestC2OptionsAreCompleteAndCheckTheirValues(t *testing.T) {
 			require.ErrorContains(t, err, `"!nonsense!"`)
 		}
 	}
-	require.Equal(t, 24, applied) // the setters, and an alias
+	require.Equal(t, 25, applied) // the setters, and an alias
 	for _, key := range strings.Fields(specifiedOptions) {
 		require.True(t, seen[key], key)
 	}

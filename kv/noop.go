@@ -7,11 +7,13 @@ type Noop struct {
 	Common
 	Pinned bool
 	Node   int
+	// Connection is the one that must carry the request, as Result.Connection names it; "" means any.
+	Connection string
 }
 
 // Encode implements Op.
 func (n Noop) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = n.Common, memd.OpNoop, n.Pinned, n.Node
+	r.Common, r.Opcode, r.Pinned, r.Node, r.Connection = n.Common, memd.OpNoop, n.Pinned, n.Node, n.Connection
 	return nil
 }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"sync"
@@ -304,6 +305,19 @@ func (p *pipeline) drain() {
 	p.close(errLeft)
 }
 
+// versionLen is the length of a notification's extras: epoch and revision.
+const versionLen = 16
+
+// pushes reports whether the node tells of new maps by itself.
+func (p *pipeline) pushes() bool {
+	cn := p.conn.Load()
+	if cn == nil {
+		return false
+	}
+	f := cn.Info().Features
+	return f.Has(memd.FeatureClustermapChangeBrief) || f.Has(memd.FeatureClustermapChange)
+}
+
 var errLeft = errors.New("the node has left the cluster")
 
 // Answered implements conn.Handler.
@@ -356,13 +370,25 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	})
 }
 
-// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it.
+// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it. One that is not newer than ours
+// costs nothing.
 func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
+	var epoch, rev int64
+	if len(pkt.Extras) == versionLen {
+		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), int64(binary.BigEndian.Uint64(pkt.Extras[8:]))
+		if s := p.r.Snapshot(); s != nil && !newer(epoch, rev, s) {
+			return
+		}
+	}
 	if len(pkt.Value) > 0 {
 		p.r.offers.offer(pkt.Value, pkt.Datatype, p.addr, nil)
+		return
+	}
+	if len(pkt.Extras) == versionLen {
+		p.r.wantVersion(epoch, rev)
 		return
 	}
 	p.r.want()

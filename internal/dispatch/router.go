@@ -80,8 +80,11 @@ type Router struct {
 
 	offers  offers
 	fetch   chan struct{} // somebody wants a newer map than we have
-	orphans atomic.Int64
-	reports observe.Orphans
+	wantAny bool          // of no known version; these three under the lock
+
+	wantEpoch, wantRev int64
+	orphans            atomic.Int64
+	reports            observe.Orphans
 }
 
 // picker is an immutable view of the topology: which pipeline serves which node.
@@ -416,10 +419,43 @@ func (r *Router) releaseWaiting() {
 	}
 }
 
-// Wanted gives a value whenever a newer cluster map than ours is known to exist.
+// Wanted gives a value whenever a newer cluster map than ours may exist. Many signs of one map give few values.
 func (r *Router) Wanted() <-chan struct{} { return r.fetch }
 
+// StillWanted says whether there is a sign of a newer map that has not come meanwhile, and forgets those that name no
+// version.
+func (r *Router) StillWanted() bool {
+	s := r.Snapshot()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	some := r.wantAny
+	r.wantAny = false
+	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
+}
+
+func newer(epoch, rev int64, s *topology.Snapshot) bool {
+	return epoch > s.Epoch || epoch == s.Epoch && rev > s.Rev
+}
+
+// want says that there may be a newer map.
 func (r *Router) want() {
+	r.mu.Lock()
+	r.wantAny = true
+	r.mu.Unlock()
+	r.signal()
+}
+
+// wantVersion says that there is a map of that version.
+func (r *Router) wantVersion(epoch, rev int64) {
+	r.mu.Lock()
+	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
+		r.wantEpoch, r.wantRev = epoch, rev
+	}
+	r.mu.Unlock()
+	r.signal()
+}
+
+func (r *Router) signal() {
 	select {
 	case r.fetch <- struct{}{}:
 	default:

@@ -77,6 +77,20 @@ func (r *Router) Address(i int) string {
 	return ""
 }
 
+// AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to ask.
+func (r *Router) AllPush() bool {
+	pk := r.picker.Load()
+	if pk == nil {
+		return false
+	}
+	for _, p := range pk.nodes {
+		if p != nil && !p.pushes() {
+			return false
+		}
+	}
+	return true
+}
+
 // Network is the network that the nodes are reached on, "" before the first map.
 func (r *Router) Network() string {
 	r.mu.Lock()
