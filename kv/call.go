@@ -69,6 +69,7 @@ type Call struct {
 
 	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
+	units   atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 	watched atomic.Bool
 	held    atomic.Bool
 	stage   atomic.Uint32
@@ -98,6 +99,7 @@ func (c *Call) Reset() {
 	c.watcher = nil
 	c.guard.Store(0)
 	c.stage.Store(0)
+	c.units.Store(0)
 }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
@@ -301,7 +303,11 @@ func (c *Call) outcome() error {
 func (c *Call) settle() error {
 	err := c.result()
 	if c.watcher != nil {
-		c.watcher(err)
+		if c.Req.AbsentOK && isAbsent(err) { // an answer, to whoever observes calls too
+			c.watcher(nil)
+		} else {
+			c.watcher(err)
+		}
 	}
 	return err
 }
@@ -310,6 +316,7 @@ func (c *Call) result() error {
 	if c.err == nil {
 		if c.shared.Load() { // only such a call can have a history
 			c.Res.Result.Retry = c.State.Info()
+			c.Res.Result.addUnits(c.units.Load())
 		}
 		return nil
 	}

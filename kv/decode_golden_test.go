@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ func plainDecodings() []decoding {
 	none := []memd.Packet{{CAS: cas}}
 	return []decoding{
 		{"get", on("", kv.Get{Key: key}), jsonOf(be32, "doc"), get},
+		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), kv.GetOrNullResult{GetResult: get, Found: true}},
 		{"get_and_lock", on("", kv.GetAndLock{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_touch", on("", kv.GetAndTouch{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_replica", on("", kv.GetReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), replica},
@@ -237,6 +239,35 @@ func TestDecodeGolden(t *testing.T) {
 	require.NoError(t, err)
 	for _, f := range all {
 		require.True(t, files[strings.TrimSuffix(f.Name(), ".hex")], "%s belongs to no operation", f.Name())
+	}
+}
+
+// Durations and units are read from the answer of every operation.
+func TestFramesOfEveryAnswer(t *testing.T) {
+	frames := append(append([]byte{}, duration...), 0x12, 0, 3, 0x22, 0, 4)
+	for _, c := range decodings() {
+		request, err := c.op.encoded(common)
+		require.NoError(t, err)
+		var wire []byte
+		for i, p := range c.with {
+			p.Magic, p.Opcode = memd.MagicRes, memd.Opcode(request[1])
+			if i == len(c.with)-1 {
+				p.Frames = frames
+			}
+			wire, err = p.AppendTo(wire)
+			require.NoError(t, err)
+		}
+		res, err := c.op.do(testContext(t), replying(t, wire))
+		require.NoError(t, err, c.file)
+		r, ok := reflect.ValueOf(res).Interface().(kv.Result)
+		if !ok {
+			r = reflect.ValueOf(res).FieldByName("Result").Interface().(kv.Result)
+		}
+		_, ok = r.ServerDuration()
+		require.True(t, ok, c.file)
+		reads, writes := r.Units()
+		require.EqualValues(t, 3, reads, c.file)
+		require.EqualValues(t, 4, writes, c.file)
 	}
 }
 

@@ -149,3 +149,60 @@ func TestExistsMakesAResultOfNotFound(t *testing.T) {
 	_, err = kv.Do(testContext(t), refusing(memd.StatusTooBig, 0, ""), kv.Exists{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.ValueTooLarge)
 }
+
+func TestGetOrNullMakesAResultOfNotFound(t *testing.T) {
+	f := refusing(memd.StatusKeyNotFound, 0, "")
+	for _, op := range []subject{on("", kv.GetOrNull{Key: []byte("k")}), on("", &kv.GetOrNull{Key: []byte("k")})} {
+		res, err := op.do(context.Background(), f)
+		require.NoError(t, err)
+		require.Equal(t, kv.GetOrNullResult{GetResult: kv.GetResult{Result: kv.Result{Endpoint: fakeEndpoint}}}, res)
+	}
+	_, err := kv.Do(testContext(t), refusing(memd.StatusAccess, 0, ""), kv.GetOrNull{Key: []byte("k")})
+	require.ErrorIs(t, err, cberr.AuthenticationFailure)
+	require.Equal(t, "get-or-null", kvError(t, err).Op)
+}
+
+// A missing document that was asked after is no failure, to whoever observes calls either (spans, durations).
+func TestAMissingDocumentIsObservedAsSuccess(t *testing.T) {
+	for name, c := range map[string]struct {
+		op   subject
+		want bool
+	}{
+		"get-or-null": {on("", kv.GetOrNull{Key: []byte("k")}), true},
+		"exists":      {on("", kv.Exists{Key: []byte("k")}), true},
+		"get":         {on("", kv.Get{Key: []byte("k")}), false},
+	} {
+		var seen []error
+		f := newFake(func(c *kv.Call) {
+			c.Observe(func(err error) { seen = append(seen, err) })
+			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound})
+		})
+		_, _ = c.op.do(testContext(t), f)
+		require.Len(t, seen, 1, name)
+		require.Equal(t, c.want, seen[0] == nil, name)
+	}
+}
+
+// B52: units of all attempts are counted, whether the call succeeds in the end or not.
+func TestUnitsOfAllAttempts_B52(t *testing.T) {
+	frames := []byte{0x12, 0, 3, 0x22, 0, 4}
+	locked := func(c *kv.Call) *kv.Error {
+		p := &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusLocked, Frames: frames}
+		return c.StatusError(p, kv.Classify(p.Opcode, p.Status, false))
+	}
+	for _, last := range []memd.Status{memd.StatusSuccess, memd.StatusLocked, memd.StatusKeyNotFound} {
+		f := newFake(func(c *kv.Call) {
+			c.Share()
+			_ = locked(c)
+			_ = locked(c)
+			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: last, Frames: frames, Extras: be32})
+		})
+		res, err := kv.Do(testContext(t), f, kv.GetOrNull{Key: []byte("k")})
+		reads, writes := res.Units()
+		if err != nil {
+			reads, writes = kvError(t, err).Units()
+		}
+		require.EqualValues(t, 9, reads, last)
+		require.EqualValues(t, 12, writes, last)
+	}
+}

@@ -41,6 +41,7 @@ type Error struct {
 
 	body     []byte
 	datatype memd.Datatype
+	units    uint64
 }
 
 // Unwrap gives the kind and the cause.
@@ -56,6 +57,9 @@ func (e *Error) Unwrap() []error {
 
 // RetryInfo says how often and why the call was retried.
 func (e *Error) RetryInfo() retry.Info { return e.Retry }
+
+// Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
+func (e *Error) Units() (reads, writes uint32) { return uint32(e.units >> 32), uint32(e.units) }
 
 // Ambiguous reports whether the server may have applied the operation although it failed.
 func (e *Error) Ambiguous() bool { return e.InDoubt }
@@ -201,6 +205,11 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
 	e.InDoubt = d.Ambiguous || !d.NotApplied && c.spec != nil && c.spec.Has(Mutates)
+	if len(p.Frames) > 0 {
+		var r Result
+		r.setFrames(p.Frames)
+		c.units.Add(uint64(r.readUnits)<<32 | uint64(r.wrtUnits))
+	}
 	if p.Status != memd.StatusNotMyVBucket {
 		e.datatype = p.Datatype
 		e.body = append([]byte(nil), p.Value[:min(len(p.Value), maxErrorBody)]...)
@@ -271,7 +280,7 @@ func (c *Call) translate(err error, inDoubt bool) error {
 		se.readBody()
 	}
 	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
-		direct.Retry = c.State.Info()
+		direct.Retry, direct.units = c.State.Info(), c.units.Load()
 		direct.InDoubt = direct.InDoubt || inDoubt
 		if !c.began.IsZero() {
 			direct.Elapsed = time.Since(c.began)
@@ -280,7 +289,7 @@ func (c *Call) translate(err error, inDoubt bool) error {
 	}
 	e := c.newError(kindOf(err, inDoubt, se))
 	e.InDoubt = inDoubt || se != nil && se.InDoubt
-	e.Cause = err
+	e.Cause, e.units = err, c.units.Load()
 	var re *retry.Error
 	if errors.As(err, &re) {
 		e.Retry = re.Info

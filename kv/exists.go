@@ -21,7 +21,7 @@ type ExistsResult struct {
 
 // Encode implements Op.
 func (e Exists) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key = e.Common, memd.OpGetMeta, e.Key
+	r.Common, r.Opcode, r.Key, r.AbsentOK = e.Common, memd.OpGetMeta, e.Key, true
 	r.SetExtras([]byte{2})
 	return nil
 }
@@ -52,11 +52,18 @@ type absentDecoder[R any] interface {
 // decodeAbsent turns a failure into a result when op says that it is one.
 func decodeAbsent[R any, O Op[R]](c *Call, op O, err error) (R, error) {
 	if a, ok := any(op).(absentDecoder[R]); ok {
-		if e, ok := err.(*Error); ok && e.Err == error(cberr.DocumentNotFound) { //nolint:errorlint // made by this call
+		if e, ok := err.(*Error); ok && isAbsent(err) { //nolint:errorlint // made by this call
 			c.Res.Result.Endpoint, c.Res.Result.Retry = e.Endpoint, e.Retry
+			c.Res.Result.addUnits(e.units)
 			return a.absent(&c.Res)
 		}
 	}
 	var zero R
 	return zero, err
+}
+
+// isAbsent reports that the failure of a call is a missing document.
+func isAbsent(err error) bool {
+	e, ok := err.(*Error) //nolint:errorlint // made by the call itself
+	return ok && e.Err == error(cberr.DocumentNotFound)
 }

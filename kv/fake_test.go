@@ -141,6 +141,7 @@ func subjects() []subject {
 		on("get-ex-replica", kv.GetExReplica{Key: key, Replica: 1}),
 		on("get-manifest", kv.GetManifest{}),
 		on("get-meta", kv.GetMeta{Key: key}),
+		on("get-or-null", kv.GetOrNull{Key: key}),
 		on("get-random", kv.GetRandom{}),
 		on("get-replica", kv.GetReplica{Key: key, Replica: 1}),
 		on("get-scope-id", kv.GetScopeID{Name: "inventory"}),

@@ -45,7 +45,7 @@ func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) { c.poli
 // hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Call) hedge() *Hedge {
-	if c.Req.Opcode != memd.OpGet {
+	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK { // a replica that lags would say that there is nothing
 		return nil
 	}
 	h := c.Req.Hedge

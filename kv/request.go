@@ -60,6 +60,7 @@ type Request struct {
 	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
 	Connection string
 	Needs      memd.Features // without which a connection cannot carry the request
+	AbsentOK   bool          // a missing document is an answer, not a failure
 	Verb       string        // what errors call the operation; "" means its opcode's name
 
 	PreserveExpiry bool

@@ -116,7 +116,7 @@ type Result struct {
 
 	duration            uint16
 	hasDuration         bool
-	readUnits, wrtUnits uint16
+	readUnits, wrtUnits uint32
 }
 
 func (r *Result) setFrames(frames []byte) {
@@ -131,13 +131,19 @@ func (r *Result) setFrames(frames []byte) {
 			case memd.FrameServerDuration:
 				r.duration, r.hasDuration = v, true
 			case memd.FrameReadUnits:
-				r.readUnits = v
+				r.readUnits += uint32(v)
 			case memd.FrameWriteUnits:
-				r.wrtUnits = v
+				r.wrtUnits += uint32(v)
 			}
 		}
 		frames = rest
 	}
+}
+
+// addUnits adds units as a Call counts them.
+func (r *Result) addUnits(u uint64) {
+	r.readUnits += uint32(u >> 32)
+	r.wrtUnits += uint32(u)
 }
 
 // ServerDuration is how long the server worked on the request; ok is false when it did not say.
@@ -148,8 +154,8 @@ func (r *Result) ServerDuration() (d time.Duration, ok bool) {
 	return time.Duration(memd.DecodeServerDuration(r.duration) * float64(time.Microsecond)), true
 }
 
-// Units are the read and write units that the server metered; both 0 when it does not.
-func (r *Result) Units() (reads, writes uint16) { return r.readUnits, r.wrtUnits }
+// Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
+func (r *Result) Units() (reads, writes uint32) { return r.readUnits, r.wrtUnits }
 
 // MutationToken names a mutation for consistent reads elsewhere: seqno Seqno of that vbucket's history UUID.
 type MutationToken struct {

@@ -1,0 +1,36 @@
+package kv
+
+import "github.com/couchcore/couchcore/memd"
+
+// GetOrNull reads a document that may be missing: that is a result, not an error.
+type GetOrNull struct {
+	Common
+	Key  []byte
+	Into []byte // as in Get
+	// KeepCompressed is as in Get.
+	KeepCompressed bool
+}
+
+// GetOrNullResult is the result of GetOrNull. Without Found there is nothing else in it.
+type GetOrNullResult struct {
+	GetResult
+	Found bool
+}
+
+// Encode implements Op.
+func (g GetOrNull) Encode(r *Request) error {
+	r.Common, r.Opcode, r.Key, r.Into, r.KeepCompressed = g.Common, memd.OpGet, g.Key, g.Into, g.KeepCompressed
+	r.AbsentOK, r.Verb = true, "get-or-null"
+	return nil
+}
+
+// Decode implements Op.
+func (g GetOrNull) Decode(r *Response) (GetOrNullResult, error) {
+	res, err := getResult(r)
+	return GetOrNullResult{GetResult: res, Found: err == nil}, err
+}
+
+// absent implements absentDecoder.
+func (g GetOrNull) absent(r *Response) (GetOrNullResult, error) {
+	return GetOrNullResult{GetResult: GetResult{Result: r.Result}}, nil
+}
