@@ -80,6 +80,7 @@ func TestEveryFieldHasAnEffect_D107(t *testing.T) {
 	elsewhere := map[string]bool{ // their effects are tested with answers or by the dispatcher's tests
 		"Into": true, "KeepCompressed": true, "Hedge": true, "Retry": true, "Timeout": true,
 	}
+	require.Len(t, allOps(), len(subjects()))
 	fields := 0
 	for _, op := range allOps() {
 		typ := reflect.TypeOf(op)
@@ -118,6 +119,7 @@ func allOps() []any {
 		kv.GetEx{Key: key},
 		kv.GetExReplica{Key: key, Replica: 2},
 		kv.GetManifest{},
+		kv.GetOrNull{Key: key},
 		kv.GetMeta{Key: key},
 		kv.GetRandom{},
 		kv.GetReplica{Key: key, Replica: 2},
