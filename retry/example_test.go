@@ -2,15 +2,38 @@ package retry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/couchcore/couchcore/retry"
 )
 
+// impatient waits for everything but a lock.
+type impatient struct{ retry.BestEffort }
+
+func (s impatient) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	if why == retry.KVLocked {
+		return retry.Stop()
+	}
+	return s.BestEffort.RetryAfter(ctx, r, why)
+}
+
+// A strategy of one's own embeds BestEffort, decides the cases that matter to it, and leaves the others to BestEffort.
+func ExampleStrategy() {
+	s := impatient{retry.BestEffort{Backoff: retry.Constant(5 * time.Millisecond)}}
+	for _, why := range []retry.Reason{retry.KVTemporaryFailure, retry.KVLocked} {
+		delay, again := s.RetryAfter(context.Background(), &retry.Request{}, why).Delay()
+		fmt.Println(why, again, delay)
+	}
+	// Output:
+	// KV_TEMPORARY_FAILURE true 5ms
+	// KV_LOCKED false 0s
+}
+
 type robot struct{}
 
-// politeToRobots gives up early for requests of robots and does as BestEffort does for everybody else.
+// politeToRobots gives up early for requests of robots.
 type politeToRobots struct{ retry.BestEffort }
 
 func (p politeToRobots) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
@@ -20,18 +43,34 @@ func (p politeToRobots) RetryAfter(ctx context.Context, r *retry.Request, why re
 	return p.BestEffort.RetryAfter(ctx, r, why)
 }
 
-// A strategy of one's own embeds BestEffort, decides the cases that matter to it, and leaves the others to BestEffort.
-func ExampleStrategy() {
-	s := politeToRobots{retry.BestEffort{Backoff: retry.Constant(5 * time.Millisecond)}}
-	person := context.Background()
-	for _, ctx := range []context.Context{person, context.WithValue(person, robot{}, true)} {
-		r := &retry.Request{Context: ctx, Idempotent: true}
-		delay, again := s.RetryAfter(ctx, r, retry.KVTemporaryFailure).Delay()
-		fmt.Println(again, delay)
+// A strategy sees what the caller's context carries.
+func ExampleStrategy_userData() {
+	for _, ctx := range []context.Context{context.Background(), context.WithValue(context.Background(), robot{}, true)} {
+		_, again := politeToRobots{}.RetryAfter(ctx, &retry.Request{Context: ctx, Idempotent: true}, retry.KVTemporaryFailure).Delay()
+		fmt.Println(again)
 	}
 	// Output:
-	// true 5ms
-	// false 0s
+	// true
+	// false
+}
+
+// The error of an operation that is given up may be another one than the attempt's.
+func ExampleStopWith() {
+	errBusy := errors.New("come back tomorrow")
+	s := retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
+		if r.Attempts < 3 {
+			return retry.After(time.Duration(r.Attempts) * time.Second)
+		}
+		return retry.StopWith(func(err error) error { return fmt.Errorf("%w (%w)", errBusy, err) })
+	})
+	for n := range 4 {
+		fmt.Println(s.RetryAfter(context.Background(), &retry.Request{Attempts: n}, retry.KVTemporaryFailure).Delay())
+	}
+	// Output:
+	// 0s true
+	// 1s true
+	// 2s true
+	// 0s false
 }
 
 // A Backoff is useful without an operation too, to wait for something between attempts.

@@ -401,6 +401,7 @@ func TestNothingIsRetriedAfterClose(t *testing.T) {
 	expect(t, asked == 0, "asked a strategy after Close")
 }
 
+// TestBoundsOfWhatWaits proves I11, GA6-36, GA6-37, GA6-38, and I13 for what cannot be sent again.
 func TestBoundsOfWhatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{Default: after{retry.After(time.Minute)}, MaxParked: 2, MaxBytes: 250, MaxOpBytes: 200})
@@ -431,6 +432,7 @@ func TestBoundsOfWhatWaits(t *testing.T) {
 	})
 }
 
+// TestDisableRetries proves GA6-46.
 func TestDisableRetries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{Default: after{retry.After(time.Minute)}, DisableRetries: true})
@@ -443,6 +445,7 @@ func TestDisableRetries(t *testing.T) {
 	})
 }
 
+// TestBudgetIsSettledOnce proves SM-14 and I10: what was paid is refunded or forfeited, once.
 func TestBudgetIsSettledOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string

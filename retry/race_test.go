@@ -99,7 +99,8 @@ func (r *racer) attempt() {
 	}
 }
 
-// TestRace lets Cancel, the timer, Wake, responses, losses, Close and MaybeRetry meet. It is meant for -race.
+// TestRace lets Cancel, the timer, Wake, responses, losses, Close and MaybeRetry meet. It is meant for -race. Checks I2, I3
+// and I9.
 func TestRace(t *testing.T) {
 	rounds := 60
 	if testing.Short() {
@@ -169,7 +170,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestSentOrFinished lets a writer and a canceler race for a write: when the writer wins, the end is in doubt.
+// TestSentOrFinished lets a writer and a canceler race for a write: when the writer wins, the end is in doubt (I7), and when
+// the canceler does, nothing is sent (I3).
 func TestSentOrFinished(t *testing.T) {
 	orc := retry.New(retry.Options{})
 	for range 20000 {

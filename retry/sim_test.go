@@ -233,7 +233,7 @@ func (s *sim) start() *simOp {
 // simulationSeeds is how many seeds a run has; COUCHCORE_SEEDS changes it.
 const simulationSeeds = 1000
 
-// TestSimulation checks I1 to I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies, among them
+// TestSimulation checks I1, I2, I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies, among them
 // ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
 func TestSimulation(t *testing.T) {
 	first, n := rand.Uint64(), number(t, "COUCHCORE_SEEDS", simulationSeeds)

@@ -1,0 +1,227 @@
+package retry_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// series are the ids that REQUIREMENTS.md lists, in its order: each begins with 1.
+var series = []struct {
+	prefix string
+	last   int
+}{{"CB-", 68}, {"SM-", 21}, {"ADR-", 10}, {"GR-", 17}, {"GA6-", 53}, {invariant, 16}}
+
+// invariant begins the ids of what holds whatever happens.
+const invariant = "I"
+
+type requirement struct {
+	line                int
+	id, text            string
+	packages, testNames []string
+}
+
+var (
+	idForm   = regexp.MustCompile(`^(` + invariant + `|[A-Z][A-Z0-9]*-)[0-9]+$`)
+	testForm = regexp.MustCompile(`^(Test|Example|Fuzz)\w*(/.+)?$`)
+)
+
+// parseRequirements reads the rows of the tables.
+func parseRequirements(src string) (rows []requirement, problems []string) {
+	for i, l := range strings.Split(src, "\n") {
+		if !strings.HasPrefix(l, "|") || strings.HasPrefix(l, "| id |") || strings.HasPrefix(l, "|---") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(l, "|"), "|")
+		if len(cells) != 4 {
+			problems = append(problems, fmt.Sprintf("line %d: %d cells, not 4", i+1, len(cells)))
+			continue
+		}
+		for k := range cells {
+			cells[k] = strings.TrimSpace(cells[k])
+		}
+		list := func(s string) []string {
+			return strings.FieldsFunc(strings.ReplaceAll(s, ", ", ","), func(r rune) bool { return r == ',' })
+		}
+		rows = append(rows, requirement{i + 1, cells[0], cells[1], list(cells[2]), list(cells[3])})
+	}
+	return rows, problems
+}
+
+// testsOf gives the test functions of a package, with their comments.
+func testsOf(root fs.FS, pkg string) (map[string]string, error) {
+	files, err := fs.Glob(root, path.Join(pkg, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	tests := map[string]string{}
+	for _, name := range files {
+		src, err := fs.ReadFile(root, name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && testForm.MatchString(fn.Name.Name) {
+				tests[fn.Name.Name] = fn.Doc.Text()
+			}
+		}
+	}
+	return tests, nil
+}
+
+// unproved says what is wrong with the list of requirements in src, given the module's files.
+func unproved(src string, root fs.FS) []string {
+	rows, problems := parseRequirements(src)
+	say := func(r requirement, format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("line %d: %s: %s", r.line, r.id, fmt.Sprintf(format, args...)))
+	}
+	missing := map[string]bool{}
+	for _, s := range series {
+		for n := 1; n <= s.last; n++ {
+			missing[s.prefix+strconv.Itoa(n)] = true
+		}
+	}
+	seen := map[string]bool{}
+	known := map[string]map[string]string{}
+	for _, r := range rows {
+		switch {
+		case !idForm.MatchString(r.id) || !missing[r.id] && !seen[r.id]:
+			say(r, "no such id")
+			continue
+		case seen[r.id]:
+			say(r, "listed twice")
+		}
+		seen[r.id] = true
+		delete(missing, r.id)
+		if r.text == "" {
+			say(r, "says nothing")
+		}
+		for _, p := range r.packages {
+			if known[p] == nil {
+				tests, err := testsOf(root, p)
+				if err != nil {
+					say(r, "package %s: %v", p, err)
+				}
+				known[p] = tests
+			}
+		}
+		unprovedRow(r, known, func(format string, args ...any) { say(r, format, args...) })
+	}
+	for _, s := range series {
+		for n := 1; n <= s.last; n++ {
+			if id := s.prefix + strconv.Itoa(n); missing[id] {
+				problems = append(problems, id+" is missing")
+			}
+		}
+	}
+	return problems
+}
+
+// unprovedRow compares one row with the tests that there are.
+func unprovedRow(r requirement, known map[string]map[string]string, say func(format string, args ...any)) {
+	if len(r.testNames) == 0 {
+		say("names no test")
+	}
+	used, named := map[string]bool{}, !strings.HasPrefix(r.id, invariant)
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(r.id) + `\b`)
+	for i, t := range r.testNames {
+		if !testForm.MatchString(t) {
+			say("%s is no name of a test", t)
+			continue
+		}
+		if slices.Contains(r.testNames[:i], t) {
+			say("names %s twice", t)
+		}
+		fn, _, _ := strings.Cut(t, "/")
+		found := false
+		for _, p := range r.packages {
+			if doc, ok := known[p][fn]; ok {
+				found, used[p] = true, true
+				named = named || word.MatchString(doc)
+			}
+		}
+		if !found {
+			say("there is no %s in %s", fn, strings.Join(r.packages, ", "))
+		}
+	}
+	for _, p := range r.packages {
+		if !used[p] {
+			say("no test of package %s", p)
+		}
+	}
+	if !named {
+		say("no comment of its tests names it")
+	}
+}
+
+func requirements(t *testing.T) string {
+	t.Helper()
+	src, err := os.ReadFile("REQUIREMENTS.md")
+	require.NoError(t, err)
+	return string(src)
+}
+
+// TestEveryRequirementIsProved reads the list of requirements and invariants, and finds the tests that it names.
+func TestEveryRequirementIsProved(t *testing.T) {
+	for _, p := range unproved(requirements(t), os.DirFS("..")) {
+		t.Error(p)
+	}
+	rows, _ := parseRequirements(requirements(t))
+	require.Len(t, rows, 169+16)
+}
+
+// TestRequirementsThatAreNotProvedAreFound plants faults in the list.
+func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
+	good, root := requirements(t), os.DirFS("..")
+	rowOf := func(id string) string {
+		i := strings.Index(good, "\n| "+id+" |")
+		require.Positive(t, i, id)
+		return good[i+1 : i+2+strings.Index(good[i+1:], "\n")]
+	}
+	change := func(id, from, to string) string {
+		row := rowOf(id)
+		require.Contains(t, row, from)
+		return strings.Replace(good, row, strings.Replace(row, from, to, 1), 1)
+	}
+	for name, c := range map[string]struct{ src, want string }{
+		"missing":             {strings.Replace(good, rowOf("GA6-53"), "", 1), "GA6-53 is missing"},
+		"missing invariant":   {strings.Replace(good, rowOf("I16"), "", 1), "I16 is missing"},
+		"doubled":             {good + rowOf("SM-3"), "SM-3: listed twice"},
+		"beyond the last":     {good + strings.Replace(rowOf("SM-3"), "SM-3", "SM-22", 1), "SM-22: no such id"},
+		"unknown":             {good + strings.Replace(rowOf("SM-3"), "SM-3", "XY-3", 1), "XY-3: no such id"},
+		"renumbered":          {change("ADR-4", "ADR-4", "ADR-04"), "ADR-4 is missing"},
+		"no such test":        {change("CB-1", "TestStages", "TestPhases"), "CB-1: there is no TestPhases in retry"},
+		"another package's":   {change("CB-1", "TestStages", "TestThrottle"), "CB-1: there is no TestThrottle in retry"},
+		"no such package":     {change("SM-3", "retry/policy", "retry/police"), "SM-3: no test of package retry/police"},
+		"package in vain":     {change("SM-3", "retry/policy", "retry/policy, kv"), "SM-3: no test of package kv"},
+		"no tests":            {good + "| I16 | it ends | retry | |\n", "I16: names no test"},
+		"not a test":          {change("SM-3", "TestLimitOfAttempts", "newWorld"), "SM-3: newWorld is no name of a test"},
+		"test twice":          {change("SM-4", "TestImportsOfRetry", "TestImportsOfRetry, TestImportsOfRetry"), "SM-4: names TestImportsOfRetry twice"},
+		"no text":             {change("CB-37", "A reason has two flags; the RFC's table", ""), "CB-37: says nothing"},
+		"too few cells":       {good + "| CB-1 | it is so |\n", "2 cells, not 4"},
+		"invariant unnamed":   {change("I14", "TestFastFailIsBestEffortOtherwise", "TestActions"), "I14: no comment of its tests names it"},
+		"outside of the root": {change("SM-3", "retry/policy", "../retry"), "SM-3: there is no TestLimitOfAttempts in ../retry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, strings.Join(unproved(c.src, root), "\n"), c.want)
+		})
+	}
+	t.Run("subtest", func(t *testing.T) {
+		require.Equal(t, unproved(good, root), unproved(change("CB-1", "TestStages", "TestStages/lost_get"), root))
+	})
+}
