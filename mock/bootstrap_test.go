@@ -143,7 +143,7 @@ func TestHello(t *testing.T) {
 		return got
 	}
 	require.Zero(t, grants())
-	require.Zero(t, grants(memd.FeatureTracing, memd.FeatureTLS, memd.FeatureSnappy, 0x7777), "refused, never granted, unknown")
+	require.Zero(t, grants(memd.FeatureTracing, memd.FeatureTLS, memd.FeaturePiTR, 0x7777), "refused, never granted, unknown")
 	require.Equal(t, memd.Features(0).With(memd.FeatureJSON), grants(memd.FeatureJSON, memd.FeatureJSON))
 	require.False(t, grants(memd.FeatureXError).Has(memd.FeatureJSON), "a second HELLO starts afresh")
 	both := grants(memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)

@@ -3,6 +3,7 @@ package mock
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -14,7 +15,14 @@ type bucket struct {
 	replicas  int
 	ephemeral bool
 	level     memd.DurabilityLevel // least durability of a write
+	lww       bool                 // conflicts are resolved by time
+	kind      string               // as bucketSettings has it
 	store     *store
+
+	compression compression
+	scans       int           // range scans at present
+	scanLimit   int           // how many there may be, 0 for the usual number
+	scanPace    time.Duration // pause before each packet of a scan
 
 	manifest manifest
 	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 where there is none
@@ -41,7 +49,8 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 		return fmt.Errorf("mock: bucket %q exists", set.name)
 	}
 	b := &bucket{
-		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == "ephemeral", level: set.level,
+		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, level: set.level,
+		kind: set.kind, lww: set.lww, compression: set.compression,
 		manifest: newManifest(), pending: map[pendingKey]struct{}{},
 	}
 	b.rows = make([][]int, set.vbuckets)

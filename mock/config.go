@@ -157,7 +157,7 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 		StreamingURI:          "/pools/default/bucketsStreaming/" + b.name + "?bucket_uuid=" + b.uuid,
 		DDocs:                 map[string]string{"uri": "/pools/default/buckets/" + b.name + "/ddocs"},
 		CollectionsManifestID: strconv.FormatUint(b.manifest.uid, 16),
-		Capabilities:          bucketCapabilities,
+		Capabilities:          b.capabilities(),
 		Nodes:                 []nodeJSON{},
 		Map:                   vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
 	}

@@ -34,7 +34,8 @@ type conn struct {
 	// Read loop only.
 	sasl saslState
 
-	pushed version // newest config that this connection has seen; guarded by the cluster's mutex
+	scans  map[scanID]*scan // guarded by the cluster's mutex
+	pushed version          // newest config that this connection has seen; guarded by the cluster's mutex
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when out was taken
@@ -58,6 +59,9 @@ func (k *conn) close() {
 	k.once.Do(func() {
 		k.c.mu.Lock()
 		delete(k.n.conns, k)
+		for id := range k.scans {
+			k.dropScan(id)
+		}
 		k.c.mu.Unlock()
 		close(k.gone)
 		k.nc.Close() // the peer's view of the end is all that matters

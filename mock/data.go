@@ -13,6 +13,11 @@ import (
 // wrong node, an unknown collection, a pending durable write, and the store's failures. done shapes a success; nil
 // means an answer with nothing but the CAS, and the mutation token for an operation that mutates.
 func (rq *request) runDoc(o docOp, done func(docResult) reply) reply {
+	return rq.runDocAs(baseForm(rq.p.Opcode), o, done)
+}
+
+// runDocAs is runDoc for a request that is executed like another one.
+func (rq *request) runDocAs(op memd.Opcode, o docOp, done func(docResult) reply) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -22,8 +27,9 @@ func (rq *request) runDoc(o docOp, done func(docResult) reply) reply {
 	if rq.spec.mutates && rq.level == 0 && rq.isPending() {
 		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way")
 	}
-	o.op, o.vb, o.cid, o.key, o.cas = rq.p.Opcode, rq.p.VBucket, rq.cid, rq.key, rq.p.CAS
+	o.op, o.vb, o.cid, o.key, o.cas = op, rq.p.VBucket, rq.cid, rq.key, rq.p.CAS
 	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
+	o.maxTTL = rq.b.manifest.maxTTL(rq.cid)
 	res := rq.b.store.apply(&o, time.Now())
 	if res.status != memd.StatusSuccess && !res.shaped {
 		return reply{status: res.status}
@@ -63,6 +69,7 @@ func (rq *request) notMine() reply {
 	}
 	k.pushed = c.version
 	rep.value, rep.datatype = c.config(rq.b, k.n), memd.DatatypeJSON
+	rq.packConfig(&rep)
 	return rep
 }
 
@@ -80,10 +87,9 @@ func (rq *request) token(res docResult) []byte {
 }
 
 // document is the answer that carries a document: its flags as extras, and its value.
-func document(res docResult) reply {
-	return reply{
-		cas: res.cas, datatype: res.datatype, value: res.value, extras: binary.BigEndian.AppendUint32(nil, res.flags),
-	}
+func (rq *request) document(res docResult) reply {
+	value, dt := rq.pack(res.value, res.datatype, res.packed)
+	return reply{cas: res.cas, datatype: dt, value: value, extras: binary.BigEndian.AppendUint32(nil, res.flags)}
 }
 
 // valueType is the datatype that a node stores a value under: it looks for JSON itself.
@@ -98,7 +104,7 @@ func valueType(value []byte) memd.Datatype {
 func (rq *request) lie() reply {
 	res := docResult{cas: uint64(time.Now().UnixNano()), uuid: 1, seqno: 1}
 	rep := rq.mutated(res)
-	switch rq.p.Opcode {
+	switch baseForm(rq.p.Opcode) {
 	case memd.OpIncrement, memd.OpDecrement:
 		rep.value = make([]byte, 8)
 	case memd.OpGAT:

@@ -16,6 +16,9 @@ func (rq *request) prepare() (rep reply, wait func() (reply, bool)) {
 	if rep, ok := rq.place(); !ok {
 		return rep, nil
 	}
+	if rq.b.ephemeral && rq.level > memd.DurabilityMajority {
+		return fail(memd.StatusDurabilityInvalidLevel, "The bucket has no disk to write to"), nil
+	}
 	if rq.b.replicas > 2 || rq.copies(false) < rq.majority() {
 		return fail(memd.StatusDurabilityImpossible, "Too few replicas for the durability level"), nil
 	}

@@ -73,6 +73,18 @@ func (m *manifest) path(id uint32) string {
 	return ""
 }
 
+// maxTTL is how long the documents of a collection may live, as the manifest has it.
+func (m *manifest) maxTTL(id uint32) int32 {
+	for i := range m.scopes {
+		for j := range m.scopes[i].collections {
+			if c := &m.scopes[i].collections[j]; c.id == id {
+				return c.maxTTL
+			}
+		}
+	}
+	return 0
+}
+
 func (m *manifest) has(id uint32) bool { return m.path(id) != "" }
 
 func checkName(name string) error {

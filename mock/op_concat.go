@@ -2,4 +2,4 @@ package mock
 
 // APPEND and PREPEND: bytes joined to a document that exists.
 
-func runConcat(rq *request) reply { return rq.runDoc(docOp{value: rq.p.Value}, nil) }
+func runConcat(rq *request) reply { return rq.runDoc(docOp{value: rq.value}, nil) }

@@ -32,5 +32,7 @@ func getClusterConfig(rq *request) reply {
 	if known != (version{}) && !c.version.newer(known) {
 		return reply{}
 	}
-	return reply{datatype: memd.DatatypeJSON, value: c.config(rq.b, rq.k.n)}
+	rep := reply{datatype: memd.DatatypeJSON, value: c.config(rq.b, rq.k.n)}
+	rq.packConfig(&rep)
+	return rep
 }

@@ -1,5 +1,36 @@
 package mock
 
-// GET: the active copy of a document. A locked one comes with a CAS of all ones.
+import "github.com/couchcore/couchcore/memd"
 
-func runGet(rq *request) reply { return rq.runDoc(docOp{}, document) }
+// GET: the active copy of a document. A locked one comes with a CAS of all ones. GETK answers with the key, too. GET_EX
+// and GET_EX_REPLICA answer with the extended attributes before the body.
+
+func runGet(rq *request) reply { return rq.runDoc(docOp{}, rq.document) }
+
+func runGetKey(rq *request) reply {
+	rep := rq.runDocAs(memd.OpGet, docOp{}, rq.document)
+	if rep.status == memd.StatusSuccess || rep.status == memd.StatusKeyNotFound {
+		rep.key = rq.p.Key
+	}
+	return rep
+}
+
+func runGetEx(rq *request) reply {
+	if !rq.features.Has(memd.FeatureXattr) || !rq.features.Has(memd.FeatureJSON) || !rq.features.Has(memd.FeatureSnappyEverywhere) {
+		return fail(memd.StatusInvalid, "Xattr, JSON and SnappyEverywhere must be enabled for the connection")
+	}
+	return rq.runDoc(docOp{}, rq.documentEx)
+}
+
+// documentEx is the answer that carries a document with its attributes.
+func (rq *request) documentEx(res docResult) reply {
+	if len(res.xattrs) > 0 {
+		res.value, res.datatype = res.xattrs.section(res.value), res.datatype|memd.DatatypeXattr
+	}
+	return rq.document(res)
+}
+
+// runEvict answers as a node that has the document on disk, and can put it out of memory: nothing else is to be seen.
+func runEvict(rq *request) reply {
+	return rq.runDocAs(memd.OpGet, docOp{}, func(docResult) reply { return reply{} })
+}

@@ -19,6 +19,8 @@ var grantable = []memd.Feature{
 	memd.FeatureClustermapChangeBrief, memd.FeatureVAttr, memd.FeatureSubdocCreateAsDeleted,
 	memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr, memd.FeatureSubdocReplicaRead,
 	memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr, memd.FeatureSubdocReplicaReadDeleted,
+	memd.FeatureRangeScanIncludeXattr, memd.FeatureGetRandomKeyIncludeXattr, memd.FeatureSnappy,
+	memd.FeatureSnappyEverywhere,
 }
 
 // featureNeeds lists what must be asked for together (spec 01, section 7).

@@ -9,7 +9,7 @@ func runGetLocked(rq *request) reply {
 	if len(rq.p.Extras) == 4 {
 		o.lock = binary.BigEndian.Uint32(rq.p.Extras)
 	}
-	return rq.runDoc(o, document)
+	return rq.runDoc(o, rq.document)
 }
 
 func runUnlock(rq *request) reply {

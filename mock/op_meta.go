@@ -6,7 +6,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// GET_META: flags, expiry, sequence number and whether the document is deleted, in version 1 (no extras, or 01) or 2
+// GET_META: flags, expiry, revision and whether the document is deleted, in version 1 (no extras, or 01) or 2
 // (02), which adds the datatype. A document without an expiry has expiry 0.
 
 func runGetMeta(rq *request) reply {
@@ -28,9 +28,9 @@ func runGetMeta(rq *request) reply {
 		x := binary.BigEndian.AppendUint32(nil, deleted)
 		x = binary.BigEndian.AppendUint32(x, res.flags)
 		x = binary.BigEndian.AppendUint32(x, res.expiry)
-		x = binary.BigEndian.AppendUint64(x, res.seqno)
+		x = binary.BigEndian.AppendUint64(x, res.rev)
 		if v2 {
-			x = append(x, byte(res.datatype))
+			x = append(x, byte(res.types()))
 		}
 		return reply{cas: res.cas, extras: x}
 	})

@@ -3,4 +3,4 @@ package mock
 // GET_REPLICA: a replica's copy of a document. The node must be a replica of the vbucket by the map, the active one
 // answers NOT_MY_VBUCKET. Replication takes no time here.
 
-func runGetReplica(rq *request) reply { return rq.runDoc(docOp{}, document) }
+func runGetReplica(rq *request) reply { return rq.runDoc(docOp{}, rq.document) }

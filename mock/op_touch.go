@@ -9,7 +9,7 @@ import (
 // TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token.
 
 func runTouch(rq *request) reply {
-	done := document
+	done := rq.document
 	if rq.p.Opcode == memd.OpTouch {
 		done = func(res docResult) reply { return reply{cas: res.cas} }
 	}

@@ -59,6 +59,10 @@ type bucketSettings struct {
 	kind     string
 	level    memd.DurabilityLevel
 	paths    []string
+	lww      bool
+
+	compression compression
+	unknown     string // what an option did not understand
 }
 
 // Nodes sets how many nodes the cluster starts with: 1 to 64, one unless told.
@@ -99,9 +103,6 @@ func WithCollection(scope, collection string) BucketOption {
 func WithDurability(level memd.DurabilityLevel) BucketOption {
 	return func(b *bucketSettings) { b.level = level }
 }
-
-// Ephemeral makes the bucket call itself an ephemeral one. It stores nothing on disk either way.
-func Ephemeral() BucketOption { return func(b *bucketSettings) { b.kind = "ephemeral" } }
 
 // User adds an account. Without bucket names it is an administrator with access to every bucket, absent ones
 // included; with names it gets no access (0x24) at SELECT_BUCKET for any other. Without this option there is one
@@ -203,6 +204,8 @@ func (s *settings) complete(b *bucketSettings) error {
 		return fmt.Errorf("mock: bucket name %q", b.name)
 	case b.vbuckets < 1 || b.vbuckets > maxVBuckets:
 		return fmt.Errorf("mock: bucket %q has %d vbuckets, want 1 to %d", b.name, b.vbuckets, maxVBuckets)
+	case b.unknown != "":
+		return fmt.Errorf("mock: bucket %q: unknown %s", b.name, b.unknown)
 	case b.replicas > maxReplicas:
 		return fmt.Errorf("mock: bucket %q has %d replicas, want at most %d", b.name, b.replicas, maxReplicas)
 	}

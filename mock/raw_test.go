@@ -231,7 +231,7 @@ func TestBootstrapOfNodeJS(t *testing.T) {
 	granted, err := memd.ParseFeatures(r.next(memd.OpHello, 1).Value)
 	require.NoError(t, err)
 	require.True(t, granted.Has(memd.FeatureClustermapChange))
-	require.False(t, granted.Has(memd.FeatureSnappy), "values are not compressed yet")
+	require.True(t, granted.Has(memd.FeatureSnappy))
 	r.next(memd.OpSASLListMechs, 2)
 	p := r.next(memd.OpSASLAuth, 3)
 	final, err := conv.Step(string(p.Value))

@@ -20,6 +20,9 @@ type request struct {
 	b        *bucket
 	user     *user
 
+	value  []byte // of the packet, inflated
+	packed bool   // it came compressed
+
 	cid        uint32
 	key        []byte // without the collection's prefix
 	keyErr     string // why the key field is wrong, empty when it is not
@@ -53,7 +56,7 @@ func fail(s memd.Status, format string, args ...any) reply {
 func (k *conn) newRequest(p *memd.Packet) *request {
 	rq := &request{
 		k: k, p: p, spec: specs[p.Opcode], at: time.Now(),
-		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(),
+		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(), value: p.Value,
 	}
 	rq.fromReplica = rq.spec != nil && rq.spec.replicaOnly
 	if rq.spec != nil && rq.spec.key == keyDocument {
@@ -142,7 +145,7 @@ func (k *conn) finish(rq *request, in *Injection, rep reply, wait func() (reply,
 
 // answer sends a reply under a fault, and reports whether the connection goes on.
 func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
-	if !f.silent && !rep.silent {
+	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
 		for i := range rep.before {
 			k.send(rq.encode(&rep.before[i], &noInjection.fault))
 		}

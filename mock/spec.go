@@ -48,6 +48,7 @@ type spec struct {
 	mutates  bool
 	token    bool // a success carries the mutation token
 
+	quiet       bool // silent when there is nothing to tell
 	replicaOnly bool // answered by replicas of the vbucket, not by the active node
 	datatypes   memd.Datatype
 }
@@ -72,8 +73,41 @@ var specs = [256]*spec{
 	memd.OpCollectionsGetScopeID:  {run: getScopeID, bucket: true, key: keyAny, value: valueAny},
 	memd.OpObserveSeqno:           {run: observeSeqno, bucket: true, value: valueNeeded, cas: casAny, reorder: true},
 	memd.OpGetFailoverLog:         {run: failoverLog, bucket: true, cas: casAny},
+	memd.OpObserve:                {run: observe, bucket: true, value: valueAny, reorder: true},
+	memd.OpGetVBucket:             {run: getVBucket, bucket: true, key: keyAny},
+	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}},
+	memd.OpSeqnoPersistence:       {run: seqnoPersistence, bucket: true, extras: []int{8}},
+	memd.OpRangeScanCreate:        {run: scanCreate, bucket: true, value: valueNeeded, datatypes: memd.DatatypeJSON, reorder: true},
+	memd.OpRangeScanContinue:      {run: scanContinue, bucket: true, extras: []int{28}, cas: casAny},
+	memd.OpRangeScanCancel:        {run: scanCancel, bucket: true, extras: []int{16}, cas: casAny},
+	memd.OpGetRandomKey:           {run: getRandom, bucket: true, extras: []int{0, 4, 5}},
+	memd.OpListBuckets:            {run: listBuckets, cas: casAny},
+	memd.OpVerbosity:              {run: noop, extras: []int{4}},
 
-	memd.OpGet:        {run: runGet, bucket: true, key: keyDocument, reorder: true},
+	memd.OpGet:   {run: runGet, bucket: true, key: keyDocument, reorder: true},
+	memd.OpGetK:  {run: runGetKey, bucket: true, key: keyDocument, reorder: true},
+	memd.OpGetEx: {run: runGetEx, bucket: true, key: keyDocument, reorder: true},
+	memd.OpGetExReplica: {
+		run: runGetEx, bucket: true, key: keyDocument, reorder: true, replicaOnly: true,
+	},
+	memd.OpEvictKey: {run: runEvict, bucket: true, key: keyDocument, reorder: true},
+	memd.OpGetKeys:  {run: getKeys, bucket: true, key: keyDocument, extras: []int{0, 4}},
+	memd.OpSetWithMeta: {
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		datatypes: allTypes, mutates: true, token: true,
+	},
+	memd.OpAddWithMeta: {
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		datatypes: allTypes, mutates: true, token: true,
+	},
+	memd.OpDelWithMeta: {
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		datatypes: allTypes, mutates: true, token: true,
+	},
+	memd.OpReturnMeta: {
+		run: runReturnMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{12}, document: true,
+		mutates: true,
+	},
 	memd.OpGetMeta:    {run: runGetMeta, bucket: true, key: keyDocument, extras: []int{0, 1}},
 	memd.OpGetReplica: {run: runGetReplica, bucket: true, key: keyDocument, reorder: true, replicaOnly: true},
 	memd.OpSet: {
@@ -137,6 +171,12 @@ var specs = [256]*spec{
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 }
+
+// allTypes are all datatypes of values.
+const allTypes = memd.DatatypeJSON | memd.DatatypeSnappy | memd.DatatypeXattr
+
+// withMetaExtras are the lengths of a write's metadata, with and without options and extended metadata.
+var withMetaExtras = []int{24, 26, 28, 30}
 
 // Rows of the sub-document commands with one path.
 var (

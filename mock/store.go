@@ -14,6 +14,7 @@ import (
 type store struct {
 	vbs     []vbucketData
 	lag     time.Duration // how long replicas are behind; 0: not at all
+	diskLag time.Duration // how long disks are behind
 	lastCAS uint64
 	applied []Applied
 	keep    int // how many of applied are wanted; 0: all
@@ -82,8 +83,10 @@ type docOp struct {
 	preserveTTL         bool
 	durability          memd.DurabilityLevel
 	node                int
-	packed              bool   // the value came compressed
-	paths               *paths // of a sub-document request
+	packed              bool      // the value came compressed
+	paths               *paths    // of a sub-document request
+	meta                *withMeta // of a write with metadata
+	maxTTL              int32     // of the collection: 0 for none, -1 for documents that never expire
 }
 
 // docResult is what became of a docOp.
@@ -138,7 +141,25 @@ func absolute(expiry uint32, now time.Time) int64 {
 	return now.Unix() + int64(expiry)
 }
 
+// expires is when a document expires that the request writes: as it wants, but not later than its collection lets.
+func (o *docOp) expires(now time.Time) int64 {
+	at := absolute(o.expiry, now)
+	switch latest := now.Unix() + int64(o.maxTTL); {
+	case o.maxTTL < 0:
+		return 0
+	case o.maxTTL > 0 && (at == 0 || at > latest):
+		return latest
+	}
+	return at
+}
+
 func failure(st memd.Status) docResult { return docResult{status: st} }
+
+// types are all datatype bits of the document.
+func (r *docResult) types() memd.Datatype {
+	d := doc{datatype: r.datatype, packed: r.packed, xattrs: r.xattrs}
+	return d.types()
+}
 
 func (d *doc) result(v *vbucketData) docResult {
 	return docResult{
@@ -163,7 +184,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 	live := found && old.live(now)
 	locked := live && now.Before(old.locked)
 	switch o.op {
-	case memd.OpGet, memd.OpGetReplica:
+	case memd.OpGet, memd.OpGetReplica, memd.OpGetEx, memd.OpGetExReplica:
 		if !live {
 			return failure(memd.StatusKeyNotFound)
 		}
@@ -202,6 +223,13 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		held.docs[id] = old
 		return docResult{}
 	}
+	if o.meta != nil {
+		next, st := s.applyMeta(o, old, found, live, locked, now)
+		if st != memd.StatusSuccess {
+			return failure(st)
+		}
+		return s.commit(o, v, id, old, next, now)
+	}
 	next, res := s.mutate(o, old, live, locked, now)
 	if res.status != memd.StatusSuccess {
 		return res
@@ -219,7 +247,10 @@ func (s *store) commit(o *docOp, v *vbucketData, id docID, old, next doc, now ti
 		before = 0
 	}
 	v.seqno++
-	next.seqno, next.rev, next.modified, next.locked = v.seqno, old.rev+1, now.Unix(), time.Time{}
+	next.seqno, next.modified, next.locked = v.seqno, now.Unix(), time.Time{}
+	if o.meta == nil {
+		next.rev = old.rev + 1
+	}
 	if next.cas == 0 {
 		next.cas = s.nextCAS(now)
 	}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/couchcore/couchcore/memd"
 )
 
 // vbucketData is one vbucket with the copies that nodes have of it.
@@ -16,6 +18,7 @@ type vbucketData struct {
 	copies  map[int]*docCopy
 	queue   []unsent // what replicas do not have yet, in order
 	moved   bool     // the active node is another one now, and gets the queue before anything else happens
+	slow    bool     // disks are behind, so that it matters when a copy got what
 }
 
 // branch is one stretch of a vbucket's history: a failover ends it and begins the next.
@@ -26,8 +29,9 @@ type branch struct {
 
 // docCopy is what one node has of a vbucket.
 type docCopy struct {
-	docs  map[docID]doc
-	seqno uint64 // newest in it
+	docs     map[docID]doc
+	seqno    uint64    // newest in it
+	arrivals []arrival // when it got the newest of them, in order; only with slow disks
 }
 
 // unsent is a mutation on its way to the replicas.
@@ -39,7 +43,7 @@ type unsent struct {
 
 // clone is a copy for another node. Locks are a node's own and stay behind.
 func (c *docCopy) clone() *docCopy {
-	out := &docCopy{docs: make(map[docID]doc, len(c.docs)), seqno: c.seqno}
+	out := &docCopy{docs: make(map[docID]doc, len(c.docs)), seqno: c.seqno, arrivals: slices.Clone(c.arrivals)}
 	for id, d := range c.docs {
 		d.locked = time.Time{}
 		out.docs[id] = d
@@ -53,12 +57,23 @@ func (c *docCopy) put(id docID, d doc) { c.docs[id], c.seqno = d, d.seqno }
 // lag. A durable one takes with it what is still unsent.
 func (s *store) put(v *vbucketData, o *docOp, id docID, d doc, now time.Time) {
 	v.copies[o.node].put(id, d)
-	if len(v.copies) == 1 {
-		return
+	if v.slow {
+		v.copies[o.node].arrived(d.seqno, now)
 	}
-	v.queue = append(v.queue, unsent{id, d, now.Add(s.lag)})
-	if s.lag == 0 || o.durability > 0 {
-		v.deliverAll()
+	if len(v.copies) > 1 {
+		due := now.Add(s.lag)
+		if o.durability > 0 {
+			due = now
+		}
+		v.queue = append(v.queue, unsent{id, d, due})
+		if s.lag == 0 || o.durability > 0 {
+			v.deliverAll()
+		}
+	}
+	if o.durability > memd.DurabilityMajority {
+		for _, c := range v.copies {
+			c.arrivals = nil
+		}
 	}
 }
 
@@ -81,6 +96,9 @@ func (v *vbucketData) send(n int) {
 		for _, c := range v.copies {
 			if c.seqno < e.d.seqno {
 				c.put(e.id, e.d)
+				if v.slow {
+					c.arrived(e.d.seqno, e.due)
+				}
 			}
 		}
 	}
@@ -96,6 +114,17 @@ func (s *store) setLag(lag time.Duration) {
 	for i := range s.vbs {
 		if lag == 0 {
 			s.vbs[i].deliverAll()
+		}
+	}
+}
+
+// setDiskLag changes how long disks are behind. What there is already counts as being on disk.
+func (s *store) setDiskLag(lag time.Duration) {
+	s.diskLag = lag
+	for i := range s.vbs {
+		s.vbs[i].slow = lag > 0
+		for _, c := range s.vbs[i].copies {
+			c.arrivals = nil
 		}
 	}
 }
@@ -162,7 +191,7 @@ func (s *store) flush() {
 		v := &s.vbs[i]
 		for _, c := range v.copies {
 			clear(c.docs)
-			c.seqno = 0
+			c.seqno, c.arrivals = 0, nil
 		}
 		v.seqno, v.history = 0, nil
 		s.fork(i)

@@ -2,7 +2,6 @@ package mock
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -69,10 +68,17 @@ func (c *Cluster) Flush(bucket string) error {
 
 // SetReplicaLag lets replicas of a bucket be behind by a time; at first they are not. A mutation that no replica has yet
 // is lost when its active node fails over, and GET_REPLICA does not see it. Durable writes wait for the replicas whatever
-// the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. The sequence numbers of
-// OBSERVE_SEQNO are the active node's on every node.
+// the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. OBSERVE and OBSERVE_SEQNO
+// tell of each copy as it is.
 func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
 	return c.withStore(bucket, func(s *store) { s.setLag(max(0, lag)) })
+}
+
+// SetPersistLag lets the disks of a bucket's nodes be behind by a time, from now on; at first they are not. OBSERVE,
+// OBSERVE_SEQNO, SEQNO_PERSISTENCE and scans that want a snapshot see it; nothing is ever lost by it. Durable writes with
+// a level above majority do not wait for it: what they write, and all before it, is on disk at once.
+func (c *Cluster) SetPersistLag(bucket string, lag time.Duration) error {
+	return c.withStore(bucket, func(s *store) { s.setDiskLag(max(0, lag)) })
 }
 
 // LimitApplyLog makes a bucket forget all but the newest n entries of its apply log, now and from now on; 0 ends that.
@@ -80,13 +86,6 @@ func (c *Cluster) LimitApplyLog(bucket string, n int) error {
 	return c.withStore(bucket, func(s *store) { s.limit(max(0, n)) })
 }
 
-func (c *Cluster) withStore(bucket string, f func(*store)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.buckets[bucket]
-	if b == nil {
-		return fmt.Errorf("mock: no bucket %q", bucket)
-	}
-	f(b.store)
-	return nil
+func (c *Cluster) withStore(name string, f func(*store)) error {
+	return c.withBucket(name, func(b *bucket) { f(b.store) })
 }

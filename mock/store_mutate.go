@@ -49,7 +49,7 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 	switch o.op {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace:
 		next = doc{
-			value: o.value, flags: o.flags, datatype: o.datatype, packed: o.packed, expiry: absolute(o.expiry, now),
+			value: o.value, flags: o.flags, datatype: o.datatype, packed: o.packed, expiry: o.expires(now),
 			xattrs: old.xattrs,
 		}
 		if o.preserveTTL && live {
@@ -64,14 +64,14 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 		next.value = slices.Concat(o.value, old.value)
 		next.datatype, next.packed = valueType(next.value), false
 	case memd.OpTouch, memd.OpGAT:
-		next.expiry = absolute(o.expiry, now)
+		next.expiry = o.expires(now)
 	case memd.OpIncrement, memd.OpDecrement:
 		n, ok := count(o, old, live)
 		if !ok {
 			return old, failure(memd.StatusDeltaBadVal)
 		}
 		if !live {
-			next = doc{expiry: absolute(o.expiry, now)}
+			next = doc{expiry: o.expires(now)}
 		}
 		next.packed = false
 		next.value, next.datatype, res.number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n

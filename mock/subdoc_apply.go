@@ -288,7 +288,7 @@ func (w *work) takeBody(s *pathSpec) memd.Status {
 // next is the document's version after the request.
 func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
 	flags := o.paths.flags
-	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, flags: t.old.flags, expiry: absolute(o.expiry, t.now)}
+	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, flags: t.old.flags, expiry: o.expires(t.now)}
 	if o.preserveTTL && t.live {
 		next.expiry = t.old.expiry
 	}

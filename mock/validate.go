@@ -187,9 +187,15 @@ func (rq *request) checkDatatype() reply {
 		return fail(memd.StatusInvalid, "Datatype 0x%02x is not allowed for %v", uint8(dt), rq.p.Opcode)
 	case dt&memd.DatatypeJSON != 0 && !rq.features.Has(memd.FeatureJSON):
 		return fail(memd.StatusInvalid, "Datatype (JSON) not enabled for the connection")
-	case dt&memd.DatatypeSnappy != 0:
+	case dt&memd.DatatypeSnappy != 0 && !snappy(rq.features):
 		return fail(memd.StatusInvalid, "Datatype (Snappy) not enabled for the connection")
-	case rq.spec.document && len(rq.p.Value) > maxValue:
+	case dt&memd.DatatypeXattr != 0 && !rq.features.Has(memd.FeatureXattr):
+		return fail(memd.StatusInvalid, "Datatype (Xattr) not enabled for the connection")
+	}
+	if rep := rq.inflate(); rep.status != memd.StatusSuccess {
+		return rep
+	}
+	if rq.spec.document && len(rq.value) > maxValue {
 		return fail(memd.StatusTooBig, "Value is larger than 20 MiB")
 	}
 	return reply{}

@@ -1,0 +1,180 @@
+package mock
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+const (
+	scanPacket   = 8 << 10 // a packet of a scan goes out once it has this much
+	scanLifetime = 180 * time.Second
+	scansAtOnce  = 2048 // of a bucket, unless a test says otherwise
+	maxScanName  = 50
+	maxScanTerm  = 251
+)
+
+type scanID [16]byte
+
+// scan is one range scan. It lives on the connection that made it; the cluster's mutex guards it.
+type scan struct {
+	b        *bucket
+	vb       uint16
+	keysOnly bool
+	xattrs   bool
+	items    []scanItem // what was there when it was made, in the order of keys
+	used     time.Time
+	running  bool // an answer to CONTINUE is under way
+	gone     bool // cancelled
+}
+
+type scanItem struct {
+	key string
+	d   doc
+}
+
+// scanRequest is the value of RANGE_SCAN_CREATE.
+type scanRequest struct {
+	Collection *string `json:"collection"`
+	KeyOnly    bool    `json:"key_only"`
+	Xattrs     bool    `json:"include_xattrs"`
+	Name       string  `json:"name"`
+	Range      *struct {
+		Start     *string `json:"start"`
+		ExclStart *string `json:"excl_start"`
+		End       *string `json:"end"`
+		ExclEnd   *string `json:"excl_end"`
+	} `json:"range"`
+	Sampling *struct {
+		Seed    uint64  `json:"seed"`
+		Samples *uint64 `json:"samples"`
+	} `json:"sampling"`
+	Snapshot *struct {
+		UUID    *string `json:"vb_uuid"`
+		Seqno   *uint64 `json:"seqno"`
+		Exists  bool    `json:"seqno_exists"`
+		Timeout uint32  `json:"timeout_ms"`
+	} `json:"snapshot_requirements"`
+}
+
+// scanPlan is a scan request that makes sense.
+type scanPlan struct {
+	cid              uint32
+	keysOnly, xattrs bool
+	from, to         string
+	exclFrom, exclTo bool
+	samples, seed    uint64
+	snapshot         bool
+	uuid, seqno      uint64
+	exists           bool
+	wait             time.Duration
+}
+
+// plan reads the value of RANGE_SCAN_CREATE. The text says what is wrong with it.
+func planScan(value []byte) (p scanPlan, wrong string) {
+	var rq scanRequest
+	if err := json.Unmarshal(value, &rq); err != nil {
+		return p, "Value is not the JSON that is expected"
+	}
+	if rq.Collection != nil {
+		id, err := strconv.ParseUint(*rq.Collection, 16, 32)
+		if err != nil {
+			return p, "collection is no id"
+		}
+		p.cid = uint32(id)
+	}
+	switch {
+	case (rq.Range == nil) == (rq.Sampling == nil):
+		return p, "needs range or sampling"
+	case rq.KeyOnly && rq.Xattrs:
+		return p, "include_xattrs with key_only"
+	case len(rq.Name) > maxScanName:
+		return p, "name is too long"
+	}
+	p.keysOnly, p.xattrs = rq.KeyOnly, rq.Xattrs
+	if r := rq.Range; r != nil {
+		var ok, also bool
+		p.from, p.exclFrom, ok = scanTerm(r.Start, r.ExclStart)
+		p.to, p.exclTo, also = scanTerm(r.End, r.ExclEnd)
+		if !ok || !also {
+			return p, "range needs one start and one end in base64"
+		}
+	}
+	if s := rq.Sampling; s != nil {
+		if s.Samples == nil || *s.Samples == 0 {
+			return p, "samples must be more than 0"
+		}
+		p.samples, p.seed = *s.Samples, s.Seed
+	}
+	if s := rq.Snapshot; s != nil {
+		if s.UUID == nil || s.Seqno == nil {
+			return p, "snapshot_requirements needs vb_uuid and seqno"
+		}
+		uuid, err := strconv.ParseUint(*s.UUID, 10, 64)
+		if err != nil {
+			return p, "vb_uuid is no number"
+		}
+		p.snapshot, p.uuid, p.seqno, p.exists = true, uuid, *s.Seqno, s.Exists
+		p.wait = time.Duration(s.Timeout) * time.Millisecond
+	}
+	return p, ""
+}
+
+func scanTerm(incl, excl *string) (term string, excluded, ok bool) {
+	if (incl == nil) == (excl == nil) {
+		return "", false, false
+	}
+	text := cmp.Or(incl, excl)
+	b, err := base64.StdEncoding.DecodeString(*text)
+	return string(b), excl != nil, err == nil && len(b) <= maxScanTerm
+}
+
+// holds reports whether a key is in the range of the scan.
+func (p *scanPlan) holds(key string) bool {
+	return p.samples > 0 || (key > p.from || key == p.from && !p.exclFrom) && (key < p.to || key == p.to && !p.exclTo)
+}
+
+// pick gathers what a scan finds in a copy of a vbucket: samples are the same for the same seed.
+func (p *scanPlan) pick(c *docCopy, now time.Time) []scanItem {
+	var items []scanItem
+	for _, id := range c.keys() {
+		if d := c.docs[id]; id.cid == p.cid && d.live(now) && p.holds(id.key) {
+			items = append(items, scanItem{id.key, d})
+		}
+	}
+	if p.samples == 0 || p.samples >= uint64(len(items)) {
+		return items
+	}
+	dice := rand.New(rand.NewPCG(p.seed, 0))
+	dice.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	items = items[:p.samples]
+	slices.SortFunc(items, func(a, b scanItem) int { return cmp.Compare(a.key, b.key) })
+	return items
+}
+
+// append appends an item as the client gets it.
+func (s *scan) append(dst []byte, it *scanItem, compressed func([]byte, memd.Datatype, bool) ([]byte, memd.Datatype)) []byte {
+	if s.keysOnly {
+		return append(memd.AppendLEB128(dst, uint32(len(it.key))), it.key...)
+	}
+	d := &it.d
+	dst = binary.BigEndian.AppendUint32(dst, d.flags)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(d.expiry))
+	dst = binary.BigEndian.AppendUint64(dst, d.seqno)
+	dst = binary.BigEndian.AppendUint64(dst, d.cas)
+	value, dt := d.value, d.datatype
+	if s.xattrs && len(d.xattrs) > 0 {
+		value, dt = d.xattrs.section(value), dt|memd.DatatypeXattr
+	}
+	value, dt = compressed(value, dt, d.packed)
+	dst = append(dst, byte(dt))
+	dst = append(memd.AppendLEB128(dst, uint32(len(it.key))), it.key...)
+	return append(memd.AppendLEB128(dst, uint32(len(value))), value...)
+}
