@@ -4,24 +4,30 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/core"
 )
 
-// The README's commands print what it says, and its programs are the files that it names.
+// The commands of the pages for users print what they say, and their programs are parts of programs that are tested.
 
 const root = "../.."
 
-// block is a fenced block of the README.
+// pages are the ones for users.
+var pages = []string{"README.md", "docs/retry.md"}
+
+// block is a fenced block of a page.
 type block struct{ language, text string }
 
-func readmeBlocks(t *testing.T) []block {
+func blocksOf(t *testing.T, page string) []block {
 	t.Helper()
-	text, err := os.ReadFile(root + "/README.md")
+	text, err := os.ReadFile(filepath.Join(root, page))
 	require.NoError(t, err)
 	var blocks []block
 	inside := false
@@ -36,51 +42,116 @@ func readmeBlocks(t *testing.T) []block {
 			blocks[len(blocks)-1].text += line
 		}
 	}
-	require.False(t, inside, "a block without an end")
+	require.False(t, inside, "%s: a block without an end", page)
 	return blocks
 }
 
-func TestReadmeProgramsAreTheExamples(t *testing.T) {
+func TestReadmeHasTheFirstExamples(t *testing.T) {
 	found := map[string]bool{}
-	for _, b := range readmeBlocks(t) {
-		if b.language == "go" {
-			found[b.text] = true
-		}
+	for _, b := range blocksOf(t, "README.md") {
+		found[b.text] = true
 	}
 	for _, name := range []string{"basic", "override"} {
 		file, err := os.ReadFile(root + "/examples/" + name + "/main.go")
 		require.NoError(t, err)
 		require.True(t, found[string(file)], "README.md does not have examples/%s/main.go as it is", name)
-		delete(found, string(file))
 	}
-	require.Empty(t, found, "README.md has a program that is no example")
 }
 
-func TestReadmeCommandsPrintWhatItSays(t *testing.T) {
-	blocks := readmeBlocks(t)
+func TestProgramsOfThePagesAreTested(t *testing.T) {
+	files, err := filepath.Glob(root + "/examples/*/*.go")
+	require.NoError(t, err)
+	var sources []string
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		require.NoError(t, err)
+		sources = append(sources, string(source))
+	}
+	for _, page := range pages {
+		for _, b := range blocksOf(t, page) {
+			if b.language == "go" {
+				require.True(t, partOf(sources, b.text), "%s: this is no part of an example:\n%s", page, b.text)
+			}
+		}
+	}
+}
+
+// partOf reports whether lines stand in one of the sources as they are, or deeper inside.
+func partOf(sources []string, lines string) bool {
+	for range 4 {
+		for _, s := range sources {
+			if strings.Contains("\n"+s, "\n"+lines) {
+				return true
+			}
+		}
+		lines = "\t" + strings.TrimSuffix(strings.ReplaceAll(lines, "\n", "\n\t"), "\t")
+	}
+	return false
+}
+
+func TestPartsOfPrograms(t *testing.T) {
+	sources := []string{"func f() {\n\tif x {\n\t\treturn\n\t}\n}\n"}
+	require.True(t, partOf(sources, "func f() {\n"))
+	require.True(t, partOf(sources, "if x {\n\treturn\n}\n"))
+	require.True(t, partOf(sources, "return\n"))
+	require.False(t, partOf(sources, "if y {\n"))
+	require.False(t, partOf(sources, "x {\n"), "a part of a line")
+}
+
+func TestPoliciesOfThePagesAreRead(t *testing.T) {
+	n := 0
+	for _, page := range pages {
+		for _, b := range blocksOf(t, page) {
+			if b.language == "json" {
+				n++
+				_, err := core.ParsePolicy([]byte(b.text))
+				require.NoError(t, err, page)
+			}
+		}
+	}
+	require.Positive(t, n)
+}
+
+func TestThePageOnRetryingHasEveryKeyOfAPolicyFile(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/retry.md")
+	require.NoError(t, err)
+	for _, key := range []string{
+		"operationConfig", "methodConfig", "name", "service", "operation", "method", "timeout", "retryPolicy", "hedgingPolicy",
+		"maxAttempts", "initialBackoff", "maxBackoff", "backoffMultiplier", "retryableReasons", "retryableStatusCodes", "jitter",
+		"softLimit", "hardLimit", "pinned", "hedgingDelay", "nonFatalReasons", "nonFatalStatusCodes", "retryThrottling", "maxTokens",
+		"tokenRatio", "none", "full", "equal", "additive", "proportional", "decorrelated",
+	} {
+		require.Contains(t, string(text), "`"+key+"`")
+	}
+}
+
+func TestCommandsOfThePagesPrintWhatTheySay(t *testing.T) {
 	commands := 0
-	for i, b := range blocks {
-		if b.language != "sh" {
-			continue
+	for _, page := range pages {
+		blocks := blocksOf(t, page)
+		for i, b := range blocks {
+			if b.language != "sh" {
+				continue
+			}
+			commands++
+			line := strings.TrimSuffix(b.text, "\n")
+			require.NotContains(t, line, "\n", "one command a block")
+			if line == "go test ./..." { // which is what runs this
+				continue
+			}
+			require.Less(t, i+1, len(blocks), line)
+			require.Equal(t, "text", blocks[i+1].language, "%s: what it prints follows it", line)
+			want, got := blocks[i+1].text, runReadme(t, line)
+			if strings.HasSuffix(line, " demo") {
+				want, got = shape(want), shape(got)
+			}
+			require.Equal(t, want, got, line)
 		}
-		commands++
-		line := strings.TrimSuffix(b.text, "\n")
-		require.NotContains(t, line, "\n", "one command a block")
-		if line == "go test ./..." { // which is what runs this
-			continue
-		}
-		require.Less(t, i+1, len(blocks), line)
-		require.Equal(t, "text", blocks[i+1].language, "%s: what it prints follows it", line)
-		want, got := blocks[i+1].text, runReadme(t, line)
-		if strings.HasSuffix(line, " demo") {
-			want, got = shape(want), shape(got)
-		}
-		require.Equal(t, want, got, line)
 	}
-	require.GreaterOrEqual(t, commands, 4)
+	require.GreaterOrEqual(t, commands, 10)
 }
 
-// runReadme runs a command of the README: the examples as it says, couchcore without building it again.
+// runReadme runs a command of a page: the examples as it says, couchcore without building it again.
 func runReadme(t *testing.T, line string) string {
 	t.Helper()
 	if args, ok := strings.CutPrefix(line, "go run ./cmd/couchcore "); ok {
