@@ -33,7 +33,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bucket{c: c, name: name, stop: stop}
 	b.router = dispatch.New(dispatch.Options{
-		Bucket: name, Seeds: c.cfg.Hosts, TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
+		Bucket: name, Seeds: c.cfg.Hosts, Resolve: c.resolver(), TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
 		Connections:  c.cfg.Connections,

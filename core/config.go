@@ -27,6 +27,12 @@ type Config struct {
 	// Hosts are the nodes to ask for the first cluster map, as "host" or "host:port" (IPv6 in brackets). Default:
 	// 127.0.0.1 at the default port.
 	Hosts []string
+	// SRV is the name of a DNS SRV record that names nodes too, as in "_couchbases._tcp.db.example.com"; connection strings
+	// of one host without a port set it. It is looked up beside the hosts' own addresses, and again when no node can be
+	// reached any more; that it does not exist is no error.
+	SRV string
+	// Resolver looks SRV up. Default: net.DefaultResolver.
+	Resolver Resolver
 	// UseTLS encrypts all connections. TLS may then set roots, client certificates and the rest; nil means the system's
 	// roots. Setting TLS implies UseTLS. Verification is off only with TLS.InsecureSkipVerify.
 	UseTLS bool
@@ -223,6 +229,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.UseTLS = c.UseTLS || c.TLS != nil
 	if c.UseTLS && c.TLS == nil {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext

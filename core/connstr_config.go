@@ -55,6 +55,9 @@ func (c ConnSpec) Config() (Config, error) {
 		}
 		cfg.Hosts = append(cfg.Hosts, h.String())
 	}
+	if c.SRVEligible() {
+		cfg.SRV = "_" + c.Scheme + "._tcp." + c.Hosts[0].Host
+	}
 	for _, o := range c.Options {
 		info, _ := LookupOption(o.Key)
 		set, ok := optionSetters[info.Name]

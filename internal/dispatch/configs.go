@@ -167,6 +167,7 @@ func (r *Router) consider(of offered) {
 		return
 	}
 	if !s.Newer(old) {
+		r.trim()
 		return
 	}
 	if err := s.Conflict(old); err != nil {

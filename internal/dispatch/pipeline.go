@@ -210,6 +210,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
 	p.flushQueue(err)
 	p.r.releaseWaiting()
+	p.r.reseed()
 	p.r.notify()
 }
 

@@ -21,8 +21,11 @@ import (
 
 // Options are a router's surroundings. All but the limits must be set.
 type Options struct {
-	Bucket  string
-	Seeds   []string // addresses to ask for the first cluster map
+	Bucket string
+	Seeds  []string // addresses to ask for the first cluster map
+	// Resolve finds further addresses to ask, as DNS SRV does; nil finds none. It is called again when no node can be
+	// reached any more. It ends with its context and keeps to a time of its own.
+	Resolve func(ctx context.Context) []string
 	TLS     bool
 	Network string // which addresses of the nodes to use; "" or "auto" decides by the seed that answered
 
@@ -76,7 +79,10 @@ type Router struct {
 	pipes   map[string]*pipeline
 	closed  bool
 	network string
-	changed chan struct{} // closed and replaced whenever something worth waiting for has happened
+	seeded  time.Time // when the seeds were asked last
+
+	resolving bool
+	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
 
 	offers  offers
 	fetch   chan struct{} // somebody wants a newer map than we have
@@ -119,9 +125,7 @@ func New(o Options) *Router {
 	r.wg.Go(r.configs)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, addr := range o.Seeds {
-		r.pipe(addr)
-	}
+	r.seed()
 	return r
 }
 
@@ -198,7 +202,7 @@ func (r *Router) route(c *kv.Call) {
 	pk := r.picker.Load()
 	spec := c.Spec()
 	if pk == nil {
-		if p := r.seed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
+		if p := r.anySeed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
 			p.choose(c).submit(c) // the request for the first map itself
 			return
 		}
@@ -227,8 +231,8 @@ func (r *Router) route(c *kv.Call) {
 	p.submit(c)
 }
 
-// seed gives a connection to ask for the first map, or nil.
-func (r *Router) seed() *pipeline {
+// anySeed gives a connection to ask for the first map, or nil.
+func (r *Router) anySeed() *pipeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pipes {
@@ -370,7 +374,7 @@ var (
 // seedState says whether a cluster map may still come from a handshake that has not failed, and if not, the last
 // failure. The lock is held.
 func (r *Router) seedState() (cause error, hope bool) {
-	cause = errNoSeeds
+	cause, hope = errNoSeeds, r.resolving
 	for _, p := range r.pipes {
 		p.each(func(q *pipeline) {
 			err, trying := q.state()

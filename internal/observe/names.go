@@ -18,6 +18,7 @@ const (
 	MsgConnectionLost  = "Connection lost"
 	MsgConnectFailed   = "Connecting failed"
 	MsgReconnecting    = "Reconnecting"
+	MsgReseeding       = "No node can be reached, asking the seeds again"
 	MsgConfigApplied   = "Config applied"
 	MsgConfigIgnored   = "Config ignored"
 	MsgConfigRefused   = "Config refused"
@@ -28,6 +29,7 @@ const (
 	MsgBreakerClosed   = "Circuit breaker closed"
 	MsgGaveUp          = "Gave up retrying"
 
+	MsgSRVFailed          = "DNS SRV lookup failed"
 	MsgRetrying           = "Retrying"
 	MsgNotRetried         = "Not retried"
 	MsgBootstrapStep      = "Bootstrap step"

@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/internal/observe"
+)
+
+// reseedAfter is the least time between two times that the seeds are asked again.
+const reseedAfter = 5 * time.Second
+
+// seed connects to the seeds, and beside that to the nodes that a lookup of theirs names: a lookup that is slow or fails
+// holds up nothing. The lock is held.
+func (r *Router) seed() {
+	r.seeded = time.Now()
+	for _, addr := range r.o.Seeds {
+		r.pipe(addr)
+	}
+	if r.o.Resolve != nil && !r.resolving {
+		r.resolving = true
+		r.wg.Go(r.resolve) // ends with the router's context at the latest
+	}
+}
+
+// resolve asks for the nodes behind the seeds' name.
+func (r *Router) resolve() {
+	addrs := r.o.Resolve(r.ctx)
+	r.mu.Lock()
+	r.resolving = false
+	if !r.closed {
+		for _, addr := range addrs {
+			r.pipe(addr)
+		}
+	}
+	r.mu.Unlock()
+	r.releaseWaiting()
+	r.notify()
+}
+
+// reseed begins again with the seeds when no node of the map can be reached: all of them may have been replaced. Calls
+// that wait go on waiting.
+func (r *Router) reseed() {
+	pk := r.picker.Load()
+	if pk == nil {
+		return // the seeds are being tried all the time
+	}
+	for _, p := range pk.nodes {
+		if p != nil && p.connectedAny() {
+			return
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || time.Since(r.seeded) < reseedAfter {
+		return
+	}
+	r.o.Log.Info(r.ctx, observe.MsgReseeding)
+	r.seed()
+}
+
+// trim ends the ways to seeds that the map does not name, once they have given a map that is not newer than ours.
+func (r *Router) trim() {
+	pk := r.picker.Load()
+	if pk == nil {
+		return
+	}
+	stay := map[*pipeline]bool{}
+	for _, p := range pk.nodes {
+		stay[p] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.resolving {
+		return
+	}
+	for addr, p := range r.pipes {
+		if !stay[p] {
+			delete(r.pipes, addr)
+			p.each(func(q *pipeline) { r.wg.Go(q.drain) })
+		}
+	}
+}
