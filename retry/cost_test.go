@@ -13,27 +13,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 func TestStateIsSmall(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(retry.State{}), uintptr(56))
 }
 
-// succeed is what an operation that never fails does with its State.
-func succeed(s *retry.State, deadline time.Time, st retry.Strategy) bool {
+// succeed is what an operation that never fails does with its State, and with the tokens of its node if there are any.
+func succeed(s *retry.State, deadline time.Time, st retry.Strategy, node *policy.Tokens) bool {
 	s.Idempotent, s.Deadline, s.Strategy = true, deadline, st
 	e, ok := s.Sent()
 	ok = ok && s.Succeeded(e)
+	node.Success()
 	s.Settle(nil)
 	return ok
 }
 
+// TestSuccessAllocatesNothing: all that a failure needs is made when something fails.
 func TestSuccessAllocatesNothing(t *testing.T) {
 	var s retry.State
 	deadline := time.Now().Add(time.Second)
 	var st retry.Strategy = retry.FastFailOnTerminalError{}
 	ok := true
-	require.Zero(t, testing.AllocsPerRun(1000, func() { ok = ok && s.Reset() && succeed(&s, deadline, st) }))
+	for _, node := range []*policy.Tokens{nil, policy.NewTokens(10, 100)} {
+		require.Zero(t, testing.AllocsPerRun(1000, func() { ok = ok && s.Reset() && succeed(&s, deadline, st, node) }))
+	}
 	require.True(t, ok)
 }
 
@@ -42,13 +47,13 @@ func TestSuccessTakesNoLock(t *testing.T) {
 	old := runtime.SetMutexProfileFraction(1)
 	defer runtime.SetMutexProfileFraction(old)
 	before := pprof.Lookup("mutex").Count()
-	done := make(chan bool)
+	done, node := make(chan bool), policy.NewTokens(10, 100)
 	for range 4 {
 		go func() {
 			var s retry.State
 			ok := true
 			for range 20000 {
-				ok = ok && s.Reset() && succeed(&s, time.Time{}, nil)
+				ok = ok && s.Reset() && succeed(&s, time.Time{}, nil, node)
 			}
 			done <- ok
 		}()
@@ -63,14 +68,14 @@ func TestSuccessTakesNoLock(t *testing.T) {
 func BenchmarkSuccess(b *testing.B) {
 	deadline := time.Now().Add(time.Second)
 	var st retry.Strategy = retry.FastFailOnTerminalError{}
-	states, i := make([]retry.State, 1024), 0
+	states, i, node := make([]retry.State, 1024), 0, policy.NewTokens(10, 100)
 	b.ReportAllocs()
 	for b.Loop() {
 		if i == len(states) {
 			clear(states)
 			i = 0
 		}
-		succeed(&states[i], deadline, st)
+		succeed(&states[i], deadline, st, node)
 		i++
 	}
 }
@@ -83,7 +88,7 @@ func BenchmarkSuccessReused(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Reset()
-		succeed(&s, deadline, st)
+		succeed(&s, deadline, st, nil)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestActionsCanGrow(t *testing.T) {
 	strategy := reflect.TypeFor[retry.Strategy]()
 	require.Equal(t, 1, strategy.NumMethod())
 	require.Equal(t, typ, strategy.Method(0).Type.Out(0))
-	require.Equal(t, retry.Stop(), retry.Action{})
+	require.Zero(t, retry.Stop())
 }
 
 // TestThePublicStrategies proves CB-24: these are all strategies that a user of the module can name. The strict one is not
@@ -126,6 +126,7 @@ func (p *purse) Take(k retry.Kind) (int32, bool) {
 	p.left -= cost
 	return cost, true
 }
+
 func (p *purse) Settle(cost int32, succeeded bool) {
 	if succeeded {
 		p.left += cost
