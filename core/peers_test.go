@@ -126,6 +126,32 @@ func TestADeadlineInEveryPhase_D88(t *testing.T) {
 	}
 }
 
+// D80: the creation of a scan follows a vbucket that moves, and asks its strategy, as any other request does.
+func TestAScanIsCreatedWhereItsVBucketIs_D80(t *testing.T) {
+	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		key := keyOn(t, b, m.Node(0).Addr())
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
+		require.NoError(t, err)
+		vb, _, _ := b.Locate(key)
+		create := kv.RangeScanCreate{VBucket: vb, Range: &kv.ScanRange{}}
+		first, err := kv.Do(ctx(t), b, create)
+		require.NoError(t, err)
+		require.Equal(t, m.Node(0).Addr(), first.Endpoint)
+		require.NoError(t, m.MoveVBucket("default", int(vb), 1))
+		second, err := kv.Do(ctx(t), b, create)
+		require.NoError(t, err)
+		require.Equal(t, m.Node(1).Addr(), second.Endpoint)
+		require.Equal(t, 1, second.Retry.Transparent)
+
+		m.Inject(only(memd.OpRangeScanCreate, 1), mock.Status(memd.StatusTmpFail))
+		asked := 0
+		create.Retry = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { asked++; return retry.After(0) })
+		_, err = kv.Do(ctx(t), b, create)
+		require.NoError(t, err)
+		require.Equal(t, 1, asked)
+	})
+}
+
 // thinker is a strategy that never answers.
 type thinker struct{}
 
