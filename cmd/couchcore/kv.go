@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -161,6 +162,10 @@ func (k *kvCmd) failed(a *app, c *core.Cluster, b *core.Bucket, name, key string
 	}
 	f := failureOf(err)
 	res := kvResult{Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons, ElapsedUS: took.Microseconds(), Error: &f}
+	var e *kv.Error
+	if errors.As(err, &e) {
+		res.Endpoint = e.Endpoint
+	}
 	if err := a.emit(res); err != nil {
 		return err
 	}

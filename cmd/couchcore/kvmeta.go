@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -100,10 +105,29 @@ type kvGetRandom struct {
 	WithXattrs bool `help:"With its extended attributes (default: no)."`
 }
 
-// Run implements the command.
+// Run implements the command. A node that holds nothing says so, which is no reason to end when there are others.
 func (c *kvGetRandom) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "get-random", "", func(o kv.Common) (kv.GetRandom, error) {
-		return kv.GetRandom{Common: o, WithXattrs: c.WithXattrs, Pinned: c.pinned(), Node: c.node()}, nil
+	op := kv.GetRandom{Common: k.common(), WithXattrs: c.WithXattrs, Pinned: true, Node: c.node()}
+	return runCall(a, k, "get-random", "", func(ctx context.Context, b *core.Bucket) (kv.RandomResult, error) {
+		if c.pinned() {
+			return kv.Do(ctx, b, op)
+		}
+		l, err := b.Layout(ctx)
+		if err != nil {
+			return kv.RandomResult{}, err
+		}
+		nodes := l.DataNodes()
+		rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		op.Pinned = len(nodes) > 0
+		for i := 0; ; i++ {
+			if op.Pinned {
+				op.Node = nodes[i]
+			}
+			r, err := kv.Do(ctx, b, op)
+			if !errors.Is(err, cberr.DocumentNotFound) || i+1 >= len(nodes) {
+				return r, err
+			}
+		}
 	}, func(r kv.RandomResult) view {
 		v := view{Result: r.Result, value: r.Value, hasValue: true, flags: &r.Flags, datatype: r.Datatype}
 		key, encoding := textOf(r.Key)

@@ -177,16 +177,6 @@ type kvStats struct {
 	Args    string  `placeholder:"JSON" help:"Arguments, for groups that take some."`
 }
 
-// statsLine is one node's statistics as JSON.
-type statsLine struct {
-	Op       string            `json:"op"`
-	Key      string            `json:"key"` // the group
-	Node     *int              `json:"node"`
-	Endpoint string            `json:"endpoint"`
-	Stats    map[string]string `json:"stats"`
-	Error    *failure          `json:"error"`
-}
-
 // Run implements the command: with --json one object a node.
 func (c *kvStats) Run(a *app, k *kvCmd) error {
 	if c.Node != nil && c.VBucket != nil {
@@ -217,7 +207,7 @@ func (c *kvStats) Run(a *app, k *kvCmd) error {
 	if err != nil {
 		return k.failed(a, cl, b, "stats", c.Group, err, time.Since(began))
 	}
-	err = c.show(a, all)
+	err = c.show(a, all, time.Since(began))
 	if err != nil {
 		_ = cl.Close()
 		return err
@@ -226,23 +216,20 @@ func (c *kvStats) Run(a *app, k *kvCmd) error {
 }
 
 // show writes the statistics of each node. The error is that of the nodes that have failed.
-func (c *kvStats) show(a *app, all map[int]kv.NodeStats) (failed error) {
+func (c *kvStats) show(a *app, all map[int]kv.NodeStats, took time.Duration) (failed error) {
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		s := all[n]
 		failed = errors.Join(failed, s.Err)
 		if a.json {
-			line := statsLine{Op: "stats", Key: c.Group, Node: &n, Endpoint: s.Endpoint, Stats: map[string]string{}}
-			if c.VBucket != nil {
-				line.Node = nil
-			}
+			stats := map[string]string{}
 			for _, e := range s.Stats {
-				line.Stats[e.Name] = e.Value
+				stats[e.Name] = e.Value
 			}
-			if s.Err != nil {
-				f := failureOf(s.Err)
-				line.Error = &f
+			v := view{Result: s.Result, failed: s.Err, more: []extra{{"stats", stats}}}
+			if c.VBucket == nil {
+				v.more = append(v.more, extra{"node", n})
 			}
-			if err := a.emit(line); err != nil {
+			if err := a.emit(v.json("stats", c.Group, took)); err != nil {
 				return err
 			}
 			continue

@@ -55,18 +55,6 @@ func (c *kvScan) scan(k *kvCmd) (kv.Scan, error) {
 	return s, nil
 }
 
-// scanLine is one item as JSON.
-type scanLine struct {
-	Op       string  `json:"op"`
-	Key      string  `json:"key"`
-	Value    *string `json:"value"`
-	Encoding string  `json:"encoding,omitempty"`
-	CAS      *string `json:"cas"`
-	Flags    *uint32 `json:"flags"`
-	Expiry   *string `json:"expiry"`
-	Seqno    *string `json:"seqno"`
-}
-
 // Run implements the command: with --json one object an item.
 func (c *kvScan) Run(a *app, k *kvCmd) error {
 	op, err := c.scan(k)
@@ -86,7 +74,7 @@ func (c *kvScan) Run(a *app, k *kvCmd) error {
 	defer s.Close()
 	for (c.Limit == 0 || n < c.Limit) && s.Next(ctx) {
 		n++
-		if err := c.item(a, s.Item()); err != nil {
+		if err := c.item(a, s.Item(), time.Since(began)); err != nil {
 			return errors.Join(err, cl.Close())
 		}
 	}
@@ -101,19 +89,21 @@ func (c *kvScan) Run(a *app, k *kvCmd) error {
 }
 
 // item writes one item.
-func (c *kvScan) item(a *app, it kv.ScanItem) error {
+func (c *kvScan) item(a *app, it kv.ScanItem, took time.Duration) error {
 	if !a.json {
 		if c.KeysOnly {
 			return a.print("%s", it.Key)
 		}
 		return a.print("%s  %s", it.Key, it.Value)
 	}
-	line := scanLine{Op: "scan"}
-	line.Key, line.Encoding = textOf(it.Key)
-	if !c.KeysOnly {
-		text, encoding := textOf(it.Value)
-		cas, seqno := hex64(it.CAS), fmt.Sprint(it.Seqno)
-		line.Value, line.Encoding, line.CAS, line.Flags, line.Expiry, line.Seqno = &text, encoding, &cas, &it.Flags, timeOf(it.Expiry), &seqno
+	v := view{Result: kv.Result{CAS: it.CAS}}
+	key, encoding := textOf(it.Key)
+	if encoding != "" {
+		v.more = append(v.more, extra{"key_encoding", encoding})
 	}
-	return a.emit(line)
+	if !c.KeysOnly {
+		v.value, v.hasValue, v.flags = it.Value, true, &it.Flags
+		v.more = append(v.more, extra{"expiry", timeOf(it.Expiry)}, extra{"seqno", fmt.Sprint(it.Seqno)})
+	}
+	return a.emit(v.json("scan", key, took))
 }

@@ -259,6 +259,7 @@ func TestNodesAndVbuckets(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(c.run("kv", "stats", "--json").stdout), "\n") {
 		var o map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &o))
+		hasKeys(t, o, "op", "key", "node", "error", "elapsed_us")
 		hasKeys(t, o["stats"].(map[string]any), "version")
 		nodes = append(nodes, o["endpoint"].(string))
 	}
@@ -289,6 +290,71 @@ func TestNodesAndVbuckets(t *testing.T) {
 	} {
 		c.run(append([]string{"kv"}, strings.Fields(args)...)...).failsWith(t, exitUsage, text)
 	}
+}
+
+func TestMetadata(t *testing.T) {
+	_, c := startMock(t)
+	ok := lines(t, c)
+	ok(`ok  cas 0x0000000000001234  vbucket \d+  seqno 1\n`, "set-with-meta", "k", `{"a":1}`, "--store-cas", "0x1234", "--rev-seqno", "7",
+		"--flags", "3", "--expire-at", "2031-01-02T15:04:05Z")
+	ok(`cas 0x0000000000001234  rev 7  flags 3  expiry 2031-01-02T15:04:05Z  deleted no  json\n`, "get-meta", "k")
+	o := c.run("kv", "get-meta", "k", "--json").object(t)
+	require.Equal(t, "2031-01-02T15:04:05Z", o["expiry"])
+	require.Equal(t, "json", o["datatype"])
+	require.NotContains(t, c.run("kv", "get-meta", "k", "--v1", "--json").object(t), "datatype")
+	ok(`ok  .*\n`, "delete-with-meta", "k", "--store-cas", "0x9999", "--rev-seqno", "9")
+	ok(`cas 0x0000000000009999  rev 9  .*  deleted yes  .*\n`, "get-meta", "k")
+	ok(`ok  .*\n`, "add-with-meta", "k2", "1", "--store-cas", "5")
+	c.run("kv", "add-with-meta", "k2", "1", "--store-cas", "5").failsWith(t, exitFailed, "document exists")
+	c.run("kv", "set-with-meta", "k2", "1", "--store-cas", "6", "--regenerate-cas").failsWith(t, exitFailed, "invalid argument")
+	ok(`ok  .*\n`, "set-with-meta", "k2", "2", "--store-cas", "1", "--regenerate-cas", "--skip-conflict-resolution")
+
+	ok(storedLine, "mutate-in", "k2", "--path", `xattr:m={"x":1}`)
+	ok("2", "get-ex", "k2")
+	ok("2", "get-ex-replica", "k2")
+	o = c.run("kv", "get-ex", "k2", "--json").object(t)
+	require.Equal(t, map[string]any{"m": map[string]any{"x": 1.0}}, o["xattrs"])
+	ok(".?k2  2\n", "get-random")
+	o = c.run("kv", "get-random", "--with-xattrs", "--json").object(t)
+	require.Contains(t, o["found"], "k2")
+	require.Equal(t, "2", o["value"])
+	require.Contains(t, o["xattrs"], "m")
+	ok(`persisted  cas 0x[0-9a-f]{16}  127\.0\.0\.1:\d+\n`, "observe", "k2")
+	require.Equal(t, "missing", c.run("kv", "observe", "absent", "--replica", "1", "--json").object(t)["state"])
+	c.run("kv", "get-ex", "absent").failsWith(t, exitFailed, "document not found")
+	c.run("kv", "observe", "k2", "--replica", "4").failsWith(t, exitFailed, "invalid argument")
+}
+
+func TestGetRandomOfNothing(t *testing.T) {
+	_, c := startMock(t)
+	r := c.run("kv", "get-random", "--json")
+	require.Equal(t, exitFailed, r.code)
+	o := r.object(t)
+	require.Equal(t, "document_not_found", o["error"].(map[string]any)["kind"])
+	require.NotEmpty(t, o["endpoint"])
+}
+
+func TestScan(t *testing.T) {
+	_, c := startMock(t)
+	ok := lines(t, c)
+	ok("", "scan")
+	for _, k := range []string{"a1", "a2", "b1"} {
+		ok(storedLine, "upsert", k, "v"+k)
+	}
+	ok("a1  va1\na2  va2\nb1  vb1\n", "scan", "--sort")
+	ok("a1\na2\n", "scan", "a", "--keys-only", "--sort")
+	ok("a2\nb1\n", "scan", "--start", "a1", "--exclude-start", "--keys-only", "--sort")
+	ok("a1\na2\n", "scan", "--end", "b1", "--exclude-end", "--keys-only", "--sort", "--concurrency", "1", "--batch-items", "1")
+	ok("a1\n", "scan", "--limit", "1", "--keys-only", "--sort")
+	ok(`(..\n){2}`, "scan", "--sample", "2", "--seed", "5", "--keys-only")
+	r := c.run("kv", "scan", "a1", "--json", "-v")
+	o := r.object(t)
+	require.Equal(t, "va1", o["value"])
+	hasKeys(t, o, "op", "key", "value", "cas", "flags", "mutation_token", "endpoint", "attempts", "retry_reasons", "elapsed_us", "error", "seqno")
+	require.Regexp(t, `^1 item  .* ms\n$`, r.stderr)
+	c.run("kv", "scan", "--collection", "nosuch").failsWith(t, exitFailed, "collection not found")
+	r = c.run("kv", "scan", "--collection", "nosuch", "--json")
+	require.Equal(t, "collection_not_found", r.object(t)["error"].(map[string]any)["kind"])
 }
 
 func TestScanFlags(t *testing.T) {
