@@ -37,7 +37,7 @@ type Stats struct {
 // ErrNotIdempotent is Do's answer for a Policy that does not say that the operation is idempotent.
 var ErrNotIdempotent = errors.New("an operation that is not idempotent cannot be hedged")
 
-// PanicError is an attempt that panicked. It is fatal.
+// PanicError is an attempt, or a function of the Policy, that panicked. It is fatal.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -88,7 +88,12 @@ type race[R any] struct {
 	out     int // attempts that have not ended
 }
 
-func (r *race[R]) run() (R, Stats, error) {
+func (r *race[R]) run() (res R, stats Stats, err error) {
+	defer func() {
+		if v := recover(); v != nil { // one of the policy's functions: it ends the operation and nothing else
+			res, stats, err = r.ended(outcome[R]{n: -1, err: &PanicError{v, debug.Stack()}})
+		}
+	}()
 	r.timer = time.NewTimer(r.p.Delay)
 	defer r.timer.Stop()
 	r.send()
@@ -101,21 +106,51 @@ func (r *race[R]) run() (R, Stats, error) {
 		if r.pending() {
 			due = r.timer.C
 		}
-		select {
-		case <-r.ctx.Done():
+		o, what := r.await(due)
+		switch {
+		case what == answered && o.err == nil:
+			return r.ended(o)
+		case r.ctx.Err() != nil: // a failure that comes now is the end's doing
 			return r.ended(outcome[R]{n: -1, err: context.Cause(r.ctx)})
-		case o := <-r.results:
+		case what == delayOver:
+			r.hedge()
+			r.timer.Reset(r.p.Delay)
+		default:
 			r.out--
-			if o.err == nil || !r.again(o) {
+			if !r.again(o) {
 				return r.ended(o)
 			}
 			last = o
-		case <-due:
-			r.hedge()
-			r.timer.Reset(r.p.Delay)
 		}
 	}
 	return r.ended(last)
+}
+
+// event is what a race waits for.
+type event uint8
+
+const (
+	answered event = iota
+	ctxEnded
+	delayOver
+)
+
+// await gives the next event. An answer that is there already goes before everything else: no hedge is sent beside it, and
+// no end that came at the same time hides it.
+func (r *race[R]) await(due <-chan time.Time) (outcome[R], event) {
+	select {
+	case o := <-r.results:
+		return o, answered
+	default:
+	}
+	select {
+	case o := <-r.results:
+		return o, answered
+	case <-r.ctx.Done():
+		return outcome[R]{}, ctxEnded
+	case <-due:
+		return outcome[R]{}, delayOver
+	}
 }
 
 func (r *race[R]) ended(o outcome[R]) (R, Stats, error) {

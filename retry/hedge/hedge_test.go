@@ -375,31 +375,110 @@ func TestAttemptsThatIgnoreTheirContext(t *testing.T) {
 	})
 }
 
-// TestRace proves I12 and GA6-41: one outcome, at most MaxAttempts sends, everybody else canceled.
+// TestAnswerBeforeTheEnd: a good answer that has come is taken, though the caller's context has ended meanwhile, and a
+// failure that has come then is the context's.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	for _, answer := range []error{nil, errFatal, errBusy} {
+		for range 50 {
+			synctest.Test(t, func(t *testing.T) {
+				why := errors.New("the caller left")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				came := make(chan struct{})
+				g := &gate{allow: func(*hedge.Avoid) bool { // the second send waits until both have happened
+					close(came)
+					synctest.Wait()
+					return false
+				}}
+				p := hedge.Policy{MaxAttempts: 2, NonFatal: isBusy, Idempotent: true, Throttle: g}
+				r, stats, err := hedge.Do(ctx, p, func(context.Context, int, *hedge.Avoid) (int, error) {
+					<-came
+					cancel(why)
+					return 7, answer
+				})
+				if answer == nil {
+					require.NoError(t, err)
+					require.Equal(t, 7, r)
+					return
+				}
+				require.ErrorIs(t, err, why)
+				require.Equal(t, hedge.Stats{Sent: 1, Throttled: 1, Winner: -1}, stats)
+			})
+		}
+	}
+}
+
+// TestPolicyThatPanics: what the caller of Do gave it may panic, and only this operation fails.
+func TestPolicyThatPanics(t *testing.T) {
+	for name, p := range map[string]hedge.Policy{
+		"NonFatal": {NonFatal: func(error) bool { panic("boom") }},
+		"Allowed":  {Throttle: &gate{allow: func(*hedge.Avoid) bool { panic("boom") }}},
+		"Failure":  {NonFatal: isBusy, Throttle: exploding{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p.MaxAttempts, p.Idempotent = 3, true
+				if name != "Allowed" {
+					p.Delay = time.Second
+				}
+				s := &script{start: time.Now(), answers: []answer{{ms, errBusy}}}
+				_, stats, err := hedge.Do(t.Context(), p, s.try)
+				var pe *hedge.PanicError
+				require.ErrorAs(t, err, &pe)
+				require.Equal(t, "boom", pe.Value)
+				require.Equal(t, hedge.Stats{Sent: 1, Winner: -1}, stats)
+			})
+		})
+	}
+}
+
+// exploding is a Throttle that cannot count.
+type exploding struct{}
+
+func (exploding) Allowed(*hedge.Avoid) bool { return true }
+func (exploding) Failure(string)            { panic("boom") }
+
+// TestRace proves I12 and GA6-41: one outcome, at most MaxAttempts sends, everybody else canceled, and a failure only when
+// nothing is out that could still succeed. Many events share an instant.
 func TestRace(t *testing.T) {
 	for range 300 {
-		var sent, live atomic.Int32
-		p := hedge.Policy{MaxAttempts: 1 + rand.IntN(5), Delay: time.Duration(rand.IntN(200)) * time.Microsecond, NonFatal: isBusy, Idempotent: true}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(100+rand.IntN(2000))*time.Microsecond)
-		r, stats, err := hedge.Do(ctx, p, func(ctx context.Context, n int, used *hedge.Avoid) (int, error) {
-			sent.Add(1)
-			live.Add(1)
-			defer live.Add(-1)
-			used.Use(fmt.Sprint(n))
-			tm := time.NewTimer(time.Duration(rand.IntN(400)) * time.Microsecond)
-			defer tm.Stop()
-			select {
-			case <-tm.C:
-				return n, [...]error{nil, errBusy, errBusy, errFatal}[rand.IntN(4)]
-			case <-ctx.Done():
-				return 0, ctx.Err()
+		synctest.Test(t, func(t *testing.T) {
+			var sent, live, good atomic.Int32
+			p := hedge.Policy{
+				MaxAttempts: 1 + rand.IntN(5), Delay: time.Duration(rand.IntN(4)) * ms, NonFatal: isBusy, Idempotent: true,
 			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*ms)
+			defer cancel()
+			r, stats, err := hedge.Do(ctx, p, func(ctx context.Context, n int, used *hedge.Avoid) (int, error) {
+				sent.Add(1)
+				live.Add(1)
+				defer live.Add(-1)
+				used.Use(fmt.Sprint(n))
+				tm := time.NewTimer(time.Duration(rand.IntN(4)) * ms)
+				defer tm.Stop()
+				select {
+				case <-tm.C:
+					err := [...]error{nil, errBusy, errBusy, errFatal}[rand.IntN(4)]
+					if err == nil {
+						good.Add(1)
+					}
+					return n, err
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			})
+			switch {
+			case err == nil:
+				require.Equal(t, stats.Winner, r)
+				require.Positive(t, good.Load())
+			case isBusy(err):
+				require.Equal(t, p.MaxAttempts, stats.Sent)
+				require.Zero(t, live.Load(), "a failure while something is out")
+				require.Zero(t, good.Load())
+			}
+			require.LessOrEqual(t, stats.Sent, p.MaxAttempts)
+			synctest.Wait()
+			require.Zero(t, live.Load(), "who has lost is canceled")
+			require.EqualValues(t, stats.Sent, sent.Load())
 		})
-		cancel()
-		if err == nil {
-			require.Equal(t, stats.Winner, r)
-		}
-		require.LessOrEqual(t, stats.Sent, p.MaxAttempts)
-		require.Eventually(t, func() bool { return live.Load() == 0 && int(sent.Load()) == stats.Sent }, time.Second, 100*time.Microsecond)
 	}
 }
