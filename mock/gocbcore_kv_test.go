@@ -81,7 +81,7 @@ func TestGocbcoreSubdoc(t *testing.T) {
 	_, err = set(t, a, "raw", "not json")
 	require.NoError(t, err)
 	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: []byte("raw")}, add("fine"))
-	require.ErrorIs(t, err, gocbcore.ErrDocumentNotJSON)
+	require.ErrorIs(t, err, gocbcore.ErrValueNotJSON)
 }
 
 // TestGocbcoreStagesOnTombstones does what transactions do: stage on a tombstone, see it, make it a document.
