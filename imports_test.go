@@ -93,7 +93,8 @@ var rules = map[string]rule{
 // testOnly are modules that no package outside bench and interop links; in test files everything of theirs is allowed
 // but what testify holds beside require.
 var testOnly = []string{
-	"github.com/couchbase/gocbcore", "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid",
+	"github.com/couchbase/gocbcore", "github.com/golang/snappy", "github.com/stretchr/testify", "go.uber.org/goleak",
+	"pgregory.net/rapid",
 }
 
 func TestImportsGoDownOnly(t *testing.T) {

@@ -48,7 +48,7 @@ const specified = `Couchbase Timeout RequestCanceled InvalidArgument ServiceNotA
 	DocumentNotFoundOnReplica ReplicaIndexOutOfBounds ReplicaIndexCurrentlyUnavailable TracerException MeterException`
 
 // our own kinds.
-const own = `DocumentNotLocked TlsFailure BucketAccess`
+const own = `DocumentNotLocked TlsFailure BucketAccess CircuitBreakerOpen`
 
 // The exported variables, the list that All yields and the names that others gave the kinds are the same.
 func TestTheTableIsComplete(t *testing.T) {
