@@ -31,6 +31,7 @@ type Route struct {
 	Endpoint     string // the node's address, "" while there is none
 	Opaque       uint32
 	Local        string // the connection's own id
+	Prefixed     bool   // keys on the connection have their collection's id before them
 }
 
 // Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
@@ -151,6 +152,7 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	w.VBucket, w.CollectionID, w.DurabilityMS = c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS
 	if out, err = c.Req.AppendTo(dst, w); err == nil {
 		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
+		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	}
 	c.guard.Store(0)
 	return out, false, err
@@ -236,7 +238,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
 
 func (c *Call) succeed(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
-	c.Res.VBucket = c.Route.VBucket
+	c.Res.VBucket, c.Res.prefixed, c.Res.collectionID = c.Route.VBucket, c.Route.Prefixed, c.Route.CollectionID
 	c.Res.Result.Endpoint, c.Res.Result.Connection = c.Route.Endpoint, c.Route.Local
 	c.Res.set(p, c.Req.Into, owned)
 	c.Res.Result.CAS = p.CAS

@@ -18,12 +18,11 @@ import (
 )
 
 // onCluster runs f in a bubble with a cluster of three nodes with two replicas and a client.
-func onCluster(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket), opts ...mock.Option) {
+func onCluster(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket), bucket ...mock.BucketOption) {
 	t.Helper()
+	bucket = append(bucket, mock.WithCollection("s", "c"))
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, append([]mock.Option{
-			mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual(),
-		}, opts...)...)
+		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16, bucket...), mock.Virtual())
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial

@@ -42,5 +42,11 @@ func (g GetRandom) Decode(r *Response) (RandomResult, error) {
 	if len(r.Key) == 0 {
 		return RandomResult{}, malformed(r, "key", 1)
 	}
-	return RandomResult{Result: r.Result, Key: r.Key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
+	key := r.Key
+	if r.prefixed {
+		if id, rest, err := memd.ParseLEB128(key); err == nil && id == r.collectionID && len(rest) > 0 {
+			key = rest
+		}
+	}
+	return RandomResult{Result: r.Result, Key: key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
 }

@@ -25,6 +25,9 @@ type Response struct {
 	extras    [24]byte
 	extrasLen uint8
 
+	prefixed     bool // a key has its collection's id before it
+	collectionID uint32
+
 	partsLen   int
 	partsEpoch uint32 // the attempt that the parts are of
 	overflow   bool
