@@ -68,6 +68,7 @@ func (r *racer) attempt() {
 	}
 	r.frames.Add(1)
 	go func() {
+		time.Sleep(instant())
 		if rand.IntN(4) == 0 {
 			if r.st.Unsent(e) {
 				r.frames.Add(-1)
@@ -91,6 +92,7 @@ func (r *racer) attempt() {
 	}()
 	if rand.IntN(2) == 0 {
 		go func() {
+			time.Sleep(instant())
 			r.orc.ConnLost(r, e, io.ErrUnexpectedEOF)
 			if e > 1 {
 				r.orc.ConnLost(r, e-1, io.ErrUnexpectedEOF)
@@ -102,7 +104,7 @@ func (r *racer) attempt() {
 // TestRace lets Cancel, the timer, Wake, responses, losses, Close and MaybeRetry meet. It is meant for -race. Checks I2, I3
 // and I9.
 func TestRace(t *testing.T) {
-	rounds := 60
+	rounds := 200
 	if testing.Short() {
 		rounds = 10
 	}
@@ -110,65 +112,80 @@ func TestRace(t *testing.T) {
 		if rand.IntN(4) == 0 {
 			<-ctx.Done()
 		}
-		return retry.After(time.Duration(rand.IntN(200)) * time.Microsecond)
+		return retry.After(instant())
 	})
 	quick := inlineFunc(func(context.Context, *retry.Request, retry.Reason) retry.Action {
-		return retry.After(time.Duration(rand.IntN(200)) * time.Microsecond)
+		return retry.After(instant())
 	})
 	for range rounds {
-		orc := retry.New(retry.Options{Default: quick})
-		var ops []*racer
-		var wg sync.WaitGroup
-		for i := range 40 {
-			r := &racer{orc: orc, done: make(chan struct{}), started: time.Now()}
-			r.st.Idempotent, r.st.Deadline = i%2 == 0, time.Now().Add(20*time.Millisecond)
-			if i%3 == 0 {
-				r.st.Strategy = slow
-			}
-			ops = append(ops, r)
-			wg.Go(r.attempt)
-			wg.Go(func() {
-				for range rand.IntN(300) {
-					_ = r.st.Info()
-				}
-				if rand.IntN(2) == 0 {
-					orc.Cancel(r, io.ErrClosedPipe)
-					r.canceled.Store(true)
-				}
-			})
-		}
-		wg.Go(func() {
-			for range 20 {
-				orc.Wake(func(retry.Op) bool { return rand.IntN(2) == 0 })
-				_ = orc.Stats()
-			}
-		})
-		wg.Wait()
-		if rand.IntN(2) == 0 {
-			orc.Close(io.ErrClosedPipe)
-		}
-		for _, r := range ops {
-			select {
-			case <-r.done:
-			case <-time.After(25 * time.Millisecond):
-				orc.Expire(r) // what nobody ended: local or on the wire
-				<-r.done
-			}
-		}
-		orc.Close(nil)
-		for _, r := range ops {
-			require.EqualValues(t, 1, r.completed.Load())
-			require.Zero(t, r.after.Load(), "sent after Cancel")
-			info := r.st.Info()
-			require.EqualValues(t, info.Retries(), r.dispatches.Load())
-			if r.inDoubt.Load() {
-				require.False(t, r.st.Idempotent)
-			}
-		}
-		require.Zero(t, orc.Stats().Parked)
-		require.Zero(t, orc.Stats().Bytes)
+		bubble(t, func(t *testing.T) { race(t, quick, slow) })
 	}
 }
+
+// race is one round. Delays are few and short, so that many events share an instant, and what shares one runs at once.
+func race(t *testing.T, quick, slow retry.Strategy) {
+	t.Helper()
+	orc := retry.New(retry.Options{Default: quick})
+	var ops []*racer
+	var wg sync.WaitGroup
+	for i := range 40 {
+		r := &racer{orc: orc, done: make(chan struct{}), started: time.Now()}
+		r.st.Idempotent, r.st.Deadline = i%2 == 0, time.Now().Add(20*time.Millisecond)
+		if i%3 == 0 {
+			r.st.Strategy = slow
+		}
+		ops = append(ops, r)
+		wg.Go(r.attempt)
+		wg.Go(func() {
+			time.Sleep(instant())
+			for range rand.IntN(300) {
+				_ = r.st.Info()
+			}
+			if rand.IntN(2) == 0 {
+				orc.Cancel(r, io.ErrClosedPipe)
+				r.canceled.Store(true)
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			orc.Wake(func(retry.Op) bool { return rand.IntN(2) == 0 })
+			_ = orc.Stats()
+			time.Sleep(instant() / 4)
+		}
+	})
+	if rand.IntN(2) == 0 {
+		wg.Go(func() {
+			time.Sleep(instant())
+			orc.Close(io.ErrClosedPipe)
+		})
+	}
+	wg.Wait()
+	for _, r := range ops {
+		select {
+		case <-r.done:
+		case <-time.After(25 * time.Millisecond):
+			orc.Expire(r) // what nobody ended: local or on the wire
+			<-r.done
+		}
+	}
+	orc.Close(nil)
+	pass(time.Second) // events that come after the end
+	for _, r := range ops {
+		require.EqualValues(t, 1, r.completed.Load())
+		require.Zero(t, r.after.Load(), "sent after Cancel")
+		info := r.st.Info()
+		require.EqualValues(t, info.Retries(), r.dispatches.Load())
+		if r.inDoubt.Load() {
+			require.False(t, r.st.Idempotent)
+		}
+	}
+	require.Zero(t, orc.Stats().Parked)
+	require.Zero(t, orc.Stats().Bytes)
+}
+
+// instant is one of few times.
+func instant() time.Duration { return time.Duration(rand.IntN(5)) * 200 * time.Microsecond }
 
 // TestSentOrFinished lets a writer and a canceler race for a write: when the writer wins, the end is in doubt (I7), and when
 // the canceler does, nothing is sent (I3).
