@@ -63,6 +63,8 @@ func TestWhatTheRulesAllowIsNotFound(t *testing.T) {
 		"x/a_test.go":     {Data: []byte("package x\nimport \"time\"\nvar n int\nfunc f() { n++; <-time.After(1); panic(1) } // \u00e9\n")},
 		"cmd/c/main.go":   {Data: []byte("package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n")},
 		"cmd/c/doc.go":    {Data: []byte("// Command c is planted.\npackage main\n")},
+		"bench/main.go":   {Data: []byte("package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n")},
+		"bench/doc.go":    {Data: []byte("// Command bench is planted.\npackage main\n")},
 		"only/it_test.go": {Data: []byte("package only\n")},
 	})
 	require.NoError(t, err)
@@ -146,7 +148,8 @@ func (c *rulesCheck) file(file string, f *ast.File, set *token.FileSet) {
 
 // calls finds what may end the process, and timers that nobody can stop.
 func (c *rulesCheck) calls(file string, d *ast.FuncDecl, names map[string]string, set *token.FileSet) {
-	command := isBelow(packageOf(file), "cmd") || isBelow(packageOf(file), "examples")
+	dir := packageOf(file)
+	command := isBelow(dir, "cmd") || isBelow(dir, "examples") || dir == "bench"
 	ast.Inspect(d, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
