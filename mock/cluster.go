@@ -27,6 +27,7 @@ type Cluster struct {
 	ca         *authority
 	done       chan struct{}
 	admin      chan struct{} // holds one token while an action runs that must be alone
+	viewTurn   chan struct{} // holds one token while functions of a view run
 	wg         sync.WaitGroup
 	frames     [256]atomic.Int64
 	connID     atomic.Uint64
@@ -83,7 +84,8 @@ func New(opts ...Option) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), users: map[string]*user{}, buckets: map[string]*bucket{},
+		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), viewTurn: make(chan struct{}, 1),
+		users: map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities,
 		version:      version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
 	}

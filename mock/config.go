@@ -78,11 +78,6 @@ func portOf(addr string) int {
 	return n
 }
 
-func hostOf(addr string) string {
-	h, _, _ := net.SplitHostPort(addr)
-	return h
-}
-
 // config is the configuration as node self hands it out, of b or, when that is nil, of the cluster. The caller holds
 // the mutex.
 func (c *Cluster) config(b *bucket, self *Node) []byte {

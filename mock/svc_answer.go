@@ -149,9 +149,8 @@ func (o *outlet) each(s *Script) ending {
 		}
 		return o.after(s)
 	}
-	end := onward
 	for row := range o.a.Stream {
-		if end = o.row(s, row); end != onward {
+		if end := o.row(s, row); end != onward {
 			return end
 		}
 	}

@@ -153,7 +153,9 @@ func (x *svcCall) searchEnvelope(a *Answer) envelope {
 				score = "1"
 			}
 			return []member{
-				{"total_hits", strconv.Itoa(rows)}, {"max_score", score}, {"took", strconv.FormatInt(int64(took), 10)},
+				{"total_hits", strconv.Itoa(rows)},
+				{"max_score", score},
+				{"took", strconv.FormatInt(int64(took), 10)},
 				{"facets", "null"},
 			}
 		},

@@ -18,6 +18,7 @@ type clusterServices struct {
 	// Guarded by the cluster's mutex.
 	log      []ServiceRequest
 	prepared map[string]*prepared
+	designs  map[string]map[string]*design // by the bucket's uuid and the name
 }
 
 // svcCall is one request to a service, on the goroutine of its connection.
