@@ -71,11 +71,13 @@ func TestReasonsPerFieldB95(t *testing.T) {
 	}
 }
 
-func TestAnswersOfTheClusterManagerThatAreLost(t *testing.T) {
-	lost := errors.New("lost")
-	_, err := httpsvc.JudgeManagement(&httpsvc.Response{Status: 500, Body: io.NopCloser(iotest.ErrReader(lost))})
-	require.ErrorIs(t, err, lost)
-	v, err := httpsvc.JudgeManagement(&httpsvc.Response{Status: 204, Body: io.NopCloser(iotest.ErrReader(lost))})
+// TestTextsOfTheClusterManagerThatAreLost: the status says enough.
+func TestTextsOfTheClusterManagerThatAreLost(t *testing.T) {
+	lost := iotest.ErrReader(errors.New("lost"))
+	v, err := httpsvc.JudgeManagement(&httpsvc.Response{Status: 401, Body: io.NopCloser(lost)})
+	require.NoError(t, err)
+	require.ErrorIs(t, v.Err, cberr.AuthenticationFailure)
+	v, err = httpsvc.JudgeManagement(&httpsvc.Response{Status: 204, Body: io.NopCloser(lost)})
 	require.NoError(t, err)
 	require.NoError(t, v.Err)
 }

@@ -80,7 +80,7 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 	}
 	a := &Answer{Status: resp.Status, Header: resp.Header, Endpoint: resp.Endpoint}
 	if !a.OK() {
-		return r.judgeText(a, resp.Body)
+		return r.judgeText(a, resp.Body), nil
 	}
 	r.rr = NewRowReader(resp.Body, r.service.Key, r.service.Limits)
 	found := r.rr.PeekRow()
@@ -100,18 +100,15 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 	return r.service.Judge(a), nil
 }
 
-func (r *Rows) judgeText(a *Answer, body io.Reader) (Verdict, error) {
-	text, err := io.ReadAll(io.LimitReader(body, textLimit))
-	if err != nil && len(text) == 0 {
-		return Verdict{}, err
-	}
+func (r *Rows) judgeText(a *Answer, body io.Reader) Verdict {
+	text, _ := io.ReadAll(io.LimitReader(body, textLimit)) // the status is an answer, whatever of its text is lost
 	a.Text = string(text)
 	a.Errors = List(Object(text)[errorsKey])
 	v := r.service.Judge(a)
 	if v.Err == nil {
 		v.Err = fmt.Errorf("%w: status %d", cberr.Couchbase, a.Status)
 	}
-	return v, nil
+	return v
 }
 
 func header(resp *Response, name string) string {

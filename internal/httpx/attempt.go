@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -27,6 +28,13 @@ type wire struct {
 	mu    sync.Mutex
 	epoch uint32
 	over  bool
+	conns []connection
+}
+
+// connection is one that an attempt was given, with what had been written to it by then.
+type connection struct {
+	t      *tracked
+	writes int64
 }
 
 // trace is a context for the attempt's request. The first field of the headers tells, since over HTTP/2 the headers
@@ -35,6 +43,7 @@ func (w *wire) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaderField: func(string, []string) { w.writes() },
 		WroteHeaders:     w.writes,
+		GotConn:          w.given,
 	})
 }
 
@@ -47,6 +56,36 @@ func (w *wire) writes() {
 	if e, ok := w.state.Sent(); ok {
 		w.epoch = e
 	}
+}
+
+// given notes the connection that the request is about to be written to.
+func (w *wire) given(info httptrace.GotConnInfo) {
+	nc := info.Conn
+	if over, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS
+		nc = over.NetConn()
+	}
+	t, _ := nc.(*tracked)
+	g := connection{t: t}
+	if t != nil {
+		g.writes = t.writes.Load()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns = append(w.conns, g)
+}
+
+// unsent reports whether it is certain that nothing of the request has left: every connection that it was given is
+// closed, and nothing was written to it.
+func (w *wire) unsent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range w.conns {
+		// Closed first: who writes after that has said so before, or is refused.
+		if g.t == nil || !g.t.closed.Load() || g.t.writes.Load() != g.writes {
+			return false
+		}
+	}
+	return true
 }
 
 // end gives the attempt's number, 0 when nothing was written.
@@ -175,6 +214,14 @@ type judgement struct {
 	why  retry.Reason
 	err  error
 	hint retry.Hint
+}
+
+// judgeIn is judge that does not wait for a text that does not come, when the status says enough.
+func (k *call) judgeIn(a *httpsvc.Response, cancel func()) (judgement, error) {
+	if a.Status < 200 || a.Status > 299 {
+		defer time.AfterFunc(textTime, cancel).Stop()
+	}
+	return k.judge(a)
 }
 
 // judge reads the service's own list, and then the general rules. An error says that the answer was lost.

@@ -184,14 +184,18 @@ func (k *call) attempt() *httpsvc.Response {
 	if err != nil {
 		cancel()
 		span.End(observe.Attempt{ContextID: k.r.UniqueID})
-		k.failed(w.end(), withoutURL(err))
+		epoch := w.end()
+		if epoch != 0 && w.unsent() && k.state.Unsent(epoch) {
+			epoch = 0
+		}
+		k.failed(epoch, withoutURL(err))
 		return nil
 	}
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
 	b := &body{rc: resp.Body, call: k, end: []func(){cancel}}
 	a := &httpsvc.Response{Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint}
-	v, err := k.judge(a)
+	v, err := k.judgeIn(a, cancel)
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:

@@ -24,6 +24,7 @@ const (
 	maxHeaders = 64 << 10
 	drainLimit = 256 << 10
 	drainTime  = 50 * time.Millisecond
+	textTime   = time.Second // for the text of an answer whose status says that it is no success
 )
 
 // Defaults of Options.
@@ -153,13 +154,31 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return t, nil
 }
 
-// tracked is a connection that Close knows of.
+// tracked is a connection that Close knows of, and that knows whether anything was written to it.
 type tracked struct {
 	net.Conn
-	c *Client
+	c      *Client
+	writes atomic.Int64 // that have written something, or are about to
+	closed atomic.Bool
 }
 
+// Write implements net.Conn.
+func (t *tracked) Write(b []byte) (int, error) {
+	t.writes.Add(1)
+	if t.closed.Load() {
+		t.writes.Add(-1)
+		return 0, net.ErrClosed
+	}
+	n, err := t.Conn.Write(b)
+	if n == 0 && err != nil {
+		t.writes.Add(-1)
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
 func (t *tracked) Close() error {
+	t.closed.Store(true)
 	t.c.mu.Lock()
 	delete(t.c.conns, t)
 	t.c.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/views"
 )
@@ -381,4 +382,56 @@ func TestErrorsDoNotShowKeys(t *testing.T) {
 			require.NotContains(t, err.Error(), "hush")
 		}
 	})
+}
+
+// TestRefusalWhoseTextStalls: the status says enough, so nobody waits for the rest.
+func TestRefusalWhoseTextStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+			_, _ = http.ReadRequest(bufio.NewReader(nc))
+			if n++; n == 1 {
+				_, _ = io.WriteString(nc, "HTTP/1.1 503 X\r\nRetry-After: 3\r\nContent-Length: 500\r\n\r\n")
+				_, _ = nc.Read(make([]byte, 1))
+				return
+			}
+			_, _ = io.WriteString(nc, ok(`{"results":[1]}`))
+		}})
+		rows, _, err := w.read(statement(false))
+		require.NoError(t, err)
+		require.Equal(t, []string{"1"}, rows)
+		require.Equal(t, 4*time.Second, time.Since(w.began))
+	})
+}
+
+// TestDoubtIsWhatWasReallyWritten: a connection that fails after so many bytes of a request. Only if not a single one
+// has left is the request sent again; in doubt it is otherwise, and it never reaches the service twice.
+func TestDoubtIsWhatWasReallyWritten(t *testing.T) {
+	for k := 0; k < 200; k++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, statuses("200"), setup{})
+			first := true
+			w.net.OnLink(func(l *mock.Link) {
+				if first {
+					l.Up().FailAfter(k, net.ErrClosed)
+				}
+				first = false
+			})
+			_, _, err := w.do(post("/a", "x"))
+			synctest.Wait()
+			switch {
+			case k == 0:
+				require.NoError(t, err)
+				require.Equal(t, 1, w.count())
+			case err == nil: // it was no longer than that
+				require.Equal(t, 1, w.count())
+			default:
+				require.ErrorIs(t, err, cberr.RequestCanceled)
+				var e *httpsvc.Error
+				require.ErrorAs(t, err, &e)
+				require.True(t, e.Ambiguous(), k)
+				require.LessOrEqual(t, w.count(), 1)
+			}
+		})
+	}
 }
