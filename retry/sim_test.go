@@ -2,6 +2,7 @@ package retry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,6 +27,37 @@ type sim struct {
 	tick   time.Duration // one more nanosecond per event, so that no two share an instant
 	raised retry.Reasons
 	faults map[string]int
+	ledger ledger
+	wrong  []string // what was seen on the way
+}
+
+// ledger is a budget that refuses at random and remembers what it was paid.
+type ledger struct {
+	s             *sim
+	paid, settled int
+}
+
+func (l *ledger) Take(retry.Kind) (int32, bool) {
+	if l.s.roll(4) == 0 {
+		l.s.note("budget refuses")
+		return 0, false
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.paid += 3
+	return 3, true
+}
+
+func (l *ledger) Settle(cost int32, _ bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.settled += int(cost)
+}
+
+func (s *sim) complain(format string, args ...any) {
+	s.mu.Lock()
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	s.mu.Unlock()
 }
 
 func (s *sim) roll(n int) int {
@@ -114,6 +146,9 @@ func (x *simOp) attempt() {
 	if !ok {
 		return
 	}
+	if x.ended() {
+		s.complain("sent after its end")
+	}
 	x.whole(1)
 	switch s.roll(8) {
 	case 0: // the connection dies before the write ends, which can be proved or not
@@ -161,6 +196,12 @@ func (x *simOp) attempt() {
 	}
 }
 
+func (x *simOp) ended() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done > 0
+}
+
 func (x *simOp) whole(n int) {
 	x.mu.Lock()
 	x.frames += n
@@ -177,7 +218,10 @@ func (x *simOp) execute() {
 func (s *sim) strategy() retry.Strategy {
 	delay := func() time.Duration { return time.Duration(s.roll(30)) * time.Millisecond }
 	wild := func(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-		switch s.roll(8) {
+		if why.AlwaysRetry() {
+			s.complain("a strategy was asked about %v", why)
+		}
+		switch s.roll(9) {
 		case 0:
 			r.Idempotent, r.Err, r.Deadline = true, nil, time.Now().Add(time.Hour)
 			return retry.After(delay())
@@ -185,6 +229,7 @@ func (s *sim) strategy() retry.Strategy {
 			return retry.FastFailOnTerminalError{}.RetryAfter(ctx, r, why)
 		case 2:
 			if s.roll(4) == 0 {
+				s.note("strategy panics")
 				panic("any strategy may panic")
 			}
 		case 3:
@@ -193,6 +238,8 @@ func (s *sim) strategy() retry.Strategy {
 			}
 		case 4:
 			return retry.After(time.Hour)
+		case 5:
+			return retry.After(delay()).Charged(&s.ledger)
 		}
 		return retry.After(delay())
 	}
@@ -209,6 +256,7 @@ func (s *sim) strategy() retry.Strategy {
 				time.Sleep(delay())
 			}
 			if s.roll(10) == 0 {
+				s.note("strategy blocks")
 				<-ctx.Done()
 			}
 			return wild(ctx, r, why)
@@ -224,7 +272,11 @@ func (s *sim) start() *simOp {
 	// The dispatcher's part: whatever is in no heap of the orchestrator ends at its deadline too.
 	time.AfterFunc(time.Until(x.st.Deadline), func() { s.orc.Expire(x) })
 	if s.roll(10) == 0 {
-		s.later(100*time.Millisecond, func() { s.orc.Cancel(x, io.ErrClosedPipe) })
+		s.later(100*time.Millisecond, func() {
+			if s.orc.Cancel(x, io.ErrClosedPipe) {
+				s.note("canceled")
+			}
+		})
 	}
 	x.attempt()
 	return x
@@ -233,8 +285,8 @@ func (s *sim) start() *simOp {
 // simulationSeeds is how many seeds a run has; COUCHCORE_SEEDS changes it.
 const simulationSeeds = 1000
 
-// TestSimulation checks I1, I2, I3, I6, I7, I9, I11, I15 and I16 over random schedules and random strategies, among them
-// ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
+// TestSimulation checks I1, I2, I3, I4, I6, I7, I9, I10, I11, I15 and I16 over random schedules and random strategies, among
+// them ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
 func TestSimulation(t *testing.T) {
 	first, n := rand.Uint64(), number(t, "COUCHCORE_SEEDS", simulationSeeds)
 	if os.Getenv("COUCHCORE_SEED") != "" {
@@ -259,6 +311,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for _, fault := range []string{
 		"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
+		"strategy panics", "strategy blocks", "budget refuses", "canceled", "too many wait", "closed",
 	} {
 		require.NotZero(t, faults[fault], fault)
 	}
@@ -285,9 +338,23 @@ func simulate(t *testing.T, seed uint64) (s *sim) {
 			}
 		}()
 		s = &sim{rng: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
-		s.orc = retry.New(retry.Options{Dice: func() float64 { return float64(s.roll(1000)) / 1000 }})
+		s.ledger.s = s
+		o := retry.Options{Dice: func() float64 { return float64(s.roll(1000)) / 1000 }}
+		if s.roll(3) == 0 {
+			o.MaxParked, o.MaxBytes = 1+s.roll(20), int64(s.roll(200))
+			o.Observer = s.bounds(o)
+		}
+		s.orc = retry.New(o)
+		closing := -1
+		if s.roll(10) == 0 {
+			closing = s.roll(200)
+		}
 		var ops []*simOp
-		for range 200 {
+		for i := range 200 {
+			if i == closing {
+				s.note("closed")
+				s.orc.Close(io.ErrClosedPipe)
+			}
 			ops = append(ops, s.start())
 			time.Sleep(time.Duration(s.roll(1000)) * time.Microsecond)
 			if s.roll(20) == 0 {
@@ -300,10 +367,30 @@ func simulate(t *testing.T, seed uint64) (s *sim) {
 		}
 		require.Zero(t, s.orc.Stats().Parked)
 		require.Zero(t, s.orc.Stats().Bytes)
+		require.Empty(t, s.wrong)
+		require.Equal(t, s.ledger.paid, s.ledger.settled)
 		s.orc.Close(nil)
 		synctest.Wait()
 	})
 	return s
+}
+
+// bounds looks at what waits whenever something begins to, and whenever something is given up.
+func (s *sim) bounds(o retry.Options) retry.Observer {
+	look := func() {
+		if st := s.orc.Stats(); st.Parked > o.MaxParked || o.MaxBytes > 0 && st.Bytes > o.MaxBytes {
+			s.complain("%d operations with %d bytes wait", st.Parked, st.Bytes)
+		}
+	}
+	return hooks{
+		retry: func(*retry.Request, retry.Reason, time.Duration) { look() },
+		gaveUp: func(_ *retry.Request, _ retry.Reason, err error) {
+			look()
+			if errors.Is(err, retry.ErrTooManyInRetry) {
+				s.note("too many wait")
+			}
+		},
+	}
 }
 
 func (x *simOp) check(t *testing.T, n int) {
