@@ -56,7 +56,7 @@ func reasonOfStatus(code uint32) (retry.Reason, bool) {
 	if uint32(st) != code || !st.Known() {
 		return retry.Unknown, false
 	}
-	switch d := kv.Classify(memd.OpGet, st, false); d.Class {
+	switch d := kv.Classify(memd.OpGet, st, false); d.Class { //nolint:exhaustive // the others are no reasons
 	case kv.ClassRetry:
 		return d.Reason, true
 	case kv.ClassAskMap:

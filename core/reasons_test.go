@@ -184,7 +184,7 @@ func answers(service mock.Service, a mock.Answer) provocation {
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		m.Script(mock.ServiceMatch{Service: service, Times: 1}, a)
 		const soon = 200 * time.Millisecond
-		switch service {
+		switch service { //nolint:exhaustive // the services that have reasons of their own
 		case mock.QueryService:
 			asked(c.Query(ctx(t), &query.Request{Statement: "SELECT 1", Timeout: soon, Readonly: true}))
 		case mock.AnalyticsService:
