@@ -73,7 +73,7 @@ func (x *svcCall) queryEnvelope(a *Answer) envelope {
 	if id := x.rq.text("client_context_id"); id != "" {
 		e.head = append(e.head, member{"clientContextID", quote(id)})
 	}
-	e.head = append(e.head, member{"signature", `{"*":"*"}`}, member{"prepared", ""})
+	e.head = append(e.head, member{"signature", `{"*":"*"}`}, member{"prepared", x.prepared})
 	e.tail = func(rows, size int, took time.Duration) []member {
 		errs := a.Errors
 		status := "success"

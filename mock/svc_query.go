@@ -37,10 +37,8 @@ func (x *svcCall) query() {
 		x.reply(nil, failure1(1050, "No statement or prepared value"))
 		return
 	}
-	var members map[string]string
 	if rq.Service == QueryService {
-		var failure *Answer
-		if members, failure = x.statement(); failure != nil {
+		if failure := x.statement(); failure != nil {
 			x.reply(nil, failure)
 			return
 		}
@@ -49,11 +47,7 @@ func (x *svcCall) query() {
 		if rq.Preparing {
 			return x.prepareRow()
 		}
-		a := x.execute()
-		if len(a.Errors) == 0 {
-			a.Members = members
-		}
-		return a
+		return x.execute()
 	})
 }
 
@@ -62,8 +56,8 @@ func failure1(code int, format string, args ...any) *Answer {
 }
 
 // statement finds out which statement the request is about, and whether to execute it. An answer that it returns is a
-// failure to do so; members belong into a success.
-func (x *svcCall) statement() (members map[string]string, failure *Answer) {
+// failure to do so.
+func (x *svcCall) statement() *Answer {
 	rq := x.rq
 	if m := executeWords.FindStringSubmatch(rq.Statement); m != nil && rq.Prepared == "" {
 		rq.Prepared = strings.Trim(m[1], "`'\"")
@@ -73,20 +67,20 @@ func (x *svcCall) statement() (members map[string]string, failure *Answer) {
 		if failure == nil {
 			rq.Statement = p.statement
 		}
-		return nil, failure
+		return failure
 	}
 	if m := prepareWords.FindStringSubmatch(rq.Statement); m != nil {
 		rq.Statement = strings.TrimSpace(m[2])
 		rq.Prepared = strings.Trim(m[1], "`")
 		rq.Preparing = !rq.flag("auto_execute") || !x.n.c.capable("n1ql", "enhancedPreparedStatements")
 		if !queryWords.MatchString(rq.Statement) {
-			return nil, syntaxError(rq.Statement)
+			return syntaxError(rq.Statement)
 		}
 		if !rq.Preparing {
-			return map[string]string{"prepared": quote(x.prepare())}, nil
+			x.prepared = quote(x.prepare())
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func syntaxError(statement string) *Answer {

@@ -29,6 +29,8 @@ type svcCall struct {
 	rq   *ServiceRequest
 	user *user
 	kept bool // in the log
+
+	prepared string // the name, as JSON, of a statement that was prepared to be executed at once
 }
 
 // httpServer is one of the node's services, for its plain and its TLS port. The goroutines of its connections are the
