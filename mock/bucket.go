@@ -23,11 +23,12 @@ type bucket struct {
 	scans       int           // range scans at present
 	scanLimit   int           // how many there may be, 0 for the usual number
 	scanPace    time.Duration // pause before each packet of a scan
+	durability  Durability
 
 	manifest manifest
 	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 where there is none
 	forward  [][]int // where a rebalance is heading, nil outside of one
-	pending  map[pendingKey]struct{}
+	pending  map[pendingKey]pendingState
 	gone     bool // dropped; connections that selected it notice at their next request
 
 	cached   map[int][]byte // configuration by node, of version cachedAt
@@ -51,11 +52,15 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 	b := &bucket{
 		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, level: set.level,
 		kind: set.kind, lww: set.lww, compression: set.compression,
-		manifest: newManifest(), pending: map[pendingKey]struct{}{},
+		manifest: newManifest(), pending: map[pendingKey]pendingState{},
 	}
-	b.rows = make([][]int, set.vbuckets)
-	b.store = newStore(set.vbuckets)
-	for vb, row := range spread(c.active(), set.vbuckets, set.replicas) {
+	if b.memcached() {
+		b.store = memcachedStore()
+	} else {
+		b.rows = make([][]int, set.vbuckets)
+		b.store = newStore(set.vbuckets)
+	}
+	for vb, row := range spread(c.active(), len(b.rows), set.replicas) {
 		b.setRow(vb, row)
 	}
 	for _, path := range set.paths {

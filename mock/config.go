@@ -33,14 +33,14 @@ type bucketJSON struct {
 	NodeLocator           string            `json:"nodeLocator"`
 	BucketType            string            `json:"bucketType"`
 	StorageBackend        string            `json:"storageBackend"`
-	NumVBuckets           int               `json:"numVBuckets"`
+	NumVBuckets           int               `json:"numVBuckets,omitempty"`
 	URI                   string            `json:"uri"`
 	StreamingURI          string            `json:"streamingUri"`
 	DDocs                 map[string]string `json:"ddocs"`
 	CollectionsManifestID string            `json:"collectionsManifestUid"`
 	CapabilitiesVer       string            `json:"bucketCapabilitiesVer"`
 	Capabilities          []string          `json:"bucketCapabilities"`
-	Map                   vbucketMapJSON    `json:"vBucketServerMap"`
+	Map                   *vbucketMapJSON   `json:"vBucketServerMap,omitempty"`
 	Nodes                 []nodeJSON        `json:"nodes"`
 }
 
@@ -138,7 +138,7 @@ func (n *Node) ext(self bool) nodeExtJSON {
 		}
 	}
 	return nodeExtJSON{
-		Services: s, ThisNode: self, Hostname: n.host, NodeUUID: n.uuid, ServerGroup: "Group 1",
+		Services: s, ThisNode: self, Hostname: n.host, NodeUUID: n.uuid, ServerGroup: n.group,
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 		CollectionsManifestID: strconv.FormatUint(b.manifest.uid, 16),
 		Capabilities:          b.capabilities(),
 		Nodes:                 []nodeJSON{},
-		Map:                   vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
+		Map:                   &vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
 	}
 	if b.ephemeral {
 		j.BucketType, j.StorageBackend = "ephemeral", ""
@@ -174,6 +174,9 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 	j.Map.Map = placed(b.rows, place)
 	if b.forward != nil {
 		j.Map.Forward = placed(b.forward, place)
+	}
+	if b.memcached() {
+		j.memcachedConfig()
 	}
 	return j
 }

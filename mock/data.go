@@ -24,10 +24,10 @@ func (rq *request) runDocAs(op memd.Opcode, o docOp, done func(docResult) reply)
 	if rep, ok := rq.place(); !ok {
 		return rep
 	}
-	if rq.spec.mutates && rq.level == 0 && rq.isPending() {
-		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way")
+	if rep, ok := rq.waits(); ok && !rq.committing {
+		return rep
 	}
-	o.op, o.vb, o.cid, o.key, o.cas = op, rq.p.VBucket, rq.cid, rq.key, rq.p.CAS
+	o.op, o.vb, o.cid, o.key, o.cas = op, rq.vb, rq.cid, rq.key, rq.p.CAS
 	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
 	o.maxTTL = rq.b.manifest.maxTTL(rq.cid)
 	res := rq.b.store.apply(&o, time.Now())
@@ -51,6 +51,9 @@ func (rq *request) place() (reply, bool) {
 	}
 	vb, node := int(rq.p.VBucket), rq.k.n.index
 	switch {
+	case b.memcached():
+		rq.vb = uint16(node)
+		return reply{}, true
 	case vb < len(b.rows) && b.rows[vb][0] == node && !rq.fromReplica:
 		return reply{}, true
 	case vb < len(b.rows) && rq.fromReplica && slices.Contains(b.rows[vb][1:], node):

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -19,22 +20,22 @@ func (rq *request) prepare() (rep reply, wait func() (reply, bool)) {
 	if rq.b.ephemeral && rq.level > memd.DurabilityMajority {
 		return fail(memd.StatusDurabilityInvalidLevel, "The bucket has no disk to write to"), nil
 	}
-	if rq.b.replicas > 2 || rq.copies(false) < rq.majority() {
+	if rq.b.durability.Impossible || rq.b.replicas > 2 || rq.copies(false) < rq.majority() {
 		return fail(memd.StatusDurabilityImpossible, "Too few replicas for the durability level"), nil
 	}
-	if rq.isPending() {
-		return fail(memd.StatusSyncWriteInProgress, "A durable write of the document is under way"), nil
+	if rep, ok := rq.waits(); ok {
+		return rep, nil
 	}
-	rq.b.pending[rq.pendingKey()] = struct{}{}
-	enough := rq.copies(true) >= rq.majority()
-	return reply{}, func() (reply, bool) { return rq.commit(enough) }
+	rq.b.pending[rq.pendingKey()] = pendingPrepare
+	enough, how := rq.copies(true) >= rq.majority(), rq.b.durability
+	return reply{}, func() (reply, bool) { return rq.commit(enough, how) }
 }
 
 // commit is the second half of a durable write. A connection that ends meanwhile does not stop it, as on a server; only
 // the cluster's end does, for which ok is false.
-func (rq *request) commit(enough bool) (rep reply, ok bool) {
+func (rq *request) commit(enough bool, how Durability) (rep reply, ok bool) {
 	if enough {
-		rq.k.pause(durableTime)
+		rq.k.pause(cmp.Or(how.Time, durableTime))
 	} else {
 		enough = rq.waitForCopies()
 	}
@@ -46,9 +47,14 @@ func (rq *request) commit(enough bool) (rep reply, ok bool) {
 	switch {
 	case closed:
 		return reply{}, false
-	case !enough:
+	case how.Ambiguous && how.Applied:
+		rq.committing = true
+		rq.spec.run(rq)
+		return fail(memd.StatusSyncWriteAmbiguous, "Timed out before enough copies had the write"), true
+	case !enough, how.Ambiguous:
 		return fail(memd.StatusSyncWriteAmbiguous, "Timed out before enough copies had the write"), true
 	}
+	rq.committing = true
 	return rq.spec.run(rq), true
 }
 
@@ -88,10 +94,4 @@ func (rq *request) copies(running bool) int {
 
 func (rq *request) pendingKey() pendingKey {
 	return pendingKey{rq.p.VBucket, rq.cid, string(rq.key)}
-}
-
-// isPending reports whether the document has a durable write under way. The caller holds the mutex.
-func (rq *request) isPending() bool {
-	_, ok := rq.b.pending[rq.pendingKey()]
-	return ok
 }

@@ -14,7 +14,7 @@ func (n *Node) full(self *Node, nj nodeJSON) map[string]any {
 	return map[string]any{
 		"couchApiBase": nj.CouchAPIBase, "hostname": nj.Hostname, "ports": nj.Ports, "nodeUUID": n.uuid,
 		"status": status, "clusterMembership": "active", "thisNode": n == self, "version": serverVersion,
-		"os": "x86_64-pc-linux-gnu", "services": n.serviceNames(), "serverGroup": "Group 1",
+		"os": "x86_64-pc-linux-gnu", "services": n.serviceNames(), "serverGroup": n.group,
 		"otpNode": "ns_1@" + n.host, "addressFamily": "inet", "replication": 1, "clusterCompatibility": 458758,
 	}
 }

@@ -82,6 +82,9 @@ func TestGocbcoreSubdoc(t *testing.T) {
 	require.NoError(t, err)
 	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: []byte("raw")}, add("fine"))
 	require.ErrorIs(t, err, gocbcore.ErrValueNotJSON)
+	for _, d := range c.Documents("default") {
+		require.Equal(t, d.VBucket, mock.VBucketOf([]byte(d.Key), 8))
+	}
 }
 
 // TestGocbcoreStagesOnTombstones does what transactions do: stage on a tombstone, see it, make it a document.
@@ -249,4 +252,23 @@ func TestGocbcoreCompresses(t *testing.T) {
 	require.Equal(t, text, string(got.Value))
 	r := login(t, c, append([]memd.Feature{memd.FeatureSnappy}, usual...)...)
 	require.NotZero(t, r.call(getPacket("k")).Datatype&memd.DatatypeSnappy, "it came compressed")
+}
+
+func TestGocbcoreUsesAMemcachedBucket(t *testing.T) {
+	c := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 0, mock.Memcached()))
+	a := agent(t, c, func(cfg *gocbcore.AgentConfig) { cfg.IoConfig.UseCollections = false })
+	require.NoError(t, ready(t, a))
+	for i := range 60 {
+		key := fmt.Sprint("key-", i)
+		_, err := set(t, a, key, key)
+		require.NoError(t, err)
+		got, err := get(t, a, key)
+		require.NoError(t, err)
+		require.Equal(t, key, string(got.Value))
+	}
+	held := map[int]int{}
+	for _, d := range c.Documents("default") {
+		held[d.Node]++
+	}
+	require.Len(t, held, 3, "the keys are spread over the nodes")
 }

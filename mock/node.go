@@ -25,6 +25,7 @@ type Node struct {
 	c     *Cluster
 	index int
 	uuid  string
+	group string // its server group
 
 	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the TLS
 	// ones without TLS.
@@ -73,7 +74,7 @@ func (n *Node) Connections() int {
 // startNode adds a node and opens its ports. The cluster's map is not touched. Only one may run at a time.
 func (c *Cluster) startNode(m membership) error {
 	c.mu.Lock()
-	n := &Node{c: c, index: len(c.nodes), uuid: newUUID(), member: m, conns: map[*conn]struct{}{}}
+	n := &Node{c: c, index: len(c.nodes), uuid: newUUID(), group: c.set.group(len(c.nodes)), member: m, conns: map[*conn]struct{}{}}
 	c.mu.Unlock()
 	if n.index >= maxNodes {
 		return fmt.Errorf("mock: more than %d nodes", maxNodes)

@@ -46,6 +46,7 @@ type settings struct {
 	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
 	latency                   time.Duration
+	groups                    []string
 	services                  [serviceCount]bool
 	nodeServices              map[int][serviceCount]bool
 	views                     ViewEngine
@@ -204,6 +205,8 @@ func (s *settings) complete(b *bucketSettings) error {
 		return fmt.Errorf("mock: bucket name %q", b.name)
 	case b.vbuckets < 1 || b.vbuckets > maxVBuckets:
 		return fmt.Errorf("mock: bucket %q has %d vbuckets, want 1 to %d", b.name, b.vbuckets, maxVBuckets)
+	case b.kind == kindMemcached && len(b.paths) > 0:
+		return fmt.Errorf("mock: bucket %q is a memcached one and has no collections", b.name)
 	case b.unknown != "":
 		return fmt.Errorf("mock: bucket %q: unknown %s", b.name, b.unknown)
 	case b.replicas > maxReplicas:

@@ -6,6 +6,18 @@ const (
 	kindMemcached = "memcached"
 )
 
+// ServerGroups puts the nodes into server groups: node 0 into the first, node 1 into the second and so on, beginning
+// again at the first. Without this option all are in "Group 1".
+func ServerGroups(names ...string) Option { return func(s *settings) { s.groups = names } }
+
+// group is the server group of a node.
+func (s *settings) group(node int) string {
+	if len(s.groups) == 0 {
+		return "Group 1"
+	}
+	return s.groups[node%len(s.groups)]
+}
+
 // capabilities are what the bucket's configuration says that it can do.
 func (b *bucket) capabilities() []string {
 	if b.ephemeral {

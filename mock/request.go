@@ -23,6 +23,8 @@ type request struct {
 	value  []byte // of the packet, inflated
 	packed bool   // it came compressed
 
+	vb         uint16 // of the packet; in a memcached bucket the node's own
+	committing bool   // the second half of a durable write
 	cid        uint32
 	key        []byte // without the collection's prefix
 	keyErr     string // why the key field is wrong, empty when it is not
@@ -56,7 +58,7 @@ func fail(s memd.Status, format string, args ...any) reply {
 func (k *conn) newRequest(p *memd.Packet) *request {
 	rq := &request{
 		k: k, p: p, spec: specs[p.Opcode], at: time.Now(),
-		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(), value: p.Value,
+		features: k.granted(), b: k.bucket.Load(), user: k.user.Load(), value: p.Value, vb: p.VBucket,
 	}
 	rq.fromReplica = rq.spec != nil && rq.spec.replicaOnly
 	if rq.spec != nil && rq.spec.key == keyDocument {

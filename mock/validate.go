@@ -65,6 +65,9 @@ func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	if sp.bucket && rq.b == nil {
 		return fail(memd.StatusNoBucket, "No bucket selected"), nil
 	}
+	if sp.bucket && rq.b.unknows(rq.p.Opcode) || rq.level > 0 && rq.b.memcached() {
+		return reply{status: memd.StatusNotSupported}, nil
+	}
 	if rep := rq.impersonate(); rep.status != memd.StatusSuccess {
 		return rep, nil
 	}
