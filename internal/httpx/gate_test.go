@@ -203,3 +203,25 @@ func TestSlowStrategiesLeaveTheGateToTheServer(t *testing.T) {
 		wait()
 	})
 }
+
+// TestGateKeepsNewRequestsOnly: a retry has its own delay behind it.
+func TestGateKeepsNewRequestsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Millisecond) // so that both are under way
+			if r.Header.Get("Retry-Attempt") == "" {
+				rw.Header().Set("Retry-After", r.URL.Query().Get("after"))
+				rw.WriteHeader(503)
+			}
+		}, setup{})
+		var all sync.WaitGroup
+		for _, after := range []string{"1", "5"} {
+			all.Go(func() {
+				_, _, err := w.do(get("/a?after=" + after))
+				require.NoError(t, err)
+			})
+		}
+		all.Wait()
+		require.Equal(t, []time.Duration{0, 0, 1001 * time.Millisecond, 5001 * time.Millisecond}, at(w.requests()))
+	})
+}

@@ -482,3 +482,19 @@ func TestPinnedEndpointMustExist(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 	})
 }
+
+// TestRedirectsAreNotFollowed: the caller gets them.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Location", "http://n1:80/elsewhere")
+			rw.WriteHeader(302)
+		}, setup{})
+		for _, r := range []*httpsvc.Request{get("/a"), post("/a", "x")} {
+			status, _, err := w.do(r)
+			require.NoError(t, err)
+			require.Equal(t, 302, status)
+		}
+		require.Equal(t, 2, w.count())
+	})
+}

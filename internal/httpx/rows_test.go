@@ -329,6 +329,9 @@ func TestHostileAnswers(t *testing.T) {
 				_, _, err := w.read(statement(false))
 				require.ErrorIs(t, err, tc.want)
 				require.Equal(t, 1, sent)
+				if name == "headers" {
+					require.ErrorContains(t, err, "headers exceeded")
+				}
 			})
 		})
 	}

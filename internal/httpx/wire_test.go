@@ -1,6 +1,7 @@
 package httpx
 
 import (
+	"net"
 	"net/http/httptrace"
 	"testing"
 
@@ -33,4 +34,25 @@ func TestOnlyTheFirstWriteCounts(t *testing.T) {
 	next := &wire{state: &late}
 	httptrace.ContextClientTrace(next.trace(t.Context())).WroteHeaders()
 	require.EqualValues(t, 1, next.end())
+}
+
+// TestNothingLeftIsProvedByAClosedConnection: an open one may still be written to.
+func TestNothingLeftIsProvedByAClosedConnection(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	c := &Client{conns: map[net.Conn]struct{}{}}
+	nc := &tracked{Conn: near, c: c}
+	w := &wire{state: &retry.State{}}
+	require.True(t, w.unsent()) // no connection at all
+	w.given(httptrace.GotConnInfo{Conn: nc})
+	require.False(t, w.unsent())
+	nc.Close()
+	require.True(t, w.unsent())
+	_, err := nc.Write([]byte("x"))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.True(t, w.unsent())
+	nc.writes.Add(1) // one that had begun before
+	require.False(t, w.unsent())
+	w.given(httptrace.GotConnInfo{Conn: near}) // nobody's
+	require.False(t, w.unsent())
 }
