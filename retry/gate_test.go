@@ -1,8 +1,6 @@
 package retry_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,18 +34,24 @@ const (
 	gateParallel = 2
 )
 
+// gateSwitch lets one build be every mutant: the environment names the guard that does nothing.
+const gateSwitch = `package retry
+
+import "os"
+
+var disarmed = os.Getenv("COUCHCORE_DISARMED")
+
+func armed(guard string) bool { return guard != disarmed }
+`
+
 var guardLine = regexp.MustCompile(`^(\s*)(.*\S)\s*// guard: (.+)$`)
 
-type mutant struct {
-	file, guard string
-	line        int
-	source      []byte
-}
-
-// disarm makes a guard line do nothing: conditions are computed and then false, statements are gone.
-func disarm(indent, code string) string {
-	never := func(prefix, cond, suffix string) string {
-		return indent + prefix + "(" + cond + ") && false" + suffix
+// disarmable gives a guard line a switch: when it is off, conditions are computed and then false, and statements are left
+// out.
+func disarmable(indent, code, guard string) string {
+	armed := fmt.Sprintf("armed(%q)", guard)
+	and := func(prefix, cond, suffix string) string {
+		return indent + prefix + "(" + cond + ") && " + armed + suffix
 	}
 	switch {
 	case strings.HasPrefix(code, "if ") && strings.HasSuffix(code, " {"):
@@ -55,144 +59,93 @@ func disarm(indent, code string) string {
 		if init, rest, ok := strings.Cut(cond, "; "); ok {
 			head, cond = head+init+"; ", rest
 		}
-		return never(head, cond, " {")
+		return and(head, cond, " {")
 	case strings.HasPrefix(code, "case ") && strings.HasSuffix(code, ":"):
-		return never("case ", strings.TrimSuffix(strings.TrimPrefix(code, "case "), ":"), ":")
+		return and("case ", strings.TrimSuffix(strings.TrimPrefix(code, "case "), ":"), ":")
 	case strings.HasPrefix(code, "return "):
-		return never("return ", strings.TrimPrefix(code, "return "), "")
+		return and("return ", strings.TrimPrefix(code, "return "), "")
 	case strings.Contains(code, " := "):
 		name, value, _ := strings.Cut(code, " := ")
-		return never(name+" := ", value, "")
+		return and(name+" := ", value, "")
 	}
-	return indent
+	return indent + "if " + armed + " { " + code + " }"
 }
 
-func mutants(t *testing.T, files map[string][]byte) []mutant {
-	t.Helper()
-	var ms []mutant
-	for name, src := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		lines := strings.Split(string(src), "\n")
-		for i, l := range lines {
-			m := guardLine.FindStringSubmatch(l)
-			if m == nil {
-				continue
-			}
-			out := slices.Clone(lines)
-			out[i] = disarm(m[1], m[2])
-			ms = append(ms, mutant{name, m[3], i + 1, []byte(strings.Join(out, "\n"))})
-		}
-	}
-	slices.SortFunc(ms, func(a, b mutant) int { return strings.Compare(a.guard, b.guard) })
-	return ms
-}
-
-func gateFiles(t *testing.T) map[string][]byte {
+// gateFiles are the package's files and the tests that judge, every guard with its switch, and the guards' names.
+func gateFiles(t *testing.T) (files map[string]string, found []string) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	files := map[string][]byte{}
+	files = map[string]string{"gate_switch.go": gateSwitch}
 	for _, n := range names {
-		if strings.HasSuffix(n, "_test.go") && !slices.Contains(gateTests, n) {
+		test := strings.HasSuffix(n, "_test.go")
+		if test && !slices.Contains(gateTests, n) {
 			continue
 		}
 		src, err := os.ReadFile(n)
 		require.NoError(t, err)
-		files[n] = src
+		lines := strings.Split(string(src), "\n")
+		for i, l := range lines {
+			if m := guardLine.FindStringSubmatch(l); m != nil && !test {
+				lines[i] = disarmable(m[1], m[2], m[3])
+				found = append(found, m[3])
+			}
+		}
+		files[n] = strings.Join(lines, "\n")
 	}
 	for _, n := range gateTests {
 		require.Contains(t, files, n)
 	}
-	return files
+	slices.Sort(found)
+	return files, found
 }
 
-// verdict is what the tests say of a copy of the package.
-type verdict struct {
-	compiled, passed bool
-	output           string
-}
-
-// judge runs the quick tests over the package with one file exchanged, in a module of its own.
-func judge(dir string, files map[string][]byte, m mutant) (verdict, error) {
-	pkg := filepath.Join(dir, "retry")
-	if err := os.MkdirAll(pkg, 0o755); err != nil {
-		return verdict{}, err
-	}
-	mod := []byte("module github.com/couchcore/couchcore\n\ngo 1.26.0\n")
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o644); err != nil {
-		return verdict{}, err
-	}
+// gateBuild builds the tests that judge, in a module of their own.
+func gateBuild(t *testing.T, files map[string]string) (binary string) {
+	t.Helper()
+	pkg := filepath.Join(t.TempDir(), "retry")
+	require.NoError(t, os.MkdirAll(pkg, 0o755))
+	files["../go.mod"] = "module github.com/couchcore/couchcore\n\ngo 1.26.0\n"
 	for name, src := range files {
-		if name == m.file {
-			src = m.source
-		}
-		if err := os.WriteFile(filepath.Join(pkg, name), src, 0o644); err != nil {
-			return verdict{}, err
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(pkg, name), []byte(src), 0o644))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*gateTimeout)
-	defer cancel()
-	run := func(name string, args ...string) (string, error) {
-		var out bytes.Buffer
-		c := exec.CommandContext(ctx, name, args...)
-		c.Dir, c.Stdout, c.Stderr = pkg, &out, &out
-		c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "GOMAXPROCS=2")
-		err := c.Run()
-		return out.String(), err
-	}
-	if out, err := run("go", "test", "-c", "-vet=off", "-ldflags=-w -s", "-o", "quick.test", "."); err != nil {
-		return verdict{output: out}, nil
-	}
-	out, err := run(filepath.Join(pkg, "quick.test"), "-test.failfast", "-test.timeout", gateTimeout.String())
-	return verdict{compiled: true, passed: err == nil, output: out}, nil
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", "quick.test", ".")
+	c.Dir = pkg
+	c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return filepath.Join(pkg, "quick.test")
 }
 
-// TestMutationGate removes each guard in turn and expects a test to notice.
+// TestMutationGate disarms each guard in turn and expects a test to notice.
 func TestMutationGate(t *testing.T) {
-	files := gateFiles(t)
-	ms := mutants(t, files)
-	var names []string
-	for _, m := range ms {
-		names = append(names, m.guard)
-	}
-	require.Equal(t, guards, names, "every guard line has a name of its own, which is listed")
+	files, found := gateFiles(t)
+	require.Equal(t, guards, found, "every guard line has a name of its own, which is listed")
 	if testing.Short() {
-		t.Skip("builds the package once per guard")
+		t.Skip("runs the package's tests once per guard")
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command to build the mutants")
 	}
-	root := t.TempDir()
-	type result struct {
-		m   mutant
-		v   verdict
-		err error
+	binary := gateBuild(t, files)
+	judge := func(guard string) (passed bool, output string) {
+		c := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.timeout", gateTimeout.String())
+		c.Dir, c.Env = filepath.Dir(binary), append(os.Environ(), "COUCHCORE_DISARMED="+guard, "GOMAXPROCS=2")
+		out, err := c.CombinedOutput()
+		return err == nil, string(out)
 	}
-	results := make([]result, len(ms)+1)
+	passed, output := judge("")
+	require.True(t, passed, "the tests fail without a mutation:\n%s", output)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, gateParallel)
-	for i, m := range append(ms, mutant{guard: "none"}) {
+	for _, guard := range guards {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			dir := filepath.Join(root, fmt.Sprint(i))
-			v, err := judge(dir, files, m)
-			results[i] = result{m, v, err}
-			_ = os.RemoveAll(dir)
+			if passed, _ := judge(guard); passed {
+				t.Errorf("no test notices that guard %q is gone", guard)
+			}
 		})
 	}
 	wg.Wait()
-	for _, r := range results {
-		require.NoError(t, r.err)
-		require.True(t, r.v.compiled, "without %q at %s:%d it does not build:\n%s", r.m.guard, r.m.file, r.m.line, r.v.output)
-		if r.m.file == "" {
-			require.True(t, r.v.passed, "the tests fail without a mutation:\n%s", r.v.output)
-			continue
-		}
-		if r.v.passed {
-			t.Errorf("no test notices that guard %q at %s:%d is gone", r.m.guard, r.m.file, r.m.line)
-		}
-	}
 }

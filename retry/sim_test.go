@@ -107,6 +107,11 @@ func (x *simOp) Dispatch() {
 	x.mu.Lock()
 	x.dispatches++
 	x.mu.Unlock()
+	if x.s.roll(3) == 0 {
+		x.s.note("queued")
+		x.s.later(10*time.Millisecond, x.attempt)
+		return
+	}
 	x.attempt()
 }
 
@@ -311,7 +316,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for _, fault := range []string{
 		"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
-		"strategy panics", "strategy blocks", "budget refuses", "canceled", "too many wait", "closed",
+		"strategy panics", "strategy blocks", "budget refuses", "canceled", "too many wait", "closed", "queued",
 	} {
 		require.NotZero(t, faults[fault], fault)
 	}
