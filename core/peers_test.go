@@ -159,3 +159,34 @@ func (thinker) RetryAfter(ctx context.Context, _ *retry.Request, _ retry.Reason)
 	<-ctx.Done()
 	return retry.Stop()
 }
+
+// D103: the time that a durable write gives its server is what is left for the call less a tenth, and never more than the
+// frame can say: its two largest values are reserved.
+func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
+	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		for timeout, want := range map[time.Duration]uint16{
+			10 * time.Second: 9000, time.Second: 1500, 100 * time.Second: 65534, time.Hour: 65534,
+		} {
+			var got []uint16
+			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
+				for frames := p.Frames; len(frames) > 0; {
+					id, data, rest, err := memd.NextFrame(frames)
+					if err != nil {
+						return false
+					}
+					if id == memd.FrameDurability && len(data) == 3 {
+						got = append(got, uint16(data[1])<<8|uint16(data[2]))
+					}
+					frames = rest
+				}
+				return false
+			}}, mock.Drop())
+			c, cancel := context.WithTimeout(t.Context(), timeout)
+			_, err := kv.Do(c, b, kv.Upsert{Key: []byte("k"), Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: timeout}})
+			cancel()
+			require.NoError(t, err)
+			in.Remove()
+			require.Equal(t, []uint16{want}, got, "%v", timeout)
+		}
+	})
+}
