@@ -137,3 +137,37 @@ func requireReadsBack(t *testing.T, name string, wire []byte, w kv.Wire, key, va
 		t.Fatalf("%s: on behalf of %q, want %q", name, seen, user)
 	}
 }
+
+// FuzzAnswers gives every operation whole answers of several packets: each becomes a result or a *kv.Error.
+func FuzzAnswers(f *testing.F) {
+	for _, d := range scanDecodings() {
+		var wire []byte
+		for _, p := range d.with {
+			p.Magic = memd.MagicRes
+			wire, _ = p.AppendTo(wire)
+		}
+		f.Add(wire)
+	}
+	all := subjects()
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		for _, op := range all {
+			d := newFake(func(c *kv.Call) {
+				for rest := wire; !c.Ended(); {
+					var p memd.Packet
+					n, err := p.Parse(rest, 1<<20)
+					if err != nil {
+						c.Fail(err)
+						return
+					}
+					p.Opcode, rest = c.Req.Opcode, rest[n:]
+					give(c, &p)
+				}
+			})
+			_, err := op.do(context.Background(), d)
+			var p *kv.PanicError
+			if err != nil && (kvError(t, err).Error() == "" || errors.As(err, &p)) {
+				t.Fatalf("%s: %v", op.name, err)
+			}
+		}
+	})
+}

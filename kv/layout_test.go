@@ -205,3 +205,26 @@ func TestARequestOfOneConnection(t *testing.T) {
 	require.ErrorIs(t, err, cberr.RequestCanceled)
 	require.False(t, kvError(t, err).Ambiguous())
 }
+
+// B51: every node of a fan-out is asked in the user's name.
+func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
+	users := make(chan string, 3)
+	nodes := make(chan int, 3)
+	d := inLayout(threeCopies(), func(c *kv.Call) {
+		users <- c.Req.OnBehalfOf
+		nodes <- c.Req.Node
+		give(c, &memd.Packet{Opcode: memd.OpStat})
+	})
+	all, err := kv.StatAll(testContext(t), d, kv.Stat{Common: kv.Common{OnBehalfOf: "jane"}})
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	seen := map[int]bool{}
+	for range 3 {
+		require.Equal(t, "jane", <-users)
+		seen[<-nodes] = true
+	}
+	require.Len(t, seen, 3)
+	d.layout = func() (kv.Layout, error) { return nil, errSeen }
+	_, err = kv.StatAll(testContext(t), d, kv.Stat{})
+	require.ErrorIs(t, err, errSeen)
+}
