@@ -131,7 +131,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 		cancel()
 	}
 	for _, c := range charges {
-		c.budget.Settle(c.cost, false)
+		payBack(c.budget, c.cost, false)
 	}
 	if errors.Is(e, ErrThrottled) {
 		o.mu.Lock()
@@ -180,7 +180,7 @@ func (o *Orchestrator) settle(h *history, err error) {
 	report := h.attempt(Unknown, StageResponse, err, now)
 	o.mu.Unlock()
 	for _, c := range charges {
-		c.budget.Settle(c.cost, err == nil)
+		payBack(c.budget, c.cost, err == nil)
 	}
 	if ob := o.opts.Observer; ob != nil && retried {
 		ob.Attempt(report)
@@ -269,6 +269,13 @@ func take(b Budget, k Kind) (cost int32, ok bool, err error) {
 	defer contain(&err)
 	cost, ok = b.Take(k)
 	return cost, ok, nil
+}
+
+// payBack settles with a budget; one that panics has failed for nobody but itself.
+func payBack(b Budget, cost int32, succeeded bool) {
+	var err error
+	defer contain(&err)
+	b.Settle(cost, succeeded)
 }
 
 // translated applies a strategy's own translation.

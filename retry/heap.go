@@ -137,7 +137,7 @@ func (o *Orchestrator) resume(d due) {
 		why := o.closeCause
 		o.mu.Unlock()
 		if charged {
-			d.budget.Settle(paid, false)
+			payBack(d.budget, paid, false)
 		}
 		o.endAs(h, d.word, ErrClosed, why)
 		return
@@ -145,7 +145,7 @@ func (o *Orchestrator) resume(d due) {
 	if !s.ph.CompareAndSwap(d.word, withPhase(d.word, inLocal)) { // guard: timer's swap
 		o.mu.Unlock()
 		if charged {
-			d.budget.Settle(paid, false)
+			payBack(d.budget, paid, false)
 		}
 		return
 	}

@@ -326,6 +326,39 @@ type brokenBudget struct{ bank }
 
 func (*brokenBudget) Take(retry.Kind) (int32, bool) { panic("no money") }
 
+// strangeBudget takes and then panics.
+type strangeBudget struct{ bank }
+
+func (*strangeBudget) Settle(int32, bool) { panic("not mine") }
+
+// TestABudgetThatPanicsWhileSettling fails nobody: the operation has ended.
+func TestABudgetThatPanicsWhileSettling(t *testing.T) {
+	for name, end := range map[string]func(orc *retry.Orchestrator, x *op){
+		"success": func(_ *retry.Orchestrator, x *op) {
+			won, _ := x.st.Finish()
+			require.True(t, won)
+			x.st.Settle(nil)
+			x.Done(nil, false)
+		},
+		"failure": func(orc *retry.Orchestrator, x *op) { x.answer(orc, retry.Unknown, retry.Hint{}) },
+		"close":   func(orc *retry.Orchestrator, x *op) { x.answer(orc, retry.KVLocked, retry.Hint{}); orc.Close(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				orc := retry.New(retry.Options{})
+				x := newOp(false, time.Second)
+				x.st.Strategy = after{retry.After(ms).Charged(&strangeBudget{})}
+				x.answer(orc, retry.KVLocked, retry.Hint{})
+				pass(10 * ms)
+				end(orc, x)
+				pass(time.Second)
+				require.Equal(t, 1, x.ended())
+				require.Zero(t, orc.Stats().Parked)
+			})
+		})
+	}
+}
+
 // purses is a budget that cannot be compared.
 type purses struct {
 	*bank
