@@ -21,6 +21,8 @@ func (c *Cluster) change(f func() error) error {
 		return err
 	}
 	c.version.rev++
+	close(c.changed)
+	c.changed = make(chan struct{})
 	ps := c.pushes()
 	c.mu.Unlock()
 	c.deliver(ps)

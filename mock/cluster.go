@@ -43,6 +43,7 @@ type Cluster struct {
 	users        map[string]*user
 	buckets      map[string]*bucket
 	version      version
+	changed      chan struct{} // closed and replaced when version changes
 	uuid         string
 	name         string
 	errorMap     *errorMap
@@ -86,8 +87,8 @@ func New(opts ...Option) (*Cluster, error) {
 	c := &Cluster{
 		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), viewTurn: make(chan struct{}, 1),
 		users: map[string]*user{}, buckets: map[string]*bucket{},
-		capabilities: set.capabilities,
-		version:      version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
+		capabilities: set.capabilities, changed: make(chan struct{}),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
 	}
 	if set.virtual {
 		c.net = newNetwork(set.latency)

@@ -3,12 +3,15 @@ package mock
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
 // routes are the paths of a node's management service: what clients need to bootstrap over HTTP, to see that the node is
-// ready, and to manage scopes and collections. Every path wants Basic authentication.
+// ready, and to manage buckets, scopes, collections and users. Every path wants authentication.
 var routes = []struct {
 	pattern string
 	handle  func(*httpCall)
@@ -25,8 +28,26 @@ var routes = []struct {
 	{"GET /pools/default/buckets/{bucket}/scopes", (*httpCall).getScopes},
 	{"POST /pools/default/buckets/{bucket}/scopes", (*httpCall).createScope},
 	{"DELETE /pools/default/buckets/{bucket}/scopes/{scope}", (*httpCall).dropScope},
-	{"POST /pools/default/buckets/{bucket}/scopes/{scope}/collections", (*httpCall).createCollection},
+	{"POST /pools/default/buckets/{bucket}/scopes/{scope}/{what}", (*httpCall).underScope},
+	{"PATCH /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}", (*httpCall).changeCollection},
 	{"DELETE /pools/default/buckets/{bucket}/scopes/{scope}/collections/{collection}", (*httpCall).dropCollection},
+	{"POST /pools/default/buckets", (*httpCall).createBucket},
+	{"POST /pools/default/buckets/{bucket}", (*httpCall).updateBucket},
+	{"DELETE /pools/default/buckets/{bucket}", (*httpCall).dropBucket},
+	{"POST /pools/default/buckets/{bucket}/controller/doFlush", (*httpCall).flushBucket},
+	{"GET /pools/default/buckets/{bucket}/ddocs", (*httpCall).designDocuments},
+	{"GET /pools/default/bs/{bucket}", (*httpCall).terseStream},
+	{"GET /pools/default/bucketsStreaming/{bucket}", (*httpCall).verboseStream},
+	{"GET /pools/default/nodeServicesStreaming", (*httpCall).servicesStream},
+	{"GET /poolsStreaming/default", (*httpCall).unsupported},
+	{"GET /pools/default/tasks", (*httpCall).tasks},
+	{"GET /pools/default/certificate", (*httpCall).certificate},
+	{"GET /settings/rbac/users", (*httpCall).listUsers},
+	{"GET /settings/rbac/users/{domain}", (*httpCall).listUsers},
+	{"GET /settings/rbac/users/{domain}/{user}", (*httpCall).getUser},
+	{"PUT /settings/rbac/users/{domain}/{user}", (*httpCall).putUser},
+	{"DELETE /settings/rbac/users/{domain}/{user}", (*httpCall).dropUser},
+	{"POST /controller/changePassword", (*httpCall).changePassword},
 }
 
 // managementMux knows the paths of the node's management service.
@@ -43,6 +64,8 @@ func (n *Node) managementMux() *http.ServeMux {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "Not found.", http.StatusNotFound) })
 	return mux
 }
+
+var errNoCollection = errors.New("Collection with this name is not found") //nolint:staticcheck // the server's own text
 
 // userKey is where a request's context holds its user.
 type userKey struct{}
@@ -99,8 +122,31 @@ func (x *httpCall) send(body []byte) {
 }
 
 func (x *httpCall) sendJSON(v any) {
-	b, _ := json.Marshal(v) // our own maps and strings
-	x.send(b)
+	x.send(marshal(v))
+}
+
+// marshal is v as JSON; v is made of our own maps, strings and numbers, which cannot fail.
+func marshal(v any) []byte {
+	b, _ := json.Marshal(v)
+	return b
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (x *httpCall) unsupported() { x.w.WriteHeader(http.StatusNotImplemented) }
+
+func (x *httpCall) tasks() {
+	x.sendJSON([]any{map[string]string{"type": "rebalance", "status": "notRunning"}})
+}
+
+// certificate is that of the cluster's authority.
+func (x *httpCall) certificate() {
+	if x.n.c.ca == nil {
+		http.NotFound(x.w, x.r)
+		return
+	}
+	x.w.Header().Set("Content-Type", "text/plain")
+	_, _ = x.w.Write(x.n.c.CA()) // the client may have left
 }
 
 func (x *httpCall) whoami() {
@@ -109,7 +155,7 @@ func (x *httpCall) whoami() {
 
 func (x *httpCall) pools() {
 	x.sendJSON(map[string]any{
-		"implementationVersion": serverVersion, "uuid": x.n.c.uuid,
+		"implementationVersion": serverVersion, "uuid": x.n.c.uuid, "isAdminCreds": x.user.admin, "isEnterprise": true,
 		"pools": []any{map[string]string{"name": "default", "uri": "/pools/default?uuid=" + x.n.c.uuid}},
 	})
 }

@@ -18,6 +18,8 @@ type clusterServices struct {
 	// Guarded by the cluster's mutex.
 	log      []ServiceRequest
 	prepared map[string]*prepared
+	guarded  map[string]bool               // buckets, by uuid, that may not be flushed over HTTP
+	accounts map[string]account            // of users that were made or changed over HTTP
 	designs  map[string]map[string]*design // by the bucket's uuid and the name
 }
 
@@ -135,7 +137,8 @@ func (x *svcCall) login() {
 			return
 		}
 	}
-	x.user, x.rq.User = u, u.name
+	mine := *u // may change while the request goes on
+	x.user, x.rq.User = &mine, u.name
 }
 
 // impersonated is the name in the header: as it is, or base64 of name and domain.

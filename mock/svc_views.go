@@ -43,6 +43,8 @@ type design struct {
 	indexes map[string]*viewIndex // by view; replaced, never changed in place
 }
 
+func (d *design) json() json.RawMessage { return d.raw }
+
 type viewSource struct {
 	Map    string `json:"map"`
 	Reduce string `json:"reduce"`
