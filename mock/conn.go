@@ -21,7 +21,7 @@ const (
 type conn struct {
 	c      *Cluster
 	n      *Node
-	nc     net.Conn
+	nc     *FaultConn
 	id     uint64
 	secure bool
 	gone   chan struct{} // closed by close
@@ -46,7 +46,8 @@ type conn struct {
 }
 
 func newConn(n *Node, nc net.Conn, secure bool) *conn {
-	k := &conn{c: n.c, n: n, nc: nc, id: n.c.connID.Add(1), secure: secure, gone: make(chan struct{})}
+	k := &conn{c: n.c, n: n, nc: NewFaultConn(nc), id: n.c.connID.Add(1), secure: secure, gone: make(chan struct{})}
+	k.nc.faults = &n.wire
 	k.room = sync.NewCond(&k.mu)
 	return k
 }

@@ -3,6 +3,7 @@ package mock_test
 import (
 	"encoding/json"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,30 +18,32 @@ func durable(p memd.Packet, level byte) memd.Packet {
 }
 
 func TestOutcomesOfDurableWritesOnDemand(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	r := login(t, c, usual...)
-	set := func(value string) memd.Status { return r.call(durable(storePacket(memd.OpSet, "k", value), 1)).Status }
-	require.Equal(t, memd.StatusSuccess, set("first"))
-	require.NoError(t, c.SetDurability("default", mock.Durability{Impossible: true}))
-	require.Equal(t, memd.StatusDurabilityImpossible, set("impossible"))
-	require.NoError(t, c.SetDurability("default", mock.Durability{Ambiguous: true}))
-	require.Equal(t, memd.StatusSyncWriteAmbiguous, set("lost"))
-	require.Equal(t, "first", r.body("k"))
-	require.NoError(t, c.SetDurability("default", mock.Durability{Ambiguous: true, Applied: true}))
-	require.Equal(t, memd.StatusSyncWriteAmbiguous, set("late"))
-	require.Equal(t, "late", r.body("k"))
-	require.Len(t, c.ApplyLog("default"), 2)
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
+		r := login(t, c, usual...)
+		set := func(value string) memd.Status { return r.call(durable(storePacket(memd.OpSet, "k", value), 1)).Status }
+		require.Equal(t, memd.StatusSuccess, set("first"))
+		require.NoError(t, c.SetDurability("default", mock.Durability{Impossible: true}))
+		require.Equal(t, memd.StatusDurabilityImpossible, set("impossible"))
+		require.NoError(t, c.SetDurability("default", mock.Durability{Ambiguous: true}))
+		require.Equal(t, memd.StatusSyncWriteAmbiguous, set("lost"))
+		require.Equal(t, "first", r.body("k"))
+		require.NoError(t, c.SetDurability("default", mock.Durability{Ambiguous: true, Applied: true}))
+		require.Equal(t, memd.StatusSyncWriteAmbiguous, set("late"))
+		require.Equal(t, "late", r.body("k"))
+		require.Len(t, c.ApplyLog("default"), 2)
 
-	require.NoError(t, c.SetDurability("default", mock.Durability{Time: 60 * time.Millisecond}))
-	begin := time.Now()
-	other := login(t, c, append([]memd.Feature{memd.FeatureUnorderedExecution}, usual...)...)
-	other.send(durable(storePacket(memd.OpSet, "k", "slow"), 1), storePacket(memd.OpSet, "k", "impatient"), getPacket("k"))
-	require.Equal(t, memd.StatusSyncWriteInProgress, other.next(memd.OpSet, other.opaque-1).Status)
-	require.Equal(t, "late", string(other.next(memd.OpGet, other.opaque).Value), "what is not committed is not read")
-	require.Equal(t, memd.StatusSuccess, other.next(memd.OpSet, other.opaque-2).Status)
-	require.GreaterOrEqual(t, time.Since(begin), 60*time.Millisecond)
-	require.NoError(t, c.SetDurability("default", mock.Durability{}))
-	require.Error(t, c.SetDurability("none", mock.Durability{}))
+		require.NoError(t, c.SetDurability("default", mock.Durability{Time: 60 * time.Millisecond}))
+		begin := time.Now()
+		other := login(t, c, append([]memd.Feature{memd.FeatureUnorderedExecution}, usual...)...)
+		other.send(durable(storePacket(memd.OpSet, "k", "slow"), 1), storePacket(memd.OpSet, "k", "impatient"), getPacket("k"))
+		require.Equal(t, memd.StatusSyncWriteInProgress, other.next(memd.OpSet, other.opaque-1).Status)
+		require.Equal(t, "late", string(other.next(memd.OpGet, other.opaque).Value), "what is not committed is not read")
+		require.Equal(t, memd.StatusSuccess, other.next(memd.OpSet, other.opaque-2).Status)
+		require.GreaterOrEqual(t, time.Since(begin), 60*time.Millisecond)
+		require.NoError(t, c.SetDurability("default", mock.Durability{}))
+		require.Error(t, c.SetDurability("none", mock.Durability{}))
+	})
 }
 
 func TestDocumentsThatWait(t *testing.T) {

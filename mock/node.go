@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,8 @@ type Node struct {
 	runs                     [serviceCount]bool
 	addrs                    [serviceCount][2]string // plain, TLS
 	kv, kvTLS, mgmt, mgmtTLS string                  // of addrs
+
+	wire atomic.Pointer[ConnFaults] // what its KV connections do on purpose
 
 	// Guarded by the cluster's mutex.
 	up     bool

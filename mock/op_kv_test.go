@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -205,90 +206,94 @@ func TestQuietForms(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	require.NoError(t, c.SetReplicaLag("default", 60*time.Millisecond))
-	require.NoError(t, c.SetPersistLag("default", 60*time.Millisecond))
-	active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
-	entry := func(key string) []byte {
-		b := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(key)+1))
-		return append(append(b, 0), key...)
-	}
-	look := func(r *raw, keys ...string) (states []byte, cas []uint64) {
-		var v []byte
-		for _, k := range keys {
-			v = append(v, entry(k)...)
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
+		require.NoError(t, c.SetReplicaLag("default", 60*time.Millisecond))
+		require.NoError(t, c.SetPersistLag("default", 60*time.Millisecond))
+		active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+		entry := func(key string) []byte {
+			b := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(key)+1))
+			return append(append(b, 0), key...)
 		}
-		p := r.call(memd.Packet{Opcode: memd.OpObserve, Value: v})
-		require.Equal(t, memd.StatusSuccess, p.Status)
-		for _, k := range keys {
-			e := entry(k)
-			require.Equal(t, e, p.Value[:len(e)])
-			states = append(states, p.Value[len(e)])
-			cas = append(cas, binary.BigEndian.Uint64(p.Value[len(e)+1:]))
-			p.Value = p.Value[len(e)+9:]
+		look := func(r *raw, keys ...string) (states []byte, cas []uint64) {
+			var v []byte
+			for _, k := range keys {
+				v = append(v, entry(k)...)
+			}
+			p := r.call(memd.Packet{Opcode: memd.OpObserve, Value: v})
+			require.Equal(t, memd.StatusSuccess, p.Status)
+			for _, k := range keys {
+				e := entry(k)
+				require.Equal(t, e, p.Value[:len(e)])
+				states = append(states, p.Value[len(e)])
+				cas = append(cas, binary.BigEndian.Uint64(p.Value[len(e)+1:]))
+				p.Value = p.Value[len(e)+9:]
+			}
+			require.Empty(t, p.Value)
+			require.Equal(t, uint64(60)<<32, p.CAS)
+			return states, cas
 		}
-		require.Empty(t, p.Value)
-		require.Equal(t, uint64(60)<<32, p.CAS)
-		return states, cas
-	}
-	set := active.set("k", "v")
-	states, cas := look(active, "k", "none")
-	require.Equal(t, []byte{0, 0x80}, states)
-	require.Equal(t, []uint64{set.CAS, 0}, cas)
-	states, _ = look(replica, "k")
-	require.Equal(t, []byte{0x80}, states)
-	seqno := func(r *raw) (persisted, current uint64) {
-		p := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
-		require.Equal(t, memd.StatusSuccess, p.Status)
-		return binary.BigEndian.Uint64(p.Value[11:]), binary.BigEndian.Uint64(p.Value[19:])
-	}
-	persisted, current := seqno(active)
-	require.Equal(t, []uint64{0, 1}, []uint64{persisted, current})
-	_, current = seqno(replica)
-	require.Zero(t, current)
+		set := active.set("k", "v")
+		states, cas := look(active, "k", "none")
+		require.Equal(t, []byte{0, 0x80}, states)
+		require.Equal(t, []uint64{set.CAS, 0}, cas)
+		states, _ = look(replica, "k")
+		require.Equal(t, []byte{0x80}, states)
+		seqno := func(r *raw) (persisted, current uint64) {
+			p := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
+			require.Equal(t, memd.StatusSuccess, p.Status)
+			return binary.BigEndian.Uint64(p.Value[11:]), binary.BigEndian.Uint64(p.Value[19:])
+		}
+		persisted, current := seqno(active)
+		require.Equal(t, []uint64{0, 1}, []uint64{persisted, current})
+		_, current = seqno(replica)
+		require.Zero(t, current)
 
-	begin := time.Now()
-	wait := memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: set.Extras[8:]}
-	require.Equal(t, memd.StatusSuccess, active.call(wait).Status)
-	require.GreaterOrEqual(t, time.Since(begin), 40*time.Millisecond)
-	states, _ = look(active, "k")
-	require.Equal(t, []byte{1}, states)
-	require.Equal(t, memd.StatusSuccess, active.call(memd.Packet{Opcode: memd.OpDelete, Key: docKey("k")}).Status)
-	states, _ = look(active, "k")
-	require.Equal(t, []byte{0x81}, states)
-	require.NoError(t, c.SetPersistLag("default", 0))
-	require.NoError(t, c.SetReplicaLag("default", 0))
-	persisted, current = seqno(replica)
-	require.Equal(t, []uint64{2, 2}, []uint64{persisted, current})
-	p := active.call(memd.Packet{Opcode: memd.OpObserve})
-	require.Equal(t, memd.StatusSuccess, p.Status)
-	require.Empty(t, p.Value)
-	for _, bad := range [][]byte{{0}, {0, 0, 0, 9, 0}, {0, 0, 0, 0}, entry("")} {
-		require.Equal(t, memd.StatusInvalid, active.call(memd.Packet{Opcode: memd.OpObserve, Value: bad}).Status)
-	}
-	require.Equal(t, memd.StatusNotMyVBucket, active.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 9, 0, 2, 0, 'k'}}).Status)
+		begin := time.Now()
+		wait := memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: set.Extras[8:]}
+		require.Equal(t, memd.StatusSuccess, active.call(wait).Status)
+		require.GreaterOrEqual(t, time.Since(begin), 40*time.Millisecond)
+		states, _ = look(active, "k")
+		require.Equal(t, []byte{1}, states)
+		require.Equal(t, memd.StatusSuccess, active.call(memd.Packet{Opcode: memd.OpDelete, Key: docKey("k")}).Status)
+		states, _ = look(active, "k")
+		require.Equal(t, []byte{0x81}, states)
+		require.NoError(t, c.SetPersistLag("default", 0))
+		require.NoError(t, c.SetReplicaLag("default", 0))
+		persisted, current = seqno(replica)
+		require.Equal(t, []uint64{2, 2}, []uint64{persisted, current})
+		p := active.call(memd.Packet{Opcode: memd.OpObserve})
+		require.Equal(t, memd.StatusSuccess, p.Status)
+		require.Empty(t, p.Value)
+		for _, bad := range [][]byte{{0}, {0, 0, 0, 9, 0}, {0, 0, 0, 0}, entry("")} {
+			require.Equal(t, memd.StatusInvalid, active.call(memd.Packet{Opcode: memd.OpObserve, Value: bad}).Status)
+		}
+		require.Equal(t, memd.StatusNotMyVBucket, active.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 9, 0, 2, 0, 'k'}}).Status)
+	})
 }
 
 func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	require.NoError(t, c.SetPersistLag("default", time.Hour))
-	r := login(t, c, usual...)
-	p := storePacket(memd.OpSet, "k", "v")
-	p.Magic, p.Frames = memd.MagicReqExt, []byte{0x11, 3}
-	set := r.call(p)
-	require.Equal(t, memd.StatusSuccess, set.Status)
-	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: set.Extras[8:]}).Status)
-	ephemeral := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1, mock.Ephemeral()))
-	r = login(t, ephemeral, usual...)
-	require.Equal(t, memd.StatusDurabilityInvalidLevel, r.call(p).Status)
-	p.Frames = []byte{0x11, 1}
-	set = r.call(p)
-	require.Equal(t, memd.StatusSuccess, set.Status)
-	seq := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
-	require.Zero(t, binary.BigEndian.Uint64(seq.Value[11:]))
-	require.Equal(t, uint64(1), binary.BigEndian.Uint64(seq.Value[19:]))
-	require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve}).Status)
-	require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: make([]byte, 8)}).Status)
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
+		require.NoError(t, c.SetPersistLag("default", time.Hour))
+		r := login(t, c, usual...)
+		p := storePacket(memd.OpSet, "k", "v")
+		p.Magic, p.Frames = memd.MagicReqExt, []byte{0x11, 3}
+		set := r.call(p)
+		require.Equal(t, memd.StatusSuccess, set.Status)
+		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: set.Extras[8:]}).Status)
+		ephemeral := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1, mock.Ephemeral()))
+		r = login(t, ephemeral, usual...)
+		require.Equal(t, memd.StatusDurabilityInvalidLevel, r.call(p).Status)
+		p.Frames = []byte{0x11, 1}
+		set = r.call(p)
+		require.Equal(t, memd.StatusSuccess, set.Status)
+		seq := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
+		require.Zero(t, binary.BigEndian.Uint64(seq.Value[11:]))
+		require.Equal(t, uint64(1), binary.BigEndian.Uint64(seq.Value[19:]))
+		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve}).Status)
+		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: make([]byte, 8)}).Status)
+	})
 }
 
 // stats reads the answer to a STAT.

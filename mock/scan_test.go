@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -188,49 +189,53 @@ func TestRangeScanLimits(t *testing.T) {
 }
 
 func TestRangeScansThatAreSlow(t *testing.T) {
-	c := mock.Start(t, mock.Bucket("default", 1))
-	r := login(t, c, usual...)
-	for i := range 30 {
-		r.set(fmt.Sprintf("k%02d", i), strings.Repeat("x", 1000))
-	}
-	require.NoError(t, c.SetScanPace("default", 30*time.Millisecond))
-	p := r.call(scanPacket(scanJSON("k", "l", "")))
-	r.send(continuePacket(p.Value, 0, 0))
-	first := r.opaque
-	got := r.next(memd.OpRangeScanContinue, first)
-	require.Equal(t, memd.StatusSuccess, got.Status)
-	require.Equal(t, memd.StatusBusy, r.call(continuePacket(p.Value, 0, 0)).Status)
-	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpRangeScanCancel, Extras: p.Value}).Status)
-	require.Equal(t, memd.StatusRangeScanCancelled, r.next(memd.OpRangeScanContinue, first).Status)
-	require.Zero(t, c.Scans("default"))
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.Bucket("default", 1))
+		r := login(t, c, usual...)
+		for i := range 30 {
+			r.set(fmt.Sprintf("k%02d", i), strings.Repeat("x", 1000))
+		}
+		require.NoError(t, c.SetScanPace("default", 30*time.Millisecond))
+		p := r.call(scanPacket(scanJSON("k", "l", "")))
+		r.send(continuePacket(p.Value, 0, 0))
+		first := r.opaque
+		got := r.next(memd.OpRangeScanContinue, first)
+		require.Equal(t, memd.StatusSuccess, got.Status)
+		require.Equal(t, memd.StatusBusy, r.call(continuePacket(p.Value, 0, 0)).Status)
+		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpRangeScanCancel, Extras: p.Value}).Status)
+		require.Equal(t, memd.StatusRangeScanCancelled, r.next(memd.OpRangeScanContinue, first).Status)
+		require.Zero(t, c.Scans("default"))
+	})
 }
 
 func TestRangeScanSnapshots(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	r := login(t, c, usual...)
-	first := r.set("a", "1")
-	set := r.set("a", "2")
-	uuid, seqno := binary.BigEndian.Uint64(set.Extras), binary.BigEndian.Uint64(set.Extras[8:])
-	create := func(uuid, seqno uint64, more string) memd.Status {
-		return r.call(scanPacket(scanJSON("a", "b", fmt.Sprintf(
-			`,"snapshot_requirements":{"vb_uuid":"%d","seqno":%d%s}`, uuid, seqno, more)))).Status
-	}
-	require.Equal(t, memd.StatusSuccess, create(uuid, seqno, ""))
-	require.Equal(t, memd.StatusSuccess, create(uuid, seqno, `,"seqno_exists":true`))
-	require.Equal(t, memd.StatusNotStored, create(uuid, binary.BigEndian.Uint64(first.Extras[8:]), `,"seqno_exists":true`))
-	require.Equal(t, memd.StatusVBUUIDNotEqual, create(uuid+1, seqno, ""))
-	require.Equal(t, memd.StatusTmpFail, create(uuid, seqno+1, ""))
-	require.NoError(t, c.SetPersistLag("default", 50*time.Millisecond))
-	seqno = binary.BigEndian.Uint64(r.set("a", "3").Extras[8:])
-	require.Equal(t, memd.StatusTmpFail, create(uuid, seqno, ""))
-	require.Equal(t, memd.StatusSuccess, create(uuid, seqno, `,"timeout_ms":9000`))
-	require.Equal(t, memd.StatusTmpFail, create(uuid, seqno+1, `,"timeout_ms":20`))
+	synctest.Test(t, func(t *testing.T) {
+		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
+		r := login(t, c, usual...)
+		first := r.set("a", "1")
+		set := r.set("a", "2")
+		uuid, seqno := binary.BigEndian.Uint64(set.Extras), binary.BigEndian.Uint64(set.Extras[8:])
+		create := func(uuid, seqno uint64, more string) memd.Status {
+			return r.call(scanPacket(scanJSON("a", "b", fmt.Sprintf(
+				`,"snapshot_requirements":{"vb_uuid":"%d","seqno":%d%s}`, uuid, seqno, more)))).Status
+		}
+		require.Equal(t, memd.StatusSuccess, create(uuid, seqno, ""))
+		require.Equal(t, memd.StatusSuccess, create(uuid, seqno, `,"seqno_exists":true`))
+		require.Equal(t, memd.StatusNotStored, create(uuid, binary.BigEndian.Uint64(first.Extras[8:]), `,"seqno_exists":true`))
+		require.Equal(t, memd.StatusVBUUIDNotEqual, create(uuid+1, seqno, ""))
+		require.Equal(t, memd.StatusTmpFail, create(uuid, seqno+1, ""))
+		require.NoError(t, c.SetPersistLag("default", 50*time.Millisecond))
+		seqno = binary.BigEndian.Uint64(r.set("a", "3").Extras[8:])
+		require.Equal(t, memd.StatusTmpFail, create(uuid, seqno, ""))
+		require.Equal(t, memd.StatusSuccess, create(uuid, seqno, `,"timeout_ms":9000`))
+		require.Equal(t, memd.StatusTmpFail, create(uuid, seqno+1, `,"timeout_ms":20`))
 
-	p := r.call(scanPacket(scanJSON("a", "b", "")))
-	require.NoError(t, c.MoveVBucket("default", 0, 1))
-	_, _, last := r.proceed(p.Value, 0, 0)
-	require.Equal(t, memd.StatusNotMyVBucket, last)
-	require.Equal(t, memd.StatusNotMyVBucket, r.call(scanPacket(scanJSON("a", "b", ""))).Status)
+		p := r.call(scanPacket(scanJSON("a", "b", "")))
+		require.NoError(t, c.MoveVBucket("default", 0, 1))
+		_, _, last := r.proceed(p.Value, 0, 0)
+		require.Equal(t, memd.StatusNotMyVBucket, last)
+		require.Equal(t, memd.StatusNotMyVBucket, r.call(scanPacket(scanJSON("a", "b", ""))).Status)
+	})
 }
 
 func TestRangeScansThatAreRefused(t *testing.T) {
