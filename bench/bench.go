@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,7 +68,7 @@ func needed(s settings) (cells map[string]bool, probes map[string]bool) {
 		if !s.only.MatchString(c.name) {
 			continue
 		}
-		for _, name := range dependencies(&c, cells, probes) {
+		for _, name := range dependencies(&c) {
 			if _, ok := cells[name]; ok {
 				cells[name] = true
 			} else {
@@ -78,25 +79,12 @@ func needed(s settings) (cells map[string]bool, probes map[string]bool) {
 	return cells, probes
 }
 
-// dependencies finds what a check is made of by having it look at results that are not there.
-func dependencies(c *check, cells, probes map[string]bool) (names []string) {
-	for name := range cells {
-		r := newResults()
-		before := fmt.Sprint(c.find(r))
-		r.cells[name] = &cellResult{Name: name, Error: "asked for"}
-		if fmt.Sprint(c.find(r)) != before {
-			names = append(names, name)
-		}
-	}
-	for name := range probes {
-		r := newResults()
-		before := fmt.Sprint(c.find(r))
-		r.probes[name] = &probeResult{err: errors.New("asked for")}
-		if fmt.Sprint(c.find(r)) != before {
-			names = append(names, name)
-		}
-	}
-	return names
+// dependencies finds the cells and probes that a check is made of, by what it asks for.
+func dependencies(c *check) []string {
+	r := newResults()
+	r.asked = map[string]bool{}
+	c.find(r)
+	return slices.Sorted(keysOf(r.asked))
 }
 
 // runAll measures everything that is wanted. It stops early when ctx ends.

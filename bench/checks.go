@@ -103,7 +103,7 @@ func linear(r *results) figure {
 
 // goroutines are those that a connection adds: the client's own are in both counts.
 func goroutines(r *results) figure {
-	many, few := r.probes[probeNameIdle], r.probes[probeNameFewer]
+	many, few := r.probe(probeNameIdle), r.probe(probeNameFewer)
 	for _, p := range []*probeResult{many, few} {
 		if p == nil || p.err != nil || len(p.rounds) == 0 {
 			return p.figure("goroutines")

@@ -131,6 +131,15 @@ func (c *check) judge(r *results) outcome {
 type results struct {
 	cells  map[string]*cellResult
 	probes map[string]*probeResult
+	asked  map[string]bool // what checks have asked for; nil keeps no record
+}
+
+// probe gives a probe's result; nil when there is none.
+func (r *results) probe(name string) *probeResult {
+	if r.asked != nil {
+		r.asked[name] = true
+	}
+	return r.probes[name]
 }
 
 // probeResult is what a probe has found, once or in rounds.
@@ -148,6 +157,9 @@ func newResults() *results {
 
 // timed is a figure of a cell's clean rounds. A cell with failed operations has none that could be judged.
 func (r *results) timed(cell string, of func(c *cellResult) []float64) figure {
+	if r.asked != nil {
+		r.asked[cell] = true
+	}
 	c := r.cells[cell]
 	if c == nil {
 		return figure{}
@@ -204,18 +216,23 @@ func ratio(cell, a, b string, m metric) func(*results) figure {
 // worst takes the figure with the worst median of several; one that is missing makes it inconclusive.
 func worst(lim limit, finds map[string]func(*results) figure) func(*results) figure {
 	return func(r *results) figure {
-		var out figure
-		for _, name := range slices.Sorted(keysOf(finds)) {
+		var out, missing figure
+		for _, name := range slices.Sorted(keysOf(finds)) { // all of them are asked for
 			f := finds[name](r)
 			if f.err != nil || len(f.rounds) == 0 {
-				f.note = "not measured: " + name
-				f.rounds = nil
-				return f
+				missing = figure{err: fmt.Errorf("not measured: %s", name)}
+				if f.err != nil {
+					missing.err = f.err
+				}
+				continue
 			}
 			if len(out.rounds) == 0 || lim.near(median(f.rounds)) < lim.near(median(out.rounds)) {
 				out = f
 				out.note = "the worst: " + name
 			}
+		}
+		if missing.err != nil {
+			return missing
 		}
 		return out
 	}
@@ -233,5 +250,5 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 
 // found takes one field of a probe.
 func found(probe, field string) func(*results) figure {
-	return func(r *results) figure { return r.probes[probe].figure(field) }
+	return func(r *results) figure { return r.probe(probe).figure(field) }
 }
