@@ -84,8 +84,16 @@ func testsOf(root fs.FS, pkg string) (map[string]string, error) {
 	return tests, nil
 }
 
-// unproved says what is wrong with the list of requirements in src, given the module's files.
-func unproved(src string, root fs.FS) []string {
+// module is the module's files, and the tests of the packages that were looked at.
+type module struct {
+	root  fs.FS
+	known map[string]map[string]string
+}
+
+func theModule() module { return module{os.DirFS(".."), map[string]map[string]string{}} }
+
+// unproved says what is wrong with the list of requirements in src.
+func (m module) unproved(src string) []string {
 	rows, problems := parseRequirements(src)
 	say := func(r requirement, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("line %d: %s: %s", r.line, r.id, fmt.Sprintf(format, args...)))
@@ -97,7 +105,6 @@ func unproved(src string, root fs.FS) []string {
 		}
 	}
 	seen := map[string]bool{}
-	known := map[string]map[string]string{}
 	for _, r := range rows {
 		switch {
 		case !idForm.MatchString(r.id) || !missing[r.id] && !seen[r.id]:
@@ -112,15 +119,15 @@ func unproved(src string, root fs.FS) []string {
 			say(r, "says nothing")
 		}
 		for _, p := range r.packages {
-			if known[p] == nil {
-				tests, err := testsOf(root, p)
+			if m.known[p] == nil {
+				tests, err := testsOf(m.root, p)
 				if err != nil {
 					say(r, "package %s: %v", p, err)
 				}
-				known[p] = tests
+				m.known[p] = tests
 			}
 		}
-		unprovedRow(r, known, func(format string, args ...any) { say(r, format, args...) })
+		unprovedRow(r, m.known, func(format string, args ...any) { say(r, format, args...) })
 	}
 	for _, s := range series {
 		for n := 1; n <= s.last; n++ {
@@ -178,7 +185,7 @@ func requirements(t *testing.T) string {
 
 // TestEveryRequirementIsProved reads the list of requirements and invariants, and finds the tests that it names.
 func TestEveryRequirementIsProved(t *testing.T) {
-	for _, p := range unproved(requirements(t), os.DirFS("..")) {
+	for _, p := range theModule().unproved(requirements(t)) {
 		t.Error(p)
 	}
 	rows, _ := parseRequirements(requirements(t))
@@ -187,7 +194,7 @@ func TestEveryRequirementIsProved(t *testing.T) {
 
 // TestRequirementsThatAreNotProvedAreFound plants faults in the list.
 func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
-	good, root := requirements(t), os.DirFS("..")
+	good, all := requirements(t), theModule()
 	rowOf := func(id string) string {
 		i := strings.Index(good, "\n| "+id+" |")
 		require.Positive(t, i, id)
@@ -218,10 +225,10 @@ func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 		"outside of the root": {change("SM-3", "retry/policy", "../retry"), "SM-3: there is no TestLimitOfAttempts in ../retry"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Contains(t, strings.Join(unproved(c.src, root), "\n"), c.want)
+			require.Contains(t, strings.Join(all.unproved(c.src), "\n"), c.want)
 		})
 	}
 	t.Run("subtest", func(t *testing.T) {
-		require.Equal(t, unproved(good, root), unproved(change("CB-1", "TestStages", "TestStages/lost_get"), root))
+		require.Equal(t, all.unproved(good), all.unproved(change("CB-1", "TestStages", "TestStages/lost_get")))
 	})
 }

@@ -287,13 +287,18 @@ func (s *sim) start() *simOp {
 	return x
 }
 
-// simulationSeeds is how many seeds a run has; COUCHCORE_SEEDS changes it.
+// simulationSeeds is how many seeds a run has, a tenth of it a short one; COUCHCORE_SEEDS changes it, and COUCHCORE_SEED
+// replays one.
 const simulationSeeds = 1000
 
 // TestSimulation checks I1, I2, I3, I4, I6, I7, I9, I10, I11, I15 and I16 over random schedules and random strategies, among
 // them ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
 func TestSimulation(t *testing.T) {
-	first, n := rand.Uint64(), number(t, "COUCHCORE_SEEDS", simulationSeeds)
+	seeds := uint64(simulationSeeds)
+	if testing.Short() {
+		seeds /= 10
+	}
+	first, n := rand.Uint64(), number(t, "COUCHCORE_SEEDS", seeds)
 	if os.Getenv("COUCHCORE_SEED") != "" {
 		first, n = number(t, "COUCHCORE_SEED", 0), 1
 	}
