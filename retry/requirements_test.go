@@ -192,6 +192,36 @@ func TestEveryRequirementIsProved(t *testing.T) {
 	require.Len(t, rows, 169+16)
 }
 
+// TestEveryDefectHasItsTest: the defects of other clients in retrying and in deadlines, 67 to 91, have tests that are named
+// after them, here or in the package where they would be.
+func TestEveryDefectHasItsTest(t *testing.T) {
+	missing := map[string]bool{}
+	for n := 67; n <= 91; n++ {
+		missing["D"+strconv.Itoa(n)] = true
+	}
+	named, number := regexp.MustCompile(`(?m)^func (Test\w+)\(`), regexp.MustCompile(`D[0-9]+`)
+	root := os.DirFS("..")
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "target"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		src, err := fs.ReadFile(root, name)
+		for _, fn := range named.FindAllSubmatch(src, -1) {
+			for _, d := range number.FindAllString(string(fn[1]), -1) {
+				delete(missing, d)
+			}
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.Empty(t, missing)
+}
+
 // TestRequirementsThatAreNotProvedAreFound plants faults in the list.
 func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 	good, all := requirements(t), theModule()
