@@ -190,7 +190,7 @@ func TestUsageIsExitCodeTwo(t *testing.T) {
 		"demo --workers 0":             "--workers",
 		"mock --nodes 0":               "mock",
 		"mock --port 8091":             "--port",
-		"mock --bucket b:memcached":    "bucket type",
+		"mock --bucket b:cassandra":    "bucket type",
 	} {
 		c.run(strings.Fields(line)...).failsWith(t, exitUsage, text)
 	}

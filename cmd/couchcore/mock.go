@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/viewjs"
 )
 
 type mockCmd struct {
 	Nodes            int      `default:"3" help:"How many nodes (default: 3)."`
 	Replicas         int      `default:"1" help:"How many replicas (default: 1)."`
 	VBuckets         int      `name:"vbuckets" default:"1024" help:"How many vbuckets (default: 1024)."`
-	Bucket           []string `placeholder:"NAME[:TYPE]" help:"A bucket, of type couchbase or ephemeral; may be repeated (default: default)."`
+	Bucket           []string `placeholder:"NAME[:TYPE]" help:"A bucket, of type couchbase, ephemeral or memcached; may be repeated (default: default)."`
 	Username         string   `default:"Administrator" help:"The administrator (default: Administrator)."`
 	Password         string   `default:"password" help:"The administrator's password (default: password)."`
 	Port             int      `help:"The management port; this build takes free ports only (default: 0)."`
@@ -62,6 +63,7 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	}
 	opts := []mock.Option{
 		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
+		mock.Views(viewjs.New(viewjs.Options{})),
 	}
 	if c.TLS {
 		opts = append(opts, mock.TLS())
@@ -78,8 +80,10 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 		case "", "couchbase":
 		case "ephemeral":
 			kinds = append(kinds, mock.Ephemeral())
+		case "memcached":
+			kinds = append(kinds, mock.Memcached())
 		default:
-			return nil, nil, usagef("mock: bucket type %q: this build has couchbase and ephemeral", kind)
+			return nil, nil, usagef("mock: bucket type %q: there are couchbase, ephemeral and memcached", kind)
 		}
 		opts, names = append(opts, mock.Bucket(name, 0, kinds...)), append(names, name)
 	}

@@ -51,10 +51,10 @@ func (p *mockProcess) ends(t *testing.T) {
 }
 
 func TestMockSaysWhereItIs(t *testing.T) {
-	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral",
+	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral", "--bucket", "m:memcached",
 		"--username", "u", "--password", "pw", "--exit-on-stdin-close")
 	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control", "username", "password", "buckets")
-	require.Equal(t, []any{"a", "b"}, p.ready["buckets"])
+	require.Equal(t, []any{"a", "b", "m"}, p.ready["buckets"])
 	require.Len(t, p.ready["management"], 2)
 	ca := p.ready["ca_file"].(string)
 	c := cmd{env: map[string]string{"COUCHCORE_USERNAME": "u", "COUCHCORE_PASSWORD": "pw"}}

@@ -15,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/viewjs"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/search"
@@ -109,6 +110,127 @@ func TestRowCommandsWithoutTheService(t *testing.T) {
 		require.Equal(t, "unambiguous_timeout", e["kind"])
 		require.Equal(t, []any{"SERVICE_NOT_AVAILABLE"}, e["retry_reasons"])
 		require.InDelta(t, 0, e["attempts"], 0)
+	}
+}
+
+func TestRowCommands(t *testing.T) {
+	m, c := startMock(t, mock.Views(viewjs.New(viewjs.Options{})))
+	require.NoError(t, m.PutDesignDocument(mock.DefaultBucket, "d", `{"views":{"v":{"map":"function (doc, meta) { emit(doc.n, meta.id) }","reduce":"_count"}}}`))
+	for _, doc := range []string{"a", "b"} {
+		require.Zero(t, c.run("kv", "upsert", doc, `{"n":"`+doc+`"}`).code)
+	}
+	m.ScriptSearch("i", mock.Answer{Rows: []string{`{"index":"i_1","id":"a","score":1.5}`}})
+	for _, x := range []struct {
+		args, rows string
+	}{
+		{"query SELECT+1+AS+n", `{"n":1}`},
+		{"query SELECT+$1+AS+n --arg 7 --prepare --readonly", `{"n":7}`},
+		{"query SELECT+RAW+$x --named x=text --metrics --scope _default", `"text"`},
+		{"analytics SELECT+RAW+5 --priority", `5`},
+		{"search i air", `{"index":"i_1","id":"a","score":1.5}`},
+		{"view d v --no-reduce --stale false", "{\"id\":\"a\",\"key\":\"a\",\"value\":\"a\"}\n{\"id\":\"b\",\"key\":\"b\",\"value\":\"b\"}"},
+		{"view d v --stale false", `{"key":null,"value":2}`},
+	} {
+		args := strings.Fields(x.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "+", " ")
+		}
+		r := c.run(args...)
+		require.Zero(t, r.code, "%s: %s", x.args, r.stderr)
+		require.Equal(t, x.rows+"\n", r.stdout, x.args)
+		require.Regexp(t, `^\d rows?  [\d.]+ m?s  127\.0\.0\.1:\d+\n\{.*\}\n$`, r.stderr, x.args)
+
+		r = c.run(append(args, "--json")...)
+		require.Zero(t, r.code, r.stderr)
+		require.Empty(t, r.stderr)
+		lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+		require.JSONEq(t, `{"row":`+strings.Split(x.rows, "\n")[0]+`}`, lines[0])
+		var last map[string]map[string]any
+		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+		require.Contains(t, last, "meta")
+	}
+	c.stdin = "SELECT RAW 9"
+	require.Equal(t, "9\n", c.run("query", "-").stdout)
+}
+
+func TestRowCommandsThatFail(t *testing.T) {
+	m, c := startMock(t)
+	m.Script(mock.ServiceMatch{Service: mock.QueryService, Statement: "cut"}, mock.Answer{
+		Rows: []string{"1", "2"}, Errors: []mock.ServiceError{{Code: 1080, Message: "Timeout exceeded"}}, Status: 200,
+	})
+	r := c.run("query", "SELECT cut", "--readonly")
+	require.Equal(t, exitNotApplied, r.code)
+	require.Equal(t, "1\n2\n", r.stdout)
+	require.Contains(t, r.stderr, "1080 Timeout exceeded")
+	r = c.run("query", "SELECT cut", "--json")
+	require.Equal(t, exitInDoubt, r.code)
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	require.Equal(t, []string{`{"row":1}`, `{"row":2}`}, lines[:2])
+	var last struct{ Error failure }
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+	require.Equal(t, "ambiguous_timeout", last.Error.Kind)
+	require.True(t, last.Error.Ambiguous)
+	require.Equal(t, "200", last.Error.Status)
+
+	for args, kind := range map[string]string{
+		"query nonsense": "parsing_failure", "query SELECT+*+FROM+x": "index_failure", "analytics SELECT+*+FROM+x": "dataset_not_found",
+		"search nosuch x": "index_not_found", "query SELECT+1 --endpoint 127.0.0.1:1": "invalid_argument",
+		"query SELECT+1 -p wrong": "authentication_failure",
+	} {
+		list := strings.Fields(args)
+		for i := range list {
+			list[i] = strings.ReplaceAll(list[i], "+", " ")
+		}
+		r := c.run(append(list, "--json")...)
+		require.Equal(t, exitFailed, r.code, "%s: %s", args, r.stderr)
+		require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+		require.Equal(t, kind, r.object(t)["error"].(map[string]any)["kind"], args)
+	}
+	r = c.run("view", "d", "nosuch", "--timeout", "400ms", "--json")
+	require.Equal(t, exitNotApplied, r.code, "a design document that is missing may still come")
+	require.Contains(t, r.object(t)["error"].(map[string]any)["retry_reasons"], "VIEWS_TEMPORARY_FAILURE")
+}
+
+// TestExplainAgreesWithTheServices lets the mock answer real requests with failures, and compares.
+func TestExplainAgreesWithTheServices(t *testing.T) {
+	m, c := startMock(t)
+	for _, x := range []struct {
+		command, service string
+		id               mock.Service
+		answer           mock.Answer
+		ask              explainCmd
+	}{
+		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 4040}}}, explainCmd{Code: "4040"}},
+		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 3000}}}, explainCmd{Code: "3000"}},
+		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 12009}}}, explainCmd{Code: "12009"}},
+		{"query x", "query", mock.QueryService, mock.Answer{Status: 429, Body: []byte("{}")}, explainCmd{HTTP: "429"}},
+		{"query x --readonly", "query", mock.QueryService, mock.Answer{Status: 503, Body: []byte("{}")}, explainCmd{HTTP: "503", Readonly: true}},
+		{"query x", "query", mock.QueryService, mock.Answer{Status: 503, Body: []byte("{}")}, explainCmd{HTTP: "503"}},
+		{"query x", "query", mock.QueryService, mock.Answer{Close: true}, explainCmd{LostSocket: true}},
+		{"query x --readonly", "query", mock.QueryService, mock.Answer{Close: true}, explainCmd{LostSocket: true, Readonly: true}},
+		{"analytics x", "analytics", mock.AnalyticsService, mock.Answer{Errors: []mock.ServiceError{{Code: 23000}}}, explainCmd{Code: "23000"}},
+		{"analytics x", "analytics", mock.AnalyticsService, mock.Answer{Errors: []mock.ServiceError{{Code: 24000}}}, explainCmd{Code: "24000"}},
+		{"search i q", "search", mock.SearchService, mock.Answer{Status: 429, Body: []byte("busy")}, explainCmd{HTTP: "429"}},
+		{"search i q", "search", mock.SearchService, mock.Answer{Status: 400, Body: []byte("bad")}, explainCmd{HTTP: "400"}},
+		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 500, Body: []byte("{}")}, explainCmd{HTTP: "500"}},
+		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 302, Body: []byte("{}")}, explainCmd{HTTP: "302"}},
+		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 400, Body: []byte("{}")}, explainCmd{HTTP: "400"}},
+	} {
+		x.ask.Service, x.ask.Op = x.service, "query"
+		good := m.Script(mock.ServiceMatch{Service: x.id}, mock.Answer{})
+		bad := m.Script(mock.ServiceMatch{Service: x.id, Times: 1}, x.answer)
+		r := c.run(append(strings.Fields(x.command), "--json", "-v")...)
+		require.Equal(t, 1, bad.Fired())
+		bad.Remove()
+		good.Remove()
+		e := explainedAs(t, x.ask)
+		if e["decision"] == "retry" {
+			require.Zero(t, r.code, "%+v: %s", x.ask, r.stderr)
+			require.Contains(t, r.stderr, e["reason"], "%+v", x.ask)
+			continue
+		}
+		require.NotZero(t, r.code, "%+v", x.ask)
+		require.Equal(t, e["error"], r.object(t)["error"].(map[string]any)["kind"], "%+v", x.ask)
 	}
 }
 
