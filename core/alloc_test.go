@@ -25,7 +25,9 @@ func cannedNode(t *testing.T) string {
 		"nodes":[{"hostname":"$HOST:1"}],"nodesExt":[{"services":{"kv":%s},"thisNode":true}]}`, port, port)
 	answers := map[memd.Opcode]memd.Packet{
 		memd.OpGetClusterConfig: {Value: config}, memd.OpGet: {CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)},
-		memd.OpSet: {CAS: 7, Extras: make([]byte, 16)},
+		memd.OpSet:                 {CAS: 7, Extras: make([]byte, 16)},
+		memd.OpSubdocMultiLookup:   {CAS: 7, Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz")},
+		memd.OpSubdocMultiMutation: {CAS: 7, Extras: make([]byte, 16), Value: []byte("\x01\x00\x00\x00\x00\x00\x017")},
 	}
 	serve := func(nc net.Conn) {
 		buf, out, n := make([]byte, 64<<10), make([]byte, 0, 64<<10), 0
@@ -109,8 +111,22 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("get %v by pointer, %v by value; upsert %v", pointer, byValue, upsert)
+	reads := []kv.LookupSpec{kv.GetPath("name"), kv.GetPath("address")}
+	lookup := testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(bg, b, kv.LookupIn{Key: key, Specs: reads}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
+	mutate := testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(bg, b, kv.MutateIn{Key: key, Specs: changes}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("get %v by pointer, %v by value; upsert %v; lookup %v, mutation %v of two paths", pointer, byValue, upsert, lookup, mutate)
 	require.LessOrEqual(t, pointer, 2.0)
 	require.LessOrEqual(t, byValue, 1.0)
 	require.Zero(t, upsert)
+	require.LessOrEqual(t, lookup, 3.0)
+	require.LessOrEqual(t, mutate, 3.0)
 }
