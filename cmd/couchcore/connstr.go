@@ -110,7 +110,7 @@ func (a *app) showConnstr(res connstrResult, options [][]string, given int) erro
 		}
 		hosts = append(hosts, text)
 	}
-	srv := "yes: one host, a name without a port; this build does not ask for records yet"
+	srv := "yes: one host, a name without a port"
 	if !res.SRV {
 		srv = "no: " + noSRV(res)
 	}
