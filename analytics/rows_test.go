@@ -26,8 +26,11 @@ type fixed struct {
 func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	resp := &httpsvc.Response{Status: f.status, Body: io.NopCloser(strings.NewReader(f.body)), Endpoint: "n1:8095"}
 	v, err := r.Judge(resp)
-	if err = errors.Join(err, v.Err); err != nil {
-		return nil, &httpsvc.Error{Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095", Cause: v.Err}
+	if v.Err != nil {
+		err = v.Err
+	}
+	if err != nil {
+		return nil, &httpsvc.Error{Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095", Cause: err}
 	}
 	return resp, nil
 }
@@ -92,4 +95,34 @@ func FuzzMeta(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(_ *testing.T, raw []byte) { analytics.ParseMeta(raw) })
+}
+
+// FuzzAnswer reads any answer to its end: there is no panic, and a failure is one of ours that prints and encodes.
+func FuzzAnswer(f *testing.F) {
+	for _, body := range []string{`{"results":[1],"errors":[{"code":1e99}]}`, `{"errors":[null]}`, `{"status":7}`} {
+		for _, status := range []uint16{200, 503} {
+			f.Add(status, body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, status uint16, body string) {
+		rows, err := analytics.Run(t.Context(), fixed{status: int(status), body: body}, &analytics.Request{Statement: "x"})
+		if err == nil {
+			for rows.Next() {
+				require.True(t, json.Valid(rows.Row()))
+			}
+			if err = rows.Err(); err == nil {
+				_, err = rows.Meta()
+				require.NoError(t, err)
+				return
+			}
+		}
+		var e *analytics.Error
+		if !errors.As(err, &e) {
+			t.Skip() // the reader of the body failed, which is the client's to explain
+		}
+		require.ErrorIs(t, err, cberr.Couchbase)
+		require.NotEmpty(t, err.Error())
+		_, err = json.Marshal(err)
+		require.NoError(t, err)
+	})
 }

@@ -252,6 +252,25 @@ func TestServiceThatIsAbsent(t *testing.T) {
 	})
 }
 
+// TestServiceThatComes: a request that waits for a node that offers the service goes there once the map has it.
+func TestServiceThatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.NodeServices(0, mock.KVService))
+		c := open(t, m)
+		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
+		m.ScriptQuery("x", rows(`1`))
+		time.AfterFunc(2*time.Second, func() { m.AddNode() })
+		began := time.Now()
+		got, err := all(c.Query(ctx(t), &query.Request{Statement: "x"}))
+		require.NoError(t, err)
+		require.Equal(t, []string{"1"}, got)
+		require.Less(t, time.Since(began), 6*time.Second)
+		log := m.ServiceLog(mock.QueryService)
+		require.Len(t, log, 1)
+		require.Equal(t, 1, log[0].Node)
+	})
+}
+
 // TestViewsGoWhereDataIs: nodes without active vbuckets of the bucket are not asked.
 func TestViewsGoWhereDataIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,9 @@ func TestViewsOverDocuments(t *testing.T) {
 		require.Equal(t, strings.Fields("d7 d5 d3"), ids)
 		ids, _, _ = ask(with(func(r *views.Request) { r.StartKey, r.EndKey = []any{"even", 4}, []any{"odd", 3} }))
 		require.Equal(t, strings.Fields("d4 d6 d8 d1 d3"), ids)
-		ids, _, _ = ask(with(func(r *views.Request) { r.StartKey, r.EndKey, r.InclusiveEnd = []any{"even", 4}, []any{"odd", 3}, views.Off }))
+		ids, _, _ = ask(with(func(r *views.Request) {
+			r.StartKey, r.EndKey, r.InclusiveEnd = []any{"even", 4}, []any{"odd", 3}, views.Off
+		}))
 		require.Equal(t, strings.Fields("d4 d6 d8 d1"), ids)
 		ids, _, _ = ask(with(func(r *views.Request) { r.Key = []any{"odd", 5} }))
 		require.Equal(t, []string{"d5"}, ids)

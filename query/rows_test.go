@@ -26,8 +26,11 @@ type fixed struct {
 func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	resp := &httpsvc.Response{Status: f.status, Body: io.NopCloser(strings.NewReader(f.body)), Endpoint: "n1:8093"}
 	v, err := r.Judge(resp)
-	if err = errors.Join(err, v.Err); err != nil {
-		return nil, &httpsvc.Error{Service: "query", Kind: cberr.KindOf(err), Endpoint: "n1:8093", Cause: v.Err}
+	if v.Err != nil {
+		err = v.Err
+	}
+	if err != nil {
+		return nil, &httpsvc.Error{Service: "query", Kind: cberr.KindOf(err), Endpoint: "n1:8093", Cause: err}
 	}
 	return resp, nil
 }
@@ -136,4 +139,34 @@ func FuzzMeta(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(_ *testing.T, raw []byte) { query.ParseMeta(raw) })
+}
+
+// FuzzAnswer reads any answer to its end: there is no panic, and a failure is one of ours that prints and encodes.
+func FuzzAnswer(f *testing.F) {
+	for _, body := range []string{`{"results":[1],"errors":[{"code":"4040","reason":{"code":[]}}]}`, `{"errors":{}}`, `{"results":[{"name":1}]}`, `{"status":"timeout"}`} {
+		for _, status := range []uint16{200, 503} {
+			f.Add(status, body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, status uint16, body string) {
+		rows, err := query.NewService(query.ServiceOptions{}).Run(t.Context(), fixed{status: int(status), body: body}, &query.Request{Statement: "x", Prepare: status%2 == 1})
+		if err == nil {
+			for rows.Next() {
+				require.True(t, json.Valid(rows.Row()))
+			}
+			if err = rows.Err(); err == nil {
+				_, err = rows.Meta()
+				require.NoError(t, err)
+				return
+			}
+		}
+		var e *query.Error
+		if !errors.As(err, &e) {
+			t.Skip() // the reader of the body failed, which is the client's to explain
+		}
+		require.ErrorIs(t, err, cberr.Couchbase)
+		require.NotEmpty(t, err.Error())
+		_, err = json.Marshal(err)
+		require.NoError(t, err)
+	})
 }

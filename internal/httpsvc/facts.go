@@ -76,9 +76,9 @@ func (f Facts) Text() string {
 
 // Chain is what an error with these facts unwraps to.
 func (f Facts) Chain() []error {
-	var errs []error
+	errs := []error{cberr.Couchbase}
 	if f.Kind != nil {
-		errs = append(errs, f.Kind)
+		errs[0] = f.Kind
 	}
 	if f.Cause != nil {
 		errs = append(errs, f.Cause)

@@ -11,6 +11,9 @@ import (
 // maxPrefixes bounds what a gate remembers; the least recently used goes first.
 const maxPrefixes = 1024
 
+// maxPath bounds what is remembered of a path.
+const maxPath = 1 << 10
+
 // depth is the number of segments from which on one refusal is enough: requests that agree in n segments wait after
 // depth-n refusals.
 const depth = 5
@@ -36,6 +39,7 @@ type prefix struct {
 // keys are what a path is known by: itself, and its first n segments.
 func keys(addr, path string) (whole string, firsts []string) {
 	path, _, _ = strings.Cut(path, "?")
+	path = path[:min(len(path), maxPath)] // longer ones count as the same
 	whole = addr + "=" + path
 	at := 0
 	for n := 0; n < depth && at < len(path); n++ {
