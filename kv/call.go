@@ -378,6 +378,9 @@ func (c *Call) prepare(ctx context.Context) error {
 	if err := c.Req.validate(c.spec); err != nil {
 		return err
 	}
+	if c.Req.Durability != 0 && c.Req.Capability == "" {
+		c.Req.Capability = CapabilityDurableWrite
+	}
 	if c.done = ctx.Done(); c.done != nil {
 		if err := ctx.Err(); err != nil {
 			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}

@@ -251,6 +251,13 @@ func TestMetadataOnACluster(t *testing.T) {
 		scope, err := kv.Do(testContext(t), b, kv.GetScopeID{Name: "s"})
 		require.NoError(t, err)
 		require.Equal(t, man.UID, scope.ManifestUID)
+		each, err := kv.ManifestAll(testContext(t), b, kv.GetManifest{})
+		require.NoError(t, err)
+		require.Len(t, each, 3)
+		for _, o := range each {
+			require.NoError(t, o.Err)
+			require.Equal(t, man.UID, o.Result.UID)
+		}
 		_, err = kv.Do(testContext(t), b, kv.GetScopeID{Name: "nope"})
 		require.ErrorIs(t, err, cberr.ScopeNotFound)
 		v, err := kv.Do(testContext(t), b, kv.GetVersion{})

@@ -132,6 +132,7 @@ func TestCapabilitiesThatOperationsNeed(t *testing.T) {
 		kv.CapabilityReplicaLookup:  on("", kv.LookupIn{Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
 		kv.CapabilityReviveDocument: on("", kv.MutateIn{Key: key, Revive: true, AccessDeleted: true, Specs: []kv.MutateSpec{kv.ReplaceBody("x")}}),
 		kv.CapabilityRangeScan:      on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
+		kv.CapabilityDurableWrite:   on("", kv.Upsert{Key: key, Durability: memd.DurabilityMajority}),
 		"":                          on("", kv.Get{Key: key}),
 	} {
 		got := "not asked"

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"strconv"
@@ -95,6 +96,16 @@ func parseManifest(raw []byte) (m Manifest, err error) {
 		m.Scopes = append(m.Scopes, scope)
 	}
 	return m, nil
+}
+
+// ManifestAll asks every node that holds the bucket's data for its manifest, all at once: nodes that lag show. A node that
+// fails has its error beside the others' manifests; the call itself fails only when the nodes are not known. The result
+// is by the node's index.
+func ManifestAll(ctx context.Context, d Topology, op GetManifest) (map[int]Outcome[Manifest], error) {
+	return onEachNode[Manifest](ctx, d, func(node int) GetManifest {
+		op.Pinned, op.Node = true, node
+		return op
+	})
 }
 
 // GetScopeID asks a node for the id of a scope. A missing one is cberr.ScopeNotFound. Common's scope is not looked up:

@@ -10,9 +10,6 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// jsonFlags are the flags of a JSON document in all clients.
-const jsonFlags = 0x02000000
-
 // projects reports whether the read is one of paths, or of more than a plain read gives.
 func (g *Get) projects() bool { return len(g.Paths) > 0 || g.WithExpiry }
 
@@ -60,7 +57,7 @@ func (g *Get) decodeProjection(r *Response) (GetResult, error) {
 	if err != nil {
 		return GetResult{}, err
 	}
-	res := GetResult{Result: r.Result, Datatype: memd.DatatypeJSON, Flags: jsonFlags}
+	res := GetResult{Result: r.Result, Datatype: memd.DatatypeJSON, Flags: FormatJSON.Flags()}
 	if g.WithExpiry {
 		var seconds uint32
 		if err := readNumber(paths[0], &seconds); err != nil {

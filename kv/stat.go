@@ -76,19 +76,34 @@ type NodeStats struct {
 // error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
 // The result is by the node's index.
 func StatAll(ctx context.Context, d Topology, op Stat) (map[int]NodeStats, error) {
+	each, err := onEachNode[StatResult](ctx, d, func(node int) Stat {
+		op.Pinned, op.Node, op.ByVBucket = true, node, false
+		return op
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int]NodeStats, len(each))
+	for node, o := range each {
+		all[node] = NodeStats{o.Result, o.Err}
+	}
+	return all, nil
+}
+
+// onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them.
+func onEachNode[R any, O Op[R]](ctx context.Context, d Topology, op func(node int) O) (map[int]Outcome[R], error) {
 	l, err := d.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
-	futures := map[int]Future[StatResult]{}
+	futures := map[int]Future[R]{}
 	for _, node := range l.DataNodes() {
-		op.Pinned, op.Node, op.ByVBucket = true, node, false
-		futures[node] = Start(ctx, d, op)
+		futures[node] = Start[R](ctx, d, op(node))
 	}
-	all := make(map[int]NodeStats, len(futures))
+	all := make(map[int]Outcome[R], len(futures))
 	for node, f := range futures {
-		s, err := f.Wait(context.WithoutCancel(ctx)) // the call itself ends with ctx
-		all[node] = NodeStats{s, err}
+		r, err := f.Wait(context.WithoutCancel(ctx)) // the call itself ends with ctx
+		all[node] = Outcome[R]{r, err}
 	}
 	return all, nil
 }
