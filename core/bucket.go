@@ -67,7 +67,9 @@ func (b *Bucket) Complete(f func()) { b.router.Complete(f) }
 
 // WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
 // Cluster.WaitReady.
-func (b *Bucket) WaitReady(ctx context.Context) error { return b.router.WaitReady(ctx, b.c.terminal) }
+func (b *Bucket) WaitReady(ctx context.Context) error {
+	return b.router.WaitReady(ctx, false, b.c.terminal)
+}
 
 // Map describes the newest cluster map.
 type Map struct {
@@ -143,6 +145,7 @@ func (b *Bucket) poll(ctx context.Context) {
 				break
 			}
 		}
+		b.router.NoteActivity()
 		if time.Since(reported) >= reportInterval {
 			b.router.ReportOrphans()
 			b.c.forgetNodes()

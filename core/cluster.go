@@ -190,16 +190,28 @@ func (c *Cluster) wakeAll() { c.orch.Wake(func(retry.Op) bool { return true }) }
 
 // WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
 // reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
-// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure.
-func (c *Cluster) WaitReady(ctx context.Context) error {
+// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure. want says
+// what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
+func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	bs := c.all()
 	if len(bs) == 0 {
 		b := c.newBucket("")
 		defer func() { _ = b.close(ctx, retry.ErrClosed) }()
 		bs = append(bs, b)
 	}
-	for _, b := range bs {
-		if err := b.WaitReady(ctx); err != nil {
+	if len(want) == 0 {
+		want = []Ready{{}}
+	}
+	for _, w := range want {
+		if err := w.check(); err != nil {
+			return err
+		}
+		for _, b := range bs {
+			if err := b.router.WaitReady(ctx, w.State == Degraded, c.terminal); err != nil {
+				return err
+			}
+		}
+		if err := c.waitServices(ctx, w); err != nil {
 			return err
 		}
 	}

@@ -168,7 +168,7 @@ func (c *Cluster) manage(ctx context.Context, operation, path string, v any) err
 
 // pingPaths are what the services answer without doing anything.
 var pingPaths = map[Service]string{
-	Query: "/admin/ping", Analytics: "/admin/ping", Search: "/api/ping", Views: "/", Management: "/",
+	Query: "/admin/ping", Analytics: "/admin/ping", Search: "/api/ping", Views: "/", Management: "/whoami", // "/" leads to a page for people
 }
 
 // Endpoints are the addresses of the nodes that offer a service, by the newest cluster map; empty before there is one.

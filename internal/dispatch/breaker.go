@@ -90,6 +90,14 @@ func (b *breaker) allows() (pass, canary bool) {
 	return false, b.state.CompareAndSwap(breakerOpen, breakerHalfOpen)
 }
 
+// name is the state as reports have it, "" for none.
+func (b *breaker) name() string {
+	if b == nil {
+		return ""
+	}
+	return [...]string{breakerClosed: "closed", breakerOpen: "open", breakerHalfOpen: "half-open"}[b.state.Load()]
+}
+
 // judge ends the canary's flight.
 func (b *breaker) judge(alive bool) {
 	if alive {

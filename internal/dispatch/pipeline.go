@@ -43,7 +43,9 @@ type pipeline struct {
 	closed  bool
 	lastErr error
 	stop    context.CancelCauseFunc
-	since   time.Time
+	active  time.Time // see NoteActivity
+
+	reads int64 // of the connection, under the router's lock
 }
 
 // pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.
@@ -240,7 +242,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		p.mu.Unlock()
 		return false
 	}
-	p.failed, p.lastErr, p.since = false, nil, time.Now()
+	p.failed, p.lastErr = false, nil
 	p.conn.Store(cn)
 	calls := p.queue
 	p.queue = nil

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -21,6 +22,12 @@ type NodeStatus struct {
 	InFlight  int
 	Mechanism string
 	Features  memd.Features
+
+	ID       string    // of the connection, "" while there is none
+	Local    string    // its own address
+	State    string    // "connected", "connecting", "disconnected" or "disconnecting"
+	Activity time.Time // when something was last read on it, exact to the poll interval; zero when nothing was
+	Breaker  string    // "closed", "open" or "half-open"; "" without a circuit breaker
 }
 
 // Status is the state of all connections, by address.
@@ -34,9 +41,19 @@ func (r *Router) Status() []NodeStatus {
 	var all []NodeStatus
 	for _, p := range pipes {
 		p.mu.Lock()
-		s := NodeStatus{Addr: p.addr, Err: p.lastErr, Queued: len(p.queue)}
+		s := NodeStatus{Addr: p.addr, Err: p.lastErr, Queued: len(p.queue), State: "connecting", Activity: p.active, Breaker: p.breaker.name()}
+		switch {
+		case p.closed:
+			s.State = "disconnecting"
+		case p.failed:
+			s.State = "disconnected"
+		}
 		p.mu.Unlock()
 		if cn := p.conn.Load(); cn != nil {
+			s.ID, s.Local = cn.Info().ID, cn.Info().Local
+			if s.State != "disconnecting" {
+				s.State = "connected"
+			}
 			s.Connected, s.InFlight = true, cn.InFlight()
 			s.Mechanism, s.Features = cn.Info().Mechanism, cn.Info().Features
 		}
@@ -44,6 +61,27 @@ func (r *Router) Status() []NodeStatus {
 	}
 	slices.SortFunc(all, func(a, b NodeStatus) int { return strings.Compare(a.Addr, b.Addr) })
 	return all
+}
+
+// NoteActivity looks which connections have read something since it was called last. That keeps the time of the last
+// activity without a look at the clock for every answer.
+func (r *Router) NoteActivity() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for _, p := range r.pipes {
+		p.each(func(q *pipeline) {
+			cn := q.conn.Load()
+			if cn == nil {
+				return
+			}
+			if n := cn.Stats.Reads.Load(); n != q.reads {
+				q.mu.Lock()
+				q.reads, q.active = n, now
+				q.mu.Unlock()
+			}
+		})
+	}
 }
 
 // Snapshot is the newest cluster map, nil before the first.
@@ -105,15 +143,19 @@ func (r *Router) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, until terminal says that
-// a node's failure is final, or until ctx ends. The error is then the last failure, or ctx's cause.
-func (r *Router) WaitReady(ctx context.Context, terminal func(error) bool) error {
+// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any,
+// until terminal says that a node's failure is final, or until ctx ends. The error is then the last failure, or ctx's
+// cause.
+func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(error) bool) error {
 	for {
 		changed := r.Changed()
 		var last error
 		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().NumVBuckets() > 0)
+		up := 0
 		for _, s := range r.Status() {
-			if !s.Connected {
+			if s.Connected {
+				up++
+			} else if !degraded {
 				ready = false
 			}
 			if s.Err != nil {
@@ -122,7 +164,7 @@ func (r *Router) WaitReady(ctx context.Context, terminal func(error) bool) error
 				}
 			}
 		}
-		if ready {
+		if ready && up > 0 {
 			return nil
 		}
 		select {
