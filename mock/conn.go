@@ -2,6 +2,7 @@ package mock
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"sync"
@@ -24,6 +25,7 @@ type conn struct {
 	nc     *FaultConn
 	id     uint64
 	secure bool
+	tls    *tls.Conn     // until its certificate was looked at; nil without TLS
 	gone   chan struct{} // closed by close
 	once   sync.Once
 
@@ -47,6 +49,7 @@ type conn struct {
 
 func newConn(n *Node, nc net.Conn, secure bool) *conn {
 	k := &conn{c: n.c, n: n, nc: NewFaultConn(nc), id: n.c.connID.Add(1), secure: secure, gone: make(chan struct{})}
+	k.tls, _ = nc.(*tls.Conn)
 	k.nc.faults = &n.wire
 	k.room = sync.NewCond(&k.mu)
 	return k
@@ -86,6 +89,7 @@ func (k *conn) serve() {
 			k.flush()
 			return
 		}
+		k.certify()
 		h, err := memd.ParseHeader(head, maxPacket)
 		if err != nil {
 			k.end()
@@ -104,6 +108,21 @@ func (k *conn) serve() {
 			return
 		}
 		k.waitForRoom()
+	}
+}
+
+// certify logs the client in by its certificate, if it has sent one.
+func (k *conn) certify() {
+	if k.tls == nil {
+		return
+	}
+	state := k.tls.ConnectionState()
+	k.tls = nil
+	k.c.mu.Lock()
+	u := k.c.certified(&state)
+	k.c.mu.Unlock()
+	if u != nil {
+		k.user.Store(u)
 	}
 }
 

@@ -146,7 +146,7 @@ func (n *Node) open() (*ports, error) {
 			return nil, fmt.Errorf("mock: node %d: %w", n.index, err)
 		}
 		if i%2 == 1 {
-			l = tls.NewListener(l, n.c.ca.server)
+			l = tls.NewListener(l, n.c.tlsFor(Service(i/2)))
 		}
 		p[i] = l
 	}

@@ -48,6 +48,7 @@ type settings struct {
 	latency                   time.Duration
 	groups                    []string
 	services                  [serviceCount]bool
+	http2                     bool
 	nodeServices              map[int][serviceCount]bool
 	views                     ViewEngine
 	capabilities              map[string][]string // of the cluster

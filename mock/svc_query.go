@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -63,7 +64,7 @@ func (x *svcCall) statement() *Answer {
 		rq.Prepared = strings.Trim(m[1], "`'\"")
 	}
 	if rq.Prepared != "" {
-		p, failure := x.n.c.useprepared(rq.Prepared, rq.text("encoded_plan"))
+		p, failure := x.n.c.usePrepared(rq.Prepared, rq.text("encoded_plan"))
 		if failure == nil {
 			rq.Statement = p.statement
 		}
@@ -129,14 +130,22 @@ func (x *svcCall) prepareRow() Answer {
 	return Answer{Rows: []string{row}}
 }
 
-// useprepared finds a prepared statement. A plan brings back one that is not known any more.
-func (c *Cluster) useprepared(name, encoded string) (*prepared, *Answer) {
+// staleTexts are what the service says about a statement that cannot be used any more. The last one is what clients look
+// for when an index of the plan is gone.
+var staleTexts = map[int]string{
+	4040: "No such prepared statement", 4050: "Unrecognizable prepared statement", 4060: "Unable to find prepared statement",
+	4070: "Unable to decode prepared statement", 4080: "Encoded plan parameter does not match",
+	4090: "Prepared statement is no longer valid", 5000: "queryport.indexNotFound",
+}
+
+// usePrepared finds a prepared statement. A plan brings back one that is not known any more.
+func (c *Cluster) usePrepared(name, encoded string) (*prepared, *Answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.services.prepared[name]
 	switch {
 	case p != nil && p.stale != 0:
-		return nil, failure1(p.stale, "Prepared statement %s cannot be used: %d", name, p.stale)
+		return nil, failure1(p.stale, "%s: %s", cmp.Or(staleTexts[p.stale], "Prepared statement cannot be used"), name)
 	case p != nil:
 		return p, nil
 	case encoded == "":

@@ -109,7 +109,8 @@ func isPing(rq *ServiceRequest) bool {
 	}
 }
 
-// login finds out who is asking: basic or bearer authentication, and a user that an administrator acts for.
+// login finds out who is asking: by basic or bearer authentication or by a client's certificate. An administrator may
+// act for another user.
 func (x *svcCall) login() {
 	c := x.n.c
 	name, password, basic := x.r.BasicAuth()
@@ -124,6 +125,8 @@ func (x *svcCall) login() {
 		}
 	case bearer:
 		u = c.users[c.set.tokens[token]]
+	default:
+		u = c.certified(x.r.TLS)
 	}
 	if u == nil {
 		return

@@ -17,6 +17,8 @@ import (
 // authority is the certificate authority of one cluster and the configuration of its servers.
 type authority struct {
 	pem    []byte
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
 	server *tls.Config
 }
 
@@ -55,11 +57,19 @@ func newAuthority(now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
+	signed, err := x509.ParseCertificate(caDER)
+	if err != nil {
+		return nil, fmt.Errorf("mock: certificate: %w", err)
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(signed)
 	return &authority{
+		cert: signed, key: caKey,
 		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
 		server: &tls.Config{
 			MinVersion:   tls.VersionTLS12,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{leafDER}, PrivateKey: key}},
+			ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: clients, Time: time.Now,
 		},
 	}, nil
 }
