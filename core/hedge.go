@@ -13,7 +13,6 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
-	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -52,12 +51,6 @@ func nonFatalAnswer(h *policy.Hedge) func(error) bool {
 	}
 }
 
-// mapServices are the names that a cluster map has for a service.
-var mapServices = map[Service]topology.Service{
-	Management: topology.Management, Query: topology.Query, Search: topology.Search, Views: topology.Views,
-	Analytics: topology.Analytics,
-}
-
 // hedgedRequest is what hedgeHTTP needs to know of a request.
 type hedgedRequest struct {
 	service             Service
@@ -77,7 +70,11 @@ func hedgeHTTP[R any](
 	if h == nil || !r.idempotent || r.onlyOne {
 		return run(ctx, d)
 	}
-	addrs, _ := c.endpoints(mapServices[r.service], r.bucket)
+	svc, known := httpx.InMap(r.service)
+	if !known {
+		return run(ctx, d)
+	}
+	addrs, _ := c.endpoints(svc, r.bucket)
 	if len(addrs) < 2 {
 		return run(ctx, d)
 	}

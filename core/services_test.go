@@ -252,6 +252,22 @@ func TestServiceThatIsAbsent(t *testing.T) {
 	})
 }
 
+// TestHedgedRequestsToAnyService: one that no node offers is absent, whatever else the nodes have.
+func TestHedgedRequestsToAnyService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
+		c := open(t, m)
+		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
+		for service, want := range map[core.Service]error{core.Eventing: cberr.UnambiguousTimeout, core.Backup: cberr.UnambiguousTimeout, 99: cberr.InvalidArgument} {
+			_, err := c.Do(ctx(t), &core.HTTPRequest{
+				Service: service, Method: "GET", Path: "/api/v1/status", Timeout: time.Second, Hedge: &core.Hedge{MaxAttempts: 2},
+			})
+			require.ErrorIs(t, err, want, service)
+			require.Empty(t, c.Endpoints(service))
+		}
+	})
+}
+
 // TestServiceThatComes: a request that waits for a node that offers the service goes there once the map has it.
 func TestServiceThatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
