@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,7 +167,7 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 			began := time.Now()
 			_, err := kv.Do(testContext(t), b, kv.Get{Key: []byte("k")})
 			var ce *kv.CompressionError
-			require.True(t, errors.As(err, &ce), "%v", err)
+			require.ErrorAs(t, err, &ce)
 			require.ErrorIs(t, err, cberr.DecodingFailure)
 			require.Zero(t, time.Since(began))
 			require.Equal(t, 1, in.Fired())

@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -311,6 +312,27 @@ func TestABatchOnACluster(t *testing.T) {
 			}
 			require.NoError(t, o.Err)
 			require.Len(t, o.Result.Value, i%50)
+		}
+	})
+}
+
+// Every operation is one that the mock knows: it answers with a result or with a reason of its own.
+func TestEveryOperationOnACluster(t *testing.T) {
+	onCluster(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+		for _, op := range append(subjects(), onePath()...) {
+			time.Sleep(kv.MaxLockTime) // whatever was locked
+			insert(t, b, kv.Common{}, "abc", `{"a":[1],"n":1}`)
+			_, err := op.do(contextOf(t, time.Second), b)
+			if err == nil {
+				continue
+			}
+			require.NotErrorIs(t, err, cberr.UnsupportedOperation, op.name)
+			require.NotErrorIs(t, err, cberr.FeatureNotAvailable, op.name)
+			require.NotErrorIs(t, err, cberr.Timeout, op.name)
+			var a *kv.ArgumentError
+			if errors.As(err, &a) {
+				require.Equal(t, "vbucket", a.Field, "%s: %v; those of vbuckets have tests of their own", op.name, err)
+			}
 		}
 	})
 }

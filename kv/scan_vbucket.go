@@ -1,0 +1,139 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// errBusy says that a node runs too many scans.
+var errBusy = errors.New("the node has too many scans")
+
+// vbScan is the scan of one vbucket, which may take several scans of the server's.
+type vbScan struct {
+	r     *Scanning
+	vb    uint16
+	last  []byte          // the last key; nil before the first
+	seen  map[string]bool // keys of a sampling scan, which begins anew when it is interrupted
+	stall time.Time       // since when there was no progress
+}
+
+// vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
+func (r *Scanning) vbucket(vb uint16) error {
+	s := vbScan{r: r, vb: vb, stall: time.Now()}
+	if r.op.Sampling != nil {
+		s.seen = map[string]bool{}
+	}
+	for wait := pollFirst; ; {
+		before := s.stall
+		err := s.once()
+		if err == nil || !s.resumable(err) {
+			return err
+		}
+		if !s.stall.Equal(before) {
+			wait = pollFirst
+		} else if time.Since(s.stall) > r.op.Timeout {
+			return err
+		}
+		if !rest(r.ctx, wait) {
+			return nil // whoever has ended the context knows why
+		}
+		wait = min(2*wait, pollMax)
+	}
+}
+
+// once creates a scan and reads it to its end.
+func (s *vbScan) once() error {
+	op := s.r.op.create(s.vb)
+	if s.last != nil && op.Range != nil {
+		from := *op.Range
+		from.Start, from.ExcludeStart = s.last, true
+		op.Range = &from
+	}
+	scan, err := Do(s.r.ctx, s.r.d, op)
+	var e *Error
+	switch {
+	case err == nil:
+	case s.r.ctx.Err() != nil:
+		return nil
+	case errors.As(err, &e) && e.Answered && e.Status == memd.StatusKeyNotFound:
+		return nil // the vbucket has no such keys
+	case e != nil && e.Answered && e.Status == memd.StatusBusy:
+		return errBusy
+	case s.seen != nil && e != nil && e.Answered && !s.resumable(err):
+		return nil // another vbucket may have enough
+	default:
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			s.cancel(scan)
+		}
+	}()
+	next := RangeScanContinue{Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems, MaxBytes: s.r.op.BatchBytes}
+	for {
+		got, err := Do(s.r.ctx, s.r.d, next)
+		if err != nil {
+			done = errors.As(err, &e) && e.Answered && e.Status != memd.StatusBusy // the node knows that it is over
+			if s.r.ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if done = got.Complete; !s.emit(got.Items) || done {
+			return nil
+		}
+	}
+}
+
+// resumable says that a scan has ended for a reason that a new one does not have.
+func (s *vbScan) resumable(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || s.r.ctx.Err() != nil {
+		return false
+	}
+	if e.Answered {
+		switch e.Status {
+		case memd.StatusNotMyVBucket, memd.StatusKeyNotFound, memd.StatusBusy: // the last two of a scan under way
+			return true
+		}
+		return false
+	}
+	return errors.Is(err, cberr.RequestCanceled) && !errors.Is(err, retry.ErrClosed)
+}
+
+// emit hands items to the reader; false when nobody wants them any more.
+func (s *vbScan) emit(items []ScanItem) bool {
+	if len(items) == 0 {
+		return true
+	}
+	s.last, s.stall = items[len(items)-1].Key, time.Now()
+	if s.seen != nil {
+		fresh := items[:0]
+		for _, it := range items {
+			if !s.seen[string(it.Key)] {
+				s.seen[string(it.Key)] = true
+				fresh = append(fresh, it)
+			}
+		}
+		items = fresh
+	}
+	select {
+	case s.r.out <- items:
+		return true
+	case <-s.r.ctx.Done():
+		return false
+	}
+}
+
+// cancel ends a scan on the server. That it fails is no matter: the server forgets an idle scan.
+func (s *vbScan) cancel(scan RangeScan) {
+	op := RangeScanCancel{Common: s.r.op.Common, Scan: scan}
+	op.Timeout = scanCancelTimeout
+	_, _ = Do(context.WithoutCancel(s.r.ctx), s.r.d, op)
+}
