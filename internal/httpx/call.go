@@ -238,8 +238,8 @@ func (k *call) refused(v judgement, status int) {
 
 // failed is an attempt without an answer: never sent if nothing was written, otherwise in flight.
 func (k *call) failed(epoch uint32, err error) {
-	if k.ctx.Err() != nil {
-		return // the deadline or the caller ends the call, and knows whether it was on the wire
+	if k.ctx.Err() != nil || k.c.ctx.Err() != nil {
+		return // the deadline, the caller or the client ends the call, and knows whether it was on the wire
 	}
 	if k.avoid == nil {
 		k.avoid = map[string]bool{}

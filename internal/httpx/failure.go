@@ -97,6 +97,8 @@ func (k *call) broken(err error) error {
 	e := k.describe(err, inDoubt, k.state.Info())
 	e.Kind = cberr.RequestCanceled
 	switch {
+	case k.c.ctx.Err() != nil: // its connections may be closed before the request hears of it
+		e.Cause = fmt.Errorf("%w: %w", retry.ErrCanceled, context.Cause(k.c.ctx))
 	case k.ctx.Err() == nil:
 	case errors.Is(k.ctx.Err(), context.DeadlineExceeded) && inDoubt:
 		e.Kind, e.Cause = cberr.AmbiguousTimeout, retry.ErrTimeout

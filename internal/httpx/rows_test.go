@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -437,4 +438,31 @@ func TestDoubtIsWhatWasReallyWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCloseOfTheClientIsToldToEveryReader, whichever it notices first.
+func TestCloseOfTheClientIsToldToEveryReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(rw, `{"results":[1,`)
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		}, setup{})
+		var all sync.WaitGroup
+		for range 50 {
+			rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+			all.Go(func() {
+				require.False(t, rows.Next())
+				require.ErrorIs(t, rows.Err(), retry.ErrClosed)
+				require.ErrorIs(t, rows.Err(), cberr.RequestCanceled)
+			})
+		}
+		synctest.Wait()
+		w.client.Close()
+		all.Wait()
+		_, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+		require.ErrorIs(t, err, retry.ErrClosed)
+	})
 }
