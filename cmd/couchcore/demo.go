@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ type demoCmd struct {
 type demoHooks struct {
 	beforeLoad func(*mock.Cluster)
 	afterLoad  func(*mock.Cluster, *core.Bucket, *demoLoad)
-	wrongPass  string // "" is a password that is wrong
+	wrongPass  string        // "" is a password that is wrong
+	patience   time.Duration // of BestEffort with it; 0 is a second
 }
 
 // demoReport is what the demonstration found.
@@ -206,7 +208,7 @@ func (d *demo) wrongPassword() error {
 	if err := d.print("wrong password FastFailOnTerminalError (default)   %s   %s", kind, short(took)); err != nil {
 		return err
 	}
-	kind, took, because, err := d.login(retry.BestEffort{}, time.Second)
+	kind, took, because, err := d.login(retry.BestEffort{}, cmp.Or(d.app.demo.patience, time.Second))
 	if err != nil {
 		return err
 	}

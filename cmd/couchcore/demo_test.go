@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,8 +22,9 @@ func runDemo(t *testing.T, h demoHooks, args ...string) (result, demoReport) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := newApp(nil, &out, &errs, func(string) string { return "" })
+	h.patience = 300 * time.Millisecond
 	a.demo = h
-	code := a.run(append([]string{"demo", "--duration", "800ms", "--workers", "16", "--json"}, args...))
+	code := a.run(append([]string{"demo", "--duration", "600ms", "--workers", "16", "--json"}, args...))
 	r := result{code, out.String(), errs.String()}
 	r.object(t)
 	var rep demoReport
