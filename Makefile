@@ -1,7 +1,7 @@
 # Thin: each target is one command that could be typed instead. The gate is .ci/run.
 LINT = go tool -modfile=tools/go.mod golangci-lint
 
-.PHONY: check test vet lint fmt race fuzz demo bench couchbasemock interop
+.PHONY: check test vet lint fmt race fuzz demo bench bench-gate bench-results couchbasemock interop
 
 check: test vet lint
 
@@ -27,7 +27,13 @@ demo:
 	go run ./cmd/couchcore demo
 
 bench:
-	go test -run '^$$' -bench . -benchmem ./...
+	bench/compare.sh
+
+bench-gate:
+	go run ./bench --json --gate
+
+bench-results:
+	go run ./bench --md bench/RESULTS.md --svg bench/results.svg
 
 couchbasemock:
 	interop/couchbasemock.sh
