@@ -205,7 +205,7 @@ func queryStatus(code int) int {
 		return http.StatusOK
 	case code >= 1010 && code < 1100, code == 3000, code == 24000:
 		return http.StatusBadRequest
-	case code == 4040, code == 4050, code == 4060, code == 4070, code == 4080, code == 4090:
+	case code == 4000, code == 4040, code == 4050, code == 4060, code == 4070, code == 4080, code == 4090:
 		return http.StatusNotFound
 	case code == 4300:
 		return http.StatusConflict

@@ -1,37 +1,129 @@
 package mock
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 )
 
-// search answers a request of the search service.
+// search answers a request of the search service: definitions of indexes are kept, and a query of one that no script
+// answers finds nothing.
 func (x *svcCall) search() {
 	rq := x.rq
 	_ = rq.parse() // a body that is no object has no members, which is what matters here
-	rq.Index = searchIndex(rq.Path)
+	var what string
+	rq.Index, what = searchIndex(rq.Path)
+	scoped := strings.HasPrefix(rq.Path, "/api/bucket/")
 	x.scripted(func() Answer {
 		switch {
-		case rq.Index != "" && strings.HasSuffix(rq.Path, "/query"):
-			return Answer{Errors: []ServiceError{{
-				Message: fmt.Sprintf("rest_auth: preparePerms, err: index not found, indexName: %s", rq.Index),
-			}}}
-		case rq.Path == "/api/index" && rq.Method == http.MethodGet:
-			return Answer{Body: []byte(`{"status":"ok","indexDefs":{"uuid":"0","indexDefs":{},"implVersion":"5.8.0"}}`)}
+		case scoped && !x.n.c.capable("search", "scopedSearchIndex"), rq.Index == "" && what == "?":
+			return Answer{Status: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("404 page not found\n")}
+		case what == "":
+			return x.searchDefinition()
 		}
-		return Answer{Status: http.StatusNotFound, Errors: []ServiceError{{Message: "page not found"}}}
+		return x.searchUse(what)
 	})
 }
 
-// searchIndex is the index that a path names: of the cluster, or of a scope.
-func searchIndex(path string) string {
+// searchIndex is the index that a path names, of the cluster or of a scope, and what is to be done with it; "?" stands
+// for a path of another kind. Without a name the index ends in a dot, or is empty.
+func searchIndex(path string) (index, what string) {
 	parts := strings.Split(strings.TrimPrefix(path, "/api/"), "/")
-	switch {
-	case len(parts) >= 2 && parts[0] == "index":
-		return parts[1]
-	case len(parts) >= 6 && parts[0] == "bucket" && parts[2] == "scope" && parts[4] == "index":
-		return parts[1] + "." + parts[3] + "." + parts[5]
+	prefix := ""
+	if len(parts) >= 5 && parts[0] == "bucket" && parts[2] == "scope" {
+		prefix = parts[1] + "." + parts[3] + "."
+		parts = parts[4:]
 	}
-	return ""
+	if parts[0] != "index" {
+		return "", "?"
+	}
+	if len(parts) > 1 {
+		index = parts[1]
+	}
+	if len(parts) > 2 {
+		what = strings.Join(parts[2:], "/")
+	}
+	return prefix + index, what
+}
+
+func searchFailure(format string, args ...any) Answer {
+	return Answer{Errors: []ServiceError{{Message: fmt.Sprintf(format, args...)}}}
+}
+
+func noSearchIndex(name string) Answer {
+	return searchFailure("rest_auth: preparePerms, err: index not found, indexName: %s", name)
+}
+
+// searchDefinition reads or changes the definitions of indexes.
+func (x *svcCall) searchDefinition() Answer {
+	c, name := x.n.c, x.rq.Index
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.services.searchIndexes
+	if name == "" || strings.HasSuffix(name, ".") {
+		defs := map[string]json.RawMessage{}
+		for n, def := range all {
+			if strings.HasPrefix(n, name) {
+				defs[n] = def
+			}
+		}
+		return Answer{Body: marshal(map[string]any{"status": "ok", "indexDefs": map[string]any{
+			"uuid": c.uuid, "indexDefs": defs, "implVersion": "5.8.0",
+		}})}
+	}
+	switch x.rq.Method {
+	case http.MethodGet:
+		if all[name] == nil {
+			return noSearchIndex(name)
+		}
+		return Answer{Body: marshal(map[string]any{"status": "ok", "indexDef": all[name], "planPIndexes": []any{}})}
+	case http.MethodDelete:
+		if all[name] == nil {
+			return noSearchIndex(name)
+		}
+		delete(all, name)
+		return Answer{Body: []byte(`{"status":"ok"}`)}
+	case http.MethodPut:
+		def := map[string]json.RawMessage{}
+		if err := jsonInto(x.rq.Body, &def); err != nil {
+			return searchFailure("rest_create_index: could not unmarshal json, indexName: %s, err: %v", name, err)
+		}
+		if all[name] != nil && x.rq.text("uuid") == "" {
+			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index because an "+
+				"index with the same name already exists: %s", name, name)
+		}
+		uuid := newUUID()[:16]
+		def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
+		if all == nil {
+			all = map[string]json.RawMessage{}
+			c.services.searchIndexes = all
+		}
+		all[name] = marshal(def)
+		return Answer{Body: marshal(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
+	}
+	return Answer{Status: http.StatusMethodNotAllowed, Errors: []ServiceError{{Message: "method not allowed"}}}
+}
+
+// searchUse is everything below an index's path.
+func (x *svcCall) searchUse(what string) Answer {
+	c, name := x.n.c, x.rq.Index
+	c.mu.Lock()
+	known := c.services.searchIndexes[name] != nil
+	c.mu.Unlock()
+	switch {
+	case !known && what == "query":
+		return searchFailure("rest_index: Query, indexName: %s, err: index not found", name)
+	case !known:
+		return noSearchIndex(name)
+	case what == "query":
+		return Answer{}
+	case what == "count":
+		return Answer{Body: []byte(`{"status":"ok","count":0}`)}
+	case what == "analyzeDoc":
+		return Answer{Body: []byte(`{"status":"ok","analyzed":[]}`)}
+	case strings.Contains(what, "Control/"):
+		return Answer{Body: []byte(`{"status":"ok"}`)}
+	}
+	return Answer{Status: http.StatusNotFound, Errors: []ServiceError{{Message: "page not found"}}}
 }

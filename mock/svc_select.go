@@ -23,15 +23,17 @@ func (x *svcCall) execute() Answer {
 		return *syntaxError(st)
 	case rq.flag("readonly") && dmlWords.MatchString(st):
 		return *failure1(1000, "The server or request is read-only and cannot accept this write statement.")
-	case systemSpace.MatchString(st):
+	}
+	if rq.Service == QueryService {
+		if a, ok := x.indexStatement(); ok {
+			return a
+		}
+	}
+	if systemSpace.MatchString(st) {
 		return Answer{}
 	}
 	if m := keyspaceName.FindStringSubmatch(st); m != nil {
-		name := strings.ReplaceAll(m[1], "`", "")
-		if rq.Service == AnalyticsService {
-			return *failure1(24045, "Cannot find analytics collection %s", name)
-		}
-		return *failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
+		return x.keyspace(plainName(m[1]))
 	}
 	m := constantSelect.FindStringSubmatch(st)
 	if m == nil {
@@ -55,6 +57,22 @@ func (x *svcCall) execute() Answer {
 		name = "$1"
 	}
 	return Answer{Rows: []string{"{" + quote(name) + ":" + value + "}"}}
+}
+
+// keyspace is what becomes of a statement about a keyspace: a failure, because nothing here executes it.
+func (x *svcCall) keyspace(name string) Answer {
+	c := x.n.c
+	if x.rq.Service == AnalyticsService {
+		return *failure1(24045, "Cannot find analytics collection %s", name)
+	}
+	if failure := c.keyspaceMissing(name); failure != nil {
+		return *failure
+	}
+	if !c.indexed(name) && !strings.HasPrefix(strings.ToUpper(x.rq.Statement), "INSERT") {
+		return *failure1(4000, "No index available on keyspace `default`:`%s` that matches your query. Use CREATE PRIMARY INDEX "+
+			"ON `default`:`%s` to create a primary index, or check that your expected index is online.", name, name)
+	}
+	return *failure1(5000, "The mock has no script for this statement")
 }
 
 // constant is the value of an expression without a keyspace: JSON, a comparison of two numbers, or a parameter.

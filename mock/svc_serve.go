@@ -16,11 +16,13 @@ type clusterServices struct {
 	scripts scripts
 
 	// Guarded by the cluster's mutex.
-	log      []ServiceRequest
-	prepared map[string]*prepared
-	guarded  map[string]bool               // buckets, by uuid, that may not be flushed over HTTP
-	accounts map[string]account            // of users that were made or changed over HTTP
-	designs  map[string]map[string]*design // by the bucket's uuid and the name
+	log           []ServiceRequest
+	prepared      map[string]*prepared
+	indexes       []queryIndex
+	searchIndexes map[string]json.RawMessage    // definitions by name
+	guarded       map[string]bool               // buckets, by uuid, that may not be flushed over HTTP
+	accounts      map[string]account            // of users that were made or changed over HTTP
+	designs       map[string]map[string]*design // by the bucket's uuid and the name
 }
 
 // svcCall is one request to a service, on the goroutine of its connection.

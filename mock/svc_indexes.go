@@ -1,0 +1,181 @@
+package mock
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// The query service's indexes: names that statements make and drop, and that system:indexes lists. Nothing is ever
+// looked up in one.
+
+// queryIndex is one index. keyspace is "bucket" or "bucket.scope.collection".
+type queryIndex struct {
+	name, keyspace, keys string
+	primary              bool
+}
+
+const (
+	identifier = "(`[^`]+`|[A-Za-z_][\\w-]*)"
+	keyspace   = "((?:default:)?(?:`[^`]+`|[A-Za-z_][\\w-]*)(?:\\.(?:`[^`]+`|[A-Za-z_][\\w-]*)){0,2})"
+)
+
+var (
+	createPrimary = regexp.MustCompile(`(?is)^CREATE\s+PRIMARY\s+INDEX\s+(?:` + identifier + `\s+)?(IF\s+NOT\s+EXISTS\s+)?ON\s+` + keyspace + `(?:\s.*)?$`)
+	createIndex   = regexp.MustCompile(`(?is)^CREATE\s+INDEX\s+` + identifier + `\s+(IF\s+NOT\s+EXISTS\s+)?ON\s+` + keyspace + `\s*\((.*?)\)(?:\s.*)?;?$`)
+	dropPrimary   = regexp.MustCompile(`(?is)^DROP\s+PRIMARY\s+INDEX\s+(IF\s+EXISTS\s+)?ON\s+` + keyspace + `(?:\s.*)?$`)
+	dropIndex     = regexp.MustCompile(`(?is)^DROP\s+INDEX\s+` + identifier + `\s+(IF\s+EXISTS\s+)?ON\s+` + keyspace + `(?:\s.*)?$`)
+	dropIndexOld  = regexp.MustCompile(`(?is)^DROP\s+INDEX\s+` + keyspace + `\.` + identifier + `(?:\s.*)?$`)
+	buildIndex    = regexp.MustCompile(`(?is)^BUILD\s+INDEX\s+ON\s+` + keyspace + `\s*\(.*\)\s*;?$`)
+	systemIndexes = regexp.MustCompile("(?i)\\bFROM\\s+`?system`?:`?indexes\\b")
+)
+
+// plainName takes the namespace and the quotes away from a keyspace.
+func plainName(s string) string {
+	s = strings.ReplaceAll(s, "`", "")
+	if before, after, ok := strings.Cut(s, ":"); ok && strings.EqualFold(before, "default") {
+		return after
+	}
+	return s
+}
+
+// indexStatement executes a statement about indexes, and reports whether it is one.
+func (x *svcCall) indexStatement() (Answer, bool) {
+	st := strings.TrimRight(x.rq.Statement, "; \n\t")
+	if systemIndexes.MatchString(st) {
+		return Answer{Rows: x.listIndexes()}, true
+	}
+	if m := createPrimary.FindStringSubmatch(st); m != nil {
+		name := plainName(m[1])
+		if name == "" {
+			name = "#primary"
+		}
+		return x.createIndex(queryIndex{name, plainName(m[3]), "", true}, m[2] != ""), true
+	}
+	if m := createIndex.FindStringSubmatch(st); m != nil {
+		return x.createIndex(queryIndex{plainName(m[1]), plainName(m[3]), m[4], false}, m[2] != ""), true
+	}
+	if m := dropPrimary.FindStringSubmatch(st); m != nil {
+		return x.dropIndex("#primary", plainName(m[2]), m[1] != ""), true
+	}
+	if m := dropIndex.FindStringSubmatch(st); m != nil {
+		return x.dropIndex(plainName(m[1]), plainName(m[3]), m[2] != ""), true
+	}
+	if m := dropIndexOld.FindStringSubmatch(st); m != nil {
+		return x.dropIndex(plainName(m[2]), plainName(m[1]), false), true
+	}
+	if m := buildIndex.FindStringSubmatch(st); m != nil {
+		if failure := x.n.c.keyspaceMissing(plainName(m[1])); failure != nil {
+			return *failure, true
+		}
+		return Answer{}, true
+	}
+	return Answer{}, false
+}
+
+// keyspaceMissing is the failure for a bucket, or a collection of one, that does not exist; nil for one that does.
+func (c *Cluster) keyspaceMissing(name string) *Answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	parts := strings.Split(name, ".")
+	b := c.buckets[parts[0]]
+	switch {
+	case b == nil:
+		return failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, parts[0])
+	case len(parts) == 1:
+		return nil
+	case b.manifest.scope(parts[1]) == nil:
+		return failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
+	case len(parts) < 3 || b.manifest.scope(parts[1]).collection(parts[2]) == nil:
+		return failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
+	}
+	return nil
+}
+
+func (x *svcCall) createIndex(ix queryIndex, unless bool) Answer {
+	c := x.n.c
+	if failure := c.keyspaceMissing(ix.keyspace); failure != nil {
+		return *failure
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, old := range c.services.indexes {
+		if old.keyspace == ix.keyspace && old.name == ix.name {
+			if unless {
+				return Answer{}
+			}
+			return *failure1(4300, "The index %s already exists.", ix.name)
+		}
+	}
+	c.services.indexes = append(c.services.indexes, ix)
+	return Answer{}
+}
+
+func (x *svcCall) dropIndex(name, keyspace string, unless bool) Answer {
+	c := x.n.c
+	if failure := c.keyspaceMissing(keyspace); failure != nil {
+		return *failure
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, ix := range c.services.indexes {
+		if ix.keyspace == keyspace && ix.name == name {
+			c.services.indexes = append(c.services.indexes[:i:i], c.services.indexes[i+1:]...)
+			return Answer{}
+		}
+	}
+	if unless {
+		return Answer{}
+	}
+	return *failure1(12016, "Index Not Found - cause: GSI index %s not found.", name)
+}
+
+// indexed reports whether a keyspace has a primary index.
+func (c *Cluster) indexed(keyspace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ix := range c.services.indexes {
+		if ix.keyspace == keyspace && ix.primary {
+			return true
+		}
+	}
+	return false
+}
+
+// listIndexes are the rows of system:indexes, those of one bucket when the request has a parameter $bucketName, and of
+// its scope and collection alike.
+func (x *svcCall) listIndexes() []string {
+	c := x.n.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var rows []string
+	for _, ix := range c.services.indexes {
+		parts := strings.Split(ix.keyspace, ".")
+		bucket, scope, collection := parts[0], "_default", "_default"
+		if len(parts) == 3 {
+			scope, collection = parts[1], parts[2]
+		}
+		if x.differs("$bucketName", bucket) || x.differs("$scopeName", scope) || x.differs("$collectionName", collection) {
+			continue
+		}
+		row := fmt.Sprintf(`{"name":%s,"using":"gsi","state":"online","namespace_id":"default","datastore_id":"mock","id":%s,`,
+			quote(ix.name), quote(ix.keyspace+"/"+ix.name))
+		if len(parts) == 3 {
+			row += fmt.Sprintf(`"bucket_id":%s,"scope_id":%s,"keyspace_id":%s,`, quote(bucket), quote(scope), quote(collection))
+		} else {
+			row += fmt.Sprintf(`"keyspace_id":%s,`, quote(bucket))
+		}
+		if ix.primary {
+			rows = append(rows, row+`"index_key":[],"is_primary":true}`)
+		} else {
+			rows = append(rows, row+`"index_key":[`+quote(ix.keys)+`]}`)
+		}
+	}
+	return rows
+}
+
+// differs reports whether a named parameter is given, and is not value.
+func (x *svcCall) differs(name, value string) bool {
+	given := x.rq.text(name)
+	return given != "" && given != value
+}
