@@ -32,6 +32,8 @@ type Cluster struct {
 	frames     [256]atomic.Int64
 	connID     atomic.Uint64
 	errorID    atomic.Uint64
+	travelled  atomic.Int64 // see TimeTravel
+	logging    atomic.Bool  // some node keeps a log of commands
 	injections injections
 	services   clusterServices
 
@@ -49,6 +51,7 @@ type Cluster struct {
 	errorMap     *errorMap
 	capabilities map[string][]string // replaced, never changed in place
 	frameLog     []Frame
+	controls     controlState
 }
 
 // Frame is one request as a node received it, see RecordFrames.
@@ -88,7 +91,7 @@ func New(opts ...Option) (*Cluster, error) {
 		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), viewTurn: make(chan struct{}, 1),
 		users: map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), controls: newControlState(),
 	}
 	if set.virtual {
 		c.net = newNetwork(set.latency)
@@ -100,6 +103,11 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	for _, u := range set.users {
 		c.users[u.name] = u
+	}
+	if set.control {
+		if err := c.addRetryCodes(); err != nil {
+			return nil, err
+		}
 	}
 	for range set.nodes {
 		if err := c.startNode(memberActive); err != nil {
@@ -217,6 +225,9 @@ func (c *Cluster) FrameLog() []Frame {
 // note counts a request that has arrived and records it if asked.
 func (c *Cluster) note(k *conn, p *memd.Packet) {
 	c.frames[p.Opcode].Add(1)
+	if c.logging.Load() {
+		c.logCommand(k.n.index, p.Opcode)
+	}
 	if !c.set.frames {
 		return
 	}

@@ -68,7 +68,7 @@ func (k *conn) close() {
 		}
 		k.c.mu.Unlock()
 		close(k.gone)
-		k.nc.Close() // the peer's view of the end is all that matters
+		_ = k.nc.Close() // the peer's view of the end is all that matters
 		k.mu.Lock()
 		k.ending, k.out = true, nil
 		k.room.Broadcast()
@@ -143,6 +143,9 @@ func (k *conn) take(p *memd.Packet) bool {
 	switch p.Magic {
 	case memd.MagicReq, memd.MagicReqExt:
 		k.c.note(k, p)
+		if k.n.suspended.Load() {
+			return true
+		}
 		return k.handle(p)
 	case memd.MagicServerRes:
 		return true // answers to pushes are not waited for

@@ -78,7 +78,7 @@ func TestFaultConn(t *testing.T) {
 		f, peer := tcpPair(t)
 		f.Set(mock.ConnFaults{PauseAt: 2, Pause: 40 * time.Millisecond, Latency: 10 * time.Millisecond})
 		begin := time.Now()
-		go f.Write([]byte("abcde"))
+		go func() { _, _ = f.Write([]byte("abcde")) }()
 		require.Equal(t, "ab", readN(t, peer, 2))
 		require.GreaterOrEqual(t, time.Since(begin), 10*time.Millisecond)
 		require.Equal(t, "cde", readN(t, peer, 3))

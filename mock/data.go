@@ -30,7 +30,7 @@ func (rq *request) runDocAs(op memd.Opcode, o docOp, done func(docResult) reply)
 	o.op, o.vb, o.cid, o.key, o.cas = op, rq.vb, rq.cid, rq.key, rq.p.CAS
 	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
 	o.maxTTL = rq.b.manifest.maxTTL(rq.cid)
-	res := rq.b.store.apply(&o, time.Now())
+	res := rq.b.store.apply(&o, c.now())
 	if res.status != memd.StatusSuccess && !res.shaped {
 		return reply{status: res.status}
 	}
@@ -67,6 +67,9 @@ func (rq *request) place() (reply, bool) {
 func (rq *request) notMine() reply {
 	rep := reply{status: memd.StatusNotMyVBucket}
 	c, k := rq.k.c, rq.k
+	if rq.switched(c.controls.noCCCP) {
+		return rep
+	}
 	if rq.features.Has(memd.FeatureDedupeNotMyVBucket) && !c.version.newer(k.pushed) {
 		return rep
 	}

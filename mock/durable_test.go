@@ -52,7 +52,8 @@ func TestDocumentsThatWait(t *testing.T) {
 	r.set("k", `{"a":1}`)
 	mutations := []memd.Packet{
 		storePacket(memd.OpSet, "k", "v"), durable(storePacket(memd.OpSet, "k", "v"), 1),
-		{Opcode: memd.OpDelete, Key: docKey("k")}, singlePacket(memd.OpSubdocDelete, "k", "a", "", 0),
+		{Opcode: memd.OpDelete, Key: docKey("k")},
+		singlePacket(memd.OpSubdocDelete, "k", "a", "", 0),
 	}
 	release, err := c.HoldPrepare("default", "", "k")
 	require.NoError(t, err)
@@ -102,8 +103,12 @@ func TestMemcachedBuckets(t *testing.T) {
 	require.Equal(t, "one", string(one.call(at(getPacket("k"), 700)).Value), "the vbucket is not looked at")
 	require.Equal(t, memd.StatusSuccess, one.call(memd.Packet{Opcode: memd.OpTouch, Key: docKey("k"), Extras: make([]byte, 4)}).Status)
 	for _, p := range []memd.Packet{
-		{Opcode: memd.OpGetLocked, Key: docKey("k")}, {Opcode: memd.OpGetMeta, Key: docKey("k")}, {Opcode: memd.OpObserve},
-		{Opcode: memd.OpGetReplica, Key: docKey("k")}, {Opcode: memd.OpGetRandomKey}, {Opcode: memd.OpGetFailoverLog},
+		{Opcode: memd.OpGetLocked, Key: docKey("k")},
+		{Opcode: memd.OpGetMeta, Key: docKey("k")},
+		{Opcode: memd.OpObserve},
+		{Opcode: memd.OpGetReplica, Key: docKey("k")},
+		{Opcode: memd.OpGetRandomKey},
+		{Opcode: memd.OpGetFailoverLog},
 		lookupPacket("k", 0, ps{op: memd.OpGet}), durable(storePacket(memd.OpSet, "k", "v"), 1), scanPacket(scanJSON("a", "z", "")),
 	} {
 		require.Equal(t, memd.StatusNotSupported, one.call(p).Status, p.Opcode)

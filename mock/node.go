@@ -35,7 +35,8 @@ type Node struct {
 	addrs                    [serviceCount][2]string // plain, TLS
 	kv, kvTLS, mgmt, mgmtTLS string                  // of addrs
 
-	wire atomic.Pointer[ConnFaults] // what its KV connections do on purpose
+	wire      atomic.Pointer[ConnFaults] // what its KV connections do on purpose
+	suspended atomic.Bool                // it takes requests and does nothing
 
 	// Guarded by the cluster's mutex.
 	up     bool
@@ -160,6 +161,9 @@ func (n *Node) serve(p *ports) error {
 	for s := range hs {
 		if n.runs[s] && Service(s) != KVService {
 			hs[s] = n.httpServer(Service(s))
+			if c.set.control && Service(s) == ManagementService {
+				hs[s].Handler = n.withControl(hs[s].Handler)
+			}
 		}
 	}
 	c.mu.Lock()

@@ -25,6 +25,9 @@ func getClusterConfig(rq *request) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if rq.switched(c.controls.noCCCP) {
+		return reply{status: memd.StatusNotSupported}
+	}
 	if rq.b != nil && rq.b.gone {
 		return reply{status: memd.StatusKeyNotFound}
 	}

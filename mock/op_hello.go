@@ -45,6 +45,10 @@ func hello(rq *request) reply {
 			return fail(memd.StatusInvalid, "%v needs %v", d.feature, d.needs)
 		}
 	}
+	c := rq.k.c
+	c.mu.Lock()
+	noSnappy := c.controls.noSnappy
+	c.mu.Unlock()
 	brief := slices.Contains(asked, memd.FeatureClustermapChangeBrief) &&
 		!rq.k.c.set.refused.Has(memd.FeatureClustermapChangeBrief)
 	var granted memd.Features
@@ -52,7 +56,8 @@ func hello(rq *request) reply {
 	for _, f := range asked {
 		switch {
 		case granted.Has(f), !slices.Contains(grantable, f), rq.k.c.set.refused.Has(f):
-		case f == memd.FeatureClustermapChange && brief:
+		case f == memd.FeatureClustermapChange && brief,
+			noSnappy && (f == memd.FeatureSnappy || f == memd.FeatureSnappyEverywhere):
 		default:
 			granted = granted.With(f)
 			list = append(list, f)

@@ -28,7 +28,7 @@ func observeSeqno(rq *request) reply {
 		return rq.notMine()
 	}
 	history, _ := rq.b.store.vbucket(rq.p.VBucket)
-	current, persisted := rq.b.store.seqnos(rq.p.VBucket, rq.k.n.index, time.Now())
+	current, persisted := rq.b.store.seqnos(rq.p.VBucket, rq.k.n.index, rq.k.c.now())
 	if rq.b.ephemeral {
 		persisted = 0
 	}
@@ -77,7 +77,7 @@ func observe(rq *request) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	var out []byte
 	for b := rq.p.Value; len(b) > 0; {
 		if len(b) < 4 {
@@ -108,9 +108,13 @@ func observe(rq *request) reply {
 // observe is the state of a document on one node, and its CAS.
 func (s *store) observe(vb uint16, node int, id docID, now time.Time) (state byte, cas uint64) {
 	_, persisted := s.seqnos(vb, node, now)
-	d, found := s.vbs[vb].copies[node].docs[id]
-	onDisk := d.seqno <= persisted
+	held := s.vbs[vb].copies[node]
+	d, found := held.docs[id]
+	disk, stored := held.onDisk(id, persisted)
+	onDisk := stored && disk.cas == d.cas
 	switch {
+	case !found && stored && disk.live(now):
+		return observedPersisted, disk.cas
 	case !found:
 		return observedMissing, 0
 	case d.live(now) && onDisk:

@@ -3,7 +3,6 @@ package mock
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -30,7 +29,7 @@ func getRandom(rq *request) reply {
 	if !rq.b.manifest.has(cid) {
 		return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
 	}
-	now, seen := time.Now(), 0
+	now, seen := c.now(), 0
 	var id docID
 	var d doc
 	for i := range rq.b.store.vbs {

@@ -20,16 +20,16 @@ type saslState struct {
 }
 
 func saslList(rq *request) reply {
-	return reply{value: []byte(strings.Join(rq.k.c.set.mechs, " "))}
+	return reply{value: []byte(strings.Join(rq.k.n.mechanisms(), " "))}
 }
 
 func saslAuth(rq *request) reply {
 	k := rq.k
 	mech := strings.ToUpper(string(rq.p.Key))
 	k.sasl = saslState{}
-	if !slices.Contains(k.c.set.mechs, mech) {
+	if !slices.Contains(k.n.mechanisms(), mech) {
 		return fail(memd.StatusAuthError, "Mechanism %q is not supported, use one of: %s", mech,
-			strings.Join(k.c.set.mechs, " "))
+			strings.Join(k.n.mechanisms(), " "))
 	}
 	switch mech {
 	case "PLAIN":

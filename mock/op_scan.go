@@ -42,7 +42,7 @@ func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
 	if rep, ok := rq.place(); !ok {
 		return rep, false
 	}
-	now := time.Now()
+	now := rq.k.c.now()
 	held := b.store.vbs[rq.p.VBucket].active(now)
 	if plan.snapshot {
 		history, _ := b.store.vbucket(rq.p.VBucket)
@@ -103,7 +103,7 @@ func (k *conn) dropScan(id scanID) {
 func (rq *request) findScan() (id scanID, s *scan, rep reply) {
 	copy(id[:], rq.p.Extras)
 	s = rq.k.scans[id]
-	now := time.Now()
+	now := rq.k.c.now()
 	switch {
 	case s == nil:
 	case now.Sub(s.used) > scanLifetime && !s.running:

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -77,7 +76,7 @@ func (s *stats) general([]string) bool {
 	s.add("curr_connections", len(rq.k.n.conns))
 	if rq.b != nil {
 		items := 0
-		for _, d := range rq.b.store.documents(time.Now()) {
+		for _, d := range rq.b.store.documents(rq.k.c.now()) {
 			if d.Node == rq.k.n.index {
 				items++
 			}
@@ -126,7 +125,7 @@ func (s *stats) vbucket(words []string) bool {
 }
 
 func (s *stats) vbucketDetails(words []string) bool {
-	now := time.Now()
+	now := s.rq.k.c.now()
 	return s.each(words, func(vb int, state string) {
 		name := fmt.Sprintf("vb_%d", vb)
 		history, _ := s.rq.b.store.vbucket(uint16(vb))
@@ -146,7 +145,7 @@ func (s *stats) vbucketDetails(words []string) bool {
 }
 
 func (s *stats) vbucketSeqno(words []string) bool {
-	now := time.Now()
+	now := s.rq.k.c.now()
 	return s.each(words, func(vb int, _ string) {
 		name := fmt.Sprintf("vb_%d:", vb)
 		history, _ := s.rq.b.store.vbucket(uint16(vb))
@@ -228,7 +227,7 @@ func (s *stats) scopes(words []string) bool {
 // items counts the documents of each collection of which the node has the active copy.
 func (s *stats) items() map[uint32]int {
 	out := map[uint32]int{}
-	for _, d := range s.rq.b.store.documents(time.Now()) {
+	for _, d := range s.rq.b.store.documents(s.rq.k.c.now()) {
 		if d.Node == s.rq.k.n.index {
 			out[d.Collection]++
 		}
@@ -243,7 +242,7 @@ func (s *stats) key(words []string) bool {
 	}
 	key := words[0]
 	return s.each(words[1:], func(vb int, state string) {
-		now := time.Now()
+		now := s.rq.k.c.now()
 		node := s.rq.k.n.index
 		_, persisted := s.rq.b.store.seqnos(uint16(vb), node, now)
 		d, ok := s.rq.b.store.vbs[vb].copies[node].docs[docID{defaultCollection, key}]

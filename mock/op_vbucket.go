@@ -63,7 +63,7 @@ func allSeqnos(rq *request) reply {
 		cid = &id
 	}
 	var v []byte
-	now := time.Now()
+	now := c.now()
 	for vb := range rq.b.rows {
 		is := rq.b.state(vb, rq.k.n.index)
 		if is == stateDead || state != 0 && is != state {
@@ -107,7 +107,7 @@ func seqnoPersistence(rq *request) reply {
 			return rep
 		}
 		now := time.Now()
-		_, persisted := rq.b.store.seqnos(rq.p.VBucket, rq.k.n.index, now)
+		_, persisted := rq.b.store.seqnos(rq.p.VBucket, rq.k.n.index, c.now())
 		c.mu.Unlock()
 		switch {
 		case persisted >= want:
@@ -129,7 +129,7 @@ func getKeys(rq *request) reply {
 	if rep, ok := rq.place(); !ok {
 		return rep
 	}
-	now := time.Now()
+	now := c.now()
 	active := rq.b.store.vbs[rq.p.VBucket].active(now)
 	var v []byte
 	for _, id := range active.keys() {

@@ -47,6 +47,7 @@ type settings struct {
 	refused                   memd.Features
 	latency                   time.Duration
 	groups                    []string
+	control                   bool
 	services                  [serviceCount]bool
 	http2                     bool
 	nodeServices              map[int][serviceCount]bool

@@ -222,7 +222,7 @@ func (rq *request) errorBody(rep *reply, p *memd.Packet, granted memd.Features) 
 	if rep.context != "" && granted.Has(memd.FeatureXError) {
 		body.Error = &errorText{rep.context, fmt.Sprintf("00000000-0000-4000-8000-%012x", rq.k.c.errorID.Add(1))}
 	}
-	if body == (errorBody{}) {
+	if body == (errorBody{}) || rq.k.c.bodiless(rq) {
 		return
 	}
 	p.Value, _ = json.Marshal(body) // two strings cannot fail

@@ -30,8 +30,9 @@ type branch struct {
 // docCopy is what one node has of a vbucket.
 type docCopy struct {
 	docs     map[docID]doc
-	seqno    uint64    // newest in it
-	arrivals []arrival // when it got the newest of them, in order; only with slow disks
+	seqno    uint64            // newest in it
+	disk     map[docID]diskDoc // what is on disk, where a control command made it differ
+	arrivals []arrival         // when it got the newest of them, in order; only with slow disks
 }
 
 // unsent is a mutation on its way to the replicas.
@@ -51,7 +52,10 @@ func (c *docCopy) clone() *docCopy {
 	return out
 }
 
-func (c *docCopy) put(id docID, d doc) { c.docs[id], c.seqno = d, d.seqno }
+func (c *docCopy) put(id docID, d doc) {
+	c.docs[id], c.seqno = d, d.seqno
+	delete(c.disk, id)
+}
 
 // put stores a mutation where it was executed, and on the other nodes of the vbucket: at once, or after the replicas'
 // lag. A durable one takes with it what is still unsent.
@@ -191,6 +195,7 @@ func (s *store) flush() {
 		v := &s.vbs[i]
 		for _, c := range v.copies {
 			clear(c.docs)
+			clear(c.disk)
 			c.seqno, c.arrivals = 0, nil
 		}
 		v.seqno, v.history = 0, nil

@@ -57,7 +57,7 @@ func (c *Cluster) Documents(bucket string) []Document {
 	if b == nil {
 		return nil
 	}
-	return b.store.documents(time.Now())
+	return b.store.documents(c.now())
 }
 
 // Flush removes all documents of a bucket at once, with their tombstones and the vbuckets' histories. The apply log
@@ -73,6 +73,13 @@ func (c *Cluster) Flush(bucket string) error {
 func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
 	return c.withStore(bucket, func(s *store) { s.setLag(max(0, lag)) })
 }
+
+// now is the time by which documents expire and locks end: the real one, moved by TimeTravel.
+func (c *Cluster) now() time.Time { return time.Now().Add(time.Duration(c.travelled.Load())) }
+
+// TimeTravel moves the time by which documents expire, locks end and lags are over, forward or back. Several calls add
+// up. Nothing else notices.
+func (c *Cluster) TimeTravel(d time.Duration) { c.travelled.Add(int64(d)) }
 
 // SetPersistLag lets the disks of a bucket's nodes be behind by a time, from now on; at first they are not. OBSERVE,
 // OBSERVE_SEQNO, SEQNO_PERSISTENCE and scans that want a snapshot see it; nothing is ever lost by it. Durable writes with

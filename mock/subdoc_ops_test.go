@@ -75,7 +75,7 @@ func runRows(t *testing.T, op memd.Opcode, rows []opRow) {
 		require.True(t, json.Valid([]byte(r.doc)), name)
 		parts, st := parsePath(r.path)
 		require.Equal(t, memd.StatusSuccess, st, name)
-		before := string(r.doc)
+		before := r.doc
 		doc := []byte(r.doc)
 		var got []byte
 		if row.read != nil {

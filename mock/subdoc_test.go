@@ -242,8 +242,10 @@ func TestSubdocMultiPaths(t *testing.T) {
 		ps{op: memd.OpSubdocGet, path: "a.b"}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
 	require.Equal(t, []pathAnswer{
-		{memd.StatusSubdocPathNotFound, ""}, {memd.StatusSuccess, "1"},
-		{memd.StatusSubdocPathInvalid, ""}, {memd.StatusSubdocPathMismatch, ""},
+		{memd.StatusSubdocPathNotFound, ""},
+		{memd.StatusSuccess, "1"},
+		{memd.StatusSubdocPathInvalid, ""},
+		{memd.StatusSubdocPathMismatch, ""},
 	}, pathAnswers(t, p.Value))
 
 	p = r.call(mutatePacket("k", 0, ps{op: memd.OpSubdocDictUpsert, path: "b", value: "2"}, ps{op: memd.OpSubdocCounter, path: "a", value: "1"},
