@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/couchcore/couchcore/kv"
@@ -196,10 +197,11 @@ func (o *prospect) delays() []float64 { return []float64{ms(o.least), ms(o.longe
 
 // span writes a range of milliseconds.
 func span(d []float64) string {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	if d[0] == d[1] {
-		return fmt.Sprintf("%g ms", d[0])
+		return number(d[0]) + " ms"
 	}
-	return fmt.Sprintf("%g to %g ms", d[0], d[1])
+	return number(d[0]) + " to " + number(d[1]) + " ms"
 }
 
 // explanation checks the flags.

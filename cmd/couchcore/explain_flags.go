@@ -141,6 +141,8 @@ func (c *explainCmd) answer(x *httpSubject) error {
 		if x.body, err = os.ReadFile(c.Body); err != nil {
 			return usagef("explain: --body: %v", err)
 		}
+	} else if x.status < 300 && c.Code == "" {
+		x.body = []byte(`{"status":"success","results":[],"hits":[],"rows":[]}`)
 	}
 	if !rows || c.Code == "" {
 		return nil

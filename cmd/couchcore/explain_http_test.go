@@ -49,38 +49,43 @@ func TestExplainServicesAsJSON(t *testing.T) {
 	fails := func(kind string) string {
 		return `{"reason":null,"decision":"fail","delay_ms":null,"error":"` + kind + `","consulted_strategy":false}`
 	}
+	const succeeds = `{"reason":null,"decision":"succeed","delay_ms":null,"error":null,"consulted_strategy":false}`
 	lost := `{"reason":"SOCKET_CLOSED_WHILE_IN_FLIGHT","decision":"fail","delay_ms":null,"error":"request_canceled","consulted_strategy":false}`
 	for args, want := range map[string]string{
-		"--service query --op query --code 4040":                            again("QUERY_PREPARED_STATEMENT_FAILURE"),
-		"--service query --op query --code 4070 --http 404":                 again("QUERY_PREPARED_STATEMENT_FAILURE"),
-		"--service query --op query --code 3000":                            fails("parsing_failure"),
-		"--service query --op query --code 1080":                            fails("ambiguous_timeout"),
-		"--service query --op query --code 1080 --readonly":                 fails("unambiguous_timeout"),
-		"--service query --op query --code 1080 --idempotent":               fails("unambiguous_timeout"),
-		"--service query --op query --http 401":                             fails("authentication_failure"),
-		"--service query --op query --http 504":                             fails("couchbase"),
-		"--service query --op query --http 504 --readonly":                  again("SERVICE_RESPONSE_CODE_INDICATED"),
-		"--service query --op query --http 429":                             again("SERVICE_RESPONSE_CODE_INDICATED"),
-		"--service query --op query --lost-socket":                          lost,
-		"--service query --op query --reason SOCKET_CLOSED_WHILE_IN_FLIGHT": lost,
-		"--service analytics --op query --lost-socket --readonly":           again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
-		"--service analytics --op query --code 23000":                       again("ANALYTICS_TEMPORARY_FAILURE"),
-		"--service analytics --op query --code 24000":                       fails("parsing_failure"),
-		"--service search --op query --http 429":                            again("SEARCH_TOO_MANY_REQUESTS"),
-		"--service search --op query --code 429":                            again("SEARCH_TOO_MANY_REQUESTS"),
-		"--service search --op query --http 503":                            again("SERVICE_RESPONSE_CODE_INDICATED"),
-		"--service search --op query --http 500":                            fails("internal_server_failure"),
-		"--service search --op query --lost-socket":                         again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
-		"--service views --op query --http 302":                             `{"reason":"VIEWS_NO_ACTIVE_PARTITION",` + always,
-		"--service views --op query --http 500":                             again("VIEWS_TEMPORARY_FAILURE"),
-		"--service views --op query --http 404":                             fails("view_not_found"),
-		"--service management --op get --lost-socket":                       again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
-		"--service management --op HEAD --http 504":                         again("SERVICE_RESPONSE_CODE_INDICATED"),
-		"--service management --op DELETE --http 504":                       fails("couchbase"),
-		"--service management --op DELETE --http 504 --idempotent":          again("SERVICE_RESPONSE_CODE_INDICATED"),
-		"--service management --op POST --http 403":                         fails("authentication_failure"),
-		"--service management --op POST --http 204": `{"reason":null,"decision":"succeed","delay_ms":null,"error":null,` +
-			`"consulted_strategy":false}`,
+		"--service query --op query --code 4040":                                    again("QUERY_PREPARED_STATEMENT_FAILURE"),
+		"--service query --op query --http 200":                                     succeeds,
+		"--service search --op query --http 200":                                    succeeds,
+		"--service views --op query --http 200":                                     succeeds,
+		"--service analytics --op query --http 200":                                 succeeds,
+		"--service query --op query --http 200 --body testdata/index_not_found.txt": fails("decoding_failure"),
+		"--service query --op query --code 4070 --http 404":                         again("QUERY_PREPARED_STATEMENT_FAILURE"),
+		"--service query --op query --code 3000":                                    fails("parsing_failure"),
+		"--service query --op query --code 1080":                                    fails("ambiguous_timeout"),
+		"--service query --op query --code 1080 --readonly":                         fails("unambiguous_timeout"),
+		"--service query --op query --code 1080 --idempotent":                       fails("unambiguous_timeout"),
+		"--service query --op query --http 401":                                     fails("authentication_failure"),
+		"--service query --op query --http 504":                                     fails("couchbase"),
+		"--service query --op query --http 504 --readonly":                          again("SERVICE_RESPONSE_CODE_INDICATED"),
+		"--service query --op query --http 429":                                     again("SERVICE_RESPONSE_CODE_INDICATED"),
+		"--service query --op query --lost-socket":                                  lost,
+		"--service query --op query --reason SOCKET_CLOSED_WHILE_IN_FLIGHT":         lost,
+		"--service analytics --op query --lost-socket --readonly":                   again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+		"--service analytics --op query --code 23000":                               again("ANALYTICS_TEMPORARY_FAILURE"),
+		"--service analytics --op query --code 24000":                               fails("parsing_failure"),
+		"--service search --op query --http 429":                                    again("SEARCH_TOO_MANY_REQUESTS"),
+		"--service search --op query --code 429":                                    again("SEARCH_TOO_MANY_REQUESTS"),
+		"--service search --op query --http 503":                                    again("SERVICE_RESPONSE_CODE_INDICATED"),
+		"--service search --op query --http 500":                                    fails("internal_server_failure"),
+		"--service search --op query --lost-socket":                                 again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+		"--service views --op query --http 302":                                     `{"reason":"VIEWS_NO_ACTIVE_PARTITION",` + always,
+		"--service views --op query --http 500":                                     again("VIEWS_TEMPORARY_FAILURE"),
+		"--service views --op query --http 404":                                     fails("view_not_found"),
+		"--service management --op get --lost-socket":                               again("SOCKET_CLOSED_WHILE_IN_FLIGHT"),
+		"--service management --op HEAD --http 504":                                 again("SERVICE_RESPONSE_CODE_INDICATED"),
+		"--service management --op DELETE --http 504":                               fails("couchbase"),
+		"--service management --op DELETE --http 504 --idempotent":                  again("SERVICE_RESPONSE_CODE_INDICATED"),
+		"--service management --op POST --http 403":                                 fails("authentication_failure"),
+		"--service management --op POST --http 204":                                 succeeds,
 	} {
 		r := couchcore(append([]string{"explain", "--json"}, strings.Fields(args)...)...)
 		require.Zero(t, r.code, "%s: %s", args, r.stderr)
@@ -90,7 +95,7 @@ func TestExplainServicesAsJSON(t *testing.T) {
 
 func TestRetryAfterIsObeyedExactly(t *testing.T) {
 	for after, want := range map[string]any{
-		"0": []any{0.0, 0.0}, "120": []any{120000.0, 120000.0}, "Wed, 21 Oct 2015 07:28:00 GMT": []any{0.0, 0.0},
+		"0": []any{0.0, 0.0}, "120": []any{120000.0, 120000.0}, "2147483647": []any{2147483647000.0, 2147483647000.0}, "Wed, 21 Oct 2015 07:28:00 GMT": []any{0.0, 0.0},
 		"soon": nil, // not readable: as if it were not there
 	} {
 		o := couchcore("explain", "--json", "--service", "management", "--op", "POST", "--http", "503", "--retry-after", after).object(t)

@@ -63,6 +63,11 @@ func TestExplainAsJSON(t *testing.T) {
 	}
 }
 
+func TestLongDelaysAreWrittenOut(t *testing.T) {
+	require.Equal(t, "120000000 ms", span([]float64{120000000, 120000000}))
+	require.Equal(t, "0.25 to 30000000.5 ms", span([]float64{0.25, 30000000.5}))
+}
+
 func TestExplainFollowsTheErrorMap(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "map.json")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
