@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"strconv"
@@ -385,19 +386,37 @@ func TestFeaturesOfTheCluster(t *testing.T) {
 	})
 }
 
-// TestQueryOverTLS asks the port that the map has for TLS.
+// TestQueryOverTLS asks the port that the map has for TLS, over HTTP/2, by name and password, token or certificate.
 func TestQueryOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.TLS(), mock.Virtual())
-		c := open(t, m, func(cfg *core.Config) {
-			tlsHosts(cfg)
-			cfg.TLS = trusting(m)
-		})
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.TLS(), mock.HTTP2(), mock.Virtual(), mock.Token("abc", "Administrator"))
 		m.ScriptQuery("x", rows(`1`, `2`))
-		got, err := all(c.Query(ctx(t), &query.Request{Statement: "x"}))
+		cert, err := m.ClientCertificate("Administrator")
 		require.NoError(t, err)
-		require.Equal(t, []string{"1", "2"}, got)
-		log := m.ServiceLog(mock.QueryService)
-		require.True(t, log[0].TLS)
+		for name, change := range map[string]func(*core.Config){
+			"Basic": func(*core.Config) {},
+			"Bearer": func(cfg *core.Config) {
+				cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret("abc")
+			},
+			"": func(cfg *core.Config) {
+				cfg.Username, cfg.Password, cfg.TLS.Certificates = "", core.Secret{}, []tls.Certificate{cert}
+			},
+		} {
+			c := open(t, m, func(cfg *core.Config) {
+				tlsHosts(cfg)
+				cfg.TLS = trusting(m)
+				change(cfg)
+			})
+			got, err := all(c.Query(ctx(t), &query.Request{Statement: "x"}))
+			require.NoError(t, err, name)
+			require.Equal(t, []string{"1", "2"}, got)
+			log := m.ServiceLog(mock.QueryService)
+			last := log[len(log)-1]
+			require.True(t, last.TLS)
+			require.Equal(t, "HTTP/2.0", last.Proto)
+			require.Equal(t, "Administrator", last.User)
+			scheme, _, _ := strings.Cut(last.Header.Get("Authorization"), " ")
+			require.Equal(t, name, scheme)
+		}
 	})
 }
