@@ -58,7 +58,7 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 // requestsOf are the verbs that send requests of another name.
 var requestsOf = map[string]string{
 	"stats": "stat", "scan": "range-scan-create", "get-any-replica": "get-replica", "get-all-replicas": "get-replica",
-	"get-meta": "exists",
+	"get-meta": "exists", "get-or-null": "get",
 }
 
 // specOf finds the row of a verb, nil for none.

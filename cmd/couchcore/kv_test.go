@@ -26,6 +26,9 @@ func TestEveryKVCommandWorks(t *testing.T) {
 	const stored = `ok  cas 0x[0-9a-f]{16}  vbucket \d+  seqno \d+\n`
 	ok(stored, "insert", "k", `{"a":1}`)
 	ok(`\{"a":1\}`, "get", "k")
+	ok(`\{"a":1\}`, "get-or-null", "k")
+	ok("", "get-or-null", "absent")
+	require.Equal(t, false, c.run("kv", "get-or-null", "absent", "--json").object(t)["found"])
 	ok(`yes  cas 0x[0-9a-f]{16}\n`, "exists", "k")
 	ok(`no\n`, "exists", "absent")
 	ok(stored, "upsert", "k", "b", "--flags", "7", "--durability", "majority")

@@ -15,6 +15,7 @@ type kvCmd struct {
 	OnBehalfOf string `placeholder:"USER" help:"Act with the privileges of this user (default: one's own)."`
 
 	Get         kvGet         `cmd:"" help:"Read a document."`
+	GetOrNull   kvGetOrNull   `cmd:"" help:"Read a document that may be missing: then there is no output."`
 	Exists      kvExists      `cmd:"" help:"Ask whether a document exists."`
 	Insert      kvInsert      `cmd:"" help:"Write a document that does not exist."`
 	Upsert      kvUpsert      `cmd:"" help:"Write a document, whether or not it exists."`
@@ -121,6 +122,22 @@ func (c *kvGet) Run(a *app, k *kvCmd) error {
 		if c.WithExpiry {
 			v.more = append(v.more, extra{"expiry", timeOf(r.Expiry)})
 		}
+		return v
+	})
+}
+
+type kvGetOrNull struct{ keyArg }
+
+// Run implements the command.
+func (c *kvGetOrNull) Run(a *app, k *kvCmd) error {
+	return runKV(a, k, "get-or-null", c.Key, func(o kv.Common) (kv.GetOrNull, error) {
+		return kv.GetOrNull{Common: o, Key: []byte(c.Key)}, nil
+	}, func(r kv.GetOrNullResult) view {
+		v := view{Result: r.Result, lines: []string{}}
+		if r.Found {
+			v = viewGet(r.GetResult)
+		}
+		v.more = append(v.more, extra{"found", r.Found})
 		return v
 	})
 }
