@@ -70,18 +70,28 @@ func all(rows rowReader, err error) ([]string, error) {
 	return out, rows.Err()
 }
 
-// withServices runs a test for each service against a fresh cluster in a bubble.
+// withServices runs a test for each service against a fresh cluster in a bubble, over plain HTTP and over HTTP/2.
 func withServices(t *testing.T, f func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster), change ...func(*core.Config)) {
 	t.Helper()
 	for _, s := range typedServices {
-		t.Run(s.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
-				c := open(t, m, change...)
-				require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
-				f(t, s, m, c)
+		for name, opts := range map[string][]mock.Option{"plain": nil, "http2": {mock.TLS(), mock.HTTP2()}} {
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := mock.Start(t, append(opts, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())...)
+					c := open(t, m, func(cfg *core.Config) {
+						if opts != nil {
+							tlsHosts(cfg)
+							cfg.TLS = trusting(m)
+						}
+						for _, f := range change {
+							f(cfg)
+						}
+					})
+					require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
+					f(t, s, m, c)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -195,7 +205,9 @@ func TestServicesCutAmidTheRows(t *testing.T) {
 		for _, r := range m.ServiceLog(s.service) {
 			remotes[r.Remote] = true
 		}
-		require.Len(t, remotes, 3)
+		if m.ServiceLog(s.service)[0].Proto == "HTTP/1.1" { // over HTTP/2 only the stream is broken
+			require.Len(t, remotes, 3)
+		}
 	})
 }
 
