@@ -25,11 +25,11 @@ type mockCmd struct {
 	Password         string   `default:"password" help:"The administrator's password (default: password)."`
 	Port             int      `help:"The management port; this build takes free ports only (default: 0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
-	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, and end when that connection ends."`
+	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`
 	ExitOnStdinClose bool     `help:"End when standard input ends (default: no)."`
 }
 
-// mockReady is the line that says that the cluster is there. ControlURL is empty: the control commands come later.
+// mockReady is the line that says that the cluster is there.
 type mockReady struct {
 	ConnectionString    string   `json:"connection_string"`
 	TLSConnectionString string   `json:"tls_connection_string"`
@@ -63,7 +63,7 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	}
 	opts := []mock.Option{
 		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
-		mock.Views(viewjs.New(viewjs.Options{})),
+		mock.Views(viewjs.New(viewjs.Options{})), mock.ControlCommands(),
 	}
 	if c.TLS {
 		opts = append(opts, mock.TLS())
@@ -99,6 +99,7 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 	for _, n := range m.Nodes() {
 		ready.Management = append(ready.Management, "http://"+n.ManagementAddr())
 	}
+	ready.ControlURL = ready.Management[0] + "/mock/"
 	if c.TLS {
 		file, err := writeCA(m.CA())
 		if err != nil {
@@ -110,12 +111,18 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if c.HarakiriMonitor != "" {
-		conn, err := dialMonitor(ctx, c.HarakiriMonitor, m.Node(0).ManagementAddr())
+		conn, err := dialMonitor(ctx, c.HarakiriMonitor)
 		if err != nil {
 			return fmt.Errorf("mock: %w", err)
 		}
+		served := make(chan struct{})
+		defer func() { <-served }()
 		defer func() { _ = conn.Close() }()
-		go endWith(conn, cancel)
+		go func() { // until the monitor goes, or this function closes the connection
+			defer close(served)
+			_ = m.ServeControl(conn)
+			cancel(io.EOF)
+		}()
 	}
 	if err := a.emit(ready); err != nil {
 		return err
@@ -145,13 +152,8 @@ func writeCA(pem []byte) (string, error) {
 	return f.Name(), nil
 }
 
-// dialMonitor connects to the process that watches this one, trying every 100 ms, and sends it the management port as
-// digits that end with a NUL.
-func dialMonitor(ctx context.Context, monitor, management string) (net.Conn, error) {
-	_, port, err := net.SplitHostPort(management)
-	if err != nil {
-		return nil, err
-	}
+// dialMonitor connects to the process that watches this one, trying every 100 ms.
+func dialMonitor(ctx context.Context, monitor string) (net.Conn, error) {
 	if _, _, err := net.SplitHostPort(monitor); err != nil {
 		return nil, usagef("mock: --harakiri-monitor: %v", err)
 	}
@@ -160,10 +162,7 @@ func dialMonitor(ctx context.Context, monitor, management string) (net.Conn, err
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", monitor)
 		if err == nil {
-			if _, err = conn.Write(append([]byte(port), 0)); err != nil {
-				_ = conn.Close()
-			}
-			return conn, err
+			return conn, nil
 		}
 		select {
 		case <-ctx.Done():

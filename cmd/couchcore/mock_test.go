@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -67,6 +68,27 @@ func TestMockSaysWhereItIs(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestMockObeysControlCommands(t *testing.T) {
+	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "4", "--exit-on-stdin-close")
+	control := p.ready["control"].(string)
+	require.Equal(t, p.ready["management"].([]any)[0].(string)+"/mock/", control)
+	resp, err := http.Get(control + "get_mcports") //nolint:gosec // the mock's own address
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	http.DefaultClient.CloseIdleConnections()
+	var answer struct {
+		Status  string `json:"status"`
+		Payload []int  `json:"payload"`
+	}
+	require.NoError(t, json.Unmarshal(body, &answer))
+	require.Equal(t, "ok", answer.Status)
+	require.Len(t, answer.Payload, 2)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+}
+
 func TestMockTellsItsMonitorThePortAndEndsWithIt(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -79,12 +101,17 @@ func TestMockTellsItsMonitorThePortAndEndsWithIt(t *testing.T) {
 			close(got)
 			return
 		}
-		text, _ := bufio.NewReader(conn).ReadString(0)
+		r := bufio.NewReader(conn)
+		text, _ := r.ReadString(0)
+		got <- text
+		_, _ = io.WriteString(conn, "{\"command\":\"MOCKINFO\"}\n")
+		text, _ = r.ReadString('\n')
 		got <- text
 		conns <- conn
 	}()
 	p := startMockCommand(t, "--nodes", "1", "--replicas", "0", "--vbuckets", "4", "--harakiri-monitor", l.Addr().String())
-	port := <-got
+	port, info := <-got, <-got
+	require.Contains(t, info, `"ok"`)
 	require.True(t, strings.HasSuffix(port, "\x00"), "%q", port)
 	require.True(t, strings.HasSuffix(p.ready["management"].([]any)[0].(string), ":"+strings.TrimSuffix(port, "\x00")))
 	require.NoError(t, (<-conns).Close())
