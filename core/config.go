@@ -94,6 +94,7 @@ type Config struct {
 	QueueLimit  int // calls that wait for one connection; 0 means 2048
 	MaxInFlight int // calls in flight on one connection; 0 means 32768
 	FrameLimit  int // bytes of a packet's body; 0 means 32 MiB
+	RowLimit    int // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
 	ConfigLimit int // bytes of a cluster map; 0 means 16 MiB
 
 	// NoNotifications keeps nodes from telling of new cluster maps, so that they are asked at every PollInterval.
@@ -207,6 +208,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxIdleHTTPConnections", c.MaxIdleHTTPConnections},
 		{"MaxInFlight", c.MaxInFlight},
 		{"FrameLimit", c.FrameLimit},
+		{"RowLimit", c.RowLimit},
 		{"ConfigLimit", c.ConfigLimit},
 	} {
 		if n.v < 0 {

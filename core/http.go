@@ -163,7 +163,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections,
-		Instruments: instruments,
+		Instruments: instruments, RowLimit: c.cfg.RowLimit,
 	})
 }
 

@@ -235,6 +235,17 @@ func TestServicesCutAnywhere(t *testing.T) {
 	})
 }
 
+// TestServicesBoundARow: one that is longer is a typed error, and what came before it stays.
+func TestServicesBoundARow(t *testing.T) {
+	withServices(t, func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster) {
+		script(m, s, rows(`"short"`, `"`+strings.Repeat("x", 5000)+`"`))
+		got, err := all(s.run(ctx(t), c, false))
+		require.Equal(t, []string{`"short"`}, got)
+		require.ErrorIs(t, err, cberr.DecodingFailure)
+		require.ErrorContains(t, err, "limit 5000")
+	}, func(cfg *core.Config) { cfg.RowLimit = 5000 })
+}
+
 // TestServicesDoNotFollowRedirects: credentials go nowhere else.
 func TestServicesDoNotFollowRedirects(t *testing.T) {
 	withServices(t, func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster) {

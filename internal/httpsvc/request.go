@@ -108,6 +108,7 @@ type Response struct {
 	Body     io.ReadCloser
 	Endpoint string     // the node that answered
 	Retry    retry.Info // how the request was retried before that
+	RowLimit int        // bytes of one row at most; 0 means DefaultRowLimit
 }
 
 // Doer sends requests. Do blocks until the response's headers are there or ctx ends.

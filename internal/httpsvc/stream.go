@@ -82,7 +82,11 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 	if !a.OK() {
 		return r.judgeText(a, resp.Body), nil
 	}
-	r.rr = NewRowReader(resp.Body, r.service.Key, r.service.Limits)
+	limits := r.service.Limits
+	if limits.Row <= 0 {
+		limits.Row = resp.RowLimit
+	}
+	r.rr = NewRowReader(resp.Body, r.service.Key, limits)
 	found := r.rr.PeekRow()
 	a.Head = r.rr.Head()
 	if found == FoundRow {

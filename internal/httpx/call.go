@@ -194,7 +194,7 @@ func (k *call) attempt() *httpsvc.Response {
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
 	b := &body{rc: resp.Body, call: k, end: []func(){cancel}}
-	a := &httpsvc.Response{Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint}
+	a := &httpsvc.Response{Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint, RowLimit: k.c.o.RowLimit}
 	v, err := k.judgeIn(a, cancel)
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {

@@ -68,6 +68,7 @@ type Options struct {
 	IdleTimeout    time.Duration // of a connection that nobody uses; 0 means 1 s
 	MaxConns       int           // per node; 0 means no limit
 	MaxIdle        int           // per node; 0 means 64
+	RowLimit       int           // bytes of one row, and of all that is none; 0 means httpsvc.DefaultRowLimit
 }
 
 // Client sends requests. It is safe for concurrent use. Close ends it.
