@@ -74,7 +74,7 @@ func TestRowsAreOneALine(t *testing.T) {
 
 	r, err = streamed(t, false, true, rows(), "{}")
 	require.NoError(t, err)
-	require.Contains(t, r.stderr, "sent      2 times")
+	require.Contains(t, r.stderr, "attempts  2")
 }
 
 func TestAnErrorBehindRows(t *testing.T) {
