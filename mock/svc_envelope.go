@@ -201,8 +201,8 @@ func queryStatus(code int) int {
 	switch {
 	case code == 1000:
 		return http.StatusForbidden
-	case code == queryTimedOut, code == analyticsTimedOut:
-		return http.StatusOK
+	case code == queryTimedOut, code == analyticsTimedOut, code == 12009:
+		return http.StatusOK // found out while the answer is under way
 	case code >= 1010 && code < 1100, code == 3000, code == 24000:
 		return http.StatusBadRequest
 	case code == 4000, code == 4040, code == 4050, code == 4060, code == 4070, code == 4080, code == 4090:

@@ -75,21 +75,32 @@ func (x *svcCall) indexStatement() (Answer, bool) {
 
 // keyspaceMissing is the failure for a bucket, or a collection of one, that does not exist; nil for one that does.
 func (c *Cluster) keyspaceMissing(name string) *Answer {
+	_, failure := c.placeOf(name)
+	return failure
+}
+
+// placeOf is the collection that a keyspace's full name stands for, or the failure when there is none.
+func (c *Cluster) placeOf(name string) (collectionPlace, *Answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	parts := strings.Split(name, ".")
 	b := c.buckets[parts[0]]
 	switch {
 	case b == nil:
-		return failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, parts[0])
+		return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, parts[0])
 	case len(parts) == 1:
-		return nil
-	case b.manifest.scope(parts[1]) == nil:
-		return failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
-	case len(parts) < 3 || b.manifest.scope(parts[1]).collection(parts[2]) == nil:
-		return failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
+		return collectionPlace{b, defaultCollection, parts[0]}, nil
 	}
-	return nil
+	s := b.manifest.scope(parts[1])
+	if s == nil {
+		return collectionPlace{}, failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
+	}
+	if len(parts) == 3 {
+		if col := s.collection(parts[2]); col != nil {
+			return collectionPlace{b, col.id, col.name}, nil
+		}
+	}
+	return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
 }
 
 func (x *svcCall) createIndex(ix queryIndex, unless bool) Answer {

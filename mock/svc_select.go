@@ -9,6 +9,7 @@ import (
 var (
 	constantSelect = regexp.MustCompile(`(?is)^\s*SELECT\s+(RAW\s+)?(.+?)(?:\s+AS\s+([A-Za-z_]\w*))?\s*;?\s*$`)
 	equation       = regexp.MustCompile(`^(-?\d+)\s*=\s*(-?\d+)$`)
+	linkWords      = regexp.MustCompile(`(?is)^(DIS)?CONNECT\s+LINK\b`)
 	systemSpace    = regexp.MustCompile(`(?i)\bFROM\s+` + "`?" + `system\b`)
 	keyspaceName   = regexp.MustCompile(`(?i)\b(?:FROM|INTO|UPDATE|ON)\s+([\w` + "`" + `:.-]+)`)
 )
@@ -29,7 +30,7 @@ func (x *svcCall) execute() Answer {
 			return a
 		}
 	}
-	if systemSpace.MatchString(st) {
+	if systemSpace.MatchString(st) || rq.Service == AnalyticsService && linkWords.MatchString(st) {
 		return Answer{}
 	}
 	if m := keyspaceName.FindStringSubmatch(st); m != nil {
@@ -59,20 +60,68 @@ func (x *svcCall) execute() Answer {
 	return Answer{Rows: []string{"{" + quote(name) + ":" + value + "}"}}
 }
 
-// keyspace is what becomes of a statement about a keyspace: a failure, because nothing here executes it.
+// keyspace executes a statement about a keyspace, as far as it is understood.
 func (x *svcCall) keyspace(name string) Answer {
 	c := x.n.c
+	name = x.fullName(name)
 	if x.rq.Service == AnalyticsService {
-		return *failure1(24045, "Cannot find analytics collection %s", name)
+		if dataset.MatchString(x.rq.Statement) {
+			return x.dataset(name)
+		}
+		c.mu.Lock()
+		source, known := c.services.datasets[name]
+		c.mu.Unlock()
+		if !known {
+			return *failure1(24045, "Cannot find analytics collection %s", name)
+		}
+		name = source
 	}
-	if failure := c.keyspaceMissing(name); failure != nil {
+	where, failure := c.placeOf(name)
+	if failure != nil {
 		return *failure
 	}
-	if !c.indexed(name) && !strings.HasPrefix(strings.ToUpper(x.rq.Statement), "INSERT") {
+	if x.rq.Service == QueryService && !insertInto.MatchString(x.rq.Statement) && !c.indexed(name) {
 		return *failure1(4000, "No index available on keyspace `default`:`%s` that matches your query. Use CREATE PRIMARY INDEX "+
 			"ON `default`:`%s` to create a primary index, or check that your expected index is online.", name, name)
 	}
+	if a, ok := x.documentStatement(where); ok {
+		return a
+	}
 	return *failure1(5000, "The mock has no script for this statement")
+}
+
+var (
+	dataset      = regexp.MustCompile("(?is)^CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+ON\\s")
+	scopeContext = regexp.MustCompile("^(?:default:)?`?([^`.]+)`?\\.`?([^`.]+)`?$")
+)
+
+// fullName is a keyspace's name with what the request's query context adds to it.
+func (x *svcCall) fullName(name string) string {
+	m := scopeContext.FindStringSubmatch(x.rq.text("query_context"))
+	if m == nil || strings.Contains(name, ".") {
+		return name
+	}
+	return m[1] + "." + m[2] + "." + name
+}
+
+// dataset makes an analytics dataset of a keyspace.
+func (x *svcCall) dataset(source string) Answer {
+	c := x.n.c
+	if failure := c.keyspaceMissing(source); failure != nil {
+		return *failure1(24025, "Cannot find bucket %s", source)
+	}
+	m := dataset.FindStringSubmatch(x.rq.Statement)
+	name := plainName(m[2])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.services.datasets[name]; known && m[1] == "" {
+		return *failure1(24040, "An analytics collection with name %s already exists", name)
+	}
+	if c.services.datasets == nil {
+		c.services.datasets = map[string]string{}
+	}
+	c.services.datasets[name] = source
+	return Answer{}
 }
 
 // constant is the value of an expression without a keyspace: JSON, a comparison of two numbers, or a parameter.

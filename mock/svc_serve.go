@@ -20,6 +20,7 @@ type clusterServices struct {
 	prepared      map[string]*prepared
 	indexes       []queryIndex
 	searchIndexes map[string]json.RawMessage    // definitions by name
+	datasets      map[string]string             // of analytics: the keyspaces behind their names
 	guarded       map[string]bool               // buckets, by uuid, that may not be flushed over HTTP
 	accounts      map[string]account            // of users that were made or changed over HTTP
 	designs       map[string]map[string]*design // by the bucket's uuid and the name

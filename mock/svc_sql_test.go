@@ -1,0 +1,60 @@
+package mock_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+func TestStatementsAboutDocuments(t *testing.T) {
+	c := mock.Start(t, mock.Bucket("default", 8, mock.WithCollection("s", "c")))
+	r := login(t, c, usual...)
+	r.store("a", `{"kind":"car","n":1,"at":{"x":"y"}}`)
+	r.store("b", `{"kind":"car","n":2}`)
+	r.store("c", `{"kind":"bus","n":3}`)
+	r.store("d", `[1]`)
+	a := newAsker(t, c)
+	require.Zero(t, a.query(`{"statement":"CREATE PRIMARY INDEX ON default"}`).query(t).code())
+	require.Zero(t, a.query(`{"statement":"CREATE PRIMARY INDEX ON default.s.c"}`).query(t).code())
+	for _, row := range []struct{ statement, more, want string }{
+		{"SELECT n, kind FROM default WHERE kind = 'car'", "", `[{"kind":"car","n":1},{"kind":"car","n":2}]`},
+		{"SELECT n FROM default WHERE kind = $k AND n >= $1", `,"$k":"car","args":[2]`, `[{"n":2}]`},
+		{"SELECT n AS m, META().id FROM `default` LIMIT 1", "", `[{"m":1,"id":"a"}]`},
+		{"SELECT * FROM default WHERE n = 3", "", `[{"default":{"kind":"bus","n":3}}]`},
+		{"SELECT x.* FROM default AS x WHERE x.n > 2;", "", `[{"kind":"bus","n":3}]`},
+		{"SELECT RAW at.x FROM default WHERE at.x = \"y\"", "", `["y"]`},
+		{"SELECT RAW META(d).id FROM default AS d WHERE META(d).id != 'a'", "", `["b","c"]`},
+		{"SELECT COUNT(*) AS n FROM default WHERE n < 3", "", `[{"n":2}]`},
+		{"SELECT RAW COUNT(*) FROM default", "", `[3]`},
+		{"INSERT INTO default.s.c (KEY, VALUE) VALUES (\"k\", {\"v\": 7})", "", `[]`},
+		{"UPSERT INTO c (KEY, VALUE) VALUES ($key, $value)", `,"$key":"l","$value":{"v":8},"query_context":"default:default.s"`, `[]`},
+		{"SELECT RAW v FROM c", ",\"query_context\":\"default:`default`.`s`\"", `[7,8]`},
+	} {
+		q := a.query(`{"statement":` + quoted(row.statement) + row.more + `}`).query(t)
+		require.Empty(t, q.Errors, row.statement)
+		require.JSONEq(t, row.want, string(results(t, q)), row.statement)
+	}
+	for _, statement := range []string{
+		"SELECT a+b FROM default", "SELECT a FROM default WHERE a LIKE 'x'", "SELECT a FROM default WHERE a = b", "SELECT a FROM default LIMIT x",
+		"DELETE FROM default", "INSERT INTO default (KEY, VALUE) VALUES (\"k\", nothing)",
+	} {
+		require.Equal(t, 5000, a.query(`{"statement":`+quoted(statement)+`}`).query(t).code(), statement)
+	}
+	got := a.query(`{"statement":"INSERT INTO default.s.c (KEY, VALUE) VALUES (\"k\", {})"}`)
+	require.Equal(t, 200, got.status)
+	require.Equal(t, 12009, got.query(t).code())
+	require.Contains(t, string(got.body), `"code":17012`)
+
+	analytics := func(statement string) queryAnswer {
+		return a.do(mock.AnalyticsService, "POST", "/query/service", `{"statement":`+quoted(statement)+`}`).query(t)
+	}
+	require.Equal(t, 24045, analytics("SELECT * FROM data").code())
+	require.Zero(t, analytics("CREATE DATASET `data` ON `default`").code())
+	require.Equal(t, 24040, analytics("CREATE DATASET data ON default").code())
+	require.Zero(t, analytics("CREATE DATASET IF NOT EXISTS data ON default").code())
+	require.Equal(t, 24025, analytics("CREATE DATASET more ON absent").code())
+	require.Zero(t, analytics("CONNECT LINK Local").code())
+	require.JSONEq(t, `[3]`, string(results(t, analytics("SELECT RAW n FROM data WHERE kind = 'bus'"))))
+}
