@@ -1,0 +1,178 @@
+package httpx_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/views"
+)
+
+// TestConnectionsAreUsedAgainWhenClean: after an answer that was read whole, and after a refusal whose rest is short;
+// not after one that was cut, closed early, or whose rest is long or slow.
+func TestConnectionsAreUsedAgainWhenClean(t *testing.T) {
+	long := strings.Repeat(" ", 1<<20)
+	for name, tc := range map[string]struct {
+		first string // the first answer; the second is good
+		links int
+	}{
+		"whole":   {ok(`{"results":[1]}`), 1},
+		"refused": {"HTTP/1.1 503 X\r\nContent-Length: 5\r\n\r\nshort", 1},
+		"long":    {"HTTP/1.1 503 X\r\nContent-Length: 1048576\r\n\r\n" + long, 2},
+		"slow":    {"HTTP/1.1 503 X\r\nContent-Length: 500\r\n\r\nshort", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				links, n := 0, 0
+				w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+					links++
+					in := bufio.NewReader(nc)
+					for {
+						r, err := http.ReadRequest(in)
+						if err != nil {
+							return
+						}
+						_, _ = io.Copy(io.Discard, r.Body)
+						answer := tc.first
+						if n++; n > 1 {
+							answer = ok(`{"results":[2]}`)
+						}
+						_, _ = io.WriteString(nc, answer)
+					}
+				}})
+				_, _, err := w.do(get("/a"))
+				require.NoError(t, err)
+				if n == 1 {
+					_, _, err = w.do(get("/a"))
+					require.NoError(t, err)
+				}
+				require.Equal(t, 2, n)
+				require.Equal(t, tc.links, links)
+				require.Less(t, time.Since(w.began), time.Second)
+			})
+		})
+	}
+}
+
+// TestCompressedAnswersAreRefused: nothing is unpacked, so nothing can be packed too well.
+func TestCompressedAnswersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(rw, "\x1f\x8b")
+		}, setup{})
+		_, _, err := w.read(statement(true))
+		require.ErrorIs(t, err, cberr.DecodingFailure)
+		require.Equal(t, 1, w.count())
+		require.Empty(t, w.requests()[0].header.Get("Accept-Encoding"))
+		resp, err := w.client.Do(t.Context(), get("/raw")) // the caller of a raw request gets what came
+		require.NoError(t, err)
+		data, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "\x1f\x8b", string(data))
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
+// TestHostileAnswers: headers and rows without end, and what is no JSON, are typed errors.
+func TestHostileAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer string
+		want   error
+	}{
+		"headers":  {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", cberr.RequestCanceled},
+		"no http":  {"hello\r\n\r\n", cberr.RequestCanceled},
+		"no json":  {ok("hello"), cberr.DecodingFailure},
+		"nested":   {ok(`{"results":[` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `]}`), cberr.DecodingFailure},
+		"two rows": {ok(`{"results":[],"results":[]}`), cberr.DecodingFailure},
+		"redirect": {"HTTP/1.1 302 X\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n", cberr.Couchbase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				w := newWorld(t, nil, setup{raw: scripts(&sent, tc.answer)})
+				_, _, err := w.read(statement(false))
+				require.ErrorIs(t, err, tc.want)
+				require.Equal(t, 1, sent)
+				if name == "headers" {
+					require.ErrorContains(t, err, "headers exceeded")
+				}
+			})
+		})
+	}
+}
+
+// TestErrorsDoNotShowKeys: what a view is asked for stands in the address, and not in the text of a failure.
+func TestErrorsDoNotShowKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, setup{raw: func(nc net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(nc)) }})
+		for _, way := range []func(){func() {}, func() { w.net.Refuse("n1:80") }, func() { w.nodes = nil }} {
+			way()
+			_, err := views.Run(t.Context(), w.client, &views.Request{Bucket: "b", Design: "d", View: "v", Key: "hush", Timeout: time.Second})
+			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+			require.NotContains(t, err.Error(), "hush")
+		}
+	})
+}
+
+// TestRefusalWhoseTextStalls: the status says enough, so nobody waits for the rest.
+func TestRefusalWhoseTextStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		w := newWorld(t, nil, setup{raw: func(nc net.Conn) {
+			_, _ = http.ReadRequest(bufio.NewReader(nc))
+			if n++; n == 1 {
+				_, _ = io.WriteString(nc, "HTTP/1.1 503 X\r\nRetry-After: 3\r\nContent-Length: 500\r\n\r\n")
+				_, _ = nc.Read(make([]byte, 1))
+				return
+			}
+			_, _ = io.WriteString(nc, ok(`{"results":[1]}`))
+		}})
+		rows, _, err := w.read(statement(false))
+		require.NoError(t, err)
+		require.Equal(t, []string{"1"}, rows)
+		require.Equal(t, 4*time.Second, time.Since(w.began))
+	})
+}
+
+// TestDoubtIsWhatWasReallyWritten: a connection that fails after so many bytes of a request. Only if not a single one
+// has left is the request sent again; in doubt it is otherwise, and it never reaches the service twice.
+func TestDoubtIsWhatWasReallyWritten(t *testing.T) {
+	for k := 0; k < 200; k++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, statuses("200"), setup{})
+			first := true
+			w.net.OnLink(func(l *mock.Link) {
+				if first {
+					l.Up().FailAfter(k, net.ErrClosed)
+				}
+				first = false
+			})
+			_, _, err := w.do(post("/a", "x"))
+			synctest.Wait()
+			switch {
+			case k == 0:
+				require.NoError(t, err)
+				require.Equal(t, 1, w.count())
+			case err == nil: // it was no longer than that
+				require.Equal(t, 1, w.count())
+			default:
+				require.ErrorIs(t, err, cberr.RequestCanceled)
+				var e *httpsvc.Error
+				require.ErrorAs(t, err, &e)
+				require.True(t, e.Ambiguous(), k)
+				require.LessOrEqual(t, w.count(), 1)
+			}
+		})
+	}
+}
