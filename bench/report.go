@@ -130,7 +130,14 @@ func (r *report) write(out io.Writer, asJSON bool, md, svg string) error {
 func (r *report) text() string {
 	var b strings.Builder
 	for _, c := range r.Cells {
-		fmt.Fprintf(&b, "%s (%d rounds, %d clean)\n%s\n", c.Name, c.Rounds, c.Clean, aligned(c.table()))
+		fmt.Fprintf(&b, "%s (%d rounds, %d clean)\n%s", c.Name, c.Rounds, c.Clean, aligned(c.table()))
+		if c.Headroom > 0 {
+			fmt.Fprintf(&b, "the responder's own limit is %s times the fastest client\n", number(c.Headroom))
+		}
+		if c.Error != "" {
+			fmt.Fprintf(&b, "failed operations: %s\n", c.Error)
+		}
+		b.WriteString("\n")
 	}
 	b.WriteString(aligned(r.targets()))
 	return b.String()
