@@ -355,6 +355,27 @@ func TestAScanGivesUpWithoutProgress(t *testing.T) {
 	})
 }
 
+// With as many scans as nodes each node has one, whatever the order of the vbuckets.
+func TestScansAreSpreadOverTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScanServer(t, 64, 4, 500)
+		s.slow = time.Millisecond
+		perNode := map[int]int{}
+		s.onCreate = func(vb uint16, _ int) memd.Status {
+			perNode[int(vb)%4]++
+			if len(perNode) == 4 { // all began at the same moment
+				for node, n := range perNode {
+					require.Equal(t, 1, n, "node %d", node)
+				}
+				clear(perNode)
+			}
+			return 0
+		}
+		_, err := found(t, s, kv.Scan{KeysOnly: true, Concurrency: 4})
+		require.NoError(t, err)
+	})
+}
+
 // A node with too many scans gets fewer of them, and the vbucket its turn later.
 func TestAScanOfBusyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -364,6 +385,7 @@ func TestAScanOfBusyNodes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, s.all(), sorted(keys))
 		require.Equal(t, 2, s.most)
+		require.LessOrEqual(t, len(s.creates), 32+8, "each refusal ends one worker")
 
 		s = newScanServer(t, 4, 1, 50)
 		s.onCreate = func(_ uint16, n int) memd.Status {
