@@ -12,7 +12,7 @@ import (
 
 // grantable are the features that have an effect here, or that are merely informational for a client.
 var grantable = []memd.Feature{
-	memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket,
+	memd.FeatureReportUnitUsage, memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket,
 	memd.FeatureJSON, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureUnorderedExecution,
 	memd.FeatureTracing, memd.FeatureAltRequest, memd.FeatureSyncReplication, memd.FeatureCollections,
 	memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion, memd.FeatureDedupeNotMyVBucket,
@@ -57,6 +57,7 @@ func hello(rq *request) reply {
 		switch {
 		case granted.Has(f), !slices.Contains(grantable, f), rq.k.c.set.refused.Has(f):
 		case f == memd.FeatureClustermapChange && brief,
+			f == memd.FeatureReportUnitUsage && !c.set.units,
 			noSnappy && (f == memd.FeatureSnappy || f == memd.FeatureSnappyEverywhere):
 		default:
 			granted = granted.With(f)

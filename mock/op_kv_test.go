@@ -377,3 +377,18 @@ func TestVBucketCommands(t *testing.T) {
 	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpEvictKey, Key: docKey("a")}).Status)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(memd.Packet{Opcode: memd.OpEvictKey, Key: docKey("none")}).Status)
 }
+
+func TestUnits(t *testing.T) {
+	fs := append([]memd.Feature{memd.FeatureReportUnitUsage}, usual...)
+	require.Len(t, login(t, mock.Start(t), fs...).set("k", "v").Frames, 3, "no server but a serverless one tells")
+	r := login(t, mock.Start(t, mock.ReportUnits()), fs...)
+	units := func(p memd.Packet) []byte {
+		_, _, rest, err := memd.NextFrame(p.Frames)
+		require.NoError(t, err)
+		return rest
+	}
+	require.Equal(t, []byte{0x22, 0, 5}, units(r.set("k", strings.Repeat("x", 5000))))
+	require.Equal(t, []byte{0x12, 0, 2}, units(r.call(getPacket("k"))))
+	require.Empty(t, units(r.call(getPacket("none"))))
+	require.Empty(t, units(r.call(memd.Packet{Opcode: memd.OpNoop})))
+}

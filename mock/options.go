@@ -47,7 +47,7 @@ type settings struct {
 	refused                   memd.Features
 	latency                   time.Duration
 	groups                    []string
-	control                   bool
+	control, units            bool
 	services                  [serviceCount]bool
 	http2                     bool
 	nodeServices              map[int][serviceCount]bool

@@ -1,5 +1,12 @@
 package mock
 
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
 // Kinds of buckets beside the usual one, whose kind is empty.
 const (
 	kindEphemeral = "ephemeral"
@@ -9,6 +16,31 @@ const (
 // ServerGroups puts the nodes into server groups: node 0 into the first, node 1 into the second and so on, beginning
 // again at the first. Without this option all are in "Group 1".
 func ServerGroups(names ...string) Option { return func(s *settings) { s.groups = names } }
+
+// ReportUnits lets HELLO grant ReportUnitUsage, as serverless clusters do. Answers then tell what they cost: a read one
+// unit for every 4 KiB of what it answers, a write one for every KiB of what it was sent.
+func ReportUnits() Option { return func(s *settings) { s.units = true } }
+
+const (
+	readUnit  = 4 << 10
+	writeUnit = 1 << 10
+)
+
+// appendUnits appends the frame that tells what a request cost, if it was executed.
+func (rq *request) appendUnits(frames []byte, rep *reply) []byte {
+	if !rq.k.granted().Has(memd.FeatureReportUnitUsage) || rq.spec == nil || rq.spec.key != keyDocument || rep.status != memd.StatusSuccess {
+		return frames
+	}
+	id, n := memd.FrameReadUnits, (len(rep.value)+readUnit-1)/readUnit
+	if rq.spec.mutates {
+		id, n = memd.FrameWriteUnits, (len(rq.key)+len(rq.value)+writeUnit-1)/writeUnit
+	}
+	out, err := memd.AppendFrame(frames, id, binary.BigEndian.AppendUint16(nil, uint16(min(max(1, n), math.MaxUint16))))
+	if err != nil { // two bytes fit
+		return frames
+	}
+	return out
+}
 
 // group is the server group of a node.
 func (s *settings) group(node int) string {

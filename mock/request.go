@@ -176,6 +176,7 @@ func (rq *request) encode(rep *reply, f *Fault) []byte {
 		code := memd.EncodeServerDuration(float64(micros))
 		p.Frames, _ = memd.AppendFrame(nil, memd.FrameServerDuration, []byte{byte(code >> 8), byte(code)})
 	}
+	p.Frames = rq.appendUnits(p.Frames, rep)
 	if !rep.status.CarriesPayload() && rep.status != memd.StatusNotMyVBucket {
 		rq.errorBody(rep, &p, granted)
 	}

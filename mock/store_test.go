@@ -457,3 +457,25 @@ func TestStoreStatusTableHasEveryDocumentOperation(t *testing.T) {
 	}
 	require.Empty(t, missing)
 }
+
+func TestStoreCollectionsLimitTheLifeOfDocuments(t *testing.T) {
+	for _, row := range []struct {
+		maxTTL int32
+		expiry uint32
+		want   int64 // seconds from now, 0 for never
+	}{
+		{0, 0, 0}, {0, 50, 50}, {100, 0, 100}, {100, 50, 50}, {100, 500, 100}, {-1, 50, 0}, {-1, 0, 0},
+	} {
+		s := newStoreTest()
+		with := func(o *docOp) { o.maxTTL, o.expiry = row.maxTTL, row.expiry }
+		for _, op := range []memd.Opcode{memd.OpAdd, memd.OpSet, memd.OpReplace, memd.OpTouch, memd.OpGAT} {
+			res := s.do(op, with)
+			require.Equal(t, success, res.status)
+			want := int64(0)
+			if row.want > 0 {
+				want = s.now.Unix() + row.want
+			}
+			require.Equal(t, want, int64(res.expiry), "%v %+v", op, row)
+		}
+	}
+}
