@@ -128,6 +128,16 @@ func (b *Bucket) poll(ctx context.Context) {
 		case <-b.router.Wanted():
 			wanted = true
 		}
+		// Both may have come, and which of them was taken is chance: one request serves both.
+		select {
+		case <-b.router.Wanted():
+			wanted = true
+		default:
+		}
+		select {
+		case <-t.C:
+		default:
+		}
 		for try := range max(1, len(b.router.Nodes())) {
 			select {
 			case <-ctx.Done():
