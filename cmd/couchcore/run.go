@@ -31,6 +31,7 @@ type cli struct {
 	Analytics analyticsCmd `cmd:"" help:"Run a statement of the analytics service."`
 	Search    searchCmd    `cmd:"" help:"Search an index."`
 	View      viewCmd      `cmd:"" help:"Query a view."`
+	Chaos     chaosCmd     `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
 	Reasons   reasonsCmd   `cmd:"" help:"The table of retry reasons."`
 	Explain   explainCmd   `cmd:"" help:"What the client does with an answer, and why."`
 	Hash      hashCmd      `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/sim"
+)
+
+const (
+	chaosOps     = 5000             // calls of a seed, unless told
+	chaosLimit   = 10 * time.Minute // of real time for one seed
+	chaosNeeds   = 200_000          // calls from which on a set must have met everything
+	chaosMaxSeed = 1 << 20
+)
+
+// chaosCmd runs the simulation: each seed in a process of its own, because a deadlock or a panic ends it.
+type chaosCmd struct {
+	Ops   int        `help:"Calls of all seeds together (default: 5000 for each)."`
+	Seed  uint64     `default:"1" help:"The first seed (default: 1)."`
+	Seeds int        `default:"40" help:"How many seeds, counting up (default: 40)."`
+	Child bool       `hidden:"" help:"Run one seed in this process and print its report."`
+	Break sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
+}
+
+// Run implements the command.
+func (c *chaosCmd) Run(a *app) error {
+	if c.Seeds < 1 || c.Seeds > chaosMaxSeed || c.Ops < 0 || c.Ops > 0 && c.Ops < c.Seeds || !c.Break.Known() {
+		return usagef("chaos: --seeds is 1 to %d, --ops at least one for each of them", chaosMaxSeed)
+	}
+	ops := chaosOps
+	if c.Ops > 0 {
+		ops = c.Ops / c.Seeds
+	}
+	if c.Child {
+		sim.Main(sim.Options{Seed: c.Seed, Ops: ops, Break: c.Break}, func(r *sim.Report) {
+			if err := a.emit(r); err != nil {
+				os.Exit(exitFailed)
+			}
+			os.Exit(exitOK)
+		})
+		return errors.New("chaos: the simulation did not run")
+	}
+	began := time.Now()
+	t, err := c.all(a, ops)
+	if err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	return c.verdict(a, t, ops, time.Since(began))
+}
+
+// all runs the seeds, as many at the same time as there are processors, and adds their reports up in order.
+func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]*sim.Report, c.Seeds)
+	next := make(chan int)
+	var mu sync.Mutex
+	ended, bad := 0, 0
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := range next {
+				r := c.one(self, c.Seed+uint64(i), ops)
+				mu.Lock()
+				reports[i] = r
+				ended++
+				bad += len(r.Violations)
+				a.live("chaos   %d of %d seeds   %s", ended, c.Seeds, plural(bad, "violation"))
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range c.Seeds {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	a.live("")
+	t := sim.NewTotals()
+	for _, r := range reports {
+		t.Add(r)
+	}
+	return t, nil
+}
+
+// one runs a seed in a process of its own, on one processor, which keeps what is ready at the same instant in order.
+// A process that dies is a violation.
+func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
+	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit)
+	defer cancel()
+	args := []string{"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", seed), fmt.Sprintf("--ops=%d", ops)}
+	if c.Break != "" {
+		args = append(args, "--break="+string(c.Break))
+	}
+	child := exec.CommandContext(ctx, self, args...)
+	child.Env = append(os.Environ(), "GOMAXPROCS=1", chaosEnv+"=1")
+	var out, errs bytes.Buffer
+	child.Stdout, child.Stderr = &out, &errs
+	err := child.Run()
+	r := new(sim.Report)
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), r)
+	}
+	if err != nil {
+		text := strings.Split(strings.TrimSpace(errs.String()), "\n")
+		r = &sim.Report{Seed: seed, Violations: []sim.Violation{{
+			Seed: seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err), History: text[:min(len(text), 50)],
+		}}}
+	}
+	return r
+}
+
+// chaosEnv marks the processes that run one seed.
+const chaosEnv = "COUCHCORE_CHAOS_CHILD"
+
+// verdict prints what was found, and fails when anything was violated.
+func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) error {
+	complete := t.Ops < chaosNeeds || len(t.NotReached) == 0
+	if a.json {
+		if err := a.emit(t); err != nil {
+			return err
+		}
+	}
+	for _, v := range t.Failures {
+		if err := a.print("%s\n  again: couchcore chaos --seed %d --seeds 1 --ops %d\n", v, v.Seed, ops); err != nil {
+			return err
+		}
+	}
+	fired, raised := 0, 0
+	for _, n := range t.FaultsFired {
+		fired += n
+	}
+	for _, n := range t.ReasonsFired {
+		raised += n
+	}
+	rows := [][]string{
+		{"seeds", grouped(t.Seeds)},
+		{"calls", grouped(t.Ops), fmt.Sprintf("%s requests, in %s", grouped(t.Frames), short(took))},
+		{"faults met", grouped(fired), fmt.Sprintf("of %d kinds", len(t.FaultsFired))},
+		{"reasons", grouped(raised), fmt.Sprintf("of %d kinds", len(t.ReasonsFired))},
+		{"lost", grouped(t.Lost)},
+		{"applied twice", grouped(t.AppliedTwice)},
+		{"goroutines left", grouped(t.GoroutinesLeft)},
+		{"violations", grouped(t.Violations)},
+	}
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	switch {
+	case t.Violations > 0:
+		first := t.Failures[0]
+		return &shownError{exitFailed, fmt.Sprintf("chaos: %s violated by seed %d: %s", first.Property, first.Seed, first.What)}
+	case !complete:
+		return &shownError{exitFailed, "chaos: not reached: " + strings.Join(t.NotReached, ", ")}
+	}
+	return a.print("%s", a.paint(green, "OK"))
+}

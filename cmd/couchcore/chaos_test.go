@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// init makes the test binary run a seed when the command under test has started it for that.
+func init() {
+	if os.Getenv(chaosEnv) != "" {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
+}
+
+func TestChaos(t *testing.T) {
+	r := couchcore("chaos", "--json", "--seed", "7", "--seeds", "2", "--ops", "1000")
+	require.Zero(t, r.code, r.stderr+r.stdout)
+	got := r.object(t)
+	require.EqualValues(t, 2, got["seeds"])
+	require.Greater(t, got["ops"], 900.0)
+	for _, none := range []string{"lost", "applied_twice", "violations", "goroutines_left"} {
+		require.EqualValues(t, 0, got[none], none)
+	}
+	require.NotEmpty(t, got["faults_fired"])
+	require.NotEmpty(t, got["reasons_fired"])
+
+	r = couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "500")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "violations       0\nOK\n")
+}
+
+func TestChaosNamesTheSeed(t *testing.T) {
+	r := couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "1000", "--break", "leaked-socket")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "P11 violated by seed 7")
+	require.Contains(t, r.stdout, "again: couchcore chaos --seed 7 --seeds 1 --ops 1000")
+}
+
+func TestChaosRefusesNonsense(t *testing.T) {
+	for _, args := range [][]string{{"--seeds", "0"}, {"--ops", "3", "--seeds", "4"}, {"--break", "everything"}} {
+		couchcore(append([]string{"chaos"}, args...)...).failsWith(t, exitUsage, "chaos")
+	}
+}

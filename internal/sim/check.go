@@ -1,0 +1,291 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// facts are what the cluster has recorded.
+type facts struct {
+	applied []mock.Applied
+	frames  []mock.Frame
+	parked  int // most calls that waited for a retry at one time
+	dials   map[string][]time.Time
+
+	byToken map[string]int
+	byKey   map[string]int // increments
+	removed map[string]int // deletions by key
+	sent    map[request]int
+}
+
+// request is what tells requests of different calls apart, as far as their key does.
+type request struct {
+	op  memd.Opcode
+	key string
+}
+
+var opcodes = [verbs]memd.Opcode{
+	read: memd.OpGet, upsert: memd.OpSet, insert: memd.OpAdd, replace: memd.OpReplace, swap: memd.OpReplace,
+	remove: memd.OpDelete, increment: memd.OpIncrement, appendTo: memd.OpAppend,
+}
+
+// collect takes the records over from the cluster, before it ends.
+func (w *world) collect() {
+	f := &facts{
+		applied: w.m.ApplyLog(bucketName), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials,
+		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
+	}
+	for _, a := range f.applied {
+		switch a.Opcode {
+		case memd.OpIncrement:
+			f.byKey[a.Key]++
+		case memd.OpDelete:
+			f.removed[a.Key]++
+		default:
+			f.byToken[a.Token]++
+		}
+	}
+	for i := range f.frames {
+		if slices.Contains(documentOps(), f.frames[i].Opcode) {
+			f.frames[i].Key = documentKey(f.frames[i].Key)
+		} else {
+			f.frames[i].Key = "" // that of HELLO names the client, by an id that is random
+		}
+		f.sent[request{f.frames[i].Opcode, f.frames[i].Key}]++
+	}
+	w.facts = f
+	w.report.Frames = len(f.frames)
+}
+
+// documentKey takes the collection's prefix off a key.
+func documentKey(k string) string {
+	for i := range len(k) {
+		if k[i] < 0x80 {
+			return k[i+1:]
+		}
+	}
+	return k
+}
+
+// count is how often a call's mutation was applied; false when it cannot be told from others'.
+func (f *facts) count(e *entry) (int, bool) {
+	switch e.verb {
+	case read, remove:
+		return 0, false
+	case increment:
+		return f.byKey[e.key], true
+	default:
+		return f.byToken[e.token], true
+	}
+}
+
+// check judges the run. It runs outside of the bubble.
+func (w *world) check() {
+	r := w.report
+	r.Plan = w.plan.String()
+	if w.facts == nil {
+		return
+	}
+	for _, e := range w.ledger {
+		w.checkCall(e)
+		r.Outcomes[e.outcome.String()]++
+		for why := range e.reasons.All() {
+			r.ReasonsFired[why.String()]++
+		}
+	}
+	r.Ops = len(w.ledger)
+	w.checkRemovals()
+	w.checkSent()
+	w.checkDials()
+	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
+		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)
+	}
+	w.checkHistories()
+	w.checkLogs()
+	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
+}
+
+// checkCall judges one call: P1 to P4 and P9.
+func (w *world) checkCall(e *entry) {
+	r := w.report
+	bad := func(property, format string, args ...any) {
+		r.violateWith(property, func() []string { return w.history(e.key) }, "%s: %s", e, fmt.Sprintf(format, args...))
+	}
+	if e.ends != 1 {
+		bad("P1", "it ended %d times", e.ends)
+		return
+	}
+	limit := e.limit
+	if e.cancelAt > 0 {
+		limit = min(limit, e.cancelAt-e.began+cancelSlack)
+	}
+	if took := e.ended - e.began; took > limit {
+		bad("P1", "it took %v", took)
+	}
+	n, known := w.facts.count(e)
+	if known {
+		w.checkCount(e, n, bad)
+	}
+	if e.calm && !e.succeeded() {
+		bad("P9", "it failed %v after the last fault was over", e.began-w.faulted)
+	}
+	if e.outcome == doubtful && known {
+		r.Reached[fmt.Sprintf("in doubt, applied %d times", n)]++
+	}
+	if errors.Is(e.err, retry.ErrClosed) {
+		r.Reached["ended by Close"]++
+	}
+}
+
+func (w *world) checkCount(e *entry, n int, bad func(property, format string, args ...any)) {
+	switch {
+	case n > 1:
+		w.report.AppliedTwice++
+		bad("P2", "it was applied %d times", n)
+	case e.outcome == done && n == 0:
+		w.report.Lost++
+		bad("P3", "it was never applied")
+	case e.outcome != done && e.outcome != doubtful && n > 0:
+		bad("P4", "it was applied")
+	}
+}
+
+// checkRemovals judges what cannot be told apart call by call: the deletions of a document.
+func (w *world) checkRemovals() {
+	least, most := map[string]int{}, map[string]int{}
+	for _, e := range w.ledger {
+		if e.verb != remove {
+			continue
+		}
+		if e.outcome == done {
+			least[e.key]++
+		}
+		if e.outcome == done || e.outcome == doubtful {
+			most[e.key]++
+		}
+	}
+	for key, n := range w.facts.removed {
+		if n > most[key] {
+			w.report.AppliedTwice++
+			w.report.violateWith("P2", func() []string { return w.history(key) }, "%s was removed %d times, by %d calls at most", key, n, most[key])
+		}
+	}
+	for key, n := range least {
+		if w.facts.removed[key] < n {
+			w.report.Lost++
+			w.report.violateWith("P3", func() []string { return w.history(key) }, "%s was removed %d times, by %d calls at least", key, w.facts.removed[key], n)
+		}
+	}
+}
+
+// Bounds of P10.
+const (
+	politeMost  = 60 // retries of a call with a strategy of the client's own: all schedules wait longer and longer
+	dialsFree   = 14 // dials to one address within a second, for each connection
+	dialsBroken = 3  // and this many more for each time that connections were broken within that
+)
+
+// checkSent judges how many requests there were.
+func (w *world) checkSent() {
+	allowed := map[request]int{}
+	for _, e := range w.ledger {
+		allowed[request{opcodes[e.verb], e.key}] += e.retries + 1
+		if e.polite && e.retries > politeMost {
+			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times", e, e.retries)
+		}
+	}
+	for rq, n := range w.facts.sent {
+		if most, ours := allowed[rq]; ours && n > most {
+			w.report.violateWith("P10", func() []string { return w.history(rq.key) }, "%v of %s: %d requests, by the calls' own account %d at most", rq.op, rq.key, n, most)
+		}
+	}
+}
+
+// checkDials judges how often the client has tried to connect.
+func (w *world) checkDials() {
+	for addr, at := range w.facts.dials {
+		for i := range at {
+			end := at[i].Add(time.Second)
+			n, broken := 0, 0
+			for _, t := range at[i:] {
+				if t.Before(end) {
+					n++
+				}
+			}
+			for _, t := range w.disturbed {
+				if t.After(at[i].Add(-time.Second)) && t.Before(end) {
+					broken++
+				}
+			}
+			if most := w.connections * (dialsFree + dialsBroken*broken); n > most {
+				w.report.violate("P10", "%s was dialled %d times in a second from %v on, with connections broken %d times", addr, n, at[i].Sub(w.began), broken)
+				return
+			}
+		}
+	}
+}
+
+// checkLogs judges the documents that calls have only appended to, as they were read last.
+func (w *world) checkLogs() {
+	for key, value := range w.logs {
+		count := map[string]int{}
+		for part := range strings.SplitSeq(value, ";") {
+			count[part+";"]++
+		}
+		for _, e := range w.ledger {
+			if e.key != key || e.token == "" {
+				continue
+			}
+			if n := count[e.token]; e.outcome == done && n != 1 || n > 1 || e.outcome == failed && n > 0 {
+				w.report.violateWith("P3", func() []string { return w.history(key) }, "%s: it is %d times in the document", e, n)
+			}
+		}
+	}
+}
+
+// history are the last lines of what happened to a document: the calls, the requests, and what was applied.
+func (w *world) history(key string) []string {
+	type line struct {
+		at   time.Duration
+		text string
+	}
+	var ls []line
+	add := func(at time.Duration, format string, args ...any) {
+		ls = append(ls, line{at, fmt.Sprintf(format, args...)})
+	}
+	for _, e := range w.ledger {
+		if e.key == key {
+			add(e.began, "begins  %s", e)
+			add(e.ended, "ends    worker %d: %s %s %s, %d retries %v", e.worker, e.verb, e.token, e.outcome, e.retries, e.reasons)
+		}
+	}
+	for _, f := range w.facts.frames {
+		if f.Key == key {
+			add(f.At.Sub(w.began), "request %v to node %d on connection %d, vbucket %d, opaque %08x", f.Opcode, f.Node, f.Conn, f.VBucket, f.Opaque)
+		}
+	}
+	for _, a := range w.facts.applied {
+		if a.Key == key {
+			add(a.At.Sub(w.began), "applied %v %s on node %d, CAS %x -> %x", a.Opcode, a.Token, a.Node, a.CASBefore, a.CASAfter)
+		}
+	}
+	slices.SortStableFunc(ls, func(a, b line) int { return int(a.at - b.at) })
+	if len(ls) > maxHistory {
+		ls = ls[len(ls)-maxHistory:]
+	}
+	out := make([]string, 0, len(ls))
+	for _, l := range ls {
+		out = append(out, fmt.Sprintf("%14v %s", l.at, l.text))
+	}
+	return out
+}
+
+// maxHistory is how many lines a history has.
+const maxHistory = 50

@@ -1,0 +1,21 @@
+// Package sim is the simulation: the real client and the real mock cluster in one testing/synctest bubble, joined by
+// the mock's network in memory, under faults, changes of the topology and strategies of any manners. One seed decides
+// everything, and replays it exactly: see Instants in instants.go for what that takes.
+//
+// What happened is judged afterwards, from the calls' own ledger, the mock's apply log and the requests that the nodes
+// received; never from what the client says about itself. The properties are P1 to P5 and P9 to P12:
+//
+//	P1   every call ends exactly once, and by its deadline
+//	P2   nothing is applied twice
+//	P3   what was acknowledged was applied
+//	P4   a failure that claims not to have been applied was not; one in doubt was, at most once
+//	P5   the history of each key is linearizable
+//	P9   once the faults have stopped, calls succeed again
+//	P10  attempts and dials are bounded
+//	P11  Close ends in time, and leaves no goroutine and no socket
+//	P12  what waits is bounded
+//
+// The package is beside the layers: it may import all of them and testing too. Nothing but the command's chaos
+// subcommand and test files import it. It holds no fault of its own making that a user's own tests could not have: it
+// uses the client's and the mock's public entry points only.
+package sim

@@ -1,0 +1,15 @@
+package sim
+
+import "fmt"
+
+// Lines are the lines of a run's trace.
+func (r *Report) Lines() []string {
+	ls := make([]string, 0, len(r.trace))
+	for _, e := range r.trace {
+		ls = append(ls, fmt.Sprintf("%v %s", e.at, e.text))
+	}
+	return ls
+}
+
+// OthersInBubble counts the goroutines of the caller's bubble beside the caller.
+func OthersInBubble() int { return othersInBubble() }

@@ -1,0 +1,469 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+)
+
+// clientHost is where the client dials from.
+const clientHost = "10.1.0.1"
+
+// fault is one row of the table: it begins something on the node with the address and gives what ends it. The end says
+// how often the fault was met.
+type fault struct {
+	name  string
+	begin func(w *world, r *source, addr string) (end func() int)
+}
+
+// injected is a fault of some requests: those of any of the opcodes, or of documents without any.
+func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.Opcode) fault {
+	return fault{name, func(w *world, r *source, addr string) func() int {
+		m := mock.Match{Times: times, Opcodes: ops}
+		if len(ops) == 0 {
+			m.Opcodes = documentOps()
+			m.Skip = r.below(10)
+		}
+		if times > 1 {
+			m.Times = 1 + r.below(times)
+		}
+		for i, n := range w.m.Nodes() {
+			if n.Addr() == addr {
+				m.Nodes = []int{i}
+			}
+		}
+		in := w.m.Inject(m, f(r))
+		return func() int {
+			in.Remove()
+			return in.Fired()
+		}
+	}}
+}
+
+func documentOps() []memd.Opcode {
+	return []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpAppend}
+}
+
+// answers makes a fault without dice of one.
+func answers(f mock.Fault) func(*source) mock.Fault { return func(*source) mock.Fault { return f } }
+
+// onLinks does something to the connections to an address, and undoes it.
+func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(w *world, l *mock.Link)) fault {
+	return fault{name, func(w *world, r *source, addr string) func() int {
+		ls := w.linksTo(addr)
+		for _, l := range ls {
+			do(w, r, l)
+		}
+		return func() int {
+			for _, l := range ls {
+				if undo != nil {
+					undo(w, l)
+				}
+			}
+			return len(ls)
+		}
+	}}
+}
+
+// onDials does something to the next dials to an address, which it makes necessary.
+func onDials(name string, do func(n *mock.Network, addr string)) fault {
+	return fault{name, func(w *world, _ *source, addr string) func() int {
+		n := w.m.Network()
+		before := w.dialed(addr)
+		do(n, addr)
+		w.breaks()
+		w.reset(w.linksTo(addr))
+		return func() int {
+			n.Restore(addr)
+			w.breaks()
+			w.reset(w.linksTo(addr)) // those of a silent node stay silent
+			return w.dialed(addr) - before
+		}
+	}}
+}
+
+func (w *world) dialed(addr string) int {
+	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
+	return len(w.tap.dials[addr])
+}
+
+// gone is the end of a fault that a connection does not survive: unless sockets vanish for good, the system notices.
+func gone(w *world, l *mock.Link) {
+	if !w.harsh {
+		w.breaks()
+		w.reset([]*mock.Link{l})
+	}
+}
+
+// reset breaks connections, one shortly after the other.
+func (w *world) reset(ls []*mock.Link) {
+	for _, l := range ls {
+		l.Reset()
+		sleep(context.Background(), w.d.between(time.Nanosecond, 10*time.Microsecond, text("reset"), l.ID()))
+	}
+}
+
+// faults is the table. The names' numbers are those of the list of faults that a client has to bear.
+func faults() []fault {
+	return append(networkFaults(), requestFaults()...)
+}
+
+func networkFaults() []fault {
+	return []fault{
+		onDials("1 connection refused", func(n *mock.Network, addr string) { n.Refuse(addr) }),
+		onDials("2 accepted, then silence", func(n *mock.Network, addr string) { n.Silence(addr) }),
+		onDials("17 too many open files", func(n *mock.Network, addr string) { n.FailDial(addr, syscall.EMFILE) }),
+		onLinks("7 half-open", func(_ *world, _ *source, l *mock.Link) {
+			l.Up().Drop()
+			l.Down().Drop()
+		}, gone),
+		onLinks("9 one-byte reads", func(_ *world, _ *source, l *mock.Link) {
+			l.Down().SetPieces(func(int) int { return 1 }, 1)
+		}, func(_ *world, l *mock.Link) { l.Down().SetPieces(func(n int) int { return n }, 1) }),
+		onLinks("9 pieces of any size", func(w *world, _ *source, l *mock.Link) {
+			for _, f := range []*mock.Flow{l.Up(), l.Down()} {
+				f.SetPieces(func(n int) int {
+					return 1 + w.d.below(n, text("piece"), l.ID(), uint64(time.Now().UnixNano()), uint64(n))
+				}, 1)
+			}
+		}, func(_ *world, l *mock.Link) {
+			l.Up().SetPieces(func(n int) int { return n }, 1)
+			l.Down().SetPieces(func(n int) int { return n }, 1)
+		}),
+		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) { l.Up().FailAfter(r.below(400), syscall.EPIPE) }, gone),
+		onLinks("11 latency spike", func(w *world, r *source, l *mock.Link) {
+			lo := r.between(20*time.Millisecond, 500*time.Millisecond)
+			w.pace(l.Up(), 2*l.ID(), lo)
+			w.pace(l.Down(), 2*l.ID()+1, lo)
+		}, func(w *world, l *mock.Link) {
+			w.pace(l.Up(), 2*l.ID(), w.latency)
+			w.pace(l.Down(), 2*l.ID()+1, w.latency)
+		}),
+		onLinks("12 little bandwidth", func(_ *world, _ *source, l *mock.Link) {
+			l.Up().SetBandwidth(1000)
+			l.Down().SetBandwidth(4000)
+		}, func(_ *world, l *mock.Link) {
+			l.Up().SetBandwidth(0)
+			l.Down().SetBandwidth(0)
+		}),
+		onLinks("13 stall, then the rest", func(_ *world, r *source, l *mock.Link) { l.Down().HoldAfter(r.below(300)) },
+			func(_ *world, l *mock.Link) { l.Down().Resume() }),
+		onLinks("14a requests are lost", func(_ *world, _ *source, l *mock.Link) { l.Up().Drop() }, gone),
+		onLinks("14b replies are lost", func(_ *world, _ *source, l *mock.Link) { l.Down().Drop() }, gone),
+		onLinks("5 end of stream anywhere", func(w *world, r *source, l *mock.Link) {
+			w.breaks()
+			l.Down().EndAfter(r.below(200))
+		}, nil),
+		{"15 partition", func(w *world, _ *source, addr string) func() int {
+			n := len(w.linksTo(addr))
+			w.m.Network().Partition(clientHost, host(addr))
+			return func() int {
+				w.m.Network().Heal(clientHost, host(addr))
+				return n
+			}
+		}},
+		{"16 all sockets reset", func(w *world, _ *source, _ string) func() int {
+			ls := w.m.Network().Links()
+			w.breaks()
+			w.reset(ls)
+			return func() int { return len(ls) }
+		}},
+	}
+}
+
+func requestFaults() []fault {
+	handshake := []memd.Opcode{memd.OpGetErrorMap, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket, memd.OpGetClusterConfig}
+	return []fault{
+		resetting("3 closed before HELLO", memd.OpHello),
+		resetting("4 closed in the handshake", handshake...),
+		injected("5 end of stream in a header", 3, func(r *source) mock.Fault { return mock.Truncate(r.below(24)) }),
+		injected("6 end of stream in a body", 3, func(r *source) mock.Fault { return mock.Truncate(24 + r.below(12)) }),
+		injected("14 request dropped", 4, answers(mock.Drop())),
+		injected("14 reply dropped", 4, answers(mock.DropReply())),
+		injected("5 closed before it is executed", 2, answers(mock.CloseBefore())),
+		injected("5 closed after it is executed", 2, answers(mock.CloseAfter())),
+		injected("18 unknown opaque", 3, answers(mock.CorruptOpaque())),
+		injected("19 answered twice", 6, answers(mock.Twice())),
+		delaying("20 answered out of order", mock.DelayReply),
+		delaying("20 executed late", mock.Delay),
+		injected("22 wrong magic", 1, answers(mock.CorruptMagic())),
+		injected("23 lengths that do not add up", 1, answers(mock.CorruptParts())),
+		injected("24 body of 4 GiB", 1, answers(mock.CorruptLength())),
+		injected("26 unknown status", 5, answers(mock.Status(0x7fff))),
+		injected("32 temporary failure", 20, answers(mock.Status(memd.StatusTmpFail))),
+		injected("33a locked", 10, answers(mock.Status(memd.StatusLocked))),
+		injected("33b busy", 10, answers(mock.Status(memd.StatusBusy))),
+		injected("34 out of memory", 10, answers(mock.Status(memd.StatusOutOfMemory))),
+		injected("35a durable write in progress", 5, answers(mock.Status(memd.StatusSyncWriteInProgress)), memd.OpSet, memd.OpAdd, memd.OpReplace),
+		injected("35b commit in progress", 5, answers(mock.Status(memd.StatusSyncWriteReCommitInProgress)), memd.OpSet, memd.OpAdd, memd.OpReplace),
+		injected("36 not my vbucket, with the map", 10, answers(mock.NotMyVBucket(true, nil))),
+		injected("37 not my vbucket, without a map", 10, answers(mock.NotMyVBucket(false, nil))),
+		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
+		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet, memd.OpAdd),
+		{"41 no answer about a collection", func(w *world, r *source, _ string) func() int {
+			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
+			w.recreate(r, false)
+			sleep(context.Background(), r.between(time.Second, 5*time.Second)) // four nodes are asked, one after the other
+			return func() int {
+				in.Remove()
+				return in.Fired()
+			}
+		}},
+		injected("14 no answer about the map", 3, answers(mock.Drop()), memd.OpGetClusterConfig),
+		{"39 maps of many versions", func(w *world, r *source, _ string) func() int {
+			n := 1 + r.below(6)
+			for range n {
+				if r.below(5) == 0 {
+					w.m.BumpEpoch()
+				} else {
+					w.m.BumpRevision()
+				}
+				sleep(context.Background(), r.between(time.Microsecond, 20*time.Millisecond))
+			}
+			return func() int { return n }
+		}},
+	}
+}
+
+// delaying is a fault of some requests, each of which takes a time of its own.
+func delaying(name string, f func(time.Duration) mock.Fault) fault {
+	return fault{name, func(w *world, r *source, addr string) func() int {
+		var ends []func() int
+		for range 1 + r.below(6) {
+			one := injected(name, 1, func(r *source) mock.Fault { return f(r.between(time.Microsecond, 300*time.Millisecond)) })
+			ends = append(ends, one.begin(w, r, addr))
+		}
+		return func() (n int) {
+			for _, end := range ends {
+				n += end()
+			}
+			return n
+		}
+	}}
+}
+
+// resetting is a fault of handshakes, which it makes necessary.
+func resetting(name string, ops ...memd.Opcode) fault {
+	return fault{name, func(w *world, r *source, addr string) func() int {
+		end := injected(name, 1, answers(mock.CloseBefore()), ops[r.below(len(ops))]).begin(w, r, addr)
+		w.breaks()
+		w.reset(w.linksTo(addr))
+		return end
+	}}
+}
+
+// disturb causes one fault after the other until ctx ends.
+func (w *world) disturb(ctx context.Context, id int) {
+	r := newSource(w.d, text("faults"), uint64(id))
+	table := faults()
+	for {
+		sleep(ctx, r.between(time.Millisecond, 150*time.Millisecond))
+		if ctx.Err() != nil {
+			return
+		}
+		f := table[r.below(len(table))]
+		as := w.addresses()
+		end := f.begin(w, r, as[r.below(len(as))])
+		// Mostly short, now and then long enough for every call to run out of time.
+		most := 40 * math.Pow(2, float64(r.below(7)))
+		sleep(ctx, r.between(time.Microsecond, time.Duration(most)*time.Millisecond))
+		w.fired(f.name, end())
+	}
+}
+
+// change is one row of the changes of the cluster.
+type change struct {
+	name string
+	run  func(w *world, r *source) error
+}
+
+func changes() []change {
+	pause := func(r *source) { sleep(context.Background(), r.between(time.Microsecond, 600*time.Millisecond)) }
+	return []change{
+		{"36 vbuckets move", func(w *world, r *source) error {
+			for range 1 + r.below(8) {
+				if err := w.m.MoveVBucket(bucketName, r.below(w.vbuckets), w.member(r)); err != nil {
+					return err
+				}
+				sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))
+			}
+			return nil
+		}},
+		{"43b rebalance in", func(w *world, r *source) error {
+			if len(w.m.Nodes()) >= maxNodes {
+				return errSkipped
+			}
+			if w.m.AddNode() < 0 {
+				return fmt.Errorf("no node could be added")
+			}
+			pause(r)
+			return w.m.Rebalance()
+		}},
+		{"43c rebalance out and in again", func(w *world, r *source) error {
+			n := w.member(r)
+			if err := w.m.RemoveNode(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43d swap", func(w *world, r *source) error {
+			if len(w.m.Nodes()) >= maxNodes {
+				return errSkipped
+			}
+			out := w.member(r)
+			if w.m.AddNode() < 0 {
+				return fmt.Errorf("no node could be added")
+			}
+			if err := w.m.RemoveNode(out); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(out)
+		}},
+		{"43a failover", func(w *world, r *source) error {
+			if w.replicas == 0 {
+				return errSkipped
+			}
+			n := w.member(r)
+			if err := w.m.Failover(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43a node dies and is failed over", func(w *world, r *source) error {
+			if w.replicas == 0 {
+				return errSkipped
+			}
+			n := w.member(r)
+			w.breaks()
+			if err := w.m.Kill(n); err != nil {
+				return err
+			}
+			pause(r)
+			if err := w.m.Failover(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43 node dies and returns", func(w *world, r *source) error {
+			n := w.member(r)
+			w.breaks()
+			if err := w.m.Kill(n); err != nil {
+				return err
+			}
+			pause(r)
+			w.breaks()
+			return w.m.Respawn(n)
+		}},
+		{"40 collection dropped and created again", func(w *world, r *source) error {
+			w.recreate(r, false)
+			return nil
+		}},
+		{"40 scope dropped and created again", func(w *world, r *source) error {
+			w.recreate(r, true)
+			return nil
+		}},
+	}
+}
+
+// recreate drops the collection, or its scope, and creates it again shortly after. What two do at the same time may fail
+// in part; in the end it exists.
+func (w *world) recreate(r *source, scope bool) {
+	if scope {
+		_ = w.m.DropScope(bucketName, "s")
+	} else {
+		_ = w.m.DropCollection(bucketName, "s", "c")
+	}
+	sleep(context.Background(), r.between(time.Microsecond, 50*time.Millisecond))
+	_, _ = w.m.CreateCollection(bucketName, "s", "c")
+}
+
+// bucketFlushed is the name of a change that only some runs have.
+const bucketFlushed = "43 bucket flushed"
+
+// maxNodes is how many nodes a run's cluster has at most.
+const maxNodes = 8
+
+var errSkipped = fmt.Errorf("not possible in this run")
+
+// member is a node that runs and holds vbuckets.
+func (w *world) member(r *source) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.m.Nodes())
+	return r.below(n)
+}
+
+// rejoin lets a node that has left come back.
+func (w *world) rejoin(n int) error {
+	if err := w.m.Respawn(n); err != nil {
+		return err
+	}
+	return w.m.Rebalance()
+}
+
+// rearrange changes the cluster until ctx ends. It leaves it whole.
+func (w *world) rearrange(ctx context.Context) {
+	r := newSource(w.d, text("changes"))
+	table := changes()
+	for {
+		sleep(ctx, r.between(20*time.Millisecond, 900*time.Millisecond))
+		if ctx.Err() != nil {
+			return
+		}
+		if w.flush && r.below(4) == 0 {
+			from := w.since()
+			if err := w.m.Flush(bucketName); err != nil {
+				w.report.violate("setup", "flush: %v", err)
+			}
+			w.flushes = append(w.flushes, span{from, w.since()})
+			w.fired(bucketFlushed, 1)
+			continue
+		}
+		if !w.topology {
+			continue
+		}
+		c := table[r.below(len(table))]
+		switch err := c.run(w, r); {
+		case err == nil:
+			w.fired(c.name, 1)
+		case err != errSkipped: //nolint:errorlint // its own value
+			w.report.violate("setup", "%s: %v", c.name, err)
+		}
+	}
+}
+
+// plant puts a defect into the cluster or the network.
+func (w *world) plant() {
+	in := func(f mock.Fault, skip, times int, ops ...memd.Opcode) {
+		w.m.Inject(mock.Match{Opcodes: ops, Skip: skip, Times: times}, f)
+	}
+	switch w.Break {
+	case DoubledWrite:
+		w.tap.doubled = func(b []byte) bool { return len(b) > header && memd.Opcode(b[1]) == memd.OpSet }
+	case RepeatedRead:
+		w.tap.doubled = func(b []byte) bool { return len(b) > header && memd.Opcode(b[1]) == memd.OpGet }
+	case LostWrite:
+		in(mock.LoseWrite(), 50, 5, memd.OpSet)
+	case LyingStatus:
+		in(mock.StatusAfter(memd.StatusNotSupported), 20, 5, memd.OpSet)
+	case StaleRead:
+		in(mock.Rewrite(func(_, rep *memd.Packet) {
+			if rep.Status == memd.StatusSuccess {
+				rep.Value = []byte("v-0-0")
+			}
+		}), 100, 5, memd.OpGet)
+	case LeakedSocket:
+		w.tap.open++
+	case LeakedRoutine, LateEnd, EndsTwice, NoRecovery, UnboundedParks:
+	}
+}

@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// Instants: the scheduler runs goroutines that become ready at the same instant in any order, so a seed alone repeats
+// nothing. Therefore every event that the simulation causes has a nanosecond of its own: whatever waits, waits for a
+// time with random nanoseconds, and two packets that arrive together are handed over one nanosecond apart. The client
+// needs no sequence of dice either: each throw depends on the seed and the instant alone, not on who threw before.
+
+// dice are seeded throws without a state: the same arguments always give the same number.
+type dice uint64
+
+// roll gives 64 bits for the arguments.
+func (d dice) roll(args ...uint64) uint64 {
+	h := mix(uint64(d))
+	for _, a := range args {
+		h = mix(h ^ a)
+	}
+	return h
+}
+
+// mix is the finalizer of SplitMix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// below gives a number in [0,n).
+func (d dice) below(n int, args ...uint64) int { return int(d.roll(args...) % uint64(n)) }
+
+// between gives a duration in [lo,hi), to the nanosecond.
+func (d dice) between(lo, hi time.Duration, args ...uint64) time.Duration {
+	return lo + time.Duration(d.roll(args...)%uint64(hi-lo))
+}
+
+// now is a throw in [0,1) for the present instant.
+func (d dice) now() float64 {
+	return float64(d.roll(uint64(time.Now().UnixNano()))>>11) / (1 << 53)
+}
+
+// text makes an argument of a string.
+func text(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// source is a sequence of throws for one goroutine.
+type source struct {
+	d dice
+	n uint64
+}
+
+func newSource(d dice, args ...uint64) *source { return &source{d: dice(d.roll(args...))} }
+
+func (s *source) next() uint64 {
+	s.n++
+	return s.d.roll(s.n)
+}
+
+func (s *source) below(n int) int { return int(s.next() % uint64(n)) }
+
+func (s *source) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(s.next()%uint64(hi-lo))
+}
+
+// sleep waits, or less when the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// wire is the client's end of a connection. Its reads give one packet at most, a nanosecond after the packet before.
+type wire struct {
+	net.Conn
+	tap  *taps
+	once sync.Once
+
+	buf  []byte // read and not handed out
+	mem  []byte
+	left int    // of the packet that is being handed out
+	head []byte // of the next one, as far as it has come
+	lost bool   // no packets can be made out any more
+	gap  bool   // a packet has just ended
+}
+
+// taps count the client's sockets.
+type taps struct {
+	mu    sync.Mutex
+	open  int
+	dials map[string][]time.Time
+
+	// doubled makes connections send certain requests twice; a broken network, to see that its doing is noticed.
+	doubled func(b []byte) bool
+}
+
+const header = 24
+
+func (w *wire) Read(b []byte) (int, error) {
+	if len(w.buf) == 0 {
+		if w.mem == nil {
+			w.mem = make([]byte, 32<<10)
+		}
+		n, err := w.Conn.Read(w.mem)
+		if n == 0 {
+			return 0, err
+		}
+		w.buf, w.gap = w.mem[:n], false
+	}
+	if w.gap {
+		time.Sleep(time.Nanosecond)
+		w.gap = false
+		if _, err := w.Conn.Read(nil); err != nil {
+			return 0, err
+		}
+	}
+	n := min(len(b), w.piece())
+	copy(b, w.buf[:n])
+	w.buf = w.buf[n:]
+	if w.left -= n; w.left == 0 && !w.lost {
+		w.gap = true
+	}
+	return n, nil
+}
+
+// piece is how much of the buffer belongs to one packet.
+func (w *wire) piece() int {
+	if w.lost {
+		return len(w.buf)
+	}
+	if w.left > 0 {
+		return min(w.left, len(w.buf))
+	}
+	w.left = 0
+	need := header - len(w.head)
+	if len(w.buf) < need { // a part of a header alone: it goes on as it is
+		w.head = append(w.head, w.buf...)
+		w.left = len(w.buf)
+		return w.left
+	}
+	had := len(w.head)
+	h := append(append(make([]byte, 0, header), w.head...), w.buf[:need]...)
+	body := binary.BigEndian.Uint32(h[8:])
+	w.head = w.head[:0]
+	if h[0]&0x80 == 0 && h[0] != 0x18 || body > 32<<20 {
+		w.lost, w.left = true, 0
+		return len(w.buf)
+	}
+	w.left = header - had + int(body)
+	return min(w.left, len(w.buf))
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	if w.tap.doubled != nil && w.tap.doubled(b) {
+		if n, err := w.Conn.Write(b); err != nil {
+			return n, err
+		}
+	}
+	return w.Conn.Write(b)
+}
+
+// TryWrite is what the client prefers where a socket has it.
+func (w *wire) TryWrite(b []byte) (int, error) {
+	try, ok := w.Conn.(interface{ TryWrite([]byte) (int, error) })
+	if !ok {
+		return 0, nil
+	}
+	if w.tap.doubled != nil && w.tap.doubled(b) {
+		if n, err := try.TryWrite(b); err != nil || n < len(b) {
+			return n, err
+		}
+	}
+	return try.TryWrite(b)
+}
+
+func (w *wire) Close() error {
+	w.once.Do(func() {
+		w.tap.mu.Lock()
+		w.tap.open--
+		w.tap.mu.Unlock()
+	})
+	return w.Conn.Close()
+}

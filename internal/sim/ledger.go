@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// verb is what a call does.
+type verb uint8
+
+const (
+	read verb = iota
+	upsert
+	insert
+	replace
+	swap // replace, of the version that was read before
+	remove
+	increment
+	appendTo
+	verbs
+)
+
+func (v verb) String() string {
+	return [verbs]string{"get", "upsert", "insert", "replace", "replace with CAS", "remove", "increment", "append"}[v]
+}
+
+// outcome is how a call ended, as the properties see it.
+type outcome uint8
+
+const (
+	open     outcome = iota // it has not ended
+	done                    // success
+	absent                  // a definite answer: there is no such document
+	exists                  // there is one
+	mismatch                // another version
+	failed                  // it was not applied, and says so
+	doubtful                // it may have been applied
+)
+
+func (o outcome) String() string {
+	return [...]string{"never ended", "ok", "not found", "exists", "CAS mismatch", "failed", "in doubt"}[o]
+}
+
+// entry is a call's line in the ledger, which its worker keeps. Times are those of the run.
+type entry struct {
+	worker, number int
+	verb           verb
+	key, token     string
+	named          bool          // in a collection that is not the default one
+	shared         bool          // others use the key too: its history is judged
+	expect         string        // token that swap replaces
+	limit          time.Duration // the call's own timeout
+	cancelAt       time.Duration // when its context ends; 0 never
+	polite         bool          // its strategy is one of the client's
+	calm           bool          // began when the faults had long stopped
+
+	began, ended time.Duration
+	ends         int
+	outcome      outcome
+	got          string // what was read
+	cas          uint64
+	err          error
+	retries      int
+	reasons      retry.Reasons
+}
+
+// finish enters the call's end.
+func (e *entry) finish(at time.Duration, info retry.Info, err error) {
+	if e.ends++; e.ends > 1 {
+		return
+	}
+	e.ended, e.err, e.retries, e.reasons = at, err, info.Retries(), info.Reasons
+	var ke *kv.Error
+	if errors.As(err, &ke) {
+		e.retries, e.reasons = ke.Retry.Retries(), ke.Retry.Reasons
+	}
+	switch {
+	case err == nil:
+		e.outcome = done
+	case ke == nil || ke.Ambiguous():
+		e.outcome = doubtful
+	case !ke.Answered:
+		e.outcome = failed
+	case errors.Is(err, cberr.DocumentNotFound):
+		e.outcome = absent
+	case errors.Is(err, cberr.DocumentExists):
+		e.outcome = exists
+	case errors.Is(err, cberr.CASMismatch):
+		e.outcome = mismatch
+	default:
+		e.outcome = failed
+	}
+}
+
+// succeeded reports whether the call did what it could: there was nothing wrong with the way to its document.
+func (e *entry) succeeded() bool { return e.outcome >= done && e.outcome <= mismatch }
+
+// String is the entry's line in a history.
+func (e *entry) String() string {
+	s := fmt.Sprintf("worker %d: %s %s", e.worker, e.verb, e.key)
+	if e.token != "" {
+		s += " = " + e.token
+	}
+	if e.expect != "" {
+		s += " instead of " + e.expect
+	}
+	s += fmt.Sprintf(" within %v -> %s", e.limit, e.outcome)
+	if e.verb == read && e.outcome == done {
+		s += " " + e.got
+	}
+	if e.err != nil && e.outcome != absent && e.outcome != exists {
+		s += fmt.Sprintf(" (%v)", e.err)
+	}
+	return s
+}

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is what a call did to its document, for the model: from is what it asked for, to what it got.
+type step struct {
+	verb    verb
+	token   string // that it writes
+	expect  string
+	outcome outcome
+	got     string
+}
+
+// document is the model: a register that may be empty, which is "".
+func document() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return "" },
+		Step: func(state, input, _ any) (bool, any) {
+			now, _ := state.(string)
+			s, _ := input.(step)
+			return s.apply(now)
+		},
+	}
+}
+
+// apply reports whether the step was possible in a state, and gives the next state.
+func (s step) apply(now string) (bool, string) {
+	switch s.outcome {
+	case absent:
+		return now == "", now
+	case exists:
+		return now != "", now
+	case mismatch:
+		return now != "" && now != s.expect, now
+	default: // it was done, or may have been
+	}
+	switch s.verb {
+	case read:
+		return now == s.got, now
+	case insert:
+		return now == "", s.token
+	case replace:
+		return now != "", s.token
+	case swap:
+		return now == s.expect, s.token
+	case remove:
+		return now != "" || s.outcome == doubtful, ""
+	default:
+		return true, s.token
+	}
+}
+
+// judgeTime is how long the histories may be looked at, in real time.
+const judgeTime = 20 * time.Second
+
+// checkHistories judges P5: the history of each document is one that calls one after the other could have had. A call
+// in doubt that was never applied is left out of it; one that was may have been at any time after its beginning.
+func (w *world) checkHistories() {
+	keys := map[string][]porcupine.Operation{}
+	for _, e := range w.ledger {
+		if !e.shared || e.outcome == open || e.outcome == failed || e.verb == read && e.outcome == doubtful {
+			continue
+		}
+		ended := int64(e.ended)
+		if e.outcome == doubtful {
+			if n, known := w.facts.count(e); known && n == 0 {
+				continue
+			}
+			ended = math.MaxInt64
+		}
+		keys[e.key] = append(keys[e.key], porcupine.Operation{
+			ClientId: max(e.worker, 0), Call: int64(e.began), Return: ended,
+			Input: step{verb: e.verb, token: e.token, expect: e.expect, outcome: e.outcome, got: e.got},
+		})
+	}
+	for key := range keys {
+		for _, f := range w.flushes {
+			keys[key] = append(keys[key], porcupine.Operation{
+				Call: int64(f.from), Return: int64(f.to), Input: step{verb: remove, outcome: doubtful},
+			})
+		}
+	}
+	until := time.Now().Add(judgeTime)
+	names := make([]string, 0, len(keys))
+	for key := range keys {
+		names = append(names, key)
+	}
+	slices.Sort(names)
+	for _, key := range names {
+		switch porcupine.CheckOperationsTimeout(document(), keys[key], max(time.Until(until), time.Millisecond)) {
+		case porcupine.Illegal:
+			w.report.violateWith("P5", func() []string { return w.history(key) }, "the history of %s is not linearizable", key)
+		case porcupine.Unknown:
+			w.report.Reached["history not judged in time"]++
+		case porcupine.Ok:
+			w.report.Reached["history judged"]++
+		}
+	}
+}

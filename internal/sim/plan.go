@@ -1,0 +1,100 @@
+package sim
+
+import "time"
+
+// Options say what to run.
+type Options struct {
+	Seed uint64
+	Ops  int // calls that the workers make, about; 0 means 5000
+	// Break plants a defect, to see that the property that forbids it fails. See Defects.
+	Break Defect
+}
+
+// Defect is a planted defect.
+type Defect string
+
+// The defects that Options.Break knows, each with the property that notices it.
+const (
+	LateEnd        Defect = "late-end"        // P1: a call's end is told late
+	EndsTwice      Defect = "ends-twice"      // P1: a call's end is told twice
+	DoubledWrite   Defect = "doubled-write"   // P2: the network repeats writes
+	LostWrite      Defect = "lost-write"      // P3: a node acknowledges what it does not store
+	LyingStatus    Defect = "lying-status"    // P4: a node refuses what it stores
+	StaleRead      Defect = "stale-read"      // P5: a node answers with an older version
+	NoRecovery     Defect = "no-recovery"     // P9: a fault goes on when all have stopped
+	RepeatedRead   Defect = "repeated-read"   // P10: the network repeats reads many times
+	LeakedSocket   Defect = "leaked-socket"   // P11: a socket stays open
+	LeakedRoutine  Defect = "leaked-routine"  // P11: a goroutine stays
+	UnboundedParks Defect = "unbounded-parks" // P12: more calls may wait than was asked for
+)
+
+// Defects gives the property that each planted defect breaks.
+func Defects() map[Defect]string {
+	return map[Defect]string{
+		LateEnd: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4", StaleRead: "P5",
+		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
+	}
+}
+
+// Bounds of a run in virtual time.
+const (
+	closeLimit   = 5 * time.Second
+	pollInterval = 2500 * time.Millisecond
+	cancelSlack  = 5*time.Millisecond + time.Microsecond // how late the end of a context may be noticed
+)
+
+// plan is what a seed draws for its run.
+type plan struct {
+	Options
+	d dice
+
+	nodes, replicas, vbuckets int
+	keys, workers             int
+	latency                   time.Duration // of the network, at least; as much again is random
+	pause                     time.Duration // between two calls of a worker, on average
+	pushes                    bool          // nodes tell of new maps
+	topology                  bool          // the cluster changes
+	flush                     bool          // the bucket is emptied now and then
+	harsh                     bool          // sockets vanish for good instead of for a while
+	bursts                    bool          // workers start many calls at once
+	tight                     bool          // small limits of what may wait
+	calm                      bool          // it ends with a calm phase
+	faults                    int           // so many of them at the same time
+	breaker                   bool
+	connections               int
+}
+
+func draw(o Options) *plan {
+	if o.Ops <= 0 {
+		o.Ops = 5000
+	}
+	d := dice(mix(o.Seed))
+	r := newSource(d, text("plan"))
+	p := &plan{
+		Options: o, d: d,
+		nodes: 2 + r.below(4), replicas: r.below(3), vbuckets: []int{1, 4, 64, 256, 1024}[r.below(5)],
+		keys: 40 + r.below(200), workers: 8 + r.below(25),
+		latency: r.between(50*time.Microsecond, 2*time.Millisecond), pause: r.between(2*time.Millisecond, 60*time.Millisecond),
+		pushes: r.below(3) > 0, topology: r.below(4) > 0, flush: r.below(6) == 0, harsh: r.below(3) == 0, bursts: r.below(3) == 0,
+		tight: r.below(4) == 0, calm: r.below(4) > 0, faults: 1 + r.below(4), breaker: r.below(5) == 0, connections: 1,
+	}
+	p.replicas = min(p.replicas, p.nodes-1)
+	if r.below(8) == 0 { // connections of one pool begin at one instant, so these seeds do not replay exactly
+		p.connections = 2
+	}
+	if o.Break == NoRecovery {
+		p.calm = true
+	}
+	if o.Break == UnboundedParks {
+		p.tight = true
+	}
+	return p
+}
+
+// maxParked is how many calls may wait for their retry, maxQueued for a connection, maxInFlight for an answer on one.
+func (p *plan) limits() (maxParked, maxQueued, maxInFlight int) {
+	if p.tight {
+		return 12, 16, 24
+	}
+	return 0, 0, 0
+}

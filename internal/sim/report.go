@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Report is what a run has shown.
+type Report struct {
+	Seed uint64 `json:"seed"`
+	Ops  int    `json:"ops"`
+	// Trace is a hash over every call and every request that a node has received, with their instants: the same seed
+	// gives the same one.
+	Trace          string         `json:"trace"`
+	Virtual        string         `json:"virtual"`
+	Plan           string         `json:"plan"`
+	Outcomes       map[string]int `json:"outcomes"`
+	FaultsFired    map[string]int `json:"faults_fired"`
+	ReasonsFired   map[string]int `json:"reasons_fired"`
+	Reached        map[string]int `json:"reached"`
+	Frames         int            `json:"frames"`
+	Lost           int            `json:"lost"`
+	AppliedTwice   int            `json:"applied_twice"`
+	GoroutinesLeft int            `json:"goroutines_left"`
+	Violations     []Violation    `json:"violations"`
+
+	trace []event
+	mu    sync.Mutex
+}
+
+// Violation is a property that did not hold.
+type Violation struct {
+	Seed     uint64   `json:"seed"`
+	Property string   `json:"property"` // "P1" to "P12", or "setup" when the run itself has failed
+	What     string   `json:"what"`
+	History  []string `json:"history,omitempty"` // of the document or the call, short
+}
+
+// String has the property, the seed that shows it again, and the history.
+func (v Violation) String() string {
+	s := fmt.Sprintf("%s violated by seed %d: %s", v.Property, v.Seed, v.What)
+	for _, line := range v.History {
+		s += "\n    " + line
+	}
+	return s
+}
+
+// maxViolations is how many a report keeps: what goes wrong once usually does so often.
+const maxViolations = 20
+
+func newReport(o Options) *Report {
+	return &Report{
+		Seed: o.Seed, Outcomes: map[string]int{}, FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Reached: map[string]int{},
+		Violations: []Violation{},
+	}
+}
+
+// violate notes a violation.
+func (r *Report) violate(property, format string, args ...any) {
+	r.violateWith(property, nil, format, args...)
+}
+
+func (r *Report) violateWith(property string, history func() []string, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.Violations) >= maxViolations {
+		return
+	}
+	v := Violation{Seed: r.Seed, Property: property, What: fmt.Sprintf(format, args...)}
+	if history != nil {
+		v.History = history()
+	}
+	r.Violations = append(r.Violations, v)
+}

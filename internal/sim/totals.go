@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Totals are the reports of several seeds, added up.
+type Totals struct {
+	Seeds          int            `json:"seeds"`
+	Ops            int            `json:"ops"`
+	Frames         int            `json:"frames"`
+	FaultsFired    map[string]int `json:"faults_fired"`
+	ReasonsFired   map[string]int `json:"reasons_fired"`
+	Outcomes       map[string]int `json:"outcomes"`
+	Reached        map[string]int `json:"reached"`
+	NotReached     []string       `json:"not_reached"`
+	Lost           int            `json:"lost"`
+	AppliedTwice   int            `json:"applied_twice"`
+	Violations     int            `json:"violations"`
+	GoroutinesLeft int            `json:"goroutines_left"`
+	Failures       []Violation    `json:"failures"`
+}
+
+// NewTotals gives totals of nothing.
+func NewTotals() *Totals {
+	return &Totals{
+		FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Outcomes: map[string]int{}, Reached: map[string]int{},
+		NotReached: []string{}, Failures: []Violation{},
+	}
+}
+
+// Add adds a report.
+func (t *Totals) Add(r *Report) {
+	t.Seeds++
+	t.Ops += r.Ops
+	t.Frames += r.Frames
+	t.Lost += r.Lost
+	t.AppliedTwice += r.AppliedTwice
+	t.GoroutinesLeft += max(r.GoroutinesLeft, 0)
+	t.Violations += len(r.Violations)
+	t.Failures = append(t.Failures, r.Violations...)
+	for into, from := range map[*map[string]int]map[string]int{
+		&t.FaultsFired: r.FaultsFired, &t.ReasonsFired: r.ReasonsFired, &t.Outcomes: r.Outcomes, &t.Reached: r.Reached,
+	} {
+		for name, n := range from {
+			(*into)[name] += n
+		}
+	}
+	t.NotReached = t.missing()
+}
+
+// reasons are the retry reasons that the simulation is able to raise.
+func reasons() []retry.Reason {
+	return []retry.Reason{
+		retry.SocketNotAvailable, retry.BucketNotReady, retry.CircuitBreakerOpen, retry.EndpointNotWritable, retry.KVNotMyVBucket,
+		retry.KVCollectionOutdated, retry.CollectionMapRefreshInProgress, retry.KVErrorMapRetryIndicated, retry.KVLocked,
+		retry.KVSyncWriteInProgress, retry.KVSyncWriteReCommitInProgress, retry.KVTemporaryFailure, retry.SocketClosedWhileInFlight,
+		retry.WriteFailed, retry.ScopeNotFound, retry.CollectionNotFound,
+	}
+}
+
+// missing names what no seed has met, although a large set of seeds must: a simulation that never comes to what is
+// interesting passes for ever.
+func (t *Totals) missing() []string {
+	out := []string{}
+	need := func(from map[string]int, names ...string) {
+		for _, name := range names {
+			if from[name] == 0 {
+				out = append(out, name)
+			}
+		}
+	}
+	for _, f := range faults() {
+		need(t.FaultsFired, f.name)
+	}
+	for _, c := range changes() {
+		need(t.FaultsFired, c.name)
+	}
+	for _, why := range reasons() {
+		need(t.ReasonsFired, why.String())
+	}
+	for o := done; o <= doubtful; o++ {
+		need(t.Outcomes, o.String())
+	}
+	need(t.FaultsFired, bucketFlushed)
+	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged")
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Main runs one seed in a process that is not a test's, and calls done with its report from inside the run. done ends
+// the process; if it returned, package testing would, with a line of its own on standard output.
+func Main(o Options, done func(*Report)) {
+	flag.CommandLine = flag.NewFlagSet("", flag.ContinueOnError) // the process's own flags are none of the test's
+	testing.Init()
+	_ = flag.CommandLine.Parse(nil) // nothing to parse
+	testing.Main(func(string, string) (bool, error) { return true, nil },
+		[]testing.InternalTest{{Name: "Sim", F: func(t *testing.T) { done(Run(t, o)) }}}, nil, nil)
+}
+
+// Known reports whether a defect is one that can be planted.
+func (d Defect) Known() bool {
+	return d == "" || slices.Contains(slices.Collect(maps.Keys(Defects())), d)
+}

@@ -1,0 +1,279 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// work is one worker: it makes its share of the calls, one after the other or in bursts.
+func (w *world) work(id int) {
+	r := newSource(w.d, text("worker"), uint64(id))
+	seen := map[string]*entry{} // the newest version of a key that this worker has read
+	for n := 0; n < w.Ops/w.workers; {
+		sleep(context.Background(), r.between(time.Microsecond, 2*w.pause))
+		if w.bursts && r.below(40) == 0 {
+			n += w.burst(id, n, r)
+			continue
+		}
+		e := w.next(id, n, r, seen)
+		w.call(e, r)
+		if e.verb == read && e.shared && e.outcome == done {
+			seen[e.key] = e
+		}
+		n++
+	}
+}
+
+// enter puts a call into the ledger.
+func (w *world) enter(e *entry) *entry {
+	e.began = w.since()
+	w.mu.Lock()
+	w.ledger = append(w.ledger, e)
+	w.calls++
+	sample := w.calls%16 == 0
+	w.mu.Unlock()
+	if sample {
+		w.sample()
+	}
+	return e
+}
+
+// sample looks at how many calls wait for their retry.
+func (w *world) sample() {
+	n := w.c.RetryStats().Parked
+	w.mu.Lock()
+	w.parked = max(w.parked, n)
+	w.mu.Unlock()
+}
+
+// next makes up a call.
+func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
+	e := &entry{worker: id, number: n, limit: r.between(5*time.Millisecond, 2500*time.Millisecond)}
+	e.token = fmt.Sprintf("v-%d-%d", id, n)
+	e.key, e.shared = fmt.Sprintf("k-%d", r.below(w.keys)), true
+	switch pick := r.below(100); {
+	case pick < 34:
+		e.verb, e.token = read, ""
+	case pick < 52:
+		e.verb = upsert
+	case pick < 60:
+		e.verb = insert
+	case pick < 66:
+		e.verb = replace
+	case pick < 74:
+		e.verb = swap
+		if old := seen[e.key]; old != nil {
+			e.expect, e.cas = old.got, old.cas
+		} else {
+			e.verb = replace
+		}
+	case pick < 79:
+		e.verb, e.token = remove, ""
+	case pick < 86:
+		e.verb, e.key, e.shared = increment, fmt.Sprintf("n-%d-%d", id, n), false
+		e.token = ""
+	case pick < 92 && !w.flush:
+		e.verb, e.key, e.shared = appendTo, fmt.Sprintf("log-%d-%d", id, n/40), false
+		e.token += ";"
+	default:
+		e.verb, e.key, e.shared = []verb{upsert, insert}[r.below(2)], fmt.Sprintf("u-%d-%d", id, n), false
+		e.named = r.below(3) > 0
+	}
+	if r.below(12) == 0 {
+		e.cancelAt = r.between(0, 400*time.Millisecond)
+	}
+	return e
+}
+
+// call makes one call, in any of the three forms, and waits for it.
+func (w *world) call(e *entry, r *source) {
+	in := kv.Common{Timeout: e.limit}
+	in.Retry, e.polite = w.strategy(r)
+	if e.named {
+		in.Scope, in.Collection = "s", "c"
+	}
+	ctx := context.Background()
+	w.enter(e)
+	if e.cancelAt > 0 {
+		var cancel context.CancelFunc
+		if r.below(2) == 0 {
+			ctx, cancel = context.WithTimeout(ctx, e.cancelAt)
+		} else {
+			ctx, cancel = context.WithCancel(ctx)
+			t := time.AfterFunc(e.cancelAt, cancel)
+			defer t.Stop()
+		}
+		defer cancel()
+		e.cancelAt += e.began
+	}
+	durable := memd.DurabilityNone
+	if w.replicas > 0 && r.below(25) == 0 {
+		durable = memd.DurabilityMajority
+	}
+	w.send(ctx, e, in, durable, r.below(4))
+	if w.Break == EndsTwice && e.number == 7 {
+		e.finish(w.since(), retry.Info{}, nil)
+	}
+}
+
+// send makes the request that the entry describes.
+func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.DurabilityLevel, form int) {
+	key, value := []byte(e.key), []byte(e.token)
+	switch e.verb {
+	case read:
+		one(w, ctx, e, kv.Get{Common: in, Key: key}, form, func(g kv.GetResult) retry.Info {
+			e.got, e.cas = string(g.Value), g.CAS
+			return g.Retry
+		})
+	case upsert:
+		one(w, ctx, e, kv.Upsert{Common: in, Key: key, Value: value, Durability: durable}, form, mutated)
+	case insert:
+		one(w, ctx, e, kv.Insert{Common: in, Key: key, Value: value, Durability: durable}, form, mutated)
+	case replace, swap:
+		one(w, ctx, e, kv.Replace{Common: in, Key: key, Value: value, CAS: e.cas, Durability: durable}, form, mutated)
+	case remove:
+		one(w, ctx, e, kv.Remove{Common: in, Key: key}, form, mutated)
+	case increment:
+		first := uint64(1)
+		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form, func(c kv.CounterResult) retry.Info { return c.Retry })
+	case appendTo:
+		one(w, ctx, e, kv.Append{Common: in, Key: key, Value: value}, form, mutated)
+		if e.outcome == absent { // the first of its document
+			again := &entry{worker: e.worker, number: e.number, verb: insert, key: e.key, token: "first-" + e.token, limit: e.limit, polite: true, calm: e.calm}
+			in.Retry = nil
+			w.enter(again)
+			one(w, context.Background(), again, kv.Insert{Common: in, Key: key, Value: []byte(again.token)}, 0, mutated)
+		}
+	case verbs:
+	}
+}
+
+func mutated(m kv.MutationResult) retry.Info { return m.Retry }
+
+// one runs an operation in one of the forms and enters its end.
+func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form int, info func(R) retry.Info) {
+	end := func(res R, err error) {
+		var i retry.Info
+		if err == nil {
+			i = info(res)
+		}
+		if w.Break == LateEnd && e.number == 7 {
+			sleep(context.Background(), 4*time.Second)
+		}
+		e.finish(w.since(), i, err)
+	}
+	switch form {
+	case 0:
+		ended := make(chan struct{})
+		kv.Go(ctx, w.b, op, func(res R, err error) {
+			end(res, err)
+			close(ended)
+		})
+		<-ended
+	case 1:
+		end(kv.Start[R](ctx, w.b, op).Wait(context.Background()))
+	default:
+		end(kv.Do[R](ctx, w.b, op))
+	}
+}
+
+// burst starts many reads at once and then waits for all of them.
+func (w *world) burst(id, n int, r *source) int {
+	type started struct {
+		e *entry
+		f kv.Future[kv.GetResult]
+	}
+	var all []started
+	for i := range 5 + r.below(60) {
+		e := &entry{worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)), polite: true, limit: 2500 * time.Millisecond}
+		w.enter(e)
+		all = append(all, started{e, kv.Start(context.Background(), w.b, kv.Get{Key: []byte(e.key), Common: kv.Common{Timeout: e.limit}})})
+	}
+	w.sample()
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() { // each notes the instant of its own end
+			g, err := s.f.Wait(context.Background())
+			s.e.got, s.e.cas = string(g.Value), g.CAS
+			s.e.finish(w.since(), g.Retry, err)
+		})
+	}
+	wg.Wait()
+	return len(all)
+}
+
+// calmGrace is how long after the last fault calls may still fail: the longest wait for the next attempt to connect and
+// the attempt itself; where sockets have vanished without a word, as long as it takes to notice that too.
+func (w *world) calmGrace() time.Duration {
+	if w.harsh {
+		return 25 * time.Second
+	}
+	return 5 * time.Second
+}
+
+// calmDown makes calls for a while after the faults have stopped.
+func (w *world) calmDown() {
+	var wg sync.WaitGroup
+	for id := range 6 {
+		wg.Go(func() {
+			r := newSource(w.d, text("calm"), uint64(id))
+			for n := range 40 {
+				sleep(context.Background(), r.between(100*time.Millisecond, 1400*time.Millisecond))
+				e := w.next(w.workers+id, n, r, nil)
+				e.limit, e.cancelAt = 2500*time.Millisecond, 0
+				e.calm = w.since() > w.faulted+w.calmGrace()
+				e.polite = true
+				in := kv.Common{Timeout: e.limit}
+				if e.named {
+					in.Scope, in.Collection = "s", "c"
+				}
+				w.enter(e)
+				w.send(context.Background(), e, in, memd.DurabilityNone, 3)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// finalReads reads every document that others may have changed, for the end of its history.
+func (w *world) finalReads() {
+	r := newSource(w.d, text("final"))
+	for i := range w.keys {
+		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))
+		e := &entry{worker: -1, number: i, verb: read, shared: true, key: fmt.Sprintf("k-%d", i), limit: 10 * time.Second, polite: true, calm: true}
+		w.enter(e)
+		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
+	}
+	w.readLogs(r)
+}
+
+// readLogs reads the documents that were only appended to.
+func (w *world) readLogs(r *source) {
+	w.logs = map[string]string{}
+	for _, old := range slices.Clone(w.ledger) {
+		if _, again := w.logs[old.key]; old.verb != appendTo || again {
+			continue
+		}
+		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))
+		e := &entry{worker: -1, verb: read, key: old.key, limit: 10 * time.Second, polite: true, calm: true}
+		w.enter(e)
+		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
+		w.logs[e.key] = e.got
+	}
+}
+
+// last is a call that is under way when the client is closed, or comes later.
+func (w *world) last(id int) {
+	r := newSource(w.d, text("last"), uint64(id))
+	sleep(context.Background(), r.between(time.Microsecond, 20*time.Millisecond))
+	e := &entry{worker: -2 - id, verb: upsert, key: fmt.Sprintf("z-%d", id), token: fmt.Sprintf("z-%d", id), limit: 2500 * time.Millisecond, polite: true}
+	w.enter(e)
+	w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
+}

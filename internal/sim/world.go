@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/mock"
+)
+
+const bucketName = "default"
+
+// world is one run: everything in it lives in one bubble.
+type world struct {
+	*plan
+	m       *mock.Cluster
+	c       *core.Cluster
+	b       *core.Bucket
+	began   time.Time
+	tap     *taps
+	report  *Report
+	flushes []span
+
+	mu     sync.Mutex
+	ledger []*entry
+	calls  int
+	parked int // most at one time
+
+	facts   *facts
+	logs    map[string]string // what the documents that calls append to hold at the end
+	virtual time.Duration     // how long the run took
+
+	faulted   time.Duration // when the last fault was over
+	disturbed []time.Time   // instants that break connections
+}
+
+// span is a stretch of the run.
+type span struct{ from, to time.Duration }
+
+// since is the time of the run.
+func (w *world) since() time.Duration { return time.Since(w.began) }
+
+// start makes the cluster, the network and the client.
+func (w *world) start() error {
+	p := w.plan
+	m, err := mock.New(
+		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(),
+		mock.Bucket(bucketName, p.vbuckets, mock.WithCollection("s", "c")),
+	)
+	if err != nil {
+		return err
+	}
+	w.m, w.began = m, time.Now()
+	w.tap = &taps{dials: map[string][]time.Time{}}
+	m.Network().OnLink(w.link)
+	cfg, err := core.ParseConnString(m.ConnString())
+	if err != nil {
+		return err
+	}
+	cfg.Username, cfg.Password, cfg.Dial, cfg.Dice = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), w.dial, w.d.now
+	cfg.NoNotifications, cfg.PollInterval, cfg.CloseTimeout, cfg.Connections = !p.pushes, pollInterval, closeLimit, p.connections
+	cfg.ConnectTimeout = 3 * time.Second
+	cfg.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
+	cfg.MaxParked, cfg.QueueLimit, cfg.MaxInFlight = p.limits()
+	if p.Break == UnboundedParks {
+		cfg.MaxParked = 0
+	}
+	if p.breaker {
+		cfg.CircuitBreaker = &core.CircuitBreaker{Volume: 8, SleepWindow: time.Second, CanaryTimeout: time.Second, RollingWindow: 5 * time.Second}
+	}
+	w.plant()
+	w.c, err = core.Open(context.Background(), cfg)
+	if err != nil {
+		return err
+	}
+	w.b = w.c.Bucket(bucketName)
+	return nil
+}
+
+// dial takes a time of its own, for each address and attempt, and counts.
+func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	w.tap.mu.Lock()
+	w.tap.dials[addr] = append(w.tap.dials[addr], time.Now())
+	n := len(w.tap.dials[addr])
+	w.tap.mu.Unlock()
+	sleep(ctx, w.d.between(w.latency, 4*w.latency, text("dial"), text(addr), uint64(n)))
+	nc, err := w.m.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w.tap.mu.Lock()
+	w.tap.open++
+	w.tap.mu.Unlock()
+	return &wire{Conn: nc, tap: w.tap}, nil
+}
+
+// link gives a new connection its latency.
+func (w *world) link(l *mock.Link) {
+	for i, f := range []*mock.Flow{l.Up(), l.Down()} {
+		w.pace(f, l.ID()*2+uint64(i), w.latency)
+		f.SetPieces(func(n int) int { return n }, 1)
+	}
+}
+
+// pace makes a direction deliver after lo to twice lo, which is anew for each piece.
+func (w *world) pace(f *mock.Flow, id uint64, lo time.Duration) {
+	f.SetLatencyFunc(func() time.Duration {
+		return w.d.between(lo, 2*lo, text("latency"), id, uint64(time.Now().UnixNano()))
+	})
+}
+
+// Run runs one seed in a bubble of its own and judges it. It must not be called inside a bubble. A deadlock or a panic
+// in the run ends the process: whoever must survive that runs it in a process of its own.
+func Run(t *testing.T, o Options) *Report {
+	w := &world{plan: draw(o), report: newReport(o)}
+	synctest.Test(t, w.run)
+	w.check()
+	return w.report
+}
+
+func (w *world) run(*testing.T) {
+	ours := othersInBubble() // package testing's own
+	if err := w.start(); err != nil {
+		w.report.violate("setup", "%v", err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var faults, workers sync.WaitGroup
+	for i := range w.faultsAtOnce() {
+		faults.Go(func() { w.disturb(ctx, i) })
+	}
+	if w.topology || w.flush {
+		faults.Go(func() { w.rearrange(ctx) })
+	}
+	for i := range w.workers {
+		workers.Go(func() { w.work(i) })
+	}
+	workers.Wait()
+	if w.calm {
+		stop()
+		faults.Wait()
+		w.settle()
+		w.calmDown()
+	}
+	w.end()
+	stop()
+	faults.Wait()
+	w.collect()
+	if err := w.m.Close(); err != nil {
+		w.report.violate("setup", "%v", err)
+	}
+	synctest.Wait()
+	if w.Break == LeakedRoutine {
+		never := make(chan struct{})
+		defer close(never)
+		go func() { <-never }()
+		synctest.Wait()
+	}
+	w.report.GoroutinesLeft = othersInBubble() - ours
+	if n := w.report.GoroutinesLeft; n > 0 {
+		w.report.violate("P11", "%d goroutines are left after Close", n)
+	}
+}
+
+// end closes the client, with calls in flight unless it was calm.
+func (w *world) end() {
+	var inFlight sync.WaitGroup
+	if !w.calm {
+		for i := range 20 {
+			inFlight.Go(func() { w.last(i) })
+		}
+		sleep(context.Background(), w.d.between(time.Microsecond, 20*time.Millisecond, text("end")))
+	} else {
+		w.finalReads()
+	}
+	began := time.Now()
+	err := w.c.Close()
+	if took := time.Since(began); err != nil || took > closeLimit {
+		w.report.violate("P11", "Close took %v of %v: %v", took, closeLimit, err)
+	}
+	inFlight.Wait()
+	w.tap.mu.Lock()
+	open := w.tap.open
+	w.tap.mu.Unlock()
+	if open != 0 {
+		w.report.violate("P11", "%d sockets are open after Close", open)
+	}
+}
+
+// othersInBubble counts the goroutines of the caller's bubble beside the caller.
+func othersInBubble() int {
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		if len(buf) > math.MaxInt32 {
+			return -1
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	var mine string
+	count := 0
+	for line := range strings.Lines(string(buf)) {
+		if !strings.HasPrefix(line, "goroutine ") {
+			continue
+		}
+		_, bubble, ok := strings.Cut(line, "synctest bubble ")
+		bubble, _, _ = strings.Cut(bubble, "]")
+		bubble, _, _ = strings.Cut(bubble, ",")
+		switch {
+		case !ok:
+		case mine == "":
+			mine = bubble // the first one is the caller
+		case bubble == mine:
+			count++
+		}
+	}
+	return count
+}
+
+// addresses are those of the key-value service of the nodes, in the order of their numbers.
+func (w *world) addresses() []string {
+	var as []string
+	for _, n := range w.m.Nodes() {
+		as = append(as, n.Addr())
+	}
+	return as
+}
+
+func host(addr string) string {
+	h, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return h
+}
+
+// linksTo are the connections to an address.
+func (w *world) linksTo(addr string) []*mock.Link {
+	return slices.DeleteFunc(w.m.Network().Links(), func(l *mock.Link) bool { return l.RemoteAddr() != addr })
+}
+
+// breaks notes that connections are about to break.
+func (w *world) breaks() {
+	w.mu.Lock()
+	w.disturbed = append(w.disturbed, time.Now())
+	w.mu.Unlock()
+}
+
+// fired counts a fault that was met.
+func (w *world) fired(name string, n int) {
+	if n <= 0 {
+		return
+	}
+	w.mu.Lock()
+	w.report.FaultsFired[name] += n
+	w.mu.Unlock()
+}
+
+// faultsAtOnce is how many goroutines cause faults.
+func (w *world) faultsAtOnce() int { return w.plan.faults }
+
+// settle ends what faults have left behind, unless that is part of the plan.
+func (w *world) settle() {
+	n := w.m.Network()
+	n.HealAll()
+	for _, a := range w.addresses() {
+		if w.Break != NoRecovery || a != w.addresses()[0] {
+			n.Restore(a)
+		}
+	}
+	if !w.harsh {
+		w.breaks()
+		w.reset(n.Links())
+	}
+	if w.Break == NoRecovery {
+		n.Refuse(w.addresses()[0])
+		w.reset(n.Links())
+	}
+	w.faulted = w.since()
+}
+
+// String says what the seed has drawn.
+func (p *plan) String() string {
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
+}
