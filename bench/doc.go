@@ -5,7 +5,7 @@
 // scheduler with another. All are connected first; then one works for a slice of a second while the others wait, in
 // rounds whose order rotates. Ratios are taken within a round, and their median over the rounds is the figure.
 //
-//	go run ./bench             all measurements, as text
+//	go run ./bench             all measurements, as text; about half an hour
 //	go run ./bench --json      the same for machines: every target with value, limit and verdict
 //	go run ./bench --quick     a look: few and short slices, nothing is judged
 //

@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -47,10 +49,22 @@ func describe(p plan) conditions {
 			c.Modified = s.Value == "true"
 		}
 	}
+	if c.Commit == "" { // go run does not stamp it
+		c.Commit, c.Modified = commitOfTree()
+	}
 	for _, d := range info.Deps {
 		if d.Path == "github.com/couchbase/gocbcore/v10" {
 			c.Versions["gocbcore"] = d.Version
 		}
 	}
 	return c
+}
+
+// commitOfTree asks git; nothing when there is none.
+func commitOfTree() (commit string, modified bool) {
+	text, err := exec.Command("git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty").Output() //nolint:noctx // it reads a few files
+	if err != nil {
+		return "", false
+	}
+	return strings.CutSuffix(strings.TrimSpace(string(text)), "-dirty")
 }

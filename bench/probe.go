@@ -83,6 +83,9 @@ func live() (bytes float64, goroutines int) {
 	return float64(m.HeapAlloc + m.StackInuse), runtime.NumGoroutine()
 }
 
+// settling is how many operations may fail while a client connects.
+const settling = 20
+
 // probeIdle opens a client, has every connection work once, waits, and counts what it holds then.
 func probeIdle(t target, o probeOptions) (map[string]float64, error) {
 	before, had := live()
@@ -92,9 +95,15 @@ func probeIdle(t target, o probeOptions) (map[string]float64, error) {
 	}
 	defer c.close()
 	do := c.work(job{Op: opGet, Workers: 1, Size: 256}, 0)
-	for range 4 * len(t.addrs) {
-		if _, err := do(); err != nil {
+	for i, failed := 0, 0; i < 4*len(t.addrs); i++ {
+		_, err := do()
+		switch {
+		case err == nil:
+		case failed == settling:
 			return nil, err
+		default: // a client that has just read the map may still be replacing its first connections
+			failed++
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	time.Sleep(o.Time)
