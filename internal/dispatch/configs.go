@@ -98,6 +98,13 @@ func (o *offers) take() (of offered, ok bool, waiters []claimed) {
 	return offered{}, false, waiters
 }
 
+// pending reports whether a map lies here that has not been considered yet.
+func (o *offers) pending() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.busy || len(o.queue) > 0
+}
+
 // refused forgets the version of a map that could not be used, so that it bars no good one.
 func (o *offers) refused(s *topology.Snapshot) {
 	o.mu.Lock()
@@ -140,6 +147,9 @@ func (r *Router) configs() {
 			}
 			for _, w := range waiters {
 				r.judgeMoved(w)
+			}
+			if r.picker.Load() == nil { // none of them could be used
+				r.releaseWaiting()
 			}
 			break
 		}

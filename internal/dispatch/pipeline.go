@@ -243,13 +243,14 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		return false
 	}
 	p.failed, p.lastErr = false, nil
+	if info.Config != nil { // before the connection is seen: calls that wait for a map see this one coming
+		p.r.Offer(info.Config, p.addr)
+	}
 	p.conn.Store(cn)
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
-	if info.Config != nil {
-		p.r.Offer(info.Config, p.addr)
-	} else {
+	if info.Config == nil {
 		p.r.want()
 		p.r.releaseWaiting()
 	}

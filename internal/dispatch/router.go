@@ -374,7 +374,7 @@ var (
 // seedState says whether a cluster map may still come from a handshake that has not failed, and if not, the last
 // failure. The lock is held.
 func (r *Router) seedState() (cause error, hope bool) {
-	cause, hope = errNoSeeds, r.resolving
+	cause, hope = errNoSeeds, r.resolving || r.offers.pending()
 	for _, p := range r.pipes {
 		p.each(func(q *pipeline) {
 			err, trying := q.state()
