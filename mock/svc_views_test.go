@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,7 +74,7 @@ const shopViews = `{"views":{
 
 // shop is a cluster with a few documents and views over them.
 func shop(t *testing.T, opts ...mock.Option) (*mock.Cluster, *asker) {
-	c := mock.Start(t, append(opts, mock.Views(viewjs.New(viewjs.Options{})))...)
+	c := mock.Start(t, append(opts, mock.Views(viewjs.New(viewjs.Options{Time: 300 * time.Millisecond})))...)
 	require.NoError(t, c.PutDesignDocument("default", "shop", shopViews))
 	r := login(t, c, usual...)
 	for _, d := range []struct{ id, doc string }{

@@ -275,10 +275,10 @@ func TestNodesAndVbuckets(t *testing.T) {
 
 	for args, text := range map[string]string{
 		"observe-seqno 9 --uuid 1": "document not found", "failover-log 999": "vbucket", "get-scope-id nosuch": "scope not found",
-		"version --node 9": "no reachable node", "stats nosuch": "document not found", "get-meta absent": "document not found",
+		"version --node 9 --timeout 1s": "no reachable node", "stats nosuch": "document not found", "get-meta absent": "document not found",
 		"get airline_10 --on-behalf-of nobody": "authentication failure",
 	} {
-		r := c.run(append([]string{"kv", "--timeout", "500ms"}, strings.Fields(args)...)...)
+		r := c.run(append([]string{"kv"}, strings.Fields(args)...)...)
 		require.NotZero(t, r.code, args)
 		require.Contains(t, strings.ToLower(r.stderr), text, args)
 	}

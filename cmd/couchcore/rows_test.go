@@ -186,7 +186,7 @@ func TestRowCommandsThatFail(t *testing.T) {
 		require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
 		require.Equal(t, kind, r.object(t)["error"].(map[string]any)["kind"], args)
 	}
-	r = c.run("view", "d", "nosuch", "--timeout", "400ms", "--json")
+	r = c.run("view", "d", "nosuch", "--timeout", "1s", "--json")
 	require.Equal(t, exitNotApplied, r.code, "a design document that is missing may still come")
 	require.Contains(t, r.object(t)["error"].(map[string]any)["retry_reasons"], "VIEWS_TEMPORARY_FAILURE")
 }
