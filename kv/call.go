@@ -98,9 +98,15 @@ func (c *Call) Reset() {
 	c.began, c.bucket, c.spec = time.Time{}, "", nil
 	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
 	c.watcher = nil
-	c.guard.Store(0)
-	c.stage.Store(0)
-	c.units.Store(0)
+	if c.guard.Load() != 0 {
+		c.guard.Store(0)
+	}
+	if c.stage.Load() != 0 {
+		c.stage.Store(0)
+	}
+	if c.units.Load() != 0 {
+		c.units.Store(0)
+	}
 }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
@@ -370,8 +376,12 @@ func (c *Call) prepare(ctx context.Context) error {
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
 	c.State.Strategy = c.Req.Retry
 	c.ctx = ctx
-	c.watched.Store(false)
-	c.unwatch.Store(nil)
+	if c.watched.Load() {
+		c.watched.Store(false)
+	}
+	if c.unwatch.Load() != nil {
+		c.unwatch.Store(nil)
+	}
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}

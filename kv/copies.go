@@ -80,7 +80,7 @@ func (l LookupInCopies) to(ctx context.Context, d Dispatcher, replica int, done 
 // checkOp says what is wrong with an operation's arguments.
 func checkOp[R any, O Op[R]](op O) error {
 	var r Request
-	if err := encode[R](&r, op); err != nil {
+	if err := encode[R](&r, &op); err != nil {
 		return err
 	}
 	if s := specs[r.Opcode]; s != nil {

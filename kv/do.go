@@ -33,35 +33,47 @@ type Dispatcher interface {
 // deadline: the context's, or the operation's or the cluster's timeout, whichever comes first. When ctx ends early the
 // call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
 // Keys and values of op are lent until Do returns.
-func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
+func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
 	c := d.NewCall()
 	c.form = formBlocking
-	err := load[R](c, op)
-	if err == nil && c.hedge() != nil {
-		if r, err, done := tryHedged[R](ctx, d, c, op); done {
-			c.State.Finish()
-			d.Release(c)
+	if err = load[R](c, &op); err == nil && c.hedge() != nil {
+		var done bool
+		if done, err = doHedged(ctx, d, c, &op, &r); done {
 			return r, err
 		}
 	}
-	return finish[R](ctx, d, c, op, err)
-}
-
-// finish sends a loaded call, unless loading has failed with err, and waits for its outcome.
-func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, err error) (R, error) {
-	if err := start(ctx, d, c, err); err != nil {
-		d.Release(c)
-		var zero R
-		return zero, err
-	}
-	<-c.wake
-	r, err := outcome[R](c, op)
-	d.Release(c)
+	err = finish(ctx, d, c, &op, &r, err)
 	return r, err
 }
 
+// The functions below pass operations and results by pointers: copies of them would make every waiting goroutine's stack
+// several times as large. What is rare and needs a copy has a frame of its own.
+
+//go:noinline
+func doHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R) (done bool, err error) {
+	res, err, done := tryHedged[R](ctx, d, c, *op)
+	if done {
+		*r = res
+		c.State.Finish()
+		d.Release(c)
+	}
+	return done, err
+}
+
+// finish sends a loaded call, unless loading has failed with err, and waits for its outcome.
+func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R, err error) error {
+	if err := start(ctx, d, c, err); err != nil {
+		d.Release(c)
+		return err
+	}
+	<-c.wake
+	err = outcome(c, op, r)
+	d.Release(c)
+	return err
+}
+
 // load has op say what to send.
-func load[R any, O Op[R]](c *Call, op O) error {
+func load[R any, O Op[R]](c *Call, op *O) error {
 	err := encode[R](&c.Req, op)
 	c.spec = specs[c.Req.Opcode] // names the operation in the error, too
 	return err
@@ -97,7 +109,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-func encode[R any, O Op[R]](r *Request, op O) (err error) {
+func encode[R any, O Op[R]](r *Request, op *O) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack()}
@@ -106,7 +118,7 @@ func encode[R any, O Op[R]](r *Request, op O) (err error) {
 			err = &encodeError{err}
 		}
 	}()
-	return op.Encode(r)
+	return (*op).Encode(r)
 }
 
 // encodeError is a failure of an Encode that names no kind.
@@ -115,7 +127,7 @@ type encodeError struct{ err error }
 func (e *encodeError) Error() string   { return e.err.Error() }
 func (e *encodeError) Unwrap() []error { return []error{cberr.EncodingFailure, e.err} }
 
-func decode[R any, O Op[R]](c *Call, op O) (r R, err error) {
+func decode[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = c.decodeError(&PanicError{v, debug.Stack()})
@@ -125,19 +137,19 @@ func decode[R any, O Op[R]](c *Call, op O) (r R, err error) {
 		err = c.Res.inflate(c.Req.Into)
 	}
 	if err == nil {
-		r, err = op.Decode(&c.Res)
+		*r, err = (*op).Decode(&c.Res)
 	}
 	if err != nil {
 		err = c.decodeError(err)
 	}
-	return r, err
+	return err
 }
 
-func outcome[R any, O Op[R]](c *Call, op O) (R, error) {
+func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
 	if err := c.outcome(); err != nil {
-		return decodeAbsent[R](c, op, err)
+		return decodeAbsent(c, op, r, err)
 	}
-	return decode[R](c, op)
+	return decode(c, op, r)
 }
 
 // decodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.
@@ -176,7 +188,7 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c.form = formFuture
 	c.wake = make(chan struct{})
 	f := Future[R]{c: c, res: &futureResult[R]{}}
-	err := load[R](c, op)
+	err := load[R](c, &op)
 	if err == nil && c.hedge() != nil {
 		hedgedAsync(ctx, d, c, op, func(r R, err error) {
 			f.res.make = func() (R, error) { return r, err }
@@ -189,7 +201,10 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 		close(c.wake)
 		return f
 	}
-	f.res.make = func() (R, error) { return outcome[R](c, op) }
+	f.res.make = func() (r R, err error) {
+		err = outcome(c, &op, &r)
+		return r, err
+	}
 	return f
 }
 
@@ -235,9 +250,11 @@ func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, er
 	c := d.NewCall()
 	c.form = formCallback
 	c.finish = func() {
-		done(outcome[R](c, op))
+		var r R
+		err := outcome(c, &op, &r)
+		done(r, err)
 	}
-	err := load[R](c, op)
+	err := load[R](c, &op)
 	if err == nil && c.hedge() != nil {
 		hedgedAsync(ctx, d, c, op, func(r R, err error) { complete(d, func() { done(r, err) }) })
 		return Pending{c}

@@ -50,16 +50,17 @@ type absentDecoder[R any] interface {
 }
 
 // decodeAbsent turns a failure into a result when op says that it is one.
-func decodeAbsent[R any, O Op[R]](c *Call, op O, err error) (R, error) {
-	if a, ok := any(op).(absentDecoder[R]); ok {
+//
+//go:noinline
+func decodeAbsent[R any, O Op[R]](c *Call, op *O, r *R, err error) error {
+	if a, ok := any(*op).(absentDecoder[R]); ok {
 		if e, ok := err.(*Error); ok && isAbsent(err) { //nolint:errorlint // made by this call
 			c.Res.Result.Endpoint, c.Res.Result.Retry = e.Endpoint, e.Retry
 			c.Res.Result.addUnits(e.units)
-			return a.absent(&c.Res)
+			*r, err = a.absent(&c.Res)
 		}
 	}
-	var zero R
-	return zero, err
+	return err
 }
 
 // isAbsent reports that the failure of a call is a missing document.

@@ -139,7 +139,8 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
 	}
 	c.spec = specs[c.Req.Opcode]
-	r, err := finish[R](ctx, x.d, c, x.op, nil)
+	var r R
+	err := finish(ctx, x.d, c, &x.op, &r, nil)
 	switch {
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
@@ -181,7 +182,7 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 			plain := d.NewCall()
 			plain.form = formBlocking
 			plain.Req, plain.spec = c.Req, c.spec
-			r, err = finish[R](ctx, d, plain, op, nil)
+			err = finish(ctx, d, plain, &op, &r, nil)
 		}
 		c.State.Finish()
 		done(r, err)

@@ -92,7 +92,7 @@ func (e *HistoryError) Error() string {
 func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, uuid uint64, op O) (R, error) {
 	var zero R
 	var req Request
-	if err := encode[R](&req, op); err != nil || len(req.Key) == 0 {
+	if err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
 	l, err := d.Layout(ctx)

@@ -41,7 +41,7 @@ func (m MutationResult) mutation() MutationResult { return m }
 func DoPolled[R mutated, O Op[R]](ctx context.Context, d Topology, op O, p PollDurability) (R, error) {
 	var r R
 	var req Request
-	if err := encode[R](&req, op); err == nil && req.Durability != 0 { // other failures are the call's own
+	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
 		return r, &Error{Op: specs[req.Opcode].Name, Scope: req.Scope, Collection: req.Collection, Err: cberr.InvalidArgument, Cause: cause}
 	}

@@ -89,7 +89,7 @@ type Conn struct {
 	mu       sync.Mutex
 	pend     []*part // to be written, oldest first, from head on
 	head     int
-	spare    *part
+	spare    [2]*part
 	flushing bool // somebody writes, or is about to
 	reading  bool // the reader is completing answers and will flush after that
 	closed   bool
@@ -108,6 +108,7 @@ type Conn struct {
 
 	rbuf       []byte
 	rpos, rlen int
+	filled bool
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
@@ -221,7 +222,9 @@ func (c *Conn) Submit(call *kv.Call) error {
 	}
 	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
 	s.call, s.deadline = call, call.Deadline
-	s.epoch.Store(0)
+	if s.epoch.Load() != 0 {
+		s.epoch.Store(0)
+	}
 	s.state.Store(gen<<2 | slotLive)
 	c.inflight++
 	alone := c.inflight == 1
@@ -252,16 +255,19 @@ func (c *Conn) append(call *kv.Call, w *kv.Wire, large *part) (p *part, ended bo
 	if n := len(c.pend); n > c.head && len(c.pend[n-1].buf) < maxPart && cap(c.pend[n-1].buf) <= maxSpareSize {
 		p = c.pend[n-1]
 	} else {
-		if p = c.spare; p != nil {
-			c.spare = nil
-		} else {
+		switch {
+		case c.spare[1] != nil:
+			p, c.spare[1] = c.spare[1], nil
+		case c.spare[0] != nil:
+			p, c.spare[0] = c.spare[0], nil
+		default:
 			p = &part{}
 		}
 		c.pend = append(c.pend, p)
 	}
 	if p.buf, ended, err = call.AppendTo(p.buf, w); (ended || err != nil) && len(p.frames) == 0 {
 		c.pend = c.pend[:len(c.pend)-1]
-		c.spare = p
+		c.putSpare(p)
 	}
 	return p, ended, err
 }
@@ -374,6 +380,7 @@ func (c *Conn) read() error {
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
 		c.mu.Unlock()
+		c.Stats.Answers.Add(int64(c.ended))
 		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
 		if mine {
 			runtime.Gosched() // let the callers just woken append their next requests
@@ -399,13 +406,14 @@ func (c *Conn) fill() error {
 		c.rlen -= c.rpos
 		c.rpos = 0
 	}
-	if c.rlen == len(c.rbuf) && len(c.rbuf) < maxRead {
+	if (c.filled || c.rlen == len(c.rbuf)) && len(c.rbuf) < maxRead {
 		bigger := make([]byte, maxRead)
 		copy(bigger, c.rbuf[:c.rlen])
 		c.rbuf = bigger
 	}
 	n, err := c.nc.Read(c.rbuf[c.rlen:])
 	c.rlen += n
+	c.filled = c.rlen == len(c.rbuf)
 	if n > 0 {
 		c.Stats.Reads.Add(1)
 		return nil
@@ -493,7 +501,6 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	s.call = nil
 	c.freed = append(c.freed, i)
 	c.ended++
-	c.Stats.Answers.Add(1)
 	if p.Opcode != call.Req.Opcode { // the stream is out of step: no later answer can be trusted either
 		c.h.Lost(call, epoch, ErrOutOfStep)
 		c.Close(ErrOutOfStep)

@@ -176,9 +176,7 @@ func (c *Conn) recycle(p *part) {
 	}
 	p.buf, p.frames = p.buf[:0], p.frames[:0]
 	c.mu.Lock()
-	if c.spare == nil {
-		c.spare = p
-	}
+	c.putSpare(p)
 	c.mu.Unlock()
 }
 
@@ -255,4 +253,13 @@ func (c *Conn) isFlushing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.flushing
+}
+
+func (c *Conn) putSpare(p *part) {
+	switch {
+	case c.spare[0] == nil:
+		c.spare[0] = p
+	case c.spare[1] == nil:
+		c.spare[1] = p
+	}
 }

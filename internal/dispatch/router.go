@@ -145,9 +145,9 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 
 // Dispatch implements kv.Dispatcher.
 func (r *Router) Dispatch(c *kv.Call) {
-	began := time.Now()
+	c.Started = r.now()
+	began := r.o.Base.Add(time.Duration(c.Started))
 	c.Bind(r, r.o.Bucket, began)
-	c.Started = int64(began.Sub(r.o.Base))
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
 	if r.o.Policy != nil {
