@@ -134,7 +134,7 @@ func decode[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 		}
 	}()
 	if !c.Req.KeepCompressed {
-		err = c.Res.inflate(c.Req.Into)
+		err = c.inflate()
 	}
 	if err == nil {
 		*r, err = (*op).Decode(&c.Res)

@@ -9,9 +9,23 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// MaxInflated is how large a compressed value may become; one that claims to be larger fails its call and allocates
-// nothing.
+// MaxInflated is how large a compressed value may become unless the call's Owner is a Limiter that says otherwise; one
+// that claims to be larger fails its call and allocates nothing.
 const MaxInflated = 32 << 20
+
+// Limiter is an Owner with a limit of its own for what compressed values become. It is asked on the goroutine that wants
+// the result, and only for answers with a compressed value.
+type Limiter interface{ InflateLimit() int }
+
+// inflateLimit is the limit of the call's owner, or MaxInflated.
+func (c *Call) inflateLimit() int64 {
+	if l, ok := c.owner.(Limiter); ok {
+		if n := l.InflateLimit(); n > 0 {
+			return int64(n)
+		}
+	}
+	return MaxInflated
+}
 
 // Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
 // 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
@@ -91,11 +105,12 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 }
 
 // inflate makes the answer's value a plain one. It runs on the goroutine that wants the result.
-func (r *Response) inflate(into []byte) error {
+func (c *Call) inflate() error {
+	r := &c.Res
 	if r.Datatype&memd.DatatypeSnappy == 0 {
 		return nil
 	}
-	v, err := inflate(into, r.Value, MaxInflated)
+	v, err := inflate(c.Req.Into, r.Value, c.inflateLimit())
 	if err != nil {
 		return err
 	}
