@@ -39,9 +39,14 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
 		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
+		Tuning: c.tuning(),
 	})
 	b.wg.Go(func() { b.poll(ctx) })
 	return b
+}
+
+func (c *Cluster) tuning() dispatch.Tuning {
+	return dispatch.Tuning{InflateLimit: c.cfg.InflateLimit, ErrorMapLimit: c.cfg.ErrorMapLimit}
 }
 
 // Name is the bucket's name.

@@ -128,7 +128,8 @@ func (c *Cluster) connectOptions() conn.Options {
 	return conn.Options{
 		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
 		Credentials: c.credentials, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.Compression,
-		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, MaxInFlight: c.cfg.MaxInFlight,
+		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, ConfigLimit: c.cfg.ConfigLimit,
+		MaxInFlight: c.cfg.MaxInFlight,
 	}
 }
 

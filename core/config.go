@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/couchcore/couchcore/internal/dispatch"
-	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -91,11 +90,17 @@ type Config struct {
 	HTTPIdleTimeout                            time.Duration
 
 	Connections int // to each node and for each bucket; 0 means 1, at most 1024
-	QueueLimit  int // calls that wait for one connection; 0 means 2048
-	MaxInFlight int // calls in flight on one connection; 0 means 32768
-	FrameLimit  int // bytes of a packet's body; 0 means 32 MiB
-	RowLimit    int // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
-	ConfigLimit int // bytes of a cluster map; 0 means 16 MiB
+
+	// Limits of what nodes and callers can make the client hold. 0 means the default; a value out of bounds is refused.
+	QueueLimit    int // calls that wait for one connection; 0 means 2048
+	MaxInFlight   int // calls in flight on one connection; 0 means 32768, at most 49152
+	FrameLimit    int // bytes of a packet's body; 0 means 32 MiB
+	InflateLimit  int // bytes that a compressed value may become; 0 means 32 MiB
+	RowLimit      int // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
+	ConfigLimit   int // bytes of a cluster map; 0 means 16 MiB
+	ConfigDepth   int // levels of its JSON; 0 means 64
+	ErrorMapLimit int // bytes of a node's error map; 0 means 1 MiB
+	SRVLimit      int // answers of one DNS SRV lookup that are used; 0 means 64
 
 	// NoNotifications keeps nodes from telling of new cluster maps, so that they are asked at every PollInterval.
 	NoNotifications bool
@@ -157,11 +162,7 @@ func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
 	}, nil
 }
 
-// Limits of the configuration's numbers.
-const (
-	maxAgent       = 200
-	maxConnections = 1024
-)
+const maxAgent = 200
 
 // ConfigError names the field of a Config that cannot be used.
 type ConfigError struct {
@@ -197,29 +198,8 @@ func (c Config) withDefaults() (Config, error) {
 			*d.v = d.def
 		}
 	}
-	for _, n := range []struct {
-		name string
-		v    int
-	}{
-		{"MaxParked", c.MaxParked},
-		{"Connections", c.Connections},
-		{"QueueLimit", c.QueueLimit},
-		{"MaxHTTPConnections", c.MaxHTTPConnections},
-		{"MaxIdleHTTPConnections", c.MaxIdleHTTPConnections},
-		{"MaxInFlight", c.MaxInFlight},
-		{"FrameLimit", c.FrameLimit},
-		{"RowLimit", c.RowLimit},
-		{"ConfigLimit", c.ConfigLimit},
-	} {
-		if n.v < 0 {
-			return c, &ConfigError{n.name, "is negative"}
-		}
-	}
-	if c.Connections > maxConnections {
-		return c, &ConfigError{"Connections", fmt.Sprintf("is %d, limit %d", c.Connections, maxConnections)}
-	}
-	if c.MaxInFlight > 49152 {
-		return c, &ConfigError{"MaxInFlight", "is over 49152: the table of opaques has 65536 places, and late answers need some"}
+	if err := c.limitDefaults(); err != nil {
+		return c, err
 	}
 	var err error
 	if c.breaker, err = c.CircuitBreaker.options(); err != nil {
@@ -267,7 +247,5 @@ func trimBrackets(h string) string {
 	}
 	return h
 }
-
-func (c *Config) configLimits() topology.Options { return topology.Options{MaxBytes: c.ConfigLimit} }
 
 var _ kv.Dispatcher = (*Bucket)(nil)

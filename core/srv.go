@@ -18,10 +18,7 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (cname string, addrs []*net.SRV, err error)
 }
 
-const (
-	srvBudget = 5 * time.Second // of one lookup; the name's own address is tried beside it
-	maxSRV    = 64              // answers of one lookup that are used
-)
+const srvBudget = 5 * time.Second // of one lookup; the name's own address is tried beside it
 
 // resolver gives the lookup of the nodes that the SRV record names, nil without such a record.
 func (c *Cluster) resolver() func(ctx context.Context) []string {
@@ -36,7 +33,7 @@ func (c *Cluster) resolver() func(ctx context.Context) []string {
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
 			return nil
 		}
-		return srvAddresses(records)
+		return srvAddresses(records, c.cfg.SRVLimit)
 	}
 }
 
@@ -51,10 +48,10 @@ func (c *Cluster) lookupSRV(ctx context.Context) (records []*net.SRV, err error)
 	return records, err
 }
 
-// srvAddresses are the targets of SRV records as addresses, each once, in the records' order.
-func srvAddresses(records []*net.SRV) []string {
+// srvAddresses are the targets of the first SRV records as addresses, each once, in the records' order.
+func srvAddresses(records []*net.SRV, most int) []string {
 	var addrs []string
-	for _, r := range records[:min(len(records), maxSRV)] {
+	for _, r := range records[:min(len(records), most)] {
 		host := strings.TrimSuffix(r.Target, ".")
 		if host == "" || r.Port == 0 { // "there is no such service here", in RFC 2782's words
 			continue

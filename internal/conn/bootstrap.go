@@ -201,7 +201,7 @@ func (b *bootstrap) readTail() error {
 	}
 	if p.Status == memd.StatusSuccess && len(p.Value) > 0 {
 		// A map that cannot be inflated is as good as none: other nodes have one, too.
-		if raw, err := kv.Inflate(p.Value, p.Datatype, b.o.FrameLimit); err == nil {
+		if raw, err := kv.Inflate(p.Value, p.Datatype, b.o.ConfigLimit); err == nil {
 			b.info.Config = slices.Clone(raw)
 		}
 	}

@@ -34,6 +34,7 @@ type Options struct {
 	Timeout      time.Duration // for dial, TLS and bootstrap together; 0 means 10 s
 	WriteTimeout time.Duration // of a write that the peer does not take; 0 means 10 s
 	FrameLimit   int           // 0 means memd.DefaultLimit
+	ConfigLimit  int           // bytes of the handshake's cluster map when inflated; 0 means kv.MaxInflated
 	MaxInFlight  int           // 0 means 32768
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler

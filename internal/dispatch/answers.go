@@ -81,7 +81,7 @@ func (r *Router) offerErrorMap(addr string, raw []byte) {
 	if raw == nil {
 		return
 	}
-	m, err := errormap.Parse(raw, 0)
+	m, err := errormap.Parse(raw, r.o.ErrorMapLimit)
 	if err != nil {
 		r.o.Log.Warn(r.ctx, observe.MsgErrorMapRefused, about(addr, err)...)
 		return

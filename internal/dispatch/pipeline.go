@@ -141,7 +141,7 @@ func (p *pipeline) run(ctx context.Context) {
 		cn, err := p.connect(ctx)
 		if err != nil {
 			p.connectFailed(ctx, err)
-			wait = min(max(2*wait, redialMin), redialMax)
+			wait = p.r.o.pauseAfter(wait)
 			pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
 			continue
 		}
@@ -154,7 +154,7 @@ func (p *pipeline) run(ctx context.Context) {
 			wait = 0
 			continue
 		}
-		wait = min(max(2*wait, redialMin), redialMax) // a node that accepts and hangs up is no working one
+		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one
 		pause(ctx, wait)
 	}
 	p.flushQueue(context.Cause(ctx))
@@ -361,7 +361,7 @@ func (p *pipeline) Expired(c *kv.Call) {
 // Orphan implements conn.Handler. What is gathered for the report costs something only when somebody reads it.
 func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	p.r.orphans.Add(1)
-	if !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
+	if p.r.o.NoOrphans || !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
 		return
 	}
 	name := pkt.Opcode.String()

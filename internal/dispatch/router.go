@@ -46,6 +46,8 @@ type Options struct {
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
+	Tuning
+
 	// Breaker are the limits of the nodes' circuit breakers; nil means none.
 	Breaker *BreakerOptions
 	// Policy gives what a retry policy has for an opcode; nil has nothing for any. It must not block.
@@ -120,7 +122,7 @@ func New(o Options) *Router {
 	}
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
 	r.due.init(o.Base, r.expire)
-	r.work.log = o.Log
+	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
 	r.offers.init()
 	r.wg.Go(r.configs)
 	r.mu.Lock()
