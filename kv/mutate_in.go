@@ -87,7 +87,8 @@ func CountPathBy(path string, delta int64) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocCounter, Path: path, Value: strconv.AppendInt(nil, delta, 10)}
 }
 
-// ReplaceBody makes the value of an extended attribute the document's body, and removes the attribute.
+// ReplaceBody makes the value of an extended attribute the document's body. The attribute stays; another spec can remove
+// it behind.
 func ReplaceBody(xattr string) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocReplaceBodyWithXattr, Path: xattr, Xattr: true}
 }

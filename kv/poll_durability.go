@@ -117,34 +117,65 @@ func (w *watched) possible(ctx context.Context) error {
 // have is what is known of one copy.
 type have struct{ replicated, persisted bool }
 
-// wait asks all copies, again and again, until enough of them have the mutation.
+// polling is the state of the waiting: what the newest answer of each copy has proved.
+type polling struct {
+	known   [MaxReplicas + 1]have
+	asking  [MaxReplicas + 1]bool
+	pending [MaxReplicas + 1]Pending
+	answers chan pollAnswer // has room for one of each copy
+}
+
+type pollAnswer struct {
+	copy int
+	have have
+	err  error
+}
+
+// wait asks all copies, again and again, until enough of them have the mutation. A copy that is slow to answer delays
+// none of the others, and nobody once enough of these have it.
 func (w *watched) wait(ctx context.Context) error {
 	if w.poll.PersistTo == 0 && w.poll.ReplicateTo == 0 {
 		return nil
 	}
-	known := [MaxReplicas + 1]have{}
+	p := polling{answers: make(chan pollAnswer, MaxReplicas+1)}
+	defer p.stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := pollFirst; ; pause = min(2*pause, pollMax) {
+	for pause := pollFirst; ; {
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
-			return w.ended(ctx, known)
-		}
-		l, err := w.d.Layout(ctx)
-		if err != nil {
-			return w.fails(cberr.DurabilityAmbiguous, err, true)
-		}
-		if err := w.round(ctx, l, &known); err != nil {
-			if ctx.Err() != nil {
-				return w.ended(ctx, known)
+			l, err := w.d.Layout(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return w.ended(ctx, p.known)
+			case err != nil:
+				return w.fails(cberr.DurabilityAmbiguous, err, true)
 			}
-			return err
+			w.ask(ctx, l, &p)
+			timer.Reset(pause)
+			pause = min(2*pause, pollMax)
+		case a := <-p.answers:
+			p.asking[a.copy], p.known[a.copy] = false, a.have
+			switch {
+			case a.err != nil && ctx.Err() != nil:
+				return w.ended(ctx, p.known)
+			case a.err != nil:
+				return a.err
+			case w.enough(p.known):
+				return nil
+			}
+		case <-ctx.Done():
+			return w.ended(ctx, p.known)
 		}
-		if w.enough(known) {
-			return nil
+	}
+}
+
+// stop ends the questions that are still under way.
+func (p *polling) stop() {
+	for i, asking := range p.asking {
+		if asking {
+			p.pending[i].Cancel()
 		}
-		timer.Reset(pause)
 	}
 }
 
@@ -191,48 +222,37 @@ func (w *watched) ended(ctx context.Context, known [MaxReplicas + 1]have) error 
 	return w.fails(kind, e, true)
 }
 
-// round asks every copy once, all at the same time.
-func (w *watched) round(ctx context.Context, l Layout, known *[MaxReplicas + 1]have) error {
+// ask asks every copy that is not being asked: also those that have answered before, because another node may have
+// become that copy.
+func (w *watched) ask(ctx context.Context, l Layout, p *polling) {
 	vb := l.VBucket(w.key)
 	bySeqno := !w.token.IsZero() && !w.poll.ByCAS
 	if bySeqno {
 		vb = w.token.VBucket
 	}
-	type answer struct {
-		copy int
-		have have
-		err  error
-	}
-	answers := make(chan answer, len(known))
-	asked := 0
-	for i := range min(l.NumReplicas()+1, len(known)) {
-		if l.NodeIndex(vb, i) < 0 || known[i].replicated && known[i].persisted {
+	for i := range min(l.NumReplicas()+1, len(p.known)) {
+		switch {
+		case p.asking[i]:
+			continue
+		case l.NodeIndex(vb, i) < 0:
+			p.known[i] = have{}
 			continue
 		}
-		asked++
+		p.asking[i] = true
 		if bySeqno {
-			Go(ctx, w.d, ObserveSeqno{Common: w.common, VBucket: vb, UUID: w.token.UUID, Replica: i}, func(r SeqnoResult, err error) {
+			op := ObserveSeqno{Common: w.common, VBucket: vb, UUID: w.token.UUID, Replica: i}
+			p.pending[i] = Go(ctx, w.d, op, func(r SeqnoResult, err error) {
 				h, err := w.bySeqno(i, r, err)
-				answers <- answer{i, h, err}
+				p.answers <- pollAnswer{i, h, err}
 			})
 		} else {
-			Go(ctx, w.d, Observe{Common: w.common, Key: w.key, Replica: i}, func(r ObserveResult, err error) {
+			op := Observe{Common: w.common, Key: w.key, Replica: i}
+			p.pending[i] = Go(ctx, w.d, op, func(r ObserveResult, err error) {
 				h, err := w.byCAS(i, r, err)
-				answers <- answer{i, h, err}
+				p.answers <- pollAnswer{i, h, err}
 			})
 		}
 	}
-	var failed error
-	for range asked {
-		a := <-answers // each call ends by its deadline
-		if a.err != nil && failed == nil {
-			failed = a.err
-		}
-		if known[a.copy].replicated = known[a.copy].replicated || a.have.replicated; a.have.persisted {
-			known[a.copy].persisted = true
-		}
-	}
-	return failed
 }
 
 // bySeqno says what an answer to OBSERVE_SEQNO proves; an error ends the waiting.

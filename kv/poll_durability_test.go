@@ -21,6 +21,7 @@ type observed struct {
 	state              kv.ObserveState
 	cas                uint64
 	status             memd.Status
+	silent             bool // it never answers
 	failedOver         bool
 	oldSeqno           uint64
 }
@@ -54,6 +55,9 @@ func (w *watching) answer(c *kv.Call) {
 	}
 	w.asked.Add(1)
 	o := w.copies(c.Req.Replica, time.Since(w.began))
+	if o.silent {
+		return
+	}
 	p.Status = o.status
 	if p.Status == 0 && c.Req.Opcode == memd.OpObserve {
 		p.Value = append([]byte{0, 0, 0, 1, 'k'}, byte(o.state))
@@ -182,6 +186,44 @@ func TestPollingThroughAFailover_B43(t *testing.T) {
 		unknown := func(int, time.Duration) observed { return observed{status: memd.StatusKeyNotFound} }
 		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unknown), pollUpsert, kv.PollDurability{PersistTo: 1})
 		require.ErrorIs(t, err, cberr.DurabilityAmbiguous)
+	})
+}
+
+// A copy that does not answer keeps nobody waiting who has enough without it, and delays no question to the others.
+func TestPollingPastASilentCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, byCAS := range []bool{false, true} {
+			d := newWatching(threeCopies(), func(replica int, after time.Duration) observed {
+				has := replica == 0 || after >= time.Second
+				return observed{current: 9, persisted: map[bool]uint64{true: 9, false: 8}[has], cas: cas, state: kv.ObserveState(map[bool]byte{true: 1}[has]), silent: replica == 1}
+			})
+			_, err := kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 1, ByCAS: byCAS})
+			require.NoError(t, err)
+			require.Zero(t, time.Since(d.began))
+			_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 2, ByCAS: byCAS})
+			require.NoError(t, err)
+			require.InDelta(t, time.Second, time.Since(d.began), float64(150*time.Millisecond))
+			_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 3, ByCAS: byCAS, Timeout: time.Second})
+			require.ErrorIs(t, err, cberr.AmbiguousTimeout)
+		}
+	})
+}
+
+// What counts is who has the mutation now: a node that had it, and is no copy any more, does not.
+func TestPollingForgetsANodeThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newWatching(threeCopies(), func(replica int, after time.Duration) observed {
+			o := observed{current: 9, persisted: 8}
+			moved := after >= time.Second // another node is the active copy, and has not yet written it
+			if replica == 0 && (!moved || after >= 5*time.Second) || replica == 1 && after >= 3*time.Second {
+				o.persisted = 9
+			}
+			o.failedOver, o.oldSeqno = moved, 9
+			return o
+		})
+		_, err := kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 2})
+		require.NoError(t, err)
+		require.InDelta(t, 5*time.Second, time.Since(d.began), float64(150*time.Millisecond))
 	})
 }
 
