@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -159,7 +160,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, Orchestrator: c.orch,
+		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections,
@@ -202,6 +203,23 @@ func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network s
 		return nil, ""
 	}
 	return newest, from.router.Network()
+}
+
+// awaitMap waits for the first map of any bucket, or of the named one.
+func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, b := range c.all() {
+		if bucket == "" || b.name == bucket {
+			wg.Go(func() {
+				if b.router.AwaitMap(ctx); b.router.Snapshot() != nil {
+					cancel() // one is enough
+				}
+			})
+		}
+	}
+	wg.Wait()
 }
 
 // endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold active

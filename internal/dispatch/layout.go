@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -60,6 +61,22 @@ func (r *Router) Layout(ctx context.Context) (kv.Layout, error) {
 	}
 	return nil, err
 }
+
+// AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring it.
+// It starts nothing and says nothing: whoever has waited looks again.
+func (r *Router) AwaitMap(ctx context.Context) {
+	limit := maxAwait
+	if d, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(d), 1)
+	}
+	if r.picker.Load() == nil {
+		// A request to a node that no map has: it waits for the map, and goes no further.
+		_, _ = kv.Do(ctx, r, kv.Noop{Common: kv.Common{Retry: Strict, Timeout: limit}, Pinned: true, Node: -1})
+	}
+}
+
+// maxAwait is how long AwaitMap waits when its context says nothing.
+const maxAwait = time.Minute
 
 // restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does not
 // have. Such a call ends, because nothing that a retry could wait for would change it.

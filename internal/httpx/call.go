@@ -126,15 +126,26 @@ func (k *call) run() (*httpsvc.Response, error) {
 	}
 }
 
-// place chooses the node of an attempt. It waits while new requests must: others have been told to come back later.
+// place chooses the node of an attempt. It waits for the first cluster map, once, and while new requests must: others have
+// been told to come back later.
 func (k *call) place() (ok bool) {
-	for {
+	for waited := false; ; {
 		ch := k.c.pick(k)
+		if ch.unknown && !waited && k.c.o.AwaitMap != nil {
+			waited = true
+			if k.c.o.AwaitMap(k.ctx, k.r.Bucket); k.ctx.Err() != nil {
+				return false
+			}
+			continue
+		}
 		if ch.wait <= 0 {
 			k.endpoint = ch.addr
 			switch {
 			case ch.foreign:
 				k.stop(k.invalidEndpoint())
+				return false
+			case ch.unknown:
+				k.notSent(retry.ServiceNotAvailable, errNoMap)
 				return false
 			case ch.addr == "":
 				k.notSent(retry.ServiceNotAvailable, errNoEndpoint)

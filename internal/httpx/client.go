@@ -50,7 +50,10 @@ type Options struct {
 	Credentials func(ctx context.Context) (Credentials, error)
 	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that hold
 	// active data of it. known is false before there is a map.
-	Endpoints    func(svc topology.Service, bucket string) (addrs []string, known bool)
+	Endpoints func(svc topology.Service, bucket string) (addrs []string, known bool)
+	// AwaitMap waits for the first cluster map, at most until ctx ends, and no longer than one may be on its way. With a
+	// bucket it is that bucket's. Nil does not wait.
+	AwaitMap     func(ctx context.Context, bucket string)
 	Orchestrator *retry.Orchestrator
 	Health       *conn.Health
 	// Timeout is that of a request that names none; nil means 75 s for every service.

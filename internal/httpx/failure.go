@@ -14,6 +14,7 @@ import (
 
 var (
 	errNoEndpoint = errors.New("no node of the cluster map offers the service")
+	errNoMap      = errors.New("there is no cluster map yet that names the service's nodes")
 	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
 )
 

@@ -26,6 +26,7 @@ func InMap(svc httpsvc.Service) (topology.Service, bool) {
 // choice is where an attempt goes.
 type choice struct {
 	addr    string        // "": no node offers the service
+	unknown bool          // there is no cluster map yet
 	wait    time.Duration // before the request may be sent there
 	foreign bool          // the node that the request names is not one of the service's
 }
@@ -40,12 +41,12 @@ func (c *Client) pick(k *call) choice {
 	all, known := c.o.Endpoints(svc, k.r.Bucket)
 	if k.r.Endpoint != "" {
 		if !slices.Contains(all, k.r.Endpoint) {
-			return choice{foreign: known}
+			return choice{foreign: known, unknown: !known}
 		}
 		all = []string{k.r.Endpoint}
 	}
 	if len(all) == 0 {
-		return choice{}
+		return choice{unknown: !known}
 	}
 	start, now := int(c.next.Add(1)%uint32(len(all))), time.Now()
 	best, bestCost := choice{}, -1
