@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -49,17 +51,18 @@ type DiagnosticsReport struct {
 // ConnectionDetails is one connection of the key-value service, or one address of another. What has no value is left
 // out.
 type ConnectionDetails struct {
-	ID             string `json:"id"`
-	LastActivityUS *int64 `json:"last_activity_us,omitempty"` // before the report
-	Remote         string `json:"remote"`
-	Local          string `json:"local,omitempty"`
-	State          string `json:"state"`
-	Details        string `json:"details,omitempty"` // why it is not connected
-	Namespace      string `json:"namespace,omitempty"`
-	Queued         int    `json:"queued,omitempty"`
-	InFlight       int    `json:"in_flight,omitempty"`
-	Mechanism      string `json:"mechanism,omitempty"`
-	Breaker        string `json:"circuit_breaker,omitempty"`
+	ID             string   `json:"id"`
+	LastActivityUS *int64   `json:"last_activity_us,omitempty"` // before the report
+	Remote         string   `json:"remote"`
+	Local          string   `json:"local,omitempty"`
+	State          string   `json:"state"`
+	Details        string   `json:"details,omitempty"` // why it is not connected
+	Namespace      string   `json:"namespace,omitempty"`
+	Queued         int      `json:"queued,omitempty"`
+	InFlight       int      `json:"in_flight,omitempty"`
+	Mechanism      string   `json:"mechanism,omitempty"`
+	Features       []string `json:"features,omitempty"` // that the node has granted
+	Breaker        string   `json:"circuit_breaker,omitempty"`
 }
 
 // Diagnostics reports how the cluster's connections are. It does no I/O and does not block. Connections to services
@@ -69,10 +72,16 @@ func (c *Cluster) Diagnostics() DiagnosticsReport {
 	r := DiagnosticsReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]ConnectionDetails{}}
 	now, up, down := time.Now(), 0, 0
 	for _, b := range c.all() {
+		b.router.NoteActivity()
 		for _, s := range b.Status() {
 			d := ConnectionDetails{
 				ID: s.ID, Remote: s.Addr, Local: s.Local, State: s.State, Namespace: b.name, Queued: s.Queued, InFlight: s.InFlight,
 				Mechanism: s.Mechanism, Breaker: s.Breaker,
+			}
+			for f := range memd.Feature(64) {
+				if s.Features.Has(f) {
+					d.Features = append(d.Features, f.String())
+				}
 			}
 			if s.Err != nil && !s.Connected {
 				d.Details = s.Err.Error()
@@ -93,6 +102,11 @@ func (c *Cluster) Diagnostics() DiagnosticsReport {
 		for _, addr := range c.Endpoints(svc) {
 			r.Services[key] = append(r.Services[key], ConnectionDetails{Remote: addr, State: "disconnected"})
 		}
+	}
+	for _, ds := range r.Services {
+		slices.SortStableFunc(ds, func(a, b ConnectionDetails) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Remote, b.Remote))
+		})
 	}
 	r.State = stateOf(up, down)
 	return r
@@ -136,6 +150,7 @@ type PingDetails struct {
 	ID        string `json:"id,omitempty"` // of the connection
 	LatencyUS int64  `json:"latency_us"`
 	Remote    string `json:"remote"`
+	Local     string `json:"local,omitempty"`
 	State     string `json:"state"` // "ok", "timeout" or "error"
 	Error     string `json:"error,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -210,7 +225,14 @@ func valuesOf(m map[Service]string) (out []string) {
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
 	res, err := kv.Do(ctx, b.router, kv.Noop{Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node})
-	return pinged(PingDetails{ID: res.Connection, Remote: b.router.Address(node), Namespace: b.name}, time.Since(began), err)
+	d := PingDetails{ID: res.Connection, Remote: b.router.Address(node), Namespace: b.name}
+	took := time.Since(began)
+	for _, s := range b.Status() {
+		if s.ID == d.ID && d.ID != "" {
+			d.Local = s.Local
+		}
+	}
+	return pinged(d, took, err)
 }
 
 func (c *Cluster) pingHTTP(ctx context.Context, svc Service, addr string, timeout time.Duration) PingDetails {

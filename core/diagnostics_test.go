@@ -3,6 +3,8 @@ package core_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,12 +45,14 @@ func TestDiagnostics_B96_G1(t *testing.T) {
 			require.Equal(t, "connected", d.State)
 			require.NotEmpty(t, d.ID)
 			require.NotEmpty(t, d.Local)
+			require.Contains(t, d.Features, "Collections")
 			require.Contains(t, []string{"default", "other"}, d.Namespace)
 			require.NotNil(t, d.LastActivityUS)
 			require.Less(t, *d.LastActivityUS, int64(10_000_000))
 		}
 		for _, svc := range []string{"query", "search", "views", "analytics", "mgmt"} {
 			require.Len(t, r.Services[svc], 3, svc)
+			require.True(t, slices.IsSortedFunc(r.Services[svc], func(a, b core.ConnectionDetails) int { return strings.Compare(a.Remote, b.Remote) }))
 		}
 		raw, err := json.Marshal(r)
 		require.NoError(t, err)
@@ -83,6 +87,7 @@ func TestPing_B96_G2(t *testing.T) {
 			require.NotEmpty(t, r.Services[svc], svc)
 			for _, d := range r.Services[svc] {
 				require.Equal(t, "ok", d.State, "%s %v", svc, d)
+				require.Equal(t, svc == "kv", d.Local != "")
 			}
 		}
 		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpNoop}}, mock.Drop())
@@ -128,5 +133,20 @@ func TestWaitReadyForWhatIsWanted_G3(t *testing.T) {
 		require.ErrorIs(t, c.WaitReady(ctx(t), core.Ready{State: core.Offline}), cberr.InvalidArgument)
 		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Noop{})
 		require.NoError(t, err)
+	})
+}
+
+// G4: what was read since the last look counts too, so that the answer to a call is an activity at once.
+func TestActivityIsKnownAtOnce_G4(t *testing.T) {
+	diagnosed(t, func(t *testing.T, _ *mock.Cluster, c *core.Cluster) {
+		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		known := 0
+		for _, d := range c.Diagnostics().Services["kv"] {
+			if d.LastActivityUS != nil {
+				known++
+			}
+		}
+		require.Equal(t, 1, known)
 	})
 }

@@ -63,8 +63,8 @@ func optionRows(res *connstrResult) [][]string {
 		value, isGiven := res.Options[o.Name]
 		def := or(o.Default, "none")
 		note := ""
-		if !o.Applied {
-			note = "  checked; not used by this build"
+		if o.Note != "" {
+			note = "  " + o.Note
 		}
 		if isGiven {
 			given = append(given, []string{"", o.Name, value, "(default " + def + ")" + note})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/dispatch"
 )
 
 // Exit codes, part of the command's contract.
@@ -24,19 +26,22 @@ const (
 type cli struct {
 	JSON bool `help:"Print one JSON object and nothing else."`
 
-	Demo      demoCmd      `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
-	Mock      mockCmd      `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
-	KV        kvCmd        `cmd:"" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
-	Query     queryCmd     `cmd:"" help:"Run a statement: rows to standard output, metadata to standard error."`
-	Analytics analyticsCmd `cmd:"" help:"Run a statement of the analytics service."`
-	Search    searchCmd    `cmd:"" help:"Search an index."`
-	View      viewCmd      `cmd:"" help:"Query a view."`
-	Chaos     chaosCmd     `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
-	Reasons   reasonsCmd   `cmd:"" help:"The table of retry reasons."`
-	Explain   explainCmd   `cmd:"" help:"What the client does with an answer, and why."`
-	Hash      hashCmd      `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
-	Strerror  strerrorCmd  `cmd:"" help:"What a status code means."`
-	Connstr   connstrCmd   `cmd:"" help:"A connection string, taken apart, with every default."`
+	Demo      demoCmd        `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Mock      mockCmd        `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
+	KV        kvCmd          `cmd:"" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
+	Query     queryCmd       `cmd:"" help:"Run a statement: rows to standard output, metadata to standard error."`
+	Analytics analyticsCmd   `cmd:"" help:"Run a statement of the analytics service."`
+	Search    searchCmd      `cmd:"" help:"Search an index."`
+	View      viewCmd        `cmd:"" help:"Query a view."`
+	Ping      pingCmd        `cmd:"" help:"Ask every node of every service for a sign of life."`
+	Diag      diagnosticsCmd `cmd:"" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
+	Wait      waitCmd        `cmd:"" help:"Wait until the cluster is ready, or say why it is not."`
+	Chaos     chaosCmd       `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
+	Reasons   reasonsCmd     `cmd:"" help:"The table of retry reasons."`
+	Explain   explainCmd     `cmd:"" help:"What the client does with an answer, and why."`
+	Hash      hashCmd        `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
+	Strerror  strerrorCmd    `cmd:"" help:"What a status code means."`
+	Connstr   connstrCmd     `cmd:"" help:"A connection string, taken apart, with every default."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
@@ -130,6 +135,7 @@ func (a *app) fail(err error) int {
 func exitCode(err error) int {
 	var shown *shownError
 	var usage *usageError
+	var notReady *dispatch.NotReadyError
 	switch {
 	case errors.As(err, &shown):
 		return shown.code
@@ -137,7 +143,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, cberr.AmbiguousTimeout):
 		return exitInDoubt
-	case errors.Is(err, cberr.UnambiguousTimeout):
+	case errors.Is(err, cberr.UnambiguousTimeout), errors.As(err, &notReady) && errors.Is(notReady.Err, context.DeadlineExceeded):
 		return exitNotApplied
 	}
 	return exitFailed
