@@ -30,7 +30,7 @@ func FuzzRequests(f *testing.F) {
 		defer func() { require.NoError(t, c.Close()) }()
 		near, far := net.Pipe()
 		defer near.Close()
-		go io.Copy(io.Discard, near)
+		go func() { _, _ = io.Copy(io.Discard, near) }()
 		k := newConn(c.Node(0), far, false)
 		defer k.close()
 		var all memd.Features
