@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	pollFloor      = 50 * time.Millisecond   // the least time between two requests for a cluster map
-	pollTimeout    = 2500 * time.Millisecond // how long one of them is waited for, unless the interval is shorter
-	wantedTimeout  = 500 * time.Millisecond  // the same while a newer map is known to exist
-	silence        = time.Second             // without any answer for less than this a node may just be busy
-	reportInterval = 10 * time.Second        // between two reports of orphans
+	wantedTimeout = 500 * time.Millisecond // how long a cluster map is waited for that is known to exist
+	silence       = time.Second            // without any answer for less than this a node may just be busy
+	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
 // Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
@@ -39,14 +37,10 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
 		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
-		Tuning: c.tuning(),
+		Tuning: c.cfg.tuning(),
 	})
 	b.wg.Go(func() { b.poll(ctx) })
 	return b
-}
-
-func (c *Cluster) tuning() dispatch.Tuning {
-	return dispatch.Tuning{InflateLimit: c.cfg.InflateLimit, ErrorMapLimit: c.cfg.ErrorMapLimit}
 }
 
 // Name is the bucket's name.
@@ -63,6 +57,9 @@ func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
 
 // Layout implements kv.Topology: the newest cluster map. Before the first it waits for it as a call would.
 func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) { return b.router.Layout(ctx) }
+
+// ScanTimeout implements kv.ScanTimer.
+func (b *Bucket) ScanTimeout() time.Duration { return b.c.cfg.ScanTimeout }
 
 // HedgePlan implements kv.Hedger.
 func (b *Bucket) HedgePlan(key []byte) kv.HedgePlan { return b.router.HedgePlan(key) }
@@ -123,7 +120,7 @@ func (b *Bucket) poll(ctx context.Context) {
 	defer t.Stop()
 	floor := time.NewTimer(0)
 	defer floor.Stop()
-	turn, reported := int(b.c.cfg.Dice()*1024), time.Now()
+	turn, reported, forgotten := int(b.c.cfg.Dice()*1024), time.Now(), time.Now()
 	for {
 		wanted := false
 		select {
@@ -155,16 +152,19 @@ func (b *Bucket) poll(ctx context.Context) {
 			}
 			err := b.pollOnce(ctx, turn, wanted)
 			turn++
-			floor.Reset(pollFloor)
+			floor.Reset(b.c.cfg.PollFloor)
 			if err == nil || !wanted { // a map that is wanted is asked of one node after the other
 				break
 			}
 		}
 		b.router.NoteActivity()
-		if time.Since(reported) >= reportInterval {
+		if time.Since(reported) >= b.c.cfg.OrphanInterval {
 			b.router.ReportOrphans()
-			b.c.forgetNodes()
 			reported = time.Now()
+		}
+		if time.Since(forgotten) >= forgetAfter {
+			b.c.forgetNodes()
+			forgotten = time.Now()
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (b *Bucket) poll(ctx context.Context) {
 // waits less for a map that is wanted now. A failure is no matter: the next turn asks
 // another. A connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
-	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, pollTimeout), Retry: dispatch.Strict}}
+	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, b.c.cfg.PollTimeout), Retry: dispatch.Strict}}
 	if wanted {
 		op.Timeout = min(op.Timeout, wantedTimeout)
 	}

@@ -105,7 +105,7 @@ var features = []memd.Feature{
 	memd.FeatureSubdocCreateAsDeleted, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr,
 	memd.FeatureSubdocReplicaRead, memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr,
 	memd.FeatureRangeScanIncludeXattr, memd.FeatureSubdocReplicaReadDeleted, memd.FeatureGetRandomKeyIncludeXattr,
-	memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief,
+	memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief, memd.FeatureReportUnitUsage,
 }
 
 // wanted are the features that the configuration does not switch off.
@@ -113,7 +113,9 @@ func (c *Cluster) wanted() []memd.Feature {
 	off := map[memd.Feature]bool{
 		memd.FeatureSnappy: c.cfg.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.Compression.Off,
 		memd.FeatureDuplex: c.cfg.NoNotifications, memd.FeatureClustermapChange: c.cfg.NoNotifications,
-		memd.FeatureClustermapChangeBrief: c.cfg.NoNotifications,
+		memd.FeatureClustermapChangeBrief: c.cfg.NoNotifications, memd.FeatureMutationSeqno: c.cfg.NoMutationTokens,
+		memd.FeatureTracing: c.cfg.NoServerDurations, memd.FeatureUnorderedExecution: c.cfg.NoUnordered,
+		memd.FeatureReportUnitUsage: !c.cfg.ResourceUnits,
 	}
 	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return off[f] })
 }

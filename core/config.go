@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -75,19 +76,25 @@ type Config struct {
 
 	KVTimeout        time.Duration // of a key-value call; 0 means 2.5 s
 	KVDurableTimeout time.Duration // of a durable write; 0 means 10 s
+	ScanTimeout      time.Duration // of each request of a kv.Scan that names none; 0 means 10 s
 	// QueryTimeout and the four after it are those of requests to a service, rows included, that have no deadline of their
 	// own; 0 means 75 s. ManagementTimeout is that of all services that have none here.
 	QueryTimeout, SearchTimeout, AnalyticsTimeout, ViewTimeout, ManagementTimeout time.Duration
 
 	ConnectTimeout time.Duration // of dial, TLS and bootstrap together; 0 means 10 s
+	ReconnectMax   time.Duration // the longest pause between two attempts to connect to a node; 0 means 4 s
 	PollInterval   time.Duration // between two looks for a newer cluster map; 0 means 2.5 s
+	PollFloor      time.Duration // the least time between any two of them; 0 means 50 ms
+	PollTimeout    time.Duration // how long one of them is waited for, at most PollInterval; 0 means 2.5 s
 	CloseTimeout   time.Duration // how long Close waits for what runs; 0 means 5 s
 
 	// MaxHTTPConnections bounds the connections to one node's service, 0 means no limit, and MaxIdleHTTPConnections those
-	// of them that are kept open unused; 0 means 64. HTTPIdleTimeout is for how long: 0 means 1 s. Services close such
-	// connections after about five seconds themselves.
-	MaxHTTPConnections, MaxIdleHTTPConnections int
-	HTTPIdleTimeout                            time.Duration
+	// of them that are kept open unused; 0 means 64. MaxIdleHTTPTotal bounds the unused ones to all nodes together, 0 means
+	// no limit. HTTPIdleTimeout is for how long: 0 means 1 s. Services close such connections after about five seconds
+	// themselves.
+	MaxHTTPConnections, MaxIdleHTTPConnections, MaxIdleHTTPTotal int
+	HTTPIdleTimeout                                              time.Duration
+	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
 	Connections int // to each node and for each bucket; 0 means 1, at most 1024
 
@@ -104,6 +111,9 @@ type Config struct {
 
 	// NoNotifications keeps nodes from telling of new cluster maps, so that they are asked at every PollInterval.
 	NoNotifications bool
+	// NoMutationTokens keeps nodes from sending mutation tokens, NoServerDurations from sending how long they worked, and
+	// NoUnordered from answering out of order. ResourceUnits asks for what operations cost, where clusters count that.
+	NoMutationTokens, NoServerDurations, NoUnordered, ResourceUnits bool
 	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that saves
 	// 17 percent.
 	Compression kv.Compression
@@ -111,8 +121,13 @@ type Config struct {
 	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" decides by
 	// the address that gave the first cluster map.
 	Network string
-	// Dial opens sockets. Default: net.Dialer.
+	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// ForceIPv4 connects to IPv4 addresses only.
+	ForceIPv4 bool
+	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, less than
+	// that never. It is for the default Dial; another one decides for itself.
+	KeepAlive time.Duration
 	// Dice gives numbers in [0,1) for jitter and for choosing nodes. Default: math/rand/v2.
 	Dice func() float64
 
@@ -122,10 +137,19 @@ type Config struct {
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
+	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is a line about those of each
+	// OrphanInterval or PollInterval, whichever is longer, which describes OrphanSample of them. 0 means 10 s, and 10.
+	NoOrphanReport bool
+	OrphanInterval time.Duration
+	OrphanSample   int
+	// AllowEnterpriseAnalytics sends requests to the analytics service of an Enterprise Analytics cluster too. Otherwise they
+	// fail with cberr.FeatureNotAvailable: its language differs.
+	AllowEnterpriseAnalytics bool
 	// Agent names the application in the handshake, at most 200 bytes.
 	Agent string
 
-	port    int // for hosts that name none
+	port    int  // for hosts that name none
+	ownDial bool // Dial is the default one
 	breaker *dispatch.BreakerOptions
 }
 
@@ -188,7 +212,13 @@ func (c Config) withDefaults() (Config, error) {
 		{"ManagementTimeout", &c.ManagementTimeout, httpTimeout},
 		{"HTTPIdleTimeout", &c.HTTPIdleTimeout, time.Second},
 		{"ConnectTimeout", &c.ConnectTimeout, 10 * time.Second},
+		{"ReconnectMax", &c.ReconnectMax, 4 * time.Second},
+		{"ScanTimeout", &c.ScanTimeout, 10 * time.Second},
 		{"PollInterval", &c.PollInterval, 2500 * time.Millisecond},
+		{"PollFloor", &c.PollFloor, 50 * time.Millisecond},
+		{"PollTimeout", &c.PollTimeout, 2500 * time.Millisecond},
+		{"OrphanInterval", &c.OrphanInterval, observe.OrphanInterval},
+		{"HTTPConnectTimeout", &c.HTTPConnectTimeout, cmp.Or(max(c.ConnectTimeout, 0), 10*time.Second)},
 		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
 	} {
 		if *d.v < 0 {
@@ -215,9 +245,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
 	}
-	if c.Dial == nil {
-		c.Dial = (&net.Dialer{}).DialContext
-	}
+	c.ownDial = c.Dial == nil
+	c.Dial = c.dialer()
 	if c.Dice == nil {
 		c.Dice = rand.Float64
 	}

@@ -3,34 +3,72 @@ package core
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"math"
 	"os"
 )
 
 // optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
-// and has no effect.
+// and has no effect; its row in the table says why.
 var optionSetters = map[string]func(*Config, OptionValue) error{
-	"compression":                         func(c *Config, v OptionValue) error { c.Compression.Off = !v.Bool; return nil },
-	"compression_min_size":                func(c *Config, v OptionValue) error { c.Compression.MinSize = v.Int; return nil },
-	"compression_min_ratio":               func(c *Config, v OptionValue) error { c.Compression.MinRatio = v.Float; return nil },
-	"num_kv_connections":                  func(c *Config, v OptionValue) error { c.Connections = v.Int; return nil },
-	"enable_cluster_config_notifications": func(c *Config, v OptionValue) error { c.NoNotifications = !v.Bool; return nil },
-	"kv_timeout":                          func(c *Config, v OptionValue) error { c.KVTimeout = v.Duration; return nil },
-	"kv_durable_timeout":                  func(c *Config, v OptionValue) error { c.KVDurableTimeout = v.Duration; return nil },
-	"query_timeout":                       func(c *Config, v OptionValue) error { c.QueryTimeout = v.Duration; return nil },
-	"search_timeout":                      func(c *Config, v OptionValue) error { c.SearchTimeout = v.Duration; return nil },
-	"analytics_timeout":                   func(c *Config, v OptionValue) error { c.AnalyticsTimeout = v.Duration; return nil },
-	"view_timeout":                        func(c *Config, v OptionValue) error { c.ViewTimeout = v.Duration; return nil },
-	"management_timeout":                  func(c *Config, v OptionValue) error { c.ManagementTimeout = v.Duration; return nil },
-	"max_http_connections":                func(c *Config, v OptionValue) error { c.MaxHTTPConnections = v.Int; return nil },
-	"max_perhost_idle_http_connections":   func(c *Config, v OptionValue) error { c.MaxIdleHTTPConnections = v.Int; return nil },
-	"idle_http_connection_timeout":        func(c *Config, v OptionValue) error { c.HTTPIdleTimeout = v.Duration; return nil },
-	"kv_connect_timeout":                  func(c *Config, v OptionValue) error { c.ConnectTimeout = v.Duration; return nil },
-	"config_poll_interval":                func(c *Config, v OptionValue) error { c.PollInterval = v.Duration; return nil },
-	"max_queue_size":                      func(c *Config, v OptionValue) error { c.QueueLimit = v.Int; return nil },
-	"allow_plain":                         func(c *Config, v OptionValue) error { c.AllowPlain = v.Bool; return nil },
-	"network":                             func(c *Config, v OptionValue) error { c.Network = v.Text; return nil },
-	"enable_tls":                          func(c *Config, v OptionValue) error { c.UseTLS = c.UseTLS || v.Bool; return nil },
-	"ca_cert_path":                        func(c *Config, v OptionValue) error { return c.trust(v.Text) },
+	"kv_timeout":                            set(func(c *Config, v OptionValue) { c.KVTimeout = v.Duration }),
+	"kv_durable_timeout":                    set(func(c *Config, v OptionValue) { c.KVDurableTimeout = v.Duration }),
+	"kv_scan_timeout":                       set(func(c *Config, v OptionValue) { c.ScanTimeout = v.Duration }),
+	"query_timeout":                         set(func(c *Config, v OptionValue) { c.QueryTimeout = v.Duration }),
+	"search_timeout":                        set(func(c *Config, v OptionValue) { c.SearchTimeout = v.Duration }),
+	"analytics_timeout":                     set(func(c *Config, v OptionValue) { c.AnalyticsTimeout = v.Duration }),
+	"view_timeout":                          set(func(c *Config, v OptionValue) { c.ViewTimeout = v.Duration }),
+	"management_timeout":                    set(func(c *Config, v OptionValue) { c.ManagementTimeout = v.Duration }),
+	"kv_connect_timeout":                    set(func(c *Config, v OptionValue) { c.ConnectTimeout = v.Duration }),
+	"enable_tls":                            set(func(c *Config, v OptionValue) { c.UseTLS = c.UseTLS || v.Bool }),
+	"force_ipv4":                            set(func(c *Config, v OptionValue) { c.ForceIPv4 = v.Bool }),
+	"network":                               set(func(c *Config, v OptionValue) { c.Network = v.Text }),
+	"num_kv_connections":                    set(func(c *Config, v OptionValue) { c.Connections = v.Int }),
+	"max_queue_size":                        set(func(c *Config, v OptionValue) { c.QueueLimit = v.Int }),
+	"server_wait_backoff":                   set(func(c *Config, v OptionValue) { c.ReconnectMax = v.Duration }),
+	"max_http_connections":                  set(func(c *Config, v OptionValue) { c.MaxHTTPConnections = v.Int }),
+	"max_idle_http_connections":             set(func(c *Config, v OptionValue) { c.MaxIdleHTTPTotal = v.Int }),
+	"max_perhost_idle_http_connections":     set(func(c *Config, v OptionValue) { c.MaxIdleHTTPConnections = v.Int }),
+	"idle_http_connection_timeout":          set(func(c *Config, v OptionValue) { c.HTTPIdleTimeout = v.Duration }),
+	"http_connect_timeout":                  set(func(c *Config, v OptionValue) { c.HTTPConnectTimeout = v.Duration }),
+	"config_poll_interval":                  set(func(c *Config, v OptionValue) { c.PollInterval = v.Duration }),
+	"config_poll_floor_interval":            set(func(c *Config, v OptionValue) { c.PollFloor = v.Duration }),
+	"config_poll_timeout":                   set(func(c *Config, v OptionValue) { c.PollTimeout = v.Duration }),
+	"enable_cluster_config_notifications":   set(func(c *Config, v OptionValue) { c.NoNotifications = !v.Bool }),
+	"enable_mutation_tokens":                set(func(c *Config, v OptionValue) { c.NoMutationTokens = !v.Bool }),
+	"enable_server_durations":               set(func(c *Config, v OptionValue) { c.NoServerDurations = !v.Bool }),
+	"enable_resource_units":                 set(func(c *Config, v OptionValue) { c.ResourceUnits = v.Bool }),
+	"unordered_execution_enabled":           set(func(c *Config, v OptionValue) { c.NoUnordered = !v.Bool }),
+	"compression":                           set(func(c *Config, v OptionValue) { c.Compression.Off = !v.Bool }),
+	"compression_min_size":                  set(func(c *Config, v OptionValue) { c.Compression.MinSize = max(v.Int, 1) }),
+	"compression_min_ratio":                 set(func(c *Config, v OptionValue) { c.Compression.MinRatio = max(v.Float, math.SmallestNonzeroFloat64) }),
+	"allow_plain":                           set(func(c *Config, v OptionValue) { c.AllowPlain = v.Bool }),
+	"allow_enterprise_analytics":            set(func(c *Config, v OptionValue) { c.AllowEnterpriseAnalytics = v.Bool }),
+	"orphaned_response_logging":             set(func(c *Config, v OptionValue) { c.NoOrphanReport = !v.Bool }),
+	"orphaned_response_logging_interval":    set(func(c *Config, v OptionValue) { c.OrphanInterval = v.Duration }),
+	"orphaned_response_logging_sample_size": set(func(c *Config, v OptionValue) { c.OrphanSample = v.Int }),
+	"enable_tcp_keepalives":                 (*Config).keepAlives,
+	"tcp_keepalive_time":                    (*Config).keepAliveTime,
+	"ca_cert_path":                          func(c *Config, v OptionValue) error { return c.trust(v.Text) },
+}
+
+// set makes a setter of one that cannot fail.
+func set(f func(*Config, OptionValue)) func(*Config, OptionValue) error {
+	return func(c *Config, v OptionValue) error { f(c, v); return nil }
+}
+
+// keepAlives and keepAliveTime are two options of one setting, in either order: without probes their time means nothing.
+func (c *Config) keepAlives(v OptionValue) error {
+	if !v.Bool {
+		c.KeepAlive = -1
+	}
+	return nil
+}
+
+func (c *Config) keepAliveTime(v OptionValue) error {
+	if c.KeepAlive >= 0 {
+		c.KeepAlive = v.Duration
+	}
+	return nil
 }
 
 // ParseConnString reads a connection string into a Config, which has no credentials then. Nothing is looked up or

@@ -47,8 +47,10 @@ type OptionInfo struct {
 	Values  []string // the only values there are; nil when there are many
 	// Refused is why the option cannot be given. Such options make a connection string invalid.
 	Refused string
-	// Applied reports whether ParseConnString does something with the option. The others are checked, and change nothing.
+	// Applied reports whether ParseConnString does something with the option. The others are checked and change nothing;
+	// Note says why, and what the client does instead.
 	Applied bool
+	Note    string
 
 	min, max float64 // of a number, or of a duration in seconds; a max of 0 is none
 }

@@ -143,7 +143,38 @@ func (c *Cluster) doer() httpsvc.Doer {
 	if none {
 		c.Bucket("")
 	}
-	return c.http
+	if c.cfg.AllowEnterpriseAnalytics {
+		return c.http
+	}
+	return analyticsGuard{c}
+}
+
+// enterpriseAnalytics is how the map of an Enterprise Analytics cluster names its product.
+const enterpriseAnalytics = "analytics"
+
+// analyticsGuard keeps requests from the analytics service of an Enterprise Analytics cluster.
+type analyticsGuard struct{ c *Cluster }
+
+var errEnterpriseAnalytics = fmt.Errorf("%w: this is an Enterprise Analytics cluster, whose language differs: "+
+	"AllowEnterpriseAnalytics lets requests through", cberr.FeatureNotAvailable)
+
+// Do implements httpsvc.Doer. What kind of cluster it is, its first map tells.
+func (g analyticsGuard) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	if r.Service == Analytics {
+		s, _ := g.c.newestMap("")
+		if s == nil {
+			for _, b := range g.c.all() {
+				if _, err := b.Layout(ctx); err == nil {
+					break
+				}
+			}
+			s, _ = g.c.newestMap("")
+		}
+		if s != nil && s.Product == enterpriseAnalytics {
+			return nil, errEnterpriseAnalytics
+		}
+	}
+	return g.c.http.Do(ctx, r)
 }
 
 func (c *Cluster) newHTTP() *httpx.Client {
@@ -161,10 +192,11 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	}
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
-		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.ConnectTimeout,
+		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
-		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections,
-		Instruments: instruments, RowLimit: c.cfg.RowLimit,
+		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
+		LeaveKeepAlive: c.cfg.ownDial,
+		Instruments:    instruments, RowLimit: c.cfg.RowLimit,
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -38,6 +40,8 @@ var limits = []limit{
 	{"Connections", func(c *Config) *int { return &c.Connections }, 1, 1, 1024},
 	{"MaxHTTPConnections", func(c *Config) *int { return &c.MaxHTTPConnections }, 0, 0, 1 << 24},
 	{"MaxIdleHTTPConnections", func(c *Config) *int { return &c.MaxIdleHTTPConnections }, 0, 0, 1 << 24},
+	{"MaxIdleHTTPTotal", func(c *Config) *int { return &c.MaxIdleHTTPTotal }, 0, 0, 1 << 24},
+	{"OrphanSample", func(c *Config) *int { return &c.OrphanSample }, observe.OrphanSample, 1, 1 << 16},
 }
 
 // limitDefaults checks the limits and fills in those that are left out.
@@ -56,4 +60,12 @@ func (c *Config) limitDefaults() error {
 
 func (c *Config) configLimits() topology.Options {
 	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth}
+}
+
+// tuning is what routers get of the limits and the rarer options.
+func (c *Config) tuning() dispatch.Tuning {
+	return dispatch.Tuning{
+		InflateLimit: c.InflateLimit, ErrorMapLimit: c.ErrorMapLimit, RedialMax: c.ReconnectMax, NoOrphans: c.NoOrphanReport,
+		OrphanSample: c.OrphanSample,
+	}
 }

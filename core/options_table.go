@@ -24,28 +24,28 @@ var optionTable = []OptionInfo{
 	{Key: "tcp_keepalive_time", Kind: OptionDuration, Default: "60s", min: 0.001},
 	{Key: "force_ipv4", Kind: OptionBool, Default: "false"},
 	{Key: "network", Kind: OptionText, Default: "auto"},
-	{Key: "bootstrap_on", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}},
+	{Key: "bootstrap_on", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}, Note: noteHTTP},
 	{Key: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "kv_pool_size", Name: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "max_queue_size", Kind: OptionInt, Default: "2048", min: 1, max: 1 << 24},
-	{Key: "kv_buffer_size", Kind: OptionInt, Default: "0", max: 1 << 30},
-	{Key: "server_wait_backoff", Kind: OptionDuration, Default: "5s"},
+	{Key: "kv_buffer_size", Kind: OptionInt, Default: "0", max: 1 << 30, Note: noteBuffers},
+	{Key: "server_wait_backoff", Kind: OptionDuration, Default: "4s", min: 0.001},
 	{Key: "max_http_connections", Kind: OptionInt, Default: "0", max: 1 << 24},
 	{Key: "max_perhost_http_connections", Name: "max_http_connections", Kind: OptionInt, Default: "0", max: 1 << 24},
 	{Key: "max_idle_http_connections", Kind: OptionInt, Default: "0", max: 1 << 24},
-	{Key: "max_perhost_idle_http_connections", Kind: OptionInt, Default: "0", max: 1 << 24},
-	{Key: "idle_http_connection_timeout", Kind: OptionDuration, Default: "1s"},
-	{Key: "http_connect_timeout", Kind: OptionDuration, Default: "30s", min: 0.001},
+	{Key: "max_perhost_idle_http_connections", Kind: OptionInt, Default: "64", max: 1 << 24},
+	{Key: "idle_http_connection_timeout", Kind: OptionDuration, Default: "1s", min: 0.001},
+	{Key: "http_connect_timeout", Kind: OptionDuration, Default: "10s", min: 0.001},
 
 	// Cluster maps.
 	{Key: "config_poll_interval", Kind: OptionDuration, Default: "2.5s", min: 0.05},
-	{Key: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms"},
-	{Key: "config_pool_floor_interval", Name: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms"},
-	{Key: "config_poll_timeout", Kind: OptionDuration, Default: "3s", min: 0.001},
-	{Key: "config_idle_redial_timeout", Kind: OptionDuration, Default: "5m", min: 0.001},
-	{Key: "http_redial_period", Kind: OptionDuration, Default: "10s", min: 0.001},
-	{Key: "http_retry_delay", Kind: OptionDuration, Default: "10s"},
-	{Key: "http_config_poll_timeout", Kind: OptionDuration, Default: "5s", min: 0.001},
+	{Key: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms", min: 0.001},
+	{Key: "config_pool_floor_interval", Name: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms", min: 0.001},
+	{Key: "config_poll_timeout", Kind: OptionDuration, Default: "2.5s", min: 0.001},
+	{Key: "config_idle_redial_timeout", Kind: OptionDuration, Default: "5m", min: 0.001, Note: noteHTTP},
+	{Key: "http_redial_period", Kind: OptionDuration, Default: "10s", min: 0.001, Note: noteHTTP},
+	{Key: "http_retry_delay", Kind: OptionDuration, Default: "10s", Note: noteHTTP},
+	{Key: "http_config_poll_timeout", Kind: OptionDuration, Default: "5s", min: 0.001, Note: noteHTTP},
 	{Key: "enable_cluster_config_notifications", Kind: OptionBool, Default: "true"},
 
 	// Features of connections.
@@ -63,12 +63,12 @@ var optionTable = []OptionInfo{
 	{Key: "orphaned_response_logging", Kind: OptionBool, Default: "true"},
 	{Key: "orphaned_response_logging_interval", Kind: OptionDuration, Default: "10s", min: 0.001},
 	{Key: "orphaned_response_logging_sample_size", Kind: OptionInt, Default: "10", min: 1, max: 1 << 16},
-	{Key: "enable_app_telemetry", Kind: OptionBool, Default: "true"},
-	{Key: "disable_app_telemetry", Kind: OptionBool, Default: "false"},
-	{Key: "app_telemetry_endpoint", Kind: OptionText},
-	{Key: "app_telemetry_backoff", Kind: OptionDuration, Default: "1h"},
-	{Key: "app_telemetry_ping_interval", Kind: OptionDuration, Default: "30s", min: 0.001},
-	{Key: "app_telemetry_ping_timeout", Kind: OptionDuration, Default: "2s", min: 0.001},
+	{Key: "enable_app_telemetry", Kind: OptionBool, Default: "true", Note: noteTelemetry},
+	{Key: "disable_app_telemetry", Kind: OptionBool, Default: "false", Note: noteTelemetry},
+	{Key: "app_telemetry_endpoint", Kind: OptionText, Note: noteTelemetry},
+	{Key: "app_telemetry_backoff", Kind: OptionDuration, Default: "1h", Note: noteTelemetry},
+	{Key: "app_telemetry_ping_interval", Kind: OptionDuration, Default: "30s", min: 0.001, Note: noteTelemetry},
+	{Key: "app_telemetry_ping_timeout", Kind: OptionDuration, Default: "2s", min: 0.001, Note: noteTelemetry},
 
 	// What other clients know and this one does not do.
 	{Key: "dcp_priority", Refused: refusedDCP},
@@ -87,6 +87,10 @@ var optionTable = []OptionInfo{
 }
 
 const (
+	noteBuffers   = "accepted for other clients: read buffers follow the size of what is read by themselves"
+	noteHTTP      = "accepted for other clients: maps come over the key-value protocol only"
+	noteTelemetry = "accepted for other clients: no application telemetry is sent"
+
 	refusedDCP         = "this client has no change streams"
 	refusedCredentials = "credentials belong in the configuration"
 )

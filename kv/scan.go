@@ -18,7 +18,7 @@ import (
 // Scan finds the documents of a collection: those of Range, or some at random with Sampling. One scan of the server's
 // covers one vbucket; Run goes through all of them.
 type Scan struct {
-	Common                   // Timeout bounds each request, 0 means 10 s
+	Common                   // Timeout bounds each request, 0 means what a ScanTimer says, or 10 s
 	Range      *ScanRange    // nil without Sampling means everything
 	Sampling   *ScanSampling // Samples is the number of items overall
 	KeysOnly   bool
@@ -57,6 +57,9 @@ const (
 	scanCancelTimeout  = time.Second
 )
 
+// ScanTimer is a Topology that knows the time of a scan's requests when the scan names none; 0 means 10 s.
+type ScanTimer interface{ ScanTimeout() time.Duration }
+
 // Scanning is a scan under way. Next and Close belong to one goroutine. It has one goroutine for each vbucket that is
 // scanned at a time; they end when the scan has ended, when the context that it was started with does, or with Close,
 // which waits for them.
@@ -83,6 +86,9 @@ type Scanning struct {
 // Run starts the scan. It waits for the first cluster map, if there is none yet, and for nothing else. The context is
 // that of the whole scan. Whoever does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
+	if t, ok := d.(ScanTimer); ok && s.Timeout == 0 {
+		s.Timeout = t.ScanTimeout()
+	}
 	if s.Timeout == 0 {
 		s.Timeout = defaultScanTimeout
 	}

@@ -71,6 +71,8 @@ type Options struct {
 	IdleTimeout    time.Duration // of a connection that nobody uses; 0 means 1 s
 	MaxConns       int           // per node; 0 means no limit
 	MaxIdle        int           // per node; 0 means 64
+	MaxIdleTotal   int           // to all nodes; 0 means no limit
+	LeaveKeepAlive bool          // Dial has decided about TCP's probes; otherwise they come after 30 s
 	RowLimit       int           // bytes of one row, and of all that is none; 0 means httpsvc.DefaultRowLimit
 }
 
@@ -102,7 +104,7 @@ func New(o Options) *Client {
 		Transport: &http.Transport{
 			DialContext: c.dial, TLSClientConfig: o.TLS, TLSHandshakeTimeout: o.ConnectTimeout, ForceAttemptHTTP2: o.TLS != nil,
 			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: o.IdleTimeout, MaxConnsPerHost: o.MaxConns,
-			MaxIdleConnsPerHost: o.MaxIdle,
+			MaxIdleConnsPerHost: o.MaxIdle, MaxIdleConns: o.MaxIdleTotal,
 			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
 			DisableCompression: true,
 		},
@@ -141,7 +143,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := nc.(interface{ SetKeepAlivePeriod(time.Duration) error }); ok {
+	if k, ok := nc.(interface{ SetKeepAlivePeriod(time.Duration) error }); ok && !c.o.LeaveKeepAlive {
 		_ = k.SetKeepAlivePeriod(keepAlive)
 	}
 	c.mu.Lock()
