@@ -52,6 +52,9 @@ func (b *Bucket) NewCall() *kv.Call { return b.router.NewCall() }
 // Dispatch implements kv.Dispatcher.
 func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
 
+// DispatchAll implements kv.BatchDispatcher.
+func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
+
 // Release implements kv.Dispatcher.
 func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
 

@@ -30,6 +30,10 @@ func hedged(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket, 
 			<-done
 			return r, err
 		},
+		"Batch": func(ctx context.Context, d kv.Dispatcher, g kv.Get) (kv.GetResult, error) {
+			out := kv.Batch(ctx, d, []kv.Get{{}, g}, 0) // one without a key beside it
+			return out[1].Result, out[1].Err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {

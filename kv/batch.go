@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync/atomic"
 )
 
 // DefaultInFlight is how many operations of a batch are under way at a time unless the batch says otherwise.
@@ -15,20 +16,158 @@ type Outcome[R any] struct {
 	Err    error
 }
 
+// BatchDispatcher is a Dispatcher that can take over many calls at once, which costs less than one after the other.
+type BatchDispatcher interface {
+	Dispatcher
+	// DispatchAll takes the calls over as Dispatch does. The slice is the caller's again when it returns.
+	DispatchAll(calls []*Call)
+}
+
 // Batch runs many operations at once, at most inFlight of them at a time (0 means DefaultInFlight), and waits for all of
 // them. The outcomes are in the order of ops; each operation succeeds or fails for itself. When ctx ends the operations
-// that are left fail with it. Keys and values of ops are lent until Batch returns.
+// that are left fail with it. Keys and values of ops are lent until Batch returns. Besides the outcomes it takes memory
+// for the operations that are under way, about 1.2 KiB each.
 func Batch[R any, O Op[R]](ctx context.Context, d Dispatcher, ops []O, inFlight int) []Outcome[R] {
-	out := make([]Outcome[R], 0, len(ops))
-	for r, err := range BatchSeq[R](ctx, d, slices.Values(ops), inFlight) {
-		out = append(out, Outcome[R]{r, err})
+	b := newBatch[R, O](ctx, d, len(ops), inFlight)
+	b.run(func(i int) *O { return &ops[i] })
+	return b.out
+}
+
+// GetMulti reads many documents of one collection at once, as Batch does.
+func GetMulti(ctx context.Context, d Dispatcher, c Common, keys [][]byte) []Outcome[GetResult] {
+	b := newBatch[GetResult, Get](ctx, d, len(keys), 0)
+	op := Get{Common: c}
+	b.run(func(i int) *Get {
+		op.Key = keys[i]
+		return &op
+	})
+	return b.out
+}
+
+// UpsertMulti writes many documents at once, as Batch does.
+func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[MutationResult] {
+	return Batch(ctx, d, docs, 0)
+}
+
+// group is what the calls of one portion of a batch have in common: the last of them to finish wakes who waits.
+type group struct {
+	left atomic.Int32
+	wake chan struct{}
+}
+
+func (g *group) done() {
+	if g.left.Add(-1) == 0 {
+		g.wake <- struct{}{}
 	}
-	return out
+}
+
+// batch runs its operations in portions. Two of them are under way at a time, so that the nodes have work while the
+// outcomes of one are looked at.
+type batch[R any, O Op[R]] struct {
+	ctx    context.Context
+	d      Dispatcher
+	out    []Outcome[R]
+	size   int // of a portion
+	places [2]portion
+	used   int // of the places
+}
+
+// portion is some operations that follow one another.
+type portion struct {
+	group
+	from  int
+	calls []*Call // nil for an operation that has its outcome without a call
+}
+
+func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int) *batch[R, O] {
+	if inFlight <= 0 {
+		inFlight = DefaultInFlight
+	}
+	b := &batch[R, O]{ctx: ctx, d: d, out: make([]Outcome[R], n), size: min(n, inFlight), used: 1}
+	if n > inFlight && inFlight > 1 {
+		b.used, b.size = 2, inFlight/2
+	}
+	calls := make([]*Call, b.used*b.size)
+	for i := range b.used {
+		b.places[i].wake = make(chan struct{}, 1)
+		b.places[i].calls = calls[i*b.size : i*b.size : (i+1)*b.size]
+	}
+	return b
+}
+
+// run has all operations' outcomes when it returns. op gives an operation, which is read before op is called again.
+func (b *batch[R, O]) run(op func(i int) *O) {
+	turn := 0
+	for from := 0; from < len(b.out); from += b.size {
+		p := &b.places[turn%b.used]
+		b.finish(p, op)
+		b.start(p, from, op)
+		turn++
+	}
+	for i := range b.used {
+		b.finish(&b.places[(turn+i)%b.used], op)
+	}
+}
+
+// start dispatches the operations of a portion.
+func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
+	n := min(b.size, len(b.out)-from)
+	p.from = from
+	p.left.Store(int32(n) + 1) // one is ours, so that nobody wakes us before the last is on its way
+	all := true
+	for i := from; i < from+n; i++ {
+		c := b.d.NewCall()
+		c.form, c.group = formBatch, &p.group
+		o := op(i)
+		err := load[R](c, o)
+		if err == nil && c.hedge() != nil {
+			hedgedAsync(b.ctx, b.d, c, *o, func(r R, err error) {
+				b.out[i] = Outcome[R]{r, err}
+				p.done()
+			})
+			c = nil
+		} else if err = prepared(b.ctx, c, err); err != nil {
+			b.out[i].Err = err
+			b.d.Release(c)
+			p.done()
+			c = nil
+		}
+		all = all && c != nil
+		p.calls = append(p.calls, c)
+	}
+	calls := p.calls
+	if !all {
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c *Call) bool { return c == nil })
+	}
+	if d, ok := b.d.(BatchDispatcher); ok {
+		d.DispatchAll(calls)
+	} else {
+		for _, c := range calls {
+			b.d.Dispatch(c)
+		}
+	}
+	p.done()
+}
+
+// finish waits for a portion, if it is under way, and keeps its outcomes.
+func (b *batch[R, O]) finish(p *portion, op func(i int) *O) {
+	if len(p.calls) == 0 {
+		return
+	}
+	<-p.wake
+	for k, c := range p.calls {
+		if c != nil {
+			o := &b.out[p.from+k]
+			o.Err = outcome(c, op(p.from+k), &o.Result)
+			b.d.Release(c)
+		}
+	}
+	p.calls = p.calls[:0]
 }
 
 // BatchSeq runs the operations that ops yields, at most inFlight of them at a time (0 means DefaultInFlight), and yields
-// their outcomes in the same order: it takes memory for those that are under way, however many there are. A loop that
-// ends early cancels the rest.
+// their outcomes in the same order: it takes memory for those that are under way, however many there are. Each is sent
+// as soon as ops yields it. A loop that ends early cancels the rest.
 func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O], inFlight int) iter.Seq2[R, error] {
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight
@@ -36,6 +175,7 @@ func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O]
 	return func(yield func(R, error) bool) {
 		next, stop := iter.Pull(ops)
 		defer stop()
+		all := context.WithoutCancel(ctx) // the calls themselves end with ctx
 		window := make([]Future[R], 0, min(inFlight, DefaultInFlight))
 		head := 0
 		defer func() {
@@ -60,23 +200,9 @@ func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O]
 			f := window[head]
 			window[head] = Future[R]{}
 			head++
-			if !yield(f.Wait(context.WithoutCancel(ctx))) { // the call itself ends with ctx
+			if !yield(f.Wait(all)) {
 				return
 			}
 		}
 	}
-}
-
-// GetMulti reads many documents of one collection at once, as Batch does.
-func GetMulti(ctx context.Context, d Dispatcher, c Common, keys [][]byte) []Outcome[GetResult] {
-	ops := make([]Get, len(keys))
-	for i, k := range keys {
-		ops[i] = Get{Common: c, Key: k}
-	}
-	return Batch(ctx, d, ops, 0)
-}
-
-// UpsertMulti writes many documents at once, as Batch does.
-func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[MutationResult] {
-	return Batch(ctx, d, docs, 0)
 }

@@ -110,3 +110,17 @@ func TestABatchEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestABatchOfOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		ops := make([]kv.Get, 30)
+		for i := range ops {
+			ops[i].Key = fmt.Appendf(nil, "k-%d", i)
+		}
+		out := kv.Batch(testContext(t), echo(&now, &most), ops, 1)
+		require.EqualValues(t, 1, most.Load())
+		require.Equal(t, "k-29", string(out[29].Result.Value))
+		require.Error(t, out[27].Err)
+	})
+}

@@ -56,7 +56,8 @@ type Call struct {
 	bucket  string
 	spec    *Spec
 	owner   Owner
-	wake    chan struct{} // one token, or closed for a future
+	group   *group        // batch form
+	wake    chan struct{} // one token, or closed for a future; nil in a batch
 	form    form
 	finish  func()      // callback form
 	watcher func(error) // told the outcome, when somebody observes calls
@@ -83,10 +84,19 @@ const (
 	formBlocking form = iota
 	formFuture
 	formCallback
+	formBatch
 )
 
 // NewCall makes a call that no dispatcher has seen. A Dispatcher may pool calls that Pooled says may be.
-func NewCall() *Call { return &Call{wake: make(chan struct{}, 1)} }
+func NewCall() *Call { return &Call{} }
+
+// block makes c a call that is waited for. The channel stays when the call is used again.
+func (c *Call) block() {
+	c.form = formBlocking
+	if c.wake == nil {
+		c.wake = make(chan struct{}, 1)
+	}
+}
 
 // Reset makes a pooled call ready for its next use. The attempt number goes on counting.
 func (c *Call) Reset() {
@@ -97,7 +107,7 @@ func (c *Call) Reset() {
 	c.LostRaces, c.DurabilityMS = 0, 0
 	c.began, c.bucket, c.spec = time.Time{}, "", nil
 	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
-	c.watcher = nil
+	c.watcher, c.group = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
 	}
@@ -110,7 +120,9 @@ func (c *Call) Reset() {
 }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
-func (c *Call) Pooled() bool { return c.form == formBlocking && c.err == nil && !c.shared.Load() }
+func (c *Call) Pooled() bool {
+	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && !c.shared.Load()
+}
 
 // Share marks that c is known outside of one connection's slot from now on, so that it is never pooled.
 func (c *Call) Share() { c.shared.Store(true) }
@@ -282,6 +294,8 @@ func (c *Call) deliver() {
 	switch c.form {
 	case formBlocking:
 		c.wake <- struct{}{}
+	case formBatch:
+		c.group.done()
 	case formFuture:
 		close(c.wake)
 		if c.watcher != nil { // it may never be waited for

@@ -35,7 +35,7 @@ type Dispatcher interface {
 // Keys and values of op are lent until Do returns.
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
 	c := d.NewCall()
-	c.form = formBlocking
+	c.block()
 	if err = load[R](c, &op); err == nil && c.hedge() != nil {
 		var done bool
 		if done, err = doHedged(ctx, d, c, &op, &r); done {
@@ -82,17 +82,26 @@ func load[R any, O Op[R]](c *Call, op *O) error {
 // start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
 // dispatched.
 func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
-	if err == nil {
-		err = c.prepare(ctx)
-	}
-	if err != nil {
-		c.State.Finish()
-		c.ctx = ctx
-		c.err = err
-		return c.translate(err, false)
+	if err = prepared(ctx, c, err); err != nil {
+		return err
 	}
 	d.Dispatch(c)
 	return nil
+}
+
+// prepared makes a loaded call ready to be dispatched. When it fails, as it does when loading has failed with err, the
+// call has ended.
+func prepared(ctx context.Context, c *Call, err error) error {
+	if err == nil {
+		err = c.prepare(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	c.State.Finish()
+	c.ctx = ctx
+	c.err = err
+	return c.translate(err, false)
 }
 
 // PanicError is a user's function that panicked; it failed its own call and nothing else.

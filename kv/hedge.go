@@ -133,7 +133,7 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, error) {
 	avoid.Use(x.plan.Copies[n])
 	c := x.d.NewCall()
-	c.form = formBlocking
+	c.block()
 	c.Req = x.req
 	if n > 0 {
 		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
@@ -180,7 +180,7 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 		r, err, hedged := tryHedged[R](ctx, d, c, op)
 		if !hedged {
 			plain := d.NewCall()
-			plain.form = formBlocking
+			plain.block()
 			plain.Req, plain.spec = c.Req, c.spec
 			err = finish(ctx, d, plain, &op, &r, nil)
 		}

@@ -67,10 +67,18 @@ func (d *dispatcher) NewCall() *kv.Call {
 }
 
 func (d *dispatcher) Dispatch(c *kv.Call) {
+	d.admit(c)
+	d.submit(c)
+}
+
+func (d *dispatcher) admit(c *kv.Call) {
 	now := time.Now()
 	c.Bind(d, "b", now)
 	c.State.Deadline = now.Add(2500 * time.Millisecond)
 	c.Deadline = int64(c.State.Deadline.Sub(d.base))
+}
+
+func (d *dispatcher) submit(c *kv.Call) {
 	if err := d.cn.Submit(c); err != nil {
 		c.Fail(err)
 	}

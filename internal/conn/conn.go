@@ -89,9 +89,9 @@ type Conn struct {
 	mu       sync.Mutex
 	pend     []*part // to be written, oldest first, from head on
 	head     int
-	spare    [2]*part
-	flushing bool // somebody writes, or is about to
-	reading  bool // the reader is completing answers and will flush after that
+	spare    [2]*part // one is filled while the other is written
+	flushing bool     // somebody writes, or is about to
+	reading  bool     // the reader is completing answers and will flush after that
 	closed   bool
 	refusing bool // its node has left: what is in flight may finish
 	inflight int
@@ -108,7 +108,7 @@ type Conn struct {
 
 	rbuf       []byte
 	rpos, rlen int
-	filled bool
+	filled     bool        // by the last read: there may be more
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
@@ -206,18 +206,77 @@ func (c *Conn) Submit(call *kv.Call) error {
 		c.mu.Unlock()
 		return ErrFull
 	}
+	if err := c.put(call, &w, large); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	alone := c.inflight == 1
+	mine := c.mine()
+	c.mu.Unlock()
+	if mine {
+		c.startFlush(alone)
+	}
+	return nil
+}
+
+// maxRound is how many requests are appended under one lock: some microseconds' worth.
+const maxRound = 64
+
+// SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
+// that Submit would not have taken, or that has a large value.
+func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
+	w := kv.Wire{Features: c.info.Features, Endpoint: c.info.Addr, Local: c.info.ID}
+	if w.Features.Has(memd.FeatureSnappy) {
+		for _, call := range calls {
+			call.Pack(c.pack)
+		}
+	}
+	alone, mine, more := false, false, true
+	for more && taken < len(calls) {
+		round := calls[taken:min(taken+maxRound, len(calls))]
+		c.mu.Lock()
+		before := c.inflight
+		if c.closed || c.refusing {
+			round, more = nil, false
+		}
+		for _, call := range round {
+			if more = c.inflight < c.maxCalls && len(call.Req.Value) < largeValue && c.put(call, &w, nil) == nil; !more {
+				break
+			}
+			taken++
+		}
+		if len(c.pend) > c.head && c.mine() {
+			mine, alone = true, before == 0
+		}
+		c.mu.Unlock()
+	}
+	if mine {
+		c.startFlush(alone)
+	}
+	return taken
+}
+
+// mine says whether the submitter is the one to write, and holds it to that. The lock is held.
+func (c *Conn) mine() bool {
+	if c.flushing || c.reading {
+		return false
+	}
+	c.flushing = true
+	return true
+}
+
+// put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is held.
+func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
 	i, ok := c.slots.take()
 	if !ok {
-		c.mu.Unlock()
 		return ErrFull
 	}
 	s := c.slots.at(i)
 	gen := (s.state.Load()>>2 + 1) & 0xffff
 	w.Opaque = opaqueOf(i, gen)
-	p, ended, err := c.append(call, &w, large)
+	p, ended, err := c.append(call, w, large)
 	if err != nil || ended {
 		c.slots.free = append(c.slots.free, i)
-		c.mu.Unlock()
 		return err
 	}
 	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
@@ -227,17 +286,8 @@ func (c *Conn) Submit(call *kv.Call) error {
 	}
 	s.state.Store(gen<<2 | slotLive)
 	c.inflight++
-	alone := c.inflight == 1
-	mine := !c.flushing && !c.reading
-	if mine {
-		c.flushing = true
-	}
 	if call.Deadline < c.armed || !c.ticking && call.Cancelable() {
 		c.arm(call)
-	}
-	c.mu.Unlock()
-	if mine {
-		c.startFlush(alone)
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ type Router struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
-	pool   sync.Pool
+	pool   sync.Pool // of *kv.Call
+	sorted sync.Pool // of *byPipeline
 	picker atomic.Pointer[picker]
 	colls  *collections.Cache
 	due    deadlines
@@ -102,8 +103,8 @@ type picker struct {
 }
 
 var (
-	_ kv.Dispatcher = (*Router)(nil)
-	_ kv.Owner      = (*Router)(nil)
+	_ kv.BatchDispatcher = (*Router)(nil)
+	_ kv.Owner           = (*Router)(nil)
 )
 
 // New makes a router and begins to connect to the seeds. It does not wait.
@@ -147,7 +148,13 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 
 // Dispatch implements kv.Dispatcher.
 func (r *Router) Dispatch(c *kv.Call) {
-	c.Started = r.now()
+	r.admit(c, r.now())
+	r.route(c)
+}
+
+// admit gives the call its deadline and what else does not change from attempt to attempt.
+func (r *Router) admit(c *kv.Call, now int64) {
+	c.Started = now
 	began := r.o.Base.Add(time.Duration(c.Started))
 	c.Bind(r, r.o.Bucket, began)
 	limit := c.Req.Timeout
@@ -179,7 +186,6 @@ func (r *Router) Dispatch(c *kv.Call) {
 	if len(c.Req.Key) > 0 {
 		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)
 	}
-	r.route(c)
 }
 
 // Redispatch implements kv.Owner.
@@ -201,36 +207,41 @@ func (r *Router) expire(c *kv.Call) { r.o.Orchestrator.Expire(c) }
 
 // route finds the call's node and hands it over. It never blocks. The call is local.
 func (r *Router) route(c *kv.Call) {
+	if p := r.find(c); p != nil {
+		p.submit(c)
+	}
+}
+
+// find gives the pipeline that is to have the call. Nil means that the call is taken care of already.
+func (r *Router) find(c *kv.Call) *pipeline {
 	pk := r.picker.Load()
 	spec := c.Spec()
 	if pk == nil {
 		if p := r.anySeed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
-			p.choose(c).submit(c) // the request for the first map itself
-			return
+			return p.choose(c) // the request for the first map itself
 		}
 		r.waitConfig(c)
-		return
+		return nil
 	}
 	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
 		e, ok := r.colls.Get(pathOf(c))
 		if !ok {
 			r.waitCollection(c)
-			return
+			return nil
 		}
 		c.Route.CollectionID = e.ID
 	}
 	if c.Req.Restricted() {
 		if err := r.restrict(pk, c); err != nil {
 			c.Fail(err)
-			return
+			return nil
 		}
 	}
 	p, why := r.pick(pk, c)
 	if p == nil {
 		r.notSent(c, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
-		return
 	}
-	p.submit(c)
+	return p
 }
 
 // anySeed gives a connection to ask for the first map, or nil.

@@ -1,0 +1,75 @@
+package dispatch
+
+import "github.com/couchcore/couchcore/kv"
+
+// byPipeline is calls on their way to several connections. It is memory that is used again.
+type byPipeline struct {
+	pipes []*pipeline
+	calls [][]*kv.Call // of each pipeline
+	last  int          // the one that was added to last
+}
+
+func (b *byPipeline) add(p *pipeline, c *kv.Call) {
+	if b.last >= len(b.pipes) || b.pipes[b.last] != p {
+		b.last = 0
+		for b.last < len(b.pipes) && b.pipes[b.last] != p {
+			b.last++
+		}
+	}
+	if b.last == len(b.pipes) {
+		b.pipes = append(b.pipes, p)
+		if len(b.calls) < len(b.pipes) {
+			b.calls = append(b.calls, nil)
+		}
+	}
+	b.calls[b.last] = append(b.calls[b.last], c)
+}
+
+// submit hands the calls over and forgets them.
+func (b *byPipeline) submit() {
+	for i, p := range b.pipes {
+		p.submitAll(b.calls[i])
+		clear(b.calls[i])
+		b.calls[i] = b.calls[i][:0]
+	}
+	clear(b.pipes)
+	b.pipes, b.last = b.pipes[:0], 0
+}
+
+// DispatchAll implements kv.BatchDispatcher: one look at the clock, and one turn in each connection's lock for many
+// requests.
+func (r *Router) DispatchAll(calls []*kv.Call) {
+	now := r.now()
+	for _, c := range calls {
+		r.admit(c, now)
+	}
+	r.routeAll(calls)
+}
+
+// routeAll is route for many calls.
+func (r *Router) routeAll(calls []*kv.Call) {
+	b, ok := r.sorted.Get().(*byPipeline)
+	if !ok {
+		b = &byPipeline{}
+	}
+	for _, c := range calls {
+		if p := r.find(c); p != nil {
+			b.add(p, c)
+		}
+	}
+	b.submit()
+	r.sorted.Put(b)
+}
+
+// submitAll is submit for many calls.
+func (p *pipeline) submitAll(calls []*kv.Call) {
+	for len(calls) > 0 {
+		if cn := p.conn.Load(); cn != nil && p.breaker == nil {
+			if calls = calls[cn.SubmitAll(calls):]; len(calls) == 0 {
+				return
+			}
+		}
+		p.submit(calls[0]) // which knows what to do with one that was not taken
+		calls = calls[1:]
+	}
+}
