@@ -36,6 +36,7 @@ type cli struct {
 	Ping      pingCmd        `cmd:"" help:"Ask every node of every service for a sign of life."`
 	Diag      diagnosticsCmd `cmd:"" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
 	Wait      waitCmd        `cmd:"" help:"Wait until the cluster is ready, or say why it is not."`
+	Doctor    doctorCmd      `cmd:"" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
 	Chaos     chaosCmd       `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
 	Reasons   reasonsCmd     `cmd:"" help:"The table of retry reasons."`
 	Explain   explainCmd     `cmd:"" help:"What the client does with an answer, and why."`
@@ -61,6 +62,7 @@ type app struct {
 	colour         bool
 	stdinTaken     bool // by a value, so that no password can come from there
 	demo           demoHooks
+	doctor         doctorHooks
 }
 
 // selected is the verb that was chosen, for commands that share their code.

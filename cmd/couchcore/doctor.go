@@ -1,0 +1,263 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/topology"
+)
+
+// doctorCmd finds out why a cluster cannot be used, by the steps in which a client would come to use it.
+type doctorCmd struct {
+	connectFlags
+	Orphans string `placeholder:"FILE" help:"Connect to nobody; say what a report of orphaned responses, as logged, points to. - is standard input."`
+}
+
+// doctorHooks let a test answer for what is outside of the cluster.
+type doctorHooks struct {
+	resolver doctorResolver
+	now      func() time.Time
+}
+
+// doctorResolver looks names up. A *net.Resolver is one.
+type doctorResolver interface {
+	core.Resolver
+	LookupHost(ctx context.Context, host string) ([]string, error)
+}
+
+// doctorReport is what the steps have found, as JSON. Steps that were not come to are only named.
+type doctorReport struct {
+	OK      bool         `json:"ok"`
+	Steps   []doctorStep `json:"steps"`
+	Skipped []string     `json:"skipped"`
+}
+
+// doctorStep is one step. Its problems are warnings when it is OK.
+type doctorStep struct {
+	Name      string    `json:"name"`
+	OK        bool      `json:"ok"`
+	Detail    string    `json:"detail"`
+	Problems  []problem `json:"problems"`
+	ElapsedMS float64   `json:"elapsed_ms"`
+}
+
+// problem is what is wrong in words, and what to change.
+type problem struct {
+	What   string `json:"what"`
+	Change string `json:"change"`
+}
+
+// finding is the outcome of a step: with failed nothing behind it makes sense.
+type finding struct {
+	detail string
+	warn   []problem
+	bad    []problem
+	stop   bool
+}
+
+func broken(what, change string) finding { return finding{bad: []problem{{what, change}}, stop: true} }
+
+func (f *finding) warning(change, format string, args ...any) {
+	f.warn = append(f.warn, problem{fmt.Sprintf(format, args...), change})
+}
+
+// doctor is one examination: what a step has learned the later ones use.
+type doctor struct {
+	*app
+	cmd     *doctorCmd
+	limit   time.Duration // of each connection or request
+	resolve doctorResolver
+	now     func() time.Time
+
+	spec    core.ConnSpec
+	cfg     core.Config
+	names   []string // hosts that are no addresses
+	seeds   []string // where to ask first
+	up      []string // those of them that can be connected to, and with TLS trusted
+	mechs   []string // the SASL mechanisms that the first of them offers
+	bucket  string
+	source  string // who has given the map
+	raw     []byte
+	snap    *topology.Snapshot
+	network string
+}
+
+// doctorSteps are the steps in order.
+var doctorSteps = []struct {
+	name string
+	run  func(*doctor, context.Context) finding
+}{
+	{"connection string", (*doctor).connectionString},
+	{"DNS", (*doctor).dns},
+	{"TCP", (*doctor).tcp},
+	{"TLS", (*doctor).tls},
+	{"HELLO", (*doctor).hello},
+	{"authentication", (*doctor).authentication},
+	{"bucket", (*doctor).selectBucket},
+	{"config", (*doctor).config},
+	{"nodes", (*doctor).nodes},
+	{"services", (*doctor).services},
+	{"clock", (*doctor).clock},
+}
+
+// doctorLimit is how long an answer is waited for, unless --timeout says.
+const doctorLimit = 5 * time.Second
+
+// Run implements the command.
+func (c *doctorCmd) Run(a *app) error {
+	if c.Orphans != "" {
+		return a.readOrphans(c.Orphans)
+	}
+	d := &doctor{app: a, cmd: c, limit: cmp.Or(c.Timeout, doctorLimit), resolve: a.doctor.resolver, now: a.doctor.now}
+	if d.resolve == nil {
+		d.resolve = net.DefaultResolver
+	}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if c.Scope != "" || c.Collection != "" {
+		return usagef("--scope and --collection do not apply: the way to the cluster is a bucket's")
+	}
+	// A string that cannot be used is the first step's to explain; all other flags must be right.
+	var err error
+	if connect := or(c.Connect, a.env("COUCHCORE_CONNECT")); connect != "" {
+		if d.spec, err = core.ParseSpec(connect); err == nil {
+			_, err = d.spec.Config()
+		}
+	}
+	if err == nil {
+		cfg, err := c.connectFlags.config(a)
+		if err != nil {
+			return err
+		}
+		d.cfg = cfg
+	}
+	return d.verdict(d.examine(err))
+}
+
+// examine takes the steps until one makes the next senseless. unreadable is why the connection string cannot be used.
+func (d *doctor) examine(unreadable error) *doctorReport {
+	r := &doctorReport{OK: true, Steps: []doctorStep{}, Skipped: []string{}}
+	stopped := false
+	for _, s := range doctorSteps {
+		if stopped {
+			r.Skipped = append(r.Skipped, s.name)
+			continue
+		}
+		d.live("doctor   %s ...", s.name)
+		began := time.Now()
+		var f finding
+		if unreadable != nil {
+			f = broken(unreadable.Error(), "write it as couchbase://host1,host2/bucket?option=value; `couchcore connstr` shows how it is read")
+		} else {
+			f = s.run(d, context.Background())
+		}
+		step := doctorStep{
+			Name: s.name, OK: len(f.bad) == 0, Detail: f.detail, Problems: append(append([]problem{}, f.bad...), f.warn...),
+			ElapsedMS: float64(time.Since(began).Microseconds()) / 1e3,
+		}
+		stopped = f.stop
+		r.OK = r.OK && step.OK
+		r.Steps = append(r.Steps, step)
+		d.live("")
+		if !d.json {
+			_ = d.showStep(step) // an output that is gone is noticed by the verdict
+		}
+	}
+	return r
+}
+
+// showStep writes a step, and its problems below it: those that made it fail first.
+func (d *doctor) showStep(s doctorStep) error {
+	mark := d.paint(green, "ok  ")
+	switch {
+	case !s.OK:
+		mark = d.paint(red, "FAIL")
+	case len(s.Problems) > 0:
+		mark = "warn"
+	}
+	text, rest, about := s.Detail, s.Problems, problem{}
+	if text == "" && len(rest) > 0 {
+		about, rest = rest[0], rest[1:]
+		text = about.What
+	}
+	if err := d.print("%s  %-17s   %-60s   %.1f ms", mark, s.Name, text, s.ElapsedMS); err != nil {
+		return err
+	}
+	if err := d.change(about); err != nil {
+		return err
+	}
+	for _, p := range rest {
+		if err := d.print("      %-17s   %s", "", p.What); err != nil {
+			return err
+		}
+		if err := d.change(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *doctor) change(p problem) error {
+	if p.Change == "" {
+		return nil
+	}
+	return d.print("      %-17s   %s", "what to change", p.Change)
+}
+
+// verdict ends the output, and fails when a step has.
+func (d *doctor) verdict(r *doctorReport) error {
+	if d.json {
+		if err := d.emit(r); err != nil {
+			return err
+		}
+	}
+	if len(r.Skipped) > 0 {
+		if err := d.print("skip  %s", strings.Join(r.Skipped, ", ")); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Steps {
+		if !s.OK {
+			return &shownError{exitFailed, fmt.Sprintf("doctor: %s: %s", s.Name, s.Problems[0].What)}
+		}
+	}
+	return d.print("%s", d.paint(green, "OK"))
+}
+
+// connectionString says what the string comes to. That it can be read is known.
+func (d *doctor) connectionString(context.Context) finding {
+	d.bucket = d.cfg.Bucket
+	var f finding
+	kvHosts, _ := d.spec.Addresses()
+	for _, h := range kvHosts {
+		d.seeds = append(d.seeds, h.String())
+		if net.ParseIP(h.Host) == nil {
+			d.names = append(d.names, h.Host)
+		}
+	}
+	parts := []string{or(d.spec.Scheme, "couchbase"), plural(len(kvHosts), "host")}
+	if d.spec.SRVEligible() {
+		parts = append(parts, "SRV eligible")
+	}
+	f.detail = strings.Join(append(parts, fmt.Sprintf("bucket %q", d.bucket)), ", ")
+	for _, o := range d.spec.Options {
+		info, ok := core.LookupOption(o.Key)
+		switch {
+		case !ok:
+			f.warning("check its spelling: `couchcore connstr` lists those that there are", "the option %s is unknown and has no effect", o.Key)
+		case !info.Applied:
+			f.warning("leave it out", "the option %s has no effect in this client", o.Key)
+		}
+	}
+	if len(d.seeds) == 0 {
+		return broken("the hosts have ports of the management service, and this client asks the key-value service first",
+			"leave the ports out, or write couchbase:// with the key-value port, 11210")
+	}
+	return f
+}

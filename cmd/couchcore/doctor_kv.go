@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// lacks are features without which something does not work, and what that is.
+var lacks = []struct {
+	feature memd.Feature
+	what    string
+}{
+	{memd.FeatureSelectBucket, "buckets cannot be chosen"},
+	{memd.FeatureXError, "errors are not explained"},
+	{memd.FeatureJSON, "no document is known to be JSON"},
+	{memd.FeatureMutationSeqno, "no mutation tokens"},
+	{memd.FeatureXattr, "no extended attributes"},
+	{memd.FeatureSnappy, "no compression"},
+	{memd.FeatureCollections, "only the default collection"},
+	{memd.FeatureAltRequest, "no durable writes"},
+	{memd.FeatureSyncReplication, "no durable writes"},
+	{memd.FeaturePreserveTTL, "writes cannot preserve the expiry"},
+}
+
+// helloWanted are the features that the step asks for.
+func helloWanted() []memd.Feature {
+	var fs []memd.Feature
+	for f := range memd.Feature(64) {
+		if f.Known() && f != memd.FeatureTLS && f != memd.FeatureTCPDelay { // which say nothing any more
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// hello asks the first host what it can do and how one may log in.
+func (d *doctor) hello(ctx context.Context) finding {
+	addr := d.up[0]
+	features, err := d.greet(ctx, addr)
+	if err != nil {
+		return broken(addr+": "+reasonOf(err), d.helloAdvice(err))
+	}
+	granted := 0
+	for _, f := range helloWanted() {
+		if features.Has(f) {
+			granted++
+		}
+	}
+	f := finding{detail: fmt.Sprintf("%s: %s, logins %s", addr, plural(granted, "feature"), or(strings.Join(d.mechs, " "), "none"))}
+	for _, l := range lacks {
+		if !features.Has(l.feature) {
+			f.warning("it may be too old, or something in between that speaks for it", "%s does not grant %v: %s", addr, l.feature, l.what)
+		}
+	}
+	return f
+}
+
+func (d *doctor) helloAdvice(err error) string {
+	var alert tls.AlertError
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
+		return "the server refused the connection after the handshake: it may want a client certificate"
+	case errors.Is(err, errSpeaksTLS):
+		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
+	case errors.Is(err, errSpeaksHTTP):
+		return "that is the management or another service: leave the port out, or give the key-value service's (usually " + d.usualPort() + ")"
+	case isEnd(err):
+		if d.cfg.UseTLS {
+			return "the server closed the connection instead of answering: see whether the port is the key-value port with TLS (usually 11207)"
+		}
+		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; otherwise see whether it is the key-value port (usually 11210)"
+	case isTimeout(err):
+		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded or frozen"
+	}
+	return "what listens there is no key-value service: check the port (usually " + d.usualPort() + ")"
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
+
+// isEnd reports a connection that the other side has closed or reset.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// greet says HELLO and asks for the list of mechanisms, which needs no login.
+func (d *doctor) greet(ctx context.Context, addr string) (memd.Features, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	nc, err := d.dial(ctx, "tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = nc.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := nc.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if d.cfg.UseTLS {
+		nc = tls.Client(nc, d.tlsConfig(addr))
+	}
+	rep, err := ask(nc, memd.OpHello, []byte("couchcore doctor"), memd.AppendFeatures(nil, helloWanted()...))
+	if err != nil {
+		return 0, err
+	}
+	features, err := memd.ParseFeatures(rep.Value)
+	if err != nil || rep.Status != memd.StatusSuccess {
+		return 0, errors.Join(err, fmt.Errorf("HELLO was answered with %v", rep.Status))
+	}
+	if rep, err = ask(nc, memd.OpSASLListMechs, nil, nil); err != nil {
+		return 0, err
+	}
+	if rep.Status == memd.StatusSuccess {
+		d.mechs = strings.Fields(string(rep.Value))
+	}
+	return features, nil
+}
+
+const answerLimit = 1 << 20 // of an answer to HELLO, in bytes
+
+// What may listen where the key-value service was expected, as its first bytes tell.
+var (
+	errSpeaksTLS  = errors.New("the port speaks TLS")
+	errSpeaksHTTP = errors.New("the port speaks HTTP")
+)
+
+// foreign says whose the first bytes of an answer are; nil for those that may be the key-value service's.
+func foreign(in []byte) error {
+	switch {
+	case bytes.HasPrefix(in, []byte{0x15, 0x03}): // an alert
+		return errSpeaksTLS
+	case bytes.HasPrefix(in, []byte("HTTP/")):
+		return errSpeaksHTTP
+	}
+	return nil
+}
+
+// ask sends one request and gives its answer.
+func ask(nc net.Conn, op memd.Opcode, key, value []byte) (*memd.Packet, error) {
+	req := memd.Packet{Magic: memd.MagicReq, Opcode: op, Key: key, Value: value}
+	out, err := req.AppendTo(nil)
+	if err == nil {
+		_, err = nc.Write(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var in []byte
+	part := make([]byte, 4096)
+	for {
+		if err := foreign(in); err != nil {
+			return nil, err
+		}
+		var p memd.Packet
+		_, err := p.Parse(in, answerLimit)
+		switch {
+		case err == nil && p.Magic.IsResponse() && p.Opcode == op:
+			return &p, nil
+		case err == nil:
+			return nil, fmt.Errorf("the answer to %v is one to %v", op, p.Opcode)
+		case !errors.Is(err, memd.ErrShort):
+			return nil, err
+		}
+		n, err := nc.Read(part)
+		in = append(in, part[:n]...)
+		if n == 0 && err != nil {
+			return nil, err
+		}
+	}
+}
+
+// connect goes the client's own way to a node: to the login, and with a bucket to its map.
+func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, error) {
+	o := &conn.Options{
+		Dial: d.dial, Mechanisms: d.cfg.Mechanisms, AllowPlain: d.cfg.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
+		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket, WantConfig: bucket != "",
+		Credentials: func(context.Context) (conn.Credentials, error) {
+			return conn.Credentials{Username: d.cfg.Username, Password: d.cfg.Password.Reveal()}, nil
+		},
+	}
+	if d.cfg.UseTLS {
+		o.TLS = d.tlsConfig(addr)
+	}
+	cn, err := conn.Connect(ctx, addr, o)
+	if err != nil {
+		return nil, err
+	}
+	defer cn.Close(nil)
+	return cn.Info(), nil
+}
+
+// authentication logs in.
+func (d *doctor) authentication(ctx context.Context) finding {
+	if d.cfg.Username == "" {
+		f := finding{detail: "not tried: there is no user name"}
+		if len(d.mechs) > 0 {
+			f.warning("give --username and --password", "the server offers logins, and will refuse most requests without one")
+		}
+		return f
+	}
+	addr := d.up[0]
+	info, err := d.connect(ctx, addr, "")
+	if err == nil {
+		return finding{detail: fmt.Sprintf("%s as %s", info.Mechanism, d.cfg.Username)}
+	}
+	return broken(addr+": "+stepReason(err), d.loginAdvice(err))
+}
+
+// stepReason is a failure to connect without the address, which stands before it.
+func stepReason(err error) string {
+	var ce *conn.ConnectError
+	if !errors.As(err, &ce) {
+		return reasonOf(err)
+	}
+	s := string(ce.Step)
+	switch {
+	case ce.Step == conn.StepSelectBucket:
+		s += fmt.Sprintf(" %q", ce.Bucket)
+	case ce.Step == conn.StepDial:
+		return reasonOf(ce.Err)
+	}
+	if ce.Answered {
+		s += fmt.Sprintf(" was answered with 0x%02x %v", uint16(ce.Status), ce.Status)
+	}
+	if ce.Context != "" {
+		s += " (" + ce.Context + ")"
+	}
+	if ce.Err != nil {
+		s += ": " + reasonOf(ce.Err)
+	}
+	return s
+}
+
+// loginAdvice says what to do about a login that failed.
+func (d *doctor) loginAdvice(err error) string {
+	var ce *conn.ConnectError
+	switch {
+	case errors.As(err, &ce) && ce.Answered && errors.Is(err, cberr.AuthenticationFailure):
+		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+	case len(d.mechs) > 0 && !slices.ContainsFunc(d.mechs, func(m string) bool { return strings.HasPrefix(m, "SCRAM-") }):
+		if slices.Contains(d.mechs, "PLAIN") {
+			return "the server takes PLAIN only, which shows the password: use TLS (couchbases://), or --allow-plain where nobody can listen"
+		}
+		return "the server offers " + strings.Join(d.mechs, ", ") + ", and this client has none of these: switch SCRAM on, there"
+	}
+	return "see the server's log; the network and the handshake are well"
+}
+
+// selectBucket opens the bucket and keeps the map that comes with it.
+func (d *doctor) selectBucket(ctx context.Context) finding {
+	for _, addr := range d.up {
+		info, err := d.connect(ctx, addr, d.bucket)
+		if err != nil {
+			return broken(addr+": "+stepReason(err), d.bucketAdvice(err))
+		}
+		d.source, d.raw = addr, info.Config
+		if d.raw != nil {
+			break
+		}
+	}
+	return finding{detail: fmt.Sprintf("%q can be opened", d.bucket)}
+}
+
+func (d *doctor) bucketAdvice(err error) string {
+	var ce *conn.ConnectError
+	switch {
+	case errors.Is(err, cberr.BucketAccess):
+		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with --bucket; the bucket may also not exist", or(d.cfg.Username, "without a name"), d.bucket)
+	case errors.As(err, &ce) && ce.Answered && ce.Status == memd.StatusKeyNotFound:
+		return fmt.Sprintf("there is no bucket %q on that node: check --bucket, or create it", d.bucket)
+	case errors.As(err, &ce) && ce.Answered:
+		return "the bucket may be warming up: try again in a while, and see the server's log"
+	}
+	return "see the server's log; the login has worked"
+}
+
+// config reads the map.
+func (d *doctor) config(context.Context) finding {
+	if d.raw == nil {
+		return broken("no host gives a cluster map over the key-value protocol", "see whether the bucket is warming up, or of a server too old to give one")
+	}
+	host, _, _ := net.SplitHostPort(d.source)
+	var err error
+	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.ConfigLimit, MaxDepth: d.cfg.ConfigDepth}); err != nil {
+		return broken(d.source+": "+err.Error(), "see whether something in between changes what the server says")
+	}
+	networks := append([]string{topology.DefaultNetwork}, d.snap.Networks()...)
+	switch d.network = d.cfg.Network; d.network {
+	case "", "auto":
+		d.network = d.snap.Network(d.source)
+	default:
+		if !slices.Contains(networks, d.network) {
+			return broken(fmt.Sprintf("the nodes have no addresses on the network %q", d.network),
+				"leave ?network= out, or name one of "+strings.Join(networks, ", "))
+		}
+	}
+	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, network %s", d.snap.Epoch, d.snap.Rev, plural(len(d.snap.Nodes), "node"),
+		plural(d.snap.NumVBuckets(), "vbucket"), d.network)}
+	orphaned, thin := 0, 0
+	for vb := range d.snap.NumVBuckets() {
+		if d.snap.NodeIndex(uint16(vb), 0) < 0 {
+			orphaned++
+			continue
+		}
+		for r := 1; r <= d.snap.Replicas; r++ {
+			if d.snap.NodeIndex(uint16(vb), r) < 0 {
+				thin++
+				break
+			}
+		}
+	}
+	if orphaned > 0 {
+		f.warning("bring the node back, or fail it over and rebalance", "%d of %d vbuckets have no active copy: calls for their documents wait in vain", orphaned, d.snap.NumVBuckets())
+	}
+	if thin > 0 {
+		f.warning("rebalance, or add a node", "%d of %d vbuckets lack replicas: durable writes there may be impossible", thin, d.snap.NumVBuckets())
+	}
+	return f
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/topology"
+)
+
+// nodes connects to every node of the map as the client does. One that cannot be reached fails the step, and none the
+// examination.
+func (d *doctor) nodes(ctx context.Context) finding {
+	var addrs []string
+	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.UseTLS) {
+		addrs = append(addrs, e.Addr)
+	}
+	if len(addrs) == 0 {
+		kind := "without encryption: write couchbases://"
+		if d.cfg.UseTLS {
+			kind = "with TLS: write couchbase://, or switch TLS on, there"
+		}
+		return broken("no node of the map has a key-value port on the network "+d.network, "the nodes may have none "+kind)
+	}
+	all := each(addrs, func(addr string) (string, error) {
+		_, err := d.connect(ctx, addr, d.bucket)
+		return "", err
+	})
+	for i := range all {
+		if all[i].err != nil {
+			all[i].err = &nodeError{stepReason(all[i].err), all[i].err}
+		}
+	}
+	other := d.otherNetwork(ctx)
+	detail, up, bad := split(all, func(p probed) string {
+		if other != "" {
+			return fmt.Sprintf("the nodes can be reached from here on the network %q: add ?network=%s to the connection string", other, other)
+		}
+		return d.nodeAdvice(p)
+	})
+	return finding{detail: detail, bad: bad, stop: len(up) == 0}
+}
+
+// nodeError is a failure to connect with a shorter text.
+type nodeError struct {
+	text string
+	err  error
+}
+
+func (e *nodeError) Error() string { return e.text }
+
+// Unwrap gives the failure.
+func (e *nodeError) Unwrap() error { return e.err }
+
+func (d *doctor) nodeAdvice(p probed) string {
+	var ce *conn.ConnectError
+	if errors.As(p.err, &ce) && ce.Step == conn.StepDial {
+		return d.dialAdvice(p) + "; the client needs a way to every address in the map, also from within containers and through address translation"
+	}
+	switch {
+	case errors.Is(p.err, cberr.TLSFailure):
+		return d.tlsAdvice(p)
+	case errors.Is(p.err, cberr.BucketNotFound), errors.Is(p.err, cberr.BucketAccess):
+		return d.bucketAdvice(p.err)
+	case errors.Is(p.err, cberr.AuthenticationFailure):
+		return d.loginAdvice(p.err)
+	}
+	return d.helloAdvice(p.err)
+}
+
+// otherNetwork is one on which every node can be connected to, "" when there is none or the present one will do.
+func (d *doctor) otherNetwork(ctx context.Context) string {
+	reachable := func(network string) bool {
+		var addrs []string
+		for _, e := range d.snap.Endpoints(topology.KV, network, d.cfg.UseTLS) {
+			addrs = append(addrs, e.Addr)
+		}
+		_, _, bad := split(each(addrs, func(addr string) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, d.limit)
+			defer cancel()
+			nc, err := d.dial(ctx, "tcp", addr)
+			if err != nil {
+				return "", err
+			}
+			return "", nc.Close()
+		}), func(probed) string { return "" })
+		return len(addrs) > 0 && len(bad) == 0
+	}
+	networks := append([]string{topology.DefaultNetwork}, d.snap.Networks()...)
+	if len(networks) == 1 || reachable(d.network) {
+		return ""
+	}
+	for _, n := range networks {
+		if n != d.network && reachable(n) {
+			return n
+		}
+	}
+	return ""
+}
+
+// open makes a client that goes where the examination has gone.
+func (d *doctor) open() (*core.Cluster, error) {
+	cfg := d.cfg
+	cfg.Hosts, cfg.Resolver, cfg.SRV, cfg.ConnectTimeout = d.up, nil, "", d.limit
+	if cfg.UseTLS {
+		cfg.TLS = d.tlsConfig("")
+		cfg.TLS.ServerName = ""
+		if d.cfg.TLS != nil {
+			cfg.TLS.ServerName = d.cfg.TLS.ServerName
+		}
+	}
+	c, err := core.Open(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.Bucket(d.bucket)
+	return c, nil
+}
+
+const skewWarning = time.Minute // from which on it matters
+
+// services pings all others on every node that offers them.
+func (d *doctor) services(ctx context.Context) finding {
+	c, err := d.open()
+	if err != nil {
+		return broken(err.Error(), "")
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, 4*d.limit)
+	defer cancel()
+	r, err := c.Ping(ctx, core.PingOptions{Services: serviceNames[1:], Timeout: d.limit})
+	if err != nil {
+		return broken(err.Error(), "the nodes answer, and the client gets no map from them: see its log")
+	}
+	var f finding
+	var parts []string
+	for _, name := range serviceNames[1:] {
+		ok := 0
+		for _, p := range r.Services[name] {
+			if p.State == "ok" {
+				ok++
+				continue
+			}
+			f.bad = append(f.bad, problem{
+				fmt.Sprintf("%s %s: %s", name, p.Remote, p.Error),
+				"see whether the service runs on that node, and whether a firewall lets its port through",
+			})
+		}
+		if n := len(r.Services[name]); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d of %d", name, ok, n))
+		}
+	}
+	f.detail = or(strings.Join(parts, ", "), "the map names none")
+	return f
+}
+
+// clock compares this machine's with that of a node, as it stands in an answer of the management service.
+func (d *doctor) clock(ctx context.Context) finding {
+	const unknown = "unknown: no management service says what time it is"
+	if len(d.snap.Endpoints(topology.Management, d.network, d.cfg.UseTLS)) == 0 {
+		return finding{detail: unknown}
+	}
+	c, err := d.open()
+	if err != nil {
+		return broken(err.Error(), "")
+	}
+	defer func() { _ = c.Close() }()
+	began := d.now()
+	resp, err := c.Do(ctx, &core.HTTPRequest{Service: core.Management, Method: http.MethodGet, Path: "/whoami", Timeout: d.limit})
+	if err != nil {
+		return finding{detail: unknown}
+	}
+	_ = resp.Body.Close()
+	ended := d.now()
+	theirs, err := http.ParseTime(http.Header(resp.Header).Get("Date"))
+	if err != nil {
+		return finding{detail: "unknown: " + resp.Endpoint + " does not say what time it is"}
+	}
+	var skew time.Duration // whole seconds are all that the answer has
+	switch {
+	case theirs.Before(began.Add(-time.Second)):
+		skew = began.Sub(theirs)
+	case theirs.After(ended):
+		skew = theirs.Sub(ended)
+	}
+	skew = skew.Round(time.Second)
+	f := finding{detail: fmt.Sprintf("this machine's and %s's are %v apart", resp.Endpoint, skew)}
+	if skew > skewWarning {
+		f.warning("set the clocks by NTP: expiry times and certificates depend on them", "this machine's clock and that of %s differ by %v", resp.Endpoint, skew)
+	}
+	return f
+}
