@@ -1,6 +1,10 @@
 package kv_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,28 +154,107 @@ func TestServerGroupsOnACluster(t *testing.T) {
 	})
 }
 
-// A corrupt compressed value fails its own call, at once, and the connection goes on (D7).
+// corruptly answers with a value that says it is compressed, and is not.
+func corruptly(claims []byte) mock.Fault {
+	return mock.Corrupt(func(reply []byte) []byte {
+		var p memd.Packet
+		if _, err := p.Parse(reply, 0); err != nil {
+			return reply
+		}
+		p.Datatype, p.Value = memd.DatatypeSnappy, claims
+		out, _ := p.AppendTo(nil)
+		return out
+	})
+}
+
+// A corrupt compressed value, or one that claims too much, fails its own call, at once, and the connection goes on: for
+// every operation that reads (D7).
 func TestACorruptValueOnACluster_D7(t *testing.T) {
 	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-		insert(t, b, kv.Common{}, "k", `{"a":1}`)
+		fill(t, b, 64)
+		key := []byte("k0001")
 		for _, claims := range [][]byte{{0x05}, {0xff, 0xff, 0xff, 0xff, 0x07, 0, 0}} {
-			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Corrupt(func(reply []byte) []byte {
-				var p memd.Packet
-				if _, err := p.Parse(reply, 0); err != nil {
-					return reply
+			for op, read := range map[memd.Opcode]subject{
+				memd.OpGet: on("", kv.Get{Key: key}), memd.OpGAT: on("", kv.GetAndTouch{Key: key}), memd.OpGetLocked: on("", kv.GetAndLock{Key: []byte("k0002"), LockTime: time.Second}),
+				memd.OpGetReplica: on("", kv.GetReplica{Key: key, Replica: 1}), memd.OpGetEx: on("", kv.GetEx{Key: key}),
+				memd.OpGetExReplica: on("", kv.GetExReplica{Key: key, Replica: 1}), memd.OpGetRandomKey: on("", kv.GetRandom{}),
+				memd.OpSubdocGet: on("", kv.LookupPath{Key: key, Spec: kv.GetPath("k")}), memd.OpSubdocMultiLookup: on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}),
+				memd.OpCollectionsGetManifest: on("", kv.GetManifest{}), memd.OpGetClusterConfig: on("", kv.GetClusterConfig{Pinned: true}),
+				memd.OpObserveSeqno: on("", kv.ObserveSeqno{VBucket: 1}), memd.OpVersion: on("", kv.GetVersion{}),
+				memd.OpGetFailoverLog: on("", kv.GetFailoverLog{VBucket: 1}),
+			} {
+				match := mock.Match{Opcodes: []memd.Opcode{op}, Times: 1}
+				answer := corruptly(claims)
+				if op == memd.OpObserveSeqno { // nobody has that history
+					answer = mock.Reply(func(_, rep *memd.Packet) { rep.Datatype, rep.Value = memd.DatatypeSnappy, claims })
 				}
-				p.Datatype, p.Value = memd.DatatypeSnappy, claims
-				out, _ := p.AppendTo(nil)
-				return out
-			}))
-			began := time.Now()
-			_, err := kv.Do(testContext(t), b, kv.Get{Key: []byte("k")})
-			var ce *kv.CompressionError
-			require.ErrorAs(t, err, &ce)
-			require.ErrorIs(t, err, cberr.DecodingFailure)
-			require.Zero(t, time.Since(began))
-			require.Equal(t, 1, in.Fired())
-			require.Equal(t, `{"a":1}`, read(t, b, kv.Common{}, "k"))
+				in := m.Inject(match, answer)
+				began := time.Now()
+				_, err := read.do(testContext(t), b)
+				var ce *kv.CompressionError
+				require.ErrorAs(t, err, &ce, op.String())
+				require.ErrorIs(t, err, cberr.DecodingFailure, op.String())
+				require.Zero(t, time.Since(began), op.String())
+				require.Equal(t, 1, in.Fired(), op.String())
+				if op != memd.OpObserveSeqno {
+					time.Sleep(2 * time.Second) // the lock is gone
+					_, err = read.do(testContext(t), b)
+					require.NoError(t, err, op.String())
+				}
+			}
 		}
+		require.Equal(t, `{"k":"k0001"}`, read(t, b, kv.Common{}, "k0001"))
+	})
+}
+
+// The same for a document that a scan has found: the scan ends, also on the server.
+func TestACorruptValueInAScan_D7(t *testing.T) {
+	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		fill(t, b, 300)
+		head := make([]byte, 24)
+		item := append(append(head, byte(memd.DatatypeSnappy)), 1, 'k', 1, 0x05)
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpRangeScanContinue}, Times: 1}, mock.Reply(func(_, rep *memd.Packet) {
+			rep.Status, rep.Extras, rep.Value = memd.StatusRangeScanMore, []byte{0, 0, 0, 1}, item
+		}))
+		run, err := kv.Scan{Concurrency: 1, BatchItems: 1}.Run(testContext(t), b)
+		require.NoError(t, err)
+		for run.Next(t.Context()) { // to the end
+		}
+		var ce *kv.CompressionError
+		require.ErrorAs(t, run.Err(), &ce)
+		require.ErrorIs(t, run.Err(), cberr.DecodingFailure)
+		require.Equal(t, 1, m.Frames(memd.OpRangeScanCancel))
+		require.Equal(t, `{"k":"k0001"}`, read(t, b, kv.Common{}, "k0001"))
+	})
+}
+
+// Answers in any order find their calls: each of many in flight gets its own.
+func TestAnswersInAnyOrder_S11(t *testing.T) {
+	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		fill(t, b, 200)
+		dice := rand.New(rand.NewPCG(7, 11))
+		for i := range 60 {
+			m.Inject(mock.Match{Key: fmt.Appendf(nil, "k%04d", i), Opcodes: []memd.Opcode{memd.OpGet}}, mock.DelayReply(time.Duration(dice.IntN(50))*time.Millisecond))
+		}
+		var order []string
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 200 {
+			key := fmt.Sprintf("k%04d", i)
+			wg.Add(1)
+			kv.Go(testContext(t), b, kv.Get{Key: []byte(key)}, func(res kv.GetResult, err error) {
+				defer wg.Done()
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, key)
+				if err != nil || string(res.Value) != `{"k":"`+key+`"}` {
+					t.Errorf("%s: %s %v", key, res.Value, err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, order, 200)
+		require.False(t, slices.IsSorted(order))
+		require.Equal(t, 200, m.Frames(memd.OpGet), "each was sent once")
 	})
 }

@@ -30,6 +30,9 @@ const (
 
 // PrefixRange are the keys that begin with prefix.
 func PrefixRange(prefix []byte) *ScanRange {
+	if len(prefix) >= MaxKeyLen { // only it itself can be a key, and servers take no longer terms
+		return &ScanRange{Start: prefix, End: prefix}
+	}
 	return &ScanRange{Start: prefix, End: append(append([]byte(nil), prefix...), maxTerm...)}
 }
 
@@ -81,8 +84,8 @@ func (c *RangeScanCreate) check() error {
 	}
 	if c.Range != nil {
 		for _, term := range [...][]byte{c.Range.Start, c.Range.End} {
-			if len(term) > MaxKeyLen+len(maxTerm) {
-				return &ArgumentError{Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen + 1, Kind: cberr.InvalidArgument}
+			if len(term) > MaxKeyLen {
+				return &ArgumentError{Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen, Kind: cberr.InvalidArgument}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -111,6 +112,9 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if has, known := l.Capability(CapabilityRangeScan); known && !has {
 		return nil, s.fails(cberr.FeatureNotAvailable, &CapabilityError{CapabilityRangeScan})
 	}
+	if err := s.checkTokens(d, l); err != nil {
+		return nil, s.fails(cberr.InvalidArgument, err)
+	}
 	run := &Scanning{op: s, d: d, out: make(chan []ScanItem, scanBuffer), todo: map[int][]uint16{}, running: map[int]int{}}
 	run.ctx, run.cancel = context.WithCancel(ctx)
 	run.plan(l)
@@ -123,6 +127,21 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 		run.wg.Go(run.worker)
 	}
 	return run, nil
+}
+
+// checkTokens refuses mutations that no vbucket of the scan can know of: waiting for another one of the same number would
+// promise what it does not keep.
+func (s *Scan) checkTokens(d Topology, l Layout) error {
+	named, _ := d.(interface{ Name() string })
+	for i, t := range s.ConsistentWith {
+		switch {
+		case named != nil && t.Bucket != "" && t.Bucket != named.Name():
+			return badArgument("consistent with", "mutation "+strconv.Itoa(i)+" is one of another bucket")
+		case int(t.VBucket) >= l.NumVBuckets():
+			return badArgument("consistent with", "mutation "+strconv.Itoa(i)+" is one of a vbucket that there is not")
+		}
+	}
+	return nil
 }
 
 func (s *Scan) fails(kind, cause error) *Error {

@@ -520,6 +520,23 @@ func TestAScanIsConsistentWithMutations(t *testing.T) {
 	})
 }
 
+// inBucket is a dispatcher that has a name.
+type inBucket struct {
+	*topo
+	name string
+}
+
+func (b inBucket) Name() string { return b.name }
+
+// The longest prefix is a whole key; a server takes no longer terms.
+func TestThePrefixOfAWholeKey(t *testing.T) {
+	key := bytesOf('k', kv.MaxKeyLen)
+	require.Equal(t, &kv.ScanRange{Start: key, End: key}, kv.PrefixRange(key))
+	require.Equal(t, &kv.ScanRange{Start: []byte("k"), End: []byte("k\xff")}, kv.PrefixRange([]byte("k")))
+	_, err := on("", kv.RangeScanCreate{Range: kv.PrefixRange(key)}).encoded(common)
+	require.NoError(t, err)
+}
+
 func TestScansThatNeverBegin(t *testing.T) {
 	s := newScanServer(t, 4, 1, 40)
 	for _, op := range []kv.Scan{
@@ -532,6 +549,11 @@ func TestScansThatNeverBegin(t *testing.T) {
 	} {
 		_, err := op.Run(testContext(t), s.topo)
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", op)
+	}
+	for _, tokens := range [][]kv.MutationToken{{{VBucket: 3, UUID: 1}, {VBucket: 4, UUID: 1}}, {{Bucket: "travel", VBucket: 1}, {Bucket: "other", VBucket: 1}}} {
+		_, err := kv.Scan{ConsistentWith: tokens}.Run(testContext(t), inBucket{s.topo, "travel"})
+		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", tokens)
+		require.ErrorContains(t, err, "mutation 1")
 	}
 	s.layout = func() (kv.Layout, error) { return &fakeLayout{caps: map[string]bool{}}, nil }
 	_, err := kv.Scan{}.Run(testContext(t), s.topo)

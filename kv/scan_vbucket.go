@@ -79,7 +79,7 @@ func (s *vbScan) once() error {
 	for {
 		got, err := Do(s.r.ctx, s.r.d, next)
 		if err != nil {
-			done = errors.As(err, &e) && e.Answered && e.Status != memd.StatusBusy // the node knows that it is over
+			done = errors.As(err, &e) && e.Answered && over(e.Status)
 			if s.r.ctx.Err() != nil {
 				return nil
 			}
@@ -89,6 +89,12 @@ func (s *vbScan) once() error {
 			return nil
 		}
 	}
+}
+
+// over says that a node which refuses to go on with a scan has forgotten it. An answer that was no refusal, and makes no
+// sense, ends it here alone.
+func over(st memd.Status) bool {
+	return st != memd.StatusBusy && st != memd.StatusSuccess && st != memd.StatusRangeScanMore
 }
 
 // resumable says that a scan has ended for a reason that a new one does not have.
