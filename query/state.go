@@ -38,6 +38,19 @@ func (s *MutationState) Vectors() json.RawMessage {
 	return raw
 }
 
+// ForSearch is what the state has of one bucket, as search.Request.ConsistentWith wants it: sequence numbers by
+// "vbucket/uuid"; nil when it has nothing. The map is the caller's.
+func (s *MutationState) ForSearch(bucket string) map[string]uint64 {
+	var out map[string]uint64
+	for vb, v := range s.buckets[bucket] {
+		if out == nil {
+			out = map[string]uint64{}
+		}
+		out[strconv.Itoa(int(vb))+"/"+strconv.FormatUint(v.uuid, 10)] = v.seqno
+	}
+	return out
+}
+
 // MarshalJSON implements json.Marshaler.
 func (s *MutationState) MarshalJSON() ([]byte, error) {
 	out := map[string]map[string][2]any{}

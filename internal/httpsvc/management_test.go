@@ -1,6 +1,7 @@
 package httpsvc_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -94,4 +95,25 @@ func TestSecretsOfStatementsAreHidden(t *testing.T) {
 	} {
 		require.Equal(t, want, httpsvc.HideSecrets(in))
 	}
+}
+
+// FuzzManagement gives the cluster manager's refusals any status and text: each is a failure with a kind, which prints.
+func FuzzManagement(f *testing.F) {
+	f.Add(400, []byte(`{"errors":{"name":"Bucket with given name already exists"}}`))
+	f.Add(404, []byte("Requested resource not found.\r\n"))
+	f.Add(429, []byte("Limit(s) exceeded [num_concurrent_requests]"))
+	f.Add(200, []byte(`{}`))
+	f.Fuzz(func(t *testing.T, status int, text []byte) {
+		v, err := httpsvc.JudgeManagement(&httpsvc.Response{Status: status, Body: io.NopCloser(bytes.NewReader(text))})
+		require.NoError(t, err)
+		if status >= 200 && status <= 299 {
+			require.NoError(t, v.Err)
+			return
+		}
+		var e *httpsvc.ManagementError
+		require.ErrorAs(t, v.Err, &e)
+		require.NotNil(t, e.Kind)
+		require.NotEmpty(t, e.Error())
+		require.ErrorIs(t, v.Err, e.Kind)
+	})
 }
