@@ -181,20 +181,21 @@ func (d *doctor) showStep(s doctorStep) error {
 	case len(s.Problems) > 0:
 		mark = "warn"
 	}
-	text, rest, about := s.Detail, s.Problems, problem{}
-	if text == "" && len(rest) > 0 {
-		about, rest = rest[0], rest[1:]
-		text = about.What
+	first, problems := s.Detail, s.Problems
+	if first == "" && len(problems) > 0 {
+		first = problems[0].What
 	}
-	if err := d.print("%s  %-17s   %-60s   %.1f ms", mark, s.Name, text, s.ElapsedMS); err != nil {
+	if err := d.print("%s  %-17s   %-60s   %.1f ms", mark, s.Name, first, s.ElapsedMS); err != nil {
 		return err
 	}
-	if err := d.change(about); err != nil {
-		return err
-	}
-	for _, p := range rest {
-		if err := d.print("      %-17s   %s", "", p.What); err != nil {
-			return err
+	for i, p := range problems {
+		if i > 0 || s.Detail != "" {
+			if err := d.print("      %-17s   %s", "", p.What); err != nil {
+				return err
+			}
+		}
+		if i+1 < len(problems) && problems[i+1].Change == p.Change { // it is said once for all of them
+			continue
 		}
 		if err := d.change(p); err != nil {
 			return err

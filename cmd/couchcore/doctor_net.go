@@ -97,17 +97,21 @@ func each(addrs []string, try func(addr string) (note string, err error)) []prob
 // split is what is known of those that answered, as text, and who they are; and the problems of the others.
 func split(all []probed, advice func(probed) string) (detail string, up []string, bad []problem) {
 	var parts []string
+	note := ""
 	for _, p := range all {
 		if p.err != nil {
 			bad = append(bad, problem{p.addr + ": " + reasonOf(p.err), advice(p)})
 			continue
 		}
-		up = append(up, p.addr)
-		part := p.addr + " " + short(p.took)
-		if p.note != "" {
-			part += " " + p.note
+		if note != "" && note != p.note { // what is the same for several is said behind the last
+			parts = append(parts, note)
 		}
-		parts = append(parts, part)
+		note = p.note
+		up = append(up, p.addr)
+		parts = append(parts, p.addr+" "+short(p.took))
+	}
+	if note != "" {
+		parts = append(parts, note)
 	}
 	return strings.Join(parts, "   "), up, bad
 }

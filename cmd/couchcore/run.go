@@ -37,6 +37,7 @@ type cli struct {
 	Diag      diagnosticsCmd `cmd:"" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
 	Wait      waitCmd        `cmd:"" help:"Wait until the cluster is ready, or say why it is not."`
 	Doctor    doctorCmd      `cmd:"" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Bench     benchCmd       `cmd:"" help:"Make load, and say how long calls took."`
 	Chaos     chaosCmd       `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
 	Reasons   reasonsCmd     `cmd:"" help:"The table of retry reasons."`
 	Explain   explainCmd     `cmd:"" help:"What the client does with an answer, and why."`
