@@ -23,6 +23,7 @@ type Bucket struct {
 	c      *Cluster
 	name   string
 	router *dispatch.Router
+	source *mapSource
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -30,6 +31,7 @@ type Bucket struct {
 func (c *Cluster) newBucket(name string) *Bucket {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bucket{c: c, name: name, stop: stop}
+	b.source = b.newSource()
 	b.router = dispatch.New(dispatch.Options{
 		Bucket: name, Seeds: c.cfg.Hosts, Resolve: c.resolver(), TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
@@ -37,9 +39,10 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
 		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
-		Tuning: c.cfg.tuning(),
+		Tuning: c.cfg.tuning(b.source),
 	})
 	b.wg.Go(func() { b.poll(ctx) })
+	b.wg.Go(func() { b.source.run(ctx) })
 	return b
 }
 
@@ -188,7 +191,11 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 			op.Connection = probe.Connection()
 		}
 	}
-	if !wanted && b.router.AllPush() { // nothing to ask for, but whether the node is still there
+	gives := b.router.GivesMaps(op.Node)
+	if wanted && !gives {
+		b.source.refresh(ctx)
+	}
+	if !gives || !wanted && b.router.AllPush() { // nothing to ask for, but whether the node is still there
 		_, err := kv.Do(ctx, b.router, kv.Noop{Common: op.Common, Pinned: op.Pinned, Node: op.Node, Connection: op.Connection})
 		if errors.Is(err, cberr.UnambiguousTimeout) {
 			probe.Unanswered()

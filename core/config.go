@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,13 @@ type Config struct {
 	// of one host without a port set it. It is looked up beside the hosts' own addresses, and again when no node can be
 	// reached any more; that it does not exist is no error.
 	SRV string
+	// HTTPHosts are management services to ask for cluster maps over HTTP, as "host:port", for nodes that give none over
+	// key-value connections. Default: those of Hosts, and of the nodes once there is a map. Without Hosts they are the only
+	// addresses.
+	HTTPHosts []string
+	// Bootstrap says over which protocol cluster maps come. Default: BootstrapBoth.
+	Bootstrap    Bootstrap
+	MapsOverHTTP MapsOverHTTP
 	// Resolver looks SRV up. Default: net.DefaultResolver.
 	Resolver Resolver
 	// UseTLS encrypts all connections. TLS may then set roots, client certificates and the rest; nil means the system's
@@ -148,9 +156,10 @@ type Config struct {
 	// Agent names the application in the handshake, at most 200 bytes.
 	Agent string
 
-	port    int  // for hosts that name none
-	ownDial bool // Dial is the default one
-	breaker *dispatch.BreakerOptions
+	port       int  // for hosts that name none
+	preferHTTP bool // HTTPHosts were asked for: they are tried when no other host can be reached
+	ownDial    bool // Dial is the default one
+	breaker    *dispatch.BreakerOptions
 }
 
 // CircuitBreaker says when calls are kept from a node: then they fail to be sent with retry.CircuitBreakerOpen, and their
@@ -217,6 +226,10 @@ func (c Config) withDefaults() (Config, error) {
 		{"PollInterval", &c.PollInterval, 2500 * time.Millisecond},
 		{"PollFloor", &c.PollFloor, 50 * time.Millisecond},
 		{"PollTimeout", &c.PollTimeout, 2500 * time.Millisecond},
+		{"MapsOverHTTP.Timeout", &c.MapsOverHTTP.Timeout, 5 * time.Second},
+		{"MapsOverHTTP.IdleTimeout", &c.MapsOverHTTP.IdleTimeout, 5 * time.Minute},
+		{"MapsOverHTTP.RedialPeriod", &c.MapsOverHTTP.RedialPeriod, 0},
+		{"MapsOverHTTP.RetryMax", &c.MapsOverHTTP.RetryMax, 10 * time.Second},
 		{"OrphanInterval", &c.OrphanInterval, observe.OrphanInterval},
 		{"HTTPConnectTimeout", &c.HTTPConnectTimeout, cmp.Or(max(c.ConnectTimeout, 0), 10*time.Second)},
 		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
@@ -256,18 +269,44 @@ func (c Config) withDefaults() (Config, error) {
 			c.port = 11207
 		}
 	}
-	if len(c.Hosts) == 0 {
+	switch c.Bootstrap {
+	case "":
+		c.Bootstrap = BootstrapBoth
+	case BootstrapBoth, BootstrapKV, BootstrapHTTP:
+	default:
+		return c, &ConfigError{"Bootstrap", "is none of both, cccp and http"}
+	}
+	c.seeds()
+	return c, nil
+}
+
+// seeds completes the addresses to begin with. The management service of a host whose port is not the usual one is not
+// known.
+func (c *Config) seeds() {
+	c.preferHTTP = len(c.HTTPHosts) > 0
+	if len(c.Hosts) == 0 && !c.preferHTTP {
 		c.Hosts = []string{"127.0.0.1"}
 	}
-	seeds := make([]string, 0, len(c.Hosts))
-	for _, h := range c.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(trimBrackets(h), strconv.Itoa(c.port))
-		}
-		seeds = append(seeds, h)
+	mgmt := strconv.Itoa(portMgmt)
+	if c.UseTLS {
+		mgmt = strconv.Itoa(portMgmtTLS)
 	}
-	c.Hosts = seeds
-	return c, nil
+	usual := strconv.Itoa(c.port)
+	seeds, http := make([]string, 0, len(c.Hosts)), slices.Clone(c.HTTPHosts)
+	for _, h := range c.Hosts {
+		host, port, err := net.SplitHostPort(h)
+		if err != nil {
+			host, port = trimBrackets(h), usual
+		}
+		if addr := net.JoinHostPort(host, mgmt); port == usual && !slices.Contains(http, addr) {
+			http = append(http, addr)
+		}
+		seeds = append(seeds, net.JoinHostPort(host, port))
+	}
+	c.Hosts, c.HTTPHosts = seeds, http
+	if c.Bootstrap == BootstrapHTTP {
+		c.Hosts = nil // nodes are connected to once a map has named them
+	}
 }
 
 func trimBrackets(h string) string {

@@ -33,6 +33,11 @@ var optionSetters = map[string]func(*Config, OptionValue) error{
 	"config_poll_interval":                  set(func(c *Config, v OptionValue) { c.PollInterval = v.Duration }),
 	"config_poll_floor_interval":            set(func(c *Config, v OptionValue) { c.PollFloor = v.Duration }),
 	"config_poll_timeout":                   set(func(c *Config, v OptionValue) { c.PollTimeout = v.Duration }),
+	"bootstrap_on":                          set(func(c *Config, v OptionValue) { c.Bootstrap = Bootstrap(v.Text) }),
+	"config_idle_redial_timeout":            set(func(c *Config, v OptionValue) { c.MapsOverHTTP.IdleTimeout = v.Duration }),
+	"http_redial_period":                    set(func(c *Config, v OptionValue) { c.MapsOverHTTP.RedialPeriod = v.Duration }),
+	"http_retry_delay":                      set(func(c *Config, v OptionValue) { c.MapsOverHTTP.RetryMax = v.Duration }),
+	"http_config_poll_timeout":              set(func(c *Config, v OptionValue) { c.MapsOverHTTP.Timeout = v.Duration }),
 	"enable_cluster_config_notifications":   set(func(c *Config, v OptionValue) { c.NoNotifications = !v.Bool }),
 	"enable_mutation_tokens":                set(func(c *Config, v OptionValue) { c.NoMutationTokens = !v.Bool }),
 	"enable_server_durations":               set(func(c *Config, v OptionValue) { c.NoServerDurations = !v.Bool }),
@@ -84,12 +89,17 @@ func ParseConnString(s string) (Config, error) {
 // Config makes a Config of the connection string, as ParseConnString does.
 func (c ConnSpec) Config() (Config, error) {
 	cfg := Config{UseTLS: c.TLS(), Bucket: c.Bucket}
-	for _, h := range c.Hosts {
-		if c.Scheme == schemeHTTP && h.Port != 0 && h.Port != portMgmt {
-			return Config{}, &ConnStringError{len(schemeHTTP), "port", "of an http host asks for a first cluster map over HTTP, which is not supported: use couchbase://"}
+	if _, http := c.Addresses(); c.Scheme == schemeHTTP {
+		for _, h := range http {
+			cfg.HTTPHosts = append(cfg.HTTPHosts, h.String())
 		}
-		if h.Port == portMgmt {
+	}
+	for _, h := range c.Hosts {
+		switch {
+		case h.Port == portMgmt:
 			h.Port = 0
+		case c.Scheme == schemeHTTP && h.Port != 0:
+			continue // only the management service is there
 		}
 		cfg.Hosts = append(cfg.Hosts, h.String())
 	}

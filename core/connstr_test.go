@@ -186,9 +186,13 @@ func TestConnectionStringsBecomeConfigurations(t *testing.T) {
 	}, cfg)
 	cfg, err = core.ParseConnString("http://h:8091")
 	require.NoError(t, err)
-	require.Equal(t, core.Config{Hosts: []string{"h"}}, cfg)
-	_, err = core.ParseConnString("http://h:9000")
-	require.ErrorContains(t, err, "port")
+	require.Equal(t, core.Config{Hosts: []string{"h"}, HTTPHosts: []string{"h:8091"}}, cfg)
+	cfg, err = core.ParseConnString("http://h:9000,i:8091")
+	require.NoError(t, err)
+	require.Equal(t, core.Config{Hosts: []string{"i"}, HTTPHosts: []string{"h:9000", "i:8091"}}, cfg)
+	cfg, err = core.ParseConnString("http://[::1]:9000?bootstrap_on=http")
+	require.NoError(t, err)
+	require.Equal(t, core.Config{HTTPHosts: []string{"[::1]:9000"}, Bootstrap: core.BootstrapHTTP}, cfg)
 }
 
 func TestRootsComeFromTheFileThatTheStringNames(t *testing.T) {

@@ -158,23 +158,27 @@ type analyticsGuard struct{ c *Cluster }
 var errEnterpriseAnalytics = fmt.Errorf("%w: this is an Enterprise Analytics cluster, whose language differs: "+
 	"AllowEnterpriseAnalytics lets requests through", cberr.FeatureNotAvailable)
 
-// Do implements httpsvc.Doer. What kind of cluster it is, its first map tells.
+// Do implements httpsvc.Doer. What kind of cluster it is, its map tells.
 func (g analyticsGuard) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
-	if r.Service == Analytics {
+	if r.Service != Analytics {
+		return g.c.http.Do(ctx, r)
+	}
+	guarded := *r
+	guarded.Before = func(ctx context.Context) error {
 		s, _ := g.c.newestMap("")
 		if s == nil {
-			for _, b := range g.c.all() {
-				if _, err := b.Layout(ctx); err == nil {
-					break
-				}
-			}
+			g.c.awaitMap(ctx, "")
 			s, _ = g.c.newestMap("")
 		}
 		if s != nil && s.Product == enterpriseAnalytics {
-			return nil, errEnterpriseAnalytics
+			return errEnterpriseAnalytics
 		}
+		if r.Before != nil {
+			return r.Before(ctx)
+		}
+		return nil
 	}
-	return g.c.http.Do(ctx, r)
+	return g.c.http.Do(ctx, &guarded)
 }
 
 func (c *Cluster) newHTTP() *httpx.Client {

@@ -24,7 +24,7 @@ var optionTable = []OptionInfo{
 	{Key: "tcp_keepalive_time", Kind: OptionDuration, Default: "60s", min: 0.001},
 	{Key: "force_ipv4", Kind: OptionBool, Default: "false"},
 	{Key: "network", Kind: OptionText, Default: "auto"},
-	{Key: "bootstrap_on", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}, Note: noteHTTP},
+	{Key: "bootstrap_on", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}},
 	{Key: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "kv_pool_size", Name: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "max_queue_size", Kind: OptionInt, Default: "2048", min: 1, max: 1 << 24},
@@ -42,10 +42,10 @@ var optionTable = []OptionInfo{
 	{Key: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms", min: 0.001},
 	{Key: "config_pool_floor_interval", Name: "config_poll_floor_interval", Kind: OptionDuration, Default: "50ms", min: 0.001},
 	{Key: "config_poll_timeout", Kind: OptionDuration, Default: "2.5s", min: 0.001},
-	{Key: "config_idle_redial_timeout", Kind: OptionDuration, Default: "5m", min: 0.001, Note: noteHTTP},
-	{Key: "http_redial_period", Kind: OptionDuration, Default: "10s", min: 0.001, Note: noteHTTP},
-	{Key: "http_retry_delay", Kind: OptionDuration, Default: "10s", Note: noteHTTP},
-	{Key: "http_config_poll_timeout", Kind: OptionDuration, Default: "5s", min: 0.001, Note: noteHTTP},
+	{Key: "config_idle_redial_timeout", Kind: OptionDuration, Default: "5m", min: 0.001},
+	{Key: "http_redial_period", Kind: OptionDuration, Default: "0s"},
+	{Key: "http_retry_delay", Kind: OptionDuration, Default: "10s", min: 0.001},
+	{Key: "http_config_poll_timeout", Kind: OptionDuration, Default: "5s", min: 0.001},
 	{Key: "enable_cluster_config_notifications", Kind: OptionBool, Default: "true"},
 
 	// Features of connections.
@@ -88,7 +88,6 @@ var optionTable = []OptionInfo{
 
 const (
 	noteBuffers   = "accepted for other clients: read buffers follow the size of what is read by themselves"
-	noteHTTP      = "accepted for other clients: maps come over the key-value protocol only"
 	noteTelemetry = "accepted for other clients: no application telemetry is sent"
 
 	refusedDCP         = "this client has no change streams"

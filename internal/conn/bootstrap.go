@@ -199,6 +199,7 @@ func (b *bootstrap) readTail() error {
 	if err != nil {
 		return err
 	}
+	b.info.NoConfig = b.givesNone(p.Status)
 	if p.Status == memd.StatusSuccess && len(p.Value) > 0 {
 		// A map that cannot be inflated is as good as none: other nodes have one, too.
 		if raw, err := kv.Inflate(p.Value, p.Datatype, b.o.ConfigLimit); err == nil {
@@ -206,6 +207,18 @@ func (b *bootstrap) readTail() error {
 		}
 	}
 	return nil
+}
+
+// givesNone reports whether a status says that the node has no maps to give over this protocol. Without a bucket that
+// is also the answer of servers before 6.5. A map that is absent yet (0x01) is another matter: it comes later.
+func (b *bootstrap) givesNone(st memd.Status) bool {
+	switch st {
+	case memd.StatusUnknownCommand, memd.StatusNotSupported:
+		return true
+	case memd.StatusNoBucket, memd.StatusAccess:
+		return b.o.Bucket == ""
+	}
+	return false
 }
 
 // refused makes the error of a step that was answered with a failure.

@@ -131,6 +131,7 @@ type Info struct {
 	Mechanism   string
 	ErrorMap    []byte
 	Config      []byte // the node's cluster map, nil when it gave none
+	NoConfig    bool   // it does not give any over this protocol
 	Took        time.Duration
 }
 

@@ -66,6 +66,7 @@ const (
 	StepAuthStep     Step = "SASL_STEP"
 	StepSelectBucket Step = "SELECT_BUCKET"
 	StepConfig       Step = "GET_CLUSTER_CONFIG"
+	StepHTTP         Step = "cluster map over HTTP" // instead of all others but credentials and TLS
 )
 
 // ConnectError says at which step and why a connection was not made. It unwraps to its kind and to its cause.
@@ -120,7 +121,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	fail := func(step Step, kind *cberr.Kind, err error) (*Conn, error) {
-		if cause := context.Cause(ctx); cause != nil && !isTLSFailure(err) {
+		if cause := context.Cause(ctx); cause != nil && !IsTLSFailure(err) {
 			err = errors.Join(cause, err)
 		}
 		return nil, &ConnectError{Addr: addr, Step: step, Kind: kind, Err: err}
@@ -138,7 +139,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		tc := tls.Client(raw, tlsConfig(o.TLS, addr))
 		if err := tc.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
-			if isTLSFailure(err) {
+			if IsTLSFailure(err) {
 				return fail(StepTLS, cberr.TLSFailure, err)
 			}
 			return fail(StepTLS, nil, err)
@@ -155,7 +156,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		if errors.As(err, &ce) {
 			return nil, ce
 		}
-		if o.TLS != nil && !b.answered && isTLSFailure(err) {
+		if o.TLS != nil && !b.answered && IsTLSFailure(err) {
 			return fail(StepTLS, cberr.TLSFailure, err)
 		}
 		return fail(b.step, nil, err)
@@ -210,9 +211,9 @@ func tlsConfig(t *tls.Config, addr string) *tls.Config {
 	return t
 }
 
-// isTLSFailure reports an explicit failure of TLS: a bad certificate, an alert, an answer that is not TLS. A lost
+// IsTLSFailure reports an explicit failure of TLS: a bad certificate, an alert, an answer that is not TLS. A lost
 // socket is none.
-func isTLSFailure(err error) bool {
+func IsTLSFailure(err error) bool {
 	var (
 		alert  tls.AlertError
 		cert   *tls.CertificateVerificationError

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -37,7 +36,7 @@ func (h *Health) Failed(bucket, addr string, err error) {
 			c.tls, set = err, true
 		case errors.Is(ce, cberr.AuthenticationFailure):
 			c.auth, c.tls, set = err, nil, true
-		case ce.Step == StepSelectBucket && ce.Status == memd.StatusAccess:
+		case errors.Is(ce, cberr.BucketAccess):
 			c.auth, c.tls, c.access, set = nil, nil, err, true
 		case ce.Step == StepSelectBucket || ce.Step == StepConfig:
 			c.auth, c.tls = nil, nil

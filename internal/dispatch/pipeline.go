@@ -197,7 +197,7 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
-	o.WantConfig = true
+	o.WantConfig = !p.r.o.NoConfig
 	return conn.Connect(ctx, p.addr, &o)
 }
 
@@ -250,8 +250,13 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
+	if info.NoConfig && p.r.o.Source != nil {
+		p.r.o.Source.Needed()
+	}
 	if info.Config == nil {
-		p.r.want()
+		if !info.NoConfig && !p.r.o.NoConfig {
+			p.r.want()
+		}
 		p.r.releaseWaiting()
 	}
 	for _, c := range calls {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
@@ -276,7 +277,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	}
 	n := pk.snap.NumVBuckets()
 	if n == 0 {
-		return nil, retry.NotReady
+		return r.pickRing(pk, c)
 	}
 	if c.Route.VBucket = c.Req.VBucket; !c.Req.ByVBucket {
 		c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
@@ -399,8 +400,12 @@ func (r *Router) seedState() (cause error, hope bool) {
 			}
 		})
 	}
-	if hope {
+	err, trying := r.sourceState()
+	switch {
+	case hope || trying:
 		return nil, true
+	case err != nil:
+		return err, false
 	}
 	return cause, false
 }
@@ -414,7 +419,7 @@ func reasonOf(err error) retry.Reason {
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
 		return retry.CredentialsFetchFailed
-	case ce.Step == conn.StepSelectBucket:
+	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound):
 		return retry.BucketNotReady
 	}
 	return retry.SocketNotAvailable

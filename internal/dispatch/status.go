@@ -150,7 +150,7 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 	for {
 		changed := r.Changed()
 		var last error
-		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().NumVBuckets() > 0)
+		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().Routable())
 		up := 0
 		for _, s := range r.Status() {
 			if s.Connected {
@@ -166,6 +166,11 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 		}
 		if ready && up > 0 {
 			return nil
+		}
+		if err, _ := r.sourceState(); err != nil {
+			if last = err; terminal(err) {
+				return err
+			}
 		}
 		select {
 		case <-changed:

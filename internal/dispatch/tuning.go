@@ -9,6 +9,8 @@ type Tuning struct {
 	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
 	NoOrphans     bool          // answers that come too late are counted and not reported
 	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
+	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
+	Source        Source        // of maps beside the connections; nil when there is none
 }
 
 // InflateLimit implements kv.Limiter.

@@ -115,6 +115,9 @@ func (s *Snapshot) NumVBuckets() int { return len(s.vbuckets) }
 // HasVBuckets reports whether keys have a vbucket, so that requests can be routed.
 func (s *Snapshot) HasVBuckets() bool { return len(s.vbuckets) > 0 }
 
+// Routable reports whether keys have a node: by their vbucket, or on the ring of a memcached bucket.
+func (s *Snapshot) Routable() bool { return len(s.vbuckets) > 0 || len(s.ring) > 0 }
+
 // VBucket is the vbucket of a key, 0 when there are none.
 func (s *Snapshot) VBucket(key []byte) uint16 { return Hash(key, len(s.vbuckets)) }
 

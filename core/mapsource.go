@@ -1,0 +1,351 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Bootstrap says over which protocol cluster maps come.
+type Bootstrap string
+
+// Ways to get cluster maps.
+const (
+	BootstrapBoth Bootstrap = "both" // over key-value connections, and over HTTP where nodes give none there
+	BootstrapKV   Bootstrap = "cccp" // over key-value connections only
+	BootstrapHTTP Bootstrap = "http" // over HTTP only
+)
+
+// MapsOverHTTP are the settings of cluster maps that come over HTTP: of memcached buckets, of servers that give none over
+// key-value connections, and where Bootstrap says so. Its zero value has the defaults.
+type MapsOverHTTP struct {
+	Timeout      time.Duration // of one map that is asked for, and of a stream's beginning; 0 means 5 s
+	IdleTimeout  time.Duration // a stream is begun anew that has brought nothing for so long; 0 means 5 min
+	RedialPeriod time.Duration // a stream is begun anew that is so old; 0 means never
+	RetryMax     time.Duration // the longest pause after all nodes were asked in vain; 0 means 10 s
+}
+
+const sourcePause = 100 * time.Millisecond // the first pause after all nodes were asked in vain
+
+// mapSource gets a bucket's maps over HTTP, as long as they come in no other way. It is a dispatch.Source. Its goroutine
+// is the bucket's, which ends it; while a stream is listened to there is one more.
+type mapSource struct {
+	b    *Bucket
+	kick chan struct{} // a node gives no maps
+
+	mu     sync.Mutex
+	trying bool
+	asked  bool // a node has said that it gives no maps
+	last   error
+	failed map[string]bool // addresses that Health knows something of
+}
+
+func (b *Bucket) newSource() *mapSource {
+	s := &mapSource{b: b, kick: make(chan struct{}, 1), failed: map[string]bool{}}
+	cfg := &b.c.cfg
+	s.trying = cfg.Bootstrap == BootstrapHTTP || len(cfg.Hosts) == 0 && cfg.Bootstrap != BootstrapKV
+	return s
+}
+
+// State implements dispatch.Source.
+func (s *mapSource) State() (last error, trying bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.trying
+}
+
+// Needed implements dispatch.Source.
+func (s *mapSource) Needed() {
+	if s.b.c.cfg.Bootstrap == BootstrapKV {
+		return
+	}
+	s.mu.Lock()
+	if !s.asked && s.last == nil {
+		s.trying = true
+	}
+	s.asked = true
+	s.mu.Unlock()
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// needed says whether maps have to come over HTTP as things stand.
+func (s *mapSource) needed() bool {
+	cfg := &s.b.c.cfg
+	switch cfg.Bootstrap {
+	case BootstrapHTTP:
+		return true
+	case BootstrapKV:
+		return false
+	case BootstrapBoth:
+	}
+	connected, gives, unreachable := s.b.router.Reach()
+	if connected {
+		return !gives
+	}
+	return len(cfg.Hosts) == 0 || unreachable && cfg.preferHTTP
+}
+
+// run gets maps while they are needed.
+func (s *mapSource) run(ctx context.Context) {
+	pause := retry.Exponential(sourcePause, s.b.c.cfg.MapsOverHTTP.RetryMax, 2)
+	for step := 0; ctx.Err() == nil; {
+		changed := s.b.router.Changed()
+		if !s.needed() {
+			s.rest()
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			case <-s.kick:
+			}
+			continue
+		}
+		began := time.Now()
+		if s.round(ctx) && time.Since(began) >= time.Second {
+			step = 0 // a stream that ends at once is no better than none
+		}
+		d := pause(step, 0)
+		sleep(ctx, d/2+time.Duration(s.b.c.cfg.Dice()*float64(d/2)))
+		step++
+	}
+	s.rest()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// rest forgets what was met while maps were needed.
+func (s *mapSource) rest() {
+	s.mu.Lock()
+	s.trying, s.asked, s.last = false, false, nil
+	addrs := s.failed
+	s.failed = map[string]bool{}
+	s.mu.Unlock()
+	for addr := range addrs {
+		s.b.c.health.Forget(s.b.name, addr)
+	}
+}
+
+// round asks one node after the other until one has brought something. It is false when all were asked in vain.
+func (s *mapSource) round(ctx context.Context) bool {
+	addrs := s.addresses()
+	if len(addrs) == 0 {
+		s.fails(ctx, "", errNoHTTP)
+		return false
+	}
+	start := int(s.b.c.cfg.Dice() * float64(len(addrs)))
+	for i := range addrs {
+		addr := addrs[(start+i)%len(addrs)]
+		some, err := s.listen(ctx, addr)
+		if ctx.Err() != nil || some {
+			return true
+		}
+		s.fails(ctx, addr, err)
+	}
+	return false
+}
+
+var errNoHTTP = errors.New("no address is known that gives cluster maps over HTTP: name one as http://host:port")
+
+// addresses are the management services of the map's nodes, and behind them those of the configuration.
+func (s *mapSource) addresses() []string {
+	var addrs []string
+	if m := s.b.router.Snapshot(); m != nil {
+		for _, e := range m.Endpoints(topology.Management, s.b.router.Network(), s.b.c.cfg.UseTLS) {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	for _, a := range s.b.c.cfg.HTTPHosts {
+		if !slices.Contains(addrs, a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+// mapPaths are where a node gives maps: the terse form first, then that of servers before 2.5.
+type mapPaths struct{ once, stream []string }
+
+func (s *mapSource) paths() mapPaths {
+	if s.b.name == "" {
+		return mapPaths{[]string{"/pools/default/nodeServices"}, []string{"/pools/default/nodeServicesStreaming"}}
+	}
+	return mapPaths{
+		[]string{httpsvc.Path("pools", "default", "b", s.b.name), httpsvc.Path("pools", "default", "buckets", s.b.name)},
+		[]string{httpsvc.Path("pools", "default", "bs", s.b.name), httpsvc.Path("pools", "default", "bucketsStreaming", s.b.name)},
+	}
+}
+
+// listen takes maps from one node's stream until it ends, or for a while from a node that has no streams. The first map
+// is asked for by itself, because a stream may be kept back by what is between.
+func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err error) {
+	paths := s.paths()
+	if s.b.router.Snapshot() == nil {
+		if err := s.once(ctx, addr, paths.once); err != nil {
+			return false, err
+		}
+		some = true
+	}
+	cfg := &s.b.c.cfg.MapsOverHTTP
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if cfg.RedialPeriod > 0 {
+		defer time.AfterFunc(cfg.RedialPeriod, cancel).Stop()
+	}
+	idle := time.AfterFunc(cfg.Timeout, cancel)
+	defer idle.Stop()
+	body, err := s.get(streaming, addr, paths.stream)
+	if err != nil {
+		if !some && s.once(ctx, addr, paths.once) != nil {
+			return false, err
+		}
+		sleep(ctx, s.b.c.cfg.PollInterval)
+		return true, nil
+	}
+	defer body.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	s.b.wg.Go(func() { s.watch(stop, cancel) })
+	maps := &mapReader{r: body, limit: s.b.c.cfg.ConfigLimit, alive: func() { idle.Reset(cfg.IdleTimeout) }}
+	for {
+		raw, err := maps.next()
+		if err != nil {
+			return some && !errors.Is(err, errMapSize), s.failure(addr, err)
+		}
+		s.works(addr)
+		s.b.router.Offer(raw, addr)
+		some = true
+	}
+}
+
+// watch ends a stream that is not needed any more.
+func (s *mapSource) watch(stop <-chan struct{}, cancel func()) {
+	for {
+		changed := s.b.router.Changed()
+		if !s.needed() {
+			cancel()
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// once asks a node for one map.
+func (s *mapSource) once(ctx context.Context, addr string, paths []string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.b.c.cfg.MapsOverHTTP.Timeout)
+	defer cancel()
+	body, err := s.get(ctx, addr, paths)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	raw, err := io.ReadAll(io.LimitReader(body, int64(s.b.c.cfg.ConfigLimit)+1))
+	if err == nil && len(raw) > s.b.c.cfg.ConfigLimit {
+		err = errMapSize
+	}
+	if err != nil {
+		return s.failure(addr, err)
+	}
+	s.works(addr)
+	s.b.router.Offer(raw, addr)
+	return nil
+}
+
+// refresh asks any node for a newer map at once.
+func (s *mapSource) refresh(ctx context.Context) {
+	for _, addr := range s.addresses() {
+		if s.once(ctx, addr, s.paths().once) == nil {
+			return
+		}
+	}
+}
+
+// get gives the body of the first of the paths that the node knows.
+func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.ReadCloser, error) {
+	status := 0
+	for _, path := range paths {
+		var body io.ReadCloser
+		var err error
+		if status, body, err = s.b.c.http.Get(ctx, addr, path); err != nil {
+			return nil, s.failure(addr, err)
+		}
+		if status == http.StatusOK {
+			return body, nil
+		}
+		_ = body.Close()
+		if status != http.StatusNotFound {
+			break
+		}
+	}
+	return nil, s.failure(addr, httpStatusError(status))
+}
+
+// httpStatusError is an answer without a map.
+type httpStatusError int
+
+func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
+
+// failure is why a node has given no map, in the form of a failed connection.
+func (s *mapSource) failure(addr string, err error) error {
+	ce := &conn.ConnectError{Addr: addr, Bucket: s.b.name, Step: conn.StepHTTP, Err: err}
+	var status httpStatusError
+	switch {
+	case errors.As(err, &status) && status == http.StatusUnauthorized:
+		ce.Kind = cberr.AuthenticationFailure
+	case errors.As(err, &status) && status == http.StatusForbidden && s.b.name != "":
+		ce.Kind = cberr.BucketAccess
+	case errors.As(err, &status) && status == http.StatusNotFound && s.b.name != "":
+		ce.Kind = cberr.BucketNotFound
+	case conn.IsTLSFailure(err):
+		ce.Step, ce.Kind = conn.StepTLS, cberr.TLSFailure
+	}
+	return ce
+}
+
+// fails keeps why the last attempt failed, for calls that wait for a map and for reports.
+func (s *mapSource) fails(ctx context.Context, addr string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.trying, s.last = false, err
+	s.failed[addr] = true
+	s.mu.Unlock()
+	s.b.c.health.Failed(s.b.name, addr, err)
+	s.b.c.log.Info(ctx, observe.MsgConnectFailed, slog.String(observe.KeyEndpoint, addr), slog.Any(observe.KeyCause, err))
+	s.b.router.SourceChanged()
+}
+
+// works forgets an address's failure.
+func (s *mapSource) works(addr string) {
+	s.mu.Lock()
+	s.last = nil
+	delete(s.failed, addr)
+	s.mu.Unlock()
+	s.b.c.health.OK(s.b.name, addr)
+}

@@ -1,0 +1,30 @@
+package httpx
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// Get asks one node for something that is the client's own business, such as a cluster map: no map is needed for it, it
+// is not retried, and it leaves no span. It blocks until the headers are there. ctx is that of the body too, which the
+// caller closes.
+func (c *Client) Get(ctx context.Context, addr, path string) (status int, body io.ReadCloser, err error) {
+	scheme := "http"
+	if c.o.TLS != nil {
+		scheme = "https"
+	}
+	h, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+addr+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	h.Header.Set("User-Agent", c.o.Agent)
+	if err := c.authorize(ctx, h); err != nil {
+		return 0, nil, err
+	}
+	resp, err := c.hc.Do(h)
+	if err != nil {
+		return 0, nil, withoutURL(err)
+	}
+	return resp.StatusCode, resp.Body, nil
+}
