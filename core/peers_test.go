@@ -160,12 +160,19 @@ func (thinker) RetryAfter(ctx context.Context, _ *retry.Request, _ retry.Reason)
 	return retry.Stop()
 }
 
+// later retries after a time.
+type later time.Duration
+
+func (l later) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
+	return retry.After(time.Duration(l))
+}
+
 // D103: the time that a durable write gives its server is what is left for the call less a tenth, and never more than the
 // frame can say: its two largest values are reserved.
 func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-		for timeout, want := range map[time.Duration]uint16{
-			10 * time.Second: 9000, time.Second: 1500, 100 * time.Second: 65534, time.Hour: 65534,
+		for timeout, want := range map[time.Duration][]uint16{
+			10 * time.Second: {9000, 5400}, 5 * time.Second: {4500, 1500}, 100 * time.Second: {65534, 65534}, time.Hour: {65534, 65534},
 		} {
 			var got []uint16
 			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
@@ -181,12 +188,14 @@ func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 				}
 				return false
 			}}, mock.Drop())
+			busy := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusSyncWriteInProgress))
 			c, cancel := context.WithTimeout(t.Context(), timeout)
-			_, err := kv.Do(c, b, kv.Upsert{Key: []byte("k"), Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: timeout}})
+			_, err := kv.Do(c, b, kv.Upsert{Key: []byte("k"), Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: timeout, Retry: later(4 * time.Second)}})
 			cancel()
 			require.NoError(t, err)
 			in.Remove()
-			require.Equal(t, []uint16{want}, got, "%v", timeout)
+			busy.Remove()
+			require.Equal(t, want, got, "%v: of what is left, for each attempt", timeout)
 		}
 	})
 }

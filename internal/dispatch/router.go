@@ -189,8 +189,14 @@ func (r *Router) admit(c *kv.Call, now int64) {
 	}
 }
 
-// Redispatch implements kv.Owner.
-func (r *Router) Redispatch(c *kv.Call) { r.route(c) }
+// Redispatch implements kv.Owner. The server of a durable write gets its share of the time that is left.
+func (r *Router) Redispatch(c *kv.Call) {
+	if c.DurabilityMS != 0 {
+		left := time.Duration(c.Deadline - r.now())
+		c.DurabilityMS = uint32(min(max(left*9/10/time.Millisecond, 1500), 65534))
+	}
+	r.route(c)
+}
 
 // Cancel implements kv.Owner.
 func (r *Router) Cancel(c *kv.Call, cause error) bool {
