@@ -86,11 +86,11 @@ func (o *ours) get(j job, r *rotation) func() (int, error) {
 		buf := make([]byte, 0, j.Size)
 		return func() (int, error) {
 			res, err := kv.Do(ctx, b, kv.Get{Key: r.key(), Into: buf})
-			return 1, gotten(res, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size)
 		}
 	case formGo:
 		done := make(chan error, 1)
-		report := func(res kv.GetResult, err error) { done <- gotten(res, err, j.Size) }
+		report := func(res kv.GetResult, err error) { done <- gotten(res.Value, err, j.Size) }
 		return func() (int, error) {
 			kv.Go(ctx, b, kv.Get{Key: r.key()}, report)
 			return 1, <-done
@@ -98,12 +98,12 @@ func (o *ours) get(j job, r *rotation) func() (int, error) {
 	case formStart:
 		return func() (int, error) {
 			res, err := kv.Start(ctx, b, kv.Get{Key: r.key()}).Wait(ctx)
-			return 1, gotten(res, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size)
 		}
 	default:
 		return func() (int, error) {
 			res, err := kv.Do(ctx, b, kv.Get{Key: r.key()})
-			return 1, gotten(res, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size)
 		}
 	}
 }
@@ -151,8 +151,9 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 		for i := range ks {
 			ks[i] = r.key()
 		}
-		for _, out := range kv.GetMulti(o.ctx, o.bucket, kv.Common{}, ks) {
-			if err := gotten(out.Result, out.Err, j.Size); err != nil {
+		outs := kv.GetMulti(o.ctx, o.bucket, kv.Common{}, ks)
+		for i := range outs {
+			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size); err != nil {
 				return 0, err
 			}
 		}
@@ -160,11 +161,11 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 	}
 }
 
-func gotten(res kv.GetResult, err error, size int) error {
+func gotten(value []byte, err error, size int) error {
 	if err != nil {
 		return err
 	}
-	return checkLen(len(res.Value), size)
+	return checkLen(len(value), size)
 }
 
 // silenceBefore is how long a connection has been idle when its memory is counted.

@@ -106,6 +106,7 @@ func TestTheBoundEndsWhatIsNotAnswered(t *testing.T) {
 	defer cancel()
 	_, err = b.do(ctx, opGet, keys(0)[0], nil)
 	require.ErrorIs(t, err, errBoundTimeout)
+	<-ctx.Done()
 	_, err = b.do(ctx, opGet, keys(0)[0], nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -38,9 +38,22 @@ type Route struct {
 // it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
+	// The order is that of the memory that the connection's reader and the goroutine that waits pass to and fro: what the
+	// reader changes or needs comes first and lies together.
 	State retry.State
-	Req   Request
+
+	wake    chan struct{} // one token, or closed for a future; nil in a batch
+	group   *group        // batch form
+	unwatch atomic.Pointer[func() bool]
+	watcher func(error) // told the outcome, when somebody observes calls
+	err     error
+	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
+	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
+	form    form
+	inDoubt bool
+
 	Res   Response
+	Req   Request
 	Route Route
 
 	// Started and Deadline are in nanoseconds since an instant that the dispatcher chose.
@@ -50,32 +63,23 @@ type Call struct {
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
 
-	ctx     context.Context
-	done    <-chan struct{} // ctx.Done(), asked once
-	began   time.Time
-	bucket  string
-	spec    *Spec
-	owner   Owner
-	group   *group        // batch form
-	wake    chan struct{} // one token, or closed for a future; nil in a batch
-	form    form
-	finish  func()      // callback form
-	watcher func(error) // told the outcome, when somebody observes calls
+	ctx    context.Context
+	done   <-chan struct{} // ctx.Done(), asked once
+	base   time.Time       // what Started counts from
+	bucket string
+	spec   *Spec
+	owner  Owner
+	finish func() // callback form
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
 	settled     sync.Once // future form: its outcome is made once
 	outcomeErr  error
-	err         error
-	inDoubt     bool
 	spare       []byte // memory for a compressed value; stays when the call is used again
 
-	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
-	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	units   atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 	watched atomic.Bool
 	held    atomic.Bool
 	stage   atomic.Uint32
-	unwatch atomic.Pointer[func() bool]
 }
 
 type form uint8
@@ -105,7 +109,7 @@ func (c *Call) Reset() {
 	c.Res = Response{}
 	c.Route = Route{}
 	c.LostRaces, c.DurabilityMS = 0, 0
-	c.began, c.bucket, c.spec = time.Time{}, "", nil
+	c.base, c.bucket, c.spec = time.Time{}, "", nil
 	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
 	c.watcher, c.group = nil, nil
 	if c.guard.Load() != 0 {
@@ -127,10 +131,18 @@ func (c *Call) Pooled() bool {
 // Share marks that c is known outside of one connection's slot from now on, so that it is never pooled.
 func (c *Call) Share() { c.shared.Store(true) }
 
-// Bind gives c to its dispatcher, with what only the dispatcher knows.
-func (c *Call) Bind(o Owner, bucket string, began time.Time) {
-	c.owner, c.bucket, c.began = o, bucket, began
+// Bind gives c to its dispatcher, with what only the dispatcher knows. base is what Started and Deadline count from.
+func (c *Call) Bind(o Owner, bucket string, base time.Time) {
+	c.owner, c.bucket, c.base = o, bucket, base
 	c.Res.Bucket = bucket
+}
+
+// began is when the call was dispatched; zero before.
+func (c *Call) began() time.Time {
+	if c.base.IsZero() {
+		return c.base
+	}
+	return c.base.Add(time.Duration(c.Started))
 }
 
 // Spec is the row of c's opcode; nil for an opcode without one.
@@ -164,7 +176,8 @@ func (c *Call) Watch() {
 // AppendTo appends the request of the current attempt to dst under the caller's lock. ended is true when the call has
 // finished meanwhile; then nothing is appended, because its key and value may be the caller's again.
 func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error) {
-	if !c.guard.CompareAndSwap(0, 1) {
+	watch := c.shared.Load() // otherwise nobody else knows the call, so nobody can end it meanwhile
+	if watch && !c.guard.CompareAndSwap(0, 1) || c.guard.Load() == 2 {
 		return dst, true, nil
 	}
 	w.VBucket, w.CollectionID, w.DurabilityMS = c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS
@@ -172,7 +185,9 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
 		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	}
-	c.guard.Store(0)
+	if watch {
+		c.guard.Store(0)
+	}
 	return out, false, err
 }
 
@@ -256,10 +271,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
 
 func (c *Call) succeed(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
-	c.Res.VBucket, c.Res.prefixed, c.Res.collectionID = c.Route.VBucket, c.Route.Prefixed, c.Route.CollectionID
-	c.Res.Result.Endpoint, c.Res.Result.Connection = c.Route.Endpoint, c.Route.Local
 	c.Res.set(p, c.Req.Into, owned)
-	c.Res.Result.CAS = p.CAS
 	c.deliver()
 }
 
@@ -336,6 +348,7 @@ func (c *Call) settle() error {
 
 func (c *Call) result() error {
 	if c.err == nil {
+		c.Res.came(&c.Route)
 		if c.shared.Load() { // only such a call can have a history
 			c.Res.Result.Retry = c.State.Info()
 			c.Res.Result.addUnits(c.units.Load())
@@ -362,7 +375,7 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Endpoint = c.Route.Endpoint
 	r.ID = opaqueID(c.Route.Opaque)
 	r.Bucket, r.Scope, r.Collection = c.bucket, c.Req.Scope, c.Req.Collection
-	r.Started = c.began
+	r.Started = c.began()
 }
 
 func (c *Call) name() string {
@@ -399,8 +412,10 @@ func (c *Call) prepare(ctx context.Context) error {
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
-	if err := c.Req.validate(c.spec); err != nil {
-		return err
+	if !c.Req.valid {
+		if err := c.Req.validate(c.spec); err != nil {
+			return err
+		}
 	}
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite

@@ -190,8 +190,8 @@ func (c *Call) newError(kind error) *Error {
 		Op: c.name(), Bucket: c.bucket, Scope: c.Req.Scope, Collection: c.Req.Collection,
 		Endpoint: c.Route.Endpoint, Opaque: c.Route.Opaque, Err: kind,
 	}
-	if !c.began.IsZero() {
-		e.Elapsed = time.Since(c.began)
+	if !c.base.IsZero() {
+		e.Elapsed = time.Since(c.began())
 	}
 	return e
 }
@@ -282,8 +282,8 @@ func (c *Call) translate(err error, inDoubt bool) error {
 	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
 		direct.Retry, direct.units = c.State.Info(), c.units.Load()
 		direct.InDoubt = direct.InDoubt || inDoubt
-		if !c.began.IsZero() {
-			direct.Elapsed = time.Since(c.began)
+		if !c.base.IsZero() {
+			direct.Elapsed = time.Since(c.began())
 		}
 		return direct
 	}

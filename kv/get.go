@@ -39,9 +39,14 @@ func (g Get) Encode(r *Request) error {
 	if g.projects() {
 		return g.encodeProjection(r)
 	}
+	g.encodeWhole(r)
+	return nil
+}
+
+// encodeWhole asks for the document as it is.
+func (g *Get) encodeWhole(r *Request) {
 	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
 	r.Hedge, r.KeepCompressed = g.Hedge, g.KeepCompressed
-	return nil
 }
 
 // Decode implements Op.
@@ -52,11 +57,17 @@ func (g Get) Decode(r *Response) (GetResult, error) {
 	return getResult(r)
 }
 
-func getResult(r *Response) (GetResult, error) {
+func getResult(r *Response) (res GetResult, err error) {
+	err = r.document(&res)
+	return res, err
+}
+
+// document makes g what the answer to a read says.
+func (r *Response) document(g *GetResult) error {
 	if r.extrasLen < 4 {
-		return GetResult{}, malformed(r, "extras", 4)
+		return malformed(r, "extras", 4)
 	}
-	return GetResult{
-		Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype, FromReplica: r.Opcode == memd.OpGetReplica,
-	}, nil
+	g.Result, g.Value, g.Flags, g.Datatype = r.Result, r.Value, r.Flags(), r.Datatype
+	g.FromReplica = r.Opcode == memd.OpGetReplica
+	return nil
 }

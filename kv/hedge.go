@@ -115,7 +115,7 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
 		c := NewCall()
-		c.Req, c.spec, c.began = x.req, specs[memd.OpGet], began
+		c.Req, c.spec, c.base = x.req, specs[memd.OpGet], began
 		if inner.Err() != nil {
 			err = &contextError{cause: err, deadline: errors.Is(inner.Err(), context.DeadlineExceeded)}
 		}

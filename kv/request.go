@@ -42,42 +42,43 @@ type Common struct {
 // Request is an operation as data: what Op.Encode fills and what the connection puts on the wire, again for each
 // attempt. Key, Value and Into are lent by the caller until the call finishes.
 type Request struct {
-	Common
+	// What every request has comes first: see Call.
 	Opcode     memd.Opcode
-	Key, Value []byte
-	CAS        uint64
 	Datatype   memd.Datatype
 	Durability memd.DurabilityLevel
-	Replica    int // which replica answers, from 1; 0 is the active
 	Wrap       bool
 	Pinned     bool
-	Node       int    // with Pinned: the node's index that must answer
 	ByVBucket  bool   // VBucket says where to, not a key
 	VBucket    uint16 // with ByVBucket
-	Capability string // what the bucket must be able to do, "" for nothing
-	// ServerGroup is the only group of nodes that may answer a request to a replica; "" means any.
-	ServerGroup string
-	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
-	Connection string
-	Needs      memd.Features // without which a connection cannot carry the request
-	AbsentOK   bool          // a missing document is an answer, not a failure
-	Verb       string        // what errors call the operation; "" means its opcode's name
+	AbsentOK   bool   // a missing document is an answer, not a failure
 
 	PreserveExpiry bool
-	KeepCompressed bool   // a compressed value of the answer is left as it is
-	Hedge          *Hedge // reads only; nil inherits
+	KeepCompressed bool // a compressed value of the answer is left as it is
+
+	extrasLen uint8
+	paths     uint8 // of a sub-document mutation: how many
+	packTried bool
+	valid     bool // nothing is left to be validated: see checkSimple
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
-	Into []byte
+	Into       []byte
+	Key, Value []byte
+	CAS        uint64
+	Replica    int    // which replica answers, from 1; 0 is the active
+	Hedge      *Hedge // reads only; nil inherits
+	Common
+	extras     [maxReqExtras]byte
+	Needs      memd.Features // without which a connection cannot carry the request
+	Capability string        // what the bucket must be able to do, "" for nothing
+	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
+	Connection string
 
-	extras    [maxReqExtras]byte
-	extrasLen uint8
-
-	paths uint8           // of a sub-document mutation: how many
-	order [MaxPaths]uint8 // and the caller's index of each
-
-	packed    []byte // the value, compressed; nil when it is sent as it is
-	packTried bool
+	// ServerGroup is the only group of nodes that may answer a request to a replica; "" means any.
+	ServerGroup string
+	Node        int             // with Pinned: the node's index that must answer
+	Verb        string          // what errors call the operation; "" means its opcode's name
+	order       [MaxPaths]uint8 // the caller's index of each path
+	packed      []byte          // the value, compressed; nil when it is sent as it is
 }
 
 // maxReqExtras is more than any row of the table allows.
@@ -132,6 +133,14 @@ func (r *Request) InDefaultCollection() bool {
 	return (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
+// checkSimple notes that a request is valid if it is as simple as most are: a read or a write of a document in the
+// default collection and nothing else. It is for the two operations that encode knows.
+func (r *Request) checkSimple() {
+	r.valid = r.Scope == "" && r.Collection == "" && r.OnBehalfOf == "" && r.Timeout >= 0 &&
+		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && len(r.Value) <= MaxValueLen &&
+		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0
+}
+
 // validate checks what no server needs to be asked about.
 func (r *Request) validate(s *Spec) error {
 	if s.Has(Keyed) {
@@ -170,6 +179,9 @@ func (r *Request) validate(s *Spec) error {
 }
 
 func validateNames(r *Request) error {
+	if r.Scope == "" && r.Collection == "" {
+		return nil
+	}
 	for _, n := range [...]struct{ field, name string }{{"scope", r.Scope}, {"collection", r.Collection}} {
 		if len(n.name) > 251 {
 			return &ArgumentError{Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251, Kind: cberr.InvalidArgument}
@@ -218,6 +230,16 @@ func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
+	if r.simple(w) {
+		return r.appendSimple(dst, w), nil
+	}
+	return r.appendAny(dst, w)
+}
+
+// appendAny is AppendTo for every request. Its frame is large, and simple ones do without it.
+//
+//go:noinline
+func (r *Request) appendAny(dst []byte, w *Wire) ([]byte, error) {
 	if missing := r.Needs &^ w.Features; missing != 0 {
 		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
@@ -287,6 +309,35 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 	dst = append(dst, pre...)
 	dst = append(dst, key...)
 	return append(dst, value...), nil
+}
+
+// simple reports whether appendSimple does for the request. A dispatcher may have changed it since it was validated.
+func (r *Request) simple(w *Wire) bool {
+	return (r.Opcode == memd.OpGet || r.Opcode == memd.OpSet) && r.Needs == 0 && r.Connection == "" && r.OnBehalfOf == "" &&
+		r.Durability == 0 && !r.PreserveExpiry && !r.packTried && r.Datatype&^memd.DatatypeJSON == 0 &&
+		w.CollectionID == 0 && len(r.Key) <= MaxKeyLen
+}
+
+// appendSimple is AppendTo for a simple request.
+func (r *Request) appendSimple(dst []byte, w *Wire) []byte {
+	h := memd.Header{
+		Magic: memd.MagicReq, Opcode: r.Opcode, VBucketOrStatus: w.VBucket, Opaque: w.Opaque, CAS: r.CAS,
+		ExtrasLen: int(r.extrasLen), KeyLen: len(r.Key),
+	}
+	if w.Features.Has(memd.FeatureJSON) {
+		h.Datatype = r.Datatype
+	}
+	if w.Features.Has(memd.FeatureCollections) {
+		h.KeyLen++
+	}
+	h.BodyLen = h.ExtrasLen + h.KeyLen + len(r.Value)
+	dst = memd.AppendHeader(slices.Grow(dst, memd.HeaderLen+h.BodyLen), h)
+	dst = append(dst, r.extras[:r.extrasLen]...)
+	if h.KeyLen > len(r.Key) {
+		dst = append(dst, 0) // the default collection's id
+	}
+	dst = append(dst, r.Key...)
+	return append(dst, r.Value...)
 }
 
 // wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out

@@ -11,22 +11,22 @@ import (
 // Response is a successful answer as Op.Decode sees it. Value belongs to the call's owner: it is memory of its exact
 // size, or the caller's buffer when the request named one.
 type Response struct {
-	Opcode   memd.Opcode
-	Status   memd.Status
-	CAS      uint64
-	Datatype memd.Datatype
-	VBucket  uint16
-	Key      []byte // of the few answers that have one
-	Value    []byte
-	Parts    []Part // the packets before the last, of answers that have several
-	Bucket   string
-	Result   Result
-
-	extras    [24]byte
+	// What the reader copies from the answer comes first: see Call.
+	Opcode    memd.Opcode
+	Datatype  memd.Datatype
+	Status    memd.Status
 	extrasLen uint8
+	prefixed  bool // a key has its collection's id before it
+	VBucket   uint16
+	CAS       uint64
+	Value     []byte
+	extras    [24]byte
 
-	prefixed     bool // a key has its collection's id before it
+	Result       Result
+	Bucket       string
 	collectionID uint32
+	Key          []byte // of the few answers that have one
+	Parts        []Part // the packets before the last, of answers that have several
 
 	partsLen   int
 	partsEpoch uint32 // the attempt that the parts are of
@@ -62,6 +62,12 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 		pt.Extras = binary.BigEndian.Uint32(p.Extras)
 	}
 	r.Parts = append(r.Parts, pt)
+}
+
+// came says how the answer came. It runs on the goroutine that wants the result.
+func (r *Response) came(by *Route) {
+	r.VBucket, r.prefixed, r.collectionID = by.VBucket, by.Prefixed, by.CollectionID
+	r.Result.CAS, r.Result.Endpoint, r.Result.Connection = r.CAS, by.Endpoint, by.Local
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
@@ -177,6 +183,10 @@ type MutationResult struct {
 	Token MutationToken
 }
 
-func mutationResult(r *Response) (MutationResult, error) {
-	return MutationResult{Result: r.Result, Token: r.Token()}, nil
+func mutationResult(r *Response) (m MutationResult, err error) {
+	r.mutation(&m)
+	return m, nil
 }
+
+// mutation makes m what the answer to a write says.
+func (r *Response) mutation(m *MutationResult) { m.Result, m.Token = r.Result, r.Token() }

@@ -18,7 +18,9 @@ type Upsert struct {
 }
 
 // Encode implements Op.
-func (u Upsert) Encode(r *Request) error {
+func (u Upsert) Encode(r *Request) error { return u.encode(r) }
+
+func (u *Upsert) encode(r *Request) error {
 	r.Common, r.Opcode = u.Common, memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
