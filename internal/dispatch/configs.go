@@ -176,7 +176,7 @@ func (r *Router) consider(of offered) {
 		r.offers.refused(old)
 		return
 	}
-	if !s.Newer(old) {
+	if !r.replaces(s, old) {
 		r.trim()
 		return
 	}

@@ -277,6 +277,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) {
 	p.mu.Unlock()
 	if !closed {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.addr, err)...)
+		p.r.doubt()
 		p.r.want()
 	}
 	p.r.notify()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +86,7 @@ type Router struct {
 	seeded  time.Time // when the seeds were asked last
 
 	resolving bool
+	doubted   atomic.Bool   // see doubt
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
 
 	offers  offers
@@ -157,7 +157,8 @@ func (r *Router) Dispatch(c *kv.Call) {
 // admit gives the call its deadline and what else does not change from attempt to attempt.
 func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
-	c.Bind(r, r.o.Bucket, r.o.Base)
+	began := r.o.Base.Add(time.Duration(c.Started))
+	c.Bind(r, r.o.Bucket, began)
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
 	if r.o.Policy != nil {
@@ -169,16 +170,17 @@ func (r *Router) admit(c *kv.Call, now int64) {
 			limit = r.o.DurableTimeout
 		}
 	}
-	c.Deadline = now + min(int64(limit), math.MaxInt64-now)
+	deadline := began.Add(limit)
 	if c.Cancelable() {
-		if d, ok := c.Context().Deadline(); ok {
-			c.Deadline = min(c.Deadline, int64(d.Sub(r.o.Base)))
+		if d, ok := c.Context().Deadline(); ok && d.Before(deadline) {
+			deadline = d
 		}
 	}
-	c.State.Deadline = r.o.Base.Add(time.Duration(c.Deadline))
+	c.State.Deadline = deadline
+	c.Deadline = int64(deadline.Sub(r.o.Base))
 	if durable {
 		// The server must give up before the client does; below 1.5 s it could not finish anything.
-		c.DurabilityMS = uint32(min(max(time.Duration(c.Deadline-now)*9/10/time.Millisecond, 1500), 65534))
+		c.DurabilityMS = uint32(min(max(deadline.Sub(began)*9/10/time.Millisecond, 1500), 65534))
 	}
 	if r.o.Instruments != nil && c.Req.Retry != Strict { // the client's own requests are nobody's operations
 		r.observe(c)
@@ -188,8 +190,14 @@ func (r *Router) admit(c *kv.Call, now int64) {
 	}
 }
 
-// Redispatch implements kv.Owner.
-func (r *Router) Redispatch(c *kv.Call) { r.route(c) }
+// Redispatch implements kv.Owner. The server of a durable write gets its share of the time that is left.
+func (r *Router) Redispatch(c *kv.Call) {
+	if c.DurabilityMS != 0 {
+		left := time.Duration(c.Deadline - r.now())
+		c.DurabilityMS = uint32(min(max(left*9/10/time.Millisecond, 1500), 65534))
+	}
+	r.route(c)
+}
 
 // Cancel implements kv.Owner.
 func (r *Router) Cancel(c *kv.Call, cause error) bool {
