@@ -366,7 +366,7 @@ func (c *Conn) sweep() {
 		}
 		switch call := s.call; {
 		case call.Ended(), s.deadline <= now:
-			if !call.Ended() {
+			if s.deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
 				due = append(due, call)
 			}
 			call.Share()
