@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,8 +158,7 @@ func (r *Router) Dispatch(c *kv.Call) {
 // admit gives the call its deadline and what else does not change from attempt to attempt.
 func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
-	began := r.o.Base.Add(time.Duration(c.Started))
-	c.Bind(r, r.o.Bucket, began)
+	c.Bind(r, r.o.Bucket, r.o.Base)
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
 	if r.o.Policy != nil {
@@ -170,17 +170,16 @@ func (r *Router) admit(c *kv.Call, now int64) {
 			limit = r.o.DurableTimeout
 		}
 	}
-	deadline := began.Add(limit)
+	c.Deadline = now + min(int64(limit), math.MaxInt64-now)
 	if c.Cancelable() {
-		if d, ok := c.Context().Deadline(); ok && d.Before(deadline) {
-			deadline = d
+		if d, ok := c.Context().Deadline(); ok {
+			c.Deadline = min(c.Deadline, int64(d.Sub(r.o.Base)))
 		}
 	}
-	c.State.Deadline = deadline
-	c.Deadline = int64(deadline.Sub(r.o.Base))
+	c.State.Deadline = r.o.Base.Add(time.Duration(c.Deadline))
 	if durable {
 		// The server must give up before the client does; below 1.5 s it could not finish anything.
-		c.DurabilityMS = uint32(min(max(deadline.Sub(began)*9/10/time.Millisecond, 1500), 65534))
+		c.DurabilityMS = uint32(min(max(time.Duration(c.Deadline-now)*9/10/time.Millisecond, 1500), 65534))
 	}
 	if r.o.Instruments != nil && c.Req.Retry != Strict { // the client's own requests are nobody's operations
 		r.observe(c)
