@@ -37,6 +37,7 @@ type Topology interface {
 
 // Capabilities of a bucket, by their names in the cluster map.
 const (
+	CapabilityCollections    = "collections"
 	CapabilityDurableWrite   = "durableWrite"
 	CapabilityReplicaLookup  = "subdoc.ReplicaRead"
 	CapabilityReviveDocument = "subdoc.ReviveDocument"

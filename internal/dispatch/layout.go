@@ -81,6 +81,9 @@ const maxAwait = time.Minute
 // restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does not
 // have. Such a call ends, because nothing that a retry could wait for would change it.
 func (r *Router) restrict(pk *picker, c *kv.Call) error {
+	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica != 0) {
+		return &kv.CapabilityError{Capability: "vbuckets"}
+	}
 	l := layout{pk}
 	if err := c.Req.Check(l); err != nil {
 		return err

@@ -233,6 +233,10 @@ func (r *Router) find(c *kv.Call) *pipeline {
 	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
 		e, ok := r.colls.Get(pathOf(c))
 		if !ok {
+			if pk.snap.Capability(kv.CapabilityCollections) == topology.Unsupported {
+				c.Fail(&kv.CapabilityError{Capability: kv.CapabilityCollections})
+				return nil
+			}
 			r.waitCollection(c)
 			return nil
 		}
