@@ -60,9 +60,10 @@ func (c *hashCmd) locate(a *app, res *hashResult) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	began := time.Now()
 	if err := b.WaitReady(ctx); err != nil {
 		_ = cl.Close() // why it is not ready is what matters
-		return fmt.Errorf("hash: %w", err)
+		return waitError("hash", err, time.Since(began))
 	}
 	m, _ := b.Map()
 	vb, nodes, _ := b.Locate([]byte(c.Key))

@@ -162,15 +162,20 @@ func (f *healthFlags) report(a *app, name string, want core.Ready) error {
 	if err := c.Close(); waited == nil {
 		return err
 	}
+	return waitError(name, waited, took)
+}
+
+// waitError says of a wait that has ended with an error why that was.
+func waitError(name string, err error, took time.Duration) error {
 	var notReady *dispatch.NotReadyError
-	if errors.As(waited, &notReady) && errors.Is(notReady.Err, context.DeadlineExceeded) {
-		why := "nobody has answered"
-		if notReady.Cause != nil {
-			why = notReady.Cause.Error()
-		}
-		return &shownError{exitNotApplied, fmt.Sprintf("%s: not ready after %s: %s", name, short(took), why)}
+	if !errors.As(err, &notReady) || !errors.Is(notReady.Err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return fmt.Errorf("%s: %w", name, waited)
+	why := "nobody has answered"
+	if notReady.Cause != nil {
+		why = notReady.Cause.Error()
+	}
+	return &shownError{exitNotApplied, fmt.Sprintf("%s: not ready after %s: %s", name, short(took), why)}
 }
 
 func (a *app) showDiagnostics(r core.DiagnosticsReport, took time.Duration, details bool) error {

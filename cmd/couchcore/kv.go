@@ -80,7 +80,8 @@ type view struct {
 	exists   *bool
 	lines    []string // for people, instead of all that
 	more     []extra
-	failed   error // a part of the operation; what is there is shown all the same
+	note     string // for people too, on standard error
+	failed   error  // a part of the operation; what is there is shown all the same
 }
 
 func viewGet(r kv.GetResult) view {
@@ -142,6 +143,9 @@ func runCall[R any](a *app, k *kvCmd, name, key string, do func(context.Context,
 	}
 	v := show(r)
 	k.explainCall(a, b, key, "", v, took)
+	if v.note != "" && !a.json {
+		_, _ = fmt.Fprintln(a.stderr, v.note)
+	}
 	if err := a.showKV(name, key, v, took); err != nil {
 		_ = c.Close()
 		return err

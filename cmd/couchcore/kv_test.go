@@ -46,7 +46,12 @@ func TestEveryKVCommandWorks(t *testing.T) {
 	ok("7\n", "decrement", "n")
 	ok("ok\n", "noop")
 
-	r := c.run("kv", "get-and-lock", "n", "--lock-time", "20s", "--json")
+	r := c.run("kv", "get-and-lock", "n")
+	require.Equal(t, "7", r.stdout)
+	require.Regexp(t, `^locked    cas 0x[0-9a-f]{16}\n$`, r.stderr)
+	ok("ok\n", "unlock", "n", "--cas", strings.Fields(r.stderr)[2])
+	r = c.run("kv", "get-and-lock", "n", "--lock-time", "20s", "--json")
+	require.Empty(t, r.stderr)
 	require.Zero(t, r.code, r.stderr)
 	cas := r.object(t)["cas"].(string)
 	c.run("kv", "unlock", "n", "--cas", "1").failsWith(t, exitFailed, "CAS mismatch")
@@ -179,9 +184,9 @@ func TestCollections(t *testing.T) {
 func TestUsageIsExitCodeTwo(t *testing.T) {
 	_, c := startMock(t)
 	for line, text := range map[string]string{
-		"":                             "expected one of",
-		"nonsense":                     "unexpected argument",
-		"kv lookup-of k":               "unexpected argument",
+		"":                             "no command is given",
+		"nonsense":                     "no command nonsense",
+		"kv lookup-of k":               "no command lookup-of",
 		"kv get":                       "expected \"<key>\"",
 		"kv get k --retry sometimes":   "fast-fail and best-effort",
 		"kv get k --timeout=-1s":       "negative",

@@ -260,7 +260,11 @@ type kvGetAndLock struct {
 func (c *kvGetAndLock) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-and-lock", c.Key, func(o kv.Common) (kv.GetAndLock, error) {
 		return kv.GetAndLock{Common: o, Key: []byte(c.Key), LockTime: c.LockTime}, nil
-	}, viewGet)
+	}, func(r kv.GetResult) view {
+		v := viewGet(r)
+		v.note = "locked    cas " + hex64(r.CAS) // which unlock wants
+		return v
+	})
 }
 
 type kvUnlock struct {

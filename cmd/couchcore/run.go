@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/dispatch"
 )
 
 // Exit codes, part of the command's contract.
@@ -26,24 +24,24 @@ const (
 type cli struct {
 	JSON bool `help:"Print one JSON object and nothing else."`
 
-	Demo      demoCmd        `cmd:"" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
-	Mock      mockCmd        `cmd:"" help:"Run a stand-alone mock cluster until it is interrupted."`
-	KV        kvCmd          `cmd:"" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
-	Query     queryCmd       `cmd:"" help:"Run a statement: rows to standard output, metadata to standard error."`
-	Analytics analyticsCmd   `cmd:"" help:"Run a statement of the analytics service."`
-	Search    searchCmd      `cmd:"" help:"Search an index."`
-	View      viewCmd        `cmd:"" help:"Query a view."`
-	Ping      pingCmd        `cmd:"" help:"Ask every node of every service for a sign of life."`
-	Diag      diagnosticsCmd `cmd:"" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
-	Wait      waitCmd        `cmd:"" help:"Wait until the cluster is ready, or say why it is not."`
-	Doctor    doctorCmd      `cmd:"" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
-	Bench     benchCmd       `cmd:"" help:"Make load, and say how long calls took."`
-	Chaos     chaosCmd       `cmd:"" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
-	Reasons   reasonsCmd     `cmd:"" help:"The table of retry reasons."`
-	Explain   explainCmd     `cmd:"" help:"What the client does with an answer, and why."`
-	Hash      hashCmd        `cmd:"" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
-	Strerror  strerrorCmd    `cmd:"" help:"What a status code means."`
-	Connstr   connstrCmd     `cmd:"" help:"A connection string, taken apart, with every default."`
+	Demo      demoCmd        `cmd:"" group:"See it work" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster until it is interrupted."`
+	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
+	Query     queryCmd       `cmd:"" group:"Data" help:"Run a statement: rows to standard output, metadata to standard error."`
+	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement of the analytics service."`
+	Search    searchCmd      `cmd:"" group:"Data" help:"Search an index."`
+	View      viewCmd        `cmd:"" group:"Data" help:"Query a view."`
+	Ping      pingCmd        `cmd:"" group:"Health" help:"Ask every node of every service for a sign of life."`
+	Diag      diagnosticsCmd `cmd:"" group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
+	Wait      waitCmd        `cmd:"" group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
+	Doctor    doctorCmd      `cmd:"" group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Bench     benchCmd       `cmd:"" group:"See it work" help:"Make load, and say how long calls took."`
+	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
+	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons."`
+	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
+	Hash      hashCmd        `cmd:"" group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
+	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"What a status code means."`
+	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"A connection string, taken apart, with every default."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
@@ -110,7 +108,7 @@ func (a *app) run(args []string) (code int) {
 	}()
 	var c cli
 	k, err := kong.New(&c,
-		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr),
+		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample),
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)
@@ -119,7 +117,7 @@ func (a *app) run(args []string) (code int) {
 	}
 	ctx, err := k.Parse(args)
 	if err != nil {
-		return a.fail(&usageError{err.Error()})
+		return a.fail(&usageError{parseText(err)})
 	}
 	a.json = c.JSON
 	if err := ctx.Run(a, selected(ctx.Selected().Name)); err != nil {
@@ -130,7 +128,7 @@ func (a *app) run(args []string) (code int) {
 
 // fail writes the one line that names the cause and gives the exit code.
 func (a *app) fail(err error) int {
-	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", " ")), " ")
+	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " ")
 	_, _ = fmt.Fprintln(a.stderr, a.paint(red, "couchcore: ")+text)
 	return exitCode(err)
 }
@@ -138,7 +136,6 @@ func (a *app) fail(err error) int {
 func exitCode(err error) int {
 	var shown *shownError
 	var usage *usageError
-	var notReady *dispatch.NotReadyError
 	switch {
 	case errors.As(err, &shown):
 		return shown.code
@@ -146,7 +143,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, cberr.AmbiguousTimeout):
 		return exitInDoubt
-	case errors.Is(err, cberr.UnambiguousTimeout), errors.As(err, &notReady) && errors.Is(notReady.Err, context.DeadlineExceeded):
+	case errors.Is(err, cberr.UnambiguousTimeout):
 		return exitNotApplied
 	}
 	return exitFailed
