@@ -186,10 +186,9 @@ func TestStatsOnACluster_B42(t *testing.T) {
 
 		vb, nodesOf, _ := b.Locate([]byte("k"))
 		one, err := kv.Do(testContext(t), b, kv.Stat{Group: "vbucket", ByVBucket: true, VBucket: vb})
-		if err == nil {
-			require.Equal(t, nodesOf[0], one.Endpoint)
-			require.NotEmpty(t, one.Stats)
-		}
+		require.NoError(t, err)
+		require.Equal(t, nodesOf[0], one.Endpoint)
+		require.NotEmpty(t, one.Stats)
 		_, err = kv.Do(testContext(t), b, kv.Stat{ByVBucket: true, VBucket: 999})
 		require.ErrorIs(t, err, cberr.InvalidArgument)
 	})

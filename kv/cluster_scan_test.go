@@ -176,6 +176,7 @@ func TestAScanThatIsGivenUpOnACluster_K30(t *testing.T) {
 		run.Close()
 		require.NoError(t, run.Err())
 		require.Positive(t, m.Frames(memd.OpRangeScanCancel))
+		require.Zero(t, m.Scans("default"))
 		// A scan that is used after its cancellation is unknown.
 		scan, err := kv.Do(testContext(t), b, kv.RangeScanCreate{Range: &kv.ScanRange{}})
 		require.NoError(t, err)
