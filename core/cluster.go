@@ -47,6 +47,7 @@ type Cluster struct {
 	http   *httpx.Client
 	sql    *query.Service
 	log    observe.Log
+	filter *nodeFilter
 	instr  *observe.Instruments
 	maps   errormap.Store
 	keys   conn.Keyring
@@ -76,6 +77,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
 	})
+	c.filter = newNodeFilter(&cfg)
+	c.cfg.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
 	c.health.OnSet = c.wakeAll
 	c.http = c.newHTTP()

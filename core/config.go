@@ -131,6 +131,11 @@ type Config struct {
 	Network string
 	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// NodeFilter is asked before each dial of an address that a cluster map names, which is "host:port"; an error refuses it.
+	// It must not block. Hosts, HTTPHosts and what SRV names are not asked about. Nil refuses loopback and link-local
+	// addresses unless one of those hosts has such an address, and unspecified and multicast ones; see AnyNode and
+	// AllowNodes.
+	NodeFilter func(addr string) error
 	// ForceIPv4 connects to IPv4 addresses only.
 	ForceIPv4 bool
 	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, less than

@@ -33,7 +33,9 @@ func (c *Cluster) resolver() func(ctx context.Context) []string {
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
 			return nil
 		}
-		return srvAddresses(records, c.cfg.SRVLimit)
+		addrs := srvAddresses(records, c.cfg.SRVLimit)
+		c.filter.trust(addrs...)
+		return addrs
 	}
 }
 
