@@ -18,6 +18,7 @@ type facts struct {
 	frames  []mock.Frame
 	parked  int // most calls that waited for a retry at one time
 	dials   map[string][]time.Time
+	traffic []*sent
 
 	byToken map[string]int
 	byKey   map[string]int // increments
@@ -39,7 +40,7 @@ var opcodes = [verbs]memd.Opcode{
 // collect takes the records over from the cluster, before it ends.
 func (w *world) collect() {
 	f := &facts{
-		applied: w.m.ApplyLog(bucketName), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials,
+		applied: w.m.ApplyLog(bucketName), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials, traffic: w.tap.traffic,
 		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
 	}
 	for _, a := range f.applied {
@@ -103,6 +104,7 @@ func (w *world) check() {
 	r.Ops = len(w.ledger)
 	w.checkRemovals()
 	w.checkSent()
+	w.checkTraffic()
 	w.checkDials()
 	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
 		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)

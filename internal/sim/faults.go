@@ -464,6 +464,6 @@ func (w *world) plant() {
 		}), 100, 5, memd.OpGet)
 	case LeakedSocket:
 		w.tap.open++
-	case LeakedRoutine, LateEnd, EndsTwice, NoRecovery, UnboundedParks:
+	case LeakedRoutine, LateEnd, NeverEnds, EndsTwice, NoRecovery, UnboundedParks:
 	}
 }

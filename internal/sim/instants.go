@@ -96,6 +96,11 @@ type wire struct {
 	head []byte // of the next one, as far as it has come
 	lost bool   // no packets can be made out any more
 	gap  bool   // a packet has just ended
+	last uint32 // opaque of the packet that is being handed out
+
+	out     []byte // sent, but no whole packet
+	garbled bool
+	waiting map[uint32]*sent // without an answer, by opaque; under the lock of the taps
 }
 
 // taps count the client's sockets.
@@ -103,6 +108,8 @@ type taps struct {
 	mu    sync.Mutex
 	open  int
 	dials map[string][]time.Time
+	// Requests for documents, in the order in which they left.
+	traffic []*sent
 
 	// doubled makes connections send certain requests twice; a broken network, to see that its doing is noticed.
 	doubled func(b []byte) bool
@@ -131,8 +138,9 @@ func (w *wire) Read(b []byte) (int, error) {
 	n := min(len(b), w.piece())
 	copy(b, w.buf[:n])
 	w.buf = w.buf[n:]
-	if w.left -= n; w.left == 0 && !w.lost {
+	if w.left -= n; w.left == 0 && !w.lost && len(w.head) == 0 {
 		w.gap = true
+		w.incoming(w.last)
 	}
 	return n, nil
 }
@@ -160,6 +168,7 @@ func (w *wire) piece() int {
 		w.lost, w.left = true, 0
 		return len(w.buf)
 	}
+	w.last = binary.BigEndian.Uint32(h[12:])
 	w.left = header - had + int(body)
 	return min(w.left, len(w.buf))
 }
@@ -170,7 +179,9 @@ func (w *wire) Write(b []byte) (int, error) {
 			return n, err
 		}
 	}
-	return w.Conn.Write(b)
+	n, err := w.Conn.Write(b)
+	w.outgoing(b[:n])
+	return n, err
 }
 
 // TryWrite is what the client prefers where a socket has it.
@@ -184,7 +195,9 @@ func (w *wire) TryWrite(b []byte) (int, error) {
 			return n, err
 		}
 	}
-	return try.TryWrite(b)
+	n, err := try.TryWrite(b)
+	w.outgoing(b[:n])
+	return n, err
 }
 
 func (w *wire) Close() error {

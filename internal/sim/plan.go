@@ -8,6 +8,8 @@ type Options struct {
 	Ops  int // calls that the workers make, about; 0 means 5000
 	// Break plants a defect, to see that the property that forbids it fails. See Defects.
 	Break Defect
+	// abandon takes the report of a run that has left goroutines blocked and so cannot end; it ends the process.
+	abandon func(*Report)
 }
 
 // Defect is a planted defect.
@@ -16,6 +18,7 @@ type Defect string
 // The defects that Options.Break knows, each with the property that notices it.
 const (
 	LateEnd        Defect = "late-end"        // P1: a call's end is told late
+	NeverEnds      Defect = "never-ends"      // P1: a call's end is never told
 	EndsTwice      Defect = "ends-twice"      // P1: a call's end is told twice
 	DoubledWrite   Defect = "doubled-write"   // P2: the network repeats writes
 	LostWrite      Defect = "lost-write"      // P3: a node acknowledges what it does not store
@@ -31,7 +34,7 @@ const (
 // Defects gives the property that each planted defect breaks.
 func Defects() map[Defect]string {
 	return map[Defect]string{
-		LateEnd: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4", StaleRead: "P5",
+		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4", StaleRead: "P5",
 		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
 	}
 }
@@ -39,7 +42,7 @@ func Defects() map[Defect]string {
 // Bounds of a run in virtual time.
 const (
 	closeLimit   = 5 * time.Second
-	pollInterval = 2500 * time.Millisecond
+	pollInterval = 2500*time.Millisecond + 503
 	cancelSlack  = 5*time.Millisecond + time.Microsecond // how late the end of a context may be noticed
 )
 

@@ -23,6 +23,8 @@ type Report struct {
 	AppliedTwice   int            `json:"applied_twice"`
 	GoroutinesLeft int            `json:"goroutines_left"`
 	Violations     []Violation    `json:"violations"`
+	// Replayed says that another run of the seed has given the same trace. Who runs it again sets it.
+	Replayed bool `json:"replayed"`
 
 	trace []event
 	mu    sync.Mutex
@@ -34,6 +36,9 @@ type Violation struct {
 	Property string   `json:"property"` // "P1" to "P12", or "setup" when the run itself has failed
 	What     string   `json:"what"`
 	History  []string `json:"history,omitempty"` // of the document or the call, short
+	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.
+	Trace string `json:"trace,omitempty"`
+	Plan  string `json:"plan,omitempty"`
 }
 
 // String has the property, the seed that shows it again, and the history.
@@ -41,6 +46,9 @@ func (v Violation) String() string {
 	s := fmt.Sprintf("%s violated by seed %d: %s", v.Property, v.Seed, v.What)
 	for _, line := range v.History {
 		s += "\n    " + line
+	}
+	if v.Plan != "" {
+		s += "\n  trace " + v.Trace + " of " + v.Plan
 	}
 	return s
 }

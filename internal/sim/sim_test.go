@@ -3,7 +3,7 @@ package sim_test
 import (
 	"flag"
 	"runtime"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,34 +34,28 @@ func run(t *testing.T, o sim.Options) *sim.Report {
 	return r
 }
 
-// Runs of one seed are the same to the nanosecond, but for the few in which the client itself does two things at one
-// instant.
+// Runs of one seed are the same to the byte. The system may take the processor away in the middle of an instant, and
+// then what is ready there changes places: so it is a trace that comes twice that is asked for.
 func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as the chaos command runs them
-	const seeds = 6
-	same := 0
-	for s := range uint64(seeds) {
-		o := sim.Options{Seed: 100 + s, Ops: 800}
-		a, b := sim.Run(t, o), sim.Run(t, o)
-		if a.Trace == b.Trace {
-			same++
-			continue
-		}
-		x, y := a.Lines(), b.Lines()
-		for i := range min(len(x), len(y)) {
-			if x[i] != y[i] {
-				t.Logf("seed %d (%s) at line %d of %d:\n  %s\n\n  %s", o.Seed, a.Plan, i, len(x), excerpt(x, i), excerpt(y, i))
-				break
-			}
-		}
+	if raceEnabled {
+		t.Skip("the race detector makes the scheduler throw dice")
 	}
-	require.GreaterOrEqual(t, same, seeds/2)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as the chaos command runs them
+	for s := range uint64(4) {
+		o := sim.Options{Seed: 100 + s, Ops: 800}
+		first := sim.Run(t, o).Lines()
+		require.Greater(t, len(first), 1500)
+		same := false
+		for seen := [][]string{first}; !same && len(seen) < 5; {
+			next := sim.Run(t, o).Lines()
+			for _, old := range seen {
+				same = same || slices.Equal(old, next)
+			}
+			seen = append(seen, next)
+		}
+		require.True(t, same, "seed %d: five runs have given five traces", o.Seed)
+	}
 	require.NotEqual(t, sim.Run(t, sim.Options{Seed: 1, Ops: 100}).Trace, sim.Run(t, sim.Options{Seed: 2, Ops: 100}).Trace)
-}
-
-// excerpt are the lines around line i.
-func excerpt(lines []string, i int) string {
-	return strings.Join(lines[max(0, i-10):min(len(lines), i+3)], "\n  ")
 }
 
 // A property that has never failed is not to be trusted.

@@ -19,6 +19,7 @@ type Totals struct {
 	Outcomes       map[string]int `json:"outcomes"`
 	Reached        map[string]int `json:"reached"`
 	NotReached     []string       `json:"not_reached"`
+	Replayed       int            `json:"replayed"` // seeds that have given the same trace again
 	Lost           int            `json:"lost"`
 	AppliedTwice   int            `json:"applied_twice"`
 	Violations     int            `json:"violations"`
@@ -43,7 +44,13 @@ func (t *Totals) Add(r *Report) {
 	t.AppliedTwice += r.AppliedTwice
 	t.GoroutinesLeft += max(r.GoroutinesLeft, 0)
 	t.Violations += len(r.Violations)
-	t.Failures = append(t.Failures, r.Violations...)
+	if r.Replayed {
+		t.Replayed++
+	}
+	for _, v := range r.Violations {
+		v.Trace, v.Plan = r.Trace, r.Plan
+		t.Failures = append(t.Failures, v)
+	}
 	for into, from := range map[*map[string]int]map[string]int{
 		&t.FaultsFired: r.FaultsFired, &t.ReasonsFired: r.ReasonsFired, &t.Outcomes: r.Outcomes, &t.Reached: r.Reached,
 	} {
@@ -99,6 +106,7 @@ func Main(o Options, done func(*Report)) {
 	flag.CommandLine = flag.NewFlagSet("", flag.ContinueOnError) // the process's own flags are none of the test's
 	testing.Init()
 	_ = flag.CommandLine.Parse(nil) // nothing to parse
+	o.abandon = done
 	testing.Main(func(string, string) (bool, error) { return true, nil },
 		[]testing.InternalTest{{Name: "Sim", F: func(t *testing.T) { done(Run(t, o)) }}}, nil, nil)
 }

@@ -159,28 +159,45 @@ func mutated(m kv.MutationResult) retry.Info { return m.Retry }
 
 // one runs an operation in one of the forms and enters its end.
 func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form int, info func(R) retry.Info) {
+	ended := make(chan struct{})
 	end := func(res R, err error) {
 		var i retry.Info
 		if err == nil {
 			i = info(res)
 		}
-		if w.Break == LateEnd && e.number == 7 {
+		switch {
+		case e.number != 7:
+		case w.Break == LateEnd:
 			sleep(context.Background(), 4*time.Second)
+		case w.Break == NeverEnds:
+			<-w.over
+			return
 		}
 		e.finish(w.since(), i, err)
+		close(ended)
 	}
 	switch form {
 	case 0:
-		ended := make(chan struct{})
-		kv.Go(ctx, w.b, op, func(res R, err error) {
-			end(res, err)
-			close(ended)
-		})
-		<-ended
+		kv.Go(ctx, w.b, op, end)
 	case 1:
-		end(kv.Start[R](ctx, w.b, op).Wait(context.Background()))
+		f := kv.Start[R](ctx, w.b, op)
+		go func() { end(f.Wait(context.Background())) }()
 	default:
-		end(kv.Do[R](ctx, w.b, op))
+		go func() { end(kv.Do[R](ctx, w.b, op)) }()
+	}
+	w.await(e, ended)
+}
+
+// stuckAfter is how long after its time a call is given up: it would never end.
+const stuckAfter = 30 * time.Second
+
+// await waits for the call's end, but not for ever.
+func (w *world) await(e *entry, ended <-chan struct{}) {
+	t := time.NewTimer(e.limit + stuckAfter)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C: // the ledger shows it
 	}
 }
 
@@ -197,34 +214,41 @@ func (w *world) burst(id, n int, r *source) int {
 		all = append(all, started{e, kv.Start(context.Background(), w.b, kv.Get{Key: []byte(e.key), Common: kv.Common{Timeout: e.limit}})})
 	}
 	w.sample()
-	var wg sync.WaitGroup
 	for _, s := range all {
-		wg.Go(func() { // each notes the instant of its own end
+		ended := make(chan struct{})
+		go func() { // each notes the instant of its own end
 			g, err := s.f.Wait(context.Background())
 			s.e.got, s.e.cas = string(g.Value), g.CAS
 			s.e.finish(w.since(), g.Retry, err)
-		})
+			close(ended)
+		}()
+		defer w.await(s.e, ended)
 	}
-	wg.Wait()
 	return len(all)
 }
 
 // calmGrace is how long after the last fault calls may still fail: the longest wait for the next attempt to connect and
-// the attempt itself; where sockets have vanished without a word, as long as it takes to notice that too.
+// the attempt itself. Where sockets have vanished without a word, that is noticed when a node's turn comes to be asked for
+// a sign of life and it gives none; a turn may be spent on a map that is wanted.
 func (w *world) calmGrace() time.Duration {
+	const reconnect = 5 * time.Second
 	if w.harsh {
-		return 25 * time.Second
+		return reconnect + (maxNodes+2)*pollInterval
 	}
-	return 5 * time.Second
+	return reconnect
 }
 
 // calmDown makes calls for a while after the faults have stopped.
 func (w *world) calmDown() {
+	calls := 40
+	if w.harsh {
+		calls = 80
+	}
 	var wg sync.WaitGroup
 	for id := range 6 {
 		wg.Go(func() {
 			r := newSource(w.d, text("calm"), uint64(id))
-			for n := range 40 {
+			for n := range calls {
 				sleep(context.Background(), r.between(100*time.Millisecond, 1400*time.Millisecond))
 				e := w.next(w.workers+id, n, r, nil)
 				e.limit, e.cancelAt = 2500*time.Millisecond, 0

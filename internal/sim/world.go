@@ -29,6 +29,7 @@ type world struct {
 	tap     *taps
 	report  *Report
 	flushes []span
+	over    chan struct{} // closed at the end, for planted defects
 
 	mu     sync.Mutex
 	ledger []*entry
@@ -68,14 +69,16 @@ func (w *world) start() error {
 	}
 	cfg.Username, cfg.Password, cfg.Dial, cfg.Dice = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), w.dial, w.d.now
 	cfg.NoNotifications, cfg.PollInterval, cfg.CloseTimeout, cfg.Connections = !p.pushes, pollInterval, closeLimit, p.connections
-	cfg.ConnectTimeout = 3 * time.Second
+	cfg.ConnectTimeout = 3*time.Second + 101
 	cfg.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
 	cfg.MaxParked, cfg.QueueLimit, cfg.MaxInFlight = p.limits()
 	if p.Break == UnboundedParks {
 		cfg.MaxParked = 0
 	}
 	if p.breaker {
-		cfg.CircuitBreaker = &core.CircuitBreaker{Volume: 8, SleepWindow: time.Second, CanaryTimeout: time.Second, RollingWindow: 5 * time.Second}
+		cfg.CircuitBreaker = &core.CircuitBreaker{
+			Volume: 8, SleepWindow: time.Second + 211, CanaryTimeout: time.Second + 307, RollingWindow: 5*time.Second + 401,
+		}
 	}
 	w.plant()
 	w.c, err = core.Open(context.Background(), cfg)
@@ -128,6 +131,8 @@ func Run(t *testing.T, o Options) *Report {
 }
 
 func (w *world) run(*testing.T) {
+	w.over = make(chan struct{})
+	defer close(w.over)
 	ours := othersInBubble() // package testing's own
 	if err := w.start(); err != nil {
 		w.report.violate("setup", "%v", err)
@@ -168,6 +173,10 @@ func (w *world) run(*testing.T) {
 	w.report.GoroutinesLeft = othersInBubble() - ours
 	if n := w.report.GoroutinesLeft; n > 0 {
 		w.report.violate("P11", "%d goroutines are left after Close", n)
+		if w.abandon != nil && w.Break == "" { // the bubble cannot end while they are blocked
+			w.check()
+			w.abandon(w.report)
+		}
 	}
 }
 

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// The apply log cannot show a request that was sent a second time while the first was lost on its way: it is applied
+// once, by luck. Therefore the client's end of each connection keeps what it was given, whatever became of it: a request
+// counts as sent when the network has taken its last byte, and as answered when the client has been handed the last
+// byte of an answer with its opaque.
+
+// sent is one request for a document, as the client has handed it to the network.
+type sent struct {
+	same     identity
+	at       time.Time
+	answered time.Time // zero when no answer was handed to the client
+}
+
+// identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
+type identity struct {
+	op         memd.Opcode
+	key, token string
+}
+
+// identity is that of the entry's requests; false when other calls' requests look alike.
+func (e *entry) identity() (identity, bool) {
+	id := identity{opcodes[e.verb], e.key, e.token}
+	return id, e.token != "" || e.verb == increment
+}
+
+// outgoing takes what the network has accepted from the client.
+func (w *wire) outgoing(b []byte) {
+	w.out = append(w.out, b...)
+	for !w.garbled {
+		var p memd.Packet
+		n, err := p.Parse(w.out, 0)
+		if errors.Is(err, memd.ErrShort) {
+			return
+		}
+		if w.garbled = err != nil; w.garbled {
+			return
+		}
+		if slices.Contains(documentOps(), p.Opcode) {
+			s := &sent{same: identity{op: p.Opcode, key: documentKey(string(p.Key))}, at: time.Now()}
+			if p.Opcode != memd.OpIncrement {
+				s.same.token = string(p.Value)
+			}
+			w.tap.mu.Lock()
+			w.tap.traffic = append(w.tap.traffic, s)
+			if w.waiting == nil {
+				w.waiting = map[uint32]*sent{}
+			}
+			w.waiting[p.Opaque] = s
+			w.tap.mu.Unlock()
+		}
+		w.out = w.out[n:]
+	}
+}
+
+// incoming notes that the client has been handed an answer.
+func (w *wire) incoming(opaque uint32) {
+	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
+	if s := w.waiting[opaque]; s != nil {
+		s.answered = time.Now()
+		delete(w.waiting, opaque)
+	}
+}
+
+// checkTraffic judges from the requests that left what the calls say of themselves: a mutation is not sent again while
+// an earlier request of it is without an answer (P2); a failure that claims that nothing was applied has no such request,
+// and one in doubt has had some request (P4).
+func (w *world) checkTraffic() {
+	of := map[identity][]*sent{}
+	for _, s := range w.facts.traffic {
+		of[s.same] = append(of[s.same], s)
+	}
+	for _, e := range w.ledger {
+		id, alone := e.identity()
+		if !alone {
+			continue
+		}
+		bad := func(property, what string) {
+			w.report.violateWith(property, func() []string { return w.history(e.key) }, "%s: %s", e, what)
+		}
+		open := false
+		for i, s := range of[id] {
+			if i > 0 && of[id][i-1].openAt(s.at) {
+				bad("P2", "it was sent again while an earlier request of it had no answer")
+			}
+			open = open || s.openAt(w.began.Add(e.ended))
+		}
+		switch {
+		case e.outcome == failed && open:
+			bad("P4", "it claims that it was not applied, but a request of it has no answer")
+		case e.outcome == doubtful && len(of[id]) == 0:
+			bad("P4", "it is in doubt, but no request of it has left")
+		}
+	}
+}
+
+// openAt reports whether the request had no answer at an instant.
+func (s *sent) openAt(at time.Time) bool { return s.answered.IsZero() || s.answered.After(at) }
