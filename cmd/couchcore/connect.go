@@ -21,7 +21,7 @@ type connectFlags struct {
 	Bucket        string        `short:"b" help:"The bucket (default: the connection string's, or \"default\")."`
 	Scope         string        `help:"The scope (default: _default)."`
 	Collection    string        `help:"The collection (default: _default)."`
-	Timeout       time.Duration `help:"Of the operation, all retries included (default: 2.5s, durable writes 10s, services 75s)."`
+	Timeout       time.Duration `help:"${timeout}"`
 	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`

@@ -18,7 +18,8 @@ func steady(text string) string {
 	for _, r := range [][2]string{
 		{`127\.0\.0\.1:\d+`, "HOST"},
 		{`\d+(\.\d+)? ?(\x{b5}s|ms|s)\b`, "TIME"},
-		{` {2,}`, "  "}, {`"features":\[[^]]+\]`, `"features":[...]`},
+		{` {2,}`, "  "},
+		{`"features":\[[^]]+\]`, `"features":[...]`},
 		{`[0-9a-f]{16}/[0-9a-f]{16}`, "CONNECTION"},
 		{`"id":"[0-9a-f]{16}"`, `"id":"ID"`},
 		{`"([a-z_]+_(us|ms))":[0-9.]+`, `"$1":0`},

@@ -23,7 +23,7 @@ func words(line string) []string {
 }
 
 func TestEveryCommandHasAnExampleThatCanBeRead(t *testing.T) {
-	k, err := kong.New(&cli{}, kong.Name("couchcore"), kong.Writers(io.Discard, io.Discard))
+	k, err := kong.New(&cli{}, helpVars, kong.Name("couchcore"), kong.Writers(io.Discard, io.Discard))
 	require.NoError(t, err)
 	commands := map[string]bool{"kv": true}
 	for _, n := range k.Model.Leaves(false) {
@@ -46,7 +46,7 @@ func TestEveryCommandHasAnExampleThatCanBeRead(t *testing.T) {
 }
 
 func TestEveryFlagSaysWhatItDoesAndItsDefault(t *testing.T) {
-	k, err := kong.New(&cli{})
+	k, err := kong.New(&cli{}, helpVars)
 	require.NoError(t, err)
 	for _, n := range k.Model.Leaves(false) {
 		require.NotEmpty(t, n.Help, n.Path())

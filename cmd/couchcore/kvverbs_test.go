@@ -18,7 +18,7 @@ import (
 // verbs are the commands below kv.
 func verbs(t *testing.T) map[string]bool {
 	t.Helper()
-	k, err := kong.New(&cli{})
+	k, err := kong.New(&cli{}, helpVars)
 	require.NoError(t, err)
 	found := map[string]bool{}
 	for _, n := range k.Model.Leaves(false) {

@@ -268,7 +268,7 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	var c cli
 	parse := func(args ...string) {
 		t.Helper()
-		k, err := kong.New(&c)
+		k, err := kong.New(&c, helpVars)
 		require.NoError(t, err)
 		_, err = k.Parse(args)
 		require.NoError(t, err)

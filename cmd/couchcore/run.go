@@ -31,11 +31,11 @@ type cli struct {
 	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement of the analytics service."`
 	Search    searchCmd      `cmd:"" group:"Data" help:"Search an index."`
 	View      viewCmd        `cmd:"" group:"Data" help:"Query a view."`
-	Ping      pingCmd        `cmd:"" group:"Health" help:"Ask every node of every service for a sign of life."`
-	Diag      diagnosticsCmd `cmd:"" group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
-	Wait      waitCmd        `cmd:"" group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
-	Doctor    doctorCmd      `cmd:"" group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
-	Bench     benchCmd       `cmd:"" group:"See it work" help:"Make load, and say how long calls took."`
+	Ping      pingCmd        `cmd:"" set:"timeout=Of each answer (default: 10s)." group:"Health" help:"Ask every node of every service for a sign of life."`
+	Diag      diagnosticsCmd `cmd:"" set:"timeout=How long the connections are waited for (default: 10s)." group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
+	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
+	Doctor    doctorCmd      `cmd:"" set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Bench     benchCmd       `cmd:"" set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
 	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons."`
 	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
@@ -108,7 +108,7 @@ func (a *app) run(args []string) (code int) {
 	}()
 	var c cli
 	k, err := kong.New(&c,
-		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample),
+		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample), helpVars,
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)
