@@ -78,13 +78,15 @@ type doctor struct {
 	cfg     core.Config
 	names   []string // hosts that are no addresses
 	seeds   []string // where to ask first
+	http    bool     // that is over HTTP: the hosts name ports of the management service
 	up      []string // those of them that can be connected to, and with TLS trusted
 	mechs   []string // the SASL mechanisms that the first of them offers
 	bucket  string
 	source  string // who has given the map
 	raw     []byte
-	snap    *topology.Snapshot
+	snap    *topology.Snapshot // nil when the map has come over HTTP
 	network string
+	nodesKV []string // the nodes of the map
 }
 
 // doctorSteps are the steps in order.
@@ -235,14 +237,17 @@ func (d *doctor) verdict(r *doctorReport) error {
 func (d *doctor) connectionString(context.Context) finding {
 	d.bucket = d.cfg.Bucket
 	var f finding
-	kvHosts, _ := d.spec.Addresses()
-	for _, h := range kvHosts {
+	hosts, others := d.spec.Addresses()
+	if d.http = len(hosts) == 0; d.http {
+		hosts = others
+	}
+	for _, h := range hosts {
 		d.seeds = append(d.seeds, h.String())
 		if net.ParseIP(h.Host) == nil {
 			d.names = append(d.names, h.Host)
 		}
 	}
-	parts := []string{or(d.spec.Scheme, "couchbase"), plural(len(kvHosts), "host")}
+	parts := []string{or(d.spec.Scheme, "couchbase"), plural(len(hosts), "host")}
 	if d.spec.SRVEligible() {
 		parts = append(parts, "SRV eligible")
 	}
@@ -255,10 +260,6 @@ func (d *doctor) connectionString(context.Context) finding {
 		case !info.Applied:
 			f.warning("leave it out", "the option %s has no effect in this client", o.Key)
 		}
-	}
-	if len(d.seeds) == 0 {
-		return broken("the hosts have ports of the management service, and this client asks the key-value service first",
-			"leave the ports out, or write couchbase:// with the key-value port, 11210")
 	}
 	return f
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
@@ -48,6 +49,13 @@ func helloWanted() []memd.Feature {
 
 // hello asks the first host what it can do and how one may log in.
 func (d *doctor) hello(ctx context.Context) finding {
+	if d.http {
+		m, err := d.mapOfClient(ctx)
+		if err != nil {
+			return broken("no host gives a cluster map over HTTP: "+err.Error(), d.mapAdvice(err))
+		}
+		d.up = m.Nodes
+	}
 	addr := d.up[0]
 	features, err := d.greet(ctx, addr)
 	if err != nil {
@@ -291,9 +299,9 @@ func (d *doctor) bucketAdvice(err error) string {
 }
 
 // config reads the map.
-func (d *doctor) config(context.Context) finding {
+func (d *doctor) config(ctx context.Context) finding {
 	if d.raw == nil {
-		return broken("no host gives a cluster map over the key-value protocol", "see whether the bucket is warming up, or of a server too old to give one")
+		return d.configOverHTTP(ctx)
 	}
 	host, _, _ := net.SplitHostPort(d.source)
 	var err error
@@ -312,6 +320,15 @@ func (d *doctor) config(context.Context) finding {
 	}
 	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, network %s", d.snap.Epoch, d.snap.Rev, plural(len(d.snap.Nodes), "node"),
 		plural(d.snap.NumVBuckets(), "vbucket"), d.network)}
+	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.UseTLS) {
+		d.nodesKV = append(d.nodesKV, e.Addr)
+	}
+	d.copies(&f)
+	return f
+}
+
+// copies warns of vbuckets that lack some.
+func (d *doctor) copies(f *finding) {
 	orphaned, thin := 0, 0
 	for vb := range d.snap.NumVBuckets() {
 		if d.snap.NodeIndex(uint16(vb), 0) < 0 {
@@ -331,5 +348,47 @@ func (d *doctor) config(context.Context) finding {
 	if thin > 0 {
 		f.warning("rebalance, or add a node", "%d of %d vbuckets lack replicas: durable writes there may be impossible", thin, d.snap.NumVBuckets())
 	}
+}
+
+// configOverHTTP lets the client get the map that the nodes do not give by themselves.
+func (d *doctor) configOverHTTP(ctx context.Context) finding {
+	m, err := d.mapOfClient(ctx)
+	if err != nil {
+		return broken("no host gives a cluster map, over the key-value protocol or over HTTP: "+err.Error(),
+			"see whether the bucket is warming up; "+d.mapAdvice(err))
+	}
+	d.nodesKV = m.Nodes
+	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, over HTTP", m.Epoch, m.Rev, plural(len(m.Nodes), "node"), plural(m.VBuckets, "vbucket"))}
+	f.warning("nothing, if the server is old or something else than a server; maps over HTTP come later than others", "the nodes give no map over the key-value protocol")
 	return f
+}
+
+// mapOfClient is the map that the client comes to, in whatever way.
+func (d *doctor) mapOfClient(ctx context.Context) (core.Map, error) {
+	c, err := d.open()
+	if err != nil {
+		return core.Map{}, err
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	b := c.Bucket(d.bucket)
+	if _, err = b.Layout(ctx); err != nil {
+		return core.Map{}, err
+	}
+	m, _ := b.Map()
+	if len(m.Nodes) == 0 {
+		return m, errors.New("the map names no node")
+	}
+	return m, nil
+}
+
+func (d *doctor) mapAdvice(err error) string {
+	switch {
+	case errors.Is(err, cberr.AuthenticationFailure):
+		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+	case errors.Is(err, cberr.BucketNotFound):
+		return fmt.Sprintf("check --bucket (%s), or create it", d.bucket)
+	}
+	return "see whether the port is the management service's (usually 8091)"
 }

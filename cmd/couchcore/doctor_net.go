@@ -157,10 +157,12 @@ var portsOfOthers = map[string]string{
 
 func (d *doctor) dialAdvice(p probed) string {
 	_, port, _ := net.SplitHostPort(p.addr)
-	if service := portsOfOthers[port]; service != "" {
+	if service := portsOfOthers[port]; service != "" && !d.http {
 		return fmt.Sprintf("port %s is the %s service's: leave the port out, or give the key-value service's, %s", port, service, d.usualPort())
 	}
 	switch {
+	case errors.Is(p.err, syscall.ECONNREFUSED) && d.http:
+		return "nothing listens there: see whether the server is up, and whether the port is its management port (usually 8091)"
 	case errors.Is(p.err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing listens there: see whether the server is up, and whether the port is its key-value port (usually %s)", d.usualPort())
 	case isTimeout(p.err):

@@ -17,10 +17,7 @@ import (
 // nodes connects to every node of the map as the client does. One that cannot be reached fails the step, and none the
 // examination.
 func (d *doctor) nodes(ctx context.Context) finding {
-	var addrs []string
-	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.UseTLS) {
-		addrs = append(addrs, e.Addr)
-	}
+	addrs := d.nodesKV
 	if len(addrs) == 0 {
 		kind := "without encryption: write couchbases://"
 		if d.cfg.UseTLS {
@@ -76,6 +73,9 @@ func (d *doctor) nodeAdvice(p probed) string {
 
 // otherNetwork is one on which every node can be connected to, "" when there is none or the present one will do.
 func (d *doctor) otherNetwork(ctx context.Context) string {
+	if d.snap == nil {
+		return ""
+	}
 	reachable := func(network string) bool {
 		var addrs []string
 		for _, e := range d.snap.Endpoints(topology.KV, network, d.cfg.UseTLS) {
@@ -107,7 +107,10 @@ func (d *doctor) otherNetwork(ctx context.Context) string {
 // open makes a client that goes where the examination has gone.
 func (d *doctor) open() (*core.Cluster, error) {
 	cfg := d.cfg
-	cfg.Hosts, cfg.Resolver, cfg.SRV, cfg.ConnectTimeout = d.up, nil, "", d.limit
+	cfg.SRV, cfg.ConnectTimeout, cfg.KVTimeout = "", d.limit, d.limit
+	if !d.http {
+		cfg.Hosts = d.up
+	}
 	if cfg.UseTLS {
 		cfg.TLS = d.tlsConfig("")
 		cfg.TLS.ServerName = ""
@@ -163,14 +166,16 @@ func (d *doctor) services(ctx context.Context) finding {
 // clock compares this machine's with that of a node, as it stands in an answer of the management service.
 func (d *doctor) clock(ctx context.Context) finding {
 	const unknown = "unknown: no management service says what time it is"
-	if len(d.snap.Endpoints(topology.Management, d.network, d.cfg.UseTLS)) == 0 {
-		return finding{detail: unknown}
-	}
 	c, err := d.open()
 	if err != nil {
 		return broken(err.Error(), "")
 	}
 	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	if _, err = c.Bucket(d.bucket).Layout(ctx); err != nil || len(c.Endpoints(core.Management)) == 0 {
+		return finding{detail: unknown}
+	}
 	began := d.now()
 	resp, err := c.Do(ctx, &core.HTTPRequest{Service: core.Management, Method: http.MethodGet, Path: "/whoami", Timeout: d.limit})
 	if err != nil {

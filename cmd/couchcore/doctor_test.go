@@ -307,11 +307,27 @@ func rewriteMap(m *mock.Cluster, f func(string) string) {
 func TestDoctorOnMaps(t *testing.T) {
 	m, _ := startMock(t)
 	in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}}, mock.Status(memd.StatusUnknownCommand))
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...), "config", "no host gives a cluster map", "warming up")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString()+"?bootstrap_on=cccp", "--timeout", "300ms")...), "config",
+		"no host gives a cluster map", "warming up")
+	r := examined(t, doctorHooks{}, login("-c", "http://"+m.Node(0).ManagementAddr())...)
+	require.Zero(t, r.code, r.stdout+r.stderr)
+	require.Regexp(t, `(?m)^warn  config +epoch 1 rev 1, 2 nodes, 16 vbuckets, over HTTP `, r.stdout)
+	require.Regexp(t, `(?m)^ok    clock +this machine's`, r.stdout)
 	in.Remove()
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString()+"?network=external")...), "config", `no addresses on the network "external"`, "name one of default")
 	rewriteMap(m, func(string) string { return "{" })
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...), "config", "cluster map: ", "something in between")
+}
+
+func TestDoctorOverHTTP(t *testing.T) {
+	m, _ := startMock(t)
+	at := "http://" + m.Node(0).ManagementAddr()
+	r := examined(t, doctorHooks{}, login("-c", at)...)
+	require.Zero(t, r.code, r.stdout+r.stderr)
+	require.Regexp(t, `(?m)^ok    TCP +`+m.Node(0).ManagementAddr(), r.stdout)
+	require.Regexp(t, `(?m)^ok    nodes +`+m.Node(0).Addr(), r.stdout)
+	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "x", "-p", "sesame"), "HELLO", "authentication failure", "check --username (x)")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+nobody(t))...), "TCP", "connection refused", "management port")
 }
 
 func TestDoctorOnNodes(t *testing.T) {

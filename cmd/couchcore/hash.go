@@ -38,6 +38,9 @@ func (c *hashCmd) Run(a *app) error {
 	if a.json {
 		return a.emit(res)
 	}
+	if res.VBuckets == 0 {
+		return a.print("a memcached bucket has no vbuckets: a ring of its nodes places the key")
+	}
 	line := fmt.Sprintf("vbucket %d of %d", res.VBucket, res.VBuckets)
 	if res.Active != nil {
 		line += "   active " + or(*res.Active, "none")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -90,6 +91,11 @@ func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
 	require.NotEqual(t, o["active"], o["replicas"].([]any)[0])
 	r = c.run("hash", "airline_10", "-c", m.ConnString())
 	require.Regexp(t, `^vbucket 9 of 16   active 127\.0\.0\.1:\d+   replica 1 127\.0\.0\.1:\d+\n$`, r.stdout)
+
+	require.NoError(t, m.CreateBucket("m", 0, mock.Memcached()))
+	r = c.run("hash", "airline_10", "-c", m.ConnString(), "-b", "m")
+	require.Equal(t, "a memcached bucket has no vbuckets: a ring of its nodes places the key\n", r.stdout, r.stderr)
+	c.run("hash", "k", "-c", "couchbase://"+nobody(t), "--timeout", "50ms").failsWith(t, exitNotApplied, "hash: not ready after ")
 
 	r = c.run("hash", "airline_10")
 	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask nobody")
