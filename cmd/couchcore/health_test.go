@@ -20,6 +20,7 @@ func steady(text string) string {
 		{`\d+(\.\d+)? ?(\x{b5}s|ms|s)\b`, "TIME"},
 		{` {2,}`, "  "},
 		{`"features":\[[^]]+\]`, `"features":[...]`},
+		{`0x[0-9a-f]{16}`, "0xNUMBER"}, {`"(requestID|clientContextID|elapsedTime|executionTime)":"[^"]+"`, `"$1":"ANY"`},
 		{`[0-9a-f]{16}/[0-9a-f]{16}`, "CONNECTION"},
 		{`"id":"[0-9a-f]{16}"`, `"id":"ID"`},
 		{`"([a-z_]+_(us|ms))":[0-9.]+`, `"$1":0`},
