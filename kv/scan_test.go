@@ -34,6 +34,7 @@ type scanServer struct {
 	most     int
 	cancels  int
 	creates  []string // the JSON of each
+	limits   [][]byte // of each answer
 	limit    int      // scans at a time, 0 for any number
 	conn     string   // the current connection
 	onCreate func(vb uint16, n int) memd.Status
@@ -102,6 +103,7 @@ func (s *scanServer) answer(c *kv.Call) {
 			return
 		}
 	case memd.OpRangeScanContinue:
+		s.limits = append(s.limits, bytes.Clone(p.Extras[16:]))
 		s.next(c, &p, reply)
 		return
 	case memd.OpRangeScanCancel:
@@ -566,4 +568,19 @@ func TestScansThatNeverBegin(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, keys, "a bucket without vbuckets")
 	require.Zero(t, s.dispatched.Load())
+}
+
+// The limits of one answer are those of the scan, or the usual ones.
+func TestTheBatchesOfAScan(t *testing.T) {
+	for want, op := range map[string]kv.Scan{
+		"00000032" + "00000000" + "00003a98": {}, "00000007" + "00000000" + "00000064": {BatchItems: 7, BatchBytes: 100},
+	} {
+		s := newScanServer(t, 2, 1, 10)
+		_, err := found(t, s, op)
+		require.NoError(t, err)
+		require.NotEmpty(t, s.limits)
+		for _, limits := range s.limits {
+			require.Equal(t, want, fmt.Sprintf("%x", limits))
+		}
+	}
 }
