@@ -94,19 +94,21 @@ func (r *Router) offerErrorMap(addr string, raw []byte) {
 func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv.Error) {
 	if len(pkt.Value) == 0 {
 		r.want()
-		r.judgeMoved(claimed{c, err})
+		r.judgeMoved(claimed{c: c, err: err})
 		return
 	}
 	r.hold(c)
-	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &claimed{c, err}) {
-		r.judgeMoved(claimed{c, err})
+	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &claimed{c: c, err: err}) {
+		r.judgeMoved(claimed{c: c, err: err})
 	}
 }
 
-// claimed is a call whose attempt was refused, and what it was refused with.
+// claimed is a call whose attempt was refused, and what it was refused with; or no call, but somebody who waits until a
+// map was considered.
 type claimed struct {
-	c   *kv.Call
-	err *kv.Error
+	c          *kv.Call
+	err        *kv.Error
+	considered chan struct{}
 }
 
 func (r *Router) judgeMoved(cl claimed) {

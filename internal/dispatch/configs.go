@@ -23,7 +23,7 @@ type offers struct {
 	queue      []offered
 	busy       bool
 	closed     bool
-	waiters    []claimed // calls to be judged when all that was offered has been considered
+	waiters    []claimed // calls to be judged, and others to be told, when all that was offered has been considered
 	last       []byte    // the newest bytes offered
 	epoch, rev int64     // their version, when it is known
 }
@@ -121,7 +121,9 @@ func (o *offers) close() []*kv.Call {
 	o.closed = true
 	var calls []*kv.Call
 	for _, w := range o.waiters {
-		calls = append(calls, w.c)
+		if w.c != nil {
+			calls = append(calls, w.c)
+		}
 	}
 	o.waiters = nil
 	return calls
@@ -146,6 +148,10 @@ func (r *Router) configs() {
 				continue
 			}
 			for _, w := range waiters {
+				if w.considered != nil {
+					close(w.considered)
+					continue
+				}
 				r.judgeMoved(w)
 			}
 			if r.picker.Load() == nil { // none of them could be used

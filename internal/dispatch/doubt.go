@@ -1,6 +1,10 @@
 package dispatch
 
-import "github.com/couchcore/couchcore/internal/topology"
+import (
+	"bytes"
+
+	"github.com/couchcore/couchcore/internal/topology"
+)
 
 // A map is newer than another by epoch and revision, as long as both are of one bucket. A bucket that was deleted and
 // created again, or a cluster that was set up anew at the same addresses, may count from the beginning: then the old map's
@@ -16,6 +20,24 @@ func (r *Router) doubt() {
 	}
 	r.doubted.Store(true)
 	r.offers.refused(nil)
+}
+
+// awaitReborn takes the map of a handshake and, when it is of another bucket than ours, waits until it was considered. Only
+// then may the connection be used: the ids of collections that are known are those of the bucket that is gone, and in the
+// new one they may be other collections'.
+func (r *Router) awaitReborn(raw []byte, addr string) {
+	pk := r.picker.Load()
+	if raw == nil || pk == nil || pk.snap.UUID == "" || bytes.Contains(raw, []byte(pk.snap.UUID)) {
+		return
+	}
+	w := claimed{considered: make(chan struct{})}
+	if r.offers.offer(raw, 0, addr, &w) {
+		return
+	}
+	select {
+	case <-w.considered:
+	case <-r.ctx.Done():
+	}
 }
 
 // replaces reports whether s is to be used instead of the old map, which may be nil.

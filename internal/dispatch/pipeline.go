@@ -237,6 +237,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
 	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
 	p.r.offerErrorMap(p.addr, info.ErrorMap)
+	p.r.awaitReborn(info.Config, p.addr)
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -260,7 +261,11 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		p.r.releaseWaiting()
 	}
 	for _, c := range calls {
-		p.submit(c)
+		if c.Req.InDefaultCollection() {
+			p.submit(c)
+		} else {
+			p.r.route(c) // with its collection's id in the bucket as it is now
+		}
 	}
 	p.r.wake()
 	p.r.notify()
