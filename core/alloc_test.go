@@ -16,6 +16,11 @@ import (
 
 // cannedNode is a node of one that answers from prepared packets and allocates nothing once it runs.
 func cannedNode(t *testing.T) string {
+	return cannedNodeThat(t, func(memd.Opcode) bool { return false })
+}
+
+// cannedNodeThat is the same, but for the requests that it sends away with the map that everybody knows.
+func cannedNodeThat(t *testing.T, moved func(memd.Opcode) bool) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -48,8 +53,11 @@ func cannedNode(t *testing.T) string {
 				pos += used
 				rep := answers[p.Opcode]
 				rep.Magic, rep.Opcode, rep.Opaque = memd.MagicRes, p.Opcode, p.Opaque
-				if p.Opcode == memd.OpHello {
+				switch {
+				case p.Opcode == memd.OpHello:
 					rep.Value = p.Value
+				case moved(p.Opcode):
+					rep.Status, rep.Extras, rep.Value = memd.StatusNotMyVBucket, nil, config
 				}
 				out, _ = rep.AppendTo(out)
 			}
@@ -129,4 +137,31 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 	require.Zero(t, upsert)
 	require.LessOrEqual(t, lookup, 3.0)
 	require.LessOrEqual(t, mutate, 3.0)
+}
+
+// A refusal with a map that is known costs what has to be remembered of it: the failure, the history, the copy of the
+// history in the result, and nothing else. The call itself is used again.
+func TestAllocationsOfNotMyVBucket(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
+	gets := 0
+	c, err := core.Open(t.Context(), core.Config{NoNotifications: true, Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) bool {
+		if op == memd.OpGet {
+			gets++
+		}
+		return op == memd.OpGet && gets%2 == 1
+	})}})
+	require.NoError(t, err)
+	defer c.Close()
+	b := c.Bucket("default")
+	require.NoError(t, b.WaitReady(ctx(t)))
+	key, bg := []byte("airline_10"), context.Background()
+	n := testing.AllocsPerRun(300, func() {
+		r, err := kv.Do(bg, b, kv.Get{Key: key})
+		if err != nil || r.Retry.Transparent != 1 {
+			t.Fatal(err, r.Retry)
+		}
+	})
+	require.LessOrEqual(t, n, 1+3.0, "the value, and three")
 }

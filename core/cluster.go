@@ -75,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c.orch = retry.New(retry.Options{
 		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
-		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(),
+		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Dial = c.filter.dial

@@ -47,7 +47,8 @@ type Call struct {
 	unwatch atomic.Pointer[func() bool]
 	watcher func(error) // told the outcome, when somebody observes calls
 	err     error
-	shared  atomic.Bool   // somebody besides one connection's slot has seen the pointer: never pooled again
+	shared  atomic.Bool   // others than one connection's slot know the call
+	leaked  atomic.Bool   // and may still when it has ended: never pooled again
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	form    form
 	inDoubt bool
@@ -62,6 +63,8 @@ type Call struct {
 	DurabilityMS uint32
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
+	// DuePlace is the dispatcher's: where it keeps the call's deadline.
+	DuePlace int32
 
 	ctx    context.Context
 	done   <-chan struct{} // ctx.Done(), asked once
@@ -115,7 +118,9 @@ func (c *Call) Reset() {
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
 	}
-	if c.stage.Load() != 0 {
+	if c.shared.Load() {
+		c.shared.Store(false)
+		c.held.Store(false)
 		c.stage.Store(0)
 	}
 	if c.units.Load() != 0 {
@@ -125,11 +130,18 @@ func (c *Call) Reset() {
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && !c.shared.Load()
+	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && !c.leaked.Load()
 }
 
-// Share marks that c is known outside of one connection's slot from now on, so that it is never pooled.
-func (c *Call) Share() { c.shared.Store(true) }
+// Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
+// pooled.
+func (c *Call) Share() {
+	c.shared.Store(true)
+	c.leaked.Store(true)
+}
+
+// Lend marks that c is known outside of one connection's slot from now on, but not beyond Release.
+func (c *Call) Lend() { c.shared.Store(true) }
 
 // Bind gives c to its dispatcher, with what only the dispatcher knows. base is what Started and Deadline count from.
 func (c *Call) Bind(o Owner, bucket string, base time.Time) {
@@ -204,8 +216,14 @@ func (c *Call) Tag(w *Wire) bool {
 // MarkHeld says once whether the call still needs a deadline outside of a connection.
 func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
 
+// Held reports whether MarkHeld has said so.
+func (c *Call) Held() bool { return c.held.Load() }
+
 // OwnedBy reports whether o runs the call.
 func (c *Call) OwnedBy(o Owner) bool { return c.owner == o }
+
+// Owner is who runs the call, nil before it was dispatched.
+func (c *Call) Owner() Owner { return c.owner }
 
 // Stage is what a call waits for, or waited for when it ended.
 type Stage uint32
@@ -373,10 +391,12 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Service = "kv"
 	r.Operation = c.name()
 	r.Endpoint = c.Route.Endpoint
-	r.ID = opaqueID(c.Route.Opaque)
 	r.Bucket, r.Scope, r.Collection = c.bucket, c.Req.Scope, c.Req.Collection
 	r.Started = c.began()
 }
+
+// Identify implements retry.Identifier.
+func (c *Call) Identify() string { return opaqueID(c.Route.Opaque) }
 
 func (c *Call) name() string {
 	if c.Req.Verb != "" {

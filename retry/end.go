@@ -48,15 +48,15 @@ func (o *Orchestrator) end(op Op, kind, why error) bool {
 	o.mu.Unlock()
 	fresh := h == nil
 	if fresh {
-		h = o.newHistory(op, Request{Context: context.Background()}, time.Now())
+		h = o.newHistory(op, description{described: described{Context: context.Background()}}, time.Now())
 	}
 	// While the operation is local somebody may be routing it: what it would describe is theirs to write.
 	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
-		desc := describe(op)
+		desc := o.describe(op, true)
 		o.mu.Lock()
-		h.req = desc.described()
-		if fresh && !desc.Started.IsZero() {
-			h.started = desc.Started
+		h.req = desc.described
+		if fresh && !desc.started.IsZero() {
+			h.started = desc.started
 		}
 		o.mu.Unlock()
 	}
@@ -167,10 +167,16 @@ func (o *Orchestrator) forget(h *history) {
 
 // settle closes the books of an operation that somebody else has ended.
 func (o *Orchestrator) settle(h *history, err error) {
-	desc := describe(h.op)
+	ob := o.opts.Observer
+	var desc description
+	if ob != nil {
+		desc = o.describe(h.op, true)
+	}
 	now := time.Now()
 	o.mu.Lock()
-	h.req = desc.described()
+	if ob != nil {
+		h.req = desc.described
+	}
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
 	}
@@ -182,7 +188,7 @@ func (o *Orchestrator) settle(h *history, err error) {
 	for _, c := range charges {
 		payBack(c.budget, c.cost, err == nil)
 	}
-	if ob := o.opts.Observer; ob != nil && retried {
+	if ob != nil && retried {
 		ob.Attempt(report)
 	}
 }
@@ -221,7 +227,9 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 			continue
 		}
 		p.capped = p.capped && !now.Before(p.at) // past the deadline nothing is sent
-		o.resume(due{z.h, p})
+		if o.resume(due{z.h, p}) {
+			z.h.op.Dispatch()
+		}
 	}
 }
 

@@ -101,25 +101,56 @@ func (o *Orchestrator) fire() {
 	now := time.Now()
 	o.mu.Lock()
 	o.armed = time.Time{}
-	var batch []due
+	b, ok := o.batches.Get().(*batch)
+	if !ok {
+		b = &batch{}
+	}
 	for len(o.heap) > 0 && !o.heap[0].at.After(now) {
 		h := o.heap[0]
 		p, _ := o.unlink(h, now)
-		batch = append(batch, due{h, p})
+		b.due = append(b.due, due{h, p})
 	}
 	o.arm()
 	o.mu.Unlock()
-	for _, d := range batch {
-		o.resume(d)
+	for _, d := range b.due {
+		if d.budget != nil { // somebody's code, which nothing that may go already waits for
+			o.dispatch(b)
+		}
+		if o.resume(d) {
+			b.ops = append(b.ops, d.h.op)
+		}
 	}
+	o.dispatch(b)
+	clear(b.due)
+	b.due = b.due[:0]
+	o.batches.Put(b)
 }
 
-// resume sends a due operation on its way again, or ends it.
-func (o *Orchestrator) resume(d due) {
+// dispatch sends what has been resumed on its way.
+func (o *Orchestrator) dispatch(b *batch) {
+	if len(b.ops) > 1 && o.opts.DispatchAll != nil {
+		o.opts.DispatchAll(b.ops)
+	} else {
+		for _, op := range b.ops {
+			op.Dispatch()
+		}
+	}
+	clear(b.ops)
+	b.ops = b.ops[:0]
+}
+
+// batch is memory for what is due at one moment.
+type batch struct {
+	due []due
+	ops []Op
+}
+
+// resume makes a due operation ready to be dispatched, and says so, or ends it.
+func (o *Orchestrator) resume(d due) bool {
 	h, s := d.h, d.h.s
 	if d.judging || d.capped { // guard: capped
 		o.endAs(h, d.word, ErrTimeout, nil)
-		return
+		return false
 	}
 	var paid int32
 	// Unseen requests cost nothing.
@@ -128,7 +159,7 @@ func (o *Orchestrator) resume(d due) {
 		cost, ok, err := take(d.budget, d.kind)
 		if !ok {
 			o.endAs(h, d.word, ErrThrottled, err)
-			return
+			return false
 		}
 		paid = cost
 	}
@@ -140,21 +171,21 @@ func (o *Orchestrator) resume(d due) {
 			payBack(d.budget, paid, false)
 		}
 		o.endAs(h, d.word, ErrClosed, why)
-		return
+		return false
 	}
 	if !s.ph.CompareAndSwap(d.word, withPhase(d.word, inLocal)) { // guard: timer's swap
 		o.mu.Unlock()
 		if charged {
 			payBack(d.budget, paid, false)
 		}
-		return
+		return false
 	}
 	if charged {
 		h.pay(d.budget, paid)
 	}
 	o.counted(h, d.parking)
 	o.mu.Unlock()
-	h.op.Dispatch()
+	return true
 }
 
 // counted counts the retry that is about to be dispatched; under the mutex.

@@ -24,6 +24,7 @@ type history struct {
 	cause                       error
 	lastDelay, waited, elapsed  time.Duration
 	log                         []Attempt
+	first                       [1]Attempt // memory for log: most operations fail once
 	charges                     []charge
 
 	cancel context.CancelFunc // ends the context of the strategy that runs
@@ -44,11 +45,10 @@ type described struct {
 	Kind                      Kind
 }
 
-func (d *Request) described() described {
-	return described{
-		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
-		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
-	}
+// description is what Describe has said.
+type description struct {
+	described
+	started time.Time
 }
 
 // parking is one stay in the heap: the wait for a delay, or for the deadline while a strategy runs.
@@ -127,13 +127,26 @@ func (h *history) pay(b Budget, cost int32) {
 	h.charges = append(h.charges, charge{b, cost})
 }
 
-// describe asks op who it is. Only the owner of the operation's present step may: the claimant of an attempt, or the
-// winner of Finish in a phase in which nobody routes it.
-func describe(op Op) (r Request) {
+// describe asks op who it is, and for its id if somebody may see that. Only the owner of the operation's present step
+// may: the claimant of an attempt, or the winner of Finish in a phase in which nobody routes it.
+func (o *Orchestrator) describe(op Op, id bool) description {
+	r, ok := o.scratch.Get().(*Request)
+	if !ok {
+		r = &Request{}
+	}
 	r.Context = op.Context()
-	op.Describe(&r)
+	op.Describe(r)
 	if r.Context == nil {
 		r.Context = context.Background()
 	}
-	return r
+	if i, ok := op.(Identifier); ok && id {
+		r.ID = i.Identify()
+	}
+	d := description{described{
+		Context: r.Context, Service: r.Service, Operation: r.Operation, Endpoint: r.Endpoint, ID: r.ID, Bucket: r.Bucket,
+		Scope: r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
+	}, r.Started}
+	*r = Request{}
+	o.scratch.Put(r)
+	return d
 }

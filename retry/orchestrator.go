@@ -11,17 +11,25 @@ type Op interface {
 	// Retry gives the State that the operation embeds.
 	Retry() *State
 	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started. It is
-	// called when something failed, by whoever owns the operation's step, never while it may be routed.
+	// called when something failed, by whoever owns the operation's step, never while it may be routed. It must not keep
+	// the Request.
 	Describe(*Request)
 	// Context is the caller's.
 	Context() context.Context
 	// Size is the number of bytes that the operation holds while parked; below 0 it cannot be sent again.
 	Size() int
-	// Dispatch routes and sends the operation again. It must not block.
+	// Dispatch routes and sends the operation again. It must not block. The operation may end, and be used again, before
+	// it returns.
 	Dispatch()
 	// Done completes the operation; it is called once, unless somebody else wins State.Finish. It must not block. err
 	// is an *Error.
 	Done(err error, inDoubt bool)
+}
+
+// Identifier is an Op whose id is worth making only when somebody may see it. Describe leaves ID alone then.
+type Identifier interface {
+	// Identify gives the ID of a Request. It is called like Describe.
+	Identify() string
 }
 
 // Hint is what the failed attempt's answer says about the next one.
@@ -41,6 +49,9 @@ type Options struct {
 	DisableRetries bool     // retry only what no server's logic has seen
 	Observer       Observer // nil is none
 	Dice           Dice     // for strategies that bring none; nil is math/rand/v2
+	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that. It
+	// must not keep the slice.
+	DispatchAll func([]Op)
 }
 
 const defaultMaxParked = 32768
@@ -50,7 +61,9 @@ const defaultMaxParked = 32768
 // All methods may be called from any goroutine, none blocks, and none calls anybody's code under a lock. Close ends
 // what it keeps.
 type Orchestrator struct {
-	opts Options
+	opts    Options
+	scratch sync.Pool // of *Request, for describe
+	batches sync.Pool // of *batch, for fire
 
 	mu         sync.Mutex
 	heap       sleepers
@@ -101,33 +114,34 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	if !deciding(w) { // guard: claimed
 		return
 	}
-	j := &judgement{
+	j := judgement{
 		op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size()),
 	}
-	if !o.record(j) {
+	if !o.record(&j) {
 		return
 	}
 	switch {
 	case !s.Idempotent && !why.AllowsNonIdempotent(): // guard: unsafe reason
-		o.fail(j, nil, nil)
+		o.fail(&j, nil, nil)
 	case o.opts.DisableRetries && !why.Unseen(): // guard: disabled
-		o.fail(j, nil, nil)
+		o.fail(&j, nil, nil)
 	case j.size < 0 || o.opts.MaxOpBytes > 0 && j.size > o.opts.MaxOpBytes: // guard: size
-		o.fail(j, nil, nil)
+		o.fail(&j, nil, nil)
 	case why.AlwaysRetry(): // guard: always
 		delay := time.Duration(0)
 		if !j.free {
 			delay = Controlled(j.step, 0)
 		}
-		o.park(j, After(delay))
+		o.park(&j, After(delay))
 	default:
-		o.consult(j)
+		o.consult(&j)
 	}
 }
 
 // record enters the failure into the operation's history, which the first failure creates.
 func (o *Orchestrator) record(j *judgement) bool {
-	desc := describe(j.op)
+	asked := !j.why.AlwaysRetry() // nobody sees the Request of an attempt that is retried whatever anybody says
+	desc := o.describe(j.op, asked || o.opts.Observer != nil)
 	now := time.Now()
 	kind := j.why.Kind()
 	if j.hint.Overload {
@@ -144,7 +158,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 		j.s.h.Store(h)
 	}
 	j.h = h
-	h.req = desc.described()
+	h.req = desc.described
 	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
 	j.seen, j.step = h.reasons, h.step
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved
@@ -153,12 +167,14 @@ func (o *Orchestrator) record(j *judgement) bool {
 	}
 	h.reason, h.cause, h.stage = j.why, j.cause, j.stage
 	h.reasons = h.reasons.With(j.why)
-	h.add(Attempt{Reason: j.why, Endpoint: desc.Endpoint, At: now.Sub(h.started)})
+	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: now.Sub(h.started)})
 	if h.retrying {
 		h.retrying = false
 		o.counters(h).Failed++
 	}
-	j.r = h.request(j.seen)
+	if asked {
+		j.r = h.request(j.seen)
+	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
 		report = h.attempt(j.why, h.stage, j.cause, now)
@@ -170,8 +186,9 @@ func (o *Orchestrator) record(j *judgement) bool {
 	return true
 }
 
-func (o *Orchestrator) newHistory(op Op, desc Request, now time.Time) *history {
-	h := &history{o: o, op: op, s: op.Retry(), req: desc.described(), started: desc.Started, index: -1}
+func (o *Orchestrator) newHistory(op Op, desc description, now time.Time) *history {
+	h := &history{o: o, op: op, s: op.Retry(), req: desc.described, started: desc.started, index: -1}
+	h.log = h.first[:0]
 	if h.started.IsZero() {
 		h.started = now
 	}
@@ -194,15 +211,19 @@ func (o *Orchestrator) consult(j *judgement) {
 		cancel()
 		return
 	}
-	go func() {
-		var a Action
-		err := errStrategyGone // stays when the strategy ends its goroutine
-		defer func() {
-			cancel()
-			o.conclude(j, a, err)
-		}()
-		a, err = ask(ctx, st, j.r, j.why)
+	own := *j
+	go o.consultOn(ctx, cancel, st, &own)
+}
+
+// consultOn asks a strategy that may block, on the goroutine that is started for it.
+func (o *Orchestrator) consultOn(ctx context.Context, cancel context.CancelFunc, st Strategy, j *judgement) {
+	var a Action
+	err := errStrategyGone // stays when the strategy ends its goroutine
+	defer func() {
+		cancel()
+		o.conclude(j, a, err)
 	}()
+	a, err = ask(ctx, st, j.r, j.why)
 }
 
 // begin enters an operation whose strategy runs on a goroutine of its own into the heap, so that its deadline and Close

@@ -14,7 +14,7 @@ import (
 // answered is what becomes of a call whose attempt was answered with something else than success. It runs on the
 // connection's reader; the attempt is claimed.
 func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
-	c.Share()
+	c.Lend()
 	d := kv.Classify(c.Req.Opcode, pkt.Status, c.Req.CAS != 0)
 	if d.Class == kv.ClassSuccess {
 		c.Succeed(pkt, false)

@@ -9,7 +9,7 @@ import (
 )
 
 // deadlines keeps the deadlines of calls that are in no connection's slot. One timer serves all of them. An entry
-// stays until its deadline even when its call ends earlier.
+// stays until its deadline even when its call ends earlier, unless it is removed.
 type deadlines struct {
 	base   time.Time
 	expire func(*kv.Call)
@@ -24,14 +24,24 @@ type dueHeap []*kv.Call
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].Deadline < h[j].Deadline }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(*kv.Call)) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].DuePlace, h[j].DuePlace = int32(i), int32(j)
+}
+
+func (h *dueHeap) Push(x any) {
+	c := x.(*kv.Call) //nolint:forcetypeassert // only calls are pushed
+	c.DuePlace = int32(len(*h))
+	*h = append(*h, c)
+}
+
 func (h *dueHeap) Pop() any {
 	old := *h
 	n := len(old)
 	c := old[n-1]
 	old[n-1] = nil
 	*h = old[:n-1]
+	c.DuePlace = -1
 	return c
 }
 
@@ -51,6 +61,18 @@ func (d *deadlines) add(c *kv.Call) {
 	if d.heap[0] == c {
 		d.arm()
 	}
+}
+
+// remove lets go of a call. False means that it is being looked at, or is not here any more.
+func (d *deadlines) remove(c *kv.Call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := int(c.DuePlace)
+	if i < 0 || i >= len(d.heap) || d.heap[i] != c {
+		return false
+	}
+	heap.Remove(&d.heap, i)
+	return true
 }
 
 // arm sets the timer for the earliest deadline. The lock is held; Reset does not block.

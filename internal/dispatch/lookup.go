@@ -42,6 +42,7 @@ type collectionWaiter struct {
 // waitCollection lets the call wait for the lookup of its collection, which it starts if none is running.
 func (r *Router) waitCollection(c *kv.Call) {
 	c.SetStage(kv.StageCollection)
+	c.Share() // the cache's waiter outlives a call that ends meanwhile
 	r.hold(c)
 	if err := r.colls.Wait(pathOf(c), &collectionWaiter{r, c}); err != nil {
 		r.notSent(c, retry.CollectionMapRefreshInProgress, err)

@@ -1,6 +1,9 @@
 package dispatch
 
-import "github.com/couchcore/couchcore/kv"
+import (
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
+)
 
 // byPipeline is calls on their way to several connections. It is memory that is used again.
 type byPipeline struct {
@@ -40,25 +43,55 @@ func (b *byPipeline) submit() {
 // requests.
 func (r *Router) DispatchAll(calls []*kv.Call) {
 	now := r.now()
+	b := r.byPipeline()
 	for _, c := range calls {
 		r.admit(c, now)
-	}
-	r.routeAll(calls)
-}
-
-// routeAll is route for many calls.
-func (r *Router) routeAll(calls []*kv.Call) {
-	b, ok := r.sorted.Get().(*byPipeline)
-	if !ok {
-		b = &byPipeline{}
-	}
-	for _, c := range calls {
 		if p := r.find(c); p != nil {
 			b.add(p, c)
 		}
 	}
 	b.submit()
 	r.sorted.Put(b)
+}
+
+func (r *Router) byPipeline() *byPipeline {
+	if b, ok := r.sorted.Get().(*byPipeline); ok {
+		return b
+	}
+	return &byPipeline{}
+}
+
+// DispatchAll sends operations that are due at the same time again. Calls of one router that follow one another go
+// together. It is what an orchestrator is given.
+func DispatchAll(ops []retry.Op) {
+	for len(ops) > 0 {
+		r := routerOf(ops[0])
+		if r == nil {
+			ops[0].Dispatch()
+			ops = ops[1:]
+			continue
+		}
+		b := r.byPipeline()
+		for len(ops) > 0 && routerOf(ops[0]) == r {
+			c := ops[0].(*kv.Call) //nolint:forcetypeassert // routerOf has looked
+			r.renew(c)
+			if p := r.find(c); p != nil {
+				b.add(p, c)
+			}
+			ops = ops[1:]
+		}
+		b.submit()
+		r.sorted.Put(b)
+	}
+}
+
+// routerOf gives the router of a call, nil for other operations.
+func routerOf(op retry.Op) *Router {
+	if c, ok := op.(*kv.Call); ok {
+		r, _ := c.Owner().(*Router)
+		return r
+	}
+	return nil
 }
 
 // submitAll is submit for many calls.

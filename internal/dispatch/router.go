@@ -140,7 +140,7 @@ func (r *Router) NewCall() *kv.Call { return r.pool.Get().(*kv.Call) }
 
 // Release implements kv.Dispatcher. Only calls that nobody else can hold are used again.
 func (r *Router) Release(c *kv.Call) {
-	if c.Pooled() {
+	if c.Pooled() && (!c.Held() || r.due.remove(c)) {
 		c.Reset()
 		r.pool.Put(c)
 	}
@@ -189,13 +189,18 @@ func (r *Router) admit(c *kv.Call, now int64) {
 	}
 }
 
-// Redispatch implements kv.Owner. The server of a durable write gets its share of the time that is left.
+// Redispatch implements kv.Owner.
 func (r *Router) Redispatch(c *kv.Call) {
+	r.renew(c)
+	r.route(c)
+}
+
+// renew prepares a call for its next attempt. The server of a durable write gets its share of the time that is left.
+func (r *Router) renew(c *kv.Call) {
 	if c.DurabilityMS != 0 {
 		left := time.Duration(c.Deadline - r.now())
 		c.DurabilityMS = uint32(min(max(left*9/10/time.Millisecond, 1500), 65534))
 	}
-	r.route(c)
 }
 
 // Cancel implements kv.Owner.
@@ -351,7 +356,7 @@ func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) 
 
 // hold keeps the promise of the deadline for a call outside of a connection.
 func (r *Router) hold(c *kv.Call) {
-	c.Share()
+	c.Lend()
 	if c.MarkHeld() {
 		r.due.add(c)
 	}
