@@ -101,7 +101,7 @@ func (c *benchCmd) Run(a *app) error {
 		c.Connect, c.Username, c.Password, c.Bucket = m.ConnString(), mock.DefaultUser, mock.DefaultPassword, mock.DefaultBucket
 		name = "a mock of three nodes in this process"
 	}
-	cl, bucket, err := c.openBucket(a)
+	cl, bucket, err := c.openTold(a)
 	if err != nil {
 		return err
 	}

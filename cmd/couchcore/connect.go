@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type connectFlags struct {
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
 	AllowPlain    bool          `help:"Allow PLAIN on an unencrypted connection, which shows the password (default: no)."`
-	Verbose       bool          `short:"v" help:"Say how the operation went, on standard error (default: no)."`
+	Verbose       bool          `short:"v" help:"${verbose}"`
 }
 
 // config makes the client's configuration. Every error of it is one of usage.
@@ -97,11 +98,32 @@ func (f *connectFlags) openBucket(a *app) (*core.Cluster, *core.Bucket, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := core.Open(context.Background(), cfg)
+	return open(&cfg)
+}
+
+// openTold is openBucket for commands that have no more to say with -v than the client has.
+func (f *connectFlags) openTold(a *app) (*core.Cluster, *core.Bucket, error) {
+	cfg, err := f.config(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.tell(a, &cfg)
+	return open(&cfg)
+}
+
+func open(cfg *core.Config) (*core.Cluster, *core.Bucket, error) {
+	c, err := core.Open(context.Background(), *cfg)
 	if err != nil {
 		return nil, nil, usagef("%v", err)
 	}
 	return c, c.Bucket(cfg.Bucket), nil
+}
+
+// tell makes a client say on standard error what becomes of its connections, with -v.
+func (f *connectFlags) tell(a *app, cfg *core.Config) {
+	if f.Verbose {
+		cfg.Log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 }
 
 // readLine reads all of r up to the first line break.

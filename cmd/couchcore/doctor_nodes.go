@@ -118,12 +118,9 @@ func (d *doctor) open() (*core.Cluster, error) {
 			cfg.TLS.ServerName = d.cfg.TLS.ServerName
 		}
 	}
-	c, err := core.Open(context.Background(), cfg)
-	if err != nil {
-		return nil, err
-	}
-	c.Bucket(d.bucket)
-	return c, nil
+	d.cmd.tell(d.app, &cfg)
+	c, _, err := open(&cfg)
+	return c, err
 }
 
 const skewWarning = time.Minute // from which on it matters

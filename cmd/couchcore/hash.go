@@ -53,7 +53,7 @@ func (c *hashCmd) Run(a *app) error {
 
 // locate asks the cluster's map.
 func (c *hashCmd) locate(a *app, res *hashResult) error {
-	cl, b, err := c.openBucket(a)
+	cl, b, err := c.openTold(a)
 	if err != nil {
 		return err
 	}

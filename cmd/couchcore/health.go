@@ -23,7 +23,7 @@ func (f *healthFlags) open(a *app) (*core.Cluster, error) {
 	if f.Scope != "" || f.Collection != "" {
 		return nil, usagef("--scope and --collection do not apply: connections are a bucket's")
 	}
-	c, _, err := f.openBucket(a)
+	c, _, err := f.openTold(a)
 	return c, err
 }
 
@@ -151,9 +151,11 @@ func (f *healthFlags) report(a *app, name string, want core.Ready) error {
 	}
 	ctx, cancel := f.patience()
 	defer cancel()
+	a.live("%s   waiting for the cluster, at most %v ...", name, cmp.Or(f.Timeout, healthPatience))
 	began := time.Now()
 	waited := c.WaitReady(ctx, want)
 	took := time.Since(began)
+	a.live("")
 	r := c.Diagnostics()
 	if err := a.showDiagnostics(r, took, waited != nil || name != "wait"); err != nil {
 		_ = c.Close()

@@ -67,8 +67,8 @@ var exampleOf = map[string]string{
 	"kv get-ex-replica":        "couchcore kv get-ex-replica airline_10 --json",
 	"kv get-random":            "couchcore kv get-random",
 	"kv set-with-meta":         "couchcore kv set-with-meta airline_10 '{}' --store-cas 0x18e9f9d82e530000 --rev-seqno 7",
-	"kv add-with-meta":         "couchcore kv add-with-meta airline_10 '{}' --store-cas 0x18e9f9d82e530000",
-	"kv delete-with-meta":      "couchcore kv delete-with-meta airline_10 --store-cas 0x18e9f9d82e530000",
+	"kv add-with-meta":         "couchcore kv add-with-meta airline_11 '{}' --store-cas 0x18e9f9d82e530000",
+	"kv delete-with-meta":      "couchcore kv delete-with-meta airline_10 --store-cas 0x18e9f9d82e530000 --rev-seqno 9",
 	"kv scan":                  "couchcore kv scan airline_ --keys-only --limit 10",
 	"kv observe":               "couchcore kv observe airline_10",
 	"kv observe-seqno":         "couchcore kv observe-seqno 361 --uuid 0x28f28c77765041d5",
@@ -81,7 +81,10 @@ var exampleOf = map[string]string{
 }
 
 // helpVars are the parts of help that differ between commands, as they are for most.
-var helpVars = kong.Vars{"timeout": "Of the operation, all retries included (default: 2.5s, durable writes 10s, services 75s)."}
+var helpVars = kong.Vars{
+	"timeout": "Of the operation, all retries included (default: 2.5s, durable writes 10s, services 75s).",
+	"verbose": "Say how the operation went, on standard error (default: no).",
+}
 
 // helpWithExample shows how a command is used before it shows all that it can.
 func helpWithExample(o kong.HelpOptions, ctx *kong.Context) error {
