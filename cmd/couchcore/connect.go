@@ -27,7 +27,7 @@ type connectFlags struct {
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
 	AllowPlain    bool          `help:"Allow PLAIN on an unencrypted connection, which shows the password (default: no)."`
-	Verbose       bool          `short:"v" help:"${verbose}"`
+	Verbose       bool          `short:"v" help:"Say on standard error how the operation went, or what became of connections (default: no)."`
 }
 
 // config makes the client's configuration. Every error of it is one of usage.

@@ -81,10 +81,7 @@ var exampleOf = map[string]string{
 }
 
 // helpVars are the parts of help that differ between commands, as they are for most.
-var helpVars = kong.Vars{
-	"timeout": "Of the operation, all retries included (default: 2.5s, durable writes 10s, services 75s).",
-	"verbose": "Say how the operation went, on standard error (default: no).",
-}
+var helpVars = kong.Vars{"timeout": "Of the operation, all retries included (default: 2.5s, durable writes 10s, services 75s)."}
 
 // helpWithExample shows how a command is used before it shows all that it can.
 func helpWithExample(o kong.HelpOptions, ctx *kong.Context) error {

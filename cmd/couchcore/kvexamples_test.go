@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
 				r := c.run(append([]string{"kv"}, strings.Fields(need)...)...)
 				require.Zero(t, r.code, "%s: %s", need, r.stderr)
 			}
-			args := append(words(exampleOf["kv "+verb])[1:], more...)
+			args := slices.Concat(words(exampleOf["kv "+verb])[1:], more)
 			r := cmd{stdin: "a value", env: c.env}.run(args...)
 			kind := exampleFails[verb]
 			require.Equal(t, kind == "", r.code == exitOK, "%v: %s", args, r.stderr)

@@ -31,15 +31,15 @@ type cli struct {
 	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement of the analytics service."`
 	Search    searchCmd      `cmd:"" group:"Data" help:"Search an index."`
 	View      viewCmd        `cmd:"" group:"Data" help:"Query a view."`
-	Ping      pingCmd        `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." set:"timeout=Of each answer (default: 10s)." group:"Health" help:"Ask every node of every service for a sign of life."`
-	Diag      diagnosticsCmd `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." set:"timeout=How long the connections are waited for (default: 10s)." group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
-	Wait      waitCmd        `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
-	Doctor    doctorCmd      `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
-	Bench     benchCmd       `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
+	Ping      pingCmd        `cmd:"" set:"timeout=Of each answer (default: 10s)." group:"Health" help:"Ask every node of every service for a sign of life."`
+	Diag      diagnosticsCmd `cmd:"" set:"timeout=How long the connections are waited for (default: 10s)." group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
+	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
+	Doctor    doctorCmd      `cmd:"" set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Bench     benchCmd       `cmd:"" set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
 	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons."`
 	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
-	Hash      hashCmd        `cmd:"" set:"verbose=Say what becomes of connections, on standard error (default: no)." group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
+	Hash      hashCmd        `cmd:"" group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"What a status code means."`
 	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"A connection string, taken apart, with every default."`
 }
