@@ -20,18 +20,19 @@ const (
 // Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
 // as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
 type Bucket struct {
-	c      *Cluster
-	name   string
-	router *dispatch.Router
-	source *mapSource
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	c       *Cluster
+	name    string
+	router  *dispatch.Router
+	source  *mapSource
+	renewer *renewer
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 }
 
 func (c *Cluster) newBucket(name string) *Bucket {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bucket{c: c, name: name, stop: stop}
-	b.source = b.newSource()
+	b.source, b.renewer = b.newSource(), b.newRenewer()
 	b.router = dispatch.New(dispatch.Options{
 		Bucket: name, Seeds: c.cfg.Hosts, Resolve: c.resolver(), TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
@@ -39,10 +40,11 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
 		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
-		Tuning: c.cfg.tuning(b.source),
+		Tuning: c.cfg.tuning(b),
 	})
 	b.wg.Go(func() { b.poll(ctx) })
 	b.wg.Go(func() { b.source.run(ctx) })
+	b.wg.Go(func() { b.renewer.run(ctx) })
 	return b
 }
 

@@ -36,6 +36,9 @@ type Credentials struct {
 	Password Secret
 	// Token is a bearer token, as in JWT, instead of a name and a password. It is sent over TLS only.
 	Token Secret
+	// Expires is when they become useless, as a token's claim says. Connections that used them get new ones when three
+	// quarters of the time until then are over: the provider is asked again. Zero is never.
+	Expires time.Time
 }
 
 // Cluster is the client of one cluster. It is safe for concurrent use. Close ends it.
@@ -48,6 +51,7 @@ type Cluster struct {
 	sql    *query.Service
 	log    observe.Log
 	filter *nodeFilter
+	logins *logins
 	instr  *observe.Instruments
 	maps   errormap.Store
 	keys   conn.Keyring
@@ -77,6 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
+	c.logins = newLogins(&cfg)
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
@@ -132,7 +137,7 @@ func (c *Cluster) connectOptions() conn.Options {
 	}
 	return conn.Options{
 		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.credentials, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.Compression,
+		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.Compression,
 		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, ConfigLimit: c.cfg.ConfigLimit,
 		MaxInFlight: c.cfg.MaxInFlight,
 	}
@@ -145,24 +150,6 @@ func helloKey(id, agent string) string {
 		Agent string `json:"a"`
 	}{id, agent})
 	return string(key)
-}
-
-func (c *Cluster) credentials(ctx context.Context) (conn.Credentials, error) {
-	if c.cfg.Credentials == nil {
-		return conn.Credentials{Username: c.cfg.Username, Password: c.cfg.Password.Reveal(), Token: c.cfg.Token.Reveal()}, nil
-	}
-	cr, err := c.askCredentials(ctx)
-	return conn.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
-}
-
-// askCredentials calls the user's provider, which may panic.
-func (c *Cluster) askCredentials(ctx context.Context) (cr Credentials, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic in the credentials provider: %v", v)
-		}
-	}()
-	return c.cfg.Credentials(ctx)
 }
 
 // Bucket gives the bucket of that name and begins to connect to it if nobody has asked for it before. It does not

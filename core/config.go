@@ -50,9 +50,11 @@ type Config struct {
 	Password Secret
 	// Token is a bearer token, as in JWT, instead of Username and Password. It is sent over TLS only.
 	Token Secret
-	// Credentials overrides Username, Password and Token. It is called for each new connection, with a context that ends with
-	// the attempt.
-	Credentials func(ctx context.Context) (Credentials, error)
+	// Credentials overrides Username, Password and Token. It is called for each new connection and for each request to a
+	// service, on goroutines of the client's, with a context that ends with the attempt, after CredentialsTimeout at the
+	// latest. A call that does not end then is left to itself.
+	Credentials        func(ctx context.Context) (Credentials, error)
+	CredentialsTimeout time.Duration // 0 means 5 s
 	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
 	// TLS also PLAIN.
 	Mechanisms []string
@@ -226,6 +228,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"ManagementTimeout", &c.ManagementTimeout, httpTimeout},
 		{"HTTPIdleTimeout", &c.HTTPIdleTimeout, time.Second},
 		{"ConnectTimeout", &c.ConnectTimeout, 10 * time.Second},
+		{"CredentialsTimeout", &c.CredentialsTimeout, 5 * time.Second},
 		{"ReconnectMax", &c.ReconnectMax, 4 * time.Second},
 		{"ScanTimeout", &c.ScanTimeout, 10 * time.Second},
 		{"PollInterval", &c.PollInterval, 2500 * time.Millisecond},

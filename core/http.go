@@ -195,7 +195,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Dial, TLS: t, Credentials: c.httpCredentials, Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
+		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
@@ -219,11 +219,6 @@ func (c *Config) httpTimeout(svc httpsvc.Service) time.Duration {
 		return c.ViewTimeout
 	}
 	return c.ManagementTimeout
-}
-
-func (c *Cluster) httpCredentials(ctx context.Context) (httpx.Credentials, error) {
-	cr, err := c.credentials(ctx)
-	return httpx.Credentials{Username: cr.Username, Password: cr.Password, Token: cr.Token}, err
 }
 
 // newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is

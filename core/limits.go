@@ -63,9 +63,10 @@ func (c *Config) configLimits() topology.Options {
 }
 
 // tuning is what routers get of the limits and the rarer options.
-func (c *Config) tuning(source dispatch.Source) dispatch.Tuning {
+func (c *Config) tuning(b *Bucket) dispatch.Tuning {
 	return dispatch.Tuning{
 		InflateLimit: c.InflateLimit, ErrorMapLimit: c.ErrorMapLimit, RedialMax: c.ReconnectMax, NoOrphans: c.NoOrphanReport,
-		OrphanSample: c.OrphanSample, NoConfig: c.Bootstrap == BootstrapHTTP, Source: source,
+		OrphanSample: c.OrphanSample, NoConfig: c.Bootstrap == BootstrapHTTP, Source: b.source,
+		Stale: b.renewer.refused,
 	}
 }

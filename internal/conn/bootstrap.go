@@ -100,7 +100,7 @@ func (b *bootstrap) fill(n int) error {
 }
 
 func (b *bootstrap) run() error {
-	b.info.Addr, b.info.ID = b.addr, b.o.ID
+	b.info.Addr, b.info.ID, b.info.Login = b.addr, b.o.ID, b.creds.Login
 	if b.nc.LocalAddr() != nil {
 		b.info.Local = b.nc.LocalAddr().String()
 	}

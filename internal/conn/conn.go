@@ -129,6 +129,7 @@ type Info struct {
 	ID          string // this connection's id in HELLO
 	Features    memd.Features
 	Mechanism   string
+	Login       Login
 	ErrorMap    []byte
 	Config      []byte // the node's cluster map, nil when it gave none
 	NoConfig    bool   // it does not give any over this protocol

@@ -49,6 +49,15 @@ type Feedback interface{ Success() }
 type Credentials struct {
 	Username, Password string
 	Token              string
+	Login              // what the connection's Info keeps of it
+}
+
+// Login is what whoever gives credentials wants to know later about a connection that has used them.
+type Login struct {
+	Generation uint64    // of the credentials
+	At         time.Time // when they were given
+	Expires    time.Time // when they are good for nothing any more; zero is never
+	Token      bool      // a login of one step over the live connection can replace it
 }
 
 // Step is a part of connecting.

@@ -31,7 +31,13 @@ type mechanism struct {
 }
 
 // bearer logs in with a token, and only that does.
-var bearer = mechanism{"OAUTHBEARER", "OAUTHBEARER", nil}
+var bearer = mechanism{Bearer, Bearer, nil}
+
+// Bearer is the name of the mechanism that takes tokens.
+const Bearer = "OAUTHBEARER"
+
+// BearerPayload is what a token is sent as.
+func BearerPayload(token string) []byte { return []byte("n,,\x01auth=Bearer " + token + "\x01\x01") }
 
 // mechanisms in order of preference. Couchbase's names have no hyphen before the digits.
 var mechanisms = []mechanism{
@@ -152,7 +158,7 @@ func (b *bootstrap) otherLogin(failed *login) (*login, error) {
 func (b *bootstrap) auth(l *login) error {
 	b.info.Mechanism = l.mech.name
 	if l.mech.name == bearer.name {
-		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte("n,,\x01auth=Bearer "+b.creds.Token+"\x01\x01"))
+		return b.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(b.creds.Token))
 	}
 	if l.mech.hash == nil {
 		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password

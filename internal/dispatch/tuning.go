@@ -10,7 +10,10 @@ type Tuning struct {
 	NoOrphans     bool          // answers that come too late are counted and not reported
 	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
 	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
-	Source        Source        // of maps beside the connections; nil when there is none
+	// Stale is told of a connection that a node asks to log in again. Whether it sees to that is its answer; otherwise the
+	// connection is closed. It must not block. Nil sees to none.
+	Stale  func(connection string) bool
+	Source Source // of maps beside the connections; nil when there is none
 }
 
 // InflateLimit implements kv.Limiter.

@@ -18,6 +18,7 @@ const (
 	MsgConnectionLost  = "Connection lost"
 	MsgConnectFailed   = "Connecting failed"
 	MsgReconnecting    = "Reconnecting"
+	MsgLoginNotRenewed = "A login was not renewed"
 	MsgReseeding       = "No node can be reached, asking the seeds again"
 	MsgConfigApplied   = "Config applied"
 	MsgConfigIgnored   = "Config ignored"

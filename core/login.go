@@ -1,0 +1,149 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/httpx"
+)
+
+// logins gives the credentials of each connection and request, and counts those that replaced others.
+type logins struct {
+	provider func(ctx context.Context) (Credentials, error)
+	timeout  time.Duration
+	tls      bool
+
+	mu         sync.Mutex
+	now        Credentials // without a provider
+	generation uint64
+}
+
+func newLogins(cfg *Config) *logins {
+	return &logins{
+		provider: cfg.Credentials, timeout: cfg.CredentialsTimeout, tls: cfg.UseTLS,
+		now: Credentials{Username: cfg.Username, Password: cfg.Password, Token: cfg.Token},
+	}
+}
+
+// current gives the credentials of this moment.
+func (l *logins) current(ctx context.Context) (cr Credentials, generation uint64, err error) {
+	l.mu.Lock()
+	cr, generation = l.now, l.generation
+	l.mu.Unlock()
+	if l.provider != nil {
+		cr, err = l.ask(ctx)
+	}
+	return cr, generation, err
+}
+
+// ask calls the user's provider, which may panic, or not come back.
+func (l *logins) ask(ctx context.Context) (Credentials, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, errProviderSlow)
+	defer cancel()
+	type answer struct {
+		cr  Credentials
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() { // ends when the provider comes back
+		var a answer
+		defer func() {
+			if v := recover(); v != nil {
+				a.err = fmt.Errorf("panic in the credentials provider: %v", v)
+			}
+			done <- a
+		}()
+		a.cr, a.err = l.provider(ctx)
+	}()
+	select {
+	case a := <-done:
+		return a.cr, a.err
+	case <-ctx.Done():
+		return Credentials{}, context.Cause(ctx)
+	}
+}
+
+type loginError string
+
+func (e loginError) Error() string { return string(e) }
+
+const errProviderSlow loginError = "the credentials provider has not answered in time"
+
+// connection is for conn.Options.
+func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
+	cr, generation, err := l.current(ctx)
+	return conn.Credentials{
+		Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal(),
+		Login: conn.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: cr.Token.Reveal() != ""},
+	}, err
+}
+
+// request is for httpx.Options.
+func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
+	cr, _, err := l.current(ctx)
+	return httpx.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
+}
+
+// rotate makes every connection's credentials old. With other ones they take the place of the configuration's.
+func (l *logins) rotate(cr *Credentials) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cr != nil {
+		l.now = *cr
+	}
+	l.generation++
+}
+
+// check says why the credentials cannot replace the present ones.
+func (l *logins) check(cr *Credentials) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.provider != nil:
+		return &ConfigError{"Credentials", "is a provider: it gives the new ones, see RenewLogins"}
+	case kindOfLogin(cr) != kindOfLogin(&l.now):
+		return &ConfigError{"Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
+	case cr.Token.Reveal() != "" && !l.tls:
+		return &ConfigError{"Token", "is sent over TLS only"}
+	}
+	return nil
+}
+
+func kindOfLogin(cr *Credentials) string {
+	switch {
+	case cr.Token.Reveal() != "":
+		return "a token"
+	case cr.Username != "":
+		return "a name and a password"
+	}
+	return "nothing"
+}
+
+// SetCredentials replaces the configuration's name and password, or its token, by others of the same kind. New connections
+// and requests use them at once; connections that are open log in again, by a token over the same connection, by a password
+// by way of a new one that takes the place of the old, one after the other, and no call is lost for it. It does not wait
+// for that. A *ConfigError says why it cannot be done.
+func (c *Cluster) SetCredentials(cr Credentials) error {
+	if err := c.logins.check(&cr); err != nil {
+		return err
+	}
+	c.logins.rotate(&cr)
+	c.renewAll()
+	return nil
+}
+
+// RenewLogins makes open connections log in again as SetCredentials does, with what the configuration's provider gives
+// them then. It does not wait for that.
+func (c *Cluster) RenewLogins() {
+	c.logins.rotate(nil)
+	c.renewAll()
+}
+
+func (c *Cluster) renewAll() {
+	for _, b := range c.all() {
+		b.renewer.wake()
+	}
+}

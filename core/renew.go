@@ -1,0 +1,183 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/kv"
+)
+
+const (
+	renewRetry    = time.Second // between two attempts to renew a connection's login
+	renewPatience = time.Minute // after which a connection whose login cannot be renewed is replaced instead
+	renewTimeout  = 2500 * time.Millisecond
+)
+
+// renewer keeps the logins of a bucket's connections fresh: it renews those whose credentials were replaced, expire soon,
+// or are refused by the node already. Its goroutine is the bucket's, which ends it.
+type renewer struct {
+	b    *Bucket
+	kick chan struct{}
+
+	mu    sync.Mutex
+	stale map[string]bool // connections that a node has asked to log in again
+
+	renewed map[string]renewal // by connection; run's own
+}
+
+// renewal is what has become of a connection's login since it was made.
+type renewal struct {
+	login conn.Login
+	tried time.Time // the last attempt, zero after a good one
+	since time.Time // the first of the attempts that failed
+}
+
+func (b *Bucket) newRenewer() *renewer {
+	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}}
+}
+
+// wake makes the renewer look at all connections.
+func (w *renewer) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// refused is told of a connection that a node asks to log in again. It is for dispatch.Tuning.
+func (w *renewer) refused(connection string) bool {
+	w.mu.Lock()
+	w.stale[connection] = true
+	w.mu.Unlock()
+	w.wake()
+	return true
+}
+
+// run renews what is due, one connection after the other.
+func (w *renewer) run(ctx context.Context) {
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		changed := w.b.router.Changed()
+		logins := w.b.router.Logins()
+		w.forget(logins)
+		var next time.Time
+		for _, l := range logins {
+			at := w.due(&l)
+			if !at.IsZero() && !at.After(time.Now()) {
+				w.renew(ctx, &l)
+				at = w.due(&l)
+			}
+			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		if next.IsZero() {
+			t.Stop()
+		} else {
+			t.Reset(max(time.Until(next), 0))
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-w.kick:
+		case <-t.C:
+		}
+	}
+}
+
+// forget drops what is known of connections that are gone.
+func (w *renewer) forget(logins []dispatch.Login) {
+	live := make(map[string]bool, len(logins))
+	for _, l := range logins {
+		live[l.Connection] = true
+	}
+	for id := range w.renewed {
+		if !live[id] {
+			delete(w.renewed, id)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.stale {
+		if !live[id] {
+			delete(w.stale, id)
+		}
+	}
+}
+
+// due is when a connection's login is to be renewed, zero for never.
+func (w *renewer) due(l *dispatch.Login) time.Time {
+	r, ok := w.renewed[l.Connection]
+	if !ok {
+		r.login = l.Login
+	}
+	w.mu.Lock()
+	stale := w.stale[l.Connection]
+	w.mu.Unlock()
+	w.b.c.logins.mu.Lock()
+	old := r.login.Generation != w.b.c.logins.generation
+	w.b.c.logins.mu.Unlock()
+	var at time.Time
+	switch {
+	case stale, old:
+		at = r.login.At
+	case !r.login.Expires.IsZero():
+		at = r.login.At.Add(max(r.login.Expires.Sub(r.login.At)/4*3, renewRetry))
+	default:
+		return time.Time{}
+	}
+	if next := r.tried.Add(renewRetry); !r.tried.IsZero() && at.Before(next) {
+		at = next
+	}
+	return at
+}
+
+// renew logs a connection in again, by a token over itself if that is possible, otherwise by a new connection.
+func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
+	r, ok := w.renewed[l.Connection]
+	if !ok {
+		r.login = l.Login
+	}
+	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
+	cr, err := w.b.c.logins.connection(asked)
+	cancel()
+	answered := false
+	switch {
+	case err != nil:
+	case cr.Login.Token && r.login.Token && w.b.c.cfg.UseTLS:
+		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token),
+			kv.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
+		var ke *kv.Error
+		answered = errors.As(err, &ke) && ke.Answered
+	default:
+		err = w.b.router.Replace(ctx, l.Connection)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	if err == nil {
+		w.mu.Lock()
+		delete(w.stale, l.Connection)
+		w.mu.Unlock()
+		w.renewed[l.Connection] = renewal{login: cr.Login}
+		return
+	}
+	w.b.c.log.Warn(ctx, observe.MsgLoginNotRenewed, slog.String(observe.KeyConnectionID, l.Connection), slog.Any(observe.KeyCause, err))
+	if r.tried = now; r.since.IsZero() {
+		r.since = now
+	}
+	if answered || now.Sub(r.since) >= renewPatience { // the node does not take it: a new connection says why, by its name
+		if w.b.router.Replace(ctx, l.Connection) != nil {
+			w.b.router.Disconnect(l.Connection, err)
+		}
+	}
+	w.renewed[l.Connection] = r
+}

@@ -1,0 +1,141 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Login says as what a connection of the bucket is logged in.
+type Login struct {
+	Node       int    // index in the map
+	Connection string // its id
+	conn.Login
+}
+
+// Logins are those of all connections to nodes of the map.
+func (r *Router) Logins() []Login {
+	pk := r.picker.Load()
+	if pk == nil {
+		return nil
+	}
+	var all []Login
+	for i, p := range pk.nodes {
+		if p == nil {
+			continue
+		}
+		p.each(func(q *pipeline) {
+			if cn := q.conn.Load(); cn != nil {
+				all = append(all, Login{i, cn.Info().ID, cn.Info().Login})
+			}
+		})
+	}
+	return all
+}
+
+var errRotated = errors.New("replaced by a connection with newer credentials")
+
+// adopted is a connection that was made while its pipeline served another one.
+type adopted struct {
+	cn   *conn.Conn
+	err  error
+	done chan struct{} // closed when it has ended, with err
+}
+
+// Replace makes a new connection in place of the one of that id: the new one takes the calls from when it is there, and
+// those in flight on the old one may finish. When the new one can't be made the old one stays, and the error says why.
+// It blocks meanwhile. A connection that is gone needs no replacement.
+func (r *Router) Replace(ctx context.Context, id string) error {
+	p, old := r.connection(id)
+	if p == nil {
+		return nil
+	}
+	cn, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	a := &adopted{cn: cn, done: make(chan struct{})}
+	serve := func() {
+		a.err = cn.Serve()
+		close(a.done)
+	}
+	if !p.adopt(a, old) || !p.connected(cn) {
+		cn.Close(errLeft)
+		serve() // it has no calls, and ends at once
+		return nil
+	}
+	if !r.starts(serve) {
+		cn.Close(retry.ErrClosed)
+		serve()
+		return nil
+	}
+	old.Refuse()
+	drained, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	for !old.Idle() && drained.Err() == nil {
+		pause(drained, 5*time.Millisecond)
+	}
+	old.Close(errRotated)
+	return nil
+}
+
+// Disconnect ends the connection of that id; its node is connected to again.
+func (r *Router) Disconnect(id string, cause error) {
+	if _, cn := r.connection(id); cn != nil {
+		cn.Close(cause)
+	}
+}
+
+// starts runs f on a goroutine that Close waits for, unless Close has begun.
+func (r *Router) starts(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.wg.Go(f)
+	}
+	return !r.closed
+}
+
+// connection finds a connection by its id.
+func (r *Router) connection(id string) (found *pipeline, cn *conn.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pipes {
+		p.each(func(q *pipeline) {
+			if c := q.conn.Load(); c != nil && c.Info().ID == id {
+				found, cn = q, c
+			}
+		})
+	}
+	return found, cn
+}
+
+// adopt gives the pipeline a second connection, unless the old one is not its own any more. run waits for it once the old
+// one has ended.
+func (p *pipeline) adopt(a *adopted, old *conn.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.next != nil || p.conn.Load() != old {
+		return false
+	}
+	p.next = a
+	return true
+}
+
+// serveAdopted serves the connections that were adopted while others were served, one after the other.
+func (p *pipeline) serveAdopted() {
+	for {
+		p.mu.Lock()
+		a := p.next
+		p.next = nil
+		p.mu.Unlock()
+		if a == nil {
+			return
+		}
+		<-a.done
+		p.lost(a.cn, a.err)
+	}
+}

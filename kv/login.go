@@ -1,0 +1,30 @@
+package kv
+
+import (
+	"context"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// loginSpec is the row of a login. It is not in the table: nobody but the client itself logs in, over a connection that
+// has long been made.
+var loginSpec = &Spec{Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none, ResExtras: none}
+
+// LoginAgain sends a login of one step over a live connection of the node with that index, which Result.Connection names,
+// and waits for the answer. Calls before and behind it on the connection are not disturbed. payload is lent until it
+// returns. An explicit refusal is cberr.AuthenticationFailure.
+func LoginAgain(ctx context.Context, d Dispatcher, node int, connection, mechanism string, payload []byte, common Common) error {
+	c := d.NewCall()
+	c.block()
+	c.Req.Common, c.Req.Opcode, c.Req.Key, c.Req.Value = common, memd.OpSASLAuth, []byte(mechanism), payload
+	c.Req.Pinned, c.Req.Node, c.Req.Connection = true, node, connection
+	c.spec = loginSpec
+	if err := start(ctx, d, c, nil); err != nil {
+		d.Release(c)
+		return err
+	}
+	<-c.wake
+	err := c.outcome()
+	d.Release(c)
+	return err
+}
