@@ -223,6 +223,11 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 		return
 	}
 	r.picker.Store(pk)
+	if old != nil && another(s, old) { // from now on all speak for the new one
+		for _, p := range r.pipes {
+			p.each(func(q *pipeline) { q.confirms.Store(true) })
+		}
+	}
 	var leaving []*pipeline
 	for addr, p := range r.pipes {
 		if !stay[addr] {

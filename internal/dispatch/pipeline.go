@@ -37,6 +37,8 @@ type pipeline struct {
 	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
 	turn atomic.Uint32 // whose turn it is
 
+	confirms atomic.Bool // the connection speaks for the bucket that our map is of; see confirmed
+
 	mu      sync.Mutex
 	queue   []*kv.Call
 	failed  bool // the current attempts to connect have failed at least once
@@ -44,7 +46,6 @@ type pipeline struct {
 	lastErr error
 	stop    context.CancelCauseFunc
 	active  time.Time // see NoteActivity
-	next    *adopted  // takes the place of conn
 
 	reads int64 // of the connection, under the router's lock
 }
@@ -151,7 +152,6 @@ func (p *pipeline) run(ctx context.Context) {
 		}
 		err = cn.Serve()
 		p.lost(cn, err)
-		p.serveAdopted()
 		if cn.Stats.Answers.Load() > 0 {
 			wait = 0
 			continue
@@ -239,7 +239,11 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
 	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
 	p.r.offerErrorMap(p.addr, info.ErrorMap)
-	p.r.awaitReborn(info.Config, p.addr)
+	foreign := p.r.foreign(info.Config)
+	p.confirms.Store(!foreign)
+	if foreign {
+		p.r.awaitReborn(info.Config, p.addr)
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

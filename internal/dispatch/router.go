@@ -87,7 +87,6 @@ type Router struct {
 	seeded  time.Time // when the seeds were asked last
 
 	resolving bool
-	doubted   atomic.Bool   // see doubt
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
 
 	offers  offers
