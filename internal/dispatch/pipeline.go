@@ -46,6 +46,7 @@ type pipeline struct {
 	lastErr error
 	stop    context.CancelCauseFunc
 	active  time.Time // see NoteActivity
+	next    *adopted  // takes the place of conn
 
 	reads int64 // of the connection, under the router's lock
 }
@@ -152,6 +153,7 @@ func (p *pipeline) run(ctx context.Context) {
 		}
 		err = cn.Serve()
 		p.lost(cn, err)
+		p.serveAdopted()
 		if cn.Stats.Answers.Load() > 0 {
 			wait = 0
 			continue
