@@ -46,8 +46,12 @@ func (s *store) record(o *docOp, before, after uint64, now time.Time) {
 	if s.keep > 0 && len(s.applied) >= 2*s.keep {
 		s.limit(s.keep)
 	}
-	s.applied = append(s.applied, Applied{
+	a := Applied{
 		Node: o.node, VBucket: o.vb, Opcode: o.op, Collection: o.cid, Key: string(o.key),
 		Token: string(o.value[:min(len(o.value), maxToken)]), CASBefore: before, CASAfter: after, At: now,
-	})
+	}
+	s.applied = append(s.applied, a)
+	if s.journal {
+		s.unwritten = append(s.unwritten, a)
+	}
 }

@@ -60,6 +60,7 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 		b.rows = make([][]int, set.vbuckets)
 		b.store = newStore(set.vbuckets)
 	}
+	b.store.journal = c.set.journal != nil
 	for vb, row := range spread(c.active(), len(b.rows), set.replicas) {
 		b.setRow(vb, row)
 	}

@@ -28,6 +28,7 @@ type Cluster struct {
 	done       chan struct{}
 	admin      chan struct{} // holds one token while an action runs that must be alone
 	viewTurn   chan struct{} // holds one token while functions of a view run
+	journaling chan struct{} // holds one token while the journal is written
 	wg         sync.WaitGroup
 	frames     [256]atomic.Int64
 	connID     atomic.Uint64
@@ -89,7 +90,8 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	c := &Cluster{
 		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), viewTurn: make(chan struct{}, 1),
-		users: map[string]*user{}, buckets: map[string]*bucket{},
+		journaling: make(chan struct{}, 1),
+		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
 		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), controls: newControlState(),
 	}

@@ -91,13 +91,14 @@ func (c *Cluster) startNode(m membership) error {
 		if !n.runs[s] {
 			continue
 		}
-		port := spec.ports
-		if c.net == nil {
-			port = [2]string{"0", "0"}
-		}
-		n.addrs[s][0] = net.JoinHostPort(n.host, port[0])
-		if c.ca != nil {
-			n.addrs[s][1] = net.JoinHostPort(n.host, port[1])
+		for secure := range 2 {
+			if secure == 1 && c.ca == nil {
+				continue
+			}
+			n.addrs[s][secure] = net.JoinHostPort(n.host, spec.ports[secure])
+			if c.net == nil {
+				n.addrs[s][secure] = c.set.ask(n.host, n.index, Service(s), secure == 1)
+			}
 		}
 	}
 	p, err := n.open()

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,8 @@ type settings struct {
 	nodeServices              map[int][serviceCount]bool
 	views                     ViewEngine
 	capabilities              map[string][]string // of the cluster
+	firstPort                 int
+	journal                   io.Writer
 }
 
 type bucketSettings struct {
@@ -170,6 +173,9 @@ func newSettings(opts []Option) (*settings, error) {
 	}
 	if s.nodes < 1 || s.nodes > maxNodes {
 		return nil, fmt.Errorf("mock: %d nodes, want 1 to %d", s.nodes, maxNodes)
+	}
+	if err := s.checkPorts(); err != nil {
+		return nil, err
 	}
 	if len(s.buckets) > 0 && !s.runsKV() {
 		return nil, fmt.Errorf("mock: no node is left to hold the buckets")

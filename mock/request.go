@@ -81,6 +81,7 @@ func (rq *request) path() string {
 // otherwise it holds them up. It reports whether the connection goes on.
 func (k *conn) handle(p *memd.Packet) bool {
 	rq := k.newRequest(p)
+	k.c.journalRequest(rq)
 	in := k.c.injections.pick(rq)
 	if in == nil {
 		in = noInjection
@@ -147,6 +148,7 @@ func (k *conn) finish(rq *request, in *Injection, rep reply, wait func() (reply,
 
 // answer sends a reply under a fault, and reports whether the connection goes on.
 func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
+	k.c.journalApplied(rq)
 	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
 		for i := range rep.before {
 			k.send(rq.encode(&rep.before[i], &noInjection.fault))

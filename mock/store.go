@@ -18,6 +18,9 @@ type store struct {
 	lastCAS uint64
 	applied []Applied
 	keep    int // how many of applied are wanted; 0: all
+
+	journal   bool      // each entry of applied goes to the journal too
+	unwritten []Applied // those that have not yet
 }
 
 type docID struct {

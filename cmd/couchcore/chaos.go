@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	chaosOps     = 5000             // calls of a seed, unless told
-	chaosLimit   = 10 * time.Minute // of real time for one seed
-	chaosNeeds   = 200_000          // calls from which on a set must have met everything
+	chaosOps     = 5000            // calls of a seed, unless told
+	chaosLimit   = 2 * time.Minute // of real time for one seed, and then as much again for each 50 000 calls
+	chaosNeeds   = 200_000         // calls from which on a set must have met everything
 	chaosMaxSeed = 1 << 20
 	chaosReplays = 5 // seeds of a set that are run again
 	chaosRetries = 4 // times at most that a seed is run again until a trace comes twice
@@ -119,7 +119,7 @@ func (c *chaosCmd) again(self string, r *sim.Report, ops int) {
 // one runs a seed in a process of its own, on one processor, which keeps what is ready at the same instant in order.
 // A process that dies is a violation.
 func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
-	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit+time.Duration(ops)*chaosLimit/50_000)
 	defer cancel()
 	args := []string{"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", seed), fmt.Sprintf("--ops=%d", ops)}
 	if c.Break != "" {

@@ -23,9 +23,10 @@ type mockCmd struct {
 	Bucket           []string `placeholder:"NAME[:TYPE]" help:"A bucket, of type couchbase, ephemeral or memcached; may be repeated (default: default)."`
 	Username         string   `default:"Administrator" help:"The administrator (default: Administrator)."`
 	Password         string   `default:"password" help:"The administrator's password (default: password)."`
-	Port             int      `help:"The management port; this build takes free ports only (default: 0)."`
+	Port             int      `help:"The first node's management port; each node takes twelve ports from there on. 0 takes free ports (default: 0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
 	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`
+	Journal          string   `placeholder:"FILE" help:"Append a line of JSON there for each request for a document and each mutation."`
 	ExitOnStdinClose bool     `help:"End when standard input ends (default: no)."`
 }
 
@@ -47,6 +48,14 @@ func (c *mockCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Journal != "" {
+		f, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return usagef("mock: --journal: %v", err)
+		}
+		defer func() { _ = f.Close() }() // after the cluster, which writes it
+		opts = append(opts, mock.Journal(f))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m, err := mock.New(opts...)
@@ -58,10 +67,8 @@ func (c *mockCmd) Run(a *app) error {
 }
 
 func (c *mockCmd) options() ([]mock.Option, []string, error) {
-	if c.Port != 0 {
-		return nil, nil, usagef("mock: --port %d: this build takes free ports only; leave it at 0", c.Port)
-	}
 	opts := []mock.Option{
+		mock.Ports(c.Port),
 		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
 		mock.Views(viewjs.New(viewjs.Options{})), mock.ControlCommands(),
 	}

@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +131,30 @@ func TestMockDefaultsAreThreeNodes(t *testing.T) {
 	require.InDelta(t, 1024, r.object(t)["vbuckets"], 0)
 	require.NoError(t, p.stdin.Close())
 	p.ends(t)
+}
+
+// With --port the cluster comes back where it was, and its journal goes on.
+func TestMockComesBackAtItsPorts(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "journal")
+	probe := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--exit-on-stdin-close")
+	at, err := url.Parse(probe.ready["management"].([]any)[0].(string))
+	require.NoError(t, err)
+	require.NoError(t, probe.stdin.Close())
+	probe.ends(t)
+	high, err := strconv.Atoi(at.Port())
+	require.NoError(t, err)
+	port := strconv.Itoa(10000 + high%20000)
+	for _, value := range []string{"one", "two"} {
+		p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--port", port, "--journal", journal, "--exit-on-stdin-close")
+		require.Equal(t, "http://127.0.0.1:"+port, p.ready["management"].([]any)[0])
+		c := cmd{env: map[string]string{}}
+		require.Zero(t, c.run("kv", "insert", "k", value, "-u", "Administrator", "-p", "password", "-c", p.ready["connection_string"].(string)).code)
+		require.NoError(t, p.stdin.Close())
+		p.ends(t)
+	}
+	lines, err := os.ReadFile(journal)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(lines), `"what":"received"`))
+	require.Equal(t, 2, strings.Count(string(lines), `"what":"applied"`))
+	require.Contains(t, string(lines), `"token":"two"`)
 }
