@@ -155,7 +155,7 @@ func (d *doctor) examine(unreadable error) *doctorReport {
 		began := time.Now()
 		var f finding
 		if unreadable != nil {
-			f = broken(unreadable.Error(), "write it as couchbase://host1,host2/bucket?option=value; `couchcore connstr` shows how it is read")
+			f = broken(strings.TrimPrefix(unreadable.Error(), "connection string: "), "write it as couchbase://host1,host2/bucket?option=value; `couchcore connstr` shows how it is read")
 		} else {
 			f = s.run(d, context.Background())
 		}

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
@@ -18,180 +14,6 @@ import (
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 )
-
-// lacks are features without which something does not work, and what that is.
-var lacks = []struct {
-	feature memd.Feature
-	what    string
-}{
-	{memd.FeatureSelectBucket, "buckets cannot be chosen"},
-	{memd.FeatureXError, "errors are not explained"},
-	{memd.FeatureJSON, "no document is known to be JSON"},
-	{memd.FeatureMutationSeqno, "no mutation tokens"},
-	{memd.FeatureXattr, "no extended attributes"},
-	{memd.FeatureSnappy, "no compression"},
-	{memd.FeatureCollections, "only the default collection"},
-	{memd.FeatureAltRequest, "no durable writes"},
-	{memd.FeatureSyncReplication, "no durable writes"},
-	{memd.FeaturePreserveTTL, "writes cannot preserve the expiry"},
-}
-
-// helloWanted are the features that the step asks for.
-func helloWanted() []memd.Feature {
-	var fs []memd.Feature
-	for f := range memd.Feature(64) {
-		if f.Known() && f != memd.FeatureTLS && f != memd.FeatureTCPDelay { // which say nothing any more
-			fs = append(fs, f)
-		}
-	}
-	return fs
-}
-
-// hello asks the first host what it can do and how one may log in.
-func (d *doctor) hello(ctx context.Context) finding {
-	if d.http {
-		m, err := d.mapOfClient(ctx)
-		if err != nil {
-			return broken("no host gives a cluster map over HTTP: "+err.Error(), d.mapAdvice(err))
-		}
-		d.up = m.Nodes
-	}
-	addr := d.up[0]
-	features, err := d.greet(ctx, addr)
-	if err != nil {
-		return broken(addr+": "+reasonOf(err), d.helloAdvice(err))
-	}
-	granted := 0
-	for _, f := range helloWanted() {
-		if features.Has(f) {
-			granted++
-		}
-	}
-	f := finding{detail: fmt.Sprintf("%s: %s, logins %s", addr, plural(granted, "feature"), or(strings.Join(d.mechs, " "), "none"))}
-	for _, l := range lacks {
-		if !features.Has(l.feature) {
-			f.warning("it may be too old, or something in between that speaks for it", "%s does not grant %v: %s", addr, l.feature, l.what)
-		}
-	}
-	return f
-}
-
-func (d *doctor) helloAdvice(err error) string {
-	var alert tls.AlertError
-	var remote *net.OpError
-	switch {
-	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
-		return "the server refused the connection after the handshake: it may want a client certificate"
-	case errors.Is(err, errSpeaksTLS):
-		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
-	case errors.Is(err, errSpeaksHTTP):
-		return "that is the management or another service: leave the port out, or give the key-value service's (usually " + d.usualPort() + ")"
-	case isEnd(err):
-		if d.cfg.UseTLS {
-			return "the server closed the connection instead of answering: see whether the port is the key-value port with TLS (usually 11207)"
-		}
-		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; otherwise see whether it is the key-value port (usually 11210)"
-	case isTimeout(err):
-		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded or frozen"
-	}
-	return "what listens there is no key-value service: check the port (usually " + d.usualPort() + ")"
-}
-
-func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
-}
-
-// isEnd reports a connection that the other side has closed or reset.
-func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// greet says HELLO and asks for the list of mechanisms, which needs no login.
-func (d *doctor) greet(ctx context.Context, addr string) (memd.Features, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.limit)
-	defer cancel()
-	nc, err := d.dial(ctx, "tcp", addr)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = nc.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := nc.SetDeadline(deadline); err != nil {
-		return 0, err
-	}
-	if d.cfg.UseTLS {
-		nc = tls.Client(nc, d.tlsConfig(addr))
-	}
-	rep, err := ask(nc, memd.OpHello, []byte("couchcore doctor"), memd.AppendFeatures(nil, helloWanted()...))
-	if err != nil {
-		return 0, err
-	}
-	features, err := memd.ParseFeatures(rep.Value)
-	if err != nil || rep.Status != memd.StatusSuccess {
-		return 0, errors.Join(err, fmt.Errorf("HELLO was answered with %v", rep.Status))
-	}
-	if rep, err = ask(nc, memd.OpSASLListMechs, nil, nil); err != nil {
-		return 0, err
-	}
-	if rep.Status == memd.StatusSuccess {
-		d.mechs = strings.Fields(string(rep.Value))
-	}
-	return features, nil
-}
-
-const answerLimit = 1 << 20 // of an answer to HELLO, in bytes
-
-// What may listen where the key-value service was expected, as its first bytes tell.
-var (
-	errSpeaksTLS  = errors.New("the port speaks TLS")
-	errSpeaksHTTP = errors.New("the port speaks HTTP")
-)
-
-// foreign says whose the first bytes of an answer are; nil for those that may be the key-value service's.
-func foreign(in []byte) error {
-	switch {
-	case bytes.HasPrefix(in, []byte{0x15, 0x03}): // an alert
-		return errSpeaksTLS
-	case bytes.HasPrefix(in, []byte("HTTP/")):
-		return errSpeaksHTTP
-	}
-	return nil
-}
-
-// ask sends one request and gives its answer.
-func ask(nc net.Conn, op memd.Opcode, key, value []byte) (*memd.Packet, error) {
-	req := memd.Packet{Magic: memd.MagicReq, Opcode: op, Key: key, Value: value}
-	out, err := req.AppendTo(nil)
-	if err == nil {
-		_, err = nc.Write(out)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var in []byte
-	part := make([]byte, 4096)
-	for {
-		if err := foreign(in); err != nil {
-			return nil, err
-		}
-		var p memd.Packet
-		_, err := p.Parse(in, answerLimit)
-		switch {
-		case err == nil && p.Magic.IsResponse() && p.Opcode == op:
-			return &p, nil
-		case err == nil:
-			return nil, fmt.Errorf("the answer to %v is one to %v", op, p.Opcode)
-		case !errors.Is(err, memd.ErrShort):
-			return nil, err
-		}
-		n, err := nc.Read(part)
-		in = append(in, part[:n]...)
-		if n == 0 && err != nil {
-			return nil, err
-		}
-	}
-}
 
 // connect goes the client's own way to a node: to the login, and with a bucket to its map.
 func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, error) {

@@ -273,6 +273,9 @@ func TestDoctorOnHello(t *testing.T) {
 	require.Contains(t, r.stdout, "does not grant Collections: only the default collection")
 
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).ManagementAddr())...), "HELLO", "the port speaks HTTP", "management or another service")
+	r = examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).ManagementAddr()+","+m.Node(0).Addr())...)
+	require.Zero(t, r.code, "one host is enough")
+	require.Contains(t, r.stdout, "the port speaks HTTP")
 	closes := serve(t, nil, func(nc net.Conn) { _, _ = io.CopyN(io.Discard, nc, 1) })
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+closes)...), "HELLO", "", "if the port speaks TLS, write couchbases://")
 	odd := serve(t, nil, func(nc net.Conn) { _, _ = io.WriteString(nc, strings.Repeat("SSH-2.0 ", 4)) })
