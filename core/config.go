@@ -41,8 +41,10 @@ type Config struct {
 	MapsOverHTTP MapsOverHTTP
 	// Resolver looks SRV up. Default: net.DefaultResolver.
 	Resolver Resolver
-	// UseTLS encrypts all connections. TLS may then set roots, client certificates and the rest; nil means the system's
-	// roots. Setting TLS implies UseTLS. Verification is off only with TLS.InsecureSkipVerify.
+	// UseTLS encrypts all connections. TLS may then set roots, client certificates and the rest, for all protocols alike;
+	// no roots means the system's. Setting TLS implies UseTLS. Certificates are verified, each for the host that was dialled
+	// unless TLS names one, and nothing older than TLS 1.2 is spoken. Verification is off only with
+	// TLS.InsecureSkipVerify. A connection that fails to be encrypted is not made without.
 	UseTLS bool
 	TLS    *tls.Config
 
@@ -260,8 +262,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
 	}
 	c.UseTLS = c.UseTLS || c.TLS != nil
-	if c.UseTLS && c.TLS == nil {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.UseTLS {
+		c.TLS = c.TLS.Clone() // of nil, too
+		if c.TLS == nil {
+			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
 	}
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver

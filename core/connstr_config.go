@@ -123,7 +123,7 @@ func (c ConnSpec) Config() (Config, error) {
 	return cfg, nil
 }
 
-// trust makes the certificates of a file the only roots.
+// trust adds the certificates of a file to the system's roots.
 func (c *Config) trust(path string) error {
 	if !c.UseTLS {
 		return &ConnStringError{Field: "ca_cert_path", Reason: "needs TLS: use couchbases://"}
@@ -132,7 +132,10 @@ func (c *Config) trust(path string) error {
 	if err != nil {
 		return &ConfigError{Field: "ca_cert_path", Reason: "cannot be read: " + err.Error()}
 	}
-	pool := x509.NewCertPool()
+	pool, err := x509.SystemCertPool()
+	if err != nil { // there are none
+		pool = x509.NewCertPool()
+	}
 	if !pool.AppendCertsFromPEM(pem) {
 		return &ConfigError{Field: "ca_cert_path", Reason: "names a file without a PEM certificate"}
 	}
