@@ -49,7 +49,7 @@ func TestPingDiagnosticsAndWait(t *testing.T) {
 	golden(t, "health", shaped(c,
 		"ping", "ping --services kv,mgmt", "ping --services kv --json", "diagnostics", "diagnostics --json", "wait",
 		"wait --services kv,query --state degraded", "wait --services n1ql", "wait --state offline", "ping --services kv,fts",
-		"ping --scope s", "diagnostics --timeout=-1s", "ping -p wrong", "wait -p wrong", "wait -b nosuch --timeout 300ms",
+		"ping --scope s", "diagnostics --timeout=-1s", "ping -p wrong", "wait -p wrong", "wait -b nosuch --timeout 600ms",
 	))
 }
 
@@ -93,7 +93,7 @@ func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
 	for verb, text := range map[string]string{
 		"wait": "wait: not ready after ", "diagnostics": "diagnostics: not ready after ", "ping": "ping: noop: unambiguous timeout",
 	} {
-		r := couchcore(verb, "-c", at, "--timeout", "50ms")
+		r := couchcore(verb, "-c", at, "--timeout", "500ms")
 		require.Equal(t, exitNotApplied, r.code, verb)
 		require.Equal(t, 1, strings.Count(r.stderr, "\n"))
 		require.Contains(t, r.stderr, text)
@@ -101,7 +101,7 @@ func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
 		if verb != "ping" {
 			require.Regexp(t, `^offline `, r.stdout)
 		}
-		r = couchcore(verb, "-c", at, "--timeout", "50ms", "--json")
+		r = couchcore(verb, "-c", at, "--timeout", "500ms", "--json")
 		if verb != "ping" {
 			require.Equal(t, "offline", r.object(t)["state"])
 		}

@@ -60,7 +60,7 @@ func (c *mockCmd) Run(a *app) error {
 	defer stop()
 	m, err := mock.New(opts...)
 	if err != nil {
-		return usagef("mock: %v", err)
+		return usagef("%v", err)
 	}
 	err = c.serve(ctx, a, m, names)
 	return errors.Join(err, m.Close())
@@ -162,7 +162,7 @@ func writeCA(pem []byte) (string, error) {
 // dialMonitor connects to the process that watches this one, trying every 100 ms.
 func dialMonitor(ctx context.Context, monitor string) (net.Conn, error) {
 	if _, _, err := net.SplitHostPort(monitor); err != nil {
-		return nil, usagef("mock: --harakiri-monitor: %v", err)
+		return nil, usagef("--harakiri-monitor: %v", err)
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

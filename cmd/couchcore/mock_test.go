@@ -158,3 +158,15 @@ func TestMockComesBackAtItsPorts(t *testing.T) {
 	require.Equal(t, 2, strings.Count(string(lines), `"what":"applied"`))
 	require.Contains(t, string(lines), `"token":"two"`)
 }
+
+func TestMockUsage(t *testing.T) {
+	for args, text := range map[string]string{
+		"--nodes 0": "couchcore: mock: 0 nodes, want 1 to 64\n", "--vbuckets 0": `couchcore: mock: bucket "default" has 0 vbuckets, want 1 to 1024` + "\n",
+		"--bucket a:b":           `couchcore: mock: bucket type "b": there are couchbase, ephemeral and memcached` + "\n",
+		"--harakiri-monitor foo": "couchcore: mock: --harakiri-monitor: address foo: missing port in address\n",
+	} {
+		r := couchcore(append([]string{"mock"}, strings.Fields(args)...)...)
+		require.Equal(t, exitUsage, r.code)
+		require.Equal(t, text, r.stderr)
+	}
+}
