@@ -42,6 +42,7 @@ func (k OptionKind) String() string {
 type OptionInfo struct {
 	Key     string // as it is written
 	Name    string // the option it is: Key, or what Key is another name for
+	Does    string // what the value is, or decides; empty for other names of an option, and for those that are refused
 	Kind    OptionKind
 	Default string   // as it would be written; empty when there is none
 	Values  []string // the only values there are; nil when there are many

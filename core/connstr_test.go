@@ -222,6 +222,7 @@ func TestC2OptionsAreCompleteAndCheckTheirValues(t *testing.T) {
 			require.ErrorContains(t, err, o.Key)
 			continue
 		}
+		require.Equal(t, o.Key == o.Name, o.Does != "", o.Key)
 		require.NotEqual(t, o.Applied, o.Note != "", "%s is applied, or its note says why not", o.Key)
 		if o.Default != "" {
 			_, err := o.Parse(o.Default)
