@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,8 +45,8 @@ var (
 const (
 	maxPart      = 256 << 10 // one write takes at most this, large values apart
 	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
-	minRead      = 64 << 10
-	maxRead      = 256 << 10
+	minRead      = 16 << 10
+	maxRead      = 256 << 10            // the read buffer grows up to this while reads fill it, and shrinks again in silence
 	watchTick    = 5 * time.Millisecond // how late the end of a context may be noticed
 	maxOrphans   = 16384
 	never        = math.MaxInt64
@@ -107,6 +108,8 @@ type Conn struct {
 	wg    sync.WaitGroup
 
 	rbuf       []byte
+	reads      atomic.Int32 // how long rbuf is
+	resting    atomic.Bool  // the read deadline is over because of Rest
 	rpos, rlen int
 	filled     bool        // by the last read: there may be more
 	pkt        memd.Packet // the answer being handled
@@ -459,11 +462,15 @@ func (c *Conn) fill() error {
 		c.rpos = 0
 	}
 	if (c.filled || c.rlen == len(c.rbuf)) && len(c.rbuf) < maxRead {
-		bigger := make([]byte, maxRead)
-		copy(bigger, c.rbuf[:c.rlen])
-		c.rbuf = bigger
+		c.resize(min(4*len(c.rbuf), maxRead))
 	}
 	n, err := c.nc.Read(c.rbuf[c.rlen:])
+	for n == 0 && err != nil && c.rested(err) {
+		if c.rlen == 0 {
+			c.resize(minRead)
+		}
+		n, err = c.nc.Read(c.rbuf[c.rlen:])
+	}
 	c.rlen += n
 	c.filled = c.rlen == len(c.rbuf)
 	if n > 0 {
@@ -474,6 +481,31 @@ func (c *Conn) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
+}
+
+func (c *Conn) resize(n int) {
+	b := make([]byte, n)
+	copy(b, c.rbuf[:c.rlen])
+	c.rbuf = b
+	c.reads.Store(int32(n))
+}
+
+// Rest lets go of the memory that only a busy connection needs. It is for one that has read nothing for some time; on a
+// busy one it costs a little time and harms nothing.
+func (c *Conn) Rest() {
+	c.mu.Lock()
+	c.spare = [2]*part{}
+	c.mu.Unlock()
+	if c.reads.Load() <= minRead {
+		return
+	}
+	c.resting.Store(true)
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which alone may change its buffer
+}
+
+// rested reports whether a read has failed because of Rest, and lets reads block again.
+func (c *Conn) rested(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && c.resting.Swap(false) && c.nc.SetReadDeadline(time.Time{}) == nil
 }
 
 // packets completes what the buffer holds.
@@ -512,8 +544,12 @@ func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
 	for _, b := range [][]byte{head, value} {
 		n := copy(b, c.rbuf[c.rpos:c.rlen])
 		c.rpos += n
-		if _, err := io.ReadFull(c.nc, b[n:]); err != nil {
-			return err
+		for n < len(b) {
+			m, err := io.ReadFull(c.nc, b[n:])
+			n += m
+			if err != nil && !c.rested(err) {
+				return err
+			}
 		}
 	}
 	hh := *h

@@ -186,10 +186,11 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		pack: o.Compression, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
-	if len(c.rbuf) < minRead {
+	if len(c.rbuf) != minRead && b.n <= minRead {
 		c.rbuf = make([]byte, minRead)
 		copy(c.rbuf, b.buf[:b.n])
 	}
+	c.reads.Store(int32(len(c.rbuf)))
 	if c.maxCalls <= 0 {
 		c.maxCalls = 32768
 	}

@@ -49,6 +49,7 @@ type pipeline struct {
 	next    *adopted  // takes the place of conn
 
 	reads int64 // of the connection, under the router's lock
+	quiet int   // looks at it without much to read, under the same
 }
 
 // pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.

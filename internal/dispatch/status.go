@@ -63,11 +63,14 @@ func (r *Router) Status() []NodeStatus {
 	return all
 }
 
+// quietLooks is after how many looks without work, polls apart, a connection rests.
+const quietLooks = 4
+
 // NoteActivity looks which connections have read something since it was called last. That keeps the time of the last
-// activity without a look at the clock for every answer.
+// activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
+	var silent []*conn.Conn
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := time.Now()
 	for _, p := range r.pipes {
 		p.each(func(q *pipeline) {
@@ -75,12 +78,23 @@ func (r *Router) NoteActivity() {
 			if cn == nil {
 				return
 			}
-			if n := cn.Stats.Reads.Load(); n != q.reads {
-				q.mu.Lock()
-				q.reads, q.active = n, now
-				q.mu.Unlock()
+			q.mu.Lock()
+			n := cn.Stats.Reads.Load()
+			if n != q.reads {
+				q.active = now
 			}
+			if n > q.reads+1 { // one may be the answer to a poll
+				q.quiet = 0
+			} else if q.quiet++; q.quiet == quietLooks {
+				silent = append(silent, cn)
+			}
+			q.reads = n
+			q.mu.Unlock()
 		})
+	}
+	r.mu.Unlock()
+	for _, cn := range silent {
+		cn.Rest()
 	}
 }
 

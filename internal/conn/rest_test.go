@@ -1,0 +1,103 @@
+package conn_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// bare makes a connection over nc that has no bootstrap, and serves it.
+func bare(t *testing.T, nc net.Conn) *dispatcher {
+	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
+	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
+		Bare: true, Base: d.base, Handler: nobody{},
+		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
+		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+	})
+	require.NoError(t, err)
+	d.cn = cn
+	served := make(chan struct{})
+	go func() {
+		_ = cn.Serve()
+		close(served)
+	}()
+	t.Cleanup(func() {
+		cn.Close(nil)
+		<-served
+	})
+	return d
+}
+
+const (
+	smallest = 16 << 10
+	largest  = 256 << 10
+)
+
+// The read buffer grows while reads fill it, and a connection at rest gives it back. Neither loses anything.
+func TestTheReadBufferGrowsAndRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		go canned(far, memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 40<<10)})
+		d := bare(t, near)
+		get := func() {
+			r, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k")})
+			require.NoError(t, err)
+			require.Len(t, r.Value, 40<<10)
+		}
+		require.Equal(t, smallest, d.cn.ReadBuffer())
+		d.cn.Rest()
+		for range 3 {
+			get()
+		}
+		require.Greater(t, d.cn.ReadBuffer(), smallest)
+		for range 3 {
+			d.cn.Rest()
+			synctest.Wait()
+			require.Equal(t, smallest, d.cn.ReadBuffer())
+			get()
+			require.Greater(t, d.cn.ReadBuffer(), smallest)
+		}
+	})
+}
+
+// A connection that is told to rest while a large value comes in goes on with it.
+func TestRestInTheMiddleOfAPacket(t *testing.T) {
+	for _, size := range []int{30 << 10, largest, 4 * largest} {
+		for _, cut := range []int{1, memd.HeaderLen, memd.HeaderLen + 3, 20 << 10} {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer far.Close()
+				d := bare(t, near)
+				f := kv.Start(t.Context(), d, kv.Get{Key: []byte("k")})
+				var ask memd.Packet
+				buf := make([]byte, 64)
+				n, err := far.Read(buf)
+				require.NoError(t, err)
+				_, err = ask.Parse(buf[:n], 0)
+				require.NoError(t, err)
+				rep := memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: ask.Opaque, Extras: make([]byte, 4), Value: make([]byte, size)}
+				answer, err := rep.AppendTo(nil)
+				require.NoError(t, err)
+				for _, part := range [][]byte{answer[:cut], answer[cut : len(answer)-1], answer[len(answer)-1:]} {
+					_, err = far.Write(part)
+					require.NoError(t, err)
+					synctest.Wait()
+					d.cn.Rest()
+					synctest.Wait()
+				}
+				r, err := f.Wait(t.Context())
+				require.NoError(t, err)
+				require.Len(t, r.Value, size)
+			})
+		}
+	}
+}
