@@ -95,10 +95,8 @@ func (g greeting) granted() (n int) {
 }
 
 func (d *doctor) helloAdvice(err error) string {
-	var alert tls.AlertError
-	var remote *net.OpError
 	switch {
-	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
+	case isAlert(err):
 		return "the server refused the connection after the handshake: it may want a client certificate"
 	case errors.Is(err, errSpeaksTLS):
 		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
@@ -113,6 +111,13 @@ func (d *doctor) helloAdvice(err error) string {
 		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded or frozen"
 	}
 	return "what listens there is no key-value service: check the port (usually " + d.usualPort() + ")"
+}
+
+// isAlert reports what the other side of TLS has said no with.
+func isAlert(err error) bool {
+	var alert tls.AlertError
+	var remote *net.OpError
+	return errors.As(err, &alert) || errors.As(err, &remote) && remote.Op == "remote error"
 }
 
 func isTimeout(err error) bool {

@@ -292,7 +292,6 @@ func (d *doctor) tlsAdvice(p probed) string {
 		host    x509.HostnameError
 		invalid x509.CertificateInvalidError
 		record  tls.RecordHeaderError
-		alert   tls.AlertError
 	)
 	switch {
 	case errors.As(p.err, &unknown):
@@ -315,7 +314,7 @@ func (d *doctor) tlsAdvice(p probed) string {
 		return fmt.Sprintf("it ended at %s, and this machine's clock says %s: renew the certificate, or correct the clock", ended, date(now))
 	case errors.As(p.err, &record), isEnd(p.err):
 		return "that port seems not to speak TLS: give the TLS port (usually 11207), or write couchbase:// to go without encryption"
-	case errors.As(p.err, &alert):
+	case isAlert(p.err):
 		return "the server ended the handshake: it may want a client certificate, or another version of TLS"
 	}
 	return "see whether a firewall or proxy is in between, and whether the port is the TLS port (usually 11207)"
