@@ -77,16 +77,26 @@ func TestRestInTheMiddleOfAPacket(t *testing.T) {
 				near, far := net.Pipe()
 				defer far.Close()
 				d := bare(t, near)
-				f := kv.Start(t.Context(), d, kv.Get{Key: []byte("k")})
-				var ask memd.Packet
-				buf := make([]byte, 64)
-				n, err := far.Read(buf)
+				ask := func(size int) (f kv.Future[kv.GetResult], answer []byte) {
+					f = kv.Start(t.Context(), d, kv.Get{Key: []byte("k")})
+					var p memd.Packet
+					buf := make([]byte, 64)
+					n, err := far.Read(buf)
+					require.NoError(t, err)
+					_, err = p.Parse(buf[:n], 0)
+					require.NoError(t, err)
+					p = memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: p.Opaque, Extras: make([]byte, 4), Value: make([]byte, size)}
+					answer, err = p.AppendTo(nil)
+					require.NoError(t, err)
+					return f, answer
+				}
+				f, answer := ask(100 << 10) // the buffer is not at rest
+				_, err := far.Write(answer)
 				require.NoError(t, err)
-				_, err = ask.Parse(buf[:n], 0)
+				_, err = f.Wait(t.Context())
 				require.NoError(t, err)
-				rep := memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: ask.Opaque, Extras: make([]byte, 4), Value: make([]byte, size)}
-				answer, err := rep.AppendTo(nil)
-				require.NoError(t, err)
+				require.Greater(t, d.cn.ReadBuffer(), smallest)
+				f, answer = ask(size)
 				for _, part := range [][]byte{answer[:cut], answer[cut : len(answer)-1], answer[len(answer)-1:]} {
 					_, err = far.Write(part)
 					require.NoError(t, err)
