@@ -99,19 +99,14 @@ func (p *copyPlan) copies(ctx context.Context, d Topology) ([]int, error) {
 	if err := p.check(); err != nil {
 		return nil, p.fails(kindOf(err, false, nil), err)
 	}
-	l, err := d.Layout(ctx)
+	l, err := routable(ctx, d, p.common, p.capability)
+	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
+		return nil, p.fails(cberr.FeatureNotAvailable, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if p.capability != "" {
-		if has, known := l.Capability(p.capability); known && !has {
-			return nil, p.fails(cberr.FeatureNotAvailable, &CapabilityError{p.capability})
-		}
-	}
 	var copies []int
-	if l.NumVBuckets() == 0 {
-		return copies, nil
-	}
 	vb := l.VBucket(p.key)
 	for i := range l.NumReplicas() + 1 {
 		if node := l.NodeIndex(vb, i); node >= 0 && (p.group == "" || l.ServerGroup(node) == p.group) {

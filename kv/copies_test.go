@@ -209,7 +209,49 @@ func TestCopiesOfABadArgument(t *testing.T) {
 	d.layout = func() (kv.Layout, error) { return nil, errSeen }
 	_, err = kv.AnyCopy(testContext(t), d, keyCopies)
 	require.ErrorIs(t, err, errSeen)
-	d.layout = func() (kv.Layout, error) { return &fakeLayout{}, nil }
-	_, err = kv.AnyCopy(testContext(t), d, keyCopies)
-	require.ErrorIs(t, err, cberr.DocumentUnretrievable, "a bucket without vbuckets has no copies")
+}
+
+// A bucket whose map is still empty is waited for, as a call for a document waits; one that has no vbuckets says so.
+func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
+	all := map[string]func(d kv.Topology) error{
+		"copies": func(d kv.Topology) error { return discard(kv.AnyCopy(testContext(t), d, keyCopies)) },
+		"history": func(d kv.Topology) error {
+			return discard(kv.DoInHistory(testContext(t), d, &kv.Histories{}, 7, kv.Upsert{Key: []byte("k")}))
+		},
+		"scan": func(d kv.Topology) error {
+			run, err := kv.Scan{}.Run(testContext(t), d)
+			if err == nil {
+				run.Close()
+			}
+			return err
+		},
+	}
+	for name, run := range all {
+		var l *fakeLayout
+		waited := 0
+		d := inLayout(nil, func(c *kv.Call) {
+			switch c.Req.Opcode {
+			case memd.OpGetMeta:
+				waited++
+				if l.nodes > 0 {
+					l = threeCopies()
+				}
+				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: map[bool]memd.Status{true: memd.StatusKeyNotFound, false: memd.StatusNotSupported}[l.nodes > 0]})
+			case memd.OpGetFailoverLog:
+				give(c, &memd.Packet{Opcode: c.Req.Opcode, Value: []byte("\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00")})
+			case memd.OpRangeScanCreate:
+				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound})
+			default:
+				give(c, &memd.Packet{Opcode: c.Req.Opcode, Extras: be32})
+			}
+		})
+		d.layout = func() (kv.Layout, error) { return l, nil }
+		l = &fakeLayout{nodes: 3}
+		require.NoError(t, run(d), name)
+		require.Equal(t, 1, waited, name)
+		require.NoError(t, run(d), name)
+		require.Equal(t, 1, waited, "%s: the map is there", name)
+		l = &fakeLayout{}
+		require.ErrorIs(t, run(d), cberr.UnsupportedOperation, name)
+	}
 }

@@ -95,7 +95,7 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, 
 	if err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
-	l, err := d.Layout(ctx)
+	l, err := routable(ctx, d, &req.Common, "")
 	if err != nil {
 		return zero, err
 	}

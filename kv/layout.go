@@ -35,6 +35,28 @@ type Topology interface {
 	Layout(ctx context.Context) (Layout, error)
 }
 
+// routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does, and
+// fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the capability,
+// unless that is "", a *CapabilityError.
+func routable(ctx context.Context, d Topology, c *Common, capability string) (Layout, error) {
+	l, err := d.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if has, known := l.Capability(capability); capability != "" && known && !has {
+		return nil, &CapabilityError{capability}
+	}
+	if l.NumVBuckets() > 0 {
+		return l, nil
+	}
+	// Any document will do: a call for it waits for the map.
+	probe := Exists{Common: Common{Retry: c.Retry, Timeout: c.Timeout}, Key: []byte("routable")}
+	if _, err := Do(ctx, d, probe); err != nil {
+		return nil, err
+	}
+	return d.Layout(ctx)
+}
+
 // Capabilities of a bucket, by their names in the cluster map.
 const (
 	CapabilityCollections    = "collections"
@@ -103,7 +125,7 @@ func (r *Request) Check(l Layout) error {
 			return &CapabilityError{r.Capability}
 		}
 	}
-	if r.ByVBucket && int(r.VBucket) >= l.NumVBuckets() {
+	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing
 		return &ArgumentError{Field: "vbucket", Value: int64(r.VBucket), Limit: int64(l.NumVBuckets()) - 1, Kind: cberr.InvalidArgument}
 	}
 	return nil

@@ -123,6 +123,7 @@ func TestWhatAMapForbids(t *testing.T) {
 	require.NoError(t, (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(&fakeLayout{}), "a map that lists none forbids none")
 	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 3}).Check(l))
 	require.ErrorIs(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
+	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}), "a map that is still empty says nothing")
 }
 
 // The operations of a server that must be able to do them say so.

@@ -105,12 +105,12 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if err := checkOp[RangeScan](s.create(0)); err != nil {
 		return nil, s.fails(kindOf(err, false, nil), err)
 	}
-	l, err := d.Layout(ctx)
+	l, err := routable(ctx, d, &s.Common, CapabilityRangeScan)
+	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
+		return nil, s.fails(cberr.FeatureNotAvailable, err)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if has, known := l.Capability(CapabilityRangeScan); known && !has {
-		return nil, s.fails(cberr.FeatureNotAvailable, &CapabilityError{CapabilityRangeScan})
 	}
 	if err := s.checkTokens(d, l); err != nil {
 		return nil, s.fails(cberr.InvalidArgument, err)

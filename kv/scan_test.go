@@ -563,10 +563,6 @@ func TestScansThatNeverBegin(t *testing.T) {
 	s.layout = func() (kv.Layout, error) { return nil, errSeen }
 	_, err = kv.Scan{}.Run(testContext(t), s.topo)
 	require.ErrorIs(t, err, errSeen)
-	s.layout = func() (kv.Layout, error) { return &fakeLayout{}, nil }
-	keys, err := found(t, s, kv.Scan{})
-	require.NoError(t, err)
-	require.Empty(t, keys, "a bucket without vbuckets")
 	require.Zero(t, s.dispatched.Load())
 }
 
