@@ -19,7 +19,7 @@ func TestSim(t *testing.T) {
 		t.Log(run(t, sim.Options{Seed: *seed}))
 		return
 	}
-	for s := range uint64(8) {
+	for s := range uint64(6) {
 		run(t, sim.Options{Seed: s + 1, Ops: 1500})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/couchcore/couchcore/kv"
@@ -201,30 +202,66 @@ func (w *world) await(e *entry, ended <-chan struct{}) {
 	}
 }
 
-// burst starts many reads at once and then waits for all of them.
+// burst starts many calls at once, so that a write of the client's has several requests, and then waits for all of them.
 func (w *world) burst(id, n int, r *source) int {
-	type started struct {
-		e *entry
-		f kv.Future[kv.GetResult]
+	all := 5 + r.below(60)
+	if r.below(3) == 0 {
+		defer w.cutShort(r)()
 	}
-	var all []started
-	for i := range 5 + r.below(60) {
+	var wait []func()
+	for i := range all {
 		e := &entry{worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)), polite: true, limit: 2500 * time.Millisecond}
-		w.enter(e)
-		all = append(all, started{e, kv.Start(context.Background(), w.b, kv.Get{Key: []byte(e.key), Common: kv.Common{Timeout: e.limit}})})
+		in := kv.Common{Timeout: e.limit}
+		if r.below(2) == 0 {
+			e.verb, e.key, e.shared, e.token = insert, fmt.Sprintf("u-%d-%d", id, n+i), false, fmt.Sprintf("v-%d-%d", id, n+i)
+			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)}, mutated))
+			continue
+		}
+		wait = append(wait, started(w, e, kv.Get{Common: in, Key: []byte(e.key)}, func(g kv.GetResult) retry.Info {
+			e.got, e.cas = string(g.Value), g.CAS
+			return g.Retry
+		}))
 	}
 	w.sample()
-	for _, s := range all {
-		ended := make(chan struct{})
-		go func() { // each notes the instant of its own end
-			g, err := s.f.Wait(context.Background())
-			s.e.got, s.e.cas = string(g.Value), g.CAS
-			s.e.finish(w.since(), g.Retry, err)
-			close(ended)
-		}()
-		defer w.await(s.e, ended)
+	for _, f := range wait {
+		f()
 	}
-	return len(all)
+	return all
+}
+
+// shortWrites is the name of a fault that only bursts have.
+const shortWrites = "10 short write of many requests"
+
+// cutShort makes the next writes to a node fail somewhere, and gives what ends that.
+func (w *world) cutShort(r *source) (end func()) {
+	as := w.addresses()
+	links := w.linksTo(as[r.below(len(as))])
+	w.breaks()
+	for _, l := range links {
+		l.Up().FailAfter(r.below(1500), syscall.EPIPE)
+	}
+	return func() {
+		w.fired(shortWrites, len(links))
+		w.breaks()
+		w.reset(links)
+	}
+}
+
+// started starts a call, whose end is entered at its own instant, and gives what waits for it.
+func started[R any, O kv.Op[R]](w *world, e *entry, op O, info func(R) retry.Info) (wait func()) {
+	w.enter(e)
+	f := kv.Start[R](context.Background(), w.b, op)
+	ended := make(chan struct{})
+	go func() {
+		res, err := f.Wait(context.Background())
+		var i retry.Info
+		if err == nil {
+			i = info(res)
+		}
+		e.finish(w.since(), i, err)
+		close(ended)
+	}()
+	return func() { w.await(e, ended) }
 }
 
 // calmGrace is how long after the last fault calls may still fail: the longest wait for the next attempt to connect and

@@ -1,0 +1,130 @@
+package sim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/sim"
+)
+
+// twins are clients with one defect each, and the properties that notice it.
+var twins = map[string][]string{
+	"deadlines on the wire are not kept":       {"P1"},
+	"what is lost in flight is sent again":     {"P2"},
+	"what has left whole counts as unsent":     {"P2"},
+	"nothing is in doubt":                      {"P4"},
+	"everything is in doubt":                   {"P4"},
+	"nobody sends the canary":                  {"P9"},
+	"a silent connection stays":                {"P9"},
+	"who cannot connect tries again at once":   {"P10"},
+	"the wait does not grow":                   {"P10"},
+	"Close forgets the nodes":                  {"P11"},
+	"any number of calls may wait":             {"P12"},
+	"an unknown collection stays in the cache": {"P9", "P10"},
+}
+
+// edits put the twins' defects into the client. One program has all of them, and its environment says which it is to
+// have.
+var edits = []struct{ file, old, new string }{
+	{"internal/conn/conn.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
+	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
+	{"internal/conn/flush.go", "if f.end > n {", `if f.end > n || broken == "what has left whole counts as unsent" {`},
+	{
+		"retry/state.go", "return phaseOf(w) == onWire && !s.Idempotent // guard: doubt",
+		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
+	},
+	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "nobody sends the canary" {`},
+	{"internal/dispatch/probe.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
+	{"internal/dispatch/pipeline.go", "pause(ctx, wait/2+", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, wait/2+`},
+	{
+		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
+		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
+	},
+	{"internal/dispatch/router.go", "q.close(cause) })", `if broken != "Close forgets the nodes" { q.close(cause) } })`},
+	{"retry/orchestrator.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
+	{
+		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",
+		`if e, ok := old[p]; !ok || e.ID != id || broken == "an unknown collection stays in the cache" {`,
+	},
+}
+
+const twinSwitch = "package %s\n\nimport \"os\"\n\nvar broken = os.Getenv(\"COUCHCORE_BROKEN\")\n"
+
+// buildTwins builds the command with all defects in it.
+func buildTwins(t *testing.T) (binary string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	sources := map[string]string{}
+	for _, e := range edits {
+		path := filepath.Join(root, e.file)
+		if sources[path] == "" {
+			src, err := os.ReadFile(path)
+			require.NoError(t, err)
+			sources[path] = string(src)
+		}
+		require.Equal(t, 1, strings.Count(sources[path], e.old), "%s: %q is where a defect belongs", e.file, e.old)
+		sources[path] = strings.Replace(sources[path], e.old, e.new, 1)
+		pkg := filepath.Dir(path)
+		sources[filepath.Join(pkg, "broken_twin.go")] = fmt.Sprintf(twinSwitch, filepath.Base(pkg))
+	}
+	dir := t.TempDir()
+	overlay := map[string]string{}
+	for i, path := range slices.Sorted(maps.Keys(sources)) {
+		file := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		require.NoError(t, os.WriteFile(file, []byte(sources[path]), 0o600))
+		overlay[path] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600))
+	binary = filepath.Join(dir, "couchcore")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./cmd/couchcore")
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return binary
+}
+
+// A property is trusted when it has failed: for a client that lacks what keeps it.
+func TestTheClientsTwinsAreNoticed(t *testing.T) {
+	if os.Getenv("COUCHCORE_TWINS") == "" {
+		t.Skip("builds and runs defective clients, which takes a minute or two: set COUCHCORE_TWINS=1")
+	}
+	binary := buildTwins(t)
+	judge := func(t *testing.T, name string, first int) map[string]bool {
+		c := exec.CommandContext(t.Context(), binary, "chaos", "--json", fmt.Sprint("--seed=", first), "--seeds=4", "--ops=20000")
+		c.Env = append(os.Environ(), "COUCHCORE_BROKEN="+name)
+		out, _ := c.Output() // it fails when it finds something
+		var totals sim.Totals
+		require.NoError(t, json.Unmarshal(out, &totals), string(out))
+		found := map[string]bool{}
+		for _, v := range totals.Failures {
+			found[v.Property] = true
+		}
+		return found
+	}
+	require.Empty(t, judge(t, "", 1), "the client without a defect")
+	for name, properties := range twins {
+		t.Run(name, func(t *testing.T) {
+			all := map[string]bool{}
+			for first := 1; first < 40; first += 4 {
+				maps.Copy(all, judge(t, name, first))
+				if slices.ContainsFunc(properties, func(p string) bool { return all[p] }) {
+					t.Logf("noticed by %v, up to seed %d", slices.Sorted(maps.Keys(all)), first+3)
+					return
+				}
+			}
+			t.Errorf("not noticed by %v, but by %v", properties, slices.Sorted(maps.Keys(all)))
+		})
+	}
+}
