@@ -268,6 +268,13 @@ func TestPollingEnds(t *testing.T) {
 		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 		require.Equal(t, 3*time.Second, time.Since(d.began))
 
+		for want, p := range map[time.Duration]kv.PollDurability{4 * time.Second: {PersistTo: 1, Timeout: 4 * time.Second}, 10 * time.Second: {PersistTo: 1}} {
+			d = newWatching(threeCopies(), never) // nobody else says how long
+			_, err = kv.DoPolled(t.Context(), d, pollUpsert, p)
+			require.ErrorIs(t, err, cberr.AmbiguousTimeout)
+			require.Equal(t, want, time.Since(d.began))
+		}
+
 		unsupported := func(int, time.Duration) observed { return observed{status: memd.StatusNotSupported} }
 		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unsupported), pollUpsert, kv.PollDurability{PersistTo: 1})
 		require.ErrorIs(t, err, cberr.UnsupportedOperation, "at once")
