@@ -32,6 +32,8 @@ type Route struct {
 	Opaque       uint32
 	Local        string // the connection's own id
 	Prefixed     bool   // keys on the connection have their collection's id before them
+	Forward      bool   // the node is that of the forward map, which is of ForwardRev
+	ForwardRev   int64
 }
 
 // Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts

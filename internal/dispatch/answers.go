@@ -119,6 +119,9 @@ func (r *Router) judgeMoved(cl claimed) {
 		if p, _ := r.pick(pk, cl.c); p != nil {
 			moved = p.addr != cl.err.Endpoint
 		}
+		if !moved {
+			moved = r.forward(pk, cl)
+		}
 	}
 	r.judge(cl.c, retry.KVNotMyVBucket, cl.err, retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)})
 }

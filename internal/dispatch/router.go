@@ -299,6 +299,9 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	var i int
 	if c.Req.Replica == 0 {
 		i = pk.snap.NodeIndex(c.Route.VBucket, 0)
+		if c.Route.Forward {
+			i = forwarded(pk.snap, c, i)
+		}
 	} else {
 		i, _ = kv.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
 	}

@@ -68,6 +68,7 @@ type mapJSON struct {
 	Replicas   int          `json:"numReplicas"`
 	ServerList list[string] `json:"serverList"`
 	VBuckets   vbucketRows  `json:"vBucketMap"`
+	Forward    vbucketRows  `json:"vBucketMapForward"` // during a rebalance: where vbuckets go
 }
 
 // list is an array of at most MaxNodes elements, so that a few bytes of the map cannot ask for much memory.

@@ -39,7 +39,8 @@ type Snapshot struct {
 
 	kvNodes     int // how many of Nodes hold data
 	vbuckets    vbucketRows
-	ring        []point // of a memcached bucket
+	forward     vbucketRows // nil or as long as vbuckets
+	ring        []point     // of a memcached bucket
 	caps        map[string]bool
 	hasCaps     bool
 	clusterCaps map[string][]string

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -255,4 +256,21 @@ func TestT16TheNumberOfVBucketsIsForLife(t *testing.T) {
 	require.NoError(t, two.Conflict(bucket("u", "")))
 	require.NoError(t, bucket("other", "[0]").Conflict(two))
 	require.ErrorContains(t, bucket("u", "[0]").Conflict(two), "from 2 to 1")
+}
+
+// The forward map has the same nodes as the map, and one of another length is none.
+func TestForwardMap(t *testing.T) {
+	s := parse(t, example) // of one row, where there are eight vbuckets
+	require.Equal(t, -1, s.ForwardIndex(0))
+	s = parse(t, strings.Replace(example, `"vBucketMapForward": [[0,1]]`, `"vBucketMapForward": [[1,0],[1,0],[-1,0],[0],[0],[],[0,1],[0,1]]`, 1))
+	want := []int{1, 1, -1, 0, 0, -1, 0, 0}
+	for vb, node := range want {
+		require.Equal(t, node, s.ForwardIndex(uint16(vb)), vb)
+	}
+	require.Equal(t, -1, s.ForwardIndex(8))
+	require.Equal(t, -1, s.ForwardIndex(65535))
+	_, err := topology.Parse([]byte(strings.Replace(example, `"vBucketMapForward": [[0,1]]`, `"vBucketMapForward": [[7],[],[],[],[],[],[],[]]`, 1)), "h", topology.Options{})
+	var e *topology.ParseError
+	require.ErrorAs(t, err, &e)
+	require.EqualValues(t, 7, e.Value)
 }

@@ -82,9 +82,25 @@ func (m *mapJSON) into(s *Snapshot) error {
 		return &ParseError{Field: "numReplicas", Value: int64(m.Replicas), Limit: MaxReplicas}
 	}
 	s.Replicas = m.Replicas
+	if err := m.check(s, m.VBuckets); err != nil {
+		return err
+	}
+	s.vbuckets = m.VBuckets
+	if len(m.Forward) != len(m.VBuckets) {
+		return nil // there is none, or one of something else
+	}
+	if err := m.check(s, m.Forward); err != nil {
+		return err
+	}
+	s.forward = m.Forward
+	return nil
+}
+
+// check looks at the nodes of rows, and takes out those that are of no use.
+func (m *mapJSON) check(s *Snapshot, rows vbucketRows) error {
 	known := max(s.kvNodes, len(m.ServerList))
-	for vb := range m.VBuckets {
-		row := &m.VBuckets[vb]
+	for vb := range rows {
+		row := &rows[vb]
 		for k := range row {
 			switch n := int(row[k]); {
 			case k > m.Replicas:
@@ -96,7 +112,6 @@ func (m *mapJSON) into(s *Snapshot) error {
 			}
 		}
 	}
-	s.vbuckets = m.VBuckets
 	return nil
 }
 
@@ -128,4 +143,13 @@ func (s *Snapshot) NodeIndex(vb uint16, replica int) int {
 		return -1
 	}
 	return int(s.vbuckets[vb][replica])
+}
+
+// ForwardIndex is the node that a vbucket's active copy moves to in the rebalance that is under way; -1 when the map tells
+// of none.
+func (s *Snapshot) ForwardIndex(vb uint16) int {
+	if int(vb) >= len(s.forward) {
+		return -1
+	}
+	return int(s.forward[vb][0])
 }

@@ -1,0 +1,35 @@
+package dispatch
+
+import (
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/kv"
+)
+
+// During a rebalance a map may say beside where its vbuckets are also where they go. A call that its node has refused, and
+// that no newer map has another node for, goes there, and stays there until there is a newer map.
+
+// forward turns a call to the node that its vbucket moves to. It is false when that is none, or the one that has refused.
+func (r *Router) forward(pk *picker, cl claimed) bool {
+	c := cl.c
+	if c.Req.Replica != 0 || c.Route.Forward && c.Route.ForwardRev == pk.snap.Rev {
+		return false
+	}
+	i := pk.snap.ForwardIndex(c.Route.VBucket)
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].addr == cl.err.Endpoint {
+		return false
+	}
+	c.Route.Forward, c.Route.ForwardRev = true, pk.snap.Rev
+	return true
+}
+
+// forwarded is the node of a call that was turned to its vbucket's next one, or i if the map has changed since.
+func forwarded(s *topology.Snapshot, c *kv.Call, i int) int {
+	if c.Route.ForwardRev != s.Rev {
+		c.Route.Forward = false
+		return i
+	}
+	if f := s.ForwardIndex(c.Route.VBucket); f >= 0 {
+		return f
+	}
+	return i
+}
