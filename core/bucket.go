@@ -57,6 +57,12 @@ func (b *Bucket) NewCall() *kv.Call { return b.router.NewCall() }
 // Dispatch implements kv.Dispatcher.
 func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
 
+// NewCalls implements kv.BatchDispatcher.
+func (b *Bucket) NewCalls(dst []*kv.Call) { b.router.NewCalls(dst) }
+
+// ReleaseAll implements kv.BatchDispatcher.
+func (b *Bucket) ReleaseAll(calls []*kv.Call) { b.router.ReleaseAll(calls) }
+
 // DispatchAll implements kv.BatchDispatcher.
 func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
 

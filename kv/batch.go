@@ -19,6 +19,10 @@ type Outcome[R any] struct {
 // BatchDispatcher is a Dispatcher that can take over many calls at once, which costs less than one after the other.
 type BatchDispatcher interface {
 	Dispatcher
+	// NewCalls fills dst with calls, as NewCall gives one.
+	NewCalls(dst []*Call)
+	// ReleaseAll takes back finished calls as Release does; nil ones are left out. The slice is the caller's again.
+	ReleaseAll(calls []*Call)
 	// DispatchAll takes the calls over as Dispatch does. The slice is the caller's again when it returns.
 	DispatchAll(calls []*Call)
 }
@@ -55,9 +59,33 @@ type group struct {
 	wake chan struct{}
 }
 
-func (g *group) done() {
-	if g.left.Add(-1) == 0 {
+func (g *group) done() { g.ended(1) }
+
+func (g *group) ended(n int32) {
+	if g.left.Add(-n) == 0 {
 		g.wake <- struct{}{}
+	}
+}
+
+// Wakes gathers the calls of batches that one reader finishes one after another. Its zero value is ready.
+type Wakes struct {
+	g *group
+	n int32
+}
+
+func (w *Wakes) add(g *group) {
+	if g != w.g {
+		w.Flush()
+		w.g = g
+	}
+	w.n++
+}
+
+// Flush tells the batch of what it has gathered. Whoever gathers calls it before doing anything that may take time.
+func (w *Wakes) Flush() {
+	if w.n > 0 {
+		w.g.ended(w.n)
+		w.g, w.n = nil, 0
 	}
 }
 
@@ -66,6 +94,7 @@ func (g *group) done() {
 type batch[R any, O Op[R]] struct {
 	ctx    context.Context
 	d      Dispatcher
+	many   BatchDispatcher // the same, nil when it is none
 	out    []Outcome[R]
 	size   int // of a portion
 	places [2]portion
@@ -84,6 +113,7 @@ func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int
 		inFlight = DefaultInFlight
 	}
 	b := &batch[R, O]{ctx: ctx, d: d, out: make([]Outcome[R], n), size: min(n, inFlight), used: 1}
+	b.many, _ = d.(BatchDispatcher)
 	if n > inFlight && inFlight > 1 {
 		b.used, b.size = 2, inFlight/2
 	}
@@ -115,8 +145,15 @@ func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 	p.from = from
 	p.left.Store(int32(n) + 1) // one is ours, so that nobody wakes us before the last is on its way
 	all := true
+	p.calls = p.calls[:n]
+	if b.many != nil {
+		b.many.NewCalls(p.calls)
+	}
 	for i := from; i < from+n; i++ {
-		c := b.d.NewCall()
+		c := p.calls[i-from]
+		if b.many == nil {
+			c = b.d.NewCall()
+		}
 		c.form, c.group = formBatch, &p.group
 		o := op(i)
 		err := load[R](c, o)
@@ -133,14 +170,14 @@ func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 			c = nil
 		}
 		all = all && c != nil
-		p.calls = append(p.calls, c)
+		p.calls[i-from] = c
 	}
 	calls := p.calls
 	if !all {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *Call) bool { return c == nil })
 	}
-	if d, ok := b.d.(BatchDispatcher); ok {
-		d.DispatchAll(calls)
+	if b.many != nil {
+		b.many.DispatchAll(calls)
 	} else {
 		for _, c := range calls {
 			b.d.Dispatch(c)
@@ -159,8 +196,13 @@ func (b *batch[R, O]) finish(p *portion, op func(i int) *O) {
 		if c != nil {
 			o := &b.out[p.from+k]
 			o.Err = outcome(c, op(p.from+k), &o.Result)
-			b.d.Release(c)
+			if b.many == nil {
+				b.d.Release(c)
+			}
 		}
+	}
+	if b.many != nil {
+		b.many.ReleaseAll(p.calls)
 	}
 	p.calls = p.calls[:0]
 }

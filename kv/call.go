@@ -77,7 +77,7 @@ type Call struct {
 	finish func() // callback form
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
-	settled     sync.Once // future form: its outcome is made once
+	once        sync.Once // future form: its outcome is made once
 	outcomeErr  error
 	spare       []byte // memory for a compressed value; stays when the call is used again
 
@@ -275,24 +275,31 @@ func (c *Call) WireSize() int { return c.Req.wireSize() }
 func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	won, _ := c.State.Finish()
 	if won {
-		c.succeed(p, owned)
+		c.settled(p, owned)
+		c.deliver()
 	}
 	return won
 }
 
-// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch.
-func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
-	won := c.State.Succeeded(epoch)
-	if won {
-		c.succeed(p, owned)
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch has finished for
+// whoever waits for it when w is flushed.
+func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
+	if !c.State.Succeeded(epoch) {
+		return false
 	}
-	return won
+	c.settled(p, owned)
+	if c.form == formBatch {
+		c.unwatched()
+		w.add(c.group)
+	} else {
+		c.deliver()
+	}
+	return true
 }
 
-func (c *Call) succeed(p *memd.Packet, owned bool) {
+func (c *Call) settled(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
 	c.Res.set(p, c.Req.Into, owned)
-	c.deliver()
 }
 
 // TakePart keeps one packet of an answer that has several; Continues says which those are. epoch is the attempt's
@@ -319,10 +326,15 @@ func (c *Call) Done(err error, inDoubt bool) {
 	c.deliver()
 }
 
-func (c *Call) deliver() {
+// unwatched lets go of the caller's context.
+func (c *Call) unwatched() {
 	if stop := c.unwatch.Load(); stop != nil {
 		(*stop)()
 	}
+}
+
+func (c *Call) deliver() {
+	c.unwatched()
 	switch c.form {
 	case formBlocking:
 		c.wake <- struct{}{}
@@ -348,7 +360,7 @@ func (c *Call) Observe(f func(err error)) { c.watcher = f }
 // outcome gives the finished call's error, translated: nil, or a *Error.
 func (c *Call) outcome() error {
 	if c.form == formFuture {
-		c.settled.Do(func() { c.outcomeErr = c.settle() })
+		c.once.Do(func() { c.outcomeErr = c.settle() })
 		return c.outcomeErr
 	}
 	return c.settle()

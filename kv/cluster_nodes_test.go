@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -333,5 +334,35 @@ func TestEveryOperationOnACluster(t *testing.T) {
 				require.Equal(t, "vbucket", a.Field, "%s: %v; those of vbuckets have tests of their own", op.name, err)
 			}
 		}
+	})
+}
+
+// Many batches of many sizes at once: the calls that they share between them never meet.
+func TestBatchesAtOnce(t *testing.T) {
+	onCluster(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+		const n = 100
+		keys := keysOf(n)
+		docs := make([]kv.Upsert, n)
+		for i := range docs {
+			docs[i] = kv.Upsert{Key: keys[i], Value: keys[i]}
+		}
+		for _, o := range kv.UpsertMulti(testContext(t), b, docs) {
+			require.NoError(t, o.Err)
+		}
+		var wg sync.WaitGroup
+		for worker := range 16 {
+			wg.Go(func() {
+				for round := range 20 {
+					size := 1 + (worker*7+round*13)%50
+					from := (worker + round) % (n - size)
+					for i, o := range kv.GetMulti(testContext(t), b, kv.Common{}, keys[from:from+size]) {
+						if o.Err != nil || string(o.Result.Value) != string(keys[from+i]) {
+							t.Errorf("%s: %q, %v", keys[from+i], o.Result.Value, o.Err)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
 	})
 }

@@ -116,6 +116,7 @@ type Conn struct {
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
 	cameLate   int
+	wakes      kv.Wakes
 	trusted    bool // an answer has come: TLS failures from now on are lost sockets
 
 	Stats Stats
@@ -430,6 +431,7 @@ func (c *Conn) read() error {
 		mine := c.reading
 		c.mu.Unlock()
 		err := c.packets()
+		c.wakes.Flush()
 		c.mu.Lock()
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
@@ -538,6 +540,7 @@ func (c *Conn) packets() error {
 
 // large receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
 func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
+	c.wakes.Flush()
 	c.rpos += memd.HeaderLen
 	head := make([]byte, h.BodyLen-h.ValueLen())
 	value := make([]byte, h.ValueLen())
@@ -599,7 +602,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		if c.feedback != nil {
 			c.feedback.Success()
 		}
-		if !call.Win(epoch, p, owned) {
+		if !call.Win(epoch, p, owned, &c.wakes) {
 			c.orphan(p)
 		}
 	case call.State.Answered(epoch):

@@ -39,6 +39,55 @@ func (b *byPipeline) submit() {
 	b.pipes, b.last = b.pipes[:0], 0
 }
 
+// handful is calls that were used together and will be again.
+type handful struct {
+	n     int
+	calls [16]*kv.Call
+}
+
+// NewCalls implements kv.BatchDispatcher.
+func (r *Router) NewCalls(dst []*kv.Call) {
+	for len(dst) > 0 {
+		h, ok := r.handfuls.Get().(*handful)
+		if !ok {
+			for i := range dst {
+				dst[i] = r.NewCall()
+			}
+			return
+		}
+		n := copy(dst, h.calls[:h.n])
+		dst = dst[n:]
+		for h.n -= n; h.n > 0; h.n-- { // more than were asked for
+			r.pool.Put(h.calls[n+h.n-1])
+		}
+		r.empty.Put(h)
+	}
+}
+
+// ReleaseAll implements kv.BatchDispatcher.
+func (r *Router) ReleaseAll(calls []*kv.Call) {
+	var h *handful
+	for _, c := range calls {
+		if c == nil || !r.free(c) {
+			continue
+		}
+		if h == nil {
+			var ok bool
+			if h, ok = r.empty.Get().(*handful); !ok {
+				h = &handful{}
+			}
+		}
+		h.calls[h.n] = c
+		if h.n++; h.n == len(h.calls) {
+			r.handfuls.Put(h)
+			h = nil
+		}
+	}
+	if h != nil {
+		r.handfuls.Put(h)
+	}
+}
+
 // DispatchAll implements kv.BatchDispatcher: one look at the clock, and one turn in each connection's lock for many
 // requests.
 func (r *Router) DispatchAll(calls []*kv.Call) {

@@ -73,11 +73,13 @@ type Router struct {
 	wg     sync.WaitGroup
 	pool   sync.Pool // of *kv.Call
 	sorted sync.Pool // of *byPipeline
-	picker atomic.Pointer[picker]
-	colls  *collections.Cache
-	due    deadlines
-	work   executor
-	next   atomic.Uint32 // round robin
+	// handfuls are of *handful, and empty of those without calls
+	handfuls, empty sync.Pool
+	picker          atomic.Pointer[picker]
+	colls           *collections.Cache
+	due             deadlines
+	work            executor
+	next            atomic.Uint32 // round robin
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -139,10 +141,18 @@ func (r *Router) NewCall() *kv.Call { return r.pool.Get().(*kv.Call) }
 
 // Release implements kv.Dispatcher. Only calls that nobody else can hold are used again.
 func (r *Router) Release(c *kv.Call) {
-	if c.Pooled() && (!c.Held() || r.due.remove(c)) {
-		c.Reset()
+	if r.free(c) {
 		r.pool.Put(c)
 	}
+}
+
+// free makes a finished call ready for its next use, if nobody else can hold it.
+func (r *Router) free(c *kv.Call) bool {
+	if !c.Pooled() || c.Held() && !r.due.remove(c) {
+		return false
+	}
+	c.Reset()
+	return true
 }
 
 // now is the time since the router's base.
