@@ -41,8 +41,17 @@ type moved struct {
 	began   time.Time
 	key     string
 	write   bool
+	got     string
 	retries int
 	err     error
+}
+
+// request is what the nodes see of it.
+func (c *moved) request() memd.Opcode {
+	if c.write {
+		return memd.OpAdd
+	}
+	return memd.OpGet
 }
 
 // moving is the load under a rebalance.
@@ -64,7 +73,7 @@ func (l *moving) load(ctx context.Context, worker int) {
 			c.retries, c.err = res.Retry.Retries(), err
 		} else {
 			res, err := kv.Do(context.Background(), l.b, kv.Get{Key: []byte(c.key)})
-			c.retries, c.err = res.Retry.Retries(), err
+			c.got, c.retries, c.err = string(res.Value), res.Retry.Retries(), err
 		}
 		l.mu.Lock()
 		l.calls = append(l.calls, c)
@@ -121,7 +130,7 @@ func TestRebalanceUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := mock.Start(t, mock.Nodes(run.nodes), mock.Replicas(1), mock.Virtual(), mock.Latency(200*time.Microsecond), mock.Bucket("default", rebalanceVBuckets))
+				m := mock.Start(t, mock.Nodes(run.nodes), mock.Replicas(1), mock.Virtual(), mock.RecordFrames(), mock.Latency(200*time.Microsecond), mock.Bucket("default", rebalanceVBuckets))
 				if run.nodes > 3 { // the fourth begins without any vbucket
 					for vb := range rebalanceVBuckets {
 						require.NoError(t, m.MoveVBucket("default", vb, vb*3/rebalanceVBuckets))
@@ -164,16 +173,30 @@ func rebalance(t *testing.T, m *mock.Cluster, b *core.Bucket, move func(*testing
 	for _, a := range m.ApplyLog("default") {
 		applied[a.Key]++
 	}
+	type request struct {
+		op  memd.Opcode
+		key string
+	}
+	sent := map[request]int{}
+	for _, f := range m.FrameLog() {
+		if f.Opcode == memd.OpAdd || f.Opcode == memd.OpGet {
+			sent[request{f.Opcode, f.Key[1:]}]++ // behind the default collection's id
+		}
+	}
 	retried, later := 0, 0
 	for _, c := range l.calls {
 		require.NoError(t, c.err, c.key)
 		require.Equal(t, 1, applied[c.key], c.key)
+		if !c.write {
+			require.Equal(t, c.key, c.got)
+		}
 		if c.retries > 0 {
 			retried++
 		}
 		if c.began.After(ended.Add(rebalanceSettled)) {
 			later++
 			require.Zero(t, c.retries, "%s began %v after the end", c.key, c.began.Sub(ended))
+			require.Equal(t, 1, sent[request{c.request(), c.key}], "%s began %v after the end", c.key, c.began.Sub(ended))
 		}
 	}
 	require.Positive(t, later)
