@@ -52,7 +52,7 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 	}
 	cfg.Password = core.NewSecret(password)
 	cfg.Bucket = or(f.Bucket, cfg.Bucket, "default")
-	cfg.AllowPlain = f.AllowPlain
+	cfg.AllowPlain = cfg.AllowPlain || f.AllowPlain
 	if f.Timeout < 0 {
 		return core.Config{}, usagef("--timeout is negative")
 	}

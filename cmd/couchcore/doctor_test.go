@@ -305,6 +305,7 @@ func TestDoctorOnLogins(t *testing.T) {
 	plain, _ := startMock(t, mock.Mechanisms("PLAIN"))
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", plain.ConnString())...), "authentication", "no common authentication mechanism", "the server takes PLAIN only")
 	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString(), "--allow-plain")...).code)
+	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString()+"?allow_plain=true")...).code)
 }
 
 // rewriteMap changes every map that the cluster sends over the key-value protocol.

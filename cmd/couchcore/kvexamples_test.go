@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -16,27 +18,58 @@ var exampleFails = map[string]string{
 	"replace": "cas_mismatch", "unlock": "cas_mismatch", "observe-seqno": "document_not_found",
 }
 
-// exampleNeeds is what a verb's example finds beside the document that most of them are about.
-var exampleNeeds = map[string][]string{
-	"replace": {"upsert order::1 {}"}, "remove": {"upsert order::1 {}"}, "touch": {"upsert session::1 {}"}, "get-and-touch": {"upsert session::1 {}"},
-	"get-and-lock": {"upsert order::1 {}"}, "unlock": {"upsert order::1 {}", "get-and-lock order::1"}, "append": {"upsert log x"},
-	"prepend": {"upsert log x"}, "decrement": {"upsert seats 5"}, "path-insert": {"path-remove airline_10 iata"},
-	"path-replace-body": {"path-upsert airline_10 xattr:staged {}"},
+// startPlainMock is startMock with logins that cost no time.
+func startPlainMock(t *testing.T, opts ...mock.Option) (*mock.Cluster, cmd) {
+	t.Helper()
+	m, c := startMock(t, append(opts, mock.Mechanisms("PLAIN"))...)
+	c.env["COUCHCORE_CONNECT"] += "?allow_plain=true"
+	return m, c
+}
+
+// documents writes what the examples are about.
+func documents(t *testing.T, b *core.Bucket, verb string) {
+	t.Helper()
+	upsert := func(key, value string) {
+		_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte(key), Value: []byte(value)})
+		require.NoError(t, err)
+	}
+	for _, key := range []string{"order::1", "session::1", "log"} {
+		if verb != "insert" {
+			upsert(key, "{}")
+		}
+	}
+	upsert("seats", "5")
+	airline := `{"name":"a","n":1,"routes":[1],"iata":"x","old":1}`
+	if verb == "path-insert" {
+		airline = "{}"
+	}
+	upsert("airline_10", airline)
+	staged := kv.UpsertPath("staged", []byte("{}"))
+	staged.Xattr = true
+	_, err := kv.Do(t.Context(), b, kv.MutateIn{Key: []byte("airline_10"), Specs: []kv.MutateSpec{staged}})
+	require.NoError(t, err)
+	if verb == "unlock" {
+		_, err := kv.Do(t.Context(), b, kv.GetAndLock{Key: []byte("order::1")})
+		require.NoError(t, err)
+	}
 }
 
 // Every verb's example runs as its help has it, for people and as JSON.
 func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
-	m, c := startMock(t, mock.VBuckets(1024))
+	m, c := startPlainMock(t, mock.VBuckets(1024), mock.Nodes(2))
 	_, err := m.CreateCollection(mock.DefaultBucket, "inventory", "c")
 	require.NoError(t, err)
+	cfg, err := core.ParseConnString(c.env["COUCHCORE_CONNECT"])
+	require.NoError(t, err)
+	cfg.Username, cfg.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cl, err := core.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cl.Close()) }()
+	b := cl.Bucket(mock.DefaultBucket)
 	for verb := range verbs(t) {
 		for _, more := range [][]string{nil, {"--json"}} {
 			require.NoError(t, m.Flush(mock.DefaultBucket))
-			needs := append([]string{`upsert airline_10 {"name":"a","n":1,"routes":[1],"iata":"x","old":1}`}, exampleNeeds[verb]...)
-			for _, need := range needs {
-				r := c.run(append([]string{"kv"}, strings.Fields(need)...)...)
-				require.Zero(t, r.code, "%s: %s", need, r.stderr)
-			}
+			documents(t, b, verb)
 			args := slices.Concat(words(exampleOf["kv "+verb])[1:], more)
 			r := cmd{stdin: "a value", env: c.env}.run(args...)
 			kind := exampleFails[verb]
@@ -69,7 +102,7 @@ func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
 
 // Every verb says no to a cluster that does not let it in, with the cause and the exit code.
 func TestEveryVerbFailsWithoutALogin(t *testing.T) {
-	_, c := startMock(t, mock.Nodes(1), mock.Replicas(0))
+	_, c := startPlainMock(t, mock.Nodes(1), mock.Replicas(0))
 	for verb := range verbs(t) {
 		r := c.run(append(words(exampleOf["kv "+verb])[1:], "-p", "wrong", "--timeout", "5s", "--json")...)
 		require.Equal(t, exitFailed, r.code, verb)
