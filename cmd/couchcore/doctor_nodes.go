@@ -125,7 +125,7 @@ func (d *doctor) open() (*core.Cluster, error) {
 
 const skewWarning = time.Minute // from which on it matters
 
-// services pings all others on every node that offers them.
+// services pings all of them on every node that offers them, by the client's own ways.
 func (d *doctor) services(ctx context.Context) finding {
 	c, err := d.open()
 	if err != nil {
@@ -134,23 +134,20 @@ func (d *doctor) services(ctx context.Context) finding {
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 4*d.limit)
 	defer cancel()
-	r, err := c.Ping(ctx, core.PingOptions{Services: serviceNames[1:], Timeout: d.limit})
+	r, err := c.Ping(ctx, core.PingOptions{Services: serviceNames[:], Timeout: d.limit})
 	if err != nil {
 		return broken(err.Error(), "the nodes answer, and the client gets no map from them: see its log")
 	}
 	var f finding
 	var parts []string
-	for _, name := range serviceNames[1:] {
+	for _, name := range serviceNames {
 		ok := 0
 		for _, p := range r.Services[name] {
 			if p.State == "ok" {
 				ok++
 				continue
 			}
-			f.bad = append(f.bad, problem{
-				fmt.Sprintf("%s %s: %s", name, p.Remote, p.Error),
-				"see whether the service runs on that node, and whether a firewall lets its port through",
-			})
+			f.bad = append(f.bad, problem{fmt.Sprintf("%s %s: %s", name, p.Remote, p.Error), serviceAdvice(p.Error)})
 		}
 		if n := len(r.Services[name]); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d of %d", name, ok, n))
@@ -158,6 +155,13 @@ func (d *doctor) services(ctx context.Context) finding {
 	}
 	f.detail = or(strings.Join(parts, ", "), "the map names none")
 	return f
+}
+
+func serviceAdvice(text string) string {
+	if strings.Contains(text, "node filter refuses") {
+		return "correct the address that the node gives of itself; or name a host with such an address in the connection string, if it is meant"
+	}
+	return "see whether the service runs on that node, and whether a firewall lets its port through"
 }
 
 // clock compares this machine's with that of a node, as it stands in an answer of the management service.

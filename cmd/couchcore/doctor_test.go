@@ -25,6 +25,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -369,6 +370,15 @@ func TestDoctorOnAlternateAddresses(t *testing.T) {
 	diagnosis(t, r, "nodes", "127.0.0.1:"+wrong+": connection refused", "add ?network=external to the connection string")
 	require.Regexp(t, `(?m)^skip  services, clock$`, r.stdout)
 	require.Zero(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...).code, "the address itself tells which network it is of")
+}
+
+func TestDoctorOnServices(t *testing.T) {
+	m, _ := startMock(t)
+	m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpNoop}}, mock.Status(memd.StatusInternal))
+	r := examined(t, doctorHooks{}, login("-c", m.ConnString())...)
+	diagnosis(t, r, "services", "kv "+m.Node(1).Addr()+": ", "see whether the service runs on that node")
+	require.Contains(t, r.stdout, "kv 1 of 2, query 2 of 2")
+	require.Contains(t, serviceAdvice((&core.NodeRefusedError{Addr: "127.0.0.1:1", Err: errors.New("x")}).Error()), "correct the address")
 }
 
 func TestDoctorOnTheClock(t *testing.T) {
