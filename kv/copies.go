@@ -135,7 +135,7 @@ type copyResult[R any] struct {
 
 // AllCopies asks the active copy and every replica of a document, all at once, and gives what they answer as it comes,
 // at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the reasons. It
-// waits for the first cluster map, if there is none yet, and for nothing else.
+// waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
 func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (*Copies[R], error) {
 	p := op.plan()
 	copies, err := p.copies(ctx, d)

@@ -126,6 +126,14 @@ func TestWhatAMapForbids(t *testing.T) {
 	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}), "a map that is still empty says nothing")
 }
 
+func TestAReplicaThatIsNotThereSaysWhich(t *testing.T) {
+	l := &fakeLayout{rows: [][]int{{0, -1}}, replicas: 1, nodes: 1}
+	_, err := kv.PickReplica(l, 0, 2, false, "")
+	require.EqualError(t, err, "replica 2 is asked for, the bucket has 1")
+	_, err = kv.PickReplica(l, 0, 1, false, "")
+	require.EqualError(t, err, "no node holds replica 1 of vbucket 0")
+}
+
 // The operations of a server that must be able to do them say so.
 func TestCapabilitiesThatOperationsNeed(t *testing.T) {
 	key := []byte("k")

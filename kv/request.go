@@ -26,6 +26,10 @@ const (
 type Common struct {
 	Scope      string // "" means _default
 	Collection string // "" means _default
+	// CollectionID is the collection's id where the caller knows it already: nobody is asked for it then. When it turns out
+	// to be none, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
+	// not known.
+	CollectionID uint32
 
 	// Retry overrides the cluster's strategy for this call; nil inherits. It never overrides what keeps a write from
 	// being applied twice.
@@ -128,15 +132,15 @@ func badArgument(field, reason string) error {
 	return &ArgumentError{Field: field, Reason: reason, Kind: cberr.InvalidArgument}
 }
 
-// InDefaultCollection reports whether the request names the default collection.
+// InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
+	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
 // checkSimple notes that a request is valid if it is as simple as most are: a read or a write of a document in the
 // default collection and nothing else. It is for the two operations that encode knows.
 func (r *Request) checkSimple() {
-	r.valid = r.Scope == "" && r.Collection == "" && r.OnBehalfOf == "" && r.Timeout >= 0 &&
+	r.valid = r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0 &&
 		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && len(r.Value) <= MaxValueLen &&
 		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0
 }

@@ -84,7 +84,7 @@ type Scanning struct {
 	closed bool
 }
 
-// Run starts the scan. It waits for the first cluster map, if there is none yet, and for nothing else. The context is
+// Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else. The context is
 // that of the whole scan. Whoever does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if t, ok := d.(ScanTimer); ok && s.Timeout == 0 {

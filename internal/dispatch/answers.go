@@ -128,7 +128,13 @@ func (r *Router) judgeMoved(cl claimed) {
 
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.
 func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
-	if !c.Req.InDefaultCollection() {
+	switch {
+	case c.Req.CollectionID != 0 && c.Req.Scope == "" && c.Req.Collection == "":
+		c.Fail(err) // nobody knows another id
+		return
+	case c.Req.CollectionID != 0: // from now on the names count
+		c.Req.CollectionID, c.Route.CollectionID = 0, 0
+	case !c.Req.InDefaultCollection():
 		uid, ok := err.ManifestUID()
 		if !ok || !r.colls.Stale(uid, pathOf(c)) {
 			r.colls.Invalidate(pathOf(c), c.Route.CollectionID)

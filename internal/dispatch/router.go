@@ -245,7 +245,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		return nil
 	}
 	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
-		e, ok := r.colls.Get(pathOf(c))
+		e, ok := r.collection(c)
 		if !ok {
 			if pk.snap.Capability(kv.CapabilityCollections) == topology.Unsupported {
 				c.Fail(&kv.CapabilityError{Capability: kv.CapabilityCollections})
@@ -267,6 +267,14 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		r.notSent(c, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
 	}
 	return p
+}
+
+// collection gives the id of the call's collection, as far as it is known.
+func (r *Router) collection(c *kv.Call) (collections.Entry, bool) {
+	if id := c.Req.CollectionID; id != 0 {
+		return collections.Entry{ID: id}, true
+	}
+	return r.colls.Get(pathOf(c))
 }
 
 // anySeed gives a connection to ask for the first map, or nil.
