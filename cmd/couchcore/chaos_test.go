@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +37,24 @@ func TestChaosNamesTheSeed(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "P11 violated by seed 7")
 	require.Contains(t, r.stdout, "again: couchcore chaos --seed 7 --seeds 1 --ops 1000")
+}
+
+// What the command prints, but for the numbers: those change with the client.
+func TestChaosOutput(t *testing.T) {
+	text := transcript(
+		"chaos --seed 7 --seeds 1 --ops 300",
+		"chaos --seed 7 --seeds 5 --ops 500",
+		"chaos --seed 7 --seeds 1 --ops 300 --break leaked-socket",
+		"chaos --seeds 0",
+		"chaos --ops 3 --seeds 4",
+	)
+	for _, r := range []struct{ pattern, with string }{
+		{`trace [0-9a-f]+`, "trace #"}, {`in [0-9.]+ m?s\b`, "in #"}, {`(?m)^([a-z ]+?)  +[0-9 ]+`, "$1  # "}, {` +[0-9]+ of \d+ kinds`, " of # kinds"},
+		{`of \d+ kinds`, "of # kinds"}, {`[0-9 ]*[0-9] requests`, "# requests"}, {`\d+\.\d+[^\d\s,]*s\b`, "#"}, {` +\n`, "\n"},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
+	}
+	golden(t, "chaos", text)
 }
 
 func TestChaosRefusesNonsense(t *testing.T) {
