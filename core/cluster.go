@@ -81,13 +81,16 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
-	c.logins = newLogins(&cfg)
+	c.logins = newLogins(&cfg, c.log)
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
 	c.health.OnSet = c.wakeAll
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
+	if cfg.UseTLS && cfg.TLS.InsecureSkipVerify {
+		c.log.Warn(ctx, observe.MsgTLSUnverified)
+	}
 	return c, nil
 }
 

@@ -47,6 +47,9 @@ type Config struct {
 	// TLS.InsecureSkipVerify. A connection that fails to be encrypted is not made without.
 	UseTLS bool
 	TLS    *tls.Config
+	// RequireTLS refuses a configuration that would not encrypt. Requests to HTTP services show the password to whoever
+	// listens otherwise, unlike key-value connections: the log says so, once.
+	RequireTLS bool
 
 	Username string
 	Password Secret
@@ -262,6 +265,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
 	}
 	c.UseTLS = c.UseTLS || c.TLS != nil
+	if c.RequireTLS && !c.UseTLS {
+		return c, &ConfigError{"RequireTLS", "is set, and UseTLS is not"}
+	}
 	if c.UseTLS {
 		c.TLS = c.TLS.Clone() // of nil, too
 		if c.TLS == nil {

@@ -8,10 +8,13 @@ import (
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // logins gives the credentials of each connection and request, and counts those that replaced others.
 type logins struct {
+	log      observe.Log
+	warned   sync.Once // that HTTP shows the password
 	provider func(ctx context.Context) (Credentials, error)
 	timeout  time.Duration
 	tls      bool
@@ -21,8 +24,9 @@ type logins struct {
 	generation uint64
 }
 
-func newLogins(cfg *Config) *logins {
+func newLogins(cfg *Config, log observe.Log) *logins {
 	return &logins{
+		log:      log,
 		provider: cfg.Credentials, timeout: cfg.CredentialsTimeout, tls: cfg.UseTLS,
 		now: Credentials{Username: cfg.Username, Password: cfg.Password, Token: cfg.Token},
 	}
@@ -84,6 +88,9 @@ func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
 // request is for httpx.Options.
 func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
 	cr, _, err := l.current(ctx)
+	if !l.tls && cr.Username != "" {
+		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
+	}
 	return httpx.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,9 @@ func TestD18FakeServersAreRefused(t *testing.T) {
 		"no signature":          {memd.OpSASLStep, func(_, rep *memd.Packet) { rep.Value = nil }},
 		"foreign nonce":         {memd.OpSASLAuth, func(_, rep *memd.Packet) { rep.Value = []byte("r=other,s=YWFhYWFhYWFhYWFh,i=4096") }},
 		"one iteration":         {memd.OpSASLAuth, change("i=4096", "i=1")},
+		"short salt":            {memd.OpSASLAuth, salted("YWI=")},
+		"no salt":               {memd.OpSASLAuth, salted("")},
+		"salt is not base64":    {memd.OpSASLAuth, salted("!!!!!!!!!!!!!!!!")},
 		"ten million":           {memd.OpSASLAuth, change("i=4096", "i=10000000")},
 		"iterations not number": {memd.OpSASLAuth, change("i=4096", "i=x")},
 	} {
@@ -171,6 +175,13 @@ func TestD18FakeServersAreRefused(t *testing.T) {
 				require.Zero(t, m.Frames(memd.OpGet))
 			})
 		})
+	}
+}
+
+// salted changes the salt of a server's first message.
+func salted(to string) func(req, rep *memd.Packet) {
+	return func(_, rep *memd.Packet) {
+		rep.Value = regexp.MustCompile(`s=[^,]*`).ReplaceAll(rep.Value, []byte("s="+to))
 	}
 }
 

@@ -371,3 +371,47 @@ func TestIdleConnectionsAreKeptAlive(t *testing.T) {
 		})
 	}
 }
+
+// S1, S4: what is less than safe is said once: certificates that nobody verifies, a password that HTTP shows. RequireTLS
+// refuses the latter.
+func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
+	const unverified, shown = "TLS verification is off", "Credentials sent over plaintext"
+	for name, c := range map[string]struct {
+		change            func(m *mock.Cluster, cfg *core.Config)
+		unverified, shown int
+	}{
+		"plaintext": {func(*mock.Cluster, *core.Config) {}, 0, 1},
+		"TLS": {func(m *mock.Cluster, cfg *core.Config) {
+			tlsHosts(cfg)
+			cfg.TLS = trusting(m)
+		}, 0, 0},
+		"unverified": {func(_ *mock.Cluster, cfg *core.Config) {
+			tlsHosts(cfg)
+			cfg.TLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
+		}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overTLS(t, func(t *testing.T, m *mock.Cluster) {
+				var l logs
+				cl := open(t, m, func(cfg *core.Config) { c.change(m, cfg) }, func(cfg *core.Config) { cfg.Log = l.logger() })
+				for range 3 {
+					_, err := kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte("k")})
+					require.NoError(t, err)
+				}
+				require.Zero(t, strings.Count(l.String(), shown), "key-value connections show nothing")
+				for range 3 {
+					require.NoError(t, request(t, cl))
+				}
+				require.Equal(t, c.shown, strings.Count(l.String(), shown))
+				require.Equal(t, c.unverified, strings.Count(l.String(), unverified))
+			})
+		})
+	}
+	_, err := core.Open(t.Context(), core.Config{RequireTLS: true})
+	var e *core.ConfigError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "RequireTLS", e.Field)
+	cl, err := core.Open(t.Context(), core.Config{RequireTLS: true, UseTLS: true})
+	require.NoError(t, err)
+	require.NoError(t, cl.Close())
+}
