@@ -70,7 +70,8 @@ func BenchmarkGetsWhileMapsCome(b *testing.B) {
 			var applied atomic.Int64
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			if maps {
-				go carryMaps(b, m, bigConfig(b, m), bucket, told, &applied, stop, stopped)
+				big := bigConfig(b, m)
+				go carryMaps(b, m, big, bucket, told, &applied, stop, stopped)
 			} else {
 				close(stopped)
 			}

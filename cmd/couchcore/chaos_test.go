@@ -49,8 +49,14 @@ func TestChaosOutput(t *testing.T) {
 		"chaos --ops 3 --seeds 4",
 	)
 	for _, r := range []struct{ pattern, with string }{
-		{`trace [0-9a-f]+`, "trace #"}, {`in [0-9.]+ m?s\b`, "in #"}, {`(?m)^([a-z ]+?)  +[0-9 ]+`, "$1  # "}, {` +[0-9]+ of \d+ kinds`, " of # kinds"},
-		{`of \d+ kinds`, "of # kinds"}, {`[0-9 ]*[0-9] requests`, "# requests"}, {`\d+\.\d+[^\d\s,]*s\b`, "#"}, {` +\n`, "\n"},
+		{`trace [0-9a-f]+`, "trace #"},
+		{`in [0-9.]+ m?s\b`, "in #"},
+		{`(?m)^([a-z ]+?)  +[0-9 ]+`, "$1  # "},
+		{` +[0-9]+ of \d+ kinds`, " of # kinds"},
+		{`of \d+ kinds`, "of # kinds"},
+		{`[0-9 ]*[0-9] requests`, "# requests"},
+		{`\d+\.\d+[^\d\s,]*s\b`, "#"},
+		{` +\n`, "\n"},
 	} {
 		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
 	}
