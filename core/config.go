@@ -307,10 +307,6 @@ func (c *Config) seeds() {
 	if len(c.Hosts) == 0 && !c.preferHTTP {
 		c.Hosts = []string{"127.0.0.1"}
 	}
-	mgmt := strconv.Itoa(portMgmt)
-	if c.UseTLS {
-		mgmt = strconv.Itoa(portMgmtTLS)
-	}
 	usual := strconv.Itoa(c.port)
 	seeds, http := make([]string, 0, len(c.Hosts)), slices.Clone(c.HTTPHosts)
 	for _, h := range c.Hosts {
@@ -318,15 +314,28 @@ func (c *Config) seeds() {
 		if err != nil {
 			host, port = trimBrackets(h), usual
 		}
-		if addr := net.JoinHostPort(host, mgmt); port == usual && !slices.Contains(http, addr) {
+		seed := net.JoinHostPort(host, port)
+		if addr, ok := c.management(seed); ok && !slices.Contains(http, addr) {
 			http = append(http, addr)
 		}
-		seeds = append(seeds, net.JoinHostPort(host, port))
+		seeds = append(seeds, seed)
 	}
 	c.Hosts, c.HTTPHosts = seeds, http
 	if c.Bootstrap == BootstrapHTTP {
 		c.Hosts = nil // nodes are connected to once a map has named them
 	}
+}
+
+// management is the management service beside a data service; false when that has a port of its own.
+func (c *Config) management(addr string) (string, bool) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port != strconv.Itoa(c.port) {
+		return "", false
+	}
+	if c.UseTLS {
+		return net.JoinHostPort(host, strconv.Itoa(portMgmtTLS)), true
+	}
+	return net.JoinHostPort(host, strconv.Itoa(portMgmt)), true
 }
 
 func trimBrackets(h string) string {

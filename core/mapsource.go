@@ -168,7 +168,8 @@ func (s *mapSource) round(ctx context.Context) bool {
 
 var errNoHTTP = errors.New("no address is known that gives cluster maps over HTTP: name one as http://host:port")
 
-// addresses are the management services of the map's nodes, and behind them those of the configuration.
+// addresses are the management services of the map's nodes, and behind them those of the configuration and of the nodes
+// that are connected.
 func (s *mapSource) addresses() []string {
 	var addrs []string
 	if m := s.b.router.Snapshot(); m != nil {
@@ -176,7 +177,15 @@ func (s *mapSource) addresses() []string {
 			addrs = append(addrs, e.Addr)
 		}
 	}
-	for _, a := range s.b.c.cfg.HTTPHosts {
+	others := slices.Clone(s.b.c.cfg.HTTPHosts)
+	for _, n := range s.b.router.Status() { // what an SRV record has named, too
+		if n.Connected {
+			if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
+				others = append(others, mgmt)
+			}
+		}
+	}
+	for _, a := range others {
 		if !slices.Contains(addrs, a) {
 			addrs = append(addrs, a)
 		}

@@ -167,6 +167,32 @@ func TestASeedWithoutTheDataService(t *testing.T) {
 	})
 }
 
+// A stream takes no connection away from requests, however few they may have.
+func TestStreamsOfMapsLeaveConnectionsToRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
+		mapless(m)
+		c := open(t, m, func(cfg *core.Config) { cfg.MaxHTTPConnections = 1 })
+		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, mapPaths(m)["/pools/default/bs/default"])
+		began := time.Now()
+		require.NoError(t, request(t, c))
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// The nodes that an SRV record names are asked for maps over HTTP too.
+func TestMapsOverHTTPFromNodesOfAnSRVRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
+		mapless(m)
+		cl := named(t, m, false, resolver(func(context.Context, string) ([]*net.SRV, error) { return records(m), nil }))
+		_, err := kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+	})
+}
+
 // Over real sockets, by the http scheme alone.
 func TestHTTPSchemeWithAPortOverTCP(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64))

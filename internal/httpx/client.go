@@ -80,6 +80,7 @@ type Options struct {
 type Client struct {
 	o    Options
 	hc   *http.Client
+	own  *http.Client // for Get, whose streams must not take connections from requests
 	next atomic.Uint32
 	sick sickList
 	gate gate
@@ -100,19 +101,24 @@ func New(o Options) *Client {
 	setDefault(&o.MaxIdle, defaultMaxIdle)
 	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
-	c.hc = &http.Client{
+	c.hc, c.own = c.client(o.MaxConns), c.client(0)
+	c.next.Store(uint32(o.Dice() * 1024))
+	return c
+}
+
+// client makes an HTTP client with so many connections to a node at most.
+func (c *Client) client(maxConns int) *http.Client {
+	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: c.dial, TLSClientConfig: o.TLS, TLSHandshakeTimeout: o.ConnectTimeout, ForceAttemptHTTP2: o.TLS != nil,
-			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: o.IdleTimeout, MaxConnsPerHost: o.MaxConns,
-			MaxIdleConnsPerHost: o.MaxIdle, MaxIdleConns: o.MaxIdleTotal,
+			DialContext: c.dial, TLSClientConfig: c.o.TLS.Clone(), TLSHandshakeTimeout: c.o.ConnectTimeout, ForceAttemptHTTP2: c.o.TLS != nil,
+			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: c.o.IdleTimeout, MaxConnsPerHost: maxConns,
+			MaxIdleConnsPerHost: c.o.MaxIdle, MaxIdleConns: c.o.MaxIdleTotal,
 			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
 			DisableCompression: true,
 		},
 		// Credentials must not follow a redirect to another host, and no service redirects on purpose.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	c.next.Store(uint32(o.Dice() * 1024))
-	return c
 }
 
 func setDefault[T int | time.Duration](v *T, to T) {
@@ -130,6 +136,7 @@ func (c *Client) Close() {
 	c.conns = nil
 	c.mu.Unlock()
 	c.hc.CloseIdleConnections()
+	c.own.CloseIdleConnections()
 	for nc := range conns {
 		nc.Close()
 	}

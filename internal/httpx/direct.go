@@ -22,7 +22,7 @@ func (c *Client) Get(ctx context.Context, addr, path string) (status int, body i
 	if err := c.authorize(ctx, h); err != nil {
 		return 0, nil, err
 	}
-	resp, err := c.hc.Do(h)
+	resp, err := c.own.Do(h)
 	if err != nil {
 		return 0, nil, withoutURL(err)
 	}
