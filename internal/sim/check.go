@@ -105,6 +105,7 @@ func (w *world) check() {
 	w.checkRemovals()
 	w.checkSent()
 	w.checkTraffic()
+	w.checkInFlight()
 	w.checkDials()
 	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
 		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)

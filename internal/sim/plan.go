@@ -82,7 +82,8 @@ func draw(o Options) *plan {
 		tight: r.below(4) == 0, calm: r.below(4) > 0, faults: 1 + r.below(4), breaker: r.below(5) == 0, connections: 1,
 	}
 	p.replicas = min(p.replicas, p.nodes-1)
-	if r.below(8) == 0 { // connections of one pool begin at one instant, so these seeds do not replay exactly
+	p.bursts = p.bursts || p.tight // else they would not meet their limits
+	if r.below(8) == 0 {           // connections of one pool begin at one instant, so these seeds do not replay exactly
 		p.connections = 2
 	}
 	if o.Break == NoRecovery {

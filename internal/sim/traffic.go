@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ type sent struct {
 	same     identity
 	at       time.Time
 	answered time.Time // zero when no answer was handed to the client
+	over     *wire     // the connection
 }
 
 // identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
@@ -45,7 +47,7 @@ func (w *wire) outgoing(b []byte) {
 			return
 		}
 		if slices.Contains(documentOps(), p.Opcode) {
-			s := &sent{same: identity{op: p.Opcode, key: documentKey(string(p.Key))}, at: time.Now()}
+			s := &sent{same: identity{op: p.Opcode, key: documentKey(string(p.Key))}, at: time.Now(), over: w}
 			if p.Opcode != memd.OpIncrement {
 				s.same.token = string(p.Value)
 			}
@@ -100,6 +102,50 @@ func (w *world) checkTraffic() {
 		case e.outcome == doubtful && len(of[id]) == 0:
 			bad("P4", "it is in doubt, but no request of it has left")
 		}
+	}
+}
+
+// checkInFlight judges how many calls waited for an answer on one connection at one time: no more than the limit (P12).
+// Of those that cannot be told from others', which are reads, none is counted.
+func (w *world) checkInFlight() {
+	_, _, most := w.limits()
+	if most == 0 {
+		return
+	}
+	ends := map[identity]time.Time{}
+	for _, e := range w.ledger {
+		if id, alone := e.identity(); alone {
+			ends[id] = w.began.Add(e.ended)
+		}
+	}
+	type step struct {
+		at time.Time
+		by int
+	}
+	steps := map[*wire][]step{}
+	for _, s := range w.facts.traffic {
+		end, alone := ends[s.same]
+		if !alone {
+			continue
+		}
+		if !s.answered.IsZero() && s.answered.Before(end) {
+			end = s.answered
+		}
+		if end.After(s.at) {
+			steps[s.over] = append(steps[s.over], step{s.at, 1}, step{end, -1})
+		}
+	}
+	worst := 0
+	for _, l := range steps {
+		slices.SortFunc(l, func(a, b step) int { return cmp.Or(a.at.Compare(b.at), a.by-b.by) })
+		n := 0
+		for _, st := range l {
+			n += st.by
+			worst = max(worst, n)
+		}
+	}
+	if worst > most {
+		w.report.violate("P12", "%d calls waited for an answer on one connection at one time, the limit is %d", worst, most)
 	}
 }
 

@@ -28,13 +28,16 @@ var twins = map[string][]string{
 	"who cannot connect tries again at once":   {"P10"},
 	"the wait does not grow":                   {"P10"},
 	"Close forgets the nodes":                  {"P11"},
+	"any number of calls may be in flight":     {"P12"},
 	"any number of calls may wait":             {"P12"},
 	"an unknown collection stays in the cache": {"P9", "P10"},
 }
 
+type edit struct{ file, old, new string }
+
 // edits put the twins' defects into the client. One program has all of them, and its environment says which it is to
 // have.
-var edits = []struct{ file, old, new string }{
+var edits = []edit{
 	{"internal/conn/conn.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/flush.go", "if f.end > n {", `if f.end > n || broken == "what has left whole counts as unsent" {`},
@@ -51,6 +54,10 @@ var edits = []struct{ file, old, new string }{
 	},
 	{"internal/dispatch/router.go", "q.close(cause) })", `if broken != "Close forgets the nodes" { q.close(cause) } })`},
 	{"retry/orchestrator.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
+	{
+		"internal/conn/conn.go", "if c.inflight >= c.maxCalls {",
+		`if c.inflight >= c.maxCalls && broken != "any number of calls may be in flight" {`,
+	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",
 		`if e, ok := old[p]; !ok || e.ID != id || broken == "an unknown collection stays in the cache" {`,
@@ -116,6 +123,7 @@ func TestTheClientsTwinsAreNoticed(t *testing.T) {
 	require.Empty(t, judge(t, "", 1), "the client without a defect")
 	for name, properties := range twins {
 		t.Run(name, func(t *testing.T) {
+			require.True(t, slices.ContainsFunc(edits, func(e edit) bool { return strings.Contains(e.new, name) }), "no edit has it")
 			all := map[string]bool{}
 			for first := 1; first < 40; first += 4 {
 				maps.Copy(all, judge(t, name, first))

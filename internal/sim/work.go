@@ -205,6 +205,9 @@ func (w *world) await(e *entry, ended <-chan struct{}) {
 // burst starts many calls at once, so that a write of the client's has several requests, and then waits for all of them.
 func (w *world) burst(id, n int, r *source) int {
 	all := 5 + r.below(60)
+	if w.tight {
+		all *= 3
+	}
 	if r.below(3) == 0 {
 		defer w.cutShort(r)()
 	}
