@@ -81,6 +81,9 @@ type Call struct {
 	outcomeErr  error
 	spare       []byte // memory for a compressed value; stays when the call is used again
 
+	taken     chan struct{} // closed when the call is on its way or has ended; nil when nobody waits for that
+	takenOnce atomic.Bool
+
 	units   atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 	watched atomic.Bool
 	held    atomic.Bool
@@ -236,6 +239,7 @@ const (
 	StageConfig
 	StageCollection
 	StageConnection
+	StageRoom
 	StageReply
 	StageBackoff
 )
@@ -249,6 +253,8 @@ func (s Stage) String() string {
 		return "waiting for the collection's id"
 	case StageConnection:
 		return "waiting for a connection to its node"
+	case StageRoom:
+		return "waiting for its turn on a full connection"
 	case StageReply:
 		return "waiting for the answer"
 	case StageBackoff:
@@ -333,8 +339,23 @@ func (c *Call) unwatched() {
 	}
 }
 
+// Taken says that a call which has waited for its turn is on its way.
+func (c *Call) Taken() {
+	if c.taken != nil && c.takenOnce.CompareAndSwap(false, true) {
+		close(c.taken)
+	}
+}
+
+// awaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
+func (c *Call) awaitTurn() {
+	if c.taken != nil && Stage(c.stage.Load()) == StageRoom {
+		<-c.taken
+	}
+}
+
 func (c *Call) deliver() {
 	c.unwatched()
+	c.Taken()
 	switch c.form {
 	case formBlocking:
 		c.wake <- struct{}{}
@@ -453,6 +474,9 @@ func (c *Call) prepare(ctx context.Context) error {
 	}
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite
+	}
+	if c.Req.Block && (c.form == formFuture || c.form == formCallback) {
+		c.taken = make(chan struct{})
 	}
 	if c.done = ctx.Done(); c.done != nil {
 		if err := ctx.Err(); err != nil {

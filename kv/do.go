@@ -87,6 +87,7 @@ func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
 		return err
 	}
 	d.Dispatch(c)
+	c.awaitTurn()
 	return nil
 }
 
@@ -234,7 +235,8 @@ type futureResult[R any] struct {
 	err  error
 }
 
-// Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks.
+// Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks, unless
+// the operation's Block says so.
 // Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c := d.NewCall()

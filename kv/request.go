@@ -41,6 +41,11 @@ type Common struct {
 
 	// OnBehalfOf names the user whose privileges the server is to check.
 	OnBehalfOf string
+
+	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of asking
+	// the strategy. Start and Go then return when it is on its way, so that whoever starts more than the cluster takes is
+	// slowed down. Without it they never block.
+	Block bool
 }
 
 // Request is an operation as data: what Op.Encode fills and what the connection puts on the wire, again for each

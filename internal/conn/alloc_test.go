@@ -105,6 +105,7 @@ func (nobody) Lost(c *kv.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (nobody) Unsent(c *kv.Call, _ bool, cause error)      { c.Fail(cause) }
 func (nobody) Expired(*kv.Call)                            {}
 func (nobody) Orphan(*conn.Conn, *memd.Packet)             {}
+func (nobody) Room(*conn.Conn)                             {}
 func (nobody) Push(*conn.Conn, *memd.Packet)               {}
 
 // connect makes a connection over loopback to a canned peer.

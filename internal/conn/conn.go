@@ -29,6 +29,8 @@ type Handler interface {
 	Expired(c *kv.Call)
 	// Orphan counts an answer that nobody waits for.
 	Orphan(cn *Conn, p *memd.Packet)
+	// Room says that the connection takes calls again, after WantRoom has said that it does not.
+	Room(cn *Conn)
 	// Push gets a request that the server sent. p is valid during the call.
 	Push(cn *Conn, p *memd.Packet)
 }
@@ -95,6 +97,7 @@ type Conn struct {
 	reading  bool     // the reader is completing answers and will flush after that
 	closed   bool
 	refusing bool // its node has left: what is in flight may finish
+	wanted   bool // somebody waits for room
 	inflight int
 	orphans  int
 	armed    int64 // when the timer fires; never when it rests
@@ -271,6 +274,23 @@ func (c *Conn) mine() bool {
 	return true
 }
 
+// WantRoom reports whether the connection takes calls, or has ended. If it does neither, Room is called once when it does.
+func (c *Conn) WantRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = !c.closed && !c.refusing && c.inflight >= c.maxCalls
+	return !c.wanted
+}
+
+// room reports whether somebody is to be told that there is room. The lock is held.
+func (c *Conn) room() bool {
+	if !c.wanted || c.inflight >= c.maxCalls {
+		return false
+	}
+	c.wanted = false
+	return true
+}
+
 // put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is held.
 func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
 	i, ok := c.slots.take()
@@ -391,6 +411,7 @@ func (c *Conn) sweep() {
 	c.inflight -= gone
 	c.orphans += gone
 	over := c.orphans > maxOrphans
+	room := c.room()
 	if next < c.armed && !c.closed {
 		c.armed = next
 		c.timer.Reset(time.Duration(max(next-c.now(), 0)))
@@ -398,6 +419,9 @@ func (c *Conn) sweep() {
 	c.mu.Unlock()
 	for _, call := range due {
 		c.h.Expired(call)
+	}
+	if room {
+		c.h.Room(c)
 	}
 	for _, call := range watch {
 		call.Watch()
@@ -436,7 +460,11 @@ func (c *Conn) read() error {
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
+		room := c.room()
 		c.mu.Unlock()
+		if room {
+			c.h.Room(c)
+		}
 		c.Stats.Answers.Add(int64(c.ended))
 		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
 		if mine {

@@ -155,7 +155,6 @@ func (c *Conn) drop(opaque uint32) {
 	s := c.slots.at(i)
 	gen := opaque & 0xffff
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
 	case s.claim(gen, slotFree):
 		s.call = nil
@@ -163,9 +162,15 @@ func (c *Conn) drop(opaque uint32) {
 	case s.state.CompareAndSwap(gen<<2|slotOrphan, gen<<2|slotFree):
 		c.orphans--
 	default:
+		c.mu.Unlock()
 		return
 	}
 	c.slots.free = append(c.slots.free, i)
+	room := c.room()
+	c.mu.Unlock()
+	if room {
+		c.h.Room(c)
+	}
 }
 
 // recycle keeps one written part for the next requests.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,9 @@ func (p *pipeline) submit(c *kv.Call) {
 		case err == nil:
 			return
 		case errors.Is(err, conn.ErrFull):
-			p.r.notSent(c, retry.EndpointNotWritable, err)
+			if !c.Req.Block || !p.awaitRoom(cn, c) {
+				p.r.notSent(c, retry.EndpointNotWritable, err)
+			}
 			return
 		case !errors.Is(err, conn.ErrClosed):
 			c.Fail(err) // the request itself cannot be sent; the connection is not at fault
@@ -117,7 +120,7 @@ func (p *pipeline) submit(c *kv.Call) {
 		p.mu.Unlock()
 		p.r.notSent(c, reasonOf(err), err)
 		return
-	case len(p.queue) >= p.r.o.QueueLimit:
+	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block || len(p.queue) >= p.r.o.blockLimit()):
 		p.mu.Unlock()
 		p.r.notSent(c, retry.EndpointNotWritable, errQueueFull)
 		return
@@ -128,8 +131,60 @@ func (p *pipeline) submit(c *kv.Call) {
 	p.r.hold(c)
 }
 
+// blockLimit is how many calls may wait for their turn on one connection.
+func (o *Options) blockLimit() int { return 16 * o.QueueLimit }
+
+// awaitRoom lets a call wait for its turn on a connection that is full; false when too many do already.
+func (p *pipeline) awaitRoom(cn *conn.Conn, c *kv.Call) bool {
+	c.Share()
+	p.mu.Lock()
+	if len(p.queue) >= p.r.o.blockLimit() {
+		p.mu.Unlock()
+		return false
+	}
+	c.SetStage(kv.StageRoom)
+	p.queue = append(p.queue, c)
+	p.mu.Unlock()
+	p.r.hold(c)
+	if cn.WantRoom() {
+		p.Room(cn)
+	}
+	return true
+}
+
+// Room implements conn.Handler: those that wait for their turn get it, as many as the connection takes.
+func (p *pipeline) Room(cn *conn.Conn) {
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 || p.conn.Load() != cn { // a new connection takes all of them, or the next failure does
+			p.mu.Unlock()
+			return
+		}
+		c := p.queue[0]
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		if c.Ended() {
+			continue
+		}
+		if err := cn.Submit(c); errors.Is(err, conn.ErrFull) {
+			p.mu.Lock()
+			p.queue = slices.Insert(p.queue, 0, c)
+			p.mu.Unlock()
+			if !cn.WantRoom() {
+				return
+			}
+			continue
+		} else if err != nil {
+			p.submit(c)
+		}
+		c.Taken()
+	}
+}
+
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
 func (r *Router) reroute(c *kv.Call, from *pipeline) {
+	c.Taken()
 	if pk := r.picker.Load(); pk != nil {
 		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil { // closing: no other way will come
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
@@ -275,6 +330,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		} else {
 			p.r.route(c) // with its collection's id in the bucket as it is now
 		}
+		c.Taken()
 	}
 	p.r.wake()
 	p.r.notify()

@@ -358,6 +358,7 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 // notSent is the end of an attempt that reached no socket.
 func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
 	c.Share()
+	c.Taken()
 	if !c.State.NotSent() {
 		return
 	}
