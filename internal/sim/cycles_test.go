@@ -105,7 +105,7 @@ func cycles() []cycle {
 }
 
 // cycleCount is a part of what the gate asks for.
-var cycleCount = flag.Int("sim.cycles", 600, "how often a client is opened and closed, in all states together")
+var cycleCount = flag.Int("sim.cycles", 400, "how often a client is opened and closed, in all states together")
 
 // A client that is closed, in whatever state, leaves nothing: no goroutine, no socket, and no timer, which would keep
 // the client in memory.

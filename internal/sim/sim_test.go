@@ -64,7 +64,7 @@ func TestEveryPlantedDefectIsNoticed(t *testing.T) {
 		t.Run(string(defect), func(t *testing.T) {
 			noticed := map[string]bool{}
 			for s := range uint64(6) {
-				for _, v := range sim.Run(t, sim.Options{Seed: 1 + s, Ops: 1500, Break: defect}).Violations {
+				for _, v := range sim.Run(t, sim.Options{Seed: 1 + s, Ops: 900, Break: defect}).Violations {
 					noticed[v.Property] = true
 				}
 				if noticed[property] {
