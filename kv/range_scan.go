@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -192,7 +193,8 @@ type RangeScanContinue struct {
 	MaxTime  time.Duration // 0 means any
 }
 
-// ScanItem is a document or a key that a scan has found. Its bytes are the caller's; they share memory with other items.
+// ScanItem is a document or a key that a scan has found. Its bytes are the caller's, in memory of their own: whoever keeps
+// a key keeps nothing else alive.
 type ScanItem struct {
 	Key      []byte
 	Value    []byte // nil in a scan of keys
@@ -264,6 +266,7 @@ func appendScanItems(items []ScanItem, p Part, r *Response, budget *int64) ([]Sc
 		if it.Key, rest, ok = cutPrefixed(rest); !ok {
 			return nil, short()
 		}
+		it.Key = bytes.Clone(it.Key)
 		if p.Extras == 1 {
 			if it.Value, rest, ok = cutPrefixed(rest); !ok {
 				return nil, short()
@@ -275,6 +278,8 @@ func appendScanItems(items []ScanItem, p Part, r *Response, budget *int64) ([]Sc
 				}
 				*budget -= int64(len(it.Value))
 				it.Datatype &^= memd.DatatypeSnappy
+			} else {
+				it.Value = bytes.Clone(it.Value)
 			}
 		}
 		items = append(items, it)
