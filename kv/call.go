@@ -54,6 +54,8 @@ type Call struct {
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	form    form
 	inDoubt bool
+	sent    memd.Opcode // of the request that was encoded last
+	into    bool        // and whether it has a buffer for the value
 
 	Res   Response
 	Req   Request
@@ -201,6 +203,7 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	if out, err = c.Req.AppendTo(dst, w); err == nil {
 		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
 		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
+		c.sent = c.Req.Opcode
 	}
 	if watch {
 		c.guard.Store(0)
@@ -305,8 +308,15 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 
 func (c *Call) settled(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
-	c.Res.set(p, c.Req.Into, owned)
+	var into []byte
+	if c.into {
+		into = c.Req.Into
+	}
+	c.Res.set(p, into, owned)
 }
+
+// Sent is the opcode of the request that is on the wire.
+func (c *Call) Sent() memd.Opcode { return c.sent }
 
 // TakePart keeps one packet of an answer that has several; Continues says which those are. epoch is the attempt's
 // number, and the caller is the reader of the connection that carries it. It copies what it needs of p.
@@ -457,7 +467,7 @@ func opaqueID(o uint32) string {
 func (c *Call) prepare(ctx context.Context) error {
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
 	c.State.Strategy = c.Req.Retry
-	c.ctx = ctx
+	c.ctx, c.into = ctx, c.Req.Into != nil
 	if c.watched.Load() {
 		c.watched.Store(false)
 	}

@@ -90,6 +90,7 @@ type Conn struct {
 	pack     kv.Compression
 
 	mu       sync.Mutex
+	wire     kv.Wire // of the request that is being appended
 	pend     []*part // to be written, oldest first, from head on
 	head     int
 	spare    [2]*part // one is filled while the other is written
@@ -193,39 +194,46 @@ func (c *Conn) Idle() bool {
 // Submit appends the call's request and sees to it that it is written. It never blocks. When it fails the call was not
 // taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended meanwhile is dropped silently.
 func (c *Conn) Submit(call *kv.Call) error {
-	var large *part
-	w := kv.Wire{Features: c.info.Features, Endpoint: c.info.Addr, Local: c.info.ID}
-	if w.Features.Has(memd.FeatureSnappy) {
+	if c.info.Features.Has(memd.FeatureSnappy) {
 		call.Pack(c.pack)
 	}
 	if len(call.Req.Value) >= largeValue {
-		large = &part{buf: make([]byte, 0, call.WireSize())}
-		var ended bool
-		var err error
-		if large.buf, ended, err = call.AppendTo(large.buf, &w); err != nil || ended {
-			return err
-		}
+		return c.submitLarge(call)
 	}
 	c.mu.Lock()
-	if c.closed || c.refusing {
-		c.mu.Unlock()
-		return ErrClosed
-	}
-	if c.inflight >= c.maxCalls {
-		c.mu.Unlock()
-		return ErrFull
-	}
-	if err := c.put(call, &w, large); err != nil {
-		c.mu.Unlock()
+	return c.submit(call, &c.wire, nil)
+}
+
+// submitLarge encodes before it takes the lock.
+func (c *Conn) submitLarge(call *kv.Call) (err error) {
+	w := c.wire
+	large := &part{buf: make([]byte, 0, call.WireSize())}
+	var ended bool
+	if large.buf, ended, err = call.AppendTo(large.buf, &w); err != nil || ended {
 		return err
 	}
-	alone := c.inflight == 1
-	mine := c.mine()
+	c.mu.Lock()
+	return c.submit(call, &w, large)
+}
+
+// submit is Submit with the lock held, which it gives back.
+func (c *Conn) submit(call *kv.Call, w *kv.Wire, large *part) (err error) {
+	alone, mine := false, false
+	switch {
+	case c.closed || c.refusing:
+		err = ErrClosed
+	case c.inflight >= c.maxCalls:
+		err = ErrFull
+	default:
+		if err = c.put(call, w, large); err == nil {
+			alone, mine = c.inflight == 1, c.mine()
+		}
+	}
 	c.mu.Unlock()
 	if mine {
 		c.startFlush(alone)
 	}
-	return nil
+	return err
 }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
@@ -234,8 +242,7 @@ const maxRound = 64
 // SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
 // that Submit would not have taken, or that has a large value.
 func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
-	w := kv.Wire{Features: c.info.Features, Endpoint: c.info.Addr, Local: c.info.ID}
-	if w.Features.Has(memd.FeatureSnappy) {
+	if c.info.Features.Has(memd.FeatureSnappy) {
 		for _, call := range calls {
 			call.Pack(c.pack)
 		}
@@ -249,7 +256,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 			round, more = nil, false
 		}
 		for _, call := range round {
-			if more = c.inflight < c.maxCalls && len(call.Req.Value) < largeValue && c.put(call, &w, nil) == nil; !more {
+			if more = c.inflight < c.maxCalls && len(call.Req.Value) < largeValue && c.put(call, &c.wire, nil) == nil; !more {
 				break
 			}
 			taken++
@@ -620,7 +627,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	s.call = nil
 	c.freed = append(c.freed, i)
 	c.ended++
-	if p.Opcode != call.Req.Opcode { // the stream is out of step: no later answer can be trusted either
+	if p.Opcode != call.Sent() { // the stream is out of step: no later answer can be trusted either
 		c.h.Lost(call, epoch, ErrOutOfStep)
 		c.Close(ErrOutOfStep)
 		return

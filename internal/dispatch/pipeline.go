@@ -78,6 +78,16 @@ func (p *pipeline) state() (err error, trying bool) {
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
 func (p *pipeline) submit(c *kv.Call) {
+	if p.breaker == nil {
+		if cn := p.conn.Load(); cn != nil && cn.Submit(c) == nil {
+			return
+		}
+	}
+	p.submitElse(c)
+}
+
+// submitElse is submit for a call that no connection has taken at once.
+func (p *pipeline) submitElse(c *kv.Call) {
 	if p.breaker != nil && p.broken(c) {
 		p.r.notSent(c, retry.CircuitBreakerOpen, errBreakerOpen)
 		return
