@@ -113,7 +113,7 @@ type Conn struct {
 
 	rbuf       []byte
 	reads      atomic.Int32 // how long rbuf is
-	resting    atomic.Bool  // the read deadline is over because of Rest
+	resting    atomic.Int32 // the read deadline is over because of Rest
 	rpos, rlen int
 	filled     bool        // by the last read: there may be more
 	pkt        memd.Packet // the answer being handled
@@ -168,10 +168,12 @@ func (c *Conn) Close(cause error) {
 	if cause == nil {
 		cause = errShutdown
 	}
-	if c.cause.CompareAndSwap(nil, &cause) {
-		c.mu.Lock()
-		c.closed = true // no further call is taken
-		c.mu.Unlock()
+	first := c.cause.CompareAndSwap(nil, &cause)
+	// Whoever comes second may not rely on the first to have got this far: teardown follows when Serve has called Close.
+	c.mu.Lock()
+	c.closed = true // no further call is taken
+	c.mu.Unlock()
+	if first {
 		close(c.quit)
 	}
 	_ = c.nc.Close()
@@ -536,13 +538,32 @@ func (c *Conn) Rest() {
 	if c.reads.Load() <= minRead {
 		return
 	}
-	c.resting.Store(true)
-	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which alone may change its buffer
+	if c.resting.CompareAndSwap(awake, goingToRest) {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which alone may change its buffer
+		c.resting.Store(atRest)
+	}
 }
+
+// Where Rest is on its way. The reader takes the deadline away only when it is certain that it is not yet to be set.
+const (
+	awake = iota
+	goingToRest
+	atRest
+)
 
 // rested reports whether a read has failed because of Rest, and lets reads block again.
 func (c *Conn) rested(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) && c.resting.Swap(false) && c.nc.SetReadDeadline(time.Time{}) == nil
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	for c.resting.Load() == goingToRest {
+		runtime.Gosched() // the other goroutine is setting the deadline, which does not block
+	}
+	if c.resting.Load() != atRest || c.nc.SetReadDeadline(time.Time{}) != nil {
+		return false
+	}
+	c.resting.Store(awake)
+	return true
 }
 
 // packets completes what the buffer holds.

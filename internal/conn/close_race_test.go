@@ -1,0 +1,37 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/couchcore/couchcore/kv"
+)
+
+// D53: whoever closes a connection, whenever, races with nobody who is using it, and every call ends once. Of several that
+// close it, the second may be faster than the first.
+func TestCloseRacesNobody_D53(t *testing.T) {
+	for range 30 {
+		d := connect(t, document)
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				for {
+					_, err := kv.Do(context.Background(), d, kv.Get{Key: []byte{byte(i)}})
+					d.cn.InFlight()
+					d.cn.Idle()
+					d.cn.Rest()
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		for range 3 {
+			wg.Go(func() { runtime.Gosched(); d.cn.Close(errors.New("enough")) })
+		}
+		wg.Wait()
+	}
+}
