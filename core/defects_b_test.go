@@ -2,12 +2,14 @@ package core_test
 
 import (
 	"context"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -122,4 +124,100 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 		few, many = min(few, each(1000)), min(many, each(150_000))
 	}
 	require.Less(t, many, 10*few, "so much longer takes each of 150,000 than of 1,000")
+}
+
+// wakeUps is how often goroutines became ready to run; the runtime counts about one in eight.
+func wakeUps() (n uint64) {
+	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	metrics.Read(s)
+	for _, c := range s[0].Value.Float64Histogram().Counts {
+		n += c
+	}
+	return n
+}
+
+// D64: a call wakes the one connection that it goes over, however many there are to its node.
+func TestACallWakesOneConnection_D64(t *testing.T) {
+	each := map[int]uint64{}
+	for _, conns := range []int{1, 16} {
+		limited(t, func(c *core.Config) { c.Connections = conns }, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+			require.NoError(t, b.WaitReady(ctx(t)))
+			time.Sleep(time.Second) // all are connected
+			before := wakeUps()
+			for range 3000 {
+				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
+				require.NoError(t, err)
+			}
+			each[conns] = wakeUps() - before
+		})
+	}
+	require.Positive(t, each[1])
+	require.Less(t, each[16], 2*each[1])
+}
+
+// D66: each of the four ways to survive a change of the cluster is walked, alone: nothing else could have helped.
+func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
+	alone := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })}
+	for name, c := range map[string]struct {
+		push   bool
+		change func(t *testing.T, m *mock.Cluster, vb int)
+		check  func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte)
+	}{
+		"not my vbucket": {change: func(t *testing.T, m *mock.Cluster, vb int) {
+			require.NoError(t, m.MoveVBucket("default", vb, 1))
+		}, check: func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) {
+			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
+			require.NoError(t, err)
+			require.True(t, res.Retry.Reasons.Has(retry.KVNotMyVBucket))
+			require.Equal(t, m.Node(1).Addr(), res.Endpoint)
+		}},
+		"a pushed map": {push: true, change: func(t *testing.T, m *mock.Cluster, vb int) {
+			require.NoError(t, m.MoveVBucket("default", vb, 1))
+		}, check: func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) {
+			synctest.Wait()
+			_, nodes, _ := b.Locate(key)
+			require.Equal(t, m.Node(1).Addr(), nodes[0])
+			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
+			require.NoError(t, err)
+			require.Zero(t, res.Retry.Transparent)
+		}},
+		"a connection made anew": {change: func(t *testing.T, m *mock.Cluster, _ int) {
+			require.NoError(t, m.CloseConns(0))
+		}, check: func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) {
+			hellos := m.Frames(memd.OpHello)
+			time.Sleep(time.Second)
+			require.Equal(t, hellos+1, m.Frames(memd.OpHello))
+			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
+			require.NoError(t, err)
+			require.Equal(t, m.Node(0).Addr(), res.Endpoint)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64), mock.Virtual())
+				b := open(t, m, func(cfg *core.Config) { cfg.PollInterval, cfg.NoNotifications = time.Hour, !c.push }).Bucket("default")
+				require.NoError(t, b.WaitReady(ctx(t)))
+				key := keyOn(t, b, m.Node(0).Addr())
+				vb, _, _ := b.Locate(key)
+				c.change(t, m, int(vb))
+				c.check(t, m, b, key)
+			})
+		})
+	}
+	t.Run("a node that leaves", func(t *testing.T) { // with an answer on its way
+		virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			key := keyOn(t, b, m.Node(2).Addr())
+			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Nodes: []int{2}}, mock.DelayReply(6*time.Second))
+			f := kv.Start(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Timeout: 9 * time.Second, Retry: alone.Retry}})
+			synctest.Wait()
+			require.NoError(t, m.RemoveNode(2))
+			time.Sleep(4 * time.Second)
+			_, nodes, _ := b.Locate(key)
+			require.NotEqual(t, m.Node(2).Addr(), nodes[0])
+			_, err := f.Wait(ctx(t))
+			require.ErrorIs(t, err, cberr.DocumentNotFound) // that is an answer
+			time.Sleep(time.Second)
+			require.Zero(t, m.Node(2).Connections())
+		})
+	})
 }
