@@ -220,6 +220,7 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	if len(stay) == 0 {
 		r.mu.Unlock()
 		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(from, errNoSeeds)...)
+		r.offers.refused(old)
 		return
 	}
 	r.picker.Store(pk)
