@@ -130,6 +130,7 @@ func TestFieldsOfTLSCountForEveryProtocol_S1_D21(t *testing.T) {
 		})
 		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
+		require.NoError(t, c.Bucket("default").WaitReady(ctx(t))) // no further connection is on its way
 		before := states.Load()
 		require.NoError(t, request(t, c))
 		require.Equal(t, before+1, states.Load())

@@ -55,8 +55,8 @@ var edits = []edit{
 	{"internal/dispatch/router.go", "q.close(cause) })", `if broken != "Close forgets the nodes" { q.close(cause) } })`},
 	{"retry/orchestrator.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
 	{
-		"internal/conn/conn.go", "if c.inflight >= c.maxCalls {",
-		`if c.inflight >= c.maxCalls && broken != "any number of calls may be in flight" {`,
+		"internal/conn/conn.go", "case c.inflight >= c.maxCalls:",
+		`case c.inflight >= c.maxCalls && broken != "any number of calls may be in flight":`,
 	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",
@@ -100,6 +100,15 @@ func buildTwins(t *testing.T) (binary string) {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	return binary
+}
+
+// Whoever moves a line that a twin lacks moves the twin's edit too.
+func TestTwinsHaveTheirPlaces(t *testing.T) {
+	for _, e := range edits {
+		src, err := os.ReadFile(filepath.Join("../..", e.file))
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(src), e.old), "%s: %q is where a defect belongs", e.file, e.old)
+	}
 }
 
 // A property is trusted when it has failed: for a client that lacks what keeps it.
