@@ -167,7 +167,7 @@ func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) e
 		raised += n
 	}
 	rows := [][]string{
-		{"seeds", grouped(t.Seeds), fmt.Sprintf("%d of them run again, with the same trace", t.Replayed)},
+		{"seeds", grouped(t.Seeds), fmt.Sprintf("%d of them run again until a trace came twice, five runs at most", t.Replayed)},
 		{"calls", grouped(t.Ops), fmt.Sprintf("%s requests, in %s", grouped(t.Frames), short(took))},
 		{"faults met", grouped(fired), fmt.Sprintf("of %d kinds", len(t.FaultsFired))},
 		{"reasons", grouped(raised), fmt.Sprintf("of %d kinds", len(t.ReasonsFired))},
