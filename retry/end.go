@@ -193,10 +193,14 @@ func (o *Orchestrator) settle(h *history, err error) {
 	}
 }
 
+// Wakes is a number that every Wake changes, and never 0. It is for Hint.Wakes: whoever looks for a way to a server while
+// somebody else finds one and calls Wake would otherwise park an operation that nobody wakes.
+func (o *Orchestrator) Wakes() uint64 { return o.wakes.Load() + 1 }
+
 // Wake dispatches parked operations that match now, instead of after their delay: those whose last failure came before
 // any server saw them. It never shortens a controlled delay, a delay after an answer, or one that a server named. match
 // must look at nothing of the operation that dispatching it changes, since it may be on its way already; nil matches
-// every operation.
+// every operation. Operations that are about to be parked are woken if they say since when they should be; see Hint.Wakes.
 func (o *Orchestrator) Wake(match func(Op) bool) {
 	type sleeper struct {
 		h      *history
@@ -204,6 +208,7 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 	}
 	var list []sleeper
 	o.mu.Lock()
+	o.wakes.Add(1)
 	for _, h := range o.heap {
 		if h.eager { // guard: wake
 			list = append(list, sleeper{h, h.number})

@@ -375,6 +375,76 @@ func TestWakeKeepsDelaysThatAServerCaused(t *testing.T) {
 	}
 }
 
+// A Wake between the look for a way and the parking counts as one after it, whatever the strategy does meanwhile; but only
+// for those that say when they looked, and only where a Wake counts at all.
+func TestWakeIsNotMissedWhileAStrategyDecides(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		why     retry.Reason
+		says    bool
+		delay   time.Duration
+		woken   bool
+		earlier bool // the Wake was before the look
+	}{
+		{"missed", retry.SocketNotAvailable, true, time.Minute, true, false},
+		{"capped by the deadline", retry.SocketNotAvailable, true, 2 * time.Hour, true, false},
+		{"says nothing", retry.SocketNotAvailable, false, time.Minute, false, false},
+		{"answered", retry.KVTemporaryFailure, true, time.Minute, false, false},
+		{"before the look", retry.SocketNotAvailable, true, time.Minute, false, true},
+	} {
+		for _, blocking := range []bool{false, true} {
+			t.Run(fmt.Sprint(c.name, blocking), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					x := newOp(true, time.Hour)
+					var orc *retry.Orchestrator
+					decide := func(context.Context, *retry.Request, retry.Reason) retry.Action {
+						if !c.earlier && len(x.sent()) == 0 {
+							orc.Wake(nil)
+						}
+						return retry.After(c.delay)
+					}
+					var s retry.Strategy = during(decide)
+					if blocking {
+						s = retry.Func(decide)
+					}
+					orc = retry.New(retry.Options{Default: s})
+					if c.earlier {
+						orc.Wake(nil)
+					}
+					var h retry.Hint
+					if c.says {
+						h.Wakes = orc.Wakes()
+					}
+					began := time.Now()
+					x.answer(orc, c.why, h)
+					synctest.Wait()
+					pass(time.Nanosecond)
+					want := 0
+					if c.woken {
+						want = 1
+					}
+					expect(t, len(x.sent()) == want, "dispatched %d times at %v", len(x.sent()), time.Since(began))
+					if c.woken { // once, and it waits the next time
+						h.Wakes = orc.Wakes()
+						x.answer(orc, c.why, h)
+						pass(time.Second)
+						expect(t, len(x.sent()) == 1, "dispatched %d times", len(x.sent()))
+					}
+					orc.Cancel(x, nil)
+				})
+			})
+		}
+	}
+}
+
+// during is a strategy that does not block and is asked by a function.
+type during func(context.Context, *retry.Request, retry.Reason) retry.Action
+
+func (d during) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	return d(ctx, r, why)
+}
+func (during) Inline() bool { return true }
+
 func TestNothingIsRetriedAfterClose(t *testing.T) {
 	asked := 0
 	for name, s := range map[string]retry.Strategy{

@@ -3,6 +3,7 @@ package retry
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,9 @@ type Hint struct {
 	Moved    bool     // a newer config routes this operation elsewhere
 	Overload bool     // the answer speaks of a rate limit: the Kind is Throttling whatever the reason
 	Code     uint32   // the service's own number, for strategies
+	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has been a
+	// Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0 says nothing.
+	Wakes uint64
 }
 
 // Options are the settings of an Orchestrator. The zero value is usable.
@@ -70,6 +74,7 @@ type Orchestrator struct {
 	parked     int   // entries of the heap that wait for a delay
 	bytes      int64 // that those hold
 	numbers    uint64
+	wakes      atomic.Uint64 // changed under the mutex
 	timer      *time.Timer
 	armed      time.Time // what the timer is set to; zero when it has fired or is stopped
 	closed     bool
@@ -306,6 +311,9 @@ func (o *Orchestrator) park(j *judgement, a Action) {
 	p.word = withPhase(j.word, inParked)
 	h := j.h
 	o.mu.Lock()
+	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
+		p.at, p.capped = now, false
+	}
 	p.kind = h.req.Kind
 	if o.closed { // guard: closed
 		why := o.closeCause
