@@ -1,9 +1,12 @@
 package core_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -94,4 +97,38 @@ func TestARequestOfOneConnection(t *testing.T) {
 		var gone *kv.ConnectionGoneError
 		require.ErrorAs(t, err, &gone)
 	}, threeConnections)
+}
+
+// The connections of a pool are begun in order, and what the client asks for itself takes nobody's turn on them: so what
+// calls go over does not depend on which goroutine was first.
+func TestAPoolIsUsedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := mock.New(mock.Nodes(1), mock.Virtual(), mock.Bucket("default", 64))
+		require.NoError(t, err)
+		defer m.Close()
+		cfg, err := core.ParseConnString(m.ConnString())
+		require.NoError(t, err)
+		var began []time.Time
+		cfg.Username, cfg.Password, cfg.Connections = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), 3
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			began = append(began, time.Now())
+			return m.Dial(ctx, network, addr)
+		}
+		c, err := core.Open(t.Context(), cfg)
+		require.NoError(t, err)
+		defer c.Close()
+		b := c.Bucket("default")
+		require.NoError(t, b.WaitReady(t.Context()))
+		require.Len(t, began, 3)
+		require.True(t, began[0].Before(began[1]) && began[1].Before(began[2]))
+		last := ""
+		for range 30 {
+			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+			require.NoError(t, err)
+			require.NotEqual(t, last, res.Connection, "they take turns")
+			last = res.Connection
+			m.BumpRevision() // the node tells of it, and is asked for the map
+			synctest.Wait()
+		}
+	})
 }

@@ -23,6 +23,7 @@ const (
 	redialMin  = 30 * time.Millisecond
 	redialMax  = 4 * time.Second
 	drainLimit = 10 * time.Second
+	dialApart  = time.Microsecond // the connections of a pool are begun one after the other, in order
 )
 
 // pipeline is one way to a node: a connection, or the attempts to get one, and the calls that wait for it. It starts
@@ -60,10 +61,18 @@ func (r *Router) pipe(addr string) *pipeline {
 	}
 	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base)}
 	p.grow(r.o.Connections)
+	after := time.Duration(0)
 	p.each(func(q *pipeline) {
 		ctx, stop := context.WithCancelCause(r.ctx)
 		q.stop = stop
-		r.wg.Go(func() { q.run(ctx) })
+		wait := after
+		after += dialApart
+		r.wg.Go(func() {
+			if wait > 0 {
+				pause(ctx, wait)
+			}
+			q.run(ctx)
+		})
 	})
 	r.pipes[addr] = p
 	return p

@@ -37,7 +37,10 @@ func (p *pipeline) choose(c *kv.Call) *pipeline {
 	if p.pool == nil {
 		return p
 	}
-	start := int(p.turn.Add(1) % uint32(len(p.pool)))
+	start := 0
+	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes nobody's turn
+		start = int(p.turn.Add(1) % uint32(len(p.pool)))
+	}
 	best := p.pool[start]
 	for k := range p.pool {
 		q := p.pool[(start+k)%len(p.pool)]
