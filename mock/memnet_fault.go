@@ -169,6 +169,12 @@ func (f *Flow) SetPieces(size func(n int) int, gap time.Duration) {
 	f.link.set(func() { f.pieces, f.gap = size, gap })
 }
 
+// SetOrder makes pieces that are written at one instant of a virtual clock arrive in an order of their own instead of
+// that in which goroutines got the processor: before says whether b, which was written later, arrives before a all the
+// same. Nothing is cut or lost by it. It is for whole packets that do not depend on each other, and breaks what TCP
+// promises for all others. before runs with locks held: it must be fast, and use nothing of the network's. Nil ends it.
+func (f *Flow) SetOrder(before func(b, a []byte) bool) { f.link.set(func() { f.before = before }) }
+
 // Hold keeps the direction from delivering anything, the end of the stream included, until Resume.
 func (f *Flow) Hold() { f.HoldAfter(0) }
 

@@ -33,8 +33,10 @@ func newLink(n *Network, id uint64, local, remote memAddr) *Link {
 
 // memSegment is one piece on its way.
 type memSegment struct {
-	b  []byte
-	at time.Time // when it arrives
+	b    []byte
+	at   time.Time // when it arrives
+	sent time.Time
+	full bool // all that one write has brought
 }
 
 // Flow is one direction of a Link.
@@ -63,6 +65,7 @@ type Flow struct {
 	rate      int
 	pieces    func(n int) int
 	gap       time.Duration
+	before    func(a, b []byte) bool
 	route     routeState
 	dead      bool  // everything that is written vanishes
 	pass      int   // bytes that may still be read before the flow holds
@@ -322,6 +325,7 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 	}
 	f.size += len(b)
 	b = append([]byte(nil), b...)
+	all := len(b)
 	for len(b) > 0 {
 		m := len(b)
 		leaves := now
@@ -337,8 +341,23 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
 			at = first
 		}
-		f.segs, f.last = append(f.segs, memSegment{b[:m], at}), at
+		f.segs, f.last = append(f.segs, memSegment{b[:m], at, now, m == all}), at
 		b = b[m:]
 	}
+	f.sort()
 	f.wake()
+}
+
+// sort moves the newest piece before those of the same instant that it belongs before.
+func (f *Flow) sort() {
+	if f.before == nil {
+		return
+	}
+	for i := len(f.segs) - 1; i > 0; i-- {
+		a, b := &f.segs[i-1], &f.segs[i]
+		if !a.full || !b.full || !a.sent.Equal(b.sent) || !f.before(b.b, a.b) {
+			return
+		}
+		a.b, b.b = b.b, a.b
+	}
 }

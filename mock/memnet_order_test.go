@@ -1,0 +1,45 @@
+package mock_test
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// What is written at one instant arrives in the order that was asked for, and nothing else changes its place.
+func TestNetworkOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := mock.NewNetwork(mock.NetworkOptions{Latency: time.Millisecond})
+		n.OnLink(func(l *mock.Link) {
+			l.Up().SetPieces(func(n int) int { return n }, 1)
+			l.Up().SetOrder(func(b, a []byte) bool { return a[0] != '!' && b[0] != '!' && bytes.Compare(b, a) < 0 })
+		})
+		l, err := n.Listen(address)
+		require.NoError(t, err)
+		c, err := n.Dial(t.Context(), address)
+		require.NoError(t, err)
+		s, err := l.Accept()
+		require.NoError(t, err)
+		for _, piece := range []string{"c", "a", "b", "!", "z", "y"} {
+			writes(t, c, piece)
+		}
+		time.Sleep(1)
+		writes(t, c, "x")
+		time.Sleep(time.Second)
+		got, b := "", make([]byte, 1)
+		for len(got) < 7 {
+			_, err := s.Read(b)
+			require.NoError(t, err)
+			got += string(b)
+		}
+		require.Equal(t, "abc!yzx", got)
+		c.Close()
+		s.Close()
+		l.Close()
+	})
+}
