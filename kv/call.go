@@ -28,6 +28,7 @@ type Route struct {
 	Hash         uint32 // of the key; taken once, because the key is lent
 	VBucket      uint16
 	CollectionID uint32
+	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
 	Endpoint     string // the node's address, "" while there is none
 	Opaque       uint32
 	Local        string // the connection's own id

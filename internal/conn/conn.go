@@ -89,6 +89,10 @@ type Conn struct {
 	writeMax time.Duration
 	pack     kv.Compression
 
+	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for whoever sends calls. Who
+	// has made the connection sets it before others know of it.
+	Map uint32
+
 	mu       sync.Mutex
 	wire     kv.Wire // of the request that is being appended
 	pend     []*part // to be written, oldest first, from head on

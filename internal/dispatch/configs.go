@@ -196,7 +196,8 @@ func (r *Router) consider(of offered) {
 
 // apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
 func (r *Router) apply(s, old *topology.Snapshot, from string) {
-	if old != nil && old.UUID != "" && s.UUID != old.UUID {
+	reborn := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
+	if reborn {
 		r.colls.Clear()
 	}
 	r.mu.Lock()
@@ -209,7 +210,13 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 			r.network = s.Network(from)
 		}
 	}
-	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes))}
+	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes)), number: 1, since: 1}
+	if last := r.picker.Load(); last != nil {
+		pk.number, pk.since = last.number+1, last.since
+		if reborn {
+			pk.since = pk.number
+		}
+	}
 	stay := map[string]bool{}
 	for i := range s.Nodes {
 		if addr, ok := s.KVAddr(i, r.network, r.o.TLS); ok {

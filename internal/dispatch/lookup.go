@@ -49,9 +49,10 @@ func (r *Router) waitCollection(c *kv.Call) {
 	}
 }
 
-// lookupError is a lookup's failure and when the lookup began.
+// lookupError is a lookup's failure, when the lookup began, and what Wakes gave before its last try.
 type lookupError struct {
 	began int64
+	wakes uint64
 	err   error
 }
 
@@ -69,8 +70,9 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 	}
 	var le *lookupError
 	var ke *kv.Error
+	errors.As(err, &le)
 	definite := errors.As(err, &ke) && ke.Answered
-	if definite && errors.As(err, &le) && le.began < w.c.Started {
+	if definite && le != nil && le.began < w.c.Started {
 		// It was asked before this call began: the collection may have been created since. Ask again.
 		w.r.waitCollection(w.c)
 		return
@@ -84,6 +86,8 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 		w.c.Fail(&kv.FeatureError{Feature: collectionsFeature})
 	case definite:
 		w.c.Fail(err)
+	case le != nil:
+		w.r.noWay(w.c, le.wakes, retry.CollectionMapRefreshInProgress, err)
 	default:
 		w.r.notSent(w.c, retry.CollectionMapRefreshInProgress, err)
 	}
@@ -93,6 +97,7 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 func (r *Router) lookup(p collections.Path) { r.lookupOn(p, 1, r.now()) }
 
 func (r *Router) lookupOn(p collections.Path, try int, began int64) {
+	wakes := r.o.Orchestrator.Wakes()
 	op := kv.GetCollectionID{Path: p.String(), Common: kv.Common{Timeout: lookupTry, Retry: Strict}}
 	kv.Go(r.ctx, r, op, func(id kv.CollectionID, err error) {
 		var ke *kv.Error
@@ -102,7 +107,7 @@ func (r *Router) lookupOn(p collections.Path, try int, began int64) {
 		case try < lookupTries && r.ctx.Err() == nil && !(errors.As(err, &ke) && ke.Answered):
 			r.lookupOn(p, try+1, began)
 		default:
-			r.colls.Resolve(p, collections.Entry{}, &lookupError{began, err})
+			r.colls.Resolve(p, collections.Entry{}, &lookupError{began, wakes, err})
 		}
 	})
 }

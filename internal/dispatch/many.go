@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"slices"
+
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -146,7 +149,7 @@ func routerOf(op retry.Op) *Router {
 // submitAll is submit for many calls.
 func (p *pipeline) submitAll(calls []*kv.Call) {
 	for len(calls) > 0 {
-		if cn := p.conn.Load(); cn != nil && p.breaker == nil {
+		if cn := p.conn.Load(); cn != nil && p.breaker == nil && !outdated(calls, cn) {
 			if calls = calls[cn.SubmitAll(calls):]; len(calls) == 0 {
 				return
 			}
@@ -154,4 +157,9 @@ func (p *pipeline) submitAll(calls []*kv.Call) {
 		p.submit(calls[0]) // which knows what to do with one that was not taken
 		calls = calls[1:]
 	}
+}
+
+// outdated reports whether one of the calls was routed by an older map than the connection takes.
+func outdated(calls []*kv.Call, cn *conn.Conn) bool {
+	return cn.Map > 1 && slices.ContainsFunc(calls, func(c *kv.Call) bool { return c.Route.Map < cn.Map })
 }

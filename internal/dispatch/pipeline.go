@@ -88,27 +88,43 @@ func (p *pipeline) state() (err error, trying bool) {
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
 func (p *pipeline) submit(c *kv.Call) {
 	if p.breaker == nil {
-		if cn := p.conn.Load(); cn != nil && cn.Submit(c) == nil {
+		if cn := p.conn.Load(); cn != nil && c.Route.Map >= cn.Map && cn.Submit(c) == nil {
 			return
 		}
 	}
 	p.submitElse(c)
 }
 
+// refuse gives a call that the pipeline cannot take to its strategy, unless a newer map may have another node for it. For
+// since see noWay.
+func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause error) {
+	if pk := p.r.picker.Load(); pk != nil && pk.number != c.Route.Map {
+		c.Taken()
+		p.r.route(c)
+		return
+	}
+	p.r.noWay(c, since, why, cause)
+}
+
 // submitElse is submit for a call that no connection has taken at once.
 func (p *pipeline) submitElse(c *kv.Call) {
+	since := p.r.o.Orchestrator.Wakes()
 	if p.breaker != nil && p.broken(c) {
-		p.r.notSent(c, retry.CircuitBreakerOpen, errBreakerOpen)
+		p.refuse(c, since, retry.CircuitBreakerOpen, errBreakerOpen)
 		return
 	}
 	cn := p.conn.Load()
 	if cn != nil {
+		if c.Route.Map < cn.Map { // the bucket was created again since the call was routed, with other ids for its collections
+			p.r.route(c)
+			return
+		}
 		switch err := cn.Submit(c); {
 		case err == nil:
 			return
 		case errors.Is(err, conn.ErrFull):
 			if !c.Req.Block || !p.awaitRoom(cn, c) {
-				p.r.notSent(c, retry.EndpointNotWritable, err)
+				p.refuse(c, since, retry.EndpointNotWritable, err)
 			}
 			return
 		case !errors.Is(err, conn.ErrClosed):
@@ -137,11 +153,11 @@ func (p *pipeline) submitElse(c *kv.Call) {
 	case p.failed:
 		err := p.lastErr
 		p.mu.Unlock()
-		p.r.notSent(c, reasonOf(err), err)
+		p.refuse(c, since, reasonOf(err), err)
 		return
 	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block || len(p.queue) >= p.r.o.blockLimit()):
 		p.mu.Unlock()
-		p.r.notSent(c, retry.EndpointNotWritable, errQueueFull)
+		p.refuse(c, since, retry.EndpointNotWritable, errQueueFull)
 		return
 	}
 	c.SetStage(kv.StageConnection)
@@ -297,6 +313,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 
 // flushQueue gives the waiting calls to the strategy, or elsewhere.
 func (p *pipeline) flushQueue(err error) {
+	since := p.r.o.Orchestrator.Wakes()
 	p.mu.Lock()
 	calls := p.queue
 	p.queue = nil
@@ -306,7 +323,7 @@ func (p *pipeline) flushQueue(err error) {
 		if closed {
 			p.r.reroute(c, p)
 		} else {
-			p.r.notSent(c, reasonOf(err), err)
+			p.refuse(c, since, reasonOf(err), err)
 		}
 	}
 }
@@ -329,6 +346,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	p.failed, p.lastErr = false, nil
 	if info.Config != nil { // before the connection is seen: calls that wait for a map see this one coming
 		p.r.Offer(info.Config, p.addr)
+	}
+	if pk := p.r.picker.Load(); pk != nil {
+		cn.Map = pk.since
 	}
 	p.conn.Store(cn)
 	calls := p.queue
@@ -436,12 +456,13 @@ func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
 // Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
 func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
 	c.Share()
+	since := p.r.o.Orchestrator.Wakes()
 	if c.LostRaces++; cut || c.LostRaces > 4 {
 		why := retry.WriteFailed
 		if !cut {
 			why = retry.SocketNotAvailable
 		}
-		p.r.notSent(c, why, cause)
+		p.refuse(c, since, why, cause)
 		return
 	}
 	p.r.route(c)

@@ -104,6 +104,9 @@ type Router struct {
 type picker struct {
 	snap  *topology.Snapshot
 	nodes []*pipeline // by the snapshot's node index; nil where a node cannot be reached
+	// number counts the pickers, from 1. since is the number of the first one of the bucket as it is: before that one it was
+	// another bucket of the same name, with other ids for its collections.
+	number, since uint32
 }
 
 var (
@@ -244,6 +247,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		r.waitConfig(c)
 		return nil
 	}
+	c.Route.Map = pk.number
 	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
 		e, ok := r.collection(c)
 		if !ok {
@@ -264,7 +268,11 @@ func (r *Router) find(c *kv.Call) *pipeline {
 	}
 	p, why := r.pick(pk, c)
 	if p == nil {
-		r.notSent(c, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
+		since := r.o.Orchestrator.Wakes()
+		if r.picker.Load() != pk {
+			return r.find(c)
+		}
+		r.noWay(c, since, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
 	}
 	return p
 }
@@ -357,6 +365,12 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 
 // notSent is the end of an attempt that reached no socket.
 func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
+	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause)
+}
+
+// noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before that
+// was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to wake.
+func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error) {
 	c.Share()
 	c.Taken()
 	if !c.State.NotSent() {
@@ -365,7 +379,7 @@ func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
 	if better, err := r.o.Health.Refine(why, r.o.Bucket); err != nil {
 		why, cause = better, err
 	}
-	r.judge(c, why, cause, retry.Hint{})
+	r.judge(c, why, cause, retry.Hint{Wakes: since})
 }
 
 // judge asks the orchestrator about a claimed attempt. From here on the call has a deadline and a watched context of
@@ -387,6 +401,7 @@ func (r *Router) hold(c *kv.Call) {
 // waitConfig parks a call until the first cluster map comes, as long as there is hope.
 func (r *Router) waitConfig(c *kv.Call) {
 	c.Share()
+	since := r.o.Orchestrator.Wakes()
 	r.mu.Lock()
 	switch {
 	case r.closed:
@@ -407,11 +422,11 @@ func (r *Router) waitConfig(c *kv.Call) {
 	r.mu.Unlock()
 	switch {
 	case full:
-		r.notSent(c, retry.EndpointNotWritable, errQueueFull)
+		r.noWay(c, since, retry.EndpointNotWritable, errQueueFull)
 	case hope:
 		r.hold(c)
 	default:
-		r.notSent(c, reasonOf(cause), cause)
+		r.noWay(c, since, reasonOf(cause), cause)
 	}
 }
 
@@ -463,6 +478,7 @@ func reasonOf(err error) retry.Reason {
 
 // releaseWaiting judges the calls that wait for a first map when there is no more hope for one.
 func (r *Router) releaseWaiting() {
+	since := r.o.Orchestrator.Wakes()
 	r.mu.Lock()
 	cause, hope := r.seedState()
 	if hope || r.picker.Load() != nil {
@@ -473,7 +489,7 @@ func (r *Router) releaseWaiting() {
 	r.waiting = nil
 	r.mu.Unlock()
 	for _, c := range calls {
-		r.notSent(c, reasonOf(cause), cause)
+		r.noWay(c, since, reasonOf(cause), cause)
 	}
 }
 

@@ -130,6 +130,7 @@ func (k *call) run() (*httpsvc.Response, error) {
 // been told to come back later.
 func (k *call) place() (ok bool) {
 	for waited := false; ; {
+		since := k.c.o.Orchestrator.Wakes()
 		ch := k.c.pick(k)
 		if ch.unknown && !waited && k.c.o.AwaitMap != nil {
 			waited = true
@@ -145,10 +146,10 @@ func (k *call) place() (ok bool) {
 				k.stop(k.invalidEndpoint())
 				return false
 			case ch.unknown:
-				k.notSent(retry.ServiceNotAvailable, errNoMap)
+				k.notSent(since, retry.ServiceNotAvailable, errNoMap)
 				return false
 			case ch.addr == "":
-				k.notSent(retry.ServiceNotAvailable, errNoEndpoint)
+				k.notSent(since, retry.ServiceNotAvailable, errNoEndpoint)
 				return false
 			}
 			return true
@@ -183,7 +184,7 @@ func (k *call) attempt() *httpsvc.Response {
 		cancel()
 		var cf *credentialsError
 		if errors.As(err, &cf) {
-			k.notSent(retry.CredentialsFetchFailed, err)
+			k.notSent(0, retry.CredentialsFetchFailed, err)
 		} else {
 			k.stop(err)
 		}
@@ -258,20 +259,21 @@ func (k *call) failed(epoch uint32, err error) {
 	k.avoid[k.endpoint] = true
 	k.c.sick.add(k.endpoint, time.Now())
 	if epoch == 0 {
-		k.notSent(retry.SocketNotAvailable, err)
+		k.notSent(k.c.o.Orchestrator.Wakes(), retry.SocketNotAvailable, err)
 		return
 	}
 	k.c.o.Orchestrator.ConnLost(k, epoch, err)
 }
 
-func (k *call) notSent(why retry.Reason, cause error) {
+// notSent is the end of an attempt that reached no socket. since is what Wakes gave before a node was looked for.
+func (k *call) notSent(since uint64, why retry.Reason, cause error) {
 	if !k.state.NotSent() {
 		return
 	}
 	if better, err := k.c.o.Health.Refine(why, ""); better == retry.AuthenticationError || better == retry.TLSError {
 		why, cause = better, err
 	}
-	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{})
+	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{Wakes: since})
 }
 
 // stop ends the call with a failure that is the client's own.
