@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// routed runs f in a bubble with a router to a mock of one node.
+func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts ...mock.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, append([]mock.Option{mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual()}, opts...)...)
+		r := New(Options{
+			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
+			Health: &conn.Health{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second, Dice: func() float64 { return 0.5 },
+			Connect: func() conn.Options {
+				return conn.Options{
+					Dial: m.Dial, Features: []memd.Feature{memd.FeatureCollections, memd.FeatureXError, memd.FeatureSelectBucket},
+					Mechanisms: []string{"SCRAM-SHA1"},
+					Credentials: func(context.Context) (conn.Credentials, error) {
+						return conn.Credentials{Username: "Administrator", Password: "password"}, nil
+					},
+				}
+			},
+		})
+		defer func() {
+			require.NoError(t, r.Close(context.Background(), errors.New("the test is over")))
+			r.o.Orchestrator.Close(retry.ErrClosed)
+		}()
+		ready(t, r)
+		f(t, m, r)
+	})
+}
+
+func ready(t *testing.T, r *Router) {
+	t.Helper()
+	require.NoError(t, r.WaitReady(t.Context(), false, func(error) bool { return false }))
+}
+
+// heldUp is a router whose next call is held up after it was routed, before it is handed to its connection.
+type heldUp struct {
+	*Router
+	meanwhile func()
+	hand      func(p *pipeline, c *kv.Call)
+}
+
+func (h *heldUp) Dispatch(c *kv.Call) {
+	h.admit(c, h.now())
+	p := h.find(c)
+	h.meanwhile()
+	h.hand(p, c)
+}
+
+// A call that was routed before its bucket was deleted and created again, and is handed over after the new bucket's
+// connection is there, would land in the collection that has the old one's id now.
+func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
+	for name, hand := range map[string]func(p *pipeline, c *kv.Call){
+		"one":  func(p *pipeline, c *kv.Call) { p.submit(c) },
+		"many": func(p *pipeline, c *kv.Call) { p.submitAll([]*kv.Call{c}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
+				in := kv.Common{Scope: "s", Collection: "c"}
+				_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k"), Value: []byte("old"), Common: in})
+				require.NoError(t, err)
+				held := &heldUp{r, func() {
+					require.NoError(t, m.DropBucket("default"))
+					require.NoError(t, m.CreateBucket("default", 16, mock.WithCollection("s", "other"), mock.WithCollection("s", "c")))
+					time.Sleep(10 * time.Millisecond)
+					ready(t, r)
+				}, hand}
+				sets := m.Frames(memd.OpSet)
+				_, err = kv.Do(t.Context(), held, kv.Upsert{Key: []byte("k"), Value: []byte("new"), Common: in})
+				require.NoError(t, err)
+				require.Equal(t, sets+1, m.Frames(memd.OpSet), "nothing was sent in vain")
+				_, err = kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "other"}})
+				require.ErrorIs(t, err, cberr.DocumentNotFound)
+				got, err := kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: in})
+				require.NoError(t, err)
+				require.Equal(t, "new", string(got.Value))
+			})
+		})
+	}
+}
