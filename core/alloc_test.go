@@ -159,8 +159,8 @@ func TestAllocationsOfNotMyVBucket(t *testing.T) {
 	key, bg := []byte("airline_10"), context.Background()
 	n := testing.AllocsPerRun(300, func() {
 		r, err := kv.Do(bg, b, kv.Get{Key: key})
-		if err != nil || r.Retry.Transparent != 1 {
-			t.Fatal(err, r.Retry)
+		if err != nil || r.RetryInfo().Transparent != 1 {
+			t.Fatal(err, r.RetryInfo())
 		}
 	})
 	require.LessOrEqual(t, n, 1+3.0, "the value, and three")

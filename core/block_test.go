@@ -41,8 +41,8 @@ func TestAFullConnectionBlocksWhoWantsIt(t *testing.T) {
 		for i := range 20 {
 			go func() {
 				r, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: blocking})
-				if err != nil || r.Retry.Retries() != 0 {
-					t.Errorf("call %d: %v, %d retries", i, err, r.Retry.Retries())
+				if err != nil || r.RetryInfo().Retries() != 0 {
+					t.Errorf("call %d: %v, %d retries", i, err, r.RetryInfo().Retries())
 				}
 			}()
 			synctest.Wait()

@@ -181,7 +181,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 		}, check: func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) {
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
 			require.NoError(t, err)
-			require.True(t, res.Retry.Reasons.Has(retry.KVNotMyVBucket))
+			require.True(t, res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket))
 			require.Equal(t, m.Node(1).Addr(), res.Endpoint)
 		}},
 		"a pushed map": {push: true, change: func(t *testing.T, m *mock.Cluster, vb int) {
@@ -192,7 +192,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 			require.Equal(t, m.Node(1).Addr(), nodes[0])
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
 			require.NoError(t, err)
-			require.Zero(t, res.Retry.Transparent)
+			require.Zero(t, res.RetryInfo().Transparent)
 		}},
 		"a connection made anew": {change: func(t *testing.T, m *mock.Cluster, _ int) {
 			require.NoError(t, m.CloseConns(0))

@@ -34,7 +34,7 @@ func TestQueuedCallsOutliveAReconnect_D39(t *testing.T) {
 		for _, f := range fs {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
-			require.Zero(t, res.Retry.Attempts)
+			require.Zero(t, res.RetryInfo().Attempts)
 		}
 		require.Equal(t, 50*time.Millisecond, time.Since(began))
 	})
@@ -59,7 +59,7 @@ func TestANodeThatLeavesAnswersFirst_D49(t *testing.T) {
 		for _, f := range fs {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
-			require.Zero(t, res.Retry.Attempts)
+			require.Zero(t, res.RetryInfo().Attempts)
 			require.Equal(t, m.Node(2).Addr(), res.Endpoint)
 		}
 	})

@@ -201,8 +201,8 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 			require.NoError(t, err)
 			gets := slices.DeleteFunc(commandLog(t, m, node), func(r logged) bool { return r.Opcode != memd.OpGet })
 			require.Len(t, gets, failures+1, "the server counts as many")
-			require.Len(t, res.Retry.Log, failures)
-			for i, a := range res.Retry.Log {
+			require.Len(t, res.RetryInfo().Log, failures)
+			for i, a := range res.RetryInfo().Log {
 				require.Equal(t, retry.KVErrorMapRetryIndicated, a.Reason)
 				high := min(time.Millisecond<<i, 500*time.Millisecond)
 				require.GreaterOrEqual(t, a.Delay, max(high/2, time.Millisecond), "0x%x: delay %d", uint16(code), i)
@@ -220,7 +220,7 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 		c, err := kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Initial: &initial})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, c.Value)
-		require.Equal(t, 3, c.Retry.Attempts)
+		require.Equal(t, 3, c.RetryInfo().Attempts)
 		opfail(m, 0, memd.OpIncrement, 0)
 
 		// And for good: a timeout that says what it was about. The delays leave no attempt on the wire at the deadline,

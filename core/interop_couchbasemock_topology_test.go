@@ -33,10 +33,10 @@ func TestCouchbaseMockMovedVBuckets(t *testing.T) {
 			for _, key := range alive {
 				res, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte(step.command)})
 				require.NoError(t, err)
-				if res.Retry.Reasons.Has(retry.KVNotMyVBucket) {
+				if res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket) {
 					moved++
-					require.Equal(t, 0, res.Retry.Attempts, "the answer's map says where to go")
-					require.Equal(t, 1, res.Retry.Transparent)
+					require.Equal(t, 0, res.RetryInfo().Attempts, "the answer's map says where to go")
+					require.Equal(t, 1, res.RetryInfo().Transparent)
 				}
 			}
 			require.Positive(t, moved)
@@ -80,10 +80,10 @@ func TestCouchbaseMockMovedVBucketsWithoutAMap(t *testing.T) {
 		for _, c := range calls {
 			res, err := c.Wait(ctx)
 			require.NoError(t, err)
-			if res.Retry.Reasons.Has(retry.KVNotMyVBucket) {
+			if res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket) {
 				moved++
-				require.Greater(t, res.Retry.Transparent, 1)
-				require.Positive(t, res.Retry.Waited)
+				require.Greater(t, res.RetryInfo().Transparent, 1)
+				require.Positive(t, res.RetryInfo().Waited)
 			}
 		}
 		require.Positive(t, moved)

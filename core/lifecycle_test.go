@@ -43,7 +43,7 @@ func TestD67NodeThatIsDownIsAReason(t *testing.T) {
 		require.NoError(t, m.Respawn(1))
 		res, err := f.Wait(ctx(t))
 		require.NoError(t, err)
-		require.True(t, res.Retry.Reasons.Has(retry.SocketNotAvailable))
+		require.True(t, res.RetryInfo().Reasons.Has(retry.SocketNotAvailable))
 		require.Positive(t, seen[retry.SocketNotAvailable])
 		require.Equal(t, 1, applied(m, string(key)))
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: key})
@@ -176,7 +176,7 @@ func TestD55BurstOnOneNodeCompletes(t *testing.T) {
 		for _, f := range fs {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
-			full = full || res.Retry.Reasons.Has(retry.EndpointNotWritable)
+			full = full || res.RetryInfo().Reasons.Has(retry.EndpointNotWritable)
 		}
 		require.True(t, full)
 		require.Len(t, m.ApplyLog("default"), 50000)
@@ -355,7 +355,7 @@ func TestStrategyPerCall(t *testing.T) {
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
 		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}}})
 		require.NoError(t, err)
-		require.Equal(t, 2, res.Retry.Attempts)
+		require.Equal(t, 2, res.RetryInfo().Attempts)
 	})
 }
 
@@ -375,8 +375,8 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		began := time.Now()
 		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
 		require.NoError(t, err)
-		require.Equal(t, 3, res.Retry.Attempts)
-		require.True(t, res.Retry.Reasons.Has(retry.KVErrorMapRetryIndicated))
+		require.Equal(t, 3, res.RetryInfo().Attempts)
+		require.True(t, res.RetryInfo().Reasons.Has(retry.KVErrorMapRetryIndicated))
 		require.LessOrEqual(t, time.Since(began), 7*time.Millisecond) // 1, 2, 4 ms less the jitter
 		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7ff1))
 		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})

@@ -261,7 +261,7 @@ func TestFailuresOfMapsOverHTTPHaveTheirNames(t *testing.T) {
 		require.NoError(t, m.CreateBucket("later", 8))
 		res, err := f.Wait(ctx(t))
 		require.NoError(t, err)
-		require.True(t, res.Retry.Reasons.Has(retry.BucketNotReady))
+		require.True(t, res.RetryInfo().Reasons.Has(retry.BucketNotReady))
 	})
 }
 

@@ -86,7 +86,7 @@ func TestANodeWithoutAnAddressOnTheNetworkKeepsItsPlace_D14(t *testing.T) {
 				require.True(t, ok)
 				require.Equal(t, retry.NodeNotAvailable, info.Reason)
 			} else {
-				require.Zero(t, res.Retry.Transparent, "no node has refused it")
+				require.Zero(t, res.RetryInfo().Transparent, "no node has refused it")
 			}
 			used[res.Endpoint]++
 		}
@@ -129,7 +129,7 @@ func TestAnyNumberOfVBuckets(t *testing.T) {
 			for i := range 50 {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "key-%d", i)})
 				require.NoError(t, err)
-				require.Zero(t, res.Retry.Transparent)
+				require.Zero(t, res.RetryInfo().Transparent)
 			}
 		})
 	}

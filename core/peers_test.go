@@ -57,7 +57,7 @@ func TestAVBucketWithoutANode_D73(t *testing.T) {
 		require.NoError(t, m.Rebalance())
 		res, err := f.Wait(ctx(t))
 		require.NoError(t, err)
-		require.True(t, res.Retry.Reasons.Has(retry.NodeNotAvailable))
+		require.True(t, res.RetryInfo().Reasons.Has(retry.NodeNotAvailable))
 	}, mock.Replicas(0))
 }
 
@@ -141,7 +141,7 @@ func TestAScanIsCreatedWhereItsVBucketIs_D80(t *testing.T) {
 		second, err := kv.Do(ctx(t), b, create)
 		require.NoError(t, err)
 		require.Equal(t, m.Node(1).Addr(), second.Endpoint)
-		require.Equal(t, 1, second.Retry.Transparent)
+		require.Equal(t, 1, second.RetryInfo().Transparent)
 
 		m.Inject(only(memd.OpRangeScanCreate, 1), mock.Status(memd.StatusTmpFail))
 		asked := 0

@@ -45,7 +45,7 @@ func TestNodesTellOfNewMaps_T2(t *testing.T) {
 				require.Equal(t, want, m.Frames(memd.OpGetClusterConfig)-asked)
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 				require.NoError(t, err)
-				require.Zero(t, res.Retry.Retries())
+				require.Zero(t, res.RetryInfo().Retries())
 				require.Equal(t, m.Node(1).Addr(), res.Endpoint)
 			}, without)
 		})

@@ -69,8 +69,8 @@ func TestAWriteWaitsForItsNode_CB2_D72(t *testing.T) {
 		res, err := f.Wait(ctx(t))
 		require.NoError(t, err)
 		require.Equal(t, 1, m.Frames(memd.OpSet)-before)
-		require.Zero(t, res.Retry.Attempts, "nothing was sent in vain")
-		require.True(t, res.Retry.Reasons.Has(retry.SocketNotAvailable))
+		require.Zero(t, res.RetryInfo().Attempts, "nothing was sent in vain")
+		require.True(t, res.RetryInfo().Reasons.Has(retry.SocketNotAvailable))
 	})
 }
 
@@ -299,7 +299,7 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Skip: 0, Times: 2}, mock.Status(memd.StatusTmpFail))
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("the-key"), Value: []byte("the-value")})
 		require.NoError(t, err)
-		require.Equal(t, 3, res.Retry.Retries())
+		require.Equal(t, 3, res.RetryInfo().Retries())
 		retried, refused := lines()
 		require.Empty(t, refused)
 		require.Len(t, retried, 3)
@@ -372,7 +372,7 @@ func TestALostRaceIsNoAttempt_GA642(t *testing.T) {
 		before := m.Frames(memd.OpSet)
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v"), Common: kv.Common{Retry: never}})
 		require.NoError(t, err)
-		require.Zero(t, res.Retry.Attempts)
+		require.Zero(t, res.RetryInfo().Attempts)
 		require.Equal(t, 1, m.Frames(memd.OpSet)-before)
 	})
 }
@@ -388,9 +388,9 @@ func TestOnlyTheFirstRerouteIsFree_GA643(t *testing.T) {
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 		require.NoError(t, err)
 		require.Equal(t, time.Millisecond, time.Since(began))
-		require.Equal(t, 2, res.Retry.Transparent)
-		require.Zero(t, res.Retry.Attempts)
-		require.Equal(t, []time.Duration{0, time.Millisecond}, []time.Duration{res.Retry.Log[0].Delay, res.Retry.Log[1].Delay})
+		require.Equal(t, 2, res.RetryInfo().Transparent)
+		require.Zero(t, res.RetryInfo().Attempts)
+		require.Equal(t, []time.Duration{0, time.Millisecond}, []time.Duration{res.RetryInfo().Log[0].Delay, res.RetryInfo().Log[1].Delay})
 	})
 }
 
@@ -425,7 +425,7 @@ func TestALostConnectionIsRecognised_D75(t *testing.T) {
 					require.NoError(t, err)
 					res, err := read.Wait(ctx(t))
 					require.NoError(t, err)
-					require.Equal(t, retry.SocketClosedWhileInFlight, res.Retry.Reason)
+					require.Equal(t, retry.SocketClosedWhileInFlight, res.RetryInfo().Reason)
 					_, err = write.Wait(ctx(t))
 					require.ErrorIs(t, err, cberr.RequestCanceled)
 					var e *kv.Error

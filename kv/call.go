@@ -414,7 +414,7 @@ func (c *Call) result() error {
 	if c.err == nil {
 		c.Res.came(&c.Route)
 		if c.shared.Load() { // only such a call can have a history
-			c.Res.Result.Retry = c.State.Info()
+			c.Res.Result.retry = c.State.Kept()
 			c.Res.Result.addUnits(c.units.Load())
 		}
 		return nil

@@ -49,7 +49,7 @@ func TestAnIDFromTheCaller_B28(t *testing.T) {
 		wrong.CollectionID = 0x777
 		res, err := kv.Do(testContext(t), b, kv.Get{Common: wrong, Key: key})
 		require.NoError(t, err)
-		require.Equal(t, 1, res.Retry.Retries())
+		require.Equal(t, 1, res.RetryInfo().Retries())
 		for _, c := range []kv.Common{{Scope: "s", Collection: "none", CollectionID: 0x777}, {Scope: "_default", Collection: "_default", CollectionID: 0x777}} {
 			_, err = kv.Do(testContext(t), b, kv.Get{Common: c, Key: key})
 			require.ErrorIs(t, err, map[bool]error{true: cberr.CollectionNotFound, false: cberr.DocumentNotFound}[c.Scope == "s"])

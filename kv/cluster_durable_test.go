@@ -72,8 +72,8 @@ func TestADurableWriteWaitsForAnother(t *testing.T) {
 			m.Inject(mock.Match{Key: []byte("k"), Times: 3}, mock.Status(st))
 			res, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("1"), Durability: memd.DurabilityMajority})
 			require.NoError(t, err)
-			require.Equal(t, 3, res.Retry.Retries())
-			require.True(t, res.Retry.Reasons.Has(reason))
+			require.Equal(t, 3, res.RetryInfo().Retries())
+			require.True(t, res.RetryInfo().Reasons.Has(reason))
 
 			m.Inject(mock.Match{Key: []byte("k")}, mock.Status(st))
 			_, err = kv.Do(testContext(t), b, kv.Upsert{Common: kv.Common{Timeout: time.Second}, Key: []byte("k"), Durability: memd.DurabilityMajority})

@@ -139,7 +139,7 @@ func TestLocksOnACluster_B46_B47(t *testing.T) {
 		began := time.Now()
 		res, err := kv.Do(testContext(t), b, kv.Upsert{Key: key, Value: v, Common: kv.Common{Timeout: 10 * time.Second}})
 		require.NoError(t, err, "by default it is waited for")
-		require.Positive(t, res.Retry.Retries())
+		require.Positive(t, res.RetryInfo().Retries())
 		require.InDelta(t, 2*time.Second, time.Since(began), float64(1500*time.Millisecond))
 		for _, bad := range []time.Duration{-1, kv.MaxLockTime + 1} {
 			_, err = kv.Do(testContext(t), b, kv.GetAndLock{Key: key, LockTime: bad})

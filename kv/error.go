@@ -58,6 +58,16 @@ func (e *Error) Unwrap() []error {
 // RetryInfo says how often and why the call was retried.
 func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
+// Result is what a result says that is made of a failure, where that is an answer to the caller: a missing document, say.
+func (e *Error) Result() Result {
+	r := Result{Endpoint: e.Endpoint}
+	if e.Retry.Stage != retry.StageNone {
+		r.retry = &e.Retry
+	}
+	r.addUnits(e.units)
+	return r
+}
+
 // Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
 func (e *Error) Units() (reads, writes uint32) { return uint32(e.units >> 32), uint32(e.units) }
 

@@ -55,8 +55,7 @@ type absentDecoder[R any] interface {
 func decodeAbsent[R any, O Op[R]](c *Call, op *O, r *R, err error) error {
 	if a, ok := any(*op).(absentDecoder[R]); ok {
 		if e, ok := err.(*Error); ok && isAbsent(err) { //nolint:errorlint // made by this call
-			c.Res.Result.Endpoint, c.Res.Result.Retry = e.Endpoint, e.Retry
-			c.Res.Result.addUnits(e.units)
+			c.Res.Result = e.Result()
 			*r, err = a.absent(&c.Res)
 		}
 	}

@@ -179,8 +179,8 @@ func TestAResultTellsItsRetries(t *testing.T) {
 		})
 		res, err := kv.Do(testContext(t), f, kv.Noop{})
 		require.NoError(t, err)
-		require.Equal(t, 2, res.Retry.Attempts)
-		require.True(t, res.Retry.Reasons.Has(retry.KVTemporaryFailure))
+		require.Equal(t, 2, res.RetryInfo().Attempts)
+		require.True(t, res.RetryInfo().Reasons.Has(retry.KVTemporaryFailure))
 	})
 }
 

@@ -121,11 +121,19 @@ type Result struct {
 	Endpoint string // the node that answered
 	// Connection is the id of the connection that the answer came on.
 	Connection string
-	Retry      retry.Info // how the call came to its answer; zero when nothing was retried
 
+	retry               *retry.Info // nil when nothing was retried: a result is copied more often than that happens
+	readUnits, wrtUnits uint32
 	duration            uint16
 	hasDuration         bool
-	readUnits, wrtUnits uint32
+}
+
+// RetryInfo says how the call came to its answer; it is zero when nothing was retried.
+func (r Result) RetryInfo() retry.Info {
+	if r.retry == nil {
+		return retry.Info{}
+	}
+	return *r.retry
 }
 
 func (r *Result) setFrames(frames []byte) {

@@ -91,10 +91,20 @@ func (h *history) add(a Attempt) {
 func (h *history) retries() int { return h.attempts + h.transparent }
 
 func (h *history) info() Info {
-	return Info{
+	return *h.keep()
+}
+
+// keep is info in memory of its own; what one failure leaves takes one piece of it.
+func (h *history) keep() *Info {
+	k := &struct {
+		Info
+		one [1]Attempt
+	}{Info: Info{
 		Stage: h.stage, Reason: h.reason, Reasons: h.reasons, Attempts: h.attempts, Transparent: h.transparent,
-		Elapsed: h.elapsed, Waited: h.waited, Log: append([]Attempt(nil), h.log...),
-	}
+		Elapsed: h.elapsed, Waited: h.waited,
+	}}
+	k.Log = append(k.one[:0], h.log...)
+	return &k.Info
 }
 
 // request builds a Request of its own for somebody who may write to it or keep it.

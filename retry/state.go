@@ -221,13 +221,21 @@ func (s *State) Reset() bool {
 // Info says how the operation was retried; it is zero when nothing failed. The winner of Finish may call it, and
 // anybody else as long as the operation is not used again.
 func (s *State) Info() Info {
+	if i := s.Kept(); i != nil {
+		return *i
+	}
+	return Info{}
+}
+
+// Kept is Info for somebody who keeps it: nil when nothing failed.
+func (s *State) Kept() *Info {
 	h := s.h.Load()
 	if h == nil {
-		return Info{}
+		return nil
 	}
 	h.o.mu.Lock()
 	defer h.o.mu.Unlock()
-	return h.info()
+	return h.keep()
 }
 
 // Settle says how the operation ended, err being nil when it succeeded. Whoever won Finish calls it once; an

@@ -234,11 +234,11 @@ func (b *bencher) call(n int, read bool) {
 	if read {
 		var r kv.GetResult
 		r, err = kv.Do(context.Background(), b.bucket, kv.Get{Common: b.common(), Key: benchKey(n)})
-		info = r.Retry
+		info = r.RetryInfo()
 	} else {
 		var r kv.MutationResult
 		r, err = kv.Do(context.Background(), b.bucket, b.upsert(n))
-		info = r.Retry
+		info = r.RetryInfo()
 	}
 	b.times.add(time.Since(began))
 	if read {

@@ -172,13 +172,13 @@ func (d *demo) override() error {
 		return err
 	}
 	why := map[string]int{}
-	for _, a := range res.Retry.Log {
+	for _, a := range res.RetryInfo().Log {
 		why[a.Reason.String()]++
 	}
-	if res.Retry.Retries() != 2 {
-		d.problem("the default strategy made %d retries, not 2", res.Retry.Retries())
+	if res.RetryInfo().Retries() != 2 {
+		d.problem("the default strategy made %d retries, not 2", res.RetryInfo().Retries())
 	}
-	if err := d.print("override       get, default strategy   ok after %d retries (%s)", res.Retry.Retries(), counts(why)); err != nil {
+	if err := d.print("override       get, default strategy   ok after %d retries (%s)", res.RetryInfo().Retries(), counts(why)); err != nil {
 		return err
 	}
 

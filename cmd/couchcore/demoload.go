@@ -147,7 +147,7 @@ func (d *demo) work(ctx context.Context, l *demoLoad, w *demoWorker, worker int,
 		res, err := kv.Do(context.Background(), d.bucket, kv.Upsert{
 			Key: []byte(token), Value: demoValue(token), Durability: memd.DurabilityMajority,
 		})
-		w.note(start, res.Retry, err)
+		w.note(start, res.RetryInfo(), err)
 		d.count(l, began)
 		out := acknowledged
 		var e *kv.Error
@@ -164,7 +164,7 @@ func (d *demo) work(ctx context.Context, l *demoLoad, w *demoWorker, worker int,
 			key := mine[(n*7+r*31)%len(mine)]
 			start := time.Now()
 			res, err := kv.Do(context.Background(), d.bucket, kv.Get{Key: []byte(key)})
-			w.note(start, res.Retry, err)
+			w.note(start, res.RetryInfo(), err)
 			d.count(l, began)
 			if err == nil && !bytes.HasPrefix(res.Value, []byte(key)) {
 				w.wrong++

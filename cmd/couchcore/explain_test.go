@@ -147,7 +147,7 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 		compared++
 		if e["decision"] == "retry" {
 			require.NoError(t, err, "%v", s)
-			require.Equal(t, []string{e["reason"].(string)}, reasonNames(r.Retry.Reasons), "%v", s)
+			require.Equal(t, []string{e["reason"].(string)}, reasonNames(r.RetryInfo().Reasons), "%v", s)
 			continue
 		}
 		require.Equal(t, e["error"], failureOf(err).Kind, "%v", s)

@@ -216,8 +216,8 @@ func mutationLine(v view) string {
 
 func (v view) json(name, key string, took time.Duration) kvResult {
 	res := kvResult{
-		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint, Attempts: v.Retry.Retries() + 1,
-		RetryReasons: reasonNames(v.Retry.Reasons), ElapsedUS: took.Microseconds(), more: v.more,
+		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint, Attempts: v.RetryInfo().Retries() + 1,
+		RetryReasons: reasonNames(v.RetryInfo().Reasons), ElapsedUS: took.Microseconds(), more: v.more,
 	}
 	if v.failed != nil {
 		f := failureOf(v.failed)
@@ -266,10 +266,10 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		if d, ok := v.ServerDuration(); ok {
 			server = fmt.Sprintf("  server %s", short(d))
 		}
-		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.Retry.Retries()+1, "time"), server, short(took))
+		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.RetryInfo().Retries()+1, "time"), server, short(took))
 	}
-	if list := retryList(v.Retry); list != "" {
-		say("retries   %d  %s", v.Retry.Retries(), list)
+	if list := retryList(v.RetryInfo()); list != "" {
+		say("retries   %d  %s", v.RetryInfo().Retries(), list)
 	}
 	for _, n := range b.Status() {
 		state := "connected, " + n.Mechanism

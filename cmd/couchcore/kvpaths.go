@@ -347,7 +347,7 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 		var e *kv.Error
 		if p.op == "exists" && errors.Is(err, cberr.PathNotFound) && errors.As(err, &e) {
 			missing = true // which is an answer
-			r.Endpoint, r.Retry, err = e.Endpoint, e.Retry, nil
+			r.Result, err = e.Result(), nil
 		}
 		return r, err
 	}, func(r kv.LookupPathResult) view {

@@ -30,7 +30,7 @@ func main() {
 
 	refuseTwice()
 	res := must(kv.Do(ctx, bucket, kv.Get{Key: key}))
-	fmt.Printf("the cluster's strategy: ok after %d retries because of %v\n", res.Retry.Retries(), res.Retry.Reasons)
+	fmt.Printf("the cluster's strategy: ok after %d retries because of %v\n", res.RetryInfo().Retries(), res.RetryInfo().Reasons)
 
 	refuseTwice()
 	_, err := kv.Do(ctx, bucket, kv.Get{Key: key, Common: kv.Common{Retry: noRetries}})

@@ -60,7 +60,7 @@ func Example_perCall() {
 		bucket := w.bucket
 		patient := retry.BestEffort{Backoff: retry.Constant(2 * time.Millisecond)}
 		res, err := kv.Do(ctx, bucket, kv.Upsert{Key: key, Value: []byte("{}"), Common: kv.Common{Retry: patient}})
-		fmt.Println(err, res.Retry.Retries(), res.Retry.Waited)
+		fmt.Println(err, res.RetryInfo().Retries(), res.RetryInfo().Waited)
 	})
 	// Output: <nil> 2 4ms
 }
@@ -71,7 +71,7 @@ func Example_backoff() {
 
 	with(func(cfg *core.Config) { cfg.Retry = strategy }, func(ctx context.Context, w world) {
 		w.refuse(memd.OpGet, memd.StatusTmpFail, 2)
-		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).Retry.Retries())
+		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).RetryInfo().Retries())
 	})
 	// Output: 2
 }
@@ -165,7 +165,7 @@ func Example_classify() {
 		}
 	}, func(ctx context.Context, w world) {
 		w.refuse(memd.OpGet, memd.StatusInternal, 1)
-		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).Retry.Reasons)
+		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).RetryInfo().Reasons)
 	})
 	// Output: KV_TEMPORARY_FAILURE
 }

@@ -35,7 +35,7 @@ func main() {
 
 	server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 2}, mock.Status(memd.StatusTmpFail))
 	res := must(kv.Do(ctx, bucket, kv.Get{Key: key}))
-	fmt.Println("busy: ok after", res.Retry.Retries(), "retries")
+	fmt.Println("busy: ok after", res.RetryInfo().Retries(), "retries")
 
 	server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 2}, mock.Status(memd.StatusLocked))
 	_, err := kv.Do(ctx, bucket, kv.Get{Key: key})

@@ -99,7 +99,7 @@ func TestLargeMapDelaysNobody(t *testing.T) {
 						}
 						slow++
 					}
-					retried += res.Retry.Retries()
+					retried += res.RetryInfo().Retries()
 					mu.Unlock()
 				}
 			})

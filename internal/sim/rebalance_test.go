@@ -70,10 +70,10 @@ func (l *moving) load(ctx context.Context, worker int) {
 		c := moved{began: time.Now(), key: fmt.Sprintf("k-%d-%d", worker, n/2), write: n%2 == 0}
 		if c.write {
 			res, err := kv.Do(context.Background(), l.b, kv.Insert{Key: []byte(c.key), Value: []byte(c.key)})
-			c.retries, c.err = res.Retry.Retries(), err
+			c.retries, c.err = res.RetryInfo().Retries(), err
 		} else {
 			res, err := kv.Do(context.Background(), l.b, kv.Get{Key: []byte(c.key)})
-			c.got, c.retries, c.err = string(res.Value), res.Retry.Retries(), err
+			c.got, c.retries, c.err = string(res.Value), res.RetryInfo().Retries(), err
 		}
 		l.mu.Lock()
 		l.calls = append(l.calls, c)

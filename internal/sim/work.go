@@ -131,7 +131,7 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 	case read:
 		one(w, ctx, e, kv.Get{Common: in, Key: key}, form, func(g kv.GetResult) retry.Info {
 			e.got, e.cas = string(g.Value), g.CAS
-			return g.Retry
+			return g.RetryInfo()
 		})
 	case upsert:
 		one(w, ctx, e, kv.Upsert{Common: in, Key: key, Value: value, Durability: durable}, form, mutated)
@@ -143,7 +143,7 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 		one(w, ctx, e, kv.Remove{Common: in, Key: key}, form, mutated)
 	case increment:
 		first := uint64(1)
-		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form, func(c kv.CounterResult) retry.Info { return c.Retry })
+		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form, func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
 	case appendTo:
 		one(w, ctx, e, kv.Append{Common: in, Key: key, Value: value}, form, mutated)
 		if e.outcome == absent { // the first of its document
@@ -156,7 +156,7 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 	}
 }
 
-func mutated(m kv.MutationResult) retry.Info { return m.Retry }
+func mutated(m kv.MutationResult) retry.Info { return m.RetryInfo() }
 
 // one runs an operation in one of the forms and enters its end.
 func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form int, info func(R) retry.Info) {
@@ -222,7 +222,7 @@ func (w *world) burst(id, n int, r *source) int {
 		}
 		wait = append(wait, started(w, e, kv.Get{Common: in, Key: []byte(e.key)}, func(g kv.GetResult) retry.Info {
 			e.got, e.cas = string(g.Value), g.CAS
-			return g.Retry
+			return g.RetryInfo()
 		}))
 	}
 	w.sample()
