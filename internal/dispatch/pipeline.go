@@ -46,9 +46,10 @@ type pipeline struct {
 	failed  bool // the current attempts to connect have failed at least once
 	closed  bool
 	lastErr error
+	ctx     context.Context
 	stop    context.CancelCauseFunc
-	active  time.Time // see NoteActivity
-	next    *adopted  // takes the place of conn
+	active  time.Time  // see NoteActivity
+	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
 	reads int64 // of the connection, under the router's lock
 	quiet int   // looks at it without much to read, under the same
@@ -63,15 +64,14 @@ func (r *Router) pipe(addr string) *pipeline {
 	p.grow(r.o.Connections)
 	after := time.Duration(0)
 	p.each(func(q *pipeline) {
-		ctx, stop := context.WithCancelCause(r.ctx)
-		q.stop = stop
+		q.ctx, q.stop = context.WithCancelCause(r.ctx)
 		wait := after
 		after += dialApart
 		r.wg.Go(func() {
 			if wait > 0 {
-				pause(ctx, wait)
+				pause(q.ctx, wait)
 			}
-			q.run(ctx)
+			q.run(q.ctx, nil)
 		})
 	})
 	r.pipes[addr] = p
@@ -229,22 +229,26 @@ func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	r.route(c)
 }
 
-// run connects and serves until the pipeline is closed.
-func (p *pipeline) run(ctx context.Context) {
-	for wait := time.Duration(0); ctx.Err() == nil; {
-		cn, err := p.connect(ctx)
-		if err != nil {
-			p.connectFailed(ctx, err)
-			wait = p.r.o.pauseAfter(wait)
-			pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
-			continue
+// run connects and serves until the pipeline is closed, or another connection has taken the place of the one that it
+// serves. It begins with cn, which is published already, unless that is nil.
+func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
+	for wait := time.Duration(0); cn != nil || ctx.Err() == nil; cn = nil {
+		if cn == nil {
+			var err error
+			if cn, err = p.connect(ctx); err != nil {
+				p.connectFailed(ctx, err)
+				wait = p.r.o.pauseAfter(wait)
+				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
+				continue
+			}
+			if !p.connected(cn) {
+				cn.Close(context.Cause(ctx))
+			}
 		}
-		if !p.connected(cn) {
-			cn.Close(context.Cause(ctx))
+		err := cn.Serve()
+		if !p.lost(cn, err) {
+			return
 		}
-		err = cn.Serve()
-		p.lost(cn, err)
-		p.serveAdopted()
 		if cn.Stats.Answers.Load() > 0 {
 			wait = 0
 			continue
@@ -351,6 +355,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		cn.Map = pk.since
 	}
 	p.conn.Store(cn)
+	p.serves = cn
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
@@ -376,13 +381,14 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	return true
 }
 
-// lost withdraws the connection after its end.
-func (p *pipeline) lost(cn *conn.Conn, err error) {
+// lost withdraws the connection after its end, and says whether the goroutine that has served it goes on.
+func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	p.mu.Lock()
 	if p.conn.CompareAndSwap(cn, nil) {
 		p.failed = false
 	}
 	closed := p.closed
+	goesOn = closed || p.serves == cn
 	p.mu.Unlock()
 	if !closed {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.addr, err)...)
@@ -390,6 +396,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) {
 		p.r.want()
 	}
 	p.r.notify()
+	return goesOn
 }
 
 // close ends the pipeline at once.

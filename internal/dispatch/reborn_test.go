@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +25,13 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, append([]mock.Option{mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual()}, opts...)...)
+		var made atomic.Int64
 		r := New(Options{
 			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
 			Health: &conn.Health{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second, Dice: func() float64 { return 0.5 },
 			Connect: func() conn.Options {
 				return conn.Options{
-					Dial: m.Dial, Features: []memd.Feature{memd.FeatureCollections, memd.FeatureXError, memd.FeatureSelectBucket},
+					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{memd.FeatureCollections, memd.FeatureXError, memd.FeatureSelectBucket},
 					Mechanisms: []string{"SCRAM-SHA1"},
 					Credentials: func(context.Context) (conn.Credentials, error) {
 						return conn.Credentials{Username: "Administrator", Password: "password"}, nil

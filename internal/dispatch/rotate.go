@@ -38,13 +38,6 @@ func (r *Router) Logins() []Login {
 
 var errRotated = errors.New("replaced by a connection with newer credentials")
 
-// adopted is a connection that was made while its pipeline served another one.
-type adopted struct {
-	cn   *conn.Conn
-	err  error
-	done chan struct{} // closed when it has ended, with err
-}
-
 // Replace makes a new connection in place of the one of that id: the new one takes the calls from when it is there, and
 // those in flight on the old one may finish. When the new one can't be made the old one stays, and the error says why.
 // It blocks meanwhile. A connection that is gone needs no replacement.
@@ -57,19 +50,14 @@ func (r *Router) Replace(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	a := &adopted{cn: cn, done: make(chan struct{})}
-	serve := func() {
-		a.err = cn.Serve()
-		close(a.done)
-	}
-	if !p.adopt(a, old) || !p.connected(cn) {
+	if !p.adopt(cn, old) || !p.connected(cn) {
 		cn.Close(errLeft)
-		serve() // it has no calls, and ends at once
+		_ = cn.Serve() // it has no calls, and ends at once
 		return nil
 	}
-	if !r.starts(serve) {
+	if !r.starts(func() { p.run(p.ctx, cn) }) {
 		cn.Close(retry.ErrClosed)
-		serve()
+		_ = cn.Serve()
 		return nil
 	}
 	old.Refuse()
@@ -113,29 +101,14 @@ func (r *Router) connection(id string) (found *pipeline, cn *conn.Conn) {
 	return found, cn
 }
 
-// adopt gives the pipeline a second connection, unless the old one is not its own any more. run waits for it once the old
-// one has ended.
-func (p *pipeline) adopt(a *adopted, old *conn.Conn) bool {
+// adopt lets cn take the place of the old connection, unless that is not the pipeline's own any more. When the old one
+// ends, so does its goroutine: the one that serves cn reconnects if need be, even while the old one still drains.
+func (p *pipeline) adopt(cn, old *conn.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.next != nil || p.conn.Load() != old {
+	if p.closed || p.serves != old || p.conn.Load() != old {
 		return false
 	}
-	p.next = a
+	p.serves = cn
 	return true
-}
-
-// serveAdopted serves the connections that were adopted while others were served, one after the other.
-func (p *pipeline) serveAdopted() {
-	for {
-		p.mu.Lock()
-		a := p.next
-		p.next = nil
-		p.mu.Unlock()
-		if a == nil {
-			return
-		}
-		<-a.done
-		p.lost(a.cn, a.err)
-	}
 }

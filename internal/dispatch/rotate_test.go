@@ -1,0 +1,48 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+)
+
+// A connection that has taken another one's place may die while the other one still has calls in flight. The node is
+// connected to again at once, however long those calls take.
+func TestAReplacementThatDiesIsReplacedAtOnce(t *testing.T) {
+	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Delay(4*time.Second))
+		slow := kv.Start(t.Context(), r, kv.Get{Key: []byte("k")})
+		time.Sleep(time.Millisecond)
+		replaced := make(chan error, 3)
+		for range 3 { // each time another connection takes the place of the one before, and dies
+			before := r.Logins()[0].Connection
+			go func() { replaced <- r.Replace(t.Context(), before) }()
+			time.Sleep(100 * time.Millisecond)
+			after := r.Logins()[0].Connection
+			require.NotEqual(t, before, after)
+			_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")}) // a connection without an answer waits before the next one
+			require.NoError(t, err)
+			links := m.Network().Links()
+			links[len(links)-1].Reset()
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			_, err = kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 10*time.Millisecond)
+			require.Len(t, r.Logins(), 1)
+			require.NotEqual(t, after, r.Logins()[0].Connection)
+		}
+		_, err := slow.Wait(t.Context())
+		require.NoError(t, err, "the old connection was left in peace")
+		time.Sleep(drainLimit)
+		for range 3 {
+			require.NoError(t, <-replaced)
+		}
+		require.Len(t, m.Network().Links(), 1, "nothing is left of those that were replaced")
+	})
+}
