@@ -173,6 +173,11 @@ func (o *Options) blockLimit() int { return 16 * o.QueueLimit }
 func (p *pipeline) awaitRoom(cn *conn.Conn, c *kv.Call) bool {
 	c.Share()
 	p.mu.Lock()
+	if p.conn.Load() != cn { // another one is there, or none: nobody would look after a call that waits for this one
+		p.mu.Unlock()
+		p.submit(c)
+		return true
+	}
 	if len(p.queue) >= p.r.o.blockLimit() {
 		p.mu.Unlock()
 		return false

@@ -46,3 +46,18 @@ func TestAReplacementThatDiesIsReplacedAtOnce(t *testing.T) {
 		require.Len(t, m.Network().Links(), 1, "nothing is left of those that were replaced")
 	})
 }
+
+// A call may find its connection full and come too late to wait for it: the next one has taken those that wait.
+func TestACallThatWaitsForRoomOnAConnectionThatIsGone(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		id := r.Logins()[0].Connection
+		_, old := r.connection(id)
+		held := &heldUp{r, func() { require.NoError(t, r.Replace(t.Context(), id)) }, func(p *pipeline, c *kv.Call) {
+			require.True(t, p.awaitRoom(old, c))
+		}}
+		began := time.Now()
+		_, err := kv.Do(t.Context(), held, kv.Upsert{Key: []byte("k"), Common: kv.Common{Block: true}})
+		require.NoError(t, err)
+		require.Zero(t, time.Since(began))
+	})
+}
