@@ -133,6 +133,20 @@ func (o *offers) close() []*kv.Call {
 // config goroutine decides whether the map is newer.
 func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, 0, addr, nil) }
 
+// offerAndTell is Offer, and gives what waits until the map was considered; there may be none. It does not block.
+func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
+	w := claimed{considered: make(chan struct{})}
+	if raw == nil || r.offers.offer(raw, 0, addr, &w) {
+		return func() {}
+	}
+	return func() {
+		select {
+		case <-w.considered:
+		case <-r.ctx.Done():
+		}
+	}
+}
+
 // configs is the config goroutine, the only one that applies a map. Close ends it.
 func (r *Router) configs() {
 	for {

@@ -39,15 +39,8 @@ func (r *Router) doubt() {
 // then may the connection be used: the ids of collections that are known are those of the bucket that is gone, and in the
 // new one they may be other collections'.
 func (r *Router) awaitReborn(raw []byte, addr string) {
-	w := claimed{considered: make(chan struct{})}
 	r.offers.refused(nil) // another node may have shown it before
-	if r.offers.offer(raw, 0, addr, &w) {
-		return
-	}
-	select {
-	case <-w.considered:
-	case <-r.ctx.Done():
-	}
+	r.offerAndTell(raw, addr)()
 }
 
 // replaces reports whether s is to be used instead of the old map, which may be nil.

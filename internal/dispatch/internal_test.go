@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -118,4 +119,38 @@ func TestOffersAreBounded(t *testing.T) {
 	}
 	require.Len(t, o.queue, maxOffers)
 	require.Equal(t, version(1, 100), o.queue[maxOffers-1].raw)
+}
+
+// Who brings a map can wait until it was considered, and does not wait for one that is known.
+func TestOfferAndTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Router{}
+		r.ctx, r.stop = context.WithCancel(t.Context())
+		r.offers.init()
+		told := 0
+		tell := func(wait func()) {
+			go func() {
+				wait()
+				told++
+			}()
+			synctest.Wait()
+		}
+		tell(r.offerAndTell(nil, "a"))
+		require.Equal(t, 1, told)
+		tell(r.offerAndTell(version(1, 5), "a"))
+		require.Equal(t, 1, told)
+		r.offers.take()
+		_, _, waiters := r.offers.take()
+		require.Len(t, waiters, 1)
+		close(waiters[0].considered)
+		synctest.Wait()
+		require.Equal(t, 2, told)
+		tell(r.offerAndTell(version(1, 5), "a"))
+		require.Equal(t, 3, told, "it is known")
+		tell(r.offerAndTell(version(1, 6), "a"))
+		require.Equal(t, 3, told)
+		r.stop()
+		synctest.Wait()
+		require.Equal(t, 4, told)
+	})
 }

@@ -353,9 +353,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		return false
 	}
 	p.failed, p.lastErr = false, nil
-	if info.Config != nil { // before the connection is seen: calls that wait for a map see this one coming
-		p.r.Offer(info.Config, p.addr)
-	}
+	considered := p.r.offerAndTell(info.Config, p.addr) // before the connection is seen: calls that wait for a map see this one coming
 	if pk := p.r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
@@ -364,6 +362,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
+	considered() // those that look for a way now are to look in the map that came with this one
 	if info.NoConfig && p.r.o.Source != nil {
 		p.r.o.Source.Needed()
 	}
