@@ -42,7 +42,9 @@ type Network struct {
 	routes  []routeFault
 	links   map[uint64]*Link
 	linked  uint64 // links so far
-	port    int    // last port given out for port 0
+	began   uint64 // dials so far
+	queue   []dialling
+	port    int // last port given out for port 0
 	onLink  func(*Link)
 	changed chan struct{} // closed and replaced when a fault or a backlog changes
 
@@ -131,11 +133,13 @@ func (n *Network) dial(ctx context.Context, from string, to memAddr) (net.Conn, 
 		case <-ctx.Done():
 		}
 	}
+	d := n.queueUp(from, to)
+	defer n.stepAside(d)
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		client, server, ch, err := n.connect(from, to)
+		client, server, ch, err := n.connect(d)
 		if err != nil {
 			return nil, err
 		}
@@ -157,26 +161,68 @@ func (n *Network) dial(ctx context.Context, from string, to memAddr) (net.Conn, 
 	}
 }
 
-// connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
-// answers: the hosts are cut off from each other, or too many connections wait to be accepted.
-func (n *Network) connect(from string, to memAddr) (client, server *memConn, ch <-chan struct{}, err error) {
+// dialling is a dial under way. They connect one by one, in the order in which they have begun: when something happens that
+// several have waited for, it does not depend on who gets the processor which of them is first.
+type dialling struct {
+	number uint64
+	from   string
+	to     memAddr
+}
+
+func (n *Network) queueUp(from string, to memAddr) dialling {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.began++
+	d := dialling{n.began, from, to}
+	n.queue = append(n.queue, d)
+	return d
+}
+
+func (n *Network) stepAside(d dialling) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue = slices.DeleteFunc(n.queue, func(o dialling) bool { return o == d })
+	n.wake()
+}
+
+// waits reports whether there is nobody who answers the dial now. The caller holds the mutex.
+func (n *Network) waits(d dialling) bool {
+	f := n.dials[string(d.to)]
+	if f.err != nil {
+		return false
+	}
+	if n.route(d.from, d.to.host()) != routeFree || n.route(d.to.host(), d.from) != routeFree {
+		return true
+	}
+	l := n.open[string(d.to)]
+	return !f.silent && l != nil && len(l.backlog)+l.coming >= memBacklog
+}
+
+// connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
+// answers: the hosts are cut off from each other, too many connections wait to be accepted, or it is another dial's turn.
+func (n *Network) connect(d dialling) (client, server *memConn, ch <-chan struct{}, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	from, to := d.from, d.to
+	for _, o := range n.queue {
+		if o == d {
+			break
+		}
+		if !n.waits(o) {
+			return nil, nil, n.changed, nil
+		}
+	}
+	if n.waits(d) {
+		return nil, nil, n.changed, nil
+	}
 	f := n.dials[string(to)]
 	if f.err != nil {
 		return nil, nil, nil, f.err
-	}
-	up, down := n.route(from, to.host()), n.route(to.host(), from)
-	if up != routeFree || down != routeFree {
-		return nil, nil, n.changed, nil
 	}
 	l := n.open[string(to)]
 	if !f.silent {
 		if l == nil {
 			return nil, nil, nil, syscall.ECONNREFUSED
-		}
-		if len(l.backlog)+l.coming >= memBacklog {
-			return nil, nil, n.changed, nil
 		}
 		l.coming++
 	}

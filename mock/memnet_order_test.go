@@ -2,6 +2,8 @@ package mock_test
 
 import (
 	"bytes"
+	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,4 +44,46 @@ func TestNetworkOrder(t *testing.T) {
 		s.Close()
 		l.Close()
 	})
+}
+
+// Dials that have waited for the same are made in the order in which they began.
+func TestNetworkDialsInOrder(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			n := mock.NewNetwork(mock.NetworkOptions{})
+			l, err := n.Listen(address)
+			require.NoError(t, err)
+			n.Partition("", "")
+			conns := make([]net.Conn, 10)
+			for i := range conns {
+				go func() {
+					c, err := n.Dial(t.Context(), address)
+					if err != nil {
+						t.Error(err)
+					}
+					conns[i] = c
+				}()
+				time.Sleep(time.Nanosecond)
+			}
+			n.HealAll()
+			for i := range conns {
+				s, err := l.Accept()
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, conns[i].LocalAddr().String(), s.RemoteAddr().String())
+				defer conns[i].Close()
+				defer s.Close()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			n.Partition("", "")
+			_, err = n.Dial(ctx, address)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			n.HealAll()
+			c, err := n.Dial(t.Context(), address)
+			require.NoError(t, err, "who has given up holds nobody up")
+			c.Close()
+			l.Close()
+		})
+	}
 }
