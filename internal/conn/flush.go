@@ -146,6 +146,7 @@ func (c *Conn) mark(p *part) {
 		p.frames[kept] = f
 		kept++
 	}
+	clear(p.frames[kept:]) // the part is used again, and would keep those calls alive
 	p.frames, p.buf = p.frames[:kept], p.buf[:out]
 }
 

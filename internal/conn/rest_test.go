@@ -15,13 +15,17 @@ import (
 )
 
 // bare makes a connection over nc that has no bootstrap, and serves it.
-func bare(t *testing.T, nc net.Conn) *dispatcher {
+func bare(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher {
 	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
-	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
+	o := &conn.Options{
 		Bare: true, Base: d.base, Handler: nobody{},
 		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
 		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
-	})
+	}
+	for _, f := range change {
+		f(o)
+	}
+	cn, err := conn.Connect(t.Context(), "peer:1", o)
 	require.NoError(t, err)
 	d.cn = cn
 	served := make(chan struct{})
