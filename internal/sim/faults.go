@@ -60,9 +60,10 @@ func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(
 			do(w, r, l)
 		}
 		return func() int {
-			for _, l := range ls {
+			for i, l := range ls {
 				if undo != nil {
 					undo(w, l)
+					w.apart(l, i)
 				}
 			}
 			return len(ls)
@@ -105,7 +106,28 @@ func gone(w *world, l *mock.Link) {
 func (w *world) reset(ls []*mock.Link) {
 	for _, l := range ls {
 		l.Reset()
-		sleep(context.Background(), w.d.between(time.Nanosecond, 10*time.Microsecond, text("reset"), l.ID()))
+		w.apart(l, 0)
+	}
+}
+
+// apart lets a moment pass after something was done to a connection, so that the next one has an instant of its own.
+func (w *world) apart(l *mock.Link, n int) {
+	sleep(context.Background(), w.d.between(time.Nanosecond, 10*time.Microsecond, text("reset"), l.ID(), uint64(n)))
+}
+
+// heal ends a partition of the client and a node. What has waited goes on one direction of a connection after the other.
+func (w *world) heal(addr string) {
+	ls := w.linksTo(addr)
+	for _, l := range ls {
+		l.Up().Hold()
+		l.Down().Hold()
+	}
+	w.m.Network().Heal(clientHost, host(addr))
+	for _, l := range ls {
+		for i, f := range []*mock.Flow{l.Up(), l.Down()} {
+			w.apart(l, i)
+			f.Resume()
+		}
 	}
 }
 
@@ -164,7 +186,7 @@ func networkFaults() []fault {
 			n := len(w.linksTo(addr))
 			w.m.Network().Partition(clientHost, host(addr))
 			return func() int {
-				w.m.Network().Heal(clientHost, host(addr))
+				w.heal(addr)
 				return n
 			}
 		}},

@@ -1,17 +1,29 @@
 package sim
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/couchcore/couchcore/memd"
 )
 
 // Instants: the scheduler runs goroutines that become ready at the same instant in any order, so a seed alone repeats
 // nothing. Therefore every event that the simulation causes has a nanosecond of its own: whatever waits, waits for a
-// time with random nanoseconds, and two packets that arrive together are handed over one nanosecond apart. The client
-// needs no sequence of dice either: each throw depends on the seed and the instant alone, not on who threw before.
+// time with random nanoseconds; two packets that arrive together are handed over one nanosecond apart; and what is done to
+// several connections is done to one after the other. The client needs no sequence of dice either: each throw depends on
+// the seed and the instant alone, not on who threw before.
+//
+// What is left is that one event has several goroutines of the client do something at its instant: an answer with a newer
+// map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's promise, and
+// it must not be seen: requests that leave over one connection at one instant arrive in the order of what they ask for,
+// see before; each is delivered alone, whatever they had in common with others in a write, see send; and the trace does not
+// name them by their opaques, see requestNames.
 
 // dice are seeded throws without a state: the same arguments always give the same number.
 type dice uint64
@@ -173,16 +185,22 @@ func (w *wire) piece() int {
 	return min(w.left, len(w.buf))
 }
 
-func (w *wire) Write(b []byte) (int, error) {
-	if w.tap.doubled != nil && w.tap.doubled(b) {
-		if n, err := w.Conn.Write(b); err != nil {
-			return n, err
-		}
-	}
-	n, err := w.Conn.Write(b)
-	w.outgoing(b[:n])
-	return n, err
+// before orders requests that goroutines of the client have sent over one connection at one instant, by what they ask
+// for. It leaves alone what belongs to a handshake, where one request follows from another, and what is no whole packet.
+func before(b, a []byte) bool {
+	return free(b) && free(a) && cmp.Or(cmp.Compare(b[1], a[1]), bytes.Compare(b[header:], a[header:])) < 0
 }
+
+// free reports whether b is one whole request that depends on no other.
+func free(b []byte) bool {
+	if len(b) < header || len(b) != header+int(binary.BigEndian.Uint32(b[8:])) {
+		return false
+	}
+	op := memd.Opcode(b[1])
+	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID || op == memd.OpNoop
+}
+
+func (w *wire) Write(b []byte) (int, error) { return w.send(b, w.Conn.Write) }
 
 // TryWrite is what the client prefers where a socket has it.
 func (w *wire) TryWrite(b []byte) (int, error) {
@@ -190,14 +208,36 @@ func (w *wire) TryWrite(b []byte) (int, error) {
 	if !ok {
 		return 0, nil
 	}
+	return w.send(b, try.TryWrite)
+}
+
+// send hands each packet to the network alone: how many of them the client has put into one write depends on which of
+// its goroutines was first.
+func (w *wire) send(b []byte, write func([]byte) (int, error)) (n int, err error) {
 	if w.tap.doubled != nil && w.tap.doubled(b) {
-		if n, err := try.TryWrite(b); err != nil || n < len(b) {
+		if n, err := write(b); err != nil || n < len(b) {
 			return n, err
 		}
 	}
-	n, err := try.TryWrite(b)
-	w.outgoing(b[:n])
+	for n < len(b) && err == nil {
+		size, m := w.next(b[n:]), 0
+		m, err = write(b[n : n+size])
+		w.outgoing(b[n : n+m])
+		if n += m; m < size {
+			break
+		}
+	}
 	return n, err
+}
+
+// next is how much of b, which goes on where the last write has ended, belongs to one packet.
+func (w *wire) next(b []byte) int {
+	had := len(w.out)
+	if w.garbled || had+len(b) < header {
+		return len(b)
+	}
+	h := append(append(make([]byte, 0, header), w.out[:min(had, header)]...), b[:max(0, header-had)]...)
+	return min(len(b), max(1, header+int(binary.BigEndian.Uint32(h[8:]))-had))
 }
 
 func (w *wire) Close() error {

@@ -83,7 +83,7 @@ func draw(o Options) *plan {
 	}
 	p.replicas = min(p.replicas, p.nodes-1)
 	p.bursts = p.bursts || p.tight // else they would not meet their limits
-	if r.below(8) == 0 {           // connections of one pool begin at one instant, so these seeds do not replay exactly
+	if r.below(8) == 0 {
 		p.connections = 2
 	}
 	if o.Break == NoRecovery {

@@ -21,7 +21,7 @@ func (w *world) strategy(r *source) (retry.Strategy, bool) {
 	return retry.Func(func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
 		n := uint64(rq.Attempts + rq.Transparent)
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.
-		sleep(context.Background(), d.between(time.Nanosecond, 5*time.Microsecond, n, 4))
+		sleep(context.Background(), d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
 		switch pick {
 		case 8: // reckless: at once, whatever it is
 			return retry.After(0)

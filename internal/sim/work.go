@@ -149,6 +149,7 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 		if e.outcome == absent { // the first of its document
 			again := &entry{worker: e.worker, number: e.number, verb: insert, key: e.key, token: "first-" + e.token, limit: e.limit, polite: true, calm: e.calm}
 			in.Retry = nil
+			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("again"), text(again.token)))
 			w.enter(again)
 			one(w, context.Background(), again, kv.Insert{Common: in, Key: key, Value: []byte(again.token)}, 0, mutated)
 		}

@@ -112,6 +112,7 @@ func (w *world) link(l *mock.Link) {
 		w.pace(f, l.ID()*2+uint64(i), w.latency)
 		f.SetPieces(func(n int) int { return n }, 1)
 	}
+	l.Up().SetOrder(before)
 }
 
 // pace makes a direction deliver after lo to twice lo, which is anew for each piece.
@@ -284,8 +285,8 @@ func (w *world) faultsAtOnce() int { return w.plan.faults }
 // settle ends what faults have left behind, unless that is part of the plan.
 func (w *world) settle() {
 	n := w.m.Network()
-	n.HealAll()
 	for _, a := range w.addresses() {
+		w.heal(a)
 		if w.Break != NoRecovery || a != w.addresses()[0] {
 			n.Restore(a)
 		}
