@@ -26,14 +26,14 @@ type Owner interface {
 // Route is where a call's current attempt goes. The dispatcher writes it before it hands the call to a connection.
 type Route struct {
 	Hash         uint32 // of the key; taken once, because the key is lent
-	VBucket      uint16
 	CollectionID uint32
-	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
-	Endpoint     string // the node's address, "" while there is none
 	Opaque       uint32
-	Local        string // the connection's own id
+	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
+	VBucket      uint16
 	Prefixed     bool   // keys on the connection have their collection's id before them
 	Forward      bool   // the node is that of the forward map, which is of ForwardRev
+	Endpoint     string // the node's address, "" while there is none
+	Local        string // the connection's own id
 	ForwardRev   int64
 }
 
@@ -41,8 +41,9 @@ type Route struct {
 // it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
-	// The order is that of the memory that the connection's reader and the goroutine that waits pass to and fro: what the
-	// reader changes or needs comes first and lies together.
+	// The order is that of the memory that a usual call passes to and fro between the connection's reader and the goroutine
+	// that waits: what both need fills whole cache lines, an allocation's header being the first eight bytes, and what most
+	// calls never touch comes last.
 	State retry.State
 
 	wake    chan struct{} // one token, or closed for a future; nil in a batch
@@ -50,48 +51,63 @@ type Call struct {
 	unwatch atomic.Pointer[func() bool]
 	watcher func(error) // told the outcome, when somebody observes calls
 	err     error
-	shared  atomic.Bool   // others than one connection's slot know the call
-	leaked  atomic.Bool   // and may still when it has ended: never pooled again
+	shares  atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
 	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	form    form
-	inDoubt bool
 	sent    memd.Opcode // of the request that was encoded last
 	into    bool        // and whether it has a buffer for the value
-
-	Res   Response
-	Req   Request
-	Route Route
-
-	// Started and Deadline are in nanoseconds since an instant that the dispatcher chose.
-	Started, Deadline int64
-	// DurabilityMS is the timeout that a durable write tells the server.
-	DurabilityMS uint32
+	turn    bool        // somebody waits for the call to be on its way
+	inDoubt bool
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
-	// DuePlace is the dispatcher's: where it keeps the call's deadline.
-	DuePlace int32
 
-	ctx    context.Context
-	done   <-chan struct{} // ctx.Done(), asked once
-	base   time.Time       // what Started counts from
-	bucket string
-	spec   *Spec
-	owner  Owner
-	finish func() // callback form
+	Route Route
+
+	spec *Spec
+	ctx  context.Context
+	done <-chan struct{} // ctx.Done(), asked once
+	home *Home           // nil before the call is dispatched
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
-	once        sync.Once // future form: its outcome is made once
-	outcomeErr  error
-	spare       []byte // memory for a compressed value; stays when the call is used again
+	// Started and Deadline are in nanoseconds since the home's base.
+	Started, Deadline int64
 
-	taken     chan struct{} // closed when the call is on its way or has ended; nil when nobody waits for that
-	takenOnce atomic.Bool
+	Res Response
 
-	units   atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
-	watched atomic.Bool
-	held    atomic.Bool
-	stage   atomic.Uint32
+	// DuePlace is the dispatcher's: where it keeps the call's deadline.
+	DuePlace int32
+	watched  atomic.Bool // this and the next three change only when the call is shared
+	held     atomic.Bool
+	stage    atomic.Uint32
+	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
+
+	finish func()        // callback form
+	taken  chan struct{} // closed when the call is on its way or has ended; nil unless turn
+
+	Req Request
+
+	// DurabilityMS is the timeout that a durable write tells the server.
+	DurabilityMS uint32
+
+	takenOnce  atomic.Bool
+	once       sync.Once // future form: its outcome is made once
+	outcomeErr error
+	spare      []byte // memory for a compressed value; stays when the call is used again
 }
+
+// Home is what all calls of one dispatcher have in common. It does not change.
+type Home struct {
+	Owner  Owner
+	Bucket string
+	Base   time.Time // what Started and Deadline count from
+}
+
+// Who else than one connection's slot knows a call.
+const (
+	sharedNone   = iota
+	sharedLent   // until Release
+	sharedLeaked // for who knows how long: never pooled again
+)
 
 type form uint8
 
@@ -116,53 +132,58 @@ func (c *Call) block() {
 // Reset makes a pooled call ready for its next use. The attempt number goes on counting.
 func (c *Call) Reset() {
 	c.State.Reset()
-	c.Req = Request{}
-	c.Res = Response{}
+	if c.Req.Durability != 0 {
+		c.DurabilityMS = 0
+	}
+	c.Req.reset()
+	c.Res.reset()
 	c.Route = Route{}
-	c.LostRaces, c.DurabilityMS = 0, 0
-	c.base, c.bucket, c.spec = time.Time{}, "", nil
-	c.ctx, c.done, c.owner, c.finish, c.err, c.inDoubt = nil, nil, nil, nil, nil, false
+	c.LostRaces, c.inDoubt, c.into, c.sent = 0, false, false, 0
+	c.Started, c.Deadline = 0, 0
+	c.ctx, c.done, c.home, c.spec, c.err = nil, nil, nil, nil, nil
 	c.watcher, c.group = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
 	}
-	if c.shared.Load() {
-		c.shared.Store(false)
+	if c.shared() {
+		c.shares.Store(sharedNone)
 		c.held.Store(false)
 		c.stage.Store(0)
-	}
-	if c.units.Load() != 0 {
 		c.units.Store(0)
 	}
 }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && !c.leaked.Load()
+	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && c.shares.Load() != sharedLeaked
 }
 
 // Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
 // pooled.
-func (c *Call) Share() {
-	c.shared.Store(true)
-	c.leaked.Store(true)
-}
+func (c *Call) Share() { c.shares.Store(sharedLeaked) }
 
 // Lend marks that c is known outside of one connection's slot from now on, but not beyond Release.
-func (c *Call) Lend() { c.shared.Store(true) }
+func (c *Call) Lend() { c.shares.CompareAndSwap(sharedNone, sharedLent) }
 
-// Bind gives c to its dispatcher, with what only the dispatcher knows. base is what Started and Deadline count from.
-func (c *Call) Bind(o Owner, bucket string, base time.Time) {
-	c.owner, c.bucket, c.base = o, bucket, base
-	c.Res.Bucket = bucket
-}
+func (c *Call) shared() bool { return c.shares.Load() != sharedNone }
+
+// Bind gives c to its dispatcher.
+func (c *Call) Bind(h *Home) { c.home = h }
 
 // began is when the call was dispatched; zero before.
 func (c *Call) began() time.Time {
-	if c.base.IsZero() {
-		return c.base
+	if c.home == nil || c.home.Base.IsZero() {
+		return time.Time{}
 	}
-	return c.base.Add(time.Duration(c.Started))
+	return c.home.Base.Add(time.Duration(c.Started))
+}
+
+// bucket is the name of the bucket that the call is for, "" before it was dispatched.
+func (c *Call) bucket() string {
+	if c.home == nil {
+		return ""
+	}
+	return c.home.Bucket
 }
 
 // Spec is the row of c's opcode; nil for an opcode without one.
@@ -185,7 +206,7 @@ func (c *Call) Watch() {
 		if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 			cause = context.DeadlineExceeded // the owner makes a timeout of it
 		}
-		c.owner.Cancel(c, cause)
+		c.home.Owner.Cancel(c, cause)
 	})
 	c.unwatch.Store(&stop)
 	if c.State.Phase() == retry.PhaseDone {
@@ -196,11 +217,14 @@ func (c *Call) Watch() {
 // AppendTo appends the request of the current attempt to dst under the caller's lock. ended is true when the call has
 // finished meanwhile; then nothing is appended, because its key and value may be the caller's again.
 func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error) {
-	watch := c.shared.Load() // otherwise nobody else knows the call, so nobody can end it meanwhile
+	watch := c.shared() // otherwise nobody else knows the call, so nobody can end it meanwhile
 	if watch && !c.guard.CompareAndSwap(0, 1) || c.guard.Load() == 2 {
 		return dst, true, nil
 	}
-	w.VBucket, w.CollectionID, w.DurabilityMS = c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS
+	w.VBucket, w.CollectionID = c.Route.VBucket, c.Route.CollectionID
+	if c.Req.Durability != 0 {
+		w.DurabilityMS = c.DurabilityMS
+	}
 	if out, err = c.Req.AppendTo(dst, w); err == nil {
 		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
 		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
@@ -226,13 +250,18 @@ func (c *Call) Tag(w *Wire) bool {
 func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
 
 // Held reports whether MarkHeld has said so.
-func (c *Call) Held() bool { return c.held.Load() }
+func (c *Call) Held() bool { return c.shared() && c.held.Load() }
 
 // OwnedBy reports whether o runs the call.
-func (c *Call) OwnedBy(o Owner) bool { return c.owner == o }
+func (c *Call) OwnedBy(o Owner) bool { return c.Owner() == o }
 
 // Owner is who runs the call, nil before it was dispatched.
-func (c *Call) Owner() Owner { return c.owner }
+func (c *Call) Owner() Owner {
+	if c.home == nil {
+		return nil
+	}
+	return c.home.Owner
+}
 
 // Stage is what a call waits for, or waited for when it ended.
 type Stage uint32
@@ -352,14 +381,14 @@ func (c *Call) unwatched() {
 
 // Taken says that a call which has waited for its turn is on its way.
 func (c *Call) Taken() {
-	if c.taken != nil && c.takenOnce.CompareAndSwap(false, true) {
+	if c.turn && c.takenOnce.CompareAndSwap(false, true) {
 		close(c.taken)
 	}
 }
 
 // awaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
 func (c *Call) awaitTurn() {
-	if c.taken != nil && Stage(c.stage.Load()) == StageRoom {
+	if c.turn && Stage(c.stage.Load()) == StageRoom {
 		<-c.taken
 	}
 }
@@ -375,14 +404,14 @@ func (c *Call) deliver() {
 	case formFuture:
 		close(c.wake)
 		if c.watcher != nil { // it may never be waited for
-			c.owner.Complete(func() { _ = c.outcome() })
+			c.home.Owner.Complete(func() { _ = c.outcome() })
 		}
 	case formCallback:
-		if c.owner == nil {
+		if c.home == nil {
 			c.finish()
 			return
 		}
-		c.owner.Complete(c.finish)
+		c.home.Owner.Complete(c.finish)
 	}
 }
 
@@ -412,8 +441,8 @@ func (c *Call) settle() error {
 
 func (c *Call) result() error {
 	if c.err == nil {
-		c.Res.came(&c.Route)
-		if c.shared.Load() { // only such a call can have a history
+		if c.shared() { // only such a call can have a history
+			c.Res.rare = true
 			c.Res.Result.retry = c.State.Kept()
 			c.Res.Result.addUnits(c.units.Load())
 		}
@@ -429,7 +458,7 @@ func (c *Call) Retry() *retry.State { return &c.State }
 func (c *Call) Size() int { return c.Req.wireSize() }
 
 // Dispatch implements retry.Op.
-func (c *Call) Dispatch() { c.owner.Redispatch(c) }
+func (c *Call) Dispatch() { c.home.Owner.Redispatch(c) }
 
 // Describe implements retry.Op.
 func (c *Call) Describe(r *retry.Request) {
@@ -437,7 +466,7 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Service = "kv"
 	r.Operation = c.name()
 	r.Endpoint = c.Route.Endpoint
-	r.Bucket, r.Scope, r.Collection = c.bucket, c.Req.Scope, c.Req.Collection
+	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope, c.Req.Collection
 	r.Started = c.began()
 }
 
@@ -469,16 +498,10 @@ func (c *Call) prepare(ctx context.Context) error {
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
 	c.State.Strategy = c.Req.Retry
 	c.ctx, c.into = ctx, c.Req.Into != nil
-	if c.watched.Load() {
-		c.watched.Store(false)
-	}
-	if c.unwatch.Load() != nil {
-		c.unwatch.Store(nil)
-	}
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
-	if !c.Req.valid {
+	if !c.Req.plain {
 		if err := c.Req.validate(c.spec); err != nil {
 			return err
 		}
@@ -487,7 +510,7 @@ func (c *Call) prepare(ctx context.Context) error {
 		c.Req.Capability = CapabilityDurableWrite
 	}
 	if c.Req.Block && (c.form == formFuture || c.form == formCallback) {
-		c.taken = make(chan struct{})
+		c.turn, c.taken = true, make(chan struct{})
 	}
 	if c.done = ctx.Done(); c.done != nil {
 		if err := ctx.Err(); err != nil {

@@ -127,12 +127,12 @@ func encode[R any, O Op[R]](r *Request, op *O) error {
 	case *Get:
 		if !o.projects() {
 			o.encodeWhole(r)
-			r.checkSimple()
+			r.checkPlain()
 			return nil
 		}
 	case *Upsert:
 		err := o.encode(r)
-		r.checkSimple()
+		r.checkPlain()
 		return kinded(err)
 	}
 	return encodeAny[R](r, op)
@@ -168,11 +168,13 @@ func decode[R any, O Op[R]](c *Call, op *O, r *R) error {
 		switch o := any(op).(type) { // as in encode
 		case *Get:
 			if g, ok := any(r).(*GetResult); ok && !o.projects() && c.Res.document(g) == nil {
+				c.Res.result(&g.Result, &c.Route)
 				return nil
 			}
 		case *Upsert:
 			if m, ok := any(r).(*MutationResult); ok {
-				c.Res.mutation(m)
+				c.Res.result(&m.Result, &c.Route)
+				c.Res.token(&m.Token, c.bucket(), c.Route.VBucket)
 				return nil
 			}
 		}
@@ -187,6 +189,7 @@ func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 			err = c.decodeError(&PanicError{v, debug.Stack()})
 		}
 	}()
+	c.Res.came(&c.Route, c.bucket())
 	if !c.Req.KeepCompressed {
 		err = c.inflate()
 	}
@@ -292,10 +295,10 @@ type Pending struct{ c *Call }
 func (p Pending) Cancel() bool { return cancel(p.c) }
 
 func cancel(c *Call) bool {
-	if c.owner == nil {
+	if c.home == nil {
 		return false
 	}
-	return c.owner.Cancel(c, cberr.RequestCanceled)
+	return c.home.Owner.Cancel(c, cberr.RequestCanceled)
 }
 
 // Go runs op and calls done with its outcome, exactly once, on a goroutine of the cluster's. done may block: then

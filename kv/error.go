@@ -197,11 +197,11 @@ func (e *Error) Kind() string {
 
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
-		Op: c.name(), Bucket: c.bucket, Scope: c.Req.Scope, Collection: c.Req.Collection,
+		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope, Collection: c.Req.Collection,
 		Endpoint: c.Route.Endpoint, Opaque: c.Route.Opaque, Err: kind,
 	}
-	if !c.base.IsZero() {
-		e.Elapsed = time.Since(c.began())
+	if began := c.began(); !began.IsZero() {
+		e.Elapsed = time.Since(began)
 	}
 	return e
 }
@@ -292,8 +292,8 @@ func (c *Call) translate(err error, inDoubt bool) error {
 	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
 		direct.Retry, direct.units = c.State.Info(), c.units.Load()
 		direct.InDoubt = direct.InDoubt || inDoubt
-		if !c.base.IsZero() {
-			direct.Elapsed = time.Since(c.began())
+		if began := c.began(); !began.IsZero() {
+			direct.Elapsed = time.Since(began)
 		}
 		return direct
 	}

@@ -1,8 +1,52 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/couchcore/couchcore/memd"
+)
 
 // NewPathResult makes a PathResult with the caller's index of its spec.
 func NewPathResult(i int, path string, st memd.Status, value []byte) PathResult {
 	return PathResult{Path: path, Status: st, Value: value, index: uint8(i)}
+}
+
+// CallSize is what a call takes, with its allocation's header.
+const CallSize = unsafe.Sizeof(Call{}) + allocHeader
+
+// allocHeader precedes objects of more than 512 bytes that hold pointers.
+const allocHeader = 8
+
+// Lines are where groups of fields begin that share cache lines.
+func Lines() map[string]uintptr {
+	c := &Call{}
+	return map[string]uintptr{
+		"what the reader writes":    unsafe.Offsetof(c.wake) + allocHeader,
+		"the route":                 unsafe.Offsetof(c.Route) + allocHeader,
+		"what the caller gave":      unsafe.Offsetof(c.spec) + allocHeader,
+		"the answer":                unsafe.Offsetof(c.Res) + allocHeader,
+		"the answer's rare parts":   unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
+		"the request":               unsafe.Offsetof(c.Req) + allocHeader,
+		"the request's common part": unsafe.Offsetof(c.Req) + unsafe.Offsetof(c.Req.Common) + allocHeader,
+	}
+}
+
+// Packed reports whether the call's value has been compressed.
+func Packed(c *Call) bool { return c.Req.packed != nil }
+
+// Leftovers names the fields of a call that are not zero, but for those that may stay when it is used again.
+func Leftovers(c *Call) []string {
+	var left []string
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		switch name := v.Type().Field(i).Name; name {
+		case "State", "wake", "spare", "policyHedge":
+		default:
+			if !v.Field(i).IsZero() {
+				left = append(left, name)
+			}
+		}
+	}
+	return left
 }

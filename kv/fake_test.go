@@ -18,6 +18,7 @@ const fakeEndpoint = "10.0.0.1:11210"
 
 // fake is a dispatcher without sockets: answer does to a call what a server would have.
 type fake struct {
+	home       kv.Home
 	answer     func(c *kv.Call)
 	orch       *retry.Orchestrator // nil: made by the first that needs it
 	dispatched atomic.Int32
@@ -30,7 +31,9 @@ var (
 )
 
 func newFake(answer func(c *kv.Call)) *fake {
-	return &fake{answer: answer, orch: retry.New(retry.Options{})}
+	f := &fake{answer: answer, orch: retry.New(retry.Options{})}
+	f.home = kv.Home{Owner: f, Bucket: "travel", Base: time.Now()}
+	return f
 }
 
 // answering is a server that gives every call the same packet.
@@ -65,7 +68,8 @@ func (f *fake) NewCall() *kv.Call { return kv.NewCall() }
 func (f *fake) Dispatch(c *kv.Call) {
 	f.dispatched.Add(1)
 	now := time.Now()
-	c.Bind(f, "travel", now)
+	c.Bind(&f.home)
+	c.Started = int64(now.Sub(f.home.Base))
 	c.State.Deadline = now.Add(time.Minute)
 	f.answer(c)
 }

@@ -58,16 +58,18 @@ func (g Get) Decode(r *Response) (GetResult, error) {
 }
 
 func getResult(r *Response) (res GetResult, err error) {
-	err = r.document(&res)
+	if err = r.document(&res); err == nil {
+		res.Result = r.Result
+	}
 	return res, err
 }
 
-// document makes g what the answer to a read says.
+// document makes g what the answer to a read says, but for how it came.
 func (r *Response) document(g *GetResult) error {
 	if r.extrasLen < 4 {
 		return malformed(r, "extras", 4)
 	}
-	g.Result, g.Value, g.Flags, g.Datatype = r.Result, r.Value, r.Flags(), r.Datatype
+	g.Value, g.Flags, g.Datatype = r.Value, r.Flags(), r.Datatype
 	g.FromReplica = r.Opcode == memd.OpGetReplica
 	return nil
 }

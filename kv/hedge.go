@@ -115,7 +115,7 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
 		c := NewCall()
-		c.Req, c.spec, c.base = x.req, specs[memd.OpGet], began
+		c.Req, c.spec, c.home = x.req, specs[memd.OpGet], &Home{Base: began}
 		if inner.Err() != nil {
 			err = &contextError{cause: err, deadline: errors.Is(inner.Err(), context.DeadlineExceeded)}
 		}
@@ -136,7 +136,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	c.block()
 	c.Req = x.req
 	if n > 0 {
-		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
+		c.Req.Opcode, c.Req.Replica, c.Req.plain = memd.OpGetReplica, n, false
 	}
 	c.spec = specs[c.Req.Opcode]
 	var r R
@@ -174,7 +174,7 @@ func (x *hedged[R, O]) nonFatal(err error) bool {
 // latest.
 func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, done func(R, error)) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c.owner = &hedgedOwner{cancel}
+	c.home = &Home{Owner: &hedgedOwner{cancel}}
 	go func() {
 		defer cancel(nil)
 		r, err, hedged := tryHedged[R](ctx, d, c, op)

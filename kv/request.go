@@ -26,21 +26,22 @@ const (
 type Common struct {
 	Scope      string // "" means _default
 	Collection string // "" means _default
-	// CollectionID is the collection's id where the caller knows it already: nobody is asked for it then. When it turns out
-	// to be none, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
-	// not known.
-	CollectionID uint32
 
 	// Retry overrides the cluster's strategy for this call; nil inherits. It never overrides what keeps a write from
 	// being applied twice.
 	Retry retry.Strategy
 
+	// OnBehalfOf names the user whose privileges the server is to check.
+	OnBehalfOf string
+
 	// Timeout bounds the call from its start, all retries included; 0 means the cluster's timeout for such a call.
 	// A deadline of the context that comes earlier wins.
 	Timeout time.Duration
 
-	// OnBehalfOf names the user whose privileges the server is to check.
-	OnBehalfOf string
+	// CollectionID is the collection's id where the caller knows it already: nobody is asked for it then. When it turns out
+	// to be none, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
+	// not known.
+	CollectionID uint32
 
 	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of asking
 	// the strategy. Start and Go then return when it is on its way, so that whoever starts more than the cluster takes is
@@ -67,16 +68,17 @@ type Request struct {
 	extrasLen uint8
 	paths     uint8 // of a sub-document mutation: how many
 	packTried bool
-	valid     bool // nothing is left to be validated: see checkSimple
+	plain     bool // nothing is left to be validated, and what only few requests have is zero: see checkPlain
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
 	Key, Value []byte
 	CAS        uint64
-	Replica    int    // which replica answers, from 1; 0 is the active
-	Hedge      *Hedge // reads only; nil inherits
-	Common
 	extras     [maxReqExtras]byte
+	Common
+	Hedge *Hedge // reads only; nil inherits
+
+	Replica    int           // which replica answers, from 1; 0 is the active
 	Needs      memd.Features // without which a connection cannot carry the request
 	Capability string        // what the bucket must be able to do, "" for nothing
 	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
@@ -88,6 +90,17 @@ type Request struct {
 	Verb        string          // what errors call the operation; "" means its opcode's name
 	order       [MaxPaths]uint8 // the caller's index of each path
 	packed      []byte          // the value, compressed; nil when it is sent as it is
+}
+
+// reset makes r zero.
+func (r *Request) reset() {
+	if !r.plain || r.packTried {
+		*r = Request{}
+		return
+	}
+	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen, r.plain = 0, 0, false, 0, false
+	r.Into, r.Key, r.Value, r.CAS, r.Hedge = nil, nil, nil, 0, nil
+	r.extras, r.Common = [maxReqExtras]byte{}, Common{}
 }
 
 // maxReqExtras is more than any row of the table allows.
@@ -142,10 +155,10 @@ func (r *Request) InDefaultCollection() bool {
 	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
-// checkSimple notes that a request is valid if it is as simple as most are: a read or a write of a document in the
-// default collection and nothing else. It is for the two operations that encode knows.
-func (r *Request) checkSimple() {
-	r.valid = r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0 &&
+// checkPlain notes that a request is valid if it is as simple as most are: a read or a write of a document in the
+// default collection and nothing else. It is for the two operations that encode knows, and for the fields that they set.
+func (r *Request) checkPlain() {
+	r.plain = r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0 &&
 		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && len(r.Value) <= MaxValueLen &&
 		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0
 }
@@ -239,8 +252,8 @@ func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
-	if r.simple(w) {
-		return r.appendSimple(dst, w), nil
+	if r.plain && !r.packTried && w.CollectionID == 0 {
+		return r.appendPlain(dst, w), nil
 	}
 	return r.appendAny(dst, w)
 }
@@ -320,15 +333,8 @@ func (r *Request) appendAny(dst []byte, w *Wire) ([]byte, error) {
 	return append(dst, value...), nil
 }
 
-// simple reports whether appendSimple does for the request. A dispatcher may have changed it since it was validated.
-func (r *Request) simple(w *Wire) bool {
-	return (r.Opcode == memd.OpGet || r.Opcode == memd.OpSet) && r.Needs == 0 && r.Connection == "" && r.OnBehalfOf == "" &&
-		r.Durability == 0 && !r.PreserveExpiry && !r.packTried && r.Datatype&^memd.DatatypeJSON == 0 &&
-		w.CollectionID == 0 && len(r.Key) <= MaxKeyLen
-}
-
-// appendSimple is AppendTo for a simple request.
-func (r *Request) appendSimple(dst []byte, w *Wire) []byte {
+// appendPlain is AppendTo for a plain request.
+func (r *Request) appendPlain(dst []byte, w *Wire) []byte {
 	h := memd.Header{
 		Magic: memd.MagicReq, Opcode: r.Opcode, VBucketOrStatus: w.VBucket, Opaque: w.Opaque, CAS: r.CAS,
 		ExtrasLen: int(r.extrasLen), KeyLen: len(r.Key),
@@ -340,13 +346,18 @@ func (r *Request) appendSimple(dst []byte, w *Wire) []byte {
 		h.KeyLen++
 	}
 	h.BodyLen = h.ExtrasLen + h.KeyLen + len(r.Value)
-	dst = memd.AppendHeader(slices.Grow(dst, memd.HeaderLen+h.BodyLen), h)
-	dst = append(dst, r.extras[:r.extrasLen]...)
+	at := len(dst)
+	dst = slices.Grow(dst, memd.HeaderLen+h.BodyLen)[:at+memd.HeaderLen+h.BodyLen]
+	b := dst[at:]
+	h.Put((*[memd.HeaderLen]byte)(b))
+	b = b[memd.HeaderLen:]
+	b = b[copy(b, r.extras[:r.extrasLen]):]
 	if h.KeyLen > len(r.Key) {
-		dst = append(dst, 0) // the default collection's id
+		b[0] = 0 // the default collection's id
+		b = b[1:]
 	}
-	dst = append(dst, r.Key...)
-	return append(dst, r.Value...)
+	copy(b[copy(b, r.Key):], r.Value)
+	return dst
 }
 
 // wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out

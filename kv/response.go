@@ -16,7 +16,7 @@ type Response struct {
 	Datatype  memd.Datatype
 	Status    memd.Status
 	extrasLen uint8
-	prefixed  bool // a key has its collection's id before it
+	rare      bool // anything behind extras is set
 	VBucket   uint16
 	CAS       uint64
 	Value     []byte
@@ -24,13 +24,24 @@ type Response struct {
 
 	Result       Result
 	Bucket       string
-	collectionID uint32
 	Key          []byte // of the few answers that have one
 	Parts        []Part // the packets before the last, of answers that have several
+	collectionID uint32
+	prefixed     bool // a key has its collection's id before it
 
-	partsLen   int
-	partsEpoch uint32 // the attempt that the parts are of
 	overflow   bool
+	partsEpoch uint32 // the attempt that the parts are of
+	partsLen   int
+}
+
+// reset makes r zero.
+func (r *Response) reset() {
+	if r.rare {
+		*r = Response{}
+		return
+	}
+	r.Opcode, r.Datatype, r.Status, r.extrasLen, r.VBucket, r.CAS, r.Value = 0, 0, 0, 0, 0, 0, nil
+	r.extras = [24]byte{}
 }
 
 // Part is one packet of an answer that has several. Its bytes are the call's owner's.
@@ -45,6 +56,7 @@ const MaxParts = 64 << 20
 // part keeps what one packet of several says. It runs on the connection's reader. Parts of an earlier attempt are
 // forgotten.
 func (r *Response) part(p *memd.Packet, epoch uint32) {
+	r.rare = true
 	if epoch != r.partsEpoch {
 		r.Parts, r.partsLen, r.partsEpoch, r.overflow = nil, 0, epoch, false
 	}
@@ -65,9 +77,18 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 }
 
 // came says how the answer came. It runs on the goroutine that wants the result.
-func (r *Response) came(by *Route) {
-	r.VBucket, r.prefixed, r.collectionID = by.VBucket, by.Prefixed, by.CollectionID
-	r.Result.CAS, r.Result.Endpoint, r.Result.Connection = r.CAS, by.Endpoint, by.Local
+func (r *Response) came(by *Route, bucket string) {
+	r.rare = true
+	r.VBucket, r.prefixed, r.collectionID, r.Bucket = by.VBucket, by.Prefixed, by.CollectionID, bucket
+	r.result(&r.Result, by)
+}
+
+// result makes res, which is zero or ours, the result that has come by a route.
+func (r *Response) result(res *Result, by *Route) {
+	if r.rare && res != &r.Result {
+		*res = r.Result
+	}
+	res.CAS, res.Endpoint, res.Connection = r.CAS, by.Endpoint, by.Local
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
@@ -82,13 +103,16 @@ func (r *Response) Flags() uint32 {
 }
 
 // Token is the mutation token in the answer of a write; its zero value when the server gave none.
-func (r *Response) Token() MutationToken {
-	if r.extrasLen < 16 {
-		return MutationToken{}
-	}
-	return MutationToken{
-		Bucket: r.Bucket, VBucket: r.VBucket,
-		UUID: binary.BigEndian.Uint64(r.extras[:]), Seqno: binary.BigEndian.Uint64(r.extras[8:]),
+func (r *Response) Token() (t MutationToken) {
+	r.token(&t, r.Bucket, r.VBucket)
+	return t
+}
+
+// token makes t, which is zero, the answer's.
+func (r *Response) token(t *MutationToken, bucket string, vb uint16) {
+	if r.extrasLen >= 16 {
+		t.Bucket, t.VBucket = bucket, vb
+		t.UUID, t.Seqno = binary.BigEndian.Uint64(r.extras[:]), binary.BigEndian.Uint64(r.extras[8:])
 	}
 }
 
@@ -98,6 +122,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
 	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
 	if len(p.Key) > 0 {
+		r.rare = true
 		r.Key = append([]byte(nil), p.Key...)
 	}
 	switch {
@@ -111,6 +136,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		copy(r.Value, p.Value)
 	}
 	if len(p.Frames) > 0 {
+		r.rare = true
 		r.Result.setFrames(p.Frames)
 	}
 }
@@ -191,10 +217,6 @@ type MutationResult struct {
 	Token MutationToken
 }
 
-func mutationResult(r *Response) (m MutationResult, err error) {
-	r.mutation(&m)
-	return m, nil
+func mutationResult(r *Response) (MutationResult, error) {
+	return MutationResult{Result: r.Result, Token: r.Token()}, nil
 }
-
-// mutation makes m what the answer to a write says.
-func (r *Response) mutation(m *MutationResult) { m.Result, m.Token = r.Result, r.Token() }

@@ -19,7 +19,7 @@ type Limiter interface{ InflateLimit() int }
 
 // inflateLimit is the limit of the call's owner, or MaxInflated.
 func (c *Call) inflateLimit() int64 {
-	if l, ok := c.owner.(Limiter); ok {
+	if l, ok := c.Owner().(Limiter); ok {
 		if n := l.InflateLimit(); n > 0 {
 			return int64(n)
 		}

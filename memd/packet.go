@@ -189,6 +189,12 @@ func (h *Header) ValueLen() int { return h.BodyLen - h.FramesLen - h.ExtrasLen -
 // AppendHeader appends h. The lengths are the caller's care: they must fit their fields.
 func AppendHeader(dst []byte, h Header) []byte {
 	var b [HeaderLen]byte
+	h.Put(&b)
+	return append(dst, b[:]...)
+}
+
+// Put writes h to b. The lengths are the caller's care: they must fit their fields.
+func (h *Header) Put(b *[HeaderLen]byte) {
 	b[0] = byte(h.Magic)
 	b[1] = byte(h.Opcode)
 	if h.Magic.ext() {
@@ -203,7 +209,6 @@ func AppendHeader(dst []byte, h Header) []byte {
 	binary.BigEndian.PutUint32(b[8:], uint32(h.BodyLen))
 	binary.BigEndian.PutUint32(b[12:], h.Opaque)
 	binary.BigEndian.PutUint64(b[16:], h.CAS)
-	return append(dst, b[:]...)
 }
 
 // ParseHeader decodes the header at the start of b and checks it: the magic is known, the body is at most limit bytes

@@ -119,7 +119,7 @@ func (e *kvJudge) Dispatch(c *kv.Call) {
 	e.met = true
 	x := e.x
 	now := time.Now()
-	c.Bind(e, "", now)
+	c.Bind(&kv.Home{Owner: e, Base: now})
 	c.Share()
 	c.State.Deadline = now.Add(noDeadline)
 	c.State.Idempotent = c.State.Idempotent || x.idempotent

@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ type dispatcher struct {
 	cn   *conn.Conn
 	base time.Time
 	pool chan *kv.Call
+	once sync.Once
+	home *kv.Home
 }
 
 func (d *dispatcher) NewCall() *kv.Call {
@@ -73,7 +76,8 @@ func (d *dispatcher) Dispatch(c *kv.Call) {
 
 func (d *dispatcher) admit(c *kv.Call) {
 	now := time.Now()
-	c.Bind(d, "b", now)
+	d.once.Do(func() { d.home = &kv.Home{Owner: d, Bucket: "b", Base: d.base} })
+	c.Bind(d.home)
 	c.State.Deadline = now.Add(2500 * time.Millisecond)
 	c.Deadline = int64(c.State.Deadline.Sub(d.base))
 }

@@ -68,6 +68,7 @@ type Options struct {
 // one per node for the connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
 	o      Options
+	home   kv.Home // of its calls
 	ctx    context.Context
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -120,6 +121,7 @@ func New(o Options) *Router {
 		o.QueueLimit = 2048
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
@@ -170,7 +172,7 @@ func (r *Router) Dispatch(c *kv.Call) {
 // admit gives the call its deadline and what else does not change from attempt to attempt.
 func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
-	c.Bind(r, r.o.Bucket, r.o.Base)
+	c.Bind(&r.home)
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
 	if r.o.Policy != nil {

@@ -1,0 +1,93 @@
+package kv_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// A call that is used again shows nothing of its earlier use, whatever that was.
+func TestAReusedCallIsAsNew(t *testing.T) {
+	token := make([]byte, 16)
+	frames, err := memd.AppendFrame(nil, memd.FrameServerDuration, []byte{1, 2})
+	require.NoError(t, err)
+	d := newFake(func(c *kv.Call) {
+		c.Route = kv.Route{Hash: 1, CollectionID: 2, Opaque: 3, Map: 4, VBucket: 5, Prefixed: true, Endpoint: "e", Local: "l"}
+		if c.Req.Durability != 0 {
+			c.DurabilityMS = 7
+		}
+		p := memd.Packet{Opcode: c.Req.Opcode, CAS: 9, Extras: be32, Value: []byte("v"), Datatype: memd.DatatypeJSON, Frames: frames}
+		switch c.Req.Opcode {
+		case memd.OpSet, memd.OpAppend:
+			p.Extras = token
+		case memd.OpGetMeta:
+			p.Extras, p.Key = make([]byte, 21), []byte("k")
+		default:
+		}
+		require.True(t, c.Succeed(&p, false))
+	})
+	all := kv.Common{Scope: "s", Collection: "c", CollectionID: 8, OnBehalfOf: "jane", Timeout: time.Second, Block: true, Retry: retry.BestEffort{}}
+	some := kv.Common{Timeout: time.Second, Block: true, Retry: retry.BestEffort{}}
+	key, value, into := []byte("k"), []byte("v"), make([]byte, 0, 8)
+	hedge := &kv.Hedge{MaxAttempts: 1}
+	for name, use := range map[string]func(t *testing.T, d kv.Dispatcher){
+		"get":        with(kv.Get{Key: key, Into: into}),
+		"plain get":  with(kv.Get{Common: some, Key: key, KeepCompressed: true, Hedge: hedge}),
+		"get, all":   with(kv.Get{Common: all, Key: key, KeepCompressed: true, Hedge: hedge}),
+		"upsert":     with(kv.Upsert{Key: key, Value: value}),
+		"plain set":  with(kv.Upsert{Common: some, Key: key, Value: value, CAS: 1, Flags: 2, Datatype: memd.DatatypeJSON, Expiry: kv.ExpireAfter(time.Minute)}),
+		"durable":    with(kv.Upsert{Key: key, Value: value, Durability: memd.DurabilityMajority, PreserveExpiry: true}),
+		"compressed": with(kv.Upsert{Key: key, Value: make([]byte, 1000)}),
+		"append":     with(kv.Append{Common: some, Key: key, Value: value, CAS: 3}),
+		"exists":     with(kv.Exists{Common: all, Key: key}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &reusing{fake: d}
+			use(t, r)
+			require.NotNil(t, r.call)
+			require.True(t, r.call.Pooled())
+			if name == "compressed" {
+				require.True(t, kv.Packed(r.call))
+			}
+			r.call.Reset()
+			require.Empty(t, kv.Leftovers(r.call))
+		})
+	}
+}
+
+// reusing keeps its last call and makes it pack its value.
+type reusing struct {
+	*fake
+	call *kv.Call
+}
+
+func (r *reusing) Dispatch(c *kv.Call) {
+	r.call = c
+	c.Pack(kv.Compression{})
+	r.fake.Dispatch(c)
+}
+
+func with[R any, O kv.Op[R]](op O) func(t *testing.T, d kv.Dispatcher) {
+	return func(t *testing.T, d kv.Dispatcher) {
+		_, err := kv.Do[R](context.Background(), d, op)
+		require.NoError(t, err)
+	}
+}
+
+// What the reader and the goroutine that waits pass to and fro fills whole cache lines.
+func TestACallsHotFieldsFillCacheLines(t *testing.T) {
+	if strconv.IntSize < 64 {
+		t.Skip("the layout is for 64-bit machines")
+	}
+	for name, at := range kv.Lines() {
+		require.Zero(t, at%64, name)
+	}
+	require.LessOrEqual(t, kv.CallSize, uintptr(960), "the next size class is 64 bytes larger")
+}
