@@ -13,7 +13,6 @@ import (
 
 const (
 	wantedTimeout = 500 * time.Millisecond // how long a cluster map is waited for that is known to exist
-	silence       = time.Second            // without any answer for less than this a node may just be busy
 	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
@@ -194,7 +193,7 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	var probe dispatch.Probe
 	if nodes := b.router.Nodes(); len(nodes) > 0 {
 		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
-		if op.Timeout >= silence {
+		if op.Timeout >= dispatch.Silence {
 			probe = b.router.Probe(op.Node, turn/len(nodes))
 			op.Connection = probe.Connection()
 		}

@@ -108,6 +108,7 @@ func (nobody) Answered(*conn.Conn, *kv.Call, *memd.Packet) {}
 func (nobody) Lost(c *kv.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (nobody) Unsent(c *kv.Call, _ bool, cause error)      { c.Fail(cause) }
 func (nobody) Expired(*kv.Call)                            {}
+func (nobody) Silent(*conn.Conn)                           {}
 func (nobody) Orphan(*conn.Conn, *memd.Packet)             {}
 func (nobody) Room(*conn.Conn)                             {}
 func (nobody) Push(*conn.Conn, *memd.Packet)               {}

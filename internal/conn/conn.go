@@ -27,6 +27,10 @@ type Handler interface {
 	Unsent(c *kv.Call, cut bool, cause error)
 	// Expired gets a call whose deadline has passed.
 	Expired(c *kv.Call)
+	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP
+	// and a request that is bound to its connection are no such calls, since whoever sends them draws conclusions of its own.
+	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
+	Silent(cn *Conn)
 	// Orphan counts an answer that nobody waits for.
 	Orphan(cn *Conn, p *memd.Packet)
 	// Room says that the connection takes calls again, after WantRoom has said that it does not.
@@ -105,8 +109,9 @@ type Conn struct {
 	wanted   bool // somebody waits for room
 	inflight int
 	orphans  int
-	armed    int64 // when the timer fires; never when it rests
-	ticking  bool  // it is armed for a call whose context may end
+	fills    uint32 // reads that have brought something
+	armed    int64  // when the timer fires; never when it rests
+	ticking  bool   // it is armed for a call whose context may end
 	timer    *time.Timer
 
 	slots table
@@ -319,7 +324,7 @@ func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
 		return err
 	}
 	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
-	s.call, s.deadline = call, call.Deadline
+	s.call, s.deadline, s.fills = call, call.Deadline, c.fills
 	if s.epoch.Load() != 0 {
 		s.epoch.Store(0)
 	}
@@ -388,9 +393,10 @@ func (c *Conn) arm(call *kv.Call) {
 func (c *Conn) sweep() {
 	c.mu.Lock()
 	c.armed, c.ticking = never, false
-	used := c.slots.used
+	used, fills := c.slots.used, c.fills
 	c.mu.Unlock()
 	var due, watch []*kv.Call
+	silent, durable := false, false
 	next, now, gone := int64(never), c.now(), 0
 	for i := range used {
 		s := c.slots.at(uint16(i))
@@ -406,6 +412,7 @@ func (c *Conn) sweep() {
 		case call.Ended(), s.deadline <= now:
 			if s.deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
 				due = append(due, call)
+				silent = silent || s.fills == fills && call.Req.Connection == "" && call.Sent() != memd.OpNoop
 			}
 			call.Share()
 			s.call = nil
@@ -413,6 +420,7 @@ func (c *Conn) sweep() {
 			s.state.Store(v&^3 | slotOrphan)
 		default:
 			next = min(next, s.deadline)
+			durable = durable || call.DurabilityMS != 0
 			if call.Unwatched() {
 				call.Share()
 				watch = append(watch, call)
@@ -432,6 +440,9 @@ func (c *Conn) sweep() {
 	c.mu.Unlock()
 	for _, call := range due {
 		c.h.Expired(call)
+	}
+	if silent && !durable {
+		c.h.Silent(c)
 	}
 	if room {
 		c.h.Room(c)
@@ -462,6 +473,7 @@ func (c *Conn) read() error {
 			return err
 		}
 		c.mu.Lock()
+		c.fills++
 		if !c.flushing && c.try != nil {
 			c.reading = true
 		}
@@ -608,7 +620,7 @@ func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
 		n := copy(b, c.rbuf[c.rpos:c.rlen])
 		c.rpos += n
 		for n < len(b) {
-			m, err := io.ReadFull(c.nc, b[n:])
+			m, err := io.ReadFull((*counted)(c), b[n:])
 			n += m
 			if err != nil && !c.rested(err) {
 				return err
@@ -621,6 +633,20 @@ func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
 	p.Value = value
 	c.packet(p, true)
 	return nil
+}
+
+// counted is the connection's socket while a packet is received that takes many reads: each of them is a sign of life.
+type counted Conn
+
+func (c *counted) Read(b []byte) (n int, err error) {
+	n, err = c.nc.Read(b)
+	if n > 0 {
+		c.Stats.Reads.Add(1)
+		c.mu.Lock()
+		c.fills++
+		c.mu.Unlock()
+	}
+	return n, err
 }
 
 // packet gives one packet to whoever waits for it.

@@ -49,6 +49,7 @@ func (o *outcomes) Unsent(c *kv.Call, _ bool, cause error) {
 }
 
 func (o *outcomes) Expired(c *kv.Call)              { c.Fail(context.DeadlineExceeded) }
+func (o *outcomes) Silent(*conn.Conn)               {}
 func (o *outcomes) Orphan(*conn.Conn, *memd.Packet) { o.count(&o.orphans) }
 func (o *outcomes) Room(*conn.Conn)                 {}
 func (o *outcomes) Push(*conn.Conn, *memd.Packet)   {}

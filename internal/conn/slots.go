@@ -15,6 +15,7 @@ type slot struct {
 	epoch    atomic.Uint32 // the attempt's number once it was handed to the socket, 0 before
 	deadline int64
 	call     *kv.Call
+	fills    uint32 // what the connection had read when the call was sent
 }
 
 const (

@@ -70,6 +70,9 @@ func (b *breaker) failure() bool {
 	if total < int64(b.o.Volume) || failures*100 < total*int64(b.o.Percentage) {
 		return false
 	}
+	if b.state.Load() != breakerClosed { // a call that it had let pass: that is no reason to keep the canary waiting
+		return false
+	}
 	b.opened.Store(now)
 	return b.state.CompareAndSwap(breakerClosed, breakerOpen)
 }

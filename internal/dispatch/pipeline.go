@@ -33,7 +33,8 @@ type pipeline struct {
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
-	breaker *breaker // of the node; nil without one
+	breaker *breaker                  // of the node; nil without one
+	probed  atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 
 	head *pipeline     // the first of the node's
 	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one

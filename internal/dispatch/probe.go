@@ -2,9 +2,16 @@ package dispatch
 
 import (
 	"errors"
+	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
 )
+
+// Silence is how long a connection must have brought nothing before it is replaced: with less than that the node may just
+// be busy.
+const Silence = time.Second
 
 // Probe watches the connection to one node while a request to it is under way. Its zero value watches nothing.
 type Probe struct {
@@ -12,7 +19,10 @@ type Probe struct {
 	seen int64
 }
 
-var errSilent = errors.New("the node has answered nothing since it was asked for its cluster map")
+var (
+	errSilent = errors.New("the node has answered nothing since it was asked for its cluster map")
+	errMute   = errors.New("the node has sent nothing since calls have expired, not even when it was asked for a sign of life")
+)
 
 // Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
 // the connection of that ID belongs to it.
@@ -49,4 +59,23 @@ func (p Probe) Unanswered() {
 	if p.cn != nil && answers(p.cn) == p.seen {
 		p.cn.Close(errSilent)
 	}
+}
+
+// Silent implements conn.Handler: the node is asked for a sign of life at once, over the connection, and one that brings
+// nothing at all until the time is over is closed. That is how a socket that has vanished without a word is found out
+// before the node's turn comes to be asked for its cluster map. One such request is under way per connection.
+func (p *pipeline) Silent(cn *conn.Conn) {
+	if p.probed.Swap(cn) == cn {
+		return
+	}
+	op := kv.Noop{
+		Common: kv.Common{Timeout: Silence, Retry: Strict}, Pinned: true, Node: p.index(), Connection: cn.Info().ID,
+	}
+	seen := cn.Stats.Reads.Load()
+	kv.Go(p.r.ctx, p.r, op, func(_ kv.Result, err error) {
+		if errors.Is(err, cberr.UnambiguousTimeout) && cn.Stats.Reads.Load() == seen {
+			cn.Close(errMute)
+		}
+		p.probed.CompareAndSwap(cn, nil)
+	})
 }
