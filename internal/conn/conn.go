@@ -253,14 +253,14 @@ const maxRound = 64
 // SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
 // that Submit would not have taken, or that has a large value.
 func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
-	if c.info.Features.Has(memd.FeatureSnappy) {
-		for _, call := range calls {
-			call.Pack(c.pack)
-		}
-	}
 	alone, mine, more := false, false, true
 	for more && taken < len(calls) {
 		round := calls[taken:min(taken+maxRound, len(calls))]
+		if c.info.Features.Has(memd.FeatureSnappy) {
+			for _, call := range round { // not all of them: a full connection takes none
+				call.Pack(c.pack)
+			}
+		}
 		c.mu.Lock()
 		before := c.inflight
 		if c.closed || c.refusing {

@@ -3,12 +3,15 @@ package conn_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 )
 
 // many is a dispatcher that hands calls over in one go, and what the connection leaves one by one.
@@ -95,6 +98,42 @@ func TestABatchEndsWhileItIsSubmitted(t *testing.T) {
 		require.Error(t, o.Err)
 	}
 	require.Empty(t, d.taken)
+}
+
+// What it costs that a connection takes none of many calls does not grow with their number: whoever hands over a burst tries
+// again after each one that was left.
+func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
+	near, far := net.Pipe()
+	go canned(far, document)
+	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
+		Base: time.Now(), Handler: nobody{}, Features: []memd.Feature{memd.FeatureSnappy},
+		Dial:        func(context.Context, string, string) (net.Conn, error) { return near, nil },
+		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+	})
+	require.NoError(t, err)
+	require.True(t, cn.Info().Features.Has(memd.FeatureSnappy))
+	cn.Refuse()
+	each := func(n int) time.Duration {
+		calls := make([]*kv.Call, n)
+		for i := range calls {
+			calls[i] = kv.NewCall()
+		}
+		least := time.Hour
+		for range 20 { // a busy machine may spoil some
+			began := time.Now()
+			for range 100 {
+				if cn.SubmitAll(calls) != 0 {
+					t.Fatal("the connection refuses")
+				}
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	few, many := each(100), each(100_000)
+	require.Less(t, many, 20*few+time.Millisecond)
+	cn.Close(nil)
+	_ = cn.Serve()
 }
 
 func TestAllocationsOfABatch(t *testing.T) {
