@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime/metrics"
 	"testing"
@@ -21,20 +22,21 @@ import (
 // D54: wherever calls wait, no more of them do than the limits of queues and of retries allow together; those beyond end
 // at once and say so. Attempts that come due add nothing to what waits.
 func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
-	if raceEnabled {
-		t.Skip("too many calls for the race detector")
-	}
 	const queue, parked, waiters = 100, 300, 32768 // waiters for collections have the default limit
+	many := 100_000
+	if raceEnabled {
+		many = 5000
+	}
 	for name, c := range map[string]struct {
 		calls, most int
 		collection  string
 		stop        func(t *testing.T, m *mock.Cluster, b *core.Bucket)
 	}{
-		"a dead node": {calls: 100_000, most: parked, stop: func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
+		"a dead node": {calls: many, most: parked, stop: func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
 			require.NoError(t, m.Kill(0))
 			time.Sleep(100 * time.Millisecond)
 		}},
-		"a connection that is being made": {calls: 20_000, most: queue + parked, stop: func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
+		"a connection that is being made": {calls: many / 5, most: queue + parked, stop: func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
 			m.Inject(only(memd.OpHello, 0), mock.Delay(5*time.Second))
 			require.NoError(t, m.CloseConns(0))
 			synctest.Wait()
@@ -54,9 +56,9 @@ func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 					op.Scope, op.Collection = "s", c.collection
 				}
 				began := time.Now()
-				var fs []kv.Future[kv.GetResult]
+				fs, all := make([]kv.Future[kv.GetResult], 0, c.calls), ctx(t)
 				for range c.calls {
-					fs = append(fs, kv.Start(ctx(t), b, op))
+					fs = append(fs, kv.Start(all, b, op))
 				}
 				for i := range 5 {
 					synctest.Wait()
@@ -78,8 +80,9 @@ func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 				for _, f := range fs {
 					select {
 					case <-f.Done():
-						_, err := f.Wait(ctx(t))
-						require.ErrorIs(t, err, retry.ErrTooManyInRetry)
+						if _, err := f.Wait(all); !errors.Is(err, retry.ErrTooManyInRetry) {
+							require.ErrorIs(t, err, retry.ErrTooManyInRetry)
+						}
 						refused++
 					default:
 					}
@@ -105,9 +108,6 @@ func stalled(t *testing.T) *core.Bucket {
 // D57: what it costs to cancel a call that waits does not grow with how many others do. Those that began last go first:
 // who walks the queue meets all others.
 func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
-	if raceEnabled {
-		t.Skip("times are not those of the race detector")
-	}
 	each := func(n int) time.Duration {
 		b := stalled(t)
 		fs := make([]kv.Future[kv.GetResult], n)
@@ -116,15 +116,21 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range fs {
-			require.True(t, fs[n-1-i].Cancel(), "it has ended by itself")
+			if !fs[n-1-i].Cancel() {
+				t.Fatal("it has ended by itself")
+			}
 		}
 		return time.Since(began) / time.Duration(n)
 	}
+	most := 150_000
+	if raceEnabled {
+		most = 50_000
+	}
 	few, many := time.Hour, time.Hour
 	for range 3 { // a busy machine may spoil some
-		few, many = min(few, each(1000)), min(many, each(150_000))
+		few, many = min(few, each(1000)), min(many, each(most))
 	}
-	require.Less(t, many, 10*few, "so much longer takes each of 150,000 than of 1,000")
+	require.Less(t, many, 10*few, "so much longer takes each of %d than of 1000", most)
 }
 
 // wakeUps is how often goroutines became ready to run; the runtime counts about one in eight.
