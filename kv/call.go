@@ -225,7 +225,12 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	if c.Req.Durability != 0 {
 		w.DurabilityMS = c.DurabilityMS
 	}
-	if out, err = c.Req.AppendTo(dst, w); err == nil {
+	if c.Req.stillPlain(w) {
+		out = c.Req.appendPlain(dst, w)
+	} else {
+		out, err = c.Req.appendAny(dst, w)
+	}
+	if err == nil {
 		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
 		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 		c.sent = c.Req.Opcode

@@ -252,11 +252,14 @@ func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
-	if r.plain && !r.packTried && w.CollectionID == 0 {
+	if r.stillPlain(w) {
 		return r.appendPlain(dst, w), nil
 	}
 	return r.appendAny(dst, w)
 }
+
+// stillPlain reports whether appendPlain does for the request.
+func (r *Request) stillPlain(w *Wire) bool { return r.plain && !r.packTried && w.CollectionID == 0 }
 
 // appendAny is AppendTo for every request. Its frame is large, and simple ones do without it.
 //
@@ -335,30 +338,35 @@ func (r *Request) appendAny(dst []byte, w *Wire) ([]byte, error) {
 
 // appendPlain is AppendTo for a plain request.
 func (r *Request) appendPlain(dst []byte, w *Wire) []byte {
-	h := memd.Header{
-		Magic: memd.MagicReq, Opcode: r.Opcode, VBucketOrStatus: w.VBucket, Opaque: w.Opaque, CAS: r.CAS,
-		ExtrasLen: int(r.extrasLen), KeyLen: len(r.Key),
-	}
-	if w.Features.Has(memd.FeatureJSON) {
-		h.Datatype = r.Datatype
+	dt, key := r.Datatype, len(r.Key)
+	if !w.Features.Has(memd.FeatureJSON) {
+		dt = 0
 	}
 	if w.Features.Has(memd.FeatureCollections) {
-		h.KeyLen++
+		key++
 	}
-	h.BodyLen = h.ExtrasLen + h.KeyLen + len(r.Value)
+	body := int(r.extrasLen) + key + len(r.Value)
 	at := len(dst)
-	dst = slices.Grow(dst, memd.HeaderLen+h.BodyLen)[:at+memd.HeaderLen+h.BodyLen]
-	b := dst[at:]
-	h.Put((*[memd.HeaderLen]byte)(b))
-	b = b[memd.HeaderLen:]
-	b = b[copy(b, r.extras[:r.extrasLen]):]
-	if h.KeyLen > len(r.Key) {
-		b[0] = 0 // the default collection's id
-		b = b[1:]
+	if cap(dst)-at < memd.HeaderLen+body {
+		dst = grown(dst, memd.HeaderLen+body)
 	}
-	copy(b[copy(b, r.Key):], r.Value)
+	dst = dst[:at+memd.HeaderLen+body]
+	memd.PutRequest((*[memd.HeaderLen]byte)(dst[at:]), r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, r.CAS)
+	at += memd.HeaderLen
+	at += copy(dst[at:], r.extras[:r.extrasLen])
+	if key > len(r.Key) {
+		dst[at] = 0 // the default collection's id
+		at++
+	}
+	at += copy(dst[at:], r.Key)
+	copy(dst[at:], r.Value)
 	return dst
 }
+
+// grown has a frame of its own, which is rarely needed.
+//
+//go:noinline
+func grown(dst []byte, n int) []byte { return slices.Grow(dst, n) }
 
 // wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out
 // where it is not known.

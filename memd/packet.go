@@ -195,20 +195,27 @@ func AppendHeader(dst []byte, h Header) []byte {
 
 // Put writes h to b. The lengths are the caller's care: they must fit their fields.
 func (h *Header) Put(b *[HeaderLen]byte) {
-	b[0] = byte(h.Magic)
-	b[1] = byte(h.Opcode)
+	lens := uint16(h.KeyLen)
 	if h.Magic.ext() {
-		b[2] = byte(h.FramesLen)
-		b[3] = byte(h.KeyLen)
-	} else {
-		binary.BigEndian.PutUint16(b[2:], uint16(h.KeyLen))
+		lens = uint16(h.FramesLen)<<8 | uint16(h.KeyLen)&0xff
 	}
-	b[4] = byte(h.ExtrasLen)
-	b[5] = byte(h.Datatype)
-	binary.BigEndian.PutUint16(b[6:], h.VBucketOrStatus)
-	binary.BigEndian.PutUint32(b[8:], uint32(h.BodyLen))
-	binary.BigEndian.PutUint32(b[12:], h.Opaque)
-	binary.BigEndian.PutUint64(b[16:], h.CAS)
+	put(b, h.Magic, h.Opcode, lens, uint8(h.ExtrasLen), h.Datatype, h.VBucketOrStatus, uint32(h.BodyLen), h.Opaque, h.CAS)
+}
+
+// PutRequest is Put for a request without framing extras. It takes no memory, not even much of the stack.
+func PutRequest(b *[HeaderLen]byte, op Opcode, keyLen uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen, opaque uint32, cas uint64) {
+	put(b, MagicReq, op, keyLen, extrasLen, dt, vb, bodyLen, opaque, cas)
+}
+
+// put writes a header. lens is the key's length, or the lengths of the framing extras and the key.
+func put(b *[HeaderLen]byte, m Magic, op Opcode, lens uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen, opaque uint32, cas uint64) {
+	b[0], b[1] = byte(m), byte(op)
+	binary.BigEndian.PutUint16(b[2:], lens)
+	b[4], b[5] = extrasLen, byte(dt)
+	binary.BigEndian.PutUint16(b[6:], vb)
+	binary.BigEndian.PutUint32(b[8:], bodyLen)
+	binary.BigEndian.PutUint32(b[12:], opaque)
+	binary.BigEndian.PutUint64(b[16:], cas)
 }
 
 // ParseHeader decodes the header at the start of b and checks it: the magic is known, the body is at most limit bytes

@@ -318,9 +318,16 @@ func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
 	s := c.slots.at(i)
 	gen := (s.state.Load()>>2 + 1) & 0xffff
 	w.Opaque = opaqueOf(i, gen)
-	p, ended, err := c.append(call, w, large)
+	p, ended, err := large, false, error(nil)
+	if large == nil {
+		p = c.last()
+		p.buf, ended, err = call.AppendTo(p.buf, w)
+	} else if ended = !call.Tag(w); !ended {
+		putOpaque(large.buf, w.Opaque)
+		c.pend = append(c.pend, large)
+	}
 	if err != nil || ended {
-		c.slots.free = append(c.slots.free, i)
+		c.notPut(i, p)
 		return err
 	}
 	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
@@ -336,34 +343,36 @@ func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
 	return nil
 }
 
-// append puts the request behind what waits to be written and gives the part it ended up in. The lock is held.
-func (c *Conn) append(call *kv.Call, w *kv.Wire, large *part) (p *part, ended bool, err error) {
-	if large != nil {
-		if !call.Tag(w) {
-			return nil, true, nil
+// last is the part that the next request goes to. The lock is held.
+func (c *Conn) last() *part {
+	if n := len(c.pend); n > c.head {
+		if p := c.pend[n-1]; len(p.buf) < maxPart && cap(p.buf) <= maxSpareSize {
+			return p
 		}
-		putOpaque(large.buf, w.Opaque)
-		c.pend = append(c.pend, large)
-		return large, false, nil
 	}
-	if n := len(c.pend); n > c.head && len(c.pend[n-1].buf) < maxPart && cap(c.pend[n-1].buf) <= maxSpareSize {
-		p = c.pend[n-1]
-	} else {
-		switch {
-		case c.spare[1] != nil:
-			p, c.spare[1] = c.spare[1], nil
-		case c.spare[0] != nil:
-			p, c.spare[0] = c.spare[0], nil
-		default:
-			p = &part{}
-		}
-		c.pend = append(c.pend, p)
+	return c.another()
+}
+
+func (c *Conn) another() (p *part) {
+	switch {
+	case c.spare[1] != nil:
+		p, c.spare[1] = c.spare[1], nil
+	case c.spare[0] != nil:
+		p, c.spare[0] = c.spare[0], nil
+	default:
+		p = &part{}
 	}
-	if p.buf, ended, err = call.AppendTo(p.buf, w); (ended || err != nil) && len(p.frames) == 0 {
-		c.pend = c.pend[:len(c.pend)-1]
+	c.pend = append(c.pend, p)
+	return p
+}
+
+// notPut takes back a slot, and a part that was begun for nothing. The lock is held.
+func (c *Conn) notPut(i uint16, p *part) {
+	c.slots.free = append(c.slots.free, i)
+	if n := len(c.pend); n > c.head && c.pend[n-1] == p && len(p.frames) == 0 {
+		c.pend = c.pend[:n-1]
 		c.putSpare(p)
 	}
-	return p, ended, err
 }
 
 func putOpaque(b []byte, o uint32) {
