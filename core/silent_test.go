@@ -122,20 +122,22 @@ func TestALargeAnswerIsNoSilence(t *testing.T) {
 	})
 }
 
-// A durable write that its node takes long for may hold up what comes after it on its connection: that is no silence.
+// A durable write that its node takes long for may hold up what comes after it on its connection: that is no silence,
+// neither for calls that expire behind it nor for the request for the cluster map.
 func TestADurableWriteIsNoSilence(t *testing.T) {
 	fiveNodes(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		key := keyOn(t, b, m.Node(0).Addr())
 		hellos := m.Frames(memd.OpHello)
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet, memd.OpNoop}}, mock.Drop())
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Delay(8*time.Second))
-		write := kv.Start(ctx(t), b, kv.Upsert{Key: key, Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: 10 * time.Second}})
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet, memd.OpNoop, memd.OpGetClusterConfig}, Nodes: []int{0}}, mock.Drop())
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Delay(28*time.Second))
+		write := kv.Start(t.Context(), b, kv.Upsert{
+			Key: key, Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: 30 * time.Second},
+		})
 		for range 20 {
 			_, err := kv.Do(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Timeout: 50 * time.Millisecond}})
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		}
-		time.Sleep(2 * time.Second)
-		_, err := write.Wait(ctx(t))
+		_, err := write.Wait(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, hellos, m.Frames(memd.OpHello))
 	})

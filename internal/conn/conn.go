@@ -464,6 +464,31 @@ func (c *Conn) sweep() {
 	}
 }
 
+// Durable reports whether a durable write waits for its answer. A node may hold up whatever comes after such a write on the
+// connection, even where it answers out of order: only requests for documents pass each other.
+func (c *Conn) Durable() bool {
+	c.mu.Lock()
+	used := c.slots.used
+	c.mu.Unlock()
+	for i := range used {
+		s := c.slots.at(uint16(i))
+		v := s.state.Load()
+		for v&3 == slotHeld {
+			runtime.Gosched()
+			v = s.state.Load()
+		}
+		if v&3 != slotLive || !s.state.CompareAndSwap(v, v&^3|slotHeld) {
+			continue
+		}
+		durable := s.call.DurabilityMS != 0
+		s.state.Store(v)
+		if durable {
+			return true
+		}
+	}
+	return false
+}
+
 // Serve runs the connection until it ends and gives the reason. It must be called once.
 func (c *Conn) Serve() error {
 	if c.try == nil {

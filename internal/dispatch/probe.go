@@ -54,9 +54,10 @@ func answers(cn *conn.Conn) int64 { return cn.Stats.Answers.Load() + cn.Stats.Or
 
 // Unanswered is called when the request has timed out. A connection on which no other answer came meanwhile either is
 // closed: its other end may be gone without a word, or the stream is out of step. Its pipeline makes a new one, and the
-// calls in flight on it end as those of a lost connection do.
+// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked may
+// be waiting behind it.
 func (p Probe) Unanswered() {
-	if p.cn != nil && answers(p.cn) == p.seen {
+	if p.cn != nil && answers(p.cn) == p.seen && !p.cn.Durable() {
 		p.cn.Close(errSilent)
 	}
 }
