@@ -36,7 +36,6 @@ type memSegment struct {
 	b    []byte
 	at   time.Time // when it arrives
 	sent time.Time
-	full bool // all that one write has brought
 }
 
 // Flow is one direction of a Link.
@@ -65,6 +64,8 @@ type Flow struct {
 	rate      int
 	pieces    func(n int) int
 	gap       time.Duration
+	packet    func(b []byte) int
+	left      int // bytes of the packet that is being written
 	before    func(a, b []byte) bool
 	route     routeState
 	dead      bool  // everything that is written vanishes
@@ -294,9 +295,16 @@ func (f *Flow) push(b []byte, n int, try bool) (int, error) {
 			}
 			return n, nil
 		}
-		size, latency, ask := f.pieces, f.latency, f.latencyOf
+		size, latency, ask, packet := f.pieces, f.latency, f.latencyOf, f.packet
+		left := f.left
 		l.mu.Unlock()
 		// User code runs without the mutex. There can only be more room afterwards, unless a fault was set meanwhile.
+		if packet != nil {
+			if left == 0 {
+				left = max(1, packet(b[n:]))
+			}
+			m = min(m, left)
+		}
 		if size != nil {
 			m = max(1, min(m, size(m)))
 		}
@@ -306,6 +314,7 @@ func (f *Flow) push(b []byte, n int, try bool) (int, error) {
 		l.mu.Lock()
 		m = min(m, f.room(len(b)-n))
 		f.add(b[n:n+m], latency)
+		f.left = max(0, left-m)
 		l.mu.Unlock()
 		n += m
 	}
@@ -325,7 +334,6 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 	}
 	f.size += len(b)
 	b = append([]byte(nil), b...)
-	all := len(b)
 	for len(b) > 0 {
 		m := len(b)
 		leaves := now
@@ -341,7 +349,7 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
 			at = first
 		}
-		f.segs, f.last = append(f.segs, memSegment{b[:m], at, now, m == all}), at
+		f.segs, f.last = append(f.segs, memSegment{b[:m], at, now}), at
 		b = b[m:]
 	}
 	f.sort()
@@ -355,7 +363,7 @@ func (f *Flow) sort() {
 	}
 	for i := len(f.segs) - 1; i > 0; i-- {
 		a, b := &f.segs[i-1], &f.segs[i]
-		if !a.full || !b.full || !a.sent.Equal(b.sent) || !f.before(b.b, a.b) {
+		if !a.sent.Equal(b.sent) || !f.before(b.b, a.b) {
 			return
 		}
 		a.b, b.b = b.b, a.b

@@ -3,6 +3,7 @@ package mock_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -86,4 +87,43 @@ func TestNetworkDialsInOrder(t *testing.T) {
 			l.Close()
 		})
 	}
+}
+
+// With packets it makes no difference how many of them a write has, or how a packet is spread over writes.
+func TestNetworkPackets(t *testing.T) {
+	run := func(pieces ...string) (got []string) {
+		synctest.Test(t, func(t *testing.T) {
+			n := mock.NewNetwork(mock.NetworkOptions{Latency: time.Millisecond})
+			n.OnLink(func(l *mock.Link) {
+				l.Up().SetPackets(func(b []byte) int { return int(b[0] - '0') })
+				l.Up().SetPieces(func(n int) int { return n }, 1)
+			})
+			l, err := n.Listen(address)
+			require.NoError(t, err)
+			c, err := n.Dial(t.Context(), address)
+			require.NoError(t, err)
+			s, err := l.Accept()
+			require.NoError(t, err)
+			began := time.Now()
+			for _, piece := range pieces {
+				writes(t, c, piece)
+			}
+			b := make([]byte, 100)
+			for total := 0; total < 10; {
+				n, err := s.Read(b)
+				require.NoError(t, err)
+				total += n
+				got = append(got, fmt.Sprintf("%v %s", time.Since(began), b[:n]))
+			}
+			c.Close()
+			s.Close()
+			l.Close()
+		})
+		return got
+	}
+	want := []string{"1ms 3aa", "1.000001ms 1", "1.000002ms 4bbb", "1.000003ms 2c"}
+	require.Equal(t, want, run("3aa14bbb2c"))
+	require.Equal(t, want, run("3aa", "1", "4bbb", "2c"))
+	require.Equal(t, want, run("3aa1", "4bbb2c"))
+	require.Equal(t, []string{"1ms 3a", "1.000001ms a", "1.000002ms 1", "1.000003ms 4bbb", "1.000004ms 2", "1.000005ms c"}, run("3a", "a14bbb2", "c"))
 }

@@ -22,7 +22,7 @@ import (
 // What is left is that one event has several goroutines of the client do something at its instant: an answer with a newer
 // map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's promise, and
 // it must not be seen: requests that leave over one connection at one instant arrive in the order of what they ask for,
-// see before; each is delivered alone, whatever they had in common with others in a write, see send; and the trace does not
+// see before; each packet is delivered alone, whatever others were written with it, see link; and the trace does not
 // name them by their opaques, see requestNames.
 
 // dice are seeded throws without a state: the same arguments always give the same number.
@@ -99,6 +99,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // wire is the client's end of a connection. Its reads give one packet at most, a nanosecond after the packet before.
 type wire struct {
 	net.Conn
+	d    dice
 	tap  *taps
 	once sync.Once
 
@@ -130,22 +131,24 @@ type taps struct {
 const header = 24
 
 func (w *wire) Read(b []byte) (int, error) {
+	if w.gap {
+		w.gap = false
+		time.Sleep(time.Nanosecond)
+		if _, err := w.Conn.Read(nil); err != nil {
+			return 0, err
+		}
+	}
 	if len(w.buf) == 0 {
 		if w.mem == nil {
 			w.mem = make([]byte, 32<<10)
 		}
 		n, err := w.Conn.Read(w.mem)
 		if n == 0 {
+			// Whoever has found out first, by writing or by closing the connection, goes on at this instant.
+			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"), text(w.LocalAddr().String())))
 			return 0, err
 		}
-		w.buf, w.gap = w.mem[:n], false
-	}
-	if w.gap {
-		time.Sleep(time.Nanosecond)
-		w.gap = false
-		if _, err := w.Conn.Read(nil); err != nil {
-			return 0, err
-		}
+		w.buf = w.mem[:n]
 	}
 	n := min(len(b), w.piece())
 	copy(b, w.buf[:n])
@@ -193,14 +196,31 @@ func before(b, a []byte) bool {
 
 // free reports whether b is one whole request that depends on no other.
 func free(b []byte) bool {
-	if len(b) < header || len(b) != header+int(binary.BigEndian.Uint32(b[8:])) {
+	if len(b) < header || len(b) != size(b) {
 		return false
 	}
 	op := memd.Opcode(b[1])
 	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID || op == memd.OpNoop
 }
 
-func (w *wire) Write(b []byte) (int, error) { return w.send(b, w.Conn.Write) }
+// size is how long the packet is that b begins with.
+func size(b []byte) int {
+	if len(b) < header {
+		return header
+	}
+	return header + int(binary.BigEndian.Uint32(b[8:]))
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	if w.tap.doubled != nil && w.tap.doubled(b) {
+		if n, err := w.Conn.Write(b); err != nil {
+			return n, err
+		}
+	}
+	n, err := w.Conn.Write(b)
+	w.outgoing(b[:n])
+	return n, err
+}
 
 // TryWrite is what the client prefers where a socket has it.
 func (w *wire) TryWrite(b []byte) (int, error) {
@@ -208,36 +228,14 @@ func (w *wire) TryWrite(b []byte) (int, error) {
 	if !ok {
 		return 0, nil
 	}
-	return w.send(b, try.TryWrite)
-}
-
-// send hands each packet to the network alone: how many of them the client has put into one write depends on which of
-// its goroutines was first.
-func (w *wire) send(b []byte, write func([]byte) (int, error)) (n int, err error) {
 	if w.tap.doubled != nil && w.tap.doubled(b) {
-		if n, err := write(b); err != nil || n < len(b) {
+		if n, err := try.TryWrite(b); err != nil || n < len(b) {
 			return n, err
 		}
 	}
-	for n < len(b) && err == nil {
-		size, m := w.next(b[n:]), 0
-		m, err = write(b[n : n+size])
-		w.outgoing(b[n : n+m])
-		if n += m; m < size {
-			break
-		}
-	}
+	n, err := try.TryWrite(b)
+	w.outgoing(b[:n])
 	return n, err
-}
-
-// next is how much of b, which goes on where the last write has ended, belongs to one packet.
-func (w *wire) next(b []byte) int {
-	had := len(w.out)
-	if w.garbled || had+len(b) < header {
-		return len(b)
-	}
-	h := append(append(make([]byte, 0, header), w.out[:min(had, header)]...), b[:max(0, header-had)]...)
-	return min(len(b), max(1, header+int(binary.BigEndian.Uint32(h[8:]))-had))
 }
 
 func (w *wire) Close() error {

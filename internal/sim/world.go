@@ -103,13 +103,15 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	w.tap.mu.Lock()
 	w.tap.open++
 	w.tap.mu.Unlock()
-	return &wire{Conn: nc, tap: w.tap}, nil
+	return &wire{Conn: nc, d: w.d, tap: w.tap}, nil
 }
 
-// link gives a new connection its latency.
+// link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node puts
+// into one write depends on which of its goroutines was first.
 func (w *world) link(l *mock.Link) {
 	for i, f := range []*mock.Flow{l.Up(), l.Down()} {
 		w.pace(f, l.ID()*2+uint64(i), w.latency)
+		f.SetPackets(size)
 		f.SetPieces(func(n int) int { return n }, 1)
 	}
 	l.Up().SetOrder(before)
