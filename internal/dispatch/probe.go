@@ -15,14 +15,12 @@ const Silence = time.Second
 
 // Probe watches the connection to one node while a request to it is under way. Its zero value watches nothing.
 type Probe struct {
-	cn   *conn.Conn
-	seen int64
+	cn      *conn.Conn
+	answers func(*conn.Conn) int64 // counts what shows that the other end is there
+	seen    int64                  // its result in the beginning
 }
 
-var (
-	errSilent = errors.New("the node has answered nothing since it was asked for its cluster map")
-	errMute   = errors.New("the node has sent nothing since calls have expired, not even when it was asked for a sign of life")
-)
+var errSilent = errors.New("the node has sent nothing since it was asked for a sign of life")
 
 // Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
 // the connection of that ID belongs to it.
@@ -39,7 +37,7 @@ func (r *Router) Probe(i, turn int) Probe {
 	if cn == nil {
 		return Probe{}
 	}
-	return Probe{cn, answers(cn)}
+	return Probe{cn, answers, answers(cn)}
 }
 
 // Connection is the watched connection's id, "" when nothing is watched.
@@ -52,12 +50,14 @@ func (p Probe) Connection() string {
 
 func answers(cn *conn.Conn) int64 { return cn.Stats.Answers.Load() + cn.Stats.Orphans.Load() }
 
+func reads(cn *conn.Conn) int64 { return cn.Stats.Reads.Load() }
+
 // Unanswered is called when the request has timed out. A connection on which no other answer came meanwhile either is
 // closed: its other end may be gone without a word, or the stream is out of step. Its pipeline makes a new one, and the
 // calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked may
 // be waiting behind it.
 func (p Probe) Unanswered() {
-	if p.cn != nil && answers(p.cn) == p.seen && !p.cn.Durable() {
+	if p.cn != nil && !p.cn.Durable() && p.answers(p.cn) == p.seen {
 		p.cn.Close(errSilent)
 	}
 }
@@ -72,10 +72,10 @@ func (p *pipeline) Silent(cn *conn.Conn) {
 	op := kv.Noop{
 		Common: kv.Common{Timeout: Silence, Retry: Strict}, Pinned: true, Node: p.index(), Connection: cn.Info().ID,
 	}
-	seen := cn.Stats.Reads.Load()
+	probe := Probe{cn, reads, reads(cn)}
 	kv.Go(p.r.ctx, p.r, op, func(_ kv.Result, err error) {
-		if errors.Is(err, cberr.UnambiguousTimeout) && cn.Stats.Reads.Load() == seen {
-			cn.Close(errMute)
+		if errors.Is(err, cberr.UnambiguousTimeout) {
+			probe.Unanswered()
 		}
 		p.probed.CompareAndSwap(cn, nil)
 	})
