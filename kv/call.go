@@ -254,8 +254,21 @@ func (c *Call) Tag(w *Wire) bool {
 // MarkHeld says once whether the call still needs a deadline outside of a connection.
 func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
 
-// Held reports whether MarkHeld has said so.
+// Held reports whether MarkHeld has said so, and the call's owner still keeps its deadline.
 func (c *Call) Held() bool { return c.shared() && c.held.Load() }
+
+// Holder is an Owner that keeps the deadlines of calls outside of connections.
+type Holder interface {
+	// LetGo forgets the deadline of a call that has ended. False means that it is being looked at.
+	LetGo(c *Call) bool
+}
+
+// letGo has the owner forget an ended call, which would otherwise stay in memory until its deadline.
+func (c *Call) letGo() {
+	if h, ok := c.Owner().(Holder); ok && h.LetGo(c) {
+		c.held.Store(false)
+	}
+}
 
 // OwnedBy reports whether o runs the call.
 func (c *Call) OwnedBy(o Owner) bool { return c.Owner() == o }
@@ -399,6 +412,9 @@ func (c *Call) awaitTurn() {
 }
 
 func (c *Call) deliver() {
+	if c.Held() {
+		c.letGo()
+	}
 	c.unwatched()
 	c.Taken()
 	switch c.form {

@@ -9,7 +9,7 @@ import (
 )
 
 // deadlines keeps the deadlines of calls that are in no connection's slot. One timer serves all of them. An entry
-// stays until its deadline even when its call ends earlier, unless it is removed.
+// goes when its call ends: calls that are refused at once would otherwise fill the memory until their deadlines.
 type deadlines struct {
 	base   time.Time
 	expire func(*kv.Call)

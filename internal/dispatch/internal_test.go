@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // The deadlines of calls outside of connections are exact, in any order of adding, and one timer serves them.
@@ -153,4 +155,26 @@ func TestOfferAndTell(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 4, told)
 	})
+}
+
+// A call that has ended is not kept until its deadline: a hundred thousand refusals a second would fill the memory.
+func TestAnEndedCallsDeadlineIsForgotten(t *testing.T) {
+	r := unconnected(t)
+	stop := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })}
+	var futures []kv.Future[kv.GetResult]
+	for i := range 100 {
+		futures = append(futures, kv.Start(context.Background(), r, kv.Get{Common: stop, Key: fmt.Appendf(nil, "key-%d", i)}))
+	}
+	held := func() int {
+		r.due.mu.Lock()
+		defer r.due.mu.Unlock()
+		return len(r.due.heap)
+	}
+	require.Equal(t, 100, held())
+	for _, f := range futures {
+		require.True(t, f.Cancel())
+		_, err := f.Wait(context.Background())
+		require.ErrorIs(t, err, cberr.RequestCanceled)
+	}
+	require.Zero(t, held())
 }

@@ -113,6 +113,7 @@ type picker struct {
 var (
 	_ kv.BatchDispatcher = (*Router)(nil)
 	_ kv.Owner           = (*Router)(nil)
+	_ kv.Holder          = (*Router)(nil)
 )
 
 // New makes a router and begins to connect to the seeds. It does not wait.
@@ -399,6 +400,9 @@ func (r *Router) hold(c *kv.Call) {
 	}
 	c.Watch()
 }
+
+// LetGo implements kv.Holder.
+func (r *Router) LetGo(c *kv.Call) bool { return r.due.remove(c) }
 
 // waitConfig parks a call until the first cluster map comes, as long as there is hope.
 func (r *Router) waitConfig(c *kv.Call) {

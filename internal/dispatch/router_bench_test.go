@@ -19,7 +19,7 @@ import (
 )
 
 // unconnected is a router whose nodes never connect: what is measured is its own.
-func unconnected(b *testing.B) *Router {
+func unconnected(b testing.TB) *Router {
 	r := New(Options{
 		Bucket: "b", Seeds: []string{"127.0.0.1:1"}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}), Health: &conn.Health{},
 		ErrorMaps: &errormap.Store{}, Timeout: time.Second, Dice: func() float64 { return 0.5 },
