@@ -28,6 +28,7 @@ type history struct {
 	charges                     []charge
 
 	cancel context.CancelFunc // ends the context of the strategy that runs
+	kept   Info               // what Kept has given away
 
 	parking
 	index int // in the heap, -1 outside
@@ -91,20 +92,17 @@ func (h *history) add(a Attempt) {
 func (h *history) retries() int { return h.attempts + h.transparent }
 
 func (h *history) info() Info {
-	return *h.keep()
+	i := h.view()
+	i.Log = append([]Attempt(nil), i.Log...)
+	return i
 }
 
-// keep is info in memory of its own; what one failure leaves takes one piece of it.
-func (h *history) keep() *Info {
-	k := &struct {
-		Info
-		one [1]Attempt
-	}{Info: Info{
+// view is info without a copy of the log.
+func (h *history) view() Info {
+	return Info{
 		Stage: h.stage, Reason: h.reason, Reasons: h.reasons, Attempts: h.attempts, Transparent: h.transparent,
-		Elapsed: h.elapsed, Waited: h.waited,
-	}}
-	k.Log = append(k.one[:0], h.log...)
-	return &k.Info
+		Elapsed: h.elapsed, Waited: h.waited, Log: h.log,
+	}
 }
 
 // request builds a Request of its own for somebody who may write to it or keep it.

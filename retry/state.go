@@ -221,13 +221,17 @@ func (s *State) Reset() bool {
 // Info says how the operation was retried; it is zero when nothing failed. The winner of Finish may call it, and
 // anybody else as long as the operation is not used again.
 func (s *State) Info() Info {
-	if i := s.Kept(); i != nil {
-		return *i
+	h := s.h.Load()
+	if h == nil {
+		return Info{}
 	}
-	return Info{}
+	h.o.mu.Lock()
+	defer h.o.mu.Unlock()
+	return h.info()
 }
 
-// Kept is Info for somebody who keeps it: nil when nothing failed.
+// Kept is Info for whoever keeps it: nil when nothing failed. Only the winner of Finish may call it, after Settle. It
+// takes no further memory, and keeps the operation's in existence.
 func (s *State) Kept() *Info {
 	h := s.h.Load()
 	if h == nil {
@@ -235,7 +239,9 @@ func (s *State) Kept() *Info {
 	}
 	h.o.mu.Lock()
 	defer h.o.mu.Unlock()
-	return h.keep()
+	h.kept = h.view()
+	h.req, h.cause = described{}, nil // which need not be kept
+	return &h.kept
 }
 
 // Settle says how the operation ended, err being nil when it succeeded. Whoever won Finish calls it once; an
