@@ -32,6 +32,7 @@ type offered struct {
 	raw  []byte
 	dt   memd.Datatype // says whether raw is compressed
 	addr string
+	tell bool // who gave it waits until it was considered, and wakes those who wait for a way
 }
 
 const maxOffers = 16
@@ -55,16 +56,24 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 		if len(o.queue) == maxOffers {
 			o.queue = slices.Delete(o.queue, 0, 1)
 		}
-		o.queue = append(o.queue, offered{o.last, dt, addr})
-		select {
-		case o.kick <- struct{}{}:
-		default:
+		tell := cl != nil && cl.considered != nil
+		o.queue = append(o.queue, offered{o.last, dt, addr, tell})
+		if !tell {
+			o.wake()
 		}
 	}
 	if cl != nil {
 		o.waiters = append(o.waiters, *cl)
 	}
 	return false
+}
+
+// wake has the config goroutine look at what lies before it.
+func (o *offers) wake() {
+	select {
+	case o.kick <- struct{}{}:
+	default:
+	}
 }
 
 // isKnown reports whether raw is the last map offered, or an older one. When in doubt it is not.
@@ -133,13 +142,16 @@ func (o *offers) close() []*kv.Call {
 // config goroutine decides whether the map is newer.
 func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, 0, addr, nil) }
 
-// offerAndTell is Offer, and gives what waits until the map was considered; there may be none. It does not block.
+// offerAndTell is Offer for a map that came with a new connection; there may be none. It does not block. What it gives is
+// to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its giver
+// does that when there is the way, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	w := claimed{considered: make(chan struct{})}
 	if raw == nil || r.offers.offer(raw, 0, addr, &w) {
 		return func() {}
 	}
 	return func() {
+		r.offers.wake()
 		select {
 		case <-w.considered:
 		case <-r.ctx.Done():
@@ -205,11 +217,11 @@ func (r *Router) consider(of offered) {
 		r.offers.refused(old)
 		return
 	}
-	r.apply(s, old, of.addr)
+	r.apply(s, old, &of)
 }
 
 // apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
-func (r *Router) apply(s, old *topology.Snapshot, from string) {
+func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 	reborn := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
 	if reborn {
 		r.colls.Clear()
@@ -221,7 +233,7 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	}
 	if r.network == "" {
 		if r.network = r.o.Network; r.network == "" || r.network == "auto" {
-			r.network = s.Network(from)
+			r.network = s.Network(of.addr)
 		}
 	}
 	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes)), number: 1, since: 1}
@@ -240,7 +252,7 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	}
 	if len(stay) == 0 {
 		r.mu.Unlock()
-		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(from, errNoSeeds)...)
+		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, errNoSeeds)...)
 		r.offers.refused(old)
 		return
 	}
@@ -268,6 +280,8 @@ func (r *Router) apply(s, old *topology.Snapshot, from string) {
 	for _, c := range calls {
 		r.route(c)
 	}
-	r.wake()
+	if !of.tell {
+		r.wake()
+	}
 	r.notify()
 }

@@ -139,7 +139,10 @@ func TestOfferAndTell(t *testing.T) {
 		}
 		tell(r.offerAndTell(nil, "a"))
 		require.Equal(t, 1, told)
-		tell(r.offerAndTell(version(1, 5), "a"))
+		wait := r.offerAndTell(version(1, 5), "a")
+		require.Empty(t, r.offers.kick, "the connection that it came with is not there yet")
+		tell(wait)
+		require.Len(t, r.offers.kick, 1)
 		require.Equal(t, 1, told)
 		r.offers.take()
 		_, _, waiters := r.offers.take()

@@ -351,6 +351,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
+		p.r.wake() // the map may have another way
 		return false
 	}
 	p.failed, p.lastErr = false, nil
