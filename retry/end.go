@@ -103,13 +103,13 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
-	h.elapsed = now.Sub(h.started)
+	h.Elapsed = now.Sub(h.started)
 	if out {
-		h.stage = stageOf(w)
+		h.Stage = stageOf(w)
 	}
 	e.Info, e.Cause = h.info(), h.cause
 	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
-	hadFailed := len(h.log) > 0
+	hadFailed := len(h.Log) > 0
 	if hadFailed || inDoubt {
 		c := o.counters(h)
 		if hadFailed {
@@ -124,7 +124,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	}
 	charges := h.charges
 	h.charges, h.retrying = nil, false
-	seen, reason := h.reasons, h.reason
+	seen, reason := h.Reasons, h.Reason
 	o.mu.Unlock()
 
 	if cancel != nil { // guard: strategy's context
@@ -158,7 +158,7 @@ func (o *Orchestrator) forget(h *history) {
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
-	h.elapsed = now.Sub(h.started)
+	h.Elapsed = now.Sub(h.started)
 	o.mu.Unlock()
 	if cancel != nil {
 		cancel()

@@ -63,7 +63,7 @@ func (o *Orchestrator) unlink(h *history, now time.Time) (p parking, ok bool) {
 		o.parked--
 		o.bytes -= p.size
 		waited := min(p.delay, max(now.Sub(p.since), 0))
-		h.waited += waited
+		h.Waited += waited
 		o.counters(h).Delay += waited
 	}
 	return p, true
@@ -192,10 +192,10 @@ func (o *Orchestrator) resume(d due) bool {
 func (o *Orchestrator) counted(h *history, p parking) {
 	c := o.counters(h)
 	if p.reason.Unseen() {
-		h.transparent++
+		h.Transparent++
 		c.Transparent++
 	} else {
-		h.attempts++
+		h.Attempts++
 		c.Retries++
 	}
 	switch {
@@ -205,5 +205,5 @@ func (o *Orchestrator) counted(h *history, p parking) {
 		h.step++
 	}
 	h.retrying = true
-	c.count(h.retries())
+	c.count(h.Retries())
 }

@@ -15,20 +15,16 @@ type history struct {
 	req     described // the latest attempt
 	started time.Time
 
-	attempts, transparent, step int
-	moved                       bool // the free re-route is used up
-	retrying                    bool // an attempt that is a retry is out
-	reasons                     Reasons
-	reason                      Reason
-	stage                       Stage
-	cause                       error
-	lastDelay, waited, elapsed  time.Duration
-	log                         []Attempt
-	first                       [1]Attempt // memory for log: most operations fail once
-	charges                     []charge
+	Info      // its log is not yet a copy
+	step      int
+	moved     bool // the free re-route is used up
+	retrying  bool // an attempt that is a retry is out
+	cause     error
+	lastDelay time.Duration
+	first     [1]Attempt // memory for the log: most operations fail once
+	charges   []charge
 
 	cancel context.CancelFunc // ends the context of the strategy that runs
-	kept   Info               // what Kept has given away
 
 	parking
 	index int // in the heap, -1 outside
@@ -81,28 +77,18 @@ const logEnd = 4 // attempts kept at either end of the log
 
 // add appends to the log, which keeps its first and last four entries.
 func (h *history) add(a Attempt) {
-	if len(h.log) < 2*logEnd {
-		h.log = append(h.log, a)
+	if len(h.Log) < 2*logEnd {
+		h.Log = append(h.Log, a)
 		return
 	}
-	copy(h.log[logEnd:], h.log[logEnd+1:])
-	h.log[2*logEnd-1] = a
+	copy(h.Log[logEnd:], h.Log[logEnd+1:])
+	h.Log[2*logEnd-1] = a
 }
-
-func (h *history) retries() int { return h.attempts + h.transparent }
 
 func (h *history) info() Info {
-	i := h.view()
+	i := h.Info
 	i.Log = append([]Attempt(nil), i.Log...)
 	return i
-}
-
-// view is info without a copy of the log.
-func (h *history) view() Info {
-	return Info{
-		Stage: h.stage, Reason: h.reason, Reasons: h.reasons, Attempts: h.attempts, Transparent: h.transparent,
-		Elapsed: h.elapsed, Waited: h.waited, Log: h.log,
-	}
 }
 
 // request builds a Request of its own for somebody who may write to it or keep it.
@@ -112,15 +98,15 @@ func (h *history) request(seen Reasons) *Request {
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
 		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
 		Idempotent: h.s.Idempotent, Deadline: h.s.Deadline, Started: h.started,
-		Attempts: h.attempts, Transparent: h.transparent, BackoffStep: h.step, Reasons: seen,
-		LastDelay: h.lastDelay, Waited: h.waited, Err: h.cause, Dice: h.o.opts.Dice,
+		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step, Reasons: seen,
+		LastDelay: h.lastDelay, Waited: h.Waited, Err: h.cause, Dice: h.o.opts.Dice,
 	}
 }
 
 func (h *history) attempt(reason Reason, stage Stage, err error, now time.Time) AttemptInfo {
 	return AttemptInfo{
 		Context: h.req.Context, Service: h.req.Service, Operation: h.req.Operation, Endpoint: h.req.Endpoint,
-		ID: h.req.ID, Number: h.retries() + 1, Reason: reason, Stage: stage, Err: err, At: now,
+		ID: h.req.ID, Number: h.Retries() + 1, Reason: reason, Stage: stage, Err: err, At: now,
 	}
 }
 

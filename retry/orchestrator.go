@@ -165,13 +165,13 @@ func (o *Orchestrator) record(j *judgement) bool {
 	j.h = h
 	h.req = desc.described
 	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
-	j.seen, j.step = h.reasons, h.step
+	j.seen, j.step = h.Reasons, h.step
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved
 	if h.moved { // guard: one free re-route
 		j.free = false
 	}
-	h.reason, h.cause, h.stage = j.why, j.cause, j.stage
-	h.reasons = h.reasons.With(j.why)
+	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
+	h.Reasons = h.Reasons.With(j.why)
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: now.Sub(h.started)})
 	if h.retrying {
 		h.retrying = false
@@ -182,7 +182,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
-		report = h.attempt(j.why, h.stage, j.cause, now)
+		report = h.attempt(j.why, h.Stage, j.cause, now)
 	}
 	o.mu.Unlock()
 	if o.opts.Observer != nil {
@@ -193,7 +193,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 
 func (o *Orchestrator) newHistory(op Op, desc description, now time.Time) *history {
 	h := &history{o: o, op: op, s: op.Retry(), req: desc.described, started: desc.started, index: -1}
-	h.log = h.first[:0]
+	h.Log = h.first[:0]
 	if h.started.IsZero() {
 		h.started = now
 	}
@@ -333,7 +333,7 @@ func (o *Orchestrator) park(j *judgement, a Action) {
 	}
 	h.moved = h.moved || j.free
 	h.lastDelay = delay
-	h.log[len(h.log)-1].Delay = delay
+	h.Log[len(h.Log)-1].Delay = delay
 	o.link(h, p)
 	o.arm()
 	var r *Request

@@ -239,9 +239,8 @@ func (s *State) Kept() *Info {
 	}
 	h.o.mu.Lock()
 	defer h.o.mu.Unlock()
-	h.kept = h.view()
 	h.req, h.cause = described{}, nil // which need not be kept
-	return &h.kept
+	return &h.Info
 }
 
 // Settle says how the operation ended, err being nil when it succeeded. Whoever won Finish calls it once; an
