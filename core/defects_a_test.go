@@ -251,6 +251,36 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 	}
 }
 
+// D46: a connection that has taken another one's place is missed when it ends, as any other is: nobody takes its node for
+// connected, and it is made again.
+func TestAReplacementThatEndsIsMissed_D46(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
+		c := open(t, m)
+		b := c.Bucket("default")
+		require.NoError(t, b.WaitReady(ctx(t)))
+		first := b.Status()[0].ID
+		require.NoError(t, m.SetPassword("Administrator", "another"))
+		require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("another")}))
+		time.Sleep(time.Second)
+		second := b.Status()[0].ID
+		require.NotEqual(t, first, second)
+		for range 2 {
+			require.NoError(t, m.Kill(0))
+			synctest.Wait()
+			require.False(t, b.Status()[0].Connected)
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			require.Error(t, b.WaitReady(short))
+			cancel()
+			require.NoError(t, m.Respawn(0))
+			require.NoError(t, b.WaitReady(ctx(t)))
+			require.NotEqual(t, second, b.Status()[0].ID)
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+			require.NoError(t, err)
+		}
+	})
+}
+
 // slowClose is a connection whose Close takes its time once it is told to.
 type slowClose struct {
 	net.Conn

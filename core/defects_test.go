@@ -2,14 +2,18 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"reflect"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -96,6 +100,80 @@ func TestCallsThatWaitForAConnectionAreBounded_D56(t *testing.T) {
 	})
 }
 
+// watched remembers the calls that are made.
+type watched struct {
+	*core.Bucket
+	calls []weak.Pointer[kv.Call]
+}
+
+func (w *watched) NewCall() *kv.Call {
+	c := kv.NewCall() // not one that somebody else has used
+	w.calls = append(w.calls, weak.Make(c))
+	return c
+}
+
+// alive is how many of the calls somebody still knows.
+func (w *watched) alive() (n int) {
+	for range 3 {
+		runtime.GC()
+	}
+	for _, c := range w.calls {
+		if c.Value() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// D58: a call that has ended is forgotten, also one that has waited for a connection or for its retry on the way and would
+// have had an hour left.
+func TestAnEndedCallIsForgotten_D58(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrange func(m *mock.Cluster)
+		ends    error
+	}{
+		"answered": {func(*mock.Cluster) {}, nil},
+		"retried":  {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 50), mock.Status(memd.StatusTmpFail)) }, nil},
+		"queued": {func(m *mock.Cluster) {
+			m.Inject(only(memd.OpHello, 0), mock.Delay(50*time.Millisecond))
+			_ = m.CloseConns(0)
+			synctest.Wait()
+		}, nil},
+		"refused":  {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTooBig)) }, cberr.ValueTooLarge},
+		"canceled": {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail)) }, cberr.RequestCanceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limited(t, func(cfg *core.Config) { cfg.Retry = retry.BestEffort{} }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+				require.NoError(t, b.WaitReady(ctx(t)))
+				w := &watched{Bucket: b}
+				c.arrange(m)
+				long, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				func() {
+					var fs []kv.Future[kv.MutationResult]
+					for range 50 {
+						fs = append(fs, kv.Start(long, w, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: time.Hour}}))
+					}
+					if errors.Is(c.ends, cberr.RequestCanceled) {
+						time.Sleep(time.Second)
+						for _, f := range fs {
+							f.Cancel()
+						}
+					}
+					for _, f := range fs {
+						_, err := f.Wait(long)
+						require.ErrorIs(t, err, c.ends)
+					}
+				}()
+				_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("other")})
+				require.Error(t, err)
+				time.Sleep(time.Second)
+				require.Zero(t, w.alive())
+			})
+		})
+	}
+}
+
 // What is between the client and its operations, and takes calls in states that only they know.
 var inner = map[string]bool{"Dispatch": true, "DispatchAll": true, "Release": true, "ReleaseAll": true}
 
@@ -124,7 +202,17 @@ func each(t *testing.T, v any, f func(name string, contextual bool, took time.Du
 			}
 		}
 		began := time.Now()
-		m.Func.Call(args)
+		returned, patience := make(chan struct{}), time.NewTimer(time.Minute)
+		go func() {
+			m.Func.Call(args)
+			close(returned)
+		}()
+		select {
+		case <-returned:
+			patience.Stop()
+		case <-patience.C:
+			t.Fatalf("%s does not return", m.Name)
+		}
 		f(m.Name, contextual, time.Since(began))
 		cancel()
 	}
@@ -150,8 +238,60 @@ func TestWhatBlocksTakesAContext_D65(t *testing.T) {
 	})
 }
 
-// D41: every method may be called after Close, and returns.
+// D41: a scan goes on over the connection that began it. While that one is being made again, there is none, and whoever
+// goes on is told so at once.
+func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
+	for _, conns := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mock.Start(t, mock.Nodes(1), mock.Replicas(0), mock.Bucket("default", 8), mock.Virtual())
+			c := open(t, m, func(cfg *core.Config) { cfg.Connections, cfg.PollInterval = conns, 300*time.Millisecond })
+			b := c.Bucket("default")
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+			require.NoError(t, err)
+			vb, _, _ := b.Locate([]byte("k"))
+			scan, err := kv.Do(ctx(t), b, kv.RangeScanCreate{VBucket: vb, Range: &kv.ScanRange{}})
+			require.NoError(t, err)
+			m.Inject(only(memd.OpHello, 0), mock.Delay(time.Second))
+			require.NoError(t, m.CloseConns(0))
+			synctest.Wait()
+			began := time.Now()
+			var gone *kv.ConnectionGoneError
+			_, err = kv.Do(ctx(t), b, kv.RangeScanContinue{Scan: scan})
+			require.ErrorAs(t, err, &gone)
+			_, err = kv.Do(ctx(t), b, kv.RangeScanCancel{Scan: scan})
+			require.ErrorAs(t, err, &gone)
+			for _, s := range b.Status() {
+				require.False(t, s.Connected)
+			}
+			_ = c.Diagnostics()
+			require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("password")}))
+			require.Zero(t, time.Since(began))
+			require.NoError(t, b.WaitReady(ctx(t)))
+			_, err = kv.Do(ctx(t), b, kv.RangeScanContinue{Scan: scan})
+			require.ErrorAs(t, err, &gone)
+		})
+	}
+}
+
+// D41: every method may be called before anything is connected and after Close, and returns.
 func TestEveryMethodAfterClose_D41(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := core.Open(t.Context(), core.Config{Username: "u", Hosts: []string{"h:1"}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		require.NoError(t, err)
+		b := c.Bucket("b")
+		for range 2 {
+			for _, v := range []any{c, b} {
+				each(t, v, func(name string, _ bool, took time.Duration) {
+					require.LessOrEqual(t, took, 105*time.Millisecond, name)
+				})
+			}
+			time.Sleep(10 * time.Second)
+			require.NoError(t, c.Close())
+		}
+	})
 	virtual(t, func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
 		c := open(t, m)
 		b := c.Bucket("default")

@@ -11,9 +11,9 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// A connection that has taken another one's place may die while the other one still has calls in flight. The node is
+// D46: a connection that has taken another one's place may die while the other one still has calls in flight. The node is
 // connected to again at once, however long those calls take.
-func TestAReplacementThatDiesIsReplacedAtOnce(t *testing.T) {
+func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Delay(4*time.Second))
 		slow := kv.Start(t.Context(), r, kv.Get{Key: []byte("k")})
