@@ -152,13 +152,15 @@ func TestConfigLimits_S6(t *testing.T) {
 						c.change(cfg)
 					}
 				}
-				limited(t, change, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+				synctest.Test(t, func(t *testing.T) {
+					m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 					m.Inject(only(memd.OpGetClusterConfig, 0), mock.Rewrite(func(_, rep *memd.Packet) {
 						if len(rep.Value) > 0 {
 							v, dt := c.remap(string(rep.Value))
 							rep.Value, rep.Datatype = []byte(v), dt
 						}
 					}))
+					b := open(t, m, change).Bucket("default") // its handshake brings the first map
 					_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: quick})
 					if !bad {
 						require.NoError(t, err)
