@@ -82,7 +82,7 @@ func TestD63NotMyVBucketWithoutMapFetchesOne(t *testing.T) {
 		key := keyOn(t, b, m.Node(0).Addr())
 		vb, _, _ := b.Locate(key)
 		require.NoError(t, m.MoveVBucket("default", int(vb), 1))
-		m.Inject(only(memd.OpSet, 1), mock.NotMyVBucket(false, nil))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Nodes: []int{0}}, mock.NotMyVBucket(false, nil))
 		began := time.Now()
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
 		require.NoError(t, err)

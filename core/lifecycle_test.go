@@ -103,24 +103,28 @@ func TestD24DeadSeedCostsNothing(t *testing.T) {
 
 // D20: a peer that accepts and stays silent holds neither calls beyond their deadline nor Close.
 func TestD20SilentPeer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var open atomic.Int64
-		c, err := core.Open(t.Context(), core.Config{Username: "u", Dial: func(context.Context, string, string) (net.Conn, error) {
-			near, _ := net.Pipe()
-			open.Add(1)
-			return &closeCounter{near, &open, sync.Once{}}, nil
-		}})
-		require.NoError(t, err)
-		began := time.Now()
-		_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
-		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
-		require.Equal(t, 2500*time.Millisecond, time.Since(began))
-		time.Sleep(time.Minute) // several attempts to connect
-		began = time.Now()
-		require.NoError(t, c.Close())
-		require.Less(t, time.Since(began), time.Second)
-		require.Zero(t, open.Load())
-	})
+	for _, encrypted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { silentPeer(t, encrypted) })
+	}
+}
+
+func silentPeer(t *testing.T, encrypted bool) {
+	var open atomic.Int64
+	c, err := core.Open(t.Context(), core.Config{Username: "u", UseTLS: encrypted, Dial: func(context.Context, string, string) (net.Conn, error) {
+		near, _ := net.Pipe()
+		open.Add(1)
+		return &closeCounter{near, &open, sync.Once{}}, nil
+	}})
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
+	require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+	require.Equal(t, 2500*time.Millisecond, time.Since(began))
+	time.Sleep(time.Minute) // several attempts to connect
+	began = time.Now()
+	require.NoError(t, c.Close())
+	require.Less(t, time.Since(began), time.Second)
+	require.Zero(t, open.Load())
 }
 
 type closeCounter struct {

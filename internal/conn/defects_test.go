@@ -360,6 +360,36 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 	})
 }
 
+// D37: a call that is canceled between its turn and the write is left out of the write, and the connection goes on.
+func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := bare(t, struct{ net.Conn }{near})
+		var calls []weak.Pointer[kv.Call]
+		w := watching{d, &calls}
+		var fs []kv.Future[kv.GetResult]
+		for range 11 { // the first is being written, the others wait for that
+			fs = append(fs, kv.Start(t.Context(), w, kv.Get{Key: []byte("k")}))
+			synctest.Wait()
+		}
+		for i := 1; i < 11; i += 2 {
+			require.True(t, calls[i].Value().Fail(errRefused))
+		}
+		var p peer
+		go p.serve(far)
+		for i, f := range fs {
+			_, err := f.Wait(t.Context())
+			require.Equal(t, i%2 == 1, err != nil)
+		}
+		require.NoError(t, d.cn.Cause())
+		_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k")})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, p.numbers, 7)
+	})
+}
+
 // watching sees each call that is made.
 type watching struct {
 	*dispatcher
