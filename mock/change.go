@@ -69,6 +69,9 @@ func (c *Cluster) notification(k *conn) []byte {
 	p.Extras = binary.BigEndian.AppendUint64(nil, uint64(c.version.epoch))
 	p.Extras = binary.BigEndian.AppendUint64(p.Extras, uint64(c.version.rev))
 	b := k.bucket.Load()
+	if b != nil && b.gone { // the connection breaks
+		return nil
+	}
 	if b != nil {
 		p.Key = []byte(b.name)
 	}

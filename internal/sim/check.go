@@ -40,7 +40,7 @@ var opcodes = [verbs]memd.Opcode{
 // collect takes the records over from the cluster, before it ends.
 func (w *world) collect() {
 	f := &facts{
-		applied: w.m.ApplyLog(bucketName), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials, traffic: w.tap.traffic,
+		applied: append(w.applied, w.m.ApplyLog(bucketName)...), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials, traffic: w.tap.traffic,
 		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
 	}
 	for _, a := range f.applied {

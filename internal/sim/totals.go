@@ -94,7 +94,7 @@ func (t *Totals) missing() []string {
 	for o := done; o <= doubtful; o++ {
 		need(t.Outcomes, o.String())
 	}
-	need(t.FaultsFired, bucketFlushed, shortWrites)
+	need(t.FaultsFired, bucketFlushed, bucketRenewed, shortWrites)
 	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged")
 	slices.Sort(out)
 	return slices.Compact(out)

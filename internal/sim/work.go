@@ -80,7 +80,7 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 	case pick < 86:
 		e.verb, e.key, e.shared = increment, fmt.Sprintf("n-%d-%d", id, n), false
 		e.token = ""
-	case pick < 92 && !w.flush:
+	case pick < 92 && !w.loses():
 		e.verb, e.key, e.shared = appendTo, fmt.Sprintf("log-%d-%d", id, n/40), false
 		e.token += ";"
 	default:

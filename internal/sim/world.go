@@ -28,13 +28,15 @@ type world struct {
 	began   time.Time
 	tap     *taps
 	report  *Report
-	flushes []span
-	over    chan struct{} // closed at the end, for planted defects
+	flushes []span         // when the bucket lost its documents
+	applied []mock.Applied // to buckets that are gone
+	over    chan struct{}  // closed at the end, for planted defects
 
-	mu     sync.Mutex
-	ledger []*entry
-	calls  int
-	parked int // most at one time
+	mu       sync.Mutex
+	password string
+	ledger   []*entry
+	calls    int
+	parked   int // most at one time
 
 	facts   *facts
 	logs    map[string]string // what the documents that calls append to hold at the end
@@ -67,7 +69,8 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
-	cfg.Username, cfg.Password, cfg.Dial, cfg.Dice = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), w.dial, w.d.now
+	w.password = mock.DefaultPassword
+	cfg.Credentials, cfg.Dial, cfg.Dice = w.credentials, w.dial, w.d.now
 	cfg.NoNotifications, cfg.PollInterval, cfg.CloseTimeout, cfg.Connections = !p.pushes, pollInterval, closeLimit, p.connections
 	cfg.ConnectTimeout = 3*time.Second + 101
 	cfg.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
@@ -87,6 +90,13 @@ func (w *world) start() error {
 	}
 	w.b = w.c.Bucket(bucketName)
 	return nil
+}
+
+// credentials are those of the moment.
+func (w *world) credentials(context.Context) (core.Credentials, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(w.password)}, nil
 }
 
 // dial takes a time of its own, for each address and attempt, and counts.
@@ -146,7 +156,7 @@ func (w *world) run(*testing.T) {
 	for i := range w.faultsAtOnce() {
 		faults.Go(func() { w.disturb(ctx, i) })
 	}
-	if w.topology || w.flush {
+	if w.topology || w.loses() {
 		faults.Go(func() { w.rearrange(ctx) })
 	}
 	for i := range w.workers {
@@ -306,6 +316,6 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, renew %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.renew, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
 }

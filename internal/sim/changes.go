@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// change is one row of the changes of the cluster.
+type change struct {
+	name string
+	run  func(w *world, r *source) error
+}
+
+func changes() []change {
+	pause := func(r *source) { sleep(context.Background(), r.between(time.Microsecond, 600*time.Millisecond)) }
+	return []change{
+		{"36 vbuckets move", func(w *world, r *source) error {
+			for range 1 + r.below(8) {
+				if err := w.m.MoveVBucket(bucketName, r.below(w.vbuckets), w.member(r)); err != nil {
+					return err
+				}
+				sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))
+			}
+			return nil
+		}},
+		{"43b rebalance in", func(w *world, r *source) error {
+			if len(w.m.Nodes()) >= maxNodes {
+				return errSkipped
+			}
+			if w.m.AddNode() < 0 {
+				return fmt.Errorf("no node could be added")
+			}
+			pause(r)
+			return w.m.Rebalance()
+		}},
+		{"43c rebalance out and in again", func(w *world, r *source) error {
+			n := w.member(r)
+			if err := w.m.RemoveNode(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43d swap", func(w *world, r *source) error {
+			if len(w.m.Nodes()) >= maxNodes {
+				return errSkipped
+			}
+			out := w.member(r)
+			if w.m.AddNode() < 0 {
+				return fmt.Errorf("no node could be added")
+			}
+			if err := w.m.RemoveNode(out); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(out)
+		}},
+		{"43a failover", func(w *world, r *source) error {
+			if w.replicas == 0 {
+				return errSkipped
+			}
+			n := w.member(r)
+			if err := w.m.Failover(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43a node dies and is failed over", func(w *world, r *source) error {
+			if w.replicas == 0 {
+				return errSkipped
+			}
+			n := w.member(r)
+			w.breaks()
+			if err := w.m.Kill(n); err != nil {
+				return err
+			}
+			pause(r)
+			if err := w.m.Failover(n); err != nil {
+				return err
+			}
+			pause(r)
+			return w.rejoin(n)
+		}},
+		{"43 node dies and returns", func(w *world, r *source) error {
+			n := w.member(r)
+			w.breaks()
+			if err := w.m.Kill(n); err != nil {
+				return err
+			}
+			pause(r)
+			w.breaks()
+			return w.m.Respawn(n)
+		}},
+		{"44b password rotated", func(w *world, r *source) error {
+			password := fmt.Sprintf("password-%d", r.below(1<<30))
+			w.mu.Lock()
+			w.password = password
+			w.mu.Unlock()
+			w.breaks() // each connection is replaced by one that has logged in with it
+			if err := w.m.SetPassword(mock.DefaultUser, password); err != nil {
+				return err
+			}
+			w.c.RenewLogins()
+			return nil
+		}},
+		{"40 collection dropped and created again", func(w *world, r *source) error {
+			w.recreate(r, false)
+			return nil
+		}},
+		{"40 scope dropped and created again", func(w *world, r *source) error {
+			w.recreate(r, true)
+			return nil
+		}},
+	}
+}
+
+// recreate drops the collection, or its scope, and creates it again shortly after. What two do at the same time may fail
+// in part; in the end it exists.
+func (w *world) recreate(r *source, scope bool) {
+	if scope {
+		_ = w.m.DropScope(bucketName, "s")
+	} else {
+		_ = w.m.DropCollection(bucketName, "s", "c")
+	}
+	sleep(context.Background(), r.between(time.Microsecond, 50*time.Millisecond))
+	_, _ = w.m.CreateCollection(bucketName, "s", "c")
+}
+
+// Names of changes that only some runs have.
+const (
+	bucketFlushed = "43 bucket flushed"
+	bucketRenewed = "42 bucket deleted and created again"
+)
+
+// loses reports whether the bucket loses its documents now and then.
+func (p *plan) loses() bool { return p.flush || p.renew }
+
+// lose lets the bucket lose its documents if it is time for that.
+func (w *world) lose(r *source) bool {
+	name, how := bucketFlushed, func() error { return w.m.Flush(bucketName) }
+	switch {
+	case w.flush && r.below(4) == 0:
+	case w.renew && r.below(6) == 0:
+		name, how = bucketRenewed, func() error { return w.renewBucket(r) }
+	default:
+		return false
+	}
+	from := w.since()
+	if err := how(); err != nil {
+		w.report.violate("setup", "%s: %v", name, err)
+	}
+	w.flushes = append(w.flushes, span{from, w.since()})
+	w.fired(name, 1)
+	return true
+}
+
+// renewBucket deletes the bucket and creates another one of its name.
+func (w *world) renewBucket(r *source) error {
+	w.breaks()
+	w.applied = append(w.applied, w.m.ApplyLog(bucketName)...)
+	if err := w.m.DropBucket(bucketName); err != nil {
+		return err
+	}
+	sleep(context.Background(), r.between(time.Microsecond, 400*time.Millisecond))
+	w.breaks()
+	return w.m.CreateBucket(bucketName, w.vbuckets, mock.WithCollection("s", "c"))
+}
+
+// maxNodes is how many nodes a run's cluster has at most.
+const maxNodes = 8
+
+var errSkipped = fmt.Errorf("not possible in this run")
+
+// member is a node that runs and holds vbuckets.
+func (w *world) member(r *source) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.m.Nodes())
+	return r.below(n)
+}
+
+// rejoin lets a node that has left come back.
+func (w *world) rejoin(n int) error {
+	if err := w.m.Respawn(n); err != nil {
+		return err
+	}
+	return w.m.Rebalance()
+}
+
+// rearrange changes the cluster until ctx ends. It leaves it whole.
+func (w *world) rearrange(ctx context.Context) {
+	r := newSource(w.d, text("changes"))
+	table := changes()
+	for {
+		sleep(ctx, r.between(20*time.Millisecond, 900*time.Millisecond))
+		if ctx.Err() != nil {
+			return
+		}
+		if w.lose(r) {
+			continue
+		}
+		if !w.topology {
+			continue
+		}
+		c := table[r.below(len(table))]
+		switch err := c.run(w, r); {
+		case err == nil:
+			w.fired(c.name, 1)
+		case err != errSkipped: //nolint:errorlint // its own value
+			w.report.violate("setup", "%s: %v", c.name, err)
+		}
+	}
+}
