@@ -96,6 +96,9 @@ func changes() []change {
 			return w.m.Respawn(n)
 		}},
 		{"44b password rotated", func(w *world, r *source) error {
+			if !w.rotate {
+				return errSkipped
+			}
 			password := fmt.Sprintf("password-%d", r.below(1<<30))
 			w.mu.Lock()
 			w.password = password

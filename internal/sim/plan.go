@@ -59,6 +59,7 @@ type plan struct {
 	topology                  bool          // the cluster changes
 	flush                     bool          // the bucket is emptied now and then
 	renew                     bool          // the bucket is deleted and created again now and then
+	rotate                    bool          // the password changes, which also replaces connections that have fallen silent
 	harsh                     bool          // sockets vanish for good instead of for a while
 	bursts                    bool          // workers start many calls at once
 	tight                     bool          // small limits of what may wait
@@ -87,7 +88,7 @@ func draw(o Options) *plan {
 	if r.below(8) == 0 {
 		p.connections = 2
 	}
-	p.renew = r.below(6) == 0
+	p.renew, p.rotate = r.below(6) == 0, r.below(4) == 0
 	if o.Break == NoRecovery {
 		p.calm = true
 	}

@@ -70,7 +70,10 @@ func (w *world) start() error {
 		return err
 	}
 	w.password = mock.DefaultPassword
-	cfg.Credentials, cfg.Dial, cfg.Dice = w.credentials, w.dial, w.d.now
+	cfg.Username, cfg.Password, cfg.Dial, cfg.Dice = mock.DefaultUser, core.NewSecret(w.password), w.dial, w.d.now
+	if p.rotate {
+		cfg.Credentials = w.credentials
+	}
 	cfg.NoNotifications, cfg.PollInterval, cfg.CloseTimeout, cfg.Connections = !p.pushes, pollInterval, closeLimit, p.connections
 	cfg.ConnectTimeout = 3*time.Second + 101
 	cfg.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
@@ -316,6 +319,6 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, renew %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.renew, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
 }
