@@ -188,21 +188,17 @@ func (h *Header) ValueLen() int { return h.BodyLen - h.FramesLen - h.ExtrasLen -
 
 // AppendHeader appends h. The lengths are the caller's care: they must fit their fields.
 func AppendHeader(dst []byte, h Header) []byte {
-	var b [HeaderLen]byte
-	h.Put(&b)
-	return append(dst, b[:]...)
-}
-
-// Put writes h to b. The lengths are the caller's care: they must fit their fields.
-func (h *Header) Put(b *[HeaderLen]byte) {
 	lens := uint16(h.KeyLen)
 	if h.Magic.ext() {
 		lens = uint16(h.FramesLen)<<8 | uint16(h.KeyLen)&0xff
 	}
-	put(b, h.Magic, h.Opcode, lens, uint8(h.ExtrasLen), h.Datatype, h.VBucketOrStatus, uint32(h.BodyLen), h.Opaque, h.CAS)
+	var b [HeaderLen]byte
+	put(&b, h.Magic, h.Opcode, lens, uint8(h.ExtrasLen), h.Datatype, h.VBucketOrStatus, uint32(h.BodyLen), h.Opaque, h.CAS)
+	return append(dst, b[:]...)
 }
 
-// PutRequest is Put for a request without framing extras. It takes no memory, not even much of the stack.
+// PutRequest writes the header of a request without framing extras. It takes no memory, not even much of the stack. The
+// lengths are the caller's care: they must fit their fields.
 func PutRequest(b *[HeaderLen]byte, op Opcode, keyLen uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen, opaque uint32, cas uint64) {
 	put(b, MagicReq, op, keyLen, extrasLen, dt, vb, bodyLen, opaque, cas)
 }
