@@ -97,6 +97,7 @@ func TestTheClustersMapComesOverHTTP(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.NoError(t, c.WaitReady(ctx(t)))
+		synctest.Wait() // the stream is asked for when a map is there, which is when the cluster is ready
 		require.NotZero(t, mapPaths(m)["/pools/default/nodeServicesStreaming"])
 	})
 }
