@@ -32,6 +32,7 @@ type Route struct {
 	VBucket      uint16
 	Prefixed     bool   // keys on the connection have their collection's id before them
 	Forward      bool   // the node is that of the forward map, which is of ForwardRev
+	Reads        uint32 // how often the connection had read something when the request was appended
 	Endpoint     string // the node's address, "" while there is none
 	Local        string // the connection's own id
 	ForwardRev   int64
@@ -225,20 +226,31 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	if c.Req.Durability != 0 {
 		w.DurabilityMS = c.DurabilityMS
 	}
-	if c.Req.stillPlain(w) {
-		out = c.Req.appendPlain(dst, w)
-	} else {
-		out, err = c.Req.appendAny(dst, w)
-	}
-	if err == nil {
-		c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
-		c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
-		c.sent = c.Req.Opcode
+	if out, err = c.Req.AppendTo(dst, w); err == nil {
+		c.appended(w)
 	}
 	if watch {
 		c.guard.Store(0)
 	}
 	return out, false, err
+}
+
+// PlainLen is how long the request is when it is as simple as most are: then Req.PutPlain, which must follow, does instead
+// of AppendTo. 0 means that it does not.
+func (c *Call) PlainLen(w *Wire) int {
+	if c.shared() || c.guard.Load() != 0 || !c.Req.stillPlain(c.Route.CollectionID) {
+		return 0
+	}
+	w.VBucket = c.Route.VBucket
+	c.appended(w)
+	return c.Req.plainLen(w)
+}
+
+// appended notes what is on its way.
+func (c *Call) appended(w *Wire) {
+	c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
+	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
+	c.sent = c.Req.Opcode
 }
 
 // Tag gives a request that was encoded before its opaque was known the opaque; false when the call has ended.
@@ -517,7 +529,9 @@ func opaqueID(o uint32) string {
 // here, before anything is sent.
 func (c *Call) prepare(ctx context.Context) error {
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
-	c.State.Strategy = c.Req.Retry
+	if !c.Req.bare {
+		c.State.Strategy = c.Req.Retry
+	}
 	c.ctx, c.into = ctx, c.Req.Into != nil
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
@@ -530,7 +544,7 @@ func (c *Call) prepare(ctx context.Context) error {
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite
 	}
-	if c.Req.Block && (c.form == formFuture || c.form == formCallback) {
+	if !c.Req.bare && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.turn, c.taken = true, make(chan struct{})
 	}
 	if c.done = ctx.Done(); c.done != nil {

@@ -43,7 +43,14 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 			return r, err
 		}
 	}
-	err = finish(ctx, d, c, &op, &r, err)
+	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
+	if err = prepared(ctx, c, err); err == nil {
+		d.Dispatch(c)
+		c.awaitTurn()
+		<-c.wake
+		err = outcome(c, &op, &r)
+	}
+	d.Release(c)
 	return r, err
 }
 
@@ -61,14 +68,13 @@ func doHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O,
 	return done, err
 }
 
-// finish sends a loaded call, unless loading has failed with err, and waits for its outcome.
-func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R, err error) error {
-	if err := start(ctx, d, c, err); err != nil {
-		d.Release(c)
-		return err
+// finish sends a loaded call and waits for its outcome.
+func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R) error {
+	err := start(ctx, d, c, nil)
+	if err == nil {
+		<-c.wake
+		err = outcome(c, op, r)
 	}
-	<-c.wake
-	err = outcome(c, op, r)
 	d.Release(c)
 	return err
 }
@@ -126,11 +132,19 @@ func encode[R any, O Op[R]](r *Request, op *O) error {
 	switch o := any(op).(type) {
 	case *Get:
 		if !o.projects() {
-			o.encodeWhole(r)
+			r.empty = true
+			if r.bare = o.Hedge == nil && o.isZero(); r.bare {
+				o.encodeBare(r)
+			} else {
+				o.encodeWhole(r)
+			}
 			r.checkPlain()
 			return nil
 		}
 	case *Upsert:
+		if r.bare = o.isZero(); !r.bare {
+			r.Common = o.Common
+		}
 		err := o.encode(r)
 		r.checkPlain()
 		return kinded(err)

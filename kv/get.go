@@ -45,8 +45,13 @@ func (g Get) Encode(r *Request) error {
 
 // encodeWhole asks for the document as it is.
 func (g *Get) encodeWhole(r *Request) {
-	r.Common, r.Opcode, r.Key, r.Into = g.Common, memd.OpGet, g.Key, g.Into
-	r.Hedge, r.KeepCompressed = g.Hedge, g.KeepCompressed
+	r.Common, r.Hedge = g.Common, g.Hedge
+	g.encodeBare(r)
+}
+
+// encodeBare is encodeWhole without what hardly any Get has.
+func (g *Get) encodeBare(r *Request) {
+	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 }
 
 // Decode implements Op.

@@ -48,6 +48,9 @@ func (c *Call) hedge() *Hedge {
 	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK { // a replica that lags would say that there is nothing
 		return nil
 	}
+	if c.Req.bare && c.policyHedge == nil {
+		return nil
+	}
 	h := c.Req.Hedge
 	if c.policyHedge != nil {
 		if p, pinned := c.policyHedge(c.Req.Opcode); p != nil && (pinned || h == nil && c.Req.Retry == nil) {
@@ -140,7 +143,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	}
 	c.spec = specs[c.Req.Opcode]
 	var r R
-	err := finish(ctx, x.d, c, &x.op, &r, nil)
+	err := finish(ctx, x.d, c, &x.op, &r)
 	switch {
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
@@ -182,7 +185,7 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 			plain := d.NewCall()
 			plain.block()
 			plain.Req, plain.spec = c.Req, c.spec
-			err = finish(ctx, d, plain, &op, &r, nil)
+			err = finish(ctx, d, plain, &op, &r)
 		}
 		c.State.Finish()
 		done(r, err)

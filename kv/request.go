@@ -66,9 +66,10 @@ type Request struct {
 	KeepCompressed bool // a compressed value of the answer is left as it is
 
 	extrasLen uint8
-	paths     uint8 // of a sub-document mutation: how many
 	packTried bool
 	plain     bool // nothing is left to be validated, and what only few requests have is zero: see checkPlain
+	bare      bool // Common and Hedge are zero, and memory that need not be touched
+	empty     bool // the same of Value, CAS and the extras
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
@@ -89,6 +90,7 @@ type Request struct {
 	Node        int             // with Pinned: the node's index that must answer
 	Verb        string          // what errors call the operation; "" means its opcode's name
 	order       [MaxPaths]uint8 // the caller's index of each path
+	paths       uint8           // of a sub-document mutation: how many
 	packed      []byte          // the value, compressed; nil when it is sent as it is
 }
 
@@ -98,9 +100,31 @@ func (r *Request) reset() {
 		*r = Request{}
 		return
 	}
-	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen, r.plain = 0, 0, false, 0, false
-	r.Into, r.Key, r.Value, r.CAS, r.Hedge = nil, nil, nil, 0, nil
-	r.extras, r.Common = [maxReqExtras]byte{}, Common{}
+	if !r.empty {
+		r.Value, r.CAS, r.extras = nil, 0, [maxReqExtras]byte{}
+	}
+	if !r.bare {
+		r.Common, r.Hedge = Common{}, nil
+	}
+	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen = 0, 0, false, 0
+	r.plain, r.bare, r.empty = false, false, false
+	r.Into, r.Key = nil, nil
+}
+
+// isZero reports whether nothing of c is set.
+func (c *Common) isZero() bool {
+	return c.Scope == "" && c.Collection == "" && c.Retry == nil && c.OnBehalfOf == "" && c.Timeout == 0 && c.CollectionID == 0 && !c.Block
+}
+
+// Bare reports whether nothing of Common is set. It costs less than to look at a field of it.
+func (r *Request) Bare() bool { return r.bare }
+
+// ValueLen is how long Value is.
+func (r *Request) ValueLen() int {
+	if r.empty {
+		return 0
+	}
+	return len(r.Value)
 }
 
 // maxReqExtras is more than any row of the table allows.
@@ -152,14 +176,14 @@ func badArgument(field, reason string) error {
 
 // InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
+	return r.bare || r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
 // checkPlain notes that a request is valid if it is as simple as most are: a read or a write of a document in the
 // default collection and nothing else. It is for the two operations that encode knows, and for the fields that they set.
 func (r *Request) checkPlain() {
-	r.plain = r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0 &&
-		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && len(r.Value) <= MaxValueLen &&
+	r.plain = (r.bare || r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0) &&
+		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && r.ValueLen() <= MaxValueLen &&
 		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0
 }
 
@@ -249,22 +273,20 @@ func (e *ConnectionGoneError) Error() string {
 
 func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 
+// stillPlain reports whether PutPlain does for the request.
+func (r *Request) stillPlain(collection uint32) bool {
+	return r.plain && !r.packTried && collection == 0
+}
+
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
-	if r.stillPlain(w) {
-		return r.appendPlain(dst, w), nil
+	if r.stillPlain(w.CollectionID) {
+		at, n := len(dst), r.plainLen(w)
+		dst = slices.Grow(dst, n)[:at+n]
+		r.PutPlain(dst[at:], w)
+		return dst, nil
 	}
-	return r.appendAny(dst, w)
-}
-
-// stillPlain reports whether appendPlain does for the request.
-func (r *Request) stillPlain(w *Wire) bool { return r.plain && !r.packTried && w.CollectionID == 0 }
-
-// appendAny is AppendTo for every request. Its frame is large, and simple ones do without it.
-//
-//go:noinline
-func (r *Request) appendAny(dst []byte, w *Wire) ([]byte, error) {
 	if missing := r.Needs &^ w.Features; missing != 0 {
 		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
@@ -336,37 +358,44 @@ func (r *Request) appendAny(dst []byte, w *Wire) ([]byte, error) {
 	return append(dst, value...), nil
 }
 
-// appendPlain is AppendTo for a plain request.
-func (r *Request) appendPlain(dst []byte, w *Wire) []byte {
-	dt, key := r.Datatype, len(r.Key)
+// plainLen is how long a plain request is on a connection with w's features.
+func (r *Request) plainLen(w *Wire) int {
+	n := memd.HeaderLen + len(r.Key)
+	if w.Features.Has(memd.FeatureCollections) {
+		n++
+	}
+	if !r.empty {
+		n += int(r.extrasLen) + len(r.Value)
+	}
+	return n
+}
+
+// PutPlain writes a request to b, whose length is what Call.PlainLen has said.
+func (r *Request) PutPlain(b []byte, w *Wire) {
+	head, cas := (*[memd.HeaderLen]byte)(b), uint64(0)
+	if !r.empty {
+		cas = r.CAS
+	}
+	dt := r.Datatype
 	if !w.Features.Has(memd.FeatureJSON) {
 		dt = 0
 	}
+	body, key := len(b)-memd.HeaderLen, len(r.Key)
+	b = b[memd.HeaderLen:]
+	if !r.empty {
+		b = b[copy(b, r.extras[:r.extrasLen]):]
+	}
 	if w.Features.Has(memd.FeatureCollections) {
+		b[0] = 0 // the default collection's id
+		b = b[1:]
 		key++
 	}
-	body := int(r.extrasLen) + key + len(r.Value)
-	at := len(dst)
-	if cap(dst)-at < memd.HeaderLen+body {
-		dst = grown(dst, memd.HeaderLen+body)
+	memd.PutRequest(head, r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, cas)
+	b = b[copy(b, r.Key):]
+	if !r.empty {
+		copy(b, r.Value)
 	}
-	dst = dst[:at+memd.HeaderLen+body]
-	memd.PutRequest((*[memd.HeaderLen]byte)(dst[at:]), r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, r.CAS)
-	at += memd.HeaderLen
-	at += copy(dst[at:], r.extras[:r.extrasLen])
-	if key > len(r.Key) {
-		dst[at] = 0 // the default collection's id
-		at++
-	}
-	at += copy(dst[at:], r.Key)
-	copy(dst[at:], r.Value)
-	return dst
 }
-
-// grown has a frame of its own, which is rarely needed.
-//
-//go:noinline
-func grown(dst []byte, n int) []byte { return slices.Grow(dst, n) }
 
 // wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out
 // where it is not known.

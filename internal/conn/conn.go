@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,8 +69,7 @@ type tryWriter interface {
 type frame struct {
 	call   *kv.Call
 	opaque uint32
-	end    int
-	epoch  uint32
+	end    uint32
 }
 
 // part is what one write takes.
@@ -208,11 +208,22 @@ func (c *Conn) Submit(call *kv.Call) error {
 	if c.info.Features.Has(memd.FeatureSnappy) {
 		call.Pack(c.pack)
 	}
-	if len(call.Req.Value) >= largeValue {
+	if call.Req.ValueLen() >= largeValue {
 		return c.submitLarge(call)
 	}
 	c.mu.Lock()
-	return c.submit(call, &c.wire, nil)
+	err := c.put(call)
+	if alone, mine := c.unlock(err == nil); mine {
+		c.startFlush(alone)
+	}
+	return err
+}
+
+// unlock ends a submitter's turn and says whether it is the one to write what is pending, and whether its request is alone.
+func (c *Conn) unlock(put bool) (alone, mine bool) {
+	alone, mine = c.inflight == 1, put && c.mine()
+	c.mu.Unlock()
+	return alone, mine
 }
 
 // submitLarge encodes before it takes the lock.
@@ -224,24 +235,8 @@ func (c *Conn) submitLarge(call *kv.Call) (err error) {
 		return err
 	}
 	c.mu.Lock()
-	return c.submit(call, &w, large)
-}
-
-// submit is Submit with the lock held, which it gives back.
-func (c *Conn) submit(call *kv.Call, w *kv.Wire, large *part) (err error) {
-	alone, mine := false, false
-	switch {
-	case c.closed || c.refusing:
-		err = ErrClosed
-	case c.inflight >= c.maxCalls:
-		err = ErrFull
-	default:
-		if err = c.put(call, w, large); err == nil {
-			alone, mine = c.inflight == 1, c.mine()
-		}
-	}
-	c.mu.Unlock()
-	if mine {
+	err = c.putLarge(call, &w, large)
+	if alone, mine := c.unlock(err == nil); mine {
 		c.startFlush(alone)
 	}
 	return err
@@ -263,11 +258,8 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		}
 		c.mu.Lock()
 		before := c.inflight
-		if c.closed || c.refusing {
-			round, more = nil, false
-		}
 		for _, call := range round {
-			if more = c.inflight < c.maxCalls && len(call.Req.Value) < largeValue && c.put(call, &c.wire, nil) == nil; !more {
+			if more = call.Req.ValueLen() < largeValue && c.put(call) == nil; !more {
 				break
 			}
 			taken++
@@ -310,37 +302,89 @@ func (c *Conn) room() bool {
 }
 
 // put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is held.
-func (c *Conn) put(call *kv.Call, w *kv.Wire, large *part) error {
+func (c *Conn) put(call *kv.Call) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	n := call.PlainLen(&c.wire)
+	if n == 0 {
+		return c.putAny(call)
+	}
+	call.Req.PutPlain(c.extend(n), &c.wire)
+	c.added(call)
+	return nil
+}
+
+// extend makes room for n bytes in the part that the next request goes to. The lock is held.
+func (c *Conn) extend(n int) []byte {
+	p := c.last()
+	at := len(p.buf)
+	if cap(p.buf)-at < n {
+		p.buf = slices.Grow(p.buf, n)
+	}
+	p.buf = p.buf[:at+n]
+	return p.buf[at:]
+}
+
+// putAny is put for every request, after take.
+//
+//go:noinline
+func (c *Conn) putAny(call *kv.Call) error {
+	p := c.last()
+	buf, ended, err := call.AppendTo(p.buf, &c.wire)
+	p.buf = buf
+	if err != nil || ended {
+		c.notPut(p)
+		return err
+	}
+	c.added(call)
+	return nil
+}
+
+// putLarge is put for a request that was encoded before the lock was taken.
+func (c *Conn) putLarge(call *kv.Call, w *kv.Wire, large *part) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	w.Opaque = c.wire.Opaque
+	if !call.Tag(w) {
+		c.notPut(large)
+		return nil
+	}
+	putOpaque(large.buf, w.Opaque)
+	c.pend = append(c.pend, large)
+	c.added(call)
+	return nil
+}
+
+// take gives the next request a slot: wire.Opaque names it. The lock is held.
+func (c *Conn) take() error {
+	switch {
+	case c.closed || c.refusing:
+		return ErrClosed
+	case c.inflight >= c.maxCalls:
+		return ErrFull
+	}
 	i, ok := c.slots.take()
 	if !ok {
 		return ErrFull
 	}
-	s := c.slots.at(i)
-	gen := (s.state.Load()>>2 + 1) & 0xffff
-	w.Opaque = opaqueOf(i, gen)
-	p, ended, err := large, false, error(nil)
-	if large == nil {
-		p = c.last()
-		p.buf, ended, err = call.AppendTo(p.buf, w)
-	} else if ended = !call.Tag(w); !ended {
-		putOpaque(large.buf, w.Opaque)
-		c.pend = append(c.pend, large)
-	}
-	if err != nil || ended {
-		c.notPut(i, p)
-		return err
-	}
-	p.frames = append(p.frames, frame{call: call, opaque: w.Opaque, end: len(p.buf)})
-	s.call, s.deadline, s.fills = call, call.Deadline, c.fills
-	if s.epoch.Load() != 0 {
-		s.epoch.Store(0)
-	}
-	s.state.Store(gen<<2 | slotLive)
+	c.wire.Opaque = c.slots.at(i).next(i)
+	return nil
+}
+
+// added makes the slot that was taken live for the call, whose request is the last one. The lock is held.
+func (c *Conn) added(call *kv.Call) {
+	p, o := c.pend[len(c.pend)-1], c.wire.Opaque
+	p.frames = append(p.frames, frame{call: call, opaque: o, end: uint32(len(p.buf))})
+	call.Route.Reads = c.fills
+	s := c.slots.at(uint16(o >> 16))
+	s.call = call
+	s.word.Store(uint64(o&0xffff)<<2 | slotLive)
 	c.inflight++
 	if call.Deadline < c.armed || !c.ticking && call.Cancelable() {
 		c.arm(call)
 	}
-	return nil
 }
 
 // last is the part that the next request goes to. The lock is held.
@@ -366,9 +410,9 @@ func (c *Conn) another() (p *part) {
 	return p
 }
 
-// notPut takes back a slot, and a part that was begun for nothing. The lock is held.
-func (c *Conn) notPut(i uint16, p *part) {
-	c.slots.free = append(c.slots.free, i)
+// notPut takes back the slot that was taken, and a part that was begun for nothing. The lock is held.
+func (c *Conn) notPut(p *part) {
+	c.slots.free = append(c.slots.free, uint16(c.wire.Opaque>>16))
 	if n := len(c.pend); n > c.head && c.pend[n-1] == p && len(p.frames) == 0 {
 		c.pend = c.pend[:n-1]
 		c.putSpare(p)
@@ -409,32 +453,28 @@ func (c *Conn) sweep() {
 	next, now, gone := int64(never), c.now(), 0
 	for i := range used {
 		s := c.slots.at(uint16(i))
-		v := s.state.Load()
-		for v&3 == slotHeld { // the reader keeps a packet: its deadline counts too
-			runtime.Gosched()
-			v = s.state.Load()
-		}
-		if v&3 != slotLive || !s.state.CompareAndSwap(v, v&^3|slotHeld) {
+		v, ok := s.hold()
+		if !ok {
 			continue
 		}
 		switch call := s.call; {
-		case call.Ended(), s.deadline <= now:
-			if s.deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
+		case call.Ended(), call.Deadline <= now:
+			if call.Deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
 				due = append(due, call)
-				silent = silent || s.fills == fills && call.Req.Connection == "" && call.Sent() != memd.OpNoop
+				silent = silent || call.Route.Reads == fills && call.Req.Connection == "" && call.Sent() != memd.OpNoop
 			}
 			call.Share()
 			s.call = nil
 			gone++
-			s.state.Store(v&^3 | slotOrphan)
+			s.word.Store(uint64(uint32(v))&^3 | slotOrphan)
 		default:
-			next = min(next, s.deadline)
+			next = min(next, call.Deadline)
 			durable = durable || call.DurabilityMS != 0
 			if call.Unwatched() {
 				call.Share()
 				watch = append(watch, call)
 			}
-			s.state.Store(v)
+			s.word.Store(v)
 		}
 	}
 	c.mu.Lock()
@@ -472,16 +512,12 @@ func (c *Conn) Durable() bool {
 	c.mu.Unlock()
 	for i := range used {
 		s := c.slots.at(uint16(i))
-		v := s.state.Load()
-		for v&3 == slotHeld {
-			runtime.Gosched()
-			v = s.state.Load()
-		}
-		if v&3 != slotLive || !s.state.CompareAndSwap(v, v&^3|slotHeld) {
+		v, ok := s.hold()
+		if !ok {
 			continue
 		}
 		durable := s.call.DurabilityMS != 0
-		s.state.Store(v)
+		s.word.Store(v)
 		if durable {
 			return true
 		}
@@ -699,12 +735,12 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.orphan(p)
 		return
 	}
-	epoch := s.epoch.Load()
 	if kv.Continues(p) {
-		c.part(s, gen, epoch, p)
+		c.part(s, gen, p)
 		return
 	}
-	if epoch == 0 || !s.claim(gen, slotFree) {
+	epoch, ok := s.claim(gen, slotFree, true)
+	if !ok {
 		c.late(s, i, gen, p)
 		return
 	}
@@ -734,19 +770,20 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 
 // part is one packet of an answer that has several, and not its last: the call keeps it and goes on waiting. Without a
 // call it is dropped, and the slot stays reserved for the packets that follow.
-func (c *Conn) part(s *slot, gen, epoch uint32, p *memd.Packet) {
-	if epoch == 0 || !s.claim(gen, slotHeld) {
+func (c *Conn) part(s *slot, gen uint32, p *memd.Packet) {
+	epoch, ok := s.claim(gen, slotHeld, true)
+	if !ok {
 		return
 	}
 	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
 		s.call.TakePart(p, epoch)
 	}
-	s.state.Store(gen<<2 | slotLive)
+	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)
 }
 
 // late is an answer without a call: its slot becomes free if it had been kept for it.
 func (c *Conn) late(s *slot, i uint16, gen uint32, p *memd.Packet) {
-	if v := gen<<2 | slotOrphan; s.state.CompareAndSwap(v, gen<<2|slotFree) {
+	if v := uint64(gen) << 2; s.word.CompareAndSwap(v|slotOrphan, v|slotFree) {
 		c.freed = append(c.freed, i)
 		c.cameLate++
 	}

@@ -126,24 +126,24 @@ func (c *Conn) swap() *part {
 
 // mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.
 func (c *Conn) mark(p *part) {
-	start, kept, out := 0, 0, 0
+	start, kept, out := uint32(0), 0, uint32(0)
 	for i := range p.frames {
-		f := p.frames[i]
-		size := f.end - start
+		f := &p.frames[i]
+		end := f.end
 		epoch, ok := f.call.State.Sent()
 		if !ok {
 			c.drop(f.opaque)
-			start = f.end
+			start = end
 			continue
 		}
-		f.epoch = epoch
-		c.slots.at(uint16(f.opaque >> 16)).epoch.Store(epoch)
-		if out != start {
-			copy(p.buf[out:], p.buf[start:f.end])
+		c.slots.at(uint16(f.opaque>>16)).sent(f.opaque&0xffff, epoch)
+		if out == start {
+			out = end
+		} else {
+			out += uint32(copy(p.buf[out:], p.buf[start:end]))
+			p.frames[kept] = frame{call: f.call, opaque: f.opaque, end: out}
 		}
-		out += size
-		start, f.end = f.end, out
-		p.frames[kept] = f
+		start = end
 		kept++
 	}
 	clear(p.frames[kept:]) // the part is used again, and would keep those calls alive
@@ -155,14 +155,14 @@ func (c *Conn) drop(opaque uint32) {
 	i := uint16(opaque >> 16)
 	s := c.slots.at(i)
 	gen := opaque & 0xffff
+	v := uint64(gen) << 2
 	c.mu.Lock()
-	switch {
-	case s.claim(gen, slotFree):
+	if _, ok := s.claim(gen, slotFree, false); ok {
 		s.call = nil
 		c.inflight--
-	case s.state.CompareAndSwap(gen<<2|slotOrphan, gen<<2|slotFree):
+	} else if s.word.CompareAndSwap(v|slotOrphan, v|slotFree) {
 		c.orphans--
-	default:
+	} else {
 		c.mu.Unlock()
 		return
 	}
@@ -193,10 +193,10 @@ func (c *Conn) broken(p *part, n int, cause error) {
 	c.Close(cause)
 	start := 0
 	for _, f := range p.frames {
-		if f.end > n {
+		if int(f.end) > n {
 			c.unsent(f, start < n, cause)
 		}
-		start = f.end
+		start = int(f.end)
 	}
 	c.mu.Lock()
 	c.flushing = false // teardown waits for this
@@ -206,11 +206,12 @@ func (c *Conn) broken(p *part, n int, cause error) {
 func (c *Conn) unsent(f frame, cut bool, cause error) {
 	i := uint16(f.opaque >> 16)
 	s := c.slots.at(i)
-	if !s.claim(f.opaque&0xffff, slotFree) {
+	epoch, ok := s.claim(f.opaque&0xffff, slotFree, false)
+	if !ok {
 		return
 	}
 	s.call = nil
-	if f.epoch == 0 || f.call.State.Unsent(f.epoch) {
+	if epoch == 0 || f.call.State.Unsent(epoch) {
 		c.h.Unsent(f.call, cut, cause)
 	}
 }
@@ -240,11 +241,9 @@ func (c *Conn) teardown() {
 	var all []lost
 	for i := range used {
 		s := c.slots.at(uint16(i))
-		if v := s.state.Load(); v&3 == slotLive || v&3 == slotHeld {
-			if s.claim(v>>2, slotFree) {
-				all = append(all, lost{s.call, s.epoch.Load()})
-				s.call = nil
-			}
+		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
+			all = append(all, lost{s.call, epoch})
+			s.call = nil
 		}
 	}
 	c.mu.Lock()

@@ -7,21 +7,18 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// A slot is a request's place in the table of opaques. Its state is generation<<2 | status and changes by
-// compare-and-swap alone, but for the step from free to live, which the submit lock guards. Whoever takes a slot out
-// of live owns the call's attempt.
+// A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
+// attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap alone,
+// but for the step from free to live, which the submit lock guards. Whoever takes a slot out of live owns the call's attempt.
 type slot struct {
-	state    atomic.Uint32
-	epoch    atomic.Uint32 // the attempt's number once it was handed to the socket, 0 before
-	deadline int64
-	call     *kv.Call
-	fills    uint32 // what the connection had read when the call was sent
+	word atomic.Uint64
+	call *kv.Call
 }
 
 const (
 	slotFree   = 0
 	slotLive   = 1 // a call waits here
-	slotHeld   = 2 // the sweeper looks at the call; back to live in an instant
+	slotHeld   = 2 // somebody looks at the call; back to live in an instant
 	slotOrphan = 3 // its call is gone, the answer is still to come
 )
 
@@ -64,25 +61,60 @@ func (t *table) take() (uint16, bool) {
 	return i, true
 }
 
-// claim takes the slot out of live into the given status and reports whether this caller did it. gen guards against
-// a slot that has been reused.
-func (s *slot) claim(gen uint32, to uint32) bool {
+// claim takes the slot out of live into the given status and reports whether this caller did it, and the attempt's number.
+// gen guards against a slot that has been reused. With sent an attempt that was not handed to the socket is left alone.
+func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	for {
-		v := s.state.Load()
-		if v>>2 != gen {
-			return false
+		v := s.word.Load()
+		epoch = uint32(v >> 32)
+		if uint32(v)>>2 != gen || sent && epoch == 0 {
+			return 0, false
 		}
 		switch v & 3 {
 		case slotLive:
-			if s.state.CompareAndSwap(v, gen<<2|to) {
-				return true
+			if s.word.CompareAndSwap(v, uint64(gen)<<2|to) {
+				return epoch, true
 			}
 		case slotHeld:
 			runtime.Gosched()
 		default:
-			return false
+			return 0, false
 		}
 	}
 }
+
+// hold keeps a live call where it is until release. ok is false when there is none.
+func (s *slot) hold() (v uint64, ok bool) {
+	for {
+		switch v = s.word.Load(); v & 3 {
+		case slotLive:
+			if s.word.CompareAndSwap(v, v&^3|slotHeld) {
+				return v, true
+			}
+		case slotHeld:
+			runtime.Gosched() // the reader keeps a packet, or somebody else looks at the call
+		default:
+			return 0, false
+		}
+	}
+}
+
+// sent notes the attempt's number, unless the call has gone meanwhile.
+func (s *slot) sent(gen, epoch uint32) {
+	for {
+		v := s.word.Load()
+		switch {
+		case uint32(v)>>2 != gen:
+			return
+		case v&3 == slotHeld:
+			runtime.Gosched()
+		case v&3 != slotLive || s.word.CompareAndSwap(v, uint64(epoch)<<32|uint64(uint32(v))):
+			return
+		}
+	}
+}
+
+// next is the opaque of the slot's next use.
+func (s *slot) next(i uint16) uint32 { return opaqueOf(i, uint32(s.word.Load())>>2+1) }
 
 func opaqueOf(i uint16, gen uint32) uint32 { return uint32(i)<<16 | gen&0xffff }

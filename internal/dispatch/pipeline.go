@@ -88,12 +88,17 @@ func (p *pipeline) state() (err error, trying bool) {
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
 func (p *pipeline) submit(c *kv.Call) {
-	if p.breaker == nil {
-		if cn := p.conn.Load(); cn != nil && c.Route.Map >= cn.Map && cn.Submit(c) == nil {
-			return
-		}
+	if cn := p.usual(c); cn == nil || cn.Submit(c) != nil {
+		p.submitElse(c)
 	}
-	p.submitElse(c)
+}
+
+// usual is the connection for a call when nothing is special; nil otherwise.
+func (p *pipeline) usual(c *kv.Call) *conn.Conn {
+	if cn := p.conn.Load(); p.breaker == nil && cn != nil && c.Route.Map >= cn.Map {
+		return cn
+	}
+	return nil
 }
 
 // refuse gives a call that the pipeline cannot take to its strategy, unless a newer map may have another node for it. For

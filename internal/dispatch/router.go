@@ -167,14 +167,21 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 // Dispatch implements kv.Dispatcher.
 func (r *Router) Dispatch(c *kv.Call) {
 	r.admit(c, r.now())
-	r.route(c)
+	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
+		if cn := p.usual(c); cn == nil || cn.Submit(c) != nil {
+			p.submitElse(c)
+		}
+	}
 }
 
 // admit gives the call its deadline and what else does not change from attempt to attempt.
 func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
 	c.Bind(&r.home)
-	limit := c.Req.Timeout
+	var limit time.Duration
+	if !c.Req.Bare() {
+		limit = c.Req.Timeout
+	}
 	durable := c.Req.Durability != memd.DurabilityNone
 	if r.o.Policy != nil {
 		limit = r.policy(c, limit)

@@ -40,7 +40,7 @@ type edit struct{ file, old, new string }
 var edits = []edit{
 	{"internal/conn/conn.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
-	{"internal/conn/flush.go", "if f.end > n {", `if f.end > n || broken == "what has left whole counts as unsent" {`},
+	{"internal/conn/flush.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
 		"retry/state.go", "return phaseOf(w) == onWire && !s.Idempotent // guard: doubt",
 		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
