@@ -119,6 +119,9 @@ func (r *Request) Restricted() bool {
 	return !r.plain && (r.Replica != 0 || r.ByVBucket || r.Capability != "")
 }
 
+// OfActive reports whether the request is for the vbucket's active copy.
+func (r *Request) OfActive() bool { return r.plain || r.Replica == 0 }
+
 // Check says why l forbids a request of this form: a capability that the map is known not to have, or a vbucket that it
 // does not have. It is nil when it does not.
 func (r *Request) Check(l Layout) error {

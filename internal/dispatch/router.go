@@ -333,7 +333,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
 	}
 	var i int
-	if c.Req.Replica == 0 {
+	if c.Req.OfActive() {
 		i = pk.snap.NodeIndex(c.Route.VBucket, 0)
 		if c.Route.Forward {
 			i = forwarded(pk.snap, c, i)
