@@ -33,8 +33,6 @@ type Route struct {
 	Prefixed     bool   // keys on the connection have their collection's id before them
 	Forward      bool   // the node is that of the forward map, which is of ForwardRev
 	Reads        uint32 // how often the connection had read something when the request was appended
-	Endpoint     string // the node's address, "" while there is none
-	Local        string // the connection's own id
 	ForwardRev   int64
 }
 
@@ -43,21 +41,25 @@ type Route struct {
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
 	// The order is that of the memory that a usual call passes to and fro between the connection's reader and the goroutine
-	// that waits: what both need fills whole cache lines, an allocation's header being the first eight bytes, and what most
-	// calls never touch comes last.
+	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Either of them reads the first
+	// line, up to the beginning of State, and the answer; the other lines are only written.
+	wake     chan struct{} // one token, or closed for a future; nil in a batch
+	group    *group        // batch form
+	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
+	guard    atomic.Uint32 // 0 free, 1 being encoded, 2 ended
+	form     form
+	sent     memd.Opcode // of the request that was encoded last
+	into     bool        // and whether it has a buffer for the value
+	turn     bool        // somebody waits for the call to be on its way
+	failed   bool        // err is set
+	observed bool        // watcher is set
+	light    light
+	via      *Via // the connection of the current attempt, nil while there is none
+
 	State retry.State
 
-	wake    chan struct{} // one token, or closed for a future; nil in a batch
-	group   *group        // batch form
-	unwatch atomic.Pointer[func() bool]
-	watcher func(error) // told the outcome, when somebody observes calls
-	err     error
-	shares  atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
-	guard   atomic.Uint32 // 0 free, 1 being encoded, 2 ended
-	form    form
-	sent    memd.Opcode // of the request that was encoded last
-	into    bool        // and whether it has a buffer for the value
-	turn    bool        // somebody waits for the call to be on its way
+	unwatch atomic.Pointer[func() bool] // set only when the call is shared
+	watcher func(error)                 // told the outcome, when somebody observes calls
 	inDoubt bool
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
@@ -65,35 +67,53 @@ type Call struct {
 	Route Route
 
 	spec *Spec
-	ctx  context.Context
-	done <-chan struct{} // ctx.Done(), asked once
 	home *Home           // nil before the call is dispatched
-	// policyHedge is asked for the hedges of calls that name none.
-	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
+	done <-chan struct{} // ctx.Done(), asked once
 	// Started and Deadline are in nanoseconds since the home's base.
 	Started, Deadline int64
-
-	Res Response
+	ctx               context.Context
+	// policyHedge is asked for the hedges of calls that name none.
+	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
+	err         error
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
 	DuePlace int32
-	watched  atomic.Bool // this and the next three change only when the call is shared
+	watched  atomic.Bool // this and the next two change only when the call is shared, as do units
 	held     atomic.Bool
 	stage    atomic.Uint32
-	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 
-	finish func()        // callback form
-	taken  chan struct{} // closed when the call is on its way or has ended; nil unless turn
+	Res Response
 
-	Req Request
+	units atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 
+	finish     func()        // callback form
+	taken      chan struct{} // closed when the call is on its way or has ended; nil unless turn
+	outcomeErr error
+	takenOnce  atomic.Bool
 	// DurabilityMS is the timeout that a durable write tells the server.
 	DurabilityMS uint32
 
-	takenOnce  atomic.Bool
-	once       sync.Once // future form: its outcome is made once
-	outcomeErr error
-	spare      []byte // memory for a compressed value; stays when the call is used again
+	Req Request
+
+	once  sync.Once // future form: its outcome is made once
+	spare []byte    // memory for a compressed value; stays when the call is used again
+}
+
+// Via is a connection as results and errors name it. It does not change.
+type Via struct {
+	Endpoint string // the node's address
+	Local    string // the connection's own id
+}
+
+// SetVia says which connection carries the call's current attempt.
+func (c *Call) SetVia(v *Via) { c.via = v }
+
+// Endpoint is the address of the current attempt's node, "" while there is none.
+func (c *Call) Endpoint() string {
+	if c.via == nil {
+		return ""
+	}
+	return c.via.Endpoint
 }
 
 // Home is what all calls of one dispatcher have in common. It does not change.
@@ -133,16 +153,20 @@ func (c *Call) block() {
 // Reset makes a pooled call ready for its next use. The attempt number goes on counting.
 func (c *Call) Reset() {
 	c.State.Reset()
-	if c.Req.Durability != 0 {
-		c.DurabilityMS = 0
+	if c.light.plain() {
+		c.Req.clear(c.light)
+	} else {
+		c.Req, c.DurabilityMS = Request{}, 0
 	}
-	c.Req.reset()
 	c.Res.reset()
 	c.Route = Route{}
-	c.LostRaces, c.inDoubt, c.into, c.sent = 0, false, false, 0
 	c.Started, c.Deadline = 0, 0
-	c.ctx, c.done, c.home, c.spec, c.err = nil, nil, nil, nil, nil
-	c.watcher, c.group = nil, nil
+	c.ctx, c.done, c.home, c.spec = nil, nil, nil, nil
+	if c.failed || c.observed || c.LostRaces != 0 {
+		c.err, c.inDoubt, c.watcher, c.LostRaces = nil, false, nil, 0
+	}
+	c.into, c.sent, c.failed, c.observed, c.light = false, 0, false, false, 0
+	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
 	}
@@ -156,7 +180,7 @@ func (c *Call) Reset() {
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && c.err == nil && c.shares.Load() != sharedLeaked
+	return (c.form == formBlocking || c.form == formBatch) && !c.failed && c.shares.Load() != sharedLeaked
 }
 
 // Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
@@ -248,7 +272,8 @@ func (c *Call) PlainLen(w *Wire) int {
 
 // appended notes what is on its way.
 func (c *Call) appended(w *Wire) {
-	c.Route.Opaque, c.Route.Endpoint, c.Route.Local = w.Opaque, w.Endpoint, w.Local
+	c.via = w.Via
+	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	c.sent = c.Req.Opcode
 }
@@ -358,7 +383,9 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	}
 	c.settled(p, owned)
 	if c.form == formBatch {
-		c.unwatched()
+		if c.shared() {
+			c.unwatched()
+		}
 		w.add(c.group)
 	} else {
 		c.deliver()
@@ -395,7 +422,7 @@ func (c *Call) Fail(err error) bool {
 
 // Done finishes c for whoever has won State.Finish. It implements retry.Op.
 func (c *Call) Done(err error, inDoubt bool) {
-	c.err, c.inDoubt = err, inDoubt
+	c.err, c.inDoubt, c.failed = err, inDoubt, true
 	for !c.guard.CompareAndSwap(0, 2) {
 		runtime.Gosched() // an encoder is copying the caller's bytes: some microseconds at most
 	}
@@ -424,10 +451,12 @@ func (c *Call) awaitTurn() {
 }
 
 func (c *Call) deliver() {
-	if c.Held() {
-		c.letGo()
+	if c.shared() {
+		if c.held.Load() {
+			c.letGo()
+		}
+		c.unwatched()
 	}
-	c.unwatched()
 	c.Taken()
 	switch c.form {
 	case formBlocking:
@@ -436,7 +465,7 @@ func (c *Call) deliver() {
 		c.group.done()
 	case formFuture:
 		close(c.wake)
-		if c.watcher != nil { // it may never be waited for
+		if c.observed { // it may never be waited for
 			c.home.Owner.Complete(func() { _ = c.outcome() })
 		}
 	case formCallback:
@@ -449,7 +478,7 @@ func (c *Call) deliver() {
 }
 
 // Observe has f told the call's outcome, once, on a goroutine that is no connection's.
-func (c *Call) Observe(f func(err error)) { c.watcher = f }
+func (c *Call) Observe(f func(err error)) { c.watcher, c.observed = f, f != nil }
 
 // outcome gives the finished call's error, translated: nil, or a *Error.
 func (c *Call) outcome() error {
@@ -462,7 +491,7 @@ func (c *Call) outcome() error {
 
 func (c *Call) settle() error {
 	err := c.result()
-	if c.watcher != nil {
+	if c.observed {
 		if c.Req.AbsentOK && isAbsent(err) { // an answer, to whoever observes calls too
 			c.watcher(nil)
 		} else {
@@ -473,7 +502,7 @@ func (c *Call) settle() error {
 }
 
 func (c *Call) result() error {
-	if c.err == nil {
+	if !c.failed {
 		if c.shared() { // only such a call can have a history
 			c.Res.rare = true
 			c.Res.Result.retry = c.State.Kept()
@@ -498,7 +527,7 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Context = c.ctx
 	r.Service = "kv"
 	r.Operation = c.name()
-	r.Endpoint = c.Route.Endpoint
+	r.Endpoint = c.Endpoint()
 	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope, c.Req.Collection
 	r.Started = c.began()
 }
@@ -529,14 +558,16 @@ func opaqueID(o uint32) string {
 // here, before anything is sent.
 func (c *Call) prepare(ctx context.Context) error {
 	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
-	if !c.Req.bare {
+	if !c.Req.light.bare() {
 		c.State.Strategy = c.Req.Retry
 	}
 	c.ctx, c.into = ctx, c.Req.Into != nil
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
-	if !c.Req.plain {
+	if c.Req.light.plain() {
+		c.light = c.Req.light
+	} else {
 		if err := c.Req.validate(c.spec); err != nil {
 			return err
 		}
@@ -544,7 +575,7 @@ func (c *Call) prepare(ctx context.Context) error {
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite
 	}
-	if !c.Req.bare && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
+	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.turn, c.taken = true, make(chan struct{})
 	}
 	if c.done = ctx.Done(); c.done != nil {

@@ -207,7 +207,7 @@ func effect(t *testing.T, op any) any {
 	if err := encode(&r); err != nil {
 		return err.Error()
 	}
-	w := kv.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Local: r.Connection}
+	w := kv.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Via: &kv.Via{Local: r.Connection}}
 	wire, err := r.AppendTo(nil, &w)
 	require.NoError(t, err)
 	return []any{wire, r.Replica, r.Wrap, r.Pinned, r.Node, r.ByVBucket, r.VBucket, r.ServerGroup, r.Connection}

@@ -41,7 +41,7 @@ func serving(l kv.Layout, copies ...copyOf) *topo {
 			if !c.State.Answered(c.State.Epoch()) {
 				return
 			}
-			c.Route.Endpoint = a.node
+			c.SetVia(&kv.Via{Endpoint: a.node})
 			p := &memd.Packet{Opcode: c.Req.Opcode, Status: a.status, Extras: be32, Value: []byte(a.doc)}
 			if c.Req.Opcode == memd.OpSubdocMultiLookup && a.status == 0 {
 				p.Extras = nil

@@ -274,7 +274,8 @@ func TestFramesOfEveryAnswer(t *testing.T) {
 // replying is a server that gives every call the packets of wire.
 func replying(t testing.TB, wire []byte) *fake {
 	return newFake(func(c *kv.Call) {
-		c.Route.Endpoint, c.Route.VBucket = fakeEndpoint, 115
+		c.SetVia(fakeVia)
+		c.Route.VBucket = 115
 		for rest := wire; len(rest) > 0; {
 			var p memd.Packet
 			n, err := p.Parse(rest, 0)

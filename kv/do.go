@@ -108,7 +108,7 @@ func prepared(ctx context.Context, c *Call, err error) error {
 	}
 	c.State.Finish()
 	c.ctx = ctx
-	c.err = err
+	c.err, c.failed = err, true
 	return c.translate(err, false)
 }
 
@@ -132,8 +132,8 @@ func encode[R any, O Op[R]](r *Request, op *O) error {
 	switch o := any(op).(type) {
 	case *Get:
 		if !o.projects() {
-			r.empty = true
-			if r.bare = o.Hedge == nil && o.isZero(); r.bare {
+			if r.light = lightEmpty; o.Hedge == nil && o.isZero() {
+				r.light |= lightBare
 				o.encodeBare(r)
 			} else {
 				o.encodeWhole(r)
@@ -142,7 +142,9 @@ func encode[R any, O Op[R]](r *Request, op *O) error {
 			return nil
 		}
 	case *Upsert:
-		if r.bare = o.isZero(); !r.bare {
+		if o.isZero() {
+			r.light = lightBare
+		} else {
 			r.Common = o.Common
 		}
 		err := o.encode(r)
@@ -181,13 +183,13 @@ func decode[R any, O Op[R]](c *Call, op *O, r *R) error {
 	if c.Res.Datatype&memd.DatatypeSnappy == 0 {
 		switch o := any(op).(type) { // as in encode
 		case *Get:
-			if g, ok := any(r).(*GetResult); ok && !o.projects() && c.Res.document(g) == nil {
-				c.Res.result(&g.Result, &c.Route)
+			if g, ok := any(r).(*GetResult); ok && (c.light.plain() || !o.projects()) && c.Res.document(g) == nil {
+				c.Res.result(&g.Result, c.via)
 				return nil
 			}
 		case *Upsert:
 			if m, ok := any(r).(*MutationResult); ok {
-				c.Res.result(&m.Result, &c.Route)
+				c.Res.result(&m.Result, c.via)
 				c.Res.token(&m.Token, c.bucket(), c.Route.VBucket)
 				return nil
 			}
@@ -203,7 +205,7 @@ func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 			err = c.decodeError(&PanicError{v, debug.Stack()})
 		}
 	}()
-	c.Res.came(&c.Route, c.bucket())
+	c.Res.came(&c.Route, c.via, c.bucket())
 	if !c.Req.KeepCompressed {
 		err = c.inflate()
 	}

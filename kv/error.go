@@ -198,7 +198,7 @@ func (e *Error) Kind() string {
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
 		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope, Collection: c.Req.Collection,
-		Endpoint: c.Route.Endpoint, Opaque: c.Route.Opaque, Err: kind,
+		Endpoint: c.Endpoint(), Opaque: c.Route.Opaque, Err: kind,
 	}
 	if began := c.began(); !began.IsZero() {
 		e.Elapsed = time.Since(began)
@@ -322,7 +322,7 @@ func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
 		return StageNone
 	case inDoubt:
 		return StageReply
-	case Stage(c.stage.Load()) != StageNone && c.Route.Endpoint == "":
+	case Stage(c.stage.Load()) != StageNone && c.via == nil:
 		return Stage(c.stage.Load())
 	case c.State.Info().Retries() > 0:
 		return StageBackoff

@@ -34,7 +34,8 @@ func judged(st memd.Status, body string) *fake {
 	var f *fake
 	f = newFake(func(c *kv.Call) {
 		c.Share()
-		c.Route.Endpoint, c.Route.Opaque = fakeEndpoint, 0x2a
+		c.SetVia(fakeVia)
+		c.Route.Opaque = 0x2a
 		epoch, _ := c.State.Sent()
 		c.State.Answered(epoch)
 		p := &memd.Packet{Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: memd.DatatypeJSON, Value: []byte(body)}
@@ -49,7 +50,8 @@ func losing() *fake {
 	var f *fake
 	f = newFake(func(c *kv.Call) {
 		c.Share()
-		c.Route.Endpoint, c.Route.Opaque = fakeEndpoint, 0x2a
+		c.SetVia(fakeVia)
+		c.Route.Opaque = 0x2a
 		epoch, _ := c.State.Sent()
 		f.orch.ConnLost(c, epoch, io.EOF)
 	})
@@ -70,7 +72,7 @@ func unrouted(why retry.Reason, cause error) *fake {
 // mapped is a server whose error map has a name for the status.
 func mapped(st memd.Status, name, desc string) *fake {
 	return newFake(func(c *kv.Call) {
-		c.Route.Endpoint = fakeEndpoint
+		c.SetVia(fakeVia)
 		p := &memd.Packet{Opcode: c.Req.Opcode, Status: st}
 		e := c.StatusError(p, kv.Classify(c.Req.Opcode, st, false))
 		e.Name, e.Description = name, desc

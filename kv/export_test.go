@@ -22,9 +22,9 @@ const allocHeader = 8
 func Lines() map[string]uintptr {
 	c := &Call{}
 	return map[string]uintptr{
-		"what the reader writes":    unsafe.Offsetof(c.wake) + allocHeader,
+		"what only failures need":   unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
 		"the route":                 unsafe.Offsetof(c.Route) + allocHeader,
-		"what the caller gave":      unsafe.Offsetof(c.spec) + allocHeader,
+		"what the caller gave":      unsafe.Offsetof(c.Deadline) + allocHeader,
 		"the answer":                unsafe.Offsetof(c.Res) + allocHeader,
 		"the answer's rare parts":   unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
 		"the request":               unsafe.Offsetof(c.Req) + allocHeader,

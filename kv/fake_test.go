@@ -16,6 +16,8 @@ import (
 
 const fakeEndpoint = "10.0.0.1:11210"
 
+var fakeVia = &kv.Via{Endpoint: fakeEndpoint}
+
 // fake is a dispatcher without sockets: answer does to a call what a server would have.
 type fake struct {
 	home       kv.Home
@@ -39,7 +41,8 @@ func newFake(answer func(c *kv.Call)) *fake {
 // answering is a server that gives every call the same packet.
 func answering(p memd.Packet) *fake {
 	return newFake(func(c *kv.Call) {
-		c.Route.Endpoint, c.Route.VBucket = fakeEndpoint, 115
+		c.SetVia(fakeVia)
+		c.Route.VBucket = 115
 		p.Opcode = c.Req.Opcode
 		c.Succeed(&p, false)
 	})
@@ -48,7 +51,8 @@ func answering(p memd.Packet) *fake {
 // refusing is a server that gives every call the same status and error body.
 func refusing(st memd.Status, dt memd.Datatype, body string) *fake {
 	return newFake(func(c *kv.Call) {
-		c.Route.Endpoint, c.Route.Opaque = fakeEndpoint, 0x2a
+		c.SetVia(fakeVia)
+		c.Route.Opaque = 0x2a
 		p := &memd.Packet{Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: dt, Value: []byte(body)}
 		c.Fail(c.StatusError(p, kv.Classify(c.Req.Opcode, st, c.Req.CAS != 0)))
 	})

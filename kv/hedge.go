@@ -48,7 +48,7 @@ func (c *Call) hedge() *Hedge {
 	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK { // a replica that lags would say that there is nothing
 		return nil
 	}
-	if c.Req.bare && c.policyHedge == nil {
+	if c.Req.light.bare() && c.policyHedge == nil {
 		return nil
 	}
 	h := c.Req.Hedge
@@ -139,7 +139,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	c.block()
 	c.Req = x.req
 	if n > 0 {
-		c.Req.Opcode, c.Req.Replica, c.Req.plain = memd.OpGetReplica, n, false
+		c.Req.Opcode, c.Req.Replica, c.Req.light = memd.OpGetReplica, n, 0
 	}
 	c.spec = specs[c.Req.Opcode]
 	var r R

@@ -116,11 +116,11 @@ func PickReplica(l Layout, vb uint16, replica int, wrap bool, group string) (nod
 
 // Restricted reports whether a map may forbid the request: then Check and, for a replica, PickReplica say so.
 func (r *Request) Restricted() bool {
-	return !r.plain && (r.Replica != 0 || r.ByVBucket || r.Capability != "")
+	return !r.light.plain() && (r.Replica != 0 || r.ByVBucket || r.Capability != "")
 }
 
 // OfActive reports whether the request is for the vbucket's active copy.
-func (r *Request) OfActive() bool { return r.plain || r.Replica == 0 }
+func (r *Request) OfActive() bool { return r.light.plain() || r.Replica == 0 }
 
 // Check says why l forbids a request of this form: a capability that the map is known not to have, or a vbucket that it
 // does not have. It is nil when it does not.

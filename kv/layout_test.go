@@ -205,10 +205,10 @@ func TestPartsOfAnswers(t *testing.T) {
 func TestARequestOfOneConnection(t *testing.T) {
 	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.Result{Connection: "one"}}})
 	w := common
-	w.Local = "one"
+	w.Via = &kv.Via{Local: "one"}
 	_, err := op.encoded(w)
 	require.NoError(t, err)
-	w.Local = "another"
+	w.Via = &kv.Via{Local: "another"}
 	_, err = op.encoded(w)
 	var gone *kv.ConnectionGoneError
 	require.ErrorAs(t, err, &gone)

@@ -44,7 +44,7 @@ func newWatching(l kv.Layout, copies func(copy int, after time.Duration) observe
 
 func (w *watching) answer(c *kv.Call) {
 	p := &memd.Packet{Opcode: c.Req.Opcode, CAS: cas}
-	c.Route.Endpoint = fakeEndpoint
+	c.SetVia(fakeVia)
 	if c.Req.Opcode != memd.OpObserve && c.Req.Opcode != memd.OpObserveSeqno {
 		w.writes.Add(1)
 		if !w.noToken {

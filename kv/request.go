@@ -67,9 +67,8 @@ type Request struct {
 
 	extrasLen uint8
 	packTried bool
-	plain     bool // nothing is left to be validated, and what only few requests have is zero: see checkPlain
-	bare      bool // Common and Hedge are zero, and memory that need not be touched
-	empty     bool // the same of Value, CAS and the extras
+	paths     uint8 // of a sub-document mutation: how many
+	light     light
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
@@ -90,26 +89,33 @@ type Request struct {
 	Node        int             // with Pinned: the node's index that must answer
 	Verb        string          // what errors call the operation; "" means its opcode's name
 	order       [MaxPaths]uint8 // the caller's index of each path
-	paths       uint8           // of a sub-document mutation: how many
 	packed      []byte          // the value, compressed; nil when it is sent as it is
 }
 
-// reset makes r zero.
-func (r *Request) reset() {
-	if !r.plain || r.packTried {
-		*r = Request{}
-		return
-	}
-	if !r.empty {
+// clear makes a plain request zero.
+func (r *Request) clear(l light) {
+	if !l.empty() {
 		r.Value, r.CAS, r.extras = nil, 0, [maxReqExtras]byte{}
 	}
-	if !r.bare {
+	if !l.bare() {
 		r.Common, r.Hedge = Common{}, nil
 	}
-	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen = 0, 0, false, 0
-	r.plain, r.bare, r.empty = false, false, false
+	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen, r.light = 0, 0, false, 0, 0
 	r.Into, r.Key = nil, nil
 }
+
+// light is what a request does without, so that its memory need not be touched.
+type light uint8
+
+const (
+	lightPlain light = 1 << iota // nothing is left to be validated, and what only few requests have is zero: see checkPlain
+	lightBare                    // Common and Hedge are zero
+	lightEmpty                   // Value, CAS and the extras are zero
+)
+
+func (l light) plain() bool { return l&lightPlain != 0 }
+func (l light) bare() bool  { return l&lightBare != 0 }
+func (l light) empty() bool { return l&lightEmpty != 0 }
 
 // isZero reports whether nothing of c is set.
 func (c *Common) isZero() bool {
@@ -117,11 +123,11 @@ func (c *Common) isZero() bool {
 }
 
 // Bare reports whether nothing of Common is set. It costs less than to look at a field of it.
-func (r *Request) Bare() bool { return r.bare }
+func (r *Request) Bare() bool { return r.light.bare() }
 
 // ValueLen is how long Value is.
 func (r *Request) ValueLen() int {
-	if r.empty {
+	if r.light.empty() {
 		return 0
 	}
 	return len(r.Value)
@@ -176,15 +182,17 @@ func badArgument(field, reason string) error {
 
 // InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return r.bare || r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
+	return r.light.bare() || r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
 // checkPlain notes that a request is valid if it is as simple as most are: a read or a write of a document in the
 // default collection and nothing else. It is for the two operations that encode knows, and for the fields that they set.
 func (r *Request) checkPlain() {
-	r.plain = (r.bare || r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0) &&
+	if (r.light.bare() || r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0) &&
 		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && r.ValueLen() <= MaxValueLen &&
-		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0
+		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0 {
+		r.light |= lightPlain
+	}
 }
 
 // validate checks what no server needs to be asked about.
@@ -250,7 +258,7 @@ type Wire struct {
 	CollectionID uint32
 	DurabilityMS uint32
 
-	Endpoint, Local string // the connection's node and id, for the call's errors
+	Via *Via // the connection, for the call's errors
 }
 
 // FeatureError means that the chosen connection has not negotiated what a request needs. It unwraps to
@@ -275,7 +283,7 @@ func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 
 // stillPlain reports whether PutPlain does for the request.
 func (r *Request) stillPlain(collection uint32) bool {
-	return r.plain && !r.packTried && collection == 0
+	return r.light.plain() && !r.packTried && collection == 0
 }
 
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
@@ -290,7 +298,7 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 	if missing := r.Needs &^ w.Features; missing != 0 {
 		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
-	if r.Connection != "" && r.Connection != w.Local {
+	if r.Connection != "" && (w.Via == nil || r.Connection != w.Via.Local) {
 		return dst, &ConnectionGoneError{r.Connection}
 	}
 	var frames []byte
@@ -364,7 +372,7 @@ func (r *Request) plainLen(w *Wire) int {
 	if w.Features.Has(memd.FeatureCollections) {
 		n++
 	}
-	if !r.empty {
+	if !r.light.empty() {
 		n += int(r.extrasLen) + len(r.Value)
 	}
 	return n
@@ -373,7 +381,7 @@ func (r *Request) plainLen(w *Wire) int {
 // PutPlain writes a request to b, whose length is what Call.PlainLen has said.
 func (r *Request) PutPlain(b []byte, w *Wire) {
 	head, cas := (*[memd.HeaderLen]byte)(b), uint64(0)
-	if !r.empty {
+	if !r.light.empty() {
 		cas = r.CAS
 	}
 	dt := r.Datatype
@@ -382,7 +390,7 @@ func (r *Request) PutPlain(b []byte, w *Wire) {
 	}
 	body, key := len(b)-memd.HeaderLen, len(r.Key)
 	b = b[memd.HeaderLen:]
-	if !r.empty {
+	if !r.light.empty() {
 		b = b[copy(b, r.extras[:r.extrasLen]):]
 	}
 	if w.Features.Has(memd.FeatureCollections) {
@@ -392,7 +400,7 @@ func (r *Request) PutPlain(b []byte, w *Wire) {
 	}
 	memd.PutRequest(head, r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, cas)
 	b = b[copy(b, r.Key):]
-	if !r.empty {
+	if !r.light.empty() {
 		copy(b, r.Value)
 	}
 }

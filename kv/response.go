@@ -27,11 +27,10 @@ type Response struct {
 	Key          []byte // of the few answers that have one
 	Parts        []Part // the packets before the last, of answers that have several
 	collectionID uint32
+	partsEpoch   uint32 // the attempt that the parts are of
+	partsLen     int32
 	prefixed     bool // a key has its collection's id before it
-
-	overflow   bool
-	partsEpoch uint32 // the attempt that the parts are of
-	partsLen   int
+	overflow     bool // the parts were too long together
 }
 
 // reset makes r zero.
@@ -61,11 +60,11 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 		r.Parts, r.partsLen, r.partsEpoch, r.overflow = nil, 0, epoch, false
 	}
 	size := len(p.Key) + len(p.Value) + 64 // an empty packet takes memory, too
-	if r.overflow || r.partsLen+size > MaxParts {
+	if r.overflow || int(r.partsLen)+size > MaxParts {
 		r.overflow = true
 		return
 	}
-	r.partsLen += size
+	r.partsLen += int32(size)
 	both := make([]byte, len(p.Key)+len(p.Value))
 	n := copy(both, p.Key)
 	copy(both[n:], p.Value)
@@ -77,18 +76,21 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 }
 
 // came says how the answer came. It runs on the goroutine that wants the result.
-func (r *Response) came(by *Route, bucket string) {
+func (r *Response) came(by *Route, via *Via, bucket string) {
 	r.rare = true
 	r.VBucket, r.prefixed, r.collectionID, r.Bucket = by.VBucket, by.Prefixed, by.CollectionID, bucket
-	r.result(&r.Result, by)
+	r.result(&r.Result, via)
 }
 
-// result makes res, which is zero or ours, the result that has come by a route.
-func (r *Response) result(res *Result, by *Route) {
+// result makes res, which is zero or ours, the result that has come by a connection.
+func (r *Response) result(res *Result, via *Via) {
 	if r.rare && res != &r.Result {
 		*res = r.Result
 	}
-	res.CAS, res.Endpoint, res.Connection = r.CAS, by.Endpoint, by.Local
+	res.CAS = r.CAS
+	if via != nil {
+		res.Endpoint, res.Connection = via.Endpoint, via.Local
+	}
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.

@@ -79,8 +79,8 @@ func (s *scanServer) answer(c *kv.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := common
-	w.CollectionID, w.VBucket, w.Local = 0, c.Req.VBucket, s.conn
-	c.Route.Endpoint = fakeEndpoint
+	w.CollectionID, w.VBucket, w.Via = 0, c.Req.VBucket, &kv.Via{Local: s.conn}
+	c.SetVia(fakeVia)
 	wire, err := wireOf(c, w)
 	if err != nil {
 		c.Fail(err)

@@ -134,7 +134,7 @@ func (c *Call) Pack(p Compression) {
 	if len(r.Value) <= p.MinSize || !c.guard.CompareAndSwap(0, 1) {
 		return
 	}
-	r.packTried = true
+	r.packTried, c.light = true, 0
 	out := s2.EncodeSnappy(c.spare, r.Value)
 	if cap(out) <= maxSparePacked {
 		c.spare = out[:0]

@@ -18,12 +18,14 @@ type State struct {
 	ph atomic.Uint32
 
 	Idempotent bool
-	Deadline   time.Time // always set: the caller's, else the service's default
-	Strategy   Strategy  // nil inherits the orchestrator's default
 
 	// h is nil until the first failure. The claimant of the failed attempt publishes it; what it points to is guarded by
 	// the orchestrator's mutex, because Cancel and Close read it from other goroutines.
 	h atomic.Pointer[history]
+
+	// What only failures need comes last: an owner may let it begin another cache line.
+	Deadline time.Time // always set: the caller's, else the service's default
+	Strategy Strategy  // nil inherits the orchestrator's default
 }
 
 // Phase says where an operation is on its way.
