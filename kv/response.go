@@ -134,8 +134,10 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		into = append(into, p.Value...)
 		r.Value = into
 	case len(p.Value) > 0:
-		r.Value = make([]byte, len(p.Value))
-		copy(r.Value, p.Value)
+		from := p.Value
+		to := make([]byte, len(from)) // in this form the compiler leaves out the zeroing
+		copy(to, from)
+		r.Value = to
 	}
 	if len(p.Frames) > 0 {
 		r.rare = true
