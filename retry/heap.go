@@ -10,10 +10,10 @@ type sleepers []*history
 
 func (q sleepers) Len() int { return len(q) }
 func (q sleepers) Less(i, j int) bool {
-	if q[i].at.Equal(q[j].at) {
-		return q[i].number < q[j].number
+	if c := q[i].at.Compare(q[j].at); c != 0 {
+		return c < 0
 	}
-	return q[i].at.Before(q[j].at)
+	return q[i].number < q[j].number
 }
 
 func (q sleepers) Swap(i, j int) {
