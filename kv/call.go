@@ -41,8 +41,8 @@ type Route struct {
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
 	// The order is that of the memory that a usual call passes to and fro between the connection's reader and the goroutine
-	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Either of them reads the first
-	// line, up to the beginning of State, and the answer; the other lines are only written.
+	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Of a read, either of them looks
+	// at the first line, up to the beginning of State, and at the answer; the other lines are only written.
 	wake     chan struct{} // one token, or closed for a future; nil in a batch
 	group    *group        // batch form
 	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
@@ -162,9 +162,10 @@ func (c *Call) Reset() {
 	c.Route = Route{}
 	c.Started, c.Deadline = 0, 0
 	c.ctx, c.done, c.home, c.spec = nil, nil, nil, nil
-	if c.failed || c.observed || c.LostRaces != 0 {
-		c.err, c.inDoubt, c.watcher, c.LostRaces = nil, false, nil, 0
+	if c.failed || c.observed {
+		c.err, c.inDoubt, c.watcher = nil, false, nil
 	}
+	c.LostRaces = 0
 	c.into, c.sent, c.failed, c.observed, c.light = false, 0, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
@@ -259,10 +260,10 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	return out, false, err
 }
 
-// PlainLen is how long the request is when it is as simple as most are: then Req.PutPlain, which must follow, does instead
-// of AppendTo. 0 means that it does not.
-func (c *Call) PlainLen(w *Wire) int {
-	if c.shared() || c.guard.Load() != 0 || !c.Req.stillPlain(c.Route.CollectionID) {
+// BeginPlain is the first half of AppendTo for a request that is as simple as most are, and says how long that is;
+// Req.PutPlain must follow. 0 means that the request is another, and that nothing was begun.
+func (c *Call) BeginPlain(w *Wire) int {
+	if c.shared() || c.guard.Load() != 0 || !c.Req.light.plain() || c.Req.packTried || c.Route.CollectionID != 0 {
 		return 0
 	}
 	w.VBucket = c.Route.VBucket

@@ -81,7 +81,7 @@ func sent[R any, O kv.Op[R]](t *testing.T, op O) (seen []any, err error) {
 		for _, f := range []memd.Features{0, memd.Features(0).With(memd.FeatureCollections), allFeatures} {
 			w := kv.Wire{Features: f, VBucket: 3, DurabilityMS: 5, Opaque: 6}
 			c.Route.VBucket = 3
-			b := make([]byte, c.PlainLen(&w))
+			b := make([]byte, c.BeginPlain(&w))
 			if len(b) > 0 {
 				c.Req.PutPlain(b, &w)
 			}

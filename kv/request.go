@@ -281,20 +281,9 @@ func (e *ConnectionGoneError) Error() string {
 
 func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 
-// stillPlain reports whether PutPlain does for the request.
-func (r *Request) stillPlain(collection uint32) bool {
-	return r.light.plain() && !r.packTried && collection == 0
-}
-
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
-	if r.stillPlain(w.CollectionID) {
-		at, n := len(dst), r.plainLen(w)
-		dst = slices.Grow(dst, n)[:at+n]
-		r.PutPlain(dst[at:], w)
-		return dst, nil
-	}
 	if missing := r.Needs &^ w.Features; missing != 0 {
 		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
@@ -378,7 +367,7 @@ func (r *Request) plainLen(w *Wire) int {
 	return n
 }
 
-// PutPlain writes a request to b, whose length is what Call.PlainLen has said.
+// PutPlain writes a request to b, whose length is what Call.BeginPlain has said.
 func (r *Request) PutPlain(b []byte, w *Wire) {
 	head, cas := (*[memd.HeaderLen]byte)(b), uint64(0)
 	if !r.light.empty() {

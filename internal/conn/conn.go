@@ -306,7 +306,7 @@ func (c *Conn) put(call *kv.Call) error {
 	if err := c.take(); err != nil {
 		return err
 	}
-	n := call.PlainLen(&c.wire)
+	n := call.BeginPlain(&c.wire)
 	if n == 0 {
 		return c.putAny(call)
 	}
