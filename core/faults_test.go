@@ -108,6 +108,22 @@ func TestEndlessNotMyVBucketFollowsTheControlledBackoff(t *testing.T) {
 	})
 }
 
+// A call that waits between refusals ends with its context, although nobody else keeps its deadline then.
+func TestEndlessNotMyVBucketEndsWithItsContext(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		m.Inject(only(memd.OpSet, 0), mock.NotMyVBucket(true, nil))
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: time.Millisecond}})
+		require.ErrorIs(t, err, cberr.UnambiguousTimeout) // from now on the map that comes with the refusals is known
+		c, cancel := context.WithCancel(ctx(t))
+		time.AfterFunc(300*time.Millisecond, cancel)
+		began := time.Now()
+		_, err = kv.Do(c, b, kv.Upsert{Key: []byte("k")})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 300*time.Millisecond, time.Since(began))
+		require.Zero(t, applied(m, "k"))
+	})
+}
+
 // D35: an answer whose map drops the node that gave it freezes nothing.
 func TestD35MapThatDropsTheAnsweringNode(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {

@@ -172,18 +172,18 @@ func (o *Orchestrator) settle(h *history, err error) {
 	if ob != nil {
 		desc = o.describe(h.op, true)
 	}
-	now := time.Now()
+	var report AttemptInfo
 	o.mu.Lock()
-	if ob != nil {
-		h.req = desc.described
-	}
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
 	}
 	retried := h.retrying
 	charges := h.charges
 	h.charges, h.retrying = nil, false
-	report := h.attempt(Unknown, StageResponse, err, now)
+	if ob != nil {
+		h.req = desc.described
+		report = h.attempt(Unknown, StageResponse, err, time.Now())
+	}
 	o.mu.Unlock()
 	for _, c := range charges {
 		payBack(c.budget, c.cost, err == nil)
@@ -202,38 +202,34 @@ func (o *Orchestrator) Wakes() uint64 { return o.wakes.Load() + 1 }
 // must look at nothing of the operation that dispatching it changes, since it may be on its way already; nil matches
 // every operation. Operations that are about to be parked are woken if they say since when they should be; see Hint.Wakes.
 func (o *Orchestrator) Wake(match func(Op) bool) {
-	type sleeper struct {
-		h      *history
-		number uint64
-	}
 	var list []sleeper
 	o.mu.Lock()
 	o.wakes.Add(1)
-	for _, h := range o.heap {
-		if h.eager { // guard: wake
-			list = append(list, sleeper{h, h.number})
+	for _, z := range o.heap {
+		if z.eager { // guard: wake
+			list = append(list, z)
 		}
 	}
 	o.mu.Unlock()
 	for _, z := range list {
-		if match != nil && !match(z.h.op) {
+		if match != nil && !match(z.op) {
 			continue
 		}
 		now := time.Now()
 		o.mu.Lock()
-		if z.h.number != z.number { // guard: parking
+		if z.history.number != z.number { // guard: parking
 			o.mu.Unlock()
 			continue
 		}
-		p, ok := o.unlink(z.h, now)
+		p, ok := o.unlink(z.history, now)
 		o.arm()
 		o.mu.Unlock()
 		if !ok { // guard: still parked
 			continue
 		}
 		p.capped = p.capped && !now.Before(p.at) // past the deadline nothing is sent
-		if o.resume(due{z.h, p}) {
-			z.h.op.Dispatch()
+		if o.resume(due{z.history, p}) {
+			z.op.Dispatch()
 		}
 	}
 }
@@ -250,7 +246,7 @@ func (o *Orchestrator) Close(cause error) {
 	now := time.Now()
 	var batch []due
 	for len(o.heap) > 0 {
-		h := o.heap[0]
+		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
 		batch = append(batch, due{h, p})
 	}

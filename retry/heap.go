@@ -1,41 +1,71 @@
 package retry
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
-// sleepers orders histories by the end of their parking; equal ends keep the order of their numbers.
-type sleepers []*history
-
-func (q sleepers) Len() int { return len(q) }
-func (q sleepers) Less(i, j int) bool {
-	if c := q[i].at.Compare(q[j].at); c != 0 {
-		return c < 0
-	}
-	return q[i].number < q[j].number
+// sleeper is a history in the heap, with what orders it: many of them are compared when one is taken out.
+type sleeper struct {
+	at     time.Duration // the end of the parking, since the orchestrator's base
+	number uint64
+	*history
 }
 
-func (q sleepers) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+func (x *sleeper) before(y *sleeper) bool {
+	return x.at < y.at || x.at == y.at && x.number < y.number
 }
 
-// Push implements heap.Interface.
-func (q *sleepers) Push(x any) {
-	h := x.(*history) //nolint:forcetypeassert // only histories are pushed
-	h.index = len(*q)
-	*q = append(*q, h)
+// sleepers is a heap of histories by the end of their parking; equal ends keep the order of their numbers.
+type sleepers []sleeper
+
+func (q *sleepers) push(x sleeper) {
+	*q = append(*q, x)
+	q.up(len(*q)-1, x)
 }
 
-// Pop implements heap.Interface.
-func (q *sleepers) Pop() any {
+// remove takes out what is at index i.
+func (q *sleepers) remove(i int) {
 	last := len(*q) - 1
-	h := (*q)[last]
-	(*q)[last] = nil
+	(*q)[i].index = -1
+	x := (*q)[last]
+	(*q)[last] = sleeper{}
 	*q = (*q)[:last]
-	h.index = -1
-	return h
+	if i < last {
+		q.down(q.up(i, x), x)
+	}
+}
+
+// up puts x at index i, which is free, or above it, and says where.
+func (q sleepers) up(i int, x sleeper) int {
+	for i > 0 {
+		over := (i - 1) / 2
+		if !x.before(&q[over]) {
+			break
+		}
+		q.put(i, q[over])
+		i = over
+	}
+	q.put(i, x)
+	return i
+}
+
+// down moves x from index i to below it if need be.
+func (q sleepers) down(i int, x sleeper) {
+	for {
+		next := 2*i + 1
+		if next+1 < len(q) && q[next+1].before(&q[next]) {
+			next++
+		}
+		if next >= len(q) || !q[next].before(&x) {
+			break
+		}
+		q.put(i, q[next])
+		i = next
+	}
+	q.put(i, x)
+}
+
+func (q sleepers) put(i int, x sleeper) {
+	q[i] = x
+	x.index = i
 }
 
 // link puts h's parking into the heap; under the mutex. The caller arms the timer.
@@ -47,7 +77,7 @@ func (o *Orchestrator) link(h *history, p parking) {
 		o.parked++
 		o.bytes += p.size
 	}
-	heap.Push(&o.heap, h)
+	o.heap.push(sleeper{p.at.Sub(o.base), p.number, h})
 }
 
 // unlink takes h out of the heap and gives the parking that it ended; ok is false when h was in none. Under the mutex.
@@ -56,7 +86,7 @@ func (o *Orchestrator) unlink(h *history, now time.Time) (p parking, ok bool) {
 	if h.index < 0 { // guard: unlinked
 		return parking{}, false
 	}
-	heap.Remove(&o.heap, h.index)
+	o.heap.remove(h.index)
 	p = h.parking
 	h.budget = nil
 	if !p.judging {
@@ -78,7 +108,7 @@ func (o *Orchestrator) arm() {
 		o.armed = time.Time{}
 		return
 	}
-	first := o.heap[0].at
+	first := o.heap[0].history.at
 	if first.Equal(o.armed) {
 		return
 	}
@@ -105,8 +135,8 @@ func (o *Orchestrator) fire() {
 	if !ok {
 		b = &batch{}
 	}
-	for len(o.heap) > 0 && !o.heap[0].at.After(now) {
-		h := o.heap[0]
+	for len(o.heap) > 0 && !o.heap[0].history.at.After(now) {
+		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
 		b.due = append(b.due, due{h, p})
 	}

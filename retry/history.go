@@ -23,6 +23,7 @@ type history struct {
 	lastDelay time.Duration
 	first     [1]Attempt // memory for the log: most operations fail once
 	charges   []charge
+	counts    *OperationStats // of the operation's kind, found when something is counted first
 
 	cancel context.CancelFunc // ends the context of the strategy that runs
 

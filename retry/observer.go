@@ -70,7 +70,13 @@ var otherKey = OperationKey{Operation: "other"}
 
 // counters finds the counters of h's kind; under the mutex.
 func (o *Orchestrator) counters(h *history) *OperationStats {
-	key := OperationKey{h.req.Service, h.req.Operation}
+	if h.counts == nil {
+		h.counts = o.countersOf(OperationKey{h.req.Service, h.req.Operation})
+	}
+	return h.counts
+}
+
+func (o *Orchestrator) countersOf(key OperationKey) *OperationStats {
 	c := o.stats[key]
 	if c == nil {
 		if len(o.stats) >= maxKeys {
@@ -107,10 +113,9 @@ func (o *Orchestrator) Stats() Stats {
 
 // Hedged counts the n-th attempt of an operation that was sent besides one that was still out; 1 is the first of those.
 func (o *Orchestrator) Hedged(service Service, operation string, n int) {
-	h := &history{req: described{Service: service, Operation: operation}}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := o.counters(h)
+	c := o.countersOf(OperationKey{service, operation})
 	c.Hedges++
 	c.count(n)
 }

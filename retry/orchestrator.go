@@ -66,6 +66,7 @@ const defaultMaxParked = 32768
 // what it keeps.
 type Orchestrator struct {
 	opts    Options
+	base    time.Time // what the heap's times count from
 	scratch sync.Pool // of *Request, for describe
 	batches sync.Pool // of *batch, for fire
 
@@ -90,7 +91,7 @@ func New(opts Options) *Orchestrator {
 	if opts.MaxParked <= 0 {
 		opts.MaxParked = defaultMaxParked
 	}
-	return &Orchestrator{opts: opts, stats: make(map[OperationKey]*OperationStats)}
+	return &Orchestrator{opts: opts, base: time.Now(), stats: make(map[OperationKey]*OperationStats)}
 }
 
 // judgement is one failed attempt on its way to a decision.
@@ -108,6 +109,7 @@ type judgement struct {
 	seen  Reasons
 	step  int
 	free  bool
+	now   time.Time // when the failure was entered into the history
 }
 
 // MaybeRetry decides about an operation whose attempt failed, and retries or fails it. The caller has claimed the
@@ -137,7 +139,7 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 		if !j.free {
 			delay = Controlled(j.step, 0)
 		}
-		o.park(&j, After(delay))
+		o.park(&j, After(delay), j.now)
 	default:
 		o.consult(&j)
 	}
@@ -148,6 +150,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 	asked := !j.why.AlwaysRetry() // nobody sees the Request of an attempt that is retried whatever anybody says
 	desc := o.describe(j.op, asked || o.opts.Observer != nil)
 	now := time.Now()
+	j.now = now
 	kind := j.why.Kind()
 	if j.hint.Overload {
 		kind = Throttling
@@ -271,7 +274,7 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	case err != nil:
 		o.fail(j, nil, err)
 	case a.kind == again || a.kind == waits:
-		o.park(j, a)
+		o.park(j, a, time.Now()) // a strategy may take its time
 	case a.kind == stopTerminal:
 		o.fail(j, ErrTerminal, nil)
 	default:
@@ -285,12 +288,11 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 const idleFloor = time.Millisecond
 
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
-func (o *Orchestrator) park(j *judgement, a Action) {
+func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	delay := a.delay
 	if delay < idleFloor && j.step > 0 && j.why.Unseen() && !j.why.AlwaysRetry() {
 		delay = idleFloor
 	}
-	now := time.Now()
 	left := j.s.Deadline.Sub(now)
 	if left <= 0 {
 		o.fail(j, ErrTimeout, nil)

@@ -99,9 +99,14 @@ func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv
 		r.judgeMoved(claimed{c: c, err: err})
 		return
 	}
+	cl := claimed{c: c, err: err}
+	if r.offers.latest(pkt.Value) {
+		r.judgeMoved(cl)
+		return
+	}
 	r.hold(c)
-	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &claimed{c: c, err: err}) {
-		r.judgeMoved(claimed{c: c, err: err})
+	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &cl) {
+		r.judgeMoved(cl)
 	}
 }
 

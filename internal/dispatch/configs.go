@@ -68,6 +68,13 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 	return false
 }
 
+// latest reports whether raw is the last map that was offered, and has been considered.
+func (o *offers) latest(raw []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.busy && len(o.queue) == 0 && bytes.Equal(raw, o.last)
+}
+
 // wake has the config goroutine look at what lies before it.
 func (o *offers) wake() {
 	select {

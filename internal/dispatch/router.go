@@ -395,7 +395,12 @@ func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error) 
 // judge asks the orchestrator about a claimed attempt. From here on the call has a deadline and a watched context of
 // its own, because it sits in no connection.
 func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) {
-	r.hold(c)
+	if why.AlwaysRetry() {
+		c.Lend() // the orchestrator asks nobody, so nothing is between it and the deadline
+		c.Watch()
+	} else {
+		r.hold(c)
+	}
 	r.o.Orchestrator.MaybeRetry(c, why, cause, h)
 }
 
