@@ -49,7 +49,7 @@ type Call struct {
 	guard    atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	form     form
 	sent     memd.Opcode // of the request that was encoded last
-	into     bool        // and whether it has a buffer for the value
+	vb       uint16      // its vbucket
 	turn     bool        // somebody waits for the call to be on its way
 	failed   bool        // err is set
 	observed bool        // watcher is set
@@ -103,6 +103,7 @@ type Call struct {
 type Via struct {
 	Endpoint string // the node's address
 	Local    string // the connection's own id
+	Bucket   string // that it is for
 }
 
 // SetVia says which connection carries the call's current attempt.
@@ -166,7 +167,7 @@ func (c *Call) Reset() {
 		c.err, c.inDoubt, c.watcher = nil, false, nil
 	}
 	c.LostRaces = 0
-	c.into, c.sent, c.failed, c.observed, c.light = false, 0, false, false, 0
+	c.sent, c.vb, c.failed, c.observed, c.light = 0, 0, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
@@ -276,7 +277,7 @@ func (c *Call) appended(w *Wire) {
 	c.via = w.Via
 	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
-	c.sent = c.Req.Opcode
+	c.sent, c.vb = c.Req.Opcode, w.VBucket
 }
 
 // Tag gives a request that was encoded before its opaque was known the opaque; false when the call has ended.
@@ -397,7 +398,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 func (c *Call) settled(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
 	var into []byte
-	if c.into {
+	if c.light.into() {
 		into = c.Req.Into
 	}
 	c.Res.set(p, into, owned)
@@ -562,7 +563,7 @@ func (c *Call) prepare(ctx context.Context) error {
 	if !c.Req.light.bare() {
 		c.State.Strategy = c.Req.Retry
 	}
-	c.ctx, c.into = ctx, c.Req.Into != nil
+	c.ctx = ctx
 	if c.spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
@@ -572,6 +573,9 @@ func (c *Call) prepare(ctx context.Context) error {
 		if err := c.Req.validate(c.spec); err != nil {
 			return err
 		}
+	}
+	if c.Req.Into != nil {
+		c.light |= lightInto
 	}
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite

@@ -274,8 +274,7 @@ func TestFramesOfEveryAnswer(t *testing.T) {
 // replying is a server that gives every call the packets of wire.
 func replying(t testing.TB, wire []byte) *fake {
 	return newFake(func(c *kv.Call) {
-		c.SetVia(fakeVia)
-		c.Route.VBucket = 115
+		send(c)
 		for rest := wire; len(rest) > 0; {
 			var p memd.Packet
 			n, err := p.Parse(rest, 0)

@@ -188,9 +188,9 @@ func decode[R any, O Op[R]](c *Call, op *O, r *R) error {
 				return nil
 			}
 		case *Upsert:
-			if m, ok := any(r).(*MutationResult); ok {
+			if m, ok := any(r).(*MutationResult); ok && c.via != nil {
 				c.Res.result(&m.Result, c.via)
-				c.Res.token(&m.Token, c.bucket(), c.Route.VBucket)
+				c.Res.token(&m.Token, c.via.Bucket, c.vb) // which lie with what was looked at already
 				return nil
 			}
 		}

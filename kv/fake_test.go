@@ -16,7 +16,15 @@ import (
 
 const fakeEndpoint = "10.0.0.1:11210"
 
-var fakeVia = &kv.Via{Endpoint: fakeEndpoint}
+var fakeVia = &kv.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
+
+// send appends the call's request to nothing, as if to a connection.
+func send(c *kv.Call) {
+	c.Route.VBucket = 115
+	if _, _, err := c.AppendTo(nil, &kv.Wire{Features: allFeatures, DurabilityMS: 1, Via: fakeVia}); err != nil {
+		panic(err)
+	}
+}
 
 // fake is a dispatcher without sockets: answer does to a call what a server would have.
 type fake struct {
@@ -41,8 +49,7 @@ func newFake(answer func(c *kv.Call)) *fake {
 // answering is a server that gives every call the same packet.
 func answering(p memd.Packet) *fake {
 	return newFake(func(c *kv.Call) {
-		c.SetVia(fakeVia)
-		c.Route.VBucket = 115
+		send(c)
 		p.Opcode = c.Req.Opcode
 		c.Succeed(&p, false)
 	})

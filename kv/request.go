@@ -111,11 +111,13 @@ const (
 	lightPlain light = 1 << iota // nothing is left to be validated, and what only few requests have is zero: see checkPlain
 	lightBare                    // Common and Hedge are zero
 	lightEmpty                   // Value, CAS and the extras are zero
+	lightInto                    // of a call alone: Into is set
 )
 
 func (l light) plain() bool { return l&lightPlain != 0 }
 func (l light) bare() bool  { return l&lightBare != 0 }
 func (l light) empty() bool { return l&lightEmpty != 0 }
+func (l light) into() bool  { return l&lightInto != 0 }
 
 // isZero reports whether nothing of c is set.
 func (c *Common) isZero() bool {

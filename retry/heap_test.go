@@ -35,10 +35,10 @@ func TestSleepersKeepTheirOrder(t *testing.T) {
 		})
 		require.Len(t, q, len(all))
 		if len(all) > 0 {
-			require.True(t, all[0] == q[0])
+			require.Same(t, all[0].history, q[0].history)
 		}
 		for _, x := range all {
-			require.True(t, x == q[x.index])
+			require.Same(t, x.history, q[x.index].history)
 		}
 	}
 }

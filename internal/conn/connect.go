@@ -191,7 +191,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		copy(c.rbuf, b.buf[:b.n])
 	}
 	c.reads.Store(int32(len(c.rbuf)))
-	c.wire = kv.Wire{Features: c.info.Features, Via: &kv.Via{Endpoint: c.info.Addr, Local: c.info.ID}}
+	c.wire = kv.Wire{Features: c.info.Features, Via: &kv.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}}
 	if c.maxCalls <= 0 {
 		c.maxCalls = 32768
 	}
