@@ -42,7 +42,8 @@ type Route struct {
 type Call struct {
 	// The order is that of the memory that a usual call passes to and fro between the connection's reader and the goroutine
 	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Of a read, either of them looks
-	// at the first line, up to the beginning of State, and at the answer; the other lines are only written.
+	// at the first line, up to the beginning of State, and at the answer; the next two and the request are only written, and
+	// the others left alone.
 	wake     chan struct{} // one token, or closed for a future; nil in a batch
 	group    *group        // batch form
 	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
@@ -58,45 +59,43 @@ type Call struct {
 
 	State retry.State
 
-	unwatch atomic.Pointer[func() bool] // set only when the call is shared
-	watcher func(error)                 // told the outcome, when somebody observes calls
-	inDoubt bool
-	// LostRaces counts connections that died between the pick and the write.
-	LostRaces uint8
-
 	Route Route
 
 	spec *Spec
-	home *Home           // nil before the call is dispatched
-	done <-chan struct{} // ctx.Done(), asked once
+	home *Home // nil before the call is dispatched
 	// Started and Deadline are in nanoseconds since the home's base.
 	Started, Deadline int64
 	ctx               context.Context
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
-	err         error
+
+	unwatch atomic.Pointer[func() bool] // set only when the call is shared
+	watcher func(error)                 // told the outcome, when somebody observes calls
+	err     error
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
 	DuePlace int32
-	watched  atomic.Bool // this and the next two change only when the call is shared, as do units
+	watched  atomic.Bool // this and the next three change only when the call is shared, as do units
 	held     atomic.Bool
 	stage    atomic.Uint32
+	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
+	// DurabilityMS is the timeout that a durable write tells the server.
+	DurabilityMS uint32
+	// LostRaces counts connections that died between the pick and the write.
+	LostRaces uint8
+	inDoubt   bool
 
 	Res Response
-
-	units atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 
 	finish     func()        // callback form
 	taken      chan struct{} // closed when the call is on its way or has ended; nil unless turn
 	outcomeErr error
 	takenOnce  atomic.Bool
-	// DurabilityMS is the timeout that a durable write tells the server.
-	DurabilityMS uint32
+	once       sync.Once // future form: its outcome is made once
 
 	Req Request
 
-	once  sync.Once // future form: its outcome is made once
-	spare []byte    // memory for a compressed value; stays when the call is used again
+	spare []byte // memory for a compressed value; stays when the call is used again
 }
 
 // Via is a connection as results and errors name it. It does not change.
@@ -162,11 +161,10 @@ func (c *Call) Reset() {
 	c.Res.reset()
 	c.Route = Route{}
 	c.Started, c.Deadline = 0, 0
-	c.ctx, c.done, c.home, c.spec = nil, nil, nil, nil
+	c.ctx, c.home, c.spec = nil, nil, nil
 	if c.failed || c.observed {
 		c.err, c.inDoubt, c.watcher = nil, false, nil
 	}
-	c.LostRaces = 0
 	c.sent, c.vb, c.failed, c.observed, c.light = 0, 0, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
@@ -177,6 +175,7 @@ func (c *Call) Reset() {
 		c.held.Store(false)
 		c.stage.Store(0)
 		c.units.Store(0)
+		c.LostRaces = 0
 	}
 }
 
@@ -220,11 +219,11 @@ func (c *Call) Spec() *Spec { return c.spec }
 func (c *Call) Context() context.Context { return c.ctx }
 
 // Cancelable reports whether the caller's context can end before its deadline does.
-func (c *Call) Cancelable() bool { return c.done != nil }
+func (c *Call) Cancelable() bool { return c.light.cancelable() }
 
 // Watch makes the end of the caller's context end the call. It may be called more than once, from anywhere.
 func (c *Call) Watch() {
-	if c.done == nil || !c.watched.CompareAndSwap(false, true) {
+	if !c.Cancelable() || !c.watched.CompareAndSwap(false, true) {
 		return
 	}
 	c.Share()
@@ -360,7 +359,7 @@ func (c *Call) SetStage(s Stage) { c.stage.Store(uint32(s)) }
 func (c *Call) Ended() bool { return c.State.Phase() == retry.PhaseDone }
 
 // Unwatched reports whether the caller's context can end the call and Watch has not been called yet.
-func (c *Call) Unwatched() bool { return c.done != nil && !c.watched.Load() }
+func (c *Call) Unwatched() bool { return c.Cancelable() && !c.watched.Load() }
 
 // WireSize is an upper bound of the request's encoded length.
 func (c *Call) WireSize() int { return c.Req.wireSize() }
@@ -583,7 +582,8 @@ func (c *Call) prepare(ctx context.Context) error {
 	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.turn, c.taken = true, make(chan struct{})
 	}
-	if c.done = ctx.Done(); c.done != nil {
+	if ctx.Done() != nil {
+		c.light |= lightCancelable
 		if err := ctx.Err(); err != nil {
 			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}
 		}

@@ -23,8 +23,7 @@ func Lines() map[string]uintptr {
 	c := &Call{}
 	return map[string]uintptr{
 		"what only failures need":   unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
-		"the route":                 unsafe.Offsetof(c.Route) + allocHeader,
-		"what the caller gave":      unsafe.Offsetof(c.Deadline) + allocHeader,
+		"what few calls have":       unsafe.Offsetof(c.unwatch) + allocHeader,
 		"the answer":                unsafe.Offsetof(c.Res) + allocHeader,
 		"the answer's rare parts":   unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
 		"the request":               unsafe.Offsetof(c.Req) + allocHeader,

@@ -21,7 +21,10 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 	d := newFake(func(c *kv.Call) {
 		c.Route = kv.Route{Hash: 1, CollectionID: 2, Opaque: 3, Map: 4, VBucket: 5, Prefixed: true, Reads: 6}
 		c.SetVia(&kv.Via{Endpoint: "e", Local: "l"})
-		c.LostRaces = 7
+		if c.Req.Opcode == memd.OpAppend { // only a call that others have seen has that
+			c.Lend()
+			c.LostRaces = 7
+		}
 		c.Observe(func(error) {})
 		if c.Req.Durability != 0 {
 			c.DurabilityMS = 7
