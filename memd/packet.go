@@ -224,32 +224,41 @@ func ParseHeader(b []byte, limit int) (Header, error) {
 		}
 		return Header{}, ErrShort
 	}
+	frames, extras, key, body, err := lengths(b, limit)
+	if err != nil {
+		return Header{}, err
+	}
+	return Header{
+		Magic: Magic(b[0]), Opcode: Opcode(b[1]), Datatype: Datatype(b[5]),
+		VBucketOrStatus: binary.BigEndian.Uint16(b[6:]), Opaque: binary.BigEndian.Uint32(b[12:]),
+		CAS: binary.BigEndian.Uint64(b[16:]), FramesLen: frames, KeyLen: key, ExtrasLen: extras, BodyLen: body,
+	}, nil
+}
+
+// lengths decodes and checks those of the header that b begins with. Each is a result of its own, so that they stay in
+// registers.
+func lengths(b []byte, limit int) (frames, extras, key, body int, err error) {
 	_ = b[HeaderLen-1]
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	h := Header{
-		Magic: Magic(b[0]), Opcode: Opcode(b[1]), ExtrasLen: int(b[4]), Datatype: Datatype(b[5]),
-		VBucketOrStatus: binary.BigEndian.Uint16(b[6:]), Opaque: binary.BigEndian.Uint32(b[12:]),
-		CAS: binary.BigEndian.Uint64(b[16:]),
-	}
-	body := binary.BigEndian.Uint32(b[8:])
-	switch h.Magic {
+	switch Magic(b[0]) {
 	case MagicReq, MagicRes, MagicServerReq, MagicServerRes:
-		h.KeyLen = int(binary.BigEndian.Uint16(b[2:]))
+		key = int(binary.BigEndian.Uint16(b[2:]))
 	case MagicReqExt, MagicResExt:
-		h.FramesLen, h.KeyLen = int(b[2]), int(b[3])
+		frames, key = int(b[2]), int(b[3])
 	default:
-		return Header{}, &ParseError{"magic", int64(b[0]), 0, ErrMagic}
+		return 0, 0, 0, 0, &ParseError{"magic", int64(b[0]), 0, ErrMagic}
 	}
-	if uint64(body) > uint64(limit) {
-		return Header{}, &ParseError{"body length", int64(body), int64(limit), ErrTooLarge}
+	n := binary.BigEndian.Uint32(b[8:])
+	if uint64(n) > uint64(limit) {
+		return 0, 0, 0, 0, &ParseError{"body length", int64(n), int64(limit), ErrTooLarge}
 	}
-	h.BodyLen = int(body)
-	if parts := h.FramesLen + h.ExtrasLen + h.KeyLen; parts > h.BodyLen {
-		return Header{}, &ParseError{"frames, extras and key", int64(parts), int64(h.BodyLen), ErrLengths}
+	extras, body = int(b[4]), int(n)
+	if parts := frames + extras + key; parts > body {
+		return 0, 0, 0, 0, &ParseError{"frames, extras and key", int64(parts), int64(body), ErrLengths}
 	}
-	return h, nil
+	return frames, extras, key, body, nil
 }
 
 // Parse decodes the packet at the start of b into p and returns how many bytes it took. p's slices alias b and are
@@ -257,33 +266,44 @@ func ParseHeader(b []byte, limit int) (Header, error) {
 // error is ErrShort and n says how many bytes are needed (24 until the header is there). It allocates nothing unless
 // the packet is malformed.
 func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
-	h, err := ParseHeader(b, limit)
+	if len(b) < HeaderLen {
+		_, err = ParseHeader(b, limit)
+		return HeaderLen, err
+	}
+	frames, extras, key, body, err := lengths(b, limit)
 	if err != nil {
 		return HeaderLen, err
 	}
-	n = HeaderLen + h.BodyLen
-	if len(b) < n {
+	if n = HeaderLen + body; len(b) < n {
 		return n, ErrShort
 	}
-	p.SetBody(&h, b[HeaderLen:n:n])
+	p.Magic, p.Opcode, p.Datatype = Magic(b[0]), Opcode(b[1]), Datatype(b[5])
+	p.setVBucketOrStatus(binary.BigEndian.Uint16(b[6:]))
+	p.Opaque, p.CAS = binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint64(b[16:])
+	p.setParts(b[HeaderLen:n], frames, extras, key)
 	return n, nil
 }
 
-func (p *Packet) setHeader(h *Header) {
-	p.Magic, p.Opcode, p.Datatype, p.Opaque, p.CAS = h.Magic, h.Opcode, h.Datatype, h.Opaque, h.CAS
-	if h.Magic.IsResponse() {
-		p.Status, p.VBucket = Status(h.VBucketOrStatus), 0
+func (p *Packet) setVBucketOrStatus(v uint16) {
+	if p.Magic.IsResponse() {
+		p.Status, p.VBucket = Status(v), 0
 	} else {
-		p.Status, p.VBucket = 0, h.VBucketOrStatus
+		p.Status, p.VBucket = 0, v
 	}
+}
+
+// setParts cuts body, which is at least as long as the parts before the value.
+func (p *Packet) setParts(body []byte, frames, extras, key int) {
+	i := frames
+	j := i + extras
+	k := j + key
+	p.Frames, p.Extras, p.Key, p.Value = body[:i:i], body[i:j:j], body[j:k:k], body[k:len(body):len(body)]
 }
 
 // SetBody fills p's slices with the parts of body, which must have h.BodyLen bytes: for a reader that has received
 // header and body apart. p's slices alias body.
 func (p *Packet) SetBody(h *Header, body []byte) {
-	p.setHeader(h)
-	i := h.FramesLen
-	j := i + h.ExtrasLen
-	k := j + h.KeyLen
-	p.Frames, p.Extras, p.Key, p.Value = body[:i:i], body[i:j:j], body[j:k:k], body[k:h.BodyLen:h.BodyLen]
+	p.Magic, p.Opcode, p.Datatype, p.Opaque, p.CAS = h.Magic, h.Opcode, h.Datatype, h.Opaque, h.CAS
+	p.setVBucketOrStatus(h.VBucketOrStatus)
+	p.setParts(body[:h.BodyLen], h.FramesLen, h.ExtrasLen, h.KeyLen)
 }

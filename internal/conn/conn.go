@@ -656,23 +656,20 @@ func (c *Conn) rested(err error) bool {
 func (c *Conn) packets() error {
 	p := &c.pkt
 	for c.rlen-c.rpos >= memd.HeaderLen {
-		h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
-		if err != nil {
+		n, err := p.Parse(c.rbuf[c.rpos:c.rlen], c.limit)
+		switch {
+		case err == nil:
+			c.rpos += n
+			c.packet(p, false)
+		case err != memd.ErrShort: //nolint:errorlint // the value itself
 			return err
-		}
-		n := memd.HeaderLen + h.BodyLen
-		if n > c.rlen-c.rpos {
-			if n <= maxRead {
-				return nil
-			}
-			if err := c.large(p, &h); err != nil {
+		case n <= maxRead:
+			return nil
+		default:
+			if err := c.large(p); err != nil {
 				return err
 			}
-			continue
 		}
-		p.SetBody(&h, c.rbuf[c.rpos+memd.HeaderLen:c.rpos+n])
-		c.rpos += n
-		c.packet(p, false)
 	}
 	if c.rpos == c.rlen {
 		c.rpos, c.rlen = 0, 0
@@ -681,7 +678,11 @@ func (c *Conn) packets() error {
 }
 
 // large receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
-func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
+func (c *Conn) large(p *memd.Packet) error {
+	h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
+	if err != nil {
+		return err
+	}
 	c.wakes.Flush()
 	c.rpos += memd.HeaderLen
 	head := make([]byte, h.BodyLen-h.ValueLen())
@@ -697,9 +698,8 @@ func (c *Conn) large(p *memd.Packet, h *memd.Header) error {
 			}
 		}
 	}
-	hh := *h
-	hh.BodyLen = len(head)
-	p.SetBody(&hh, head)
+	h.BodyLen = len(head)
+	p.SetBody(&h, head)
 	p.Value = value
 	c.packet(p, true)
 	return nil
