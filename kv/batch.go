@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync/atomic"
+	"sync"
 )
 
 // DefaultInFlight is how many operations of a batch are under way at a time unless the batch says otherwise.
@@ -54,23 +54,12 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 }
 
 // group is what the calls of one portion of a batch have in common: the last of them to finish wakes who waits.
-type group struct {
-	left atomic.Int32
-	wake chan struct{}
-}
-
-func (g *group) done() { g.ended(1) }
-
-func (g *group) ended(n int32) {
-	if g.left.Add(-n) == 0 {
-		g.wake <- struct{}{}
-	}
-}
+type group struct{ sync.WaitGroup }
 
 // Wakes gathers the calls of batches that one reader finishes one after another. Its zero value is ready.
 type Wakes struct {
 	g *group
-	n int32
+	n int
 }
 
 func (w *Wakes) add(g *group) {
@@ -84,7 +73,7 @@ func (w *Wakes) add(g *group) {
 // Flush tells the batch of what it has gathered. Whoever gathers calls it before doing anything that may take time.
 func (w *Wakes) Flush() {
 	if w.n > 0 {
-		w.g.ended(w.n)
+		w.g.Add(-w.n)
 		w.g, w.n = nil, 0
 	}
 }
@@ -99,6 +88,7 @@ type batch[R any, O Op[R]] struct {
 	size   int // of a portion
 	places [2]portion
 	used   int // of the places
+	few    [16]*Call
 }
 
 // portion is some operations that follow one another.
@@ -117,9 +107,11 @@ func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int
 	if n > inFlight && inFlight > 1 {
 		b.used, b.size = 2, inFlight/2
 	}
-	calls := make([]*Call, b.used*b.size)
+	calls := b.few[:]
+	if n := b.used * b.size; n > len(calls) {
+		calls = make([]*Call, n)
+	}
 	for i := range b.used {
-		b.places[i].wake = make(chan struct{}, 1)
 		b.places[i].calls = calls[i*b.size : i*b.size : (i+1)*b.size]
 	}
 	return b
@@ -143,7 +135,7 @@ func (b *batch[R, O]) run(op func(i int) *O) {
 func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 	n := min(b.size, len(b.out)-from)
 	p.from = from
-	p.left.Store(int32(n) + 1) // one is ours, so that nobody wakes us before the last is on its way
+	p.Add(n)
 	all := true
 	p.calls = p.calls[:n]
 	if b.many != nil {
@@ -160,13 +152,13 @@ func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 		if err == nil && c.hedge() != nil {
 			hedgedAsync(b.ctx, b.d, c, *o, func(r R, err error) {
 				b.out[i] = Outcome[R]{r, err}
-				p.done()
+				p.Done()
 			})
 			c = nil
 		} else if err = prepared(b.ctx, c, err); err != nil {
 			b.out[i].Err = err
 			b.d.Release(c)
-			p.done()
+			p.Done()
 			c = nil
 		}
 		all = all && c != nil
@@ -183,7 +175,6 @@ func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 			b.d.Dispatch(c)
 		}
 	}
-	p.done()
 }
 
 // finish waits for a portion, if it is under way, and keeps its outcomes.
@@ -191,7 +182,7 @@ func (b *batch[R, O]) finish(p *portion, op func(i int) *O) {
 	if len(p.calls) == 0 {
 		return
 	}
-	<-p.wake
+	p.Wait()
 	for k, c := range p.calls {
 		if c != nil {
 			o := &b.out[p.from+k]

@@ -463,7 +463,7 @@ func (c *Call) deliver() {
 	case formBlocking:
 		c.wake <- struct{}{}
 	case formBatch:
-		c.group.done()
+		c.group.Done()
 	case formFuture:
 		close(c.wake)
 		if c.observed { // it may never be waited for
