@@ -51,7 +51,7 @@ type Call struct {
 	form     form
 	sent     memd.Opcode // of the request that was encoded last
 	vb       uint16      // its vbucket
-	turn     bool        // somebody waits for the call to be on its way
+	has      has         // does not change while the call is on its way
 	failed   bool        // err is set
 	observed bool        // watcher is set
 	light    light
@@ -88,7 +88,7 @@ type Call struct {
 	Res Response
 
 	finish     func()        // callback form
-	taken      chan struct{} // closed when the call is on its way or has ended; nil unless turn
+	taken      chan struct{} // closed when the call is on its way or has ended; nil unless it waits for its turn
 	outcomeErr error
 	takenOnce  atomic.Bool
 	once       sync.Once // future form: its outcome is made once
@@ -130,6 +130,15 @@ const (
 	sharedLeaked // for who knows how long: never pooled again
 )
 
+// has is what a call has that most have not, or that a look at another cache line would be needed for.
+type has uint8
+
+const (
+	hasInto    has = 1 << iota // a buffer for the value
+	hasContext                 // a context that can end
+	hasTurn                    // somebody waits for the call to be on its way
+)
+
 type form uint8
 
 const (
@@ -165,7 +174,7 @@ func (c *Call) Reset() {
 	if c.failed || c.observed {
 		c.err, c.inDoubt, c.watcher = nil, false, nil
 	}
-	c.sent, c.vb, c.failed, c.observed, c.light = 0, 0, false, false, 0
+	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, 0, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
@@ -219,7 +228,7 @@ func (c *Call) Spec() *Spec { return c.spec }
 func (c *Call) Context() context.Context { return c.ctx }
 
 // Cancelable reports whether the caller's context can end before its deadline does.
-func (c *Call) Cancelable() bool { return c.light.cancelable() }
+func (c *Call) Cancelable() bool { return c.has&hasContext != 0 }
 
 // Watch makes the end of the caller's context end the call. It may be called more than once, from anywhere.
 func (c *Call) Watch() {
@@ -397,7 +406,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 func (c *Call) settled(p *memd.Packet, owned bool) {
 	c.State.Settle(nil)
 	var into []byte
-	if c.light.into() {
+	if c.has&hasInto != 0 {
 		into = c.Req.Into
 	}
 	c.Res.set(p, into, owned)
@@ -439,14 +448,14 @@ func (c *Call) unwatched() {
 
 // Taken says that a call which has waited for its turn is on its way.
 func (c *Call) Taken() {
-	if c.turn && c.takenOnce.CompareAndSwap(false, true) {
+	if c.has&hasTurn != 0 && c.takenOnce.CompareAndSwap(false, true) {
 		close(c.taken)
 	}
 }
 
 // awaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
 func (c *Call) awaitTurn() {
-	if c.turn && Stage(c.stage.Load()) == StageRoom {
+	if c.has&hasTurn != 0 && Stage(c.stage.Load()) == StageRoom {
 		<-c.taken
 	}
 }
@@ -574,16 +583,17 @@ func (c *Call) prepare(ctx context.Context) error {
 		}
 	}
 	if c.Req.Into != nil {
-		c.light |= lightInto
+		c.has |= hasInto
 	}
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite
 	}
 	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
-		c.turn, c.taken = true, make(chan struct{})
+		c.has |= hasTurn
+		c.taken = make(chan struct{})
 	}
 	if ctx.Done() != nil {
-		c.light |= lightCancelable
+		c.has |= hasContext
 		if err := ctx.Err(); err != nil {
 			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}
 		}

@@ -104,23 +104,18 @@ func (r *Request) clear(l light) {
 	r.Into, r.Key = nil, nil
 }
 
-// light is what a request does without, so that its memory need not be touched, and what its call has of the rest.
+// light is what a request does without, so that its memory need not be touched.
 type light uint8
 
 const (
-	lightPlain      light = 1 << iota // nothing is left to be validated, and what only few requests have is zero: see checkPlain
-	lightBare                         // Common and Hedge are zero
-	lightEmpty                        // Value, CAS and the extras are zero
-	lightInto                         // of a call alone: Into is set
-	lightCancelable                   // of a call alone: its context can end
+	lightPlain light = 1 << iota // nothing is left to be validated, and what only few requests have is zero: see checkPlain
+	lightBare                    // Common and Hedge are zero
+	lightEmpty                   // Value, CAS and the extras are zero
 )
 
 func (l light) plain() bool { return l&lightPlain != 0 }
 func (l light) bare() bool  { return l&lightBare != 0 }
 func (l light) empty() bool { return l&lightEmpty != 0 }
-func (l light) into() bool  { return l&lightInto != 0 }
-
-func (l light) cancelable() bool { return l&lightCancelable != 0 }
 
 // isZero reports whether nothing of c is set.
 func (c *Common) isZero() bool {
