@@ -50,6 +50,28 @@ func TestDeadlinesAreExact(t *testing.T) {
 	})
 }
 
+// givesLate is a source that offers its map while it is asked, and then has nothing more to give.
+type givesLate struct{ r *Router }
+
+func (s givesLate) State() (error, bool) {
+	s.r.Offer([]byte(`{"rev":1}`), "10.0.0.1:11210")
+	return nil, false
+}
+
+func (s givesLate) Needed() {}
+
+// A map that is offered while somebody looks whether one may still come is not missed: a call that was dispatched then
+// failed as if there were no hope.
+func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
+	r := &Router{}
+	r.offers.init()
+	r.o.Source = givesLate{r}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, hope := r.seedState()
+	require.True(t, hope)
+}
+
 // A callback that blocks delays no other; workers end when there is nothing to do.
 func TestExecutorRelievesBlockedWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -462,7 +462,7 @@ var (
 // seedState says whether a cluster map may still come from a handshake that has not failed, and if not, the last
 // failure. The lock is held.
 func (r *Router) seedState() (cause error, hope bool) {
-	cause, hope = errNoSeeds, r.resolving || r.offers.pending()
+	cause, hope = errNoSeeds, r.resolving
 	for _, p := range r.pipes {
 		p.each(func(q *pipeline) {
 			err, trying := q.state()
@@ -476,7 +476,7 @@ func (r *Router) seedState() (cause error, hope bool) {
 	}
 	err, trying := r.sourceState()
 	switch {
-	case hope || trying:
+	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
 		return nil, true
 	case err != nil:
 		return err, false
