@@ -31,9 +31,8 @@ type Route struct {
 	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
 	VBucket      uint16
 	Prefixed     bool   // keys on the connection have their collection's id before them
-	Forward      bool   // the node is that of the forward map, which is of ForwardRev
+	Forward      bool   // the node is that of the forward map, which is of the call's ForwardRev
 	Reads        uint32 // how often the connection had read something when the request was appended
-	ForwardRev   int64
 }
 
 // Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
@@ -44,6 +43,11 @@ type Call struct {
 	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Of a read, either of them looks
 	// at the first line, up to the beginning of State, and at the answer; the next two and the request are only written, and
 	// the others left alone.
+	Route Route
+	// Started and Deadline are in nanoseconds since the home's base.
+	Started, Deadline int64
+	ctx               context.Context
+
 	wake     chan struct{} // one token, or closed for a future; nil in a batch
 	group    *group        // batch form
 	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
@@ -55,19 +59,16 @@ type Call struct {
 	failed   bool        // err is set
 	observed bool        // watcher is set
 	light    light
-	via      *Via // the connection of the current attempt, nil while there is none
+	via      *Via  // the connection of the current attempt, nil while there is none
+	home     *Home // nil before the call is dispatched
 
-	State retry.State
+	State retry.State // of which a usual call uses the first fields
 
-	Route Route
-
-	spec *Spec
-	home *Home // nil before the call is dispatched
-	// Started and Deadline are in nanoseconds since the home's base.
-	Started, Deadline int64
-	ctx               context.Context
+	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
+	ForwardRev int64
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
+	ownSpec     *Spec // of an operation that has no row in the table
 
 	unwatch atomic.Pointer[func() bool] // set only when the call is shared
 	watcher func(error)                 // told the outcome, when somebody observes calls
@@ -75,7 +76,7 @@ type Call struct {
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
 	DuePlace int32
-	watched  atomic.Bool // this and the next three change only when the call is shared, as do units
+	watched  atomic.Bool // this and the next two change only when the call is shared, as do units
 	held     atomic.Bool
 	stage    atomic.Uint32
 	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
@@ -134,9 +135,12 @@ const (
 type has uint8
 
 const (
-	hasInto    has = 1 << iota // a buffer for the value
-	hasContext                 // a context that can end
-	hasTurn                    // somebody waits for the call to be on its way
+	hasInto     has = 1 << iota // a buffer for the value
+	hasContext                  // a context that can end
+	hasTurn                     // somebody waits for the call to be on its way
+	hasStrategy                 // State.Strategy is set
+	hasSpec                     // ownSpec is set
+	hasPolicy                   // policyHedge is set, which stays when the call is used again
 )
 
 type form uint8
@@ -161,7 +165,10 @@ func (c *Call) block() {
 
 // Reset makes a pooled call ready for its next use. The attempt number goes on counting.
 func (c *Call) Reset() {
-	c.State.Reset()
+	c.State.Again()
+	if c.has&hasStrategy != 0 {
+		c.State.Strategy = nil
+	}
 	if c.light.plain() {
 		c.Req.clear(c.light)
 	} else {
@@ -170,11 +177,14 @@ func (c *Call) Reset() {
 	c.Res.reset()
 	c.Route = Route{}
 	c.Started, c.Deadline = 0, 0
-	c.ctx, c.home, c.spec = nil, nil, nil
+	c.ctx, c.home = nil, nil
+	if c.has&hasSpec != 0 {
+		c.ownSpec = nil
+	}
 	if c.failed || c.observed {
 		c.err, c.inDoubt, c.watcher = nil, false, nil
 	}
-	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, 0, false, false, 0
+	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&hasPolicy, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
@@ -184,7 +194,7 @@ func (c *Call) Reset() {
 		c.held.Store(false)
 		c.stage.Store(0)
 		c.units.Store(0)
-		c.LostRaces = 0
+		c.LostRaces, c.ForwardRev = 0, 0
 	}
 }
 
@@ -222,7 +232,25 @@ func (c *Call) bucket() string {
 }
 
 // Spec is the row of c's opcode; nil for an opcode without one.
-func (c *Call) Spec() *Spec { return c.spec }
+func (c *Call) Spec() *Spec {
+	if c.has&hasSpec != 0 {
+		return c.ownSpec
+	}
+	return specs[c.Req.Opcode]
+}
+
+// is reports whether the call's opcode has a row, and that the trait.
+func (c *Call) is(t Traits) bool {
+	s := c.Spec()
+	return s != nil && s.Has(t)
+}
+
+// SetStrategy makes s the strategy of the call, whatever its request says. A dispatcher may call it before anything is
+// sent.
+func (c *Call) SetStrategy(s retry.Strategy) {
+	c.State.Strategy = s
+	c.has |= hasStrategy
+}
 
 // Context is the context the caller gave.
 func (c *Call) Context() context.Context { return c.ctx }
@@ -540,6 +568,9 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Endpoint = c.Endpoint()
 	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope, c.Req.Collection
 	r.Started = c.began()
+	if !r.Started.IsZero() {
+		r.Deadline = c.home.Base.Add(time.Duration(c.Deadline))
+	}
 }
 
 // Identify implements retry.Identifier.
@@ -549,8 +580,8 @@ func (c *Call) name() string {
 	if c.Req.Verb != "" {
 		return c.Req.Verb
 	}
-	if c.spec != nil {
-		return c.spec.Name
+	if s := c.Spec(); s != nil {
+		return s.Name
 	}
 	return c.Req.Opcode.String()
 }
@@ -567,18 +598,19 @@ func opaqueID(o uint32) string {
 // prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
 // here, before anything is sent.
 func (c *Call) prepare(ctx context.Context) error {
-	c.State.Idempotent = c.spec != nil && c.spec.Has(Idempotent)
-	if !c.Req.light.bare() {
-		c.State.Strategy = c.Req.Retry
+	spec := c.Spec()
+	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
+	if !c.Req.light.bare() && c.Req.Retry != nil {
+		c.SetStrategy(c.Req.Retry)
 	}
 	c.ctx = ctx
-	if c.spec == nil {
+	if spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
 	if c.Req.light.plain() {
 		c.light = c.Req.light
 	} else {
-		if err := c.Req.validate(c.spec); err != nil {
+		if err := c.Req.validate(spec); err != nil {
 			return err
 		}
 	}

@@ -81,9 +81,7 @@ func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r
 
 // load has op say what to send.
 func load[R any, O Op[R]](c *Call, op *O) error {
-	err := encode[R](&c.Req, op)
-	c.spec = specs[c.Req.Opcode] // names the operation in the error, too
-	return err
+	return encode[R](&c.Req, op)
 }
 
 // start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
@@ -229,7 +227,7 @@ func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
 func (c *Call) decodeError(err error) error {
 	e := c.newError(cberr.DecodingFailure)
 	e.Answered, e.Status, e.Name = true, c.Res.Status, c.Res.Status.String()
-	e.InDoubt = c.spec.Has(Mutates)
+	e.InDoubt = c.Spec().Has(Mutates)
 	e.Retry = c.State.Info()
 	e.Cause = err
 	var pe *PathError

@@ -214,7 +214,7 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	e := c.newError(d.Kind)
 	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
-	e.InDoubt = d.Ambiguous || !d.NotApplied && c.spec != nil && c.spec.Has(Mutates)
+	e.InDoubt = d.Ambiguous || !d.NotApplied && c.is(Mutates)
 	if len(p.Frames) > 0 {
 		var r Result
 		r.setFrames(p.Frames)

@@ -22,12 +22,12 @@ const allocHeader = 8
 func Lines() map[string]uintptr {
 	c := &Call{}
 	return map[string]uintptr{
-		"what only failures need":   unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
-		"what few calls have":       unsafe.Offsetof(c.unwatch) + allocHeader,
-		"the answer":                unsafe.Offsetof(c.Res) + allocHeader,
-		"the answer's rare parts":   unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
-		"the request":               unsafe.Offsetof(c.Req) + allocHeader,
-		"the request's common part": unsafe.Offsetof(c.Req) + unsafe.Offsetof(c.Req.Common) + allocHeader,
+		"what reader and waiter use": unsafe.Offsetof(c.wake) + allocHeader,
+		"what only failures need":    unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
+		"the answer":                 unsafe.Offsetof(c.Res) + allocHeader,
+		"the answer's rare parts":    unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
+		"the request":                unsafe.Offsetof(c.Req) + allocHeader,
+		"the request's common part":  unsafe.Offsetof(c.Req) + unsafe.Offsetof(c.Req.Common) + allocHeader,
 	}
 }
 
@@ -40,7 +40,11 @@ func Leftovers(c *Call) []string {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "State", "wake", "spare", "policyHedge":
+		case "State":
+			if c.State.Strategy != nil || !c.State.Deadline.IsZero() || c.State.Idempotent {
+				left = append(left, name)
+			}
+		case "wake", "spare", "policyHedge":
 		default:
 			if !v.Field(i).IsZero() {
 				left = append(left, name)

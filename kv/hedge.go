@@ -40,7 +40,12 @@ type Hedger interface{ HedgePlan(key []byte) HedgePlan }
 
 // SetHedge tells the call where to ask for the hedges that a policy has for its opcode. Dispatchers call it when they
 // make a call; it stays when the call is used again.
-func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) { c.policyHedge = f }
+func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
+	c.policyHedge = f
+	if c.has &^= hasPolicy; f != nil {
+		c.has |= hasPolicy
+	}
+}
 
 // hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
@@ -48,11 +53,11 @@ func (c *Call) hedge() *Hedge {
 	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK { // a replica that lags would say that there is nothing
 		return nil
 	}
-	if c.Req.light.bare() && c.policyHedge == nil {
+	if c.Req.light.bare() && c.has&hasPolicy == 0 {
 		return nil
 	}
 	h := c.Req.Hedge
-	if c.policyHedge != nil {
+	if c.has&hasPolicy != 0 {
 		if p, pinned := c.policyHedge(c.Req.Opcode); p != nil && (pinned || h == nil && c.Req.Retry == nil) {
 			h = p
 		}
@@ -118,7 +123,7 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
 		c := NewCall()
-		c.Req, c.spec, c.home = x.req, specs[memd.OpGet], &Home{Base: began}
+		c.Req, c.home = x.req, &Home{Base: began}
 		if inner.Err() != nil {
 			err = &contextError{cause: err, deadline: errors.Is(inner.Err(), context.DeadlineExceeded)}
 		}
@@ -141,7 +146,6 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	if n > 0 {
 		c.Req.Opcode, c.Req.Replica, c.Req.light = memd.OpGetReplica, n, 0
 	}
-	c.spec = specs[c.Req.Opcode]
 	var r R
 	err := finish(ctx, x.d, c, &x.op, &r)
 	switch {
@@ -184,7 +188,7 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 		if !hedged {
 			plain := d.NewCall()
 			plain.block()
-			plain.Req, plain.spec = c.Req, c.spec
+			plain.Req = c.Req
 			err = finish(ctx, d, plain, &op, &r)
 		}
 		c.State.Finish()

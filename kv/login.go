@@ -18,7 +18,7 @@ func LoginAgain(ctx context.Context, d Dispatcher, node int, connection, mechani
 	c.block()
 	c.Req.Common, c.Req.Opcode, c.Req.Key, c.Req.Value = common, memd.OpSASLAuth, []byte(mechanism), payload
 	c.Req.Pinned, c.Req.Node, c.Req.Connection = true, node, connection
-	c.spec = loginSpec
+	c.ownSpec, c.has = loginSpec, c.has|hasSpec
 	if err := start(ctx, d, c, nil); err != nil {
 		d.Release(c)
 		return err

@@ -26,6 +26,10 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 			c.LostRaces = 7
 		}
 		c.Observe(func(error) {})
+		c.State.Deadline = time.Time{} // of this fake dispatcher alone: others leave it to Describe
+		if c.Req.Opcode == memd.OpGetMeta {
+			c.SetStrategy(retry.BestEffort{}) // as a policy does
+		}
 		if c.Req.Durability != 0 {
 			c.DurabilityMS = 7
 		}

@@ -122,7 +122,7 @@ func (c *Call) inflate() error {
 // connection calls it before it takes its lock. It reads the caller's bytes and therefore nothing once the call has ended.
 func (c *Call) Pack(p Compression) {
 	r := &c.Req
-	if p.Off || r.packTried || c.spec == nil || !c.spec.Has(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
+	if p.Off || r.packTried || !c.is(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
 		return
 	}
 	if p.MinSize <= 0 {

@@ -15,6 +15,8 @@ type history struct {
 	req     described // the latest attempt
 	started time.Time
 
+	deadline time.Time
+
 	Info      // its log is not yet a copy
 	step      int
 	moved     bool // the free re-route is used up
@@ -46,7 +48,7 @@ type described struct {
 // description is what Describe has said.
 type description struct {
 	described
-	started time.Time
+	started, deadline time.Time
 }
 
 // parking is one stay in the heap: the wait for a delay, or for the deadline while a strategy runs.
@@ -98,7 +100,7 @@ func (h *history) request(seen Reasons) *Request {
 	return &Request{
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
 		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
-		Idempotent: h.s.Idempotent, Deadline: h.s.Deadline, Started: h.started,
+		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
 		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step, Reasons: seen,
 		LastDelay: h.lastDelay, Waited: h.Waited, Err: h.cause, Dice: h.o.opts.Dice,
 	}
@@ -140,7 +142,7 @@ func (o *Orchestrator) describe(op Op, id bool) description {
 	d := description{described{
 		Context: r.Context, Service: r.Service, Operation: r.Operation, Endpoint: r.Endpoint, ID: r.ID, Bucket: r.Bucket,
 		Scope: r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
-	}, r.Started}
+	}, r.Started, r.Deadline}
 	*r = Request{}
 	o.scratch.Put(r)
 	return d

@@ -11,7 +11,8 @@ import (
 type Op interface {
 	// Retry gives the State that the operation embeds.
 	Retry() *State
-	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started. It is
+	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started, and Deadline
+	// unless the State has it. It is
 	// called when something failed, by whoever owns the operation's step, never while it may be routed. It must not keep
 	// the Request.
 	Describe(*Request)
@@ -110,6 +111,8 @@ type judgement struct {
 	step  int
 	free  bool
 	now   time.Time // when the failure was entered into the history
+
+	deadline time.Time
 }
 
 // MaybeRetry decides about an operation whose attempt failed, and retries or fails it. The caller has claimed the
@@ -166,7 +169,10 @@ func (o *Orchestrator) record(j *judgement) bool {
 		j.s.h.Store(h)
 	}
 	j.h = h
-	h.req = desc.described
+	if j.deadline = j.s.Deadline; j.deadline.IsZero() {
+		j.deadline = desc.deadline
+	}
+	h.req, h.deadline = desc.described, j.deadline
 	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
 	j.seen, j.step = h.Reasons, h.step
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved
@@ -252,7 +258,7 @@ func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 	j.h.cancel = cancel
 	now := time.Now()
 	// Not the deadline itself, which may have no monotonic reading.
-	o.link(j.h, parking{word: j.word, judging: true, since: now, at: now.Add(j.s.Deadline.Sub(now))})
+	o.link(j.h, parking{word: j.word, judging: true, since: now, at: now.Add(j.deadline.Sub(now))})
 	o.arm()
 	o.mu.Unlock()
 	return true
@@ -293,7 +299,7 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	if delay < idleFloor && j.step > 0 && j.why.Unseen() && !j.why.AlwaysRetry() {
 		delay = idleFloor
 	}
-	left := j.s.Deadline.Sub(now)
+	left := j.deadline.Sub(now)
 	if left <= 0 {
 		o.fail(j, ErrTimeout, nil)
 		return

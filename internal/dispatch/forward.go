@@ -11,20 +11,20 @@ import (
 // forward turns a call to the node that its vbucket moves to. It is false when that is none, or the one that has refused.
 func (r *Router) forward(pk *picker, cl claimed) bool {
 	c := cl.c
-	if c.Req.Replica != 0 || c.Route.Forward && c.Route.ForwardRev == pk.snap.Rev {
+	if c.Req.Replica != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {
 		return false
 	}
 	i := pk.snap.ForwardIndex(c.Route.VBucket)
 	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].addr == cl.err.Endpoint {
 		return false
 	}
-	c.Route.Forward, c.Route.ForwardRev = true, pk.snap.Rev
+	c.Route.Forward, c.ForwardRev = true, pk.snap.Rev
 	return true
 }
 
 // forwarded is the node of a call that was turned to its vbucket's next one, or i if the map has changed since.
 func forwarded(s *topology.Snapshot, c *kv.Call, i int) int {
-	if c.Route.ForwardRev != s.Rev {
+	if c.ForwardRev != s.Rev {
 		c.Route.Forward = false
 		return i
 	}

@@ -96,10 +96,8 @@ func (r *Router) ReleaseAll(calls []*kv.Call) {
 func (r *Router) DispatchAll(calls []*kv.Call) {
 	now := r.now()
 	b := r.byPipeline()
-	var before *kv.Call
 	for _, c := range calls {
-		r.admit(c, now, before)
-		before = c
+		r.admit(c, now)
 		if p := r.find(c); p != nil {
 			b.add(p, c)
 		}

@@ -30,9 +30,9 @@ func (r *Router) policy(c *kv.Call, limit time.Duration) time.Duration {
 	p := r.o.Policy(c.Req.Opcode)
 	switch {
 	case p != nil && p.Strategy != nil && (c.Req.Retry == nil || p.Pinned):
-		c.State.Strategy = p.Strategy
+		c.SetStrategy(p.Strategy)
 	case c.Req.Retry != nil && r.o.Throttled != nil:
-		c.State.Strategy = r.o.Throttled(c.Req.Retry)
+		c.SetStrategy(r.o.Throttled(c.Req.Retry))
 	}
 	if limit == 0 && p != nil {
 		limit = p.Timeout

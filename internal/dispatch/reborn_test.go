@@ -61,7 +61,7 @@ type heldUp struct {
 }
 
 func (h *heldUp) Dispatch(c *kv.Call) {
-	h.admit(c, h.now(), nil)
+	h.admit(c, h.now())
 	p := h.find(c)
 	h.meanwhile()
 	h.hand(p, c)

@@ -166,7 +166,7 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 
 // Dispatch implements kv.Dispatcher.
 func (r *Router) Dispatch(c *kv.Call) {
-	r.admit(c, r.now(), nil)
+	r.admit(c, r.now())
 	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
 		if cn := p.usual(c); cn == nil || cn.Submit(c) != nil {
 			p.submitElse(c)
@@ -174,9 +174,8 @@ func (r *Router) Dispatch(c *kv.Call) {
 	}
 }
 
-// admit gives the call its deadline and what else does not change from attempt to attempt. before is the one that was
-// admitted at the same time, if any: mostly with the same deadline.
-func (r *Router) admit(c *kv.Call, now int64, before *kv.Call) {
+// admit gives the call its deadline and what else does not change from attempt to attempt.
+func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
 	c.Bind(&r.home)
 	var limit time.Duration
@@ -198,11 +197,6 @@ func (r *Router) admit(c *kv.Call, now int64, before *kv.Call) {
 		if d, ok := c.Context().Deadline(); ok {
 			c.Deadline = min(c.Deadline, int64(d.Sub(r.o.Base)))
 		}
-	}
-	if before != nil && before.Deadline == c.Deadline {
-		c.State.Deadline = before.State.Deadline
-	} else {
-		c.State.Deadline = r.o.Base.Add(time.Duration(c.Deadline))
 	}
 	if durable {
 		// The server must give up before the client does; below 1.5 s it could not finish anything.
