@@ -42,7 +42,8 @@ type Hedger interface{ HedgePlan(key []byte) HedgePlan }
 // make a call; it stays when the call is used again.
 func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
 	c.policyHedge = f
-	if c.has &^= hasPolicy; f != nil {
+	c.has &^= hasPolicy
+	if f != nil {
 		c.has |= hasPolicy
 	}
 }

@@ -23,12 +23,12 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		c.SetVia(&kv.Via{Endpoint: "e", Local: "l"})
 		if c.Req.Opcode == memd.OpAppend { // only a call that others have seen has that
 			c.Lend()
-			c.LostRaces = 7
+			c.LostRaces, c.ForwardRev = 7, 8
 		}
 		c.Observe(func(error) {})
 		c.State.Deadline = time.Time{} // of this fake dispatcher alone: others leave it to Describe
-		if c.Req.Opcode == memd.OpGetMeta {
-			c.SetStrategy(retry.BestEffort{}) // as a policy does
+		if c.Req.Opcode == memd.OpGet {
+			c.SetStrategy(retry.BestEffort{}) // as a policy does, also for a request that names none
 		}
 		if c.Req.Durability != 0 {
 			c.DurabilityMS = 7
