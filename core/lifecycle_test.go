@@ -3,10 +3,12 @@ package core_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -401,6 +403,35 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7fff)) // nobody knows it
 		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
 		require.ErrorContains(t, err, "0x7fff")
+	})
+}
+
+// An answer that ends its connection is that of one call: the others on the connection have lost it, and know no answer.
+func TestAnAnswerThatEndsItsConnectionIsOneCallsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
+		m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{"7ff2":{"name":"BROKEN","desc":"d","attrs":["conn-state-invalidated"]}}}`))
+		b := open(t, m).Bucket("default")
+		for range 20 {
+			require.NoError(t, b.WaitReady(ctx(t)))
+			held := m.Inject(only(memd.OpGet, 0), mock.Hold())
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k"), Common: kv.Common{Retry: never}})
+					var e *kv.Error
+					if !errors.As(err, &e) || e.Answered || e.Ambiguous() || !strings.Contains(err.Error(), "0x7ff2 BROKEN") {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			m.Inject(only(memd.OpSet, 1), mock.ErrorBody(0x7ff2, []byte(`{"error":{"context":"what the server says"}}`)))
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: never}})
+			require.ErrorContains(t, err, "what the server says")
+			held.Remove()
+			wg.Wait()
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/couchcore/couchcore/errormap"
@@ -32,7 +33,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 	case pkt.Status == memd.StatusAuthStale:
 		// Nothing was executed. The connection can't be used further with these credentials.
 		if r.o.Stale == nil || !r.o.Stale(cn.Info().ID) {
-			cn.Close(err)
+			cn.Close(&uselessError{err.Status, err.Name})
 		}
 		r.judge(c, d.Reason, err, retry.Hint{Code: uint32(pkt.Status)})
 	default:
@@ -42,6 +43,17 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 		}
 		r.judge(c, d.Reason, err, hint)
 	}
+}
+
+// uselessError is why a connection is closed after an answer. It is not the error of that answer, which is the answered
+// call's alone: that call goes on writing to it, and what it says is not true of the connection's other calls.
+type uselessError struct {
+	status memd.Status
+	name   string
+}
+
+func (e *uselessError) Error() string {
+	return fmt.Sprintf("the connection is of no use after an answer with status 0x%02x %s", uint16(e.status), e.name)
 }
 
 // describe asks the error map of the node that answered: for the name of a status that we have none for, and for what
@@ -59,7 +71,7 @@ func (r *Router) describe(p *pipeline, cn *conn.Conn, st memd.Status, d *kv.Disp
 		err.Name = e.Name
 	}
 	if e.InvalidatesConnection() {
-		cn.Close(err)
+		cn.Close(&uselessError{err.Status, err.Name})
 	}
 	if e.FetchConfig() {
 		r.want()
