@@ -225,7 +225,8 @@ func (c *Cluster) terminal(err error) bool {
 }
 
 // Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so does
-// every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is left.
+// every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is left and
+// every line is in the log; for a log handler that blocks at most a second of that. What was left running is an error.
 // Later calls of Close do nothing.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
@@ -243,6 +244,7 @@ func (c *Cluster) Close() error {
 	for _, b := range c.all() {
 		errs = append(errs, b.close(ctx, retry.ErrClosed))
 	}
+	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return errors.Join(errs...)
 }
 

@@ -151,8 +151,10 @@ type Config struct {
 	// Dice gives numbers in [0,1) for jitter and for choosing nodes. Default: math/rand/v2.
 	Dice func() float64
 
-	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler runs on the client's own
-	// goroutines, connections' readers among them: one that blocks holds up calls. A panic in it is contained.
+	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in order,
+	// on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further ones are lost,
+	// and a line "Log lines lost" says how many. Close waits for it for a second at most. Only the handler's Enabled runs
+	// where a line would be written, connections' readers among the places, and must not block. Panics are contained.
 	Log *slog.Logger
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider

@@ -108,21 +108,6 @@ func TestPoolsGrowWhileTheyAreLookedAt_D44(t *testing.T) {
 	}, threeConnections)
 }
 
-// onRefusedErrorMap does f once, in the moment in which a connection is whole and nobody knows of it yet: when the log is
-// told that its error map is of no use.
-type onRefusedErrorMap struct {
-	slog.Handler
-	armed *atomic.Bool
-	f     func()
-}
-
-func (h onRefusedErrorMap) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "Error map refused" && h.armed.CompareAndSwap(true, false) {
-		h.f()
-	}
-	return nil
-}
-
 // D45: a connection that ends, or whose node leaves, or whose client is closed, between being made and being published, is
 // neither served nor left open.
 func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
@@ -134,7 +119,15 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 			var live atomic.Int64
 			var armed atomic.Bool
 			reached := make(chan struct{})
-			log := slog.New(onRefusedErrorMap{slog.NewTextHandler(io.Discard, nil), &armed, func() {
+			// In the moment in which a connection is whole and nobody knows of it yet the log is asked whether it wants to be
+			// told, at this level, that the error map is of no use.
+			log := slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, func() {
+				if !armed.CompareAndSwap(true, false) {
+					return
+				}
+				if live.Load() != 3 {
+					t.Error("not the moment that is meant")
+				}
 				switch step {
 				case "broken":
 					m.DisconnectAll()

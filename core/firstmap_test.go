@@ -15,20 +15,19 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// slowLog is a log handler that takes its time over one kind of line.
-type slowLog struct {
-	msg  string
-	time time.Duration
+// askedLog is a log handler that does f when it is asked for a line of that level. Whoever has the line to write waits for
+// that, as nobody waits for the line itself: so f is done at that place.
+type askedLog struct {
+	slog.Handler
+	level slog.Level
+	f     func()
 }
 
-func (h slowLog) Enabled(context.Context, slog.Level) bool { return true }
-func (h slowLog) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h slowLog) WithGroup(string) slog.Handler            { return h }
-func (h slowLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == h.msg {
-		time.Sleep(h.time)
+func (h askedLog) Enabled(_ context.Context, level slog.Level) bool {
+	if level == h.level {
+		h.f()
 	}
-	return nil
+	return false
 }
 
 // A call that waits for the first map goes on waiting while one that was given lies before the config goroutine, however
@@ -44,7 +43,8 @@ func TestAMapThatHasComeIsWaitedFor(t *testing.T) {
 		m.Inject(node(2, memd.OpHello), mock.Delay(20*time.Millisecond))
 		m.Inject(node(2, memd.OpSASLStep), mock.Status(memd.StatusAuthError))
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Log = slog.New(slowLog{"Config refused", 100 * time.Millisecond}) // holds the config goroutine up
+			refused := func() { time.Sleep(100 * time.Millisecond) } // holds the config goroutine up
+			cfg.Log = slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, refused})
 		})
 		began := time.Now()
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.GetClusterConfig{Pinned: true})

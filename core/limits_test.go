@@ -66,7 +66,9 @@ func (l *logs) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(locked{&l.mu, &l.out}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
+// String is what has been logged, in a bubble.
 func (l *logs) String() string {
+	synctest.Wait() // until it is written
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.String()

@@ -2,10 +2,12 @@ package core
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -35,8 +37,22 @@ func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
 func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 	ctx := context.Background()
 	if o.log.Enabled(ctx, slog.LevelDebug) {
-		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, err))...)
+		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, settled(err)))...)
 	}
+}
+
+// settled is an ending that nobody writes to any more, as a line needs it that is written later. The answer of a server
+// that is in it belongs to the call, whose caller goes on reading the answer's body into it. What a strategy has made of the
+// answer is left out.
+func settled(err error) error {
+	var end *retry.Error
+	var answer *kv.Error
+	if !errors.As(err, &end) || !errors.As(end.Cause, &answer) {
+		return err
+	}
+	e, a := *end, *answer
+	e.Cause = &a
+	return &e
 }
 
 func attrs(r *retry.Request, why retry.Reason) []slog.Attr {

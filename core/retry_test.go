@@ -278,6 +278,7 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 	var mu sync.Mutex
 	var out bytes.Buffer
 	lines := func() (retried, refused []map[string]any) {
+		synctest.Wait() // until they are written
 		mu.Lock()
 		defer mu.Unlock()
 		for l := range bytes.Lines(out.Bytes()) {

@@ -242,6 +242,7 @@ func TestNoSecretReachesAnyOutput(t *testing.T) {
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 		_, werr := core.ParseConnString("couchbase://app:" + canary + "@h")
 		require.Error(t, werr)
+		synctest.Wait() // until the log is written
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(&out, "%v %+v %#v %s %v %v", kept, kept, kept, kept.Password, err, werr)

@@ -3,49 +3,58 @@ package observe
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // Log is a logger that may be absent: the zero Log discards, and costs a nil check. It may be copied, and its methods
-// may be used by several goroutines at once. A handler that panics is contained: the line is lost and counted.
+// may be used by several goroutines at once; none of them but Close blocks. A line is stamped and kept where it is written,
+// and the handler gets it on a goroutine of the Log's, in order: one that blocks holds up the lines behind it and nothing
+// else. Only Enabled is asked at once. A handler that panics is contained. Lines that it loses are counted, and so are
+// those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
+//
+// What the attributes of a line refer to must not change any more.
 //
 // Debug and Info build nothing themselves, but a call with attributes makes them before it is entered. On the path of
 // an operation ask Enabled first.
 type Log struct {
-	logger    *slog.Logger
-	lost      *atomic.Int64
+	lines     *lines
 	redaction Redaction
 }
 
-// NewLog returns a Log over l; nil discards everything.
+// NewLog returns a Log over l; nil discards everything. Close ends it.
 func NewLog(l *slog.Logger, r Redaction) Log {
 	if l == nil {
 		return Log{redaction: r}
 	}
-	return Log{logger: l, lost: new(atomic.Int64), redaction: r}
+	return Log{lines: &lines{handler: l.Handler()}, redaction: r}
+}
+
+// Close discards lines that come later, and waits until those that came before are written, at most for LogGrace or
+// until ctx ends. What is left then is lost, the handler's goroutine ends when the handler comes back, and the error is
+// ErrLogStuck.
+func (l Log) Close(ctx context.Context) error {
+	if l.lines == nil {
+		return nil
+	}
+	return l.lines.close(ctx)
 }
 
 // Redaction is the level to tag attributes with: slog.Any(KeyOption, log.Redaction().User(name)).
 func (l Log) Redaction() Redaction { return l.redaction }
 
-// Slog returns the logger that was given to NewLog, or nil.
-func (l Log) Slog() *slog.Logger { return l.logger }
-
-// Lost returns how many lines a panicking handler lost.
+// Lost returns how many lines were lost: to a panic of the handler, to the limit, or to Close.
 func (l Log) Lost() int64 {
-	if l.lost == nil {
+	if l.lines == nil {
 		return 0
 	}
-	return l.lost.Load()
+	return l.lines.lost.Load()
 }
 
-// Enabled reports whether a line of that level would be written.
-func (l Log) Enabled(ctx context.Context, level slog.Level) (on bool) {
-	if l.logger == nil {
-		return false
-	}
-	defer contain(l.lost)
-	return l.logger.Enabled(ctx, level)
+// Enabled reports whether a line of that level would be written. It asks the handler.
+func (l Log) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.lines != nil && l.lines.enabled(ctx, level)
 }
 
 // Debug writes one line with what happens to single operations.
@@ -72,8 +81,11 @@ func (l Log) write(ctx context.Context, level slog.Level, msg string, attrs []sl
 	if !l.Enabled(ctx, level) {
 		return
 	}
-	defer contain(l.lost)
-	l.logger.LogAttrs(ctx, level, msg, attrs...) //nolint:sloglint // msg is one of the constants that the caller names
+	var pc [1]uintptr
+	runtime.Callers(3, pc[:]) // whoever has called Debug and so on
+	r := slog.NewRecord(time.Now(), level, msg, pc[0])
+	r.AddAttrs(attrs...)
+	l.lines.add(ctx, r)
 }
 
 // contain is deferred around code of the user's that runs inside ours: telemetry never changes an outcome.

@@ -3,6 +3,7 @@ package observe
 // Messages of log lines. A message is fixed; facts are attributes.
 const (
 	MsgInvariantBroken = "Invariant broken"
+	MsgLinesLost       = "Log lines lost"
 
 	MsgOrphans           = "Orphaned responses observed"
 	MsgTerminalSet       = "Terminal condition set"
