@@ -50,12 +50,14 @@ func (r *Router) reseed() {
 		}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || time.Since(r.seeded) < reseedAfter {
-		return
+	due := !r.closed && time.Since(r.seeded) >= reseedAfter
+	if due {
+		r.seed()
 	}
-	r.o.Log.Info(r.ctx, observe.MsgReseeding)
-	r.seed()
+	r.mu.Unlock()
+	if due {
+		r.o.Log.Info(r.ctx, observe.MsgReseeding) // the log's handler is asked whether it wants that: not under a lock
+	}
 }
 
 // trim ends the ways to seeds that the map does not name, once they have given a map that is not newer than ours.
