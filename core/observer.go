@@ -42,16 +42,20 @@ func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 }
 
 // settled is an ending that nobody writes to any more, as a line needs it that is written later. The answer of a server
-// that is in it belongs to the call, whose caller goes on reading the answer's body into it. What a strategy has made of the
-// answer is left out.
+// that is in it belongs to the call, whose caller goes on reading the answer's body into it: the line has what is known
+// without the body, which it does not keep. What a strategy has made of the answer is left out.
 func settled(err error) error {
 	var end *retry.Error
 	var answer *kv.Error
 	if !errors.As(err, &end) || !errors.As(end.Cause, &answer) {
 		return err
 	}
-	e, a := *end, *answer
-	e.Cause = &a
+	e, a := *end, answer
+	e.Cause = &kv.Error{
+		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status, Name: a.Name,
+		Description: a.Description, Context: a.Context, Ref: a.Ref, Endpoint: a.Endpoint, Opaque: a.Opaque, Elapsed: a.Elapsed,
+		Stage: a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
+	}
 	return &e
 }
 
