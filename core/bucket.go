@@ -214,7 +214,7 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	}
 	res, err := kv.Do(ctx, b.router, op)
 	if err == nil && len(res.JSON) > 0 {
-		b.router.Offer(res.JSON, res.Endpoint)
+		b.router.Offer(res.JSON, res.Endpoint())
 	}
 	if errors.Is(err, cberr.UnambiguousTimeout) {
 		probe.Unanswered()

@@ -62,7 +62,7 @@ func TestAFailureLeavesNothingLocked_D40(t *testing.T) {
 			for range 3 {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 				require.NoError(t, err, i)
-				require.Equal(t, m.Node(1-i%2).Addr(), res.Endpoint)
+				require.Equal(t, m.Node(1-i%2).Addr(), res.Endpoint())
 			}
 		}
 	})

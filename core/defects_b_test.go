@@ -193,7 +193,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket))
 			require.Equal(t, 2, m.Frames(memd.OpSet)) // by the map that came with the answer
-			require.Equal(t, m.Node(1).Addr(), res.Endpoint)
+			require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 		}},
 		"a pushed map": {push: true, change: func(t *testing.T, m *mock.Cluster, vb int) {
 			require.NoError(t, m.MoveVBucket("default", vb, 1))
@@ -213,7 +213,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 			require.Equal(t, hellos+1, m.Frames(memd.OpHello))
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
 			require.NoError(t, err)
-			require.Equal(t, m.Node(0).Addr(), res.Endpoint)
+			require.Equal(t, m.Node(0).Addr(), res.Endpoint())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

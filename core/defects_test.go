@@ -64,7 +64,7 @@ func TestANodeThatLeavesAnswersFirst_D49(t *testing.T) {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
 			require.Zero(t, res.RetryInfo().Attempts)
-			require.Equal(t, m.Node(2).Addr(), res.Endpoint)
+			require.Equal(t, m.Node(2).Addr(), res.Endpoint())
 		}
 	})
 }

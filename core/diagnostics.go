@@ -225,7 +225,7 @@ func valuesOf(m map[Service]string) (out []string) {
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
 	res, err := kv.Do(ctx, b.router, kv.Noop{Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node})
-	d := PingDetails{ID: res.Connection, Remote: b.router.Address(node), Namespace: b.name}
+	d := PingDetails{ID: res.Connection(), Remote: b.router.Address(node), Namespace: b.name}
 	took := time.Since(began)
 	for _, s := range b.Status() {
 		if s.ID == d.ID && d.ID != "" {

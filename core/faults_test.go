@@ -67,7 +67,7 @@ func TestNotMyVBucketWithMapIsReroutedAtOnce(t *testing.T) {
 		began := time.Now()
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
 		require.NoError(t, err)
-		require.Equal(t, m.Node(1).Addr(), res.Endpoint)
+		require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 		require.Zero(t, time.Since(began))
 		require.Equal(t, 0, res.RetryInfo().Attempts)
 		require.Equal(t, 1, res.RetryInfo().Transparent)
@@ -133,7 +133,7 @@ func TestD35MapThatDropsTheAnsweringNode(t *testing.T) {
 		require.NoError(t, m.Failover(2))
 		res, err := kv.Do(ctx(t), b, kv.Get{Key: key})
 		require.NoError(t, err)
-		require.NotEqual(t, m.Node(2).Addr(), res.Endpoint)
+		require.NotEqual(t, m.Node(2).Addr(), res.Endpoint())
 		m.BumpRevision() // the next map is handled too
 		_, rev := m.Revision()
 		time.Sleep(3 * time.Second)

@@ -46,7 +46,7 @@ func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 		began := time.Now()
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 		require.NoError(t, err)
-		require.Equal(t, m.Node(1).Addr(), res.Endpoint)
+		require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 		require.Zero(t, time.Since(began))
 		require.Equal(t, 0, res.RetryInfo().Attempts)
 		require.Equal(t, 1, res.RetryInfo().Transparent)
@@ -71,7 +71,7 @@ func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 		m.BumpRevision()
 		res, err = f.Wait(ctx(t))
 		require.NoError(t, err)
-		require.Equal(t, m.Node(0).Addr(), res.Endpoint)
+		require.Equal(t, m.Node(0).Addr(), res.Endpoint())
 	})
 }
 

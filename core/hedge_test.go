@@ -65,7 +65,7 @@ func TestAHedgedReadGoesOnToTheReplicas(t *testing.T) {
 			require.Equal(t, "v", string(r.Value))
 			require.Equal(t, after, time.Since(began))
 			require.Equal(t, silent > 0, r.FromReplica)
-			require.Equal(t, nodes[silent], r.Endpoint)
+			require.Equal(t, nodes[silent], r.Endpoint())
 			op := memd.OpGet
 			if silent > 0 {
 				op = memd.OpGetReplica

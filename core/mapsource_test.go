@@ -390,11 +390,11 @@ func TestMemcachedBuckets(t *testing.T) {
 						key := "key-" + strconv.Itoa(i)
 						res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte(key), Value: []byte("v")})
 						require.NoError(t, err)
-						require.Equal(t, ketama(addrs, key), res.Endpoint, key)
+						require.Equal(t, ketama(addrs, key), res.Endpoint(), key)
 						got, err := kv.Do(ctx(t), b, kv.Get{Key: []byte(key)})
 						require.NoError(t, err)
 						require.Equal(t, res.CAS, got.CAS)
-						used[res.Endpoint] = true
+						used[res.Endpoint()] = true
 					}
 					require.Len(t, used, len(nodes))
 				}

@@ -61,7 +61,7 @@ func TestTheNetworkFollowsFromTheSeed(t *testing.T) {
 			for i := range 64 {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}})
 				require.NoError(t, err, c.s)
-				require.True(t, strings.HasPrefix(res.Endpoint, c.want), "%s: %s", c.s, res.Endpoint)
+				require.True(t, strings.HasPrefix(res.Endpoint(), c.want), "%s: %s", c.s, res.Endpoint())
 			}
 			resp, err := cl.Do(ctx(t), &core.HTTPRequest{Service: core.Management, Method: "GET", Path: "/pools"})
 			require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestANodeWithoutAnAddressOnTheNetworkKeepsItsPlace_D14(t *testing.T) {
 			} else {
 				require.Zero(t, res.RetryInfo().Transparent, "no node has refused it")
 			}
-			used[res.Endpoint]++
+			used[res.Endpoint()]++
 		}
 		require.Len(t, used, 3)
 		require.NotZero(t, used[""])
@@ -114,7 +114,7 @@ func TestThePlaceholderIsTheHostThatGaveTheMap(t *testing.T) {
 				}).Bucket("default")
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 				require.NoError(t, err)
-				require.Equal(t, net.JoinHostPort(host, "11210"), res.Endpoint)
+				require.Equal(t, net.JoinHostPort(host, "11210"), res.Endpoint())
 			})
 		}
 	}

@@ -136,11 +136,11 @@ func TestAScanIsCreatedWhereItsVBucketIs_D80(t *testing.T) {
 		create := kv.RangeScanCreate{VBucket: vb, Range: &kv.ScanRange{}}
 		first, err := kv.Do(ctx(t), b, create)
 		require.NoError(t, err)
-		require.Equal(t, m.Node(0).Addr(), first.Endpoint)
+		require.Equal(t, m.Node(0).Addr(), first.Endpoint())
 		require.NoError(t, m.MoveVBucket("default", int(vb), 1))
 		second, err := kv.Do(ctx(t), b, create)
 		require.NoError(t, err)
-		require.Equal(t, m.Node(1).Addr(), second.Endpoint)
+		require.Equal(t, m.Node(1).Addr(), second.Endpoint())
 		require.Equal(t, 1, second.RetryInfo().Transparent)
 
 		m.Inject(only(memd.OpRangeScanCreate, 1), mock.Status(memd.StatusTmpFail))

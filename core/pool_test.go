@@ -35,7 +35,7 @@ func TestAPoolOfConnections_C17(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					used[res.Connection]++
+					used[res.Connection()]++
 					mu.Unlock()
 				})
 			}
@@ -87,13 +87,13 @@ func TestARequestOfOneConnection(t *testing.T) {
 		res, err := kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true})
 		require.NoError(t, err)
 		for range 20 {
-			again, err := kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true, Connection: res.Connection})
+			again, err := kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true, Connection: res.Connection()})
 			require.NoError(t, err)
-			require.Equal(t, res.Connection, again.Connection)
+			require.Equal(t, res.Connection(), again.Connection())
 		}
 		require.NoError(t, m.CloseConns(0))
 		time.Sleep(time.Second)
-		_, err = kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true, Connection: res.Connection})
+		_, err = kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true, Connection: res.Connection()})
 		var gone *kv.ConnectionGoneError
 		require.ErrorAs(t, err, &gone)
 	}, threeConnections)
@@ -125,8 +125,8 @@ func TestAPoolIsUsedInOrder(t *testing.T) {
 		for range 30 {
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 			require.NoError(t, err)
-			require.NotEqual(t, last, res.Connection, "they take turns")
-			last = res.Connection
+			require.NotEqual(t, last, res.Connection(), "they take turns")
+			last = res.Connection()
 			m.BumpRevision() // the node tells of it, and is asked for the map
 			synctest.Wait()
 		}

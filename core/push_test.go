@@ -46,7 +46,7 @@ func TestNodesTellOfNewMaps_T2(t *testing.T) {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 				require.NoError(t, err)
 				require.Zero(t, res.RetryInfo().Retries())
-				require.Equal(t, m.Node(1).Addr(), res.Endpoint)
+				require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 			}, without)
 		})
 	}

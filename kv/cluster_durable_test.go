@@ -143,7 +143,7 @@ func TestServerGroupsOnACluster(t *testing.T) {
 			n := 0
 			for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
 				if group == "a" {
-					require.Equal(t, m.Node(0).Addr(), r.Endpoint)
+					require.Equal(t, m.Node(0).Addr(), r.Endpoint())
 				}
 				n++
 			}

@@ -77,7 +77,7 @@ func TestAMemcachedBucket_B45_T7(t *testing.T) {
 			res, err := kv.Do(testContext(t), b, kv.Upsert{Key: key, Value: v})
 			require.NoError(t, err)
 			n := s.KetamaIndex(key)
-			require.Equal(t, m.Node(n).Addr(), res.Endpoint)
+			require.Equal(t, m.Node(n).Addr(), res.Endpoint())
 			nodes[n]++
 		}
 		require.Len(t, nodes, 3, "%v", nodes)

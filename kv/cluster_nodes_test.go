@@ -28,7 +28,7 @@ func TestCopiesOnACluster(t *testing.T) {
 			nodes, replicas := map[string]bool{}, 0
 			for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
 				require.Equal(t, `{"a":1}`, string(r.Value))
-				nodes[r.Endpoint] = true
+				nodes[r.Endpoint()] = true
 				if r.FromReplica {
 					replicas++
 				}
@@ -58,7 +58,7 @@ func TestCopiesOnACluster(t *testing.T) {
 		require.ErrorIs(t, err, cberr.ReplicaIndexOutOfBounds)
 		wrapped, err := kv.Do(testContext(t), b, kv.GetReplica{Key: []byte("k"), Replica: 3, Wrap: true})
 		require.NoError(t, err)
-		require.NotEqual(t, one.Endpoint, wrapped.Endpoint)
+		require.NotEqual(t, one.Endpoint(), wrapped.Endpoint())
 		_, err = kv.Do(testContext(t), b, kv.GetReplica{Key: []byte("missing"), Replica: 1})
 		require.ErrorIs(t, err, cberr.DocumentNotFoundOnReplica)
 		require.ErrorIs(t, err, cberr.DocumentNotFound)
@@ -84,7 +84,7 @@ func TestAReplicaThatLeavesMidway_D104(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = m.Failover(gone) })
 		seen := map[string]int{}
 		for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
-			seen[r.Endpoint]++
+			seen[r.Endpoint()]++
 		}
 		require.NoError(t, s.Err())
 		require.LessOrEqual(t, time.Since(began), 5*time.Second)
@@ -169,7 +169,7 @@ func TestStatsOnACluster_B42(t *testing.T) {
 		for _, s := range all {
 			require.NoError(t, s.Err)
 			require.NotEmpty(t, s.Stats)
-			nodes[s.Endpoint] = true
+			nodes[s.Endpoint()] = true
 		}
 		require.Len(t, nodes, 3)
 
@@ -188,7 +188,7 @@ func TestStatsOnACluster_B42(t *testing.T) {
 		vb, nodesOf, _ := b.Locate([]byte("k"))
 		one, err := kv.Do(testContext(t), b, kv.Stat{Group: "vbucket", ByVBucket: true, VBucket: vb})
 		require.NoError(t, err)
-		require.Equal(t, nodesOf[0], one.Endpoint)
+		require.Equal(t, nodesOf[0], one.Endpoint())
 		require.NotEmpty(t, one.Stats)
 		_, err = kv.Do(testContext(t), b, kv.Stat{ByVBucket: true, VBucket: 999})
 		require.ErrorIs(t, err, cberr.InvalidArgument)
@@ -273,7 +273,7 @@ func TestObserveSeqnoAfterAFailover_B43(t *testing.T) {
 		res, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		for i := range 3 {
-			if m.Node(i).Addr() == res.Endpoint {
+			if m.Node(i).Addr() == res.Endpoint() {
 				require.NoError(t, m.Failover(i))
 			}
 		}

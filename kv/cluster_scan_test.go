@@ -216,7 +216,7 @@ func TestRandomDocumentsOnACluster_B41_D105(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, byte('r'), res.Key[0])
 			require.Equal(t, "1", string(res.Value))
-			nodes[res.Endpoint]++
+			nodes[res.Endpoint()]++
 		}
 		require.Len(t, nodes, 3)
 		for node, n := range nodes {

@@ -234,7 +234,7 @@ func TestExpiriesOnACluster_B40(t *testing.T) {
 		expiry := func(key string) time.Time {
 			res, err := kv.Do(testContext(t), b, kv.Get{Key: []byte(key), WithExpiry: true})
 			require.NoError(t, err)
-			return res.Expiry
+			return res.Expiry()
 		}
 		fresh := func(key, value string) []byte {
 			_, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte(key), Value: []byte(value), Expiry: kv.ExpireAt(at)})

@@ -182,9 +182,9 @@ func (c *Copies[R]) Next(ctx context.Context) (R, bool) {
 func endpointOf(r any) string {
 	switch r := r.(type) {
 	case GetResult:
-		return r.Endpoint
+		return r.Endpoint()
 	case LookupInResult:
-		return r.Endpoint
+		return r.Endpoint()
 	}
 	return ""
 }

@@ -39,7 +39,7 @@ func jsonOf(extras []byte, value string) []memd.Packet {
 
 func plainDecodings() []decoding {
 	key := []byte("abc")
-	result := kv.Result{CAS: cas, Endpoint: fakeEndpoint}
+	result := kv.ResultVia(fakeVia, cas)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	get := kv.GetResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON}
 	replica := get
@@ -56,7 +56,7 @@ func plainDecodings() []decoding {
 		{"get_replica", on("", kv.GetReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), replica},
 		{"exists", on("", kv.Exists{Key: key}), answerOf(meta, ""), kv.ExistsResult{Result: result, Exists: true}},
 		{"exists_v1", on("", kv.Exists{Key: key}), answerOf(meta[:20], ""), kv.ExistsResult{Result: result, Exists: true}},
-		{"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""), kv.ExistsResult{Result: kv.Result{Endpoint: fakeEndpoint}}},
+		{"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""), kv.ExistsResult{Result: kv.ResultVia(fakeVia, 0)}},
 		{"upsert", on("", kv.Upsert{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"upsert_no_token", on("", kv.Upsert{Key: key}), none, noToken},
 		{"insert", on("", kv.Insert{Key: key}), answerOf(tokenOf, ""), mutation},
@@ -80,7 +80,7 @@ func plainDecodings() []decoding {
 
 func metaDecodings() []decoding {
 	key := []byte("abc")
-	result := kv.Result{CAS: cas, Endpoint: fakeEndpoint}
+	result := kv.ResultVia(fakeVia, cas)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	mutation := kv.MutationResult{Result: result, Token: token}
 	live := kv.MetaResult{Result: result, Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3, Datatype: memd.DatatypeJSON, HasDatatype: true}
@@ -120,7 +120,7 @@ const manifest = `{"uid":"1c","scopes":[{"name":"_default","uid":"0","collection
 
 func subdocDecodings() []decoding {
 	key, v := []byte("abc"), []byte("1")
-	result := kv.Result{CAS: cas, Endpoint: fakeEndpoint}
+	result := kv.ResultVia(fakeVia, cas)
 	mutation := kv.MutationResult{Result: result, Token: kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}}
 	of := func(st memd.Status, extras []byte, value string) []memd.Packet {
 		p := answerOf(extras, value)
@@ -179,7 +179,7 @@ func subdocDecodings() []decoding {
 
 func scanDecodings() []decoding {
 	scan := kv.RangeScan{VBucket: 115, ID: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
-	result := kv.Result{CAS: cas, Endpoint: fakeEndpoint}
+	result := kv.ResultVia(fakeVia, cas)
 	created := scan
 	created.Result = result
 	next := on("", kv.RangeScanContinue{Scan: scan})

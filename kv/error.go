@@ -60,7 +60,7 @@ func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
 // Result is what a result says that is made of a failure, where that is an answer to the caller: a missing document, say.
 func (e *Error) Result() Result {
-	r := Result{Endpoint: e.Endpoint}
+	r := Result{via: &Via{Endpoint: e.Endpoint}}
 	if e.Retry.Stage != retry.StageNone {
 		r.retry = &e.Retry
 	}

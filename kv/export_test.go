@@ -12,6 +12,9 @@ func NewPathResult(i int, path string, st memd.Status, value []byte) PathResult 
 	return PathResult{Path: path, Status: st, Value: value, index: uint8(i)}
 }
 
+// ResultVia makes the result of an answer that came by a connection.
+func ResultVia(v *Via, cas uint64) Result { return Result{CAS: cas, via: v} }
+
 // CallSize is what a call takes, with its allocation's header.
 const CallSize = unsafe.Sizeof(Call{}) + allocHeader
 

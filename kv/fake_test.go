@@ -16,7 +16,10 @@ import (
 
 const fakeEndpoint = "10.0.0.1:11210"
 
-var fakeVia = &kv.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
+var (
+	fakeVia  = &kv.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
+	fakeNode = &kv.Via{Endpoint: fakeEndpoint} // what a failure knows of it
+)
 
 // send appends the call's request to nothing, as if to a connection.
 func send(c *kv.Call) {

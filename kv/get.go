@@ -12,16 +12,16 @@ type Get struct {
 	Key []byte
 	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
 	Into []byte
-	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one.
-	KeepCompressed bool
 	// Paths are the parts of a JSON document that are wanted: the value is a document of them alone, without those that
 	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut down
 	// here. Arrays have the elements that were asked for and nothing in between.
-	Paths      []string
+	Paths []string
+	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says.
+	Hedge      *Hedge
 	WithExpiry bool // the result says when the document expires
 	WithFlags  bool // the result has the document's flags also when Paths are given
-	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says.
-	Hedge *Hedge
+	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one.
+	KeepCompressed bool
 }
 
 // GetResult is the result of a read. Value is the caller's.
@@ -30,9 +30,11 @@ type GetResult struct {
 	Value       []byte
 	Flags       uint32
 	Datatype    memd.Datatype
-	FromReplica bool      // a replica has answered, which may lag
-	Expiry      time.Time // of a read with WithExpiry; zero for a document that does not expire
+	FromReplica bool // a replica has answered, which may lag
 }
+
+// Expiry is when the document expires, after a read with WithExpiry; zero for one that does not expire.
+func (g GetResult) Expiry() time.Time { return unixTime(g.expiry) }
 
 // Encode implements Op.
 func (g Get) Encode(r *Request) error {

@@ -55,7 +55,7 @@ func (h *Histories) Of(ctx context.Context, d Dispatcher, vb uint16) (uint64, er
 
 func (h *Histories) answered(vb uint16, a *asked, log FailoverLog, err error) {
 	if a.err = err; err == nil && len(log.Entries) == 0 {
-		a.err = &Error{Op: "failover-log", Endpoint: log.Endpoint, Err: cberr.DecodingFailure}
+		a.err = &Error{Op: "failover-log", Endpoint: log.Endpoint(), Err: cberr.DecodingFailure}
 	}
 	h.mu.Lock()
 	delete(h.asking, vb)

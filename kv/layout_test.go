@@ -203,7 +203,7 @@ func TestPartsOfAnswers(t *testing.T) {
 
 // A request that is bound to a connection goes nowhere else.
 func TestARequestOfOneConnection(t *testing.T) {
-	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.Result{Connection: "one"}}})
+	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.ResultVia(&kv.Via{Local: "one"}, 0)}})
 	w := common
 	w.Via = &kv.Via{Local: "one"}
 	_, err := op.encoded(w)

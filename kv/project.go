@@ -63,7 +63,7 @@ func (g *Get) decodeProjection(r *Response) (GetResult, error) {
 		if err := readNumber(paths[0], &seconds); err != nil {
 			return GetResult{}, err
 		}
-		res.Expiry, paths = unixTime(seconds), paths[1:]
+		res.expiry, paths = seconds, paths[1:]
 	}
 	if whole || g.WithFlags {
 		if err := readNumber(paths[0], &res.Flags); err != nil {

@@ -82,7 +82,7 @@ func TestProjections_B62(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(res.Value), "%v with %d more", c.paths, more)
 			require.True(t, json.Valid(res.Value))
-			require.Equal(t, time.Unix(1610612736, 0), res.Expiry)
+			require.Equal(t, time.Unix(1610612736, 0), res.Expiry())
 			require.EqualValues(t, 0x02000006, res.Flags)
 			require.Equal(t, memd.DatatypeJSON, res.Datatype)
 			require.Equal(t, uint64(cas), res.CAS)
@@ -115,7 +115,7 @@ func TestAReadWithExpiry(t *testing.T) {
 	res, err := kv.Do(testContext(t), d, kv.Get{Key: []byte("k"), WithExpiry: true, Into: into})
 	require.NoError(t, err)
 	require.Equal(t, "head:any bytes", string(res.Value))
-	require.True(t, res.Expiry.IsZero())
+	require.True(t, res.Expiry().IsZero())
 	require.EqualValues(t, 0x03000002, res.Flags)
 
 	_, err = kv.Do(testContext(t), documents(t, "", nil), kv.Get{Key: []byte("k"), WithExpiry: true})

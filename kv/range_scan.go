@@ -219,7 +219,7 @@ func (c RangeScanContinue) Encode(r *Request) error {
 	if ms < 0 || ms > math.MaxUint32 {
 		return badArgument("time", "is negative or too long")
 	}
-	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection
+	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
 	n := copy(r.extras[:], c.Scan.ID[:])
 	binary.BigEndian.PutUint32(r.extras[n:], c.MaxItems)
 	binary.BigEndian.PutUint32(r.extras[n+4:], uint32(ms))
@@ -305,7 +305,7 @@ type RangeScanCancel struct {
 // Encode implements Op.
 func (c RangeScanCancel) Encode(r *Request) error {
 	r.Common, r.Opcode = c.Common, memd.OpRangeScanCancel
-	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection
+	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
 	r.SetExtras(c.Scan.ID[:])
 	return nil
 }

@@ -31,6 +31,8 @@ type Response struct {
 	partsLen     int32
 	prefixed     bool // a key has its collection's id before it
 	overflow     bool // the parts were too long together
+
+	_ [24]byte // the request, which follows in a Call, begins a cache line
 }
 
 // reset makes r zero.
@@ -88,9 +90,7 @@ func (r *Response) result(res *Result, via *Via) {
 		*res = r.Result
 	}
 	res.CAS = r.CAS
-	if via != nil {
-		res.Endpoint, res.Connection = via.Endpoint, via.Local
-	}
+	res.via = via
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
@@ -146,16 +146,33 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 }
 
 // Result is what every operation's result carries.
+// It is passed by value through every waiting goroutine's
+// stack, so what several results have in common, and what few have, is behind pointers.
 type Result struct {
-	CAS      uint64
-	Endpoint string // the node that answered
-	// Connection is the id of the connection that the answer came on.
-	Connection string
+	CAS uint64
 
-	retry               *retry.Info // nil when nothing was retried: a result is copied more often than that happens
+	via                 *Via        // nil when no connection brought it
+	retry               *retry.Info // nil when nothing was retried
 	readUnits, wrtUnits uint32
+	expiry              uint32 // of a document whose read asked for it
 	duration            uint16
 	hasDuration         bool
+}
+
+// Endpoint is the address of the node that answered.
+func (r Result) Endpoint() string {
+	if r.via == nil {
+		return ""
+	}
+	return r.via.Endpoint
+}
+
+// Connection is the id of the connection that the answer came on.
+func (r Result) Connection() string {
+	if r.via == nil {
+		return ""
+	}
+	return r.via.Local
 }
 
 // RetryInfo says how the call came to its answer; it is zero when nothing was retried.

@@ -216,7 +216,7 @@ func mutationLine(v view) string {
 
 func (v view) json(name, key string, took time.Duration) kvResult {
 	res := kvResult{
-		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint, Attempts: v.RetryInfo().Retries() + 1,
+		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint(), Attempts: v.RetryInfo().Retries() + 1,
 		RetryReasons: reasonNames(v.RetryInfo().Reasons), ElapsedUS: took.Microseconds(), more: v.more,
 	}
 	if v.failed != nil {

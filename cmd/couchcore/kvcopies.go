@@ -67,7 +67,7 @@ func (c *kvGetAllCopies) Run(a *app, k *kvCmd) error {
 		if r.FromReplica {
 			from = "replica"
 		}
-		v.lines = []string{fmt.Sprintf("%s  %s  cas 0x%016x  %s", r.Endpoint, from, r.CAS, r.Value)}
+		v.lines = []string{fmt.Sprintf("%s  %s  cas 0x%016x  %s", r.Endpoint(), from, r.CAS, r.Value)}
 		return v
 	})
 }

@@ -107,7 +107,7 @@ func (c *kvObserve) Run(a *app, k *kvCmd) error {
 		return kv.Observe{Common: o, Key: []byte(c.Key), Replica: c.Replica}, nil
 	}, func(r kv.ObserveResult) view {
 		return view{
-			Result: r.Result, lines: []string{fmt.Sprintf("%s  cas 0x%016x  %s", r.State, r.CAS, r.Endpoint)},
+			Result: r.Result, lines: []string{fmt.Sprintf("%s  cas 0x%016x  %s", r.State, r.CAS, r.Endpoint())},
 			more: []extra{{"state", r.State.String()}, {"persist_hint_ms", r.PersistHint.Milliseconds()}},
 		}
 	})
@@ -236,7 +236,7 @@ func (c *kvStats) show(a *app, all map[int]kv.NodeStats, took time.Duration) (fa
 		}
 		var rows [][]string
 		for _, e := range s.Stats {
-			rows = append(rows, []string{s.Endpoint, e.Name, e.Value})
+			rows = append(rows, []string{s.Endpoint(), e.Name, e.Value})
 		}
 		if err := a.table(rows); err != nil {
 			return err

@@ -120,7 +120,7 @@ func (c *kvGet) Run(a *app, k *kvCmd) error {
 	}, func(r kv.GetResult) view {
 		v := viewGet(r)
 		if c.WithExpiry {
-			v.more = append(v.more, extra{"expiry", timeOf(r.Expiry)})
+			v.more = append(v.more, extra{"expiry", timeOf(r.Expiry())})
 		}
 		return v
 	})

@@ -168,7 +168,7 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 		return runCopies(a, k, "lookup-in", c.Key, copies, func(r kv.LookupInResult) view {
 			v := show(r)
 			for i, l := range v.lines {
-				v.lines[i] = r.Endpoint + "  " + l
+				v.lines[i] = r.Endpoint() + "  " + l
 			}
 			return v
 		})
