@@ -518,6 +518,11 @@ func (c *Call) deliver() {
 // Observe has f told the call's outcome, once, on a goroutine that is no connection's.
 func (c *Call) Observe(f func(err error)) { c.watcher, c.observed = f, f != nil }
 
+// smooth reports whether the finished call has succeeded and there is nothing to be said about how.
+func (c *Call) smooth() bool {
+	return !c.failed && !c.observed && !c.shared()
+}
+
 // outcome gives the finished call's error, translated: nil, or a *Error.
 func (c *Call) outcome() error {
 	if c.form == formFuture {

@@ -217,8 +217,10 @@ func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 }
 
 func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
-	if err := c.outcome(); err != nil {
-		return decodeAbsent(c, op, r, err)
+	if !c.smooth() {
+		if err := c.outcome(); err != nil {
+			return decodeAbsent(c, op, r, err)
+		}
 	}
 	return decode(c, op, r)
 }
