@@ -7,10 +7,10 @@ import "github.com/couchcore/couchcore/memd"
 type Upsert struct {
 	Common
 	Key, Value []byte
-	Flags      uint32
-	Datatype   memd.Datatype // memd.DatatypeJSON marks the value as JSON
 	Expiry     Expiry
 	CAS        uint64 // 0 means whatever it is
+	Flags      uint32
+	Datatype   memd.Datatype // memd.DatatypeJSON marks the value as JSON
 	Durability memd.DurabilityLevel
 
 	// PreserveExpiry keeps the expiry that the document has. It excludes Expiry.

@@ -87,7 +87,12 @@ func (f casFlag) cas() (uint64, error) {
 	return n, nil
 }
 
-func (f expiryFlag) expiry() kv.Expiry { return kv.Expiry{After: f.Expiry, At: f.ExpireAt} }
+func (f expiryFlag) expiry() kv.Expiry {
+	if !f.ExpireAt.IsZero() {
+		return kv.ExpireAt(f.ExpireAt)
+	}
+	return kv.ExpireAfter(f.Expiry)
+}
 
 // durabilityLevels are the names that --durability takes.
 var durabilityLevels = map[string]memd.DurabilityLevel{
