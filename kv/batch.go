@@ -149,7 +149,7 @@ func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
 		c.form, c.group = formBatch, &p.group
 		o := op(i)
 		err := load[R](c, o)
-		if err == nil && c.hedge() != nil {
+		if err == nil && c.mayHedge() && c.hedge() != nil {
 			hedgedAsync(b.ctx, b.d, c, *o, func(r R, err error) {
 				b.out[i] = Outcome[R]{r, err}
 				p.Done()

@@ -407,7 +407,8 @@ func (c *Call) WireSize() int { return c.Req.wireSize() }
 func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	won, _ := c.State.Finish()
 	if won {
-		c.settled(p, owned)
+		c.State.Settle(nil)
+		c.set(p, owned)
 		c.deliver()
 	}
 	return won
@@ -419,20 +420,23 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
 	}
-	c.settled(p, owned)
-	if c.form == formBatch {
-		if c.shared() {
+	c.State.Settle(nil)
+	c.set(p, owned)
+	switch rare := c.shared() || c.has&hasTurn != 0; {
+	case c.form == formBlocking && !rare:
+		c.wake <- struct{}{}
+	case c.form == formBatch:
+		if rare {
 			c.unwatched()
 		}
 		w.add(c.group)
-	} else {
+	default:
 		c.deliver()
 	}
 	return true
 }
 
-func (c *Call) settled(p *memd.Packet, owned bool) {
-	c.State.Settle(nil)
+func (c *Call) set(p *memd.Packet, owned bool) {
 	var into []byte
 	if c.has&hasInto != 0 {
 		into = c.Req.Into
@@ -614,16 +618,13 @@ func (c *Call) prepare(ctx context.Context) error {
 	}
 	if c.Req.light.plain() {
 		c.light = c.Req.light
-	} else {
-		if err := c.Req.validate(spec); err != nil {
-			return err
-		}
+	} else if err := c.Req.validate(spec); err != nil {
+		return err
+	} else if c.Req.Durability != 0 && c.Req.Capability == "" {
+		c.Req.Capability = CapabilityDurableWrite
 	}
 	if c.Req.Into != nil {
 		c.has |= hasInto
-	}
-	if c.Req.Durability != 0 && c.Req.Capability == "" {
-		c.Req.Capability = CapabilityDurableWrite
 	}
 	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.has |= hasTurn

@@ -37,14 +37,19 @@ type Dispatcher interface {
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
 	c := d.NewCall()
 	c.block()
-	if err = load[R](c, &op); err == nil && c.hedge() != nil {
+	if err = load[R](c, &op); err == nil && c.mayHedge() && c.hedge() != nil {
 		var done bool
 		if done, err = doHedged(ctx, d, c, &op, &r); done {
 			return r, err
 		}
 	}
 	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
-	if err = prepared(ctx, c, err); err == nil {
+	if err == nil {
+		err = c.prepare(ctx)
+	}
+	if err != nil {
+		err = c.unprepared(ctx, err)
+	} else {
 		d.Dispatch(c)
 		c.awaitTurn()
 		<-c.wake
@@ -104,6 +109,11 @@ func prepared(ctx context.Context, c *Call, err error) error {
 	if err == nil {
 		return nil
 	}
+	return c.unprepared(ctx, err)
+}
+
+// unprepared ends a call that cannot be dispatched, and gives the error of that.
+func (c *Call) unprepared(ctx context.Context, err error) error {
 	c.State.Finish()
 	c.ctx = ctx
 	c.err, c.failed = err, true

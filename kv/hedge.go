@@ -48,13 +48,13 @@ func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
 	}
 }
 
+// mayHedge reports whether there may be anything that says so: hedge tells. Most calls need not ask it.
+func (c *Call) mayHedge() bool { return !c.Req.light.bare() || c.has&hasPolicy != 0 }
+
 // hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Call) hedge() *Hedge {
-	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK { // a replica that lags would say that there is nothing
-		return nil
-	}
-	if c.Req.light.bare() && c.has&hasPolicy == 0 {
+	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.mayHedge() { // a replica that lags would say that there is nothing
 		return nil
 	}
 	h := c.Req.Hedge

@@ -119,6 +119,10 @@ func (r *Request) Restricted() bool {
 	return !r.light.plain() && (r.Replica != 0 || r.ByVBucket || r.Capability != "")
 }
 
+// Plain reports whether the request is valid and only reads or writes a document of the default collection on the
+// vbucket's active copy. It costs less than to look at the fields that say so.
+func (r *Request) Plain() bool { return r.light.plain() }
+
 // OfActive reports whether the request is for the vbucket's active copy.
 func (r *Request) OfActive() bool { return r.light.plain() || r.Replica == 0 }
 

@@ -130,7 +130,6 @@ type Conn struct {
 	ended      int
 	cameLate   int
 	wakes      kv.Wakes
-	trusted    bool // an answer has come: TLS failures from now on are lost sockets
 
 	Stats Stats
 }
@@ -303,33 +302,32 @@ func (c *Conn) room() bool {
 
 // put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is held.
 func (c *Conn) put(call *kv.Call) error {
-	if err := c.take(); err != nil {
+	s, err := c.take()
+	if err != nil {
 		return err
 	}
 	n := call.BeginPlain(&c.wire)
 	if n == 0 {
-		return c.putAny(call)
+		return c.putAny(call, s)
 	}
-	call.Req.PutPlain(c.extend(n), &c.wire)
-	c.added(call)
-	return nil
-}
-
-// extend makes room for n bytes in the part that the next request goes to. The lock is held.
-func (c *Conn) extend(n int) []byte {
 	p := c.last()
 	at := len(p.buf)
 	if cap(p.buf)-at < n {
-		p.buf = slices.Grow(p.buf, n)
+		p.grow(n)
 	}
 	p.buf = p.buf[:at+n]
-	return p.buf[at:]
+	call.Req.PutPlain(p.buf[at:], &c.wire)
+	c.added(call, s, p)
+	return nil
 }
+
+//go:noinline
+func (p *part) grow(n int) { p.buf = slices.Grow(p.buf, n) }
 
 // putAny is put for every request, after take.
 //
 //go:noinline
-func (c *Conn) putAny(call *kv.Call) error {
+func (c *Conn) putAny(call *kv.Call, s *slot) error {
 	p := c.last()
 	buf, ended, err := call.AppendTo(p.buf, &c.wire)
 	p.buf = buf
@@ -337,13 +335,14 @@ func (c *Conn) putAny(call *kv.Call) error {
 		c.notPut(p)
 		return err
 	}
-	c.added(call)
+	c.added(call, s, p)
 	return nil
 }
 
 // putLarge is put for a request that was encoded before the lock was taken.
 func (c *Conn) putLarge(call *kv.Call, w *kv.Wire, large *part) error {
-	if err := c.take(); err != nil {
+	s, err := c.take()
+	if err != nil {
 		return err
 	}
 	w.Opaque = c.wire.Opaque
@@ -353,32 +352,32 @@ func (c *Conn) putLarge(call *kv.Call, w *kv.Wire, large *part) error {
 	}
 	putOpaque(large.buf, w.Opaque)
 	c.pend = append(c.pend, large)
-	c.added(call)
+	c.added(call, s, large)
 	return nil
 }
 
 // take gives the next request a slot: wire.Opaque names it. The lock is held.
-func (c *Conn) take() error {
+func (c *Conn) take() (*slot, error) {
 	switch {
 	case c.closed || c.refusing:
-		return ErrClosed
+		return nil, ErrClosed
 	case c.inflight >= c.maxCalls:
-		return ErrFull
+		return nil, ErrFull
 	}
 	i, ok := c.slots.take()
 	if !ok {
-		return ErrFull
+		return nil, ErrFull
 	}
-	c.wire.Opaque = c.slots.at(i).next(i)
-	return nil
+	s := c.slots.at(i)
+	c.wire.Opaque = s.next(i)
+	return s, nil
 }
 
-// added makes the slot that was taken live for the call, whose request is the last one. The lock is held.
-func (c *Conn) added(call *kv.Call) {
-	p, o := c.pend[len(c.pend)-1], c.wire.Opaque
+// added makes the slot that was taken live for the call, whose request is the last one of p. The lock is held.
+func (c *Conn) added(call *kv.Call, s *slot, p *part) {
+	o := c.wire.Opaque
 	p.frames = append(p.frames, frame{call: call, opaque: o, end: uint32(len(p.buf))})
 	call.Route.Reads = c.fills
-	s := c.slots.at(uint16(o >> 16))
 	s.call = call
 	s.word.Store(uint64(o&0xffff)<<2 | slotLive)
 	c.inflight++
@@ -656,7 +655,13 @@ func (c *Conn) rested(err error) bool {
 func (c *Conn) packets() error {
 	p := &c.pkt
 	for c.rlen-c.rpos >= memd.HeaderLen {
-		n, err := p.Parse(c.rbuf[c.rpos:c.rlen], c.limit)
+		b := c.rbuf[c.rpos:c.rlen]
+		if n := p.ParseGood(b, c.limit); n > 0 {
+			c.rpos += n
+			c.good(p)
+			continue
+		}
+		n, err := p.Parse(b, c.limit)
 		switch {
 		case err == nil:
 			c.rpos += n
@@ -719,9 +724,49 @@ func (c *counted) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
+// good is packet for a successful response, with as little as possible in between: nearly all are answers to calls that
+// wait for nothing else.
+func (c *Conn) good(p *memd.Packet) {
+	i := uint16(p.Opaque >> 16)
+	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
+		if epoch, ok := s.claimNow(p.Opaque & 0xffff); ok {
+			c.succeeded(c.claimed(s, i), epoch, p, false)
+			return
+		}
+	}
+	c.packet(p, false)
+}
+
+// claimed gives the call of a slot whose attempt the reader has claimed, and notes that the slot is free.
+func (c *Conn) claimed(s *slot, i uint16) *kv.Call {
+	call := s.call
+	s.call = nil
+	c.freed = append(c.freed, i)
+	c.ended++
+	return call
+}
+
+func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool) {
+	if p.Opcode != call.Sent() {
+		c.outOfStep(call, epoch)
+		return
+	}
+	if c.feedback != nil {
+		c.feedback.Success()
+	}
+	if !call.Win(epoch, p, owned, &c.wakes) {
+		c.orphan(p)
+	}
+}
+
+// outOfStep is an answer to another request than the call's: no later answer can be trusted either.
+func (c *Conn) outOfStep(call *kv.Call, epoch uint32) {
+	c.h.Lost(call, epoch, ErrOutOfStep)
+	c.Close(ErrOutOfStep)
+}
+
 // packet gives one packet to whoever waits for it.
 func (c *Conn) packet(p *memd.Packet, owned bool) {
-	c.trusted = true
 	if !p.Magic.IsResponse() {
 		c.h.Push(c, p)
 		return
@@ -744,23 +789,12 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.late(s, i, gen, p)
 		return
 	}
-	call := s.call
-	s.call = nil
-	c.freed = append(c.freed, i)
-	c.ended++
-	if p.Opcode != call.Sent() { // the stream is out of step: no later answer can be trusted either
-		c.h.Lost(call, epoch, ErrOutOfStep)
-		c.Close(ErrOutOfStep)
-		return
-	}
+	call := c.claimed(s, i)
 	switch {
 	case p.Status == memd.StatusSuccess:
-		if c.feedback != nil {
-			c.feedback.Success()
-		}
-		if !call.Win(epoch, p, owned, &c.wakes) {
-			c.orphan(p)
-		}
+		c.succeeded(call, epoch, p, owned)
+	case p.Opcode != call.Sent():
+		c.outOfStep(call, epoch)
 	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
 	default:

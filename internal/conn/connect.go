@@ -183,7 +183,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1), trusted: true,
+		pack: o.Compression, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {

@@ -136,7 +136,9 @@ func (c *Conn) mark(p *part) {
 			start = end
 			continue
 		}
-		c.slots.at(uint16(f.opaque>>16)).sent(f.opaque&0xffff, epoch)
+		if s := c.slots.at(uint16(f.opaque >> 16)); !s.sentNow(f.opaque&0xffff, epoch) {
+			s.sent(f.opaque&0xffff, epoch)
+		}
 		if out == start {
 			out = end
 		} else {

@@ -45,11 +45,17 @@ func (t *table) at(i uint16) *slot {
 
 // take gives a free slot's index; false when the table is full. The connection's lock is held.
 func (t *table) take() (uint16, bool) {
-	if n := len(t.free); n > 0 {
-		i := t.free[n-1]
-		t.free = t.free[:n-1]
-		return i, true
+	n := len(t.free) - 1
+	if n < 0 {
+		return t.fresh()
 	}
+	i := t.free[n]
+	t.free = t.free[:n]
+	return i, true
+}
+
+// fresh is a slot that was never used.
+func (t *table) fresh() (uint16, bool) {
 	if t.used == maxChunks*chunkLen {
 		return 0, false
 	}
@@ -83,6 +89,13 @@ func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	}
 }
 
+// claimNow is claim for an answer, if nothing stands in its way at this moment.
+func (s *slot) claimNow(gen uint32) (epoch uint32, ok bool) {
+	v := s.word.Load()
+	epoch = uint32(v >> 32)
+	return epoch, epoch != 0 && uint32(v) == gen<<2|slotLive && s.word.CompareAndSwap(v, uint64(gen)<<2|slotFree)
+}
+
 // hold keeps a live call where it is until release. ok is false when there is none.
 func (s *slot) hold() (v uint64, ok bool) {
 	for {
@@ -112,6 +125,12 @@ func (s *slot) sent(gen, epoch uint32) {
 			return
 		}
 	}
+}
+
+// sentNow is sent, if nothing stands in its way at this moment; then it says so.
+func (s *slot) sentNow(gen, epoch uint32) bool {
+	v := uint64(gen<<2 | slotLive)
+	return s.word.CompareAndSwap(v, uint64(epoch)<<32|v)
 }
 
 // next is the opaque of the slot's next use.

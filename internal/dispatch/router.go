@@ -248,16 +248,20 @@ func (r *Router) route(c *kv.Call) {
 // find gives the pipeline that is to have the call. Nil means that the call is taken care of already.
 func (r *Router) find(c *kv.Call) *pipeline {
 	pk := r.picker.Load()
-	spec := c.Spec()
 	if pk == nil {
-		if p := r.anySeed(); p != nil && !spec.Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
+		if p := r.anySeed(); p != nil && !c.Spec().Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
 			return p.choose(c) // the request for the first map itself
 		}
 		r.waitConfig(c)
 		return nil
 	}
 	c.Route.Map = pk.number
-	if spec.Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
+	if c.Req.Plain() {
+		if p := pk.plain(c); p != nil {
+			return p
+		}
+	}
+	if c.Spec().Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
 		e, ok := r.collection(c)
 		if !ok {
 			if pk.snap.Capability(kv.CapabilityCollections) == topology.Unsupported {
@@ -317,6 +321,21 @@ func (e *RouteError) Error() string {
 		return "the bucket's cluster map has no vbuckets yet"
 	}
 	return "the cluster map has no reachable node for the call"
+}
+
+// plain is what find does for a request as simple as most are; nil when there is more to it.
+func (pk *picker) plain(c *kv.Call) *pipeline {
+	n := uint32(pk.snap.NumVBuckets())
+	if n == 0 || c.Route.Forward {
+		return nil
+	}
+	vb := uint16(c.Route.Hash >> 16 & 0x7fff % n)
+	i := pk.snap.NodeIndex(vb, 0)
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
+		return nil
+	}
+	c.Route.VBucket = vb
+	return pk.nodes[i]
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
