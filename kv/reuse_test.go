@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -88,6 +89,19 @@ func with[R any, O kv.Op[R]](op O) func(t *testing.T, d kv.Dispatcher) {
 	return func(t *testing.T, d kv.Dispatcher) {
 		_, err := kv.Do[R](context.Background(), d, op)
 		require.NoError(t, err)
+	}
+}
+
+// Operations and results are passed by value through the stack of every goroutine that waits.
+func TestOperationsAndResultsStaySmall(t *testing.T) {
+	if strconv.IntSize < 64 {
+		t.Skip("the sizes are those of 64-bit machines")
+	}
+	for _, c := range []struct {
+		v    any
+		most uintptr
+	}{{kv.Get{}, 168}, {kv.GetResult{}, 72}, {kv.Upsert{}, 160}, {kv.MutationResult{}, 80}} {
+		require.LessOrEqual(t, reflect.TypeOf(c.v).Size(), c.most, "%T", c.v)
 	}
 }
 

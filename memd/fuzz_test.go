@@ -45,6 +45,7 @@ func FuzzParse(f *testing.F) {
 		var p memd.Packet
 		for len(rest) > 0 {
 			n, err := p.Parse(rest, fuzzLimit)
+			requireGoodAgrees(t, rest, p, n, err)
 			if err != nil {
 				break
 			}
@@ -89,6 +90,23 @@ func FuzzParse(f *testing.F) {
 			require.ErrorIs(t, errWhole, errors.Unwrap(errPart), "a refused beginning is refused in full")
 		}
 	})
+}
+
+// requireGoodAgrees wants of ParseGood what Parse has said of the same bytes, whatever the packet held before.
+func requireGoodAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) {
+	used := memd.Packet{VBucket: 7, Status: memd.StatusBusy, Key: []byte("old"), Value: []byte("old"), Frames: []byte("old")}
+	got := used.ParseGood(b, fuzzLimit)
+	response := p.Magic == memd.MagicRes || p.Magic == memd.MagicResExt
+	if err != nil || !response || p.Status != memd.StatusSuccess || len(p.Key) > 0 {
+		require.Zero(t, got)
+		return
+	}
+	require.Equal(t, n, got)
+	requireSame(t, p, used)
+	require.Empty(t, used.Key)
+	for _, part := range [][]byte{used.Frames, used.Extras, used.Value} {
+		require.Equal(t, len(part), cap(part), "an append to one part would change the next")
+	}
 }
 
 // FuzzRoundTrip (F2) encodes what it parsed: the bytes come back, unless the header was an extended one without

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -70,6 +72,44 @@ func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	defer r.mu.Unlock()
 	_, hope := r.seedState()
 	require.True(t, hope)
+}
+
+// The short way of a plain request leads where the long one does.
+func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
+	snap, err := topology.Parse([]byte(`{"rev":1,"name":"b","uuid":"u","nodeLocator":"vbucket","nodes":[
+		{"hostname":"a:8091","ports":{"direct":1}},{"hostname":"b:8091","ports":{"direct":1}},{"hostname":"c:8091","ports":{"direct":1}}],
+		"nodesExt":[{"services":{"kv":1,"mgmt":8091},"hostname":"a"},{"services":{"kv":1,"mgmt":8091},"hostname":"b"},
+		{"services":{"kv":1,"mgmt":8091},"hostname":"c"}],
+		"vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["a:1","b:1","c:1"],
+		"vBucketMap":[[0],[1],[2],[-1],[0],[0],[2],[1]]}}`), "a", topology.Options{})
+	require.NoError(t, err)
+	r := &Router{}
+	a, b := &pipeline{r: r, addr: "a:1"}, &pipeline{r: r, addr: "b:1"}
+	for name, nodes := range map[string][]*pipeline{"all but one": {a, b, nil}, "too few": {a}, "none": nil} {
+		pk, served := &picker{snap: snap, nodes: nodes}, 0
+		for hash := range uint32(1 << 12) {
+			long, short := kv.NewCall(), kv.NewCall()
+			long.Req.Opcode = memd.OpGet
+			long.Route.Hash, short.Route.Hash = hash<<13, hash<<13
+			want, _ := r.pick(pk, long)
+			got := pk.plain(short)
+			require.Same(t, want, got, "%s: %d", name, hash)
+			if got != nil {
+				require.Equal(t, long.Route.VBucket, short.Route.VBucket)
+				served++
+			}
+		}
+		require.Equal(t, len(nodes) > 0, served > 0, name)
+	}
+	// What is not for the short way: a call that was turned to its vbucket's next node, and a node with several connections.
+	c := kv.NewCall()
+	c.Route.Forward = true
+	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{a, b, nil}}).plain(c))
+	c.Route.Forward = false
+	several := &pipeline{r: r, addr: "a:1"}
+	several.pool = []*pipeline{several, b}
+	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{several, b, nil}}).plain(c))
+	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*pipeline{a}}).plain(c), "no vbuckets")
 }
 
 // A callback that blocks delays no other; workers end when there is nothing to do.
