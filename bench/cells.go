@@ -68,10 +68,12 @@ const (
 	cellMoved   = "get 256 B, 128 workers, told once that the vbucket moved"
 	cellTmpFail = "get 256 B, 1 worker, failed once for the moment"
 
-	laneFew   = "1 node, 128 workers"
-	laneMany  = "20 nodes, 1024 workers"
-	lanePlain = "plain"
-	laneRTT   = "round trip"
+	laneFew       = "1 node, 128 workers"
+	laneMany      = "20 nodes, 1024 workers"
+	laneFewBound  = "bound-taxed, 1 node, 128 workers"
+	laneManyBound = "bound-taxed, 20 nodes, 1024 workers"
+	lanePlain     = "plain"
+	laneRTT       = "round trip"
 )
 
 func cellHeld(workers int) string { return fmt.Sprintf("get 256 B, %d workers, answers held", workers) }
@@ -125,7 +127,12 @@ func allCells() []cell {
 	out = append(out,
 		cell{
 			name: cellNodes, op: opGet, size: 256, workers: 128, nodes: 1, mode: modePlain, gate: true,
-			lanes: []lane{{name: laneFew, kind: kindOurs}, {name: laneMany, kind: kindOurs, nodes: 20, workers: 1024}},
+			lanes: []lane{
+				{name: laneFew, kind: kindOurs},
+				{name: laneMany, kind: kindOurs, nodes: 20, workers: 1024},
+				{name: laneFewBound, kind: kindBoundTaxed},
+				{name: laneManyBound, kind: kindBoundTaxed, nodes: 20, workers: 1024},
+			},
 		},
 		cell{
 			name: cellOne, op: opGet, size: 256, workers: 1, nodes: 1, mode: modePlain, pinned: true, gate: true,
@@ -173,7 +180,7 @@ func plainCell(op operation, size, workers, nodes int) cell {
 			c.lanes = append(c.lanes, lane{kind: kindBulk})
 		}
 		if size == 256 && op == opGet {
-			c.lanes = append(c.lanes, lanes(kindPeerDeadline, kindContext, kindCallback, kindFuture, kindBound, kindNull)...)
+			c.lanes = append(c.lanes, lanes(kindBulkInto, kindPeerDeadline, kindContext, kindCallback, kindFuture, kindBound, kindNull)...)
 		}
 	}
 	return c

@@ -16,6 +16,7 @@ const (
 	formDo form = iota
 	formInto
 	formBulk
+	formBulkInto
 	formGo
 	formStart
 	formContext
@@ -72,6 +73,9 @@ func (o *ours) work(j job, worker int) func() (int, error) {
 	r := newRotation(j, worker, o.keys[class])
 	if o.form == formBulk {
 		return o.bulk(j, &r, o.values[class])
+	}
+	if o.form == formBulkInto {
+		return o.bulkInto(j, &r)
 	}
 	if j.Op == opUpsert {
 		return o.upsert(&r, o.values[class])
@@ -152,6 +156,22 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 			ks[i] = r.key()
 		}
 		outs := kv.GetMulti(o.ctx, o.bucket, kv.Common{}, ks)
+		for i := range outs {
+			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size); err != nil {
+				return 0, err
+			}
+		}
+		return bulkKeys, nil
+	}
+}
+
+func (o *ours) bulkInto(j job, r *rotation) func() (int, error) {
+	gets, mem := make([]kv.Get, bulkKeys), make([]byte, bulkKeys*j.Size)
+	return func() (int, error) {
+		for i := range gets {
+			gets[i] = kv.Get{Key: r.key(), Into: mem[i*j.Size : i*j.Size : (i+1)*j.Size]}
+		}
+		outs := kv.Batch(o.ctx, o.bucket, gets, 0)
 		for i := range outs {
 			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size); err != nil {
 				return 0, err

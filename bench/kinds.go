@@ -29,6 +29,7 @@ const (
 	kindOurs         = "couchcore"
 	kindInto         = "couchcore-into"
 	kindBulk         = "couchcore-bulk"
+	kindBulkInto     = "couchcore-bulk-into"
 	kindCallback     = "couchcore-callback"
 	kindFuture       = "couchcore-future"
 	kindContext      = "couchcore-context"
@@ -47,6 +48,7 @@ func allKinds() []kind {
 		{name: kindOurs, about: "kv.Do with a fresh operation per call, defaults", open: oursOpener(formDo)},
 		{name: kindInto, about: "kv.Do into the caller's buffer", open: oursOpener(formInto)},
 		{name: kindBulk, about: fmt.Sprintf("kv.GetMulti and kv.UpsertMulti, %d keys per call", bulkKeys), open: oursOpener(formBulk), keys: bulkKeys},
+		{name: kindBulkInto, about: fmt.Sprintf("kv.Batch of %d reads into the caller's buffers", bulkKeys), open: oursOpener(formBulkInto), keys: bulkKeys},
 		{name: kindCallback, about: "kv.Go", open: oursOpener(formGo)},
 		{name: kindFuture, about: "kv.Start and Wait", open: oursOpener(formStart)},
 		{name: kindContext, about: "kv.Do with a context that can be cancelled", open: oursOpener(formContext)},
