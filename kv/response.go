@@ -146,11 +146,11 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 }
 
 // Result is what every operation's result carries.
-// It is passed by value through every waiting goroutine's
-// stack, so what several results have in common, and what few have, is behind pointers.
 type Result struct {
 	CAS uint64
 
+	// Results are passed by value, through the stack of every goroutine that waits: what many of them have in common, and what
+	// few have, is behind pointers.
 	via                 *Via        // nil when no connection brought it
 	retry               *retry.Info // nil when nothing was retried
 	readUnits, wrtUnits uint32

@@ -340,7 +340,8 @@ func TestAScanResumesAfterTheLastKey_K31(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, s.all(), sorted(keys), name)
 			require.Greater(t, len(s.creates), 8)
-			resumed := slices.ContainsFunc(s.creates, func(j string) bool { return bytes.Contains([]byte(j), []byte(`"excl_start":"azAw`)) })
+			behindAKey := []byte(`"excl_start":"azA`) // of all keys, k0000 to k0399: which of them depends on what is scanned when
+			resumed := slices.ContainsFunc(s.creates, func(j string) bool { return bytes.Contains([]byte(j), behindAKey) })
 			require.True(t, resumed, "%s: behind the last key", name)
 		})
 	}

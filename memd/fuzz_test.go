@@ -103,6 +103,10 @@ func requireGoodAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) 
 	}
 	require.Equal(t, n, got)
 	requireSame(t, p, used)
+	require.Equal(t, n, used.ParseGood(b, 0), "no limit of the caller's own")
+	if below := n - memd.HeaderLen - 1; below > 0 {
+		require.Zero(t, used.ParseGood(b, below), "a body that is over the limit")
+	}
 	require.Empty(t, used.Key)
 	for _, part := range [][]byte{used.Frames, used.Extras, used.Value} {
 		require.Equal(t, len(part), cap(part), "an append to one part would change the next")

@@ -285,11 +285,14 @@ func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
 }
 
 // ParseGood is Parse for a whole packet that is a successful response without a key, as most responses are, in half of
-// the time. It says how many bytes the packet took; 0 means that b begins with another packet, or with one that is not
-// whole or not sound: which of them Parse tells.
+// the instructions. It says how many bytes the packet took; 0 means that b begins with another packet, or with one that is
+// not whole or not sound: which of them Parse tells.
 func (p *Packet) ParseGood(b []byte, limit int) int {
 	if len(b) < HeaderLen {
 		return 0
+	}
+	if limit <= 0 {
+		limit = DefaultLimit
 	}
 	frames, key := 0, b[3]
 	switch Magic(b[0]) {

@@ -390,6 +390,32 @@ func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
 	})
 }
 
+// An answer that comes before its request has been written answers nothing: the number goes on waiting, and the call has
+// the answer that comes after it.
+func TestAnAnswerBeforeItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := bare(t, struct{ net.Conn }{near})
+		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
+		synctest.Wait() // it is being written
+		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("second")})
+		p := &peer{numbers: map[uint32]int{}}
+		early := p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")})
+		_, err := far.Write(early)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 1, d.cn.Stats.Orphans.Load())
+		go p.serve(far)
+		for want, f := range map[string]kv.Future[kv.GetResult]{"first": first, "second": second} {
+			res, err := f.Wait(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, string(res.Value))
+		}
+		require.Equal(t, 1, p.numbers[1<<16|1], "the number that was answered early is the second request's")
+	})
+}
+
 // watching sees each call that is made.
 type watching struct {
 	*dispatcher
