@@ -416,6 +416,35 @@ func TestAnAnswerBeforeItsRequest(t *testing.T) {
 	})
 }
 
+// An answer that comes a second time, when its number's slot has another request, does not answer that.
+func TestAnAnswerThatComesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := bare(t, struct{ net.Conn }{near})
+		var p peer
+		go p.serve(far)
+		res, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("first")})
+		require.NoError(t, err)
+		require.Equal(t, "first", string(res.Value))
+		synctest.Wait() // the slot is free again
+		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("held")})
+		synctest.Wait()
+		require.Equal(t, map[uint32]int{1: 1, 2: 1}, p.numbers, "one slot, and the next number of it")
+		again, err := (&memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: 1, Extras: make([]byte, 4), Value: []byte("first")}).AppendTo(nil)
+		require.NoError(t, err)
+		_, err = far.Write(again)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 1, d.cn.Stats.Orphans.Load())
+		_, err = kv.Do(t.Context(), d, kv.Get{Key: []byte("release")})
+		require.NoError(t, err)
+		held, err := second.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "held", string(held.Value))
+	})
+}
+
 // watching sees each call that is made.
 type watching struct {
 	*dispatcher
