@@ -241,6 +241,12 @@ func TestAnswerWithAnotherOpcodeEndsTheConnection(t *testing.T) {
 		var e *kv.Error
 		require.ErrorAs(t, err, &e)
 		require.True(t, e.Ambiguous())
+		// A failure with another opcode is no more this request's answer.
+		m.Inject(only(memd.OpGet, 1), mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode, rep.Status = memd.OpGAT, memd.StatusTooBig }))
+		hellos := m.Frames(memd.OpHello)
+		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
+		require.NoError(t, err)
+		require.Equal(t, hellos+1, m.Frames(memd.OpHello))
 	})
 }
 
