@@ -422,11 +422,11 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	}
 	c.State.Settle(nil)
 	c.set(p, owned)
-	switch rare := c.shared() || c.has&hasTurn != 0; {
-	case c.form == formBlocking && !rare:
+	switch shared := c.shared(); {
+	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have
 		c.wake <- struct{}{}
 	case c.form == formBatch:
-		if rare {
+		if shared {
 			c.unwatched()
 		}
 		w.add(c.group)
