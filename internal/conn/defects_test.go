@@ -360,6 +360,57 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 	})
 }
 
+// counting is a context that counts who waits for its end.
+type counting struct {
+	context.Context
+	done    chan struct{}
+	waiting atomic.Int64
+}
+
+func (c *counting) Done() <-chan struct{} { return c.done }
+
+func (c *counting) AfterFunc(func()) (stop func() bool) {
+	c.waiting.Add(1)
+	return func() bool {
+		c.waiting.Add(-1)
+		return true
+	}
+}
+
+// D58: a call that has lasted long enough to watch its context lets go of it with its answer, in all forms.
+func TestAnAnsweredCallLetsGoOfItsContext_D58(t *testing.T) {
+	for name, get := range map[string]func(ctx context.Context, d kv.Dispatcher) error{
+		"do": func(ctx context.Context, d kv.Dispatcher) error {
+			_, err := kv.Do(ctx, d, kv.Get{Key: []byte("held")})
+			return err
+		},
+		"future": func(ctx context.Context, d kv.Dispatcher) error {
+			_, err := kv.Start(ctx, d, kv.Get{Key: []byte("held")}).Wait(context.Background())
+			return err
+		},
+		"batch": func(ctx context.Context, d kv.Dispatcher) error {
+			return kv.GetMulti(ctx, d, kv.Common{}, [][]byte{[]byte("held")})[0].Err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			d := bare(t, struct{ net.Conn }{near})
+			var p peer
+			go p.serve(far)
+			ctx := &counting{Context: t.Context(), done: make(chan struct{})}
+			ended := make(chan error, 1)
+			go func() { ended <- get(ctx, d) }()
+			time.Sleep(100 * time.Millisecond)
+			require.EqualValues(t, 1, ctx.waiting.Load(), name)
+			_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("release")})
+			require.NoError(t, err)
+			require.NoError(t, <-ended, name)
+			require.Zero(t, ctx.waiting.Load(), name)
+		})
+	}
+}
+
 // D37: a call that is canceled between its turn and the write is left out of the write, and the connection goes on.
 func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
