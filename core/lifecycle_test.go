@@ -243,6 +243,8 @@ func TestAnswerWithAnotherOpcodeEndsTheConnection(t *testing.T) {
 		require.True(t, e.Ambiguous())
 		// A failure with another opcode is no more this request's answer.
 		m.Inject(only(memd.OpGet, 1), mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode, rep.Status = memd.OpGAT, memd.StatusTooBig }))
+		require.NoError(t, b.WaitReady(ctx(t))) // the connection that the write has ended is replaced
+		synctest.Wait()
 		hellos := m.Frames(memd.OpHello)
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
