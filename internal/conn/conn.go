@@ -90,6 +90,7 @@ type Conn struct {
 	info     Info
 	limit    int
 	maxCalls int
+	serving  *atomic.Int32 // connections for the same callers, this one among them; nil is one
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -526,6 +527,10 @@ func (c *Conn) Durable() bool {
 
 // Serve runs the connection until it ends and gives the reason. It must be called once.
 func (c *Conn) Serve() error {
+	if c.serving != nil {
+		c.serving.Add(1)
+		defer c.serving.Add(-1)
+	}
 	if c.try == nil {
 		c.wg.Go(c.flusher)
 	}
@@ -562,7 +567,7 @@ func (c *Conn) read() error {
 		c.Stats.Answers.Add(int64(c.ended))
 		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
 		if mine {
-			runtime.Gosched() // let the callers just woken append their next requests
+			c.gather(runtime.Gosched) // the callers just woken append their next requests
 			c.mu.Lock()
 			c.reading = false
 			mine = len(c.pend) > c.head

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -39,6 +40,10 @@ type Options struct {
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
 	Feedback     Feedback // is told of every success; nil is nobody
+
+	// Serving counts the connections that the same callers use, as long as they are served; nil means this one alone. It
+	// says how long requests may be gathered for one write.
+	Serving *atomic.Int32
 }
 
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
@@ -183,7 +188,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
+		pack: o.Compression, serving: o.Serving, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {

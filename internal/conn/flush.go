@@ -20,9 +20,45 @@ func (c *Conn) startFlush(alone bool) {
 		return
 	}
 	if !alone {
-		runtime.Gosched()
+		c.gather(runtime.Gosched)
 	}
 	c.flush()
+}
+
+// While requests come in whoever is about to write gives way this often, and for this long, at most.
+const (
+	maxYields = 4
+	maxGather = time.Millisecond
+)
+
+// gather gives way to callers who can run, so that one write takes their requests too. With one connection once is best:
+// half of the callers then append while the node answers the other half. With several the others keep the callers busy,
+// and a write for each handful of requests is what costs most, so it goes on for as long as requests come in.
+func (c *Conn) gather(yield func()) {
+	if c.serving == nil || c.serving.Load() < 2 {
+		yield()
+		return
+	}
+	until := c.now() + int64(maxGather)
+	yield()
+	for n, had := 1, 0; n < maxYields; n++ {
+		has := c.pending()
+		if has == had || c.now() > until {
+			return
+		}
+		had = has
+		yield()
+	}
+}
+
+// pending is how many requests wait to be written.
+func (c *Conn) pending() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pend[c.head:] {
+		n += len(p.frames)
+	}
+	return n
 }
 
 // flush writes part after part until nothing is pending. It never blocks: what the socket does not take goes to a
@@ -91,7 +127,7 @@ func (c *Conn) flusher() {
 		case <-c.quit:
 			return
 		}
-		runtime.Gosched()
+		c.gather(runtime.Gosched)
 		if p := c.swap(); p != nil {
 			c.Stats.Writes.Add(1)
 			c.backlog(p, 0)

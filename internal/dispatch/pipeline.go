@@ -303,7 +303,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler = p
+	o.Handler, o.Serving = p, &p.r.serving
 	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base

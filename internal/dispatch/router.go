@@ -81,6 +81,7 @@ type Router struct {
 	due             deadlines
 	work            executor
 	next            atomic.Uint32 // round robin
+	serving         atomic.Int32  // connections
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
