@@ -68,11 +68,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 		s.only = re
 	}
+	conditions := describe(s.plan) // first: the tree may change while this runs
 	r, err := runAll(ctx, s, progress)
 	if err != nil {
 		return err
 	}
-	rep := newReport(r, describe(s.plan))
+	rep := newReport(r, conditions)
 	if err := rep.write(out, *asJSON, *md, *svg); err != nil {
 		return err
 	}

@@ -51,12 +51,11 @@ func (w *renewer) wake() {
 }
 
 // refused is told of a connection that a node asks to log in again. It is for dispatch.Tuning.
-func (w *renewer) refused(connection string) bool {
+func (w *renewer) refused(connection string) {
 	w.mu.Lock()
 	w.stale[connection] = true
 	w.mu.Unlock()
 	w.wake()
-	return true
 }
 
 // run renews what is due, one connection after the other.

@@ -31,9 +31,8 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 	case d.Reason == retry.KVCollectionOutdated:
 		r.collectionOutdated(c, err)
 	case pkt.Status == memd.StatusAuthStale:
-		// Nothing was executed. The connection can't be used further with these credentials.
-		if r.o.Stale == nil || !r.o.Stale(cn.Info().ID) {
-			cn.Close(&uselessError{err.Status, err.Name})
+		if r.o.Stale != nil {
+			r.o.Stale(cn.Info().ID)
 		}
 		r.judge(c, d.Reason, err, retry.Hint{Code: uint32(pkt.Status)})
 	default:

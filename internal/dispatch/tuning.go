@@ -10,9 +10,8 @@ type Tuning struct {
 	NoOrphans     bool          // answers that come too late are counted and not reported
 	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
 	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
-	// Stale is told of a connection that a node asks to log in again. Whether it sees to that is its answer; otherwise the
-	// connection is closed. It must not block. Nil sees to none.
-	Stale  func(connection string) bool
+	// Stale is told of a connection that a node asks to log in again. It must not block.
+	Stale  func(connection string)
 	Source Source // of maps beside the connections; nil when there is none
 }
 
