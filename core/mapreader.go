@@ -14,7 +14,11 @@ var mapSeparator = []byte("\n\n\n\n")
 
 var errMapSize = fmt.Errorf("a cluster map is larger than the limit: %w", cberr.DecodingFailure)
 
-// mapReader takes a stream apart into maps of at most limit bytes.
+// mapSpace may be around a map, and belongs to none.
+const mapSpace = " \t\r\n"
+
+// mapReader takes a stream apart into maps of at most limit bytes, which are counted from a map's first byte to the
+// separator, however the stream is cut.
 type mapReader struct {
 	r     io.Reader
 	limit int
@@ -27,19 +31,18 @@ type mapReader struct {
 
 // next gives the next map. It is valid until the next call. It blocks as the stream does.
 func (m *mapReader) next() ([]byte, error) {
-	m.drop()
 	for {
+		if rest := bytes.TrimLeft(m.buf[m.used:], mapSpace); len(rest) < len(m.buf) {
+			m.buf = m.buf[:copy(m.buf, rest)]
+			m.used, m.seen = 0, 0
+		}
 		if i := bytes.Index(m.buf[m.seen:], mapSeparator); i >= 0 {
 			end := m.seen + i
-			m.used = end + len(mapSeparator)
-			switch raw := bytes.TrimSpace(m.buf[:end]); {
-			case len(raw) > m.limit:
+			if end > m.limit {
 				return nil, errMapSize
-			case len(raw) > 0:
-				return raw, nil
 			}
-			m.drop()
-			continue
+			m.used = end + len(mapSeparator)
+			return bytes.TrimRight(m.buf[:end], mapSpace), nil
 		}
 		m.seen = max(0, len(m.buf)-len(mapSeparator)+1)
 		if m.seen > m.limit {
@@ -49,12 +52,6 @@ func (m *mapReader) next() ([]byte, error) {
 			return nil, err
 		}
 	}
-}
-
-// drop forgets what the last map has used.
-func (m *mapReader) drop() {
-	m.buf = m.buf[:copy(m.buf, m.buf[m.used:])]
-	m.used, m.seen = 0, 0
 }
 
 // fill reads once. Memory follows the bytes that have come.

@@ -57,8 +57,26 @@ func TestAMapOfAStreamIsBounded_S6(t *testing.T) {
 	require.ErrorContains(t, err, "broken")
 }
 
+// What is before a map counts as little as how the stream is cut.
+func TestSpaceBeforeAMapIsNotOfIt(t *testing.T) {
+	for n, fits := range map[int]bool{64: true, 65: false} {
+		text := strings.Repeat("\n", 9) + " \t\r\n " + strings.Repeat("0", n) + "\n\n\n\n"
+		for cut := 0; cut <= len(text); cut++ {
+			m := &mapReader{r: io.MultiReader(strings.NewReader(text[:cut]), strings.NewReader(text[cut:])), limit: 64, alive: func() {}}
+			raw, err := m.next()
+			if !fits {
+				require.ErrorIs(t, err, errMapSize, cut)
+				continue
+			}
+			require.NoError(t, err, cut)
+			require.Len(t, raw, n, cut)
+		}
+	}
+}
+
 func FuzzMapReader(f *testing.F) {
 	f.Add("{}\n\n\n\n\n\n\n\n{}\n\n\n\n", 3)
+	f.Add("\n000\n\n\n\n "+strings.Repeat("0", 64)+"\n\n\n\n", 76)
 	f.Fuzz(func(t *testing.T, text string, cut int) {
 		read := func(r io.Reader) (all []string) {
 			m := &mapReader{r: r, limit: 64, alive: func() {}}
