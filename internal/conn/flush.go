@@ -25,7 +25,7 @@ func (c *Conn) startFlush(alone bool) {
 	c.flush()
 }
 
-// While requests come in whoever is about to write gives way this often, and for this long, at most.
+// While requests come in whoever is about to write gives way this often at most, and not again once this long has passed.
 const (
 	maxYields = 4
 	maxGather = time.Millisecond
