@@ -111,7 +111,9 @@ type Config struct {
 	HTTPIdleTimeout                                              time.Duration
 	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
-	Connections int // to each node and for each bucket; 0 means 1, at most 1024
+	// Connections is how many there are to each node for each bucket, at most 1024. 0 means one, and a second one while
+	// hundreds of calls are in flight on it, where there are more processors than nodes.
+	Connections int
 
 	// Limits of what nodes and callers can make the client hold. 0 means the default; a value out of bounds is refused.
 	QueueLimit    int // calls that wait for one connection; 0 means 2048

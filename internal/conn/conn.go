@@ -86,11 +86,13 @@ type Conn struct {
 	try      tryWriter
 	h        Handler
 	feedback Feedback
+	load     atomic.Int32 // see Load; all callers look at it, so it is not among what changes with each of them
+	counted  bool         // among those of serving
 	base     time.Time
 	info     Info
 	limit    int
 	maxCalls int
-	serving  *atomic.Int32 // connections for the same callers, this one among them; nil is one
+	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -131,6 +133,9 @@ type Conn struct {
 	ended      int
 	cameLate   int
 	wakes      kv.Wakes
+	crowded    func() // see Options.Crowded
+	crowdFrom  int64  // when it was last looked whether there is one; 0 without enough calls
+	crowdHad   int64  // the answers until then
 
 	Stats Stats
 }
@@ -527,7 +532,7 @@ func (c *Conn) Durable() bool {
 
 // Serve runs the connection until it ends and gives the reason. It must be called once.
 func (c *Conn) Serve() error {
-	if c.serving != nil {
+	if c.counted {
 		c.serving.Add(1)
 		defer c.serving.Add(-1)
 	}
@@ -551,8 +556,9 @@ func (c *Conn) read() error {
 		if !c.flushing && c.try != nil {
 			c.reading = true
 		}
-		mine := c.reading
+		mine, load := c.reading, c.inflight
 		c.mu.Unlock()
+		c.noteLoad(load)
 		err := c.packets()
 		c.wakes.Flush()
 		c.mu.Lock()
@@ -582,6 +588,41 @@ func (c *Conn) read() error {
 		}
 	}
 }
+
+// Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and as many have ended in each
+// such time. Calls that the node does not answer are none.
+const (
+	Crowd     = 256
+	crowdTime = 20 * time.Millisecond
+)
+
+// noteLoad keeps how many calls were in flight, and tells of a crowd. One read may bring the last answers to a crowd's
+// requests, so it forgets slowly.
+func (c *Conn) noteLoad(n int) {
+	if had := c.Load(); n < had {
+		n = max(n, had-had/8-1)
+	}
+	c.load.Store(int32(n))
+	if c.crowded == nil {
+		return
+	}
+	if n < Crowd {
+		c.crowdFrom = 0
+		return
+	}
+	now, answers := max(c.now(), 1), c.Stats.Answers.Load()
+	passed := now - c.crowdFrom
+	if c.crowdFrom != 0 && passed < int64(crowdTime) {
+		return
+	}
+	if c.crowdFrom != 0 && (answers-c.crowdHad)*int64(crowdTime) >= Crowd*passed {
+		c.crowded()
+	}
+	c.crowdFrom, c.crowdHad = now, answers
+}
+
+// Load is about how many calls were in flight when the node's last answers came. Unlike InFlight it takes no lock.
+func (c *Conn) Load() int { return int(c.load.Load()) }
 
 // fill reads once, growing the buffer when the last read had filled it.
 func (c *Conn) fill() error {

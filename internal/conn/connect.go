@@ -42,8 +42,13 @@ type Options struct {
 	Feedback     Feedback // is told of every success; nil is nobody
 
 	// Serving counts the connections that the same callers use, as long as they are served; nil means this one alone. It
-	// says how long requests may be gathered for one write.
+	// says how long requests may be gathered for one write. A Second one, to a node that has one already, is left out.
 	Serving *atomic.Int32
+	Second  bool
+
+	// Crowded is called by the reader, every 20 ms at most, for as long as there is a Crowd. It must not block. Nil is
+	// nobody.
+	Crowded func()
 }
 
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
@@ -188,7 +193,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, serving: o.Serving, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
+		pack: o.Compression, serving: o.Serving, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {

@@ -33,6 +33,9 @@ type pipeline struct {
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
+	second atomic.Pointer[pipeline] // the node's second connection, of the first; nil while it has one alone
+	extra  bool                     // it is that of a second connection
+
 	breaker *breaker                  // of the node; nil without one
 	probed  atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 
@@ -52,8 +55,9 @@ type pipeline struct {
 	active  time.Time  // see NoteActivity
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
-	reads int64 // of the connection, under the router's lock
-	quiet int   // looks at it without much to read, under the same
+	reads   int64         // of the connection, under the router's lock
+	quiet   int           // looks at it without much to read, under the same
+	widened time.Duration // when a second connection was begun last, under the same; 0 when there was none
 }
 
 // pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.
@@ -231,6 +235,10 @@ func (p *pipeline) Room(cn *conn.Conn) {
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
 func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	c.Taken()
+	if from.extra {
+		from.head.submit(c)
+		return
+	}
 	if pk := r.picker.Load(); pk != nil {
 		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil { // closing: no other way will come
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
@@ -248,17 +256,25 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			var err error
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
+				if p.extra {
+					break
+				}
 				wait = p.r.o.pauseAfter(wait)
 				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
 				continue
 			}
 			if !p.connected(cn) {
 				cn.Close(context.Cause(ctx))
+			} else if p.extra && !p.join() {
+				cn.Close(errLeft)
 			}
 		}
 		err := cn.Serve()
 		if !p.lost(cn, err) {
 			return
+		}
+		if p.extra {
+			break
 		}
 		if cn.Stats.Answers.Load() > 0 {
 			wait = 0
@@ -266,6 +282,9 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		}
 		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one
 		pause(ctx, wait)
+	}
+	if p.extra {
+		p.leave()
 	}
 	p.flushQueue(context.Cause(ctx))
 }
@@ -303,7 +322,10 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler, o.Serving = p, &p.r.serving
+	o.Handler, o.Serving, o.Second = p, &p.r.serving, p.extra
+	if p.r.o.Connections == 0 && !p.extra {
+		o.Crowded = p.crowded
+	}
 	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
@@ -318,8 +340,11 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
+	if p.extra {
+		return // the node has its first connection
+	}
+	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
 	p.flushQueue(err)
 	p.r.releaseWaiting()
 	p.r.reseed()
@@ -421,11 +446,20 @@ func (p *pipeline) close(cause error) {
 		cn.Close(cause)
 	}
 	p.flushQueue(cause)
-	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
+	if !p.extra {
+		p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
+	}
 }
 
 // drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight may finish.
 func (p *pipeline) drain() {
+	ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
+	defer cancel()
+	p.end(ctx, errLeft)
+}
+
+// end is drain for any reason. Calls in flight have until ctx ends.
+func (p *pipeline) end(ctx context.Context, why error) {
 	p.mu.Lock()
 	p.closed = true
 	cn := p.conn.Load()
@@ -433,13 +467,11 @@ func (p *pipeline) drain() {
 	p.flushQueue(nil)
 	if cn != nil {
 		cn.Refuse()
-		ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
 		for !cn.Idle() && ctx.Err() == nil {
 			pause(ctx, 5*time.Millisecond)
 		}
-		cancel()
 	}
-	p.close(errLeft)
+	p.close(why)
 }
 
 // versionLen is the length of a notification's extras: epoch and revision.

@@ -24,6 +24,9 @@ func (p *pipeline) grow(n int) {
 func (p *pipeline) each(f func(*pipeline)) {
 	if p.pool == nil {
 		f(p)
+		if q := p.second.Load(); q != nil {
+			f(q)
+		}
 		return
 	}
 	for _, q := range p.pool {
@@ -35,7 +38,7 @@ func (p *pipeline) each(f func(*pipeline)) {
 // bound to a connection gets that one's.
 func (p *pipeline) choose(c *kv.Call) *pipeline {
 	if p.pool == nil {
-		return p
+		return p.either(c)
 	}
 	start := 0
 	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes nobody's turn

@@ -44,7 +44,7 @@ type Options struct {
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
 	QueueLimit     int           // calls that wait for one connection; 0 means 2048
-	Connections    int           // to each node; below 1 is one
+	Connections    int           // to each node; 0 is one, and a second one while the first is crowded
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
@@ -81,7 +81,9 @@ type Router struct {
 	due             deadlines
 	work            executor
 	next            atomic.Uint32 // round robin
-	serving         atomic.Int32  // connections
+	serving         atomic.Int32  // nodes that are connected
+	sides           sync.Pool     // of *side
+	sided           atomic.Uint32 // how many there were
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -336,7 +338,11 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 		return nil
 	}
 	c.Route.VBucket = vb
-	return pk.nodes[i]
+	p := pk.nodes[i]
+	if q := p.second.Load(); q != nil {
+		return p.share(q)
+	}
+	return p
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.

@@ -70,6 +70,7 @@ const quietLooks = 4
 // activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
 	var silent []*conn.Conn
+	var idle []*pipeline
 	r.mu.Lock()
 	now := time.Now()
 	for _, p := range r.pipes {
@@ -87,10 +88,17 @@ func (r *Router) NoteActivity() {
 				q.quiet = 0
 			} else if q.quiet++; q.quiet == quietLooks {
 				silent = append(silent, cn)
+				if q.extra {
+					q.head.second.CompareAndSwap(q, nil)
+					idle = append(idle, q)
+				}
 			}
 			q.reads = n
 			q.mu.Unlock()
 		})
+	}
+	for _, q := range idle {
+		r.wg.Go(func() { q.end(r.ctx, errUnused) })
 	}
 	r.mu.Unlock()
 	for _, cn := range silent {

@@ -1,0 +1,66 @@
+package conn
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A connection tells of a crowd when there has been one for some time, and again for as long as it lasts. One read that
+// finds few calls in flight does not end it.
+func TestACrowdIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		c := &Conn{base: time.Now(), crowded: func() { told++ }}
+		reads := func(n, load, answers int) {
+			for range n {
+				c.noteLoad(load)
+				c.Stats.Answers.Add(int64(answers))
+				time.Sleep(crowdTime / 10)
+			}
+		}
+		reads(100, Crowd-1, Crowd)
+		require.Zero(t, told, "not so many")
+		for range 5 {
+			reads(1, 2*Crowd, Crowd)
+			reads(1, 1, Crowd)
+		}
+		require.Zero(t, told, "not so long")
+		reads(1, 1, Crowd)
+		require.Equal(t, 1, told)
+		reads(30, Crowd, Crowd)
+		require.Equal(t, 4, told)
+		reads(20, 0, 0)
+		require.Less(t, c.Load(), Crowd/4)
+		reads(50, 0, 0)
+		require.Zero(t, c.Load())
+		told = 0
+		reads(10, Crowd, Crowd)
+		require.Zero(t, told, "that was another one")
+		reads(1, Crowd, Crowd)
+		require.Equal(t, 1, told)
+	})
+	c := &Conn{}
+	c.noteLoad(10 * Crowd)
+	require.Equal(t, 10*Crowd, c.Load(), "nobody wants to be told")
+}
+
+// Calls that get no answers are no crowd, however many they are: another connection would do nothing for them.
+func TestCallsWithoutAnswersAreNoCrowd(t *testing.T) {
+	for _, every := range []time.Duration{crowdTime, 10 * crowdTime} {
+		for answers, crowd := range map[int]bool{Crowd: true, Crowd - 1: false} {
+			synctest.Test(t, func(t *testing.T) {
+				told := false
+				c := &Conn{base: time.Now(), crowded: func() { told = true }}
+				for range 10 {
+					c.noteLoad(10 * Crowd)
+					c.Stats.Answers.Add(int64(answers) * int64(every/crowdTime))
+					time.Sleep(every)
+				}
+				require.Equal(t, crowd, told)
+			})
+		}
+	}
+}
