@@ -446,9 +446,7 @@ func (p *pipeline) close(cause error) {
 		cn.Close(cause)
 	}
 	p.flushQueue(cause)
-	if !p.extra {
-		p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
-	}
+	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
 }
 
 // drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight may finish.

@@ -86,7 +86,7 @@ type side struct {
 // sideTurns is after how many calls a processor looks whether it had better change sides.
 const sideTurns = 1024
 
-// share gives p or q, its second. With few calls in flight all take the first: one write has more of them then.
+// share gives p or q, its second.
 func (p *pipeline) share(q *pipeline) *pipeline {
 	first, second := p.conn.Load(), q.conn.Load()
 	if first == nil || second == nil {
@@ -95,7 +95,7 @@ func (p *pipeline) share(q *pipeline) *pipeline {
 		}
 		return p
 	}
-	if n := first.Load() + second.Load(); n < conn.Crowd/2 || n >= backlog {
+	if together(first.Load() + second.Load()) {
 		return p
 	}
 	s, _ := p.r.sides.Get().(*side) // a pool gives each processor its own
@@ -118,6 +118,10 @@ func (p *pipeline) share(q *pipeline) *pipeline {
 	}
 	return p
 }
+
+// together reports whether all callers take the same connection: few because one write has more of them then, and more than
+// there should be because the limit is one connection's.
+func together(inFlight int) bool { return inFlight < conn.Crowd/2 || inFlight >= backlog }
 
 // crammed reports whether nearly all calls are on one side. It comes to that when a pool has forgotten a processor's side,
 // as it does with what is not used for long, and has given it the other one's.

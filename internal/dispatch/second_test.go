@@ -1,11 +1,16 @@
 package dispatch
 
 import (
+	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/mock"
 )
 
 // A processor changes sides only when nearly all calls are on its own.
@@ -24,4 +29,131 @@ func TestWhenAProcessorChangesSides(t *testing.T) {
 	} {
 		require.Equal(t, c.crammed, crammed(c.here, c.there), name)
 	}
+}
+
+// Neither a few calls nor a backlog are spread.
+func TestWhoSharesAConnection(t *testing.T) {
+	for inFlight, want := range map[int]bool{
+		0: true, conn.Crowd/2 - 1: true, conn.Crowd / 2: false, 1024: false, backlog - 1: false, backlog: true, 4 * backlog: true,
+	} {
+		require.Equal(t, want, together(inFlight), inFlight)
+	}
+}
+
+// twice runs f with a node that has two connections.
+func twice(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline)) {
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
+		p := r.picker.Load().nodes[0]
+		p.crowded()
+		time.Sleep(time.Millisecond)
+		q := p.second.Load()
+		require.NotNil(t, q)
+		f(t, m, r, p, q)
+	})
+}
+
+// What is asked of a node goes over its first connection, and what is asked of a connection over that one. Both are asked
+// in turn whether they are there, and count as one node.
+func TestWhatIsAskedOfANodeWithTwoConnections(t *testing.T) {
+	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, q *pipeline) {
+		ids := []string{p.conn.Load().Info().ID, q.conn.Load().Info().ID}
+		for turn := range 4 {
+			require.Equal(t, ids[turn%2], r.Probe(0, turn).Connection())
+			res, err := kv.Do(t.Context(), r, kv.Noop{Pinned: true, Connection: ids[turn%2]})
+			require.NoError(t, err)
+			require.Equal(t, ids[turn%2], res.Connection())
+			res, err = kv.Do(t.Context(), r, kv.Noop{Pinned: true})
+			require.NoError(t, err)
+			require.Equal(t, ids[0], res.Connection())
+		}
+		require.EqualValues(t, 1, r.serving.Load())
+		require.Len(t, r.Logins(), 2)
+		for range 3 {
+			p.crowded()
+			synctest.Wait()
+		}
+		require.Same(t, q, p.second.Load(), "there is no third one")
+	})
+}
+
+// A call that has chosen a connection that ends meanwhile goes over the other one, at once, whichever it was.
+func TestACallThatHasChosenTheConnectionThatEnds(t *testing.T) {
+	ends := map[string]func(m *mock.Cluster, r *Router, p, q *pipeline){
+		"lost":   func(m *mock.Cluster, _ *Router, _, _ *pipeline) { m.Network().Links()[1].Reset() },
+		"unused": func(_ *mock.Cluster, r *Router, _, _ *pipeline) { looks(r, quietLooks) },
+		"dying":  func(_ *mock.Cluster, _ *Router, _, q *pipeline) { q.conn.Load().Close(errUnused) },
+	}
+	for name, end := range ends {
+		for _, wait := range []bool{false, true} {
+			twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline) {
+				held := &heldUp{r, func() {
+					if end(m, r, p, q); wait {
+						synctest.Wait()
+						require.Nil(t, p.second.Load(), name)
+					}
+				}, func(_ *pipeline, c *kv.Call) { q.submit(c) }}
+				began := time.Now()
+				res, err := kv.Do(t.Context(), held, kv.Upsert{Key: []byte("k")})
+				require.NoError(t, err, name)
+				require.Zero(t, res.RetryInfo().Retries(), name)
+				require.Less(t, time.Since(began), 10*time.Millisecond, name)
+			})
+		}
+	}
+}
+
+func looks(r *Router, n int) {
+	for range n + 1 {
+		r.NoteActivity()
+	}
+}
+
+// While the first connection is being made again the second has all calls.
+func TestTheSecondConnectionStandsInForTheFirst(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, _ *Router, p, q *pipeline) {
+		require.Same(t, p, p.share(q))
+		m.Network().Links()[0].Reset()
+		synctest.Wait()
+		p.conn.Store(nil)
+		require.Same(t, q, p.share(q))
+		cn := q.conn.Swap(nil)
+		require.Same(t, p, p.share(q))
+		q.conn.Store(cn)
+	})
+}
+
+// Nothing is made for a node that has left, nor when everything is closed, nor soon again.
+func TestWhenNoSecondConnectionIsBegun(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline) {
+		m.Network().Links()[1].Reset()
+		synctest.Wait()
+		none := func() {
+			t.Helper()
+			p.crowded()
+			time.Sleep(time.Millisecond)
+			require.Nil(t, p.second.Load())
+			require.Len(t, m.Network().Links(), 1)
+		}
+		none()
+		time.Sleep(secondAgain)
+		r.mu.Lock()
+		delete(r.pipes, p.addr)
+		r.mu.Unlock()
+		none()
+		require.False(t, q.join())
+		r.mu.Lock()
+		r.pipes[p.addr] = p
+		r.closed = true
+		r.mu.Unlock()
+		none()
+		require.False(t, q.join())
+		r.mu.Lock()
+		r.closed = false
+		r.mu.Unlock()
+		p.crowded()
+		time.Sleep(time.Millisecond)
+		require.NotNil(t, p.second.Load())
+	})
 }
