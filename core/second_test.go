@@ -96,7 +96,11 @@ func TestACrowdGetsASecondConnection(t *testing.T) {
 			require.Len(t, newCrowd(b, 400).during(t, 60*time.Millisecond), 2)
 			require.Len(t, b.Status(), 2)
 			newCrowd(b, 50).during(t, 300*time.Millisecond)
-			require.Len(t, newCrowd(b, 50).during(t, 100*time.Millisecond), 1, "few calls share a connection")
+			used, all, most := newCrowd(b, 50).during(t, 100*time.Millisecond), 0, 0
+			for _, n := range used {
+				all, most = all+n, max(most, n)
+			}
+			require.Greater(t, 10*most, 9*all, "few calls share a connection: %v", used)
 			require.Len(t, b.Status(), 2)
 			time.Sleep(time.Minute)
 			require.Len(t, b.Status(), 1)
@@ -183,7 +187,7 @@ func TestASecondConnectionThatTakesLong(t *testing.T) {
 			close(many.over)
 			many.wg.Wait()
 			end(t, m, c)
-			time.Sleep(15 * time.Second)
+			time.Sleep(5 * time.Second)
 			require.NotZero(t, ended.Load(), name)
 		}, func(c *core.Config) {
 			dial := c.Dial

@@ -36,6 +36,7 @@ func TestACrowdIsToldOf(t *testing.T) {
 		require.Less(t, c.Load(), Crowd/4)
 		reads(50, 0, 0)
 		require.Zero(t, c.Load())
+		reads(50, 0, Crowd)
 		told = 0
 		reads(10, Crowd, Crowd)
 		require.Zero(t, told, "that was another one")

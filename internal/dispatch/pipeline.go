@@ -323,7 +323,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
 	o.Handler, o.Serving, o.Second = p, &p.r.serving, p.extra
-	if p.r.o.Connections == 0 && !p.extra {
+	if p.r.o.Connections == 0 {
 		o.Crowded = p.crowded
 	}
 	o.Feedback = p.feedback()

@@ -67,12 +67,12 @@ func (p *pipeline) either(c *kv.Call) *pipeline {
 	q := p.second.Load()
 	switch {
 	case q == nil:
-	case c.Req.Connection != "":
-		if cn := q.conn.Load(); cn != nil && cn.Info().ID == c.Req.Connection {
-			return q
-		}
-	case !c.Req.Pinned: // what the client itself asks of a node does not make it busy
+		return p
+	case c.Req.Connection == "":
 		return p.share(q)
+	}
+	if cn := q.conn.Load(); cn != nil && cn.Info().ID == c.Req.Connection {
+		return q
 	}
 	return p
 }
@@ -102,6 +102,16 @@ func (p *pipeline) share(q *pipeline) *pipeline {
 	if s == nil {
 		s = &side{second: p.r.sided.Add(1)%2 == 0}
 	}
+	is := s.turn(first, second)
+	p.r.sides.Put(s)
+	if is {
+		return q
+	}
+	return p
+}
+
+// turn is one call's, and says whether it is for the second connection.
+func (s *side) turn(first, second *conn.Conn) bool {
 	if s.turns++; s.turns%sideTurns == 0 {
 		here, there := first.InFlight(), second.InFlight()
 		if s.second {
@@ -111,12 +121,7 @@ func (p *pipeline) share(q *pipeline) *pipeline {
 			s.second = !s.second
 		}
 	}
-	is := s.second
-	p.r.sides.Put(s)
-	if is {
-		return q
-	}
-	return p
+	return s.second
 }
 
 // together reports whether all callers take the same connection: few because one write has more of them then, and more than

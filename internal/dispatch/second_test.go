@@ -11,6 +11,7 @@ import (
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // A processor changes sides only when nearly all calls are on its own.
@@ -29,6 +30,28 @@ func TestWhenAProcessorChangesSides(t *testing.T) {
 	} {
 		require.Equal(t, c.crammed, crammed(c.here, c.there), name)
 	}
+}
+
+// It looks whether to do so from time to time.
+func TestAProcessorChangesSides(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline) {
+		in := m.Inject(mock.Match{Key: []byte("held")}, mock.Hold())
+		defer in.Release()
+		for range conn.Crowd {
+			kv.Go(t.Context(), r, kv.Get{Key: []byte("held")}, func(kv.GetResult, error) {})
+		}
+		first, second := p.conn.Load(), q.conn.Load()
+		require.Equal(t, conn.Crowd, first.InFlight())
+		moves, stays := side{}, side{second: true}
+		for range sideTurns - 1 {
+			require.False(t, moves.turn(first, second))
+			require.True(t, stays.turn(first, second))
+		}
+		for range 2 * sideTurns {
+			require.True(t, moves.turn(first, second))
+			require.True(t, stays.turn(first, second))
+		}
+	})
 }
 
 // Neither a few calls nor a backlog are spread.
@@ -121,6 +144,22 @@ func TestTheSecondConnectionStandsInForTheFirst(t *testing.T) {
 		cn := q.conn.Swap(nil)
 		require.Same(t, p, p.share(q))
 		q.conn.Store(cn)
+	})
+}
+
+// A second connection that cannot be made says nothing of the node, which has its first.
+func TestASecondConnectionThatFailsIsNoFailureOfTheNode(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, _ *pipeline) {
+		m.Network().Links()[1].Reset()
+		require.NoError(t, m.SetPassword(mock.DefaultUser, "another"))
+		time.Sleep(secondAgain)
+		p.crowded()
+		time.Sleep(time.Second)
+		require.Nil(t, p.second.Load())
+		require.NotZero(t, p.widened)
+		why, err := r.o.Health.Refine(retry.NodeNotAvailable, r.o.Bucket)
+		require.NoError(t, err)
+		require.Equal(t, retry.NodeNotAvailable, why)
 	})
 }
 
