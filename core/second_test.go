@@ -95,12 +95,11 @@ func TestACrowdGetsASecondConnection(t *testing.T) {
 		for range 2 {
 			require.Len(t, newCrowd(b, 400).during(t, 60*time.Millisecond), 2)
 			require.Len(t, b.Status(), 2)
-			newCrowd(b, 50).during(t, 300*time.Millisecond)
-			used, all, most := newCrowd(b, 50).during(t, 100*time.Millisecond), 0, 0
-			for _, n := range used {
-				all, most = all+n, max(most, n)
+			var used map[string]int
+			for n := 0; n < 20 && len(used) != 1; n++ {
+				used = newCrowd(b, 50).during(t, 100*time.Millisecond)
 			}
-			require.Greater(t, 10*most, 9*all, "few calls share a connection: %v", used)
+			require.Len(t, used, 1, "few calls share a connection, sooner or later")
 			require.Len(t, b.Status(), 2)
 			time.Sleep(time.Minute)
 			require.Len(t, b.Status(), 1)
