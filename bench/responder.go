@@ -32,7 +32,7 @@ const (
 	modeTmpFail mode = "tmpfail" // every other request for a key fails for the moment
 	modeMoved   mode = "moved"   // every other request for a key is answered with the map that is already known
 	modeMute    mode = "mute"    // gets and upserts are not answered
-	modePaced   mode = "paced"   // paceRate answers per second and connection
+	modePaced   mode = "paced"   // paceRate answers per second and node
 )
 
 const (
@@ -128,6 +128,7 @@ func (r *responder) listen() (clusterPorts, func(), error) {
 		}
 		all[strconv.Itoa(n)] = addrs
 		for i, l := range ls {
+			pace := &pacer{}
 			wg.Go(func() {
 				for {
 					c, err := l.Accept()
@@ -138,7 +139,7 @@ func (r *responder) listen() (clusterPorts, func(), error) {
 					wg.Go(func() {
 						defer conns.Delete(c)
 						defer c.Close()
-						s := &session{r: r, nc: c, node: i, addrs: addrs, mode: modePlain}
+						s := &session{r: r, nc: c, node: i, addrs: addrs, mode: modePlain, pace: pace}
 						s.serve()
 					})
 				}
@@ -160,7 +161,7 @@ type session struct {
 	failed      [len(sizes)][keyCount]bool // the key's last request was failed on purpose
 	out         []byte
 	held        chan heldBatch
-	free        time.Time // modePaced: when the next answer may leave
+	pace        *pacer // of the node
 	count       uint
 	config      []byte
 }
@@ -195,7 +196,7 @@ func (s *session) serve() {
 		}
 		s.r.requests.Add(int64(done))
 		if s.mode == modePaced {
-			s.pace(done)
+			s.pace.wait(done)
 		}
 		if s.flush() != nil {
 			return
@@ -204,15 +205,24 @@ func (s *session) serve() {
 	}
 }
 
-// pace waits until the server that this plays would have worked off done requests. What it was woken up too late is made
+// pacer is the capacity of a node in modePaced, whatever connections it has.
+type pacer struct {
+	mu   sync.Mutex
+	free time.Time // when the next answer may leave
+}
+
+// wait waits until the server that this plays would have worked off done requests. What it was woken up too late is made
 // up for: otherwise its capacity would depend on how busy the machine is.
-func (s *session) pace(done int) {
+func (p *pacer) wait(done int) {
 	now := time.Now()
-	if earliest := now.Add(-paceLag); s.free.Before(earliest) {
-		s.free = earliest
+	p.mu.Lock()
+	if earliest := now.Add(-paceLag); p.free.Before(earliest) {
+		p.free = earliest
 	}
-	s.free = s.free.Add(time.Duration(done) * time.Second / paceRate)
-	if wait := s.free.Sub(now); wait > 0 {
+	p.free = p.free.Add(time.Duration(done) * time.Second / paceRate)
+	wait := p.free.Sub(now)
+	p.mu.Unlock()
+	if wait > 0 {
 		sleepExactly(wait)
 	}
 }
