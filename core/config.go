@@ -112,7 +112,8 @@ type Config struct {
 	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
 	// Connections is how many there are to each node for each bucket, at most 1024. 0 means one, and a second one while
-	// hundreds of calls are in flight on it, where there are more processors than nodes.
+	// hundreds of calls are in flight on it, where there are more processors than nodes. Calls that are under way together,
+	// even for one key, have an order only as long as there is one.
 	Connections int
 
 	// Limits of what nodes and callers can make the client hold. 0 means the default; a value out of bounds is refused.
