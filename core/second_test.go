@@ -242,3 +242,67 @@ func TestASecondConnectionGetsNewCredentials(t *testing.T) {
 		many.stop(t)
 	})
 }
+
+// Whatever happens to the two connections, what a counter says is what its callers were told, but for calls in doubt.
+func TestACrowdsCallsAreAppliedOnce(t *testing.T) {
+	alone(t, 1, func(t *testing.T, m *mock.Cluster, c *core.Cluster, b *core.Bucket) {
+		reset := func(which ...int) func() {
+			return func() {
+				links := m.Network().Links()
+				for _, i := range which {
+					links[i].Reset()
+				}
+			}
+		}
+		password := 0
+		troubles := []func(){
+			reset(0), reset(1), reset(0, 1),
+			func() {
+				password++
+				require.NoError(t, m.SetPassword(mock.DefaultUser, fmt.Sprint(password)))
+				require.NoError(t, c.SetCredentials(core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(fmt.Sprint(password))}))
+			},
+			func() { m.BumpRevision() },
+		}
+		const workers = 300
+		var told, doubt [workers]uint64
+		for _, trouble := range troubles {
+			over := make(chan struct{})
+			var wg sync.WaitGroup
+			for w := range workers {
+				wg.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+						}
+						_, err := kv.Do(context.Background(), b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w), Delta: 1, Initial: new(uint64)})
+						var e *kv.Error
+						if err == nil {
+							told[w]++
+						} else if !errors.As(err, &e) || e.Ambiguous() {
+							doubt[w]++
+						}
+					}
+				})
+			}
+			time.Sleep(60 * time.Millisecond)
+			require.Len(t, m.Network().Links(), 2)
+			trouble()
+			time.Sleep(40 * time.Millisecond)
+			close(over)
+			wg.Wait()
+			time.Sleep(20 * time.Second)
+		}
+		require.NotEqual(t, [workers]uint64{}, doubt, "some were in flight")
+		for w := range workers {
+			res, err := kv.Do(ctx(t), b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w)})
+			require.NoError(t, err)
+			applied := res.Value + 1 // the first has made it 0
+			require.GreaterOrEqual(t, applied, told[w], w)
+			require.LessOrEqual(t, applied, told[w]+doubt[w], w)
+		}
+		require.Len(t, b.Status(), 1)
+	})
+}

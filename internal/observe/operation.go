@@ -47,6 +47,10 @@ func (i *Instruments) StartOperation(ctx context.Context, t Target) (context.Con
 	if i == nil {
 		return ctx, Operation{}
 	}
+	return i.startOperation(ctx, t) // a call of its own: nothing is copied for who observes nothing
+}
+
+func (i *Instruments) startOperation(ctx context.Context, t Target) (context.Context, Operation) {
 	o := Operation{i: i, p: i.lookup(ctx, t), start: time.Now()}
 	if i.tracer == nil {
 		return ctx, o
@@ -95,9 +99,12 @@ func (o *Operation) Retry(reason string, attempt int, delay time.Duration) {
 // End closes the operation's span and records its duration. Call it after the outcome is known and before the caller
 // gets it, with the context that StartOperation was given.
 func (o *Operation) End(ctx context.Context, out Outcome) {
-	if o.i == nil {
-		return
+	if o.i != nil {
+		o.end(ctx, out)
 	}
+}
+
+func (o *Operation) end(ctx context.Context, out Outcome) {
 	end := time.Now()
 	if o.outer {
 		o.endSpan(end, out)
