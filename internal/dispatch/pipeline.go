@@ -265,8 +265,6 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			}
 			if !p.connected(cn) {
 				cn.Close(context.Cause(ctx))
-			} else if p.extra && !p.join() {
-				cn.Close(errLeft)
 			}
 		}
 		err := cn.Serve()
@@ -412,9 +410,10 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		}
 		c.Taken()
 	}
+	joined := !p.extra || p.join() // before anybody is told: its login, too, is to be kept fresh
 	p.r.wake()
 	p.r.notify()
-	return true
+	return joined
 }
 
 // lost withdraws the connection after its end, and says whether the goroutine that has served it goes on.

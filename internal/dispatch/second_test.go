@@ -147,6 +147,39 @@ func TestTheSecondConnectionStandsInForTheFirst(t *testing.T) {
 	})
 }
 
+// Who looks at the connections whenever something has changed sees the second one: its login is to be renewed, too.
+func TestASecondConnectionIsSeen(t *testing.T) {
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	for range 20 {
+		routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+			seen := make(chan int, 100)
+			over := make(chan struct{})
+			go func() {
+				for {
+					changed := r.Changed()
+					seen <- len(r.Logins())
+					select {
+					case <-changed:
+					case <-over:
+						close(seen)
+						return
+					}
+				}
+			}()
+			synctest.Wait()
+			r.picker.Load().nodes[0].crowded()
+			time.Sleep(time.Second)
+			close(over)
+			last := 0
+			for n := range seen {
+				last = n
+			}
+			require.Equal(t, 2, last)
+		})
+	}
+}
+
 // A second connection that cannot be made says nothing of the node, which has its first.
 func TestASecondConnectionThatFailsIsNoFailureOfTheNode(t *testing.T) {
 	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, _ *pipeline) {
