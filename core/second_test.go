@@ -19,7 +19,7 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// crowd is goroutines that write until stop is called. It fails the test if one of the calls does.
+// crowd is goroutines that read until stop is called. It fails the test if one of the calls does.
 type crowd struct {
 	over chan struct{}
 	wg   sync.WaitGroup

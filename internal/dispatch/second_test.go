@@ -141,6 +141,7 @@ func TestTheSecondConnectionStandsInForTheFirst(t *testing.T) {
 		synctest.Wait()
 		p.conn.Store(nil)
 		require.Same(t, q, p.share(q))
+		require.Same(t, q, p.choose(kv.NewCall()), "so has a request that is not routed the short way")
 		cn := q.conn.Swap(nil)
 		require.Same(t, p, p.share(q))
 		q.conn.Store(cn)
@@ -178,6 +179,24 @@ func TestASecondConnectionIsSeen(t *testing.T) {
 			require.Equal(t, 2, last)
 		})
 	}
+}
+
+// A second connection that is made just as its node leaves is closed: nobody else knows of it.
+func TestASecondConnectionToANodeThatHasLeft(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, _ *pipeline) {
+		m.Network().Links()[1].Reset()
+		time.Sleep(secondAgain)
+		p.crowded()
+		r.mu.Lock()
+		delete(r.pipes, p.addr)
+		r.mu.Unlock()
+		time.Sleep(time.Second)
+		require.Nil(t, p.second.Load())
+		require.Len(t, m.Network().Links(), 1)
+		r.mu.Lock()
+		r.pipes[p.addr] = p // for Close
+		r.mu.Unlock()
+	})
 }
 
 // A second connection that cannot be made says nothing of the node, which has its first.
