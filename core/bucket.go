@@ -65,6 +65,12 @@ func (b *Bucket) ReleaseAll(calls []*kv.Call) { b.router.ReleaseAll(calls) }
 // DispatchAll implements kv.BatchDispatcher.
 func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
 
+// DispatchReads implements kv.ReadsDispatcher.
+func (b *Bucket) DispatchReads(r *kv.Reads) bool { return b.router.DispatchReads(r) }
+
+// AdmitRead implements kv.ReadsDispatcher.
+func (b *Bucket) AdmitRead(c *kv.Call, r *kv.Reads) { b.router.AdmitRead(c, r) }
+
 // Release implements kv.Dispatcher.
 func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
 

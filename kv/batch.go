@@ -32,6 +32,11 @@ type BatchDispatcher interface {
 // that are left fail with it. Keys and values of ops are lent until Batch returns. Besides the outcomes it takes memory
 // for the operations that are under way, about 1.2 KiB each.
 func Batch[R any, O Op[R]](ctx context.Context, d Dispatcher, ops []O, inFlight int) []Outcome[R] {
+	if gets, ok := any(ops).([]Get); ok && len(gets) > 0 {
+		if out, ok := reads(ctx, d, &gets[0].Common, nil, gets, inFlight); ok {
+			return any(out).([]Outcome[R]) //nolint:forcetypeassert // there is one R that Get is an Op of
+		}
+	}
 	b := newBatch[R, O](ctx, d, len(ops), inFlight)
 	b.run(func(i int) *O { return &ops[i] })
 	return b.out
@@ -39,6 +44,9 @@ func Batch[R any, O Op[R]](ctx context.Context, d Dispatcher, ops []O, inFlight 
 
 // GetMulti reads many documents of one collection at once, as Batch does.
 func GetMulti(ctx context.Context, d Dispatcher, c Common, keys [][]byte) []Outcome[GetResult] {
+	if out, ok := reads(ctx, d, &c, keys, nil, 0); ok {
+		return out
+	}
 	b := newBatch[GetResult, Get](ctx, d, len(keys), 0)
 	op := Get{Common: c}
 	b.run(func(i int) *Get {
@@ -98,15 +106,22 @@ type portion struct {
 	calls []*Call // nil for an operation that has its outcome without a call
 }
 
-func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int) *batch[R, O] {
+// portions says how many operations at most are in a portion of n with a limit, and whether one or two portions are under
+// way at a time.
+func portions(n, inFlight int) (size, used int) {
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight
 	}
-	b := &batch[R, O]{ctx: ctx, d: d, out: make([]Outcome[R], n), size: min(n, inFlight), used: 1}
-	b.many, _ = d.(BatchDispatcher)
 	if n > inFlight && inFlight > 1 {
-		b.used, b.size = 2, inFlight/2
+		return inFlight / 2, 2
 	}
+	return min(n, inFlight), 1
+}
+
+func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int) *batch[R, O] {
+	b := &batch[R, O]{ctx: ctx, d: d, out: make([]Outcome[R], n)}
+	b.size, b.used = portions(n, inFlight)
+	b.many, _ = d.(BatchDispatcher)
 	calls := b.few[:]
 	if n := b.used * b.size; n > len(calls) {
 		calls = make([]*Call, n)

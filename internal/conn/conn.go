@@ -388,7 +388,7 @@ func (c *Conn) added(call *kv.Call, s *slot, p *part) {
 	s.word.Store(uint64(o&0xffff)<<2 | slotLive)
 	c.inflight++
 	if call.Deadline < c.armed || !c.ticking && call.Cancelable() {
-		c.arm(call)
+		c.arm(call.Deadline, call.Cancelable())
 	}
 }
 
@@ -431,12 +431,12 @@ func putOpaque(b []byte, o uint32) {
 // now is the time since the cluster's base.
 func (c *Conn) now() int64 { return int64(time.Since(c.base)) }
 
-// arm sets the timer for the call's deadline or for the next look at its context. The lock is held; a timer's Reset
+// arm sets the timer for a call's deadline or for the next look at its context. The lock is held; a timer's Reset
 // does not block.
-func (c *Conn) arm(call *kv.Call) {
+func (c *Conn) arm(deadline int64, cancelable bool) {
 	now := c.now()
-	want := call.Deadline
-	if call.Cancelable() && !c.ticking {
+	want := deadline
+	if cancelable && !c.ticking {
 		c.ticking = true
 		want = min(want, now+int64(watchTick))
 	}
@@ -454,13 +454,21 @@ func (c *Conn) sweep() {
 	used, fills := c.slots.used, c.fills
 	c.mu.Unlock()
 	var due, watch []*kv.Call
-	silent, durable := false, false
+	silent, durable, again := false, false, false
 	next, now, gone := int64(never), c.now(), 0
 	for i := range used {
 		s := c.slots.at(uint16(i))
 		v, ok := s.hold()
 		if !ok {
 			continue
+		}
+		if s.call == nil {
+			if rd := c.slots.read(uint16(i)); rd.stays(now) {
+				next, again = min(next, rd.of.Deadline), again || rd.of.Cancelable()
+				s.word.Store(v)
+				continue
+			}
+			v = uint64(c.own(s, uint16(i), uint32(v>>32)))<<32 | uint64(uint32(v))
 		}
 		switch call := s.call; {
 		case call.Ended(), call.Deadline <= now:
@@ -487,6 +495,10 @@ func (c *Conn) sweep() {
 	c.orphans += gone
 	over := c.orphans > maxOrphans
 	room := c.room()
+	if again && !c.ticking {
+		c.ticking = true
+		next = min(next, now+int64(watchTick))
+	}
 	if next < c.armed && !c.closed {
 		c.armed = next
 		c.timer.Reset(time.Duration(max(next-c.now(), 0)))
@@ -521,7 +533,7 @@ func (c *Conn) Durable() bool {
 		if !ok {
 			continue
 		}
-		durable := s.call.DurabilityMS != 0
+		durable := s.call != nil && s.call.DurabilityMS != 0
 		s.word.Store(v)
 		if durable {
 			return true
@@ -776,7 +788,10 @@ func (c *Conn) good(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
 	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
 		if epoch, ok := s.claimNow(p.Opaque & 0xffff); ok {
-			c.succeeded(c.claimed(s, i), epoch, p, false)
+			if s.call != nil || !c.win(i, p, false) {
+				call, epoch := c.claimed(s, i, epoch)
+				c.succeeded(call, epoch, p, false)
+			}
 			return
 		}
 	}
@@ -784,12 +799,15 @@ func (c *Conn) good(p *memd.Packet) {
 }
 
 // claimed gives the call of a slot whose attempt the reader has claimed, and notes that the slot is free.
-func (c *Conn) claimed(s *slot, i uint16) *kv.Call {
+func (c *Conn) claimed(s *slot, i uint16, epoch uint32) (*kv.Call, uint32) {
+	if s.call == nil {
+		epoch = c.own(s, i, epoch)
+	}
 	call := s.call
 	s.call = nil
 	c.freed = append(c.freed, i)
 	c.ended++
-	return call
+	return call, epoch
 }
 
 func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool) {
@@ -835,7 +853,10 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.late(s, i, gen, p)
 		return
 	}
-	call := c.claimed(s, i)
+	if s.call == nil && p.Status == memd.StatusSuccess && c.win(i, p, owned) {
+		return
+	}
+	call, epoch := c.claimed(s, i, epoch)
 	switch {
 	case p.Status == memd.StatusSuccess:
 		c.succeeded(call, epoch, p, owned)
@@ -855,7 +876,7 @@ func (c *Conn) part(s *slot, gen uint32, p *memd.Packet) {
 	if !ok {
 		return
 	}
-	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
+	if s.call != nil && s.call.Req.Opcode == p.Opcode && !s.call.Ended() { // no read has such answers
 		s.call.TakePart(p, epoch)
 	}
 	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)

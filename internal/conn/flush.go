@@ -166,14 +166,10 @@ func (c *Conn) mark(p *part) {
 	for i := range p.frames {
 		f := &p.frames[i]
 		end := f.end
-		epoch, ok := f.call.State.Sent()
-		if !ok {
+		if !c.sent(f) {
 			c.drop(f.opaque)
 			start = end
 			continue
-		}
-		if s := c.slots.at(uint16(f.opaque >> 16)); !s.sentNow(f.opaque&0xffff, epoch) {
-			s.sent(f.opaque&0xffff, epoch)
 		}
 		if out == start {
 			out = end
@@ -188,6 +184,19 @@ func (c *Conn) mark(p *part) {
 	p.frames, p.buf = p.frames[:kept], p.buf[:out]
 }
 
+// sent notes that a request is about to be on the wire, unless it refuses.
+func (c *Conn) sent(f *frame) bool {
+	s, gen := c.slots.at(uint16(f.opaque>>16)), f.opaque&0xffff
+	if f.call == nil {
+		return s.sentRead(gen)
+	}
+	epoch, ok := f.call.State.Sent()
+	if ok && !s.sentNow(gen, epoch) {
+		s.sent(gen, epoch)
+	}
+	return ok
+}
+
 // drop frees the slot of a request that never left.
 func (c *Conn) drop(opaque uint32) {
 	i := uint16(opaque >> 16)
@@ -196,7 +205,7 @@ func (c *Conn) drop(opaque uint32) {
 	v := uint64(gen) << 2
 	c.mu.Lock()
 	if _, ok := s.claim(gen, slotFree, false); ok {
-		s.call = nil
+		s.call = nil // a read that is dropped has become one
 		c.inflight--
 	} else if s.word.CompareAndSwap(v|slotOrphan, v|slotFree) {
 		c.orphans--
@@ -248,9 +257,14 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 	if !ok {
 		return
 	}
+	call := s.call
+	if call == nil {
+		epoch = c.own(s, i, epoch)
+		call = s.call
+	}
 	s.call = nil
-	if epoch == 0 || f.call.State.Unsent(epoch) {
-		c.h.Unsent(f.call, cut, cause)
+	if epoch == 0 || call.State.Unsent(epoch) {
+		c.h.Unsent(call, cut, cause)
 	}
 }
 
@@ -280,6 +294,9 @@ func (c *Conn) teardown() {
 	for i := range used {
 		s := c.slots.at(uint16(i))
 		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
+			if s.call == nil {
+				epoch = c.own(s, uint16(i), epoch)
+			}
 			all = append(all, lost{s.call, epoch})
 			s.call = nil
 		}

@@ -12,8 +12,19 @@ import (
 // but for the step from free to live, which the submit lock guards. Whoever takes a slot out of live owns the call's attempt.
 type slot struct {
 	word atomic.Uint64
-	call *kv.Call
+	call *kv.Call // nil for one of many reads, whose part says whose it is
 }
+
+// A part of many reads is what a slot has beside it that is for a read without a call. It is guarded as the slot's call.
+type read struct {
+	of    *kv.Reads
+	i     uint32 // which of them, and whether a sweep has seen it
+	fills uint32 // as kv.Route's Reads
+}
+
+const readSeen = 1 << 31 // in read.i
+
+func (r *read) index() int { return int(r.i &^ readSeen) }
 
 const (
 	slotFree   = 0
@@ -28,9 +39,15 @@ const (
 	maxChunks = 1 << (16 - chunkBits)
 )
 
+// chunk is some slots and, apart from them because few slots need it, what those of reads have in addition.
+type chunk struct {
+	slots [chunkLen]slot
+	reads [chunkLen]read
+}
+
 // table is grown in chunks that never move, so that the reader needs no lock.
 type table struct {
-	chunks [maxChunks]atomic.Pointer[[chunkLen]slot]
+	chunks [maxChunks]atomic.Pointer[chunk]
 	free   []uint16 // last in, first out; under the connection's lock
 	used   int      // slots ever handed out; under the connection's lock
 }
@@ -40,8 +57,11 @@ func (t *table) at(i uint16) *slot {
 	if ch == nil {
 		return nil
 	}
-	return &ch[i&(chunkLen-1)]
+	return &ch.slots[i&(chunkLen-1)]
 }
+
+// read is what the slot of a read has besides. The slot has been handed out.
+func (t *table) read(i uint16) *read { return &t.chunks[i>>chunkBits].Load().reads[i&(chunkLen-1)] }
 
 // take gives a free slot's index; false when the table is full. The connection's lock is held.
 func (t *table) take() (uint16, bool) {
@@ -61,7 +81,7 @@ func (t *table) fresh() (uint16, bool) {
 	}
 	i := uint16(t.used)
 	if i&(chunkLen-1) == 0 {
-		t.chunks[i>>chunkBits].Store(new([chunkLen]slot))
+		t.chunks[i>>chunkBits].Store(new(chunk))
 	}
 	t.used++
 	return i, true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +73,8 @@ type Router struct {
 	wg     sync.WaitGroup
 	pool   sync.Pool // of *kv.Call
 	sorted sync.Pool // of *byPipeline
+	// sortedReads is of *readsByPipeline
+	sortedReads sync.Pool
 	// handfuls are of *handful, and empty of those without calls
 	handfuls, empty sync.Pool
 	picker          atomic.Pointer[picker]
@@ -114,7 +115,7 @@ type picker struct {
 }
 
 var (
-	_ kv.BatchDispatcher = (*Router)(nil)
+	_ kv.ReadsDispatcher = (*Router)(nil)
 	_ kv.Owner           = (*Router)(nil)
 	_ kv.Holder          = (*Router)(nil)
 )
@@ -195,7 +196,7 @@ func (r *Router) admit(c *kv.Call, now int64) {
 			limit = r.o.DurableTimeout
 		}
 	}
-	c.Deadline = now + min(int64(limit), math.MaxInt64-now)
+	c.Deadline = deadline(now, limit)
 	if c.Cancelable() {
 		if d, ok := c.Context().Deadline(); ok {
 			c.Deadline = min(c.Deadline, int64(d.Sub(r.o.Base)))
@@ -332,17 +333,25 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 	if n == 0 || c.Route.Forward {
 		return nil
 	}
-	vb := uint16(c.Route.Hash >> 16 & 0x7fff % n)
-	i := pk.snap.NodeIndex(vb, 0)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
+	vb := vbucket(c.Route.Hash, n)
+	p := pk.active(vb)
+	if p == nil {
 		return nil
 	}
 	c.Route.VBucket = vb
-	p := pk.nodes[i]
 	if q := p.second.Load(); q != nil {
 		return p.share(q)
 	}
 	return p
+}
+
+// active is the pipeline to the node that a vbucket is active on; nil when there is none, or a pool of them.
+func (pk *picker) active(vb uint16) *pipeline {
+	i := pk.snap.NodeIndex(vb, 0)
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
+		return nil
+	}
+	return pk.nodes[i]
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
@@ -355,7 +364,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		return r.pickRing(pk, c)
 	}
 	if c.Route.VBucket = c.Req.VBucket; !c.Req.ByVBucket {
-		c.Route.VBucket = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
+		c.Route.VBucket = vbucket(c.Route.Hash, uint32(n))
 	}
 	var i int
 	if c.Req.OfActive() {

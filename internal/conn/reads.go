@@ -1,0 +1,135 @@
+package conn
+
+import (
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// readEpoch is the attempt's number of a read without a call, once it was handed to the socket.
+const readEpoch = 1
+
+// SubmitReads is SubmitAll for reads without calls.
+func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
+	alone, mine := false, false
+	for {
+		round := at[taken:min(taken+maxRound, len(at))]
+		c.mu.Lock()
+		before := c.inflight
+		n := c.putReads(r, round)
+		taken += n
+		if len(c.pend) > c.head && c.mine() {
+			mine, alone = true, before == 0
+		}
+		c.mu.Unlock()
+		if n < len(round) || taken == len(at) {
+			break
+		}
+	}
+	if mine {
+		c.startFlush(alone)
+	}
+	return taken
+}
+
+// putReads is put for reads without calls, and says how many were taken. The lock is held.
+func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
+	if c.closed || c.refusing {
+		return 0
+	}
+	if r.Deadline < c.armed || !c.ticking && r.Cancelable() {
+		c.arm(r.Deadline, r.Cancelable())
+	}
+	var p *part
+	for k, a := range at {
+		key := r.Key(int(a.I))
+		n := r.ReadLen(key, &c.wire)
+		if n == 0 || c.inflight >= c.maxCalls {
+			return k
+		}
+		i, ok := c.slots.take()
+		if !ok {
+			return k
+		}
+		s := c.slots.at(i)
+		c.wire.Opaque, c.wire.VBucket = s.next(i), a.VBucket
+		if p == nil || len(p.buf) >= maxPart {
+			p = c.last()
+		}
+		from := len(p.buf)
+		if cap(p.buf)-from < n {
+			p.grow(n)
+		}
+		p.buf = p.buf[:from+n]
+		r.PutRead(p.buf[from:], key, &c.wire)
+		o := c.wire.Opaque
+		p.frames = append(p.frames, frame{opaque: o, end: uint32(len(p.buf))})
+		*c.slots.read(i) = read{of: r, i: a.I, fills: c.fills}
+		s.call = nil
+		s.word.Store(uint64(o&0xffff)<<2 | slotLive)
+		c.inflight++
+	}
+	return len(at)
+}
+
+// stays reports whether a read that a sweep finds goes on as it is: it is not late, and if its context can end, that has not
+// happened and the read has not been found before. One that takes longer becomes a call, which notices at once.
+func (r *read) stays(now int64) bool {
+	if now >= r.of.Deadline {
+		return false
+	}
+	if r.of.Cancelable() {
+		if r.i&readSeen != 0 || r.of.Over() {
+			return false
+		}
+		r.i |= readSeen
+	}
+	return true
+}
+
+// sentRead is sentNow for a read, which may have become a call meanwhile. False means that it is not to be sent any more.
+func (s *slot) sentRead(gen uint32) bool {
+	v, ok := s.hold()
+	if !ok {
+		return false
+	}
+	epoch := uint32(readEpoch)
+	if s.call != nil {
+		if epoch, ok = s.call.State.Sent(); !ok {
+			s.word.Store(v)
+			return false
+		}
+	}
+	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)
+	return true
+}
+
+// win gives a read without a call its answer, and notes that its slot is free; false when the read needs a call. The reader
+// has claimed the slot.
+func (c *Conn) win(i uint16, p *memd.Packet, owned bool) bool {
+	rd := c.slots.read(i)
+	if !rd.of.Win(rd.index(), p, owned, c.wire.Via, &c.wakes) {
+		return false
+	}
+	rd.of = nil
+	if c.feedback != nil {
+		c.feedback.Success()
+	}
+	c.freed = append(c.freed, i)
+	c.ended++
+	return true
+}
+
+// own makes a call of the read in a slot that the caller has claimed or holds. It gives the attempt's number of the call,
+// for that of the read, which is 0 if the read was not handed to the socket.
+func (c *Conn) own(s *slot, i uint16, epoch uint32) uint32 {
+	rd := c.slots.read(i)
+	call := rd.of.Call(rd.index(), true)
+	rd.of = nil
+	opaque := opaqueOf(i, uint32(s.word.Load())>>2)
+	call.Carry(&kv.Wire{Features: c.info.Features, Opaque: opaque, VBucket: call.Route.VBucket, Via: c.wire.Via}, rd.fills)
+	if epoch != 0 {
+		epoch, _ = call.State.Sent()
+	}
+	s.call = call
+	return epoch
+}

@@ -1,0 +1,127 @@
+package dispatch
+
+import (
+	"hash/crc32"
+	"math"
+	"time"
+
+	"github.com/couchcore/couchcore/collections"
+	"github.com/couchcore/couchcore/kv"
+)
+
+// readsByPipeline is reads without calls on their way to several nodes. It is memory that is used again.
+type readsByPipeline struct {
+	pipes []*pipeline
+	at    [][]kv.ReadAt // of each pipeline
+}
+
+func (b *readsByPipeline) add(p *pipeline, at kv.ReadAt) {
+	k := 0
+	for k < len(b.pipes) && b.pipes[k] != p {
+		k++
+	}
+	if k == len(b.pipes) {
+		b.pipes = append(b.pipes, p)
+		if len(b.at) < len(b.pipes) {
+			b.at = append(b.at, nil)
+		}
+	}
+	b.at[k] = append(b.at[k], at)
+}
+
+// DispatchReads implements kv.ReadsDispatcher. What is decided or told for each operation needs calls.
+func (r *Router) DispatchReads(rd *kv.Reads) bool {
+	if r.o.Policy != nil || r.o.Instruments != nil || r.o.Breaker != nil {
+		return false
+	}
+	rd.Started = r.now()
+	limit := rd.Timeout()
+	if limit == 0 {
+		limit = r.o.Timeout
+	}
+	rd.Deadline = deadline(rd.Started, limit)
+	if rd.Cancelable() {
+		if d, ok := rd.Context().Deadline(); ok {
+			rd.Deadline = min(rd.Deadline, int64(d.Sub(r.o.Base)))
+		}
+	}
+	rd.Map, rd.VBuckets = 0, 0
+	rd.SetCollection(0)
+	pk := r.picker.Load()
+	if pk != nil {
+		if id, ok := r.collectionOf(rd); ok {
+			rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
+			rd.SetCollection(id)
+		}
+	}
+	b, ok := r.sortedReads.Get().(*readsByPipeline)
+	if !ok {
+		b = &readsByPipeline{}
+	}
+	for i := range rd.Len() {
+		if rd.VBuckets != 0 {
+			if key := rd.Key(i); len(key) > 0 {
+				vb := vbucket(crc32.ChecksumIEEE(key), rd.VBuckets)
+				if p := pk.active(vb); p != nil {
+					b.add(p, kv.ReadAt{I: uint32(i), VBucket: vb})
+					continue
+				}
+			}
+		}
+		if c := rd.Call(i, false); c != nil {
+			r.route(c)
+		}
+	}
+	for k, p := range b.pipes {
+		p.submitReads(rd, b.at[k])
+		b.at[k] = b.at[k][:0]
+	}
+	clear(b.pipes)
+	b.pipes = b.pipes[:0]
+	r.sortedReads.Put(b)
+	return true
+}
+
+// collectionOf gives the id of the reads' collection, as far as it is known.
+func (r *Router) collectionOf(rd *kv.Reads) (uint32, bool) {
+	scope, name, id := rd.Collection()
+	if id != 0 {
+		return id, true
+	}
+	e, ok := r.colls.Get(collections.Path{Scope: scope, Collection: name})
+	return e.ID, ok
+}
+
+// AdmitRead implements kv.ReadsDispatcher.
+func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
+	r.admit(c, rd.Started)
+	if rd.VBuckets != 0 {
+		c.Route.VBucket = vbucket(c.Route.Hash, rd.VBuckets)
+	}
+}
+
+// submitReads is submitAll for reads without calls. The pipeline is a node's first.
+func (p *pipeline) submitReads(rd *kv.Reads, at []kv.ReadAt) {
+	if q := p.second.Load(); q != nil {
+		p = p.share(q)
+	}
+	for len(at) > 0 {
+		if cn := p.conn.Load(); cn != nil && rd.Map >= cn.Map {
+			if at = at[cn.SubmitReads(rd, at):]; len(at) == 0 {
+				return
+			}
+		}
+		if c := rd.Call(int(at[0].I), false); c != nil {
+			p.submit(c) // which knows what to do with one that was not taken
+		}
+		at = at[1:]
+	}
+}
+
+// deadline is when something that has started at now has taken as long as it may.
+func deadline(now int64, limit time.Duration) int64 {
+	return now + min(int64(limit), math.MaxInt64-now)
+}
+
+// vbucket is that of a key whose hash it is given, of n.
+func vbucket(hash, n uint32) uint16 { return uint16(hash >> 16 & 0x7fff % n) }

@@ -1,0 +1,271 @@
+package kv
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// ReadsDispatcher is a BatchDispatcher that can take over many reads without a call for each.
+type ReadsDispatcher interface {
+	BatchDispatcher
+	// DispatchReads takes the reads over as DispatchAll does calls. False means that it wants calls instead, as it always
+	// does then, and that nothing was done.
+	DispatchReads(r *Reads) bool
+	// AdmitRead gives c, which is to stand for one of r, what DispatchAll would have given it, and does not send it.
+	AdmitRead(c *Call, r *Reads)
+}
+
+// Reads is a portion of a batch that reads whole documents of one collection. What their calls would have in common is
+// here once, and a read is no more than its place on the connection that carries it, until something else happens to it
+// than a good answer: then it becomes a call of its own, see Call. Whoever has taken a read's place owns the read, so it
+// is either answered or becomes a call, and once.
+type Reads struct {
+	group group
+
+	// These are the dispatcher's, which does not change them once the first read is on its way. Started and Deadline are in
+	// nanoseconds since its base; Map is the number of the cluster map that the reads are routed by, and VBuckets how many
+	// that has.
+	Started, Deadline int64
+	Map, VBuckets     uint32
+	collection        uint32 // its id
+	prefix            [5]byte
+	prefixLen         uint8
+	keyMax            uint8
+
+	ctx    context.Context
+	d      ReadsDispatcher
+	common Common
+	keys   [][]byte // or ops
+	ops    []Get
+	out    []Outcome[GetResult]
+
+	mu    sync.Mutex
+	calls []*Call // of the reads that have become calls, nil where there is none; nil as long as no read has
+}
+
+// ReadAt is one of many reads and where it goes.
+type ReadAt struct {
+	I       uint32
+	VBucket uint16
+}
+
+var readsPool = sync.Pool{New: func() any { return new(Reads) }}
+
+// reads gives the outcomes of reads that need no calls of their own, of keys or of ops; false when there is one that does,
+// or d wants calls.
+func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops []Get, inFlight int) ([]Outcome[GetResult], bool) {
+	rd, ok := d.(ReadsDispatcher)
+	if !ok || common.OnBehalfOf != "" || common.Timeout < 0 || !alike(ops) {
+		return nil, false
+	}
+	n := len(keys) + len(ops)
+	size, used := portions(n, inFlight)
+	out := make([]Outcome[GetResult], n)
+	var places [2]*Reads
+	for i := range used {
+		r, _ := readsPool.Get().(*Reads)
+		r.ctx, r.d, r.common = ctx, rd, *common
+		places[i] = r
+	}
+	turn, taken := 0, true
+	for from := 0; from < n && taken; from += size {
+		r, to := places[turn%used], min(from+size, n)
+		r.finish()
+		if r.out = out[from:to]; ops != nil {
+			r.ops = ops[from:to]
+		} else {
+			r.keys = keys[from:to]
+		}
+		taken = r.start()
+		turn++
+	}
+	for i := range used {
+		r := places[(turn+i)%used]
+		r.finish()
+		r.ctx, r.d, r.common, r.keys, r.ops, r.out = nil, nil, Common{}, nil, nil, nil
+		readsPool.Put(r)
+	}
+	return out, taken
+}
+
+// alike reports whether the reads have all in common but for keys and buffers, and ask for no more than the document.
+func alike(ops []Get) bool {
+	for i := range ops {
+		o, first := &ops[i], &ops[0]
+		if o.projects() || o.Hedge != nil || o.Retry != nil || o.Scope != first.Scope || o.Collection != first.Collection ||
+			o.CollectionID != first.CollectionID || o.OnBehalfOf != "" || o.Timeout != first.Timeout || o.Block != first.Block {
+			return false
+		}
+	}
+	return true
+}
+
+// start dispatches the reads, unless the dispatcher wants calls.
+func (r *Reads) start() bool {
+	n := len(r.out)
+	r.group.Add(n)
+	if r.Over() {
+		for i := range n {
+			r.Call(i, false) // which fails
+		}
+		return true
+	}
+	if !r.d.DispatchReads(r) {
+		r.group.Add(-n)
+		return false
+	}
+	return true
+}
+
+// finish waits for the reads that are under way, and keeps the outcomes of those that have become calls.
+func (r *Reads) finish() {
+	r.group.Wait()
+	if r.calls == nil {
+		return
+	}
+	for i, c := range r.calls {
+		if c != nil {
+			op, o := r.op(i), &r.out[i]
+			o.Err = outcome(c, &op, &o.Result)
+		}
+	}
+	r.d.ReleaseAll(r.calls)
+	r.calls = nil
+}
+
+func (r *Reads) op(i int) Get {
+	if r.ops != nil {
+		return r.ops[i]
+	}
+	return Get{Common: r.common, Key: r.keys[i]}
+}
+
+// Len is how many reads there are.
+func (r *Reads) Len() int { return len(r.out) }
+
+// Key is the key of a read; empty when it is not valid, and Call has the read fail.
+func (r *Reads) Key(i int) []byte {
+	var k []byte
+	if r.ops != nil {
+		k = r.ops[i].Key
+	} else {
+		k = r.keys[i]
+	}
+	if len(k) > int(r.keyMax) {
+		return nil
+	}
+	return k
+}
+
+// Collection gives the names of the reads' collection, or its id.
+func (r *Reads) Collection() (scope, name string, id uint32) {
+	return r.common.Scope, r.common.Collection, r.common.CollectionID
+}
+
+// SetCollection says what the id of the reads' collection is. It must be called before Key is.
+func (r *Reads) SetCollection(id uint32) {
+	r.collection, r.prefixLen, r.keyMax = id, uint8(len(memd.AppendLEB128(r.prefix[:0], id))), MaxKeyLen
+	if id != 0 {
+		r.keyMax = MaxKeyLenCollection
+	}
+}
+
+// Timeout is how long the caller lets the reads take; 0 is the dispatcher's.
+func (r *Reads) Timeout() time.Duration { return r.common.Timeout }
+
+// Context is the context that the caller gave.
+func (r *Reads) Context() context.Context { return r.ctx }
+
+// Cancelable reports whether the caller's context can end before the reads' deadline.
+func (r *Reads) Cancelable() bool { return r.ctx.Done() != nil }
+
+// Over reports whether the caller's context has ended.
+func (r *Reads) Over() bool { return r.ctx.Err() != nil }
+
+// Call makes a call of one of the reads. A read that has a place on a connection, where it may have been written, belongs
+// to whoever has taken that place, and always becomes a call. One that has none yet fails instead, and the call is nil, if
+// something is wrong with it or the context has ended.
+func (r *Reads) Call(i int, placed bool) *Call {
+	c, op := r.d.NewCall(), r.op(i)
+	c.form, c.group = formBatch, &r.group
+	err := load[GetResult](c, &op)
+	if err == nil {
+		err = c.prepare(r.ctx)
+	}
+	if err != nil && !placed {
+		r.out[i].Err = c.unprepared(r.ctx, err)
+		r.d.Release(c)
+		r.group.Done()
+		return nil
+	}
+	r.d.AdmitRead(c, r)
+	c.Route.Map, c.Route.CollectionID = r.Map, r.collection
+	r.mu.Lock()
+	if r.calls == nil {
+		r.calls = make([]*Call, len(r.out))
+	}
+	r.calls[i] = c
+	r.mu.Unlock()
+	return c
+}
+
+// Win gives a read its good answer, for a reader that has taken the read's place. It copies what it needs of p; owned says
+// that p's value is memory of its own. The read has finished for whoever waits for it when w is flushed. False means that
+// there is more to the answer, and nothing was done: a call can take it.
+func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool {
+	if p.Opcode != memd.OpGet || len(p.Extras) < 4 || len(p.Key) > 0 || p.Datatype&memd.DatatypeSnappy != 0 {
+		return false
+	}
+	g := &r.out[i].Result
+	g.CAS, g.via = p.CAS, via
+	g.Flags, g.Datatype = binary.BigEndian.Uint32(p.Extras), p.Datatype
+	switch {
+	case owned:
+		g.Value = p.Value
+	case r.ops != nil && r.ops[i].Into != nil:
+		g.Value = append(r.ops[i].Into, p.Value...)
+	case len(p.Value) > 0:
+		from := p.Value
+		to := make([]byte, len(from)) // in this form the compiler leaves out the zeroing
+		copy(to, from)
+		g.Value = to
+	}
+	if len(p.Frames) > 0 {
+		g.setFrames(p.Frames)
+	}
+	w.add(&r.group)
+	return true
+}
+
+// ReadLen is how long the request of a read of key is; 0 when w's connection cannot carry it.
+func (r *Reads) ReadLen(key []byte, w *Wire) int {
+	switch {
+	case w.Features.Has(memd.FeatureCollections):
+		return memd.HeaderLen + int(r.prefixLen) + len(key)
+	case r.collection != 0:
+		return 0
+	}
+	return memd.HeaderLen + len(key)
+}
+
+// PutRead writes the request of a read of key to b, whose length is what ReadLen has said.
+func (r *Reads) PutRead(b, key []byte, w *Wire) {
+	body := b[memd.HeaderLen:]
+	if n := copy(body, r.prefix[:len(body)-len(key)]); n > 0 {
+		copy(body[n:], key)
+	} else {
+		copy(body, key)
+	}
+	memd.PutRequest((*[memd.HeaderLen]byte)(b), memd.OpGet, uint16(len(body)), 0, 0, w.VBucket, uint32(len(body)), w.Opaque, 0)
+}
+
+// Carry notes on which connection c, a call that stands for one of many reads, is, or is to be once it is written. reads
+// is what Route has of that name.
+func (c *Call) Carry(w *Wire, reads uint32) {
+	c.appended(w)
+	c.Route.Reads = reads
+}
