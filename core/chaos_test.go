@@ -95,7 +95,20 @@ func chaos(t *testing.T, seed uint64, calls int, reached map[string]int) {
 				}
 			})
 		}
+		over := make(chan struct{})
+		rr := rand.New(rand.NewPCG(seed, 4))
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Duration(1+rr.IntN(60)) * time.Millisecond):
+					readMany(ctx, t, b, rr, calls, reached, &mu)
+				}
+			}
+		})
 		workers.Wait()
+		close(over)
 		stop()
 		wg.Wait()
 		require.NoError(t, c.Close())
@@ -144,9 +157,52 @@ func write(ctx context.Context, b *core.Bucket, r *rand.Rand, e *entry) {
 	}
 }
 
+// readMany reads many documents, of which some may be there, and judges what comes: each in time, its own and no other's.
+func readMany(ctx context.Context, t *testing.T, b *core.Bucket, r *rand.Rand, calls int, reached map[string]int, mu *sync.Mutex) {
+	in := kv.Common{Timeout: time.Duration(1+r.IntN(2500)) * time.Millisecond, Retry: anyStrategy(r)}
+	if r.IntN(3) == 0 {
+		in.Scope, in.Collection = "s", "c"
+	}
+	limit := in.Timeout
+	if r.IntN(4) == 0 {
+		var cancel context.CancelFunc
+		limit = min(limit, time.Duration(r.IntN(500))*time.Millisecond)
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	keys := make([][]byte, 1+r.IntN(30))
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "k-%d-%d", r.IntN(8), r.IntN(calls/8))
+	}
+	began := time.Now()
+	for i, o := range kv.GetMulti(ctx, b, in, keys) {
+		value, outcome := string(o.Result.Value), "read"
+		var ke *kv.Error
+		switch {
+		case o.Err == nil && value != "t"+string(keys[i]) && value != "1":
+			t.Errorf("%s is %q", keys[i], value)
+		case o.Err == nil:
+		case !errors.As(o.Err, &ke):
+			t.Errorf("%s: %v is no kv.Error", keys[i], o.Err)
+		case ke.Ambiguous():
+			t.Errorf("%s: a read in doubt: %v", keys[i], o.Err)
+		case errors.Is(o.Err, cberr.DocumentNotFound):
+			outcome = "read nothing"
+		default:
+			outcome = "read in vain"
+		}
+		mu.Lock()
+		reached[outcome]++
+		mu.Unlock()
+	}
+	if took := time.Since(began); took > limit && ctx.Err() == nil {
+		t.Errorf("%d reads took %v, limit %v", len(keys), took, limit)
+	}
+}
+
 // disturb injects faults and changes the topology until ctx ends, and then lets everything recover.
 func disturb(ctx context.Context, m *mock.Cluster, r *rand.Rand) {
-	ops := []memd.Opcode{memd.OpSet, memd.OpAdd, memd.OpIncrement, memd.OpCollectionsGetID, memd.OpGetClusterConfig, memd.OpHello, memd.OpSASLStep, memd.OpSelectBucket}
+	ops := []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpIncrement, memd.OpCollectionsGetID, memd.OpGetClusterConfig, memd.OpHello, memd.OpSASLStep, memd.OpSelectBucket}
 	for ctx.Err() == nil {
 		t := time.NewTimer(time.Duration(1+r.IntN(40)) * time.Millisecond)
 		select {
@@ -229,7 +285,7 @@ func TestChaos(t *testing.T) {
 		chaos(t, uint64(seed), 400, reached)
 	}
 	t.Log(reached)
-	for _, what := range []string{"success", "in doubt, applied 0 times", "in doubt, applied 1 times", "failure that says so"} {
+	for _, what := range []string{"success", "in doubt, applied 0 times", "in doubt, applied 1 times", "failure that says so", "read", "read nothing", "read in vain"} {
 		require.Positive(t, reached[what], "not reached: "+what)
 	}
 }

@@ -203,6 +203,7 @@ func (r *Reads) Call(i int, placed bool) *Call {
 		return nil
 	}
 	r.d.AdmitRead(c, r)
+	c.Started, c.Deadline = r.Started, r.Deadline
 	c.Route.Map, c.Route.CollectionID = r.Map, r.collection
 	r.mu.Lock()
 	if r.calls == nil {

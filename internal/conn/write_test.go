@@ -126,7 +126,17 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 	var fs []func()
 	submit := func(i int) {
 		key := fmt.Appendf(nil, "key-%02d", i)
-		switch i % 3 {
+		switch i % 4 {
+		case 3:
+			handed, ended := make(chan struct{}), make(chan struct{})
+			r := newReader(d)
+			r.handed = handed
+			go func() {
+				kv.GetMulti(t.Context(), r, kv.Common{}, [][]byte{key})
+				close(ended)
+			}()
+			<-handed
+			fs = append(fs, func() { <-ended })
 		case 0:
 			f := kv.Start(t.Context(), d, kv.Get{Key: key})
 			fs = append(fs, func() { <-f.Done() })

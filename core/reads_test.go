@@ -1,0 +1,266 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// asCalls makes each read of a batch a call.
+type asCalls struct{ kv.BatchDispatcher }
+
+// asReads counts the reads that a bucket takes without calls.
+type asReads struct {
+	kv.ReadsDispatcher
+	taken int
+}
+
+func (d *asReads) DispatchReads(r *kv.Reads) bool {
+	ok := d.ReadsDispatcher.DispatchReads(r)
+	if ok {
+		d.taken += r.Len()
+	}
+	return ok
+}
+
+// manyReads is what a batch of reads meets, and with what it is sent.
+type manyReads struct {
+	name   string
+	common kv.Common
+	client func(*core.Config)
+	meet   func(t *testing.T, m *mock.Cluster) *mock.Injection
+	ctx    func(context.Context) (context.Context, context.CancelFunc)
+	keys   []string // besides those of documents
+	calls  bool     // a bucket like this one takes no reads without calls
+	want   error    // at least one of them fails so; nil: none is to fail but those of keys
+	about  time.Duration
+}
+
+const readDocs = 40
+
+func (s *manyReads) all() (keys [][]byte) {
+	for i := range readDocs {
+		keys = append(keys, fmt.Appendf(nil, "doc-%d", i))
+	}
+	for _, k := range s.keys {
+		keys = append(keys, []byte(k))
+	}
+	return keys
+}
+
+// run gives a line for each outcome, of what a caller can know of it.
+func (s *manyReads) run(t *testing.T, reads bool) (lines []string, failed []error) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(3), mock.Virtual(), mock.Latency(time.Millisecond),
+			mock.Bucket("default", 64, mock.WithCollection("s", "c"), mock.WithCollection("s", "gone")))
+		c := open(t, m, func(cfg *core.Config) {
+			cfg.Dice = func() float64 { return 0.5 }
+			if s.client != nil {
+				s.client(cfg)
+			}
+		})
+		b := c.Bucket("default")
+		require.NoError(t, b.WaitReady(ctx(t)))
+		in := kv.Common{Scope: s.common.Scope, Collection: s.common.Collection}
+		if in.Scope == "nowhere" || in.Collection == "c/d" {
+			in = kv.Common{}
+		}
+		for i := range readDocs {
+			size := i * 7
+			if i == 9 {
+				size = 300 << 10
+			}
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Common: in, Key: fmt.Appendf(nil, "doc-%d", i), Value: []byte(strings.Repeat("v", size)), Flags: uint32(i)})
+			require.NoError(t, err)
+		}
+		var fault *mock.Injection
+		if s.meet != nil {
+			fault = s.meet(t, m)
+		}
+		var d kv.Dispatcher = asCalls{b}
+		counted := &asReads{ReadsDispatcher: b}
+		if reads {
+			d = counted
+		}
+		from := ctx(t)
+		if s.ctx != nil {
+			var cancel context.CancelFunc
+			from, cancel = s.ctx(from)
+			defer cancel()
+		}
+		began, keys := time.Now(), s.all()
+		for i, o := range kv.GetMulti(from, d, s.common, keys) {
+			lines = append(lines, fmt.Sprintf("%.20s: %s", keys[i], s.line(m, o)))
+			failed = append(failed, o.Err)
+		}
+		lines = append(lines, fmt.Sprint("took ", s.rounded(time.Since(began))))
+		if reads && !s.calls && from.Err() == nil {
+			require.Equal(t, len(keys), counted.taken, "this test is about reads without calls")
+		}
+		if fault != nil { // nothing is left behind that a later batch would meet
+			fault.Remove()
+			for _, o := range kv.GetMulti(ctx(t), d, in, s.all()[:readDocs]) {
+				require.NoError(t, o.Err)
+			}
+		}
+	})
+	return lines, failed
+}
+
+// rounded leaves out what need not be the same: a context's end may be noticed some milliseconds later.
+func (s *manyReads) rounded(d time.Duration) time.Duration {
+	if s.about > 0 {
+		return (d + s.about/2).Truncate(s.about)
+	}
+	return d
+}
+
+func (s *manyReads) line(m *mock.Cluster, o kv.Outcome[kv.GetResult]) string {
+	node := func(addr string) string {
+		for i := range 3 {
+			if m.Node(i).Addr() == addr {
+				return fmt.Sprint("node ", i)
+			}
+		}
+		return addr
+	}
+	var e *kv.Error
+	if errors.As(o.Err, &e) {
+		return fmt.Sprintf("%v; %v, %v on %s, status %v %q, stage %v, in doubt %v, elapsed %v, retries %d transparent %d %v, because %v", e.Kind(), e.Op, e.Collection,
+			node(e.Endpoint), e.Status, e.Context, e.Stage, e.InDoubt, s.rounded(e.Elapsed), e.Retry.Retries(), e.Retry.Transparent, e.Retry.Reasons, causeOf(e, node))
+	}
+	g := o.Result
+	_, timed := g.ServerDuration()
+	return fmt.Sprintf("%d bytes of %.1q, flags %d, cas %v, type %v, replica %v, %s, connection %v, retries %d transparent %d %v, timed %v", len(g.Value), g.Value, g.Flags,
+		g.CAS != 0, g.Datatype, g.FromReplica, node(g.Endpoint()), g.Connection() != "", g.RetryInfo().Retries(), g.RetryInfo().Transparent, g.RetryInfo().Reasons, timed)
+}
+
+func causeOf(e *kv.Error, node func(string) string) string {
+	if e.Cause == nil {
+		return ""
+	}
+	s := e.Cause.Error()
+	for _, f := range strings.Fields(s) {
+		if at := strings.LastIndex(f, ":"); at > 0 {
+			s = strings.ReplaceAll(s, f, node(f))
+		}
+	}
+	return s
+}
+
+func everyGet(times int, f mock.Fault, nodes ...int) func(*testing.T, *mock.Cluster) *mock.Injection {
+	if times > 0 { // the order in which nodes meet it is not the same each time
+		nodes = []int{1}
+	}
+	return func(_ *testing.T, m *mock.Cluster) *mock.Injection {
+		return m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: times, Nodes: nodes}, f)
+	}
+}
+
+func manyReadsOf() []manyReads {
+	within := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(c context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(c, d) }
+	}
+	ending := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(c context.Context) (context.Context, context.CancelFunc) {
+			c, cancel := context.WithCancelCause(c)
+			if d == 0 {
+				cancel(errors.New("enough"))
+			} else {
+				time.AfterFunc(d, func() { cancel(errors.New("enough")) })
+			}
+			return c, func() { cancel(nil) }
+		}
+	}
+	named := kv.Common{Scope: "s", Collection: "c"}
+	some := []string{"", strings.Repeat("k", 251), "missing", strings.Repeat("k", 247), strings.Repeat("k", 250)}
+	return []manyReads{
+		{name: "nothing special", keys: some, want: cberr.InvalidArgument},
+		{name: "a collection", common: named, keys: some, want: cberr.InvalidArgument},
+		{name: "a collection that is not known yet", common: named, meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
+			require.NoError(t, m.DropCollection("default", "s", "c"))
+			_, err := m.CreateCollection("default", "s", "c")
+			require.NoError(t, err)
+			return nil
+		}, want: cberr.DocumentNotFound},
+		{name: "no such collection", common: kv.Common{Scope: "nowhere", Collection: "c"}, want: cberr.ScopeNotFound},
+		{name: "a wrong id", common: kv.Common{CollectionID: 0x77}, want: cberr.CollectionNotFound},
+		{name: "a wrong name", common: kv.Common{Scope: "s", Collection: "c/d"}, want: cberr.InvalidArgument},
+		{name: "on behalf of somebody", common: kv.Common{OnBehalfOf: "Administrator"}, calls: true},
+		{name: "a wrong timeout", common: kv.Common{Timeout: -1}, calls: true, want: cberr.InvalidArgument},
+		{name: "busy for a while", meet: everyGet(10, mock.Status(memd.StatusTmpFail)), common: kv.Common{Retry: retry.BestEffort{}}},
+		{name: "busy", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.Timeout, common: kv.Common{Retry: retry.BestEffort{}}},
+		{name: "busy and fast failing", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.TemporaryFailure},
+		{name: "an unknown status", meet: everyGet(3, mock.Status(0x7fff)), want: cberr.Couchbase},
+		{name: "no access", meet: everyGet(5, mock.ErrorBody(memd.StatusAccess, []byte(`{"error":{"context":"no","ref":"r"}}`))), want: cberr.AuthenticationFailure},
+		{name: "vbuckets that have moved", meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
+			for vb := range 64 {
+				require.NoError(t, m.MoveVBucket("default", vb, (vb+1)%3))
+			}
+			return nil
+		}},
+		{name: "not mine, for ever", meet: everyGet(0, mock.NotMyVBucket(true, nil), 1), want: cberr.UnambiguousTimeout},
+		{name: "no answer", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout, common: kv.Common{Timeout: 700 * time.Millisecond}},
+		{name: "no answer in time", meet: everyGet(0, mock.DelayReply(time.Second)), ctx: within(300 * time.Millisecond), want: cberr.UnambiguousTimeout},
+		{name: "a context that ends soon", meet: everyGet(0, mock.Drop()), ctx: ending(2 * time.Millisecond), want: cberr.RequestCanceled, about: 10 * time.Millisecond},
+		{name: "a context that ends late", meet: everyGet(0, mock.Drop()), ctx: ending(400 * time.Millisecond), want: cberr.RequestCanceled},
+		{name: "a context that has ended", ctx: ending(0), want: cberr.RequestCanceled},
+		{name: "a context that can end and does not", ctx: within(time.Minute), meet: everyGet(0, mock.DelayReply(30*time.Millisecond))},
+		{name: "a lost connection", meet: everyGet(1, mock.CloseBefore())},
+		{name: "lost connections", meet: everyGet(3, mock.CloseAfter()), common: kv.Common{Retry: retry.BestEffort{}}},
+		{name: "half an answer", meet: everyGet(1, mock.Truncate(20))},
+		{name: "no packet", meet: everyGet(1, mock.CorruptMagic())},
+		{name: "a false length", meet: everyGet(1, mock.CorruptParts())},
+		{name: "an answer to nobody", meet: everyGet(1, mock.CorruptOpaque()), want: cberr.UnambiguousTimeout},
+		{name: "two answers", meet: everyGet(0, mock.Twice())},
+		{name: "an answer to something else", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpSet }))},
+		{name: "an answer without flags", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Extras = nil })), want: cberr.DecodingFailure},
+		{name: "an answer with a key", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Key = []byte("k") }))},
+		{name: "a packet of several", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpStat })), want: cberr.UnambiguousTimeout},
+		{name: "false compression", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Datatype |= memd.DatatypeSnappy })), want: cberr.DecodingFailure},
+		{name: "a small limit", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }},
+		{name: "a small limit and patience", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }, common: kv.Common{Block: true}},
+		{name: "a strategy", meet: everyGet(10, mock.Status(memd.StatusBusy)), common: kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
+			return retry.After(3 * time.Millisecond)
+		})}},
+		{name: "two connections to each", client: func(cfg *core.Config) { cfg.Connections = 2 }},
+		{name: "a node that is gone", meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
+			require.NoError(t, m.Kill(2))
+			return nil
+		}, want: cberr.Timeout, common: kv.Common{Retry: retry.BestEffort{}}},
+	}
+}
+
+// Whatever happens to a read, it is as if it had been a call from the beginning.
+func TestReadsWithoutCallsEndAsCallsDo(t *testing.T) {
+	for _, s := range manyReadsOf() {
+		t.Run(s.name, func(t *testing.T) {
+			calls, failed := s.run(t, false)
+			reads, _ := s.run(t, true)
+			require.Equal(t, calls, reads)
+			as := 0
+			for i, err := range failed {
+				switch {
+				case s.want != nil && errors.Is(err, s.want):
+					as++
+				case i < readDocs && s.want == nil && err != nil:
+					t.Fatal(err)
+				}
+			}
+			require.Equal(t, s.want != nil, as > 0, "%.1000v", failed)
+		})
+	}
+}

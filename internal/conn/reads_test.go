@@ -1,0 +1,246 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// reader is a dispatcher that hands reads over without calls, and what the connection leaves as calls.
+type reader struct {
+	*many
+	calls  atomic.Int32
+	mu     sync.Mutex    // guards what many counts
+	handed chan struct{} // closed when the next reads are handed over
+}
+
+func newReader(d *dispatcher) *reader {
+	r := &reader{many: &many{dispatcher: d}}
+	d.once.Do(func() { d.home = &kv.Home{Owner: r, Bucket: "b", Base: d.base} })
+	return r
+}
+
+func (d *reader) Cancel(c *kv.Call, cause error) bool { return c.Fail(cause) }
+
+// expiring ends calls whose deadline has passed.
+type expiring struct{ nobody }
+
+func (expiring) Expired(c *kv.Call) { c.Fail(cberr.UnambiguousTimeout) }
+
+func (d *reader) NewCall() *kv.Call {
+	d.calls.Add(1)
+	return d.many.NewCall()
+}
+
+func (d *reader) DispatchReads(r *kv.Reads) bool {
+	r.Started = int64(time.Since(d.base))
+	r.Deadline = r.Started + int64(2500*time.Millisecond)
+	if end, ok := r.Context().Deadline(); ok {
+		r.Deadline = min(r.Deadline, int64(end.Sub(d.base)))
+	}
+	r.SetCollection(0)
+	at := make([]kv.ReadAt, r.Len())
+	for i := range at {
+		at[i] = kv.ReadAt{I: uint32(i), VBucket: uint16(i)}
+	}
+	for len(at) > 0 {
+		n := d.cn.SubmitReads(r, at)
+		d.mu.Lock()
+		d.taken = append(d.taken, n)
+		d.mu.Unlock()
+		if at = at[n:]; len(at) > 0 {
+			if c := r.Call(int(at[0].I), false); c != nil {
+				d.submit(c)
+			}
+			at = at[1:]
+		}
+	}
+	if d.handed != nil {
+		close(d.handed)
+		d.handed = nil
+	}
+	return true
+}
+
+func (d *reader) AdmitRead(c *kv.Call, _ *kv.Reads) { d.admit(c) }
+
+func manyKeys(n int) (keys [][]byte) {
+	for i := range n {
+		keys = append(keys, fmt.Appendf(nil, "key-%d", i))
+	}
+	return keys
+}
+
+func TestManyReadsAreOneWriteAndNoCalls(t *testing.T) {
+	d := newReader(connect(t, document))
+	before := d.cn.Stats.Writes.Load()
+	for _, o := range kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(300)) {
+		require.NoError(t, o.Err)
+		require.Len(t, o.Result.Value, len(document.Value))
+		require.EqualValues(t, 7, o.Result.CAS)
+	}
+	require.Equal(t, []int{300}, d.taken)
+	require.EqualValues(t, 1, d.cn.Stats.Writes.Load()-before)
+	require.Zero(t, d.calls.Load())
+	require.Zero(t, d.cn.InFlight())
+}
+
+// A read in a batch costs its value; into the caller's buffer it costs nothing.
+func TestAllocationsOfManyReads(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
+	d := newReader(connect(t, document))
+	ks, bg := manyKeys(100), context.Background()
+	gets := make([]kv.Get, len(ks))
+	for i := range gets {
+		gets[i] = kv.Get{Key: ks[i], Into: make([]byte, 0, 512)}
+	}
+	each := func(batch func() []kv.Outcome[kv.GetResult]) float64 {
+		return testing.AllocsPerRun(200, func() {
+			d.taken = d.taken[:0]
+			for _, o := range batch() {
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+			}
+		})
+	}
+	own := each(func() []kv.Outcome[kv.GetResult] { return kv.GetMulti(bg, d, kv.Common{}, ks) })
+	into := each(func() []kv.Outcome[kv.GetResult] { return kv.Batch(bg, d, gets, 0) })
+	require.LessOrEqual(t, own, 100+4.0, "the values, and what all of them share")
+	require.LessOrEqual(t, into, 4.0)
+	require.Zero(t, d.calls.Load())
+}
+
+// What has waited for its write when it ends is left out of the write, and the connection goes on.
+func TestReadsThatEndBeforeTheirWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}))
+		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
+		synctest.Wait() // it is being written, and what comes now waits for that
+		outcomes := map[string][]kv.Outcome[kv.GetResult]{}
+		stay := make(chan struct{})
+		go func() {
+			defer close(stay)
+			outcomes["stay"] = kv.GetMulti(context.Background(), d, kv.Common{}, manyKeys(5))
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { outcomes["cancel"] = kv.GetMulti(ctx, d, kv.Common{}, manyKeys(7)) }()
+		synctest.Wait()
+		time.Sleep(20 * time.Millisecond)
+		require.EqualValues(t, 1+7, d.calls.Load(), "those that can be canceled have become calls, which notice at once")
+		cancel()
+		synctest.Wait()
+		require.Len(t, outcomes["cancel"], 7)
+		for _, o := range outcomes["cancel"] {
+			require.ErrorIs(t, o.Err, context.Canceled)
+		}
+		var p peer
+		go p.serve(far)
+		<-stay
+		for _, o := range outcomes["stay"] {
+			require.NoError(t, o.Err)
+		}
+		_, err := first.Wait(t.Context())
+		require.NoError(t, err)
+		require.Len(t, p.numbers, 6, "the canceled ones were left out")
+		require.Zero(t, d.cn.InFlight())
+	})
+}
+
+// A read that has ended without an answer keeps its number until that comes.
+func TestReadsThatEndWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = expiring{} }))
+		var p peer
+		go p.serve(far)
+		ks := [][]byte{[]byte("a"), []byte("held"), []byte("b"), []byte("held")}
+		began := time.Now()
+		out := kv.GetMulti(t.Context(), d, kv.Common{}, ks)
+		require.Equal(t, 2500*time.Millisecond, time.Since(began))
+		for i, o := range out {
+			require.Equal(t, i%2 == 1, o.Err != nil, "%v", o.Err)
+		}
+		require.EqualValues(t, 2, d.calls.Load())
+		for range 50 { // none of the numbers is used again
+			for _, o := range kv.GetMulti(t.Context(), d, kv.Common{}, ks[:1]) {
+				require.NoError(t, o.Err)
+			}
+		}
+		require.Zero(t, p.twice)
+		_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("release")})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 2, d.cn.Stats.Orphans.Load())
+		require.NoError(t, d.cn.Cause())
+	})
+}
+
+// A read can only be claimed once it has been handed to the socket.
+func TestAnAnswerBeforeTheReadIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}))
+		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
+		synctest.Wait()
+		var out []kv.Outcome[kv.GetResult]
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			out = kv.GetMulti(t.Context(), d, kv.Common{}, [][]byte{[]byte("second")})
+		}()
+		synctest.Wait()
+		p := &peer{numbers: map[uint32]int{}}
+		_, err := far.Write(p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")}))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.EqualValues(t, 1, d.cn.Stats.Orphans.Load())
+		go p.serve(far)
+		<-done
+		require.NoError(t, out[0].Err)
+		require.Equal(t, "second", string(out[0].Result.Value))
+		_, err = first.Wait(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// Reads that the connection does not take are the dispatcher's again, in order.
+func TestAConnectionTakesAsManyReadsAsItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.MaxInFlight = 70 }))
+		var p peer
+		go p.serve(far)
+		for i, o := range kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(75)) {
+			require.Equal(t, i >= 70, errors.Is(o.Err, conn.ErrFull), "%d: %v", i, o.Err)
+		}
+		require.Equal(t, []int{70, 0, 0, 0, 0}, d.taken)
+		d.taken = nil
+		d.cn.Refuse()
+		for _, o := range kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(2)) {
+			require.ErrorIs(t, o.Err, conn.ErrClosed)
+		}
+		require.Equal(t, []int{0, 0}, d.taken)
+	})
+}
