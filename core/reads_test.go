@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
@@ -101,14 +102,17 @@ func (s *manyReads) run(t *testing.T, reads bool) (lines []string, failed []erro
 			from, cancel = s.ctx(from)
 			defer cancel()
 		}
+		without := reads && !s.calls && from.Err() == nil
 		began, keys := time.Now(), s.all()
 		for i, o := range kv.GetMulti(from, d, s.common, keys) {
 			lines = append(lines, fmt.Sprintf("%.20s: %s", keys[i], s.line(m, o)))
 			failed = append(failed, o.Err)
 		}
 		lines = append(lines, fmt.Sprint("took ", s.rounded(time.Since(began))))
-		if reads && !s.calls && from.Err() == nil {
+		if without {
 			require.Equal(t, len(keys), counted.taken, "this test is about reads without calls")
+		} else {
+			require.Zero(t, counted.taken)
 		}
 		if fault != nil { // nothing is left behind that a later batch would meet
 			fault.Remove()
@@ -261,6 +265,81 @@ func TestReadsWithoutCallsEndAsCallsDo(t *testing.T) {
 				}
 			}
 			require.Equal(t, s.want != nil, as > 0, "%.1000v", failed)
+		})
+	}
+}
+
+// Reads that have all but keys and buffers in common go without calls, whichever function is given them; one that differs,
+// or asks for more than the document, makes calls of all.
+func TestReadsWithoutCallsAreAlike(t *testing.T) {
+	hedge := &kv.Hedge{MaxAttempts: 2, Delay: time.Second}
+	for name, differ := range map[string]func(*kv.Get){
+		"":            func(*kv.Get) {},
+		"buffer":      func(g *kv.Get) { g.Into = make([]byte, 1, 100) },
+		"full buffer": func(g *kv.Get) { g.Into = make([]byte, 2) },
+		"compressed":  func(g *kv.Get) { g.KeepCompressed = true },
+		"paths":       func(g *kv.Get) { g.Paths = []string{"a"} },
+		"expiry":      func(g *kv.Get) { g.WithExpiry = true },
+		"hedge":       func(g *kv.Get) { g.Hedge = hedge },
+		"strategy":    func(g *kv.Get) { g.Retry = retry.BestEffort{} },
+		"scope":       func(g *kv.Get) { g.Scope = "s" },
+		"collection":  func(g *kv.Get) { g.Collection = "c" },
+		"id":          func(g *kv.Get) { g.CollectionID = 8 },
+		"user":        func(g *kv.Get) { g.OnBehalfOf = "Administrator" },
+		"timeout":     func(g *kv.Get) { g.Timeout = time.Second },
+		"block":       func(g *kv.Get) { g.Block = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+				ops := make([]kv.Get, 10)
+				for i := range ops {
+					ops[i].Key = fmt.Appendf(nil, "k%d", i)
+					_, err := kv.Do(ctx(t), b, kv.Upsert{Key: ops[i].Key, Value: []byte(`{"a":1}`), Flags: 7})
+					require.NoError(t, err)
+				}
+				differ(&ops[5])
+				d := &asReads{ReadsDispatcher: b}
+				out := kv.Batch(ctx(t), d, ops, 4)
+				if name == "" || strings.Contains(name, "buffer") || name == "compressed" {
+					require.Equal(t, len(ops), d.taken)
+				} else {
+					require.Zero(t, d.taken)
+				}
+				for i, o := range out {
+					res, err := kv.Do(ctx(t), b, ops[i])
+					require.Equal(t, err == nil, o.Err == nil)
+					require.Equal(t, res.Value, o.Result.Value)
+					require.Equal(t, res.CAS, o.Result.CAS)
+					require.Equal(t, res.Flags, o.Result.Flags)
+					if n := cap(ops[i].Into); n >= 1+len(res.Value) {
+						require.Same(t, &ops[i].Into[0], &o.Result.Value[0])
+					}
+				}
+			})
+		})
+	}
+}
+
+// What a client decides or tells for each operation needs calls.
+func TestReadsThatNeedCalls(t *testing.T) {
+	for name, change := range map[string]func(*core.Config){
+		"": func(*core.Config) {},
+		"policy": func(cfg *core.Config) {
+			cfg.Policy = parsePolicy(t, `{"operationConfig":[`+retryPolicy(`{"service":"kv"}`, "3", "")+`]}`)
+		},
+		"breaker": func(cfg *core.Config) { cfg.CircuitBreaker = &core.CircuitBreaker{} },
+		"spans":   func(cfg *core.Config) { cfg.TracerProvider = &telemetry{ended: map[string]codes.Code{}} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual())
+			b := open(t, m, change).Bucket("default")
+			require.NoError(t, b.WaitReady(ctx(t)))
+			d := &asReads{ReadsDispatcher: b}
+			for _, o := range kv.GetMulti(ctx(t), d, kv.Common{}, [][]byte{[]byte("a"), []byte("b")}) {
+				require.ErrorIs(t, o.Err, cberr.DocumentNotFound)
+			}
+			require.Equal(t, name == "", d.taken == 2, name)
+			require.Equal(t, name != "", d.taken == 0, name)
 		})
 	}
 }
