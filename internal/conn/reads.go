@@ -63,7 +63,7 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 		r.PutRead(p.buf[from:], key, &c.wire)
 		o := c.wire.Opaque
 		p.frames = append(p.frames, frame{opaque: o, end: uint32(len(p.buf))})
-		*c.slots.read(i) = read{of: r, i: a.I, fills: c.fills}
+		c.slots.setRead(i, read{of: r, i: a.I, fills: c.fills})
 		s.call = nil
 		s.word.Store(uint64(o&0xffff)<<2 | slotLive)
 		c.inflight++

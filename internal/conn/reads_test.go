@@ -230,8 +230,13 @@ func TestAConnectionTakesAsManyReadsAsItMay(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		d := newReader(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.MaxInFlight = 70 }))
-		var p peer
-		go p.serve(far)
+		handed := make(chan struct{})
+		d.handed = handed
+		go func() {
+			<-handed // until then nothing is answered
+			var p peer
+			p.serve(far)
+		}()
 		for i, o := range kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(75)) {
 			require.Equal(t, i >= 70, errors.Is(o.Err, conn.ErrFull), "%d: %v", i, o.Err)
 		}

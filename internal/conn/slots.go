@@ -15,7 +15,7 @@ type slot struct {
 	call *kv.Call // nil for one of many reads, whose part says whose it is
 }
 
-// A part of many reads is what a slot has beside it that is for a read without a call. It is guarded as the slot's call.
+// A read is what the slot of one without a call has besides. It is guarded as the slot's call.
 type read struct {
 	of    *kv.Reads
 	i     uint32 // which of them, and whether a sweep has seen it
@@ -39,10 +39,11 @@ const (
 	maxChunks = 1 << (16 - chunkBits)
 )
 
-// chunk is some slots and, apart from them because few slots need it, what those of reads have in addition.
+// chunk is some slots, and what those of reads have besides, which most connections never need. That is made under the
+// connection's lock before the first such slot is live.
 type chunk struct {
 	slots [chunkLen]slot
-	reads [chunkLen]read
+	reads *[chunkLen]read
 }
 
 // table is grown in chunks that never move, so that the reader needs no lock.
@@ -60,8 +61,17 @@ func (t *table) at(i uint16) *slot {
 	return &ch.slots[i&(chunkLen-1)]
 }
 
-// read is what the slot of a read has besides. The slot has been handed out.
+// read is what the slot of a read has besides. The slot is such a one, and the caller has claimed or holds it.
 func (t *table) read(i uint16) *read { return &t.chunks[i>>chunkBits].Load().reads[i&(chunkLen-1)] }
+
+// setRead says what the slot of a read, which was handed out, has besides. The connection's lock is held.
+func (t *table) setRead(i uint16, r read) {
+	ch := t.chunks[i>>chunkBits].Load()
+	if ch.reads == nil {
+		ch.reads = new([chunkLen]read)
+	}
+	ch.reads[i&(chunkLen-1)] = r
+}
 
 // take gives a free slot's index; false when the table is full. The connection's lock is held.
 func (t *table) take() (uint16, bool) {

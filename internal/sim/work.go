@@ -93,7 +93,7 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 	return e
 }
 
-// call makes one call, in any of the three forms, and waits for it.
+// call makes one call, in any of the forms, and waits for it.
 func (w *world) call(e *entry, r *source) {
 	in := kv.Common{Timeout: e.limit}
 	in.Retry, e.polite = w.strategy(r)
@@ -184,6 +184,11 @@ func one[R any, O kv.Op[R]](w *world, ctx context.Context, e *entry, op O, form 
 	case 1:
 		f := kv.Start[R](ctx, w.b, op)
 		go func() { end(f.Wait(context.Background())) }()
+	case 2:
+		go func() {
+			o := kv.Batch[R](ctx, w.b, []O{op}, 0)[0]
+			end(o.Result, o.Err)
+		}()
 	default:
 		go func() { end(kv.Do[R](ctx, w.b, op)) }()
 	}
@@ -213,6 +218,8 @@ func (w *world) burst(id, n int, r *source) int {
 		defer w.cutShort(r)()
 	}
 	var wait []func()
+	var together []*entry
+	multi := r.below(2) == 0
 	for i := range all {
 		e := &entry{worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)), polite: true, limit: 2500 * time.Millisecond}
 		in := kv.Common{Timeout: e.limit}
@@ -221,16 +228,44 @@ func (w *world) burst(id, n int, r *source) int {
 			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)}, mutated))
 			continue
 		}
+		if multi {
+			together = append(together, e)
+			continue
+		}
 		wait = append(wait, started(w, e, kv.Get{Common: in, Key: []byte(e.key)}, func(g kv.GetResult) retry.Info {
 			e.got, e.cas = string(g.Value), g.CAS
 			return g.RetryInfo()
 		}))
+	}
+	if len(together) > 0 {
+		wait = append(wait, w.readAll(together)...)
 	}
 	w.sample()
 	for _, f := range wait {
 		f()
 	}
 	return all
+}
+
+// readAll starts one call for many reads, and gives what waits for them.
+func (w *world) readAll(es []*entry) (wait []func()) {
+	keys := make([][]byte, len(es))
+	for i, e := range es {
+		keys[i] = []byte(e.key)
+		w.enter(e)
+	}
+	ended := make(chan struct{})
+	go func() {
+		for i, o := range kv.GetMulti(context.Background(), w.b, kv.Common{Timeout: es[0].limit}, keys) {
+			es[i].got, es[i].cas = string(o.Result.Value), o.Result.CAS
+			es[i].finish(w.since(), o.Result.RetryInfo(), o.Err)
+		}
+		close(ended)
+	}()
+	for _, e := range es {
+		wait = append(wait, func() { w.await(e, ended) })
+	}
+	return wait
 }
 
 // shortWrites is the name of a fault that only bursts have.
