@@ -91,6 +91,7 @@ func (s *manyReads) run(t *testing.T, reads bool) (lines []string, failed []erro
 		if s.meet != nil {
 			fault = s.meet(t, m)
 		}
+		time.Sleep(time.Minute) // no timer of an earlier call is left
 		var d kv.Dispatcher = asCalls{b}
 		counted := &asReads{ReadsDispatcher: b}
 		if reads {
@@ -219,6 +220,8 @@ func manyReadsOf() []manyReads {
 		{name: "not mine, for ever", meet: everyGet(0, mock.NotMyVBucket(true, nil), 1), want: cberr.UnambiguousTimeout},
 		{name: "no answer", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout, common: kv.Common{Timeout: 700 * time.Millisecond}},
 		{name: "no answer in time", meet: everyGet(0, mock.DelayReply(time.Second)), ctx: within(300 * time.Millisecond), want: cberr.UnambiguousTimeout},
+		{name: "no answer and no context", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout,
+			ctx: func(context.Context) (context.Context, context.CancelFunc) { return context.Background(), func() {} }},
 		{name: "a context that ends soon", meet: everyGet(0, mock.Drop()), ctx: ending(2 * time.Millisecond), want: cberr.RequestCanceled, about: 10 * time.Millisecond},
 		{name: "a context that ends late", meet: everyGet(0, mock.Drop()), ctx: ending(400 * time.Millisecond), want: cberr.RequestCanceled},
 		{name: "a context that has ended", ctx: ending(0), want: cberr.RequestCanceled},
@@ -342,4 +345,25 @@ func TestReadsThatNeedCalls(t *testing.T) {
 			require.Equal(t, name != "", d.taken == 0, name)
 		})
 	}
+}
+
+// Reads before there is a cluster map wait for it, as calls do. Nothing of earlier reads, whose memory they use, is left.
+func TestReadsBeforeThereIsAMap(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		in := kv.Common{Scope: "s", Collection: "c"}
+		for i, c := range []kv.Common{{}, in} {
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Common: c, Key: []byte("k"), Value: []byte{byte(i)}})
+			require.NoError(t, err)
+		}
+		for range 10 {
+			require.Equal(t, []byte{1}, kv.GetMulti(ctx(t), b, in, [][]byte{[]byte("k")})[0].Result.Value)
+			late := open(t, m).Bucket("default")
+			d := &asReads{ReadsDispatcher: late}
+			o := kv.GetMulti(ctx(t), d, kv.Common{}, [][]byte{[]byte("k"), nil})
+			require.Equal(t, 2, d.taken)
+			require.NoError(t, o[0].Err)
+			require.Equal(t, []byte{0}, o[0].Result.Value)
+			require.ErrorIs(t, o[1].Err, cberr.InvalidArgument)
+		}
+	})
 }

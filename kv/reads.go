@@ -218,7 +218,7 @@ func (r *Reads) Call(i int, placed bool) *Call {
 // that p's value is memory of its own. The read has finished for whoever waits for it when w is flushed. False means that
 // there is more to the answer, and nothing was done: a call can take it.
 func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool {
-	if p.Opcode != memd.OpGet || len(p.Extras) < 4 || len(p.Key) > 0 || p.Datatype&memd.DatatypeSnappy != 0 {
+	if p.Opcode != memd.OpGet || len(p.Extras) < 4 || p.Datatype&memd.DatatypeSnappy != 0 {
 		return false
 	}
 	g := &r.out[i].Result

@@ -110,7 +110,6 @@ func (c *Conn) win(i uint16, p *memd.Packet, owned bool) bool {
 	if !rd.of.Win(rd.index(), p, owned, c.wire.Via, &c.wakes) {
 		return false
 	}
-	rd.of = nil
 	if c.feedback != nil {
 		c.feedback.Success()
 	}
@@ -124,7 +123,6 @@ func (c *Conn) win(i uint16, p *memd.Packet, owned bool) bool {
 func (c *Conn) own(s *slot, i uint16, epoch uint32) uint32 {
 	rd := c.slots.read(i)
 	call := rd.of.Call(rd.index(), true)
-	rd.of = nil
 	opaque := opaqueOf(i, uint32(s.word.Load())>>2)
 	call.Carry(&kv.Wire{Features: c.info.Features, Opaque: opaque, VBucket: call.Route.VBucket, Via: c.wire.Via}, rd.fills)
 	if epoch != 0 {

@@ -25,10 +25,12 @@ type reader struct {
 	calls  atomic.Int32
 	mu     sync.Mutex    // guards what many counts
 	handed chan struct{} // closed when the next reads are handed over
+	limit  time.Duration
+	id     uint32 // of the collection
 }
 
 func newReader(d *dispatcher) *reader {
-	r := &reader{many: &many{dispatcher: d}}
+	r := &reader{many: &many{dispatcher: d}, limit: 2500 * time.Millisecond}
 	d.once.Do(func() { d.home = &kv.Home{Owner: r, Bucket: "b", Base: d.base} })
 	return r
 }
@@ -47,11 +49,11 @@ func (d *reader) NewCall() *kv.Call {
 
 func (d *reader) DispatchReads(r *kv.Reads) bool {
 	r.Started = int64(time.Since(d.base))
-	r.Deadline = r.Started + int64(2500*time.Millisecond)
+	r.Deadline = r.Started + int64(d.limit)
 	if end, ok := r.Context().Deadline(); ok {
 		r.Deadline = min(r.Deadline, int64(end.Sub(d.base)))
 	}
-	r.SetCollection(0)
+	r.SetCollection(d.id)
 	at := make([]kv.ReadAt, r.Len())
 	for i := range at {
 		at[i] = kv.ReadAt{I: uint32(i), VBucket: uint16(i)}
@@ -248,4 +250,123 @@ func TestAConnectionTakesAsManyReadsAsItMay(t *testing.T) {
 		}
 		require.Equal(t, []int{0, 0}, d.taken)
 	})
+}
+
+// A connection that was not told of collections cannot carry reads of another than the default one.
+func TestReadsOfACollectionNeedTheFeature(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}))
+		d.id = 8
+		var fe *kv.FeatureError
+		for _, o := range kv.GetMulti(t.Context(), d, kv.Common{CollectionID: 8}, manyKeys(2)) {
+			require.ErrorAs(t, o.Err, &fe)
+		}
+		require.Equal(t, []int{0, 0}, d.taken)
+	})
+}
+
+// Reads of a context that cannot end have a deadline all the same, whatever else expires before.
+func TestReadsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		base := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = expiring{} })
+		var p peer
+		go p.serve(far)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, limit := range []time.Duration{300 * time.Millisecond, time.Second, 700 * time.Millisecond} {
+			wg.Go(func() {
+				d := newReader(base)
+				d.limit = limit
+				o := kv.GetMulti(context.Background(), d, kv.Common{}, [][]byte{[]byte("held")})[0]
+				if !errors.Is(o.Err, cberr.UnambiguousTimeout) || time.Since(began) != limit {
+					t.Error(o.Err, time.Since(began))
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Until it has lasted some milliseconds a read notices the end of its context at the next look.
+func TestReadsNoticeTheEndOfTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}))
+		var p peer
+		go p.serve(far)
+		for _, at := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 7 * time.Millisecond, 9 * time.Millisecond, time.Second} {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(at, cancel)
+			began := time.Now()
+			out := kv.GetMulti(ctx, d, kv.Common{}, [][]byte{[]byte("held"), []byte("held")})
+			took := time.Since(began)
+			require.ErrorIs(t, out[0].Err, context.Canceled)
+			require.ErrorIs(t, out[1].Err, context.Canceled)
+			require.LessOrEqual(t, took-at, 5*time.Millisecond, at)
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// listening is told of silence and of success.
+type listening struct {
+	expiring
+	silent, good *atomic.Int32
+}
+
+func (l listening) Silent(*conn.Conn) { l.silent.Add(1) }
+func (l listening) Success()          { l.good.Add(1) }
+
+// What is told of calls is told of reads: that nothing at all has come since they were sent, and how many were answered.
+func TestWhatReadsTellOfTheirNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		l := listening{silent: &atomic.Int32{}, good: &atomic.Int32{}}
+		base := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler, o.Feedback = l, l })
+		var p peer
+		go p.serve(far)
+		read := func(limit time.Duration, keys ...string) {
+			d := newReader(base)
+			d.limit = limit
+			var ks [][]byte
+			for _, k := range keys {
+				ks = append(ks, []byte(k))
+			}
+			kv.GetMulti(context.Background(), d, kv.Common{}, ks)
+		}
+		read(time.Second, "a", "b")
+		require.EqualValues(t, 2, l.good.Load())
+		go read(time.Second, "held")
+		synctest.Wait()
+		require.False(t, base.cn.Durable())
+		time.Sleep(500 * time.Millisecond)
+		read(time.Second, "c") // a sign of life
+		time.Sleep(time.Second)
+		require.Zero(t, l.silent.Load())
+		read(time.Second, "held")
+		require.EqualValues(t, 1, l.silent.Load())
+		require.EqualValues(t, 3, l.good.Load())
+	})
+}
+
+// However many reads there are, one write takes no more than its part.
+func TestManyReadsAreWrittenInParts(t *testing.T) {
+	d := newReader(connect(t, document))
+	before := d.cn.Stats.Writes.Load()
+	ks := manyKeys(20_000)
+	ops := make([]kv.Get, len(ks))
+	for i := range ops {
+		ops[i].Key = ks[i]
+	}
+	for _, o := range kv.Batch(t.Context(), d, ops, len(ops)) {
+		require.NoError(t, o.Err)
+	}
+	require.Equal(t, []int{len(ks)}, d.taken)
+	require.GreaterOrEqual(t, d.cn.Stats.Writes.Load()-before, int64(3), "256 KiB each")
 }

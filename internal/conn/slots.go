@@ -15,7 +15,8 @@ type slot struct {
 	call *kv.Call // nil for one of many reads, whose part says whose it is
 }
 
-// A read is what the slot of one without a call has besides. It is guarded as the slot's call.
+// A read is what the slot of one without a call has besides. It is guarded as the slot's call, and means nothing when there
+// is a call, or the slot is free.
 type read struct {
 	of    *kv.Reads
 	i     uint32 // which of them, and whether a sweep has seen it
