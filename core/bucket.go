@@ -65,8 +65,14 @@ func (b *Bucket) ReleaseAll(calls []*kv.Call) { b.router.ReleaseAll(calls) }
 // DispatchAll implements kv.BatchDispatcher.
 func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
 
+// NewReads implements kv.ReadsDispatcher.
+func (b *Bucket) NewReads() *kv.Reads { return b.router.NewReads() }
+
+// ReleaseReads implements kv.ReadsDispatcher.
+func (b *Bucket) ReleaseReads(r *kv.Reads) { b.router.ReleaseReads(r) }
+
 // DispatchReads implements kv.ReadsDispatcher.
-func (b *Bucket) DispatchReads(r *kv.Reads) bool { return b.router.DispatchReads(r) }
+func (b *Bucket) DispatchReads(r *kv.Reads) { b.router.DispatchReads(r) }
 
 // AdmitRead implements kv.ReadsDispatcher.
 func (b *Bucket) AdmitRead(c *kv.Call, r *kv.Reads) { b.router.AdmitRead(c, r) }

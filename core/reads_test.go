@@ -29,12 +29,9 @@ type asReads struct {
 	taken int
 }
 
-func (d *asReads) DispatchReads(r *kv.Reads) bool {
-	ok := d.ReadsDispatcher.DispatchReads(r)
-	if ok {
-		d.taken += r.Len()
-	}
-	return ok
+func (d *asReads) DispatchReads(r *kv.Reads) {
+	d.taken += r.Len()
+	d.ReadsDispatcher.DispatchReads(r)
 }
 
 // manyReads is what a batch of reads meets, and with what it is sent.
@@ -220,8 +217,10 @@ func manyReadsOf() []manyReads {
 		{name: "not mine, for ever", meet: everyGet(0, mock.NotMyVBucket(true, nil), 1), want: cberr.UnambiguousTimeout},
 		{name: "no answer", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout, common: kv.Common{Timeout: 700 * time.Millisecond}},
 		{name: "no answer in time", meet: everyGet(0, mock.DelayReply(time.Second)), ctx: within(300 * time.Millisecond), want: cberr.UnambiguousTimeout},
-		{name: "no answer and no context", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout,
-			ctx: func(context.Context) (context.Context, context.CancelFunc) { return context.Background(), func() {} }},
+		{
+			name: "no answer and no context", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout,
+			ctx: func(context.Context) (context.Context, context.CancelFunc) { return context.Background(), func() {} },
+		},
 		{name: "a context that ends soon", meet: everyGet(0, mock.Drop()), ctx: ending(2 * time.Millisecond), want: cberr.RequestCanceled, about: 10 * time.Millisecond},
 		{name: "a context that ends late", meet: everyGet(0, mock.Drop()), ctx: ending(400 * time.Millisecond), want: cberr.RequestCanceled},
 		{name: "a context that has ended", ctx: ending(0), want: cberr.RequestCanceled},
@@ -347,6 +346,14 @@ func TestReadsThatNeedCalls(t *testing.T) {
 	}
 }
 
+// released takes the memory of reads from elsewhere.
+type released struct {
+	*core.Bucket
+	from *core.Bucket
+}
+
+func (d *released) NewReads() *kv.Reads { return d.from.NewReads() }
+
 // Reads before there is a cluster map wait for it, as calls do. Nothing of earlier reads, whose memory they use, is left.
 func TestReadsBeforeThereIsAMap(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
@@ -357,7 +364,7 @@ func TestReadsBeforeThereIsAMap(t *testing.T) {
 		}
 		for range 10 {
 			require.Equal(t, []byte{1}, kv.GetMulti(ctx(t), b, in, [][]byte{[]byte("k")})[0].Result.Value)
-			late := open(t, m).Bucket("default")
+			late := &released{open(t, m).Bucket("default"), b}
 			d := &asReads{ReadsDispatcher: late}
 			o := kv.GetMulti(ctx(t), d, kv.Common{}, [][]byte{[]byte("k"), nil})
 			require.Equal(t, 2, d.taken)

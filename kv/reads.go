@@ -12,11 +12,14 @@ import (
 // ReadsDispatcher is a BatchDispatcher that can take over many reads without a call for each.
 type ReadsDispatcher interface {
 	BatchDispatcher
-	// DispatchReads takes the reads over as DispatchAll does calls. False means that it wants calls instead, as it always
-	// does then, and that nothing was done.
-	DispatchReads(r *Reads) bool
+	// NewReads gives reads to fill, or nil when the dispatcher wants calls instead.
+	NewReads() *Reads
+	// DispatchReads takes the reads over as DispatchAll does calls.
+	DispatchReads(r *Reads)
 	// AdmitRead gives c, which is to stand for one of r, what DispatchAll would have given it, and does not send it.
 	AdmitRead(c *Call, r *Reads)
+	// ReleaseReads takes back reads that have all finished.
+	ReleaseReads(r *Reads)
 }
 
 // Reads is a portion of a batch that reads whole documents of one collection. What their calls would have in common is
@@ -53,8 +56,6 @@ type ReadAt struct {
 	VBucket uint16
 }
 
-var readsPool = sync.Pool{New: func() any { return new(Reads) }}
-
 // reads gives the outcomes of reads that need no calls of their own, of keys or of ops; false when there is one that does,
 // or d wants calls.
 func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops []Get, inFlight int) ([]Outcome[GetResult], bool) {
@@ -64,15 +65,18 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 	}
 	n := len(keys) + len(ops)
 	size, used := portions(n, inFlight)
-	out := make([]Outcome[GetResult], n)
 	var places [2]*Reads
 	for i := range used {
-		r, _ := readsPool.Get().(*Reads)
+		r := rd.NewReads()
+		if r == nil {
+			return nil, false
+		}
 		r.ctx, r.d, r.common = ctx, rd, *common
 		places[i] = r
 	}
-	turn, taken := 0, true
-	for from := 0; from < n && taken; from += size {
+	out := make([]Outcome[GetResult], n)
+	turn := 0
+	for from := 0; from < n; from += size {
 		r, to := places[turn%used], min(from+size, n)
 		r.finish()
 		if r.out = out[from:to]; ops != nil {
@@ -80,16 +84,16 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 		} else {
 			r.keys = keys[from:to]
 		}
-		taken = r.start()
+		r.start()
 		turn++
 	}
 	for i := range used {
 		r := places[(turn+i)%used]
 		r.finish()
 		r.ctx, r.d, r.common, r.keys, r.ops, r.out = nil, nil, Common{}, nil, nil, nil
-		readsPool.Put(r)
+		rd.ReleaseReads(r)
 	}
-	return out, taken
+	return out, true
 }
 
 // alike reports whether the reads have all in common but for keys and buffers, and ask for no more than the document.
@@ -104,21 +108,17 @@ func alike(ops []Get) bool {
 	return true
 }
 
-// start dispatches the reads, unless the dispatcher wants calls.
-func (r *Reads) start() bool {
+// start dispatches the reads.
+func (r *Reads) start() {
 	n := len(r.out)
 	r.group.Add(n)
 	if r.Over() {
 		for i := range n {
 			r.Call(i, false) // which fails
 		}
-		return true
+		return
 	}
-	if !r.d.DispatchReads(r) {
-		r.group.Add(-n)
-		return false
-	}
-	return true
+	r.d.DispatchReads(r)
 }
 
 // finish waits for the reads that are under way, and keeps the outcomes of those that have become calls.
@@ -228,7 +228,8 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 	case owned:
 		g.Value = p.Value
 	case r.ops != nil && r.ops[i].Into != nil:
-		g.Value = append(r.ops[i].Into, p.Value...)
+		into := append(r.ops[i].Into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
+		g.Value = into
 	case len(p.Value) > 0:
 		from := p.Value
 		to := make([]byte, len(from)) // in this form the compiler leaves out the zeroing

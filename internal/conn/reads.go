@@ -52,7 +52,7 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 		}
 		s := c.slots.at(i)
 		c.wire.Opaque, c.wire.VBucket = s.next(i), a.VBucket
-		if p == nil || len(p.buf) >= maxPart {
+		if p == nil { // not before there is something to put
 			p = c.last()
 		}
 		from := len(p.buf)

@@ -27,6 +27,7 @@ type reader struct {
 	handed chan struct{} // closed when the next reads are handed over
 	limit  time.Duration
 	id     uint32 // of the collection
+	free   sync.Pool
 }
 
 func newReader(d *dispatcher) *reader {
@@ -47,7 +48,16 @@ func (d *reader) NewCall() *kv.Call {
 	return d.many.NewCall()
 }
 
-func (d *reader) DispatchReads(r *kv.Reads) bool {
+func (d *reader) NewReads() *kv.Reads {
+	if r, ok := d.free.Get().(*kv.Reads); ok {
+		return r
+	}
+	return &kv.Reads{}
+}
+
+func (d *reader) ReleaseReads(r *kv.Reads) { d.free.Put(r) }
+
+func (d *reader) DispatchReads(r *kv.Reads) {
 	r.Started = int64(time.Since(d.base))
 	r.Deadline = r.Started + int64(d.limit)
 	if end, ok := r.Context().Deadline(); ok {
@@ -74,7 +84,6 @@ func (d *reader) DispatchReads(r *kv.Reads) bool {
 		close(d.handed)
 		d.handed = nil
 	}
-	return true
 }
 
 func (d *reader) AdmitRead(c *kv.Call, _ *kv.Reads) { d.admit(c) }

@@ -29,11 +29,22 @@ func (b *readsByPipeline) add(p *pipeline, at kv.ReadAt) {
 	b.at[k] = append(b.at[k], at)
 }
 
-// DispatchReads implements kv.ReadsDispatcher. What is decided or told for each operation needs calls.
-func (r *Router) DispatchReads(rd *kv.Reads) bool {
+// NewReads implements kv.ReadsDispatcher. What is decided or told for each operation needs calls.
+func (r *Router) NewReads() *kv.Reads {
 	if r.o.Policy != nil || r.o.Instruments != nil || r.o.Breaker != nil {
-		return false
+		return nil
 	}
+	if rd, ok := r.reads.Get().(*kv.Reads); ok {
+		return rd
+	}
+	return &kv.Reads{}
+}
+
+// ReleaseReads implements kv.ReadsDispatcher.
+func (r *Router) ReleaseReads(rd *kv.Reads) { r.reads.Put(rd) }
+
+// DispatchReads implements kv.ReadsDispatcher.
+func (r *Router) DispatchReads(rd *kv.Reads) {
 	rd.Started = r.now()
 	limit := rd.Timeout()
 	if limit == 0 {
@@ -79,7 +90,6 @@ func (r *Router) DispatchReads(rd *kv.Reads) bool {
 	clear(b.pipes)
 	b.pipes = b.pipes[:0]
 	r.sortedReads.Put(b)
-	return true
 }
 
 // collectionOf gives the id of the reads' collection, as far as it is known.

@@ -73,8 +73,8 @@ type Router struct {
 	wg     sync.WaitGroup
 	pool   sync.Pool // of *kv.Call
 	sorted sync.Pool // of *byPipeline
-	// sortedReads is of *readsByPipeline
-	sortedReads sync.Pool
+	// reads is of *kv.Reads, and sortedReads of *readsByPipeline
+	reads, sortedReads sync.Pool
 	// handfuls are of *handful, and empty of those without calls
 	handfuls, empty sync.Pool
 	picker          atomic.Pointer[picker]
