@@ -40,6 +40,7 @@ type Reads struct {
 	keyMax            uint8
 
 	ctx    context.Context
+	done   <-chan struct{} // of ctx, which is the caller's code and not asked under a lock
 	d      ReadsDispatcher
 	common Common
 	keys   [][]byte // or ops
@@ -60,7 +61,7 @@ type ReadAt struct {
 // or d wants calls.
 func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops []Get, inFlight int) ([]Outcome[GetResult], bool) {
 	rd, ok := d.(ReadsDispatcher)
-	if !ok || common.OnBehalfOf != "" || common.Timeout < 0 || !alike(ops) {
+	if !ok || common.OnBehalfOf != "" || common.Timeout < 0 || validateNames(common) != nil || !alike(ops) {
 		return nil, false
 	}
 	n := len(keys) + len(ops)
@@ -71,7 +72,7 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 		if r == nil {
 			return nil, false
 		}
-		r.ctx, r.d, r.common = ctx, rd, *common
+		r.ctx, r.done, r.d, r.common = ctx, ctx.Done(), rd, *common
 		places[i] = r
 	}
 	out := make([]Outcome[GetResult], n)
@@ -90,7 +91,7 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 	for i := range used {
 		r := places[(turn+i)%used]
 		r.finish()
-		r.ctx, r.d, r.common, r.keys, r.ops, r.out = nil, nil, Common{}, nil, nil, nil
+		r.ctx, r.done, r.d, r.common, r.keys, r.ops, r.out = nil, nil, nil, Common{}, nil, nil, nil
 		rd.ReleaseReads(r)
 	}
 	return out, true
@@ -114,7 +115,9 @@ func (r *Reads) start() {
 	r.group.Add(n)
 	if r.Over() {
 		for i := range n {
-			r.Call(i, false) // which fails
+			if c := r.Call(i, false); c != nil { // a context that does not know that it has ended
+				r.d.Dispatch(c)
+			}
 		}
 		return
 	}
@@ -181,10 +184,17 @@ func (r *Reads) Timeout() time.Duration { return r.common.Timeout }
 func (r *Reads) Context() context.Context { return r.ctx }
 
 // Cancelable reports whether the caller's context can end before the reads' deadline.
-func (r *Reads) Cancelable() bool { return r.ctx.Done() != nil }
+func (r *Reads) Cancelable() bool { return r.done != nil }
 
 // Over reports whether the caller's context has ended.
-func (r *Reads) Over() bool { return r.ctx.Err() != nil }
+func (r *Reads) Over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Call makes a call of one of the reads. A read that has a place on a connection, where it may have been written, belongs
 // to whoever has taken that place, and always becomes a call. One that has none yet fails instead, and the call is nil, if
@@ -193,7 +203,12 @@ func (r *Reads) Call(i int, placed bool) *Call {
 	c, op := r.d.NewCall(), r.op(i)
 	c.form, c.group = formBatch, &r.group
 	err := load[GetResult](c, &op)
-	if err == nil {
+	if placed { // so it was valid
+		err = c.prepareWithout(r.ctx)
+		if r.Cancelable() {
+			c.has |= hasContext
+		}
+	} else if err == nil {
 		err = c.prepare(r.ctx)
 	}
 	if err != nil && !placed {

@@ -229,14 +229,14 @@ func (r *Request) validate(s *Spec) error {
 	case len(r.OnBehalfOf) > MaxUserLen:
 		return &ArgumentError{Field: "on behalf of length", Value: int64(len(r.OnBehalfOf)), Limit: MaxUserLen, Kind: cberr.InvalidArgument}
 	}
-	return validateNames(r)
+	return validateNames(&r.Common)
 }
 
-func validateNames(r *Request) error {
-	if r.Scope == "" && r.Collection == "" {
+func validateNames(in *Common) error {
+	if in.Scope == "" && in.Collection == "" {
 		return nil
 	}
-	for _, n := range [...]struct{ field, name string }{{"scope", r.Scope}, {"collection", r.Collection}} {
+	for _, n := range [...]struct{ field, name string }{{"scope", in.Scope}, {"collection", in.Collection}} {
 		if len(n.name) > 251 {
 			return &ArgumentError{Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251, Kind: cberr.InvalidArgument}
 		}

@@ -322,6 +322,59 @@ func TestReadsNoticeTheEndOfTheirContext(t *testing.T) {
 	})
 }
 
+// shy is a context that can end, and counts who asks it.
+type shy struct {
+	context.Context
+	done  chan struct{}
+	asked atomic.Int32
+}
+
+func (s *shy) Done() <-chan struct{} {
+	s.asked.Add(1)
+	return s.done
+}
+
+func (s *shy) Err() error {
+	s.asked.Add(1)
+	return nil
+}
+
+func (s *shy) Deadline() (time.Time, bool) {
+	s.asked.Add(1)
+	return time.Time{}, false
+}
+
+// A context is the caller's code: once the reads are on their way it is not asked, whatever the answers are, before one of
+// them has lasted so long that it becomes a call which waits for the context's end.
+func TestReadsLeaveTheirContextAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		d := newReader(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = refusing{} }))
+		handed := make(chan struct{})
+		d.handed = handed
+		ctx := &shy{Context: context.Background(), done: make(chan struct{})}
+		var before int32
+		go func() {
+			<-handed
+			before = ctx.asked.Load()
+			time.Sleep(8 * time.Millisecond) // a sweep has seen the reads, and the next one has not
+			var p peer
+			p.serve(far)
+		}()
+		out := kv.GetMulti(ctx, d, kv.Common{}, [][]byte{[]byte("k"), []byte("wrong"), []byte("k")})
+		require.Equal(t, before, ctx.asked.Load())
+		require.NoError(t, out[0].Err)
+		require.ErrorIs(t, out[1].Err, errRefused)
+		require.EqualValues(t, 1, d.calls.Load())
+	})
+}
+
+// refusing fails what is not answered well.
+type refusing struct{ nobody }
+
+func (refusing) Answered(_ *conn.Conn, c *kv.Call, _ *memd.Packet) { c.Fail(errRefused) }
+
 // listening is told of silence and of success.
 type listening struct {
 	expiring

@@ -104,7 +104,10 @@ func (r *Router) collectionOf(rd *kv.Reads) (uint32, bool) {
 
 // AdmitRead implements kv.ReadsDispatcher.
 func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
-	r.admit(c, rd.Started)
+	c.Bind(&r.home)
+	if len(c.Req.Key) > 0 {
+		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)
+	}
 	if rd.VBuckets != 0 {
 		c.Route.VBucket = vbucket(c.Route.Hash, rd.VBuckets)
 	}
