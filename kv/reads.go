@@ -258,26 +258,27 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 	return true
 }
 
-// ReadLen is how long the request of a read of key is; 0 when w's connection cannot carry it.
-func (r *Reads) ReadLen(key []byte, w *Wire) int {
+// BeforeKey is how much of a read's request is before its key; 0 when w's connection cannot carry the reads.
+func (r *Reads) BeforeKey(w *Wire) int {
 	switch {
 	case w.Features.Has(memd.FeatureCollections):
-		return memd.HeaderLen + int(r.prefixLen) + len(key)
+		return memd.HeaderLen + int(r.prefixLen)
 	case r.collection != 0:
 		return 0
 	}
-	return memd.HeaderLen + len(key)
+	return memd.HeaderLen
 }
 
-// PutRead writes the request of a read of key to b, whose length is what ReadLen has said.
-func (r *Reads) PutRead(b, key []byte, w *Wire) {
-	body := b[memd.HeaderLen:]
-	if n := copy(body, r.prefix[:len(body)-len(key)]); n > 0 {
-		copy(body[n:], key)
-	} else {
-		copy(body, key)
+// Put writes the request of a read of key to b, which is as long as that is. before is what BeforeKey has said.
+func (r *Reads) Put(b []byte, before int, key []byte, w *Wire) {
+	body := uint32(len(b) - memd.HeaderLen)
+	memd.PutRequest((*[memd.HeaderLen]byte)(b), memd.OpGet, uint16(body), 0, 0, w.VBucket, body, w.Opaque, 0)
+	if before > memd.HeaderLen {
+		if b[memd.HeaderLen] = r.prefix[0]; before > memd.HeaderLen+1 {
+			copy(b[memd.HeaderLen:before], r.prefix[:])
+		}
 	}
-	memd.PutRequest((*[memd.HeaderLen]byte)(b), memd.OpGet, uint16(len(body)), 0, 0, w.VBucket, uint32(len(body)), w.Opaque, 0)
+	copy(b[before:], key)
 }
 
 // Carry notes on which connection c, a call that stands for one of many reads, is, or is to be once it is written. reads

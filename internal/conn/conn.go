@@ -468,7 +468,7 @@ func (c *Conn) sweep() {
 				s.word.Store(v)
 				continue
 			}
-			v = uint64(c.own(s, uint16(i), uint32(v>>32)))<<32 | uint64(uint32(v))
+			v = uint64(c.own(s, uint16(i), uint32(v>>32)))<<32 | uint64(uint32(v)&^unsentRead)
 		}
 		switch call := s.call; {
 		case call.Ended(), call.Deadline <= now:

@@ -293,7 +293,7 @@ func (c *Conn) teardown() {
 	var all []lost
 	for i := range used {
 		s := c.slots.at(uint16(i))
-		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
+		if epoch, ok := s.claim(uint32(s.word.Load())>>2&genMask, slotFree, false); ok {
 			if s.call == nil {
 				epoch = c.own(s, uint16(i), epoch)
 			}

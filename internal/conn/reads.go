@@ -39,11 +39,13 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 	if r.Deadline < c.armed || !c.ticking && r.Cancelable() {
 		c.arm(r.Deadline, r.Cancelable())
 	}
+	before := r.BeforeKey(&c.wire)
+	if before == 0 {
+		return 0
+	}
 	var p *part
 	for k, a := range at {
-		key := r.Key(int(a.I))
-		n := r.ReadLen(key, &c.wire)
-		if n == 0 || c.inflight >= c.maxCalls {
+		if c.inflight >= c.maxCalls {
 			return k
 		}
 		i, ok := c.slots.take()
@@ -51,21 +53,22 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 			return k
 		}
 		s := c.slots.at(i)
-		c.wire.Opaque, c.wire.VBucket = s.next(i), a.VBucket
+		o := s.next(i)
+		c.wire.Opaque, c.wire.VBucket = o, a.VBucket
 		if p == nil { // not before there is something to put
 			p = c.last()
 		}
-		from := len(p.buf)
+		key, from := r.Key(int(a.I)), len(p.buf)
+		n := before + len(key)
 		if cap(p.buf)-from < n {
 			p.grow(n)
 		}
 		p.buf = p.buf[:from+n]
-		r.PutRead(p.buf[from:], key, &c.wire)
-		o := c.wire.Opaque
-		p.frames = append(p.frames, frame{opaque: o, end: uint32(len(p.buf))})
+		r.Put(p.buf[from:], before, key, &c.wire)
+		p.frames = append(p.frames, frame{opaque: o, end: uint32(from + n)})
 		c.slots.setRead(i, read{of: r, i: a.I, fills: c.fills})
 		s.call = nil
-		s.word.Store(uint64(o&0xffff)<<2 | slotLive)
+		s.word.Store(unsentRead | uint64(o&genMask)<<2 | slotLive)
 		c.inflight++
 	}
 	return len(at)
@@ -88,6 +91,10 @@ func (r *read) stays(now int64) bool {
 
 // sentRead is sentNow for a read, which may have become a call meanwhile. False means that it is not to be sent any more.
 func (s *slot) sentRead(gen uint32) bool {
+	live := uint64(gen)<<2 | slotLive
+	if s.word.CompareAndSwap(live|unsentRead, readEpoch<<32|live) {
+		return true
+	}
 	v, ok := s.hold()
 	if !ok {
 		return false
@@ -99,7 +106,7 @@ func (s *slot) sentRead(gen uint32) bool {
 			return false
 		}
 	}
-	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)
+	s.word.Store(uint64(epoch)<<32 | live)
 	return true
 }
 

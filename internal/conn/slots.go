@@ -10,6 +10,7 @@ import (
 // A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
 // attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap alone,
 // but for the step from free to live, which the submit lock guards. Whoever takes a slot out of live owns the call's attempt.
+// unsentRead is set above the generation while a read without a call waits to be written.
 type slot struct {
 	word atomic.Uint64
 	call *kv.Call // nil for one of many reads, whose part says whose it is
@@ -32,6 +33,9 @@ const (
 	slotLive   = 1 // a call waits here
 	slotHeld   = 2 // somebody looks at the call; back to live in an instant
 	slotOrphan = 3 // its call is gone, the answer is still to come
+
+	genMask    = 0xffff
+	unsentRead = 1 << 18
 )
 
 const (
@@ -104,7 +108,7 @@ func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	for {
 		v := s.word.Load()
 		epoch = uint32(v >> 32)
-		if uint32(v)>>2 != gen || sent && epoch == 0 {
+		if uint32(v)>>2&genMask != gen || sent && epoch == 0 {
 			return 0, false
 		}
 		switch v & 3 {
@@ -167,4 +171,4 @@ func (s *slot) sentNow(gen, epoch uint32) bool {
 // next is the opaque of the slot's next use.
 func (s *slot) next(i uint16) uint32 { return opaqueOf(i, uint32(s.word.Load())>>2+1) }
 
-func opaqueOf(i uint16, gen uint32) uint32 { return uint32(i)<<16 | gen&0xffff }
+func opaqueOf(i uint16, gen uint32) uint32 { return uint32(i)<<16 | gen&genMask }
