@@ -605,22 +605,8 @@ func opaqueID(o uint32) string {
 }
 
 // prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
-// here, before anything is sent.
-func (c *Call) prepare(ctx context.Context) error {
-	if err := c.prepareWithout(ctx); err != nil {
-		return err
-	}
-	if ctx.Done() != nil {
-		c.has |= hasContext
-		if err := ctx.Err(); err != nil {
-			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}
-		}
-	}
-	return nil
-}
-
-// prepareWithout is prepare without a look at the context, which is the caller's code.
-func (c *Call) prepareWithout(ctx context.Context) error {
+// here, before anything is sent; the context is asked unless the call is placed already, since that is the caller's code.
+func (c *Call) prepare(ctx context.Context, placed bool) error {
 	spec := c.Spec()
 	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
 	if !c.Req.light.bare() && c.Req.Retry != nil {
@@ -643,6 +629,12 @@ func (c *Call) prepareWithout(ctx context.Context) error {
 	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.has |= hasTurn
 		c.taken = make(chan struct{})
+	}
+	if !placed && ctx.Done() != nil {
+		c.has |= hasContext
+		if err := ctx.Err(); err != nil {
+			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}
+		}
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	}
 	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
 	if err == nil {
-		err = c.prepare(ctx)
+		err = c.prepare(ctx, false)
 	}
 	if err != nil {
 		err = c.unprepared(ctx, err)
@@ -104,7 +104,7 @@ func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
 // call has ended.
 func prepared(ctx context.Context, c *Call, err error) error {
 	if err == nil {
-		err = c.prepare(ctx)
+		err = c.prepare(ctx, false)
 	}
 	if err == nil {
 		return nil

@@ -203,15 +203,13 @@ func (r *Reads) Call(i int, placed bool) *Call {
 	c, op := r.d.NewCall(), r.op(i)
 	c.form, c.group = formBatch, &r.group
 	err := load[GetResult](c, &op)
-	if placed { // so it was valid
-		err = c.prepareWithout(r.ctx)
-		if r.Cancelable() {
-			c.has |= hasContext
-		}
-	} else if err == nil {
-		err = c.prepare(r.ctx)
+	if err == nil {
+		err = c.prepare(r.ctx, placed)
 	}
-	if err != nil && !placed {
+	if r.Cancelable() {
+		c.has |= hasContext
+	}
+	if err != nil && !placed { // one that is placed was valid
 		r.out[i].Err = c.unprepared(r.ctx, err)
 		r.d.Release(c)
 		r.group.Done()

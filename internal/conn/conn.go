@@ -463,7 +463,7 @@ func (c *Conn) sweep() {
 			continue
 		}
 		if s.call == nil {
-			if rd := c.slots.read(uint16(i)); rd.stays(now) {
+			if rd := c.slots.chunk(uint16(i)).read(uint16(i)); rd.stays(now) {
 				next, again = min(next, rd.of.Deadline), again || rd.of.Cancelable()
 				s.word.Store(v)
 				continue
@@ -786,12 +786,16 @@ func (c *counted) Read(b []byte) (n int, err error) {
 // wait for nothing else.
 func (c *Conn) good(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
-	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
+	if ch := c.slots.chunk(i); ch != nil && !kv.Continues(p) {
+		s := ch.at(i)
 		if epoch, ok := s.claimNow(p.Opaque & 0xffff); ok {
-			if s.call != nil || !c.win(i, p, false) {
-				call, epoch := c.claimed(s, i, epoch)
-				c.succeeded(call, epoch, p, false)
+			if s.call == nil {
+				if c.win(ch.read(i), i, p, false) {
+					return
+				}
+				epoch = c.own(s, i, epoch)
 			}
+			c.succeeded(c.claimed(s, i), epoch, p, false)
 			return
 		}
 	}
@@ -799,15 +803,12 @@ func (c *Conn) good(p *memd.Packet) {
 }
 
 // claimed gives the call of a slot whose attempt the reader has claimed, and notes that the slot is free.
-func (c *Conn) claimed(s *slot, i uint16, epoch uint32) (*kv.Call, uint32) {
-	if s.call == nil {
-		epoch = c.own(s, i, epoch)
-	}
+func (c *Conn) claimed(s *slot, i uint16) *kv.Call {
 	call := s.call
 	s.call = nil
 	c.freed = append(c.freed, i)
 	c.ended++
-	return call, epoch
+	return call
 }
 
 func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool) {
@@ -853,10 +854,13 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.late(s, i, gen, p)
 		return
 	}
-	if s.call == nil && p.Status == memd.StatusSuccess && c.win(i, p, owned) {
-		return
+	if s.call == nil {
+		if p.Status == memd.StatusSuccess && c.win(c.slots.chunk(i).read(i), i, p, owned) {
+			return
+		}
+		epoch = c.own(s, i, epoch)
 	}
-	call, epoch := c.claimed(s, i, epoch)
+	call := c.claimed(s, i)
 	switch {
 	case p.Status == memd.StatusSuccess:
 		c.succeeded(call, epoch, p, owned)

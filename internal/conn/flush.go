@@ -166,7 +166,16 @@ func (c *Conn) mark(p *part) {
 	for i := range p.frames {
 		f := &p.frames[i]
 		end := f.end
-		if !c.sent(f) {
+		gen, s, ok := f.opaque&genMask, c.slots.at(uint16(f.opaque>>16)), false
+		if f.call == nil {
+			ok = s.sentReadNow(gen) || s.sentRead(gen)
+		} else {
+			var epoch uint32
+			if epoch, ok = f.call.State.Sent(); ok && !s.sentNow(gen, epoch) {
+				s.sent(gen, epoch)
+			}
+		}
+		if !ok {
 			c.drop(f.opaque)
 			start = end
 			continue
@@ -182,19 +191,6 @@ func (c *Conn) mark(p *part) {
 	}
 	clear(p.frames[kept:]) // the part is used again, and would keep those calls alive
 	p.frames, p.buf = p.frames[:kept], p.buf[:out]
-}
-
-// sent notes that a request is about to be on the wire, unless it refuses.
-func (c *Conn) sent(f *frame) bool {
-	s, gen := c.slots.at(uint16(f.opaque>>16)), f.opaque&0xffff
-	if f.call == nil {
-		return s.sentRead(gen)
-	}
-	epoch, ok := f.call.State.Sent()
-	if ok && !s.sentNow(gen, epoch) {
-		s.sent(gen, epoch)
-	}
-	return ok
 }
 
 // drop frees the slot of a request that never left.

@@ -52,7 +52,8 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 		if !ok {
 			return k
 		}
-		s := c.slots.at(i)
+		ch := c.slots.chunk(i)
+		s := ch.at(i)
 		o := s.next(i)
 		c.wire.Opaque, c.wire.VBucket = o, a.VBucket
 		if p == nil { // not before there is something to put
@@ -66,7 +67,7 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 		p.buf = p.buf[:from+n]
 		r.Put(p.buf[from:], before, key, &c.wire)
 		p.frames = append(p.frames, frame{opaque: o, end: uint32(from + n)})
-		c.slots.setRead(i, read{of: r, i: a.I, fills: c.fills})
+		ch.setRead(i, read{of: r, i: a.I, fills: c.fills})
 		s.call = nil
 		s.word.Store(unsentRead | uint64(o&genMask)<<2 | slotLive)
 		c.inflight++
@@ -89,12 +90,16 @@ func (r *read) stays(now int64) bool {
 	return true
 }
 
-// sentRead is sentNow for a read, which may have become a call meanwhile. False means that it is not to be sent any more.
-func (s *slot) sentRead(gen uint32) bool {
+// sentReadNow notes that a read without a call is about to be on the wire, if nothing stands in its way at this moment; then
+// it says so.
+func (s *slot) sentReadNow(gen uint32) bool {
 	live := uint64(gen)<<2 | slotLive
-	if s.word.CompareAndSwap(live|unsentRead, readEpoch<<32|live) {
-		return true
-	}
+	return s.word.CompareAndSwap(live|unsentRead, readEpoch<<32|live)
+}
+
+// sentRead is sentReadNow whatever stands in the way: the read may have become a call meanwhile. False means that it is not
+// to be sent any more.
+func (s *slot) sentRead(gen uint32) bool {
 	v, ok := s.hold()
 	if !ok {
 		return false
@@ -106,14 +111,13 @@ func (s *slot) sentRead(gen uint32) bool {
 			return false
 		}
 	}
-	s.word.Store(uint64(epoch)<<32 | live)
+	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)
 	return true
 }
 
 // win gives a read without a call its answer, and notes that its slot is free; false when the read needs a call. The reader
 // has claimed the slot.
-func (c *Conn) win(i uint16, p *memd.Packet, owned bool) bool {
-	rd := c.slots.read(i)
+func (c *Conn) win(rd *read, i uint16, p *memd.Packet, owned bool) bool {
 	if !rd.of.Win(rd.index(), p, owned, c.wire.Via, &c.wakes) {
 		return false
 	}
@@ -128,7 +132,7 @@ func (c *Conn) win(i uint16, p *memd.Packet, owned bool) bool {
 // own makes a call of the read in a slot that the caller has claimed or holds. It gives the attempt's number of the call,
 // for that of the read, which is 0 if the read was not handed to the socket.
 func (c *Conn) own(s *slot, i uint16, epoch uint32) uint32 {
-	rd := c.slots.read(i)
+	rd := c.slots.chunk(i).read(i)
 	call := rd.of.Call(rd.index(), true)
 	opaque := opaqueOf(i, uint32(s.word.Load())>>2)
 	call.Carry(&kv.Wire{Features: c.info.Features, Opaque: opaque, VBucket: call.Route.VBucket, Via: c.wire.Via}, rd.fills)

@@ -58,20 +58,24 @@ type table struct {
 	used   int      // slots ever handed out; under the connection's lock
 }
 
+// chunk is the one that a slot is in; nil when the slot was never handed out.
+func (t *table) chunk(i uint16) *chunk { return t.chunks[i>>chunkBits].Load() }
+
 func (t *table) at(i uint16) *slot {
-	ch := t.chunks[i>>chunkBits].Load()
+	ch := t.chunk(i)
 	if ch == nil {
 		return nil
 	}
-	return &ch.slots[i&(chunkLen-1)]
+	return ch.at(i)
 }
 
+func (ch *chunk) at(i uint16) *slot { return &ch.slots[i&(chunkLen-1)] }
+
 // read is what the slot of a read has besides. The slot is such a one, and the caller has claimed or holds it.
-func (t *table) read(i uint16) *read { return &t.chunks[i>>chunkBits].Load().reads[i&(chunkLen-1)] }
+func (ch *chunk) read(i uint16) *read { return &ch.reads[i&(chunkLen-1)] }
 
 // setRead says what the slot of a read, which was handed out, has besides. The connection's lock is held.
-func (t *table) setRead(i uint16, r read) {
-	ch := t.chunks[i>>chunkBits].Load()
+func (ch *chunk) setRead(i uint16, r read) {
 	if ch.reads == nil {
 		ch.reads = new([chunkLen]read)
 	}

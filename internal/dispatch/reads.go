@@ -69,14 +69,13 @@ func (r *Router) DispatchReads(rd *kv.Reads) {
 	if !ok {
 		b = &readsByPipeline{}
 	}
+	n := rd.VBuckets
 	for i := range rd.Len() {
-		if rd.VBuckets != 0 {
-			if key := rd.Key(i); len(key) > 0 {
-				vb := vbucket(crc32.ChecksumIEEE(key), rd.VBuckets)
-				if p := pk.active(vb); p != nil {
-					b.add(p, kv.ReadAt{I: uint32(i), VBucket: vb})
-					continue
-				}
+		if key := rd.Key(i); n != 0 && len(key) > 0 {
+			vb := vbucket(crc32.ChecksumIEEE(key), n)
+			if p := pk.active(vb); p != nil {
+				b.add(p, kv.ReadAt{I: uint32(i), VBucket: vb})
+				continue
 			}
 		}
 		if c := rd.Call(i, false); c != nil {
