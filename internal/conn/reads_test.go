@@ -155,8 +155,14 @@ func TestReadsThatEndBeforeTheirWrite(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { outcomes["cancel"] = kv.GetMulti(ctx, d, kv.Common{}, manyKeys(7)) }()
 		synctest.Wait()
+		patient := make(chan struct{})
+		go func() {
+			defer close(patient)
+			outcomes["patient"] = kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(3))
+		}()
+		synctest.Wait()
 		time.Sleep(20 * time.Millisecond)
-		require.EqualValues(t, 1+7, d.calls.Load(), "those that can be canceled have become calls, which notice at once")
+		require.EqualValues(t, 1+7+3, d.calls.Load(), "those that can be canceled have become calls, which notice at once")
 		cancel()
 		synctest.Wait()
 		require.Len(t, outcomes["cancel"], 7)
@@ -166,12 +172,13 @@ func TestReadsThatEndBeforeTheirWrite(t *testing.T) {
 		var p peer
 		go p.serve(far)
 		<-stay
-		for _, o := range outcomes["stay"] {
+		<-patient
+		for _, o := range append(outcomes["stay"], outcomes["patient"]...) {
 			require.NoError(t, o.Err)
 		}
 		_, err := first.Wait(t.Context())
 		require.NoError(t, err)
-		require.Len(t, p.numbers, 6, "the canceled ones were left out")
+		require.Len(t, p.numbers, 1+5+3, "the canceled ones were left out")
 		require.Zero(t, d.cn.InFlight())
 	})
 }
@@ -431,4 +438,29 @@ func TestManyReadsAreWrittenInParts(t *testing.T) {
 	}
 	require.Equal(t, []int{len(ks)}, d.taken)
 	require.GreaterOrEqual(t, d.cn.Stats.Writes.Load()-before, int64(3), "256 KiB each")
+}
+
+// Reads that have waited for their write when the connection ends have provably not been sent, and those in the write may
+// have been.
+func TestReadsOfAConnectionThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		v := newVerdicts()
+		d := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = v })
+		var wg sync.WaitGroup
+		for _, key := range []string{"written", "waits", "waits too"} {
+			wg.Go(func() { kv.GetMulti(context.Background(), newReader(d), kv.Common{}, [][]byte{[]byte(key)}) })
+			synctest.Wait()
+		}
+		head := make([]byte, 24+len("written"))
+		_, err := far.Read(head)
+		require.NoError(t, err)
+		synctest.Wait() // the next two are being written now
+		wg.Go(func() { kv.GetMulti(context.Background(), newReader(d), kv.Common{}, [][]byte{[]byte("pending")}) })
+		synctest.Wait()
+		_ = far.Close()
+		wg.Wait()
+		require.Equal(t, map[string]bool{"written": true}, v.lost)
+		require.Equal(t, map[string]bool{"waits": true, "waits too": true, "pending": true}, v.unsent)
+	})
 }
