@@ -145,35 +145,35 @@ func TestReadsThatEndBeforeTheirWrite(t *testing.T) {
 		d := newReader(bare(t, struct{ net.Conn }{near}))
 		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
 		synctest.Wait() // it is being written, and what comes now waits for that
-		outcomes := map[string][]kv.Outcome[kv.GetResult]{}
+		var stayed, canceled, waited []kv.Outcome[kv.GetResult]
 		stay := make(chan struct{})
 		go func() {
 			defer close(stay)
-			outcomes["stay"] = kv.GetMulti(context.Background(), d, kv.Common{}, manyKeys(5))
+			stayed = kv.GetMulti(context.Background(), d, kv.Common{}, manyKeys(5))
 		}()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { outcomes["cancel"] = kv.GetMulti(ctx, d, kv.Common{}, manyKeys(7)) }()
+		go func() { canceled = kv.GetMulti(ctx, d, kv.Common{}, manyKeys(7)) }()
 		synctest.Wait()
 		patient := make(chan struct{})
 		go func() {
 			defer close(patient)
-			outcomes["patient"] = kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(3))
+			waited = kv.GetMulti(t.Context(), d, kv.Common{}, manyKeys(3))
 		}()
 		synctest.Wait()
 		time.Sleep(20 * time.Millisecond)
 		require.EqualValues(t, 1+7+3, d.calls.Load(), "those that can be canceled have become calls, which notice at once")
 		cancel()
 		synctest.Wait()
-		require.Len(t, outcomes["cancel"], 7)
-		for _, o := range outcomes["cancel"] {
+		require.Len(t, canceled, 7)
+		for _, o := range canceled {
 			require.ErrorIs(t, o.Err, context.Canceled)
 		}
 		var p peer
 		go p.serve(far)
 		<-stay
 		<-patient
-		for _, o := range append(outcomes["stay"], outcomes["patient"]...) {
+		for _, o := range append(stayed, waited...) {
 			require.NoError(t, o.Err)
 		}
 		_, err := first.Wait(t.Context())
