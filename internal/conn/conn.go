@@ -58,6 +58,7 @@ const (
 	maxOrphans   = 16384
 	never        = math.MaxInt64
 	maxSpareSize = 512 << 10
+	maxSpares    = 8 // parts that wait for their next use: those of 2 MiB of requests
 )
 
 // tryWriter makes one write attempt that never blocks: what the peer does not take at once is left out of n.
@@ -104,9 +105,9 @@ type Conn struct {
 	wire     kv.Wire // of the request that is being appended
 	pend     []*part // to be written, oldest first, from head on
 	head     int
-	spare    [2]*part // one is filled while the other is written
-	flushing bool     // somebody writes, or is about to
-	reading  bool     // the reader is completing answers and will flush after that
+	spares   []*part // one is filled while the other is written, and more while there is more than parts hold; until Rest
+	flushing bool    // somebody writes, or is about to
+	reading  bool    // the reader is completing answers and will flush after that
 	closed   bool
 	refusing bool // its node has left: what is in flight may finish
 	wanted   bool // somebody waits for room
@@ -403,13 +404,11 @@ func (c *Conn) last() *part {
 }
 
 func (c *Conn) another() (p *part) {
-	switch {
-	case c.spare[1] != nil:
-		p, c.spare[1] = c.spare[1], nil
-	case c.spare[0] != nil:
-		p, c.spare[0] = c.spare[0], nil
-	default:
-		p = &part{}
+	if n := len(c.spares) - 1; n >= 0 {
+		p, c.spares[n] = c.spares[n], nil
+		c.spares = c.spares[:n]
+	} else if p = (&part{}); len(c.pend) > c.head { // what came before has filled one, and this one will be filled, too
+		p.buf = make([]byte, 0, maxPart+largeValue)
 	}
 	c.pend = append(c.pend, p)
 	return p
@@ -676,7 +675,7 @@ func (c *Conn) resize(n int) {
 // busy one it costs a little time and harms nothing.
 func (c *Conn) Rest() {
 	c.mu.Lock()
-	c.spare = [2]*part{}
+	c.spares = nil
 	c.mu.Unlock()
 	if c.reads.Load() <= minRead {
 		return

@@ -217,7 +217,7 @@ func (c *Conn) drop(opaque uint32) {
 	}
 }
 
-// recycle keeps one written part for the next requests.
+// recycle keeps a written part for the next requests.
 func (c *Conn) recycle(p *part) {
 	clear(p.frames)
 	if cap(p.buf) > maxSpareSize {
@@ -312,10 +312,7 @@ func (c *Conn) isFlushing() bool {
 }
 
 func (c *Conn) putSpare(p *part) {
-	switch {
-	case c.spare[0] == nil:
-		c.spare[0] = p
-	case c.spare[1] == nil:
-		c.spare[1] = p
+	if len(c.spares) < maxSpares {
+		c.spares = append(c.spares, p)
 	}
 }

@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,4 +115,36 @@ func TestRestInTheMiddleOfAPacket(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What many large requests at once need is made once, and goes when the connection is at rest.
+func TestPartsAreUsedAgain(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
+	d := &many{dispatcher: connect(t, memd.Packet{CAS: 7})}
+	docs := make([]kv.Upsert, 400)
+	for i := range docs {
+		docs[i] = kv.Upsert{Key: []byte("k"), Value: make([]byte, 4<<10)}
+	}
+	const requests = 400 * (4<<10 + 40)
+	round := func() (allocated uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for _, o := range kv.UpsertMulti(t.Context(), d, docs) {
+			require.NoError(t, o.Err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	first := round()
+	require.Greater(t, first, uint64(requests))
+	require.Less(t, first, uint64(3*requests), "none is made larger bit by bit but the first")
+	least := first
+	for range 20 { // a round may find parts on their way
+		least = min(least, round())
+	}
+	require.Less(t, least, uint64(requests/2))
+	d.cn.Rest()
+	require.Greater(t, round(), uint64(requests))
 }
