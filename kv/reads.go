@@ -244,10 +244,7 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 		into := append(r.ops[i].Into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
 		g.Value = into
 	case len(p.Value) > 0:
-		from := p.Value
-		to := make([]byte, len(from)) // in this form the compiler leaves out the zeroing
-		copy(to, from)
-		g.Value = to
+		g.Value = exact(p.Value)
 	}
 	if len(p.Frames) > 0 {
 		g.setFrames(p.Frames)

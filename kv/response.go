@@ -134,15 +134,19 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		into = append(into, p.Value...)
 		r.Value = into
 	case len(p.Value) > 0:
-		from := p.Value
-		to := make([]byte, len(from)) // in this form the compiler leaves out the zeroing
-		copy(to, from)
-		r.Value = to
+		r.Value = exact(p.Value)
 	}
 	if len(p.Frames) > 0 {
 		r.rare = true
 		r.Result.setFrames(p.Frames)
 	}
+}
+
+// exact gives a copy that takes as much memory as b has bytes.
+func exact(b []byte) []byte {
+	to := make([]byte, len(b)) // in this form the compiler leaves out the zeroing
+	copy(to, b)
+	return to
 }
 
 // Result is what every operation's result carries.
