@@ -16,7 +16,7 @@ import (
 
 // canned is a peer that grants HELLO and answers every request from a prepared packet, without an allocation.
 func canned(nc net.Conn, template memd.Packet) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, 1<<20)
 	out := make([]byte, 0, 64<<10)
 	n := 0
 	for {

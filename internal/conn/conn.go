@@ -58,7 +58,8 @@ const (
 	maxOrphans   = 16384
 	never        = math.MaxInt64
 	maxSpareSize = 512 << 10
-	maxSpares    = 8 // parts that wait for their next use: those of 2 MiB of requests
+	maxSpares    = 8                           // parts that wait for their next use, all but two of at most fullPart
+	fullPart     = maxPart + largeValue + 1024 // a part with that much room takes its last request, too
 )
 
 // tryWriter makes one write attempt that never blocks: what the peer does not take at once is left out of n.
@@ -386,7 +387,7 @@ func (c *Conn) added(call *kv.Call, s *slot, p *part) {
 	p.frames = append(p.frames, frame{call: call, opaque: o, end: uint32(len(p.buf))})
 	call.Route.Reads = c.fills
 	s.call = call
-	s.word.Store(uint64(o&0xffff)<<2 | slotLive)
+	s.word.Store(uint64(o&genMask)<<2 | slotLive)
 	c.inflight++
 	if call.Deadline < c.armed || !c.ticking && call.Cancelable() {
 		c.arm(call.Deadline, call.Cancelable())
@@ -408,7 +409,7 @@ func (c *Conn) another() (p *part) {
 		p, c.spares[n] = c.spares[n], nil
 		c.spares = c.spares[:n]
 	} else if p = (&part{}); len(c.pend) > c.head { // what came before has filled one, and this one will be filled, too
-		p.buf = make([]byte, 0, maxPart+largeValue)
+		p.buf = make([]byte, 0, fullPart)
 	}
 	c.pend = append(c.pend, p)
 	return p
@@ -787,7 +788,7 @@ func (c *Conn) good(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
 	if ch := c.slots.chunk(i); ch != nil && !kv.Continues(p) {
 		s := ch.at(i)
-		if epoch, ok := s.claimNow(p.Opaque & 0xffff); ok {
+		if epoch, ok := s.claimNow(p.Opaque & genMask); ok {
 			if s.call == nil {
 				if c.win(ch.read(i), i, p, false) {
 					return
@@ -838,7 +839,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	if p.Magic == memd.MagicServerRes {
 		return
 	}
-	i, gen := uint16(p.Opaque>>16), p.Opaque&0xffff
+	i, gen := uint16(p.Opaque>>16), p.Opaque&genMask
 	s := c.slots.at(i)
 	if s == nil {
 		c.orphan(p)

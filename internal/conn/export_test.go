@@ -2,3 +2,13 @@ package conn
 
 // ReadBuffer is how long the read buffer is.
 func (c *Conn) ReadBuffer() int { return int(c.reads.Load()) }
+
+// SpareBytes is how much memory waits for the next requests.
+func (c *Conn) SpareBytes() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.spares {
+		n += cap(p.buf)
+	}
+	return n
+}

@@ -197,7 +197,7 @@ func (c *Conn) mark(p *part) {
 func (c *Conn) drop(opaque uint32) {
 	i := uint16(opaque >> 16)
 	s := c.slots.at(i)
-	gen := opaque & 0xffff
+	gen := opaque & genMask
 	v := uint64(gen) << 2
 	c.mu.Lock()
 	if _, ok := s.claim(gen, slotFree, false); ok {
@@ -249,7 +249,7 @@ func (c *Conn) broken(p *part, n int, cause error) {
 func (c *Conn) unsent(f frame, cut bool, cause error) {
 	i := uint16(f.opaque >> 16)
 	s := c.slots.at(i)
-	epoch, ok := s.claim(f.opaque&0xffff, slotFree, false)
+	epoch, ok := s.claim(f.opaque&genMask, slotFree, false)
 	if !ok {
 		return
 	}
@@ -312,7 +312,7 @@ func (c *Conn) isFlushing() bool {
 }
 
 func (c *Conn) putSpare(p *part) {
-	if len(c.spares) < maxSpares {
+	if n := len(c.spares); n < 2 || n < maxSpares && cap(p.buf) <= fullPart {
 		c.spares = append(c.spares, p)
 	}
 }

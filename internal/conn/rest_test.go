@@ -148,3 +148,26 @@ func TestPartsAreUsedAgain(t *testing.T) {
 	d.cn.Rest()
 	require.Greater(t, round(), uint64(requests))
 }
+
+// Whatever was written, no more is kept for the next requests than is promised.
+func TestSparePartsAreBounded(t *testing.T) {
+	d := &many{dispatcher: connect(t, memd.Packet{CAS: 7})}
+	docs := make([]kv.Upsert, 400)
+	for i := range docs {
+		docs[i] = kv.Upsert{Key: []byte("k"), Value: make([]byte, 4<<10)}
+		if i%20 == 0 {
+			docs[i].Value = make([]byte, 500<<10)
+		}
+	}
+	most := 0
+	for range 10 {
+		for _, o := range kv.UpsertMulti(t.Context(), d, docs) {
+			require.NoError(t, o.Err)
+		}
+		most = max(most, d.cn.SpareBytes())
+	}
+	require.Greater(t, most, 256<<10)
+	require.LessOrEqual(t, most, 3<<20)
+	d.cn.Rest()
+	require.Zero(t, d.cn.SpareBytes())
+}
