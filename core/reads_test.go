@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +24,16 @@ import (
 // asCalls makes each read of a batch a call.
 type asCalls struct{ kv.BatchDispatcher }
 
-// asReads counts the reads that a bucket takes without calls.
+// asReads counts the reads that a bucket takes without calls, and the calls.
 type asReads struct {
 	kv.ReadsDispatcher
 	taken int
+	made  atomic.Int64
+}
+
+func (d *asReads) NewCall() *kv.Call {
+	d.made.Add(1)
+	return d.ReadsDispatcher.NewCall()
 }
 
 func (d *asReads) DispatchReads(r *kv.Reads) {
@@ -105,6 +112,9 @@ func (s *manyReads) run(t *testing.T, reads bool) (lines []string, failed []erro
 		for i, o := range kv.GetMulti(from, d, s.common, keys) {
 			lines = append(lines, fmt.Sprintf("%.20s: %s", keys[i], s.line(m, o)))
 			failed = append(failed, o.Err)
+			if o.Err != nil {
+				require.Zero(t, o.Result)
+			}
 		}
 		lines = append(lines, fmt.Sprint("took ", s.rounded(time.Since(began))))
 		if without {
@@ -141,13 +151,13 @@ func (s *manyReads) line(m *mock.Cluster, o kv.Outcome[kv.GetResult]) string {
 	}
 	var e *kv.Error
 	if errors.As(o.Err, &e) {
-		return fmt.Sprintf("%v; %v, %v on %s, status %v %q, stage %v, in doubt %v, elapsed %v, retries %d transparent %d %v, because %v", e.Kind(), e.Op, e.Collection,
-			node(e.Endpoint), e.Status, e.Context, e.Stage, e.InDoubt, s.rounded(e.Elapsed), e.Retry.Retries(), e.Retry.Transparent, e.Retry.Reasons, causeOf(e, node))
+		return fmt.Sprintf("%v; %v, %v on %s, status %v %q, stage %v, in doubt %v, elapsed %v, opaque %v, retries %d transparent %d %v, because %v", e.Kind(), e.Op, e.Collection,
+			node(e.Endpoint), e.Status, e.Context, e.Stage, e.InDoubt, s.rounded(e.Elapsed), e.Opaque != 0, e.Retry.Retries(), e.Retry.Transparent, e.Retry.Reasons, causeOf(e, node))
 	}
 	g := o.Result
 	_, timed := g.ServerDuration()
-	return fmt.Sprintf("%d bytes of %.1q, flags %d, cas %v, type %v, replica %v, %s, connection %v, retries %d transparent %d %v, timed %v", len(g.Value), g.Value, g.Flags,
-		g.CAS != 0, g.Datatype, g.FromReplica, node(g.Endpoint()), g.Connection() != "", g.RetryInfo().Retries(), g.RetryInfo().Transparent, g.RetryInfo().Reasons, timed)
+	return fmt.Sprintf("%d bytes of %.1q, flags %d, cas %v, type %v, expiry %v, replica %v, %s, connection %v, retries %d transparent %d %v, timed %v", len(g.Value), g.Value, g.Flags,
+		g.CAS != 0, g.Datatype, g.Expiry(), g.FromReplica, node(g.Endpoint()), g.Connection() != "", g.RetryInfo().Retries(), g.RetryInfo().Transparent, g.RetryInfo().Reasons, timed)
 }
 
 func causeOf(e *kv.Error, node func(string) string) string {
@@ -238,6 +248,7 @@ func manyReadsOf() []manyReads {
 		{name: "an answer with a key", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Key = []byte("k") }))},
 		{name: "a packet of several", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpStat })), want: cberr.UnambiguousTimeout},
 		{name: "false compression", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Datatype |= memd.DatatypeSnappy })), want: cberr.DecodingFailure},
+		{name: "a small limit for what is inflated", client: func(cfg *core.Config) { cfg.InflateLimit = 200 }, want: cberr.DecodingFailure},
 		{name: "a small limit", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }},
 		{name: "a small limit and patience", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }, common: kv.Common{Block: true}},
 		{name: "a strategy", meet: everyGet(10, mock.Status(memd.StatusBusy)), common: kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
@@ -321,6 +332,44 @@ func TestReadsWithoutCallsAreAlike(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whether a value comes compressed is the server's choice, and often does: it is inflated without a call, too.
+func TestReadsOfCompressedValuesNeedNoCalls(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		var ops []kv.Get
+		for i, size := range []int{0, 40, 5000, 300 << 10, 5000, 5000} {
+			g := kv.Get{Key: fmt.Appendf(nil, "k%d", i)}
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: g.Key, Value: []byte(strings.Repeat("abc", size)), Flags: 7})
+			require.NoError(t, err)
+			ops = append(ops, g)
+		}
+		ops[3].Into = append(make([]byte, 0, 1<<20), '>')
+		ops[4].Into = []byte{'>'}
+		ops[5].KeepCompressed = true
+		var packed atomic.Int64
+		m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) {
+			if rep.Datatype&memd.DatatypeSnappy != 0 {
+				packed.Add(1)
+			}
+		}))
+		d := &asReads{ReadsDispatcher: b}
+		for i, o := range kv.Batch(ctx(t), d, ops, 0) {
+			require.NoError(t, o.Err)
+			res, err := kv.Do(ctx(t), b, ops[i])
+			require.NoError(t, err)
+			require.Equal(t, res.Value, o.Result.Value)
+			require.Equal(t, res.Datatype, o.Result.Datatype)
+			require.Equal(t, i == 5, o.Result.Datatype&memd.DatatypeSnappy != 0)
+			require.True(t, o.Result.Expiry().IsZero())
+			if i == 3 {
+				require.Same(t, &ops[i].Into[0], &o.Result.Value[0])
+			}
+		}
+		require.EqualValues(t, 2*5, packed.Load(), "once in the batch and once alone")
+		require.Equal(t, len(ops), d.taken)
+		require.Zero(t, d.made.Load())
+	})
 }
 
 // What a client decides or tells for each operation needs calls.

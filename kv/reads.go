@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -30,9 +31,10 @@ type Reads struct {
 	group group
 
 	// These are the dispatcher's, which does not change them once the first read is on its way. Started and Deadline are in
-	// nanoseconds since its base; Map is the number of the cluster map that the reads are routed by, and VBuckets how many
-	// that has.
+	// nanoseconds since its base; InflateLimit is a Limiter's; Map is the number of the cluster map that the reads are routed
+	// by, and VBuckets how many that has.
 	Started, Deadline int64
+	InflateLimit      int
 	Map, VBuckets     uint32
 	collection        uint32 // its id
 	prefix            [5]byte
@@ -46,6 +48,7 @@ type Reads struct {
 	keys   [][]byte // or ops
 	ops    []Get
 	out    []Outcome[GetResult]
+	packed atomic.Bool // values have come compressed
 
 	mu    sync.Mutex
 	calls []*Call // of the reads that have become calls, nil where there is none; nil as long as no read has
@@ -127,6 +130,12 @@ func (r *Reads) start() {
 // finish waits for the reads that are under way, and keeps the outcomes of those that have become calls.
 func (r *Reads) finish() {
 	r.group.Wait()
+	if r.packed.Load() {
+		r.packed.Store(false)
+		for i := range r.out {
+			r.inflate(i)
+		}
+	}
 	if r.calls == nil {
 		return
 	}
@@ -134,10 +143,43 @@ func (r *Reads) finish() {
 		if c != nil {
 			op, o := r.op(i), &r.out[i]
 			o.Err = outcome(c, &op, &o.Result)
+			r.d.Release(c) // to where Call gets them from
 		}
 	}
-	r.d.ReleaseAll(r.calls)
 	r.calls = nil
+}
+
+// inflate makes the value of a read that was answered a plain one, if it came compressed. A read whose value cannot be
+// inflated becomes a call that was answered so, and that call says why.
+func (r *Reads) inflate(i int) {
+	g := &r.out[i].Result
+	if g.Datatype&memd.DatatypeSnappy == 0 {
+		return
+	}
+	opaque := g.expiry // see Win
+	g.expiry = 0
+	var into []byte
+	if r.ops != nil {
+		if r.ops[i].KeepCompressed {
+			return
+		}
+		into = r.ops[i].Into
+	}
+	v, err := inflate(into, g.Value, inflateLimit(r.InflateLimit))
+	if err == nil {
+		g.Value, g.Datatype = v, g.Datatype&^memd.DatatypeSnappy
+		return
+	}
+	p := memd.Packet{Opcode: memd.OpGet, Opaque: opaque, CAS: g.CAS, Datatype: g.Datatype, Value: g.Value}
+	p.Extras = binary.BigEndian.AppendUint32(nil, g.Flags)
+	r.group.Add(1)
+	c := r.Call(i, true)
+	c.Carry(&Wire{Opaque: opaque, VBucket: c.Route.VBucket, Via: g.via}, 0)
+	epoch, _ := c.State.Sent()
+	*g = GetResult{}
+	var w Wakes
+	c.Win(epoch, &p, true, &w)
+	w.Flush()
 }
 
 func (r *Reads) op(i int) Get {
@@ -231,16 +273,23 @@ func (r *Reads) Call(i int, placed bool) *Call {
 // that p's value is memory of its own. The read has finished for whoever waits for it when w is flushed. False means that
 // there is more to the answer, and nothing was done: a call can take it.
 func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool {
-	if p.Opcode != memd.OpGet || len(p.Extras) < 4 || p.Datatype&memd.DatatypeSnappy != 0 {
+	if p.Opcode != memd.OpGet || len(p.Extras) < 4 {
 		return false
 	}
 	g := &r.out[i].Result
 	g.CAS, g.via = p.CAS, via
 	g.Flags, g.Datatype = binary.BigEndian.Uint32(p.Extras), p.Datatype
+	packed := p.Datatype&memd.DatatypeSnappy != 0
+	if packed { // whoever waits for the read inflates it, and such a read has no expiry: its place is for what a call would know
+		g.expiry = p.Opaque
+		if !r.packed.Load() {
+			r.packed.Store(true)
+		}
+	}
 	switch {
 	case owned:
 		g.Value = p.Value
-	case r.ops != nil && r.ops[i].Into != nil:
+	case !packed && r.ops != nil && r.ops[i].Into != nil:
 		into := append(r.ops[i].Into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
 		g.Value = into
 	case len(p.Value) > 0:

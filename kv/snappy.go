@@ -17,14 +17,20 @@ const MaxInflated = 32 << 20
 // the result, and only for answers with a compressed value.
 type Limiter interface{ InflateLimit() int }
 
-// inflateLimit is the limit of the call's owner, or MaxInflated.
+// inflateLimit is the limit of the call's owner.
 func (c *Call) inflateLimit() int64 {
 	if l, ok := c.Owner().(Limiter); ok {
-		if n := l.InflateLimit(); n > 0 {
-			return int64(n)
-		}
+		return inflateLimit(l.InflateLimit())
 	}
 	return MaxInflated
+}
+
+// inflateLimit is n, or MaxInflated where that says nothing.
+func inflateLimit(n int) int64 {
+	if n <= 0 {
+		return MaxInflated
+	}
+	return int64(n)
 }
 
 // Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
@@ -98,10 +104,7 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	if dt&memd.DatatypeSnappy == 0 {
 		return value, nil
 	}
-	if limit <= 0 {
-		limit = MaxInflated
-	}
-	return inflate(nil, value, int64(limit))
+	return inflate(nil, value, inflateLimit(limit))
 }
 
 // inflate makes the answer's value a plain one. It runs on the goroutine that wants the result.

@@ -45,7 +45,7 @@ func (r *Router) ReleaseReads(rd *kv.Reads) { r.reads.Put(rd) }
 
 // DispatchReads implements kv.ReadsDispatcher.
 func (r *Router) DispatchReads(rd *kv.Reads) {
-	rd.Started = r.now()
+	rd.Started, rd.InflateLimit = r.now(), r.InflateLimit()
 	limit := rd.Timeout()
 	if limit == 0 {
 		limit = r.o.Timeout
