@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -16,11 +18,11 @@ import (
 
 // cannedNode is a node of one that answers from prepared packets and allocates nothing once it runs.
 func cannedNode(t *testing.T) string {
-	return cannedNodeThat(t, func(memd.Opcode) bool { return false })
+	return cannedNodeThat(t, func(memd.Opcode) memd.Status { return memd.StatusSuccess })
 }
 
-// cannedNodeThat is the same, but for the requests that it sends away with the map that everybody knows.
-func cannedNodeThat(t *testing.T, moved func(memd.Opcode) bool) string {
+// cannedNodeThat is the same, but for the requests that it refuses; one that it sends away gets the map that everybody knows.
+func cannedNodeThat(t *testing.T, status func(memd.Opcode) memd.Status) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -53,11 +55,12 @@ func cannedNodeThat(t *testing.T, moved func(memd.Opcode) bool) string {
 				pos += used
 				rep := answers[p.Opcode]
 				rep.Magic, rep.Opcode, rep.Opaque = memd.MagicRes, p.Opcode, p.Opaque
-				switch {
-				case p.Opcode == memd.OpHello:
+				if p.Opcode == memd.OpHello {
 					rep.Value = p.Value
-				case moved(p.Opcode):
-					rep.Status, rep.Extras, rep.Value = memd.StatusNotMyVBucket, nil, config
+				} else if st := status(p.Opcode); st != memd.StatusSuccess {
+					if rep.Status, rep.Extras, rep.Value = st, nil, nil; st == memd.StatusNotMyVBucket {
+						rep.Value = config
+					}
 				}
 				out, _ = rep.AppendTo(out)
 			}
@@ -146,11 +149,13 @@ func TestAllocationsOfNotMyVBucket(t *testing.T) {
 		t.Skip("the race detector allocates on its own")
 	}
 	gets := 0
-	c, err := core.Open(t.Context(), core.Config{NoNotifications: true, Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) bool {
+	c, err := core.Open(t.Context(), core.Config{NoNotifications: true, Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
 		if op == memd.OpGet {
-			gets++
+			if gets++; gets%2 == 1 {
+				return memd.StatusNotMyVBucket
+			}
 		}
-		return op == memd.OpGet && gets%2 == 1
+		return memd.StatusSuccess
 	})}})
 	require.NoError(t, err)
 	defer c.Close()
@@ -164,4 +169,51 @@ func TestAllocationsOfNotMyVBucket(t *testing.T) {
 		}
 	})
 	require.LessOrEqual(t, n, 1+2.0, "the value, and two")
+}
+
+// That there is no such document, or that there is one, is an answer as frequent as any: it costs the error, and the call is
+// used again.
+func TestAllocationsOfARefusal(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
+	c, err := core.Open(t.Context(), core.Config{Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
+		switch op {
+		case memd.OpGet:
+			return memd.StatusKeyNotFound
+		case memd.OpSet, memd.OpSubdocMultiMutation:
+			return memd.StatusKeyExists
+		default:
+			return memd.StatusSuccess
+		}
+	})}})
+	require.NoError(t, err)
+	defer c.Close()
+	b := c.Bucket("default")
+	require.NoError(t, b.WaitReady(ctx(t)))
+	key, value, bg := []byte("airline_10"), make([]byte, 256), context.Background()
+	get := testing.AllocsPerRun(300, func() {
+		if _, err := kv.Do(bg, b, kv.Get{Key: key}); !errors.Is(err, cberr.DocumentNotFound) {
+			t.Fatal(err)
+		}
+	})
+	upsert := testing.AllocsPerRun(300, func() {
+		if _, err := kv.Do(bg, b, kv.Upsert{Key: key, Value: value, CAS: 1}); !errors.Is(err, cberr.CASMismatch) {
+			t.Fatal(err)
+		}
+	})
+	many, keys := 0.0, make([][]byte, 64)
+	for i := range keys {
+		keys[i] = key
+	}
+	many = testing.AllocsPerRun(100, func() {
+		for _, o := range kv.GetMulti(bg, b, kv.Common{}, keys) {
+			if !errors.Is(o.Err, cberr.DocumentNotFound) {
+				t.Fatal(o.Err)
+			}
+		}
+	}) / float64(len(keys))
+	require.LessOrEqual(t, get, 1.0)
+	require.LessOrEqual(t, upsert, 1.0)
+	require.Less(t, many, 1.2, "per key, and some for all of them")
 }

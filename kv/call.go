@@ -85,6 +85,7 @@ type Call struct {
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
 	inDoubt   bool
+	refused   bool // err is what the server has answered, and nobody but who waits for the call knows of it
 
 	Res Response
 
@@ -182,7 +183,7 @@ func (c *Call) Reset() {
 		c.ownSpec = nil
 	}
 	if c.failed || c.observed {
-		c.err, c.inDoubt, c.watcher = nil, false, nil
+		c.err, c.inDoubt, c.refused, c.watcher = nil, false, false, nil
 	}
 	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&hasPolicy, false, false, 0
 	c.group, c.via = nil, nil
@@ -200,7 +201,7 @@ func (c *Call) Reset() {
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && !c.failed && c.shares.Load() != sharedLeaked
+	return (c.form == formBlocking || c.form == formBatch) && (!c.failed || c.refused) && c.shares.Load() != sharedLeaked
 }
 
 // Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
@@ -452,12 +453,19 @@ func (c *Call) Sent() memd.Opcode { return c.sent }
 func (c *Call) TakePart(p *memd.Packet, epoch uint32) { c.Res.part(p, epoch) }
 
 // Fail finishes c with err unless it has ended, and says whether it did.
-func (c *Call) Fail(err error) bool {
+func (c *Call) Fail(err error) bool { return c.fail(err, false) }
+
+// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told nobody of it. A
+// missing document is a frequent outcome: such a call may be used again.
+func (c *Call) Refuse(err error) { c.fail(err, true) }
+
+func (c *Call) fail(err error, refused bool) bool {
 	won, doubt := c.State.Finish()
 	if !won {
 		return false
 	}
 	c.State.Settle(err)
+	c.refused = refused
 	c.Done(err, doubt)
 	return true
 }

@@ -229,7 +229,10 @@ func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
 	if !c.smooth() {
 		if err := c.outcome(); err != nil {
-			return decodeAbsent(c, op, r, err)
+			if c.Req.AbsentOK && isAbsent(err) {
+				return decodeAbsent(c, op, r, err)
+			}
+			return err
 		}
 	}
 	return decode(c, op, r)

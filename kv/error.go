@@ -55,6 +55,12 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
+// Is reports whether the kind is target, or of target, without the memory that Unwrap takes.
+func (e *Error) Is(target error) bool {
+	k, ok := e.Err.(*cberr.Kind)
+	return ok && k.Is(target)
+}
+
 // RetryInfo says how often and why the call was retried.
 func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
@@ -284,12 +290,16 @@ func (c *Call) readPath(e *Error) {
 
 // translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
 func (c *Call) translate(err error, inDoubt bool) error {
-	var se *Error
-	if errors.As(err, &se) {
+	direct, ok := err.(*Error) //nolint:errorlint // the error itself, not one that it wraps
+	se := direct
+	if !ok {
+		se = lastAnswer(err)
+	}
+	if se != nil {
 		c.readPath(se)
 		se.readBody()
 	}
-	if direct, ok := err.(*Error); ok { //nolint:errorlint // the error itself, not one that it wraps
+	if ok {
 		direct.Retry, direct.units = c.State.Info(), c.units.Load()
 		direct.InDoubt = direct.InDoubt || inDoubt
 		if began := c.began(); !began.IsZero() {
@@ -312,6 +322,12 @@ func (c *Call) translate(err error, inDoubt bool) error {
 			e.Endpoint, e.Opaque = se.Endpoint, se.Opaque
 		}
 	}
+	return e
+}
+
+// lastAnswer is the answer that err wraps, nil when there is none.
+func lastAnswer(err error) (e *Error) {
+	errors.As(err, &e)
 	return e
 }
 

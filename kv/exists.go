@@ -49,15 +49,14 @@ type absentDecoder[R any] interface {
 	absent(r *Response) (R, error)
 }
 
-// decodeAbsent turns a failure into a result when op says that it is one.
+// decodeAbsent turns a missing document into a result when op says that it is one.
 //
 //go:noinline
 func decodeAbsent[R any, O Op[R]](c *Call, op *O, r *R, err error) error {
-	if a, ok := any(*op).(absentDecoder[R]); ok {
-		if e, ok := err.(*Error); ok && isAbsent(err) { //nolint:errorlint // made by this call
-			c.Res.Result = e.Result()
-			*r, err = a.absent(&c.Res)
-		}
+	a, ok := any(*op).(absentDecoder[R])
+	if e, is := err.(*Error); ok && is { //nolint:errorlint // made by this call
+		c.Res.Result, c.Res.rare = e.Result(), true
+		*r, err = a.absent(&c.Res)
 	}
 	return err
 }

@@ -64,22 +64,18 @@ func pathKind(st memd.Status) *cberr.Kind {
 // pathError finds which command of a sub-document request failed, from the answer's body and the request itself; nil
 // when the answer does not say.
 func (r *Request) pathError(st memd.Status, body []byte) *PathError {
-	e := &PathError{Status: st}
 	switch {
 	case r.Opcode == memd.OpSubdocMultiMutation && multiPathFailure(st):
 		if len(body) < 3 || int(body[0]) >= int(r.paths) {
 			return nil
 		}
-		e.Index, e.Status = int(r.order[body[0]]), memd.Status(binary.BigEndian.Uint16(body[1:]))
-		e.Path = r.wirePath(int(body[0]))
+		st = memd.Status(binary.BigEndian.Uint16(body[1:]))
+		return &PathError{Index: int(r.order[body[0]]), Status: st, Kind: pathKind(st), Path: r.wirePath(int(body[0]))}
 	case isOnePath(r.Opcode) && r.extrasLen >= 3 && r.Opcode != memd.OpSubdocMultiLookup && st >= memd.StatusSubdocPathNotFound && st <= memd.StatusSubdocFieldNotBinary:
 		n := int(binary.BigEndian.Uint16(r.extras[:]))
-		e.Path = string(r.Value[:min(n, len(r.Value))])
-	default:
-		return nil
+		return &PathError{Status: st, Kind: pathKind(st), Path: string(r.Value[:min(n, len(r.Value))])}
 	}
-	e.Kind = pathKind(e.Status)
-	return e
+	return nil
 }
 
 // wirePath is the path in a certain place of an encoded mutation.

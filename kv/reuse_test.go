@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -18,6 +19,8 @@ import (
 func TestAReusedCallIsAsNew(t *testing.T) {
 	token := make([]byte, 16)
 	frames, err := memd.AppendFrame(nil, memd.FrameServerDuration, []byte{1, 2})
+	require.NoError(t, err)
+	units, err := memd.AppendFrame(nil, memd.FrameReadUnits, []byte{0, 3})
 	require.NoError(t, err)
 	d := newFake(func(c *kv.Call) {
 		c.Route = kv.Route{Hash: 1, CollectionID: 2, Opaque: 3, Map: 4, VBucket: 5, Prefixed: true, Reads: 6}
@@ -33,6 +36,12 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		}
 		if c.Req.Durability != 0 {
 			c.DurabilityMS = 7
+		}
+		if string(c.Req.Key) == "missing" {
+			c.Lend()
+			p := memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound, Value: []byte("{}"), Datatype: memd.DatatypeJSON, Frames: units}
+			c.Refuse(c.StatusError(&p, kv.Classify(p.Opcode, p.Status, false)))
+			return
 		}
 		p := memd.Packet{Opcode: c.Req.Opcode, CAS: 9, Extras: be32, Value: []byte("v"), Datatype: memd.DatatypeJSON, Frames: frames}
 		switch c.Req.Opcode {
@@ -58,6 +67,13 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		"compressed": with(kv.Upsert{Key: key, Value: make([]byte, 1000)}),
 		"append":     with(kv.Append{Common: some, Key: key, Value: value, CAS: 3}),
 		"exists":     with(kv.Exists{Common: all, Key: key}),
+		"absent":     with(kv.Exists{Common: all, Key: []byte("missing")}),
+		"or null":    with(kv.GetOrNull{Key: []byte("missing")}),
+		"refused": func(t *testing.T, d kv.Dispatcher) {
+			t.Helper()
+			_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("missing")})
+			require.ErrorIs(t, err, cberr.DocumentNotFound)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &reusing{fake: d}
@@ -70,6 +86,19 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 			r.call.Reset()
 			require.Empty(t, kv.Leftovers(r.call))
 		})
+	}
+}
+
+// Who ends a call for another reason than an answer may still look at it, and so may others whom it has told.
+func TestACallThatFailsOtherwiseIsNotUsedAgain(t *testing.T) {
+	for refused, end := range map[bool]func(*kv.Call){
+		true:  func(c *kv.Call) { c.Refuse(cberr.DocumentNotFound) },
+		false: func(c *kv.Call) { require.True(t, c.Fail(cberr.DocumentNotFound)) },
+	} {
+		r := &reusing{fake: newFake(end)}
+		_, err := kv.Do(t.Context(), r, kv.Get{Key: []byte("k")})
+		require.ErrorIs(t, err, cberr.DocumentNotFound)
+		require.Equal(t, refused, r.call.Pooled())
 	}
 }
 

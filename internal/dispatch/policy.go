@@ -53,7 +53,7 @@ func (r *Router) hedge(op memd.Opcode) (*kv.Hedge, bool) {
 func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
 	if r.o.Classify == nil || !safe || c.Spec().Has(kv.NoRetry) || c.Req.Retry == Strict {
-		c.Fail(err)
+		c.Refuse(err)
 		return
 	}
 	r.hold(c)
