@@ -164,10 +164,10 @@ func (o *outlet) after(s *Script) ending {
 		_ = o.flush(s)
 		return broken
 	case a.StallRows > 0 && o.rows == a.StallRows:
-		a.StallRows = 0
 		if end := o.flush(s); end != onward {
 			return end
 		}
+		a.StallRows = 0
 		if !o.x.hold(s) {
 			return broken
 		}

@@ -162,6 +162,33 @@ func TestAnswersThatNeverCome(t *testing.T) {
 	}
 }
 
+// The rows before a stall are there while it lasts.
+func TestRowsBeforeAStallArrive(t *testing.T) {
+	c := mock.Start(t)
+	a := newAsker(t, c)
+	a.http.Timeout = patience
+	s := c.ScriptQuery("stall", mock.Answer{Rows: []string{`"before"`, `"behind"`}, StallRows: 1})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service", strings.NewReader(`{"statement":"SELECT stall"}`))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.SetBasicAuth(a.user, a.password)
+	res, err := a.http.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	got, b := "", make([]byte, 512)
+	for !strings.Contains(got, "before") {
+		n, err := res.Body.Read(b)
+		require.NoError(t, err)
+		got += string(b[:n])
+	}
+	require.NotContains(t, got, "behind")
+	s.Release()
+	rest, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), "behind")
+}
+
 func TestStalledAnswersGoOn(t *testing.T) {
 	c := mock.Start(t)
 	a := newAsker(t, c)
