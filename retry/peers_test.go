@@ -187,6 +187,17 @@ func TestNothingOutlivesTheDeadline_D82(t *testing.T) {
 		require.Empty(t, finished.sent())
 		require.Zero(t, finished.ended())
 		require.Zero(t, orc.Stats().Parked)
+		require.False(t, retry.Armed(orc))
+		for _, end := range []func(*op) bool{
+			func(x *op) bool { won, _ := x.st.Finish(); return won },
+			func(x *op) bool { return orc.Cancel(x, nil) },
+		} {
+			alone := newOp(true, time.Second)
+			alone.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
+			require.True(t, retry.Armed(orc))
+			require.True(t, end(alone))
+			require.False(t, retry.Armed(orc))
+		}
 	})
 }
 
