@@ -25,7 +25,10 @@ func classify(status int, text string, scoped bool) verdict {
 
 // TestCB57CB64EveryStatusD77: 429 is retried (CB-64) and no other status (CB-57), whatever the text.
 func TestCB57CB64EveryStatusD77(t *testing.T) {
-	texts := []string{"", "x", "index not found", "num_fts_indexes", "num_concurrent_requests", "\x00\xff", `{"error":"x"}`}
+	texts := []string{
+		"", "x", "index not found", "num_fts_indexes", "num_concurrent_requests", "num_queries_per_min", "ingress_mib_per_min",
+		"egress_mib_per_min", "\x00\xff", `{"error":"x"}`,
+	}
 	for status := 0; status < 1000; status++ {
 		for _, text := range texts {
 			for _, scoped := range []bool{false, true} {
