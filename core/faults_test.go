@@ -158,6 +158,7 @@ func TestD92LostCollectionLookup(t *testing.T) {
 				}
 			})
 		}
+		synctest.Wait() // until they wait for it
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("other")})
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), time.Millisecond)
@@ -166,6 +167,18 @@ func TestD92LostCollectionLookup(t *testing.T) {
 		require.Equal(t, 1, in.Fired())
 		require.Equal(t, 2, m.Frames(memd.OpCollectionsGetID)) // one lookup for all, asked twice
 	})
+	met := 0
+	for i := range 3 { // one node answers no lookup at all, whichever it is: another one is asked, and no strategy
+		virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			in := m.Inject(mock.Match{Nodes: []int{i}, Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
+			began := time.Now()
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "c", Retry: never}})
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), time.Second)
+			met += in.Fired()
+		})
+	}
+	require.Positive(t, met)
 }
 
 // B16, D93: a collection that was dropped and created again is found by the next call, under its new id.

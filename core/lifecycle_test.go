@@ -376,14 +376,17 @@ func TestStrategyPerCall(t *testing.T) {
 }
 
 // CB-49, B4, B9: a status that only the node's error map knows is retried with our own backoff when the map says so,
-// and described by it when not. D78: one that invalidates the connection closes it.
+// and described by it when not. D78: one that invalidates the connection closes it, one that asks for a map has it fetched, and
+// one of a rate limit is told to the strategy as such.
 func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
 		m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{
 			"7ff0":{"name":"SLOW","desc":"come back","attrs":["retry-now"],"retry":{"strategy":"constant","interval":100000,"after":100000}},
 			"7ff1":{"name":"FINAL","desc":"no more","attrs":["item-only"]},
-			"7ff2":{"name":"BROKEN","desc":"bad state","attrs":["conn-state-invalidated"]}}}`))
+			"7ff2":{"name":"BROKEN","desc":"bad state","attrs":["conn-state-invalidated"]},
+			"7ff3":{"name":"MOVED","desc":"another map","attrs":["item-only","fetch-config"]},
+			"7ff4":{"name":"LIMIT","desc":"too much","attrs":["retry-later","rate-limit"]}}}`))
 		b := open(t, m).Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
@@ -408,6 +411,26 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
 		require.Equal(t, hellos+1, m.Frames(memd.OpHello))
+		for st, more := range map[memd.Status]int{0x7ff1: 0, 0x7ff3: 1} {
+			time.Sleep(3 * time.Second) // long after, and long before, the next poll
+			fetched := m.Frames(memd.OpGetClusterConfig)
+			m.Inject(only(memd.OpTouch, 1), mock.Status(st))
+			_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
+			require.ErrorAs(t, err, &e)
+			time.Sleep(100 * time.Millisecond)
+			require.Equal(t, fetched+more, m.Frames(memd.OpGetClusterConfig), "%v", st)
+		}
+		for st, kind := range map[memd.Status]retry.Kind{0x7ff0: retry.ServerSide, 0x7ff4: retry.Throttling} {
+			m.Inject(only(memd.OpTouch, 1), mock.Status(st))
+			var told []retry.Kind
+			s := retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
+				told = append(told, r.Kind)
+				return retry.After(0)
+			})
+			_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k"), Common: kv.Common{Retry: s}})
+			require.NoError(t, err)
+			require.Equal(t, []retry.Kind{kind}, told)
+		}
 		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7fff)) // nobody knows it
 		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
 		require.ErrorContains(t, err, "0x7fff")
