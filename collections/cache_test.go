@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,18 +99,31 @@ func TestD95DefaultCollectionIsNeverLookedUp(t *testing.T) {
 		require.Zero(t, e)
 		require.True(t, p.IsDefault())
 		require.Equal(t, "_default._default", p.String())
+		w := &waiter{}
+		require.NoError(t, c.Wait(p, w))
+		require.Equal(t, []collections.Entry{{}}, w.got, "told at once")
 	}
 	require.Zero(t, lookups.Load())
 	require.False(t, collections.Path{Collection: "x"}.IsDefault())
 }
 
 func TestD94WaitersAreBounded(t *testing.T) {
-	c, _ := newCache(2)
+	c, lookups := newCache(2)
+	other := collections.Path{Scope: "eu", Collection: "carts"}
 	require.NoError(t, c.Wait(path, &waiter{}))
 	require.NoError(t, c.Wait(path, &waiter{}))
-	require.ErrorIs(t, c.Wait(path, &waiter{}), collections.ErrTooManyWaiters)
+	for _, p := range []collections.Path{path, other} { // the limit is that of all collections together
+		require.ErrorIs(t, c.Wait(p, &waiter{}), collections.ErrTooManyWaiters)
+	}
+	require.EqualValues(t, 1, lookups.Load(), "who may not wait starts no lookup")
 	c.Resolve(path, collections.Entry{}, errors.New("x"))
 	require.NoError(t, c.Wait(path, &waiter{}))
+
+	c, _ = newCache(0)
+	for range 32768 {
+		require.NoError(t, c.Wait(path, &waiter{}))
+	}
+	require.ErrorIs(t, c.Wait(path, &waiter{}), collections.ErrTooManyWaiters, "there is a limit unless told")
 }
 
 func TestB25B26OnlyTheFailedIDIsForgottenAndOnlyByANodeThatIsNotBehind(t *testing.T) {
@@ -136,9 +150,22 @@ func TestClearForgetsEverything(t *testing.T) {
 
 func TestD97KnownIDCostsNoAllocation(t *testing.T) {
 	c, _ := newCache(0)
-	require.NoError(t, c.Wait(path, &waiter{}))
-	c.Resolve(path, collections.Entry{ID: 9}, nil)
-	require.Zero(t, testing.AllocsPerRun(100, func() { c.Get(path) }))
+	long := collections.Path{Scope: strings.Repeat("s", 60), Collection: strings.Repeat("c", 60)} // does not fit on a stack when put together
+	c.Resolve(long, collections.Entry{ID: 9}, nil)
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.Get(long) }))
+	found := make(chan bool, 1)
+	c.Locked(func() {
+		go func() {
+			_, ok := c.Get(long)
+			found <- ok
+		}()
+		select {
+		case ok := <-found:
+			require.True(t, ok)
+		case <-time.After(10 * time.Second):
+			t.Error("Get waits for the cache's lock")
+		}
+	})
 }
 
 func TestClearMakesRunningLookupsBeginAgain(t *testing.T) {
@@ -204,6 +231,10 @@ func TestD93TheIDJustResolvedIsTheOneInUse(t *testing.T) {
 	require.EqualValues(t, 10, e.ID)
 	require.Equal(t, []collections.Entry{e}, w.got)
 	require.False(t, c.Invalidate(path, 9), "a late answer to the old id undoes nothing")
+
+	c.Resolve(path, collections.Entry{ID: 11, ManifestUID: 7}, nil) // also when nobody has found out that the old one is none
+	e, _ = c.Get(path)
+	require.EqualValues(t, 11, e.ID)
 }
 
 func TestAnOlderManifestDoesNotReplaceANewerOne(t *testing.T) {
