@@ -162,6 +162,16 @@ func TestServiceTimeoutD116(t *testing.T) {
 	require.Equal(t, final(cberr.AmbiguousTimeout), classify(a))
 	a.Readonly = true
 	require.Equal(t, final(cberr.UnambiguousTimeout), classify(a))
+
+	for _, body := range []string{`{"errors":[{"code":1080}]}`, `{"results":[],"status":"timeout"}`} {
+		for readonly, want := range map[bool]error{false: cberr.AmbiguousTimeout, true: cberr.UnambiguousTimeout} {
+			_, err := run(t, 200, body, &query.Request{Statement: "x", Readonly: readonly})
+			var e *query.Error
+			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, e, want, "%s, readonly: %v", body, readonly)
+			require.Equal(t, !readonly, e.Ambiguous())
+		}
+	}
 }
 
 func TestAnswersWithoutErrors(t *testing.T) {
