@@ -14,6 +14,7 @@ import (
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // fixed answers every request with one body.
@@ -30,7 +31,7 @@ func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, err
 		err = v.Err
 	}
 	if err != nil {
-		return nil, &httpsvc.Error{Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095", Cause: err}
+		return nil, &httpsvc.Error{Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095", Retry: retry.Info{Reason: v.Reason}, Cause: err}
 	}
 	return resp, nil
 }
@@ -63,12 +64,13 @@ func TestMetadataIsComplete(t *testing.T) {
 	}, m.Metrics)
 }
 
-// TestRetryHintD117: the service's own hint is told, and so is the statement without its secrets.
+// TestRetryHintD117: the service's own hint is obeyed and told, and so is the statement without its secrets.
 func TestRetryHintD117(t *testing.T) {
 	_, err := run(t, 500, `{"errors":[{"code":25000,"msg":"busy","retriable":true}]}`, &analytics.Request{Statement: `CREATE LINK l WITH {"secretAccessKey":"hush"}`})
 	var e *analytics.Error
 	require.ErrorAs(t, err, &e)
 	require.True(t, e.Errors[0].Retriable)
+	require.Equal(t, retry.AnalyticsTemporaryFailure, e.Retry.Reason, "what the client is told to retry for")
 	require.Equal(t, `CREATE LINK l WITH {"secretAccessKey":"*****"}`, e.Statement)
 	require.NotContains(t, e.Error(), "LINK")
 	data, err := json.Marshal(e)
