@@ -120,23 +120,36 @@ func TestPoolSettingsReachTheTransportD118(t *testing.T) {
 			mu.Lock()
 			now--
 			mu.Unlock()
-		}, setup{options: func(o *httpx.Options) { o.MaxConns, o.MaxIdle, o.IdleTimeout = 3, 2, 4*time.Second }})
+		}, setup{options: func(o *httpx.Options) { o.MaxConns, o.MaxIdle, o.IdleTimeout = 4, 3, 4*time.Second }})
 		var all sync.WaitGroup
-		for range 9 {
+		for range 12 {
 			all.Go(func() {
 				_, _, err := w.do(get("/a"))
 				require.NoError(t, err)
 			})
 		}
 		all.Wait()
-		require.Equal(t, 3, most)
+		require.Equal(t, 4, most)
 		require.Equal(t, 3*time.Second, time.Since(w.began))
 		synctest.Wait()
-		require.Len(t, w.net.Links(), 2)
+		require.Len(t, w.net.Links(), 3)
 		time.Sleep(3 * time.Second)
-		require.Len(t, w.net.Links(), 2)
+		require.Len(t, w.net.Links(), 3)
 		time.Sleep(2 * time.Second)
 		require.Empty(t, w.net.Links())
+	})
+	synctest.Test(t, func(t *testing.T) { // all nodes together
+		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}, options: func(o *httpx.Options) {
+			o.MaxIdleTotal, o.IdleTimeout = 1, time.Minute
+		}})
+		for range 2 {
+			_, _, err := w.do(get("/a"))
+			require.NoError(t, err)
+		}
+		got := w.requests()
+		require.NotEqual(t, got[0].node, got[1].node)
+		synctest.Wait()
+		require.Len(t, w.net.Links(), 1)
 	})
 	synctest.Test(t, func(t *testing.T) { // a node that takes no connection costs its own time, not the request's
 		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}, options: func(o *httpx.Options) {

@@ -284,6 +284,53 @@ func TestGA633RetryLandsOnAnotherNodeD113(t *testing.T) {
 		got := w.requests()
 		require.NotEqual(t, got[0].node, got[1].node)
 	})
+	synctest.Test(t, func(t *testing.T) { // the request that met it does not go there again, when all others have forgotten it
+		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}})
+		w.net.Refuse("n2:80")
+		met := make(chan int, 1)
+		go func() {
+			r := get("/a")
+			r.Strategy = slowly{}
+			resp, err := w.client.Do(t.Context(), r)
+			if err == nil {
+				resp.Body.Close()
+				met <- resp.Retry.Retries()
+			}
+			close(met)
+		}()
+		time.Sleep(time.Second)
+		_, _, err := w.do(get("/b")) // takes the turn of the healthy node
+		require.NoError(t, err)
+		require.Equal(t, 1, <-met)
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, at(w.requests()))
+	})
+	synctest.Test(t, func(t *testing.T) { // missing credentials say nothing about the node
+		failing := true
+		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}, options: func(o *httpx.Options) {
+			good := o.Credentials
+			o.Credentials = func(ctx context.Context) (httpx.Credentials, error) {
+				if failing {
+					failing = false
+					return httpx.Credentials{}, errors.New("no credentials")
+				}
+				return good(ctx)
+			}
+		}})
+		for range 2 {
+			_, _, err := w.do(get("/a"))
+			require.NoError(t, err)
+		}
+		got := w.requests()
+		require.Less(t, time.Since(w.began), time.Second)
+		require.NotEqual(t, got[0].node, got[1].node)
+	})
+}
+
+// slowly is a strategy that waits for longer than a node is avoided by all.
+type slowly struct{}
+
+func (slowly) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
+	return retry.After(2 * time.Second)
 }
 
 // TestGA636GA637GA638BuffersForRetriesAreBounded: a request that is too big is sent all the same, and fails at its first

@@ -37,6 +37,9 @@ func script(answers ...answer) http.HandlerFunc {
 		if a.after != "" {
 			rw.Header().Set("Retry-After", a.after)
 		}
+		if a.status >= 300 && a.status <= 399 {
+			rw.Header().Set("Location", "http://n1:80/elsewhere")
+		}
 		rw.WriteHeader(a.status)
 		_, _ = rw.Write([]byte(a.body))
 	}
@@ -183,6 +186,9 @@ func TestEveryRowOfTheResponseListD115(t *testing.T) {
 					require.NoError(t, err, about)
 					require.Equal(t, []string{`{"n":1}`, `{"n":2}`}, rows)
 					require.Equal(t, 2, w.count(), about)
+				}
+				for _, r := range w.requests() {
+					require.NotEqual(t, "/elsewhere", r.uri, "a redirect is not followed: %s", about)
 				}
 				// The same with a strategy that refuses: the reason and the kind.
 				asked := newRecording()
@@ -368,6 +374,11 @@ func TestZeroErrorsPrintD111(t *testing.T) {
 	} {
 		require.NotEmpty(t, err.Error())
 		require.NotErrorIs(t, err, cberr.Timeout)
+		switch err.(type) { //nolint:errorlint // the error itself
+		case *httpsvc.Error, *httpsvc.ManagementError: // whose cause is the caller's
+		default:
+			require.ErrorIs(t, err, cberr.Couchbase)
+		}
 		data, jerr := json.Marshal(err)
 		require.NoError(t, jerr)
 		require.True(t, json.Valid(data))
