@@ -83,7 +83,8 @@ func TestAReplicaThatLeavesMidway_D104(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(500*time.Millisecond, func() { _ = m.Failover(gone) })
 		seen := map[string]int{}
-		for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
+		next := testContext(t) // longer than the copies may take
+		for r, ok := s.Next(next); ok; r, ok = s.Next(next) {
 			seen[r.Endpoint()]++
 		}
 		require.NoError(t, s.Err())

@@ -110,6 +110,16 @@ func TestAllCopiesAreStreamedAsTheyCome_K10_D104(t *testing.T) {
 		require.False(t, ok)
 		require.NoError(t, s.Err())
 		require.Len(t, s.Errors(), 1)
+
+		began = time.Now()
+		silent := copyOf{silent: true}
+		s, err = kv.AllCopies(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
+		require.NoError(t, err)
+		next, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, ok = s.Next(next)
+		require.False(t, ok)
+		require.Equal(t, time.Second, time.Since(began), "Next has a context of its own")
 	})
 }
 
@@ -118,10 +128,12 @@ func TestAllCopiesEnds(t *testing.T) {
 		silent := copyOf{silent: true}
 		s, err := kv.AllCopies(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
 		require.NoError(t, err)
+		began := time.Now()
 		next, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, ok := s.Next(next)
-		require.False(t, ok, "Next has a context of its own")
+		require.False(t, ok)
+		require.Equal(t, time.Second, time.Since(began), "Next has a context of its own")
 		require.ErrorIs(t, s.Err(), cberr.UnambiguousTimeout)
 		_, ok = s.Next(t.Context())
 		require.False(t, ok)

@@ -69,6 +69,7 @@ func TestWaitingForAHistoryEndsWithTheCallersContext_D96(t *testing.T) {
 		done := make(chan error, 10)
 		began := time.Now()
 		go func() { _, err := h.Of(first, d, 0); done <- err }()
+		synctest.Wait() // it is the one that asks
 		for range 9 {
 			go func() {
 				uuid, err := h.Of(testContext(t), d, 0)
