@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func TestManagementRequestEndToEnd(t *testing.T) {
 }
 
 // scripted is a client whose management requests all go to handler, in the bubble.
-func scripted(t *testing.T, handler http.HandlerFunc) *core.Cluster {
+func scripted(t *testing.T, handler http.HandlerFunc, change ...func(*core.Config)) *core.Cluster {
 	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Services(mock.KVService), mock.Virtual())
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	server := &http.Server{Handler: handler}
@@ -49,7 +50,7 @@ func scripted(t *testing.T, handler http.HandlerFunc) *core.Cluster {
 		_ = server.Serve(l)
 		close(served)
 	}()
-	c := open(t, m, func(cfg *core.Config) {
+	c := open(t, m, append([]func(*core.Config){func(cfg *core.Config) {
 		dial := cfg.Dial
 		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if strings.HasSuffix(addr, ":8091") {
@@ -63,13 +64,73 @@ func scripted(t *testing.T, handler http.HandlerFunc) *core.Cluster {
 			}
 			return dial(ctx, network, addr)
 		}
-	})
+	}}, change...)...)
 	t.Cleanup(func() {
 		_ = server.Close()
 		<-served
 	})
 	require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 	return c
+}
+
+// counted is a connection that is open until it is closed once.
+type counted struct {
+	net.Conn
+	once sync.Once
+	open *atomic.Int32
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// D118: what a configuration says of connections to services holds: how many there are, how many stay open unused, at each
+// of two nodes and in all, and for how long.
+func TestPoolSettingsReachTheServices_D118(t *testing.T) {
+	for _, total := range []int{0, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			var alive atomic.Int32
+			c := scripted(t, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }, func(cfg *core.Config) {
+				cfg.MaxHTTPConnections, cfg.MaxIdleHTTPConnections, cfg.MaxIdleHTTPTotal, cfg.HTTPIdleTimeout = 4, 3, total, 5*time.Second
+				dial := cfg.Dial
+				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					nc, err := dial(ctx, network, addr)
+					if err == nil && strings.HasSuffix(addr, ":8091") {
+						alive.Add(1)
+						nc = &counted{Conn: nc, open: &alive}
+					}
+					return nc, err
+				}
+			})
+			began := time.Now()
+			var all sync.WaitGroup
+			for range 16 {
+				all.Go(func() {
+					resp, err := c.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "/x"})
+					if err == nil {
+						err = resp.Body.Close()
+					}
+					require.NoError(t, err)
+				})
+			}
+			time.Sleep(500 * time.Millisecond)
+			most := alive.Load()
+			all.Wait()
+			require.EqualValues(t, 8, most)
+			require.Equal(t, 2*time.Second, time.Since(began), "in two rounds")
+			synctest.Wait()
+			idle := 6
+			if total != 0 {
+				idle = total
+			}
+			require.EqualValues(t, idle, alive.Load())
+			time.Sleep(4 * time.Second)
+			require.EqualValues(t, idle, alive.Load())
+			time.Sleep(2 * time.Second)
+			require.Zero(t, alive.Load())
+		})
+	}
 }
 
 type pipeListener struct {
