@@ -134,7 +134,7 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 		each = min(each, time.Since(began)/time.Duration(n))
 	}
 	t.Logf("to cancel one of %d takes %v, to find it in a queue would take %v", n, each, walk)
-	require.Less(t, 5*each, walk)
+	require.Less(t, 20*each, walk) // a plain walk over pointers takes a sixth of it, what there is less than a fiftieth
 }
 
 // wakeUps is how often goroutines became ready to run; the runtime counts about one in eight.
