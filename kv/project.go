@@ -37,6 +37,9 @@ func (g *Get) projectSpecs() (specs []LookupSpec, whole bool) {
 }
 
 func (g *Get) encodeProjection(r *Request) error {
+	if g.Hedge != nil { // a replica has no such read before Server 7.6
+		return badArgument("hedge", "given together with paths or an expiry")
+	}
 	for i, p := range g.Paths {
 		if err := checkPath(i, memd.OpSubdocGet, p, 0, nil, false); err != nil {
 			return err
