@@ -67,6 +67,8 @@ const (
 	cellNodes   = "get 256 B, 20 nodes with 1024 workers and 1 node with 128"
 	cellMoved   = "get 256 B, 128 workers, told once that the vbucket moved"
 	cellTmpFail = "get 256 B, 1 worker, failed once for the moment"
+	cellPacked  = "get 256 B, 128 workers, compressed"
+	cellAbsent  = "get 256 B, 128 workers, no such document"
 
 	laneFew       = "1 node, 128 workers"
 	laneMany      = "20 nodes, 1024 workers"
@@ -152,6 +154,14 @@ func allCells() []cell {
 		cell{
 			name: cellTmpFail, op: opGet, size: 256, workers: 1, nodes: 1, mode: modeTmpFail, gate: true,
 			lanes: lanes(kindPeer, kindOurs),
+		},
+		cell{
+			name: cellPacked, op: opGet, size: 256, workers: 128, nodes: 1, mode: modePacked,
+			lanes: lanes(kindPeer, kindOurs, kindInto, kindBulk, kindBulkInto),
+		},
+		cell{
+			name: cellAbsent, op: opGet, size: 256, workers: 128, nodes: 1, mode: modeAbsent,
+			lanes: lanes(kindPeer, kindOurs, kindBulk),
 		})
 }
 

@@ -68,6 +68,15 @@ func value(size int) []byte {
 	return b
 }
 
+// rows is a document that compression makes about half as long.
+func rows(size int) []byte {
+	b := make([]byte, 0, size+32)
+	for i := uint64(1); len(b) < size; i++ {
+		b = fmt.Appendf(b, `{"id":%x,"n":%d}`, i*0x9e3779b97f4a7c15, i)
+	}
+	return b[:size]
+}
+
 // appendRequest appends a Get or an Upsert as every client here sends it: with the default collection's id.
 func appendRequest(dst []byte, op operation, key, val []byte, vb uint16, opaque uint32) []byte {
 	h := memd.Header{Magic: memd.MagicReq, Opcode: memd.OpGet, VBucketOrStatus: vb, Opaque: opaque, KeyLen: 1 + len(key)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 )
@@ -30,6 +31,7 @@ type ours struct {
 	cluster *core.Cluster
 	bucket  *core.Bucket
 	form    form
+	absent  bool // there are no documents
 	keys    [len(sizes)][][]byte
 	values  [len(sizes)][]byte
 	ctx     context.Context
@@ -53,7 +55,7 @@ func newOurs(t target, f form) (*ours, error) {
 	if err := bucket.WaitReady(ctx); err != nil {
 		return nil, errors.Join(err, cluster.Close())
 	}
-	o := &ours{cluster: cluster, bucket: bucket, form: f, ctx: context.Background(), cancel: func() {}}
+	o := &ours{cluster: cluster, bucket: bucket, form: f, absent: t.mode == modeAbsent, ctx: context.Background(), cancel: func() {}}
 	if f == formContext {
 		o.ctx, o.cancel = context.WithCancel(context.Background())
 	}
@@ -90,11 +92,11 @@ func (o *ours) get(j job, r *rotation) func() (int, error) {
 		buf := make([]byte, 0, j.Size)
 		return func() (int, error) {
 			res, err := kv.Do(ctx, b, kv.Get{Key: r.key(), Into: buf})
-			return 1, gotten(res.Value, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size, o.absent)
 		}
 	case formGo:
 		done := make(chan error, 1)
-		report := func(res kv.GetResult, err error) { done <- gotten(res.Value, err, j.Size) }
+		report := func(res kv.GetResult, err error) { done <- gotten(res.Value, err, j.Size, o.absent) }
 		return func() (int, error) {
 			kv.Go(ctx, b, kv.Get{Key: r.key()}, report)
 			return 1, <-done
@@ -102,12 +104,12 @@ func (o *ours) get(j job, r *rotation) func() (int, error) {
 	case formStart:
 		return func() (int, error) {
 			res, err := kv.Start(ctx, b, kv.Get{Key: r.key()}).Wait(ctx)
-			return 1, gotten(res.Value, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size, o.absent)
 		}
 	default:
 		return func() (int, error) {
 			res, err := kv.Do(ctx, b, kv.Get{Key: r.key()})
-			return 1, gotten(res.Value, err, j.Size)
+			return 1, gotten(res.Value, err, j.Size, o.absent)
 		}
 	}
 }
@@ -157,7 +159,7 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 		}
 		outs := kv.GetMulti(o.ctx, o.bucket, kv.Common{}, ks)
 		for i := range outs {
-			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size); err != nil {
+			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size, o.absent); err != nil {
 				return 0, err
 			}
 		}
@@ -173,7 +175,7 @@ func (o *ours) bulkInto(j job, r *rotation) func() (int, error) {
 		}
 		outs := kv.Batch(o.ctx, o.bucket, gets, 0)
 		for i := range outs {
-			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size); err != nil {
+			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size, o.absent); err != nil {
 				return 0, err
 			}
 		}
@@ -181,12 +183,29 @@ func (o *ours) bulkInto(j job, r *rotation) func() (int, error) {
 	}
 }
 
-func gotten(value []byte, err error, size int) error {
-	if err != nil {
+// gotten says what is wrong with the outcome of a read.
+func gotten(value []byte, err error, size int, absent bool) error {
+	switch {
+	case absent:
+		return missing(errors.Is(err, cberr.DocumentNotFound), err)
+	case err != nil:
 		return err
 	}
 	return checkLen(len(value), size)
 }
+
+// missing says what is wrong with a read of a document that does not exist.
+func missing(is bool, err error) error {
+	if !is && err == nil {
+		return errNotMissing
+	}
+	if is {
+		return nil
+	}
+	return err
+}
+
+var errNotMissing = errors.New("there is a document where none should be")
 
 // silenceBefore is how long a connection has been idle when its memory is counted.
 const silenceBefore = 30 * time.Second

@@ -11,6 +11,7 @@ import (
 type peer struct {
 	agent    *gocbcore.Agent
 	deadline bool
+	absent   bool // there are no documents
 	keys     [len(sizes)][][]byte
 	values   [len(sizes)][]byte
 }
@@ -52,7 +53,7 @@ func newPeer(t target) (*peer, error) {
 	if err != nil {
 		return nil, errors.Join(err, agent.Close())
 	}
-	p := &peer{agent: agent}
+	p := &peer{agent: agent, absent: t.mode == modeAbsent}
 	for class, size := range sizes {
 		p.keys[class], p.values[class] = keys(class), value(size)
 	}
@@ -81,7 +82,10 @@ func (p *peer) work(j job, worker int) func() (int, error) {
 		}
 	}
 	got := func(res *gocbcore.GetResult, err error) {
-		if err == nil {
+		switch {
+		case p.absent:
+			err = missing(errors.Is(err, gocbcore.ErrDocumentNotFound), err)
+		case err == nil:
 			err = checkLen(len(res.Value), j.Size)
 		}
 		done <- err

@@ -214,7 +214,7 @@ func probeFutures(t target, o probeOptions) (map[string]float64, error) {
 	after, _ := live()
 	for i := range fs {
 		res, err := fs[i].Wait(ctx)
-		if err := gotten(res.Value, err, 16); err != nil {
+		if err := gotten(res.Value, err, 16, false); err != nil {
 			return nil, fmt.Errorf("future %d: %w", i, err)
 		}
 	}

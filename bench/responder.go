@@ -13,11 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/couchcore/couchcore/memd"
 )
 
 // granted are the features that the responder knows. Neither compression nor server durations: the clients differ in
-// what these cost them, and both are measured elsewhere.
+// what these cost them. modePacked compresses all the same.
 var granted = [...]memd.Feature{
 	memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
 	memd.FeatureAltRequest, memd.FeatureUnorderedExecution, memd.FeatureSyncReplication, memd.FeatureCollections,
@@ -33,6 +35,8 @@ const (
 	modeMoved   mode = "moved"   // every other request for a key is answered with the map that is already known
 	modeMute    mode = "mute"    // gets and upserts are not answered
 	modePaced   mode = "paced"   // paceRate answers per second and node
+	modePacked  mode = "packed"  // documents come compressed
+	modeAbsent  mode = "absent"  // there is no document
 )
 
 const (
@@ -50,8 +54,9 @@ var clusterSizes = [...]int{1, 3, 20, 100}
 // responder answers as fast as it can: it parses all that one read has brought and writes all answers at once. It is
 // no mock: it keeps no documents, and its Get is a copy of prepared bytes.
 type responder struct {
-	gets [len(sizes)][]byte // prepared answers, by the key's class
-	set  []byte
+	gets   [len(sizes)][]byte // prepared answers, by the key's class
+	packed [len(sizes)][]byte // the same, compressed
+	set    []byte
 
 	requests, reads, writes, misrouted atomic.Int64
 }
@@ -73,6 +78,8 @@ func newResponder() *responder {
 	for class, size := range sizes {
 		p := memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, CAS: 0x1122334455667788, Extras: make([]byte, 4), Value: value(size)}
 		r.gets[class], _ = p.AppendTo(nil) // its lengths fit
+		p.Datatype, p.Value = memd.DatatypeSnappy, s2.EncodeSnappy(nil, rows(size))
+		r.packed[class], _ = p.AppendTo(nil)
 	}
 	extras := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
 	p := memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpSet, CAS: 0x1122334455667788, Extras: binary.BigEndian.AppendUint64(extras, 1)}
@@ -300,13 +307,18 @@ func (s *session) document(op memd.Opcode, b []byte) error {
 		} else {
 			*f = false
 		}
+	case modeAbsent:
+		return s.answer(op, memd.StatusKeyNotFound, b, nil, nil)
 	default:
 	}
 	at := len(s.out)
-	if op == memd.OpGet {
-		s.out = append(s.out, s.r.gets[class]...)
-	} else {
+	switch {
+	case op != memd.OpGet:
 		s.out = append(s.out, s.r.set...)
+	case s.mode == modePacked:
+		s.out = append(s.out, s.r.packed[class]...)
+	default:
+		s.out = append(s.out, s.r.gets[class]...)
 	}
 	copy(s.out[at+12:at+16], b[12:16]) // the opaque
 	return nil
@@ -353,7 +365,7 @@ func (s *session) grant(asked []byte) []byte {
 
 func (s *session) selectBucket(m mode, b []byte) error {
 	switch m {
-	case modePlain, modeHold, modeTmpFail, modeMoved, modeMute, modePaced:
+	case modePlain, modeHold, modeTmpFail, modeMoved, modeMute, modePaced, modePacked, modeAbsent:
 	default:
 		return s.answer(memd.OpSelectBucket, memd.StatusKeyNotFound, b, nil, nil)
 	}

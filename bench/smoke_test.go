@@ -71,8 +71,8 @@ func TestModes(t *testing.T) {
 	ports, closeAll, err := r.listen()
 	require.NoError(t, err)
 	defer closeAll()
-	for _, m := range []mode{modeHold, modeTmpFail, modeMoved, modePaced} {
-		for _, open := range []func(target) (client, error){oursOpener(formDo), peerOpener(false)} {
+	for _, m := range []mode{modeHold, modeTmpFail, modeMoved, modePaced, modePacked, modeAbsent} {
+		for _, open := range []func(target) (client, error){oursOpener(formDo), oursOpener(formBulk), peerOpener(false)} {
 			c, err := open(target{ports["1"], m})
 			require.NoError(t, err, m)
 			do := c.work(job{Op: opGet, Workers: 1, Size: 16}, 0)
