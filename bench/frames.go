@@ -68,13 +68,23 @@ func value(size int) []byte {
 	return b
 }
 
-// rows is a document that compression makes about half as long.
-func rows(size int) []byte {
-	b := make([]byte, 0, size+32)
-	for i := uint64(1); len(b) < size; i++ {
-		b = fmt.Appendf(b, `{"id":%x,"n":%d}`, i*0x9e3779b97f4a7c15, i)
+// packed is a document of so many bytes, compressed as snappy does it: every other 30 of them as they are, and each time a
+// reference to them.
+func packed(size int) []byte {
+	b := binary.AppendUvarint(nil, uint64(size))
+	for at := 0; at < size; {
+		n := min(30, size-at)
+		b = append(b, byte(n-1)<<2)
+		for range n {
+			b = append(b, byte('a'+at%26))
+			at++
+		}
+		if again := min(n, size-at); again > 0 {
+			b = append(b, byte(again-1)<<2|2, byte(n), 0)
+			at += again
+		}
 	}
-	return b[:size]
+	return b
 }
 
 // appendRequest appends a Get or an Upsert as every client here sends it: with the default collection's id.

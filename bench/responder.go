@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/s2"
-
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -78,7 +76,7 @@ func newResponder() *responder {
 	for class, size := range sizes {
 		p := memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, CAS: 0x1122334455667788, Extras: make([]byte, 4), Value: value(size)}
 		r.gets[class], _ = p.AppendTo(nil) // its lengths fit
-		p.Datatype, p.Value = memd.DatatypeSnappy, s2.EncodeSnappy(nil, rows(size))
+		p.Datatype, p.Value = memd.DatatypeSnappy, packed(size)
 		r.packed[class], _ = p.AppendTo(nil)
 	}
 	extras := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
