@@ -287,7 +287,7 @@ func TestACrowdsCallsAreAppliedOnce(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(60*time.Millisecond + 500*time.Microsecond) // every request is on its way to the node or back
 			require.Len(t, m.Network().Links(), 2)
 			trouble()
 			time.Sleep(40 * time.Millisecond)
