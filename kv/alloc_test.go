@@ -5,6 +5,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/kv"
@@ -20,6 +21,10 @@ func TestAllocationsOfDo(t *testing.T) {
 	write := &memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}
 	looked := &memd.Packet{Opcode: memd.OpSubdocMultiLookup, CAS: 7, Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz")}
 	counted := &memd.Packet{Opcode: memd.OpSubdocMultiMutation, CAS: 7, Extras: make([]byte, 16), Value: []byte("\x01\x00\x00\x00\x00\x00\x017")}
+	packed := &memd.Packet{
+		Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy,
+		Value: s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 80)),
+	}
 	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
 	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
 	buf := make([]byte, 0, 4096)
@@ -33,7 +38,9 @@ func TestAllocationsOfDo(t *testing.T) {
 		p := write
 		switch c.Req.Opcode {
 		case memd.OpGet:
-			p = read
+			if p = read; string(c.Req.Key) == "packed" {
+				p = packed
+			}
 		case memd.OpSubdocMultiLookup:
 			p = looked
 		case memd.OpSubdocMultiMutation:
@@ -41,7 +48,7 @@ func TestAllocationsOfDo(t *testing.T) {
 		}
 		c.Succeed(p, false)
 	})}
-	ctx, key, value, into := context.Background(), []byte("airline_10"), make([]byte, 256), make([]byte, 0, 256)
+	ctx, key, pressed, value, into := context.Background(), []byte("airline_10"), []byte("packed"), make([]byte, 256), make([]byte, 0, 256)
 	long := bytes.Repeat([]byte("abc"), 1000)
 	failed := error(nil)
 	note := func(err error) {
@@ -56,6 +63,8 @@ func TestAllocationsOfDo(t *testing.T) {
 	}{
 		{"get", 1, func() { _, err := kv.Do(ctx, d, kv.Get{Key: key}); note(err) }},
 		{"get into a buffer", 0, func() { _, err := kv.Do(ctx, d, kv.Get{Key: key, Into: into}); note(err) }},
+		{"compressed get", 1, func() { _, err := kv.Do(ctx, d, kv.Get{Key: pressed}); note(err) }},
+		{"compressed get into a buffer", 0, func() { _, err := kv.Do(ctx, d, kv.Get{Key: pressed, Into: into}); note(err) }},
 		{"upsert", 0, func() { _, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: value}); note(err) }},
 		{"durable upsert", 0, func() {
 			_, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: value, Durability: memd.DurabilityMajority, PreserveExpiry: true})

@@ -97,7 +97,7 @@ type Call struct {
 
 	Req Request
 
-	spare []byte // memory for a compressed value; stays when the call is used again
+	spare []byte // memory for a compressed value, the request's or the answer's; stays when the call is used again
 }
 
 // Via is a connection as results and errors name it. It does not change.
@@ -439,7 +439,16 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 
 func (c *Call) set(p *memd.Packet, owned bool) {
 	var into []byte
-	if c.has&hasInto != 0 {
+	switch {
+	case p.Datatype&memd.DatatypeSnappy != 0:
+		if !c.Req.KeepCompressed { // it is inflated into other memory before anybody sees it
+			c.Res.set(p, c.spare[:0], owned)
+			if cap(c.Res.Value) <= maxSparePacked {
+				c.spare = c.Res.Value
+			}
+			return
+		}
+	case c.has&hasInto != 0:
 		into = c.Req.Into
 	}
 	c.Res.set(p, into, owned)

@@ -34,6 +34,9 @@ func Lines() map[string]uintptr {
 	}
 }
 
+// SpareCap is how much memory c keeps for compressed values.
+func SpareCap(c *Call) int { return cap(c.spare) }
+
 // Packed reports whether the call's value has been compressed.
 func Packed(c *Call) bool { return c.Req.packed != nil }
 

@@ -118,8 +118,8 @@ func (r *Response) token(t *MutationToken, bucket string, vb uint16) {
 	}
 }
 
-// set copies what p says, or keeps its value when that is memory of its own. It runs on the connection's reader, so it
-// does nothing that can fail or block.
+// set copies what p says, its value behind what is in into unless that is nil, or keeps the value when that is memory of its
+// own. It runs on the connection's reader, so it does nothing that can fail or block.
 func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
 	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
@@ -130,7 +130,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	switch {
 	case owned:
 		r.Value = p.Value
-	case into != nil && p.Datatype&memd.DatatypeSnappy == 0:
+	case into != nil:
 		into = append(into, p.Value...)
 		r.Value = into
 	case len(p.Value) > 0:

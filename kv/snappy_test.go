@@ -140,6 +140,56 @@ func TestCompressedAnswersAreInflated(t *testing.T) {
 }
 
 // D7, D8: a value that is corrupt or claims too much ends its own call, at once, and allocates nothing.
+// A call keeps memory for compressed values. No result that a caller has shows what comes into it later.
+func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
+	docs := [][]byte{bytes.Repeat([]byte("abcd"), 100), bytes.Repeat([]byte("wxyz"), 90), bytes.Repeat([]byte("0123456789"), 4000), nil}
+	large := make([]byte, 200<<10) // does not become smaller: too large to keep
+	_, err := rand.Read(large)
+	require.NoError(t, err)
+	docs = append(docs, large)
+	var sent [][]byte
+	d := &recycling{fake: newFake(func(c *kv.Call) {
+		c.Pack(kv.Compression{})
+		if c.Req.Opcode == memd.OpSet {
+			w := common
+			wire, _, err := c.AppendTo(nil, &w)
+			require.NoError(t, err)
+			sent = append(sent, wire)
+			c.Succeed(&memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}, false)
+			return
+		}
+		buf := s2.EncodeSnappy(nil, docs[c.Req.Key[0]-'0'])
+		c.Succeed(&memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy, Value: buf}, false)
+		clear(buf) // the reader's own
+	})}
+	var want, got [][]byte
+	for range 3 {
+		for i, doc := range docs {
+			for _, g := range []kv.Get{{}, {KeepCompressed: true}, {Into: append(make([]byte, 0, 500), '>')}} {
+				g.Key = []byte{'0' + byte(i)}
+				res, err := kv.Do(testContext(t), d, g)
+				require.NoError(t, err)
+				switch got = append(got, res.Value); {
+				case g.KeepCompressed:
+					want = append(want, s2.EncodeSnappy(nil, doc))
+				default:
+					want = append(want, append(bytes.Clone(g.Into), doc...))
+				}
+				_, err = kv.Do(testContext(t), d, kv.Upsert{Key: g.Key, Value: docs[0]})
+				require.NoError(t, err)
+			}
+		}
+	}
+	for i := range want {
+		require.True(t, bytes.Equal(want[i], got[i]), i)
+	}
+	for _, wire := range sent {
+		require.True(t, bytes.HasSuffix(wire, s2.EncodeSnappy(nil, docs[0])))
+	}
+	require.Len(t, d.pool, 1, "it is one call all the time")
+	require.LessOrEqual(t, kv.SpareCap(d.pool[0]), 64<<10)
+}
+
 func TestCorruptAndOversizedValues_D7_D8(t *testing.T) {
 	whole := s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 500))
 	for name, value := range map[string][]byte{
