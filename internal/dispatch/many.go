@@ -2,20 +2,29 @@ package dispatch
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
-// byPipeline is calls on their way to several connections. It is memory that is used again.
-type byPipeline struct {
+// byPipeline is calls, or reads without calls, on their way to several connections. It is memory that is used again.
+type byPipeline[T any] struct {
 	pipes []*pipeline
-	calls [][]*kv.Call // of each pipeline
-	last  int          // the one that was added to last
+	items [][]T // of each pipeline
+	last  int   // the one that was added to last
 }
 
-func (b *byPipeline) add(p *pipeline, c *kv.Call) {
+// byPipelineOf gives one from a pool of them.
+func byPipelineOf[T any](pool *sync.Pool) *byPipeline[T] {
+	if b, ok := pool.Get().(*byPipeline[T]); ok {
+		return b
+	}
+	return &byPipeline[T]{}
+}
+
+func (b *byPipeline[T]) add(p *pipeline, item T) {
 	if b.last >= len(b.pipes) || b.pipes[b.last] != p {
 		b.last = 0
 		for b.last < len(b.pipes) && b.pipes[b.last] != p {
@@ -24,19 +33,19 @@ func (b *byPipeline) add(p *pipeline, c *kv.Call) {
 	}
 	if b.last == len(b.pipes) {
 		b.pipes = append(b.pipes, p)
-		if len(b.calls) < len(b.pipes) {
-			b.calls = append(b.calls, nil)
+		if len(b.items) < len(b.pipes) {
+			b.items = append(b.items, nil)
 		}
 	}
-	b.calls[b.last] = append(b.calls[b.last], c)
+	b.items[b.last] = append(b.items[b.last], item)
 }
 
-// submit hands the calls over and forgets them.
-func (b *byPipeline) submit() {
+// submit hands them over and forgets them.
+func (b *byPipeline[T]) submit(to func(p *pipeline, items []T)) {
 	for i, p := range b.pipes {
-		p.submitAll(b.calls[i])
-		clear(b.calls[i])
-		b.calls[i] = b.calls[i][:0]
+		to(p, b.items[i])
+		clear(b.items[i])
+		b.items[i] = b.items[i][:0]
 	}
 	clear(b.pipes)
 	b.pipes, b.last = b.pipes[:0], 0
@@ -95,22 +104,15 @@ func (r *Router) ReleaseAll(calls []*kv.Call) {
 // requests.
 func (r *Router) DispatchAll(calls []*kv.Call) {
 	now := r.now()
-	b := r.byPipeline()
+	b := byPipelineOf[*kv.Call](&r.sorted)
 	for _, c := range calls {
 		r.admit(c, now)
 		if p := r.find(c); p != nil {
 			b.add(p, c)
 		}
 	}
-	b.submit()
+	b.submit((*pipeline).submitAll)
 	r.sorted.Put(b)
-}
-
-func (r *Router) byPipeline() *byPipeline {
-	if b, ok := r.sorted.Get().(*byPipeline); ok {
-		return b
-	}
-	return &byPipeline{}
 }
 
 // DispatchAll sends operations that are due at the same time again. Calls of one router that follow one another go
@@ -123,7 +125,7 @@ func DispatchAll(ops []retry.Op) {
 			ops = ops[1:]
 			continue
 		}
-		b := r.byPipeline()
+		b := byPipelineOf[*kv.Call](&r.sorted)
 		for len(ops) > 0 && routerOf(ops[0]) == r {
 			c := ops[0].(*kv.Call) //nolint:forcetypeassert // routerOf has looked
 			r.renew(c)
@@ -132,7 +134,7 @@ func DispatchAll(ops []retry.Op) {
 			}
 			ops = ops[1:]
 		}
-		b.submit()
+		b.submit((*pipeline).submitAll)
 		r.sorted.Put(b)
 	}
 }

@@ -9,26 +9,6 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// readsByPipeline is reads without calls on their way to several nodes. It is memory that is used again.
-type readsByPipeline struct {
-	pipes []*pipeline
-	at    [][]kv.ReadAt // of each pipeline
-}
-
-func (b *readsByPipeline) add(p *pipeline, at kv.ReadAt) {
-	k := 0
-	for k < len(b.pipes) && b.pipes[k] != p {
-		k++
-	}
-	if k == len(b.pipes) {
-		b.pipes = append(b.pipes, p)
-		if len(b.at) < len(b.pipes) {
-			b.at = append(b.at, nil)
-		}
-	}
-	b.at[k] = append(b.at[k], at)
-}
-
 // NewReads implements kv.ReadsDispatcher. What is decided or told for each operation needs calls.
 func (r *Router) NewReads() *kv.Reads {
 	if r.o.Policy != nil || r.o.Instruments != nil || r.o.Breaker != nil {
@@ -65,10 +45,7 @@ func (r *Router) DispatchReads(rd *kv.Reads) {
 			rd.SetCollection(id)
 		}
 	}
-	b, ok := r.sortedReads.Get().(*readsByPipeline)
-	if !ok {
-		b = &readsByPipeline{}
-	}
+	b := byPipelineOf[kv.ReadAt](&r.sortedReads)
 	n := rd.VBuckets
 	for i := range rd.Len() {
 		if key := rd.Key(i); n != 0 && len(key) > 0 {
@@ -82,12 +59,7 @@ func (r *Router) DispatchReads(rd *kv.Reads) {
 			r.route(c)
 		}
 	}
-	for k, p := range b.pipes {
-		p.submitReads(rd, b.at[k])
-		b.at[k] = b.at[k][:0]
-	}
-	clear(b.pipes)
-	b.pipes = b.pipes[:0]
+	b.submit(func(p *pipeline, at []kv.ReadAt) { p.submitReads(rd, at) })
 	r.sortedReads.Put(b)
 }
 

@@ -72,8 +72,8 @@ type Router struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	pool   sync.Pool // of *kv.Call
-	sorted sync.Pool // of *byPipeline
-	// reads is of *kv.Reads, and sortedReads of *readsByPipeline
+	sorted sync.Pool // of *byPipeline[*kv.Call]
+	// reads is of *kv.Reads, and sortedReads of *byPipeline[kv.ReadAt]
 	reads, sortedReads sync.Pool
 	// handfuls are of *handful, and empty of those without calls
 	handfuls, empty sync.Pool
