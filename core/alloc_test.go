@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -202,11 +203,8 @@ func TestAllocationsOfARefusal(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	many, keys := 0.0, make([][]byte, 64)
-	for i := range keys {
-		keys[i] = key
-	}
-	many = testing.AllocsPerRun(100, func() {
+	keys := slices.Repeat([][]byte{key}, 64)
+	many := testing.AllocsPerRun(100, func() {
 		for _, o := range kv.GetMulti(bg, b, kv.Common{}, keys) {
 			if !errors.Is(o.Err, cberr.DocumentNotFound) {
 				t.Fatal(o.Err)
