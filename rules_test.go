@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -335,4 +336,27 @@ func TestTheFileMapIsTrue(t *testing.T) {
 		dir := packageOf(file)
 		require.True(t, isBelow(dir, "examples") || strings.Contains(string(text), dir), "ARCHITECTURE.md does not mention %s", dir)
 	}))
+}
+
+// TestLinksLeadSomewhere looks at the links of all documents to files of the repository, pictures included.
+func TestLinksLeadSomewhere(t *testing.T) {
+	root, code, link := os.DirFS("."), regexp.MustCompile("(?s)```.*?```|`[^`]*`"), regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	links := 0
+	require.NoError(t, fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".md") {
+			return err
+		}
+		text, err := fs.ReadFile(root, file)
+		for _, m := range link.FindAllSubmatch(code.ReplaceAll(text, nil), -1) {
+			to := string(m[1])
+			if strings.Contains(to, "://") {
+				continue
+			}
+			links++
+			_, missing := fs.Stat(root, path.Join(path.Dir(file), to))
+			require.NoError(t, missing, "%s links to %s", file, to)
+		}
+		return err
+	}))
+	require.Greater(t, links, 20)
 }
