@@ -112,7 +112,7 @@ type Config struct {
 	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
 	// Connections is how many there are to each node for each bucket, at most 1024. 0 means one, and a second one while
-	// hundreds of calls are in flight on it, where there are more processors than nodes. Calls that are under way together,
+	// many calls are in flight on it and answered at a high rate, where there are more processors than nodes. Calls that are under way together,
 	// even for one key, have an order only as long as there is one.
 	Connections int
 

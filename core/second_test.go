@@ -86,18 +86,18 @@ func alone(t *testing.T, nodes int, f func(t *testing.T, m *mock.Cluster, c *cor
 	})
 }
 
-// A node with one connection gets a second one while hundreds of calls are in flight, and both are used. It goes when
+// A node with one connection gets a second one while many calls are in flight, and both are used. It goes when
 // there is nothing to do for it, and comes back with the next crowd.
 func TestACrowdGetsASecondConnection(t *testing.T) {
 	alone(t, 1, func(t *testing.T, m *mock.Cluster, _ *core.Cluster, b *core.Bucket) {
-		require.Len(t, newCrowd(b, 200).during(t, 200*time.Millisecond), 1)
+		require.Len(t, newCrowd(b, 20).during(t, 200*time.Millisecond), 1)
 		require.Len(t, b.Status(), 1)
 		for range 2 {
 			require.Len(t, newCrowd(b, 400).during(t, 60*time.Millisecond), 2)
 			require.Len(t, b.Status(), 2)
 			var used map[string]int
 			for n := 0; n < 20 && len(used) != 1; n++ {
-				used = newCrowd(b, 50).during(t, 100*time.Millisecond)
+				used = newCrowd(b, 10).during(t, 100*time.Millisecond)
 			}
 			require.Len(t, used, 1, "few calls share a connection, sooner or later")
 			require.Len(t, b.Status(), 2)

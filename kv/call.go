@@ -35,6 +35,10 @@ type Route struct {
 	Reads        uint32 // how often the connection had read something when the request was appended
 }
 
+// baton is what a call's channel carries. Its size makes the channel's memory two whole cache lines: with none, a line is that
+// of two calls, which different processors wait for.
+type baton [16]byte
+
 // Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
 // it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
@@ -48,7 +52,7 @@ type Call struct {
 	Started, Deadline int64
 	ctx               context.Context
 
-	wake     chan struct{} // one token, or closed for a future; nil in a batch
+	wake     chan baton    // of a call that is waited for; nil before it has been one
 	group    *group        // batch form
 	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
 	guard    atomic.Uint32 // 0 free, 1 being encoded, 2 ended
@@ -98,6 +102,8 @@ type Call struct {
 	Req Request
 
 	spare []byte // memory for a compressed value, the request's or the answer's; stays when the call is used again
+
+	done chan struct{} // future form: closed when the call has finished
 }
 
 // Via is a connection as results and errors name it. It does not change.
@@ -141,7 +147,8 @@ const (
 	hasTurn                     // somebody waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // ownSpec is set
-	hasPolicy                   // policyHedge is set, which stays when the call is used again
+	hasPolicy                   // policyHedge is set; this and the next stay when the call is used again
+	hasSecond                   // see SetSecond
 )
 
 type form uint8
@@ -160,7 +167,7 @@ func NewCall() *Call { return &Call{} }
 func (c *Call) block() {
 	c.form = formBlocking
 	if c.wake == nil {
-		c.wake = make(chan struct{}, 1)
+		c.wake = make(chan baton, 1)
 	}
 }
 
@@ -185,7 +192,7 @@ func (c *Call) Reset() {
 	if c.failed || c.observed {
 		c.err, c.inDoubt, c.refused, c.watcher = nil, false, false, nil
 	}
-	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&hasPolicy, false, false, 0
+	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&(hasPolicy|hasSecond), false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
@@ -198,6 +205,18 @@ func (c *Call) Reset() {
 		c.LostRaces, c.ForwardRev = 0, 0
 	}
 }
+
+// SetSecond says which of a node's two connections, if it has two, the call goes over: the second one, or the first. It stays
+// when the call is used again. A call is found again by the goroutines of the processor that it was used on, so that the
+// callers of a processor keep to a connection, and its reader to them.
+func (c *Call) SetSecond(second bool) {
+	if c.has &^= hasSecond; second {
+		c.has |= hasSecond
+	}
+}
+
+// Second says what SetSecond has.
+func (c *Call) Second() bool { return c.has&hasSecond != 0 }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
@@ -415,8 +434,8 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	return won
 }
 
-// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch has finished for
-// whoever waits for it when w is flushed.
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. Whoever waits for the call may be told
+// only when w is flushed.
 func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
@@ -425,7 +444,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	c.set(p, owned)
 	switch shared := c.shared(); {
 	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have
-		c.wake <- struct{}{}
+		w.one(c)
 	case c.form == formBatch:
 		if shared {
 			c.unwatched()
@@ -519,11 +538,11 @@ func (c *Call) deliver() {
 	c.Taken()
 	switch c.form {
 	case formBlocking:
-		c.wake <- struct{}{}
+		c.wake <- baton{}
 	case formBatch:
 		c.group.Done()
 	case formFuture:
-		close(c.wake)
+		close(c.done)
 		if c.observed { // it may never be waited for
 			c.home.Owner.Complete(func() { _ = c.outcome() })
 		}

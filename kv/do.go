@@ -273,19 +273,19 @@ type futureResult[R any] struct {
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c := d.NewCall()
 	c.form = formFuture
-	c.wake = make(chan struct{})
+	c.done = make(chan struct{})
 	f := Future[R]{c: c, res: &futureResult[R]{}}
 	err := load[R](c, &op)
 	if err == nil && c.hedge() != nil {
 		hedgedAsync(ctx, d, c, op, func(r R, err error) {
 			f.res.make = func() (R, error) { return r, err }
-			close(c.wake)
+			close(c.done)
 		})
 		return f
 	}
 	if err := start(ctx, d, c, err); err != nil {
 		f.res.make = func() (r R, _ error) { return r, err }
-		close(c.wake)
+		close(c.done)
 		return f
 	}
 	f.res.make = func() (r R, err error) {
@@ -296,15 +296,15 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 }
 
 // Done is closed when the call has finished.
-func (f Future[R]) Done() <-chan struct{} { return f.c.wake }
+func (f Future[R]) Done() <-chan struct{} { return f.c.done }
 
 // Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
 func (f Future[R]) Wait(ctx context.Context) (R, error) {
 	select {
-	case <-f.c.wake:
+	case <-f.c.done:
 	default:
 		select {
-		case <-f.c.wake:
+		case <-f.c.done:
 		case <-ctx.Done():
 			var zero R
 			return zero, context.Cause(ctx)

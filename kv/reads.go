@@ -40,6 +40,7 @@ type Reads struct {
 	prefix            [5]byte
 	prefixLen         uint8
 	keyMax            uint8
+	Second            bool // they go over a node's second connection if it has one, as a call's SetSecond says; stays
 
 	ctx    context.Context
 	done   <-chan struct{} // of ctx, which is the caller's code and not asked under a lock

@@ -114,7 +114,7 @@ func (nobody) Room(*conn.Conn)                             {}
 func (nobody) Push(*conn.Conn, *memd.Packet)               {}
 
 // connect makes a connection over loopback to a canned peer.
-func connect(t testing.TB, template memd.Packet) *dispatcher {
+func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) *dispatcher {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() {
@@ -125,10 +125,14 @@ func connect(t testing.TB, template memd.Packet) *dispatcher {
 		}
 	}()
 	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
-	cn, err := conn.Connect(t.Context(), l.Addr().String(), &conn.Options{
+	o := conn.Options{
 		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{}, Features: []memd.Feature{memd.FeatureCollections},
 		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	cn, err := conn.Connect(t.Context(), l.Addr().String(), &o)
 	require.NoError(t, err)
 	d.cn = cn
 	served := make(chan struct{})
@@ -148,7 +152,7 @@ var document = memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 
 
 // A Get costs its value, and the operation when it is given by pointer: the budget is 3, ours 2.
 func TestAllocationsOfASuccessfulGet(t *testing.T) {
-	if raceEnabled {
+	if conn.RaceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
 	d := connect(t, document)
@@ -176,7 +180,7 @@ func TestAllocationsOfASuccessfulGet(t *testing.T) {
 }
 
 func TestAllocationsOfASuccessfulUpsert(t *testing.T) {
-	if raceEnabled {
+	if conn.RaceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
 	d := connect(t, memd.Packet{CAS: 7, Extras: make([]byte, 16)})

@@ -94,6 +94,7 @@ type Conn struct {
 	info     Info
 	limit    int
 	maxCalls int
+	pair     *Pair         // see Options.Pair
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
 	writeMax time.Duration
 	pack     kv.Compression
@@ -129,7 +130,10 @@ type Conn struct {
 	reads      atomic.Int32 // how long rbuf is
 	resting    atomic.Int32 // the read deadline is over because of Rest
 	rpos, rlen int
-	filled     bool        // by the last read: there may be more
+	filled     bool // by the last read: there may be more
+	left       bool // of what was read, because enough goroutines had been woken
+	relay      *relay
+	linger     *linger     // nil where it is not done
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
@@ -552,6 +556,7 @@ func (c *Conn) Serve() error {
 		c.wg.Go(c.flusher)
 	}
 	err := c.read()
+	c.relay.stop()
 	c.Close(err)
 	c.teardown()
 	return c.Cause()
@@ -560,18 +565,29 @@ func (c *Conn) Serve() error {
 // read is the reader's loop: complete every whole packet of one read, then give the slots back, then flush.
 func (c *Conn) read() error {
 	for {
-		if err := c.fill(); err != nil {
-			return err
+		fills := uint32(0)
+		if !c.left {
+			if err := c.fill(); err != nil {
+				return err
+			}
+			fills = 1
 		}
 		c.mu.Lock()
-		c.fills++
+		c.fills += fills
 		if !c.flushing && c.try != nil {
 			c.reading = true
 		}
 		mine, load := c.reading, c.inflight
 		c.mu.Unlock()
 		c.noteLoad(load)
-		err := c.packets()
+		stays, limit := mine && c.stays(), math.MaxInt
+		if stays {
+			limit = maxWoken
+		}
+		err := c.packets(limit)
+		if stays {
+			c.relay.begin()
+		}
 		c.wakes.Flush()
 		c.mu.Lock()
 		c.slots.free = append(c.slots.free, c.freed...)
@@ -585,7 +601,12 @@ func (c *Conn) read() error {
 		c.Stats.Answers.Add(int64(c.ended))
 		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
 		if mine {
-			c.gather(runtime.Gosched) // the callers just woken append their next requests
+			// the callers just woken append their next requests
+			if stays {
+				c.relay.wait()
+			} else {
+				c.gather(runtime.Gosched)
+			}
 			c.mu.Lock()
 			c.reading = false
 			mine = len(c.pend) > c.head
@@ -601,11 +622,12 @@ func (c *Conn) read() error {
 	}
 }
 
-// Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and as many have ended in each
-// such time. Calls that the node does not answer are none.
+// Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and crowdAnswers have ended in each
+// such time. Calls that wait for the node rather than for a processor are none.
 const (
-	Crowd     = 256
-	crowdTime = 20 * time.Millisecond
+	Crowd        = 32
+	crowdTime    = 20 * time.Millisecond
+	crowdAnswers = 512
 )
 
 // noteLoad keeps how many calls were in flight, and tells of a crowd. One read may bring the last answers to a crowd's
@@ -627,7 +649,7 @@ func (c *Conn) noteLoad(n int) {
 	if c.crowdFrom != 0 && passed < int64(crowdTime) {
 		return
 	}
-	if c.crowdFrom != 0 && (answers-c.crowdHad)*int64(crowdTime) >= Crowd*passed {
+	if c.crowdFrom != 0 && (answers-c.crowdHad)*int64(crowdTime) >= crowdAnswers*passed {
 		c.crowded()
 	}
 	c.crowdFrom, c.crowdHad = now, answers
@@ -646,7 +668,11 @@ func (c *Conn) fill() error {
 	if (c.filled || c.rlen == len(c.rbuf)) && len(c.rbuf) < maxRead {
 		c.resize(min(4*len(c.rbuf), maxRead))
 	}
-	n, err := c.nc.Read(c.rbuf[c.rlen:])
+	in := io.Reader(c.nc)
+	if c.linger != nil && c.stays() && c.pair.all.Load() {
+		in = c.linger
+	}
+	n, err := in.Read(c.rbuf[c.rlen:])
 	for n == 0 && err != nil && c.rested(err) {
 		if c.rlen == 0 {
 			c.resize(minRead)
@@ -709,10 +735,15 @@ func (c *Conn) rested(err error) bool {
 	return true
 }
 
-// packets completes what the buffer holds.
-func (c *Conn) packets() error {
+// packets completes what the buffer holds, until that many goroutines have been woken.
+func (c *Conn) packets(maxWoken int) error {
 	p := &c.pkt
+	c.left, c.wakes.Woken = false, 0
 	for c.rlen-c.rpos >= memd.HeaderLen {
+		if c.wakes.Woken >= maxWoken {
+			c.left = true
+			return nil
+		}
 		b := c.rbuf[c.rpos:c.rlen]
 		if n := p.ParseGood(b, c.limit); n > 0 {
 			c.rpos += n

@@ -21,26 +21,26 @@ func TestACrowdIsToldOf(t *testing.T) {
 				time.Sleep(crowdTime / 10)
 			}
 		}
-		reads(100, Crowd-1, Crowd)
+		reads(100, Crowd-1, crowdAnswers)
 		require.Zero(t, told, "not so many")
 		for range 5 {
-			reads(1, 2*Crowd, Crowd)
-			reads(1, 1, Crowd)
+			reads(1, 2*Crowd, crowdAnswers)
+			reads(1, 1, crowdAnswers)
 		}
 		require.Zero(t, told, "not so long")
-		reads(1, 1, Crowd)
+		reads(1, 1, crowdAnswers)
 		require.Equal(t, 1, told)
-		reads(30, Crowd, Crowd)
+		reads(30, Crowd, crowdAnswers)
 		require.Equal(t, 4, told)
 		reads(20, 0, 0)
 		require.Less(t, c.Load(), Crowd/4)
 		reads(50, 0, 0)
 		require.Zero(t, c.Load())
-		reads(50, 0, Crowd)
+		reads(50, 0, crowdAnswers)
 		told = 0
-		reads(10, Crowd, Crowd)
+		reads(10, Crowd, crowdAnswers)
 		require.Zero(t, told, "that was another one")
-		reads(1, Crowd, Crowd)
+		reads(1, Crowd, crowdAnswers)
 		require.Equal(t, 1, told)
 	})
 	c := &Conn{}
@@ -51,7 +51,7 @@ func TestACrowdIsToldOf(t *testing.T) {
 // Calls that get no answers are no crowd, however many they are: another connection would do nothing for them.
 func TestCallsWithoutAnswersAreNoCrowd(t *testing.T) {
 	for _, every := range []time.Duration{crowdTime, 10 * crowdTime} {
-		for answers, crowd := range map[int]bool{Crowd: true, Crowd - 1: false} {
+		for answers, crowd := range map[int]bool{crowdAnswers: true, crowdAnswers - 1: false} {
 			synctest.Test(t, func(t *testing.T) {
 				told := false
 				c := &Conn{base: time.Now(), crowded: func() { told = true }}

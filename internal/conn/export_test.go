@@ -12,3 +12,6 @@ func (c *Conn) SpareBytes() (n int) {
 	}
 	return n
 }
+
+// Relayed reports whether the reader has ever given way with a relay. The connection has ended.
+func (c *Conn) Relayed() bool { return c.relay != nil }

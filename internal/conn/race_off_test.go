@@ -1,5 +1,6 @@
 //go:build !race
 
-package conn_test
+package conn
 
-const raceEnabled = false
+// RaceEnabled says that the race detector is on.
+const RaceEnabled = false

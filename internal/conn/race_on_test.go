@@ -1,5 +1,6 @@
 //go:build race
 
-package conn_test
+package conn
 
-const raceEnabled = true
+// RaceEnabled says that the race detector is on.
+const RaceEnabled = true

@@ -111,7 +111,7 @@ func TestManyReadsAreOneWriteAndNoCalls(t *testing.T) {
 
 // A read in a batch costs its value; into the caller's buffer it costs nothing.
 func TestAllocationsOfManyReads(t *testing.T) {
-	if raceEnabled {
+	if conn.RaceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
 	d := newReader(connect(t, document))

@@ -119,7 +119,7 @@ func TestRestInTheMiddleOfAPacket(t *testing.T) {
 
 // What many large requests at once need is made once, and goes when the connection is at rest.
 func TestPartsAreUsedAgain(t *testing.T) {
-	if raceEnabled {
+	if conn.RaceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
 	d := &many{dispatcher: connect(t, memd.Packet{CAS: 7})}

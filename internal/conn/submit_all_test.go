@@ -137,7 +137,7 @@ func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 }
 
 func TestAllocationsOfABatch(t *testing.T) {
-	if raceEnabled {
+	if conn.RaceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
 	d := &many{dispatcher: connect(t, document)}

@@ -34,6 +34,7 @@ type pipeline struct {
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
 	second atomic.Pointer[pipeline] // the node's second connection, of the first; nil while it has one alone
+	pair   conn.Pair                // of that and the first
 	extra  bool                     // it is that of a second connection
 
 	breaker *breaker                  // of the node; nil without one
@@ -320,7 +321,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler, o.Serving, o.Second = p, &p.r.serving, p.extra
+	o.Handler, o.Serving, o.Second, o.Pair = p, &p.r.serving, p.extra, &p.head.pair
 	if p.r.o.Connections == 0 {
 		o.Crowded = p.crowded
 	}

@@ -17,7 +17,7 @@ func (r *Router) NewReads() *kv.Reads {
 	if rd, ok := r.reads.Get().(*kv.Reads); ok {
 		return rd
 	}
-	return &kv.Reads{}
+	return &kv.Reads{Second: nextSide(&r.sides.batches)}
 }
 
 // ReleaseReads implements kv.ReadsDispatcher.
@@ -87,7 +87,7 @@ func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
 // submitReads is submitAll for reads without calls. The pipeline is a node's first.
 func (p *pipeline) submitReads(rd *kv.Reads, at []kv.ReadAt) {
 	if q := p.second.Load(); q != nil {
-		p = p.share(q)
+		p = p.share(q, rd.Second)
 	}
 	for len(at) > 0 {
 		if cn := p.conn.Load(); cn != nil && rd.Map >= cn.Map {

@@ -81,10 +81,9 @@ type Router struct {
 	colls           *collections.Cache
 	due             deadlines
 	work            executor
-	next            atomic.Uint32 // round robin
-	serving         atomic.Int32  // nodes that are connected
-	sides           sync.Pool     // of *side
-	sided           atomic.Uint32 // how many there were
+	next            atomic.Uint32                          // round robin
+	serving         atomic.Int32                           // nodes that are connected
+	sides           struct{ calls, batches atomic.Uint32 } // see nextSide
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -130,6 +129,7 @@ func New(o Options) *Router {
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
+		c.SetSecond(nextSide(&r.sides.calls))
 		if o.Policy != nil {
 			c.SetHedge(r.hedge)
 		}
@@ -340,7 +340,7 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 	}
 	c.Route.VBucket = vb
 	if q := p.second.Load(); q != nil {
-		return p.share(q)
+		return p.share(q, c.Second())
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
@@ -12,8 +13,9 @@ import (
 
 // A node whose one connection is crowded gets a second one, unless there is a node for each processor anyway. With one, all
 // callers are woken on the processor of its reader and moved to the others from there, with all of their memory. With two,
-// callers of a processor keep to one of them, and its reader keeps to them. The second connection ends when it is lost or
-// has nothing to do for some time; the node may get another one then.
+// each reader keeps to a processor (see the relay of a connection), and so do the callers that it wakes: what belongs to a
+// connection is not their processor, which they do not know, but their calls, which they find where they have left them. The
+// second connection ends when it is lost or has nothing to do for some time; the node may get another one then.
 
 const (
 	// backlog is how many calls in flight are a queue: no number of connections makes a node faster.
@@ -50,16 +52,24 @@ func (p *pipeline) join() bool {
 		return false
 	}
 	p.head.second.Store(p)
+	p.head.pair.Begin(runtime.GOMAXPROCS(0))
 	return true
 }
 
 // leave is the end of join: calls that have chosen this connection go over the first one.
 func (p *pipeline) leave() {
-	p.head.second.CompareAndSwap(p, nil)
+	p.hide()
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stop(errLeft)
+}
+
+// hide is the end of join for calls that choose a connection from now on.
+func (p *pipeline) hide() {
+	if p.head.second.CompareAndSwap(p, nil) {
+		p.head.pair.End()
+	}
 }
 
 // either gives the pipeline of a node with one connection, or two, that is to have the call.
@@ -69,7 +79,7 @@ func (p *pipeline) either(c *kv.Call) *pipeline {
 	case q == nil:
 		return p
 	case c.Req.Connection == "":
-		return p.share(q)
+		return p.share(q, c.Second())
 	}
 	if cn := q.conn.Load(); cn != nil && cn.Info().ID == c.Req.Connection {
 		return q
@@ -77,57 +87,23 @@ func (p *pipeline) either(c *kv.Call) *pipeline {
 	return p
 }
 
-// side is which of a node's two connections the callers of one processor take.
-type side struct {
-	second bool
-	turns  uint32
-}
+// nextSide says which of two connections is to be a new call's, or a new batch's: the one and the other in turn.
+func nextSide(n *atomic.Uint32) (second bool) { return n.Add(1)%2 == 0 }
 
-// sideTurns is after how many calls a processor looks whether it had better change sides.
-const sideTurns = 1024
-
-// share gives p or q, its second.
-func (p *pipeline) share(q *pipeline) *pipeline {
-	first, second := p.conn.Load(), q.conn.Load()
-	if first == nil || second == nil {
-		if second != nil {
-			return q
-		}
+// share gives p or q, its second, which is what a call asks for that has second set.
+func (p *pipeline) share(q *pipeline, second bool) *pipeline {
+	here, there := p.conn.Load(), q.conn.Load()
+	switch {
+	case there == nil:
 		return p
-	}
-	if together(first.Load() + second.Load()) {
-		return p
-	}
-	s, _ := p.r.sides.Get().(*side) // a pool gives each processor its own
-	if s == nil {
-		s = &side{second: p.r.sided.Add(1)%2 == 0}
-	}
-	is := s.turn(first, second)
-	p.r.sides.Put(s)
-	if is {
+	case here == nil:
+		return q
+	case second && !together(here.Load()+there.Load()):
 		return q
 	}
 	return p
 }
 
-// turn is one call's, and says whether it is for the second connection.
-func (s *side) turn(first, second *conn.Conn) bool {
-	if s.turns++; s.turns%sideTurns == 0 {
-		here, there := first.InFlight(), second.InFlight()
-		if s.second {
-			here, there = there, here
-		}
-		if crammed(here, there) {
-			s.second = !s.second
-		}
-	}
-	return s.second
-}
-
 // together reports whether all callers take the same connection: few because one write has more of them then, and more than
 // there should be because the limit is one connection's.
 func together(inFlight int) bool { return inFlight < conn.Crowd/2 || inFlight >= backlog }
-
-// crammed reports whether nearly all calls are on one side. It comes to that when a pool has forgotten a processor's side,
-// as it does with what is not used for long, and has given it the other one's.
-func crammed(here, there int) bool { return here > conn.Crowd/2 && there < here/8 }

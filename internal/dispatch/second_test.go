@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,42 +16,62 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// A processor changes sides only when nearly all calls are on its own.
-func TestWhenAProcessorChangesSides(t *testing.T) {
-	for name, c := range map[string]struct {
-		here, there int
-		crammed     bool
-	}{
-		"equal":          {500, 500, false},
-		"more here":      {900, 120, false},
-		"all here":       {1000, 0, true},
-		"nearly all":     {1000, 124, true},
-		"all there":      {0, 1000, false},
-		"all, but few":   {conn.Crowd / 2, 0, false},
-		"a few too many": {conn.Crowd/2 + 1, 0, true},
-	} {
-		require.Equal(t, c.crammed, crammed(c.here, c.there), name)
-	}
+// New calls are for the one connection and the other in turn, those of a batch for the same, and so they stay when they are
+// used again.
+func TestWhichConnectionACallIsFor(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		n := map[bool]int{}
+		var calls []*kv.Call
+		for range 10 {
+			c := r.NewCall()
+			n[c.Second()]++
+			calls = append(calls, c)
+		}
+		require.Equal(t, map[bool]int{false: 5, true: 5}, n)
+		for _, c := range calls {
+			second := c.Second()
+			c.Reset()
+			require.Equal(t, second, c.Second())
+		}
+		n = map[bool]int{}
+		for range 10 {
+			calls := make([]*kv.Call, 16)
+			r.NewCalls(calls)
+			for _, c := range calls {
+				require.Equal(t, calls[0].Second(), c.Second())
+			}
+			n[calls[0].Second()]++
+			n[r.NewReads().Second] += 10
+			n[r.NewReads().Second] += 10
+		}
+		require.Equal(t, map[bool]int{false: 105, true: 105}, n)
+	})
 }
 
-// It looks whether to do so from time to time.
-func TestAProcessorChangesSides(t *testing.T) {
-	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline) {
-		in := m.Inject(mock.Match{Key: []byte("held")}, mock.Hold())
-		defer in.Release()
-		for range conn.Crowd {
-			kv.Go(t.Context(), r, kv.Get{Key: []byte("held")}, func(kv.GetResult, error) {})
+// Where there are enough calls each goes over the connection that it is for.
+func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
+	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, _ *pipeline) {
+		var wg sync.WaitGroup
+		var used [2]atomic.Int32
+		first := p.conn.Load().Info().ID
+		for range 4 * conn.Crowd {
+			wg.Go(func() {
+				for range 50 {
+					res, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
+					switch {
+					case err != nil:
+						t.Error(err)
+					case res.Connection() == first:
+						used[0].Add(1)
+					default:
+						used[1].Add(1)
+					}
+				}
+			})
 		}
-		first, second := p.conn.Load(), q.conn.Load()
-		require.Equal(t, conn.Crowd, first.InFlight())
-		moves, stays := side{}, side{second: true}
-		for range sideTurns - 1 {
-			require.False(t, moves.turn(first, second))
-			require.True(t, stays.turn(first, second))
-		}
-		for range 2 * sideTurns {
-			require.True(t, moves.turn(first, second))
-			require.True(t, stays.turn(first, second))
+		wg.Wait()
+		for i := range used {
+			require.Greater(t, used[i].Load(), int32(conn.Crowd*50/2), "each has a fair part of them")
 		}
 	})
 }
@@ -136,14 +158,14 @@ func looks(r *Router, n int) {
 // While the first connection is being made again the second has all calls.
 func TestTheSecondConnectionStandsInForTheFirst(t *testing.T) {
 	twice(t, func(t *testing.T, m *mock.Cluster, _ *Router, p, q *pipeline) {
-		require.Same(t, p, p.share(q))
+		require.Same(t, p, p.share(q, true), "there are few calls")
 		m.Network().Links()[0].Reset()
 		synctest.Wait()
 		p.conn.Store(nil)
-		require.Same(t, q, p.share(q))
+		require.Same(t, q, p.share(q, false))
 		require.Same(t, q, p.choose(kv.NewCall()), "so has a request that is not routed the short way")
 		cn := q.conn.Swap(nil)
-		require.Same(t, p, p.share(q))
+		require.Same(t, p, p.share(q, true))
 		q.conn.Store(cn)
 	})
 }

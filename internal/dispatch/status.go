@@ -89,7 +89,7 @@ func (r *Router) NoteActivity() {
 			} else if q.quiet++; q.quiet == quietLooks {
 				silent = append(silent, cn)
 				if q.extra {
-					q.head.second.CompareAndSwap(q, nil)
+					q.hide()
 					idle = append(idle, q)
 				}
 			}

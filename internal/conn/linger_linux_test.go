@@ -1,0 +1,105 @@
+package conn
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lingering is a socket, its linger with a clock of the test's, and the other end.
+func lingering(t *testing.T) (near, far *net.TCPConn, l *linger, now *int64) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	a, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	b, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	now = new(int64)
+	l = newLinger(a, func() int64 { return *now })
+	require.NotNil(t, l)
+	return a.(*net.TCPConn), b.(*net.TCPConn), l, now
+}
+
+func TestALingeringReadIsTheSocketsRead(t *testing.T) {
+	near, far, l, _ := lingering(t)
+	b := make([]byte, 10)
+	for _, wait := range []time.Duration{0, lingerMax / 2, 20 * lingerMax} {
+		go func() {
+			time.Sleep(wait)
+			_, _ = far.Write([]byte("abc"))
+		}()
+		n, err := l.Read(b)
+		require.NoError(t, err)
+		require.Equal(t, "abc", string(b[:n]))
+	}
+	require.NoError(t, near.SetReadDeadline(time.Unix(1, 0)))
+	_, err := l.Read(b)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, near.SetReadDeadline(time.Time{}))
+	require.NoError(t, far.CloseWrite())
+	_, err = l.Read(b)
+	require.Equal(t, io.EOF, err)
+
+	near, _, l, _ = lingering(t)
+	time.AfterFunc(5*time.Millisecond, func() { _ = near.Close() })
+	_, err = l.Read(b)
+	require.ErrorIs(t, err, net.ErrClosed)
+
+	_, far, l, _ = lingering(t)
+	require.NoError(t, far.SetLinger(0))
+	require.NoError(t, far.Close()) // resets it
+	_, err = l.Read(b)
+	var call *os.SyscallError
+	require.ErrorAs(t, err, &call)
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+
+	pipe, _ := net.Pipe()
+	require.Nil(t, newLinger(pipe, nil), "what is no socket")
+}
+
+// It waits as long as it may each time, and need not park when there is something, unless it has not done so for long.
+func TestHowLongAReaderLingers(t *testing.T) {
+	_, far, l, now := lingering(t)
+	wait := func() (more bool) {
+		require.NoError(t, l.raw.Control(func(fd uintptr) { more = l.wait(fd) }))
+		return more
+	}
+	for range 3 {
+		began := time.Now()
+		require.False(t, wait())
+		require.GreaterOrEqual(t, time.Since(began), lingerMax)
+	}
+	_, err := far.Write([]byte("abc"))
+	require.NoError(t, err)
+	time.Sleep(time.Millisecond)
+	*now = 10 * int64(lingerPark)
+	l.parked = *now - int64(lingerPark) + 1
+	require.True(t, wait())
+	l.parked--
+	require.False(t, wait())
+}
+
+// A read that finds nothing notes that it has parked, and costs no memory; neither does one that finds something.
+func TestALingeringReadParks(t *testing.T) {
+	_, far, l, now := lingering(t)
+	b := make([]byte, 10)
+	*now = 7
+	time.AfterFunc(10*lingerMax, func() { _, _ = far.Write([]byte("abc")) })
+	_, err := l.Read(b)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, l.parked)
+	*now = 8
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_, _ = far.Write([]byte("abc"))
+		if _, err := l.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}

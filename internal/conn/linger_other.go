@@ -1,0 +1,16 @@
+//go:build !linux
+
+package conn
+
+import (
+	"errors"
+	"net"
+)
+
+// linger is not done on this system.
+type linger struct{}
+
+func newLinger(net.Conn, func() int64) *linger { return nil }
+
+// Read is not called: there is no linger.
+func (*linger) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }

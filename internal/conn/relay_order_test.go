@@ -1,0 +1,66 @@
+package conn
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever gives way with a relay comes after those who were woken before, the last of them after the relay.
+func TestARelayComesAfterThoseWhoWereWoken(t *testing.T) {
+	if RaceEnabled {
+		t.Skip("with the race detector goroutines come in a random order")
+	}
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	var wg, own sync.WaitGroup
+	r := newRelay(&own)
+	for range 100 {
+		const n = 50
+		had := 0 // there is one processor
+		wake := make(chan struct{})
+		for range n {
+			wg.Go(func() {
+				<-wake
+				had++
+			})
+		}
+		time.Sleep(time.Millisecond) // all wait
+		for range n - 1 {
+			wake <- struct{}{}
+		}
+		r.begin()
+		wake <- struct{}{}
+		r.wait()
+		require.Equal(t, n, had)
+		wg.Wait()
+	}
+	r.stop()
+	own.Wait()
+	(*relay)(nil).stop()
+}
+
+// Who gives way so: one of two connections, while enough calls are in flight.
+func TestWhenAReaderStays(t *testing.T) {
+	c := &Conn{}
+	c.noteLoad(fewStay)
+	require.False(t, c.stays(), "there is no other connection, ever")
+	c.pair = &Pair{}
+	require.False(t, c.stays(), "there is none now")
+	for processors, all := range map[int]bool{1: true, 2: true, 3: false, 64: false} {
+		c.pair.Begin(processors)
+		require.True(t, c.stays())
+		require.Equal(t, all, c.pair.all.Load(), processors)
+	}
+	c.load.Store(fewStay - 1)
+	require.False(t, c.stays(), "few")
+	c.load.Store(fewStay)
+	require.True(t, c.stays())
+	c.pair.End()
+	require.False(t, c.stays())
+	c.relay.stop()
+	c.wg.Wait()
+}

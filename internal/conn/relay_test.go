@@ -1,0 +1,74 @@
+package conn_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// callers are so many that each read a document some times.
+func callers(t *testing.T, d *dispatcher, n, times int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	errs := make(chan error, n)
+	for range n {
+		wg.Go(func() {
+			for range times {
+				if _, err := kv.Do(context.Background(), d, kv.Get{Key: []byte("k")}); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+// Every caller has its answer, however the reader gives way: more callers than it wakes at a time, answers without values of
+// which a read brings thousands, and those that take several reads each.
+func TestAReaderThatStays(t *testing.T) {
+	for _, c := range map[string]struct {
+		processors, callers, times, size int
+	}{
+		"some":                {4, 100, 300, 256},
+		"on its own":          {2, 100, 300, 256},
+		"thousands":           {2, 2000, 20, 0},
+		"thousands, and more": {4, 2000, 20, 0},
+		"large values":        {2, 64, 20, 300 << 10},
+		"few":                 {2, 3, 300, 256},
+	} {
+		var pair conn.Pair
+		pair.Begin(c.processors)
+		document := memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, c.size)}
+		d := connect(t, document, func(o *conn.Options) { o.Pair = &pair })
+		callers(t, d, c.callers, c.times)
+		pair.End()
+		callers(t, d, c.callers, 2)
+		pair.Begin(c.processors)
+		callers(t, d, c.callers, 2)
+	}
+}
+
+// A reader that waits for answers notices at once that its connection has been closed, and one that has had a relay ends it.
+func TestAReaderThatStaysEnds(t *testing.T) {
+	var pair conn.Pair
+	pair.Begin(2)
+	d := connect(t, document, func(o *conn.Options) { o.Pair = &pair })
+	callers(t, d, 200, 100)
+	began := time.Now()
+	d.cn.Close(nil)
+	require.Less(t, time.Since(began), time.Second)
+	_, err := kv.Do(context.Background(), d, kv.Get{Key: []byte("k")})
+	require.ErrorIs(t, err, conn.ErrClosed)
+}
