@@ -58,6 +58,7 @@ type dispatcher struct {
 	pool chan *kv.Call
 	once sync.Once
 	home *kv.Home
+	end  func() // of the connection; may be called again
 }
 
 func (d *dispatcher) NewCall() *kv.Call {
@@ -140,11 +141,12 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 		_ = cn.Serve()
 		close(served)
 	}()
-	t.Cleanup(func() {
+	d.end = func() {
 		cn.Close(nil)
 		<-served
 		_ = l.Close()
-	})
+	}
+	t.Cleanup(d.end)
 	return d
 }
 

@@ -13,5 +13,5 @@ func (c *Conn) SpareBytes() (n int) {
 	return n
 }
 
-// Relayed reports whether the reader has ever given way with a relay. The connection has ended.
-func (c *Conn) Relayed() bool { return c.relay != nil }
+// Stayed reports whether the reader has ever given way with a relay, and whether it has lingered. The connection has ended.
+func (c *Conn) Stayed() (relayed, lingered bool) { return c.relay != nil, c.linger.has() }

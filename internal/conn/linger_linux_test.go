@@ -66,12 +66,21 @@ func TestALingeringReadIsTheSocketsRead(t *testing.T) {
 
 // It waits as long as it may each time, and need not park when there is something, unless it has not done so for long.
 func TestHowLongAReaderLingers(t *testing.T) {
-	_, far, l, now := lingering(t)
+	near, far, l, now := lingering(t)
 	wait := func() (more bool) {
 		require.NoError(t, l.raw.Control(func(fd uintptr) { more = l.wait(fd) }))
 		return more
 	}
 	for range 3 {
+		began := time.Now()
+		require.False(t, wait())
+		require.GreaterOrEqual(t, time.Since(began), lingerMax)
+	}
+	for range 3 { // one that is cut short leaves the next its time
+		time.AfterFunc(lingerMax/4, func() { _, _ = far.Write([]byte("abc")) })
+		_ = wait()
+		_, err := near.Read(make([]byte, 10))
+		require.NoError(t, err)
 		began := time.Now()
 		require.False(t, wait())
 		require.GreaterOrEqual(t, time.Since(began), lingerMax)
@@ -95,6 +104,10 @@ func TestALingeringReadParks(t *testing.T) {
 	_, err := l.Read(b)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, l.parked)
+	require.True(t, l.done, "it has lingered")
+	l.poll, l.buf = pollFd{}, b
+	require.NoError(t, l.raw.Control(func(fd uintptr) { require.False(t, l.read(fd)) }))
+	require.Zero(t, l.poll, "it does so once in each read")
 	*now = 8
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		_, _ = far.Write([]byte("abc"))
@@ -102,4 +115,9 @@ func TestALingeringReadParks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+	_, _ = far.Write([]byte("abc"))
+	time.Sleep(time.Millisecond)
+	_, err = l.Read(b)
+	require.NoError(t, err)
+	require.False(t, l.done, "and may do so in the next one")
 }

@@ -20,6 +20,9 @@ func (p *Pair) Begin(processors int) {
 // End says that there is one again.
 func (p *Pair) End() { p.both.Store(false) }
 
+// Both reports whether there are two.
+func (p *Pair) Both() bool { return p.both.Load() }
+
 // relay is how the reader gives way to the callers that it has woken, and to them alone. With runtime.Gosched it would come
 // after those who wait for any processor, on whichever is free first, and the callers that it wakes next would be woken there,
 // away from their memory. A goroutine that is woken comes next on the processor of whoever wakes it, and the one that would
@@ -61,7 +64,7 @@ const (
 // stays reports whether the reader is to give way with its relay: callers have two connections, and this one is theirs who are
 // on this processor.
 func (c *Conn) stays() bool {
-	if c.pair == nil || !c.pair.both.Load() || c.Load() < fewStay {
+	if c.pair == nil || !c.pair.Both() || c.Load() < fewStay {
 		return false
 	}
 	if c.relay == nil {

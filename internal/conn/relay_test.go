@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -38,15 +39,16 @@ func callers(t *testing.T, d *dispatcher, n, times int) {
 // Every caller has its answer, however the reader gives way: more callers than it wakes at a time, answers without values of
 // which a read brings thousands, and those that take several reads each.
 func TestAReaderThatStays(t *testing.T) {
-	for _, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		processors, callers, times, size int
+		lingers                          bool
 	}{
-		"some":                {4, 100, 300, 256},
-		"on its own":          {2, 100, 300, 256},
-		"thousands":           {2, 2000, 20, 0},
-		"thousands, and more": {4, 2000, 20, 0},
-		"large values":        {2, 64, 20, 300 << 10},
-		"few":                 {2, 3, 300, 256},
+		"some":                {4, 100, 300, 256, false},
+		"on its own":          {2, 100, 300, 256, true},
+		"thousands":           {2, 2000, 20, 0, true},
+		"thousands, and more": {4, 2000, 20, 0, false},
+		"large values":        {2, 64, 20, 300 << 10, true},
+		"few":                 {2, 3, 300, 256, false},
 	} {
 		var pair conn.Pair
 		pair.Begin(c.processors)
@@ -57,6 +59,10 @@ func TestAReaderThatStays(t *testing.T) {
 		callers(t, d, c.callers, 2)
 		pair.Begin(c.processors)
 		callers(t, d, c.callers, 2)
+		d.end()
+		relayed, lingered := d.cn.Stayed()
+		require.Equal(t, c.callers > 3, relayed, name)
+		require.Equal(t, c.lingers && runtime.GOOS == "linux", lingered, name)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestWhichConnectionACallIsFor(t *testing.T) {
 func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
 	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, _ *pipeline) {
 		var wg sync.WaitGroup
-		var used [2]atomic.Int32
+		var used, batches [2]atomic.Int32
 		first := p.conn.Load().Info().ID
 		for range 4 * conn.Crowd {
 			wg.Go(func() {
@@ -66,12 +66,22 @@ func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
 					default:
 						used[1].Add(1)
 					}
+					some := kv.GetMulti(t.Context(), r, kv.Common{}, [][]byte{[]byte("k"), []byte("k"), []byte("k")})
+					if of := some[0].Result.Connection(); of == first {
+						batches[0].Add(1)
+					} else {
+						batches[1].Add(1)
+					}
+					if some[0].Result.Connection() != some[2].Result.Connection() {
+						t.Error("a batch goes over one connection")
+					}
 				}
 			})
 		}
 		wg.Wait()
 		for i := range used {
 			require.Greater(t, used[i].Load(), int32(conn.Crowd*50/2), "each has a fair part of them")
+			require.Greater(t, batches[i].Load(), int32(conn.Crowd*50/2), "and of the batches")
 		}
 	})
 }
@@ -95,7 +105,10 @@ func twice(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router, p, q *
 		time.Sleep(time.Millisecond)
 		q := p.second.Load()
 		require.NotNil(t, q)
+		require.True(t, p.pair.Both())
 		f(t, m, r, p, q)
+		synctest.Wait()
+		require.Equal(t, p.second.Load() != nil, p.pair.Both())
 	})
 }
 
