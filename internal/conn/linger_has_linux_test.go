@@ -1,0 +1,3 @@
+package conn
+
+func (l *linger) has() bool { return l.parked != 0 }
