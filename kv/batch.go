@@ -65,22 +65,11 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 // group is what the calls of one portion of a batch have in common: the last of them to finish wakes who waits.
 type group struct{ sync.WaitGroup }
 
-// Wakes is who waits for the calls that one reader finishes one after another: it gathers those of a batch, and keeps back the
-// last single one. Its zero value is ready.
+// Wakes gathers the calls of batches that one reader finishes one after another. Its zero value is ready.
 type Wakes struct {
 	g     *group
 	n     int
-	last  *Call
-	Woken int // goroutines, those included that Flush is about to wake
-}
-
-// one is a call that a goroutine waits for alone.
-func (w *Wakes) one(c *Call) {
-	w.Woken++
-	if last := w.last; last != nil {
-		last.wake <- baton{}
-	}
-	w.last = c
+	Woken int // goroutines, those included that Flush is about to wake; for whoever wants to count them from now on
 }
 
 func (w *Wakes) add(g *group) {
@@ -92,12 +81,8 @@ func (w *Wakes) add(g *group) {
 	w.n++
 }
 
-// Flush tells those who have not been told. Whoever finishes calls calls it before doing anything that may take time.
+// Flush tells the batch of what it has gathered. Whoever gathers calls it before doing anything that may take time.
 func (w *Wakes) Flush() {
-	if c := w.last; c != nil {
-		w.last = nil
-		c.wake <- baton{}
-	}
 	if w.n > 0 {
 		w.g.Add(-w.n)
 		w.g, w.n = nil, 0

@@ -215,8 +215,11 @@ func (c *Call) SetSecond(second bool) {
 	}
 }
 
-// Second says what SetSecond has.
-func (c *Call) Second() bool { return c.has&hasSecond != 0 }
+// Once reports whether the call is not used again, and so has no processor's pool to stay in: that of a future or a callback.
+func (c *Call) Once() bool { return c.form != formBlocking && c.form != formBatch }
+
+// Second says what SetSecond has. Calls with callbacks all go over the first one: those who are called back run on any processor.
+func (c *Call) Second() bool { return c.has&hasSecond != 0 && c.form != formCallback }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {
@@ -434,8 +437,8 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	return won
 }
 
-// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. Whoever waits for the call may be told
-// only when w is flushed.
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch has finished for
+// whoever waits for it when w is flushed.
 func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
@@ -444,7 +447,8 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	c.set(p, owned)
 	switch shared := c.shared(); {
 	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have
-		w.one(c)
+		w.Woken++
+		c.wake <- baton{}
 	case c.form == formBatch:
 		if shared {
 			c.unwatched()

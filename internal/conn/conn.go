@@ -133,6 +133,7 @@ type Conn struct {
 	filled     bool // by the last read: there may be more
 	left       bool // of what was read, because enough goroutines had been woken
 	relay      *relay
+	busy       bool        // see note
 	linger     *linger     // nil where it is not done
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
@@ -141,7 +142,9 @@ type Conn struct {
 	wakes      kv.Wakes
 	crowded    func() // see Options.Crowded
 	crowdFrom  int64  // when it was last looked whether there is one; 0 without enough calls
-	crowdHad   int64  // the answers until then
+	crowdHad   int64  // the good answers until then
+	goodHad    int64  // and until the last read
+	refusals   int64  // answers that were no good ones
 
 	Stats Stats
 }
@@ -557,6 +560,7 @@ func (c *Conn) Serve() error {
 	}
 	err := c.read()
 	c.relay.stop()
+	c.note(false)
 	c.Close(err)
 	c.teardown()
 	return c.Cause()
@@ -585,9 +589,6 @@ func (c *Conn) read() error {
 			limit = maxWoken
 		}
 		err := c.packets(limit)
-		if stays {
-			c.relay.begin()
-		}
 		c.wakes.Flush()
 		c.mu.Lock()
 		c.slots.free = append(c.slots.free, c.freed...)
@@ -603,7 +604,7 @@ func (c *Conn) read() error {
 		if mine {
 			// the callers just woken append their next requests
 			if stays {
-				c.relay.wait()
+				c.relay.giveWay()
 			} else {
 				c.gather(runtime.Gosched)
 			}
@@ -611,7 +612,11 @@ func (c *Conn) read() error {
 			c.reading = false
 			mine = len(c.pend) > c.head
 			c.flushing = c.flushing || mine
+			idle := c.inflight == 0
 			c.mu.Unlock()
+			if idle {
+				c.note(false) // there may be no read for long to find that out
+			}
 			if mine {
 				c.flush()
 			}
@@ -637,6 +642,10 @@ func (c *Conn) noteLoad(n int) {
 		n = max(n, had-had/8-1)
 	}
 	c.load.Store(int32(n))
+	// A refusal outweighs four successes: where many are sent elsewhere, or later, it is not processors that calls wait for.
+	good := c.Stats.Answers.Load() - 5*c.refusals
+	c.note(n >= fewStay && good >= c.goodHad)
+	c.goodHad = good
 	if c.crowded == nil {
 		return
 	}
@@ -644,15 +653,15 @@ func (c *Conn) noteLoad(n int) {
 		c.crowdFrom = 0
 		return
 	}
-	now, answers := max(c.now(), 1), c.Stats.Answers.Load()
+	now := max(c.now(), 1)
 	passed := now - c.crowdFrom
 	if c.crowdFrom != 0 && passed < int64(crowdTime) {
 		return
 	}
-	if c.crowdFrom != 0 && (answers-c.crowdHad)*int64(crowdTime) >= crowdAnswers*passed {
+	if c.crowdFrom != 0 && (good-c.crowdHad)*int64(crowdTime) >= crowdAnswers*passed {
 		c.crowded()
 	}
-	c.crowdFrom, c.crowdHad = now, answers
+	c.crowdFrom, c.crowdHad = now, good
 }
 
 // Load is about how many calls were in flight when the node's last answers came. Unlike InFlight it takes no lock.
@@ -898,6 +907,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	case p.Opcode != call.Sent():
 		c.outOfStep(call, epoch)
 	case call.State.Answered(epoch):
+		c.refusals++
 		c.h.Answered(c, call, p)
 	default:
 		c.orphan(p)

@@ -65,3 +65,25 @@ func TestCallsWithoutAnswersAreNoCrowd(t *testing.T) {
 		}
 	}
 }
+
+// Nor are those that are refused, if they are a fifth or more: such a connection does not stay on its processor either.
+func TestCallsThatAreRefusedAreNoCrowd(t *testing.T) {
+	for refused, crowd := range map[int64]bool{0: true, 1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			told := false
+			c := &Conn{base: time.Now(), crowded: func() { told = true }, pair: &Pair{}}
+			c.pair.busy.Add(1)
+			c.pair.Begin(2)
+			for range 30 {
+				c.noteLoad(10 * Crowd)
+				c.Stats.Answers.Add(9 * crowdAnswers / 10)
+				c.refusals += refused * crowdAnswers / 10
+				time.Sleep(crowdTime / 10)
+			}
+			require.Equal(t, crowd, told, refused)
+			require.Equal(t, crowd, c.stays(), refused)
+			c.relay.stop()
+			c.wg.Wait()
+		})
+	}
+}

@@ -15,3 +15,9 @@ func (c *Conn) SpareBytes() (n int) {
 
 // Stayed reports whether the reader has ever given way with a relay, and whether it has lingered. The connection has ended.
 func (c *Conn) Stayed() (relayed, lingered bool) { return c.relay != nil, c.linger.has() }
+
+// AreBusy is how many of them have enough to do.
+func (p *Pair) AreBusy() int { return int(p.busy.Load()) }
+
+// Busy adds connections that have enough to do.
+func (p *Pair) Busy(n int) { p.busy.Add(int32(n)) }

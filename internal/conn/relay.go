@@ -7,8 +7,9 @@ import (
 
 // Pair is what the two connections of a node have in common while it has two for the same callers.
 type Pair struct {
-	both atomic.Bool // there are two now
-	all  atomic.Bool // and no processor but those of their readers
+	both atomic.Bool  // there are two now
+	all  atomic.Bool  // and no processor but those of their readers
+	busy atomic.Int32 // how many of them have enough calls in flight
 }
 
 // Begin says that there are two, in a program with that many processors.
@@ -23,33 +24,39 @@ func (p *Pair) End() { p.both.Store(false) }
 // Both reports whether there are two.
 func (p *Pair) Both() bool { return p.both.Load() }
 
-// relay is how the reader gives way to the callers that it has woken, and to them alone. With runtime.Gosched it would come
+// relay is how the reader gives way to the goroutines that it has woken, and to them alone. With runtime.Gosched it would come
 // after those who wait for any processor, on whichever is free first, and the callers that it wakes next would be woken there,
 // away from their memory. A goroutine that is woken comes next on the processor of whoever wakes it, and the one that would
-// have come next goes to the end of that processor's queue. So the relay's goroutine, which the reader wakes before the last
-// caller, has its turn when all callers have had theirs; it wakes the reader, who comes next. If the runtime did it otherwise
-// the reader would go on too soon, or elsewhere.
-type relay struct{ ask, back chan struct{} }
+// have come next goes to the end of that processor's queue. So the reader wakes the first of two goroutines and then the second,
+// which does nothing but send the first to the end of the queue. When all others have had their turn that one wakes the reader,
+// who comes next. If the runtime did it otherwise the reader would go on too soon, or elsewhere.
+type relay struct{ last, next, back chan struct{} }
 
-// newRelay starts the goroutine, which ends with stop.
+// newRelay starts the goroutines, which end with stop.
 func newRelay(wg *sync.WaitGroup) *relay {
-	r := &relay{make(chan struct{}, 1), make(chan struct{}, 1)}
+	r := &relay{make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)}
 	wg.Go(func() {
-		for range r.ask {
+		for range r.last {
 			r.back <- struct{}{}
+		}
+	})
+	wg.Go(func() {
+		for range r.next {
 		}
 	})
 	return r
 }
 
-// begin comes before the last caller is woken, and wait after that.
-func (r *relay) begin() { r.ask <- struct{}{} }
-
-func (r *relay) wait() { <-r.back }
+func (r *relay) giveWay() {
+	r.last <- struct{}{}
+	r.next <- struct{}{}
+	<-r.back
+}
 
 func (r *relay) stop() {
 	if r != nil {
-		close(r.ask)
+		close(r.last)
+		close(r.next)
 	}
 }
 
@@ -61,10 +68,22 @@ const (
 	maxWoken = 192
 )
 
-// stays reports whether the reader is to give way with its relay: callers have two connections, and this one is theirs who are
-// on this processor.
+// note keeps whether the connection has enough calls in flight for two readers to stay.
+func (c *Conn) note(busy bool) {
+	if c.pair == nil || busy == c.busy {
+		return
+	}
+	if c.busy = busy; busy {
+		c.pair.busy.Add(1)
+	} else {
+		c.pair.busy.Add(-1)
+	}
+}
+
+// stays reports whether the reader is to give way with its relay: callers have two connections and use both, and this one is
+// theirs who are on this processor.
 func (c *Conn) stays() bool {
-	if c.pair == nil || !c.pair.Both() || c.Load() < fewStay {
+	if c.pair == nil || !c.pair.Both() || c.pair.busy.Load() < 2 {
 		return false
 	}
 	if c.relay == nil {

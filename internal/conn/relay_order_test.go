@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever gives way with a relay comes after those who were woken before, the last of them after the relay.
+// Whoever gives way with a relay comes after all who were woken before.
 func TestARelayComesAfterThoseWhoWereWoken(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("with the race detector goroutines come in a random order")
@@ -29,12 +29,10 @@ func TestARelayComesAfterThoseWhoWereWoken(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Millisecond) // all wait
-		for range n - 1 {
+		for range n {
 			wake <- struct{}{}
 		}
-		r.begin()
-		wake <- struct{}{}
-		r.wait()
+		r.giveWay()
 		require.Equal(t, n, had)
 		wg.Wait()
 	}
@@ -49,16 +47,26 @@ func TestWhenAReaderStays(t *testing.T) {
 	c.noteLoad(fewStay)
 	require.False(t, c.stays(), "there is no other connection, ever")
 	c.pair = &Pair{}
+	c.noteLoad(fewStay)
 	require.False(t, c.stays(), "there is none now")
+	c.pair.Begin(2)
+	require.False(t, c.stays(), "the other one has nothing to do")
+	other := &Conn{pair: c.pair}
+	other.noteLoad(10 * fewStay)
 	for processors, all := range map[int]bool{1: true, 2: true, 3: false, 64: false} {
 		c.pair.Begin(processors)
 		require.True(t, c.stays())
 		require.Equal(t, all, c.pair.all.Load(), processors)
 	}
-	c.load.Store(fewStay - 1)
-	require.False(t, c.stays(), "few")
-	c.load.Store(fewStay)
-	require.True(t, c.stays())
+	for range 2 {
+		for other.Load() >= fewStay {
+			require.True(t, c.stays())
+			other.noteLoad(0)
+		}
+		require.False(t, c.stays(), "few")
+		other.noteLoad(fewStay)
+		require.True(t, c.stays())
+	}
 	c.pair.End()
 	require.False(t, c.stays())
 	c.relay.stop()

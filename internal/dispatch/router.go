@@ -81,9 +81,12 @@ type Router struct {
 	colls           *collections.Cache
 	due             deadlines
 	work            executor
-	next            atomic.Uint32                          // round robin
-	serving         atomic.Int32                           // nodes that are connected
-	sides           struct{ calls, batches atomic.Uint32 } // see nextSide
+	next            atomic.Uint32 // round robin
+	serving         atomic.Int32  // nodes that are connected
+	sides           struct {
+		calls, batches atomic.Uint32 // see nextSide
+		processors     sync.Pool     // of *side
+	}
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -340,7 +343,7 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 	}
 	c.Route.VBucket = vb
 	if q := p.second.Load(); q != nil {
-		return p.share(q, c.Second())
+		return p.shareCall(q, c)
 	}
 	return p
 }

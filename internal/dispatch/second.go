@@ -79,7 +79,7 @@ func (p *pipeline) either(c *kv.Call) *pipeline {
 	case q == nil:
 		return p
 	case c.Req.Connection == "":
-		return p.share(q, c.Second())
+		return p.shareCall(q, c)
 	}
 	if cn := q.conn.Load(); cn != nil && cn.Info().ID == c.Req.Connection {
 		return q
@@ -98,12 +98,66 @@ func (p *pipeline) share(q *pipeline, second bool) *pipeline {
 		return p
 	case here == nil:
 		return q
-	case second && !together(here.Load()+there.Load()):
+	case second && !together(here.Load()+there.Load(), conn.Crowd/2):
 		return q
 	}
 	return p
 }
 
+// shareCall is share for one call.
+func (p *pipeline) shareCall(q *pipeline, c *kv.Call) *pipeline {
+	if c.Once() {
+		return p.shareOnce(q)
+	}
+	return p.share(q, c.Second())
+}
+
+// shareOnce is share for a call that is not used again, and so does not know who starts it. Those are many before they are spread.
+func (p *pipeline) shareOnce(q *pipeline) *pipeline {
+	here, there := p.conn.Load(), q.conn.Load()
+	if here == nil || there == nil || together(here.Load()+there.Load(), manyOnce) {
+		return p.share(q, false)
+	}
+	s, _ := p.r.sides.processors.Get().(*side) // a pool gives each processor its own
+	if s == nil {
+		s = &side{second: nextSide(&p.r.sides.calls)}
+	}
+	second := s.turn(here, there)
+	p.r.sides.processors.Put(s)
+	return p.share(q, second)
+}
+
+// side is which of a node's two connections the calls of one processor take that are not used again.
+type side struct {
+	second bool
+	turns  uint32
+}
+
+const (
+	// sideTurns is after how many calls a processor looks whether it had better change sides.
+	sideTurns = 1024
+	// manyOnce is how many calls in flight are too few to spread those.
+	manyOnce = 128
+)
+
+// turn is one call's, and says whether it is for the second connection.
+func (s *side) turn(first, second *conn.Conn) bool {
+	if s.turns++; s.turns%sideTurns == 0 {
+		here, there := first.InFlight(), second.InFlight()
+		if s.second {
+			here, there = there, here
+		}
+		if crammed(here, there) {
+			s.second = !s.second
+		}
+	}
+	return s.second
+}
+
 // together reports whether all callers take the same connection: few because one write has more of them then, and more than
 // there should be because the limit is one connection's.
-func together(inFlight int) bool { return inFlight < conn.Crowd/2 || inFlight >= backlog }
+func together(inFlight, few int) bool { return inFlight < few || inFlight >= backlog }
+
+// crammed reports whether nearly all calls are on one side. It comes to that when a pool has forgotten a processor's side,
+// as it does with what is not used for long, and has given it the other one's.
+func crammed(here, there int) bool { return here > manyOnce && there < here/8 }

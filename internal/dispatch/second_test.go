@@ -16,6 +16,46 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
+// A processor changes sides only when nearly all calls are on its own.
+func TestWhenAProcessorChangesSides(t *testing.T) {
+	for name, c := range map[string]struct {
+		here, there int
+		crammed     bool
+	}{
+		"equal":          {500, 500, false},
+		"more here":      {900, 120, false},
+		"all here":       {1000, 0, true},
+		"nearly all":     {1000, 124, true},
+		"all there":      {0, 1000, false},
+		"all, but few":   {manyOnce, 0, false},
+		"a few too many": {manyOnce + 1, 0, true},
+	} {
+		require.Equal(t, c.crammed, crammed(c.here, c.there), name)
+	}
+}
+
+// It looks whether to do so from time to time.
+func TestAProcessorChangesSides(t *testing.T) {
+	twice(t, func(t *testing.T, m *mock.Cluster, r *Router, p, q *pipeline) {
+		in := m.Inject(mock.Match{Key: []byte("held")}, mock.Hold())
+		defer in.Release()
+		for range 2 * manyOnce {
+			kv.Go(t.Context(), r, kv.Get{Key: []byte("held")}, func(kv.GetResult, error) {})
+		}
+		first, second := p.conn.Load(), q.conn.Load()
+		require.Equal(t, 2*manyOnce, first.InFlight())
+		moves, stays := side{}, side{second: true}
+		for range sideTurns - 1 {
+			require.False(t, moves.turn(first, second))
+			require.True(t, stays.turn(first, second))
+		}
+		for range 2 * sideTurns {
+			require.True(t, moves.turn(first, second))
+			require.True(t, stays.turn(first, second))
+		}
+	})
+}
+
 // New calls are for the one connection and the other in turn, those of a batch for the same, and so they stay when they are
 // used again.
 func TestWhichConnectionACallIsFor(t *testing.T) {
@@ -91,7 +131,7 @@ func TestWhoSharesAConnection(t *testing.T) {
 	for inFlight, want := range map[int]bool{
 		0: true, conn.Crowd/2 - 1: true, conn.Crowd / 2: false, 1024: false, backlog - 1: false, backlog: true, 4 * backlog: true,
 	} {
-		require.Equal(t, want, together(inFlight), inFlight)
+		require.Equal(t, want, together(inFlight, conn.Crowd/2), inFlight)
 	}
 }
 
