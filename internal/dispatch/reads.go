@@ -21,7 +21,12 @@ func (r *Router) NewReads() *kv.Reads {
 }
 
 // ReleaseReads implements kv.ReadsDispatcher.
-func (r *Router) ReleaseReads(rd *kv.Reads) { r.reads.Put(rd) }
+func (r *Router) ReleaseReads(rd *kv.Reads) {
+	if r.sides.again.Load() {
+		rd.Second = nextSide(&r.sides.batches)
+	}
+	r.reads.Put(rd)
+}
 
 // DispatchReads implements kv.ReadsDispatcher.
 func (r *Router) DispatchReads(rd *kv.Reads) {

@@ -86,6 +86,7 @@ type Router struct {
 	sides           struct {
 		calls, batches atomic.Uint32 // see nextSide
 		processors     sync.Pool     // of *side
+		again          atomic.Bool   // calls that are used again get another one
 	}
 
 	mu      sync.Mutex
@@ -165,6 +166,9 @@ func (r *Router) free(c *kv.Call) bool {
 		return false
 	}
 	c.Reset()
+	if r.sides.again.Load() {
+		c.SetSecond(nextSide(&r.sides.calls))
+	}
 	return true
 }
 

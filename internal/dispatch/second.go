@@ -98,7 +98,14 @@ func (p *pipeline) share(q *pipeline, second bool) *pipeline {
 		return p
 	case here == nil:
 		return q
-	case second && !together(here.Load()+there.Load(), conn.Crowd/2):
+	case together(here.Load()+there.Load(), conn.Crowd/2):
+		return p
+	}
+	// It comes to that when the pools have forgotten the calls of one side, as they do with what is not used for long.
+	if is := p.pair.Lopsided(); is != p.r.sides.again.Load() {
+		p.r.sides.again.Store(is)
+	}
+	if second {
 		return q
 	}
 	return p

@@ -126,6 +126,49 @@ func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
 	})
 }
 
+// Calls that have all come to be for one connection are shared again.
+func TestCallsOfOneSideAreSharedAgain(t *testing.T) {
+	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, q *pipeline) {
+		for _, second := range []bool{false, true} {
+			r.pool.New = func() any {
+				c := kv.NewCall()
+				c.SetSecond(second)
+				return c
+			}
+			var used [2]atomic.Int32
+			for range 20 { // with new pools
+				r.pool = sync.Pool{New: r.pool.New}
+				crowdOf(t, r, p, &used)
+			}
+			for i := range used {
+				require.Greater(t, used[i].Load(), int32(4*conn.Crowd*50*20/20), "%v: each has a part of them", second)
+			}
+		}
+		require.NotNil(t, q)
+	})
+}
+
+// crowdOf counts which connection many calls go over.
+func crowdOf(t *testing.T, r *Router, p *pipeline, used *[2]atomic.Int32) {
+	first := p.conn.Load().Info().ID
+	var wg sync.WaitGroup
+	for range 4 * conn.Crowd {
+		wg.Go(func() {
+			for range 50 {
+				switch res, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")}); {
+				case err != nil:
+					t.Error(err)
+				case res.Connection() == first:
+					used[0].Add(1)
+				default:
+					used[1].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Neither a few calls nor a backlog are spread.
 func TestWhoSharesAConnection(t *testing.T) {
 	for inFlight, want := range map[int]bool{
