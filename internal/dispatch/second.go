@@ -69,6 +69,7 @@ func (p *pipeline) leave() {
 func (p *pipeline) hide() {
 	if p.head.second.CompareAndSwap(p, nil) {
 		p.head.pair.End()
+		p.r.sides.again.Store(false)
 	}
 }
 
@@ -119,7 +120,7 @@ func (p *pipeline) shareCall(q *pipeline, c *kv.Call) *pipeline {
 	return p.share(q, c.Second())
 }
 
-// shareOnce is share for a call that is not used again, and so does not know who starts it. Those are many before they are spread.
+// shareOnce is share for a future's call, which is not used again. There are many before they are spread.
 func (p *pipeline) shareOnce(q *pipeline) *pipeline {
 	here, there := p.conn.Load(), q.conn.Load()
 	if here == nil || there == nil || together(here.Load()+there.Load(), manyOnce) {

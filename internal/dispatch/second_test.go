@@ -128,7 +128,7 @@ func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
 
 // Calls that have all come to be for one connection are shared again.
 func TestCallsOfOneSideAreSharedAgain(t *testing.T) {
-	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, q *pipeline) {
+	twice(t, func(t *testing.T, _ *mock.Cluster, r *Router, p, _ *pipeline) {
 		for _, second := range []bool{false, true} {
 			r.pool.New = func() any {
 				c := kv.NewCall()
@@ -144,7 +144,11 @@ func TestCallsOfOneSideAreSharedAgain(t *testing.T) {
 				require.Greater(t, used[i].Load(), int32(4*conn.Crowd*50*20/20), "%v: each has a part of them", second)
 			}
 		}
-		require.NotNil(t, q)
+		r.sides.again.Store(true)
+		looks(r, quietLooks)
+		synctest.Wait()
+		require.Nil(t, p.second.Load())
+		require.False(t, r.sides.again.Load(), "where there is one connection they stay as they are")
 	})
 }
 
