@@ -594,7 +594,7 @@ func (c *Conn) read() error {
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
-		room := c.room()
+		room, idle := c.room(), c.inflight == 0
 		c.mu.Unlock()
 		if room {
 			c.h.Room(c)
@@ -612,14 +612,14 @@ func (c *Conn) read() error {
 			c.reading = false
 			mine = len(c.pend) > c.head
 			c.flushing = c.flushing || mine
-			idle := c.inflight == 0
+			idle = c.inflight == 0
 			c.mu.Unlock()
-			if idle {
-				c.note(false) // there may be no read for long to find that out
-			}
 			if mine {
 				c.flush()
 			}
+		}
+		if idle {
+			c.note(false) // there may be no read for long to find that out
 		}
 		if err != nil {
 			return err
