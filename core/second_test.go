@@ -243,6 +243,57 @@ func TestASecondConnectionGetsNewCredentials(t *testing.T) {
 	})
 }
 
+// counters is so many callers, each of whom counts up a document of its own and keeps how often it was told that it has, and
+// how often that is in doubt.
+type counters struct {
+	b           *core.Bucket
+	n           int
+	told, doubt []uint64
+}
+
+// increment goes on until stop is called.
+func (c *counters) increment() (stop func()) {
+	if c.told == nil {
+		c.told, c.doubt = make([]uint64, c.n), make([]uint64, c.n)
+	}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range c.n {
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				_, err := kv.Do(context.Background(), c.b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w), Delta: 1, Initial: new(uint64)})
+				var e *kv.Error
+				if err == nil {
+					c.told[w]++
+				} else if !errors.As(err, &e) || e.Ambiguous() {
+					c.doubt[w]++
+				}
+			}
+		})
+	}
+	return func() {
+		close(over)
+		wg.Wait()
+	}
+}
+
+// check compares that with the documents.
+func (c *counters) check(t *testing.T) {
+	require.NotEqual(t, make([]uint64, c.n), c.doubt, "some were in flight")
+	for w := range c.n {
+		res, err := kv.Do(ctx(t), c.b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w)})
+		require.NoError(t, err)
+		applied := res.Value + 1 // the first has made it 0
+		require.GreaterOrEqual(t, applied, c.told[w], w)
+		require.LessOrEqual(t, applied, c.told[w]+c.doubt[w], w)
+	}
+}
+
 // Whatever happens to the two connections, what a counter says is what its callers were told, but for calls in doubt.
 func TestACrowdsCallsAreAppliedOnce(t *testing.T) {
 	alone(t, 1, func(t *testing.T, m *mock.Cluster, c *core.Cluster, b *core.Bucket) {
@@ -264,45 +315,17 @@ func TestACrowdsCallsAreAppliedOnce(t *testing.T) {
 			},
 			func() { m.BumpRevision() },
 		}
-		const workers = 300
-		var told, doubt [workers]uint64
+		counts := counters{b: b, n: 300}
 		for _, trouble := range troubles {
-			over := make(chan struct{})
-			var wg sync.WaitGroup
-			for w := range workers {
-				wg.Go(func() {
-					for {
-						select {
-						case <-over:
-							return
-						default:
-						}
-						_, err := kv.Do(context.Background(), b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w), Delta: 1, Initial: new(uint64)})
-						var e *kv.Error
-						if err == nil {
-							told[w]++
-						} else if !errors.As(err, &e) || e.Ambiguous() {
-							doubt[w]++
-						}
-					}
-				})
-			}
+			stop := counts.increment()
 			time.Sleep(60*time.Millisecond + 500*time.Microsecond) // every request is on its way to the node or back
 			require.Len(t, m.Network().Links(), 2)
 			trouble()
 			time.Sleep(40 * time.Millisecond)
-			close(over)
-			wg.Wait()
+			stop()
 			time.Sleep(20 * time.Second)
 		}
-		require.NotEqual(t, [workers]uint64{}, doubt, "some were in flight")
-		for w := range workers {
-			res, err := kv.Do(ctx(t), b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w)})
-			require.NoError(t, err)
-			applied := res.Value + 1 // the first has made it 0
-			require.GreaterOrEqual(t, applied, told[w], w)
-			require.LessOrEqual(t, applied, told[w]+doubt[w], w)
-		}
+		counts.check(t)
 		require.Len(t, b.Status(), 1)
 	})
 }

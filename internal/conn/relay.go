@@ -24,10 +24,10 @@ func (p *Pair) End() { p.both.Store(false) }
 // Both reports whether there are two.
 func (p *Pair) Both() bool { return p.both.Load() }
 
-// Lopsided reports whether one of them has nearly all calls.
+// Lopsided reports whether one of them alone has enough.
 func (p *Pair) Lopsided() bool { return p.busy.Load() == 1 }
 
-// relay is how the reader gives way to the goroutines that it has woken, and to them alone. With runtime.Gosched it would come
+// relay is how the reader gives way to the goroutines that it has woken, and whatever else is ready on its processor. With runtime.Gosched it would come
 // after those who wait for any processor, on whichever is free first, and the callers that it wakes next would be woken there,
 // away from their memory. A goroutine that is woken comes next on the processor of whoever wakes it, and the one that would
 // have come next goes to the end of that processor's queue. So the reader wakes the first of two goroutines and then the second,
