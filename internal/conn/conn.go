@@ -560,6 +560,7 @@ func (c *Conn) Serve() error {
 	}
 	err := c.read()
 	c.relay.stop()
+	c.linger.stop()
 	c.note(false)
 	c.Close(err)
 	c.teardown()
@@ -678,7 +679,7 @@ func (c *Conn) fill() error {
 		c.resize(min(4*len(c.rbuf), maxRead))
 	}
 	in := io.Reader(c.nc)
-	if c.linger != nil && c.stays() && c.pair.all.Load() {
+	if c.linger != nil && c.stays() && c.pair.all.Load() && c.linger.around() {
 		in = c.linger
 	}
 	n, err := in.Read(c.rbuf[c.rlen:])

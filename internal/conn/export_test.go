@@ -16,6 +16,9 @@ func (c *Conn) SpareBytes() (n int) {
 // Stayed reports whether the reader has ever given way with a relay, and whether it has lingered. The connection has ended.
 func (c *Conn) Stayed() (relayed, lingered bool) { return c.relay != nil, c.linger.has() }
 
+// Holds reports whether the connection, which has ended, has left a file open.
+func (c *Conn) Holds() bool { return c.linger.holds() }
+
 // AreBusy is how many of them have enough to do.
 func (p *Pair) AreBusy() int { return int(p.busy.Load()) }
 

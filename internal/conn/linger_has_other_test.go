@@ -3,3 +3,5 @@
 package conn
 
 func (*linger) has() bool { return false }
+
+func (*linger) holds() bool { return false }

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"encoding/binary"
 	"io"
 	"net"
 	"os"
@@ -14,20 +15,25 @@ import (
 // given up, the runtime would wake a thread for it with the next caller that is woken, which takes half of the callers away,
 // and whichever processor is free would get the reader.
 //
-// While both processors are kept so nobody looks after the program's other connections and timers. So the reader lingers no
-// longer than lingerMax, and after lingerPark it parks as it would have without: its processor runs whatever has become ready,
-// looks after the network, and comes back to the reader, too, if there is an answer for it.
+// While both processors are kept so nobody looks after the program's other connections. So the reader lingers no longer than
+// lingerMax, and has that done when it was not for lingerLook, see around.
 type linger struct {
-	raw    syscall.RawConn
+	raw  syscall.RawConn
+	done bool // it has lingered in this read
+	buf  []byte
+	n    int
+	err  error
+	poll pollFd
+	left syscall.Timespec // to linger
+	read func(fd uintptr) bool
+
 	now    func() int64
-	parked int64 // when the reader did so last
-	done   bool  // it has lingered in this read
-	buf    []byte
-	n      int
-	err    error
-	poll   pollFd
-	left   syscall.Timespec // to linger
-	read   func(fd uintptr) bool
+	looked int64    // when others were looked after last
+	tried  bool     // whether there can be an event
+	event  *os.File // nil while there is none
+	raise  syscall.RawConn
+	raised bool
+	wait   func(fd uintptr) bool
 }
 
 // pollFd is the kernel's struct pollfd.
@@ -39,7 +45,7 @@ type pollFd struct {
 const (
 	pollIn     = 1
 	lingerMax  = 200 * time.Microsecond
-	lingerPark = 500 * time.Microsecond
+	lingerLook = 300 * time.Microsecond
 )
 
 // newLinger gives nil for what is no TCP socket.
@@ -60,8 +66,7 @@ func newLinger(nc net.Conn, now func() int64) *linger {
 			case l.err == syscall.EINTR: //nolint:errorlint // a bare errno
 			case l.err != syscall.EAGAIN: //nolint:errorlint // a bare errno
 				return true
-			case l.done || !l.wait(fd):
-				l.parked = l.now()
+			case l.done || !l.more(fd):
 				return false
 			}
 		}
@@ -69,13 +74,68 @@ func newLinger(nc net.Conn, now func() int64) *linger {
 	return l
 }
 
-// wait reports whether there is something to be read now, and the reader need not park before it does so.
-func (l *linger) wait(fd uintptr) bool {
+// more waits, and reports whether there is something to be read now.
+func (l *linger) more(fd uintptr) bool {
 	l.done = true
 	l.poll = pollFd{fd: int32(fd), events: pollIn}
 	l.left = syscall.NsecToTimespec(int64(lingerMax)) // the kernel writes into it
 	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&l.poll)), 1, uintptr(unsafe.Pointer(&l.left)), 0, 0, 0)
-	return n == 1 && l.now()-l.parked < int64(lingerPark)
+	return n == 1
+}
+
+// around has the runtime look after the program's other connections, if that is due. It does so when a processor has nothing
+// to run, and before it gives the processor up. So the reader waits for an event that it causes itself: it comes back at once,
+// and with it everybody for whom something has come. False means that this cannot be done, and the reader must not linger.
+func (l *linger) around() bool {
+	if l.event == nil && !l.open() {
+		return false
+	}
+	now := l.now()
+	if now-l.looked < int64(lingerLook) {
+		return true
+	}
+	l.looked, l.raised = now, false
+	if l.raise.Read(l.wait) != nil {
+		l.stop()
+	}
+	return l.event != nil
+}
+
+// open makes the event. It tries once.
+func (l *linger) open() bool {
+	if l.tried {
+		return false
+	}
+	l.tried = true
+	fd, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return false
+	}
+	f := os.NewFile(fd, "eventfd")
+	raw, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return false
+	}
+	one := binary.NativeEndian.AppendUint64(nil, 1) // it is added up, and will not overflow
+	l.event, l.raise = f, raw
+	l.wait = func(fd uintptr) bool {
+		if l.raised {
+			return true
+		}
+		l.raised = true
+		_, err := syscall.Write(int(fd), one)
+		return err != nil
+	}
+	return true
+}
+
+// stop lets go of the event.
+func (l *linger) stop() {
+	if l != nil && l.event != nil {
+		_ = l.event.Close()
+		l.event = nil
+	}
 }
 
 // Read is that of the connection.

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -70,49 +72,38 @@ func (l *linger) inside(t *testing.T, f func(fd uintptr)) {
 	require.NoError(t, l.raw.Control(f))
 }
 
-// It waits as long as it may each time, whatever the kernel has left of the time before, and need not park when there is
-// something, unless it has not done so for long.
+// It waits as long as it may each time, whatever the kernel has left of the time before.
 func TestHowLongAReaderLingers(t *testing.T) {
-	near, far, l, now := lingering(t)
-	wait := func() (more bool) {
-		l.inside(t, func(fd uintptr) { more = l.wait(fd) })
-		return more
-	}
+	_, far, l, _ := lingering(t)
+	more := false
+	wait := func(fd uintptr) { more = l.more(fd) }
 	for _, left := range []time.Duration{0, 1, time.Hour} {
 		l.left = syscall.NsecToTimespec(int64(left))
 		began := time.Now()
-		require.False(t, wait())
+		l.inside(t, wait)
+		require.False(t, more)
 		require.GreaterOrEqual(t, time.Since(began), lingerMax)
 	}
 	_, err := far.Write([]byte("abc"))
 	require.NoError(t, err)
-	for more := false; !more; { // the bytes may take a moment
-		*now = 10 * int64(lingerPark)
-		l.parked = *now - int64(lingerPark) + 1
-		more = wait()
+	for !more { // the bytes may take a moment
+		l.inside(t, wait)
 	}
-	l.parked--
-	require.False(t, wait())
-	_, err = near.Read(make([]byte, 10))
-	require.NoError(t, err)
 }
 
-// A read that finds nothing notes that it has parked, and costs no memory; neither does one that finds something.
+// A read that finds nothing lingers once, and costs no memory; neither does one that finds something.
 func TestALingeringReadParks(t *testing.T) {
-	_, far, l, now := lingering(t)
+	_, far, l, _ := lingering(t)
 	b := make([]byte, 10)
-	*now = 7
 	time.AfterFunc(10*lingerMax, func() { _, _ = far.Write([]byte("abc")) })
 	_, err := l.Read(b)
 	require.NoError(t, err)
-	require.EqualValues(t, 7, l.parked)
 	require.True(t, l.done, "it has lingered")
 	l.poll, l.buf = pollFd{}, b
 	found := true
 	l.inside(t, func(fd uintptr) { found = l.read(fd) })
 	require.False(t, found)
 	require.Zero(t, l.poll, "it does so once in each read")
-	*now = 8
 	allocs := testing.AllocsPerRun(100, func() {
 		_, _ = far.Write([]byte("abc"))
 		_, err = l.Read(b)
@@ -126,4 +117,69 @@ func TestALingeringReadParks(t *testing.T) {
 	_, err = l.Read(b)
 	require.NoError(t, err)
 	require.False(t, l.done, "and may do so in the next one")
+}
+
+// A reader that is about to linger has the runtime look after the others, as often as it is due.
+func TestALingeringReaderLooksAround(t *testing.T) {
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	_, _, l, now := lingering(t)
+	other, from, _, _ := lingering(t)
+	*now = int64(lingerLook)
+	require.True(t, l.around())
+	for range 100 {
+		var had atomic.Bool
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_, _ = other.Read(make([]byte, 10))
+			had.Store(true)
+		}()
+		runtime.Gosched() // it waits for what comes now
+		_, err := from.Write([]byte("abc"))
+		require.NoError(t, err)
+		looked := *now
+		*now += int64(lingerLook) - 1
+		require.True(t, l.around())
+		require.Equal(t, looked, l.looked)
+		*now++
+		require.True(t, l.around())
+		require.Equal(t, *now, l.looked)
+		runtime.Gosched() // the two come one after the other
+		runtime.Gosched() // and sometimes whoever has given way comes first
+		require.True(t, had.Load())
+		<-over
+	}
+	if !RaceEnabled {
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			*now += int64(lingerLook)
+			l.around()
+		}))
+	}
+	l.stop()
+	l.stop()
+	require.False(t, l.around(), "there is no event any more")
+}
+
+// A reader that cannot have others looked after does not linger.
+func TestAReaderThatCannotLookAround(t *testing.T) {
+	_, _, l, _ := lingering(t)
+	var had syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &had))
+	none := had
+	none.Cur = 3
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	can := l.around()
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &had))
+	require.False(t, can)
+	require.False(t, l.around(), "it does not try again")
+
+	_, _, l, now := lingering(t)
+	*now = 10 * int64(lingerLook)
+	require.True(t, l.around())
+	require.NoError(t, l.event.Close())
+	*now += int64(lingerLook)
+	require.False(t, l.around())
+	require.False(t, l.around())
+	(*linger)(nil).stop()
 }

@@ -14,3 +14,7 @@ func newLinger(net.Conn, func() int64) *linger { return nil }
 
 // Read is not called: there is no linger.
 func (*linger) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+func (*linger) around() bool { return false }
+
+func (*linger) stop() {}

@@ -92,4 +92,6 @@ func TestAReaderThatStaysEnds(t *testing.T) {
 	require.Less(t, time.Since(began), time.Second)
 	_, err := kv.Do(context.Background(), d, kv.Get{Key: []byte("k")})
 	require.ErrorIs(t, err, conn.ErrClosed)
+	d.end()
+	require.False(t, d.cn.Holds())
 }
