@@ -133,8 +133,9 @@ type Conn struct {
 	filled     bool // by the last read: there may be more
 	left       bool // of what was read, because enough goroutines had been woken
 	relay      *relay
-	busy       bool        // see note
-	linger     *linger     // nil where it is not done
+	busy       bool    // see note
+	linger     *linger // nil where it is not done
+	others     others
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
@@ -679,7 +680,7 @@ func (c *Conn) fill() error {
 		c.resize(min(4*len(c.rbuf), maxRead))
 	}
 	in := io.Reader(c.nc)
-	if c.linger != nil && c.stays() && c.pair.all.Load() && c.linger.around() {
+	if c.lingers() {
 		in = c.linger
 	}
 	n, err := in.Read(c.rbuf[c.rlen:])

@@ -213,7 +213,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	}
 	if o.TLS == nil {
 		c.try = newTry(nc)
-		c.linger = newLinger(nc, c.now)
+		c.linger = newLinger(nc)
 	}
 	c.timer = time.AfterFunc(time.Hour, c.sweep)
 	c.timer.Stop()

@@ -24,3 +24,6 @@ func (p *Pair) AreBusy() int { return int(p.busy.Load()) }
 
 // Busy adds connections that have enough to do.
 func (p *Pair) Busy(n int) { p.busy.Add(int32(n)) }
+
+// Rests reports whether its readers have ever stopped lingering because of others.
+func (p *Pair) Rests() bool { return p.rest.Load() > 0 }

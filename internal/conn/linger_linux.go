@@ -27,7 +27,6 @@ type linger struct {
 	left syscall.Timespec // to linger
 	read func(fd uintptr) bool
 
-	now    func() int64
 	looked int64    // when others were looked after last
 	tried  bool     // whether there can be an event
 	event  *os.File // nil while there is none
@@ -49,7 +48,7 @@ const (
 )
 
 // newLinger gives nil for what is no TCP socket.
-func newLinger(nc net.Conn, now func() int64) *linger {
+func newLinger(nc net.Conn) *linger {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -58,7 +57,7 @@ func newLinger(nc net.Conn, now func() int64) *linger {
 	if err != nil {
 		return nil
 	}
-	l := &linger{raw: raw, now: now}
+	l := &linger{raw: raw}
 	l.read = func(fd uintptr) bool {
 		for {
 			l.n, l.err = syscall.Read(int(fd), l.buf)
@@ -83,22 +82,22 @@ func (l *linger) more(fd uintptr) bool {
 	return n == 1
 }
 
-// around has the runtime look after the program's other connections, if that is due. It does so when a processor has nothing
-// to run, and before it gives the processor up. So the reader waits for an event that it causes itself: it comes back at once,
-// and with it everybody for whom something has come. False means that this cannot be done, and the reader must not linger.
-func (l *linger) around() bool {
-	if l.event == nil && !l.open() {
-		return false
-	}
-	now := l.now()
-	if now-l.looked < int64(lingerLook) {
-		return true
+// around has the runtime look after the program's other connections, if that is due, and says whether it was. It does so when a
+// processor has nothing to run, and before it gives the processor up. So the reader waits for an event that it causes itself:
+// it comes back at once, and everybody for whom something has come is ready. If not ok this cannot be done, and the reader must
+// not linger.
+func (l *linger) around(now int64) (looked, ok bool) {
+	switch {
+	case l.event == nil && !l.open():
+		return false, false
+	case now-l.looked < int64(lingerLook):
+		return false, true
 	}
 	l.looked, l.raised = now, false
 	if l.raise.Read(l.wait) != nil {
 		l.stop()
 	}
-	return l.event != nil
+	return true, l.event != nil
 }
 
 // open makes the event. It tries once.

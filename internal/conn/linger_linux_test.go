@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lingering is a socket, its linger with a clock of the test's, and the other end.
-func lingering(t *testing.T) (near, far *net.TCPConn, l *linger, now *int64) {
+// lingering is a socket, its linger, and the other end.
+func lingering(t *testing.T) (near, far *net.TCPConn, l *linger) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -23,14 +23,13 @@ func lingering(t *testing.T) (near, far *net.TCPConn, l *linger, now *int64) {
 	b, err := ln.Accept()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
-	now = new(int64)
-	l = newLinger(a, func() int64 { return *now })
+	l = newLinger(a)
 	require.NotNil(t, l)
-	return a.(*net.TCPConn), b.(*net.TCPConn), l, now
+	return a.(*net.TCPConn), b.(*net.TCPConn), l
 }
 
 func TestALingeringReadIsTheSocketsRead(t *testing.T) {
-	near, far, l, _ := lingering(t)
+	near, far, l := lingering(t)
 	b := make([]byte, 10)
 	for _, wait := range []time.Duration{0, lingerMax / 2, 20 * lingerMax} {
 		go func() {
@@ -49,12 +48,12 @@ func TestALingeringReadIsTheSocketsRead(t *testing.T) {
 	_, err = l.Read(b)
 	require.Equal(t, io.EOF, err)
 
-	near, _, l, _ = lingering(t)
+	near, _, l = lingering(t)
 	time.AfterFunc(5*time.Millisecond, func() { _ = near.Close() })
 	_, err = l.Read(b)
 	require.ErrorIs(t, err, net.ErrClosed)
 
-	_, far, l, _ = lingering(t)
+	_, far, l = lingering(t)
 	require.NoError(t, far.SetLinger(0))
 	require.NoError(t, far.Close()) // resets it
 	_, err = l.Read(b)
@@ -63,7 +62,7 @@ func TestALingeringReadIsTheSocketsRead(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 
 	pipe, _ := net.Pipe()
-	require.Nil(t, newLinger(pipe, nil), "what is no socket")
+	require.Nil(t, newLinger(pipe), "what is no socket")
 }
 
 // inside calls f with the socket, as a read would. What f finds is looked at afterwards: a test that ended in there would keep
@@ -74,7 +73,7 @@ func (l *linger) inside(t *testing.T, f func(fd uintptr)) {
 
 // It waits as long as it may each time, whatever the kernel has left of the time before.
 func TestHowLongAReaderLingers(t *testing.T) {
-	_, far, l, _ := lingering(t)
+	_, far, l := lingering(t)
 	more := false
 	wait := func(fd uintptr) { more = l.more(fd) }
 	for _, left := range []time.Duration{0, 1, time.Hour} {
@@ -93,7 +92,7 @@ func TestHowLongAReaderLingers(t *testing.T) {
 
 // A read that finds nothing lingers once, and costs no memory; neither does one that finds something.
 func TestALingeringReadParks(t *testing.T) {
-	_, far, l, _ := lingering(t)
+	_, far, l := lingering(t)
 	b := make([]byte, 10)
 	time.AfterFunc(10*lingerMax, func() { _, _ = far.Write([]byte("abc")) })
 	_, err := l.Read(b)
@@ -123,10 +122,15 @@ func TestALingeringReadParks(t *testing.T) {
 func TestALingeringReaderLooksAround(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
-	_, _, l, now := lingering(t)
-	other, from, _, _ := lingering(t)
-	*now = int64(lingerLook)
-	require.True(t, l.around())
+	_, _, l := lingering(t)
+	other, from, _ := lingering(t)
+	now := int64(lingerLook)
+	around := func() bool {
+		looked, ok := l.around(now)
+		require.True(t, ok)
+		return looked
+	}
+	require.True(t, around())
 	for range 100 {
 		var had atomic.Bool
 		over := make(chan struct{})
@@ -138,13 +142,10 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 		runtime.Gosched() // it waits for what comes now
 		_, err := from.Write([]byte("abc"))
 		require.NoError(t, err)
-		looked := *now
-		*now += int64(lingerLook) - 1
-		require.True(t, l.around())
-		require.Equal(t, looked, l.looked)
-		*now++
-		require.True(t, l.around())
-		require.Equal(t, *now, l.looked)
+		now += int64(lingerLook) - 1
+		require.False(t, around())
+		now++
+		require.True(t, around())
 		runtime.Gosched() // the two come one after the other
 		runtime.Gosched() // and sometimes whoever has given way comes first
 		require.True(t, had.Load())
@@ -152,34 +153,84 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 	}
 	if !RaceEnabled {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			*now += int64(lingerLook)
-			l.around()
+			now += int64(lingerLook)
+			l.around(now)
 		}))
 	}
 	l.stop()
 	l.stop()
-	require.False(t, l.around(), "there is no event any more")
+	_, ok := l.around(now)
+	require.False(t, ok, "there is no event any more")
 }
 
 // A reader that cannot have others looked after does not linger.
 func TestAReaderThatCannotLookAround(t *testing.T) {
-	_, _, l, _ := lingering(t)
+	_, _, l := lingering(t)
 	var had syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &had))
 	none := had
 	none.Cur = 3
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
-	can := l.around()
+	_, can := l.around(0)
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &had))
 	require.False(t, can)
-	require.False(t, l.around(), "it does not try again")
+	_, can = l.around(0)
+	require.False(t, can, "it does not try again")
 
-	_, _, l, now := lingering(t)
-	*now = 10 * int64(lingerLook)
-	require.True(t, l.around())
+	_, _, l = lingering(t)
+	looked, can := l.around(int64(lingerLook))
+	require.True(t, looked && can)
 	require.NoError(t, l.event.Close())
-	*now += int64(lingerLook)
-	require.False(t, l.around())
-	require.False(t, l.around())
+	_, can = l.around(2 * int64(lingerLook))
+	require.False(t, can)
+	_, can = l.around(3 * int64(lingerLook))
+	require.False(t, can)
 	(*linger)(nil).stop()
+}
+
+// Those for whom something has come have their turn before the reader lingers, which it does not while it is to rest.
+func TestAReaderLooksAroundBeforeItLingers(t *testing.T) {
+	if RaceEnabled {
+		t.Skip("with the race detector goroutines come in a random order")
+	}
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	_, _, l := lingering(t)
+	other, from, _ := lingering(t)
+	c := &Conn{base: time.Now(), linger: l, pair: &Pair{}}
+	busy := &Conn{pair: c.pair}
+	busy.noteLoad(fewStay)
+	c.noteLoad(fewStay)
+	c.pair.Begin(2)
+	require.True(t, c.lingers())
+	for range 100 {
+		had, over := false, make(chan struct{})
+		go func() {
+			defer close(over)
+			_, _ = other.Read(make([]byte, 10))
+			had = true
+		}()
+		runtime.Gosched() // it waits for what comes now
+		_, err := from.Write([]byte("abc"))
+		require.NoError(t, err)
+		l.looked = -int64(lingerLook)
+		require.True(t, c.lingers())
+		require.True(t, had) // there is one processor
+		<-over
+	}
+	c.pair.rest.Store(int64(time.Hour))
+	l.looked = -int64(lingerLook)
+	c.others = others{}
+	require.False(t, c.lingers())
+	require.Positive(t, l.looked, "it looks around all the same")
+	require.Zero(t, c.others, "what it finds says nothing about lingering")
+	c.pair.rest.Store(0)
+	require.True(t, c.lingers())
+	c.pair.Begin(3)
+	require.False(t, c.lingers())
+	c.pair.Begin(2)
+	l.stop()
+	require.False(t, c.lingers())
+	c.relay.stop()
+	c.wg.Wait()
 }

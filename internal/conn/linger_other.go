@@ -10,11 +10,11 @@ import (
 // linger is not done on this system.
 type linger struct{}
 
-func newLinger(net.Conn, func() int64) *linger { return nil }
+func newLinger(net.Conn) *linger { return nil }
 
 // Read is not called: there is no linger.
 func (*linger) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-func (*linger) around() bool { return false }
+func (*linger) around(int64) (looked, ok bool) { return false, false }
 
 func (*linger) stop() {}

@@ -3,6 +3,7 @@ package conn
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Pair is what the two connections of a node have in common while it has two for the same callers.
@@ -10,6 +11,7 @@ type Pair struct {
 	both atomic.Bool  // there are two now
 	all  atomic.Bool  // and no processor but those of their readers
 	busy atomic.Int32 // how many of them have enough calls in flight
+	rest atomic.Int64 // until when, since the calls' base, their readers do not linger
 }
 
 // Begin says that there are two, in a program with that many processors.
@@ -93,4 +95,55 @@ func (c *Conn) stays() bool {
 		c.relay = newRelay(&c.wg)
 	}
 	return true
+}
+
+// lingers reports whether the reader is to linger in its next read: it stays, its processor and the other connection's are all
+// there are, and the program does little else.
+func (c *Conn) lingers() bool {
+	if c.linger == nil || !c.stays() || !c.pair.all.Load() {
+		return false
+	}
+	now := c.now()
+	may := now >= c.pair.rest.Load()
+	looked, ok := c.linger.around(now)
+	if looked {
+		c.relay.giveWay() // to those for whom something has come
+		if may && c.others.busy(now, c.now()-now) {
+			c.pair.rest.Store(now + int64(othersRest))
+			may = false
+		}
+	}
+	return ok && may
+}
+
+// others is what the program does beside its calls, as far as a reader sees it that looks around: the connections of another
+// cluster perhaps, whose readers and callers need the processors as much. Lingering is a loss then.
+type others struct {
+	since, took int64
+	times       int // in a row that it was much
+}
+
+const (
+	othersTime = 50 * time.Millisecond
+	// othersShare is which part of the time is much.
+	othersShare = 12
+	// othersRest is how long readers do not linger when it was much twice in a row.
+	othersRest = time.Second
+)
+
+// busy takes how long others had the processor after a look at now, and reports whether lingering had better rest.
+func (o *others) busy(now, took int64) bool {
+	o.took += took
+	passed := now - o.since
+	if passed < int64(othersTime) {
+		return false
+	}
+	much := o.took*othersShare > passed && passed < 2*int64(othersTime) // it has not looked for long otherwise
+	o.since, o.took = now, 0
+	if !much {
+		o.times = 0
+		return false
+	}
+	o.times++
+	return o.times%2 == 0
 }

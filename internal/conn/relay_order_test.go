@@ -72,3 +72,35 @@ func TestWhenAReaderStays(t *testing.T) {
 	c.relay.stop()
 	c.wg.Wait()
 }
+
+// Much that others do, twice in a row, and no less than that, has lingering rest.
+func TestWhenOthersAreBusy(t *testing.T) {
+	const step, much, little = int64(othersTime / 10), int64(othersTime/10)/othersShare + 1, int64(othersTime/10) / othersShare
+	var o others
+	now := int64(time.Hour)
+	looks := func(n int, took int64) (rests int) {
+		for range n {
+			now += step
+			if o.busy(now, took) {
+				rests++
+			}
+		}
+		return rests
+	}
+	require.Zero(t, looks(1, int64(time.Hour)))
+	require.Zero(t, looks(10, much), "it had not looked for long before")
+	require.Zero(t, looks(100, little))
+	for range 3 {
+		require.Zero(t, looks(10, much))
+		require.Zero(t, looks(10, little))
+	}
+	require.Zero(t, looks(19, much))
+	require.Equal(t, 1, looks(1, much))
+	require.Zero(t, looks(19, much))
+	require.Equal(t, 1, looks(1, much))
+	require.Zero(t, looks(10, much))
+	now += int64(othersRest)
+	require.Zero(t, looks(1, much), "that is no part of so much time")
+	require.Zero(t, looks(19, much))
+	require.Equal(t, 1, looks(1, much))
+}

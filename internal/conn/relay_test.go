@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -68,6 +69,54 @@ func TestAReaderThatStays(t *testing.T) {
 		require.Equal(t, c.callers > 3, relayed, name)
 		require.Equal(t, c.lingers && runtime.GOOS == "linux", lingered, name)
 	}
+}
+
+// One that lingers finds out that the program has other things to do, and lets it.
+func TestAReaderThatStaysMakesRoom(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("readers do not linger on this system")
+	}
+	var pair conn.Pair
+	pair.Begin(2)
+	pair.Busy(1)
+	d := connect(t, document, func(o *conn.Options) { o.Pair = &pair })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	far, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	near, err := ln.Accept()
+	require.NoError(t, err)
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // asks all the time
+		defer far.Close()
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				_, _ = far.Write(make([]byte, 1))
+			}
+		}
+	})
+	wg.Go(func() { // and has work with it
+		for b := make([]byte, 100); ; {
+			if _, err := near.Read(b); err != nil {
+				_ = near.Close()
+				return
+			}
+			for began := time.Now(); time.Since(began) < 100*time.Microsecond; {
+				continue
+			}
+		}
+	})
+	for began := time.Now(); !pair.Rests() && time.Since(began) < 20*time.Second; {
+		callers(t, d, 100, 100)
+	}
+	close(over)
+	wg.Wait()
+	require.True(t, pair.Rests())
 }
 
 // One that has nothing more to do does not count as busy, though no read comes to find that out.
