@@ -116,10 +116,11 @@ func (l *linger) open() bool {
 		_ = f.Close()
 		return false
 	}
-	one := binary.NativeEndian.AppendUint64(nil, 1) // it is added up, and will not overflow
+	one, had := binary.NativeEndian.AppendUint64(nil, 1), make([]byte, 8)
 	l.event, l.raise = f, raw
 	l.wait = func(fd uintptr) bool {
 		if l.raised {
+			_, _ = syscall.Read(int(fd), had) // the next one is to be a change
 			return true
 		}
 		l.raised = true

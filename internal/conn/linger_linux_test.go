@@ -131,6 +131,10 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 		return looked
 	}
 	require.True(t, around())
+	var n int
+	var err error
+	require.NoError(t, l.raise.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), make([]byte, 8)) }))
+	require.Equal(t, syscall.EAGAIN, err, "the event has been taken back: %d", n)
 	for range 100 {
 		var had atomic.Bool
 		over := make(chan struct{})
