@@ -298,6 +298,48 @@ func TestCancellationIsNoticedInTime(t *testing.T) {
 	})
 }
 
+// registry is a context that can end, and counts who waits for that.
+type registry struct {
+	context.Context
+	done chan struct{}
+	n    atomic.Int32
+}
+
+func (r *registry) Done() <-chan struct{} { return r.done }
+
+func (r *registry) AfterFunc(func()) (stop func() bool) {
+	r.n.Add(1)
+	return func() bool { return true }
+}
+
+// A call that is answered soon does not wait for the end of its context, however many there are at any time.
+func TestAContextCostsNothingBeforeItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(time.Millisecond))
+		b := open(t, m).Bucket("default")
+		require.NoError(t, b.WaitReady(t.Context()))
+		c := &registry{Context: context.Background(), done: make(chan struct{})}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				for range 50 {
+					_, err := kv.Do(c, b, kv.Upsert{Key: []byte("k")})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, c.n.Load())
+		m.Inject(only(memd.OpGet, 1), mock.Delay(20*time.Millisecond))
+		_, err := kv.Do(c, b, kv.Get{Key: []byte("k")})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.n.Load())
+	})
+}
+
 // D62: an idle client asks for the map with the version it knows, and gets nothing back; D30: a node without a map is
 // asked again.
 func TestD62D30ConfigPolling(t *testing.T) {

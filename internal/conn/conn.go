@@ -53,8 +53,8 @@ const (
 	maxPart      = 256 << 10 // one write takes at most this, large values apart
 	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
 	minRead      = 16 << 10
-	maxRead      = 256 << 10            // the read buffer grows up to this while reads fill it, and shrinks again in silence
-	watchTick    = 5 * time.Millisecond // how late the end of a context may be noticed
+	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
+	watchTick    = 2500 * time.Microsecond // a call that lasts longer watches its context, which is noticed one tick later at most
 	maxOrphans   = 16384
 	never        = math.MaxInt64
 	maxSpareSize = 512 << 10
@@ -454,8 +454,8 @@ func (c *Conn) arm(deadline int64, cancelable bool) {
 	}
 }
 
-// sweep runs when the timer fires: it expires what is due, watches contexts that have lasted a tick, and arms the
-// timer again for the earliest deadline that is left.
+// sweep runs when the timer fires: it expires what is due, watches the contexts of calls that have lasted a tick, and arms the
+// timer again for the earliest deadline that is left, or for the next tick.
 func (c *Conn) sweep() {
 	c.mu.Lock()
 	c.armed, c.ticking = never, false
@@ -491,7 +491,11 @@ func (c *Conn) sweep() {
 		default:
 			next = min(next, call.Deadline)
 			durable = durable || call.DurabilityMS != 0
-			if call.Unwatched() {
+			switch {
+			case !call.Unwatched():
+			case call.Started+int64(watchTick) > now:
+				again = true
+			default:
 				call.Share()
 				watch = append(watch, call)
 			}

@@ -76,18 +76,9 @@ func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
 }
 
 // stays reports whether a read that a sweep finds goes on as it is: it is not late, and if its context can end, that has not
-// happened and the read has not been found before. One that takes longer becomes a call, which notices at once.
+// happened and the read has not lasted long. One that has becomes a call, which notices at once.
 func (r *read) stays(now int64) bool {
-	if now >= r.of.Deadline {
-		return false
-	}
-	if r.of.Cancelable() {
-		if r.i&readSeen != 0 || r.of.Over() {
-			return false
-		}
-		r.i |= readSeen
-	}
-	return true
+	return now < r.of.Deadline && (!r.of.Cancelable() || now < r.of.Started+2*int64(watchTick) && !r.of.Over())
 }
 
 // sentReadNow notes that a read without a call is about to be on the wire, if nothing stands in its way at this moment; then
@@ -118,7 +109,7 @@ func (s *slot) sentRead(gen uint32) bool {
 // win gives a read without a call its answer, and notes that its slot is free; false when the read needs a call. The reader
 // has claimed the slot.
 func (c *Conn) win(rd *read, i uint16, p *memd.Packet, owned bool) bool {
-	if !rd.of.Win(rd.index(), p, owned, c.wire.Via, &c.wakes) {
+	if !rd.of.Win(int(rd.i), p, owned, c.wire.Via, &c.wakes) {
 		return false
 	}
 	if c.feedback != nil {
@@ -133,7 +124,7 @@ func (c *Conn) win(rd *read, i uint16, p *memd.Packet, owned bool) bool {
 // for that of the read, which is 0 if the read was not handed to the socket.
 func (c *Conn) own(s *slot, i uint16, epoch uint32) uint32 {
 	rd := c.slots.chunk(i).read(i)
-	call := rd.of.Call(rd.index(), true)
+	call := rd.of.Call(int(rd.i), true)
 	opaque := opaqueOf(i, uint32(s.word.Load())>>2)
 	call.Carry(&kv.Wire{Features: c.info.Features, Opaque: opaque, VBucket: call.Route.VBucket, Via: c.wire.Via}, rd.fills)
 	if epoch != 0 {

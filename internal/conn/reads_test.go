@@ -365,7 +365,7 @@ func TestReadsLeaveTheirContextAlone(t *testing.T) {
 		go func() {
 			<-handed
 			before = ctx.asked.Load()
-			time.Sleep(8 * time.Millisecond) // a sweep has seen the reads, and the next one has not
+			time.Sleep(4 * time.Millisecond) // a sweep has seen the reads, which have not lasted long
 			var p peer
 			p.serve(far)
 		}()

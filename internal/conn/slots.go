@@ -20,13 +20,9 @@ type slot struct {
 // is a call, or the slot is free.
 type read struct {
 	of    *kv.Reads
-	i     uint32 // which of them, and whether a sweep has seen it
+	i     uint32 // which of them
 	fills uint32 // as kv.Route's Reads
 }
-
-const readSeen = 1 << 31 // in read.i
-
-func (r *read) index() int { return int(r.i &^ readSeen) }
 
 const (
 	slotFree   = 0
