@@ -289,6 +289,20 @@ func TestCancellationIsNoticedInTime(t *testing.T) {
 			}
 			require.LessOrEqual(t, late, 5*time.Millisecond)
 		}
+		for before := range 60 { // another call, after which contexts are looked at already
+			other, end := context.WithCancel(t.Context())
+			f := kv.Start(other, b, kv.Get{Key: []byte("k")})
+			time.Sleep(time.Duration(before) * 100 * time.Microsecond)
+			c, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Microsecond, cancel)
+			began := time.Now()
+			_, err := kv.Do(c, b, kv.Get{Key: []byte("k")})
+			require.ErrorIs(t, err, cberr.RequestCanceled)
+			require.LessOrEqual(t, time.Since(began), 5*time.Millisecond, before)
+			end()
+			_, err = f.Wait(t.Context())
+			require.ErrorIs(t, err, cberr.RequestCanceled)
+		}
 		c, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		began := time.Now()
