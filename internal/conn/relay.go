@@ -29,12 +29,12 @@ func (p *Pair) Both() bool { return p.both.Load() }
 // Lopsided reports whether one of them alone has enough.
 func (p *Pair) Lopsided() bool { return p.busy.Load() == 1 }
 
-// relay is how the reader gives way to the goroutines that it has woken, and whatever else is ready on its processor. With runtime.Gosched it would come
-// after those who wait for any processor, on whichever is free first, and the callers that it wakes next would be woken there,
-// away from their memory. A goroutine that is woken comes next on the processor of whoever wakes it, and the one that would
-// have come next goes to the end of that processor's queue. So the reader wakes the first of two goroutines and then the second,
-// which does nothing but send the first to the end of the queue. When all others have had their turn that one wakes the reader,
-// who comes next. If the runtime did it otherwise the reader would go on too soon, or elsewhere.
+// relay is how the reader gives way to the goroutines that it has woken, and whatever else is ready on its processor. With
+// runtime.Gosched it would come after those who wait for any processor, on whichever is free first, and the callers that it wakes
+// next would be woken there, away from their memory. A goroutine that is woken comes next on the processor of whoever wakes it,
+// and the one that would have come next goes to the end of that processor's queue. So the reader wakes the first of two goroutines
+// and then the second, which does nothing but send the first to the end of the queue. When all others have had their turn that one
+// wakes the reader, who comes next. If the runtime did it otherwise the reader would go on too soon, or elsewhere.
 type relay struct{ last, next, back chan struct{} }
 
 // newRelay starts the goroutines, which end with stop.
