@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -108,7 +109,7 @@ type nobody struct{}
 func (nobody) Answered(*conn.Conn, *kv.Call, *memd.Packet) {}
 func (nobody) Lost(c *kv.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (nobody) Unsent(c *kv.Call, _ bool, cause error)      { c.Fail(cause) }
-func (nobody) Expired(*kv.Call)                            {}
+func (nobody) Expired(c *kv.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
 func (nobody) Silent(*conn.Conn)                           {}
 func (nobody) Orphan(*conn.Conn, *memd.Packet)             {}
 func (nobody) Room(*conn.Conn)                             {}

@@ -38,11 +38,6 @@ func newReader(d *dispatcher) *reader {
 
 func (d *reader) Cancel(c *kv.Call, cause error) bool { return c.Fail(cause) }
 
-// expiring ends calls whose deadline has passed.
-type expiring struct{ nobody }
-
-func (expiring) Expired(c *kv.Call) { c.Fail(cberr.UnambiguousTimeout) }
-
 func (d *reader) NewCall() *kv.Call {
 	d.calls.Add(1)
 	return d.many.NewCall()
@@ -188,7 +183,7 @@ func TestReadsThatEndWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newReader(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = expiring{} }))
+		d := newReader(bare(t, struct{ net.Conn }{near}))
 		var p peer
 		go p.serve(far)
 		ks := [][]byte{[]byte("a"), []byte("held"), []byte("b"), []byte("held")}
@@ -288,7 +283,7 @@ func TestReadsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		base := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = expiring{} })
+		base := bare(t, struct{ net.Conn }{near})
 		var p peer
 		go p.serve(far)
 		began := time.Now()
@@ -384,7 +379,7 @@ func (refusing) Answered(_ *conn.Conn, c *kv.Call, _ *memd.Packet) { c.Fail(errR
 
 // listening is told of silence and of success.
 type listening struct {
-	expiring
+	nobody
 	silent, good *atomic.Int32
 }
 
