@@ -54,7 +54,7 @@ const (
 	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
 	minRead      = 16 << 10
 	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
-	watchTick    = 2500 * time.Microsecond // a call that lasts longer watches its context, which is noticed one tick later at most
+	watchTick    = 2500 * time.Microsecond // how often calls are looked at whose contexts can end; one that has lasted as long watches it
 	maxOrphans   = 16384
 	never        = math.MaxInt64
 	maxSpareSize = 512 << 10

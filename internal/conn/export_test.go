@@ -1,5 +1,25 @@
 package conn
 
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Loopback is the two ends of a TCP connection, which the test closes.
+func Loopback(t *testing.T) (near, far *net.TCPConn) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	a, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	b, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
+
 // ReadBuffer is how long the read buffer is.
 func (c *Conn) ReadBuffer() int { return int(c.reads.Load()) }
 

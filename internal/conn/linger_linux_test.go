@@ -15,17 +15,10 @@ import (
 
 // lingering is a socket, its linger, and the other end.
 func lingering(t *testing.T) (near, far *net.TCPConn, l *linger) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	a, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	b, err := ln.Accept()
-	require.NoError(t, err)
-	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
-	l = newLinger(a)
+	near, far = Loopback(t)
+	l = newLinger(near)
 	require.NotNil(t, l)
-	return a.(*net.TCPConn), b.(*net.TCPConn), l
+	return near, far, l
 }
 
 func TestALingeringReadIsTheSocketsRead(t *testing.T) {

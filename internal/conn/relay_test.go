@@ -2,7 +2,6 @@ package conn_test
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -76,17 +75,13 @@ func TestAReaderThatStaysMakesRoom(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("readers do not linger on this system")
 	}
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
 	var pair conn.Pair
 	pair.Begin(2)
 	pair.Busy(1)
 	d := connect(t, document, func(o *conn.Options) { o.Pair = &pair })
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	far, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	near, err := ln.Accept()
-	require.NoError(t, err)
+	near, far := conn.Loopback(t)
 	over := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { // asks all the time
@@ -103,7 +98,6 @@ func TestAReaderThatStaysMakesRoom(t *testing.T) {
 	wg.Go(func() { // and has work with it
 		for b := make([]byte, 100); ; {
 			if _, err := near.Read(b); err != nil {
-				_ = near.Close()
 				return
 			}
 			for began := time.Now(); time.Since(began) < 100*time.Microsecond; {

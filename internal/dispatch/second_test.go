@@ -97,15 +97,7 @@ func TestCallsAreSharedAmongTwoConnections(t *testing.T) {
 		for range 4 * conn.Crowd {
 			wg.Go(func() {
 				for range 50 {
-					res, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
-					switch {
-					case err != nil:
-						t.Error(err)
-					case res.Connection() == first:
-						used[0].Add(1)
-					default:
-						used[1].Add(1)
-					}
+					upsertOver(t, r, first, &used)
 					some := kv.GetMulti(t.Context(), r, kv.Common{}, [][]byte{[]byte("k"), []byte("k"), []byte("k")})
 					if of := some[0].Result.Connection(); of == first {
 						batches[0].Add(1)
@@ -152,6 +144,18 @@ func TestCallsOfOneSideAreSharedAgain(t *testing.T) {
 	})
 }
 
+// upsertOver counts whether one call goes over the first connection.
+func upsertOver(t *testing.T, r *Router, first string, used *[2]atomic.Int32) {
+	switch res, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")}); {
+	case err != nil:
+		t.Error(err)
+	case res.Connection() == first:
+		used[0].Add(1)
+	default:
+		used[1].Add(1)
+	}
+}
+
 // crowdOf counts which connection many calls go over.
 func crowdOf(t *testing.T, r *Router, p *pipeline, used *[2]atomic.Int32) {
 	first := p.conn.Load().Info().ID
@@ -159,14 +163,7 @@ func crowdOf(t *testing.T, r *Router, p *pipeline, used *[2]atomic.Int32) {
 	for range 4 * conn.Crowd {
 		wg.Go(func() {
 			for range 50 {
-				switch res, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")}); {
-				case err != nil:
-					t.Error(err)
-				case res.Connection() == first:
-					used[0].Add(1)
-				default:
-					used[1].Add(1)
-				}
+				upsertOver(t, r, first, used)
 			}
 		})
 	}
