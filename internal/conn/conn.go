@@ -199,6 +199,7 @@ func (c *Conn) Close(cause error) {
 	c.mu.Unlock()
 	if first {
 		close(c.quit)
+		c.linger.wake()
 	}
 	_ = c.nc.Close()
 }

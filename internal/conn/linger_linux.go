@@ -16,10 +16,15 @@ import (
 // and whichever processor is free would get the reader.
 //
 // While both processors are kept so nobody looks after the program's other connections. So the reader lingers no longer than
-// lingerMax, and has that done when it was not for lingerLook, see around.
+// lingerMax, and has that done when it was not for lingerLook, see around. A node that is on the same machine answers in less, and
+// then the kernel's timer is what costs most, which on a virtual machine the host has to set. One that is due after the clock's
+// next tick need not be set, so a reader whose last answers all came in time says that it waits for lingerLong.
 type linger struct {
-	raw  syscall.RawConn
-	done bool // it has lingered in this read
+	raw    syscall.RawConn
+	tc     *net.TCPConn
+	done   bool // it has lingered in this read
+	turns  int  // left to whoever else is to run on this core, before that
+	prompt int  // how many times in a row it has not waited for longer than lingerMax
 	buf  []byte
 	n    int
 	err  error
@@ -42,9 +47,13 @@ type pollFd struct {
 }
 
 const (
-	pollIn     = 1
-	lingerMax  = 200 * time.Microsecond
-	lingerLook = 300 * time.Microsecond
+	pollIn      = 1
+	lingerMax   = 200 * time.Microsecond
+	lingerLong  = 5 * time.Millisecond // most kernels' clocks tick every 1 or 4 ms
+	lingerLook  = 300 * time.Microsecond
+	lingerTurns = 4
+	// promptTimes is after how many such waits a reader trusts in the next one.
+	promptTimes = 16
 )
 
 // newLinger gives nil for what is no TCP socket.
@@ -57,7 +66,7 @@ func newLinger(nc net.Conn) *linger {
 	if err != nil {
 		return nil
 	}
-	l := &linger{raw: raw}
+	l := &linger{raw: raw, tc: tc}
 	l.read = func(fd uintptr) bool {
 		for {
 			l.n, l.err = syscall.Read(int(fd), l.buf)
@@ -65,7 +74,12 @@ func newLinger(nc net.Conn) *linger {
 			case l.err == syscall.EINTR: //nolint:errorlint // a bare errno
 			case l.err != syscall.EAGAIN: //nolint:errorlint // a bare errno
 				return true
-			case l.done || !l.more(fd):
+			case l.done:
+				return false
+			case l.turns > 0: // a node on this machine may be about to answer on this core: it takes no timer, and no waking up
+				l.turns--
+				_, _, _ = syscall.Syscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+			case !l.more(fd):
 				return false
 			}
 		}
@@ -77,9 +91,33 @@ func newLinger(nc net.Conn) *linger {
 func (l *linger) more(fd uintptr) bool {
 	l.done = true
 	l.poll = pollFd{fd: int32(fd), events: pollIn}
-	l.left = syscall.NsecToTimespec(int64(lingerMax)) // the kernel writes into it
+	l.left = syscall.NsecToTimespec(int64(l.limit())) // the kernel writes into it
+	since := time.Now()
 	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&l.poll)), 1, uintptr(unsafe.Pointer(&l.left)), 0, 0, 0)
+	l.waited(time.Since(since))
 	return n == 1
+}
+
+// limit is how long the reader may wait now.
+func (l *linger) limit() time.Duration {
+	if l.prompt < promptTimes {
+		return lingerMax
+	}
+	return lingerLong
+}
+
+// waited notes how long it has waited.
+func (l *linger) waited(d time.Duration) {
+	if l.prompt++; d > lingerMax {
+		l.prompt = 0
+	}
+}
+
+// wake ends the reader's wait, for whoever is about to close the socket, which would take as long.
+func (l *linger) wake() {
+	if l != nil {
+		_ = l.tc.CloseRead()
+	}
 }
 
 // around has the runtime look after the program's other connections, if that is due, and says whether it was. It does so when a
@@ -140,7 +178,7 @@ func (l *linger) stop() {
 
 // Read is that of the connection.
 func (l *linger) Read(b []byte) (int, error) {
-	l.buf, l.done = b, false
+	l.buf, l.done, l.turns = b, false, lingerTurns
 	err := l.raw.Read(l.read)
 	l.buf = nil
 	switch {

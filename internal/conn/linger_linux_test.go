@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -81,6 +82,67 @@ func TestHowLongAReaderLingers(t *testing.T) {
 	for !more { // the bytes may take a moment
 		l.inside(t, wait)
 	}
+}
+
+// One whose last answers all came in time sets no timer of the kernel for the next, until one is late.
+func TestAReaderTrustsInPromptAnswers(t *testing.T) {
+	_, _, l := lingering(t)
+	for range promptTimes {
+		require.Equal(t, lingerMax, l.limit())
+		l.waited(lingerMax)
+	}
+	require.Equal(t, lingerLong, l.limit())
+	l.waited(lingerMax)
+	require.Equal(t, lingerLong, l.limit())
+	l.waited(lingerMax + 1)
+	require.Equal(t, lingerMax, l.limit(), "from the beginning")
+
+	l.prompt = promptTimes
+	began := time.Now()
+	l.inside(t, func(fd uintptr) { l.more(fd) })
+	require.GreaterOrEqual(t, time.Since(began), lingerLong)
+	require.Equal(t, lingerMax, l.limit(), "nothing has come")
+}
+
+// Before that it gives others their turns on its core, in each read.
+func TestALingeringReaderGivesItsCoreAway(t *testing.T) {
+	_, far, l := lingering(t)
+	l.buf, l.turns = make([]byte, 10), lingerTurns
+	l.inside(t, func(fd uintptr) { l.read(fd) })
+	require.Zero(t, l.turns)
+	_, err := far.Write([]byte("abc"))
+	require.NoError(t, err)
+	for more := false; !more; { // the bytes may take a moment
+		l.inside(t, func(fd uintptr) { more = l.more(fd) })
+	}
+	_, err = l.Read(make([]byte, 10))
+	require.NoError(t, err)
+	require.Equal(t, lingerTurns, l.turns, "something was there at once")
+}
+
+// Closing a connection does not wait for a reader that lingers.
+func TestClosingWakesAReaderThatLingers(t *testing.T) {
+	near, _, l := lingering(t)
+	c := &Conn{nc: near, linger: l, quit: make(chan struct{})}
+	const long = 30 * time.Second
+	waits, woken := make(chan struct{}), make(chan bool)
+	go func() {
+		_ = l.raw.Read(func(fd uintptr) bool {
+			poll, limit := pollFd{fd: int32(fd), events: pollIn}, syscall.NsecToTimespec(int64(long))
+			close(waits)
+			n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+			woken <- n == 1
+			return true
+		})
+	}()
+	<-waits
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.Close(nil)
+	}()
+	require.True(t, <-woken)
+	<-closed
 }
 
 // A read that finds nothing lingers once, and costs no memory; neither does one that finds something.

@@ -18,3 +18,5 @@ func (*linger) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 func (*linger) around(int64) (looked, ok bool) { return false, false }
 
 func (*linger) stop() {}
+
+func (*linger) wake() {}
