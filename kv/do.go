@@ -35,6 +35,14 @@ type Dispatcher interface {
 // call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
 // Keys and values of op are lent until Do returns.
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
+	if o, ok := any(&op).(*Get); ok {
+		if rd := lone(ctx, d, o); rd != nil {
+			rd.d.DispatchReads(rd)
+			<-rd.wake
+			err = rd.end(any(&r).(*GetResult)) //nolint:forcetypeassert // there is one R that Get is an Op of
+			return r, err
+		}
+	}
 	c := d.NewCall()
 	c.block()
 	if err = load[R](c, &op); err == nil && c.mayHedge() && c.hedge() != nil {

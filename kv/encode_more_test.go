@@ -234,8 +234,13 @@ func TestReadsOnTheWire(t *testing.T) {
 					require.Zero(t, before)
 					continue
 				}
-				got := make([]byte, before+len(key))
-				r.Put(got, before, []byte(key), &w)
+				got := make([]byte, before, before+len(key))
+				body := before + len(key) - memd.HeaderLen
+				memd.PutRequest((*[memd.HeaderLen]byte)(got), memd.OpGet, uint16(body), 0, 0, w.VBucket, uint32(body), w.Opaque, 0)
+				if before > memd.HeaderLen {
+					r.PutPrefix(got[memd.HeaderLen:])
+				}
+				got = append(got, key...)
 				var want []byte
 				f := newFake(nil)
 				f.answer = func(c *kv.Call) {

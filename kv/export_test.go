@@ -18,6 +18,9 @@ func ResultVia(v *Via, cas uint64) Result { return Result{CAS: cas, via: v} }
 // CallSize is what a call takes, with its allocation's header.
 const CallSize = unsafe.Sizeof(Call{}) + allocHeader
 
+// ReadsSize is what reads take; they are small enough to have no header.
+const ReadsSize = unsafe.Sizeof(Reads{})
+
 // allocHeader precedes objects of more than 512 bytes that hold pointers.
 const allocHeader = 8
 
@@ -26,6 +29,8 @@ func Lines() map[string]uintptr {
 	c := &Call{}
 	return map[string]uintptr{
 		"what reader and waiter use": unsafe.Offsetof(c.wake) + allocHeader,
+		"what is a caller's alone":   unsafe.Offsetof(Reads{}.key),
+		"what few reads need":        unsafe.Offsetof(Reads{}.done),
 		"what only failures need":    unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
 		"the answer":                 unsafe.Offsetof(c.Res) + allocHeader,
 		"the answer's rare parts":    unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,

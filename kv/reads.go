@@ -28,32 +28,55 @@ type ReadsDispatcher interface {
 // than a good answer: then it becomes a call of its own, see Call. Whoever has taken a read's place owns the read, so it
 // is either answered or becomes a call, and once.
 type Reads struct {
-	group group
-
-	// These are the dispatcher's, which does not change them once the first read is on its way. Started and Deadline are in
-	// nanoseconds since its base; InflateLimit is a Limiter's; Map is the number of the cluster map that the reads are routed
-	// by, and VBuckets how many that has.
-	Started, Deadline int64
-	InflateLimit      int
-	Map, VBuckets     uint32
-	collection        uint32 // its id
-	prefix            [5]byte
-	prefixLen         uint8
-	keyMax            uint8
+	// What a read that is alone needs comes first, in whole cache lines: most reads are, and their memory passes to and fro
+	// between whoever waits and a connection's reader. That one looks at the first two lines alone.
+	wake              chan baton // of whoever waits for a read that is alone
+	into              []byte     // of that read
+	is                readsAre
 	Second            bool // they go over a node's second connection if it has one, as a call's SetSecond says; stays
+	prefixLen, keyMax uint8
+	collection        uint32    // its id
+	one               GetResult // of that read
+	d                 ReadsDispatcher
 
-	ctx    context.Context
-	done   <-chan struct{} // of ctx, which is the caller's code and not asked under a lock
-	d      ReadsDispatcher
-	common Common
-	keys   [][]byte // or ops
-	ops    []Get
-	out    []Outcome[GetResult]
-	packed atomic.Bool // values have come compressed
+	key []byte // of that read
+	ctx context.Context
+	// These are the dispatcher's, which does not change them once the first read is on its way. Started and Deadline are in
+	// nanoseconds since its base; Map is the number of the cluster map that the reads are routed by, and VBuckets how many that
+	// has.
+	Started, Deadline int64
+	Map, VBuckets     uint32
+
+	done         <-chan struct{} // of ctx, which is the caller's code and not asked under a lock
+	InflateLimit int32           // a Limiter's: at most 1 GiB
+	packed       atomic.Bool     // values have come compressed
+	prefix       [5]byte
+	common       Common
+	out          []Outcome[GetResult]
+	keys         [][]byte // or ops
+	ops          []Get
+	group        group
 
 	mu    sync.Mutex
 	calls []*Call // of the reads that have become calls, nil where there is none; nil as long as no read has
+
+	// Of a read that is alone.
+	call  [1]*Call
+	wakes chan baton // of the call, while that has the read's
+	err   error
 }
+
+// readsAre says what reads are. It changes before they are dispatched, and with how one that is alone has ended.
+type readsAre uint8
+
+const (
+	readsAlone      readsAre = 1 << iota // there is one, which is in no batch
+	readsNamed                           // common is not zero
+	readsCancelable                      // done is not nil
+	readsRare                            // a read that is alone has not ended with a plain answer
+)
+
+func (r *Reads) alone() bool { return r.is&readsAlone != 0 }
 
 // ReadAt is one of many reads and where it goes.
 type ReadAt struct {
@@ -65,7 +88,7 @@ type ReadAt struct {
 // or d wants calls.
 func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops []Get, inFlight int) ([]Outcome[GetResult], bool) {
 	rd, ok := d.(ReadsDispatcher)
-	if !ok || common.OnBehalfOf != "" || common.Timeout < 0 || validateNames(common) != nil || !alike(ops) {
+	if !ok || !common.shared() || !alike(ops) {
 		return nil, false
 	}
 	n := len(keys) + len(ops)
@@ -76,7 +99,10 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 		if r == nil {
 			return nil, false
 		}
-		r.ctx, r.done, r.d, r.common = ctx, ctx.Done(), rd, *common
+		r.is, r.d, r.ctx, r.common = readsNamed, rd, ctx, *common
+		if r.done = ctx.Done(); r.done != nil {
+			r.is |= readsCancelable
+		}
 		places[i] = r
 	}
 	out := make([]Outcome[GetResult], n)
@@ -95,10 +121,92 @@ func reads(ctx context.Context, d Dispatcher, common *Common, keys [][]byte, ops
 	for i := range used {
 		r := places[(turn+i)%used]
 		r.finish()
-		r.ctx, r.done, r.d, r.common, r.keys, r.ops, r.out = nil, nil, nil, Common{}, nil, nil, nil
-		rd.ReleaseReads(r)
+		r.release()
 	}
 	return out, true
+}
+
+// release gives the memory of reads that have all finished back.
+func (r *Reads) release() {
+	if !r.alone() {
+		r.keys, r.ops, r.out = nil, nil, nil
+	}
+	if r.is&readsNamed != 0 {
+		r.common = Common{}
+		r.SetCollection(0)
+	}
+	if r.is&readsCancelable != 0 {
+		r.done = nil
+	}
+	d := r.d
+	r.is, r.key, r.into, r.d, r.ctx = 0, nil, nil, nil, nil
+	d.ReleaseReads(r)
+}
+
+// lone gives what reads op without a call, if op asks for no more than a document and d can do that; otherwise it gives nil.
+// It is to be dispatched and waited for, and its end must follow.
+func lone(ctx context.Context, d Dispatcher, op *Get) *Reads {
+	rd, ok := d.(ReadsDispatcher)
+	if !ok || op.projects() || op.Hedge != nil || op.KeepCompressed {
+		return nil
+	}
+	is, done := readsAlone, ctx.Done()
+	if !op.isZero() {
+		if !op.Common.shared() {
+			return nil
+		}
+		is |= readsNamed
+	}
+	if done != nil {
+		if ended(done) {
+			return nil // a call says why
+		}
+		is |= readsCancelable
+	}
+	r := rd.NewReads()
+	if r == nil {
+		return nil
+	}
+	if is != readsAlone {
+		r.common, r.done = op.Common, done
+	}
+	if r.wake == nil {
+		r.wake = make(chan baton, 1)
+	}
+	r.is, r.key, r.into, r.d, r.ctx = is, op.Key, op.Into, rd, ctx
+	return r
+}
+
+// shared reports whether c is what reads without calls can have in common.
+func (c *Common) shared() bool {
+	return c.OnBehalfOf == "" && c.Timeout >= 0 && validateNames(c) == nil
+}
+
+// end gives the outcome of a read that is alone and has finished.
+func (r *Reads) end(res *GetResult) error {
+	if r.is != readsAlone {
+		return r.endOther(res)
+	}
+	*res = r.one
+	r.one.Value = nil // the rest is overwritten
+	d := r.d
+	r.is, r.key, r.into, r.d, r.ctx = 0, nil, nil, nil, nil
+	d.ReleaseReads(r)
+	return nil
+}
+
+// endOther is end for one that has a context that can end, or a collection, or has not ended with a plain answer.
+//
+//go:noinline
+func (r *Reads) endOther(res *GetResult) (err error) {
+	if r.is&readsRare != 0 {
+		r.settle()
+		err = r.err
+	}
+	*res = r.one
+	r.one, r.err = GetResult{}, nil
+	r.release()
+	return err
 }
 
 // alike reports whether the reads have all in common but for keys and buffers, and ask for no more than the document.
@@ -128,12 +236,17 @@ func (r *Reads) start() {
 	r.d.DispatchReads(r)
 }
 
-// finish waits for the reads that are under way, and keeps the outcomes of those that have become calls.
+// finish waits for the reads that are under way.
 func (r *Reads) finish() {
 	r.group.Wait()
+	r.settle()
+}
+
+// settle inflates what has come compressed, and keeps the outcomes of the reads that have become calls.
+func (r *Reads) settle() {
 	if r.packed.Load() {
 		r.packed.Store(false)
-		for i := range r.out {
+		for i := range r.Len() {
 			r.inflate(i)
 		}
 	}
@@ -142,9 +255,9 @@ func (r *Reads) finish() {
 	}
 	for i, c := range r.calls {
 		if c != nil {
-			op, o := r.op(i), &r.out[i]
-			o.Err = outcome(c, &op, &o.Result)
-			r.d.Release(c) // to where Call gets them from
+			op := r.op(i)
+			r.failed(i, outcome(c, &op, r.result(i)))
+			r.forget(c)
 		}
 	}
 	r.calls = nil
@@ -153,52 +266,87 @@ func (r *Reads) finish() {
 // inflate makes the value of a read that was answered a plain one, if it came compressed. A read whose value cannot be
 // inflated becomes a call that was answered so, and that call says why.
 func (r *Reads) inflate(i int) {
-	g := &r.out[i].Result
+	g := r.result(i)
 	if g.Datatype&memd.DatatypeSnappy == 0 {
 		return
 	}
-	opaque := g.expiry // see Win
+	opaque, via := g.expiry, g.via // see Win
 	g.expiry = 0
-	var into []byte
-	if r.ops != nil {
-		if r.ops[i].KeepCompressed {
-			return
-		}
-		into = r.ops[i].Into
+	op := r.op(i)
+	if op.KeepCompressed {
+		return
 	}
-	v, err := inflate(into, g.Value, inflateLimit(r.InflateLimit))
+	v, err := inflate(op.Into, g.Value, inflateLimit(int(r.InflateLimit)))
 	if err == nil {
 		g.Value, g.Datatype = v, g.Datatype&^memd.DatatypeSnappy
 		return
 	}
 	p := memd.Packet{Opcode: memd.OpGet, Opaque: opaque, CAS: g.CAS, Datatype: g.Datatype, Value: g.Value}
 	p.Extras = binary.BigEndian.AppendUint32(nil, g.Flags)
-	r.group.Add(1)
+	if !r.alone() {
+		r.group.Add(1)
+	}
 	c := r.Call(i, true)
-	c.Carry(&Wire{Opaque: opaque, VBucket: c.Route.VBucket, Via: g.via}, 0)
+	c.Carry(&Wire{Opaque: opaque, VBucket: c.Route.VBucket, Via: via}, 0)
 	epoch, _ := c.State.Sent()
 	*g = GetResult{}
 	var w Wakes
 	c.Win(epoch, &p, true, &w)
 	w.Flush()
+	if r.alone() {
+		<-r.wake
+	}
 }
 
 func (r *Reads) op(i int) Get {
-	if r.ops != nil {
+	switch {
+	case r.alone():
+		return Get{Common: r.common, Key: r.key, Into: r.into}
+	case r.ops != nil:
 		return r.ops[i]
 	}
 	return Get{Common: r.common, Key: r.keys[i]}
 }
 
+func (r *Reads) result(i int) *GetResult {
+	if r.alone() {
+		return &r.one
+	}
+	return &r.out[i].Result
+}
+
+// failed keeps a read's error, which may be nil.
+func (r *Reads) failed(i int, err error) {
+	if r.alone() {
+		r.err = err
+	} else {
+		r.out[i].Err = err
+	}
+}
+
 // Len is how many reads there are.
-func (r *Reads) Len() int { return len(r.out) }
+func (r *Reads) Len() int {
+	if r.alone() {
+		return 1
+	}
+	return len(r.out)
+}
+
+// Plain reports whether there is a read alone, in the default collection and with a context that cannot end.
+func (r *Reads) Plain() bool { return r.is == readsAlone }
+
+// Alone reports whether there is one read, which whoever waits for it has not put into a batch.
+func (r *Reads) Alone() bool { return r.alone() }
 
 // Key is the key of a read; empty when it is not valid, and Call has the read fail.
 func (r *Reads) Key(i int) []byte {
 	var k []byte
-	if r.ops != nil {
+	switch {
+	case r.alone():
+		k = r.key
+	case r.ops != nil:
 		k = r.ops[i].Key
-	} else {
+	default:
 		k = r.keys[i]
 	}
 	if len(k) > int(r.keyMax) {
@@ -212,27 +360,38 @@ func (r *Reads) Collection() (scope, name string, id uint32) {
 	return r.common.Scope, r.common.Collection, r.common.CollectionID
 }
 
+// InDefaultCollection reports whether neither is given.
+func (r *Reads) InDefaultCollection() bool { return r.is&readsNamed == 0 }
+
 // SetCollection says what the id of the reads' collection is. It must be called before Key is.
 func (r *Reads) SetCollection(id uint32) {
-	r.collection, r.prefixLen, r.keyMax = id, uint8(len(memd.AppendLEB128(r.prefix[:0], id))), MaxKeyLen
-	if id != 0 {
-		r.keyMax = MaxKeyLenCollection
+	if r.collection, r.prefixLen, r.keyMax = id, 1, MaxKeyLen; id == 0 {
+		r.prefix[0] = 0
+		return
 	}
+	r.prefixLen, r.keyMax = uint8(len(memd.AppendLEB128(r.prefix[:0], id))), MaxKeyLenCollection
 }
 
 // Timeout is how long the caller lets the reads take; 0 is the dispatcher's.
-func (r *Reads) Timeout() time.Duration { return r.common.Timeout }
+func (r *Reads) Timeout() time.Duration {
+	if r.is&readsNamed == 0 {
+		return 0
+	}
+	return r.common.Timeout
+}
 
 // Context is the context that the caller gave.
 func (r *Reads) Context() context.Context { return r.ctx }
 
 // Cancelable reports whether the caller's context can end before the reads' deadline.
-func (r *Reads) Cancelable() bool { return r.done != nil }
+func (r *Reads) Cancelable() bool { return r.is&readsCancelable != 0 }
 
 // Over reports whether the caller's context has ended.
-func (r *Reads) Over() bool {
+func (r *Reads) Over() bool { return ended(r.done) }
+
+func ended(done <-chan struct{}) bool {
 	select {
-	case <-r.done:
+	case <-done:
 		return true
 	default:
 		return false
@@ -244,7 +403,13 @@ func (r *Reads) Over() bool {
 // something is wrong with it or the context has ended.
 func (r *Reads) Call(i int, placed bool) *Call {
 	c, op := r.d.NewCall(), r.op(i)
-	c.form, c.group = formBatch, &r.group
+	if r.alone() {
+		r.is |= readsRare
+		r.one = GetResult{}
+		c.form, c.wake, r.wakes = formBlocking, r.wake, c.wake
+	} else {
+		c.form, c.group = formBatch, &r.group
+	}
 	err := load[GetResult](c, &op)
 	if err == nil {
 		err = c.prepare(r.ctx, placed)
@@ -253,21 +418,36 @@ func (r *Reads) Call(i int, placed bool) *Call {
 		c.has |= hasContext
 	}
 	if err != nil && !placed { // one that is placed was valid
-		r.out[i].Err = c.unprepared(r.ctx, err)
-		r.d.Release(c)
-		r.group.Done()
+		r.failed(i, c.unprepared(r.ctx, err))
+		r.forget(c)
+		if r.alone() {
+			r.wake <- baton{}
+		} else {
+			r.group.Done()
+		}
 		return nil
 	}
 	r.d.AdmitRead(c, r)
 	c.Started, c.Deadline = r.Started, r.Deadline
 	c.Route.Map, c.Route.CollectionID = r.Map, r.collection
 	r.mu.Lock()
-	if r.calls == nil {
+	switch {
+	case r.alone():
+		r.calls = r.call[:]
+	case r.calls == nil:
 		r.calls = make([]*Call, len(r.out))
 	}
 	r.calls[i] = c
 	r.mu.Unlock()
 	return c
+}
+
+// forget gives a call that Call has made back to where Call gets them from.
+func (r *Reads) forget(c *Call) {
+	if r.alone() {
+		c.wake, r.wakes, r.call[0] = r.wakes, nil, nil
+	}
+	r.d.Release(c)
 }
 
 // Win gives a read its good answer, for a reader that has taken the read's place. It copies what it needs of p; owned says
@@ -277,7 +457,41 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 	if p.Opcode != memd.OpGet || len(p.Extras) < 4 {
 		return false
 	}
-	g := &r.out[i].Result
+	if r.alone() {
+		r.winAlone(p, owned, via, w)
+		return true
+	}
+	var into []byte
+	if r.ops != nil {
+		into = r.ops[i].Into
+	}
+	r.won(&r.out[i].Result, into, p, owned, via)
+	w.add(&r.group)
+	return true
+}
+
+// winAlone is Win for a read that is alone, which as a rule has a plain answer.
+func (r *Reads) winAlone(p *memd.Packet, owned bool, via *Via, w *Wakes) {
+	g := &r.one
+	if owned || len(p.Value) == 0 || len(p.Frames) > 0 || p.Datatype&memd.DatatypeSnappy != 0 {
+		r.is |= readsRare
+		r.won(g, r.into, p, owned, via)
+	} else {
+		g.CAS, g.via = p.CAS, via
+		g.Flags, g.Datatype = binary.BigEndian.Uint32(p.Extras), p.Datatype
+		if r.into == nil {
+			g.Value = exact(p.Value)
+		} else {
+			into := append(r.into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
+			g.Value = into
+		}
+	}
+	w.Woken++
+	r.wake <- baton{}
+}
+
+// won makes g what a good answer says.
+func (r *Reads) won(g *GetResult, into []byte, p *memd.Packet, owned bool, via *Via) {
 	g.CAS, g.via = p.CAS, via
 	g.Flags, g.Datatype = binary.BigEndian.Uint32(p.Extras), p.Datatype
 	packed := p.Datatype&memd.DatatypeSnappy != 0
@@ -290,8 +504,8 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 	switch {
 	case owned:
 		g.Value = p.Value
-	case !packed && r.ops != nil && r.ops[i].Into != nil:
-		into := append(r.ops[i].Into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
+	case !packed && into != nil:
+		into = append(into, p.Value...)
 		g.Value = into
 	case len(p.Value) > 0:
 		g.Value = exact(p.Value)
@@ -299,8 +513,6 @@ func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool 
 	if len(p.Frames) > 0 {
 		g.setFrames(p.Frames)
 	}
-	w.add(&r.group)
-	return true
 }
 
 // BeforeKey is how much of a read's request is before its key; 0 when w's connection cannot carry the reads.
@@ -314,16 +526,11 @@ func (r *Reads) BeforeKey(w *Wire) int {
 	return memd.HeaderLen
 }
 
-// Put writes the request of a read of key to b, which is as long as that is. before is what BeforeKey has said.
-func (r *Reads) Put(b []byte, before int, key []byte, w *Wire) {
-	body := uint32(len(b) - memd.HeaderLen)
-	memd.PutRequest((*[memd.HeaderLen]byte)(b), memd.OpGet, uint16(body), 0, 0, w.VBucket, body, w.Opaque, 0)
-	if before > memd.HeaderLen {
-		if b[memd.HeaderLen] = r.prefix[0]; before > memd.HeaderLen+1 {
-			copy(b[memd.HeaderLen:before], r.prefix[:])
-		}
+// PutPrefix writes what is between the header of a read's request and its key, which b is as long as.
+func (r *Reads) PutPrefix(b []byte) {
+	if b[0] = r.prefix[0]; len(b) > 1 {
+		copy(b, r.prefix[:])
 	}
-	copy(b[before:], key)
 }
 
 // Carry notes on which connection c, a call that stands for one of many reads, is, or is to be once it is written. reads

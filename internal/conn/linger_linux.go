@@ -25,12 +25,12 @@ type linger struct {
 	done   bool // it has lingered in this read
 	turns  int  // left to whoever else is to run on this core, before that
 	prompt int  // how many times in a row it has not waited for longer than lingerMax
-	buf  []byte
-	n    int
-	err  error
-	poll pollFd
-	left syscall.Timespec // to linger
-	read func(fd uintptr) bool
+	buf    []byte
+	n      int
+	err    error
+	poll   pollFd
+	left   syscall.Timespec // to linger
+	read   func(fd uintptr) bool
 
 	looked int64    // when others were looked after last
 	tried  bool     // whether there can be an event

@@ -31,48 +31,74 @@ func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
 	return taken
 }
 
+// SubmitRead is SubmitReads for a read that is alone, and says whether it was taken.
+func (c *Conn) SubmitRead(r *kv.Reads, key []byte, vbucket uint16) bool {
+	c.mu.Lock()
+	before := c.beginReads(r)
+	put := before != 0 && c.putRead(r, 0, key, vbucket, before)
+	if alone, mine := c.unlock(put); mine {
+		c.startFlush(alone)
+	}
+	return put
+}
+
 // putReads is put for reads without calls, and says how many were taken. The lock is held.
 func (c *Conn) putReads(r *kv.Reads, at []kv.ReadAt) int {
+	before := c.beginReads(r)
+	if before == 0 {
+		return 0
+	}
+	for k, a := range at {
+		if !c.putRead(r, a.I, r.Key(int(a.I)), a.VBucket, before) {
+			return k
+		}
+	}
+	return len(at)
+}
+
+// beginReads says how much of the requests of reads is before the key; 0 when the connection does not take them. The lock is
+// held.
+func (c *Conn) beginReads(r *kv.Reads) (before int) {
 	if c.closed || c.refusing {
 		return 0
 	}
 	if r.Deadline < c.armed || !c.ticking && r.Cancelable() {
 		c.arm(r.Deadline, r.Cancelable())
 	}
-	before := r.BeforeKey(&c.wire)
-	if before == 0 {
-		return 0
+	return r.BeforeKey(&c.wire)
+}
+
+// putRead is put for one of them. The lock is held.
+func (c *Conn) putRead(r *kv.Reads, i uint32, key []byte, vbucket uint16, before int) bool {
+	if c.inflight >= c.maxCalls {
+		return false
 	}
-	var p *part
-	for k, a := range at {
-		if c.inflight >= c.maxCalls {
-			return k
-		}
-		i, ok := c.slots.take()
-		if !ok {
-			return k
-		}
-		ch := c.slots.chunk(i)
-		s := ch.at(i)
-		o := s.next(i)
-		c.wire.Opaque, c.wire.VBucket = o, a.VBucket
-		if p == nil { // not before there is something to put
-			p = c.last()
-		}
-		key, from := r.Key(int(a.I)), len(p.buf)
-		n := before + len(key)
-		if cap(p.buf)-from < n {
-			p.grow(n)
-		}
-		p.buf = p.buf[:from+n]
-		r.Put(p.buf[from:], before, key, &c.wire)
-		p.frames = append(p.frames, frame{opaque: o, end: uint32(from + n)})
-		ch.setRead(i, read{of: r, i: a.I, fills: c.fills})
-		s.call = nil
-		s.word.Store(unsentRead | uint64(o&genMask)<<2 | slotLive)
-		c.inflight++
+	at, ok := c.slots.take()
+	if !ok {
+		return false
 	}
-	return len(at)
+	ch := c.slots.chunk(at)
+	s := ch.at(at)
+	o := s.next(at)
+	p := c.last() // not before there is something to put
+	from, n := len(p.buf), before+len(key)
+	if cap(p.buf)-from < n {
+		p.grow(n)
+	}
+	p.buf = p.buf[:from+n]
+	b := p.buf[from:]
+	body := uint32(n - memd.HeaderLen)
+	memd.PutRequest((*[memd.HeaderLen]byte)(b), memd.OpGet, uint16(body), 0, 0, vbucket, body, o, 0)
+	if before > memd.HeaderLen {
+		r.PutPrefix(b[memd.HeaderLen:before])
+	}
+	copy(b[before:], key)
+	p.frames = append(p.frames, frame{opaque: o, end: uint32(from + n)})
+	ch.setRead(at, read{of: r, i: i, fills: c.fills})
+	s.call = nil
+	s.word.Store(unsentRead | uint64(o&genMask)<<2 | slotLive)
+	c.inflight++
+	return true
 }
 
 // stays reports whether a read that a sweep finds goes on as it is: it is not late, and if its context can end, that has not

@@ -17,7 +17,9 @@ func (r *Router) NewReads() *kv.Reads {
 	if rd, ok := r.reads.Get().(*kv.Reads); ok {
 		return rd
 	}
-	return &kv.Reads{Second: nextSide(&r.sides.batches)}
+	rd := &kv.Reads{Second: nextSide(&r.sides.batches), InflateLimit: int32(r.InflateLimit())}
+	rd.SetCollection(0)
+	return rd
 }
 
 // ReleaseReads implements kv.ReadsDispatcher.
@@ -30,26 +32,43 @@ func (r *Router) ReleaseReads(rd *kv.Reads) {
 
 // DispatchReads implements kv.ReadsDispatcher.
 func (r *Router) DispatchReads(rd *kv.Reads) {
-	rd.Started, rd.InflateLimit = r.now(), r.InflateLimit()
-	limit := rd.Timeout()
-	if limit == 0 {
-		limit = r.o.Timeout
+	if rd.Alone() {
+		r.dispatchRead(rd)
+	} else {
+		r.dispatchReads(rd)
 	}
-	rd.Deadline = deadline(rd.Started, limit)
-	if rd.Cancelable() {
-		if d, ok := rd.Context().Deadline(); ok {
-			rd.Deadline = min(rd.Deadline, int64(d.Sub(r.o.Base)))
-		}
-	}
-	rd.Map, rd.VBuckets = 0, 0
-	rd.SetCollection(0)
+}
+
+// dispatchRead is DispatchReads for a read that is alone. Many goroutines wait for such: see Dispatch.
+func (r *Router) dispatchRead(rd *kv.Reads) {
+	rd.Started = r.now()
 	pk := r.picker.Load()
-	if pk != nil {
-		if id, ok := r.collectionOf(rd); ok {
-			rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
-			rd.SetCollection(id)
+	if pk == nil || !rd.Plain() {
+		pk = r.admitReads(rd)
+	} else {
+		rd.Deadline = deadline(rd.Started, r.o.Timeout)
+		rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
+	}
+	if key := rd.Key(0); rd.VBuckets != 0 && len(key) > 0 {
+		vb := vbucket(crc32.ChecksumIEEE(key), rd.VBuckets)
+		if p := pk.active(vb); p != nil {
+			if q := p.second.Load(); q != nil {
+				p = p.share(q, rd.Second)
+			}
+			if cn := p.conn.Load(); cn == nil || rd.Map < cn.Map || !cn.SubmitRead(rd, key, vb) {
+				p.submitReadElse(rd, 0)
+			}
+			return
 		}
 	}
+	if c := rd.Call(0, false); c != nil {
+		r.route(c)
+	}
+}
+
+func (r *Router) dispatchReads(rd *kv.Reads) {
+	rd.Started = r.now()
+	pk := r.admitReads(rd)
 	b := byPipelineOf[kv.ReadAt](&r.sortedReads)
 	n := rd.VBuckets
 	for i := range rd.Len() {
@@ -68,7 +87,42 @@ func (r *Router) DispatchReads(rd *kv.Reads) {
 	r.sortedReads.Put(b)
 }
 
+// admitReads gives reads that have started their deadline and their collection, and the picker that they are routed by; nil
+// before there is one. Without VBuckets they need calls.
+func (r *Router) admitReads(rd *kv.Reads) *picker {
+	limit := rd.Timeout()
+	if limit == 0 {
+		limit = r.o.Timeout
+	}
+	rd.Deadline = deadline(rd.Started, limit)
+	if rd.Cancelable() {
+		r.hurry(rd)
+	}
+	pk := r.picker.Load()
+	rd.Map, rd.VBuckets = 0, 0
+	id, ok := uint32(0), pk != nil
+	if ok && !rd.InDefaultCollection() {
+		id, ok = r.collectionOf(rd)
+	}
+	rd.SetCollection(id)
+	if ok {
+		rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
+	}
+	return pk
+}
+
+// hurry has reads end with their context.
+//
+//go:noinline
+func (r *Router) hurry(rd *kv.Reads) {
+	if d, ok := rd.Context().Deadline(); ok {
+		rd.Deadline = min(rd.Deadline, int64(d.Sub(r.o.Base)))
+	}
+}
+
 // collectionOf gives the id of the reads' collection, as far as it is known.
+//
+//go:noinline
 func (r *Router) collectionOf(rd *kv.Reads) (uint32, bool) {
 	scope, name, id := rd.Collection()
 	if id != 0 {
@@ -100,10 +154,15 @@ func (p *pipeline) submitReads(rd *kv.Reads, at []kv.ReadAt) {
 				return
 			}
 		}
-		if c := rd.Call(int(at[0].I), false); c != nil {
-			p.submit(c) // which knows what to do with one that was not taken
-		}
+		p.submitReadElse(rd, int(at[0].I))
 		at = at[1:]
+	}
+}
+
+// submitReadElse is for a read that no connection has taken.
+func (p *pipeline) submitReadElse(rd *kv.Reads, i int) {
+	if c := rd.Call(i, false); c != nil {
+		p.submit(c) // which knows what to do with one that was not taken
 	}
 }
 
