@@ -472,7 +472,7 @@ func (c *Conn) sweep() {
 			continue
 		}
 		if s.call == nil {
-			if rd := c.slots.chunk(uint16(i)).read(uint16(i)); rd.stays(now) {
+			if rd := &s.read; rd.stays(now) {
 				next, again = min(next, rd.of.Deadline), again || rd.of.Cancelable()
 				s.word.Store(v)
 				continue
@@ -833,11 +833,10 @@ func (c *counted) Read(b []byte) (n int, err error) {
 // wait for nothing else.
 func (c *Conn) good(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
-	if ch := c.slots.chunk(i); ch != nil && !kv.Continues(p) {
-		s := ch.at(i)
+	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
 		if epoch, ok := s.claimNow(p.Opaque & genMask); ok {
 			if s.call == nil {
-				if c.win(ch.read(i), i, p, false) {
+				if c.win(&s.read, i, p, false) {
 					return
 				}
 				epoch = c.own(s, i, epoch)
@@ -902,7 +901,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		return
 	}
 	if s.call == nil {
-		if p.Status == memd.StatusSuccess && c.win(c.slots.chunk(i).read(i), i, p, owned) {
+		if p.Status == memd.StatusSuccess && c.win(&s.read, i, p, owned) {
 			return
 		}
 		epoch = c.own(s, i, epoch)

@@ -77,8 +77,7 @@ func (c *Conn) putRead(r *kv.Reads, i uint32, key []byte, vbucket uint16, before
 	if !ok {
 		return false
 	}
-	ch := c.slots.chunk(at)
-	s := ch.at(at)
+	s := c.slots.at(at)
 	o := s.next(at)
 	p := c.last() // not before there is something to put
 	from, n := len(p.buf), before+len(key)
@@ -94,8 +93,7 @@ func (c *Conn) putRead(r *kv.Reads, i uint32, key []byte, vbucket uint16, before
 	}
 	copy(b[before:], key)
 	p.frames = append(p.frames, frame{opaque: o, end: uint32(from + n)})
-	ch.setRead(at, read{of: r, i: i, fills: c.fills})
-	s.call = nil
+	s.call, s.read = nil, read{of: r, i: i, fills: c.fills}
 	s.word.Store(unsentRead | uint64(o&genMask)<<2 | slotLive)
 	c.inflight++
 	return true
@@ -149,7 +147,7 @@ func (c *Conn) win(rd *read, i uint16, p *memd.Packet, owned bool) bool {
 // own makes a call of the read in a slot that the caller has claimed or holds. It gives the attempt's number of the call,
 // for that of the read, which is 0 if the read was not handed to the socket.
 func (c *Conn) own(s *slot, i uint16, epoch uint32) uint32 {
-	rd := c.slots.chunk(i).read(i)
+	rd := &s.read
 	call := rd.of.Call(int(rd.i), true)
 	opaque := opaqueOf(i, uint32(s.word.Load())>>2)
 	call.Carry(&kv.Wire{Features: c.info.Features, Opaque: opaque, VBucket: call.Route.VBucket, Via: c.wire.Via}, rd.fills)

@@ -13,10 +13,11 @@ import (
 // unsentRead is set above the generation while a read without a call waits to be written.
 type slot struct {
 	word atomic.Uint64
-	call *kv.Call // nil for one of many reads, whose part says whose it is
+	call *kv.Call // nil for a read without a call
+	read read
 }
 
-// A read is what the slot of one without a call has besides. It is guarded as the slot's call, and means nothing when there
+// A read is what the slot of one without a call has instead. It is guarded as the slot's call, and means nothing when there
 // is a call, or the slot is free.
 type read struct {
 	of    *kv.Reads
@@ -40,12 +41,7 @@ const (
 	maxChunks = 1 << (16 - chunkBits)
 )
 
-// chunk is some slots, and what those of reads have besides, which most connections never need. That is made under the
-// connection's lock before the first such slot is live.
-type chunk struct {
-	slots [chunkLen]slot
-	reads *[chunkLen]read
-}
+type chunk [chunkLen]slot
 
 // table is grown in chunks that never move, so that the reader needs no lock.
 type table struct {
@@ -65,18 +61,7 @@ func (t *table) at(i uint16) *slot {
 	return ch.at(i)
 }
 
-func (ch *chunk) at(i uint16) *slot { return &ch.slots[i&(chunkLen-1)] }
-
-// read is what the slot of a read has besides. The slot is such a one, and the caller has claimed or holds it.
-func (ch *chunk) read(i uint16) *read { return &ch.reads[i&(chunkLen-1)] }
-
-// setRead says what the slot of a read, which was handed out, has besides. The connection's lock is held.
-func (ch *chunk) setRead(i uint16, r read) {
-	if ch.reads == nil {
-		ch.reads = new([chunkLen]read)
-	}
-	ch.reads[i&(chunkLen-1)] = r
-}
+func (ch *chunk) at(i uint16) *slot { return &ch[i&(chunkLen-1)] }
 
 // take gives a free slot's index; false when the table is full. The connection's lock is held.
 func (t *table) take() (uint16, bool) {
