@@ -132,6 +132,7 @@ type Conn struct {
 	rpos, rlen int
 	filled     bool // by the last read: there may be more
 	left       bool // of what was read, because enough goroutines had been woken
+	turns      int  // of those who were woken since the last write
 	relay      *relay
 	busy       bool    // see note
 	linger     *linger // nil where it is not done
@@ -616,6 +617,10 @@ func (c *Conn) read() error {
 				c.gather(runtime.Gosched)
 			}
 			c.mu.Lock()
+			if c.unwritten(stays) {
+				c.mu.Unlock()
+				continue
+			}
 			c.reading = false
 			mine = len(c.pend) > c.head
 			c.flushing = c.flushing || mine
@@ -632,6 +637,17 @@ func (c *Conn) read() error {
 			return err
 		}
 	}
+}
+
+// unwritten reports whether a reader that stays had better wake more callers before it writes: fewer and longer writes cost
+// less, and the node is busy with others. The lock is held.
+func (c *Conn) unwritten(stays bool) bool {
+	if stays && c.left && c.turns < maxTurns-1 && len(c.pend)-c.head <= 1 {
+		c.turns++
+		return true
+	}
+	c.turns = 0
+	return false
 }
 
 // Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and crowdAnswers have ended in each

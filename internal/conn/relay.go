@@ -71,6 +71,8 @@ const (
 	// maxWoken is how many goroutines a reader with a relay wakes before it gives way. A processor's queue has room for 256;
 	// what is too much for it goes to all processors.
 	maxWoken = 192
+	// maxTurns is how often it gives way at most before it writes what they have asked for.
+	maxTurns = 3
 )
 
 // note keeps whether the connection has enough calls in flight for two readers to stay.
