@@ -15,7 +15,7 @@ type ReadsDispatcher interface {
 	BatchDispatcher
 	// NewReads gives reads to fill, or nil when the dispatcher wants calls instead.
 	NewReads() *Reads
-	// DispatchReads takes the reads over as DispatchAll does calls.
+	// DispatchReads takes the reads over as DispatchAll does calls. One may be alone.
 	DispatchReads(r *Reads)
 	// AdmitRead gives c, which is to stand for one of r, what DispatchAll would have given it, and does not send it.
 	AdmitRead(c *Call, r *Reads)
@@ -23,10 +23,10 @@ type ReadsDispatcher interface {
 	ReleaseReads(r *Reads)
 }
 
-// Reads is a portion of a batch that reads whole documents of one collection. What their calls would have in common is
-// here once, and a read is no more than its place on the connection that carries it, until something else happens to it
-// than a good answer: then it becomes a call of its own, see Call. Whoever has taken a read's place owns the read, so it
-// is either answered or becomes a call, and once.
+// Reads is a portion of a batch that reads whole documents of one collection, or a read that Do waits for and that is alone.
+// What their calls would have in common is here once, and a read is no more than its place on the connection that carries
+// it, until something else happens to it than a good answer: then it becomes a call of its own, see Call. Whoever has taken
+// a read's place owns the read, so it is either answered or becomes a call, and once.
 type Reads struct {
 	// What a read that is alone needs comes first, in whole cache lines: most reads are, and their memory passes to and fro
 	// between whoever waits and a connection's reader. That one looks at the first two lines alone.

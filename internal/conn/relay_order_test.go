@@ -104,3 +104,24 @@ func TestWhenOthersAreBusy(t *testing.T) {
 	require.Zero(t, looks(19, much))
 	require.Equal(t, 1, looks(1, much))
 }
+
+// A reader that stays writes when it has woken enough callers, when there is nothing left to read, or when there is more than
+// one write's worth.
+func TestWhenAReaderThatStaysWrites(t *testing.T) {
+	c := &Conn{left: true, pend: []*part{{}, {}}, head: 1}
+	for range 3 {
+		for range maxTurns - 1 {
+			require.True(t, c.unwritten(true))
+		}
+		require.False(t, c.unwritten(true))
+	}
+	require.True(t, c.unwritten(true))
+	c.left = false
+	require.False(t, c.unwritten(true))
+	require.Zero(t, c.turns)
+	c.left, c.head = true, 0
+	require.False(t, c.unwritten(true))
+	c.head = 2
+	require.False(t, c.unwritten(false))
+	require.True(t, c.unwritten(true), "nothing waits")
+}
