@@ -64,3 +64,30 @@ func Leftovers(c *Call) []string {
 	}
 	return left
 }
+
+// ReadsLeftovers names the fields of reads that are not zero, but for those that may stay when they are used again.
+func ReadsLeftovers(r *Reads) []string {
+	var left []string
+	v := reflect.ValueOf(r).Elem()
+	for i := range v.NumField() {
+		switch name := v.Type().Field(i).Name; name {
+		case "wake", "Second", "prefixLen", "keyMax", "Started", "Deadline", "Map", "VBuckets", "InflateLimit":
+		case "prefix": // as long as prefixLen says
+			if r.prefix[0] != 0 {
+				left = append(left, name)
+			}
+		case "one":
+			if rest := r.one; rest.Value != nil || rest.retry != nil || rest.expiry != 0 || rest.hasDuration || rest.readUnits != 0 {
+				left = append(left, name)
+			}
+		default:
+			if !v.Field(i).IsZero() {
+				left = append(left, name)
+			}
+		}
+	}
+	return left
+}
+
+// SharesWake reports whether the same channel wakes who waits for either.
+func SharesWake(c *Call, r *Reads) bool { return c.wake != nil && c.wake == r.wake }
