@@ -416,6 +416,22 @@ func TestReadsThatNeedCalls(t *testing.T) {
 	}
 }
 
+// A Get of a document needs no call, not even the first one.
+func TestAPlainGetNeedsNoCall(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+		require.NoError(t, err)
+		d := &asReads{ReadsDispatcher: b}
+		for _, c := range []context.Context{context.Background(), ctx(t)} {
+			g, err := kv.Do(c, d, kv.Get{Key: []byte("k")})
+			require.NoError(t, err)
+			require.Equal(t, "v", string(g.Value))
+		}
+		require.Equal(t, 2, d.taken)
+		require.Zero(t, d.made.Load())
+	})
+}
+
 // released takes the memory of reads from elsewhere.
 type released struct {
 	*core.Bucket

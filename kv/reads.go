@@ -167,8 +167,11 @@ func lone(ctx context.Context, d Dispatcher, op *Get) *Reads {
 	if r == nil {
 		return nil
 	}
-	if is != readsAlone {
-		r.common, r.done = op.Common, done
+	if is&readsNamed != 0 {
+		r.common = op.Common
+	}
+	if done != nil {
+		r.done = done
 	}
 	if r.wake == nil {
 		r.wake = make(chan baton, 1)
@@ -360,7 +363,7 @@ func (r *Reads) Collection() (scope, name string, id uint32) {
 	return r.common.Scope, r.common.Collection, r.common.CollectionID
 }
 
-// InDefaultCollection reports whether neither is given.
+// InDefaultCollection reports whether Collection gives nothing, without a look at it; it may give nothing without this, too.
 func (r *Reads) InDefaultCollection() bool { return r.is&readsNamed == 0 }
 
 // SetCollection says what the id of the reads' collection is. It must be called before Key is.

@@ -52,12 +52,7 @@ func (r *Router) dispatchRead(rd *kv.Reads) {
 	if key := rd.Key(0); rd.VBuckets != 0 && len(key) > 0 {
 		vb := vbucket(crc32.ChecksumIEEE(key), rd.VBuckets)
 		if p := pk.active(vb); p != nil {
-			if q := p.second.Load(); q != nil {
-				p = p.share(q, rd.Second)
-			}
-			if cn := p.conn.Load(); cn == nil || rd.Map < cn.Map || !cn.SubmitRead(rd, key, vb) {
-				p.submitReadElse(rd, 0)
-			}
+			p.submitRead(rd, key, vb)
 			return
 		}
 	}
@@ -140,6 +135,16 @@ func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
 	}
 	if rd.VBuckets != 0 {
 		c.Route.VBucket = vbucket(c.Route.Hash, rd.VBuckets)
+	}
+}
+
+// submitRead is submitReads for a read that is alone.
+func (p *pipeline) submitRead(rd *kv.Reads, key []byte, vb uint16) {
+	if q := p.second.Load(); q != nil {
+		p = p.share(q, rd.Second)
+	}
+	if cn := p.conn.Load(); cn == nil || rd.Map < cn.Map || !cn.SubmitRead(rd, key, vb) {
+		p.submitReadElse(rd, 0)
 	}
 }
 
