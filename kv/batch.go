@@ -65,30 +65,6 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 // group is what the calls of one portion of a batch have in common: the last of them to finish wakes who waits.
 type group struct{ sync.WaitGroup }
 
-// Wakes gathers the calls of batches that one reader finishes one after another. Its zero value is ready.
-type Wakes struct {
-	g     *group
-	n     int
-	Woken int // goroutines, those included that Flush is about to wake; for whoever wants to count them from now on
-}
-
-func (w *Wakes) add(g *group) {
-	if g != w.g {
-		w.Flush()
-		w.g = g
-		w.Woken++
-	}
-	w.n++
-}
-
-// Flush tells the batch of what it has gathered. Whoever gathers calls it before doing anything that may take time.
-func (w *Wakes) Flush() {
-	if w.n > 0 {
-		w.g.Add(-w.n)
-		w.g, w.n = nil, 0
-	}
-}
-
 // batch runs its operations in portions. Two of them are under way at a time, so that the nodes have work while the
 // outcomes of one are looked at.
 type batch[R any, O Op[R]] struct {

@@ -437,8 +437,8 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	return won
 }
 
-// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch has finished for
-// whoever waits for it when w is flushed.
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch, and one that Do
+// waits for, has finished for whoever waits for it when w is flushed.
 func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
@@ -447,8 +447,7 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	c.set(p, owned)
 	switch shared := c.shared(); {
 	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have
-		w.Woken++
-		c.wake <- baton{}
+		w.addCall(c.wake)
 	case c.form == formBatch:
 		if shared {
 			c.unwatched()

@@ -47,6 +47,7 @@ func (l *lender) wins(t *testing.T, p memd.Packet, owned bool) func(*kv.Reads) {
 		l.wakes.Woken = 0
 		require.True(t, r.Win(0, &p, owned, fakeVia, &l.wakes))
 		require.Equal(t, 1, l.wakes.Woken)
+		l.wakes.Flush()
 	}
 }
 

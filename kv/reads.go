@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type Reads struct {
 	// These are the dispatcher's, which does not change them once the first read is on its way. Started and Deadline are in
 	// nanoseconds since its base; Map is the number of the cluster map that the reads are routed by, and VBuckets how many that
 	// has.
+	// Reads may begin when they are appended, see NotBegun.
 	Started, Deadline int64
 	Map, VBuckets     uint32
 
@@ -75,6 +77,9 @@ const (
 	readsCancelable                      // done is not nil
 	readsRare                            // a read that is alone has not ended with a plain answer
 )
+
+// notBegun is the Started of reads that have not begun.
+const notBegun = math.MinInt64
 
 func (r *Reads) alone() bool { return r.is&readsAlone != 0 }
 
@@ -267,7 +272,7 @@ func (r *Reads) settle() {
 }
 
 // inflate makes the value of a read that was answered a plain one, if it came compressed. A read whose value cannot be
-// inflated becomes a call that was answered so, and that call says why.
+// inflated becomes a call that was answered so.
 func (r *Reads) inflate(i int) {
 	g := r.result(i)
 	if g.Datatype&memd.DatatypeSnappy == 0 {
@@ -284,6 +289,15 @@ func (r *Reads) inflate(i int) {
 		g.Value, g.Datatype = v, g.Datatype&^memd.DatatypeSnappy
 		return
 	}
+	r.uninflatable(i, opaque, via)
+}
+
+// uninflatable has a read whose value cannot be inflated become a call, which says why. What it needs of the stack is more than
+// what most who wait have.
+//
+//go:noinline
+func (r *Reads) uninflatable(i int, opaque uint32, via *Via) {
+	g := r.result(i)
 	p := memd.Packet{Opcode: memd.OpGet, Opaque: opaque, CAS: g.CAS, Datatype: g.Datatype, Value: g.Value}
 	p.Extras = binary.BigEndian.AppendUint32(nil, g.Flags)
 	if !r.alone() {
@@ -383,6 +397,15 @@ func (r *Reads) Timeout() time.Duration {
 	return r.common.Timeout
 }
 
+// NotBegun says that the reads have not begun, and may take that long from when they do.
+func (r *Reads) NotBegun(limit time.Duration) { r.Started, r.Deadline = notBegun, int64(limit) }
+
+// Begun reports whether the reads have begun.
+func (r *Reads) Begun() bool { return r.Started != notBegun }
+
+// Begin has reads begin that have not.
+func (r *Reads) Begin(now int64) { r.Started, r.Deadline = now, now+min(r.Deadline, math.MaxInt64-now) }
+
 // Context is the context that the caller gave.
 func (r *Reads) Context() context.Context { return r.ctx }
 
@@ -453,44 +476,41 @@ func (r *Reads) forget(c *Call) {
 	r.d.Release(c)
 }
 
-// Win gives a read its good answer, for a reader that has taken the read's place. It copies what it needs of p; owned says
-// that p's value is memory of its own. The read has finished for whoever waits for it when w is flushed. False means that
+// Win gives a read its good answer, for a reader that has taken the read's place. p is needed no more, and the read has
+// finished for whoever waits for it, when w is flushed; owned says that p's value is memory of its own. False means that
 // there is more to the answer, and nothing was done: a call can take it.
 func (r *Reads) Win(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) bool {
 	if p.Opcode != memd.OpGet || len(p.Extras) < 4 {
 		return false
 	}
-	if r.alone() {
-		r.winAlone(p, owned, via, w)
-		return true
+	if owned || len(p.Value) == 0 || len(p.Frames) > 0 || p.Datatype&memd.DatatypeSnappy != 0 {
+		r.winRare(i, p, owned, via, w)
+	} else {
+		w.addRead(r, i, p, via)
 	}
-	var into []byte
-	if r.ops != nil {
-		into = r.ops[i].Into
-	}
-	r.won(&r.out[i].Result, into, p, owned, via)
-	w.add(&r.group)
 	return true
 }
 
-// winAlone is Win for a read that is alone, which as a rule has a plain answer.
-func (r *Reads) winAlone(p *memd.Packet, owned bool, via *Via, w *Wakes) {
-	g := &r.one
-	if owned || len(p.Value) == 0 || len(p.Frames) > 0 || p.Datatype&memd.DatatypeSnappy != 0 {
-		r.is |= readsRare
-		r.won(g, r.into, p, owned, via)
-	} else {
-		g.CAS, g.via = p.CAS, via
-		g.Flags, g.Datatype = binary.BigEndian.Uint32(p.Extras), p.Datatype
-		if r.into == nil {
-			g.Value = exact(p.Value)
-		} else {
-			into := append(r.into, p.Value...) //nolint:gocritic // the caller's slice stays as it is
-			g.Value = into
-		}
+// winRare is Win for an answer that is none as most are.
+//
+//go:noinline
+func (r *Reads) winRare(i int, p *memd.Packet, owned bool, via *Via, w *Wakes) {
+	if !r.alone() {
+		r.won(&r.out[i].Result, r.intoOf(i), p, owned, via)
+		w.add(&r.group)
+		return
 	}
-	w.Woken++
-	r.wake <- baton{}
+	r.is |= readsRare
+	r.won(&r.one, r.into, p, owned, via)
+	w.addCall(r.wake)
+}
+
+// intoOf is the memory that the caller has given for a read that is not alone; nil if it has given none.
+func (r *Reads) intoOf(i int) []byte {
+	if r.ops == nil {
+		return nil
+	}
+	return r.ops[i].Into
 }
 
 // won makes g what a good answer says.
@@ -531,7 +551,7 @@ func (r *Reads) BeforeKey(w *Wire) int {
 
 // PutPrefix writes what is between the header of a read's request and its key, which b is as long as.
 func (r *Reads) PutPrefix(b []byte) {
-	if b[0] = r.prefix[0]; len(b) > 1 {
+	if b[0] = byte(r.collection); len(b) > 1 { // one byte is the id itself
 		copy(b, r.prefix[:])
 	}
 }

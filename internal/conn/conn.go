@@ -78,6 +78,7 @@ type frame struct {
 type part struct {
 	buf    []byte
 	frames []frame
+	begun  int64 // when a read in it has begun that has looked at the clock for those after it; 0 when none has
 }
 
 // Conn is a bootstrapped connection. Connect makes it, Serve runs it on the goroutine that calls it, Close ends it.
@@ -109,6 +110,7 @@ type Conn struct {
 	head     int
 	spares   []*part // one is filled while the other is written, and more while there is more than parts hold; until Rest
 	flushing bool    // somebody writes, or is about to
+	slow     bool    // and has met a full socket, or the connection is one whose writes block
 	reading  bool    // the reader is completing answers and will flush after that
 	closed   bool
 	refusing bool // its node has left: what is in flight may finish

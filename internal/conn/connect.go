@@ -215,6 +215,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		c.try = newTry(nc)
 		c.linger = newLinger(nc)
 	}
+	c.slow = c.try == nil
 	c.timer = time.AfterFunc(time.Hour, c.sweep)
 	c.timer.Stop()
 	return c

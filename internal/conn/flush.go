@@ -79,6 +79,7 @@ func (c *Conn) flush() {
 			c.Stats.FullSocket.Add(1)
 			c.mu.Lock()
 			ended := c.closed
+			c.slow = true
 			if !ended {
 				c.wg.Add(1)
 			}
@@ -141,7 +142,7 @@ func (c *Conn) swap() *part {
 	for {
 		c.mu.Lock()
 		if len(c.pend) == c.head {
-			c.flushing = false
+			c.flushing, c.slow = false, c.try == nil
 			c.mu.Unlock()
 			return nil
 		}
@@ -223,7 +224,7 @@ func (c *Conn) recycle(p *part) {
 	if cap(p.buf) > maxSpareSize {
 		return
 	}
-	p.buf, p.frames = p.buf[:0], p.frames[:0]
+	p.buf, p.frames, p.begun = p.buf[:0], p.frames[:0], 0
 	c.mu.Lock()
 	c.putSpare(p)
 	c.mu.Unlock()

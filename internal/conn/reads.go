@@ -31,15 +31,33 @@ func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
 	return taken
 }
 
-// SubmitRead is SubmitReads for a read that is alone, and says whether it was taken.
+// SubmitRead is SubmitReads for a read that is alone, and says whether it was taken. One that has not begun begins now, if it is.
 func (c *Conn) SubmitRead(r *kv.Reads, key []byte, vbucket uint16) bool {
 	c.mu.Lock()
+	looked := !r.Begun() && c.begin(r)
 	before := c.beginReads(r)
 	put := before != 0 && c.putRead(r, 0, key, vbucket, before)
+	if put && looked {
+		c.pend[len(c.pend)-1].begun = r.Started
+	}
 	if alone, mine := c.unlock(put); mine {
 		c.startFlush(alone)
 	}
 	return put
+}
+
+// begin has a read begin, and says whether it has looked at the clock. A look costs a fortieth of a read, and those that are
+// written together have begun together, but for what callers that can run do before it. So one of them looks for all, unless
+// the socket is full, or the writes of the connection block. The lock is held.
+func (c *Conn) begin(r *kv.Reads) (looked bool) {
+	if n := len(c.pend); n > c.head && !c.slow {
+		if at := c.pend[n-1].begun; at != 0 {
+			r.Begin(at)
+			return false
+		}
+	}
+	r.Begin(max(c.now(), 1))
+	return true
 }
 
 // putReads is put for reads without calls, and says how many were taken. The lock is held.

@@ -39,14 +39,18 @@ func (r *Router) DispatchReads(rd *kv.Reads) {
 	}
 }
 
+// exactBelow is the timeout below which a read has its own look at the clock, see conn.Conn's SubmitRead: callers that can run may
+// take some milliseconds.
+const exactBelow = 500 * time.Millisecond
+
 // dispatchRead is DispatchReads for a read that is alone. Many goroutines wait for such: see Dispatch.
 func (r *Router) dispatchRead(rd *kv.Reads) {
-	rd.Started = r.now()
 	pk := r.picker.Load()
 	if pk == nil || !rd.Plain() {
+		rd.Started = r.now()
 		pk = r.admitReads(rd)
 	} else {
-		rd.Deadline = deadline(rd.Started, r.o.Timeout)
+		r.mayBegin(rd)
 		rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
 	}
 	if key := rd.Key(0); rd.VBuckets != 0 && len(key) > 0 {
@@ -58,6 +62,14 @@ func (r *Router) dispatchRead(rd *kv.Reads) {
 	}
 	if c := rd.Call(0, false); c != nil {
 		r.route(c)
+	}
+}
+
+// mayBegin has a plain read begin when it is appended to what waits to be written, or now if its time is short.
+func (r *Router) mayBegin(rd *kv.Reads) {
+	rd.NotBegun(r.o.Timeout)
+	if r.o.Timeout < exactBelow {
+		rd.Begin(r.now())
 	}
 }
 
@@ -129,6 +141,9 @@ func (r *Router) collectionOf(rd *kv.Reads) (uint32, bool) {
 
 // AdmitRead implements kv.ReadsDispatcher.
 func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
+	if !rd.Begun() {
+		rd.Begin(r.now())
+	}
 	c.Bind(&r.home)
 	if len(c.Req.Key) > 0 {
 		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)

@@ -1,0 +1,126 @@
+package kv_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// lenders lends memory to many reads at a time.
+type lenders struct {
+	*lender
+	all []*kv.Reads
+}
+
+func (l *lenders) NewReads() *kv.Reads {
+	r := &kv.Reads{}
+	r.SetCollection(0)
+	return r
+}
+func (l *lenders) DispatchReads(r *kv.Reads) { l.all = append(l.all, r) }
+
+// What a reader has gathered is told when it flushes, or when that is as much as it gathers. Nobody keeps anything of the
+// packets' memory.
+func TestAReaderTellsWhatItHasGathered(t *testing.T) {
+	for _, batches := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const many, full = 39, 32
+			l := &lenders{lender: newLender()}
+			var ended atomic.Int32
+			got, buf := make([]kv.GetResult, many), make([][]byte, many)
+			for i := range many {
+				if i%3 == 1 {
+					buf[i] = make([]byte, 1, 20)
+				}
+				go func() {
+					op := kv.Get{Key: []byte("k"), Into: buf[i]}
+					if batches {
+						o := kv.Batch(context.Background(), l, []kv.Get{op}, 0)[0]
+						got[i] = o.Result
+						assert.NoError(t, o.Err)
+					} else {
+						var err error
+						got[i], err = kv.Do(context.Background(), l, op)
+						assert.NoError(t, err)
+					}
+					ended.Add(1)
+				}()
+				synctest.Wait()
+			}
+			var w kv.Wakes
+			packets := make([]byte, 0, 100*many)
+			for i, r := range l.all {
+				from := len(packets)
+				packets = fmt.Appendf(packets, "value %02d", i)
+				p := memd.Packet{Opcode: memd.OpGet, CAS: uint64(i + 1), Extras: []byte{0, 0, 1, byte(i)}, Value: packets[from:], Datatype: memd.DatatypeJSON}
+				require.True(t, r.Win(0, &p, false, fakeVia, &w))
+			}
+			synctest.Wait()
+			require.LessOrEqual(t, int(ended.Load()), full, "the rest is gathered")
+			if !batches {
+				require.Equal(t, many, w.Woken)
+				require.EqualValues(t, full, ended.Load())
+			}
+			w.Flush()
+			clear(packets[:cap(packets)])
+			synctest.Wait()
+			require.EqualValues(t, many, ended.Load())
+			require.Equal(t, many, w.Woken)
+			for i, g := range got {
+				want := fmt.Sprintf("value %02d", i)
+				if buf[i] != nil {
+					require.Same(t, &buf[i][0], &g.Value[0])
+					want = "\x00" + want
+				}
+				require.Equal(t, want, string(g.Value))
+				require.EqualValues(t, i+1, g.CAS)
+				require.EqualValues(t, 256+i, g.Flags)
+				require.Equal(t, memd.DatatypeJSON, g.Datatype)
+				require.Equal(t, fakeVia.Endpoint, g.Endpoint())
+			}
+			w.Flush() // once
+			synctest.Wait()
+		})
+	}
+}
+
+// A call that is waited for has finished when the reader flushes, too.
+func TestAReaderGathersCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, full = 20, 16
+		var calls []*kv.Call
+		d := newFake(func(c *kv.Call) {
+			send(c)
+			calls = append(calls, c)
+		})
+		var ended atomic.Int32
+		for range many {
+			go func() {
+				res, err := kv.Do(context.Background(), d, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+				assert.NoError(t, err)
+				assert.EqualValues(t, 7, res.CAS)
+				ended.Add(1)
+			}()
+			synctest.Wait()
+		}
+		var w kv.Wakes
+		for _, c := range calls {
+			epoch, _ := c.State.Sent()
+			require.True(t, c.Win(epoch, &memd.Packet{Opcode: memd.OpSet, CAS: 7}, false, &w))
+		}
+		synctest.Wait()
+		require.EqualValues(t, full, ended.Load())
+		require.Equal(t, many, w.Woken)
+		w.Flush()
+		synctest.Wait()
+		require.EqualValues(t, many, ended.Load())
+	})
+}
