@@ -97,6 +97,7 @@ type Conn struct {
 	maxCalls int
 	pair     *Pair         // see Options.Pair
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
+	pacer    *Pacer        // see Options.Pacer
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -613,9 +614,10 @@ func (c *Conn) read() error {
 		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
 		if mine {
 			// the callers just woken append their next requests
+			paced := false
 			if stays {
 				c.relay.giveWay()
-			} else {
+			} else if paced = c.paced(); !paced {
 				c.gather(runtime.Gosched)
 			}
 			c.mu.Lock()
@@ -628,7 +630,10 @@ func (c *Conn) read() error {
 			c.flushing = c.flushing || mine
 			idle = c.inflight == 0
 			c.mu.Unlock()
-			if mine {
+			switch {
+			case mine && paced:
+				c.pacer.add(c)
+			case mine:
 				c.flush()
 			}
 		}

@@ -19,7 +19,12 @@ func (c *Conn) startFlush(alone bool) {
 		}
 		return
 	}
-	if !alone {
+	switch {
+	case alone:
+	case c.paced():
+		c.pacer.add(c)
+		return
+	default:
 		c.gather(runtime.Gosched)
 	}
 	c.flush()
@@ -269,6 +274,11 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 func (c *Conn) teardown() {
 	cause := c.Cause()
 	c.wg.Wait()
+	if c.pacer.drop(c) {
+		c.mu.Lock()
+		c.flushing = false
+		c.mu.Unlock()
+	}
 	for c.try != nil && c.isFlushing() {
 		runtime.Gosched() // a submitter is inside its one attempt, which does not block
 	}

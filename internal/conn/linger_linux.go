@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 	"os"
@@ -32,12 +31,8 @@ type linger struct {
 	left   syscall.Timespec // to linger
 	read   func(fd uintptr) bool
 
-	looked int64    // when others were looked after last
-	tried  bool     // whether there can be an event
-	event  *os.File // nil while there is none
-	raise  syscall.RawConn
-	raised bool
-	wait   func(fd uintptr) bool
+	looked int64 // when others were looked after last
+	event  event
 }
 
 // pollFd is the kernel's struct pollfd.
@@ -120,59 +115,23 @@ func (l *linger) wake() {
 	}
 }
 
-// around has the runtime look after the program's other connections, if that is due, and says whether it was. It does so when a
-// processor has nothing to run, and before it gives the processor up. So the reader waits for an event that it causes itself:
-// it comes back at once, and everybody for whom something has come is ready. If not ok this cannot be done, and the reader must
-// not linger.
+// around has the runtime look after the program's other connections, if that is due, and says whether it was. If not ok this
+// cannot be done, and the reader must not linger.
 func (l *linger) around(now int64) (looked, ok bool) {
 	switch {
-	case l.event == nil && !l.open():
+	case !l.event.open():
 		return false, false
 	case now-l.looked < int64(lingerLook):
 		return false, true
 	}
-	l.looked, l.raised = now, false
-	if l.raise.Read(l.wait) != nil {
-		l.stop()
-	}
-	return true, l.event != nil
-}
-
-// open makes the event. It tries once.
-func (l *linger) open() bool {
-	if l.tried {
-		return false
-	}
-	l.tried = true
-	fd, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if errno != 0 {
-		return false
-	}
-	f := os.NewFile(fd, "eventfd")
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return false
-	}
-	one, had := binary.NativeEndian.AppendUint64(nil, 1), make([]byte, 8)
-	l.event, l.raise = f, raw
-	l.wait = func(fd uintptr) bool {
-		if l.raised {
-			_, _ = syscall.Read(int(fd), had) // the next one is to be a change
-			return true
-		}
-		l.raised = true
-		_, err := syscall.Write(int(fd), one)
-		return err != nil
-	}
-	return true
+	l.looked = now
+	return true, l.event.look()
 }
 
 // stop lets go of the event.
 func (l *linger) stop() {
-	if l != nil && l.event != nil {
-		_ = l.event.Close()
-		l.event = nil
+	if l != nil {
+		l.event.close()
 	}
 }
 

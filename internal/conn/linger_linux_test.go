@@ -189,7 +189,7 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 	require.True(t, around())
 	var n int
 	var err error
-	require.NoError(t, l.raise.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), make([]byte, 8)) }))
+	require.NoError(t, l.event.raise.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), make([]byte, 8)) }))
 	require.Equal(t, syscall.EAGAIN, err, "the event has been taken back: %d", n)
 	for range 100 {
 		var had atomic.Bool
@@ -240,7 +240,7 @@ func TestAReaderThatCannotLookAround(t *testing.T) {
 	_, _, l = lingering(t)
 	looked, can := l.around(int64(lingerLook))
 	require.True(t, looked && can)
-	require.NoError(t, l.event.Close())
+	require.NoError(t, l.event.file.Close())
 	_, can = l.around(2 * int64(lingerLook))
 	require.False(t, can)
 	_, can = l.around(3 * int64(lingerLook))

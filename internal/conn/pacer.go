@@ -1,0 +1,122 @@
+package conn
+
+import (
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Pacer writes for the connections to many nodes that the same callers use. A caller that wakes up has its next request for any of
+// them, so there are few requests for each, and a write for each few is what costs most. The pacer waits until a processor has nothing
+// to run, twice more if it need not wait for long, and then writes for all connections that have something, one after another.
+// What nobody else waits for goes at once, as without it. Where there is no event, or processors always have something to run, it rests.
+type Pacer struct {
+	base  time.Time
+	nodes int32 // from how many on it is used
+
+	rests   atomic.Int64 // until when, since base
+	mu      sync.Mutex
+	due     []*Conn // their flushing is set
+	spare   []*Conn
+	running bool
+	wg      sync.WaitGroup
+	event   event // of whoever runs
+}
+
+const (
+	// paceNodes is from how many nodes for each processor on a pacer is worth it: with 20 on two it is, with 3 it is a loss.
+	paceNodes = 8
+	// paceLooks is how often it waits.
+	paceLooks = 3
+	// paceLong is how long it may wait at a time, and paceRest how long it rests if that was longer. The runtime looks for events every
+	// 10 ms where processors always have something to run.
+	paceLong = 5 * time.Millisecond
+	paceRest = time.Second
+)
+
+// NewPacer makes one for connections with that base, in a program with that many processors. It opens a file when it is used first.
+func NewPacer(base time.Time, processors int) *Pacer {
+	return &Pacer{base: base, nodes: int32(min(processors, math.MaxInt16) * paceNodes)}
+}
+
+// Close waits until all is written, and lets go of the file. The pacer's connections have ended.
+func (p *Pacer) Close() {
+	p.wg.Wait()
+	p.event.close()
+}
+
+// paced reports whether the pacer is to write for the connection now.
+func (c *Conn) paced() bool {
+	p := c.pacer
+	if p == nil || c.serving.Load() < p.nodes {
+		return false
+	}
+	until := p.rests.Load()
+	return until == 0 || until <= c.now()
+}
+
+// add has the pacer write what is pending on a connection whose flushing the caller has set.
+func (p *Pacer) add(c *Conn) {
+	p.mu.Lock()
+	p.due = append(p.due, c)
+	begin := !p.running
+	p.running = true
+	p.mu.Unlock()
+	if begin {
+		p.wg.Go(p.run)
+	}
+}
+
+// drop reports whether the pacer was to write for the connection, and will not.
+func (p *Pacer) drop(c *Conn) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.due, c)
+	if i < 0 {
+		return false
+	}
+	p.due = slices.Delete(p.due, i, i+1)
+	return true
+}
+
+// run lasts for as long as there is something to write.
+func (p *Pacer) run() {
+	for {
+		p.gather(p.event.look, runtime.Gosched)
+		p.mu.Lock()
+		due := p.due
+		if len(due) == 0 {
+			p.running = false
+			p.mu.Unlock()
+			return
+		}
+		p.due, p.spare = p.spare[:0], due
+		p.mu.Unlock()
+		for i, c := range due {
+			due[i] = nil
+			c.flush()
+		}
+	}
+}
+
+// gather waits until callers have had their turn. If that takes long, or cannot be done, the pacer rests.
+func (p *Pacer) gather(look func() bool, yield func()) {
+	for range paceLooks {
+		began := time.Since(p.base)
+		if !look() {
+			p.rests.Store(math.MaxInt64)
+			return
+		}
+		yield()
+		if now := time.Since(p.base); now-began > paceLong {
+			p.rests.Store(int64(now + paceRest))
+			return
+		}
+	}
+}
