@@ -153,7 +153,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
 		err = &lagging{err}
-	case n == 0:
+	case n == 0 && !errors.Is(err, cberr.RequestCanceled): // which it is when another read has ended the call
 		x.mu.Lock()
 		x.active = err
 		x.mu.Unlock()

@@ -3,6 +3,7 @@ package kv_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 // lenders lends memory to many reads at a time.
 type lenders struct {
 	*lender
+	mu  sync.Mutex
 	all []*kv.Reads
 }
 
@@ -24,7 +26,18 @@ func (l *lenders) NewReads() *kv.Reads {
 	r.SetCollection(0)
 	return r
 }
-func (l *lenders) DispatchReads(r *kv.Reads) { l.all = append(l.all, r) }
+
+func (l *lenders) DispatchReads(r *kv.Reads) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, r)
+}
+
+func (l *lenders) dispatched() []*kv.Reads {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
 
 // What a reader has gathered is told when it flushes, or when that is as much as it gathers. Nobody keeps anything of the
 // packets' memory.
@@ -53,7 +66,7 @@ func TestAReaderTellsWhatItHasGathered(t *testing.T) {
 			}
 			var w kv.Wakes
 			packets := make([]byte, 0, 100*many)
-			for i, r := range l.all {
+			for i, r := range l.dispatched() {
 				from := len(packets)
 				packets = fmt.Appendf(packets, "value %02d", i)
 				p := memd.Packet{Opcode: memd.OpGet, CAS: uint64(i + 1), Extras: []byte{0, 0, 1, byte(i)}, Value: packets[from:], Datatype: memd.DatatypeJSON}
@@ -93,9 +106,12 @@ func TestAReaderTellsWhatItHasGathered(t *testing.T) {
 func TestAReaderGathersCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, full = 20, 16
+		var mu sync.Mutex
 		var calls []*kv.Call
 		d := newFake(func(c *kv.Call) {
 			send(c)
+			mu.Lock()
+			defer mu.Unlock()
 			calls = append(calls, c)
 		})
 		var ended, well atomic.Int32
@@ -110,6 +126,8 @@ func TestAReaderGathersCalls(t *testing.T) {
 			synctest.Wait()
 		}
 		var w kv.Wakes
+		mu.Lock()
+		defer mu.Unlock()
 		for _, c := range calls {
 			epoch, _ := c.State.Sent()
 			require.True(t, c.Win(epoch, &memd.Packet{Opcode: memd.OpSet, CAS: 7}, false, &w))
