@@ -74,7 +74,7 @@ func TestWhenAReadBegins(t *testing.T) {
 		refused := &kv.Reads{}
 		refused.NotBegun(math.MaxInt64)
 		require.False(t, c.SubmitRead(refused, []byte("k"), 1))
-		require.EqualValues(t, math.MaxInt64, refused.Deadline)
+		require.Equal(t, int64(math.MaxInt64), refused.Deadline)
 	})
 }
 
