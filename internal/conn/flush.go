@@ -274,15 +274,14 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 func (c *Conn) teardown() {
 	cause := c.Cause()
 	c.wg.Wait()
-	if c.pacer.drop(c) {
-		c.mu.Lock()
-		c.flushing = false
-		c.mu.Unlock()
-	}
 	for c.try != nil && c.isFlushing() {
-		runtime.Gosched() // a submitter is inside its one attempt, which does not block
+		if c.pacer.drop(c) {
+			break
+		}
+		runtime.Gosched() // a submitter or the pacer is inside its one attempt, which does not block, or about to hand over to the pacer
 	}
 	c.mu.Lock()
+	c.flushing = false
 	c.timer.Stop()
 	pend := c.pend[c.head:]
 	c.pend, c.head = nil, 0
