@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -42,6 +43,7 @@ func FuzzRows(f *testing.F) {
 	f.Add([]byte(`{"results":null,"a":{"results":[1]}}`), uint16(3))
 	f.Add([]byte(`{"results":[[[[[[[[[[[1]]]]]]]]]]]}`), uint16(14))
 	f.Add(manyRows(3), uint16(30))
+	f.Add([]byte(`{"a":"`+strings.Repeat("x", 4<<10)+`"}`), uint16(4100))
 	files, err := filepath.Glob("testdata/*.json")
 	require.NoError(f, err)
 	for _, name := range files {

@@ -279,6 +279,39 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, r.Err(), httpsvc.ErrTooDeep)
 }
 
+// TestWhatIsOverTheLimitIsToldAlikeHoweverItArrives has values that pass the limit by a few bytes, and what would be
+// another failure beyond it: the error says the limit's own place, not how far the reader had come.
+func TestWhatIsOverTheLimitIsToldAlikeHoweverItArrives(t *testing.T) {
+	limits := httpsvc.Limits{Row: 100, Depth: 8}
+	x := func(n int) string { return strings.Repeat("x", n) }
+	var values []string
+	for n := range 6 {
+		values = append(values,
+			`"`+x(97+n)+`"`, `"`+x(97+n), `["`+x(95+n)+`"]`, strings.Repeat("1", 99+n), // ended, and cut off
+			`["`+x(92+n)+`"`+strings.Repeat("[", 9), `"`+x(96+n)+"\\")
+	}
+	over := 0
+	for _, v := range values {
+		for _, head := range []string{`{"a":`, `{"results":[`, `{"results":[1,`, `{"a":1,`} {
+			for _, tail := range []string{"", "]}", "}", "x", ":1}"} {
+				body := head + v + tail
+				want, r := readAll(strings.NewReader(body), "results", limits)
+				slow, _ := readAll(iotest.OneByteReader(strings.NewReader(body)), "results", limits)
+				require.Equal(t, want, slow, body)
+				for at := range len(body) {
+					half, _ := readAll(&chunks{data: []byte(body), at: []int{at}}, "results", limits)
+					require.Equal(t, want, half, body)
+				}
+				var be *httpsvc.BodyError
+				if errors.As(r.Err(), &be) && be.Err == httpsvc.ErrTooLarge && be.Offset == int64(len(head)+limits.Row) {
+					over++
+				}
+			}
+		}
+	}
+	require.Greater(t, over, 200)
+}
+
 // endless is a row without an end.
 type endless struct{ started bool }
 

@@ -30,9 +30,27 @@ func (r *RowReader) token() (byte, error) {
 // value reads one JSON value whole. The bytes are a part of the buffer, valid until more is read.
 func (r *RowReader) value() ([]byte, error) {
 	r.mark = r.pos
+	err := r.skip()
+	if r.pos-r.mark > r.limits.Row {
+		// How far skip came, and what else it met beyond the limit, depends on the pieces in which the response arrived.
+		r.pos = r.mark + r.limits.Row
+		return nil, ErrTooLarge
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := r.buf[r.mark:r.pos:r.pos]
+	if !valid(v) { // skip only looked for the end
+		return nil, ErrMalformed
+	}
+	return v, nil
+}
+
+// skip finds the end of a value.
+func (r *RowReader) skip() error {
 	for depth := 0; ; {
 		if err := r.fill(); err != nil {
-			return nil, err
+			return err
 		}
 		var err error
 		switch r.buf[r.pos] {
@@ -45,7 +63,7 @@ func (r *RowReader) value() ([]byte, error) {
 			}
 		case '}', ']':
 			if depth == 0 {
-				return nil, ErrMalformed
+				return ErrMalformed
 			}
 			r.pos++
 			depth--
@@ -56,21 +74,10 @@ func (r *RowReader) value() ([]byte, error) {
 				err = r.literal()
 			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		if depth == 0 {
-			break
+		if err != nil || depth == 0 {
+			return err
 		}
 	}
-	v := r.buf[r.mark:r.pos:r.pos]
-	if len(v) > r.limits.Row {
-		return nil, ErrTooLarge
-	}
-	if !valid(v) { // the loop above only looked for the end
-		return nil, ErrMalformed
-	}
-	return v, nil
 }
 
 // text reads from a quote to the one that ends it.
