@@ -91,3 +91,21 @@ func ReadsLeftovers(r *Reads) []string {
 
 // SharesWake reports whether the same channel wakes who waits for either.
 func SharesWake(c *Call, r *Reads) bool { return c.wake != nil && c.wake == r.wake }
+
+// StatusesOutOfStep are those whose row does not say whether overrides has them.
+func StatusesOutOfStep() []memd.Status {
+	var out []memd.Status
+	has := map[memd.Status]bool{}
+	for o := range overrides {
+		has[o.st] = true
+		if rowOf(o.st) == nil {
+			out = append(out, o.st)
+		}
+	}
+	for st := range rows {
+		if s := memd.Status(st); rows[st].varies != has[s] {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -55,7 +55,7 @@ func pathKind(st memd.Status) *cberr.Kind {
 	if st == memd.StatusAccess {
 		return cberr.XattrNoAccess
 	}
-	if r, ok := rows[st]; ok && r.kind != nil {
+	if r := rowOf(st); r != nil && r.kind != nil {
 		return r.kind
 	}
 	return cberr.Couchbase

@@ -34,6 +34,7 @@ type row struct {
 	success   *opcodes // for which it is a success; for others it is as good as unknown
 	ambiguous bool
 	applied   bool // the server may have changed something although this is no success
+	varies    bool // overrides has it for some opcodes
 }
 
 // opcodes is a range of them.
@@ -49,23 +50,23 @@ var (
 
 // rows is the one table from status to error and reason (SDK RFC 0058 for the errors, RFC 0049 for the reasons).
 // Rows with askMap are errors of their own unless the node's error map calls them retryable.
-var rows = map[memd.Status]row{
+var rows = [...]row{
 	memd.StatusSuccess:                       {success: anyOpcode},
 	memd.StatusRangeScanMore:                 {success: scanOpcodes},
 	memd.StatusRangeScanComplete:             {success: scanOpcodes},
-	memd.StatusSubdocMultiPathFailure:        {success: lookupOpcodes},
+	memd.StatusSubdocMultiPathFailure:        {success: lookupOpcodes, varies: true},
 	memd.StatusSubdocSuccessDeleted:          {success: subdocOpcodes},
-	memd.StatusSubdocMultiPathFailureDeleted: {success: lookupOpcodes},
+	memd.StatusSubdocMultiPathFailureDeleted: {success: lookupOpcodes, varies: true},
 
-	memd.StatusKeyNotFound:                 {kind: cberr.DocumentNotFound},
-	memd.StatusKeyExists:                   {kind: cberr.DocumentExists},
+	memd.StatusKeyNotFound:                 {kind: cberr.DocumentNotFound, varies: true},
+	memd.StatusKeyExists:                   {kind: cberr.DocumentExists, varies: true},
 	memd.StatusTooBig:                      {kind: cberr.ValueTooLarge},
 	memd.StatusInvalid:                     {kind: cberr.InvalidArgument},
-	memd.StatusNotStored:                   {kind: cberr.DocumentExists},
+	memd.StatusNotStored:                   {kind: cberr.DocumentExists, varies: true},
 	memd.StatusDeltaBadVal:                 {kind: cberr.DeltaInvalid},
 	memd.StatusNotMyVBucket:                {kind: cberr.TemporaryFailure, reason: retry.KVNotMyVBucket},
 	memd.StatusNoBucket:                    {kind: cberr.Couchbase},
-	memd.StatusLocked:                      {kind: cberr.DocumentLocked, reason: retry.KVLocked},
+	memd.StatusLocked:                      {kind: cberr.DocumentLocked, reason: retry.KVLocked, varies: true},
 	memd.StatusNotLocked:                   {kind: cberr.DocumentNotLocked},
 	memd.StatusWouldThrottle:               {kind: cberr.RateLimited, askMap: true},
 	memd.StatusConfigOnly:                  {kind: cberr.TemporaryFailure, askMap: true},
@@ -82,11 +83,11 @@ var rows = map[memd.Status]row{
 	memd.StatusOutOfMemory:                 {kind: cberr.TemporaryFailure, askMap: true},
 	memd.StatusNotSupported:                {kind: cberr.UnsupportedOperation},
 	memd.StatusInternal:                    {kind: cberr.InternalServerFailure, applied: true},
-	memd.StatusBusy:                        {kind: cberr.TemporaryFailure, askMap: true},
+	memd.StatusBusy:                        {kind: cberr.TemporaryFailure, askMap: true, varies: true},
 	memd.StatusTmpFail:                     {kind: cberr.TemporaryFailure, reason: retry.KVTemporaryFailure},
 	memd.StatusXattrInvalid:                {kind: cberr.InvalidArgument},
-	memd.StatusUnknownCollection:           {kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated},
-	memd.StatusUnknownScope:                {kind: cberr.ScopeNotFound},
+	memd.StatusUnknownCollection:           {kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated, varies: true},
+	memd.StatusUnknownScope:                {kind: cberr.ScopeNotFound, varies: true},
 	memd.StatusDurabilityInvalidLevel:      {kind: cberr.DurabilityLevelNotAvailable},
 	memd.StatusDurabilityImpossible:        {kind: cberr.DurabilityImpossible},
 	memd.StatusSyncWriteInProgress:         {kind: cberr.DurableWriteInProgress, reason: retry.KVSyncWriteInProgress},
@@ -114,18 +115,26 @@ var rows = map[memd.Status]row{
 	memd.StatusSubdocInvalidXattrOrder:     {kind: cberr.InvalidArgument},
 }
 
+// rowOf is the row of a status, nil when there is none.
+func rowOf(st memd.Status) *row {
+	if int(st) >= len(rows) || rows[st].kind == nil && rows[st].success == nil {
+		return nil
+	}
+	return &rows[st]
+}
+
 // Classify gives the one meaning that a status has for an opcode. hasCAS says whether the request named a CAS. It is
 // total: every status has exactly one disposition. Kind is never nil but for a success.
 func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
-	r, known := rows[st]
-	if !known {
+	r := rowOf(st)
+	if r == nil {
 		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
 	}
 	if ok := r.success; ok != nil {
 		if op >= ok.first && op <= ok.last {
 			return Disposition{Class: ClassSuccess}
 		}
-		if o, ok := overrides[override{op, st}]; ok {
+		if o, ok := overrideOf(r, op, st); ok {
 			return Disposition{Class: ClassFail, Kind: o.kind, NotApplied: true}
 		}
 		return Disposition{Class: ClassAskMap, Kind: cberr.Couchbase}
@@ -137,7 +146,7 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 	case r.reason != retry.Unknown:
 		d.Class, d.Reason = ClassRetry, r.reason
 	}
-	if o, ok := overrides[override{op, st}]; ok {
+	if o, ok := overrideOf(r, op, st); ok {
 		if o.unlessCAS && !hasCAS {
 			return d
 		}
@@ -150,6 +159,15 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 		d.Class, d.Reason = ClassFail, retry.Unknown
 	}
 	return d
+}
+
+// overrideOf is what a status with the row r means for an opcode, if that is something else. Most statuses need no search.
+func overrideOf(r *row, op memd.Opcode, st memd.Status) (overrideRow, bool) {
+	if !r.varies {
+		return overrideRow{}, false
+	}
+	o, ok := overrides[override{op, st}]
+	return o, ok
 }
 
 type override struct {

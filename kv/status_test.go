@@ -31,6 +31,11 @@ func TestEveryStatusHasOneDisposition_CB4(t *testing.T) {
 	}
 }
 
+// Only the rows that say so are looked up by opcode.
+func TestRowsSayWhichStatusesVaryByOpcode(t *testing.T) {
+	require.Empty(t, kv.StatusesOutOfStep())
+}
+
 func incoherent(d kv.Disposition, st memd.Status) string {
 	switch d.Class {
 	case kv.ClassSuccess:

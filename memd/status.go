@@ -93,7 +93,7 @@ const (
 	StatusSubdocFieldNotBinary          Status = 0xd8
 )
 
-var statusNames = map[Status]string{
+var statusNames = [...]string{
 	StatusSuccess:                       "SUCCESS",
 	StatusKeyNotFound:                   "KEY_ENOENT",
 	StatusKeyExists:                     "KEY_EEXISTS",
@@ -181,7 +181,7 @@ var statusNames = map[Status]string{
 }
 
 // Known reports whether s has a name in the status table.
-func (s Status) Known() bool { return statusNames[s] != "" }
+func (s Status) Known() bool { return s.name() != "" }
 
 // CarriesPayload reports whether a response with s has a payload of its own in its value, where other failures have
 // an error body (kv_engine's success class).
@@ -194,8 +194,15 @@ func (s Status) CarriesPayload() bool {
 	return false
 }
 
+func (s Status) name() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return ""
+}
+
 func (s Status) String() string {
-	if n := statusNames[s]; n != "" {
+	if n := s.name(); n != "" {
 		return n
 	}
 	return fmt.Sprintf("Status(0x%02x)", uint16(s))

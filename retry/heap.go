@@ -138,7 +138,12 @@ func (o *Orchestrator) fire() {
 	for len(o.heap) > 0 && !o.heap[0].history.at.After(now) {
 		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
-		b.due = append(b.due, due{h, p})
+		switch {
+		case p.judging || p.capped || p.budget != nil:
+			b.due = append(b.due, due{h, p})
+		case o.again(h, p): // nothing of anybody's code comes first, so it needs no second turn in the lock
+			b.ops = append(b.ops, h.op)
+		}
 	}
 	o.arm()
 	o.mu.Unlock()
@@ -203,7 +208,7 @@ func (o *Orchestrator) resume(d due) bool {
 		o.endAs(h, d.word, ErrClosed, why)
 		return false
 	}
-	if !s.ph.CompareAndSwap(d.word, withPhase(d.word, inLocal)) { // guard: timer's swap
+	if !o.again(h, d.parking) {
 		o.mu.Unlock()
 		if charged {
 			payBack(d.budget, paid, false)
@@ -213,8 +218,16 @@ func (o *Orchestrator) resume(d due) bool {
 	if charged {
 		h.pay(d.budget, paid)
 	}
-	o.counted(h, d.parking)
 	o.mu.Unlock()
+	return true
+}
+
+// again makes an operation that was parked so one that may be dispatched, if nobody has ended it; under the mutex.
+func (o *Orchestrator) again(h *history, p parking) bool {
+	if !h.s.ph.CompareAndSwap(p.word, withPhase(p.word, inLocal)) { // guard: timer's swap
+		return false
+	}
+	o.counted(h, p)
 	return true
 }
 
