@@ -31,10 +31,10 @@ const (
 	paceNodes = 8
 	// paceLooks is how often it waits.
 	paceLooks = 3
-	// paceLong is how long it may wait at a time, and paceRest how long it rests if that was longer. The runtime looks for events every
-	// 10 ms where processors always have something to run.
+	// paceLong is for how long it may have waited in all and go on waiting, and paceRest how long it rests if that was longer. The runtime
+	// looks for events every 10 ms where processors always have something to run, and each of those who run may do so for as long.
 	paceLong = 5 * time.Millisecond
-	paceRest = time.Second
+	paceRest = 250 * time.Millisecond
 )
 
 // NewPacer makes one for connections with that base, in a program with that many processors. It opens a file when it is used first.
@@ -107,8 +107,8 @@ func (p *Pacer) run() {
 
 // gather waits until callers have had their turn. If that takes long, or cannot be done, the pacer rests.
 func (p *Pacer) gather(look func() bool, yield func()) {
+	began := time.Since(p.base)
 	for range paceLooks {
-		began := time.Since(p.base)
 		if !look() {
 			p.rests.Store(math.MaxInt64)
 			return

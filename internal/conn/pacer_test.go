@@ -19,7 +19,9 @@ func TestHowLongAPacerWaits(t *testing.T) {
 		rests         time.Duration
 	}{
 		"nothing else runs":              {0, 0, false, 3, 0},
-		"callers run":                    {paceLong / 2, paceLong / 2, false, 3, 0},
+		"callers run":                    {paceLong / 6, paceLong / 6, false, 3, 0},
+		"others run for long in all":     {paceLong / 6, paceLong/6 + time.Microsecond, false, 3, paceRest},
+		"twice for half of that":         {0, paceLong/2 + 1, false, 2, paceRest},
 		"nobody looks for long":          {paceLong + 1, 0, false, 1, paceRest},
 		"others run for long":            {0, paceLong + 1, false, 1, paceRest},
 		"there is no event":              {0, 0, true, 1, never},
