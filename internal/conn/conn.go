@@ -98,6 +98,7 @@ type Conn struct {
 	pair     *Pair         // see Options.Pair
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
 	pacer    *Pacer        // see Options.Pacer
+	yields   *Yields       // see Options.Yields
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -615,10 +616,16 @@ func (c *Conn) read() error {
 		if mine {
 			// the callers just woken append their next requests
 			paced := false
-			if stays {
+			began := c.now()
+			switch {
+			case c.yields.Rest(began):
+			case stays:
 				c.relay.giveWay()
-			} else if paced = c.paced(); !paced {
-				c.gather(runtime.Gosched)
+				c.yields.took(began, c.now())
+			default:
+				if paced = c.paced(); !paced {
+					c.gather(began, runtime.Gosched)
+				}
 			}
 			c.mu.Lock()
 			if c.unwritten(stays) {

@@ -19,13 +19,16 @@ func (c *Conn) startFlush(alone bool) {
 		}
 		return
 	}
-	switch {
-	case alone:
-	case c.paced():
-		c.pacer.add(c)
-		return
-	default:
-		c.gather(runtime.Gosched)
+	if !alone {
+		now := c.now()
+		switch {
+		case c.yields.Rest(now):
+		case c.paced():
+			c.pacer.add(c)
+			return
+		default:
+			c.gather(now, runtime.Gosched)
+		}
 	}
 	c.flush()
 }
@@ -36,23 +39,21 @@ const (
 	maxGather = time.Millisecond
 )
 
-// gather gives way to callers who can run, so that one write takes their requests too. With one connection once is best:
+// gather gives way, from now on, to callers who can run, so that one write takes their requests too. With one connection once is best:
 // half of the callers then append while the node answers the other half. With several the others keep the callers busy,
 // and a write for each handful of requests is what costs most, so it goes on for as long as requests come in.
-func (c *Conn) gather(yield func()) {
-	if c.serving == nil || c.serving.Load() < 2 {
+func (c *Conn) gather(began int64, yield func()) {
+	for n, had := 1, 0; ; n++ {
 		yield()
-		return
-	}
-	until := c.now() + int64(maxGather)
-	yield()
-	for n, had := 1, 0; n < maxYields; n++ {
+		now := c.now()
+		if c.yields.took(began, now) || c.serving == nil || c.serving.Load() < 2 || n == maxYields || now-began > int64(maxGather) {
+			return
+		}
 		has := c.pending()
-		if has == had || c.now() > until {
+		if has == had {
 			return
 		}
 		had = has
-		yield()
 	}
 }
 
@@ -133,7 +134,9 @@ func (c *Conn) flusher() {
 		case <-c.quit:
 			return
 		}
-		c.gather(runtime.Gosched)
+		if now := c.now(); !c.yields.Rest(now) {
+			c.gather(now, runtime.Gosched)
+		}
 		if p := c.swap(); p != nil {
 			c.Stats.Writes.Add(1)
 			c.backlog(p, 0)

@@ -25,24 +25,26 @@ func TestHowOftenAWriterGivesWay(t *testing.T) {
 		"several, and there is no end":       {20, []int{1, 1, 1, 1, 1}, 0, maxYields},
 		"several, and it takes long":         {20, []int{1, 1, 1, 1, 1}, maxGather/2 + 1, 2},
 		"several, and it takes too long":     {20, []int{1, 1, 1, 1, 1}, maxGather + 1, 1},
+		"several, and others keep it":        {20, []int{1, 1, 1, 1, 1}, yieldLong + 1, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var serving atomic.Int32
 			serving.Store(c.serving)
-			cn := &Conn{base: time.Now(), serving: &serving}
+			cn := &Conn{base: time.Now(), serving: &serving, yields: &Yields{}}
 			cn.pend = []*part{{frames: make([]frame, 5)}, {}} // the first is being written: behind the head
 			cn.head = 1
 			yields := 0
-			cn.gather(func() {
+			cn.gather(cn.now(), func() {
 				time.Sleep(c.takes)
 				p := cn.pend[1]
 				p.frames = append(p.frames, make([]frame, c.brings[yields])...)
 				yields++
 			})
 			require.Equal(t, c.yields, yields, name)
+			require.Equal(t, c.takes > yieldLong, cn.yields.late.Load() != 0, name)
 		})
 	}
 	yields := 0
-	(&Conn{}).gather(func() { yields++ })
+	(&Conn{}).gather(0, func() { yields++ })
 	require.Equal(t, 1, yields, "a connection that nobody counts")
 }

@@ -17,7 +17,8 @@ type Pacer struct {
 	base  time.Time
 	nodes int32 // from how many on it is used
 
-	rests   atomic.Int64 // until when, since base
+	yields  *Yields
+	off     atomic.Bool // there can be no event
 	mu      sync.Mutex
 	due     []*Conn // their flushing is set
 	spare   []*Conn
@@ -31,15 +32,11 @@ const (
 	paceNodes = 8
 	// paceLooks is how often it waits.
 	paceLooks = 3
-	// paceLong is for how long it may have waited in all and go on waiting, and paceRest how long it rests if that was longer. The runtime
-	// looks for events every 10 ms where processors always have something to run, and each of those who run may do so for as long.
-	paceLong = 5 * time.Millisecond
-	paceRest = 250 * time.Millisecond
 )
 
 // NewPacer makes one for connections with that base, in a program with that many processors. It opens a file when it is used first.
-func NewPacer(base time.Time, processors int) *Pacer {
-	return &Pacer{base: base, nodes: int32(min(processors, math.MaxInt16) * paceNodes)}
+func NewPacer(base time.Time, yields *Yields, processors int) *Pacer {
+	return &Pacer{base: base, yields: yields, nodes: int32(min(processors, math.MaxInt16) * paceNodes)}
 }
 
 // Close waits until all is written, and lets go of the file. The pacer's connections have ended.
@@ -51,11 +48,7 @@ func (p *Pacer) Close() {
 // paced reports whether the pacer is to write for the connection now.
 func (c *Conn) paced() bool {
 	p := c.pacer
-	if p == nil || c.serving.Load() < p.nodes {
-		return false
-	}
-	until := p.rests.Load()
-	return until == 0 || until <= c.now()
+	return p != nil && c.serving.Load() >= p.nodes && !p.off.Load()
 }
 
 // add has the pacer write what is pending on a connection whose flushing the caller has set.
@@ -105,17 +98,16 @@ func (p *Pacer) run() {
 	}
 }
 
-// gather waits until callers have had their turn. If that takes long, or cannot be done, the pacer rests.
+// gather waits until callers have had their turn, if that does not take long.
 func (p *Pacer) gather(look func() bool, yield func()) {
-	began := time.Since(p.base)
+	began := int64(time.Since(p.base))
 	for range paceLooks {
 		if !look() {
-			p.rests.Store(math.MaxInt64)
+			p.off.Store(true)
 			return
 		}
 		yield()
-		if now := time.Since(p.base); now-began > paceLong {
-			p.rests.Store(int64(now + paceRest))
+		if p.yields.took(began, int64(time.Since(p.base))) {
 			return
 		}
 	}

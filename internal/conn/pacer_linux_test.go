@@ -6,19 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/couchcore/couchcore/kv"
 )
-
-func ask(t *testing.T, c *Conn) {
-	require.True(t, c.SubmitRead(&kv.Reads{Started: 1, Deadline: never}, []byte("k"), 1))
-}
 
 // What nobody else waits for is written at once. The pacer takes the rest, until nothing is left to write.
 func TestAPacerWritesForManyConnections(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
-	p := NewPacer(time.Now(), 1)
+	p := NewPacer(time.Now(), &Yields{}, 1)
 	a, toA := paced(t, p)
 	b, toB := paced(t, p)
 	ask(t, a)

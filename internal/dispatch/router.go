@@ -84,6 +84,7 @@ type Router struct {
 	work            executor
 	next            atomic.Uint32 // round robin
 	serving         atomic.Int32  // nodes that are connected
+	yields          conn.Yields
 	pacer           *conn.Pacer
 	sides           struct {
 		calls, batches atomic.Uint32 // see nextSide
@@ -132,7 +133,7 @@ func New(o Options) *Router {
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
-	r.pacer = conn.NewPacer(o.Base, runtime.GOMAXPROCS(0))
+	r.pacer = conn.NewPacer(o.Base, &r.yields, runtime.GOMAXPROCS(0))
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
