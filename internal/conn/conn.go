@@ -621,7 +621,7 @@ func (c *Conn) read() error {
 			case c.yields.Rest(began):
 			case stays:
 				c.relay.giveWay()
-				c.yields.took(began, c.now())
+				c.yields.took(began, c.now(), c.callers())
 			default:
 				if paced = c.paced(); !paced {
 					c.gather(began, runtime.Gosched)

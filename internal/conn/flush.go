@@ -46,7 +46,7 @@ func (c *Conn) gather(began int64, yield func()) {
 	for n, had := 1, 0; ; n++ {
 		yield()
 		now := c.now()
-		if c.yields.took(began, now) || c.serving == nil || c.serving.Load() < 2 || n == maxYields || now-began > int64(maxGather) {
+		if c.yields.took(began, now, c.callers()) || c.serving == nil || c.serving.Load() < 2 || n == maxYields || now-began > int64(maxGather) {
 			return
 		}
 		has := c.pending()

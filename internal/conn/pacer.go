@@ -22,6 +22,7 @@ type Pacer struct {
 	mu      sync.Mutex
 	due     []*Conn // their flushing is set
 	spare   []*Conn
+	callers int64 // of the connection that came last, see Conn.callers
 	running bool
 	wg      sync.WaitGroup
 	event   event // of whoever runs
@@ -55,6 +56,7 @@ func (c *Conn) paced() bool {
 func (p *Pacer) add(c *Conn) {
 	p.mu.Lock()
 	p.due = append(p.due, c)
+	p.callers = c.callers()
 	begin := !p.running
 	p.running = true
 	p.mu.Unlock()
@@ -81,7 +83,10 @@ func (p *Pacer) drop(c *Conn) bool {
 // run lasts for as long as there is something to write.
 func (p *Pacer) run() {
 	for {
-		p.gather(p.event.look, runtime.Gosched)
+		p.mu.Lock()
+		callers := p.callers
+		p.mu.Unlock()
+		p.gather(callers, p.event.look, runtime.Gosched)
 		p.mu.Lock()
 		due := p.due
 		if len(due) == 0 {
@@ -99,7 +104,7 @@ func (p *Pacer) run() {
 }
 
 // gather waits until callers have had their turn, if that does not take long.
-func (p *Pacer) gather(look func() bool, yield func()) {
+func (p *Pacer) gather(callers int64, look func() bool, yield func()) {
 	began := int64(time.Since(p.base))
 	for range paceLooks {
 		if !look() {
@@ -107,7 +112,7 @@ func (p *Pacer) gather(look func() bool, yield func()) {
 			return
 		}
 		yield()
-		if p.yields.took(began, int64(time.Since(p.base))) {
+		if p.yields.took(began, int64(time.Since(p.base)), callers) {
 			return
 		}
 	}

@@ -34,7 +34,7 @@ func TestHowLongAPacerWaits(t *testing.T) {
 			var y Yields
 			p := NewPacer(time.Now().Add(-time.Hour), &y, 2)
 			times, yields := 0, 0
-			p.gather(func() bool {
+			p.gather(0, func() bool {
 				times++
 				time.Sleep(c.looks)
 				return !c.cannot

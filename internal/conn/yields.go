@@ -16,8 +16,10 @@ type Yields struct {
 }
 
 const (
-	// yieldLong is what is too long. With one goroutine on two processors that does not stop it happens, but not twice in a row.
+	// yieldLong is what is too long beside what callers take, callTurn each at most. With one goroutine on two processors that does not
+	// stop it happens, but not twice in a row.
 	yieldLong = 5 * time.Millisecond
+	callTurn  = 4 * time.Microsecond
 	// yieldRest is for how long nobody gives way when it was too long twice in a row. It is twice as long the next time if that is soon,
 	// and yieldMost at most, so that little is written late where it is always too long.
 	yieldRest = 250 * time.Millisecond
@@ -27,13 +29,13 @@ const (
 // Rest reports whether nobody gives way now.
 func (y *Yields) Rest(now int64) bool { return y != nil && now < y.until.Load() }
 
-// took notes how long it took somebody who gave way to have the processor again, and reports whether that was too long.
-func (y *Yields) took(began, now int64) (long bool) {
+// took notes when somebody who gave way had the processor again, and reports whether that was too late beside so many callers.
+func (y *Yields) took(began, now, callers int64) (long bool) {
 	if y == nil {
 		return false
 	}
 	late := y.late.Load()
-	if now-began <= int64(yieldLong) {
+	if now-began <= int64(yieldLong)+callers*int64(callTurn) {
 		if late != 0 && began >= late {
 			y.late.Store(0)
 		}
@@ -52,4 +54,13 @@ func (y *Yields) took(began, now int64) (long bool) {
 		y.until.Store(now + rest)
 	}
 	return true
+}
+
+// callers is how many the connections have that this one is among, as far as it knows: those of the others are as many as its own.
+func (c *Conn) callers() int64 {
+	n := int64(c.Load())
+	if c.serving != nil {
+		n *= int64(max(c.serving.Load(), 1))
+	}
+	return n
 }

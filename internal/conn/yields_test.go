@@ -16,7 +16,7 @@ func TestWhenNobodyGivesWay(t *testing.T) {
 	var y Yields
 	// at has somebody give way at that time, for as long as it took, and then says until when nobody does.
 	at := func(began, took int64) int64 {
-		require.Equal(t, took >= long, y.took(began, began+took))
+		require.Equal(t, took >= long, y.took(began, began+took, 0))
 		return y.until.Load()
 	}
 	require.Zero(t, at(10*ms, long))
@@ -45,8 +45,24 @@ func TestWhenNobodyGivesWay(t *testing.T) {
 	require.Equal(t, began+long+int64(yieldRest), at(began, long), "that was not soon")
 
 	var none *Yields
-	require.False(t, none.took(0, math.MaxInt64))
+	require.False(t, none.took(0, math.MaxInt64, 0))
 	require.False(t, none.Rest(0))
+}
+
+// Thousands of callers take long, too, but they are who is given way to.
+func TestHowLongCallersMayTake(t *testing.T) {
+	var y Yields
+	var serving atomic.Int32
+	c := &Conn{}
+	c.load.Store(1000)
+	require.EqualValues(t, 1000, c.callers())
+	c.serving = &serving
+	require.EqualValues(t, 1000, c.callers(), "it is not counted yet")
+	serving.Store(3)
+	require.EqualValues(t, 3000, c.callers())
+	most := int64(yieldLong + 3000*callTurn)
+	require.False(t, y.took(0, most, c.callers()))
+	require.True(t, y.took(0, most+1, c.callers()))
 }
 
 // What is not alone is written at once where nobody gives way, also with many nodes.
