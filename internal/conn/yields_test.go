@@ -44,6 +44,12 @@ func TestWhenNobodyGivesWay(t *testing.T) {
 	began := until + int64(yieldMost)
 	require.Equal(t, began+long+int64(yieldRest), at(began, long), "that was not soon")
 
+	var z Yields // who was in time, but began before the one who was late was back, says nothing of what came after
+	require.True(t, z.took(10*ms, 10*ms+long, 0))
+	require.False(t, z.took(11*ms, 11*ms, 0))
+	require.True(t, z.took(20*ms, 20*ms+long, 0))
+	require.True(t, z.Rest(20*ms+long))
+
 	var none *Yields
 	require.False(t, none.took(0, math.MaxInt64, 0))
 	require.False(t, none.Rest(0))
@@ -78,8 +84,10 @@ func TestWhoeverDoesNotGiveWayWritesAtOnce(t *testing.T) {
 	require.EqualValues(t, 2, wrote.Load())
 	require.Empty(t, p.due)
 	y.until.Store(0)
+	c.load.Store(7)
 	ask(t, c)
 	require.EqualValues(t, 2, wrote.Load())
+	require.EqualValues(t, 7*math.MaxInt32, p.callers)
 	require.Equal(t, []*Conn{c}, p.due)
 	require.True(t, p.drop(c))
 	c.flushing = false
