@@ -87,7 +87,7 @@ func TestWhoeverDoesNotGiveWayWritesAtOnce(t *testing.T) {
 	c.load.Store(7)
 	ask(t, c)
 	require.EqualValues(t, 2, wrote.Load())
-	require.EqualValues(t, 7*math.MaxInt32, p.callers)
+	require.Equal(t, 7*int64(math.MaxInt32), p.callers)
 	require.Equal(t, []*Conn{c}, p.due)
 	require.True(t, p.drop(c))
 	c.flushing = false
