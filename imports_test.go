@@ -83,7 +83,8 @@ var rules = map[string]rule{
 	"cmd/couchcore":     {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"cmd/couchcore/...": {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"examples/...":      {layer: 6, below: true},
-	"bench":             {layer: 6, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
+	"internal/bench":    {layer: 6, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
+	"bench":             {layer: 7, only: []string{"internal/bench"}},
 
 	"":                 {layer: beside},
 	"internal/testkit": {layer: beside, external: []string{"github.com/stretchr/testify/require"}},
@@ -160,7 +161,7 @@ func TestWhatTheTableAllowsIsNotFound(t *testing.T) {
 		"core/a.go":                 modulePath + "/internal/dispatch",
 		"memd/a_test.go":            "github.com/couchbase/gocbcore/v10/memd",
 		"kv/a_test.go":              modulePath + "/core",
-		"bench/a.go":                "github.com/couchbase/gocbcore/v10",
+		"internal/bench/a.go":       "github.com/couchbase/gocbcore/v10",
 		"examples/retry/main.go":    modulePath + "/core",
 		"tools/nested.go":           "example.com/anything", // a module of its own
 		"memd/testdata/x.go":        "net",
