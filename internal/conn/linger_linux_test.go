@@ -263,21 +263,28 @@ func TestAReaderLooksAroundBeforeItLingers(t *testing.T) {
 	c.noteLoad(fewStay)
 	c.pair.Begin(2)
 	require.True(t, c.lingers())
-	for range 100 {
-		had, over := false, make(chan struct{})
+	const times = 100
+	turns := 0
+	for range times {
+		var had atomic.Bool
+		over := make(chan struct{})
 		go func() {
 			defer close(over)
 			_, _ = other.Read(make([]byte, 10))
-			had = true
+			had.Store(true)
 		}()
 		runtime.Gosched() // it waits for what comes now
 		_, err := from.Write([]byte("abc"))
 		require.NoError(t, err)
 		l.looked = -int64(lingerLook)
 		require.True(t, c.lingers())
-		require.True(t, had) // there is one processor
+		if had.Load() { // there is one processor
+			turns++
+		}
 		<-over
 	}
+	// Not always: on a busy machine what was written has not come yet, or whoever is to wait for it has not begun to.
+	require.Greater(t, turns, times/2)
 	c.pair.rest.Store(int64(time.Hour))
 	l.looked = -int64(lingerLook)
 	c.others = others{}
