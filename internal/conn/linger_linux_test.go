@@ -283,7 +283,8 @@ func TestAReaderLooksAroundBeforeItLingers(t *testing.T) {
 		}
 		<-over
 	}
-	// Not always: on a busy machine what was written has not come yet, or whoever is to wait for it has not begun to.
+	// Not always: another thread may have taken the news from the system, or be where it is to wait for them, and a busy machine stops it
+	// there. Nobody else can find out then.
 	require.Greater(t, turns, times/2)
 	c.pair.rest.Store(int64(time.Hour))
 	l.looked = -int64(lingerLook)
