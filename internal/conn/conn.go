@@ -160,7 +160,7 @@ type Stats struct {
 	Writes, Requests, Reads, Answers, Orphans, FullSocket atomic.Int64
 }
 
-// Info is what the bootstrap learned. It does not change.
+// Info is what the bootstrap learned. It does not change, but for Forget.
 type Info struct {
 	Addr, Local string
 	ID          string // this connection's id in HELLO
@@ -175,6 +175,10 @@ type Info struct {
 
 // Info says what the bootstrap learned.
 func (c *Conn) Info() *Info { return &c.info }
+
+// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for whoever has made the connection,
+// before others know of it.
+func (c *Conn) Forget() { c.info.ErrorMap, c.info.Config = nil, nil }
 
 // InFlight is the number of calls that wait for an answer.
 func (c *Conn) InFlight() int {
@@ -740,7 +744,7 @@ func (c *Conn) fill() error {
 func (c *Conn) resize(n int) {
 	b := make([]byte, n)
 	copy(b, c.rbuf[:c.rlen])
-	c.rbuf = b
+	c.rbuf, c.pkt = b, memd.Packet{} // the last answer was in the old one, and would keep it
 	c.reads.Store(int32(n))
 }
 

@@ -47,3 +47,6 @@ func (p *Pair) Busy(n int) { p.busy.Add(int32(n)) }
 
 // Rests reports whether its readers have ever stopped lingering because of others.
 func (p *Pair) Rests() bool { return p.rest.Load() > 0 }
+
+// LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its reader waits.
+func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }

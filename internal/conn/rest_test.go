@@ -68,6 +68,7 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 			d.cn.Rest()
 			synctest.Wait()
 			require.Equal(t, smallest, d.cn.ReadBuffer())
+			require.Zero(t, d.cn.LastAnswer(), "it was in the buffer that was given back")
 			get()
 			require.Greater(t, d.cn.ReadBuffer(), smallest)
 		}

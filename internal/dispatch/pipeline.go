@@ -372,10 +372,11 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
 	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
 	p.r.offerErrorMap(p.addr, info.ErrorMap)
-	foreign := p.r.foreign(info.Config)
+	config := info.Config
+	foreign := p.r.foreign(config)
 	p.confirms.Store(!foreign)
 	if foreign {
-		p.r.awaitReborn(info.Config, p.addr)
+		p.r.awaitReborn(config, p.addr)
 	}
 	p.mu.Lock()
 	if p.closed {
@@ -384,10 +385,11 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		return false
 	}
 	p.failed, p.lastErr = false, nil
-	considered := p.r.offerAndTell(info.Config, p.addr) // before the connection is seen: calls that wait for a map see this one coming
+	considered := p.r.offerAndTell(config, p.addr) // before the connection is seen: calls that wait for a map see this one coming
 	if pk := p.r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
+	cn.Forget()
 	p.conn.Store(cn)
 	p.serves = cn
 	calls := p.queue
@@ -397,7 +399,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	if info.NoConfig && p.r.o.Source != nil {
 		p.r.o.Source.Needed()
 	}
-	if info.Config == nil {
+	if config == nil {
 		if !info.NoConfig && !p.r.o.NoConfig {
 			p.r.want()
 		}

@@ -48,6 +48,22 @@ func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 	})
 }
 
+// The maps that come with a connection are tens of kibibytes, and every connection brings the same: none keeps them.
+func TestAConnectionKeepsNoMaps(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.NotEmpty(t, r.pipes)
+		for _, p := range r.pipes {
+			info := p.conn.Load().Info()
+			require.Empty(t, info.Config)
+			require.Empty(t, info.ErrorMap)
+			require.NotEmpty(t, info.ID, "what others need of it is there")
+		}
+	})
+}
+
 // Connections know how many of them serve the same callers: from the moment they can carry calls to their end.
 func TestConnectionsAreCountedWhileTheyAreServed(t *testing.T) {
 	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
