@@ -121,5 +121,6 @@ func (w *Wakes) flushReads() {
 			w.add(&r.group)
 		}
 	}
+	clear(won) // an idle connection would keep what callers asked for, and the buffer that the answers came in
 	w.reads = 0
 }

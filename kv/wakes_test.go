@@ -3,10 +3,12 @@ package kv_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,6 +102,31 @@ func TestAReaderTellsWhatItHasGathered(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// What has been told is forgotten: an idle connection would keep the memory that answers came in, and what callers asked for.
+func TestAReaderForgetsWhatItHasTold(t *testing.T) {
+	l := &lenders{lender: newLender()}
+	var w kv.Wakes
+	packet := []byte("a value of an answer")
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = kv.Do(context.Background(), l, kv.Get{Key: []byte("k")})
+	}()
+	for len(l.dispatched()) == 0 {
+		runtime.Gosched()
+	}
+	r := l.all[0]
+	require.True(t, r.Win(0, &memd.Packet{Opcode: memd.OpGet, Extras: make([]byte, 4), Value: packet}, false, fakeVia, &w))
+	w.Flush()
+	<-asked
+	read, answer := weak.Make(r), weak.Make(&packet[0])
+	r, packet, l.all = nil, nil, nil
+	runtime.GC()
+	require.Nil(t, answer.Value())
+	require.Nil(t, read.Value())
+	runtime.KeepAlive(&w)
 }
 
 // A call that is waited for has finished when the reader flushes, too.

@@ -53,6 +53,7 @@ const (
 	maxPart      = 256 << 10 // one write takes at most this, large values apart
 	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
 	minRead      = 16 << 10
+	restRead     = 4 << 10                 // of a connection at rest
 	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
 	watchTick    = 2500 * time.Microsecond // how often calls are looked at whose contexts can end; one that has lasted as long watches it
 	maxOrphans   = 16384
@@ -725,7 +726,7 @@ func (c *Conn) fill() error {
 	n, err := in.Read(c.rbuf[c.rlen:])
 	for n == 0 && err != nil && c.rested(err) {
 		if c.rlen == 0 {
-			c.resize(minRead)
+			c.resize(restRead)
 		}
 		n, err = c.nc.Read(c.rbuf[c.rlen:])
 	}
@@ -754,7 +755,7 @@ func (c *Conn) Rest() {
 	c.mu.Lock()
 	c.spares = nil
 	c.mu.Unlock()
-	if c.reads.Load() <= minRead {
+	if c.reads.Load() <= restRead {
 		return
 	}
 	if c.resting.CompareAndSwap(awake, goingToRest) {

@@ -43,6 +43,7 @@ func bare(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher 
 
 const (
 	smallest = 16 << 10
+	resting  = 4 << 10
 	largest  = 256 << 10
 )
 
@@ -67,7 +68,7 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 		for range 3 {
 			d.cn.Rest()
 			synctest.Wait()
-			require.Equal(t, smallest, d.cn.ReadBuffer())
+			require.Equal(t, resting, d.cn.ReadBuffer())
 			require.Zero(t, d.cn.LastAnswer(), "it was in the buffer that was given back")
 			get()
 			require.Greater(t, d.cn.ReadBuffer(), smallest)
