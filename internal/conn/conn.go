@@ -240,7 +240,7 @@ func (c *Conn) Submit(call *kv.Call) error {
 	c.mu.Lock()
 	err := c.put(call)
 	if alone, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone)
+		c.startFlush(alone, 1)
 	}
 	return err
 }
@@ -263,7 +263,7 @@ func (c *Conn) submitLarge(call *kv.Call) (err error) {
 	c.mu.Lock()
 	err = c.putLarge(call, &w, large)
 	if alone, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone)
+		c.startFlush(alone, 1)
 	}
 	return err
 }
@@ -296,7 +296,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		c.mu.Unlock()
 	}
 	if mine {
-		c.startFlush(alone)
+		c.startFlush(alone, max(taken, smallBatch))
 	}
 	return taken
 }

@@ -50,3 +50,13 @@ func (p *Pair) Rests() bool { return p.rest.Load() > 0 }
 
 // LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its reader waits.
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
+
+// HadInFlight says how many calls were in flight when the last answers came.
+func (c *Conn) HadInFlight(n int) { c.load.Store(int32(n)) }
+
+// Quiet reports whether nothing is in flight, and whoever comes next is to see to its writing.
+func (c *Conn) Quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inflight == 0 && !c.flushing && !c.reading
+}

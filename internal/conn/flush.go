@@ -9,9 +9,11 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once;
-// otherwise it first lets the others append.
-func (c *Conn) startFlush(alone bool) {
+// startFlush writes what is pending, for the submitter of n requests that has set flushing. Alone in flight it writes at once, and
+// otherwise it first lets the others append. Where there is a pacer it may be alone because many have just had their answers, and
+// be the first of them: it is, if twice as many were in flight then. Of a batch a node gets more or fewer by chance, so n is at
+// least smallBatch for one.
+func (c *Conn) startFlush(alone bool, n int) {
 	if c.try == nil {
 		select {
 		case c.kick <- struct{}{}:
@@ -19,11 +21,12 @@ func (c *Conn) startFlush(alone bool) {
 		}
 		return
 	}
-	if !alone {
+	paced := c.paced()
+	if !alone || paced && c.Load() >= 2*n {
 		now := c.now()
 		switch {
 		case c.yields.Rest(now):
-		case c.paced():
+		case paced:
 			c.pacer.add(c)
 			return
 		default:
@@ -32,6 +35,8 @@ func (c *Conn) startFlush(alone bool) {
 	}
 	c.flush()
 }
+
+const smallBatch = 4
 
 // While requests come in whoever is about to write gives way this often at most, and not again once this long has passed.
 const (

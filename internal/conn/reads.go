@@ -26,7 +26,7 @@ func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
 		}
 	}
 	if mine {
-		c.startFlush(alone)
+		c.startFlush(alone, max(taken, smallBatch))
 	}
 	return taken
 }
@@ -41,7 +41,7 @@ func (c *Conn) SubmitRead(r *kv.Reads, key []byte, vbucket uint16) bool {
 		c.pend[len(c.pend)-1].begun = r.Started
 	}
 	if alone, mine := c.unlock(put); mine {
-		c.startFlush(alone)
+		c.startFlush(alone, 1)
 	}
 	return put
 }
