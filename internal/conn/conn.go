@@ -91,6 +91,7 @@ type Conn struct {
 	h        Handler
 	feedback Feedback
 	load     atomic.Int32 // see Load; all callers look at it, so it is not among what changes with each of them
+	early    bool         // the readers of two would linger, so few are a crowd
 	counted  bool         // among those of serving
 	base     time.Time
 	info     Info
@@ -622,6 +623,7 @@ func (c *Conn) read() error {
 			// the callers just woken append their next requests
 			paced := false
 			began := c.now()
+			c.pair.over(began)
 			switch {
 			case c.yields.Rest(began):
 			case stays:
@@ -670,9 +672,11 @@ func (c *Conn) unwritten(stays bool) bool {
 }
 
 // Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and crowdAnswers have ended in each
-// such time. Calls that wait for the node rather than for a processor are none.
+// such time. Calls that wait for the node rather than for a processor are none. Where the readers of two connections would linger,
+// earlyCrowd are enough: threads that sleep and are woken are what a few cost most.
 const (
 	Crowd        = 32
+	earlyCrowd   = 8
 	crowdTime    = 20 * time.Millisecond
 	crowdAnswers = 512
 )
@@ -686,12 +690,13 @@ func (c *Conn) noteLoad(n int) {
 	c.load.Store(int32(n))
 	// A refusal outweighs four successes: where many are sent elsewhere, or later, it is not processors that calls wait for.
 	good := c.Stats.Answers.Load() - 5*c.refusals
-	c.note(n >= fewStay && good >= c.goodHad)
+	crowd := c.crowd()
+	c.note(n >= min(fewStay, crowd/2) && good >= c.goodHad)
 	c.goodHad = good
 	if c.crowded == nil {
 		return
 	}
-	if n < Crowd {
+	if n < crowd {
 		c.crowdFrom = 0
 		return
 	}
@@ -704,6 +709,23 @@ func (c *Conn) noteLoad(n int) {
 		c.crowded()
 	}
 	c.crowdFrom, c.crowdHad = now, good
+}
+
+// crowd is how many calls in flight are a crowd here.
+func (c *Conn) crowd() int {
+	if c.early {
+		return earlyCrowd
+	}
+	return Crowd
+}
+
+// Few is how many calls in flight are too few for both of a node's connections, of which this is one: half of a crowd, or, while few
+// would be one but the readers do not linger, less than a Crowd.
+func (c *Conn) Few() int {
+	if c.early && c.pair.rests.Load() {
+		return Crowd
+	}
+	return c.crowd() / 2
 }
 
 // Load is about how many calls were in flight when the node's last answers came. Unlike InFlight it takes no lock.

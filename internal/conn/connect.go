@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -220,6 +221,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	if o.TLS == nil {
 		c.try = newTry(nc)
 		c.linger = newLinger(nc)
+		c.early = c.linger != nil && c.pair != nil && runtime.GOMAXPROCS(0) <= lingerProcessors
 	}
 	c.slow = c.try == nil
 	c.timer = time.AfterFunc(time.Hour, c.sweep)

@@ -87,3 +87,39 @@ func TestCallsThatAreRefusedAreNoCrowd(t *testing.T) {
 		})
 	}
 }
+
+// Where readers would linger few are a crowd, and few are too few for two connections, but not while they do not linger.
+func TestAnEarlyCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		c := &Conn{base: time.Now(), crowded: func() { told++ }, early: true, pair: &Pair{}}
+		reads := func(load int) {
+			for range 30 {
+				c.noteLoad(load)
+				c.Stats.Answers.Add(crowdAnswers)
+				time.Sleep(crowdTime / 10)
+			}
+		}
+		reads(earlyCrowd - 1)
+		require.Zero(t, told)
+		reads(earlyCrowd)
+		require.Positive(t, told)
+		require.True(t, c.busy)
+		reads(earlyCrowd / 2)
+		require.True(t, c.busy, "it is one of two")
+		reads(earlyCrowd/2 - 1)
+		require.False(t, c.busy)
+
+		require.Equal(t, Crowd/2, (&Conn{pair: c.pair}).Few())
+		require.Equal(t, earlyCrowd/2, c.Few())
+		now := c.now()
+		c.pair.restUntil(now)
+		require.Equal(t, Crowd, c.Few())
+		require.Equal(t, Crowd/2, (&Conn{pair: c.pair}).Few())
+		c.pair.over(now - 1)
+		require.Equal(t, Crowd, c.Few())
+		c.pair.over(now)
+		require.Equal(t, earlyCrowd/2, c.Few())
+		(*Pair)(nil).over(now)
+	})
+}

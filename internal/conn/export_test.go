@@ -3,6 +3,7 @@ package conn
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,6 +48,12 @@ func (p *Pair) Busy(n int) { p.busy.Add(int32(n)) }
 
 // Rests reports whether its readers have ever stopped lingering because of others.
 func (p *Pair) Rests() bool { return p.rest.Load() > 0 }
+
+// RestUntil has its readers not linger until then, after the calls' base.
+func (p *Pair) RestUntil(then time.Duration) { p.restUntil(int64(then)) }
+
+// RestsNow reports whether they are known not to.
+func (p *Pair) RestsNow() bool { return p.rests.Load() }
 
 // LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its reader waits.
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -294,6 +295,13 @@ func TestAReaderLooksAroundBeforeItLingers(t *testing.T) {
 	require.Zero(t, c.others, "what it finds says nothing about lingering")
 	c.pair.rest.Store(0)
 	require.True(t, c.lingers())
+	require.False(t, c.pair.rests.Load())
+	l.looked = -int64(lingerLook)
+	c.others = others{since: c.now() - int64(othersTime), took: int64(othersTime), times: 1}
+	require.False(t, c.lingers(), "others are busy")
+	require.True(t, c.pair.rests.Load())
+	require.Greater(t, c.pair.rest.Load(), c.now())
+	c.pair.rest.Store(0)
 	c.pair.Begin(3)
 	require.False(t, c.lingers())
 	c.pair.Begin(2)
@@ -301,4 +309,23 @@ func TestAReaderLooksAroundBeforeItLingers(t *testing.T) {
 	require.False(t, c.lingers())
 	c.relay.stop()
 	c.wg.Wait()
+}
+
+// Few are a crowd where the readers of two connections would linger.
+func TestWhereFewAreACrowd(t *testing.T) {
+	before := runtime.GOMAXPROCS(lingerProcessors)
+	defer runtime.GOMAXPROCS(before)
+	near, _ := Loopback(t)
+	pipe, _ := net.Pipe()
+	early := func(nc net.Conn, p *Pair, config *tls.Config) bool {
+		c := newConn(nc, &Options{Pair: p, TLS: config}, &bootstrap{buf: make([]byte, minRead)})
+		c.timer.Stop()
+		return c.early
+	}
+	require.True(t, early(near, &Pair{}, nil))
+	require.False(t, early(near, nil, nil), "it never has another one")
+	require.False(t, early(pipe, &Pair{}, nil), "it is no socket")
+	require.False(t, early(near, &Pair{}, &tls.Config{MinVersion: tls.VersionTLS13}))
+	runtime.GOMAXPROCS(lingerProcessors + 1)
+	require.False(t, early(near, &Pair{}, nil))
 }

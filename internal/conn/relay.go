@@ -12,11 +12,16 @@ type Pair struct {
 	all  atomic.Bool  // and no processor but those of their readers
 	busy atomic.Int32 // how many of them have enough calls in flight
 	rest atomic.Int64 // until when, since the calls' base, their readers do not linger
+	// rests is whether that time is still to come, for whoever does not look at the clock.
+	rests atomic.Bool
 }
+
+// lingerProcessors is how many processors there may be for readers to linger: they keep one each.
+const lingerProcessors = 2
 
 // Begin says that there are two, in a program with that many processors.
 func (p *Pair) Begin(processors int) {
-	p.all.Store(processors <= 2)
+	p.all.Store(processors <= lingerProcessors)
 	p.both.Store(true)
 }
 
@@ -25,6 +30,19 @@ func (p *Pair) End() { p.both.Store(false) }
 
 // Both reports whether there are two.
 func (p *Pair) Both() bool { return p.both.Load() }
+
+// restUntil has the readers not linger before then.
+func (p *Pair) restUntil(then int64) {
+	p.rest.Store(then)
+	p.rests.Store(true)
+}
+
+// over notes that this time has passed, if it has.
+func (p *Pair) over(now int64) {
+	if p != nil && p.rests.Load() && now >= p.rest.Load() {
+		p.rests.Store(false)
+	}
+}
 
 // Lopsided reports whether one of them alone has enough.
 func (p *Pair) Lopsided() bool { return p.busy.Load() == 1 }
@@ -111,7 +129,7 @@ func (c *Conn) lingers() bool {
 	if looked {
 		c.relay.giveWay() // to those for whom something has come
 		if may && c.others.busy(now, c.now()-now) {
-			c.pair.rest.Store(now + int64(othersRest))
+			c.pair.restUntil(now + int64(othersRest))
 			may = false
 		}
 	}

@@ -113,6 +113,20 @@ func TestAReaderThatStaysMakesRoom(t *testing.T) {
 	require.True(t, pair.Rests())
 }
 
+// When the time is over that readers do not linger, one that reads notes it.
+func TestAReaderEndsTheRest(t *testing.T) {
+	var pair conn.Pair
+	d := connect(t, document, func(o *conn.Options) { o.Pair = &pair })
+	pair.RestUntil(time.Hour)
+	callers(t, d, 10, 100)
+	require.True(t, pair.RestsNow())
+	pair.RestUntil(0)
+	require.Eventually(t, func() bool {
+		callers(t, d, 10, 10)
+		return !pair.RestsNow()
+	}, 10*time.Second, time.Millisecond)
+}
+
 // One that has nothing more to do does not count as busy, though no read comes to find that out.
 func TestAReaderWithoutCallsIsNotBusy(t *testing.T) {
 	var pair conn.Pair

@@ -26,7 +26,7 @@ const (
 
 var errUnused = errors.New("the node's second connection has had nothing to do")
 
-// crowded is called by the reader of a node's first connection while very many calls are in flight on it.
+// crowded is called by the reader of a node's first connection while there is a crowd on it.
 func (p *pipeline) crowded() {
 	r := p.r
 	if p.second.Load() != nil || int(r.serving.Load()) >= runtime.GOMAXPROCS(0) {
@@ -99,7 +99,7 @@ func (p *pipeline) share(q *pipeline, second bool) *pipeline {
 		return p
 	case here == nil:
 		return q
-	case together(here.Load()+there.Load(), conn.Crowd/2):
+	case together(here.Load()+there.Load(), here.Few()):
 		return p
 	}
 	// It comes to that when the pools have forgotten the calls of one side, as they do with what is not used for long.
