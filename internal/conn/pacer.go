@@ -12,7 +12,7 @@ import (
 // Pacer writes for the connections to many nodes that the same callers use. A caller that wakes up has its next request for any of
 // them, so there are few requests for each, and a write for each few is what costs most. The pacer waits until a processor has nothing
 // to run, twice more if it need not wait for long, and then writes for all connections that have something, one after another.
-// What nobody else waits for goes at once, as without it. Where there is no event it is not used, nor while nobody gives way, see Yields.
+// What nobody else waits for goes at once, as without it, unless many have just had their answers, see startFlush. Where there is no event it is not used, nor while nobody gives way, see Yields.
 type Pacer struct {
 	base  time.Time
 	nodes int32 // from how many on it is used
