@@ -188,6 +188,7 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 				if op == memd.OpObserveSeqno { // nobody has that history
 					answer = mock.Reply(func(_, rep *memd.Packet) { rep.Datatype, rep.Value = memd.DatatypeSnappy, claims })
 				}
+				time.Sleep(2 * time.Second) // what was locked before is free again
 				in := m.Inject(match, answer)
 				began := time.Now()
 				_, err := read.do(testContext(t), b)
@@ -197,7 +198,7 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 				require.Zero(t, time.Since(began), op.String())
 				require.Equal(t, 1, in.Fired(), op.String())
 				if op != memd.OpObserveSeqno {
-					time.Sleep(2 * time.Second) // the lock is gone
+					time.Sleep(2 * time.Second)
 					_, err = read.do(testContext(t), b)
 					require.NoError(t, err, op.String())
 				}

@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -60,6 +61,13 @@ type dispatcher struct {
 	once sync.Once
 	home *kv.Home
 	end  func() // of the connection; may be called again
+}
+
+// settle waits until the reader and whoever writes have counted what callers have been told of.
+func (d *dispatcher) settle() {
+	for !d.cn.Quiet() {
+		runtime.Gosched()
+	}
 }
 
 func (d *dispatcher) NewCall() *kv.Call {
@@ -214,6 +222,7 @@ func TestD27RequestsAreBatched(t *testing.T) {
 		for range workers {
 			require.NoError(t, <-done)
 		}
+		d.settle()
 		perWrite := float64(d.cn.Stats.Requests.Load()) / float64(d.cn.Stats.Writes.Load())
 		t.Logf("%d workers: %.1f requests per write", workers, perWrite)
 		require.GreaterOrEqual(t, perWrite, least)

@@ -92,9 +92,7 @@ func TestTheFirstOfManyIsNotAlone(t *testing.T) {
 		"a few writes":                     {writes, 2, 7, true},
 		"a few writes, eight before":       {writes, 2, 8, false},
 	} {
-		for !d.cn.Quiet() {
-			runtime.Gosched()
-		}
+		d.settle()
 		d.cn.HadInFlight(c.had)
 		d.single = c.n == 0
 		c.do(c.n)
@@ -104,9 +102,7 @@ func TestTheFirstOfManyIsNotAlone(t *testing.T) {
 	serving.Store(2) // few nodes have no pacer, and whoever is alone gives way to nobody
 	stayed := false
 	for range 10 { // a busy machine may stop the thread in its system call, and the others come then
-		for !d.cn.Quiet() {
-			runtime.Gosched()
-		}
+		d.settle()
 		d.cn.HadInFlight(100)
 		d.single = true
 		read(0)

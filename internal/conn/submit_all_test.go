@@ -60,6 +60,7 @@ func TestManyRequestsAreOneWrite(t *testing.T) {
 		require.Len(t, o.Result.Value, len(document.Value))
 	}
 	require.Equal(t, []int{300}, d.taken)
+	d.settle()
 	require.EqualValues(t, 1, d.cn.Stats.Writes.Load()-before)
 }
 
