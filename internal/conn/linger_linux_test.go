@@ -192,6 +192,7 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 	var err error
 	require.NoError(t, l.event.raise.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), make([]byte, 8)) }))
 	require.Equal(t, syscall.EAGAIN, err, "the event has been taken back: %d", n)
+	came := 0
 	for range 100 {
 		var had atomic.Bool
 		over := make(chan struct{})
@@ -209,9 +210,12 @@ func TestALingeringReaderLooksAround(t *testing.T) {
 		require.True(t, around())
 		runtime.Gosched() // the two come one after the other
 		runtime.Gosched() // and sometimes whoever has given way comes first
-		require.True(t, had.Load())
+		if had.Load() {
+			came++
+		}
 		<-over
 	}
+	require.Greater(t, came, 50, "a busy machine may stop the thread of one in its system call")
 	if !RaceEnabled {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			now += int64(lingerLook)
