@@ -6,7 +6,6 @@ import (
 	"net"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,12 +109,11 @@ func stalled(t *testing.T) *core.Bucket {
 // D57: what it costs to cancel a call that waits does not grow with how many others do. Those that began last go first:
 // who walks the queue meets all others.
 func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
-	n := 150_000
+	const many = 150_000
 	if raceEnabled {
-		n = 50_000
+		t.Skip("what the race detector costs hides what a walk would")
 	}
-	each, walk := time.Hour, time.Hour
-	for range 3 { // a busy machine may spoil some
+	each := func(n int) time.Duration {
 		b := stalled(t)
 		fs := make([]kv.Future[kv.GetResult], n)
 		for i := range fs {
@@ -123,18 +121,19 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 		}
 		runtime.GC() // not meanwhile
 		began := time.Now()
-		require.Equal(t, n/2, slices.Index(fs, fs[n/2])) // the least that looking for a call in a queue of all takes on average
-		walk = min(walk, time.Since(began))
-		began = time.Now()
 		for i := range fs {
 			if !fs[n-1-i].Cancel() {
 				t.Fatal("it has ended by itself")
 			}
 		}
-		each = min(each, time.Since(began)/time.Duration(n))
+		return time.Since(began) / time.Duration(n)
 	}
-	t.Logf("to cancel one of %d takes %v, to find it in a queue would take %v", n, each, walk)
-	require.Less(t, 20*each, walk) // a plain walk over pointers takes a sixth of it, what there is less than a fiftieth
+	few, all := time.Hour, time.Hour
+	for range 3 { // a busy machine may spoil some
+		few, all = min(few, each(many/16)), min(all, each(many))
+	}
+	t.Logf("to cancel one of %d takes %v, one of %d %v", many/16, few, many, all)
+	require.Less(t, all, 8*few) // a walk makes it about 14 times as much, a busy machine 3 times
 }
 
 // wakeUps is how often goroutines became ready to run; the runtime counts about one in eight.
