@@ -28,7 +28,8 @@ func (r *report) markdown(image string) string {
 	}
 	b.WriteString("\nThroughput is in thousand operations per second, *x* the median of the rounds' ratios to the first row, " +
 		"*CPU us* the client's CPU time per operation, *server us* the responder's, *per read* the requests that one read of the " +
-		"responder brought, *foreign* the share of the cores that others used.\n\n")
+		"responder brought, *foreign* the share of the cores that others used, *cores ns* how long a line of memory takes from one core " +
+		"to another and back (a virtual machine's cores are moved about).\n\n")
 	for _, c := range r.Cells {
 		fmt.Fprintf(&b, "## %s\n\n%d rounds, %d of them clean", c.Name, c.Rounds, c.Clean)
 		if c.Headroom > 0 {

@@ -49,6 +49,7 @@ type rowReport struct {
 	P999      float64 `json:"p999_us"`
 	PerRead   float64 `json:"requests_per_server_read"`
 	Foreign   float64 `json:"foreign"`
+	Apart     float64 `json:"cores_apart_ns"`
 }
 
 func newReport(r *results, c conditions, extra ...kind) *report {
@@ -79,7 +80,7 @@ func tableOf(res *cellResult) cellReport {
 		row := rowReport{
 			Client: l, PerSecond: of(mThroughput), X: x(mThroughput), CPU: of(mCPU), CPUX: x(mCPU), ServerCPU: of(mServerCPU),
 			Allocs: of(mAllocs), Bytes: of(mBytes), P50: of(mP50), P99: of(mP99), P999: of(mP999), PerRead: of(mPerRead),
-			Foreign: of(mForeign),
+			Foreign: of(mForeign), Apart: of(mApart),
 		}
 		switch l {
 		case kindWire:
@@ -147,7 +148,7 @@ func (r *report) text() string {
 
 // columns of a cell's table.
 var columns = []string{
-	"client", "kops/s", "x", "CPU us", "x", "server us", "allocs", "B", "p50 us", "p99 us", "p99.9 us", "per read", "foreign",
+	"client", "kops/s", "x", "CPU us", "x", "server us", "allocs", "B", "p50 us", "p99 us", "p99.9 us", "per read", "foreign", "cores ns",
 }
 
 func (c *cellReport) table() [][]string {
@@ -155,7 +156,7 @@ func (c *cellReport) table() [][]string {
 	for _, r := range c.Rows {
 		row := []string{r.Client}
 		for _, v := range []float64{
-			r.PerSecond / 1e3, r.X, r.CPU, r.CPUX, r.ServerCPU, r.Allocs, r.Bytes, r.P50, r.P99, r.P999, r.PerRead, r.Foreign,
+			r.PerSecond / 1e3, r.X, r.CPU, r.CPUX, r.ServerCPU, r.Allocs, r.Bytes, r.P50, r.P99, r.P999, r.PerRead, r.Foreign, r.Apart,
 		} {
 			row = append(row, number(v))
 		}

@@ -52,6 +52,9 @@ func (p *Pair) Rests() bool { return p.rest.Load() > 0 }
 // RestUntil has its readers not linger until then, after the calls' base.
 func (p *Pair) RestUntil(then time.Duration) { p.restUntil(int64(then)) }
 
+// Over is what a reader does at that time.
+func (p *Pair) Over(now time.Duration) { p.over(int64(now)) }
+
 // RestsNow reports whether they are known not to.
 func (p *Pair) RestsNow() bool { return p.rests.Load() }
 

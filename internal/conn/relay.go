@@ -41,6 +41,9 @@ func (p *Pair) restUntil(then int64) {
 func (p *Pair) over(now int64) {
 	if p != nil && p.rests.Load() && now >= p.rest.Load() {
 		p.rests.Store(false)
+		if now < p.rest.Load() { // the other reader has begun another rest meanwhile
+			p.rests.Store(true)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +126,28 @@ func TestAReaderEndsTheRest(t *testing.T) {
 		callers(t, d, 10, 10)
 		return !pair.RestsNow()
 	}, 10*time.Second, time.Millisecond)
+}
+
+// A reader that notes the end of one rest does not end the next one, which another begins meanwhile.
+func TestTheEndOfARestIsNotThatOfTheNext(t *testing.T) {
+	for range 100_000 {
+		var pair conn.Pair
+		pair.RestUntil(1)
+		var ready atomic.Int32
+		var wg sync.WaitGroup
+		for _, f := range []func(){func() { pair.Over(2) }, func() { pair.RestUntil(3) }} {
+			wg.Go(func() {
+				for ready.Add(1); ready.Load() < 2; {
+					runtime.Gosched()
+				}
+				f()
+			})
+		}
+		wg.Wait()
+		if !pair.RestsNow() {
+			t.Fatal("it would be forgotten until the one after")
+		}
+	}
 }
 
 // One that has nothing more to do does not count as busy, though no read comes to find that out.
