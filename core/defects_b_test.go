@@ -109,9 +109,9 @@ func stalled(t *testing.T) *core.Bucket {
 // D57: what it costs to cancel a call that waits does not grow with how many others do. Those that began last go first:
 // who walks the queue meets all others.
 func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
-	const many = 150_000
+	many := 150_000
 	if raceEnabled {
-		t.Skip("what the race detector costs hides what a walk would")
+		many = 10_000
 	}
 	each := func(n int) time.Duration {
 		b := stalled(t)
@@ -133,7 +133,9 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 		few, all = min(few, each(many/16)), min(all, each(many))
 	}
 	t.Logf("to cancel one of %d takes %v, one of %d %v", many/16, few, many, all)
-	require.Less(t, all, 8*few) // a walk makes it about 14 times as much, a busy machine 3 times
+	if !raceEnabled { // what it costs hides what a walk would
+		require.Less(t, all, 8*few) // a walk makes it about 14 times as much, a busy machine 3 times
+	}
 }
 
 // wakeUps is how often goroutines became ready to run; the runtime counts about one in eight.

@@ -21,7 +21,7 @@ func (r *report) markdown(image string) string {
 		fmt.Fprintf(&b, "Not met or inconclusive: %s.\n\n", strings.Join(blocked(r.Checks), ", "))
 	}
 	b.WriteString(mdTable(r.targets()))
-	b.WriteString("\nWhere the time goes, and what was tried, is in [NOTES.md](NOTES.md).\n")
+	b.WriteString("\n" + r.goals())
 	b.WriteString("\n## Clients\n\n| name | what it is |\n|---|---|\n")
 	for _, k := range r.kinds {
 		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.about)

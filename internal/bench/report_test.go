@@ -62,6 +62,30 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// Of each goal that is missed the report says so, and what is known of it; of the others it says nothing.
+func TestMissedGoalsAreExplained(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range allChecks() {
+		names[c.name] = true
+	}
+	for name, text := range missedGoals() {
+		require.True(t, names[name], name)
+		require.NotEmpty(t, text, name)
+	}
+	rep := &report{Checks: []outcome{
+		{Name: "bulk-get", What: "a bulk", Unit: "x", Value: 28, Rounds: 11, Goal: atLeast(30)},
+		{Name: "get-p99-128", What: "a p99", Value: 0.07, Rounds: 11, Goal: atMost(0.08), GoalMet: true},
+		{Name: "get-p50-1", What: "a p50", Goal: atMost(0.7)},
+		{Name: "unknown", What: "a thing", Unit: "us", Value: 3, Rounds: 1, Goal: atMost(2)},
+	}}
+	goals := rep.goals()
+	require.Contains(t, goals, "* **a bulk**, 28 x for >= 30. "+missedGoals()["bulk-get"]+"\n* **a thing**, 3 us for <= 2.\n")
+	require.NotContains(t, goals, "a p99")
+	require.NotContains(t, goals, "a p50", "it was not measured")
+	require.Contains(t, rep.markdown(""), goals)
+	require.NotContains(t, (&report{Checks: rep.Checks[1:2]}).goals(), "##")
+}
+
 func TestChartIsXML(t *testing.T) {
 	for name, rep := range map[string]*report{"some": sample(), "none": newReport(newResults(), conditions{})} {
 		d := xml.NewDecoder(strings.NewReader(rep.chart()))
