@@ -73,6 +73,7 @@ func inBatch(ctx context.Context, d kv.Dispatcher, in kv.Common, keys [][]byte) 
 
 func oneByOne(ctx context.Context, d kv.Dispatcher, in kv.Common, keys [][]byte) (outs []kv.Outcome[kv.GetResult]) {
 	for _, k := range keys {
+		synctest.Wait() // the one before may have ended when the context does: by now it has
 		res, err := kv.Do(ctx, d, kv.Get{Common: in, Key: k})
 		outs = append(outs, kv.Outcome[kv.GetResult]{Result: res, Err: err})
 	}
