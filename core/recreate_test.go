@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,35 +59,205 @@ func TestABucketIsDeletedAndCreatedAgain_Fault42(t *testing.T) {
 }
 
 // A cluster that is set up anew at the same addresses counts its revisions from the beginning. The version of the old map
-// does not bar the new one.
+// does not bar the new one, whichever way maps come.
 func TestAClusterIsSetUpAnewAtTheSameAddresses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		old := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-		for range 50 {
-			old.BumpRevision()
-		}
-		fresh := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual())
-		var moved atomic.Bool
-		b := open(t, old, func(cfg *core.Config) {
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if moved.Load() {
-					return fresh.Dial(ctx, network, addr)
+	for name, overHTTP := range map[string]bool{"maps over connections": false, "maps over HTTP": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
+				for range 50 {
+					old.BumpRevision()
 				}
-				return old.Dial(ctx, network, addr)
+				fresh := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual())
+				if overHTTP {
+					mapless(old)
+					mapless(fresh)
+				}
+				var moved atomic.Bool
+				b := open(t, old, func(cfg *core.Config) {
+					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						if moved.Load() {
+							return fresh.Dial(ctx, network, addr)
+						}
+						return old.Dial(ctx, network, addr)
+					}
+				}).Bucket("default")
+				require.NoError(t, b.WaitReady(ctx(t)))
+				time.Sleep(10 * time.Second)
+				moved.Store(true)
+				old.DisconnectAll()
+				for i := range 50 {
+					_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+					require.NoError(t, err)
+				}
+				mp, _ := b.Map()
+				require.Equal(t, 16, mp.VBuckets)
+				require.Len(t, mp.Nodes, 2)
+				require.Len(t, fresh.ApplyLog("default"), 50)
+			})
+		})
+	}
+}
+
+// anew is a client of one cluster, in whose place another one comes.
+type anew struct {
+	fresh *mock.Cluster
+	b     *core.Bucket
+	moved atomic.Bool // new connections are to the other one
+
+	mu    sync.Mutex
+	conns map[string][]net.Conn // to the old one, by address
+}
+
+// setUpAnew is a client of a cluster of three nodes that has seen many revisions, and a new one of two nodes of the same
+// addresses, which has seen few. Other connections than that to the third node are to the new one.
+func setUpAnew(t *testing.T, bucket string, old, fresh []mock.BucketOption) *anew {
+	t.Helper()
+	m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64, old...), mock.Virtual())
+	for range 50 {
+		m.BumpRevision()
+	}
+	last := m.Node(2).Addr()
+	a := &anew{fresh: mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64, fresh...), mock.Virtual()), conns: map[string][]net.Conn{}}
+	a.b = open(t, m, func(cfg *core.Config) {
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if a.moved.Load() {
+				return a.fresh.Dial(ctx, network, addr)
+			}
+			nc, err := m.Dial(ctx, network, addr)
+			if err == nil {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.conns[addr] = append(a.conns[addr], nc)
+			}
+			return nc, err
+		}
+	}).Bucket(bucket)
+	require.NoError(t, a.b.WaitReady(ctx(t)))
+	time.Sleep(10 * time.Second)
+	a.moved.Store(true)
+	a.end(t, func(addr string) bool { return addr != last })
+	time.Sleep(2 * time.Second)
+	mp, _ := a.b.Map()
+	require.Len(t, mp.Nodes, 3, "one still speaks for the old cluster")
+	return a
+}
+
+// end ends connections to the old cluster.
+func (a *anew) end(t *testing.T, which func(addr string) bool) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for addr, all := range a.conns {
+		if which(addr) {
+			for _, nc := range all {
+				require.NoError(t, nc.Close())
+			}
+			delete(a.conns, addr)
+		}
+	}
+}
+
+func (a *anew) endAll(t *testing.T) {
+	t.Helper()
+	a.end(t, func(string) bool { return true })
+}
+
+// One connection that speaks for the old cluster is enough for the new one's maps to be refused. When it is lost, to a node
+// that the new cluster does not have, no handshake is left to bring the map again, and each node has shown it already.
+func TestTheLastToSpeakForTheOldClusterIsOnANodeThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setUpAnew(t, "default", nil, nil)
+		for _, s := range a.b.Status() {
+			if !s.Connected {
+				require.ErrorContains(t, s.Err, "another bucket of that name")
+			}
+		}
+		a.endAll(t)
+		began := time.Now()
+		for i := range 50 {
+			_, err := kv.Do(ctx(t), a.b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+			require.NoError(t, err)
+		}
+		require.Less(t, time.Since(began), 200*time.Millisecond, "the other nodes are connected to as soon as nobody speaks for the old one")
+		mp, _ := a.b.Map()
+		require.Len(t, mp.Nodes, 2)
+		require.Len(t, a.fresh.ApplyLog("default"), 50)
+	})
+}
+
+// The map of the whole cluster, without a bucket, is no other.
+func TestTheLastToSpeakForTheOldClusterIsGoneWithoutABucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setUpAnew(t, "", nil, nil)
+		a.endAll(t)
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, a.b.WaitReady(ctx(t)))
+		mp, _ := a.b.Map()
+		require.Len(t, mp.Nodes, 2)
+		require.Len(t, a.b.Status(), 2)
+	})
+}
+
+// While the new cluster's maps are refused, so are its nodes: what is known of collections is the old one's, and the id may
+// be another collection's in the new one.
+func TestNothingIsWrittenToAClusterWhoseMapIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setUpAnew(t, "default", []mock.BucketOption{mock.WithCollection("s", "c")},
+			[]mock.BucketOption{mock.WithCollection("s", "other"), mock.WithCollection("s", "c")})
+		upsert := func(i int, timeout time.Duration) error {
+			in := kv.Common{Scope: "s", Collection: "c", Timeout: timeout}
+			_, err := kv.Do(ctx(t), a.b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: in})
+			return err
+		}
+		refused := 0
+		for i := range 20 {
+			if err := upsert(i, 500*time.Millisecond); err != nil {
+				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+				info, ok := retry.InfoOf(err)
+				require.True(t, ok)
+				require.True(t, info.Reasons.Has(retry.BucketNotReady), info.Reasons)
+				refused++
+			}
+		}
+		require.NotZero(t, refused)
+		require.Less(t, refused, 20, "the node of the old cluster still answers")
+		require.Empty(t, a.fresh.ApplyLog("default"))
+		a.endAll(t)
+		for i := range 20 {
+			require.NoError(t, upsert(i, 8*time.Second))
+			_, err := kv.Do(ctx(t), a.b, kv.Get{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Scope: "s", Collection: "other"}})
+			require.ErrorIs(t, err, cberr.DocumentNotFound)
+		}
+	})
+}
+
+// Nodes that cannot be reached have their rest, however often the others are lost.
+func TestANodeThatIsDownIsLeftInPeaceByTheLossOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
+		gone := m.Node(1).Addr()
+		var down atomic.Bool
+		var dials atomic.Int64
+		b := open(t, m, func(cfg *core.Config) {
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if down.Load() && addr == gone {
+					dials.Add(1)
+					return nil, syscall.ECONNREFUSED
+				}
+				return m.Dial(ctx, network, addr)
 			}
 		}).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
-		time.Sleep(10 * time.Second)
-		moved.Store(true)
-		old.DisconnectAll()
-		for i := range 50 {
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
-			require.NoError(t, err)
+		down.Store(true)
+		m.DisconnectAll()
+		time.Sleep(20 * time.Second)
+		before := dials.Load()
+		for range 20 {
+			m.DisconnectAll()
+			time.Sleep(100 * time.Millisecond)
 		}
-		mp, _ := b.Map()
-		require.Equal(t, 16, mp.VBuckets)
-		require.Len(t, mp.Nodes, 2)
-		require.Len(t, fresh.ApplyLog("default"), 50)
+		require.LessOrEqual(t, dials.Load(), before+2)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -197,19 +198,11 @@ func (r *Router) configs() {
 
 // consider parses a map and applies it if it is newer than ours.
 func (r *Router) consider(of offered) {
-	host, _, err := net.SplitHostPort(of.addr)
-	if err != nil {
-		host = of.addr
-	}
 	var old *topology.Snapshot
 	if pk := r.picker.Load(); pk != nil {
 		old = pk.snap
 	}
-	raw, err := kv.Inflate(of.raw, of.dt, r.o.ConfigLimits.MaxBytes)
-	var s *topology.Snapshot
-	if err == nil {
-		s, err = topology.Parse(raw, host, r.o.ConfigLimits)
-	}
+	s, err := r.parse(of.raw, of.dt, of.addr)
 	if err != nil {
 		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
 		r.offers.refused(old)
@@ -225,6 +218,18 @@ func (r *Router) consider(of offered) {
 		return
 	}
 	r.apply(s, old, &of)
+}
+
+// parse reads the map that the node at addr gave.
+func (r *Router) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Snapshot, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	if raw, err = kv.Inflate(raw, dt, r.o.ConfigLimits.MaxBytes); err != nil {
+		return nil, err
+	}
+	return topology.Parse(raw, host, r.o.ConfigLimits)
 }
 
 // apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
@@ -263,12 +268,12 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 		r.offers.refused(old)
 		return
 	}
-	r.picker.Store(pk)
-	if old != nil && another(s, old) { // from now on all speak for the new one
-		for _, p := range r.pipes {
-			p.each(func(q *pipeline) { q.confirms.Store(true) })
-		}
+	var theirs []*conn.Conn
+	if reborn { // no call of the new map finds a connection that was made in the old bucket
+		r.reborn = max(r.now(), 1)
+		theirs = r.withdraw(stay)
 	}
+	r.picker.Store(pk)
 	var leaving []*pipeline
 	for addr, p := range r.pipes {
 		if !stay[addr] {
@@ -282,6 +287,9 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 		p.each(func(q *pipeline) { r.wg.Go(q.drain) })
 	}
 	r.mu.Unlock()
+	for _, cn := range theirs {
+		cn.Close(errForeign)
+	}
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
 		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Int64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes, len(stay)))
 	for _, c := range calls {

@@ -2,23 +2,63 @@ package dispatch
 
 import (
 	"bytes"
+	"errors"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
 // A map is newer than another by epoch and revision, as long as both are of one bucket. A bucket that was deleted and
 // created again, or a cluster that was set up anew at the same addresses, may count from the beginning: then the old map's
 // version must not bar the new one. What tells the two from a node that lags behind is whether anybody still speaks for the
-// bucket that we know: a connection does that began with a map of it. When none does, a map of another bucket replaces ours
-// whatever its version is.
+// bucket that we know. Every connection does that came with a map: one is used only while our map is of the bucket that it
+// was made in. A node that has another one is not connected to; it is tried again and again, and when nobody is left that
+// speaks for ours, the map that it shows replaces ours whatever its version is. A connection that came without one, as all
+// do where maps come over HTTP, speaks for no bucket, and the source of the maps has the last word.
 
-// foreign reports whether raw is a map of another bucket than ours.
-func (r *Router) foreign(raw []byte) bool {
-	pk := r.picker.Load()
-	return raw != nil && pk != nil && pk.snap.UUID != "" && !bytes.Contains(raw, []byte(pk.snap.UUID))
+var errForeign = errors.New("the node has another bucket of that name, or is of another cluster, than those that our cluster map is of")
+
+// belongs gives an error for a connection that was made in another bucket than our map is of. It has that bucket's map
+// considered before, and waits for that. The ids of collections that we know are those of ours; in the other one they may be
+// other collections'.
+func (p *pipeline) belongs(cn *conn.Conn) error {
+	config := cn.Info().Config
+	if !p.r.foreign(config, p.addr) {
+		return nil
+	}
+	p.r.offers.refused(nil) // it may have been shown before
+	p.r.offerAndTell(config, p.addr)()
+	if !p.r.foreign(config, p.addr) {
+		return nil
+	}
+	return &conn.ConnectError{Addr: p.addr, Bucket: p.r.o.Bucket, Step: conn.StepConfig, Err: errForeign}
 }
 
-// confirmed reports whether a connection speaks for the bucket that we know.
+// foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing, and
+// what is no map, is of none.
+func (r *Router) foreign(raw []byte, addr string) bool {
+	pk := r.picker.Load()
+	if raw == nil || pk == nil || identity(pk.snap) == "" || bytes.Contains(raw, []byte(identity(pk.snap))) {
+		return false
+	}
+	s, err := r.parse(raw, 0, addr)
+	return err == nil && another(s, pk.snap)
+}
+
+// withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that came
+// without a map nobody knows in which it was made: it may be the other one. The router's lock is held.
+func (r *Router) withdraw(nodes map[string]bool) (all []*conn.Conn) {
+	for addr := range nodes {
+		r.pipes[addr].each(func(q *pipeline) {
+			if cn := q.conn.Load(); cn != nil && q.confirms.Load() && q.conn.CompareAndSwap(cn, nil) {
+				all = append(all, cn)
+			}
+		})
+	}
+	return all
+}
+
+// confirmed reports whether anybody speaks for the bucket that we know.
 func (r *Router) confirmed() (yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,24 +68,34 @@ func (r *Router) confirmed() (yes bool) {
 	return yes
 }
 
-// doubt sees to it that maps that were refused are looked at again when nobody speaks for ours any more.
+// doubt sees to it that maps that were refused are looked at again when nobody speaks for ours any more: nodes that belong
+// to another bucket are connected to again, now.
 func (r *Router) doubt() {
-	if r.picker.Load() != nil && !r.confirmed() {
-		r.offers.refused(nil)
+	if r.picker.Load() == nil || r.confirmed() {
+		return
 	}
+	r.offers.refused(nil)
+	r.mu.Lock()
+	close(r.doubts)
+	r.doubts = make(chan struct{})
+	r.mu.Unlock()
 }
 
-// awaitReborn takes the map of a handshake that is of another bucket than ours, and waits until it was considered. Only
-// then may the connection be used: the ids of collections that are known are those of the bucket that is gone, and in the
-// new one they may be other collections'.
-func (r *Router) awaitReborn(raw []byte, addr string) {
-	r.offers.refused(nil) // another node may have shown it before
-	r.offerAndTell(raw, addr)()
+// doubted is closed by the next doubt.
+func (r *Router) doubted() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.doubts
 }
 
-// replaces reports whether s is to be used instead of the old map, which may be nil.
+// replaces reports whether s is to be used instead of the old map, which may be nil. A map that has just replaced another
+// bucket's stands until its nodes have had the time to speak for it: all connections were made in the other one.
 func (r *Router) replaces(s, old *topology.Snapshot) bool {
-	return old == nil || s.Newer(old) || another(s, old) && !r.confirmed()
+	if old == nil || s.Newer(old) {
+		return true
+	}
+	stands := r.reborn != 0 && r.now()-r.reborn < int64(redialMax)
+	return another(s, old) && !stands && !r.confirmed()
 }
 
 // another reports whether s is known to be of another bucket than old.

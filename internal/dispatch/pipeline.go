@@ -44,7 +44,7 @@ type pipeline struct {
 	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
 	turn atomic.Uint32 // whose turn it is
 
-	confirms atomic.Bool // the connection speaks for the bucket that our map is of; see confirmed
+	confirms atomic.Bool // the connection came with a map; see confirmed
 
 	mu      sync.Mutex
 	queue   []*kv.Call
@@ -75,7 +75,7 @@ func (r *Router) pipe(addr string) *pipeline {
 		after += dialApart
 		r.wg.Go(func() {
 			if wait > 0 {
-				pause(q.ctx, wait)
+				pause(q.ctx, wait, nil)
 			}
 			q.run(q.ctx, nil)
 		})
@@ -255,13 +255,17 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 	for wait := time.Duration(0); cn != nil || ctx.Err() == nil; cn = nil {
 		if cn == nil {
 			var err error
+			doubted := p.r.doubted()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				if p.extra {
 					break
 				}
 				wait = p.r.o.pauseAfter(wait)
-				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)))
+				if !errors.Is(err, errForeign) {
+					doubted = nil
+				}
+				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)), doubted)
 				continue
 			}
 			if !p.connected(cn) {
@@ -280,7 +284,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			continue
 		}
 		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one
-		pause(ctx, wait)
+		pause(ctx, wait, nil)
 	}
 	if p.extra {
 		p.leave()
@@ -310,11 +314,13 @@ func (f both) Success() {
 	f.b.Success()
 }
 
-func pause(ctx context.Context, d time.Duration) {
+// pause waits for d, or until early is closed, which may be nil.
+func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-early:
 	case <-ctx.Done():
 	}
 }
@@ -329,7 +335,16 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
 	o.WantConfig = !p.r.o.NoConfig
-	return conn.Connect(ctx, p.addr, &o)
+	cn, err := conn.Connect(ctx, p.addr, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.belongs(cn); err != nil {
+		cn.Close(err)
+		_ = cn.Serve() // it has no calls, and ends at once
+		return nil, err
+	}
+	return cn, nil
 }
 
 func (p *pipeline) connectFailed(ctx context.Context, err error) {
@@ -373,29 +388,40 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
 	p.r.offerErrorMap(p.addr, info.ErrorMap)
 	config := info.Config
-	foreign := p.r.foreign(config)
-	p.confirms.Store(!foreign)
-	if foreign {
-		p.r.awaitReborn(config, p.addr)
-	}
+	p.r.mu.Lock() // no map of another bucket is applied meanwhile
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
+		p.r.mu.Unlock()
 		p.r.wake() // the map may have another way
 		return false
 	}
 	p.failed, p.lastErr = false, nil
+	p.serves = cn
+	if p.r.foreign(config, p.addr) { // one was since the connection was made; the next one is made in that bucket
+		p.mu.Unlock()
+		p.r.mu.Unlock()
+		cn.Close(errForeign)
+		return true
+	}
 	considered := p.r.offerAndTell(config, p.addr) // before the connection is seen: calls that wait for a map see this one coming
 	if pk := p.r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
 	cn.Forget()
+	p.confirms.Store(config != nil)
 	p.conn.Store(cn)
-	p.serves = cn
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
+	p.r.mu.Unlock()
 	considered() // those that look for a way now are to look in the map that came with this one
+	switch {
+	case p.r.foreign(config, p.addr): // another seed's map was the first
+		cn.Close(errForeign)
+	case config != nil:
+		p.r.trim()
+	}
 	if info.NoConfig && p.r.o.Source != nil {
 		p.r.o.Source.Needed()
 	}
@@ -468,7 +494,7 @@ func (p *pipeline) end(ctx context.Context, why error) {
 	if cn != nil {
 		cn.Refuse()
 		for !cn.Idle() && ctx.Err() == nil {
-			pause(ctx, 5*time.Millisecond)
+			pause(ctx, 5*time.Millisecond, nil)
 		}
 	}
 	p.close(why)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -147,4 +149,76 @@ func TestAReadOfAnOldBucketIsRoutedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// anothers is a newer map than the router's, of another bucket, and the address of the node that it is from.
+func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
+	t.Helper()
+	addr = "10.0.0.1:11210"
+	r.mu.Lock()
+	p := r.pipes[addr]
+	r.mu.Unlock()
+	cn, err := p.connect(t.Context())
+	require.NoError(t, err)
+	s := strings.ReplaceAll(string(cn.Info().Config), r.Snapshot().UUID, strings.Repeat("e", 32))
+	cn.Close(errLeft)
+	_ = cn.Serve()
+	return regexp.MustCompile(`"rev":\d+`).ReplaceAll([]byte(s), []byte(`"rev":1000`)), addr
+}
+
+// A newer map of another bucket ends the connections that were made in the old one. It stands for as long as it may take its
+// nodes to be connected to again: one that lags behind still shows the old one meanwhile, and nobody contradicts it.
+func TestANewerMapOfAnotherBucketStands(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		old := r.Snapshot()
+		raw, addr := anothers(t, r)
+		_, was := r.connection(r.Logins()[0].Connection)
+		r.Offer(raw, addr)
+		time.Sleep(redialMax - time.Second)
+		require.ErrorIs(t, was.Cause(), errForeign)
+		require.EqualValues(t, 1000, r.Snapshot().Rev, "the node shows the old bucket all the time")
+		require.Empty(t, r.Logins(), "and is not connected to")
+		require.ErrorIs(t, r.Status()[0].Err, errForeign)
+		time.Sleep(redialMax + time.Second)
+		require.Equal(t, old.UUID, r.Snapshot().UUID, "nobody has ever spoken for the other one")
+		require.Equal(t, old.Rev, r.Snapshot().Rev)
+		_, err = kv.Do(t.Context(), r, kv.Get{Key: []byte("k")})
+		require.NoError(t, err)
+	})
+}
+
+// Nor is a connection used that was made before such a map was applied, and is ready only then.
+func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		raw, addr := anothers(t, r)
+		p := r.pipes[addr]
+		cn, err := p.connect(t.Context())
+		require.NoError(t, err)
+		r.Offer(raw, addr)
+		time.Sleep(time.Millisecond)
+		require.True(t, p.connected(cn))
+		require.Nil(t, p.conn.Load())
+		require.ErrorIs(t, cn.Serve(), errForeign)
+		time.Sleep(3 * redialMax)
+		require.Len(t, r.Logins(), 1, "the next one is")
+	})
+}
+
+// Two seeds may be of two clusters. The first map decides, and the other one's connection is not used, though it was ready
+// before.
+func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		raw, addr := anothers(t, r)
+		p := &pipeline{r: r, addr: addr}
+		p.grow(1)
+		r.picker.Store(nil)
+		cn, err := p.connect(t.Context())
+		require.NoError(t, err)
+		r.offers.offer(raw, 0, addr, &claimed{considered: make(chan struct{})}) // lies there when ours comes
+		require.True(t, p.connected(cn))
+		require.EqualValues(t, 1000, r.Snapshot().Rev)
+		require.ErrorIs(t, cn.Serve(), errForeign)
+	})
 }

@@ -64,7 +64,7 @@ func (r *Router) Replace(ctx context.Context, id string) error {
 	drained, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
 	for !old.Idle() && drained.Err() == nil {
-		pause(drained, 5*time.Millisecond)
+		pause(drained, 5*time.Millisecond, nil)
 	}
 	old.Close(errRotated)
 	return nil

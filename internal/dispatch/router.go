@@ -101,6 +101,8 @@ type Router struct {
 
 	resolving bool
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
+	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
+	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
 	offers  offers
 	fetch   chan struct{} // somebody wants a newer map than we have
@@ -131,7 +133,7 @@ func New(o Options) *Router {
 	if o.QueueLimit <= 0 {
 		o.QueueLimit = 2048
 	}
-	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), doubts: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.pacer = conn.NewPacer(o.Base, &r.yields, runtime.GOMAXPROCS(0))
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -533,7 +535,7 @@ func reasonOf(err error) retry.Reason {
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
 		return retry.CredentialsFetchFailed
-	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound):
+	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" && errors.Is(err, errForeign):
 		return retry.BucketNotReady
 	}
 	return retry.SocketNotAvailable

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/observe"
@@ -27,7 +28,7 @@ func (r *Router) resolve() {
 	addrs := r.o.Resolve(r.ctx)
 	r.mu.Lock()
 	r.resolving = false
-	if !r.closed {
+	if !r.closed && !r.reaches() {
 		for _, addr := range addrs {
 			r.pipe(addr)
 		}
@@ -40,17 +41,9 @@ func (r *Router) resolve() {
 // reseed begins again with the seeds when no node of the map can be reached: all of them may have been replaced. Calls
 // that wait go on waiting.
 func (r *Router) reseed() {
-	pk := r.picker.Load()
-	if pk == nil {
-		return // the seeds are being tried all the time
-	}
-	for _, p := range pk.nodes {
-		if p != nil && p.connectedAny() {
-			return
-		}
-	}
 	r.mu.Lock()
-	due := !r.closed && time.Since(r.seeded) >= reseedAfter
+	// without a map the seeds are being tried all the time
+	due := !r.closed && r.picker.Load() != nil && !r.reaches() && time.Since(r.seeded) >= reseedAfter
 	if due {
 		r.seed()
 	}
@@ -60,7 +53,14 @@ func (r *Router) reseed() {
 	}
 }
 
-// trim ends the ways to seeds that the map does not name, once they have given a map that is not newer than ours.
+// reaches reports whether a node of the map is connected. The lock is held, so that none is published meanwhile: whoever
+// begins with the seeds after that has them trimmed by the next one that is.
+func (r *Router) reaches() bool {
+	pk := r.picker.Load()
+	return pk != nil && slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil && p.connectedAny() })
+}
+
+// trim ends the ways to seeds that the map does not name, once a node has given a map that is not newer than ours.
 func (r *Router) trim() {
 	pk := r.picker.Load()
 	if pk == nil {
@@ -72,7 +72,7 @@ func (r *Router) trim() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.resolving {
+	if r.closed {
 		return
 	}
 	for addr, p := range r.pipes {

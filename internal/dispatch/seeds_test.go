@@ -1,0 +1,30 @@
+package dispatch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// Seeds that the map does not name are left as soon as a node is connected, though its map is known and brings nothing new.
+func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
+	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
+		r.mu.Lock()
+		r.pipe("10.0.0.9:11210")
+		r.mu.Unlock()
+		time.Sleep(time.Second)
+		require.Len(t, r.Status(), 3)
+		r.Disconnect(r.Logins()[0].Connection, errLeft)
+		time.Sleep(time.Second)
+		require.Len(t, r.Logins(), 2)
+		require.Len(t, r.Status(), 2)
+
+		r.o.Resolve = func(context.Context) []string { return []string{"10.0.0.9:11210"} }
+		r.resolve()
+		require.Len(t, r.Status(), 2, "a lookup that has taken its time names nobody who is still asked")
+	}, mock.Nodes(2))
+}
