@@ -99,6 +99,52 @@ func TestAClusterIsSetUpAnewAtTheSameAddresses(t *testing.T) {
 	}
 }
 
+// While machines change hands, the old cluster may answer once more. Its maps stand for a while; the new one's are not
+// forgotten for that.
+func TestTheOldClusterAnswersOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
+		for range 50 {
+			old.BumpRevision()
+		}
+		fresh := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual())
+		mapless(old)
+		mapless(fresh)
+		var moved atomic.Bool
+		b := open(t, old, func(cfg *core.Config) {
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if moved.Load() {
+					return fresh.Dial(ctx, network, addr)
+				}
+				return old.Dial(ctx, network, addr)
+			}
+		}).Bucket("default")
+		require.NoError(t, b.WaitReady(ctx(t)))
+		nodes := func() int {
+			mp, _ := b.Map()
+			return len(mp.Nodes)
+		}
+		time.Sleep(10 * time.Second)
+		moved.Store(true)
+		old.DisconnectAll()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 2, nodes())
+		moved.Store(false)
+		fresh.DisconnectAll()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 3, nodes())
+		moved.Store(true)
+		old.DisconnectAll()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 3, nodes(), "it stands")
+		for i := range 50 {
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, nodes())
+	})
+}
+
 // anew is a client of one cluster, in whose place another one comes.
 type anew struct {
 	fresh *mock.Cluster

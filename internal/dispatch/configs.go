@@ -209,6 +209,9 @@ func (r *Router) consider(of offered) {
 		return
 	}
 	if !r.replaces(s, old) {
+		if another(s, old) && r.stands() {
+			r.offers.refused(nil) // it may be the one to use in a moment
+		}
 		r.trim()
 		return
 	}

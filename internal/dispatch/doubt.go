@@ -88,15 +88,14 @@ func (r *Router) doubted() <-chan struct{} {
 	return r.doubts
 }
 
-// replaces reports whether s is to be used instead of the old map, which may be nil. A map that has just replaced another
-// bucket's stands until its nodes have had the time to speak for it: all connections were made in the other one.
+// replaces reports whether s is to be used instead of the old map, which may be nil.
 func (r *Router) replaces(s, old *topology.Snapshot) bool {
-	if old == nil || s.Newer(old) {
-		return true
-	}
-	stands := r.reborn != 0 && r.now()-r.reborn < int64(redialMax)
-	return another(s, old) && !stands && !r.confirmed()
+	return old == nil || s.Newer(old) || another(s, old) && !r.stands() && !r.confirmed()
 }
+
+// stands reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for it:
+// all connections were made in the other one.
+func (r *Router) stands() bool { return r.reborn != 0 && r.now()-r.reborn < int64(redialMax) }
 
 // another reports whether s is known to be of another bucket than old.
 func another(s, old *topology.Snapshot) bool {
