@@ -80,6 +80,9 @@ const (
 
 func cellHeld(workers int) string { return fmt.Sprintf("get 256 B, %d workers, answers held", workers) }
 
+// wireWorkers is the concurrency in whose cells, of one node, the limit of the responder and the wire is measured.
+const wireWorkers = 128
+
 // heldWorkers and sharedWorkers are the concurrencies at which round trips and shares of the bound are judged.
 var (
 	heldWorkers   = []int{2, 4, 8, 16}
@@ -116,9 +119,6 @@ func allCells(extra ...kind) []cell {
 	var out []cell
 	for _, nodes := range allNodes {
 		for _, size := range sizes {
-			if nodes > 1 && size != 256 {
-				continue // how values travel does not depend on the number of nodes
-			}
 			for _, op := range []operation{opGet, opUpsert} {
 				for _, w := range allWorkers {
 					c := plainCell(op, size, w, nodes)
@@ -188,7 +188,7 @@ func plainCell(op operation, size, workers, nodes int) cell {
 	if size == 256 && workers > 1 {
 		c.gate = true
 	}
-	if workers == 128 {
+	if workers == wireWorkers {
 		c.lanes = append(c.lanes, lane{kind: kindWire})
 		if size == 256 {
 			c.lanes = append(c.lanes, lane{kind: kindBulk})

@@ -54,6 +54,7 @@ func allChecks() []check {
 		{"overload-throughput", "twice the capacity offered: throughput over the peak", "x", atLeast(0.95), atLeast(0.95), found(probeNameLoad, "share")},
 		{"overload-p99", "twice the capacity offered: p99 of accepted calls over its bound", "x", atMost(1), atMost(1), found(probeNameLoad, "p99_share")},
 		{"overload-queue", "twice the capacity offered: most calls waiting", "", atMost(1.25 * inFlightLimit), atMost(inFlightLimit), found(probeNameLoad, "waiting_peak")},
+		{"overload-memory", "twice the capacity offered: the largest heap over its bound", "x", atMost(1), atMost(1), found(probeNameLoad, "heap_share")},
 		{"overload-refusals", "twice the capacity offered: failures that are no ENDPOINT_NOT_WRITABLE", "", atMost(0), atMost(0), found(probeNameLoad, "wrong")},
 		{"linear-nodes", "CPU per operation, 20 nodes and 1024 workers over 1 node and 128", "x", atMost(1.3), atMost(1.3), linear},
 		{"futures", "memory of a completed future, a million kept", "B", atMost(futureBytes), atMost(futureBytes), found(probeNameFutures, "bytes")},

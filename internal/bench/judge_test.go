@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,6 +199,29 @@ func TestOnlyTakesWhatATargetNeeds(t *testing.T) {
 	}
 	for name, wanted := range probes {
 		require.Equal(t, wanted, name == probeNameIdle || name == probeNameFewer, name)
+	}
+}
+
+// TestTheMatrixIsWhole has every operation with every size, concurrency and number of nodes measured beside gocbcore and the client by hand.
+func TestTheMatrixIsWhole(t *testing.T) {
+	cells := map[string]cell{}
+	for _, c := range allCells() {
+		cells[c.name] = c
+	}
+	for _, nodes := range []int{1, 3, 20} {
+		for _, size := range []int{16, 256, 4 << 10, 64 << 10} {
+			for _, workers := range []int{1, 16, 128, 1024} {
+				for _, op := range []operation{opGet, opUpsert} {
+					name := cellPlain(op, size, workers, nodes)
+					c, ok := cells[name]
+					require.True(t, ok, name)
+					require.Equal(t, []any{op, size, workers, nodes, modePlain}, []any{c.op, c.size, c.workers, c.nodes, c.mode}, name)
+					for _, kind := range []string{kindPeer, kindOurs, kindBoundTaxed} {
+						require.True(t, slices.ContainsFunc(c.lanes, func(l lane) bool { return l.kind == kind }), "%s: %s", name, kind)
+					}
+				}
+			}
+		}
 	}
 }
 

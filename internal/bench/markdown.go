@@ -33,7 +33,7 @@ func (r *report) markdown(image string) string {
 	for _, c := range r.Cells {
 		fmt.Fprintf(&b, "## %s\n\n%d rounds, %d of them clean", c.Name, c.Rounds, c.Clean)
 		if c.Headroom > 0 {
-			fmt.Fprintf(&b, "; the responder's own limit is %s times the fastest client", number(c.Headroom))
+			fmt.Fprintf(&b, "; the responder's own limit is %s per second, %s times the fastest client", perSecond(c.Limit), number(c.Headroom))
 		}
 		b.WriteString(".\n\n")
 		if c.Error != "" {

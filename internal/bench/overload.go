@@ -79,9 +79,13 @@ func probeOverload(t target, o probeOptions) (map[string]float64, error) {
 		"share": throughput / peak.rate(), "refused": float64(refused), "wrong": float64(a.wrong.Load()),
 		"p99_us": a.took.quantile(0.99), "p99_share": a.took.quantile(0.99) / bound,
 		"refusal_p99_us": a.refusal.quantile(0.99), "waiting_peak": float64(a.peakWaiting.Load()),
-		"heap_bytes": max(heap-base, 0), "left": float64(a.waiting.Load()),
+		"heap_bytes": max(heap-base, 0), "heap_share": heap / heapBound(base), "left": float64(a.waiting.Load()),
 	}, nil
 }
+
+// heapBound is how large the heap may become: what was there before and the documented memory of the most calls on the wire, and as
+// much again of what is no longer needed, which the collector leaves until then at GOGC 100.
+func heapBound(base float64) float64 { return 2 * (base + inFlightLimit*inFlightBytes) }
 
 func (a *arrivals) resetTimes() {
 	a.mu.Lock()

@@ -30,7 +30,8 @@ type cellReport struct {
 	Rounds   int         `json:"rounds"`
 	Clean    int         `json:"clean_rounds"`
 	Error    string      `json:"error,omitempty"`
-	Headroom float64     `json:"responder_headroom,omitempty"` // its own limit over the fastest client
+	Limit    float64     `json:"responder_limit,omitempty"`    // operations per second that the responder and the wire can do
+	Headroom float64     `json:"responder_headroom,omitempty"` // that over the fastest client
 	Rows     []rowReport `json:"rows"`
 }
 
@@ -57,7 +58,7 @@ func newReport(r *results, c conditions, extra ...kind) *report {
 	rep.Met = len(blocked(rep.Checks)) == 0
 	for _, cell := range allCells(extra...) {
 		if res := r.cells[cell.name]; res != nil {
-			rep.Cells = append(rep.Cells, tableOf(res))
+			rep.Cells = append(rep.Cells, tableOf(res, r.responderLimit(&cell)))
 		}
 	}
 	for name, p := range r.probes {
@@ -70,10 +71,21 @@ func newReport(r *results, c conditions, extra ...kind) *report {
 	return rep
 }
 
-func tableOf(res *cellResult) cellReport {
+// responderLimit is what the responder and the wire can do of a cell's operation, per second: measured where that is one of the lanes,
+// 0 when it was not, or when the cell's responder does something else than answer.
+func (r *results) responderLimit(c *cell) float64 {
+	if c.mode != modePlain || c.pinned {
+		return 0
+	}
+	wire := r.cells[cellPlain(c.op, c.size, wireWorkers, 1)].series(kindWire, mThroughput)
+	return finite(median(wire))
+}
+
+// tableOf is a cell's table; limit is the responder's own.
+func tableOf(res *cellResult, limit float64) cellReport {
 	t := cellReport{Name: res.Name, Rounds: len(res.Rounds), Clean: res.clean(), Error: res.Error}
 	first := res.Lanes[0]
-	fastest, limit := 0.0, 0.0
+	fastest := 0.0
 	for _, l := range res.Lanes {
 		of := func(m metric) float64 { return finite(median(res.series(l, m))) }
 		x := func(m metric) float64 { return finite(median(paired(res.series(l, m), res.series(first, m)))) }
@@ -82,17 +94,13 @@ func tableOf(res *cellResult) cellReport {
 			Allocs: of(mAllocs), Bytes: of(mBytes), P50: of(mP50), P99: of(mP99), P999: of(mP999), PerRead: of(mPerRead),
 			Foreign: of(mForeign), Apart: of(mApart),
 		}
-		switch l {
-		case kindWire:
-			limit = row.PerSecond
-		case kindNull, kindStep:
-		default:
+		if l != kindWire && l != kindNull && l != kindStep {
 			fastest = max(fastest, row.PerSecond)
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	if limit > 0 && fastest > 0 {
-		t.Headroom = limit / fastest
+		t.Limit, t.Headroom = limit, limit/fastest
 	}
 	return t
 }
@@ -135,7 +143,7 @@ func (r *report) text() string {
 	for _, c := range r.Cells {
 		fmt.Fprintf(&b, "%s (%d rounds, %d clean)\n%s", c.Name, c.Rounds, c.Clean, aligned(c.table()))
 		if c.Headroom > 0 {
-			fmt.Fprintf(&b, "the responder's own limit is %s times the fastest client\n", number(c.Headroom))
+			fmt.Fprintf(&b, "the responder's own limit is %s per second, %s times the fastest client\n", perSecond(c.Limit), number(c.Headroom))
 		}
 		if c.Error != "" {
 			fmt.Fprintf(&b, "failed operations: %s\n", c.Error)

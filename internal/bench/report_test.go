@@ -50,7 +50,7 @@ func TestTables(t *testing.T) {
 
 	md := rep.markdown("chart.svg")
 	require.Contains(t, md, "![Operations per second and client](chart.svg)")
-	require.Contains(t, md, "7.62 times the fastest client")
+	require.Contains(t, md, "the responder's own limit is 8M per second, 7.62 times the fastest client")
 	require.Contains(t, md, "| gocbcore | v10.9.3 |")
 	for _, line := range strings.Split(md, "\n") {
 		if strings.HasPrefix(line, "| couchcore |") && strings.Contains(line, "1050") {
@@ -59,6 +59,47 @@ func TestTables(t *testing.T) {
 	}
 	for i := range len(md) {
 		require.Less(t, md[i], byte(0x80), "only ASCII is committed")
+	}
+}
+
+// What the responder can do is beside every cell of the matrix, though it is measured in one of them for each operation and size.
+func TestTheRespondersLimitIsBesideEachCell(t *testing.T) {
+	r := newResults()
+	limits := map[string]float64{}
+	for _, c := range allCells() {
+		if c.size == 4096 {
+			continue // not measured
+		}
+		res := &cellResult{Name: c.name, Clean: []bool{true}, Rounds: make([][]slice, 1)}
+		for _, l := range c.lanes {
+			s := slice{Ops: 1000, Elapsed: time.Second}
+			if l.kind == kindWire {
+				s.Ops = int64(10_000 + c.size)
+				limits[string(c.op)+sizeName(c.size)] = float64(s.Ops)
+			}
+			res.Lanes, res.Rounds[0] = append(res.Lanes, l.label()), append(res.Rounds[0], s)
+		}
+		r.cells[c.name] = res
+	}
+	require.Len(t, limits, 2*(len(sizes)-1))
+	cells := map[string]cell{}
+	for _, c := range allCells() {
+		cells[c.name] = c
+	}
+	for _, rep := range newReport(r, conditions{}).Cells {
+		c := cells[rep.Name]
+		want := limits[string(c.op)+sizeName(c.size)]
+		if c.mode != modePlain || c.pinned {
+			want = 0 // its responder does more, or has less
+		}
+		require.InDelta(t, want, rep.Limit, 1e-6, rep.Name)
+		require.InDelta(t, want/1000, rep.Headroom, 1e-6, rep.Name)
+	}
+	delete(r.cells, cellPlain(opGet, 256, wireWorkers, 1))
+	for _, rep := range newReport(r, conditions{}).Cells {
+		if c := cells[rep.Name]; c.op == opGet && c.size == 256 {
+			require.Zero(t, rep.Limit, "%s: nobody has measured it", rep.Name)
+		}
 	}
 }
 
