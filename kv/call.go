@@ -303,21 +303,50 @@ func (c *Call) Watch() {
 // AppendTo appends the request of the current attempt to dst under the caller's lock. ended is true when the call has
 // finished meanwhile; then nothing is appended, because its key and value may be the caller's again.
 func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error) {
-	watch := c.shared() // otherwise nobody else knows the call, so nobody can end it meanwhile
-	if watch && !c.guard.CompareAndSwap(0, 1) || c.guard.Load() == 2 {
+	out, value, watch, ended, err := c.beginAppend(dst, w)
+	if ended {
 		return dst, true, nil
+	}
+	out = append(out, value...)
+	if watch {
+		c.guard.Store(0)
+	}
+	return out, false, err
+}
+
+// AppendHead is AppendTo for a request whose value is copied later: Copy must follow, with the value. That is lent until then, too.
+func (c *Call) AppendHead(dst []byte, w *Wire) (out, value []byte, ended bool, err error) {
+	out, value, watch, ended, err := c.beginAppend(dst, w)
+	if watch {
+		c.guard.Store(0)
+	}
+	return out, value, ended, err
+}
+
+// beginAppend appends all but the value. With watch the guard is held.
+func (c *Call) beginAppend(dst []byte, w *Wire) (out, value []byte, watch, ended bool, err error) {
+	watch = c.shared() // otherwise nobody else knows the call, so nobody can end it meanwhile
+	if watch && !c.guard.CompareAndSwap(0, 1) || c.guard.Load() == 2 {
+		return dst, nil, false, true, nil
 	}
 	w.VBucket, w.CollectionID = c.Route.VBucket, c.Route.CollectionID
 	if c.Req.Durability != 0 {
 		w.DurabilityMS = c.DurabilityMS
 	}
-	if out, err = c.Req.AppendTo(dst, w); err == nil {
+	if out, value, err = c.Req.appendHead(dst, w); err == nil {
 		c.appended(w)
 	}
-	if watch {
-		c.guard.Store(0)
+	return out, value, watch, false, err
+}
+
+// Copy appends the value that AppendHead has given. It appends nothing when the call has ended: the value may be the caller's again.
+func (c *Call) Copy(dst, value []byte) []byte {
+	if !c.guard.CompareAndSwap(0, 1) {
+		return dst
 	}
-	return out, false, err
+	dst = append(dst, value...)
+	c.guard.Store(0)
+	return dst
 }
 
 // BeginPlain is the first half of AppendTo for a request that is as simple as most are, and says how long that is;
@@ -337,16 +366,6 @@ func (c *Call) appended(w *Wire) {
 	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	c.sent, c.vb = c.Req.Opcode, w.VBucket
-}
-
-// Tag gives a request that was encoded before its opaque was known the opaque; false when the call has ended.
-func (c *Call) Tag(w *Wire) bool {
-	if !c.guard.CompareAndSwap(0, 1) {
-		return false
-	}
-	c.Route.Opaque = w.Opaque
-	c.guard.Store(0)
-	return true
 }
 
 // MarkHeld says once whether the call still needs a deadline outside of a connection.
@@ -420,9 +439,6 @@ func (c *Call) Ended() bool { return c.State.Phase() == retry.PhaseDone }
 
 // Unwatched reports whether the caller's context can end the call and Watch has not been called yet.
 func (c *Call) Unwatched() bool { return c.Cancelable() && !c.watched.Load() }
-
-// WireSize is an upper bound of the request's encoded length.
-func (c *Call) WireSize() int { return c.Req.wireSize() }
 
 // Succeed finishes c with a successful answer that p holds; the caller has claimed the attempt. It copies what it
 // needs of p. False means that the call had ended: the answer is an orphan.

@@ -284,22 +284,27 @@ func (e *ConnectionGoneError) Unwrap() error { return cberr.RequestCanceled }
 // AppendTo appends the request's wire form to dst. It is repeatable, runs no code of a user's, and gives dst back
 // unchanged with an error when the connection lacks a feature or a length does not fit.
 func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
+	dst, value, err := r.appendHead(dst, w)
+	return append(dst, value...), err
+}
+
+// appendHead is AppendTo but for the value, which is what must follow; nil with an error. It may be r's own.
+func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error) {
 	if missing := r.Needs &^ w.Features; missing != 0 {
-		return dst, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
+		return dst, nil, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
 	if r.Connection != "" && (w.Via == nil || r.Connection != w.Via.Local) {
-		return dst, &ConnectionGoneError{r.Connection}
+		return dst, nil, &ConnectionGoneError{r.Connection}
 	}
 	var frames []byte
 	if r.Durability != 0 || r.PreserveExpiry || r.OnBehalfOf != "" {
 		var buf [280]byte
-		var err error
 		if frames, err = r.appendFrames(buf[:0], w); err != nil {
-			return dst, err
+			return dst, nil, err
 		}
 	}
 	var prefix [5]byte
-	pre, key, extras, value := prefix[:0], r.Key, r.extras[:r.extrasLen], r.Value
+	pre, key, extras := prefix[:0], r.Key, r.extras[:r.extrasLen]
 	s := specs[r.Opcode]
 	if s != nil && s.Has(CollectionAware) {
 		switch {
@@ -308,13 +313,14 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 				pre = memd.AppendLEB128(pre, w.CollectionID)
 			}
 		case w.CollectionID != 0:
-			return dst, &FeatureError{memd.FeatureCollections}
+			return dst, nil, &FeatureError{memd.FeatureCollections}
 		}
 	}
 	dt, err := r.wireDatatype(w)
 	if err != nil {
-		return dst, err
+		return dst, nil, err
 	}
+	value = r.Value
 	if dt&^r.Datatype&memd.DatatypeSnappy != 0 {
 		value = r.packed
 	}
@@ -344,15 +350,14 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 		h.Magic = memd.MagicReqExt
 	}
 	if h.KeyLen > 255 || h.FramesLen > 255 {
-		return dst, &ArgumentError{Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255, Kind: cberr.InvalidArgument}
+		return dst, nil, &ArgumentError{Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255, Kind: cberr.InvalidArgument}
 	}
 	h.BodyLen = h.FramesLen + h.ExtrasLen + h.KeyLen + len(value)
 	dst = memd.AppendHeader(dst, h)
 	dst = append(dst, frames...)
 	dst = append(dst, extras...)
 	dst = append(dst, pre...)
-	dst = append(dst, key...)
-	return append(dst, value...), nil
+	return append(dst, key...), value, nil
 }
 
 // plainLen is how long a plain request is on a connection with w's features.

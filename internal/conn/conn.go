@@ -51,7 +51,7 @@ var (
 
 const (
 	maxPart      = 256 << 10 // one write takes at most this, large values apart
-	largeValue   = 16 << 10  // from here on a request is encoded before the lock is taken
+	largeValue   = 16 << 10  // from here on a value is copied when its request is about to be written
 	minRead      = 16 << 10
 	restRead     = 4 << 10                 // of a connection at rest
 	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
@@ -79,7 +79,15 @@ type frame struct {
 type part struct {
 	buf    []byte
 	frames []frame
-	begun  int64 // when a read in it has begun that has looked at the clock for those after it; 0 when none has
+	begun  int64  // when a read in it has begun that has looked at the clock for those after it; 0 when none has
+	value  []byte // of a large request, of which buf has the head: the call's until it is copied
+}
+
+// largePart is a part of one request with a large value, and its memory.
+type largePart struct {
+	part
+	frame [1]frame
+	head  [96]byte // a longer one has memory of its own
 }
 
 // Conn is a bootstrapped connection. Connect makes it, Serve runs it on the goroutine that calls it, Close ends it.
@@ -235,9 +243,6 @@ func (c *Conn) Submit(call *kv.Call) error {
 	if c.info.Features.Has(memd.FeatureSnappy) {
 		call.Pack(c.pack)
 	}
-	if call.Req.ValueLen() >= largeValue {
-		return c.submitLarge(call)
-	}
 	c.mu.Lock()
 	err := c.put(call)
 	if alone, mine := c.unlock(err == nil); mine {
@@ -253,27 +258,11 @@ func (c *Conn) unlock(put bool) (alone, mine bool) {
 	return alone, mine
 }
 
-// submitLarge encodes before it takes the lock.
-func (c *Conn) submitLarge(call *kv.Call) (err error) {
-	w := c.wire
-	large := &part{buf: make([]byte, 0, call.WireSize())}
-	var ended bool
-	if large.buf, ended, err = call.AppendTo(large.buf, &w); err != nil || ended {
-		return err
-	}
-	c.mu.Lock()
-	err = c.putLarge(call, &w, large)
-	if alone, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone, 1)
-	}
-	return err
-}
-
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
 const maxRound = 64
 
 // SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
-// that Submit would not have taken, or that has a large value.
+// that Submit would not have taken.
 func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 	alone, mine, more := false, false, true
 	for more && taken < len(calls) {
@@ -286,7 +275,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		c.mu.Lock()
 		before := c.inflight
 		for _, call := range round {
-			if more = call.Req.ValueLen() < largeValue && c.put(call) == nil; !more {
+			if more = c.put(call) == nil; !more {
 				break
 			}
 			taken++
@@ -334,6 +323,9 @@ func (c *Conn) put(call *kv.Call) error {
 	if err != nil {
 		return err
 	}
+	if call.Req.ValueLen() >= largeValue {
+		return c.putLarge(call, s)
+	}
 	n := call.BeginPlain(&c.wire)
 	if n == 0 {
 		return c.putAny(call, s)
@@ -367,20 +359,20 @@ func (c *Conn) putAny(call *kv.Call, s *slot) error {
 	return nil
 }
 
-// putLarge is put for a request that was encoded before the lock was taken.
-func (c *Conn) putLarge(call *kv.Call, w *kv.Wire, large *part) error {
-	s, err := c.take()
-	if err != nil {
+// putLarge is put for a request with a large value, after take: nobody waits for the lock while that is copied, and what waits to
+// be written takes no memory for it.
+//
+//go:noinline
+func (c *Conn) putLarge(call *kv.Call, s *slot) (err error) {
+	l := &largePart{}
+	l.frames = l.frame[:0]
+	var ended bool
+	if l.buf, l.value, ended, err = call.AppendHead(l.head[:0], &c.wire); err != nil || ended {
+		c.notPut(&l.part)
 		return err
 	}
-	w.Opaque = c.wire.Opaque
-	if !call.Tag(w) {
-		c.notPut(large)
-		return nil
-	}
-	putOpaque(large.buf, w.Opaque)
-	c.pend = append(c.pend, large)
-	c.added(call, s, large)
+	c.pend = append(c.pend, &l.part)
+	c.added(call, s, &l.part)
 	return nil
 }
 
@@ -417,7 +409,7 @@ func (c *Conn) added(call *kv.Call, s *slot, p *part) {
 // last is the part that the next request goes to. The lock is held.
 func (c *Conn) last() *part {
 	if n := len(c.pend); n > c.head {
-		if p := c.pend[n-1]; len(p.buf) < maxPart && cap(p.buf) <= maxSpareSize {
+		if p := c.pend[n-1]; len(p.buf) < maxPart && cap(p.buf) <= maxSpareSize && p.value == nil {
 			return p
 		}
 	}
@@ -442,10 +434,6 @@ func (c *Conn) notPut(p *part) {
 		c.pend = c.pend[:n-1]
 		c.putSpare(p)
 	}
-}
-
-func putOpaque(b []byte, o uint32) {
-	b[12], b[13], b[14], b[15] = byte(o>>24), byte(o>>16), byte(o>>8), byte(o)
 }
 
 // now is the time since the cluster's base.

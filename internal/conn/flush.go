@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/kv"
@@ -164,7 +165,15 @@ func (c *Conn) swap() *part {
 		if c.head++; c.head == len(c.pend) {
 			c.pend, c.head = c.pend[:0], 0
 		}
+		var whole *part
+		if p.value != nil {
+			whole = c.carrier(len(p.buf) + len(p.value))
+		}
 		c.mu.Unlock()
+		if whole != nil {
+			whole.complete(p)
+			p = whole
+		}
 		c.mark(p)
 		if len(p.buf) > 0 {
 			c.Stats.Requests.Add(int64(len(p.frames)))
@@ -172,6 +181,32 @@ func (c *Conn) swap() *part {
 		}
 		c.recycle(p)
 	}
+}
+
+// carrier is a part with memory for a large request of n bytes, a spare one if there is any. The lock is held.
+func (c *Conn) carrier(n int) *part {
+	at := len(c.spares) - 1
+	for i := at; i >= 0; i-- {
+		if cap(c.spares[i].buf) >= n {
+			at = i
+			break
+		}
+	}
+	if at < 0 || n > maxSpareSize {
+		return &part{buf: make([]byte, 0, n)}
+	}
+	p := c.spares[at]
+	c.spares = slices.Delete(c.spares, at, at+1)
+	return p
+}
+
+// complete makes p the whole of a large request, whose value is the caller's again once its call has ended: mark cuts out such a one.
+func (p *part) complete(large *part) {
+	f := large.frames[0]
+	p.buf = append(slices.Grow(p.buf, len(large.buf)+len(large.value)), large.buf...)
+	p.buf = f.call.Copy(p.buf, large.value)
+	f.end = uint32(len(p.buf))
+	p.frames = append(p.frames, f)
 }
 
 // mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.
