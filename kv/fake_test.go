@@ -106,6 +106,10 @@ func wireOf(c *kv.Call, w kv.Wire) ([]byte, error) {
 	if err == nil && ended {
 		err = errors.New("the call has ended")
 	}
+	head, value, _, headErr := c.AppendHead([]byte("before"), &w)
+	if whole := c.Copy(head, value); string(whole) != "before"+string(out) || (err == nil) != (headErr == nil) {
+		err = errors.Join(err, headErr, errors.New("a request that is appended in two steps is another one"))
+	}
 	return out, err
 }
 

@@ -80,14 +80,14 @@ type part struct {
 	buf    []byte
 	frames []frame
 	begun  int64  // when a read in it has begun that has looked at the clock for those after it; 0 when none has
-	value  []byte // of a large request, of which buf has the head: the call's until it is copied
+	value  []byte // of the first request if that is large: it comes behind its frame's end, and is the call's until it is copied
 }
 
-// largePart is a part of one request with a large value, and its memory.
+// largePart is a part that begins with a large request, and its memory.
 type largePart struct {
 	part
 	frame [1]frame
-	head  [96]byte // a longer one has memory of its own
+	head  [96]byte // a longer one, and what comes behind, has memory of its own
 }
 
 // Conn is a bootstrapped connection. Connect makes it, Serve runs it on the goroutine that calls it, Close ends it.
@@ -245,18 +245,23 @@ func (c *Conn) Submit(call *kv.Call) error {
 	}
 	c.mu.Lock()
 	err := c.put(call)
-	if alone, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone, 1)
+	if alone, large, mine := c.unlock(err == nil); mine {
+		c.startFlush(alone, large, 1)
 	}
 	return err
 }
 
-// unlock ends a submitter's turn and says whether it is the one to write what is pending, and whether its request is alone.
-func (c *Conn) unlock(put bool) (alone, mine bool) {
+// unlock ends a submitter's turn and says whether it is the one to write what is pending, and whether its request is alone or large.
+func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 	alone, mine = c.inflight == 1, put && c.mine()
+	large = mine && c.large()
 	c.mu.Unlock()
-	return alone, mine
+	return alone, large, mine
 }
+
+// large reports whether what is to be written next is a large request, which has a write of its own: nothing is gained by letting
+// others append first, nor by writing for many nodes in turn. The lock is held.
+func (c *Conn) large() bool { return len(c.pend) > c.head && c.pend[c.head].value != nil }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
 const maxRound = 64
@@ -264,7 +269,7 @@ const maxRound = 64
 // SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
 // that Submit would not have taken.
 func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
-	alone, mine, more := false, false, true
+	alone, large, mine, more := false, false, false, true
 	for more && taken < len(calls) {
 		round := calls[taken:min(taken+maxRound, len(calls))]
 		if c.info.Features.Has(memd.FeatureSnappy) {
@@ -281,12 +286,12 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 			taken++
 		}
 		if len(c.pend) > c.head && c.mine() {
-			mine, alone = true, before == 0
+			mine, alone, large = true, before == 0, c.large()
 		}
 		c.mu.Unlock()
 	}
 	if mine {
-		c.startFlush(alone, max(taken, smallBatch))
+		c.startFlush(alone, large, max(taken, smallBatch))
 	}
 	return taken
 }
@@ -409,7 +414,7 @@ func (c *Conn) added(call *kv.Call, s *slot, p *part) {
 // last is the part that the next request goes to. The lock is held.
 func (c *Conn) last() *part {
 	if n := len(c.pend); n > c.head {
-		if p := c.pend[n-1]; len(p.buf) < maxPart && cap(p.buf) <= maxSpareSize && p.value == nil {
+		if p := c.pend[n-1]; len(p.buf)+len(p.value) < maxPart && cap(p.buf) <= maxSpareSize {
 			return p
 		}
 	}
@@ -420,7 +425,7 @@ func (c *Conn) another() (p *part) {
 	if n := len(c.spares) - 1; n >= 0 {
 		p, c.spares[n] = c.spares[n], nil
 		c.spares = c.spares[:n]
-	} else if p = (&part{}); len(c.pend) > c.head { // what came before has filled one, and this one will be filled, too
+	} else if p = (&part{}); len(c.pend) > c.head && c.pend[len(c.pend)-1].value == nil { // the one before is full, and this one will be
 		p.buf = make([]byte, 0, fullPart)
 	}
 	c.pend = append(c.pend, p)
@@ -600,7 +605,7 @@ func (c *Conn) read() error {
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
-		room, idle := c.room(), c.inflight == 0
+		room, idle, large := c.room(), c.inflight == 0, c.large()
 		c.mu.Unlock()
 		if room {
 			c.h.Room(c)
@@ -613,7 +618,7 @@ func (c *Conn) read() error {
 			began := c.now()
 			c.pair.over(began)
 			switch {
-			case c.yields.Rest(began):
+			case large || c.yields.Rest(began):
 			case stays:
 				c.relay.giveWay()
 				c.yields.took(began, c.now(), c.callers())
@@ -821,7 +826,7 @@ func (c *Conn) packets(maxWoken int) error {
 		case n <= maxRead:
 			return nil
 		default:
-			if err := c.large(p); err != nil {
+			if err := c.long(p); err != nil {
 				return err
 			}
 		}
@@ -832,8 +837,8 @@ func (c *Conn) packets(maxWoken int) error {
 	return nil
 }
 
-// large receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
-func (c *Conn) large(p *memd.Packet) error {
+// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
+func (c *Conn) long(p *memd.Packet) error {
 	h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
 	if err != nil {
 		return err

@@ -34,6 +34,16 @@ func (c *Conn) SpareBytes() (n int) {
 	return n
 }
 
+// PendingBytes is how much memory requests take that wait to be written.
+func (c *Conn) PendingBytes() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pend[c.head:] {
+		n += cap(p.buf)
+	}
+	return n
+}
+
 // Stayed reports whether the reader has ever given way with a relay, and whether it has lingered. The connection has ended.
 func (c *Conn) Stayed() (relayed, lingered bool) { return c.relay != nil, c.linger.has() }
 

@@ -13,8 +13,8 @@ import (
 // startFlush writes what is pending, for the submitter of n requests that has set flushing. Alone in flight it writes at once, and
 // otherwise it first lets the others append. Where there is a pacer it may be alone because many have just had their answers, and
 // be the first of them: it is, if twice as many were in flight then. Of a batch a node gets more or fewer by chance, so n is at
-// least smallBatch for one.
-func (c *Conn) startFlush(alone bool, n int) {
+// least smallBatch for one. What is large is written at once.
+func (c *Conn) startFlush(alone, large bool, n int) {
 	if c.try == nil {
 		select {
 		case c.kick <- struct{}{}:
@@ -23,7 +23,7 @@ func (c *Conn) startFlush(alone bool, n int) {
 		return
 	}
 	paced := c.paced()
-	if !alone || paced && c.Load() >= 2*n {
+	if !large && (!alone || paced && c.Load() >= 2*n) {
 		now := c.now()
 		switch {
 		case c.yields.Rest(now):
@@ -183,7 +183,7 @@ func (c *Conn) swap() *part {
 	}
 }
 
-// carrier is a part with memory for a large request of n bytes, a spare one if there is any. The lock is held.
+// carrier is an empty part with memory for n bytes, a spare one if there is any. The lock is held.
 func (c *Conn) carrier(n int) *part {
 	at := len(c.spares) - 1
 	for i := at; i >= 0; i-- {
@@ -200,13 +200,19 @@ func (c *Conn) carrier(n int) *part {
 	return p
 }
 
-// complete makes p the whole of a large request, whose value is the caller's again once its call has ended: mark cuts out such a one.
+// complete makes p what a part with a large value is, with the value. That is the caller's again once its call has ended; then it is
+// left out, and mark cuts out the rest of the request.
 func (p *part) complete(large *part) {
-	f := large.frames[0]
-	p.buf = append(slices.Grow(p.buf, len(large.buf)+len(large.value)), large.buf...)
-	p.buf = f.call.Copy(p.buf, large.value)
-	f.end = uint32(len(p.buf))
-	p.frames = append(p.frames, f)
+	first := large.frames[0]
+	head, behind := large.buf[:first.end], large.buf[first.end:]
+	p.buf = append(slices.Grow(p.buf, len(large.buf)+len(large.value)), head...)
+	p.buf = first.call.Copy(p.buf, large.value)
+	copied := uint32(len(p.buf)) - first.end
+	p.buf = append(p.buf, behind...)
+	p.frames = append(p.frames, large.frames...)
+	for i := range p.frames {
+		p.frames[i].end += copied
+	}
 }
 
 // mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.

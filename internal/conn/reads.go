@@ -26,7 +26,7 @@ func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
 		}
 	}
 	if mine {
-		c.startFlush(alone, max(taken, smallBatch))
+		c.startFlush(alone, false, max(taken, smallBatch))
 	}
 	return taken
 }
@@ -40,8 +40,8 @@ func (c *Conn) SubmitRead(r *kv.Reads, key []byte, vbucket uint16) bool {
 	if put && looked {
 		c.pend[len(c.pend)-1].begun = r.Started
 	}
-	if alone, mine := c.unlock(put); mine {
-		c.startFlush(alone, 1)
+	if alone, large, mine := c.unlock(put); mine {
+		c.startFlush(alone, large, 1)
 	}
 	return put
 }
