@@ -205,7 +205,7 @@ func TestAllocationsOfASuccessfulUpsert(t *testing.T) {
 
 // D27: requests of many callers leave in few writes, a lone one in exactly one.
 func TestD27RequestsAreBatched(t *testing.T) {
-	for workers, least := range map[int]float64{1: 1, 16: 3, 128: 10} {
+	for workers, least := range map[int]float64{1: 1, 16: 3, 128: 10, 1024: 16} {
 		d := connect(t, document)
 		done := make(chan error, workers)
 		for range workers {
