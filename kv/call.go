@@ -459,7 +459,6 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
 	}
-	c.State.Settle(nil)
 	c.set(p, owned)
 	switch shared := c.shared(); {
 	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have

@@ -26,7 +26,6 @@ func succeed(s *retry.State, deadline time.Time, st retry.Strategy, node *policy
 	e, ok := s.Sent()
 	ok = ok && s.Succeeded(e)
 	node.Success()
-	s.Settle(nil)
 	return ok
 }
 
@@ -106,7 +105,6 @@ func BenchmarkSuccess(b *testing.B) {
 			b.Fatal("not the first use")
 		}
 		node.Success()
-		s.Settle(nil)
 		i++
 	}
 }

@@ -48,7 +48,7 @@ func (o *Orchestrator) end(op Op, kind, why error) bool {
 	o.mu.Unlock()
 	fresh := h == nil
 	if fresh {
-		h = o.newHistory(op, description{described: described{Context: context.Background()}}, time.Now())
+		h = o.newHistory(op, &description{described: described{Context: context.Background()}}, time.Now())
 	}
 	// While the operation is local somebody may be routing it: what it would describe is theirs to write.
 	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
@@ -99,7 +99,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	e := &Error{InDoubt: inDoubt, kind: end.kind, ended: end.why}
 	out := !end.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
 	o.mu.Lock()
-	o.unlink(h, now) // guard: unlink at the end
+	o.unlink(h, now.Sub(o.base)) // guard: unlink at the end
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
@@ -154,7 +154,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 func (o *Orchestrator) forget(h *history) {
 	now := time.Now()
 	o.mu.Lock()
-	o.unlink(h, now) // guard: unlink what others ended
+	o.unlink(h, now.Sub(o.base)) // guard: unlink what others ended
 	o.arm()
 	cancel := h.cancel
 	h.cancel = nil
@@ -173,7 +173,9 @@ func (o *Orchestrator) settle(h *history, err error) {
 		desc = o.describe(h.op, true)
 	}
 	var report AttemptInfo
+	now := time.Now()
 	o.mu.Lock()
+	h.Elapsed = now.Sub(h.started)
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
 	}
@@ -182,7 +184,7 @@ func (o *Orchestrator) settle(h *history, err error) {
 	h.charges, h.retrying = nil, false
 	if ob != nil {
 		h.req = desc.described
-		report = h.attempt(Unknown, StageResponse, err, time.Now())
+		report = h.attempt(Unknown, StageResponse, err, now)
 	}
 	o.mu.Unlock()
 	for _, c := range charges {
@@ -215,7 +217,7 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 		if match != nil && !match(z.op) {
 			continue
 		}
-		now := time.Now()
+		now := time.Since(o.base)
 		o.mu.Lock()
 		if z.history.number != z.number { // guard: parking
 			o.mu.Unlock()
@@ -227,7 +229,7 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 		if !ok { // guard: still parked
 			continue
 		}
-		p.capped = p.capped && !now.Before(p.at) // past the deadline nothing is sent
+		p.capped = p.capped && now >= p.at // past the deadline nothing is sent
 		if o.resume(due{z.history, p}) {
 			z.op.Dispatch()
 		}
@@ -243,7 +245,7 @@ func (o *Orchestrator) Close(cause error) {
 		return
 	}
 	o.closed, o.closeCause = true, cause
-	now := time.Now()
+	now := time.Since(o.base)
 	var batch []due
 	for len(o.heap) > 0 {
 		h := o.heap[0].history

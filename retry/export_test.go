@@ -7,5 +7,5 @@ func SetEpoch(s *State, epoch uint32) { s.ph.Store(epoch << 3) }
 func Armed(o *Orchestrator) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.armed.IsZero()
+	return o.armed != never
 }

@@ -529,6 +529,12 @@ func TestBudgetIsSettledOnce(t *testing.T) {
 			x.st.Settle(nil)
 			x.st.Settle(nil)
 		}, []string{"10 true"}},
+		{"success in one step", func(_ *retry.Orchestrator, x *op) {
+			e, _ := x.st.Sent()
+			x.st.Succeeded(e)
+			took := x.st.Info().Elapsed
+			expect(t, took == 3*time.Second, "took %v", took)
+		}, []string{"10 true"}},
 		{"permanent failure", func(_ *retry.Orchestrator, x *op) {
 			x.st.Finish()
 			x.st.Settle(errCause)

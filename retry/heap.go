@@ -1,6 +1,15 @@
 package retry
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// never is what no parking's end is.
+const never = time.Duration(-1)
+
+// later is d after t, or the last moment that there is.
+func later(t, d time.Duration) time.Duration { return t + min(max(d, 0), math.MaxInt64-t) }
 
 // sleeper is a history in the heap, with what orders it: many of them are compared when one is taken out.
 type sleeper struct {
@@ -77,12 +86,12 @@ func (o *Orchestrator) link(h *history, p parking) {
 		o.parked++
 		o.bytes += p.size
 	}
-	o.heap.push(sleeper{p.at.Sub(o.base), p.number, h})
+	o.heap.push(sleeper{p.at, p.number, h})
 }
 
 // unlink takes h out of the heap and gives the parking that it ended; ok is false when h was in none. Under the mutex.
 // The caller arms the timer.
-func (o *Orchestrator) unlink(h *history, now time.Time) (p parking, ok bool) {
+func (o *Orchestrator) unlink(h *history, now time.Duration) (p parking, ok bool) {
 	if h.index < 0 { // guard: unlinked
 		return parking{}, false
 	}
@@ -92,7 +101,7 @@ func (o *Orchestrator) unlink(h *history, now time.Time) (p parking, ok bool) {
 	if !p.judging {
 		o.parked--
 		o.bytes -= p.size
-		waited := min(p.delay, max(now.Sub(p.since), 0))
+		waited := min(p.delay, max(now-p.since, 0))
 		h.Waited += waited
 		o.counters(h).Delay += waited
 	}
@@ -105,19 +114,20 @@ func (o *Orchestrator) arm() {
 		if o.timer != nil {
 			o.timer.Stop()
 		}
-		o.armed = time.Time{}
+		o.armed = never
 		return
 	}
-	first := o.heap[0].history.at
-	if first.Equal(o.armed) {
+	first := o.heap[0].at
+	if first == o.armed {
 		return
 	}
 	o.armed = first
+	left := first - time.Since(o.base)
 	if o.timer == nil {
-		o.timer = time.AfterFunc(time.Until(first), o.fire)
+		o.timer = time.AfterFunc(left, o.fire)
 		return
 	}
-	o.timer.Reset(time.Until(first))
+	o.timer.Reset(left)
 }
 
 // due is a parking that was taken out of the heap: its taker alone may wake the operation.
@@ -128,14 +138,14 @@ type due struct {
 
 // fire runs when the timer does, on a goroutine of the timer's.
 func (o *Orchestrator) fire() {
-	now := time.Now()
+	now := time.Since(o.base)
 	o.mu.Lock()
-	o.armed = time.Time{}
+	o.armed = never
 	b, ok := o.batches.Get().(*batch)
 	if !ok {
 		b = &batch{}
 	}
-	for len(o.heap) > 0 && !o.heap[0].history.at.After(now) {
+	for len(o.heap) > 0 && o.heap[0].at <= now {
 		h := o.heap[0].history
 		p, _ := o.unlink(h, now)
 		switch {

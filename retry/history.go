@@ -55,9 +55,9 @@ type description struct {
 type parking struct {
 	// number names the parking: two may have no Sent between them, so the word alone would not.
 	number  uint64
-	word    uint32 // the State's while the parking is valid
-	at      time.Time
-	since   time.Time
+	word    uint32        // the State's while the parking is valid
+	at      time.Duration // this and the next since the orchestrator's base
+	since   time.Duration
 	delay   time.Duration
 	size    int64
 	reason  Reason

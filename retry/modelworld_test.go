@@ -255,7 +255,6 @@ func wonEvent(e uint32) event {
 		if w.claims("Succeeded", w.op.st.Succeeded(e), w.phase == PhaseWire && e == w.epoch) {
 			w.op.done++
 			w.op.inDoubt = false
-			w.op.st.Settle(nil)
 			w.ended(false, nil)
 		}
 	}}

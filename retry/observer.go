@@ -10,7 +10,7 @@ import (
 // Requests are copies of the Observer's own.
 type Observer interface {
 	// Attempt reports an attempt of an operation that has failed once, when the attempt ends. First-time successes are
-	// not reported; the last attempt of a retried operation is when State.Settle is called.
+	// not reported; the last attempt of a retried operation is when State.Succeeded or State.Settle is called.
 	Attempt(AttemptInfo)
 	// Retry reports the decision to retry after the delay.
 	Retry(*Request, Reason, time.Duration)
@@ -77,6 +77,9 @@ func (o *Orchestrator) counters(h *history) *OperationStats {
 }
 
 func (o *Orchestrator) countersOf(key OperationKey) *OperationStats {
+	if o.recent != nil && o.recentKey == key {
+		return o.recent
+	}
 	c := o.stats[key]
 	if c == nil {
 		if len(o.stats) >= maxKeys {
@@ -88,6 +91,7 @@ func (o *Orchestrator) countersOf(key OperationKey) *OperationStats {
 		c = new(OperationStats)
 		o.stats[key] = c
 	}
+	o.recentKey, o.recent = key, c
 	return c
 }
 

@@ -78,10 +78,13 @@ type Orchestrator struct {
 	numbers    uint64
 	wakes      atomic.Uint64 // changed under the mutex
 	timer      *time.Timer
-	armed      time.Time // what the timer is set to; zero when it has fired or is stopped
+	armed      time.Duration // what the timer is set to, since the base; never when it has fired or is stopped
 	closed     bool
 	closeCause error
 	stats      map[OperationKey]*OperationStats
+	// What was counted last is most often what is counted next.
+	recentKey OperationKey
+	recent    *OperationStats
 }
 
 // New makes an Orchestrator. It starts nothing.
@@ -92,7 +95,7 @@ func New(opts Options) *Orchestrator {
 	if opts.MaxParked <= 0 {
 		opts.MaxParked = defaultMaxParked
 	}
-	return &Orchestrator{opts: opts, base: time.Now(), stats: make(map[OperationKey]*OperationStats)}
+	return &Orchestrator{opts: opts, base: time.Now(), armed: never, stats: make(map[OperationKey]*OperationStats)}
 }
 
 // judgement is one failed attempt on its way to a decision.
@@ -127,71 +130,62 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	j := judgement{
 		op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size()),
 	}
+	may := o.allowed(&j)
+	always := why.AlwaysRetry() // guard: always
+	if may && always && o.opts.Observer == nil {
+		o.recordAndPark(&j)
+		return
+	}
 	if !o.record(&j) {
 		return
 	}
 	switch {
-	case !s.Idempotent && !why.AllowsNonIdempotent(): // guard: unsafe reason
+	case !may:
 		o.fail(&j, nil, nil)
-	case o.opts.DisableRetries && !why.Unseen(): // guard: disabled
-		o.fail(&j, nil, nil)
-	case j.size < 0 || o.opts.MaxOpBytes > 0 && j.size > o.opts.MaxOpBytes: // guard: size
-		o.fail(&j, nil, nil)
-	case why.AlwaysRetry(): // guard: always
-		delay := time.Duration(0)
-		if !j.free {
-			delay = Controlled(j.step, 0)
-		}
-		o.park(&j, After(delay), j.now)
+	case always:
+		o.park(&j, j.controlled(), j.now)
 	default:
 		o.consult(&j)
 	}
+}
+
+// allowed reports whether the operation may be sent again at all.
+func (o *Orchestrator) allowed(j *judgement) bool {
+	switch {
+	case !j.s.Idempotent && !j.why.AllowsNonIdempotent(): // guard: unsafe reason
+	case o.opts.DisableRetries && !j.why.Unseen(): // guard: disabled
+	case j.size < 0 || o.opts.MaxOpBytes > 0 && j.size > o.opts.MaxOpBytes: // guard: size
+	default:
+		return true
+	}
+	return false
+}
+
+// controlled is what becomes of a recorded failure whose reason is always retried.
+func (j *judgement) controlled() Action {
+	delay := time.Duration(0)
+	if !j.free {
+		delay = Controlled(j.step, 0)
+	}
+	return After(delay)
 }
 
 // record enters the failure into the operation's history, which the first failure creates.
 func (o *Orchestrator) record(j *judgement) bool {
 	asked := !j.why.AlwaysRetry() // nobody sees the Request of an attempt that is retried whatever anybody says
 	desc := o.describe(j.op, asked || o.opts.Observer != nil)
-	now := time.Now()
-	j.now = now
-	kind := j.why.Kind()
-	if j.hint.Overload {
-		kind = Throttling
-	}
+	j.now = time.Now()
 	o.mu.Lock()
-	if j.s.ph.Load() != j.word { // guard: ended while described
+	if !o.enter(j, &desc) {
 		o.mu.Unlock()
 		return false
 	}
-	h := j.s.h.Load()
-	if h == nil {
-		h = o.newHistory(j.op, desc, now)
-		j.s.h.Store(h)
-	}
-	j.h = h
-	if j.deadline = j.s.Deadline; j.deadline.IsZero() {
-		j.deadline = desc.deadline
-	}
-	h.req, h.deadline = desc.described, j.deadline
-	h.req.Kind, h.req.Pushback, h.req.Code = kind, j.hint.Pushback, j.hint.Code
-	j.seen, j.step = h.Reasons, h.step
-	j.free = j.why == KVNotMyVBucket && j.hint.Moved
-	if h.moved { // guard: one free re-route
-		j.free = false
-	}
-	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
-	h.Reasons = h.Reasons.With(j.why)
-	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: now.Sub(h.started)})
-	if h.retrying {
-		h.retrying = false
-		o.counters(h).Failed++
-	}
 	if asked {
-		j.r = h.request(j.seen)
+		j.r = j.h.request(j.seen)
 	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
-		report = h.attempt(j.why, h.Stage, j.cause, now)
+		report = j.h.attempt(j.why, j.h.Stage, j.cause, j.now)
 	}
 	o.mu.Unlock()
 	if o.opts.Observer != nil {
@@ -200,7 +194,63 @@ func (o *Orchestrator) record(j *judgement) bool {
 	return true
 }
 
-func (o *Orchestrator) newHistory(op Op, desc description, now time.Time) *history {
+// recordAndPark is record, and park, in one turn of the mutex: for a failure that nobody is asked about or told of.
+func (o *Orchestrator) recordAndPark(j *judgement) {
+	desc := o.describe(j.op, false)
+	j.now = time.Now()
+	o.mu.Lock()
+	if !o.enter(j, &desc) {
+		o.mu.Unlock()
+		return
+	}
+	var why error
+	refusal := ErrTimeout
+	if p, ok := o.wait(j, j.controlled(), j.now); ok {
+		_, refusal, why = o.place(j, p)
+	}
+	o.mu.Unlock()
+	if refusal != nil {
+		o.fail(j, refusal, why)
+	}
+}
+
+// enter is record under the mutex. It is false when the operation has ended.
+func (o *Orchestrator) enter(j *judgement, desc *description) bool {
+	if j.s.ph.Load() != j.word { // guard: ended while described
+		return false
+	}
+	h := j.s.h.Load()
+	if h == nil {
+		h = o.newHistory(j.op, desc, j.now)
+		j.s.h.Store(h)
+	} else {
+		h.req = desc.described
+	}
+	j.h = h
+	if j.deadline = j.s.Deadline; j.deadline.IsZero() {
+		j.deadline = desc.deadline
+	}
+	h.deadline = j.deadline
+	h.req.Kind, h.req.Pushback, h.req.Code = j.why.Kind(), j.hint.Pushback, j.hint.Code
+	if j.hint.Overload {
+		h.req.Kind = Throttling
+	}
+	j.seen, j.step = h.Reasons, h.step
+	j.free = j.why == KVNotMyVBucket && j.hint.Moved
+	if h.moved { // guard: one free re-route
+		j.free = false
+	}
+	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
+	h.Reasons = h.Reasons.With(j.why)
+	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
+	if h.retrying {
+		h.retrying = false
+		o.counters(h).Failed++
+	}
+	return true
+}
+
+func (o *Orchestrator) newHistory(op Op, desc *description, now time.Time) *history {
 	h := &history{o: o, op: op, s: op.Retry(), req: desc.described, started: desc.started, index: -1}
 	h.Log = h.first[:0]
 	if h.started.IsZero() {
@@ -257,8 +307,9 @@ func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 	}
 	j.h.cancel = cancel
 	now := time.Now()
+	since := now.Sub(o.base)
 	// Not the deadline itself, which may have no monotonic reading.
-	o.link(j.h, parking{word: j.word, judging: true, since: now, at: now.Add(j.deadline.Sub(now))})
+	o.link(j.h, parking{word: j.word, judging: true, since: since, at: later(since, j.deadline.Sub(now))})
 	o.arm()
 	o.mu.Unlock()
 	return true
@@ -268,7 +319,7 @@ func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	o.mu.Lock()
 	if j.h.index >= 0 && j.h.judging && j.h.word == j.word {
-		o.unlink(j.h, time.Now())
+		o.unlink(j.h, time.Since(o.base))
 		o.arm()
 		j.h.cancel = nil
 	}
@@ -295,61 +346,74 @@ const idleFloor = time.Millisecond
 
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
 func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
+	p, ok := o.wait(j, a, now)
+	if !ok {
+		o.fail(j, ErrTimeout, nil)
+		return
+	}
+	o.mu.Lock()
+	parked, refusal, why := o.place(j, p)
+	var r *Request
+	if parked && o.opts.Observer != nil && a.kind != waits {
+		r = j.h.request(j.seen)
+	}
+	o.mu.Unlock()
+	switch {
+	case refusal != nil:
+		o.fail(j, refusal, why)
+	case r != nil:
+		o.opts.Observer.Retry(r, j.why, p.delay)
+	}
+}
+
+// wait is how long the operation waits. It is false when its deadline has passed.
+func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, ok bool) {
 	delay := a.delay
 	if delay < idleFloor && j.step > 0 && j.why.Unseen() && !j.why.AlwaysRetry() {
 		delay = idleFloor
 	}
 	left := j.deadline.Sub(now)
 	if left <= 0 {
-		o.fail(j, ErrTimeout, nil)
-		return
+		return parking{}, false
 	}
 	capped := delay >= left // guard: cap
 	if capped {
 		delay = left
 	}
 	final := a.kind == waits
-	p := parking{
-		at: now.Add(delay), since: now, delay: delay, size: j.size, reason: j.why, budget: a.budget, capped: capped || final,
-		free: j.free,
+	since := now.Sub(o.base)
+	p = parking{
+		at: later(since, delay), since: since, delay: delay, size: j.size, reason: j.why, budget: a.budget,
+		capped: capped || final, free: j.free, word: withPhase(j.word, inParked),
 	}
 	_, p.pushed = j.hint.Pushback.After()
 	p.pushed = p.pushed && !j.why.AlwaysRetry()
 	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed && !final
-	p.word = withPhase(j.word, inParked)
+	return p, true
+}
+
+// place puts a recorded operation into the heap, under the mutex, or says what it fails with and why. It does neither
+// when the operation has ended.
+func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why error) {
 	h := j.h
-	o.mu.Lock()
 	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
-		p.at, p.capped = now, false
+		p.at, p.capped = p.since, false
 	}
 	p.kind = h.req.Kind
 	if o.closed { // guard: closed
-		why := o.closeCause
-		o.mu.Unlock()
-		o.fail(j, ErrClosed, why)
-		return
+		return false, ErrClosed, o.closeCause
 	}
 	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
-		o.mu.Unlock()
-		o.fail(j, ErrTooManyInRetry, nil)
-		return
+		return false, ErrTooManyInRetry, nil
 	}
 	// Under the mutex: whoever ends the operation right after the swap must find it in the heap.
 	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
-		o.mu.Unlock()
-		return
+		return false, nil, nil
 	}
 	h.moved = h.moved || j.free
-	h.lastDelay = delay
-	h.Log[len(h.Log)-1].Delay = delay
+	h.lastDelay = p.delay
+	h.Log[len(h.Log)-1].Delay = p.delay
 	o.link(h, p)
 	o.arm()
-	var r *Request
-	if o.opts.Observer != nil && !final {
-		r = h.request(j.seen)
-	}
-	o.mu.Unlock()
-	if r != nil {
-		o.opts.Observer.Retry(r, j.why, delay)
-	}
+	return true, nil, nil
 }

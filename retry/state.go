@@ -113,8 +113,8 @@ func (s *State) Answered(epoch uint32) bool {
 	return s.ph.CompareAndSwap(w, withPhase(w, decidingReply))
 }
 
-// Succeeded claims the attempt and the operation's completion for the reader that matched a good response: Answered and
-// Finish in one step.
+// Succeeded claims the attempt and the operation's completion for the reader that matched a good response: Answered,
+// Finish and Settle in one step.
 func (s *State) Succeeded(epoch uint32) bool {
 	w := s.ph.Load()
 	if w != wire(epoch) { // guard: epoch of succeeded
@@ -123,8 +123,8 @@ func (s *State) Succeeded(epoch uint32) bool {
 	if !s.ph.CompareAndSwap(w, withPhase(w, isDone)) {
 		return false
 	}
-	if h := s.h.Load(); h != nil {
-		h.o.forget(h)
+	if h := s.h.Load(); h != nil { // which is in no queue: an operation on the wire does not wait, and nobody judges it
+		h.o.settle(h, nil)
 	}
 	return true
 }
@@ -242,15 +242,14 @@ func (s *State) Info() Info {
 	return h.info()
 }
 
-// Kept is Info for whoever keeps it: nil when nothing failed. Only the winner of Finish may call it, after Settle. It
-// takes no further memory, and keeps the operation's in existence.
+// Kept is Info for whoever keeps it: nil when nothing failed. Only whoever ended the operation after claiming its last
+// attempt may call it, after Settle. It takes no further memory, and keeps the operation's in existence.
 func (s *State) Kept() *Info {
 	h := s.h.Load()
 	if h == nil {
 		return nil
 	}
-	h.o.mu.Lock()
-	defer h.o.mu.Unlock()
+	// Without the mutex: who else still knows the history reads, in Info, what is kept.
 	h.req, h.cause = described{}, nil // which need not be kept
 	return &h.Info
 }

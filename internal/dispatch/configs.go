@@ -72,8 +72,9 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 // latest reports whether raw is the last map that was offered, and has been considered.
 func (o *offers) latest(raw []byte) bool {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.busy && len(o.queue) == 0 && bytes.Equal(raw, o.last)
+	considered, last := !o.busy && len(o.queue) == 0, o.last
+	o.mu.Unlock() // several readers compare at the same time what nobody changes
+	return considered && bytes.Equal(raw, last)
 }
 
 // wake has the config goroutine look at what lies before it.
