@@ -259,8 +259,8 @@ func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 	return alone, large, mine
 }
 
-// large reports whether what is to be written next is a large request, which has a write of its own: nothing is gained by letting
-// others append first, nor by writing for many nodes in turn. The lock is held.
+// large reports whether what is to be written next begins with a large request, which is most of that write: nothing is gained by
+// letting others append first, nor by writing for many nodes in turn. The lock is held.
 func (c *Conn) large() bool { return len(c.pend) > c.head && c.pend[c.head].value != nil }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
