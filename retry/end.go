@@ -165,17 +165,19 @@ func (o *Orchestrator) forget(h *history) {
 	}
 }
 
-// settle closes the books of an operation that somebody else has ended.
-func (o *Orchestrator) settle(h *history, err error) {
+// settle closes the books of an operation that somebody else has ended, or ends now.
+func (o *Orchestrator) settle(h *history, err error, now bool) {
 	ob := o.opts.Observer
 	var desc description
 	if ob != nil {
 		desc = o.describe(h.op, true)
 	}
 	var report AttemptInfo
-	now := time.Now()
+	at := time.Now()
 	o.mu.Lock()
-	h.Elapsed = now.Sub(h.started)
+	if now {
+		h.Elapsed = at.Sub(h.started)
+	}
 	if h.retrying && err != nil {
 		o.counters(h).Failed++
 	}
@@ -184,7 +186,7 @@ func (o *Orchestrator) settle(h *history, err error) {
 	h.charges, h.retrying = nil, false
 	if ob != nil {
 		h.req = desc.described
-		report = h.attempt(Unknown, StageResponse, err, now)
+		report = h.attempt(Unknown, StageResponse, err, at)
 	}
 	o.mu.Unlock()
 	for _, c := range charges {

@@ -526,8 +526,11 @@ func TestBudgetIsSettledOnce(t *testing.T) {
 			e, _ := x.st.Sent()
 			x.st.Answered(e)
 			x.st.Finish()
+			pass(time.Second)
 			x.st.Settle(nil)
 			x.st.Settle(nil)
+			took := x.st.Info().Elapsed
+			expect(t, took == 3*time.Second, "took %v", took)
 		}, []string{"10 true"}},
 		{"success in one step", func(_ *retry.Orchestrator, x *op) {
 			e, _ := x.st.Sent()

@@ -124,7 +124,7 @@ func (s *State) Succeeded(epoch uint32) bool {
 		return false
 	}
 	if h := s.h.Load(); h != nil { // which is in no queue: an operation on the wire does not wait, and nobody judges it
-		h.o.settle(h, nil)
+		h.o.settle(h, nil, true)
 	}
 	return true
 }
@@ -259,6 +259,6 @@ func (s *State) Kept() *Info {
 // observer, and costs a nil check when nothing had failed.
 func (s *State) Settle(err error) {
 	if h := s.h.Load(); h != nil {
-		h.o.settle(h, err)
+		h.o.settle(h, err, false)
 	}
 }
