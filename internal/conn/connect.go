@@ -219,7 +219,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		c.writeMax = 10 * time.Second
 	}
 	if o.TLS == nil {
-		c.try = newTry(nc)
+		c.try = newTry(nc, &c.load)
 		c.linger = newLinger(nc)
 		c.early = c.linger != nil && c.pair != nil && runtime.GOMAXPROCS(0) <= lingerProcessors
 	}

@@ -24,6 +24,15 @@ func lingering(t *testing.T) (near, far *net.TCPConn, l *linger) {
 }
 
 func TestALingeringReadIsTheSocketsRead(t *testing.T) {
+	for name, read := range map[string]func(*linger, []byte) (int, error){
+		"lingers": (*linger).Read, "quietly": (*linger).ReadQuietly,
+		"lingers quietly": func(l *linger, b []byte) (int, error) { l.quiet = true; return l.Read(b) },
+	} {
+		t.Run(name, func(t *testing.T) { isTheSocketsRead(t, read) })
+	}
+}
+
+func isTheSocketsRead(t *testing.T, read func(*linger, []byte) (int, error)) {
 	near, far, l := lingering(t)
 	b := make([]byte, 10)
 	for _, wait := range []time.Duration{0, lingerMax / 2, 20 * lingerMax} {
@@ -31,27 +40,27 @@ func TestALingeringReadIsTheSocketsRead(t *testing.T) {
 			time.Sleep(wait)
 			_, _ = far.Write([]byte("abc"))
 		}()
-		n, err := l.Read(b)
+		n, err := read(l, b)
 		require.NoError(t, err)
 		require.Equal(t, "abc", string(b[:n]))
 	}
 	require.NoError(t, near.SetReadDeadline(time.Unix(1, 0)))
-	_, err := l.Read(b)
+	_, err := read(l, b)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, near.SetReadDeadline(time.Time{}))
 	require.NoError(t, far.CloseWrite())
-	_, err = l.Read(b)
+	_, err = read(l, b)
 	require.Equal(t, io.EOF, err)
 
 	near, _, l = lingering(t)
 	time.AfterFunc(5*time.Millisecond, func() { _ = near.Close() })
-	_, err = l.Read(b)
+	_, err = read(l, b)
 	require.ErrorIs(t, err, net.ErrClosed)
 
 	_, far, l = lingering(t)
 	require.NoError(t, far.SetLinger(0))
 	require.NoError(t, far.Close()) // resets it
-	_, err = l.Read(b)
+	_, err = read(l, b)
 	var call *os.SyscallError
 	require.ErrorAs(t, err, &call)
 	require.ErrorIs(t, err, syscall.ECONNRESET)

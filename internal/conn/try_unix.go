@@ -4,19 +4,21 @@ package conn
 
 import (
 	"net"
+	"sync/atomic"
 	"syscall"
 )
 
 // tryTCP makes one non-blocking write attempt on a TCP socket without an allocation.
 type tryTCP struct {
-	raw syscall.RawConn
-	buf []byte
-	n   int
-	err error
-	fn  func(fd uintptr) bool
+	raw  syscall.RawConn
+	load *atomic.Int32 // calls in flight, see Conn.quiet
+	buf  []byte
+	n    int
+	err  error
+	fn   func(fd uintptr) bool
 }
 
-func newTry(nc net.Conn) tryWriter {
+func newTry(nc net.Conn, load *atomic.Int32) tryWriter {
 	if t, ok := nc.(tryWriter); ok {
 		return t
 	}
@@ -28,10 +30,10 @@ func newTry(nc net.Conn) tryWriter {
 	if err != nil {
 		return nil
 	}
-	t := &tryTCP{raw: raw}
+	t := &tryTCP{raw: raw, load: load}
 	t.fn = func(fd uintptr) bool {
 		for {
-			t.n, t.err = syscall.Write(int(fd), t.buf)
+			t.n, t.err = t.once(int(fd))
 			if t.err != syscall.EINTR { //nolint:errorlint // a bare errno
 				return true
 			}
@@ -39,6 +41,16 @@ func newTry(nc net.Conn) tryWriter {
 	}
 	return t
 }
+
+func (t *tryTCP) once(fd int) (int, error) {
+	if t.quiet() {
+		return writeNow(fd, t.buf)
+	}
+	return syscall.Write(fd, t.buf)
+}
+
+// quiet is that of Conn for the write that is due.
+func (t *tryTCP) quiet() bool { return t.load.Load() >= quietCalls && len(t.buf) <= quietWrite }
 
 // TryWrite writes what the socket takes at once. Only one goroutine may call it at a time.
 func (t *tryTCP) TryWrite(b []byte) (int, error) {
