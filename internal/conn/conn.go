@@ -14,6 +14,7 @@ import (
 
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Handler is told what a connection meets. Its methods run on the connection's goroutines; they must not block and
@@ -155,6 +156,8 @@ type Conn struct {
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
 	cameLate   int
+	parked     int  // of the calls that have ended here: they wait for their time
+	nobody     bool // the last read's answers have woken nobody who may append: each left its call so
 	wakes      kv.Wakes
 	crowded    func() // see Options.Crowded
 	crowdFrom  int64  // when it was last looked whether there is one; 0 without enough calls
@@ -611,14 +614,15 @@ func (c *Conn) read() error {
 			c.h.Room(c)
 		}
 		c.Stats.Answers.Add(int64(c.ended))
-		c.freed, c.ended, c.cameLate = c.freed[:0], 0, 0
+		c.nobody = c.parked > 0 && c.parked == c.ended
+		c.freed, c.ended, c.cameLate, c.parked = c.freed[:0], 0, 0, 0
 		if mine {
 			// the callers just woken append their next requests
 			paced := false
 			began := c.now()
 			c.pair.over(began)
 			switch {
-			case large || c.yields.Rest(began):
+			case large || c.nobody || c.yields.Rest(began):
 			case stays:
 				c.relay.giveWay()
 				c.yields.took(began, c.now(), c.callers())
@@ -989,6 +993,9 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	case call.State.Answered(epoch):
 		c.refusals++
 		c.h.Answered(c, call, p)
+		if call.State.Phase() == retry.PhaseParked { // or it is in use again and is so, which is rare and only a matter of speed
+			c.parked++
+		}
 	default:
 		c.orphan(p)
 	}

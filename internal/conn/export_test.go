@@ -74,6 +74,9 @@ func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
 // HadInFlight says how many calls were in flight when the last answers came.
 func (c *Conn) HadInFlight(n int) { c.load.Store(int32(n)) }
 
+// WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has ended.
+func (c *Conn) WokeNobody() bool { return c.nobody }
+
 // Quiet reports whether nothing is in flight, and whoever comes next is to see to its writing.
 func (c *Conn) Quiet() bool {
 	c.mu.Lock()

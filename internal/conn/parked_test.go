@@ -1,0 +1,83 @@
+package conn_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// judge has calls that the server refuses wait for their time, and fails those that do not exist.
+type judge struct {
+	nobody
+	orc *retry.Orchestrator
+}
+
+func (j judge) Answered(_ *conn.Conn, c *kv.Call, p *memd.Packet) {
+	if p.Status == memd.StatusTmpFail {
+		j.orc.MaybeRetry(c, retry.KVTemporaryFailure, errors.New("for the moment"), retry.Hint{})
+	} else {
+		c.Fail(errors.New("not found"))
+	}
+}
+
+// A reader knows whether somebody who was told of an answer may have the next request, and gives way only then.
+func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
+	const ok, absent, busy = memd.StatusSuccess, memd.StatusKeyNotFound, memd.StatusTmpFail
+	for name, c := range map[string]struct {
+		answers []memd.Status // all in one read
+		nobody  bool
+	}{
+		"a document":             {[]memd.Status{ok}, false},
+		"an error":               {[]memd.Status{absent}, false},
+		"a call waits":           {[]memd.Status{busy}, true},
+		"all calls wait":         {[]memd.Status{busy, busy, busy}, true},
+		"all but one that fails": {[]memd.Status{busy, absent, busy}, false},
+		"all but one":            {[]memd.Status{busy, busy, ok}, false},
+		"all but the first":      {[]memd.Status{ok, busy, busy}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer far.Close()
+				orc := retry.New(retry.Options{Default: retry.BestEffort{}})
+				d := bare(t, near, func(o *conn.Options) { o.Handler = judge{orc: orc} })
+				for range c.answers {
+					go func() { _, _ = kv.Do(t.Context(), d, kv.Upsert{Key: []byte("k")}) }()
+				}
+				var in, out []byte
+				for n := 0; n < len(c.answers); {
+					b := make([]byte, 4096)
+					m, err := far.Read(b)
+					require.NoError(t, err)
+					in = append(in, b[:m]...)
+					for {
+						var p memd.Packet
+						used, err := p.Parse(in, 0)
+						if err != nil {
+							break
+						}
+						in = in[used:]
+						out, err = (&memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: c.answers[n], CAS: 7}).AppendTo(out)
+						require.NoError(t, err)
+						n++
+					}
+				}
+				_, err := far.Write(out)
+				require.NoError(t, err)
+				synctest.Wait()
+				d.cn.Close(nil)
+				synctest.Wait()
+				require.Equal(t, c.nobody, d.cn.WokeNobody())
+				orc.Close(errors.New("over"))
+			})
+		})
+	}
+}
