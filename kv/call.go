@@ -460,18 +460,28 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
 		return false
 	}
 	c.set(p, owned)
-	switch shared := c.shared(); {
-	case c.form == formBlocking && !shared: // which has no turn to be told of: only futures and callbacks have
+	switch c.form {
+	case formBlocking: // which has no turn to be told of: only futures and callbacks have
+		c.left()
 		w.addCall(c.wake)
-	case c.form == formBatch:
-		if shared {
-			c.unwatched()
-		}
+	case formBatch:
+		c.left()
 		w.add(c.group)
 	default:
 		c.deliver()
 	}
 	return true
+}
+
+// left has those forget the ended call who know of it, but for its waiter.
+func (c *Call) left() {
+	if !c.shared() {
+		return
+	}
+	if c.held.Load() {
+		c.letGo()
+	}
+	c.unwatched()
 }
 
 func (c *Call) set(p *memd.Packet, owned bool) {
@@ -547,12 +557,7 @@ func (c *Call) awaitTurn() {
 }
 
 func (c *Call) deliver() {
-	if c.shared() {
-		if c.held.Load() {
-			c.letGo()
-		}
-		c.unwatched()
-	}
+	c.left()
 	c.Taken()
 	switch c.form {
 	case formBlocking:

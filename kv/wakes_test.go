@@ -168,3 +168,85 @@ func TestAReaderGathersCalls(t *testing.T) {
 		require.EqualValues(t, many, well.Load())
 	})
 }
+
+// holder keeps deadlines, and counts those that it was told to forget.
+type holder struct {
+	*fake
+	letGo atomic.Int32
+}
+
+func (h *holder) LetGo(*kv.Call) bool {
+	h.letGo.Add(1)
+	return true
+}
+
+// watched is a context that counts who stops watching it.
+type watched struct {
+	context.Context
+	stopped atomic.Int32
+}
+
+// Value hides what it is made of, which the context package would watch instead.
+func (*watched) Value(any) any { return nil }
+
+func (w *watched) AfterFunc(f func()) func() bool {
+	stop := context.AfterFunc(w.Context, f)
+	return func() bool {
+		w.stopped.Add(1)
+		return stop()
+	}
+}
+
+// So has one that others know of, as one that was retried: its owner has forgotten its deadline by then, and its context the call.
+func TestAReaderGathersCallsThatOthersKnowOf(t *testing.T) {
+	for name, known := range map[string]func(*kv.Call){"lent": (*kv.Call).Lend, "watched": (*kv.Call).Watch} {
+		for _, batch := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " in a batch: ", batch), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var calls []*kv.Call
+					h := &holder{}
+					h.fake = newFake(func(c *kv.Call) {
+						send(c)
+						require.True(t, c.MarkHeld())
+						known(c)
+						calls = append(calls, c)
+					})
+					h.home.Owner = h
+					inner, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					ctx := &watched{Context: inner}
+					var ended atomic.Bool
+					go func() {
+						defer ended.Store(true)
+						op := kv.Upsert{Key: []byte("k"), Value: []byte("v")}
+						if batch {
+							o := kv.Batch(ctx, h, []kv.Upsert{op}, 0)[0]
+							require.NoError(t, o.Err)
+							require.EqualValues(t, 7, o.Result.CAS)
+						} else {
+							res, err := kv.Do(ctx, h, op)
+							require.NoError(t, err)
+							require.EqualValues(t, 7, res.CAS)
+						}
+					}()
+					synctest.Wait()
+					require.Len(t, calls, 1)
+					c := calls[0]
+					require.True(t, c.Held())
+					epoch, _ := c.State.Sent()
+					var w kv.Wakes
+					require.True(t, c.Win(epoch, &memd.Packet{Opcode: memd.OpSet, CAS: 7}, false, &w))
+					require.EqualValues(t, 1, h.letGo.Load())
+					require.False(t, c.Held())
+					synctest.Wait()
+					require.False(t, ended.Load(), "it is gathered")
+					require.Equal(t, 1, w.Woken)
+					require.EqualValues(t, map[string]int{"watched": 1}[name], ctx.stopped.Load(), "its context")
+					w.Flush()
+					synctest.Wait()
+					require.True(t, ended.Load())
+				})
+			})
+		}
+	}
+}
