@@ -110,6 +110,7 @@ type Conn struct {
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
 	pacer    *Pacer        // see Options.Pacer
 	yields   *Yields       // see Options.Yields
+	quiet    *Quiet        // see Options.Quiet
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -759,31 +760,16 @@ func (c *Conn) fill() error {
 
 // receive is the socket's Read, in the way that suits how many calls are in flight.
 func (c *Conn) receive(b []byte) (int, error) {
-	quiet := c.quiet()
+	quiet := c.quietly()
 	switch {
 	case c.lingers():
 		c.linger.quiet = quiet
 		return c.linger.Read(b)
-	case quiet:
+	case quiet && c.linger != nil:
 		return c.linger.ReadQuietly(b)
 	}
 	return c.nc.Read(b)
 }
-
-// quietCalls are so many calls in flight that the runtime is not told of the connection's system calls, which do not block. The
-// first one that it is told of after all processors were idle wakes its monitor, which looks each 20 us from then on, and at least
-// fifty times, whether it has to take a processor away: where calls come in bursts, as those do that are retried after the same
-// time, that is a third of all switches of threads. A few calls are better off with it: it keeps a virtual machine's cores from
-// sleeping, so that their answers come sooner.
-//
-// A longer write than quietWrite had better let the runtime stop the world meanwhile.
-const (
-	quietCalls = 8
-	quietWrite = 64 << 10
-)
-
-// quiet reports whether the next read is to be without word to the runtime.
-func (c *Conn) quiet() bool { return c.linger != nil && c.Load() >= quietCalls }
 
 func (c *Conn) resize(n int) {
 	b := make([]byte, n)

@@ -22,7 +22,7 @@ type linger struct {
 	raw    syscall.RawConn
 	tc     *net.TCPConn
 	done   bool // it has lingered in this read, or is not to
-	quiet  bool // see Conn.quiet
+	quiet  bool // see Conn.quietly
 	turns  int  // left to whoever else is to run on this core, before that
 	prompt int  // how many times in a row it has not waited for longer than lingerMax
 	buf    []byte

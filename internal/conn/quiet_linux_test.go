@@ -2,8 +2,8 @@ package conn
 
 import (
 	"bytes"
+	"io"
 	"net"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,48 +60,52 @@ func TestQuietSystemCallsAreTheKernels(t *testing.T) {
 	}
 }
 
-// The runtime is not told when enough calls are in flight, and of no write that is long.
+// The runtime is not told when enough calls are in flight, and of no write that is long. Then there is a timer.
 func TestWhenTheRuntimeIsNotTold(t *testing.T) {
 	near, far := Loopback(t)
-	c := newConn(near, &Options{Base: time.Now()}, &bootstrap{buf: make([]byte, minRead)})
-	b := make([]byte, 8)
+	require.NoError(t, near.SetWriteBuffer(4*quietWrite))
+	boot := func() *bootstrap { return &bootstrap{buf: make([]byte, minRead)} }
+	c := newConn(near, &Options{Base: time.Now(), Quiet: &Quiet{}}, boot())
+	b := make([]byte, 2*quietWrite)
 	for _, calls := range []int32{0, 1, quietCalls - 1, quietCalls, 1000, 1} {
+		quiet := calls >= quietCalls
 		c.load.Store(calls)
 		c.linger.quiet, c.linger.done = false, false
+		c.quiet.used.Store(false)
 		_, err := far.Write([]byte("abc"))
 		require.NoError(t, err)
 		n, err := c.receive(b)
 		require.NoError(t, err)
 		require.Equal(t, "abc", string(b[:n]))
-		require.Equal(t, calls >= quietCalls, c.linger.quiet, calls)
-		require.Equal(t, calls >= quietCalls, c.linger.done, "it does not linger")
+		require.Equal(t, quiet, c.linger.quiet, calls)
+		require.Equal(t, quiet, c.linger.done, "it does not linger")
+		require.Equal(t, quiet, c.quiet.used.Swap(false), calls)
 
-		w := c.try.(*tryTCP)
-		w.buf = make([]byte, quietWrite)
-		require.Equal(t, calls >= quietCalls, w.quiet(), calls)
-		w.buf = make([]byte, quietWrite+1)
-		require.False(t, w.quiet(), calls)
-		w.buf = nil
-
-		n, err = w.TryWrite([]byte("def"))
-		require.NoError(t, err)
-		require.Equal(t, 3, n)
-		n, err = far.Read(b)
-		require.NoError(t, err)
-		require.Equal(t, "def", string(b[:n]))
+		for _, size := range []int{3, quietWrite, quietWrite + 1} {
+			n, err = c.try.TryWrite(b[:size])
+			require.NoError(t, err)
+			require.Equal(t, size, n)
+			_, err = io.ReadFull(far, b[:size])
+			require.NoError(t, err)
+			require.Equal(t, quiet && size <= quietWrite, c.quiet.used.Swap(false), "%d calls, %d bytes", calls, size)
+		}
 	}
 
-	foreign := newConn(struct{ net.Conn }{near}, &Options{Base: time.Now()}, &bootstrap{buf: make([]byte, minRead)})
+	near, _ = Loopback(t)
+	foreign := newConn(struct{ net.Conn }{near}, &Options{Base: time.Now(), Quiet: &Quiet{}}, boot())
 	foreign.load.Store(1000)
-	require.False(t, foreign.quiet(), "what is no socket")
+	require.NoError(t, near.Close())
+	_, err := foreign.receive(b)
+	require.ErrorIs(t, err, net.ErrClosed, "what is no socket of ours")
+	told := newConn(near, &Options{Base: time.Now()}, boot())
+	told.load.Store(1000)
+	require.False(t, told.quietly(), "whoever wants all told")
 }
 
 // It writes what the socket takes, and no more.
 func TestAQuietWriteDoesNotBlock(t *testing.T) {
 	near, far := Loopback(t)
-	var load atomic.Int32
-	load.Store(quietCalls)
-	w := newTry(near, &load)
+	w := newTry(near, func() bool { return true })
 	whole := bytes.Repeat([]byte("0123456789abcdef"), quietWrite/16)
 	sent := 0
 	for {
@@ -113,11 +117,8 @@ func TestAQuietWriteDoesNotBlock(t *testing.T) {
 		sent += n
 	}
 	got := make([]byte, sent)
-	for n := 0; n < sent; {
-		m, err := far.Read(got[n:])
-		require.NoError(t, err)
-		n += m
-	}
+	_, err := io.ReadFull(far, got)
+	require.NoError(t, err)
 	for i, b := range got {
 		if b != whole[i%16] {
 			require.Equal(t, whole[i%16], b, i)

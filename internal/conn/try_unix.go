@@ -4,21 +4,20 @@ package conn
 
 import (
 	"net"
-	"sync/atomic"
 	"syscall"
 )
 
 // tryTCP makes one non-blocking write attempt on a TCP socket without an allocation.
 type tryTCP struct {
-	raw  syscall.RawConn
-	load *atomic.Int32 // calls in flight, see Conn.quiet
-	buf  []byte
-	n    int
-	err  error
-	fn   func(fd uintptr) bool
+	raw   syscall.RawConn
+	quiet func() bool // see Conn.quietly
+	buf   []byte
+	n     int
+	err   error
+	fn    func(fd uintptr) bool
 }
 
-func newTry(nc net.Conn, load *atomic.Int32) tryWriter {
+func newTry(nc net.Conn, quietly func() bool) tryWriter {
 	if t, ok := nc.(tryWriter); ok {
 		return t
 	}
@@ -30,7 +29,7 @@ func newTry(nc net.Conn, load *atomic.Int32) tryWriter {
 	if err != nil {
 		return nil
 	}
-	t := &tryTCP{raw: raw, load: load}
+	t := &tryTCP{raw: raw, quiet: quietly}
 	t.fn = func(fd uintptr) bool {
 		for {
 			t.n, t.err = t.once(int(fd))
@@ -43,14 +42,11 @@ func newTry(nc net.Conn, load *atomic.Int32) tryWriter {
 }
 
 func (t *tryTCP) once(fd int) (int, error) {
-	if t.quiet() {
+	if len(t.buf) <= quietWrite && t.quiet() {
 		return writeNow(fd, t.buf)
 	}
 	return syscall.Write(fd, t.buf)
 }
-
-// quiet is that of Conn for the write that is due.
-func (t *tryTCP) quiet() bool { return t.load.Load() >= quietCalls && len(t.buf) <= quietWrite }
 
 // TryWrite writes what the socket takes at once. Only one goroutine may call it at a time.
 func (t *tryTCP) TryWrite(b []byte) (int, error) {

@@ -327,7 +327,7 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler, o.Serving, o.Pacer, o.Yields, o.Second, o.Pair = p, &p.r.serving, p.r.pacer, &p.r.yields, p.extra, &p.head.pair
+	o.Handler, o.Serving, o.Pacer, o.Yields, o.Quiet, o.Second, o.Pair = p, &p.r.serving, p.r.pacer, &p.r.yields, &p.r.quiet, p.extra, &p.head.pair
 	if p.r.o.Connections == 0 {
 		o.Crowded = p.crowded
 	}
