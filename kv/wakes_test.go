@@ -216,17 +216,14 @@ func TestAReaderGathersCallsThatOthersKnowOf(t *testing.T) {
 					defer cancel()
 					ctx := &watched{Context: inner}
 					var ended atomic.Bool
+					var o kv.Outcome[kv.MutationResult]
 					go func() {
 						defer ended.Store(true)
 						op := kv.Upsert{Key: []byte("k"), Value: []byte("v")}
 						if batch {
-							o := kv.Batch(ctx, h, []kv.Upsert{op}, 0)[0]
-							require.NoError(t, o.Err)
-							require.EqualValues(t, 7, o.Result.CAS)
+							o = kv.Batch(ctx, h, []kv.Upsert{op}, 0)[0]
 						} else {
-							res, err := kv.Do(ctx, h, op)
-							require.NoError(t, err)
-							require.EqualValues(t, 7, res.CAS)
+							o.Result, o.Err = kv.Do(ctx, h, op)
 						}
 					}()
 					synctest.Wait()
@@ -245,6 +242,8 @@ func TestAReaderGathersCallsThatOthersKnowOf(t *testing.T) {
 					w.Flush()
 					synctest.Wait()
 					require.True(t, ended.Load())
+					require.NoError(t, o.Err)
+					require.EqualValues(t, 7, o.Result.CAS)
 				})
 			})
 		}
