@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -333,6 +334,12 @@ func TestOffCostsNothing(t *testing.T) {
 	}
 	require.Zero(t, (*observe.Instruments)(nil).Panics())
 	(*observe.Instruments)(nil).SetCluster("a", "b")
+}
+
+// An operation that nobody observes is copied, too.
+func TestAnOperationTakesWholePieces(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(observe.Operation{}), uintptr(64))
+	require.Zero(t, unsafe.Sizeof(observe.Operation{})%16)
 }
 
 func BenchmarkOperationOff(b *testing.B) {
