@@ -27,7 +27,7 @@ func missedGoals() map[string]string {
 			"that a batch shares, half of that, for one value would keep those of others alive.",
 		"moved-cpu": "The map in each answer is copied and compared, the answer becomes an error, the attempt a line of the call's history (3 allocations and 1,088 bytes " +
 			"where a plain call has 1 and 256), and the call waits for its time: threads sleep and are woken meanwhile.",
-		"round-trip": "The histogram's next step: two values that differ by less than 6 percent are the same to it.",
+		"round-trip": "Some 30 to 50 us beyond the time for which an answer is held and one lone call's way: not taken apart. Several callers' threads are woken at once on two cores.",
 		"overload-queue": "It counts a call from before it is made until the harness has taken its outcome, so those that are being refused are in it. The connection has " +
 			"32,768 at most.",
 		"linear-nodes": "Memory that the other core has: a caller whose next key is another node's is woken where that node's reader is. With one " +

@@ -2,8 +2,7 @@ package bench
 
 import "math/bits"
 
-// histogram counts durations in nanoseconds, 16 steps per octave: two values that differ by less than 6 percent are
-// equal to it.
+// histogram counts durations in nanoseconds, 16 steps per octave.
 type histogram struct {
 	counts [64 * 16]uint32
 	n      uint64
@@ -40,7 +39,8 @@ func (h *histogram) merge(o *histogram) {
 
 func (h *histogram) reset() { *h = histogram{} }
 
-// quantile is the middle of the bucket that holds the q-th part of all durations, in microseconds; 0 when there are none.
+// quantile is the duration that the q-th part of all do not exceed, in microseconds; 0 when there are none. Those of one bucket, which
+// lie within 6 percent of each other, count as evenly spread over it: its middle for all would make steps of values that are not.
 func (h *histogram) quantile(q float64) float64 {
 	if h.n == 0 {
 		return 0
@@ -49,11 +49,15 @@ func (h *histogram) quantile(q float64) float64 {
 	if want >= h.n {
 		want = h.n - 1
 	}
-	var seen uint64
+	var before uint64
 	for i, n := range h.counts {
-		if seen += uint64(n); seen > want {
-			return float64(lowest(i)+lowest(i+1)) / 2 / 1e3
+		if before+uint64(n) <= want {
+			before += uint64(n)
+			continue
 		}
+		part := (float64(want-before) + 0.5) / float64(n)
+		low, next := float64(lowest(i)), float64(lowest(i+1))
+		return (low + part*(next-low)) / 1e3
 	}
 	return 0
 }

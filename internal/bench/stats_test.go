@@ -42,7 +42,15 @@ func TestHistogram(t *testing.T) {
 		h.add((i + 1) * 1000)
 	}
 	for q, want := range map[float64]float64{0.5: 500, 0.99: 990, 0.999: 1000} {
-		require.InEpsilon(t, want, h.quantile(q), 0.07, "%v", q)
+		require.InEpsilon(t, want, h.quantile(q), 0.01, "%v", q) // a bucket has 6 percent, and the last one is not full
+	}
+	var one histogram
+	for range 3 {
+		one.add(1000)
+	}
+	for _, q := range []float64{0, 0.5, 0.999, 1} {
+		require.Greater(t, one.quantile(q), float64(lowest(bucketOf(1000)))/1e3)
+		require.Less(t, one.quantile(q), float64(lowest(bucketOf(1000)+1))/1e3)
 	}
 	var other histogram
 	other.merge(&h)
