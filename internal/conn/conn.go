@@ -765,7 +765,7 @@ func (c *Conn) receive(b []byte) (int, error) {
 	case c.lingers():
 		c.linger.quiet = quiet
 		return c.linger.Read(b)
-	case quiet && c.linger != nil:
+	case quiet:
 		return c.linger.ReadQuietly(b)
 	}
 	return c.nc.Read(b)

@@ -57,9 +57,10 @@ func (q *Quiet) over() {
 	}
 }
 
-// quietly reports whether the next system call is to be without word to the runtime, and provides for that.
+// quietly reports whether the next system call is to be without word to the runtime, and provides for that. Where a connection has
+// no linger there are no such calls.
 func (c *Conn) quietly() bool {
-	if c.quiet == nil || c.Load() < quietCalls {
+	if c.quiet == nil || c.linger == nil || c.Load() < quietCalls {
 		return false
 	}
 	c.quiet.use()

@@ -97,6 +97,7 @@ func TestWhenTheRuntimeIsNotTold(t *testing.T) {
 	require.NoError(t, near.Close())
 	_, err := foreign.receive(b)
 	require.ErrorIs(t, err, net.ErrClosed, "what is no socket of ours")
+	require.False(t, foreign.quiet.used.Load(), "so it needs no timer")
 	told := newConn(near, &Options{Base: time.Now()}, boot())
 	told.load.Store(1000)
 	require.False(t, told.quietly(), "whoever wants all told")
