@@ -52,8 +52,8 @@ func (r *report) markdown(image string) string {
 }
 
 // layout is what bench/place.go does to the program that is measured.
-const layout = "bench/place.go has the Go scheduler's state begin a cache line, for all clients that are in Go; in other programs it does so by chance, " +
-	"and costs couchcore up to 0.08 and gocbcore up to 0.03 of the throughput where it does not. [NOTES.md](NOTES.md) has the targets without that"
+const layout = "bench/place.go has the Go scheduler's state lie across two cache lines, for all clients that are in Go, which is the worse way for couchcore; " +
+	"in other programs it is that way or the other by chance, and couchcore has up to 0.08 and gocbcore up to 0.03 more of the throughput the other way"
 
 func (r *report) writeConditions(b *strings.Builder) {
 	c := r.Conditions
