@@ -55,6 +55,7 @@ var rules = map[string]rule{
 	"internal/topology": {layer: 1, only: []string{"memd", "cberr"}, never: []string{"net/http", "os", "time", "sync", "log/slog"}},
 	"internal/httpsvc":  {layer: 1, only: []string{"cberr", "retry"}, external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"}},
 	"mock":              {layer: 1, only: []string{"memd"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2", "github.com/coder/websocket"}, never: []string{"testing"}},
+	"mock/scripted":     {layer: 1, only: []string{"memd"}, never: []string{"testing"}},
 	"mock/viewjs":       {layer: 1, only: []string{"mock"}, external: []string{"github.com/dop251/goja"}, never: []string{"testing"}},
 
 	"kv":        {layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "collections"}, external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork},
@@ -87,6 +88,8 @@ var rules = map[string]rule{
 	"bench":             {layer: 7, only: []string{"internal/bench"}},
 
 	"":                 {layer: beside},
+	"core/field":       {layer: beside},
+	"retry/promises":   {layer: beside},
 	"internal/testkit": {layer: beside, external: []string{"github.com/stretchr/testify/require"}},
 	"internal/sim":     {layer: beside, below: true, external: []string{"github.com/anishathalye/porcupine"}},
 }
@@ -97,6 +100,9 @@ var testOnly = []string{
 	"github.com/couchbase/gocbcore", "github.com/golang/snappy", "github.com/stretchr/testify", "go.uber.org/goleak",
 	"pgregory.net/rapid",
 }
+
+// outside are trees of tests that use the public API only, as a program of a user does.
+var outside = []string{"core/field", "retry/promises"}
 
 func TestImportsGoDownOnly(t *testing.T) {
 	found, err := checkImports(os.DirFS("."))
@@ -143,6 +149,8 @@ func TestEveryPlantedViolationIsFound(t *testing.T) {
 		"core/d.go":                  {modulePath + "/internal/testkit", "core may not import internal/testkit"},
 		"core/e_test.go":             {"github.com/stretchr/testify/assert", "testify holds require for us, nothing else"},
 		"core/g.go":                  {modulePath + "/internal/sim", "core may not import internal/sim"},
+		"core/field/a_test.go":       {modulePath + "/internal/conn", "the tests of core/field go the way a user goes"},
+		"retry/promises/a_test.go":   {modulePath + "/internal/dispatch", "the tests of retry/promises go the way a user goes"},
 		"core/f.go":                  {"go.opentelemetry.io/otel", "core must not link go.opentelemetry.io/otel"},
 		"cmd/couchcore/sub/a.go":     {modulePath + "/bench", "may not import bench"},
 		"newpackage/a.go":            {"fmt", "newpackage has no row in the imports table"},
@@ -204,6 +212,9 @@ func (r rule) refuses(dir, to string, test bool) string {
 	if test {
 		if isBelow(to, "github.com/stretchr/testify") && to != "github.com/stretchr/testify/require" {
 			return "testify holds require for us, nothing else"
+		}
+		if slices.Contains(outside, dir) && isBelow(to, modulePath+"/internal") {
+			return fmt.Sprintf("the tests of %s go the way a user goes: they may not import %s", dir, to)
 		}
 		return ""
 	}
