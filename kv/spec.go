@@ -21,6 +21,7 @@ const (
 	WantsCAS                           // must name a CAS
 	OfVBucket                          // has no key, and is routed by the vbucket that it names
 	Compressible                       // its value is a document's and may be sent compressed
+	Ordered                            // servers refuse it on a connection with unordered execution
 )
 
 // Spec is an opcode's row in the table of operations.
@@ -104,7 +105,7 @@ var specs = [256]*Spec{
 
 	memd.OpObserve:           {Name: "observe", Traits: read | Idempotent, ReqExtras: none, ResExtras: none},
 	memd.OpObserveSeqno:      {Name: "observe-seqno", Traits: OfVBucket | Idempotent, ReqExtras: none, ResExtras: none},
-	memd.OpGetFailoverLog:    {Name: "failover-log", Traits: OfVBucket | Idempotent, ReqExtras: none, ResExtras: none},
+	memd.OpGetFailoverLog:    {Name: "failover-log", Traits: OfVBucket | Idempotent | Ordered, ReqExtras: none, ResExtras: none},
 	memd.OpRangeScanCreate:   {Name: "range-scan-create", Traits: OfVBucket | CollectionAware, ReqExtras: none, ResExtras: none, Datatypes: memd.DatatypeJSON},
 	memd.OpRangeScanContinue: {Name: "range-scan-continue", Traits: OfVBucket | NoRetry, ReqExtras: []int{28}, ResExtras: flagsOnly},
 	memd.OpRangeScanCancel:   {Name: "range-scan-cancel", Traits: OfVBucket | NoRetry, ReqExtras: []int{16}, ResExtras: none},

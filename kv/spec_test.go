@@ -108,7 +108,7 @@ func TestTheTraitsOfEveryRow(t *testing.T) {
 		"lookup-in": read | idem, "mutate-in": sub, "path-get": read | idem, "path-exists": read | idem, "path-count": read | idem,
 		"path-insert": sub, "path-upsert": sub, "path-remove": sub, "path-replace": sub, "path-array-append": sub,
 		"path-array-prepend": sub, "path-array-insert": sub, "path-array-add-unique": sub, "path-counter": sub, "path-replace-body": sub,
-		"observe": read | idem, "observe-seqno": kv.OfVBucket | idem, "failover-log": kv.OfVBucket | idem,
+		"observe": read | idem, "observe-seqno": kv.OfVBucket | idem, "failover-log": kv.OfVBucket | idem | kv.Ordered,
 		"range-scan-create": kv.OfVBucket | kv.CollectionAware, "range-scan-continue": kv.OfVBucket | kv.NoRetry,
 		"range-scan-cancel": kv.OfVBucket | kv.NoRetry,
 		"noop":              idem | kv.AnyNode, "stat": idem | kv.AnyNode, "version": idem | kv.AnyNode, "get-manifest": idem | kv.AnyNode,

@@ -229,6 +229,15 @@ func TestObserveSeqnoKnowsTheToken(t *testing.T) {
 	require.Len(t, replica.call(memd.Packet{Opcode: memd.OpGetFailoverLog}).Value, 32)
 }
 
+// As a server does: kv_engine refuses everything of DCP there.
+func TestAFailoverLogIsRefusedUnderUnorderedExecution(t *testing.T) {
+	c := mock.Start(t)
+	r := login(t, c, memd.FeatureXError, memd.FeatureJSON, memd.FeatureUnorderedExecution)
+	p := r.call(memd.Packet{Opcode: memd.OpGetFailoverLog})
+	require.Equal(t, memd.StatusNotSupported, p.Status)
+	require.Contains(t, string(p.Value), "unordered execution")
+}
+
 func TestMiscellaneous(t *testing.T) {
 	c := mock.Start(t, mock.RecordFrames())
 	r := login(t, c, usual...)

@@ -49,6 +49,7 @@ type spec struct {
 	token    bool // a success carries the mutation token
 
 	quiet       bool // silent when there is nothing to tell
+	dcp         bool // refused on a connection with unordered execution, as everything of DCP is
 	replicaOnly bool // answered by replicas of the vbucket, not by the active node
 	datatypes   memd.Datatype
 }
@@ -72,7 +73,7 @@ var specs = [256]*spec{
 	memd.OpCollectionsGetID:       {run: getCollectionID, bucket: true, key: keyAny, value: valueAny},
 	memd.OpCollectionsGetScopeID:  {run: getScopeID, bucket: true, key: keyAny, value: valueAny},
 	memd.OpObserveSeqno:           {run: observeSeqno, bucket: true, value: valueNeeded, cas: casAny, reorder: true},
-	memd.OpGetFailoverLog:         {run: failoverLog, bucket: true, cas: casAny},
+	memd.OpGetFailoverLog:         {run: failoverLog, bucket: true, cas: casAny, dcp: true},
 	memd.OpObserve:                {run: observe, bucket: true, value: valueAny, reorder: true},
 	memd.OpGetVBucket:             {run: getVBucket, bucket: true, key: keyAny},
 	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}},

@@ -68,6 +68,9 @@ func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	if sp.bucket && rq.b.unknows(rq.p.Opcode) || rq.level > 0 && rq.b.memcached() {
 		return reply{status: memd.StatusNotSupported}, nil
 	}
+	if sp.dcp && rq.features.Has(memd.FeatureUnorderedExecution) {
+		return fail(memd.StatusNotSupported, "DCP on connections with unordered execution is not supported"), nil
+	}
 	if rep := rq.impersonate(); rep.status != memd.StatusSuccess {
 		return rep, nil
 	}

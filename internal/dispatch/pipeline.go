@@ -40,6 +40,11 @@ type pipeline struct {
 	breaker *breaker                  // of the node; nil without one
 	probed  atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 
+	ordered atomic.Pointer[pipeline] // of the first: for requests that are refused under unordered execution; nil before the first
+	inOrder bool                     // it is that one; its next two fields are only its own
+	wanted  atomic.Int64             // when a request has needed it last
+	running atomic.Bool              // its goroutine runs
+
 	head *pipeline     // the first of the node's
 	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
 	turn atomic.Uint32 // whose turn it is
@@ -100,7 +105,7 @@ func (p *pipeline) submit(c *kv.Call) {
 
 // usual is the connection for a call when nothing is special; nil otherwise.
 func (p *pipeline) usual(c *kv.Call) *conn.Conn {
-	if cn := p.conn.Load(); p.breaker == nil && cn != nil && c.Route.Map >= cn.Map {
+	if cn := p.conn.Load(); p.breaker == nil && !p.inOrder && cn != nil && c.Route.Map >= cn.Map {
 		return cn
 	}
 	return nil
@@ -119,6 +124,9 @@ func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause erro
 
 // submitElse is submit for a call that no connection has taken at once.
 func (p *pipeline) submitElse(c *kv.Call) {
+	if p.inOrder {
+		p.want()
+	}
 	since := p.r.o.Orchestrator.Wakes()
 	if p.breaker != nil && p.broken(c) {
 		p.refuse(c, since, retry.CircuitBreakerOpen, errBreakerOpen)
@@ -254,6 +262,9 @@ func (r *Router) reroute(c *kv.Call, from *pipeline) {
 func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 	for wait := time.Duration(0); cn != nil || ctx.Err() == nil; cn = nil {
 		if cn == nil {
+			if p.retires() {
+				return
+			}
 			var err error
 			doubted := p.r.doubted()
 			if cn, err = p.connect(ctx); err != nil {
@@ -327,9 +338,14 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler, o.Serving, o.Pacer, o.Yields, o.Quiet, o.Second, o.Pair = p, &p.r.serving, p.r.pacer, &p.r.yields, &p.r.quiet, p.extra, &p.head.pair
-	if p.r.o.Connections == 0 {
-		o.Crowded = p.crowded
+	o.Handler = p
+	if p.inOrder {
+		o.Features = ordered(o.Features)
+	} else {
+		o.Serving, o.Pacer, o.Yields, o.Quiet, o.Second, o.Pair = &p.r.serving, p.r.pacer, &p.r.yields, &p.r.quiet, p.extra, &p.head.pair
+		if p.r.o.Connections == 0 {
+			o.Crowded = p.crowded
+		}
 	}
 	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
@@ -355,8 +371,12 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		return
 	}
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
-	if p.extra {
+	switch {
+	case p.extra:
 		return // the node has its first connection
+	case p.inOrder: // and so it has now, which says all that others want to know
+		p.flushQueue(err)
+		return
 	}
 	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
 	p.flushQueue(err)
@@ -454,7 +474,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	closed := p.closed
 	goesOn = closed || p.serves == cn
 	p.mu.Unlock()
-	if !closed {
+	if !closed && !errors.Is(err, errOrderedIdle) {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.addr, err)...)
 		p.r.doubt()
 		p.r.want()
@@ -470,10 +490,16 @@ func (p *pipeline) close(cause error) {
 	cn := p.conn.Swap(nil)
 	p.mu.Unlock()
 	p.stop(cause)
+	if q := p.ordered.Load(); q != nil {
+		q.close(cause)
+	}
 	if cn != nil {
 		cn.Close(cause)
 	}
 	p.flushQueue(cause)
+	if p.inOrder {
+		return
+	}
 	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
 }
 

@@ -20,8 +20,11 @@ func (p *pipeline) grow(n int) {
 	}
 }
 
-// each runs f for all pipelines of the node.
+// each runs f for all pipelines of the node, of which the one without unordered execution counts while it is connected.
 func (p *pipeline) each(f func(*pipeline)) {
+	if q := p.ordered.Load(); q != nil && q.conn.Load() != nil {
+		f(q)
+	}
 	if p.pool == nil {
 		f(p)
 		if q := p.second.Load(); q != nil {
@@ -37,6 +40,9 @@ func (p *pipeline) each(f func(*pipeline)) {
 // choose gives one of the node's pipelines in turn, and one that is connected as long as there is any. A request that is
 // bound to a connection gets that one's.
 func (p *pipeline) choose(c *kv.Call) *pipeline {
+	if q := p.orderedFor(c); q != nil {
+		return q
+	}
 	if p.pool == nil {
 		return p.either(c)
 	}
@@ -58,8 +64,8 @@ func (p *pipeline) choose(c *kv.Call) *pipeline {
 	return best
 }
 
-// connectedAny reports whether the node has any connection.
+// connectedAny reports whether the node has any connection that takes every request.
 func (p *pipeline) connectedAny() (any bool) {
-	p.each(func(q *pipeline) { any = any || q.conn.Load() != nil })
+	p.each(func(q *pipeline) { any = any || !q.inOrder && q.conn.Load() != nil })
 	return any
 }

@@ -69,7 +69,7 @@ const quietLooks = 4
 // NoteActivity looks which connections have read something since it was called last. That keeps the time of the last
 // activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
-	var silent []*conn.Conn
+	var silent, unwanted []*conn.Conn
 	var idle []*pipeline
 	r.mu.Lock()
 	now := time.Now()
@@ -78,6 +78,9 @@ func (r *Router) NoteActivity() {
 			cn := q.conn.Load()
 			if cn == nil {
 				return
+			}
+			if q.unwanted() {
+				unwanted = append(unwanted, cn)
 			}
 			q.mu.Lock()
 			n := cn.Stats.Reads.Load()
@@ -103,6 +106,9 @@ func (r *Router) NoteActivity() {
 	r.mu.Unlock()
 	for _, cn := range silent {
 		cn.Rest()
+	}
+	for _, cn := range unwanted {
+		closeUnwanted(cn)
 	}
 }
 
