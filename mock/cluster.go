@@ -266,7 +266,22 @@ func (c *Cluster) SetPassword(name, password string) error {
 	return nil
 }
 
-// password looks an account up for SASL.
+// scramAccount looks an account up for SCRAM. The cluster has nothing to prove an external one by.
+func (c *Cluster) scramAccount(name string) (a scramAccount, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.users[name]
+	if u == nil || u.external {
+		return a, false
+	}
+	a = scramAccount{u.password, c.set.iterations}
+	if n := c.set.userIterations[name]; n != 0 {
+		a.iterations = n
+	}
+	return a, true
+}
+
+// password looks an account up for PLAIN.
 func (c *Cluster) password(name string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

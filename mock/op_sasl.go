@@ -10,8 +10,8 @@ import (
 )
 
 // SASL_LIST_MECHS, SASL_AUTH, SASL_STEP: PLAIN and SCRAM with real cryptography against the cluster's accounts. PLAIN is
-// taken on plaintext ports too, as a server takes it. A wrong user, password or mechanism is 0x20. Left out: external
-// users, client certificates, expiry of credentials.
+// taken on plaintext ports too, as a server takes it. A wrong user, password or mechanism is 0x20; so is SCRAM for a user of an
+// external directory. Left out: client certificates, expiry of credentials.
 
 // saslState is a login under way. It belongs to the read loop.
 type saslState struct {
@@ -37,7 +37,7 @@ func saslAuth(rq *request) reply {
 	case "OAUTHBEARER":
 		return saslBearer(rq)
 	}
-	s, err := newSCRAM(mech, k.c.password)
+	s, err := newSCRAM(mech, k.c.scramAccount)
 	if err != nil {
 		return fail(memd.StatusAuthError, "%v", err)
 	}

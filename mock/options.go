@@ -3,6 +3,7 @@ package mock
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,8 @@ type settings struct {
 	users                     []*user
 	tls, virtual, frames      bool
 	mechs                     []string
+	iterations                int               // of SCRAM
+	userIterations            map[string]int    // of accounts with a count of their own
 	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
 	latency                   time.Duration
@@ -117,6 +120,16 @@ func User(name, password string, buckets ...string) Option {
 	return func(s *settings) { s.users = append(s.users, newUser(name, password, buckets)) }
 }
 
+// ExternalUser adds an account of an external directory, such as LDAP or PAM: the cluster itself does not have its password, so
+// that SASL takes PLAIN alone for it and refuses SCRAM with 0x20. Buckets are as in User.
+func ExternalUser(name, password string, buckets ...string) Option {
+	return func(s *settings) {
+		u := newUser(name, password, buckets)
+		u.external = true
+		s.users = append(s.users, u)
+	}
+}
+
 // Token makes the cluster take OAUTHBEARER, and the token for the account of that name. It does not expire.
 func Token(token, name string) Option {
 	return func(s *settings) {
@@ -143,6 +156,22 @@ func Latency(d time.Duration) Option { return func(s *settings) { s.latency = d 
 // SCRAM-SHA256, SCRAM-SHA1 and PLAIN.
 func Mechanisms(names ...string) Option { return func(s *settings) { s.mechs = slices.Clone(names) } }
 
+// Iterations sets the iteration count of SCRAM for the accounts named, or for all others when none is: 1 to 10,000,000 as
+// ns_server's setting scramShaIterations. Unless told it is 4,096. Servers 6.5 to 7.2 have 4,000, later ones 15,000.
+func Iterations(n int, users ...string) Option {
+	return func(s *settings) {
+		if len(users) == 0 {
+			s.iterations = n
+		}
+		if s.userIterations == nil {
+			s.userIterations = map[string]int{}
+		}
+		for _, u := range users {
+			s.userIterations[u] = n
+		}
+	}
+}
+
 // WithoutFeatures makes HELLO refuse features that it grants otherwise.
 func WithoutFeatures(fs ...memd.Feature) Option {
 	return func(s *settings) {
@@ -156,7 +185,7 @@ func WithoutFeatures(fs ...memd.Feature) Option {
 func RecordFrames() Option { return func(s *settings) { s.frames = true } }
 
 func newSettings(opts []Option) (*settings, error) {
-	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets}
+	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets, iterations: scramIterations}
 	s.mechs = []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}
 	s.services, s.capabilities = allServices(), clusterCapabilities()
 	for _, o := range opts {
@@ -190,6 +219,11 @@ func newSettings(opts []Option) (*settings, error) {
 			return nil, fmt.Errorf("mock: bucket %q is named twice", b.name)
 		}
 		seen[b.name] = true
+	}
+	for _, n := range append(slices.Collect(maps.Values(s.userIterations)), s.iterations) {
+		if n < 1 || n > maxScramIterations {
+			return nil, fmt.Errorf("mock: %d SCRAM iterations, want 1 to %d", n, maxScramIterations)
+		}
 	}
 	if s.tokens != nil {
 		s.mechs = append(s.mechs, "OAUTHBEARER")
@@ -227,6 +261,7 @@ func (s *settings) complete(b *bucketSettings) error {
 type user struct {
 	name, password string
 	admin          bool
+	external       bool // in a directory elsewhere
 	buckets        map[string]bool
 }
 

@@ -32,9 +32,9 @@ var passwords = map[string]string{
 	"control":        "tab\tand\x01bell",
 }
 
-func findPassword(user string) (string, bool) {
+func findPassword(user string) (scramAccount, bool) {
 	p, ok := passwords[user]
-	return p, ok
+	return scramAccount{p, scramIterations}, ok
 }
 
 func TestScramAgainstItsOwnClient(t *testing.T) {
@@ -136,7 +136,7 @@ func scramExchange(t *testing.T) (server *scramServer, challenge, final string) 
 
 func TestScramSaltIsTheUsers(t *testing.T) {
 	salt := func(mech, user string) string {
-		server, err := newSCRAM(mech, func(string) (string, bool) { return "p", true })
+		server, err := newSCRAM(mech, func(string) (scramAccount, bool) { return scramAccount{"p", 4096}, true })
 		require.NoError(t, err)
 		out, _, _, err := server.Step([]byte("n,,n=" + user + ",r=nonce"))
 		require.NoError(t, err)
@@ -224,7 +224,7 @@ func FuzzScramServer(f *testing.F) {
 	f.Add([]byte("y,,n=a=2Cb,r=n"), []byte("c=eSws,r=n,x=y,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA="))
 	f.Add([]byte("p=tls-unique,,n=,r="), []byte(",,"))
 	f.Fuzz(func(t *testing.T, first, final []byte) {
-		server, err := newSCRAM("SCRAM-SHA1", func(string) (string, bool) { return "a password nobody guesses", true })
+		server, err := newSCRAM("SCRAM-SHA1", func(string) (scramAccount, bool) { return scramAccount{"a password nobody guesses", 4096}, true })
 		require.NoError(t, err)
 		challenge, done, user, err := server.Step(first)
 		require.False(t, done)

@@ -25,6 +25,7 @@ type bootstrap struct {
 	info     Info
 	step     Step
 	answered bool
+	proven   bool     // the login has succeeded, or there is none
 	mechs    []string // the server's list, nil when unknown
 	opaque   uint32
 
@@ -49,28 +50,82 @@ func (b *bootstrap) send() error {
 	return err
 }
 
+// Limits of what a node sends before the login has succeeded: with the copy of the error map, a node can make a login allocate
+// 64 KiB. Servers' answers to HELLO and SASL have less than 1 KiB, and the error map of kv_engine 8.0 has 19 KiB.
+const (
+	loginLimit    = 4 << 10
+	loginMapLimit = 24 << 10
+	maxMechanisms = 64 // servers have five
+)
+
 // next gives the next answer, which must be one to op. Its slices are valid until the next call.
 func (b *bootstrap) next(step Step, op memd.Opcode) (*memd.Packet, error) {
 	b.step = step
 	for {
-		var p memd.Packet
-		n, err := p.Parse(b.buf[b.pos:b.n], b.limit)
+		p, err := b.packet()
+		if err != nil {
+			return nil, err
+		}
+		b.answered = true
+		if !p.Magic.IsResponse() {
+			continue // a push; the config is asked for anyway
+		}
+		if p.Opcode != op {
+			return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
+		}
+		return &p, nil
+	}
+}
+
+// packet reads one packet.
+func (b *bootstrap) packet() (p memd.Packet, err error) {
+	for {
+		in := b.buf[b.pos:b.n]
+		limit, needed := b.limitOf(in)
+		n, err := p.Parse(in, limit)
 		switch {
 		case err == nil:
 			b.pos += n
-			b.answered = true
-			if !p.Magic.IsResponse() {
-				continue // a push; the config is asked for anyway
-			}
-			if p.Opcode != op {
-				return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
-			}
-			return &p, nil
+			return p, nil
+		case errors.Is(err, memd.ErrTooLarge) && !needed:
+			return b.skip()
 		case !errors.Is(err, memd.ErrShort):
-			return nil, err
+			return p, err
 		}
 		if err := b.fill(n); err != nil {
-			return nil, err
+			return p, err
+		}
+	}
+}
+
+// limitOf gives the limit of the body of the packet that begins with in, and whether the login needs that packet.
+func (b *bootstrap) limitOf(in []byte) (limit int, needed bool) {
+	if b.proven || len(in) < memd.HeaderLen {
+		return b.limit, true
+	}
+	if memd.Magic(in[0]).IsResponse() {
+		switch memd.Opcode(in[1]) {
+		case memd.OpHello, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep:
+			return loginLimit, true
+		}
+	}
+	return loginMapLimit, false
+}
+
+// skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in it.
+func (b *bootstrap) skip() (p memd.Packet, err error) {
+	h, err := memd.ParseHeader(b.buf[b.pos:b.n], b.limit)
+	if err != nil {
+		return p, err
+	}
+	for left := memd.HeaderLen + h.BodyLen; ; {
+		n := min(left, b.n-b.pos)
+		b.pos += n
+		if left -= n; left == 0 {
+			return memd.Packet{Magic: h.Magic, Opcode: h.Opcode, Opaque: h.Opaque, Status: memd.StatusTooBig}, nil
+		}
+		if err := b.fill(1); err != nil {
+			return p, err
 		}
 	}
 }
@@ -117,6 +172,7 @@ func (b *bootstrap) run() error {
 	if err != nil {
 		return err
 	}
+	b.proven = login == nil
 	if login != nil {
 		if err := b.request(memd.OpSASLListMechs, nil, nil); err != nil {
 			return err
@@ -141,6 +197,7 @@ func (b *bootstrap) run() error {
 		if err := b.finishLogin(login, tail); err != nil {
 			return err
 		}
+		b.proven = true
 	}
 	return b.readTail()
 }
@@ -270,7 +327,11 @@ func (b *bootstrap) readMechanisms() error {
 		return err
 	}
 	if p.Status == memd.StatusSuccess {
-		b.mechs = strings.Fields(string(p.Value))
+		for name := range strings.FieldsSeq(string(p.Value)) {
+			if len(b.mechs) < maxMechanisms {
+				b.mechs = append(b.mechs, name)
+			}
+		}
 	}
 	return nil
 }
