@@ -31,7 +31,6 @@ func durableWrites(key []byte, level memd.DurabilityLevel) map[string]subject {
 		"increment": on("", kv.Increment{Key: key, Delta: 1, Durability: level}),
 		"decrement": on("", kv.Decrement{Key: key, Delta: 1, Durability: level}),
 		"mutate-in": on("", kv.MutateIn{Key: key, Specs: path, Durability: level}),
-		"touch":     on("", kv.Touch{Key: key, Durability: level}),
 		"remove":    on("", kv.Remove{Key: key, Durability: level}),
 	}
 }

@@ -116,9 +116,7 @@ func (e *Error) Error() string {
 		if e.Description != "" {
 			b.WriteString(", " + e.Description)
 		}
-		if e.Context != "" || e.Ref != "" {
-			fmt.Fprintf(&b, " (Context: %s, Ref #: %s)", e.Context, e.Ref)
-		}
+		b.WriteString(e.serverText())
 	}
 	if text := e.causeText(); text != "" && text != kind.Error() {
 		b.WriteString(", because: " + text)
@@ -127,6 +125,19 @@ func (e *Error) Error() string {
 		b.WriteString("; it may have been applied")
 	}
 	return b.String()
+}
+
+// serverText is what the server said beside the status, in the form of the SDKs' error RFC; "" when it said nothing.
+func (e *Error) serverText() string {
+	switch {
+	case e.Ref == "" && e.Context == "":
+		return ""
+	case e.Ref == "":
+		return " (Context: " + e.Context + ")"
+	case e.Context == "":
+		return " (Ref #: " + e.Ref + ")"
+	}
+	return " (Context: " + e.Context + ", Ref #: " + e.Ref + ")"
 }
 
 func plural(n int, one, many string) string {

@@ -8,8 +8,8 @@ type GetAndTouch struct {
 	Common
 	Key        []byte
 	Expiry     Expiry
-	Durability memd.DurabilityLevel
-	Into       []byte // as in Get
+	Durability memd.DurabilityLevel // as in Touch
+	Into       []byte               // as in Get
 	// KeepCompressed is as in Get.
 	KeepCompressed bool
 }
@@ -17,11 +17,14 @@ type GetAndTouch struct {
 // Encode implements Op.
 func (g GetAndTouch) Encode(r *Request) error {
 	r.Common, r.Opcode = g.Common, memd.OpGAT
+	if err := notDurable(g.Durability, "get-and-touch"); err != nil {
+		return err
+	}
 	exp, err := g.Expiry.wire()
 	if err != nil {
 		return err
 	}
-	r.Key, r.Into, r.Durability = g.Key, g.Into, g.Durability
+	r.Key, r.Into = g.Key, g.Into
 	r.KeepCompressed = g.KeepCompressed
 	r.SetExtras32(exp)
 	return nil

@@ -108,12 +108,9 @@ func matrixOps() []matrixOp {
 			s, n := scopeOf(c)
 			return a.Unlock(gocbcore.UnlockOptions{Key: c.key, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.UnlockResult](done))
 		}},
-		{"touch", false, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Touch{Common: c.common, Key: c.key, Durability: c.level}))
+		{"touch", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
+			return discard(kv.Do(ctx, b, kv.Touch{Common: c.common, Key: c.key}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
-			if c.level > 0 {
-				return nil, errNoSuchForm
-			}
 			s, n := scopeOf(c)
 			return a.Touch(gocbcore.TouchOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.TouchResult](done))
 		}},

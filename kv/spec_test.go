@@ -103,7 +103,7 @@ func TestTheTraitsOfEveryRow(t *testing.T) {
 		"get-ex": read | idem, "get-ex-replica": read | idem | kv.FromReplica, "get-random": kv.AnyNode | kv.CollectionAware | idem,
 		"upsert": write | d | p | z, "insert": write | d | z, "replace": write | d | p | z, "remove": write | d,
 		"append": write | d | p | z, "prepend": write | d | p | z, "increment": write | d | p, "decrement": write | d | p,
-		"touch": write | d, "get-and-touch": write | d, "get-and-lock": write, "unlock": write | kv.WantsCAS,
+		"touch": write, "get-and-touch": write, "get-and-lock": write, "unlock": write | kv.WantsCAS,
 		"set-with-meta": write, "add-with-meta": write, "delete-with-meta": write,
 		"lookup-in": read | idem, "mutate-in": sub, "path-get": read | idem, "path-exists": read | idem, "path-count": read | idem,
 		"path-insert": sub, "path-upsert": sub, "path-remove": sub, "path-replace": sub, "path-array-append": sub,

@@ -1,25 +1,41 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Touch sets a document's expiry; the zero Expiry removes it. It is not idempotent.
 type Touch struct {
 	Common
-	Key        []byte
-	Expiry     Expiry
+	Key    []byte
+	Expiry Expiry
+	// Durability is refused here unless it is none, because servers refuse it at every level: cberr.FeatureNotAvailable, and
+	// nothing is sent.
 	Durability memd.DurabilityLevel
 }
 
 // Encode implements Op.
 func (t Touch) Encode(r *Request) error {
 	r.Common, r.Opcode = t.Common, memd.OpTouch
+	if err := notDurable(t.Durability, "touch"); err != nil {
+		return err
+	}
 	exp, err := t.Expiry.wire()
 	if err != nil {
 		return err
 	}
-	r.Key, r.Durability = t.Key, t.Durability
+	r.Key = t.Key
 	r.SetExtras32(exp)
 	return nil
+}
+
+// notDurable refuses a durability level for an operation that a server refuses at every level (kv_engine, ep_engine.cc).
+func notDurable(level memd.DurabilityLevel, name string) error {
+	if level == memd.DurabilityNone {
+		return nil
+	}
+	return &ArgumentError{Field: "durability level", Reason: "no server makes a " + name + " durable", Kind: cberr.FeatureNotAvailable}
 }
 
 // Decode implements Op.

@@ -43,6 +43,7 @@ type spec struct {
 	extras   []int // allowed lengths, nil for none
 	document bool  // the value is a document's, so the datatype may be set
 	durable  bool  // takes the durability frame
+	fleeting bool  // takes it, too, and refuses every level
 	preserve bool  // takes the preserve-TTL frame
 	reorder  bool  // may be overtaken when execution is unordered
 	mutates  bool
@@ -143,10 +144,10 @@ var specs = [256]*spec{
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 	memd.OpTouch: {
-		run: runTouch, bucket: true, key: keyDocument, extras: []int{4}, durable: true, reorder: true, mutates: true,
+		run: runTouch, bucket: true, key: keyDocument, extras: []int{4}, fleeting: true, reorder: true, mutates: true,
 	},
 	memd.OpGAT: {
-		run: runTouch, bucket: true, key: keyDocument, extras: []int{4}, durable: true, reorder: true, mutates: true,
+		run: runTouch, bucket: true, key: keyDocument, extras: []int{4}, fleeting: true, reorder: true, mutates: true,
 	},
 	memd.OpGetLocked: {run: runGetLocked, bucket: true, key: keyDocument, extras: []int{0, 4}, reorder: true},
 	memd.OpUnlockKey: {run: runUnlock, bucket: true, key: keyDocument, cas: casSet, reorder: true},

@@ -74,6 +74,9 @@ func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	if rep := rq.impersonate(); rep.status != memd.StatusSuccess {
 		return rep, nil
 	}
+	if sp.fleeting && rq.level > 0 {
+		return reply{status: memd.StatusNotSupported}, nil
+	}
 	if sp.durable && rq.level > 0 {
 		return rq.prepare()
 	}
@@ -138,7 +141,7 @@ func (rq *request) durabilityFrame(data []byte) reply {
 	switch {
 	case !ok:
 		return fail(memd.StatusInvalid, "Durability frame has %d bytes", len(data))
-	case !rq.spec.durable:
+	case !rq.spec.durable && !rq.spec.fleeting:
 		return fail(memd.StatusInvalid, "%v does not take a durability requirement", rq.p.Opcode)
 	case !rq.features.Has(memd.FeatureSyncReplication):
 		return fail(memd.StatusInvalid, "SyncReplication is not enabled for the connection")

@@ -37,10 +37,7 @@ func failureOf(err error) failure {
 	if k := cberr.KindOf(err); k != nil {
 		f.Kind = k.Name()
 	}
-	var said interface{ Ambiguous() bool }
-	if errors.As(err, &said) {
-		f.Ambiguous = said.Ambiguous()
-	}
+	f.Ambiguous = ambiguous(err)
 	info, _ := retry.InfoOf(err)
 	f.RetryReasons = reasonNames(info.Reasons)
 	var e *kv.Error

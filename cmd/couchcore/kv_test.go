@@ -134,6 +134,23 @@ func TestTimeoutsHaveExitCodesOfTheirOwn(t *testing.T) {
 	c.run("kv", "upsert", "k", "w", "--timeout", "700ms").failsWith(t, exitNotApplied, "KV_TEMPORARY_FAILURE")
 }
 
+// Whatever a server may have applied although it failed has the code of that, not of a plain failure.
+func TestWhatMayHaveBeenAppliedIsExitCodeFour_D124(t *testing.T) {
+	m, c := startMock(t)
+	for status, want := range map[memd.Status]int{
+		memd.StatusSyncWriteAmbiguous:   exitInDoubt,
+		memd.StatusInternal:             exitInDoubt,
+		memd.StatusDurabilityImpossible: exitFailed,
+	} {
+		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Status(status))
+		r := c.run("kv", "upsert", "k", "v", "--durability", "majority")
+		require.Equal(t, want, r.code, "%v: %s", status, r.stderr)
+		require.Equal(t, want == exitInDoubt, strings.Contains(r.stderr, "may have been applied"), r.stderr)
+		require.Equal(t, want, c.run("kv", "upsert", "k", "v", "--durability", "majority", "--json").code)
+		in.Remove()
+	}
+}
+
 func TestAWrongPasswordIsSaidAndNeverShown(t *testing.T) {
 	_, c := startMock(t)
 	const secret = "correct-horse-battery"

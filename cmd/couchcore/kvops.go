@@ -233,26 +233,24 @@ func (c *kvRemove) Run(a *app, k *kvCmd) error {
 type kvTouch struct {
 	keyArg
 	expiryFlag
-	levelFlag
 }
 
 // Run implements the command.
 func (c *kvTouch) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "touch", c.Key, func(o kv.Common) (kv.Touch, error) {
-		return kv.Touch{Common: o, Key: []byte(c.Key), Expiry: c.expiry(), Durability: c.level()}, nil
+		return kv.Touch{Common: o, Key: []byte(c.Key), Expiry: c.expiry()}, nil
 	}, viewMutation)
 }
 
 type kvGetAndTouch struct {
 	keyArg
 	expiryFlag
-	levelFlag
 }
 
 // Run implements the command.
 func (c *kvGetAndTouch) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-and-touch", c.Key, func(o kv.Common) (kv.GetAndTouch, error) {
-		return kv.GetAndTouch{Common: o, Key: []byte(c.Key), Expiry: c.expiry(), Durability: c.level()}, nil
+		return kv.GetAndTouch{Common: o, Key: []byte(c.Key), Expiry: c.expiry()}, nil
 	}, viewGet)
 }
 

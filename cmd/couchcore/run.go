@@ -17,7 +17,7 @@ const (
 	exitFailed     = 1 // the operation failed
 	exitUsage      = 2
 	exitNotApplied = 3 // timed out, not applied
-	exitInDoubt    = 4 // timed out, may have been applied
+	exitInDoubt    = 4 // timed out or failed, may have been applied
 )
 
 // cli is the whole command line.
@@ -133,6 +133,12 @@ func (a *app) fail(err error) int {
 	return exitCode(err)
 }
 
+// ambiguous reports whether a server may have applied what has failed.
+func ambiguous(err error) bool {
+	var said interface{ Ambiguous() bool }
+	return errors.As(err, &said) && said.Ambiguous()
+}
+
 func exitCode(err error) int {
 	var shown *shownError
 	var usage *usageError
@@ -141,7 +147,7 @@ func exitCode(err error) int {
 		return shown.code
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, cberr.AmbiguousTimeout):
+	case ambiguous(err):
 		return exitInDoubt
 	case errors.Is(err, cberr.UnambiguousTimeout):
 		return exitNotApplied
