@@ -2,6 +2,8 @@ package analytics
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
@@ -33,65 +35,115 @@ func ParseErrors(list []json.RawMessage) []ServerError {
 type Answer struct {
 	HTTPStatus int
 	Errors     []ServerError
-	Readonly   bool // what the request said: it decides whether the service's own timeout is ambiguous
+	Status     string // how the statement has ended: "success", "fatal", "timeout" ...; empty: the answer does not say
+	Mutations  uint64 // that the answer's metrics count
+	Readonly   bool   // the request said that the statement changes nothing
 }
 
 // Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
+//
+// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after a timeout,
+// and only for statements that change nothing. Others are sent again for the codes that the retry RFC lists.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
+	reason, err = a.classify()
+	if reason != retry.Unknown && (a.InDoubt() || a.timedOut()) {
+		reason = retry.Unknown
+	}
+	return reason, reason != retry.Unknown, err
+}
+
+func (a *Answer) classify() (reason retry.Reason, err error) {
 	if len(a.Errors) == 0 {
-		switch {
+		switch kind := failedStatus[strings.ToLower(a.Status)]; {
 		case a.HTTPStatus == 401 || a.HTTPStatus == 403:
-			return retry.Unknown, false, cberr.AuthenticationFailure
+			return retry.Unknown, cberr.AuthenticationFailure
+		case kind == cberr.AmbiguousTimeout && a.Readonly:
+			return retry.Unknown, cberr.UnambiguousTimeout
+		case kind != nil:
+			return retry.Unknown, kind
 		case a.HTTPStatus < 200 || a.HTTPStatus > 299:
-			return retry.Unknown, false, cberr.Couchbase
+			return retry.Unknown, cberr.Couchbase
 		}
-		return retry.Unknown, false, nil
+		return retry.Unknown, nil
 	}
 	e := a.Errors[0]
-	if e.Retriable { // the service's own word, whatever the code
-		reason, ok = retry.AnalyticsTemporaryFailure, true
+	if e.Retriable && a.Readonly { // the service's own word, whatever the code
+		reason = retry.AnalyticsTemporaryFailure
 	}
 	for _, r := range rows {
 		if e.Code < r.low || e.Code > r.high {
 			continue
 		}
 		if r.reason != retry.Unknown {
-			reason, ok = r.reason, true
+			reason = r.reason
 		}
 		if r.kind == cberr.AmbiguousTimeout && a.Readonly {
-			return reason, ok, cberr.UnambiguousTimeout
+			return reason, cberr.UnambiguousTimeout
 		}
-		return reason, ok, r.kind
+		return reason, r.kind
 	}
-	return reason, ok, cberr.Couchbase
+	return reason, cberr.Couchbase
 }
 
-// row is a row of the table of errors: a range of codes, what kind of failure they are, and the reason for which they
-// may be retried, Unknown for none.
+// failedStatus are the states of a statement that has not come to its end although no error is listed.
+var failedStatus = map[string]*cberr.Kind{
+	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "failed": cberr.Couchbase, "stopped": cberr.RequestCanceled,
+	"aborted": cberr.RequestCanceled, "closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
+}
+
+// timeoutCode is that of the service's own timeout.
+const timeoutCode = 21002
+
+// timedOut reports whether the statement, or a part of it, has run into a time limit.
+func (a *Answer) timedOut() bool {
+	return strings.EqualFold(a.Status, "timeout") || slices.ContainsFunc(a.Errors, func(e ServerError) bool {
+		message := strings.ToLower(e.Message)
+		return e.Code == timeoutCode || strings.Contains(message, "timeout") || strings.Contains(message, "timed out")
+	})
+}
+
+// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for statements that
+// change nothing.
+func (a Answer) InDoubt() bool {
+	switch {
+	case a.Readonly:
+		return false
+	case a.Mutations > 0 || a.timedOut():
+		return true
+	case len(a.Errors) == 0:
+		return failedStatus[strings.ToLower(a.Status)] != nil
+	}
+	code := a.Errors[0].Code
+	return !slices.ContainsFunc(rows, func(r row) bool { return r.refusal && code >= r.low && code <= r.high })
+}
+
+// row is a row of the table of errors: a range of codes, what kind of failure they are, the reason for which they may be
+// retried, Unknown for none, and whether nothing was executed.
 type row struct {
 	low, high int
 	kind      *cberr.Kind
 	reason    retry.Reason
+	refusal   bool // it comes before the statement is executed
 }
 
 // rows is the table of errors; the first match counts. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reasons;
 // 21002 is the service's timeout. AmbiguousTimeout stands for both: a statement that only reads is never ambiguous.
 var rows = []row{
-	{20000, 20999, cberr.AuthenticationFailure, retry.Unknown},
-	{21002, 21002, cberr.AmbiguousTimeout, retry.Unknown},
-	{23000, 23000, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure},
-	{23003, 23003, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure},
-	{23007, 23007, cberr.JobQueueFull, retry.AnalyticsTemporaryFailure},
-	{24000, 24000, cberr.ParsingFailure, retry.Unknown},
-	{24006, 24006, cberr.LinkNotFound, retry.Unknown},
-	{24025, 24025, cberr.DatasetNotFound, retry.Unknown},
-	{24034, 24034, cberr.DataverseNotFound, retry.Unknown},
-	{24039, 24039, cberr.DataverseExists, retry.Unknown},
-	{24040, 24040, cberr.DatasetExists, retry.Unknown},
-	{24044, 24045, cberr.DatasetNotFound, retry.Unknown},
-	{24047, 24047, cberr.IndexNotFound, retry.Unknown},
-	{24048, 24048, cberr.IndexExists, retry.Unknown},
-	{24000, 24999, cberr.CompilationFailure, retry.Unknown},
-	{25000, 25999, cberr.InternalServerFailure, retry.Unknown},
+	{20000, 20999, cberr.AuthenticationFailure, retry.Unknown, true},
+	{21002, 21002, cberr.AmbiguousTimeout, retry.Unknown, false},
+	{23000, 23000, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure, true},
+	{23003, 23003, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure, true},
+	{23007, 23007, cberr.JobQueueFull, retry.AnalyticsTemporaryFailure, true},
+	{24000, 24000, cberr.ParsingFailure, retry.Unknown, true},
+	{24006, 24006, cberr.LinkNotFound, retry.Unknown, true},
+	{24025, 24025, cberr.DatasetNotFound, retry.Unknown, true},
+	{24034, 24034, cberr.DataverseNotFound, retry.Unknown, true},
+	{24039, 24039, cberr.DataverseExists, retry.Unknown, true},
+	{24040, 24040, cberr.DatasetExists, retry.Unknown, true},
+	{24044, 24045, cberr.DatasetNotFound, retry.Unknown, true},
+	{24047, 24047, cberr.IndexNotFound, retry.Unknown, true},
+	{24048, 24048, cberr.IndexExists, retry.Unknown, true},
+	{24000, 24999, cberr.CompilationFailure, retry.Unknown, true},
+	{25000, 25999, cberr.InternalServerFailure, retry.Unknown, false},
 }

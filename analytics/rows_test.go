@@ -66,7 +66,9 @@ func TestMetadataIsComplete(t *testing.T) {
 
 // TestRetryHintD117: the service's own hint is obeyed and told, and so is the statement without its secrets.
 func TestRetryHintD117(t *testing.T) {
-	_, err := run(t, 500, `{"errors":[{"code":25000,"msg":"busy","retriable":true}]}`, &analytics.Request{Statement: `CREATE LINK l WITH {"secretAccessKey":"hush"}`})
+	_, err := run(t, 500, `{"errors":[{"code":25000,"msg":"busy","retriable":true}]}`, &analytics.Request{
+		Statement: `CREATE LINK l WITH {"secretAccessKey":"hush"}`, Readonly: true,
+	})
 	var e *analytics.Error
 	require.ErrorAs(t, err, &e)
 	require.True(t, e.Errors[0].Retriable)

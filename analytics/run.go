@@ -24,35 +24,26 @@ func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
 }
 
-// failedStatus are the states of a statement that has not come to its end although no error is listed.
-var failedStatus = map[string]*cberr.Kind{
-	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "failed": cberr.Couchbase, "stopped": cberr.RequestCanceled,
-	"aborted": cberr.RequestCanceled, "closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
-}
-
 // verdict says what an answer means.
 func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
 	e := &Error{Errors: ParseErrors(a.Errors), Status: a.Status, Endpoint: a.Endpoint}
-	why, again, err := Classify(Answer{HTTPStatus: a.Status, Errors: e.Errors, Readonly: r.Idempotent()})
-	if err == nil && a.Meta != nil {
-		if kind := failedStatus[ParseMeta(a.Meta).Status]; kind != nil {
-			if kind == cberr.AmbiguousTimeout && r.Idempotent() {
-				kind = cberr.UnambiguousTimeout
-			}
-			err, e.Text = kind, string(a.Meta)
-		}
+	meta := httpsvc.Object(a.Meta)
+	said := Answer{
+		HTTPStatus: a.Status, Errors: e.Errors, Status: httpsvc.Text(meta["status"]),
+		Mutations: httpsvc.Uint(httpsvc.Object(meta["metrics"])["mutationCount"]), Readonly: r.Idempotent(),
 	}
+	why, again, err := Classify(said)
 	if err == nil {
 		return httpsvc.Verdict{}
 	}
 	e.Kind = cberr.KindOf(err)
-	v := httpsvc.Verdict{Err: e}
+	v := httpsvc.Verdict{Err: e, InDoubt: said.InDoubt()}
 	if len(e.Errors) == 0 {
-		if !a.OK() {
-			e.Text = a.Text
+		if e.Text = a.Text; a.OK() {
+			e.Text = string(a.Meta)
 		}
 		v.General = true
 		return v

@@ -33,8 +33,11 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 	case "kv":
 		return reasonOfStatus(code)
 	case "query":
-		// Some codes are retryable only with this text; one that is only with the service's own hint has no reason of its own.
-		why, ok, _ = query.Classify(query.Answer{Errors: []query.ServerError{{Code: int(code), Message: "queryport.indexNotFound"}}})
+		// Some codes are retryable only with this text, or of a plan that the client keeps; one that is only with the service's
+		// own hint has no reason of its own.
+		why, ok, _ = query.Classify(query.Answer{
+			Errors: []query.ServerError{{Code: int(code), Message: "queryport.indexNotFound"}}, Plan: true,
+		})
 	case "analytics":
 		why, ok, _ = analytics.Classify(analytics.Answer{Errors: []analytics.ServerError{{Code: int(code)}}})
 	case "search":

@@ -210,15 +210,19 @@ func serviceProvocations() map[retry.Reason]provocation {
 	none := answers(mock.QueryService, mock.Answer{})
 	none.opts = []mock.Option{mock.Services(mock.KVService, mock.ManagementService)}
 	return map[retry.Reason]provocation{
-		retry.ServiceNotAvailable:           none,
-		retry.ServiceResponseCodeIndicated:  answers(mock.ManagementService, mock.Answer{Status: http.StatusServiceUnavailable}),
-		retry.QueryPreparedStatementFailure: answers(mock.QueryService, failure(4050, "unable to decode", false)),
-		retry.QueryIndexNotFound:            answers(mock.QueryService, failure(5000, "queryport.indexNotFound", false)),
-		retry.QueryErrorRetryable:           answers(mock.QueryService, failure(13014, "come back", true)),
-		retry.AnalyticsTemporaryFailure:     answers(mock.AnalyticsService, failure(23000, "busy", false)),
-		retry.SearchTooManyRequests:         answers(mock.SearchService, mock.Answer{Status: http.StatusTooManyRequests}),
-		retry.ViewsNoActivePartition:        answers(mock.ViewsService, mock.Answer{Status: http.StatusFound}),
-		retry.ViewsTemporaryFailure:         answers(mock.ViewsService, mock.Answer{Status: http.StatusInternalServerError}),
+		retry.ServiceNotAvailable:          none,
+		retry.ServiceResponseCodeIndicated: answers(mock.ManagementService, mock.Answer{Status: http.StatusServiceUnavailable}),
+		retry.QueryPreparedStatementFailure: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+			require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
+			m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1}, failure(4050, "unable to decode", false))
+			asked(c.Query(ctx(t), &query.Request{Statement: "SELECT 1", Prepare: true}))
+		}},
+		retry.QueryIndexNotFound:        answers(mock.QueryService, failure(5000, "queryport.indexNotFound", false)),
+		retry.QueryErrorRetryable:       answers(mock.QueryService, failure(13014, "come back", true)),
+		retry.AnalyticsTemporaryFailure: answers(mock.AnalyticsService, failure(23000, "busy", false)),
+		retry.SearchTooManyRequests:     answers(mock.SearchService, mock.Answer{Status: http.StatusTooManyRequests}),
+		retry.ViewsNoActivePartition:    answers(mock.ViewsService, mock.Answer{Status: http.StatusFound}),
+		retry.ViewsTemporaryFailure:     answers(mock.ViewsService, mock.Answer{Status: http.StatusInternalServerError}),
 	}
 }
 

@@ -3,6 +3,7 @@ package query
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -17,6 +18,8 @@ type ServerError struct {
 	Retry   bool  // the service says that the same statement may succeed if sent again
 	Causes  []int // codes of its reason and of that one's causes, outermost first
 	Raw     json.RawMessage
+
+	mutations uint64 // that the cause counts
 }
 
 // mostCauses bounds how deep the causes of an error are followed.
@@ -30,6 +33,7 @@ func ParseErrors(list []json.RawMessage) []ServerError {
 		m := httpsvc.Object(raw)
 		e := ServerError{Message: httpsvc.Text(m["msg"]), Retry: httpsvc.Bool(m["retry"]), Raw: raw}
 		e.Code, _ = httpsvc.Int(m["code"])
+		e.mutations = httpsvc.Uint(httpsvc.Object(m["cause"])["mutationCount"])
 		for range mostCauses {
 			next := httpsvc.Object(m["reason"])
 			if next == nil {
@@ -51,40 +55,123 @@ func ParseErrors(list []json.RawMessage) []ServerError {
 type Answer struct {
 	HTTPStatus int
 	Errors     []ServerError
-	Readonly   bool // what the request said: it decides whether the service's own timeout is ambiguous
+	Status     string  // how the statement has ended: "success", "errors", "timeout" ...; empty: the answer does not say
+	Metrics    Metrics // their zero value: the answer has none
+	Readonly   bool    // the request said that the statement changes nothing
+	Plan       bool    // the request runs, or makes and runs, a plan that the client keeps
 }
 
 // Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
+//
+// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after a timeout,
+// after which the request's time is over as well, and only for statements that change nothing. Others are sent again for the
+// codes that the retry RFC lists, which come before the execution. A missing plan is made again only if it is the client's own.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
+	reason, err = a.classify()
+	if reason != retry.Unknown && !a.Readonly && a.InDoubt() {
+		reason = retry.Unknown
+	}
+	return reason, reason != retry.Unknown, err
+}
+
+func (a *Answer) classify() (reason retry.Reason, err error) {
 	if len(a.Errors) == 0 {
-		switch {
+		switch kind := failedStatus[strings.ToLower(a.Status)]; {
 		case a.HTTPStatus == 401 || a.HTTPStatus == 403:
-			return retry.Unknown, false, cberr.AuthenticationFailure
+			return retry.Unknown, cberr.AuthenticationFailure
+		case kind == cberr.AmbiguousTimeout && a.Readonly:
+			return retry.Unknown, cberr.UnambiguousTimeout
+		case kind != nil:
+			return retry.Unknown, kind
 		case a.HTTPStatus < 200 || a.HTTPStatus > 299:
-			return retry.Unknown, false, cberr.Couchbase
+			return retry.Unknown, cberr.Couchbase
 		}
-		return retry.Unknown, false, nil
+		return retry.Unknown, nil
 	}
 	e := a.Errors[0]
 	message := strings.ToLower(e.Message)
 	for _, r := range retries {
 		if r.match(e, message) {
-			reason, ok = r.reason, true
+			reason = r.reason
 			break
 		}
+	}
+	switch {
+	case reason == retry.QueryPreparedStatementFailure && !a.Plan,
+		reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()):
+		reason = retry.Unknown
 	}
 	for _, k := range kinds {
 		if !k.match(e, message) {
 			continue
 		}
 		if k.kind == cberr.AmbiguousTimeout && a.Readonly {
-			return reason, ok, cberr.UnambiguousTimeout
+			return reason, cberr.UnambiguousTimeout
 		}
-		return reason, ok, k.kind
+		return reason, k.kind
 	}
-	return reason, ok, cberr.Couchbase
+	return reason, cberr.Couchbase
 }
+
+// failedStatus are the states of a statement that has not come to its end although no error is listed.
+var failedStatus = map[string]*cberr.Kind{
+	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled,
+	"closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
+}
+
+// timedOut reports whether the statement, or a part of it, has run into a time limit.
+func (a *Answer) timedOut() bool {
+	if strings.EqualFold(a.Status, "timeout") {
+		return true
+	}
+	for _, e := range a.Errors {
+		message := strings.ToLower(e.Message)
+		if slices.Contains(timeouts, e.Code) || strings.Contains(message, "timeout") || strings.Contains(message, "timed out") {
+			return true
+		}
+	}
+	return false
+}
+
+// timeouts are the codes of time limits. Source: the table of codes of the query service.
+var timeouts = []int{1080, 7012, 12015, 16057, 16060, 17010, 19221, 20011}
+
+// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for statements that
+// change nothing.
+func (a Answer) InDoubt() bool {
+	if a.Readonly {
+		return false
+	}
+	mutations := a.Metrics.Mutations
+	for _, e := range a.Errors {
+		mutations = max(mutations, e.mutations)
+	}
+	if mutations > 0 || a.timedOut() {
+		return true
+	}
+	if len(a.Errors) == 0 {
+		return failedStatus[strings.ToLower(a.Status)] != nil
+	}
+	e := a.Errors[0]
+	message := strings.ToLower(e.Message)
+	among := func(rules []rule) bool {
+		return slices.ContainsFunc(rules, func(r rule) bool { return r.match(e, message) })
+	}
+	counted := a.Metrics != Metrics{}
+	return !among(notExecuted) && !(counted && among(executedSoFar))
+}
+
+// notExecuted are errors that come before a statement is executed. Source: the service's table of codes. 1194, 1195, 1202, 1203 and
+// 1204 end statements that run.
+var notExecuted = []rule{
+	codes(1000, 1079), codes(1081, 1193), codes(1196, 1201), codes(2000, 4999), codes(10000, 10999), code(13014),
+	saying(5000, noScanIndex, parts("index", "not found"), parts("index does not exist"), parts("index", "already exist"), parts("limit for number of indexes")),
+}
+
+// executedSoFar are errors that end a statement while it is executed, in a part of the service that counts what was written before:
+// the evaluation of expressions and the data service's refusals. The others say nothing about it.
+var executedSoFar = []rule{codes(5003, 5999), codes(12000, 12999)}
 
 // rule picks errors out by code, and by text or cause where a code has several meanings.
 type rule struct {

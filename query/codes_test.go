@@ -67,23 +67,30 @@ func wantKind(code int) error {
 	return cberr.Couchbase
 }
 
-// TestCB57CB62EveryCodeD77B85 gives every code without a text, with and without the service's retry hint: a code that the RFC
-// does not list is not retried (CB-57).
+// TestCB57CB62EveryCodeD77B85 gives every code without a text, with and without the service's retry hint, of statements that write
+// and that read, with a plan of the client's and without: a code that the RFC does not list is not retried (CB-57), and the hint is
+// followed for reads that have not timed out.
 func TestCB57CB62EveryCodeD77B85(t *testing.T) {
 	prepared := map[int]bool{4040: true, 4050: true, 4060: true, 4070: true, 4080: true, 4090: true}
+	timeout := map[int]bool{1080: true, 7012: true, 12015: true, 16057: true, 16060: true, 17010: true, 19221: true, 20011: true}
 	for code := -2; code <= 100000; code++ {
-		want := final(wantKind(code))
-		if prepared[code] {
-			want.reason, want.ok = retry.QueryPreparedStatementFailure, true
-		}
-		if got := classify(one(query.ServerError{Code: code, Message: "text"})); got != want {
-			t.Fatalf("code %d is %v, not %v", code, got, want)
-		}
-		if code != 12016 && !prepared[code] {
-			want.reason, want.ok = retry.QueryErrorRetryable, true
-		}
-		if got := classify(one(query.ServerError{Code: code, Retry: true})); got != want {
-			t.Fatalf("code %d with the hint is %v, not %v", code, got, want)
+		for n := range 8 {
+			a := one(query.ServerError{Code: code, Message: "text", Retry: n&1 != 0})
+			a.Readonly, a.Plan = n&2 != 0, n&4 != 0
+			want := final(wantKind(code))
+			if code == 1080 && a.Readonly {
+				want.err = cberr.UnambiguousTimeout
+			}
+			switch {
+			case prepared[code] && a.Plan:
+				want.reason, want.ok = retry.QueryPreparedStatementFailure, true
+			case prepared[code] || code == 12016 || timeout[code]:
+			case a.Readonly && a.Errors[0].Retry:
+				want.reason, want.ok = retry.QueryErrorRetryable, true
+			}
+			if got := classify(a); got != want {
+				t.Fatalf("code %d, hint %v, readonly %v, plan %v: %v, not %v", code, a.Errors[0].Retry, a.Readonly, a.Plan, got, want)
+			}
 		}
 	}
 }
@@ -193,7 +200,7 @@ func TestRealAnswers(t *testing.T) {
 		"query_failure_cas_mismatch_71.json":  final(cberr.CASMismatch),
 		"query_failure_doc_exists_71.json":    final(cberr.DocumentExists),
 		"query_failure_doc_not_found_71.json": final(cberr.DocumentNotFound),
-		"query_failure_retry_true.json":       {retry.QueryErrorRetryable, true, cberr.Couchbase},
+		"query_failure_retry_true.json":       {retry.QueryErrorRetryable, true, cberr.Couchbase}, // of a read
 		"query_rows_errors.json":              final(cberr.CASMismatch),
 		"query_rows_unknown_errors.json":      final(cberr.AuthenticationFailure),
 	}
@@ -209,7 +216,7 @@ func TestRealAnswers(t *testing.T) {
 		require.False(t, ok)
 		require.NoError(t, r.Err())
 		require.NoError(t, src.Close())
-		require.Equal(t, want[filepath.Base(f)], classify(query.Answer{HTTPStatus: 400, Errors: query.ParseErrors(r.Errors())}), f)
+		require.Equal(t, want[filepath.Base(f)], classify(query.Answer{HTTPStatus: 400, Errors: query.ParseErrors(r.Errors()), Readonly: true}), f)
 	}
 }
 

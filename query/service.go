@@ -58,7 +58,9 @@ func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, e
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, d, r, h, func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, r) })
+	return open(ctx, d, r, h, func(a *httpsvc.Answer) httpsvc.Verdict {
+		return verdict(a, Answer{Readonly: r.Idempotent()})
+	})
 }
 
 func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request, judge func(*httpsvc.Answer) httpsvc.Verdict) (*Rows, error) {
@@ -69,35 +71,23 @@ func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request, j
 	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
 }
 
-// failedStatus are the states of a statement that has not come to its end although no error is listed.
-var failedStatus = map[string]*cberr.Kind{
-	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled,
-	"closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
-}
-
-// verdict says what an answer means.
-func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
+// verdict says what an answer means. asked has what is known of the request.
+func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
 	e := &Error{Errors: ParseErrors(a.Errors), Status: a.Status, Endpoint: a.Endpoint}
-	why, again, err := Classify(Answer{HTTPStatus: a.Status, Errors: e.Errors, Readonly: r.Idempotent()})
-	if err == nil && a.Meta != nil {
-		if kind := failedStatus[ParseMeta(a.Meta).Status]; kind != nil {
-			if kind == cberr.AmbiguousTimeout && r.Idempotent() {
-				kind = cberr.UnambiguousTimeout
-			}
-			err, e.Text = kind, string(a.Meta)
-		}
-	}
+	meta, said := ParseMeta(a.Meta), asked
+	said.HTTPStatus, said.Errors, said.Status, said.Metrics = a.Status, e.Errors, meta.Status, meta.Metrics
+	why, again, err := Classify(said)
 	if err == nil {
 		return httpsvc.Verdict{}
 	}
 	e.Kind = cberr.KindOf(err)
-	v := httpsvc.Verdict{Err: e, Overload: e.Kind == cberr.RateLimited}
+	v := httpsvc.Verdict{Err: e, Overload: e.Kind == cberr.RateLimited, InDoubt: said.InDoubt()}
 	if len(e.Errors) == 0 {
-		if !a.OK() {
-			e.Text = a.Text
+		if e.Text = a.Text; a.OK() {
+			e.Text = string(a.Meta)
 		}
 		v.General = true
 		return v
@@ -168,7 +158,9 @@ func (x *execution) make(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	h.Operation, h.Idempotent = "prepare", true
-	rows, err := open(ctx, x.d, x.r, h, func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, p) })
+	rows, err := open(ctx, x.d, x.r, h, func(a *httpsvc.Answer) httpsvc.Verdict {
+		return verdict(a, Answer{Readonly: true})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -206,10 +198,9 @@ func (x *execution) fields(m map[string]any) {
 	maps.Copy(m, x.r.Raw)
 }
 
-// verdict is that of any statement, with two differences: a plan that the service does not know is dropped, and a plan
-// that writes is run again for no other failure that the service has listed, whatever it says of a retry.
+// verdict is that of any statement. A plan that the service does not know is dropped.
 func (x *execution) verdict(a *httpsvc.Answer) httpsvc.Verdict {
-	v := verdict(a, x.r)
+	v := verdict(a, Answer{Readonly: x.r.Idempotent(), Plan: true})
 	switch {
 	case v.Err == nil:
 		if x.plan == nil {
@@ -221,11 +212,8 @@ func (x *execution) verdict(a *httpsvc.Answer) httpsvc.Verdict {
 				x.s.plans.put(x.key, &plan{name: name})
 			}
 		}
-	case x.plan == nil:
-	case v.Reason == retry.QueryPreparedStatementFailure:
+	case x.plan != nil && v.Reason == retry.QueryPreparedStatementFailure:
 		x.s.plans.drop(x.key, x.plan)
-	case !x.r.Idempotent() && len(a.Errors) > 0:
-		v.Reason = retry.Unknown
 	}
 	return v
 }

@@ -94,13 +94,14 @@ type ending struct {
 // context, settles its budgets, reports, and calls Done.
 func (o *Orchestrator) complete(h *history, end ending) {
 	w := end.from
-	inDoubt := h.s.doubt(w)
 	now := time.Now()
-	e := &Error{InDoubt: inDoubt, kind: end.kind, ended: end.why}
+	e := &Error{kind: end.kind, ended: end.why}
 	out := !end.judged && (phaseOf(w) == onWire || phaseOf(w) == inLocal)
 	o.mu.Lock()
 	o.unlink(h, now.Sub(o.base)) // guard: unlink at the end
 	o.arm()
+	inDoubt := h.s.doubt(w) || h.inDoubt
+	e.InDoubt = inDoubt
 	cancel := h.cancel
 	h.cancel = nil
 	h.Elapsed = now.Sub(h.started)

@@ -21,6 +21,7 @@ type history struct {
 	step      int
 	moved     bool // the free re-route is used up
 	retrying  bool // an attempt that is a retry is out
+	inDoubt   bool // the latest answer leaves open whether the server has executed the request
 	cause     error
 	lastDelay time.Duration
 	first     [1]Attempt // memory for the log: most operations fail once

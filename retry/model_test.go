@@ -89,7 +89,7 @@ func eventsFor(w *world) []event {
 		}
 		evs = append(evs, lostEvent(w.epoch, h))
 	}
-	evs = append(evs, answerEvent(w.epoch, KVNotMyVBucket, how{moved: true}))
+	evs = append(evs, answerEvent(w.epoch, KVNotMyVBucket, how{moved: true}), answerEvent(w.epoch, KVTemporaryFailure, how{partly: true}))
 	if w.uses == 0 && !w.closed && w.epoch <= 2 {
 		for why := range All() {
 			evs = append(evs, answerEvent(w.epoch, why, how{}), notSentEvent(why, how{}))

@@ -207,11 +207,12 @@ func unsentEvent(e uint32) event {
 	}}
 }
 
-type how struct{ moved, near, block bool }
+// how is how an attempt fails. partly is an answer that leaves open whether the request was executed.
+type how struct{ moved, near, block, partly bool }
 
 func (h how) String() string {
 	return strings.TrimSpace(map[bool]string{true: "moved "}[h.moved] + map[bool]string{true: "near "}[h.near] +
-		map[bool]string{true: "block"}[h.block])
+		map[bool]string{true: "block "}[h.block] + map[bool]string{true: "partly"}[h.partly])
 }
 
 func (w *world) maybeRetry(why Reason, h how) {
@@ -221,8 +222,12 @@ func (w *world) maybeRetry(why Reason, h how) {
 	}
 	w.block = h.block
 	w.doubt = false
-	w.judged(why, h.moved, h.block)
-	w.op.w.o.MaybeRetry(w.op, why, errModel, Hint{Moved: h.moved})
+	if h.partly && !w.idem {
+		w.ended(true, nil)
+	} else {
+		w.judged(why, h.moved, h.block)
+	}
+	w.op.w.o.MaybeRetry(w.op, why, errModel, Hint{Moved: h.moved, InDoubt: h.partly})
 }
 
 func answerEvent(e uint32, why Reason, h how) event {

@@ -39,7 +39,10 @@ type Hint struct {
 	Pushback Pushback // the server's own delay, or its "do not retry"
 	Moved    bool     // a newer config routes this operation elsewhere
 	Overload bool     // the answer speaks of a rate limit: the Kind is Throttling whatever the reason
-	Code     uint32   // the service's own number, for strategies
+	// InDoubt says that the server may have executed the request although it answered with a failure. An operation that is
+	// not idempotent is then never sent again, and ends in doubt.
+	InDoubt bool
+	Code    uint32 // the service's own number, for strategies
 	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has been a
 	// Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0 says nothing.
 	Wakes uint64
@@ -153,6 +156,7 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 func (o *Orchestrator) allowed(j *judgement) bool {
 	switch {
 	case !j.s.Idempotent && !j.why.AllowsNonIdempotent(): // guard: unsafe reason
+	case !j.s.Idempotent && j.hint.InDoubt: // guard: executed in part
 	case o.opts.DisableRetries && !j.why.Unseen(): // guard: disabled
 	case j.size < 0 || o.opts.MaxOpBytes > 0 && j.size > o.opts.MaxOpBytes: // guard: size
 	default:
@@ -242,6 +246,7 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	}
 	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
 	h.Reasons = h.Reasons.With(j.why)
+	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
 	if h.retrying {
 		h.retrying = false

@@ -128,7 +128,7 @@ var reasons = [reasonCount]reasonRow{
 	SocketClosedWhileInFlight:      {"SOCKET_CLOSED_WHILE_IN_FLIGHT", fault, Timeout},
 	QueryPreparedStatementFailure:  {"QUERY_PREPARED_STATEMENT_FAILURE", failed, ServerSide},
 	QueryIndexNotFound:             {"QUERY_INDEX_NOT_FOUND", failed, ServerSide},
-	QueryErrorRetryable:            {"QUERY_ERROR_RETRYABLE", failed, ServerSide},
+	QueryErrorRetryable:            {"QUERY_ERROR_RETRYABLE", fault, ServerSide},
 	QueryTransactionBufferFull:     {"QUERY_TRANSACTION_BUFFER_FULL", failed, ServerSide},
 	ViewsTemporaryFailure:          {"VIEWS_TEMPORARY_FAILURE", failed, ServerSide},
 	AuthenticationError:            {"AUTHENTICATION_ERROR", verdict, ClientSide},

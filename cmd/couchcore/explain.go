@@ -26,6 +26,7 @@ type explainCmd struct {
 	Strategy   string `placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	Idempotent bool   `help:"The operation is idempotent, although its kind is not (default: no)."`
 	Readonly   bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
+	Prepared   bool   `help:"The client keeps the plan of the statement (default: no)."`
 	WithCAS    bool   `name:"with-cas" help:"The kv request named a CAS (default: no)."`
 	Attempt    int    `help:"How many retries were made already (default: 0)."`
 }

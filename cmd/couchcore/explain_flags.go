@@ -19,6 +19,8 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 	switch {
 	case c.Code != "" || c.HTTP != "" || c.RetryAfter != "":
 		return nil, usagef("explain: answers of kv have a --status, neither --code nor --http nor --retry-after")
+	case c.Prepared:
+		return nil, usagef("explain: --prepared is about statements of query")
 	case count(c.Status != "", c.Reason != "", c.LostSocket) != 1:
 		return nil, usagef("explain: give one of --status, --reason and --lost-socket")
 	}
@@ -82,7 +84,7 @@ var methods = []string{
 
 // httpSubject reads the flags about an answer of a service with HTTP.
 func (c *explainCmd) httpSubject() (*httpSubject, error) {
-	x := &httpSubject{idempotent: c.Idempotent || c.Readonly, lost: c.LostSocket, after: c.RetryAfter}
+	x := &httpSubject{idempotent: c.Idempotent || c.Readonly, prepared: c.Prepared, lost: c.LostSocket, after: c.RetryAfter}
 	var ok bool
 	if x.service, ok = httpServices[c.Service]; !ok {
 		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics and management", c.Service)
@@ -96,6 +98,8 @@ func (c *explainCmd) httpSubject() (*httpSubject, error) {
 	}
 	x.answered = c.Code != "" || c.HTTP != ""
 	switch {
+	case c.Prepared && x.service != httpsvc.Query:
+		return nil, usagef("explain: --prepared is about statements of query")
 	case c.Status != "" || c.ErrorMap != "" || c.WithCAS:
 		return nil, usagef("explain: --status, --error-map and --with-cas are about answers of kv; %s has --code and --http", c.Service)
 	case count(x.answered, c.Reason != "", c.LostSocket) != 1:
@@ -176,7 +180,7 @@ func errorBody(code int, message string) []byte {
 // examples are answers that have a reason, by service.
 var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{
 	httpsvc.Query: {
-		retry.QueryPreparedStatementFailure: {status: 200, body: errorBody(4040, "")},
+		retry.QueryPreparedStatementFailure: {status: 200, body: errorBody(4040, ""), prepared: true},
 		retry.QueryIndexNotFound:            {status: 200, body: errorBody(5000, "queryport.indexNotFound")},
 		retry.QueryErrorRetryable:           {status: 200, body: []byte(`{"errors":[{"code":12000,"retry":true}]}`)},
 		retry.ServiceResponseCodeIndicated:  {status: http.StatusTooManyRequests},
@@ -202,6 +206,6 @@ var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{
 // exemplify takes an answer that has the reason, where there is one.
 func (x *httpSubject) exemplify() {
 	if e, ok := examples[x.service][x.why]; ok {
-		x.status, x.body, x.example = e.status, e.body, true
+		x.status, x.body, x.prepared, x.example = e.status, e.body, x.prepared || e.prepared, true
 	}
 }

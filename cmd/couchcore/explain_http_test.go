@@ -17,8 +17,10 @@ import (
 func TestExplainServices(t *testing.T) {
 	golden(t, "explain_http", transcript(
 		"explain --service query --op query --code 4040",
+		"explain --service query --op query --code 4040 --http 404 --prepared",
 		"explain --service query --op query --code 5000",
 		"explain --service query --op query --code 5000 --body testdata/index_not_found.txt",
+		"explain --service query --op query --code 5000 --body testdata/index_not_found.txt --prepared",
 		"explain --service query --op query --http 200 --body testdata/rows_then_error.json",
 		"explain --service query --op query --http 200 --body testdata/rows_then_error.json --readonly",
 		"explain --service query --op query --http 503",
@@ -52,13 +54,14 @@ func TestExplainServicesAsJSON(t *testing.T) {
 	const succeeds = `{"reason":null,"decision":"succeed","delay_ms":null,"error":null,"consulted_strategy":false}`
 	lost := `{"reason":"SOCKET_CLOSED_WHILE_IN_FLIGHT","decision":"fail","delay_ms":null,"error":"request_canceled","consulted_strategy":false}`
 	for args, want := range map[string]string{
-		"--service query --op query --code 4040":                                    again("QUERY_PREPARED_STATEMENT_FAILURE"),
+		"--service query --op query --code 4040":                                    fails("prepared_statement_failure"),
+		"--service query --op query --code 4040 --prepared":                         again("QUERY_PREPARED_STATEMENT_FAILURE"),
 		"--service query --op query --http 200":                                     succeeds,
 		"--service search --op query --http 200":                                    succeeds,
 		"--service views --op query --http 200":                                     succeeds,
 		"--service analytics --op query --http 200":                                 succeeds,
 		"--service query --op query --http 200 --body testdata/index_not_found.txt": fails("decoding_failure"),
-		"--service query --op query --code 4070 --http 404":                         again("QUERY_PREPARED_STATEMENT_FAILURE"),
+		"--service query --op query --code 4070 --http 404 --prepared":              again("QUERY_PREPARED_STATEMENT_FAILURE"),
 		"--service query --op query --code 3000":                                    fails("parsing_failure"),
 		"--service query --op query --code 1080":                                    fails("ambiguous_timeout"),
 		"--service query --op query --code 1080 --readonly":                         fails("unambiguous_timeout"),
@@ -136,7 +139,9 @@ func explainedAs(t *testing.T, c explainCmd) map[string]any {
 func TestExampleAnswersHaveTheirReason(t *testing.T) {
 	for service, list := range examples {
 		for why, e := range list {
-			x := &explanation{subject: &httpSubject{service: service, answered: true, status: e.status, body: e.body, method: "GET"}}
+			x := &explanation{subject: &httpSubject{
+				service: service, answered: true, status: e.status, body: e.body, method: "GET", prepared: e.prepared, idempotent: true,
+			}}
 			x.strategy.base = retry.BestEffort{}
 			j, err := x.judge(0, 0)
 			require.NoError(t, err)
@@ -151,6 +156,8 @@ func TestExplainServicesUsage(t *testing.T) {
 		"--service query --op select --code 1":                                              "the operation of query is query",
 		"--service query --op query":                                                        "give one of --code, --http",
 		"--service query --op query --code 1 --lost-socket":                                 "give one of --code, --http",
+		"--service search --op query --http 429 --prepared":                                 "statements of query",
+		"--service kv --op get --status 0x86 --prepared":                                    "statements of query",
 		"--service query --op query --status 0x86":                                          "answers of kv",
 		"--service query --op query --code x":                                               "--code",
 		"--service query --op query --code=-1":                                              "--code",
@@ -175,7 +182,7 @@ func TestExplainWithAPolicyFile(t *testing.T) {
 		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND --strategy @testdata/policy.json --attempt 2",
 		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND --strategy @testdata/policy.json --attempt 3",
 		"explain --service query --op query --http 429 --strategy @testdata/policy.json",
-		"explain --service query --op query --code 4040 --strategy @testdata/policy.json",
+		"explain --service query --op query --code 4040 --prepared --strategy @testdata/policy.json",
 		"explain --service kv --op get --status 0x86 --strategy @testdata/policy.json",
 		"explain --service kv --op get --status 0x86 --strategy @testdata/policy.json --attempt 2",
 		"explain --service kv --op get --status 0x09 --strategy @testdata/policy.json",

@@ -29,6 +29,7 @@ type httpSubject struct {
 	service    httpsvc.Service
 	method     string // of a management request
 	idempotent bool
+	prepared   bool // the client keeps the statement's plan
 	answered   bool // with what follows
 	example    bool // the same, but nobody named the answer
 	status     int
@@ -101,8 +102,9 @@ func (x *httpSubject) send(ctx context.Context, j *judge, d httpsvc.Doer) error 
 	}
 	switch x.service {
 	case httpsvc.Query:
-		r := &query.Request{Statement: "SELECT 1", Readonly: x.idempotent}
-		return drain(query.NewService(query.ServiceOptions{}).Run(ctx, d, r))
+		r := &query.Request{Statement: "SELECT 1", Readonly: x.idempotent, Prepare: x.prepared}
+		inOne := func(string) (has, known bool) { return true, true } // the plan is made and run by one request
+		return drain(query.NewService(query.ServiceOptions{Supports: inOne}).Run(ctx, d, r))
 	case httpsvc.Analytics:
 		return drain(analytics.Run(ctx, d, &analytics.Request{Statement: "SELECT 1", Readonly: x.idempotent}))
 	case httpsvc.Search:

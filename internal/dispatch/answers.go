@@ -36,7 +36,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 		}
 		r.judge(c, d.Reason, err, retry.Hint{Code: uint32(pkt.Status)})
 	default:
-		hint := retry.Hint{Code: uint32(pkt.Status)}
+		hint := retry.Hint{Code: uint32(pkt.Status), InDoubt: err.InDoubt}
 		if e, ok := r.mapEntry(p.addr, pkt.Status); ok && e.RateLimit() {
 			hint.Overload = true
 		}
@@ -76,8 +76,10 @@ func (r *Router) describe(p *pipeline, cn *conn.Conn, st memd.Status, d *kv.Disp
 		r.want()
 	}
 	if d.Class == kv.ClassAskMap && e.RetryIndicated() {
-		d.Class, d.Reason, d.NotApplied = kv.ClassRetry, retry.KVErrorMapRetryIndicated, true
-		err.InDoubt = false // the map says that it may be sent again, so nothing was applied
+		d.Class, d.Reason = kv.ClassRetry, retry.KVErrorMapRetryIndicated
+		if !e.MayHaveApplied() { // the map says that it may be sent again, so nothing was applied
+			d.NotApplied, err.InDoubt = true, false
+		}
 	}
 }
 

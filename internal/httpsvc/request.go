@@ -96,6 +96,9 @@ type Verdict struct {
 	Code uint32
 	// Overload says that the failure speaks of a rate limit.
 	Overload bool
+	// InDoubt says that the service may have executed a part of the request. One that is not idempotent is then not sent again,
+	// whatever Reason says, and its error is in doubt.
+	InDoubt bool
 	// General leaves it to the general rules for statuses whether the request may be sent again.
 	General bool
 }

@@ -28,9 +28,11 @@ type Answer struct {
 	Errors   []json.RawMessage // the error list
 	Text     string            // the body of an answer whose status is not 2xx, or as much of it as was kept
 	Head     []byte            // what came before the first row, as an object; the callee's to keep
-	Meta     []byte            // the object without its rows, of an answer that was read to its end; the callee's to keep
-	Row      bool              // the first row is there: Judge is told, and what it says is not heard
-	Rows     int               // that came before this
+	// Meta is the object without its rows, of an answer that was read to its end, or the whole body of one whose status is not
+	// 2xx, if that is an object; the callee's to keep.
+	Meta []byte
+	Row  bool // the first row is there: Judge is told, and what it says is not heard
+	Rows int  // that came before this
 }
 
 // OK reports whether the status is 2xx.
@@ -107,7 +109,9 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 func (r *Rows) judgeText(a *Answer, body io.Reader) Verdict {
 	text, _ := io.ReadAll(io.LimitReader(body, textLimit)) // the status is an answer, whatever of its text is lost
 	a.Text = string(text)
-	a.Errors = List(Object(text)[errorsKey])
+	if o := Object(text); o != nil {
+		a.Errors, a.Meta = List(o[errorsKey]), text
+	}
 	v := r.service.Judge(a)
 	if v.Err == nil {
 		v.Err = fmt.Errorf("%w: status %d", cberr.Couchbase, a.Status)
@@ -145,7 +149,9 @@ func (r *Rows) Next() bool {
 			Meta: r.meta, Rows: r.rr.rows,
 		}
 		if v := r.service.Judge(a); v.Err != nil {
-			r.err = r.failure(v.Err)
+			e := r.failure(v.Err)
+			e.InDoubt = e.InDoubt || v.InDoubt && !r.req.Idempotent
+			r.err = e
 		}
 	}
 	r.end()

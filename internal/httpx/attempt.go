@@ -240,7 +240,7 @@ func (k *call) judge(a *httpsvc.Response) (judgement, error) {
 		if v.Code != 0 {
 			hint.Code = v.Code
 		}
-		hint.Overload = v.Overload
+		hint.Overload, hint.InDoubt = v.Overload, v.InDoubt
 	}
 	if v.Reason != retry.Unknown && v.Err != nil {
 		return judgement{why: v.Reason, err: v.Err, hint: hint}, nil

@@ -230,7 +230,7 @@ func (k *call) attempt() *httpsvc.Response {
 // refused handles an answer that is a failure: it may be retried, or it ends the call.
 func (k *call) refused(v judgement, status int) {
 	if v.why == retry.Unknown {
-		k.finish(k.describe(v.err, false, k.state.Info()))
+		k.finish(k.describe(v.err, v.hint.InDoubt && !k.state.Idempotent, k.state.Info()))
 		return
 	}
 	k.c.o.Orchestrator.MaybeRetry(k, v.why, v.err, v.hint)

@@ -164,6 +164,9 @@ func TestCachedPlanThatWritesRunsOnce(t *testing.T) {
 	for _, enhanced := range []bool{false, true} {
 		for code := 1000; code < 26000; code += 250 {
 			for _, msg := range []string{"x", "queryport.indexNotFound"} {
+				if code == 5000 && msg != "x" {
+					continue // nothing was executed: see core/field
+				}
 				answer := fmt.Sprintf(`{"errors":[{"code":%d,"msg":%q,"retry":true}],"status":"errors"}`, code, msg)
 				synctest.Test(t, func(t *testing.T) {
 					p := &planner{enhanced: enhanced, fail: []string{"", answer}}

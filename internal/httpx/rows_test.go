@@ -122,7 +122,7 @@ func TestGA635ErrorsInA200AreRetried(t *testing.T) {
 			ok(`{"requestID":"1","errors":[{"msg":"again"}],"status":"errors"}`),
 			ok(`{"requestID":"2","results":[],"err`, `ors":[{"msg":"again"}],"status":"errors"}`),
 			ok(`{"requestID":"3","results":[1,2],"status":"success"}`))})
-		rows, meta, err := w.read(statement(false))
+		rows, meta, err := w.read(statement(true))
 		require.NoError(t, err)
 		require.Equal(t, []string{"1", "2"}, rows)
 		require.JSONEq(t, `{"requestID":"3","status":"success"}`, meta)

@@ -117,8 +117,8 @@ func responseList() []listRow {
 		list = append(list, listRow{"query", status, coded(`{"errors":[{"code":%d%s}],"status":"errors"}`, code, rest), why, kind})
 	}
 	for _, status := range []int{200, 400, 500} {
-		for _, code := range []int{4040, 4050, 4060, 4070, 4080, 4090} {
-			q(status, code, `,"msg":"plan"`, retry.QueryPreparedStatementFailure, cberr.PreparedStatementFailure)
+		for _, code := range []int{4040, 4050, 4060, 4070, 4080, 4090} { // of a plan that the client does not keep
+			q(status, code, `,"msg":"plan"`, retry.Unknown, cberr.PreparedStatementFailure)
 		}
 		q(status, 5000, `,"msg":"x queryport.indexNotFound y"`, retry.QueryIndexNotFound, cberr.IndexNotFound)
 		q(status, 5001, `,"msg":"x queryport.indexNotFound y"`, retry.Unknown, cberr.InternalServerFailure)
