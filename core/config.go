@@ -61,7 +61,8 @@ type Config struct {
 	Credentials        func(ctx context.Context) (Credentials, error)
 	CredentialsTimeout time.Duration // 0 means 5 s
 	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
-	// TLS also PLAIN.
+	// TLS also PLAIN. The first is tried; PLAIN follows a refusal, as of a user of LDAP or PAM, where the server lists it and
+	// its certificate was verified (not with TLS.InsecureSkipVerify), or with AllowPlain.
 	Mechanisms []string
 	// AllowPlain allows PLAIN on an unencrypted socket, which shows the password to whoever listens.
 	AllowPlain bool

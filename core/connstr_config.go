@@ -47,6 +47,7 @@ var optionSetters = map[string]func(*Config, OptionValue) error{
 	"compression_min_size":                  set(func(c *Config, v OptionValue) { c.Compression.MinSize = max(v.Int, 1) }),
 	"compression_min_ratio":                 set(func(c *Config, v OptionValue) { c.Compression.MinRatio = max(v.Float, math.SmallestNonzeroFloat64) }),
 	"allow_plain":                           set(func(c *Config, v OptionValue) { c.AllowPlain = v.Bool }),
+	"sasl_mech_force":                       set(func(c *Config, v OptionValue) { c.Mechanisms = []string{v.Text} }),
 	"allow_enterprise_analytics":            set(func(c *Config, v OptionValue) { c.AllowEnterpriseAnalytics = v.Bool }),
 	"orphaned_response_logging":             set(func(c *Config, v OptionValue) { c.NoOrphanReport = !v.Bool }),
 	"orphaned_response_logging_interval":    set(func(c *Config, v OptionValue) { c.OrphanInterval = v.Duration }),

@@ -26,7 +26,7 @@ import (
 )
 
 // otherValues are values that are not the defaults, for options whose kind alone does not give one.
-var otherValues = map[string]string{"network": "external", "bootstrap_on": "http", "app_telemetry_endpoint": "ws://h"}
+var otherValues = map[string]string{"network": "external", "bootstrap_on": "http", "app_telemetry_endpoint": "ws://h", "sasl_mech_force": "PLAIN"}
 
 // otherValue is a valid value of the option that is not its default.
 func otherValue(t *testing.T, o core.OptionInfo) string {

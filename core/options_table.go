@@ -2,8 +2,8 @@ package core
 
 import "iter"
 
-// optionTable has every option of a connection string that the client knows. Names and defaults: SDK RFC 0059 and, for
-// those marked so, the options of gocbcore and gocb.
+// optionTable has every option of a connection string that the client knows. Names and defaults: SDK RFC 0059, the
+// options of gocbcore and gocb, and libcouchbase's sasl_mech_force.
 var optionTable = []OptionInfo{
 	// Timeouts.
 	{Key: "kv_connect_timeout", Does: "time of dialling, TLS and handshake together", Kind: OptionDuration, Default: "10s", min: 0.001},
@@ -57,6 +57,7 @@ var optionTable = []OptionInfo{
 	{Key: "compression_min_size", Does: "only values that are larger, in bytes", Kind: OptionInt, Default: "32", max: 20 << 20},
 	{Key: "compression_min_ratio", Does: "only if what is left is at most this part", Kind: OptionFloat, Default: "0.83"},
 	{Key: "allow_plain", Does: "allows PLAIN on unencrypted connections, which shows the password", Kind: OptionBool, Default: "false"},
+	{Key: "sasl_mech_force", Does: "the only mechanism to log in with; PLAIN needs TLS or allow_plain", Kind: OptionText, Values: []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}},
 	{Key: "allow_enterprise_analytics", Does: "lets analytics requests through to an Enterprise Analytics cluster", Kind: OptionBool, Default: "false"},
 
 	// Reports.
@@ -80,7 +81,6 @@ var optionTable = []OptionInfo{
 	{Key: "password", Refused: refusedCredentials},
 	{Key: "certpath", Refused: refusedCredentials},
 	{Key: "keypath", Refused: refusedCredentials},
-	{Key: "sasl_mech_force", Refused: "choose mechanisms in the configuration"},
 	{Key: "ssl", Refused: "use couchbases:// for TLS"},
 	{Key: "tls_verify", Refused: "verification is a matter of the configuration"},
 	{Key: "operation_timeout", Refused: "use kv_timeout"},

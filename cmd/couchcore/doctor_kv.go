@@ -82,7 +82,12 @@ func (d *doctor) loginAdvice(err error) string {
 	var ce *conn.ConnectError
 	switch {
 	case errors.As(err, &ce) && ce.Answered && errors.Is(err, cberr.AuthenticationFailure):
-		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+		// kv_engine says so where external authentication is on.
+		if strings.Contains(ce.Context, "external user") && (!d.cfg.UseTLS || d.cfg.TLS != nil && d.cfg.TLS.InsecureSkipVerify) {
+			advice += "; a user of LDAP or PAM needs TLS with a verified certificate"
+		}
+		return advice
 	case len(d.mechs) > 0 && !slices.ContainsFunc(d.mechs, func(m string) bool { return strings.HasPrefix(m, "SCRAM-") }):
 		if slices.Contains(d.mechs, "PLAIN") {
 			return "the server takes PLAIN only, which shows the password: use TLS (couchbases://), or --allow-plain where nobody can listen"

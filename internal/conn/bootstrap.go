@@ -26,6 +26,7 @@ type bootstrap struct {
 	step     Step
 	answered bool
 	proven   bool     // the login has succeeded, or there is none
+	tail     bool     // what follows the login was sent
 	mechs    []string // the server's list, nil when unknown
 	opaque   uint32
 
@@ -181,8 +182,7 @@ func (b *bootstrap) run() error {
 			return err
 		}
 	}
-	tail := login == nil || login.oneStep // nothing to wait for before the rest
-	if tail {
+	if login == nil || login.oneStep { // nothing to wait for before the rest
 		if err := b.requestTail(); err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (b *bootstrap) run() error {
 		return err
 	}
 	if login != nil {
-		if err := b.finishLogin(login, tail); err != nil {
+		if err := b.finishLogin(login); err != nil {
 			return err
 		}
 		b.proven = true
@@ -204,6 +204,7 @@ func (b *bootstrap) run() error {
 
 // requestTail queues what follows the login.
 func (b *bootstrap) requestTail() error {
+	b.tail = true
 	if b.o.Bucket != "" {
 		if err := b.request(memd.OpSelectBucket, []byte(b.o.Bucket), nil); err != nil {
 			return err
@@ -308,8 +309,12 @@ func (b *bootstrap) bare() error {
 		return err
 	}
 	if !slices.Contains(b.mechs, login.wire) {
-		if login, err = b.otherLogin(login); err != nil {
+		other, err := b.otherLogin(login)
+		if err != nil {
 			return err
+		}
+		if other != nil {
+			login = other
 		}
 	}
 	if err := b.auth(login); err != nil {

@@ -20,7 +20,7 @@ type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext; cloned for each dial
 	Credentials func(ctx context.Context) (Credentials, error)
-	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN over TLS
+	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN where it may be used
 	AllowPlain  bool     // PLAIN on a plaintext socket
 	SCRAM       *Keyring // shared by a cluster's connections; nil derives keys anew each time
 	Bucket      string   // "" selects none

@@ -151,18 +151,38 @@ func (b *bootstrap) login(m mechanism, wire string) (*login, error) {
 	return l, nil
 }
 
-// otherLogin takes the best mechanism of the server's list that has not failed already.
+// otherLogin takes the mechanism to go on with after one was refused, nil when the refusal is final. A mechanism that the server
+// does not list is replaced by the best that it lists. SCRAM that it lists may have been refused because the user is one of an
+// external directory, such as LDAP or PAM: the server has nothing to prove those by, and its answer does not tell. So PLAIN is tried.
 func (b *bootstrap) otherLogin(failed *login) (*login, error) {
+	listed := slices.Contains(b.mechs, failed.wire)
+	if len(b.mechs) == 0 || listed && failed.oneStep {
+		return nil, nil
+	}
 	for _, m := range b.allowed() {
+		if m.hash == nil && !b.mayFallBack() || m.hash != nil && listed {
+			continue
+		}
 		for _, name := range []string{m.name, m.alt} {
-			if m.name != failed.mech.name || name != failed.wire {
-				if slices.Contains(b.mechs, name) {
-					return b.login(m, name)
-				}
+			if name != failed.wire && slices.Contains(b.mechs, name) {
+				return b.login(m, name)
 			}
 		}
 	}
-	return nil, &ConnectError{Addr: b.addr, Step: StepMechanisms, Err: fmt.Errorf("%w: the server offers %v", errNoMechanism, b.mechs)}
+	if listed {
+		return nil, nil
+	}
+	err := fmt.Errorf("%w: the server offers %v", errNoMechanism, b.mechs)
+	if b.o.TLS != nil && !b.mayFallBack() {
+		err = fmt.Errorf("%w; PLAIN is used only where the certificate is verified, or when it is the first choice", err)
+	}
+	return nil, &ConnectError{Addr: b.addr, Step: StepMechanisms, Err: err}
+}
+
+// mayFallBack reports whether the server may make the client go on to PLAIN, which tells it the password: where its certificate was
+// verified, or where the user allows PLAIN to anyone. Otherwise whoever is between could refuse all else.
+func (b *bootstrap) mayFallBack() bool {
+	return b.o.AllowPlain || b.o.TLS != nil && !b.o.TLS.InsecureSkipVerify
 }
 
 // auth queues the first message.
@@ -182,41 +202,49 @@ func (b *bootstrap) auth(l *login) error {
 	return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
 }
 
-// finishLogin reads the server's list and the login's answers. A mechanism that the server does not know is replaced
-// on the same socket; then the answers to what was sent behind it are discarded.
-func (b *bootstrap) finishLogin(l *login, tail bool) error {
+// finishLogin reads the server's list and the login's answers. After a refusal another mechanism may follow on the same socket; then
+// the answers to what was sent behind the first are discarded.
+func (b *bootstrap) finishLogin(l *login) error {
 	if err := b.readMechanisms(); err != nil {
 		return err
 	}
-	err := b.readLogin(l, !tail)
-	var ce *ConnectError
-	if err == nil || !errors.As(err, &ce) || ce.Status != memd.StatusAuthError || len(b.mechs) == 0 || slices.Contains(b.mechs, l.wire) {
-		return err
-	}
-	if tail {
+	for {
+		err := b.readLogin(l, !b.tail)
+		var ce *ConnectError
+		if err == nil || !errors.As(err, &ce) || ce.Status != memd.StatusAuthError {
+			return err
+		}
+		other, err := b.otherLogin(l)
+		switch {
+		case err != nil:
+			return err
+		case other == nil:
+			return ce
+		}
 		if err := b.skipTail(); err != nil {
 			return err
 		}
-	}
-	other, err := b.otherLogin(l)
-	if err != nil {
-		return err
-	}
-	if err := b.auth(other); err != nil {
-		return err
-	}
-	if other.oneStep {
-		if err := b.requestTail(); err != nil {
+		if err := b.auth(other); err != nil {
 			return err
 		}
+		if other.oneStep {
+			if err := b.requestTail(); err != nil {
+				return err
+			}
+		}
+		if err := b.send(); err != nil {
+			return err
+		}
+		l = other
 	}
-	if err := b.send(); err != nil {
-		return err
-	}
-	return b.readLogin(other, !other.oneStep)
 }
 
+// skipTail discards the answers to what follows the login, if it was sent.
 func (b *bootstrap) skipTail() error {
+	if !b.tail {
+		return nil
+	}
+	b.tail = false
 	if b.o.Bucket != "" {
 		if _, err := b.next(StepSelectBucket, memd.OpSelectBucket); err != nil {
 			return err
