@@ -78,7 +78,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log, 0),
 	}
 	c.orch = retry.New(retry.Options{
-		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
+		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), Inherited: defaultStrategy(cfg.Retry),
+		MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
 	c.logins = newLogins(&cfg, c.log)
