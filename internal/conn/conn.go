@@ -110,7 +110,6 @@ type Conn struct {
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
 	pacer    *Pacer        // see Options.Pacer
 	yields   *Yields       // see Options.Yields
-	quiet    *Quiet        // see Options.Quiet
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -760,13 +759,8 @@ func (c *Conn) fill() error {
 
 // receive is the socket's Read, in the way that suits how many calls are in flight.
 func (c *Conn) receive(b []byte) (int, error) {
-	quiet := c.quietly()
-	switch {
-	case c.lingers():
-		c.linger.quiet = quiet
+	if c.lingers() {
 		return c.linger.Read(b)
-	case quiet:
-		return c.linger.ReadQuietly(b)
 	}
 	return c.nc.Read(b)
 }

@@ -52,8 +52,6 @@ type Options struct {
 
 	// Yields is what those connections know of how long it takes to give way, with the same Base; nil is nothing.
 	Yields *Yields
-	// Quiet is for those of them whose system calls the runtime need not be told of, where that is possible; nil is for none.
-	Quiet *Quiet
 
 	// Pair is that of the node's connections for the same callers; nil is one that never has two.
 	Pair *Pair
@@ -165,6 +163,10 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	if err != nil {
 		return fail(StepDial, nil, err)
 	}
+	if err := unblock(raw); err != nil {
+		_ = raw.Close()
+		return fail(StepDial, nil, err)
+	}
 	nc := raw
 	if o.TLS != nil {
 		tc := tls.Client(raw, tlsConfig(o.TLS, addr))
@@ -205,7 +207,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, serving: o.Serving, pacer: o.Pacer, yields: o.Yields, quiet: o.Quiet, pair: o.Pair, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
+		pack: o.Compression, serving: o.Serving, pacer: o.Pacer, yields: o.Yields, pair: o.Pair, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {
@@ -221,7 +223,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		c.writeMax = 10 * time.Second
 	}
 	if o.TLS == nil {
-		c.try = newTry(nc, c.quietly)
+		c.try = newTry(nc)
 		c.linger = newLinger(nc)
 		c.early = c.linger != nil && c.pair != nil && runtime.GOMAXPROCS(0) <= lingerProcessors
 	}

@@ -22,7 +22,6 @@ type linger struct {
 	raw    syscall.RawConn
 	tc     *net.TCPConn
 	done   bool // it has lingered in this read, or is not to
-	quiet  bool // see Conn.quietly
 	turns  int  // left to whoever else is to run on this core, before that
 	prompt int  // how many times in a row it has not waited for longer than lingerMax
 	buf    []byte
@@ -65,7 +64,7 @@ func newLinger(nc net.Conn) *linger {
 	l := &linger{raw: raw, tc: tc}
 	l.read = func(fd uintptr) bool {
 		for {
-			l.n, l.err = l.once(int(fd))
+			l.n, l.err = syscall.Read(int(fd), l.buf)
 			switch {
 			case l.err == syscall.EINTR: //nolint:errorlint // a bare errno
 			case l.err != syscall.EAGAIN: //nolint:errorlint // a bare errno
@@ -81,13 +80,6 @@ func newLinger(nc net.Conn) *linger {
 		}
 	}
 	return l
-}
-
-func (l *linger) once(fd int) (int, error) {
-	if l.quiet {
-		return readNow(fd, l.buf)
-	}
-	return syscall.Read(fd, l.buf)
 }
 
 // more waits, and reports whether there is something to be read now.
@@ -146,12 +138,6 @@ func (l *linger) stop() {
 // Read is that of the connection.
 func (l *linger) Read(b []byte) (int, error) {
 	l.done, l.turns = false, lingerTurns
-	return l.receive(b)
-}
-
-// ReadQuietly is Read without lingering, and without word to the runtime.
-func (l *linger) ReadQuietly(b []byte) (int, error) {
-	l.done, l.turns, l.quiet = true, 0, true
 	return l.receive(b)
 }
 

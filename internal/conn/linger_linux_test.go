@@ -24,15 +24,7 @@ func lingering(t *testing.T) (near, far *net.TCPConn, l *linger) {
 }
 
 func TestALingeringReadIsTheSocketsRead(t *testing.T) {
-	for name, read := range map[string]func(*linger, []byte) (int, error){
-		"lingers": (*linger).Read, "quietly": (*linger).ReadQuietly,
-		"lingers quietly": func(l *linger, b []byte) (int, error) { l.quiet = true; return l.Read(b) },
-	} {
-		t.Run(name, func(t *testing.T) { isTheSocketsRead(t, read) })
-	}
-}
-
-func isTheSocketsRead(t *testing.T, read func(*linger, []byte) (int, error)) {
+	read := (*linger).Read
 	near, far, l := lingering(t)
 	b := make([]byte, 10)
 	for _, wait := range []time.Duration{0, lingerMax / 2, 20 * lingerMax} {

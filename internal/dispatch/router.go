@@ -85,7 +85,6 @@ type Router struct {
 	next            atomic.Uint32 // round robin
 	serving         atomic.Int32  // nodes that are connected
 	yields          conn.Yields
-	quiet           conn.Quiet
 	pacer           *conn.Pacer
 	sides           struct {
 		calls, batches atomic.Uint32 // see nextSide
