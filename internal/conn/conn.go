@@ -108,8 +108,6 @@ type Conn struct {
 	maxCalls int
 	pair     *Pair         // see Options.Pair
 	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
-	pacer    *Pacer        // see Options.Pacer
-	yields   *Yields       // see Options.Yields
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -249,7 +247,7 @@ func (c *Conn) Submit(call *kv.Call) error {
 	c.mu.Lock()
 	err := c.put(call)
 	if alone, large, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone, large, 1)
+		c.startFlush(alone, large)
 	}
 	return err
 }
@@ -263,7 +261,7 @@ func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 }
 
 // large reports whether what is to be written next begins with a large request, which is most of that write: nothing is gained by
-// letting others append first, nor by writing for many nodes in turn. The lock is held.
+// letting others append first. The lock is held.
 func (c *Conn) large() bool { return len(c.pend) > c.head && c.pend[c.head].value != nil }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
@@ -294,7 +292,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		c.mu.Unlock()
 	}
 	if mine {
-		c.startFlush(alone, large, max(taken, smallBatch))
+		c.startFlush(alone, large)
 	}
 	return taken
 }
@@ -618,18 +616,13 @@ func (c *Conn) read() error {
 		c.freed, c.ended, c.cameLate, c.parked = c.freed[:0], 0, 0, 0
 		if mine {
 			// the callers just woken append their next requests
-			paced := false
-			began := c.now()
-			c.pair.over(began)
+			c.pair.over(c.now())
 			switch {
-			case large || c.nobody || c.yields.Rest(began):
+			case large || c.nobody:
 			case stays:
 				c.relay.giveWay()
-				c.yields.took(began, c.now(), c.callers())
 			default:
-				if paced = c.paced(); !paced {
-					c.gather(began, runtime.Gosched)
-				}
+				runtime.Gosched()
 			}
 			c.mu.Lock()
 			if c.unwritten(stays) {
@@ -641,10 +634,7 @@ func (c *Conn) read() error {
 			c.flushing = c.flushing || mine
 			idle = c.inflight == 0
 			c.mu.Unlock()
-			switch {
-			case mine && paced:
-				c.pacer.add(c)
-			case mine:
+			if mine {
 				c.flush()
 			}
 		}

@@ -47,11 +47,6 @@ type Options struct {
 	Serving *atomic.Int32
 	Second  bool
 
-	// Pacer writes for those connections when they are many; nil is none. Serving is set then.
-	Pacer *Pacer
-
-	// Yields is what those connections know of how long it takes to give way, with the same Base; nil is nothing.
-	Yields *Yields
 
 	// Pair is that of the node's connections for the same callers; nil is one that never has two.
 	Pair *Pair
@@ -207,7 +202,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, serving: o.Serving, pacer: o.Pacer, yields: o.Yields, pair: o.Pair, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
+		pack: o.Compression, serving: o.Serving, pair: o.Pair, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {

@@ -342,7 +342,7 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	if p.inOrder {
 		o.Features = ordered(o.Features)
 	} else {
-		o.Serving, o.Pacer, o.Yields, o.Second, o.Pair = &p.r.serving, p.r.pacer, &p.r.yields, p.extra, &p.head.pair
+		o.Serving, o.Second, o.Pair = &p.r.serving, p.extra, &p.head.pair
 		if p.r.o.Connections == 0 {
 			o.Crowded = p.crowded
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,8 +83,6 @@ type Router struct {
 	work            executor
 	next            atomic.Uint32 // round robin
 	serving         atomic.Int32  // nodes that are connected
-	yields          conn.Yields
-	pacer           *conn.Pacer
 	sides           struct {
 		calls, batches atomic.Uint32 // see nextSide
 		processors     sync.Pool     // of *side
@@ -135,7 +132,6 @@ func New(o Options) *Router {
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), doubts: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
-	r.pacer = conn.NewPacer(o.Base, &r.yields, runtime.GOMAXPROCS(0))
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
@@ -648,7 +644,6 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	done := make(chan struct{})
 	go func() {
 		r.wg.Wait()
-		r.pacer.Close()
 		close(done)
 	}()
 	select {
