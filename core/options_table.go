@@ -25,7 +25,7 @@ var optionTable = []OptionInfo{
 	{Key: "force_ipv4", Does: "connects to IPv4 addresses only", Kind: OptionBool, Default: "false"},
 	{Key: "network", Does: "which addresses of the nodes to use: auto, default, external or another name", Kind: OptionText, Default: "auto"},
 	{Key: "bootstrap_on", Does: "over which protocol cluster maps come; both is over HTTP where connections bring none", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}},
-	{Key: "num_kv_connections", Does: "connections to each node and for each bucket; left out, a node may get a second one while the first is crowded", Kind: OptionInt, Default: "1", min: 1, max: 1024},
+	{Key: "num_kv_connections", Does: "connections to each node and for each bucket; a key's calls always go over the same one", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "kv_pool_size", Name: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "max_queue_size", Does: "calls that wait for one connection", Kind: OptionInt, Default: "2048", min: 1, max: 1 << 24},
 	{Key: "kv_buffer_size", Does: "size of a read buffer", Kind: OptionInt, Default: "0", max: 1 << 30, Note: noteBuffers},

@@ -43,7 +43,7 @@ type Options struct {
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
 	QueueLimit     int           // calls that wait for one connection; 0 means 2048
-	Connections    int           // to each node; 0 is one, and a second one while the first is crowded
+	Connections    int           // to each node, which do not change; 0 means 1
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
@@ -82,12 +82,6 @@ type Router struct {
 	due             deadlines
 	work            executor
 	next            atomic.Uint32 // round robin
-	serving         atomic.Int32  // nodes that are connected
-	sides           struct {
-		calls, batches atomic.Uint32 // see nextSide
-		processors     sync.Pool     // of *side
-		again          atomic.Bool   // calls that are used again get another one
-	}
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -135,7 +129,6 @@ func New(o Options) *Router {
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
-		c.SetSecond(nextSide(&r.sides.calls))
 		if o.Policy != nil {
 			c.SetHedge(r.hedge)
 		}
@@ -168,9 +161,6 @@ func (r *Router) free(c *kv.Call) bool {
 		return false
 	}
 	c.Reset()
-	if r.sides.again.Load() {
-		c.SetSecond(nextSide(&r.sides.calls))
-	}
 	return true
 }
 
@@ -343,24 +333,21 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 		return nil
 	}
 	vb := vbucket(c.Route.Hash, n)
-	p := pk.active(vb)
-	if p == nil {
-		return nil
-	}
-	c.Route.VBucket = vb
-	if q := p.second.Load(); q != nil {
-		return p.shareCall(q, c)
+	p := pk.active(vb, c.Route.Hash)
+	if p != nil {
+		c.Route.VBucket = vb
 	}
 	return p
 }
 
-// active is the pipeline to the node that a vbucket is active on; nil when there is none, or a pool of them.
-func (pk *picker) active(vb uint16) *pipeline {
+// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil when there is
+// none.
+func (pk *picker) active(vb uint16, hash uint32) *pipeline {
 	i := pk.snap.NodeIndex(vb, 0)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
 		return nil
 	}
-	return pk.nodes[i]
+	return pk.nodes[i].ofKey(hash)
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.

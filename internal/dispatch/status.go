@@ -63,14 +63,13 @@ func (r *Router) Status() []NodeStatus {
 	return all
 }
 
-// quietLooks is after how many looks without work, polls apart, a connection rests.
-const quietLooks = 4
+// idleLooks is after how many looks without work, polls apart, a connection rests.
+const idleLooks = 4
 
 // NoteActivity looks which connections have read something since it was called last. That keeps the time of the last
 // activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
 	var silent, unwanted []*conn.Conn
-	var idle []*pipeline
 	r.mu.Lock()
 	now := time.Now()
 	for _, p := range r.pipes {
@@ -88,20 +87,13 @@ func (r *Router) NoteActivity() {
 				q.active = now
 			}
 			if n > q.reads+1 { // one may be the answer to a poll
-				q.quiet = 0
-			} else if q.quiet++; q.quiet == quietLooks {
+				q.idle = 0
+			} else if q.idle++; q.idle == idleLooks {
 				silent = append(silent, cn)
-				if q.extra {
-					q.hide()
-					idle = append(idle, q)
-				}
 			}
 			q.reads = n
 			q.mu.Unlock()
 		})
-	}
-	for _, q := range idle {
-		r.wg.Go(func() { q.end(r.ctx, errUnused) })
 	}
 	r.mu.Unlock()
 	for _, cn := range silent {
