@@ -254,3 +254,7 @@ func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
 
 // NodeStatus is how one node of a bucket is reached.
 type NodeStatus = dispatch.NodeStatus
+
+// MapError is a cluster map that a node has given and that is not used, and why: errors of calls that wait for a map, or
+// for a node that the map in use does not have, wrap it, and WaitReady's does.
+type MapError = dispatch.MapError

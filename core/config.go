@@ -136,8 +136,9 @@ type Config struct {
 	// 17 percent.
 	Compression kv.Compression
 
-	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" decides by
-	// the address that gave the first cluster map.
+	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" takes the network
+	// on which a node has the address that gave the first cluster map, or that of another host of the configuration; when
+	// none has, "external" if nodes have such addresses, otherwise "default".
 	Network string
 	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -59,7 +59,7 @@ func (c *Config) limitDefaults() error {
 }
 
 func (c *Config) configLimits() topology.Options {
-	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth}
+	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth, TLS: c.UseTLS}
 }
 
 // tuning is what routers get of the limits and the rarer options.

@@ -69,7 +69,7 @@ type Call struct {
 	State retry.State // of which a usual call uses the first fields
 
 	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
-	ForwardRev int64
+	ForwardRev uint64
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
 	ownSpec     *Spec // of an operation that has no row in the table

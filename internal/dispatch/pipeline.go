@@ -571,9 +571,13 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
-	var epoch, rev int64
+	if string(pkt.Key) != p.r.o.Bucket { // of the whole cluster, which nodes tell all connections of, or of another bucket
+		return
+	}
+	var epoch int64
+	var rev uint64
 	if len(pkt.Extras) == versionLen {
-		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), int64(binary.BigEndian.Uint64(pkt.Extras[8:]))
+		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), binary.BigEndian.Uint64(pkt.Extras[8:])
 		if s := p.r.Snapshot(); s != nil && !newer(epoch, rev, s) {
 			return
 		}

@@ -95,13 +95,19 @@ type Router struct {
 	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
 	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
-	offers  offers
+	offers     offers
+	refusal    atomic.Pointer[MapError]
+	askedAgain struct { // the version of the worse map that was asked for again last, of the config goroutine
+		epoch int64
+		rev   uint64
+	}
 	fetch   chan struct{} // somebody wants a newer map than we have
 	wantAny bool          // of no known version; these three under the lock
 
-	wantEpoch, wantRev int64
-	orphans            atomic.Int64
-	reports            observe.Orphans
+	wantEpoch int64
+	wantRev   uint64
+	orphans   atomic.Int64
+	reports   observe.Orphans
 }
 
 // picker is an immutable view of the topology: which pipeline serves which node.
@@ -288,7 +294,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		if r.picker.Load() != pk {
 			return r.find(c)
 		}
-		r.noWay(c, since, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
+		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}))
 	}
 	return p
 }
@@ -499,6 +505,9 @@ func (r *Router) seedState() (cause error, hope bool) {
 			}
 		})
 	}
+	if e := r.refusal.Load(); e != nil {
+		cause = e
+	}
 	err, trying := r.sourceState()
 	switch {
 	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
@@ -512,8 +521,9 @@ func (r *Router) seedState() (cause error, hope bool) {
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {
 	var ce *conn.ConnectError
+	var me *MapError
 	switch {
-	case errors.Is(err, errNoMap):
+	case errors.Is(err, errNoMap), errors.As(err, &me):
 		return retry.NotReady
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
@@ -555,7 +565,7 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
 }
 
-func newer(epoch, rev int64, s *topology.Snapshot) bool {
+func newer(epoch int64, rev uint64, s *topology.Snapshot) bool {
 	return epoch > s.Epoch || epoch == s.Epoch && rev > s.Rev
 }
 
@@ -568,7 +578,7 @@ func (r *Router) want() {
 }
 
 // wantVersion says that there is a map of that version.
-func (r *Router) wantVersion(epoch, rev int64) {
+func (r *Router) wantVersion(epoch int64, rev uint64) {
 	r.mu.Lock()
 	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
 		r.wantEpoch, r.wantRev = epoch, rev

@@ -138,7 +138,7 @@ func (r *Router) Address(i int) string {
 // AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to ask.
 func (r *Router) AllPush() bool {
 	pk := r.picker.Load()
-	if pk == nil {
+	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
 		return false
 	}
 	for _, p := range pk.nodes {
@@ -170,7 +170,11 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 	for {
 		changed := r.Changed()
 		var last error
-		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().Routable())
+		s := r.Snapshot()
+		ready := s != nil && (r.o.Bucket == "" || s.Routable())
+		if ready && s.DataNodes() == 0 { // services are all that it has
+			return nil
+		}
 		up := 0
 		for _, s := range r.Status() {
 			if s.Connected {
@@ -191,6 +195,9 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 			if last = err; terminal(err) {
 				return err
 			}
+		}
+		if e := r.refusal.Load(); e != nil {
+			last = e
 		}
 		select {
 		case <-changed:
