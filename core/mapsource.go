@@ -242,20 +242,10 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		if err != nil {
 			return some && !errors.Is(err, errMapSize), s.failure(addr, err)
 		}
-		if err := s.take(ctx, addr, raw); err != nil && s.b.router.Snapshot() == nil {
-			return false, err // another node may have one that can be used
-		}
-		some = true // with a map that works the next one is waited for, whatever this one is
+		s.works(addr)
+		s.b.router.Offer(raw, addr)
+		some = true
 	}
-}
-
-// take hands a map on, and says why it is not used.
-func (s *mapSource) take(ctx context.Context, addr string, raw []byte) error {
-	if err := s.b.router.Take(ctx, raw, addr); err != nil {
-		return err
-	}
-	s.works(addr)
-	return nil
 }
 
 // watch ends a stream that is not needed any more.
@@ -290,7 +280,9 @@ func (s *mapSource) once(ctx context.Context, addr string, paths []string) error
 	if err != nil {
 		return s.failure(addr, err)
 	}
-	return s.take(ctx, addr, raw)
+	s.works(addr)
+	s.b.router.Offer(raw, addr)
+	return nil
 }
 
 // refresh asks any node for a newer map at once.

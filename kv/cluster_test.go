@@ -140,8 +140,10 @@ func TestLookupOnACluster(t *testing.T) {
 		require.Equal(t, "7", string(res.Paths[4].Value))
 		require.JSONEq(t, `{"a":{"b":[1,2,{"c":"x"}]},"a.b":7}`, string(res.Paths[5].Value))
 		require.JSONEq(t, `{"c":"x"}`, string(res.Paths[6].Value))
-		_, err = kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetXattr("$nope")}})
-		require.ErrorIs(t, err, cberr.XattrUnknownVirtualAttribute)
+		res, err = kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetXattr("$nope"), kv.GetPath("a")}})
+		require.NoError(t, err)
+		require.ErrorIs(t, res.Paths[0].Err(), cberr.XattrUnknownVirtualAttribute)
+		require.NoError(t, res.Paths[1].Err())
 
 		_, err = kv.Do(testContext(t), b, kv.LookupIn{Key: []byte("missing"), Specs: []kv.LookupSpec{kv.GetPath("a")}})
 		require.ErrorIs(t, err, cberr.DocumentNotFound)

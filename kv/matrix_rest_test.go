@@ -13,8 +13,11 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// foreign is the metadata of a document that another cluster has changed last.
-var foreign = kv.Meta{Flags: 0x02000006, RevSeqno: 1000, StoreCAS: 1 << 62}
+// foreign is the metadata of a document that another cluster has changed last. Each cell has its own: documents that are
+// new in a vbucket begin behind the revisions of those that were deleted there.
+func foreign(c cell) kv.Meta {
+	return kv.Meta{Flags: 0x02000006, RevSeqno: c.revision, StoreCAS: 1 << 62}
+}
 
 // matrixRest are the operations that change or read a document in other ways than as a whole and by its own cluster.
 func matrixRest(one []byte) []matrixOp {
@@ -62,29 +65,29 @@ func matrixRest(one []byte) []matrixOp {
 func matrixMeta(one []byte) []matrixOp {
 	return []matrixOp{
 		{"set-with-meta", true, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.SetWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign, CheckCAS: c.cas}))
+			return discard(kv.Do(ctx, b, kv.SetWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign(c), CheckCAS: c.cas}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			if c.cas != 0 {
 				return nil, errNoSuchForm
 			}
 			s, n := scopeOf(c)
 			return a.SetMeta(gocbcore.SetMetaOptions{
-				Key: c.key, Value: one, Flags: foreign.Flags, RevNo: foreign.RevSeqno, Cas: gocbcore.Cas(foreign.StoreCAS), ScopeName: s,
+				Key: c.key, Value: one, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno, Cas: gocbcore.Cas(foreign(c).StoreCAS), ScopeName: s,
 				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.SetMetaResult](done))
 		}},
 		{"add-with-meta", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.AddWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign}))
+			return discard(kv.Do(ctx, b, kv.AddWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign(c)}))
 		}, nil},
 		{"delete-with-meta", true, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.DeleteWithMeta{Common: c.common, Key: c.key, Meta: foreign, CheckCAS: c.cas}))
+			return discard(kv.Do(ctx, b, kv.DeleteWithMeta{Common: c.common, Key: c.key, Meta: foreign(c), CheckCAS: c.cas}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			if c.cas != 0 {
 				return nil, errNoSuchForm
 			}
 			s, n := scopeOf(c)
 			return a.DeleteMeta(gocbcore.DeleteMetaOptions{
-				Key: c.key, Flags: foreign.Flags, RevNo: foreign.RevSeqno, Cas: gocbcore.Cas(foreign.StoreCAS), ScopeName: s,
+				Key: c.key, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno, Cas: gocbcore.Cas(foreign(c).StoreCAS), ScopeName: s,
 				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.DeleteMetaResult](done))
 		}},

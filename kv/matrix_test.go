@@ -27,6 +27,8 @@ type cell struct {
 	key    []byte
 	cas    uint64
 	level  memd.DurabilityLevel
+
+	revision uint64 // of a version from another cluster: higher than any before it
 }
 
 // theirNever retries nothing of gocbcore's.
@@ -308,7 +310,7 @@ func TestTheMatrixOfOperations(t *testing.T) {
 					for _, place := range places {
 						run := func(do func(c cell) string) string {
 							n++
-							c := cell{common: place, key: fmt.Appendf(nil, "m-%d", n), level: level}
+							c := cell{common: place, key: fmt.Appendf(nil, "m-%d", n), level: level, revision: uint64(n) * 1000}
 							doc := "5"
 							if op.object {
 								doc = `{"n":5}`
@@ -317,7 +319,7 @@ func TestTheMatrixOfOperations(t *testing.T) {
 							case "its CAS":
 								c.cas = has
 							case "another CAS":
-								c.cas = has + 1
+								c.cas = has + 1000 // no version of the document has it
 							}
 							return do(c)
 						}

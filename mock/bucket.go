@@ -74,6 +74,14 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 	return nil
 }
 
+// storage is what statistics call the type of the bucket.
+func (b *bucket) storage() string {
+	if b.ephemeral {
+		return "ephemeral"
+	}
+	return "persistent"
+}
+
 // setRow changes who holds a vbucket, and lets the documents follow. The caller holds the mutex.
 func (b *bucket) setRow(vb int, row []int) {
 	b.rows[vb] = row

@@ -105,7 +105,7 @@ func TestMemcachedBuckets(t *testing.T) {
 	for _, p := range []memd.Packet{
 		{Opcode: memd.OpGetLocked, Key: docKey("k")},
 		{Opcode: memd.OpGetMeta, Key: docKey("k")},
-		{Opcode: memd.OpObserve},
+		{Opcode: memd.OpObserve, Value: []byte{0, 0, 0, 2, 0, 'k'}},
 		{Opcode: memd.OpGetReplica, Key: docKey("k")},
 		{Opcode: memd.OpGetRandomKey},
 		{Opcode: memd.OpGetFailoverLog},

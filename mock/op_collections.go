@@ -19,16 +19,33 @@ func (rq *request) where() string {
 	return string(rq.p.Key)
 }
 
+// checkLookup refuses what a server does: a vbucket, and a path in both places.
+func (rq *request) checkLookup() reply {
+	switch {
+	case len(rq.p.Key) > 0 && len(rq.p.Value) > 0:
+		return fail(memd.StatusInvalid, "Cannot set both key and value")
+	case rq.p.VBucket != 0:
+		return fail(memd.StatusInvalid, "Request vbucket id must be 0")
+	}
+	return reply{}
+}
+
 func getManifest(rq *request) reply {
+	if rep := rq.checkLookup(); rep.status != memd.StatusSuccess {
+		return rep
+	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
 	return reply{datatype: memd.DatatypeJSON, value: rq.b.manifest.json()}
 }
 
 func getCollectionID(rq *request) reply {
+	if rep := rq.checkLookup(); rep.status != memd.StatusSuccess {
+		return rep
+	}
 	scopeName, name, ok := strings.Cut(rq.where(), ".")
 	if !ok || strings.Contains(name, ".") {
-		return fail(memd.StatusInvalid, "Path must have the form scope.collection")
+		return reply{status: memd.StatusInvalid}
 	}
 	scopeName, name = orDefault(scopeName), orDefault(name)
 	rq.k.c.mu.Lock()
@@ -46,7 +63,13 @@ func getCollectionID(rq *request) reply {
 }
 
 func getScopeID(rq *request) reply {
-	name, _, _ := strings.Cut(rq.where(), ".")
+	if rep := rq.checkLookup(); rep.status != memd.StatusSuccess {
+		return rep
+	}
+	name, rest, _ := strings.Cut(rq.where(), ".")
+	if strings.Contains(rest, ".") {
+		return reply{status: memd.StatusInvalid}
+	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
 	m := &rq.b.manifest

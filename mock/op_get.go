@@ -16,8 +16,10 @@ func runGetKey(rq *request) reply {
 }
 
 func runGetEx(rq *request) reply {
-	if !rq.features.Has(memd.FeatureXattr) || !rq.features.Has(memd.FeatureJSON) || !rq.features.Has(memd.FeatureSnappyEverywhere) {
-		return fail(memd.StatusInvalid, "Xattr, JSON and SnappyEverywhere must be enabled for the connection")
+	for _, f := range []memd.Feature{memd.FeatureXattr, memd.FeatureJSON, memd.FeatureSnappyEverywhere} {
+		if !rq.features.Has(f) {
+			return fail(memd.StatusNotSupported, "%v support must be enabled", f)
+		}
 	}
 	return rq.runDoc(docOp{}, rq.documentEx)
 }

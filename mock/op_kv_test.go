@@ -59,7 +59,9 @@ func TestWritesWithMetadata(t *testing.T) {
 		{"deletion with a body", memd.OpDelWithMeta, metaExtras(0, 0, 10, 60), 0, "x", memd.StatusInvalid},
 		{"deletion", memd.OpDelWithMeta, metaExtras(0, 1234, 10, 60), 0, "", memd.StatusSuccess},
 		{"older than the tombstone", memd.OpSetWithMeta, metaExtras(0, 0, 9, 9999), 0, "l", memd.StatusKeyExists},
-		{"wanted where nothing is", memd.OpSetWithMeta, metaExtras(0, 0, 11, 61), 60, "l", memd.StatusKeyNotFound},
+		{"wanted where nothing is", memd.OpSetWithMeta, metaExtras(0, 0, 11, 61), 59, "l", memd.StatusKeyNotFound},
+		{"deletion wanted where nothing is", memd.OpDelWithMeta, metaExtras(0, 0, 11, 61), 59, "", memd.StatusKeyExists},
+		{"this tombstone wanted", memd.OpDelWithMeta, metaExtras(0, 1234, 10, 61), 60, "", memd.StatusSuccess},
 		{"add over a tombstone", memd.OpAddWithMeta, metaExtras(0, 0, 11, 61), 0, "m", memd.StatusSuccess},
 	}
 	for _, row := range rows {
@@ -80,6 +82,11 @@ func TestWritesWithMetadata(t *testing.T) {
 	require.Greater(t, set.CAS, uint64(61))
 	meta = r.call(memd.Packet{Opcode: memd.OpGetMeta, Key: docKey("k")})
 	require.Equal(t, uint64(12), binary.BigEndian.Uint64(meta.Extras[12:]))
+	never := metaPacket(memd.OpDelWithMeta, "never", "", metaExtras(0, 0, 1, 5))
+	never.CAS = 5
+	require.Equal(t, memd.StatusKeyExists, r.call(never).Status, "a document that never was has the CAS 0")
+	never.Extras = metaExtras(0, 0, 1, 5, 1)
+	require.Equal(t, memd.StatusSuccess, r.call(never).Status, "without resolution it has the CAS that is wanted")
 
 	pairs, err := memd.AppendXattr(nil, "_s", []byte(`{"a":1}`))
 	require.NoError(t, err)
@@ -111,6 +118,26 @@ func TestWritesWithMetadata(t *testing.T) {
 	}
 }
 
+// A document that is new in its vbucket begins behind the revisions of those that were deleted there.
+func TestRevisionsBeginBehindTombstones(t *testing.T) {
+	c := mock.Start(t, mock.Bucket("default", 1))
+	r := login(t, c, usual...)
+	revision := func(key string) uint64 {
+		meta := r.call(memd.Packet{Opcode: memd.OpGetMeta, Key: docKey(key)})
+		require.Equal(t, memd.StatusSuccess, meta.Status)
+		return binary.BigEndian.Uint64(meta.Extras[12:])
+	}
+	for range 3 {
+		r.set("a", "1")
+	}
+	r.set("b", "1")
+	require.Equal(t, []uint64{3, 1}, []uint64{revision("a"), revision("b")})
+	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpDelete, Key: docKey("a")}).Status)
+	r.set("c", "1")
+	r.set("b", "1")
+	require.Equal(t, []uint64{4, 2, 5}, []uint64{revision("a"), revision("b"), revision("c")})
+}
+
 func TestConflictsResolvedByTime(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 1, mock.ResolveByTime()))
 	r := login(t, c, usual...)
@@ -129,7 +156,7 @@ func TestRandomDocuments(t *testing.T) {
 	r := loginAt(t, c, 0, append([]memd.Feature{memd.FeatureSnappyEverywhere}, subdocFeatures...)...)
 	other := loginAt(t, c, 1, usual...)
 	random := func(x ...byte) memd.Packet { return memd.Packet{Opcode: memd.OpGetRandomKey, Extras: x} }
-	require.Equal(t, memd.StatusKeyNotFound, r.call(random()).Status)
+	require.Equal(t, memd.StatusKeyNotFound, r.call(random(0, 0, 0, 0)).Status)
 	for i := range 4 {
 		r.set(fmt.Sprint("k", i), fmt.Sprint(i))
 	}
@@ -139,7 +166,7 @@ func TestRandomDocuments(t *testing.T) {
 	require.Equal(t, memd.StatusSuccess, r.call(in).Status)
 	seen := map[string]bool{}
 	for range 200 {
-		p := r.call(random())
+		p := r.call(random(0, 0, 0, 0))
 		require.Equal(t, memd.StatusSuccess, p.Status)
 		require.Len(t, p.Extras, 4)
 		key := string(p.Key[1:])
@@ -151,6 +178,7 @@ func TestRandomDocuments(t *testing.T) {
 	require.Equal(t, inCollection(8, []byte("only")), p.Key)
 	require.Equal(t, memd.StatusUnknownCollection, r.call(random(0, 0, 0, 9)).Status)
 	require.Equal(t, memd.StatusInvalid, r.call(random(0, 0, 0, 0, 7)).Status)
+	require.Equal(t, memd.StatusInvalid, r.call(random()).Status, "with collections it names one")
 	require.Equal(t, memd.StatusKeyNotFound, other.call(random(0, 0, 0, 0)).Status, "each node answers of its own")
 	for p = r.call(random(0, 0, 0, 0, 0xff)); string(p.Key[1:]) != "k0"; {
 		require.Zero(t, p.Datatype&memd.DatatypeXattr)
@@ -166,7 +194,7 @@ func TestRandomDocuments(t *testing.T) {
 	value, ok := x.Get("x")
 	require.True(t, ok)
 	require.Equal(t, "1", string(value))
-	require.Equal(t, memd.StatusInvalid, other.call(memd.Packet{Opcode: memd.OpGetEx, Key: docKey("k0")}).Status)
+	require.Equal(t, memd.StatusNotSupported, other.call(memd.Packet{Opcode: memd.OpGetEx, Key: docKey("k0")}).Status)
 	require.Equal(t, memd.StatusNotMyVBucket, r.call(memd.Packet{Opcode: memd.OpGetExReplica, Key: docKey("k0")}).Status)
 	plain := loginAt(t, c, 0)
 	p = plain.call(random())
@@ -262,10 +290,7 @@ func TestObserve(t *testing.T) {
 		require.NoError(t, c.SetReplicaLag("default", 0))
 		persisted, current = seqno(replica)
 		require.Equal(t, []uint64{2, 2}, []uint64{persisted, current})
-		p := active.call(memd.Packet{Opcode: memd.OpObserve})
-		require.Equal(t, memd.StatusSuccess, p.Status)
-		require.Empty(t, p.Value)
-		for _, bad := range [][]byte{{0}, {0, 0, 0, 9, 0}, {0, 0, 0, 0}, entry("")} {
+		for _, bad := range [][]byte{nil, {0}, {0, 0, 0, 9, 0}, {0, 0, 0, 0}, entry("")} {
 			require.Equal(t, memd.StatusInvalid, active.call(memd.Packet{Opcode: memd.OpObserve, Value: bad}).Status)
 		}
 		require.Equal(t, memd.StatusNotMyVBucket, active.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 9, 0, 2, 0, 'k'}}).Status)
@@ -291,7 +316,7 @@ func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
 		seq := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
 		require.Zero(t, binary.BigEndian.Uint64(seq.Value[11:]))
 		require.Equal(t, uint64(1), binary.BigEndian.Uint64(seq.Value[19:]))
-		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve}).Status)
+		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 0, 0, 2, 0, 'k'}}).Status)
 		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: make([]byte, 8)}).Status)
 	})
 }
@@ -328,6 +353,15 @@ func TestStatGroups(t *testing.T) {
 		"scopes s":                      {"0x8:items": "0"},
 		"key k 0":                       {"key_is_dirty": "false", "key_vb_state": "active", "key_cas": fmt.Sprint(set.CAS)},
 		"reset":                         {},
+		"config":                        {"ep_bucket_type": "persistent", "ep_conflict_resolution_type": "seqno"},
+		"memory":                        {"mem_used": "2"},
+		"diskinfo":                      {"ep_db_data_size": "2"},
+		"hash":                          {"vb_0:state": "active", "vb_0:counted": "1", "vb_1:state": "replica"},
+		"dcp":                           {"ep_dcp_count": "0"},
+		"workload":                      {"ep_workload:num_shards": "1"},
+		"timings":                       {"get_stats_cmd_mean": "0"},
+		"kvtimings":                     {"rw_0:commit_mean": "0"},
+		"bucket_details":                {"bucket details": `{"buckets":[{"name":"default","state":"ready"}]}`},
 	} {
 		got, st := r.stats(group)
 		require.Equal(t, memd.StatusSuccess, st, group)

@@ -3,7 +3,7 @@ package mock
 import "github.com/couchcore/couchcore/memd"
 
 // The quiet forms: like the commands that they are named after, but one that reads is silent about a missing key, and
-// one that changes is silent about success.
+// one that changes is silent about success. None is durable, and none is overtaken.
 
 var quietForms = map[memd.Opcode]memd.Opcode{
 	memd.OpGetQ: memd.OpGet, memd.OpGetKQ: memd.OpGetK, memd.OpSetQ: memd.OpSet, memd.OpAddQ: memd.OpAdd,
@@ -17,7 +17,7 @@ var quietForms = map[memd.Opcode]memd.Opcode{
 func init() {
 	for q, base := range quietForms {
 		sp := *specs[base]
-		sp.quiet = true
+		sp.quiet, sp.durable, sp.fleeting, sp.reorder = true, false, false, false
 		specs[q] = &sp
 	}
 }

@@ -24,6 +24,9 @@ func scanCreate(rq *request) reply {
 	if wrong != "" {
 		return fail(memd.StatusInvalid, "%s", wrong)
 	}
+	if plan.xattrs && !rq.features.Has(memd.FeatureXattr) {
+		return fail(memd.StatusNotSupported, "Client does not support XATTRs")
+	}
 	rq.cid = plan.cid
 	for end := rq.at.Add(plan.wait); ; {
 		rep, again := rq.tryScan(&plan)
@@ -51,7 +54,7 @@ func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
 		case history[0].uuid != plan.uuid:
 			return reply{status: memd.StatusVBUUIDNotEqual}, false
 		case persisted < plan.seqno:
-			return fail(memd.StatusTmpFail, "The snapshot is not persisted"), true
+			return reply{status: memd.StatusTmpFail}, true
 		case plan.exists && !held.hasSeqno(plan.seqno):
 			return reply{status: memd.StatusNotStored}, false
 		}
@@ -59,7 +62,7 @@ func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
 	s := &scan{b: b, vb: rq.p.VBucket, keysOnly: plan.keysOnly, xattrs: plan.xattrs, items: plan.pick(held, now), used: now}
 	switch {
 	case len(s.items) == 0:
-		return reply{status: memd.StatusKeyNotFound}, false
+		return fail(memd.StatusKeyNotFound, "RangeScan vb:%d %s tryAndScanOneKey no keys in range: no such key", s.vb, newUUID()), false
 	case b.scans >= b.maxScans():
 		return fail(memd.StatusBusy, "Too many scans"), false
 	}

@@ -41,6 +41,16 @@ var statGroups = map[string]struct {
 	"scopes-byid":        {bucket: true, run: (*stats).scopes},
 	"key":                {bucket: true, run: (*stats).key},
 	"collections-detail": {bucket: true, run: (*stats).collections},
+
+	"config":         {bucket: true, run: (*stats).config},
+	"memory":         {bucket: true, run: (*stats).memory},
+	"diskinfo":       {bucket: true, run: (*stats).diskinfo},
+	"hash":           {bucket: true, run: (*stats).hash},
+	"dcp":            {bucket: true, run: fixed("ep_dcp_count", "0", "ep_dcp_total_queue", "0")},
+	"workload":       {bucket: true, run: fixed("ep_workload:num_shards", "1", "ep_workload:num_writers", "1")},
+	"timings":        {bucket: true, run: fixed("get_stats_cmd_mean", "0")},
+	"kvtimings":      {bucket: true, run: fixed("rw_0:commit_mean", "0")},
+	"bucket_details": {run: (*stats).bucketDetails},
 }
 
 func stat(rq *request) reply {
@@ -82,7 +92,7 @@ func (s *stats) general([]string) bool {
 			}
 		}
 		s.add("curr_items", items)
-		s.add("ep_bucket_type", map[bool]string{false: "persistent", true: "ephemeral"}[rq.b.ephemeral])
+		s.add("ep_bucket_type", rq.b.storage())
 		s.add("vb_active_num", rq.b.count(rq.k.n.index, true))
 		s.add("vb_replica_num", rq.b.count(rq.k.n.index, false))
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token.
+// TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token, and neither can be durable:
+// with a durability frame they are refused whatever the document is.
 
 func runTouch(rq *request) reply {
 	done := rq.document

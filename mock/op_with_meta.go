@@ -3,7 +3,6 @@ package mock
 import (
 	"cmp"
 	"encoding/binary"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -65,31 +64,30 @@ func runWithMeta(rq *request) reply {
 	return rq.runDoc(docOp{value: body, datatype: valueType(body), packed: rq.packed, meta: m}, nil)
 }
 
-// applyMeta is the version of a document that a write with metadata brings.
-func (s *store) applyMeta(o *docOp, old doc, found, live, locked bool, now time.Time) (doc, memd.Status) {
-	m := o.meta
-	switch {
-	case o.op == memd.OpAddWithMeta && live:
-		return old, memd.StatusKeyExists
-	case o.cas != 0 && !live:
-		return old, memd.StatusKeyNotFound
-	case locked && o.cas != old.cas:
-		return old, memd.StatusLocked
-	case o.cas != 0 && o.cas != old.cas:
-		return old, memd.StatusKeyExists
-	}
+// applyMeta is the version of a document that a write with metadata brings. Conflicts are resolved before the CAS and a
+// lock are looked at. A removal compares its CAS with a tombstone's, or with 0 where there never was a document.
+func (s *store) applyMeta(o *docOp, old doc, found, locked bool) (doc, memd.Status) {
+	m, removes := o.meta, o.op == memd.OpDelWithMeta
 	next := doc{
 		value: o.value, datatype: o.datatype, packed: o.packed, xattrs: m.xattrs, flags: m.flags, expiry: int64(m.expiry),
-		rev: m.rev, cas: m.cas,
+		rev: m.rev, cas: m.cas, deleted: removes,
 	}
-	if o.op == memd.OpDelWithMeta {
-		if len(o.value) > 0 {
-			return old, memd.StatusInvalid
-		}
-		next.deleted = true
-	}
-	if found && m.options&metaSkipConflict == 0 && !next.wins(&old, m.options&metaForceAccept != 0) {
+	skip, there := m.options&metaSkipConflict != 0, found && !old.deleted
+	switch {
+	case found && !skip && !next.wins(&old, m.options&metaForceAccept != 0):
 		return old, memd.StatusKeyExists
+	case o.op == memd.OpAddWithMeta && there:
+		return old, memd.StatusKeyExists
+	case locked && o.cas != old.cas:
+		return old, memd.StatusLocked
+	case removes && !found && skip, o.cas == 0, found && o.cas == old.cas: // no other CAS than the request's
+	case removes, there:
+		return old, memd.StatusKeyExists
+	default:
+		return old, memd.StatusKeyNotFound
+	}
+	if removes && len(o.value) > 0 {
+		return old, memd.StatusInvalid
 	}
 	if m.options&metaRegenerateCAS != 0 {
 		next.cas = 0
@@ -98,13 +96,18 @@ func (s *store) applyMeta(o *docOp, old doc, found, live, locked bool, now time.
 	return next, memd.StatusSuccess
 }
 
-// wins reports whether a version from elsewhere replaces the one that is here.
+// wins reports whether a version from elsewhere replaces the one that is here. Of a removal only revision and CAS count;
+// of equal versions one with attributes wins over one without.
 func (d *doc) wins(here *doc, byTime bool) bool {
-	first, second := cmp.Compare(d.rev, here.rev), cmp.Compare(d.cas, here.cas)
+	order := cmp.Or(cmp.Compare(d.rev, here.rev), cmp.Compare(d.cas, here.cas))
 	if byTime {
-		first, second = second, first
+		order = cmp.Or(cmp.Compare(d.cas, here.cas), cmp.Compare(d.rev, here.rev))
 	}
-	return cmp.Or(first, second, cmp.Compare(d.expiry, here.expiry), cmp.Compare(d.flags, here.flags)) > 0
+	if d.deleted {
+		return order > 0
+	}
+	order = cmp.Or(order, cmp.Compare(d.expiry, here.expiry), cmp.Compare(d.flags, here.flags))
+	return order > 0 || order == 0 && len(d.xattrs) > 0 && len(here.xattrs) == 0
 }
 
 // Mutation types of RETURN_META.

@@ -130,6 +130,16 @@ func ExternalUser(name, password string, buckets ...string) Option {
 	}
 }
 
+// Reader adds an account that may read the documents of the named buckets and nothing else, as the role data_reader
+// allows it: it gets no access (0x24) for a change.
+func Reader(name, password string, buckets ...string) Option {
+	return func(s *settings) {
+		u := newUser(name, password, buckets)
+		u.admin, u.reads = false, true
+		s.users = append(s.users, u)
+	}
+}
+
 // Token makes the cluster take OAUTHBEARER, and the token for the account of that name. It does not expire.
 func Token(token, name string) Option {
 	return func(s *settings) {
@@ -262,6 +272,7 @@ type user struct {
 	name, password string
 	admin          bool
 	external       bool // in a directory elsewhere
+	reads          bool // documents, and changes none
 	buckets        map[string]bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -18,7 +19,7 @@ const (
 	scanLifetime = 180 * time.Second
 	scansAtOnce  = 2048 // of a bucket, unless a test says otherwise
 	maxScanName  = 50
-	maxScanTerm  = 251
+	maxScanTerm  = maxKey
 )
 
 type scanID [16]byte
@@ -60,7 +61,7 @@ type scanRequest struct {
 		UUID    *string `json:"vb_uuid"`
 		Seqno   *uint64 `json:"seqno"`
 		Exists  bool    `json:"seqno_exists"`
-		Timeout uint32  `json:"timeout_ms"`
+		Timeout uint64  `json:"timeout_ms"` // any unsigned number, of which a server takes the lower half
 	} `json:"snapshot_requirements"`
 }
 
@@ -91,14 +92,14 @@ func planScan(value []byte) (p scanPlan, wrong string) {
 		p.cid = uint32(id)
 	}
 	switch {
-	case (rq.Range == nil) == (rq.Sampling == nil):
-		return p, "needs range or sampling"
+	case rq.Range != nil && rq.Sampling != nil:
+		return p, "range and sampling"
 	case rq.KeyOnly && rq.Xattrs:
 		return p, "include_xattrs with key_only"
 	case len(rq.Name) > maxScanName:
 		return p, "name is too long"
 	}
-	p.keysOnly, p.xattrs = rq.KeyOnly, rq.Xattrs
+	p.keysOnly, p.xattrs, p.to = rq.KeyOnly, rq.Xattrs, strings.Repeat("\xff", maxPrefixedKey) // the whole collection
 	if r := rq.Range; r != nil {
 		var ok, also bool
 		p.from, p.exclFrom, ok = scanTerm(r.Start, r.ExclStart)
@@ -122,7 +123,7 @@ func planScan(value []byte) (p scanPlan, wrong string) {
 			return p, "vb_uuid is no number"
 		}
 		p.snapshot, p.uuid, p.seqno, p.exists = true, uuid, *s.Seqno, s.Exists
-		p.wait = time.Duration(s.Timeout) * time.Millisecond
+		p.wait = time.Duration(uint32(s.Timeout)) * time.Millisecond
 	}
 	return p, ""
 }

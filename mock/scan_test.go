@@ -245,25 +245,29 @@ func TestRangeScansThatAreRefused(t *testing.T) {
 	r.set("a", "1")
 	for value, want := range map[string]memd.Status{
 		scanJSON("x", "y", ""): memd.StatusKeyNotFound,
-		`{}`:                   memd.StatusInvalid,
+		`{}`:                   memd.StatusSuccess,
 		`[]`:                   memd.StatusInvalid,
-		`{"range":{"start":"YQ==","end":"YQ=="},"sampling":{"samples":1}}`:       memd.StatusInvalid,
-		`{"range":{"start":"YQ=="}}`:                                             memd.StatusInvalid,
-		`{"range":{"start":"YQ==","excl_start":"YQ==","end":"YQ=="}}`:            memd.StatusInvalid,
-		`{"range":{"start":"%","end":"YQ=="}}`:                                   memd.StatusInvalid,
-		`{"sampling":{"seed":1}}`:                                                memd.StatusInvalid,
-		`{"sampling":{"samples":0}}`:                                             memd.StatusInvalid,
-		`{"sampling":{"samples":-1}}`:                                            memd.StatusInvalid,
-		scanJSON("a", "b", `,"collection":"zz"`):                                 memd.StatusInvalid,
-		scanJSON("a", "b", `,"collection":"99"`):                                 memd.StatusUnknownCollection,
-		scanJSON("a", "b", `,"key_only":true,"include_xattrs":true`):             memd.StatusInvalid,
-		scanJSON("a", "b", `,"name":"`+strings.Repeat("n", 51)+`"`):              memd.StatusInvalid,
-		scanJSON("a", strings.Repeat("b", 252), ""):                              memd.StatusInvalid,
-		scanJSON("a", "b", `,"snapshot_requirements":{"seqno":1}`):               memd.StatusInvalid,
-		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"x","seqno":1}`): memd.StatusInvalid,
+		`{"range":{"start":"YQ==","end":"YQ=="},"sampling":{"samples":1}}`:                                         memd.StatusInvalid,
+		`{"range":{"start":"YQ=="}}`:                                                                               memd.StatusInvalid,
+		`{"range":{"start":"YQ==","excl_start":"YQ==","end":"YQ=="}}`:                                              memd.StatusInvalid,
+		`{"range":{"start":"%","end":"YQ=="}}`:                                                                     memd.StatusInvalid,
+		`{"sampling":{"seed":1}}`:                                                                                  memd.StatusInvalid,
+		`{"sampling":{"samples":0}}`:                                                                               memd.StatusInvalid,
+		`{"sampling":{"samples":-1}}`:                                                                              memd.StatusInvalid,
+		scanJSON("a", "b", `,"collection":"zz"`):                                                                   memd.StatusInvalid,
+		scanJSON("a", "b", `,"collection":"99"`):                                                                   memd.StatusUnknownCollection,
+		scanJSON("a", "b", `,"key_only":true,"include_xattrs":true`):                                               memd.StatusInvalid,
+		scanJSON("a", "b", `,"name":"`+strings.Repeat("n", 51)+`"`):                                                memd.StatusInvalid,
+		scanJSON("a", strings.Repeat("b", 251), ""):                                                                memd.StatusInvalid,
+		scanJSON("a", "b", `,"snapshot_requirements":{"seqno":1}`):                                                 memd.StatusInvalid,
+		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"x","seqno":1}`):                                   memd.StatusInvalid,
+		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"1","seqno":1,"timeout_ms":-1}`):                   memd.StatusInvalid,
+		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"1","seqno":1,"timeout_ms":18446744073709551615}`): memd.StatusVBUUIDNotEqual,
 	} {
 		require.Equal(t, want, r.call(scanPacket(value)).Status, value)
 	}
+	poor := login(t, c, memd.FeatureXError, memd.FeatureCollections, memd.FeatureJSON)
+	require.Equal(t, memd.StatusNotSupported, poor.call(scanPacket(scanJSON("a", "b", `,"include_xattrs":true`))).Status)
 	raw := scanPacket(scanJSON("a", "b", ""))
 	raw.Datatype = 0
 	require.Equal(t, memd.StatusInvalid, r.call(raw).Status)

@@ -47,6 +47,7 @@ type spec struct {
 	preserve bool  // takes the preserve-TTL frame
 	reorder  bool  // may be overtaken when execution is unordered
 	mutates  bool
+	meta     bool // it brings the metadata of a document
 	token    bool // a success carries the mutation token
 
 	quiet       bool // silent when there is nothing to tell
@@ -64,7 +65,7 @@ var specs = [256]*spec{
 	memd.OpSASLStep:      {run: saslStep, preAuth: true, key: keyNeeded, value: valueAny},
 
 	memd.OpSelectBucket:     {run: selectBucket, key: keyAny, cas: casAny},
-	memd.OpGetClusterConfig: {run: getClusterConfig, extras: []int{0, 16}},
+	memd.OpGetClusterConfig: {run: getClusterConfig, extras: []int{0, 16}, reorder: true},
 	memd.OpNoop:             {run: noop},
 	memd.OpVersion:          {run: getVersion},
 	memd.OpQuit:             {run: quit},
@@ -73,11 +74,11 @@ var specs = [256]*spec{
 	memd.OpCollectionsGetManifest: {run: getManifest, bucket: true},
 	memd.OpCollectionsGetID:       {run: getCollectionID, bucket: true, key: keyAny, value: valueAny},
 	memd.OpCollectionsGetScopeID:  {run: getScopeID, bucket: true, key: keyAny, value: valueAny},
-	memd.OpObserveSeqno:           {run: observeSeqno, bucket: true, value: valueNeeded, cas: casAny, reorder: true},
+	memd.OpObserveSeqno:           {run: observeSeqno, bucket: true, value: valueNeeded, cas: casAny},
 	memd.OpGetFailoverLog:         {run: failoverLog, bucket: true, cas: casAny, dcp: true},
-	memd.OpObserve:                {run: observe, bucket: true, value: valueAny, reorder: true},
+	memd.OpObserve:                {run: observe, bucket: true, value: valueNeeded},
 	memd.OpGetVBucket:             {run: getVBucket, bucket: true, key: keyAny},
-	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}},
+	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}, reorder: true},
 	memd.OpSeqnoPersistence:       {run: seqnoPersistence, bucket: true, extras: []int{8}},
 	memd.OpRangeScanCreate:        {run: scanCreate, bucket: true, value: valueNeeded, datatypes: memd.DatatypeJSON, reorder: true},
 	memd.OpRangeScanContinue:      {run: scanContinue, bucket: true, extras: []int{28}, cas: casAny},
@@ -96,19 +97,19 @@ var specs = [256]*spec{
 	memd.OpGetKeys:  {run: getKeys, bucket: true, key: keyDocument, extras: []int{0, 4}},
 	memd.OpSetWithMeta: {
 		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
-		datatypes: allTypes, mutates: true, token: true,
+		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpAddWithMeta: {
 		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
-		datatypes: allTypes, mutates: true, token: true,
+		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpDelWithMeta: {
 		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
-		datatypes: allTypes, mutates: true, token: true,
+		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpReturnMeta: {
 		run: runReturnMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{12}, document: true,
-		mutates: true,
+		mutates: true, meta: true,
 	},
 	memd.OpGetMeta:    {run: runGetMeta, bucket: true, key: keyDocument, extras: []int{0, 1}},
 	memd.OpGetReplica: {run: runGetReplica, bucket: true, key: keyDocument, reorder: true, replicaOnly: true},
@@ -156,7 +157,7 @@ var specs = [256]*spec{
 	memd.OpSubdocExists:   pathLookup,
 	memd.OpSubdocGetCount: pathLookup,
 	memd.OpSubdocMultiLookup: {
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, extras: []int{0, 1}, reorder: true,
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1}, reorder: true,
 	},
 	memd.OpSubdocDictAdd:              pathMutation,
 	memd.OpSubdocDictUpsert:           pathMutation,
@@ -169,7 +170,7 @@ var specs = [256]*spec{
 	memd.OpSubdocCounter:              pathMutation,
 	memd.OpSubdocReplaceBodyWithXattr: pathMutation,
 	memd.OpSubdocMultiMutation: {
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5},
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5, 8, 9},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 }
@@ -183,10 +184,10 @@ var withMetaExtras = []int{24, 26, 28, 30}
 // Rows of the sub-document commands with one path.
 var (
 	pathLookup = &spec{
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, extras: []int{3, 4}, reorder: true,
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4}, reorder: true,
 	}
 	pathMutation = &spec{
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8},
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8, 11, 12},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	}
 )

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -227,7 +228,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		return docResult{}
 	}
 	if o.meta != nil {
-		next, st := s.applyMeta(o, old, found, live, locked, now)
+		next, st := s.applyMeta(o, old, found, locked)
 		if st != memd.StatusSuccess {
 			return failure(st)
 		}
@@ -252,7 +253,10 @@ func (s *store) commit(o *docOp, v *vbucketData, id docID, old, next doc, now ti
 	v.seqno++
 	next.seqno, next.modified, next.locked = v.seqno, now.Unix(), time.Time{}
 	if o.meta == nil {
-		next.rev = old.rev + 1
+		next.rev = 1 + cmp.Or(old.rev, v.goneRev)
+	}
+	if next.deleted {
+		v.goneRev = max(v.goneRev, next.rev)
 	}
 	if next.cas == 0 {
 		next.cas = s.nextCAS(now)

@@ -14,6 +14,7 @@ import (
 type vbucketData struct {
 	history []branch // newest first, never empty
 	seqno   uint64   // newest of the active copy
+	goneRev uint64   // the highest revision of a tombstone: documents that are new here begin after it
 	nodes   []int    // the active one, then the replicas
 	copies  map[int]*docCopy
 	queue   []unsent // what replicas do not have yet, in order
@@ -198,7 +199,7 @@ func (s *store) flush() {
 			clear(c.disk)
 			c.seqno, c.arrivals = 0, nil
 		}
-		v.seqno, v.history = 0, nil
+		v.seqno, v.goneRev, v.history = 0, 0, nil
 		s.fork(i)
 	}
 }

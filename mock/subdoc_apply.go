@@ -3,6 +3,7 @@ package mock
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -29,19 +30,22 @@ func (s *store) subdoc(o *docOp, v *vbucketData, held *docCopy, now time.Time) d
 		t.found = o.paths.flags&docAccessDeleted != 0
 	}
 	if !o.paths.mutates {
-		return o.paths.lookup(t)
+		return o.paths.lookup(t, o.cas)
 	}
 	return s.subdocMutation(o, t)
 }
 
-// lookup executes the paths of a request that reads.
-func (ps *paths) lookup(t *target) docResult {
+// lookup executes the paths of a request that reads. One that names a CAS reads that version only.
+func (ps *paths) lookup(t *target, cas uint64) docResult {
 	if !t.found {
 		return failure(memd.StatusKeyNotFound)
 	}
 	res := t.old.result(t.v)
 	if t.now.Before(t.old.locked) {
 		res.cas = lockedCAS
+	}
+	if cas != 0 && cas != res.cas {
+		return failure(memd.StatusKeyExists)
 	}
 	done, failed := memd.StatusSuccess, memd.StatusSubdocMultiPathFailure
 	if !t.live {
@@ -94,7 +98,7 @@ func searchable(body []byte, dt memd.Datatype) memd.Status {
 	switch {
 	case dt&memd.DatatypeJSON == 0:
 		return memd.StatusSubdocNotJSON
-	case nesting(body) > maxPathParts:
+	case nesting(body) > maxDepth:
 		return memd.StatusSubdocDocTooDeep
 	}
 	return memd.StatusSuccess
@@ -103,8 +107,10 @@ func searchable(body []byte, dt memd.Datatype) memd.Status {
 func (s *pathSpec) lookAttribute(t *target) ([]byte, memd.Status) {
 	name := s.attribute()
 	value := t.old.xattrs.get(name)
-	if isVirtual(name) {
-		value = t.old.virtual(name, t.v.history[0].uuid, t.now, !t.live)
+	if strings.HasPrefix(name, "$") {
+		if value = t.old.virtual(name, t.v.history[0].uuid, t.now, !t.live); value == nil {
+			return nil, memd.StatusSubdocXattrUnknownVattr
+		}
 	}
 	result, st := s.row.read(attributeDoc(name, value), s.parts)
 	if st == memd.StatusSuccess && s.flags&pathBinary != 0 {
@@ -125,21 +131,23 @@ func attributeDoc(name string, value []byte) []byte {
 	return slices.Concat([]byte(`{"`), []byte(name), []byte(`":`), value, []byte("}"))
 }
 
-// subdocMutation executes the paths of a request that changes a document: all of them, or none.
+// subdocMutation executes the paths of a request that changes a document: all of them, or none. A lock with another CAS
+// than the request's is noticed when the document is stored, so a path that fails comes first; a document that is not
+// there yet is made whatever CAS the request names.
 func (s *store) subdocMutation(o *docOp, t *target) docResult {
 	ps := o.paths
 	locked := t.live && t.now.Before(t.old.locked)
 	switch {
 	case t.found && ps.flags&docAdd != 0:
 		return failure(memd.StatusKeyExists)
+	case !t.found && ps.flags&(docAdd|docUpsert) == 0:
+		return failure(memd.StatusKeyNotFound)
+	case locked && (o.cas == 0 || o.cas == lockedCAS):
+		return failure(memd.StatusLocked)
+	case t.found && !locked && o.cas != 0 && o.cas != t.old.cas:
+		return failure(memd.StatusKeyExists)
 	case t.live && ps.flags&docRevive != 0:
 		return failure(memd.StatusSubdocCanOnlyReviveDeleted)
-	case !t.found && (ps.flags&(docAdd|docUpsert) == 0 || o.cas != 0):
-		return failure(memd.StatusKeyNotFound)
-	case locked && o.cas != t.old.cas:
-		return failure(memd.StatusLocked)
-	case o.cas != 0 && o.cas != t.old.cas:
-		return failure(memd.StatusKeyExists)
 	}
 	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].uuid, old: &t.old}
 	w := ps.change(t, m)
@@ -153,6 +161,8 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 		return docResult{status: memd.StatusSubdocMultiPathFailure, value: v, shaped: true}
 	case w.status != memd.StatusSuccess:
 		return failure(w.status)
+	case locked && o.cas != t.old.cas:
+		return failure(memd.StatusLocked)
 	}
 	next, st := w.next(o, t)
 	if st != memd.StatusSuccess {
@@ -203,24 +213,26 @@ func (ps *paths) change(t *target, m *mutation) *work {
 		}
 		w.results = append(w.results, result)
 	}
+	if ps.specs[0].flags&pathXattr != 0 {
+		w.xattrs = w.xattrs.rewritten()
+	}
 	return w
 }
 
-// emptyBody is what a new document begins with: an array when the first path for its body wants one.
+// emptyBody is what a new document begins with: what the first path that leads into one wants, be it an attribute's. A
+// request with none writes the body as a whole.
 func (ps *paths) emptyBody() []byte {
 	for i := range ps.specs {
 		s := &ps.specs[i]
 		switch {
-		case s.flags&pathXattr != 0:
-			continue
-		case s.row.whole:
-			return nil
+		case s.row.whole, s.row.xattr:
 		case s.path == "" || s.path[0] == '[':
 			return []byte("[]")
+		default:
+			return []byte("{}")
 		}
-		break
 	}
-	return []byte("{}")
+	return nil
 }
 
 // apply executes one path.
@@ -248,7 +260,9 @@ func (w *work) apply(s *pathSpec, m *mutation, mkdir bool) (result []byte, st me
 	switch {
 	case s.flags&pathMacros != 0:
 		w.wantsCRC = w.wantsCRC || string(s.value) == macroCRC
-		c.value = m.expand(s.value)
+		if c.value = m.expand(s.value); c.value == nil {
+			return nil, memd.StatusSubdocXattrUnknownVattrMacro
+		}
 	case s.flags&pathBinary != 0:
 		c.value = encodeBinary(s.value)
 	}
@@ -288,7 +302,13 @@ func (w *work) takeBody(s *pathSpec) memd.Status {
 // next is the document's version after the request.
 func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
 	flags := o.paths.flags
-	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, flags: t.old.flags, expiry: o.expires(t.now)}
+	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, expiry: o.expires(t.now)}
+	if t.found {
+		next.flags = t.old.flags
+	}
+	if o.paths.userFlags != nil {
+		next.flags = *o.paths.userFlags
+	}
 	if o.preserveTTL && t.live {
 		next.expiry = t.old.expiry
 	}
@@ -300,8 +320,6 @@ func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
 		if len(next.value) > 0 {
 			return next, memd.StatusSubdocDeletedCantHaveValue
 		}
-	case !t.found:
-		next.flags = 0
 	}
 	if len(next.value) > maxValue {
 		return next, memd.StatusTooBig

@@ -56,7 +56,7 @@ func (c *pathChange) last() *pathPart { return &c.parts[len(c.parts)-1] }
 
 // deepEnough refuses a value that would make the document deeper than the limit.
 func (c *pathChange) tooDeep(value []byte, above int) bool {
-	return nesting(value)+above > maxPathParts
+	return nesting(value)+above > maxDepth
 }
 
 // create puts value into doc at a path that is not there, whose first matched components exist; with them the objects

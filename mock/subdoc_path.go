@@ -9,7 +9,8 @@ import (
 
 const (
 	maxPathLen   = 1024 // of a path as it is sent
-	maxPathParts = 32   // components of a path, and how deep a document may be
+	maxPathParts = 31   // components of a path
+	maxDepth     = 32   // of a document
 	lastElement  = -1
 )
 

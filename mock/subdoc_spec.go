@@ -3,6 +3,7 @@ package mock
 import (
 	"encoding/binary"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -44,7 +45,7 @@ type pathRow struct {
 	whole  bool      // it is for the document itself, and stands beside others only
 	xattr  bool      // it is for an extended attribute only
 	flags  pathFlags // that its path may have
-	docs   docFlags  // that its document may have, when it is a request of its own
+	docs   docFlags  // that its document may have
 	value  bool      // it has one
 	root   bool      // its path may be empty
 	result bool      // its success has one
@@ -78,9 +79,9 @@ var pathRows = map[memd.Opcode]*pathRow{
 
 	memd.OpSubdocReplaceBodyWithXattr: {flags: pathXattr | pathBinary, docs: docKeep, xattr: true},
 
-	memd.OpGet:    {read: readPath, whole: true, root: true, result: true},
-	memd.OpSet:    {whole: true, root: true, value: true},
-	memd.OpDelete: {whole: true, root: true},
+	memd.OpGet:    {read: readPath, whole: true, docs: docLookup, root: true, result: true},
+	memd.OpSet:    {whole: true, docs: docUpsert | docAdd, root: true, value: true},
+	memd.OpDelete: {whole: true, docs: docKeep, root: true},
 }
 
 // pathSpec is one command of a request.
@@ -104,85 +105,95 @@ func (s *pathSpec) attribute() string {
 
 // paths is a sub-document request.
 type paths struct {
-	specs    []pathSpec
-	multi    bool
-	mutates  bool
-	flags    docFlags
-	features memd.Features
-	opaque   []byte // the request's value, for the apply log
+	specs     []pathSpec
+	multi     bool
+	mutates   bool
+	flags     docFlags
+	userFlags *uint32 // the document's flags afterwards, nil for those that it has
+	features  memd.Features
+	opaque    []byte // the request's value, for the apply log
 }
 
 // decodePaths reads a sub-document request. The reply is the refusal of one that is not in order; its status is success
 // otherwise.
 func decodePaths(p *memd.Packet, features memd.Features) (*paths, uint32, reply) {
 	ps := &paths{features: features, opaque: p.Value}
-	var expiry uint32
+	ps.multi = p.Opcode == memd.OpSubdocMultiLookup || p.Opcode == memd.OpSubdocMultiMutation
 	extras := p.Extras
-	switch p.Opcode {
-	case memd.OpSubdocMultiLookup, memd.OpSubdocMultiMutation:
-		ps.multi, ps.mutates = true, p.Opcode == memd.OpSubdocMultiMutation
-	default:
-		row := pathRows[p.Opcode]
-		ps.mutates = row.mutates()
-		s, rep := decodeSingle(p, row)
-		if rep.status != memd.StatusSuccess {
-			return nil, 0, rep
-		}
-		ps.specs = []pathSpec{s}
+	if !ps.multi {
 		extras = extras[3:]
 	}
-	if len(extras) >= 4 {
-		expiry, extras = binary.BigEndian.Uint32(extras), extras[4:]
+	var expiry uint32
+	if len(extras) >= 4 && (ps.multi || len(extras) < 9) { // a server overlooks the expiry in extras of 12 bytes
+		expiry = binary.BigEndian.Uint32(extras)
 	}
-	if len(extras) == 1 {
-		ps.flags = docFlags(extras[0])
+	if len(extras) >= 8 {
+		flags := binary.BigEndian.Uint32(extras[4:])
+		ps.userFlags = &flags
+	}
+	if len(extras)%4 == 1 {
+		ps.flags = docFlags(extras[len(extras)-1])
 	}
 	if ps.multi {
-		if rep := ps.decodeMulti(p.Value); rep.status != memd.StatusSuccess {
-			return nil, 0, rep
-		}
+		ps.mutates = p.Opcode == memd.OpSubdocMultiMutation
+		return ps, expiry, ps.decodeMulti(p)
 	}
-	return ps, expiry, ps.check(p.CAS)
+	ps.mutates = pathRows[p.Opcode].mutates()
+	return ps, expiry, ps.decodeSingle(p)
 }
 
-func decodeSingle(p *memd.Packet, row *pathRow) (pathSpec, reply) {
+func (ps *paths) decodeSingle(p *memd.Packet) reply {
 	n := int(binary.BigEndian.Uint16(p.Extras))
 	if n > len(p.Value) {
-		return pathSpec{}, fail(memd.StatusInvalid, "Path is longer than the request")
+		return fail(memd.StatusInvalid, "Path is longer than the request")
 	}
-	return pathSpec{
-		op: p.Opcode, row: row, flags: pathFlags(p.Extras[2]), path: string(p.Value[:n]), value: p.Value[n:],
-	}, reply{}
+	ps.specs = []pathSpec{{
+		op: p.Opcode, row: pathRows[p.Opcode], flags: pathFlags(p.Extras[2]), path: string(p.Value[:n]), value: p.Value[n:],
+	}}
+	if rep := ps.checkDocFlags(p.CAS); rep.status != memd.StatusSuccess {
+		return rep
+	}
+	if f := ps.flags; f&docCreateAsDeleted != 0 {
+		switch {
+		case f&(docUpsert|docAdd) == 0:
+			return fail(memd.StatusInvalid, "CreateAsDeleted needs the flag to upsert or to insert")
+		case ps.specs[0].flags&pathXattr == 0:
+			return fail(memd.StatusInvalid, "A deleted document has no body")
+		}
+	}
+	return ps.check(&ps.specs[0])
 }
 
 // decodeMulti takes the specs of a request with several paths apart.
-func (ps *paths) decodeMulti(b []byte) reply {
-	head := 4
-	if ps.mutates {
-		head = 8
+func (ps *paths) decodeMulti(p *memd.Packet) reply {
+	if rep := ps.checkDocFlags(p.CAS); rep.status != memd.StatusSuccess {
+		return rep
 	}
-	for len(b) > 0 {
-		if len(ps.specs) == maxPaths {
+	if f := ps.flags; f&docRevive != 0 && (f&docAccessDeleted == 0 || f&docCreateAsDeleted != 0) {
+		return fail(memd.StatusInvalid, "Revive needs AccessDeleted and excludes CreateAsDeleted")
+	}
+	removed, bodies := false, 0
+	for b := p.Value; len(b) > 0; {
+		switch {
+		case len(ps.specs) == maxPaths:
 			return fail(memd.StatusSubdocInvalidCombo, "More than %d paths", maxPaths)
+		case removed:
+			return fail(memd.StatusSubdocInvalidCombo, "The document is removed and changed")
 		}
-		if len(b) < head {
-			return fail(memd.StatusInvalid, "Spec %d is cut off", len(ps.specs))
+		s, rest, rep := ps.nextSpec(b)
+		if rep.status != memd.StatusSuccess {
+			return rep
 		}
-		s := pathSpec{op: memd.Opcode(b[0]), flags: pathFlags(b[1])}
-		n, v := uint64(binary.BigEndian.Uint16(b[2:])), uint64(0)
-		if ps.mutates {
-			v = uint64(binary.BigEndian.Uint32(b[4:]))
+		if s.flags&pathXattr != 0 && bodies > 0 {
+			return reply{status: memd.StatusSubdocInvalidXattrOrder}
 		}
-		b = b[head:]
-		if n+v > uint64(len(b)) {
-			return fail(memd.StatusInvalid, "Spec %d is longer than the request", len(ps.specs))
+		if s.flags&pathXattr == 0 {
+			bodies++
 		}
-		s.path, s.value, b = string(b[:n]), b[n:n+v], b[n+v:]
-		s.row = pathRows[s.op]
-		if s.row == nil || s.row.mutates() != ps.mutates {
-			return fail(memd.StatusSubdocInvalidCombo, "%v is no command for such a request", s.op)
+		if removed = s.op == memd.OpDelete; removed && bodies > 1 {
+			return fail(memd.StatusSubdocInvalidCombo, "The document is changed and removed")
 		}
-		ps.specs = append(ps.specs, s)
+		b, ps.specs = rest, append(ps.specs, s)
 	}
 	if len(ps.specs) == 0 {
 		return fail(memd.StatusSubdocInvalidCombo, "No paths")
@@ -190,110 +201,121 @@ func (ps *paths) decodeMulti(b []byte) reply {
 	return reply{}
 }
 
-// check refuses what does not go together, and parses the paths.
-func (ps *paths) check(cas uint64) reply {
-	if rep := ps.checkDocFlags(cas); rep.status != memd.StatusSuccess {
-		return rep
+// nextSpec takes the first spec off b.
+func (ps *paths) nextSpec(b []byte) (s pathSpec, rest []byte, rep reply) {
+	head := 4
+	if ps.mutates {
+		head = 8
 	}
-	body, bodies, remove, name := false, 0, false, ""
-	for i := range ps.specs {
-		s := &ps.specs[i]
-		if rep := s.check(); rep.status != memd.StatusSuccess {
-			return rep
-		}
-		s.parts, s.bad = parsePath(s.path)
-		if s.flags&pathXattr == 0 {
-			body = true
-			bodies++
-			remove = remove || s.op == memd.OpDelete
-			continue
-		}
-		switch rep := ps.checkAttribute(s, &name); {
-		case body:
-			return fail(memd.StatusSubdocInvalidXattrOrder, "Extended attributes come first")
-		case rep.status != memd.StatusSuccess:
-			return rep
-		}
+	if len(b) < head {
+		return s, nil, fail(memd.StatusInvalid, "Spec %d is cut off", len(ps.specs))
 	}
+	s = pathSpec{op: memd.Opcode(b[0]), row: pathRows[memd.Opcode(b[0])], flags: pathFlags(b[1])}
+	n, v := uint64(binary.BigEndian.Uint16(b[2:])), uint64(0)
+	if ps.mutates {
+		v = uint64(binary.BigEndian.Uint32(b[4:]))
+	}
+	b = b[head:]
 	switch {
-	case remove && bodies > 1:
-		return fail(memd.StatusSubdocInvalidCombo, "The document is removed and changed")
-	case body && ps.flags&docCreateAsDeleted != 0:
-		return fail(memd.StatusInvalid, "A deleted document has no body")
+	case n+v > uint64(len(b)):
+		return s, nil, fail(memd.StatusInvalid, "Spec %d is longer than the request", len(ps.specs))
+	case s.row == nil || s.row.mutates() != ps.mutates:
+		return s, nil, fail(memd.StatusSubdocInvalidCombo, "%v is no command for such a request", s.op)
 	}
-	return reply{}
+	s.path, s.value = string(b[:n]), b[n:n+v]
+	return s, b[n+v:], ps.check(&s)
 }
 
+// checkDocFlags refuses flags of the document that do not go together.
 func (ps *paths) checkDocFlags(cas uint64) reply {
-	allowed := docLookup
-	if ps.mutates {
-		allowed = docCreate
-	}
-	if !ps.multi {
-		allowed = ps.specs[0].row.docs
-	}
-	f := ps.flags
-	switch {
-	case f&^allowed != 0:
-		return fail(memd.StatusInvalid, "Document flags 0x%02x are not allowed", uint8(f))
+	switch f := ps.flags; {
+	case f&^(docCreate|docReplicaRead) != 0:
+		return fail(memd.StatusInvalid, "Unknown document flags 0x%02x", uint8(f))
 	case f&docUpsert != 0 && f&docAdd != 0:
 		return fail(memd.StatusInvalid, "Flags to upsert and to insert the document")
 	case f&docAdd != 0 && cas != 0:
 		return fail(memd.StatusInvalid, "CAS given for a document that must not exist")
-	case f&docCreateAsDeleted != 0 && f&(docUpsert|docAdd) == 0:
-		return fail(memd.StatusInvalid, "CreateAsDeleted needs the flag to upsert or to insert")
-	case f&docRevive != 0 && (f&docAccessDeleted == 0 || f&docCreateAsDeleted != 0):
-		return fail(memd.StatusInvalid, "Revive needs AccessDeleted and excludes CreateAsDeleted")
 	}
 	return reply{}
 }
 
-// check refuses a spec that is not in order, whatever the document is.
-func (s *pathSpec) check() reply {
+// check refuses a spec that is not in order, whatever the document is, and parses its path.
+func (ps *paths) check(s *pathSpec) reply {
 	r, f := s.row, s.flags
 	switch {
-	case f&(pathMacros|pathBinary) != 0 && f&pathXattr == 0, f&pathMacros != 0 && f&pathBinary != 0:
-		return fail(memd.StatusSubdocXattrInvalidFlagCombo, "Path flags 0x%02x do not go together", uint8(f))
 	case f&^r.flags != 0:
 		return fail(memd.StatusInvalid, "Path flags 0x%02x are not allowed for %v", uint8(f), s.op)
+	case r.xattr && f&pathXattr == 0:
+		return fail(memd.StatusInvalid, "%v needs an extended attribute", s.op)
+	case ps.flags&^r.docs != 0:
+		return fail(memd.StatusInvalid, "Document flags 0x%02x are not allowed for %v", uint8(ps.flags), s.op)
 	case len(s.path) > maxPathLen:
 		return fail(memd.StatusInvalid, "Path is longer than %d bytes", maxPathLen)
-	case s.path == "" && !r.root || s.path != "" && r.whole:
+	case s.path != "" && r.whole:
 		return fail(memd.StatusInvalid, "Path has %d bytes", len(s.path))
+	case f&(pathMacros|pathBinary) != 0 && f&pathXattr == 0, f&pathMacros != 0 && f&pathBinary != 0:
+		return fail(memd.StatusSubdocXattrInvalidFlagCombo, "Path flags 0x%02x do not go together", uint8(f))
+	}
+	if f&pathXattr != 0 {
+		if rep := ps.checkAttribute(s); rep.status != memd.StatusSuccess {
+			return rep
+		}
+	}
+	switch {
+	case s.path == "" && !r.root:
+		return fail(memd.StatusInvalid, "Path has no bytes")
 	case r.value != (len(s.value) > 0):
 		return fail(memd.StatusInvalid, "Value has %d bytes", len(s.value))
-	case r.xattr && f&pathXattr == 0:
-		return fail(memd.StatusSubdocXattrInvalidFlagCombo, "%v needs an extended attribute", s.op)
+	}
+	s.parts, s.bad = parsePath(s.path)
+	return reply{}
+}
+
+// checkAttribute refuses what is wrong with an xattr path. A server gives a context for some of that only.
+func (ps *paths) checkAttribute(s *pathSpec) reply {
+	switch {
+	case !ps.features.Has(memd.FeatureXattr):
+		return fail(memd.StatusNotSupported, "Connection not XATTR enabled")
+	case !validAttribute(s.path):
+		return fail(memd.StatusXattrInvalid, "Request XATTR key invalid")
+	case s.path[0] == '$' && ps.mutates:
+		return reply{status: memd.StatusSubdocXattrCantModifyVattr}
+	case !validBinary(string(s.value)):
+		return fail(memd.StatusXattrInvalid, "Incorrectly encoded binary value")
+	case s.flags&pathMacros != 0:
+		return reply{status: checkMacro(s.value)}
 	}
 	return reply{}
 }
 
-// checkAttribute refuses what is wrong with an xattr path. name is the one attribute that the request is about so far.
-func (ps *paths) checkAttribute(s *pathSpec, name *string) reply {
-	key := s.attribute()
-	virtual := strings.HasPrefix(key, "$")
-	several := ps.features.Has(memd.FeatureSubdocMultipleXattrKeys)
-	switch {
-	case !ps.features.Has(memd.FeatureXattr):
-		return fail(memd.StatusNotSupported, "Xattr is not enabled for the connection")
-	case s.flags&pathBinary != 0 && !ps.features.Has(memd.FeatureSubdocBinaryXattr):
-		return fail(memd.StatusNotSupported, "SubdocBinaryXattr is not enabled for the connection")
-	case key == "" || len(key) > maxXattrName || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == '`' }):
-		return fail(memd.StatusXattrInvalid, "%q is no name for an extended attribute", key)
-	case virtual && ps.mutates:
-		return fail(memd.StatusSubdocXattrCantModifyVattr, "%q is a virtual attribute", key)
-	case virtual && !isVirtual(key):
-		return fail(memd.StatusSubdocXattrUnknownVattr, "%q is no virtual attribute", key)
-	case !virtual && *name != "" && *name != key && !several:
-		return fail(memd.StatusSubdocXattrInvalidKeyCombo, "More than one extended attribute")
+// validAttribute reports whether an xattr path begins with the name of an attribute: up to 15 bytes that begin with
+// neither a control character nor punctuation, but for "_" and "$" with something behind them.
+func validAttribute(path string) bool {
+	if path == "" || !utf8.ValidString(path) || strings.ContainsRune(path, 0) {
+		return false
 	}
-	if !virtual {
-		*name = key
+	name := (&pathSpec{path: path}).attribute()
+	switch c := path[0]; {
+	case c == '_', c == '$':
+		return len(name) > 1 && len(name) <= maxXattrName
+	case c < ' ', c > ' ' && c < '0', c > '9' && c < 'A', c > 'Z' && c < 'a', c > 'z' && c <= 0x7f:
+		return false
 	}
-	if s.flags&pathMacros != 0 {
-		if st := checkMacro(s.value, ps.features); st != memd.StatusSuccess {
-			return fail(st, "Value is no macro that is known")
+	return len(name) <= maxXattrName
+}
+
+// validBinary reports whether a value that says of itself that it is an encoded binary one is.
+func validBinary(value string) bool {
+	i := strings.Index(value, binaryPrefix)
+	if i < 0 {
+		return true
+	}
+	if i > 1 || i == 1 && value[0] != '"' {
+		var ok bool
+		if value, _, ok = strings.Cut(value[i:], `"`); !ok {
+			return false
 		}
 	}
-	return reply{}
+	_, ok := decodeBinary([]byte(value))
+	return ok
 }

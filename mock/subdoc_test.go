@@ -193,14 +193,18 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 		{"mkdir to read", lookupPacket("k", 0, ps{memd.OpSubdocGet, fMkdir, "a", ""}), memd.StatusInvalid},
 		{"macros outside xattrs", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fMacros, "a", "1"}), memd.StatusSubdocXattrInvalidFlagCombo},
 		{"binary macros", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros | fBinary, "a", "1"}), memd.StatusSubdocXattrInvalidFlagCombo},
-		{"body from a body", mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, 0, "a", ""}), memd.StatusSubdocXattrInvalidFlagCombo},
+		{"body from a body", mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, 0, "a", ""}), memd.StatusInvalid},
 		{"unknown document flag", lookupPacket("k", 0x40, get), memd.StatusInvalid},
 		{"upsert to read", lookupPacket("k", dUpsert, get), memd.StatusInvalid},
 		{"replica to change", mutatePacket("k", dFromReplica, up), memd.StatusInvalid},
 		{"upsert and insert", mutatePacket("k", dUpsert|dAdd, up), memd.StatusInvalid},
 		{"insert with CAS", withCAS, memd.StatusInvalid},
-		{"tombstone without upsert", mutatePacket("k", dTomb, upx), memd.StatusInvalid},
-		{"tombstone with a body", mutatePacket("new", dTomb|dAdd, upx, up), memd.StatusInvalid},
+		{"tombstone of one path without upsert", singlePacket(memd.OpSubdocDictUpsert, "k", "x", "1", fXattr, dTomb), memd.StatusInvalid},
+		{"tombstone of one path with a body", singlePacket(memd.OpSubdocDictUpsert, "new", "a", "1", 0, dTomb|dAdd), memd.StatusInvalid},
+		{"tombstone without upsert", mutatePacket("new", dTomb, upx), memd.StatusKeyNotFound},
+		{"tombstone with a path in its body", mutatePacket("new", dTomb|dAdd, upx, up), memd.StatusSubdocMultiPathFailure},
+		{"whole document in a tombstone", mutatePacket("new", dTomb|dAdd, upx, ps{op: memd.OpSet, value: "1"}), memd.StatusInvalid},
+		{"upsert where a path must be there", mutatePacket("k", dUpsert, ps{op: memd.OpSubdocReplace, path: "a", value: "1"}), memd.StatusInvalid},
 		{"revive without access", mutatePacket("k", dRevive, upx), memd.StatusInvalid},
 		{"revive of the living", mutatePacket("k", dRevive|dDeleted, upx), memd.StatusSubdocCanOnlyReviveDeleted},
 		{"body before xattr", mutatePacket("k", 0, up, upx), memd.StatusSubdocInvalidXattrOrder},
@@ -208,10 +212,15 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 		{"long attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, strings.Repeat("x", 16), ""}), memd.StatusXattrInvalid},
 		{"no attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, ".a", ""}), memd.StatusXattrInvalid},
 		{"quoted attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "`a`", ""}), memd.StatusXattrInvalid},
-		{"unknown virtual", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$nothing", ""}), memd.StatusSubdocXattrUnknownVattr},
+		{"empty attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "", ""}), memd.StatusXattrInvalid},
+		{"system attribute without a name", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_.a", ""}), memd.StatusXattrInvalid},
+		{"unknown virtual", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$nothing", ""}), memd.StatusSubdocMultiPathFailure},
+		{"unknown virtual alone", singlePacket(memd.OpSubdocGet, "k", "$nothing", "", fXattr), memd.StatusSubdocXattrUnknownVattr},
+		{"binary value that is none", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "a", `"cb-content-base64-encoded:!"`}), memd.StatusXattrInvalid},
 		{"change a virtual", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "$document.CAS", "1"}), memd.StatusSubdocXattrCantModifyVattr},
 		{"no macro", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "a", `"x"`}), memd.StatusSubdocXattrUnknownMacro},
-		{"unknown field", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "a", `"${$document.nix}"`}), memd.StatusSubdocXattrUnknownVattrMacro},
+		{"unknown field", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "a", `"${$document.nix}"`}), memd.StatusSubdocMultiPathFailure},
+		{"unknown field alone", singlePacket(memd.OpSubdocDictUpsert, "k", "a", `"${$document.nix}"`, fXattr|fMacros), memd.StatusSubdocXattrUnknownVattrMacro},
 		{"extras", memd.Packet{Opcode: memd.OpSubdocGet, Key: docKey("k"), Extras: []byte{0, 1}, Value: []byte("a")}, memd.StatusInvalid},
 		{"single path too long for its packet", memd.Packet{Opcode: memd.OpSubdocGet, Key: docKey("k"), Extras: []byte{0, 9, 0}, Value: []byte("a")}, memd.StatusInvalid},
 		{"insert on a removal", singlePacket(memd.OpSubdocDelete, "k", "a", "", 0, dAdd), memd.StatusInvalid},
@@ -225,9 +234,10 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 	require.Equal(t, memd.StatusNotSupported, poor.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""})).Status)
 	one := login(t, c, memd.FeatureXError, memd.FeatureCollections, memd.FeatureXattr)
 	two := lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""}, ps{memd.OpSubdocGet, fXattr, "b", ""})
-	require.Equal(t, memd.StatusSubdocXattrInvalidKeyCombo, one.call(two).Status)
-	virtual := lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""}, ps{memd.OpSubdocGet, fXattr, "$document", ""})
-	require.Equal(t, memd.StatusSubdocMultiPathFailure, one.call(virtual).Status)
+	require.Equal(t, memd.StatusSubdocMultiPathFailure, one.call(two).Status, "several attributes need no feature")
+	require.Equal(t, memd.StatusSuccess, one.call(mutatePacket("k", 0,
+		ps{memd.OpSubdocDictUpsert, fXattr | fBinary, "b", "\x01"}, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "m", `"${$document.CAS}"`})).Status,
+		"nor do binary values and macros of the document")
 }
 
 func TestSubdocMultiPaths(t *testing.T) {
@@ -294,8 +304,8 @@ func TestSubdocXattrsAndMacros(t *testing.T) {
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	swapped := binary.LittleEndian.AppendUint64(nil, p.CAS)
 	crc := fmt.Sprintf("0x%08x", crc32.Checksum([]byte(`{"a":22}`), crc32.MakeTable(crc32.Castagnoli)))
-	want := fmt.Sprintf(`{"rev":"1-a","cas":"0x%x","seq":"0x%016x","crc":"%s","was":7}`,
-		swapped, binary.BigEndian.Uint64(p.Extras[8:]), crc)
+	want := fmt.Sprintf(`{"cas":"0x%x","crc":"%s","rev":"1-a","seq":"0x%016x","was":7}`,
+		swapped, crc, binary.BigEndian.Uint64(p.Extras[8:]))
 	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_sync", ""}, ps{memd.OpSubdocGet, fXattr, "user.n", ""},
 		ps{memd.OpSubdocGet, fXattr, "$XTOC", ""}, ps{memd.OpSubdocGet, fXattr, "$document.deleted", ""}, ps{op: memd.OpSubdocGet, path: "a"}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
@@ -354,7 +364,7 @@ func TestSubdocTombstones(t *testing.T) {
 	require.Len(t, p.Extras, 16)
 	require.NotEmpty(t, p.Value)
 	require.Equal(t, memd.StatusKeyExists, r.call(mutatePacket("k", dDeleted|dAdd, attrs...)).Status)
-	p = r.call(mutatePacket("k", dDeleted, ps{op: memd.OpSet, value: "x"}))
+	p = r.call(mutatePacket("k", dDeleted, ps{memd.OpSubdocReplaceBodyWithXattr, fXattr, "_s", ""}))
 	require.Equal(t, memd.StatusSubdocDeletedCantHaveValue, p.Status)
 	p = r.call(mutatePacket("k", dDeleted, ps{op: memd.OpSubdocDictUpsert, path: "a", value: "1"}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
@@ -401,4 +411,65 @@ func TestSubdocLookupOnReplicas(t *testing.T) {
 	durable.Magic, durable.Frames = memd.MagicReqExt, []byte{0x11, 1}
 	require.Equal(t, memd.StatusSuccess, active.call(durable).Status)
 	require.Equal(t, `{"a":2}`, active.body("k"))
+}
+
+// An xattr path that comes first decides what a new document is, and a lock is noticed when the document is stored.
+func TestSubdocOrderOfChecks(t *testing.T) {
+	c := mock.Start(t)
+	r := login(t, c, subdocFeatures...)
+	attr, push := ps{memd.OpSubdocDictUpsert, fXattr, "u", "1"}, ps{op: memd.OpSubdocArrayPushLast, value: "1"}
+	p := r.call(mutatePacket("new", dUpsert, attr, push))
+	require.Equal(t, []byte{1, 0, 0xc1}, p.Value, "the attribute's path makes an object")
+	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("new", dUpsert, push)).Status)
+	other := mutatePacket("made", dUpsert, ps{op: memd.OpSubdocDictUpsert, path: "a", value: "1"})
+	other.CAS = 77
+	require.Equal(t, memd.StatusSuccess, r.call(other).Status, "a document that is not there has no CAS to compare")
+
+	r.set("k", `{"a":1}`)
+	lock := r.call(memd.Packet{Opcode: memd.OpGetLocked, Key: docKey("k")})
+	require.Equal(t, memd.StatusSuccess, lock.Status)
+	try := func(p memd.Packet, cas uint64) memd.Status {
+		p.CAS = cas
+		return r.call(p).Status
+	}
+	missing, there := ps{op: memd.OpSubdocReplace, path: "nix", value: "1"}, ps{op: memd.OpSubdocReplace, path: "a", value: "1"}
+	require.Equal(t, memd.StatusLocked, try(mutatePacket("k", 0, missing), 0))
+	require.Equal(t, memd.StatusSubdocMultiPathFailure, try(mutatePacket("k", 0, missing), 5))
+	require.Equal(t, memd.StatusSubdocPathNotFound, try(singlePacket(memd.OpSubdocReplace, "k", "nix", "1", 0), 5))
+	require.Equal(t, memd.StatusLocked, try(mutatePacket("k", 0, there), 5))
+	require.Equal(t, memd.StatusKeyExists, try(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "a"}), lock.CAS))
+	require.Equal(t, memd.StatusSuccess, try(mutatePacket("k", 0, there), lock.CAS))
+	require.Equal(t, memd.StatusKeyExists, try(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "a"}), 5))
+	require.Equal(t, memd.StatusKeyExists, try(mutatePacket("k", dRevive|dDeleted, there), 5), "before it is found alive")
+}
+
+func TestSubdocUserFlags(t *testing.T) {
+	c := mock.Start(t)
+	r := login(t, c, subdocFeatures...)
+	flags := func(key string) []byte {
+		p := r.call(getPacket(key))
+		require.Equal(t, memd.StatusSuccess, p.Status)
+		return p.Extras
+	}
+	p := mutatePacket("multi", 0, ps{op: memd.OpSubdocDictUpsert, path: "a", value: "1"})
+	p.Extras = []byte{0, 0, 0, 0, 1, 2, 3, 4, dUpsert}
+	require.Equal(t, memd.StatusSuccess, r.call(p).Status)
+	require.Equal(t, []byte{1, 2, 3, 4}, flags("multi"))
+	p.Extras = []byte{0, 0, 0, 0, 1, 2, 3, 5}
+	require.Equal(t, memd.StatusSuccess, r.call(p).Status)
+	require.Equal(t, []byte{1, 2, 3, 5}, flags("multi"))
+	p.Extras = nil
+	require.Equal(t, memd.StatusSuccess, r.call(p).Status)
+	require.Equal(t, []byte{1, 2, 3, 5}, flags("multi"), "kept")
+
+	one := singlePacket(memd.OpSubdocDictUpsert, "multi", "b", "1", 0)
+	one.Extras = append(one.Extras, 0, 0, 0, 0, 9, 9, 9, 9)
+	require.Equal(t, memd.StatusSuccess, r.call(one).Status)
+	require.Equal(t, []byte{9, 9, 9, 9}, flags("multi"))
+	one = singlePacket(memd.OpSubdocDictUpsert, "single", "b", "1", 0)
+	one.Extras = append(one.Extras, 0, 0, 0, 1, 9, 9, 9, 8, dUpsert)
+	require.Equal(t, memd.StatusSuccess, r.call(one).Status)
+	require.Equal(t, []byte{9, 9, 9, 8}, flags("single"))
+	meta := r.call(memd.Packet{Opcode: memd.OpGetMeta, Key: docKey("single")})
+	require.Equal(t, make([]byte, 4), meta.Extras[8:12], "the expiry in 12 bytes is overlooked")
 }

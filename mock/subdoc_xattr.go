@@ -26,7 +26,8 @@ type xattr struct {
 	value []byte
 }
 
-// xattrs are a document's extended attributes, in the order they were made. They are never changed in place.
+// xattrs are a document's extended attributes, in the order of their names once a path has changed one. They are never
+// changed in place.
 type xattrs []xattr
 
 func (x xattrs) get(name string) []byte {
@@ -52,6 +53,29 @@ func (x xattrs) with(name string, value []byte) xattrs {
 		return out
 	}
 	return append(out, xattr{name, value})
+}
+
+// rewritten are the attributes as a server leaves them that has changed one: it reads them all as one JSON object and
+// writes that again, with members in the order of their names and without spaces. Numbers stay as they are written.
+func (x xattrs) rewritten() xattrs {
+	out := slices.Clone(x)
+	for i := range out {
+		out[i].value = rewritten(out[i].value)
+	}
+	slices.SortFunc(out, func(a, b xattr) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+func rewritten(value []byte) []byte {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber()
+	_ = d.Decode(&v) // attributes are JSON
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // what was JSON is JSON again
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
 // system are the attributes that outlive the document.
@@ -112,11 +136,7 @@ func decodeBinary(text []byte) ([]byte, bool) {
 	return b, err == nil
 }
 
-func isVirtual(name string) bool {
-	return name == "$document" || name == "$XTOC" || name == "$vbucket"
-}
-
-// virtual is the value of a virtual attribute of a document.
+// virtual is the value of a virtual attribute of a document, nil when there is none of that name.
 func (d *doc) virtual(name string, uuid uint64, now time.Time, deleted bool) []byte {
 	var v any
 	switch name {
@@ -128,26 +148,28 @@ func (d *doc) virtual(name string, uuid uint64, now time.Time, deleted bool) []b
 		v = names
 	case "$vbucket":
 		v = map[string]any{"HLC": map[string]string{"now": strconv.FormatInt(now.Unix(), 10), "mode": "real"}}
-	default:
+	case "$document":
 		v = d.describe(uuid, deleted)
+	default:
+		return nil
 	}
 	text, _ := json.Marshal(v) // texts and numbers cannot fail
 	return text
 }
 
-// documentJSON is the virtual attribute $document.
+// documentJSON is the virtual attribute $document, whose members are in the order of their names.
 type documentJSON struct {
 	CAS          string   `json:"CAS"`
-	UUID         string   `json:"vbucket_uuid"`
-	Seqno        string   `json:"seqno"`
-	RevID        string   `json:"revid"`
-	Expiry       int64    `json:"exptime"`
-	Flags        uint32   `json:"flags"`
-	Bytes        int      `json:"value_bytes"`
 	Datatype     []string `json:"datatype"`
 	Deleted      bool     `json:"deleted"`
+	Expiry       int64    `json:"exptime"`
+	Flags        uint32   `json:"flags"`
 	LastModified string   `json:"last_modified"`
+	RevID        string   `json:"revid"`
+	Seqno        string   `json:"seqno"`
+	Bytes        int      `json:"value_bytes"`
 	CRC          string   `json:"value_crc32c"`
+	UUID         string   `json:"vbucket_uuid"`
 }
 
 func (d *doc) describe(uuid uint64, deleted bool) documentJSON {
@@ -155,7 +177,7 @@ func (d *doc) describe(uuid uint64, deleted bool) documentJSON {
 	for _, t := range []struct {
 		bit  memd.Datatype
 		name string
-	}{{memd.DatatypeJSON, "json"}, {memd.DatatypeSnappy, "snappy"}, {memd.DatatypeXattr, "xattr"}} {
+	}{{memd.DatatypeSnappy, "snappy"}, {memd.DatatypeJSON, "json"}, {memd.DatatypeXattr, "xattr"}} {
 		if d.types()&t.bit != 0 {
 			types = append(types, t.name)
 		}
@@ -181,42 +203,38 @@ const (
 	macroSeqno    = `"${Mutation.seqno}"`
 	macroCRC      = `"${Mutation.value_crc32c}"`
 	macroDocument = `"${$document`
+	macroEnd      = `}"`
 )
 
-// checkMacro refuses a value that is no macro.
-func checkMacro(value []byte, f memd.Features) memd.Status {
+// checkMacro refuses a value that is no macro. Whether a macro of the document has a field that there is is found out when
+// it is executed.
+func checkMacro(value []byte) memd.Status {
 	text := string(value)
 	switch {
 	case text == macroCAS, text == macroSeqno, text == macroCRC:
-		return memd.StatusSuccess
-	case !strings.HasPrefix(text, macroDocument), !f.Has(memd.FeatureSubdocDocumentMacro):
+	case !strings.HasPrefix(text, macroDocument), !strings.HasSuffix(text, macroEnd):
 		return memd.StatusSubdocXattrUnknownMacro
-	}
-	empty := doc{}
-	if empty.macroField(text, 0) == nil {
-		return memd.StatusSubdocXattrUnknownVattrMacro
 	}
 	return memd.StatusSuccess
 }
 
+// macroFields are the members of $document that macros stand for.
+var macroFields = []string{
+	"CAS", "datatype", "deleted", "exptime", "flags", "last_modified", "revid", "seqno", "value_bytes", "vbucket_uuid",
+}
+
 // macroField is what a macro of the document stands for, nil when there is no such one.
 func (d *doc) macroField(macro string, uuid uint64) []byte {
-	field, ok := strings.CutSuffix(strings.TrimPrefix(macro, macroDocument), `}"`)
-	if !ok || field != "" && field[0] != '.' {
-		return nil
-	}
+	field := strings.TrimSuffix(strings.TrimPrefix(macro, macroDocument), macroEnd)
 	whole := d.virtual("$document", uuid, time.Time{}, d.deleted)
 	if field == "" {
 		return whole
 	}
-	parts, st := parsePath(field[1:])
-	if st != memd.StatusSuccess || len(parts) == 0 {
+	name, ok := strings.CutPrefix(field, ".")
+	if !ok || !slices.Contains(macroFields, name) {
 		return nil
 	}
-	text, st := readPath(whole, parts)
-	if st != memd.StatusSuccess {
-		return nil
-	}
+	text, _ := readPath(whole, []pathPart{{key: name}}) // $document has it
 	return text
 }
 
@@ -227,7 +245,7 @@ type mutation struct {
 	old              *doc
 }
 
-// expand is the text that a macro stands for.
+// expand is the text that a macro stands for, nil for a field of $document that there is not.
 func (m *mutation) expand(macro []byte) []byte {
 	switch string(macro) {
 	case macroCAS: // the bytes of the CAS, least significant first

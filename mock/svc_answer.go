@@ -313,7 +313,7 @@ func (x *svcCall) timedOut() []ServiceError {
 	case SearchService:
 		return []ServiceError{{Message: "context deadline exceeded"}}
 	default:
-		return []ServiceError{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d)}}
+		return []ServiceError{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d), Retry: true}} // as the engine says
 	}
 }
 

@@ -92,7 +92,7 @@ func (x *svcCall) queryEnvelope(a *Answer) envelope {
 		}
 		ms = append(ms, member{"status", quote(status)})
 		if x.rq.Service == AnalyticsService || string(x.rq.members["metrics"]) != "false" {
-			ms = append(ms, member{"metrics", x.metrics(rows, size, took, len(errs), len(a.Warnings))})
+			ms = append(ms, member{"metrics", x.metrics(a, rows, size, took)})
 		}
 		if p := x.rq.text("profile"); p == "phases" || p == "timings" {
 			ms = append(ms, member{"profile", `{"phaseTimes":{"run":"1ms"},"phaseCounts":{},"executionTimings":{}}`})
@@ -102,18 +102,20 @@ func (x *svcCall) queryEnvelope(a *Answer) envelope {
 	return e
 }
 
-func (x *svcCall) metrics(rows, size int, took time.Duration, errs, warnings int) string {
+func (x *svcCall) metrics(a *Answer, rows, size int, took time.Duration) string {
 	s := fmt.Sprintf(`{"elapsedTime":%q,"executionTime":%q,"resultCount":%d,"resultSize":%d`, took, took, rows, size)
 	if x.rq.Service == AnalyticsService {
 		s += fmt.Sprintf(`,"processedObjects":%d`, rows)
 	} else {
 		s += `,"serviceLoad":1`
 	}
-	if errs > 0 {
-		s += `,"errorCount":` + strconv.Itoa(errs)
-	}
-	if warnings > 0 {
-		s += `,"warningCount":` + strconv.Itoa(warnings)
+	for _, count := range []struct {
+		name string
+		n    int
+	}{{"mutationCount", a.Mutated}, {"errorCount", len(a.Errors)}, {"warningCount", len(a.Warnings)}} {
+		if count.n > 0 {
+			s += fmt.Sprintf(`,%q:%d`, count.name, count.n)
+		}
 	}
 	return s + "}"
 }
@@ -130,7 +132,7 @@ func (x *svcCall) errorList(errs []ServiceError, failed bool) string {
 		switch {
 		case failed && x.rq.Service == AnalyticsService:
 			s += `,"retriable":` + strconv.FormatBool(e.Retry)
-		case failed:
+		case failed && (e.Retry || e.Code != unknownPrepared):
 			s += `,"retry":` + strconv.FormatBool(e.Retry)
 		}
 		if e.Reason != "" {

@@ -130,10 +130,14 @@ func (x *svcCall) prepareRow() Answer {
 	return Answer{Rows: []string{row}}
 }
 
+// unknownPrepared is the error for a name without a statement. A server answers it with the HTTP status 404, and without a hint
+// about a retry.
+const unknownPrepared = 4040
+
 // staleTexts are what the service says about a statement that cannot be used any more. The last one is what clients look
 // for when an index of the plan is gone.
 var staleTexts = map[int]string{
-	4040: "No such prepared statement", 4050: "Unrecognizable prepared statement", 4060: "Unable to find prepared statement",
+	unknownPrepared: "No such prepared statement", 4050: "Unrecognizable prepared statement", 4060: "Unable to find prepared statement",
 	4070: "Unable to decode prepared statement", 4080: "Encoded plan parameter does not match",
 	4090: "Prepared statement is no longer valid", 5000: "queryport.indexNotFound",
 }
@@ -149,7 +153,7 @@ func (c *Cluster) usePrepared(name, encoded string) (*prepared, *Answer) {
 	case p != nil:
 		return p, nil
 	case encoded == "":
-		return nil, failure1(4040, "No such prepared statement: %s", name)
+		return nil, failure1(unknownPrepared, "No such prepared statement: %s", name)
 	}
 	var pl plan
 	b, err := base64.StdEncoding.DecodeString(encoded)

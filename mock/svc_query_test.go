@@ -107,7 +107,10 @@ func TestStatementsPreparedByName(t *testing.T) {
 	} {
 		require.JSONEq(t, `[{"n":7}]`, string(results(t, a.query(body).query(t))), body)
 	}
-	require.Equal(t, 4040, a.query(`{"statement":"EXECUTE other"}`).query(t).code())
+	unknown := a.query(`{"statement":"EXECUTE other"}`)
+	require.Equal(t, 404, unknown.status)
+	require.Equal(t, 4040, unknown.query(t).code())
+	require.NotContains(t, string(unknown.body), `"retry"`, "no hint")
 	require.Equal(t, 3000, a.query(`{"statement":"PREPARE nonsense"}`).query(t).code())
 	s := c.Script(mock.ServiceMatch{Service: mock.QueryService, Preparing: true, Statement: "bad"},
 		mock.Answer{Errors: []mock.ServiceError{{Code: 4000, Message: "no plan"}}})

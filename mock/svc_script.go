@@ -38,6 +38,7 @@ type Answer struct {
 	Stream   iter.Seq[[]byte]  // instead of Rows; runs on the request's goroutine, and its bytes are used at once
 	Errors   []ServiceError    // after the rows
 	Warnings []ServiceError    //
+	Mutated  int               // documents that the statement has changed, for the metrics of the query service
 	Members  map[string]string // JSON texts: add to the envelope, or replace what it has; an empty text leaves out
 	Early    bool              // everything else comes before the rows
 	Body     []byte            // sent as it is

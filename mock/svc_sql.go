@@ -222,7 +222,7 @@ func (x *svcCall) insert(where collectionPlace, only bool, key, value string) (A
 	res := b.store.apply(&o, time.Now())
 	c.mu.Unlock()
 	if res.status == memd.StatusSuccess {
-		return Answer{}, true
+		return Answer{Mutated: 1}, true
 	}
 	reason := fmt.Sprintf(`{"caller":"couchbase:1971","code":17012,"key":"dml.statement.duplicatekey","message":%s}`,
 		quote("Duplicate Key: "+id))

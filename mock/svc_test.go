@@ -153,10 +153,18 @@ func TestScriptedDelaysAndCuts(t *testing.T) {
 		q := a.query(`{"statement":"SELECT late","timeout":"90s"}`).query(t)
 		require.Len(t, q.Results, 1)
 		require.Equal(t, 1080, q.Errors[0].Code)
+		require.True(t, q.Errors[0].Retry, "the engine says so of its own timeout")
 		require.Equal(t, "timeout", q.Status)
 
+		c.ScriptQuery("half", mock.Answer{Mutated: 3, Delay: time.Minute, Deadline: true})
+		got := a.query(`{"statement":"INSERT half","timeout":"1s"}`)
+		require.Equal(t, 200, got.status)
+		q = got.query(t)
+		require.Equal(t, 1080, q.Errors[0].Code)
+		require.EqualValues(t, 3, q.Metrics["mutationCount"])
+
 		c.ScriptQuery("cut", mock.Answer{Rows: rows, CutRows: 2})
-		got := a.query(`{"statement":"SELECT cut"}`)
+		got = a.query(`{"statement":"SELECT cut"}`)
 		require.ErrorIs(t, got.err, io.ErrUnexpectedEOF)
 		require.True(t, bytes.HasSuffix(got.body, []byte(`[{"a":1},{"a":2}`)), "%s", got.body)
 

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -71,7 +72,7 @@ func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	if sp.dcp && rq.features.Has(memd.FeatureUnorderedExecution) {
 		return fail(memd.StatusNotSupported, "DCP on connections with unordered execution is not supported"), nil
 	}
-	if rep := rq.impersonate(); rep.status != memd.StatusSuccess {
+	if rep := rq.authorise(); rep.status != memd.StatusSuccess {
 		return rep, nil
 	}
 	if sp.fleeting && rq.level > 0 {
@@ -210,22 +211,46 @@ func (rq *request) checkDatatype() reply {
 	return reply{}
 }
 
-// impersonate checks the right to act for another user, and that user's rights.
-func (rq *request) impersonate() reply {
-	if rq.impersonal == "" {
-		return reply{}
-	}
+// authorise checks the account's rights, those to act for another account, and that one's. A server looks at the
+// privilege that the opcode needs.
+func (rq *request) authorise() reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if rq.user == nil {
+		return reply{}
+	}
+	if rq.impersonal == "" {
+		return rq.mayDo(rq.user)
+	}
 	other := c.users[rq.impersonal]
 	switch {
 	case !rq.user.admin:
-		return fail(memd.StatusAccess, "No right to impersonate")
+		return rq.lacks("Impersonate")
+	case strings.HasPrefix(rq.impersonal, "^"):
+		return fail(memd.StatusNotSupported, "External authentication service not configured")
 	case other == nil:
-		return fail(memd.StatusAccess, "No user %q", rq.impersonal)
-	case rq.b != nil && !other.may(rq.b.name):
-		return fail(memd.StatusAccess, "User %q has no access to the bucket", rq.impersonal)
+		return fail(memd.StatusAccess, "User %q is not a Couchbase user", rq.impersonal)
 	}
-	return reply{}
+	return rq.mayDo(other)
+}
+
+// mayDo checks whether an account may send the request. The caller holds the mutex.
+func (rq *request) mayDo(u *user) reply {
+	changes := rq.spec.mutates
+	switch {
+	case !rq.spec.bucket || rq.b == nil || u.may(rq.b.name) && !(changes && u.reads):
+		return reply{}
+	case rq.spec.meta:
+		return rq.lacks("MetaWrite")
+	case baseForm(rq.p.Opcode) == memd.OpDelete:
+		return rq.lacks("Delete")
+	case changes:
+		return rq.lacks("Upsert")
+	}
+	return rq.lacks("Read")
+}
+
+func (rq *request) lacks(privilege string) reply {
+	return fail(memd.StatusAccess, "Authorization failure: can't execute %v operation without the %s privilege", rq.p.Opcode, privilege)
 }

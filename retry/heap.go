@@ -103,9 +103,6 @@ func (o *Orchestrator) unlink(h *history, now time.Duration) (p parking, ok bool
 		o.bytes -= p.size
 		waited := min(p.delay, max(now-p.since, 0))
 		h.Waited += waited
-		if p.transparent {
-			h.unseen += waited
-		}
 		o.counters(h).Delay += waited
 	}
 	return p, true
@@ -201,8 +198,8 @@ func (o *Orchestrator) resume(d due) bool {
 		return false
 	}
 	var paid int32
-	// Transparent retries cost nothing.
-	charged := d.budget != nil && !d.transparent && s.ph.Load() == d.word
+	// Unseen requests cost nothing.
+	charged := d.budget != nil && !d.reason.Unseen() && s.ph.Load() == d.word
 	if charged {
 		cost, ok, err := take(d.budget, d.kind)
 		if !ok {
@@ -247,7 +244,7 @@ func (o *Orchestrator) again(h *history, p parking) bool {
 // counted counts the retry that is about to be dispatched; under the mutex.
 func (o *Orchestrator) counted(h *history, p parking) {
 	c := o.counters(h)
-	if p.transparent {
+	if p.reason.Unseen() {
 		h.Transparent++
 		c.Transparent++
 	} else {

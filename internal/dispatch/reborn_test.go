@@ -112,9 +112,8 @@ func (h *heldReads) DispatchReads(rd *kv.Reads) {
 	rd.Started = h.now()
 	pk := h.admitReads(rd)
 	h.meanwhile()
-	hash := crc32.ChecksumIEEE(rd.Key(0))
-	vb := vbucket(hash, rd.VBuckets)
-	p := pk.active(vb, hash)
+	vb := vbucket(crc32.ChecksumIEEE(rd.Key(0)), rd.VBuckets)
+	p := pk.active(vb)
 	if rd.Alone() {
 		p.submitRead(rd, rd.Key(0), vb)
 	} else {

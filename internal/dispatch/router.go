@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,7 @@ type Options struct {
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
 	QueueLimit     int           // calls that wait for one connection; 0 means 2048
-	Connections    int           // to each node, which do not change; 0 means 1
+	Connections    int           // to each node; 0 is one, and a second one while the first is crowded
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
@@ -82,6 +83,15 @@ type Router struct {
 	due             deadlines
 	work            executor
 	next            atomic.Uint32 // round robin
+	serving         atomic.Int32  // nodes that are connected
+	yields          conn.Yields
+	quiet           conn.Quiet
+	pacer           *conn.Pacer
+	sides           struct {
+		calls, batches atomic.Uint32 // see nextSide
+		processors     sync.Pool     // of *side
+		again          atomic.Bool   // calls that are used again get another one
+	}
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -95,19 +105,13 @@ type Router struct {
 	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
 	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
-	offers     offers
-	refusal    atomic.Pointer[MapError]
-	askedAgain struct { // the version of the worse map that was asked for again last, of the config goroutine
-		epoch int64
-		rev   uint64
-	}
+	offers  offers
 	fetch   chan struct{} // somebody wants a newer map than we have
 	wantAny bool          // of no known version; these three under the lock
 
-	wantEpoch int64
-	wantRev   uint64
-	orphans   atomic.Int64
-	reports   observe.Orphans
+	wantEpoch, wantRev int64
+	orphans            atomic.Int64
+	reports            observe.Orphans
 }
 
 // picker is an immutable view of the topology: which pipeline serves which node.
@@ -132,9 +136,11 @@ func New(o Options) *Router {
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), doubts: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
+	r.pacer = conn.NewPacer(o.Base, &r.yields, runtime.GOMAXPROCS(0))
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
+		c.SetSecond(nextSide(&r.sides.calls))
 		if o.Policy != nil {
 			c.SetHedge(r.hedge)
 		}
@@ -167,6 +173,9 @@ func (r *Router) free(c *kv.Call) bool {
 		return false
 	}
 	c.Reset()
+	if r.sides.again.Load() {
+		c.SetSecond(nextSide(&r.sides.calls))
+	}
 	return true
 }
 
@@ -294,7 +303,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		if r.picker.Load() != pk {
 			return r.find(c)
 		}
-		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}))
+		r.noWay(c, since, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
 	}
 	return p
 }
@@ -339,21 +348,24 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 		return nil
 	}
 	vb := vbucket(c.Route.Hash, n)
-	p := pk.active(vb, c.Route.Hash)
-	if p != nil {
-		c.Route.VBucket = vb
+	p := pk.active(vb)
+	if p == nil {
+		return nil
+	}
+	c.Route.VBucket = vb
+	if q := p.second.Load(); q != nil {
+		return p.shareCall(q, c)
 	}
 	return p
 }
 
-// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil when there is
-// none.
-func (pk *picker) active(vb uint16, hash uint32) *pipeline {
+// active is the pipeline to the node that a vbucket is active on; nil when there is none, or a pool of them.
+func (pk *picker) active(vb uint16) *pipeline {
 	i := pk.snap.NodeIndex(vb, 0)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
 		return nil
 	}
-	return pk.nodes[i].ofKey(hash)
+	return pk.nodes[i]
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
@@ -505,9 +517,6 @@ func (r *Router) seedState() (cause error, hope bool) {
 			}
 		})
 	}
-	if e := r.refusal.Load(); e != nil {
-		cause = e
-	}
 	err, trying := r.sourceState()
 	switch {
 	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
@@ -521,9 +530,8 @@ func (r *Router) seedState() (cause error, hope bool) {
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {
 	var ce *conn.ConnectError
-	var me *MapError
 	switch {
-	case errors.Is(err, errNoMap), errors.As(err, &me):
+	case errors.Is(err, errNoMap):
 		return retry.NotReady
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
@@ -565,7 +573,7 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
 }
 
-func newer(epoch int64, rev uint64, s *topology.Snapshot) bool {
+func newer(epoch, rev int64, s *topology.Snapshot) bool {
 	return epoch > s.Epoch || epoch == s.Epoch && rev > s.Rev
 }
 
@@ -578,7 +586,7 @@ func (r *Router) want() {
 }
 
 // wantVersion says that there is a map of that version.
-func (r *Router) wantVersion(epoch int64, rev uint64) {
+func (r *Router) wantVersion(epoch, rev int64) {
 	r.mu.Lock()
 	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
 		r.wantEpoch, r.wantRev = epoch, rev
@@ -641,6 +649,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	done := make(chan struct{})
 	go func() {
 		r.wg.Wait()
+		r.pacer.Close()
 		close(done)
 	}()
 	select {

@@ -62,7 +62,7 @@ func (t *Tokens) Allowed() bool { return t == nil || t.n.Load() > t.max/2 }
 // server asked not to be tried again. Transparent retries neither take one nor are refused. Successes are told to the
 // Tokens by whoever sees them.
 type Throttle struct {
-	Base retry.Strategy // nil inherits the default strategy
+	Base retry.Strategy // nil is retry.BestEffort{}
 	// Node finds the tokens of the node at the endpoint; nil tokens, or a nil Node, do not throttle. It must not block.
 	Node func(endpoint string) *Tokens
 }
@@ -75,19 +75,17 @@ func (t Throttle) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 	}
 	allowed := true
 	switch {
-	case r.Pushback.Never() || why.Fault() && !r.Unseen:
+	case why.Fault() || r.Pushback.Never():
 		allowed = tokens.Failure()
-	case !why.Unseen() && !r.Unseen:
+	case !why.Unseen():
 		allowed = tokens.Allowed()
 	}
-	a := r.Ask(ctx, t.Base, why)
+	a := base(t.Base).RetryAfter(ctx, r, why)
 	if _, again := a.Delay(); again && !allowed {
 		return refuse(retry.ErrThrottled)
 	}
 	return a
 }
 
-// Wraps implements retry.Wrapper.
-func (t Throttle) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
-	return t.Base, retry.Is[Throttle](self)
-}
+// Inline says whether Base never blocks.
+func (t Throttle) Inline() bool { return retry.IsInline(t.Base) }
