@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ func (b *Bucket) WaitReady(ctx context.Context) error {
 
 // Map describes the newest cluster map.
 type Map struct {
-	Epoch, Rev int64
+	Epoch, Rev int64 // a revision above math.MaxInt64, which maps may have, is given as that
 	VBuckets   int
 	Replicas   int
 	Nodes      []string // the addresses of the nodes that can be reached, in the map's order
@@ -112,7 +113,7 @@ func (b *Bucket) Map() (Map, bool) {
 	if s == nil {
 		return Map{}, false
 	}
-	m := Map{Epoch: s.Epoch, Rev: s.Rev, VBuckets: s.NumVBuckets(), Replicas: s.Replicas}
+	m := Map{Epoch: s.Epoch, Rev: int64(min(s.Rev, math.MaxInt64)), VBuckets: s.NumVBuckets(), Replicas: s.Replicas}
 	for _, i := range b.router.Nodes() {
 		m.Nodes = append(m.Nodes, b.router.Address(i))
 	}
@@ -221,8 +222,8 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 		}
 		return err
 	}
-	if s := b.router.Snapshot(); s != nil {
-		op.KnownEpoch, op.KnownRev = s.Epoch, s.Rev
+	if s := b.router.Snapshot(); s != nil && s.Rev <= math.MaxInt64 { // the request's field has a sign
+		op.KnownEpoch, op.KnownRev = s.Epoch, int64(s.Rev)
 	}
 	res, err := kv.Do(ctx, b.router, op)
 	if err == nil && len(res.JSON) > 0 {

@@ -78,7 +78,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log, 0),
 	}
 	c.orch = retry.New(retry.Options{
-		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
+		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), Inherited: defaultStrategy(cfg.Retry),
+		MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
 		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
 	c.logins = newLogins(&cfg, c.log)
@@ -253,3 +254,7 @@ func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
 
 // NodeStatus is how one node of a bucket is reached.
 type NodeStatus = dispatch.NodeStatus
+
+// MapError is a cluster map that a node has given and that is not used, and why: errors of calls that wait for a map, or
+// for a node that the map in use does not have, wrap it, and WaitReady's does.
+type MapError = dispatch.MapError

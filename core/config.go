@@ -112,9 +112,8 @@ type Config struct {
 	HTTPIdleTimeout                                              time.Duration
 	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
-	// Connections is how many there are to each node for each bucket, at most 1024. 0 means one, and a second one while
-	// many calls are in flight on it and answered at a high rate, where there are more processors than nodes. Calls that are under way together,
-	// even for one key, have an order only as long as there is one.
+	// Connections is how many there are to each node for each bucket, at most 1024; 0 means 1. It does not change. A key's calls
+	// always go over the same one, in the order in which they are made, as long as it can be connected.
 	Connections int
 
 	// Limits of what nodes and callers can make the client hold. 0 means the default; a value out of bounds is refused.
@@ -137,8 +136,9 @@ type Config struct {
 	// 17 percent.
 	Compression kv.Compression
 
-	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" decides by
-	// the address that gave the first cluster map.
+	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" takes the network
+	// on which a node has the address that gave the first cluster map, or that of another host of the configuration; when
+	// none has, "external" if nodes have such addresses, otherwise "default".
 	Network string
 	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -46,6 +46,16 @@ type DiagnosticsReport struct {
 	SDK      string                         `json:"sdk"`
 	State    ClusterState                   `json:"state"`
 	Services map[string][]ConnectionDetails `json:"services"`
+	// RefusedMaps are the cluster maps that were not used, the last one of each bucket, as long as no other map was used
+	// after it.
+	RefusedMaps []RefusedMap `json:"refused_maps,omitempty"`
+}
+
+// RefusedMap is a cluster map that is not used.
+type RefusedMap struct {
+	Namespace string `json:"namespace,omitempty"` // the bucket, "" for the whole cluster
+	Remote    string `json:"remote"`              // the node that gave it
+	Reason    string `json:"reason"`
 }
 
 // ConnectionDetails is one connection of the key-value service, or one address of another. What has no value is left
@@ -73,6 +83,9 @@ func (c *Cluster) Diagnostics() DiagnosticsReport {
 	now, up, down := time.Now(), 0, 0
 	for _, b := range c.all() {
 		b.router.NoteActivity()
+		if e := b.router.Refusal(); e != nil {
+			r.RefusedMaps = append(r.RefusedMaps, RefusedMap{Namespace: b.name, Remote: e.Addr, Reason: e.Err.Error()})
+		}
 		for _, s := range b.Status() {
 			d := ConnectionDetails{
 				ID: s.ID, Remote: s.Addr, Local: s.Local, State: s.State, Namespace: b.name, Queued: s.Queued, InFlight: s.InFlight,

@@ -242,7 +242,7 @@ func TestD36UnencodableCallFailsAlone(t *testing.T) {
 // D37: cancels at every moment disturb neither the connection nor another call.
 func TestD37CancelRacesDispatch(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16))
-	b := open(t, m, func(c *core.Config) { c.Connections = 1 }).Bucket("default") // they may be a crowd
+	b := open(t, m).Bucket("default")
 	require.NoError(t, b.WaitReady(ctx(t)))
 	var wg sync.WaitGroup
 	for w := range 8 {

@@ -37,7 +37,7 @@ var limits = []limit{
 	{"MaxInFlight", func(c *Config) *int { return &c.MaxInFlight }, 32768, 1, 49152}, // of 65536 opaques; late answers need some
 	{"QueueLimit", func(c *Config) *int { return &c.QueueLimit }, 2048, 1, 1 << 24},
 	{"MaxParked", func(c *Config) *int { return &c.MaxParked }, 32768, 1, 1 << 24},
-	{"Connections", func(c *Config) *int { return &c.Connections }, 0, 1, 1024},
+	{"Connections", func(c *Config) *int { return &c.Connections }, 1, 1, 1024},
 	{"MaxHTTPConnections", func(c *Config) *int { return &c.MaxHTTPConnections }, 0, 0, 1 << 24},
 	{"MaxIdleHTTPConnections", func(c *Config) *int { return &c.MaxIdleHTTPConnections }, 0, 0, 1 << 24},
 	{"MaxIdleHTTPTotal", func(c *Config) *int { return &c.MaxIdleHTTPTotal }, 0, 0, 1 << 24},
@@ -59,7 +59,7 @@ func (c *Config) limitDefaults() error {
 }
 
 func (c *Config) configLimits() topology.Options {
-	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth}
+	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth, TLS: c.UseTLS}
 }
 
 // tuning is what routers get of the limits and the rarer options.

@@ -242,10 +242,20 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		if err != nil {
 			return some && !errors.Is(err, errMapSize), s.failure(addr, err)
 		}
-		s.works(addr)
-		s.b.router.Offer(raw, addr)
-		some = true
+		if err := s.take(ctx, addr, raw); err != nil && s.b.router.Snapshot() == nil {
+			return false, err // another node may have one that can be used
+		}
+		some = true // with a map that works the next one is waited for, whatever this one is
 	}
+}
+
+// take hands a map on, and says why it is not used.
+func (s *mapSource) take(ctx context.Context, addr string, raw []byte) error {
+	if err := s.b.router.Take(ctx, raw, addr); err != nil {
+		return err
+	}
+	s.works(addr)
+	return nil
 }
 
 // watch ends a stream that is not needed any more.
@@ -280,9 +290,7 @@ func (s *mapSource) once(ctx context.Context, addr string, paths []string) error
 	if err != nil {
 		return s.failure(addr, err)
 	}
-	s.works(addr)
-	s.b.router.Offer(raw, addr)
-	return nil
+	return s.take(ctx, addr, raw)
 }
 
 // refresh asks any node for a newer map at once.

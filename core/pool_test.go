@@ -99,8 +99,8 @@ func TestARequestOfOneConnection(t *testing.T) {
 	}, threeConnections)
 }
 
-// The connections of a pool are begun in order, and what the client asks for itself takes nobody's turn on them: so what
-// calls go over does not depend on which goroutine was first.
+// The connections of a pool are begun in order. A key always goes over the same one, requests without a key take turns, and what
+// the client asks for itself takes nobody's turn: so what calls go over does not depend on which goroutine was first.
 func TestAPoolIsUsedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := mock.New(mock.Nodes(1), mock.Virtual(), mock.Bucket("default", 64))
@@ -121,12 +121,18 @@ func TestAPoolIsUsedInOrder(t *testing.T) {
 		require.NoError(t, b.WaitReady(t.Context()))
 		require.Len(t, began, 3)
 		require.True(t, began[0].Before(began[1]) && began[1].Before(began[2]))
-		last := ""
+		last, own := "", ""
 		for range 30 {
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 			require.NoError(t, err)
-			require.NotEqual(t, last, res.Connection(), "they take turns")
-			last = res.Connection()
+			if own != "" {
+				require.Equal(t, own, res.Connection())
+			}
+			own = res.Connection()
+			turn, err := kv.Do(ctx(t), b, kv.Noop{})
+			require.NoError(t, err)
+			require.NotEqual(t, last, turn.Connection(), "they take turns")
+			last = turn.Connection()
 			m.BumpRevision() // the node tells of it, and is asked for the map
 			synctest.Wait()
 		}

@@ -69,7 +69,7 @@ type Call struct {
 	State retry.State // of which a usual call uses the first fields
 
 	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
-	ForwardRev int64
+	ForwardRev uint64
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
 	ownSpec     *Spec // of an operation that has no row in the table
@@ -147,8 +147,7 @@ const (
 	hasTurn                     // somebody waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // ownSpec is set
-	hasPolicy                   // policyHedge is set; this and the next stay when the call is used again
-	hasSecond                   // see SetSecond
+	hasPolicy                   // policyHedge is set; stays when the call is used again
 )
 
 type form uint8
@@ -192,7 +191,7 @@ func (c *Call) Reset() {
 	if c.failed || c.observed {
 		c.err, c.inDoubt, c.refused, c.watcher = nil, false, false, nil
 	}
-	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&(hasPolicy|hasSecond), false, false, 0
+	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&hasPolicy, false, false, 0
 	c.group, c.via = nil, nil
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
@@ -205,21 +204,6 @@ func (c *Call) Reset() {
 		c.LostRaces, c.ForwardRev = 0, 0
 	}
 }
-
-// SetSecond says which of a node's two connections, if it has two, the call goes over: the second one, or the first. It stays
-// when the call is used again. A call is found again by the goroutines of the processor that it was used on, so that the
-// callers of a processor keep to a connection, and its reader to them.
-func (c *Call) SetSecond(second bool) {
-	if c.has &^= hasSecond; second {
-		c.has |= hasSecond
-	}
-}
-
-// Once reports whether the call is not used again, and so has no processor's pool to stay in: that of a future or a callback.
-func (c *Call) Once() bool { return c.form != formBlocking && c.form != formBatch }
-
-// Second says what SetSecond has. Calls with callbacks all go over the first one: those who are called back run on any processor.
-func (c *Call) Second() bool { return c.has&hasSecond != 0 && c.form != formCallback }
 
 // Pooled reports whether the finished call may be used again: nobody else can hold it any more.
 func (c *Call) Pooled() bool {

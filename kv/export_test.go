@@ -71,7 +71,7 @@ func ReadsLeftovers(r *Reads) []string {
 	v := reflect.ValueOf(r).Elem()
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "wake", "Second", "prefixLen", "keyMax", "Started", "Deadline", "Map", "VBuckets", "InflateLimit":
+		case "wake", "prefixLen", "keyMax", "Started", "Deadline", "Map", "VBuckets", "InflateLimit":
 		case "prefix": // as long as prefixLen says
 			if r.prefix[0] != 0 {
 				left = append(left, name)

@@ -34,7 +34,6 @@ type Reads struct {
 	wake              chan baton // of whoever waits for a read that is alone
 	into              []byte     // of that read
 	is                readsAre
-	Second            bool // they go over a node's second connection if it has one, as a call's SetSecond says; stays
 	prefixLen, keyMax uint8
 	collection        uint32    // its id
 	one               GetResult // of that read

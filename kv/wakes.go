@@ -13,8 +13,6 @@ import (
 // has got there: for each value, if the reader went from one answer to the next, and so for several at once. And the lock that
 // the scheduler takes for everybody who is woken passes to and fro between processors less often.
 type Wakes struct {
-	Woken int // goroutines, those included that Flush is about to wake; for whoever wants to count them from now on
-
 	g     *group
 	n     int
 	reads int // how many of won there are
@@ -56,7 +54,6 @@ func (w *Wakes) add(g *group) {
 	if g != w.g {
 		w.flushGroup()
 		w.g = g
-		w.Woken++
 	}
 	w.n++
 }
@@ -70,7 +67,6 @@ func (w *Wakes) flushGroup() {
 
 // addCall gathers a call that wake is to be told of, and nobody else.
 func (w *Wakes) addCall(wake chan baton) {
-	w.Woken++
 	w.waiting[w.calls] = wake
 	if w.calls++; w.calls == maxWakes {
 		w.flushCalls()
@@ -87,9 +83,6 @@ func (w *Wakes) flushCalls() {
 
 // addRead gathers a read's plain answer.
 func (w *Wakes) addRead(r *Reads, i int, p *memd.Packet, via *Via) {
-	if r.alone() {
-		w.Woken++
-	}
 	x := &w.won[w.reads]
 	x.r, x.i, x.flags, x.cas, x.value, x.via, x.datatype = r, uint32(i), binary.BigEndian.Uint32(p.Extras), p.CAS, p.Value, via, p.Datatype
 	if w.reads++; w.reads == maxWakes {

@@ -10,10 +10,20 @@ import (
 
 // ConnLost reports that the connection died on which the attempt named epoch was out. An idempotent operation is
 // judged as SocketClosedWhileInFlight, any other fails in doubt. A report of an earlier attempt changes nothing.
-func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) {
+//
+// The first loss of an operation is transparent: whether the server's logic had seen the request is not known, and nothing has come
+// back. Its retry counts neither as an attempt nor against a limit or a budget.
+func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) { o.lost(op, epoch, cause, Hint{}) }
+
+// AnswerLost is ConnLost for a connection that died within the answer: the server has seen the request, and the loss counts.
+func (o *Orchestrator) AnswerLost(op Op, epoch uint32, cause error) {
+	o.lost(op, epoch, cause, Hint{seen: true})
+}
+
+func (o *Orchestrator) lost(op Op, epoch uint32, cause error, hint Hint) {
 	s := op.Retry()
 	if s.Lost(epoch) {
-		o.MaybeRetry(op, SocketClosedWhileInFlight, cause, Hint{})
+		o.MaybeRetry(op, SocketClosedWhileInFlight, cause, hint)
 		return
 	}
 	// Either the event is late, or the operation is not idempotent: then this attempt is its last.
@@ -125,7 +135,8 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	}
 	charges := h.charges
 	h.charges, h.retrying = nil, false
-	seen, reason := h.Reasons, h.Reason
+	ended := judgement{seen: h.Reasons}
+	reason := h.Reason
 	o.mu.Unlock()
 
 	if cancel != nil { // guard: strategy's context
@@ -141,7 +152,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	}
 	if ob := o.opts.Observer; ob != nil && hadFailed {
 		o.mu.Lock()
-		r, report := h.request(seen), h.attempt(Unknown, stageOf(w), e, now)
+		r, report := h.request(&ended), h.attempt(Unknown, stageOf(w), e, now)
 		o.mu.Unlock()
 		if out {
 			ob.Attempt(report)
@@ -262,14 +273,14 @@ func (o *Orchestrator) Close(cause error) {
 	}
 }
 
-// inline is IsInline, contained.
-func inline(s Strategy) (yes bool) {
+// inline is inlineOver, contained.
+func inline(s, inherited Strategy) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = false // it will panic again where the operation fails for it
 		}
 	}()
-	return IsInline(s)
+	return inlineOver(s, inherited)
 }
 
 // ask calls the strategy and makes an error of its panic.

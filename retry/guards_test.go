@@ -565,3 +565,36 @@ func TestBudgetIsSettledOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestTheFirstLossIsTransparent: GA6-43, GA6-44. Once per operation a lost connection counts neither as an attempt nor against a
+// budget, and the strategy is told so.
+func TestTheFirstLossIsTransparent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var unseen []bool
+		orc := retry.New(retry.Options{Default: asking(func(r *retry.Request) { unseen = append(unseen, r.Unseen) })})
+		x := newOp(true, time.Hour)
+		lose := func(lost func(retry.Op, uint32, error)) {
+			e, _ := x.st.Sent()
+			lost(x, e, errCause)
+			pass(time.Second)
+		}
+		lose(orc.AnswerLost)
+		expect(t, x.st.Info().Attempts == 1 && x.st.Info().Transparent == 0, "the server had begun to answer")
+		lose(orc.ConnLost)
+		expect(t, x.st.Info().Attempts == 1 && x.st.Info().Transparent == 1, "the first loss is not transparent")
+		lose(orc.ConnLost)
+		expect(t, x.st.Info().Attempts == 2 && x.st.Info().Transparent == 1, "the second loss is transparent")
+		expect(t, slices.Equal(unseen, []bool{false, true, false}), "the strategy was told %v", unseen)
+		orc.Cancel(x, nil)
+	})
+}
+
+// asking is an inline strategy that looks at the request and retries after a millisecond.
+type asking func(*retry.Request)
+
+func (asking) Inline() bool { return true }
+
+func (f asking) RetryAfter(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
+	f(r)
+	return retry.After(time.Millisecond)
+}

@@ -103,6 +103,9 @@ func (o *Orchestrator) unlink(h *history, now time.Duration) (p parking, ok bool
 		o.bytes -= p.size
 		waited := min(p.delay, max(now-p.since, 0))
 		h.Waited += waited
+		if p.transparent {
+			h.unseen += waited
+		}
 		o.counters(h).Delay += waited
 	}
 	return p, true
@@ -198,8 +201,8 @@ func (o *Orchestrator) resume(d due) bool {
 		return false
 	}
 	var paid int32
-	// Unseen requests cost nothing.
-	charged := d.budget != nil && !d.reason.Unseen() && s.ph.Load() == d.word
+	// Transparent retries cost nothing.
+	charged := d.budget != nil && !d.transparent && s.ph.Load() == d.word
 	if charged {
 		cost, ok, err := take(d.budget, d.kind)
 		if !ok {
@@ -244,7 +247,7 @@ func (o *Orchestrator) again(h *history, p parking) bool {
 // counted counts the retry that is about to be dispatched; under the mutex.
 func (o *Orchestrator) counted(h *history, p parking) {
 	c := o.counters(h)
-	if p.reason.Unseen() {
+	if p.transparent {
 		h.Transparent++
 		c.Transparent++
 	} else {

@@ -20,11 +20,13 @@ type history struct {
 	Info      // its log is not yet a copy
 	step      int
 	moved     bool // the free re-route is used up
+	lost      bool // a connection was lost once
 	retrying  bool // an attempt that is a retry is out
 	inDoubt   bool // the latest answer leaves open whether the server has executed the request
 	cause     error
 	lastDelay time.Duration
-	first     [1]Attempt // memory for the log: most operations fail once
+	unseen    time.Duration // delays before transparent retries
+	first     [1]Attempt    // memory for the log: most operations fail once
 	charges   []charge
 	counts    *OperationStats // of the operation's kind, found when something is counted first
 
@@ -69,6 +71,8 @@ type parking struct {
 	eager   bool // Wake may end it early
 	free    bool // counts as no step of the backoff
 	pushed  bool // the server named the delay: the backoff starts afresh
+
+	transparent bool // the retry counts neither as an attempt nor against a budget
 }
 
 // charge is what the operation has paid to a budget.
@@ -95,15 +99,16 @@ func (h *history) info() Info {
 	return i
 }
 
-// request builds a Request of its own for somebody who may write to it or keep it.
-func (h *history) request(seen Reasons) *Request {
+// request builds a Request of its own for a reader that may write to it or keep it.
+func (h *history) request(j *judgement) *Request {
 	d := &h.req
 	return &Request{
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
 		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
 		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
-		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step, Reasons: seen,
-		LastDelay: h.lastDelay, Waited: h.Waited, Err: h.cause, Dice: h.o.opts.Dice,
+		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step, Reasons: j.seen,
+		LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
+		Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
 }
 

@@ -43,6 +43,7 @@ type Hint struct {
 	// not idempotent is then never sent again, and ends in doubt.
 	InDoubt bool
 	Code    uint32 // the service's own number, for strategies
+	seen    bool   // the server had begun to answer when the connection died; see AnswerLost
 	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has been a
 	// Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0 says nothing.
 	Wakes uint64
@@ -51,6 +52,7 @@ type Hint struct {
 // Options are the settings of an Orchestrator. The zero value is usable.
 type Options struct {
 	Default        Strategy // for operations without one; nil is FastFailOnTerminalError{}
+	Inherited      Strategy // what an operation's own strategy inherits where it has no Base; nil is Default
 	MaxParked      int      // operations that wait at the same time; 0 is 32768
 	MaxBytes       int64    // that all waiting operations hold together; 0 is no limit
 	MaxOpBytes     int64    // that one operation may hold to be retried at all; 0 is no limit
@@ -95,6 +97,9 @@ func New(opts Options) *Orchestrator {
 	if opts.Default == nil {
 		opts.Default = FastFailOnTerminalError{}
 	}
+	if opts.Inherited == nil {
+		opts.Inherited = opts.Default
+	}
 	if opts.MaxParked <= 0 {
 		opts.MaxParked = defaultMaxParked
 	}
@@ -116,7 +121,9 @@ type judgement struct {
 	seen  Reasons
 	step  int
 	free  bool
-	now   time.Time // when the failure was entered into the history
+	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside of every limit.
+	transparent bool
+	now         time.Time // when the failure was entered into the history
 
 	deadline time.Time
 }
@@ -185,7 +192,7 @@ func (o *Orchestrator) record(j *judgement) bool {
 		return false
 	}
 	if asked {
-		j.r = j.h.request(j.seen)
+		j.r = j.h.request(j)
 	}
 	var report AttemptInfo
 	if o.opts.Observer != nil {
@@ -244,6 +251,10 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	if h.moved { // guard: one free re-route
 		j.free = false
 	}
+	j.transparent = j.why.Unseen()
+	if j.why == SocketClosedWhileInFlight && !j.hint.seen && !h.lost { // guard: one transparent loss
+		j.transparent, h.lost = true, true
+	}
 	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
 	h.Reasons = h.Reasons.With(j.why)
 	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
@@ -264,13 +275,26 @@ func (o *Orchestrator) newHistory(op Op, desc *description, now time.Time) *hist
 	return h
 }
 
+// strategyOf is the strategy in force for an operation.
+func (o *Orchestrator) strategyOf(s *State) Strategy {
+	if s.Strategy != nil {
+		return s.Strategy
+	}
+	return o.opts.Default
+}
+
+// inherited is what the strategy in force for an operation inherits: the default inherits nothing of its own.
+func (o *Orchestrator) inherited(s *State) Strategy {
+	if s.Strategy != nil {
+		return o.opts.Inherited
+	}
+	return nil
+}
+
 // consult asks the operation's strategy.
 func (o *Orchestrator) consult(j *judgement) {
-	st := j.s.Strategy
-	if st == nil {
-		st = o.opts.Default
-	}
-	if inline(st) {
+	st := o.strategyOf(j.s)
+	if inline(st, o.inherited(j.s)) {
 		a, err := ask(j.r.Context, st, j.r, j.why)
 		o.conclude(j, a, err)
 		return
@@ -360,7 +384,7 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	parked, refusal, why := o.place(j, p)
 	var r *Request
 	if parked && o.opts.Observer != nil && a.kind != waits {
-		r = j.h.request(j.seen)
+		r = j.h.request(j)
 	}
 	o.mu.Unlock()
 	switch {
@@ -389,7 +413,7 @@ func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, o
 	since := now.Sub(o.base)
 	p = parking{
 		at: later(since, delay), since: since, delay: delay, size: j.size, reason: j.why, budget: a.budget,
-		capped: capped || final, free: j.free, word: withPhase(j.word, inParked),
+		capped: capped || final, free: j.free, transparent: j.transparent, word: withPhase(j.word, inParked),
 	}
 	_, p.pushed = j.hint.Pushback.After()
 	p.pushed = p.pushed && !j.why.AlwaysRetry()

@@ -46,7 +46,10 @@ func (p Pushback) Never() bool { return p.kind == pushNever }
 func (p Pushback) None() bool { return p.kind == pushNone }
 
 // Request is what a strategy may know of an operation and its latest failure. It is built when something failed and is
-// valid during the call that it is passed to. Writing to it changes nothing but the copy of whoever is called next.
+// valid during the call that it is passed to. Writing to it changes what the strategy that is asked next sees, and nothing else.
+//
+// A strategy that counts retries by itself, as the RFC's pseudo-code does, uses Retries; one that makes its own backoff uses
+// BackoffStep. Both grow at every stage. Attempts does not: it leaves out what no server's logic has seen.
 type Request struct {
 	Context context.Context // the caller's: user data by Value
 
@@ -55,18 +58,44 @@ type Request struct {
 	ID                        string // the opaque or request id, never a document key
 	Bucket, Scope, Collection string
 	Idempotent                bool
-	Attempts                  int           // retries made, transparent ones apart
-	Transparent               int           // requests sent again that no server logic had seen
-	BackoffStep               int           // retries since the last pushback, the free re-route not counted
-	Reasons                   Reasons       // of earlier failures
-	Kind                      Kind          // of this failure
-	Started, Deadline         time.Time     // of the operation
-	LastDelay                 time.Duration // before the attempt that failed now
-	Waited                    time.Duration // all delays together
-	Pushback                  Pushback      // what the server said
-	Code                      uint32        // the service's own number, opaque here; 0 is none
-	Err                       error         // what the attempt met
-	Dice                      Dice          // the cluster's own source, so that a seed replays exactly; may be nil
+	Attempts                  int      // retries made, transparent ones apart; see Retries
+	Transparent               int      // requests sent again that no server logic had seen
+	BackoffStep               int      // the step for a Backoff: retries since the last pushback, the free re-route not counted
+	Reasons                   Reasons  // of earlier failures
+	Strategy                  Strategy // in force for the operation: its own, or the default
+	Default                   Strategy // what a strategy without a Base inherits, see Ask; nil is FastFailOnTerminalError{}
+	Kind                      Kind     // of this failure
+	// Unseen is true when no server's logic has seen the attempt that failed now, as far as that is known: for every reason that is
+	// Unseen, and for the first connection that was lost before anything came back. Its retry is transparent.
+	Unseen            bool
+	Started, Deadline time.Time     // of the operation
+	LastDelay         time.Duration // before the attempt that failed now
+	Waited            time.Duration // all delays together
+	WaitedUnseen      time.Duration // the part of Waited that came before transparent retries; limits leave it out
+	Pushback          Pushback      // what the server said
+	Code              uint32        // the service's own number, opaque here; 0 is none
+	Err               error         // what the attempt met
+	Dice              Dice          // the cluster's own source, so that a seed replays exactly; may be nil
+}
+
+// Retries is the number of retries made so far, of all kinds: the RFC's retryAttempts.
+func (r *Request) Retries() int { return r.Attempts + r.Transparent }
+
+// Ask asks s, or what the operation would have without a strategy of its own when s is nil. It is for a strategy around another
+// one: with a nil Base it then narrows the cluster's default instead of replacing it. A default that asks the default in turn
+// meets FastFailOnTerminalError{}.
+func (r *Request) Ask(ctx context.Context, s Strategy, why Reason) Action {
+	if s != nil {
+		return s.RetryAfter(ctx, r, why)
+	}
+	inherited := r.Default
+	if inherited == nil {
+		inherited = FastFailOnTerminalError{}
+	}
+	r.Default = nil
+	a := inherited.RetryAfter(ctx, r, why)
+	r.Default = inherited
+	return a
 }
 
 // Action is a strategy's answer. The zero Action means: do not retry.
@@ -129,23 +158,11 @@ func (a Action) Terminal() bool { return a.kind == stopTerminal }
 
 // Strategy chooses whether and when a failed operation is tried again, among what is safe: it cannot make the client
 // send an operation again that a server may have executed, and it cannot outlive the deadline. It is called from many
-// goroutines. A strategy that says Inline runs where the failure was seen and must not block; any other runs on a
+// goroutines. A strategy that IsInline is true of runs where the failure was seen and must not block; any other runs on a
 // goroutine of its own, where it may be slow and do I/O, with a context that ends when the operation ends. A panic
 // fails the operation and nothing else. Reasons with AlwaysRetry never reach it.
 type Strategy interface {
 	RetryAfter(ctx context.Context, r *Request, why Reason) Action
-}
-
-// Inline is what a Strategy implements to say that it never blocks. A wrapper answers for what it wraps: IsInline.
-type Inline interface{ Inline() bool }
-
-// IsInline reports whether s says that it never blocks. A nil Strategy, which inherits, does.
-func IsInline(s Strategy) bool {
-	if s == nil {
-		return true
-	}
-	i, ok := s.(Inline)
-	return ok && i.Inline()
 }
 
 // Func is a function that is a Strategy. It runs on a goroutine of its own and may block.
@@ -173,9 +190,6 @@ func (b BestEffort) RetryAfter(_ context.Context, r *Request, why Reason) Action
 	return After(b.Backoff(r.BackoffStep, r.LastDelay))
 }
 
-// Inline says that BestEffort never blocks.
-func (BestEffort) Inline() bool { return true }
-
 // FastFailOnTerminalError gives up at once when the cause is one that an immediate retry is unlikely to cure: wrong
 // credentials, a failed TLS handshake, no access to the bucket, a scope or a collection that does not exist. For every
 // other reason it does exactly what Base does. A nil Base is BestEffort{}.
@@ -195,8 +209,13 @@ func (f FastFailOnTerminalError) RetryAfter(ctx context.Context, r *Request, why
 	return f.Base.RetryAfter(ctx, r, why)
 }
 
-// Inline says whether Base never blocks.
-func (f FastFailOnTerminalError) Inline() bool { return IsInline(f.Base) }
+// Wraps implements Wrapper.
+func (f FastFailOnTerminalError) Wraps(self Strategy) (base Strategy, ok bool) {
+	if f.Base == nil {
+		f.Base = BestEffort{}
+	}
+	return f.Base, Is[FastFailOnTerminalError](self)
+}
 
 // Budget limits retries across operations. It is charged when a delay is over, before the operation is sent again, and
 // settled once when the operation ends. Both methods must not block and are called from many goroutines.

@@ -132,7 +132,7 @@ func (d *doctor) config(ctx context.Context) finding {
 	}
 	host, _, _ := net.SplitHostPort(d.source)
 	var err error
-	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.ConfigLimit, MaxDepth: d.cfg.ConfigDepth}); err != nil {
+	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.ConfigLimit, MaxDepth: d.cfg.ConfigDepth, TLS: d.cfg.UseTLS}); err != nil {
 		return broken(d.source+": "+err.Error(), "see whether something in between changes what the server says")
 	}
 	networks := append([]string{topology.DefaultNetwork}, d.snap.Networks()...)

@@ -361,13 +361,13 @@ func TestDoctorOnAlternateAddresses(t *testing.T) {
 	_, wrong, _ := net.SplitHostPort(nobody(t))
 	real := regexp.MustCompile(`"kv":` + port)
 	rewriteMap(m, func(s string) string {
-		s = strings.Replace(s, `"nodesExt":[{`, `"nodesExt":[{"alternateAddresses":{"external":{"hostname":"127.0.0.1","ports":{"KV":`+port+`}}},`, 1)
+		s = strings.Replace(s, `"nodesExt":[{`, `"nodesExt":[{"alternateAddresses":{"outside":{"hostname":"127.0.0.1","ports":{"KV":`+port+`}}},`, 1)
 		return strings.Replace(real.ReplaceAllString(s, `"kv":`+wrong), `"KV":`, `"kv":`, 1)
 	})
 	// A name in front of the address keeps the client from finding the network by itself.
 	hooks := doctorHooks{resolver: names{hosts: map[string][]string{"localhost": {"127.0.0.1"}}}}
 	r := examined(t, hooks, login("-c", "couchbase://localhost:"+port+"?force_ipv4=true")...)
-	diagnosis(t, r, "nodes", "127.0.0.1:"+wrong+": connection refused", "add ?network=external to the connection string")
+	diagnosis(t, r, "nodes", "127.0.0.1:"+wrong+": connection refused", "add ?network=outside to the connection string")
 	require.Regexp(t, `(?m)^skip  services, clock$`, r.stdout)
 	require.Zero(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...).code, "the address itself tells which network it is of")
 }

@@ -1,3 +1,3 @@
-// Command strategy has a retry strategy of its own: it does what BestEffort does, but for documents that are locked it
+// Command strategy has a retry strategy of its own: it does what the default does, but for documents that are locked it
 // does not wait. A strategy is an ordinary function of an ordinary struct, so it has an ordinary test beside it.
 package main

@@ -13,14 +13,14 @@ import (
 )
 
 // impatient waits for everything but a lock.
-type impatient struct{ retry.BestEffort }
+type impatient struct{ retry.FastFailOnTerminalError }
 
 // RetryAfter implements retry.Strategy.
 func (s impatient) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	if why == retry.KVLocked {
 		return retry.Stop()
 	}
-	return s.BestEffort.RetryAfter(ctx, r, why)
+	return s.FastFailOnTerminalError.RetryAfter(ctx, r, why)
 }
 
 func main() {

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"math"
@@ -99,18 +100,10 @@ type Conn struct {
 	try      tryWriter
 	h        Handler
 	feedback Feedback
-	load     atomic.Int32 // see Load; all callers look at it, so it is not among what changes with each of them
-	early    bool         // the readers of two would linger, so few are a crowd
-	counted  bool         // among those of serving
 	base     time.Time
 	info     Info
 	limit    int
 	maxCalls int
-	pair     *Pair         // see Options.Pair
-	serving  *atomic.Int32 // nodes that the same callers have a connection to; nil is one
-	pacer    *Pacer        // see Options.Pacer
-	yields   *Yields       // see Options.Yields
-	quiet    *Quiet        // see Options.Quiet
 	writeMax time.Duration
 	pack     kv.Compression
 
@@ -146,13 +139,7 @@ type Conn struct {
 	reads      atomic.Int32 // how long rbuf is
 	resting    atomic.Int32 // the read deadline is over because of Rest
 	rpos, rlen int
-	filled     bool // by the last read: there may be more
-	left       bool // of what was read, because enough goroutines had been woken
-	turns      int  // of those who were woken since the last write
-	relay      *relay
-	busy       bool    // see note
-	linger     *linger // nil where it is not done
-	others     others
+	filled     bool        // by the last read: there may be more
 	pkt        memd.Packet // the answer being handled
 	freed      []uint16    // slots of this read's answers, and how many of each kind they were
 	ended      int
@@ -160,11 +147,6 @@ type Conn struct {
 	parked     int  // of the calls that have ended here: they wait for their time
 	nobody     bool // the last read's answers have woken nobody who may append: each left its call so
 	wakes      kv.Wakes
-	crowded    func() // see Options.Crowded
-	crowdFrom  int64  // when it was last looked whether there is one; 0 without enough calls
-	crowdHad   int64  // the good answers until then
-	goodHad    int64  // and until the last read
-	refusals   int64  // answers that were no good ones
 
 	Stats Stats
 }
@@ -222,9 +204,21 @@ func (c *Conn) Close(cause error) {
 	c.mu.Unlock()
 	if first {
 		close(c.quit)
-		c.linger.wake()
 	}
-	_ = c.nc.Close()
+	hangUp(c.nc)
+}
+
+// hangUp closes a socket. A read under way ends first: closing would wait for it where the user has set the descriptor to blocking
+// mode since Dial has given it.
+func hangUp(nc net.Conn) {
+	under := nc
+	if t, ok := nc.(*tls.Conn); ok {
+		under = t.NetConn()
+	}
+	if t, ok := under.(*net.TCPConn); ok {
+		_ = t.CloseRead()
+	}
+	_ = nc.Close()
 }
 
 // Refuse takes no further calls; those that were taken may finish.
@@ -250,7 +244,7 @@ func (c *Conn) Submit(call *kv.Call) error {
 	c.mu.Lock()
 	err := c.put(call)
 	if alone, large, mine := c.unlock(err == nil); mine {
-		c.startFlush(alone, large, 1)
+		c.startFlush(alone, large)
 	}
 	return err
 }
@@ -264,7 +258,7 @@ func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 }
 
 // large reports whether what is to be written next begins with a large request, which is most of that write: nothing is gained by
-// letting others append first, nor by writing for many nodes in turn. The lock is held.
+// letting others append first. The lock is held.
 func (c *Conn) large() bool { return len(c.pend) > c.head && c.pend[c.head].value != nil }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
@@ -295,7 +289,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		c.mu.Unlock()
 	}
 	if mine {
-		c.startFlush(alone, large, max(taken, smallBatch))
+		c.startFlush(alone, large)
 	}
 	return taken
 }
@@ -565,51 +559,36 @@ func (c *Conn) Durable() bool {
 
 // Serve runs the connection until it ends and gives the reason. It must be called once.
 func (c *Conn) Serve() error {
-	if c.counted {
-		c.serving.Add(1)
-		defer c.serving.Add(-1)
-	}
 	if c.try == nil {
 		c.wg.Go(c.flusher)
 	}
 	err := c.read()
-	c.relay.stop()
-	c.linger.stop()
-	c.note(false)
 	c.Close(err)
 	c.teardown()
 	return c.Cause()
 }
 
-// read is the reader's loop: complete every whole packet of one read, then give the slots back, then flush.
+// read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers have
+// appended meanwhile.
 func (c *Conn) read() error {
 	for {
-		fills := uint32(0)
-		if !c.left {
-			if err := c.fill(); err != nil {
-				return err
-			}
-			fills = 1
+		if err := c.fill(); err != nil {
+			return err
 		}
 		c.mu.Lock()
-		c.fills += fills
+		c.fills++
 		if !c.flushing && c.try != nil {
 			c.reading = true
 		}
-		mine, load := c.reading, c.inflight
+		mine := c.reading
 		c.mu.Unlock()
-		c.noteLoad(load)
-		stays, limit := mine && c.stays(), math.MaxInt
-		if stays {
-			limit = maxWoken
-		}
-		err := c.packets(limit)
+		err := c.packets()
 		c.wakes.Flush()
 		c.mu.Lock()
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
-		room, idle, large := c.room(), c.inflight == 0, c.large()
+		room, large := c.room(), c.large()
 		c.mu.Unlock()
 		if room {
 			c.h.Room(c)
@@ -618,116 +597,23 @@ func (c *Conn) read() error {
 		c.nobody = c.parked > 0 && c.parked == c.ended
 		c.freed, c.ended, c.cameLate, c.parked = c.freed[:0], 0, 0, 0
 		if mine {
-			// the callers just woken append their next requests
-			paced := false
-			began := c.now()
-			c.pair.over(began)
-			switch {
-			case large || c.nobody || c.yields.Rest(began):
-			case stays:
-				c.relay.giveWay()
-				c.yields.took(began, c.now(), c.callers())
-			default:
-				if paced = c.paced(); !paced {
-					c.gather(began, runtime.Gosched)
-				}
+			if !large && !c.nobody {
+				runtime.Gosched() // the callers just woken append their next requests
 			}
 			c.mu.Lock()
-			if c.unwritten(stays) {
-				c.mu.Unlock()
-				continue
-			}
 			c.reading = false
 			mine = len(c.pend) > c.head
 			c.flushing = c.flushing || mine
-			idle = c.inflight == 0
 			c.mu.Unlock()
-			switch {
-			case mine && paced:
-				c.pacer.add(c)
-			case mine:
+			if mine {
 				c.flush()
 			}
-		}
-		if idle {
-			c.note(false) // there may be no read for long to find that out
 		}
 		if err != nil {
 			return err
 		}
 	}
 }
-
-// unwritten reports whether a reader that stays had better wake more callers before it writes: fewer and longer writes cost
-// less, and the node is busy with others. The lock is held.
-func (c *Conn) unwritten(stays bool) bool {
-	if stays && c.left && c.turns < maxTurns-1 && len(c.pend)-c.head <= 1 {
-		c.turns++
-		return true
-	}
-	c.turns = 0
-	return false
-}
-
-// Crowd is how many calls in flight are a crowd, if they have been that many for crowdTime and crowdAnswers have ended in each
-// such time. Calls that wait for the node rather than for a processor are none. Where the readers of two connections would linger,
-// earlyCrowd are enough: threads that sleep and are woken are what a few cost most.
-const (
-	Crowd        = 32
-	earlyCrowd   = 8
-	crowdTime    = 20 * time.Millisecond
-	crowdAnswers = 512
-)
-
-// noteLoad keeps how many calls were in flight, and tells of a crowd. One read may bring the last answers to a crowd's
-// requests, so it forgets slowly.
-func (c *Conn) noteLoad(n int) {
-	if had := c.Load(); n < had {
-		n = max(n, had-had/8-1)
-	}
-	c.load.Store(int32(n))
-	// A refusal outweighs four successes: where many are sent elsewhere, or later, it is not processors that calls wait for.
-	good := c.Stats.Answers.Load() - 5*c.refusals
-	crowd := c.crowd()
-	c.note(n >= min(fewStay, crowd/2) && good >= c.goodHad)
-	c.goodHad = good
-	if c.crowded == nil {
-		return
-	}
-	if n < crowd {
-		c.crowdFrom = 0
-		return
-	}
-	now := max(c.now(), 1)
-	passed := now - c.crowdFrom
-	if c.crowdFrom != 0 && passed < int64(crowdTime) {
-		return
-	}
-	if c.crowdFrom != 0 && (good-c.crowdHad)*int64(crowdTime) >= crowdAnswers*passed {
-		c.crowded()
-	}
-	c.crowdFrom, c.crowdHad = now, good
-}
-
-// crowd is how many calls in flight are a crowd here.
-func (c *Conn) crowd() int {
-	if c.early {
-		return earlyCrowd
-	}
-	return Crowd
-}
-
-// Few is how many calls in flight are too few for both of a node's connections, of which this is one: half of a crowd, or, while few
-// would be one but the readers do not linger, less than a Crowd.
-func (c *Conn) Few() int {
-	if c.early && c.pair.rests.Load() {
-		return Crowd
-	}
-	return c.crowd() / 2
-}
-
-// Load is about how many calls were in flight when the node's last answers came. Unlike InFlight it takes no lock.
-func (c *Conn) Load() int { return int(c.load.Load()) }
 
 // fill reads once, growing the buffer when the last read had filled it.
 func (c *Conn) fill() error {
@@ -739,7 +625,7 @@ func (c *Conn) fill() error {
 	if (c.filled || c.rlen == len(c.rbuf)) && len(c.rbuf) < maxRead {
 		c.resize(min(4*len(c.rbuf), maxRead))
 	}
-	n, err := c.receive(c.rbuf[c.rlen:])
+	n, err := c.nc.Read(c.rbuf[c.rlen:])
 	for n == 0 && err != nil && c.rested(err) {
 		if c.rlen == 0 {
 			c.resize(restRead)
@@ -756,19 +642,6 @@ func (c *Conn) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
-}
-
-// receive is the socket's Read, in the way that suits how many calls are in flight.
-func (c *Conn) receive(b []byte) (int, error) {
-	quiet := c.quietly()
-	switch {
-	case c.lingers():
-		c.linger.quiet = quiet
-		return c.linger.Read(b)
-	case quiet:
-		return c.linger.ReadQuietly(b)
-	}
-	return c.nc.Read(b)
 }
 
 func (c *Conn) resize(n int) {
@@ -815,15 +688,10 @@ func (c *Conn) rested(err error) bool {
 	return true
 }
 
-// packets completes what the buffer holds, until that many goroutines have been woken.
-func (c *Conn) packets(maxWoken int) error {
+// packets completes what the buffer holds.
+func (c *Conn) packets() error {
 	p := &c.pkt
-	c.left, c.wakes.Woken = false, 0
 	for c.rlen-c.rpos >= memd.HeaderLen {
-		if c.wakes.Woken >= maxWoken {
-			c.left = true
-			return nil
-		}
 		b := c.rbuf[c.rpos:c.rlen]
 		if n := p.ParseGood(b, c.limit); n > 0 {
 			c.rpos += n
@@ -977,7 +845,6 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	case p.Opcode != call.Sent():
 		c.outOfStep(call, epoch)
 	case call.State.Answered(epoch):
-		c.refusals++
 		c.h.Answered(c, call, p)
 		if call.State.Phase() == retry.PhaseParked { // or it is in use again and is so, which is rare and only a matter of speed
 			c.parked++

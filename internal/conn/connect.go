@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -41,26 +39,6 @@ type Options struct {
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
 	Feedback     Feedback // is told of every success; nil is nobody
-
-	// Serving counts the connections that the same callers use, as long as they are served; nil means this one alone. It
-	// says how long requests may be gathered for one write. A Second one, to a node that has one already, is left out.
-	Serving *atomic.Int32
-	Second  bool
-
-	// Pacer writes for those connections when they are many; nil is none. Serving is set then.
-	Pacer *Pacer
-
-	// Yields is what those connections know of how long it takes to give way, with the same Base; nil is nothing.
-	Yields *Yields
-	// Quiet is for those of them whose system calls the runtime need not be told of, where that is possible; nil is for none.
-	Quiet *Quiet
-
-	// Pair is that of the node's connections for the same callers; nil is one that never has two.
-	Pair *Pair
-
-	// Crowded is called by the reader, every 20 ms at most, for as long as there is a Crowd. It must not block. Nil is
-	// nobody.
-	Crowded func()
 }
 
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
@@ -165,6 +143,10 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	if err != nil {
 		return fail(StepDial, nil, err)
 	}
+	if err := unblock(raw); err != nil {
+		_ = raw.Close()
+		return fail(StepDial, nil, err)
+	}
 	nc := raw
 	if o.TLS != nil {
 		tc := tls.Client(raw, tlsConfig(o.TLS, addr))
@@ -205,7 +187,8 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, serving: o.Serving, pacer: o.Pacer, yields: o.Yields, quiet: o.Quiet, pair: o.Pair, counted: o.Serving != nil && !o.Second, crowded: o.Crowded, info: b.info, armed: never, quit: make(chan struct{}), kick: make(chan struct{}, 1),
+		pack: o.Compression, info: b.info, armed: never,
+		quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
 	if len(c.rbuf) != minRead && b.n <= minRead {
@@ -221,9 +204,7 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		c.writeMax = 10 * time.Second
 	}
 	if o.TLS == nil {
-		c.try = newTry(nc, c.quietly)
-		c.linger = newLinger(nc)
-		c.early = c.linger != nil && c.pair != nil && runtime.GOMAXPROCS(0) <= lingerProcessors
+		c.try = newTry(nc)
 	}
 	c.slow = c.try == nil
 	c.timer = time.AfterFunc(time.Hour, c.sweep)

@@ -3,7 +3,6 @@ package conn
 import (
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,35 +43,8 @@ func (c *Conn) PendingBytes() (n int) {
 	return n
 }
 
-// Stayed reports whether the reader has ever given way with a relay, and whether it has lingered. The connection has ended.
-func (c *Conn) Stayed() (relayed, lingered bool) { return c.relay != nil, c.linger.has() }
-
-// Holds reports whether the connection, which has ended, has left a file open.
-func (c *Conn) Holds() bool { return c.linger.holds() }
-
-// AreBusy is how many of them have enough to do.
-func (p *Pair) AreBusy() int { return int(p.busy.Load()) }
-
-// Busy adds connections that have enough to do.
-func (p *Pair) Busy(n int) { p.busy.Add(int32(n)) }
-
-// Rests reports whether its readers have ever stopped lingering because of others.
-func (p *Pair) Rests() bool { return p.rest.Load() > 0 }
-
-// RestUntil has its readers not linger until then, after the calls' base.
-func (p *Pair) RestUntil(then time.Duration) { p.restUntil(int64(then)) }
-
-// Over is what a reader does at that time.
-func (p *Pair) Over(now time.Duration) { p.over(int64(now)) }
-
-// RestsNow reports whether they are known not to.
-func (p *Pair) RestsNow() bool { return p.rests.Load() }
-
 // LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its reader waits.
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
-
-// HadInFlight says how many calls were in flight when the last answers came.
-func (c *Conn) HadInFlight(n int) { c.load.Store(int32(n)) }
 
 // WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has ended.
 func (c *Conn) WokeNobody() bool { return c.nobody }

@@ -10,11 +10,9 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// startFlush writes what is pending, for the submitter of n requests that has set flushing. Alone in flight it writes at once, and
-// otherwise it first lets the others append. Where there is a pacer it may be alone because many have just had their answers, and
-// be the first of them: it is, if twice as many were in flight then. Of a batch a node gets more or fewer by chance, so n is at
-// least smallBatch for one. What is large is written at once.
-func (c *Conn) startFlush(alone, large bool, n int) {
+// startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once, and so it does with a
+// large request, which is most of its write. Otherwise it yields first, so that other callers append to the same write.
+func (c *Conn) startFlush(alone, large bool) {
 	if c.try == nil {
 		select {
 		case c.kick <- struct{}{}:
@@ -22,55 +20,10 @@ func (c *Conn) startFlush(alone, large bool, n int) {
 		}
 		return
 	}
-	paced := c.paced()
-	if !large && (!alone || paced && c.Load() >= 2*n) {
-		now := c.now()
-		switch {
-		case c.yields.Rest(now):
-		case paced:
-			c.pacer.add(c)
-			return
-		default:
-			c.gather(now, runtime.Gosched)
-		}
+	if !alone && !large {
+		runtime.Gosched()
 	}
 	c.flush()
-}
-
-const smallBatch = 4
-
-// While requests come in whoever is about to write gives way this often at most, and not again once this long has passed.
-const (
-	maxYields = 4
-	maxGather = time.Millisecond
-)
-
-// gather gives way, from now on, to callers who can run, so that one write takes their requests too. With one connection once is best:
-// half of the callers then append while the node answers the other half. With several the others keep the callers busy,
-// and a write for each handful of requests is what costs most, so it goes on for as long as requests come in.
-func (c *Conn) gather(began int64, yield func()) {
-	for n, had := 1, 0; ; n++ {
-		yield()
-		now := c.now()
-		if c.yields.took(began, now, c.callers()) || c.serving == nil || c.serving.Load() < 2 || n == maxYields || now-began > int64(maxGather) {
-			return
-		}
-		has := c.pending()
-		if has == had {
-			return
-		}
-		had = has
-	}
-}
-
-// pending is how many requests wait to be written.
-func (c *Conn) pending() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.pend[c.head:] {
-		n += len(p.frames)
-	}
-	return n
 }
 
 // flush writes part after part until nothing is pending. It never blocks: what the socket does not take goes to a
@@ -140,9 +93,7 @@ func (c *Conn) flusher() {
 		case <-c.quit:
 			return
 		}
-		if now := c.now(); !c.yields.Rest(now) {
-			c.gather(now, runtime.Gosched)
-		}
+		runtime.Gosched()
 		if p := c.swap(); p != nil {
 			c.Stats.Writes.Add(1)
 			c.backlog(p, 0)
@@ -324,10 +275,7 @@ func (c *Conn) teardown() {
 	cause := c.Cause()
 	c.wg.Wait()
 	for c.try != nil && c.isFlushing() {
-		if c.pacer.drop(c) {
-			break
-		}
-		runtime.Gosched() // a submitter or the pacer is inside its one attempt, which does not block, or about to hand over to the pacer
+		runtime.Gosched() // a submitter is inside its one attempt, which does not block
 	}
 	c.mu.Lock()
 	c.flushing = false

@@ -26,7 +26,7 @@ func (c *Conn) SubmitReads(r *kv.Reads, at []kv.ReadAt) (taken int) {
 		}
 	}
 	if mine {
-		c.startFlush(alone, false, max(taken, smallBatch))
+		c.startFlush(alone, false)
 	}
 	return taken
 }
@@ -41,7 +41,7 @@ func (c *Conn) SubmitRead(r *kv.Reads, key []byte, vbucket uint16) bool {
 		c.pend[len(c.pend)-1].begun = r.Started
 	}
 	if alone, large, mine := c.unlock(put); mine {
-		c.startFlush(alone, large, 1)
+		c.startFlush(alone, large)
 	}
 	return put
 }

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !unix || aix
 
 package conn
 
@@ -6,7 +6,10 @@ import "net"
 
 // newTry gives the non-blocking attempt that a connection offers itself; sockets of this system have none, so a
 // goroutine of their own flushes them.
-func newTry(nc net.Conn, _ func() bool) tryWriter {
+func newTry(nc net.Conn) tryWriter {
 	t, _ := nc.(tryWriter)
 	return t
 }
+
+// unblock does nothing: the runtime of this system does not rely on a mode of the descriptor.
+func unblock(net.Conn) error { return nil }

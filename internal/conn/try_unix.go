@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !aix
 
 package conn
 
@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// tryTCP makes one non-blocking write attempt on a TCP socket without an allocation.
+// tryTCP makes one non-blocking write attempt on a TCP socket without an allocation. MSG_DONTWAIT makes the attempt non-blocking
+// whatever mode the descriptor is in: a user's Dial, or whoever keeps the connection's file, may have cleared O_NONBLOCK.
 type tryTCP struct {
-	raw   syscall.RawConn
-	quiet func() bool // see Conn.quietly
-	buf   []byte
-	n     int
-	err   error
-	fn    func(fd uintptr) bool
+	raw syscall.RawConn
+	buf []byte
+	n   int
+	err error
+	fn  func(fd uintptr) bool
 }
 
-func newTry(nc net.Conn, quietly func() bool) tryWriter {
+func newTry(nc net.Conn) tryWriter {
 	if t, ok := nc.(tryWriter); ok {
 		return t
 	}
@@ -29,23 +29,16 @@ func newTry(nc net.Conn, quietly func() bool) tryWriter {
 	if err != nil {
 		return nil
 	}
-	t := &tryTCP{raw: raw, quiet: quietly}
+	t := &tryTCP{raw: raw}
 	t.fn = func(fd uintptr) bool {
 		for {
-			t.n, t.err = t.once(int(fd))
+			t.n, t.err = syscall.SendmsgN(int(fd), t.buf, nil, nil, syscall.MSG_DONTWAIT)
 			if t.err != syscall.EINTR { //nolint:errorlint // a bare errno
 				return true
 			}
 		}
 	}
 	return t
-}
-
-func (t *tryTCP) once(fd int) (int, error) {
-	if len(t.buf) <= quietWrite && t.quiet() {
-		return writeNow(fd, t.buf)
-	}
-	return syscall.Write(fd, t.buf)
 }
 
 // TryWrite writes what the socket takes at once. Only one goroutine may call it at a time.
@@ -60,4 +53,22 @@ func (t *tryTCP) TryWrite(b []byte) (int, error) {
 		return 0, nil
 	}
 	return max(t.n, 0), err
+}
+
+// unblock sets O_NONBLOCK on the descriptor of a connection that the user's Dial has given. Without it reads and writes keep a thread
+// each, deadlines do not work, and Close waits for them.
+func unblock(nc net.Conn) error {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.SetNonblock(int(fd), true) }); err != nil {
+		return err
+	}
+	return failed
 }

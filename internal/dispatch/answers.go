@@ -129,6 +129,7 @@ type claimed struct {
 	c          *kv.Call
 	err        *kv.Error
 	considered chan struct{}
+	tell       bool // it wakes by itself those who wait for a way
 }
 
 func (r *Router) judgeMoved(cl claimed) {
@@ -141,7 +142,7 @@ func (r *Router) judgeMoved(cl claimed) {
 			moved = r.forward(pk, cl)
 		}
 	}
-	r.judge(cl.c, retry.KVNotMyVBucket, cl.err, retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)})
+	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)})
 }
 
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.

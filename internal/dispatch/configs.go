@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net"
 	"slices"
@@ -20,13 +21,14 @@ const collectionsFeature = memd.FeatureCollections
 type offers struct {
 	kick chan struct{}
 
-	mu         sync.Mutex
-	queue      []offered
-	busy       bool
-	closed     bool
-	waiters    []claimed // calls to be judged, and others to be told, when all that was offered has been considered
-	last       []byte    // the newest bytes offered
-	epoch, rev int64     // their version, when it is known
+	mu      sync.Mutex
+	queue   []offered
+	busy    bool
+	closed  bool
+	waiters []claimed // calls to be judged, and others to be told, when all that was offered has been considered
+	last    []byte    // the newest bytes offered
+	epoch   int64     // their version, when it is known
+	rev     uint64
 }
 
 type offered struct {
@@ -57,7 +59,7 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 		if len(o.queue) == maxOffers {
 			o.queue = slices.Delete(o.queue, 0, 1)
 		}
-		tell := cl != nil && cl.considered != nil
+		tell := cl != nil && cl.tell
 		o.queue = append(o.queue, offered{o.last, dt, addr, tell})
 		if !tell {
 			o.wake()
@@ -123,14 +125,22 @@ func (o *offers) pending() bool {
 	return o.busy || len(o.queue) > 0
 }
 
-// refused forgets the version of a map that could not be used, so that it bars no good one.
-func (o *offers) refused(s *topology.Snapshot) {
+// unversioned forgets the version of a map that is not used, so that it bars no good one: the old map's, which may be nil,
+// counts. The same bytes need not be looked at again.
+func (o *offers) unversioned(old *topology.Snapshot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.epoch, o.rev = 0, 0
+	if old != nil {
+		o.epoch, o.rev = old.Epoch, old.Rev
+	}
+}
+
+// forget has every map looked at again.
+func (o *offers) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last, o.epoch, o.rev = nil, 0, 0
-	if s != nil {
-		o.epoch, o.rev = s.Epoch, s.Rev
-	}
 }
 
 func (o *offers) close() []*kv.Call {
@@ -155,7 +165,7 @@ func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, 0, addr, n
 // to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its giver
 // does that when there is the way, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
-	w := claimed{considered: make(chan struct{})}
+	w := claimed{considered: make(chan struct{}), tell: true}
 	if raw == nil || r.offers.offer(raw, 0, addr, &w) {
 		return func() {}
 	}
@@ -166,6 +176,25 @@ func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 		case <-r.ctx.Done():
 		}
 	}
+}
+
+// Take has a map considered that came in another way than over the nodes' connections, waits for that, and says why the map
+// is not used; nil when it is, and when it is not newer than ours. addr is where it came from.
+func (r *Router) Take(ctx context.Context, raw []byte, addr string) error {
+	w := claimed{considered: make(chan struct{})}
+	if !r.offers.offer(raw, 0, addr, &w) {
+		select {
+		case <-w.considered:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.ctx.Done():
+			return conn.ErrClosed
+		}
+	}
+	if e := r.refusal.Load(); e != nil && e.Addr == addr {
+		return e
+	}
+	return nil
 }
 
 // configs is the config goroutine, the only one that applies a map. Close ends it.
@@ -204,24 +233,38 @@ func (r *Router) consider(of offered) {
 		old = pk.snap
 	}
 	s, err := r.parse(of.raw, of.dt, of.addr)
+	if err == nil {
+		err = r.ours(s)
+	}
 	if err != nil {
-		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
-		r.offers.refused(old)
+		r.refuse(&of, nil, old, err)
 		return
 	}
 	if !r.replaces(s, old) {
 		if another(s, old) && r.stands() {
-			r.offers.refused(nil) // it may be the one to use in a moment
+			r.offers.forget() // it may be the one to use in a moment
 		}
+		r.usable(of.addr)
 		r.trim()
 		return
 	}
-	if err := s.Conflict(old); err != nil {
-		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, err)...)
-		r.offers.refused(old)
+	network := r.networkOf(s, of.addr)
+	if err := r.worse(s, old, network); err != nil {
+		r.refuse(&of, s, old, err)
 		return
 	}
-	r.apply(s, old, &of)
+	r.apply(s, old, network, &of)
+}
+
+// networkOf is the network on which nodes are reached: that of the configuration, or the one that the first map decides.
+func (r *Router) networkOf(s *topology.Snapshot, addr string) string {
+	if network := r.Network(); network != "" {
+		return network
+	}
+	if r.o.Network != "" && r.o.Network != "auto" {
+		return r.o.Network
+	}
+	return s.Network(append([]string{addr}, r.o.Seeds...)...)
 }
 
 // parse reads the map that the node at addr gave.
@@ -237,7 +280,7 @@ func (r *Router) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Sna
 }
 
 // apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
-func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
+func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	reborn := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
 	if reborn {
 		r.colls.Clear()
@@ -247,11 +290,7 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 		r.mu.Unlock()
 		return
 	}
-	if r.network == "" {
-		if r.network = r.o.Network; r.network == "" || r.network == "auto" {
-			r.network = s.Network(of.addr)
-		}
-	}
+	r.network = network
 	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes)), number: 1, since: 1}
 	if last := r.picker.Load(); last != nil {
 		pk.number, pk.since = last.number+1, last.since
@@ -266,11 +305,11 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 			stay[addr] = true
 		}
 	}
-	if len(stay) == 0 {
-		r.mu.Unlock()
-		r.o.Log.Warn(r.ctx, observe.MsgConfigRefused, about(of.addr, errNoSeeds)...)
-		r.offers.refused(old)
-		return
+	nodes := len(stay)
+	if nodes == 0 { // it has services only: what is connected goes on bringing maps
+		for addr := range r.pipes {
+			stay[addr] = true
+		}
 	}
 	var theirs []*conn.Conn
 	if reborn { // no call of the new map finds a connection that was made in the old bucket
@@ -278,6 +317,7 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 		theirs = r.withdraw(stay)
 	}
 	r.picker.Store(pk)
+	r.refusal.Store(nil)
 	var leaving []*pipeline
 	for addr, p := range r.pipes {
 		if !stay[addr] {
@@ -295,7 +335,7 @@ func (r *Router) apply(s, old *topology.Snapshot, of *offered) {
 		cn.Close(errForeign)
 	}
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
-		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Int64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes, len(stay)))
+		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes, nodes))
 	for _, c := range calls {
 		r.route(c)
 	}

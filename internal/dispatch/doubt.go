@@ -26,7 +26,7 @@ func (p *pipeline) belongs(cn *conn.Conn) error {
 	if !p.r.foreign(config, p.addr) {
 		return nil
 	}
-	p.r.offers.refused(nil) // it may have been shown before
+	p.r.offers.forget() // it may have been shown before
 	p.r.offerAndTell(config, p.addr)()
 	if !p.r.foreign(config, p.addr) {
 		return nil
@@ -42,7 +42,7 @@ func (r *Router) foreign(raw []byte, addr string) bool {
 		return false
 	}
 	s, err := r.parse(raw, 0, addr)
-	return err == nil && another(s, pk.snap)
+	return err == nil && r.ours(s) == nil && another(s, pk.snap)
 }
 
 // withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that came
@@ -74,7 +74,7 @@ func (r *Router) doubt() {
 	if r.picker.Load() == nil || r.confirmed() {
 		return
 	}
-	r.offers.refused(nil)
+	r.offers.forget()
 	r.mu.Lock()
 	close(r.doubts)
 	r.doubts = make(chan struct{})

@@ -85,15 +85,21 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 	require.NoError(t, err)
 	r := &Router{}
 	a, b := &pipeline{r: r, addr: "a:1"}, &pipeline{r: r, addr: "b:1"}
-	for name, nodes := range map[string][]*pipeline{"all but one": {a, b, nil}, "too few": {a}, "none": nil} {
+	several := &pipeline{r: r, addr: "a:1"}
+	several.pool = []*pipeline{several, {r: r, addr: "a:1"}, {r: r, addr: "a:1"}}
+	used := map[*pipeline]bool{}
+	for name, nodes := range map[string][]*pipeline{
+		"all but one": {a, b, nil}, "too few": {a}, "none": nil, "several connections": {several, b, nil},
+	} {
 		pk, served := &picker{snap: snap, nodes: nodes}, 0
 		for hash := range uint32(1 << 12) {
 			long, short := kv.NewCall(), kv.NewCall()
-			long.Req.Opcode = memd.OpGet
-			long.Route.Hash, short.Route.Hash = hash<<13, hash<<13
+			long.Req.Opcode, long.Req.Key = memd.OpGet, []byte("k")
+			long.Route.Hash, short.Route.Hash = hash<<13+hash, hash<<13+hash
 			want, _ := r.pick(pk, long)
 			got := pk.plain(short)
 			require.Same(t, want, got, "%s: %d", name, hash)
+			used[got] = true
 			if got != nil {
 				require.Equal(t, long.Route.VBucket, short.Route.VBucket)
 				served++
@@ -101,14 +107,14 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 		}
 		require.Equal(t, len(nodes) > 0, served > 0, name)
 	}
-	// What is not for the short way: a call that was turned to its vbucket's next node, and a node with several connections.
+	for _, p := range several.pool {
+		require.True(t, used[p], "keys are spread over a node's connections")
+	}
+	// What is not for the short way: a call that was turned to its vbucket's next node.
 	c := kv.NewCall()
 	c.Route.Forward = true
 	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{a, b, nil}}).plain(c))
 	c.Route.Forward = false
-	several := &pipeline{r: r, addr: "a:1"}
-	several.pool = []*pipeline{several, b}
-	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{several, b, nil}}).plain(c))
 	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*pipeline{a}}).plain(c), "no vbuckets")
 }
 

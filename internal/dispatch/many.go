@@ -62,10 +62,8 @@ func (r *Router) NewCalls(dst []*kv.Call) {
 	for len(dst) > 0 {
 		h, ok := r.handfuls.Get().(*handful)
 		if !ok {
-			second := nextSide(&r.sides.batches) // the same for all: a batch's requests go together
 			for i := range dst {
 				dst[i] = r.NewCall()
-				dst[i].SetSecond(second)
 			}
 			return
 		}

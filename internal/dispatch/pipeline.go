@@ -33,10 +33,6 @@ type pipeline struct {
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
-	second atomic.Pointer[pipeline] // the node's second connection, of the first; nil while it has one alone
-	pair   conn.Pair                // of that and the first
-	extra  bool                     // it is that of a second connection
-
 	breaker *breaker                  // of the node; nil without one
 	probed  atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 
@@ -61,9 +57,8 @@ type pipeline struct {
 	active  time.Time  // see NoteActivity
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
-	reads   int64         // of the connection, under the router's lock
-	quiet   int           // looks at it without much to read, under the same
-	widened time.Duration // when a second connection was begun last, under the same; 0 when there was none
+	reads int64 // of the connection, under the router's lock
+	idle  int   // looks at it without much to read, under the same
 }
 
 // pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.
@@ -94,6 +89,12 @@ func (p *pipeline) state() (err error, trying bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastErr, p.conn.Load() == nil && !p.failed && !p.closed
+}
+
+// trying reports whether a first attempt to connect is under way.
+func (p *pipeline) trying() bool {
+	_, trying := p.state()
+	return trying
 }
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
@@ -244,10 +245,6 @@ func (p *pipeline) Room(cn *conn.Conn) {
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
 func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	c.Taken()
-	if from.extra {
-		from.head.submit(c)
-		return
-	}
 	if pk := r.picker.Load(); pk != nil {
 		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil { // closing: no other way will come
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
@@ -269,9 +266,6 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			doubted := p.r.doubted()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
-				if p.extra {
-					break
-				}
 				wait = p.r.o.pauseAfter(wait)
 				if !errors.Is(err, errForeign) {
 					doubted = nil
@@ -287,18 +281,12 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		if !p.lost(cn, err) {
 			return
 		}
-		if p.extra {
-			break
-		}
 		if cn.Stats.Answers.Load() > 0 {
 			wait = 0
 			continue
 		}
 		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one
 		pause(ctx, wait, nil)
-	}
-	if p.extra {
-		p.leave()
 	}
 	p.flushQueue(context.Cause(ctx))
 }
@@ -338,16 +326,10 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	o := p.r.o.Connect()
-	o.Handler = p
+	o.Handler, o.Feedback = p, p.feedback()
 	if p.inOrder {
 		o.Features = ordered(o.Features)
-	} else {
-		o.Serving, o.Pacer, o.Yields, o.Quiet, o.Second, o.Pair = &p.r.serving, p.r.pacer, &p.r.yields, &p.r.quiet, p.extra, &p.head.pair
-		if p.r.o.Connections == 0 {
-			o.Crowded = p.crowded
-		}
 	}
-	o.Feedback = p.feedback()
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
 	o.WantConfig = !p.r.o.NoConfig
@@ -371,10 +353,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		return
 	}
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
-	switch {
-	case p.extra:
-		return // the node has its first connection
-	case p.inOrder: // and so it has now, which says all that others want to know
+	if p.inOrder { // the node has its first connection now, which says all that others want to know
 		p.flushQueue(err)
 		return
 	}
@@ -459,10 +438,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		}
 		c.Taken()
 	}
-	joined := !p.extra || p.join() // before anybody is told: its login, too, is to be kept fresh
 	p.r.wake()
 	p.r.notify()
-	return joined
+	return true
 }
 
 // lost withdraws the connection after its end, and says whether the goroutine that has served it goes on.
@@ -503,15 +481,10 @@ func (p *pipeline) close(cause error) {
 	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
 }
 
-// drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight may finish.
+// drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to finish.
 func (p *pipeline) drain() {
 	ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
 	defer cancel()
-	p.end(ctx, errLeft)
-}
-
-// end is drain for any reason. Calls in flight have until ctx ends.
-func (p *pipeline) end(ctx context.Context, why error) {
 	p.mu.Lock()
 	p.closed = true
 	cn := p.conn.Load()
@@ -523,7 +496,7 @@ func (p *pipeline) end(ctx context.Context, why error) {
 			pause(ctx, 5*time.Millisecond, nil)
 		}
 	}
-	p.close(why)
+	p.close(errLeft)
 }
 
 // versionLen is the length of a notification's extras: epoch and revision.
@@ -598,9 +571,13 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
-	var epoch, rev int64
+	if string(pkt.Key) != p.r.o.Bucket { // of the whole cluster, which nodes tell all connections of, or of another bucket
+		return
+	}
+	var epoch int64
+	var rev uint64
 	if len(pkt.Extras) == versionLen {
-		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), int64(binary.BigEndian.Uint64(pkt.Extras[8:]))
+		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), binary.BigEndian.Uint64(pkt.Extras[8:])
 		if s := p.r.Snapshot(); s != nil && !newer(epoch, rev, s) {
 			return
 		}

@@ -27,9 +27,6 @@ func (p *pipeline) each(f func(*pipeline)) {
 	}
 	if p.pool == nil {
 		f(p)
-		if q := p.second.Load(); q != nil {
-			f(q)
-		}
 		return
 	}
 	for _, q := range p.pool {
@@ -37,31 +34,58 @@ func (p *pipeline) each(f func(*pipeline)) {
 	}
 }
 
-// choose gives one of the node's pipelines in turn, and one that is connected as long as there is any. A request that is
-// bound to a connection gets that one's.
+// choose gives the node's pipeline for a call: the one of its connection for a request that is bound to one, the one of its key for
+// a request for a document, and otherwise the next one in turn that is connected.
 func (p *pipeline) choose(c *kv.Call) *pipeline {
 	if q := p.orderedFor(c); q != nil {
 		return q
 	}
-	if p.pool == nil {
-		return p.either(c)
+	switch {
+	case p.pool == nil:
+		return p
+	case c.Req.Connection != "":
+		return p.named(c.Req.Connection)
+	case c.Spec().Has(kv.Keyed) && len(c.Req.Key) > 0:
+		return p.ofKey(c.Route.Hash)
 	}
 	start := 0
 	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes nobody's turn
 		start = int(p.turn.Add(1) % uint32(len(p.pool)))
 	}
-	best := p.pool[start]
+	return p.connectedFrom(start)
+}
+
+// ofKey gives the node's pipeline for a key with that hash. It is always the same one, so that the calls for one key keep their
+// order, unless the last attempt to connect has failed: then it is another one that is connected.
+func (p *pipeline) ofKey(hash uint32) *pipeline {
+	if p.pool == nil {
+		return p
+	}
+	i := int(hash & 0xffff % uint32(len(p.pool))) // the higher bits name the vbucket, and with it the node
+	if q := p.pool[i]; q.conn.Load() != nil || q.trying() {
+		return q
+	}
+	return p.connectedFrom(i)
+}
+
+// connectedFrom gives the first of the node's pipelines, from that index on, that is connected; the first one if none is.
+func (p *pipeline) connectedFrom(start int) *pipeline {
 	for k := range p.pool {
-		q := p.pool[(start+k)%len(p.pool)]
-		cn := q.conn.Load()
-		if cn == nil {
-			continue
-		}
-		if c.Req.Connection == "" || cn.Info().ID == c.Req.Connection {
+		if q := p.pool[(start+k)%len(p.pool)]; q.conn.Load() != nil {
 			return q
 		}
 	}
-	return best
+	return p.pool[start]
+}
+
+// named gives the pipeline with the connection of that ID, or any one, which refuses a request that is bound to another connection.
+func (p *pipeline) named(id string) *pipeline {
+	for _, q := range p.pool {
+		if cn := q.conn.Load(); cn != nil && cn.Info().ID == id {
+			return q
+		}
+	}
+	return p
 }
 
 // connectedAny reports whether the node has any connection that takes every request.

@@ -32,8 +32,6 @@ func (r *Router) Probe(i, turn int) Probe {
 	p := pk.nodes[i]
 	if p.pool != nil {
 		p = p.pool[turn%len(p.pool)]
-	} else if q := p.second.Load(); q != nil && turn%2 == 1 {
-		p = q
 	}
 	cn := p.conn.Load()
 	if cn == nil {

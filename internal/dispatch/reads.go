@@ -17,16 +17,13 @@ func (r *Router) NewReads() *kv.Reads {
 	if rd, ok := r.reads.Get().(*kv.Reads); ok {
 		return rd
 	}
-	rd := &kv.Reads{Second: nextSide(&r.sides.batches), InflateLimit: int32(r.InflateLimit())}
+	rd := &kv.Reads{InflateLimit: int32(r.InflateLimit())}
 	rd.SetCollection(0)
 	return rd
 }
 
 // ReleaseReads implements kv.ReadsDispatcher.
 func (r *Router) ReleaseReads(rd *kv.Reads) {
-	if r.sides.again.Load() {
-		rd.Second = nextSide(&r.sides.batches)
-	}
 	r.reads.Put(rd)
 }
 
@@ -54,8 +51,9 @@ func (r *Router) dispatchRead(rd *kv.Reads) {
 		rd.Map, rd.VBuckets = pk.number, uint32(pk.snap.NumVBuckets())
 	}
 	if key := rd.Key(0); rd.VBuckets != 0 && len(key) > 0 {
-		vb := vbucket(crc32.ChecksumIEEE(key), rd.VBuckets)
-		if p := pk.active(vb); p != nil {
+		hash := crc32.ChecksumIEEE(key)
+		vb := vbucket(hash, rd.VBuckets)
+		if p := pk.active(vb, hash); p != nil {
 			p.submitRead(rd, key, vb)
 			return
 		}
@@ -80,8 +78,9 @@ func (r *Router) dispatchReads(rd *kv.Reads) {
 	n := rd.VBuckets
 	for i := range rd.Len() {
 		if key := rd.Key(i); n != 0 && len(key) > 0 {
-			vb := vbucket(crc32.ChecksumIEEE(key), n)
-			if p := pk.active(vb); p != nil {
+			hash := crc32.ChecksumIEEE(key)
+			vb := vbucket(hash, n)
+			if p := pk.active(vb, hash); p != nil {
 				b.add(p, kv.ReadAt{I: uint32(i), VBucket: vb})
 				continue
 			}
@@ -155,19 +154,13 @@ func (r *Router) AdmitRead(c *kv.Call, rd *kv.Reads) {
 
 // submitRead is submitReads for a read that is alone.
 func (p *pipeline) submitRead(rd *kv.Reads, key []byte, vb uint16) {
-	if q := p.second.Load(); q != nil {
-		p = p.share(q, rd.Second)
-	}
 	if cn := p.conn.Load(); cn == nil || rd.Map < cn.Map || !cn.SubmitRead(rd, key, vb) {
 		p.submitReadElse(rd, 0)
 	}
 }
 
-// submitReads is submitAll for reads without calls. The pipeline is a node's first.
+// submitReads is submitAll for reads without calls.
 func (p *pipeline) submitReads(rd *kv.Reads, at []kv.ReadAt) {
-	if q := p.second.Load(); q != nil {
-		p = p.share(q, rd.Second)
-	}
 	for len(at) > 0 {
 		if cn := p.conn.Load(); cn != nil && rd.Map >= cn.Map {
 			if at = at[cn.SubmitReads(rd, at):]; len(at) == 0 {

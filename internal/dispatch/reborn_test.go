@@ -112,8 +112,9 @@ func (h *heldReads) DispatchReads(rd *kv.Reads) {
 	rd.Started = h.now()
 	pk := h.admitReads(rd)
 	h.meanwhile()
-	vb := vbucket(crc32.ChecksumIEEE(rd.Key(0)), rd.VBuckets)
-	p := pk.active(vb)
+	hash := crc32.ChecksumIEEE(rd.Key(0))
+	vb := vbucket(hash, rd.VBuckets)
+	p := pk.active(vb, hash)
 	if rd.Alone() {
 		p.submitRead(rd, rd.Key(0), vb)
 	} else {

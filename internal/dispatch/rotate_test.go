@@ -64,29 +64,6 @@ func TestAConnectionKeepsNoMaps(t *testing.T) {
 	})
 }
 
-// Connections know how many of them serve the same callers: from the moment they can carry calls to their end.
-func TestConnectionsAreCountedWhileTheyAreServed(t *testing.T) {
-	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
-		synctest.Wait()
-		require.EqualValues(t, 1, r.serving.Load())
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Delay(time.Second))
-		slow := kv.Start(t.Context(), r, kv.Upsert{Key: []byte("k")})
-		time.Sleep(time.Millisecond)
-		replaced := make(chan error, 1)
-		go func() { replaced <- r.Replace(t.Context(), r.Logins()[0].Connection) }()
-		time.Sleep(100 * time.Millisecond)
-		require.EqualValues(t, 2, r.serving.Load(), "the old one waits for its call")
-		_, err := slow.Wait(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, <-replaced)
-		time.Sleep(time.Second)
-		require.EqualValues(t, 1, r.serving.Load())
-		m.Network().Links()[0].Reset()
-		synctest.Wait()
-		require.Zero(t, r.serving.Load())
-	})
-}
-
 // A call may find its connection full and come too late to wait for it: the next one has taken those that wait.
 func TestACallThatWaitsForRoomOnAConnectionThatIsGone(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {

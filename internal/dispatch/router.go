@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,7 @@ type Options struct {
 	Timeout        time.Duration // of a call that names none
 	DurableTimeout time.Duration // the same for a durable write
 	QueueLimit     int           // calls that wait for one connection; 0 means 2048
-	Connections    int           // to each node; 0 is one, and a second one while the first is crowded
+	Connections    int           // to each node, which do not change; 0 means 1
 	ConfigLimits   topology.Options
 	Dice           func() float64 // for jitter and for choosing nodes
 
@@ -83,15 +82,6 @@ type Router struct {
 	due             deadlines
 	work            executor
 	next            atomic.Uint32 // round robin
-	serving         atomic.Int32  // nodes that are connected
-	yields          conn.Yields
-	quiet           conn.Quiet
-	pacer           *conn.Pacer
-	sides           struct {
-		calls, batches atomic.Uint32 // see nextSide
-		processors     sync.Pool     // of *side
-		again          atomic.Bool   // calls that are used again get another one
-	}
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -105,13 +95,19 @@ type Router struct {
 	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
 	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
-	offers  offers
+	offers     offers
+	refusal    atomic.Pointer[MapError]
+	askedAgain struct { // the version of the worse map that was asked for again last, of the config goroutine
+		epoch int64
+		rev   uint64
+	}
 	fetch   chan struct{} // somebody wants a newer map than we have
 	wantAny bool          // of no known version; these three under the lock
 
-	wantEpoch, wantRev int64
-	orphans            atomic.Int64
-	reports            observe.Orphans
+	wantEpoch int64
+	wantRev   uint64
+	orphans   atomic.Int64
+	reports   observe.Orphans
 }
 
 // picker is an immutable view of the topology: which pipeline serves which node.
@@ -136,11 +132,9 @@ func New(o Options) *Router {
 	}
 	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), doubts: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
-	r.pacer = conn.NewPacer(o.Base, &r.yields, runtime.GOMAXPROCS(0))
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
 		c := kv.NewCall()
-		c.SetSecond(nextSide(&r.sides.calls))
 		if o.Policy != nil {
 			c.SetHedge(r.hedge)
 		}
@@ -173,9 +167,6 @@ func (r *Router) free(c *kv.Call) bool {
 		return false
 	}
 	c.Reset()
-	if r.sides.again.Load() {
-		c.SetSecond(nextSide(&r.sides.calls))
-	}
 	return true
 }
 
@@ -303,7 +294,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		if r.picker.Load() != pk {
 			return r.find(c)
 		}
-		r.noWay(c, since, why, &RouteError{Reason: why, VBucket: c.Route.VBucket})
+		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}))
 	}
 	return p
 }
@@ -348,24 +339,21 @@ func (pk *picker) plain(c *kv.Call) *pipeline {
 		return nil
 	}
 	vb := vbucket(c.Route.Hash, n)
-	p := pk.active(vb)
-	if p == nil {
-		return nil
-	}
-	c.Route.VBucket = vb
-	if q := p.second.Load(); q != nil {
-		return p.shareCall(q, c)
+	p := pk.active(vb, c.Route.Hash)
+	if p != nil {
+		c.Route.VBucket = vb
 	}
 	return p
 }
 
-// active is the pipeline to the node that a vbucket is active on; nil when there is none, or a pool of them.
-func (pk *picker) active(vb uint16) *pipeline {
+// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil when there is
+// none.
+func (pk *picker) active(vb uint16, hash uint32) *pipeline {
 	i := pk.snap.NodeIndex(vb, 0)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].pool != nil {
+	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
 		return nil
 	}
-	return pk.nodes[i]
+	return pk.nodes[i].ofKey(hash)
 }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
@@ -517,6 +505,9 @@ func (r *Router) seedState() (cause error, hope bool) {
 			}
 		})
 	}
+	if e := r.refusal.Load(); e != nil {
+		cause = e
+	}
 	err, trying := r.sourceState()
 	switch {
 	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
@@ -530,8 +521,9 @@ func (r *Router) seedState() (cause error, hope bool) {
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {
 	var ce *conn.ConnectError
+	var me *MapError
 	switch {
-	case errors.Is(err, errNoMap):
+	case errors.Is(err, errNoMap), errors.As(err, &me):
 		return retry.NotReady
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
@@ -573,7 +565,7 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
 }
 
-func newer(epoch, rev int64, s *topology.Snapshot) bool {
+func newer(epoch int64, rev uint64, s *topology.Snapshot) bool {
 	return epoch > s.Epoch || epoch == s.Epoch && rev > s.Rev
 }
 
@@ -586,7 +578,7 @@ func (r *Router) want() {
 }
 
 // wantVersion says that there is a map of that version.
-func (r *Router) wantVersion(epoch, rev int64) {
+func (r *Router) wantVersion(epoch int64, rev uint64) {
 	r.mu.Lock()
 	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
 		r.wantEpoch, r.wantRev = epoch, rev
@@ -649,7 +641,6 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	done := make(chan struct{})
 	go func() {
 		r.wg.Wait()
-		r.pacer.Close()
 		close(done)
 	}()
 	select {

@@ -70,7 +70,7 @@ func offerUntilApplied(b *testing.B, r *Router, raw []byte, n int) {
 	r.Offer(raw, "127.0.0.1:1")
 	for {
 		changed := r.Changed()
-		if s := r.Snapshot(); s != nil && s.Rev == int64(1_000_000_000+n) {
+		if s := r.Snapshot(); s != nil && s.Rev == uint64(1_000_000_000+n) {
 			return
 		}
 		select {

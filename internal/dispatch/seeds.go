@@ -63,7 +63,7 @@ func (r *Router) reaches() bool {
 // trim ends the ways to seeds that the map does not name, once a node has given a map that is not newer than ours.
 func (r *Router) trim() {
 	pk := r.picker.Load()
-	if pk == nil {
+	if pk == nil || !slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil }) {
 		return
 	}
 	stay := map[*pipeline]bool{}

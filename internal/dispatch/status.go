@@ -63,14 +63,13 @@ func (r *Router) Status() []NodeStatus {
 	return all
 }
 
-// quietLooks is after how many looks without work, polls apart, a connection rests.
-const quietLooks = 4
+// idleLooks is after how many looks without work, polls apart, a connection rests.
+const idleLooks = 4
 
 // NoteActivity looks which connections have read something since it was called last. That keeps the time of the last
 // activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
 	var silent, unwanted []*conn.Conn
-	var idle []*pipeline
 	r.mu.Lock()
 	now := time.Now()
 	for _, p := range r.pipes {
@@ -88,20 +87,13 @@ func (r *Router) NoteActivity() {
 				q.active = now
 			}
 			if n > q.reads+1 { // one may be the answer to a poll
-				q.quiet = 0
-			} else if q.quiet++; q.quiet == quietLooks {
+				q.idle = 0
+			} else if q.idle++; q.idle == idleLooks {
 				silent = append(silent, cn)
-				if q.extra {
-					q.hide()
-					idle = append(idle, q)
-				}
 			}
 			q.reads = n
 			q.mu.Unlock()
 		})
-	}
-	for _, q := range idle {
-		r.wg.Go(func() { q.end(r.ctx, errUnused) })
 	}
 	r.mu.Unlock()
 	for _, cn := range silent {
@@ -146,7 +138,7 @@ func (r *Router) Address(i int) string {
 // AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to ask.
 func (r *Router) AllPush() bool {
 	pk := r.picker.Load()
-	if pk == nil {
+	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
 		return false
 	}
 	for _, p := range pk.nodes {
@@ -178,7 +170,11 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 	for {
 		changed := r.Changed()
 		var last error
-		ready := r.Snapshot() != nil && (r.o.Bucket == "" || r.Snapshot().Routable())
+		s := r.Snapshot()
+		ready := s != nil && (r.o.Bucket == "" || s.Routable())
+		if ready && s.DataNodes() == 0 { // services are all that it has
+			return nil
+		}
 		up := 0
 		for _, s := range r.Status() {
 			if s.Connected {
@@ -199,6 +195,9 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(err
 			if last = err; terminal(err) {
 				return err
 			}
+		}
+		if e := r.refusal.Load(); e != nil {
+			last = e
 		}
 		select {
 		case <-changed:

@@ -3,97 +3,84 @@ package topology
 import (
 	"cmp"
 	"errors"
+	"math"
 	"net"
 	"net/url"
 	"slices"
 	"strconv"
 )
 
-type nodeJSON struct {
-	CouchAPIBase string `json:"couchApiBase"`
-	Hostname     string `json:"hostname"`
-	Ports        struct {
-		Direct int `json:"direct"`
-	} `json:"ports"`
-}
-
-type nodeExtJSON struct {
-	Hostname      string                   `json:"hostname"`
-	Services      portsJSON                `json:"services"`
-	UUID          string                   `json:"nodeUUID"`
-	ServerGroup   string                   `json:"serverGroup"`
-	TelemetryPath string                   `json:"appTelemetryPath"`
-	This          bool                     `json:"thisNode"`
-	Alternate     map[string]alternateJSON `json:"alternateAddresses"`
-}
-
-type alternateJSON struct {
-	Hostname string     `json:"hostname"`
-	Ports    *portsJSON `json:"ports"`
-}
-
-// portsJSON are the ports of the services that this client can use.
-type portsJSON struct {
-	KV           int `json:"kv"`
-	KVTLS        int `json:"kvSSL"`
-	Mgmt         int `json:"mgmt"`
-	MgmtTLS      int `json:"mgmtSSL"`
-	Views        int `json:"capi"`
-	ViewsTLS     int `json:"capiSSL"`
-	Query        int `json:"n1ql"`
-	QueryTLS     int `json:"n1qlSSL"`
-	Search       int `json:"fts"`
-	SearchTLS    int `json:"ftsSSL"`
-	Analytics    int `json:"cbas"`
-	AnalyticsTLS int `json:"cbasSSL"`
-	Eventing     int `json:"eventingAdminPort"`
-	EventingTLS  int `json:"eventingSSL"`
-	Index        int `json:"indexHttp"`
-	IndexTLS     int `json:"indexHttps"`
-	Backup       int `json:"backupAPI"`
-	BackupTLS    int `json:"backupAPIHTTPS"`
+// portNames are the members of "services" for the services that this client can use, without TLS and with it.
+var portNames = map[string]struct {
+	service Service
+	tls     int
+}{
+	"kv": {KV, 0}, "kvSSL": {KV, 1},
+	"mgmt": {Management, 0}, "mgmtSSL": {Management, 1},
+	"capi": {Views, 0}, "capiSSL": {Views, 1},
+	"n1ql": {Query, 0}, "n1qlSSL": {Query, 1},
+	"fts": {Search, 0}, "ftsSSL": {Search, 1},
+	"cbas": {Analytics, 0}, "cbasSSL": {Analytics, 1},
+	"eventingAdminPort": {Eventing, 0}, "eventingSSL": {Eventing, 1},
+	"indexHttp": {Index, 0}, "indexHttps": {Index, 1},
+	"backupAPI": {Backup, 0}, "backupAPIHTTPS": {Backup, 1},
 }
 
 // ports are the plain and the TLS port of each service; 0 is none.
 type ports [numServices][2]uint16
 
-func (j *portsJSON) ports() (p ports, err error) {
-	all := [numServices][2]int{
-		KV:         {j.KV, j.KVTLS},
-		Management: {j.Mgmt, j.MgmtTLS},
-		Views:      {j.Views, j.ViewsTLS},
-		Query:      {j.Query, j.QueryTLS},
-		Search:     {j.Search, j.SearchTLS},
-		Analytics:  {j.Analytics, j.AnalyticsTLS},
-		Eventing:   {j.Eventing, j.EventingTLS},
-		Index:      {j.Index, j.IndexTLS},
-		Backup:     {j.Backup, j.BackupTLS},
-	}
-	for svc, pair := range all {
-		for i, port := range pair {
-			if port < 0 || port > 65535 {
-				return p, &ParseError{Field: "port of " + Service(svc).String(), Value: int64(port), Limit: 65535}
-			}
-			p[svc][i] = uint16(port)
+// readPorts reads the ports of services. One that is none is left out, but for the one that must be right, which is named
+// "" when there is none.
+func readPorts(v value, needed string) (p ports, err error) {
+	for name, m := range v.members() {
+		to, ok := portNames[string(name)]
+		if !ok {
+			continue
+		}
+		port, err := m.count("port of "+to.service.String(), math.MaxUint16)
+		if err != nil && string(name) == needed {
+			return p, err
+		}
+		if err == nil {
+			p[to.service][to.tls] = uint16(port)
 		}
 	}
 	return p, nil
 }
 
-// nodes lists the nodes: first those that hold the bucket's data, in the map's order, because the vbucket map counts by
-// it; a node without an address on some network keeps its place. Only the first len(nodes) of nodesExt hold the bucket's
-// data: the others may run the data service already and get vbuckets later.
-func (j *configJSON) nodes(s *Snapshot, sourceHost string) error {
-	if len(j.NodesExt) == 0 {
-		return j.oldNodes(s, sourceHost)
+// readNodes lists the nodes: first those that hold the bucket's data, in the map's order; a node without an address on some
+// network keeps its place. Only the first len(nodes) of nodesExt hold the bucket's data: the others may run the data
+// service already and get vbuckets later.
+func (d *document) readNodes(s *Snapshot, sourceHost string, tls bool) error {
+	for _, m := range []struct {
+		field string
+		v     value
+	}{{"nodes", d.nodes}, {"nodesExt", d.nodesExt}} {
+		if len(m.v) > 0 && !m.v.is('[') {
+			return m.v.mismatch(m.field)
+		}
 	}
-	bound := len(j.Nodes)
+	nodes, err := d.nodes.list()
+	if err != nil {
+		return err
+	}
+	ext, err := d.nodesExt.list()
+	if err != nil {
+		return err
+	}
+	if len(ext) == 0 {
+		return d.oldNodes(s, nodes, sourceHost)
+	}
+	bound := len(nodes)
 	if s.Locator == LocatorNone {
-		bound = len(j.NodesExt)
+		bound = len(ext)
 	}
 	var others []Node
-	for i := range j.NodesExt {
-		n, err := j.NodesExt[i].node(sourceHost)
+	for i, v := range ext {
+		if !v.is('{') {
+			return v.mismatch("nodesExt")
+		}
+		n, err := readNode(v, sourceHost, tls)
 		if err != nil {
 			return err
 		}
@@ -108,80 +95,101 @@ func (j *configJSON) nodes(s *Snapshot, sourceHost string) error {
 	return nil
 }
 
-func (j *nodeExtJSON) node(sourceHost string) (n Node, err error) {
-	n = Node{UUID: j.UUID, ServerGroup: j.ServerGroup, TelemetryPath: j.TelemetryPath, This: j.This}
-	if n.Host, err = hostName(j.Hostname, sourceHost); err != nil {
+// readNode reads an element of nodesExt.
+func readNode(v value, sourceHost string, tls bool) (n Node, err error) {
+	var host, services, alternates value
+	for name, m := range v.members() {
+		switch string(name) {
+		case "hostname":
+			host = m
+		case "services":
+			services = m
+		case "alternateAddresses":
+			alternates = m
+		case "nodeUUID":
+			n.UUID = m.textOr("")
+		case "serverGroup":
+			n.ServerGroup = m.textOr("")
+		case "appTelemetryPath":
+			n.TelemetryPath = m.textOr("")
+		case "thisNode":
+			n.This = string(m) == "true"
+		}
+	}
+	if len(services) > 0 && !services.is('{') {
+		return n, services.mismatch("services")
+	}
+	text, ok := host.text()
+	if !ok && len(host) > 0 {
+		return n, host.mismatch("hostname")
+	}
+	if n.Host, err = hostName("hostname", text, sourceHost); err != nil {
 		return n, err
 	}
-	if n.ports, err = j.Services.ports(); err != nil {
+	needed := "kv"
+	if tls {
+		needed = "kvSSL"
+	}
+	if n.ports, err = readPorts(services, needed); err != nil {
 		return n, err
 	}
 	n.KV = n.ports[KV] != [2]uint16{}
-	for name, a := range j.Alternate {
-		alt := alternate{network: name, ports: n.ports}
-		if alt.host, err = hostName(a.Hostname, ""); err != nil {
-			return n, err
-		}
-		if a.Ports != nil {
-			if alt.ports, err = a.Ports.ports(); err != nil {
-				return n, err
-			}
-		}
-		n.alternates = append(n.alternates, alt)
-	}
-	slices.SortFunc(n.alternates, func(a, b alternate) int { return cmp.Compare(a.network, b.network) })
+	n.alternates = readAlternates(alternates, &n.ports)
 	return n, nil
 }
 
-// hostName takes the brackets off an IPv6 address.
-func hostName(host, otherwise string) (string, error) {
-	switch {
-	case len(host) > maxHostName:
-		return "", &ParseError{Field: "length of a hostname", Value: int64(len(host)), Limit: maxHostName}
-	case host == "":
-		return otherwise, nil
+// readAlternates reads a node's addresses on other networks. One that is none is left out: the node cannot be reached there.
+func readAlternates(v value, own *ports) (all []alternate) {
+	for network, m := range v.members() {
+		alt := alternate{network: string(network), ports: *own}
+		usable := m.is('{')
+		for name, m := range m.members() {
+			switch string(name) {
+			case "hostname":
+				var err error
+				alt.host, err = hostName("hostname", m.textOr(""), "")
+				usable = usable && err == nil
+			case "ports":
+				if m.is('{') {
+					alt.ports, _ = readPorts(m, "") // without one that is needed there is no error
+				}
+			}
+		}
+		if usable {
+			all = append(all, alt)
+		}
 	}
-	return bare(host), nil
-}
-
-func bare(host string) string {
-	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
+	slices.SortFunc(all, func(a, b alternate) int { return cmp.Compare(a.network, b.network) })
+	return all
 }
 
 // oldNodes reads a map without nodesExt, as servers before 3.0 sent it and as some substitutes of servers still do.
-func (j *configJSON) oldNodes(s *Snapshot, sourceHost string) error {
-	var addrs []string
-	if j.Map != nil {
-		addrs = j.Map.ServerList
+func (d *document) oldNodes(s *Snapshot, nodes []value, sourceHost string) error {
+	addrs, err := serverList(d.vbuckets)
+	if err != nil {
+		return err
 	}
-	for i := range max(len(addrs), len(j.Nodes)) {
+	for i := range max(len(addrs), len(nodes)) {
 		n := Node{Host: sourceHost}
-		var err error
-		var kv, mgmt, views int
-		if i < len(j.Nodes) {
-			o := &j.Nodes[i]
-			kv = o.Ports.Direct
-			if n.Host, mgmt, err = splitAddr("hostname", o.Hostname, sourceHost); err != nil {
+		var kv uint64
+		if i < len(nodes) {
+			if kv, err = n.readOld(nodes[i], sourceHost); err != nil {
 				return err
-			}
-			if u, err := url.Parse(o.CouchAPIBase); err == nil && u.Port() != "" {
-				views, _ = strconv.Atoi(u.Port()) // 0, or checked with the others
 			}
 		}
 		if i < len(addrs) {
-			if n.Host, kv, err = splitAddr("serverList", addrs[i], sourceHost); err != nil {
+			text, ok := addrs[i].text()
+			if !ok {
+				return addrs[i].mismatch("serverList")
+			}
+			if n.Host, kv, err = splitAddr("serverList", text, sourceHost); err != nil {
 				return err
 			}
 			if kv == 0 {
 				return &ParseError{Field: "serverList", Err: errors.New("an address has no port")}
 			}
 		}
-		if n.ports, err = (&portsJSON{KV: kv, Mgmt: mgmt, Views: views}).ports(); err != nil {
-			return err
-		}
+		n.ports[KV][0] = uint16(kv)
 		// Without an address in the server list a node holds data of a memcached bucket only.
 		n.KV = kv != 0 && (i < len(addrs) || len(addrs) == 0)
 		s.Nodes = append(s.Nodes, n)
@@ -193,6 +201,53 @@ func (j *configJSON) oldNodes(s *Snapshot, sourceHost string) error {
 	return nil
 }
 
+// readOld reads an element of nodes, and gives the port of the data service.
+func (n *Node) readOld(v value, sourceHost string) (kv uint64, err error) {
+	var addr, direct, views value
+	for name, m := range v.members() {
+		switch string(name) {
+		case "hostname":
+			addr = m
+		case "couchApiBase":
+			views = m
+		case "ports":
+			for name, m := range m.members() {
+				if string(name) == "direct" {
+					direct = m
+				}
+			}
+		}
+	}
+	if kv, err = direct.count("port of kv", math.MaxUint16); err != nil {
+		return 0, err
+	}
+	text, ok := addr.text()
+	if !ok && len(addr) > 0 {
+		return 0, addr.mismatch("hostname")
+	}
+	host, mgmt, err := splitAddr("hostname", text, sourceHost)
+	if err != nil {
+		return 0, err
+	}
+	n.Host, n.ports[Management][0] = host, uint16(mgmt)
+	if u, err := url.Parse(views.textOr("")); err == nil {
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+			n.ports[Views][0] = uint16(port)
+		}
+	}
+	return kv, nil
+}
+
+// serverList gives the addresses of the servers that the rows of vbuckets count by.
+func serverList(vbuckets value) ([]value, error) {
+	for name, m := range vbuckets.members() {
+		if string(name) == "serverList" {
+			return m.list()
+		}
+	}
+	return nil, nil
+}
+
 func btoi(b bool) int {
 	if b {
 		return 1
@@ -201,16 +256,14 @@ func btoi(b bool) int {
 }
 
 // splitAddr takes an address apart; one without a port has port 0.
-func splitAddr(field, addr, otherwise string) (host string, port int, err error) {
+func splitAddr(field, addr, otherwise string) (host string, port uint64, err error) {
 	h, p, err := net.SplitHostPort(addr)
 	if err != nil {
 		h, p = addr, "0"
 	}
-	if host, err = hostName(h, otherwise); err != nil {
+	if host, err = hostName(field, h, otherwise); err != nil {
 		return "", 0, err
 	}
-	if port, err = strconv.Atoi(p); err != nil {
-		return "", 0, &ParseError{Field: field, Err: errors.New("an address has a port that is no number")}
-	}
-	return host, port, nil
+	port, err = value(p).count("port in "+field, math.MaxUint16)
+	return host, port, err
 }

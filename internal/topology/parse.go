@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -13,15 +14,23 @@ import (
 type Options struct {
 	MaxBytes int
 	MaxDepth int
+	TLS      bool // which ports of the data service the client uses: these must be right
 }
 
 // Limits of what a map may contain.
 const (
 	MaxVBuckets = 1 << 16 // as many as a 16-bit vbucket id can name
 	MaxReplicas = 3
-	MaxNodes    = 8192 // also of the other lists
-	maxHostName = 255
+	MaxNodes    = 8192 // also of the other lists, and of an object's members
 )
+
+// Size is the limit of a map's bytes.
+func (o Options) Size() int {
+	if o.MaxBytes <= 0 {
+		return 16 << 20
+	}
+	return o.MaxBytes
+}
 
 // ParseError names the field of a map that cannot be used, and the limit it breaks if it is one of size.
 type ParseError struct {
@@ -46,50 +55,57 @@ func (e *ParseError) Error() string {
 // Unwrap gives the cause, which may be nil.
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// configJSON is what is read of a map.
-type configJSON struct {
-	Rev          int64               `json:"rev"`
-	RevEpoch     int64               `json:"revEpoch"`
-	Name         string              `json:"name"`
-	UUID         string              `json:"uuid"`
-	NodeLocator  string              `json:"nodeLocator"`
-	ManifestUID  string              `json:"collectionsManifestUid"`
-	Capabilities list[string]        `json:"bucketCapabilities"`
-	ClusterCaps  map[string][]string `json:"clusterCapabilities"`
-	ClusterUUID  string              `json:"clusterUUID"`
-	ClusterName  string              `json:"clusterName"`
-	Product      string              `json:"prod"`
-	Map          *mapJSON            `json:"vBucketServerMap"`
-	Nodes        list[nodeJSON]      `json:"nodes"`
-	NodesExt     list[nodeExtJSON]   `json:"nodesExt"`
+// document is what is read of a map. What routing needs must be right: the version, the bucket's name and id, the rows
+// of vbuckets, the nodes and their hosts, the ports of the data service. All else is optional, and a value of another type
+// than expected is as good as absent: servers of other versions, and substitutes of servers, write such maps.
+type document struct {
+	rev, epoch                        value
+	name, uuid, locator               value
+	manifest, caps, clusterCaps       value
+	clusterUUID, clusterName, product value
+	vbuckets, nodes, nodesExt         value
 }
 
-type mapJSON struct {
-	Replicas   int          `json:"numReplicas"`
-	ServerList list[string] `json:"serverList"`
-	VBuckets   vbucketRows  `json:"vBucketMap"`
-	Forward    vbucketRows  `json:"vBucketMapForward"` // during a rebalance: where vbuckets go
-}
-
-// list is an array of at most MaxNodes elements, so that a few bytes of the map cannot ask for much memory.
-type list[T any] []T
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *list[T]) UnmarshalJSON(b []byte) error {
-	if bytes.Count(b, []byte{','}) >= MaxNodes {
-		if n := elements(b); n > MaxNodes {
-			return &ParseError{Field: "number of elements in a list", Value: int64(n), Limit: MaxNodes}
+// readDocument finds the members. Their names match exactly.
+func readDocument(v value) (d document) {
+	for name, m := range v.members() {
+		switch string(name) {
+		case "rev":
+			d.rev = m
+		case "revEpoch":
+			d.epoch = m
+		case "name":
+			d.name = m
+		case "uuid":
+			d.uuid = m
+		case "nodeLocator":
+			d.locator = m
+		case "collectionsManifestUid":
+			d.manifest = m
+		case "bucketCapabilities":
+			d.caps = m
+		case "clusterCapabilities":
+			d.clusterCaps = m
+		case "clusterUUID":
+			d.clusterUUID = m
+		case "clusterName":
+			d.clusterName = m
+		case "prod":
+			d.product = m
+		case "vBucketServerMap":
+			d.vbuckets = m
+		case "nodes":
+			d.nodes = m
+		case "nodesExt":
+			d.nodesExt = m
 		}
 	}
-	return json.Unmarshal(b, (*[]T)(l))
+	return d
 }
 
 // Parse reads a map that came from the node at sourceHost, whose name stands in for $HOST and for absent host names.
 // It copies what it keeps of raw. The error is a *ParseError.
 func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = 16 << 20
-	}
 	if o.MaxDepth <= 0 {
 		o.MaxDepth = 64
 	}
@@ -107,8 +123,8 @@ func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
 	placeholder := []byte("$HOST")
 	places := bytes.Count(raw, placeholder)
 	size += places * max(0, len(quoted)-len(placeholder))
-	if size > o.MaxBytes {
-		return nil, &ParseError{Field: "size in bytes", Value: int64(size), Limit: int64(o.MaxBytes)}
+	if size > o.Size() {
+		return nil, &ParseError{Field: "size in bytes", Value: int64(size), Limit: int64(o.Size())}
 	}
 	if d := depth(raw); d > o.MaxDepth {
 		return nil, &ParseError{Field: "depth", Value: int64(d), Limit: int64(o.MaxDepth)}
@@ -116,84 +132,126 @@ func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
 	if places > 0 {
 		raw = bytes.ReplaceAll(raw, placeholder, quoted)
 	}
-	var j configJSON
-	if err := json.Unmarshal(raw, &j); err != nil {
-		return nil, asParseError(err)
+	if !json.Valid(raw) {
+		var all json.RawMessage
+		return nil, &ParseError{Field: "document", Err: json.Unmarshal(raw, &all)}
 	}
-	return j.snapshot(sourceHost)
+	if err := check(raw); err != nil {
+		return nil, err
+	}
+	top := part(raw[skipSpace(raw, 0):])
+	if len(top) > 0 && !top.is('{') {
+		return nil, top.mismatch("document")
+	}
+	d := readDocument(top)
+	return d.snapshot(sourceHost, o.TLS)
 }
 
-// asParseError names the field that the decoder stopped at.
-func asParseError(err error) error {
-	var pe *ParseError
-	var te *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &pe):
-		return pe
-	case errors.As(err, &te) && te.Field != "":
-		return &ParseError{Field: te.Field, Err: errors.New("a JSON " + te.Value + " does not fit there")}
-	}
-	return &ParseError{Field: "document", Err: err}
-}
-
-func (j *configJSON) snapshot(sourceHost string) (*Snapshot, error) {
+func (d *document) snapshot(sourceHost string, tls bool) (*Snapshot, error) {
 	s := &Snapshot{
-		Bucket: j.Name, UUID: j.UUID, Epoch: j.RevEpoch, Rev: j.Rev, ClusterUUID: j.ClusterUUID,
-		ClusterName: j.ClusterName, Product: j.Product, hasCaps: j.Capabilities != nil, clusterCaps: j.ClusterCaps,
-		caps: make(map[string]bool, len(j.Capabilities)),
+		ClusterUUID: d.clusterUUID.textOr(""), ClusterName: d.clusterName.textOr(""), Product: d.product.textOr(""),
+		ManifestUID: d.manifestUID(),
 	}
-	if j.Rev < 0 || j.RevEpoch < 0 {
-		return nil, &ParseError{Field: "rev or revEpoch", Err: fmt.Errorf("%d and %d must not be negative", j.Rev, j.RevEpoch)}
+	if err := d.identify(s); err != nil {
+		return nil, err
 	}
-	if j.ManifestUID != "" {
-		uid, err := strconv.ParseUint(j.ManifestUID, 16, 64)
-		if err != nil {
-			return nil, &ParseError{Field: "collectionsManifestUid", Err: errors.New("is no hexadecimal number of 64 bits")}
-		}
-		s.ManifestUID = uid
+	if err := d.capabilities(s); err != nil {
+		return nil, err
 	}
-	for _, c := range j.Capabilities {
-		s.caps[c] = true
-	}
-	switch j.NodeLocator {
-	case "vbucket":
-		s.Locator = LocatorVBucket
-	case "ketama":
-		s.Locator = LocatorKetama
-	case "":
-		if j.Map != nil || j.UUID != "" {
-			s.Locator = LocatorVBucket
-		}
-	default:
-		return nil, &ParseError{Field: "nodeLocator", Err: fmt.Errorf("%.32q is not known", j.NodeLocator)}
-	}
-	if err := j.nodes(s, sourceHost); err != nil {
+	if err := d.readNodes(s, sourceHost, tls); err != nil {
 		return nil, err
 	}
 	if len(s.Nodes) == 0 {
 		return nil, &ParseError{Field: "nodes", Err: errors.New("there are none")}
 	}
-	switch {
-	case s.Locator == LocatorVBucket && j.Map != nil:
-		if err := j.Map.into(s); err != nil {
+	switch s.Locator {
+	case LocatorVBucket:
+		if err := readVBuckets(d.vbuckets, s); err != nil {
 			return nil, err
 		}
-	case s.Locator == LocatorKetama:
+	case LocatorKetama:
 		s.ring = newRing(s)
+	case LocatorNone:
 	}
 	return s, nil
+}
+
+// identify reads what the map is of, and its version.
+func (d *document) identify(s *Snapshot) (err error) {
+	if s.Rev, err = d.rev.count("rev", math.MaxUint64); err != nil {
+		return err
+	}
+	epoch, err := d.epoch.count("revEpoch", math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	s.Epoch = int64(epoch)
+	for _, m := range []struct {
+		field string
+		v     value
+		to    *string
+	}{{"name", d.name, &s.Bucket}, {"uuid", d.uuid, &s.UUID}} {
+		text, ok := m.v.text()
+		if !ok && len(m.v) > 0 {
+			return m.v.mismatch(m.field)
+		}
+		*m.to = text
+	}
+	locator, named := d.locator.text()
+	switch {
+	case locator == "ketama":
+		s.Locator = LocatorKetama
+	// One that is not known is a bucket's, and its rows say where its keys are: others than these two never existed.
+	case named && locator != "", len(d.vbuckets) > 0, s.UUID != "":
+		s.Locator = LocatorVBucket
+	}
+	return nil
+}
+
+func (d *document) manifestUID() uint64 {
+	text := d.manifest.textOr("")
+	uid, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return uid
+}
+
+// capabilities reads those of the bucket and of the cluster's services. Elements that are no text are left out.
+func (d *document) capabilities(s *Snapshot) error {
+	all, err := d.caps.list()
+	if err != nil {
+		return err
+	}
+	s.hasCaps, s.caps = d.caps.is('['), make(map[string]bool, len(all))
+	for _, c := range all {
+		if name, ok := c.text(); ok {
+			s.caps[name] = true
+		}
+	}
+	if !d.clusterCaps.is('{') {
+		return nil
+	}
+	s.clusterCaps = map[string][]string{}
+	for service, list := range d.clusterCaps.members() {
+		if all, err = list.list(); err != nil {
+			return err
+		}
+		var names []string
+		for _, c := range all {
+			if name, ok := c.text(); ok {
+				names = append(names, name)
+			}
+		}
+		s.clusterCaps[string(service)] = names
+	}
+	return nil
 }
 
 // depth is the deepest nesting of arrays and objects.
 func depth(raw []byte) int {
 	_, most := nesting(raw)
 	return most
-}
-
-// elements is the number of elements of an array of valid JSON; at least 1.
-func elements(raw []byte) int {
-	n, _ := nesting(raw)
-	return n
 }
 
 // nesting walks over JSON and counts the commas on the first level, plus one, and the deepest level.

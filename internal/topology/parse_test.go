@@ -22,6 +22,7 @@ func vbucketMap(replicas int, rows string) string {
 
 func TestMalformedMapsNameTheField(t *testing.T) {
 	with := func(member string) string { return fmt.Sprintf(small, member) }
+	ext := func(nodes string) string { return `{"uuid":"u","nodes":[{}],"nodesExt":[` + nodes + `]}` }
 	for _, tc := range []struct{ raw, field string }{
 		{"", "document"},
 		{"[]", "document"},
@@ -29,31 +30,35 @@ func TestMalformedMapsNameTheField(t *testing.T) {
 		{`{"rev":1}{}`, "document"},
 		{"null", "nodes"},
 		{"{}", "nodes"},
-		{with(`"rev":-1`), "rev or revEpoch"},
-		{with(`"revEpoch":-1`), "rev or revEpoch"},
+		{with(`"rev":-1`), "rev"},
+		{with(`"revEpoch":-1`), "revEpoch"},
+		{with(`"revEpoch":9223372036854775808`), "revEpoch"},
 		{with(`"rev":"1"`), "rev"},
 		{with(`"rev":1e30`), "rev"},
-		{with(`"rev":99999999999999999999`), "rev"},
-		{with(`"collectionsManifestUid":"x"`), "collectionsManifestUid"},
-		{with(`"collectionsManifestUid":"11112222333344445"`), "collectionsManifestUid"},
-		{with(`"nodeLocator":"other"`), "nodeLocator"},
-		{with(`"nodesExt":[{"services":{"kv":65536}}]`), "port of kv"},
-		{with(`"nodesExt":[{"services":{"n1qlSSL":-1}}]`), "port of query"},
-		{with(`"nodesExt":[{"services":{},"alternateAddresses":{"x":{"ports":{"kv":70000}}}}]`), "port of kv"},
-		{with(`"nodesExt":[{"services":{"kv":"1"}}]`), "nodesExt.services.kv"},
-		{with(`"nodesExt":{}`), "nodesExt"},
-		{with(`"nodesExt":[{"hostname":"` + strings.Repeat("h", 256) + `"}]`), "length of a hostname"},
-		{with(`"nodesExt":[{"alternateAddresses":{"x":{"hostname":"` + strings.Repeat("h", 256) + `"}}}]`), "length of a hostname"},
-		{with(`"nodesExt":[` + strings.Repeat("{},", 8192) + `{}]`), "number of elements in a list"},
+		{with(`"rev":18446744073709551616`), "rev"},
+		{with(`"name":1`), "name"},
+		{with(`"vBucketServerMap":[]`), "vBucketServerMap"},
+		{`{"uuid":1}`, "uuid"},
+		{`{"nodes":{}}`, "nodes"},
+		{`{"nodesExt":{}}`, "nodesExt"},
+		{ext(`{},7`), "nodesExt"},
+		{ext(`{"services":{"kv":65536}}`), "port of kv"},
+		{ext(`{"services":{"kv":"1"}}`), "port of kv"},
+		{ext(`{"services":{"kv":1.5}}`), "port of kv"},
+		{ext(`{"services":[]}`), "services"},
+		{ext(`{"hostname":1}`), "hostname"},
+		{ext(`{"hostname":"a/b"}`), "hostname"},
+		{ext(`{"hostname":"` + strings.Repeat("h", 256) + `"}`), "length of a hostname"},
+		{ext(strings.Repeat("{},", 8192) + `{}`), "number of elements in a list"},
 		{with(`"bucketCapabilities":[` + strings.Repeat(`"",`, 8192) + `""]`), "number of elements in a list"},
-		{`{"nodes":[{"hostname":"a:x","ports":{"direct":1}}]}`, "hostname"},
+		{`{"nodes":[{"hostname":"a:x","ports":{"direct":1}}]}`, "port in hostname"},
+		{`{"nodes":[{"hostname":"a b:1","ports":{"direct":1}}]}`, "hostname"},
 		{`{"nodes":[{"ports":{"direct":-1}}]}`, "port of kv"},
-		{`{"nodes":[{"couchApiBase":"http://h:99999/","ports":{"direct":1}}]}`, "port of views"},
 		{`{"vBucketServerMap":{"serverList":["a"]}}`, "serverList"},
-		{`{"vBucketServerMap":{"serverList":["a:x"]}}`, "serverList"},
-		{`{"vBucketServerMap":{"serverList":["a:65536"]}}`, "port of kv"},
-		{vbucketMap(4, `[]`), "numReplicas"},
-		{vbucketMap(-1, `[]`), "numReplicas"},
+		{`{"vBucketServerMap":{"serverList":["a:x"]}}`, "port in serverList"},
+		{`{"vBucketServerMap":{"serverList":["a:65536"]}}`, "port in serverList"},
+		{`{"vBucketServerMap":{"serverList":[1]}}`, "serverList"},
+		{`{"vBucketServerMap":{"serverList":["a@b:1"]}}`, "serverList"},
 		{vbucketMap(0, `{}`), "vBucketMap"},
 		{vbucketMap(0, `1`), "vBucketMap"},
 		{vbucketMap(0, `[0]`), "vBucketMap[0]"},
@@ -62,12 +67,12 @@ func TestMalformedMapsNameTheField(t *testing.T) {
 		{vbucketMap(0, `[[0.5]]`), "vBucketMap[0]"},
 		{vbucketMap(0, `[[1e0]]`), "vBucketMap[0]"},
 		{vbucketMap(0, `[[[0]]]`), "vBucketMap[0]"},
-		{vbucketMap(0, `[[-2]]`), "vBucketMap[0]"},
-		{vbucketMap(0, `[[99999999999999999999]]`), "vBucketMap[0]"},
-		{vbucketMap(0, `[[8193]]`), "vBucketMap[0]"},
-		{vbucketMap(1, `[[0,3]]`), "node of vbucket 0"},
-		{vbucketMap(0, `[[0],[0],[3]]`), "node of vbucket 2"},
 		{vbucketMap(0, `[`+strings.Repeat("[],", 1<<16)+`[]]`), "number of vbuckets"},
+		{with(`"uuid":"u"`), `member "uuid"`},
+		{with(`"\u0075uid":"u"`), `member "uuid"`},
+		{with(`"x":[{"y":{"z":1,"a":2,"z":1}}]`), `member "z"`},
+		{with(`"x":{` + names(100) + `"n7":1}`), `member "n7"`},
+		{with(`"x":{` + names(8192) + `"n":1}`), "number of members in an object"},
 	} {
 		name := tc.raw[:min(len(tc.raw), 200)]
 		_, err := topology.Parse([]byte(tc.raw), "h", topology.Options{})
@@ -78,6 +83,94 @@ func TestMalformedMapsNameTheField(t *testing.T) {
 		if pe.Err != nil {
 			require.ErrorIs(t, err, pe.Err)
 		}
+	}
+}
+
+// names are n members of different names.
+func names(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"n%d":%d,`, i, i)
+	}
+	return b.String()
+}
+
+func TestTheSameNameInDifferentObjectsIsNoMemberTwice(t *testing.T) {
+	parse(t, fmt.Sprintf(small, `"x":[{"a":1,"b":{"a":1}},{"a":1}],"y":{`+names(8191)+`"n":"n1"},"":{"":[]}`))
+}
+
+// Which port of a data node must be right depends on whether TLS is used.
+func TestThePortsThatAreUsedMustBeRight(t *testing.T) {
+	for _, tc := range []struct {
+		services string
+		plain    bool // accepted without TLS
+		tls      bool // and with it
+	}{
+		{`{"kv":1,"kvSSL":"2"}`, true, false},
+		{`{"kv":70000,"kvSSL":2}`, false, true},
+		{`{"kv":1,"kvSSL":2,"n1ql":"x","fts":-1,"cbas":1e3,"mgmt":{}}`, true, true},
+	} {
+		for _, tls := range []bool{false, true} {
+			s, err := topology.Parse([]byte(`{"nodesExt":[{"services":`+tc.services+`}]}`), "h", topology.Options{TLS: tls})
+			want := tc.plain
+			if tls {
+				want = tc.tls
+			}
+			require.Equal(t, want, err == nil, "%s %v", tc.services, err)
+			if err == nil {
+				require.Empty(t, s.Endpoints(topology.Query, "", false))
+			}
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	for _, good := range []string{
+		"a", "A-1.b_c.example.com", "localhost", "10.0.0.1", "::1", "[::1]", "2001:db8::1", "fe80::1%eth0.1", "xn--bcher-kva.example", "a.",
+	} {
+		require.NoError(t, topology.CheckHost(good), good)
+	}
+	for _, bad := range []string{
+		"", "a/b", "127.0.0.3/evil/path?x=", "a?b", "a#b", "u@h", "a:1", "a b", "a\nb", "a\x00", "[a]", "[::1", "::1]", "a%41", "fe80::1%e/x",
+		"h\xc3\xa9", "127.0.0.1:8091", "a,b", "*", strings.Repeat("a", 256),
+	} {
+		require.Error(t, topology.CheckHost(bad), bad)
+	}
+	for host, want := range map[string]string{"a:8091": "a", "[::1]:8091": "::1", "10.0.0.1:1": "10.0.0.1", "::1": "::1", "[::2]": "::2"} {
+		require.Equal(t, want, parse(t, `{"nodesExt":[{"hostname":"`+host+`","services":{"kv":1}}]}`).Nodes[0].Host)
+	}
+	for _, host := range []string{"a:x", "a:", "a:123456", "a:1:2", "[::1]:x"} {
+		_, err := topology.Parse([]byte(`{"nodesExt":[{"hostname":"`+host+`","services":{"kv":1}}]}`), "h", topology.Options{})
+		require.ErrorContains(t, err, "hostname", host)
+	}
+}
+
+// Rows count by the list of servers, whatever the order of nodesExt is.
+func TestTheOrderOfTheListOfServers(t *testing.T) {
+	const ext = `{"hostname":"A","services":{"kv":1,"kvSSL":9}},{"hostname":"b","services":{"kv":2}},{"services":{"kv":2}}`
+	for list, want := range map[string][]int{
+		`"a:1","b:2","$HOST:2"`:       {0, 1, 2, -1},
+		`"$HOST:2","a:1","b:2"`:       {2, 0, 1, -1},
+		`"x:1","b:2","a:1","$HOST:2"`: {-1, 1, 0, 2},
+		`"b:2","a:1",7,"$HOST:2"`:     {1, 0, -1, 2},
+		`"b:7","a:7","$HOST:7"`:       {1, 0, 2, -1}, // the hosts alone agree
+		`"b:2","a:1","c:2"`:           {0, 1, 2, -1}, // one is unknown: the order counts
+		`"b:2","a:1","b:2","c:1"`:     {0, 1, 2, -1},
+		``:                            {0, 1, 2, -1},
+	} {
+		s := parse(t, `{"uuid":"u","nodes":[{},{},{}],"nodesExt":[`+ext+`],"vBucketServerMap":{"numReplicas":0,"serverList":[`+list+
+			`],"vBucketMap":[[0],[1],[2],[3]],"vBucketMapForward":[[0],[1],[2],[3]]}}`)
+		for vb, node := range want {
+			require.Equal(t, node, s.NodeIndex(uint16(vb), 0), "%s vbucket %d", list, vb)
+			require.Equal(t, node, s.ForwardIndex(uint16(vb)), "%s vbucket %d", list, vb)
+		}
+	}
+}
+
+func TestReplicasFollowFromTheRowsWhereNoNumberSays(t *testing.T) {
+	for numReplicas, want := range map[string]int{`"x":0`: 2, `"numReplicas":"1"`: 2, `"numReplicas":-1`: 2, `"numReplicas":1`: 1, `"numReplicas":9`: 3} {
+		s := parse(t, `{"uuid":"u","nodes":[{}],"nodesExt":[{"services":{"kv":1}}],"vBucketServerMap":{`+numReplicas+`,"vBucketMap":[[0],[0,0,0]]}}`)
+		require.Equal(t, want, s.Replicas, numReplicas)
 	}
 }
 
@@ -228,7 +321,8 @@ func FuzzParse(f *testing.F) {
 		lower := strings.ToLower(string(raw))
 		if epoch, rev, ok := topology.ScanVersion(raw); ok && strings.Count(lower, "rev") == 1+strings.Count(lower, "revepoch") &&
 			strings.Count(lower, "revepoch") <= 1 && !strings.ContainsFunc(lower, func(r rune) bool { return r > 126 || r == '\\' || r == '$' }) {
-			require.Equal(t, []int64{s.Epoch, s.Rev}, []int64{epoch, rev})
+			require.Equal(t, s.Epoch, epoch)
+			require.Equal(t, s.Rev, rev)
 		}
 		total(t, s)
 	})

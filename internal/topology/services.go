@@ -41,6 +41,9 @@ func (s Service) String() string {
 // DefaultNetwork is the name of the network whose addresses the nodes have themselves.
 const DefaultNetwork = "default"
 
+// ExternalNetwork is the network that servers have alternate addresses for.
+const ExternalNetwork = "external"
+
 // Node is one node of the cluster.
 type Node struct {
 	Host          string // without brackets
@@ -116,35 +119,42 @@ func (s *Snapshot) Endpoints(svc Service, network string, tls bool) []Endpoint {
 	return es
 }
 
-// Network tells, from the address that gave the first map, which of the nodes' addresses the client can reach: those of
-// the network on which that very address is listed, otherwise DefaultNetwork.
-func (s *Snapshot) Network(bootstrapAddr string) string {
-	host, port, err := net.SplitHostPort(bootstrapAddr)
-	if err != nil {
-		return DefaultNetwork
+// Network tells, from the addresses that the client began with, which of the nodes' addresses it can reach: those of the
+// network on which the first of these very addresses that a node has is listed. When no node has any, the client is
+// probably outside, behind an address that the cluster does not know: then they are those of ExternalNetwork if there is
+// one, as all SDKs choose (JVM and C++ clients, gocbcore), otherwise those of DefaultNetwork.
+func (s *Snapshot) Network(seeds ...string) string {
+	networks := s.Networks()
+	for _, seed := range seeds {
+		for _, name := range append([]string{DefaultNetwork}, networks...) {
+			if s.lists(name, seed) {
+				return name
+			}
+		}
 	}
-	lists := func(network string) bool {
-		for i := range s.Nodes {
-			for _, svc := range []Service{KV, Management} {
-				for _, tls := range []bool{false, true} {
-					h, p := s.Nodes[i].endpoint(svc, network, tls)
-					if p != 0 && strings.EqualFold(h, host) && strconv.Itoa(int(p)) == port {
-						return true
-					}
+	if slices.Contains(networks, ExternalNetwork) {
+		return ExternalNetwork
+	}
+	return DefaultNetwork
+}
+
+// lists reports whether a node has that address on a network, for data or for management.
+func (s *Snapshot) lists(network, addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	for i := range s.Nodes {
+		for _, svc := range []Service{KV, Management} {
+			for _, tls := range []bool{false, true} {
+				h, p := s.Nodes[i].endpoint(svc, network, tls)
+				if p != 0 && strings.EqualFold(h, host) && strconv.Itoa(int(p)) == port {
+					return true
 				}
 			}
 		}
-		return false
 	}
-	if lists(DefaultNetwork) {
-		return DefaultNetwork
-	}
-	for _, name := range s.Networks() {
-		if lists(name) {
-			return name
-		}
-	}
-	return DefaultNetwork
+	return false
 }
 
 // Networks are the names of the networks other than DefaultNetwork on which at least one node has an address, sorted.

@@ -29,7 +29,8 @@ const (
 // not change it either. Its functions are total: every input has an answer.
 type Snapshot struct {
 	Bucket, UUID             string // empty in a map of the whole cluster
-	Epoch, Rev               int64
+	Epoch                    int64
+	Rev                      uint64
 	Locator                  Locator
 	Replicas                 int
 	Nodes                    []Node // those that hold the bucket's data first, in the order that the vbucket map counts by

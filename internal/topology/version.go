@@ -22,7 +22,7 @@ func (s *Snapshot) Newer(than *Snapshot) bool {
 // ScanVersion finds rev and revEpoch among the members of a map's top-level object, within its first 256 bytes and
 // without an allocation. ok is false when that is not certain: then the map has to be parsed. A map that has no revEpoch
 // at all has epoch 0.
-func ScanVersion(raw []byte) (epoch, rev int64, ok bool) {
+func ScanVersion(raw []byte) (epoch int64, rev uint64, ok bool) {
 	b := raw[:min(len(raw), scanWindow)]
 	i := skipSpace(b, 0)
 	if i >= len(b) || b[i] != '{' {
@@ -38,10 +38,11 @@ func ScanVersion(raw []byte) (epoch, rev int64, ok bool) {
 		i = skipSpace(b, i+1)
 		switch string(key) {
 		case "rev":
-			rev, hasRev = number(b, i)
-			if !hasRev {
+			n, ok := number(b, i)
+			if !ok {
 				return 0, 0, false
 			}
+			rev, hasRev = uint64(n), true
 		case "revEpoch":
 			epoch, hasEpoch = number(b, i)
 			if !hasEpoch {

@@ -13,7 +13,7 @@ import (
 
 func TestB69EpochAndRevisionDecideWhichMapIsNewer(t *testing.T) {
 	const bucket, global = `"uuid":"u",`, ``
-	at := func(kind string, epoch, rev int64) *topology.Snapshot {
+	at := func(kind string, epoch int64, rev uint64) *topology.Snapshot {
 		return parse(t, fmt.Sprintf(`{%s"rev":%d,"revEpoch":%d,"nodes":[{}],"nodesExt":[{"services":{"kv":1}}]}`, kind, rev, epoch))
 	}
 	for _, tc := range []struct {
@@ -30,7 +30,7 @@ func TestB69EpochAndRevisionDecideWhichMapIsNewer(t *testing.T) {
 		{at(bucket, 1, 5), at(global, 1, 5), true, false},
 		{at(global, 1, 6), at(bucket, 1, 5), true, false},
 		{at(global, 1, 5), at(global, 1, 5), false, false},
-		{at(bucket, 0, math.MaxInt64), at(bucket, 0, math.MaxInt64-1), true, false},
+		{at(bucket, 0, math.MaxUint64), at(bucket, 0, math.MaxInt64), true, false},
 	} {
 		require.Equal(t, tc.aWins, tc.a.Newer(tc.b), "%+v after %+v", tc.a, tc.b)
 		require.Equal(t, tc.bWins, tc.b.Newer(tc.a), "%+v after %+v", tc.b, tc.a)
@@ -42,9 +42,10 @@ func TestB69EpochAndRevisionDecideWhichMapIsNewer(t *testing.T) {
 func TestScanVersionIsRightOrSilent(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tc := range []struct {
-		raw        string
-		epoch, rev int64
-		ok         bool
+		raw   string
+		epoch int64
+		rev   uint64
+		ok    bool
 	}{
 		{`{"rev":12,"revEpoch":3}`, 3, 12, true},
 		{`{"revEpoch":3,"rev":12}`, 3, 12, true},

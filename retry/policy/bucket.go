@@ -12,21 +12,23 @@ import (
 // over; a retry that cannot be paid fails the operation with retry.ErrThrottled. First tries and transparent retries cost
 // nothing. A nil Store is no budget.
 type Bucket struct {
-	Base  retry.Strategy // nil is retry.BestEffort{}
+	Base  retry.Strategy // nil inherits the default strategy
 	Store retry.Budget
 }
 
 // RetryAfter implements retry.Strategy.
 func (b Bucket) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	a := base(b.Base).RetryAfter(ctx, r, why)
+	a := r.Ask(ctx, b.Base, why)
 	if b.Store == nil {
 		return a
 	}
 	return a.Charged(b.Store)
 }
 
-// Inline says whether Base never blocks.
-func (b Bucket) Inline() bool { return retry.IsInline(b.Base) }
+// Wraps implements retry.Wrapper.
+func (b Bucket) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	return b.Base, retry.Is[Bucket](self)
+}
 
 // Costs are what a retry costs by the kind of failure, in tokens.
 type Costs struct{ Server, Client, Throttling, Timeout int32 }

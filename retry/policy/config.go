@@ -68,7 +68,7 @@ func (c *Config) stack(p *retryDoc, most uint64, dice retry.Dice) retry.Strategy
 	return retry.FastFailOnTerminalError{Base: Only{
 		Reasons: p.failures.reasons,
 		Codes:   p.failures.numbers(),
-		Base:    Limit{Base: inner, MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard, Fit: Leave},
+		Base:    Limit{Base: inner, MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard},
 	}}
 }
 

@@ -45,7 +45,7 @@ func ExampleLimit() {
 		Base:        policy.Pushback{Base: retry.BestEffort{Backoff: backoff}},
 		MaxAttempts: 6,
 		Hard:        2 * time.Second,
-		Fit:         policy.Leave,
+		Fit:         policy.Drop,
 	}
 	fmt.Println(s.Plan(backoff))
 	// Output: 2s

@@ -13,7 +13,7 @@ import (
 // backoff starts afresh, and does not retry when the server asked for that. Whether the failure is one to retry at all
 // is for Base to say.
 type Pushback struct {
-	Base retry.Strategy // nil is retry.BestEffort{}
+	Base retry.Strategy // nil inherits the default strategy
 }
 
 // RetryAfter implements retry.Strategy.
@@ -21,7 +21,7 @@ func (p Pushback) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 	if r.Pushback.Never() {
 		return retry.Stop()
 	}
-	a := base(p.Base).RetryAfter(ctx, r, why)
+	a := r.Ask(ctx, p.Base, why)
 	if d, ok := r.Pushback.After(); ok {
 		return a.WithDelay(d)
 	}
@@ -39,27 +39,32 @@ func ParsePushback(millis string) retry.Pushback {
 	return retry.PushbackAfter(time.Duration(n) * time.Millisecond)
 }
 
-// Inline says whether Base never blocks.
-func (p Pushback) Inline() bool { return retry.IsInline(p.Base) }
+// Wraps implements retry.Wrapper.
+func (p Pushback) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	return p.Base, retry.Is[Pushback](self)
+}
 
 // Only lets Base decide about failures with one of the reasons or codes and does not retry any other. It narrows what
-// Base would do and never widens it; its zero value retries nothing. Codes must not change afterwards.
+// Base would do and never widens it; its zero value retries nothing that a server has seen. What no server has seen is in no
+// list: Base decides about it. Codes must not change afterwards.
 type Only struct {
-	Base    retry.Strategy // nil is retry.BestEffort{}
+	Base    retry.Strategy // nil inherits the default strategy
 	Reasons retry.Reasons
 	Codes   []uint32 // the services' own numbers
 }
 
 // RetryAfter implements retry.Strategy.
 func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	if o.Reasons.Has(why) || r.Code != 0 && slices.Contains(o.Codes, r.Code) {
-		return base(o.Base).RetryAfter(ctx, r, why)
+	if why.Unseen() || r.Unseen || o.Reasons.Has(why) || r.Code != 0 && slices.Contains(o.Codes, r.Code) {
+		return r.Ask(ctx, o.Base, why)
 	}
 	if r.Pushback.Never() {
-		base(o.Base).RetryAfter(ctx, r, why) // a throttle below counts every server that asks not to be tried again
+		r.Ask(ctx, o.Base, why) // a throttle below counts every server that asks not to be tried again
 	}
 	return retry.Stop()
 }
 
-// Inline says whether Base never blocks.
-func (o Only) Inline() bool { return retry.IsInline(o.Base) }
+// Wraps implements retry.Wrapper.
+func (o Only) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	return o.Base, retry.Is[Only](self)
+}

@@ -12,45 +12,45 @@ import (
 // Fit says what happens when the next delay would pass a limit of time, or when the last one stays below it.
 type Fit uint8
 
-// The fits. Leave and Stretch, and Truncate and Overflow, are pairs: the former two differ when the sum of the delays is
-// below the limit, the latter two when it is above.
+// The fits. Drop and Stretch differ when the sum of the delays is below the limit, Truncate and Overflow when it is above.
 const (
-	Cap      Fit = iota // wait until the limit, then time out
-	GiveUp              // fail at once with what the last attempt met
-	Leave               // drop the retry that would pass the limit; a sum below it stays as it is
-	Stretch             // as Leave, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
+	Drop     Fit = iota // drop the retry that would pass the limit: no further one; a sum below it stays as it is
+	Stretch             // as Drop, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
 	Truncate            // shorten the delay, unless a server named it, so that it ends on the limit, for the last retry
 	Overflow            // let one delay pass the limit, for the last retry
+	Cap                 // wait until the limit, then time out
+	GiveUp              // as Drop, and also for a delay that would pass the operation's deadline
 )
 
 // Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A retry
 // that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The operation's
-// deadline lies above all limits and is kept by the orchestrator. It is safe for concurrent use and never blocks unless
-// Base does.
+// deadline lies above all limits and is kept by the orchestrator. Transparent retries, of requests that no server has
+// seen, are outside of all limits but MaxElapsed. It is safe for concurrent use and never blocks unless Base does.
 type Limit struct {
-	Base        retry.Strategy // nil is retry.BestEffort{}
+	Base        retry.Strategy // nil inherits the default strategy
 	MaxAttempts int            // the first try included, transparent retries apart
-	MaxElapsed  time.Duration  // since the operation began
+	MaxElapsed  time.Duration  // since the operation began, transparent retries included
 	Soft        time.Duration  // once the sum of delays has come to it there is no further retry
 	Hard        time.Duration  // of the sum of delays; only Overflow passes it
-	Fit         Fit            // for MaxElapsed and Hard
+	Fit         Fit            // for MaxElapsed and Hard; the zero value is Drop
 }
 
 // RetryAfter implements retry.Strategy. Base is asked first, so that a throttle below sees every failure.
 func (l Limit) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	a := base(l.Base).RetryAfter(ctx, r, why)
+	a := r.Ask(ctx, l.Base, why)
 	d, again := a.Delay()
 	if !again {
 		return a
 	}
-	counts := l.MaxAttempts > 0 && !why.Unseen()
-	if counts && r.Attempts+1 >= l.MaxAttempts || l.Soft > 0 && r.Waited >= l.Soft {
+	transparent := why.Unseen() || r.Unseen
+	counts := l.MaxAttempts > 0 && !transparent
+	if counts && r.Attempts+1 >= l.MaxAttempts || l.Soft > 0 && !transparent && r.Waited-r.WaitedUnseen >= l.Soft {
 		return exhausted()
 	}
 	last := counts && r.Attempts+2 >= l.MaxAttempts
 	named, ok := r.Pushback.After()
 	exact := ok && d == named // the server's delay is neither shortened nor made longer
-	room := l.room(r)
+	room := l.room(r, transparent)
 	if room > 0 && d <= room {
 		if l.Fit == Stretch && last && l.Hard > 0 && !exact {
 			return a.WithDelay(room)
@@ -69,19 +69,24 @@ func (l Limit) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reaso
 }
 
 // room is how much delay the limits of time leave.
-func (l Limit) room(r *retry.Request) time.Duration {
+func (l Limit) room(r *retry.Request, transparent bool) time.Duration {
 	room := time.Duration(math.MaxInt64)
-	if l.Hard > 0 {
-		room = l.Hard - r.Waited
+	if l.Hard > 0 && !transparent {
+		room = l.Hard - (r.Waited - r.WaitedUnseen)
 	}
 	if l.MaxElapsed > 0 {
 		room = min(room, l.MaxElapsed-time.Since(r.Started))
 	}
+	if l.Fit == GiveUp && !r.Deadline.IsZero() {
+		room = min(room, time.Until(r.Deadline)-1) // a delay that ends with the operation sends nothing
+	}
 	return room
 }
 
-// Inline says whether Base never blocks.
-func (l Limit) Inline() bool { return retry.IsInline(l.Base) }
+// Wraps implements retry.Wrapper.
+func (l Limit) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	return l.Base, retry.Is[Limit](self)
+}
 
 // planSteps is how many steps of a backoff Plan looks at to find its longest delay.
 const planSteps = 1000
@@ -147,13 +152,6 @@ func Graph() Limit {
 		Base:        Pushback{Base: retry.BestEffort{Backoff: retry.Polynomial(3*time.Second, 2, 180*time.Second)}},
 		MaxAttempts: 10, MaxElapsed: 1800 * time.Second, Fit: GiveUp,
 	}
-}
-
-func base(s retry.Strategy) retry.Strategy {
-	if s == nil {
-		return retry.BestEffort{}
-	}
-	return s
 }
 
 func exhausted() retry.Action { return refuse(retry.ErrExhausted) }

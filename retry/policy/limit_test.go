@@ -72,7 +72,7 @@ func TestMaximumTotalRetryTime(t *testing.T) {
 	}{
 		{policy.Cap, inMS(0, 400, 800), time.Second, retry.ErrTimeout},
 		{policy.GiveUp, inMS(0, 400, 800), 800 * ms, retry.ErrExhausted},
-		{policy.Leave, inMS(0, 400, 800), 800 * ms, retry.ErrExhausted},
+		{policy.Drop, inMS(0, 400, 800), 800 * ms, retry.ErrExhausted},
 		{policy.Stretch, inMS(0, 400, 800), 800 * ms, retry.ErrExhausted},
 		{policy.Truncate, inMS(0, 400, 800, 1000), time.Second, retry.ErrExhausted},
 		{policy.Overflow, inMS(0, 400, 800, 1200), 1200 * ms, retry.ErrExhausted},
@@ -95,20 +95,20 @@ func TestLimitsOfTime(t *testing.T) {
 		want    []time.Duration
 		timeout time.Duration // of the last Action
 	}{
-		{"ADR-6 below, left", policy.Limit{Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second, Fit: policy.Leave}, inMS(150, 300, 500), never},
+		{"ADR-6 below, left", policy.Limit{Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second, Fit: policy.Drop}, inMS(150, 300, 500), never},
 		{"ADR-6 below, stretched", policy.Limit{Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second, Fit: policy.Stretch}, inMS(150, 300, 550), never},
 		{"stretched without a last one", policy.Limit{Base: schedule(150, 300, 500), Hard: time.Second, Fit: policy.Stretch}, inMS(150, 300, 500), never},
 		{"ADR-7 above, truncated", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Truncate}, inMS(150, 300, 550), never},
 		{"ADR-7 above, overflows", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Overflow}, inMS(150, 300, 600), never},
-		{"above, dropped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Leave}, inMS(150, 300), never},
+		{"above, dropped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Drop}, inMS(150, 300), never},
 		{"above, given up", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.GiveUp}, inMS(150, 300), never},
-		{"above, capped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second}, inMS(150, 300), 550 * ms},
+		{"above, capped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Cap}, inMS(150, 300), 550 * ms},
 		{"ADR-8 soft", policy.Limit{Base: schedule(150, 300, 600, 700), Soft: time.Second}, inMS(150, 300, 600), never},
-		{"ADR-9 soft and hard", policy.Limit{Base: schedule(150, 300, 500, 1150), Soft: time.Second, Hard: 2 * time.Second, Fit: policy.Leave}, inMS(150, 300, 500), never},
+		{"ADR-9 soft and hard", policy.Limit{Base: schedule(150, 300, 500, 1150), Soft: time.Second, Hard: 2 * time.Second, Fit: policy.Drop}, inMS(150, 300, 500), never},
 		{"elapsed", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.GiveUp}, inMS(400, 400), never},
 		{"elapsed, truncated", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Truncate}, inMS(400, 400, 200), never},
-		{"elapsed, capped", policy.Limit{Base: schedule(400), MaxElapsed: time.Second}, inMS(400, 400), 200 * ms},
-		{"exactly on the limit", policy.Limit{Base: schedule(500), Hard: time.Second, Fit: policy.Leave}, inMS(500, 500), never},
+		{"elapsed, capped", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Cap}, inMS(400, 400), 200 * ms},
+		{"exactly on the limit", policy.Limit{Base: schedule(500), Hard: time.Second, Fit: policy.Drop}, inMS(500, 500), never},
 		{"no time left, given up", policy.Limit{Base: schedule(1000, 0), Hard: time.Second, Fit: policy.GiveUp}, inMS(1000), never},
 		{"no time left, nothing overflows", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Overflow}, inMS(1000), never},
 		{"no time left, nothing truncated", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Truncate}, inMS(1000), never},
@@ -131,7 +131,7 @@ func TestLimitsOfTime(t *testing.T) {
 // limit.
 func TestCapTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := policy.Limit{Base: schedule(400), MaxElapsed: time.Second}
+		l := policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Cap}
 		c := run(l, retry.KVLocked, retry.Hint{})
 		require.Equal(t, inMS(0, 400, 800), c.at)
 		require.Equal(t, time.Second, c.end)
@@ -155,7 +155,7 @@ func TestServersDelayIsNotFitted(t *testing.T) {
 	}{
 		{policy.Truncate, inMS(0, 300), 300 * ms}, // a second one would end at 500 ms, too early
 		{policy.Overflow, inMS(0, 300, 600), 600 * ms},
-		{policy.Leave, inMS(0, 300), 300 * ms},
+		{policy.Drop, inMS(0, 300), 300 * ms},
 		{policy.Stretch, inMS(0, 300), 300 * ms},
 		{policy.Cap, inMS(0, 300), 500 * ms},
 	} {

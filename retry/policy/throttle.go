@@ -62,7 +62,7 @@ func (t *Tokens) Allowed() bool { return t == nil || t.n.Load() > t.max/2 }
 // server asked not to be tried again. Transparent retries neither take one nor are refused. Successes are told to the
 // Tokens by whoever sees them.
 type Throttle struct {
-	Base retry.Strategy // nil is retry.BestEffort{}
+	Base retry.Strategy // nil inherits the default strategy
 	// Node finds the tokens of the node at the endpoint; nil tokens, or a nil Node, do not throttle. It must not block.
 	Node func(endpoint string) *Tokens
 }
@@ -75,17 +75,19 @@ func (t Throttle) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 	}
 	allowed := true
 	switch {
-	case why.Fault() || r.Pushback.Never():
+	case r.Pushback.Never() || why.Fault() && !r.Unseen:
 		allowed = tokens.Failure()
-	case !why.Unseen():
+	case !why.Unseen() && !r.Unseen:
 		allowed = tokens.Allowed()
 	}
-	a := base(t.Base).RetryAfter(ctx, r, why)
+	a := r.Ask(ctx, t.Base, why)
 	if _, again := a.Delay(); again && !allowed {
 		return refuse(retry.ErrThrottled)
 	}
 	return a
 }
 
-// Inline says whether Base never blocks.
-func (t Throttle) Inline() bool { return retry.IsInline(t.Base) }
+// Wraps implements retry.Wrapper.
+func (t Throttle) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	return t.Base, retry.Is[Throttle](self)
+}

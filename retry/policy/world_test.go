@@ -49,6 +49,7 @@ func simulate(s retry.Strategy, why retry.Reason, most int) (ds []time.Duration,
 		time.Sleep(d)
 		r.LastDelay, r.Waited, r.BackoffStep = d, r.Waited+d, r.BackoffStep+1
 		if why.Unseen() {
+			r.WaitedUnseen += d
 			r.Transparent++
 		} else {
 			r.Attempts++

@@ -1,0 +1,70 @@
+package conn
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// block clears O_NONBLOCK.
+func block(t *testing.T, nc *net.TCPConn) {
+	raw, err := nc.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), false) }))
+	require.NoError(t, err)
+}
+
+// An attempt writes what the socket takes, and no more, whatever mode the descriptor is in.
+func TestAnAttemptToWriteDoesNotBlock(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, *net.TCPConn){
+		"non-blocking": func(*testing.T, *net.TCPConn) {}, "blocking": block,
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := Loopback(t)
+			prepare(t, near)
+			w := newTry(near)
+			whole := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+			sent := 0
+			for {
+				n, err := w.TryWrite(whole[sent%16:])
+				require.NoError(t, err)
+				if n == 0 {
+					break
+				}
+				sent += n
+			}
+			got := make([]byte, sent)
+			_, err := io.ReadFull(far, got)
+			require.NoError(t, err)
+			require.Equal(t, bytes.Repeat([]byte("0123456789abcdef"), sent/16+1)[:sent], got)
+			require.NoError(t, far.SetLinger(0))
+			require.NoError(t, far.Close())
+			require.Eventually(t, func() bool { _, err := w.TryWrite(whole); return err != nil }, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// A descriptor in blocking mode is put back into the other one, also inside a wrapper; what has no descriptor stays as it is.
+func TestABlockingDescriptorIsUnblocked(t *testing.T) {
+	near, _ := Loopback(t)
+	for _, nc := range []net.Conn{near, struct{ *net.TCPConn }{near}} {
+		block(t, near)
+		require.NoError(t, unblock(nc))
+		raw, err := near.SyscallConn()
+		require.NoError(t, err)
+		var flags uintptr
+		require.NoError(t, raw.Control(func(fd uintptr) { flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0) }))
+		require.NotZero(t, flags&syscall.O_NONBLOCK)
+	}
+	a, b := net.Pipe()
+	defer b.Close()
+	require.NoError(t, unblock(a))
+	require.NoError(t, a.Close())
+	require.NoError(t, near.Close())
+	require.Error(t, unblock(near), "a connection that Dial has closed")
+}
