@@ -54,5 +54,7 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if again {
 		v.Reason = why
 	}
+	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the list's alone.
+	v.General = said.Readonly && !said.timedOut()
 	return v
 }

@@ -122,6 +122,7 @@ type Config struct {
 	FrameLimit    int // bytes of a packet's body; 0 means 32 MiB
 	InflateLimit  int // bytes that a compressed value may become; 0 means 32 MiB
 	RowLimit      int // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
+	RowDepth      int // levels of the JSON of one row, or of one other part of such an answer; 0 means 8192, at most 9000
 	ConfigLimit   int // bytes of a cluster map; 0 means 16 MiB
 	ConfigDepth   int // levels of its JSON; 0 means 64
 	ErrorMapLimit int // bytes of a node's error map; 0 means 1 MiB

@@ -51,10 +51,13 @@ type HTTPRequest struct {
 	Length     int64
 	Idempotent bool   // sending it twice does no harm
 	Endpoint   string // "host:port" of the node that must answer; "" is any
-	OnBehalfOf string
-	Timeout    time.Duration  // headers and body together; 0 means ctx's, or else the service's own
-	Retry      retry.Strategy // nil inherits the cluster's
-	Hedge      *Hedge         // of a request that is idempotent; nil inherits what a policy says
+	// OnBehalfOf is the user to act for; empty: the credentials' own. OnBehalfOfDomain is where that user is: "local", which an
+	// empty one means, or "external", a directory such as LDAP.
+	OnBehalfOf, OnBehalfOfDomain string
+
+	Timeout time.Duration  // headers and body together; 0 means ctx's, or else the service's own
+	Retry   retry.Strategy // nil inherits the cluster's
+	Hedge   *Hedge         // of a request that is idempotent; nil inherits what a policy says
 }
 
 // HTTPResponse is an answer whose headers are there. The caller reads Body and must close it.
@@ -96,7 +99,7 @@ func (r *HTTPRequest) http() (*httpsvc.Request, error) {
 	req := &httpsvc.Request{
 		Service: r.Service, Method: r.Method, Path: path, Query: r.Query, Header: r.Header, ContentType: r.ContentType,
 		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
-		OnBehalfOf: r.OnBehalfOf,
+		OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	switch {
 	case r.Stream != nil && r.Body != nil:
@@ -200,7 +203,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
 		LeaveKeepAlive: c.cfg.ownDial,
-		Instruments:    instruments, RowLimit: c.cfg.RowLimit,
+		Instruments:    instruments, RowLimit: c.cfg.RowLimit, RowDepth: c.cfg.RowDepth,
 	})
 }
 

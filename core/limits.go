@@ -5,6 +5,7 @@ import (
 
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -33,6 +34,7 @@ var limits = []limit{
 	{"ConfigDepth", func(c *Config) *int { return &c.ConfigDepth }, 64, 8, 10_000},
 	{"ErrorMapLimit", func(c *Config) *int { return &c.ErrorMapLimit }, errormap.DefaultLimit, kib, gib},
 	{"RowLimit", func(c *Config) *int { return &c.RowLimit }, 64 * mib, 1, gib},
+	{"RowDepth", func(c *Config) *int { return &c.RowDepth }, httpsvc.DefaultDepthLimit, 8, httpsvc.MaxDepthLimit},
 	{"SRVLimit", func(c *Config) *int { return &c.SRVLimit }, 64, 1, 4096},
 	{"MaxInFlight", func(c *Config) *int { return &c.MaxInFlight }, 32768, 1, 49152}, // of 65536 opaques; late answers need some
 	{"QueueLimit", func(c *Config) *int { return &c.QueueLimit }, 2048, 1, 1 << 24},

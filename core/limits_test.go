@@ -28,7 +28,7 @@ import (
 func TestLimitsOutOfBoundsAreRefusedByName_S6(t *testing.T) {
 	for field, bounds := range map[string][2]int{
 		"FrameLimit": {64 << 10, 1 << 30}, "InflateLimit": {1, 1 << 30}, "ConfigLimit": {1 << 10, 1 << 30}, "ConfigDepth": {8, 10000},
-		"ErrorMapLimit": {1 << 10, 1 << 30}, "RowLimit": {1, 1 << 30}, "SRVLimit": {1, 4096}, "MaxInFlight": {1, 49152},
+		"ErrorMapLimit": {1 << 10, 1 << 30}, "RowLimit": {1, 1 << 30}, "RowDepth": {8, 9000}, "SRVLimit": {1, 4096}, "MaxInFlight": {1, 49152},
 		"QueueLimit": {1, 1 << 24}, "MaxParked": {1, 1 << 24}, "Connections": {1, 1024}, "MaxHTTPConnections": {0, 1 << 24},
 		"MaxIdleHTTPConnections": {0, 1 << 24},
 	} {

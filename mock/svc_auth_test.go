@@ -20,7 +20,7 @@ var pings = map[mock.Service]string{
 }
 
 func TestAuthenticationOfTheServices(t *testing.T) {
-	c := mock.Start(t, mock.User("Administrator", "password"), mock.User("app", "pw", "default"), mock.Token("t0", "app"))
+	c := mock.Start(t, mock.User("Administrator", "password"), mock.User("app", "pw", "default"), mock.ExternalUser("ldap", "pw", "default"), mock.Token("t0", "app"))
 	a := newAsker(t, c)
 	paths := map[mock.Service]string{
 		mock.QueryService: "/query/service?statement=SELECT+1", mock.AnalyticsService: "/query/service?statement=SELECT+1",
@@ -52,22 +52,25 @@ func TestAuthenticationOfTheServices(t *testing.T) {
 		require.Equal(t, fine, status, s)
 		status, _ = ask(func(r *http.Request) { r.Header.Set("Authorization", "Bearer t1") })
 		require.Equal(t, 401, status, s)
-		for _, other := range []string{"app", base64.StdEncoding.EncodeToString([]byte("app:local"))} {
-			status, _ = ask(func(r *http.Request) {
-				r.SetBasicAuth("Administrator", "password")
-				r.Header.Set("cb-on-behalf-of", other)
+		actFor := func(login, password, header string) int {
+			status, _ := ask(func(r *http.Request) {
+				r.SetBasicAuth(login, password)
+				r.Header.Set("cb-on-behalf-of", header)
 			})
-			require.Equal(t, fine, status, s)
-			log := c.ServiceLog(s)
-			require.Equal(t, "app", log[len(log)-1].User)
-			require.Equal(t, "Administrator", log[len(log)-1].Login)
+			return status
 		}
-		for _, r := range [][2]string{{"app", "pw"}, {"Administrator", "password"}} {
-			status, _ = ask(func(req *http.Request) {
-				req.SetBasicAuth(r[0], r[1])
-				req.Header.Set("cb-on-behalf-of", "stranger")
-			})
-			require.Equal(t, 403, status, s)
+		encoded := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+		require.Equal(t, fine, actFor("Administrator", "password", encoded("app:local")), s)
+		log := c.ServiceLog(s)
+		require.Equal(t, "app", log[len(log)-1].User)
+		require.Equal(t, "Administrator", log[len(log)-1].Login)
+		require.Equal(t, fine, actFor("Administrator", "password", encoded("ldap:external")), s)
+		for _, header := range []string{"stranger:local", "app:external", "app:elsewhere", "ldap:local"} {
+			require.Equal(t, 403, actFor("Administrator", "password", encoded(header)), "%v %s", s, header)
+		}
+		require.Equal(t, 403, actFor("app", "pw", encoded("Administrator:local")), s)
+		for _, header := range []string{"app", encoded("app"), "app:local"} {
+			require.Equal(t, 401, actFor("Administrator", "password", header), "%v %s", s, header)
 		}
 	}
 	for s, path := range pings {

@@ -131,15 +131,17 @@ func (x *svcCall) login() {
 	default:
 		u = c.certified(x.r.TLS)
 	}
-	if u == nil {
+	header := x.r.Header.Get("Cb-On-Behalf-Of")
+	other, domain, readable := impersonated(header)
+	if u == nil || header != "" && !readable {
 		return
 	}
 	x.rq.Login = u.name
-	if other := x.r.Header.Get("Cb-On-Behalf-Of"); other != "" {
+	if header != "" {
 		if !u.admin {
 			return
 		}
-		if u = c.users[impersonated(other)]; u == nil {
+		if u = c.users[other]; u == nil || u.external != (domain == "external") || !u.external && domain != "local" {
 			return
 		}
 	}
@@ -147,14 +149,14 @@ func (x *svcCall) login() {
 	x.user, x.rq.User = &mine, u.name
 }
 
-// impersonated is the name in the header: as it is, or base64 of name and domain.
-func impersonated(header string) string {
-	if b, err := base64.StdEncoding.DecodeString(header); err == nil {
-		if name, _, ok := strings.Cut(string(b), ":"); ok {
-			return name
-		}
+// impersonated is the user that a header names: base64 of name, colon and domain. Servers refuse the credentials of a request
+// with any other form.
+func impersonated(header string) (name, domain string, ok bool) {
+	b, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		return "", "", false
 	}
-	return header
+	return strings.Cut(string(b), ":")
 }
 
 // unauthorised is each service's own way to say that the credentials are wrong, or that they may not act for another.

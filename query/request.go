@@ -83,8 +83,12 @@ type Request struct {
 	Raw map[string]any // put into the request last, over everything else
 
 	Retry      retry.Strategy // nil inherits
-	OnBehalfOf string
-	Endpoint   string // of the node to ask; empty leaves the choice
+	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
+
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	OnBehalfOfDomain string
+
+	Endpoint string // of the node to ask; empty leaves the choice
 }
 
 // Idempotent reports whether the request may be sent again although an earlier attempt may have been executed: if and
@@ -155,7 +159,8 @@ func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, erro
 	}
 	return &httpsvc.Request{
 		Service: httpsvc.Query, Operation: "query", Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
-		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
+		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
+		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil
 }
 

@@ -98,6 +98,8 @@ func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 	if again {
 		v.Reason = why
 	}
+	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the list's alone.
+	v.General = said.Readonly && !v.Overload && !said.timedOut()
 	return v
 }
 
@@ -151,7 +153,7 @@ func (x *execution) find(ctx context.Context) error {
 func (x *execution) make(ctx context.Context) (*plan, error) {
 	p := &Request{
 		Statement: "PREPARE " + x.r.Statement, Bucket: x.r.Bucket, Scope: x.r.Scope, FlexIndex: x.r.FlexIndex,
-		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, Endpoint: x.r.Endpoint,
+		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, OnBehalfOfDomain: x.r.OnBehalfOfDomain, Endpoint: x.r.Endpoint,
 	}
 	h, err := p.HTTP()
 	if err != nil {

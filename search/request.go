@@ -58,8 +58,12 @@ type Request struct {
 	Raw      map[string]any // put into the request last, over everything else
 
 	Retry      retry.Strategy // nil inherits
-	OnBehalfOf string
-	Endpoint   string // of the node to ask; empty leaves the choice
+	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
+
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	OnBehalfOfDomain string
+
+	Endpoint string // of the node to ask; empty leaves the choice
 }
 
 // Idempotent reports whether the request may be sent again although an earlier attempt may have been executed. A
@@ -122,7 +126,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 	}
 	return &httpsvc.Request{
 		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: path, ContentType: "application/json", Body: body,
-		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf,
+		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
+		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil
 }
 

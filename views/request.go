@@ -85,8 +85,12 @@ type Request struct {
 	Raw      map[string]string // put into the query string last, over everything else
 
 	Retry      retry.Strategy // nil inherits
-	OnBehalfOf string
-	Endpoint   string // of the node to ask; empty leaves the choice
+	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
+
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	OnBehalfOfDomain string
+
+	Endpoint string // of the node to ask; empty leaves the choice
 }
 
 // longKeys is the length of Keys in JSON from which they go into a body: long query strings are refused on the way.
@@ -141,7 +145,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 	}
 	h := &httpsvc.Request{
 		Service: httpsvc.Views, Operation: "views", Method: "GET", Path: httpsvc.Path(r.Bucket, "_design", design, "_view", r.View), Query: params,
-		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint, Bucket: r.Bucket, OnBehalfOf: r.OnBehalfOf,
+		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
+		Endpoint: r.Endpoint, Bucket: r.Bucket, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	if keys := params.Get("keys"); len(keys) > longKeys {
 		params.Del("keys")

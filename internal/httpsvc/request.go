@@ -3,12 +3,14 @@ package httpsvc
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -77,6 +79,8 @@ type Request struct {
 	Endpoint   string         // send it to this node only; empty leaves the choice
 	Bucket     string         // send it to a node with active data of this bucket only; empty: any node of the service
 	OnBehalfOf string         // the user to act for; empty: the credentials' own
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external".
+	OnBehalfOfDomain string
 }
 
 // Stream is a body that is read while it is sent.
@@ -112,6 +116,8 @@ type Response struct {
 	Endpoint string     // the node that answered
 	Retry    retry.Info // how the request was retried before that
 	RowLimit int        // bytes of one row at most; 0 means DefaultRowLimit
+	RowDepth int        // levels of one row at most; 0 means DefaultDepthLimit
+	Framed   bool       // the end of Body is the answer's own: see Limits
 }
 
 // Doer sends requests. Do blocks until the response's headers are there or ctx ends.
@@ -140,6 +146,25 @@ func NewUniqueID() string {
 	_, _ = rand.Read(b[:]) // it never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// OnBehalf is the value of the header cb-on-behalf-of, as the services' authentication (cbauth) reads it: base64 of the user's name,
+// a colon and the domain. It is empty for a request that acts for nobody else. The error says what cannot be sent.
+func (r *Request) OnBehalf() (string, error) {
+	domain := r.OnBehalfOfDomain
+	switch {
+	case r.OnBehalfOf == "" && domain == "":
+		return "", nil
+	case r.OnBehalfOf == "":
+		return "", fmt.Errorf("%w: OnBehalfOfDomain is set without OnBehalfOf", cberr.InvalidArgument)
+	case strings.Contains(r.OnBehalfOf, ":"):
+		return "", fmt.Errorf("%w: OnBehalfOf has a colon, which no user's name has", cberr.InvalidArgument)
+	case domain == "":
+		domain = "local"
+	case domain != "local" && domain != "external":
+		return "", fmt.Errorf("%w: OnBehalfOfDomain must be local or external: got %q", cberr.InvalidArgument, domain)
+	}
+	return base64.StdEncoding.EncodeToString([]byte(r.OnBehalfOf + ":" + domain)), nil
 }
 
 // ServiceTimeout is the time that a request tells its service to stop after: what remains, in whole milliseconds, and

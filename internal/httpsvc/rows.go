@@ -12,13 +12,19 @@ import (
 // Limits bounds what a RowReader keeps in memory. A zero field means its default.
 type Limits struct {
 	Row   int // bytes of one row, and of everything that is not a row together: 64 MiB
-	Depth int // nesting inside a row or an attribute: 64
+	Depth int // nesting inside a row or an attribute: 8192
+
+	// Framed says that the end of the bytes is the end of the response, because its length or its last piece is marked. What
+	// ends early then is malformed; otherwise the connection may have been lost.
+	Framed bool
 }
 
-// The defaults of Limits.
+// The defaults of Limits. The query service bounds no depth itself, neither of documents nor of profiles, which nest by operator;
+// package encoding/json, by which callers decode rows and this package the metadata, refuses more than 10,000 levels.
 const (
 	DefaultRowLimit   = 64 << 20
-	DefaultDepthLimit = 64
+	DefaultDepthLimit = 8192
+	MaxDepthLimit     = 9000
 )
 
 // Errors of a RowReader.
@@ -26,9 +32,10 @@ var (
 	ErrMalformed = errors.New("httpsvc: the response is not the JSON that was expected")
 	ErrTooLarge  = errors.New("httpsvc: a part of the response is over the limit")
 	ErrTooDeep   = errors.New("httpsvc: the response is nested too deeply")
+	ErrShort     = errors.New("httpsvc: the response ends where its JSON goes on")
 )
 
-// BodyError says where in a response a RowReader stopped, and why. It unwraps to ErrMalformed, ErrTooLarge,
+// BodyError says where in a response a RowReader stopped, and why. It unwraps to ErrMalformed, ErrShort, ErrTooLarge,
 // ErrTooDeep, or to what the response's own reader failed with.
 type BodyError struct {
 	Part   string // "row", "attribute" or "object"
@@ -182,6 +189,8 @@ func (r *RowReader) Errors() []json.RawMessage { return List(bytes.Clone(r.errs)
 func (r *RowReader) fail(err error) (Found, bool) {
 	e := &BodyError{Part: r.part, Offset: r.before + int64(r.pos), Err: err}
 	switch {
+	case errors.Is(err, io.EOF) && r.limits.Framed:
+		e.Err = ErrShort
 	case errors.Is(err, io.EOF):
 		e.Err = io.ErrUnexpectedEOF
 	case errors.Is(err, ErrTooLarge):

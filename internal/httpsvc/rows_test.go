@@ -273,9 +273,9 @@ func TestLimits(t *testing.T) {
 		require.ErrorContains(t, r.Err(), fmt.Sprintf("limit %d", c.limit))
 	}
 	// The defaults stand where nothing is said.
-	_, r := readAll(strings.NewReader(`{"results":[`+nest(64)+`]}`), "results", httpsvc.Limits{})
+	_, r := readAll(strings.NewReader(`{"results":[`+nest(httpsvc.DefaultDepthLimit)+`]}`), "results", httpsvc.Limits{})
 	require.NoError(t, r.Err())
-	_, r = readAll(strings.NewReader(`{"results":[`+nest(65)+`]}`), "results", httpsvc.Limits{})
+	_, r = readAll(strings.NewReader(`{"results":[`+nest(httpsvc.DefaultDepthLimit+1)+`]}`), "results", httpsvc.Limits{})
 	require.ErrorIs(t, r.Err(), httpsvc.ErrTooDeep)
 }
 

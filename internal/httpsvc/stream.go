@@ -11,8 +11,9 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 )
 
-// textLimit bounds what is kept of an answer that holds no rows.
-const textLimit = 64 << 10
+// textLimit bounds what is read of an answer that holds no rows. Error lists come with the texts of statements and searches in
+// them; a vector search that fails repeats its vectors.
+const textLimit = 1 << 20
 
 // ErrRowsLeft is the answer to a question for the metadata before the last row was read.
 var ErrRowsLeft = errors.New("the metadata comes after the last row")
@@ -78,7 +79,7 @@ func OpenRows(ctx context.Context, d Doer, r *Request, s RowService) (*Rows, err
 func (r *Rows) judge(resp *Response) (Verdict, error) {
 	r.rr = nil
 	if enc := header(resp, "Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return Verdict{Err: fmt.Errorf("%w: %w (%s)", cberr.DecodingFailure, errEncoded, enc)}, nil
+		return Verdict{Err: fmt.Errorf("%w: %w (%s)", cberr.DecodingFailure, errEncoded, enc), InDoubt: true}, nil
 	}
 	a := &Answer{Status: resp.Status, Header: resp.Header, Endpoint: resp.Endpoint}
 	if !a.OK() {
@@ -88,6 +89,10 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 	if limits.Row <= 0 {
 		limits.Row = resp.RowLimit
 	}
+	if limits.Depth <= 0 {
+		limits.Depth = resp.RowDepth
+	}
+	limits.Framed = resp.Framed
 	r.rr = NewRowReader(resp.Body, r.service.Key, limits)
 	found := r.rr.PeekRow()
 	a.Head = r.rr.Head()
@@ -101,7 +106,7 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 		if !Malformed(err) {
 			return Verdict{}, err
 		}
-		return Verdict{Err: fmt.Errorf("%w: %w", cberr.DecodingFailure, err)}, nil
+		return Verdict{Err: fmt.Errorf("%w: %w", cberr.DecodingFailure, err), InDoubt: true}, nil
 	}
 	return r.service.Judge(a), nil
 }
@@ -128,7 +133,7 @@ func header(resp *Response, name string) string {
 
 // Malformed reports whether a RowReader stopped because of what it read, and not because it could not read on.
 func Malformed(err error) bool {
-	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrTooDeep)
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrShort) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrTooDeep)
 }
 
 // Next goes to the next row. It blocks until there is one; false is the end, for the reason that Err gives.

@@ -93,7 +93,7 @@ func TestHostileAnswers(t *testing.T) {
 		"headers":  {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", cberr.RequestCanceled},
 		"no http":  {"hello\r\n\r\n", cberr.RequestCanceled},
 		"no json":  {ok("hello"), cberr.DecodingFailure},
-		"nested":   {ok(`{"results":[` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `]}`), cberr.DecodingFailure},
+		"nested":   {ok(`{"results":[` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `]}`), cberr.DecodingFailure},
 		"two rows": {ok(`{"results":[],"results":[]}`), cberr.DecodingFailure},
 		"redirect": {"HTTP/1.1 302 X\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n", cberr.Couchbase},
 	} {

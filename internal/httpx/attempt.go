@@ -97,13 +97,20 @@ func (w *wire) end() uint32 {
 }
 
 // body is an answer's body. While the client itself reads it, errors are the reader's own; once it was given to the
-// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it.
+// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it, and it ends with its
+// context: net/http does not see to that for every answer.
 type body struct {
-	rc    io.ReadCloser
-	call  *call
-	given atomic.Bool
-	end   []func()
-	once  sync.Once
+	rc     io.ReadCloser
+	call   *call
+	given  atomic.Bool
+	cancel func()      // ends the attempt's context
+	stop   func() bool // the context's end closes nothing any more
+	end    []func()    // what else ends with the body
+	once   sync.Once
+}
+
+func (k *call) newBody(ctx context.Context, cancel func(), rc io.ReadCloser) *body {
+	return &body{rc: rc, call: k, cancel: cancel, stop: context.AfterFunc(ctx, func() { rc.Close() })}
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -122,6 +129,8 @@ func (b *body) Close() error {
 
 func (b *body) close() {
 	b.once.Do(func() {
+		b.stop()
+		b.cancel()
 		for _, f := range b.end {
 			f()
 		}
@@ -132,7 +141,7 @@ func (b *body) close() {
 // drain reads what is left of an answer that nobody wants, if that is little and comes soon, so that the connection can
 // be used again, and closes it.
 func (b *body) drain() {
-	t := time.AfterFunc(drainTime, b.end[0])
+	t := time.AfterFunc(drainTime, b.cancel)
 	_, _ = io.CopyN(io.Discard, b.rc, drainLimit)
 	t.Stop()
 	b.close()
@@ -159,7 +168,7 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 		}
 		u += separator + k.r.Query.Encode()
 	}
-	payload, length, err := k.payload()
+	payload, length, err := k.payload(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +185,10 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	if k.r.ContentType != "" {
 		h.Header.Set("Content-Type", k.r.ContentType)
 	}
-	if k.r.OnBehalfOf != "" {
-		h.Header.Set("cb-on-behalf-of", k.r.OnBehalfOf)
+	if other, err := k.r.OnBehalf(); err != nil {
+		return nil, err
+	} else if other != "" {
+		h.Header.Set("cb-on-behalf-of", other)
 	}
 	h.Header.Set("User-Agent", k.c.o.Agent)
 	if k.attempts > 0 {
@@ -187,16 +198,16 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 }
 
 // payload makes the attempt's body. A body that cannot be made again ends the call.
-func (k *call) payload() (io.Reader, int64, error) {
+func (k *call) payload(ctx context.Context) (io.Reader, int64, error) {
 	switch s := k.r.Stream; {
 	case s != nil && k.attempts == 0:
-		return s.Body, s.Length, nil
+		return newUpload(ctx, s.Body), s.Length, nil
 	case s != nil:
-		rc, err := s.Again()
+		rc, err := makeAgain(ctx, s.Again)
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: the body cannot be sent again: %w", cberr.RequestCanceled, err)
 		}
-		return rc, s.Length, nil
+		return newUpload(ctx, rc), s.Length, nil
 	case k.r.Body != nil:
 		data, err := k.r.Body(time.Until(k.state.Deadline))
 		if err != nil {

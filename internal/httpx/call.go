@@ -183,9 +183,11 @@ func (k *call) attempt() *httpsvc.Response {
 	if err != nil {
 		cancel()
 		var cf *credentialsError
-		if errors.As(err, &cf) {
+		switch {
+		case k.ctx.Err() != nil: // whatever was waited for
+		case errors.As(err, &cf):
 			k.notSent(0, retry.CredentialsFetchFailed, err)
-		} else {
+		default:
 			k.stop(err)
 		}
 		return nil
@@ -205,8 +207,20 @@ func (k *call) attempt() *httpsvc.Response {
 	}
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
-	b := &body{rc: resp.Body, call: k, end: []func(){cancel}}
-	a := &httpsvc.Response{Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint, RowLimit: k.c.o.RowLimit}
+	b := k.newBody(ctx, cancel, resp.Body)
+	if resp.StatusCode < http.StatusOK { // net/http passes over all of them but 101
+		span.End(attemptOf(k.r.UniqueID, resp.StatusCode))
+		b.close()
+		if k.state.Answered(epoch) {
+			k.finish(k.describe(errSwitched, !k.state.Idempotent, k.state.Info()))
+		}
+		return nil
+	}
+	a := &httpsvc.Response{
+		Status: resp.StatusCode, Header: resp.Header, Body: b, Endpoint: k.endpoint,
+		RowLimit: k.c.o.RowLimit, RowDepth: k.c.o.RowDepth,
+		Framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1,
+	}
 	v, err := k.judgeIn(a, cancel)
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {

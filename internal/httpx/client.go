@@ -74,6 +74,7 @@ type Options struct {
 	MaxIdleTotal   int           // to all nodes; 0 means no limit
 	LeaveKeepAlive bool          // Dial has decided about TCP's probes; otherwise they come after 30 s
 	RowLimit       int           // bytes of one row, and of all that is none; 0 means httpsvc.DefaultRowLimit
+	RowDepth       int           // levels of one row; 0 means httpsvc.DefaultDepthLimit
 }
 
 // Client sends requests. It is safe for concurrent use. Close ends it.

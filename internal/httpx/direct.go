@@ -22,9 +22,22 @@ func (c *Client) Get(ctx context.Context, addr, path string) (status int, body i
 	if err := c.authorize(ctx, h); err != nil {
 		return 0, nil, err
 	}
-	resp, err := c.own.Do(h)
+	resp, err := c.own.Do(h) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return 0, nil, withoutURL(err)
 	}
-	return resp.StatusCode, resp.Body, nil
+	rc := resp.Body
+	return resp.StatusCode, &direct{rc, context.AfterFunc(ctx, func() { rc.Close() })}, nil
+}
+
+// direct is a body that ends with its context, whatever net/http makes of the answer.
+type direct struct {
+	io.ReadCloser
+	stop func() bool
+}
+
+// Close implements io.Closer.
+func (d *direct) Close() error {
+	d.stop()
+	return d.ReadCloser.Close()
 }
