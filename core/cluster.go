@@ -249,6 +249,10 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
+// Loop is what retry.Do needs to repeat a program's own work beside the client's: it waits where the client's calls wait, its retries are
+// in RetryStats under retry.Own and the name, and Close ends it. Its other fields may be set before use.
+func (c *Cluster) Loop(name string) retry.Loop { return retry.Loop{Name: name, Orchestrator: c.orch} }
+
 // RetryStats are the counts of all retries so far.
 func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
 

@@ -74,6 +74,33 @@ func (o *Orchestrator) end(op Op, kind, why error) bool {
 	return true
 }
 
+// failNow ends an operation whose attempt is claimed, with kind around what the attempt met, and asks no strategy.
+func (o *Orchestrator) failNow(op Op, cause, kind, why error) {
+	s := op.Retry()
+	w := s.ph.Load()
+	j := &judgement{op: op, s: s, word: w, stage: stageOf(w), why: EvaluationIndicated, cause: cause}
+	if deciding(w) && o.record(j) {
+		o.fail(j, kind, why)
+	}
+}
+
+// withdraw ends an operation that was woken for a retry which is not made after all: it is not counted.
+func (o *Orchestrator) withdraw(op Op, kind, why error) {
+	s := op.Retry()
+	w := s.ph.Load()
+	if phaseOf(w) != inLocal || !s.finishAs(w) {
+		return
+	}
+	h := s.h.Load()
+	o.mu.Lock()
+	if h.retrying {
+		o.counters(h).uncount(h.Retries())
+		h.Attempts, h.retrying = h.Attempts-1, false
+	}
+	o.mu.Unlock()
+	o.complete(h, ending{from: w, kind: kind, why: why, judged: true})
+}
+
 // endAs ends the operation for the claim that w stands for, if it is still valid.
 func (o *Orchestrator) endAs(h *history, w uint32, kind, why error) {
 	if h.s.finishAs(w) { // guard: end swap

@@ -31,6 +31,30 @@ func ExampleStrategy() {
 	// KV_LOCKED false 0s
 }
 
+// Do repeats a program's own work: here a job that is polled until it is done, and whose service is busy at first.
+func ExampleDo() {
+	states := []string{"busy", "running", "running", "done"}
+	poll := func(context.Context) (string, error) {
+		state := states[0]
+		if states = states[1:]; state == "busy" {
+			return "", errors.New("the service is busy")
+		}
+		return state, nil
+	}
+	loop := retry.Loop{Strategy: retry.BestEffort{Backoff: retry.Constant(time.Millisecond)}, MaxAttempts: 10, MaxElapsed: time.Minute}
+	state, err := retry.Do(context.Background(), loop, func(state string, err error) retry.Directive {
+		switch {
+		case err != nil:
+			return retry.Again(retry.Throttling)
+		case state != "done":
+			return retry.Again(retry.ServerSide)
+		}
+		return retry.Succeed()
+	}, poll)
+	fmt.Println(state, err, len(states))
+	// Output: done <nil> 0
+}
+
 type robot struct{}
 
 // politeToRobots gives up early for requests of robots.

@@ -104,6 +104,16 @@ func (c *OperationStats) count(n int) {
 	c.Histogram[i]++
 }
 
+// uncount takes the operation's n-th retry, which no server was sent, out of the counts.
+func (c *OperationStats) uncount(n int) {
+	i := 0
+	for i+1 < len(HistogramBounds) && n >= HistogramBounds[i+1] {
+		i++
+	}
+	c.Histogram[i]--
+	c.Retries--
+}
+
 // Stats copies the counters. It is meant for diagnostics, not for every operation.
 func (o *Orchestrator) Stats() Stats {
 	o.mu.Lock()

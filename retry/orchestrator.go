@@ -44,6 +44,8 @@ type Hint struct {
 	InDoubt bool
 	Code    uint32 // the service's own number, for strategies
 	seen    bool   // the server had begun to answer when the connection died; see AnswerLost
+	kind    Kind   // of the failure, whatever the reason's is, with ownKind
+	ownKind bool
 	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has been a
 	// Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0 says nothing.
 	Wakes uint64
@@ -243,8 +245,11 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	}
 	h.deadline = j.deadline
 	h.req.Kind, h.req.Pushback, h.req.Code = j.why.Kind(), j.hint.Pushback, j.hint.Code
-	if j.hint.Overload {
+	switch {
+	case j.hint.Overload:
 		h.req.Kind = Throttling
+	case j.hint.ownKind:
+		h.req.Kind = j.hint.kind
 	}
 	j.seen, j.step = h.Reasons, h.step
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved

@@ -45,6 +45,7 @@ const (
 	ScopeNotFound
 	CollectionNotFound
 	CredentialsFetchFailed
+	EvaluationIndicated
 
 	reasonCount
 )
@@ -60,17 +61,14 @@ const (
 	Timeout                // no answer came
 )
 
+// OwnKind is the first kind of a program's own, for Again and for the costs of its budgets. It may use every number from here on.
+const OwnKind Kind = 16
+
 // String is the kind's name in lower case.
 func (k Kind) String() string {
-	switch k {
-	case ServerSide:
-		return "server"
-	case ClientSide:
-		return "client"
-	case Throttling:
-		return "throttling"
-	case Timeout:
-		return "timeout"
+	names := [...]string{ServerSide: "server", ClientSide: "client", Throttling: "throttling", Timeout: "timeout"}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
@@ -137,6 +135,7 @@ var reasons = [reasonCount]reasonRow{
 	ScopeNotFound:                  {"SCOPE_NOT_FOUND", verdict, ClientSide},
 	CollectionNotFound:             {"COLLECTION_NOT_FOUND", verdict, ClientSide},
 	CredentialsFetchFailed:         {"CREDENTIALS_FETCH_FAILED", local, ClientSide},
+	EvaluationIndicated:            {"EVALUATION_INDICATED", failed, ServerSide},
 }
 
 func (r Reason) has(f flags) bool { return r < reasonCount && reasons[r].flags&f != 0 }

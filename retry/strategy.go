@@ -16,6 +16,9 @@ const (
 	Analytics  Service = "analytics"
 	Views      Service = "views"
 	Management Service = "management"
+
+	// Own is a program's own work, which Do repeats.
+	Own Service = "own"
 )
 
 // Pushback is what a server said about the next attempt. Its zero value says nothing.
