@@ -66,9 +66,11 @@ func (e Entry) RetryIndicated() bool {
 }
 
 // MayHaveApplied reports whether the status leaves open that the server has executed the request: it speaks of a success, of a
-// failure inside of the server, or of a connection whose state is lost. Sending a write again is then not safe whatever the map
+// failure inside of the server, of a connection whose state is lost, or of what needs a treatment of its own. Sending a write again is then not safe whatever the map
 // says of a retry.
-func (e Entry) MayHaveApplied() bool { return e.Attrs&(Success|Internal|ConnStateInvalidated) != 0 }
+func (e Entry) MayHaveApplied() bool {
+	return e.Attrs&(Success|Internal|ConnStateInvalidated|SpecialHandling) != 0
+}
 
 // InvalidatesConnection reports whether the connection cannot be relied on after this status.
 func (e Entry) InvalidatesConnection() bool { return e.Has(ConnStateInvalidated) }

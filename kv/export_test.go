@@ -92,6 +92,9 @@ func ReadsLeftovers(r *Reads) []string {
 // SharesWake reports whether the same channel wakes who waits for either.
 func SharesWake(c *Call, r *Reads) bool { return c.wake != nil && c.wake == r.wake }
 
+// HasRow reports whether a status has one.
+func HasRow(st memd.Status) bool { return rowOf(st) != nil }
+
 // StatusesOutOfStep are those whose row does not say whether overrides has them.
 func StatusesOutOfStep() []memd.Status {
 	var out []memd.Status

@@ -138,7 +138,7 @@ func TestEveryPathStatusIsTyped_D99(t *testing.T) {
 		0xc5: cberr.ValueInvalid, 0xc6: cberr.DocumentNotJSON, 0xc7: cberr.NumberTooBig, 0xc8: cberr.DeltaInvalid, 0xc9: cberr.PathExists,
 		0xca: cberr.ValueTooDeep, 0xcb: cberr.InvalidArgument, 0xce: cberr.InvalidArgument, 0xcf: cberr.XattrInvalidKeyCombo,
 		0xd0: cberr.XattrUnknownMacro, 0xd1: cberr.XattrUnknownVirtualAttribute, 0xd2: cberr.XattrCannotModifyVirtualAttribute,
-		0xd4: cberr.InvalidArgument, 0xd5: cberr.Couchbase, 0xd6: cberr.Couchbase, 0xd7: cberr.Couchbase, 0xd8: cberr.Couchbase,
+		0xd4: cberr.InvalidArgument, 0xd5: cberr.XattrUnknownMacro, 0xd6: cberr.DocumentExists, 0xd7: cberr.InvalidArgument, 0xd8: cberr.PathMismatch,
 		0x24: cberr.XattrNoAccess, 0x87: cberr.InvalidArgument, 0x7f: cberr.Couchbase, 0xffff: cberr.Couchbase,
 	}
 	for st, kind := range want {

@@ -154,9 +154,7 @@ func (e *kvJudge) answer(c *kv.Call, st memd.Status) {
 	hint := retry.Hint{Code: uint32(st)}
 	if entry, ok := e.x.entry(); ok {
 		hint.Overload = entry.RateLimit()
-		if d.Class == kv.ClassAskMap && entry.RetryIndicated() {
-			d.Class, d.Reason = kv.ClassRetry, retry.KVErrorMapRetryIndicated
-		}
+		d = d.WithMap(entry)
 	}
 	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
 	if d.Class == kv.ClassSuccess {
@@ -169,6 +167,7 @@ func (e *kvJudge) answer(c *kv.Call, st memd.Status) {
 		return
 	}
 	e.why(d.Reason)
+	hint.InDoubt = err.InDoubt
 	e.orch.MaybeRetry(c, d.Reason, err, hint)
 }
 

@@ -99,7 +99,7 @@ func TestASecondConnectionThatIsRefused_D121(t *testing.T) {
 		wg.Wait()
 		require.Less(t, n.Accepted()-before, 30, "attempts in 10 s")
 		n.SetHook(nil)
-		_, err := kv.Do(fresh(t), b, kv.GetFailoverLog{})
+		_, err := kv.Do(fresh(t), b, kv.GetFailoverLog{Common: kv.Common{Timeout: 9 * time.Second}}) // longer than the pauses
 		require.NoError(t, err)
 		before = n.Accepted()
 		time.Sleep(time.Minute)

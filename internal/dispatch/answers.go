@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
 	"log/slog"
 
 	"github.com/couchcore/couchcore/errormap"
@@ -22,7 +21,13 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 		return
 	}
 	err := c.StatusError(pkt, d)
-	r.describe(p, cn, pkt.Status, &d, err)
+	invalid := r.describe(p, &d, err)
+	switch {
+	case d.Reconnect:
+		p.retire(cn, &uselessError{err.Status, err.Name})
+	case invalid:
+		p.renew(cn, &uselessError{err.Status, err.Name})
+	}
 	switch {
 	case d.Class != kv.ClassRetry:
 		r.refused(c, &d, err)
@@ -44,43 +49,28 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 	}
 }
 
-// uselessError is why a connection is closed after an answer. It is not the error of that answer, which is the answered
-// call's alone: that call goes on writing to it, and what it says is not true of the connection's other calls.
-type uselessError struct {
-	status memd.Status
-	name   string
-}
-
-func (e *uselessError) Error() string {
-	return fmt.Sprintf("the connection is of no use after an answer with status 0x%02x %s", uint16(e.status), e.name)
-}
-
-// describe asks the error map of the node that answered: for the name of a status that we have none for, and for what
-// becomes of one that we leave to the map.
-func (r *Router) describe(p *pipeline, cn *conn.Conn, st memd.Status, d *kv.Disposition, err *kv.Error) {
-	if d.Class != kv.ClassAskMap && st.Known() && st != memd.StatusNoBucket && st != memd.StatusInternal && st != memd.StatusNotInitialized {
-		return
+// describe asks the error map of the node that answered: for the name of a status that we have none for, and for what becomes
+// of one that we leave to the map. It reports whether the map says that the connection is not to be relied on after it.
+func (r *Router) describe(p *pipeline, d *kv.Disposition, err *kv.Error) (invalid bool) {
+	st := err.Status
+	if d.Class != kv.ClassAskMap && st.Known() && st != memd.StatusInternal && st != memd.StatusNotInitialized {
+		return false
 	}
 	e, ok := r.mapEntry(p.addr, st)
 	if !ok {
-		return
+		return false
 	}
 	err.Description = e.Desc
 	if !st.Known() {
 		err.Name = e.Name
 	}
-	if e.InvalidatesConnection() {
-		cn.Close(&uselessError{err.Status, err.Name})
-	}
 	if e.FetchConfig() {
 		r.want()
 	}
-	if d.Class == kv.ClassAskMap && e.RetryIndicated() {
-		d.Class, d.Reason = kv.ClassRetry, retry.KVErrorMapRetryIndicated
-		if !e.MayHaveApplied() { // the map says that it may be sent again, so nothing was applied
-			d.NotApplied, err.InDoubt = true, false
-		}
+	if *d = d.WithMap(e); d.NotApplied {
+		err.InDoubt = false // it may be sent again, so nothing was applied
 	}
+	return e.InvalidatesConnection()
 }
 
 func (r *Router) mapEntry(addr string, st memd.Status) (errormap.Entry, bool) {

@@ -33,8 +33,10 @@ type pipeline struct {
 	addr string
 	conn atomic.Pointer[conn.Conn] // nil while there is none
 
-	breaker *breaker                  // of the node; nil without one
-	probed  atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
+	breaker  *breaker                  // of the node; nil without one
+	probed   atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
+	retiring atomic.Pointer[conn.Conn] // is taken out of use; see retire
+	renewed  atomic.Int64              // when one was replaced last because of an answer; see renew
 
 	ordered atomic.Pointer[pipeline] // of the first: for requests that are refused under unordered execution; nil before the first
 	inOrder bool                     // it is that one; its next two fields are only its own
@@ -277,15 +279,19 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				cn.Close(context.Cause(ctx))
 			}
 		}
+		began := time.Now()
 		err := cn.Serve()
 		if !p.lost(cn, err) {
 			return
 		}
-		if cn.Stats.Answers.Load() > 0 {
+		if cn.Stats.Answers.Load() > 0 && !useless(err) {
 			wait = 0
 			continue
 		}
-		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one
+		if time.Since(began) > redialMax {
+			wait = 0
+		}
+		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one, nor one whose connections are of no use
 		pause(ctx, wait, nil)
 	}
 	p.flushQueue(context.Cause(ctx))

@@ -46,6 +46,11 @@ func (r *Router) Replace(ctx context.Context, id string) error {
 	if p == nil {
 		return nil
 	}
+	return p.replace(ctx, old, drainLimit, errRotated)
+}
+
+// replace is Replace for a connection of the pipeline, which is closed with cause once calls in flight have had limit.
+func (p *pipeline) replace(ctx context.Context, old *conn.Conn, limit time.Duration, cause error) error {
 	cn, err := p.connect(ctx)
 	if err != nil {
 		return err
@@ -55,18 +60,13 @@ func (r *Router) Replace(ctx context.Context, id string) error {
 		_ = cn.Serve() // it has no calls, and ends at once
 		return nil
 	}
-	if !r.starts(func() { p.run(p.ctx, cn) }) {
+	if !p.r.starts(func() { p.run(p.ctx, cn) }) {
 		cn.Close(retry.ErrClosed)
 		_ = cn.Serve()
 		return nil
 	}
 	old.Refuse()
-	drained, cancel := context.WithTimeout(ctx, drainLimit)
-	defer cancel()
-	for !old.Idle() && drained.Err() == nil {
-		pause(drained, 5*time.Millisecond, nil)
-	}
-	old.Close(errRotated)
+	closeWhenIdle(ctx, old, limit, cause)
 	return nil
 }
 
