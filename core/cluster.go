@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
@@ -86,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
-	c.health.OnSet = c.wakeAll
+	c.health.OnSet = c.explained
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
 	if cfg.UseTLS && cfg.TLS.InsecureSkipVerify {
@@ -182,8 +181,13 @@ func (c *Cluster) all() []*Bucket {
 	return bs
 }
 
-// wakeAll lets parked calls look again: a terminal condition may explain now what they wait for.
-func (c *Cluster) wakeAll() { c.orch.Wake(func(retry.Op) bool { return true }) }
+// explained lets calls look again: a terminal condition may explain now what they wait for.
+func (c *Cluster) explained() {
+	for _, b := range c.all() {
+		b.router.Explained()
+	}
+	c.orch.Wake(func(retry.Op) bool { return true })
+}
 
 // WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
 // reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
@@ -204,7 +208,7 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 			return err
 		}
 		for _, b := range bs {
-			if err := b.router.WaitReady(ctx, w.State == Degraded, c.terminal); err != nil {
+			if err := b.router.WaitReady(ctx, w.State == Degraded, c.failsFast()); err != nil {
 				return err
 			}
 		}
@@ -215,14 +219,13 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	return nil
 }
 
-// terminal says which failures to connect end a wait at once.
-func (c *Cluster) terminal(err error) bool {
+// failsFast says whether terminal conditions end a wait at once.
+func (c *Cluster) failsFast() bool {
 	switch c.cfg.Retry.(type) {
 	case nil, retry.FastFailOnTerminalError, *retry.FastFailOnTerminalError:
-	default:
-		return false
+		return true
 	}
-	return errors.Is(err, cberr.AuthenticationFailure) || errors.Is(err, cberr.TLSFailure) || errors.Is(err, cberr.BucketAccess)
+	return false
 }
 
 // Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so does

@@ -94,14 +94,23 @@ func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
 	return httpx.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
 }
 
-// rotate makes every connection's credentials old. With other ones they take the place of the configuration's.
-func (l *logins) rotate(cr *Credentials) {
+// rotate makes every connection's credentials old, and gives the number of the new ones. With other ones they take the
+// place of the configuration's.
+func (l *logins) rotate(cr *Credentials) (generation uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if cr != nil {
 		l.now = *cr
 	}
 	l.generation++
+	return l.generation
+}
+
+// newest is the number of the newest credentials.
+func (l *logins) newest() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.generation
 }
 
 // check says why the credentials cannot replace the present ones.
@@ -130,27 +139,29 @@ func kindOfLogin(cr *Credentials) string {
 }
 
 // SetCredentials replaces the configuration's name and password, or its token, by others of the same kind. New connections
-// and requests use them at once; connections that are open log in again, by a token over the same connection, by a password
+// and requests use them at once, and nodes that have refused the old ones are connected to again without a pause, their
+// refusals forgotten. Connections that are open log in again, by a token over the same connection, by a password
 // by way of a new one that takes the place of the old, one after the other, and no call is lost for it. It does not wait
 // for that. A *ConfigError says why it cannot be done.
 func (c *Cluster) SetCredentials(cr Credentials) error {
 	if err := c.logins.check(&cr); err != nil {
 		return err
 	}
-	c.logins.rotate(&cr)
-	c.renewAll()
+	c.renewAll(c.logins.rotate(&cr))
 	return nil
 }
 
 // RenewLogins makes open connections log in again as SetCredentials does, with what the configuration's provider gives
 // them then. It does not wait for that.
 func (c *Cluster) RenewLogins() {
-	c.logins.rotate(nil)
-	c.renewAll()
+	c.renewAll(c.logins.rotate(nil))
 }
 
-func (c *Cluster) renewAll() {
+func (c *Cluster) renewAll(generation uint64) {
+	c.health.NewCredentials(generation)
 	for _, b := range c.all() {
+		b.router.Reconnect()
+		b.source.hurry()
 		b.renewer.wake()
 	}
 }

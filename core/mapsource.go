@@ -45,16 +45,17 @@ const sourcePause = 100 * time.Millisecond // the first pause after all nodes we
 type mapSource struct {
 	b    *Bucket
 	kick chan struct{} // a node gives no maps
+	soon chan struct{} // there are new credentials
 
 	mu     sync.Mutex
 	trying bool
 	asked  bool // a node has said that it gives no maps
 	last   error
-	failed map[string]bool // addresses that Health knows something of
+	tracks map[string]*conn.Track // of the addresses that were asked
 }
 
 func (b *Bucket) newSource() *mapSource {
-	s := &mapSource{b: b, kick: make(chan struct{}, 1), failed: map[string]bool{}}
+	s := &mapSource{b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), tracks: map[string]*conn.Track{}}
 	cfg := &b.c.cfg
 	s.trying = cfg.Bootstrap == BootstrapHTTP || len(cfg.Hosts) == 0 && cfg.Bootstrap != BootstrapKV
 	return s
@@ -120,7 +121,7 @@ func (s *mapSource) run(ctx context.Context) {
 			step = 0 // a stream that ends at once is no better than none
 		}
 		d := pause(step, 0)
-		sleep(ctx, d/2+time.Duration(s.b.c.cfg.Dice()*float64(d/2)))
+		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Dice()*float64(d/2)))
 		step++
 	}
 	s.rest()
@@ -135,15 +136,58 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// pause waits for d, or for hurry.
+func (s *mapSource) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.soon:
+	case <-ctx.Done():
+	}
+}
+
 // rest forgets what was met while maps were needed.
 func (s *mapSource) rest() {
 	s.mu.Lock()
 	s.trying, s.asked, s.last = false, false, nil
-	addrs := s.failed
-	s.failed = map[string]bool{}
+	tracks := s.tracks
+	s.tracks = map[string]*conn.Track{}
 	s.mu.Unlock()
-	for addr := range addrs {
-		s.b.c.health.Forget(s.b.name, addr)
+	for _, t := range tracks {
+		t.Leave()
+	}
+}
+
+// track is what Health keeps of an address.
+func (s *mapSource) track(addr string) *conn.Track {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tracks[addr]
+	if t == nil {
+		t = s.b.c.health.Track(s.b.name, addr)
+		s.tracks[addr] = t
+	}
+	return t
+}
+
+// keep forgets all addresses but those.
+func (s *mapSource) keep(addrs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr, t := range s.tracks {
+		if !slices.Contains(addrs, addr) {
+			t.Leave()
+			delete(s.tracks, addr)
+		}
+	}
+}
+
+// hurry ends a pause: there are new credentials.
+func (s *mapSource) hurry() {
+	select {
+	case s.soon <- struct{}{}:
+	default:
 	}
 }
 
@@ -154,6 +198,7 @@ func (s *mapSource) round(ctx context.Context) bool {
 		s.fails(ctx, "", errNoHTTP)
 		return false
 	}
+	s.keep(addrs)
 	start := int(s.b.c.cfg.Dice() * float64(len(addrs)))
 	for i := range addrs {
 		addr := addrs[(start+i)%len(addrs)]
@@ -304,14 +349,19 @@ func (s *mapSource) refresh(ctx context.Context) {
 
 // get gives the body of the first of the paths that the node knows.
 func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.ReadCloser, error) {
-	status := 0
+	status, generation, track := 0, s.b.c.logins.newest(), s.track(addr)
 	for _, path := range paths {
 		var body io.ReadCloser
 		var err error
 		if status, body, err = s.b.c.http.Get(ctx, addr, path); err != nil {
 			return nil, s.failure(addr, err)
 		}
+		track.Passed(conn.StepTLS)
+		if status != http.StatusUnauthorized {
+			track.Passed(conn.StepAuth)
+		}
 		if status == http.StatusOK {
+			track.Passed(conn.StepSelectBucket)
 			return body, nil
 		}
 		_ = body.Close()
@@ -319,7 +369,9 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.Re
 			break
 		}
 	}
-	return nil, s.failure(addr, httpStatusError(status))
+	refused := s.failure(addr, httpStatusError(status))
+	refused.Generation = generation
+	return nil, refused
 }
 
 // httpStatusError is an answer without a map.
@@ -328,7 +380,7 @@ type httpStatusError int
 func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
 
 // failure is why a node has given no map, in the form of a failed connection.
-func (s *mapSource) failure(addr string, err error) error {
+func (s *mapSource) failure(addr string, err error) *conn.ConnectError {
 	ce := &conn.ConnectError{Addr: addr, Bucket: s.b.name, Step: conn.StepHTTP, Err: err}
 	var status httpStatusError
 	switch {
@@ -351,9 +403,9 @@ func (s *mapSource) fails(ctx context.Context, addr string, err error) {
 	}
 	s.mu.Lock()
 	s.trying, s.last = false, err
-	s.failed[addr] = true
 	s.mu.Unlock()
-	s.b.c.health.Failed(s.b.name, addr, err)
+	s.track(addr).Down()
+	s.track(addr).Failed(err)
 	s.b.c.log.Info(ctx, observe.MsgConnectFailed, slog.String(observe.KeyEndpoint, addr), slog.Any(observe.KeyCause, err))
 	s.b.router.SourceChanged()
 }
@@ -362,7 +414,6 @@ func (s *mapSource) fails(ctx context.Context, addr string, err error) {
 func (s *mapSource) works(addr string) {
 	s.mu.Lock()
 	s.last = nil
-	delete(s.failed, addr)
 	s.mu.Unlock()
-	s.b.c.health.OK(s.b.name, addr)
+	s.track(addr).Up()
 }

@@ -120,9 +120,7 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 	w.mu.Lock()
 	stale := w.stale[l.Connection]
 	w.mu.Unlock()
-	w.b.c.logins.mu.Lock()
-	old := r.login.Generation != w.b.c.logins.generation
-	w.b.c.logins.mu.Unlock()
+	old := r.login.Generation != w.b.c.logins.newest()
 	var at time.Time
 	switch {
 	case stale, old:

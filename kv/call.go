@@ -625,6 +625,14 @@ func (c *Call) Describe(r *retry.Request) {
 	}
 }
 
+// Explain implements retry.Explainer: the owner knows more.
+func (c *Call) Explain(cause error) error {
+	if x, ok := c.Owner().(retry.Explainer); ok {
+		return x.Explain(cause)
+	}
+	return cause
+}
+
 // Identify implements retry.Identifier.
 func (c *Call) Identify() string { return opaqueID(c.Route.Opaque) }
 

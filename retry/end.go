@@ -165,6 +165,9 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	ended := judgement{seen: h.Reasons}
 	reason := h.Reason
 	o.mu.Unlock()
+	if x, ok := h.op.(Explainer); ok && e.Stage == StageDispatch && errors.Is(end.kind, ErrTimeout) {
+		e.Cause = x.Explain(e.Cause)
+	}
 
 	if cancel != nil { // guard: strategy's context
 		cancel()

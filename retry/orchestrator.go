@@ -34,6 +34,13 @@ type Identifier interface {
 	Identify() string
 }
 
+// Explainer is an Op that may know more of why it has found no way to a server than its last attempt has met.
+type Explainer interface {
+	// Explain gives cause, which may be nil, together with what else is known. It is called once, when the deadline has passed
+	// of an operation whose last attempt was not sent. It must not block.
+	Explain(cause error) error
+}
+
 // Hint is what the failed attempt's answer says about the next one.
 type Hint struct {
 	Pushback Pushback // the server's own delay, or its "do not retry"

@@ -198,6 +198,7 @@ func (b *bootstrap) run() error {
 			return err
 		}
 		b.proven = true
+		b.o.passed(StepAuth)
 	}
 	return b.readTail()
 }
@@ -227,6 +228,7 @@ func (b *bootstrap) readHead() error {
 	if b.info.Features, err = memd.ParseFeatures(p.Value); err != nil {
 		return err
 	}
+	b.o.passed(StepHello)
 	if p, err = b.next(StepErrorMap, memd.OpGetErrorMap); err != nil {
 		return err
 	}
@@ -244,6 +246,7 @@ func (b *bootstrap) readTail() error {
 		}
 		switch p.Status {
 		case memd.StatusSuccess:
+			b.o.passed(StepSelectBucket)
 		case memd.StatusAccess:
 			return b.refused(p, cberr.BucketAccess)
 		default: // absent for a user who may open it, warming up, too many connections: all of it may pass

@@ -39,6 +39,9 @@ type Options struct {
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
 	Feedback     Feedback // is told of every success; nil is nobody
+
+	// Passed is told of each step that an attempt has done, on the goroutine of Connect; nil is nobody.
+	Passed func(Step)
 }
 
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
@@ -88,6 +91,8 @@ type ConnectError struct {
 	Context  string // what the server said
 	Kind     *cberr.Kind
 	Err      error
+
+	Generation uint64 // of the credentials that the attempt used
 }
 
 func (e *ConnectError) Error() string {
@@ -119,6 +124,12 @@ func (e *ConnectError) Unwrap() []error {
 	return errs
 }
 
+// Is reports whether target is a failure of the same kind on the same way.
+func (e *ConnectError) Is(target error) bool {
+	o, ok := target.(*ConnectError)
+	return ok && o.Kind != nil && o.Kind == e.Kind && o.Addr == e.Addr && o.Bucket == e.Bucket
+}
+
 // Connect dials addr, does TLS, and bootstraps. It blocks until that is done, ctx has ended or the timeout has passed.
 // The error is a *ConnectError. The caller runs Serve on the connection it gets.
 func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
@@ -129,13 +140,15 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	var generation uint64
 	fail := func(step Step, kind *cberr.Kind, err error) (*Conn, error) {
 		if cause := context.Cause(ctx); cause != nil && !IsTLSFailure(err) {
 			err = errors.Join(cause, err)
 		}
-		return nil, &ConnectError{Addr: addr, Step: step, Kind: kind, Err: err}
+		return nil, &ConnectError{Addr: addr, Step: step, Kind: kind, Err: err, Generation: generation}
 	}
 	creds, err := o.Credentials(ctx)
+	generation = creds.Generation
 	if err != nil {
 		return fail(StepCredentials, nil, err)
 	}
@@ -147,17 +160,16 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		_ = raw.Close()
 		return fail(StepDial, nil, err)
 	}
+	o.passed(StepDial)
 	nc := raw
 	if o.TLS != nil {
-		tc := tls.Client(raw, tlsConfig(o.TLS, addr))
-		if err := tc.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
+		if nc, err = Handshake(ctx, raw, o.TLS, addr); err != nil {
 			if IsTLSFailure(err) {
 				return fail(StepTLS, cberr.TLSFailure, err)
 			}
 			return fail(StepTLS, nil, err)
 		}
-		nc = tc
+		o.passed(StepTLS)
 	}
 	// Ending the context must end a read or write that hangs.
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
@@ -167,6 +179,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		_ = nc.Close()
 		var ce *ConnectError
 		if errors.As(err, &ce) {
+			ce.Generation = generation
 			return nil, ce
 		}
 		if o.TLS != nil && !b.answered && IsTLSFailure(err) {
@@ -182,6 +195,12 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	c := newConn(nc, o, b)
 	c.info.Took = time.Since(began)
 	return c, nil
+}
+
+func (o *Options) passed(s Step) {
+	if o.Passed != nil {
+		o.Passed(s)
+	}
 }
 
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
@@ -210,32 +229,4 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c.timer = time.AfterFunc(time.Hour, c.sweep)
 	c.timer.Stop()
 	return c
-}
-
-// tlsConfig is the user's, with the host's name and nothing older than TLS 1.2.
-func tlsConfig(t *tls.Config, addr string) *tls.Config {
-	t = t.Clone()
-	if t.ServerName == "" {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			host = addr
-		}
-		t.ServerName = host
-	}
-	if t.MinVersion < tls.VersionTLS12 {
-		t.MinVersion = tls.VersionTLS12
-	}
-	return t
-}
-
-// IsTLSFailure reports an explicit failure of TLS: a bad certificate, an alert, an answer that is not TLS. A lost
-// socket is none.
-func IsTLSFailure(err error) bool {
-	var (
-		alert  tls.AlertError
-		cert   *tls.CertificateVerificationError
-		header tls.RecordHeaderError
-		op     *net.OpError // what an alert comes in over a stream; crypto/tls alone uses that name
-	)
-	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &header) || errors.As(err, &op) && op.Op == "remote error"
 }

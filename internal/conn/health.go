@@ -2,102 +2,288 @@ package conn
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Health is a cluster's record of terminal conditions: a refused login or a failed TLS handshake on a connection of the
-// current topology, a bucket without access. A condition is set by its explicit failure, cleared by the same thing's
-// later success or when the connection leaves the topology, and kept through reconnects. Safe for concurrent use.
+// Health is a cluster's record of terminal conditions: a refused login or a failed TLS handshake on a connection that
+// tracks the topology, a bucket without access. Each of those connections has a Track, which notes what it meets. A
+// condition explains a call that cannot be dispatched; a working path never asks. Safe for concurrent use.
 type Health struct {
-	mu    sync.Mutex
-	conns map[connKey]*condition
-	// OnSet is called, outside the lock, after a condition was set: calls that wait for something else may now know
-	// better.
+	mu         sync.Mutex
+	sick       []*Track       // those with a condition, the oldest first
+	working    map[string]int // connections that work, by bucket
+	total      int            // of working
+	generation uint64         // refusals of older credentials do not count
+	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait for
+	// something else may now know better.
 	OnSet func()
 }
 
-type connKey struct{ bucket, addr string }
+// Track is what Health keeps of one connection that tracks the topology, through all attempts to make it.
+type Track struct {
+	h            *Health
+	bucket, addr string
 
-type condition struct{ auth, tls, access error }
+	auth, tls, access error // these and the next under the lock of h
+	up, left          bool
+}
 
-// Failed records what a failed Connect says about the connection.
-func (h *Health) Failed(bucket, addr string, err error) {
+// Track begins to keep the conditions of a connection to the node at addr for a bucket.
+func (h *Health) Track(bucket, addr string) *Track { return &Track{h: h, bucket: bucket, addr: addr} }
+
+// Failed notes what a failed attempt says about the connection. A node that has left the topology has no conditions.
+func (t *Track) Failed(err error) {
 	var ce *ConnectError
-	if !errors.As(err, &ce) {
+	if errors.As(err, &ce) && t.note(ce) && t.h.OnSet != nil {
+		t.h.OnSet()
+	}
+}
+
+// note keeps the condition that the error is, and says whether the connection did not have it before.
+func (t *Track) note(ce *ConnectError) (fresh bool) {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	c := t.of(ce.Kind)
+	if c == nil || t.left || c == &t.auth && ce.Generation < t.h.generation {
+		return false
+	}
+	if fresh = *c == nil; fresh && !t.isSick() {
+		t.h.sick = append(t.h.sick, t)
+	}
+	*c = ce
+	return fresh
+}
+
+func (t *Track) isSick() bool { return t.auth != nil || t.tls != nil || t.access != nil }
+
+// Passed notes that an attempt has done a step, whatever becomes of the rest: a TLS handshake and a login clear what is
+// known of the node, a selected bucket what is known of the bucket.
+func (t *Track) Passed(step Step) {
+	kind := KindOf(step)
+	if kind == nil {
 		return
 	}
-	set := false
-	h.change(bucket, addr, func(c *condition) {
-		switch {
-		case ce.Step == StepTLS && errors.Is(ce, cberr.TLSFailure):
-			c.tls, set = err, true
-		case errors.Is(ce, cberr.AuthenticationFailure):
-			c.auth, c.tls, set = err, nil, true
-		case errors.Is(ce, cberr.BucketAccess):
-			c.auth, c.tls, c.access, set = nil, nil, err, true
-		case ce.Step == StepSelectBucket || ce.Step == StepConfig:
-			c.auth, c.tls = nil, nil
-		}
+	t.h.clear(kind, func(o *Track) bool {
+		return o.addr == t.addr && kind != cberr.BucketAccess || o.bucket == t.bucket && kind == cberr.BucketAccess
 	})
-	if set && h.OnSet != nil {
-		h.OnSet()
-	}
 }
 
-// OK records that a connection was made: it clears all that was known of it.
-func (h *Health) OK(bucket, addr string) { h.Forget(bucket, addr) }
+// KindOf is the kind of the terminal condition that a step may meet, nil for none.
+func KindOf(step Step) *cberr.Kind {
+	switch step { //nolint:exhaustive // the other steps meet none
+	case StepTLS:
+		return cberr.TLSFailure
+	case StepAuth:
+		return cberr.AuthenticationFailure
+	case StepSelectBucket:
+		return cberr.BucketAccess
+	}
+	return nil
+}
 
-// Forget drops what is known of a connection that has left the topology.
-func (h *Health) Forget(bucket, addr string) {
+// clear drops the condition of that kind from the connections that which takes.
+func (h *Health) clear(kind *cberr.Kind, which func(*Track) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.conns, connKey{bucket, addr})
+	h.sick = slices.DeleteFunc(h.sick, func(t *Track) bool {
+		if which(t) {
+			*t.of(kind) = nil
+		}
+		return !t.isSick()
+	})
 }
 
-func (h *Health) change(bucket, addr string, f func(*condition)) {
+// of is where the condition of that kind is kept, nil for a kind that is no condition.
+func (t *Track) of(kind *cberr.Kind) *error {
+	switch kind {
+	case cberr.TLSFailure:
+		return &t.tls
+	case cberr.AuthenticationFailure:
+		return &t.auth
+	case cberr.BucketAccess:
+		return &t.access
+	}
+	return nil
+}
+
+// Up notes that the connection works.
+func (t *Track) Up() { t.set(true) }
+
+// Down notes that the connection has ended.
+func (t *Track) Down() { t.set(false) }
+
+// Leave drops all that is known of the connection, and all that it may still note: its node has left the topology.
+func (t *Track) Leave() {
+	t.set(false)
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	t.left = true
+	t.auth, t.tls, t.access = nil, nil, nil
+	t.h.sick = slices.DeleteFunc(t.h.sick, func(o *Track) bool { return o == t })
+}
+
+func (t *Track) set(up bool) {
+	h := t.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := connKey{bucket, addr}
-	c := h.conns[k]
-	if c == nil {
-		c = &condition{}
+	if up == t.up || up && t.left {
+		return
 	}
-	f(c)
-	if h.conns == nil {
-		h.conns = map[connKey]*condition{}
+	t.up = up
+	if h.working == nil {
+		h.working = map[string]int{}
 	}
-	h.conns[k] = c
+	if !up {
+		h.total--
+		if h.working[t.bucket]--; h.working[t.bucket] == 0 {
+			delete(h.working, t.bucket)
+		}
+		return
+	}
+	h.total++
+	h.working[t.bucket]++
 }
 
-// Refine gives a better name to a call that cannot be dispatched, in the RFC's order, and the error behind it. Other
-// reasons than those of an absent path come back unchanged.
-func (h *Health) Refine(why retry.Reason, bucket string) (retry.Reason, error) {
-	switch why {
-	case retry.SocketNotAvailable, retry.NodeNotAvailable, retry.ServiceNotAvailable, retry.BucketNotReady, retry.NotReady:
-	default:
+// NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still under
+// way included.
+func (h *Health) NewCredentials(generation uint64) {
+	h.mu.Lock()
+	h.generation = generation
+	h.mu.Unlock()
+	h.clear(cberr.AuthenticationFailure, func(*Track) bool { return true })
+}
+
+// Condition is what keeps a bucket's calls from their node, or requests to services if bucket is AnyService; nil when
+// nothing known does. node is the address of the call's own node, "" when that is not known. A condition counts when it
+// was met on the call's own node, or when no connection of its bucket works; the login and TLS of another bucket's
+// connection count when no connection of the cluster works.
+func (h *Health) Condition(bucket, node string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.named(bucket, func(t *Track) bool { return h.explains(t, bucket, node) })
+	return err
+}
+
+// AnyService is the bucket of requests to services in Condition, Refine and Known.
+const AnyService = "\x00service"
+
+// explains reports whether t's conditions are those of a call. The lock is held.
+func (h *Health) explains(t *Track, bucket, node string) bool {
+	switch {
+	case h.total == 0:
+		return true
+	case bucket == AnyService:
+		return false
+	}
+	return node != "" && t.addr == node || t.bucket == bucket && h.working[bucket] == 0
+}
+
+// Refine gives a better name to a call that cannot be dispatched, in the RFC's order, and what is behind it. Reasons of
+// attempts that a server has seen, those that are always retried, and terminal ones come back unchanged. See Condition.
+func (h *Health) Refine(why retry.Reason, bucket, node string) (retry.Reason, error) {
+	if !why.Unseen() || why.AlwaysRetry() || why.Terminal() {
 		return why, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var tls, access error
-	for k, c := range h.conns {
-		switch {
-		case c.auth != nil:
-			return retry.AuthenticationError, c.auth
-		case c.tls != nil:
-			tls = c.tls
-		case c.access != nil && k.bucket == bucket:
-			access = c.access
+	better, err := h.named(bucket, func(t *Track) bool { return h.explains(t, bucket, node) })
+	if err == nil {
+		return why, nil
+	}
+	return better, err
+}
+
+// Known adds to cause all conditions that may concern a call of the bucket, whether they explain it or not; see Condition.
+func (h *Health) Known(bucket string, cause error) error {
+	h.mu.Lock()
+	_, known := h.named(bucket, func(*Track) bool { return true })
+	h.mu.Unlock()
+	switch {
+	case known == nil:
+		return cause
+	case cause == nil:
+		return known
+	}
+	all := Conditions{cause}
+	for _, c := range listOf(known) {
+		if !errors.Is(cause, c) {
+			all = append(all, c)
 		}
 	}
-	switch {
-	case tls != nil:
-		return retry.TLSError, tls
-	case access != nil:
-		return retry.BucketAccessError, access
+	if len(all) == 1 {
+		return cause
 	}
-	return why, nil
+	return all
+}
+
+// named gathers the conditions of the connections that which takes, in the RFC's order, with the reason of the first. The
+// lock is held.
+func (h *Health) named(bucket string, which func(*Track) bool) (retry.Reason, error) {
+	var auth, tls, access Conditions
+	for _, t := range h.sick {
+		if !which(t) {
+			continue
+		}
+		if t.auth != nil {
+			auth = append(auth, t.auth)
+		}
+		if t.tls != nil {
+			tls = append(tls, t.tls)
+		}
+		if t.access != nil && t.bucket == bucket && h.working[bucket] == 0 {
+			access = append(access, t.access)
+		}
+	}
+	why := retry.BucketAccessError
+	switch {
+	case auth != nil:
+		why = retry.AuthenticationError
+	case tls != nil:
+		why = retry.TLSError
+	}
+	switch all := slices.Concat(auth, tls, access); len(all) {
+	case 0:
+		return retry.Unknown, nil
+	case 1:
+		return why, all[0]
+	default:
+		return why, all
+	}
+}
+
+// Conditions are several errors that are known at the same time, the most telling first. It unwraps to all of them.
+type Conditions []error
+
+// mostTold is how many of them its text has.
+const mostTold = 4
+
+func (c Conditions) Error() string {
+	var b strings.Builder
+	for i, err := range c {
+		switch {
+		case i == mostTold:
+			fmt.Fprintf(&b, "; and %d more", len(c)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString(err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives all of them.
+func (c Conditions) Unwrap() []error { return c }
+
+func listOf(err error) []error {
+	if all, ok := err.(Conditions); ok { //nolint:errorlint // the list itself
+		return all
+	}
+	return []error{err}
 }

@@ -299,11 +299,7 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 		if err == nil {
 			err = errUnproven
 		}
-		kind := (*cberr.Kind)(nil)
-		if strings.Contains(string(p.Value), "e=") { // a refusal that came with a good status
-			kind = cberr.AuthenticationFailure
-		}
-		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Kind: kind, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
+		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
 	}
 	if p.Status == memd.StatusSuccess {
 		return nil

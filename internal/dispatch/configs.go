@@ -328,7 +328,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	calls := r.waiting
 	r.waiting = nil
 	for _, p := range leaving {
-		p.each(func(q *pipeline) { r.wg.Go(q.drain) })
+		p.leaves()
 	}
 	r.mu.Unlock()
 	for _, cn := range theirs {

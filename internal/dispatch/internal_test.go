@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -67,7 +68,7 @@ func (s givesLate) Needed() {}
 func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
 	r.offers.init()
-	r.o.Source = givesLate{r}
+	r.o.Source, r.o.Health = givesLate{r}, &conn.Health{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, hope := r.seedState()

@@ -87,7 +87,7 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 	case definite:
 		w.c.Fail(err)
 	case le != nil:
-		w.r.noWay(w.c, le.wakes, retry.CollectionMapRefreshInProgress, err)
+		w.r.noWay(w.c, le.wakes, retry.CollectionMapRefreshInProgress, err, "")
 	default:
 		w.r.notSent(w.c, retry.CollectionMapRefreshInProgress, err)
 	}

@@ -53,7 +53,7 @@ func (p *pipeline) newOrdered() *pipeline {
 	}
 	q := p.ordered.Load()
 	if q == nil {
-		q = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, inOrder: true}
+		q = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, inOrder: true, track: p.r.o.Health.Track(p.r.o.Bucket, p.addr)}
 		q.ctx, q.stop = context.WithCancelCause(p.ctx)
 		p.ordered.Store(q)
 	}

@@ -49,6 +49,9 @@ type pipeline struct {
 
 	confirms atomic.Bool // the connection came with a map; see confirmed
 
+	track    *conn.Track  // of terminal conditions
+	progress atomic.Int64 // when the current attempt to connect did its last step, since the router's base
+
 	mu      sync.Mutex
 	queue   []*kv.Call
 	failed  bool // the current attempts to connect have failed at least once
@@ -68,7 +71,7 @@ func (r *Router) pipe(addr string) *pipeline {
 	if p := r.pipes[addr]; p != nil {
 		return p
 	}
-	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base)}
+	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket, addr)}
 	p.grow(r.o.Connections)
 	after := time.Duration(0)
 	p.each(func(q *pipeline) {
@@ -122,7 +125,16 @@ func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause erro
 		p.r.route(c)
 		return
 	}
-	p.r.noWay(c, since, why, cause)
+	p.r.noWay(c, since, why, cause, p.explained())
+}
+
+// explained is the address to ask Health about for a call that the pipeline cannot take: conditions of the node count as
+// long as it has no connection.
+func (p *pipeline) explained() string {
+	if p.head.connectedAny() {
+		return ""
+	}
+	return p.addr
 }
 
 // submitElse is submit for a call that no connection has taken at once.
@@ -162,6 +174,7 @@ func (p *pipeline) submitElse(c *kv.Call) {
 	p.mu.Lock()
 	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
 		p.failed = false
+		p.track.Down()
 	}
 	switch {
 	case p.closed:
@@ -176,6 +189,13 @@ func (p *pipeline) submitElse(c *kv.Call) {
 		err := p.lastErr
 		p.mu.Unlock()
 		p.refuse(c, since, reasonOf(err), err)
+		return
+	}
+	known := p.hopeless()
+	switch {
+	case known != nil:
+		p.mu.Unlock()
+		p.refuse(c, since, reasonOf(known), known)
 		return
 	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block || len(p.queue) >= p.r.o.blockLimit()):
 		p.mu.Unlock()
@@ -265,14 +285,14 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				return
 			}
 			var err error
-			doubted := p.r.doubted()
+			doubted, early := p.r.doubted(), p.r.reconnects()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				wait = p.r.o.pauseAfter(wait)
-				if !errors.Is(err, errForeign) {
-					doubted = nil
+				if errors.Is(err, errForeign) {
+					early = doubted
 				}
-				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)), doubted)
+				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)), early)
 				continue
 			}
 			if !p.connected(cn) {
@@ -331,8 +351,9 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 }
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
+	p.progress.Store(p.r.now())
 	o := p.r.o.Connect()
-	o.Handler, o.Feedback = p, p.feedback()
+	o.Handler, o.Feedback, o.Passed = p, p.feedback(), p.passed
 	if p.inOrder {
 		o.Features = ordered(o.Features)
 	}
@@ -351,6 +372,20 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	return cn, nil
 }
 
+// passed notes how far an attempt to connect has come. What the last one has met there is not true any more.
+func (p *pipeline) passed(s conn.Step) {
+	p.progress.Store(p.r.now())
+	p.track.Passed(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ce *conn.ConnectError
+	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind == conn.KindOf(s) {
+		p.lastErr = errFurther
+	}
+}
+
+var errFurther = errors.New("an attempt to connect is under way that has come further than the last one")
+
 func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	p.mu.Lock()
 	p.failed, p.lastErr = true, err
@@ -363,7 +398,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		p.flushQueue(err)
 		return
 	}
-	p.r.o.Health.Failed(p.r.o.Bucket, p.addr, err)
+	p.track.Failed(err)
 	p.flushQueue(err)
 	p.r.releaseWaiting()
 	p.r.reseed()
@@ -390,7 +425,6 @@ func (p *pipeline) flushQueue(err error) {
 // connected publishes the connection; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
-	p.r.o.Health.OK(p.r.o.Bucket, p.addr)
 	p.r.offerErrorMap(p.addr, info.ErrorMap)
 	config := info.Config
 	p.r.mu.Lock() // no map of another bucket is applied meanwhile
@@ -415,6 +449,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	}
 	cn.Forget()
 	p.confirms.Store(config != nil)
+	if !p.inOrder {
+		p.track.Up()
+	}
 	p.conn.Store(cn)
 	calls := p.queue
 	p.queue = nil
@@ -455,6 +492,9 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	if p.conn.CompareAndSwap(cn, nil) {
 		p.failed = false
 	}
+	if p.conn.Load() == nil {
+		p.track.Down()
+	}
 	closed := p.closed
 	goesOn = closed || p.serves == cn
 	p.mu.Unlock()
@@ -464,6 +504,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 		p.r.want()
 	}
 	p.r.notify()
+	p.r.Explained() // a condition may explain now what works no more
 	return goesOn
 }
 
@@ -481,10 +522,16 @@ func (p *pipeline) close(cause error) {
 		cn.Close(cause)
 	}
 	p.flushQueue(cause)
-	if p.inOrder {
-		return
-	}
-	p.r.o.Health.Forget(p.r.o.Bucket, p.addr)
+	p.track.Leave()
+}
+
+// leaves begins to drain the ways to a node that has left. What they have met is forgotten at once. The router's lock is
+// held.
+func (p *pipeline) leaves() {
+	p.each(func(q *pipeline) {
+		q.track.Leave()
+		p.r.wg.Go(q.drain)
+	})
 }
 
 // drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to finish.

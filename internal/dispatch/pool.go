@@ -16,7 +16,7 @@ func (p *pipeline) grow(n int) {
 	p.pool = make([]*pipeline, n)
 	p.pool[0] = p
 	for i := 1; i < n; i++ {
-		p.pool[i] = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p}
+		p.pool[i] = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, track: p.r.o.Health.Track(p.r.o.Bucket, p.addr)}
 	}
 }
 

@@ -53,7 +53,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 
 func ready(t *testing.T, r *Router) {
 	t.Helper()
-	require.NoError(t, r.WaitReady(t.Context(), false, func(error) bool { return false }))
+	require.NoError(t, r.WaitReady(t.Context(), false, false))
 }
 
 // heldUp is a router whose next call is held up after it was routed, before it is handed to its connection.
@@ -212,7 +212,7 @@ func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)
-		p := &pipeline{r: r, addr: addr}
+		p := &pipeline{r: r, addr: addr, track: r.o.Health.Track("", addr)}
 		p.grow(1)
 		r.picker.Store(nil)
 		cn, err := p.connect(t.Context())

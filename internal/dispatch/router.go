@@ -92,6 +92,9 @@ type Router struct {
 
 	resolving bool
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
+	look      *time.Timer   // calls looked
+	looking   atomic.Bool   // it is armed
+	logins    chan struct{} // closed and replaced when there are new credentials
 	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
 	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
@@ -130,7 +133,10 @@ func New(o Options) *Router {
 	if o.QueueLimit <= 0 {
 		o.QueueLimit = 2048
 	}
-	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), doubts: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r.look = time.AfterFunc(time.Hour, r.looked)
+	r.look.Stop()
+	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any {
@@ -294,7 +300,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		if r.picker.Load() != pk {
 			return r.find(c)
 		}
-		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}))
+		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}), "")
 	}
 	return p
 }
@@ -411,18 +417,19 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 
 // notSent is the end of an attempt that reached no socket.
 func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
-	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause)
+	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause, "")
 }
 
 // noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before that
-// was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to wake.
-func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error) {
+// was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to wake. node
+// is the address of the call's node if that has no connection, otherwise "".
+func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error, node string) {
 	c.Share()
 	c.Taken()
 	if !c.State.NotSent() {
 		return
 	}
-	if better, err := r.o.Health.Refine(why, r.o.Bucket); err != nil {
+	if better, err := r.o.Health.Refine(why, r.o.Bucket, node); err != nil {
 		why, cause = better, err
 	}
 	r.judge(c, why, cause, retry.Hint{Wakes: since})
@@ -476,11 +483,11 @@ func (r *Router) waitConfig(c *kv.Call) {
 	r.mu.Unlock()
 	switch {
 	case full:
-		r.noWay(c, since, retry.EndpointNotWritable, errQueueFull)
+		r.noWay(c, since, retry.EndpointNotWritable, errQueueFull, "")
 	case hope:
 		r.hold(c)
 	default:
-		r.noWay(c, since, reasonOf(cause), cause)
+		r.noWay(c, since, reasonOf(cause), cause, "")
 	}
 }
 
@@ -490,9 +497,24 @@ var (
 	errNoMap     = errors.New("no node has given a cluster map yet")
 )
 
-// seedState says whether a cluster map may still come from a handshake that has not failed, and if not, the last
-// failure. The lock is held.
+// seedState says whether a call is to wait for a first cluster map, and if not, why. A terminal condition that explains
+// that there is none is not waited behind. The lock is held.
 func (r *Router) seedState() (cause error, hope bool) {
+	cause, hope = r.mayCome()
+	known := r.o.Health.Condition(r.o.Bucket, "")
+	if known == nil || r.offers.pending() {
+		return cause, hope
+	}
+	if left := r.goesOn(callPatience); hope && left > 0 {
+		r.lookAgain(left)
+		return nil, true
+	}
+	return known, false
+}
+
+// mayCome says whether a cluster map may still come from a handshake that has not failed, and if not, the last failure.
+// The lock is held.
+func (r *Router) mayCome() (cause error, hope bool) {
 	cause, hope = errNoSeeds, r.resolving
 	for _, p := range r.pipes {
 		p.each(func(q *pipeline) {
@@ -547,7 +569,7 @@ func (r *Router) releaseWaiting() {
 	r.waiting = nil
 	r.mu.Unlock()
 	for _, c := range calls {
-		r.noWay(c, since, reasonOf(cause), cause)
+		r.noWay(c, since, reasonOf(cause), cause, "")
 	}
 }
 
@@ -626,6 +648,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	r.pipes = map[string]*pipeline{}
 	r.mu.Unlock()
 	r.stop()
+	r.look.Stop()
 	for _, p := range pipes {
 		p.each(func(q *pipeline) { q.close(cause) })
 	}

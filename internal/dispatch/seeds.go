@@ -78,7 +78,7 @@ func (r *Router) trim() {
 	for addr, p := range r.pipes {
 		if !stay[p] {
 			delete(r.pipes, addr)
-			p.each(func(q *pipeline) { r.wg.Go(q.drain) })
+			p.leaves()
 		}
 	}
 }

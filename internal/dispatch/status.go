@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -161,52 +160,6 @@ func (r *Router) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changed
-}
-
-// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any,
-// until terminal says that a node's failure is final, or until ctx ends. The error is then the last failure, or ctx's
-// cause.
-func (r *Router) WaitReady(ctx context.Context, degraded bool, terminal func(error) bool) error {
-	for {
-		changed := r.Changed()
-		var last error
-		s := r.Snapshot()
-		ready := s != nil && (r.o.Bucket == "" || s.Routable())
-		if ready && s.DataNodes() == 0 { // services are all that it has
-			return nil
-		}
-		up := 0
-		for _, s := range r.Status() {
-			if s.Connected {
-				up++
-			} else if !degraded {
-				ready = false
-			}
-			if s.Err != nil {
-				if last = s.Err; terminal(s.Err) {
-					return s.Err
-				}
-			}
-		}
-		if ready && up > 0 {
-			return nil
-		}
-		if err, _ := r.sourceState(); err != nil {
-			if last = err; terminal(err) {
-				return err
-			}
-		}
-		if e := r.refusal.Load(); e != nil {
-			last = e
-		}
-		select {
-		case <-changed:
-		case <-r.ctx.Done():
-			return conn.ErrClosed
-		case <-ctx.Done():
-			return &NotReadyError{Cause: last, Err: context.Cause(ctx)}
-		}
-	}
 }
 
 // NotReadyError is a wait that ended before the bucket was ready. It unwraps to the context's cause and to the last

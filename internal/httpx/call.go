@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
@@ -284,7 +285,7 @@ func (k *call) notSent(since uint64, why retry.Reason, cause error) {
 	if !k.state.NotSent() {
 		return
 	}
-	if better, err := k.c.o.Health.Refine(why, ""); better == retry.AuthenticationError || better == retry.TLSError {
+	if better, err := k.c.o.Health.Refine(why, conn.AnyService, ""); err != nil {
 		why, cause = better, err
 	}
 	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{Wakes: since})
@@ -330,3 +331,6 @@ func (k *call) Describe(r *retry.Request) {
 	r.Service, r.Operation, r.Endpoint, r.ID = retry.Service(k.r.Service.String()), k.operation, k.endpoint, k.r.UniqueID
 	r.Bucket, r.Started = k.r.Bucket, k.began
 }
+
+// Explain implements retry.Explainer.
+func (k *call) Explain(cause error) error { return k.c.o.Health.Known(conn.AnyService, cause) }

@@ -21,8 +21,8 @@ import (
 )
 
 // refusedLogin puts a condition into the health of a cluster.
-func refusedLogin(h *conn.Health, step conn.Step, status memd.Status, cause error) {
-	h.Failed("default", "n1:11210", &conn.ConnectError{Step: step, Status: status, Err: cause})
+func refusedLogin(h *conn.Health, step conn.Step, status memd.Status, kind *cberr.Kind) {
+	h.Track("default", "n1:11210").Failed(&conn.ConnectError{Step: step, Status: status, Kind: kind})
 }
 
 // TestCB31NoUsableNodeAndWhy: a request that has no way to a node is told what the key-value connections have met.
@@ -63,7 +63,7 @@ func TestCB35NothingOfKeyValue(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{})
 		w.nodes = nil
 		for _, bucket := range []string{"default", ""} {
-			w.health.Failed(bucket, "n1:11210", &conn.ConnectError{Step: conn.StepSelectBucket, Status: memd.StatusAccess, Err: cberr.BucketAccess})
+			w.health.Track(bucket, "n1:11210").Failed(&conn.ConnectError{Step: conn.StepSelectBucket, Status: memd.StatusAccess, Kind: cberr.BucketAccess})
 		}
 		for svc := range httpsvc.Backup + 1 {
 			r := &httpsvc.Request{Service: svc, Method: "POST", Path: "/a", Bucket: "default", Timeout: 10 * time.Millisecond}

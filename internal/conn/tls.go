@@ -1,0 +1,104 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+)
+
+// TLSError is a failure of a TLS handshake that the socket is not to blame for: whatever crypto/tls or a callback of its
+// configuration refuses.
+type TLSError struct{ Err error }
+
+func (e *TLSError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the failure itself.
+func (e *TLSError) Unwrap() error { return e.Err }
+
+// Handshake encrypts a connection to addr, with the host's name and nothing older than TLS 1.2 unless t says otherwise.
+// It blocks until that is done, or ctx has ended. It closes raw if it fails; the error is a *TLSError unless the socket or
+// ctx ended the handshake.
+func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*tls.Conn, error) {
+	w := &watchedSocket{Conn: raw}
+	tc := tls.Client(w, tlsConfig(t, addr))
+	err := tc.HandshakeContext(ctx)
+	w.over = true
+	if err == nil {
+		return tc, nil
+	}
+	_ = raw.Close()
+	if ctx.Err() == nil && !w.brokenBy(err) {
+		err = &TLSError{err}
+	}
+	return nil, err
+}
+
+// watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine uses
+// it until over is set; nothing is written to it after that.
+type watchedSocket struct {
+	net.Conn
+	over        bool
+	read, write error
+}
+
+// Read implements net.Conn.
+func (w *watchedSocket) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if err != nil && !w.over {
+		w.read = err
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (w *watchedSocket) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	if err != nil && !w.over {
+		w.write = err
+	}
+	return n, err
+}
+
+// NetConn is the socket itself.
+func (w *watchedSocket) NetConn() net.Conn { return w.Conn }
+
+// brokenBy reports whether the failure of a handshake is one of the socket's.
+func (w *watchedSocket) brokenBy(err error) bool {
+	switch {
+	case w.read != nil && errors.Is(err, w.read), w.write != nil && errors.Is(err, w.write):
+		return true
+	}
+	return errors.Is(w.read, io.EOF) && errors.Is(err, io.ErrUnexpectedEOF) // crypto/tls gives that for the first
+}
+
+// tlsConfig is the user's, with the host's name and nothing older than TLS 1.2.
+func tlsConfig(t *tls.Config, addr string) *tls.Config {
+	t = t.Clone()
+	if t.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			host = addr
+		}
+		t.ServerName = host
+	}
+	if t.MinVersion < tls.VersionTLS12 {
+		t.MinVersion = tls.VersionTLS12
+	}
+	return t
+}
+
+// IsTLSFailure reports an explicit failure of TLS: of a handshake, or an alert or an answer that is not TLS after it. A
+// lost socket is none.
+func IsTLSFailure(err error) bool {
+	var (
+		handshake *TLSError
+		alert     tls.AlertError
+		cert      *tls.CertificateVerificationError
+		header    tls.RecordHeaderError
+		op        *net.OpError // what an alert comes in over a stream; crypto/tls alone uses those names
+	)
+	return errors.As(err, &handshake) || errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &header) ||
+		errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+}
