@@ -169,6 +169,9 @@ func set(t *testing.T, v reflect.Value, f reflect.StructField) {
 		v.Set(reflect.ValueOf(kv.ExpireAfter(time.Minute)))
 	case time.Duration:
 		v.SetInt(int64(time.Second))
+	case *uint32:
+		n := uint32(5)
+		v.Set(reflect.ValueOf(&n))
 	case *uint64:
 		n := uint64(5)
 		v.Set(reflect.ValueOf(&n))

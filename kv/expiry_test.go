@@ -103,7 +103,6 @@ func TestAnExpiryThatCannotBeIsRefused(t *testing.T) {
 func TestPreserveExpiryExcludesAnExpiry(t *testing.T) {
 	key, in := []byte("k"), kv.ExpireAfter(time.Minute)
 	for _, op := range []subject{
-		on("upsert", kv.Upsert{Key: key, Expiry: in, PreserveExpiry: true}),
 		on("replace", kv.Replace{Key: key, Expiry: in, PreserveExpiry: true}),
 	} {
 		_, err := op.do(testContext(t), newFake(nil))

@@ -114,12 +114,16 @@ type MutateIn struct {
 	CAS        uint64 // 0 means whatever it is
 	Durability memd.DurabilityLevel
 
-	// PreserveExpiry keeps the expiry that the document has. It excludes Expiry.
+	// Flags are the document's afterwards; nil keeps those that it has. A server that does not know that refuses the request
+	// as an invalid argument.
+	Flags *uint32
+	// PreserveExpiry keeps the expiry that the document has. With StoreUpsert, Expiry is then for a document that is not
+	// there yet; otherwise it excludes Expiry.
 	PreserveExpiry bool
 	// AccessDeleted works on the tombstone of a deleted document, too.
 	AccessDeleted bool
-	// CreateAsDeleted creates the document as a tombstone, which has extended attributes alone. It needs StoreUpsert or
-	// StoreInsert.
+	// CreateAsDeleted makes a document that StoreUpsert or StoreInsert creates a tombstone, which has extended attributes
+	// alone: a path in its body fails.
 	CreateAsDeleted bool
 	// Revive makes a document of a tombstone. It needs AccessDeleted.
 	Revive bool
@@ -159,8 +163,6 @@ func checkDocFlags(f uint8, cas uint64) error {
 	switch {
 	case f&docAdd != 0 && cas != 0:
 		return badArgument("cas", "given for a document that must not exist")
-	case f&docCreateAsDeleted != 0 && f&(docMake|docAdd) == 0:
-		return badArgument("create as deleted", "needs upsert or insert semantics")
 	case f&docRevive != 0 && f&docAccessDeleted == 0:
 		return badArgument("revive", "needs access to deleted documents")
 	case f&docRevive != 0 && f&docCreateAsDeleted != 0:
@@ -178,11 +180,8 @@ func (m *MutateIn) checkBodies() error {
 			removes = removes || s.Op == memd.OpDelete
 		}
 	}
-	switch {
-	case removes && bodies > 1:
+	if removes && bodies > 1 {
 		return badArgument("paths", "change the body beside its removal")
-	case m.CreateAsDeleted && bodies > 0:
-		return badArgument("create as deleted", "gives a document without a body, but a path is one of the body")
 	}
 	return nil
 }
@@ -197,7 +196,7 @@ func (m MutateIn) Encode(r *Request) error {
 	if err != nil {
 		return err
 	}
-	if m.PreserveExpiry && exp != 0 {
+	if m.PreserveExpiry && exp != 0 && m.Store != StoreUpsert {
 		return badArgument("preserve expiry", "given together with an expiry")
 	}
 	doc, err := m.docFlags()
@@ -237,16 +236,21 @@ func (m MutateIn) Encode(r *Request) error {
 	if m.Revive {
 		r.Capability = CapabilityReviveDocument
 	}
-	r.setExpiryAndDoc(0, exp, doc)
+	n := 0
+	if m.Flags != nil { // they come behind an expiry, 0 or not
+		binary.BigEndian.PutUint32(r.extras[4:], *m.Flags)
+		n = 8
+	}
+	r.setExpiryAndDoc(0, n, exp, doc)
 	return nil
 }
 
-// setExpiryAndDoc puts an expiry and the flags of the document, each unless it is 0, behind the first n bytes of the
-// extras.
-func (r *Request) setExpiryAndDoc(n int, expiry uint32, doc uint8) {
+// setExpiryAndDoc puts an expiry, unless it is 0, at a place of the extras, and behind it, or behind the first n bytes if
+// those are more, the flags for the document, unless they are 0.
+func (r *Request) setExpiryAndDoc(at, n int, expiry uint32, doc uint8) {
 	if expiry != 0 {
-		binary.BigEndian.PutUint32(r.extras[n:], expiry)
-		n += 4
+		binary.BigEndian.PutUint32(r.extras[at:], expiry)
+		n = max(n, at+4)
 	}
 	if doc != 0 {
 		r.extras[n] = doc

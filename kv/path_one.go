@@ -39,7 +39,8 @@ func (l LookupPath) Decode(r *Response) (LookupPathResult, error) {
 }
 
 // MutatePath changes one path of a document in the oldest form of the protocol, one command a request. MutateIn does
-// the same for up to 16 paths, all or none; the fields mean what they mean there.
+// the same for up to 16 paths, all or none; the fields mean what they mean there. CreateAsDeleted needs StoreUpsert or
+// StoreInsert, and a path of an extended attribute.
 type MutatePath struct {
 	Common
 	Key             []byte
@@ -68,7 +69,7 @@ func (m MutatePath) Encode(r *Request) error {
 	if err != nil {
 		return err
 	}
-	if m.PreserveExpiry && exp != 0 {
+	if m.PreserveExpiry && exp != 0 && m.Store != StoreUpsert {
 		return badArgument("preserve expiry", "given together with an expiry")
 	}
 	all := MutateIn{
@@ -78,8 +79,11 @@ func (m MutatePath) Encode(r *Request) error {
 	if err != nil {
 		return err
 	}
-	if m.CreateAsDeleted {
-		if !m.Spec.Xattr {
+	if m.CreateAsDeleted { // with one path a server is stricter than with several
+		switch {
+		case m.Store == StoreReplace:
+			return badArgument("create as deleted", "needs upsert or insert semantics")
+		case !m.Spec.Xattr:
 			return badArgument("create as deleted", "gives a document without a body, but the path is one of the body")
 		}
 		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
@@ -109,7 +113,7 @@ func (r *Request) setPath(path string, flags uint8, value []byte, doc uint8, exp
 	r.Value = append(append(make([]byte, 0, len(path)+len(value)), path...), value...)
 	binary.BigEndian.PutUint16(r.extras[:], uint16(len(path)))
 	r.extras[2] = flags
-	r.setExpiryAndDoc(3, expiry, doc)
+	r.setExpiryAndDoc(3, 3, expiry, doc)
 	return nil
 }
 

@@ -86,7 +86,7 @@ var specs = [256]*Spec{
 	memd.OpDelWithMeta:  {Name: "delete-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token, Datatypes: anything},
 
 	memd.OpSubdocMultiLookup:   {Name: "lookup-in", Traits: read | Idempotent, ReqExtras: []int{0, 1}, ResExtras: none},
-	memd.OpSubdocMultiMutation: {Name: "mutate-in", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{0, 1, 4, 5}, ResExtras: token},
+	memd.OpSubdocMultiMutation: {Name: "mutate-in", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{0, 1, 4, 5, 8, 9}, ResExtras: token},
 
 	// One path, as a request of its own.
 	memd.OpSubdocGet:                  {Name: "path-get", Traits: read | Idempotent, ReqExtras: pathRead, ResExtras: none},

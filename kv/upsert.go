@@ -13,7 +13,7 @@ type Upsert struct {
 	Datatype   memd.Datatype // memd.DatatypeJSON marks the value as JSON
 	Durability memd.DurabilityLevel
 
-	// PreserveExpiry keeps the expiry that the document has. It excludes Expiry.
+	// PreserveExpiry keeps the expiry that the document has. Expiry is then for a document that is not there yet.
 	PreserveExpiry bool
 }
 
@@ -29,9 +29,6 @@ func (u *Upsert) encode(r *Request) error {
 	exp, err := u.Expiry.wire()
 	if err != nil {
 		return err
-	}
-	if u.PreserveExpiry && exp != 0 {
-		return badArgument("preserve expiry", "given together with an expiry")
 	}
 	r.Key, r.Value = u.Key, u.Value
 	r.Datatype, r.Durability = u.Datatype, u.Durability

@@ -250,6 +250,7 @@ type kvMutateIn struct {
 	keyArg
 	Value string   `arg:"" optional:"" help:"The value of paths that name none; - reads standard input."`
 	Path  []string `required:"" sep:"none" placeholder:"[WORD:]PATH[=JSON]" help:"A path and what becomes of it: insert:, upsert:, replace:, remove:, array-append:, array-prepend:, array-insert:, array-add-unique:, counter: or replace-body: (default: upsert:), xattr: for an extended attribute, macros: to expand them. No path is the whole document. Can be repeated."`
+	Flags *uint32  `help:"The flags of the document afterwards (default: those that it has)."`
 	changeFlags
 }
 
@@ -306,6 +307,7 @@ func (c *kvMutateIn) Run(a *app, k *kvCmd) error {
 		return kv.MutateIn{
 			Common: o, Key: []byte(c.Key), Specs: specs, Store: c.semantics(), Expiry: c.expiry(), CAS: cas, Durability: c.level(),
 			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted, Revive: c.Revive,
+			Flags: c.Flags,
 		}, err
 	}, func(r kv.MutateInResult) view {
 		v := viewMutation(r.MutationResult)

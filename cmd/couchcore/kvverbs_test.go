@@ -86,7 +86,7 @@ func TestPaths(t *testing.T) {
 
 	ok(storedLine+"n  6\n", "mutate-in", "k", "--path", `name="b=c"`, "--path", "counter:n=5", "--path", "array-append:tags=3,4")
 	ok(storedLine, "mutate-in", "k", `{"p":1}`, "--path", "o.q", "--create-parents")
-	ok(storedLine, "mutate-in", "k", "--path", "remove:o", "--preserve-expiry")
+	ok(storedLine, "mutate-in", "k", "--path", "remove:o", "--preserve-expiry", "--flags", "7")
 	ok(storedLine, "mutate-in", "k", "--path", "xattr:macros:m.cas=\"${Mutation.CAS}\"", "--create-parents", "--durability", "majority")
 	ok("\"0x[0-9a-f]{16}\"\n", "lookup-in", "k", "--path", "xattr:m.cas")
 	ok(storedLine, "mutate-in", "new", "--path", "a=1", "--store", "insert", "--expiry", "1h")
