@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/kv"
 )
@@ -35,7 +36,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	b.source, b.renewer = b.newSource(), b.newRenewer()
 	b.router = dispatch.New(dispatch.Options{
 		Bucket: name, Seeds: c.cfg.Hosts, Resolve: c.resolver(), TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
-		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &c.maps, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
+		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),

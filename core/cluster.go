@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpx"
@@ -52,7 +51,6 @@ type Cluster struct {
 	filter *nodeFilter
 	logins *logins
 	instr  *observe.Instruments
-	maps   errormap.Store
 	keys   conn.Keyring
 	id     string
 	conns  atomic.Uint64

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/topology"
 )
 
 // Resolver looks up DNS SRV records. A *net.Resolver is one.
@@ -55,7 +56,7 @@ func srvAddresses(records []*net.SRV, most int) []string {
 	var addrs []string
 	for _, r := range records[:min(len(records), most)] {
 		host := strings.TrimSuffix(r.Target, ".")
-		if host == "" || r.Port == 0 { // "there is no such service here", in RFC 2782's words
+		if r.Port == 0 || topology.CheckHost(host) != nil { // "." says that there is no such service here (RFC 2782)
 			continue
 		}
 		addr := net.JoinHostPort(host, strconv.Itoa(int(r.Port)))

@@ -218,6 +218,21 @@ func (s *Store) Offer(node string, m *Map) bool {
 	}
 }
 
+// Forget drops the map of a node that has left.
+func (s *Store) Forget(node string) {
+	for {
+		old := s.nodes.Load()
+		if old == nil || (*old)[node] == nil {
+			return
+		}
+		next := maps.Clone(*old)
+		delete(next, node)
+		if s.nodes.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
 // For gives a node's map, or nil.
 func (s *Store) For(node string) *Map {
 	if p := s.nodes.Load(); p != nil {

@@ -81,17 +81,17 @@ func (r *Router) mapEntry(addr string, st memd.Status) (errormap.Entry, bool) {
 	return m.Lookup(uint16(st))
 }
 
-// offerErrorMap takes a node's map. A malformed one is as good as none: the connection stays.
-func (r *Router) offerErrorMap(addr string, raw []byte) {
+// readErrorMap reads a node's map. A malformed one is as good as none: the connection stays.
+func (r *Router) readErrorMap(addr string, raw []byte) *errormap.Map {
 	if raw == nil {
-		return
+		return nil
 	}
 	m, err := errormap.Parse(raw, r.o.ErrorMapLimit)
 	if err != nil {
 		r.o.Log.Warn(r.ctx, observe.MsgErrorMapRefused, about(addr, err)...)
-		return
+		return nil
 	}
-	r.o.ErrorMaps.Offer(addr, m)
+	return m
 }
 
 // notMyVBucket offers the map that came with the answer and has the call judged once that map was considered, so that

@@ -19,10 +19,12 @@ const collectionsFeature = memd.FeatureCollections
 
 // offers is what lies before the config goroutine. Read loops only put bytes here.
 type offers struct {
-	kick chan struct{}
+	kick  chan struct{}
+	limit int
 
 	mu      sync.Mutex
 	queue   []offered
+	bytes   int // in the queue
 	busy    bool
 	closed  bool
 	waiters []claimed // calls to be judged, and others to be told, when all that was offered has been considered
@@ -35,15 +37,19 @@ type offered struct {
 	raw  []byte
 	dt   memd.Datatype // says whether raw is compressed
 	addr string
-	tell bool // who gave it waits until it was considered, and wakes those who wait for a way
+	// tooLarge is the size of a map that is larger than the limit; then raw is nil
+	tooLarge int
+	tell     bool // who gave it waits until it was considered, and wakes those who wait for a way
 }
 
 const maxOffers = 16
 
-func (o *offers) init() { o.kick = make(chan struct{}, 1) }
+// init makes it ready for maps of at most limit bytes, each and all that wait together.
+func (o *offers) init(limit int) { o.kick, o.limit = make(chan struct{}, 1), limit }
 
 // offer takes a cluster map from a node, with the call that it came with, if any. True means that the map is known and
-// has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied.
+// has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied, unless
+// it is larger than a map may be: then its size alone is handed on.
 func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,13 +61,15 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 			return true
 		}
 	} else {
-		o.last = bytes.Clone(raw)
-		if len(o.queue) == maxOffers {
-			o.queue = slices.Delete(o.queue, 0, 1)
+		of := offered{addr: addr, dt: dt, tell: cl != nil && cl.tell}
+		if len(raw) > o.limit {
+			of.tooLarge = len(raw)
+		} else {
+			of.raw = bytes.Clone(raw)
+			o.last = of.raw
 		}
-		tell := cl != nil && cl.tell
-		o.queue = append(o.queue, offered{o.last, dt, addr, tell})
-		if !tell {
+		o.push(of)
+		if !of.tell {
 			o.wake()
 		}
 	}
@@ -69,6 +77,22 @@ func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (
 		o.waiters = append(o.waiters, *cl)
 	}
 	return false
+}
+
+// push adds an offer to the queue. Older ones make room for it: what they say is old.
+func (o *offers) push(of offered) {
+	for len(o.queue) > 0 && (len(o.queue) == maxOffers || o.bytes+len(of.raw) > o.limit) {
+		o.pop()
+	}
+	o.queue = append(o.queue, of)
+	o.bytes += len(of.raw)
+}
+
+func (o *offers) pop() (of offered) {
+	of = o.queue[0]
+	o.queue = slices.Delete(o.queue, 0, 1)
+	o.bytes -= len(of.raw)
+	return of
 }
 
 // latest reports whether raw is the last map that was offered, and has been considered.
@@ -108,10 +132,8 @@ func (o *offers) take() (of offered, ok bool, waiters []claimed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) > 0 {
-		of = o.queue[0]
-		o.queue = slices.Delete(o.queue, 0, 1)
 		o.busy = true
-		return of, true, nil
+		return o.pop(), true, nil
 	}
 	o.busy = false
 	waiters, o.waiters = o.waiters, nil
@@ -205,7 +227,7 @@ func (r *Router) configs() {
 		case <-r.ctx.Done():
 			return
 		}
-		for {
+		for r.ctx.Err() == nil {
 			of, ok, waiters := r.offers.take()
 			if ok {
 				r.consider(of)
@@ -232,7 +254,11 @@ func (r *Router) consider(of offered) {
 	if pk := r.picker.Load(); pk != nil {
 		old = pk.snap
 	}
-	s, err := r.parse(of.raw, of.dt, of.addr)
+	var s *topology.Snapshot
+	err := r.o.ConfigLimits.CheckSize(max(of.tooLarge, len(of.raw)))
+	if err == nil {
+		s, err = r.parse(of.raw, of.dt, of.addr)
+	}
 	if err == nil {
 		err = r.ours(s)
 	}
@@ -322,7 +348,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	for addr, p := range r.pipes {
 		if !stay[addr] {
 			leaving = append(leaving, p)
-			delete(r.pipes, addr)
+			r.forget(addr)
 		}
 	}
 	calls := r.waiting

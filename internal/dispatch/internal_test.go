@@ -67,7 +67,7 @@ func (s givesLate) Needed() {}
 // failed as if there were no hope.
 func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
-	r.offers.init()
+	r.offers.init(1 << 20)
 	r.o.Source, r.o.Health = givesLate{r}, &conn.Health{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func version(epoch, rev int) []byte {
 // judged at once.
 func TestOffersAreConsideredOnce(t *testing.T) {
 	var o offers
-	o.init()
+	o.init(1 << 20)
 	call := &claimed{c: kv.NewCall()}
 	for range 1000 {
 		require.False(t, o.offer(version(1, 5), 0, "a", call))
@@ -184,7 +184,7 @@ func TestOffersAreConsideredOnce(t *testing.T) {
 // Offers that nobody takes are bounded.
 func TestOffersAreBounded(t *testing.T) {
 	var o offers
-	o.init()
+	o.init(1 << 20)
 	for i := range 100 {
 		o.offer(version(1, i+1), 0, "a", nil)
 	}
@@ -197,7 +197,7 @@ func TestOfferAndTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Router{}
 		r.ctx, r.stop = context.WithCancel(t.Context())
-		r.offers.init()
+		r.offers.init(1 << 20)
 		told := 0
 		tell := func(wait func()) {
 			go func() {

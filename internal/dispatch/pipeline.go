@@ -89,6 +89,12 @@ func (r *Router) pipe(addr string) *pipeline {
 	return p
 }
 
+// forget takes the node at addr out, and drops what it has said. The router's lock is held.
+func (r *Router) forget(addr string) {
+	delete(r.pipes, addr)
+	r.o.ErrorMaps.Forget(addr)
+}
+
 // state gives the last failure, and whether a first attempt is under way.
 func (p *pipeline) state() (err error, trying bool) {
 	p.mu.Lock()
@@ -425,7 +431,7 @@ func (p *pipeline) flushQueue(err error) {
 // connected publishes the connection; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
-	p.r.offerErrorMap(p.addr, info.ErrorMap)
+	errorMap := p.r.readErrorMap(p.addr, info.ErrorMap)
 	config := info.Config
 	p.r.mu.Lock() // no map of another bucket is applied meanwhile
 	p.mu.Lock()
@@ -437,6 +443,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	}
 	p.failed, p.lastErr = false, nil
 	p.serves = cn
+	if p.r.pipes[p.addr] == p.head { // otherwise the node has left, and nothing of it is kept
+		p.r.o.ErrorMaps.Offer(p.addr, errorMap)
+	}
 	if p.r.foreign(config, p.addr) { // one was since the connection was made; the next one is made in that bucket
 		p.mu.Unlock()
 		p.r.mu.Unlock()

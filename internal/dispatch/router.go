@@ -149,7 +149,7 @@ func New(o Options) *Router {
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
-	r.offers.init()
+	r.offers.init(o.ConfigLimits.Size())
 	r.wg.Go(r.configs)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,7 +77,7 @@ func (r *Router) trim() {
 	}
 	for addr, p := range r.pipes {
 		if !stay[p] {
-			delete(r.pipes, addr)
+			r.forget(addr)
 			p.leaves()
 		}
 	}

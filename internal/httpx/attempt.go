@@ -194,7 +194,7 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	if k.attempts > 0 {
 		h.Header.Set("Retry-Attempt", strconv.Itoa(k.attempts))
 	}
-	return h, k.c.authorize(ctx, h)
+	return h, k.c.authorize(ctx, h, k.endpoint)
 }
 
 // payload makes the attempt's body. A body that cannot be made again ends the call.

@@ -201,8 +201,15 @@ func (t *tracked) Close() error {
 
 var errPlainToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
 
-// authorize adds the credentials, unless the request has brought its own.
-func (c *Client) authorize(ctx context.Context, h *http.Request) error {
+// errElsewhere is a node's address that is a part of a URL, and leads to another host than it says.
+var errElsewhere = fmt.Errorf("%w: the node's address is no host and port", cberr.InvalidArgument)
+
+// authorize adds the credentials, unless the request has brought its own. They are for the node at addr: topology checks
+// the hosts of cluster maps, and here nothing is sent to another one whatever address has come from elsewhere.
+func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) error {
+	if h.URL.Host != addr || h.URL.User != nil {
+		return errElsewhere
+	}
 	if h.Header.Get("Authorization") != "" {
 		return nil
 	}

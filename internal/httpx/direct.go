@@ -19,7 +19,7 @@ func (c *Client) Get(ctx context.Context, addr, path string) (status int, body i
 		return 0, nil, err
 	}
 	h.Header.Set("User-Agent", c.o.Agent)
-	if err := c.authorize(ctx, h); err != nil {
+	if err := c.authorize(ctx, h, addr); err != nil {
 		return 0, nil, err
 	}
 	resp, err := c.own.Do(h) //nolint:bodyclose // the caller closes it

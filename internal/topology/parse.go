@@ -32,6 +32,14 @@ func (o Options) Size() int {
 	return o.MaxBytes
 }
 
+// CheckSize says that a map of n bytes is too large.
+func (o Options) CheckSize(n int) error {
+	if n <= o.Size() {
+		return nil
+	}
+	return &ParseError{Field: "size in bytes", Value: int64(n), Limit: int64(o.Size())}
+}
+
 // ParseError names the field of a map that cannot be used, and the limit it breaks if it is one of size.
 type ParseError struct {
 	Field string
@@ -123,8 +131,8 @@ func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
 	placeholder := []byte("$HOST")
 	places := bytes.Count(raw, placeholder)
 	size += places * max(0, len(quoted)-len(placeholder))
-	if size > o.Size() {
-		return nil, &ParseError{Field: "size in bytes", Value: int64(size), Limit: int64(o.Size())}
+	if err := o.CheckSize(size); err != nil {
+		return nil, err
 	}
 	if d := depth(raw); d > o.MaxDepth {
 		return nil, &ParseError{Field: "depth", Value: int64(d), Limit: int64(o.MaxDepth)}
