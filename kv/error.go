@@ -246,11 +246,16 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 
 // ManifestUID reads the collection manifest's number from the body of an unknown-collection answer.
 func (e *Error) ManifestUID() (uint64, bool) {
+	return manifestUID(e.plainBody())
+}
+
+// plainBody is the answer's body as the server means it; nothing when it cannot be inflated.
+func (e *Error) plainBody() []byte {
 	body, err := Inflate(e.body, e.datatype, maxErrorBody)
 	if err != nil {
-		return 0, false
+		return nil
 	}
-	return manifestUID(body)
+	return body
 }
 
 func manifestUID(body []byte) (uint64, bool) {
@@ -270,9 +275,9 @@ func (e *Error) readBody() {
 	if e.body == nil {
 		return
 	}
-	body, err := Inflate(e.body, e.datatype, maxErrorBody)
+	body := e.plainBody()
 	e.body = nil
-	if err != nil || e.datatype&memd.DatatypeJSON == 0 {
+	if e.datatype&memd.DatatypeJSON == 0 {
 		return
 	}
 	var b struct {
@@ -291,7 +296,7 @@ func (c *Call) readPath(e *Error) {
 	if e.Cause != nil || !e.Answered {
 		return
 	}
-	if pe := c.Req.pathError(e.Status, e.body); pe != nil {
+	if pe := c.Req.pathError(e.Status, e.plainBody()); pe != nil {
 		e.Err, e.Cause = pe.Kind, pe
 		if multiPathFailure(e.Status) {
 			e.body = nil // it is no error body

@@ -49,6 +49,8 @@ func (r *Response) reset() {
 type Part struct {
 	Extras     uint32 // the first four bytes of the packet's extras
 	Key, Value []byte
+
+	datatype memd.Datatype
 }
 
 // MaxParts bounds the memory that one answer of several packets may take; one that has more fails its call.
@@ -70,7 +72,7 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 	both := make([]byte, len(p.Key)+len(p.Value))
 	n := copy(both, p.Key)
 	copy(both[n:], p.Value)
-	pt := Part{Key: both[:n:n], Value: both[n:]}
+	pt := Part{Key: both[:n:n], Value: both[n:], datatype: p.Datatype}
 	if len(p.Extras) >= 4 {
 		pt.Extras = binary.BigEndian.Uint32(p.Extras)
 	}

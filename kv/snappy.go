@@ -107,9 +107,23 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	return inflate(nil, value, inflateLimit(limit))
 }
 
-// inflate makes the answer's value a plain one. It runs on the goroutine that wants the result.
+// inflate makes the answer's values plain ones: that of its only or last packet, and those of the packets before. It runs
+// on the goroutine that wants the result.
 func (c *Call) inflate() error {
 	r := &c.Res
+	left := int64(MaxParts)
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if p.datatype&memd.DatatypeSnappy == 0 {
+			continue
+		}
+		v, err := inflate(nil, p.Value, left)
+		if err != nil {
+			return err
+		}
+		p.Value, p.datatype = v, p.datatype&^memd.DatatypeSnappy
+		left -= int64(len(v))
+	}
 	if r.Datatype&memd.DatatypeSnappy == 0 {
 		return nil
 	}

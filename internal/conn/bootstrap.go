@@ -27,6 +27,7 @@ type bootstrap struct {
 	answered bool
 	proven   bool     // the login has succeeded, or there is none
 	tail     bool     // what follows the login was sent
+	owned    bool     // the last answer's value was inflated
 	mechs    []string // the server's list, nil when unknown
 	opaque   uint32
 
@@ -74,8 +75,30 @@ func (b *bootstrap) next(step Step, op memd.Opcode) (*memd.Packet, error) {
 		if p.Opcode != op {
 			return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
 		}
-		return &p, nil
+		return &p, b.inflate(&p)
 	}
+}
+
+// inflate makes the value of an answer a plain one. Of what the dialogue can do without, such as the error map or why it was
+// refused, nothing is left when that fails. Before the login the limits are those of what is not compressed.
+func (b *bootstrap) inflate(p *memd.Packet) error {
+	b.owned = false
+	if p.Datatype&memd.DatatypeSnappy == 0 {
+		return nil
+	}
+	limit := loginLimit
+	switch p.Opcode { //nolint:exhaustive // the others have little to say
+	case memd.OpGetErrorMap:
+		limit = loginMapLimit
+	case memd.OpGetClusterConfig:
+		limit = b.o.ConfigLimit
+	}
+	plain, err := kv.Inflate(p.Value, p.Datatype, limit)
+	p.Value, p.Datatype, b.owned = plain, p.Datatype&^memd.DatatypeSnappy, true
+	if p.Opcode == memd.OpGetErrorMap || p.Opcode == memd.OpGetClusterConfig || p.Status != memd.StatusSuccess && p.Status != memd.StatusAuthContinue {
+		return nil
+	}
+	return err
 }
 
 // packet reads one packet.
@@ -233,9 +256,17 @@ func (b *bootstrap) readHead() error {
 		return err
 	}
 	if p.Status == memd.StatusSuccess {
-		b.info.ErrorMap = slices.Clone(p.Value)
+		b.info.ErrorMap = b.keep(p.Value)
 	}
 	return nil
+}
+
+// keep gives the last answer's value in memory of its own.
+func (b *bootstrap) keep(value []byte) []byte {
+	if b.owned {
+		return value
+	}
+	return slices.Clone(value)
 }
 
 func (b *bootstrap) readTail() error {
@@ -262,10 +293,7 @@ func (b *bootstrap) readTail() error {
 	}
 	b.info.NoConfig = b.givesNone(p.Status)
 	if p.Status == memd.StatusSuccess && len(p.Value) > 0 {
-		// A map that cannot be inflated is as good as none: other nodes have one, too.
-		if raw, err := kv.Inflate(p.Value, p.Datatype, b.o.ConfigLimit); err == nil {
-			b.info.Config = slices.Clone(raw)
-		}
+		b.info.Config = b.keep(p.Value)
 	}
 	return nil
 }
