@@ -260,3 +260,16 @@ func TestARefusedMapOverHTTPIsNamed_D126(t *testing.T) {
 		})
 	}
 }
+
+// A call that still had hope for a map of another node names the one that was refused, too, when its time is over.
+func TestAnExpiredCallNamesTheRefusedMap_D126(t *testing.T) {
+	s := scripted.New(t, 2)
+	s.Map = func(_ *scripted.Node, bucket string) []byte {
+		return s.Render(scripted.Spec{Bucket: bucket, Services: func(*scripted.Node) string { return `{"kv":true}` }})
+	}
+	s.Nodes[1].SetHook(func(*scripted.Session, *memd.Packet) bool { return true }) // it never answers
+	b := open(t, s).Bucket("default")
+	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+	require.ErrorContains(t, err, "port of kv")
+	require.ErrorContains(t, err, s.Nodes[0].Addr())
+}

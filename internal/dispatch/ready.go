@@ -180,5 +180,5 @@ func (r *Router) reconnects() <-chan struct{} {
 	return r.logins
 }
 
-// Explain implements retry.Explainer for the bucket's calls.
-func (r *Router) Explain(cause error) error { return r.o.Health.Known(r.o.Bucket, cause) }
+// Explain implements retry.Explainer for the bucket's calls: it adds the terminal conditions, and the map that is not used.
+func (r *Router) Explain(cause error) error { return r.beside(r.o.Health.Known(r.o.Bucket, cause)) }

@@ -98,10 +98,15 @@ type withRefusal struct {
 func (e *withRefusal) Error() string   { return e.err.Error() + "; " + e.refusal.Error() }
 func (e *withRefusal) Unwrap() []error { return []error{e.err, e.refusal} }
 
-// beside adds the map that was refused to what a call has met.
+// beside adds the map that was refused to what a call has met, which may be nil.
 func (r *Router) beside(err error) error {
-	if e := r.refusal.Load(); e != nil {
-		return &withRefusal{err, e}
+	e := r.refusal.Load()
+	var named *MapError
+	switch {
+	case e == nil, errors.As(err, &named):
+		return err
+	case err == nil:
+		return e
 	}
-	return err
+	return &withRefusal{err, e}
 }

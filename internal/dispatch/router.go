@@ -410,6 +410,9 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		}
 	}
 	if some == nil {
+		some = r.anySeed() // the map has no data node: what is connected brings the next one
+	}
+	if some == nil {
 		return nil, retry.NodeNotAvailable
 	}
 	return some.choose(c), retry.Unknown

@@ -140,12 +140,14 @@ func (r *Router) AllPush() bool {
 	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
 		return false
 	}
+	some := false
 	for _, p := range pk.nodes {
 		if p != nil && !p.pushes() {
 			return false
 		}
+		some = some || p != nil
 	}
-	return true
+	return some
 }
 
 // Network is the network that the nodes are reached on, "" before the first map.
