@@ -46,7 +46,7 @@ func nonFatalAnswer(h *policy.Hedge) func(error) bool {
 		if info, ok := retry.InfoOf(err); ok && info.Reason != retry.Unknown && h.NonFatal.Has(info.Reason) {
 			return true
 		}
-		var s *httpx.StatusError
+		var s *ResponseError
 		return errors.As(err, &s) && slices.Contains(h.Codes, uint32(s.Status))
 	}
 }

@@ -44,8 +44,7 @@ type HTTPRequest struct {
 	ContentType string
 	Body        []byte // lent until Do returns
 	// Stream is a body that is read while it is sent, instead of Body; Do closes it. Again makes the same bytes once more:
-	// without it the request is sent once, and a 503 is given back as it is. Length is its size, 0 or less when that is
-	// unknown.
+	// without it the request is sent once. Length is its size, 0 or less when that is unknown.
 	Stream     io.ReadCloser
 	Again      func() (io.ReadCloser, error)
 	Length     int64
@@ -69,8 +68,13 @@ type HTTPResponse struct {
 	Retry    retry.Info // how the request was retried before that
 }
 
-// Do sends a raw request to any service and gives the answer whatever its status. It blocks until the headers are
-// there, at most until the deadline. 429, 503 and 504 are retried as the strategy says, as far as that is safe.
+// ResponseError is the answer that a failed request got: status, headers, and the body as far as it was kept. Every error of a request
+// to a service that was answered has one in its tree, those of packages query, search, analytics and views, too.
+type ResponseError = httpsvc.ResponseError
+
+// Do sends a raw request to any service and gives the answer whatever its status, but for 429, 503 and 504: those are retried as the
+// strategy says, as far as that is safe, and then the last of them is a *ResponseError in the tree of the error, as it is when the
+// request could not be retried. Do blocks until the headers are there, at most until the deadline.
 func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error) {
 	req, err := r.http()
 	if err != nil {

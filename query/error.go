@@ -24,6 +24,8 @@ type Error struct {
 	Retry           retry.Info // attempts, reasons, time waited
 	InDoubt         bool       // the service may have executed the statement
 	Cause           error      // what the last attempt met; nil when Kind and Errors say it all
+
+	response *httpsvc.ResponseError
 }
 
 func (e *Error) facts() httpsvc.Facts {
@@ -33,7 +35,7 @@ func (e *Error) facts() httpsvc.Facts {
 	}
 	return httpsvc.Facts{
 		Service: "query", Kind: e.Kind, Endpoint: e.Endpoint, Status: e.Status, Said: said, Retry: e.Retry, InDoubt: e.InDoubt,
-		Cause: e.Cause,
+		Cause: e.Cause, Response: e.response,
 	}
 }
 
@@ -87,7 +89,7 @@ func wrap(err error, r *Request, id string) error {
 	}
 	e := &Error{
 		Kind: f.Kind, Statement: httpsvc.HideSecrets(r.Statement), ClientContextID: id, Endpoint: f.Endpoint, Retry: f.Retry,
-		InDoubt: f.InDoubt, Cause: f.Cause,
+		InDoubt: f.InDoubt, Cause: f.Cause, response: f.Response,
 	}
 	if inner != nil {
 		e.Errors, e.Status, e.Text = inner.Errors, inner.Status, inner.Text

@@ -598,3 +598,46 @@ func (f asking) RetryAfter(_ context.Context, r *retry.Request, _ retry.Reason) 
 	f(r)
 	return retry.After(time.Millisecond)
 }
+
+// TestAServersWordIsHeededAndPaced: a delay that the server names is a floor under the strategy's, "do not retry" ends the operation, and
+// no server brings a request again at once more than once.
+func TestAServersWordIsHeededAndPaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			a    retry.Action
+			push retry.Pushback
+			want time.Duration // of the first retry, below 0: there is none
+		}{
+			"sooner":       {retry.After(time.Millisecond), retry.PushbackAfter(time.Second), time.Second},
+			"later":        {retry.After(time.Minute), retry.PushbackAfter(time.Second), time.Minute},
+			"ignored":      {retry.After(time.Millisecond).IgnorePushback(), retry.PushbackAfter(time.Second), time.Millisecond},
+			"never":        {retry.After(time.Millisecond), retry.PushbackNever(), -1},
+			"never, heard": {retry.After(time.Millisecond).IgnorePushback(), retry.PushbackNever(), time.Millisecond},
+		} {
+			orc := retry.New(retry.Options{Default: after{c.a}})
+			x := newOp(true, time.Hour)
+			start := time.Now()
+			x.answer(orc, retry.KVTemporaryFailure, retry.Hint{Pushback: c.push})
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			switch sent := x.sent(); {
+			case c.want < 0:
+				if len(sent) != 0 || x.ended() != 1 {
+					t.Errorf("%s: sent %v, ended %d times", name, sent, x.ended())
+				}
+			case len(sent) != 1 || sent[0].Sub(start) != c.want:
+				t.Errorf("%s: sent at %v, not after %v", name, sent, c.want)
+			}
+			orc.Close(nil)
+		}
+		orc := retry.New(retry.Options{})
+		x := newOp(true, time.Hour)
+		x.dispatch = func() { x.answer(orc, retry.KVTemporaryFailure, retry.Hint{Pushback: retry.PushbackAfter(0)}) }
+		x.answer(orc, retry.KVTemporaryFailure, retry.Hint{Pushback: retry.PushbackAfter(0)})
+		time.Sleep(time.Minute)
+		if n := len(x.sent()); n < 60 || n > 70 {
+			t.Errorf("%d requests in a minute", n)
+		}
+		orc.Close(nil)
+	})
+}

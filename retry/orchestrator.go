@@ -129,6 +129,7 @@ type judgement struct {
 	r     *Request // the strategy's, never read here once it was given away
 	seen  Reasons
 	step  int
+	made  int // retries of any kind
 	free  bool
 	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside of every limit.
 	transparent bool
@@ -258,7 +259,7 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	case j.hint.ownKind:
 		h.req.Kind = j.hint.kind
 	}
-	j.seen, j.step = h.Reasons, h.step
+	j.seen, j.step, j.made = h.Reasons, h.step, h.Retries()
 	j.free = j.why == KVNotMyVBucket && j.hint.Moved
 	if h.moved { // guard: one free re-route
 		j.free = false
@@ -371,6 +372,8 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	switch {
 	case err != nil:
 		o.fail(j, nil, err)
+	case a.kind == again && !a.ignore && j.hint.Pushback.Never(): // guard: pushed back
+		o.fail(j, nil, nil)
 	case a.kind == again || a.kind == waits:
 		o.park(j, a, time.Now()) // a strategy may take its time
 	case a.kind == stopTerminal:
@@ -381,9 +384,39 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	}
 }
 
-// idleFloor is the least wait of an operation that has found no way to a server and is not trying for the first time:
-// a strategy that says "at once" every time would spin until the deadline, with nothing in between that takes time.
+// Floor bounds how fast anything but the caller can drive a loop of the client's: no server's word brings a request again sooner,
+// except for the first time. A server that names a shorter delay again and again is waited for ever longer, as for reasons that are
+// always retried.
+const Floor = 10 * time.Millisecond
+
+// idleFloor is the same for strategies, whose delays begin with 1 ms: one that says "at once" every time would spin until the deadline
+// where nothing in between takes time.
 const idleFloor = time.Millisecond
+
+// delay is the wait before the next attempt: the strategy's, or what the server asked for if that is longer.
+func (j *judgement) delay(a Action) time.Duration {
+	delay := a.delay
+	if a.kind != again || j.why.AlwaysRetry() {
+		return delay
+	}
+	if push, named := j.hint.Pushback.After(); named && !a.ignore {
+		delay = max(delay, push)
+	}
+	switch {
+	case j.made == 0:
+	case j.pushed() && delay < Floor: // guard: floor
+		delay = max(delay, Controlled(j.made, 0))
+	case j.step > 0 && j.why.Unseen():
+		delay = max(delay, idleFloor)
+	}
+	return delay
+}
+
+// pushed reports whether the server named a delay.
+func (j *judgement) pushed() bool {
+	_, named := j.hint.Pushback.After()
+	return named && !j.why.AlwaysRetry()
+}
 
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
 func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
@@ -409,10 +442,7 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 
 // wait is how long the operation waits. It is false when its deadline has passed.
 func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, ok bool) {
-	delay := a.delay
-	if delay < idleFloor && j.step > 0 && j.why.Unseen() && !j.why.AlwaysRetry() {
-		delay = idleFloor
-	}
+	delay := j.delay(a)
 	left := j.deadline.Sub(now)
 	if left <= 0 {
 		return parking{}, false
@@ -427,8 +457,7 @@ func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, o
 		at: later(since, delay), since: since, delay: delay, size: j.size, reason: j.why, budget: a.budget,
 		capped: capped || final, free: j.free, transparent: j.transparent, word: withPhase(j.word, inParked),
 	}
-	_, p.pushed = j.hint.Pushback.After()
-	p.pushed = p.pushed && !j.why.AlwaysRetry()
+	p.pushed = j.pushed()
 	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed && !final
 	return p, true
 }

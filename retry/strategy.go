@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -32,6 +33,17 @@ const (
 	pushAfter
 	pushNever
 )
+
+// ParsePushback reads a server's wish as gRPC's servers write it, in the header grpc-retry-pushback-ms: milliseconds as a decimal number
+// of 32 bits without leading zeros. A negative one, and what is no such number, ask not to be tried again. A Retry-After is something
+// else: there, what cannot be read says nothing.
+func ParsePushback(millis string) Pushback {
+	n, err := strconv.ParseInt(millis, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != millis {
+		return PushbackNever()
+	}
+	return PushbackAfter(time.Duration(n) * time.Millisecond)
+}
 
 // PushbackAfter is a server's wish to be tried again after d; negative counts as 0.
 func PushbackAfter(d time.Duration) Pushback { return Pushback{pushAfter, max(d, 0)} }
@@ -107,6 +119,7 @@ type Action struct {
 	delay     time.Duration
 	translate func(error) error
 	budget    Budget
+	ignore    bool // what the server said about the next attempt
 }
 
 type actionKind uint8
@@ -139,6 +152,13 @@ func TimeOutAfter(d time.Duration) Action { return Action{kind: waits, delay: ma
 // ErrThrottled. It changes nothing about an Action that stops.
 func (a Action) Charged(b Budget) Action {
 	a.budget = b
+	return a
+}
+
+// IgnorePushback is a that does not heed what the server said about the next attempt. Without it a retry waits at least as long as the
+// server asked, and there is none when the server asked not to be tried again.
+func (a Action) IgnorePushback() Action {
+	a.ignore = true
 	return a
 }
 

@@ -21,12 +21,14 @@ type Error struct {
 	Retry                retry.Info // attempts, reasons, time waited
 	InDoubt              bool       // never true: a search changes nothing
 	Cause                error      // what the last attempt met; nil when Kind and Text say it all
+
+	response *httpsvc.ResponseError
 }
 
 func (e *Error) facts() httpsvc.Facts {
 	return httpsvc.Facts{
 		Service: "search", Kind: e.Kind, Endpoint: e.Endpoint, Status: e.Status, Said: httpsvc.Shortened(e.Text), Retry: e.Retry,
-		InDoubt: e.InDoubt, Cause: e.Cause,
+		InDoubt: e.InDoubt, Cause: e.Cause, Response: e.response,
 	}
 }
 
@@ -66,7 +68,7 @@ func wrap(err error, r *Request, id string) error {
 	}
 	e := &Error{
 		Kind: f.Kind, Index: r.Index, Bucket: r.Bucket, Scope: r.Scope, UniqueID: id, Endpoint: f.Endpoint, Retry: f.Retry,
-		InDoubt: f.InDoubt, Cause: f.Cause,
+		InDoubt: f.InDoubt, Cause: f.Cause, response: f.Response,
 	}
 	if inner != nil {
 		e.Status, e.Text = inner.Status, inner.Text

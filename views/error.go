@@ -22,6 +22,8 @@ type Error struct {
 	Retry                retry.Info // attempts, reasons, time waited
 	InDoubt              bool       // never true: a view query changes nothing
 	Cause                error      // what the last attempt met; nil when Kind and Text say it all
+
+	response *httpsvc.ResponseError
 }
 
 func (e *Error) facts() httpsvc.Facts {
@@ -31,7 +33,7 @@ func (e *Error) facts() httpsvc.Facts {
 	}
 	return httpsvc.Facts{
 		Service: "views", Kind: e.Kind, Endpoint: e.Endpoint, Status: e.Status, Said: said, Retry: e.Retry,
-		InDoubt: e.InDoubt, Cause: e.Cause,
+		InDoubt: e.InDoubt, Cause: e.Cause, Response: e.response,
 	}
 }
 
@@ -89,7 +91,7 @@ func wrap(err error, r *Request, id string) error {
 	}
 	e := &Error{
 		Kind: f.Kind, Bucket: r.Bucket, Design: r.Design, View: r.View, UniqueID: id, Endpoint: f.Endpoint, Retry: f.Retry,
-		InDoubt: f.InDoubt, Cause: f.Cause,
+		InDoubt: f.InDoubt, Cause: f.Cause, response: f.Response,
 	}
 	if inner != nil {
 		e.Errors, e.Status, e.Text = inner.Errors, inner.Status, inner.Text

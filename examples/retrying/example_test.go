@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -168,6 +169,32 @@ func Example_classify() {
 		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).RetryInfo().Reasons)
 	})
 	// Output: KV_TEMPORARY_FAILURE
+}
+
+func Example_failedResponse() {
+	with(nil, func(ctx context.Context, w world) {
+		w.server.Script(mock.ServiceMatch{Service: mock.ManagementService}, mock.Answer{
+			Status: http.StatusServiceUnavailable, Header: http.Header{"X-Reason": {"rebalance"}}, Body: []byte("later"),
+		})
+		cluster := w.cluster
+		_, err := cluster.Do(ctx, &core.HTTPRequest{Method: "PUT", Path: "/pools"})
+		var failed *core.ResponseError
+		if errors.As(err, &failed) {
+			fmt.Println(failed.Status, failed.Header["X-Reason"], string(failed.Body))
+		}
+	})
+	// Output: 503 [rebalance] later
+}
+
+func Example_graph() {
+	with(nil, func(ctx context.Context, w world) {
+		cluster := w.cluster
+		patient := core.HTTPRequest{Method: "GET", Path: "/pools", Retry: policy.Graph(), Timeout: policy.GraphTime}
+		resp, err := cluster.Do(ctx, &patient)
+		fmt.Println(err, resp.Status)
+		_ = resp.Body.Close()
+	})
+	// Output: <nil> 200
 }
 
 func Example_stats() {

@@ -17,6 +17,7 @@ type Error struct {
 	Retry              retry.Info
 	Kind               *cberr.Kind
 	Cause              error
+	Response           *ResponseError // the answer, nil without one
 }
 
 // Error says what was asked of whom, and why that failed.
@@ -37,7 +38,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the kind and the cause, as far as there are any.
+// Unwrap gives the kind, the cause and the answer, as far as there are any.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e.Kind != nil {
@@ -45,6 +46,9 @@ func (e *Error) Unwrap() []error {
 	}
 	if e.Cause != nil {
 		errs = append(errs, e.Cause)
+	}
+	if e.Response != nil {
+		errs = append(errs, e.Response)
 	}
 	return errs
 }

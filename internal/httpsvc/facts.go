@@ -21,6 +21,7 @@ type Facts struct {
 	Retry    retry.Info
 	InDoubt  bool
 	Cause    error
+	Response *ResponseError // the answer, nil without one
 }
 
 // FactsOf are the facts of a failed request, but for what the service said. inner is the failure that the service told
@@ -30,7 +31,7 @@ func FactsOf(err, inner error) (f Facts, ok bool) {
 	if !errors.As(err, &e) {
 		return Facts{}, false
 	}
-	f = Facts{Service: e.Service, Kind: e.Kind, Endpoint: e.Endpoint, Retry: e.Retry, InDoubt: e.InDoubt, Cause: e.Cause}
+	f = Facts{Service: e.Service, Kind: e.Kind, Endpoint: e.Endpoint, Retry: e.Retry, InDoubt: e.InDoubt, Cause: e.Cause, Response: e.Response}
 	if inner != nil && f.Cause == inner { //nolint:errorlint // this very value
 		f.Cause = nil
 	}
@@ -82,6 +83,9 @@ func (f Facts) Chain() []error {
 	}
 	if f.Cause != nil {
 		errs = append(errs, f.Cause)
+	}
+	if f.Response != nil {
+		errs = append(errs, f.Response)
 	}
 	return errs
 }

@@ -44,7 +44,7 @@ func JudgeManagement(r *Response) (Verdict, error) {
 	if r.Status >= 200 && r.Status <= 299 {
 		return Verdict{}, nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(r.Body, textLimit)) // the status is an answer, whatever of its text is lost
+	text, _ := io.ReadAll(io.LimitReader(r.Body, TextLimit)) // the status is an answer, whatever of its text is lost
 	e := &ManagementError{Kind: managementKind(r.Status, string(text)), Status: r.Status, Text: string(text)}
 	if r.Status == 400 {
 		e.Fields = fieldsOf(text)

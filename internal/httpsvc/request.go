@@ -103,6 +103,8 @@ type Verdict struct {
 	// InDoubt says that the service may have executed a part of the request. One that is not idempotent is then not sent again,
 	// whatever Reason says, and its error is in doubt.
 	InDoubt bool
+	// Body is what was read of the body of an answer whose status is 2xx, without its rows.
+	Body []byte
 	// General leaves it to the general rules for statuses whether the request may be sent again.
 	General bool
 }

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/retry"
 )
 
-// textLimit bounds what is read of an answer that holds no rows. Error lists come with the texts of statements and searches in
+// TextLimit bounds what is read of an answer that holds no rows. Error lists come with the texts of statements and searches in
 // them; a vector search that fails repeats its vectors.
-const textLimit = 1 << 20
+const TextLimit = 1 << 20
 
 // ErrRowsLeft is the answer to a question for the metadata before the last row was read.
 var ErrRowsLeft = errors.New("the metadata comes after the last row")
@@ -108,11 +109,13 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 		}
 		return Verdict{Err: fmt.Errorf("%w: %w", cberr.DecodingFailure, err), InDoubt: true}, nil
 	}
-	return r.service.Judge(a), nil
+	v := r.service.Judge(a)
+	v.Body = a.Head
+	return v, nil
 }
 
 func (r *Rows) judgeText(a *Answer, body io.Reader) Verdict {
-	text, _ := io.ReadAll(io.LimitReader(body, textLimit)) // the status is an answer, whatever of its text is lost
+	text, _ := io.ReadAll(io.LimitReader(body, TextLimit)) // the status is an answer, whatever of its text is lost
 	a.Text = string(text)
 	if o := Object(text); o != nil {
 		a.Errors, a.Meta = List(o[errorsKey]), text
@@ -156,6 +159,7 @@ func (r *Rows) Next() bool {
 		if v := r.service.Judge(a); v.Err != nil {
 			e := r.failure(v.Err)
 			e.InDoubt = e.InDoubt || v.InDoubt && !r.req.Idempotent
+			e.Response = NewResponseError(r.resp, r.meta, retry.Pushback{})
 			r.err = e
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -217,75 +216,4 @@ func (k *call) payload(ctx context.Context) (io.Reader, int64, error) {
 		return bytes.NewReader(data), int64(len(data)), nil
 	}
 	return nil, 0, nil
-}
-
-// judgement is what becomes of an answer.
-type judgement struct {
-	give bool // to the caller
-	why  retry.Reason
-	err  error
-	hint retry.Hint
-}
-
-// judgeIn is judge that does not wait for a text that does not come, when the status says enough.
-func (k *call) judgeIn(a *httpsvc.Response, cancel func()) (judgement, error) {
-	if a.Status < 200 || a.Status > 299 {
-		defer time.AfterFunc(textTime, cancel).Stop()
-	}
-	return k.judge(a)
-}
-
-// judge reads the service's own list, and then the general rules. An error says that the answer was lost.
-func (k *call) judge(a *httpsvc.Response) (judgement, error) {
-	hint := retry.Hint{Code: uint32(a.Status)}
-	after, told := retryAfter(http.Header(a.Header).Get("Retry-After"), time.Now())
-	if told {
-		hint.Pushback = retry.PushbackAfter(after)
-	}
-	v := httpsvc.Verdict{General: true}
-	if k.r.Judge != nil {
-		var err error
-		if v, err = k.r.Judge(a); err != nil {
-			return judgement{}, err
-		}
-		if v.Code != 0 {
-			hint.Code = v.Code
-		}
-		hint.Overload, hint.InDoubt = v.Overload, v.InDoubt
-	}
-	if v.Reason != retry.Unknown && v.Err != nil {
-		return judgement{why: v.Reason, err: v.Err, hint: hint}, nil
-	}
-	if v.General && k.Size() >= 0 && comeBack(a.Status, told, k.state.Idempotent) {
-		if v.Err == nil {
-			v.Err = &StatusError{a.Status, k.endpoint}
-		}
-		return judgement{why: retry.ServiceResponseCodeIndicated, err: v.Err, hint: hint}, nil
-	}
-	return judgement{give: v.Err == nil, err: v.Err, hint: hint}, nil
-}
-
-// comeBack says whether a status is one to come back for: 429, and 503 with Retry-After, for any request; 503 without
-// it and 504 for idempotent ones.
-func comeBack(status int, told, idempotent bool) bool {
-	switch status {
-	case http.StatusTooManyRequests:
-		return true
-	case http.StatusServiceUnavailable:
-		return told || idempotent
-	case http.StatusGatewayTimeout:
-		return idempotent
-	}
-	return false
-}
-
-// retryAfter reads the header: seconds, or a date, of which a past one is 0. ok is false for anything else.
-func retryAfter(v string, now time.Time) (d time.Duration, ok bool) {
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(n) * time.Second, true
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(t.Sub(now), 0), true
-	}
-	return 0, false
 }

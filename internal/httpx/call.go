@@ -22,13 +22,14 @@ type call struct {
 	operation string
 	began     time.Time
 	endpoint  string
-	avoid     map[string]bool    // nodes that this request could not reach
-	attempts  int                // that were handed to net/http
-	size      int                // of the body
-	queued    bool               // it waited for another request's retry
-	ended     error              // an end that no retry can change
-	span      *observe.Operation // nil: nobody observes
-	inner     context.Context    // of the spans of its attempts
+	avoid     map[string]bool        // nodes that this request could not reach
+	attempts  int                    // that were handed to net/http
+	size      int                    // of the body
+	queued    bool                   // it waited for another request's retry
+	ended     error                  // an end that no retry can change
+	refusal   *httpsvc.ResponseError // the latest answer that was a failure
+	span      *observe.Operation     // nil: nobody observes
+	inner     context.Context        // of the spans of its attempts
 
 	again   chan struct{}
 	done    chan struct{}
@@ -37,8 +38,8 @@ type call struct {
 }
 
 // Do sends the request until a service has answered it, at most until its deadline, which is the earlier one of ctx's
-// and the request's own, or the service's if neither is there. Without a Judge it gives the answer whatever its status: only 429, and 503
-// and 504 where the rules allow it, are retried. It blocks for the headers, and for as much of the body as the Judge
+// and the request's own, or the service's if neither is there. Without a Judge it gives the answer whatever its status, but for 429, 503
+// and 504: those are failures, and are retried where the rules allow it. It blocks for the headers, and for as much of the body as the Judge
 // reads; the rest streams, until the deadline, and must be closed. The error is an *httpsvc.Error, or what the
 // request's Before has said.
 func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
@@ -222,7 +223,7 @@ func (k *call) attempt() *httpsvc.Response {
 		RowLimit: k.c.o.RowLimit, RowDepth: k.c.o.RowDepth,
 		Framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1,
 	}
-	v, err := k.judgeIn(a, cancel)
+	v, err := k.judgeIn(a, b)
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
@@ -26,14 +25,6 @@ func (k *call) invalidEndpoint() error {
 	}
 	return fmt.Errorf("%w: %q is no node of the service", cberr.InvalidArgument, k.r.Endpoint)
 }
-
-// StatusError is an answer that says to come back later.
-type StatusError struct {
-	Status   int
-	Endpoint string
-}
-
-func (e *StatusError) Error() string { return e.Endpoint + " answered " + strconv.Itoa(e.Status) }
 
 // withoutURL is the error of net/http without the address, whose query string may hold keys.
 func withoutURL(err error) error {
@@ -58,7 +49,7 @@ func (k *call) failure() error {
 func (k *call) describe(cause error, inDoubt bool, info retry.Info) *httpsvc.Error {
 	e := &httpsvc.Error{
 		Service: k.r.Service.String(), Operation: k.operation, Method: k.r.Method, Path: k.r.Path, Endpoint: k.endpoint,
-		InDoubt: inDoubt, Retry: info, Cause: cause, Kind: kindOf(cause, inDoubt, info.Reason),
+		InDoubt: inDoubt, Retry: info, Cause: cause, Kind: kindOf(cause, inDoubt, info.Reason), Response: k.refusal,
 	}
 	if k.queued && k.attempts == 0 {
 		e.Cause = errors.Join(cause, errQueued)
@@ -84,6 +75,9 @@ func kindOf(cause error, inDoubt bool, why retry.Reason) *cberr.Kind {
 	if kind := cberr.KindOf(cause); kind != nil {
 		return kind
 	}
+	if refused := (*httpsvc.ResponseError)(nil); errors.As(cause, &refused) {
+		return cberr.TemporaryFailure
+	}
 	switch why { //nolint:exhaustive // the other reasons come with an error that has a kind
 	case retry.ServiceNotAvailable:
 		return cberr.ServiceNotAvailable
@@ -98,7 +92,7 @@ func kindOf(cause error, inDoubt bool, why retry.Reason) *cberr.Kind {
 func (k *call) broken(err error) error {
 	inDoubt := !k.state.Idempotent
 	e := k.describe(err, inDoubt, k.state.Info())
-	e.Kind = cberr.RequestCanceled
+	e.Kind, e.Response = cberr.RequestCanceled, nil
 	switch {
 	case k.c.ctx.Err() != nil: // its connections may be closed before the request hears of it
 		e.Cause = fmt.Errorf("%w: %w", retry.ErrCanceled, context.Cause(k.c.ctx))

@@ -3,8 +3,6 @@ package policy
 import (
 	"context"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/couchcore/couchcore/retry"
 )
@@ -26,17 +24,6 @@ func (p Pushback) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 		return a.WithDelay(d)
 	}
 	return a
-}
-
-// ParsePushback reads a server's wish as gRPC's servers write it: milliseconds as a decimal number of 32 bits without
-// leading zeros. A negative one, and what is no such number, ask not to be tried again. A Retry-After is something else:
-// there, what cannot be read says nothing.
-func ParsePushback(millis string) retry.Pushback {
-	n, err := strconv.ParseInt(millis, 10, 32)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != millis {
-		return retry.PushbackNever()
-	}
-	return retry.PushbackAfter(time.Duration(n) * time.Millisecond)
 }
 
 // Wraps implements retry.Wrapper.

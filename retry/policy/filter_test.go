@@ -19,7 +19,7 @@ func TestPushback(t *testing.T) {
 			answer{why: retry.KVTemporaryFailure, hint: retry.Hint{Pushback: retry.PushbackAfter(0)}},
 			answer{ok: true},
 		)).play()
-		require.Equal(t, inMS(0, 77, 77), c.at)
+		require.Equal(t, inMS(0, 77, 77+10), c.at, "at once is for the first retry")
 		require.NoError(t, c.err)
 		c = run(policy.Pushback{}, retry.KVTemporaryFailure, retry.Hint{Pushback: retry.PushbackNever()})
 		require.Zero(t, c.end)
@@ -36,10 +36,10 @@ func TestParsePushback(t *testing.T) {
 		"77":         retry.PushbackAfter(77 * ms),
 		"2147483647": retry.PushbackAfter(2147483647 * ms),
 	} {
-		require.Equal(t, want, policy.ParsePushback(text), text)
+		require.Equal(t, want, retry.ParsePushback(text), text)
 	}
 	for _, text := range []string{"-1", "-0", "", " 7", "07", "00", "+7", "7.5", "7ms", "2147483648", "0x7", "nonsense", "1_0"} {
-		require.True(t, policy.ParsePushback(text).Never(), "%q", text)
+		require.True(t, retry.ParsePushback(text).Never(), "%q", text)
 	}
 }
 

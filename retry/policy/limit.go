@@ -145,12 +145,16 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
+// GraphTime is how long Graph may retry an operation. A request that uses Graph needs a timeout of that length: with a service's default
+// it ends before, and after 960 s there were ten retries that failed at once.
+const GraphTime = 1800 * time.Second
+
 // Graph is the preset of the Microsoft Graph clients: 3 s times the square of the retry's number, at most 180 s, 1800 s in
-// all, 10 tries; a Retry-After is obeyed, and one that does not fit fails the operation at once.
+// all, 10 retries; a Retry-After is obeyed, and one that does not fit fails the operation at once.
 func Graph() Limit {
 	return Limit{
 		Base:        Pushback{Base: retry.BestEffort{Backoff: retry.Polynomial(3*time.Second, 2, 180*time.Second)}},
-		MaxAttempts: 10, MaxElapsed: 1800 * time.Second, Fit: GiveUp,
+		MaxAttempts: 11, MaxElapsed: GraphTime, Fit: GiveUp,
 	}
 }
 

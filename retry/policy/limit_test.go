@@ -311,10 +311,10 @@ func TestPlanOfLimits(t *testing.T) {
 	require.Equal(t, time.Hour+3*time.Second, policy.Limit{Soft: 3 * time.Second}.Plan(late))
 }
 
-// TestGraph proves GR-6: 3 s times the square of the retry's number, at most 180 s, ten tries, 1800 s in all.
+// TestGraph proves GR-6: 3 s times the square of the retry's number, at most 180 s, ten retries, 1800 s in all.
 func TestGraph(t *testing.T) {
 	ds, _ := simulateIn(t, policy.Graph(), retry.ServiceResponseCodeIndicated, 20)
-	require.Equal(t, inMS(3e3, 12e3, 27e3, 48e3, 75e3, 108e3, 147e3, 180e3, 180e3), ds)
+	require.Equal(t, inMS(3e3, 12e3, 27e3, 48e3, 75e3, 108e3, 147e3, 180e3, 180e3, 180e3), ds)
 	synctest.Test(t, func(t *testing.T) {
 		slow := newCall(policy.Graph(), script(answer{why: retry.ServiceResponseCodeIndicated, took: 590 * time.Second})).play()
 		require.Len(t, slow.at, 3, "the fourth would be sent after 1812 s")
