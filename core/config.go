@@ -141,7 +141,8 @@ type Config struct {
 	// on which a node has the address that gave the first cluster map, or that of another host of the configuration; when
 	// none has, "external" if nodes have such addresses, otherwise "default".
 	Network string
-	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4.
+	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4. One that panics, or gives neither
+	// a connection nor an error, has failed, and so has a callback of TLS that panics.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// NodeFilter is asked before each dial of an address that a cluster map names, which is "host:port"; an error refuses it.
 	// It must not block. Hosts, HTTPHosts and what SRV names are not asked about. Nil refuses loopback and link-local
@@ -281,6 +282,7 @@ func (c Config) withDefaults() (Config, error) {
 			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
 		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
+		containedTLS(c.TLS)
 	}
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver

@@ -21,6 +21,8 @@ func (c *Config) dialer() func(ctx context.Context, network, addr string) (net.C
 			d.KeepAliveConfig.Idle = c.KeepAlive
 		}
 		dial = d.DialContext
+	} else {
+		dial = containedDial(dial)
 	}
 	if !c.ForceIPv4 {
 		return dial

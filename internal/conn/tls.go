@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // TLSError is a failure of a TLS handshake that the socket is not to blame for: whatever crypto/tls or a callback of its
@@ -23,7 +25,7 @@ func (e *TLSError) Unwrap() error { return e.Err }
 func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*tls.Conn, error) {
 	w := &watchedSocket{Conn: raw}
 	tc := tls.Client(w, tlsConfig(t, addr))
-	err := tc.HandshakeContext(ctx)
+	err := handshake(ctx, tc)
 	w.over = true
 	if err == nil {
 		return tc, nil
@@ -33,6 +35,12 @@ func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*
 		err = &TLSError{err}
 	}
 	return nil, err
+}
+
+// handshake contains callbacks of the configuration that panic: that is a failure like any other.
+func handshake(ctx context.Context, tc *tls.Conn) (err error) {
+	defer observe.Contain("a callback of the TLS configuration", &err)
+	return tc.HandshakeContext(ctx)
 }
 
 // watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine uses

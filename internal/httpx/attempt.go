@@ -60,7 +60,7 @@ func (w *wire) writes() {
 // given notes the connection that the request is about to be written to.
 func (w *wire) given(info httptrace.GotConnInfo) {
 	nc := info.Conn
-	if over, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS
+	for over, ok := nc.(interface{ NetConn() net.Conn }); ok; over, ok = nc.(interface{ NetConn() net.Conn }) { // TLS
 		nc = over.NetConn()
 	}
 	t, _ := nc.(*tracked)

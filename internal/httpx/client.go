@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,7 +112,7 @@ func New(o Options) *Client {
 func (c *Client) client(maxConns int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: c.dial, TLSClientConfig: c.o.TLS.Clone(), TLSHandshakeTimeout: c.o.ConnectTimeout, ForceAttemptHTTP2: c.o.TLS != nil,
+			DialContext: c.dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: c.o.TLS != nil,
 			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: c.o.IdleTimeout, MaxConnsPerHost: maxConns,
 			MaxIdleConnsPerHost: c.o.MaxIdle, MaxIdleConns: c.o.MaxIdleTotal,
 			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
@@ -166,6 +167,28 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, retry.ErrClosed
 	}
 	return t, nil
+}
+
+// dialTLS opens an encrypted connection. The handshake has a time of its own, too.
+func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := c.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	t := c.o.TLS.Clone()
+	t.NextProtos = slices.Clone(t.NextProtos)
+	for _, p := range []string{"h2", "http/1.1"} {
+		if !slices.Contains(t.NextProtos, p) {
+			t.NextProtos = append(t.NextProtos, p)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
+	defer cancel()
+	nc, err := conn.Handshake(ctx, raw, t, addr)
+	if err != nil { // not a nil *tls.Conn
+		return nil, err
+	}
+	return nc, nil
 }
 
 // tracked is a connection that Close knows of, and that knows whether anything was written to it.

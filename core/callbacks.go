@@ -1,0 +1,83 @@
+package core
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/couchcore/couchcore/internal/observe"
+)
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+var errNoSocket = errors.New("the dialer gave neither a connection nor an error")
+
+// containedDial is a dialer of the user's that neither panics nor gives nothing at all.
+func containedDial(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
+		defer observe.Contain("Dial", &err)
+		nc, err = dial(ctx, network, addr)
+		if nc == nil && err == nil {
+			err = errNoSocket
+		}
+		return nc, err
+	}
+}
+
+// containedTLS keeps the callbacks of a configuration from panicking. Those that run in a handshake alone are left: a handshake
+// contains them itself. These also run when a server that renegotiates, or gives a new session, is read from.
+func containedTLS(t *tls.Config) {
+	if f := t.VerifyPeerCertificate; f != nil {
+		t.VerifyPeerCertificate = func(raw [][]byte, chains [][]*x509.Certificate) (err error) {
+			defer observe.Contain("VerifyPeerCertificate", &err)
+			return f(raw, chains)
+		}
+	}
+	if f := t.VerifyConnection; f != nil {
+		t.VerifyConnection = func(s tls.ConnectionState) (err error) {
+			defer observe.Contain("VerifyConnection", &err)
+			return f(s)
+		}
+	}
+	if f := t.GetClientCertificate; f != nil {
+		t.GetClientCertificate = func(info *tls.CertificateRequestInfo) (c *tls.Certificate, err error) {
+			defer observe.Contain("GetClientCertificate", &err)
+			return f(info)
+		}
+	}
+	if t.ClientSessionCache != nil {
+		t.ClientSessionCache = containedCache{t.ClientSessionCache}
+	}
+	if t.KeyLogWriter != nil {
+		t.KeyLogWriter = containedWriter{t.KeyLogWriter}
+	}
+}
+
+// containedCache forgets what it was asked to keep, or has nothing, when it panics.
+type containedCache struct{ tls.ClientSessionCache }
+
+// Get implements tls.ClientSessionCache.
+func (c containedCache) Get(key string) (s *tls.ClientSessionState, ok bool) {
+	err := error(nil)
+	defer func() { ok = ok && err == nil }()
+	defer observe.Contain("ClientSessionCache", &err)
+	return c.ClientSessionCache.Get(key)
+}
+
+// Put implements tls.ClientSessionCache.
+func (c containedCache) Put(key string, s *tls.ClientSessionState) {
+	var err error // a session that is not kept is no failure
+	defer observe.Contain("ClientSessionCache", &err)
+	c.ClientSessionCache.Put(key, s)
+}
+
+type containedWriter struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w containedWriter) Write(b []byte) (n int, err error) {
+	defer observe.Contain("KeyLogWriter", &err)
+	return w.Writer.Write(b)
+}
