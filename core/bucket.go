@@ -213,7 +213,7 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 		}
 	}
 	gives := b.router.GivesMaps(op.Node)
-	if wanted && !gives {
+	if wanted && (!gives || b.router.Barren()) {
 		b.source.refresh(ctx)
 	}
 	if !gives || !wanted && b.router.AllPush() { // nothing to ask for, but whether the node is still there
@@ -228,7 +228,13 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	}
 	res, err := kv.Do(ctx, b.router, op)
 	if err == nil && len(res.JSON) > 0 {
-		b.router.Offer(res.JSON, res.Endpoint())
+		err = b.router.Take(ctx, res.JSON, res.Endpoint())
+	}
+	switch {
+	case err == nil:
+		b.router.SetBarren(false)
+	case !wanted && b.router.Snapshot() == nil && ctx.Err() == nil: // an interval has passed without a map
+		b.router.SetBarren(true)
 	}
 	if errors.Is(err, cberr.UnambiguousTimeout) {
 		probe.Unanswered()

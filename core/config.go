@@ -32,9 +32,10 @@ type Config struct {
 	// of one host without a port set it. It is looked up beside the hosts' own addresses, and again when no node can be
 	// reached any more; that it does not exist is no error.
 	SRV string
-	// HTTPHosts are management services to ask for cluster maps over HTTP, as "host:port", for nodes that give none over
-	// key-value connections. Default: those of Hosts, and of the nodes once there is a map. Without Hosts they are the only
-	// addresses.
+	// HTTPHosts are management services to ask for cluster maps over HTTP, as "host:port", where nodes give none over
+	// key-value connections or cannot be connected to. Default: those of Hosts, and of the nodes once there is a map. Without
+	// Hosts they are the only addresses. Without TLS such a request shows the password, so that nodes that have not taken a
+	// login are asked with one only if HTTPHosts is set, Bootstrap is BootstrapHTTP, or AllowPlain allows it.
 	HTTPHosts []string
 	// Bootstrap says over which protocol cluster maps come. Default: BootstrapBoth.
 	Bootstrap    Bootstrap

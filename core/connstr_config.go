@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"math"
 	"os"
+	"slices"
 )
 
 // optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
@@ -90,17 +91,15 @@ func ParseConnString(s string) (Config, error) {
 // Config makes a Config of the connection string, as ParseConnString does.
 func (c ConnSpec) Config() (Config, error) {
 	cfg := Config{UseTLS: c.TLS(), Bucket: c.Bucket}
-	if _, http := c.Addresses(); c.Scheme == schemeHTTP {
+	data, http := c.Addresses()
+	if c.Scheme == schemeHTTP || c.Scheme == "" {
 		for _, h := range http {
 			cfg.HTTPHosts = append(cfg.HTTPHosts, h.String())
 		}
 	}
-	for _, h := range c.Hosts {
-		switch {
-		case h.Port == portMgmt:
-			h.Port = 0
-		case c.Scheme == schemeHTTP && h.Port != 0:
-			continue // only the management service is there
+	for _, h := range data {
+		if !slices.Contains(c.Hosts, h) {
+			h.Port = 0 // the string names none: the default is the configuration's
 		}
 		cfg.Hosts = append(cfg.Hosts, h.String())
 	}

@@ -65,6 +65,10 @@ no option here is a field there.
 | http | a port other than 8091 is the cluster manager's, which is asked for the map; without a port, or with 8091, the data service is tried first |
 | none | as http; a port other than 8091 needs a scheme |
 
+The cluster manager is asked for the map, too, where the data service gives none: it refuses the bucket for a reason that may pass, has no
+map for longer than config_poll_interval, or cannot be reached. Without TLS that shows the password, so with the schemes couchbase and
+couchbases it is done only after a node has taken the login, over TLS, without a password, or with allow_plain. ` + "`bootstrap_on=cccp`" + ` never does it.
+
 Several hosts stand behind one another, with a comma or a semicolon between them; IPv6 addresses in brackets. No host is 127.0.0.1. One
 host that is a name without a port may stand for DNS SRV records (_couchbase._tcp or _couchbases._tcp and the name): their targets are
 asked beside the name's own address, and looked up again when no node can be reached any more.

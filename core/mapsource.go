@@ -24,13 +24,13 @@ type Bootstrap string
 
 // Ways to get cluster maps.
 const (
-	BootstrapBoth Bootstrap = "both" // over key-value connections, and over HTTP where nodes give none there
+	BootstrapBoth Bootstrap = "both" // over key-value connections, and over HTTP where those bring none
 	BootstrapKV   Bootstrap = "cccp" // over key-value connections only
 	BootstrapHTTP Bootstrap = "http" // over HTTP only
 )
 
 // MapsOverHTTP are the settings of cluster maps that come over HTTP: of memcached buckets, of servers that give none over
-// key-value connections, and where Bootstrap says so. Its zero value has the defaults.
+// key-value connections or cannot be connected to, and where Bootstrap says so. Its zero value has the defaults.
 type MapsOverHTTP struct {
 	Timeout      time.Duration // of one map that is asked for, and of a stream's beginning; 0 means 5 s
 	IdleTimeout  time.Duration // a stream is begun anew that has brought nothing for so long; 0 means 5 min
@@ -38,7 +38,12 @@ type MapsOverHTTP struct {
 	RetryMax     time.Duration // the longest pause after all nodes were asked in vain; 0 means 10 s
 }
 
-const sourcePause = 100 * time.Millisecond // the first pause after all nodes were asked in vain
+// The first pause after all nodes were asked in vain: of those that are known to give maps in no other way, and of those that
+// cannot be connected to, which are dialled all the time anyway.
+const (
+	sourcePause   = 100 * time.Millisecond
+	fallbackPause = 5 * time.Second
+)
 
 // mapSource gets a bucket's maps over HTTP, as long as they come in no other way. It is a dispatch.Source. Its goroutine
 // is the bucket's, which ends it; while a stream is listened to there is one more.
@@ -85,7 +90,8 @@ func (s *mapSource) Needed() {
 	}
 }
 
-// needed says whether maps have to come over HTTP as things stand.
+// needed says whether maps have to come over HTTP as things stand: where nodes give none over connections, and where none of them
+// can be connected to.
 func (s *mapSource) needed() bool {
 	cfg := &s.b.c.cfg
 	switch cfg.Bootstrap {
@@ -95,16 +101,33 @@ func (s *mapSource) needed() bool {
 		return false
 	case BootstrapBoth:
 	}
-	connected, gives, unreachable := s.b.router.Reach()
-	if connected {
-		return !gives
+	now := s.b.router.Reach()
+	switch {
+	case now.Connected && now.Gives:
+		return false
+	case now.Connected && !now.Barren, len(cfg.Hosts) == 0: // there is no other way
+		return true
 	}
-	return len(cfg.Hosts) == 0 || unreachable && cfg.preferHTTP
+	return (now.Failed || now.Barren) && (now.Proven || s.showsNothing()) && len(s.addresses()) > 0
+}
+
+// fallsBack reports whether maps are asked for over HTTP only because no node can be connected to.
+func (s *mapSource) fallsBack() bool {
+	cfg := &s.b.c.cfg
+	return cfg.Bootstrap == BootstrapBoth && len(cfg.Hosts) > 0 && !s.b.router.Reach().Connected
+}
+
+// showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or whether the user
+// has asked for HTTP. Otherwise whoever closes the port of the data service would have the password sent in the clear.
+func (s *mapSource) showsNothing() bool {
+	cfg := &s.b.c.cfg
+	return cfg.preferHTTP || cfg.UseTLS || cfg.AllowPlain || cfg.Username == "" && cfg.Credentials == nil
 }
 
 // run gets maps while they are needed.
 func (s *mapSource) run(ctx context.Context) {
-	pause := retry.Exponential(sourcePause, s.b.c.cfg.MapsOverHTTP.RetryMax, 2)
+	longest := s.b.c.cfg.MapsOverHTTP.RetryMax
+	pause, rare := retry.Exponential(sourcePause, longest, 2), retry.Exponential(min(fallbackPause, longest), longest, 2)
 	for step := 0; ctx.Err() == nil; {
 		changed := s.b.router.Changed()
 		if !s.needed() {
@@ -116,11 +139,15 @@ func (s *mapSource) run(ctx context.Context) {
 			}
 			continue
 		}
+		s.begins()
 		began := time.Now()
 		if s.round(ctx) && time.Since(began) >= time.Second {
 			step = 0 // a stream that ends at once is no better than none
 		}
 		d := pause(step, 0)
+		if s.fallsBack() {
+			d = rare(step, 0)
+		}
 		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Dice()*float64(d/2)))
 		step++
 	}
@@ -147,15 +174,26 @@ func (s *mapSource) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// begins has calls wait for the first attempt.
+func (s *mapSource) begins() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trying = s.trying || s.last == nil && s.b.router.Snapshot() == nil
+}
+
 // rest forgets what was met while maps were needed.
 func (s *mapSource) rest() {
 	s.mu.Lock()
+	tried := s.trying
 	s.trying, s.asked, s.last = false, false, nil
 	tracks := s.tracks
 	s.tracks = map[string]*conn.Track{}
 	s.mu.Unlock()
 	for _, t := range tracks {
 		t.Leave()
+	}
+	if tried {
+		s.b.router.SourceChanged()
 	}
 }
 
@@ -214,7 +252,7 @@ func (s *mapSource) round(ctx context.Context) bool {
 var errNoHTTP = errors.New("no address is known that gives cluster maps over HTTP: name one as http://host:port")
 
 // addresses are the management services of the map's nodes, and behind them those of the configuration and of the nodes
-// that are connected.
+// that are connected to, or were to be.
 func (s *mapSource) addresses() []string {
 	var addrs []string
 	if m := s.b.router.Snapshot(); m != nil {
@@ -224,10 +262,8 @@ func (s *mapSource) addresses() []string {
 	}
 	others := slices.Clone(s.b.c.cfg.HTTPHosts)
 	for _, n := range s.b.router.Status() { // what an SRV record has named, too
-		if n.Connected {
-			if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
-				others = append(others, mgmt)
-			}
+		if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
+			others = append(others, mgmt)
 		}
 	}
 	for _, a := range others {

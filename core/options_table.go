@@ -24,7 +24,7 @@ var optionTable = []OptionInfo{
 	{Key: "tcp_keepalive_time", Does: "after how long it does", Kind: OptionDuration, Default: "60s", min: 0.001},
 	{Key: "force_ipv4", Does: "connects to IPv4 addresses only", Kind: OptionBool, Default: "false"},
 	{Key: "network", Does: "which addresses of the nodes to use: auto, default, external or another name; see cluster-maps.md", Kind: OptionText, Default: "auto"},
-	{Key: "bootstrap_on", Does: "over which protocol cluster maps come; both is over HTTP where connections bring none", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}},
+	{Key: "bootstrap_on", Does: "over which protocol cluster maps come; both is over HTTP where connections bring none or cannot be made", Kind: OptionText, Default: "both", Values: []string{"http", "cccp", "both"}},
 	{Key: "num_kv_connections", Does: "connections to each node and for each bucket; a key's calls always go over the same one", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "kv_pool_size", Name: "num_kv_connections", Kind: OptionInt, Default: "1", min: 1, max: 1024},
 	{Key: "max_queue_size", Does: "calls that wait for one connection", Kind: OptionInt, Default: "2048", min: 1, max: 1 << 24},

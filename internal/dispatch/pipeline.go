@@ -461,6 +461,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	if !p.inOrder {
 		p.track.Up()
 	}
+	if config != nil {
+		p.r.barren.Store(false) // those who wait for a change are told below
+	}
 	p.conn.Store(cn)
 	calls := p.queue
 	p.queue = nil
@@ -646,6 +649,7 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	}
 	if len(pkt.Value) > 0 {
 		p.r.offers.offer(pkt.Value, pkt.Datatype, p.addr, nil)
+		p.r.SetBarren(false)
 		return
 	}
 	if len(pkt.Extras) == versionLen {

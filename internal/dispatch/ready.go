@@ -64,6 +64,9 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 		}
 	}
 	if err, _ := r.sourceState(); err != nil {
+		if last != nil {
+			err = &bothFailed{last, err}
+		}
 		last = err
 	}
 	if e := r.refusal.Load(); e != nil {

@@ -98,6 +98,8 @@ type Router struct {
 	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
 	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
+	barren atomic.Bool // see SetBarren
+
 	offers     offers
 	refusal    atomic.Pointer[MapError]
 	askedAgain struct { // the version of the worse map that was asked for again last, of the config goroutine
@@ -537,11 +539,21 @@ func (r *Router) mayCome() (cause error, hope bool) {
 	switch {
 	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
 		return nil, true
-	case err != nil:
+	case err == nil:
+		return cause, false
+	case cause == errNoSeeds || cause == errNoMap: //nolint:errorlint // their own values
 		return err, false
 	}
-	return cause, false
+	return &bothFailed{cause, err}, false
 }
+
+// bothFailed is why no map came over connections, and why none came from the source. What it is, the first says.
+type bothFailed struct{ conn, source error }
+
+func (e *bothFailed) Error() string { return e.conn.Error() + "; " + e.source.Error() }
+
+// Unwrap gives both.
+func (e *bothFailed) Unwrap() []error { return []error{e.conn, e.source} }
 
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {

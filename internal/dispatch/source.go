@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -42,26 +43,57 @@ func (r *Router) GivesMaps(i int) bool {
 	return !r.o.NoConfig && !pk.nodes[i].mapless()
 }
 
-// Reach says how the router stands with regard to maps: whether it is connected to a node, whether one of those gives
-// maps, and whether every address was tried in vain.
-func (r *Router) Reach() (connected, gives, unreachable bool) {
+// Reach is how the router stands with regard to maps.
+type Reach struct {
+	Connected bool // to a node
+	Gives     bool // one of those gives maps
+	Failed    bool // every address was tried in vain, and not because of what is the same everywhere: the login, the certificate
+	Barren    bool // see SetBarren
+	Proven    bool // a node has taken the login
+}
+
+// Reach says how the router stands now.
+func (r *Router) Reach() Reach {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	unreachable = !r.resolving
+	now := Reach{Barren: r.barren.Load()}
+	trying := r.resolving
 	for _, p := range r.pipes {
 		if p.connectedAny() {
-			connected, unreachable = true, false
-			gives = gives || !p.mapless()
+			now.Connected, now.Proven = true, true
+			now.Gives = now.Gives || !p.mapless()
 			continue
 		}
-		err, trying := p.state()
+		err, first := p.state()
+		trying = trying || first
 		var ce *conn.ConnectError
-		if trying || !errors.As(err, &ce) || ce.Step != conn.StepDial {
-			unreachable = false
+		if errors.As(err, &ce) {
+			now.Failed = now.Failed || !sameElsewhere(ce)
+			now.Proven = now.Proven || ce.Step == conn.StepSelectBucket || ce.Step == conn.StepConfig
 		}
 	}
-	return connected, gives && !r.o.NoConfig, unreachable
+	now.Gives = now.Gives && !now.Barren && !r.o.NoConfig
+	now.Failed = now.Failed && !now.Connected && !trying
+	return now
 }
+
+// sameElsewhere reports whether a connection has failed for a reason that other ways to a map have in common with it. A node of
+// another bucket is judged by what its own map says.
+func sameElsewhere(e *conn.ConnectError) bool {
+	return e.Step == conn.StepCredentials || errors.Is(e, cberr.AuthenticationFailure) || errors.Is(e, cberr.TLSFailure) ||
+		errors.Is(e, cberr.BucketAccess) || errors.Is(e, errForeign)
+}
+
+// SetBarren notes whether the nodes' connections go on to bring no map, although no node has said that it never will. A map that
+// comes over a connection ends it.
+func (r *Router) SetBarren(barren bool) {
+	if r.barren.Swap(barren) != barren {
+		r.notify()
+	}
+}
+
+// Barren gives what SetBarren has noted.
+func (r *Router) Barren() bool { return r.barren.Load() }
 
 // mapless reports whether the node has said that it gives no maps.
 func (p *pipeline) mapless() (no bool) {
