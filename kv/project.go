@@ -292,33 +292,56 @@ func (n *node) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// find gives the part of a document that steps lead to.
+// find gives the part of a document that steps lead to. Of a name that an object has twice the first one counts, as it does
+// for a server (kv_engine's subjson).
 func find(doc []byte, steps []step) (json.RawMessage, bool) {
 	v := json.RawMessage(bytes.TrimSpace(doc))
 	for _, s := range steps {
-		if s.array {
-			var items []json.RawMessage
-			if len(v) == 0 || v[0] != '[' || json.Unmarshal(v, &items) != nil {
-				return nil, false
-			}
-			i := s.index
-			if i < 0 {
-				i = len(items) - 1
-			}
-			if i < 0 || i >= len(items) {
-				return nil, false
-			}
-			v = items[i]
-			continue
-		}
-		var fields map[string]json.RawMessage
-		if len(v) == 0 || v[0] != '{' || json.Unmarshal(v, &fields) != nil {
-			return nil, false
-		}
 		var ok bool
-		if v, ok = fields[s.name]; !ok {
+		if s.array {
+			v, ok = element(v, s.index)
+		} else {
+			v, ok = member(v, s.name)
+		}
+		if !ok {
 			return nil, false
 		}
 	}
 	return v, true
+}
+
+// element gives an element of an array; -1 is the last one.
+func element(array json.RawMessage, i int) (json.RawMessage, bool) {
+	var items []json.RawMessage
+	if len(array) == 0 || array[0] != '[' || json.Unmarshal(array, &items) != nil {
+		return nil, false
+	}
+	if i < 0 {
+		i = len(items) - 1
+	}
+	if i < 0 || i >= len(items) {
+		return nil, false
+	}
+	return items[i], true
+}
+
+// member gives the first member of an object that has the name.
+func member(object json.RawMessage, name string) (value json.RawMessage, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, false
+		}
+		if err := d.Decode(&value); err != nil {
+			return nil, false
+		}
+		if key == name {
+			return value, true
+		}
+	}
+	return nil, false
 }

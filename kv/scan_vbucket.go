@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -19,8 +20,13 @@ type vbScan struct {
 	vb    uint16
 	last  []byte          // the last key; nil before the first
 	seen  map[string]bool // keys of a sampling scan, which begins anew when it is interrupted
-	stall time.Time       // since when there was no progress
+	stall time.Time       // since when there was no progress: no item that had not come before
+	wait  time.Duration   // before the next request, as long as there is none
+	moved bool            // the last answer has brought some
 }
+
+// errNoProgress says that a node goes on with a scan and gives nothing new.
+var errNoProgress = errors.New("the node makes no progress: it says that there are more items, and gives none that it has not given")
 
 // vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
 func (r *Scanning) vbucket(vb uint16) error {
@@ -28,22 +34,28 @@ func (r *Scanning) vbucket(vb uint16) error {
 	if r.op.Sampling != nil {
 		s.seen = map[string]bool{}
 	}
-	for wait := pollFirst; ; {
-		before := s.stall
+	for {
 		err := s.once()
 		if err == nil || !s.resumable(err) {
 			return err
 		}
-		if !s.stall.Equal(before) {
-			wait = pollFirst
-		} else if time.Since(s.stall) > r.op.Timeout {
+		if !s.pause() {
+			if r.ctx.Err() != nil {
+				return nil // the context's end says why
+			}
 			return err
 		}
-		if !rest(r.ctx, wait) {
-			return nil // whoever has ended the context knows why
-		}
-		wait = min(2*wait, pollMax)
 	}
+}
+
+// pause waits before a request that follows one without progress. It is false when that has lasted too long, or the scan has
+// ended.
+func (s *vbScan) pause() bool {
+	if time.Since(s.stall) > s.r.op.Timeout {
+		return false
+	}
+	s.wait = min(max(2*s.wait, pollFirst), pollMax)
+	return rest(s.r.ctx, s.wait)
 }
 
 // once creates a scan and reads it to its end.
@@ -85,8 +97,15 @@ func (s *vbScan) once() error {
 			}
 			return err
 		}
+		s.moved = false
 		if done = got.Complete; !s.emit(got.Items) || done {
 			return nil
+		}
+		if !s.moved && !s.pause() {
+			if s.r.ctx.Err() != nil {
+				return nil
+			}
+			return s.r.op.fails(cberr.UnambiguousTimeout, errNoProgress)
 		}
 	}
 }
@@ -118,7 +137,9 @@ func (s *vbScan) emit(items []ScanItem) bool {
 	if len(items) == 0 {
 		return true
 	}
-	s.last, s.stall = items[len(items)-1].Key, time.Now()
+	last := items[len(items)-1].Key
+	progress := bytes.Compare(last, s.last) > 0
+	s.last = last
 	if s.seen != nil {
 		fresh := items[:0]
 		for _, it := range items {
@@ -127,7 +148,12 @@ func (s *vbScan) emit(items []ScanItem) bool {
 				fresh = append(fresh, it)
 			}
 		}
-		items = fresh
+		if items, progress = fresh, len(fresh) > 0; !progress {
+			return true
+		}
+	}
+	if progress {
+		s.moved, s.stall, s.wait = true, time.Now(), 0
 	}
 	select {
 	case s.r.out <- items:

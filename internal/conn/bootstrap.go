@@ -87,7 +87,7 @@ func (b *bootstrap) inflate(p *memd.Packet) error {
 		return nil
 	}
 	limit := loginLimit
-	switch p.Opcode { //nolint:exhaustive // the others have little to say
+	switch p.Opcode {
 	case memd.OpGetErrorMap:
 		limit = loginMapLimit
 	case memd.OpGetClusterConfig:
