@@ -61,7 +61,7 @@ var (
 )
 
 // specs is the one table of operations. Sources: kv_engine's BinaryProtocol.md and mcbp_validators.cc for extras and
-// frames, SDK RFC 0049 for idempotency.
+// frames, SDK RFC 0049 for idempotency. docs/protocol.md says what servers want and answer, row by row.
 var specs = [256]*Spec{
 	memd.OpGet:          {Name: "get", Traits: read | Idempotent, ReqExtras: none, ResExtras: flagsOnly},
 	memd.OpGetReplica:   {Name: "get-replica", Traits: read | Idempotent | FromReplica, ReqExtras: none, ResExtras: flagsOnly},
