@@ -14,6 +14,7 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // ManagementError is a refusal of the cluster manager: the kind that its status and text have, and the fields that it
@@ -46,10 +47,18 @@ type ManifestCollection struct {
 	History   bool
 }
 
+// ManagementOptions are settings of one of the client's requests to the cluster manager. Its zero value has the defaults.
+type ManagementOptions struct {
+	Retry                        retry.Strategy // nil inherits the cluster's
+	Timeout                      time.Duration  // 0 means ctx's, or else the configuration's ManagementTimeout
+	Endpoint                     string         // "host:port" of the node that must answer; "" is any
+	OnBehalfOf, OnBehalfOfDomain string         // as in HTTPRequest
+}
+
 // Manifest asks the cluster manager for the bucket's scopes and collections. It blocks until the answer is there, at most
 // until the deadline: ctx's, or else the configuration's ManagementTimeout. A bucket that does not exist is
-// cberr.BucketNotFound.
-func (b *Bucket) Manifest(ctx context.Context) (Manifest, error) {
+// cberr.BucketNotFound. Of several options the last one counts.
+func (b *Bucket) Manifest(ctx context.Context, options ...ManagementOptions) (Manifest, error) {
 	var m struct {
 		UID    hexID `json:"uid"`
 		Scopes []struct {
@@ -63,7 +72,7 @@ func (b *Bucket) Manifest(ctx context.Context) (Manifest, error) {
 			} `json:"collections"`
 		} `json:"scopes"`
 	}
-	if err := b.c.manage(ctx, "manifest", httpsvc.Path("pools", "default", "buckets", b.name, "scopes"), &m); err != nil {
+	if err := b.c.manage(ctx, options, "manifest", httpsvc.Path("pools", "default", "buckets", b.name, "scopes"), &m); err != nil {
 		return Manifest{}, err
 	}
 	out := Manifest{UID: uint64(m.UID)}
@@ -106,8 +115,8 @@ type BucketInfo struct {
 }
 
 // Buckets lists the buckets that the credentials may see. It blocks until the answer is there, at most until the
-// deadline: ctx's, or else the configuration's ManagementTimeout.
-func (c *Cluster) Buckets(ctx context.Context) ([]BucketInfo, error) {
+// deadline: ctx's, or else the configuration's ManagementTimeout. Of several options the last one counts.
+func (c *Cluster) Buckets(ctx context.Context, options ...ManagementOptions) ([]BucketInfo, error) {
 	var list []struct {
 		Name     string `json:"name"`
 		UUID     string `json:"uuid"`
@@ -124,7 +133,7 @@ func (c *Cluster) Buckets(ctx context.Context) ([]BucketInfo, error) {
 			VBuckets []json.RawMessage `json:"vBucketMap"`
 		} `json:"vBucketServerMap"`
 	}
-	if err := c.manage(ctx, "buckets", httpsvc.Path("pools", "default", "buckets"), &list); err != nil {
+	if err := c.manage(ctx, options, "buckets", httpsvc.Path("pools", "default", "buckets"), &list); err != nil {
 		return nil, err
 	}
 	out := make([]BucketInfo, 0, len(list))
@@ -140,10 +149,15 @@ func (c *Cluster) Buckets(ctx context.Context) ([]BucketInfo, error) {
 }
 
 // manage reads a resource of the cluster manager.
-func (c *Cluster) manage(ctx context.Context, operation, path string, v any) error {
+func (c *Cluster) manage(ctx context.Context, options []ManagementOptions, operation, path string, v any) error {
+	var o ManagementOptions
+	if n := len(options); n > 0 {
+		o = options[n-1]
+	}
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
 		Service: Management, Operation: operation, Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
-		Judge: httpsvc.JudgeManagement,
+		Judge: httpsvc.JudgeManagement, Strategy: o.Retry, Timeout: o.Timeout, Endpoint: o.Endpoint,
+		OnBehalfOf: o.OnBehalfOf, OnBehalfOfDomain: o.OnBehalfOfDomain,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -71,6 +72,9 @@ type Request struct {
 	// that takes, at most up to the first row: until it has judged, the request may be sent again. An error is one of the
 	// body's reader: the answer was lost. Nil leaves every answer to the general rules and to the caller.
 	Judge func(r *Response) (Verdict, error)
+
+	// Seen counts the requests of one operation that is sent to several nodes, as they leave. Nil: there is one at a time.
+	Seen *atomic.Int32
 
 	Idempotent bool
 	Strategy   retry.Strategy // nil inherits

@@ -24,6 +24,7 @@ import (
 // write counts, and none after the end.
 type wire struct {
 	state *retry.State
+	seen  *atomic.Int32 // counts it; may be nil
 	mu    sync.Mutex
 	epoch uint32
 	over  bool
@@ -54,6 +55,9 @@ func (w *wire) writes() {
 	}
 	if e, ok := w.state.Sent(); ok {
 		w.epoch = e
+		if w.seen != nil {
+			w.seen.Add(1)
+		}
 	}
 }
 
@@ -190,10 +194,22 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 		h.Header.Set("cb-on-behalf-of", other)
 	}
 	h.Header.Set("User-Agent", k.c.o.Agent)
-	if k.attempts > 0 {
-		h.Header.Set("Retry-Attempt", strconv.Itoa(k.attempts))
+	if n := k.seenBefore(); n > 0 {
+		h.Header.Set("Retry-Attempt", strconv.Itoa(n))
 	}
 	return h, k.c.authorize(ctx, h, k.endpoint)
+}
+
+// seenBefore is how many requests of this operation a server has seen before this attempt: retries of what none has seen do not count, and
+// other requests to several nodes do.
+func (k *call) seenBefore() (n int) {
+	if k.attempts > 0 {
+		n = k.state.Info().Attempts
+	}
+	if k.r.Seen != nil {
+		n += int(k.r.Seen.Load())
+	}
+	return n
 }
 
 // payload makes the attempt's body. A body that cannot be made again ends the call.

@@ -26,6 +26,7 @@ type call struct {
 	attempts  int                    // that were handed to net/http
 	size      int                    // of the body
 	queued    bool                   // it waited for another request's retry
+	lead      lead                   // others wait for it
 	ended     error                  // an end that no retry can change
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
 	span      *observe.Operation     // nil: nobody observes
@@ -60,6 +61,7 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	k.state.Deadline, _ = ctx.Deadline()
 	observed := k.begin(ctx)
 	resp, err := k.run()
+	k.c.gate.leave(&k.lead)
 	observed(err)
 	if r.Stream != nil && k.attempts == 0 {
 		r.Stream.Body.Close() // otherwise net/http has
@@ -131,6 +133,12 @@ func (k *call) run() (*httpsvc.Response, error) {
 // place chooses the node of an attempt. It waits for the first cluster map, once, and while new requests must: others have
 // been told to come back later.
 func (k *call) place() (ok bool) {
+	joined := false // the queue
+	defer func() {
+		if joined {
+			k.c.gate.queued.Add(-1)
+		}
+	}()
 	for waited := false; ; {
 		since := k.c.o.Orchestrator.Wakes()
 		ch := k.c.pick(k)
@@ -141,7 +149,7 @@ func (k *call) place() (ok bool) {
 			}
 			continue
 		}
-		if ch.wait <= 0 {
+		if now := time.Now(); !ch.bar.is(now) {
 			k.endpoint = ch.addr
 			switch {
 			case ch.foreign:
@@ -153,18 +161,43 @@ func (k *call) place() (ok bool) {
 			case ch.addr == "":
 				k.notSent(since, retry.ServiceNotAvailable, errNoEndpoint)
 				return false
+			case k.attempts == 0 && !k.c.gate.pass(&k.lead, ch.addr, k.r.Path, now):
+				continue
+			case k.lead.addr == ch.addr:
+				k.c.gate.again(&k.lead)
+			default: // what it leads waits for another node
+				k.c.gate.leave(&k.lead)
 			}
 			return true
 		}
-		k.queued = true
-		t := time.NewTimer(ch.wait)
-		select {
-		case <-t.C:
-		case <-k.ctx.Done():
-			t.Stop()
+		if !joined {
+			joined, k.queued = true, true
+			if k.c.gate.queued.Add(1) > mostQueued {
+				k.notSent(since, retry.EndpointNotWritable, errQueueFull)
+				return false
+			}
+		}
+		if !k.standBack(&ch.bar) {
 			return false
 		}
 	}
+}
+
+// standBack waits until what keeps the request back may be over. It is false when the request ends before.
+func (k *call) standBack(bar *barred) bool {
+	var due <-chan time.Time
+	if !bar.led { // whom it waits for tells
+		t := time.NewTimer(time.Until(bar.until))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-due:
+	case <-bar.changed:
+	case <-k.ctx.Done():
+		return false
+	}
+	return true
 }
 
 // attempt sends the request once. It gives the answer if that is for the caller; otherwise the orchestrator has been
@@ -180,7 +213,7 @@ func (k *call) attempt() *httpsvc.Response {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
-	w := &wire{state: &k.state}
+	w := &wire{state: &k.state, seen: k.r.Seen}
 	h, err := k.request(w.trace(ctx))
 	if err != nil {
 		cancel()
@@ -203,6 +236,9 @@ func (k *call) attempt() *httpsvc.Response {
 		epoch := w.end()
 		if epoch != 0 && w.unsent() && k.state.Unsent(epoch) {
 			epoch = 0
+			if w.seen != nil {
+				w.seen.Add(-1)
+			}
 		}
 		k.failed(epoch, withoutURL(err))
 		return nil
@@ -234,7 +270,7 @@ func (k *call) attempt() *httpsvc.Response {
 		b.close()
 		return nil
 	case v.give:
-		k.c.gate.answered(k.endpoint, k.r.Path, time.Now())
+		k.c.gate.answered(&k.lead, k.endpoint, k.r.Path, time.Now())
 		b.given.Store(true)
 		return a
 	}
@@ -245,12 +281,16 @@ func (k *call) attempt() *httpsvc.Response {
 
 // refused handles an answer that is a failure: it may be retried, or it ends the call.
 func (k *call) refused(v judgement, status int) {
+	throttled := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	if !throttled {
+		k.c.gate.answered(&k.lead, k.endpoint, k.r.Path, time.Now())
+	}
 	if v.why == retry.Unknown {
 		k.finish(k.describe(v.err, v.hint.InDoubt && !k.state.Idempotent, k.state.Info()))
 		return
 	}
 	k.c.o.Orchestrator.MaybeRetry(k, v.why, v.err, v.hint)
-	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+	if !throttled {
 		return
 	}
 	// The strategy has answered already, if it is one that does not block; otherwise the server's own delay has to do.
@@ -260,7 +300,7 @@ func (k *call) refused(v judgement, status int) {
 		delay = max(delay, log[len(log)-1].Delay)
 	}
 	if p := k.state.Phase(); delay > 0 && (p == retry.PhaseParked || p == retry.PhaseDeciding) {
-		k.c.gate.refused(k.endpoint, k.r.Path, now.Add(delay))
+		k.c.gate.refused(&k.lead, k.endpoint, k.r.Path, now.Add(delay))
 	}
 }
 

@@ -16,6 +16,7 @@ var (
 	errNoMap      = errors.New("there is no cluster map yet that names the service's nodes")
 	errNoBody     = errors.New("the function gave no body")
 	errSwitched   = fmt.Errorf("%w: the node has answered 101 and switched protocols, which no request asks for", cberr.Couchbase)
+	errQueueFull  = errors.New("too many requests wait for one of the same path, which a node has told to come back later")
 	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
 )
 

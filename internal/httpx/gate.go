@@ -18,23 +18,50 @@ const maxPath = 1 << 10
 // depth-n refusals.
 const depth = 5
 
-// gate keeps new requests from a node that has said to come back later while the request that it said so to waits:
-// those of the same path at once, and those that agree in their first n segments after 5-n refusals. It is a trie by
-// segment, kept as a table of the prefixes. Its zero value is open, and asking it then costs one load. It counts per
-// node: the refusal of one says nothing about the others.
+// mostQueued bounds the requests that wait at a gate.
+const mostQueued = 1024
+
+// gate keeps new requests from a node that has said to come back later, while the request that it said so to waits for its retry:
+// those of the same path at once, and those that agree in their first n segments after 5-n refusals. When the delay is over one request
+// goes first, and the others follow its success. It is a trie by segment, kept as a table of the prefixes. Its zero value is open, and
+// asking it then costs one load. It counts per node: the refusal of one says nothing about the others. No method blocks.
 type gate struct {
-	on atomic.Bool
+	on     atomic.Bool
+	queued atomic.Int32 // requests that wait
 
 	mu       sync.Mutex
 	prefixes map[string]*list.Element
-	used     list.List // of *prefix, the latest use first
+	used     list.List     // of *prefix, the latest use first
+	changed  chan struct{} // closed when a request may have become free to go; nil while nobody waits
 }
 
 type prefix struct {
 	key   string
-	until time.Time // the latest wait under it
-	count int       // refusals since the last success
+	until time.Time      // the latest wait under it
+	count int            // refusals since the last success
+	leads map[*lead]bool // the requests that are tried first; true for those on their way
+	out   int            // how many are on their way
 }
+
+// lead is one request's place at the head of queues: others wait for its success. Its zero value leads nothing.
+type lead struct {
+	addr  string
+	heads []*prefix
+}
+
+// grace is how long after its delay the refused request is waited for, so that it is the one that goes first: its strategy may still
+// be running, which must not hold up others.
+const grace = 20 * time.Millisecond
+
+// barred is what keeps a new request back: a delay, or a request that is on its way and goes first. Its zero value is nothing.
+type barred struct {
+	until   time.Time
+	led     bool
+	changed <-chan struct{} // closed when that may be over
+}
+
+// is reports whether the request must wait.
+func (b *barred) is(now time.Time) bool { return b.led || b.until.After(now) }
 
 // keys are what a path is known by: itself, and its first n segments.
 func keys(addr, path string) (whole string, firsts []string) {
@@ -54,34 +81,116 @@ func keys(addr, path string) (whole string, firsts []string) {
 	return whole, firsts
 }
 
-// wait is how long a new request must wait, 0 when it need not.
-func (g *gate) wait(addr, path string, now time.Time) time.Duration {
+// look gives what keeps a new request back.
+func (g *gate) look(addr, path string, now time.Time) barred {
 	if !g.on.Load() {
-		return 0
+		return barred{}
 	}
-	whole, firsts := keys(addr, path)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until := g.find(whole, 1)
-	for i, key := range firsts {
-		if u := g.find(key, depth-(i+1)); u.After(until) {
-			until = u
-		}
-	}
-	return max(until.Sub(now), 0)
+	bar, _ := g.bar(addr, path, now)
+	return bar
 }
 
-// find gives the wait of a prefix that was refused often enough.
-func (g *gate) find(key string, least int) time.Time {
-	e := g.prefixes[key]
-	if e == nil {
-		return time.Time{}
+// bar gives what keeps a new request back, and the prefixes that do or have done so; under the mutex.
+func (g *gate) bar(addr, path string, now time.Time) (bar barred, over []*prefix) {
+	whole, firsts := keys(addr, path)
+	look := func(key string, least int) {
+		e := g.prefixes[key]
+		if e == nil {
+			return
+		}
+		g.used.MoveToFront(e)
+		p := value(e)
+		if p.count < least {
+			return
+		}
+		over = append(over, p)
+		bar.led = bar.led || p.out > 0
+		until := p.until
+		if len(p.leads) > 0 {
+			until = until.Add(grace)
+		}
+		if until.After(bar.until) {
+			bar.until = until
+		}
 	}
-	g.used.MoveToFront(e)
-	if p := value(e); p.count >= least {
-		return p.until
+	look(whole, 1)
+	for i, key := range firsts {
+		look(key, depth-(i+1))
 	}
-	return time.Time{}
+	if bar.is(now) {
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		bar.changed = g.changed
+	}
+	return bar, over
+}
+
+// pass lets a new request go, unless something keeps it back by now. After a delay it is the one that goes first.
+func (g *gate) pass(l *lead, addr, path string, now time.Time) bool {
+	if !g.on.Load() {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	bar, over := g.bar(addr, path, now)
+	if bar.is(now) {
+		return false
+	}
+	for _, p := range over {
+		l.take(addr, p, true)
+	}
+	return true
+}
+
+// again says that a request which was refused is on its way again.
+func (g *gate) again(l *lead) {
+	if len(l.heads) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range l.heads {
+		l.take(l.addr, p, true)
+	}
+}
+
+// take puts the request at the head of a prefix's queue; under the mutex.
+func (l *lead) take(addr string, p *prefix, out bool) {
+	was, has := p.leads[l]
+	if p.leads == nil {
+		p.leads = map[*lead]bool{}
+	}
+	if !has {
+		l.heads = append(l.heads, p)
+	}
+	l.addr, p.leads[l] = addr, out
+	p.out += toInt(out) - toInt(was)
+}
+
+// leave takes the request from the heads of all queues: it has ended, or goes to another node.
+func (g *gate) leave(l *lead) {
+	if len(l.heads) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range l.heads {
+		p.out -= toInt(p.leads[l])
+		delete(p.leads, l)
+	}
+	l.heads = nil
+	g.wake()
+}
+
+// wake tells those who wait to look again; under the mutex.
+func (g *gate) wake() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 }
 
 func value(e *list.Element) *prefix {
@@ -89,8 +198,8 @@ func value(e *list.Element) *prefix {
 	return p
 }
 
-// refused remembers that a request waits until the given time.
-func (g *gate) refused(addr, path string, until time.Time) {
+// refused remembers that a request waits until the given time for its retry, before which no other is tried.
+func (g *gate) refused(l *lead, addr, path string, until time.Time) {
 	whole, firsts := keys(addr, path)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,18 +218,21 @@ func (g *gate) refused(addr, path string, until time.Time) {
 		if until.After(p.until) {
 			p.until = until
 		}
+		l.take(addr, p, false)
 	}
 	for g.used.Len() > maxPrefixes {
 		g.drop(g.used.Back())
 	}
 	g.on.Store(true)
+	g.wake()
 }
 
 // answered forgets the refusals of a path that has been answered; waits that are not over yet stay.
-func (g *gate) answered(addr, path string, now time.Time) {
+func (g *gate) answered(l *lead, addr, path string, now time.Time) {
 	if !g.on.Load() {
 		return
 	}
+	g.leave(l)
 	whole, firsts := keys(addr, path)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,6 +242,7 @@ func (g *gate) answered(addr, path string, now time.Time) {
 		}
 	}
 	g.on.Store(g.used.Len() > 0)
+	g.wake()
 }
 
 func (g *gate) drop(e *list.Element) {

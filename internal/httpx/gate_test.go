@@ -199,7 +199,7 @@ func TestSlowStrategiesLeaveTheGateToTheServer(t *testing.T) {
 		})
 		w := newWorld(t, refuse(time.Now(), "/a"), setup{retry: retry.Options{Default: slow}})
 		wait := w.background(get("/a"))
-		require.Equal(t, 10*time.Second, w.arrival(get("/a")))
+		require.Equal(t, 10*time.Second+httpx.Grace, w.arrival(get("/a")))
 		wait()
 	})
 }

@@ -25,10 +25,10 @@ func InMap(svc httpsvc.Service) (topology.Service, bool) {
 
 // choice is where an attempt goes.
 type choice struct {
-	addr    string        // "": no node offers the service
-	unknown bool          // there is no cluster map yet
-	wait    time.Duration // before the request may be sent there
-	foreign bool          // the node that the request names is not one of the service's
+	addr    string // "": no node offers the service
+	unknown bool   // there is no cluster map yet
+	bar     barred // what keeps the request from being sent there
+	foreign bool   // the node that the request names is not one of the service's
 }
 
 // pick chooses a node in turn: one that this request has not failed on, that has not failed another request just now,
@@ -54,10 +54,10 @@ func (c *Client) pick(k *call) choice {
 		a := all[(start+n)%len(all)]
 		ch := choice{addr: a}
 		if k.attempts == 0 { // a retry has its own delay behind it
-			ch.wait = c.gate.wait(a, k.r.Path, now)
+			ch.bar = c.gate.look(a, k.r.Path, now)
 		}
-		cost := 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) + toInt(ch.wait > 0)
-		if bestCost < 0 || cost < bestCost || cost == bestCost && ch.wait < best.wait {
+		cost := 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) + toInt(ch.bar.is(now))
+		if bestCost < 0 || cost < bestCost || cost == bestCost && ch.bar.until.Before(best.bar.until) {
 			best, bestCost = ch, cost
 		}
 	}

@@ -34,11 +34,11 @@ func TestWishesAboutNodes(t *testing.T) {
 		c.sick.add("b", time.Now())
 		got := picked()
 		require.Len(t, got, 2)
-		c.gate.refused("c", "/x", time.Now().Add(time.Minute))
+		c.gate.refused(&lead{}, "c", "/x", time.Now().Add(time.Minute))
 		require.Equal(t, map[string]int{"d": 12}, picked())
 		nodes = []string{"a", "b", "c"}
 		require.Equal(t, map[string]int{"c": 12}, picked())
-		require.Equal(t, time.Minute, c.pick(k).wait)
+		require.Equal(t, time.Now().Add(time.Minute+grace), c.pick(k).bar.until)
 		nodes = []string{"a", "b"}
 		require.Equal(t, map[string]int{"b": 12}, picked())
 		nodes = []string{"a"}
