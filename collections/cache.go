@@ -37,6 +37,8 @@ const defaultMaxWaiters = 32768
 type Cache struct {
 	o     Options
 	known atomic.Pointer[map[Path]Entry] // never changed in place
+	// doubted says that a node does not know the default collection, which has no entry: it may have been dropped.
+	doubted atomic.Bool
 
 	mu      sync.Mutex
 	running map[Path]*lookup
@@ -61,11 +63,12 @@ func New(o Options) *Cache {
 	return c
 }
 
-// Get finds an id that is known. It takes no lock and allocates nothing.
+// Get finds an id that is known. It takes no lock and allocates nothing. That of the default collection is known from the
+// beginning, as long as no node does not know it.
 func (c *Cache) Get(p Path) (Entry, bool) {
 	p = p.clean()
 	if p.Scope == defaultName && p.Collection == defaultName {
-		return Entry{}, true
+		return Entry{}, !c.doubted.Load()
 	}
 	e, ok := (*c.known.Load())[p]
 	return e, ok
@@ -150,6 +153,10 @@ func (c *Cache) Resolve(p Path, e Entry, err error) {
 
 // learn stores an id unless a newer manifest's is there, and gives the one that holds. The lock is held.
 func (c *Cache) learn(p Path, e Entry) Entry {
+	if p.IsDefault() {
+		c.doubted.Store(false)
+		return Entry{ManifestUID: e.ManifestUID}
+	}
 	old := *c.known.Load()
 	if o, ok := old[p]; ok && o.ManifestUID > e.ManifestUID {
 		return o
@@ -166,6 +173,9 @@ func (c *Cache) Invalidate(p Path, id uint32) bool {
 	p = p.clean()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.IsDefault() {
+		return id == 0 && !c.doubted.Swap(true)
+	}
 	old := *c.known.Load()
 	if e, ok := old[p]; !ok || e.ID != id {
 		return false
@@ -175,6 +185,9 @@ func (c *Cache) Invalidate(p Path, id uint32) bool {
 	c.known.Store(&next)
 	return true
 }
+
+// Doubted reports whether the default collection has to be looked up, as others have.
+func (c *Cache) Doubted() bool { return c.doubted.Load() }
 
 // Stale reports whether a node whose manifest has that number lags behind the one that our id of p came from: then the
 // id is right and the node has to catch up.
@@ -188,6 +201,7 @@ func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known.Store(&map[Path]Entry{})
+	c.doubted.Store(false)
 	for _, l := range c.running {
 		l.stale = true
 	}

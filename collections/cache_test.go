@@ -377,3 +377,34 @@ func BenchmarkGet(b *testing.B) {
 		}
 	}
 }
+
+// The default collection is known until a node does not know it: then it is looked up like others.
+func TestTheDefaultCollectionIsLookedUpWhenANodeDoesNotKnowIt(t *testing.T) {
+	var asked []collections.Path
+	c := collections.New(collections.Options{Lookup: func(p collections.Path) { asked = append(asked, p) }})
+	def := collections.Path{}
+	require.False(t, c.Doubted())
+	require.False(t, c.Invalidate(def, 7), "it has no other id")
+	require.True(t, c.Invalidate(def, 0))
+	require.False(t, c.Invalidate(def, 0), "one notices it")
+	require.True(t, c.Doubted())
+	_, ok := c.Get(def)
+	require.False(t, ok)
+	w := &told{}
+	require.NoError(t, c.Wait(def, w))
+	require.Len(t, asked, 1)
+	c.Resolve(def, collections.Entry{}, errors.New("gone"))
+	require.True(t, c.Doubted())
+	require.NoError(t, c.Wait(def, w))
+	c.Resolve(def, collections.Entry{ID: 8, ManifestUID: 3}, nil)
+	require.Equal(t, []collections.Entry{{}, {ManifestUID: 3}}, w.entries, "its id is 0 whatever anybody says")
+	require.False(t, c.Doubted())
+	require.True(t, c.Invalidate(def, 0))
+	c.Clear()
+	require.False(t, c.Doubted(), "another bucket has one")
+}
+
+// told keeps what it is told.
+type told struct{ entries []collections.Entry }
+
+func (w *told) CollectionResolved(e collections.Entry, _ error) { w.entries = append(w.entries, e) }

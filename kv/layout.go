@@ -123,6 +123,9 @@ func (r *Request) Restricted() bool {
 // vbucket's active copy. It costs less than to look at the fields that say so.
 func (r *Request) Plain() bool { return r.light.plain() }
 
+// Unplain has the request looked at in full from now on: see Plain.
+func (r *Request) Unplain() { r.light &^= lightPlain }
+
 // OfActive reports whether the request is for the vbucket's active copy.
 func (r *Request) OfActive() bool { return r.light.plain() || r.Replica == 0 }
 

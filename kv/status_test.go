@@ -161,7 +161,7 @@ func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 func TestStatusesWithAReason_CB58(t *testing.T) {
 	want := map[memd.Status]retry.Reason{
 		0x07: retry.KVNotMyVBucket, 0x08: retry.BucketNotReady, 0x09: retry.KVLocked, 0x1f: retry.BucketNotReady, 0x86: retry.KVTemporaryFailure,
-		0x88: retry.KVCollectionOutdated, 0xa2: retry.KVSyncWriteInProgress, 0xa4: retry.KVSyncWriteReCommitInProgress,
+		0x88: retry.KVCollectionOutdated, 0x89: retry.KVErrorMapRetryIndicated, 0xa2: retry.KVSyncWriteInProgress, 0xa4: retry.KVSyncWriteReCommitInProgress,
 	}
 	for _, s := range rowsOf() {
 		for st := range 1 << 16 {

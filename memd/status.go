@@ -54,6 +54,7 @@ const (
 	StatusTmpFail                       Status = 0x86
 	StatusXattrInvalid                  Status = 0x87
 	StatusUnknownCollection             Status = 0x88
+	StatusNoCollectionsManifest         Status = 0x89 // of servers before 8.0
 	StatusCannotApplyManifest           Status = 0x8a
 	StatusUnknownScope                  Status = 0x8c
 	StatusDCPStreamIDInvalid            Status = 0x8d
@@ -141,6 +142,7 @@ var statusNames = [...]string{
 	StatusTmpFail:                       "ETMPFAIL",
 	StatusXattrInvalid:                  "XATTR_EINVAL",
 	StatusUnknownCollection:             "UNKNOWN_COLLECTION",
+	StatusNoCollectionsManifest:         "NO_COLLECTIONS_MANIFEST",
 	StatusCannotApplyManifest:           "CANNOT_APPLY_COLLECTIONS_MANIFEST",
 	StatusUnknownScope:                  "UNKNOWN_SCOPE",
 	StatusDCPStreamIDInvalid:            "DCP_STREAM_ID_INVALID",

@@ -52,6 +52,7 @@ var meanings = map[memd.Status]string{
 	memd.StatusTmpFail:                   "temporary failure, the server did not apply it",
 	memd.StatusXattrInvalid:              "the extended attributes are malformed",
 	memd.StatusUnknownCollection:         "the node does not know the collection's id: it was dropped, or the node's manifest is older",
+	memd.StatusNoCollectionsManifest:     "the bucket has no collections manifest yet",
 	memd.StatusCannotApplyManifest:       "the collections manifest cannot be applied",
 	memd.StatusUnknownScope:              "there is no such scope",
 	memd.StatusDCPStreamIDInvalid:        "the change stream's id is invalid",

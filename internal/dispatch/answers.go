@@ -143,7 +143,8 @@ func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
 		return
 	case c.Req.CollectionID != 0: // from now on the names count
 		c.Req.CollectionID, c.Route.CollectionID = 0, 0
-	case !c.Req.InDefaultCollection():
+	default:
+		c.Req.Unplain() // the default collection, too, is looked up before it is used again
 		uid, ok := err.ManifestUID()
 		if !ok || !r.colls.Stale(uid, pathOf(c)) {
 			r.colls.Invalidate(pathOf(c), c.Route.CollectionID)

@@ -8,6 +8,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -49,16 +50,6 @@ func (r *Router) waitCollection(c *kv.Call) {
 	}
 }
 
-// lookupError is a lookup's failure, when the lookup began, and what Wakes gave before its last try.
-type lookupError struct {
-	began int64
-	wakes uint64
-	err   error
-}
-
-func (e *lookupError) Error() string { return e.err.Error() }
-func (e *lookupError) Unwrap() error { return e.err }
-
 // CollectionResolved implements collections.Waiter.
 func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 	if w.c.Ended() {
@@ -69,45 +60,159 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 		return
 	}
 	var le *lookupError
-	var ke *kv.Error
-	errors.As(err, &le)
-	definite := errors.As(err, &ke) && ke.Answered
-	if definite && le != nil && le.began < w.c.Started {
-		// It was asked before this call began: the collection may have been created since. Ask again.
-		w.r.waitCollection(w.c)
+	if !errors.As(err, &le) {
+		w.r.notSent(w.c, retry.CollectionMapRefreshInProgress, err)
 		return
 	}
 	switch {
-	case definite && errors.Is(err, cberr.ScopeNotFound):
-		w.r.notSent(w.c, retry.ScopeNotFound, err)
-	case definite && errors.Is(err, cberr.CollectionNotFound):
-		w.r.notSent(w.c, retry.CollectionNotFound, err)
-	case definite && errors.Is(err, cberr.UnsupportedOperation):
-		w.c.Fail(&kv.FeatureError{Feature: collectionsFeature})
-	case definite:
-		w.c.Fail(err)
-	case le != nil:
+	case !le.answered:
 		w.r.noWay(w.c, le.wakes, retry.CollectionMapRefreshInProgress, err, "")
+	case le.why != retry.Unknown:
+		w.r.lookupRefused(w.c, le)
+	case le.began < w.c.Started:
+		// It was asked before this call began: the collection may have been created since. Ask again.
+		w.r.waitCollection(w.c)
+	case errors.Is(err, cberr.ScopeNotFound):
+		w.r.notSent(w.c, retry.ScopeNotFound, err)
+	case errors.Is(err, cberr.CollectionNotFound):
+		w.r.notSent(w.c, retry.CollectionNotFound, err)
+	case errors.Is(err, cberr.UnsupportedOperation):
+		w.c.Fail(&kv.FeatureError{Feature: collectionsFeature})
 	default:
-		w.r.notSent(w.c, retry.CollectionMapRefreshInProgress, err)
+		w.c.Fail(err)
 	}
 }
 
-// lookup starts one lookup; its outcome goes to the cache.
-func (r *Router) lookup(p collections.Path) { r.lookupOn(p, 1, r.now()) }
+// lookupRefused asks a call's strategy about what a node has answered to the lookup that the call waits for. The call itself
+// was not sent.
+func (r *Router) lookupRefused(c *kv.Call, le *lookupError) {
+	c.Share()
+	c.Taken()
+	if c.State.NotSent() {
+		r.judge(c, le.why, le, retry.Hint{Code: uint32(le.status)})
+	}
+}
 
-func (r *Router) lookupOn(p collections.Path, try int, began int64) {
-	wakes := r.o.Orchestrator.Wakes()
-	op := kv.GetCollectionID{Path: p.String(), Common: kv.Common{Timeout: lookupTry, Retry: Strict}}
-	kv.Go(r.ctx, r, op, func(id kv.CollectionID, err error) {
-		var ke *kv.Error
-		switch {
-		case err == nil:
-			r.colls.Resolve(p, collections.Entry{ID: id.ID, ManifestUID: id.ManifestUID}, nil)
-		case try < lookupTries && r.ctx.Err() == nil && !(errors.As(err, &ke) && ke.Answered):
-			r.lookupOn(p, try+1, began)
-		default:
-			r.colls.Resolve(p, collections.Entry{}, &lookupError{began, wakes, err})
+// lookupError is a lookup's failure.
+type lookupError struct {
+	began    int64  // when the lookup did
+	wakes    uint64 // what Wakes gave before its last attempt
+	answered bool   // a node has refused it, with the next two
+	status   memd.Status
+	why      retry.Reason // for a retry; retry.Unknown when there is none
+	err      error
+}
+
+func (e *lookupError) Error() string { return e.err.Error() }
+func (e *lookupError) Unwrap() error { return e.err }
+
+// lookup is the question for the id of one collection: one operation with one history, for all calls that wait for it.
+// Each attempt asks another node, as a request of its own. What leaves an attempt without an answer is a reason for the
+// next one; what a node answers is for the strategies of the calls that wait. It is a retry.Op and has no goroutine.
+type lookup struct {
+	r       *Router
+	path    collections.Path
+	began   int64
+	state   retry.State
+	tries   int
+	epoch   uint32 // of the attempt that is out
+	node    string // of the last attempt, "" when it has reached none
+	failure lookupError
+}
+
+var (
+	_ retry.Op       = (*lookup)(nil)
+	_ retry.Strategy = anotherNode{}
+)
+
+// lookupName is what logs and statistics call a lookup. Its requests are get-collection-id.
+const lookupName = "collection-lookup"
+
+// lookup starts one lookup; its outcome goes to the cache.
+func (r *Router) lookup(p collections.Path) {
+	l := &lookup{r: r, path: p, began: r.now()}
+	l.state.Idempotent, l.state.Strategy = true, anotherNode{l}
+	l.Dispatch()
+}
+
+// Dispatch implements retry.Op: it asks the next node.
+func (l *lookup) Dispatch() {
+	epoch, ok := l.state.Sent()
+	if !ok {
+		return
+	}
+	l.epoch = epoch
+	l.tries++
+	l.failure = lookupError{began: l.began, wakes: l.r.o.Orchestrator.Wakes()}
+	op := kv.GetCollectionID{Path: l.path.String(), Common: kv.Common{Timeout: lookupTry, Retry: Strict}}
+	kv.Go(l.r.ctx, l.r, op, func(id kv.CollectionID, err error) {
+		if err != nil {
+			l.failed(err)
+			return
+		}
+		if l.state.Succeeded(l.epoch) {
+			l.r.colls.Resolve(l.path, collections.Entry{ID: id.ID, ManifestUID: id.ManifestUID}, nil)
 		}
 	})
 }
+
+// failed has an attempt judged. One that a node has refused is not asked of another one.
+func (l *lookup) failed(err error) {
+	l.node = ""
+	why := retry.CollectionMapRefreshInProgress
+	info, _ := retry.InfoOf(err)
+	if info.Reason != retry.Unknown {
+		why = info.Reason
+	}
+	var ke *kv.Error
+	claimed := l.state.Lost
+	if errors.As(err, &ke) {
+		l.node = ke.Endpoint
+		if ke.Answered {
+			l.failure.answered, l.failure.status, l.failure.why = true, ke.Status, info.Reason
+			why, claimed = info.Reason, l.state.Answered
+		}
+	}
+	l.failure.err = err
+	if claimed(l.epoch) {
+		l.r.o.Orchestrator.MaybeRetry(l, why, err, retry.Hint{Code: uint32(l.failure.status)})
+	}
+}
+
+// Retry implements retry.Op.
+func (l *lookup) Retry() *retry.State { return &l.state }
+
+// Context implements retry.Op.
+func (l *lookup) Context() context.Context { return l.r.ctx }
+
+// Size implements retry.Op.
+func (l *lookup) Size() int { return len(l.path.Scope) + len(l.path.Collection) }
+
+// Describe implements retry.Op. The deadline is beyond what all attempts take.
+func (l *lookup) Describe(q *retry.Request) {
+	q.Service, q.Operation, q.Endpoint, q.Context = retry.KV, lookupName, l.node, l.r.ctx
+	q.Bucket, q.Scope, q.Collection = l.r.o.Bucket, l.path.Scope, l.path.Collection
+	q.Started = l.r.o.Base.Add(time.Duration(l.began))
+	q.Deadline = q.Started.Add((lookupTries + 1) * lookupTry)
+}
+
+// Done implements retry.Op.
+func (l *lookup) Done(err error, _ bool) {
+	failure := l.failure
+	failure.err = err
+	l.r.colls.Resolve(l.path, collections.Entry{}, &failure)
+}
+
+// anotherNode is the strategy of lookups.
+type anotherNode struct{ l *lookup }
+
+// RetryAfter implements retry.Strategy.
+func (a anotherNode) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
+	if a.l.failure.answered || a.l.tries >= lookupTries || a.l.r.ctx.Err() != nil {
+		return retry.Stop()
+	}
+	return retry.After(0)
+}
+
+// Inline implements retry.Inline.
+func (anotherNode) Inline() bool { return true }

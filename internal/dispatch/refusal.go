@@ -101,9 +101,8 @@ func (e *withRefusal) Unwrap() []error { return []error{e.err, e.refusal} }
 // beside adds the map that was refused to what a call has met, which may be nil.
 func (r *Router) beside(err error) error {
 	e := r.refusal.Load()
-	var named *MapError
 	switch {
-	case e == nil, errors.As(err, &named):
+	case e == nil || errors.Is(err, e):
 		return err
 	case err == nil:
 		return e

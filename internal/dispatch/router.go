@@ -278,7 +278,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 			return p
 		}
 	}
-	if c.Spec().Has(kv.CollectionAware) && !c.Req.InDefaultCollection() {
+	if c.Spec().Has(kv.CollectionAware) && (!c.Req.InDefaultCollection() || r.colls.Doubted()) {
 		e, ok := r.collection(c)
 		if !ok {
 			if pk.snap.Capability(kv.CapabilityCollections) == topology.Unsupported {
