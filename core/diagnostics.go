@@ -184,10 +184,10 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	}
 	asked := func(key string) bool { return o.Services == nil || slices.Contains(o.Services, key) }
 	c.doer() // sees to it that somebody asks for a map
+	if err := c.awaitMaps(ctx); err != nil {
+		return r, err
+	}
 	for _, b := range c.all() {
-		if _, err := b.Layout(ctx); err != nil {
-			return r, err
-		}
 		if m, ok := b.Map(); ok {
 			r.ConfigRev = max(r.ConfigRev, m.Rev)
 		}
@@ -225,6 +225,23 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 		slices.SortFunc(ds, func(a, b PingDetails) int { return strings.Compare(a.Namespace+" "+a.Remote, b.Namespace+" "+b.Remote) })
 	}
 	return r, nil
+}
+
+// awaitMaps waits for a map of each bucket. The error is that of a bucket, when none has one.
+func (c *Cluster) awaitMaps(ctx context.Context) error {
+	bs := c.all()
+	errs := make([]error, len(bs))
+	var wg sync.WaitGroup
+	for i, b := range bs {
+		wg.Go(func() { _, errs[i] = b.Layout(ctx) }) // ends by its deadline
+	}
+	wg.Wait()
+	c.seeToMap() // one of them may be the reason why there is none
+	c.awaitMap(ctx, "")
+	if s, _ := c.newestMap(""); s != nil {
+		return nil
+	}
+	return errors.Join(errs...)
 }
 
 func valuesOf(m map[Service]string) (out []string) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -141,15 +140,9 @@ func fill(path string, args []string) (string, error) {
 	return b.String(), nil
 }
 
-// doer sends requests to the services. Somebody has to get the cluster's map: if no bucket does, a connection without
-// a bucket is made for it.
+// doer sends requests to the services.
 func (c *Cluster) doer() httpsvc.Doer {
-	c.mu.Lock()
-	none := len(c.buckets) == 0
-	c.mu.Unlock()
-	if none {
-		c.Bucket("")
-	}
+	c.seeToMap()
 	if c.cfg.AllowEnterpriseAnalytics {
 		return c.http
 	}
@@ -226,38 +219,6 @@ func (c *Config) httpTimeout(svc httpsvc.Service) time.Duration {
 		return c.ViewTimeout
 	}
 	return c.ManagementTimeout
-}
-
-// newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is
-// reached on; nil while there is none.
-func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network string) {
-	var from *Bucket
-	for _, b := range c.all() {
-		if s := b.router.Snapshot(); s != nil && (bucket == "" || b.name == bucket) && s.Newer(newest) {
-			newest, from = s, b
-		}
-	}
-	if newest == nil {
-		return nil, ""
-	}
-	return newest, from.router.Network()
-}
-
-// awaitMap waits for the first map of any bucket, or of the named one.
-func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, b := range c.all() {
-		if bucket == "" || b.name == bucket {
-			wg.Go(func() {
-				if b.router.AwaitMap(ctx); b.router.Snapshot() != nil {
-					cancel() // one is enough
-				}
-			})
-		}
-	}
-	wg.Wait()
 }
 
 // endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold active

@@ -95,6 +95,37 @@ func (r *Router) SetBarren(barren bool) {
 // Barren gives what SetBarren has noted.
 func (r *Router) Barren() bool { return r.barren.Load() }
 
+// MapState says whether the router has a way to the cluster's map: a map, and a connection or another source of newer ones.
+// refused says that the bucket is why it has none: a node has accepted the login and does not open the bucket, or has no map
+// of it.
+func (r *Router) MapState() (works, refused bool) {
+	known := r.picker.Load() != nil
+	err, _ := r.sourceState()
+	refused = isBucketTrouble(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pipes {
+		p.each(func(q *pipeline) {
+			err, _ := q.state()
+			switch {
+			case q.conn.Load() == nil:
+				refused = refused || isBucketTrouble(err)
+			case known:
+				works = true
+			default:
+				refused = refused || !q.confirms.Load()
+			}
+		})
+	}
+	return works, refused && !works
+}
+
+// isBucketTrouble reports whether err is a node's answer that it does not open the bucket.
+func isBucketTrouble(err error) bool {
+	var ce *conn.ConnectError
+	return errors.As(err, &ce) && (ce.Kind == cberr.BucketAccess || ce.Kind == cberr.BucketNotFound)
+}
+
 // mapless reports whether the node has said that it gives no maps.
 func (p *pipeline) mapless() (no bool) {
 	p.each(func(q *pipeline) {

@@ -1,0 +1,94 @@
+package core
+
+import (
+	"context"
+	"sync"
+
+	"github.com/couchcore/couchcore/internal/topology"
+)
+
+// Calls that need no bucket find their nodes in the cluster map of any bucket. When the buckets that were asked for have none,
+// because they are misspelt, say, or the user may not open them, the cluster connects without a bucket: as Bucket("").
+
+// seeToMap begins to get the cluster's map without a bucket, unless a bucket has a way to it or may still find one.
+func (c *Cluster) seeToMap() {
+	bs, stuck := c.all(), false
+	for _, b := range bs {
+		switch works, refused := b.router.MapState(); {
+		case works || b.name == "":
+			return
+		case refused:
+			stuck = true
+		}
+	}
+	if stuck || len(bs) == 0 {
+		c.Bucket("")
+	}
+}
+
+// newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is
+// reached on; nil while there is none.
+func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network string) {
+	var from *Bucket
+	for _, b := range c.all() {
+		if s := b.router.Snapshot(); s != nil && (bucket == "" || b.name == bucket) && s.Newer(newest) {
+			newest, from = s, b
+		}
+	}
+	if newest == nil {
+		return nil, ""
+	}
+	return newest, from.router.Network()
+}
+
+// awaitMap waits for the first map of any bucket, or of the named one: until it is there, ctx ends, or nothing that is under
+// way can bring one.
+func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, b := range c.all() {
+		if bucket == "" || b.name == bucket {
+			wg.Go(func() {
+				if c.awaitMapOf(ctx, b, bucket == "") {
+					cancel() // one is enough
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// awaitMapOf waits for a bucket's first map, or if any will do for that of the cluster, once the bucket turns out to bring none.
+// It says whether there is one.
+func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
+	waiting, stop := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		b.router.AwaitMap(waiting)
+	}()
+	defer func() {
+		stop()
+		<-over
+	}()
+	for ended := false; ; {
+		changed := b.router.Changed()
+		if b.router.Snapshot() != nil {
+			return true
+		}
+		if _, refused := b.router.MapState(); refused && anyone && b.name != "" {
+			own := c.Bucket("")
+			own.router.AwaitMap(ctx)
+			return own.router.Snapshot() != nil
+		}
+		if ended {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-over:
+			ended = true
+		}
+	}
+}
