@@ -268,9 +268,10 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 			continue
 		}
 		p, ok := o.unlink(z.history, now)
+		waits := ok && o.postpone(z.history, p, now)
 		o.arm()
 		o.mu.Unlock()
-		if !ok { // guard: still parked
+		if !ok || waits { // guard: still parked
 			continue
 		}
 		p.capped = p.capped && now >= p.at // past the deadline nothing is sent
@@ -278,6 +279,18 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 			z.op.Dispatch()
 		}
 	}
+}
+
+// postpone parks an operation that was woken again until its floor, if that is still to come and before its own time; under the
+// mutex.
+func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
+	at := h.floor(p.since)
+	if now < at && p.at > at { // guard: floor of a wake
+		p.since, p.at, p.delay, p.capped, p.eager = now, at, at-now, false, false
+		o.link(h, p)
+		return true
+	}
+	return false
 }
 
 // Close ends every operation that waits for a delay or whose strategy runs, with ErrClosed around cause, and lets later

@@ -20,7 +20,8 @@ import (
 var guards = []string{
 	"always", "answer in doubt", "bounds", "cap", "capped", "claim only from local", "claimed", "closed", "closed before its strategy",
 	"closed before the wake-up", "disabled", "done", "doubt", "end swap", "ended before its strategy",
-	"ended while described", "epoch of answered", "epoch of lost", "epoch of succeeded", "epoch of unsent", "executed in part", "fail swap", "floor", "late answer",
+	"ended while described", "epoch of answered", "epoch of lost", "epoch of succeeded", "epoch of unsent", "executed in part", "fail swap", "floor",
+	"floor of a strategy", "floor of a wake", "late answer",
 	"late loss", "missed wake", "one free re-route", "one transparent loss", "park swap", "parking", "pushed back", "reset", "reset's number", "send only from local",
 	"size", "still parked", "strategy's context", "timer's swap", "unlink at the end",
 	"unlink what others ended", "unlinked", "unsafe reason", "wake", "wire",

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,6 +327,7 @@ func TestWakeNamesItsParking(t *testing.T) {
 				orc.Wake(nil)
 				if again { // a second parking without a Sent between the two
 					x.notSent(orc, retry.NodeNotAvailable)
+					pass(2 * time.Millisecond) // beyond the floor
 				}
 				return true
 			})
@@ -347,6 +349,63 @@ func TestWakeIgnoresWhoEnded(t *testing.T) {
 		expect(t, len(x.sent()) == 1, "dispatched %d times", len(x.sent()))
 		orc.Cancel(x, nil)
 	})
+}
+
+// Whatever a strategy or a server says, and however often an operation is woken, it is sent once a millisecond at most after its
+// first retry.
+func TestTheFloorBetweenAttempts(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails func(x *op, orc *retry.Orchestrator)
+		delay time.Duration // the strategy's
+		wakes bool
+		least int // how often it is sent again; 0 means 20
+	}{
+		"an answer": {fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.KVTemporaryFailure, retry.Hint{}) }},
+		"a pushback of 0": {fails: func(x *op, orc *retry.Orchestrator) {
+			x.answer(orc, retry.KVTemporaryFailure, retry.Hint{Pushback: retry.PushbackAfter(0)})
+		}, least: 2}, // at once, and then as the schedule of reasons that are always retried says
+		"no way": {fails: func(x *op, orc *retry.Orchestrator) { x.notSent(orc, retry.NodeNotAvailable) }},
+		"wakes": {
+			fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.BucketNotReady, retry.Hint{}) },
+			delay: time.Second, wakes: true,
+		},
+		"missed wakes": {
+			fails: func(x *op, orc *retry.Orchestrator) {
+				since := orc.Wakes()
+				orc.Wake(nil)
+				x.answer(orc, retry.BucketNotReady, retry.Hint{Wakes: since})
+			},
+			delay: time.Second,
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			orc := retry.New(retry.Options{Default: after{retry.After(c.delay)}})
+			x := newOp(true, time.Minute)
+			rounds := 0
+			x.dispatch = func() {
+				if rounds++; rounds < 30 {
+					c.fails(x, orc)
+				}
+			}
+			c.fails(x, orc)
+			for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until); time.Sleep(50 * time.Microsecond) {
+				if c.wakes {
+					orc.Wake(nil)
+				}
+			}
+			sent := x.sent()
+			if least := cmp.Or(c.least, 20); len(sent) < least {
+				t.Errorf("%s: sent %d times: the floor is no more than that", name, len(sent))
+			}
+			for i := 1; i < len(sent); i++ {
+				if d := sent[i].Sub(sent[i-1]); d < time.Millisecond {
+					t.Errorf("%s: attempt %d follows after %v", name, i, d)
+					break
+				}
+			}
+			orc.Close(nil)
+		})
+	}
 }
 
 func TestWakeKeepsDelaysThatAServerCaused(t *testing.T) {

@@ -39,7 +39,10 @@ func plainEvents() []event {
 			w.woken()
 		}},
 		{"wake", func(w *world) {
-			if w.phase == PhaseParked && w.eager {
+			if floor := w.since.Add(time.Millisecond); w.phase != PhaseParked || !w.eager {
+			} else if w.op.dispatches > 0 && time.Now().Before(floor) && w.until.After(floor) { // retried before
+				w.until, w.capped, w.eager = floor, false, false
+			} else {
 				w.phase = PhaseLocal
 				w.steps++
 			}

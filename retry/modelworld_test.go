@@ -25,7 +25,8 @@ type world struct {
 	phase    Phase
 	epoch    uint32 // of the latest Sent
 	deadline time.Time
-	until    time.Time // end of the parking
+	since    time.Time // beginning of the parking
+	until    time.Time // its end
 	eager    bool
 	capped   bool
 	moved    bool
@@ -151,7 +152,7 @@ func (w *world) parked(delay time.Duration, why Reason, moved bool) {
 		w.ended(false, ErrClosed)
 	default:
 		w.phase, w.capped = PhaseParked, delay >= left
-		w.until = time.Now().Add(min(delay, left))
+		w.since, w.until = time.Now(), time.Now().Add(min(delay, left))
 		w.eager = why.Unseen() && !why.AlwaysRetry()
 		if delay == 0 && moved {
 			w.moved = true

@@ -389,9 +389,18 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 // always retried.
 const Floor = 10 * time.Millisecond
 
-// idleFloor is the same for strategies, whose delays begin with 1 ms: one that says "at once" every time would spin until the deadline
-// where nothing in between takes time.
-const idleFloor = time.Millisecond
+// retryFloor is the same for strategies, whose delays begin with 1 ms, and for events that wake an operation: otherwise a server could
+// make the client send the same request as fast as it answers, and an operation without a way to a server would spin until its
+// deadline. The schedule of reasons that are always retried has longer waits of its own.
+const retryFloor = time.Millisecond
+
+// floor is when an operation that is parked at that moment may be sent again at the earliest.
+func (h *history) floor(since time.Duration) time.Duration {
+	if h.Retries() == 0 {
+		return since
+	}
+	return later(since, retryFloor)
+}
 
 // delay is the wait before the next attempt: the strategy's, or what the server asked for if that is longer.
 func (j *judgement) delay(a Action) time.Duration {
@@ -406,8 +415,8 @@ func (j *judgement) delay(a Action) time.Duration {
 	case j.made == 0:
 	case j.pushed() && delay < Floor: // guard: floor
 		delay = max(delay, Controlled(j.made, 0))
-	case j.step > 0 && j.why.Unseen():
-		delay = max(delay, idleFloor)
+	default:
+		delay = max(delay, retryFloor) // guard: floor of a strategy
 	}
 	return delay
 }
@@ -467,7 +476,9 @@ func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, o
 func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why error) {
 	h := j.h
 	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
-		p.at, p.capped = p.since, false
+		if at := h.floor(p.since); at < p.at { // the earliest moment, not before
+			p.at, p.capped = at, false
+		}
 	}
 	p.kind = h.req.Kind
 	if o.closed { // guard: closed
