@@ -466,6 +466,7 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond) // the old connection is used until the new one is there
 		require.Equal(t, hellos+1, m.Frames(memd.OpHello))
 		for st, more := range map[memd.Status]int{0x7ff1: 0, 0x7ff3: 1} {
 			time.Sleep(3 * time.Second) // long after, and long before, the next poll

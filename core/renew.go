@@ -29,6 +29,7 @@ type renewer struct {
 	stale map[string]bool // connections that a node has asked to log in again
 
 	renewed map[string]renewal // by connection; run's own
+	asked   map[int]time.Time  // when a node's login was last renewed because the node had called it stale; run's own
 }
 
 // renewal is what has become of a connection's login since it was made.
@@ -39,7 +40,7 @@ type renewal struct {
 }
 
 func (b *Bucket) newRenewer() *renewer {
-	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}}
+	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}, asked: map[int]time.Time{}}
 }
 
 // wake makes the renewer look at all connections.
@@ -117,14 +118,17 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 	if !ok {
 		r.login = l.Login
 	}
-	w.mu.Lock()
-	stale := w.stale[l.Connection]
-	w.mu.Unlock()
+	stale := w.isStale(l.Connection)
 	old := r.login.Generation != w.b.c.logins.newest()
 	var at time.Time
 	switch {
-	case stale, old:
+	case old:
 		at = r.login.At
+	case stale:
+		at = r.login.At
+		if last, ok := w.asked[l.Node]; ok && !at.Before(last) { // a node that calls the new login stale, too, waits
+			at = at.Add(renewRetry)
+		}
 	case !r.login.Expires.IsZero():
 		at = r.login.At.Add(max(r.login.Expires.Sub(r.login.At)/4*3, renewRetry))
 	default:
@@ -136,11 +140,20 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 	return at
 }
 
+func (w *renewer) isStale(connection string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stale[connection]
+}
+
 // renew logs a connection in again, by a token over itself if that is possible, otherwise by a new connection.
 func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	r, ok := w.renewed[l.Connection]
 	if !ok {
 		r.login = l.Login
+	}
+	if w.isStale(l.Connection) {
+		w.asked[l.Node] = time.Now()
 	}
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
 	cr, err := w.b.c.logins.connection(asked)

@@ -281,12 +281,15 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 	}
 }
 
-// postpone parks an operation that was woken again until its floor, if that is still to come and before its own time; under the
-// mutex.
+// postpone parks an operation that was woken before its floor again, until then or until its own time, whichever is first; under
+// the mutex.
 func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
 	at := h.floor(p.since)
-	if now < at && p.at > at { // guard: floor of a wake
-		p.since, p.at, p.delay, p.capped, p.eager = now, at, at-now, false, false
+	if now < at { // guard: floor of a wake
+		if p.at > at {
+			p.at, p.capped = at, false
+		}
+		p.since, p.delay, p.eager = now, max(p.at-now, 0), false
 		o.link(h, p)
 		return true
 	}

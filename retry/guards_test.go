@@ -369,6 +369,9 @@ func TestTheFloorBetweenAttempts(t *testing.T) {
 			fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.BucketNotReady, retry.Hint{}) },
 			delay: time.Second, wakes: true,
 		},
+		"wakes, and a strategy that does not wait": {
+			fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.BucketNotReady, retry.Hint{}) }, wakes: true,
+		},
 		"missed wakes": {
 			fails: func(x *op, orc *retry.Orchestrator) {
 				since := orc.Wakes()
@@ -388,7 +391,7 @@ func TestTheFloorBetweenAttempts(t *testing.T) {
 				}
 			}
 			c.fails(x, orc)
-			for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until); time.Sleep(50 * time.Microsecond) {
+			for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until); time.Sleep(40 * time.Microsecond) {
 				if c.wakes {
 					orc.Wake(nil)
 				}

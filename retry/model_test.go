@@ -40,8 +40,10 @@ func plainEvents() []event {
 		}},
 		{"wake", func(w *world) {
 			if floor := w.since.Add(time.Millisecond); w.phase != PhaseParked || !w.eager {
-			} else if w.op.dispatches > 0 && time.Now().Before(floor) && w.until.After(floor) { // retried before
-				w.until, w.capped, w.eager = floor, false, false
+			} else if w.op.dispatches > 0 && time.Now().Before(floor) { // retried before
+				if w.eager = false; w.until.After(floor) {
+					w.until, w.capped = floor, false
+				}
 			} else {
 				w.phase = PhaseLocal
 				w.steps++

@@ -62,6 +62,8 @@ type pipeline struct {
 	active  time.Time  // see NoteActivity
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
+	connecting connecting
+
 	reads int64 // of the connection, under the router's lock
 	idle  int   // looks at it without much to read, under the same
 }
@@ -73,7 +75,7 @@ func (r *Router) pipe(addr string) *pipeline {
 	}
 	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket, addr)}
 	p.grow(r.o.Connections)
-	after := time.Duration(0)
+	after := r.newcomers.wait(time.Since(r.o.Base))
 	p.each(func(q *pipeline) {
 		q.ctx, q.stop = context.WithCancelCause(r.ctx)
 		wait := after
@@ -291,14 +293,18 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				return
 			}
 			var err error
+			p.begins()
 			doubted, early := p.r.doubted(), p.r.reconnects()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				wait = p.r.o.pauseAfter(wait)
-				if errors.Is(err, errForeign) {
-					early = doubted
+				jittered := wait/2 + time.Duration(p.r.o.Dice()*float64(wait/2))
+				if !errors.Is(err, errForeign) {
+					pause(ctx, jittered, early)
+					continue
 				}
-				pause(ctx, wait/2+time.Duration(p.r.o.Dice()*float64(wait/2)), early)
+				pause(ctx, jittered, doubted)
+				p.awaitTurn(ctx)
 				continue
 			}
 			if !p.connected(cn) {
@@ -312,6 +318,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		}
 		if cn.Stats.Answers.Load() > 0 && !useless(err) {
 			wait = 0
+			p.awaitTurn(ctx)
 			continue
 		}
 		if time.Since(began) > redialMax {

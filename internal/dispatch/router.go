@@ -83,12 +83,13 @@ type Router struct {
 	work            executor
 	next            atomic.Uint32 // round robin
 
-	mu      sync.Mutex
-	waiting []*kv.Call // for the first cluster map
-	pipes   map[string]*pipeline
-	closed  bool
-	network string
-	seeded  time.Time // when the seeds were asked last
+	mu        sync.Mutex
+	waiting   []*kv.Call // for the first cluster map
+	pipes     map[string]*pipeline
+	closed    bool
+	network   string
+	seeded    time.Time // when the seeds were asked last
+	newcomers newcomers
 
 	resolving bool
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened

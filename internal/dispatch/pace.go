@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// No server may drive the client: whatever nodes answer, announce or hang up on, they are connected to a handful of times a second
+// at most. docs/retry.md lists every loop that a server could drive, with its bound.
+
+const (
+	// connects is how often one connection is made in any second, but for attempts that fail, which have pauses of their own.
+	connects = 4
+	// newNodes is how many nodes of cluster maps are connected to without a pause, as many as a large cluster has; after that one
+	// follows each newNodeEvery. Maps that name other nodes each time would otherwise make the client dial as fast as they come.
+	newNodes     = 256
+	newNodeEvery = 125 * time.Millisecond
+)
+
+// connecting is when a pipeline has begun to connect, the last few times. The pipeline's lock guards it.
+type connecting struct {
+	began [connects]time.Time
+	next  int // of began, the oldest
+}
+
+// begins notes an attempt to connect that begins now.
+func (p *pipeline) begins() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.connecting
+	c.began[c.next] = time.Now()
+	c.next = (c.next + 1) % len(c.began)
+}
+
+// awaitTurn waits until the pipeline may connect again after the loss of a connection, or after another event that a server causes.
+func (p *pipeline) awaitTurn(ctx context.Context) {
+	p.mu.Lock()
+	wait := time.Second - time.Since(p.connecting.began[p.connecting.next])
+	p.mu.Unlock()
+	if wait > 0 {
+		pause(ctx, wait, nil)
+	}
+}
+
+// newcomers paces the nodes that a router connects to for the first time. The router's lock guards it.
+type newcomers struct{ next time.Duration }
+
+// wait takes the next one's turn, at that time since the router's base, and says how long it waits.
+func (n *newcomers) wait(now time.Duration) time.Duration {
+	n.next = max(n.next, now) + newNodeEvery
+	return max(n.next-newNodes*newNodeEvery-now, 0)
+}
