@@ -80,8 +80,8 @@ const errProviderSlow loginError = "the credentials provider has not answered in
 func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
 	cr, generation, err := l.current(ctx)
 	return conn.Credentials{
-		Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal(),
-		Login: conn.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: cr.Token.Reveal() != ""},
+		Username: cr.Username, Password: cr.Password, Token: cr.Token,
+		Login: conn.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
 	}, err
 }
 
@@ -91,7 +91,7 @@ func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
 	if !l.tls && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
 	}
-	return httpx.Credentials{Username: cr.Username, Password: cr.Password.Reveal(), Token: cr.Token.Reveal()}, err
+	return httpx.Credentials{Username: cr.Username, Password: cr.Password, Token: cr.Token}, err
 }
 
 // rotate makes every connection's credentials old, and gives the number of the new ones. With other ones they take the
@@ -122,7 +122,7 @@ func (l *logins) check(cr *Credentials) error {
 		return &ConfigError{"Credentials", "is a provider: it gives the new ones, see RenewLogins"}
 	case kindOfLogin(cr) != kindOfLogin(&l.now):
 		return &ConfigError{"Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
-	case cr.Token.Reveal() != "" && !l.tls:
+	case !cr.Token.Empty() && !l.tls:
 		return &ConfigError{"Token", "is sent over TLS only"}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (l *logins) check(cr *Credentials) error {
 
 func kindOfLogin(cr *Credentials) string {
 	switch {
-	case cr.Token.Reveal() != "":
+	case !cr.Token.Empty():
 		return "a token"
 	case cr.Username != "":
 		return "a name and a password"

@@ -162,7 +162,7 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	switch {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.cfg.UseTLS:
-		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token),
+		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
 			kv.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
 		var ke *kv.Error
 		answered = errors.As(err, &ke) && ke.Answered

@@ -21,7 +21,7 @@ func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, 
 		Dial: d.dial, Mechanisms: d.cfg.Mechanisms, AllowPlain: d.cfg.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
 		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket, WantConfig: bucket != "",
 		Credentials: func(context.Context) (conn.Credentials, error) {
-			return conn.Credentials{Username: d.cfg.Username, Password: d.cfg.Password.Reveal()}, nil
+			return conn.Credentials{Username: d.cfg.Username, Password: d.cfg.Password}, nil
 		},
 	}
 	if d.cfg.UseTLS {

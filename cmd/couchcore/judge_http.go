@@ -14,6 +14,7 @@ import (
 
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
@@ -193,7 +194,7 @@ func (x *httpSubject) credentials(j *judge) func(context.Context) (httpx.Credent
 			j.met = true
 			return httpx.Credentials{}, errors.New("the provider of credentials failed")
 		}
-		return httpx.Credentials{Username: "user", Password: "password"}, nil
+		return httpx.Credentials{Username: "user", Password: core.NewSecret("password")}, nil
 	}
 }
 

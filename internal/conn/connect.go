@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -50,9 +51,9 @@ type Feedback interface{ Success() }
 // Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no SASL:
 // the client certificate does it.
 type Credentials struct {
-	Username, Password string
-	Token              string
-	Login              // what the connection's Info keeps of it
+	Username        string
+	Password, Token observe.Secret
+	Login           // what the connection's Info keeps of it
 }
 
 // Login is what whoever gives credentials wants to know later about a connection that has used them.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -58,7 +59,7 @@ func FuzzServerBytes(f *testing.F) {
 			Bucket: "b", WantConfig: true, FrameLimit: 1 << 16, Base: time.Now(), Handler: nobody{},
 			Dial: func(context.Context, string, string) (net.Conn, error) { return script{bytes.NewReader(data)}, nil },
 			Credentials: func(context.Context) (conn.Credentials, error) {
-				return conn.Credentials{Username: user, Password: "p"}, nil
+				return conn.Credentials{Username: user, Password: observe.NewSecret("p")}, nil
 			},
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -89,7 +90,7 @@ func signIn(t *testing.T, addr string, tap *tapped, change func(*conn.Options)) 
 		return tap
 	})
 	o.Credentials = func(context.Context) (conn.Credentials, error) {
-		return conn.Credentials{Username: testkit.MemcachedUser, Password: testkit.MemcachedPassword}, nil
+		return conn.Credentials{Username: testkit.MemcachedUser, Password: observe.NewSecret(testkit.MemcachedPassword)}, nil
 	}
 	if change != nil {
 		change(o)
@@ -104,7 +105,7 @@ func mechanisms(names ...string) func(*conn.Options) {
 func password(text string) func(*conn.Options) {
 	return func(o *conn.Options) {
 		o.Credentials = func(context.Context) (conn.Credentials, error) {
-			return conn.Credentials{Username: testkit.MemcachedUser, Password: text}, nil
+			return conn.Credentials{Username: testkit.MemcachedUser, Password: observe.NewSecret(text)}, nil
 		}
 	}
 }
@@ -167,7 +168,7 @@ func TestMemcachedSCRAMRefusesAWrongPasswordAndAnUnknownUser(t *testing.T) {
 		_, err = signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
 			mechanisms(m)(o)
 			o.Credentials = func(context.Context) (conn.Credentials, error) {
-				return conn.Credentials{Username: "nobody", Password: testkit.MemcachedPassword}, nil
+				return conn.Credentials{Username: "nobody", Password: observe.NewSecret(testkit.MemcachedPassword)}, nil
 			}
 		})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)

@@ -57,28 +57,42 @@ type login struct {
 	conv    *scram.ClientConversation
 }
 
-// Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation.
+// Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation. Like Secret it keeps them behind
+// a function, where no printer that walks values finds them.
 type Keyring struct {
+	once sync.Once
+	open func() *keys // set by once
+}
+
+type keys struct {
 	mu      sync.Mutex
 	clients map[keyringEntry]*scram.Client
 }
 
 type keyringEntry struct{ mech, user, password string }
 
+// maxKeys bounds a keyring: rotation must not grow it for ever.
+const maxKeys = 64
+
 // newClient makes a client that takes the counts that checkServerFirst takes.
 func newClient(m mechanism, cr Credentials) (*scram.Client, error) {
-	c, err := m.hash.NewClientUnprepped(cr.Username, cr.Password, "")
+	c, err := m.hash.NewClientUnprepped(cr.Username, cr.Password.Reveal(), "")
 	if err != nil {
 		return nil, err
 	}
 	return c.WithMinIterations(minIterations), nil
 }
 
-func (k *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
-	if k == nil {
+func (r *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
+	if r == nil {
 		return newClient(m, cr)
 	}
-	key := keyringEntry{m.name, cr.Username, cr.Password}
+	r.once.Do(func() {
+		k := &keys{clients: map[keyringEntry]*scram.Client{}}
+		r.open = func() *keys { return k }
+	})
+	k := r.open()
+	key := keyringEntry{m.name, cr.Username, cr.Password.Reveal()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.clients[key]; c != nil {
@@ -88,8 +102,8 @@ func (k *Keyring) client(m mechanism, cr Credentials) (*scram.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.clients == nil || len(k.clients) >= 64 { // rotation must not grow it for ever
-		k.clients = map[keyringEntry]*scram.Client{}
+	if len(k.clients) >= maxKeys {
+		clear(k.clients)
 	}
 	k.clients[key] = c
 	return c, nil
@@ -104,7 +118,7 @@ var errNoMechanism = errors.New("no common authentication mechanism")
 // newLogin begins with the preferred mechanism, before the server's list is known. Nil means that there is nothing to
 // log in with.
 func (b *bootstrap) newLogin() (*login, error) {
-	if b.creds.Username == "" && b.creds.Token == "" {
+	if b.creds.Username == "" && b.creds.Token.Empty() {
 		return nil, nil
 	}
 	allowed := b.allowed()
@@ -118,7 +132,7 @@ func (b *bootstrap) newLogin() (*login, error) {
 // and a token never.
 func (b *bootstrap) allowed() []mechanism {
 	var ms []mechanism
-	if b.creds.Token != "" {
+	if !b.creds.Token.Empty() {
 		if b.o.TLS != nil {
 			ms = append(ms, bearer)
 		}
@@ -189,10 +203,10 @@ func (b *bootstrap) mayFallBack() bool {
 func (b *bootstrap) auth(l *login) error {
 	b.info.Mechanism = l.mech.name
 	if l.mech.name == bearer.name {
-		return b.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(b.creds.Token))
+		return b.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(b.creds.Token.Reveal()))
 	}
 	if l.mech.hash == nil {
-		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password
+		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password.Reveal()
 		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
 	}
 	first, err := l.conv.Step("")

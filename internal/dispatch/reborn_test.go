@@ -17,6 +17,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -37,7 +38,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{memd.FeatureCollections, memd.FeatureXError, memd.FeatureSelectBucket},
 					Mechanisms: []string{"SCRAM-SHA1"},
 					Credentials: func(context.Context) (conn.Credentials, error) {
-						return conn.Credentials{Username: "Administrator", Password: "password"}, nil
+						return conn.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
 					},
 				}
 			},

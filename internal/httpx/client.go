@@ -40,8 +40,8 @@ const (
 // Credentials are what a request is authenticated with: a name and a password, or a token. With none of them a client
 // certificate has to do.
 type Credentials struct {
-	Username, Password string
-	Token              string
+	Username        string
+	Password, Token observe.Secret
 }
 
 // Options are a client's surroundings. Dial, Credentials, Endpoints, Orchestrator, Health and Dice are needed.
@@ -241,12 +241,12 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) er
 		return &credentialsError{err}
 	}
 	switch {
-	case cr.Token != "" && c.o.TLS == nil:
+	case !cr.Token.Empty() && c.o.TLS == nil:
 		return errPlainToken
-	case cr.Token != "":
-		h.Header.Set("Authorization", "Bearer "+cr.Token)
+	case !cr.Token.Empty():
+		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())
 	case cr.Username != "":
-		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password)))
+		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password.Reveal())))
 	}
 	return nil
 }

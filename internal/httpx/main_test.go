@@ -18,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
@@ -75,7 +76,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, s setup) *world {
 	o := httpx.Options{
 		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) { return w.net.Dial(ctx, addr) },
 		Credentials: func(context.Context) (httpx.Credentials, error) {
-			return httpx.Credentials{Username: "Administrator", Password: "password"}, nil
+			return httpx.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
 		},
 		Endpoints:    func(topology.Service, string) ([]string, bool) { return w.nodes, true },
 		Orchestrator: w.orch, Health: &w.health, Dice: func() float64 { return 0 }, Agent: "couchcore",

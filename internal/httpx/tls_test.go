@@ -15,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -85,7 +86,7 @@ func TestUntrustedCertificate(t *testing.T) {
 func TestCredentialsOfARequest(t *testing.T) {
 	server, client := certificates(t, false)
 	for want, cr := range map[string]httpx.Credentials{
-		"Basic dTpw": {Username: "u", Password: "p"}, "Bearer abc": {Token: "abc", Username: "u"}, "": {},
+		"Basic dTpw": {Username: "u", Password: observe.NewSecret("p")}, "Bearer abc": {Token: observe.NewSecret("abc"), Username: "u"}, "": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, statuses("200"), setup{nodes: []string{"127.0.0.1:80"}, tls: server, options: func(o *httpx.Options) {
@@ -108,7 +109,9 @@ func TestCredentialsOfARequest(t *testing.T) {
 func TestTokensStayOffPlaintext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {
-			o.Credentials = func(context.Context) (httpx.Credentials, error) { return httpx.Credentials{Token: "abc"}, nil }
+			o.Credentials = func(context.Context) (httpx.Credentials, error) {
+				return httpx.Credentials{Token: observe.NewSecret("abc")}, nil
+			}
 		}})
 		_, _, err := w.do(get("/a"))
 		require.ErrorIs(t, err, cberr.InvalidArgument)

@@ -1,0 +1,52 @@
+package core
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// A printer that walks values by reflection would read what goroutines write, and everything that is kept of a configuration.
+// So what is alive prints its name, in every format.
+
+// String names the cluster's client.
+func (c *Cluster) String() string { return "cluster client " + c.id }
+
+// Format writes what String gives, for every verb.
+func (c *Cluster) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// LogValue is what String gives.
+func (c *Cluster) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// String names the bucket and its cluster's client.
+func (b *Bucket) String() string { return fmt.Sprintf("bucket %q of %s", b.name, b.c) }
+
+// Format writes what String gives, for every verb.
+func (b *Bucket) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, b.String()) }
+
+// LogValue is what String gives.
+func (b *Bucket) LogValue() slog.Value { return slog.StringValue(b.String()) }
+
+// Format writes the fields by name for every verb, without those of TLS, which may hold a private key. A Secret is stars.
+func (c Config) Format(f fmt.State, _ rune) {
+	type fields Config // without this method
+	c.TLS = nil
+	_, _ = fmt.Fprintf(f, "%+v", fields(c))
+}
+
+// Format writes what Redacted gives, for every verb.
+func (c ConnSpec) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.Redacted()) }
+
+// LogValue is what Redacted gives.
+func (c ConnSpec) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
+
+// String is what is asked, and of which service.
+func (r HTTPRequest) String() string {
+	return fmt.Sprintf("%s %s of service %v", r.Method, r.Path, r.Service)
+}
+
+// Format writes what String gives, for every verb: headers and bodies may hold passwords.
+func (r HTTPRequest) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
+
+// LogValue is what String gives.
+func (r HTTPRequest) LogValue() slog.Value { return slog.StringValue(r.String()) }
