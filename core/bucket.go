@@ -40,7 +40,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
 		Connections:  c.cfg.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
-		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Classify: c.classifier(), Breaker: c.cfg.breaker,
+		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
 		Tuning: c.cfg.tuning(b),
 	})
 	b.wg.Go(func() { b.poll(ctx) })

@@ -4,18 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
-	"github.com/couchcore/couchcore/retry/policy"
 )
 
 // Hedge asks for a request that only reads to be sent to more nodes than one: first to one of them, then, each time
@@ -24,31 +25,25 @@ import (
 type Hedge struct {
 	MaxAttempts int           // nodes at most, the first included; below 2 there is only that one
 	Delay       time.Duration // from one node to the next; 0 asks all at once
-	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason.
+	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason. That a node
+	// cannot be reached, or that the connection to it is lost before anything comes back, is never the end, whatever it says.
 	NonFatal func(error) bool
 }
 
 // hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Cluster) hedge(service Service, operation string, own *Hedge, strategy retry.Strategy) *Hedge {
-	if e, ok := c.cfg.Policy.For(retry.Service(service.String()), operation); ok && e.Hedge != nil && (e.Pinned || own == nil && strategy == nil) {
-		own = &Hedge{MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, NonFatal: nonFatalAnswer(e.Hedge)}
+	e, ok := c.cfg.Policy.For(retry.Service(service.String()), operation)
+	switch {
+	case ok && e.Hedge != nil && (e.Pinned || own == nil && strategy == nil):
+		own = &Hedge{MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, NonFatal: e.Hedge.IsNonFatal}
+	case ok && e.Pinned:
+		own = nil
 	}
 	if own == nil || own.MaxAttempts < 2 {
 		return nil
 	}
 	return own
-}
-
-// nonFatalAnswer says which failures of requests to services the policy names.
-func nonFatalAnswer(h *policy.Hedge) func(error) bool {
-	return func(err error) bool {
-		if info, ok := retry.InfoOf(err); ok && info.Reason != retry.Unknown && h.NonFatal.Has(info.Reason) {
-			return true
-		}
-		var s *ResponseError
-		return errors.As(err, &s) && slices.Contains(h.Codes, uint32(s.Status))
-	}
 }
 
 // hedgedRequest is what hedgeHTTP needs to know of a request.
@@ -65,6 +60,10 @@ type hedgedRequest struct {
 func hedgeHTTP[R any](
 	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error), closeIt func(R),
 ) (R, error) {
+	var none R
+	if r.own != nil && r.own.MaxAttempts > 1 && r.strategy != nil {
+		return none, errHedgedAndRetried
+	}
 	d := c.doer()
 	h := c.hedge(r.service, r.operation, r.own, r.strategy)
 	if h == nil || !r.idempotent || r.onlyOne {
@@ -81,19 +80,56 @@ func hedgeHTTP[R any](
 	start := int(c.cfg.Dice() * float64(len(addrs)))
 	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now(), limit: c.hedgeLimit(r)}
 	p := hedge.Policy{
-		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, NonFatal: h.NonFatal, Idempotent: true, Throttle: c.hedgeThrottle(),
+		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.hedgeThrottle(),
 	}
-	if p.NonFatal == nil {
-		p.NonFatal = func(err error) bool {
-			info, ok := retry.InfoOf(err)
-			return ok && info.Reason != retry.Unknown
+	p.NonFatal = func(err error) bool {
+		if retry.Transparent(err) {
+			return true
 		}
+		if h.NonFatal != nil {
+			return h.NonFatal(err)
+		}
+		why, _ := retry.FailedFor(err)
+		return why != retry.Unknown
 	}
 	res, stats, err := hedge.Do(ctx, p, x.try)
 	for n := 1; n < stats.Sent; n++ {
 		c.orch.Hedged(retry.Service(r.service.String()), r.operation, n)
 	}
-	return x.end(res, err)
+	res, err = x.end(res, err)
+	if retry.Transparent(err) && ctx.Err() == nil {
+		return run(ctx, waiting{d, x.limit, x.began})
+	}
+	return res, err
+}
+
+var errHedgedAndRetried = fmt.Errorf("%w: Hedge is set beside Retry: a request is hedged or retried, not both", cberr.InvalidArgument)
+
+// waiting sends a request that no node has taken yet as soon as there is one that does.
+type waiting struct {
+	d     httpsvc.Doer
+	limit time.Duration // of all attempts together, if nothing else says one
+	began time.Time     // of the first attempt
+}
+
+// Do implements httpsvc.Doer.
+func (w waiting) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	later := *r
+	later.Strategy = transparent
+	later.Timeout = leftOf(ctx, r.Timeout, w.limit, w.began)
+	return w.d.Do(ctx, &later)
+}
+
+// leftOf is the timeout of a request whose attempts have begun: that which it names, or else limit unless ctx has a deadline, is the time
+// of all of them together.
+func leftOf(ctx context.Context, named, limit time.Duration, began time.Time) time.Duration {
+	if _, ok := ctx.Deadline(); named == 0 && !ok {
+		named = limit
+	}
+	if named > 0 {
+		named = max(named-time.Since(began), 1)
+	}
+	return named
 }
 
 // hedgeLimit is the time of a request that names none: the policy's, or the service's.
@@ -180,12 +216,7 @@ type pinned struct {
 func (p *pinned) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	once := *r
 	once.Endpoint, once.Strategy = p.addr, dispatch.Strict
-	if _, ok := ctx.Deadline(); once.Timeout == 0 && !ok {
-		once.Timeout = p.limit
-	}
-	if once.Timeout > 0 { // it is that of all attempts together
-		once.Timeout = max(once.Timeout-time.Since(p.began), 1)
-	}
+	once.Timeout = leftOf(ctx, r.Timeout, p.limit, p.began)
 	resp, err := p.d.Do(ctx, &once)
 	if err != nil {
 		return nil, err

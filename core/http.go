@@ -55,7 +55,7 @@ type HTTPRequest struct {
 
 	Timeout time.Duration  // headers and body together; 0 means ctx's, or else the service's own
 	Retry   retry.Strategy // nil inherits the cluster's
-	Hedge   *Hedge         // of a request that is idempotent; nil inherits what a policy says
+	Hedge   *Hedge         // of a request that is idempotent, and excludes Retry; nil inherits what a policy says
 }
 
 // HTTPResponse is an answer whose headers are there. The caller reads Body and must close it.

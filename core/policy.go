@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -111,21 +110,13 @@ func (c *Cluster) opPolicy(name string) *dispatch.OpPolicy {
 	}
 	p := &dispatch.OpPolicy{Strategy: e.Strategy, Pinned: e.Pinned, Timeout: e.Timeout}
 	if h := e.Hedge; h != nil {
-		p.Hedge = &kv.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: nonFatal(h)}
+		p.Hedge = &kv.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: h.IsNonFatal}
 	}
 	return p
 }
 
-// nonFatal says which failures the policy names.
-func nonFatal(h *policy.Hedge) func(error) bool {
-	return func(err error) bool {
-		if info, ok := retry.InfoOf(err); ok && info.Reason != retry.Unknown && h.NonFatal.Has(info.Reason) {
-			return true
-		}
-		var e *kv.Error
-		return errors.As(err, &e) && e.Answered && slices.Contains(h.Codes, uint32(e.Status))
-	}
-}
+// transparent tries again what no server has seen, until the deadline, and nothing else: an empty list lets nothing else pass.
+var transparent retry.Strategy = policy.Only{Base: retry.FastFailOnTerminalError{}}
 
 // throttled puts a strategy below the nodes' throttle, nil without one.
 func (c *Cluster) throttled() func(retry.Strategy) retry.Strategy {
@@ -192,6 +183,9 @@ func hostOf(addr string) string {
 // httpPolicy is what the policy has for a request to a service: the strategy that it is sent with, and how long it may
 // take, 0 for the service's default. own is the strategy that the request names, nil for none.
 func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration) {
+	if own == dispatch.Strict { // the client's own requests, which are sent once
+		return own, 0
+	}
 	e, ok := c.cfg.Policy.For(service, operation)
 	if ok && e.Strategy != nil && (own == nil || e.Pinned) {
 		return e.Strategy, e.Timeout

@@ -170,38 +170,41 @@ func (c *Call) block() {
 	}
 }
 
-// Reset makes a pooled call ready for its next use. The attempt number goes on counting.
+// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but for its channel, its spare memory and what SetHedge
+// has told it. The attempt number goes on counting. No field says that another one need not be cleared: what one call has set, the next
+// one must not have, whatever happened in between.
 func (c *Call) Reset() {
-	c.State.Again()
-	if c.has&hasStrategy != 0 {
-		c.State.Strategy = nil
-	}
-	if c.light.plain() {
-		c.Req.clear(c.light)
-	} else {
-		c.Req, c.DurabilityMS = Request{}, 0
-	}
-	c.Res.reset()
-	c.Route = Route{}
-	c.Started, c.Deadline = 0, 0
-	c.ctx, c.home = nil, nil
-	if c.has&hasSpec != 0 {
-		c.ownSpec = nil
-	}
-	if c.failed || c.observed {
-		c.err, c.inDoubt, c.refused, c.watcher = nil, false, false, nil
-	}
-	c.sent, c.vb, c.has, c.failed, c.observed, c.light = 0, 0, c.has&hasPolicy, false, false, 0
-	c.group, c.via = nil, nil
+	c.State.Reset()
+	c.Route, c.Started, c.Deadline = Route{}, 0, 0
+	c.ctx, c.group, c.via, c.home = nil, nil, nil, nil
+	c.form, c.sent, c.vb, c.has, c.light = 0, 0, 0, c.has&hasPolicy, 0
+	c.failed, c.observed, c.inDoubt, c.refused = false, false, false, false
+	c.ForwardRev, c.DuePlace, c.DurabilityMS, c.LostRaces = 0, 0, 0, 0
+	c.ownSpec, c.watcher, c.err, c.outcomeErr = nil, nil, nil, nil
+	c.finish, c.taken, c.done, c.once = nil, nil, nil, sync.Once{}
+	c.resetShared()
+	c.Res, c.Req = Response{}, Request{}
+}
+
+// resetShared clears what other goroutines may have looked at. A store costs more than a look, and most calls need none.
+func (c *Call) resetShared() {
 	if c.guard.Load() != 0 {
 		c.guard.Store(0)
 	}
-	if c.shared() {
+	if c.shares.Load()|c.stage.Load() != 0 {
 		c.shares.Store(sharedNone)
-		c.held.Store(false)
 		c.stage.Store(0)
+	}
+	if c.watched.Load() || c.held.Load() || c.takenOnce.Load() {
+		c.watched.Store(false)
+		c.held.Store(false)
+		c.takenOnce.Store(false)
+	}
+	if c.units.Load() != 0 {
 		c.units.Store(0)
-		c.LostRaces, c.ForwardRev = 0, 0
+	}
+	if c.unwatch.Load() != nil {
+		c.unwatch.Store(nil)
 	}
 }
 

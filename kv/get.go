@@ -16,7 +16,7 @@ type Get struct {
 	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut down
 	// here. Arrays have the elements that were asked for and nothing in between.
 	Paths []string
-	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says. It excludes Paths and
+	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says. It excludes Retry, Paths and
 	// WithExpiry, and a policy's does not hold for those.
 	Hedge      *Hedge
 	WithExpiry bool // the result says when the document expires

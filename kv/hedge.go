@@ -21,7 +21,8 @@ type Hedge struct {
 	MaxAttempts int           // reads at most, that of the active copy included; below 2 there is only that one
 	Delay       time.Duration // from one read to the next; 0 sends all at once
 	// NonFatal says after which failures the other copies are still of use. Nil means every failure that has a retry
-	// reason. That a replica has no such document is never the end: it may lag.
+	// reason. Three are never the end, whatever it says: that a replica has no such document, since it may lag; that a copy's node
+	// cannot be reached; and that its connection is lost before anything comes back.
 	NonFatal func(error) bool
 }
 
@@ -30,6 +31,7 @@ type HedgePlan struct {
 	Copies   []string       // the addresses of the document's copies, the active one first
 	Timeout  time.Duration  // of a call that names none
 	Once     retry.Strategy // never tries again
+	Wait     retry.Strategy // tries again what no server has seen, and nothing else
 	Throttle hedge.Throttle // nil is none
 	Done     func(hedge.Stats)
 }
@@ -59,8 +61,8 @@ func (c *Call) hedge() *Hedge {
 	}
 	h := c.Req.Hedge
 	if c.has&hasPolicy != 0 {
-		if p, pinned := c.policyHedge(c.Req.Opcode); p != nil && (pinned || h == nil && c.Req.Retry == nil) {
-			h = p
+		if p, pinned := c.policyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry == nil {
+			h = p // nil when a pinned entry has another policy
 		}
 	}
 	if h == nil || h.MaxAttempts < 2 {
@@ -99,7 +101,7 @@ func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O)
 	x := &hedged[R, O]{d: d, op: op, h: h, plan: plan, req: c.Req}
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
-	x.req.Into, x.req.Retry = nil, plan.Once
+	x.req.Into, x.req.Retry, x.req.Hedge, x.req.light = nil, plan.Once, nil, 0
 	if x.req.Timeout == 0 {
 		x.req.Timeout = plan.Timeout
 	}
@@ -121,6 +123,14 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	if err == nil {
 		return r, nil
 	}
+	x.mu.Lock()
+	if x.active != nil {
+		err = x.active // of all failures the one that says most about the document
+	}
+	x.mu.Unlock()
+	if retry.Transparent(err) && inner.Err() == nil {
+		return x.wait(inner)
+	}
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
 		c := NewCall()
@@ -130,12 +140,16 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 		}
 		return r, c.translate(err, false)
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.active != nil {
-		err = x.active // of all failures the one that says most about the document
-	}
 	return r, err
+}
+
+// wait sends the read to the active copy, which no read has reached yet, as soon as there is a way to it.
+func (x *hedged[R, O]) wait(ctx context.Context) (r R, err error) {
+	c := x.d.NewCall()
+	c.block()
+	c.Req = x.req
+	c.Req.Retry = x.plan.Wait
+	return r, finish(ctx, x.d, c, &x.op, &r)
 }
 
 // try reads from one copy.
@@ -145,7 +159,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	c.block()
 	c.Req = x.req
 	if n > 0 {
-		c.Req.Opcode, c.Req.Replica, c.Req.light = memd.OpGetReplica, n, 0
+		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
 	}
 	var r R
 	err := finish(ctx, x.d, c, &x.op, &r)
@@ -153,7 +167,7 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
 		err = &lagging{err}
-	case n == 0 && !errors.Is(err, cberr.RequestCanceled): // which it is when another read has ended the call
+	case n == 0 && (retry.Transparent(err) || !errors.Is(err, cberr.RequestCanceled)): // which it is when another read has ended the call
 		x.mu.Lock()
 		x.active = err
 		x.mu.Unlock()
@@ -168,14 +182,14 @@ func (e *lagging) Unwrap() error { return e.error }
 
 func (x *hedged[R, O]) nonFatal(err error) bool {
 	var l *lagging
-	if errors.As(err, &l) {
+	if errors.As(err, &l) || retry.Transparent(err) {
 		return true
 	}
 	if x.h.NonFatal != nil {
 		return x.h.NonFatal(err)
 	}
-	info, ok := retry.InfoOf(err)
-	return ok && info.Reason != retry.Unknown
+	why, _ := retry.FailedFor(err)
+	return why != retry.Unknown
 }
 
 // hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at the

@@ -92,18 +92,6 @@ type Request struct {
 	packed      []byte          // the value, compressed; nil when it is sent as it is
 }
 
-// clear makes a plain request zero.
-func (r *Request) clear(l light) {
-	if !l.empty() {
-		r.Value, r.CAS, r.extras = nil, 0, [maxReqExtras]byte{}
-	}
-	if !l.bare() {
-		r.Common, r.Hedge = Common{}, nil
-	}
-	r.Opcode, r.Datatype, r.KeepCompressed, r.extrasLen, r.light = 0, 0, false, 0, 0
-	r.Into, r.Key = nil, nil
-}
-
 // light is what a request does without, so that its memory need not be touched.
 type light uint8
 
@@ -190,9 +178,14 @@ func (r *Request) InDefaultCollection() bool {
 func (r *Request) checkPlain() {
 	if (r.light.bare() || r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0) &&
 		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && r.ValueLen() <= MaxValueLen &&
-		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0 {
+		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0 && !r.hedgesAndRetries() {
 		r.light |= lightPlain
 	}
+}
+
+// hedgesAndRetries reports whether the request names both, of which only one can govern it.
+func (r *Request) hedgesAndRetries() bool {
+	return !r.light.bare() && r.Hedge != nil && r.Hedge.MaxAttempts > 1 && r.Retry != nil
 }
 
 // validate checks what no server needs to be asked about.
@@ -218,6 +211,8 @@ func (r *Request) validate(s *Spec) error {
 		return &ArgumentError{Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
 	case r.Timeout < 0:
 		return badArgument("timeout", "is negative")
+	case r.hedgesAndRetries():
+		return badArgument("hedge", "given together with a strategy (Retry): a call is hedged or retried, not both")
 	case r.Durability > memd.DurabilityPersistToMajority:
 		return &ArgumentError{Field: "durability level", Value: int64(r.Durability), Limit: int64(memd.DurabilityPersistToMajority), Kind: cberr.InvalidArgument}
 	case r.Durability != 0 && !s.Has(Durable):

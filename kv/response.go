@@ -35,16 +35,6 @@ type Response struct {
 	_ [24]byte // the request, which follows in a Call, begins a cache line
 }
 
-// reset makes r zero.
-func (r *Response) reset() {
-	if r.rare {
-		*r = Response{}
-		return
-	}
-	r.Opcode, r.Datatype, r.Status, r.extrasLen, r.VBucket, r.CAS, r.Value = 0, 0, 0, 0, 0, 0, nil
-	r.extras = [24]byte{}
-}
-
 // Part is one packet of an answer that has several. Its bytes are the call's owner's.
 type Part struct {
 	Extras     uint32 // the first four bytes of the packet's extras

@@ -146,6 +146,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 		h.Stage = stageOf(w)
 	}
 	e.Info, e.Cause = h.info(), h.cause
+	e.Code = h.req.Code
 	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
 	hadFailed := len(h.Log) > 0
 	if hadFailed || inDoubt {

@@ -206,21 +206,11 @@ func (s *State) Epoch() uint32 { return s.ph.Load() >> 3 }
 // zero afterwards. The caller must know that nobody else will act on the earlier use but by naming an attempt, which
 // fails: in particular that every call of the orchestrator with it has returned.
 func (s *State) Reset() bool {
-	if !s.Again() {
-		return false
-	}
-	s.Deadline, s.Strategy = time.Time{}, nil
-	return true
-}
-
-// Again is Reset for an owner that has set neither Deadline nor Strategy, or has cleared them: it does not touch their
-// memory.
-func (s *State) Again() bool {
 	w := s.ph.Load()
 	if p := phaseOf(w); p != isDone && p != inLocal { // guard: reset
 		return false
 	}
-	s.Idempotent = false
+	s.Idempotent, s.Deadline, s.Strategy = false, time.Time{}, nil
 	if s.h.Load() != nil { // a store costs more than a look
 		s.h.Store(nil)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry/hedge"
 )
 
@@ -102,7 +103,12 @@ func (r *Router) restrict(pk *picker, c *kv.Call) error {
 
 // HedgePlan implements kv.Hedger.
 func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
-	plan := kv.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Done: r.hedged}
+	plan := kv.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}
+	if r.o.Policy != nil {
+		if p := r.o.Policy(memd.OpGet); p != nil && p.Timeout > 0 {
+			plan.Timeout = p.Timeout
+		}
+	}
 	if r.o.HedgeThrottle != nil {
 		plan.Throttle = r.o.HedgeThrottle
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	Policy func(op memd.Opcode) *OpPolicy
 	// Throttled puts a call's own strategy below the nodes' throttle; nil when there is none.
 	Throttled func(retry.Strategy) retry.Strategy
+	// Transparent is the strategy that tries again what no server has seen, and nothing else.
+	Transparent retry.Strategy
 	// HedgeThrottle keeps hedges from nodes in trouble; nil does not.
 	HedgeThrottle hedge.Throttle
 	// Feedback gives who is told of a node's successes; nil tells nobody.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,13 @@ type Hedge struct {
 	Delay       time.Duration // between sends; 0 sends all at once
 	NonFatal    retry.Reasons // failures after which the others may still succeed
 	Codes       []uint32      // the same as the services' own numbers
+}
+
+// IsNonFatal reports whether the policy lists what an attempt has failed for. A failure that it has no reason for is not listed, nor is one
+// that only an earlier attempt has met.
+func (h *Hedge) IsNonFatal(err error) bool {
+	why, code := retry.FailedFor(err)
+	return why != retry.Unknown && h.NonFatal.Has(why) || code != 0 && slices.Contains(h.Codes, code)
 }
 
 // maxNodes bounds the nodes whose tokens are kept. Those beyond it are not throttled.

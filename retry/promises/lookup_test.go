@@ -51,7 +51,7 @@ func withRetry(c kv.Common, s retry.Strategy) kv.Common {
 	return c
 }
 
-var stops = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
+var refusesAll = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 
 // What a node refuses a lookup with is a reason for the strategy of the call that waits for it.
 func TestALookupThatIsRefusedIsAReasonForTheCallsStrategy(t *testing.T) {
@@ -104,7 +104,7 @@ func TestEachWaitersStrategyJudgesTheLookup(t *testing.T) {
 		return retry.After(10 * time.Millisecond)
 	})
 	var pending []kv.Future[kv.MutationResult]
-	for i, s := range []retry.Strategy{stops, asks, retry.BestEffort{}, nil} {
+	for i, s := range []retry.Strategy{refusesAll, asks, retry.BestEffort{}, nil} {
 		pending = append(pending, kv.Start(within(t, 5*time.Second), b, kv.Upsert{Key: []byte{byte('a' + i)}, Common: withRetry(inCollection, s)}))
 	}
 	close(all)
@@ -144,7 +144,7 @@ func TestALookupIsOneOperationWithOneHistory(t *testing.T) {
 		require.NoError(t, b.WaitReady(t.Context()))
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}, Times: 2}, mock.Drop())
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Status(memd.StatusTmpFail))
-		_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection, stops)})
+		_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection, refusesAll)})
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
 		var call *kv.Error
 		require.ErrorAs(t, err, &call)

@@ -172,3 +172,10 @@ func delays(i retry.Info) []time.Duration {
 	}
 	return ds
 }
+
+// stops is a strategy that never retries.
+type stops struct{}
+
+func (stops) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
+	return retry.Stop()
+}
