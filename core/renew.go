@@ -7,15 +7,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/memd"
 )
 
 const (
 	renewRetry    = time.Second // between two attempts to renew a connection's login
-	renewPatience = time.Minute // after which a connection whose login cannot be renewed is replaced instead
+	renewPatience = time.Minute // after which, each time, a connection whose login cannot be renewed is to be replaced instead
 	renewTimeout  = 2500 * time.Millisecond
 )
 
@@ -158,14 +160,14 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
 	cr, err := w.b.c.logins.connection(asked)
 	cancel()
-	answered := false
+	final := false
 	switch {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.cfg.UseTLS:
 		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
 			kv.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
 		var ke *kv.Error
-		answered = errors.As(err, &ke) && ke.Answered
+		final = errors.As(err, &ke) && ke.Answered && ke.Status == memd.StatusAuthError
 	default:
 		err = w.b.router.Replace(ctx, l.Connection)
 	}
@@ -184,10 +186,20 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	if r.tried = now; r.since.IsZero() {
 		r.since = now
 	}
-	if answered || now.Sub(r.since) >= renewPatience { // the node does not take it: a new connection says why, by its name
-		if w.b.router.Replace(ctx, l.Connection) != nil {
-			w.b.router.Disconnect(l.Connection, err)
+	// Only a refusal ends a connection that works: a node whose authentication provider is away answers that, too, and takes
+	// the same credentials later.
+	if final || now.Sub(r.since) >= renewPatience {
+		r.since = now
+		refused := w.b.router.Replace(ctx, l.Connection)
+		if refused != nil && (final || isRefusal(refused)) {
+			w.b.router.Disconnect(l.Connection, err) // the next connection says why, by its name
 		}
 	}
 	w.renewed[l.Connection] = r
+}
+
+// isRefusal reports whether a connection was not made because its node refuses the credentials.
+func isRefusal(err error) bool {
+	var ce *conn.ConnectError
+	return errors.As(err, &ce) && ce.Kind == cberr.AuthenticationFailure
 }
