@@ -13,6 +13,9 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
+// Hedge asks for a request to be sent to more nodes than one.
+type Hedge = httpsvc.Hedge
+
 // Request is one statement. Every field but Statement can be left at its zero value, which means the service's or the
 // cluster's default. The request is lent until its rows are there: it must not change before that.
 type Request struct {
@@ -32,6 +35,7 @@ type Request struct {
 	Raw map[string]any // put into the request last, over everything else
 
 	Retry      retry.Strategy // nil inherits
+	Hedge      *Hedge         // more nodes than one for a statement that is Readonly; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
 	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
@@ -62,6 +66,9 @@ func (r *Request) validate() error {
 		return invalid("Bucket is set without a Scope")
 	case r.Timeout < 0:
 		return invalid("Timeout is negative")
+	}
+	if err := r.Hedge.Check(r.Idempotent(), r.Endpoint); err != nil {
+		return fmt.Errorf("analytics: %w", err)
 	}
 	return nil
 }

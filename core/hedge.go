@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -22,13 +23,7 @@ import (
 // Hedge asks for a request that only reads to be sent to more nodes than one: first to one of them, then, each time
 // Delay has passed without an answer, to one that has not been asked yet. The first good answer wins and the others are
 // cancelled. Each node is asked once.
-type Hedge struct {
-	MaxAttempts int           // nodes at most, the first included; below 2 there is only that one
-	Delay       time.Duration // from one node to the next; 0 asks all at once
-	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason. That a node
-	// cannot be reached, or that the connection to it is lost before anything comes back, is never the end, whatever it says.
-	NonFatal func(error) bool
-}
+type Hedge = httpsvc.Hedge
 
 // hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
@@ -92,14 +87,15 @@ func hedgeHTTP[R any](
 		why, _ := retry.FailedFor(err)
 		return why != retry.Unknown
 	}
+	observed, end := c.http.Observe(ctx, r.service, r.operation, r.bucket)
+	x.ctx = observed
 	res, stats, err := hedge.Do(ctx, p, x.try)
-	for n := 1; n < stats.Sent; n++ {
-		c.orch.Hedged(retry.Service(r.service.String()), r.operation, n)
-	}
+	c.orch.Hedged(retry.Service(r.service.String()), r.operation, stats.Sent, stats.Failed)
 	res, err = x.end(res, err)
 	if retry.Transparent(err) && ctx.Err() == nil {
-		return run(ctx, waiting{d, x.limit, x.began})
+		res, err = run(observed, waiting{d, x.limit, x.began})
 	}
+	end(err)
 	return res, err
 }
 
@@ -148,6 +144,7 @@ type hedgedHTTP[R any] struct {
 	close func(R)
 	began time.Time
 	limit time.Duration
+	seen  seen
 
 	mu   sync.Mutex
 	won  bool // somebody has a result
@@ -163,7 +160,7 @@ func (x *hedgedHTTP[R]) try(race context.Context, n int, avoid *hedge.Avoid) (R,
 	avoid.Use(x.addrs[n])
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	stop := context.AfterFunc(race, func() { cancel(errLost) })
-	d := &pinned{d: x.d, addr: x.addrs[n], end: func() { cancel(nil) }, began: x.began, limit: x.limit}
+	d := &pinned{d: x.d, addr: x.addrs[n], end: func() { cancel(nil) }, began: x.began, limit: x.limit, seen: &x.seen}
 	r, err := x.run(ctx, d)
 	if err != nil {
 		stop()
@@ -206,6 +203,7 @@ type pinned struct {
 	end   func()
 	began time.Time     // of the first attempt
 	limit time.Duration // of all attempts together, if nothing else says one
+	seen  *seen
 
 	mu   sync.Mutex
 	open int
@@ -217,6 +215,7 @@ func (p *pinned) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	once := *r
 	once.Endpoint, once.Strategy = p.addr, dispatch.Strict
 	once.Timeout = leftOf(ctx, r.Timeout, p.limit, p.began)
+	once.Seen = p.seen.of(r.Operation)
 	resp, err := p.d.Do(ctx, &once)
 	if err != nil {
 		return nil, err
@@ -252,6 +251,24 @@ func (b *pinnedBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.once.Do(func() { b.p.change(func() { b.p.open-- }) })
 	return err
+}
+
+// seen counts the requests that the nodes of a hedged operation have seen, by their own operation: a statement may be prepared first.
+type seen struct {
+	mu sync.Mutex
+	n  map[string]*atomic.Int32
+}
+
+func (s *seen) of(operation string) *atomic.Int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = map[string]*atomic.Int32{}
+	}
+	if s.n[operation] == nil {
+		s.n[operation] = &atomic.Int32{}
+	}
+	return s.n[operation]
 }
 
 func reads(method string, idempotent bool) bool {

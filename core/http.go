@@ -104,6 +104,9 @@ func (r *HTTPRequest) http() (*httpsvc.Request, error) {
 		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
 		OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
+	if err := r.Hedge.Check(reads(r.Method, r.Idempotent), r.Endpoint); err != nil {
+		return nil, err
+	}
 	switch {
 	case r.Stream != nil && r.Body != nil:
 		return nil, fmt.Errorf("%w: Stream is set beside Body", cberr.InvalidArgument)

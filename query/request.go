@@ -44,6 +44,9 @@ const (
 	Off
 )
 
+// Hedge asks for a request to be sent to more nodes than one.
+type Hedge = httpsvc.Hedge
+
 // Request is one statement. Every field but Statement can be left at its zero value, which means the service's or the
 // cluster's default. The request is lent until its rows are there: it must not change before that.
 type Request struct {
@@ -83,6 +86,7 @@ type Request struct {
 	Raw map[string]any // put into the request last, over everything else
 
 	Retry      retry.Strategy // nil inherits
+	Hedge      *Hedge         // more nodes than one for a statement that is Readonly; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
 	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
@@ -127,6 +131,9 @@ func (r *Request) validate() error {
 		return invalid("a duration is negative")
 	case r.MaxParallelism < 0 || r.PipelineBatch < 0 || r.PipelineCap < 0 || r.ScanCap < 0:
 		return invalid("a number is negative")
+	}
+	if err := r.Hedge.Check(r.Idempotent(), r.Endpoint); err != nil {
+		return fmt.Errorf("query: %w", err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type OperationKey struct {
 // OperationStats counts what happened to the operations of one kind once they had failed.
 type OperationStats struct {
 	Retries     uint64        // sent again, transparent ones apart
-	Failed      uint64        // retries, transparent or not, whose attempt failed in turn
+	Failed      uint64        // retries, transparent or not, and hedges, whose attempt failed in turn
 	Transparent uint64        // sent again without a server's logic having seen the request
 	Hedges      uint64        // sent besides an attempt that was still out
 	Throttled   uint64        // operations that a budget or a throttle ended
@@ -125,11 +125,17 @@ func (o *Orchestrator) Stats() Stats {
 	return s
 }
 
-// Hedged counts the n-th attempt of an operation that was sent besides one that was still out; 1 is the first of those.
-func (o *Orchestrator) Hedged(service Service, operation string, n int) {
+// Hedged counts a hedged operation that has ended: sent requests, the first included, of whose others so many have failed.
+func (o *Orchestrator) Hedged(service Service, operation string, sent, failed int) {
+	if sent < 2 {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.countersOf(OperationKey{service, operation})
-	c.Hedges++
-	c.count(n)
+	c.Hedges += uint64(sent - 1)
+	c.Failed += uint64(failed)
+	for n := 1; n < sent; n++ {
+		c.count(n)
+	}
 }

@@ -138,18 +138,18 @@ func TestStats(t *testing.T) {
 // TestHistogram proves GA6-49: the n-th retry adds one to exactly one bucket.
 func TestHistogram(t *testing.T) {
 	orc := retry.New(retry.Options{})
-	for n := range 2000 {
-		orc.Hedged(retry.KV, "get", n+1)
-	}
+	orc.Hedged(retry.KV, "get", 1, 0) // no hedge was sent
+	orc.Hedged(retry.KV, "get", 2001, 7)
 	s := orc.Stats().Operations[retry.OperationKey{Service: retry.KV, Operation: "get"}]
 	require.Equal(t, [8]uint64{1, 1, 1, 1, 5, 90, 900, 1001}, s.Histogram)
 	require.EqualValues(t, 2000, s.Hedges)
+	require.EqualValues(t, 7, s.Failed)
 }
 
 func TestStatsAreBounded(t *testing.T) {
 	orc := retry.New(retry.Options{})
 	for n := range 3000 {
-		orc.Hedged(retry.Management, fmt.Sprint(n), 1)
+		orc.Hedged(retry.Management, fmt.Sprint(n), 2, 0)
 	}
 	s := orc.Stats().Operations
 	require.LessOrEqual(t, len(s), 1025)

@@ -28,6 +28,9 @@ type Highlight struct {
 	Fields []string `json:"fields,omitempty"`
 }
 
+// Hedge asks for a request to be sent to more nodes than one.
+type Hedge = httpsvc.Hedge
+
 // Request is one search. Every field but Index, and Query or Vectors, can be left at its zero value, which means the
 // service's or the cluster's default. The request is lent until its hits are there: it must not change before that.
 type Request struct {
@@ -58,6 +61,7 @@ type Request struct {
 	Raw      map[string]any // put into the request last, over everything else
 
 	Retry      retry.Strategy // nil inherits
+	Hedge      *Hedge         // more nodes than one for the search; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
 	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
@@ -96,6 +100,9 @@ func (r *Request) validate() error {
 		if v.Field == "" || v.K <= 0 || (len(v.Vector) == 0) == (v.Base64 == "") {
 			return invalid(fmt.Sprintf("Vectors[%d] needs a Field, a positive K, and one of Vector and Base64", i))
 		}
+	}
+	if err := r.Hedge.Check(r.Idempotent(), r.Endpoint); err != nil {
+		return fmt.Errorf("search: %w", err)
 	}
 	return nil
 }

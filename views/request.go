@@ -54,6 +54,9 @@ const (
 	Off
 )
 
+// Hedge asks for a request to be sent to more nodes than one.
+type Hedge = httpsvc.Hedge
+
 // Request is one query of a view. Every field but Bucket, Design and View can be left at its zero value, which means
 // the service's or the cluster's default. The request is lent until its rows are there: it must not change before that.
 // Keys are anything that encodes to JSON; a key that is null is json.RawMessage("null").
@@ -85,6 +88,7 @@ type Request struct {
 	Raw      map[string]string // put into the query string last, over everything else
 
 	Retry      retry.Strategy // nil inherits
+	Hedge      *Hedge         // more nodes than one for the query; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
 	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
@@ -122,6 +126,9 @@ func (r *Request) validate() error {
 		return invalid("a number is negative")
 	case r.Timeout < 0:
 		return invalid("Timeout is negative")
+	}
+	if err := r.Hedge.Check(r.Idempotent(), r.Endpoint); err != nil {
+		return fmt.Errorf("views: %w", err)
 	}
 	return nil
 }

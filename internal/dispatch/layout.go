@@ -130,7 +130,5 @@ func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
 
 // hedged counts the reads beyond the first.
 func (r *Router) hedged(s hedge.Stats) {
-	for n := 1; n < s.Sent; n++ {
-		r.o.Orchestrator.Hedged("kv", "get", n)
-	}
+	r.o.Orchestrator.Hedged("kv", "get", s.Sent, s.Failed)
 }

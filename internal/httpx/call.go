@@ -31,6 +31,7 @@ type call struct {
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
 	span      *observe.Operation     // nil: nobody observes
 	inner     context.Context        // of the spans of its attempts
+	part      bool                   // the span is that of several requests
 
 	again   chan struct{}
 	done    chan struct{}

@@ -12,16 +12,47 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// begin opens the request's span and takes its time; end closes it, however the request ends.
+// begin opens the request's span and takes its time; end closes it, however the request ends. A request that is one of several of
+// an operation is a part of that one's.
 func (k *call) begin(ctx context.Context) (end func(error)) {
 	if k.c.o.Instruments == nil {
 		return func(error) {}
 	}
-	name := strings.ToLower(strings.ReplaceAll(k.operation, "-", "_"))
-	t := observe.Target{Service: k.r.Service.String(), Operation: name, Bucket: k.r.Bucket}
-	inner, op := k.c.o.Instruments.StartOperation(ctx, t)
-	k.span, k.inner = &op, inner
-	return func(err error) { op.End(context.WithoutCancel(inner), outcomeOf(err)) }
+	if whole, ok := ctx.Value(wholeKey{}).(*whole); ok && whole.operation == k.operation {
+		k.span, k.inner, k.part = &whole.op, whole.inner, true
+		return func(error) {}
+	}
+	w := k.c.start(ctx, k.r.Service, k.operation, k.r.Bucket)
+	k.span, k.inner = &w.op, w.inner
+	return w.end
+}
+
+// whole is an operation under observation.
+type whole struct {
+	operation string
+	op        observe.Operation
+	inner     context.Context
+}
+
+type wholeKey struct{}
+
+func (c *Client) start(ctx context.Context, svc httpsvc.Service, operation, bucket string) *whole {
+	name := strings.ToLower(strings.ReplaceAll(operation, "-", "_"))
+	w := &whole{operation: operation}
+	w.inner, w.op = c.o.Instruments.StartOperation(ctx, observe.Target{Service: svc.String(), Operation: name, Bucket: bucket})
+	return w
+}
+
+func (w *whole) end(err error) { w.op.End(context.WithoutCancel(w.inner), outcomeOf(err)) }
+
+// Observe begins an operation that is sent as several requests: those that are made with the context that it gives, and have the
+// operation's name, are its attempts and no operations of their own. end is called once, with what the operation has come to.
+func (c *Client) Observe(ctx context.Context, svc httpsvc.Service, operation, bucket string) (of context.Context, end func(error)) {
+	if c.o.Instruments == nil {
+		return ctx, func(error) {}
+	}
+	w := c.start(ctx, svc, operation, bucket)
+	return context.WithValue(ctx, wholeKey{}, w), w.end
 }
 
 // attempted opens the span of one attempt.
@@ -44,7 +75,7 @@ func attemptOf(id string, status int) observe.Attempt {
 
 // retried notes that another attempt begins.
 func (k *call) retried() {
-	if k.span == nil {
+	if k.span == nil || k.part { // of several at the same time
 		return
 	}
 	info := k.state.Info()

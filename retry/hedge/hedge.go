@@ -30,6 +30,7 @@ type Throttle interface {
 // Stats says what became of the attempts of one operation.
 type Stats struct {
 	Sent      int // attempts, the first included
+	Failed    int // hedges, the first attempt apart, that failed while somebody waited for them
 	Throttled int // hedges that were not sent because of the Throttle
 	Winner    int // the number of the attempt whose outcome was returned, 0 being the first; -1 when there was none
 }
@@ -117,6 +118,9 @@ func (r *race[R]) run() (res R, stats Stats, err error) {
 			r.timer.Reset(r.p.Delay)
 		default:
 			r.out--
+			if o.n > 0 {
+				r.stats.Failed++
+			}
 			if !r.again(o) {
 				return r.ended(o)
 			}

@@ -138,17 +138,17 @@ func TestTimelines(t *testing.T) {
 		{
 			"fatal", p,
 			[]answer{{-1, nil}, {100 * ms, errFatal}},
-			want{inMS(0, 500), 600 * ms, "answer 1", errFatal, []int{0}, hedge.Stats{Sent: 2, Winner: 1}},
+			want{inMS(0, 500), 600 * ms, "answer 1", errFatal, []int{0}, hedge.Stats{Sent: 2, Failed: 1, Winner: 1}},
 		},
 		{
 			"all fail", p,
 			[]answer{{100 * ms, errBusy}, {100 * ms, errBusy}, {100 * ms, errBusy}, {100 * ms, errBusy}},
-			want{inMS(0, 100, 200, 300), 400 * ms, "answer 3", errBusy, nil, hedge.Stats{Sent: 4, Winner: 3}},
+			want{inMS(0, 100, 200, 300), 400 * ms, "answer 3", errBusy, nil, hedge.Stats{Sent: 4, Failed: 3, Winner: 3}},
 		},
 		{
 			"a failure waits for who is still out", p,
 			[]answer{{900 * ms, nil}, {100 * ms, errBusy}, {50 * ms, errBusy}, {50 * ms, errBusy}},
-			want{inMS(0, 500, 600, 650), 900 * ms, "answer 0", nil, nil, hedge.Stats{Sent: 4}},
+			want{inMS(0, 500, 600, 650), 900 * ms, "answer 0", nil, nil, hedge.Stats{Sent: 4, Failed: 3}},
 		},
 		{
 			"pushback after a time", p,
@@ -158,7 +158,7 @@ func TestTimelines(t *testing.T) {
 		{
 			"pushback for ever", p,
 			[]answer{{900 * ms, nil}, {100 * ms, pushedBack{retry.PushbackNever()}}},
-			want{inMS(0, 500), 900 * ms, "answer 0", nil, nil, hedge.Stats{Sent: 2}},
+			want{inMS(0, 500), 900 * ms, "answer 0", nil, nil, hedge.Stats{Sent: 2, Failed: 1}},
 		},
 		{
 			"pushback for ever, nothing out", p,

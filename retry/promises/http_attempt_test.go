@@ -13,6 +13,7 @@ import (
 
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/query"
 )
 
 // numbers are the attempts' numbers as the requests with the path have them.
@@ -69,5 +70,31 @@ func TestTheNumberIsThatOfRequestsThatAServerSaw(t *testing.T) {
 			}
 			return dial(ctx, network, addr)
 		}
+	})
+}
+
+// TestHedgesAreNumberedToo: the first request is none, and each hedge has the number of those before it.
+func TestHedgesAreNumberedToo(t *testing.T) {
+	for _, prepare := range []bool{false, true} {
+		virtual(t, func(t *testing.T, w *world) {
+			w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{Never: true}, mock.Answer{Never: true}, mock.Answer{})
+			err := drained(w.c.Query(within(t, time.Minute), &query.Request{
+				Statement: "SELECT 1", Readonly: true, Prepare: prepare, Hedge: &query.Hedge{MaxAttempts: 3, Delay: 100 * ms},
+			}))
+			require.NoError(t, err)
+			got := []string{}
+			for _, r := range w.m.ServiceLog(mock.QueryService) {
+				if !r.Preparing {
+					got = append(got, r.Header.Get("Retry-Attempt"))
+				}
+			}
+			require.Equal(t, []string{"", "1", "2"}, got, "prepared %v", prepare)
+		})
+	}
+	virtual(t, func(t *testing.T, w *world) {
+		w.manager(mock.Answer{Never: true}, mock.Answer{Never: true}, done())
+		_, err := w.do(core.HTTPRequest{Method: "GET", Timeout: time.Minute, Hedge: &core.Hedge{MaxAttempts: 3, Delay: 100 * ms}})
+		require.NoError(t, err)
+		require.Equal(t, []string{"", "1", "2"}, w.numbers(mock.ManagementService, "/x"))
 	})
 }
