@@ -114,7 +114,8 @@ type Config struct {
 	HTTPConnectTimeout                                           time.Duration // of dialing, and of TLS; 0 means ConnectTimeout
 
 	// Connections is how many there are to each node for each bucket, at most 1024; 0 means 1. It does not change. A key's calls
-	// always go over the same one, in the order in which they are made, as long as it can be connected.
+	// always go over the same one, in the order in which they are made, as long as it can be connected. A node has one more while
+	// kv.GetFailoverLog is in use, which servers refuse where execution is unordered; it ends when it was idle for 10 s.
 	Connections int
 
 	// Limits of what nodes and callers can make the client hold. 0 means the default; a value out of bounds is refused.

@@ -432,7 +432,7 @@ func TestStrategyPerCall(t *testing.T) {
 }
 
 // CB-49, B4, B9: a status that only the node's error map knows is retried with our own backoff when the map says so,
-// and described by it when not. D78: one that invalidates the connection closes it, one that asks for a map has it fetched, and
+// and described by it when not. D78: one that invalidates the connection replaces it, one that asks for a map has it fetched, and
 // one of a rate limit is told to the strategy as such.
 func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
