@@ -83,6 +83,33 @@ func (c *Cluster) notification(k *conn) []byte {
 	return out
 }
 
+// PushMap sends a notification of the caller's making to the connections of a node that have asked for whole maps, and
+// returns how many these are. The key names a bucket; an empty one means the whole cluster. Nothing says that key, version
+// and map belong together: that is for the client to find out.
+func (c *Cluster) PushMap(node int, key string, epoch, rev int64, config []byte) int {
+	p := memd.Packet{
+		Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Key: []byte(key), Datatype: memd.DatatypeJSON, Value: config,
+	}
+	p.Extras = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(epoch)), uint64(rev))
+	b, err := p.AppendTo(nil)
+	if err != nil {
+		return 0
+	}
+	var ps []push
+	c.mu.Lock()
+	if node >= 0 && node < len(c.nodes) {
+		for k := range c.nodes[node].conns {
+			if k.user.Load() != nil && k.granted().Has(memd.FeatureClustermapChange) {
+				ps = append(ps, push{k, b})
+			}
+		}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(ps, func(a, b push) int { return cmp.Compare(a.k.id, b.k.id) })
+	c.deliver(ps)
+	return len(ps)
+}
+
 // Push notifies the connections that have asked for it once more of the configuration in force.
 func (c *Cluster) Push() {
 	c.mu.Lock()

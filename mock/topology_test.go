@@ -191,6 +191,21 @@ func TestAddRebalanceRemove(t *testing.T) {
 	require.Error(t, c.RemoveNode(0), "someone has to hold the vbuckets")
 }
 
+func TestPushesOfAnyMap(t *testing.T) {
+	c := mock.Start(t, mock.Nodes(2))
+	r := loginAt(t, c, 1, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
+	login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)...)
+	require.Zero(t, c.PushMap(0, "", 1, 2, []byte("{}")), "it has asked for no whole maps")
+	require.Zero(t, c.PushMap(2, "", 1, 2, []byte("{}")))
+	require.Equal(t, 1, c.PushMap(1, "other", 7, 9, []byte(`{"rev":5}`)))
+	p, err := r.read()
+	require.NoError(t, err)
+	require.Equal(t, memd.ServerOpClustermapChange, p.Opcode)
+	require.Equal(t, "other", string(p.Key))
+	require.Equal(t, []uint64{7, 9}, []uint64{binary.BigEndian.Uint64(p.Extras), binary.BigEndian.Uint64(p.Extras[8:])})
+	require.Equal(t, `{"rev":5}`, string(p.Value))
+}
+
 func TestBriefPushCarriesTheVersionOnly(t *testing.T) {
 	c := mock.Start(t)
 	r := login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)...)

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -132,7 +133,7 @@ func (w *world) heal(addr string) {
 
 // faults is the table. The names' numbers are those of the list of faults that a client has to bear.
 func faults() []fault {
-	return append(networkFaults(), requestFaults()...)
+	return slices.Concat(networkFaults(), requestFaults(), wrongMapFaults())
 }
 
 func networkFaults() []fault {

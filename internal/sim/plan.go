@@ -56,6 +56,7 @@ type plan struct {
 	latency                   time.Duration // of the network, at least; as much again is random
 	pause                     time.Duration // between two calls of a worker, on average
 	pushes                    bool          // nodes tell of new maps
+	whole                     bool          // they push the maps themselves, not that there are newer ones
 	topology                  bool          // the cluster changes
 	flush                     bool          // the bucket is emptied now and then
 	renew                     bool          // the bucket is deleted and created again now and then
@@ -88,7 +89,7 @@ func draw(o Options) *plan {
 	if r.below(8) == 0 {
 		p.connections = 2
 	}
-	p.renew, p.rotate = r.below(6) == 0, r.below(4) == 0
+	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
 	if o.Break == NoRecovery {
 		p.calm = true
 	}

@@ -31,6 +31,8 @@ var twins = map[string][]string{
 	"any number of calls may be in flight":     {"P12"},
 	"any number of calls may wait":             {"P12"},
 	"an unknown collection stays in the cache": {"P9", "P10"},
+	"any newer map replaces the one in use":    {"P9"},
+	"another bucket's map replaces ours":       {"P9"},
 }
 
 type edit struct{ file, old, new string }
@@ -57,6 +59,15 @@ var edits = []edit{
 	{
 		"internal/conn/conn.go", "case c.inflight >= c.maxCalls:",
 		`case c.inflight >= c.maxCalls && broken != "any number of calls may be in flight":`,
+	},
+	{"internal/dispatch/configs.go", "err = r.ours(s)", `if broken != "any newer map replaces the one in use" { err = r.ours(s) }`},
+	{
+		"internal/dispatch/configs.go", "if err := r.worse(s, old, network); err != nil {",
+		`if err := r.worse(s, old, network); err != nil && broken != "any newer map replaces the one in use" {`,
+	},
+	{
+		"internal/dispatch/refusal.go", `case s.Bucket != "" && s.Bucket != r.o.Bucket:`,
+		`case s.Bucket != "" && s.Bucket != r.o.Bucket && broken != "another bucket's map replaces ours":`,
 	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",

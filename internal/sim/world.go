@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -55,10 +56,14 @@ func (w *world) since() time.Duration { return time.Since(w.began) }
 // start makes the cluster, the network and the client.
 func (w *world) start() error {
 	p := w.plan
-	m, err := mock.New(
+	opts := []mock.Option{
 		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(),
 		mock.Bucket(bucketName, p.vbuckets, mock.WithCollection("s", "c")),
-	)
+	}
+	if p.whole {
+		opts = append(opts, mock.WithoutFeatures(memd.FeatureClustermapChangeBrief))
+	}
+	m, err := mock.New(opts...)
 	if err != nil {
 		return err
 	}
@@ -319,6 +324,6 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
 }

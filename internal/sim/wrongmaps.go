@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"encoding/json"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// Wrong maps: newer than any that the cluster makes, and not to be used. What the client makes of them shows afterwards: a
+// client that has taken one takes none of the cluster's own any more, so that its calls fail when the faults are over (P9).
+
+// ahead is how many revisions a wrong map is ahead of the cluster's own. A run has fewer.
+const ahead = 1 << 20
+
+// wrongMap is one kind of them.
+type wrongMap struct {
+	name   string
+	key    string // of a push
+	change func(m map[string]any)
+}
+
+func wrongMaps() []wrongMap {
+	return []wrongMap{
+		{"44 pushed: the whole cluster's map", "", func(m map[string]any) {
+			for _, name := range []string{"name", "uuid", "nodeLocator", "vBucketServerMap", "nodes", "bucketCapabilities"} {
+				delete(m, name)
+			}
+		}},
+		{"45 pushed: the map of another bucket", "other", func(m map[string]any) {
+			m["name"] = "other"
+			delete(m, "uuid") // its name alone tells it apart
+			delete(m, "clusterUUID")
+			table, _ := m["vBucketServerMap"].(map[string]any)
+			nodes, _ := table["serverList"].([]any)
+			table["serverList"] = append(nodes[1:], nodes[0]) // its documents are elsewhere
+		}},
+		{"46 pushed: a newer map without vbuckets", bucketName, func(m map[string]any) {
+			m["vBucketServerMap"] = map[string]any{
+				"hashAlgorithm": "CRC", "numReplicas": 0, "serverList": []string{}, "vBucketMap": [][]int{},
+			}
+		}},
+	}
+}
+
+// text is the wrong map's JSON.
+func (k *wrongMap) text(w *world) (config []byte, epoch, rev int64) {
+	var m map[string]any
+	epoch, rev = w.m.Revision()
+	rev += ahead
+	if json.Unmarshal(w.m.ConfigJSON(bucketName), &m) != nil { // the bucket is gone at the moment
+		return nil, 0, 0
+	}
+	k.change(m)
+	m["rev"], m["revEpoch"] = rev, epoch
+	config, _ = json.Marshal(m) // what was JSON is JSON again
+	return config, epoch, rev
+}
+
+// wrongMapFaults bring each kind in a push, where nodes push whole maps, and with the answers to some requests.
+func wrongMapFaults() (fs []fault) {
+	for _, k := range wrongMaps() {
+		fs = append(fs, fault{k.name, func(w *world, r *source, addr string) func() int {
+			config, epoch, rev := k.text(w)
+			if config == nil {
+				return func() int { return 0 }
+			}
+			node := 0
+			for i, n := range w.m.Nodes() {
+				if n.Addr() == addr {
+					node = i
+				}
+			}
+			pushed := w.m.PushMap(node, k.key, epoch, rev, config)
+			in := w.m.Inject(mock.Match{Nodes: []int{node}, Opcodes: documentOps(), Skip: r.below(10), Times: 1 + r.below(3)},
+				mock.NotMyVBucket(true, config))
+			return func() int {
+				in.Remove()
+				return pushed + in.Fired()
+			}
+		}})
+	}
+	return fs
+}
