@@ -196,8 +196,8 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, pingLimit)
 	ask := func(key string, f func() PingDetails) {
-		wg.Go(func() { // each ends with its own timeout
-			slots <- struct{}{}
+		slots <- struct{}{} // before it starts: a map may name thousands of nodes
+		wg.Go(func() {      // each ends with its own timeout
 			d := f()
 			<-slots
 			mu.Lock()

@@ -353,9 +353,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	}
 	calls := r.waiting
 	r.waiting = nil
-	for _, p := range leaving {
-		p.leaves()
-	}
+	r.leave(leaving)
 	r.mu.Unlock()
 	for _, cn := range theirs {
 		cn.Close(errForeign)

@@ -64,6 +64,10 @@ type pipeline struct {
 
 	connecting connecting
 
+	after    time.Duration // since the router's base: not before that does it connect for the first time; 0 is at once
+	wait     time.Duration // the last pause after a failed attempt, of the goroutine that connects
+	connects bool          // counts among the router's turns, under the router's lock
+
 	reads int64 // of the connection, under the router's lock
 	idle  int   // looks at it without much to read, under the same
 }
@@ -78,14 +82,11 @@ func (r *Router) pipe(addr string) *pipeline {
 	after := r.newcomers.wait(time.Since(r.o.Base))
 	p.each(func(q *pipeline) {
 		q.ctx, q.stop = context.WithCancelCause(r.ctx)
-		wait := after
+		if after > 0 {
+			q.after = time.Since(r.o.Base) + after
+		}
 		after += dialApart
-		r.wg.Go(func() {
-			if wait > 0 {
-				pause(q.ctx, wait, nil)
-			}
-			q.run(q.ctx, nil)
-		})
+		r.take(q)
 	})
 	r.pipes[addr] = p
 	return p
@@ -287,24 +288,31 @@ func (r *Router) reroute(c *kv.Call, from *pipeline) {
 // run connects and serves until the pipeline is closed, or another connection has taken the place of the one that it
 // serves. It begins with cn, which is published already, unless that is nil.
 func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
-	for wait := time.Duration(0); cn != nil || ctx.Err() == nil; cn = nil {
+	for ; cn != nil || ctx.Err() == nil; cn = nil {
 		if cn == nil {
 			if p.retires() {
 				return
+			}
+			if p.after > 0 {
+				pause(ctx, p.after-time.Since(p.r.o.Base), nil)
+				p.after = 0
 			}
 			var err error
 			p.begins()
 			doubted, early := p.r.doubted(), p.r.reconnects()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
-				wait = p.r.o.pauseAfter(wait)
-				jittered := wait/2 + time.Duration(p.r.o.Dice()*float64(wait/2))
-				if !errors.Is(err, errForeign) {
+				p.wait = p.r.o.pauseAfter(p.wait)
+				jittered := p.wait/2 + time.Duration(p.r.o.Dice()*float64(p.wait/2))
+				if errors.Is(err, errForeign) {
+					pause(ctx, jittered, doubted)
+					p.awaitTurn(ctx)
+				} else {
 					pause(ctx, jittered, early)
-					continue
 				}
-				pause(ctx, jittered, doubted)
-				p.awaitTurn(ctx)
+				if p.stepsBack() {
+					return
+				}
 				continue
 			}
 			if !p.connected(cn) {
@@ -316,18 +324,20 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		if !p.lost(cn, err) {
 			return
 		}
+		p.reconnecting()
 		if cn.Stats.Answers.Load() > 0 && !useless(err) {
-			wait = 0
+			p.wait = 0
 			p.awaitTurn(ctx)
 			continue
 		}
 		if time.Since(began) > redialMax {
-			wait = 0
+			p.wait = 0
 		}
-		wait = p.r.o.pauseAfter(wait) // a node that accepts and hangs up is no working one, nor one whose connections are of no use
-		pause(ctx, wait, nil)
+		p.wait = p.r.o.pauseAfter(p.wait) // a node that accepts and hangs up is no working one, nor one whose connections are of no use
+		pause(ctx, p.wait, nil)
 	}
 	p.flushQueue(context.Cause(ctx))
+	p.ends()
 }
 
 // feedback is who is told of the node's successes, nil for nobody.
@@ -472,6 +482,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		p.r.barren.Store(false) // those who wait for a change are told below
 	}
 	p.conn.Store(cn)
+	p.r.giveTurn(p)
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()
@@ -544,13 +555,27 @@ func (p *pipeline) close(cause error) {
 	p.track.Leave()
 }
 
-// leaves begins to drain the ways to a node that has left. What they have met is forgotten at once. The router's lock is
-// held.
-func (p *pipeline) leaves() {
-	p.each(func(q *pipeline) {
-		q.track.Leave()
-		p.r.wg.Go(q.drain)
-	})
+// leave ends the pipelines of nodes that have left: those with a connection each on a goroutine of its own, because calls in
+// flight may finish, the others together on one. The router's lock is held.
+func (r *Router) leave(nodes []*pipeline) {
+	var idle []*pipeline
+	for _, p := range nodes {
+		p.each(func(q *pipeline) {
+			q.track.Leave()
+			if q.conn.Load() == nil {
+				idle = append(idle, q)
+				return
+			}
+			r.wg.Go(q.drain)
+		})
+	}
+	if len(idle) > 0 {
+		r.wg.Go(func() {
+			for _, q := range idle {
+				q.drain()
+			}
+		})
+	}
 }
 
 // drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to finish.

@@ -93,6 +93,7 @@ type Router struct {
 	seeded    time.Time // when the seeds were asked last
 	newcomers newcomers
 
+	turns     turns
 	resolving bool
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
 	look      *time.Timer   // calls looked

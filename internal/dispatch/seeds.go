@@ -75,10 +75,12 @@ func (r *Router) trim() {
 	if r.closed {
 		return
 	}
+	var leaving []*pipeline
 	for addr, p := range r.pipes {
 		if !stay[p] {
 			r.forget(addr)
-			p.leaves()
+			leaving = append(leaving, p)
 		}
 	}
+	r.leave(leaving)
 }

@@ -1,0 +1,76 @@
+package dispatch
+
+// A map may name thousands of nodes that are not there. So only some of the pipelines without a connection have a goroutine
+// and an attempt to connect at a time; the others wait in a queue, without either. One that has failed goes to the queue's end
+// after its pause while others wait, so that a node that is there has its turn whatever the others are.
+
+// mostConnecting is how many pipelines may be without a connection and not in the queue: more than the nodes of large clusters.
+const mostConnecting = 256
+
+// turns is who connects and who waits for that. The router's lock guards it.
+type turns struct {
+	connecting int
+	queue      []*pipeline
+}
+
+// take has p run now, or when its turn comes. The router's lock is held.
+func (r *Router) take(p *pipeline) {
+	if r.turns.connecting >= mostConnecting {
+		r.turns.queue = append(r.turns.queue, p)
+		return
+	}
+	r.turns.connecting++
+	p.connects = true
+	r.wg.Go(func() { p.run(p.ctx, nil) })
+}
+
+// giveTurn notes that p does not connect any more: it has a connection, or its goroutine ends. The next one has its turn. The
+// router's lock is held.
+func (r *Router) giveTurn(p *pipeline) {
+	if !p.connects {
+		return
+	}
+	p.connects = false
+	r.turns.connecting--
+	for len(r.turns.queue) > 0 && r.turns.connecting < mostConnecting && !r.closed {
+		next := r.turns.queue[0]
+		r.turns.queue[0] = nil
+		r.turns.queue = r.turns.queue[1:]
+		if next.ctx.Err() == nil { // otherwise its node has left
+			r.take(next)
+		}
+	}
+}
+
+// stepsBack has p, which has failed, wait for another turn if others wait for theirs. Its goroutine must end then.
+func (p *pipeline) stepsBack() bool {
+	r := p.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.turns.queue) == 0 || r.closed || p.inOrder || p.ctx.Err() != nil {
+		return false
+	}
+	r.turns.queue = append(r.turns.queue, p)
+	r.giveTurn(p)
+	return true
+}
+
+// ends gives back the turn of a pipeline whose goroutine ends.
+func (p *pipeline) ends() {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	p.r.giveTurn(p)
+}
+
+// reconnecting notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait for a turn.
+func (p *pipeline) reconnecting() {
+	if p.inOrder {
+		return
+	}
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	if !p.connects {
+		p.connects = true
+		p.r.turns.connecting++
+	}
+}
