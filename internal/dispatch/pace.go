@@ -45,8 +45,10 @@ func (p *pipeline) awaitTurn(ctx context.Context) {
 // newcomers paces the nodes that a router connects to for the first time. The router's lock guards it.
 type newcomers struct{ next time.Duration }
 
-// wait takes the next one's turn, at that time since the router's base, and says how long it waits.
+// wait is how long the next one waits, at that time since the router's base.
 func (n *newcomers) wait(now time.Duration) time.Duration {
-	n.next = max(n.next, now) + newNodeEvery
-	return max(n.next-newNodes*newNodeEvery-now, 0)
+	return max(max(n.next, now)-(newNodes-1)*newNodeEvery-now, 0)
 }
+
+// take notes that one connects now.
+func (n *newcomers) take(now time.Duration) { n.next = max(n.next, now) + newNodeEvery }

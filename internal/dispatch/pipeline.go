@@ -64,9 +64,10 @@ type pipeline struct {
 
 	connecting connecting
 
-	after    time.Duration // since the router's base: not before that does it connect for the first time; 0 is at once
+	after    time.Duration // before the first attempt to connect, of the goroutine that does
 	wait     time.Duration // the last pause after a failed attempt, of the goroutine that connects
-	connects bool          // counts among the router's turns, under the router's lock
+	connects bool          // counts among the router's turns; this and the next under the router's lock
+	begun    bool          // has had a turn
 
 	reads int64 // of the connection, under the router's lock
 	idle  int   // looks at it without much to read, under the same
@@ -79,12 +80,10 @@ func (r *Router) pipe(addr string) *pipeline {
 	}
 	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket, addr)}
 	p.grow(r.o.Connections)
-	after := r.newcomers.wait(time.Since(r.o.Base))
+	after := time.Duration(0)
 	p.each(func(q *pipeline) {
 		q.ctx, q.stop = context.WithCancelCause(r.ctx)
-		if after > 0 {
-			q.after = time.Since(r.o.Base) + after
-		}
+		q.after = after
 		after += dialApart
 		r.take(q)
 	})
@@ -294,8 +293,9 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				return
 			}
 			if p.after > 0 {
-				pause(ctx, p.after-time.Since(p.r.o.Base), nil)
+				pause(ctx, p.after, nil)
 				p.after = 0
+				continue
 			}
 			var err error
 			p.begins()

@@ -85,13 +85,12 @@ type Router struct {
 	work            executor
 	next            atomic.Uint32 // round robin
 
-	mu        sync.Mutex
-	waiting   []*kv.Call // for the first cluster map
-	pipes     map[string]*pipeline
-	closed    bool
-	network   string
-	seeded    time.Time // when the seeds were asked last
-	newcomers newcomers
+	mu      sync.Mutex
+	waiting []*kv.Call // for the first cluster map
+	pipes   map[string]*pipeline
+	closed  bool
+	network string
+	seeded  time.Time // when the seeds were asked last
 
 	turns     turns
 	resolving bool
@@ -665,6 +664,9 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	r.waiting = nil
 	pipes := r.pipes
 	r.pipes = map[string]*pipeline{}
+	if r.turns.timer != nil {
+		r.turns.timer.Stop()
+	}
 	r.mu.Unlock()
 	r.stop()
 	r.look.Stop()

@@ -1,5 +1,7 @@
 package dispatch
 
+import "time"
+
 // A map may name thousands of nodes that are not there. So only some of the pipelines without a connection have a goroutine
 // and an attempt to connect at a time; the others wait in a queue, without either. One that has failed goes to the queue's end
 // after its pause while others wait, so that a node that is there has its turn whatever the others are.
@@ -11,34 +13,61 @@ const mostConnecting = 256
 type turns struct {
 	connecting int
 	queue      []*pipeline
+	newcomers  newcomers
+	timer      *time.Timer // for the first in the queue, when that waits for time to pass; otherwise nil
 }
 
 // take has p run now, or when its turn comes. The router's lock is held.
 func (r *Router) take(p *pipeline) {
-	if r.turns.connecting >= mostConnecting {
-		r.turns.queue = append(r.turns.queue, p)
+	r.turns.queue = append(r.turns.queue, p)
+	r.fill()
+}
+
+// fill starts those in the queue that may connect now. A pipeline that does for the first time keeps to the newcomers' pace; one
+// whose node has left is left out. The router's lock is held.
+func (r *Router) fill() {
+	t := &r.turns
+	for len(t.queue) > 0 && t.connecting < mostConnecting && !r.closed {
+		p := t.queue[0]
+		if p.ctx.Err() == nil && !p.begun && p == p.head { // not for each connection of a pool
+			now := time.Since(r.o.Base)
+			if wait := t.newcomers.wait(now); wait > 0 {
+				r.fillAfter(wait)
+				return
+			}
+			t.newcomers.take(now)
+		}
+		t.queue[0] = nil
+		t.queue = t.queue[1:]
+		if p.ctx.Err() != nil {
+			continue
+		}
+		t.connecting++
+		p.begun, p.connects = true, true
+		r.wg.Go(func() { p.run(p.ctx, nil) })
+	}
+}
+
+// fillAfter fills again after that time. The router's lock is held. Close stops the timer.
+func (r *Router) fillAfter(wait time.Duration) {
+	if r.turns.timer != nil {
 		return
 	}
-	r.turns.connecting++
-	p.connects = true
-	r.wg.Go(func() { p.run(p.ctx, nil) })
+	r.turns.timer = time.AfterFunc(wait, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.turns.timer = nil
+		r.fill()
+	})
 }
 
 // giveTurn notes that p does not connect any more: it has a connection, or its goroutine ends. The next one has its turn. The
 // router's lock is held.
 func (r *Router) giveTurn(p *pipeline) {
-	if !p.connects {
-		return
-	}
-	p.connects = false
-	r.turns.connecting--
-	for len(r.turns.queue) > 0 && r.turns.connecting < mostConnecting && !r.closed {
-		next := r.turns.queue[0]
-		r.turns.queue[0] = nil
-		r.turns.queue = r.turns.queue[1:]
-		if next.ctx.Err() == nil { // otherwise its node has left
-			r.take(next)
-		}
+	if p.connects {
+		p.connects = false
+		r.turns.connecting--
+		r.fill()
 	}
 }
 
