@@ -65,6 +65,7 @@ var errorRows = []struct {
 	{0x86, "temp retry-now", "The operation failed for now"},
 	{0x87, "invalid-input", "The extended attributes are malformed"},
 	{0x88, "invalid-input", "No such collection"},
+	{0x89, "retry-later", "There is no manifest of collections yet"},
 	{0x8a, "invalid-input", "The manifest cannot be applied"},
 	{0x8c, "invalid-input", "No such scope"},
 	{0x8d, "invalid-input", "The stream id is invalid"},
