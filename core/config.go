@@ -164,6 +164,9 @@ type Config struct {
 	// and a line "Log lines lost" says how many. Close waits for it for a second at most. Only the handler's Enabled runs
 	// where a line would be written, connections' readers among the places, and must not block. Panics are contained.
 	Log *slog.Logger
+	// RetryObserver is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
+	// that it must not block. What it is given is its own, and stays as it is. Nil is none; a panic is contained.
+	RetryObserver retry.Observer
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider

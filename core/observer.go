@@ -3,7 +3,9 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/observe"
@@ -11,19 +13,30 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// observer writes the orchestrator's decisions to the log: both outcomes at debug level.
-type observer struct{ log observe.Log }
+// observer hands the orchestrator's reports on: to the log, which gets both outcomes of a decision at debug level, and to
+// the user's own observer.
+type observer struct {
+	log  observe.Log
+	user retry.Observer // nil is none
+}
 
 // observer gives nil when nobody listens, so that nothing is built for it.
 func (c *Cluster) observer() retry.Observer {
-	if c.cfg.Log == nil {
+	if c.cfg.Log == nil && c.cfg.RetryObserver == nil {
 		return nil
 	}
-	return observer{c.log}
+	return observer{c.log, c.cfg.RetryObserver}
 }
 
 // Attempt implements retry.Observer.
-func (o observer) Attempt(retry.AttemptInfo) {}
+func (o observer) Attempt(a retry.AttemptInfo) {
+	if o.user == nil {
+		return
+	}
+	defer o.contain()
+	a.Err = settled(a.Err)
+	o.user.Attempt(a)
+}
 
 // Retry implements retry.Observer.
 func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
@@ -31,13 +44,34 @@ func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
 	if o.log.Enabled(ctx, slog.LevelDebug) {
 		o.log.Debug(ctx, observe.MsgRetrying, append(attrs(r, why), slog.Duration(observe.KeyDelay, d))...)
 	}
+	if o.user == nil {
+		return
+	}
+	defer o.contain()
+	r.Err = settled(r.Err)
+	o.user.Retry(r, why, d)
 }
 
 // GaveUp implements retry.Observer.
 func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 	ctx := context.Background()
+	err = settled(err)
 	if o.log.Enabled(ctx, slog.LevelDebug) {
-		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, settled(err)))...)
+		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, err))...)
+	}
+	if o.user == nil {
+		return
+	}
+	defer o.contain()
+	r.Err = settled(r.Err)
+	o.user.GaveUp(r, why, err)
+}
+
+// contain keeps a panic of the user's observer from reaching the operation that it is told of.
+func (o observer) contain() {
+	if v := recover(); v != nil {
+		o.log.Warn(context.Background(), observe.MsgCallbackPanicked,
+			slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
 	}
 }
 
@@ -47,16 +81,24 @@ func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 func settled(err error) error {
 	var end *retry.Error
 	var answer *kv.Error
-	if !errors.As(err, &end) || !errors.As(end.Cause, &answer) {
+	switch {
+	case !errors.As(err, &answer):
 		return err
+	case errors.As(err, &end) && errors.As(end.Cause, &answer):
+		e := *end
+		e.Cause = known(answer)
+		return &e
 	}
-	e, a := *end, answer
-	e.Cause = &kv.Error{
+	return known(answer)
+}
+
+// known is what is known of an answer without its body.
+func known(a *kv.Error) *kv.Error {
+	return &kv.Error{
 		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status, Name: a.Name,
 		Description: a.Description, Context: a.Context, Ref: a.Ref, Endpoint: a.Endpoint, Opaque: a.Opaque, Elapsed: a.Elapsed,
 		Stage: a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
 	}
-	return &e
 }
 
 func attrs(r *retry.Request, why retry.Reason) []slog.Attr {

@@ -413,7 +413,7 @@ func (s Stage) String() string {
 	case StageReply:
 		return "waiting for the answer"
 	case StageBackoff:
-		return "waiting for the next attempt"
+		return "waiting for a retry"
 	}
 	return ""
 }

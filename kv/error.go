@@ -354,10 +354,10 @@ func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
 		return StageNone
 	case inDoubt:
 		return StageReply
+	case c.State.Info().Parked:
+		return StageBackoff
 	case Stage(c.stage.Load()) != StageNone && c.via == nil:
 		return Stage(c.stage.Load())
-	case c.State.Info().Retries() > 0:
-		return StageBackoff
 	}
 	return StageReply
 }

@@ -145,6 +145,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	if out {
 		h.Stage = stageOf(w)
 	}
+	h.Parked = phaseOf(w) == inParked
 	e.Info, e.Cause = h.info(), h.cause
 	e.Code = h.req.Code
 	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
@@ -157,7 +158,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 		if inDoubt {
 			c.InDoubt++
 		}
-		if h.retrying {
+		if h.retrying && h.counting {
 			c.Failed++
 		}
 	}
@@ -221,7 +222,7 @@ func (o *Orchestrator) settle(h *history, err error, now bool) {
 	if now {
 		h.Elapsed = at.Sub(h.started)
 	}
-	if h.retrying && err != nil {
+	if h.retrying && h.counting && err != nil {
 		o.counters(h).Failed++
 	}
 	retried := h.retrying

@@ -139,6 +139,7 @@ type Info struct {
 	Transparent int     // requests sent again that no server logic had seen
 	Elapsed     time.Duration
 	Waited      time.Duration // all delays together
+	Parked      bool          // it ended while it waited for a retry
 	Log         []Attempt     // in order, the first four and the last four; a copy
 }
 

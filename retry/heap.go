@@ -260,6 +260,6 @@ func (o *Orchestrator) counted(h *history, p parking) {
 	case !p.free:
 		h.step++
 	}
-	h.retrying = true
+	h.retrying, h.counting = true, !p.transparent
 	c.count(h.Retries())
 }

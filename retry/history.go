@@ -22,6 +22,7 @@ type history struct {
 	moved     bool // the free re-route is used up
 	lost      bool // a connection was lost once
 	retrying  bool // an attempt that is a retry is out
+	counting  bool // and it is one of OperationStats.Retries
 	inDoubt   bool // the latest answer leaves open whether the server has executed the request
 	cause     error
 	lastDelay time.Duration

@@ -41,7 +41,7 @@ type OperationKey struct {
 // OperationStats counts what happened to the operations of one kind once they had failed.
 type OperationStats struct {
 	Retries     uint64        // sent again, transparent ones apart
-	Failed      uint64        // retries, transparent or not, and hedges, whose attempt failed in turn
+	Failed      uint64        // those of Retries, and hedges, whose attempt failed in turn
 	Transparent uint64        // sent again without a server's logic having seen the request
 	Hedges      uint64        // sent besides an attempt that was still out
 	Throttled   uint64        // operations that a budget or a throttle ended

@@ -125,7 +125,7 @@ func TestStats(t *testing.T) {
 		require.Zero(t, s.Bytes)
 		require.Equal(t, map[retry.OperationKey]retry.OperationStats{
 			{Service: retry.KV, Operation: "get"}: {
-				Retries: 4, Transparent: 1, Failed: 4, GaveUp: 1, Delay: 18 * ms, Histogram: [8]uint64{3, 1, 1},
+				Retries: 4, Transparent: 1, Failed: 3, GaveUp: 1, Delay: 18 * ms, Histogram: [8]uint64{3, 1, 1},
 			},
 			{Service: retry.KV, Operation: "touch"}: {
 				Retries: 1, Failed: 1, GaveUp: 1, InDoubt: 2, Delay: 2 * ms, Histogram: [8]uint64{1},

@@ -272,10 +272,10 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	h.Reasons = h.Reasons.With(j.why)
 	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
-	if h.retrying {
-		h.retrying = false
+	if h.retrying && h.counting {
 		o.counters(h).Failed++
 	}
+	h.retrying = false
 	return true
 }
 

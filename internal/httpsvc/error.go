@@ -29,6 +29,9 @@ func (e *Error) Error() string {
 	if n := e.Retry.Retries(); n > 0 {
 		s += " after " + strconv.Itoa(n) + " retries"
 	}
+	if e.Retry.Parked {
+		s += ", waiting for a retry"
+	}
 	if e.Cause != nil {
 		s += ", because: " + e.Cause.Error()
 	}

@@ -55,6 +55,9 @@ func (f Facts) Text() string {
 	default:
 		b.WriteString(" after " + strconv.Itoa(n) + " retries")
 	}
+	if f.Retry.Parked {
+		b.WriteString(", waiting for a retry")
+	}
 	because := ""
 	if f.Cause != nil {
 		because = f.Cause.Error()
