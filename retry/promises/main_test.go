@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
@@ -53,13 +52,6 @@ func ready(t testing.TB, s *scripted.Cluster, change ...func(*core.Config)) *cor
 	b := open(t, s, change...).Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 	return b
-}
-
-// upsert is one write with a limit of two seconds.
-func upsert(t testing.TB, b *core.Bucket) error {
-	t.Helper()
-	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
-	return err
 }
 
 // services is a cluster of one node whose query, search, analytics and views services are the handler.

@@ -100,7 +100,9 @@ func (r *retryRecorder) note(f func()) {
 	}
 }
 
-func (r *retryRecorder) Attempt(a retry.AttemptInfo) { r.note(func() { r.attempts = append(r.attempts, a) }) }
+func (r *retryRecorder) Attempt(a retry.AttemptInfo) {
+	r.note(func() { r.attempts = append(r.attempts, a) })
+}
 
 func (r *retryRecorder) Retry(_ *retry.Request, why retry.Reason, _ time.Duration) {
 	r.note(func() { r.retries = append(r.retries, why) })
