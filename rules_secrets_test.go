@@ -101,3 +101,52 @@ func holdsText(t ast.Expr) bool {
 	}
 	return false
 }
+
+// commandSecret is a password on a command line: where every user of the machine sees it, and in the history of the shell.
+var commandSecret = regexp.MustCompile(`couchcore\b[^|\n]*\s(?:-p|--password)(?:\s+|=)(?:[^-\s|\x60)]|-[^\s"\x60])` +
+	`|\bcurl\b[^|\n]*\s(?:-u|--user)(?:\s+|=)\S+:\S|://[^/\s"]+:[^/\s"@]+@\w|\bCOUCHCORE_PASSWORD=\S`)
+
+// TestNoExamplePutsAPasswordOnACommandLine_D144 looks at documents, help texts and examples; what tests record is their own.
+func TestNoExamplePutsAPasswordOnACommandLine_D144(t *testing.T) {
+	found, err := commandSecrets(os.DirFS("."))
+	require.NoError(t, err)
+	require.Empty(t, found, "%s", strings.Join(found, "\n"))
+	for name, line := range map[string]string{
+		"a flag": "couchcore ping -p secret", "long": "$ couchcore kv get k --password=secret", "with -": "couchcore ping -p -secret",
+		"curl": "curl -u app:secret http://h:8091", "URL": "couchbase://app:secret@h", "environment": "COUCHCORE_PASSWORD=x couchcore ping",
+	} {
+		for _, file := range []string{"a.md", "b/help.go", "c/testdata/help.txt", "d.sh"} {
+			found, err := commandSecrets(fstest.MapFS{file: {Data: []byte("x\n" + line + "\n")}})
+			require.NoError(t, err)
+			require.Len(t, found, 1, "%s in %s", name, file)
+		}
+	}
+	found, err = commandSecrets(fstest.MapFS{
+		"a.md":      {Data: []byte("couchcore ping -u app -p -\n| `-p`, `--password` | none |\ncouchbases://db.example.com:11207,h2\nmkdir -p x\n")},
+		"a_test.go": {Data: []byte("couchcore ping -p secret\n")},
+	})
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+func commandSecrets(fsys fs.FS) (found []string, err error) {
+	err = fs.WalkDir(fsys, ".", func(file string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "target" || name != "." && name[0] == '.'):
+			return fs.SkipDir
+		case d.IsDir(), strings.HasSuffix(name, "_test.go"), strings.Contains(file, "testdata/") && name != "help.txt":
+			return nil
+		}
+		text, err := fs.ReadFile(fsys, file)
+		for n, line := range strings.Split(string(text), "\n") {
+			if commandSecret.MatchString(line) {
+				found = append(found, fmt.Sprintf("%s:%d puts a password on a command line: %s", file, n+1, line))
+			}
+		}
+		return err
+	})
+	return found, err
+}

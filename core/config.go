@@ -49,7 +49,9 @@ type Config struct {
 	UseTLS bool
 	TLS    *tls.Config
 	// RequireTLS refuses a configuration that would not encrypt. Requests to HTTP services show the password to whoever
-	// listens otherwise, unlike key-value connections: the log says so, once.
+	// listens otherwise, unlike key-value connections: the log says so, once. Without TLS, or with TLS.InsecureSkipVerify, only
+	// hosts of Hosts, HTTPHosts and SRV are sent it over HTTP, and not those that only a cluster map names, unless AllowPlain
+	// is set.
 	RequireTLS bool
 
 	Username string
@@ -65,7 +67,8 @@ type Config struct {
 	// TLS also PLAIN. The first is tried; PLAIN follows a refusal, as of a user of LDAP or PAM, where the server lists it and
 	// its certificate was verified (not with TLS.InsecureSkipVerify), or with AllowPlain.
 	Mechanisms []string
-	// AllowPlain allows PLAIN on an unencrypted socket, which shows the password to whoever listens.
+	// AllowPlain allows PLAIN on an unencrypted socket, and passwords in HTTP requests to all nodes of a cluster map without
+	// TLS. Both show the password to whoever listens.
 	AllowPlain bool
 
 	// Bucket is the bucket that the connection string named; Open does nothing with it.

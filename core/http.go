@@ -198,13 +198,23 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
+		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
 		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
 		Policy: c.httpPolicy, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
 		LeaveKeepAlive: c.cfg.ownDial,
 		Instruments:    instruments, RowLimit: c.cfg.RowLimit, RowDepth: c.cfg.RowDepth,
 	})
+}
+
+// shows is asked which nodes may be sent the password, nil where all may, or there is none.
+func (c *Cluster) shows() func(addr string) error {
+	cfg := &c.cfg
+	verified := cfg.UseTLS && !cfg.TLS.InsecureSkipVerify
+	if verified || cfg.AllowPlain || cfg.Username == "" && cfg.Credentials == nil {
+		return nil
+	}
+	return c.filter.shows
 }
 
 const httpTimeout = 75 * time.Second

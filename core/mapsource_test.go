@@ -332,7 +332,7 @@ func TestStreamsOfMapsAreBegunAnew(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.Replicas(0))
 			mapless(m)
-			b := openString(t, m, "http://10.0.0.1?"+query).Bucket("default")
+			b := openString(t, m, "http://10.0.0.1,10.0.0.2?"+query).Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			time.Sleep(time.Second)
 			f(t, m, b)

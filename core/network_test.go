@@ -56,7 +56,7 @@ func TestTheNetworkFollowsFromTheSeed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 			dial := outside(m)
-			cl := openString(t, m, c.s, func(cfg *core.Config) { cfg.Dial = dial })
+			cl := openString(t, m, c.s, func(cfg *core.Config) { cfg.Dial, cfg.AllowPlain = dial, true })
 			b := cl.Bucket("default")
 			for i := range 64 {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}})

@@ -78,6 +78,7 @@ const (
 	errUnspecified nodeRefusal = "an unspecified or multicast address is no node's"
 	errLinkLocal   nodeRefusal = "a link-local address, and no host of the configuration has one"
 	errLoopback    nodeRefusal = "a loopback address, and no host of the configuration has one"
+	errShows       nodeRefusal = "a request would show it the password: use TLS, name it in Hosts or HTTPHosts, or set AllowPlain"
 )
 
 // hostAndIP is the host of an address, and the IP address that it is; not a valid one for names.
@@ -103,11 +104,12 @@ type nodeFilter struct {
 
 	mu                  sync.Mutex
 	own                 map[string]bool // addresses that are the user's choice
+	hosts               map[string]bool // the hosts of those, and the IP addresses that they turned out to have
 	loopback, linkLocal bool            // one of them is such an address
 }
 
 func newNodeFilter(cfg *Config) *nodeFilter {
-	f := &nodeFilter{user: cfg.NodeFilter, next: cfg.Dial, own: map[string]bool{}}
+	f := &nodeFilter{user: cfg.NodeFilter, next: cfg.Dial, own: map[string]bool{}, hosts: map[string]bool{}}
 	f.trust(cfg.Hosts...)
 	f.trust(cfg.HTTPHosts...)
 	return f
@@ -123,11 +125,33 @@ func (f *nodeFilter) trust(addrs ...string) {
 	}
 }
 
-// learn notes what kind of address the user's hosts have. The lock is held.
+// learn notes which addresses, and what kind of address, the user's hosts have. The lock is held.
 func (f *nodeFilter) learn(addr string) {
-	_, ip := hostAndIP(addr)
+	name, ip := hostKey(addr)
+	f.hosts[name] = true
 	f.loopback = f.loopback || ip.IsLoopback()
 	f.linkLocal = f.linkLocal || ip.IsLinkLocalUnicast()
+}
+
+// hostKey is a host in the form in which two are compared.
+func hostKey(addr string) (name string, ip netip.Addr) {
+	host, ip := hostAndIP(addr)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return ip.String(), ip
+	}
+	return strings.ToLower(strings.TrimSuffix(host, ".")), ip
+}
+
+// shows says why a node must not be sent the password over a connection that is not encrypted, or to no matter whom: only a
+// cluster map names its host. Key-value connections show nobody the password either.
+func (f *nodeFilter) shows(addr string) error {
+	name, _ := hostKey(addr)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hosts[name] {
+		return nil
+	}
+	return &NodeRefusedError{addr, errShows}
 }
 
 // dial is Config.Dial behind the filter. A name is judged again by the address that it turned out to have, before

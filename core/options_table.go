@@ -56,7 +56,7 @@ var optionTable = []OptionInfo{
 	{Key: "compression", Does: "whether values are sent compressed", Kind: OptionBool, Default: "true"},
 	{Key: "compression_min_size", Does: "only values that are larger, in bytes", Kind: OptionInt, Default: "32", max: 20 << 20},
 	{Key: "compression_min_ratio", Does: "only if what is left is at most this part", Kind: OptionFloat, Default: "0.83"},
-	{Key: "allow_plain", Does: "allows PLAIN on unencrypted connections, which shows the password", Kind: OptionBool, Default: "false"},
+	{Key: "allow_plain", Does: "allows PLAIN without TLS, and HTTP requests with the password to nodes that only the cluster map names; both show it", Kind: OptionBool, Default: "false"},
 	{Key: "sasl_mech_force", Does: "the only mechanism to log in with; PLAIN needs TLS or allow_plain", Kind: OptionText, Values: []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}},
 	{Key: "allow_enterprise_analytics", Does: "lets analytics requests through to an Enterprise Analytics cluster", Kind: OptionBool, Default: "false"},
 

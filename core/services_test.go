@@ -297,7 +297,7 @@ func TestHedgedRequestsToAnyService(t *testing.T) {
 func TestServiceThatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.NodeServices(0, mock.KVService))
-		c := open(t, m)
+		c := open(t, m, func(cfg *core.Config) { cfg.AllowPlain = true }) // the node that comes is none of its hosts
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		m.ScriptQuery("x", rows(`1`))
 		time.AfterFunc(2*time.Second, func() { m.AddNode() })

@@ -18,7 +18,7 @@ import (
 type connectFlags struct {
 	Connect       string        `short:"c" placeholder:"CONNSTR" help:"The cluster, as in couchbase://host1,host2 (default: $COUCHCORE_CONNECT)."`
 	Username      string        `short:"u" help:"Who logs in (default: $COUCHCORE_USERNAME)."`
-	Password      string        `short:"p" help:"The password; - reads it from standard input (default: $COUCHCORE_PASSWORD)."`
+	Password      string        `short:"p" help:"The password; - reads it from standard input, where other users of the machine do not see it (default: $COUCHCORE_PASSWORD)."`
 	Bucket        string        `short:"b" help:"The bucket (default: the connection string's, or \"default\")."`
 	Scope         string        `help:"The scope (default: _default)."`
 	Collection    string        `help:"The collection (default: _default)."`
@@ -26,7 +26,7 @@ type connectFlags struct {
 	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
-	AllowPlain    bool          `help:"Allow PLAIN on an unencrypted connection, which shows the password (default: no)."`
+	AllowPlain    bool          `help:"Allow PLAIN without TLS, and HTTP requests with the password to nodes that only the map names (default: no)."`
 	Verbose       bool          `short:"v" help:"Say on standard error how the operation went, or what became of connections (default: no)."`
 }
 

@@ -12,7 +12,7 @@ import (
 var exampleOf = map[string]string{
 	"demo":        "couchcore demo",
 	"mock":        "couchcore mock --nodes 3 --bucket default --bucket cache:ephemeral",
-	"kv":          "couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p password",
+	"kv":          "couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p -",
 	"query":       "couchcore query 'SELECT name FROM airlines LIMIT 3' --json",
 	"analytics":   "couchcore analytics 'SELECT COUNT(*) FROM airlines'",
 	"search":      "couchcore search names '+air -mile'",

@@ -48,7 +48,7 @@ const example = `The core of a Couchbase-style client, its mock cluster, and wha
 
   couchcore demo
   couchcore mock --nodes 3
-  couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p password
+  couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p -
   couchcore explain --service kv --op upsert --status 0x86`
 
 // app is what a command runs in.

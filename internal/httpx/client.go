@@ -49,6 +49,9 @@ type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext
 	Credentials func(ctx context.Context) (Credentials, error)
+	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says nothing are
+	// preferred. It must not block. Nil allows all of them.
+	Shows func(addr string) error
 	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that hold
 	// active data of it. known is false before there is a map.
 	Endpoints func(svc topology.Service, bucket string) (addrs []string, known bool)
@@ -246,7 +249,18 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) er
 	case !cr.Token.Empty():
 		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())
 	case cr.Username != "":
+		if err := c.shows(addr); err != nil {
+			return fmt.Errorf("%w: %w", cberr.InvalidArgument, err)
+		}
 		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password.Reveal())))
 	}
 	return nil
+}
+
+// shows is Options.Shows.
+func (c *Client) shows(addr string) error {
+	if c.o.Shows == nil {
+		return nil
+	}
+	return c.o.Shows(addr)
 }

@@ -31,8 +31,9 @@ type choice struct {
 	foreign bool   // the node that the request names is not one of the service's
 }
 
-// pick chooses a node in turn: one that this request has not failed on, that has not failed another request just now,
-// and that new requests of this path are not kept from; and as long as there is none, with one wish less, the last first.
+// pick chooses a node in turn: one that may be sent the credentials, that this request has not failed on, that has not failed
+// another request just now, and that new requests of this path are not kept from; and as long as there is none, with one wish
+// less, the last first.
 func (c *Client) pick(k *call) choice {
 	svc, ok := InMap(k.r.Service)
 	if !ok {
@@ -56,7 +57,7 @@ func (c *Client) pick(k *call) choice {
 		if k.attempts == 0 { // a retry has its own delay behind it
 			ch.bar = c.gate.look(a, k.r.Path, now)
 		}
-		cost := 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) + toInt(ch.bar.is(now))
+		cost := 8*toInt(c.shows(a) != nil) + 4*toInt(k.avoid[a]) + 2*toInt(c.sick.has(a, now)) + toInt(ch.bar.is(now))
 		if bestCost < 0 || cost < bestCost || cost == bestCost && ch.bar.until.Before(best.bar.until) {
 			best, bestCost = ch, cost
 		}
