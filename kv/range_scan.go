@@ -157,7 +157,7 @@ func (s *ScanSnapshot) append(b []byte) []byte {
 	}
 	if s.Wait > 0 {
 		b = append(b, `,"timeout_ms":`...)
-		b = strconv.AppendInt(b, int64((s.Wait+time.Millisecond-1)/time.Millisecond), 10)
+		b = strconv.AppendInt(b, wholeMS(s.Wait), 10)
 	}
 	return append(b, '}')
 }
@@ -205,6 +205,15 @@ type ScanItem struct {
 	Datatype memd.Datatype
 }
 
+// wholeMS is a time in milliseconds, of which a part counts as one.
+func wholeMS(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
 // ScanItems is the result of RangeScanContinue.
 type ScanItems struct {
 	Result
@@ -215,8 +224,8 @@ type ScanItems struct {
 // Encode implements Op.
 func (c RangeScanContinue) Encode(r *Request) error {
 	r.Common, r.Opcode = c.Common, memd.OpRangeScanContinue
-	ms := (c.MaxTime + time.Millisecond - 1) / time.Millisecond
-	if ms < 0 || ms > math.MaxUint32 {
+	ms := wholeMS(c.MaxTime)
+	if c.MaxTime < 0 || ms > math.MaxUint32 {
 		return badArgument("time", "is negative or too long")
 	}
 	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()

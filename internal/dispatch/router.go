@@ -219,8 +219,7 @@ func (r *Router) admit(c *kv.Call, now int64) {
 		}
 	}
 	if durable {
-		// The server must give up before the client does; below 1.5 s it could not finish anything.
-		c.DurabilityMS = uint32(min(max(time.Duration(c.Deadline-now)*9/10/time.Millisecond, 1500), 65534))
+		c.DurabilityMS = serverTime(time.Duration(c.Deadline - now))
 	}
 	if r.o.Instruments != nil && c.Req.Retry != Strict { // the client's own requests are nobody's operations
 		r.observe(c)
@@ -239,9 +238,14 @@ func (r *Router) Redispatch(c *kv.Call) {
 // renew prepares a call for its next attempt. The server of a durable write gets its share of the time that is left.
 func (r *Router) renew(c *kv.Call) {
 	if c.DurabilityMS != 0 {
-		left := time.Duration(c.Deadline - r.now())
-		c.DurabilityMS = uint32(min(max(left*9/10/time.Millisecond, 1500), 65534))
+		c.DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}
+}
+
+// serverTime is the time that the server of a durable write gets, in milliseconds: it must give up before the client does, and below
+// 1.5 s it could not finish anything.
+func serverTime(left time.Duration) uint32 {
+	return uint32(min(max(left/10*9/time.Millisecond, 1500), 65534))
 }
 
 // Cancel implements kv.Owner.

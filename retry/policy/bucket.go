@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -131,7 +132,11 @@ func (s *Store) owe(cost int32) (wait time.Duration, ok bool) {
 	if left >= 0 {
 		return 0, true
 	}
-	return time.Duration(float64(-left) / 1000 * float64(s.perToken)), true
+	wait = math.MaxInt64
+	if f := float64(-left) / 1000 * float64(s.perToken); f < math.MaxInt64 {
+		wait = time.Duration(f)
+	}
+	return wait, true
 }
 
 // Take implements retry.Budget.

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -249,5 +250,20 @@ func TestBucketNeverGivesMoreThanItHas(t *testing.T) {
 				require.LessOrEqual(t, taken, given)
 			}
 		})
+	})
+}
+
+// What takes longer than a Duration can say is waited for, too.
+func TestADebtThatIsNeverPaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := policy.NewStore(1, math.MaxInt64, policy.Costs{Server: math.MaxInt32})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		first, err := s.Waiting().Acquire(ctx)
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = first.ScheduleRetry(ctx, retry.ServerSide)
+		require.Error(t, err)
+		require.Equal(t, time.Hour, time.Since(began))
 	})
 }
