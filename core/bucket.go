@@ -39,8 +39,8 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
 		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
 		Connections:  c.cfg.Connections,
-		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policy: c.opPolicies(), Throttled: c.throttled(),
-		Feedback: c.feedback(), HedgeThrottle: c.hedgeThrottle(), Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
+		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policies: c.kvPolicies(c.policy.Load()),
+		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
 		Tuning: c.cfg.tuning(b),
 	})
 	b.wg.Go(func() { b.poll(ctx) })

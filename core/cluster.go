@@ -19,6 +19,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 // Secret is text that no format, log or JSON shows.
@@ -54,6 +55,9 @@ type Cluster struct {
 	keys   conn.Keyring
 	id     string
 	conns  atomic.Uint64
+	policy atomic.Pointer[policy.Config] // in force; nil is none
+
+	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
 
 	mu      sync.Mutex
 	buckets map[string]*Bucket
@@ -74,6 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log, 0),
 	}
+	c.policy.Store(cfg.Policy)
 	c.orch = retry.New(retry.Options{
 		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), Inherited: defaultStrategy(cfg.Retry),
 		MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,

@@ -28,7 +28,7 @@ type Hedge = httpsvc.Hedge
 // hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Cluster) hedge(service Service, operation string, own *Hedge, strategy retry.Strategy) *Hedge {
-	e, ok := c.cfg.Policy.For(retry.Service(service.String()), operation)
+	e, ok := c.policy.Load().For(retry.Service(service.String()), operation)
 	switch {
 	case ok && e.Hedge != nil && (e.Pinned || own == nil && strategy == nil):
 		own = &Hedge{MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, NonFatal: e.Hedge.IsNonFatal}
@@ -130,7 +130,7 @@ func leftOf(ctx context.Context, named, limit time.Duration, began time.Time) ti
 
 // hedgeLimit is the time of a request that names none: the policy's, or the service's.
 func (c *Cluster) hedgeLimit(r hedgedRequest) time.Duration {
-	e, _ := c.cfg.Policy.For(retry.Service(r.service.String()), r.operation)
+	e, _ := c.policy.Load().For(retry.Service(r.service.String()), r.operation)
 	return cmp.Or(e.Timeout, c.cfg.httpTimeout(r.service))
 }
 

@@ -89,22 +89,44 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 	}
 }
 
-// opPolicies gives the dispatcher what the policy has for each opcode, nil without a policy.
-func (c *Cluster) opPolicies() func(op memd.Opcode) *dispatch.OpPolicy {
-	if c.cfg.Policy == nil {
+// SetPolicy replaces the policy file for calls and requests that begin from now on; nil is none. Those under way keep what they have
+// begun with. The throttles of nodes and the budget begin full: they are the new file's.
+func (c *Cluster) SetPolicy(p *policy.Config) {
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
+	c.policy.Store(p)
+	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry)))
+	for _, b := range c.all() { // a bucket that is made from now on has the new one
+		b.router.SetPolicies(c.kvPolicies(p))
+	}
+}
+
+// kvPolicies are what a policy file says about key-value calls, nil without one.
+func (c *Cluster) kvPolicies(p *policy.Config) *dispatch.Policies {
+	if p == nil {
 		return nil
 	}
 	var table [256]*dispatch.OpPolicy
 	for op := range table {
 		if s := kv.SpecOf(memd.Opcode(op)); s != nil {
-			table[op] = c.opPolicy(s.Name)
+			table[op] = opPolicy(p, s.Name)
 		}
 	}
-	return func(op memd.Opcode) *dispatch.OpPolicy { return table[op] }
+	ps := &dispatch.Policies{Of: func(op memd.Opcode) *dispatch.OpPolicy { return table[op] }}
+	if _, _, ok := p.Throttling(); ok {
+		ps.Bound, ps.Throttle = p.Throttled, tokens{p}
+		ps.Feedback = func(addr string) conn.Feedback {
+			if t := p.Tokens(addr); t != nil {
+				return t
+			}
+			return nil
+		}
+	}
+	return ps
 }
 
-func (c *Cluster) opPolicy(name string) *dispatch.OpPolicy {
-	e, ok := c.cfg.Policy.For("kv", name)
+func opPolicy(file *policy.Config, name string) *dispatch.OpPolicy {
+	e, ok := file.For("kv", name)
 	if !ok {
 		return nil
 	}
@@ -118,34 +140,17 @@ func (c *Cluster) opPolicy(name string) *dispatch.OpPolicy {
 // transparent tries again what no server has seen, until the deadline, and nothing else: an empty list lets nothing else pass.
 var transparent retry.Strategy = policy.Only{Base: retry.FastFailOnTerminalError{}}
 
-// throttled puts a strategy below the nodes' throttle, nil without one.
-func (c *Cluster) throttled() func(retry.Strategy) retry.Strategy {
-	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
-		return nil
-	}
-	return c.cfg.Policy.Throttled
-}
-
-// feedback gives each node's tokens to its connections, nil without a throttle.
-func (c *Cluster) feedback() func(addr string) conn.Feedback {
-	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
-		return nil
-	}
-	return func(addr string) conn.Feedback {
-		if t := c.cfg.Policy.Tokens(addr); t != nil {
-			return t
-		}
-		return nil
-	}
-}
-
 // hedgeThrottle keeps hedges from nodes that are in trouble, nil without a throttle.
 func (c *Cluster) hedgeThrottle() hedge.Throttle {
-	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+	p := c.policy.Load()
+	if _, _, ok := p.Throttling(); !ok {
 		return nil
 	}
-	return tokens{c.cfg.Policy}
+	return tokens{p}
 }
+
+// httpWell says that a node has given an answer that is no retryable failure.
+func (c *Cluster) httpWell(endpoint string) { c.policy.Load().Tokens(endpoint).Success() }
 
 // tokens is the nodes' throttle as hedges ask it.
 type tokens struct{ p *policy.Config }
@@ -160,7 +165,8 @@ func (t tokens) Failure(endpoint string) { t.p.Tokens(endpoint).Failure() }
 
 // forgetNodes drops the tokens of nodes that no cluster map names any more.
 func (c *Cluster) forgetNodes() {
-	if _, _, ok := c.cfg.Policy.Throttling(); !ok {
+	p := c.policy.Load()
+	if _, _, ok := p.Throttling(); !ok {
 		return
 	}
 	hosts := map[string]bool{}
@@ -169,7 +175,7 @@ func (c *Cluster) forgetNodes() {
 			hosts[hostOf(b.router.Address(i))] = true
 		}
 	}
-	c.cfg.Policy.Retain(func(endpoint string) bool { return hosts[hostOf(endpoint)] })
+	p.Retain(func(endpoint string) bool { return hosts[hostOf(endpoint)] })
 }
 
 func hostOf(addr string) string {
@@ -186,9 +192,10 @@ func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.
 	if own == dispatch.Strict { // the client's own requests, which are sent once
 		return own, 0
 	}
-	e, ok := c.cfg.Policy.For(service, operation)
+	p := c.policy.Load()
+	e, ok := p.For(service, operation)
 	if ok && e.Strategy != nil && (own == nil || e.Pinned) {
 		return e.Strategy, e.Timeout
 	}
-	return c.cfg.Policy.Throttled(own), e.Timeout
+	return p.Throttled(own), e.Timeout
 }

@@ -147,7 +147,7 @@ const (
 	hasTurn                     // somebody waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // ownSpec is set
-	hasPolicy                   // policyHedge is set; stays when the call is used again
+	hasPolicy                   // policyHedge is set
 )
 
 type form uint8
@@ -170,17 +170,16 @@ func (c *Call) block() {
 	}
 }
 
-// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but for its channel, its spare memory and what SetHedge
-// has told it. The attempt number goes on counting. No field says that another one need not be cleared: what one call has set, the next
+// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but for its channel and its spare memory. The attempt number goes on counting. No field says that another one need not be cleared: what one call has set, the next
 // one must not have, whatever happened in between.
 func (c *Call) Reset() {
 	c.State.Reset()
 	c.Route, c.Started, c.Deadline = Route{}, 0, 0
 	c.ctx, c.group, c.via, c.home = nil, nil, nil, nil
-	c.form, c.sent, c.vb, c.has, c.light = 0, 0, 0, c.has&hasPolicy, 0
+	c.form, c.sent, c.vb, c.has, c.light = 0, 0, 0, 0, 0
 	c.failed, c.observed, c.inDoubt, c.refused = false, false, false, false
 	c.ForwardRev, c.DuePlace, c.DurabilityMS, c.LostRaces = 0, 0, 0, 0
-	c.ownSpec, c.watcher, c.err, c.outcomeErr = nil, nil, nil, nil
+	c.ownSpec, c.watcher, c.err, c.outcomeErr, c.policyHedge = nil, nil, nil, nil, nil
 	c.finish, c.taken, c.done, c.once = nil, nil, nil, sync.Once{}
 	c.resetShared()
 	c.Res, c.Req = Response{}, Request{}

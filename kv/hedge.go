@@ -41,13 +41,10 @@ type HedgePlan struct {
 type Hedger interface{ HedgePlan(key []byte) HedgePlan }
 
 // SetHedge tells the call where to ask for the hedges that a policy has for its opcode. Dispatchers call it when they
-// make a call; it stays when the call is used again.
+// give a call.
 func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
 	c.policyHedge = f
-	c.has &^= hasPolicy
-	if f != nil {
-		c.has |= hasPolicy
-	}
+	c.has |= hasPolicy
 }
 
 // mayHedge reports whether there may be anything that says so: hedge tells. Most calls need not ask it.

@@ -234,7 +234,7 @@ func (o *Orchestrator) settle(h *history, err error, now bool) {
 	}
 	o.mu.Unlock()
 	for _, c := range charges {
-		payBack(c.budget, c.cost, err == nil)
+		payBack(c.budget, c.cost, true) // an answer that is no retryable failure is a success of the server's
 	}
 	if ob != nil && retried {
 		ob.Attempt(report)

@@ -600,10 +600,10 @@ func TestBudgetIsSettledOnce(t *testing.T) {
 			took := x.st.Info().Elapsed
 			expect(t, took == 3*time.Second, "took %v", took)
 		}, []string{"10 true"}},
-		{"permanent failure", func(_ *retry.Orchestrator, x *op) {
+		{"definite answer", func(_ *retry.Orchestrator, x *op) {
 			x.st.Finish()
 			x.st.Settle(errCause)
-		}, []string{"10 false"}},
+		}, []string{"10 true"}},
 		{"timeout", func(orc *retry.Orchestrator, x *op) {
 			orc.Expire(x)
 			x.st.Settle(errCause)

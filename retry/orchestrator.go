@@ -85,6 +85,8 @@ type Orchestrator struct {
 	scratch sync.Pool // of *Request, for describe
 	batches sync.Pool // of *batch, for fire
 
+	standard atomic.Pointer[Strategy] // of operations without one of their own
+
 	mu         sync.Mutex
 	heap       sleepers
 	parked     int   // entries of the heap that wait for a delay
@@ -112,7 +114,9 @@ func New(opts Options) *Orchestrator {
 	if opts.MaxParked <= 0 {
 		opts.MaxParked = defaultMaxParked
 	}
-	return &Orchestrator{opts: opts, base: time.Now(), armed: never, stats: make(map[OperationKey]*OperationStats)}
+	o := &Orchestrator{opts: opts, base: time.Now(), armed: never, stats: make(map[OperationKey]*OperationStats)}
+	o.SetDefault(opts.Default)
+	return o
 }
 
 // judgement is one failed attempt on its way to a decision.
@@ -293,7 +297,16 @@ func (o *Orchestrator) strategyOf(s *State) Strategy {
 	if s.Strategy != nil {
 		return s.Strategy
 	}
-	return o.opts.Default
+	return *o.standard.Load()
+}
+
+// SetDefault replaces the strategy of operations without one of their own, for failures that are judged from now on; nil is
+// FastFailOnTerminalError{}. What an operation's own strategy inherits stays as it is.
+func (o *Orchestrator) SetDefault(s Strategy) {
+	if s == nil {
+		s = FastFailOnTerminalError{}
+	}
+	o.standard.Store(&s)
 }
 
 // inherited is what the strategy in force for an operation inherits: the default inherits nothing of its own.

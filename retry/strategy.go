@@ -245,6 +245,7 @@ func (f FastFailOnTerminalError) Wraps(self Strategy) (base Strategy, ok bool) {
 type Budget interface {
 	// Take pays for one retry, or refuses it.
 	Take(Kind) (cost int32, ok bool)
-	// Settle ends what one operation has paid in all.
+	// Settle ends what one operation has paid in all. An operation that has ended with a definite answer, such as that there is no
+	// document, has succeeded here: the server has done its work.
 	Settle(cost int32, succeeded bool)
 }

@@ -99,7 +99,7 @@ type Conn struct {
 	nc       net.Conn
 	try      tryWriter
 	h        Handler
-	feedback Feedback
+	feedback atomic.Pointer[Feedback] // nil: successes are not told; see SetFeedback
 	base     time.Time
 	info     Info
 	limit    int
@@ -794,8 +794,8 @@ func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool
 		c.outOfStep(call, epoch)
 		return
 	}
-	if c.feedback != nil {
-		c.feedback.Success()
+	if f := c.feedback.Load(); f != nil {
+		(*f).Success()
 	}
 	if !call.Win(epoch, p, owned, &c.wakes) {
 		c.orphan(p)

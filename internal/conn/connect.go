@@ -48,6 +48,15 @@ type Options struct {
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
 type Feedback interface{ Success() }
 
+// SetFeedback replaces what is told of successes from now on; with nil they are not told.
+func (c *Conn) SetFeedback(f Feedback) {
+	if f == nil {
+		c.feedback.Store(nil)
+		return
+	}
+	c.feedback.Store(&f)
+}
+
 // Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no SASL:
 // the client certificate does it.
 type Credentials struct {
@@ -206,11 +215,12 @@ func (o *Options) passed(s Step) {
 
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
-		nc: nc, h: o.Handler, feedback: o.Feedback, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
+		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
 		pack: o.Compression, info: b.info, armed: never,
 		quit: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n,
 	}
+	c.SetFeedback(o.Feedback)
 	if len(c.rbuf) != minRead && b.n <= minRead {
 		c.rbuf = make([]byte, minRead)
 		copy(c.rbuf, b.buf[:b.n])

@@ -154,8 +154,8 @@ func (c *Conn) win(rd *read, i uint16, p *memd.Packet, owned bool) bool {
 	if !rd.of.Win(int(rd.i), p, owned, c.wire.Via, &c.wakes) {
 		return false
 	}
-	if c.feedback != nil {
-		c.feedback.Success()
+	if f := c.feedback.Load(); f != nil {
+		(*f).Success()
 	}
 	c.freed = append(c.freed, i)
 	c.ended++

@@ -17,6 +17,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 	c.Lend()
 	d := kv.Classify(c.Req.Opcode, pkt.Status, c.Req.CAS != 0)
 	if d.Class == kv.ClassSuccess {
+		r.well(p.addr)
 		c.Succeed(pkt, false)
 		return
 	}

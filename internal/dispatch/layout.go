@@ -104,13 +104,11 @@ func (r *Router) restrict(pk *picker, c *kv.Call) error {
 // HedgePlan implements kv.Hedger.
 func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
 	plan := kv.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}
-	if r.o.Policy != nil {
-		if p := r.o.Policy(memd.OpGet); p != nil && p.Timeout > 0 {
+	if ps := r.policies.Load(); ps != nil {
+		plan.Throttle = ps.Throttle
+		if p := ps.Of(memd.OpGet); p != nil && p.Timeout > 0 {
 			plan.Timeout = p.Timeout
 		}
-	}
-	if r.o.HedgeThrottle != nil {
-		plan.Throttle = r.o.HedgeThrottle
 	}
 	pk := r.picker.Load()
 	if pk == nil || pk.snap.NumVBuckets() == 0 {

@@ -68,6 +68,9 @@ func (r *Router) NewCalls(dst []*kv.Call) {
 			return
 		}
 		n := copy(dst, h.calls[:h.n])
+		for _, c := range dst[:n] {
+			r.mayHedge(c)
+		}
 		dst = dst[n:]
 		for h.n -= n; h.n > 0; h.n-- { // more than were asked for
 			r.pool.Put(h.calls[n+h.n-1])

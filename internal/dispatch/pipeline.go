@@ -343,8 +343,8 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 // feedback is who is told of the node's successes, nil for nobody.
 func (p *pipeline) feedback() conn.Feedback {
 	var tokens conn.Feedback
-	if p.r.o.Feedback != nil {
-		tokens = p.r.o.Feedback(p.addr)
+	if ps := p.r.policies.Load(); ps != nil && ps.Feedback != nil {
+		tokens = ps.Feedback(p.addr)
 	}
 	switch {
 	case p.breaker == nil:
@@ -483,6 +483,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	}
 	p.conn.Store(cn)
 	p.r.giveTurn(p)
+	cn.SetFeedback(p.feedback()) // which may be another one than when the connection was begun
 	calls := p.queue
 	p.queue = nil
 	p.mu.Unlock()

@@ -7,10 +7,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
 )
 
 // OpPolicy is what a retry policy has for an operation.
@@ -21,18 +23,53 @@ type OpPolicy struct {
 	Hedge    *kv.Hedge      // of reads that name neither hedges nor a strategy; with Pinned also of those
 }
 
-// policy gives the call what the policy has for its operation, and says how long it may take; 0 is the default. The
+// Policies are what a policy file says about calls. They do not change.
+type Policies struct {
+	// Of gives what there is for an opcode, nil for nothing. It must not block.
+	Of func(op memd.Opcode) *OpPolicy
+	// Bound puts a call's own strategy below what binds every strategy; nil when nothing does.
+	Bound func(retry.Strategy) retry.Strategy
+	// Throttle keeps hedges from nodes in trouble; nil does not.
+	Throttle hedge.Throttle
+	// Feedback gives who is told that a node has answered well; nil tells nobody.
+	Feedback func(addr string) conn.Feedback
+}
+
+// SetPolicies replaces the policies of calls that begin from now on; nil is none. Calls under way keep theirs.
+func (r *Router) SetPolicies(p *Policies) {
+	r.policies.Store(p)
+	r.mu.Lock()
+	var all []*pipeline
+	for _, first := range r.pipes {
+		first.each(func(q *pipeline) { all = append(all, q) })
+	}
+	r.mu.Unlock()
+	for _, q := range all {
+		if cn := q.conn.Load(); cn != nil {
+			cn.SetFeedback(q.feedback())
+		}
+	}
+}
+
+// mayHedge tells a new call whether to ask for hedges.
+func (r *Router) mayHedge(c *kv.Call) {
+	if r.policies.Load() != nil {
+		c.SetHedge(r.hedges)
+	}
+}
+
+// govern gives the call what the policies have for its operation, and says how long it may take; 0 is the default. The
 // client's own requests are left alone.
-func (r *Router) policy(c *kv.Call, limit time.Duration) time.Duration {
+func (ps *Policies) govern(c *kv.Call, limit time.Duration) time.Duration {
 	if c.Req.Retry == Strict {
 		return limit
 	}
-	p := r.o.Policy(c.Req.Opcode)
+	p := ps.Of(c.Req.Opcode)
 	switch {
 	case p != nil && p.Strategy != nil && (c.Req.Retry == nil || p.Pinned):
 		c.SetStrategy(p.Strategy)
-	case c.Req.Retry != nil && r.o.Throttled != nil:
-		c.SetStrategy(r.o.Throttled(c.Req.Retry))
+	case c.Req.Retry != nil && ps.Bound != nil:
+		c.SetStrategy(ps.Bound(c.Req.Retry))
 	}
 	if limit == 0 && p != nil {
 		limit = p.Timeout
@@ -42,10 +79,23 @@ func (r *Router) policy(c *kv.Call, limit time.Duration) time.Duration {
 
 // hedge is what calls ask for the hedges of their opcode.
 func (r *Router) hedge(op memd.Opcode) (*kv.Hedge, bool) {
-	if p := r.o.Policy(op); p != nil {
+	ps := r.policies.Load()
+	if ps == nil {
+		return nil, false
+	}
+	if p := ps.Of(op); p != nil {
 		return p.Hedge, p.Pinned
 	}
 	return nil, false
+}
+
+// well says that a node has given an answer that is no retryable failure.
+func (r *Router) well(addr string) {
+	if ps := r.policies.Load(); ps != nil && ps.Feedback != nil {
+		if f := ps.Feedback(addr); f != nil {
+			f.Success()
+		}
+	}
 }
 
 // refused ends a call whose answer has no reason, unless the user's hook has one. The hook is asked only where sending
@@ -53,6 +103,7 @@ func (r *Router) hedge(op memd.Opcode) (*kv.Hedge, bool) {
 func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
 	if r.o.Classify == nil || !safe || c.Spec().Has(kv.NoRetry) || c.Req.Retry == Strict {
+		r.well(err.Endpoint)
 		c.Refuse(err)
 		return
 	}
@@ -60,6 +111,7 @@ func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
 	r.work.run(func() { // it is user code: never on a reader
 		why := r.classify(c, err)
 		if why == retry.Unknown {
+			r.well(err.Endpoint)
 			c.Fail(err)
 			return
 		}

@@ -11,7 +11,7 @@ import (
 
 // NewReads implements kv.ReadsDispatcher. What is decided or told for each operation needs calls.
 func (r *Router) NewReads() *kv.Reads {
-	if r.o.Policy != nil || r.o.Instruments != nil || r.o.Breaker != nil {
+	if r.policies.Load() != nil || r.o.Instruments != nil || r.o.Breaker != nil {
 		return nil
 	}
 	if rd, ok := r.reads.Get().(*kv.Reads); ok {

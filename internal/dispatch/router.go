@@ -17,7 +17,6 @@ import (
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
-	"github.com/couchcore/couchcore/retry/hedge"
 )
 
 // Options are a router's surroundings. All but the limits must be set.
@@ -51,16 +50,10 @@ type Options struct {
 
 	// Breaker are the limits of the nodes' circuit breakers; nil means none.
 	Breaker *BreakerOptions
-	// Policy gives what a retry policy has for an opcode; nil has nothing for any. It must not block.
-	Policy func(op memd.Opcode) *OpPolicy
-	// Throttled puts a call's own strategy below the nodes' throttle; nil when there is none.
-	Throttled func(retry.Strategy) retry.Strategy
+	// Policies are those of calls until SetPolicies replaces them; nil is none.
+	Policies *Policies
 	// Transparent is the strategy that tries again what no server has seen, and nothing else.
 	Transparent retry.Strategy
-	// HedgeThrottle keeps hedges from nodes in trouble; nil does not.
-	HedgeThrottle hedge.Throttle
-	// Feedback gives who is told of a node's successes; nil tells nobody.
-	Feedback func(addr string) conn.Feedback
 	// Classify names the reason of an answer that has none, or retry.Unknown. It is user code: it may block and panic.
 	Classify func(operation string, err *kv.Error) retry.Reason
 }
@@ -80,6 +73,8 @@ type Router struct {
 	// handfuls are of *handful, and empty of those without calls
 	handfuls, empty sync.Pool
 	picker          atomic.Pointer[picker]
+	policies        atomic.Pointer[Policies]
+	hedges          func(op memd.Opcode) (h *kv.Hedge, pinned bool)
 	colls           *collections.Cache
 	due             deadlines
 	work            executor
@@ -144,13 +139,9 @@ func New(o Options) *Router {
 	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
 	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.pool.New = func() any {
-		c := kv.NewCall()
-		if o.Policy != nil {
-			c.SetHedge(r.hedge)
-		}
-		return c
-	}
+	r.pool.New = func() any { return kv.NewCall() }
+	r.policies.Store(o.Policies)
+	r.hedges = r.hedge
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
@@ -163,7 +154,11 @@ func New(o Options) *Router {
 }
 
 // NewCall implements kv.Dispatcher.
-func (r *Router) NewCall() *kv.Call { return r.pool.Get().(*kv.Call) }
+func (r *Router) NewCall() *kv.Call {
+	c := r.pool.Get().(*kv.Call)
+	r.mayHedge(c)
+	return c
+}
 
 // Release implements kv.Dispatcher. Only calls that nobody else can hold are used again.
 func (r *Router) Release(c *kv.Call) {
@@ -203,8 +198,8 @@ func (r *Router) admit(c *kv.Call, now int64) {
 		limit = c.Req.Timeout
 	}
 	durable := c.Req.Durability != memd.DurabilityNone
-	if r.o.Policy != nil {
-		limit = r.policy(c, limit)
+	if p := r.policies.Load(); p != nil {
+		limit = p.govern(c, limit)
 	}
 	if limit == 0 {
 		limit = r.o.Timeout

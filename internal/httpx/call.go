@@ -241,7 +241,7 @@ func (k *call) attempt() *httpsvc.Response {
 				w.seen.Add(-1)
 			}
 		}
-		k.failed(epoch, withoutURL(err))
+		k.failed(epoch, false, withoutURL(err))
 		return nil
 	}
 	epoch := w.end()
@@ -265,12 +265,13 @@ func (k *call) attempt() *httpsvc.Response {
 	switch {
 	case err != nil:
 		b.close()
-		k.failed(epoch, err)
+		k.failed(epoch, true, err)
 		return nil
 	case !k.state.Answered(epoch):
 		b.close()
 		return nil
 	case v.give:
+		k.well()
 		k.c.gate.answered(&k.lead, k.endpoint, k.r.Path, time.Now())
 		b.given.Store(true)
 		return a
@@ -287,6 +288,7 @@ func (k *call) refused(v judgement, status int) {
 		k.c.gate.answered(&k.lead, k.endpoint, k.r.Path, time.Now())
 	}
 	if v.why == retry.Unknown {
+		k.well()
 		k.finish(k.describe(v.err, v.hint.InDoubt && !k.state.Idempotent, k.state.Info()))
 		return
 	}
@@ -305,8 +307,16 @@ func (k *call) refused(v judgement, status int) {
 	}
 }
 
-// failed is an attempt without an answer: never sent if nothing was written, otherwise in flight.
-func (k *call) failed(epoch uint32, err error) {
+// well says that the node has given an answer that is no retryable failure.
+func (k *call) well() {
+	if k.c.o.Well != nil {
+		k.c.o.Well(k.endpoint)
+	}
+}
+
+// failed is an attempt without a whole answer: never sent if nothing was written, otherwise in flight. begun says that the answer had
+// begun when the connection died: the service has seen the request.
+func (k *call) failed(epoch uint32, begun bool, err error) {
 	if k.ctx.Err() != nil || k.c.ctx.Err() != nil {
 		return // the deadline, the caller or the client ends the call, and knows whether it was on the wire
 	}
@@ -315,11 +325,14 @@ func (k *call) failed(epoch uint32, err error) {
 	}
 	k.avoid[k.endpoint] = true
 	k.c.sick.add(k.endpoint, time.Now())
-	if epoch == 0 {
+	switch {
+	case epoch == 0:
 		k.notSent(k.c.o.Orchestrator.Wakes(), retry.SocketNotAvailable, err)
-		return
+	case begun:
+		k.c.o.Orchestrator.AnswerLost(k, epoch, err)
+	default:
+		k.c.o.Orchestrator.ConnLost(k, epoch, err)
 	}
-	k.c.o.Orchestrator.ConnLost(k, epoch, err)
 }
 
 // notSent is the end of an attempt that reached no socket. since is what Wakes gave before a node was looked for.

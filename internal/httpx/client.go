@@ -65,8 +65,10 @@ type Options struct {
 	// Policy gives the strategy of a request, and its time if the policy sets one; own is the strategy that the request
 	// names. Nil leaves both as they are.
 	Policy func(svc retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration)
-	Dice   func() float64
-	Agent  string
+	// Well is told of a node's answers that are no retryable failures. It must not block; nil is not told.
+	Well  func(endpoint string)
+	Dice  func() float64
+	Agent string
 	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers, or
 	// the first row. Nil means none.
 	Instruments *observe.Instruments
