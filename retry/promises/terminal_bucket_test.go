@@ -110,7 +110,7 @@ func TestABucketThatCannotBeOpenedStopsNoClusterCall(t *testing.T) {
 // The way is there for as long as it takes: all nodes are replaced after the bucket was dropped.
 func TestClusterCallsOutliveTheirBucketAndItsNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		cl := client(t, m)
+		cl := client(t, m, func(cfg *core.Config) { cfg.AllowPlain = true }) // the new nodes are not named
 		b := cl.Bucket("default")
 		require.NoError(t, b.WaitReady(within(t, time.Second)))
 		require.NoError(t, m.DropBucket("default"))
