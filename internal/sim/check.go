@@ -103,6 +103,7 @@ func (w *world) check() {
 	}
 	r.Ops = len(w.ledger)
 	w.checkRemovals()
+	w.checkStatements()
 	w.checkSent()
 	w.checkTraffic()
 	w.checkInFlight()

@@ -15,6 +15,8 @@
 //	P11  Close ends in time, and leaves no goroutine and no socket
 //	P12  what waits is bounded
 //
+// Statements of the query service are judged by P1 to P4 alone, from what the mock says that it has executed.
+//
 // The package is beside the layers: it may import all of them and testing too. Nothing but the command's chaos
 // subcommand and test files import it. It holds no fault of its own making that a user's own tests could not have: it
 // uses the client's and the mock's public entry points only.

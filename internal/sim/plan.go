@@ -65,6 +65,7 @@ type plan struct {
 	bursts                    bool          // workers start many calls at once
 	tight                     bool          // small limits of what may wait
 	calm                      bool          // it ends with a calm phase
+	asks                      bool          // the query service is asked, too
 	faults                    int           // so many of them at the same time
 	breaker                   bool
 	connections               int
@@ -90,6 +91,7 @@ func draw(o Options) *plan {
 		p.connections = 2
 	}
 	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
+	p.asks = r.below(2) == 0
 	if o.Break == NoRecovery {
 		p.calm = true
 	}

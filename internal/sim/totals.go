@@ -88,6 +88,9 @@ func (t *Totals) missing() []string {
 	for _, c := range changes() {
 		need(t.FaultsFired, c.name)
 	}
+	for _, e := range executions {
+		need(t.FaultsFired, statementFault+e.name)
+	}
 	for _, why := range reasons() {
 		need(t.ReasonsFired, why.String())
 	}

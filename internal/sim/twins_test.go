@@ -33,6 +33,8 @@ var twins = map[string][]string{
 	"an unknown collection stays in the cache": {"P9", "P10"},
 	"any newer map replaces the one in use":    {"P9"},
 	"another bucket's map replaces ours":       {"P9"},
+	"a statement executed in part goes again":  {"P2"},
+	"a statement executed in part just fails":  {"P4"},
 }
 
 type edit struct{ file, old, new string }
@@ -68,6 +70,30 @@ var edits = []edit{
 	{
 		"internal/dispatch/refusal.go", `case s.Bucket != "" && s.Bucket != r.o.Bucket:`,
 		`case s.Bucket != "" && s.Bucket != r.o.Bucket && broken != "another bucket's map replaces ours":`,
+	},
+	{
+		"query/codes.go", "if reason != retry.Unknown && !a.Readonly && a.InDoubt() {",
+		`if reason != retry.Unknown && !a.Readonly && a.InDoubt() && broken != "a statement executed in part goes again" {`,
+	},
+	{
+		"query/codes.go", "reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()):",
+		`reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()) && broken != "a statement executed in part goes again":`,
+	},
+	{
+		"retry/orchestrator.go", "case !j.s.Idempotent && !j.why.AllowsNonIdempotent(): // guard: unsafe reason",
+		`case !j.s.Idempotent && !j.why.AllowsNonIdempotent() && broken != "a statement executed in part goes again":`,
+	},
+	{
+		"retry/strategy.go", "if why == Unknown || !r.Idempotent && !why.AllowsNonIdempotent() {",
+		`if why == Unknown || !r.Idempotent && !why.AllowsNonIdempotent() && broken != "a statement executed in part goes again" {`,
+	},
+	{
+		"retry/orchestrator.go", "case !j.s.Idempotent && j.hint.InDoubt: // guard: executed in part",
+		`case !j.s.Idempotent && j.hint.InDoubt && broken != "a statement executed in part goes again":`,
+	},
+	{
+		"query/service.go", "InDoubt: said.InDoubt()}",
+		`InDoubt: said.InDoubt() && broken != "a statement executed in part just fails"}`,
 	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",

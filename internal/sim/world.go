@@ -39,6 +39,10 @@ type world struct {
 	calls    int
 	parked   int // most at one time
 
+	statements []*statement
+	executed   map[string]int // how often, by a statement's token
+	asked      int            // requests to the query service
+
 	facts   *facts
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
@@ -69,6 +73,7 @@ func (w *world) start() error {
 	}
 	w.m, w.began = m, time.Now()
 	w.tap = &taps{dials: map[string][]time.Time{}}
+	w.executes()
 	m.Network().OnLink(w.link)
 	cfg, err := core.ParseConnString(m.ConnString())
 	if err != nil {
@@ -125,14 +130,21 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 }
 
 // link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node puts
-// into one write depends on which of its goroutines was first.
+// into one write depends on which of its goroutines was first. Of connections to services only the latency matters.
 func (w *world) link(l *mock.Link) {
+	_, kv, _ := net.SplitHostPort(w.m.Node(0).Addr())
+	_, port, _ := net.SplitHostPort(l.RemoteAddr())
 	for i, f := range []*mock.Flow{l.Up(), l.Down()} {
 		w.pace(f, l.ID()*2+uint64(i), w.latency)
+		if port != kv {
+			continue
+		}
 		f.SetPackets(size)
 		f.SetPieces(func(n int) int { return n }, 1)
 	}
-	l.Up().SetOrder(before)
+	if port == kv {
+		l.Up().SetOrder(before)
+	}
 }
 
 // pace makes a direction deliver after lo to twice lo, which is anew for each piece.
@@ -166,6 +178,9 @@ func (w *world) run(*testing.T) {
 	}
 	if w.topology || w.loses() {
 		faults.Go(func() { w.rearrange(ctx) })
+	}
+	if w.asks {
+		faults.Go(func() { w.ask(ctx) })
 	}
 	for i := range w.workers {
 		workers.Go(func() { w.work(i) })
@@ -324,6 +339,6 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.faults, p.breaker, p.connections)
 }
