@@ -229,7 +229,7 @@ func TestACorruptValueInAScan_D7(t *testing.T) {
 }
 
 // Answers in any order find their calls: each of many in flight gets its own.
-func TestAnswersInAnyOrder_S11(t *testing.T) {
+func TestAnswersInAnyOrder(t *testing.T) {
 	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		fill(t, b, 200)
 		dice := rand.New(rand.NewPCG(7, 11))
