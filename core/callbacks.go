@@ -15,13 +15,18 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 var errNoSocket = errors.New("the dialer gave neither a connection nor an error")
 
-// containedDial is a dialer of the user's that neither panics nor gives nothing at all.
+// containedDial is a dialer of the user's that neither panics nor gives nothing at all, nor a connection beside an error. Its
+// connections do not panic either.
 func containedDial(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
 		defer observe.Contain("Dial", &err)
 		nc, err = dial(ctx, network, addr)
-		if nc == nil && err == nil {
+		switch nc = ownConn(nc); {
+		case nc == nil && err == nil:
 			err = errNoSocket
+		case nc != nil && err != nil:
+			_ = nc.Close()
+			nc = nil
 		}
 		return nc, err
 	}

@@ -299,6 +299,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.Dial = c.dialer()
 	if c.Dice == nil {
 		c.Dice = rand.Float64
+	} else {
+		c.Dice = fairDice(c.Dice)
 	}
 	if c.port == 0 {
 		c.port = 11210

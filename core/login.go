@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -47,27 +46,7 @@ func (l *logins) current(ctx context.Context) (cr Credentials, generation uint64
 func (l *logins) ask(ctx context.Context) (Credentials, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, errProviderSlow)
 	defer cancel()
-	type answer struct {
-		cr  Credentials
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() { // ends when the provider comes back
-		var a answer
-		defer func() {
-			if v := recover(); v != nil {
-				a.err = fmt.Errorf("panic in the credentials provider: %v", v)
-			}
-			done <- a
-		}()
-		a.cr, a.err = l.provider(ctx)
-	}()
-	select {
-	case a := <-done:
-		return a.cr, a.err
-	case <-ctx.Done():
-		return Credentials{}, context.Cause(ctx)
-	}
+	return answerOf(ctx, "the credentials provider", l.provider)
 }
 
 type loginError string

@@ -1,8 +1,8 @@
 package core
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -29,32 +29,32 @@ func (c *Cluster) resolver() func(ctx context.Context) []string {
 	return func(ctx context.Context) []string {
 		ctx, cancel := context.WithTimeout(ctx, srvBudget)
 		defer cancel()
-		records, err := c.lookupSRV(ctx)
-		if err != nil {
+		records, err := answerOf(ctx, "the resolver", func(ctx context.Context) (found srvAnswer, err error) {
+			_, found.records, found.err = c.cfg.Resolver.LookupSRV(ctx, "", "", c.cfg.SRV)
+			return found, nil
+		})
+		if err = cmp.Or(err, records.err); err != nil { // net.Resolver gives good records beside an error that says that some were odd
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
-			return nil
 		}
-		addrs := srvAddresses(records, c.cfg.SRVLimit)
+		addrs := srvAddresses(records.records, c.cfg.SRVLimit)
 		c.filter.trust(addrs...)
 		return addrs
 	}
 }
 
-// lookupSRV asks the resolver, which may be a user's and panic.
-func (c *Cluster) lookupSRV(ctx context.Context) (records []*net.SRV, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic in the resolver: %v", v)
-		}
-	}()
-	_, records, err = c.cfg.Resolver.LookupSRV(ctx, "", "", c.cfg.SRV)
-	return records, err
+// srvAnswer is what a resolver has given: good records may come beside an error.
+type srvAnswer struct {
+	records []*net.SRV
+	err     error
 }
 
 // srvAddresses are the targets of the first SRV records as addresses, each once, in the records' order.
 func srvAddresses(records []*net.SRV, most int) []string {
 	var addrs []string
 	for _, r := range records[:min(len(records), most)] {
+		if r == nil {
+			continue
+		}
 		host := strings.TrimSuffix(r.Target, ".")
 		if r.Port == 0 || topology.CheckHost(host) != nil { // "." says that there is no such service here (RFC 2782)
 			continue

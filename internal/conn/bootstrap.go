@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,6 +31,7 @@ type bootstrap struct {
 	owned    bool     // the last answer's value was inflated
 	mechs    []string // the server's list, nil when unknown
 	opaque   uint32
+	pushed   *memd.Packet // the newest notification of a cluster map
 
 	out    []byte
 	buf    []byte
@@ -70,7 +72,8 @@ func (b *bootstrap) next(step Step, op memd.Opcode) (*memd.Packet, error) {
 		}
 		b.answered = true
 		if !p.Magic.IsResponse() {
-			continue // a push; the config is asked for anyway
+			b.notice(&p)
+			continue
 		}
 		if p.Opcode != op {
 			return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
@@ -99,6 +102,16 @@ func (b *bootstrap) inflate(p *memd.Packet) error {
 		return nil
 	}
 	return err
+}
+
+// notice remembers the newest notification of a cluster map: the map that the handshake brings may be older.
+func (b *bootstrap) notice(p *memd.Packet) {
+	if p.Magic == memd.MagicServerReq && p.Opcode == memd.ServerOpClustermapChange && string(p.Key) == b.o.Bucket {
+		own := *p
+		own.Frames, own.Key = nil, bytes.Clone(p.Key)
+		own.Extras, own.Value = bytes.Clone(p.Extras), bytes.Clone(p.Value)
+		b.pushed = &own
+	}
 }
 
 // packet reads one packet.

@@ -120,6 +120,7 @@ type Conn struct {
 	slow     bool    // and has met a full socket, or the connection is one whose writes block
 	reading  bool    // the reader is completing answers and will flush after that
 	closed   bool
+	down     bool // teardown has begun to tell what becomes of the calls: until then they have their deadlines here
 	refusing bool // its node has left: what is in flight may finish
 	wanted   bool // somebody waits for room
 	inflight int
@@ -129,19 +130,21 @@ type Conn struct {
 	ticking  bool   // it is armed for a call whose context may end
 	timer    *time.Timer
 
-	slots table
-	cause atomic.Pointer[error]
-	kick  chan struct{} // wakes the flusher of a connection without TryWrite
-	quit  chan struct{}
-	wg    sync.WaitGroup
+	slots  table
+	cause  atomic.Pointer[error]
+	kick   chan struct{} // wakes the flusher of a connection without TryWrite
+	quit   chan struct{}
+	hungUp chan struct{} // closed when the socket is, where closing may block
+	wg     sync.WaitGroup
 
 	rbuf       []byte
 	reads      atomic.Int32 // how long rbuf is
 	resting    atomic.Int32 // the read deadline is over because of Rest
 	rpos, rlen int
-	filled     bool        // by the last read: there may be more
-	pkt        memd.Packet // the answer being handled
-	freed      []uint16    // slots of this read's answers, and how many of each kind they were
+	filled     bool         // by the last read: there may be more
+	pkt        memd.Packet  // the answer being handled
+	pushed     *memd.Packet // a notification that came in the handshake, until Serve has told of it
+	freed      []uint16     // slots of this read's answers, and how many of each kind they were
 	ended      int
 	cameLate   int
 	parked     int  // of the calls that have ended here: they wait for their time
@@ -205,7 +208,15 @@ func (c *Conn) Close(cause error) {
 	if first {
 		close(c.quit)
 	}
-	hangUp(c.nc)
+	switch {
+	case c.try != nil:
+		hangUp(c.nc)
+	case first:
+		go func() { // closing may block: TLS says goodbye, and foreign connections do as they like. teardown waits for it
+			hangUp(c.nc)
+			close(c.hungUp)
+		}()
+	}
 }
 
 // hangUp closes a socket. A read under way ends first: closing would wait for it where the user has set the descriptor to blocking
@@ -514,7 +525,7 @@ func (c *Conn) sweep() {
 		c.ticking = true
 		next = min(next, now+int64(watchTick))
 	}
-	if next < c.armed && !c.closed {
+	if next < c.armed && !c.down {
 		c.armed = next
 		c.timer.Reset(time.Duration(max(next-c.now(), 0)))
 	}
@@ -571,9 +582,15 @@ func (c *Conn) Serve() error {
 // read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers have
 // appended meanwhile.
 func (c *Conn) read() error {
-	for {
-		if err := c.fill(); err != nil {
-			return err
+	if p := c.pushed; p != nil {
+		c.pushed = nil
+		c.h.Push(c, p)
+	}
+	for left := c.rlen > c.rpos; ; left = false { // of what was read in the handshake
+		if !left {
+			if err := c.fill(); err != nil {
+				return err
+			}
 		}
 		c.mu.Lock()
 		c.fills++

@@ -274,11 +274,14 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 func (c *Conn) teardown() {
 	cause := c.Cause()
 	c.wg.Wait()
+	if c.try == nil {
+		<-c.hungUp
+	}
 	for c.try != nil && c.isFlushing() {
 		runtime.Gosched() // a submitter is inside its one attempt, which does not block
 	}
 	c.mu.Lock()
-	c.flushing = false
+	c.flushing, c.down = false, true
 	c.timer.Stop()
 	pend := c.pend[c.head:]
 	c.pend, c.head = nil, 0

@@ -3,6 +3,7 @@
 package conn
 
 import (
+	"errors"
 	"net"
 	"syscall"
 )
@@ -63,6 +64,9 @@ func unblock(nc net.Conn) error {
 		return nil
 	}
 	raw, err := sc.SyscallConn()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // there is none
+	}
 	if err != nil {
 		return err
 	}

@@ -72,8 +72,12 @@ func (o *Operation) startSpan(ctx context.Context) (inner context.Context) {
 	// The full slice expression makes append copy: start is shared.
 	opts := append(o.p.start[:len(o.p.start):len(o.p.start)], trace.WithTimestamp(o.start)) //nolint:gocritic // a copy is meant
 	c, span := o.i.tracer.Start(ctx, o.p.name, opts...)
-	inner = c
-	o.span, o.outer = span, true
+	if c != nil {
+		inner = c
+	}
+	if span != nil {
+		o.span, o.outer = span, true
+	}
 	return inner
 }
 
