@@ -28,9 +28,10 @@ func TestAllocationsOfDo(t *testing.T) {
 	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
 	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
 	buf := make([]byte, 0, 4096)
+	packer := &kv.Packer{}
 	d := &recycling{fake: newFake(func(c *kv.Call) {
 		w := common
-		c.Pack(kv.Compression{})
+		c.Pack(packer)
 		if _, _, err := c.AppendTo(buf, &w); err != nil {
 			c.Fail(err)
 			return

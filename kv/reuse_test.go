@@ -110,7 +110,7 @@ type reusing struct {
 
 func (r *reusing) Dispatch(c *kv.Call) {
 	r.call = c
-	c.Pack(kv.Compression{})
+	c.Pack(&kv.Packer{})
 	r.fake.Dispatch(c)
 }
 

@@ -2,6 +2,8 @@ package kv
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 
@@ -135,28 +137,70 @@ func (c *Call) inflate() error {
 	return nil
 }
 
+// Packer compresses values as its Compression says. What the encoder needs beside the compressed value is shared by all calls: for
+// most values that is more than what comes out. It may be used by several goroutines at once. Its zero value is ready.
+type Packer struct {
+	Compression
+	scratch sync.Pool // of *[]byte
+}
+
+// Sizes of the encoder's memory, which is a little more than the value's.
+const (
+	ownScratch = 4 << 10 // up to this it is the call's own, which is used again
+	maxScratch = 1 << 20 // up to this it is kept for the next call
+)
+
+// encode compresses a value into memory of its own size: dst's, if that has room.
+func (p *Packer) encode(dst, value []byte) []byte {
+	if s2.MaxEncodedLen(len(value)) <= max(ownScratch, cap(dst)) {
+		return s2.EncodeSnappy(dst, value)
+	}
+	scratch, ok := p.scratch.Get().(*[]byte)
+	if !ok {
+		scratch = new([]byte)
+	}
+	out := s2.EncodeSnappy(*scratch, value)
+	*scratch = out[:0]
+	if p.worth(out, value) {
+		dst = append(slices.Grow(dst[:0], len(out)), out...)
+	} else {
+		dst = nil
+	}
+	if cap(*scratch) <= maxScratch {
+		p.scratch.Put(scratch)
+	}
+	return dst
+}
+
+// worth reports whether a compressed value is to be sent instead of the value.
+func (p *Packer) worth(out, value []byte) bool {
+	ratio := p.MinRatio
+	if ratio <= 0 {
+		ratio = defaultMinRatio
+	}
+	return float64(len(out)) <= float64(len(value))*min(ratio, 1)
+}
+
 // Pack compresses the value of a document once, whatever number of attempts follow, if p says so and it is worth it. A
 // connection calls it before it takes its lock. It reads the caller's bytes and therefore nothing once the call has ended.
-func (c *Call) Pack(p Compression) {
+func (c *Call) Pack(p *Packer) {
 	r := &c.Req
 	if p.Off || r.packTried || !c.is(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
 		return
 	}
-	if p.MinSize <= 0 {
-		p.MinSize = defaultMinSize
+	least := p.MinSize
+	if least <= 0 {
+		least = defaultMinSize
 	}
-	if p.MinRatio <= 0 {
-		p.MinRatio = defaultMinRatio
-	}
-	if len(r.Value) <= p.MinSize || !c.guard.CompareAndSwap(0, 1) {
+	if len(r.Value) <= least || !c.guard.CompareAndSwap(0, 1) {
 		return
 	}
 	r.packTried, c.light = true, 0
-	out := s2.EncodeSnappy(c.spare, r.Value)
-	if cap(out) <= maxSparePacked {
+	out := p.encode(c.spare, r.Value)
+	if out != nil && cap(out) <= maxSparePacked {
 		c.spare = out[:0]
 	}
-	if float64(len(out)) <= float64(len(r.Value))*min(p.MinRatio, 1) {
+	if out != nil && p.worth(out, r.Value) {
 		r.packed = out
 	}
 	c.guard.Store(0)

@@ -23,7 +23,7 @@ func packed(t testing.TB, op subject, p kv.Compression, w kv.Wire) memd.Packet {
 	var got memd.Packet
 	f := newFake(func(c *kv.Call) {
 		for range 2 { // a retry packs nothing again
-			c.Pack(p)
+			c.Pack(&kv.Packer{Compression: p})
 			wire, err := wireOf(c, w)
 			require.NoError(t, err)
 			_, err = got.Parse(wire, 0)
@@ -98,7 +98,7 @@ func TestACompressedValueIsNotCompressedAgain(t *testing.T) {
 func TestAnEndedCallIsNotCompressed(t *testing.T) {
 	f := newFake(func(c *kv.Call) {
 		c.Fail(errSeen)
-		c.Pack(kv.Compression{})
+		c.Pack(&kv.Packer{})
 		w := common
 		_, ended, err := c.AppendTo(nil, &w)
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
 	docs = append(docs, large)
 	var sent [][]byte
 	d := &recycling{fake: newFake(func(c *kv.Call) {
-		c.Pack(kv.Compression{})
+		c.Pack(&kv.Packer{})
 		if c.Req.Opcode == memd.OpSet {
 			w := common
 			wire, _, err := c.AppendTo(nil, &w)

@@ -56,6 +56,7 @@ const (
 	largeValue   = 16 << 10  // from here on a value is copied when its request is about to be written
 	minRead      = 16 << 10
 	restRead     = 4 << 10                 // of a connection at rest
+	firstLong    = 1 << 20                 // of a longer value, what is received before there is memory for more
 	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
 	watchTick    = 2500 * time.Microsecond // how often calls are looked at whose contexts can end; one that has lasted as long watches it
 	maxOrphans   = 16384
@@ -105,7 +106,7 @@ type Conn struct {
 	limit    int
 	maxCalls int
 	writeMax time.Duration
-	pack     kv.Compression
+	packer   kv.Packer
 
 	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for whoever sends calls. Who
 	// has made the connection sets it before others know of it.
@@ -250,7 +251,7 @@ func (c *Conn) Idle() bool {
 // taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended meanwhile is dropped silently.
 func (c *Conn) Submit(call *kv.Call) error {
 	if c.info.Features.Has(memd.FeatureSnappy) {
-		call.Pack(c.pack)
+		call.Pack(&c.packer)
 	}
 	c.mu.Lock()
 	err := c.put(call)
@@ -283,7 +284,7 @@ func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
 		round := calls[taken:min(taken+maxRound, len(calls))]
 		if c.info.Features.Has(memd.FeatureSnappy) {
 			for _, call := range round { // not all of them: a full connection takes none
-				call.Pack(c.pack)
+				call.Pack(&c.packer)
 			}
 		}
 		c.mu.Lock()
@@ -736,7 +737,8 @@ func (c *Conn) packets() error {
 	return nil
 }
 
-// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size.
+// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size. Of one that is longer
+// than firstLong no more memory is taken than twice what has come: the header alone proves nothing.
 func (c *Conn) long(p *memd.Packet) error {
 	h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
 	if err != nil {
@@ -744,23 +746,39 @@ func (c *Conn) long(p *memd.Packet) error {
 	}
 	c.wakes.Flush()
 	c.rpos += memd.HeaderLen
-	head := make([]byte, h.BodyLen-h.ValueLen())
-	value := make([]byte, h.ValueLen())
-	for _, b := range [][]byte{head, value} {
-		n := copy(b, c.rbuf[c.rpos:c.rlen])
-		c.rpos += n
-		for n < len(b) {
-			m, err := io.ReadFull((*counted)(c), b[n:])
-			n += m
-			if err != nil && !c.rested(err) {
-				return err
-			}
+	head := make([]byte, h.BodyLen-h.ValueLen()) // 64 KiB and some bytes at most
+	if err := c.receive(head); err != nil {
+		return err
+	}
+	value := make([]byte, min(h.ValueLen(), firstLong))
+	if err := c.receive(value); err != nil {
+		return err
+	}
+	for had := len(value); had < h.ValueLen(); had = len(value) {
+		value = append(make([]byte, 0, min(h.ValueLen(), 2*had)), value...)
+		value = value[:cap(value)]
+		if err := c.receive(value[had:]); err != nil {
+			return err
 		}
 	}
 	h.BodyLen = len(head)
 	p.SetBody(&h, head)
 	p.Value = value
 	c.packet(p, true)
+	return nil
+}
+
+// receive fills b with what comes next, of which the buffer may hold a part.
+func (c *Conn) receive(b []byte) error {
+	n := copy(b, c.rbuf[c.rpos:c.rlen])
+	c.rpos += n
+	for n < len(b) {
+		m, err := io.ReadFull((*counted)(c), b[n:])
+		n += m
+		if err != nil && !c.rested(err) {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -216,7 +216,7 @@ func (o *Options) passed(s Step) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		pack: o.Compression, info: b.info, armed: never,
+		packer: kv.Packer{Compression: o.Compression}, info: b.info, armed: never,
 		quit: make(chan struct{}), hungUp: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n, pushed: b.pushed,
 	}
