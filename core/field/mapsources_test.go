@@ -123,6 +123,9 @@ func TestSeedWithoutTheBucket_D127(t *testing.T) {
 // TestNoMapForEver_D127: a node that says that it has no map yet, and goes on saying so, is asked over HTTP.
 func TestNoMapForEver_D127(t *testing.T) {
 	s, host := withSeed(t, answers(memd.StatusKeyNotFound, memd.OpGetClusterConfig))
+	s.Map = func(*scripted.Node, string) []byte {
+		return s.Render(scripted.Spec{Bucket: "cache", Live: []int{0}, Rev: 9})
+	}
 	rev := int64(1)
 	var mu sync.Mutex
 	m := startManager(t, host+":8091", "cache", func() []byte {
@@ -140,9 +143,6 @@ func TestNoMapForEver_D127(t *testing.T) {
 	require.Eventually(t, func() bool { mp, _ := b.Map(); return mp.Rev == 7 }, 5*time.Second, 10*time.Millisecond)
 
 	s.Nodes[0].SetHook(nil) // until the node has one
-	s.Map = func(*scripted.Node, string) []byte {
-		return s.Render(scripted.Spec{Bucket: "cache", Live: []int{0}, Rev: 9})
-	}
 	require.Eventually(t, func() bool { mp, _ := b.Map(); return mp.Rev == 9 }, 5*time.Second, 10*time.Millisecond)
 	time.Sleep(300 * time.Millisecond)
 	before := len(m.requests())
