@@ -110,7 +110,7 @@ func TestWhatRoutingNeedsIsStrict_D136(t *testing.T) {
 // A vbucket whose row, or one whose replica's index, points past the list of nodes has no such copy; the others are not
 // concerned.
 func TestARowPastTheNodesIsLostAlone_D136(t *testing.T) {
-	for _, index := range []int{2, 99, 9000, 1 << 40, -7} {
+	for _, index := range []int{2, 99, 9000, int(min(int64(1)<<40, math.MaxInt)), -7} {
 		b := ready(t, mapsThrough(t, 2, scripted.Spec{Replicas: 1, VBuckets: 4, Row: func(vb int) []int {
 			switch vb {
 			case 0:
@@ -180,7 +180,7 @@ func TestRevisionsGoTo64Bits_D136(t *testing.T) {
 	require.NoError(t, upsert(t, b))
 	m, ok := b.Map()
 	require.True(t, ok)
-	require.EqualValues(t, math.MaxInt64, m.Rev, "which is what fits")
+	require.Equal(t, int64(math.MaxInt64), m.Rev, "which is what fits")
 	has := func() bool {
 		l, err := b.Layout(within(t, time.Second))
 		require.NoError(t, err)
