@@ -313,7 +313,11 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 		if err == nil {
 			err = errUnproven
 		}
-		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
+		kind := (*cberr.Kind)(nil)
+		if refusesProof(string(p.Value)) {
+			kind = cberr.AuthenticationFailure
+		}
+		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Kind: kind, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
 	}
 	if p.Status == memd.StatusSuccess {
 		return nil
@@ -362,4 +366,17 @@ func checkServerFirst(msg string) error {
 		}
 	}
 	return nil
+}
+
+// refusesProof reports whether a last message of SCRAM refuses the credentials by its error attribute, although its status is a
+// success. RFC 5802 has "invalid-proof" and "unknown-user" for it; CouchbaseMock says "failed", behind a signature of its own. Other
+// errors say nothing of the credentials.
+func refusesProof(message string) bool {
+	for attribute := range strings.SplitSeq(message, ",") {
+		switch attribute {
+		case "e=invalid-proof", "e=unknown-user", "e=failed":
+			return true
+		}
+	}
+	return false
 }

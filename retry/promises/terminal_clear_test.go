@@ -155,6 +155,18 @@ func TestOtherSASLTroubleIsNoAuthenticationError(t *testing.T) {
 	}
 }
 
+// An error of SCRAM that is about the credentials is such a refusal, whatever the status beside it.
+func TestARefusedProofIsAnAuthenticationErrorWhateverItsStatus(t *testing.T) {
+	for _, text := range []string{"e=invalid-proof", "e=unknown-user", "v=AAAA,e=failed"} { // the last is CouchbaseMock's
+		inBubble(t, func(t *testing.T, m *mock.Cluster) {
+			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSASLStep}}, rewrite(text))
+			err := get(within(t, time.Second), client(t, m).Bucket("default"), "k")
+			require.ErrorIs(t, err, cberr.AuthenticationFailure, text)
+			require.True(t, reasons(t, err).Has(retry.AuthenticationError), text)
+		})
+	}
+}
+
 func rewrite(text string) mock.Fault {
 	return mock.Rewrite(func(_, rep *memd.Packet) { rep.Value = []byte(text) })
 }
