@@ -281,6 +281,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
 	}
 	c.UseTLS = c.UseTLS || c.TLS != nil
+	if c.Username == "" && !c.Password.Empty() && c.Credentials == nil {
+		return c, &ConfigError{"Username", "is empty, and Password is set"}
+	}
 	if c.RequireTLS && !c.UseTLS {
 		return c, &ConfigError{"RequireTLS", "is set, and UseTLS is not"}
 	}

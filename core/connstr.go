@@ -106,6 +106,9 @@ func ParseSpec(s string) (ConnSpec, error) {
 	if err := spec.parseHosts(hosts, start); err != nil {
 		return ConnSpec{}, err
 	}
+	if spec.Scheme == schemeHTTP && strings.TrimRight(path, "/") == "pools" {
+		return ConnSpec{}, &ConnStringError{start + len(hosts) + 1, "bucket", "is pools, a path of the cluster manager: leave it out, or set a bucket of that name in the configuration"}
+	}
 	if err := spec.parseBucket(path, start+len(hosts)+1); err != nil {
 		return ConnSpec{}, err
 	}
@@ -212,8 +215,10 @@ func (c *ConnSpec) parsePort(s string, pos int) (int, error) {
 		return 0, &ConnStringError{pos, "port", "is empty"}
 	case n < 1 || n > 65535:
 		return 0, &ConnStringError{pos, "port", "is not in 1..65535"}
-	case n == portMgmt && (c.Scheme == schemeCouchbase || c.Scheme == schemeCouchbases):
-		return 0, &ConnStringError{pos, "port", "is 8091, the management port: leave it out with " + c.Scheme + "://"}
+	case (n == portMgmt || n == portMgmtTLS) && (c.Scheme == schemeCouchbase || c.Scheme == schemeCouchbases):
+		return 0, &ConnStringError{pos, "port", fmt.Sprintf("is %d, the management port: leave it out with %s://", n, c.Scheme)}
+	case n == portMgmtTLS && c.Scheme == schemeHTTP:
+		return 0, &ConnStringError{pos, "port", "is 18091, where the cluster manager speaks TLS: use couchbases:// without a port"}
 	case n != portMgmt && c.Scheme == "":
 		return 0, &ConnStringError{pos, "port", "is ambiguous without a scheme: write couchbase://, couchbases:// or http:// first"}
 	}
@@ -254,8 +259,12 @@ func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
-// ipv6 gives the address in its shortest form; one that stands for an IPv4 address as that.
+// ipv6 gives the address in its shortest form; one that stands for an IPv4 address as that. The percent sign before a zone may be
+// written as %25, as RFC 6874 has it.
 func ipv6(s string, pos int) (string, error) {
+	if address, zone, ok := strings.Cut(s, "%25"); ok && zone != "" {
+		s = address + "%" + zone
+	}
 	a, err := netip.ParseAddr(s)
 	if err != nil || !a.Is6() {
 		return "", &ConnStringError{pos, "host", "is not an IPv6 address"}
@@ -355,7 +364,11 @@ func (c ConnSpec) text(value func(ConnOption) string) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(h.String())
+		host := h.String()
+		if _, zone, _ := strings.Cut(h.Host, "%25"); zone != "" {
+			host = strings.Replace(host, "%", "%25", 1) // or the zone's 25 would be taken for an escape
+		}
+		b.WriteString(host)
 	}
 	if c.Bucket != "" {
 		b.WriteString("/" + url.PathEscape(c.Bucket))

@@ -53,11 +53,17 @@ type loginError string
 
 func (e loginError) Error() string { return string(e) }
 
-const errProviderSlow loginError = "the credentials provider has not answered in time"
+const (
+	errProviderSlow loginError = "the credentials provider has not answered in time"
+	errNameless     loginError = "the credentials provider gave a Password without a Username"
+)
 
 // connection is for conn.Options.
 func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
 	cr, generation, err := l.current(ctx)
+	if err == nil && cr.Username == "" && !cr.Password.Empty() {
+		err = errNameless
+	}
 	return conn.Credentials{
 		Username: cr.Username, Password: cr.Password, Token: cr.Token,
 		Login: conn.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
@@ -67,6 +73,9 @@ func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
 // request is for httpx.Options.
 func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
 	cr, _, err := l.current(ctx)
+	if err == nil && cr.Username == "" && !cr.Password.Empty() {
+		err = errNameless
+	}
 	if !l.tls && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
 	}
@@ -99,6 +108,8 @@ func (l *logins) check(cr *Credentials) error {
 	switch {
 	case l.provider != nil:
 		return &ConfigError{"Credentials", "is a provider: it gives the new ones, see RenewLogins"}
+	case cr.Username == "" && !cr.Password.Empty():
+		return &ConfigError{"Username", "is empty, and Password is set"}
 	case kindOfLogin(cr) != kindOfLogin(&l.now):
 		return &ConfigError{"Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
 	case !cr.Token.Empty() && !l.tls:

@@ -258,11 +258,14 @@ func (b *bootstrap) readHead() error {
 	if err != nil {
 		return err
 	}
-	if p.Status != memd.StatusSuccess {
+	switch p.Status {
+	case memd.StatusSuccess:
+		if b.info.Features, err = memd.ParseFeatures(p.Value); err != nil {
+			return err
+		}
+	case memd.StatusUnknownCommand, memd.StatusNotSupported: // it knows no features, and every feature is optional
+	default: // which features it would have is not known; an invalid argument or a temporary failure says nothing of them
 		return b.refused(p, cberr.FeatureNotAvailable)
-	}
-	if b.info.Features, err = memd.ParseFeatures(p.Value); err != nil {
-		return err
 	}
 	b.o.passed(StepHello)
 	if p, err = b.next(StepErrorMap, memd.OpGetErrorMap); err != nil {
