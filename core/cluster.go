@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,8 @@ type Cluster struct {
 
 	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
 
+	noRetryMeters func() // ends the export of the retry statistics
+
 	mu      sync.Mutex
 	buckets map[string]*Bucket
 	closed  bool
@@ -87,7 +90,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.logins = newLogins(&cfg, c.log)
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Dial = c.filter.dial
-	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log, NoInnerSpans: true})
+	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log})
+	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet = c.explained
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
@@ -245,6 +249,7 @@ func (c *Cluster) Close() error {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
+	c.noRetryMeters()
 	c.orch.Close(retry.ErrClosed)
 	c.http.Close()
 	var errs []error
@@ -261,6 +266,23 @@ func (c *Cluster) Loop(name string) retry.Loop { return retry.Loop{Name: name, O
 
 // RetryStats are the counts of all retries so far.
 func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
+
+// retryCounts are those counts as they are exported.
+func (c *Cluster) retryCounts() []observe.RetryCounts {
+	stats := c.orch.Stats()
+	all := make([]observe.RetryCounts, 0, len(stats.Operations))
+	for k, n := range stats.Operations {
+		counts := observe.RetryCounts{
+			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"), Retries: int64(n.Retries), Failed: int64(n.Failed),
+			Transparent: int64(n.Transparent), Hedges: int64(n.Hedges),
+		}
+		for _, h := range n.Histogram {
+			counts.Histogram = append(counts.Histogram, int64(h))
+		}
+		all = append(all, counts)
+	}
+	return all
+}
 
 // NodeStatus is how one node of a bucket is reached.
 type NodeStatus = dispatch.NodeStatus

@@ -27,6 +27,7 @@ type telemetry struct {
 	started   []string
 	ended     map[string]codes.Code
 	durations int
+	attempts  [2]int // spans and durations of attempts
 }
 
 type testTracer struct {
@@ -46,6 +47,10 @@ func (t *telemetry) Tracer(string, ...trace.TracerOption) trace.Tracer { return 
 func (tr testTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	tr.t.mu.Lock()
 	defer tr.t.mu.Unlock()
+	if name == "dispatch_to_server" {
+		tr.t.attempts[0]++
+		return ctx, trace.SpanFromContext(context.Background())
+	}
 	tr.t.started = append(tr.t.started, name)
 	s := &testSpan{t: tr.t, name: name}
 	return trace.ContextWithSpan(ctx, s), s
@@ -73,25 +78,30 @@ type testMeter struct {
 
 type testHistogram struct {
 	mnoop.Float64Histogram
-	t *telemetry
+	t    *telemetry
+	name string
 }
 
 func (m testMeters) Meter(string, ...metric.MeterOption) metric.Meter { return testMeter{t: m.t} }
 
-func (m testMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return testHistogram{t: m.t}, nil
+func (m testMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return testHistogram{t: m.t, name: name}, nil
 }
 
 func (h testHistogram) Record(context.Context, float64, ...metric.RecordOption) {
 	h.t.mu.Lock()
 	defer h.t.mu.Unlock()
+	if h.name == "couchbase.client.dispatch.duration" {
+		h.t.attempts[1]++
+		return
+	}
 	h.t.durations++
 }
 
 func (h testHistogram) Enabled(context.Context) bool { return true }
 
 // P15: every operation has one span that ends once, with the status of its outcome, and one duration, in all three
-// forms; the client's own requests have none.
+// forms, and so has each of its attempts; the client's own requests have none.
 func TestEveryOperationHasOneSpanAndOneDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &telemetry{ended: map[string]codes.Code{}}
@@ -116,6 +126,7 @@ func TestEveryOperationHasOneSpanAndOneDuration(t *testing.T) {
 		require.Len(t, rec.started, 6, "%v", rec.started)
 		require.Len(t, rec.ended, 5, "two are of a get")
 		require.Equal(t, 6, rec.durations)
+		require.Equal(t, [2]int{6, 6}, rec.attempts, "each was sent once")
 		failed := 0
 		for _, code := range rec.ended {
 			if code == codes.Error {

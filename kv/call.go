@@ -75,7 +75,7 @@ type Call struct {
 	ownSpec     *Spec // of an operation that has no row in the table
 
 	unwatch atomic.Pointer[func() bool] // set only when the call is shared
-	watcher func(error)                 // told the outcome, when somebody observes calls
+	watcher *watching                   // who is told what becomes of the call, when somebody observes calls
 	err     error
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
@@ -352,6 +352,9 @@ func (c *Call) appended(w *Wire) {
 	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	c.sent, c.vb = c.Req.Opcode, w.VBucket
+	if c.observed {
+		c.watcher.Sent(w.Via, w.Opaque)
+	}
 }
 
 // MarkHeld says once whether the call still needs a deadline outside of a connection.
@@ -564,8 +567,60 @@ func (c *Call) deliver() {
 	}
 }
 
+// Watcher is told what becomes of a call. Its methods must not block; all but Done are called on connections' readers and
+// writers, and under their locks.
+type Watcher interface {
+	// Sent says that an attempt begins: its request was appended to what a connection writes.
+	Sent(v *Via, opaque uint32)
+	// Unsent says that nothing of the attempt has left.
+	Unsent()
+	// Failed says that the attempt which was out, if one was, has failed. The call may go on. cause is not to be kept.
+	Failed(cause error)
+	// Done gives the outcome, once, on a goroutine that is no connection's.
+	Done(err error)
+}
+
+// ObserveAttempts has w told what becomes of the call and of its attempts.
+func (c *Call) ObserveAttempts(w Watcher) { c.watcher, c.observed = &watching{w}, true }
+
+// watching is behind a pointer, because calls that nobody observes have no room for it.
+type watching struct{ Watcher }
+
 // Observe has f told the call's outcome, once, on a goroutine that is no connection's.
-func (c *Call) Observe(f func(err error)) { c.watcher, c.observed = f, f != nil }
+func (c *Call) Observe(f func(err error)) {
+	if c.watcher, c.observed = nil, false; f != nil {
+		c.ObserveAttempts(outcomeWatcher(f))
+	}
+}
+
+// outcomeWatcher is a Watcher of outcomes alone.
+type outcomeWatcher func(err error)
+
+// Sent implements Watcher.
+func (outcomeWatcher) Sent(*Via, uint32) {}
+
+// Unsent implements Watcher.
+func (outcomeWatcher) Unsent() {}
+
+// Failed implements Watcher.
+func (outcomeWatcher) Failed(error) {}
+
+// Done implements Watcher.
+func (f outcomeWatcher) Done(err error) { f(err) }
+
+// AttemptFailed implements retry.Attempter.
+func (c *Call) AttemptFailed(cause error) {
+	if c.observed {
+		c.watcher.Failed(cause)
+	}
+}
+
+// NotSent says that nothing of the call's attempt has left.
+func (c *Call) NotSent() {
+	if c.observed {
+		c.watcher.Unsent()
+	}
+}
 
 // smooth reports whether the finished call has succeeded and there is nothing to be said about how.
 func (c *Call) smooth() bool {
@@ -585,9 +640,9 @@ func (c *Call) settle() error {
 	err := c.result()
 	if c.observed {
 		if c.Req.AbsentOK && isAbsent(err) { // an answer, to whoever observes calls too
-			c.watcher(nil)
+			c.watcher.Done(nil)
 		} else {
-			c.watcher(err)
+			c.watcher.Done(err)
 		}
 	}
 	return err

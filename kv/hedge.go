@@ -34,6 +34,9 @@ type HedgePlan struct {
 	Wait     retry.Strategy // tries again what no server has seen, and nothing else
 	Throttle hedge.Throttle // nil is none
 	Done     func(hedge.Stats)
+	// Observe begins the one operation that the reads made with the context that it gives are attempts of; end is told the
+	// outcome. Nil does nothing.
+	Observe func(ctx context.Context, scope, collection string) (of context.Context, end func(error))
 }
 
 // Hedger is a Dispatcher that can spread a read over a document's copies. Without it, and where a plan has fewer than
@@ -101,6 +104,11 @@ func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O)
 	x.req.Into, x.req.Retry, x.req.Hedge, x.req.light = nil, plan.Once, nil, 0
 	if x.req.Timeout == 0 {
 		x.req.Timeout = plan.Timeout
+	}
+	if plan.Observe != nil {
+		of, end := plan.Observe(ctx, x.req.Scope, x.req.Collection)
+		defer func() { end(err) }()
+		ctx = of
 	}
 	r, err = x.run(ctx)
 	return r, err, true

@@ -41,6 +41,12 @@ type Explainer interface {
 	Explain(cause error) error
 }
 
+// Attempter is an Op that notes when its attempts end.
+type Attempter interface {
+	// AttemptFailed says that the attempt which was out, if one was, has failed with cause. It is called like Describe.
+	AttemptFailed(cause error)
+}
+
 // Hint is what the failed attempt's answer says about the next one.
 type Hint struct {
 	Pushback Pushback // the server's own delay, or its "do not retry"
@@ -197,6 +203,7 @@ func (j *judgement) controlled() Action {
 
 // record enters the failure into the operation's history, which the first failure creates.
 func (o *Orchestrator) record(j *judgement) bool {
+	noteFailure(j)
 	asked := !j.why.AlwaysRetry() // nobody sees the Request of an attempt that is retried whatever anybody says
 	desc := o.describe(j.op, asked || o.opts.Observer != nil)
 	j.now = time.Now()
@@ -219,8 +226,15 @@ func (o *Orchestrator) record(j *judgement) bool {
 	return true
 }
 
+func noteFailure(j *judgement) {
+	if a, ok := j.op.(Attempter); ok {
+		a.AttemptFailed(j.cause)
+	}
+}
+
 // recordAndPark is record, and park, in one turn of the mutex: for a failure that nobody is asked about or told of.
 func (o *Orchestrator) recordAndPark(j *judgement) {
+	noteFailure(j)
 	desc := o.describe(j.op, false)
 	j.now = time.Now()
 	o.mu.Lock()

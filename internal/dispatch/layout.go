@@ -110,6 +110,9 @@ func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
 			plan.Timeout = p.Timeout
 		}
 	}
+	if r.o.Instruments != nil {
+		plan.Observe = r.observeHedged
+	}
 	pk := r.picker.Load()
 	if pk == nil || pk.snap.NumVBuckets() == 0 {
 		return plan

@@ -4,25 +4,157 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 )
 
-// observe opens the call's span and takes its time. It is called only when a provider was given.
+// whole is an operation under observation, of which one call is the only part, or several are parts.
+type whole struct {
+	op    observe.Operation
+	inner context.Context
+}
+
+type wholeKey struct{}
+
+func (r *Router) start(ctx context.Context, t observe.Target) *whole {
+	t.Service, t.Bucket = "kv", r.o.Bucket
+	w := &whole{}
+	w.inner, w.op = r.o.Instruments.StartOperation(ctx, t)
+	w.inner = context.WithoutCancel(w.inner)
+	return w
+}
+
+// observeHedged implements kv.HedgePlan.Observe.
+func (r *Router) observeHedged(ctx context.Context, scope, collection string) (of context.Context, end func(error)) {
+	w := r.start(ctx, observe.Target{Operation: "get", Scope: scope, Collection: collection})
+	return context.WithValue(ctx, wholeKey{}, w), func(err error) { w.op.End(w.inner, outcomeOf(err)) }
+}
+
+// observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was given.
+// The client's own requests are nobody's operations.
 func (r *Router) observe(c *kv.Call) {
 	ctx := c.Context()
-	t := observe.Target{
-		Service: "kv", Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Bucket: r.o.Bucket, Scope: c.Req.Scope,
-		Collection: c.Req.Collection,
+	if w, ok := ctx.Value(wholeKey{}).(*whole); ok {
+		c.ObserveAttempts(&watch{r: r, of: w, part: true})
+		return
 	}
+	if c.Req.Retry == Strict {
+		return
+	}
+	t := observe.Target{Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope, Collection: c.Req.Collection}
 	if c.Req.Durability != 0 {
 		t.Durability = c.Req.Durability.String()
 	}
-	inner, op := r.o.Instruments.StartOperation(ctx, t)
-	c.Observe(func(err error) { op.End(context.WithoutCancel(inner), outcomeOf(err)) })
+	c.ObserveAttempts(&watch{r: r, of: r.start(ctx, t)})
+}
+
+// watch implements kv.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the router, tells
+// of them: a provider is code of the user's, which no connection waits for.
+type watch struct {
+	r    *Router
+	of   *whole
+	part bool // of an operation that another one ends
+
+	mu    sync.Mutex
+	out   attempt // the one that is out
+	ended []attempt
+}
+
+// attempt is one attempt of a call.
+type attempt struct {
+	via        *kv.Via // nil when there is none
+	opaque     uint32
+	began, end time.Time
+	failure    observe.Outcome
+}
+
+// mostKept is how many attempts are kept until they are told of.
+const mostKept = 16
+
+// Sent implements kv.Watcher.
+func (w *watch) Sent(v *kv.Via, opaque uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = attempt{via: v, opaque: opaque, began: time.Now()}
+}
+
+// Unsent implements kv.Watcher.
+func (w *watch) Unsent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = attempt{}
+}
+
+// Failed implements kv.Watcher.
+func (w *watch) Failed(cause error) {
+	w.mu.Lock()
+	w.close(failureOf(cause))
+	var full []attempt
+	if len(w.ended) == mostKept {
+		full, w.ended = w.ended, nil
+	}
+	w.mu.Unlock()
+	if full != nil {
+		w.r.work.run(func() { w.tell(full) })
+	}
+}
+
+// Done implements kv.Watcher.
+func (w *watch) Done(err error) {
+	out := outcomeOf(err)
+	w.mu.Lock()
+	w.close(out)
+	last := w.ended
+	w.ended = nil
+	w.mu.Unlock()
+	w.tell(last)
+	if !w.part {
+		w.of.op.End(w.of.inner, out)
+	}
+}
+
+// close ends the attempt that is out, if one is. The lock is held.
+func (w *watch) close(failure observe.Outcome) {
+	if w.out.via == nil {
+		return
+	}
+	w.out.end, w.out.failure = time.Now(), failure
+	w.ended = append(w.ended, w.out)
+	w.out = attempt{}
+}
+
+// tell makes the spans and durations of attempts.
+func (w *watch) tell(attempts []attempt) {
+	for i := range attempts {
+		a := &attempts[i]
+		d := observe.Dispatch{LocalID: a.via.Local}
+		if host, port, err := net.SplitHostPort(a.via.Endpoint); err == nil {
+			d.Server, d.Peer = host, host
+			d.ServerPort, _ = strconv.Atoi(port) // 0 for a port with a name
+			d.PeerPort = d.ServerPort
+		}
+		w.of.op.DispatchAt(w.of.inner, d, a.began).EndAt(a.end, observe.Attempt{
+			Opaque: a.opaque, HasOpaque: true, Status: a.failure.Status, ErrorName: a.failure.ErrorName,
+		})
+	}
+}
+
+// failureOf is outcomeOf for what an attempt has met, which need not be an error of the call's.
+func failureOf(cause error) observe.Outcome {
+	if o := outcomeOf(cause); o.ErrorName != "" {
+		return o
+	}
+	if kind := cberr.KindOf(cause); kind != nil {
+		return observe.Outcome{ErrorName: camel(kind.Name())}
+	}
+	return observe.Outcome{ErrorName: camel(cberr.RequestCanceled.Name())} // its connection is lost
 }
 
 // outcomeOf says how a call ended in the words of spans and metrics.

@@ -629,6 +629,7 @@ func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
 // Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
 func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
 	c.Share()
+	c.NotSent()
 	since := p.r.o.Orchestrator.Wakes()
 	if c.LostRaces++; cut || c.LostRaces > 4 {
 		why := retry.WriteFailed

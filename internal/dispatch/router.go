@@ -216,7 +216,7 @@ func (r *Router) admit(c *kv.Call, now int64) {
 	if durable {
 		c.DurabilityMS = serverTime(time.Duration(c.Deadline - now))
 	}
-	if r.o.Instruments != nil && c.Req.Retry != Strict { // the client's own requests are nobody's operations
+	if r.o.Instruments != nil {
 		r.observe(c)
 	}
 	if len(c.Req.Key) > 0 {

@@ -233,7 +233,7 @@ func (k *call) attempt() *httpsvc.Response {
 	resp, err := k.c.hc.Do(h) //nolint:bodyclose // body closes it, whoever gets it
 	if err != nil {
 		cancel()
-		span.End(observe.Attempt{ContextID: k.r.UniqueID})
+		span.End(lostAttempt(k.r.UniqueID))
 		epoch := w.end()
 		if epoch != 0 && w.unsent() && k.state.Unsent(epoch) {
 			epoch = 0

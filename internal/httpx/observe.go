@@ -65,12 +65,18 @@ func (k *call) attempted() observe.DispatchSpan {
 	return k.span.Dispatch(k.inner, observe.Dispatch{Server: host, ServerPort: n, Peer: host, PeerPort: n})
 }
 
-// attemptOf says how an attempt was answered.
+// attemptOf says how an attempt was answered. Its failure is named by the status, as the conventions for HTTP do.
 func attemptOf(id string, status int) observe.Attempt {
 	if status >= 200 && status <= 299 {
 		return observe.Attempt{ContextID: id}
 	}
-	return observe.Attempt{ContextID: id, Status: strconv.Itoa(status)}
+	text := strconv.Itoa(status)
+	return observe.Attempt{ContextID: id, Status: text, ErrorName: text}
+}
+
+// lostAttempt is one without an answer.
+func lostAttempt(id string) observe.Attempt {
+	return observe.Attempt{ContextID: id, ErrorName: camel(cberr.RequestCanceled.Name())}
 }
 
 // retried notes that another attempt begins.

@@ -54,6 +54,7 @@ const (
 	FieldRetryReason
 	FieldRetryAttempt
 	FieldRetryDelay
+	FieldAtLeast
 	fieldCount
 )
 
@@ -90,6 +91,7 @@ var fields = [fieldCount]fieldNames{
 	FieldRetryReason:        {"couchbase.retry.reason", "couchbase.retry.reason"},
 	FieldRetryAttempt:       {"couchbase.retry.attempt", "couchbase.retry.attempt"},
 	FieldRetryDelay:         {"couchbase.retry.delay_us", "couchbase.retry.delay_us"},
+	FieldAtLeast:            {"couchbase.retry.at_least", "couchbase.retry.at_least"},
 }
 
 // Keys returns the names of a fact under c: one, or two under Both where they differ, or none.

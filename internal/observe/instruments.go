@@ -23,6 +23,8 @@ const (
 	MetricDurationUnit   = "s"
 	MetricLegacyDuration = "db.couchbase.operations"
 	MetricLegacyUnit     = "us"
+	// MetricAttempt is the histogram of the durations of single attempts; the name is this module's own.
+	MetricAttempt = "couchbase.client.dispatch.duration"
 )
 
 // durationBounds is the advice for the histogram's buckets in seconds: the conventions start at 1 ms, and key-value
@@ -54,6 +56,8 @@ type Instruments struct {
 	tracer   trace.Tracer
 	duration metric.Float64Histogram // nil: off
 	legacy   metric.Float64Histogram
+	attempts metric.Float64Histogram // of single attempts; nil: off
+	meter    metric.Meter            // nil: no metrics
 	o        Options
 
 	panics   atomic.Int64
@@ -100,21 +104,28 @@ func (i *Instruments) openMeter() {
 	defer i.contain()
 	meter := i.o.MeterProvider.Meter(ScopeName,
 		metric.WithInstrumentationVersion(i.o.Version), metric.WithSchemaURL(SchemaURL))
+	i.meter = meter
+	i.attempts = histogram(meter, MetricAttempt, MetricDurationUnit, wholeAttempt, durationBounds())
 	if i.o.Conventions != Legacy {
-		i.duration = histogram(meter, MetricDuration, MetricDurationUnit, durationBounds())
+		i.duration = histogram(meter, MetricDuration, MetricDurationUnit, wholeOperation, durationBounds())
 	}
 	if i.o.Conventions != Stable {
 		var bounds []float64
 		for _, s := range durationBounds() {
 			bounds = append(bounds, s*1e6)
 		}
-		i.legacy = histogram(meter, MetricLegacyDuration, MetricLegacyUnit, bounds)
+		i.legacy = histogram(meter, MetricLegacyDuration, MetricLegacyUnit, wholeOperation, bounds)
 	}
 }
 
-func histogram(m metric.Meter, name, unit string, bounds []float64) metric.Float64Histogram {
-	h, err := m.Float64Histogram(name, metric.WithUnit(unit),
-		metric.WithDescription("Duration of an operation, all attempts and waits included."),
+// What the histograms are of.
+const (
+	wholeOperation = "Duration of an operation, all attempts and waits included."
+	wholeAttempt   = "Duration of one attempt of an operation, each retry and hedge being one."
+)
+
+func histogram(m metric.Meter, name, unit, what string, bounds []float64) metric.Float64Histogram {
+	h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(what),
 		metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
 		return nil

@@ -157,8 +157,12 @@ type Dispatch struct {
 
 // DispatchSpan is one attempt under observation. The zero value is not observed.
 type DispatchSpan struct {
-	i    *Instruments
-	span trace.Span
+	i     *Instruments
+	span  trace.Span // nil: no span is recorded
+	p     *prepared
+	ctx   context.Context // of the operation
+	peer  string
+	start time.Time
 }
 
 // Attempt is how one attempt ended.
@@ -168,21 +172,34 @@ type Attempt struct {
 	ContextID      string        // the client context id of a query; set instead of Opaque
 	ServerDuration time.Duration // 0: not reported
 	Status         string        // of an answer that is not success
+	ErrorName      string        // as in Outcome
 }
 
-// Dispatch begins an attempt: for a key-value operation when its frame is appended to a connection's buffer. It does
-// nothing while the operation's span is not recording.
+// Dispatch begins an attempt now. See DispatchAt.
 func (o *Operation) Dispatch(ctx context.Context, d Dispatch) DispatchSpan {
-	if o.i == nil || o.i.o.NoInnerSpans || o.span == nil {
+	if o.i == nil {
 		return DispatchSpan{}
 	}
-	return o.dispatch(ctx, d)
+	return o.DispatchAt(ctx, d, time.Now())
 }
 
-func (o *Operation) dispatch(ctx context.Context, d Dispatch) (out DispatchSpan) {
+// DispatchAt begins an attempt that began at start: for a key-value operation when its frame is appended to a connection's
+// buffer. It makes a span unless the operation's own is not recording. It may be called by several goroutines at once.
+func (o *Operation) DispatchAt(ctx context.Context, d Dispatch, start time.Time) DispatchSpan {
+	if o.i == nil {
+		return DispatchSpan{}
+	}
+	s := DispatchSpan{i: o.i, p: o.p, ctx: ctx, peer: d.Peer, start: start}
+	if !o.i.o.NoInnerSpans && o.span != nil {
+		s.span = o.dispatch(ctx, d, start)
+	}
+	return s
+}
+
+func (o *Operation) dispatch(ctx context.Context, d Dispatch, start time.Time) (span trace.Span) {
 	defer o.i.contain()
 	if !o.recording() {
-		return DispatchSpan{}
+		return nil
 	}
 	a := attrs{c: o.i.o.Conventions}
 	a.kv = append(a.kv, o.p.common...)
@@ -191,8 +208,9 @@ func (o *Operation) dispatch(ctx context.Context, d Dispatch) (out DispatchSpan)
 	a.address(FieldPeerAddress, FieldPeerPort, d.Peer, d.PeerPort)
 	a.address(FieldLocalAddress, FieldLocalPort, d.Local, d.LocalPort)
 	a.text(FieldLocalID, d.LocalID)
-	_, span := o.i.tracer.Start(ctx, spanDispatch, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(a.kv...))
-	return DispatchSpan{o.i, span}
+	_, span = o.i.tracer.Start(ctx, spanDispatch, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(start),
+		trace.WithAttributes(a.kv...))
+	return span
 }
 
 func (a *attrs) address(host, port Field, name string, number int) {
@@ -203,11 +221,32 @@ func (a *attrs) address(host, port Field, name string, number int) {
 	a.number(port, int64(number))
 }
 
-// End closes the attempt's span: when its answer has been matched, and also at a timeout, a cancel or a lost socket.
+// End closes the attempt: when its answer has been matched, and also at a timeout, a cancel or a lost socket.
 func (d DispatchSpan) End(out Attempt) {
+	if d.i != nil {
+		d.EndAt(time.Now(), out)
+	}
+}
+
+// EndAt is End for an attempt that ended at end.
+func (d DispatchSpan) EndAt(end time.Time, out Attempt) {
 	if d.i == nil {
 		return
 	}
+	if d.span != nil {
+		d.endSpan(end, out)
+	}
+	d.record(end.Sub(d.start), out.ErrorName)
+}
+
+func (d DispatchSpan) record(took time.Duration, errorName string) {
+	defer d.i.contain()
+	if h := d.i.attempts; h != nil && h.Enabled(d.ctx) {
+		h.Record(d.ctx, took.Seconds(), d.p.attempt.options(attemptKey{d.peer, errorName})...)
+	}
+}
+
+func (d DispatchSpan) endSpan(end time.Time, out Attempt) {
 	defer d.i.contain()
 	if d.span.IsRecording() {
 		a := attrs{c: d.i.o.Conventions}
@@ -222,5 +261,5 @@ func (d DispatchSpan) End(out Attempt) {
 		a.text(FieldStatus, out.Status)
 		d.span.SetAttributes(a.kv...)
 	}
-	d.span.End()
+	d.span.End(trace.WithTimestamp(end))
 }

@@ -301,7 +301,7 @@ func TestProvidersThatPanicAreContained(t *testing.T) {
 	require.NotNil(t, ctx)
 	op.Dispatch(ctx, observe.Dispatch{}).End(observe.Attempt{})
 	op.End(t.Context(), observe.Outcome{})
-	require.EqualValues(t, 2, i.Panics(), "starting the span, recording the duration")
+	require.EqualValues(t, 3, i.Panics(), "starting the span, recording both durations")
 
 	r = &tracers{}
 	i = observe.New(observe.Options{TracerProvider: r})

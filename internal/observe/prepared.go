@@ -16,6 +16,50 @@ type prepared struct {
 	common []attribute.KeyValue // for inner spans
 	stable metricSets
 	legacy metricSets
+
+	attempt attemptSets
+}
+
+// attemptKey is what attempts of one target differ in.
+type attemptKey struct{ peer, errorName string }
+
+// attemptLimit bounds the sets of one target; beyond it the peer is left out.
+const attemptLimit = 1024
+
+// attemptSets holds the options of the attempts' histogram, made on first use.
+type attemptSets struct {
+	c  Conventions
+	kv []attribute.KeyValue
+
+	mu   sync.Mutex
+	sets map[attemptKey][]metric.RecordOption
+}
+
+func (m *attemptSets) options(k attemptKey) []metric.RecordOption {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.sets[k]; o != nil {
+		return o
+	}
+	if len(m.sets) >= attemptLimit {
+		k.peer = ""
+		if o := m.sets[k]; o != nil {
+			return o
+		}
+	}
+	a := attrs{c: m.c, kv: append([]attribute.KeyValue(nil), m.kv...)}
+	a.text(FieldPeerAddress, k.peer)
+	if k.errorName != "" || m.c != Stable {
+		a.outcome(k.errorName)
+	}
+	o := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(a.kv...))}
+	if len(m.sets) < attemptLimit+errorNameLimit {
+		if m.sets == nil {
+			m.sets = map[attemptKey][]metric.RecordOption{}
+		}
+		m.sets[k] = o
+	}
+	return o
 }
 
 // errorNameLimit bounds the error names of one target; the table of errors is smaller.
@@ -128,6 +172,10 @@ func newPrepared(t Target, cluster clusterLabels, c Conventions) *prepared {
 		t.describe(&a)
 		m.set.init(m.c, a.kv)
 	}
+	attempt := attrs{c: c, kv: append([]attribute.KeyValue(nil), common.kv...)}
+	attempt.text(FieldService, t.Service)
+	attempt.text(FieldOperation, t.Operation)
+	p.attempt = attemptSets{c: c, kv: attempt.kv}
 	return p
 }
 

@@ -147,7 +147,10 @@ type durationHistogram struct {
 
 func (d *durations) Meter(string, ...metric.MeterOption) metric.Meter { return durationMeter{d: d} }
 
-func (m durationMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+func (m durationMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	if name != "db.client.operation.duration" { // that of attempts
+		return mnoop.Float64Histogram{}, nil
+	}
 	return durationHistogram{d: m.d}, nil
 }
 

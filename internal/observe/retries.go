@@ -1,0 +1,93 @@
+package observe
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Names of the retry statistics. The names are this module's own.
+const (
+	MetricRetries     = "couchbase.client.retries"             // sent again, transparent resends apart
+	MetricFailed      = "couchbase.client.retries.failed"      // those retries and hedges whose attempt failed in turn
+	MetricTransparent = "couchbase.client.retries.transparent" // sent again without a server's logic having seen the request
+	MetricHedges      = "couchbase.client.hedges"              // sent besides an attempt that was still out
+	MetricHistogram   = "couchbase.client.retries.histogram"   // the n-th resend or hedge of an operation, by FieldAtLeast
+)
+
+const retryUnit = "{retry}"
+
+// RetryCounts are the retry statistics of one kind of operation since the client was opened.
+type RetryCounts struct {
+	Service, Operation                   string
+	Retries, Failed, Transparent, Hedges int64
+	Histogram                            []int64 // by the bounds that ExportRetries was given
+}
+
+// retryMeters are the instruments of the retry statistics.
+type retryMeters struct {
+	retries, failed, transparent, hedges, histogram metric.Int64ObservableCounter
+}
+
+// ExportRetries has the meter provider read the retry statistics whenever it collects. bounds are the lower bounds of
+// RetryCounts.Histogram; read must not block. stop ends it, and is called once. Without metrics it does nothing.
+func (i *Instruments) ExportRetries(bounds []int, read func() []RetryCounts) (stop func()) {
+	stop = func() {}
+	if i == nil || i.meter == nil {
+		return stop
+	}
+	defer i.contain()
+	var m retryMeters
+	var all []metric.Observable
+	for _, c := range []struct {
+		to         *metric.Int64ObservableCounter
+		name, what string
+	}{
+		{&m.retries, MetricRetries, "Requests that were sent again, those apart that no server logic had seen."},
+		{&m.failed, MetricFailed, "Retries and hedges whose attempt failed in turn."},
+		{&m.transparent, MetricTransparent, "Requests that were sent again without a server's logic having seen them."},
+		{&m.hedges, MetricHedges, "Requests that were sent besides one that was still out."},
+		{&m.histogram, MetricHistogram, "The n-th resend or hedge of an operation, in the last bucket whose bound is at most n."},
+	} {
+		counter, err := i.meter.Int64ObservableCounter(c.name, metric.WithUnit(retryUnit), metric.WithDescription(c.what))
+		if err != nil {
+			return stop
+		}
+		*c.to = counter
+		all = append(all, counter)
+	}
+	registered, err := i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, c := range read() {
+			m.observe(o, i.o.Conventions, bounds, &c)
+		}
+		return nil
+	}, all...)
+	if err != nil || registered == nil {
+		return stop
+	}
+	return func() {
+		defer i.contain()
+		_ = registered.Unregister()
+	}
+}
+
+func (m *retryMeters) observe(o metric.Observer, c Conventions, bounds []int, n *RetryCounts) {
+	a := attrs{c: c}
+	a.text(FieldSystem, system)
+	a.text(FieldService, n.Service)
+	a.text(FieldOperation, n.Operation)
+	set := metric.WithAttributeSet(attribute.NewSet(a.kv...))
+	o.ObserveInt64(m.retries, n.Retries, set)
+	o.ObserveInt64(m.failed, n.Failed, set)
+	o.ObserveInt64(m.transparent, n.Transparent, set)
+	o.ObserveInt64(m.hedges, n.Hedges, set)
+	for k, count := range n.Histogram {
+		if count == 0 || k >= len(bounds) {
+			continue
+		}
+		b := attrs{c: c, kv: append([]attribute.KeyValue(nil), a.kv...)}
+		b.number(FieldAtLeast, int64(bounds[k]))
+		o.ObserveInt64(m.histogram, count, metric.WithAttributeSet(attribute.NewSet(b.kv...)))
+	}
+}
