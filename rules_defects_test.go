@@ -21,7 +21,7 @@ import (
 
 // The defects of other clients that this one must be immune to are numbered from 1 to this. testdata/defects.txt says which
 // tests prove it: a row is a number, a package's path and a test, whose own name bears the number. A line "D119: sentence" before
-// the rows of a number says what the defect is; rules_numbers_test.go misses it where there is none.
+// the rows of a number says what the defect is; rules_numbers_test.go fails where it is missing.
 const defects = 118 // the numbers that must have a test; later ones may appear as soon as they have a sentence and a test
 
 func TestEveryDefectOfOthersHasItsTest(t *testing.T) {

@@ -56,7 +56,7 @@ type Cluster struct {
 	keys   conn.Keyring
 	id     string
 	conns  atomic.Uint64
-	policy atomic.Pointer[policy.Config] // in force; nil is none
+	policy atomic.Pointer[policy.Config] // in force; nil: no policy file
 
 	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
 

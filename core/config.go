@@ -68,7 +68,7 @@ type Config struct {
 	// its certificate was verified (not with TLS.InsecureSkipVerify), or with AllowPlain.
 	Mechanisms []string
 	// AllowPlain allows PLAIN on an unencrypted socket, and passwords in HTTP requests to all nodes of a cluster map without
-	// TLS. Both show the password to whoever listens.
+	// TLS. Both show the password to anyone who listens.
 	AllowPlain bool
 
 	// Bucket is the bucket that the connection string named; Open does nothing with it.
@@ -168,7 +168,7 @@ type Config struct {
 	// where a line would be written, connections' readers among the places, and must not block. Panics are contained.
 	Log *slog.Logger
 	// RetryObserver is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
-	// that it must not block. What it is given is its own, and stays as it is. Nil is none; a panic is contained.
+	// that it must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.
 	RetryObserver retry.Observer
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider

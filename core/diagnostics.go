@@ -236,7 +236,7 @@ func (c *Cluster) awaitMaps(ctx context.Context) error {
 		wg.Go(func() { _, errs[i] = b.Layout(ctx) }) // ends by its deadline
 	}
 	wg.Wait()
-	c.seeToMap() // one of them may be the reason why there is none
+	c.seeToMap() // one of them may be the reason why there is no map
 	c.awaitMap(ctx, "")
 	if s, _ := c.newestMap(""); s != nil {
 		return nil

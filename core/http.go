@@ -207,7 +207,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	})
 }
 
-// shows is asked which nodes may be sent the password, nil where all may, or there is none.
+// shows is asked which nodes may be sent the password, nil where all may, or where there is no password.
 func (c *Cluster) shows() func(addr string) error {
 	cfg := &c.cfg
 	verified := cfg.UseTLS && !cfg.TLS.InsecureSkipVerify

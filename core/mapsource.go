@@ -118,7 +118,7 @@ func (s *mapSource) fallsBack() bool {
 }
 
 // showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or whether the user
-// has asked for HTTP. Otherwise whoever closes the port of the data service would have the password sent in the clear.
+// has asked for HTTP. Otherwise an attacker who closes the port of the data service would have the password sent in the clear.
 func (s *mapSource) showsNothing() bool {
 	cfg := &s.b.c.cfg
 	return cfg.preferHTTP || cfg.UseTLS || cfg.AllowPlain || cfg.Username == "" && cfg.Credentials == nil

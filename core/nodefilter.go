@@ -143,7 +143,7 @@ func hostKey(addr string) (name string, ip netip.Addr) {
 }
 
 // shows says why a node must not be sent the password over a connection that is not encrypted, or to no matter whom: only a
-// cluster map names its host. Key-value connections show nobody the password either.
+// cluster map names its host. Key-value connections never show the password either.
 func (f *nodeFilter) shows(addr string) error {
 	name, _ := hostKey(addr)
 	f.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // the user's own observer.
 type observer struct {
 	log  observe.Log
-	user retry.Observer // nil is none
+	user retry.Observer // nil: no observer
 }
 
 // observer gives nil when nobody listens, so that nothing is built for it.

@@ -27,7 +27,7 @@ func (c *Cluster) seeToMap() {
 }
 
 // newestMap is the newest map that any bucket has, or that of the named one, with the name of the network that it is
-// reached on; nil while there is none.
+// reached on; nil while no such node is known.
 func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network string) {
 	var from *Bucket
 	for _, b := range c.all() {

@@ -89,7 +89,7 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 	}
 }
 
-// SetPolicy replaces the policy file for calls and requests that begin from now on; nil is none. Those under way keep what they have
+// SetPolicy replaces the policy file for calls and requests that begin from now on; nil removes it. Those under way keep what they have
 // begun with. The throttles of nodes and the budget begin full: they are the new file's.
 func (c *Cluster) SetPolicy(p *policy.Config) {
 	c.replacing.Lock()

@@ -75,7 +75,7 @@ type Call struct {
 	ownSpec     *Spec // of an operation that has no row in the table
 
 	unwatch atomic.Pointer[func() bool] // set only when the call is shared
-	watcher *watching                   // who is told what becomes of the call, when somebody observes calls
+	watcher *watching                   // who is told what becomes of the call, when calls are observed
 	err     error
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
@@ -583,7 +583,7 @@ type Watcher interface {
 // ObserveAttempts has w told what becomes of the call and of its attempts.
 func (c *Call) ObserveAttempts(w Watcher) { c.watcher, c.observed = &watching{w}, true }
 
-// watching is behind a pointer, because calls that nobody observes have no room for it.
+// watching is behind a pointer, because calls that are not observed need no room for it.
 type watching struct{ Watcher }
 
 // Observe has f told the call's outcome, once, on a goroutine that is no connection's.

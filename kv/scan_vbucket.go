@@ -21,7 +21,7 @@ type vbScan struct {
 	last  []byte          // the last key; nil before the first
 	seen  map[string]bool // keys of a sampling scan, which begins anew when it is interrupted
 	stall time.Time       // since when there was no progress: no item that had not come before
-	wait  time.Duration   // before the next request, as long as there is none
+	wait  time.Duration   // before the next request, as long as there is no progress
 	moved bool            // the last answer has brought some
 }
 

@@ -10,7 +10,7 @@ type Touch struct {
 	Common
 	Key    []byte
 	Expiry Expiry
-	// Durability is refused here unless it is none, because servers refuse it at every level: cberr.FeatureNotAvailable, and
+	// Any durability level is refused here, because servers refuse it at every level: cberr.FeatureNotAvailable, and
 	// nothing is sent.
 	Durability memd.DurabilityLevel
 }

@@ -136,7 +136,7 @@ func decodeBinary(text []byte) ([]byte, bool) {
 	return b, err == nil
 }
 
-// virtual is the value of a virtual attribute of a document, nil when there is none of that name.
+// virtual is the value of a virtual attribute of a document, nil when no attribute has that name.
 func (d *doc) virtual(name string, uuid uint64, now time.Time, deleted bool) []byte {
 	var v any
 	switch name {

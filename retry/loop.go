@@ -19,7 +19,7 @@ type Loop struct {
 	// MaxElapsed is the most time for all tries and delays together; 0 is no limit. It ends the context of a try that hangs. The
 	// error then matches ErrTimeout.
 	MaxElapsed time.Duration
-	// Bucket limits the retries of all loops that share it; nil is none.
+	// Bucket limits the retries of all loops that share it; nil: no limit.
 	Bucket TokenBucket
 	// Orchestrator keeps what waits, the statistics and the observer. Nil is one of this Do's own, made when its first try has failed.
 	Orchestrator *Orchestrator

@@ -88,7 +88,7 @@ type Request struct {
 	Waited            time.Duration // all delays together
 	WaitedUnseen      time.Duration // the part of Waited that came before transparent retries; limits leave it out
 	Pushback          Pushback      // what the server said
-	Code              uint32        // the service's own number, opaque here; 0 is none
+	Code              uint32        // the service's own number, opaque here; 0: no number
 	Err               error         // what the attempt met
 	Dice              Dice          // the cluster's own source, so that a seed replays exactly; may be nil
 }

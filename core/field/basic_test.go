@@ -76,7 +76,7 @@ func withQuery(t testing.TB, addrs ...string) *mock.Cluster {
 	return m
 }
 
-// TestPasswordsGoToNoHostThatOnlyAMapNames_D144: a map is input from the network. Where it is not certain who has sent it, whoever
+// TestPasswordsGoToNoHostThatOnlyAMapNames_D144: a map is input from the network. Where it is not certain who has sent it, an attacker who
 // changes it could have the password sent to a host of his own; the key-value service is never shown it.
 func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
 	unverified := func(c *core.Config) { c.TLS = &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // that is the case

@@ -61,7 +61,7 @@ func TestPartialResultsOfAResolver_D135(t *testing.T) {
 				c := onMock(t, m, func(cfg *core.Config) {
 					cfg.SRV, cfg.Resolver = "_couchbase._tcp.example.com", c.give
 					if c.found {
-						cfg.Hosts = []string{"10.9.9.9"} // nobody is there
+						cfg.Hosts = []string{"10.9.9.9"} // an address without a listener
 					}
 				})
 				require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
@@ -280,7 +280,7 @@ func TestOddDice_D135(t *testing.T) {
 	}
 }
 
-// A zero logger, and handlers that panic or are none, discard.
+// A zero logger, a nil handler and a handler that panics discard.
 func TestOddLogHandlers_D135(t *testing.T) {
 	for name, log := range map[string]*slog.Logger{
 		"zero": {}, "a nil handler": slog.New((*slog.TextHandler)(nil)), "panics": slog.New(panickingHandler{}),
@@ -341,7 +341,7 @@ func (panicMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (me
 	panic("in the meter")
 }
 
-// Telemetry that gives nothing or panics is none.
+// Telemetry that gives nothing or panics is left out.
 func TestOddTelemetry_D135(t *testing.T) {
 	for name, change := range map[string]func(*core.Config){
 		"a nil tracer":     func(cfg *core.Config) { cfg.TracerProvider = tracers{} },

@@ -294,7 +294,7 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	}
 }
 
-// TestAPanicShowsNoSecret_D139: what the runtime prints of a value that nobody recovers.
+// TestAPanicShowsNoSecret_D139: what the runtime prints of a value that is not recovered.
 func TestAPanicShowsNoSecret_D139(t *testing.T) {
 	const which = "COUCHCORE_PANIC_WITH"
 	cfg := core.Config{Username: canaryUser, Password: core.NewSecret(canaryPassword)}

@@ -53,7 +53,7 @@ func (d *dials) elsewhere() []string {
 	return d.other
 }
 
-// A host in a map is a host, and no part of a URL that leads elsewhere: wherever a map has hosts, one that is none is refused, and
+// A host in a map is a host, and no part of a URL that leads elsewhere: wherever a map has hosts, a text that is not a host is refused, and
 // nothing is sent anywhere.
 func TestHostsInMapsAreHosts_D141(t *testing.T) {
 	var caught atomic.Int32

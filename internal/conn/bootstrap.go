@@ -26,7 +26,7 @@ type bootstrap struct {
 	info     Info
 	step     Step
 	answered bool
-	proven   bool     // the login has succeeded, or there is none
+	proven   bool     // the login has succeeded, or no login is needed
 	tail     bool     // what follows the login was sent
 	owned    bool     // the last answer's value was inflated
 	mechs    []string // the server's list, nil when unknown

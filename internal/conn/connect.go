@@ -41,7 +41,7 @@ type Options struct {
 	Handler      Handler
 	Feedback     Feedback // is told of every success; nil is nobody
 
-	// Passed is told of each step that an attempt has done, on the goroutine of Connect; nil is nobody.
+	// Passed is told of each step that an attempt has done, on the goroutine of Connect; nil: no one is told.
 	Passed func(Step)
 }
 

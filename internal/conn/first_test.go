@@ -40,7 +40,7 @@ func (d *firsts) DispatchReads(rs *kv.Reads) {
 	})
 }
 
-// Who is alone in flight writes at once, and yields to nobody before.
+// Who is alone in flight writes at once, and does not yield before.
 func TestALoneRequestIsWrittenAtOnce(t *testing.T) {
 	d := &firsts{reader: newReader(connect(t, document, func(o *conn.Options) { o.Base = time.Now() }))}
 	defer d.end()

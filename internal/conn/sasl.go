@@ -194,7 +194,7 @@ func (b *bootstrap) otherLogin(failed *login) (*login, error) {
 }
 
 // mayFallBack reports whether the server may make the client go on to PLAIN, which tells it the password: where its certificate was
-// verified, or where the user allows PLAIN to anyone. Otherwise whoever is between could refuse all else.
+// verified, or where the user allows PLAIN to anyone. Otherwise an attacker between the two could refuse everything else.
 func (b *bootstrap) mayFallBack() bool {
 	return b.o.AllowPlain || b.o.TLS != nil && !b.o.TLS.InsecureSkipVerify
 }

@@ -98,7 +98,7 @@ func tlsConfig(t *tls.Config, addr string) *tls.Config {
 }
 
 // IsTLSFailure reports an explicit failure of TLS: of a handshake, or an alert or an answer that is not TLS after it. A
-// lost socket is none.
+// lost socket is not a TLS failure.
 func IsTLSFailure(err error) bool {
 	var (
 		handshake *TLSError

@@ -9,7 +9,7 @@ import (
 )
 
 // tryTCP makes one non-blocking write attempt on a TCP socket without an allocation. MSG_DONTWAIT makes the attempt non-blocking
-// whatever mode the descriptor is in: a user's Dial, or whoever keeps the connection's file, may have cleared O_NONBLOCK.
+// whatever mode the descriptor is in: a user's Dial, or another owner of the connection's file, may have cleared O_NONBLOCK.
 type tryTCP struct {
 	raw syscall.RawConn
 	buf []byte
@@ -65,7 +65,7 @@ func unblock(nc net.Conn) error {
 	}
 	raw, err := sc.SyscallConn()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return nil // there is none
+		return nil // no descriptor: not a socket of the system
 	}
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ type lookupError struct {
 	wakes    uint64 // what Wakes gave before its last attempt
 	answered bool   // a node has refused it, with the next two
 	status   memd.Status
-	why      retry.Reason // for a retry; retry.Unknown when there is none
+	why      retry.Reason // for a retry; retry.Unknown: not retried
 	err      error
 }
 

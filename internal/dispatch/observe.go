@@ -38,7 +38,7 @@ func (r *Router) observeHedged(ctx context.Context, scope, collection string) (o
 }
 
 // observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was given.
-// The client's own requests are nobody's operations.
+// The client's own requests are not operations of a user.
 func (r *Router) observe(c *kv.Call) {
 	ctx := c.Context()
 	if w, ok := ctx.Value(wholeKey{}).(*whole); ok {
@@ -69,7 +69,7 @@ type watch struct {
 
 // attempt is one attempt of a call.
 type attempt struct {
-	via        *kv.Via // nil when there is none
+	via        *kv.Via // nil: no dispatch seen
 	opaque     uint32
 	began, end time.Time
 	failure    observe.Outcome

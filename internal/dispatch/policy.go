@@ -31,11 +31,11 @@ type Policies struct {
 	Bound func(retry.Strategy) retry.Strategy
 	// Throttle keeps hedges from nodes in trouble; nil does not.
 	Throttle hedge.Throttle
-	// Feedback gives who is told that a node has answered well; nil tells nobody.
+	// Feedback gives who is told that a node has answered well; nil: no one is told.
 	Feedback func(addr string) conn.Feedback
 }
 
-// SetPolicies replaces the policies of calls that begin from now on; nil is none. Calls under way keep theirs.
+// SetPolicies replaces the policies of calls that begin from now on; nil removes them. Calls under way keep theirs.
 func (r *Router) SetPolicies(p *Policies) {
 	r.policies.Store(p)
 	r.mu.Lock()

@@ -131,7 +131,7 @@ func (r *Router) looked() {
 }
 
 // Explained is called when a terminal condition was met, or a connection has ended: calls that wait for a handshake or a
-// map although one explains why there is none are given to their strategies, unless the handshake has just taken a step.
+// map although a condition explains its absence are given to their strategies, unless the handshake has just taken a step.
 func (r *Router) Explained() {
 	if r.o.Health.Condition(r.o.Bucket, "") == nil {
 		return
@@ -157,7 +157,7 @@ func (r *Router) Explained() {
 	}
 }
 
-// hopeless is the terminal condition that a call need not wait behind for a handshake that is under way; nil is none. The
+// hopeless is the terminal condition that a call need not wait behind for a handshake that is under way; nil: no condition. The
 // lock is held.
 func (p *pipeline) hopeless() error {
 	err := p.r.o.Health.Condition(p.r.o.Bucket, p.explained())

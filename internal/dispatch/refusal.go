@@ -10,7 +10,7 @@ import (
 
 // What replaces a map that works must be known to be better. A map is used only if it is of the router's bucket, is newer
 // (see doubt.go for the exception), and leads to a data node if the one in use does. One that is refused is kept as an
-// error, so that whoever waits for a map, or for the way that it would have, is told why; it is forgotten when another map
+// error, so that a caller who waits for a map, or for the way that it would have, is told why; it is forgotten when another map
 // is applied, or when the node that gave it gives one that can be used.
 
 // MapError is a cluster map that is not used, and why.
@@ -86,7 +86,7 @@ func (r *Router) usable(addr string) {
 	}
 }
 
-// Refusal is the cluster map that was refused last, nil when there is none that matters.
+// Refusal is the cluster map that was refused last, nil when no refusal matters.
 func (r *Router) Refusal() *MapError { return r.refusal.Load() }
 
 // withRefusal is what a call has met, and the map that was refused meanwhile: it may have had the way that the call needs.

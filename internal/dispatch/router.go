@@ -50,7 +50,7 @@ type Options struct {
 
 	// Breaker are the limits of the nodes' circuit breakers; nil means none.
 	Breaker *BreakerOptions
-	// Policies are those of calls until SetPolicies replaces them; nil is none.
+	// Policies are those of calls until SetPolicies replaces them; nil: no policies.
 	Policies *Policies
 	// Transparent is the strategy that tries again what no server has seen, and nothing else.
 	Transparent retry.Strategy

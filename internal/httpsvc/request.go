@@ -155,7 +155,7 @@ func NewUniqueID() string {
 }
 
 // OnBehalf is the value of the header cb-on-behalf-of, as the services' authentication (cbauth) reads it: base64 of the user's name,
-// a colon and the domain. It is empty for a request that acts for nobody else. The error says what cannot be sent.
+// a colon and the domain. It is empty for a request that acts for the client's own user. The error says what cannot be sent.
 func (r *Request) OnBehalf() (string, error) {
 	domain := r.OnBehalfOfDomain
 	switch {

@@ -29,7 +29,7 @@ type call struct {
 	lead      lead                   // others wait for it
 	ended     error                  // an end that no retry can change
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
-	span      *observe.Operation     // nil: nobody observes
+	span      *observe.Operation     // nil: not observed
 	inner     context.Context        // of the spans of its attempts
 	part      bool                   // the span is that of several requests
 

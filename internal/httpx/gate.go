@@ -32,7 +32,7 @@ type gate struct {
 	mu       sync.Mutex
 	prefixes map[string]*list.Element
 	used     list.List     // of *prefix, the latest use first
-	changed  chan struct{} // closed when a request may have become free to go; nil while nobody waits
+	changed  chan struct{} // closed when a request may have become free to go; nil while no request waits
 }
 
 type prefix struct {

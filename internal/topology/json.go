@@ -102,7 +102,7 @@ func part(v value) value {
 	return v
 }
 
-// text gives a string; false when the value is none.
+// text gives a string; false when the value is not a string.
 func (v value) text() (string, bool) {
 	if !v.is('"') {
 		return "", false

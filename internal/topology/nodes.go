@@ -29,7 +29,7 @@ var portNames = map[string]struct {
 // ports are the plain and the TLS port of each service; 0 is none.
 type ports [numServices][2]uint16
 
-// readPorts reads the ports of services. One that is none is left out, but for the one that must be right, which is named
+// readPorts reads the ports of services. A value that is not a port is left out, but for the one that must be right, which is named
 // "" when there is none.
 func readPorts(v value, needed string) (p ports, err error) {
 	for name, m := range v.members() {
@@ -138,7 +138,7 @@ func readNode(v value, sourceHost string, tls bool) (n Node, err error) {
 	return n, nil
 }
 
-// readAlternates reads a node's addresses on other networks. One that is none is left out: the node cannot be reached there.
+// readAlternates reads a node's addresses on other networks. A value that is not an address is left out: the node cannot be reached there.
 func readAlternates(v value, own *ports) (all []alternate) {
 	for network, m := range v.members() {
 		alt := alternate{network: string(network), ports: *own}

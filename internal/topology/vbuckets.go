@@ -31,7 +31,7 @@ func readRows(b value) (rows vbucketRows, widest int, err error) {
 		}
 		row, places, next, ok := readRow(b, i)
 		if !ok {
-			return nil, 0, &ParseError{Field: fmt.Sprintf("vBucketMap[%d]", len(rows)), Err: errors.New("is no array of node indexes")}
+			return nil, 0, &ParseError{Field: fmt.Sprintf("vBucketMap[%d]", len(rows)), Err: errors.New("is not an array of node indexes")}
 		}
 		rows, widest = append(rows, row), max(widest, places)
 		if i = skipSpace(b, next); i < len(b) && b[i] == ',' {

@@ -30,7 +30,7 @@ type Throttle interface {
 // Stats says what became of the attempts of one operation.
 type Stats struct {
 	Sent      int // attempts, the first included
-	Failed    int // hedges, the first attempt apart, that failed while somebody waited for them
+	Failed    int // hedges, the first attempt apart, that failed while a caller waited for them
 	Throttled int // hedges that were not sent because of the Throttle
 	Winner    int // the number of the attempt whose outcome was returned, 0 being the first; -1 when there was none
 }

@@ -288,7 +288,7 @@ func TestTheTokenBucketIsSharedByCallers(t *testing.T) {
 		require.ErrorIs(t, second, retry.ErrThrottled)
 		require.Len(t, b.at, 1, "nothing is left for the other caller's retries")
 		info, _ := retry.InfoOf(second)
-		require.Zero(t, info.Retries(), "a retry that was not paid is none")
+		require.Zero(t, info.Retries(), "a retry that was not paid is not counted")
 	})
 }
 

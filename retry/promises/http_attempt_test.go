@@ -73,7 +73,7 @@ func TestTheNumberIsThatOfRequestsThatAServerSaw(t *testing.T) {
 	})
 }
 
-// TestHedgesAreNumberedToo: the first request is none, and each hedge has the number of those before it.
+// TestHedgesAreNumberedToo: the first request has no number, and each hedge has the number of those before it.
 func TestHedgesAreNumberedToo(t *testing.T) {
 	for _, prepare := range []bool{false, true} {
 		virtual(t, func(t *testing.T, w *world) {

@@ -184,7 +184,7 @@ func (h *slowEnabled) Enabled(_ context.Context, level slog.Level) bool {
 	return false
 }
 
-// A refusal that is noted after its node has left is nobody's: the handler of the log has held it up.
+// A refusal that is noted after its node has left is dropped: the handler of the log has held it up.
 func TestAConditionOfANodeThatHasLeftIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		h := &slowEnabled{Handler: slog.DiscardHandler}
