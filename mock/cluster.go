@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/memnet"
 )
 
 // Cluster is a running cluster. All methods may be called from several goroutines at once and none of them waits for
@@ -23,7 +24,7 @@ import (
 // durable write holds back one more. Close stops all of them and waits for them.
 type Cluster struct {
 	set        *settings
-	net        *Network // nil on real TCP
+	net        *memnet.Network // nil on real TCP
 	ca         *authority
 	done       chan struct{}
 	admin      chan struct{} // holds one token while an action runs that must be alone
@@ -96,7 +97,7 @@ func New(opts ...Option) (*Cluster, error) {
 		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), controls: newControlState(),
 	}
 	if set.virtual {
-		c.net = newNetwork(set.latency)
+		c.net = memnet.New(memnet.Options{Latency: set.latency})
 	}
 	if set.tls {
 		if c.ca, err = newAuthority(time.Now()); err != nil {
@@ -166,6 +167,9 @@ func (c *Cluster) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	var d net.Dialer
 	return d.DialContext(ctx, network, addr)
 }
+
+// Network is the network in memory that the cluster is on; nil without Virtual.
+func (c *Cluster) Network() *memnet.Network { return c.net }
 
 // CA returns the certificate authority's certificate in PEM, for a client to trust; nil without TLS.
 func (c *Cluster) CA() []byte {

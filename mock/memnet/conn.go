@@ -1,4 +1,4 @@
-package mock
+package memnet
 
 import (
 	"errors"
@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// memConn is one end of a link.
-type memConn struct {
+// conn is one end of a link.
+type conn struct {
 	link          *Link
 	in, out       *Flow
-	local, remote memAddr
-	from          *memListener // the listener it goes to; nil at the dialling end
+	local, remote address
+	from          *listener // the listener it goes to; nil at the dialling end
 	once          sync.Once
 }
 
-func (c *memConn) wrap(op string, err error) error {
+func (c *conn) wrap(op string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "virtual", Source: c.local, Addr: c.remote, Err: err}
 }
 
-func (c *memConn) Read(b []byte) (int, error) {
+func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.in.read(b)
 	return n, c.wrap("read", err)
 }
 
-func (c *memConn) Write(b []byte) (int, error) {
+func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.out.write(b, false)
 	return n, c.wrap("write", err)
 }
 
 // TryWrite accepts as much of b as fits the buffer, without ever waiting; deadlines mean nothing to it. It accepts
 // nothing while a Write is under way.
-func (c *memConn) TryWrite(b []byte) (int, error) {
+func (c *conn) TryWrite(b []byte) (int, error) {
 	n, err := c.out.write(b, true)
 	return n, c.wrap("write", err)
 }
 
 // Close ends both directions. The other end reads what is on its way and then the end of the stream; its writes fail
 // once the news has reached it, and go nowhere until then.
-func (c *memConn) Close() error {
+func (c *conn) Close() error {
 	c.once.Do(func() {
 		l := c.link
 		l.mu.Lock()
@@ -69,7 +69,7 @@ func (c *memConn) Close() error {
 }
 
 // abort is Close with a reset.
-func (c *memConn) abort() {
+func (c *conn) abort() {
 	c.link.Reset()
 	_ = c.Close() // never fails
 }
@@ -86,10 +86,10 @@ func (l *Link) leave() {
 	}
 }
 
-func (c *memConn) LocalAddr() net.Addr  { return c.local }
-func (c *memConn) RemoteAddr() net.Addr { return c.remote }
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-func (c *memConn) setDeadlines(f func()) error {
+func (c *conn) setDeadlines(f func()) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.out.closedW {
@@ -101,19 +101,19 @@ func (c *memConn) setDeadlines(f func()) error {
 	return nil
 }
 
-func (c *memConn) SetDeadline(t time.Time) error {
+func (c *conn) SetDeadline(t time.Time) error {
 	return c.setDeadlines(func() { c.in.readBy, c.out.writeBy = t, t })
 }
 
-func (c *memConn) SetReadDeadline(t time.Time) error {
+func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.setDeadlines(func() { c.in.readBy = t })
 }
 
-func (c *memConn) SetWriteDeadline(t time.Time) error {
+func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(func() { c.out.writeBy = t })
 }
 
-// Record is a piece that one end of a link has written, see NetworkOptions.
+// Record is a piece that one end of a link has written, see Options.Record.
 type Record struct {
 	At    time.Time
 	Link  uint64

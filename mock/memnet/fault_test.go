@@ -1,4 +1,4 @@
-package mock_test
+package memnet_test
 
 import (
 	"context"
@@ -13,13 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/memd"
-	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/memnet"
 )
 
 func TestNetworkDialFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{})
+		n := memnet.New(memnet.Options{})
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		works := func() {
@@ -65,7 +64,7 @@ func TestNetworkFailAfterEveryNumberOfBytes(t *testing.T) {
 	own := errors.New("broken pipe")
 	for _, try := range []bool{false, true} {
 		for k := range len(batch) {
-			inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+			inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 				write := p.client.Write
 				if try {
 					write = p.client.TryWrite
@@ -85,7 +84,7 @@ func TestNetworkFailAfterEveryNumberOfBytes(t *testing.T) {
 			})
 		}
 	}
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		p.link.Up().FailAfter(len(batch), nil)
 		writes(t, p.client, batch)
 		_, err := p.client.Write([]byte("x"))
@@ -96,7 +95,7 @@ func TestNetworkFailAfterEveryNumberOfBytes(t *testing.T) {
 
 // TestNetworkFailAfterCountsOverTheBuffer has a write that waits for room and fails then.
 func TestNetworkFailAfterCountsOverTheBuffer(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 3}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 3}, func(t *testing.T, p pair) {
 		p.link.Up().FailAfter(8, nil)
 		type result struct {
 			n   int
@@ -118,7 +117,7 @@ func TestNetworkFailAfterCountsOverTheBuffer(t *testing.T) {
 func TestNetworkEndAfterEveryNumberOfBytes(t *testing.T) {
 	const answer = "header and body"
 	for k := range len(answer) + 1 {
-		inNetwork(t, mock.NetworkOptions{Buffer: 20}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{Buffer: 20}, func(t *testing.T, p pair) {
 			if k%2 == 0 {
 				p.link.Down().EndAfter(k) // before it is written, or after it has arrived
 			}
@@ -137,7 +136,7 @@ func TestNetworkEndAfterEveryNumberOfBytes(t *testing.T) {
 }
 
 func TestNetworkHold(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 8}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 8}, func(t *testing.T, p pair) {
 		down := p.link.Down()
 		down.HoldAfter(3)
 		writes(t, p.server, "abcde")
@@ -164,7 +163,7 @@ func TestNetworkHold(t *testing.T) {
 }
 
 func TestNetworkDropInOneDirection(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 16, Latency: time.Millisecond}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 16, Latency: time.Millisecond}, func(t *testing.T, p pair) {
 		writes(t, p.client, "on its way")
 		_ = reads(t, p.server)
 		writes(t, p.client, "sent")
@@ -181,7 +180,7 @@ func TestNetworkDropInOneDirection(t *testing.T) {
 }
 
 func TestNetworkDropWithAFullBuffer(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 4}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 4}, func(t *testing.T, p pair) {
 		p.link.Up().Hold()
 		writes(t, p.client, "full")
 		done := make(chan error, 1)
@@ -200,7 +199,7 @@ func TestNetworkDropWithAFullBuffer(t *testing.T) {
 }
 
 func TestNetworkReset(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Latency: time.Second}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Latency: time.Second}, func(t *testing.T, p pair) {
 		writes(t, p.server, "unread")
 		begin := time.Now()
 		p.n.ResetAll()
@@ -215,7 +214,7 @@ func TestNetworkReset(t *testing.T) {
 }
 
 func TestNetworkPieces(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		up := p.link.Up()
 		up.SetPieces(func(int) int { return 1 }, time.Nanosecond)
 		begin := time.Now()
@@ -244,7 +243,7 @@ func TestNetworkPieces(t *testing.T) {
 }
 
 func TestNetworkBandwidth(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Latency: time.Millisecond}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Latency: time.Millisecond}, func(t *testing.T, p pair) {
 		p.link.Up().SetBandwidth(1000)
 		begin := time.Now()
 		writes(t, p.client, string(make([]byte, 500)))
@@ -262,7 +261,7 @@ func TestNetworkBandwidth(t *testing.T) {
 }
 
 func TestNetworkPartitionAndHeal(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Latency: time.Millisecond}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Latency: time.Millisecond}, func(t *testing.T, p pair) {
 		other, err := p.n.Listen("10.0.0.2:11210")
 		require.NoError(t, err)
 		defer other.Close()
@@ -326,14 +325,14 @@ func TestNetworkPartitionAndHeal(t *testing.T) {
 }
 
 // drain resets the connections that nobody has accepted.
-func drain(n *mock.Network) {
+func drain(n *memnet.Network) {
 	for _, l := range n.Links()[1:] {
 		l.Reset()
 	}
 }
 
 func TestNetworkBlackhole(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Latency: time.Millisecond}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Latency: time.Millisecond}, func(t *testing.T, p pair) {
 		p.n.Blackhole("10.0.0.1", "10.1.0.1")
 		writes(t, p.client, "request")
 		require.Equal(t, "request", reads(t, p.server))
@@ -349,11 +348,11 @@ func TestNetworkBlackhole(t *testing.T) {
 		writes(t, p.client, "up")
 		require.Equal(t, "up", reads(t, p.server))
 	})
-	for _, order := range [][2]func(n *mock.Network){
-		{func(n *mock.Network) { n.Blackhole("10.1.0.1", "") }, func(n *mock.Network) { n.Partition("10.1.0.1", "10.0.0.1") }},
-		{func(n *mock.Network) { n.Partition("10.1.0.1", "10.0.0.1") }, func(n *mock.Network) { n.Blackhole("10.1.0.1", "") }},
+	for _, order := range [][2]func(n *memnet.Network){
+		{func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") }, func(n *memnet.Network) { n.Partition("10.1.0.1", "10.0.0.1") }},
+		{func(n *memnet.Network) { n.Partition("10.1.0.1", "10.0.0.1") }, func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") }},
 	} {
-		inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 			order[0](p.n)
 			order[1](p.n)
 			writes(t, p.client, "lost, not held")
@@ -361,28 +360,10 @@ func TestNetworkBlackhole(t *testing.T) {
 			require.True(t, blocks(t, p.server))
 		})
 	}
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		p.n.Blackhole("", "10.1.0.1")
 		p.n.HealAll()
 		writes(t, p.server, "nothing was lost")
 		require.NotEmpty(t, reads(t, p.client))
 	})
-}
-
-// TestNetworkOfAClusterHasFaults proves that the faults reach a cluster's own network, from the first byte on.
-func TestNetworkOfAClusterHasFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := mock.Start(t, mock.Virtual(), mock.Latency(time.Millisecond))
-		c.Network().OnLink(func(l *mock.Link) { l.Down().SetPieces(func(int) int { return 1 }, time.Microsecond) })
-		r := login(t, c, usual...)
-		down := c.Network().Links()[0].Down()
-		begin, before := time.Now(), down.Delivered()
-		p := r.call(memd.Packet{Opcode: memd.OpNoop})
-		require.Equal(t, memd.StatusSuccess, p.Status)
-		gaps := time.Duration(down.Delivered() - before - 1)
-		require.GreaterOrEqual(t, int(gaps), memd.HeaderLen-1)
-		require.Equal(t, 2*time.Millisecond+gaps*time.Microsecond, time.Since(begin), "byte by byte")
-		c.Network().OnLink(nil)
-	})
-	require.Nil(t, mock.Start(t).Network())
 }

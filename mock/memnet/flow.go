@@ -1,4 +1,4 @@
-package mock
+package memnet
 
 import (
 	"io"
@@ -16,7 +16,7 @@ const unlimited = -1
 type Link struct {
 	n             *Network
 	id            uint64
-	local, remote memAddr
+	local, remote address
 
 	// mu guards both directions. It is held for moments only: who waits does so on a flow's channel.
 	mu       sync.Mutex
@@ -24,15 +24,15 @@ type Link struct {
 	ends     int // how many ends are not closed
 }
 
-func newLink(n *Network, id uint64, local, remote memAddr) *Link {
+func newLink(n *Network, id uint64, local, remote address) *Link {
 	l := &Link{n: n, id: id, local: local, remote: remote, ends: 2}
 	flow := Flow{link: l, buffer: n.opts.Buffer, latency: n.opts.Latency, pass: unlimited, accept: unlimited, end: unlimited}
 	l.up, l.down = flow, flow
 	return l
 }
 
-// memSegment is one piece on its way.
-type memSegment struct {
+// segment is one piece on its way.
+type segment struct {
 	b    []byte
 	at   time.Time // when it arrives
 	sent time.Time
@@ -42,7 +42,7 @@ type memSegment struct {
 type Flow struct {
 	link *Link
 
-	segs    []memSegment
+	segs    []segment
 	size    int // bytes in segs
 	buffer  int
 	last    time.Time     // when the newest piece arrives
@@ -198,7 +198,7 @@ func (f *Flow) copyTo(b []byte) int {
 		n += m
 		f.segs[0].b = f.segs[0].b[m:]
 		if len(f.segs[0].b) == 0 {
-			f.segs[0] = memSegment{}
+			f.segs[0] = segment{}
 			f.segs = f.segs[1:]
 		}
 		if f.pieces != nil {
@@ -349,7 +349,7 @@ func (f *Flow) add(b []byte, latency time.Duration) {
 		if first := f.last.Add(f.gap); !f.last.IsZero() && at.Before(first) {
 			at = first
 		}
-		f.segs, f.last = append(f.segs, memSegment{b[:m], at, now}), at
+		f.segs, f.last = append(f.segs, segment{b[:m], at, now}), at
 		b = b[m:]
 	}
 	f.sort()

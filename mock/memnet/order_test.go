@@ -1,4 +1,4 @@
-package mock_test
+package memnet_test
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/memnet"
 )
 
 // What is written at one instant arrives in the order that was asked for, and nothing else changes its place.
 func TestNetworkOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{Latency: time.Millisecond})
-		n.OnLink(func(l *mock.Link) {
+		n := memnet.New(memnet.Options{Latency: time.Millisecond})
+		n.OnLink(func(l *memnet.Link) {
 			l.Up().SetPieces(func(n int) int { return n }, 1)
 			l.Up().SetOrder(func(b, a []byte) bool { return a[0] != '!' && b[0] != '!' && bytes.Compare(b, a) < 0 })
 		})
@@ -51,7 +51,7 @@ func TestNetworkOrder(t *testing.T) {
 func TestNetworkDialsInOrder(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			n := mock.NewNetwork(mock.NetworkOptions{})
+			n := memnet.New(memnet.Options{})
 			l, err := n.Listen(address)
 			require.NoError(t, err)
 			n.Partition("", "")
@@ -93,8 +93,8 @@ func TestNetworkDialsInOrder(t *testing.T) {
 func TestNetworkPackets(t *testing.T) {
 	run := func(pieces ...string) (got []string) {
 		synctest.Test(t, func(t *testing.T) {
-			n := mock.NewNetwork(mock.NetworkOptions{Latency: time.Millisecond})
-			n.OnLink(func(l *mock.Link) {
+			n := memnet.New(memnet.Options{Latency: time.Millisecond})
+			n.OnLink(func(l *memnet.Link) {
 				l.Up().SetPackets(func(b []byte) int { return int(b[0] - '0') })
 				l.Up().SetPieces(func(n int) int { return n }, 1)
 			})

@@ -1,4 +1,4 @@
-package mock_test
+package memnet_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/memnet"
 )
 
 const address = "10.0.0.1:11210"
@@ -30,16 +30,16 @@ type tryWriter interface {
 
 // pair is a network with one connection on it.
 type pair struct {
-	n              *mock.Network
+	n              *memnet.Network
 	client, server tryWriter
-	link           *mock.Link
+	link           *memnet.Link
 }
 
 // inNetwork runs f in a bubble, with a connection that is closed at its end.
-func inNetwork(t *testing.T, opts mock.NetworkOptions, f func(t *testing.T, p pair)) {
+func inNetwork(t *testing.T, opts memnet.Options, f func(t *testing.T, p pair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(opts)
+		n := memnet.New(opts)
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		c, err := n.Dial(t.Context(), address)
@@ -83,7 +83,7 @@ func writes(t *testing.T, c net.Conn, s string) {
 func TestNetworkLatencyIsExact(t *testing.T) {
 	const latency = 1234567 * time.Nanosecond
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{Latency: latency})
+		n := memnet.New(memnet.Options{Latency: latency})
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		begin := time.Now()
@@ -116,7 +116,7 @@ func TestNetworkLatencyIsExact(t *testing.T) {
 }
 
 func TestNetworkLatencyFuncNeverReorders(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		next := []time.Duration{5 * time.Millisecond, time.Millisecond, 7 * time.Millisecond, 0} // the last is for the end
 		p.link.Up().SetLatencyFunc(func() time.Duration {
 			d := next[0]
@@ -135,7 +135,7 @@ func TestNetworkLatencyFuncNeverReorders(t *testing.T) {
 }
 
 func TestNetworkBufferHoldsWritersBack(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 10}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 10}, func(t *testing.T, p pair) {
 		n, err := p.client.TryWrite([]byte("0123456789abcdef"))
 		require.NoError(t, err)
 		require.Equal(t, 10, n, "a short attempt")
@@ -170,7 +170,7 @@ func TestNetworkBufferHoldsWritersBack(t *testing.T) {
 }
 
 func TestNetworkConcurrentWritesDoNotMix(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 7}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 7}, func(t *testing.T, p pair) {
 		const each = 100
 		var wg sync.WaitGroup
 		for i := range 5 {
@@ -188,7 +188,7 @@ func TestNetworkConcurrentWritesDoNotMix(t *testing.T) {
 }
 
 func TestNetworkTryWriteNeverGetsInBetween(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 1}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 1}, func(t *testing.T, p pair) {
 		const length = 1000
 		done := make(chan error, 1)
 		go func() {
@@ -210,7 +210,7 @@ func TestNetworkTryWriteNeverGetsInBetween(t *testing.T) {
 
 func TestNetworkDeadlines(t *testing.T) {
 	t.Run("a read's", func(t *testing.T) {
-		inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 			begin := time.Now()
 			require.NoError(t, p.client.SetReadDeadline(begin.Add(3*time.Second+1)))
 			_, err := p.client.Read(make([]byte, 1))
@@ -228,7 +228,7 @@ func TestNetworkDeadlines(t *testing.T) {
 		})
 	})
 	t.Run("before something arrives, and after", func(t *testing.T) {
-		inNetwork(t, mock.NetworkOptions{Latency: 10 * time.Second}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{Latency: 10 * time.Second}, func(t *testing.T, p pair) {
 			writes(t, p.server, "x")
 			begin := time.Now()
 			require.NoError(t, p.client.SetReadDeadline(begin.Add(time.Second)))
@@ -241,7 +241,7 @@ func TestNetworkDeadlines(t *testing.T) {
 		})
 	})
 	t.Run("a write's, inside a buffer", func(t *testing.T) {
-		inNetwork(t, mock.NetworkOptions{Buffer: 10}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{Buffer: 10}, func(t *testing.T, p pair) {
 			begin := time.Now()
 			require.NoError(t, p.client.SetWriteDeadline(begin.Add(time.Second)))
 			n, err := p.client.Write(make([]byte, 25))
@@ -260,7 +260,7 @@ func TestNetworkDeadlines(t *testing.T) {
 		})
 	})
 	t.Run("set while someone waits", func(t *testing.T) {
-		inNetwork(t, mock.NetworkOptions{Buffer: 1}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{Buffer: 1}, func(t *testing.T, p pair) {
 			errs := make(chan error, 2)
 			go func() {
 				_, err := p.client.Read(make([]byte, 1))
@@ -279,7 +279,7 @@ func TestNetworkDeadlines(t *testing.T) {
 		})
 	})
 	t.Run("after the end", func(t *testing.T) {
-		inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+		inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 			p.client.Close()
 			require.ErrorIs(t, p.client.SetDeadline(time.Now()), net.ErrClosed)
 			require.ErrorIs(t, p.client.SetReadDeadline(time.Now()), net.ErrClosed)
@@ -289,7 +289,7 @@ func TestNetworkDeadlines(t *testing.T) {
 }
 
 func TestNetworkEmptyReadsAndWrites(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		n, err := p.client.Read(nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
@@ -300,7 +300,7 @@ func TestNetworkEmptyReadsAndWrites(t *testing.T) {
 
 func TestNetworkClose(t *testing.T) {
 	const latency = 5 * time.Millisecond
-	inNetwork(t, mock.NetworkOptions{Latency: latency, Buffer: 12}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Latency: latency, Buffer: 12}, func(t *testing.T, p pair) {
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := p.client.Read(make([]byte, 1))
@@ -335,7 +335,7 @@ func TestNetworkCloseFreesAWriterThatWaits(t *testing.T) {
 		"reset":   func(p pair) { p.link.Reset() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inNetwork(t, mock.NetworkOptions{Buffer: 4}, func(t *testing.T, p pair) {
+			inNetwork(t, memnet.Options{Buffer: 4}, func(t *testing.T, p pair) {
 				done := make(chan error, 1)
 				go func() {
 					n, err := p.client.Write(make([]byte, 100))
@@ -354,7 +354,7 @@ func TestNetworkCloseFreesAWriterThatWaits(t *testing.T) {
 
 func TestNetworkAddressBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{})
+		n := memnet.New(memnet.Options{})
 		_, err := n.Dial(t.Context(), address)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		var op *net.OpError
@@ -408,7 +408,7 @@ func TestNetworkAddressBook(t *testing.T) {
 
 func TestNetworkListenerCloseResetsWhatNobodyAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{})
+		n := memnet.New(memnet.Options{})
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		c, err := n.Dial(t.Context(), address)
@@ -422,7 +422,7 @@ func TestNetworkListenerCloseResetsWhatNobodyAccepted(t *testing.T) {
 		// The listener goes away while a dial is between its connection and the backlog.
 		l, err = n.Listen(address)
 		require.NoError(t, err)
-		n.OnLink(func(*mock.Link) { l.Close() })
+		n.OnLink(func(*memnet.Link) { l.Close() })
 		c, err = n.Dial(t.Context(), address)
 		require.NoError(t, err)
 		_, err = c.Write([]byte("x"))
@@ -434,7 +434,7 @@ func TestNetworkListenerCloseResetsWhatNobodyAccepted(t *testing.T) {
 
 func TestNetworkDialWaitsWhileTheBacklogIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := mock.NewNetwork(mock.NetworkOptions{})
+		n := memnet.New(memnet.Options{})
 		l, err := n.Listen(address)
 		require.NoError(t, err)
 		var open []net.Conn
@@ -451,7 +451,7 @@ func TestNetworkDialWaitsWhileTheBacklogIsFull(t *testing.T) {
 			require.NoError(t, dial())
 		}
 		nested := errors.New("not called")
-		n.OnLink(func(*mock.Link) {
+		n.OnLink(func(*memnet.Link) {
 			n.OnLink(nil)
 			nested = dial()
 		})
@@ -480,7 +480,7 @@ func TestNetworkDialWaitsWhileTheBacklogIsFull(t *testing.T) {
 }
 
 func TestNetworkRecords(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Record: true, Latency: time.Second}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Record: true, Latency: time.Second}, func(t *testing.T, p pair) {
 		begin := time.Now()
 		writes(t, p.client, "a")
 		time.Sleep(time.Millisecond)
@@ -488,13 +488,13 @@ func TestNetworkRecords(t *testing.T) {
 		p.link.Up().Drop()
 		writes(t, p.client, "lost")
 		id := p.link.ID()
-		require.Equal(t, []mock.Record{
+		require.Equal(t, []memnet.Record{
 			{At: begin, Link: id, Up: true, Bytes: []byte("a")},
 			{At: begin.Add(time.Millisecond), Link: id, Bytes: []byte("b")},
 			{At: begin.Add(time.Millisecond), Link: id, Up: true, Bytes: []byte("lost")},
 		}, p.n.Records())
 	})
-	inNetwork(t, mock.NetworkOptions{}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 		writes(t, p.client, "a")
 		require.Empty(t, p.n.Records())
 	})
@@ -502,7 +502,7 @@ func TestNetworkRecords(t *testing.T) {
 
 // TestNetworkCarriesAStream sends random bytes in random writes both ways at once, over every kind of delay and cut.
 func TestNetworkCarriesAStream(t *testing.T) {
-	inNetwork(t, mock.NetworkOptions{Buffer: 1000}, func(t *testing.T, p pair) {
+	inNetwork(t, memnet.Options{Buffer: 1000}, func(t *testing.T, p pair) {
 		p.link.Up().SetPieces(func(n int) int { return n/2 + 1 }, 3)
 		p.link.Up().SetLatency(time.Millisecond)
 		p.link.Down().SetBandwidth(100_000)

@@ -1,4 +1,4 @@
-package mock
+package memnet
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 
 const (
 	defaultBuffer  = 256 << 10
-	memBacklog     = 128        // connections that wait for Accept
+	maxBacklog     = 128        // connections that wait for Accept
 	defaultFrom    = "10.1.0.1" // the host that Dial comes from
 	firstLocalPort = 1025
 	firstFreePort  = 20000 // given out for port 0
 )
 
-// NetworkOptions are the properties of a Network. The zero value is a network without latency that records nothing.
-type NetworkOptions struct {
+// Options are the properties of a Network. The zero value is a network without latency that records nothing.
+type Options struct {
 	// Latency is how long each direction of a new connection takes to deliver. See Flow.SetLatency.
 	Latency time.Duration
 	// Buffer is how many bytes one direction holds, unread or on their way, before writes wait; 256 KiB unless told.
@@ -34,10 +34,10 @@ type NetworkOptions struct {
 // connection. It has no goroutines and waits on channels and timers of its own only, so that it works inside a
 // testing/synctest bubble. All methods may be called from several goroutines at once.
 type Network struct {
-	opts NetworkOptions
+	opts Options
 
 	mu      sync.Mutex // taken before a link's mutex, never after it
-	open    map[string]*memListener
+	open    map[string]*listener
 	dials   map[string]dialFault
 	routes  []routeFault
 	links   map[uint64]*Link
@@ -51,29 +51,24 @@ type Network struct {
 	recorder recorder
 }
 
-// NewNetwork returns a network without listeners.
-func NewNetwork(opts NetworkOptions) *Network {
+// New returns a network without listeners.
+func New(opts Options) *Network {
 	if opts.Buffer <= 0 {
 		opts.Buffer = defaultBuffer
 	}
 	return &Network{
-		opts: opts, open: map[string]*memListener{}, dials: map[string]dialFault{}, links: map[uint64]*Link{},
+		opts: opts, open: map[string]*listener{}, dials: map[string]dialFault{}, links: map[uint64]*Link{},
 		port: firstFreePort - 1, changed: make(chan struct{}),
 	}
 }
 
-func newNetwork(latency time.Duration) *Network { return NewNetwork(NetworkOptions{Latency: latency}) }
+// address is "host:port" on the virtual network.
+type address string
 
-// Network is the network in memory that the cluster is on; nil without Virtual.
-func (c *Cluster) Network() *Network { return c.net }
+func (address) Network() string  { return "virtual" }
+func (a address) String() string { return string(a) }
 
-// memAddr is "host:port" on the virtual network.
-type memAddr string
-
-func (memAddr) Network() string  { return "virtual" }
-func (a memAddr) String() string { return string(a) }
-
-func (a memAddr) host() string {
+func (a address) host() string {
 	host, _, err := net.SplitHostPort(string(a))
 	if err != nil {
 		return string(a)
@@ -91,7 +86,7 @@ func (n *Network) wake() {
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: memAddr(addr), Err: err}
+		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: address(addr), Err: err}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,9 +97,9 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 		}
 	}
 	if n.open[addr] != nil {
-		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: memAddr(addr), Err: syscall.EADDRINUSE}
+		return nil, &net.OpError{Op: "listen", Net: "virtual", Addr: address(addr), Err: syscall.EADDRINUSE}
 	}
-	l := &memListener{n: n, addr: memAddr(addr)}
+	l := &listener{n: n, addr: address(addr)}
 	n.open[addr] = l
 	return l, nil
 }
@@ -117,14 +112,14 @@ func (n *Network) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // DialFrom is Dial from another host, which matters to Partition and Blackhole.
 func (n *Network) DialFrom(ctx context.Context, from, addr string) (net.Conn, error) {
-	c, err := n.dial(ctx, from, memAddr(addr))
+	c, err := n.dial(ctx, from, address(addr))
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "virtual", Addr: memAddr(addr), Err: err}
+		return nil, &net.OpError{Op: "dial", Net: "virtual", Addr: address(addr), Err: err}
 	}
 	return c, nil
 }
 
-func (n *Network) dial(ctx context.Context, from string, to memAddr) (net.Conn, error) {
+func (n *Network) dial(ctx context.Context, from string, to address) (net.Conn, error) {
 	if d := n.opts.Latency; d > 0 {
 		t := time.NewTimer(2 * d)
 		defer t.Stop()
@@ -166,10 +161,10 @@ func (n *Network) dial(ctx context.Context, from string, to memAddr) (net.Conn, 
 type dialling struct {
 	number uint64
 	from   string
-	to     memAddr
+	to     address
 }
 
-func (n *Network) queueUp(from string, to memAddr) dialling {
+func (n *Network) queueUp(from string, to address) dialling {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.began++
@@ -195,12 +190,12 @@ func (n *Network) waits(d dialling) bool {
 		return true
 	}
 	l := n.open[string(d.to)]
-	return !f.silent && l != nil && len(l.backlog)+l.coming >= memBacklog
+	return !f.silent && l != nil && len(l.backlog)+l.coming >= maxBacklog
 }
 
 // connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
 // answers: the hosts are cut off from each other, too many connections wait to be accepted, or it is another dial's turn.
-func (n *Network) connect(d dialling) (client, server *memConn, ch <-chan struct{}, err error) {
+func (n *Network) connect(d dialling) (client, server *conn, ch <-chan struct{}, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	from, to := d.from, d.to
@@ -227,19 +222,19 @@ func (n *Network) connect(d dialling) (client, server *memConn, ch <-chan struct
 		l.coming++
 	}
 	n.linked++
-	local := memAddr(net.JoinHostPort(from, fmt.Sprint(firstLocalPort+(n.linked-1)%(1<<16-firstLocalPort))))
+	local := address(net.JoinHostPort(from, fmt.Sprint(firstLocalPort+(n.linked-1)%(1<<16-firstLocalPort))))
 	link := newLink(n, n.linked, local, to)
 	n.links[link.id] = link
-	client = &memConn{link: link, in: &link.down, out: &link.up, local: local, remote: to}
+	client = &conn{link: link, in: &link.down, out: &link.up, local: local, remote: to}
 	if f.silent {
 		link.ends = 1
 		return client, nil, nil, nil
 	}
-	return client, &memConn{link: link, in: &link.up, out: &link.down, local: to, remote: local, from: l}, nil, nil
+	return client, &conn{link: link, in: &link.up, out: &link.down, local: to, remote: local, from: l}, nil, nil
 }
 
 // hand gives a new connection to its listener, which may have been closed meanwhile: then the connection is reset.
-func (n *Network) hand(server *memConn) {
+func (n *Network) hand(server *conn) {
 	if server == nil {
 		return
 	}
@@ -277,16 +272,16 @@ func (n *Network) OnLink(f func(*Link)) {
 	n.mu.Unlock()
 }
 
-// memListener is one open address. The network's mutex guards its state.
-type memListener struct {
+// listener is one open address. The network's mutex guards its state.
+type listener struct {
 	n       *Network
-	addr    memAddr
-	backlog []*memConn
+	addr    address
+	backlog []*conn
 	coming  int // made but not yet in the backlog
 	closed  bool
 }
 
-func (l *memListener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.n.mu.Lock()
 		if l.closed {
@@ -307,7 +302,7 @@ func (l *memListener) Accept() (net.Conn, error) {
 }
 
 // Close frees the address. Connections that nobody has accepted are reset.
-func (l *memListener) Close() error {
+func (l *listener) Close() error {
 	l.n.mu.Lock()
 	if l.closed {
 		l.n.mu.Unlock()
@@ -324,4 +319,4 @@ func (l *memListener) Close() error {
 	return nil
 }
 
-func (l *memListener) Addr() net.Addr { return l.addr }
+func (l *listener) Addr() net.Addr { return l.addr }

@@ -1,0 +1,21 @@
+package mock
+
+import "github.com/couchcore/couchcore/mock/memnet"
+
+// What users of this package name of the packages below it.
+
+type (
+	// Network is a network in memory, see Virtual and Cluster.Network.
+	Network = memnet.Network
+	// NetworkOptions are the properties of a Network.
+	NetworkOptions = memnet.Options
+	// Link is one connection of a Network, for faults.
+	Link = memnet.Link
+	// Flow is one direction of a Link, for faults.
+	Flow = memnet.Flow
+	// Record is a piece that one end of a Link has written.
+	Record = memnet.Record
+)
+
+// NewNetwork returns a network without listeners.
+func NewNetwork(opts NetworkOptions) *Network { return memnet.New(opts) }
