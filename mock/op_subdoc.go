@@ -1,19 +1,22 @@
 package mock
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
+)
 
 // The sub-document commands: those with one path, and MULTI_LOOKUP and MULTI_MUTATION with up to 16. Paths are followed
-// on the document's bytes, see subdoc_json.go. Left out: the privilege that a server wants for system attributes.
+// on the document's bytes, see package subdoc. Left out: the privilege that a server wants for system attributes.
 
 func runSubdoc(rq *request) reply {
-	ps, expiry, rep := decodePaths(rq.p, rq.features)
-	if rep.status != memd.StatusSuccess {
-		return rep
+	ps, no := subdoc.Decode(rq.p, rq.features)
+	if no != nil {
+		return reply{status: no.Status, context: no.Context}
 	}
-	rq.fromReplica = rq.fromReplica || ps.flags&docReplicaRead != 0
-	return rq.runDoc(docOp{paths: ps, expiry: expiry, value: ps.opaque}, func(res docResult) reply {
+	rq.fromReplica = rq.fromReplica || ps.Flags&subdoc.ReplicaRead != 0
+	return rq.runDoc(docOp{paths: ps, expiry: ps.Expiry, value: ps.Opaque}, func(res docResult) reply {
 		rep := reply{status: res.status, cas: res.cas, datatype: res.datatype, value: res.value}
-		if ps.mutates && res.status != memd.StatusSubdocMultiPathFailure {
+		if ps.Mutates && res.status != memd.StatusSubdocMultiPathFailure {
 			rep.extras = rq.token(res)
 		}
 		return rep

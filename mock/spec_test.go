@@ -9,6 +9,7 @@ import (
 
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
 // noDurability are the mutations that take no durability frame, but for quiet forms.
@@ -110,4 +111,17 @@ func TestSpreadIsEvenAndNeverDoubles(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestSubdocCommandsChangeWhatTheTableSays(t *testing.T) {
+	paths := 0
+	for op, sp := range specs {
+		if sp != pathLookup && sp != pathMutation {
+			continue
+		}
+		paths++
+		rq, _ := subdoc.Decode(&memd.Packet{Opcode: memd.Opcode(op), Extras: make([]byte, 3)}, 0)
+		require.Equal(t, sp.mutates, rq.Mutates, memd.Opcode(op))
+	}
+	require.Equal(t, 13, paths)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
 // store is one bucket's documents on the whole cluster: each node that holds a vbucket has a copy of its own. It is
@@ -87,10 +88,10 @@ type docOp struct {
 	preserveTTL         bool
 	durability          memd.DurabilityLevel
 	node                int
-	packed              bool      // the value came compressed
-	paths               *paths    // of a sub-document request
-	meta                *withMeta // of a write with metadata
-	maxTTL              int32     // of the collection: 0 for none, -1 for documents that never expire
+	packed              bool            // the value came compressed
+	paths               *subdoc.Request // of a sub-document request
+	meta                *withMeta       // of a write with metadata
+	maxTTL              int32           // of the collection: 0 for none, -1 for documents that never expire
 }
 
 // docResult is what became of a docOp.

@@ -442,7 +442,7 @@ func TestStoreApplyLog(t *testing.T) {
 
 // elsewhere are tests of their own: of what has paths, metadata, or a name of its own for an operation that has a row.
 func elsewhere(op memd.Opcode) bool {
-	return pathRows[op] != nil && op >= memd.OpSubdocGet || op == memd.OpSubdocMultiMutation ||
+	return specs[op] == pathLookup || specs[op] == pathMutation || op == memd.OpSubdocMultiMutation ||
 		slices.Contains(noDurability, op) || baseForm(op) != op
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
 // target is the document that a sub-document request works on.
@@ -27,16 +28,16 @@ func (s *store) subdoc(o *docOp, v *vbucketData, held *docCopy, now time.Time) d
 	t.live = t.found && t.old.live(now)
 	if t.found && !t.live {
 		t.old = t.old.tombstone()
-		t.found = o.paths.flags&docAccessDeleted != 0
+		t.found = o.paths.Flags&subdoc.AccessDeleted != 0
 	}
-	if !o.paths.mutates {
-		return o.paths.lookup(t, o.cas)
+	if !o.paths.Mutates {
+		return t.lookup(o.paths, o.cas)
 	}
 	return s.subdocMutation(o, t)
 }
 
 // lookup executes the paths of a request that reads. One that names a CAS reads that version only.
-func (ps *paths) lookup(t *target, cas uint64) docResult {
+func (t *target) lookup(ps *subdoc.Request, cas uint64) docResult {
 	if !t.found {
 		return failure(memd.StatusKeyNotFound)
 	}
@@ -52,15 +53,15 @@ func (ps *paths) lookup(t *target, cas uint64) docResult {
 		done, failed = memd.StatusSubdocSuccessDeleted, memd.StatusSubdocMultiPathFailureDeleted
 	}
 	res.status, res.value, res.shaped = done, nil, true
-	for i := range ps.specs {
-		spec := &ps.specs[i]
-		result, st := spec.look(t)
-		if !ps.multi {
+	for i := range ps.Specs {
+		spec := &ps.Specs[i]
+		result, st := t.look(spec)
+		if !ps.Multi {
 			if st != memd.StatusSuccess {
 				return failure(st)
 			}
 			res.value, res.datatype = result, 0
-			if spec.row.result && spec.flags&pathBinary == 0 {
+			if spec.HasResult() && spec.Flags&subdoc.Binary == 0 {
 				res.datatype = memd.DatatypeJSON
 			}
 			return res
@@ -76,59 +77,39 @@ func (ps *paths) lookup(t *target, cas uint64) docResult {
 }
 
 // look executes one path of a request that reads.
-func (s *pathSpec) look(t *target) ([]byte, memd.Status) {
+func (t *target) look(s *subdoc.Spec) ([]byte, memd.Status) {
 	switch {
-	case s.bad != memd.StatusSuccess:
-		return nil, s.bad
-	case s.flags&pathXattr != 0:
-		return s.lookAttribute(t)
-	case s.row.whole && len(t.old.value) == 0:
+	case s.Bad != memd.StatusSuccess:
+		return nil, s.Bad
+	case s.Flags&subdoc.Xattr != 0:
+		return t.lookAttribute(s)
+	case s.Whole() && len(t.old.value) == 0:
 		return nil, memd.StatusSubdocPathNotFound
-	case s.row.whole:
+	case s.Whole():
 		return t.old.value, memd.StatusSuccess
 	}
-	if st := searchable(t.old.value, t.old.datatype); st != memd.StatusSuccess {
+	if st := subdoc.Searchable(t.old.value, t.old.datatype); st != memd.StatusSuccess {
 		return nil, st
 	}
-	return s.row.read(t.old.value, s.parts)
+	return s.Read(t.old.value)
 }
 
-// searchable says whether a document's body is one that paths can lead through.
-func searchable(body []byte, dt memd.Datatype) memd.Status {
-	switch {
-	case dt&memd.DatatypeJSON == 0:
-		return memd.StatusSubdocNotJSON
-	case nesting(body) > maxDepth:
-		return memd.StatusSubdocDocTooDeep
-	}
-	return memd.StatusSuccess
-}
-
-func (s *pathSpec) lookAttribute(t *target) ([]byte, memd.Status) {
-	name := s.attribute()
+func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
+	name := s.Attribute()
 	value := t.old.xattrs.get(name)
 	if strings.HasPrefix(name, "$") {
 		if value = t.old.virtual(name, t.v.history[0].uuid, t.now, !t.live); value == nil {
 			return nil, memd.StatusSubdocXattrUnknownVattr
 		}
 	}
-	result, st := s.row.read(attributeDoc(name, value), s.parts)
-	if st == memd.StatusSuccess && s.flags&pathBinary != 0 {
+	result, st := s.Read(subdoc.AttributeDoc(name, value))
+	if st == memd.StatusSuccess && s.Flags&subdoc.Binary != 0 {
 		var ok bool
-		if result, ok = decodeBinary(result); !ok {
+		if result, ok = subdoc.DecodeBinary(result); !ok {
 			return nil, memd.StatusSubdocFieldNotBinary
 		}
 	}
 	return result, st
-}
-
-// attributeDoc is a document that has one attribute as its only member, so that paths lead through it as through any
-// other; none when value is nil.
-func attributeDoc(name string, value []byte) []byte {
-	if value == nil {
-		return []byte("{}")
-	}
-	return slices.Concat([]byte(`{"`), []byte(name), []byte(`":`), value, []byte("}"))
 }
 
 // subdocMutation executes the paths of a request that changes a document: all of them, or none. A lock with another CAS
@@ -138,25 +119,25 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 	ps := o.paths
 	locked := t.live && t.now.Before(t.old.locked)
 	switch {
-	case t.found && ps.flags&docAdd != 0:
+	case t.found && ps.Flags&subdoc.Add != 0:
 		return failure(memd.StatusKeyExists)
-	case !t.found && ps.flags&(docAdd|docUpsert) == 0:
+	case !t.found && ps.Flags&(subdoc.Add|subdoc.Upsert) == 0:
 		return failure(memd.StatusKeyNotFound)
 	case locked && (o.cas == 0 || o.cas == lockedCAS):
 		return failure(memd.StatusLocked)
 	case t.found && !locked && o.cas != 0 && o.cas != t.old.cas:
 		return failure(memd.StatusKeyExists)
-	case t.live && ps.flags&docRevive != 0:
+	case t.live && ps.Flags&subdoc.Revive != 0:
 		return failure(memd.StatusSubdocCanOnlyReviveDeleted)
 	}
 	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].uuid, old: &t.old}
-	w := ps.change(t, m)
+	w := t.change(ps, m)
 	if w.status == memd.StatusSuccess && w.wantsCRC {
 		m.crc = crcText(w.body)
-		w = ps.change(t, m)
+		w = t.change(ps, m)
 	}
 	switch {
-	case w.status != memd.StatusSuccess && ps.multi:
+	case w.status != memd.StatusSuccess && ps.Multi:
 		v := binary.BigEndian.AppendUint16([]byte{byte(w.at)}, uint16(w.status))
 		return docResult{status: memd.StatusSubdocMultiPathFailure, value: v, shaped: true}
 	case w.status != memd.StatusSuccess:
@@ -170,8 +151,8 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 	}
 	next.cas = m.cas
 	res := s.commit(o, t.v, t.id, t.old, next, t.now)
-	res.value, res.datatype, res.shaped, res.xattrs = w.answer(ps.multi), 0, true, nil
-	if !ps.multi && res.value != nil {
+	res.value, res.datatype, res.shaped, res.xattrs = w.answer(ps.Multi), 0, true, nil
+	if !ps.Multi && res.value != nil {
 		res.datatype = memd.DatatypeJSON
 	}
 	if next.deleted && !w.removed {
@@ -193,89 +174,69 @@ type work struct {
 }
 
 // change executes the paths on what the document has, without storing anything.
-func (ps *paths) change(t *target, m *mutation) *work {
+func (t *target) change(ps *subdoc.Request, m *mutation) *work {
 	w := &work{}
 	if t.found {
 		w.body, w.datatype, w.xattrs = t.old.value, t.old.datatype, t.old.xattrs
-	} else if ps.flags&docCreateAsDeleted == 0 {
-		w.body = ps.emptyBody()
+	} else if ps.Flags&subdoc.CreateAsDeleted == 0 {
+		w.body = ps.EmptyBody()
 		w.datatype = valueType(w.body)
 	}
-	for i := range ps.specs {
-		s := &ps.specs[i]
-		result, st := w.apply(s, m, ps.flags&(docAdd|docUpsert) != 0)
+	for i := range ps.Specs {
+		s := &ps.Specs[i]
+		result, st := w.apply(s, m, ps.Flags&(subdoc.Add|subdoc.Upsert) != 0)
 		if st != memd.StatusSuccess {
 			w.status, w.at = st, i
 			return w
 		}
-		if !s.row.result {
+		if !s.HasResult() {
 			result = nil
 		}
 		w.results = append(w.results, result)
 	}
-	if ps.specs[0].flags&pathXattr != 0 {
+	if ps.Specs[0].Flags&subdoc.Xattr != 0 {
 		w.xattrs = w.xattrs.rewritten()
 	}
 	return w
 }
 
-// emptyBody is what a new document begins with: what the first path that leads into one wants, be it an attribute's. A
-// request with none writes the body as a whole.
-func (ps *paths) emptyBody() []byte {
-	for i := range ps.specs {
-		s := &ps.specs[i]
-		switch {
-		case s.row.whole, s.row.xattr:
-		case s.path == "" || s.path[0] == '[':
-			return []byte("[]")
-		default:
-			return []byte("{}")
-		}
-	}
-	return nil
-}
-
 // apply executes one path.
-func (w *work) apply(s *pathSpec, m *mutation, mkdir bool) (result []byte, st memd.Status) {
+func (w *work) apply(s *subdoc.Spec, m *mutation, mkdir bool) (result []byte, st memd.Status) {
 	switch {
-	case s.bad != memd.StatusSuccess:
-		return nil, s.bad
-	case s.op == memd.OpSet:
-		w.body, w.datatype = s.value, valueType(s.value)
+	case s.Bad != memd.StatusSuccess:
+		return nil, s.Bad
+	case s.Op == memd.OpSet:
+		w.body, w.datatype = s.Value, valueType(s.Value)
 		return nil, memd.StatusSuccess
-	case s.op == memd.OpDelete:
+	case s.Op == memd.OpDelete:
 		w.body, w.datatype, w.removed = nil, 0, true
 		return nil, memd.StatusSuccess
-	case s.op == memd.OpSubdocReplaceBodyWithXattr:
+	case s.Op == memd.OpSubdocReplaceBodyWithXattr:
 		return nil, w.takeBody(s)
 	}
-	c := &pathChange{parts: s.parts, value: s.value, mkdir: mkdir || s.flags&pathMkdir != 0}
-	if s.flags&pathXattr == 0 {
-		if st := searchable(w.body, w.datatype); st != memd.StatusSuccess {
+	if s.Flags&subdoc.Xattr == 0 {
+		if st := subdoc.Searchable(w.body, w.datatype); st != memd.StatusSuccess {
 			return nil, st
 		}
-		w.body, result, st = s.row.write(w.body, c)
+		w.body, result, st = s.Write(w.body, s.Value, mkdir)
 		return result, st
 	}
+	value := s.Value
 	switch {
-	case s.flags&pathMacros != 0:
-		w.wantsCRC = w.wantsCRC || string(s.value) == macroCRC
-		if c.value = m.expand(s.value); c.value == nil {
+	case s.Flags&subdoc.Macros != 0:
+		w.wantsCRC = w.wantsCRC || string(s.Value) == subdoc.MacroCRC
+		if value = m.expand(value); value == nil {
 			return nil, memd.StatusSubdocXattrUnknownVattrMacro
 		}
-	case s.flags&pathBinary != 0:
-		c.value = encodeBinary(s.value)
+	case s.Flags&subdoc.Binary != 0:
+		value = subdoc.EncodeBinary(value)
 	}
-	name := s.attribute()
-	next, result, st := s.row.write(attributeDoc(name, w.xattrs.get(name)), c)
+	name := s.Attribute()
+	next, result, st := s.Write(subdoc.AttributeDoc(name, w.xattrs.get(name)), value, mkdir)
 	if st != memd.StatusSuccess {
 		return nil, st
 	}
-	var value []byte
-	for _, e := range elements(next, root(next).from) {
-		value = next[e.value.from:e.value.to:e.value.to]
-	}
-	w.xattrs = w.xattrs.with(name, value)
+	w.xattrs = w.xattrs.with(name, subdoc.OnlyMember(next))
 	if w.xattrs.size() > maxXattrBytes {
 		return nil, memd.StatusTooBig
 	}
@@ -283,15 +244,15 @@ func (w *work) apply(s *pathSpec, m *mutation, mkdir bool) (result []byte, st me
 }
 
 // takeBody makes an attribute's value the document's body.
-func (w *work) takeBody(s *pathSpec) memd.Status {
-	name := s.attribute()
-	value, st := readPath(attributeDoc(name, w.xattrs.get(name)), s.parts)
+func (w *work) takeBody(s *subdoc.Spec) memd.Status {
+	name := s.Attribute()
+	value, st := s.Find(subdoc.AttributeDoc(name, w.xattrs.get(name)))
 	if st != memd.StatusSuccess {
 		return st
 	}
-	if s.flags&pathBinary != 0 {
+	if s.Flags&subdoc.Binary != 0 {
 		var ok bool
-		if value, ok = decodeBinary(value); !ok {
+		if value, ok = subdoc.DecodeBinary(value); !ok {
 			return memd.StatusSubdocFieldNotBinary
 		}
 	}
@@ -301,13 +262,13 @@ func (w *work) takeBody(s *pathSpec) memd.Status {
 
 // next is the document's version after the request.
 func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
-	flags := o.paths.flags
+	flags := o.paths.Flags
 	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, expiry: o.expires(t.now)}
 	if t.found {
 		next.flags = t.old.flags
 	}
-	if o.paths.userFlags != nil {
-		next.flags = *o.paths.userFlags
+	if o.paths.UserFlags != nil {
+		next.flags = *o.paths.UserFlags
 	}
 	if o.preserveTTL && t.live {
 		next.expiry = t.old.expiry
@@ -315,7 +276,7 @@ func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
 	switch {
 	case w.removed:
 		next = doc{deleted: true, xattrs: w.xattrs.system()}
-	case t.found && !t.live && flags&docRevive == 0, !t.found && flags&docCreateAsDeleted != 0:
+	case t.found && !t.live && flags&subdoc.Revive == 0, !t.found && flags&subdoc.CreateAsDeleted != 0:
 		next.deleted, next.expiry = true, 0
 		if len(next.value) > 0 {
 			return next, memd.StatusSubdocDeletedCantHaveValue

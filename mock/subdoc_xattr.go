@@ -2,7 +2,6 @@ package mock
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,12 +12,11 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
-const (
-	maxXattrName  = 15
-	maxXattrBytes = 1 << 20 // of a document's attributes together
-)
+// maxXattrBytes is the limit of a document's attributes together.
+const maxXattrBytes = 1 << 20
 
 // xattr is one extended attribute. Its value is JSON.
 type xattr struct {
@@ -113,27 +111,12 @@ func parseXattrs(value []byte) (x xattrs, body []byte, ok bool) {
 		return nil, nil, false
 	}
 	for name, v := range pairs.All() {
-		if len(name) > maxXattrName || !json.Valid(v) || x.get(name) != nil {
+		if len(name) > subdoc.MaxXattrName || !json.Valid(v) || x.get(name) != nil {
 			return nil, nil, false
 		}
 		x = append(x, xattr{name, bytes.Clone(v)})
 	}
 	return x, body, true
-}
-
-const binaryPrefix = "cb-content-base64-encoded:"
-
-func encodeBinary(b []byte) []byte {
-	return []byte(`"` + binaryPrefix + base64.StdEncoding.EncodeToString(b) + `"`)
-}
-
-func decodeBinary(text []byte) ([]byte, bool) {
-	s, ok := strings.CutPrefix(strings.Trim(string(text), `"`), binaryPrefix)
-	if !ok {
-		return nil, false
-	}
-	b, err := base64.StdEncoding.DecodeString(s)
-	return b, err == nil
 }
 
 // virtual is the value of a virtual attribute of a document, nil when no attribute has that name.
@@ -198,26 +181,6 @@ func crcText(body []byte) string {
 	return fmt.Sprintf("0x%08x", crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-const (
-	macroCAS      = `"${Mutation.CAS}"`
-	macroSeqno    = `"${Mutation.seqno}"`
-	macroCRC      = `"${Mutation.value_crc32c}"`
-	macroDocument = `"${$document`
-	macroEnd      = `}"`
-)
-
-// checkMacro refuses a value that is no macro. Whether a macro of the document has a field that there is is found out when
-// it is executed.
-func checkMacro(value []byte) memd.Status {
-	text := string(value)
-	switch {
-	case text == macroCAS, text == macroSeqno, text == macroCRC:
-	case !strings.HasPrefix(text, macroDocument), !strings.HasSuffix(text, macroEnd):
-		return memd.StatusSubdocXattrUnknownMacro
-	}
-	return memd.StatusSuccess
-}
-
 // macroFields are the members of $document that macros stand for.
 var macroFields = []string{
 	"CAS", "datatype", "deleted", "exptime", "flags", "last_modified", "revid", "seqno", "value_bytes", "vbucket_uuid",
@@ -225,7 +188,7 @@ var macroFields = []string{
 
 // macroField is what a macro of the document stands for, nil when there is no such one.
 func (d *doc) macroField(macro string, uuid uint64) []byte {
-	field := strings.TrimSuffix(strings.TrimPrefix(macro, macroDocument), macroEnd)
+	field := strings.TrimSuffix(strings.TrimPrefix(macro, subdoc.MacroDocument), subdoc.MacroEnd)
 	whole := d.virtual("$document", uuid, time.Time{}, d.deleted)
 	if field == "" {
 		return whole
@@ -234,8 +197,7 @@ func (d *doc) macroField(macro string, uuid uint64) []byte {
 	if !ok || !slices.Contains(macroFields, name) {
 		return nil
 	}
-	text, _ := readPath(whole, []pathPart{{key: name}}) // $document has it
-	return text
+	return subdoc.Member(whole, name)
 }
 
 // mutation is what macros of a mutation stand for.
@@ -248,11 +210,11 @@ type mutation struct {
 // expand is the text that a macro stands for, nil for a field of $document that there is not.
 func (m *mutation) expand(macro []byte) []byte {
 	switch string(macro) {
-	case macroCAS: // the bytes of the CAS, least significant first
+	case subdoc.MacroCAS: // the bytes of the CAS, least significant first
 		return fmt.Appendf(nil, `"0x%x"`, binary.LittleEndian.AppendUint64(nil, m.cas))
-	case macroSeqno:
+	case subdoc.MacroSeqno:
 		return []byte(`"` + hex64(m.seqno) + `"`)
-	case macroCRC:
+	case subdoc.MacroCRC:
 		return []byte(`"` + m.crc + `"`)
 	}
 	return m.old.macroField(string(macro), m.uuid)

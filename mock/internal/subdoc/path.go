@@ -1,4 +1,4 @@
-package mock
+package subdoc
 
 import (
 	"strconv"
@@ -14,21 +14,21 @@ const (
 	lastElement  = -1
 )
 
-// pathPart is one component of a path: a key of an object, or the number of an array's element.
-type pathPart struct {
+// part is one component of a path: a key of an object, or the number of an array's element.
+type part struct {
 	key    string // as JSON text without its quotes, so that it can be put into a document as it is
 	index  int    // of an element, lastElement for the last one
 	number bool   // the component is an index
 }
 
 // parsePath takes a path apart. The empty path has no components. An error is one of the statuses for paths.
-func parsePath(path string) ([]pathPart, memd.Status) {
-	var parts []pathPart
+func parsePath(path string) ([]part, memd.Status) {
+	var parts []part
 	for len(path) > 0 {
 		if len(parts) == maxPathParts {
 			return nil, memd.StatusSubdocPathTooBig
 		}
-		var part pathPart
+		var part part
 		var ok bool
 		if path[0] == '[' {
 			part, path, ok = bracket(path)
@@ -44,7 +44,7 @@ func parsePath(path string) ([]pathPart, memd.Status) {
 }
 
 // bracket takes "[n]" off the path, with the dot behind it.
-func bracket(path string) (part pathPart, rest string, ok bool) {
+func bracket(path string) (part part, rest string, ok bool) {
 	digits, rest, ok := strings.Cut(path[1:], "]")
 	if !ok {
 		return part, "", false
@@ -66,7 +66,7 @@ func bracket(path string) (part pathPart, rest string, ok bool) {
 
 // component takes a key off the path, with the dot behind it. Between backticks dots and brackets are part of the key; a
 // doubled backtick is one of the key itself. What JSON escapes must be escaped.
-func component(path string) (part pathPart, rest string, ok bool) {
+func component(path string) (part part, rest string, ok bool) {
 	quoted, escaped := false, false
 	end := len(path)
 scan:
@@ -116,4 +116,4 @@ func unquote(key string) string {
 
 // same reports whether a member's name, as JSON text without quotes, is the component's. Texts are compared, as a server
 // does it: a path has the escapes that the document has.
-func (p *pathPart) same(name []byte) bool { return string(name) == p.key }
+func (p *part) same(name []byte) bool { return string(name) == p.key }

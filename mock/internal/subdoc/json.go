@@ -1,4 +1,4 @@
-package mock
+package subdoc
 
 import (
 	"bytes"
@@ -134,7 +134,7 @@ type place struct {
 
 // find follows a path through a document. The status is success when all of it exists, "not found" when a part does
 // not, and "mismatch" when it treats a value as something that it is not.
-func find(doc []byte, parts []pathPart) (place, memd.Status) {
+func find(doc []byte, parts []part) (place, memd.Status) {
 	at := place{value: root(doc)}
 	for i := range parts {
 		p := &parts[i]
@@ -154,7 +154,7 @@ func find(doc []byte, parts []pathPart) (place, memd.Status) {
 }
 
 // enter goes on to the element that p names, if there is one.
-func (at *place) enter(doc []byte, p *pathPart) bool {
+func (at *place) enter(doc []byte, p *part) bool {
 	var before, last, beforeLast element
 	count := 0
 	for n, e := range elements(doc, at.value.from) {
@@ -210,4 +210,15 @@ func isPrimitive(v []byte) bool { return len(v) > 0 && v[0] != '{' && v[0] != '[
 // isList reports whether v is one JSON value, or several with commas between.
 func isList(v []byte) bool {
 	return len(bytes.TrimSpace(v)) > 0 && json.Valid(slices.Concat([]byte("["), v, []byte("]")))
+}
+
+// Searchable says whether a document's body is one that paths can lead through.
+func Searchable(body []byte, dt memd.Datatype) memd.Status {
+	switch {
+	case dt&memd.DatatypeJSON == 0:
+		return memd.StatusSubdocNotJSON
+	case nesting(body) > maxDepth:
+		return memd.StatusSubdocDocTooDeep
+	}
+	return memd.StatusSuccess
 }

@@ -1,4 +1,4 @@
-package mock
+package subdoc
 
 import (
 	"bytes"
@@ -10,20 +10,20 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// pathChange is one command on one path of a document.
-type pathChange struct {
-	parts []pathPart
+// change is one command on one path of a document.
+type change struct {
+	parts []part
 	value []byte
 	mkdir bool // create the objects that lead to the path
 }
 
-// pathRead executes a command that reads: its result, when it has one.
-type pathRead func(doc []byte, parts []pathPart) (result []byte, st memd.Status)
+// reader executes a command that reads: its result, when it has one.
+type reader func(doc []byte, parts []part) (result []byte, st memd.Status)
 
-// pathWrite executes a command that changes: the document after it, and its result, when it has one.
-type pathWrite func(doc []byte, c *pathChange) (next, result []byte, st memd.Status)
+// writer executes a command that changes: the document after it, and its result, when it has one.
+type writer func(doc []byte, c *change) (next, result []byte, st memd.Status)
 
-func readPath(doc []byte, parts []pathPart) ([]byte, memd.Status) {
+func readPath(doc []byte, parts []part) ([]byte, memd.Status) {
 	at, st := find(doc, parts)
 	if st != memd.StatusSuccess {
 		return nil, st
@@ -31,12 +31,12 @@ func readPath(doc []byte, parts []pathPart) ([]byte, memd.Status) {
 	return doc[at.value.from:at.value.to:at.value.to], st
 }
 
-func existsPath(doc []byte, parts []pathPart) ([]byte, memd.Status) {
+func existsPath(doc []byte, parts []part) ([]byte, memd.Status) {
 	_, st := find(doc, parts)
 	return nil, st
 }
 
-func countPath(doc []byte, parts []pathPart) ([]byte, memd.Status) {
+func countPath(doc []byte, parts []part) ([]byte, memd.Status) {
 	at, st := find(doc, parts)
 	if st != memd.StatusSuccess {
 		return nil, st
@@ -52,16 +52,16 @@ func countPath(doc []byte, parts []pathPart) ([]byte, memd.Status) {
 }
 
 // last is the path's last component.
-func (c *pathChange) last() *pathPart { return &c.parts[len(c.parts)-1] }
+func (c *change) last() *part { return &c.parts[len(c.parts)-1] }
 
-// deepEnough refuses a value that would make the document deeper than the limit.
-func (c *pathChange) tooDeep(value []byte, above int) bool {
+// tooDeep reports whether a value would make the document deeper than the limit.
+func (c *change) tooDeep(value []byte, above int) bool {
 	return nesting(value)+above > maxDepth
 }
 
 // create puts value into doc at a path that is not there, whose first matched components exist; with them the objects
 // that lead to it, if the command asks for that.
-func (c *pathChange) create(doc []byte, at place, value []byte) ([]byte, memd.Status) {
+func (c *change) create(doc []byte, at place, value []byte) ([]byte, memd.Status) {
 	missing := c.parts[at.matched:]
 	if len(missing) > 1 && !c.mkdir {
 		return nil, memd.StatusSubdocPathNotFound
@@ -79,7 +79,7 @@ func (c *pathChange) create(doc []byte, at place, value []byte) ([]byte, memd.St
 	return appended(doc, at.value, text, value, tail), memd.StatusSuccess
 }
 
-func (c *pathChange) checkValue() memd.Status {
+func (c *change) checkValue() memd.Status {
 	switch {
 	case !json.Valid(c.value):
 		return memd.StatusSubdocCantInsert
@@ -89,15 +89,15 @@ func (c *pathChange) checkValue() memd.Status {
 	return memd.StatusSuccess
 }
 
-func dictAdd(doc []byte, c *pathChange) ([]byte, []byte, memd.Status) {
+func dictAdd(doc []byte, c *change) ([]byte, []byte, memd.Status) {
 	return storeMember(doc, c, false)
 }
 
-func dictUpsert(doc []byte, c *pathChange) ([]byte, []byte, memd.Status) {
+func dictUpsert(doc []byte, c *change) ([]byte, []byte, memd.Status) {
 	return storeMember(doc, c, true)
 }
 
-func storeMember(doc []byte, c *pathChange, overwrite bool) (next, result []byte, st memd.Status) {
+func storeMember(doc []byte, c *change, overwrite bool) (next, result []byte, st memd.Status) {
 	if st := c.checkValue(); st != memd.StatusSuccess {
 		return nil, nil, st
 	}
@@ -117,7 +117,7 @@ func storeMember(doc []byte, c *pathChange, overwrite bool) (next, result []byte
 	return replaced(doc, at.value, c.value), nil, st
 }
 
-func replacePath(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func replacePath(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	if st := c.checkValue(); st != memd.StatusSuccess {
 		return nil, nil, st
 	}
@@ -128,7 +128,7 @@ func replacePath(doc []byte, c *pathChange) (next, result []byte, st memd.Status
 	return replaced(doc, at.value, c.value), nil, st
 }
 
-func deletePath(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func deletePath(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	at, st := find(doc, c.parts)
 	if st != memd.StatusSuccess {
 		return nil, nil, st
@@ -137,7 +137,7 @@ func deletePath(doc []byte, c *pathChange) (next, result []byte, st memd.Status)
 }
 
 // array finds the array that a command adds to. When it is not there, it is made with the values, and next is not nil.
-func (c *pathChange) array(doc []byte) (at place, next []byte, st memd.Status) {
+func (c *change) array(doc []byte) (at place, next []byte, st memd.Status) {
 	if !isList(c.value) {
 		return at, nil, memd.StatusSubdocCantInsert
 	}
@@ -158,7 +158,7 @@ func (c *pathChange) array(doc []byte) (at place, next []byte, st memd.Status) {
 	return at, nil, st
 }
 
-func pushLast(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func pushLast(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	at, next, st := c.array(doc)
 	if st == memd.StatusSuccess && next == nil {
 		next = appended(doc, at.value, c.value)
@@ -166,7 +166,7 @@ func pushLast(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
 	return next, nil, st
 }
 
-func pushFirst(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func pushFirst(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	at, next, st := c.array(doc)
 	if st != memd.StatusSuccess || next != nil {
 		return next, nil, st
@@ -181,7 +181,7 @@ func insertedBefore(doc []byte, e element, value []byte) []byte {
 	return replaced(doc, span{e.whole.from, e.whole.from}, value, []byte{','})
 }
 
-func insertElement(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func insertElement(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	switch {
 	case !isList(c.value):
 		return nil, nil, memd.StatusSubdocCantInsert
@@ -207,7 +207,7 @@ func insertElement(doc []byte, c *pathChange) (next, result []byte, st memd.Stat
 	return appended(doc, at.value, c.value), nil, memd.StatusSuccess
 }
 
-func addUnique(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func addUnique(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	value := bytes.TrimSpace(c.value)
 	if !json.Valid(value) || !isPrimitive(value) {
 		return nil, nil, memd.StatusSubdocCantInsert
@@ -228,7 +228,7 @@ func addUnique(doc []byte, c *pathChange) (next, result []byte, st memd.Status) 
 	return appended(doc, at.value, value), nil, st
 }
 
-func countBy(doc []byte, c *pathChange) (next, result []byte, st memd.Status) {
+func countBy(doc []byte, c *change) (next, result []byte, st memd.Status) {
 	delta, err := strconv.ParseInt(string(c.value), 10, 64)
 	if err != nil || delta == 0 {
 		return nil, nil, memd.StatusSubdocDeltaInvalid

@@ -1,4 +1,4 @@
-package mock
+package subdoc
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 const noPath = memd.StatusSubdocPathNotFound
 
 // modelFind follows a path.
-func modelFind(cur any, parts []pathPart) (any, memd.Status) {
+func modelFind(cur any, parts []part) (any, memd.Status) {
 	for i := range parts {
 		next, at, st := modelStep(cur, &parts[i])
 		if st != memd.StatusSuccess || at == nil {
@@ -31,7 +31,7 @@ func modelFind(cur any, parts []pathPart) (any, memd.Status) {
 }
 
 // modelStep goes to a member or element; at is its key or index, nil when it is not there.
-func modelStep(cur any, p *pathPart) (next, at any, st memd.Status) {
+func modelStep(cur any, p *part) (next, at any, st memd.Status) {
 	if p.number {
 		a, ok := cur.([]any)
 		i := p.index
@@ -58,7 +58,7 @@ func modelStep(cur any, p *pathPart) (next, at any, st memd.Status) {
 }
 
 // modelEdit replaces what a path leads to by what f makes of it; f gets nil, false for what is not there and may be made.
-func modelEdit(cur any, parts []pathPart, mkdir bool, f func(v any, there bool) (any, memd.Status)) (any, memd.Status) {
+func modelEdit(cur any, parts []part, mkdir bool, f func(v any, there bool) (any, memd.Status)) (any, memd.Status) {
 	if len(parts) == 0 {
 		return f(cur, true)
 	}
@@ -68,7 +68,7 @@ func modelEdit(cur any, parts []pathPart, mkdir bool, f func(v any, there bool) 
 		return nil, st
 	}
 	if at == nil {
-		if len(parts) > 1 && !mkdir || slices.ContainsFunc(parts, func(p pathPart) bool { return p.number }) {
+		if len(parts) > 1 && !mkdir || slices.ContainsFunc(parts, func(p part) bool { return p.number }) {
 			return nil, noPath
 		}
 		var v any
@@ -104,9 +104,9 @@ func modelPrimitive(v any) bool {
 }
 
 // modelWrite is one command on a document.
-func modelWrite(doc any, op memd.Opcode, parts []pathPart, values []any, mkdir bool) (any, memd.Status) {
+func modelWrite(doc any, op memd.Opcode, parts []part, values []any, mkdir bool) (any, memd.Status) {
 	fail := func(st memd.Status) (any, memd.Status) { return nil, st }
-	last := func() *pathPart { return &parts[len(parts)-1] }
+	last := func() *part { return &parts[len(parts)-1] }
 	push := func(join func(a []any) []any) (any, memd.Status) {
 		if _, st := modelFind(doc, parts); st == noPath && !mkdir {
 			return nil, st
@@ -221,7 +221,7 @@ func TestSubdocAgreesWithAModel(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			op := rapid.SampledFrom(ops).Draw(t, "op")
 			least := 1
-			if pathRows[op].root {
+			if commands[op].root {
 				least = 0
 			}
 			path := ""
@@ -235,13 +235,13 @@ func TestSubdocAgreesWithAModel(t *testing.T) {
 			parts, st := parsePath(path)
 			require.Equal(t, memd.StatusSuccess, st)
 			value := drawJSON(t, 1)
-			c := &pathChange{parts: parts, value: []byte(value), mkdir: rapid.Bool().Draw(t, "mkdir")}
+			c := &change{parts: parts, value: []byte(value), mkdir: rapid.Bool().Draw(t, "mkdir")}
 			if op == memd.OpSubdocDelete {
 				c.value = nil
 			}
 			name := fmt.Sprintf("%v %q = %s, mkdir %v, of %s", op, path, value, c.mkdir, doc)
 			want, wantSt := modelWrite(modelDecode(t, doc), op, parts, []any{modelDecode(t, []byte(value))}, c.mkdir)
-			next, _, st := pathRows[op].write(doc, c)
+			next, _, st := commands[op].write(doc, c)
 			require.Equal(t, wantSt, st, name)
 			if st != memd.StatusSuccess {
 				continue
