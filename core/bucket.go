@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -167,20 +168,23 @@ func (b *Bucket) poll(ctx context.Context) {
 		case <-t.C:
 		default:
 		}
-		for try := range max(1, len(b.router.Nodes())) {
+		var asked []int
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-floor.C:
 			}
-			if wanted && try == 0 && !b.router.StillWanted() { // it has come while we waited
+			if wanted && asked == nil && !b.router.StillWanted() { // it has come while we waited
 				floor.Reset(0)
 				break
 			}
-			err := b.pollOnce(ctx, turn, wanted)
-			turn++
+			node := b.nextNode(&turn, asked)
+			err := b.pollOnce(ctx, node, turn, wanted)
+			asked = append(asked, node)
 			floor.Reset(b.c.cfg.PollFloor)
-			if err == nil || !wanted { // a map that is wanted is asked of one node after the other
+			_, announced := b.router.Announced()
+			if !wanted || err == nil && !announced || len(asked) >= len(b.router.Nodes()) { // otherwise another node is asked
 				break
 			}
 		}
@@ -196,19 +200,35 @@ func (b *Bucket) poll(ctx context.Context) {
 	}
 }
 
-// pollOnce asks one node for a newer map, or only for a sign of life when all nodes tell of new maps by themselves. It
-// waits less for a map that is wanted now. A failure is no matter: the next turn asks
-// another. A connection that stays silent is replaced.
-func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
+// nextNode is the index of the node to ask now, -1 for any: the one that has named the version of a newer map, unless it was asked
+// already, or else the next one in turn that was not.
+func (b *Bucket) nextNode(turn *int, asked []int) int {
+	if node, announced := b.router.Announced(); announced && node >= 0 && !slices.Contains(asked, node) {
+		return node
+	}
+	nodes := b.router.Nodes()
+	for range nodes {
+		*turn++
+		if node := nodes[*turn%len(nodes)]; !slices.Contains(asked, node) {
+			return node
+		}
+	}
+	return -1
+}
+
+// pollOnce asks one node for a newer map, or only for a sign of life when all nodes tell of new maps by themselves and none has told
+// of one that has not come. It waits less for a map that is wanted now. A failure is no matter: the next turn asks another. A
+// connection that stays silent is replaced.
+func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) error {
 	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, b.c.cfg.PollTimeout), Retry: dispatch.Strict}}
 	if wanted {
 		op.Timeout = min(op.Timeout, wantedTimeout)
 	}
 	var probe dispatch.Probe
-	if nodes := b.router.Nodes(); len(nodes) > 0 {
-		op.Pinned, op.Node = true, nodes[turn%len(nodes)]
+	if node >= 0 {
+		op.Pinned, op.Node = true, node
 		if op.Timeout >= dispatch.Silence {
-			probe = b.router.Probe(op.Node, turn/len(nodes))
+			probe = b.router.Probe(op.Node, turn/max(len(b.router.Nodes()), 1))
 			op.Connection = probe.Connection()
 		}
 	}
@@ -216,7 +236,8 @@ func (b *Bucket) pollOnce(ctx context.Context, turn int, wanted bool) error {
 	if wanted && (!gives || b.router.Barren()) {
 		b.source.refresh(ctx)
 	}
-	if !gives || !wanted && b.router.AllPush() { // nothing to ask for, but whether the node is still there
+	_, announced := b.router.Announced()
+	if !gives || !wanted && !announced && b.router.AllPush() { // nothing to ask for, but whether the node is still there
 		_, err := kv.Do(ctx, b.router, kv.Noop{Common: op.Common, Pinned: op.Pinned, Node: op.Node, Connection: op.Connection})
 		if errors.Is(err, cberr.UnambiguousTimeout) {
 			probe.Unanswered()

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -106,12 +107,31 @@ func (b *bootstrap) inflate(p *memd.Packet) error {
 
 // notice remembers the newest notification of a cluster map: the map that the handshake brings may be older.
 func (b *bootstrap) notice(p *memd.Packet) {
-	if p.Magic == memd.MagicServerReq && p.Opcode == memd.ServerOpClustermapChange && string(p.Key) == b.o.Bucket {
-		own := *p
-		own.Frames, own.Key = nil, bytes.Clone(p.Key)
-		own.Extras, own.Value = bytes.Clone(p.Extras), bytes.Clone(p.Value)
-		b.pushed = &own
+	if p.Magic != memd.MagicServerReq || p.Opcode != memd.ServerOpClustermapChange || string(p.Key) != b.o.Bucket {
+		return
 	}
+	if old := b.pushed; old != nil {
+		epoch, rev, named := MapVersion(p)
+		oldEpoch, oldRev, oldNamed := MapVersion(old)
+		if oldNamed && (!named || epoch < oldEpoch || epoch == oldEpoch && rev < oldRev) {
+			return
+		}
+	}
+	own := *p
+	own.Frames, own.Key = nil, bytes.Clone(p.Key)
+	own.Extras, own.Value = bytes.Clone(p.Extras), bytes.Clone(p.Value)
+	b.pushed = &own
+}
+
+// versionLen is the length of a notification's extras: epoch and revision.
+const versionLen = 16
+
+// MapVersion gives the version of the cluster map that a notification tells of; named is false when it names none.
+func MapVersion(p *memd.Packet) (epoch int64, rev uint64, named bool) {
+	if len(p.Extras) != versionLen {
+		return 0, 0, false
+	}
+	return int64(binary.BigEndian.Uint64(p.Extras)), binary.BigEndian.Uint64(p.Extras[8:]), true
 }
 
 // packet reads one packet.
@@ -149,7 +169,8 @@ func (b *bootstrap) limitOf(in []byte) (limit int, needed bool) {
 	return loginMapLimit, false
 }
 
-// skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in it.
+// skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in it. What
+// remains of a notification is that there is some newer map.
 func (b *bootstrap) skip() (p memd.Packet, err error) {
 	h, err := memd.ParseHeader(b.buf[b.pos:b.n], b.limit)
 	if err != nil {
@@ -159,7 +180,13 @@ func (b *bootstrap) skip() (p memd.Packet, err error) {
 		n := min(left, b.n-b.pos)
 		b.pos += n
 		if left -= n; left == 0 {
-			return memd.Packet{Magic: h.Magic, Opcode: h.Opcode, Opaque: h.Opaque, Status: memd.StatusTooBig}, nil
+			p = memd.Packet{Magic: h.Magic, Opcode: h.Opcode, Opaque: h.Opaque}
+			if h.Magic.IsResponse() {
+				p.Status = memd.StatusTooBig
+			} else {
+				p.Key = []byte(b.o.Bucket)
+			}
+			return p, nil
 		}
 		if err := b.fill(1); err != nil {
 			return p, err

@@ -344,6 +344,9 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	}
 	r.picker.Store(pk)
 	r.refusal.Store(nil)
+	if reborn || !newer(r.wantEpoch, r.wantRev, s) { // another bucket counts its maps anew
+		r.wantEpoch, r.wantRev, r.wantFrom = 0, 0, nil
+	}
 	var leaving []*pipeline
 	for addr, p := range r.pipes {
 		if !stay[addr] {

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"slices"
@@ -597,9 +596,6 @@ func (p *pipeline) drain() {
 	p.close(errLeft)
 }
 
-// versionLen is the length of a notification's extras: epoch and revision.
-const versionLen = 16
-
 // pushes reports whether the node tells of new maps by itself.
 func (p *pipeline) pushes() bool {
 	cn := p.conn.Load()
@@ -673,21 +669,17 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if string(pkt.Key) != p.r.o.Bucket { // of the whole cluster, which nodes tell all connections of, or of another bucket
 		return
 	}
-	var epoch int64
-	var rev uint64
-	if len(pkt.Extras) == versionLen {
-		epoch, rev = int64(binary.BigEndian.Uint64(pkt.Extras)), binary.BigEndian.Uint64(pkt.Extras[8:])
-		if s := p.r.Snapshot(); s != nil && !newer(epoch, rev, s) {
-			return
-		}
+	epoch, rev, named := conn.MapVersion(pkt)
+	if s := p.r.Snapshot(); named && s != nil && !newer(epoch, rev, s) {
+		return
 	}
 	if len(pkt.Value) > 0 {
 		p.r.offers.offer(pkt.Value, pkt.Datatype, p.addr, nil)
 		p.r.SetBarren(false)
 		return
 	}
-	if len(pkt.Extras) == versionLen {
-		p.r.wantVersion(epoch, rev)
+	if named {
+		p.r.wantVersion(epoch, rev, p.head)
 		return
 	}
 	p.r.want()

@@ -109,6 +109,7 @@ type Router struct {
 
 	wantEpoch int64
 	wantRev   uint64
+	wantFrom  *pipeline // of the node that has named that version
 	orphans   atomic.Int64
 	reports   observe.Orphans
 }
@@ -604,6 +605,19 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
 }
 
+// Announced reports whether a node has named a version of the map that is newer than ours. node is that node's index in the map, -1
+// when it is not in it.
+func (r *Router) Announced() (node int, is bool) {
+	s := r.Snapshot()
+	r.mu.Lock()
+	epoch, rev, from := r.wantEpoch, r.wantRev, r.wantFrom
+	r.mu.Unlock()
+	if from == nil || s != nil && !newer(epoch, rev, s) {
+		return -1, false
+	}
+	return from.index(), true
+}
+
 func newer(epoch int64, rev uint64, s *topology.Snapshot) bool {
 	return epoch > s.Epoch || epoch == s.Epoch && rev > s.Rev
 }
@@ -616,11 +630,11 @@ func (r *Router) want() {
 	r.signal()
 }
 
-// wantVersion says that there is a map of that version.
-func (r *Router) wantVersion(epoch int64, rev uint64) {
+// wantVersion says that there is a map of that version, by word of the node that p is the first pipeline of.
+func (r *Router) wantVersion(epoch int64, rev uint64, p *pipeline) {
 	r.mu.Lock()
 	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
-		r.wantEpoch, r.wantRev = epoch, rev
+		r.wantEpoch, r.wantRev, r.wantFrom = epoch, rev, p
 	}
 	r.mu.Unlock()
 	r.signal()
