@@ -15,13 +15,14 @@ func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
 		Key: "results", Judge: func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, r) },
+		Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
 	})
 	if err != nil {
-		return nil, wrap(err, r, h.UniqueID)
+		return nil, err
 	}
-	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+	return &Rows{rows}, nil
 }
 
 // verdict says what an answer means.
@@ -29,7 +30,7 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
-	e := &Error{Errors: ParseErrors(a.Errors), Status: a.Status, Endpoint: a.Endpoint}
+	e := &Error{Failure: httpsvc.NewFailure("analytics", a), Errors: ParseErrors(a.Errors)}
 	meta := httpsvc.Object(a.Meta)
 	said := Answer{
 		HTTPStatus: a.Status, Errors: e.Errors, Status: httpsvc.Text(meta["status"]),
@@ -48,6 +49,7 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 		v.General = true
 		return v
 	}
+	e.Say(e.Errors[0].text())
 	if code := e.Errors[0].Code; code > 0 {
 		v.Code = uint32(code)
 	}

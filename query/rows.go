@@ -2,11 +2,9 @@ package query
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/httpsvc"
-	"github.com/couchcore/couchcore/retry"
 )
 
 // Rows are the rows of a statement, while they arrive:
@@ -16,56 +14,14 @@ import (
 //	}
 //	if err := rows.Err(); err != nil { ... }
 //
-// They are for one goroutine. Whoever got them reads them to their end or closes them.
+// Next goes to the next row and blocks until there is one, at most until the request's deadline; false is the end. Row is
+// the present row as JSON, valid until the next call of Next or Close; Scan decodes it. Err is an *Error, or nil at the end
+// of a good answer. Meta gives the Meta of the answer once Next has said false. Endpoint is the node that answers, and
+// RetryInfo says how the request was retried before its first row. Close ends the reading early.
+//
+// They are for one goroutine, which reads them to their end or closes them.
 type Rows struct {
-	rows *httpsvc.Rows
-	r    *Request
-	id   string
-	err  error
-}
-
-// Next goes to the next row. It blocks until there is one, at most until the request's deadline; false is the end, for
-// the reason that Err gives.
-func (r *Rows) Next() bool {
-	if r.rows.Next() {
-		return true
-	}
-	if r.err == nil {
-		r.err = wrap(r.rows.Err(), r.r, r.id)
-	}
-	return false
-}
-
-// Row is the present row as JSON, valid until the next call of Next or Close.
-func (r *Rows) Row() []byte { return r.rows.Row() }
-
-// Scan decodes the present row into v.
-func (r *Rows) Scan(v any) error { return json.Unmarshal(r.rows.Row(), v) }
-
-// Err is why there are no more rows: an *Error, or nil at the end of a good answer, after Close, and while there are
-// rows.
-func (r *Rows) Err() error { return r.err }
-
-// Close ends the reading. Rows that have not come yet never will: the service is told so. Further calls do nothing.
-func (r *Rows) Close() error { return r.rows.Close() }
-
-// Endpoint is the node that answers.
-func (r *Rows) Endpoint() string { return r.rows.Response().Endpoint }
-
-// RetryInfo says how the request was retried before its first row.
-func (r *Rows) RetryInfo() retry.Info { return r.rows.Response().Retry }
-
-// Meta is what the service says besides the rows, once Next has said false. Before that, and after Close, it is an
-// error. An answer that ended with an error has its metadata as well.
-func (r *Rows) Meta() (Meta, error) {
-	raw, err := r.rows.Meta()
-	if errors.Is(err, httpsvc.ErrRowsLeft) || raw == nil {
-		if r.err != nil {
-			err = r.err
-		}
-		return Meta{}, err
-	}
-	return ParseMeta(raw), r.err
+	httpsvc.Rows[Meta]
 }
 
 // Meta is what the service says besides the rows. What it leaves out has its zero value.

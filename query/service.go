@@ -64,11 +64,13 @@ func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, e
 }
 
 func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request, judge func(*httpsvc.Answer) httpsvc.Verdict) (*Rows, error) {
-	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{Key: "results", Judge: judge})
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
+		Key: "results", Judge: judge, Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
+	})
 	if err != nil {
-		return nil, wrap(err, r, h.UniqueID)
+		return nil, err
 	}
-	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+	return &Rows{rows}, nil
 }
 
 // verdict says what an answer means. asked has what is known of the request.
@@ -76,7 +78,7 @@ func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
-	e := &Error{Errors: ParseErrors(a.Errors), Status: a.Status, Endpoint: a.Endpoint}
+	e := &Error{Failure: httpsvc.NewFailure("query", a), Errors: ParseErrors(a.Errors)}
 	meta, said := ParseMeta(a.Meta), asked
 	said.HTTPStatus, said.Errors, said.Status, said.Metrics = a.Status, e.Errors, meta.Status, meta.Metrics
 	why, again, err := Classify(said)
@@ -92,6 +94,7 @@ func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 		v.General = true
 		return v
 	}
+	e.Say(e.Errors[0].text())
 	if code := e.Errors[0].Code; code > 0 {
 		v.Code = uint32(code)
 	}
@@ -177,10 +180,12 @@ func (x *execution) make(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if pl.name == "" {
-		return nil, &Error{
-			Kind: cberr.DecodingFailure, Text: "the service has prepared the statement and not said its name",
-			Statement: httpsvc.HideSecrets(x.r.Statement), Endpoint: rows.Endpoint(), ClientContextID: h.UniqueID,
+		e := &Error{
+			Failure:   httpsvc.NewFailure("query", &httpsvc.Answer{Endpoint: rows.Endpoint()}),
+			Statement: httpsvc.HideSecrets(x.r.Statement), ClientContextID: h.UniqueID,
 		}
+		e.Kind, e.Text = cberr.DecodingFailure, "the service has prepared the statement and not said its name"
+		return nil, e
 	}
 	return pl, nil
 }

@@ -34,13 +34,14 @@ func Run(ctx context.Context, d httpsvc.Doer, r *Request, supports func(capabili
 			return nil, fmt.Errorf("search: %w: the cluster lacks %s", cberr.FeatureNotAvailable, need.name)
 		}
 	}
-	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
 		Key: "hits", Judge: func(a *httpsvc.Answer) httpsvc.Verdict { return verdict(a, r) },
+		Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
 	})
 	if err != nil {
-		return nil, wrap(err, r, h.UniqueID)
+		return nil, err
 	}
-	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+	return &Rows{rows}, nil
 }
 
 // verdict says what an answer means. Some partitions' failure is none of the search.
@@ -48,7 +49,8 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
-	e := &Error{Text: a.Text, Status: a.Status, Endpoint: a.Endpoint}
+	e := &Error{Failure: httpsvc.NewFailure("search", a)}
+	e.Text = a.Text
 	why, again, err := Classify(Answer{HTTPStatus: a.Status, Text: a.Text, Scoped: r.Scoped()})
 	if err == nil {
 		m := httpsvc.Object(a.Meta)

@@ -15,11 +15,14 @@ func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService{Key: "rows", Judge: verdict})
+	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
+		Key: "rows", Judge: verdict,
+		Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
+	})
 	if err != nil {
-		return nil, wrap(err, r, h.UniqueID)
+		return nil, err
 	}
-	return &Rows{rows: rows, r: r, id: h.UniqueID}, nil
+	return &Rows{rows}, nil
 }
 
 // verdict says what an answer means.
@@ -27,7 +30,8 @@ func verdict(a *httpsvc.Answer) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}
 	}
-	e := &Error{Status: a.Status, Text: a.Text, Errors: ParseErrors(a.Errors), Endpoint: a.Endpoint}
+	e := &Error{Failure: httpsvc.NewFailure("views", a), Errors: ParseErrors(a.Errors)}
+	e.Text = a.Text
 	why, again, err := Classify(Answer{HTTPStatus: a.Status, Text: a.Text, Errors: e.Errors})
 	if err == nil && len(a.Meta) > 0 && a.Rows == 0 {
 		if m := httpsvc.Object(a.Meta); m["rows"] == nil && m["error"] != nil { // an error object that came as a success
@@ -38,6 +42,9 @@ func verdict(a *httpsvc.Answer) httpsvc.Verdict {
 		return httpsvc.Verdict{}
 	}
 	e.Kind = cberr.KindOf(err)
+	if len(e.Errors) > 0 {
+		e.Say(e.Errors[0].text())
+	}
 	v := httpsvc.Verdict{Err: e, Code: uint32(a.Status), General: !again && !a.OK()}
 	if again {
 		v.Reason = why

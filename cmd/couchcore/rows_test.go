@@ -89,14 +89,20 @@ func TestAnErrorBehindRows(t *testing.T) {
 
 func TestFailuresOfServicesAreDescribed(t *testing.T) {
 	info := retry.Info{Attempts: 2, Reasons: retry.Reasons(0).With(retry.QueryIndexNotFound)}
-	f := failureOf(&query.Error{Kind: cberr.IndexNotFound, Status: 404, Endpoint: "n1:8093", Retry: info, InDoubt: true})
+	var q query.Error
+	q.Kind, q.Status, q.Endpoint, q.Retry, q.InDoubt = cberr.IndexNotFound, 404, "n1:8093", info, true
+	f := failureOf(&q)
 	require.Equal(t, failure{
 		Kind: "index_not_found", Message: f.Message, Ambiguous: true, Status: "404", Attempts: 3,
 		RetryReasons: []string{"QUERY_INDEX_NOT_FOUND"},
 	}, f)
-	require.Equal(t, "429", failureOf(&search.Error{Kind: cberr.RateLimited, Status: 429}).Status)
-	require.Equal(t, "view_not_found", failureOf(&views.Error{Kind: cberr.ViewNotFound}).Kind)
-	require.Zero(t, failureOf(&views.Error{Kind: cberr.ViewNotFound}).Attempts)
+	var s search.Error
+	s.Kind, s.Status = cberr.RateLimited, 429
+	require.Equal(t, "429", failureOf(&s).Status)
+	var v views.Error
+	v.Kind = cberr.ViewNotFound
+	require.Equal(t, "view_not_found", failureOf(&v).Kind)
+	require.Zero(t, failureOf(&v).Attempts)
 }
 
 func TestRowCommandsWithoutTheService(t *testing.T) {

@@ -40,18 +40,22 @@ type Answer struct {
 // OK reports whether the status is 2xx.
 func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 
-// RowService says how a service answers with rows.
-type RowService struct {
+// RowService says how a service answers with rows, and what M its metadata is.
+type RowService[M any] struct {
 	Key    string // the attribute that holds them
 	Limits Limits
 	// Judge says what an answer means. It is asked about an answer without rows before anything is given out, when the
 	// request may still be sent again, and about the end of one with rows.
 	Judge func(a *Answer) Verdict
+	// Wrap makes the service's own error of an *Error; what is none stays as it is.
+	Wrap func(err error) error
+	// Meta reads the answer without its rows.
+	Meta func(raw []byte) M
 }
 
 // Rows are the rows of an answer, while they arrive. They are for one goroutine.
-type Rows struct {
-	service RowService
+type Rows[M any] struct {
+	service RowService[M]
 	req     *Request
 	resp    *Response
 	rr      *RowReader
@@ -62,22 +66,28 @@ type Rows struct {
 }
 
 // OpenRows sends a request and gives its rows as soon as there is a first one, or none is to come. Until then it is sent
-// again as its failures and its strategy allow; afterwards never. The error is an *Error, or what the request's Before
-// has said. Whoever got the rows closes them, or reads them to their end.
-func OpenRows(ctx context.Context, d Doer, r *Request, s RowService) (*Rows, error) {
-	rows := &Rows{service: s}
+// again as its failures and its strategy allow; afterwards never. The error is what Wrap makes of an *Error, or of what the
+// request's Before has said. The caller closes the rows, or reads them to their end.
+func OpenRows[M any](ctx context.Context, d Doer, r *Request, s RowService[M]) (Rows[M], error) {
+	judge := rowJudge{key: s.Key, limits: s.Limits, service: s.Judge}
 	req := *r
-	req.Judge = rows.judge
+	req.Judge = judge.judge
 	resp, err := d.Do(ctx, &req)
 	if err != nil {
-		return nil, err
+		return Rows[M]{}, s.Wrap(err)
 	}
-	rows.req, rows.resp = &req, resp
-	return rows, nil
+	return Rows[M]{service: s, req: &req, resp: resp, rr: judge.rr}, nil
 }
 
-// judge looks at an answer up to its first row.
-func (r *Rows) judge(resp *Response) (Verdict, error) {
+// rowJudge looks at the answers of one request up to their first row.
+type rowJudge struct {
+	key     string
+	limits  Limits
+	service func(a *Answer) Verdict
+	rr      *RowReader // of the last answer, nil when that has no rows
+}
+
+func (r *rowJudge) judge(resp *Response) (Verdict, error) {
 	r.rr = nil
 	if enc := header(resp, "Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return Verdict{Err: fmt.Errorf("%w: %w (%s)", cberr.DecodingFailure, errEncoded, enc), InDoubt: true}, nil
@@ -86,7 +96,7 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 	if !a.OK() {
 		return r.judgeText(a, resp.Body), nil
 	}
-	limits := r.service.Limits
+	limits := r.limits
 	if limits.Row <= 0 {
 		limits.Row = resp.RowLimit
 	}
@@ -94,12 +104,12 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 		limits.Depth = resp.RowDepth
 	}
 	limits.Framed = resp.Framed
-	r.rr = NewRowReader(resp.Body, r.service.Key, limits)
+	r.rr = NewRowReader(resp.Body, r.key, limits)
 	found := r.rr.PeekRow()
 	a.Head = r.rr.Head()
 	if found == FoundRow {
 		a.Row = true
-		r.service.Judge(a)
+		r.service(a)
 		return Verdict{}, nil
 	}
 	a.Errors, a.Meta = r.rr.Errors(), r.rr.Metadata()
@@ -109,18 +119,18 @@ func (r *Rows) judge(resp *Response) (Verdict, error) {
 		}
 		return Verdict{Err: fmt.Errorf("%w: %w", cberr.DecodingFailure, err), InDoubt: true}, nil
 	}
-	v := r.service.Judge(a)
+	v := r.service(a)
 	v.Body = a.Head
 	return v, nil
 }
 
-func (r *Rows) judgeText(a *Answer, body io.Reader) Verdict {
+func (r *rowJudge) judgeText(a *Answer, body io.Reader) Verdict {
 	text, _ := io.ReadAll(io.LimitReader(body, TextLimit)) // the status is an answer, whatever of its text is lost
 	a.Text = string(text)
 	if o := Object(text); o != nil {
 		a.Errors, a.Meta = List(o[errorsKey]), text
 	}
-	v := r.service.Judge(a)
+	v := r.service(a)
 	if v.Err == nil {
 		v.Err = fmt.Errorf("%w: status %d", cberr.Couchbase, a.Status)
 	}
@@ -140,7 +150,7 @@ func Malformed(err error) bool {
 }
 
 // Next goes to the next row. It blocks until there is one; false is the end, for the reason that Err gives.
-func (r *Rows) Next() bool {
+func (r *Rows[M]) Next() bool {
 	if r.ended {
 		return false
 	}
@@ -149,7 +159,7 @@ func (r *Rows) Next() bool {
 		return true
 	}
 	if err := r.rr.Err(); err != nil {
-		r.err = r.failure(err)
+		r.err = r.service.Wrap(r.failure(err))
 	} else {
 		r.meta = r.rr.Metadata()
 		a := &Answer{
@@ -160,39 +170,48 @@ func (r *Rows) Next() bool {
 			e := r.failure(v.Err)
 			e.InDoubt = e.InDoubt || v.InDoubt && !r.req.Idempotent
 			e.Response = NewResponseError(r.resp, r.meta, retry.Pushback{})
-			r.err = e
+			r.err = r.service.Wrap(e)
 		}
 	}
 	r.end()
 	return false
 }
 
-// Row is the present row, valid until the next call of Next or Close.
-func (r *Rows) Row() []byte { return r.row }
+// Row is the present row as JSON, valid until the next call of Next or Close.
+func (r *Rows[M]) Row() []byte { return r.row }
 
-// Err is why there are no more rows: nil at the end of a good answer, after Close, and while there are rows. It is an
-// *Error.
-func (r *Rows) Err() error { return r.err }
+// Scan decodes the present row into v.
+func (r *Rows[M]) Scan(v any) error { return json.Unmarshal(r.row, v) }
 
-// Meta is the answer without its rows, the caller's to keep, once Next has said false. The error is Err's, or
-// ErrRowsLeft.
-func (r *Rows) Meta() ([]byte, error) {
-	if r.meta == nil && r.err == nil {
-		return nil, ErrRowsLeft
+// Err is why there are no more rows: the service's error, or nil at the end of a good answer, after Close, and while there
+// are rows.
+func (r *Rows[M]) Err() error { return r.err }
+
+// Meta is what the service says besides the rows, once Next has said false. Before that, and after Close, it is an error.
+// An answer that ended with an error has its metadata as well.
+func (r *Rows[M]) Meta() (meta M, err error) {
+	switch {
+	case r.meta != nil:
+		return r.service.Meta(r.meta), r.err
+	case r.err != nil:
+		return meta, r.err
 	}
-	return r.meta, r.err
+	return meta, ErrRowsLeft
 }
 
-// Response is the answer's status, headers and node.
-func (r *Rows) Response() *Response { return r.resp }
+// Endpoint is the node that answers.
+func (r *Rows[M]) Endpoint() string { return r.resp.Endpoint }
 
-// Close ends the reading: rows that have not come yet never will, and the service is told so. Further calls do nothing.
-func (r *Rows) Close() error {
+// RetryInfo says how the request was retried before its first row.
+func (r *Rows[M]) RetryInfo() retry.Info { return r.resp.Retry }
+
+// Close ends the reading: rows that have not come yet never will, and the service learns of it. Further calls do nothing.
+func (r *Rows[M]) Close() error {
 	r.end()
 	return nil
 }
 
-func (r *Rows) end() {
+func (r *Rows[M]) end() {
 	if !r.ended {
 		r.ended, r.row = true, nil
 		r.resp.Body.Close()
@@ -201,7 +220,7 @@ func (r *Rows) end() {
 }
 
 // failure is why the rows ended early, as an error of the request.
-func (r *Rows) failure(err error) *Error {
+func (r *Rows[M]) failure(err error) *Error {
 	var lost *Error
 	if errors.As(err, &lost) {
 		return lost

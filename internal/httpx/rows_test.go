@@ -24,7 +24,7 @@ import (
 )
 
 // plain is a service of rows whose first error decides: "again" may be retried.
-var plain = httpsvc.RowService{Key: "results", Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
+var plain = httpsvc.RowService[[]byte]{Key: "results", Wrap: same[error], Meta: same[[]byte], Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
 	v := httpsvc.Verdict{General: true}
 	if len(a.Errors) > 0 {
 		v.Err = fmt.Errorf("%w: %s", cberr.PlanningFailure, a.Errors[0])
@@ -34,6 +34,8 @@ var plain = httpsvc.RowService{Key: "results", Judge: func(a *httpsvc.Answer) ht
 	}
 	return v
 }}
+
+func same[T any](v T) T { return v }
 
 // scripts answers each connection's requests with raw bytes, the last of them for ever, and then closes it.
 func scripts(sent *int, answers ...string) func(net.Conn) {
