@@ -54,8 +54,9 @@ var rules = map[string]rule{
 	"collections":          {layer: 1, only: []string{"memd", "cberr"}, never: noIO},
 	"internal/topology":    {layer: 1, only: []string{"memd", "cberr"}, never: []string{"net/http", "os", "time", "sync", "log/slog"}},
 	"internal/httpsvc":     {layer: 1, only: []string{"cberr", "retry"}, external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"}},
-	"mock":                 {layer: 1, only: []string{"memd", "mock/memnet", "mock/internal/subdoc"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"}},
+	"mock":                 {layer: 1, only: []string{"memd", "mock/memnet", "mock/internal/store", "mock/internal/subdoc"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"}},
 	"mock/memnet":          {layer: 1, never: []string{"testing", "net/http"}},
+	"mock/internal/store":  {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{"testing", "net", "sync", "os"}},
 	"mock/internal/subdoc": {layer: 1, only: []string{"memd"}, never: []string{"testing", "net", "time", "sync", "os"}},
 	"mock/scripted":        {layer: 1, only: []string{"memd"}, never: []string{"testing"}},
 	"mock/viewjs":          {layer: 1, only: []string{"mock"}, external: []string{"github.com/dop251/goja"}, never: []string{"testing"}},
@@ -116,7 +117,7 @@ func TestImportsGoDownOnly(t *testing.T) {
 func TestTheTableItselfGoesDownOnly(t *testing.T) {
 	sideways := map[string][]string{
 		"retry/policy": {"retry"}, "retry/hedge": {"retry"},
-		"mock": {"mock/memnet", "mock/internal/subdoc"}, "mock/viewjs": {"mock"},
+		"mock": {"mock/memnet", "mock/internal/store", "mock/internal/subdoc"}, "mock/internal/store": {"mock/internal/subdoc"}, "mock/viewjs": {"mock"},
 	}
 	for name, r := range rules {
 		for _, to := range r.only {
@@ -149,6 +150,7 @@ func TestEveryPlantedViolationIsFound(t *testing.T) {
 		"retry/policy/a.go":          {modulePath + "/retry/hedge", "may not import retry/hedge"},
 		"mock/a.go":                  {modulePath + "/kv", "mock may not import kv"},
 		"mock/b.go":                  {"testing", "must not import testing"},
+		"mock/internal/store/a.go":   {modulePath + "/mock/memnet", "mock/internal/store may not import mock/memnet"},
 		"mock/internal/subdoc/a.go":  {"time", "must not import time"},
 		"mock/memnet/a.go":           {modulePath + "/mock", "mock/memnet may not import mock"},
 		"kv/a.go":                    {modulePath + "/internal/conn", "kv may not import internal/conn"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // bucket is one bucket of the cluster. The cluster's mutex guards everything that changes.
@@ -17,7 +18,7 @@ type bucket struct {
 	level     memd.DurabilityLevel // least durability of a write
 	lww       bool                 // conflicts are resolved by time
 	kind      string               // as bucketSettings has it
-	store     *store
+	store     *store.Store
 
 	compression compression
 	scans       int           // range scans at present
@@ -25,7 +26,7 @@ type bucket struct {
 	scanPace    time.Duration // pause before each packet of a scan
 	durability  Durability
 
-	manifest manifest
+	manifest store.Manifest
 	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 where there is none
 	forward  [][]int // where a rebalance is heading, nil outside of one
 	pending  map[pendingKey]pendingState
@@ -52,21 +53,21 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 	b := &bucket{
 		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, level: set.level,
 		kind: set.kind, lww: set.lww, compression: set.compression,
-		manifest: newManifest(), pending: map[pendingKey]pendingState{},
+		manifest: store.NewManifest(), pending: map[pendingKey]pendingState{},
 	}
 	if b.memcached() {
-		b.store = memcachedStore()
+		b.store = store.NewMemcached(maxNodes)
 	} else {
 		b.rows = make([][]int, set.vbuckets)
-		b.store = newStore(set.vbuckets)
+		b.store = store.New(set.vbuckets)
 	}
-	b.store.journal = c.set.journal != nil
+	b.store.Journal = c.set.journal != nil
 	for vb, row := range spread(c.active(), len(b.rows), set.replicas) {
 		b.setRow(vb, row)
 	}
 	for _, path := range set.paths {
 		scope, name, _ := strings.Cut(path, ".")
-		if _, err := b.manifest.ensure(scope, name); err != nil {
+		if _, err := b.manifest.Ensure(scope, name); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,7 @@ func (b *bucket) storage() string {
 // setRow changes who holds a vbucket, and lets the documents follow. The caller holds the mutex.
 func (b *bucket) setRow(vb int, row []int) {
 	b.rows[vb] = row
-	b.store.assign(vb, row)
+	b.store.Assign(vb, row)
 }
 
 // active are the numbers of the nodes with a place in the maps. The caller holds the mutex.

@@ -178,7 +178,7 @@ func (c *Cluster) DropBucket(name string) error {
 // CreateScope adds a scope and returns its id.
 func (c *Cluster) CreateScope(bucketName, scope string) (id uint32, err error) {
 	err = c.changeBucket(bucketName, func(b *bucket) error {
-		id, err = b.manifest.addScope(scope)
+		id, err = b.manifest.AddScope(scope)
 		return err
 	})
 	return id, err
@@ -187,9 +187,9 @@ func (c *Cluster) CreateScope(bucketName, scope string) (id uint32, err error) {
 // DropScope removes a scope with its collections and their documents.
 func (c *Cluster) DropScope(bucketName, scope string) error {
 	return c.changeBucket(bucketName, func(b *bucket) error {
-		ids, err := b.manifest.dropScope(scope)
+		ids, err := b.manifest.DropScope(scope)
 		for _, id := range ids {
-			b.store.dropCollection(id)
+			b.store.DropCollection(id)
 		}
 		return err
 	})
@@ -198,7 +198,7 @@ func (c *Cluster) DropScope(bucketName, scope string) error {
 // CreateCollection adds a collection, and its scope if that does not exist, and returns the collection's id.
 func (c *Cluster) CreateCollection(bucketName, scope, collection string) (id uint32, err error) {
 	err = c.changeBucket(bucketName, func(b *bucket) error {
-		id, err = b.manifest.ensure(scope, collection)
+		id, err = b.manifest.Ensure(scope, collection)
 		return err
 	})
 	return id, err
@@ -207,9 +207,9 @@ func (c *Cluster) CreateCollection(bucketName, scope, collection string) (id uin
 // DropCollection removes a collection with its documents.
 func (c *Cluster) DropCollection(bucketName, scope, collection string) error {
 	return c.changeBucket(bucketName, func(b *bucket) error {
-		id, err := b.manifest.dropCollection(scope, collection)
+		id, err := b.manifest.DropCollection(scope, collection)
 		if err == nil {
-			b.store.dropCollection(id)
+			b.store.DropCollection(id)
 		}
 		return err
 	})

@@ -169,7 +169,7 @@ func (c *Cluster) Dial(ctx context.Context, network, addr string) (net.Conn, err
 }
 
 // Network is the network in memory that the cluster is on; nil without Virtual.
-func (c *Cluster) Network() *memnet.Network { return c.net }
+func (c *Cluster) Network() *Network { return c.net }
 
 // CA returns the certificate authority's certificate in PEM, for a client to trust; nil without TLS.
 func (c *Cluster) CA() []byte {
@@ -255,7 +255,7 @@ func (c *Cluster) ApplyLog(bucket string) []Applied {
 	if b == nil {
 		return nil
 	}
-	return b.store.log()
+	return b.store.Log()
 }
 
 // SetPassword changes an account's password. Connections that are logged in stay so.

@@ -151,7 +151,7 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 		URI:                   "/pools/default/buckets/" + b.name + "?bucket_uuid=" + b.uuid,
 		StreamingURI:          "/pools/default/bucketsStreaming/" + b.name + "?bucket_uuid=" + b.uuid,
 		DDocs:                 map[string]string{"uri": "/pools/default/buckets/" + b.name + "/ddocs"},
-		CollectionsManifestID: strconv.FormatUint(b.manifest.uid, 16),
+		CollectionsManifestID: strconv.FormatUint(b.manifest.UID, 16),
 		Capabilities:          b.capabilities(),
 		Nodes:                 []nodeJSON{},
 		Map:                   &vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},

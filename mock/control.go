@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // The control commands of CouchbaseMock, for test suites that drive it: over HTTP on the management ports, when the
@@ -50,9 +51,9 @@ func init() { // the help command names them all
 	controlCommands = map[string]func(*Cluster, args) (any, error){
 		"FAILOVER": controlFailover, "RESPAWN": controlRespawn, "HICCUP": controlHiccup, "TRUNCATE": controlTruncate,
 		"MOCKINFO": controlInfo, "HELP": controlHelp, "TIME_TRAVEL": controlTravel,
-		"PERSIST": controlKey(keyPersist), "UNPERSIST": controlKey(keyUnpersist), "CACHE": controlKey(keyCache),
-		"UNCACHE": controlKey(keyUncache), "ENDURE": controlKey(keyPersist | keyCache),
-		"PURGE": controlKey(keyUnpersist | keyUncache), "KEYINFO": controlKeyInfo,
+		"PERSIST": controlKey(store.Persist), "UNPERSIST": controlKey(store.Unpersist), "CACHE": controlKey(store.Cache),
+		"UNCACHE": controlKey(store.Uncache), "ENDURE": controlKey(store.Persist | store.Cache),
+		"PURGE": controlKey(store.Unpersist | store.Uncache), "KEYINFO": controlKeyInfo,
 		"OPFAIL": controlOpFail, "SET_CCCP": controlCCCP, "GET_MCPORTS": controlPorts, "REGEN_VBCOORDS": controlRegen,
 		"RESET_QUERYSTATE": controlResetQuery, "SET_QUERY_ERROR_STATE": controlQueryErrors,
 		"START_CMDLOG": controlStartLog, "STOP_CMDLOG": controlStopLog, "GET_CMDLOG": controlGetLog,

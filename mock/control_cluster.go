@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // controlFailover takes a node out of the map. It goes on accepting connections and is silent.
@@ -263,11 +264,7 @@ func controlRegen(c *Cluster, a args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.withStore(name, func(s *store) {
-		for vb := range s.vbs {
-			s.fork(vb)
-		}
-	})
+	return nil, c.withStore(name, (*store.Store).ForkAll)
 }
 
 // indexGone is what a plan is answered whose index has gone.

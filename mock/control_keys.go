@@ -3,29 +3,13 @@ package mock
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
-
-// keyAction is what a command does to one document on some nodes: to what they have in memory and on disk.
-type keyAction uint8
-
-const (
-	keyCache keyAction = 1 << iota
-	keyPersist
-	keyUncache
-	keyUnpersist
-)
-
-// diskDoc is what a copy has on disk of a document, when that is something else than in memory.
-type diskDoc struct {
-	d     doc
-	there bool
-}
 
 // controlKey changes a document on the nodes that the payload names.
-func controlKey(act keyAction) func(*Cluster, args) (any, error) {
+func controlKey(act store.Change) func(*Cluster, args) (any, error) {
 	return func(c *Cluster, a args) (any, error) {
 		key, name, err := c.keyOf(a)
 		if err != nil {
@@ -59,7 +43,7 @@ func controlKey(act keyAction) func(*Cluster, args) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.store.change(vb, nodes, docID{defaultCollection, key}, act, cas, value, c.now())
+		b.store.ChangeCopies(vb, nodes, key, act, cas, value, c.now())
 		return nil, nil
 	}
 }
@@ -106,71 +90,12 @@ func (b *bucket) copiesOf(a args, vb uint16, master bool) ([]int, error) {
 	return nodes, nil
 }
 
-// change does to a document on some nodes what a control command wants.
-func (s *store) change(vb uint16, nodes []int, id docID, act keyAction, cas int64, value string, now time.Time) {
-	v := &s.vbs[vb]
-	v.deliver(now)
-	item := doc{cas: s.nextCAS(now), seqno: v.seqno}
-	if active := v.active(now); active != nil {
-		if d, ok := active.docs[id]; ok && d.live(now) {
-			item = d
-		}
-	}
-	if cas != 0 {
-		item.value, item.datatype, item.xattrs, item.deleted = []byte(value), valueType([]byte(value)), nil, false
-		item.cas = uint64(cas)
-		if cas < 0 {
-			item.cas = (item.cas + 1) * 2
-		}
-	}
-	for _, n := range nodes {
-		c := v.copies[n]
-		if c == nil {
-			continue
-		}
-		c.change(id, act, item)
-	}
-}
-
-func (c *docCopy) change(id docID, act keyAction, item doc) {
-	was, there := c.docs[id]
-	on, known := c.disk[id]
-	if !known {
-		on = diskDoc{was, there && !was.deleted}
-	}
-	if act&keyPersist != 0 {
-		on = diskDoc{item, true}
-	}
-	if act&keyUnpersist != 0 {
-		on = diskDoc{}
-	}
-	if act&keyCache != 0 {
-		c.docs[id] = item
-	}
-	if act&keyUncache != 0 {
-		delete(c.docs, id)
-	}
-	if c.disk == nil {
-		c.disk = map[docID]diskDoc{}
-	}
-	c.disk[id] = on
-}
-
-// onDisk is what a copy has on disk of a document; persisted is how far its disk is.
-func (c *docCopy) onDisk(id docID, persisted uint64) (doc, bool) {
-	if on, ok := c.disk[id]; ok {
-		return on.d, on.there
-	}
-	d, ok := c.docs[id]
-	return d, ok && d.seqno <= persisted
-}
-
-// itemJSON is a document in KEYINFO.
-func itemJSON(d doc, there bool, now time.Time) map[string]any {
-	if !there || !d.live(now) {
+// itemJSON is a document in KEYINFO, of what a copy has in memory or on disk.
+func itemJSON(d *store.Document) map[string]any {
+	if d == nil {
 		return map[string]any{}
 	}
-	return map[string]any{"Value": string(d.value), "CAS": d.cas, "Snappy": d.types()&memd.DatatypeSnappy != 0}
+	return map[string]any{"Value": string(d.Value), "CAS": d.CAS, "Snappy": d.Datatype&memd.DatatypeSnappy != 0}
 }
 
 func controlKeyInfo(c *Cluster, a args) (any, error) {
@@ -184,20 +109,17 @@ func controlKeyInfo(c *Cluster, a args) (any, error) {
 	if b == nil || b.memcached() {
 		return nil, fmt.Errorf("No such bucket: %s", name) //nolint:staticcheck // the text that clients know
 	}
-	vb, id, now := VBucketOf([]byte(key), len(b.rows)), docID{defaultCollection, key}, c.now()
+	vb, now := VBucketOf([]byte(key), len(b.rows)), c.now()
 	out := make([]any, len(c.nodes))
 	for i := range out {
 		at := slices.Index(b.rows[vb], i)
 		if at < 0 {
 			continue
 		}
-		_, persisted := b.store.seqnos(vb, i, now)
-		held := b.store.vbs[vb].copies[i]
-		mem, ok := held.docs[id]
-		disk, stored := held.onDisk(id, persisted)
+		cache, disk := b.store.MemoryAndDisk(vb, i, key, now)
 		out[i] = map[string]any{
 			"Conf":  map[string]any{"Index": at, "Type": []string{"master", "replica"}[min(at, 1)]},
-			"Cache": itemJSON(mem, ok, now), "Disk": itemJSON(disk, stored, now),
+			"Cache": itemJSON(cache), "Disk": itemJSON(disk),
 		}
 	}
 	return out, nil

@@ -2,22 +2,22 @@ package mock
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // runDoc sends a document operation to the bucket's store and answers what all such operations have in common: the
 // wrong node, an unknown collection, a pending durable write, and the store's failures. done shapes a success; nil
 // means an answer with nothing but the CAS, and the mutation token for an operation that mutates.
-func (rq *request) runDoc(o docOp, done func(docResult) reply) reply {
+func (rq *request) runDoc(o store.Op, done func(store.Result) reply) reply {
 	return rq.runDocAs(baseForm(rq.p.Opcode), o, done)
 }
 
 // runDocAs is runDoc for a request that is executed like another one.
-func (rq *request) runDocAs(op memd.Opcode, o docOp, done func(docResult) reply) reply {
+func (rq *request) runDocAs(op memd.Opcode, o store.Op, done func(store.Result) reply) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,12 +27,12 @@ func (rq *request) runDocAs(op memd.Opcode, o docOp, done func(docResult) reply)
 	if rep, ok := rq.waits(); ok && !rq.committing {
 		return rep
 	}
-	o.op, o.vb, o.cid, o.key, o.cas = op, rq.vb, rq.cid, rq.key, rq.p.CAS
-	o.node, o.durability, o.preserveTTL = rq.k.n.index, rq.level, rq.preserve
-	o.maxTTL = rq.b.manifest.maxTTL(rq.cid)
-	res := rq.b.store.apply(&o, c.now())
-	if res.status != memd.StatusSuccess && !res.shaped {
-		return reply{status: res.status}
+	o.Opcode, o.VBucket, o.Collection, o.Key, o.CAS = op, rq.vb, rq.cid, rq.key, rq.p.CAS
+	o.Node, o.Durability, o.PreserveTTL = rq.k.n.index, rq.level, rq.preserve
+	o.MaxTTL = rq.b.manifest.MaxTTL(rq.cid)
+	res := rq.b.store.Apply(&o, c.now())
+	if res.Status != memd.StatusSuccess && !res.Shaped {
+		return reply{status: res.Status}
 	}
 	if done != nil {
 		return done(res)
@@ -46,7 +46,7 @@ func (rq *request) place() (reply, bool) {
 	if b.gone {
 		return reply{closes: true, silent: true}, false
 	}
-	if !b.manifest.has(rq.cid) {
+	if !b.manifest.Has(rq.cid) {
 		return unknown(memd.StatusUnknownCollection, &b.manifest), false
 	}
 	vb, node := int(rq.p.VBucket), rq.k.n.index
@@ -80,35 +80,27 @@ func (rq *request) notMine() reply {
 }
 
 // mutated is the answer to a mutation that was applied.
-func (rq *request) mutated(res docResult) reply {
-	return reply{cas: res.cas, extras: rq.token(res)}
+func (rq *request) mutated(res store.Result) reply {
+	return reply{cas: res.CAS, extras: rq.token(res)}
 }
 
 // token is the mutation token as extras, if the client has asked for tokens.
-func (rq *request) token(res docResult) []byte {
+func (rq *request) token(res store.Result) []byte {
 	if !rq.spec.token || !rq.features.Has(memd.FeatureMutationSeqno) {
 		return nil
 	}
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, res.uuid), res.seqno)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, res.UUID), res.Seqno)
 }
 
 // document is the answer that carries a document: its flags as extras, and its value.
-func (rq *request) document(res docResult) reply {
-	value, dt := rq.pack(res.value, res.datatype, res.packed)
-	return reply{cas: res.cas, datatype: dt, value: value, extras: binary.BigEndian.AppendUint32(nil, res.flags)}
-}
-
-// valueType is the datatype that a node stores a value under: it looks for JSON itself.
-func valueType(value []byte) memd.Datatype {
-	if json.Valid(value) {
-		return memd.DatatypeJSON
-	}
-	return 0
+func (rq *request) document(res store.Result) reply {
+	value, dt := rq.pack(res.Value, res.Datatype, res.Packed)
+	return reply{cas: res.CAS, datatype: dt, value: value, extras: binary.BigEndian.AppendUint32(nil, res.Flags)}
 }
 
 // lie acknowledges a mutation that is not applied.
 func (rq *request) lie() reply {
-	res := docResult{cas: uint64(time.Now().UnixNano()), uuid: 1, seqno: 1}
+	res := store.Result{CAS: uint64(time.Now().UnixNano()), UUID: 1, Seqno: 1}
 	rep := rq.mutated(res)
 	switch baseForm(rq.p.Opcode) {
 	case memd.OpIncrement, memd.OpDecrement:

@@ -59,11 +59,11 @@ func (c *Cluster) holdDocument(bucketName, collection, key string, st pendingSta
 		return nil, fmt.Errorf("mock: bucket %q has no durable writes", bucketName)
 	}
 	scopeName, name, _ := strings.Cut(collection, ".")
-	s := b.manifest.scope(orDefault(scopeName))
-	if s == nil || s.collection(orDefault(name)) == nil {
+	s := b.manifest.Scope(orDefault(scopeName))
+	if s == nil || s.Collection(orDefault(name)) == nil {
 		return nil, fmt.Errorf("mock: no collection %q", collection)
 	}
-	id := pendingKey{VBucketOf([]byte(key), len(b.rows)), s.collection(orDefault(name)).id, key}
+	id := pendingKey{VBucketOf([]byte(key), len(b.rows)), s.Collection(orDefault(name)).ID, key}
 	if _, ok := b.pending[id]; ok {
 		return nil, fmt.Errorf("mock: document %q waits already", key)
 	}

@@ -68,17 +68,3 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
-
-func FuzzPlanScan(f *testing.F) {
-	f.Add([]byte(`{"range":{"start":"YQ==","excl_end":"Yg=="},"snapshot_requirements":{"vb_uuid":"1","seqno":2}}`))
-	f.Add([]byte(`{"sampling":{"samples":18446744073709551615}}`))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		p, wrong := planScan(value)
-		if wrong != "" {
-			return
-		}
-		require.LessOrEqual(t, len(p.from), maxScanTerm)
-		c := &docCopy{docs: map[docID]doc{{p.cid, p.from}: {}, {p.cid, "a"}: {}, {p.cid + 1, "a"}: {}}}
-		require.LessOrEqual(t, len(p.pick(c, storeStart)), 2)
-	})
-}

@@ -193,7 +193,7 @@ func (x *httpCall) getScopes() {
 	c.mu.Lock()
 	var out []byte
 	if b := c.buckets[x.r.PathValue("bucket")]; b != nil {
-		out = b.manifest.json()
+		out = b.manifest.JSON()
 	}
 	c.mu.Unlock()
 	x.send(out)
@@ -201,7 +201,7 @@ func (x *httpCall) getScopes() {
 
 func (x *httpCall) createScope() {
 	x.manage(func(b *bucket) error {
-		_, err := b.manifest.addScope(x.r.FormValue("name"))
+		_, err := b.manifest.AddScope(x.r.FormValue("name"))
 		return err
 	})
 }
@@ -209,7 +209,7 @@ func (x *httpCall) createScope() {
 func (x *httpCall) createCollection() {
 	ttl, _ := strconv.ParseInt(x.r.FormValue("maxTTL"), 10, 32) // absent means none
 	x.manage(func(b *bucket) error {
-		_, err := b.manifest.addCollection(x.r.PathValue("scope"), x.r.FormValue("name"), int32(ttl))
+		_, err := b.manifest.AddCollection(x.r.PathValue("scope"), x.r.FormValue("name"), int32(ttl))
 		return err
 	})
 }
@@ -244,7 +244,7 @@ func (x *httpCall) finish(err error) {
 	c.mu.Lock()
 	var uid uint64
 	if b := c.buckets[x.r.PathValue("bucket")]; b != nil {
-		uid = b.manifest.uid
+		uid = b.manifest.UID
 	}
 	c.mu.Unlock()
 	x.sendJSON(map[string]string{"uid": strconv.FormatUint(uid, 16)})

@@ -174,10 +174,10 @@ func (x *httpCall) changeCollection() {
 		return
 	}
 	x.manage(func(b *bucket) error {
-		if s := b.manifest.scope(x.r.PathValue("scope")); s != nil {
-			if col := s.collection(x.r.PathValue("collection")); col != nil {
-				col.maxTTL = int32(ttl)
-				b.manifest.uid++
+		if s := b.manifest.Scope(x.r.PathValue("scope")); s != nil {
+			if col := s.Collection(x.r.PathValue("collection")); col != nil {
+				col.MaxTTL = int32(ttl)
+				b.manifest.UID++
 				return nil
 			}
 		}
@@ -194,7 +194,7 @@ func (x *httpCall) underScope() {
 		c := x.n.c
 		c.mu.Lock()
 		b := c.buckets[x.r.PathValue("bucket")]
-		here := err == nil && b != nil && b.manifest.uid >= uid
+		here := err == nil && b != nil && b.manifest.UID >= uid
 		c.mu.Unlock()
 		if !here {
 			x.refuse(http.StatusGatewayTimeout, map[string]string{"_": "Timed out waiting for the manifest"})

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // Entry is a line of a Journal: a request for a document that a node has received, or a mutation that it has executed.
@@ -37,7 +39,7 @@ func (c *Cluster) journalRequest(rq *request) {
 	c.write(func() []Entry {
 		return []Entry{{
 			What: EntryReceived, At: rq.at, Node: rq.k.n.index, Conn: rq.k.id, Opcode: rq.p.Opcode.String(), Key: string(rq.key),
-			Token: string(rq.value[:min(len(rq.value), maxToken)]),
+			Token: string(rq.value[:min(len(rq.value), store.MaxToken)]),
 		}}
 	})
 }
@@ -50,8 +52,7 @@ func (c *Cluster) journalApplied(rq *request) {
 	}
 	c.write(func() []Entry {
 		c.mu.Lock()
-		list := rq.b.store.unwritten
-		rq.b.store.unwritten = nil
+		list := rq.b.store.TakeUnwritten()
 		c.mu.Unlock()
 		var es []Entry
 		for _, a := range list {

@@ -18,15 +18,6 @@ func (b *bucket) memcached() bool { return b.kind == kindMemcached }
 // unknows reports whether the bucket is of a kind that does not know the command.
 func (b *bucket) unknows(op memd.Opcode) bool { return b.memcached() && !memcachedOps[baseForm(op)] }
 
-// memcachedStore is the store of a memcached bucket, for all nodes that there are and will be.
-func memcachedStore() *store {
-	s := newStore(maxNodes)
-	for i := range s.vbs {
-		s.assign(i, []int{i})
-	}
-	return s
-}
-
 // memcachedConfig makes a bucket's configuration that of a memcached bucket.
 func (j *bucketJSON) memcachedConfig() {
 	j.NodeLocator, j.BucketType, j.StorageBackend = "ketama", "memcached", ""

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // COLLECTIONS_GET_MANIFEST, GET_COLLECTION_ID and GET_SCOPE_ID. Any node answers, from the one manifest that the bucket
@@ -36,7 +37,7 @@ func getManifest(rq *request) reply {
 	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
-	return reply{datatype: memd.DatatypeJSON, value: rq.b.manifest.json()}
+	return reply{datatype: memd.DatatypeJSON, value: rq.b.manifest.JSON()}
 }
 
 func getCollectionID(rq *request) reply {
@@ -51,15 +52,15 @@ func getCollectionID(rq *request) reply {
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
 	m := &rq.b.manifest
-	s := m.scope(scopeName)
+	s := m.Scope(scopeName)
 	if s == nil {
 		return unknown(memd.StatusUnknownScope, m)
 	}
-	col := s.collection(name)
+	col := s.Collection(name)
 	if col == nil {
 		return unknown(memd.StatusUnknownCollection, m)
 	}
-	return reply{extras: idExtras(m.uid, col.id)}
+	return reply{extras: idExtras(m.UID, col.ID)}
 }
 
 func getScopeID(rq *request) reply {
@@ -73,16 +74,16 @@ func getScopeID(rq *request) reply {
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()
 	m := &rq.b.manifest
-	s := m.scope(orDefault(name))
+	s := m.Scope(orDefault(name))
 	if s == nil {
 		return unknown(memd.StatusUnknownScope, m)
 	}
-	return reply{extras: idExtras(m.uid, s.id)}
+	return reply{extras: idExtras(m.UID, s.ID)}
 }
 
 func orDefault(name string) string {
 	if name == "" {
-		return defaultName
+		return store.DefaultName
 	}
 	return name
 }
@@ -92,7 +93,7 @@ func idExtras(uid uint64, id uint32) []byte {
 }
 
 // unknown is the answer for a scope or collection that does not exist; its body names the manifest.
-func unknown(s memd.Status, m *manifest) reply {
-	uid := m.uid
+func unknown(s memd.Status, m *store.Manifest) reply {
+	uid := m.UID
 	return reply{status: s, manifest: &uid, context: "Unknown scope or collection in operation"}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // GET_META: flags, expiry, revision and whether the document is deleted, in version 1 (no extras, or 01) or 2
@@ -20,18 +21,18 @@ func runGetMeta(rq *request) reply {
 			return fail(memd.StatusInvalid, "Unknown version %d", rq.p.Extras[0])
 		}
 	}
-	return rq.runDoc(docOp{}, func(res docResult) reply {
+	return rq.runDoc(store.Op{}, func(res store.Result) reply {
 		var deleted uint32
-		if res.deleted {
+		if res.Deleted {
 			deleted = 1
 		}
 		x := binary.BigEndian.AppendUint32(nil, deleted)
-		x = binary.BigEndian.AppendUint32(x, res.flags)
-		x = binary.BigEndian.AppendUint32(x, res.expiry)
-		x = binary.BigEndian.AppendUint64(x, res.rev)
+		x = binary.BigEndian.AppendUint32(x, res.Flags)
+		x = binary.BigEndian.AppendUint32(x, res.Expiry)
+		x = binary.BigEndian.AppendUint64(x, res.Rev)
 		if v2 {
-			x = append(x, byte(res.types()))
+			x = append(x, byte(res.Types()))
 		}
-		return reply{cas: res.cas, extras: x}
+		return reply{cas: res.CAS, extras: x}
 	})
 }

@@ -2,7 +2,6 @@ package mock
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 
 	"github.com/couchcore/couchcore/memd"
 )
@@ -26,39 +25,20 @@ func getRandom(rq *request) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !rq.b.manifest.has(cid) {
+	if !rq.b.manifest.Has(cid) {
 		return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
 	}
-	now, seen := c.now(), 0
-	var id docID
-	var d doc
-	for i := range rq.b.store.vbs {
-		v := &rq.b.store.vbs[i]
-		if len(v.nodes) == 0 || v.nodes[0] != rq.k.n.index {
-			continue
-		}
-		active := v.active(now)
-		for _, k := range active.keys() {
-			x := active.docs[k]
-			if k.cid != cid || !x.live(now) {
-				continue
-			}
-			if seen++; rand.IntN(seen) == 0 {
-				id, d = k, x
-			}
-		}
-	}
-	if seen == 0 {
+	key, res, ok := rq.b.store.Random(rq.k.n.index, cid, c.now())
+	if !ok {
 		return reply{status: memd.StatusKeyNotFound}
 	}
-	res := docResult{cas: d.cas, flags: d.flags, value: d.value, datatype: d.datatype, packed: d.packed, xattrs: d.xattrs}
 	rep := rq.document(res)
 	if xattrs {
 		rep = rq.documentEx(res)
 	}
-	rep.key = []byte(id.key)
+	rep.key = []byte(key)
 	if collections {
-		rep.key = append(memd.AppendLEB128(nil, cid), id.key...)
+		rep.key = append(memd.AppendLEB128(nil, cid), key...)
 	}
 	return rep
 }

@@ -7,11 +7,32 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // RANGE_SCAN_CREATE, CONTINUE and CANCEL. A scan sees its vbucket as it is when it is made; it ends with its connection,
 // when its vbucket leaves the node, or when nobody has asked for three minutes. An answer to CONTINUE is several packets
 // of about 8 KiB. Left out: what a node has in memory only is scanned, too; the limit on the time of a CONTINUE.
+
+const (
+	scanPacket   = 8 << 10 // a packet of a scan goes out once it has this much
+	scanLifetime = 180 * time.Second
+	scansAtOnce  = 2048 // of a bucket, unless a test says otherwise
+)
+
+type scanID [16]byte
+
+// scan is one range scan. It lives on the connection that made it; the cluster's mutex guards it.
+type scan struct {
+	b        *bucket
+	vb       uint16
+	keysOnly bool
+	xattrs   bool
+	items    []store.ScanItem // what was there when it was made, in the order of keys
+	used     time.Time
+	running  bool // an answer to CONTINUE is under way
+	gone     bool // cancelled
+}
 
 func scanCreate(rq *request) reply {
 	if rq.b.ephemeral {
@@ -20,15 +41,15 @@ func scanCreate(rq *request) reply {
 	if rq.p.Datatype != memd.DatatypeJSON {
 		return fail(memd.StatusInvalid, "Datatype must be JSON")
 	}
-	plan, wrong := planScan(rq.p.Value)
+	plan, wrong := store.PlanScan(rq.p.Value)
 	if wrong != "" {
 		return fail(memd.StatusInvalid, "%s", wrong)
 	}
-	if plan.xattrs && !rq.features.Has(memd.FeatureXattr) {
+	if plan.Xattrs && !rq.features.Has(memd.FeatureXattr) {
 		return fail(memd.StatusNotSupported, "Client does not support XATTRs")
 	}
-	rq.cid = plan.cid
-	for end := rq.at.Add(plan.wait); ; {
+	rq.cid = plan.Collection
+	for end := rq.at.Add(plan.Wait); ; {
 		rep, again := rq.tryScan(&plan)
 		now := time.Now()
 		if !again || !now.Before(end) || !rq.k.pause(min(5*time.Millisecond, end.Sub(now))) {
@@ -38,7 +59,7 @@ func scanCreate(rq *request) reply {
 }
 
 // tryScan makes the scan, or says that it may work later.
-func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
+func (rq *request) tryScan(plan *store.ScanPlan) (rep reply, again bool) {
 	c, b := rq.k.c, rq.b
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,20 +67,11 @@ func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
 		return rep, false
 	}
 	now := rq.k.c.now()
-	held := b.store.vbs[rq.p.VBucket].active(now)
-	if plan.snapshot {
-		history, _ := b.store.vbucket(rq.p.VBucket)
-		_, persisted := b.store.seqnos(rq.p.VBucket, rq.k.n.index, now)
-		switch {
-		case history[0].uuid != plan.uuid:
-			return reply{status: memd.StatusVBUUIDNotEqual}, false
-		case persisted < plan.seqno:
-			return reply{status: memd.StatusTmpFail}, true
-		case plan.exists && !held.hasSeqno(plan.seqno):
-			return reply{status: memd.StatusNotStored}, false
-		}
+	items, st := b.store.Scan(rq.p.VBucket, rq.k.n.index, plan, now)
+	if st != memd.StatusSuccess {
+		return reply{status: st}, st == memd.StatusTmpFail
 	}
-	s := &scan{b: b, vb: rq.p.VBucket, keysOnly: plan.keysOnly, xattrs: plan.xattrs, items: plan.pick(held, now), used: now}
+	s := &scan{b: b, vb: rq.p.VBucket, keysOnly: plan.KeysOnly, xattrs: plan.Xattrs, items: items, used: now}
 	switch {
 	case len(s.items) == 0:
 		return fail(memd.StatusKeyNotFound, "RangeScan vb:%d %s tryAndScanOneKey no keys in range: no such key", s.vb, newUUID()), false
@@ -74,15 +86,6 @@ func (rq *request) tryScan(plan *scanPlan) (rep reply, again bool) {
 	rq.k.scans[id] = s
 	b.scans++
 	return reply{value: id[:]}, false
-}
-
-func (c *docCopy) hasSeqno(n uint64) bool {
-	for _, d := range c.docs {
-		if d.seqno == n {
-			return true
-		}
-	}
-	return false
 }
 
 // maxScans is how many scans the bucket may have at once.
@@ -196,7 +199,7 @@ func (rq *request) part(id scanID, s *scan, left *scanLimits) (rep reply, last b
 	rep.extras = binary.BigEndian.AppendUint32(nil, format)
 	for len(s.items) > 0 && len(rep.value) < scanPacket {
 		size := len(rep.value)
-		rep.value = s.append(rep.value, &s.items[0], rq.pack)
+		rep.value = s.items[0].Append(rep.value, s.keysOnly, s.xattrs, rq.pack)
 		s.items = s.items[1:]
 		full := left.items == 1
 		if left.items > 0 {

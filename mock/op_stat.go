@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // STAT: one packet for each statistic, then an empty one. statGroups has the groups that there are, with few of the
@@ -86,7 +87,7 @@ func (s *stats) general([]string) bool {
 	s.add("curr_connections", len(rq.k.n.conns))
 	if rq.b != nil {
 		items := 0
-		for _, d := range rq.b.store.documents(rq.k.c.now()) {
+		for _, d := range rq.b.store.Documents(rq.k.c.now()) {
 			if d.Node == rq.k.n.index {
 				items++
 			}
@@ -138,16 +139,11 @@ func (s *stats) vbucketDetails(words []string) bool {
 	now := s.rq.k.c.now()
 	return s.each(words, func(vb int, state string) {
 		name := fmt.Sprintf("vb_%d", vb)
-		history, _ := s.rq.b.store.vbucket(uint16(vb))
-		current, _ := s.rq.b.store.seqnos(uint16(vb), s.rq.k.n.index, now)
-		items := 0
-		for _, d := range s.rq.b.store.vbs[vb].copies[s.rq.k.n.index].docs {
-			if d.live(now) {
-				items++
-			}
-		}
+		history, _ := s.rq.b.store.History(uint16(vb))
+		current, _ := s.rq.b.store.Seqnos(uint16(vb), s.rq.k.n.index, now)
+		items, _ := s.rq.b.store.Count(uint16(vb), s.rq.k.n.index, now)
 		s.add(name, state)
-		s.add(name+":uuid", history[0].uuid)
+		s.add(name+":uuid", history[0].UUID)
 		s.add(name+":high_seqno", current)
 		s.add(name+":purge_seqno", 0)
 		s.add(name+":num_items", items)
@@ -158,13 +154,13 @@ func (s *stats) vbucketSeqno(words []string) bool {
 	now := s.rq.k.c.now()
 	return s.each(words, func(vb int, _ string) {
 		name := fmt.Sprintf("vb_%d:", vb)
-		history, _ := s.rq.b.store.vbucket(uint16(vb))
-		current, persisted := s.rq.b.store.seqnos(uint16(vb), s.rq.k.n.index, now)
+		history, _ := s.rq.b.store.History(uint16(vb))
+		current, persisted := s.rq.b.store.Seqnos(uint16(vb), s.rq.k.n.index, now)
 		s.add(name+"high_seqno", current)
 		s.add(name+"abs_high_seqno", current)
 		s.add(name+"last_persisted_seqno", persisted)
 		s.add(name+"purge_seqno", 0)
-		s.add(name+"uuid", history[0].uuid)
+		s.add(name+"uuid", history[0].UUID)
 		s.add(name+"last_persisted_snap_start", persisted)
 		s.add(name+"last_persisted_snap_end", persisted)
 	})
@@ -172,11 +168,11 @@ func (s *stats) vbucketSeqno(words []string) bool {
 
 func (s *stats) failovers(words []string) bool {
 	return s.each(words, func(vb int, _ string) {
-		history, _ := s.rq.b.store.vbucket(uint16(vb))
+		history, _ := s.rq.b.store.History(uint16(vb))
 		s.add(fmt.Sprintf("vb_%d:num_entries", vb), len(history))
 		for i, b := range history {
-			s.add(fmt.Sprintf("vb_%d:%d:id", vb, i), b.uuid)
-			s.add(fmt.Sprintf("vb_%d:%d:seq", vb, i), b.begin)
+			s.add(fmt.Sprintf("vb_%d:%d:id", vb, i), b.UUID)
+			s.add(fmt.Sprintf("vb_%d:%d:seq", vb, i), b.Begin)
 		}
 	})
 }
@@ -185,21 +181,21 @@ func (s *stats) failovers(words []string) bool {
 func (s *stats) collections(words []string) bool {
 	m := &s.rq.b.manifest
 	items := s.items()
-	s.add("manifest_uid", fmt.Sprintf("0x%x", m.uid))
+	s.add("manifest_uid", fmt.Sprintf("0x%x", m.UID))
 	found := len(words) == 0
-	for _, sc := range m.scopes {
-		for _, c := range sc.collections {
-			id := fmt.Sprintf("0x%x", c.id)
-			if len(words) > 0 && words[0] != id && words[0] != sc.name+"."+c.name {
+	for _, sc := range m.Scopes {
+		for _, c := range sc.Collections {
+			id := fmt.Sprintf("0x%x", c.ID)
+			if len(words) > 0 && words[0] != id && words[0] != sc.Name+"."+c.Name {
 				continue
 			}
 			found = true
-			name := fmt.Sprintf("0x%x:%s:", sc.id, id)
-			s.add(name+"name", c.name)
-			s.add(name+"scope_name", sc.name)
-			s.add(name+"items", items[c.id])
-			if c.maxTTL != 0 {
-				s.add(name+"maxTTL", c.maxTTL)
+			name := fmt.Sprintf("0x%x:%s:", sc.ID, id)
+			s.add(name+"name", c.Name)
+			s.add(name+"scope_name", sc.Name)
+			s.add(name+"items", items[c.ID])
+			if c.MaxTTL != 0 {
+				s.add(name+"maxTTL", c.MaxTTL)
 			}
 		}
 	}
@@ -212,20 +208,20 @@ func (s *stats) collections(words []string) bool {
 func (s *stats) scopes(words []string) bool {
 	m := &s.rq.b.manifest
 	items := s.items()
-	s.add("manifest_uid", fmt.Sprintf("0x%x", m.uid))
+	s.add("manifest_uid", fmt.Sprintf("0x%x", m.UID))
 	found := len(words) == 0
-	for _, sc := range m.scopes {
-		name := fmt.Sprintf("0x%x", sc.id)
-		if len(words) > 0 && words[0] != name && words[0] != sc.name {
+	for _, sc := range m.Scopes {
+		name := fmt.Sprintf("0x%x", sc.ID)
+		if len(words) > 0 && words[0] != name && words[0] != sc.Name {
 			continue
 		}
 		found = true
 		sum := 0
-		for _, c := range sc.collections {
-			sum += items[c.id]
+		for _, c := range sc.Collections {
+			sum += items[c.ID]
 		}
-		s.add(name+":name", sc.name)
-		s.add(name+":collections", len(sc.collections))
+		s.add(name+":name", sc.Name)
+		s.add(name+":collections", len(sc.Collections))
 		s.add(name+":items", sum)
 	}
 	if !found {
@@ -237,7 +233,7 @@ func (s *stats) scopes(words []string) bool {
 // items counts the documents of each collection of which the node has the active copy.
 func (s *stats) items() map[uint32]int {
 	out := map[uint32]int{}
-	for _, d := range s.rq.b.store.documents(s.rq.k.c.now()) {
+	for _, d := range s.rq.b.store.Documents(s.rq.k.c.now()) {
 		if d.Node == s.rq.k.n.index {
 			out[d.Collection]++
 		}
@@ -254,16 +250,16 @@ func (s *stats) key(words []string) bool {
 	return s.each(words[1:], func(vb int, state string) {
 		now := s.rq.k.c.now()
 		node := s.rq.k.n.index
-		_, persisted := s.rq.b.store.seqnos(uint16(vb), node, now)
-		d, ok := s.rq.b.store.vbs[vb].copies[node].docs[docID{defaultCollection, key}]
-		if !ok || !d.live(now) {
+		_, persisted := s.rq.b.store.Seqnos(uint16(vb), node, now)
+		d, ok := s.rq.b.store.Look(uint16(vb), node, store.DefaultCollection, key, now)
+		if !ok {
 			s.rep = reply{status: memd.StatusKeyNotFound}
 			return
 		}
-		s.add("key_is_dirty", map[bool]string{false: "false", true: "true"}[d.seqno > persisted])
-		s.add("key_exptime", d.expiry)
-		s.add("key_flags", d.flags)
-		s.add("key_cas", d.cas)
+		s.add("key_is_dirty", map[bool]string{false: "false", true: "true"}[d.Seqno > persisted])
+		s.add("key_exptime", d.Expiry)
+		s.add("key_flags", d.Flags)
+		s.add("key_cas", d.CAS)
 		s.add("key_vb_state", state)
 	})
 }

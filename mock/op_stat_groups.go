@@ -1,6 +1,10 @@
 package mock
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/couchcore/couchcore/mock/internal/store"
+)
 
 // Groups of statistics about a server's insides, with one or two in each that a program may look for: the mock has neither
 // threads nor histograms.
@@ -18,7 +22,7 @@ func fixed(pairs ...string) func(*stats, []string) bool {
 // config is the bucket's configuration.
 func (s *stats) config([]string) bool {
 	s.add("ep_bucket_type", s.rq.b.storage())
-	s.add("ep_max_item_size", maxValue)
+	s.add("ep_max_item_size", store.MaxValue)
 	s.add("ep_conflict_resolution_type", map[bool]string{false: "seqno", true: "lww"}[s.rq.b.lww])
 	s.add("ep_uuid", s.rq.b.uuid)
 	return true
@@ -43,7 +47,7 @@ func (s *stats) diskinfo([]string) bool {
 // used is the number of bytes in the node's active documents.
 func (s *stats) used() int {
 	n := 0
-	for _, d := range s.rq.b.store.documents(s.rq.k.c.now()) {
+	for _, d := range s.rq.b.store.Documents(s.rq.k.c.now()) {
 		if d.Node == s.rq.k.n.index {
 			n += len(d.Key) + len(d.Value)
 		}
@@ -55,7 +59,8 @@ func (s *stats) hash(words []string) bool {
 	return s.each(words, func(vb int, state string) {
 		name := fmt.Sprintf("vb_%d:", vb)
 		s.add(name+"state", state)
-		s.add(name+"counted", len(s.rq.b.store.vbs[vb].copies[s.rq.k.n.index].docs))
+		_, counted := s.rq.b.store.Count(uint16(vb), s.rq.k.n.index, s.rq.k.c.now())
+		s.add(name+"counted", counted)
 	})
 }
 

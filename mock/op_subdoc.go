@@ -2,6 +2,7 @@ package mock
 
 import (
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
@@ -14,9 +15,9 @@ func runSubdoc(rq *request) reply {
 		return reply{status: no.Status, context: no.Context}
 	}
 	rq.fromReplica = rq.fromReplica || ps.Flags&subdoc.ReplicaRead != 0
-	return rq.runDoc(docOp{paths: ps, expiry: ps.Expiry, value: ps.Opaque}, func(res docResult) reply {
-		rep := reply{status: res.status, cas: res.cas, datatype: res.datatype, value: res.value}
-		if ps.Mutates && res.status != memd.StatusSubdocMultiPathFailure {
+	return rq.runDoc(store.Op{Paths: ps, Expiry: ps.Expiry, Value: ps.Opaque}, func(res store.Result) reply {
+		rep := reply{status: res.Status, cas: res.CAS, datatype: res.Datatype, value: res.Value}
+		if ps.Mutates && res.Status != memd.StatusSubdocMultiPathFailure {
 			rep.extras = rq.token(res)
 		}
 		return rep

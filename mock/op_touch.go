@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token, and neither can be durable:
@@ -12,7 +13,7 @@ import (
 func runTouch(rq *request) reply {
 	done := rq.document
 	if rq.p.Opcode == memd.OpTouch {
-		done = func(res docResult) reply { return reply{cas: res.cas} }
+		done = func(res store.Result) reply { return reply{cas: res.CAS} }
 	}
-	return rq.runDoc(docOp{expiry: binary.BigEndian.Uint32(rq.p.Extras)}, done)
+	return rq.runDoc(store.Op{Expiry: binary.BigEndian.Uint32(rq.p.Extras)}, done)
 }

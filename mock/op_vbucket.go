@@ -57,7 +57,7 @@ func allSeqnos(rq *request) reply {
 	var cid *uint32
 	if len(x) == 8 {
 		id := binary.BigEndian.Uint32(x[4:])
-		if !rq.b.manifest.has(id) {
+		if !rq.b.manifest.Has(id) {
 			return unknown(memd.StatusUnknownCollection, &rq.b.manifest)
 		}
 		cid = &id
@@ -69,27 +69,10 @@ func allSeqnos(rq *request) reply {
 		if is == stateDead || state != 0 && is != state {
 			continue
 		}
-		data := &rq.b.store.vbs[vb]
-		data.deliver(now)
-		held := data.copies[rq.k.n.index]
 		v = binary.BigEndian.AppendUint16(v, uint16(vb))
-		v = binary.BigEndian.AppendUint64(v, held.newest(cid))
+		v = binary.BigEndian.AppendUint64(v, rq.b.store.Newest(uint16(vb), rq.k.n.index, cid, now))
 	}
 	return reply{value: v}
-}
-
-// newest is the newest sequence number of a copy, or of one collection in it.
-func (c *docCopy) newest(cid *uint32) uint64 {
-	if cid == nil {
-		return c.seqno
-	}
-	var n uint64
-	for id, d := range c.docs {
-		if id.cid == *cid {
-			n = max(n, d.seqno)
-		}
-	}
-	return n
 }
 
 // seqnoPersistence waits on the connection's own goroutine: what is behind it waits, too, as on a server.
@@ -107,7 +90,7 @@ func seqnoPersistence(rq *request) reply {
 			return rep
 		}
 		now := time.Now()
-		_, persisted := rq.b.store.seqnos(rq.p.VBucket, rq.k.n.index, c.now())
+		_, persisted := rq.b.store.Seqnos(rq.p.VBucket, rq.k.n.index, c.now())
 		c.mu.Unlock()
 		switch {
 		case persisted >= want:
@@ -129,19 +112,9 @@ func getKeys(rq *request) reply {
 	if rep, ok := rq.place(); !ok {
 		return rep
 	}
-	now := c.now()
-	active := rq.b.store.vbs[rq.p.VBucket].active(now)
 	var v []byte
-	for _, id := range active.keys() {
-		d := active.docs[id]
-		if id.cid != rq.cid || id.key < string(rq.key) || !d.live(now) {
-			continue
-		}
-		if count == 0 {
-			break
-		}
-		count--
-		v = append(binary.BigEndian.AppendUint16(v, uint16(len(id.key))), id.key...)
+	for _, key := range rq.b.store.Keys(rq.p.VBucket, rq.cid, string(rq.key), count, c.now()) {
+		v = append(binary.BigEndian.AppendUint16(v, uint16(len(key))), key...)
 	}
 	if v == nil {
 		return reply{status: memd.StatusKeyNotFound}

@@ -1,6 +1,9 @@
 package mock
 
-import "github.com/couchcore/couchcore/mock/memnet"
+import (
+	"github.com/couchcore/couchcore/mock/internal/store"
+	"github.com/couchcore/couchcore/mock/memnet"
+)
 
 // What users of this package name of the packages below it.
 
@@ -15,6 +18,11 @@ type (
 	Flow = memnet.Flow
 	// Record is a piece that one end of a Link has written.
 	Record = memnet.Record
+
+	// Document is a document as its active node has it, see Cluster.Documents.
+	Document = store.Document
+	// Applied is one mutation as a node executed it, see Cluster.ApplyLog.
+	Applied = store.Applied
 )
 
 // NewNetwork returns a network without listeners.

@@ -125,3 +125,19 @@ func TestSubdocCommandsChangeWhatTheTableSays(t *testing.T) {
 	}
 	require.Equal(t, 13, paths)
 }
+
+// TestTheStoreKnowsEveryMutation compares the table with the operations that the tests of the store go through.
+func TestTheStoreKnowsEveryMutation(t *testing.T) {
+	known := []memd.Opcode{
+		memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpDecrement, memd.OpAppend, memd.OpPrepend,
+		memd.OpTouch, memd.OpGAT,
+	}
+	for i, sp := range specs {
+		op := memd.Opcode(i)
+		switch {
+		case sp == nil || !sp.mutates, sp.meta, sp == pathMutation, op == memd.OpSubdocMultiMutation, baseForm(op) != op:
+		default:
+			require.Contains(t, known, op)
+		}
+	}
+}

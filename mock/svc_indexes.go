@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // The query service's indexes: names that statements make and drop, and that system:indexes lists. Nothing is ever
@@ -89,15 +91,15 @@ func (c *Cluster) placeOf(name string) (collectionPlace, *Answer) {
 	case b == nil:
 		return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, parts[0])
 	case len(parts) == 1:
-		return collectionPlace{b, defaultCollection, parts[0]}, nil
+		return collectionPlace{b, store.DefaultCollection, parts[0]}, nil
 	}
-	s := b.manifest.scope(parts[1])
+	s := b.manifest.Scope(parts[1])
 	if s == nil {
 		return collectionPlace{}, failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
 	}
 	if len(parts) == 3 {
-		if col := s.collection(parts[2]); col != nil {
-			return collectionPlace{b, col.id, col.name}, nil
+		if col := s.Collection(parts[2]); col != nil {
+			return collectionPlace{b, col.ID, col.Name}, nil
 		}
 	}
 	return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s", name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // The few statements about documents that the query and the analytics service execute: SELECT of paths, everything or a
@@ -67,11 +68,11 @@ type collectionPlace struct {
 }
 
 // documentsAt are the documents of a collection that are JSON objects, by key.
-func (c *Cluster) documentsAt(p collectionPlace) []Document {
+func (c *Cluster) documentsAt(p collectionPlace) []store.Document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ds := slices.DeleteFunc(p.b.store.documents(time.Now()), func(d Document) bool { return d.Collection != p.cid })
-	slices.SortFunc(ds, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
+	ds := slices.DeleteFunc(p.b.store.Documents(time.Now()), func(d store.Document) bool { return d.Collection != p.cid })
+	slices.SortFunc(ds, func(a, b store.Document) int { return cmp.Compare(a.Key, b.Key) })
 	return ds
 }
 
@@ -149,7 +150,7 @@ func (s *selection) value(path string, doc map[string]json.RawMessage, key strin
 }
 
 // rows are the rows of the selection.
-func (s *selection) rows(docs []Document) []string {
+func (s *selection) rows(docs []store.Document) []string {
 	rows := []string{}
 	n := 0
 	for i := range docs {
@@ -176,7 +177,7 @@ func (s *selection) rows(docs []Document) []string {
 	return rows
 }
 
-func (s *selection) row(doc map[string]json.RawMessage, d *Document) string {
+func (s *selection) row(doc map[string]json.RawMessage, d *store.Document) string {
 	out := map[string]json.RawMessage{}
 	for _, item := range s.items {
 		switch expr := item[0]; {
@@ -212,22 +213,22 @@ func (x *svcCall) insert(where collectionPlace, only bool, key, value string) (A
 		return Answer{}, false
 	}
 	c, b := x.n.c, where.b
-	o := docOp{op: memd.OpSet, cid: where.cid, key: []byte(id), value: []byte(value), datatype: memd.DatatypeJSON}
+	o := store.Op{Opcode: memd.OpSet, Collection: where.cid, Key: []byte(id), Value: []byte(value), Datatype: memd.DatatypeJSON}
 	if only {
-		o.op = memd.OpAdd
+		o.Opcode = memd.OpAdd
 	}
 	c.mu.Lock()
-	o.vb = VBucketOf(o.key, len(b.rows))
-	o.node = b.rows[o.vb][0]
-	res := b.store.apply(&o, time.Now())
+	o.VBucket = VBucketOf(o.Key, len(b.rows))
+	o.Node = b.rows[o.VBucket][0]
+	res := b.store.Apply(&o, time.Now())
 	c.mu.Unlock()
-	if res.status == memd.StatusSuccess {
+	if res.Status == memd.StatusSuccess {
 		return Answer{Mutated: 1}, true
 	}
 	reason := fmt.Sprintf(`{"caller":"couchbase:1971","code":17012,"key":"dml.statement.duplicatekey","message":%s}`,
 		quote("Duplicate Key: "+id))
-	if res.status != memd.StatusKeyExists {
-		reason = fmt.Sprintf(`{"caller":"couchbase:1971","code":5000,"key":"dml.statement","message":%s}`, quote(res.status.String()))
+	if res.Status != memd.StatusKeyExists {
+		reason = fmt.Sprintf(`{"caller":"couchbase:1971","code":5000,"key":"dml.statement","message":%s}`, quote(res.Status.String()))
 	}
 	return Answer{Errors: []ServiceError{{Code: 12009, Message: "DML Error, possible causes include concurrent modification. Failed to perform INSERT on key " + id, Reason: reason}}}, true
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 // viewRow is one row that a map function has emitted.
@@ -71,7 +73,7 @@ func (rn *viewRun) rows() []viewRow {
 // update makes the index again from the documents of the default collection.
 func (rn *viewRun) update() error {
 	rn.c.mu.Lock()
-	docs := rn.b.store.documents(time.Now())
+	docs := rn.b.store.Documents(time.Now())
 	rn.c.mu.Unlock()
 	ix := &viewIndex{}
 	for i := range docs {
@@ -102,7 +104,7 @@ func (rn *viewRun) update() error {
 }
 
 // viewDocument is what a map function gets: a document that is not JSON is a string in base64.
-func viewDocument(d *Document) (doc, meta []byte) {
+func viewDocument(d *store.Document) (doc, meta []byte) {
 	kind := "json"
 	doc = d.Value
 	if !json.Valid(doc) {

@@ -59,7 +59,7 @@ func (c *Cluster) Failover(node int) error {
 				old := b.rows[vb][0]
 				b.setRow(vb, without(b.rows[vb], node))
 				if b.rows[vb][0] != old {
-					b.store.fork(vb)
+					b.store.Fork(vb)
 				}
 			}
 		}

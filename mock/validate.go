@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
 const (
-	maxKey           = 250
 	maxCollectionKey = 246
-	maxPrefixedKey   = 251
-	maxValue         = 20 << 20
 
 	durableTime    = 3 * time.Millisecond // how long a durable write takes when nothing stands in its way
 	durableDefault = 30 * time.Second     // how long it tries when the client does not say
@@ -24,7 +22,7 @@ func documentKey(field []byte, collections bool) (cid uint32, key []byte, why st
 		switch {
 		case len(field) == 0:
 			return 0, field, "Request must include key"
-		case len(field) > maxKey:
+		case len(field) > store.MaxKey:
 			return 0, field, "Key length exceeds 250"
 		}
 		return 0, field, ""
@@ -37,9 +35,9 @@ func documentKey(field []byte, collections bool) (cid uint32, key []byte, why st
 		return cid, key, "Key length must be at least 1 without the collection id"
 	case cid >= 1 && cid <= 7:
 		return cid, key, "Reserved collection id"
-	case cid == 0 && len(key) > maxKey:
+	case cid == 0 && len(key) > store.MaxKey:
 		return cid, key, "Logical key exceeds 250 bytes"
-	case cid != 0 && len(key) > maxCollectionKey, len(field) > maxPrefixedKey:
+	case cid != 0 && len(key) > maxCollectionKey, len(field) > store.MaxPrefixedKey:
 		return cid, key, "Logical key exceeds 246 bytes"
 	}
 	return cid, key, ""
@@ -205,7 +203,7 @@ func (rq *request) checkDatatype() reply {
 	if rep := rq.inflate(); rep.status != memd.StatusSuccess {
 		return rep
 	}
-	if rq.spec.document && len(rq.value) > maxValue {
+	if rq.spec.document && len(rq.value) > store.MaxValue {
 		return fail(memd.StatusTooBig, "Value is larger than 20 MiB")
 	}
 	return reply{}

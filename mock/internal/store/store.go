@@ -1,7 +1,8 @@
-package mock
+package store
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -11,17 +12,27 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
-// store is one bucket's documents on the whole cluster: each node that holds a vbucket has a copy of its own. It is
+// Limits of documents.
+const (
+	MaxKey         = 250
+	MaxPrefixedKey = 251 // with the id of its collection
+	MaxValue       = 20 << 20
+)
+
+// DefaultCollection is the id of the collection that every bucket begins with.
+const DefaultCollection = 0
+
+// Store is one bucket's documents on the whole cluster: each node that holds a vbucket has a copy of its own. It is
 // plain data, guarded by the cluster's mutex.
-type store struct {
+type Store struct {
 	vbs     []vbucketData
 	lag     time.Duration // how long replicas are behind; 0: not at all
-	diskLag time.Duration // how long disks are behind
+	DiskLag time.Duration // how long disks are behind
 	lastCAS uint64
 	applied []Applied
 	keep    int // how many of applied are wanted; 0: all
 
-	journal   bool      // each entry of applied goes to the journal too
+	Journal   bool      // each entry of applied goes to the journal too
 	unwritten []Applied // those that have not yet
 }
 
@@ -41,7 +52,7 @@ type doc struct {
 	modified int64         // unix seconds
 	datatype memd.Datatype // JSON or nothing: what else there is of it is told by the fields below
 	packed   bool          // came compressed; the value here is not
-	xattrs   xattrs
+	xattrs   Xattrs
 	deleted  bool
 	locked   time.Time // until when
 }
@@ -76,53 +87,63 @@ func (d *doc) live(now time.Time) bool {
 	return !d.deleted && (d.expiry == 0 || now.Unix() < d.expiry)
 }
 
-// docOp is an operation on one document, on the copy that node has.
-type docOp struct {
-	op                  memd.Opcode
-	vb                  uint16
-	cid                 uint32
-	key, value          []byte
-	flags, expiry, lock uint32
-	cas, delta, initial uint64
-	datatype            memd.Datatype
-	preserveTTL         bool
-	durability          memd.DurabilityLevel
-	node                int
-	packed              bool            // the value came compressed
-	paths               *subdoc.Request // of a sub-document request
-	meta                *withMeta       // of a write with metadata
-	maxTTL              int32           // of the collection: 0 for none, -1 for documents that never expire
+// Op is an operation on one document, on the copy that node has.
+type Op struct {
+	Opcode              memd.Opcode
+	VBucket             uint16
+	Collection          uint32
+	Key, Value          []byte
+	Flags, Expiry, Lock uint32
+	CAS, Delta, Initial uint64
+	Datatype            memd.Datatype
+	PreserveTTL         bool
+	Durability          memd.DurabilityLevel
+	Node                int
+	Packed              bool            // the value came compressed
+	Paths               *subdoc.Request // of a sub-document request
+	Meta                *Meta           // of a write with metadata
+	MaxTTL              int32           // of the collection: 0 for none, -1 for documents that never expire
 }
 
-// docResult is what became of a docOp.
-type docResult struct {
-	status   memd.Status
-	cas      uint64
-	flags    uint32
-	value    []byte
-	datatype memd.Datatype
-	uuid     uint64
-	seqno    uint64
-	number   uint64
-	rev      uint64
-	expiry   uint32
-	deleted  bool
-	packed   bool
-	shaped   bool // status and value are the answer's, although the status is not success
-	xattrs   xattrs
+// Result is what became of an Op.
+type Result struct {
+	Status   memd.Status
+	CAS      uint64
+	Flags    uint32
+	Value    []byte
+	Datatype memd.Datatype
+	UUID     uint64
+	Seqno    uint64
+	Number   uint64
+	Rev      uint64
+	Expiry   uint32
+	Deleted  bool
+	Packed   bool
+	Shaped   bool // status and value are the answer's, although the status is not success
+	Xattrs   Xattrs
 }
 
-func newStore(vbuckets int) *store {
-	s := &store{vbs: make([]vbucketData, vbuckets)}
+// New returns an empty store. No node has a vbucket until Assign.
+func New(vbuckets int) *Store {
+	s := &Store{vbs: make([]vbucketData, vbuckets)}
 	for i := range s.vbs {
 		s.vbs[i].copies = map[int]*docCopy{}
-		s.fork(i)
+		s.Fork(i)
 	}
 	return s
 }
 
-// dropCollection removes the documents of a collection.
-func (s *store) dropCollection(cid uint32) {
+// NewMemcached is the store of a memcached bucket: each of so many nodes has a vbucket of its own, with its number.
+func NewMemcached(nodes int) *Store {
+	s := New(nodes)
+	for i := range s.vbs {
+		s.Assign(i, []int{i})
+	}
+	return s
+}
+
+// DropCollection removes the documents of a collection.
+func (s *Store) DropCollection(cid uint32) {
 	for i := range s.vbs {
 		v := &s.vbs[i]
 		v.queue = slices.DeleteFunc(v.queue, func(e unsent) bool { return e.id.cid == cid })
@@ -133,7 +154,7 @@ func (s *store) dropCollection(cid uint32) {
 }
 
 // nextCAS is larger than every CAS before it and follows the clock.
-func (s *store) nextCAS(now time.Time) uint64 {
+func (s *Store) nextCAS(now time.Time) uint64 {
 	s.lastCAS = max(s.lastCAS+1, uint64(now.UnixNano())&^0xffff)
 	return s.lastCAS
 }
@@ -147,55 +168,55 @@ func absolute(expiry uint32, now time.Time) int64 {
 }
 
 // expires is when a document expires that the request writes: as it wants, but not later than its collection lets.
-func (o *docOp) expires(now time.Time) int64 {
-	at := absolute(o.expiry, now)
-	switch latest := now.Unix() + int64(o.maxTTL); {
-	case o.maxTTL < 0:
+func (o *Op) expires(now time.Time) int64 {
+	at := absolute(o.Expiry, now)
+	switch latest := now.Unix() + int64(o.MaxTTL); {
+	case o.MaxTTL < 0:
 		return 0
-	case o.maxTTL > 0 && (at == 0 || at > latest):
+	case o.MaxTTL > 0 && (at == 0 || at > latest):
 		return latest
 	}
 	return at
 }
 
-func failure(st memd.Status) docResult { return docResult{status: st} }
+func failure(st memd.Status) Result { return Result{Status: st} }
 
-// types are all datatype bits of the document.
-func (r *docResult) types() memd.Datatype {
-	d := doc{datatype: r.datatype, packed: r.packed, xattrs: r.xattrs}
+// Types are all datatype bits of the document.
+func (r *Result) Types() memd.Datatype {
+	d := doc{datatype: r.Datatype, packed: r.Packed, xattrs: r.Xattrs}
 	return d.types()
 }
 
-func (d *doc) result(v *vbucketData) docResult {
-	return docResult{
-		cas: d.cas, flags: d.flags, value: d.value, datatype: d.datatype, uuid: v.history[0].uuid, seqno: d.seqno,
-		expiry: uint32(d.expiry), deleted: d.deleted, rev: d.rev, packed: d.packed, xattrs: d.xattrs,
+func (d *doc) result(v *vbucketData) Result {
+	return Result{
+		CAS: d.cas, Flags: d.flags, Value: d.value, Datatype: d.datatype, UUID: v.history[0].UUID, Seqno: d.seqno,
+		Expiry: uint32(d.expiry), Deleted: d.deleted, Rev: d.rev, Packed: d.packed, Xattrs: d.xattrs,
 	}
 }
 
-// apply executes one operation.
-func (s *store) apply(o *docOp, now time.Time) docResult {
-	v := &s.vbs[o.vb]
+// Apply executes one operation.
+func (s *Store) Apply(o *Op, now time.Time) Result {
+	v := &s.vbs[o.VBucket]
 	v.deliver(now)
-	held := v.copies[o.node]
+	held := v.copies[o.Node]
 	if held == nil {
 		return failure(memd.StatusNotMyVBucket)
 	}
-	if o.paths != nil {
+	if o.Paths != nil {
 		return s.subdoc(o, v, held, now)
 	}
-	id := docID{o.cid, string(o.key)}
+	id := docID{o.Collection, string(o.Key)}
 	old, found := held.docs[id]
 	live := found && old.live(now)
 	locked := live && now.Before(old.locked)
-	switch o.op {
+	switch o.Opcode {
 	case memd.OpGet, memd.OpGetReplica, memd.OpGetEx, memd.OpGetExReplica:
 		if !live {
 			return failure(memd.StatusKeyNotFound)
 		}
 		res := old.result(v)
 		if locked {
-			res.cas = lockedCAS
+			res.CAS = lockedCAS
 		}
 		return res
 	case memd.OpGetMeta:
@@ -203,7 +224,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 			return failure(memd.StatusKeyNotFound)
 		}
 		res := old.result(v)
-		res.deleted = !live
+		res.Deleted = !live
 		return res
 	case memd.OpGetLocked:
 		if !live {
@@ -212,7 +233,7 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		if locked {
 			return failure(memd.StatusLocked)
 		}
-		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.lock))
+		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.Lock))
 		held.docs[id] = old // the lock is the node's own: replicas do not know of it
 		return old.result(v)
 	case memd.OpUnlockKey:
@@ -221,14 +242,14 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 			return failure(memd.StatusKeyNotFound)
 		case !locked:
 			return failure(memd.StatusNotLocked)
-		case o.cas != old.cas:
+		case o.CAS != old.cas:
 			return failure(memd.StatusLocked)
 		}
 		old.locked = time.Time{}
 		held.docs[id] = old
-		return docResult{}
+		return Result{}
 	}
-	if o.meta != nil {
+	if o.Meta != nil {
 		next, st := s.applyMeta(o, old, found, locked)
 		if st != memd.StatusSuccess {
 			return failure(st)
@@ -236,24 +257,24 @@ func (s *store) apply(o *docOp, now time.Time) docResult {
 		return s.commit(o, v, id, old, next, now)
 	}
 	next, res := s.mutate(o, old, live, locked, now)
-	if res.status != memd.StatusSuccess {
+	if res.Status != memd.StatusSuccess {
 		return res
 	}
-	number := res.number
+	number := res.Number
 	res = s.commit(o, v, id, old, next, now)
-	res.number = number
+	res.Number = number
 	return res
 }
 
 // commit stores the next version of a document. One that has no CAS yet gets it here.
-func (s *store) commit(o *docOp, v *vbucketData, id docID, old, next doc, now time.Time) docResult {
+func (s *Store) commit(o *Op, v *vbucketData, id docID, old, next doc, now time.Time) Result {
 	before := old.cas
 	if !old.live(now) {
 		before = 0
 	}
 	v.seqno++
 	next.seqno, next.modified, next.locked = v.seqno, now.Unix(), time.Time{}
-	if o.meta == nil {
+	if o.Meta == nil {
 		next.rev = 1 + cmp.Or(old.rev, v.goneRev)
 	}
 	if next.deleted {
@@ -273,4 +294,12 @@ func lockTime(seconds uint32) time.Duration {
 		seconds = 15
 	}
 	return time.Duration(seconds) * time.Second
+}
+
+// ValueType is the datatype that a node stores a value under: it looks for JSON itself.
+func ValueType(value []byte) memd.Datatype {
+	if json.Valid(value) {
+		return memd.DatatypeJSON
+	}
+	return 0
 }

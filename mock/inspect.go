@@ -1,52 +1,10 @@
 package mock
 
 import (
-	"cmp"
 	"time"
 
-	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
 )
-
-// Document is a document as its active node has it.
-type Document struct {
-	Node       int
-	VBucket    uint16
-	Collection uint32
-	Key        string
-	Value      []byte // shared: to be read only
-	Flags      uint32
-	Datatype   memd.Datatype
-	Expiry     uint32 // unix seconds, 0 for none
-	CAS        uint64
-	Seqno      uint64
-	Locked     bool
-}
-
-func (id docID) compare(other docID) int {
-	return cmp.Or(cmp.Compare(id.cid, other.cid), cmp.Compare(id.key, other.key))
-}
-
-// documents are the documents that are alive, by vbucket, collection and key.
-func (s *store) documents(now time.Time) []Document {
-	var ds []Document
-	for i := range s.vbs {
-		c := s.vbs[i].active(now)
-		if c == nil {
-			continue
-		}
-		for _, id := range c.keys() {
-			d := c.docs[id]
-			if !d.live(now) {
-				continue
-			}
-			ds = append(ds, Document{
-				Node: s.vbs[i].nodes[0], VBucket: uint16(i), Collection: id.cid, Key: id.key, Value: d.value, Flags: d.flags,
-				Datatype: d.datatype, Expiry: uint32(d.expiry), CAS: d.cas, Seqno: d.seqno, Locked: now.Before(d.locked),
-			})
-		}
-	}
-	return ds
-}
 
 // Documents returns the documents of a bucket that are not deleted or expired, as the active nodes have them, ordered by
 // vbucket, collection and key; nil for a bucket that does not exist.
@@ -57,13 +15,13 @@ func (c *Cluster) Documents(bucket string) []Document {
 	if b == nil {
 		return nil
 	}
-	return b.store.documents(c.now())
+	return b.store.Documents(c.now())
 }
 
 // Flush removes all documents of a bucket at once, with their tombstones and the vbuckets' histories. The apply log
 // stays.
 func (c *Cluster) Flush(bucket string) error {
-	return c.withStore(bucket, func(s *store) { s.flush() })
+	return c.withStore(bucket, func(s *store.Store) { s.Flush() })
 }
 
 // SetReplicaLag lets replicas of a bucket be behind by a time; at first they are not. A mutation that no replica has yet
@@ -71,7 +29,7 @@ func (c *Cluster) Flush(bucket string) error {
 // the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. OBSERVE and OBSERVE_SEQNO
 // tell of each copy as it is.
 func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
-	return c.withStore(bucket, func(s *store) { s.setLag(max(0, lag)) })
+	return c.withStore(bucket, func(s *store.Store) { s.SetLag(max(0, lag)) })
 }
 
 // now is the time by which documents expire and locks end: the real one, moved by TimeTravel.
@@ -85,14 +43,14 @@ func (c *Cluster) TimeTravel(d time.Duration) { c.travelled.Add(int64(d)) }
 // OBSERVE_SEQNO, SEQNO_PERSISTENCE and scans that want a snapshot see it; nothing is ever lost by it. Durable writes with
 // a level above majority do not wait for it: what they write, and all before it, is on disk at once.
 func (c *Cluster) SetPersistLag(bucket string, lag time.Duration) error {
-	return c.withStore(bucket, func(s *store) { s.setDiskLag(max(0, lag)) })
+	return c.withStore(bucket, func(s *store.Store) { s.SetDiskLag(max(0, lag)) })
 }
 
 // LimitApplyLog makes a bucket forget all but the newest n entries of its apply log, now and from now on; 0 ends that.
 func (c *Cluster) LimitApplyLog(bucket string, n int) error {
-	return c.withStore(bucket, func(s *store) { s.limit(max(0, n)) })
+	return c.withStore(bucket, func(s *store.Store) { s.Limit(max(0, n)) })
 }
 
-func (c *Cluster) withStore(name string, f func(*store)) error {
+func (c *Cluster) withStore(name string, f func(*store.Store)) error {
 	return c.withBucket(name, func(b *bucket) { f(b.store) })
 }

@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"encoding/binary"
@@ -21,38 +21,38 @@ type target struct {
 }
 
 // subdoc executes a sub-document request on one copy of a vbucket.
-func (s *store) subdoc(o *docOp, v *vbucketData, held *docCopy, now time.Time) docResult {
-	id := docID{o.cid, string(o.key)}
+func (s *Store) subdoc(o *Op, v *vbucketData, held *docCopy, now time.Time) Result {
+	id := docID{o.Collection, string(o.Key)}
 	t := &target{v: v, id: id, now: now}
 	t.old, t.found = held.docs[id]
 	t.live = t.found && t.old.live(now)
 	if t.found && !t.live {
 		t.old = t.old.tombstone()
-		t.found = o.paths.Flags&subdoc.AccessDeleted != 0
+		t.found = o.Paths.Flags&subdoc.AccessDeleted != 0
 	}
-	if !o.paths.Mutates {
-		return t.lookup(o.paths, o.cas)
+	if !o.Paths.Mutates {
+		return t.lookup(o.Paths, o.CAS)
 	}
 	return s.subdocMutation(o, t)
 }
 
 // lookup executes the paths of a request that reads. One that names a CAS reads that version only.
-func (t *target) lookup(ps *subdoc.Request, cas uint64) docResult {
+func (t *target) lookup(ps *subdoc.Request, cas uint64) Result {
 	if !t.found {
 		return failure(memd.StatusKeyNotFound)
 	}
 	res := t.old.result(t.v)
 	if t.now.Before(t.old.locked) {
-		res.cas = lockedCAS
+		res.CAS = lockedCAS
 	}
-	if cas != 0 && cas != res.cas {
+	if cas != 0 && cas != res.CAS {
 		return failure(memd.StatusKeyExists)
 	}
 	done, failed := memd.StatusSuccess, memd.StatusSubdocMultiPathFailure
 	if !t.live {
 		done, failed = memd.StatusSubdocSuccessDeleted, memd.StatusSubdocMultiPathFailureDeleted
 	}
-	res.status, res.value, res.shaped = done, nil, true
+	res.Status, res.Value, res.Shaped = done, nil, true
 	for i := range ps.Specs {
 		spec := &ps.Specs[i]
 		result, st := t.look(spec)
@@ -60,19 +60,19 @@ func (t *target) lookup(ps *subdoc.Request, cas uint64) docResult {
 			if st != memd.StatusSuccess {
 				return failure(st)
 			}
-			res.value, res.datatype = result, 0
+			res.Value, res.Datatype = result, 0
 			if spec.HasResult() && spec.Flags&subdoc.Binary == 0 {
-				res.datatype = memd.DatatypeJSON
+				res.Datatype = memd.DatatypeJSON
 			}
 			return res
 		}
 		if st != memd.StatusSuccess {
-			res.status, result = failed, nil
+			res.Status, result = failed, nil
 		}
-		res.value = binary.BigEndian.AppendUint16(res.value, uint16(st))
-		res.value = append(binary.BigEndian.AppendUint32(res.value, uint32(len(result))), result...)
+		res.Value = binary.BigEndian.AppendUint16(res.Value, uint16(st))
+		res.Value = append(binary.BigEndian.AppendUint32(res.Value, uint32(len(result))), result...)
 	}
-	res.datatype = 0
+	res.Datatype = 0
 	return res
 }
 
@@ -98,7 +98,7 @@ func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
 	name := s.Attribute()
 	value := t.old.xattrs.get(name)
 	if strings.HasPrefix(name, "$") {
-		if value = t.old.virtual(name, t.v.history[0].uuid, t.now, !t.live); value == nil {
+		if value = t.old.virtual(name, t.v.history[0].UUID, t.now, !t.live); value == nil {
 			return nil, memd.StatusSubdocXattrUnknownVattr
 		}
 	}
@@ -115,22 +115,22 @@ func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
 // subdocMutation executes the paths of a request that changes a document: all of them, or none. A lock with another CAS
 // than the request's is noticed when the document is stored, so a path that fails comes first; a document that is not
 // there yet is made whatever CAS the request names.
-func (s *store) subdocMutation(o *docOp, t *target) docResult {
-	ps := o.paths
+func (s *Store) subdocMutation(o *Op, t *target) Result {
+	ps := o.Paths
 	locked := t.live && t.now.Before(t.old.locked)
 	switch {
 	case t.found && ps.Flags&subdoc.Add != 0:
 		return failure(memd.StatusKeyExists)
 	case !t.found && ps.Flags&(subdoc.Add|subdoc.Upsert) == 0:
 		return failure(memd.StatusKeyNotFound)
-	case locked && (o.cas == 0 || o.cas == lockedCAS):
+	case locked && (o.CAS == 0 || o.CAS == lockedCAS):
 		return failure(memd.StatusLocked)
-	case t.found && !locked && o.cas != 0 && o.cas != t.old.cas:
+	case t.found && !locked && o.CAS != 0 && o.CAS != t.old.cas:
 		return failure(memd.StatusKeyExists)
 	case t.live && ps.Flags&subdoc.Revive != 0:
 		return failure(memd.StatusSubdocCanOnlyReviveDeleted)
 	}
-	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].uuid, old: &t.old}
+	m := &mutation{cas: s.nextCAS(t.now), seqno: t.v.seqno + 1, uuid: t.v.history[0].UUID, old: &t.old}
 	w := t.change(ps, m)
 	if w.status == memd.StatusSuccess && w.wantsCRC {
 		m.crc = crcText(w.body)
@@ -139,10 +139,10 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 	switch {
 	case w.status != memd.StatusSuccess && ps.Multi:
 		v := binary.BigEndian.AppendUint16([]byte{byte(w.at)}, uint16(w.status))
-		return docResult{status: memd.StatusSubdocMultiPathFailure, value: v, shaped: true}
+		return Result{Status: memd.StatusSubdocMultiPathFailure, Value: v, Shaped: true}
 	case w.status != memd.StatusSuccess:
 		return failure(w.status)
-	case locked && o.cas != t.old.cas:
+	case locked && o.CAS != t.old.cas:
 		return failure(memd.StatusLocked)
 	}
 	next, st := w.next(o, t)
@@ -151,12 +151,12 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 	}
 	next.cas = m.cas
 	res := s.commit(o, t.v, t.id, t.old, next, t.now)
-	res.value, res.datatype, res.shaped, res.xattrs = w.answer(ps.Multi), 0, true, nil
-	if !ps.Multi && res.value != nil {
-		res.datatype = memd.DatatypeJSON
+	res.Value, res.Datatype, res.Shaped, res.Xattrs = w.answer(ps.Multi), 0, true, nil
+	if !ps.Multi && res.Value != nil {
+		res.Datatype = memd.DatatypeJSON
 	}
 	if next.deleted && !w.removed {
-		res.status = memd.StatusSubdocSuccessDeleted
+		res.Status = memd.StatusSubdocSuccessDeleted
 	}
 	return res
 }
@@ -165,7 +165,7 @@ func (s *store) subdocMutation(o *docOp, t *target) docResult {
 type work struct {
 	body     []byte
 	datatype memd.Datatype
-	xattrs   xattrs
+	xattrs   Xattrs
 	removed  bool // the document as a whole
 	wantsCRC bool
 	results  [][]byte
@@ -180,7 +180,7 @@ func (t *target) change(ps *subdoc.Request, m *mutation) *work {
 		w.body, w.datatype, w.xattrs = t.old.value, t.old.datatype, t.old.xattrs
 	} else if ps.Flags&subdoc.CreateAsDeleted == 0 {
 		w.body = ps.EmptyBody()
-		w.datatype = valueType(w.body)
+		w.datatype = ValueType(w.body)
 	}
 	for i := range ps.Specs {
 		s := &ps.Specs[i]
@@ -206,7 +206,7 @@ func (w *work) apply(s *subdoc.Spec, m *mutation, mkdir bool) (result []byte, st
 	case s.Bad != memd.StatusSuccess:
 		return nil, s.Bad
 	case s.Op == memd.OpSet:
-		w.body, w.datatype = s.Value, valueType(s.Value)
+		w.body, w.datatype = s.Value, ValueType(s.Value)
 		return nil, memd.StatusSuccess
 	case s.Op == memd.OpDelete:
 		w.body, w.datatype, w.removed = nil, 0, true
@@ -256,21 +256,21 @@ func (w *work) takeBody(s *subdoc.Spec) memd.Status {
 			return memd.StatusSubdocFieldNotBinary
 		}
 	}
-	w.body, w.datatype = slices.Clone(value), valueType(value)
+	w.body, w.datatype = slices.Clone(value), ValueType(value)
 	return memd.StatusSuccess
 }
 
 // next is the document's version after the request.
-func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
-	flags := o.paths.Flags
+func (w *work) next(o *Op, t *target) (doc, memd.Status) {
+	flags := o.Paths.Flags
 	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, expiry: o.expires(t.now)}
 	if t.found {
 		next.flags = t.old.flags
 	}
-	if o.paths.UserFlags != nil {
-		next.flags = *o.paths.UserFlags
+	if o.Paths.UserFlags != nil {
+		next.flags = *o.Paths.UserFlags
 	}
-	if o.preserveTTL && t.live {
+	if o.PreserveTTL && t.live {
 		next.expiry = t.old.expiry
 	}
 	switch {
@@ -282,7 +282,7 @@ func (w *work) next(o *docOp, t *target) (doc, memd.Status) {
 			return next, memd.StatusSubdocDeletedCantHaveValue
 		}
 	}
-	if len(next.value) > maxValue {
+	if len(next.value) > MaxValue {
 		return next, memd.StatusTooBig
 	}
 	return next, memd.StatusSuccess

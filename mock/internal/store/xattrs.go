@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"bytes"
@@ -24,11 +24,11 @@ type xattr struct {
 	value []byte
 }
 
-// xattrs are a document's extended attributes, in the order of their names once a path has changed one. They are never
+// Xattrs are a document's extended attributes, in the order of their names once a path has changed one. They are never
 // changed in place.
-type xattrs []xattr
+type Xattrs []xattr
 
-func (x xattrs) get(name string) []byte {
+func (x Xattrs) get(name string) []byte {
 	for i := range x {
 		if x[i].name == name {
 			return x[i].value
@@ -38,7 +38,7 @@ func (x xattrs) get(name string) []byte {
 }
 
 // with are the attributes with one changed, or added at the end; a nil value takes it out.
-func (x xattrs) with(name string, value []byte) xattrs {
+func (x Xattrs) with(name string, value []byte) Xattrs {
 	out := slices.Clone(x)
 	i := slices.IndexFunc(out, func(a xattr) bool { return a.name == name })
 	switch {
@@ -55,7 +55,7 @@ func (x xattrs) with(name string, value []byte) xattrs {
 
 // rewritten are the attributes as a server leaves them that has changed one: it reads them all as one JSON object and
 // writes that again, with members in the order of their names and without spaces. Numbers stay as they are written.
-func (x xattrs) rewritten() xattrs {
+func (x Xattrs) rewritten() Xattrs {
 	out := slices.Clone(x)
 	for i := range out {
 		out[i].value = rewritten(out[i].value)
@@ -77,8 +77,8 @@ func rewritten(value []byte) []byte {
 }
 
 // system are the attributes that outlive the document.
-func (x xattrs) system() xattrs {
-	var out xattrs
+func (x Xattrs) system() Xattrs {
+	var out Xattrs
 	for _, a := range x {
 		if strings.HasPrefix(a.name, "_") {
 			out = append(out, a)
@@ -87,7 +87,7 @@ func (x xattrs) system() xattrs {
 	return out
 }
 
-func (x xattrs) size() int {
+func (x Xattrs) size() int {
 	n := 0
 	for _, a := range x {
 		n += 6 + len(a.name) + len(a.value)
@@ -95,8 +95,8 @@ func (x xattrs) size() int {
 	return n
 }
 
-// section is the attributes as they stand before a value on the wire.
-func (x xattrs) section(body []byte) []byte {
+// Section is the attributes as they stand before a value on the wire.
+func (x Xattrs) Section(body []byte) []byte {
 	var pairs memd.Xattrs
 	for _, a := range x {
 		pairs, _ = memd.AppendXattr(pairs, a.name, a.value) // neither a name nor JSON has a zero byte
@@ -104,8 +104,8 @@ func (x xattrs) section(body []byte) []byte {
 	return memd.JoinXattrs(pairs, body)
 }
 
-// parseXattrs splits a value that has a section of attributes.
-func parseXattrs(value []byte) (x xattrs, body []byte, ok bool) {
+// ParseXattrs splits a value that has a section of attributes.
+func ParseXattrs(value []byte) (x Xattrs, body []byte, ok bool) {
 	pairs, body, err := memd.SplitXattrs(value)
 	if err != nil {
 		return nil, nil, false

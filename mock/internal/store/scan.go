@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"cmp"
@@ -15,28 +15,12 @@ import (
 )
 
 const (
-	scanPacket   = 8 << 10 // a packet of a scan goes out once it has this much
-	scanLifetime = 180 * time.Second
-	scansAtOnce  = 2048 // of a bucket, unless a test says otherwise
-	maxScanName  = 50
-	maxScanTerm  = maxKey
+	maxScanName = 50
+	maxScanTerm = MaxKey
 )
 
-type scanID [16]byte
-
-// scan is one range scan. It lives on the connection that made it; the cluster's mutex guards it.
-type scan struct {
-	b        *bucket
-	vb       uint16
-	keysOnly bool
-	xattrs   bool
-	items    []scanItem // what was there when it was made, in the order of keys
-	used     time.Time
-	running  bool // an answer to CONTINUE is under way
-	gone     bool // cancelled
-}
-
-type scanItem struct {
+// ScanItem is a document that a scan has found.
+type ScanItem struct {
 	key string
 	d   doc
 }
@@ -65,21 +49,21 @@ type scanRequest struct {
 	} `json:"snapshot_requirements"`
 }
 
-// scanPlan is a scan request that makes sense.
-type scanPlan struct {
-	cid              uint32
-	keysOnly, xattrs bool
+// ScanPlan is a scan request that makes sense.
+type ScanPlan struct {
+	Collection       uint32
+	KeysOnly, Xattrs bool
 	from, to         string
 	exclFrom, exclTo bool
 	samples, seed    uint64
 	snapshot         bool
 	uuid, seqno      uint64
 	exists           bool
-	wait             time.Duration
+	Wait             time.Duration
 }
 
-// plan reads the value of RANGE_SCAN_CREATE. The text says what is wrong with it.
-func planScan(value []byte) (p scanPlan, wrong string) {
+// PlanScan reads the value of RANGE_SCAN_CREATE. The text says what is wrong with it.
+func PlanScan(value []byte) (p ScanPlan, wrong string) {
 	var rq scanRequest
 	if err := json.Unmarshal(value, &rq); err != nil {
 		return p, "Value is not the JSON that is expected"
@@ -89,7 +73,7 @@ func planScan(value []byte) (p scanPlan, wrong string) {
 		if err != nil {
 			return p, "collection is no id"
 		}
-		p.cid = uint32(id)
+		p.Collection = uint32(id)
 	}
 	switch {
 	case rq.Range != nil && rq.Sampling != nil:
@@ -99,7 +83,7 @@ func planScan(value []byte) (p scanPlan, wrong string) {
 	case len(rq.Name) > maxScanName:
 		return p, "name is too long"
 	}
-	p.keysOnly, p.xattrs, p.to = rq.KeyOnly, rq.Xattrs, strings.Repeat("\xff", maxPrefixedKey) // the whole collection
+	p.KeysOnly, p.Xattrs, p.to = rq.KeyOnly, rq.Xattrs, strings.Repeat("\xff", MaxPrefixedKey) // the whole collection
 	if r := rq.Range; r != nil {
 		var ok, also bool
 		p.from, p.exclFrom, ok = scanTerm(r.Start, r.ExclStart)
@@ -123,7 +107,7 @@ func planScan(value []byte) (p scanPlan, wrong string) {
 			return p, "vb_uuid is no number"
 		}
 		p.snapshot, p.uuid, p.seqno, p.exists = true, uuid, *s.Seqno, s.Exists
-		p.wait = time.Duration(uint32(s.Timeout)) * time.Millisecond
+		p.Wait = time.Duration(uint32(s.Timeout)) * time.Millisecond
 	}
 	return p, ""
 }
@@ -138,16 +122,16 @@ func scanTerm(incl, excl *string) (term string, excluded, ok bool) {
 }
 
 // holds reports whether a key is in the range of the scan.
-func (p *scanPlan) holds(key string) bool {
+func (p *ScanPlan) holds(key string) bool {
 	return p.samples > 0 || (key > p.from || key == p.from && !p.exclFrom) && (key < p.to || key == p.to && !p.exclTo)
 }
 
 // pick gathers what a scan finds in a copy of a vbucket: samples are the same for the same seed.
-func (p *scanPlan) pick(c *docCopy, now time.Time) []scanItem {
-	var items []scanItem
+func (p *ScanPlan) pick(c *docCopy, now time.Time) []ScanItem {
+	var items []ScanItem
 	for _, id := range c.keys() {
-		if d := c.docs[id]; id.cid == p.cid && d.live(now) && p.holds(id.key) {
-			items = append(items, scanItem{id.key, d})
+		if d := c.docs[id]; id.cid == p.Collection && d.live(now) && p.holds(id.key) {
+			items = append(items, ScanItem{id.key, d})
 		}
 	}
 	if p.samples == 0 || p.samples >= uint64(len(items)) {
@@ -156,13 +140,43 @@ func (p *scanPlan) pick(c *docCopy, now time.Time) []scanItem {
 	dice := rand.New(rand.NewPCG(p.seed, 0))
 	dice.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 	items = items[:p.samples]
-	slices.SortFunc(items, func(a, b scanItem) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(items, func(a, b ScanItem) int { return cmp.Compare(a.key, b.key) })
 	return items
 }
 
-// append appends an item as the client gets it.
-func (s *scan) append(dst []byte, it *scanItem, compressed func([]byte, memd.Datatype, bool) ([]byte, memd.Datatype)) []byte {
-	if s.keysOnly {
+// Scan executes a plan on what the active node has of a vbucket, and returns the documents that are found in the order
+// of their keys. A snapshot that the plan wants may be another vbucket's (StatusVBUUIDNotEqual), not on disk yet
+// (StatusTmpFail) or without the document that it is named by (StatusNotStored).
+func (s *Store) Scan(vb uint16, node int, p *ScanPlan, now time.Time) ([]ScanItem, memd.Status) {
+	v := &s.vbs[vb]
+	held := v.active(now)
+	if p.snapshot {
+		_, persisted := s.Seqnos(vb, node, now)
+		switch {
+		case v.history[0].UUID != p.uuid:
+			return nil, memd.StatusVBUUIDNotEqual
+		case persisted < p.seqno:
+			return nil, memd.StatusTmpFail
+		case p.exists && !held.hasSeqno(p.seqno):
+			return nil, memd.StatusNotStored
+		}
+	}
+	return p.pick(held, now), memd.StatusSuccess
+}
+
+func (c *docCopy) hasSeqno(n uint64) bool {
+	for _, d := range c.docs {
+		if d.seqno == n {
+			return true
+		}
+	}
+	return false
+}
+
+// Append appends the item as the client of a scan gets it. compressed is what the connection does about a value, whose
+// last argument says whether it came compressed.
+func (it *ScanItem) Append(dst []byte, keysOnly, xattrs bool, compressed func([]byte, memd.Datatype, bool) ([]byte, memd.Datatype)) []byte {
+	if keysOnly {
 		return append(memd.AppendLEB128(dst, uint32(len(it.key))), it.key...)
 	}
 	d := &it.d
@@ -171,8 +185,8 @@ func (s *scan) append(dst []byte, it *scanItem, compressed func([]byte, memd.Dat
 	dst = binary.BigEndian.AppendUint64(dst, d.seqno)
 	dst = binary.BigEndian.AppendUint64(dst, d.cas)
 	value, dt := d.value, d.datatype
-	if s.xattrs && len(d.xattrs) > 0 {
-		value, dt = d.xattrs.section(value), dt|memd.DatatypeXattr
+	if xattrs && len(d.xattrs) > 0 {
+		value, dt = d.xattrs.Section(value), dt|memd.DatatypeXattr
 	}
 	value, dt = compressed(value, dt, d.packed)
 	dst = append(dst, byte(dt))

@@ -1,10 +1,9 @@
-package mock
+package store
 
 import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,39 +23,39 @@ var storeStart = time.Date(2030, 1, 2, 3, 4, 5, 600, time.UTC)
 
 // storeTest is a store of one vbucket on nodes 0 (active) and 1, with its own clock.
 type storeTest struct {
-	*store
+	*Store
 	now time.Time
 }
 
 func newStoreTest() *storeTest {
-	s := &storeTest{newStore(1), storeStart}
-	s.assign(0, []int{0, 1})
+	s := &storeTest{New(1), storeStart}
+	s.Assign(0, []int{0, 1})
 	return s
 }
 
-func (s *storeTest) do(op memd.Opcode, change func(*docOp)) docResult {
-	o := docOp{op: op, cid: storeUser, key: []byte(storeKey)}
+func (s *storeTest) do(op memd.Opcode, change func(*Op)) Result {
+	o := Op{Opcode: op, Collection: storeUser, Key: []byte(storeKey)}
 	switch op {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpAppend, memd.OpPrepend:
-		o.value, o.flags = []byte("5"), 77
-		o.datatype = valueType(o.value)
+		o.Value, o.Flags = []byte("5"), 77
+		o.Datatype = ValueType(o.Value)
 	case memd.OpIncrement, memd.OpDecrement:
-		o.delta, o.initial = 3, 100
+		o.Delta, o.Initial = 3, 100
 	}
 	if change != nil {
 		change(&o)
 	}
-	return s.apply(&o, s.now)
+	return s.Apply(&o, s.now)
 }
 
-func cas(c uint64) func(*docOp) { return func(o *docOp) { o.cas = c } }
+func cas(c uint64) func(*Op) { return func(o *Op) { o.CAS = c } }
 
-func expiry(e uint32) func(*docOp) { return func(o *docOp) { o.expiry = e } }
+func expiry(e uint32) func(*Op) { return func(o *Op) { o.Expiry = e } }
 
-func (s *storeTest) set(t *testing.T, value string, expiry uint32) docResult {
+func (s *storeTest) set(t *testing.T, value string, expiry uint32) Result {
 	t.Helper()
-	res := s.do(memd.OpSet, func(o *docOp) { o.value, o.expiry, o.flags = []byte(value), expiry, 42 })
-	require.Equal(t, memd.StatusSuccess, res.status)
+	res := s.do(memd.OpSet, func(o *Op) { o.Value, o.Expiry, o.Flags = []byte(value), expiry, 42 })
+	require.Equal(t, memd.StatusSuccess, res.Status)
 	return res
 }
 
@@ -64,28 +63,28 @@ func (s *storeTest) set(t *testing.T, value string, expiry uint32) docResult {
 var storeStates = map[string]func(t *testing.T, s *storeTest) uint64{
 	"missing": func(*testing.T, *storeTest) uint64 { return 1 },
 	"deleted": func(t *testing.T, s *storeTest) uint64 {
-		c := s.set(t, storeValue, 0).cas
-		require.Equal(t, memd.StatusSuccess, s.do(memd.OpDelete, nil).status)
+		c := s.set(t, storeValue, 0).CAS
+		require.Equal(t, memd.StatusSuccess, s.do(memd.OpDelete, nil).Status)
 		return c
 	},
 	"expired": func(t *testing.T, s *storeTest) uint64 {
-		c := s.set(t, storeValue, 5).cas
+		c := s.set(t, storeValue, 5).CAS
 		s.now = s.now.Add(5 * time.Second)
 		return c
 	},
-	"live": func(t *testing.T, s *storeTest) uint64 { return s.set(t, storeValue, 0).cas },
+	"live": func(t *testing.T, s *storeTest) uint64 { return s.set(t, storeValue, 0).CAS },
 	"almost expired": func(t *testing.T, s *storeTest) uint64 {
-		c := s.set(t, storeValue, 5).cas
+		c := s.set(t, storeValue, 5).CAS
 		s.now = s.now.Add(4 * time.Second)
 		return c
 	},
 	"locked": func(t *testing.T, s *storeTest) uint64 {
 		s.set(t, storeValue, 0)
-		return s.do(memd.OpGetLocked, nil).cas
+		return s.do(memd.OpGetLocked, nil).CAS
 	},
 	"lock ended": func(t *testing.T, s *storeTest) uint64 {
 		s.set(t, storeValue, 0)
-		c := s.do(memd.OpGetLocked, nil).cas
+		c := s.do(memd.OpGetLocked, nil).CAS
 		s.now = s.now.Add(15 * time.Second)
 		return c
 	},
@@ -165,17 +164,17 @@ func TestStoreEveryOperationInEveryState(t *testing.T) {
 					c := enter(t, s)
 					before, seqno, log := s.dump(), s.vbs[0].seqno, len(s.applied)
 					res := s.do(op, cas([...]uint64{0, c, c + 1}[i]))
-					require.Equal(t, status, res.status)
+					require.Equal(t, status, res.Status)
 					switch {
 					case status != success:
 						require.Equal(t, before, s.dump(), "a failure changes nothing")
-						require.Zero(t, res.cas)
+						require.Zero(t, res.CAS)
 					case op == memd.OpGet || op == memd.OpGetReplica:
 						require.Equal(t, before, s.dump(), "a read changes nothing")
-						require.Equal(t, storeValue, string(res.value))
-						require.EqualValues(t, 42, res.flags)
+						require.Equal(t, storeValue, string(res.Value))
+						require.EqualValues(t, 42, res.Flags)
 						if state == "locked" {
-							require.Equal(t, uint64(math.MaxUint64), res.cas)
+							require.Equal(t, uint64(math.MaxUint64), res.CAS)
 						}
 					case op == memd.OpGetLocked || op == memd.OpUnlockKey:
 						require.Equal(t, seqno, s.vbs[0].seqno)
@@ -190,25 +189,25 @@ func TestStoreEveryOperationInEveryState(t *testing.T) {
 }
 
 // requireApplied checks what every mutation has in common.
-func (s *storeTest) requireApplied(t *testing.T, op memd.Opcode, res docResult, seqno uint64, log int) {
+func (s *storeTest) requireApplied(t *testing.T, op memd.Opcode, res Result, seqno uint64, log int) {
 	t.Helper()
-	require.Equal(t, seqno+1, res.seqno)
-	require.Equal(t, s.vbs[0].history[0].uuid, res.uuid)
+	require.Equal(t, seqno+1, res.Seqno)
+	require.Equal(t, s.vbs[0].history[0].UUID, res.UUID)
 	require.Len(t, s.applied, log+1)
 	a := s.applied[log]
 	require.Greater(t, a.CASAfter, a.CASBefore)
-	require.Equal(t, res.cas, a.CASAfter)
+	require.Equal(t, res.CAS, a.CASAfter)
 	require.Equal(t, op, a.Opcode)
 	require.Equal(t, storeUser, a.Collection)
 	require.Equal(t, storeKey, a.Key)
 	require.Equal(t, s.now, a.At)
 	require.Equal(t, s.vbs[0].copies[0], s.vbs[0].copies[1], "replicas are not behind")
 	if op == memd.OpDelete {
-		require.Equal(t, notFound, s.do(memd.OpGet, nil).status)
+		require.Equal(t, notFound, s.do(memd.OpGet, nil).Status)
 		return
 	}
-	require.Equal(t, success, s.do(memd.OpGet, nil).status)
-	require.Equal(t, notLocked, s.do(memd.OpUnlockKey, cas(res.cas)).status, "a mutation ends a lock")
+	require.Equal(t, success, s.do(memd.OpGet, nil).Status)
+	require.Equal(t, notLocked, s.do(memd.OpUnlockKey, cas(res.CAS)).Status, "a mutation ends a lock")
 }
 
 func TestStoreValues(t *testing.T) {
@@ -216,7 +215,7 @@ func TestStoreValues(t *testing.T) {
 	for name, row := range map[string]struct {
 		stored string
 		op     memd.Opcode
-		change func(*docOp)
+		change func(*Op)
 		status memd.Status
 		value  string
 		number uint64
@@ -228,7 +227,7 @@ func TestStoreValues(t *testing.T) {
 		"decrement":        {storeValue, memd.OpDecrement, nil, success, "7", 7},
 		"floor":            {"2", memd.OpDecrement, nil, success, "0", 0},
 		"wrap":             {"18446744073709551614", memd.OpIncrement, nil, success, "1", 1},
-		"delta 0":          {"7", memd.OpIncrement, func(o *docOp) { o.delta = 0 }, success, "7", 7},
+		"delta 0":          {"7", memd.OpIncrement, func(o *Op) { o.Delta = 0 }, success, "7", 7},
 		"seed":             {"", memd.OpIncrement, nil, success, "100", 100},
 		"seed by less":     {"", memd.OpDecrement, nil, success, "100", 100},
 		"no seed":          {"", memd.OpIncrement, expiry(math.MaxUint32), notFound, "", 0},
@@ -242,41 +241,41 @@ func TestStoreValues(t *testing.T) {
 			s.set(t, row.stored, 0)
 		}
 		res := s.do(row.op, row.change)
-		require.Equal(t, row.status, res.status, name)
-		require.Equal(t, row.number, res.number, name)
+		require.Equal(t, row.status, res.Status, name)
+		require.Equal(t, row.number, res.Number, name)
 		got := s.do(memd.OpGet, nil)
-		require.Equal(t, row.value, string(got.value), name)
+		require.Equal(t, row.value, string(got.Value), name)
 		if row.status == success {
-			require.Equal(t, valueType([]byte(row.value)), got.datatype, name)
+			require.Equal(t, ValueType([]byte(row.value)), got.Datatype, name)
 		}
 		if row.stored == "" && row.status == success {
-			require.Zero(t, got.flags, "a counter begins without flags")
+			require.Zero(t, got.Flags, "a counter begins without flags")
 		}
 	}
 }
 
 func TestStoreValueLimit(t *testing.T) {
 	s := newStoreTest()
-	big := bytes.Repeat([]byte("x"), maxValue)
-	with := func(b []byte) func(*docOp) { return func(o *docOp) { o.value = b } }
-	require.Equal(t, memd.StatusTooBig, s.do(memd.OpSet, with(append(big, 'x'))).status)
-	require.Equal(t, success, s.do(memd.OpSet, with(big)).status)
+	big := bytes.Repeat([]byte("x"), MaxValue)
+	with := func(b []byte) func(*Op) { return func(o *Op) { o.Value = b } }
+	require.Equal(t, memd.StatusTooBig, s.do(memd.OpSet, with(append(big, 'x'))).Status)
+	require.Equal(t, success, s.do(memd.OpSet, with(big)).Status)
 	before := len(s.applied)
-	require.Equal(t, memd.StatusTooBig, s.do(memd.OpAppend, nil).status)
-	require.Equal(t, memd.StatusTooBig, s.do(memd.OpPrepend, nil).status)
-	require.Equal(t, success, s.do(memd.OpAppend, with(nil)).status)
+	require.Equal(t, memd.StatusTooBig, s.do(memd.OpAppend, nil).Status)
+	require.Equal(t, memd.StatusTooBig, s.do(memd.OpPrepend, nil).Status)
+	require.Equal(t, success, s.do(memd.OpAppend, with(nil)).Status)
 	require.Len(t, s.applied, before+1)
-	require.Len(t, s.do(memd.OpGet, nil).value, maxValue)
+	require.Len(t, s.do(memd.OpGet, nil).Value, MaxValue)
 }
 
 func TestStoreDatatypeFollowsTheValue(t *testing.T) {
 	s := newStoreTest()
-	s.do(memd.OpSet, func(o *docOp) { o.value, o.datatype = []byte(`[1`), valueType([]byte(`[1`)) })
-	require.Zero(t, s.do(memd.OpGet, nil).datatype)
-	s.do(memd.OpAppend, func(o *docOp) { o.value = []byte("]") })
-	require.Equal(t, memd.DatatypeJSON, s.do(memd.OpGet, nil).datatype)
-	s.do(memd.OpPrepend, func(o *docOp) { o.value = []byte("]") })
-	require.Zero(t, s.do(memd.OpGet, nil).datatype)
+	s.do(memd.OpSet, func(o *Op) { o.Value, o.Datatype = []byte(`[1`), ValueType([]byte(`[1`)) })
+	require.Zero(t, s.do(memd.OpGet, nil).Datatype)
+	s.do(memd.OpAppend, func(o *Op) { o.Value = []byte("]") })
+	require.Equal(t, memd.DatatypeJSON, s.do(memd.OpGet, nil).Datatype)
+	s.do(memd.OpPrepend, func(o *Op) { o.Value = []byte("]") })
+	require.Zero(t, s.do(memd.OpGet, nil).Datatype)
 }
 
 func TestStoreExpiry(t *testing.T) {
@@ -298,12 +297,12 @@ func TestStoreExpiry(t *testing.T) {
 			if op != memd.OpAdd && op != memd.OpIncrement {
 				s.set(t, storeValue, 1000)
 			}
-			require.Equal(t, success, s.do(op, expiry(row.asked)).status, name)
+			require.Equal(t, success, s.do(op, expiry(row.asked)).Status, name)
 			meta := s.do(memd.OpGetMeta, nil)
-			require.Equal(t, row.want, meta.expiry, "%s %v", name, op)
+			require.Equal(t, row.want, meta.Expiry, "%s %v", name, op)
 			alive := row.want == 0 || row.want > at
-			require.Equal(t, alive, s.do(memd.OpGet, nil).status == success, "%s %v", name, op)
-			require.Equal(t, !alive, meta.deleted, "%s %v", name, op)
+			require.Equal(t, alive, s.do(memd.OpGet, nil).Status == success, "%s %v", name, op)
+			require.Equal(t, !alive, meta.Deleted, "%s %v", name, op)
 		}
 	}
 }
@@ -317,15 +316,15 @@ func TestStoreWhatKeepsTheExpiry(t *testing.T) {
 		for _, preserve := range []bool{false, true} {
 			s := newStoreTest()
 			s.set(t, storeValue, 50)
-			want := s.do(memd.OpGetMeta, nil).expiry
-			require.Equal(t, success, s.do(op, func(o *docOp) { o.expiry, o.preserveTTL = 7, preserve }).status)
-			got := s.do(memd.OpGetMeta, nil).expiry
+			want := s.do(memd.OpGetMeta, nil).Expiry
+			require.Equal(t, success, s.do(op, func(o *Op) { o.Expiry, o.PreserveTTL = 7, preserve }).Status)
+			got := s.do(memd.OpGetMeta, nil).Expiry
 			require.Equal(t, kept || preserve, got == want, "%v %v", op, preserve)
 		}
 	}
 	s := newStoreTest()
-	require.Equal(t, success, s.do(memd.OpSet, func(o *docOp) { o.expiry, o.preserveTTL = 7, true }).status)
-	require.EqualValues(t, storeStart.Unix()+7, s.do(memd.OpGetMeta, nil).expiry, "nothing to preserve")
+	require.Equal(t, success, s.do(memd.OpSet, func(o *Op) { o.Expiry, o.PreserveTTL = 7, true }).Status)
+	require.EqualValues(t, storeStart.Unix()+7, s.do(memd.OpGetMeta, nil).Expiry, "nothing to preserve")
 }
 
 func TestStoreLockTimes(t *testing.T) {
@@ -334,39 +333,39 @@ func TestStoreLockTimes(t *testing.T) {
 	} {
 		s := newStoreTest()
 		s.set(t, storeValue, 0)
-		require.Equal(t, success, s.do(memd.OpGetLocked, func(o *docOp) { o.lock = seconds }).status)
+		require.Equal(t, success, s.do(memd.OpGetLocked, func(o *Op) { o.Lock = seconds }).Status)
 		s.now = storeStart.Add(want - 1)
-		require.Equal(t, isLocked, s.do(memd.OpSet, nil).status, seconds)
+		require.Equal(t, isLocked, s.do(memd.OpSet, nil).Status, seconds)
 		s.now = storeStart.Add(want)
-		require.Equal(t, success, s.do(memd.OpSet, nil).status, seconds)
+		require.Equal(t, success, s.do(memd.OpSet, nil).Status, seconds)
 	}
 }
 
 func TestStoreUnlockKeepsTheLocksCAS(t *testing.T) {
 	s := newStoreTest()
-	first := s.set(t, storeValue, 0).cas
+	first := s.set(t, storeValue, 0).CAS
 	lock := s.do(memd.OpGetLocked, nil)
-	require.Greater(t, lock.cas, first)
-	require.Equal(t, storeValue, string(lock.value))
-	require.Equal(t, success, s.do(memd.OpUnlockKey, cas(lock.cas)).status)
-	require.Equal(t, lock.cas, s.do(memd.OpGet, nil).cas)
-	require.Equal(t, exists, s.do(memd.OpSet, cas(first)).status)
+	require.Greater(t, lock.CAS, first)
+	require.Equal(t, storeValue, string(lock.Value))
+	require.Equal(t, success, s.do(memd.OpUnlockKey, cas(lock.CAS)).Status)
+	require.Equal(t, lock.CAS, s.do(memd.OpGet, nil).CAS)
+	require.Equal(t, exists, s.do(memd.OpSet, cas(first)).Status)
 }
 
 func TestStoreMetaOfTombstones(t *testing.T) {
 	s := newStoreTest()
-	require.Equal(t, notFound, s.do(memd.OpGetMeta, nil).status)
+	require.Equal(t, notFound, s.do(memd.OpGetMeta, nil).Status)
 	s.set(t, storeValue, 0)
 	meta := s.do(memd.OpGetMeta, nil)
-	require.False(t, meta.deleted)
-	require.EqualValues(t, 42, meta.flags)
+	require.False(t, meta.Deleted)
+	require.EqualValues(t, 42, meta.Flags)
 	gone := s.do(memd.OpDelete, nil)
 	meta = s.do(memd.OpGetMeta, nil)
-	require.True(t, meta.deleted)
-	require.Equal(t, gone.cas, meta.cas)
-	require.Equal(t, gone.seqno, meta.seqno)
+	require.True(t, meta.Deleted)
+	require.Equal(t, gone.CAS, meta.CAS)
+	require.Equal(t, gone.Seqno, meta.Seqno)
 	s.do(memd.OpAdd, nil)
-	require.False(t, s.do(memd.OpGetMeta, nil).deleted)
+	require.False(t, s.do(memd.OpGetMeta, nil).Deleted)
 }
 
 func TestStoreCASFollowsTheClockAndIsUnique(t *testing.T) {
@@ -376,86 +375,68 @@ func TestStoreCASFollowsTheClockAndIsUnique(t *testing.T) {
 		if i == 50 {
 			s.now = s.now.Add(-time.Hour) // a clock may be set back
 		}
-		c := s.set(t, storeValue, 0).cas
+		c := s.set(t, storeValue, 0).CAS
 		require.Greater(t, c, last)
 		last = c
 	}
 	s.now = storeStart.Add(time.Minute)
-	c := s.set(t, storeValue, 0).cas
+	c := s.set(t, storeValue, 0).CAS
 	require.InDelta(t, float64(s.now.UnixNano()), float64(c), 1<<16)
 }
 
 func TestStoreCollectionsAndVBucketsAreApart(t *testing.T) {
-	s := &storeTest{newStore(2), storeStart}
+	s := &storeTest{New(2), storeStart}
 	for vb := range 2 {
-		s.assign(vb, []int{vb})
+		s.Assign(vb, []int{vb})
 	}
-	in := func(vb uint16, cid uint32) func(*docOp) {
-		return func(o *docOp) { o.vb, o.cid, o.node = vb, cid, int(vb) }
+	in := func(vb uint16, cid uint32) func(*Op) {
+		return func(o *Op) { o.VBucket, o.Collection, o.Node = vb, cid, int(vb) }
 	}
 	for vb := range uint16(2) {
 		for _, cid := range []uint32{0, storeUser} {
-			require.Equal(t, success, s.do(memd.OpAdd, in(vb, cid)).status)
+			require.Equal(t, success, s.do(memd.OpAdd, in(vb, cid)).Status)
 		}
 	}
-	require.Len(t, s.documents(s.now), 4)
-	s.dropCollection(storeUser)
+	require.Len(t, s.Documents(s.now), 4)
+	s.DropCollection(storeUser)
 	for vb := range uint16(2) {
-		require.Equal(t, success, s.do(memd.OpGet, in(vb, 0)).status)
-		require.Equal(t, notFound, s.do(memd.OpGet, in(vb, storeUser)).status)
-		require.Equal(t, notFound, s.do(memd.OpGetMeta, in(vb, storeUser)).status, "no tombstone either")
+		require.Equal(t, success, s.do(memd.OpGet, in(vb, 0)).Status)
+		require.Equal(t, notFound, s.do(memd.OpGet, in(vb, storeUser)).Status)
+		require.Equal(t, notFound, s.do(memd.OpGetMeta, in(vb, storeUser)).Status, "no tombstone either")
 	}
-	require.Equal(t, memd.StatusNotMyVBucket, s.do(memd.OpGet, func(o *docOp) { o.vb, o.node = 1, 0 }).status)
+	require.Equal(t, memd.StatusNotMyVBucket, s.do(memd.OpGet, func(o *Op) { o.VBucket, o.Node = 1, 0 }).Status)
 }
 
 func TestStoreApplyLog(t *testing.T) {
 	s := newStoreTest()
-	value := strings.Repeat("t", maxToken) + "rest"
-	s.do(memd.OpSet, func(o *docOp) { o.value = []byte(value) })
-	require.Equal(t, value[:maxToken], s.log()[0].Token)
-	s.log()[0].Key = "changed"
-	require.Equal(t, storeKey, s.log()[0].Key, "a caller has a copy of its own")
+	value := strings.Repeat("t", MaxToken) + "rest"
+	s.do(memd.OpSet, func(o *Op) { o.Value = []byte(value) })
+	require.Equal(t, value[:MaxToken], s.Log()[0].Token)
+	s.Log()[0].Key = "changed"
+	require.Equal(t, storeKey, s.Log()[0].Key, "a caller has a copy of its own")
 
 	tokens := func() []string {
 		var out []string
-		for _, a := range s.log() {
+		for _, a := range s.Log() {
 			out = append(out, a.Token)
 		}
 		return out
 	}
-	put := func(i int) { s.do(memd.OpSet, func(o *docOp) { o.value = fmt.Append(nil, i) }) }
+	put := func(i int) { s.do(memd.OpSet, func(o *Op) { o.Value = fmt.Append(nil, i) }) }
 	for i := range 10 {
 		put(i)
 	}
-	s.limit(3)
+	s.Limit(3)
 	require.Equal(t, []string{"7", "8", "9"}, tokens())
 	for i := 10; i < 100; i++ {
 		put(i)
 		require.Equal(t, []string{fmt.Sprint(i - 2), fmt.Sprint(i - 1), fmt.Sprint(i)}, tokens())
 		require.LessOrEqual(t, cap(s.applied), 12, "old entries are let go of")
 	}
-	s.limit(0)
+	s.Limit(0)
 	put(100)
 	put(101)
-	require.Len(t, s.log(), 5, "no limit any more")
-}
-
-// elsewhere are tests of their own: of what has paths, metadata, or a name of its own for an operation that has a row.
-func elsewhere(op memd.Opcode) bool {
-	return specs[op] == pathLookup || specs[op] == pathMutation || op == memd.OpSubdocMultiMutation ||
-		slices.Contains(noDurability, op) || baseForm(op) != op
-}
-
-func TestStoreStatusTableHasEveryDocumentOperation(t *testing.T) {
-	var missing []memd.Opcode
-	for i, sp := range specs {
-		op := memd.Opcode(i)
-		_, ok := storeStatuses[op]
-		if sp != nil && sp.mutates && !ok && !elsewhere(op) {
-			missing = append(missing, op)
-		}
-	}
-	require.Empty(t, missing)
+	require.Len(t, s.Log(), 5, "no limit any more")
 }
 
 func TestStoreCollectionsLimitTheLifeOfDocuments(t *testing.T) {
@@ -467,15 +448,15 @@ func TestStoreCollectionsLimitTheLifeOfDocuments(t *testing.T) {
 		{0, 0, 0}, {0, 50, 50}, {100, 0, 100}, {100, 50, 50}, {100, 500, 100}, {-1, 50, 0}, {-1, 0, 0},
 	} {
 		s := newStoreTest()
-		with := func(o *docOp) { o.maxTTL, o.expiry = row.maxTTL, row.expiry }
+		with := func(o *Op) { o.MaxTTL, o.Expiry = row.maxTTL, row.expiry }
 		for _, op := range []memd.Opcode{memd.OpAdd, memd.OpSet, memd.OpReplace, memd.OpTouch, memd.OpGAT} {
 			res := s.do(op, with)
-			require.Equal(t, success, res.status)
+			require.Equal(t, success, res.Status)
 			want := int64(0)
 			if row.want > 0 {
 				want = s.now.Unix() + row.want
 			}
-			require.Equal(t, want, int64(res.expiry), "%v %+v", op, row)
+			require.Equal(t, want, int64(res.Expiry), "%v %+v", op, row)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"slices"
@@ -20,38 +20,46 @@ type Applied struct {
 	At         time.Time
 }
 
-const maxToken = 64
+// MaxToken is how many bytes of a value an entry has.
+const MaxToken = 64
 
-// log returns the mutations in the order of their execution. The slice is the caller's.
-func (s *store) log() []Applied {
+// Log returns the mutations in the order of their execution. The slice is the caller's.
+func (s *Store) Log() []Applied {
 	return slices.Clone(s.wanted())
 }
 
 // wanted are the entries that the limit leaves.
-func (s *store) wanted() []Applied {
+func (s *Store) wanted() []Applied {
 	if s.keep == 0 || len(s.applied) <= s.keep {
 		return s.applied
 	}
 	return s.applied[len(s.applied)-s.keep:]
 }
 
-// limit keeps the newest n entries only, or all with 0.
-func (s *store) limit(n int) {
+// Limit keeps the newest n entries only, or all with 0.
+func (s *Store) Limit(n int) {
 	s.applied = s.wanted() // what an old limit has made invisible stays so
 	s.keep = n
 	s.applied = slices.Clone(s.wanted())
 }
 
-func (s *store) record(o *docOp, before, after uint64, now time.Time) {
+func (s *Store) record(o *Op, before, after uint64, now time.Time) {
 	if s.keep > 0 && len(s.applied) >= 2*s.keep {
-		s.limit(s.keep)
+		s.Limit(s.keep)
 	}
 	a := Applied{
-		Node: o.node, VBucket: o.vb, Opcode: o.op, Collection: o.cid, Key: string(o.key),
-		Token: string(o.value[:min(len(o.value), maxToken)]), CASBefore: before, CASAfter: after, At: now,
+		Node: o.Node, VBucket: o.VBucket, Opcode: o.Opcode, Collection: o.Collection, Key: string(o.Key),
+		Token: string(o.Value[:min(len(o.Value), MaxToken)]), CASBefore: before, CASAfter: after, At: now,
 	}
 	s.applied = append(s.applied, a)
-	if s.journal {
+	if s.Journal {
 		s.unwritten = append(s.unwritten, a)
 	}
+}
+
+// TakeUnwritten returns the mutations that the journal has not got yet, once; nil unless the store keeps them for one.
+func (s *Store) TakeUnwritten() []Applied {
+	list := s.unwritten
+	s.unwritten = nil
+	return list
 }

@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"fmt"
@@ -14,21 +14,21 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-func on(node int, key, value string) func(*docOp) {
-	return func(o *docOp) { o.node, o.key, o.value = node, []byte(key), []byte(value) }
+func on(node int, key, value string) func(*Op) {
+	return func(o *Op) { o.Node, o.Key, o.Value = node, []byte(key), []byte(value) }
 }
 
 func (s *storeTest) value(op memd.Opcode, node int, key string) string {
 	res := s.do(op, on(node, key, ""))
-	if res.status != success {
-		return res.status.String()
+	if res.Status != success {
+		return res.Status.String()
 	}
-	return string(res.value)
+	return string(res.Value)
 }
 
 func TestStoreReplicasAreBehindByTheLag(t *testing.T) {
 	s := newStoreTest()
-	s.setLag(10 * time.Millisecond)
+	s.SetLag(10 * time.Millisecond)
 	s.do(memd.OpSet, on(0, "a", "1"))
 	require.Equal(t, "1", s.value(memd.OpGet, 0, "a"))
 	require.Equal(t, notFound.String(), s.value(memd.OpGetReplica, 1, "a"))
@@ -38,45 +38,45 @@ func TestStoreReplicasAreBehindByTheLag(t *testing.T) {
 	require.Equal(t, "1", s.value(memd.OpGetReplica, 1, "a"))
 
 	s.do(memd.OpSet, on(0, "a", "2"))
-	s.do(memd.OpSet, func(o *docOp) {
+	s.do(memd.OpSet, func(o *Op) {
 		on(0, "b", "durable")(o)
-		o.durability = memd.DurabilityMajority
+		o.Durability = memd.DurabilityMajority
 	})
 	require.Equal(t, "durable", s.value(memd.OpGetReplica, 1, "b"))
 	require.Equal(t, "2", s.value(memd.OpGetReplica, 1, "a"), "a durable write takes what is before it along")
 	s.do(memd.OpSet, on(0, "a", "3"))
 	require.Equal(t, "2", s.value(memd.OpGetReplica, 1, "a"))
-	s.setLag(0)
+	s.SetLag(0)
 	require.Equal(t, "3", s.value(memd.OpGetReplica, 1, "a"))
 }
 
 func TestStoreFailoverLosesWhatNoReplicaHas(t *testing.T) {
 	s := newStoreTest()
-	s.assign(0, []int{0, 1, 2})
-	first, _ := s.vbucket(0)
-	s.setLag(time.Second)
+	s.Assign(0, []int{0, 1, 2})
+	first, _ := s.History(0)
+	s.SetLag(time.Second)
 	s.do(memd.OpSet, on(0, "a", "old"))
 	s.now = s.now.Add(time.Second)
-	kept := s.do(memd.OpGet, on(0, "a", "")).seqno
+	kept := s.do(memd.OpGet, on(0, "a", "")).Seqno
 	s.do(memd.OpSet, on(0, "a", "lost"))
 	s.do(memd.OpSet, on(0, "b", "lost"))
 
-	s.assign(0, []int{1, 2, -1})
-	s.fork(0)
-	history, seqno := s.vbucket(0)
+	s.Assign(0, []int{1, 2, -1})
+	s.Fork(0)
+	history, seqno := s.History(0)
 	require.Equal(t, kept, seqno)
 	require.Len(t, history, len(first)+1)
-	require.NotEqual(t, first[0].uuid, history[0].uuid)
-	require.Equal(t, kept, history[0].begin, "what is newer was cut off")
+	require.NotEqual(t, first[0].UUID, history[0].UUID)
+	require.Equal(t, kept, history[0].Begin, "what is newer was cut off")
 	require.Equal(t, "old", s.value(memd.OpGet, 1, "a"))
 	require.Equal(t, notFound.String(), s.value(memd.OpGet, 1, "b"))
 	require.Equal(t, memd.StatusNotMyVBucket.String(), s.value(memd.OpGet, 0, "a"))
 	s.now = s.now.Add(time.Hour)
 	require.Equal(t, "old", s.value(memd.OpGetReplica, 2, "a"), "nothing comes back later")
 	res := s.do(memd.OpSet, on(1, "a", "new"))
-	require.Equal(t, kept+1, res.seqno)
-	require.Equal(t, history[0].uuid, res.uuid)
-	require.Len(t, s.log(), 4, "the log has what was executed, lost or not")
+	require.Equal(t, kept+1, res.Seqno)
+	require.Equal(t, history[0].UUID, res.UUID)
+	require.Len(t, s.Log(), 4, "the log has what was executed, lost or not")
 }
 
 func TestStoreMovesLoseNothing(t *testing.T) {
@@ -89,12 +89,12 @@ func TestStoreMovesLoseNothing(t *testing.T) {
 		"a new replica":              {0, 2},
 	} {
 		s := newStoreTest()
-		s.setLag(time.Hour)
+		s.SetLag(time.Hour)
 		s.do(memd.OpSet, on(0, "a", "1"))
-		uuid := s.vbs[0].history[0].uuid
-		s.assign(0, row)
+		uuid := s.vbs[0].history[0].UUID
+		s.Assign(0, row)
 		require.Equal(t, "1", s.value(memd.OpGet, row[0], "a"), name)
-		require.Equal(t, uuid, s.vbs[0].history[0].uuid, name)
+		require.Equal(t, uuid, s.vbs[0].history[0].UUID, name)
 		if len(row) > 1 {
 			require.Equal(t, "1", s.value(memd.OpGetReplica, row[1], "a"), name)
 		}
@@ -104,65 +104,65 @@ func TestStoreMovesLoseNothing(t *testing.T) {
 
 func TestStoreMoveAndThenFailover(t *testing.T) {
 	s := newStoreTest()
-	s.assign(0, []int{0, 1, 2})
-	s.setLag(time.Hour)
+	s.Assign(0, []int{0, 1, 2})
+	s.SetLag(time.Hour)
 	s.do(memd.OpSet, on(0, "a", "1"))
-	s.assign(0, []int{1, 0, 2}) // planned, and before anything else happens
-	s.assign(0, []int{0, 2, -1})
-	s.fork(0)
+	s.Assign(0, []int{1, 0, 2}) // planned, and before anything else happens
+	s.Assign(0, []int{0, 2, -1})
+	s.Fork(0)
 	require.Equal(t, "1", s.value(memd.OpGet, 0, "a"), "node 0 had it all the time")
 	require.Equal(t, "1", s.value(memd.OpGetReplica, 2, "a"), "and the others become like it")
 }
 
 func TestStoreLastCopyLost(t *testing.T) {
 	s := newStoreTest()
-	s.setLag(time.Hour)
-	seqno := s.do(memd.OpSet, on(0, "a", "1")).seqno
-	s.assign(0, []int{-1, -1})
-	require.Empty(t, s.documents(s.now))
+	s.SetLag(time.Hour)
+	seqno := s.do(memd.OpSet, on(0, "a", "1")).Seqno
+	s.Assign(0, []int{-1, -1})
+	require.Empty(t, s.Documents(s.now))
 	require.Equal(t, memd.StatusNotMyVBucket.String(), s.value(memd.OpGet, 0, "a"))
-	s.assign(0, []int{1, 0})
+	s.Assign(0, []int{1, 0})
 	require.Equal(t, notFound.String(), s.value(memd.OpGet, 1, "a"))
-	s.assign(0, []int{0, -1})
-	s.fork(0)
-	s.assign(0, []int{1, 0})
-	require.Greater(t, s.do(memd.OpSet, on(1, "a", "2")).seqno, seqno)
+	s.Assign(0, []int{0, -1})
+	s.Fork(0)
+	s.Assign(0, []int{1, 0})
+	require.Greater(t, s.do(memd.OpSet, on(1, "a", "2")).Seqno, seqno)
 }
 
 func TestStoreLocksStayOnTheirNode(t *testing.T) {
 	s := newStoreTest()
-	before := s.do(memd.OpSet, on(0, "a", "1")).cas
-	require.Equal(t, success, s.do(memd.OpGetLocked, on(0, "a", "")).status)
-	require.Equal(t, before, s.do(memd.OpGetReplica, on(1, "a", "")).cas, "a replica knows no locks")
-	s.assign(0, []int{1, -1})
-	s.fork(0)
-	require.Equal(t, success, s.do(memd.OpSet, on(1, "a", "2")).status)
-	require.Equal(t, success, s.do(memd.OpGetLocked, on(1, "a", "")).status)
-	s.assign(0, []int{2, 1})
-	require.Equal(t, success, s.do(memd.OpSet, on(2, "a", "3")).status, "nor does a node that gets the vbucket")
+	before := s.do(memd.OpSet, on(0, "a", "1")).CAS
+	require.Equal(t, success, s.do(memd.OpGetLocked, on(0, "a", "")).Status)
+	require.Equal(t, before, s.do(memd.OpGetReplica, on(1, "a", "")).CAS, "a replica knows no locks")
+	s.Assign(0, []int{1, -1})
+	s.Fork(0)
+	require.Equal(t, success, s.do(memd.OpSet, on(1, "a", "2")).Status)
+	require.Equal(t, success, s.do(memd.OpGetLocked, on(1, "a", "")).Status)
+	s.Assign(0, []int{2, 1})
+	require.Equal(t, success, s.do(memd.OpSet, on(2, "a", "3")).Status, "nor does a node that gets the vbucket")
 }
 
 func TestStoreFlush(t *testing.T) {
 	s := newStoreTest()
-	s.setLag(time.Hour)
+	s.SetLag(time.Hour)
 	s.do(memd.OpSet, on(0, "a", "1"))
-	uuid := s.vbs[0].history[0].uuid
-	s.flush()
-	require.Empty(t, s.documents(s.now))
-	require.Equal(t, notFound, s.do(memd.OpGetMeta, on(0, "a", "")).status)
-	history, seqno := s.vbucket(0)
+	uuid := s.vbs[0].history[0].UUID
+	s.Flush()
+	require.Empty(t, s.Documents(s.now))
+	require.Equal(t, notFound, s.do(memd.OpGetMeta, on(0, "a", "")).Status)
+	history, seqno := s.History(0)
 	require.Zero(t, seqno)
 	require.Len(t, history, 1)
-	require.NotEqual(t, uuid, history[0].uuid)
+	require.NotEqual(t, uuid, history[0].UUID)
 	s.now = s.now.Add(2 * time.Hour)
 	require.Equal(t, notFound.String(), s.value(memd.OpGetReplica, 1, "a"), "nothing was on its way any more")
 }
 
 func TestStoreDropCollectionReachesWhatIsUnsent(t *testing.T) {
 	s := newStoreTest()
-	s.setLag(time.Second)
+	s.SetLag(time.Second)
 	s.do(memd.OpSet, on(0, "a", "1"))
-	s.dropCollection(storeUser)
+	s.DropCollection(storeUser)
 	s.now = s.now.Add(time.Second)
 	require.Equal(t, notFound.String(), s.value(memd.OpGetReplica, 1, "a"))
 }
@@ -178,7 +178,7 @@ func TestStoreReplicationIsAPrefix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const lag = 10 * time.Millisecond
 		s := newStoreTest()
-		s.setLag(lag)
+		s.SetLag(lag)
 		active, replica := 0, 1
 		var log []write
 		have := 0 // of log, on the replica
@@ -200,14 +200,14 @@ func TestStoreReplicationIsAPrefix(t *testing.T) {
 			switch rapid.SampledFrom([]string{"write", "write", "durable", "wait", "failover", "move"}).Draw(t, "step") {
 			case "write":
 				w := write{rapid.SampledFrom(keys).Draw(t, "key"), fmt.Sprint(i), s.now}
-				require.Equal(t, success, s.do(memd.OpSet, on(active, w.key, w.value)).status)
+				require.Equal(t, success, s.do(memd.OpSet, on(active, w.key, w.value)).Status)
 				log = append(log, w)
 			case "durable":
 				w := write{rapid.SampledFrom(keys).Draw(t, "key"), fmt.Sprint(i), s.now}
-				require.Equal(t, success, s.do(memd.OpSet, func(o *docOp) {
+				require.Equal(t, success, s.do(memd.OpSet, func(o *Op) {
 					on(active, w.key, w.value)(o)
-					o.durability = memd.DurabilityPersistToMajority
-				}).status)
+					o.Durability = memd.DurabilityPersistToMajority
+				}).Status)
 				log = append(log, w)
 				have = len(log)
 			case "wait":
@@ -217,21 +217,21 @@ func TestStoreReplicationIsAPrefix(t *testing.T) {
 			case "failover":
 				s.vbs[0].deliver(s.now)
 				active, replica = replica, active
-				s.assign(0, []int{active, -1})
-				s.fork(0)
+				s.Assign(0, []int{active, -1})
+				s.Fork(0)
 				log = log[:have]
-				s.assign(0, []int{active, replica}) // the node comes back
+				s.Assign(0, []int{active, replica}) // the node comes back
 				have = len(log)
 			case "move":
 				active, replica = replica, active
-				s.assign(0, []int{active, replica})
+				s.Assign(0, []int{active, replica})
 				have = len(log)
 			}
 			for _, key := range keys {
 				require.Equal(t, last(log, key), s.value(memd.OpGet, active, key), key)
 				require.Equal(t, last(log[:have], key), s.value(memd.OpGetReplica, replica, key), key)
 			}
-			_, seqno := s.vbucket(0)
+			_, seqno := s.History(0)
 			require.EqualValues(t, len(log), seqno)
 		}
 	})
@@ -257,15 +257,15 @@ func (m storeModel) find(key string, now time.Time) *modelDoc {
 }
 
 // next says what an operation answers, and what the document is then; nil for none.
-func (m storeModel) next(o *docOp, now time.Time) (memd.Status, *modelDoc) {
-	d := m.find(string(o.key), now)
+func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
+	d := m.find(string(o.Key), now)
 	if d == nil {
 		switch {
-		case o.op == memd.OpAdd, o.op == memd.OpSet && o.cas == 0:
-			return success, &modelDoc{value: string(o.value), expires: absolute(o.expiry, now)}
-		case o.op == memd.OpIncrement:
-			return success, &modelDoc{value: fmt.Sprint(o.initial), expires: absolute(o.expiry, now)}
-		case o.op == memd.OpAppend:
+		case o.Opcode == memd.OpAdd, o.Opcode == memd.OpSet && o.CAS == 0:
+			return success, &modelDoc{value: string(o.Value), expires: absolute(o.Expiry, now)}
+		case o.Opcode == memd.OpIncrement:
+			return success, &modelDoc{value: fmt.Sprint(o.Initial), expires: absolute(o.Expiry, now)}
+		case o.Opcode == memd.OpAppend:
 			return notStored, nil
 		}
 		return notFound, nil
@@ -274,39 +274,39 @@ func (m storeModel) next(o *docOp, now time.Time) (memd.Status, *modelDoc) {
 	out := *d
 	out.lock = time.Time{}
 	switch {
-	case o.op == memd.OpAdd:
+	case o.Opcode == memd.OpAdd:
 		return exists, d
-	case o.op == memd.OpGet:
+	case o.Opcode == memd.OpGet:
 		return success, d
-	case o.op == memd.OpGetLocked && !locked:
-		out.lock = now.Add(time.Duration(o.lock) * time.Second)
+	case o.Opcode == memd.OpGetLocked && !locked:
+		out.lock = now.Add(time.Duration(o.Lock) * time.Second)
 		return success, &out
-	case o.op == memd.OpUnlockKey && !locked:
+	case o.Opcode == memd.OpUnlockKey && !locked:
 		return notLocked, d
-	case locked && o.cas != d.cas:
+	case locked && o.CAS != d.cas:
 		return isLocked, d
-	case o.op == memd.OpUnlockKey:
+	case o.Opcode == memd.OpUnlockKey:
 		return success, &out
-	case o.op == memd.OpGetLocked:
+	case o.Opcode == memd.OpGetLocked:
 		return isLocked, d
-	case o.cas != 0 && o.cas != d.cas:
+	case o.CAS != 0 && o.CAS != d.cas:
 		return exists, d
 	}
-	switch o.op {
+	switch o.Opcode {
 	case memd.OpDelete:
 		return success, nil
 	case memd.OpTouch:
-		out.expires = absolute(o.expiry, now)
+		out.expires = absolute(o.Expiry, now)
 	case memd.OpAppend:
-		out.value += string(o.value)
+		out.value += string(o.Value)
 	case memd.OpIncrement:
 		n, err := strconv.ParseUint(d.value, 10, 64)
 		if err != nil {
 			return memd.StatusDeltaBadVal, d
 		}
-		out.value = fmt.Sprint(n + o.delta)
+		out.value = fmt.Sprint(n + o.Delta)
 	default:
-		out.value, out.expires = string(o.value), absolute(o.expiry, now)
+		out.value, out.expires = string(o.Value), absolute(o.Expiry, now)
 	}
 	return success, &out
 }
@@ -321,27 +321,27 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 		s, m := newStoreTest(), storeModel{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s.now = s.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
-			o := docOp{
-				op: rapid.SampledFrom(ops).Draw(t, "op"), key: []byte(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")),
-				value:  []byte(rapid.SampledFrom([]string{"7", "x", ""}).Draw(t, "value")),
-				expiry: rapid.Uint32Range(0, 3).Draw(t, "expiry"), lock: rapid.Uint32Range(1, 3).Draw(t, "lock"),
-				delta: 1, initial: 5,
+			o := Op{
+				Opcode: rapid.SampledFrom(ops).Draw(t, "op"), Key: []byte(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")),
+				Value:  []byte(rapid.SampledFrom([]string{"7", "x", ""}).Draw(t, "value")),
+				Expiry: rapid.Uint32Range(0, 3).Draw(t, "expiry"), Lock: rapid.Uint32Range(1, 3).Draw(t, "lock"),
+				Delta: 1, Initial: 5,
 			}
 			// ADD, counters and reads take no CAS on the wire.
-			if d := m[string(o.key)]; d != nil && o.op != memd.OpAdd && o.op != memd.OpIncrement && o.op != memd.OpGetLocked {
-				o.cas = rapid.SampledFrom([]uint64{0, d.cas, 1}).Draw(t, "cas")
+			if d := m[string(o.Key)]; d != nil && o.Opcode != memd.OpAdd && o.Opcode != memd.OpIncrement && o.Opcode != memd.OpGetLocked {
+				o.CAS = rapid.SampledFrom([]uint64{0, d.cas, 1}).Draw(t, "cas")
 			}
 			status, next := m.next(&o, s.now)
-			res := s.apply(&o, s.now)
-			require.Equal(t, status, res.status, "%v", o.op)
+			res := s.Apply(&o, s.now)
+			require.Equal(t, status, res.Status, "%v", o.Opcode)
 			switch {
 			case next == nil:
-				delete(m, string(o.key))
-			case status == success && o.op != memd.OpGet && o.op != memd.OpUnlockKey:
-				next.cas = res.cas
-				m[string(o.key)] = next
+				delete(m, string(o.Key))
+			case status == success && o.Opcode != memd.OpGet && o.Opcode != memd.OpUnlockKey:
+				next.cas = res.CAS
+				m[string(o.Key)] = next
 			default:
-				m[string(o.key)] = next
+				m[string(o.Key)] = next
 			}
 			want := map[string]string{}
 			for key := range m {
@@ -350,10 +350,10 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 				}
 			}
 			got := map[string]string{}
-			for _, d := range s.documents(s.now) {
+			for _, d := range s.Documents(s.now) {
 				got[d.Key] = fmt.Sprint(string(d.Value), d.CAS, d.Locked)
 			}
-			require.True(t, maps.Equal(want, got), "%v: %v, want %v", o.op, got, want)
+			require.True(t, maps.Equal(want, got), "%v: %v, want %v", o.Opcode, got, want)
 		}
 	})
 }

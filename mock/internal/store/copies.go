@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"crypto/rand"
@@ -12,7 +12,7 @@ import (
 
 // vbucketData is one vbucket with the copies that nodes have of it.
 type vbucketData struct {
-	history []branch // newest first, never empty
+	history []Branch // newest first, never empty
 	seqno   uint64   // newest of the active copy
 	goneRev uint64   // the highest revision of a tombstone: documents that are new here begin after it
 	nodes   []int    // the active one, then the replicas
@@ -22,10 +22,10 @@ type vbucketData struct {
 	slow    bool     // disks are behind, so that it matters when a copy got what
 }
 
-// branch is one stretch of a vbucket's history: a failover ends it and begins the next.
-type branch struct {
-	uuid  uint64
-	begin uint64 // newest sequence number when it began
+// Branch is one stretch of a vbucket's history: a failover ends it and begins the next.
+type Branch struct {
+	UUID  uint64
+	Begin uint64 // newest sequence number when it began
 }
 
 // docCopy is what one node has of a vbucket.
@@ -60,22 +60,22 @@ func (c *docCopy) put(id docID, d doc) {
 
 // put stores a mutation where it was executed, and on the other nodes of the vbucket: at once, or after the replicas'
 // lag. A durable one takes with it what is still unsent.
-func (s *store) put(v *vbucketData, o *docOp, id docID, d doc, now time.Time) {
-	v.copies[o.node].put(id, d)
+func (s *Store) put(v *vbucketData, o *Op, id docID, d doc, now time.Time) {
+	v.copies[o.Node].put(id, d)
 	if v.slow {
-		v.copies[o.node].arrived(d.seqno, now)
+		v.copies[o.Node].arrived(d.seqno, now)
 	}
 	if len(v.copies) > 1 {
 		due := now.Add(s.lag)
-		if o.durability > 0 {
+		if o.Durability > 0 {
 			due = now
 		}
 		v.queue = append(v.queue, unsent{id, d, due})
-		if s.lag == 0 || o.durability > 0 {
+		if s.lag == 0 || o.Durability > 0 {
 			v.deliverAll()
 		}
 	}
-	if o.durability > memd.DurabilityMajority {
+	if o.Durability > memd.DurabilityMajority {
 		for _, c := range v.copies {
 			c.arrivals = nil
 		}
@@ -113,8 +113,8 @@ func (v *vbucketData) send(n int) {
 	}
 }
 
-// setLag changes how long replicas are behind. Without a lag they have everything at once.
-func (s *store) setLag(lag time.Duration) {
+// SetLag changes how long replicas are behind. Without a lag they have everything at once.
+func (s *Store) SetLag(lag time.Duration) {
 	s.lag = lag
 	for i := range s.vbs {
 		if lag == 0 {
@@ -123,9 +123,9 @@ func (s *store) setLag(lag time.Duration) {
 	}
 }
 
-// setDiskLag changes how long disks are behind. What there is already counts as being on disk.
-func (s *store) setDiskLag(lag time.Duration) {
-	s.diskLag = lag
+// SetDiskLag changes how long disks are behind. What there is already counts as being on disk.
+func (s *Store) SetDiskLag(lag time.Duration) {
+	s.DiskLag = lag
 	for i := range s.vbs {
 		s.vbs[i].slow = lag > 0
 		for _, c := range s.vbs[i].copies {
@@ -134,9 +134,9 @@ func (s *store) setDiskLag(lag time.Duration) {
 	}
 }
 
-// fork begins a new stretch of a vbucket's history, as a failover does that has just been assigned: what has not
+// Fork begins a new stretch of a vbucket's history, as a failover does that has just been assigned: what has not
 // reached the copy that is now the active one is lost, and all others become like it.
-func (s *store) fork(vb int) {
+func (s *Store) Fork(vb int) {
 	v := &s.vbs[vb]
 	v.queue, v.moved = nil, false
 	if len(v.nodes) > 0 {
@@ -150,13 +150,20 @@ func (s *store) fork(vb int) {
 	}
 	var b [8]byte
 	rand.Read(b[:]) // never fails
-	v.history = slices.Insert(v.history, 0, branch{binary.BigEndian.Uint64(b[:]) | 1, v.seqno})
+	v.history = slices.Insert(v.history, 0, Branch{binary.BigEndian.Uint64(b[:]) | 1, v.seqno})
 }
 
-// assign gives a vbucket to nodes, -1 for none. Nodes that are new to it get the old active node's documents, or any
+// ForkAll is fork for every vbucket.
+func (s *Store) ForkAll() {
+	for vb := range s.vbs {
+		s.Fork(vb)
+	}
+}
+
+// Assign gives a vbucket to nodes, -1 for none. Nodes that are new to it get the old active node's documents, or any
 // other copy when that one has left; nodes that are no longer named lose theirs. When the active node is another one
 // afterwards, nothing is lost by that unless fork follows.
-func (s *store) assign(vb int, nodes []int) {
+func (s *Store) Assign(vb int, nodes []int) {
 	v := &s.vbs[vb]
 	var source *docCopy
 	for _, n := range v.nodes {
@@ -185,13 +192,13 @@ func (s *store) assign(vb int, nodes []int) {
 	v.moved = len(v.queue) > 0 && (v.moved || old[0] != v.nodes[0])
 }
 
-// vbucket returns a vbucket's history and its newest sequence number.
-func (s *store) vbucket(vb uint16) (history []branch, seqno uint64) {
+// History returns a vbucket's history and its newest sequence number.
+func (s *Store) History(vb uint16) (history []Branch, seqno uint64) {
 	return s.vbs[vb].history, s.vbs[vb].seqno
 }
 
-// flush removes every document, with their history.
-func (s *store) flush() {
+// Flush removes every document, with their history.
+func (s *Store) Flush() {
 	for i := range s.vbs {
 		v := &s.vbs[i]
 		for _, c := range v.copies {
@@ -200,7 +207,7 @@ func (s *store) flush() {
 			c.seqno, c.arrivals = 0, nil
 		}
 		v.seqno, v.goneRev, v.history = 0, 0, nil
-		s.fork(i)
+		s.Fork(i)
 	}
 }
 

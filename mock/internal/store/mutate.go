@@ -1,4 +1,4 @@
-package mock
+package store
 
 import (
 	"bytes"
@@ -11,17 +11,17 @@ import (
 )
 
 // mutate is the next version of a document.
-func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc, docResult) {
+func (s *Store) mutate(o *Op, old doc, live, locked bool, now time.Time) (doc, Result) {
 	if !live {
 		old = doc{}
 	}
-	switch o.op {
+	switch o.Opcode {
 	case memd.OpAdd:
 		if live {
 			return old, failure(memd.StatusKeyExists)
 		}
 	case memd.OpIncrement, memd.OpDecrement:
-		if !live && o.expiry == math.MaxUint32 {
+		if !live && o.Expiry == math.MaxUint32 {
 			return old, failure(memd.StatusKeyNotFound)
 		}
 	case memd.OpAppend, memd.OpPrepend:
@@ -29,7 +29,7 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 			return old, failure(memd.StatusNotStored)
 		}
 	case memd.OpSet:
-		if !live && o.cas != 0 {
+		if !live && o.CAS != 0 {
 			return old, failure(memd.StatusKeyNotFound)
 		}
 	default:
@@ -38,31 +38,31 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 		}
 	}
 	switch {
-	case locked && o.cas != old.cas:
+	case locked && o.CAS != old.cas:
 		return old, failure(memd.StatusLocked)
-	case o.cas != 0 && o.cas != old.cas:
+	case o.CAS != 0 && o.CAS != old.cas:
 		return old, failure(memd.StatusKeyExists)
 	}
 	next := old
 	next.cas = 0
-	var res docResult
-	switch o.op {
+	var res Result
+	switch o.Opcode {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace:
 		next = doc{
-			value: o.value, flags: o.flags, datatype: o.datatype, packed: o.packed, expiry: o.expires(now),
+			value: o.Value, flags: o.Flags, datatype: o.Datatype, packed: o.Packed, expiry: o.expires(now),
 			xattrs: old.xattrs,
 		}
-		if o.preserveTTL && live {
+		if o.PreserveTTL && live {
 			next.expiry = old.expiry
 		}
 	case memd.OpDelete:
 		next = next.tombstone()
 	case memd.OpAppend:
-		next.value = slices.Concat(old.value, o.value)
-		next.datatype, next.packed = valueType(next.value), false
+		next.value = slices.Concat(old.value, o.Value)
+		next.datatype, next.packed = ValueType(next.value), false
 	case memd.OpPrepend:
-		next.value = slices.Concat(o.value, old.value)
-		next.datatype, next.packed = valueType(next.value), false
+		next.value = slices.Concat(o.Value, old.value)
+		next.datatype, next.packed = ValueType(next.value), false
 	case memd.OpTouch, memd.OpGAT:
 		next.expiry = o.expires(now)
 	case memd.OpIncrement, memd.OpDecrement:
@@ -74,25 +74,25 @@ func (s *store) mutate(o *docOp, old doc, live, locked bool, now time.Time) (doc
 			next = doc{expiry: o.expires(now)}
 		}
 		next.packed = false
-		next.value, next.datatype, res.number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n
+		next.value, next.datatype, res.Number = strconv.AppendUint(nil, n, 10), memd.DatatypeJSON, n
 	}
-	if len(next.value) > maxValue {
+	if len(next.value) > MaxValue {
 		return old, failure(memd.StatusTooBig)
 	}
 	return next, res
 }
 
 // count is a counter's next number.
-func count(o *docOp, old doc, live bool) (uint64, bool) {
+func count(o *Op, old doc, live bool) (uint64, bool) {
 	if !live {
-		return o.initial, true
+		return o.Initial, true
 	}
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(old.value)), 10, 64)
 	switch {
 	case err != nil:
 		return 0, false
-	case o.op == memd.OpIncrement:
-		return n + o.delta, true
+	case o.Opcode == memd.OpIncrement:
+		return n + o.Delta, true
 	}
-	return n - min(n, o.delta), true
+	return n - min(n, o.Delta), true
 }
