@@ -147,3 +147,12 @@ var rows = []row{
 	{24000, 24999, cberr.CompilationFailure, retry.Unknown, true},
 	{25000, 25999, cberr.InternalServerFailure, retry.Unknown, false},
 }
+
+// Codes are the rows of the table of errors.
+func Codes() []httpsvc.CodeRow {
+	list := make([]httpsvc.CodeRow, 0, len(rows))
+	for _, r := range rows {
+		list = append(list, httpsvc.CodeRow{Low: r.low, High: r.high, Kind: r.kind, Reason: r.reason})
+	}
+	return list
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -288,4 +289,27 @@ var kinds = []kindRow{
 	{codes(12000, 12999), cberr.IndexFailure},
 	{codes(14000, 14999), cberr.IndexFailure},
 	{code(13014), cberr.AuthenticationFailure},
+}
+
+// Codes are the rows of the table of errors, as Classify has them for a readonly statement whose plan the client keeps.
+func Codes() []httpsvc.CodeRow {
+	var list []httpsvc.CodeRow
+	for _, k := range kinds {
+		texts := k.texts
+		if len(texts) == 0 {
+			texts = [][]string{nil}
+		}
+		for _, parts := range texts {
+			e, when := ServerError{Code: k.low, Message: strings.Join(parts, " ")}, ""
+			switch {
+			case k.cause != 0:
+				e.Causes, when = []int{k.cause}, "caused by "+strconv.Itoa(k.cause)
+			case len(parts) > 0:
+				when = "with the text \"" + strings.Join(parts, " ... ") + "\""
+			}
+			reason, _, _ := Classify(Answer{Errors: []ServerError{e}, Readonly: true, Plan: true})
+			list = append(list, httpsvc.CodeRow{Low: k.low, High: k.high, When: when, Kind: k.kind, Reason: reason})
+		}
+	}
+	return list
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -54,4 +55,20 @@ var rows = []row{
 	{429, "egress_mib_per_min", false, cberr.RateLimited, retry.SearchTooManyRequests},
 	{429, "", false, cberr.Couchbase, retry.SearchTooManyRequests},
 	{500, "", false, cberr.InternalServerFailure, retry.Unknown},
+}
+
+// Codes are the rows of the table of answers.
+func Codes() []httpsvc.CodeRow {
+	list := make([]httpsvc.CodeRow, 0, len(rows))
+	for _, r := range rows {
+		when := ""
+		switch {
+		case r.text != "":
+			when = "with the text \"" + r.text + "\""
+		case r.scoped:
+			when = "for an index of a scope"
+		}
+		list = append(list, httpsvc.CodeRow{Low: r.status, High: r.status, When: when, Kind: r.kind, Reason: r.reason})
+	}
+	return list
 }

@@ -88,26 +88,38 @@ type retryRow struct {
 	status int
 	unless func(body) bool // answers with this status that may not be; nil for none
 	reason retry.Reason
+	when   string // what unless asks of the answer, in words
 }
 
 // retries is the table of answers that may be retried. Source: SDK RFC 0049, whose list has 302 twice: a redirect means
 // that the node has no active partition, and is not followed.
 var retries = []retryRow{
-	{302, nil, retry.ViewsNoActivePartition},
-	{300, nil, retry.ViewsTemporaryFailure},
-	{301, nil, retry.ViewsTemporaryFailure},
-	{303, nil, retry.ViewsTemporaryFailure},
-	{307, nil, retry.ViewsTemporaryFailure},
-	{401, nil, retry.ViewsTemporaryFailure},
-	{404, notMissing, retry.ViewsTemporaryFailure},
-	{408, nil, retry.ViewsTemporaryFailure},
-	{409, nil, retry.ViewsTemporaryFailure},
-	{412, nil, retry.ViewsTemporaryFailure},
-	{416, nil, retry.ViewsTemporaryFailure},
-	{417, nil, retry.ViewsTemporaryFailure},
-	{500, lasting, retry.ViewsTemporaryFailure},
-	{501, nil, retry.ViewsTemporaryFailure},
-	{502, nil, retry.ViewsTemporaryFailure},
-	{503, nil, retry.ViewsTemporaryFailure},
-	{504, nil, retry.ViewsTemporaryFailure},
+	{status: 302, reason: retry.ViewsNoActivePartition},
+	{status: 300, reason: retry.ViewsTemporaryFailure},
+	{status: 301, reason: retry.ViewsTemporaryFailure},
+	{status: 303, reason: retry.ViewsTemporaryFailure},
+	{status: 307, reason: retry.ViewsTemporaryFailure},
+	{status: 401, reason: retry.ViewsTemporaryFailure},
+	{404, notMissing, retry.ViewsTemporaryFailure, `whose reason is "missing"`},
+	{status: 408, reason: retry.ViewsTemporaryFailure},
+	{status: 409, reason: retry.ViewsTemporaryFailure},
+	{status: 412, reason: retry.ViewsTemporaryFailure},
+	{status: 416, reason: retry.ViewsTemporaryFailure},
+	{status: 417, reason: retry.ViewsTemporaryFailure},
+	{500, lasting, retry.ViewsTemporaryFailure, `without "badarg", and not about a missing named view`},
+	{status: 501, reason: retry.ViewsTemporaryFailure},
+	{status: 502, reason: retry.ViewsTemporaryFailure},
+	{status: 503, reason: retry.ViewsTemporaryFailure},
+	{status: 504, reason: retry.ViewsTemporaryFailure},
+}
+
+// Codes are the rows of the table of answers that may be retried, each with its kind.
+func Codes() []httpsvc.CodeRow {
+	list := make([]httpsvc.CodeRow, 0, len(retries))
+	for _, r := range retries {
+		_, _, kind := Classify(Answer{HTTPStatus: r.status})
+		row := httpsvc.CodeRow{Low: r.status, High: r.status, When: r.when, Reason: r.reason, Kind: cberr.KindOf(kind)}
+		list = append(list, row)
+	}
+	return list
 }

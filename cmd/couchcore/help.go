@@ -23,7 +23,7 @@ var exampleOf = map[string]string{
 	"doctor":      "couchcore doctor -c couchbases://db.example.com -u app -p - -b travel",
 	"bench":       "couchcore bench --duration 10s --concurrency 64 --value-size 256",
 	"chaos":       "couchcore chaos --seeds 40 --ops 200000",
-	"reasons":     "couchcore reasons",
+	"reasons":     "couchcore reasons KV_LOCKED",
 	"explain":     "couchcore explain --service kv --op upsert --status 0x86",
 	"hash":        "couchcore hash airline_10",
 	"strerror":    "couchcore strerror 0x86",

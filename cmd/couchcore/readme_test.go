@@ -76,6 +76,30 @@ func TestProgramsOfThePagesAreTested(t *testing.T) {
 	}
 }
 
+// TestTheReadmeShowsEachSystemOfRetryingInAFewLines: one block for each of the five, of at most eight lines, in an Example that runs.
+func TestTheReadmeShowsEachSystemOfRetryingInAFewLines(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(text), "\n## Retrying\n")
+	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "\n## ")
+	source, err := os.ReadFile(root + "/examples/retrying/systems_test.go")
+	require.NoError(t, err)
+	var run []string // the Examples that are run: those with an output
+	for _, f := range strings.Split(string(source), "\nfunc Example")[1:] {
+		if body, _, ok := strings.Cut(f, "\n\t// Output: "); ok {
+			run = append(run, "func Example"+body)
+		}
+	}
+	blocks := strings.Split(section, "```go\n")[1:]
+	require.Len(t, blocks, 5)
+	for _, b := range blocks {
+		b, _, _ = strings.Cut(b, "```")
+		require.LessOrEqual(t, strings.Count(b, "\n"), 8, b)
+		require.True(t, partOf(run, b), "no Example has:\n%s", b)
+	}
+}
+
 // partOf reports whether lines stand in one of the sources as they are, or deeper inside.
 func partOf(sources []string, lines string) bool {
 	for range 4 {

@@ -37,7 +37,7 @@ type cli struct {
 	Doctor    doctorCmd      `cmd:"" set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
 	Bench     benchCmd       `cmd:"" set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
-	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons."`
+	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons, or what one of them means and what to do."`
 	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
 	Hash      hashCmd        `cmd:"" group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"What a status code means."`

@@ -29,8 +29,11 @@ func TestReasonsAsJSONAreOneObjectARow(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(rows[i]), &row))
 		require.Equal(t, map[string]any{
 			"name": want.String(), "non_idempotent_retry": want.AllowsNonIdempotent(), "always_retry": want.AlwaysRetry(),
-			"terminal": want.Terminal(), "kind": want.Kind().String(),
+			"terminal": want.Terminal(), "kind": want.Kind().String(), "unseen": want.Unseen(),
+			"means": reasonTexts[want].means, "set": reasonTexts[want].set, "cleared": reasonTexts[want].cleared, "do": reasonTexts[want].do,
+			"answers": row["answers"],
 		}, row)
+		require.IsType(t, []any{}, row["answers"])
 		i++
 	}
 	require.Len(t, rows, i)
