@@ -59,26 +59,8 @@ func (b *Bucket) NewCall() *kv.Call { return b.router.NewCall() }
 // Dispatch implements kv.Dispatcher.
 func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
 
-// NewCalls implements kv.BatchDispatcher.
-func (b *Bucket) NewCalls(dst []*kv.Call) { b.router.NewCalls(dst) }
-
-// ReleaseAll implements kv.BatchDispatcher.
-func (b *Bucket) ReleaseAll(calls []*kv.Call) { b.router.ReleaseAll(calls) }
-
 // DispatchAll implements kv.BatchDispatcher.
 func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
-
-// NewReads implements kv.ReadsDispatcher.
-func (b *Bucket) NewReads() *kv.Reads { return b.router.NewReads() }
-
-// ReleaseReads implements kv.ReadsDispatcher.
-func (b *Bucket) ReleaseReads(r *kv.Reads) { b.router.ReleaseReads(r) }
-
-// DispatchReads implements kv.ReadsDispatcher.
-func (b *Bucket) DispatchReads(r *kv.Reads) { b.router.DispatchReads(r) }
-
-// AdmitRead implements kv.ReadsDispatcher.
-func (b *Bucket) AdmitRead(c *kv.Call, r *kv.Reads) { b.router.AdmitRead(c, r) }
 
 // Release implements kv.Dispatcher.
 func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }

@@ -19,10 +19,6 @@ type Outcome[R any] struct {
 // BatchDispatcher is a Dispatcher that can take over many calls at once, which costs less than one after the other.
 type BatchDispatcher interface {
 	Dispatcher
-	// NewCalls fills dst with calls, as NewCall gives one.
-	NewCalls(dst []*Call)
-	// ReleaseAll takes back finished calls as Release does; nil ones are left out. The slice is the caller's again.
-	ReleaseAll(calls []*Call)
 	// DispatchAll takes the calls over as Dispatch does. The slice is the caller's again when it returns.
 	DispatchAll(calls []*Call)
 }
@@ -30,31 +26,18 @@ type BatchDispatcher interface {
 // Batch runs many operations at once, at most inFlight of them at a time (0 means DefaultInFlight), and waits for all of
 // them. The outcomes are in the order of ops; each operation succeeds or fails for itself. When ctx ends the operations
 // that are left fail with it. Keys and values of ops are lent until Batch returns. Besides the outcomes it takes memory
-// for the operations that are under way, about 1.2 KiB each. Reads that have all but keys and buffers in common, and no
-// strategy, paths, expiry or hedge, take a fraction of that until something else happens to one than a good answer.
+// for the operations that are under way, about 1 KiB each.
 func Batch[R any, O Op[R]](ctx context.Context, d Dispatcher, ops []O, inFlight int) []Outcome[R] {
-	if gets, ok := any(ops).([]Get); ok && len(gets) > 0 {
-		if out, ok := reads(ctx, d, &gets[0].Common, nil, gets, inFlight); ok {
-			return any(out).([]Outcome[R]) //nolint:forcetypeassert // there is one R that Get is an Op of
-		}
-	}
-	b := newBatch[R, O](ctx, d, len(ops), inFlight)
-	b.run(func(i int) *O { return &ops[i] })
-	return b.out
+	return runBatch[R](ctx, d, len(ops), inFlight, func(i int) *O { return &ops[i] })
 }
 
 // GetMulti reads many documents of one collection at once, as Batch does.
 func GetMulti(ctx context.Context, d Dispatcher, c Common, keys [][]byte) []Outcome[GetResult] {
-	if out, ok := reads(ctx, d, &c, keys, nil, 0); ok {
-		return out
-	}
-	b := newBatch[GetResult, Get](ctx, d, len(keys), 0)
 	op := Get{Common: c}
-	b.run(func(i int) *Get {
+	return runBatch[GetResult](ctx, d, len(keys), 0, func(i int) *Get {
 		op.Key = keys[i]
 		return &op
 	})
-	return b.out
 }
 
 // UpsertMulti writes many documents at once, as Batch does.
@@ -62,134 +45,115 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 	return Batch(ctx, d, docs, 0)
 }
 
-// group is what the calls of one portion of a batch have in common: the last of them to finish wakes who waits.
-type group struct{ sync.WaitGroup }
-
-// batch runs its operations in portions. Two of them are under way at a time, so that the nodes have work while the
-// outcomes of one are looked at.
+// batch runs its operations in chunks. Two chunks are under way at a time, so that the nodes have work while the outcomes
+// of one are looked at.
 type batch[R any, O Op[R]] struct {
 	ctx    context.Context
 	d      Dispatcher
-	many   BatchDispatcher // the same, nil when it is none
+	all    BatchDispatcher // d, or nil when d takes one call at a time
+	op     func(i int) *O  // gives an operation, which is read before op is called again
 	out    []Outcome[R]
-	size   int // of a portion
-	places [2]portion
-	used   int // of the places
-	few    [16]*Call
+	size   int // of a chunk
+	chunks [2]chunk
+	small  [16]*Call // memory for the calls of a small batch
 }
 
-// portion is some operations that follow one another.
-type portion struct {
-	group
+// chunk is some operations that follow one another: a slice of calls with one waiter.
+type chunk struct {
+	wait  sync.WaitGroup
 	from  int
 	calls []*Call // nil for an operation that has its outcome without a call
 }
 
-// portions says how many operations at most are in a portion of n with a limit, and whether one or two portions are under
-// way at a time.
-func portions(n, inFlight int) (size, used int) {
+func runBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int, op func(i int) *O) []Outcome[R] {
+	b := &batch[R, O]{ctx: ctx, d: d, op: op, out: make([]Outcome[R], n)}
+	b.all, _ = d.(BatchDispatcher)
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight
 	}
-	if n > inFlight && inFlight > 1 {
-		return inFlight / 2, 2
+	used := 1
+	if b.size = min(n, inFlight); n > inFlight && inFlight > 1 {
+		b.size, used = inFlight/2, 2
 	}
-	return min(n, inFlight), 1
-}
-
-func newBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int) *batch[R, O] {
-	b := &batch[R, O]{ctx: ctx, d: d, out: make([]Outcome[R], n)}
-	b.size, b.used = portions(n, inFlight)
-	b.many, _ = d.(BatchDispatcher)
-	calls := b.few[:]
-	if n := b.used * b.size; n > len(calls) {
-		calls = make([]*Call, n)
+	calls := b.small[:]
+	if used*b.size > len(calls) {
+		calls = make([]*Call, used*b.size)
 	}
-	for i := range b.used {
-		b.places[i].calls = calls[i*b.size : i*b.size : (i+1)*b.size]
+	for i := range used {
+		b.chunks[i].calls = calls[i*b.size : i*b.size : (i+1)*b.size]
 	}
-	return b
-}
-
-// run has all operations' outcomes when it returns. op gives an operation, which is read before op is called again.
-func (b *batch[R, O]) run(op func(i int) *O) {
 	turn := 0
-	for from := 0; from < len(b.out); from += b.size {
-		p := &b.places[turn%b.used]
-		b.finish(p, op)
-		b.start(p, from, op)
+	for from := 0; from < n; from += b.size {
+		k := &b.chunks[turn%used]
+		b.finish(k)
+		b.start(k, from)
 		turn++
 	}
-	for i := range b.used {
-		b.finish(&b.places[(turn+i)%b.used], op)
+	for i := range used {
+		b.finish(&b.chunks[(turn+i)%used])
 	}
+	return b.out
 }
 
-// start dispatches the operations of a portion.
-func (b *batch[R, O]) start(p *portion, from int, op func(i int) *O) {
+// start dispatches the operations of a chunk.
+func (b *batch[R, O]) start(k *chunk, from int) {
 	n := min(b.size, len(b.out)-from)
-	p.from = from
-	p.Add(n)
+	k.from, k.calls = from, k.calls[:n]
+	k.wait.Add(n)
 	all := true
-	p.calls = p.calls[:n]
-	if b.many != nil {
-		b.many.NewCalls(p.calls)
+	for i := range n {
+		k.calls[i] = b.load(k, from+i)
+		all = all && k.calls[i] != nil
 	}
-	for i := from; i < from+n; i++ {
-		c := p.calls[i-from]
-		if b.many == nil {
-			c = b.d.NewCall()
-		}
-		c.form, c.group = formBatch, &p.group
-		o := op(i)
-		err := load[R](c, o)
-		if err == nil && c.mayHedge() && c.hedge() != nil {
-			hedgedAsync(b.ctx, b.d, c, *o, func(r R, err error) {
-				b.out[i] = Outcome[R]{r, err}
-				p.Done()
-			})
-			c = nil
-		} else if err = prepared(b.ctx, c, err); err != nil {
-			b.out[i].Err = err
-			b.d.Release(c)
-			p.Done()
-			c = nil
-		}
-		all = all && c != nil
-		p.calls[i-from] = c
-	}
-	calls := p.calls
+	calls := k.calls
 	if !all {
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c *Call) bool { return c == nil })
 	}
-	if b.many != nil {
-		b.many.DispatchAll(calls)
-	} else {
-		for _, c := range calls {
-			b.d.Dispatch(c)
-		}
+	if b.all != nil {
+		b.all.DispatchAll(calls)
+		return
+	}
+	for _, c := range calls {
+		b.d.Dispatch(c)
 	}
 }
 
-// finish waits for a portion, if it is under way, and keeps its outcomes.
-func (b *batch[R, O]) finish(p *portion, op func(i int) *O) {
-	if len(p.calls) == 0 {
+// load gives the call of an operation; nil when the operation has its outcome already, or is read from several copies.
+func (b *batch[R, O]) load(k *chunk, i int) *Call {
+	c := b.d.NewCall()
+	c.form, c.group = formBatch, &k.wait
+	op := b.op(i)
+	err := load[R](c, op)
+	if err == nil && c.mayHedge() && c.hedge() != nil {
+		hedgedAsync(b.ctx, b.d, c, *op, func(r R, err error) {
+			b.out[i] = Outcome[R]{r, err}
+			k.wait.Done()
+		})
+		return nil
+	}
+	if err = prepared(b.ctx, c, err); err != nil {
+		b.out[i].Err = err
+		b.d.Release(c)
+		k.wait.Done()
+		return nil
+	}
+	return c
+}
+
+// finish waits for a chunk, if it is under way, and keeps its outcomes.
+func (b *batch[R, O]) finish(k *chunk) {
+	if len(k.calls) == 0 {
 		return
 	}
-	p.Wait()
-	for k, c := range p.calls {
+	k.wait.Wait()
+	for i, c := range k.calls {
 		if c != nil {
-			o := &b.out[p.from+k]
-			o.Err = outcome(c, op(p.from+k), &o.Result)
-			if b.many == nil {
-				b.d.Release(c)
-			}
+			o := &b.out[k.from+i]
+			o.Err = outcome(c, b.op(k.from+i), &o.Result)
+			b.d.Release(c)
 		}
 	}
-	if b.many != nil {
-		b.many.ReleaseAll(p.calls)
-	}
-	p.calls = p.calls[:0]
+	k.calls = k.calls[:0]
 }
 
 // BatchSeq runs the operations that ops yields, at most inFlight of them at a time (0 means DefaultInFlight), and yields

@@ -35,10 +35,6 @@ type Route struct {
 	Reads        uint32 // how often the connection had read something when the request was appended
 }
 
-// baton is what a call's channel carries. Its size makes the channel's memory two whole cache lines: with none, a line is that
-// of two calls, which different processors wait for.
-type baton [16]byte
-
 // Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
 // it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
@@ -52,10 +48,10 @@ type Call struct {
 	Started, Deadline int64
 	ctx               context.Context
 
-	wake     chan baton    // of a call that is waited for; nil before it has been one
-	group    *group        // batch form
-	shares   atomic.Uint32 // who else than one connection's slot knows the call: one of the constants below
-	guard    atomic.Uint32 // 0 free, 1 being encoded, 2 ended
+	wake     chan struct{}   // of a call that is waited for; nil before it has been one
+	group    *sync.WaitGroup // batch form
+	shares   atomic.Uint32   // who else than one connection's slot knows the call: one of the constants below
+	guard    atomic.Uint32   // 0 free, 1 being encoded, 2 ended
 	form     form
 	sent     memd.Opcode // of the request that was encoded last
 	vb       uint16      // its vbucket
@@ -166,7 +162,7 @@ func NewCall() *Call { return &Call{} }
 func (c *Call) block() {
 	c.form = formBlocking
 	if c.wake == nil {
-		c.wake = make(chan baton, 1)
+		c.wake = make(chan struct{}, 1)
 	}
 }
 
@@ -442,23 +438,13 @@ func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	return won
 }
 
-// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch. A call of a batch, and one that Do
-// waits for, has finished for whoever waits for it when w is flushed.
-func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool, w *Wakes) bool {
+// Win is Succeed for a reader that has not claimed the attempt, whose number is epoch.
+func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
 	if !c.State.Succeeded(epoch) {
 		return false
 	}
 	c.set(p, owned)
-	switch c.form {
-	case formBlocking: // which has no turn to be told of: only futures and callbacks have
-		c.left()
-		w.addCall(c.wake)
-	case formBatch:
-		c.left()
-		w.add(c.group)
-	default:
-		c.deliver()
-	}
+	c.deliver()
 	return true
 }
 
@@ -550,7 +536,7 @@ func (c *Call) deliver() {
 	c.Taken()
 	switch c.form {
 	case formBlocking:
-		c.wake <- baton{}
+		c.wake <- struct{}{}
 	case formBatch:
 		c.group.Done()
 	case formFuture:
@@ -713,8 +699,8 @@ func opaqueID(o uint32) string {
 }
 
 // prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
-// here, before anything is sent; the context is asked unless the call is placed already, since that is the caller's code.
-func (c *Call) prepare(ctx context.Context, placed bool) error {
+// here, before anything is sent.
+func (c *Call) prepare(ctx context.Context) error {
 	spec := c.Spec()
 	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
 	if !c.Req.light.bare() && c.Req.Retry != nil {
@@ -738,7 +724,7 @@ func (c *Call) prepare(ctx context.Context, placed bool) error {
 		c.has |= hasTurn
 		c.taken = make(chan struct{})
 	}
-	if !placed && ctx.Done() != nil {
+	if ctx.Done() != nil {
 		c.has |= hasContext
 		if err := ctx.Err(); err != nil {
 			return &contextError{cause: context.Cause(ctx), deadline: errors.Is(err, context.DeadlineExceeded)}

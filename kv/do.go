@@ -35,14 +35,6 @@ type Dispatcher interface {
 // call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
 // Keys and values of op are lent until Do returns.
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
-	if o, ok := any(&op).(*Get); ok {
-		if rd := lone(ctx, d, o); rd != nil {
-			rd.d.DispatchReads(rd)
-			<-rd.wake
-			err = rd.end(any(&r).(*GetResult)) //nolint:forcetypeassert // there is one R that Get is an Op of
-			return r, err
-		}
-	}
 	c := d.NewCall()
 	c.block()
 	if err = load[R](c, &op); err == nil && c.mayHedge() && c.hedge() != nil {
@@ -53,7 +45,7 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	}
 	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
 	if err == nil {
-		err = c.prepare(ctx, false)
+		err = c.prepare(ctx)
 	}
 	if err != nil {
 		err = c.unprepared(ctx, err)
@@ -112,7 +104,7 @@ func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
 // call has ended.
 func prepared(ctx context.Context, c *Call, err error) error {
 	if err == nil {
-		err = c.prepare(ctx, false)
+		err = c.prepare(ctx)
 	}
 	if err == nil {
 		return nil

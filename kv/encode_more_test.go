@@ -3,7 +3,6 @@ package kv_test
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"strings"
 	"testing"
 	"time"
 
@@ -219,40 +218,4 @@ func TestFeaturesThatOperationsNeed(t *testing.T) {
 	_, err := mutate(kv.MutateSpec{Op: memd.OpSubdocDictUpsert, Path: "x", Value: []byte(kv.MacroCAS), Xattr: true, ExpandMacros: true}).
 		encoded(withoutFeature(memd.FeatureSubdocDocumentMacro))
 	require.NoError(t, err, "the macros of a mutation need no feature")
-}
-
-// A read without a call is the same on the wire as one with a call.
-func TestReadsOnTheWire(t *testing.T) {
-	for _, features := range []memd.Features{0, allFeatures} {
-		for _, id := range []uint32{0, 8, 0x7f, 0x80, 0x1234, 0xffffffff} {
-			for _, key := range []string{"k", "airline_10", strings.Repeat("k", kv.MaxKeyLenCollection)} {
-				w := kv.Wire{Features: features, Opaque: 0x12345678, VBucket: 0x234, CollectionID: id}
-				var r kv.Reads
-				r.SetCollection(id)
-				before := r.BeforeKey(&w)
-				if features == 0 && id != 0 {
-					require.Zero(t, before)
-					continue
-				}
-				got := make([]byte, before, before+len(key))
-				body := before + len(key) - memd.HeaderLen
-				memd.PutRequest((*[memd.HeaderLen]byte)(got), memd.OpGet, uint16(body), 0, 0, w.VBucket, uint32(body), w.Opaque, 0)
-				if before > memd.HeaderLen {
-					r.PutPrefix(got[memd.HeaderLen:])
-				}
-				got = append(got, key...)
-				var want []byte
-				f := newFake(nil)
-				f.answer = func(c *kv.Call) {
-					var err error
-					want, err = wireOf(c, w)
-					require.NoError(t, err)
-					c.Fail(errSeen)
-				}
-				_, err := kv.Do(testContext(t), f, kv.Get{Key: []byte(key), Common: kv.Common{CollectionID: id}})
-				require.ErrorIs(t, err, errSeen)
-				require.Equal(t, want, got, "%d", id)
-			}
-		}
-	}
 }

@@ -18,9 +18,6 @@ func ResultVia(v *Via, cas uint64) Result { return Result{CAS: cas, via: v} }
 // CallSize is what a call takes, with its allocation's header.
 const CallSize = unsafe.Sizeof(Call{}) + allocHeader
 
-// ReadsSize is what reads take; they are small enough to have no header.
-const ReadsSize = unsafe.Sizeof(Reads{})
-
 // allocHeader precedes objects of more than 512 bytes that hold pointers.
 const allocHeader = 8
 
@@ -29,8 +26,6 @@ func Lines() map[string]uintptr {
 	c := &Call{}
 	return map[string]uintptr{
 		"what reader and waiter use": unsafe.Offsetof(c.wake) + allocHeader,
-		"what is a caller's alone":   unsafe.Offsetof(Reads{}.key),
-		"what few reads need":        unsafe.Offsetof(Reads{}.done),
 		"what only failures need":    unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
 		"the answer":                 unsafe.Offsetof(c.Res) + allocHeader,
 		"the answer's rare parts":    unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
@@ -64,33 +59,6 @@ func Leftovers(c *Call) []string {
 	}
 	return left
 }
-
-// ReadsLeftovers names the fields of reads that are not zero, but for those that may stay when they are used again.
-func ReadsLeftovers(r *Reads) []string {
-	var left []string
-	v := reflect.ValueOf(r).Elem()
-	for i := range v.NumField() {
-		switch name := v.Type().Field(i).Name; name {
-		case "wake", "prefixLen", "keyMax", "Started", "Deadline", "Map", "VBuckets", "InflateLimit":
-		case "prefix": // as long as prefixLen says
-			if r.prefix[0] != 0 {
-				left = append(left, name)
-			}
-		case "one":
-			if rest := r.one; rest.Value != nil || rest.retry != nil || rest.expiry != 0 || rest.hasDuration || rest.readUnits != 0 {
-				left = append(left, name)
-			}
-		default:
-			if !v.Field(i).IsZero() {
-				left = append(left, name)
-			}
-		}
-	}
-	return left
-}
-
-// SharesWake reports whether the same channel wakes who waits for either.
-func SharesWake(c *Call, r *Reads) bool { return c.wake != nil && c.wake == r.wake }
 
 // HasRow reports whether a status has one.
 func HasRow(st memd.Status) bool { return rowOf(st) != nil }

@@ -142,6 +142,5 @@ func TestACallsHotFieldsFillCacheLines(t *testing.T) {
 	for name, at := range kv.Lines() {
 		require.Zero(t, at%64, name)
 	}
-	require.EqualValues(t, 448, kv.ReadsSize, "an odd number of lines, and a size class of its own")
 	require.LessOrEqual(t, kv.CallSize, uintptr(896), "the next size class is 1024: then the same lines of all calls would share a few of the cache's sets")
 }

@@ -134,7 +134,7 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 			_ = nc.Close()
 		}
 	}()
-	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
+	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 512)}
 	o := conn.Options{
 		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{}, Features: []memd.Feature{memd.FeatureCollections},
 		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },

@@ -82,7 +82,6 @@ type frame struct {
 type part struct {
 	buf    []byte
 	frames []frame
-	begun  int64  // when a read in it has begun that has looked at the clock for those after it; 0 when none has
 	value  []byte // of the first request if that is large: it comes behind its frame's end, and is the call's until it is copied
 }
 
@@ -118,7 +117,6 @@ type Conn struct {
 	head     int
 	spares   []*part // one is filled while the other is written, and more while there is more than parts hold; until Rest
 	flushing bool    // somebody writes, or is about to
-	slow     bool    // and has met a full socket, or the connection is one whose writes block
 	reading  bool    // the reader is completing answers and will flush after that
 	closed   bool
 	down     bool // teardown has begun to tell what becomes of the calls: until then they have their deadlines here
@@ -150,7 +148,6 @@ type Conn struct {
 	cameLate   int
 	parked     int  // of the calls that have ended here: they wait for their time
 	nobody     bool // the last read's answers have woken nobody who may append: each left its call so
-	wakes      kv.Wakes
 
 	Stats Stats
 }
@@ -485,14 +482,6 @@ func (c *Conn) sweep() {
 		if !ok {
 			continue
 		}
-		if s.call == nil {
-			if rd := &s.read; rd.stays(now) {
-				next, again = min(next, rd.of.Deadline), again || rd.of.Cancelable()
-				s.word.Store(v)
-				continue
-			}
-			v = uint64(c.own(s, uint16(i), uint32(v>>32)))<<32 | uint64(uint32(v)&^unsentRead)
-		}
 		switch call := s.call; {
 		case call.Ended(), call.Deadline <= now:
 			if call.Deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
@@ -560,7 +549,7 @@ func (c *Conn) Durable() bool {
 		if !ok {
 			continue
 		}
-		durable := s.call != nil && s.call.DurabilityMS != 0
+		durable := s.call.DurabilityMS != 0
 		s.word.Store(v)
 		if durable {
 			return true
@@ -601,7 +590,6 @@ func (c *Conn) read() error {
 		mine := c.reading
 		c.mu.Unlock()
 		err := c.packets()
-		c.wakes.Flush()
 		c.mu.Lock()
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
@@ -744,7 +732,6 @@ func (c *Conn) long(p *memd.Packet) error {
 	if err != nil {
 		return err
 	}
-	c.wakes.Flush()
 	c.rpos += memd.HeaderLen
 	head := make([]byte, h.BodyLen-h.ValueLen()) // 64 KiB and some bytes at most
 	if err := c.receive(head); err != nil {
@@ -802,12 +789,6 @@ func (c *Conn) good(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
 	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
 		if epoch, ok := s.claimNow(p.Opaque & genMask); ok {
-			if s.call == nil {
-				if c.win(&s.read, i, p, false) {
-					return
-				}
-				epoch = c.own(s, i, epoch)
-			}
 			c.succeeded(c.claimed(s, i), epoch, p, false)
 			return
 		}
@@ -832,7 +813,7 @@ func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool
 	if f := c.feedback.Load(); f != nil {
 		(*f).Success()
 	}
-	if !call.Win(epoch, p, owned, &c.wakes) {
+	if !call.Win(epoch, p, owned) {
 		c.orphan(p)
 	}
 }
@@ -867,12 +848,6 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.late(s, i, gen, p)
 		return
 	}
-	if s.call == nil {
-		if p.Status == memd.StatusSuccess && c.win(&s.read, i, p, owned) {
-			return
-		}
-		epoch = c.own(s, i, epoch)
-	}
 	call := c.claimed(s, i)
 	switch {
 	case p.Status == memd.StatusSuccess:
@@ -896,7 +871,7 @@ func (c *Conn) part(s *slot, gen uint32, p *memd.Packet) {
 	if !ok {
 		return
 	}
-	if s.call != nil && s.call.Req.Opcode == p.Opcode && !s.call.Ended() { // no read has such answers
+	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
 		s.call.TakePart(p, epoch)
 	}
 	s.word.Store(uint64(epoch)<<32 | uint64(gen)<<2 | slotLive)

@@ -236,7 +236,6 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	if o.TLS == nil {
 		c.try = newTry(nc)
 	}
-	c.slow = c.try == nil
 	c.timer = time.AfterFunc(time.Hour, c.sweep)
 	c.timer.Stop()
 	return c

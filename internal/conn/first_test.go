@@ -2,17 +2,15 @@ package conn_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 )
 
 // firsts notes how what it has dispatched was written.
 type firsts struct {
-	*reader
+	*dispatcher
 	atOnce bool
 	yields bool // to other goroutines, before
 }
@@ -30,23 +28,15 @@ func (d *firsts) wrote(dispatch func()) {
 	}
 }
 
-func (d *firsts) Dispatch(c *kv.Call) { d.wrote(func() { d.reader.Dispatch(c) }) }
-func (d *firsts) DispatchReads(rs *kv.Reads) {
-	d.wrote(func() {
-		rs.Started = int64(time.Since(d.base))
-		rs.Deadline = rs.Started + int64(d.limit)
-		rs.SetCollection(0)
-		d.cn.SubmitRead(rs, rs.Key(0), 0)
-	})
-}
+func (d *firsts) Dispatch(c *kv.Call) { d.wrote(func() { d.dispatcher.Dispatch(c) }) }
 
-// Who is alone in flight writes at once, and does not yield before.
+// A caller that is alone in flight writes at once, and does not yield before.
 func TestALoneRequestIsWrittenAtOnce(t *testing.T) {
-	d := &firsts{reader: newReader(connect(t, document, func(o *conn.Options) { o.Base = time.Now() }))}
+	d := &firsts{dispatcher: connect(t, document)}
 	defer d.end()
 	for name, do := range map[string]func(){
-		"a read": func() { _, _ = kv.Do(t.Context(), d, kv.Get{Key: []byte("k")}) },
-		"a call": func() { _, _ = kv.Do(t.Context(), d, kv.Upsert{Key: []byte("k"), Value: []byte("v")}) },
+		"a read":  func() { _, _ = kv.Do(t.Context(), d, kv.Get{Key: []byte("k")}) },
+		"a write": func() { _, _ = kv.Do(t.Context(), d, kv.Upsert{Key: []byte("k"), Value: []byte("v")}) },
 	} {
 		stayed := false
 		for range 10 { // a busy machine may stop the thread in its system call, and the others run then

@@ -44,7 +44,6 @@ func (c *Conn) flush() {
 			c.Stats.FullSocket.Add(1)
 			c.mu.Lock()
 			ended := c.closed
-			c.slow = true
 			if !ended {
 				c.wg.Add(1)
 			}
@@ -107,7 +106,7 @@ func (c *Conn) swap() *part {
 	for {
 		c.mu.Lock()
 		if len(c.pend) == c.head {
-			c.flushing, c.slow = false, c.try == nil
+			c.flushing = false
 			c.mu.Unlock()
 			return nil
 		}
@@ -172,14 +171,10 @@ func (c *Conn) mark(p *part) {
 	for i := range p.frames {
 		f := &p.frames[i]
 		end := f.end
-		gen, s, ok := f.opaque&genMask, c.slots.at(uint16(f.opaque>>16)), false
-		if f.call == nil {
-			ok = s.sentReadNow(gen) || s.sentRead(gen)
-		} else {
-			var epoch uint32
-			if epoch, ok = f.call.State.Sent(); ok && !s.sentNow(gen, epoch) {
-				s.sent(gen, epoch)
-			}
+		gen, s := f.opaque&genMask, c.slots.at(uint16(f.opaque>>16))
+		epoch, ok := f.call.State.Sent()
+		if ok && !s.sentNow(gen, epoch) {
+			s.sent(gen, epoch)
 		}
 		if !ok {
 			c.drop(f.opaque)
@@ -207,7 +202,7 @@ func (c *Conn) drop(opaque uint32) {
 	v := uint64(gen) << 2
 	c.mu.Lock()
 	if _, ok := s.claim(gen, slotFree, false); ok {
-		s.call = nil // a read that is dropped has become one
+		s.call = nil
 		c.inflight--
 	} else if s.word.CompareAndSwap(v|slotOrphan, v|slotFree) {
 		c.orphans--
@@ -229,7 +224,7 @@ func (c *Conn) recycle(p *part) {
 	if cap(p.buf) > maxSpareSize {
 		return
 	}
-	p.buf, p.frames, p.begun = p.buf[:0], p.frames[:0], 0
+	p.buf, p.frames = p.buf[:0], p.frames[:0]
 	c.mu.Lock()
 	c.putSpare(p)
 	c.mu.Unlock()
@@ -260,10 +255,6 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 		return
 	}
 	call := s.call
-	if call == nil {
-		epoch = c.own(s, i, epoch)
-		call = s.call
-	}
 	s.call = nil
 	if epoch == 0 || call.State.Unsent(epoch) {
 		c.h.Unsent(call, cut, cause)
@@ -300,9 +291,6 @@ func (c *Conn) teardown() {
 	for i := range used {
 		s := c.slots.at(uint16(i))
 		if epoch, ok := s.claim(uint32(s.word.Load())>>2&genMask, slotFree, false); ok {
-			if s.call == nil {
-				epoch = c.own(s, uint16(i), epoch)
-			}
 			all = append(all, lost{s.call, epoch})
 			s.call = nil
 		}

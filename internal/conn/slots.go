@@ -9,30 +9,20 @@ import (
 
 // A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
 // attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap alone,
-// but for the step from free to live, which the submit lock guards. Whoever takes a slot out of live owns the call's attempt.
-// unsentRead is set above the generation while a read without a call waits to be written.
+// but for the step from free to live, which the submit lock guards. The goroutine that takes a slot out of live owns the
+// call's attempt.
 type slot struct {
 	word atomic.Uint64
-	call *kv.Call // nil for a read without a call
-	read read
-}
-
-// A read is what the slot of one without a call has instead. It is guarded as the slot's call, and means nothing when there
-// is a call, or the slot is free.
-type read struct {
-	of    *kv.Reads
-	i     uint32 // which of them
-	fills uint32 // as kv.Route's Reads
+	call *kv.Call
 }
 
 const (
 	slotFree   = 0
 	slotLive   = 1 // a call waits here
-	slotHeld   = 2 // somebody looks at the call; back to live in an instant
+	slotHeld   = 2 // a goroutine looks at the call; back to live in an instant
 	slotOrphan = 3 // its call is gone, the answer is still to come
 
-	genMask    = 0xffff
-	unsentRead = 1 << 18
+	genMask = 0xffff
 )
 
 const (
@@ -125,7 +115,7 @@ func (s *slot) hold() (v uint64, ok bool) {
 				return v, true
 			}
 		case slotHeld:
-			runtime.Gosched() // the reader keeps a packet, or somebody else looks at the call
+			runtime.Gosched() // the reader keeps a packet, or another goroutine looks at the call
 		default:
 			return 0, false
 		}

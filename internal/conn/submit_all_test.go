@@ -20,20 +20,6 @@ type many struct {
 	taken []int
 }
 
-func (d *many) NewCalls(dst []*kv.Call) {
-	for i := range dst {
-		dst[i] = d.NewCall()
-	}
-}
-
-func (d *many) ReleaseAll(calls []*kv.Call) {
-	for _, c := range calls {
-		if c != nil {
-			d.Release(c)
-		}
-	}
-}
-
 func (d *many) DispatchAll(calls []*kv.Call) {
 	for _, c := range calls {
 		d.admit(c)

@@ -129,7 +129,7 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 		switch i % 4 {
 		case 3:
 			handed, ended := make(chan struct{}), make(chan struct{})
-			r := newReader(d)
+			r := newBatches(d)
 			r.handed = handed
 			go func() {
 				kv.GetMulti(t.Context(), r, kv.Common{}, [][]byte{key})

@@ -9,22 +9,22 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// byPipeline is calls, or reads without calls, on their way to several connections. It is memory that is used again.
-type byPipeline[T any] struct {
+// byPipeline is calls on their way to several connections. It is memory that is used again.
+type byPipeline struct {
 	pipes []*pipeline
-	items [][]T // of each pipeline
-	last  int   // the one that was added to last
+	items [][]*kv.Call // of each pipeline
+	last  int          // the one that was added to last
 }
 
 // byPipelineOf gives one from a pool of them.
-func byPipelineOf[T any](pool *sync.Pool) *byPipeline[T] {
-	if b, ok := pool.Get().(*byPipeline[T]); ok {
+func byPipelineOf(pool *sync.Pool) *byPipeline {
+	if b, ok := pool.Get().(*byPipeline); ok {
 		return b
 	}
-	return &byPipeline[T]{}
+	return &byPipeline{}
 }
 
-func (b *byPipeline[T]) add(p *pipeline, item T) {
+func (b *byPipeline) add(p *pipeline, c *kv.Call) {
 	if b.last >= len(b.pipes) || b.pipes[b.last] != p {
 		b.last = 0
 		for b.last < len(b.pipes) && b.pipes[b.last] != p {
@@ -37,13 +37,13 @@ func (b *byPipeline[T]) add(p *pipeline, item T) {
 			b.items = append(b.items, nil)
 		}
 	}
-	b.items[b.last] = append(b.items[b.last], item)
+	b.items[b.last] = append(b.items[b.last], c)
 }
 
 // submit hands them over and forgets them.
-func (b *byPipeline[T]) submit(to func(p *pipeline, items []T)) {
+func (b *byPipeline) submit() {
 	for i, p := range b.pipes {
-		to(p, b.items[i])
+		p.submitAll(b.items[i])
 		clear(b.items[i])
 		b.items[i] = b.items[i][:0]
 	}
@@ -51,70 +51,18 @@ func (b *byPipeline[T]) submit(to func(p *pipeline, items []T)) {
 	b.pipes, b.last = b.pipes[:0], 0
 }
 
-// handful is calls that were used together and will be again.
-type handful struct {
-	n     int
-	calls [16]*kv.Call
-}
-
-// NewCalls implements kv.BatchDispatcher.
-func (r *Router) NewCalls(dst []*kv.Call) {
-	for len(dst) > 0 {
-		h, ok := r.handfuls.Get().(*handful)
-		if !ok {
-			for i := range dst {
-				dst[i] = r.NewCall()
-			}
-			return
-		}
-		n := copy(dst, h.calls[:h.n])
-		for _, c := range dst[:n] {
-			r.mayHedge(c)
-		}
-		dst = dst[n:]
-		for h.n -= n; h.n > 0; h.n-- { // more than were asked for
-			r.pool.Put(h.calls[n+h.n-1])
-		}
-		r.empty.Put(h)
-	}
-}
-
-// ReleaseAll implements kv.BatchDispatcher.
-func (r *Router) ReleaseAll(calls []*kv.Call) {
-	var h *handful
-	for _, c := range calls {
-		if c == nil || !r.free(c) {
-			continue
-		}
-		if h == nil {
-			var ok bool
-			if h, ok = r.empty.Get().(*handful); !ok {
-				h = &handful{}
-			}
-		}
-		h.calls[h.n] = c
-		if h.n++; h.n == len(h.calls) {
-			r.handfuls.Put(h)
-			h = nil
-		}
-	}
-	if h != nil {
-		r.handfuls.Put(h)
-	}
-}
-
 // DispatchAll implements kv.BatchDispatcher: one look at the clock, and one turn in each connection's lock for many
 // requests.
 func (r *Router) DispatchAll(calls []*kv.Call) {
 	now := r.now()
-	b := byPipelineOf[*kv.Call](&r.sorted)
+	b := byPipelineOf(&r.sorted)
 	for _, c := range calls {
 		r.admit(c, now)
 		if p := r.find(c); p != nil {
 			b.add(p, c)
 		}
 	}
-	b.submit((*pipeline).submitAll)
+	b.submit()
 	r.sorted.Put(b)
 }
 
@@ -128,7 +76,7 @@ func DispatchAll(ops []retry.Op) {
 			ops = ops[1:]
 			continue
 		}
-		b := byPipelineOf[*kv.Call](&r.sorted)
+		b := byPipelineOf(&r.sorted)
 		for len(ops) > 0 && routerOf(ops[0]) == r {
 			c := ops[0].(*kv.Call) //nolint:forcetypeassert // routerOf has looked
 			r.renew(c)
@@ -137,7 +85,7 @@ func DispatchAll(ops []retry.Op) {
 			}
 			ops = ops[1:]
 		}
-		b.submit((*pipeline).submitAll)
+		b.submit()
 		r.sorted.Put(b)
 	}
 }

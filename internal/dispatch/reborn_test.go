@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -98,56 +97,6 @@ func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
 				got, err := kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: in})
 				require.NoError(t, err)
 				require.Equal(t, "new", string(got.Value))
-			})
-		})
-	}
-}
-
-// heldReads is heldUp for reads without calls.
-type heldReads struct {
-	*Router
-	meanwhile func()
-}
-
-func (h *heldReads) DispatchReads(rd *kv.Reads) {
-	rd.Started = h.now()
-	pk := h.admitReads(rd)
-	h.meanwhile()
-	hash := crc32.ChecksumIEEE(rd.Key(0))
-	vb := vbucket(hash, rd.VBuckets)
-	p := pk.active(vb, hash)
-	if rd.Alone() {
-		p.submitRead(rd, rd.Key(0), vb)
-	} else {
-		p.submitReads(rd, []kv.ReadAt{{VBucket: vb}})
-	}
-}
-
-// Nor does a read without a call look into that collection.
-func TestAReadOfAnOldBucketIsRoutedAgain(t *testing.T) {
-	for name, get := range map[string]func(context.Context, kv.Dispatcher, kv.Common) error{
-		"alone": func(ctx context.Context, d kv.Dispatcher, in kv.Common) error {
-			_, err := kv.Do(ctx, d, kv.Get{Key: []byte("k"), Common: in})
-			return err
-		},
-		"many": func(ctx context.Context, d kv.Dispatcher, in kv.Common) error {
-			return kv.GetMulti(ctx, d, in, [][]byte{[]byte("k")})[0].Err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
-				in, other := kv.Common{Scope: "s", Collection: "c"}, kv.Common{Scope: "s", Collection: "other"}
-				_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k"), Value: []byte("old"), Common: in})
-				require.NoError(t, err)
-				held := &heldReads{r, func() {
-					require.NoError(t, m.DropBucket("default"))
-					require.NoError(t, m.CreateBucket("default", 16, mock.WithCollection("s", "other"), mock.WithCollection("s", "c")))
-					time.Sleep(10 * time.Millisecond)
-					ready(t, r)
-					_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k"), Value: []byte("another's"), Common: other})
-					require.NoError(t, err)
-				}}
-				require.ErrorIs(t, get(t.Context(), held, in), cberr.DocumentNotFound)
 			})
 		})
 	}

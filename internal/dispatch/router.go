@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,24 +62,20 @@ type Options struct {
 // Router is one bucket's way to its nodes. It is a kv.Dispatcher and a kv.Owner. It starts a goroutine for configs,
 // one per node for the connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
-	o      Options
-	home   kv.Home // of its calls
-	ctx    context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	pool   sync.Pool // of *kv.Call
-	sorted sync.Pool // of *byPipeline[*kv.Call]
-	// reads is of *kv.Reads, and sortedReads of *byPipeline[kv.ReadAt]
-	reads, sortedReads sync.Pool
-	// handfuls are of *handful, and empty of those without calls
-	handfuls, empty sync.Pool
-	picker          atomic.Pointer[picker]
-	policies        atomic.Pointer[Policies]
-	hedges          func(op memd.Opcode) (h *kv.Hedge, pinned bool)
-	colls           *collections.Cache
-	due             deadlines
-	work            executor
-	next            atomic.Uint32 // round robin
+	o        Options
+	home     kv.Home // of its calls
+	ctx      context.Context
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+	pool     sync.Pool // of *kv.Call
+	sorted   sync.Pool // of *byPipeline
+	picker   atomic.Pointer[picker]
+	policies atomic.Pointer[Policies]
+	hedges   func(op memd.Opcode) (h *kv.Hedge, pinned bool)
+	colls    *collections.Cache
+	due      deadlines
+	work     executor
+	next     atomic.Uint32 // round robin
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
@@ -124,7 +121,7 @@ type picker struct {
 }
 
 var (
-	_ kv.ReadsDispatcher = (*Router)(nil)
+	_ kv.BatchDispatcher = (*Router)(nil)
 	_ kv.Owner           = (*Router)(nil)
 	_ kv.Holder          = (*Router)(nil)
 )
@@ -223,6 +220,11 @@ func (r *Router) admit(c *kv.Call, now int64) {
 	if len(c.Req.Key) > 0 {
 		c.Route.Hash = crc32.ChecksumIEEE(c.Req.Key)
 	}
+}
+
+// deadline is when a call that has started at now has taken as long as it may.
+func deadline(now int64, limit time.Duration) int64 {
+	return now + min(int64(limit), math.MaxInt64-now)
 }
 
 // Redispatch implements kv.Owner.
@@ -366,6 +368,9 @@ func (pk *picker) active(vb uint16, hash uint32) *pipeline {
 	}
 	return pk.nodes[i].ofKey(hash)
 }
+
+// vbucket is that of a key whose hash it is given, of n.
+func vbucket(hash, n uint32) uint16 { return uint16(hash >> 16 & 0x7fff % n) }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
 func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {

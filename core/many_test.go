@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/codes"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
@@ -21,27 +20,7 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// asCalls makes each read of a batch a call.
-type asCalls struct{ kv.BatchDispatcher }
-
-// asReads counts the reads that a bucket takes without calls, and the calls.
-type asReads struct {
-	kv.ReadsDispatcher
-	taken int
-	made  atomic.Int64
-}
-
-func (d *asReads) NewCall() *kv.Call {
-	d.made.Add(1)
-	return d.ReadsDispatcher.NewCall()
-}
-
-func (d *asReads) DispatchReads(r *kv.Reads) {
-	d.taken += r.Len()
-	d.ReadsDispatcher.DispatchReads(r)
-}
-
-// manyReads is what a batch of reads meets, and with what it is sent.
+// manyReads is what reads meet, and with what they are sent.
 type manyReads struct {
 	name   string
 	common kv.Common
@@ -49,7 +28,6 @@ type manyReads struct {
 	meet   func(t *testing.T, m *mock.Cluster) *mock.Injection
 	ctx    func(context.Context) (context.Context, context.CancelFunc)
 	keys   []string // besides those of documents
-	calls  bool     // a bucket like this one takes no reads without calls
 	want   error    // at least one of them fails so; nil: none is to fail but those of keys
 	about  time.Duration
 }
@@ -81,7 +59,7 @@ func oneByOne(ctx context.Context, d kv.Dispatcher, in kv.Common, keys [][]byte)
 }
 
 // run gives a line for each outcome, of what a caller can know of it.
-func (s *manyReads) run(t *testing.T, reads bool, get func(context.Context, kv.Dispatcher, kv.Common, [][]byte) []kv.Outcome[kv.GetResult]) (lines []string, failed []error) {
+func (s *manyReads) run(t *testing.T, get func(context.Context, kv.Dispatcher, kv.Common, [][]byte) []kv.Outcome[kv.GetResult]) (lines []string, failed []error) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Virtual(), mock.Latency(time.Millisecond),
 			mock.Bucket("default", 64, mock.WithCollection("s", "c"), mock.WithCollection("s", "gone")))
@@ -109,12 +87,7 @@ func (s *manyReads) run(t *testing.T, reads bool, get func(context.Context, kv.D
 		if s.meet != nil {
 			fault = s.meet(t, m)
 		}
-		time.Sleep(time.Minute) // no timer of an earlier call is left
-		var d kv.Dispatcher = asCalls{b}
-		counted := &asReads{ReadsDispatcher: b}
-		if reads {
-			d = counted
-		}
+		time.Sleep(time.Minute)                                  // no timer of an earlier call is left
 		from, end := context.WithTimeout(t.Context(), time.Hour) // reads one after the other may take their time
 		defer end()
 		if s.ctx != nil {
@@ -122,9 +95,8 @@ func (s *manyReads) run(t *testing.T, reads bool, get func(context.Context, kv.D
 			from, cancel = s.ctx(from)
 			defer cancel()
 		}
-		without := reads && !s.calls && from.Err() == nil
 		began, keys := time.Now(), s.all()
-		for i, o := range get(from, d, s.common, keys) {
+		for i, o := range get(from, b, s.common, keys) {
 			lines = append(lines, fmt.Sprintf("%.20s: %s", keys[i], s.line(m, o)))
 			failed = append(failed, o.Err)
 			if o.Err != nil {
@@ -132,17 +104,9 @@ func (s *manyReads) run(t *testing.T, reads bool, get func(context.Context, kv.D
 			}
 		}
 		lines = append(lines, fmt.Sprint("took ", s.rounded(time.Since(began))))
-		switch {
-		case !without:
-			require.Zero(t, counted.taken)
-		case from.Err() == nil:
-			require.Equal(t, len(keys), counted.taken, "this test is about reads without calls")
-		default: // it has ended before the last of them
-			require.Positive(t, counted.taken)
-		}
 		if fault != nil { // nothing is left behind that a later batch would meet
 			fault.Remove()
-			for _, o := range kv.GetMulti(ctx(t), d, in, s.all()[:readDocs]) {
+			for _, o := range kv.GetMulti(ctx(t), b, in, s.all()[:readDocs]) {
 				require.NoError(t, o.Err)
 			}
 		}
@@ -228,10 +192,10 @@ func manyReadsOf() []manyReads {
 		}, want: cberr.DocumentNotFound},
 		{name: "no such collection", common: kv.Common{Scope: "nowhere", Collection: "c"}, want: cberr.ScopeNotFound},
 		{name: "a wrong id", common: kv.Common{CollectionID: 0x77}, want: cberr.CollectionNotFound},
-		{name: "a wrong name", common: kv.Common{Scope: "s", Collection: "c/d"}, calls: true, want: cberr.InvalidArgument},
-		{name: "an id and a wrong name", common: kv.Common{Scope: "s", Collection: "c/d", CollectionID: 8}, calls: true, want: cberr.InvalidArgument},
-		{name: "on behalf of somebody", common: kv.Common{OnBehalfOf: "Administrator"}, calls: true},
-		{name: "a wrong timeout", common: kv.Common{Timeout: -1}, calls: true, want: cberr.InvalidArgument},
+		{name: "a wrong name", common: kv.Common{Scope: "s", Collection: "c/d"}, want: cberr.InvalidArgument},
+		{name: "an id and a wrong name", common: kv.Common{Scope: "s", Collection: "c/d", CollectionID: 8}, want: cberr.InvalidArgument},
+		{name: "on behalf of somebody", common: kv.Common{OnBehalfOf: "Administrator"}},
+		{name: "a wrong timeout", common: kv.Common{Timeout: -1}, want: cberr.InvalidArgument},
 		{name: "busy for a while", meet: everyGet(10, mock.Status(memd.StatusTmpFail)), common: kv.Common{Retry: retry.BestEffort{}}},
 		{name: "busy", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.Timeout, common: kv.Common{Retry: retry.BestEffort{}}},
 		{name: "busy and fast failing", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.TemporaryFailure},
@@ -280,33 +244,34 @@ func manyReadsOf() []manyReads {
 	}
 }
 
-// Whatever happens to a read, it is as if it had been a call from the beginning.
-func TestReadsWithoutCallsEndAsCallsDo(t *testing.T) {
+// Whatever happens to reads, what each of them says of itself is the same however often it happens, for reads in a batch and
+// for reads one after the other.
+func TestWhatBecomesOfReads(t *testing.T) {
 	for _, s := range manyReadsOf() {
 		t.Run(s.name, func(t *testing.T) {
-			calls, _ := s.run(t, false, oneByOne)
-			reads, _ := s.run(t, true, oneByOne)
-			require.Equal(t, calls, reads, "alone")
-			calls, failed := s.run(t, false, inBatch)
-			reads, _ = s.run(t, true, inBatch)
-			require.Equal(t, calls, reads)
-			as := 0
-			for i, err := range failed {
-				switch {
-				case s.want != nil && errors.Is(err, s.want):
-					as++
-				case i < readDocs && s.want == nil && err != nil:
-					t.Fatal(err)
+			for name, get := range map[string]func(context.Context, kv.Dispatcher, kv.Common, [][]byte) []kv.Outcome[kv.GetResult]{
+				"one by one": oneByOne, "in a batch": inBatch,
+			} {
+				first, failed := s.run(t, get)
+				again, _ := s.run(t, get)
+				require.Equal(t, first, again, name)
+				as := 0
+				for i, err := range failed {
+					switch {
+					case s.want != nil && errors.Is(err, s.want):
+						as++
+					case i < readDocs && s.want == nil && err != nil:
+						t.Fatal(name, err)
+					}
 				}
+				require.Equal(t, s.want != nil, as > 0, "%s: %.1000v", name, failed)
 			}
-			require.Equal(t, s.want != nil, as > 0, "%.1000v", failed)
 		})
 	}
 }
 
-// Reads that have all but keys and buffers in common go without calls, whichever function is given them; one that differs,
-// or asks for more than the document, makes calls of all.
-func TestReadsWithoutCallsAreAlike(t *testing.T) {
+// A read in a batch has the outcome that it would have alone, however one differs from the next.
+func TestABatchOfReadsMayBeMixed(t *testing.T) {
 	hedge := &kv.Hedge{MaxAttempts: 2, Delay: time.Second}
 	for name, differ := range map[string]func(*kv.Get){
 		"":            func(*kv.Get) {},
@@ -333,13 +298,7 @@ func TestReadsWithoutCallsAreAlike(t *testing.T) {
 					require.NoError(t, err)
 				}
 				differ(&ops[5])
-				d := &asReads{ReadsDispatcher: b}
-				out := kv.Batch(ctx(t), d, ops, 4)
-				if name == "" || strings.Contains(name, "buffer") || name == "compressed" {
-					require.Equal(t, len(ops), d.taken)
-				} else {
-					require.Zero(t, d.taken)
-				}
+				out := kv.Batch(ctx(t), b, ops, 4)
 				for i, o := range out {
 					res, err := kv.Do(ctx(t), b, ops[i])
 					require.Equal(t, err == nil, o.Err == nil)
@@ -355,8 +314,8 @@ func TestReadsWithoutCallsAreAlike(t *testing.T) {
 	}
 }
 
-// Whether a value comes compressed is the server's choice, and often does: it is inflated without a call, too.
-func TestReadsOfCompressedValuesNeedNoCalls(t *testing.T) {
+// Whether a value comes compressed is the server's choice.
+func TestCompressedValuesInABatch(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		var ops []kv.Get
 		for i, size := range []int{0, 40, 5000, 300 << 10, 5000, 5000} {
@@ -374,8 +333,7 @@ func TestReadsOfCompressedValuesNeedNoCalls(t *testing.T) {
 				packed.Add(1)
 			}
 		}))
-		d := &asReads{ReadsDispatcher: b}
-		for i, o := range kv.Batch(ctx(t), d, ops, 0) {
+		for i, o := range kv.Batch(ctx(t), b, ops, 0) {
 			require.NoError(t, o.Err)
 			res, err := kv.Do(ctx(t), b, ops[i])
 			require.NoError(t, err)
@@ -388,75 +346,19 @@ func TestReadsOfCompressedValuesNeedNoCalls(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 2*5, packed.Load(), "once in the batch and once alone")
-		require.Equal(t, len(ops), d.taken)
-		require.Zero(t, d.made.Load())
 	})
 }
 
-// What a client decides or tells for each operation needs calls.
-func TestReadsThatNeedCalls(t *testing.T) {
-	for name, change := range map[string]func(*core.Config){
-		"": func(*core.Config) {},
-		"policy": func(cfg *core.Config) {
-			cfg.Policy = parsePolicy(t, `{"operationConfig":[`+retryPolicy(`{"service":"kv"}`, "3", "")+`]}`)
-		},
-		"breaker": func(cfg *core.Config) { cfg.CircuitBreaker = &core.CircuitBreaker{} },
-		"spans":   func(cfg *core.Config) { cfg.TracerProvider = &telemetry{ended: map[string]codes.Code{}} },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual())
-			b := open(t, m, change).Bucket("default")
-			require.NoError(t, b.WaitReady(ctx(t)))
-			d := &asReads{ReadsDispatcher: b}
-			for _, o := range kv.GetMulti(ctx(t), d, kv.Common{}, [][]byte{[]byte("a"), []byte("b")}) {
-				require.ErrorIs(t, o.Err, cberr.DocumentNotFound)
-			}
-			require.Equal(t, name == "", d.taken == 2, name)
-			require.Equal(t, name != "", d.taken == 0, name)
-		})
-	}
-}
-
-// A Get of a document needs no call, not even the first one.
-func TestAPlainGetNeedsNoCall(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
+// A batch before there is a cluster map waits for it, as a single call does.
+func TestABatchBeforeThereIsAMap(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 		require.NoError(t, err)
-		d := &asReads{ReadsDispatcher: b}
-		for _, c := range []context.Context{context.Background(), ctx(t)} {
-			g, err := kv.Do(c, d, kv.Get{Key: []byte("k")})
-			require.NoError(t, err)
-			require.Equal(t, "v", string(g.Value))
-		}
-		require.Equal(t, 2, d.taken)
-		require.Zero(t, d.made.Load())
-	})
-}
-
-// released takes the memory of reads from elsewhere.
-type released struct {
-	*core.Bucket
-	from *core.Bucket
-}
-
-func (d *released) NewReads() *kv.Reads { return d.from.NewReads() }
-
-// Reads before there is a cluster map wait for it, as calls do. Nothing of earlier reads, whose memory they use, is left.
-func TestReadsBeforeThereIsAMap(t *testing.T) {
-	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-		in := kv.Common{Scope: "s", Collection: "c"}
-		for i, c := range []kv.Common{{}, in} {
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Common: c, Key: []byte("k"), Value: []byte{byte(i)}})
-			require.NoError(t, err)
-		}
 		for range 10 {
-			require.Equal(t, []byte{1}, kv.GetMulti(ctx(t), b, in, [][]byte{[]byte("k")})[0].Result.Value)
-			late := &released{open(t, m).Bucket("default"), b}
-			d := &asReads{ReadsDispatcher: late}
-			o := kv.GetMulti(ctx(t), d, kv.Common{}, [][]byte{[]byte("k"), nil})
-			require.Equal(t, 2, d.taken)
+			late := open(t, m).Bucket("default")
+			o := kv.GetMulti(ctx(t), late, kv.Common{}, [][]byte{[]byte("k"), nil})
 			require.NoError(t, o[0].Err)
-			require.Equal(t, []byte{0}, o[0].Result.Value)
+			require.Equal(t, "v", string(o[0].Result.Value))
 			require.ErrorIs(t, o[1].Err, cberr.InvalidArgument)
 		}
 	})
