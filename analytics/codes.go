@@ -47,7 +47,7 @@ type Answer struct {
 // and only for statements that change nothing. Others are sent again for the codes that the retry RFC lists.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	reason, err = a.classify()
-	if reason != retry.Unknown && (a.InDoubt() || a.timedOut()) {
+	if reason != retry.Unknown && (a.Mutations > 0 || a.InDoubt() || a.timedOut()) {
 		reason = retry.Unknown
 	}
 	return reason, reason != retry.Unknown, err
@@ -95,12 +95,24 @@ var failedStatus = map[string]*cberr.Kind{
 // timeoutCode is that of the service's own timeout.
 const timeoutCode = 21002
 
-// timedOut reports whether the statement, or a part of it, has run into a time limit.
+// timedOut reports whether the statement, or a part of it, has run into a time limit. The compiler's texts repeat parts of it,
+// whose names may have the word.
 func (a *Answer) timedOut() bool {
 	return strings.EqualFold(a.Status, "timeout") || slices.ContainsFunc(a.Errors, func(e ServerError) bool {
 		message := strings.ToLower(e.Message)
-		return e.Code == timeoutCode || strings.Contains(message, "timeout") || strings.Contains(message, "timed out")
+		return e.Code == timeoutCode ||
+			!compiling(e.Code) && (strings.Contains(message, "timeout") || strings.Contains(message, "timed out"))
 	})
+}
+
+// compiling reports whether a code is of the compiler or of the privileges.
+func compiling(code int) bool {
+	return code >= 20000 && code <= 20999 || code >= 24000 && code <= 24999
+}
+
+// refused reports whether a code comes before a statement is executed.
+func refused(code int) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.refusal && code >= r.low && code <= r.high })
 }
 
 // InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for statements that
@@ -114,8 +126,7 @@ func (a Answer) InDoubt() bool {
 	case len(a.Errors) == 0:
 		return failedStatus[strings.ToLower(a.Status)] != nil
 	}
-	code := a.Errors[0].Code
-	return !slices.ContainsFunc(rows, func(r row) bool { return r.refusal && code >= r.low && code <= r.high })
+	return !refused(a.Errors[0].Code)
 }
 
 // row is a row of the table of errors: a range of codes, what kind of failure they are, the reason for which they may be

@@ -1,7 +1,6 @@
 package analytics
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,7 +87,7 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		if _, said := r.Raw["timeout"]; !said {
 			attempt["timeout"] = httpsvc.ServiceTimeout(remaining).String()
 		}
-		return json.Marshal(attempt)
+		return httpsvc.Marshal(attempt)
 	}
 	if _, err := body(time.Second); err != nil { // found here, before anything is sent
 		return nil, errors.Join(fmt.Errorf("analytics: %w: an argument cannot be encoded", cberr.InvalidArgument), err)

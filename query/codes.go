@@ -70,7 +70,7 @@ type Answer struct {
 // codes that the retry RFC lists, which come before the execution. A missing plan is made again only if it is the client's own.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	reason, err = a.classify()
-	if reason != retry.Unknown && !a.Readonly && a.InDoubt() {
+	if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) {
 		reason = retry.Unknown
 	}
 	return reason, reason != retry.Unknown, err
@@ -121,18 +121,32 @@ var failedStatus = map[string]*cberr.Kind{
 	"closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
 }
 
-// timedOut reports whether the statement, or a part of it, has run into a time limit.
+// timedOut reports whether the statement, or a part of it, has run into a time limit. The texts of errors that come before a statement is
+// executed repeat parts of it, whose names may have the word.
 func (a *Answer) timedOut() bool {
 	if strings.EqualFold(a.Status, "timeout") {
 		return true
 	}
 	for _, e := range a.Errors {
 		message := strings.ToLower(e.Message)
-		if slices.Contains(timeouts, e.Code) || strings.Contains(message, "timeout") || strings.Contains(message, "timed out") {
+		switch {
+		case slices.Contains(timeouts, e.Code):
+			return true
+		case among(refused, e, message):
+		case strings.Contains(message, "timeout") || strings.Contains(message, "timed out"):
 			return true
 		}
 	}
 	return false
+}
+
+// mutations is how many documents the answer says that the statement has changed.
+func (a *Answer) mutations() uint64 {
+	n := a.Metrics.Mutations
+	for _, e := range a.Errors {
+		n = max(n, e.mutations)
+	}
+	return n
 }
 
 // timeouts are the codes of time limits. Source: the table of codes of the query service.
@@ -144,11 +158,7 @@ func (a Answer) InDoubt() bool {
 	if a.Readonly {
 		return false
 	}
-	mutations := a.Metrics.Mutations
-	for _, e := range a.Errors {
-		mutations = max(mutations, e.mutations)
-	}
-	if mutations > 0 || a.timedOut() {
+	if a.mutations() > 0 || a.timedOut() {
 		return true
 	}
 	if len(a.Errors) == 0 {
@@ -156,18 +166,24 @@ func (a Answer) InDoubt() bool {
 	}
 	e := a.Errors[0]
 	message := strings.ToLower(e.Message)
-	among := func(rules []rule) bool {
-		return slices.ContainsFunc(rules, func(r rule) bool { return r.match(e, message) })
-	}
 	counted := a.Metrics != Metrics{}
-	return !among(notExecuted) && !(counted && among(executedSoFar))
+	return !among(refused, e, message) && !among(notExecuted, e, message) && !(counted && among(executedSoFar, e, message))
 }
 
-// notExecuted are errors that come before a statement is executed. Source: the service's table of codes. 1194, 1195, 1202, 1203 and
+func among(rules []rule, e ServerError, message string) bool {
+	return slices.ContainsFunc(rules, func(r rule) bool { return r.match(e, message) })
+}
+
+// refused are the codes of errors that come before a statement is executed. Source: the service's table of codes. 1194, 1195, 1202, 1203 and
 // 1204 end statements that run.
-var notExecuted = []rule{
+var refused = []rule{
 	codes(1000, 1079), codes(1081, 1193), codes(1196, 1201), codes(2000, 4999), codes(10000, 10999), code(13014),
-	saying(5000, noScanIndex, parts("index", "not found"), parts("index does not exist"), parts("index", "already exist"), parts("limit for number of indexes")),
+}
+
+// notExecuted are texts of such errors, of a code that has others as well.
+var notExecuted = []rule{
+	saying(5000, noScanIndex, parts("index", "not found"), parts("index does not exist"), parts("index", "already exist"),
+		parts("limit for number of indexes")),
 }
 
 // executedSoFar are errors that end a statement while it is executed, in a part of the service that counts what was written before:

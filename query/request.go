@@ -159,7 +159,7 @@ func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, erro
 		if _, said := r.Raw["timeout"]; !said {
 			attempt["timeout"] = httpsvc.ServiceTimeout(remaining).String()
 		}
-		return json.Marshal(attempt)
+		return httpsvc.Marshal(attempt)
 	}
 	if _, err := body(time.Second); err != nil { // found here, before anything is sent
 		return nil, errors.Join(fmt.Errorf("query: %w: an argument cannot be encoded", cberr.InvalidArgument), err)

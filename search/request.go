@@ -1,7 +1,6 @@
 package search
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,7 +125,7 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		if _, said := r.Raw["ctl"]; !said {
 			attempt["ctl"] = r.control(remaining)
 		}
-		return json.Marshal(attempt)
+		return httpsvc.Marshal(attempt)
 	}
 	if _, err := body(time.Second); err != nil { // found here, before anything is sent
 		return nil, errors.Join(fmt.Errorf("search: %w: a part cannot be encoded", cberr.InvalidArgument), err)

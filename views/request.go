@@ -1,7 +1,6 @@
 package views
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -178,7 +177,7 @@ func (r *Request) params() (url.Values, error) {
 	}
 	var failed error
 	key := func(name string, k any) {
-		raw, err := json.Marshal(k)
+		raw, err := httpsvc.Marshal(k)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			return

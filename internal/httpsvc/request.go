@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -85,6 +86,16 @@ type Request struct {
 	OnBehalfOf string         // the user to act for; empty: the credentials' own
 	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external".
 	OnBehalfOfDomain string
+}
+
+// Marshal encodes a value of the caller's. A MarshalJSON of the caller's that panics fails.
+func Marshal(v any) (raw []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			raw, err = nil, fmt.Errorf("panic in MarshalJSON: %v", p)
+		}
+	}()
+	return json.Marshal(v)
 }
 
 // Stream is a body that is read while it is sent.

@@ -65,7 +65,7 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	k.c.gate.leave(&k.lead)
 	observed(err)
 	if r.Stream != nil && k.attempts == 0 {
-		r.Stream.Body.Close() // otherwise net/http has
+		closeBody(ctx, r.Stream.Body) // otherwise net/http has
 	}
 	if err != nil {
 		end()

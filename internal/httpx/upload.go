@@ -85,11 +85,32 @@ func (u *upload) read(buf []byte) (p piece) {
 		}
 	}()
 	n, err := u.from.Read(buf)
+	if n < 0 || n > len(buf) {
+		return piece{buf, 0, fmt.Errorf("the request's body says that it has read %d bytes into %d", n, len(buf))}
+	}
 	return piece{buf, n, err}
 }
 
-// Close implements io.Closer: it closes the caller's body.
-func (u *upload) Close() error { return u.from.Close() }
+// Close implements io.Closer: it has the caller's body closed.
+func (u *upload) Close() error {
+	closeBody(u.ctx, u.from)
+	return nil
+}
+
+// closeBody closes a body of the caller's and waits for that until ctx ends: net/http calls it where a request ends. The body is over in
+// any case, so a panic is contained. The goroutine ends when the caller's Close comes back.
+func closeBody(ctx context.Context, rc io.Closer) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		_ = rc.Close()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
 
 // makeAgain has the caller make the body once more, at most until ctx ends. One that comes later is closed.
 func makeAgain(ctx context.Context, again func() (io.ReadCloser, error)) (io.ReadCloser, error) {
@@ -108,7 +129,7 @@ func makeAgain(ctx context.Context, again func() (io.ReadCloser, error)) (io.Rea
 			case done <- m:
 			case <-ctx.Done():
 				if m.rc != nil {
-					m.rc.Close()
+					closeBody(ctx, m.rc)
 				}
 			}
 		}()

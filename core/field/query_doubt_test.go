@@ -1,0 +1,45 @@
+package field_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/query"
+)
+
+// TestNamesThatSayTimeoutAreNoTimeout_D120: the text of a refusal repeats a part of the statement, which may have a column of that name.
+func TestNamesThatSayTimeoutAreNoTimeout_D120(t *testing.T) {
+	for body, kind := range map[string]error{
+		`{"errors":[{"code":3000,"msg":"syntax error - line 1, column 30, near 'timeout'"}],"status":"fatal"}`: cberr.ParsingFailure,
+		`{"errors":[{"code":4000,"msg":"No index available on keyspace timeout"}],"status":"fatal"}`:           cberr.PlanningFailure,
+		`{"errors":[{"code":13014,"msg":"User does not have credentials for timed out"}],"status":"fatal"}`:    cberr.AuthenticationFailure,
+		`{"errors":[{"code":4300,"msg":"The index by_timeout already exists."}],"status":"errors"}`:            cberr.IndexExists,
+	} {
+		s := &script{status: 400, body: body}
+		c := services(t, s.ServeHTTP)
+		err := runQuery(within(t, time.Second), c, &query.Request{Statement: "DELETE FROM a WHERE timeout ="})
+		require.ErrorIs(t, err, kind)
+		require.False(t, ambiguous(t, err), "%v", err)
+	}
+	s := &script{status: 400, body: `{"errors":[{"code":24000,"msg":"Syntax error near timeout"}],"status":"fatal"}`}
+	c := services(t, s.ServeHTTP)
+	err := runAnalytics(within(t, time.Second), c, &analytics.Request{Statement: "UPSERT INTO timeout"})
+	require.ErrorIs(t, err, cberr.ParsingFailure)
+	require.False(t, ambiguous(t, err), "%v", err)
+}
+
+// TestWhatHasWrittenIsNotSentAgain_D120: the service counts documents that it has changed, whatever the request said of the statement.
+func TestWhatHasWrittenIsNotSentAgain_D120(t *testing.T) {
+	s := &script{status: 500, body: `{"errors":[{"code":99999,"msg":"x","retry":true}],"status":"errors","metrics":{"mutationCount":3}}`}
+	c := services(t, s.ServeHTTP)
+	require.Error(t, runQuery(within(t, time.Second), c, &query.Request{Statement: "EXECUTE FUNCTION f()", Readonly: true}))
+	require.EqualValues(t, 1, s.requests.Load())
+	s = &script{status: 500, body: `{"errors":[{"code":25000,"msg":"x","retriable":true}],"status":"fatal","metrics":{"mutationCount":3}}`}
+	c = services(t, s.ServeHTTP)
+	require.Error(t, runAnalytics(within(t, time.Second), c, &analytics.Request{Statement: "SELECT f()", Readonly: true}))
+	require.EqualValues(t, 1, s.requests.Load())
+}
