@@ -55,6 +55,7 @@ var rules = map[string]rule{
 	"internal/topology":    {layer: 1, only: []string{"memd", "cberr"}, never: []string{"net/http", "os", "time", "sync", "log/slog"}},
 	"internal/httpsvc":     {layer: 1, only: []string{"cberr", "retry"}, external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"}},
 	"mock":                 {layer: 1, only: []string{"memd", "mock/memnet", "mock/internal/store", "mock/internal/subdoc"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"}},
+	"mock/couchbasemock":   {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
 	"mock/memnet":          {layer: 1, never: []string{"testing", "net/http"}},
 	"mock/internal/store":  {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{"testing", "net", "sync", "os"}},
 	"mock/internal/subdoc": {layer: 1, only: []string{"memd"}, never: []string{"testing", "net", "time", "sync", "os"}},
@@ -117,7 +118,7 @@ func TestImportsGoDownOnly(t *testing.T) {
 func TestTheTableItselfGoesDownOnly(t *testing.T) {
 	sideways := map[string][]string{
 		"retry/policy": {"retry"}, "retry/hedge": {"retry"},
-		"mock": {"mock/memnet", "mock/internal/store", "mock/internal/subdoc"}, "mock/internal/store": {"mock/internal/subdoc"}, "mock/viewjs": {"mock"},
+		"mock": {"mock/memnet", "mock/internal/store", "mock/internal/subdoc"}, "mock/internal/store": {"mock/internal/subdoc"}, "mock/couchbasemock": {"mock"}, "mock/viewjs": {"mock"},
 	}
 	for name, r := range rules {
 		for _, to := range r.only {
@@ -152,6 +153,7 @@ func TestEveryPlantedViolationIsFound(t *testing.T) {
 		"mock/b.go":                  {"testing", "must not import testing"},
 		"mock/internal/store/a.go":   {modulePath + "/mock/memnet", "mock/internal/store may not import mock/memnet"},
 		"mock/internal/subdoc/a.go":  {"time", "must not import time"},
+		"mock/couchbasemock/a.go":    {modulePath + "/mock/internal/store", "mock/couchbasemock may not import mock/internal/store"},
 		"mock/memnet/a.go":           {modulePath + "/mock", "mock/memnet may not import mock"},
 		"kv/a.go":                    {modulePath + "/internal/conn", "kv may not import internal/conn"},
 		"kv/b.go":                    {"log/slog", "must not import log/slog"},

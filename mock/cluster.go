@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/memnet"
 )
 
@@ -35,7 +35,7 @@ type Cluster struct {
 	connID     atomic.Uint64
 	errorID    atomic.Uint64
 	travelled  atomic.Int64 // see TimeTravel
-	logging    atomic.Bool  // some node keeps a log of commands
+	watchers   atomic.Pointer[[]*watcher]
 	injections injections
 	services   clusterServices
 
@@ -53,18 +53,8 @@ type Cluster struct {
 	errorMap     *errorMap
 	capabilities map[string][]string // replaced, never changed in place
 	frameLog     []Frame
-	controls     controlState
-}
-
-// Frame is one request as a node received it, see RecordFrames.
-type Frame struct {
-	Node    int
-	Conn    uint64 // counts up over the cluster's connections
-	Opcode  memd.Opcode
-	VBucket uint16
-	Opaque  uint32
-	Key     string // as on the wire
-	At      time.Time
+	switches     switches
+	handlers     map[string]http.Handler // of the management ports, by prefix
 }
 
 // Start builds a cluster for a test and closes it at the test's end. It ends the test if that fails.
@@ -94,7 +84,8 @@ func New(opts ...Option) (*Cluster, error) {
 		journaling: make(chan struct{}, 1),
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), controls: newControlState(),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), switches: newSwitches(),
+		handlers: map[string]http.Handler{},
 	}
 	if set.virtual {
 		c.net = memnet.New(memnet.Options{Latency: set.latency})
@@ -106,11 +97,6 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	for _, u := range set.users {
 		c.users[u.name] = u
-	}
-	if set.control {
-		if err := c.addRetryCodes(); err != nil {
-			return nil, err
-		}
 	}
 	for range set.nodes {
 		if err := c.startNode(memberActive); err != nil {
@@ -146,6 +132,9 @@ func (c *Cluster) Close() error {
 	c.wg.Wait()
 	return nil
 }
+
+// Done is closed when Close begins.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // spawn runs f on a goroutine that Close waits for. It reports false, and runs nothing, once Close has begun.
 func (c *Cluster) spawn(f func()) bool {
@@ -216,34 +205,6 @@ func (c *Cluster) Node(i int) *Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nodes[i]
-}
-
-// Frames returns how many requests with the opcode all nodes have received.
-func (c *Cluster) Frames(op memd.Opcode) int { return int(c.frames[op].Load()) }
-
-// FrameLog returns the requests received so far, in order of arrival; nil without RecordFrames.
-func (c *Cluster) FrameLog() []Frame {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.frameLog)
-}
-
-// note counts a request that has arrived and records it if asked.
-func (c *Cluster) note(k *conn, p *memd.Packet) {
-	c.frames[p.Opcode].Add(1)
-	if c.logging.Load() {
-		c.logCommand(k.n.index, p.Opcode)
-	}
-	if !c.set.frames {
-		return
-	}
-	f := Frame{
-		Node: k.n.index, Conn: k.id, Opcode: p.Opcode, VBucket: p.VBucket, Opaque: p.Opaque, Key: string(p.Key),
-		At: time.Now(),
-	}
-	c.mu.Lock()
-	c.frameLog = append(c.frameLog, f)
-	c.mu.Unlock()
 }
 
 // ApplyLog returns the mutations that the bucket's nodes have executed, in order; nil for a bucket that does not

@@ -67,7 +67,7 @@ func (rq *request) place() (reply, bool) {
 func (rq *request) notMine() reply {
 	rep := reply{status: memd.StatusNotMyVBucket}
 	c, k := rq.k.c, rq.k
-	if rq.switched(c.controls.noCCCP) {
+	if rq.switched(c.switches.noConfig) {
 		return rep
 	}
 	if rq.features.Has(memd.FeatureDedupeNotMyVBucket) && !c.version.newer(k.pushed) {

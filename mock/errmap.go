@@ -3,6 +3,7 @@ package mock
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/couchcore/couchcore/memd"
@@ -161,6 +162,13 @@ func (c *Cluster) SetErrorMap(text []byte) {
 	c.mu.Lock()
 	c.errorMap = m
 	c.mu.Unlock()
+}
+
+// ErrorMap is the error map that nodes hand out, in version 2.
+func (c *Cluster) ErrorMap() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.errorMap.v2)
 }
 
 // AddErrorCode puts one more code into the error map: its name, its attributes and, unless nil, the JSON of its retry

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/couchcore/couchcore/mock/internal/store"
@@ -53,4 +54,52 @@ func (c *Cluster) LimitApplyLog(bucket string, n int) error {
 
 func (c *Cluster) withStore(name string, f func(*store.Store)) error {
 	return c.withBucket(name, func(b *bucket) { f(b.store) })
+}
+
+// Copy is what one node has of a document.
+type Copy struct {
+	Node   int
+	Place  int       // 0 is the active node, others are replicas, counted from 1
+	Memory *Document // nil when it has none there
+	Disk   *Document // the same
+}
+
+// Copies are the copies of a document in the default collection, in the order of their places. Places without a node are
+// left out. It fails for a bucket that does not exist or has no vbuckets.
+func (c *Cluster) Copies(name, key string) ([]Copy, error) {
+	var out []Copy
+	err := c.withVBucket(name, key, func(b *bucket, vb uint16) {
+		for place, node := range b.rows[vb] {
+			if node >= 0 {
+				memory, disk := b.store.MemoryAndDisk(vb, node, key, c.now())
+				out = append(out, Copy{node, place, memory, disk})
+			}
+		}
+	})
+	return out, err
+}
+
+// ChangeCopies changes what nodes have of a document in the default collection, in memory and on disk, as if each had lost
+// or kept it on its own. Unless with is nil the document first gets its Value and CAS; otherwise it is what the active
+// node has. A later write of the document ends what was done to it.
+func (c *Cluster) ChangeCopies(name, key string, nodes []int, do CopyChange, with *Document) error {
+	return c.withVBucket(name, key, func(b *bucket, vb uint16) {
+		b.store.ChangeCopies(vb, nodes, key, do, with, c.now())
+	})
+}
+
+func (c *Cluster) withVBucket(name, key string, f func(b *bucket, vb uint16)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.buckets[name]
+	if b == nil || b.memcached() {
+		return fmt.Errorf("mock: no bucket %q with vbuckets", name)
+	}
+	f(b, VBucketOf([]byte(key), len(b.rows)))
+	return nil
+}
+
+// RenewHistories gives every vbucket of a bucket a new history, as a failover does that loses nothing.
+func (c *Cluster) RenewHistories(bucket string) error {
+	return c.withStore(bucket, (*store.Store).ForkAll)
 }

@@ -162,8 +162,8 @@ func (n *Node) serve(p *ports) error {
 	for s := range hs {
 		if n.runs[s] && Service(s) != KVService {
 			hs[s] = n.httpServer(Service(s))
-			if c.set.control && Service(s) == ManagementService {
-				hs[s].Handler = n.withControl(hs[s].Handler)
+			if Service(s) == ManagementService {
+				hs[s].Handler = c.withHandlers(hs[s].Handler)
 			}
 		}
 	}

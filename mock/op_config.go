@@ -25,7 +25,7 @@ func getClusterConfig(rq *request) reply {
 	c := rq.k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if rq.switched(c.controls.noCCCP) {
+	if rq.switched(c.switches.noConfig) {
 		return reply{status: memd.StatusNotSupported}
 	}
 	if rq.b != nil && rq.b.gone {

@@ -46,19 +46,14 @@ func hello(rq *request) reply {
 		}
 	}
 	c := rq.k.c
-	c.mu.Lock()
-	noSnappy := c.controls.noSnappy
-	c.mu.Unlock()
-	brief := slices.Contains(asked, memd.FeatureClustermapChangeBrief) &&
-		!rq.k.c.set.refused.Has(memd.FeatureClustermapChangeBrief)
+	brief := slices.Contains(asked, memd.FeatureClustermapChangeBrief) && !c.refuses(memd.FeatureClustermapChangeBrief)
 	var granted memd.Features
 	var list []memd.Feature
 	for _, f := range asked {
 		switch {
-		case granted.Has(f), !slices.Contains(grantable, f), rq.k.c.set.refused.Has(f):
+		case granted.Has(f), !slices.Contains(grantable, f), c.refuses(f):
 		case f == memd.FeatureClustermapChange && brief,
-			f == memd.FeatureReportUnitUsage && !c.set.units,
-			noSnappy && (f == memd.FeatureSnappy || f == memd.FeatureSnappyEverywhere):
+			f == memd.FeatureReportUnitUsage && !c.set.units:
 		default:
 			granted = granted.With(f)
 			list = append(list, f)

@@ -51,7 +51,7 @@ type settings struct {
 	refused                   memd.Features
 	latency                   time.Duration
 	groups                    []string
-	control, units            bool
+	units                     bool
 	services                  [serviceCount]bool
 	http2                     bool
 	nodeServices              map[int][serviceCount]bool

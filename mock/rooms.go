@@ -23,6 +23,16 @@ type (
 	Document = store.Document
 	// Applied is one mutation as a node executed it, see Cluster.ApplyLog.
 	Applied = store.Applied
+	// CopyChange is what Cluster.ChangeCopies does, several of the constants together.
+	CopyChange = store.Change
+)
+
+// What Cluster.ChangeCopies does to what a node has of a document.
+const (
+	CacheCopy     = store.Cache     // it has the document in memory
+	PersistCopy   = store.Persist   // it has the document on disk
+	UncacheCopy   = store.Uncache   // it has it in memory no more
+	UnpersistCopy = store.Unpersist // it has it on disk no more
 )
 
 // NewNetwork returns a network without listeners.

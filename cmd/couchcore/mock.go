@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/couchbasemock"
 	"github.com/couchcore/couchcore/mock/viewjs"
 )
 
@@ -70,7 +71,7 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	opts := []mock.Option{
 		mock.Ports(c.Port),
 		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
-		mock.Views(viewjs.New(viewjs.Options{})), mock.ControlCommands(),
+		mock.Views(viewjs.New(viewjs.Options{})),
 	}
 	if c.TLS {
 		opts = append(opts, mock.TLS())
@@ -99,6 +100,10 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 
 // serve says that the cluster is ready and waits for the end.
 func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []string) error {
+	control, err := couchbasemock.Attach(m)
+	if err != nil {
+		return fmt.Errorf("mock: %w", err)
+	}
 	ready := mockReady{
 		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username, Password: c.Password,
 		Buckets: buckets,
@@ -127,7 +132,7 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 		defer func() { _ = conn.Close() }()
 		go func() { // until the monitor goes, or this function closes the connection
 			defer close(served)
-			_ = m.ServeControl(conn)
+			_ = control.Serve(conn)
 			cancel(io.EOF)
 		}()
 	}

@@ -93,9 +93,9 @@ type diskDoc struct {
 	there bool
 }
 
-// ChangeCopies does something to a document of the default collection on some nodes. Where cas is not 0 the document is first
-// made to be what value and cas say; a negative one becomes a CAS that no other document has.
-func (s *Store) ChangeCopies(vb uint16, nodes []int, key string, act Change, cas int64, value string, now time.Time) {
+// ChangeCopies does something to a document of the default collection on some nodes. Unless with is nil the document is
+// first given its value and its CAS.
+func (s *Store) ChangeCopies(vb uint16, nodes []int, key string, act Change, with *Document, now time.Time) {
 	v, id := &s.vbs[vb], docID{DefaultCollection, key}
 	v.deliver(now)
 	item := doc{cas: s.nextCAS(now), seqno: v.seqno}
@@ -104,12 +104,9 @@ func (s *Store) ChangeCopies(vb uint16, nodes []int, key string, act Change, cas
 			item = d
 		}
 	}
-	if cas != 0 {
-		item.value, item.datatype, item.xattrs, item.deleted = []byte(value), ValueType([]byte(value)), nil, false
-		item.cas = uint64(cas)
-		if cas < 0 {
-			item.cas = (item.cas + 1) * 2
-		}
+	if with != nil {
+		item.value, item.datatype, item.xattrs, item.deleted = with.Value, ValueType(with.Value), nil, false
+		item.cas = with.CAS
 	}
 	for _, n := range nodes {
 		c := v.copies[n]

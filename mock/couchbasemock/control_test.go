@@ -1,4 +1,4 @@
-package mock_test
+package couchbasemock_test
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/couchbasemock"
 )
 
 type controlReply struct {
@@ -24,22 +25,23 @@ type controlReply struct {
 }
 
 // control executes a command that must succeed and returns its payload.
-func control(t *testing.T, c *mock.Cluster, command, payload string) string {
+func control(t *testing.T, x *couchbasemock.Control, command, payload string) string {
 	t.Helper()
-	r := controlAny(t, c, command, payload)
+	r := controlAny(t, x, command, payload)
 	require.Equal(t, "ok", r.Status, r.Error)
 	return string(r.Payload)
 }
 
-func controlAny(t *testing.T, c *mock.Cluster, command, payload string) controlReply {
+func controlAny(t *testing.T, x *couchbasemock.Control, command, payload string) controlReply {
 	t.Helper()
 	var r controlReply
-	require.NoError(t, json.Unmarshal(c.Control(command, []byte(payload)), &r))
+	require.NoError(t, json.Unmarshal(x.Run(command, []byte(payload)), &r))
 	return r
 }
 
 func TestControlCommandsThatFail(t *testing.T) {
 	c := mock.Start(t)
+	x := attach(t, c)
 	for _, row := range [][3]string{
 		{"NOTHING", `{}`, "no such command"},
 		{"FAILOVER", `{}`, "missing required field: idx"},
@@ -64,67 +66,69 @@ func TestControlCommandsThatFail(t *testing.T) {
 		{"OPFAIL", `{"code":1,"count":1,"servers":["a"]}`, "servers"},
 		{"OPFAIL", `[]`, "no object"},
 	} {
-		r := controlAny(t, c, row[0], row[1])
+		r := controlAny(t, x, row[0], row[1])
 		require.Equal(t, "fail", r.Status, row)
 		require.Contains(t, r.Error, row[2], row)
 	}
 }
 
 func TestControlOfRequests(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1), mock.ControlCommands())
-	r := login(t, c, usual...)
+	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
+	x := attach(t, c)
+	r := login(t, c, 0)
 	r.set("k", "v")
-	control(t, c, "OPFAIL", `{"code":134,"count":2,"servers":[0],"operation":0}`)
+	control(t, x, "OPFAIL", `{"code":134,"count":2,"servers":[0],"operation":0}`)
 	require.Equal(t, memd.StatusTmpFail, r.call(getPacket("k")).Status)
 	r.silent()
 	require.Equal(t, memd.StatusTmpFail, r.call(getPacket("k")).Status)
 	require.Equal(t, "v", r.body("k"))
-	control(t, c, "opfail", `{"code":32752,"count":-1}`)
+	control(t, x, "opfail", `{"code":32752,"count":-1}`)
 	for range 3 {
 		require.EqualValues(t, 0x7ff0, r.call(getPacket("k")).Status)
 	}
-	control(t, c, "OPFAIL", `{"code":0,"count":0}`)
+	control(t, x, "OPFAIL", `{"code":0,"count":0}`)
 	require.Equal(t, "v", r.body("k"))
 
-	other := loginAt(t, c, 1, usual...)
-	control(t, c, "SET_CCCP", `{"enabled":false,"bucket":"default","servers":[1]}`)
+	other := login(t, c, 1)
+	control(t, x, "SET_CCCP", `{"enabled":false,"bucket":"default","servers":[1]}`)
 	require.Equal(t, memd.StatusNotSupported, other.call(memd.Packet{Opcode: memd.OpGetClusterConfig}).Status)
 	require.Empty(t, other.call(getPacket("k")).Value)
 	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpGetClusterConfig}).Status)
-	control(t, c, "SET_CCCP", `{"enabled":true}`)
+	control(t, x, "SET_CCCP", `{"enabled":true}`)
 	require.NotEmpty(t, other.call(getPacket("k")).Value)
-	control(t, c, "SET_ENHANCED_ERRORS", `{"enabled":false}`)
+	control(t, x, "SET_ENHANCED_ERRORS", `{"enabled":false}`)
 	bad := memd.Packet{Opcode: memd.OpGet, Key: docKey("k"), CAS: 1}
 	require.Empty(t, r.call(bad).Value)
-	control(t, c, "SET_ENHANCED_ERRORS", `{"enabled":true}`)
+	control(t, x, "SET_ENHANCED_ERRORS", `{"enabled":true}`)
 	require.NotEmpty(t, r.call(bad).Value)
 
-	control(t, c, "SET_COMPRESSION", `{"mode":"disabled"}`)
-	granted, err := memd.ParseFeatures(dial(t, c, c.Node(0).Addr()).call(helloPacket(memd.FeatureSnappy)).Value)
+	control(t, x, "SET_COMPRESSION", `{"mode":"disabled"}`)
+	granted, err := memd.ParseFeatures(dial(t, c, 0).call(memd.Packet{Opcode: memd.OpHello, Value: memd.AppendFeatures(nil, memd.FeatureSnappy)}).Value)
 	require.NoError(t, err)
 	require.Zero(t, granted)
-	control(t, c, "SET_COMPRESSION", `{"mode":"Active"}`)
-	snappy := login(t, c, append([]memd.Feature{memd.FeatureSnappy}, usual...)...)
+	control(t, x, "SET_COMPRESSION", `{"mode":"Active"}`)
+	snappy := login(t, c, 0, memd.FeatureSnappy)
 	r.set("long", strings.Repeat("a", 200))
 	require.NotZero(t, snappy.call(getPacket("long")).Datatype&memd.DatatypeSnappy)
 
-	control(t, c, "SET_SASL_MECHANISMS", `{"mechs":["plain"],"servers":[0]}`)
-	require.Equal(t, "PLAIN", string(dial(t, c, c.Node(0).Addr()).call(memd.Packet{Opcode: memd.OpSASLListMechs}).Value))
-	require.Contains(t, string(dial(t, c, c.Node(1).Addr()).call(memd.Packet{Opcode: memd.OpSASLListMechs}).Value), "SCRAM")
+	control(t, x, "SET_SASL_MECHANISMS", `{"mechs":["plain"],"servers":[0]}`)
+	require.Equal(t, "PLAIN", string(dial(t, c, 0).call(memd.Packet{Opcode: memd.OpSASLListMechs}).Value))
+	require.Contains(t, string(dial(t, c, 1).call(memd.Packet{Opcode: memd.OpSASLListMechs}).Value), "SCRAM")
 
 	before := r.set("k", "w").Extras
-	control(t, c, "REGEN_VBCOORDS", ``)
+	control(t, x, "REGEN_VBCOORDS", ``)
 	require.NotEqual(t, before[:8], r.set("k", "w").Extras[:8])
-	require.JSONEq(t, fmt.Sprintf("[%s,%s]", port(c.Node(0).Addr()), port(c.Node(1).Addr())), control(t, c, "GET_MCPORTS", ""))
+	require.JSONEq(t, fmt.Sprintf("[%s,%s]", port(c.Node(0).Addr()), port(c.Node(1).Addr())), control(t, x, "GET_MCPORTS", ""))
 	var info map[string][]string
-	require.NoError(t, json.Unmarshal([]byte(control(t, c, "MOCKINFO", "")), &info))
+	require.NoError(t, json.Unmarshal([]byte(control(t, x, "MOCKINFO", "")), &info))
 	require.Contains(t, info["MEMCACHED"], "GET")
 	require.Contains(t, info["MOCK"], "MOCKINFO")
-	require.Contains(t, control(t, c, "help", ""), "start_retry_verify")
-	control(t, c, "TRUNCATE", `{"limit":3}`)
+	require.Contains(t, control(t, x, "help", ""), "start_retry_verify")
+	control(t, x, "TRUNCATE", `{"limit":3}`)
 	r.send(getPacket("k"))
-	require.Len(t, readN(t, r.nc, 3), 3)
-	control(t, c, "TRUNCATE", `{"limit":0}`)
+	_, err = io.ReadFull(r.nc, make([]byte, 3))
+	require.NoError(t, err)
+	control(t, x, "TRUNCATE", `{"limit":0}`)
 }
 
 func port(addr string) string {
@@ -132,51 +136,60 @@ func port(addr string) string {
 	return p
 }
 
+func nodesInMap(t *testing.T, c *mock.Cluster) int {
+	t.Helper()
+	var config struct {
+		Nodes []any `json:"nodes"`
+	}
+	require.NoError(t, json.Unmarshal(c.ConfigJSON("default"), &config))
+	return len(config.Nodes)
+}
+
 func TestControlOfNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 4))
-		r := loginAt(t, c, 0, usual...)
+		x := attach(t, c)
+		r := login(t, c, 0)
 		r.set("k", "v")
-		control(t, c, "FAILOVER", `{"idx":0}`)
-		require.Len(t, configOf(t, c).Nodes, 1)
+		control(t, x, "FAILOVER", `{"idx":0}`)
+		require.Equal(t, 1, nodesInMap(t, c))
 		r.send(getPacket("k"))
 		require.NoError(t, r.nc.SetReadDeadline(time.Now().Add(time.Minute)))
 		_, err := r.read()
 		require.Error(t, err, "the node is silent")
-		control(t, c, "RESPAWN", `{"idx":0}`)
-		require.Len(t, configOf(t, c).Nodes, 2)
-		r = loginAt(t, c, 0, usual...)
+		control(t, x, "RESPAWN", `{"idx":0}`)
+		require.Equal(t, 2, nodesInMap(t, c))
+		r = login(t, c, 0)
 		r.silent()
-		control(t, c, "FAILOVER", `{"idx":9}`)
+		control(t, x, "FAILOVER", `{"idx":9}`)
 
-		control(t, c, "HICCUP", `{"msecs":5000,"offset":10}`)
+		control(t, x, "HICCUP", `{"msecs":5000,"offset":10}`)
 		begin := time.Now()
 		r.silent()
 		require.Equal(t, 5*time.Second, time.Since(begin))
-		control(t, c, "HICCUP", `{"msecs":5000,"offset":0}`)
+		control(t, x, "HICCUP", `{"msecs":5000,"offset":0}`)
 		r.silent()
 
-		expiring := storePacket(memd.OpSet, "e", "v")
-		expiring.Extras = []byte{0, 0, 0, 0, 0, 0, 0, 100}
-		require.Equal(t, memd.StatusSuccess, r.call(expiring).Status)
-		control(t, c, "TIME_TRAVEL", `{"Offset":99}`)
+		require.Equal(t, memd.StatusSuccess, r.call(setPacket("e", "v", 100)).Status)
+		control(t, x, "TIME_TRAVEL", `{"Offset":99}`)
 		require.Equal(t, "v", r.body("e"))
-		control(t, c, "TIME_TRAVEL", `{"Offset":1}`)
+		control(t, x, "TIME_TRAVEL", `{"Offset":1}`)
 		require.Equal(t, memd.StatusKeyNotFound, r.call(getPacket("e")).Status)
-		control(t, c, "TIME_TRAVEL", `{"Offset":-50}`)
+		control(t, x, "TIME_TRAVEL", `{"Offset":-50}`)
 		require.Equal(t, "v", r.body("e"))
 	})
 }
 
 func TestControlOfKeys(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 1))
-	r := login(t, c, usual...)
+	x := attach(t, c)
+	r := login(t, c, 0)
 	type copyInfo struct {
 		Conf        struct{ Index, Type any }
 		Cache, Disk map[string]any
 	}
 	info := func() (out []*copyInfo) {
-		require.NoError(t, json.Unmarshal([]byte(control(t, c, "KEYINFO", `{"Key":"k"}`)), &out))
+		require.NoError(t, json.Unmarshal([]byte(control(t, x, "KEYINFO", `{"Key":"k"}`)), &out))
 		return out
 	}
 	require.Empty(t, info()[0].Cache)
@@ -189,10 +202,10 @@ func TestControlOfKeys(t *testing.T) {
 		require.Equal(t, n.Cache, n.Disk)
 	}
 	observed := func(node int) byte {
-		p := loginAt(t, c, node, usual...).call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 0, 0, 2, 0, 'k'}})
+		p := login(t, c, node).call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 0, 0, 2, 0, 'k'}})
 		return p.Value[6]
 	}
-	control(t, c, "UNPERSIST", `{"Key":"k","OnMaster":true,"OnReplicas":[1]}`)
+	control(t, x, "UNPERSIST", `{"Key":"k","OnMaster":true,"OnReplicas":[1]}`)
 	require.Empty(t, info()[0].Disk)
 	require.Equal(t, byte(0), observed(0))
 	second := 0
@@ -202,20 +215,20 @@ func TestControlOfKeys(t *testing.T) {
 		}
 	}
 	require.Empty(t, info()[second].Disk)
-	control(t, c, "PERSIST", `{"Key":"k","OnMaster":true,"OnReplicas":0}`)
+	control(t, x, "PERSIST", `{"Key":"k","OnMaster":true,"OnReplicas":0}`)
 	require.Equal(t, byte(1), observed(0))
-	control(t, c, "PURGE", `{"Key":"k","OnMaster":false,"OnReplicas":2}`)
+	control(t, x, "PURGE", `{"Key":"k","OnMaster":false,"OnReplicas":2}`)
 	require.Equal(t, byte(0x80), observed(second))
 	require.Empty(t, info()[second].Cache)
-	control(t, c, "CACHE", `{"Key":"k","OnMaster":false,"OnReplicas":[1]}`)
+	control(t, x, "CACHE", `{"Key":"k","OnMaster":false,"OnReplicas":[1]}`)
 	require.Equal(t, "v", info()[second].Cache["Value"])
 	require.Equal(t, byte(0), observed(second))
-	control(t, c, "ENDURE", `{"Key":"k","OnMaster":true,"OnReplicas":2,"CAS":77,"Value":"new"}`)
+	control(t, x, "ENDURE", `{"Key":"k","OnMaster":true,"OnReplicas":2,"CAS":77,"Value":"new"}`)
 	for _, n := range info() {
 		require.Equal(t, map[string]any{"Value": "new", "CAS": 77.0, "Snappy": false}, n.Disk)
 	}
 	require.NotEqual(t, set.CAS, r.call(getPacket("k")).CAS)
-	control(t, c, "UNCACHE", `{"Key":"k","OnMaster":true,"OnReplicas":0}`)
+	control(t, x, "UNCACHE", `{"Key":"k","OnMaster":true,"OnReplicas":0}`)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(getPacket("k")).Status)
 	r.set("k", "again")
 	require.Equal(t, "again", info()[0].Disk["Value"], "a write ends it")
@@ -223,31 +236,32 @@ func TestControlOfKeys(t *testing.T) {
 
 func TestControlLogsAndRetryVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mock.Start(t, mock.Virtual(), mock.Bucket("default", 1), mock.ControlCommands())
-		r := login(t, c, usual...)
-		control(t, c, "START_CMDLOG", `{"idx":0}`)
+		c := mock.Start(t, mock.Virtual(), mock.Bucket("default", 1))
+		x := attach(t, c)
+		r := login(t, c, 0)
+		control(t, x, "START_CMDLOG", `{"idx":0}`)
 		r.silent()
 		var log []struct {
 			Opcode int
 			At     int64 `json:"ms_timestamp"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(control(t, c, "GET_CMDLOG", `{"idx":0}`)), &log))
+		require.NoError(t, json.Unmarshal([]byte(control(t, x, "GET_CMDLOG", `{"idx":0}`)), &log))
 		require.Len(t, log, 1)
 		require.EqualValues(t, memd.OpNoop, log[0].Opcode)
 		require.Equal(t, time.Now().UnixMilli(), log[0].At)
-		control(t, c, "STOP_CMDLOG", `{"idx":0}`)
-		require.Equal(t, "[]", control(t, c, "GET_CMDLOG", `{"idx":0}`))
+		control(t, x, "STOP_CMDLOG", `{"idx":0}`)
+		require.Equal(t, "[]", control(t, x, "GET_CMDLOG", `{"idx":0}`))
 
 		try := func(code int, gaps ...time.Duration) controlReply {
-			control(t, c, "OPFAIL", fmt.Sprintf(`{"code":%d,"count":100,"servers":[0]}`, code))
-			control(t, c, "START_RETRY_VERIFY", `{"idx":0}`)
+			control(t, x, "OPFAIL", fmt.Sprintf(`{"code":%d,"count":100,"servers":[0]}`, code))
+			control(t, x, "START_RETRY_VERIFY", `{"idx":0}`)
 			r.call(getPacket("k"))
 			for _, g := range gaps {
 				time.Sleep(g * time.Millisecond)
 				r.call(getPacket("k"))
 			}
-			control(t, c, "OPFAIL", `{"code":0,"count":0}`)
-			return controlAny(t, c, "CHECK_RETRY_VERIFY", fmt.Sprintf(`{"idx":0,"opcode":0,"errcode":%d,"fuzz_ms":1}`, code))
+			control(t, x, "OPFAIL", `{"code":0,"count":0}`)
+			return controlAny(t, x, "CHECK_RETRY_VERIFY", fmt.Sprintf(`{"idx":0,"opcode":0,"errcode":%d,"fuzz_ms":1}`, code))
 		}
 		require.Contains(t, try(0x7ff1).Error, "not retried")
 		require.Contains(t, try(0x7ff1, 20).Error, "first retry")
@@ -265,9 +279,10 @@ func TestControlLogsAndRetryVerification(t *testing.T) {
 
 func TestControlOverAConnection(t *testing.T) {
 	c := mock.Start(t)
+	x := attach(t, c)
 	near, far := net.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- c.ServeControl(far) }()
+	go func() { ended <- x.Serve(far) }()
 	require.NoError(t, near.SetDeadline(time.Now().Add(patience)))
 	br := bufio.NewReader(near)
 	number, err := br.ReadString(0)
@@ -289,16 +304,17 @@ func TestControlOverAConnection(t *testing.T) {
 	require.NoError(t, <-ended)
 	near, far = net.Pipe()
 	defer near.Close()
-	go func() { ended <- c.ServeControl(far) }()
+	go func() { ended <- x.Serve(far) }()
 	_, err = near.Read(make([]byte, 16))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.Error(t, <-ended)
-	require.Error(t, c.ServeControl(far))
+	require.Error(t, x.Serve(far))
 }
 
 func TestControlOverHTTP(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.ControlCommands())
+	c := mock.Start(t, mock.Nodes(2))
+	attach(t, c)
 	base := "http://" + c.Node(1).ManagementAddr() + "/mock/"
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	do := func(method, url, kind, body string, header ...string) (int, string, string) {

@@ -1,12 +1,12 @@
-package mock
+package couchbasemock
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
 )
 
 // commandAt is one request in a node's log.
@@ -17,53 +17,58 @@ type commandAt struct {
 
 const maxCommandLog = 100_000 // entries; those behind are not kept
 
-// logCommand notes a request if its node keeps a log.
-func (c *Cluster) logCommand(node int, op memd.Opcode) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if log, ok := c.controls.logs[node]; ok && len(log) < maxCommandLog {
-		c.controls.logs[node] = append(log, commandAt{int(op), time.Now().UnixMilli()})
+// note notes a request if its node keeps a log.
+func (x *Control) note(f mock.Frame) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if log, ok := x.logs[f.Node]; ok && len(log) < maxCommandLog {
+		x.logs[f.Node] = append(log, commandAt{int(f.Opcode), f.At.UnixMilli()})
 	}
 }
 
-func controlStartLog(c *Cluster, a args) (any, error) {
-	i, err := c.nodeOf(a)
+func startLog(x *Control, a args) (any, error) {
+	i, err := x.nodeOf(a)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.controls.logs[i] = []commandAt{}
-	c.logging.Store(true)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.logs[i] = []commandAt{}
+	if x.unwatch == nil {
+		x.unwatch = x.c.Watch(x.note)
+	}
 	return nil, nil
 }
 
 // takeLog ends a node's log and returns it.
-func (c *Cluster) takeLog(node int) []commandAt {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	log := c.controls.logs[node]
-	delete(c.controls.logs, node)
-	c.logging.Store(len(c.controls.logs) > 0)
+func (x *Control) takeLog(node int) []commandAt {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	log := x.logs[node]
+	delete(x.logs, node)
+	if len(x.logs) == 0 && x.unwatch != nil {
+		x.unwatch()
+		x.unwatch = nil
+	}
 	return log
 }
 
-func controlStopLog(c *Cluster, a args) (any, error) {
-	i, err := c.nodeOf(a)
+func stopLog(x *Control, a args) (any, error) {
+	i, err := x.nodeOf(a)
 	if err == nil {
-		c.takeLog(i)
+		x.takeLog(i)
 	}
 	return nil, err
 }
 
-func controlGetLog(c *Cluster, a args) (any, error) {
-	i, err := c.nodeOf(a)
+func getLog(x *Control, a args) (any, error) {
+	i, err := x.nodeOf(a)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]commandAt{}, c.controls.logs[i]...), nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return append([]commandAt{}, x.logs[i]...), nil
 }
 
 // retryJSON is how the error map wants a code to be retried. Times are milliseconds.
@@ -85,39 +90,30 @@ var retryCodes = []struct {
 	{0x7ff2, retryJSON{Strategy: "exponential", Interval: 2, After: 50, Max: 500, Ceil: 200}},
 }
 
-// addRetryCodes puts the codes into the error map.
-func (c *Cluster) addRetryCodes() error {
-	for _, r := range retryCodes {
-		b, _ := json.Marshal(r.retry) // numbers and a text
-		if err := c.AddErrorCode(r.code, "DUMMY_RETRY_"+r.retry.Strategy, []string{"auto-retry", "temp"}, b); err != nil {
-			return err
-		}
+// errorEntry is how the error map wants a code to be retried, as JSON; ok is false for a code that is not in it.
+func (x *Control) errorEntry(s memd.Status) (retry json.RawMessage, ok bool) {
+	var m struct {
+		Errors map[string]struct {
+			Retry json.RawMessage `json:"retry"`
+		} `json:"errors"`
 	}
-	return nil
-}
-
-// errorEntry is a code's entry in the error map.
-func (c *Cluster) errorEntry(s memd.Status) (errorEntryJSON, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var m errorMapJSON
-	if json.Unmarshal(c.errorMap.v2, &m) != nil {
-		return errorEntryJSON{}, false
+	if json.Unmarshal(x.c.ErrorMap(), &m) != nil {
+		return nil, false
 	}
 	e, ok := m.Errors[fmt.Sprintf("%x", uint16(s))]
-	return e, ok
+	return e.Retry, ok
 }
 
-func (c *Cluster) errorCode(s memd.Status) bool {
-	_, ok := c.errorEntry(s)
+func (x *Control) errorCode(s memd.Status) bool {
+	_, ok := x.errorEntry(s)
 	return ok
 }
 
 const defaultFuzz = 10 // milliseconds
 
-// controlCheckRetry compares the log of a node with how the error map wants a code to be retried.
-func controlCheckRetry(c *Cluster, a args) (any, error) {
-	i, err := c.nodeOf(a)
+// checkRetry compares the log of a node with how the error map wants a code to be retried.
+func checkRetry(x *Control, a args) (any, error) {
+	i, err := x.nodeOf(a)
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +132,13 @@ func controlCheckRetry(c *Cluster, a args) (any, error) {
 	if fuzz == 0 {
 		fuzz = defaultFuzz
 	}
-	e, _ := c.errorEntry(memd.Status(code))
+	retry, _ := x.errorEntry(memd.Status(code))
 	var r retryJSON
-	if json.Unmarshal(e.Retry, &r) != nil {
+	if json.Unmarshal(retry, &r) != nil {
 		return nil, fmt.Errorf("no way to retry for code 0x%x", code)
 	}
 	var times []float64
-	for _, l := range c.takeLog(i) {
+	for _, l := range x.takeLog(i) {
 		if l.Opcode == int(op) {
 			times = append(times, float64(l.At))
 		}

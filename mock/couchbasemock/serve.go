@@ -1,4 +1,4 @@
-package mock
+package couchbasemock
 
 import (
 	"bufio"
@@ -16,37 +16,41 @@ const (
 	maxControlLine = 1 << 20
 )
 
-// ServeControl speaks CouchbaseMock's control protocol on a connection: it sends the number of node 0's management port
-// and a zero byte, and then answers one command per line. It returns when the connection or the cluster ends, with the
+// Serve speaks CouchbaseMock's control protocol on a connection: it sends the number of node 0's management port and a
+// zero byte, and then answers one command per line. It returns when the connection or the cluster ends, with the
 // connection closed: nil for an end at a line's end, otherwise why. Commands come as {"command":..., "payload":{...}}.
-func (c *Cluster) ServeControl(nc net.Conn) error {
-	done := make(chan struct{})
-	defer close(done)
-	if !c.spawn(func() {
+func (x *Control) Serve(nc net.Conn) error {
+	served, ended := make(chan struct{}), make(chan struct{})
+	go func() { // until Serve returns, which waits for it
+		defer close(ended)
 		select {
-		case <-c.done:
-		case <-done:
+		case <-x.c.Done():
+		case <-served:
 		}
-		nc.Close()
-	}) {
-		nc.Close()
+		_ = nc.Close() // whatever it says, the connection is done with
+	}()
+	defer func() { <-ended }()
+	defer close(served)
+	select {
+	case <-x.c.Done():
 		return net.ErrClosed
+	default:
 	}
-	if _, err := fmt.Fprintf(nc, "%d\x00", portOf(c.Node(0).ManagementAddr())); err != nil {
+	if _, err := fmt.Fprintf(nc, "%d\x00", portOf(x.c.Node(0).ManagementAddr())); err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(nc)
 	lines.Buffer(make([]byte, 0, 4096), maxControlLine)
 	for lines.Scan() {
-		if _, err := nc.Write(append(c.controlLine(lines.Bytes()), '\n')); err != nil {
+		if _, err := nc.Write(append(x.line(lines.Bytes()), '\n')); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
 }
 
-// controlLine answers one line.
-func (c *Cluster) controlLine(line []byte) []byte {
+// line answers one line.
+func (x *Control) line(line []byte) []byte {
 	var rq struct {
 		Command *string         `json:"command"`
 		Payload json.RawMessage `json:"payload"`
@@ -54,33 +58,17 @@ func (c *Cluster) controlLine(line []byte) []byte {
 	if json.Unmarshal(line, &rq) != nil || rq.Command == nil {
 		return []byte(`{ "status" : "fail", "error" : "Failed to parse input" }`)
 	}
-	return c.Control(*rq.Command, rq.Payload)
+	return x.Run(*rq.Command, rq.Payload)
 }
 
-// withControl puts the control commands before a handler of the management service.
-func (n *Node) withControl(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, ok := strings.CutPrefix(r.URL.Path, controlPath)
-		switch {
-		case !ok:
-			next.ServeHTTP(w, r)
-		case foreign(r):
-			http.Error(w, "Control commands are for programs and for this host's own pages.", http.StatusForbidden)
-		default:
-			n.controlHTTP(w, r, name)
-		}
-	})
-}
-
-// foreign reports whether a browser sends the request for a page from elsewhere.
-func foreign(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	u, err := url.Parse(origin)
-	return origin != "" && (err != nil || u.Host != r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site"
-}
-
-func (n *Node) controlHTTP(w http.ResponseWriter, r *http.Request, name string) {
-	if commandName(name) == "HELP" || controlCommands[commandName(name)] == nil {
+// ServeHTTP answers a command whose name stands behind /mock/ in the path.
+func (x *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if foreign(r) {
+		http.Error(w, "Control commands are for programs and for this host's own pages.", http.StatusForbidden)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, controlPath)
+	if commandName(name) == "HELP" || commands[commandName(name)] == nil {
 		b, _ := json.MarshalIndent(helpText(), "", "  ") // texts
 		w.Header().Set("Content-Type", "text/plain")
 		if commandName(name) != "HELP" {
@@ -92,12 +80,19 @@ func (n *Node) controlHTTP(w http.ResponseWriter, r *http.Request, name string) 
 	a, err := httpArgs(r)
 	var out []byte
 	if err != nil {
-		out = controlFailed(args{}, err)
+		out = failed(args{}, err)
 	} else {
-		out = n.c.control(name, a)
+		out = x.run(name, a)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(out) // as above
+}
+
+// foreign reports whether a browser sends the request for a page from elsewhere.
+func foreign(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	u, err := url.Parse(origin)
+	return origin != "" && (err != nil || u.Host != r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site"
 }
 
 // httpArgs reads a payload from the query, from a form or from JSON.
