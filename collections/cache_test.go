@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 )
 
@@ -320,19 +319,6 @@ func TestLookupsMayEndAtOnce(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, name := range []string{"a", "_default", "_system", "A-Za_z0-9%", strings.Repeat("x", 251)} {
-		require.NoError(t, collections.ValidateName(name), name)
-	}
-	for name, reason := range map[string]string{
-		"": "is empty", strings.Repeat("x", 252): "limit 251", "%a": "begins with", "a.b": "at byte 1", "a b": "at byte 1", "a$": "at byte 1",
-		"b\u00fccher": "at byte 1", "\x00": "at byte 0",
-	} {
-		err := collections.ValidateName(name)
-		require.ErrorIs(t, err, cberr.InvalidArgument, name)
-		require.ErrorContains(t, err, reason)
-		var ne *collections.NameError
-		require.ErrorAs(t, err, &ne)
-	}
 	require.Equal(t, "eu.users", path.String())
 	require.Equal(t, "_default.x", collections.Path{Collection: "x"}.String())
 	require.Equal(t, "x._default", collections.Path{Scope: "x"}.String())

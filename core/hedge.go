@@ -76,16 +76,7 @@ func hedgeHTTP[R any](
 	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now(), limit: c.hedgeLimit(r)}
 	p := hedge.Policy{
 		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.hedgeThrottle(),
-	}
-	p.NonFatal = func(err error) bool {
-		if retry.Transparent(err) {
-			return true
-		}
-		if h.NonFatal != nil {
-			return h.NonFatal(err)
-		}
-		why, _ := retry.FailedFor(err)
-		return why != retry.Unknown
+		NonFatal: hedge.NonFatal(h.NonFatal),
 	}
 	observed, end := c.http.Observe(ctx, r.service, r.operation, r.bucket)
 	x.ctx = observed

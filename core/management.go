@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -24,29 +24,6 @@ type ManagementError = httpsvc.ManagementError
 // managementLimit bounds an answer of the cluster manager that is read whole.
 const managementLimit = 64 << 20
 
-// Manifest is a bucket's scopes and collections as the cluster manager knows them. What a node of the data service knows
-// may be older: see kv.GetManifest.
-type Manifest struct {
-	UID    uint64 // grows with every change
-	Scopes []ManifestScope
-}
-
-// ManifestScope is a scope with its collections.
-type ManifestScope struct {
-	Name        string
-	ID          uint32
-	Collections []ManifestCollection
-}
-
-// ManifestCollection is a collection. MaxExpiry is 0 when it inherits the bucket's and negative when its documents do
-// not expire unless they say so.
-type ManifestCollection struct {
-	Name      string
-	ID        uint32
-	MaxExpiry time.Duration
-	History   bool
-}
-
 // ManagementOptions are settings of one of the client's requests to the cluster manager. Its zero value has the defaults.
 type ManagementOptions struct {
 	Retry                        retry.Strategy // nil inherits the cluster's
@@ -55,51 +32,17 @@ type ManagementOptions struct {
 	OnBehalfOf, OnBehalfOfDomain string         // as in HTTPRequest
 }
 
-// Manifest asks the cluster manager for the bucket's scopes and collections. It blocks until the answer is there, at most
-// until the deadline: ctx's, or else the configuration's ManagementTimeout. A bucket that does not exist is
-// cberr.BucketNotFound. Of several options the last one counts.
-func (b *Bucket) Manifest(ctx context.Context, options ...ManagementOptions) (Manifest, error) {
-	var m struct {
-		UID    hexID `json:"uid"`
-		Scopes []struct {
-			Name        string `json:"name"`
-			UID         hexID  `json:"uid"`
-			Collections []struct {
-				Name    string `json:"name"`
-				UID     hexID  `json:"uid"`
-				MaxTTL  int64  `json:"maxTTL"`
-				History bool   `json:"history"`
-			} `json:"collections"`
-		} `json:"scopes"`
+// Manifest asks the cluster manager for the bucket's scopes and collections; what a node of the data service knows may be
+// older: see kv.GetManifest. It blocks until the answer is there, at most until the deadline: ctx's, or else the
+// configuration's ManagementTimeout. A bucket that does not exist is cberr.BucketNotFound. Of several options the last one
+// counts.
+func (b *Bucket) Manifest(ctx context.Context, options ...ManagementOptions) (m kv.Manifest, err error) {
+	path := httpsvc.Path("pools", "default", "buckets", b.name, "scopes")
+	if err = b.c.manage(ctx, options, "manifest", path, &m); err != nil {
+		return kv.Manifest{}, err
 	}
-	if err := b.c.manage(ctx, options, "manifest", httpsvc.Path("pools", "default", "buckets", b.name, "scopes"), &m); err != nil {
-		return Manifest{}, err
-	}
-	out := Manifest{UID: uint64(m.UID)}
-	for _, s := range m.Scopes {
-		scope := ManifestScope{Name: s.Name, ID: s.UID.id()}
-		for _, c := range s.Collections {
-			scope.Collections = append(scope.Collections, ManifestCollection{
-				Name: c.Name, ID: c.UID.id(), MaxExpiry: time.Duration(min(max(c.MaxTTL, -1), math.MaxUint32)) * time.Second, History: c.History,
-			})
-		}
-		out.Scopes = append(out.Scopes, scope)
-	}
-	return out, nil
+	return m, nil
 }
-
-// hexID is a number in hexadecimal digits, as manifests have them.
-type hexID uint64
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (h *hexID) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	*h = hexID(n)
-	return err
-}
-
-// id is the number of a scope or a collection; what is no such number becomes the largest, which none has.
-func (h hexID) id() uint32 { return uint32(min(h, math.MaxUint32)) }
 
 // BucketInfo is what the cluster manager says of a bucket.
 type BucketInfo struct {

@@ -3,12 +3,12 @@ package kv
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Op is an operation with a result of type R. Encode loads the request's fields, the opcode first, so that its own error
@@ -120,20 +120,6 @@ func (c *Call) unprepared(ctx context.Context, err error) error {
 	return c.translate(err, false)
 }
 
-// PanicError is a user's function that panicked; it failed its own call and nothing else.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic in user code: %v", e.Value) }
-
-// Unwrap gives the panic's value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
 func encode[R any, O Op[R]](r *Request, op *O) error {
 	// The methods of a type parameter take their receiver as a copy. For the two operations that are most of all calls
 	// that would be a third of the client's own work.
@@ -166,7 +152,7 @@ func encode[R any, O Op[R]](r *Request, op *O) error {
 func encodeAny[R any, O Op[R]](r *Request, op *O) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
+			err = &retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()}
 		}
 		err = kinded(err)
 	}()
@@ -210,7 +196,7 @@ func decode[R any, O Op[R]](c *Call, op *O, r *R) error {
 func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = c.decodeError(&PanicError{v, debug.Stack()})
+			err = c.decodeError(&retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()})
 		}
 	}()
 	c.Res.came(&c.Route, c.via, c.bucket())

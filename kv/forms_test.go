@@ -133,7 +133,7 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 
 		for _, inEncode := range []bool{true, false} {
 			_, e, f = alike[int](t, bg, ok, panics{inEncode})
-			var p *kv.PanicError
+			var p *retry.PanicError
 			require.ErrorAs(t, e, &p)
 			require.Equal(t, "oops", p.Value)
 			require.NotEmpty(t, p.Stack)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // FuzzDecode gives every operation whatever a server could send: it becomes a result or a *kv.Error, and no result has
@@ -55,7 +56,7 @@ func FuzzDecode(f *testing.F) {
 			if !ok || e.Err == nil || e.Error() == "" {
 				t.Fatalf("%s: %T %v", op.name, err, err)
 			}
-			var p *kv.PanicError
+			var p *retry.PanicError
 			if errors.As(err, &p) {
 				t.Fatalf("%s: %v\n%s", op.name, p, p.Stack)
 			}
@@ -169,7 +170,7 @@ func FuzzAnswers(f *testing.F) {
 				}
 			})
 			_, err := op.do(context.Background(), d)
-			var p *kv.PanicError
+			var p *retry.PanicError
 			if err != nil && (kvError(t, err).Error() == "" || errors.As(err, &p)) {
 				t.Fatalf("%s: %v", op.name, err)
 			}

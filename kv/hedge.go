@@ -187,14 +187,7 @@ func (e *lagging) Unwrap() error { return e.error }
 
 func (x *hedged[R, O]) nonFatal(err error) bool {
 	var l *lagging
-	if errors.As(err, &l) || retry.Transparent(err) {
-		return true
-	}
-	if x.h.NonFatal != nil {
-		return x.h.NonFatal(err)
-	}
-	why, _ := retry.FailedFor(err)
-	return why != retry.Unknown
+	return errors.As(err, &l) || hedge.NonFatal(x.h.NonFatal)(err)
 }
 
 // hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at the

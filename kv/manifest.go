@@ -18,7 +18,8 @@ type GetManifest struct {
 	Node   int
 }
 
-// Manifest is the result of GetManifest: the bucket's scopes and collections as one node knows them.
+// Manifest is a bucket's scopes and collections, as one node knows them or, without a Result and JSON, as the cluster
+// manager does.
 type Manifest struct {
 	Result
 	UID    uint64 // grows with every change
@@ -64,29 +65,33 @@ type manifestJSON struct {
 
 // Decode implements Op.
 func (g GetManifest) Decode(r *Response) (Manifest, error) {
-	m, err := parseManifest(r.Value)
-	m.Result, m.JSON = r.Result, r.Value
-	return m, err
+	m := Manifest{Result: r.Result, JSON: r.Value}
+	if err := json.Unmarshal(r.Value, &m); err != nil {
+		return Manifest{Result: r.Result, JSON: r.Value}, err
+	}
+	return m, nil
 }
 
-func parseManifest(raw []byte) (m Manifest, err error) {
+// UnmarshalJSON reads what a node or the cluster manager says: it sets UID and Scopes.
+func (m *Manifest) UnmarshalJSON(raw []byte) (err error) {
 	var j manifestJSON
 	if err := json.Unmarshal(raw, &j); err != nil {
-		return m, err
+		return err
 	}
+	m.Scopes = nil
 	if m.UID, err = strconv.ParseUint(j.UID, 16, 64); err != nil {
-		return Manifest{}, err
+		return err
 	}
 	for _, s := range j.Scopes {
 		id, err := strconv.ParseUint(s.UID, 16, 32)
 		if err != nil {
-			return Manifest{}, err
+			return err
 		}
 		scope := ManifestScope{Name: s.Name, ID: uint32(id)}
 		for _, c := range s.Collections {
 			id, err := strconv.ParseUint(c.UID, 16, 32)
 			if err != nil {
-				return Manifest{}, err
+				return err
 			}
 			ttl := min(max(c.MaxTTL, -1), 1<<32-1)
 			scope.Collections = append(scope.Collections, ManifestCollection{
@@ -95,7 +100,7 @@ func parseManifest(raw []byte) (m Manifest, err error) {
 		}
 		m.Scopes = append(m.Scopes, scope)
 	}
-	return m, nil
+	return nil
 }
 
 // ManifestAll asks every node that holds the bucket's data for its manifest, all at once: nodes that lag show. A node that

@@ -15,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 func lookupOf(specs ...kv.LookupSpec) subject {
@@ -246,7 +247,7 @@ func FuzzSubdocAnswer(f *testing.F) {
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.Status(status), Value: value})
 		})
 		check := func(err error) {
-			var p *kv.PanicError
+			var p *retry.PanicError
 			if err != nil && (kvError(t, err).Error() == "" || errors.As(err, &p)) {
 				t.Fatalf("%v", err)
 			}

@@ -366,7 +366,7 @@ func translated(f func(error) error, cause error) (err error) {
 
 func contain(err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{v, debug.Stack()}
+		*err = &PanicError{"a retry strategy", v, debug.Stack()}
 	}
 }
 

@@ -97,14 +97,15 @@ func Transparent(err error) bool {
 	return why.Unseen() || why == SocketClosedWhileInFlight
 }
 
-// PanicError is a strategy, or another part of a policy, that panicked; it failed its own operation and nothing else.
+// PanicError is a user's function that panicked; it failed its own operation and nothing else.
 type PanicError struct {
+	In    string // what the function was: a retry strategy, a hedged attempt, user code
 	Value any
 	Stack []byte
 }
 
 // Error gives the panic's value, without the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic in a retry strategy: %v", e.Value) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.In, e.Value) }
 
 // Unwrap gives the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {

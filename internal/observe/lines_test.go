@@ -62,7 +62,7 @@ func shutTape() (h *tape, open func()) {
 
 func TestLinesOfSeveralGoroutinesKeepTheirOrder(t *testing.T) {
 	h := &tape{}
-	l := observe.NewLog(slog.New(h), 0)
+	l := observe.NewLog(slog.New(h))
 	const writers, each = 2, observe.LogLimit / 4
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -93,7 +93,7 @@ func TestALineIsThatOfItsMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		h, open := shutTape()
-		l := observe.NewLog(slog.New(h), 0)
+		l := observe.NewLog(slog.New(h))
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 		attrs := make([]slog.Attr, 8) // more than a record has room for
 		for i := range attrs {
@@ -122,7 +122,7 @@ func TestALineIsThatOfItsMoment(t *testing.T) {
 func TestAttributesAndGroupsOfTheLoggerAreKept(t *testing.T) {
 	var out bytes.Buffer
 	s := slog.New(slog.NewTextHandler(&out, nil)).With("app", "shop").WithGroup("db")
-	l := observe.NewLog(s, 0)
+	l := observe.NewLog(s)
 	l.Info(t.Context(), observe.MsgConnected, slog.String(observe.KeyEndpoint, "h:1"))
 	require.NoError(t, l.Close(t.Context()))
 	require.Contains(t, out.String(), "msg=Connected app=shop db.endpoint=h:1\n")
@@ -134,7 +134,7 @@ func TestLinesBeyondTheLimitAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan struct{})
 		h := &tape{before: func(slog.Record) { <-next }}
-		l := observe.NewLog(slog.New(h), 0)
+		l := observe.NewLog(slog.New(h))
 		write := func(n int) {
 			for range n {
 				l.Info(t.Context(), observe.MsgConnected)
@@ -164,7 +164,7 @@ func TestAHandlerThatWantsNoWarningsIsNotToldOfLostLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, open := shutTape()
 		h.level = slog.LevelError
-		l := observe.NewLog(slog.New(h), 0)
+		l := observe.NewLog(slog.New(h))
 		for range observe.LogLimit + 2 {
 			l.Error(t.Context(), observe.MsgInvariantBroken)
 		}
@@ -184,7 +184,7 @@ func TestALineThatFailsIsTheOnlyOneLost(t *testing.T) {
 					fail()
 				}
 			}}
-			l := observe.NewLog(slog.New(h), 0)
+			l := observe.NewLog(slog.New(h))
 			for _, msg := range []string{observe.MsgConnected, observe.MsgConnectFailed, observe.MsgReconnecting, observe.MsgConnectFailed} {
 				l.Info(t.Context(), msg)
 			}
@@ -199,7 +199,7 @@ func TestALineThatFailsIsTheOnlyOneLost(t *testing.T) {
 func TestCloseOfALog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &tape{before: func(slog.Record) { time.Sleep(100 * time.Millisecond) }}
-		l := observe.NewLog(slog.New(h), 0)
+		l := observe.NewLog(slog.New(h))
 		for range 5 {
 			l.Info(t.Context(), observe.MsgConnected)
 		}
@@ -216,7 +216,7 @@ func TestCloseOfALog(t *testing.T) {
 	for _, patience := range []time.Duration{10 * time.Millisecond, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			h, open := shutTape()
-			l := observe.NewLog(slog.New(h), 0)
+			l := observe.NewLog(slog.New(h))
 			for range observe.LogLimit + 10 {
 				l.Info(t.Context(), observe.MsgConnected)
 			}
@@ -238,7 +238,7 @@ func TestCloseOfALog(t *testing.T) {
 func TestAHandlerMayUseItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &tape{}
-		l := observe.NewLog(slog.New(h), 0)
+		l := observe.NewLog(slog.New(h))
 		h.before = func(r slog.Record) {
 			if r.Message == observe.MsgConnected {
 				l.Info(t.Context(), observe.MsgReconnecting)

@@ -18,17 +18,14 @@ import (
 //
 // Debug and Info build nothing themselves, but a call with attributes makes them before it is entered. On the path of
 // an operation ask Enabled first.
-type Log struct {
-	lines     *lines
-	redaction Redaction
-}
+type Log struct{ lines *lines }
 
 // NewLog returns a Log over l; nil discards everything. Close ends it.
-func NewLog(l *slog.Logger, r Redaction) Log {
+func NewLog(l *slog.Logger) Log {
 	if l == nil {
-		return Log{redaction: r}
+		return Log{}
 	}
-	return Log{lines: &lines{handler: l.Handler()}, redaction: r}
+	return Log{lines: &lines{handler: l.Handler()}}
 }
 
 // Close discards lines that come later, and waits until those that came before are written, at most for LogGrace or
@@ -40,9 +37,6 @@ func (l Log) Close(ctx context.Context) error {
 	}
 	return l.lines.close(ctx)
 }
-
-// Redaction is the level to tag attributes with: slog.Any(KeyOption, log.Redaction().User(name)).
-func (l Log) Redaction() Redaction { return l.redaction }
 
 // Lost returns how many lines were lost: to a panic of the handler, to the limit, or to Close.
 func (l Log) Lost() int64 {

@@ -68,28 +68,3 @@ func TestSecretRevealsToItsUser(t *testing.T) {
 	require.True(t, observe.NewSecret("").Empty())
 	require.Equal(t, "***", observe.Secret{}.String(), "that there is no secret is not told either")
 }
-
-func TestRedactionTagsByLevel(t *testing.T) {
-	for _, c := range []struct {
-		level            observe.Redaction
-		name             string
-		user, meta, host string
-	}{
-		{observe.RedactNone, "none", "k", "b", "h:1"},
-		{observe.RedactPartial, "partial", "<ud>k</ud>", "b", "h:1"},
-		{observe.RedactFull, "full", "<ud>k</ud>", "<md>b</md>", "<sd>h:1</sd>"},
-	} {
-		require.Equal(t, c.name, c.level.String())
-		require.Equal(t, c.user, c.level.UserData("k"))
-		require.Equal(t, c.meta, c.level.Metadata("b"))
-		require.Equal(t, c.host, c.level.SystemData("h:1"))
-
-		var out bytes.Buffer
-		slog.New(slog.NewTextHandler(&out, nil)).Info("m", "key", c.level.User("k"), "bucket", c.level.Meta("b"),
-			"endpoint", c.level.System("h:1"))
-		require.Contains(t, out.String(), "key="+c.user)
-		require.Contains(t, out.String(), "bucket="+c.meta)
-		require.Contains(t, out.String(), "endpoint="+c.host)
-	}
-	require.Equal(t, "unknown", observe.Redaction(9).String())
-}

@@ -168,35 +168,3 @@ func (s *Snapshot) Networks() []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
-
-// Diff compares the key-value addresses of two maps, either of which may be nil: those that only the new one has, that
-// both have, and that only the old one has, each once and in its map's order.
-func Diff(before, after *Snapshot, network string, tls bool) (added, kept, removed []string) {
-	old, now := before.kvAddrs(network, tls), after.kvAddrs(network, tls)
-	for _, a := range now {
-		if slices.Contains(old, a) {
-			kept = append(kept, a)
-		} else {
-			added = append(added, a)
-		}
-	}
-	for _, a := range old {
-		if !slices.Contains(now, a) {
-			removed = append(removed, a)
-		}
-	}
-	return added, kept, removed
-}
-
-func (s *Snapshot) kvAddrs(network string, tls bool) []string {
-	if s == nil {
-		return nil
-	}
-	var addrs []string
-	for _, e := range s.Endpoints(KV, network, tls) {
-		if !slices.Contains(addrs, e.Addr) {
-			addrs = append(addrs, e.Addr)
-		}
-	}
-	return addrs
-}

@@ -1,7 +1,6 @@
 package topology_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -223,26 +222,6 @@ func TestD14NodesOutsideANetworkKeepTheirPlace(t *testing.T) {
 		require.Equal(t, vb, s.NodeIndex(uint16(vb), 0))
 		require.Equal(t, want[vb], addr(s, s.NodeIndex(uint16(vb), 0), "external", false))
 	}
-}
-
-func TestDiffComparesAddresses(t *testing.T) {
-	node := func(hosts ...string) *topology.Snapshot {
-		ext, nodes := "", ""
-		for i, h := range hosts {
-			sep := ","[:min(i, 1)]
-			ext += sep + fmt.Sprintf(`{"hostname":%q,"services":{"kv":1}}`, h)
-			nodes += sep + "{}"
-		}
-		return parse(t, `{"uuid":"u","nodes":[`+nodes+`],"nodesExt":[`+ext+`]}`)
-	}
-	added, kept, removed := topology.Diff(node("a", "b", "c"), node("d", "c", "a", "d"), "", false)
-	require.Equal(t, []string{"d:1"}, added)
-	require.Equal(t, []string{"c:1", "a:1"}, kept)
-	require.Equal(t, []string{"b:1"}, removed)
-	added, kept, removed = topology.Diff(nil, node("a"), "", false)
-	require.Equal(t, [][]string{{"a:1"}, nil, nil}, [][]string{added, kept, removed})
-	added, kept, removed = topology.Diff(node("a"), nil, "", true)
-	require.Equal(t, [][]string{nil, nil, nil}, [][]string{added, kept, removed})
 }
 
 func TestT16TheNumberOfVBucketsIsForLife(t *testing.T) {

@@ -3,7 +3,6 @@ package hedge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -38,16 +37,22 @@ type Stats struct {
 // ErrNotIdempotent is Do's answer for a Policy that does not say that the operation is idempotent.
 var ErrNotIdempotent = errors.New("an operation that is not idempotent cannot be hedged")
 
-// PanicError is an attempt, or a function of the Policy, that panicked. It is fatal.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error gives the panic's value, without the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic in a hedged attempt: %v", e.Value) }
-
 var errGone = errors.New("a hedged attempt ended its goroutine")
+
+// NonFatal is the rule of operations whose attempts go to different nodes: what no server has seen is never the end; of other
+// failures own says it, and when own is nil those are non-fatal that have a retry reason.
+func NonFatal(own func(error) bool) func(error) bool {
+	return func(err error) bool {
+		if retry.Transparent(err) {
+			return true
+		}
+		if own != nil {
+			return own(err)
+		}
+		why, _ := retry.FailedFor(err)
+		return why != retry.Unknown
+	}
+}
 
 // Do runs try for the first attempt, number 0, and again for each hedge, until one succeeds or fails for good, and
 // returns that outcome. A non-fatal failure sends the next hedge at once, after which the delay starts anew; a pushback
@@ -92,7 +97,7 @@ type race[R any] struct {
 func (r *race[R]) run() (res R, stats Stats, err error) {
 	defer func() {
 		if v := recover(); v != nil { // one of the policy's functions: it ends the operation and nothing else
-			res, stats, err = r.ended(outcome[R]{n: -1, err: &PanicError{v, debug.Stack()}})
+			res, stats, err = r.ended(outcome[R]{n: -1, err: &retry.PanicError{In: "a hedged attempt", Value: v, Stack: debug.Stack()}})
 		}
 	}()
 	r.timer = time.NewTimer(r.p.Delay)
@@ -215,7 +220,7 @@ func (r *race[R]) send() {
 		o := outcome[R]{n: n, avoid: avoid, err: errGone} // what stays when the attempt ends its goroutine
 		defer func() {
 			if v := recover(); v != nil {
-				o.err = &PanicError{v, debug.Stack()}
+				o.err = &retry.PanicError{In: "a hedged attempt", Value: v, Stack: debug.Stack()}
 			}
 			r.results <- o
 		}()

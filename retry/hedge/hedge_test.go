@@ -347,7 +347,7 @@ func (noMore) Pushback() retry.Pushback { return retry.PushbackNever() }
 func TestAttemptsThatBreak(t *testing.T) {
 	p := hedge.Policy{MaxAttempts: 2, Delay: time.Second, Idempotent: true}
 	_, _, err := hedge.Do(t.Context(), p, func(context.Context, int, *hedge.Avoid) (int, error) { panic("boom") })
-	var pe *hedge.PanicError
+	var pe *retry.PanicError
 	require.ErrorAs(t, err, &pe)
 	require.Equal(t, "boom", pe.Value)
 	require.Contains(t, pe.Error(), "boom")
@@ -422,7 +422,7 @@ func TestPolicyThatPanics(t *testing.T) {
 				}
 				s := &script{start: time.Now(), answers: []answer{{ms, errBusy}}}
 				_, stats, err := hedge.Do(t.Context(), p, s.try)
-				var pe *hedge.PanicError
+				var pe *retry.PanicError
 				require.ErrorAs(t, err, &pe)
 				require.Equal(t, "boom", pe.Value)
 				require.Equal(t, hedge.Stats{Sent: 1, Winner: -1}, stats)
