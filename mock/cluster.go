@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/mock/internal/trigger"
 	"github.com/couchcore/couchcore/mock/memnet"
 )
 
@@ -36,7 +37,7 @@ type Cluster struct {
 	errorID    atomic.Uint64
 	travelled  atomic.Int64 // see TimeTravel
 	watchers   atomic.Pointer[[]*watcher]
-	injections injections
+	injections trigger.List[injection]
 	services   clusterServices
 
 	// mu guards what follows, and every field of nodes, buckets, users and connections that says so. It is never held

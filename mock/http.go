@@ -73,7 +73,7 @@ type userKey struct{}
 // manage answers a request of the management service: by a script, or by what mux has for its path.
 func (x *svcCall) manage(mux *http.ServeMux) {
 	x.keep()
-	s, a := x.n.c.services.scripts.pick(x.rq)
+	s, a := x.n.c.scriptFor(x.rq)
 	switch {
 	case a != nil && !a.Default:
 		x.reply(s, a)

@@ -185,7 +185,7 @@ func (rq *request) slowly(id scanID, s *scan, limits scanLimits, pace time.Durat
 		}
 		s.running = !last
 		rq.k.c.mu.Unlock()
-		rq.k.send(rq.encode(&part, &noInjection.fault))
+		rq.k.send(rq.encode(&part, &noInjection.What.fault))
 		rq.k.flush()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
 
 // request is one request on its way through a node. It owns its packet and keeps the connection's state as it was when
@@ -82,14 +83,11 @@ func (rq *request) path() string {
 func (k *conn) handle(p *memd.Packet) bool {
 	rq := k.newRequest(p)
 	k.c.journalRequest(rq)
-	in := k.c.injections.pick(rq)
-	if in == nil {
-		in = noInjection
-	}
-	f := &in.fault
+	in := k.c.injected(rq)
+	f := &in.What.fault
 	if f.before > 0 || f.hold {
 		return k.later(rq, func() bool {
-			if !k.pause(f.before) || f.hold && !k.await(in.release) {
+			if !k.pause(f.before) || f.hold && !k.await(in.Released()) {
 				return false
 			}
 			rep, wait := rq.begin(f)
@@ -102,9 +100,6 @@ func (k *conn) handle(p *memd.Packet) bool {
 	}
 	return k.later(rq, func() bool { return k.finish(rq, in, rep, wait) })
 }
-
-// noInjection is what acts on a request that no injection matches.
-var noInjection = &Injection{}
 
 // later runs f, which waits, where that is allowed to happen.
 func (k *conn) later(rq *request, f func() bool) bool {
@@ -132,15 +127,15 @@ func (rq *request) begin(f *Fault) (rep reply, wait func() (reply, bool)) {
 }
 
 // finish waits as the request and the fault want it, and answers. It reports whether the connection goes on.
-func (k *conn) finish(rq *request, in *Injection, rep reply, wait func() (reply, bool)) bool {
+func (k *conn) finish(rq *request, in *trigger.Item[injection], rep reply, wait func() (reply, bool)) bool {
 	if wait != nil {
 		var ok bool
 		if rep, ok = wait(); !ok {
 			return false
 		}
 	}
-	f := &in.fault
-	if !k.pause(f.after) || f.keep && !k.await(in.release) {
+	f := &in.What.fault
+	if !k.pause(f.after) || f.keep && !k.await(in.Released()) {
 		return false
 	}
 	return k.answer(rq, &rep, f)
@@ -151,7 +146,7 @@ func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 	k.c.journalApplied(rq)
 	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
 		for i := range rep.before {
-			k.send(rq.encode(&rep.before[i], &noInjection.fault))
+			k.send(rq.encode(&rep.before[i], &noInjection.What.fault))
 		}
 		b := rq.encode(rep, f)
 		k.send(b)

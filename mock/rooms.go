@@ -2,6 +2,7 @@ package mock
 
 import (
 	"github.com/couchcore/couchcore/mock/internal/store"
+	"github.com/couchcore/couchcore/mock/internal/trigger"
 	"github.com/couchcore/couchcore/mock/memnet"
 )
 
@@ -18,6 +19,12 @@ type (
 	Flow = memnet.Flow
 	// Record is a piece that one end of a Link has written.
 	Record = memnet.Record
+
+	// Injection is a fault in force, see Cluster.Inject: Fired and WaitFired say how many requests it has met, Release lets go
+	// of those that it holds, Remove ends it.
+	Injection = trigger.Trigger
+	// Script is a list of answers in force, see Cluster.Script, with the same methods.
+	Script = trigger.Trigger
 
 	// Document is a document as its active node has it, see Cluster.Documents.
 	Document = store.Document

@@ -31,7 +31,7 @@ type outlet struct {
 }
 
 // reply answers the request.
-func (x *svcCall) reply(s *Script, a *Answer) {
+func (x *svcCall) reply(s *held, a *Answer) {
 	x.keep()
 	o := &outlet{x: x, a: a, rc: http.NewResponseController(x.w), limit: a.Chunk, at: time.Now()}
 	if o.limit <= 0 {
@@ -53,7 +53,7 @@ func (x *svcCall) abort() {
 	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0)) // both kinds of connection have deadlines
 }
 
-func (o *outlet) run(s *Script) ending {
+func (o *outlet) run(s *held) ending {
 	a := o.a
 	if a.Never {
 		<-o.x.r.Context().Done()
@@ -96,7 +96,7 @@ func (o *outlet) run(s *Script) ending {
 }
 
 // object writes the envelope with the rows in it.
-func (o *outlet) object(s *Script) ending {
+func (o *outlet) object(s *held) ending {
 	e := o.x.envelope(o.a)
 	sep := "{"
 	put := func(ms []member) ending {
@@ -140,7 +140,7 @@ func (o *outlet) object(s *Script) ending {
 }
 
 // each writes the rows.
-func (o *outlet) each(s *Script) ending {
+func (o *outlet) each(s *held) ending {
 	if o.a.Stream == nil {
 		for _, row := range o.a.Rows {
 			if end := o.row(s, []byte(row)); end != onward {
@@ -158,7 +158,7 @@ func (o *outlet) each(s *Script) ending {
 }
 
 // after is what happens between rows: a cut, a stall.
-func (o *outlet) after(s *Script) ending {
+func (o *outlet) after(s *held) ending {
 	switch a := o.a; {
 	case a.CutRows > 0 && o.rows == a.CutRows:
 		_ = o.flush(s)
@@ -175,7 +175,7 @@ func (o *outlet) after(s *Script) ending {
 	return onward
 }
 
-func (o *outlet) row(s *Script, row []byte) ending {
+func (o *outlet) row(s *held, row []byte) ending {
 	if end := o.after(s); end != onward {
 		return end
 	}
@@ -198,7 +198,7 @@ func (o *outlet) row(s *Script, row []byte) ending {
 }
 
 // write puts bytes into the buffer and sends what is full.
-func (o *outlet) write(s *Script, b []byte) ending {
+func (o *outlet) write(s *held, b []byte) ending {
 	for len(o.buf)+len(b) >= o.limit {
 		n := o.limit - len(o.buf)
 		piece := b[:n]
@@ -215,7 +215,7 @@ func (o *outlet) write(s *Script, b []byte) ending {
 }
 
 // flush sends everything that is in the buffer.
-func (o *outlet) flush(s *Script) ending {
+func (o *outlet) flush(s *held) ending {
 	b := o.buf
 	o.buf = o.buf[:0]
 	if end := o.send(s, b); end != onward {
@@ -228,7 +228,7 @@ func (o *outlet) flush(s *Script) ending {
 }
 
 // send hands one piece to the server, up to where the answer is to be cut or to stall.
-func (o *outlet) send(s *Script, b []byte) ending {
+func (o *outlet) send(s *held, b []byte) ending {
 	a := o.a
 	if n := a.StallBytes; n > 0 && o.sent+len(b) >= n {
 		a.StallBytes = 0
@@ -286,13 +286,9 @@ func (o *outlet) wait(d time.Duration) ending {
 }
 
 // hold waits for the script's release, and reports false when the client leaves before.
-func (x *svcCall) hold(s *Script) bool {
-	var release chan struct{}
-	if s != nil {
-		release = s.release
-	}
+func (x *svcCall) hold(s *held) bool {
 	select {
-	case <-release:
+	case <-s.Released():
 		return true
 	case <-x.r.Context().Done():
 		return false

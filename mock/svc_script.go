@@ -1,14 +1,14 @@
 package mock
 
 import (
-	"context"
 	"iter"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
 
 // ServiceMatch says which requests a script answers. Every field that is not empty must fit. Requests that fail to
@@ -72,26 +72,14 @@ type ServiceError struct {
 	Raw     string // the whole element as JSON text, instead of all others
 }
 
-// Script is a list of answers in force. Its methods may be called from any goroutine.
-type Script struct {
-	c       *Cluster
+// script is a list of answers and the requests that they are for.
+type script struct {
 	match   ServiceMatch
 	answers []Answer
-	release chan struct{}
-
-	mu      sync.Mutex
-	seen    int
-	fired   int
-	off     bool
-	open    bool
-	changed chan struct{} // closed and replaced when fired grows
 }
 
-// scripts is the list of a cluster's scripts, in the order they were made.
-type scripts struct {
-	mu   sync.Mutex
-	list []*Script // replaced, never changed in place
-}
+// held is a script that acts on a request; nil for a request that none acts on.
+type held = trigger.Item[script]
 
 // Script answers matching requests until Remove: the first answer for the first request, and so on; the last one is for
 // all that follow. Of several scripts that match, the newest that is not used up answers.
@@ -100,14 +88,7 @@ func (c *Cluster) Script(m ServiceMatch, answers ...Answer) *Script {
 		answers = []Answer{{}}
 	}
 	m.Nodes = slices.Clone(m.Nodes)
-	s := &Script{
-		c: c, match: m, answers: slices.Clone(answers), release: make(chan struct{}), changed: make(chan struct{}),
-	}
-	l := &c.services.scripts
-	l.mu.Lock()
-	l.list = append([]*Script{s}, l.list...)
-	l.mu.Unlock()
-	return s
+	return c.services.scripts.Add(script{m, slices.Clone(answers)}, m.Skip, m.Times)
 }
 
 // ScriptQuery is Script for executions of query statements that contain a text.
@@ -130,86 +111,21 @@ func (c *Cluster) ScriptView(view string, answers ...Answer) *Script {
 	return c.Script(ServiceMatch{Service: ViewsService, Index: view, Path: "/_view/"}, answers...)
 }
 
-// Fired returns how many requests the script has answered, or is answering.
-func (s *Script) Fired() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fired
-}
-
-// WaitFired waits until n requests have met the script, or ctx ends, whose error it returns then.
-func (s *Script) WaitFired(ctx context.Context, n int) error {
-	for {
-		s.mu.Lock()
-		fired, ch := s.fired, s.changed
-		s.mu.Unlock()
-		if fired >= n {
-			return nil
-		}
-		select {
-		case <-ch:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Release lets go of every request that Hold keeps or that has stalled, now and later.
-func (s *Script) Release() {
-	s.mu.Lock()
-	open := s.open
-	s.open = true
-	s.mu.Unlock()
-	if !open {
-		close(s.release)
-	}
-}
-
-// Remove ends the script. Requests that it is answering go on.
-func (s *Script) Remove() {
-	s.mu.Lock()
-	s.off = true
-	s.mu.Unlock()
-	l := &s.c.services.scripts
-	l.mu.Lock()
-	l.list = slices.DeleteFunc(slices.Clone(l.list), func(x *Script) bool { return x == s })
-	l.mu.Unlock()
-}
-
-// take counts a matching request and returns the answer to it, or nil when the script passes.
-func (s *Script) take() *Answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.off {
-		return nil
-	}
-	s.seen++
-	if s.seen <= s.match.Skip || s.match.Times > 0 && s.fired >= s.match.Times {
-		return nil
-	}
-	a := s.answers[min(s.fired, len(s.answers)-1)]
-	s.fired++
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return &a
-}
-
-// pick returns the script that answers rq, and its answer, or nil.
-func (l *scripts) pick(rq *ServiceRequest) (*Script, *Answer) {
-	l.mu.Lock()
-	list := l.list
-	l.mu.Unlock()
-	for _, s := range list {
-		if !s.match.fits(rq) {
+// scriptFor is the script that answers a request, and its answer, or nil. The newest is asked first.
+func (c *Cluster) scriptFor(rq *ServiceRequest) (*held, *Answer) {
+	for _, s := range slices.Backward(c.services.scripts.All()) {
+		if !s.What.match.fits(rq) {
 			continue
 		}
-		if a := s.take(); a != nil {
-			if a.Func != nil {
-				made := a.Func(rq)
-				a = &made
-			}
-			return s, a
+		before, ok := s.Take()
+		if !ok {
+			continue
 		}
+		a := s.What.answers[min(before, len(s.What.answers)-1)]
+		if a.Func != nil {
+			a = a.Func(rq)
+		}
+		return s, &a
 	}
 	return nil, nil
 }

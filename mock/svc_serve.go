@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
 
 // clusterServices is what a cluster knows about its HTTP services.
 type clusterServices struct {
-	scripts scripts
+	scripts trigger.List[script]
 
 	// Guarded by the cluster's mutex.
 	log           []ServiceRequest
@@ -183,7 +185,7 @@ func (x *svcCall) unauthorised() {
 // scripted answers the request by a script, if there is one for it. other is what the answer is without a script.
 func (x *svcCall) scripted(other func() Answer) {
 	x.keep()
-	s, a := x.n.c.services.scripts.pick(x.rq)
+	s, a := x.n.c.scriptFor(x.rq)
 	if a == nil {
 		made := other()
 		x.reply(nil, &made)
