@@ -1,7 +1,7 @@
 # Thin: each target is one command that could be typed instead. The gate is .ci/run.
 LINT = go tool -modfile=tools/go.mod golangci-lint
 
-.PHONY: check test vet lint fmt race fuzz demo bench bench-gate bench-results couchbasemock interop
+.PHONY: check test vet lint fmt race fuzz demo bench bench-gate couchbasemock interop
 
 check: test vet lint
 
@@ -31,9 +31,6 @@ bench:
 
 bench-gate:
 	go run ./bench --json --gate
-
-bench-results:
-	go run ./bench --md bench/RESULTS.md --svg bench/results.svg
 
 couchbasemock:
 	interop/couchbasemock.sh

@@ -9,8 +9,6 @@
 //	go run ./bench --json      the same for machines: every target with value, limit and verdict
 //	go run ./bench --quick     a look: few and short slices, nothing is judged
 //
-// In interop/, a module of its own, the same command measures gocb as well.
-//
 // It never changes what it measures: clients run with their defaults, no check of theirs is off, and nothing here is
 // linked into the product.
 package main

@@ -17,7 +17,6 @@ type settings struct {
 	quick    bool
 	only     *regexp.Regexp // of cells, probes and checks; nil is all
 	profiles string
-	extra    []kind
 }
 
 // probeRun is one probe of the plan.
@@ -55,7 +54,7 @@ func probeRuns(quick bool) []probeRun {
 func needed(s settings) (cells map[string]bool, probes map[string]bool) {
 	cells, probes = map[string]bool{}, map[string]bool{}
 	all := s.only == nil
-	for _, c := range allCells(s.extra...) {
+	for _, c := range allCells() {
 		cells[c.name] = all || s.only.MatchString(c.name)
 	}
 	for _, p := range probeRuns(s.quick) {
@@ -95,7 +94,7 @@ func runAll(ctx context.Context, s settings, progress io.Writer) (r *results, er
 	f.profiles = s.profiles
 	defer func() { err = errors.Join(err, f.stop()) }()
 	r = newResults()
-	for _, c := range allCells(s.extra...) {
+	for _, c := range allCells() {
 		if !cells[c.name] {
 			continue
 		}

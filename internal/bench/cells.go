@@ -114,18 +114,14 @@ func plural(n int, what string) string {
 }
 
 // allCells is everything that is measured in rounds. Cells of the same environment follow each other, so that processes
-// live through several. What is measured beside has a lane in each cell of the matrix.
-func allCells(extra ...kind) []cell {
+// live through several.
+func allCells() []cell {
 	var out []cell
 	for _, nodes := range allNodes {
 		for _, size := range sizes {
 			for _, op := range []operation{opGet, opUpsert} {
 				for _, w := range allWorkers {
-					c := plainCell(op, size, w, nodes)
-					for _, k := range extra {
-						c.lanes = append(c.lanes, lane{kind: k.name})
-					}
-					out = append(out, c)
+					out = append(out, plainCell(op, size, w, nodes))
 				}
 			}
 		}

@@ -54,7 +54,7 @@ func childRole(args []string) role {
 }
 
 // runChild is a process that the program has started from itself. It ends with in.
-func runChild(args []string, in io.Reader, out io.Writer, extra ...kind) error {
+func runChild(args []string, in io.Reader, out io.Writer) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	as := fs.String("role", "", "")
 	name := fs.String("kind", "", "")
@@ -75,7 +75,7 @@ func runChild(args []string, in io.Reader, out io.Writer, extra ...kind) error {
 	if role(*as) == roleResponder {
 		return runResponder(in, out)
 	}
-	k, known := kindNamed(*name, extra...)
+	k, known := kindNamed(*name)
 	if !known {
 		return fmt.Errorf("no kind is called %q", *name)
 	}

@@ -168,39 +168,7 @@ func (r *results) timed(cell string, of func(c *cellResult) []float64) figure {
 	if c.Error != "" {
 		return figure{err: fmt.Errorf("%s", c.Error)}
 	}
-	f := figure{rounds: of(c), clean: c.clean(), timed: true}
-	f.note = r.byDistance(c, f.rounds)
-	return f
-}
-
-// byDistance says what values, one per clean round of a cell, are while the cores are as near to each other as anywhere in the
-// results, and while they take more than twice as long. It says nothing unless there were both. The verdict is of all rounds.
-func (r *results) byDistance(c *cellResult, values []float64) string {
-	least := math.Inf(1)
-	for _, other := range r.cells {
-		for _, s := range other.apart() {
-			least = min(least, s)
-		}
-	}
-	var near, far []float64
-	at := c.apart()
-	if len(at) != len(values) {
-		return ""
-	}
-	for i, v := range values {
-		if at[i] > 2*least {
-			far = append(far, v)
-		} else {
-			near = append(near, v)
-		}
-	}
-	if least == 0 || len(far) == 0 {
-		return ""
-	}
-	if len(near) == 0 {
-		return "all rounds with the cores further apart than elsewhere"
-	}
-	return fmt.Sprintf("%s in %d rounds with the cores near, %s in %d with them further apart", number(median(near)), len(near), number(median(far)), len(far))
+	return figure{rounds: of(c), clean: c.clean(), timed: true}
 }
 
 // figure is one field of what a probe has found, in its clean rounds or, when none is clean, in all.

@@ -69,35 +69,6 @@ func TestOnlyCleanRoundsCount(t *testing.T) {
 	require.Equal(t, 11, o.Rounds)
 }
 
-// What the distance of the cores does to a value is said beside the verdict, which is of all rounds.
-func TestValuesByTheCoresDistance(t *testing.T) {
-	for name, c := range map[string]struct {
-		ns     []float64 // in the first lane; 60 in the second one
-		other  float64   // in another cell
-		remark string
-	}{
-		"near":         {repeated(12, 119), 70, ""},
-		"far at times": {append(repeated(4, 300), repeated(8, 60)...), 70, "8 in 7 rounds with the cores near, 2 in 4 with them further apart"},
-		"far":          {repeated(12, 300), 70, "all rounds with the cores further apart than elsewhere"},
-		"not known":    {repeated(12, 0), 0, ""},
-	} {
-		values := append(repeated(4, 200), repeated(8, 800)...)
-		cell := made("c", 11, values, repeated(12, 100))
-		for i := range cell.Rounds {
-			cell.Rounds[i][0].Apart, cell.Rounds[i][1].Apart = c.ns[i], min(60, c.other)
-		}
-		other := made("o", 1, []float64{1}, []float64{1})
-		other.Rounds[0][0].Apart, other.Rounds[0][1].Apart = c.other, c.other
-		r := newResults()
-		r.cells["c"], r.cells["o"] = cell, other
-		ck := check{name: "x", must: atLeast(5), goal: atLeast(7), find: ratio("c", "a", "b", mThroughput)}
-		o := ck.judge(r)
-		require.InDelta(t, 8, o.Value, 0, name)
-		require.Equal(t, c.remark, o.Reason, name)
-		require.Equal(t, met, o.Verdict, name)
-	}
-}
-
 func TestFailedOperationsAreNoResult(t *testing.T) {
 	c := made("c", 11, repeated(11, 900), repeated(11, 100))
 	c.Error = "a: 3 operations failed"

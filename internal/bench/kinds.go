@@ -41,8 +41,8 @@ const (
 )
 
 // allKinds is the table of clients, and what is measured beside them.
-func allKinds(extra ...kind) []kind {
-	return append([]kind{
+func allKinds() []kind {
+	return []kind{
 		{name: kindPeer, about: "gocbcore v10.9.3: asynchronous calls and a pooled channel, no deadline: its best case", open: peerOpener(false)},
 		{name: kindPeerDeadline, about: "the same with 2.5 s per operation", open: peerOpener(true)},
 		{name: kindOurs, about: "kv.Do with a fresh operation per call, defaults", open: oursOpener(formDo)},
@@ -57,11 +57,11 @@ func allKinds(extra ...kind) []kind {
 		{name: kindStep, about: "one goroutine: write N prepared requests, read N answers, repeat", open: openStep, lanes: oneLane},
 		{name: kindWire, about: "prepared batches always on the way: the limit of the wire and of the responder", open: openWire, lanes: oneLane},
 		{name: kindNull, about: "the harness itself", open: openNull},
-	}, extra...)
+	}
 }
 
-func kindNamed(name string, extra ...kind) (kind, bool) {
-	all := allKinds(extra...)
+func kindNamed(name string) (kind, bool) {
+	all := allKinds()
 	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
 	if i < 0 {
 		return kind{}, false

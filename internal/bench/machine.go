@@ -28,7 +28,7 @@ type conditions struct {
 	Versions   map[string]string `json:"versions"`
 }
 
-func describe(p plan, extra ...kind) conditions {
+func describe(p plan) conditions {
 	c := conditions{
 		Date: time.Now().UTC().Format(time.DateOnly), CPU: cpuModel(), Cores: runtime.NumCPU(), Memory: memoryBytes(), Kernel: kernel(),
 		Go: runtime.Version(), GOMAXPROCS: runtime.GOMAXPROCS(0), GOGC: os.Getenv("GOGC"), Ballast: ballast,
@@ -54,7 +54,7 @@ func describe(p plan, extra ...kind) conditions {
 	}
 	for _, d := range info.Deps {
 		name, _, _ := strings.Cut(strings.TrimPrefix(d.Path, "github.com/couchbase/"), "/")
-		if _, known := kindNamed(name, extra...); known {
+		if _, known := kindNamed(name); known {
 			c.Versions[name] = d.Version
 		}
 	}

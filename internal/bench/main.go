@@ -14,21 +14,20 @@ import (
 
 // Main is the program with these arguments: what was started by hand, or one of the processes that it starts from itself. It ends with
 // what that has to do, or with an interrupt, and prints nothing of an error, which is not nil if something failed.
-func Main(args []string, extra ...Extra) error {
-	kinds := extraKinds(extra)
+func Main(args []string) error {
 	if childRole(args) != "" {
-		return runChild(args, os.Stdin, os.Stdout, kinds...)
+		return runChild(args, os.Stdin, os.Stdout)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, args, os.Stdout, os.Stderr, kinds...); !errors.Is(err, flag.ErrHelp) {
+	if err := run(ctx, args, os.Stdout, os.Stderr); !errors.Is(err, flag.ErrHelp) {
 		return err
 	}
 	return nil
 }
 
 // run is the program without its process: results go to out, progress to progress.
-func run(ctx context.Context, args []string, out, progress io.Writer, extra ...kind) error {
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(progress)
 	asJSON := fs.Bool("json", false, "print the results as JSON, and progress on standard error")
@@ -40,15 +39,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer, extra ...k
 	list := fs.Bool("list", false, "print the names of cells, probes and targets")
 	gate := fs.Bool("gate", false, "fail unless every must is met")
 	md := fs.String("md", "", "write the results as Markdown to this `file`")
-	svg := fs.String("svg", "", "write the chart to this `file`; the Markdown shows it")
 	profiles := fs.String("profiles", "", "write CPU and allocation profiles of every client into this `directory`")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if *list {
-		return printNames(out, extra)
+		return printNames(out)
 	}
-	s := settings{plan: plan{*rounds, *gateRounds, *sliceTime}, quick: *quick, profiles: *profiles, extra: extra}
+	s := settings{plan: plan{*rounds, *gateRounds, *sliceTime}, quick: *quick, profiles: *profiles}
 	if *quick {
 		s.plan = plan{min(*rounds, 2), min(*gateRounds, 2), min(*sliceTime, 100*time.Millisecond)}
 	}
@@ -62,13 +60,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer, extra ...k
 		}
 		s.only = re
 	}
-	conditions := describe(s.plan, extra...) // first: the tree may change while this runs
+	conditions := describe(s.plan) // first: the tree may change while this runs
 	r, err := runAll(ctx, s, progress)
 	if err != nil {
 		return err
 	}
-	rep := newReport(r, conditions, extra...)
-	if err := rep.write(out, *asJSON, *md, *svg); err != nil {
+	rep := newReport(r, conditions)
+	if err := rep.write(out, *asJSON, *md); err != nil {
 		return err
 	}
 	if *gate {
@@ -77,8 +75,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer, extra ...k
 	return nil
 }
 
-func printNames(out io.Writer, extra []kind) error {
-	for _, c := range allCells(extra...) {
+func printNames(out io.Writer) error {
+	for _, c := range allCells() {
 		_, _ = fmt.Fprintf(out, "cell    %s\n", c.name)
 	}
 	for _, p := range probeRuns(false) {

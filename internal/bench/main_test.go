@@ -11,7 +11,7 @@ import (
 // TestMain lets the test binary be a child as well: the program starts itself again.
 func TestMain(m *testing.M) {
 	if childRole(os.Args[1:]) != "" {
-		if err := Main(os.Args[1:], remembered()); err != nil {
+		if err := Main(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

@@ -6,14 +6,11 @@ import (
 	"strings"
 )
 
-// markdown is the report as it is committed. image is the chart's file beside it; "" shows none.
-func (r *report) markdown(image string) string {
+// markdown is the report as it is committed.
+func (r *report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Results\n\nWritten by `go run ./bench --md bench/RESULTS.md --svg bench/results.svg`; do not edit.\n\n")
+	b.WriteString("# Results\n\nWritten by `go run ./bench --md bench/RESULTS.md`; do not edit.\n\n")
 	r.writeConditions(&b)
-	if image != "" {
-		fmt.Fprintf(&b, "![Operations per second and client](%s)\n\n", image)
-	}
 	b.WriteString("## Targets\n\n")
 	if r.Met {
 		b.WriteString("Every must is met.\n\n")
@@ -21,15 +18,13 @@ func (r *report) markdown(image string) string {
 		fmt.Fprintf(&b, "Not met or inconclusive: %s.\n\n", strings.Join(blocked(r.Checks), ", "))
 	}
 	b.WriteString(mdTable(r.targets()))
-	b.WriteString("\n" + r.goals())
 	b.WriteString("\n## Clients\n\n| name | what it is |\n|---|---|\n")
 	for _, k := range r.kinds {
 		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.about)
 	}
 	b.WriteString("\nThroughput is in thousand operations per second, *x* the median of the rounds' ratios to the first row, " +
 		"*CPU us* the client's CPU time per operation, *server us* the responder's, *per read* the requests that one read of the " +
-		"responder brought, *foreign* the share of the cores that others used, *cores ns* how long a line of memory takes from one core " +
-		"to another and back (a virtual machine's cores are moved about).\n\n")
+		"responder brought, *foreign* the share of the cores that others used.\n\n")
 	for _, c := range r.Cells {
 		fmt.Fprintf(&b, "## %s\n\n%d rounds, %d of them clean", c.Name, c.Rounds, c.Clean)
 		if c.Headroom > 0 {
@@ -51,10 +46,6 @@ func (r *report) markdown(image string) string {
 	return b.String()
 }
 
-// layout is what bench/place.go does to the program that is measured.
-const layout = "bench/place.go has the Go scheduler's state lie across two cache lines, for all clients that are in Go, which is the worse way for couchcore; " +
-	"in other programs it is that way or the other by chance, and couchcore has up to 0.08 and gocbcore up to 0.03 more of the throughput the other way"
-
 func (r *report) writeConditions(b *strings.Builder) {
 	c := r.Conditions
 	fmt.Fprintf(b, "| condition | |\n|---|---|\n| date | %s |\n| machine | %d cores, %s, %s MiB, %s |\n", c.Date, c.Cores, c.CPU, number(float64(c.Memory>>20)), c.Kernel)
@@ -70,7 +61,7 @@ func (r *report) writeConditions(b *strings.Builder) {
 		fmt.Fprintf(b, "| commit | %s%s |\n", c.Commit, changed)
 	}
 	fmt.Fprintf(b, "| rounds | %d, %d where a target is judged, slices of %s |\n", c.Rounds, c.GateRounds, c.Slice)
-	b.WriteString("| memory layout | " + layout + " |\n\n")
+	b.WriteString("\n")
 }
 
 func mdTable(rows [][]string) string {

@@ -17,8 +17,6 @@ func machineBusy() (time.Duration, bool) { return 0, false }
 
 func pinToOneCore() error { return errors.New("pinning to one core needs Linux") }
 
-func coresApart() float64 { return 0 }
-
 func sleepExactly(d time.Duration) { time.Sleep(d) }
 
 // attempt writes as the socket does: it blocks while the socket is full.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -50,13 +49,12 @@ type rowReport struct {
 	P999      float64 `json:"p999_us"`
 	PerRead   float64 `json:"requests_per_server_read"`
 	Foreign   float64 `json:"foreign"`
-	Apart     float64 `json:"cores_apart_ns"`
 }
 
-func newReport(r *results, c conditions, extra ...kind) *report {
-	rep := &report{Conditions: c, Checks: judged(r), Probes: map[string]map[string]float64{}, Errors: map[string]string{}, kinds: allKinds(extra...)}
+func newReport(r *results, c conditions) *report {
+	rep := &report{Conditions: c, Checks: judged(r), Probes: map[string]map[string]float64{}, Errors: map[string]string{}, kinds: allKinds()}
 	rep.Met = len(blocked(rep.Checks)) == 0
-	for _, cell := range allCells(extra...) {
+	for _, cell := range allCells() {
 		if res := r.cells[cell.name]; res != nil {
 			rep.Cells = append(rep.Cells, tableOf(res, r.responderLimit(&cell)))
 		}
@@ -92,7 +90,7 @@ func tableOf(res *cellResult, limit float64) cellReport {
 		row := rowReport{
 			Client: l, PerSecond: of(mThroughput), X: x(mThroughput), CPU: of(mCPU), CPUX: x(mCPU), ServerCPU: of(mServerCPU),
 			Allocs: of(mAllocs), Bytes: of(mBytes), P50: of(mP50), P99: of(mP99), P999: of(mP999), PerRead: of(mPerRead),
-			Foreign: of(mForeign), Apart: of(mApart),
+			Foreign: of(mForeign),
 		}
 		if l != kindWire && l != kindNull && l != kindStep {
 			fastest = max(fastest, row.PerSecond)
@@ -114,7 +112,7 @@ func finite(x float64) float64 {
 }
 
 // write prints the report to out and into the files that are named.
-func (r *report) write(out io.Writer, asJSON bool, md, svg string) error {
+func (r *report) write(out io.Writer, asJSON bool, md string) error {
 	var errs []error
 	if asJSON {
 		enc := json.NewEncoder(out)
@@ -124,15 +122,8 @@ func (r *report) write(out io.Writer, asJSON bool, md, svg string) error {
 		_, err := io.WriteString(out, r.text())
 		errs = append(errs, err)
 	}
-	if svg != "" {
-		errs = append(errs, os.WriteFile(svg, []byte(r.chart()), 0o644))
-	}
 	if md != "" {
-		image := ""
-		if svg != "" {
-			image = filepath.Base(svg)
-		}
-		errs = append(errs, os.WriteFile(md, []byte(r.markdown(image)), 0o644))
+		errs = append(errs, os.WriteFile(md, []byte(r.markdown()), 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -156,7 +147,7 @@ func (r *report) text() string {
 
 // columns of a cell's table.
 var columns = []string{
-	"client", "kops/s", "x", "CPU us", "x", "server us", "allocs", "B", "p50 us", "p99 us", "p99.9 us", "per read", "foreign", "cores ns",
+	"client", "kops/s", "x", "CPU us", "x", "server us", "allocs", "B", "p50 us", "p99 us", "p99.9 us", "per read", "foreign",
 }
 
 func (c *cellReport) table() [][]string {
@@ -164,7 +155,7 @@ func (c *cellReport) table() [][]string {
 	for _, r := range c.Rows {
 		row := []string{r.Client}
 		for _, v := range []float64{
-			r.PerSecond / 1e3, r.X, r.CPU, r.CPUX, r.ServerCPU, r.Allocs, r.Bytes, r.P50, r.P99, r.P999, r.PerRead, r.Foreign, r.Apart,
+			r.PerSecond / 1e3, r.X, r.CPU, r.CPUX, r.ServerCPU, r.Allocs, r.Bytes, r.P50, r.P99, r.P999, r.PerRead, r.Foreign,
 		} {
 			row = append(row, number(v))
 		}
@@ -244,4 +235,15 @@ func listed(values map[string]float64) string {
 		out = append(out, k+" "+number(values[k]))
 	}
 	return strings.Join(out, ", ")
+}
+
+// perSecond writes a rate: 12k, 3.4M.
+func perSecond(v float64) string {
+	switch {
+	case v >= 1e6:
+		return number(v/1e6) + "M"
+	case v >= 1e3:
+		return number(v/1e3) + "k"
+	}
+	return number(v)
 }

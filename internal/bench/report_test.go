@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,8 +47,7 @@ func TestTables(t *testing.T) {
 	require.Contains(t, text, "throughput over gocbcore, 128 workers, Get")
 	require.Contains(t, text, "inconclusive (looks met)")
 
-	md := rep.markdown("chart.svg")
-	require.Contains(t, md, "![Operations per second and client](chart.svg)")
+	md := rep.markdown()
 	require.Contains(t, md, "the responder's own limit is 8M per second, 7.62 times the fastest client")
 	require.Contains(t, md, "| gocbcore | v10.9.3 |")
 	for _, line := range strings.Split(md, "\n") {
@@ -103,64 +101,18 @@ func TestTheRespondersLimitIsBesideEachCell(t *testing.T) {
 	}
 }
 
-// Of each goal that is missed the report says so, and what is known of it; of the others it says nothing.
-func TestMissedGoalsAreExplained(t *testing.T) {
-	names := map[string]bool{}
-	for _, c := range allChecks() {
-		names[c.name] = true
-	}
-	for name, text := range missedGoals() {
-		require.True(t, names[name], name)
-		require.NotEmpty(t, text, name)
-	}
-	rep := &report{Checks: []outcome{
-		{Name: "bulk-get", What: "a bulk", Unit: "x", Value: 28, Rounds: 11, Goal: atLeast(30)},
-		{Name: "get-p99-128", What: "a p99", Value: 0.07, Rounds: 11, Goal: atMost(0.08), GoalMet: true},
-		{Name: "get-p50-1", What: "a p50", Goal: atMost(0.7)},
-		{Name: "unknown", What: "a thing", Unit: "us", Value: 3, Rounds: 1, Goal: atMost(2)},
-	}}
-	goals := rep.goals()
-	require.Contains(t, goals, "* **a bulk**, 28 x for >= 30. "+missedGoals()["bulk-get"]+"\n* **a thing**, 3 us for <= 2.\n")
-	require.NotContains(t, goals, "a p99")
-	require.NotContains(t, goals, "a p50", "it was not measured")
-	require.Contains(t, rep.markdown(""), goals)
-	require.NotContains(t, (&report{Checks: rep.Checks[1:2]}).goals(), "##")
-}
-
-func TestChartIsXML(t *testing.T) {
-	for name, rep := range map[string]*report{"some": sample(), "none": newReport(newResults(), conditions{})} {
-		d := xml.NewDecoder(strings.NewReader(rep.chart()))
-		bars := 0
-		for {
-			tok, err := d.Token()
-			if err == io.EOF {
-				break
-			}
-			require.NoError(t, err, name)
-			if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "rect" {
-				bars++
-			}
-		}
-		want := 1 + len(chartKinds)
-		if name == "some" {
-			want += 2 * len(allWorkers)
-		}
-		require.Equal(t, want, bars, name)
-	}
-}
-
 func TestReportIsWritten(t *testing.T) {
 	dir := t.TempDir()
-	md, svg := filepath.Join(dir, "r.md"), filepath.Join(dir, "r.svg")
+	md := filepath.Join(dir, "r.md")
 	var out bytes.Buffer
-	require.NoError(t, sample().write(&out, true, md, svg))
+	require.NoError(t, sample().write(&out, true, md))
 	var back report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &back))
 	require.Len(t, back.Checks, len(allChecks()))
-	for _, file := range []string{md, svg} {
+	for _, file := range []string{md} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NotEmpty(t, text)
 	}
-	require.Error(t, sample().write(io.Discard, false, filepath.Join(dir, "no", "r.md"), ""))
+	require.Error(t, sample().write(io.Discard, false, filepath.Join(dir, "no", "r.md")))
 }

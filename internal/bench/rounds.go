@@ -57,23 +57,6 @@ func (r *cellResult) series(lane string, m metric) []float64 {
 	return out
 }
 
-// apart is how far the cores were from each other in every clean round, or in every round when none is clean: in the worst of its
-// slices.
-func (r *cellResult) apart() (out []float64) {
-	all := r.clean() == 0
-	for i, lanes := range r.Rounds {
-		if !all && !r.Clean[i] {
-			continue
-		}
-		most := 0.0
-		for k := range lanes {
-			most = max(most, lanes[k].Apart)
-		}
-		out = append(out, most)
-	}
-	return out
-}
-
 // clean is the number of clean rounds.
 func (r *cellResult) clean() int {
 	n := 0
@@ -177,7 +160,6 @@ func (f *fleet) one(at place, j job) (slice, error) {
 	if err != nil {
 		return slice{}, err
 	}
-	apart := coresApart()
 	busy, known := machineBusy()
 	began := time.Now()
 	var a answer
@@ -205,7 +187,6 @@ func (f *fleet) one(at place, j job) (slice, error) {
 	if now, ok := machineBusy(); ok && known {
 		s.Foreign = foreignShare(now-busy-s.AllCPU-server, took)
 	}
-	s.Apart = max(apart, coresApart())
 	return s, nil
 }
 

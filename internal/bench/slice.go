@@ -32,8 +32,7 @@ type slice struct {
 	// What the orchestrator adds.
 	ServerCPU time.Duration `json:"server_cpu_ns"`
 	PerRead   float64       `json:"requests_per_server_read"`
-	Foreign   float64       `json:"foreign"`        // share of the cores that others used; -1 when not known
-	Apart     float64       `json:"cores_apart_ns"` // see coresApart; the more before and after
+	Foreign   float64       `json:"foreign"` // share of the cores that others used; -1 when not known
 }
 
 func (s *slice) rate() float64 { return float64(s.Ops) / s.Elapsed.Seconds() }

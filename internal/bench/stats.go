@@ -60,4 +60,3 @@ func mP99(s *slice) float64        { return s.P99 }
 func mP999(s *slice) float64       { return s.P999 }
 func mPerRead(s *slice) float64    { return s.PerRead }
 func mForeign(s *slice) float64    { return s.Foreign }
-func mApart(s *slice) float64      { return s.Apart }
