@@ -162,7 +162,7 @@ func helloKey(id, agent string) string {
 	return string(key)
 }
 
-// Bucket gives the bucket of that name and begins to connect to it if nobody has asked for it before. It does not
+// Bucket gives the bucket of that name and begins to connect to it at the first request for it. It does not
 // wait, and the bucket need not exist yet: its calls say what is wrong. The same name gives the same object.
 func (c *Cluster) Bucket(name string) *Bucket {
 	c.mu.Lock()
@@ -198,8 +198,8 @@ func (c *Cluster) explained() {
 
 // WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
 // reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
-// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure. want says
-// what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
+// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure. want
+// says what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
 func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	bs := c.all()
 	if len(bs) == 0 {
@@ -235,10 +235,10 @@ func (c *Cluster) failsFast() bool {
 	return false
 }
 
-// Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so does
-// every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is left and
-// every line is in the log; for a log handler that blocks at most a second of that. What was left running is an error.
-// Later calls of Close do nothing.
+// Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so
+// does every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is
+// left and every line is in the log; for a log handler that blocks at most a second of that. What was left running is
+// an error. Later calls of Close do nothing.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -260,8 +260,9 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Loop is what retry.Do needs to repeat a program's own work beside the client's: it waits where the client's calls wait, its retries are
-// in RetryStats under retry.Own and the name, and Close ends it. Its other fields may be set before use.
+// Loop is what retry.Do needs to repeat a program's own work beside the client's: it waits where the client's calls
+// wait, its retries are in RetryStats under retry.Own and the name, and Close ends it. Its other fields may be set
+// before use.
 func (c *Cluster) Loop(name string) retry.Loop { return retry.Loop{Name: name, Orchestrator: c.orch} }
 
 // RetryStats are the counts of all retries so far.
@@ -287,6 +288,6 @@ func (c *Cluster) retryCounts() []observe.RetryCounts {
 // NodeStatus is how one node of a bucket is reached.
 type NodeStatus = dispatch.NodeStatus
 
-// MapError is a cluster map that a node has given and that is not used, and why: errors of calls that wait for a map, or
-// for a node that the map in use does not have, wrap it, and WaitReady's does.
+// MapError is a cluster map that a node has given and that is not used, and why: errors of calls that wait for a map,
+// or for a node that the map in use does not have, wrap it, and WaitReady's does.
 type MapError = dispatch.MapError

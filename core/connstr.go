@@ -16,7 +16,8 @@ type ConnSpec struct {
 	Hosts []HostPort
 	// Bucket is what stands in the path, unescaped. It may be empty.
 	Bucket string
-	// Options are in the string's order. Those that LookupOption knows have valid values; the others are kept as they are.
+	// Options are in the string's order. Those that LookupOption knows have valid values; the others are kept as they
+	// are.
 	Options []ConnOption
 }
 
@@ -141,7 +142,7 @@ func (c *ConnSpec) parseScheme(s string) (int, error) {
 	case okLower:
 		return 0, &ConnStringError{0, "scheme", "must be written in lower case"}
 	}
-	return 0, &ConnStringError{0, "scheme", "is none of couchbase, couchbases and http"}
+	return 0, &ConnStringError{0, "scheme", "must be couchbase, couchbases or http"}
 }
 
 func (c *ConnSpec) parseHosts(s string, pos int) error {
@@ -259,8 +260,8 @@ func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
-// ipv6 gives the address in its shortest form; one that stands for an IPv4 address as that. The percent sign before a zone may be
-// written as %25, as RFC 6874 has it.
+// ipv6 gives the address in its shortest form; one that stands for an IPv4 address as that. The percent sign before a
+// zone may be written as %25, as RFC 6874 has it.
 func ipv6(s string, pos int) (string, error) {
 	if address, zone, ok := strings.Cut(s, "%25"); ok && zone != "" {
 		s = address + "%" + zone
@@ -339,8 +340,8 @@ func (c ConnSpec) Addresses() (kv, http []HostPort) {
 	return kv, http
 }
 
-// String is the connection string again: what ParseSpec makes of it equals c. It has the values of all options; for logs
-// there is Redacted.
+// String is the connection string again: what ParseSpec makes of it equals c. It has the values of all options; for
+// logs there is Redacted.
 func (c ConnSpec) String() string {
 	return c.text(func(o ConnOption) string { return url.QueryEscape(o.Value) })
 }

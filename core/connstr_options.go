@@ -48,8 +48,8 @@ type OptionInfo struct {
 	Values  []string // the only values there are; nil when there are many
 	// Refused is why the option cannot be given. Such options make a connection string invalid.
 	Refused string
-	// Applied reports whether ParseConnString does something with the option. The others are checked and change nothing;
-	// Note says why, and what the client does instead.
+	// Applied reports whether ParseConnString does something with the option. The others are checked and change
+	// nothing; Note says why, and what the client does instead.
 	Applied bool
 	Note    string
 
@@ -107,7 +107,7 @@ func (i OptionInfo) parse(value string) (v OptionValue, reason string) {
 		return v, ""
 	case OptionText:
 		if i.Values != nil && !slices.Contains(i.Values, value) {
-			return v, "is none of " + strings.Join(i.Values, ", ")
+			return v, "must be one of " + strings.Join(i.Values, ", ")
 		}
 		v.Text = value
 		return v, ""

@@ -38,16 +38,16 @@ var serviceKeys = map[Service]string{
 // kvKey is the key-value service's name in reports.
 const kvKey = "kv"
 
-// DiagnosticsReport says how each connection is, as far as it is known without asking anybody. It encodes to the JSON of
-// SDK RFC 34.
+// DiagnosticsReport says how each connection is, as far as it is known without asking anybody. It encodes to the JSON
+// of SDK RFC 34.
 type DiagnosticsReport struct {
 	Version  int                            `json:"version"`
 	ID       string                         `json:"id"`
 	SDK      string                         `json:"sdk"`
 	State    ClusterState                   `json:"state"`
 	Services map[string][]ConnectionDetails `json:"services"`
-	// RefusedMaps are the cluster maps that were not used, the last one of each bucket, as long as no other map was used
-	// after it.
+	// RefusedMaps are the cluster maps that were not used, the last one of each bucket, as long as no other map was
+	// used after it.
 	RefusedMaps []RefusedMap `json:"refused_maps,omitempty"`
 }
 
@@ -145,7 +145,8 @@ func (c *Cluster) agent() string {
 
 // PingOptions choose what Ping asks. Its zero value asks everything.
 type PingOptions struct {
-	Services []string      // of "kv", "query", "search", "views", "analytics" and "mgmt"; nil means all of the cluster's
+	// of "kv", "query", "search", "views", "analytics" and "mgmt"; nil means all of the cluster's
+	Services []string
 	Timeout  time.Duration // of each answer; 0 means the service's
 }
 
@@ -173,8 +174,8 @@ type PingDetails struct {
 const pingLimit = 64
 
 // Ping asks every node of each service for a sign of life, over the connections that calls use too, and gives what came
-// back. A node that does not answer is part of the report; the error is only about options that make no sense, and about
-// a cluster of which no map came before ctx's end. It blocks until all have answered or their time is over.
+// back. A node that does not answer is part of the report; the error is only about options that make no sense, and
+// about a cluster of which no map came before ctx's end. It blocks until all have answered or their time is over.
 func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	r := PingReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]PingDetails{}}
 	for _, s := range o.Services {
@@ -183,7 +184,7 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 		}
 	}
 	asked := func(key string) bool { return o.Services == nil || slices.Contains(o.Services, key) }
-	c.doer() // sees to it that somebody asks for a map
+	c.doer() // makes a client that asks for a map
 	if err := c.awaitMaps(ctx); err != nil {
 		return r, err
 	}

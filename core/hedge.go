@@ -51,7 +51,7 @@ type hedgedRequest struct {
 }
 
 // hedgeHTTP runs a request that may be hedged: run sends it with the Doer that it is given. A request that is not to be
-// hedged, or cannot be, is run once. close gives back a result that nobody wants any more.
+// hedged, or cannot be, is run once. close gives back a result that came after the first one.
 func hedgeHTTP[R any](
 	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error), closeIt func(R),
 ) (R, error) {
@@ -107,8 +107,8 @@ func (w waiting) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	return w.d.Do(ctx, &later)
 }
 
-// leftOf is the timeout of a request whose attempts have begun: that which it names, or else limit unless ctx has a deadline, is the time
-// of all of them together.
+// leftOf is the timeout of a request whose attempts have begun: that which it names, or else limit unless ctx has a
+// deadline, is the time of all of them together.
 func leftOf(ctx context.Context, named, limit time.Duration, began time.Time) time.Duration {
 	if _, ok := ctx.Deadline(); named == 0 && !ok {
 		named = limit
@@ -138,8 +138,8 @@ type hedgedHTTP[R any] struct {
 	seen  seen
 
 	mu   sync.Mutex
-	won  bool // somebody has a result
-	over bool // nobody waits for one any more
+	won  bool // one attempt has a result
+	over bool // the caller has left
 	best R
 }
 
@@ -244,7 +244,8 @@ func (b *pinnedBody) Close() error {
 	return err
 }
 
-// seen counts the requests that the nodes of a hedged operation have seen, by their own operation: a statement may be prepared first.
+// seen counts the requests that the nodes of a hedged operation have seen, by their own operation: a statement may be
+// prepared first.
 type seen struct {
 	mu sync.Mutex
 	n  map[string]*atomic.Int32

@@ -13,14 +13,14 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// observer hands the orchestrator's reports on: to the log, which gets both outcomes of a decision at debug level, and to
-// the user's own observer.
+// observer hands the orchestrator's reports on: to the log, which gets both outcomes of a decision at debug level, and
+// to the user's own observer.
 type observer struct {
 	log  observe.Log
 	user retry.Observer // nil: no observer
 }
 
-// observer gives nil when nobody listens, so that nothing is built for it.
+// observer gives nil when there is no listener, so that nothing is built for it.
 func (c *Cluster) observer() retry.Observer {
 	if c.cfg.Log == nil && c.cfg.RetryObserver == nil {
 		return nil
@@ -75,7 +75,7 @@ func (o observer) contain() {
 	}
 }
 
-// settled is an ending that nobody writes to any more, as a line needs it that is written later. The answer of a server
+// settled is an ending that does not change any more, as a line needs it that is written later. The answer of a server
 // that is in it belongs to the call, whose caller goes on reading the answer's body into it: the line has what is known
 // without the body, which it does not keep. What a strategy has made of the answer is left out.
 func settled(err error) error {

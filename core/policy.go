@@ -32,8 +32,8 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 	case "kv":
 		return reasonOfStatus(code)
 	case "query":
-		// Some codes are retryable only with this text, or of a plan that the client keeps; one that is only with the service's
-		// own hint has no reason of its own.
+		// Some codes are retryable only with this text, or of a plan that the client keeps; one that is only with the
+		// service's own hint has no reason of its own.
 		why, ok, _ = query.Classify(query.Answer{
 			Errors: []query.ServerError{{Code: int(code), Message: "queryport.indexNotFound"}}, Plan: true,
 		})
@@ -74,7 +74,7 @@ type Answer struct {
 	Bucket    string
 	Endpoint  string
 	Code      uint32 // the KV status
-	Err       error  // what the call will fail with if nobody names a reason
+	Err       error  // what the call will fail with unless a reason is named
 }
 
 // classifier gives the dispatcher the user's hook, nil without one.
@@ -89,8 +89,8 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 	}
 }
 
-// SetPolicy replaces the policy file for calls and requests that begin from now on; nil removes it. Those under way keep what they have
-// begun with. The throttles of nodes and the budget begin full: they are the new file's.
+// SetPolicy replaces the policy file for calls and requests that begin from now on; nil removes it. Those under way
+// keep what they have begun with. The throttles of nodes and the budget begin full: they are the new file's.
 func (c *Cluster) SetPolicy(p *policy.Config) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
@@ -137,7 +137,8 @@ func opPolicy(file *policy.Config, name string) *dispatch.OpPolicy {
 	return p
 }
 
-// transparent tries again what no server has seen, until the deadline, and nothing else: an empty list lets nothing else pass.
+// transparent tries again what no server has seen, until the deadline, and nothing else: an empty list lets nothing
+// else pass.
 var transparent retry.Strategy = policy.Only{Base: retry.FastFailOnTerminalError{}}
 
 // hedgeThrottle keeps hedges from nodes that are in trouble, nil without a throttle.

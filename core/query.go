@@ -8,10 +8,10 @@ import (
 	"github.com/couchcore/couchcore/query"
 )
 
-// Query runs a statement and gives its rows as soon as the first one is there, or none is to come. It blocks until then.
-// The deadline is the earlier one of ctx's and the request's; without either the configuration's QueryTimeout has to do.
-// It binds the rows as well, and so does ctx: whoever got rows reads them to their end or closes them. The error is a
-// *query.Error, or says which field cannot be sent or which feature the cluster lacks.
+// Query runs a statement and gives its rows as soon as the first one is there, or none is to come. It blocks until
+// then. The deadline is the earlier one of ctx's and the request's; without either the configuration's QueryTimeout has
+// to do. It binds the rows as well, and so does ctx: the caller reads the rows to their end or closes them. The error
+// is a *query.Error, or says which field cannot be sent or which feature the cluster lacks.
 func (c *Cluster) Query(ctx context.Context, r *query.Request) (*query.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{
 		service: Query, operation: "query", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge, strategy: r.Retry,

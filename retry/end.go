@@ -11,11 +11,12 @@ import (
 // ConnLost reports that the connection died on which the attempt named epoch was out. An idempotent operation is
 // judged as SocketClosedWhileInFlight, any other fails in doubt. A report of an earlier attempt changes nothing.
 //
-// The first loss of an operation is transparent: whether the server's logic had seen the request is not known, and nothing has come
-// back. Its retry counts neither as an attempt nor against a limit or a budget.
+// The first loss of an operation is transparent: whether the server's logic had seen the request is not known, and
+// nothing has come back. Its retry counts neither as an attempt nor against a limit or a budget.
 func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) { o.lost(op, epoch, cause, Hint{}) }
 
-// AnswerLost is ConnLost for a connection that died within the answer: the server has seen the request, and the loss counts.
+// AnswerLost is ConnLost for a connection that died within the answer: the server has seen the request, and the loss
+// counts.
 func (o *Orchestrator) AnswerLost(op Op, epoch uint32, cause error) {
 	o.lost(op, epoch, cause, Hint{seen: true})
 }
@@ -60,7 +61,7 @@ func (o *Orchestrator) end(op Op, kind, why error) bool {
 	if fresh {
 		h = o.newHistory(op, &description{described: described{Context: context.Background()}}, time.Now())
 	}
-	// While the operation is local somebody may be routing it: what it would describe is theirs to write.
+	// While the operation is local its owner may be routing it, and only the owner may write what it would describe.
 	if phaseOf(w) == onWire || fresh && phaseOf(w) != inLocal {
 		desc := o.describe(op, true)
 		o.mu.Lock()
@@ -194,7 +195,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	h.op.Done(e, inDoubt)
 }
 
-// forget lets go of an operation that somebody else has ended.
+// forget lets go of an operation that another goroutine has ended.
 func (o *Orchestrator) forget(h *history) {
 	now := time.Now()
 	o.mu.Lock()
@@ -209,7 +210,7 @@ func (o *Orchestrator) forget(h *history) {
 	}
 }
 
-// settle closes the books of an operation that somebody else has ended, or ends now.
+// settle closes the books of an operation that another goroutine has ended, or ends now.
 func (o *Orchestrator) settle(h *history, err error, now bool) {
 	ob := o.opts.Observer
 	var desc description
@@ -241,14 +242,15 @@ func (o *Orchestrator) settle(h *history, err error, now bool) {
 	}
 }
 
-// Wakes is a number that every Wake changes, and never 0. It is for Hint.Wakes: whoever looks for a way to a server while
-// somebody else finds one and calls Wake would otherwise park an operation that nobody wakes.
+// Wakes is a number that every Wake changes, and never 0. It is for Hint.Wakes: a goroutine that looks for a way to a
+// server while another one finds it and calls Wake would otherwise park an operation that is never woken.
 func (o *Orchestrator) Wakes() uint64 { return o.wakes.Load() + 1 }
 
 // Wake dispatches parked operations that match now, instead of after their delay: those whose last failure came before
 // any server saw them. It never shortens a controlled delay, a delay after an answer, or one that a server named. match
 // must look at nothing of the operation that dispatching it changes, since it may be on its way already; nil matches
-// every operation. Operations that are about to be parked are woken if they say since when they should be; see Hint.Wakes.
+// every operation. Operations that are about to be parked are woken if they say since when they should be; see
+// Hint.Wakes.
 func (o *Orchestrator) Wake(match func(Op) bool) {
 	var list []sleeper
 	o.mu.Lock()
@@ -283,8 +285,8 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 	}
 }
 
-// postpone parks an operation that was woken before its floor again, until then or until its own time, whichever is first; under
-// the mutex.
+// postpone parks an operation that was woken before its floor again, until then or until its own time, whichever is
+// first; under the mutex.
 func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
 	at := h.floor(p.since)
 	if now < at { // guard: floor of a wake
@@ -344,7 +346,7 @@ func take(b Budget, k Kind) (cost int32, ok bool, err error) {
 	return cost, ok, nil
 }
 
-// payBack settles with a budget; one that panics has failed for nobody but itself.
+// payBack settles with a budget; a panic of the budget fails the budget alone.
 func payBack(b Budget, cost int32, succeeded bool) {
 	var err error
 	defer contain(&err)

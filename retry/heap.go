@@ -161,7 +161,7 @@ func (o *Orchestrator) fire() {
 	o.arm()
 	o.mu.Unlock()
 	for _, d := range b.due {
-		if d.budget != nil { // somebody's code, which nothing that may go already waits for
+		if d.budget != nil { // user code, which due operations do not wait for
 			o.dispatch(b)
 		}
 		if o.resume(d) {
@@ -235,7 +235,7 @@ func (o *Orchestrator) resume(d due) bool {
 	return true
 }
 
-// again makes an operation that was parked so one that may be dispatched, if nobody has ended it; under the mutex.
+// again makes an operation that was parked so one that may be dispatched, unless it has ended; under the mutex.
 func (o *Orchestrator) again(h *history, p parking) bool {
 	if !h.s.ph.CompareAndSwap(p.word, withPhase(p.word, inLocal)) { // guard: timer's swap
 		return false

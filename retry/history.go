@@ -37,8 +37,8 @@ type history struct {
 	index int // in the heap, -1 outside
 }
 
-// described is what Describe has said of an attempt, and what its answer has. It is all that has to be kept of a Request
-// while an operation waits.
+// described is what Describe has said of an attempt, and what its answer has. It is all that has to be kept of a
+// Request while an operation waits.
 type described struct {
 	Context                   context.Context
 	Service                   Service
@@ -131,8 +131,8 @@ func (h *history) pay(b Budget, cost int32) {
 	h.charges = append(h.charges, charge{b, cost})
 }
 
-// describe asks op who it is, and for its id if somebody may see that. Only the owner of the operation's present step
-// may: the claimant of an attempt, or the winner of Finish in a phase in which nobody routes it.
+// describe asks op what it is, and for its id if an observer may see that. Only the owner of the operation's present
+// step may: the claimant of an attempt, or the winner of Finish in a phase in which it is not routed.
 func (o *Orchestrator) describe(op Op, id bool) description {
 	r, ok := o.scratch.Get().(*Request)
 	if !ok {

@@ -11,24 +11,23 @@ import (
 type Op interface {
 	// Retry gives the State that the operation embeds.
 	Retry() *State
-	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started, and Deadline
-	// unless the State has it. It is
-	// called when something failed, by whoever owns the operation's step, never while it may be routed. It must not keep
-	// the Request.
+	// Describe fills what it knows of Service, Operation, Endpoint, ID, Bucket, Scope, Collection and Started, and
+	// Deadline unless the State has it. It is called when something failed, by the owner of the operation's step, never
+	// while it may be routed. It must not keep the Request.
 	Describe(*Request)
 	// Context is the caller's.
 	Context() context.Context
 	// Size is the number of bytes that the operation holds while parked; below 0 it cannot be sent again.
 	Size() int
-	// Dispatch routes and sends the operation again. It must not block. The operation may end, and be used again, before
-	// it returns.
+	// Dispatch routes and sends the operation again. It must not block. The operation may end, and be used again,
+	// before it returns.
 	Dispatch()
-	// Done completes the operation; it is called once, unless somebody else wins State.Finish. It must not block. err
-	// is an *Error.
+	// Done completes the operation; it is called once, unless another goroutine wins State.Finish. It must not block.
+	// err is an *Error.
 	Done(err error, inDoubt bool)
 }
 
-// Identifier is an Op whose id is worth making only when somebody may see it. Describe leaves ID alone then.
+// Identifier is an Op whose id is worth making only when an observer may see it. Describe leaves ID alone then.
 type Identifier interface {
 	// Identify gives the ID of a Request. It is called like Describe.
 	Identify() string
@@ -36,8 +35,8 @@ type Identifier interface {
 
 // Explainer is an Op that may know more of why it has found no way to a server than its last attempt has met.
 type Explainer interface {
-	// Explain gives cause, which may be nil, together with what else is known. It is called once, when the deadline has passed
-	// of an operation whose last attempt was not sent. It must not block.
+	// Explain gives cause, which may be nil, together with what else is known. It is called once, when the deadline has
+	// passed of an operation whose last attempt was not sent. It must not block.
 	Explain(cause error) error
 }
 
@@ -52,15 +51,16 @@ type Hint struct {
 	Pushback Pushback // the server's own delay, or its "do not retry"
 	Moved    bool     // a newer config routes this operation elsewhere
 	Overload bool     // the answer speaks of a rate limit: the Kind is Throttling whatever the reason
-	// InDoubt says that the server may have executed the request although it answered with a failure. An operation that is
-	// not idempotent is then never sent again, and ends in doubt.
+	// InDoubt says that the server may have executed the request although it answered with a failure. An operation that
+	// is not idempotent is then never sent again, and ends in doubt.
 	InDoubt bool
 	Code    uint32 // the service's own number, for strategies
 	seen    bool   // the server had begun to answer when the connection died; see AnswerLost
 	kind    Kind   // of the failure, whatever the reason's is, with ownKind
 	ownKind bool
-	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has been a
-	// Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0 says nothing.
+	// Wakes is what Orchestrator.Wakes gave before a way to a server was looked for that was not found. If there has
+	// been a Wake since, the way may be there: the operation then waits as if that Wake had come after it was parked. 0
+	// says nothing.
 	Wakes uint64
 }
 
@@ -74,8 +74,8 @@ type Options struct {
 	DisableRetries bool     // retry only what no server's logic has seen
 	Observer       Observer // nil is none
 	Dice           Dice     // for strategies that bring none; nil is math/rand/v2
-	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that. It
-	// must not keep the slice.
+	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that.
+	// It must not keep the slice.
 	DispatchAll func([]Op)
 }
 
@@ -141,7 +141,8 @@ type judgement struct {
 	step  int
 	made  int // retries of any kind
 	free  bool
-	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside of every limit.
+	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside
+	// of every limit.
 	transparent bool
 	now         time.Time // when the failure was entered into the history
 
@@ -204,7 +205,7 @@ func (j *judgement) controlled() Action {
 // record enters the failure into the operation's history, which the first failure creates.
 func (o *Orchestrator) record(j *judgement) bool {
 	noteFailure(j)
-	asked := !j.why.AlwaysRetry() // nobody sees the Request of an attempt that is retried whatever anybody says
+	asked := !j.why.AlwaysRetry() // no code sees the Request of an attempt that is always retried
 	desc := o.describe(j.op, asked || o.opts.Observer != nil)
 	j.now = time.Now()
 	o.mu.Lock()
@@ -232,7 +233,8 @@ func noteFailure(j *judgement) {
 	}
 }
 
-// recordAndPark is record, and park, in one turn of the mutex: for a failure that nobody is asked about or told of.
+// recordAndPark is record, and park, in one turn of the mutex: for a failure that no strategy decides and no observer
+// sees.
 func (o *Orchestrator) recordAndPark(j *judgement) {
 	noteFailure(j)
 	desc := o.describe(j.op, false)
@@ -314,8 +316,8 @@ func (o *Orchestrator) strategyOf(s *State) Strategy {
 	return *o.standard.Load()
 }
 
-// SetDefault replaces the strategy of operations without one of their own, for failures that are judged from now on; nil is
-// FastFailOnTerminalError{}. What an operation's own strategy inherits stays as it is.
+// SetDefault replaces the strategy of operations without one of their own, for failures that are judged from now on;
+// nil is FastFailOnTerminalError{}. What an operation's own strategy inherits stays as it is.
 func (o *Orchestrator) SetDefault(s Strategy) {
 	if s == nil {
 		s = FastFailOnTerminalError{}
@@ -369,7 +371,7 @@ func (o *Orchestrator) begin(j *judgement, cancel context.CancelFunc) bool {
 		o.fail(j, ErrClosed, why)
 		return false
 	}
-	// Whoever ends the operation from here on waits for the mutex and then finds both.
+	// A goroutine that ends the operation from here on waits for the mutex and then finds both.
 	if j.s.ph.Load() != j.word { // guard: ended before its strategy
 		o.mu.Unlock()
 		return false
@@ -411,14 +413,14 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	}
 }
 
-// Floor bounds how fast anything but the caller can drive a loop of the client's: no server's word brings a request again sooner,
-// except for the first time. A server that names a shorter delay again and again is waited for ever longer, as for reasons that are
-// always retried.
+// Floor bounds how fast anything but the caller can drive a loop of the client's: no server's word brings a request
+// again sooner, except for the first time. A server that names a shorter delay again and again is waited for ever
+// longer, as for reasons that are always retried.
 const Floor = 10 * time.Millisecond
 
-// retryFloor is the same for strategies, whose delays begin with 1 ms, and for events that wake an operation: otherwise a server could
-// make the client send the same request as fast as it answers, and an operation without a way to a server would spin until its
-// deadline. The schedule of reasons that are always retried has longer waits of its own.
+// retryFloor is the same for strategies, whose delays begin with 1 ms, and for events that wake an operation: otherwise
+// a server could make the client send the same request as fast as it answers, and an operation without a way to a
+// server would spin until its deadline. The schedule of reasons that are always retried has longer waits of its own.
 const retryFloor = time.Millisecond
 
 // floor is when an operation that is parked at that moment may be sent again at the earliest.
@@ -514,7 +516,7 @@ func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why
 	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
 		return false, ErrTooManyInRetry, nil
 	}
-	// Under the mutex: whoever ends the operation right after the swap must find it in the heap.
+	// Under the mutex: a goroutine that ends the operation right after the swap must find it in the heap.
 	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
 		return false, nil, nil
 	}

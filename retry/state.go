@@ -9,8 +9,8 @@ import (
 // be copied once used.
 //
 // The owner sets the exported fields before the operation starts and does not change them afterwards. The methods are
-// claims: whoever's claim succeeds owns the next step. A false is not an error; the event came too late and is to be
-// dropped. All methods may be called from any goroutine and none blocks.
+// claims: the goroutine whose claim succeeds owns the next step. A false is not an error; the event came too late and
+// is to be dropped. All methods may be called from any goroutine and none blocks.
 type State struct {
 	// ph is the attempt's number, the epoch, above three bits of phase. An operation that is used again keeps counting:
 	// otherwise the teardown of an old connection could name an attempt of the operation that now lives in the same
@@ -19,8 +19,8 @@ type State struct {
 
 	Idempotent bool
 
-	// h is nil until the first failure. The claimant of the failed attempt publishes it; what it points to is guarded by
-	// the orchestrator's mutex, because Cancel and Close read it from other goroutines.
+	// h is nil until the first failure. The claimant of the failed attempt publishes it; what it points to is guarded
+	// by the orchestrator's mutex, because Cancel and Close read it from other goroutines.
 	h atomic.Pointer[history]
 
 	// What only failures need comes last: an owner may let it begin another cache line.
@@ -90,7 +90,7 @@ func (s *State) Sent() (epoch uint32, ok bool) {
 		return 0, false
 	}
 	next := withPhase(w, onWire) + epochUnit
-	// A swap that fails lost to somebody who ended the operation or took it elsewhere.
+	// A swap that fails lost to a goroutine that ended the operation or moved it.
 	return next >> 3, s.ph.CompareAndSwap(w, next)
 }
 
@@ -123,7 +123,8 @@ func (s *State) Succeeded(epoch uint32) bool {
 	if !s.ph.CompareAndSwap(w, withPhase(w, isDone)) {
 		return false
 	}
-	if h := s.h.Load(); h != nil { // which is in no queue: an operation on the wire does not wait, and nobody judges it
+	// which is in no queue: an operation on the wire does not wait, and no strategy judges it
+	if h := s.h.Load(); h != nil {
 		h.o.settle(h, nil, true)
 	}
 	return true
@@ -136,7 +137,8 @@ func (s *State) Lost(epoch uint32) bool {
 	if w != wire(epoch) { // guard: epoch of lost
 		return false
 	}
-	// Read after the word: only while this attempt is the operation's is the field surely nobody else's to write.
+	// Read after the word: only while this attempt is the operation's is this goroutine surely the only writer of the
+	// field.
 	if !s.Idempotent { // guard: wire
 		return false
 	}
@@ -201,9 +203,9 @@ func (s *State) Phase() Phase {
 // on counting.
 func (s *State) Epoch() uint32 { return s.ph.Load() >> 3 }
 
-// Reset makes the State of an ended operation, or of one that never started, ready for its next use; it changes
-// nothing and says false while the operation is on its way. The attempts' numbers go on counting, everything else is
-// zero afterwards. The caller must know that nobody else will act on the earlier use but by naming an attempt, which
+// Reset makes the State of an ended operation, or of one that never started, ready for its next use; it changes nothing
+// and says false while the operation is on its way. The attempts' numbers go on counting, everything else is zero
+// afterwards. The caller must know that no other goroutine will act on the earlier use but by naming an attempt, which
 // fails: in particular that every call of the orchestrator with it has returned.
 func (s *State) Reset() bool {
 	w := s.ph.Load()
@@ -214,7 +216,7 @@ func (s *State) Reset() bool {
 	if s.h.Load() != nil { // a store costs more than a look
 		s.h.Store(nil)
 	}
-	// A number of its own, so that whoever is about to wake a parking of the earlier use finds another word.
+	// A number of its own, so that a goroutine about to wake a parking of the earlier use finds another word.
 	w += epochUnit // guard: reset's number
 	s.ph.Store(withPhase(w, inLocal))
 	return true
@@ -232,8 +234,9 @@ func (s *State) Info() Info {
 	return h.info()
 }
 
-// Kept is Info for whoever keeps it: nil when nothing failed. Only whoever ended the operation after claiming its last
-// attempt may call it, after Settle. It takes no further memory, and keeps the operation's in existence.
+// Kept is Info for a caller that keeps it: nil when nothing failed. Only the goroutine that ended the operation after
+// claiming its last attempt may call it, after Settle. It takes no further memory, and keeps the operation's in
+// existence.
 func (s *State) Kept() *Info {
 	h := s.h.Load()
 	if h == nil {
@@ -244,7 +247,7 @@ func (s *State) Kept() *Info {
 	return &h.Info
 }
 
-// Settle says how the operation ended, err being nil when it succeeded. Whoever won Finish calls it once; an
+// Settle says how the operation ended, err being nil when it succeeded. The winner of Finish calls it once; an
 // orchestrator that ends an operation does so itself. It pays back budgets and reports the last attempt to the
 // observer, and costs a nil check when nothing had failed.
 func (s *State) Settle(err error) {

@@ -44,7 +44,7 @@ func Run(ctx context.Context, d httpsvc.Doer, r *Request, supports func(capabili
 	return &Rows{rows}, nil
 }
 
-// verdict says what an answer means. Some partitions' failure is none of the search.
+// verdict says what an answer means. The failure of some partitions is not a failure of the search.
 func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if a.Row {
 		return httpsvc.Verdict{}

@@ -50,7 +50,7 @@ func (s Service) String() string {
 	return fmt.Sprintf("service(%d)", uint8(s))
 }
 
-// Request is one HTTP request without a node. Whoever sends it chooses one, adds the credentials, and may send it
+// Request is one HTTP request without a node. The sender chooses one, adds the credentials, and may send it
 // again: nothing in it changes when it is sent, but for what Body makes of the remaining time.
 type Request struct {
 	Service     Service
@@ -61,8 +61,8 @@ type Request struct {
 	Header      map[string]string
 	ContentType string // empty without a body
 
-	// Body makes the body of one attempt, which has the given time left; it is called once per attempt, by one goroutine
-	// at a time, and the bytes are the sender's. Nil means that there is no body, or that it is Stream.
+	// Body makes the body of one attempt, which has the given time left; it is called once per attempt, by one
+	// goroutine at a time, and the bytes are the sender's. Nil means that there is no body, or that it is Stream.
 	Body func(remaining time.Duration) ([]byte, error)
 	// Stream is a body that is read while it is sent. Nil means Body.
 	Stream *Stream
@@ -70,11 +70,12 @@ type Request struct {
 	// Before is called ahead of each attempt; an error ends the request and is given back as it is. Nil does nothing.
 	Before func(ctx context.Context) error
 	// Judge says what an answer means, before the general rules for statuses are read. It reads as much of the body as
-	// that takes, at most up to the first row: until it has judged, the request may be sent again. An error is one of the
-	// body's reader: the answer was lost. Nil leaves every answer to the general rules and to the caller.
+	// that takes, at most up to the first row: until it has judged, the request may be sent again. An error is one of
+	// the body's reader: the answer was lost. Nil leaves every answer to the general rules and to the caller.
 	Judge func(r *Response) (Verdict, error)
 
-	// Seen counts the requests of one operation that is sent to several nodes, as they leave. Nil: there is one at a time.
+	// Seen counts the requests of one operation that is sent to several nodes, as they leave. Nil: there is one at a
+	// time.
 	Seen *atomic.Int32
 
 	Idempotent bool
@@ -100,7 +101,7 @@ func Marshal(v any) (raw []byte, err error) {
 
 // Stream is a body that is read while it is sent.
 type Stream struct {
-	Body   io.ReadCloser                 // of the first attempt; whoever sends it closes it
+	Body   io.ReadCloser                 // of the first attempt; the sender closes it
 	Again  func() (io.ReadCloser, error) // the same bytes once more; nil: there is one attempt only
 	Length int64                         // below 0: unknown
 }
@@ -115,8 +116,8 @@ type Verdict struct {
 	Code uint32
 	// Overload says that the failure speaks of a rate limit.
 	Overload bool
-	// InDoubt says that the service may have executed a part of the request. One that is not idempotent is then not sent again,
-	// whatever Reason says, and its error is in doubt.
+	// InDoubt says that the service may have executed a part of the request. One that is not idempotent is then not
+	// sent again, whatever Reason says, and its error is in doubt.
 	InDoubt bool
 	// Body is what was read of the body of an answer whose status is 2xx, without its rows.
 	Body []byte
@@ -124,7 +125,7 @@ type Verdict struct {
 	General bool
 }
 
-// Response is an answer whose headers are there. Whoever got it closes Body. An error of Body's Read is an *Error, but
+// Response is an answer whose headers are there. The receiver closes Body. An error of Body's Read is an *Error, but
 // for io.EOF.
 type Response struct {
 	Status   int
@@ -165,8 +166,9 @@ func NewUniqueID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// OnBehalf is the value of the header cb-on-behalf-of, as the services' authentication (cbauth) reads it: base64 of the user's name,
-// a colon and the domain. It is empty for a request that acts for the client's own user. The error says what cannot be sent.
+// OnBehalf is the value of the header cb-on-behalf-of, as the services' authentication (cbauth) reads it: base64 of the
+// user's name, a colon and the domain. It is empty for a request that acts for the client's own user. The error says
+// what cannot be sent.
 func (r *Request) OnBehalf() (string, error) {
 	domain := r.OnBehalfOfDomain
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// TextLimit bounds what is read of an answer that holds no rows. Error lists come with the texts of statements and searches in
-// them; a vector search that fails repeats its vectors.
+// TextLimit bounds what is read of an answer that holds no rows. Error lists come with the texts of statements and
+// searches in them; a vector search that fails repeats its vectors.
 const TextLimit = 1 << 20
 
 // ErrRowsLeft is the answer to a question for the metadata before the last row was read.
@@ -30,8 +30,8 @@ type Answer struct {
 	Errors   []json.RawMessage // the error list
 	Text     string            // the body of an answer whose status is not 2xx, or as much of it as was kept
 	Head     []byte            // what came before the first row, as an object; the callee's to keep
-	// Meta is the object without its rows, of an answer that was read to its end, or the whole body of one whose status is not
-	// 2xx, if that is an object; the callee's to keep.
+	// Meta is the object without its rows, of an answer that was read to its end, or the whole body of one whose status
+	// is not 2xx, if that is an object; the callee's to keep.
 	Meta []byte
 	Row  bool // the first row is there: Judge is told, and what it says is not heard
 	Rows int  // that came before this
@@ -47,7 +47,7 @@ type RowService[M any] struct {
 	// Judge says what an answer means. It is asked about an answer without rows before anything is given out, when the
 	// request may still be sent again, and about the end of one with rows.
 	Judge func(a *Answer) Verdict
-	// Wrap makes the service's own error of an *Error; what is none stays as it is.
+	// Wrap makes the service's own error of an *Error; other errors stay as they are.
 	Wrap func(err error) error
 	// Meta reads the answer without its rows.
 	Meta func(raw []byte) M
@@ -65,9 +65,9 @@ type Rows[M any] struct {
 	ended   bool
 }
 
-// OpenRows sends a request and gives its rows as soon as there is a first one, or none is to come. Until then it is sent
-// again as its failures and its strategy allow; afterwards never. The error is what Wrap makes of an *Error, or of what the
-// request's Before has said. The caller closes the rows, or reads them to their end.
+// OpenRows sends a request and gives its rows as soon as there is a first one, or none is to come. Until then it is
+// sent again as its failures and its strategy allow; afterwards never. The error is what Wrap makes of an *Error, or of
+// what the request's Before has said. The caller closes the rows, or reads them to their end.
 func OpenRows[M any](ctx context.Context, d Doer, r *Request, s RowService[M]) (Rows[M], error) {
 	judge := rowJudge{key: s.Key, limits: s.Limits, service: s.Judge}
 	req := *r
@@ -183,12 +183,12 @@ func (r *Rows[M]) Row() []byte { return r.row }
 // Scan decodes the present row into v.
 func (r *Rows[M]) Scan(v any) error { return json.Unmarshal(r.row, v) }
 
-// Err is why there are no more rows: the service's error, or nil at the end of a good answer, after Close, and while there
-// are rows.
+// Err is why there are no more rows: the service's error, or nil at the end of a good answer, after Close, and while
+// there are rows.
 func (r *Rows[M]) Err() error { return r.err }
 
-// Meta is what the service says besides the rows, once Next has said false. Before that, and after Close, it is an error.
-// An answer that ended with an error has its metadata as well.
+// Meta is what the service says besides the rows, once Next has said false. Before that, and after Close, it is an
+// error. An answer that ended with an error has its metadata as well.
 func (r *Rows[M]) Meta() (meta M, err error) {
 	switch {
 	case r.meta != nil:
@@ -205,7 +205,8 @@ func (r *Rows[M]) Endpoint() string { return r.resp.Endpoint }
 // RetryInfo says how the request was retried before its first row.
 func (r *Rows[M]) RetryInfo() retry.Info { return r.resp.Retry }
 
-// Close ends the reading: rows that have not come yet never will, and the service learns of it. Further calls do nothing.
+// Close ends the reading: rows that have not come yet never will, and the service learns of it. Further calls do
+// nothing.
 func (r *Rows[M]) Close() error {
 	r.end()
 	return nil

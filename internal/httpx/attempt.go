@@ -100,8 +100,8 @@ func (w *wire) end() uint32 {
 }
 
 // body is an answer's body. While the client itself reads it, errors are the reader's own; once it was given to the
-// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it, and it ends with its
-// context: net/http does not see to that for every answer.
+// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it, and it ends
+// with its context: net/http does not see to that for every answer.
 type body struct {
 	rc     io.ReadCloser
 	call   *call
@@ -141,7 +141,7 @@ func (b *body) close() {
 	})
 }
 
-// drain reads what is left of an answer that nobody wants, if that is little and comes soon, so that the connection can
+// drain reads what is left of an unwanted answer, if that is little and comes soon, so that the connection can
 // be used again, and closes it.
 func (b *body) drain() {
 	t := time.AfterFunc(drainTime, b.cancel)
@@ -200,8 +200,8 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	return h, k.c.authorize(ctx, h, k.endpoint)
 }
 
-// seenBefore is how many requests of this operation a server has seen before this attempt: retries of what none has seen do not count, and
-// other requests to several nodes do.
+// seenBefore is how many requests of this operation a server has seen before this attempt: retries of what none has
+// seen do not count, and other requests to several nodes do.
 func (k *call) seenBefore() (n int) {
 	if k.attempts > 0 {
 		n = k.state.Info().Attempts

@@ -40,10 +40,10 @@ type call struct {
 }
 
 // Do sends the request until a service has answered it, at most until its deadline, which is the earlier one of ctx's
-// and the request's own, or the service's if neither is there. Without a Judge it gives the answer whatever its status, but for 429, 503
-// and 504: those are failures, and are retried where the rules allow it. It blocks for the headers, and for as much of the body as the Judge
-// reads; the rest streams, until the deadline, and must be closed. The error is an *httpsvc.Error, or what the
-// request's Before has said.
+// and the request's own, or the service's if neither is there. Without a Judge it gives the answer whatever its status,
+// but for 429, 503 and 504: those are failures, and are retried where the rules allow it. It blocks for the headers,
+// and for as much of the body as the Judge reads; the rest streams, until the deadline, and must be closed. The error
+// is an *httpsvc.Error, or what the request's Before has said.
 func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	k := &call{
 		c: c, r: r, operation: r.Operation, began: time.Now(), again: make(chan struct{}, 1), done: make(chan struct{}),
@@ -131,8 +131,8 @@ func (k *call) run() (*httpsvc.Response, error) {
 	}
 }
 
-// place chooses the node of an attempt. It waits for the first cluster map, once, and while new requests must: others have
-// been told to come back later.
+// place chooses the node of an attempt. It waits for the first cluster map, once, and while new requests must: others
+// have been told to come back later.
 func (k *call) place() (ok bool) {
 	joined := false // the queue
 	defer func() {
@@ -230,7 +230,7 @@ func (k *call) attempt() *httpsvc.Response {
 	}
 	k.attempts++
 	span := k.attempted()
-	resp, err := k.c.hc.Do(h) //nolint:bodyclose // body closes it, whoever gets it
+	resp, err := k.c.hc.Do(h) //nolint:bodyclose // the receiver of the body closes it
 	if err != nil {
 		cancel()
 		span.End(lostAttempt(k.r.UniqueID))
@@ -314,8 +314,8 @@ func (k *call) well() {
 	}
 }
 
-// failed is an attempt without a whole answer: never sent if nothing was written, otherwise in flight. begun says that the answer had
-// begun when the connection died: the service has seen the request.
+// failed is an attempt without a whole answer: never sent if nothing was written, otherwise in flight. begun says that
+// the answer had begun when the connection died: the service has seen the request.
 func (k *call) failed(epoch uint32, begun bool, err error) {
 	if k.ctx.Err() != nil || k.c.ctx.Err() != nil {
 		return // the deadline, the caller or the client ends the call, and knows whether it was on the wire
@@ -349,7 +349,7 @@ func (k *call) notSent(since uint64, why retry.Reason, cause error) {
 // stop ends the call with a failure that is the client's own.
 func (k *call) stop(cause error) { k.finish(k.describe(cause, false, k.state.Info())) }
 
-// finish ends the call with err, unless somebody else has ended it.
+// finish ends the call with err, unless it has ended already.
 func (k *call) finish(err error) {
 	if won, _ := k.state.Finish(); won {
 		k.state.Settle(err)

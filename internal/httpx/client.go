@@ -49,14 +49,14 @@ type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext
 	Credentials func(ctx context.Context) (Credentials, error)
-	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says nothing are
-	// preferred. It must not block. Nil allows all of them.
+	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says
+	// nothing are preferred. It must not block. Nil allows all of them.
 	Shows func(addr string) error
-	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that hold
-	// active data of it. known is false before there is a map.
+	// Endpoints gives the addresses of a service, from the newest cluster map: with a bucket those of the nodes that
+	// hold active data of it. known is false before there is a map.
 	Endpoints func(svc topology.Service, bucket string) (addrs []string, known bool)
-	// AwaitMap waits for the first cluster map, at most until ctx ends, and no longer than one may be on its way. With a
-	// bucket it is that bucket's. Nil does not wait.
+	// AwaitMap waits for the first cluster map, at most until ctx ends, and no longer than one may be on its way. With
+	// a bucket it is that bucket's. Nil does not wait.
 	AwaitMap     func(ctx context.Context, bucket string)
 	Orchestrator *retry.Orchestrator
 	Health       *conn.Health
@@ -69,17 +69,17 @@ type Options struct {
 	Well  func(endpoint string)
 	Dice  func() float64
 	Agent string
-	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers, or
-	// the first row. Nil means none.
+	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers,
+	// or the first row. Nil means none.
 	Instruments *observe.Instruments
 
 	ConnectTimeout time.Duration // of dialing, and of the TLS handshake; 0 means 10 s
-	IdleTimeout    time.Duration // of a connection that nobody uses; 0 means 1 s
+	IdleTimeout    time.Duration // of an unused connection; 0 means 1 s
 	MaxConns       int           // per node; 0 means no limit
 	MaxIdle        int           // per node; 0 means 64
 	MaxIdleTotal   int           // to all nodes; 0 means no limit
 	LeaveKeepAlive bool          // Dial has decided about TCP's probes; otherwise they come after 30 s
-	RowLimit       int           // bytes of one row, and of all that is none; 0 means httpsvc.DefaultRowLimit
+	RowLimit       int           // bytes of one row, and of all else together; 0 means httpsvc.DefaultRowLimit
 	RowDepth       int           // levels of one row; 0 means httpsvc.DefaultDepthLimit
 }
 
@@ -232,8 +232,8 @@ var errPlainToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.Invali
 // errElsewhere is a node's address that is a part of a URL, and leads to another host than it says.
 var errElsewhere = fmt.Errorf("%w: the node's address is no host and port", cberr.InvalidArgument)
 
-// authorize adds the credentials, unless the request has brought its own. They are for the node at addr: topology checks
-// the hosts of cluster maps, and here nothing is sent to another one whatever address has come from elsewhere.
+// authorize adds the credentials, unless the request has brought its own. They are for the node at addr: topology
+// checks the hosts of cluster maps, and here nothing is sent to another one whatever address has come from elsewhere.
 func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) error {
 	if h.URL.Host != addr || h.URL.User != nil {
 		return errElsewhere

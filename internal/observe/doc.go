@@ -2,5 +2,5 @@
 // keys, redaction, secrets that do not print, and the report of orphaned responses.
 //
 // It decides nothing about an operation, links no exporter and no OpenTelemetry SDK, never asks for a global provider
-// or logger, and costs a nil check where nobody asked for telemetry.
+// or logger, and costs a nil check without telemetry.
 package observe

@@ -18,8 +18,8 @@ const (
 // ErrLogStuck is what Log.Close gives when lines were left that the handler has not taken.
 var ErrLogStuck = errors.New("the log's handler has not come back in time: lines are lost")
 
-// lines keeps what is logged until the user's handler has taken it, in order. The handler is called on a goroutine of its
-// own, which exists while there are lines: whoever adds the first starts it, it ends with the last, and close awaits it.
+// lines keeps what is logged until the user's handler has taken it, in order. The handler is called on a goroutine of
+// its own, which exists while there are lines: the first line starts it, it ends with the last, and close awaits it.
 type lines struct {
 	handler slog.Handler
 	lost    atomic.Int64
@@ -29,7 +29,7 @@ type lines struct {
 	missed  int // lines that were refused since the last that was taken in
 	writing bool
 	closed  bool
-	idle    chan struct{} // closed when the goroutine ends; made by whoever waits for that
+	idle    chan struct{} // closed when the goroutine ends; made by the waiter
 }
 
 // line is one line, after missed others that are lost; or nothing but those.
@@ -86,7 +86,7 @@ func (l *lines) write() {
 	}
 }
 
-// next is what the handler gets next; false when there is nothing, and then nobody writes any more.
+// next is what the handler gets next; false when there is nothing: the goroutine ends then.
 func (l *lines) next() (line, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *lines) next() (line, bool) {
 
 func (l *lines) handle(ctx context.Context, r slog.Record) {
 	defer contain(&l.lost)
-	_ = l.handler.Handle(ctx, r) // as slog.Logger does: there is nobody to tell
+	_ = l.handler.Handle(ctx, r) // as slog.Logger does: the error has no receiver
 }
 
 func (l *lines) enabled(ctx context.Context, level slog.Level) (on bool) {

@@ -9,10 +9,10 @@ import (
 )
 
 // Log is a logger that may be absent: the zero Log discards, and costs a nil check. It may be copied, and its methods
-// may be used by several goroutines at once; none of them but Close blocks. A line is stamped and kept where it is written,
-// and the handler gets it on a goroutine of the Log's, in order: one that blocks holds up the lines behind it and nothing
-// else. Only Enabled is asked at once. A handler that panics is contained. Lines that it loses are counted, and so are
-// those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
+// may be used by several goroutines at once; none of them but Close blocks. A line is stamped and kept where it is
+// written, and the handler gets it on a goroutine of the Log's, in order: one that blocks holds up the lines behind it
+// and nothing else. Only Enabled is asked at once. A handler that panics is contained. Lines that it loses are counted,
+// and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
 //
 // What the attributes of a line refer to must not change any more.
 //
@@ -76,7 +76,7 @@ func (l Log) write(ctx context.Context, level slog.Level, msg string, attrs []sl
 		return
 	}
 	var pc [1]uintptr
-	runtime.Callers(3, pc[:]) // whoever has called Debug and so on
+	runtime.Callers(3, pc[:]) // the caller of Debug and so on
 	r := slog.NewRecord(time.Now(), level, msg, pc[0])
 	r.AddAttrs(attrs...)
 	l.lines.add(ctx, r)

@@ -18,8 +18,9 @@ const (
 )
 
 // Operation is one operation under observation. The zero Operation is not observed and all its methods do nothing. It
-// belongs to the goroutine that has the operation; End is called once. It takes whole pieces of 16 bytes, in which it is copied:
-// of one that is longer by 8 the last two overlap, and whoever reads the one waits until the other has been written.
+// belongs to the goroutine that has the operation; End is called once. It takes whole pieces of 16 bytes, in which it
+// is copied: of one that is longer by 8 the last two overlap, and the reader of the one waits until the other has been
+// written.
 type Operation struct {
 	i      *Instruments
 	p      *prepared
@@ -183,8 +184,9 @@ func (o *Operation) Dispatch(ctx context.Context, d Dispatch) DispatchSpan {
 	return o.DispatchAt(ctx, d, time.Now())
 }
 
-// DispatchAt begins an attempt that began at start: for a key-value operation when its frame is appended to a connection's
-// buffer. It makes a span unless the operation's own is not recording. It may be called by several goroutines at once.
+// DispatchAt begins an attempt that began at start: for a key-value operation when its frame is appended to a
+// connection's buffer. It makes a span unless the operation's own is not recording. It may be called by several
+// goroutines at once.
 func (o *Operation) DispatchAt(ctx context.Context, d Dispatch, start time.Time) DispatchSpan {
 	if o.i == nil {
 		return DispatchSpan{}

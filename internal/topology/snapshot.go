@@ -25,15 +25,16 @@ const (
 	Unsupported
 )
 
-// Snapshot is one cluster map. It does not change after Parse, so it may be read from anywhere; whoever has one must
+// Snapshot is one cluster map. It does not change after Parse, so it may be read from anywhere; its holder must
 // not change it either. Its functions are total: every input has an answer.
 type Snapshot struct {
-	Bucket, UUID             string // empty in a map of the whole cluster
-	Epoch                    int64
-	Rev                      uint64
-	Locator                  Locator
-	Replicas                 int
-	Nodes                    []Node // those that hold the bucket's data first, in the order that the vbucket map counts by
+	Bucket, UUID string // empty in a map of the whole cluster
+	Epoch        int64
+	Rev          uint64
+	Locator      Locator
+	Replicas     int
+	// those that hold the bucket's data first, in the order that the vbucket map counts by
+	Nodes                    []Node
 	ClusterUUID, ClusterName string
 	Product                  string // "analytics" marks an Enterprise Analytics cluster
 	ManifestUID              uint64 // of the bucket's collections

@@ -10,8 +10,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Config is a policy file that was read. Its methods may be called from any goroutine and do not block; a nil Config has
-// no entry and no throttle.
+// Config is a policy file that was read. Its methods may be called from any goroutine and do not block; a nil Config
+// has no entry and no throttle.
 type Config struct {
 	entries  map[name]*Entry
 	throttle throttleDoc
@@ -22,8 +22,8 @@ type Config struct {
 // Entry is what a policy file says about an operation. What it points to is shared and must not be changed.
 type Entry struct {
 	// Strategy is the finished stack: FastFailOnTerminalError, Only, Limit, Throttle if there is one, Pushback and
-	// BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the entry has no policy
-	// at all: then the operation's strategy is the one it would have without the file.
+	// BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the entry has no
+	// policy at all: then the operation's strategy is the one it would have without the file.
 	Strategy retry.Strategy
 	Hedge    *Hedge        // nil without a hedging policy
 	Timeout  time.Duration // 0 is the service's default
@@ -38,8 +38,8 @@ type Hedge struct {
 	Codes       []uint32      // the same as the services' own numbers
 }
 
-// IsNonFatal reports whether the policy lists what an attempt has failed for. A failure that it has no reason for is not listed, nor is one
-// that only an earlier attempt has met.
+// IsNonFatal reports whether the policy lists what an attempt has failed for. A failure that it has no reason for is
+// not listed, nor is one that only an earlier attempt has met.
 func (h *Hedge) IsNonFatal(err error) bool {
 	why, code := retry.FailedFor(err)
 	return why != retry.Unknown && h.NonFatal.Has(why) || code != 0 && slices.Contains(h.Codes, code)
@@ -80,8 +80,8 @@ func (c *Config) stack(p *retryDoc, most uint64, dice retry.Dice) retry.Strategy
 	}}
 }
 
-// For finds the entry for an operation: its own, else its service's, else the one for everything. ok is false when there
-// is none of them.
+// For finds the entry for an operation: its own, else its service's, else the one for everything. ok is false when
+// there is not one of them.
 func (c *Config) For(service retry.Service, operation string) (e Entry, ok bool) {
 	if c == nil {
 		return Entry{}, false
@@ -103,9 +103,9 @@ func (c *Config) Throttling() (maxTokens, ratioMilli int, ok bool) {
 	return c.throttle.maxTokens, c.throttle.ratioMilli, true
 }
 
-// Tokens gives the tokens of the node at the endpoint, always the same ones until Retain drops them. They are nil, which
-// throttles nothing, when the file has no throttle, for an empty endpoint, and for nodes beyond 4096. Once a node is known
-// this takes no lock and allocates nothing.
+// Tokens gives the tokens of the node at the endpoint, always the same ones until Retain drops them. They are nil,
+// which throttles nothing, when the file has no throttle, for an empty endpoint, and for nodes beyond 4096. Once a node
+// is known this takes no lock and allocates nothing.
 func (c *Config) Tokens(endpoint string) *Tokens {
 	maxTokens, ratioMilli, ok := c.Throttling()
 	if !ok || endpoint == "" {
@@ -122,8 +122,8 @@ func (c *Config) Tokens(endpoint string) *Tokens {
 	}
 }
 
-// Retain drops the tokens of nodes that keep says false for, so that those that have left do not pile up. One that comes
-// back starts with a full set. keep may be called more than once for an endpoint, and under no lock.
+// Retain drops the tokens of nodes that keep says false for, so that those that have left do not pile up. One that
+// comes back starts with a full set. keep may be called more than once for an endpoint, and under no lock.
 func (c *Config) Retain(keep func(endpoint string) bool) {
 	if c == nil {
 		return
@@ -138,8 +138,8 @@ func (c *Config) Retain(keep func(endpoint string) bool) {
 	}
 }
 
-// Throttled is s below the nodes' throttle, or s itself when the file has none or s is nil. It is for strategies that do
-// not come from an entry, since the throttle of a node binds them too; an entry's stack has it already.
+// Throttled is s below the nodes' throttle, or s itself when the file has none or s is nil. It is for strategies that
+// do not come from an entry, since the throttle of a node binds them too; an entry's stack has it already.
 func (c *Config) Throttled(s retry.Strategy) retry.Strategy {
 	if _, _, ok := c.Throttling(); !ok || s == nil {
 		return s

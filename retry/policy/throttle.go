@@ -9,8 +9,8 @@ import (
 )
 
 // Tokens are the retry tokens of one node, as in gRPC's A6: they start at the maximum, each failure takes one, each
-// success gives a part of one back, and retries stop while at most half of them are left. All methods are atomic, may be
-// called from any goroutine and do not block. A nil *Tokens allows everything.
+// success gives a part of one back, and retries stop while at most half of them are left. All methods are atomic, may
+// be called from any goroutine and do not block. A nil *Tokens allows everything.
 type Tokens struct {
 	n          atomic.Int64 // thousandths, 0 to max
 	max, ratio int64        // thousandths
@@ -60,7 +60,7 @@ func (t *Tokens) Allowed() bool { return t == nil || t.n.Load() > t.max/2 }
 // Throttle refuses retries, at once and with retry.ErrThrottled, while the node that failed has at most half of its
 // tokens. Failures that the node is to blame for take one: those with the reason's flag Fault, and those for which the
 // server asked not to be tried again. Transparent retries neither take one nor are refused. Successes are told to the
-// Tokens by whoever sees them.
+// Tokens by their observer.
 type Throttle struct {
 	Base retry.Strategy // nil inherits the default strategy
 	// Node finds the tokens of the node at the endpoint; nil tokens, or a nil Node, do not throttle. It must not block.
