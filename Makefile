@@ -30,7 +30,7 @@ bench:
 	bench/compare.sh
 
 bench-gate:
-	go run ./bench --json --gate
+	go run ./bench --matrix --gate
 
 couchbasemock:
 	interop/couchbasemock.sh

@@ -1,13 +1,10 @@
-// Command bench measures couchcore beside gocbcore, a hand-written client and the wire, over loopback, against one fast
-// responder, and judges the targets of the project.
+// Command bench measures couchcore beside gocbcore and a client by hand, over loopback, against one fast responder, in
+// the combinations of callers, nodes, round trips, TLS, contexts, busy processors and arrivals that users have, and
+// judges the targets of the project. METHOD.md says how.
 //
-// It starts itself again: once as the responder, and once per client, so that no client shares heap, collector or
-// scheduler with another. All are connected first; then one works for a slice of a second while the others wait, in
-// rounds whose order rotates. Ratios are taken within a round, and their median over the rounds is the figure.
-//
-//	go run ./bench             all measurements, as text; about half an hour
-//	go run ./bench --json      the same for machines: every target with value, limit and verdict
-//	go run ./bench --quick     a look: few and short slices, nothing is judged
+//	go run ./bench --matrix --gate   everything; writes bench/RESULTS.md, fails if a must is missed or inconclusive
+//	go run ./bench --matrix          the matrix alone, as text
+//	go run ./bench --quick           a look: few and short slices, nothing is judged
 //
 // It never changes what it measures: clients run with their defaults, no check of theirs is off, and nothing here is
 // linked into the product.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -8,8 +9,13 @@ import (
 )
 
 func main() {
-	if err := bench.Main(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	err := bench.Main(os.Args[1:])
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	if errors.Is(err, bench.ErrInconclusive) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }

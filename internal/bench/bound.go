@@ -15,10 +15,10 @@ import (
 
 // bound is the yardstick: a client by hand that does nothing but Get and Upsert, and nothing more than speed needs. One
 // mutex and one append buffer per connection, a table of slots, pooled waiters; the reader flushes after it has woken
-// the callers and yielded once. taxed adds what a product cannot leave out: a look at the context, routing through a
-// snapshot, deadlines and who ends them, a claim by compare-and-swap, a latency histogram. It must not grow features.
+// the callers and yielded once. It has the feature tax, which a product cannot leave out: a look at the context,
+// routing through a snapshot, deadlines and what ends them, a claim by compare-and-swap, a latency histogram. It must
+// not grow features.
 type bound struct {
-	taxed bool
 	base  time.Time
 	view  atomic.Pointer[boundView]
 	calls sync.Pool
@@ -76,8 +76,8 @@ var (
 	errBoundTimeout = errors.New("timed out")
 )
 
-func newBound(addrs []string, m mode, taxed bool) (*bound, error) {
-	b := &bound{taxed: taxed, base: time.Now(), quit: make(chan struct{})}
+func newBound(addrs []string, m mode) (*bound, error) {
+	b := &bound{base: time.Now(), quit: make(chan struct{})}
 	b.calls.New = func() any { return &boundCall{token: make(chan struct{}, 1)} }
 	v := &boundView{}
 	for _, a := range addrs {
@@ -102,9 +102,7 @@ func newBound(addrs []string, m mode, taxed bool) (*bound, error) {
 	for _, c := range v.conns {
 		b.wg.Go(c.read)
 	}
-	if taxed {
-		b.wg.Go(b.sweep)
-	}
+	b.wg.Go(b.sweep)
 	return b, nil
 }
 
@@ -118,16 +116,13 @@ func (b *bound) close() {
 }
 
 func (b *bound) do(ctx context.Context, op operation, key, val []byte) ([]byte, error) {
-	var deadline, began int64
-	if b.taxed {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		began = int64(time.Since(b.base))
-		deadline = began + int64(boundTimeout)
-		if d, ok := ctx.Deadline(); ok {
-			deadline = min(deadline, int64(d.Sub(b.base)))
-		}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	began := int64(time.Since(b.base))
+	deadline := began + int64(boundTimeout)
+	if d, ok := ctx.Deadline(); ok {
+		deadline = min(deadline, int64(d.Sub(b.base)))
 	}
 	v := b.view.Load()
 	vb := vbucketOf(key)
@@ -145,9 +140,7 @@ func (b *bound) do(ctx context.Context, op operation, key, val []byte) ([]byte, 
 	if err == nil {
 		b.calls.Put(call) // a timed-out one may still be in a slot
 	}
-	if b.taxed {
-		b.record(int64(time.Since(b.base)) - began)
-	}
+	b.record(int64(time.Since(b.base)) - began)
 	return value, err
 }
 
@@ -190,7 +183,7 @@ func (c *boundConn) submit(call *boundCall, key, val []byte, vb uint16, deadline
 	return nil
 }
 
-// flush writes until nothing is pending. Whoever calls it has set flushing.
+// flush writes until nothing is pending. Its caller has set flushing.
 func (c *boundConn) flush() {
 	for {
 		c.mu.Lock()

@@ -3,28 +3,42 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 )
+
+// purpose says what a cell is measured for.
+type purpose uint8
+
+const (
+	forMatrix purpose = iota // it is one of the cells that users have, each of which is judged
+	forRow                   // some row of the targets needs it
+	forHost                  // the host application beside the client
+)
+
+// cell is one combination of the axes. It is measured in interleaved rounds of its lanes.
+type cell struct {
+	op      operation // "" is a Get
+	callers int
+	nodes   int // 0 is 1
+	hold    time.Duration
+	tls     bool
+	fresh   bool // a context.WithTimeout for each call
+	busy    int  // goroutines that never stop computing
+	procs   int  // GOMAXPROCS of the client; 0 is defaultProcs
+	rate    int  // arrivals per second; 0 is a closed loop
+	purpose purpose
+	mode    mode   // "" is what hold says
+	lanes   []lane // besides gocbcore and couchcore, or all lanes of a cell forRow
+}
 
 // lane is one client's part of a cell.
 type lane struct {
 	name    string // within the cell; "" is the kind's
 	kind    string
-	nodes   int  // 0 means the cell's
-	workers int  // 0 means the cell's
-	mode    mode // "" means the cell's
-}
-
-// cell is what is measured together, in interleaved rounds. Its first lane is what the others' ratios are to.
-type cell struct {
-	name    string
-	op      operation
-	size    int
-	workers int
-	nodes   int
-	mode    mode
-	pinned  bool // client and responder share one core
-	gate    bool // some target is judged by it: it gets the most rounds
-	lanes   []lane
+	callers int  // 0 is the cell's
+	mode    mode // "" is the cell's
+	without bool // no context for each call, although the cell has them
 }
 
 func (l lane) label() string {
@@ -34,76 +48,58 @@ func (l lane) label() string {
 	return l.kind
 }
 
-func (c *cell) job(l lane) job {
-	j := job{Op: c.op, Workers: c.workers, Size: c.size}
-	if l.workers > 0 {
-		j.Workers = l.workers
-	}
-	return j
-}
-
-func (c *cell) place(l lane) place {
-	p := place{kind: l.kind, nodes: c.nodes, mode: c.mode, pinned: c.pinned}
-	if l.nodes > 0 {
-		p.nodes = l.nodes
-	}
-	if l.mode != "" {
-		p.mode = l.mode
-	}
-	return p
-}
-
-func lanes(kinds ...string) []lane {
-	out := make([]lane, len(kinds))
-	for i, k := range kinds {
-		out[i].kind = k
-	}
-	return out
-}
-
-// Names of the cells and lanes that checks refer to.
+// Names of lanes that rows refer to.
 const (
-	cellOne     = "get 256 B, 1 worker, one core"
-	cellNodes   = "get 256 B, 20 nodes with 1024 workers and 1 node with 128"
-	cellMoved   = "get 256 B, 128 workers, told once that the vbucket moved"
-	cellTmpFail = "get 256 B, 1 worker, failed once for the moment"
-	cellPacked  = "get 256 B, 128 workers, compressed"
-	cellAbsent  = "get 256 B, 128 workers, no such document"
-
-	laneFew       = "1 node, 128 workers"
-	laneMany      = "20 nodes, 1024 workers"
-	laneFewBound  = "bound-taxed, 1 node, 128 workers"
-	laneManyBound = "bound-taxed, 20 nodes, 1024 workers"
-	lanePlain     = "plain"
-	laneRTT       = "round trip"
+	laneRTT     = "round trip"
+	laneWithout = "without contexts"
+	lanePlain   = "plain"
 )
 
-func cellHeld(workers int) string { return fmt.Sprintf("get 256 B, %d workers, answers held", workers) }
-
-// wireWorkers is the concurrency in whose cells, of one node, the limit of the responder and the wire is measured.
-const wireWorkers = 128
-
-// heldWorkers and sharedWorkers are the concurrencies at which round trips and shares of the bound are judged.
-var (
-	heldWorkers   = []int{2, 4, 8, 16}
-	sharedWorkers = []int{16, 128, 1024}
-	allWorkers    = []int{1, 16, 128, 1024}
-	allNodes      = []int{1, 3, 20}
+const (
+	defaultProcs = 2
+	valueSize    = 256
+	openLoop     = 1024 // callers that an open loop has at most
 )
 
-func cellPlain(op operation, size, workers, nodes int) string {
-	name := fmt.Sprintf("%s %s, %s", op, sizeName(size), plural(workers, "worker"))
-	if nodes > 1 {
-		name += fmt.Sprintf(", %d nodes", nodes)
-	}
-	return name
+// pinned says whether client and responder share one core: with a caller alone on idle cores one measures how long a
+// core takes to wake, the same for every client.
+func (c *cell) pinned() bool {
+	return c.callers == 1 && c.hold == 0 && c.rate == 0 && c.busy == 0 && c.op != opQuery
 }
 
-func sizeName(size int) string {
-	if size >= 1024 {
-		return fmt.Sprintf("%d KiB", size/1024)
+// name says what the cell has that is not usual: one node, no round trip, no TLS, no contexts, no busy goroutines, two
+// processors, a closed loop.
+func (c *cell) name() string {
+	parts := []string{string(c.operation()), plural(c.callers, "caller")}
+	if c.op == opQuery {
+		parts = []string{"rows of a query"}
 	}
-	return fmt.Sprintf("%d B", size)
+	say := func(when bool, format string, a ...any) {
+		if when {
+			parts = append(parts, fmt.Sprintf(format, a...))
+		}
+	}
+	if c.rate > 0 {
+		parts[1] = perSecond(float64(c.rate)) + "/s"
+		say(c.callers != openLoop, "%d callers at most", c.callers)
+	}
+	say(c.nodes > 1, "%d nodes", c.nodes)
+	say(c.hold > 0, "round trip %v ms", c.hold.Seconds()*1e3)
+	say(c.tls, "TLS")
+	say(c.fresh, "contexts")
+	say(c.busy > 0, "%d busy", c.busy)
+	say(c.procs > 0, "GOMAXPROCS %d", c.procs)
+	say(c.mode == modeMoved, "NOT_MY_VBUCKET once")
+	say(c.pinned(), "one core")
+	say(c.purpose == forHost, "host application")
+	return strings.Join(parts, ", ")
+}
+
+func (c *cell) operation() operation {
+	if c.op == "" {
+		return opGet
+	}
+	return c.op
 }
 
 func plural(n int, what string) string {
@@ -113,96 +109,181 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// allCells is everything that is measured in rounds. Cells of the same environment follow each other, so that processes
-// live through several.
-func allCells() []cell {
-	var out []cell
-	for _, nodes := range allNodes {
-		for _, size := range sizes {
-			for _, op := range []operation{opGet, opUpsert} {
-				for _, w := range allWorkers {
-					out = append(out, plainCell(op, size, w, nodes))
-				}
-			}
-		}
+// all are the cell's lanes; the first is what the second is compared with.
+func (c *cell) all() []lane {
+	if c.purpose == forRow {
+		return c.lanes
 	}
-	out = append(out,
-		cell{
-			name: cellNodes, op: opGet, size: 256, workers: 128, nodes: 1, mode: modePlain, gate: true,
-			lanes: []lane{
-				{name: laneFew, kind: kindOurs},
-				{name: laneMany, kind: kindOurs, nodes: 20, workers: 1024},
-				{name: laneFewBound, kind: kindBoundTaxed},
-				{name: laneManyBound, kind: kindBoundTaxed, nodes: 20, workers: 1024},
-			},
-		},
-		cell{
-			name: cellOne, op: opGet, size: 256, workers: 1, nodes: 1, mode: modePlain, pinned: true, gate: true,
-			lanes: lanes(kindPeer, kindOurs, kindBoundTaxed, kindStep),
-		})
-	for _, w := range heldWorkers {
-		out = append(out, cell{
-			name: cellHeld(w), op: opGet, size: 256, workers: w, nodes: 1, mode: modeHold, gate: true,
-			lanes: []lane{{kind: kindPeer}, {kind: kindOurs}, {name: laneRTT, kind: kindStep, workers: 1}},
-		})
-	}
-	return append(out,
-		cell{
-			name: cellMoved, op: opGet, size: 256, workers: 128, nodes: 1, mode: modeMoved, gate: true,
-			lanes: []lane{{kind: kindPeer}, {kind: kindOurs}, {name: lanePlain, kind: kindOurs, mode: modePlain}},
-		},
-		cell{
-			name: cellTmpFail, op: opGet, size: 256, workers: 1, nodes: 1, mode: modeTmpFail, gate: true,
-			lanes: lanes(kindPeer, kindOurs),
-		},
-		cell{
-			name: cellPacked, op: opGet, size: 256, workers: 128, nodes: 1, mode: modePacked,
-			lanes: lanes(kindPeer, kindOurs, kindInto, kindBulk, kindBulkInto),
-		},
-		cell{
-			name: cellAbsent, op: opGet, size: 256, workers: 128, nodes: 1, mode: modeAbsent,
-			lanes: lanes(kindPeer, kindOurs, kindBulk),
-		})
+	return append([]lane{{kind: kindPeer}, {kind: kindOurs}}, c.lanes...)
 }
 
-// plainCell is a cell of the matrix. Those at one node with 256 B have more clients, because targets are judged there.
-func plainCell(op operation, size, workers, nodes int) cell {
-	c := cell{
-		name: cellPlain(op, size, workers, nodes), op: op, size: size, workers: workers, nodes: nodes, mode: modePlain,
-		lanes: lanes(kindPeer, kindOurs),
+func (c *cell) job(l lane) job {
+	j := job{
+		Op: c.operation(), Callers: c.callers, Size: valueSize, Fresh: c.fresh && !l.without, Busy: c.busy,
+		Rate: c.rate,
+		Host: c.purpose == forHost,
 	}
-	if op == opGet && nodes == 1 {
-		c.lanes = append(c.lanes, lane{kind: kindInto})
+	if l.callers > 0 {
+		j.Callers = l.callers
 	}
-	c.lanes = append(c.lanes, lane{kind: kindBoundTaxed})
-	if nodes > 1 {
-		return c
+	return j
+}
+
+func (c *cell) place(l lane) place {
+	p := place{kind: l.kind, nodes: max(c.nodes, 1), mode: c.mode, tls: c.tls, procs: c.procs, pinned: c.pinned()}
+	if p.procs == 0 {
+		p.procs = defaultProcs
 	}
-	if size < 65536 {
-		c.lanes = append(c.lanes, lane{kind: kindStep})
+	switch {
+	case l.mode != "":
+		p.mode = l.mode
+	case c.mode != "":
+	case c.hold == shortHold:
+		p.mode = modeShortHold
+	case c.hold == longHold:
+		p.mode = modeLongHold
+	default:
+		p.mode = modePlain
 	}
-	if size == 256 && workers > 1 {
-		c.gate = true
-	}
-	if workers == wireWorkers {
-		c.lanes = append(c.lanes, lane{kind: kindWire})
-		if size == 256 {
-			c.lanes = append(c.lanes, lane{kind: kindBulk})
-		}
-		if size == 256 && op == opGet {
-			c.lanes = append(c.lanes, lanes(kindBulkInto, kindPeerDeadline, kindContext, kindCallback, kindFuture, kindBound, kindNull)...)
-		}
-	}
-	return c
+	return p
 }
 
 // places are those of a cell's lanes.
 func (c *cell) places() []place {
 	var out []place
-	for _, l := range c.lanes {
+	for _, l := range c.all() {
 		if p := c.place(l); !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// slow says that a slice of the usual length would hold too few operations, or too few turns of a scheduler whose turns
+// last 10 ms.
+func (c *cell) slow() bool {
+	return c.busy > 0 || c.op == opQuery || c.hold > 0 && c.callers <= 16 || c.rate > 0 && c.rate <= 5000
+}
+
+// family is cells that differ in operation and callers alone.
+type family struct {
+	like         cell
+	gets, writes []int // callers
+}
+
+// families are the cells that users have. Those with the same processes follow each other.
+func families() []family {
+	all, most, two, one := []int{1, 16, 128, 1024}, []int{16, 128, 1024}, []int{16, 128}, []int{128}
+	open := []int{openLoop}
+	return []family{
+		{like: cell{}, gets: all, writes: all},
+		{like: cell{fresh: true}, gets: most, writes: one},
+		{like: cell{busy: 1}, gets: two, writes: one},
+		{like: cell{busy: 2}, gets: two, writes: one},
+		{like: cell{rate: 5_000}, gets: open, writes: open},
+		{like: cell{rate: 20_000}, gets: open, writes: open},
+		{like: cell{rate: 50_000}, gets: open, writes: open},
+		{like: cell{rate: 100_000}, gets: open, writes: open},
+		{like: cell{procs: 1}, gets: most, writes: one},
+		{like: cell{procs: 4}, gets: most, writes: one},
+		{like: cell{tls: true}, gets: all, writes: all},
+		{like: cell{tls: true, busy: 1}, gets: one},
+		{like: cell{tls: true, busy: 2}, gets: one},
+		{like: cell{tls: true, rate: 5_000}, gets: open},
+		{like: cell{tls: true, rate: 20_000}, gets: open},
+		{like: cell{tls: true, rate: 50_000}, gets: open},
+		{like: cell{tls: true, procs: 1}, gets: one},
+		{like: cell{tls: true, procs: 4}, gets: one},
+		{like: cell{hold: shortHold}, gets: all, writes: two},
+		{like: cell{hold: shortHold, busy: 2}, gets: one},
+		{like: cell{hold: longHold}, gets: all, writes: two},
+		{like: cell{nodes: 3}, gets: all, writes: most},
+		{like: cell{nodes: 3, busy: 1}, gets: one},
+		{like: cell{nodes: 3, busy: 2}, gets: one},
+		{like: cell{nodes: 3, tls: true}, gets: one, writes: one},
+		{like: cell{nodes: 3, tls: true, hold: shortHold}, gets: most, writes: one},
+		{like: cell{nodes: 3, tls: true, hold: shortHold, fresh: true}, gets: one},
+		{like: cell{nodes: 3, tls: true, hold: shortHold, rate: 20_000}, gets: open},
+		{like: cell{nodes: 3, tls: true, hold: shortHold, rate: 50_000}, gets: open},
+		{like: cell{nodes: 3, tls: true, hold: longHold}, gets: most, writes: one},
+		{like: cell{nodes: 20}, gets: all, writes: most},
+		{like: cell{nodes: 20, hold: shortHold}, gets: two, writes: one},
+	}
+}
+
+// heldCallers are those at which the round trip is judged, beside the cells of the matrix.
+var heldCallers = []int{2, 4, 8}
+
+// hostCells are the host application beside few and many callers, with more and more processors that others keep busy.
+// The load is what both clients carry there.
+func hostCells() []cell {
+	var out []cell
+	for busy, rate := range []int{10_000, 5_000, 200} {
+		for _, callers := range []int{16, 128} {
+			out = append(out, cell{callers: callers, busy: busy, rate: rate, purpose: forHost})
+		}
+	}
+	return out
+}
+
+// allCells is everything that is measured in rounds.
+func allCells() []cell {
+	out := hostCells()
+	for _, f := range families() {
+		for _, n := range f.gets {
+			out = append(out, member(f.like, opGet, n))
+		}
+		for _, n := range f.writes {
+			out = append(out, member(f.like, opUpsert, n))
+		}
+	}
+	for _, hold := range []time.Duration{shortHold, longHold} {
+		for _, n := range heldCallers {
+			out = append(out, heldCell(hold, n))
+		}
+	}
+	return append(out, movedCell(), queryCell())
+}
+
+// member is a cell of a family, with the lanes that rows need beside the two clients.
+func member(like cell, op operation, callers int) cell {
+	c := like
+	c.op, c.callers = op, callers
+	if c.nodes > 1 || c.tls || c.busy > 0 || c.procs > 0 || c.rate > 0 {
+		return c
+	}
+	busiest := op == opGet && callers == 128
+	switch {
+	case c.fresh && busiest:
+		c.lanes = []lane{{name: laneWithout, kind: kindOurs, without: true}}
+	case c.fresh:
+	case c.hold > 0 && op == opGet && callers == 16:
+		c.lanes = []lane{{name: laneRTT, kind: kindStep, callers: 1}, {kind: kindBound}}
+	case c.hold > 0 || callers < 16:
+	case busiest:
+		c.lanes = []lane{{kind: kindBound}, {kind: kindBulk}}
+	default:
+		c.lanes = []lane{{kind: kindBound}}
+	}
+	return c
+}
+
+func heldCell(hold time.Duration, callers int) cell {
+	return cell{
+		callers: callers, hold: hold, purpose: forRow,
+		lanes: []lane{{kind: kindOurs}, {name: laneRTT, kind: kindStep, callers: 1}},
+	}
+}
+
+func movedCell() cell {
+	return cell{
+		callers: 128, mode: modeMoved, purpose: forRow,
+		lanes: []lane{{kind: kindOurs}, {name: lanePlain, kind: kindOurs, mode: modePlain}},
+	}
+}
+
+func queryCell() cell {
+	return cell{
+		op: opQuery, callers: 1, mode: modeQuery, purpose: forRow, lanes: []lane{{kind: kindPeer}, {kind: kindOurs}},
+	}
 }

@@ -60,6 +60,7 @@ func runChild(args []string, in io.Reader, out io.Writer) error {
 	name := fs.String("kind", "", "")
 	addrs := fs.String("addrs", "", "")
 	where := fs.String("mode", string(modePlain), "")
+	ca := fs.String("ca", "", "")
 	lazy := fs.Bool("lazy", false, "")
 	pin := fs.Bool("pin", false, "")
 	profile := fs.String("profile", "", "")
@@ -84,7 +85,7 @@ func runChild(args []string, in io.Reader, out io.Writer) error {
 	}
 	heavy := make([]byte, ballast)
 	defer runtime.KeepAlive(heavy)
-	t := target{addrs: strings.Split(*addrs, ","), mode: mode(*where)}
+	t := target{addrs: strings.Split(*addrs, ","), mode: mode(*where), tls: *ca != "", ca: *ca}
 	var c client
 	if !*lazy {
 		var err error

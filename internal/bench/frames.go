@@ -14,7 +14,7 @@ import (
 )
 
 // sizes are the lengths of values, one per class; a key's first byte names its class.
-var sizes = [...]int{16, 256, 4096, 65536}
+var sizes = [...]int{16, 256}
 
 const (
 	keyCount   = 1024 // keys per class
@@ -27,8 +27,9 @@ const (
 type operation string
 
 const (
-	opGet    operation = "get"
-	opUpsert operation = "upsert"
+	opGet    operation = "Get"
+	opUpsert operation = "Upsert"
+	opQuery  operation = "query" // a statement whose rows are a mebibyte
 )
 
 // classOf is the class of a value's length; -1 when there is none.
@@ -68,28 +69,12 @@ func value(size int) []byte {
 	return b
 }
 
-// packed is a document of so many bytes, compressed as snappy does it: every other 30 of them as they are, and each time a
-// reference to them.
-func packed(size int) []byte {
-	b := binary.AppendUvarint(nil, uint64(size))
-	for at := 0; at < size; {
-		n := min(30, size-at)
-		b = append(b, byte(n-1)<<2)
-		for range n {
-			b = append(b, byte('a'+at%26))
-			at++
-		}
-		if again := min(n, size-at); again > 0 {
-			b = append(b, byte(again-1)<<2|2, byte(n), 0)
-			at += again
-		}
-	}
-	return b
-}
-
 // appendRequest appends a Get or an Upsert as every client here sends it: with the default collection's id.
 func appendRequest(dst []byte, op operation, key, val []byte, vb uint16, opaque uint32) []byte {
-	h := memd.Header{Magic: memd.MagicReq, Opcode: memd.OpGet, VBucketOrStatus: vb, Opaque: opaque, KeyLen: 1 + len(key)}
+	h := memd.Header{
+		Magic: memd.MagicReq, Opcode: memd.OpGet, VBucketOrStatus: vb, Opaque: opaque,
+		KeyLen: 1 + len(key),
+	}
 	if op == opUpsert {
 		h.Opcode, h.ExtrasLen = memd.OpSet, 8
 	}

@@ -1,16 +1,21 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 )
 
-// judgeRounds is how many clean rounds a verdict on something timed needs.
-const judgeRounds = 11
+// What a verdict on something timed needs.
+const (
+	leastRounds = 5    // clean ones
+	nearness    = 0.05 // this near to its must a figure of a noisy machine is inconclusive
+	noise       = 0.05 // rounds whose middle half is further apart than this part of their median are noisy
+)
 
-// verdict says whether a target is met. Inconclusive is not a pass.
+// verdict says whether a must is met. Inconclusive is not a pass, and no failure.
 type verdict string
 
 const (
@@ -19,7 +24,7 @@ const (
 	inconclusive verdict = "inconclusive"
 )
 
-// limit is a target's number: the value must be at least, or at most, this.
+// limit is a row's number: the figure must be at least, or at most, this.
 type limit struct {
 	AtLeast bool    `json:"at_least"`
 	Value   float64 `json:"value"`
@@ -35,19 +40,16 @@ func (l limit) holds(v float64) bool {
 	return v <= l.Value
 }
 
-// near is how near v is to the limit: 1 and more is there.
-func (l limit) near(v float64) float64 {
-	a, b := v, l.Value
-	if !l.AtLeast {
-		a, b = b, a
+// margin is how far v is on the right side of the limit, as a part of the limit: below 0 is beyond it.
+func (l limit) margin(v float64) float64 {
+	d := l.Value - v
+	if l.AtLeast {
+		d = -d
 	}
-	switch {
-	case l.holds(v) && b == 0:
-		return 1
-	case b == 0:
-		return 0
+	if l.Value == 0 {
+		return d
 	}
-	return a / b
+	return d / math.Abs(l.Value)
 }
 
 func (l limit) String() string {
@@ -57,199 +59,166 @@ func (l limit) String() string {
 	return "<= " + number(l.Value)
 }
 
-// figure is what a check found: a value per clean round for what is timed, one value for what is counted.
-type figure struct {
+// sample is what is judged: a figure per clean round of what is timed, one figure of what is counted.
+type sample struct {
 	rounds []float64
-	clean  int // how many of them are clean; the rest is only shown
+	clean  int    // how many of all rounds were clean
+	total  int    // all rounds
+	where  string // which of several cells, when they have the worst figure
 	timed  bool
-	short  bool // a quick look, less than what is to be judged
-	note   string
+	short  bool   // a quick look, less than what is to be judged
+	doubt  string // why there is no verdict although there is a figure
 	err    error
 }
 
-// check is one target.
-type check struct {
-	name, what, unit string
-	must, goal       limit
-	find             func(r *results) figure
-}
+// noisy says that the rounds do not agree, or that others used the machine during some.
+func (s *sample) noisy() bool { return s.clean < s.total || spread(s.rounds) > noise }
 
-// outcome is a check with its verdict.
-type outcome struct {
-	Name    string  `json:"name"`
-	What    string  `json:"what"`
-	Unit    string  `json:"unit"`
+// judged is a figure with its verdict.
+type judged struct {
 	Value   float64 `json:"value"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
 	Rounds  int     `json:"rounds"`
-	Must    limit   `json:"must"`
+	Clean   int     `json:"clean_rounds"`
 	Verdict verdict `json:"verdict"`
-	// Provisional is what the verdict would be without the demands on rounds and on the machine's quiet.
-	Provisional verdict `json:"provisional"`
-	Goal        limit   `json:"goal"`
-	GoalMet     bool    `json:"goal_met"`
-	GoalNear    float64 `json:"goal_near"` // 1 and more is there
-	Reason      string  `json:"reason,omitempty"`
+	Reason  string  `json:"reason,omitempty"` // of what is inconclusive
 }
 
-// judge gives a check's outcome. What is timed needs enough clean rounds; a count does not.
-func (c *check) judge(r *results) outcome {
-	o := outcome{Name: c.name, What: c.what, Unit: c.unit, Must: c.must, Goal: c.goal, Verdict: inconclusive, Provisional: inconclusive}
-	f := c.find(r)
-	o.Rounds, o.Reason = len(f.rounds), f.note
+// judge is the verdict on a sample: whether its median keeps the must.
+func judge(must limit, s *sample) judged {
+	j := judged{Verdict: inconclusive, Rounds: len(s.rounds), Clean: s.clean}
 	switch {
-	case f.err != nil:
-		o.Reason = f.err.Error()
-		return o
-	case len(f.rounds) == 0:
-		o.Reason = "not measured"
-		return o
+	case s.err != nil:
+		j.Reason = s.err.Error()
+		return j
+	case len(s.rounds) == 0:
+		j.Reason = "not measured"
+		return j
 	}
-	o.Value, o.Lowest, o.Highest = median(f.rounds), slices.Min(f.rounds), slices.Max(f.rounds)
-	if math.IsNaN(o.Value) || math.IsInf(o.Value, 0) {
-		o.Value, o.Lowest, o.Highest, o.Reason = 0, 0, 0, "no number"
-		return o
-	}
-	o.Provisional = notMet
-	if c.must.holds(o.Value) {
-		o.Provisional = met
-	}
-	o.GoalMet, o.GoalNear = c.goal.holds(o.Value), c.goal.near(o.Value)
+	j.Value, j.Lowest, j.Highest = median(s.rounds), slices.Min(s.rounds), slices.Max(s.rounds)
 	switch {
-	case f.short:
-		o.Reason = "a quick look, which is no verdict"
-		return o
-	case f.timed && f.clean < judgeRounds:
-		o.Reason = fmt.Sprintf("%d clean rounds, a verdict needs %d", f.clean, judgeRounds)
-		return o
+	case math.IsNaN(j.Value) || math.IsInf(j.Value, 0):
+		j.Value, j.Lowest, j.Highest, j.Reason = 0, 0, 0, "no number"
+	case s.doubt != "":
+		j.Reason = s.doubt
+	case s.short:
+		j.Reason = "a quick look, which is no verdict"
+	case s.timed && s.clean < leastRounds:
+		j.Reason = fmt.Sprintf("%d clean rounds, a verdict needs %d", s.clean, leastRounds)
+	case s.timed && s.noisy() && math.Abs(must.margin(j.Value)) <= nearness:
+		j.Reason = "within 5 percent of the must on a noisy machine"
+	case must.holds(j.Value):
+		j.Verdict = met
+	default:
+		j.Verdict = notMet
 	}
-	o.Verdict = o.Provisional
-	return o
+	return j
 }
 
-// results is all that was measured.
-type results struct {
-	cells  map[string]*cellResult
-	probes map[string]*probeResult
-	asked  map[string]bool // what checks have asked for; nil keeps no record
+// worse is how much worse than gocbcore a cell may be in any of what is compared.
+const worse = 1.10
+
+// comparison is what a cell's figure is over gocbcore's. Costs are as they are, throughput is turned round, so that
+// more is worse.
+type comparison struct {
+	name string
+	m    metric
+	rate bool // more is better
+	goal bool // only the goal asks for it
 }
 
-// probe gives a probe's result; nil when there is none.
-func (r *results) probe(name string) *probeResult {
-	if r.asked != nil {
-		r.asked[name] = true
+// comparisons are what a cell is compared in. What computes beside the client uses CPU time that no one can tell from
+// the client's, and an open loop's throughput is what is offered.
+func comparisons(c *cell) []comparison {
+	out := []comparison{{name: "p50", m: mP50}, {name: "p99", m: mP99}, {name: "p99.9", m: mP999, goal: true}}
+	if c.rate == 0 {
+		out = append(out, comparison{name: "throughput", m: mThroughput, rate: true})
 	}
-	return r.probes[name]
-}
-
-// probeResult is what a probe has found, once or in rounds.
-type probeResult struct {
-	rounds []map[string]float64
-	clean  []bool
-	timed  bool
-	short  bool
-	err    error
-}
-
-func newResults() *results {
-	return &results{cells: map[string]*cellResult{}, probes: map[string]*probeResult{}}
-}
-
-// timed is a figure of a cell's clean rounds. A cell with failed operations has none that could be judged.
-func (r *results) timed(cell string, of func(c *cellResult) []float64) figure {
-	if r.asked != nil {
-		r.asked[cell] = true
-	}
-	c := r.cells[cell]
-	if c == nil {
-		return figure{}
-	}
-	if c.Error != "" {
-		return figure{err: fmt.Errorf("%s", c.Error)}
-	}
-	return figure{rounds: of(c), clean: c.clean(), timed: true}
-}
-
-// figure is one field of what a probe has found, in its clean rounds or, when none is clean, in all.
-func (p *probeResult) figure(field string) figure {
-	if p == nil {
-		return figure{}
-	}
-	f := figure{timed: p.timed, short: p.short, err: p.err}
-	var all []float64
-	for i, values := range p.rounds {
-		v, ok := values[field]
-		if !ok {
-			continue
-		}
-		all = append(all, v)
-		if p.clean[i] {
-			f.clean++
-			f.rounds = append(f.rounds, v)
-		}
-	}
-	if f.clean == 0 || !p.timed {
-		f.rounds = all
-	}
-	return f
-}
-
-// medians are a probe's findings, for the tables.
-func (p *probeResult) medians() map[string]float64 {
-	out := map[string]float64{}
-	if p == nil || len(p.rounds) == 0 {
-		return out
-	}
-	for field := range p.rounds[0] {
-		out[field] = finite(median(p.figure(field).rounds))
+	if c.busy == 0 {
+		out = append(out, comparison{name: "CPU", m: mCPU})
 	}
 	return out
 }
 
-// ratio pairs a figure of two lanes of one cell.
-func ratio(cell, a, b string, m metric) func(*results) figure {
-	return func(r *results) figure {
-		return r.timed(cell, func(c *cellResult) []float64 { return paired(c.series(a, m), c.series(b, m)) })
+// compare is a cell's sample in one of them.
+func (r *cellResult) compare(by comparison) *sample {
+	s := &sample{timed: true, clean: r.clean(), total: len(r.Rounds)}
+	ours, theirs := r.series(kindOurs, by.m), r.series(kindPeer, by.m)
+	if by.rate {
+		ours, theirs = theirs, ours
 	}
+	s.rounds = paired(ours, theirs)
+	return s
 }
 
-// worst takes the figure with the worst median of several; one that is missing makes it inconclusive.
-func worst(lim limit, finds map[string]func(*results) figure) func(*results) figure {
-	return func(r *results) figure {
-		var out, missing figure
-		for _, name := range slices.Sorted(keysOf(finds)) { // all of them are asked for
-			f := finds[name](r)
-			if f.err != nil || len(f.rounds) == 0 {
-				missing = figure{err: fmt.Errorf("not measured: %s", name)}
-				if f.err != nil {
-					missing.err = f.err
-				}
-				continue
-			}
-			if len(out.rounds) == 0 || lim.near(median(f.rounds)) < lim.near(median(out.rounds)) {
-				out = f
-				out.note = strings.TrimPrefix(out.note+"; the worst: "+name, "; ")
-			}
-		}
-		if missing.err != nil {
-			return missing
-		}
-		return out
-	}
+// cellVerdict is what a cell of the matrix comes to: worse in these, or inconclusive for a reason.
+type cellVerdict struct {
+	Verdict verdict  `json:"verdict"`
+	Worse   []string `json:"worse,omitempty"`      // more than 10 percent worse than gocbcore
+	Tail    bool     `json:"worse_tail,omitempty"` // p99.9, which is the goal's
+	Reason  string   `json:"reason,omitempty"`
 }
 
-func keysOf[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
+// judgeCell compares a cell in everything.
+func judgeCell(c *cell, r *cellResult) cellVerdict {
+	switch {
+	case r.Error != "":
+		return cellVerdict{Verdict: inconclusive, Reason: r.Error}
+	case r.clean() < leastRounds:
+		return cellVerdict{Verdict: inconclusive, Reason: fmt.Sprintf("%d clean rounds", r.clean())}
+	case c.rate > 0 && !carries(r, kindPeer, c.rate) && carries(r, kindOurs, c.rate):
+		return cellVerdict{Verdict: met, Reason: "gocbcore does not carry the rate"}
+	case c.rate > 0 && carries(r, kindPeer, c.rate) && !carries(r, kindOurs, c.rate):
+		return cellVerdict{Verdict: notMet, Worse: []string{"the rate is not carried"}}
+	}
+	v := cellVerdict{Verdict: met}
+	var doubts []string
+	for _, by := range comparisons(c) {
+		switch j := judge(atMost(worse), r.compare(by)); {
+		case by.goal:
+			v.Tail = j.Verdict == notMet
+		case j.Verdict == notMet:
+			v.Worse = append(v.Worse, by.name)
+		case j.Verdict == inconclusive:
+			doubts = append(doubts, by.name+": "+j.Reason)
 		}
 	}
+	switch {
+	case len(v.Worse) > 0:
+		v.Verdict = notMet
+	case len(doubts) > 0:
+		v.Verdict, v.Reason = inconclusive, doubts[0]
+	}
+	return v
 }
 
-// found takes one field of a probe.
-func found(probe, field string) func(*results) figure {
-	return func(r *results) figure { return r.probe(probe).figure(field) }
+// carries says whether a client has done nearly all of what was offered.
+func carries(r *cellResult, lane string, rate int) bool {
+	return median(r.series(lane, mThroughput)) >= 0.95*float64(rate)
 }
+
+// worstOf takes the sample with the least margin of several. One that is missing makes all of them inconclusive, since
+// it might be the worst.
+func worstOf(must limit, samples []sample) sample {
+	var out sample
+	for _, s := range samples {
+		switch {
+		case errors.Is(s.err, errNotCarried):
+			continue
+		case s.err != nil:
+			return s
+		case len(s.rounds) == 0:
+			return sample{err: errors.New("not measured: " + s.where)}
+		}
+		if len(out.rounds) == 0 || must.margin(median(s.rounds)) < must.margin(median(out.rounds)) {
+			out = s
+		}
+	}
+	return out
+}
+
+// errNotCarried says that a load is more than one of the clients carries.
+var errNotCarried = errors.New("the load is not carried")
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

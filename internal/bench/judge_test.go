@@ -1,25 +1,12 @@
 package bench
 
 import (
-	"errors"
-	"regexp"
-	"slices"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// made is a result of a cell with two lanes whose figures are ops per second.
-func made(name string, clean int, a, b []float64) *cellResult {
-	r := &cellResult{Name: name, Lanes: []string{"a", "b"}}
-	for i := range a {
-		one := func(v float64) slice { return slice{Ops: int64(v), Elapsed: time.Second} }
-		r.Rounds = append(r.Rounds, []slice{one(a[i]), one(b[i])})
-		r.Clean = append(r.Clean, i < clean)
-	}
-	return r
-}
 
 func repeated(n int, v float64) []float64 {
 	out := make([]float64, n)
@@ -29,185 +16,235 @@ func repeated(n int, v float64) []float64 {
 	return out
 }
 
-func judgeOne(c *cellResult, must, goal limit) outcome {
-	r := newResults()
-	r.cells[c.Name] = c
-	ck := check{name: "x", must: must, goal: goal, find: ratio(c.Name, "a", "b", mThroughput)}
-	return ck.judge(r)
+// quiet is a sample of clean rounds, five if one figure says all.
+func quiet(figures ...float64) sample {
+	if len(figures) == 1 {
+		figures = repeated(leastRounds, figures[0])
+	}
+	return sample{rounds: figures, clean: len(figures), total: len(figures), timed: true}
 }
 
-func TestVerdicts(t *testing.T) {
+// unquiet has some rounds more that were not clean.
+func unquiet(more int, figure float64) sample {
+	s := quiet(figure)
+	s.total += more
+	return s
+}
+
+func TestJudge(t *testing.T) {
+	apart := []float64{4.4, 4.6, 5.1, 5.6, 5.8}
 	for name, c := range map[string]struct {
-		cell        *cellResult
-		verdict     verdict
-		provisional verdict
-		goalMet     bool
+		must    limit
+		s       sample
+		verdict verdict
+		value   float64
 	}{
-		"met":             {made("c", 11, repeated(11, 600), repeated(11, 100)), met, met, false},
-		"goal met":        {made("c", 11, repeated(11, 800), repeated(11, 100)), met, met, true},
-		"not met":         {made("c", 11, repeated(11, 400), repeated(11, 100)), notMet, notMet, false},
-		"exactly":         {made("c", 11, repeated(11, 500), repeated(11, 100)), met, met, false},
-		"too few rounds":  {made("c", 10, repeated(10, 600), repeated(10, 100)), inconclusive, met, false},
-		"not quiet":       {made("c", 10, repeated(16, 600), repeated(16, 100)), inconclusive, met, false},
-		"quiet in time":   {made("c", 11, repeated(16, 600), repeated(16, 100)), met, met, false},
-		"never quiet":     {made("c", 0, repeated(16, 400), repeated(16, 100)), inconclusive, notMet, false},
-		"nothing divided": {made("c", 11, repeated(11, 600), repeated(11, 0)), inconclusive, inconclusive, false},
+		"met":                      {atLeast(5), quiet(6), met, 6},
+		"not met":                  {atLeast(5), quiet(4), notMet, 4},
+		"exactly":                  {atLeast(5), quiet(5), met, 5},
+		"at most":                  {atMost(1), quiet(0.5), met, 0.5},
+		"above":                    {atMost(1), quiet(1.2), notMet, 1.2},
+		"near, quiet":              {atLeast(5), quiet(4.9), notMet, 4.9},
+		"near, rounds disagree":    {atLeast(5), quiet(apart...), inconclusive, 5.1},
+		"near, others were there":  {atLeast(5), unquiet(2, 5.1), inconclusive, 5.1},
+		"far, others were there":   {atLeast(5), unquiet(3, 9), met, 9},
+		"far below, a noisy one":   {atLeast(9), quiet(apart...), notMet, 5.1},
+		"too few clean rounds":     {atLeast(5), quiet(9, 9, 9, 9), inconclusive, 9},
+		"a count needs no rounds":  {atMost(0), sample{rounds: []float64{0}}, met, 0},
+		"a count that is too much": {atMost(0), sample{rounds: []float64{1}}, notMet, 1},
+		"a quick look":             {atMost(2), sample{rounds: []float64{1}, short: true}, inconclusive, 1},
+		"in doubt":                 {atMost(0), sample{rounds: []float64{0}, doubt: "cells"}, inconclusive, 0},
+		"failed":                   {atMost(2), sample{rounds: []float64{1}, err: errPlainOnly}, inconclusive, 0},
+		"not measured":             {atMost(2), sample{}, inconclusive, 0},
+		"no number":                {atMost(2), sample{rounds: []float64{math.NaN()}}, inconclusive, 0},
 	} {
-		o := judgeOne(c.cell, atLeast(5), atLeast(7))
-		require.Equal(t, c.verdict, o.Verdict, name)
-		require.Equal(t, c.provisional, o.Provisional, name)
-		require.Equal(t, c.goalMet, o.GoalMet, name)
+		j := judge(c.must, &c.s)
+		require.Equal(t, c.verdict, j.Verdict, name)
+		require.InDelta(t, c.value, j.Value, 1e-9, name)
+		require.Equal(t, c.verdict == inconclusive, j.Reason != "", name)
 	}
 }
 
-// TestOnlyCleanRoundsCount has figures that would be met with the rounds in which others used the machine.
-func TestOnlyCleanRoundsCount(t *testing.T) {
-	a := append(repeated(11, 100), repeated(5, 9000)...)
-	o := judgeOne(made("c", 11, a, repeated(16, 100)), atLeast(5), atLeast(7))
-	require.Equal(t, notMet, o.Verdict)
-	require.InDelta(t, 1, o.Value, 1e-9)
-	require.Equal(t, 11, o.Rounds)
-}
-
-func TestFailedOperationsAreNoResult(t *testing.T) {
-	c := made("c", 11, repeated(11, 900), repeated(11, 100))
-	c.Error = "a: 3 operations failed"
-	o := judgeOne(c, atLeast(5), atLeast(7))
-	require.Equal(t, inconclusive, o.Verdict)
-	require.Contains(t, o.Reason, "3 operations failed")
-}
-
-func TestWhatWasNotMeasuredIsNoPass(t *testing.T) {
-	r := newResults()
-	out := judged(r)
-	require.Len(t, blocked(out), len(out))
-	require.Error(t, gateError(out))
-	for i := range out {
-		out[i].Verdict = met
-	}
-	require.NoError(t, gateError(out))
-}
-
-func TestCountsNeedNoRounds(t *testing.T) {
-	r := newResults()
-	ck := check{must: atMost(2), goal: atMost(1), find: found("p", "n")}
-	require.Equal(t, inconclusive, ck.judge(r).Verdict)
-	r.probes["p"] = &probeResult{rounds: []map[string]float64{{"n": 2}}, clean: []bool{false}}
-	o := ck.judge(r)
-	require.Equal(t, met, o.Verdict)
-	require.InDelta(t, 0.5, o.GoalNear, 1e-9)
-	r.probes["p"].short = true
-	require.Equal(t, inconclusive, ck.judge(r).Verdict, "a quick look is no verdict")
-	r.probes["p"] = &probeResult{err: errors.New("no luck")}
-	require.Equal(t, "no luck", ck.judge(r).Reason)
-	r.probes["p"] = &probeResult{rounds: []map[string]float64{{"n": 2}}, clean: []bool{true}, timed: true}
-	require.Equal(t, inconclusive, ck.judge(r).Verdict, "what is timed needs rounds")
-}
-
-func TestTheWorstCounts(t *testing.T) {
-	r := newResults()
-	r.cells["good"] = made("good", 11, repeated(11, 95), repeated(11, 100))
-	r.cells["bad"] = made("bad", 11, repeated(11, 70), repeated(11, 100))
-	finds := map[string]func(*results) figure{
-		"good": ratio("good", "a", "b", mThroughput), "bad": ratio("bad", "a", "b", mThroughput),
-	}
-	ck := check{must: atLeast(0.8), goal: atLeast(0.9), find: worst(atLeast(0.8), finds)}
-	o := ck.judge(r)
-	require.Equal(t, notMet, o.Verdict)
-	require.Equal(t, "the worst: bad", o.Reason)
-	require.InDelta(t, 0.7, o.Value, 1e-9)
-
-	delete(r.cells, "good")
-	require.Equal(t, inconclusive, ck.judge(r).Verdict, "a part that is missing might be the worst")
-
-	low := check{must: atMost(1.1), goal: atMost(1), find: worst(atMost(1.1), finds)}
-	r.cells["good"] = made("good", 11, repeated(11, 95), repeated(11, 100))
-	require.InDelta(t, 0.95, low.judge(r).Value, 1e-9, "where less is better the largest is the worst")
-}
-
-func TestNearness(t *testing.T) {
-	require.InDelta(t, 0.5, atLeast(4).near(2), 1e-9)
-	require.InDelta(t, 2, atLeast(4).near(8), 1e-9)
-	require.InDelta(t, 0.5, atMost(4).near(8), 1e-9)
-	require.InDelta(t, 1, atMost(0).near(0), 0)
-	require.Zero(t, atMost(0).near(3))
+func TestMargins(t *testing.T) {
+	require.InDelta(t, 0.2, atLeast(5).margin(6), 1e-9)
+	require.InDelta(t, -0.2, atLeast(5).margin(4), 1e-9)
+	require.InDelta(t, 0.5, atMost(2).margin(1), 1e-9)
+	require.InDelta(t, -1, atMost(0).margin(1), 1e-9)
 	require.Equal(t, ">= 4", atLeast(4).String())
 	require.Equal(t, "<= 0.150", atMost(0.15).String())
 }
 
-// TestEveryTargetIsMeasured finds checks that nothing feeds, and lanes that do not exist.
-func TestEveryTargetIsMeasured(t *testing.T) {
-	names := map[string]bool{}
-	for _, c := range allChecks() {
-		require.False(t, names[c.name], "%s is there twice", c.name)
-		names[c.name] = true
-		deps := dependencies(&c)
-		require.NotEmpty(t, deps, c.name)
-		r := newResults()
-		for _, cl := range allCells() {
-			res := &cellResult{Name: cl.name, Clean: []bool{true}, Rounds: make([][]slice, 1)}
-			for _, l := range cl.lanes {
-				res.Lanes = append(res.Lanes, l.label())
-				res.Rounds[0] = append(res.Rounds[0], slice{Ops: 10, Elapsed: 1, CPU: 1000, P50: 1, P99: 1})
-			}
-			r.cells[cl.name] = res
-		}
-		if f := c.find(r); f.timed {
-			require.NotEmpty(t, f.rounds, "%s: no such lane", c.name)
-		}
-		for _, d := range deps {
-			for _, cl := range allCells() {
-				require.True(t, cl.name != d || cl.gate, "%s is judged by %s, which has too few rounds", c.name, d)
-			}
-		}
-	}
+func TestTheWorstCellCounts(t *testing.T) {
+	good := sample{rounds: repeated(5, 9), where: "good", timed: true}
+	bad := sample{rounds: repeated(5, 6), where: "bad", timed: true}
+	require.Equal(t, "bad", worstOf(atLeast(5), []sample{good, bad}).where)
+	require.Equal(t, "good", worstOf(atMost(5), []sample{good, bad}).where,
+		"where less is better the largest is the worst")
+	require.EqualError(t, worstOf(atLeast(5), []sample{good, {where: "c"}}).err, "not measured: c")
+	require.EqualError(t, worstOf(atLeast(5), []sample{{err: errPlainOnly}, good}).err, errPlainOnly.Error())
+	require.Equal(t, "good", worstOf(atLeast(5), []sample{{err: errNotCarried}, good}).where)
+	require.Empty(t, worstOf(atLeast(5), []sample{{err: errNotCarried}}).rounds)
 }
 
-func TestOnlyTakesWhatATargetNeeds(t *testing.T) {
-	cells, probes := needed(settings{only: regexp.MustCompile("^(linear-nodes|idle-goroutines)$")})
-	for name, wanted := range cells {
-		require.Equal(t, wanted, name == cellNodes, name)
+// made is a cell's result in which gocbcore does 1,000 operations a second, of 10 us each in every respect.
+func made(c cell, rounds int, ours slice) *cellResult {
+	r := &cellResult{Name: c.name(), Lanes: []string{kindPeer, kindOurs}}
+	for range rounds {
+		theirs := slice{
+			Ops: 1000, Elapsed: time.Second, CPU: 10 * time.Millisecond, P50: 10, P99: 10, P999: 10,
+			Ticker: 10, Echo: 10,
+		}
+		r.Rounds, r.Clean = append(r.Rounds, []slice{theirs, ours}), append(r.Clean, true)
 	}
-	for name, wanted := range probes {
-		require.Equal(t, wanted, name == probeNameIdle || name == probeNameFewer, name)
-	}
+	return r
 }
 
-// TestTheMatrixIsWhole has every operation with every size, concurrency and number of nodes measured beside gocbcore and the client by hand.
-func TestTheMatrixIsWhole(t *testing.T) {
-	cells := map[string]cell{}
+// ran is a slice of a second: operations, milliseconds of CPU, latencies in microseconds.
+func ran(ops, cpu int64, p50, p99, p999 float64) slice {
+	took := time.Duration(cpu) * time.Millisecond
+	return slice{Ops: ops, Elapsed: time.Second, CPU: took, P50: p50, P99: p99, P999: p999}
+}
+
+func TestCellsAreJudged(t *testing.T) {
+	closed, open, crowded := cell{callers: 16}, cell{callers: 1024, rate: 1000}, cell{callers: 16, busy: 2}
+	for name, c := range map[string]struct {
+		cell    cell
+		rounds  int
+		ours    slice
+		verdict verdict
+		worse   []string
+		tail    bool
+	}{
+		"better":         {closed, 5, ran(5000, 9, 2, 3, 4), met, nil, false},
+		"a tenth worse":  {closed, 5, ran(950, 10, 10.9, 10.9, 10), met, nil, false},
+		"slower":         {closed, 5, ran(800, 4, 9, 9, 9), notMet, []string{"throughput"}, false},
+		"costlier":       {closed, 5, ran(1000, 12, 9, 9, 9), notMet, []string{"CPU"}, false},
+		"later":          {closed, 5, ran(2000, 9, 12, 30, 4), notMet, []string{"p50", "p99"}, false},
+		"its tail alone": {closed, 5, ran(2000, 9, 5, 5, 50), met, nil, true},
+		"busy":           {crowded, 5, ran(1000, 2000, 5, 5, 5), met, nil, false},
+		"open":           {open, 5, ran(960, 5, 5, 5, 5), met, nil, false},
+		"not carried":    {open, 5, ran(700, 5, 5, 5, 5), notMet, []string{"the rate is not carried"}, false},
+		"two rounds":     {closed, 2, ran(100, 50, 50, 50, 50), inconclusive, nil, false},
+	} {
+		v := judgeCell(&c.cell, made(c.cell, c.rounds, c.ours))
+		require.Equal(t, c.verdict, v.Verdict, name)
+		require.Equal(t, c.worse, v.Worse, name)
+		require.Equal(t, c.tail, v.Tail, name)
+	}
+	failed := made(closed, 5, ran(5000, 1, 1, 1, 1))
+	failed.Error = "couchcore: 3 operations failed"
+	require.Equal(t, cellVerdict{Verdict: inconclusive, Reason: failed.Error}, judgeCell(&closed, failed))
+	open.rate = 5000
+	v := judgeCell(&open, made(open, 5, ran(5000, 1000, 500, 500, 500)))
+	require.Equal(t, met, v.Verdict, "gocbcore does not carry it")
+}
+
+// all is a result in which every cell has been measured and everything is as good as these say.
+func all(rounds int, ours slice) *results {
+	r := &results{cells: map[string]*cellResult{}, probes: map[string]*probeResult{}}
 	for _, c := range allCells() {
-		cells[c.name] = c
-	}
-	for _, nodes := range []int{1, 3, 20} {
-		for _, size := range []int{16, 256, 4 << 10, 64 << 10} {
-			for _, workers := range []int{1, 16, 128, 1024} {
-				for _, op := range []operation{opGet, opUpsert} {
-					name := cellPlain(op, size, workers, nodes)
-					c, ok := cells[name]
-					require.True(t, ok, name)
-					require.Equal(t, []any{op, size, workers, nodes, modePlain}, []any{c.op, c.size, c.workers, c.nodes, c.mode}, name)
-					for _, kind := range []string{kindPeer, kindOurs, kindBoundTaxed} {
-						require.True(t, slices.ContainsFunc(c.lanes, func(l lane) bool { return l.kind == kind }), "%s: %s", name, kind)
-					}
+		res := made(c, rounds, ours)
+		theirs := res.Rounds[0][0]
+		res.Lanes = nil
+		for _, l := range c.all() {
+			res.Lanes = append(res.Lanes, l.label())
+		}
+		for i := range res.Rounds {
+			res.Rounds[i] = nil
+			for _, l := range res.Lanes {
+				s := theirs
+				if l == kindOurs || l == kindBulk {
+					s = ours
 				}
+				res.Rounds[i] = append(res.Rounds[i], s)
 			}
+		}
+		r.cells[c.name()] = res
+	}
+	return r
+}
+
+func TestRows(t *testing.T) {
+	good := slice{Ops: 50_000, Elapsed: time.Second, CPU: time.Millisecond, P50: 1, P99: 1, P999: 1, Ticker: 1, Echo: 1}
+	r := all(5, good)
+	rows := map[string]outcome{}
+	for _, o := range judgeRows(r) {
+		_, twice := rows[o.Name]
+		require.False(t, twice, o.Name)
+		rows[o.Name] = o
+	}
+	require.Equal(t, met, rows["cells"].Verdict)
+	require.True(t, rows["cells"].GoalMet)
+	require.InDelta(t, 50, rows["plain-128"].Value, 1e-9)
+	require.Equal(t, met, rows["host-ticker"].Verdict)
+	require.Equal(t, "not measured", rows["idle"].Reason)
+	require.ErrorIs(t, gateError(judgeRows(r)), ErrInconclusive)
+
+	bad := cell{callers: 16, procs: 4}
+	r.cells[bad.name()] = made(bad, 5, slice{Ops: 500, Elapsed: time.Second})
+	tail := good
+	tail.P999 = 20
+	other := cell{callers: 16, procs: 1}
+	r.cells[other.name()] = made(other, 5, tail)
+	for _, o := range judgeRows(r) {
+		if o.Name == "cells" {
+			require.Equal(t, notMet, o.Verdict)
+			require.InDelta(t, 1, o.Value, 1e-9)
+			require.False(t, o.GoalMet)
+		}
+	}
+	require.ErrorIs(t, gateError(judgeRows(r)), ErrNotMet)
+	require.NoError(t, gateError([]outcome{{judged: judged{Verdict: met}}}))
+
+	r.cells[bad.name()].Error = "no luck"
+	delete(r.cells, other.name())
+	for _, o := range judgeRows(r) {
+		if o.Name == "cells" {
+			require.Contains(t, o.Reason, "2 of 94 cells are inconclusive")
 		}
 	}
 }
 
-func TestCellsAreSound(t *testing.T) {
-	names := map[string]bool{}
-	for _, c := range allCells() {
-		require.False(t, names[c.name], "%s is there twice", c.name)
-		names[c.name] = true
-		require.GreaterOrEqual(t, classOf(c.size), 0, c.name)
-		labels := map[string]bool{}
-		for _, l := range c.lanes {
-			_, known := kindNamed(l.kind)
-			require.True(t, known, "%s: %s", c.name, l.kind)
-			require.False(t, labels[l.label()], "%s: %s is there twice", c.name, l.label())
-			labels[l.label()] = true
-		}
+// TestEveryRowIsFed finds rows whose cells or lanes do not exist.
+func TestEveryRowIsFed(t *testing.T) {
+	r := all(5, slice{
+		Ops: 60_000, Elapsed: time.Second, CPU: time.Millisecond, Mallocs: 1, P50: 1, P99: 1, P999: 1,
+		Ticker: 1, Echo: 1,
+	})
+	probes := map[string]bool{probeNameMicro: true}
+	for _, p := range probeRuns(false) {
+		probes[p.name] = true
 	}
+	for _, w := range allRows() {
+		if w.probe != "" {
+			require.True(t, probes[w.probe], w.name)
+			continue
+		}
+		if w.name == "goroutines" || w.name == "open-p99" { // the latter is below
+			continue
+		}
+		s := w.sample(r)
+		require.NoError(t, s.err, w.name)
+		require.NotEmpty(t, s.rounds, w.name)
+	}
+	for _, c := range openCells() {
+		res := made(c, 5, slice{Ops: int64(c.rate), Elapsed: time.Second, P99: 4})
+		_, err := openTail(&c, res)
+		require.ErrorIs(t, err, errNotCarried, c.name())
+		for i := range res.Rounds {
+			res.Rounds[i][0].Ops = int64(c.rate)
+		}
+		ratios, err := openTail(&c, res)
+		require.NoError(t, err)
+		require.InDelta(t, 0.4, median(ratios), 1e-9)
+	}
+	r.probes[probeNameIdle] = &probeResult{
+		rounds: []map[string]float64{{"goroutines": 104, "connections": 100}},
+		clean:  []bool{true},
+	}
+	r.probes[probeNameFewer] = &probeResult{
+		rounds: []map[string]float64{{"goroutines": 24, "connections": 20}},
+		clean:  []bool{true},
+	}
+	require.Equal(t, []float64{1}, goroutines(r).rounds)
 }

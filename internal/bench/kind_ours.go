@@ -2,12 +2,14 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/query"
 )
 
 // form is the way in which couchcore is called.
@@ -15,27 +17,22 @@ type form uint8
 
 const (
 	formDo form = iota
-	formInto
 	formBulk
-	formBulkInto
-	formGo
-	formStart
-	formContext
 )
 
 // bulkKeys is how many keys one call of the bulk form has.
 const bulkKeys = 16
+
+// callLimit is the timeout of a context that is made for one call.
+const callLimit = 2500 * time.Millisecond
 
 // ours is couchcore with its defaults, but for the login: the responder offers PLAIN alone.
 type ours struct {
 	cluster *core.Cluster
 	bucket  *core.Bucket
 	form    form
-	absent  bool // there are no documents
 	keys    [len(sizes)][][]byte
 	values  [len(sizes)][]byte
-	ctx     context.Context
-	cancel  context.CancelFunc
 }
 
 func oursOpener(f form) func(target) (client, error) {
@@ -45,9 +42,14 @@ func oursOpener(f form) func(target) (client, error) {
 func newOurs(t target, f form) (*ours, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
-	cluster, err := core.Open(ctx, core.Config{
-		Hosts: t.addrs, Username: "bench", Password: core.NewSecret("bench"), Mechanisms: []string{"PLAIN"}, AllowPlain: true,
-	})
+	cfg := core.Config{
+		Hosts: t.addrs, Username: "bench", Password: core.NewSecret("bench"), Mechanisms: []string{"PLAIN"},
+		AllowPlain: true,
+	}
+	if t.tls {
+		cfg.TLS = &tls.Config{RootCAs: roots(t.ca), MinVersion: tls.VersionTLS12}
+	}
+	cluster, err := core.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -55,86 +57,54 @@ func newOurs(t target, f form) (*ours, error) {
 	if err := bucket.WaitReady(ctx); err != nil {
 		return nil, errors.Join(err, cluster.Close())
 	}
-	o := &ours{cluster: cluster, bucket: bucket, form: f, absent: t.mode == modeAbsent, ctx: context.Background(), cancel: func() {}}
-	if f == formContext {
-		o.ctx, o.cancel = context.WithCancel(context.Background())
-	}
+	o := &ours{cluster: cluster, bucket: bucket, form: f}
 	for class, size := range sizes {
 		o.keys[class], o.values[class] = keys(class), value(size)
 	}
 	return o, nil
 }
 
-func (o *ours) close() {
-	o.cancel()
-	_ = o.cluster.Close()
+func roots(ca string) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(ca)) // one that is not there fails the connection
+	return pool
 }
 
-func (o *ours) work(j job, worker int) func() (int, error) {
+func (o *ours) close() { _ = o.cluster.Close() }
+
+func (o *ours) work(j job, caller int) func() (int, error) {
 	class := classOf(j.Size)
-	r := newRotation(j, worker, o.keys[class])
-	if o.form == formBulk {
+	r := newRotation(j, caller, o.keys[class])
+	do := o.get
+	switch {
+	case j.Op == opQuery:
+		return o.query
+	case o.form == formBulk:
 		return o.bulk(j, &r, o.values[class])
-	}
-	if o.form == formBulkInto {
-		return o.bulkInto(j, &r)
-	}
-	if j.Op == opUpsert {
-		return o.upsert(&r, o.values[class])
-	}
-	return o.get(j, &r)
-}
-
-func (o *ours) get(j job, r *rotation) func() (int, error) {
-	ctx, b := o.ctx, o.bucket
-	switch o.form {
-	case formInto:
-		buf := make([]byte, 0, j.Size)
-		return func() (int, error) {
-			res, err := kv.Do(ctx, b, kv.Get{Key: r.key(), Into: buf})
-			return 1, gotten(res.Value, err, j.Size, o.absent)
-		}
-	case formGo:
-		done := make(chan error, 1)
-		report := func(res kv.GetResult, err error) { done <- gotten(res.Value, err, j.Size, o.absent) }
-		return func() (int, error) {
-			kv.Go(ctx, b, kv.Get{Key: r.key()}, report)
-			return 1, <-done
-		}
-	case formStart:
-		return func() (int, error) {
-			res, err := kv.Start(ctx, b, kv.Get{Key: r.key()}).Wait(ctx)
-			return 1, gotten(res.Value, err, j.Size, o.absent)
-		}
-	default:
-		return func() (int, error) {
-			res, err := kv.Do(ctx, b, kv.Get{Key: r.key()})
-			return 1, gotten(res.Value, err, j.Size, o.absent)
+	case j.Op == opUpsert:
+		do = func(ctx context.Context, key []byte, _ int) error {
+			_, err := kv.Do(ctx, o.bucket, kv.Upsert{Key: key, Value: o.values[class]})
+			return err
 		}
 	}
-}
-
-func (o *ours) upsert(r *rotation, val []byte) func() (int, error) {
-	ctx, b := o.ctx, o.bucket
-	switch o.form {
-	case formGo:
-		done := make(chan error, 1)
-		report := func(_ kv.MutationResult, err error) { done <- err }
+	if j.Fresh {
 		return func() (int, error) {
-			kv.Go(ctx, b, kv.Upsert{Key: r.key(), Value: val}, report)
-			return 1, <-done
-		}
-	case formStart:
-		return func() (int, error) {
-			_, err := kv.Start(ctx, b, kv.Upsert{Key: r.key(), Value: val}).Wait(ctx)
-			return 1, err
-		}
-	default:
-		return func() (int, error) {
-			_, err := kv.Do(ctx, b, kv.Upsert{Key: r.key(), Value: val})
+			ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+			err := do(ctx, r.key(), j.Size)
+			cancel()
 			return 1, err
 		}
 	}
+	ctx := context.Background()
+	return func() (int, error) { return 1, do(ctx, r.key(), j.Size) }
+}
+
+func (o *ours) get(ctx context.Context, key []byte, size int) error {
+	res, err := kv.Do(ctx, o.bucket, kv.Get{Key: key})
+	if err != nil {
+		return err
+	}
+	return checkLen(len(res.Value), size)
 }
 
 func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
@@ -144,7 +114,7 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 			for i := range docs {
 				docs[i] = kv.Upsert{Key: r.key(), Value: val}
 			}
-			for _, out := range kv.UpsertMulti(o.ctx, o.bucket, docs) {
+			for _, out := range kv.UpsertMulti(context.Background(), o.bucket, docs) {
 				if out.Err != nil {
 					return 0, out.Err
 				}
@@ -157,9 +127,12 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 		for i := range ks {
 			ks[i] = r.key()
 		}
-		outs := kv.GetMulti(o.ctx, o.bucket, kv.Common{}, ks)
+		outs := kv.GetMulti(context.Background(), o.bucket, kv.Common{}, ks)
 		for i := range outs {
-			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size, o.absent); err != nil {
+			if err := outs[i].Err; err != nil {
+				return 0, err
+			}
+			if err := checkLen(len(outs[i].Result.Value), j.Size); err != nil {
 				return 0, err
 			}
 		}
@@ -167,45 +140,23 @@ func (o *ours) bulk(j job, r *rotation, val []byte) func() (int, error) {
 	}
 }
 
-func (o *ours) bulkInto(j job, r *rotation) func() (int, error) {
-	gets, mem := make([]kv.Get, bulkKeys), make([]byte, bulkKeys*j.Size)
-	return func() (int, error) {
-		for i := range gets {
-			gets[i] = kv.Get{Key: r.key(), Into: mem[i*j.Size : i*j.Size : (i+1)*j.Size]}
+// query reads all rows of a statement.
+func (o *ours) query() (int, error) {
+	rows, err := o.cluster.Query(context.Background(), &query.Request{
+		Statement: "SELECT * FROM airlines",
+		Readonly:  true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for rows.Next() {
+		if len(rows.Row()) > 0 {
+			n++
 		}
-		outs := kv.Batch(o.ctx, o.bucket, gets, 0)
-		for i := range outs {
-			if err := gotten(outs[i].Result.Value, outs[i].Err, j.Size, o.absent); err != nil {
-				return 0, err
-			}
-		}
-		return bulkKeys, nil
 	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	return 1, checkLen(n, queryRows)
 }
-
-// gotten says what is wrong with the outcome of a read.
-func gotten(value []byte, err error, size int, absent bool) error {
-	switch {
-	case absent:
-		return missing(errors.Is(err, cberr.DocumentNotFound), err)
-	case err != nil:
-		return err
-	}
-	return checkLen(len(value), size)
-}
-
-// missing says what is wrong with a read of a document that does not exist.
-func missing(is bool, err error) error {
-	if !is && err == nil {
-		return errNotMissing
-	}
-	if is {
-		return nil
-	}
-	return err
-}
-
-var errNotMissing = errors.New("there is a document where none should be")
-
-// silenceBefore is how long a connection has been idle when its memory is counted.
-const silenceBefore = 30 * time.Second

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// observePackage has the benchmarks of what an operation costs that nobody observes, and one that metrics observe. A
+// observePackage has the benchmarks of an operation without observers, and one that metrics observe. A
 // provider of metrics is nothing that this program may link, so the go command runs them.
 const observePackage = "github.com/couchcore/couchcore/internal/observe"
 
@@ -20,13 +20,15 @@ func observed(ctx context.Context, count int, progress io.Writer) *probeResult {
 	res := &probeResult{timed: true}
 	busy, known := machineBusy()
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkOperation(Off|Metrics)$", "-benchmem",
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkOperation(Off|Metrics)$",
+		"-benchmem",
 		"-benchtime", "100ms", "-count", strconv.Itoa(count), observePackage)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	text, err := cmd.Output()
 	if err != nil {
-		res.err = fmt.Errorf("%s: go test %s: %w: %s", probeNameMicro, observePackage, err, oneLine(string(text)+errs.String()))
+		res.err = fmt.Errorf("%s: go test %s: %w: %s", probeNameMicro, observePackage, err,
+			oneLine(string(text)+errs.String()))
 	}
 	clean := false
 	if now, ok := machineBusy(); ok && known && cmd.ProcessState != nil {
@@ -59,12 +61,10 @@ func (p *probeResult) fill(ns, allocs map[string][]float64) {
 	}
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
 // parseBenchmarks reads what go test prints for benchmarks: nanoseconds and allocations per operation, by name.
 func parseBenchmarks(text string) (ns, allocs map[string][]float64) {
 	ns, allocs = map[string][]float64{}, map[string][]float64{}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		f := strings.Fields(line)
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
 			continue

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"bufio"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +14,9 @@ import (
 	"time"
 	"unsafe"
 )
+
+// unmeasured is what this system does not tell; "" is nothing.
+const unmeasured = ""
 
 // processCPU is the CPU time that this process has used so far.
 func processCPU() time.Duration {
@@ -65,7 +70,8 @@ func pinToOneCore() error {
 		if err != nil {
 			return err
 		}
-		_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, uintptr(tid), uintptr(len(mask)), uintptr(unsafe.Pointer(&mask)))
+		_, _, errno := syscall.RawSyscall(
+			syscall.SYS_SCHED_SETAFFINITY, uintptr(tid), uintptr(len(mask)), uintptr(unsafe.Pointer(&mask)))
 		if errno != 0 && errno != syscall.ESRCH {
 			return fmt.Errorf("pinning to one core: %w", errno)
 		}
@@ -73,11 +79,43 @@ func pinToOneCore() error {
 	return nil
 }
 
-// sleepExactly sleeps in the kernel: the runtime's timers round what is below a millisecond.
-func sleepExactly(d time.Duration) {
-	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // a short sleep is noticed by whoever looks at the clock
+// alarm wakes one goroutine at a time with the precision of the kernel's timers, through the runtime's poller. The
+// runtime's own timers round what is below a millisecond while the process is idle.
+type alarm struct {
+	fd int
+	f  *os.File
 }
+
+func newAlarm() (*alarm, error) {
+	const monotonic = 1
+	fd, _, errno := syscall.RawSyscall(
+		syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("timer: %w", errno)
+	}
+	return &alarm{int(fd), os.NewFile(fd, "timer")}, nil
+}
+
+// sleep waits for d, which is more than 0.
+func (a *alarm) sleep(d time.Duration) error {
+	spec := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(d))}
+	_, _, errno := syscall.RawSyscall6(
+		syscall.SYS_TIMERFD_SETTIME, uintptr(a.fd), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("timer: %w", errno)
+	}
+	var expired [8]byte
+	if _, err := a.f.Read(expired[:]); err != nil {
+		return err
+	}
+	if binary.NativeEndian.Uint64(expired[:]) == 0 {
+		return errors.New("timer: it has not expired")
+	}
+	return nil
+}
+
+// close wakes who sleeps, with an error.
+func (a *alarm) close() { _ = a.f.Close() }
 
 // attempt makes write attempts that never block on a TCP socket.
 type attempt struct {

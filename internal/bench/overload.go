@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,14 +22,12 @@ func (stopStrategy) Inline() bool { return true }
 
 var _ retry.Inline = stopStrategy{}
 
-// inFlightLimit is the client's default: calls in flight on one connection.
-const inFlightLimit = 32768
-
 // arrivalTick is how often arrivals are caught up with the clock.
 const arrivalTick = time.Millisecond
 
-// arrivals is an open loop: operations start by the clock, whatever becomes of those before.
-type arrivals struct {
+// offered is load beyond the capacity: operations start by the clock, whatever becomes of those before, without a
+// caller each.
+type offered struct {
 	o *ours
 
 	waiting, peakWaiting     atomic.Int64
@@ -49,18 +46,17 @@ func probeOverload(t target, o probeOptions) (map[string]float64, error) {
 	}
 	defer c.close()
 	r := runner{c: c}
-	peak := r.run(job{Op: opGet, Workers: 1024, Size: 16, Time: o.Time / 4})
+	peak := r.run(job{Op: opGet, Callers: 1024, Size: 16, Time: o.Time / 4})
 	if peak.Errors > 0 {
 		return nil, errors.New(peak.Error)
 	}
-	a := &arrivals{o: c}
-	base, _ := live()
+	a := &offered{o: c}
 	rate := 2 * peak.rate()
 	a.offer(rate, o.Time/4) // until the queue is full
 	settled, refusedBefore := a.accepted.Load(), a.refused.Load()
 	a.resetTimes()
 	began := time.Now()
-	offered, heap := a.offer(rate, o.Time)
+	started := a.offer(rate, o.Time)
 	took := time.Since(began)
 	done := a.accepted.Load() - settled
 	refused := a.refused.Load() - refusedBefore
@@ -75,19 +71,15 @@ func probeOverload(t target, o probeOptions) (map[string]float64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return map[string]float64{
-		"peak": peak.rate(), "offered": float64(offered) / took.Seconds(), "throughput": throughput,
+		"peak": peak.rate(), "offered": float64(started) / took.Seconds(), "throughput": throughput,
 		"share": throughput / peak.rate(), "refused": float64(refused), "wrong": float64(a.wrong.Load()),
 		"p99_us": a.took.quantile(0.99), "p99_share": a.took.quantile(0.99) / bound,
 		"refusal_p99_us": a.refusal.quantile(0.99), "waiting_peak": float64(a.peakWaiting.Load()),
-		"heap_bytes": max(heap-base, 0), "heap_share": heap / heapBound(base), "left": float64(a.waiting.Load()),
+		"left": float64(a.waiting.Load()),
 	}, nil
 }
 
-// heapBound is how large the heap may become: what was there before and the documented memory of the most calls on the wire, and as
-// much again of what is no longer needed, which the collector leaves until then at GOGC 100.
-func heapBound(base float64) float64 { return 2 * (base + inFlightLimit*inFlightBytes) }
-
-func (a *arrivals) resetTimes() {
+func (a *offered) resetTimes() {
 	a.mu.Lock()
 	a.took.reset()
 	a.refusal.reset()
@@ -97,25 +89,19 @@ func (a *arrivals) resetTimes() {
 // starters is how many goroutines start operations: one may not keep up with the clock, since it writes, too.
 const starters = 2
 
-// offer starts rate operations per second for d and gives how many those were, and the largest heap seen.
-func (a *arrivals) offer(rate float64, d time.Duration) (n int, heap float64) {
+// offer starts rate operations per second for d and gives how many those were.
+func (a *offered) offer(rate float64, d time.Duration) int {
 	var started atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
 	for range starters {
 		all.Go(func() { started.Add(int64(a.startAll(began, rate/starters, d))) })
 	}
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	for time.Since(began) < d {
-		time.Sleep(32 * arrivalTick)
-		metrics.Read(sample)
-		heap = max(heap, float64(sample[0].Value.Uint64()))
-	}
 	all.Wait()
-	return int(started.Load()), heap
+	return int(started.Load())
 }
 
-func (a *arrivals) startAll(began time.Time, rate float64, d time.Duration) (n int) {
+func (a *offered) startAll(began time.Time, rate float64, d time.Duration) (n int) {
 	ks := keys(classOf(16))
 	for {
 		now := time.Since(began)
@@ -129,19 +115,20 @@ func (a *arrivals) startAll(began time.Time, rate float64, d time.Duration) (n i
 	}
 }
 
-func (a *arrivals) start(key []byte) {
+func (a *offered) start(key []byte) {
 	began := time.Now()
 	w := a.waiting.Add(1)
 	for most := a.peakWaiting.Load(); w > most && !a.peakWaiting.CompareAndSwap(most, w); most = a.peakWaiting.Load() {
 		continue
 	}
-	kv.Go(a.o.ctx, a.o.bucket, kv.Get{Common: kv.Common{Retry: stopStrategy{}}, Key: key}, func(_ kv.GetResult, err error) {
-		a.waiting.Add(-1)
-		a.ended(time.Since(began), err)
-	})
+	kv.Go(context.Background(), a.o.bucket, kv.Get{Common: kv.Common{Retry: stopStrategy{}}, Key: key},
+		func(_ kv.GetResult, err error) {
+			a.waiting.Add(-1)
+			a.ended(time.Since(began), err)
+		})
 }
 
-func (a *arrivals) ended(took time.Duration, err error) {
+func (a *offered) ended(took time.Duration, err error) {
 	info, _ := retry.InfoOf(err)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,16 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/couchbase/gocbcore/v10"
-
-	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 )
 
@@ -23,7 +18,6 @@ type probe struct {
 
 // probeOptions is how much a probe does.
 type probeOptions struct {
-	Peer  bool          `json:"peer,omitempty"` // of gocbcore instead of couchcore
 	Count int           `json:"count,omitempty"`
 	Time  time.Duration `json:"time_ns,omitempty"`
 }
@@ -33,41 +27,40 @@ func allProbes() []probe {
 		{"allocs", probeAllocs},
 		{"idle", probeIdle},
 		{"inflight", probeInFlight},
-		{"waiting", probeWaiting},
-		{"futures", probeFutures},
 		{"overload", probeOverload},
 	}
 }
 
-func openFor(t target, o probeOptions) (client, error) {
-	if o.Peer {
-		return newPeer(t)
-	}
-	return newOurs(t, formDo)
-}
-
-// probeAllocs counts allocations of one operation, a fresh literal per call, on one processor.
+// probeAllocs counts allocations of one operation, a fresh literal per call.
 func probeAllocs(t target, o probeOptions) (map[string]float64, error) {
+	c, err := newOurs(t, formDo)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	key, val := c.keys[classOf(valueSize)][0], c.values[classOf(valueSize)]
+	buf := make([]byte, 0, valueSize)
+	ctx := context.Background()
 	out := map[string]float64{}
-	for _, f := range []struct {
-		name string
-		form form
-		op   operation
-		keys float64
-	}{{"get", formDo, opGet, 1}, {"get_into", formInto, opGet, 1}, {"upsert", formDo, opUpsert, 1}, {"bulk_key", formBulk, opGet, bulkKeys}} {
-		c, err := newOurs(t, f.form)
-		if err != nil {
-			return nil, err
-		}
-		do := c.work(job{Op: f.op, Workers: 1, Size: 256}, 0)
-		out[f.name] = testing.AllocsPerRun(max(o.Count, 100), func() {
-			if _, e := do(); e != nil {
-				err = e
+	for name, do := range map[string]func() error{
+		"get": func() error { return c.get(ctx, key, valueSize) },
+		"get_into": func() error {
+			_, err := kv.Do(ctx, c.bucket, kv.Get{Key: key, Into: buf})
+			return err
+		},
+		"upsert": func() error {
+			_, err := kv.Do(ctx, c.bucket, kv.Upsert{Key: key, Value: val})
+			return err
+		},
+	} {
+		var failed error
+		out[name] = testing.AllocsPerRun(max(o.Count, 100), func() {
+			if err := do(); err != nil {
+				failed = err
 			}
-		}) / f.keys
-		c.close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
+		})
+		if failed != nil {
+			return nil, fmt.Errorf("%s: %w", name, failed)
 		}
 	}
 	return out, nil
@@ -89,12 +82,12 @@ const settling = 20
 // probeIdle opens a client, has every connection work once, waits, and counts what it holds then.
 func probeIdle(t target, o probeOptions) (map[string]float64, error) {
 	before, had := live()
-	c, err := openFor(t, o)
+	c, err := newOurs(t, formDo)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	do := c.work(job{Op: opGet, Workers: 1, Size: 256}, 0)
+	do := c.work(job{Op: opGet, Callers: 1, Size: valueSize}, 0)
 	for i, failed := 0, 0; i < 4*len(t.addrs); i++ {
 		_, err := do()
 		switch {
@@ -109,114 +102,115 @@ func probeIdle(t target, o probeOptions) (map[string]float64, error) {
 	time.Sleep(o.Time)
 	after, has := live()
 	n := float64(len(t.addrs))
-	return map[string]float64{"bytes": max(after-before, 0) / n, "goroutines": float64(has - had), "connections": n}, nil
+	return map[string]float64{"bytes": max(after-before, 0) / n, "goroutines": float64(has - had), "connections": n},
+		nil
 }
 
 // probeInFlight starts operations that are never answered and counts what each holds. modeMute is the target's mode.
 func probeInFlight(t target, o probeOptions) (map[string]float64, error) {
-	c, err := openFor(t, o)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	ks := keys(classOf(256))
-	before, _ := live()
-	cancel, err := startAll(c, o.Count, ks)
-	if err != nil {
-		return nil, err
-	}
-	time.Sleep(200 * time.Millisecond) // for the writes
-	after, _ := live()
-	cancel()
-	return map[string]float64{"bytes": max(after-before, 0) / float64(o.Count)}, nil
-}
-
-// startAll starts n gets without waiting and gives what ends them. The handles that an application would keep count.
-func startAll(c client, n int, ks [][]byte) (cancel func(), err error) {
-	switch c := c.(type) {
-	case *ours:
-		fs := make([]kv.Future[kv.GetResult], n)
-		for i := range fs {
-			fs[i] = kv.Start(context.Background(), c.bucket, kv.Get{Key: ks[i%len(ks)]})
-		}
-		return func() {
-			for _, f := range fs {
-				f.Cancel()
-			}
-		}, nil
-	case *peer:
-		ops := make([]gocbcore.PendingOp, n)
-		for i := range ops {
-			ops[i], err = c.agent.Get(gocbcore.GetOptions{Key: ks[i%len(ks)]}, func(*gocbcore.GetResult, error) {})
-			if err != nil {
-				return nil, err
-			}
-			if i%1024 == 1023 {
-				time.Sleep(5 * time.Millisecond) // its queue holds 2,048
-			}
-		}
-		return func() {
-			for _, op := range ops {
-				op.Cancel()
-			}
-		}, nil
-	}
-	return nil, errors.New("no such client")
-}
-
-// probeWaiting starts operations while there is no connection yet, and counts what each holds.
-func probeWaiting(_ target, o probeOptions) (map[string]float64, error) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to wait for on the loopback interface
-	if err != nil {
-		return nil, err
-	}
-	defer silent.Close()
-	cluster, err := core.Open(context.Background(), core.Config{Hosts: []string{silent.Addr().String()}})
-	if err != nil {
-		return nil, err
-	}
-	c := &ours{cluster: cluster, bucket: cluster.Bucket(bucketName), cancel: func() {}}
-	defer c.close()
-	before, _ := live()
-	cancel, err := startAll(c, o.Count, keys(classOf(256)))
-	if err != nil {
-		return nil, err
-	}
-	after, _ := live()
-	cancel()
-	return map[string]float64{"bytes": max(after-before, 0) / float64(o.Count)}, nil
-}
-
-// futuresWindow is how many futures are under way at a time: half of what one connection takes.
-const futuresWindow = 16384
-
-// probeFutures starts many gets, keeps all futures, waits for all, and counts what each completed one holds.
-func probeFutures(t target, o probeOptions) (map[string]float64, error) {
 	c, err := newOurs(t, formDo)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	ctx, ks := context.Background(), keys(classOf(16))
+	ks := keys(classOf(valueSize))
 	before, _ := live()
-	began := time.Now()
-	fs := make([]kv.Future[kv.GetResult], o.Count)
+	fs := make([]kv.Future[kv.GetResult], o.Count) // an application would keep them: they count
 	for i := range fs {
-		if i >= futuresWindow {
-			<-fs[i-futuresWindow].Done()
-		}
-		fs[i] = kv.Start(ctx, c.bucket, kv.Get{Key: ks[i%len(ks)]})
+		fs[i] = kv.Start(context.Background(), c.bucket, kv.Get{Key: ks[i%len(ks)]})
 	}
-	for i := range fs {
-		<-fs[i].Done()
-	}
-	took := time.Since(began)
+	time.Sleep(200 * time.Millisecond) // for the writes
 	after, _ := live()
-	for i := range fs {
-		res, err := fs[i].Wait(ctx)
-		if err := gotten(res.Value, err, 16, false); err != nil {
-			return nil, fmt.Errorf("future %d: %w", i, err)
+	for _, f := range fs {
+		f.Cancel()
+	}
+	return map[string]float64{"bytes": max(after-before, 0) / float64(o.Count)}, nil
+}
+
+// Names of probes as their results are kept.
+const (
+	probeNameAllocs = "allocations"
+	probeNameIdle   = "idle"
+	probeNameFewer  = "idle with fewer connections"
+	probeNameFlight = "in flight"
+	probeNameLoad   = "twice the capacity"
+	probeNameMicro  = "observability"
+)
+
+// probeRun is one probe of the plan.
+type probeRun struct {
+	name  string // as its result is kept
+	probe string
+	nodes int
+	mode  mode // "" is modePlain
+	how   probeOptions
+	timed bool // in rounds, judged as cells are
+	short bool // less than what is to be judged
+}
+
+// silence is how long a connection has been idle when its memory is counted.
+const silence = 30 * time.Second
+
+// probeRuns are all probes. In a quick look they do less; what they find is no verdict then.
+func probeRuns(quick bool) []probeRun {
+	idle, load := silence, 6*time.Second
+	if quick {
+		idle, load = 200*time.Millisecond, 800*time.Millisecond
+	}
+	short := min(idle, time.Second)
+	return []probeRun{
+		{name: probeNameAllocs, probe: "allocs", nodes: 1, how: probeOptions{Count: 2000}},
+		{name: probeNameFewer, probe: "idle", nodes: 20, how: probeOptions{Time: short}},
+		{name: probeNameIdle, probe: "idle", nodes: 100, how: probeOptions{Time: idle}, short: quick},
+		{name: probeNameFlight, probe: "inflight", nodes: 1, mode: modeMute, how: probeOptions{Count: 16000}},
+		{
+			name: probeNameLoad, probe: "overload", nodes: 1, mode: modePaced, how: probeOptions{Time: load},
+			timed: true, short: quick,
+		},
+	}
+}
+
+// probeResult is what a probe has found, once or in rounds.
+type probeResult struct {
+	rounds []map[string]float64
+	clean  []bool
+	timed  bool
+	short  bool
+	err    error
+}
+
+// sample is one field of what a probe has found, in its clean rounds or, when none is clean, in all.
+func (p *probeResult) sample(field string) sample {
+	if p == nil {
+		return sample{}
+	}
+	f := sample{timed: p.timed, short: p.short, err: p.err, total: len(p.rounds)}
+	var all []float64
+	for i, values := range p.rounds {
+		v, ok := values[field]
+		if !ok {
+			continue
+		}
+		all = append(all, v)
+		if p.clean[i] {
+			f.clean++
+			f.rounds = append(f.rounds, v)
 		}
 	}
-	return map[string]float64{"bytes": (after - before) / float64(len(fs)), "per_second": float64(len(fs)) / took.Seconds()}, nil
+	if f.clean == 0 || !p.timed {
+		f.rounds = all
+	}
+	return f
+}
+
+// medians are a probe's findings.
+func (p *probeResult) medians() map[string]float64 {
+	out := map[string]float64{}
+	if p == nil || len(p.rounds) == 0 {
+		return out
+	}
+	for field := range p.rounds[0] {
+		out[field] = finite(median(p.sample(field).rounds))
+	}
+	return out
 }

@@ -20,11 +20,13 @@ type process struct {
 	out *bufio.Reader
 }
 
-// exitLimit is how long a child may take to end once its input has ended.
-const exitLimit = 10 * time.Second
+const (
+	exitLimit   = 10 * time.Second // how long a child may take to end once its input has ended
+	answerLimit = 90 * time.Second // how long it may take to answer
+)
 
 // start starts this program again. The child ends with ctx at the latest.
-func start(ctx context.Context, as role, args ...string) (*process, error) {
+func start(ctx context.Context, as role, procs int, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -32,6 +34,9 @@ func start(ctx context.Context, as role, args ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, self, append([]string{"-role=" + string(as)}, args...)...)}
 	p.cmd.Stderr = os.Stderr
 	p.cmd.WaitDelay = exitLimit
+	if procs > 0 {
+		p.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
+	}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -43,8 +48,10 @@ func start(ctx context.Context, as role, args ...string) (*process, error) {
 	return p, p.cmd.Start()
 }
 
-// read reads one line.
+// read reads one line. A child that gives none in time is ended.
 func (p *process) read(v any) error {
+	kill := time.AfterFunc(answerLimit, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
 	line, err := p.out.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("a child has ended: %w", err)
@@ -75,16 +82,16 @@ func (p *process) stop() error {
 // station is a responder's process.
 type station struct {
 	p     *process
-	ports clusterPorts
+	where clusters
 }
 
 func startStation(ctx context.Context, pinned bool) (*station, error) {
-	p, err := start(ctx, roleResponder, fmt.Sprintf("-pin=%v", pinned))
+	p, err := start(ctx, roleResponder, 0, fmt.Sprintf("-pin=%v", pinned))
 	if err != nil {
 		return nil, err
 	}
 	s := &station{p: p}
-	if err := p.read(&s.ports); err != nil {
+	if err := p.read(&s.where); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return s, nil
@@ -100,8 +107,10 @@ type place struct {
 	kind   string
 	nodes  int
 	mode   mode
+	tls    bool
+	procs  int
 	pinned bool
-	lazy   bool
+	lazy   bool // no client is opened
 }
 
 // fleet is the processes that are running.
@@ -109,7 +118,8 @@ type fleet struct {
 	ctx      context.Context // the life of the processes
 	stations map[bool]*station
 	clients  map[place]*process
-	profiles string // directory for CPU and memory profiles of clients; "" writes none
+	profiles string    // directory for CPU and memory profiles of clients; "" writes none
+	patience time.Time // until then slices are repeated for what others used of the machine
 }
 
 func newFleet(ctx context.Context) *fleet {
@@ -137,14 +147,17 @@ func (f *fleet) client(at place) (*process, error) {
 		return nil, err
 	}
 	args := []string{
-		"-kind=" + at.kind, "-addrs=" + strings.Join(s.ports[fmt.Sprint(at.nodes)], ","), "-mode=" + string(at.mode),
+		"-kind=" + at.kind, "-addrs=" + strings.Join(s.addresses(at), ","), "-mode=" + string(at.mode),
 		fmt.Sprintf("-pin=%v", at.pinned), fmt.Sprintf("-lazy=%v", at.lazy),
 	}
+	if at.tls {
+		args = append(args, "-ca="+s.where.CA)
+	}
 	if f.profiles != "" {
-		name := fmt.Sprintf("%s/%s-%d-%s", f.profiles, at.kind, at.nodes, at.mode)
+		name := fmt.Sprintf("%s/%s-%d-%s-tls=%v-procs=%d", f.profiles, at.kind, at.nodes, at.mode, at.tls, at.procs)
 		args = append(args, "-profile="+name+".cpu", "-memprofile="+name+".mem")
 	}
-	p, err := start(f.ctx, roleClient, args...)
+	p, err := start(f.ctx, roleClient, at.procs, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +167,18 @@ func (f *fleet) client(at place) (*process, error) {
 	}
 	f.clients[at] = p
 	return p, nil
+}
+
+func (s *station) addresses(at place) []string {
+	var out []string
+	for _, n := range s.where.Nodes[fmt.Sprint(at.nodes)] {
+		if at.tls {
+			out = append(out, n.TLS)
+		} else {
+			out = append(out, n.Plain)
+		}
+	}
+	return out
 }
 
 // release ends the clients that are not among those to keep.

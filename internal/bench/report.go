@@ -1,62 +1,67 @@
 package bench
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 )
 
-// report is what the program prints: for machines as JSON, for people as text or Markdown.
+// report is what came of a run: the page is made of it, and so is the JSON.
 type report struct {
-	Met        bool                          `json:"met"` // every must
 	Conditions conditions                    `json:"conditions"`
-	Checks     []outcome                     `json:"targets"`
+	Rows       []outcome                     `json:"rows"`
 	Cells      []cellReport                  `json:"cells"`
 	Probes     map[string]map[string]float64 `json:"probes"`
-	Errors     map[string]string             `json:"errors,omitempty"`
-
-	kinds []kind
+	Errors     map[string]string             `json:"errors,omitempty"` // of probes
 }
 
-// cellReport is a cell's table: medians over the clean rounds.
+// cellReport is a cell's figures: medians over the clean rounds.
 type cellReport struct {
-	Name     string      `json:"name"`
-	Rounds   int         `json:"rounds"`
-	Clean    int         `json:"clean_rounds"`
-	Error    string      `json:"error,omitempty"`
-	Limit    float64     `json:"responder_limit,omitempty"`    // operations per second that the responder and the wire can do
-	Headroom float64     `json:"responder_headroom,omitempty"` // that over the fastest client
-	Rows     []rowReport `json:"rows"`
+	Name    string        `json:"name"`
+	Matrix  bool          `json:"matrix"`
+	Rounds  int           `json:"rounds"`
+	Clean   int           `json:"clean_rounds"`
+	Foreign float64       `json:"foreign"`
+	Lanes   []laneReport  `json:"lanes"`
+	Ratios  []ratioReport `json:"ratios,omitempty"` // couchcore over gocbcore
+	Error   string        `json:"error,omitempty"`
+	cellVerdict
+
+	host bool
+	rank float64 // the larger the worse
 }
 
-// rowReport is one client's row. Ratios are to the first row, taken within rounds.
-type rowReport struct {
+// laneReport is one client's figures.
+type laneReport struct {
 	Client    string  `json:"client"`
 	PerSecond float64 `json:"per_second"`
-	X         float64 `json:"x"`
 	CPU       float64 `json:"cpu_us"`
-	CPUX      float64 `json:"cpu_x"`
-	ServerCPU float64 `json:"server_cpu_us"`
 	Allocs    float64 `json:"allocs"`
-	Bytes     float64 `json:"bytes"`
 	P50       float64 `json:"p50_us"`
 	P99       float64 `json:"p99_us"`
 	P999      float64 `json:"p999_us"`
-	PerRead   float64 `json:"requests_per_server_read"`
-	Foreign   float64 `json:"foreign"`
+	Ticker    float64 `json:"ticker_p99_us,omitempty"`
+	Echo      float64 `json:"echo_p99_us,omitempty"`
+}
+
+// ratioReport is one figure over gocbcore's, taken within rounds.
+type ratioReport struct {
+	Of      string  `json:"of"`
+	Median  float64 `json:"median"`
+	Lowest  float64 `json:"lowest"`
+	Highest float64 `json:"highest"`
 }
 
 func newReport(r *results, c conditions) *report {
-	rep := &report{Conditions: c, Checks: judged(r), Probes: map[string]map[string]float64{}, Errors: map[string]string{}, kinds: allKinds()}
-	rep.Met = len(blocked(rep.Checks)) == 0
-	for _, cell := range allCells() {
-		if res := r.cells[cell.name]; res != nil {
-			rep.Cells = append(rep.Cells, tableOf(res, r.responderLimit(&cell)))
+	rep := &report{
+		Conditions: c, Rows: judgeRows(r), Probes: map[string]map[string]float64{},
+		Errors: map[string]string{},
+	}
+	for _, c := range allCells() {
+		if res := r.cells[c.name()]; res != nil {
+			rep.Cells = append(rep.Cells, reportOf(&c, res))
 		}
 	}
 	for name, p := range r.probes {
@@ -69,125 +74,62 @@ func newReport(r *results, c conditions) *report {
 	return rep
 }
 
-// responderLimit is what the responder and the wire can do of a cell's operation, per second: measured where that is one of the lanes,
-// 0 when it was not, or when the cell's responder does something else than answer.
-func (r *results) responderLimit(c *cell) float64 {
-	if c.mode != modePlain || c.pinned {
-		return 0
+func reportOf(c *cell, res *cellResult) cellReport {
+	t := cellReport{
+		Name: res.Name, Matrix: c.purpose == forMatrix, Rounds: len(res.Rounds), Clean: res.clean(),
+		Foreign: res.foreign(), Error: res.Error, host: c.purpose == forHost,
 	}
-	wire := r.cells[cellPlain(c.op, c.size, wireWorkers, 1)].series(kindWire, mThroughput)
-	return finite(median(wire))
-}
-
-// tableOf is a cell's table; limit is the responder's own.
-func tableOf(res *cellResult, limit float64) cellReport {
-	t := cellReport{Name: res.Name, Rounds: len(res.Rounds), Clean: res.clean(), Error: res.Error}
-	first := res.Lanes[0]
-	fastest := 0.0
 	for _, l := range res.Lanes {
 		of := func(m metric) float64 { return finite(median(res.series(l, m))) }
-		x := func(m metric) float64 { return finite(median(paired(res.series(l, m), res.series(first, m)))) }
-		row := rowReport{
-			Client: l, PerSecond: of(mThroughput), X: x(mThroughput), CPU: of(mCPU), CPUX: x(mCPU), ServerCPU: of(mServerCPU),
-			Allocs: of(mAllocs), Bytes: of(mBytes), P50: of(mP50), P99: of(mP99), P999: of(mP999), PerRead: of(mPerRead),
-			Foreign: of(mForeign),
-		}
-		if l != kindWire && l != kindNull && l != kindStep {
-			fastest = max(fastest, row.PerSecond)
-		}
-		t.Rows = append(t.Rows, row)
+		t.Lanes = append(t.Lanes, laneReport{
+			Client: l, PerSecond: of(mThroughput), CPU: of(mCPU), Allocs: of(mAllocs),
+			P50: of(mP50), P99: of(mP99), P999: of(mP999), Ticker: of(mTicker), Echo: of(mEcho),
+		})
 	}
-	if limit > 0 && fastest > 0 {
-		t.Limit, t.Headroom = limit, limit/fastest
+	for _, by := range []comparison{
+		{name: "throughput", m: mThroughput},
+		{name: "CPU", m: mCPU},
+		{name: "p50", m: mP50},
+		{name: "p99", m: mP99},
+		{name: "p99.9", m: mP999},
+		{name: "ticker", m: mTicker},
+		{name: "echo", m: mEcho},
+	} {
+		if rounds := res.compare(by).rounds; len(rounds) > 0 {
+			lowest, highest := slices.Min(rounds), slices.Max(rounds)
+			t.Ratios = append(t.Ratios, ratioReport{by.name, finite(median(rounds)), lowest, highest})
+		}
+	}
+	if c.purpose != forMatrix {
+		return t
+	}
+	t.cellVerdict = judgeCell(c, res)
+	for _, by := range comparisons(c) {
+		if !by.goal {
+			t.rank = max(t.rank, finite(median(res.compare(by).rounds)))
+		}
 	}
 	return t
 }
 
-// finite makes what JSON cannot hold 0.
-func finite(x float64) float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0
+// ratio gives the ratio of one figure; nil when there is none.
+func (c *cellReport) ratio(of string) *ratioReport {
+	for i := range c.Ratios {
+		if c.Ratios[i].Of == of {
+			return &c.Ratios[i]
+		}
 	}
-	return x
+	return nil
 }
 
-// write prints the report to out and into the files that are named.
-func (r *report) write(out io.Writer, asJSON bool, md string) error {
-	var errs []error
-	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		errs = append(errs, enc.Encode(r))
-	} else {
-		_, err := io.WriteString(out, r.text())
-		errs = append(errs, err)
+// lane gives a client's figures; zero when it has none.
+func (c *cellReport) lane(client string) laneReport {
+	for _, l := range c.Lanes {
+		if l.Client == client {
+			return l
+		}
 	}
-	if md != "" {
-		errs = append(errs, os.WriteFile(md, []byte(r.markdown()), 0o644))
-	}
-	return errors.Join(errs...)
-}
-
-// text is the report for a terminal.
-func (r *report) text() string {
-	var b strings.Builder
-	for _, c := range r.Cells {
-		fmt.Fprintf(&b, "%s (%d rounds, %d clean)\n%s", c.Name, c.Rounds, c.Clean, aligned(c.table()))
-		if c.Headroom > 0 {
-			fmt.Fprintf(&b, "the responder's own limit is %s per second, %s times the fastest client\n", perSecond(c.Limit), number(c.Headroom))
-		}
-		if c.Error != "" {
-			fmt.Fprintf(&b, "failed operations: %s\n", c.Error)
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString(aligned(r.targets()))
-	return b.String()
-}
-
-// columns of a cell's table.
-var columns = []string{
-	"client", "kops/s", "x", "CPU us", "x", "server us", "allocs", "B", "p50 us", "p99 us", "p99.9 us", "per read", "foreign",
-}
-
-func (c *cellReport) table() [][]string {
-	rows := [][]string{columns}
-	for _, r := range c.Rows {
-		row := []string{r.Client}
-		for _, v := range []float64{
-			r.PerSecond / 1e3, r.X, r.CPU, r.CPUX, r.ServerCPU, r.Allocs, r.Bytes, r.P50, r.P99, r.P999, r.PerRead, r.Foreign,
-		} {
-			row = append(row, number(v))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// targets is the table of checks.
-func (r *report) targets() [][]string {
-	rows := [][]string{{"target", "value", "must", "verdict", "goal", "near", "lowest .. highest", "rounds", "remark"}}
-	for _, o := range r.Checks {
-		goal := "-"
-		if o.GoalMet {
-			goal = "met"
-		} else if o.GoalNear > 0 {
-			goal = number(o.GoalNear)
-		}
-		v := string(o.Verdict)
-		if o.Verdict == inconclusive && o.Provisional != inconclusive {
-			v += " (looks " + string(o.Provisional) + ")"
-		}
-		if o.Rounds == 0 {
-			rows = append(rows, []string{o.What, "-", o.Must.String(), v, o.Goal.String(), "-", "-", "0", o.Reason})
-			continue
-		}
-		rows = append(rows, []string{
-			o.What, strings.TrimSpace(number(o.Value) + " " + o.Unit), o.Must.String(), v, o.Goal.String(), goal,
-			number(o.Lowest) + " .. " + number(o.Highest), fmt.Sprint(o.Rounds), o.Reason,
-		})
-	}
-	return rows
+	return laneReport{}
 }
 
 // number writes a figure with three digits that count.
@@ -206,37 +148,6 @@ func number(v float64) string {
 	}
 }
 
-// aligned writes a table in columns.
-func aligned(rows [][]string) string {
-	var widths []int
-	for _, row := range rows {
-		for i, s := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], len(s))
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, s := range row {
-			fmt.Fprintf(&line, "%-*s  ", widths[i], s)
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return b.String()
-}
-
-// listed writes figures by name.
-func listed(values map[string]float64) string {
-	var out []string
-	for _, k := range slices.Sorted(keysOf(values)) {
-		out = append(out, k+" "+number(values[k]))
-	}
-	return strings.Join(out, ", ")
-}
-
 // perSecond writes a rate: 12k, 3.4M.
 func perSecond(v float64) string {
 	switch {
@@ -246,4 +157,13 @@ func perSecond(v float64) string {
 		return number(v/1e3) + "k"
 	}
 	return number(v)
+}
+
+// listed writes figures by name.
+func listed(values map[string]float64) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, k+" "+number(values[k]))
+	}
+	return strings.Join(out, ", ")
 }

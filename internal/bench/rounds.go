@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +15,26 @@ const foreignLimit = 0.10
 // repeats is how often a slice is repeated for others' CPU, spareRounds how many rounds may come on top for it.
 const (
 	repeats     = 2
-	spareRounds = 5
+	spareRounds = 3
 )
 
 // plan is how much is measured.
 type plan struct {
 	rounds int           // of each cell
-	gate   int           // of cells by which targets are judged
+	judged int           // of cells by which single rows are judged
 	slice  time.Duration // of one client in one round
+	slow   time.Duration // the same, of cells that need longer ones
+}
+
+// length is how long a client works in one round of a cell.
+func (p *plan) length(c *cell) time.Duration {
+	switch {
+	case c.purpose == forHost:
+		return 2 * p.slow
+	case c.slow():
+		return p.slow
+	}
+	return p.slice
 }
 
 // cellResult is what a cell's rounds gave. Rounds holds one slice per lane, in the order of the lanes.
@@ -35,9 +48,6 @@ type cellResult struct {
 
 // series gives a figure of one lane in every clean round, or in every round when none is clean; nil for no such lane.
 func (r *cellResult) series(lane string, m metric) []float64 {
-	if r == nil {
-		return nil
-	}
 	at := -1
 	for i, l := range r.Lanes {
 		if l == lane {
@@ -68,60 +78,80 @@ func (r *cellResult) clean() int {
 	return n
 }
 
-// measure runs a cell: all clients are connected first, then each round has every one of them work once.
-func (f *fleet) measure(c cell, p plan, progress io.Writer) (*cellResult, error) {
-	res := &cellResult{Name: c.name}
+// foreign is the median of the rounds' largest share of the cores that others used.
+func (r *cellResult) foreign() float64 {
+	var all []float64
+	for _, lanes := range r.Rounds {
+		most := 0.0
+		for i := range lanes {
+			most = max(most, lanes[i].Foreign)
+		}
+		all = append(all, most)
+	}
+	return finite(median(all))
+}
+
+// measure runs a cell: all clients are connected first, then each round has every one of them work once. What fails is
+// in the result, and its processes are ended, so that the next cell begins anew.
+func (f *fleet) measure(c *cell, p plan, rounds int, progress io.Writer) *cellResult {
+	began := time.Now()
+	res := &cellResult{Name: c.name()}
+	if err := f.fill(res, c, p, rounds); err != nil {
+		res.Error = oneLine(err.Error())
+		_ = f.stop() // what has failed is in the result
+	}
+	for i, l := range res.Lanes {
+		for _, r := range res.Rounds {
+			if r[i].Errors > 0 && res.Error == "" {
+				res.Error = fmt.Sprintf("%s: %s failed, the first with: %s", l, plural(int(r[i].Errors), "operation"),
+					r[i].Error)
+			}
+		}
+	}
+	_, _ = fmt.Fprintf(progress, "%5.1f s  %s: %d rounds, %d clean %s\n",
+		time.Since(began).Seconds(), res.Name, len(res.Rounds), res.clean(), res.Error)
+	return res
+}
+
+func (f *fleet) fill(res *cellResult, c *cell, p plan, rounds int) error {
 	keep := map[place]bool{}
 	for _, at := range c.places() {
 		keep[at] = true
 	}
 	if err := f.release(keep); err != nil {
-		return nil, err
+		return err
 	}
-	for _, l := range c.lanes {
+	for _, l := range c.all() {
 		res.Lanes = append(res.Lanes, l.label())
 		if _, err := f.client(c.place(l)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	want := p.rounds
-	if c.gate {
-		want = max(want, p.gate)
-	}
-	for round := 0; round < want+spareRounds && res.clean() < want; round++ {
-		if round >= want && p.gate < judgeRounds {
-			break // nothing is judged, so nothing needs more rounds
+	d := p.length(c)
+	for round := 0; round < rounds+spareRounds && res.clean() < rounds; round++ {
+		if round >= rounds && !time.Now().Before(f.patience) {
+			break
 		}
-		slices, clean, err := f.round(&c, p.slice, round)
+		slices, clean, err := f.round(c, d, round)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+			return err
 		}
 		res.Rounds, res.Clean = append(res.Rounds, slices), append(res.Clean, clean)
-		if err := f.ctx.Err(); err != nil {
-			return nil, err
-		}
 	}
-	for i, l := range res.Lanes {
-		for _, r := range res.Rounds {
-			if r[i].Errors > 0 && res.Error == "" {
-				res.Error = fmt.Sprintf("%s: %d operations failed, the first with: %s", l, r[i].Errors, r[i].Error)
-			}
-		}
-	}
-	_, _ = fmt.Fprintf(progress, "%s: %d rounds, %d clean %s\n", c.name, len(res.Rounds), res.clean(), res.Error)
-	return res, nil
+	return nil
 }
 
 // round has every lane work once; the first is another one each time.
 func (f *fleet) round(c *cell, d time.Duration, round int) (out []slice, clean bool, err error) {
-	out, clean = make([]slice, len(c.lanes)), true
-	for k := range c.lanes {
-		i := (k + round) % len(c.lanes)
-		j := c.job(c.lanes[i])
+	lanes := c.all()
+	out, clean = make([]slice, len(lanes)), true
+	for k := range lanes {
+		i := (k + round) % len(lanes)
+		j := c.job(lanes[i])
 		j.Time = d
-		s, err := f.cleanest(c.place(c.lanes[i]), j)
+		s, err := f.cleanest(c.place(lanes[i]), j)
 		if err != nil {
-			return nil, false, err
+			return nil, false, fmt.Errorf("%s: %w", lanes[i].label(), err)
 		}
 		out[i] = s
 		clean = clean && s.Foreign >= 0 && s.Foreign <= foreignLimit
@@ -139,72 +169,96 @@ func (f *fleet) cleanest(at place, j job) (best slice, err error) {
 		if try == 0 || s.Foreign < best.Foreign {
 			best = s
 		}
-		if best.Foreign <= foreignLimit {
+		if best.Foreign <= foreignLimit || !time.Now().Before(f.patience) {
 			break
 		}
 	}
 	return best, nil
 }
 
-// one runs one slice and adds what only the orchestrator can see.
+// one runs one slice.
 func (f *fleet) one(at place, j job) (slice, error) {
-	p, err := f.client(at)
-	if err != nil {
-		return slice{}, err
-	}
-	st, err := f.station(at.pinned)
-	if err != nil {
-		return slice{}, err
-	}
-	before, err := st.stats()
-	if err != nil {
-		return slice{}, err
-	}
-	busy, known := machineBusy()
-	began := time.Now()
-	var a answer
-	if err := p.ask(command{Run: &j}, &a); err != nil {
-		return slice{}, err
-	}
-	took := time.Since(began)
-	after, err := st.stats()
+	a, foreign, err := f.watched(at, command{Run: &j})
 	if err != nil {
 		return slice{}, err
 	}
 	if a.Slice == nil {
 		return slice{}, errors.New(a.Error)
 	}
-	s := *a.Slice
-	server := after.CPU - before.CPU
-	// The server's counts are of the warming up, too: they are scaled to what was measured.
-	if requests := after.Requests - before.Requests; requests > 0 {
-		s.ServerCPU = time.Duration(float64(server) / float64(requests) * float64(s.Ops))
-	}
-	if reads := after.Reads - before.Reads; reads > 0 {
-		s.PerRead = float64(after.Requests-before.Requests) / float64(reads)
-	}
-	s.Foreign = -1
-	if now, ok := machineBusy(); ok && known {
-		s.Foreign = foreignShare(now-busy-s.AllCPU-server, took)
-	}
-	return s, nil
+	a.Slice.Foreign = foreign
+	return *a.Slice, nil
 }
 
-// probe runs a probe in processes of its own, one per round. One that fails leaves its checks inconclusive and nothing
-// else.
-func (f *fleet) probe(p probeRun, pl plan, progress io.Writer) *probeResult {
-	res := &probeResult{timed: p.timed, short: p.short}
-	rounds := 1
-	if p.timed {
-		rounds = pl.gate
+// watched has a client do something, and gives the share of the cores that others used meanwhile, -1 when it is not
+// known.
+func (f *fleet) watched(at place, do command) (a answer, foreign float64, err error) {
+	if err := f.ctx.Err(); err != nil {
+		return a, -1, err
 	}
+	p, err := f.client(at)
+	if err != nil {
+		return a, -1, err
+	}
+	st, err := f.station(at.pinned)
+	if err != nil {
+		return a, -1, err
+	}
+	before, err := st.stats()
+	if err != nil {
+		return a, -1, err
+	}
+	busy, known := machineBusy()
+	began := time.Now()
+	if err := p.ask(do, &a); err != nil {
+		return a, -1, err
+	}
+	took := time.Since(began)
+	after, err := st.stats()
+	if err != nil {
+		return a, -1, err
+	}
+	if after.Misrouted > before.Misrouted {
+		return a, -1, errors.New("a request went to the wrong node")
+	}
+	own := a.CPU
+	if a.Slice != nil {
+		own = a.Slice.AllCPU
+	}
+	foreign = -1
+	if now, ok := machineBusy(); ok && known {
+		foreign = foreignShare(now-busy-own-(after.CPU-before.CPU), took)
+	}
+	return a, foreign, nil
+}
+
+// foreignShare is what others used of all cores; the machine counts in ticks, so a little below nothing is nothing.
+func foreignShare(others, took time.Duration) float64 {
+	return min(1, max(0, others.Seconds()/(took.Seconds()*float64(runtime.NumCPU()))))
+}
+
+// probe runs a probe in processes of its own, one per round. One that fails leaves its rows inconclusive and nothing
+// else.
+func (f *fleet) probe(p probeRun, rounds int, progress io.Writer) *probeResult {
+	res := &probeResult{timed: p.timed, short: p.short}
+	if !p.timed {
+		rounds = 1
+	}
+	at := place{kind: kindOurs, nodes: p.nodes, mode: cmp.Or(p.mode, modePlain), procs: defaultProcs, lazy: true}
 	for range rounds {
-		values, share, err := f.probeOnce(p)
+		err := f.release(nil)
+		if err == nil {
+			var a answer
+			var share float64
+			if a, share, err = f.watched(at, command{Probe: p.probe, How: p.how}); err == nil && a.Error != "" {
+				err = errors.New(a.Error)
+			}
+			res.rounds, res.clean = append(res.rounds, a.Values), append(res.clean, share >= 0 && share <= foreignLimit)
+		}
 		if err != nil {
 			res.err = fmt.Errorf("%s: %w", p.name, err)
+			_ = f.stop() // the next begins anew
 			break
 		}
-		res.rounds, res.clean = append(res.rounds, values), append(res.clean, share >= 0 && share <= foreignLimit)
 	}
 	say(progress, p.name, res)
 	return res
@@ -216,48 +270,4 @@ func say(progress io.Writer, name string, res *probeResult) {
 		return
 	}
 	_, _ = fmt.Fprintf(progress, "%s: %s\n", name, listed(res.medians()))
-}
-
-// probeOnce runs a probe in a fresh process; nobody else is there. foreign is the share of the cores that others used.
-func (f *fleet) probeOnce(p probeRun) (values map[string]float64, foreign float64, err error) {
-	if err := f.release(nil); err != nil {
-		return nil, 0, err
-	}
-	at := place{kind: kindOurs, nodes: p.nodes, mode: p.mode, lazy: true}
-	child, err := f.client(at)
-	if err != nil {
-		return nil, 0, err
-	}
-	st, err := f.station(false)
-	if err != nil {
-		return nil, 0, err
-	}
-	before, err := st.stats()
-	if err != nil {
-		return nil, 0, err
-	}
-	busy, known := machineBusy()
-	began := time.Now()
-	var a answer
-	if err := child.ask(command{Probe: p.probe, How: p.how}, &a); err != nil {
-		return nil, 0, err
-	}
-	if a.Error != "" {
-		return nil, 0, errors.New(a.Error)
-	}
-	took := time.Since(began)
-	after, err := st.stats()
-	if err != nil {
-		return nil, 0, err
-	}
-	foreign = -1
-	if now, ok := machineBusy(); ok && known {
-		foreign = foreignShare(now-busy-a.CPU-(after.CPU-before.CPU), took)
-	}
-	return a.Values, foreign, nil
-}
-
-// foreignShare is what others used of all cores; the machine counts in ticks, so a little below nothing is nothing.
-func foreignShare(others, took time.Duration) float64 {
-	return max(0, others.Seconds()/(took.Seconds()*float64(runtime.NumCPU())))
 }

@@ -47,16 +47,32 @@ func times(xs []float64, f float64) []float64 {
 	return out
 }
 
+// spread is how far apart the middle half of xs is, as a part of their median; 0 for less than two.
+func spread(xs []float64) float64 {
+	if len(xs) < 2 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	cut := len(s) / 4
+	return finite((s[len(s)-1-cut] - s[cut]) / median(s))
+}
+
+// finite makes what is no number, and what JSON cannot hold, 0.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
 // metric is a figure of a slice.
 type metric func(s *slice) float64
 
 func mThroughput(s *slice) float64 { return s.rate() }
 func mCPU(s *slice) float64        { return s.perOp(float64(s.CPU)) / 1e3 } // us
-func mServerCPU(s *slice) float64  { return s.perOp(float64(s.ServerCPU)) / 1e3 }
 func mAllocs(s *slice) float64     { return s.perOp(float64(s.Mallocs)) }
-func mBytes(s *slice) float64      { return s.perOp(float64(s.Bytes)) }
 func mP50(s *slice) float64        { return s.P50 }
 func mP99(s *slice) float64        { return s.P99 }
 func mP999(s *slice) float64       { return s.P999 }
-func mPerRead(s *slice) float64    { return s.PerRead }
-func mForeign(s *slice) float64    { return s.Foreign }
+func mTicker(s *slice) float64     { return s.Ticker }
+func mEcho(s *slice) float64       { return s.Echo }

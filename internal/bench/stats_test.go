@@ -17,7 +17,8 @@ func TestMedian(t *testing.T) {
 	require.Equal(t, []float64{3, 1, 2}, xs, "what is measured stays in the order of the rounds")
 }
 
-// TestRatiosArePaired shows why ratios are taken within rounds: the median of the ratios is not the ratio of the medians.
+// TestRatiosArePaired shows why ratios are taken within rounds: the median of the ratios is not the ratio of the
+// medians.
 func TestRatiosArePaired(t *testing.T) {
 	fast, slow := []float64{10, 100, 30}, []float64{1, 20, 10}
 	require.Equal(t, []float64{10, 5, 3}, paired(fast, slow))
@@ -85,20 +86,31 @@ func TestWorkersHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]int{}
 	const workers = 128
 	for w := range workers {
-		r := newRotation(job{Workers: workers}, w, all)
+		r := newRotation(job{Callers: workers}, w, all)
 		for range keyCount / workers {
 			seen[string(r.key())]++
 		}
 	}
 	require.Len(t, seen, keyCount, "together they visit every key once")
-	r := newRotation(job{Workers: 1024}, 1023, all)
+	r := newRotation(job{Callers: 1024}, 1023, all)
 	for range 10 {
 		r.key()
 	}
 }
 
+func TestSpread(t *testing.T) {
+	require.Zero(t, spread(nil))
+	require.Zero(t, spread([]float64{3}))
+	require.InDelta(t, 2.0/3, spread([]float64{2, 3, 4}), 1e-9)
+	require.Zero(t, spread([]float64{1, 5, 5, 5, 5, 5, 5, 9}), "a round that is far from the others")
+	require.Zero(t, spread([]float64{0, 0}))
+}
+
 func TestNumbers(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.1234: "0.123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 7: "7", 262144: "262144"} {
+	for v, want := range map[float64]string{
+		0: "0", 0.1234: "0.123", 1.234: "1.23", 12.34: "12.3", 123.4: "123",
+		7: "7", 262144: "262144",
+	} {
 		require.Equal(t, want, number(v))
 	}
 	require.Equal(t, "0", number(math.NaN()))
@@ -108,7 +120,8 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestParseBenchmarks(t *testing.T) {
-	ns, allocs := parseBenchmarks("goos: linux\nBenchmarkA-2   \t 100\t 12.5 ns/op\t 0 B/op\t 1 allocs/op\nBenchmarkA-2 50 13.5 ns/op 0 B/op 1 allocs/op\n" +
+	ns, allocs := parseBenchmarks("goos: linux\nBenchmarkA-2   \t 100\t 12.5 ns/op\t 0 B/op\t 1 " +
+		"allocs/op\nBenchmarkA-2 50 13.5 ns/op 0 B/op 1 allocs/op\n" +
 		"BenchmarkB/x-y 1 9 ns/op\nBenchmarkBroken\nok \n")
 	require.Equal(t, map[string][]float64{"BenchmarkA": {12.5, 13.5}, "BenchmarkB/x-y": {9}}, ns)
 	require.Equal(t, map[string][]float64{"BenchmarkA": {1, 1}}, allocs)
@@ -118,7 +131,10 @@ func TestParseBenchmarks(t *testing.T) {
 		map[string][]float64{"BenchmarkOperationOff": {0, 0}, "BenchmarkOperationMetrics": {0, 1}})
 	require.NoError(t, p.err)
 	require.Equal(t, []map[string]float64{
-		{"off_ns": 5, "off_allocs": 0, "metrics_ns": 300, "metrics_allocs": 0}, {"off_ns": 7, "off_allocs": 0, "metrics_ns": 310, "metrics_allocs": 1},
+		{"off_ns": 5, "off_allocs": 0, "metrics_ns": 300, "metrics_allocs": 0}, {
+			"off_ns": 7, "off_allocs": 0,
+			"metrics_ns": 310, "metrics_allocs": 1,
+		},
 	}, p.rounds)
 	p = &probeResult{}
 	p.fill(nil, nil)

@@ -8,18 +8,17 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// lockStep is the limit at a concurrency: one goroutine writes as many prepared requests as there are workers, reads
-// their answers, and repeats. No client whose callers wait for their answers can be faster without more than one batch
-// on the way.
+// lockStep is what the round trip is measured with: one goroutine writes as many prepared requests as there are
+// callers, reads their answers, and repeats.
 type lockStep struct {
 	nc   *net.TCPConn
 	in   []byte
-	have int // bytes of in that belong to answers nobody has asked for yet
+	have int // bytes of in that have not been looked at yet
 }
 
 // worker gives one round of n operations.
 func (l *lockStep) worker(j job) func() (int, error) {
-	n := j.Workers
+	n := j.Callers
 	out := prepared(j, n)
 	return func() (int, error) {
 		if _, err := l.nc.Write(out); err != nil {
@@ -64,7 +63,8 @@ func walk(in []byte, n int) (used, done, left int, err error) {
 	for done < n && len(in)-used >= memd.HeaderLen {
 		b := in[used:]
 		if b[0] != byte(memd.MagicRes) || binary.BigEndian.Uint16(b[6:]) != uint16(memd.StatusSuccess) {
-			return used, done, 0, fmt.Errorf("magic %#x, status %#x: %w", b[0], binary.BigEndian.Uint16(b[6:]), errOutOfStep)
+			return used, done, 0, fmt.Errorf("magic %#x, status %#x: %w", b[0], binary.BigEndian.Uint16(b[6:]),
+				errOutOfStep)
 		}
 		size := memd.HeaderLen + int(binary.BigEndian.Uint32(b[8:]))
 		done++
@@ -86,64 +86,6 @@ func prepared(j job, n int) []byte {
 		out = appendRequest(out, j.Op, k, val, vbucketOf(k), uint32(i))
 	}
 	return out
-}
-
-// stream is the limit of the wire and of the responder: batches of prepared requests are always on the way, and the
-// reader looks at nothing but headers.
-type stream struct {
-	nc     *net.TCPConn
-	l      *lockStep
-	tokens chan struct{}
-	failed chan error
-}
-
-const (
-	streamBatch   = 1024
-	streamBatches = 8
-	streamBytes   = 4 << 20 // on the way at most: larger values travel in smaller batches
-)
-
-// worker gives the receipt of one batch. The goroutine that writes ends with the socket.
-func (s *stream) worker(j job) func() (int, error) {
-	n := max(1, min(streamBatch, streamBytes/streamBatches/(j.Size+64)))
-	out := prepared(j, n)
-	tokens, failed := make(chan struct{}, streamBatches), make(chan error, 1)
-	go func() {
-		for range tokens {
-			if _, err := s.nc.Write(out); err != nil {
-				failed <- err
-				return
-			}
-		}
-	}()
-	for range streamBatches {
-		tokens <- struct{}{}
-	}
-	s.tokens, s.failed = tokens, failed
-	return func() (int, error) {
-		select {
-		case err := <-failed:
-			return 0, err
-		default:
-		}
-		if err := s.l.answers(n); err != nil {
-			return 0, err
-		}
-		tokens <- struct{}{} // the batch that has come back made room
-		return n, nil
-	}
-}
-
-// drain reads what is still on the way at the end of a slice, so that the next begins with nothing.
-func (s *stream) drain(j job) error {
-	n := max(1, min(streamBatch, streamBytes/streamBatches/(j.Size+64)))
-	close(s.tokens)
-	for range streamBatches {
-		if err := s.l.answers(n); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func newLockStep(addr string, m mode) (*lockStep, error) {
