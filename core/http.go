@@ -198,8 +198,8 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap, Orchestrator: c.orch,
-		Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
+		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap,
+		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
 		Policy: c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
 		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
 		LeaveKeepAlive: c.cfg.ownDial,

@@ -2,8 +2,10 @@ package core
 
 import (
 	"context"
+	"slices"
 	"sync"
 
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
@@ -57,6 +59,23 @@ func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
 		}
 	}
 	wg.Wait()
+}
+
+// whyNoMap is why there is no map of any bucket, or of the named one, and no newer one; nil when nothing is known.
+func (c *Cluster) whyNoMap(bucket string) error {
+	var all conn.Conditions
+	for _, b := range c.all() {
+		if bucket != "" && b.name != bucket {
+			continue
+		}
+		if err := b.router.WhyNoMap(); err != nil && !slices.ContainsFunc(all, func(o error) bool { return o.Error() == err.Error() }) {
+			all = append(all, err)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 // awaitMapOf waits for a bucket's first map, or if any will do for that of the cluster, once the bucket turns out to bring none.

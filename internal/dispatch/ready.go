@@ -75,6 +75,19 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 	return ready && up > 0, last
 }
 
+// WhyNoMap is why there is no cluster map, or no newer one than the one in use: a map that is not used, or without one in use what
+// connections and the source have failed with last; nil when nothing is known.
+func (r *Router) WhyNoMap() error {
+	if e := r.refusal.Load(); e != nil {
+		return e
+	}
+	if r.picker.Load() != nil {
+		return nil
+	}
+	_, last := r.readiness(true)
+	return last
+}
+
 // terminal is the condition that keeps the bucket from being ready, and until when, since the base, other nodes may still
 // make it so. A node of the map that has met one will not be connected; without a map any other seed may have a map.
 func (r *Router) terminal(degraded bool) (until int64, known error) {

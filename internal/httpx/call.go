@@ -1,6 +1,7 @@
 package httpx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -157,10 +158,10 @@ func (k *call) place() (ok bool) {
 				k.stop(k.invalidEndpoint())
 				return false
 			case ch.unknown:
-				k.notSent(since, retry.ServiceNotAvailable, errNoMap)
+				k.notSent(since, retry.ServiceNotAvailable, k.withoutNode(errNoMap))
 				return false
 			case ch.addr == "":
-				k.notSent(since, retry.ServiceNotAvailable, errNoEndpoint)
+				k.notSent(since, retry.ServiceNotAvailable, k.withoutNode(errNoEndpoint))
 				return false
 			case k.attempts == 0 && !k.c.gate.pass(&k.lead, ch.addr, k.r.Path, now):
 				continue
@@ -387,5 +388,8 @@ func (k *call) Describe(r *retry.Request) {
 	r.Bucket, r.Started = k.r.Bucket, k.began
 }
 
-// Explain implements retry.Explainer.
-func (k *call) Explain(cause error) error { return k.c.o.Health.Known(conn.AnyService, cause) }
+// Explain implements retry.Explainer. What keeps a bucket from being opened is told beside what matters to any request: it is no reason
+// for a request to a service, but may be why there is no map to go by.
+func (k *call) Explain(cause error) error {
+	return k.c.o.Health.Known(cmp.Or(k.r.Bucket, conn.AnyService), cause)
+}

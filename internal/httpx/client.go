@@ -57,7 +57,9 @@ type Options struct {
 	Endpoints func(svc topology.Service, bucket string) (addrs []string, known bool)
 	// AwaitMap waits for the first cluster map, at most until ctx ends, and no longer than one may be on its way. With
 	// a bucket it is that bucket's. Nil does not wait.
-	AwaitMap     func(ctx context.Context, bucket string)
+	AwaitMap func(ctx context.Context, bucket string)
+	// WhyNoMap is why there is no cluster map, or no newer one, as far as that is known. Nil knows nothing.
+	WhyNoMap     func(bucket string) error
 	Orchestrator *retry.Orchestrator
 	Health       *conn.Health
 	// Timeout is that of a request that names none; nil means 75 s for every service.

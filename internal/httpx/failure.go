@@ -20,6 +20,17 @@ var (
 	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
 )
 
+// withoutNode is err, which says that no node is known to send the request to, and why the map that would name one is not there.
+func (k *call) withoutNode(err error) error {
+	if k.c.o.WhyNoMap == nil {
+		return err
+	}
+	if why := k.c.o.WhyNoMap(k.r.Bucket); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
+}
+
 func (k *call) invalidEndpoint() error {
 	if _, ok := InMap(k.r.Service); !ok {
 		return fmt.Errorf("%w: %v is no service", cberr.InvalidArgument, k.r.Service)
@@ -73,7 +84,7 @@ func kindOf(cause error, inDoubt bool, why retry.Reason) *cberr.Kind {
 	case why == retry.TLSError:
 		return cberr.TLSFailure
 	}
-	if kind := cberr.KindOf(cause); kind != nil {
+	if kind := cberr.KindOf(cause); kind != nil && why != retry.ServiceNotAvailable {
 		return kind
 	}
 	if refused := (*httpsvc.ResponseError)(nil); errors.As(cause, &refused) {
