@@ -26,9 +26,19 @@ var series = []struct {
 // invariant begins the ids of what holds whatever happens.
 const invariant = "I"
 
+// outside are the trees whose tests go the way of a user: nothing in them imports anything internal.
+var outside = []string{"retry/promises", "core/field"}
+
+// unseen are the requirements that cannot be seen from outside. Their rows say why.
+var unseen = []string{"CB-8", "CB-24", "CB-28"}
+
+// notVisible begins the cell of such a row.
+const notVisible = "not visible: "
+
 type requirement struct {
 	line                int
 	id, text            string
+	promises            string // the cell with the tests outside
 	packages, testNames []string
 }
 
@@ -44,19 +54,21 @@ func parseRequirements(src string) (rows []requirement, problems []string) {
 			continue
 		}
 		cells := strings.Split(strings.Trim(l, "|"), "|")
-		if len(cells) != 4 {
-			problems = append(problems, fmt.Sprintf("line %d: %d cells, not 4", i+1, len(cells)))
+		if len(cells) != 5 {
+			problems = append(problems, fmt.Sprintf("line %d: %d cells, not 5", i+1, len(cells)))
 			continue
 		}
 		for k := range cells {
 			cells[k] = strings.TrimSpace(cells[k])
 		}
-		list := func(s string) []string {
-			return strings.FieldsFunc(strings.ReplaceAll(s, ", ", ","), func(r rune) bool { return r == ',' })
-		}
-		rows = append(rows, requirement{i + 1, cells[0], cells[1], list(cells[2]), list(cells[3])})
+		rows = append(rows, requirement{i + 1, cells[0], cells[1], cells[2], list(cells[3]), list(cells[4])})
 	}
 	return rows, problems
+}
+
+// list are the entries of a cell.
+func list(s string) []string {
+	return strings.FieldsFunc(strings.ReplaceAll(s, ", ", ","), func(r rune) bool { return r == ',' })
 }
 
 // testsOf gives the test functions of a package, with their comments.
@@ -119,14 +131,9 @@ func (m module) unproved(src string) []string {
 			say(r, "says nothing")
 		}
 		for _, p := range r.packages {
-			if m.known[p] == nil {
-				tests, err := testsOf(m.root, p)
-				if err != nil {
-					say(r, "package %s: %v", p, err)
-				}
-				m.known[p] = tests
-			}
+			m.tests(p, func(format string, args ...any) { say(r, format, args...) })
 		}
+		m.unseenRow(r, func(format string, args ...any) { say(r, format, args...) })
 		unprovedRow(r, m.known, func(format string, args ...any) { say(r, format, args...) })
 	}
 	for _, s := range series {
@@ -139,11 +146,42 @@ func (m module) unproved(src string) []string {
 	return problems
 }
 
+// tests are those of a package.
+func (m module) tests(pkg string, say func(format string, args ...any)) map[string]string {
+	if m.known[pkg] == nil {
+		tests, err := testsOf(m.root, pkg)
+		if err != nil {
+			say("package %s: %v", pkg, err)
+		}
+		m.known[pkg] = tests
+	}
+	return m.known[pkg]
+}
+
+// unseenRow checks that a row names tests that see the requirement from outside, or says why there can be none.
+func (m module) unseenRow(r requirement, say func(format string, args ...any)) {
+	if why, ok := strings.CutPrefix(r.promises, notVisible); ok || slices.Contains(unseen, r.id) {
+		if why == "" || !slices.Contains(unseen, r.id) {
+			say("is it visible or not? The rows that are not are %v", unseen)
+		}
+		return
+	}
+	names := list(r.promises)
+	if len(names) == 0 {
+		say("no test sees it from outside")
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			say("names %s twice", name)
+		}
+		if !slices.ContainsFunc(outside, func(tree string) bool { _, ok := m.tests(tree, say)[name]; return ok }) {
+			say("there is no %s in %s", name, strings.Join(outside, ", "))
+		}
+	}
+}
+
 // unprovedRow compares one row with the tests that there are.
 func unprovedRow(r requirement, known map[string]map[string]string, say func(format string, args ...any)) {
-	if len(r.testNames) == 0 {
-		say("names no test")
-	}
 	used, named := map[string]bool{}, !strings.HasPrefix(r.id, invariant)
 	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(r.id) + `\b`)
 	for i, t := range r.testNames {
@@ -192,6 +230,30 @@ func TestEveryRequirementIsProved(t *testing.T) {
 	require.Len(t, rows, 169+16)
 }
 
+// TestTheTreesOutsideImportNothingInternal: what a test there sees, a user sees.
+func TestTheTreesOutsideImportNothingInternal(t *testing.T) {
+	for _, tree := range outside {
+		files, err := fs.Glob(os.DirFS(".."), tree+"/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), path.Join("..", name), nil, parser.ImportsOnly)
+			require.NoError(t, err)
+			require.True(t, strings.HasSuffix(f.Name.Name, "_test"), "%s: package %s", name, f.Name.Name)
+			for _, i := range f.Imports {
+				require.NotContains(t, i.Path.Value, "internal", name)
+			}
+		}
+	}
+}
+
+// TestThePromisesAreAtLeast150Tests, each named after a statement.
+func TestThePromisesAreAtLeast150Tests(t *testing.T) {
+	tests, err := testsOf(os.DirFS(".."), outside[0])
+	require.NoError(t, err)
+	require.Greater(t, len(tests), 150)
+}
+
 // TestEveryDefectHasItsTest: the defects of other clients in retrying and in deadlines, 67 to 91, have tests that are named
 // after them, here or in the package where they would be.
 func TestEveryDefectHasItsTest(t *testing.T) {
@@ -235,9 +297,14 @@ func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 		require.Contains(t, row, from)
 		return strings.Replace(good, row, strings.Replace(row, from, to, 1), 1)
 	}
+	outsideOf := func(id string) string { return strings.TrimSpace(strings.Split(rowOf(id), "|")[3]) }
 	for name, c := range map[string]struct{ src, want string }{
 		"missing":             {strings.Replace(good, rowOf("GA6-53"), "", 1), "GA6-53 is missing"},
 		"missing invariant":   {strings.Replace(good, rowOf("I16"), "", 1), "I16 is missing"},
+		"unseen":              {change("SM-3", outsideOf("SM-3"), ""), "SM-3: no test sees it from outside"},
+		"seen by a unit only": {change("SM-3", outsideOf("SM-3"), "TestLimitOfAttempts"), "SM-3: there is no TestLimitOfAttempts in retry/promises, core/field"},
+		"an excuse":           {change("SM-3", outsideOf("SM-3"), notVisible+"so"), "SM-3: is it visible or not?"},
+		"an excuse of no row": {change("CB-8", outsideOf("CB-8"), ""), "CB-8: is it visible or not?"},
 		"doubled":             {good + rowOf("SM-3"), "SM-3: listed twice"},
 		"beyond the last":     {good + strings.Replace(rowOf("SM-3"), "SM-3", "SM-22", 1), "SM-22: no such id"},
 		"unknown":             {good + strings.Replace(rowOf("SM-3"), "SM-3", "XY-3", 1), "XY-3: no such id"},
@@ -246,11 +313,11 @@ func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 		"another package's":   {change("CB-1", "TestStages", "TestThrottle"), "CB-1: there is no TestThrottle in retry"},
 		"no such package":     {change("SM-3", "retry/policy", "retry/police"), "SM-3: no test of package retry/police"},
 		"package in vain":     {change("SM-3", "retry/policy", "retry/policy, kv"), "SM-3: no test of package kv"},
-		"no tests":            {good + "| I16 | it ends | retry | |\n", "I16: names no test"},
+		"no tests":            {good + "| I16 | it ends | | retry | |\n", "I16: no test of package retry"},
 		"not a test":          {change("SM-3", "TestLimitOfAttempts", "newWorld"), "SM-3: newWorld is no name of a test"},
 		"test twice":          {change("SM-4", "TestImportsOfRetry", "TestImportsOfRetry, TestImportsOfRetry"), "SM-4: names TestImportsOfRetry twice"},
-		"no text":             {change("CB-37", "A reason has two flags; the RFC's table", ""), "CB-37: says nothing"},
-		"too few cells":       {good + "| CB-1 | it is so |\n", "2 cells, not 4"},
+		"no text":             {change("CB-40", "One entry to retrying for all services", ""), "CB-40: says nothing"},
+		"too few cells":       {good + "| CB-1 | it is so |\n", "2 cells, not 5"},
 		"invariant unnamed":   {change("I14", "TestFastFailIsBestEffortOtherwise", "TestActions"), "I14: no comment of its tests names it"},
 		"outside of the root": {change("SM-3", "retry/policy", "../retry"), "SM-3: there is no TestLimitOfAttempts in ../retry"},
 	} {

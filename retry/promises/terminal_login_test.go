@@ -2,13 +2,17 @@ package promises_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -78,4 +82,25 @@ func TestRenewedCredentialsAreUsedAtOnce(t *testing.T) {
 		require.NoError(t, b.WaitReady(within(t, time.Second)))
 		require.Less(t, time.Since(began), atOnce)
 	})
+}
+
+func TestARefusedTokenIsAnAuthenticationError(t *testing.T) {
+	for token, want := range map[string]error{"good": nil, "bad": cberr.AuthenticationFailure} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual(), mock.TLS(), mock.Token("good", mock.DefaultUser))
+			cfg, err := core.ParseConnString(m.TLSConnString())
+			require.NoError(t, err)
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM(m.CA())
+			cfg.TLS, cfg.Dial, cfg.Token = &tls.Config{RootCAs: pool}, m.Dial, core.NewSecret(token)
+			began := time.Now()
+			_, err = kv.Do(within(t, time.Minute), openConfig(t, cfg).Bucket("default"), kv.Upsert{Key: []byte("k")})
+			if want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, want)
+			require.Less(t, time.Since(began), 100*ms)
+		})
+	}
 }
