@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/mock/internal/services"
 	"github.com/couchcore/couchcore/mock/internal/trigger"
 	"github.com/couchcore/couchcore/mock/memnet"
 )
@@ -29,7 +30,6 @@ type Cluster struct {
 	ca         *authority
 	done       chan struct{}
 	admin      chan struct{} // holds one token while an action runs that must be alone
-	viewTurn   chan struct{} // holds one token while functions of a view run
 	journaling chan struct{} // holds one token while the journal is written
 	wg         sync.WaitGroup
 	frames     [256]atomic.Int64
@@ -38,7 +38,7 @@ type Cluster struct {
 	travelled  atomic.Int64 // see TimeTravel
 	watchers   atomic.Pointer[[]*watcher]
 	injections trigger.List[injection]
-	services   clusterServices
+	services   *services.State
 
 	// mu guards what follows, and every field of nodes, buckets, users and connections that says so. It is never held
 	// across I/O, a channel operation or a callback.
@@ -56,6 +56,8 @@ type Cluster struct {
 	frameLog     []Frame
 	switches     switches
 	handlers     map[string]http.Handler // of the management ports, by prefix
+	accounts     map[string]account      // of users that were made or changed over HTTP
+	guarded      map[string]bool         // buckets, by uuid, that may not be flushed over HTTP
 }
 
 // Start builds a cluster for a test and closes it at the test's end. It ends the test if that fails.
@@ -81,13 +83,14 @@ func New(opts ...Option) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1), viewTurn: make(chan struct{}, 1),
+		set: set, done: make(chan struct{}), admin: make(chan struct{}, 1),
 		journaling: make(chan struct{}, 1),
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
 		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), switches: newSwitches(),
-		handlers: map[string]http.Handler{},
+		handlers: map[string]http.Handler{}, accounts: map[string]account{}, guarded: map[string]bool{},
 	}
+	c.services = services.NewState(host{c}, set.views)
 	if set.virtual {
 		c.net = memnet.New(memnet.Options{Latency: set.latency})
 	}

@@ -129,12 +129,12 @@ func (n *Node) place() int {
 
 func (n *Node) ext(self bool) nodeExtJSON {
 	s := map[string]int{}
-	for i, spec := range serviceSpecs {
+	for i := range n.addrs {
 		if n.runs[i] {
-			s[spec.key] = portOf(n.addrs[i][0])
+			s[Service(i).String()] = portOf(n.addrs[i][0])
 		}
 		if n.addrs[i][1] != "" {
-			s[spec.key+"SSL"] = portOf(n.addrs[i][1])
+			s[Service(i).String()+"SSL"] = portOf(n.addrs[i][1])
 		}
 	}
 	return nodeExtJSON{

@@ -1,6 +1,8 @@
 package mock
 
-import "encoding/json"
+import (
+	"encoding/json"
+)
 
 // The full configurations, as the management service gives them to clients that bootstrap over HTTP and to tools: more
 // about each node, and no nodesExt. Left out: statistics, quotas and settings that no client reads.

@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -51,7 +50,7 @@ var routes = []struct {
 }
 
 // managementMux knows the paths of the node's management service.
-func (n *Node) managementMux() *http.ServeMux {
+func (n *Node) managementMux() http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range routes {
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -65,28 +64,10 @@ func (n *Node) managementMux() *http.ServeMux {
 	return mux
 }
 
-var errNoCollection = errors.New("Collection with this name is not found") //nolint:staticcheck // the server's own text
+var errNoCollection = errors.New("Collection with this name is not found")
 
 // userKey is where a request's context holds its user.
 type userKey struct{}
-
-// manage answers a request of the management service: by a script, or by what mux has for its path.
-func (x *svcCall) manage(mux *http.ServeMux) {
-	x.keep()
-	s, a := x.n.c.scriptFor(x.rq)
-	switch {
-	case a != nil && !a.Default:
-		x.reply(s, a)
-		return
-	case a != nil:
-		o := &outlet{x: x, a: a}
-		if a.Close || a.Never && !x.hold(nil) || a.Hold && !x.hold(s) || o.wait(a.Delay) == broken {
-			x.abort()
-			return
-		}
-	}
-	mux.ServeHTTP(x.w, x.r.WithContext(context.WithValue(x.r.Context(), userKey{}, x.user)))
-}
 
 // httpCall is one authorised request.
 type httpCall struct {

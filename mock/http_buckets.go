@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -105,10 +106,7 @@ func (x *httpCall) setFlushable(name string, may bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b := c.buckets[name]; b != nil {
-		if c.services.guarded == nil {
-			c.services.guarded = map[string]bool{}
-		}
-		c.services.guarded[b.uuid] = !may
+		c.guarded[b.uuid] = !may
 	}
 }
 
@@ -137,7 +135,7 @@ func (x *httpCall) flushBucket() {
 	c := x.n.c
 	c.mu.Lock()
 	b := c.buckets[x.r.PathValue("bucket")]
-	guarded := b != nil && c.services.guarded[b.uuid]
+	guarded := b != nil && c.guarded[b.uuid]
 	c.mu.Unlock()
 	if guarded {
 		x.refuse(http.StatusBadRequest, map[string]string{"_": "Flush is disabled for the bucket"})
@@ -152,18 +150,13 @@ func (x *httpCall) flushBucket() {
 
 // designDocuments lists the design documents of a bucket.
 func (x *httpCall) designDocuments() {
-	x.full(func(c *Cluster) any {
-		rows := []any{}
-		if b := c.buckets[x.r.PathValue("bucket")]; b != nil {
-			for _, name := range sortedKeys(c.services.designs[b.uuid]) {
-				d := c.services.designs[b.uuid][name]
-				rows = append(rows, map[string]any{"doc": map[string]any{
-					"meta": map[string]string{"id": "_design/" + name, "rev": strconv.Itoa(d.rev) + "-mock"}, "json": d.json(),
-				}})
-			}
-		}
-		return map[string]any{"rows": rows}
-	})
+	rows := []any{}
+	for _, d := range x.n.c.services.Designs(x.r.PathValue("bucket")) {
+		rows = append(rows, map[string]any{"doc": map[string]any{
+			"meta": map[string]string{"id": "_design/" + d.Name, "rev": strconv.Itoa(d.Rev) + "-mock"}, "json": json.RawMessage(d.JSON),
+		}})
+	}
+	x.sendJSON(map[string]any{"rows": rows})
 }
 
 // changeCollection sets the time to live of a collection's documents.

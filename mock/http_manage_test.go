@@ -49,7 +49,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 	require.Equal(t, 200, status)
 	status, _ = m.do("POST", bucketsPath+"/b/controller/doFlush", nil)
 	require.Equal(t, 200, status)
-	login(t, c, usual...).store("k", "1")
+	login(t, c, usual...).set("k", "1")
 	status, _ = m.do("POST", bucketsPath+"/default/controller/doFlush", nil)
 	require.Equal(t, 200, status)
 	require.Empty(t, c.Documents("default"))
@@ -146,11 +146,11 @@ func TestStreamingConfigurations(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := mock.Start(t, mock.Virtual())
-				a := newAsker(t, c)
+				m := newManager(t, c)
 				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.Node(0).ManagementAddr()+path, nil)
 				require.NoError(t, err)
 				req.SetBasicAuth("Administrator", "password")
-				res, err := a.http.Do(req)
+				res, err := m.http.Do(req)
 				require.NoError(t, err)
 				defer res.Body.Close()
 				in := bufio.NewReader(res.Body)
@@ -211,6 +211,6 @@ func TestABucketMadeOverHTTPReachesKV(t *testing.T) {
 	status, _ := newManager(t, c).do("POST", bucketsPath, url.Values{"name": {"default"}, "ramQuotaMB": {"256"}})
 	require.Equal(t, 202, status)
 	r := login(t, c, usual...)
-	r.store("k", "1")
+	r.set("k", "1")
 	require.Equal(t, "1", string(r.call(memd.Packet{Opcode: memd.OpGet, Key: docKey("k")}).Value))
 }

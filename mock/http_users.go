@@ -27,7 +27,7 @@ func (x *httpCall) listUsers() {
 
 // described is a user in the long form. The caller holds the mutex.
 func (c *Cluster) described(name string) map[string]any {
-	a := c.services.accounts[name]
+	a := c.accounts[name]
 	roles := []any{}
 	text := a.roles
 	if text == "" && c.users[name].admin {
@@ -123,10 +123,7 @@ func (x *httpCall) putUser() {
 		u = old
 	}
 	c.users[name] = u
-	if c.services.accounts == nil {
-		c.services.accounts = map[string]account{}
-	}
-	c.services.accounts[name] = account{x.r.FormValue("name"), roles}
+	c.accounts[name] = account{x.r.FormValue("name"), roles}
 	c.mu.Unlock()
 	x.send(nil)
 }
@@ -151,7 +148,7 @@ func (x *httpCall) dropUser() {
 	c.mu.Lock()
 	known := c.users[name] != nil
 	delete(c.users, name)
-	delete(c.services.accounts, name)
+	delete(c.accounts, name)
 	c.mu.Unlock()
 	if !known {
 		x.refuse(http.StatusNotFound, "User was not found.")

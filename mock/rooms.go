@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"github.com/couchcore/couchcore/mock/internal/services"
 	"github.com/couchcore/couchcore/mock/internal/store"
 	"github.com/couchcore/couchcore/mock/internal/trigger"
 	"github.com/couchcore/couchcore/mock/memnet"
@@ -26,6 +27,22 @@ type (
 	// Script is a list of answers in force, see Cluster.Script, with the same methods.
 	Script = trigger.Trigger
 
+	// Service is one of the services that a node can run.
+	Service = services.Service
+	// ServiceMatch says which requests a script answers; the documentation of its fields is in mock/internal/services, as for
+	// the types below.
+	ServiceMatch = services.Match
+	// Answer is how a script answers one request: its rows and errors, and how they are delivered.
+	Answer = services.Answer
+	// ServiceError is an error or warning in an Answer.
+	ServiceError = services.Error
+	// ServiceRequest is one HTTP request as a node received it, see Cluster.ServiceLog.
+	ServiceRequest = services.Request
+	// ViewEngine compiles the functions of views, see Views. Package mock/viewjs has one for JavaScript.
+	ViewEngine = services.ViewEngine
+	// ViewFunctions are the functions of one view that a ViewEngine has compiled.
+	ViewFunctions = services.ViewFunctions
+
 	// Document is a document as its active node has it, see Cluster.Documents.
 	Document = store.Document
 	// Applied is one mutation as a node executed it, see Cluster.ApplyLog.
@@ -33,6 +50,22 @@ type (
 	// CopyChange is what Cluster.ChangeCopies does, several of the constants together.
 	CopyChange = store.Change
 )
+
+// The services. Every node runs the management service.
+const (
+	KVService         = services.KV
+	ManagementService = services.Management
+	ViewsService      = services.Views
+	QueryService      = services.Query
+	SearchService     = services.Search
+	AnalyticsService  = services.Analytics
+
+	serviceCount = services.Count
+)
+
+// ErrViewLimit is in the error of a ViewFunctions' method that used up what it may: time, memory, depth. It ends the
+// query.
+var ErrViewLimit = services.ErrViewLimit
 
 // What Cluster.ChangeCopies does to what a node has of a document.
 const (

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/viewjs"
 )
 
 // rowReader is what gocbcore's readers have in common.
@@ -46,14 +48,14 @@ func TestGocbcoreQueries(t *testing.T) {
 	query := func(statement string, more string) (*gocbcore.N1QLRowReader, error) {
 		return outcome(t, func(done func(*gocbcore.N1QLRowReader, error)) (gocbcore.PendingOp, error) {
 			return a.N1QLQuery(gocbcore.N1QLQueryOptions{
-				Payload: []byte(`{"statement":` + quoted(statement) + more + `}`), Deadline: deadline(),
+				Payload: []byte(`{"statement":` + strconv.Quote(statement) + more + `}`), Deadline: deadline(),
 			}, done)
 		})
 	}
 	prepared := func(statement string) (*gocbcore.N1QLRowReader, error) {
 		return outcome(t, func(done func(*gocbcore.N1QLRowReader, error)) (gocbcore.PendingOp, error) {
 			return a.PreparedN1QLQuery(gocbcore.N1QLQueryOptions{
-				Payload: []byte(`{"statement":` + quoted(statement) + `}`), Deadline: deadline(),
+				Payload: []byte(`{"statement":` + strconv.Quote(statement) + `}`), Deadline: deadline(),
 				RetryStrategy: gocbcore.NewBestEffortRetryStrategy(nil),
 			}, done)
 		})
@@ -127,7 +129,14 @@ func TestGocbcorePreparesTheOlderWay(t *testing.T) {
 }
 
 func TestGocbcoreSearchesAnalysesAndViews(t *testing.T) {
-	c, _ := shop(t)
+	c := mock.Start(t, mock.Views(viewjs.New(viewjs.Options{})))
+	require.NoError(t, c.PutDesignDocument("default", "shop",
+		`{"views":{"sum":{"map":"function (doc) { emit([doc.kind], doc.price); }","reduce":"_sum"}}}`))
+	r := login(t, c, usual...)
+	r.set("a", `{"kind":"car","price":5}`)
+	r.set("b", `{"kind":"car","price":16}`)
+	r.set("c", `{"kind":"bike","price":1}`)
+	r.set("d", `{"kind":"bus","price":20}`)
 	a := agent(t, c, nil)
 	require.NoError(t, ready(t, a))
 	search := func(index string) (*gocbcore.SearchRowReader, error) {
@@ -147,7 +156,7 @@ func TestGocbcoreSearchesAnalysesAndViews(t *testing.T) {
 
 	analyse := func(statement string) (*gocbcore.AnalyticsRowReader, error) {
 		return outcome(t, func(done func(*gocbcore.AnalyticsRowReader, error)) (gocbcore.PendingOp, error) {
-			return a.AnalyticsQuery(gocbcore.AnalyticsQueryOptions{Payload: []byte(`{"statement":` + quoted(statement) + `}`), Deadline: deadline()}, done)
+			return a.AnalyticsQuery(gocbcore.AnalyticsQueryOptions{Payload: []byte(`{"statement":` + strconv.Quote(statement) + `}`), Deadline: deadline()}, done)
 		})
 	}
 	ar, err := analyse("SELECT 1")

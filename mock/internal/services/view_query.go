@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ type viewQuery struct {
 }
 
 // viewQuery reads the parameters of a request. They are in the query, those of a body that is JSON too.
-func (x *svcCall) viewQuery(source viewSource) (*viewQuery, error) {
+func (x *Call) viewQuery(source viewSource) (*viewQuery, error) {
 	p := viewParams{rq: x.rq}
 	q := &viewQuery{limit: -1, inclusive: true, reduce: source.Reduce != ""}
 	if s := p.text("stale"); s != "" {
@@ -95,7 +95,7 @@ func (x *svcCall) viewQuery(source viewSource) (*viewQuery, error) {
 
 // viewParams reads parameters, and keeps the first thing that is wrong.
 type viewParams struct {
-	rq  *ServiceRequest
+	rq  *Request
 	err error
 }
 
@@ -184,7 +184,7 @@ func (q *viewQuery) answer(rn *viewRun) Answer {
 	for _, g := range page(groups(rows, q.groupLevel), q.skip, q.limit) {
 		value, err := rn.reduce(g.rows)
 		if err != nil {
-			a.Errors = append(a.Errors, ServiceError{Message: "Reducer: " + err.Error()})
+			a.Errors = append(a.Errors, Error{Message: "Reducer: " + err.Error()})
 			if q.stopAtFirstErr || errors.Is(err, ErrViewLimit) {
 				break
 			}

@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ const (
 
 // outlet writes one answer.
 type outlet struct {
-	x      *svcCall
+	x      *Call
 	a      *Answer
 	status int
 	rc     *http.ResponseController
@@ -31,7 +31,7 @@ type outlet struct {
 }
 
 // reply answers the request.
-func (x *svcCall) reply(s *held, a *Answer) {
+func (x *Call) reply(s *held, a *Answer) {
 	x.keep()
 	o := &outlet{x: x, a: a, rc: http.NewResponseController(x.w), limit: a.Chunk, at: time.Now()}
 	if o.limit <= 0 {
@@ -49,7 +49,7 @@ func (x *svcCall) reply(s *held, a *Answer) {
 
 // abort breaks the connection, or the stream of HTTP/2: what the server writes after the handler, the end of the body
 // included, meets a deadline that is over.
-func (x *svcCall) abort() {
+func (x *Call) abort() {
 	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0)) // both kinds of connection have deadlines
 }
 
@@ -286,7 +286,7 @@ func (o *outlet) wait(d time.Duration) ending {
 }
 
 // hold waits for the script's release, and reports false when the client leaves before.
-func (x *svcCall) hold(s *held) bool {
+func (x *Call) hold(s *held) bool {
 	select {
 	case <-s.Released():
 		return true
@@ -301,21 +301,21 @@ const (
 )
 
 // timedOut is the service's own error for a request whose timeout is over.
-func (x *svcCall) timedOut() []ServiceError {
+func (x *Call) timedOut() []Error {
 	d := x.rq.timeout()
 	switch x.rq.Service {
-	case AnalyticsService:
-		return []ServiceError{{Code: analyticsTimedOut, Message: "Request timed out and will be cancelled", Retry: true}}
-	case SearchService:
-		return []ServiceError{{Message: "context deadline exceeded"}}
+	case Analytics:
+		return []Error{{Code: analyticsTimedOut, Message: "Request timed out and will be cancelled", Retry: true}}
+	case Search:
+		return []Error{{Message: "context deadline exceeded"}}
 	default:
-		return []ServiceError{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d), Retry: true}} // as the engine says
+		return []Error{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d), Retry: true}} // as the engine says
 	}
 }
 
 // timeout is the one that the request names for the service; 0 when there is none.
-func (rq *ServiceRequest) timeout() time.Duration {
-	if rq.Service == SearchService {
+func (rq *Request) timeout() time.Duration {
+	if rq.Service == Search {
 		var ctl struct {
 			Timeout int64 `json:"timeout"`
 		}

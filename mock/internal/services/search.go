@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 // search answers a request of the search service: definitions of indexes are kept, and a query of one that no script
 // answers finds nothing.
-func (x *svcCall) search() {
+func (x *Call) search() {
 	rq := x.rq
 	_ = rq.parse() // a body that is no object has no members, which is what matters here
 	var what string
@@ -17,7 +17,7 @@ func (x *svcCall) search() {
 	scoped := strings.HasPrefix(rq.Path, "/api/bucket/")
 	x.scripted(func() Answer {
 		switch {
-		case scoped && !x.n.c.capable("search", "scopedSearchIndex"), rq.Index == "" && what == "?":
+		case scoped && !x.s.host.Capable("search", "scopedSearchIndex"), rq.Index == "" && what == "?":
 			return Answer{Status: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("404 page not found\n")}
 		case what == "":
 			return x.searchDefinition()
@@ -48,7 +48,7 @@ func searchIndex(path string) (index, what string) {
 }
 
 func searchFailure(format string, args ...any) Answer {
-	return Answer{Errors: []ServiceError{{Message: fmt.Sprintf(format, args...)}}}
+	return Answer{Errors: []Error{{Message: fmt.Sprintf(format, args...)}}}
 }
 
 func noSearchIndex(name string) Answer {
@@ -56,11 +56,11 @@ func noSearchIndex(name string) Answer {
 }
 
 // searchDefinition reads or changes the definitions of indexes.
-func (x *svcCall) searchDefinition() Answer {
-	c, name := x.n.c, x.rq.Index
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := c.services.searchIndexes
+func (x *Call) searchDefinition() Answer {
+	s, name, cluster := x.s, x.rq.Index, x.s.host.UUID()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.searchIndexes
 	if name == "" || strings.HasSuffix(name, ".") {
 		defs := map[string]json.RawMessage{}
 		for n, def := range all {
@@ -68,8 +68,8 @@ func (x *svcCall) searchDefinition() Answer {
 				defs[n] = def
 			}
 		}
-		return Answer{Body: marshal(map[string]any{"status": "ok", "indexDefs": map[string]any{
-			"uuid": c.uuid, "indexDefs": defs, "implVersion": "5.8.0",
+		return Answer{Body: toJSON(map[string]any{"status": "ok", "indexDefs": map[string]any{
+			"uuid": cluster, "indexDefs": defs, "implVersion": "5.8.0",
 		}})}
 	}
 	switch x.rq.Method {
@@ -77,7 +77,7 @@ func (x *svcCall) searchDefinition() Answer {
 		if all[name] == nil {
 			return noSearchIndex(name)
 		}
-		return Answer{Body: marshal(map[string]any{"status": "ok", "indexDef": all[name], "planPIndexes": []any{}})}
+		return Answer{Body: toJSON(map[string]any{"status": "ok", "indexDef": all[name], "planPIndexes": []any{}})}
 	case http.MethodDelete:
 		if all[name] == nil {
 			return noSearchIndex(name)
@@ -93,24 +93,20 @@ func (x *svcCall) searchDefinition() Answer {
 			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index because an "+
 				"index with the same name already exists: %s", name, name)
 		}
-		uuid := newUUID()[:16]
+		uuid := freshUUID()[:16]
 		def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
-		if all == nil {
-			all = map[string]json.RawMessage{}
-			c.services.searchIndexes = all
-		}
-		all[name] = marshal(def)
-		return Answer{Body: marshal(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
+		all[name] = toJSON(def)
+		return Answer{Body: toJSON(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
 	}
-	return Answer{Status: http.StatusMethodNotAllowed, Errors: []ServiceError{{Message: "method not allowed"}}}
+	return Answer{Status: http.StatusMethodNotAllowed, Errors: []Error{{Message: "method not allowed"}}}
 }
 
 // searchUse is everything below an index's path.
-func (x *svcCall) searchUse(what string) Answer {
-	c, name := x.n.c, x.rq.Index
-	c.mu.Lock()
-	known := c.services.searchIndexes[name] != nil
-	c.mu.Unlock()
+func (x *Call) searchUse(what string) Answer {
+	s, name := x.s, x.rq.Index
+	s.mu.Lock()
+	known := s.searchIndexes[name] != nil
+	s.mu.Unlock()
 	switch {
 	case !known && what == "query":
 		return searchFailure("rest_index: Query, indexName: %s, err: index not found", name)
@@ -125,5 +121,5 @@ func (x *svcCall) searchUse(what string) Answer {
 	case strings.Contains(what, "Control/"):
 		return Answer{Body: []byte(`{"status":"ok"}`)}
 	}
-	return Answer{Status: http.StatusNotFound, Errors: []ServiceError{{Message: "page not found"}}}
+	return Answer{Status: http.StatusNotFound, Errors: []Error{{Message: "page not found"}}}
 }

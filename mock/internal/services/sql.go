@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/store"
@@ -29,9 +28,9 @@ var (
 
 // documentStatement executes a statement about a keyspace's documents, and reports whether it is one that is known. The
 // keyspace exists.
-func (x *svcCall) documentStatement(where collectionPlace) (Answer, bool) {
+func (x *Call) documentStatement(where collectionPlace) (Answer, bool) {
 	st := strings.TrimRight(x.rq.Statement, "; \n\t")
-	if m := insertInto.FindStringSubmatch(st); m != nil && x.rq.Service == QueryService {
+	if m := insertInto.FindStringSubmatch(st); m != nil && x.rq.Service == Query {
 		return x.insert(where, strings.EqualFold(m[1], "INSERT"), m[3], m[4])
 	}
 	m := selectFrom.FindStringSubmatch(st)
@@ -57,21 +56,19 @@ func (x *svcCall) documentStatement(where collectionPlace) (Answer, bool) {
 	if m[5] != "" && !s.where(x.rq, m[5]) {
 		return Answer{}, false
 	}
-	return Answer{Rows: s.rows(x.n.c.documentsAt(where))}, true
+	return Answer{Rows: s.rows(x.s.documentsAt(where))}, true
 }
 
 // collectionPlace is a collection of a bucket.
 type collectionPlace struct {
-	b     *bucket
-	cid   uint32
-	alias string // the name that the keyspace has in rows
+	bucket string
+	cid    uint32
+	alias  string // the name that the keyspace has in rows
 }
 
 // documentsAt are the documents of a collection that are JSON objects, by key.
-func (c *Cluster) documentsAt(p collectionPlace) []store.Document {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ds := slices.DeleteFunc(p.b.store.Documents(time.Now()), func(d store.Document) bool { return d.Collection != p.cid })
+func (s *State) documentsAt(p collectionPlace) []store.Document {
+	ds := slices.DeleteFunc(s.host.Documents(p.bucket), func(d store.Document) bool { return d.Collection != p.cid })
 	slices.SortFunc(ds, func(a, b store.Document) int { return cmp.Compare(a.Key, b.Key) })
 	return ds
 }
@@ -86,7 +83,7 @@ type selection struct {
 }
 
 // where adds the comparisons of a condition, and reports whether all were understood.
-func (s *selection) where(rq *ServiceRequest, condition string) bool {
+func (s *selection) where(rq *Request, condition string) bool {
 	for _, part := range conjoined.Split(condition, -1) {
 		m := comparison.FindStringSubmatch(strings.TrimSpace(part))
 		if m == nil {
@@ -198,11 +195,11 @@ func (s *selection) row(doc map[string]json.RawMessage, d *store.Document) strin
 			}
 		}
 	}
-	return string(marshal(out))
+	return string(toJSON(out))
 }
 
 // insert stores one document.
-func (x *svcCall) insert(where collectionPlace, only bool, key, value string) (Answer, bool) {
+func (x *Call) insert(where collectionPlace, only bool, key, value string) (Answer, bool) {
 	if key[0] == '"' || key[0] == '\'' {
 		key = quote(key[1 : len(key)-1])
 	}
@@ -212,23 +209,14 @@ func (x *svcCall) insert(where collectionPlace, only bool, key, value string) (A
 	if !ok || json.Unmarshal([]byte(key), &id) != nil || id == "" {
 		return Answer{}, false
 	}
-	c, b := x.n.c, where.b
-	o := store.Op{Opcode: memd.OpSet, Collection: where.cid, Key: []byte(id), Value: []byte(value), Datatype: memd.DatatypeJSON}
-	if only {
-		o.Opcode = memd.OpAdd
-	}
-	c.mu.Lock()
-	o.VBucket = VBucketOf(o.Key, len(b.rows))
-	o.Node = b.rows[o.VBucket][0]
-	res := b.store.Apply(&o, time.Now())
-	c.mu.Unlock()
-	if res.Status == memd.StatusSuccess {
+	st := x.s.host.Store(where.bucket, where.cid, id, []byte(value), only)
+	if st == memd.StatusSuccess {
 		return Answer{Mutated: 1}, true
 	}
 	reason := fmt.Sprintf(`{"caller":"couchbase:1971","code":17012,"key":"dml.statement.duplicatekey","message":%s}`,
 		quote("Duplicate Key: "+id))
-	if res.Status != memd.StatusKeyExists {
-		reason = fmt.Sprintf(`{"caller":"couchbase:1971","code":5000,"key":"dml.statement","message":%s}`, quote(res.Status.String()))
+	if st != memd.StatusKeyExists {
+		reason = fmt.Sprintf(`{"caller":"couchbase:1971","code":5000,"key":"dml.statement","message":%s}`, quote(st.String()))
 	}
-	return Answer{Errors: []ServiceError{{Code: 12009, Message: "DML Error, possible causes include concurrent modification. Failed to perform INSERT on key " + id, Reason: reason}}}, true
+	return Answer{Errors: []Error{{Code: 12009, Message: "DML Error, possible causes include concurrent modification. Failed to perform INSERT on key " + id, Reason: reason}}}, true
 }

@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
@@ -30,9 +29,9 @@ func (r *viewRow) compare(o *viewRow) int {
 
 // viewRun is the use of one view by one request.
 type viewRun struct {
-	c      *Cluster
+	s      *State
 	ctx    context.Context
-	b      *bucket
+	bucket string
 	d      *design
 	view   string
 	source viewSource
@@ -43,7 +42,7 @@ var errNoViewEngine = errors.New("the mock has no engine for the functions of vi
 
 // open compiles the functions and waits for the cluster's turn: one request at a time runs them.
 func (rn *viewRun) open() (err error) {
-	e := rn.c.set.views
+	e := rn.s.engine
 	if e == nil {
 		return errNoViewEngine
 	}
@@ -51,19 +50,19 @@ func (rn *viewRun) open() (err error) {
 		return err
 	}
 	select {
-	case rn.c.viewTurn <- struct{}{}:
+	case rn.s.turn <- struct{}{}:
 		return nil
 	case <-rn.ctx.Done():
 		return rn.ctx.Err()
 	}
 }
 
-func (rn *viewRun) close() { <-rn.c.viewTurn }
+func (rn *viewRun) close() { <-rn.s.turn }
 
 // rows are those of the index as it is, which is empty before the first update.
 func (rn *viewRun) rows() []viewRow {
-	rn.c.mu.Lock()
-	defer rn.c.mu.Unlock()
+	rn.s.mu.Lock()
+	defer rn.s.mu.Unlock()
 	if ix := rn.d.indexes[rn.view]; ix != nil {
 		return ix.rows
 	}
@@ -72,9 +71,7 @@ func (rn *viewRun) rows() []viewRow {
 
 // update makes the index again from the documents of the default collection.
 func (rn *viewRun) update() error {
-	rn.c.mu.Lock()
-	docs := rn.b.store.Documents(time.Now())
-	rn.c.mu.Unlock()
+	docs := rn.s.host.Documents(rn.bucket)
 	ix := &viewIndex{}
 	for i := range docs {
 		d := &docs[i]
@@ -97,9 +94,9 @@ func (rn *viewRun) update() error {
 		}
 	}
 	slices.SortStableFunc(ix.rows, func(a, b viewRow) int { return a.compare(&b) })
-	rn.c.mu.Lock()
+	rn.s.mu.Lock()
 	rn.d.indexes[rn.view] = ix
-	rn.c.mu.Unlock()
+	rn.s.mu.Unlock()
 	return nil
 }
 

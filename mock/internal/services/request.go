@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ const (
 	loggedBody     = 64 << 10 // of each
 )
 
-// ServiceRequest is one HTTP request as a node received it. It is read-only.
-type ServiceRequest struct {
+// Request is one HTTP request as a node received it. It is read-only.
+type Request struct {
 	Node    int
 	Service Service
 	Method  string
@@ -49,30 +49,30 @@ type ServiceRequest struct {
 
 // Member is a member of the request's JSON object, as JSON text, or a field of its form or query, as a JSON string;
 // empty when there is none.
-func (rq *ServiceRequest) Member(name string) string { return string(rq.members[name]) }
+func (rq *Request) Member(name string) string { return string(rq.members[name]) }
 
 // text is a member that is a string.
-func (rq *ServiceRequest) text(name string) string {
+func (rq *Request) text(name string) string {
 	var s string
 	_ = json.Unmarshal(rq.members[name], &s) // another type reads as absent
 	return s
 }
 
 // flag is a member that is true.
-func (rq *ServiceRequest) flag(name string) bool {
+func (rq *Request) flag(name string) bool {
 	s := string(rq.members[name])
 	return s == "true" || s == `"true"`
 }
 
 // clone is a copy for the log.
-func (rq *ServiceRequest) clone() ServiceRequest {
+func (rq *Request) clone() Request {
 	out := *rq
 	out.Body = bytes.Clone(rq.Body[:min(len(rq.Body), loggedBody)])
 	return out
 }
 
-// receive reads a request whole.
-func (n *Node) receive(s Service, r *http.Request) (*ServiceRequest, int) {
+// Receive reads a request to a node whole. Without one it returns the HTTP status that says why.
+func Receive(node int, s Service, r *http.Request) (*Request, int) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxServiceBody+1))
 	switch {
 	case err != nil:
@@ -81,8 +81,8 @@ func (n *Node) receive(s Service, r *http.Request) (*ServiceRequest, int) {
 		return nil, http.StatusRequestEntityTooLarge
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	rq := &ServiceRequest{
-		Node: n.index, Service: s, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Proto: r.Proto, TLS: r.TLS != nil,
+	rq := &Request{
+		Node: node, Service: s, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Proto: r.Proto, TLS: r.TLS != nil,
 		Remote: r.RemoteAddr, Header: r.Header.Clone(), Body: body, At: time.Now(), members: map[string]json.RawMessage{},
 	}
 	return rq, 0
@@ -91,7 +91,7 @@ func (n *Node) receive(s Service, r *http.Request) (*ServiceRequest, int) {
 var errNotObject = errors.New("the body is not a JSON object")
 
 // parse fills in the members: of a JSON body, of a form, and of the query, in this order of precedence.
-func (rq *ServiceRequest) parse() error {
+func (rq *Request) parse() error {
 	form := func(vs url.Values) {
 		for k := range vs {
 			if _, ok := rq.members[k]; !ok {
@@ -117,13 +117,13 @@ func (rq *ServiceRequest) parse() error {
 	return nil
 }
 
-// ServiceLog returns the newest requests to services other than KV, in order of arrival: those to ss, or to every
-// service when none is named. 4096 are kept.
-func (c *Cluster) ServiceLog(ss ...Service) []ServiceRequest {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []ServiceRequest
-	for _, rq := range c.services.log {
+// Log returns the newest requests, in order of arrival: those to ss, or to every service when none is named. 4096 are
+// kept.
+func (s *State) Log(ss ...Service) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Request
+	for _, rq := range s.log {
 		if len(ss) == 0 || slices.Contains(ss, rq.Service) {
 			out = append(out, rq)
 		}
@@ -132,16 +132,15 @@ func (c *Cluster) ServiceLog(ss ...Service) []ServiceRequest {
 }
 
 // keep puts the request into the log, once, when all is known about it and it is about to be answered.
-func (x *svcCall) keep() {
+func (x *Call) keep() {
 	if x.kept {
 		return
 	}
 	x.kept = true
 	line := x.rq.clone()
-	c := x.n.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := &c.services
+	s := x.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.log) >= loggedRequests {
 		s.log = slices.Delete(s.log, 0, loggedRequests/4)
 	}

@@ -1,10 +1,11 @@
-package mock
+package services
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,12 +29,12 @@ func quote(s string) string {
 }
 
 // envelope is the one of the request's service, changed by Members.
-func (x *svcCall) envelope(a *Answer) envelope {
+func (x *Call) envelope(a *Answer) envelope {
 	var e envelope
 	switch x.rq.Service {
-	case SearchService:
+	case Search:
 		e = x.searchEnvelope(a)
-	case ViewsService:
+	case Views:
 		e = x.viewEnvelope(a)
 	default:
 		e = x.queryEnvelope(a)
@@ -68,8 +69,8 @@ func (x *svcCall) envelope(a *Answer) envelope {
 }
 
 // queryEnvelope is that of query and analytics.
-func (x *svcCall) queryEnvelope(a *Answer) envelope {
-	e := envelope{rows: "results", head: []member{{"requestID", quote(newUUID())}}}
+func (x *Call) queryEnvelope(a *Answer) envelope {
+	e := envelope{rows: "results", head: []member{{"requestID", quote(freshUUID())}}}
 	if id := x.rq.text("client_context_id"); id != "" {
 		e.head = append(e.head, member{"clientContextID", quote(id)})
 	}
@@ -91,7 +92,7 @@ func (x *svcCall) queryEnvelope(a *Answer) envelope {
 			ms = append(ms, member{"warnings", x.errorList(a.Warnings, false)})
 		}
 		ms = append(ms, member{"status", quote(status)})
-		if x.rq.Service == AnalyticsService || string(x.rq.members["metrics"]) != "false" {
+		if x.rq.Service == Analytics || string(x.rq.members["metrics"]) != "false" {
 			ms = append(ms, member{"metrics", x.metrics(a, rows, size, took)})
 		}
 		if p := x.rq.text("profile"); p == "phases" || p == "timings" {
@@ -102,9 +103,9 @@ func (x *svcCall) queryEnvelope(a *Answer) envelope {
 	return e
 }
 
-func (x *svcCall) metrics(a *Answer, rows, size int, took time.Duration) string {
+func (x *Call) metrics(a *Answer, rows, size int, took time.Duration) string {
 	s := fmt.Sprintf(`{"elapsedTime":%q,"executionTime":%q,"resultCount":%d,"resultSize":%d`, took, took, rows, size)
-	if x.rq.Service == AnalyticsService {
+	if x.rq.Service == Analytics {
 		s += fmt.Sprintf(`,"processedObjects":%d`, rows)
 	} else {
 		s += `,"serviceLoad":1`
@@ -121,7 +122,7 @@ func (x *svcCall) metrics(a *Answer, rows, size int, took time.Duration) string 
 }
 
 // errorList is a list of errors or warnings as query and analytics write it.
-func (x *svcCall) errorList(errs []ServiceError, failed bool) string {
+func (x *Call) errorList(errs []Error, failed bool) string {
 	parts := make([]string, len(errs))
 	for i, e := range errs {
 		parts[i] = e.Raw
@@ -130,7 +131,7 @@ func (x *svcCall) errorList(errs []ServiceError, failed bool) string {
 		}
 		s := fmt.Sprintf(`{"code":%d,"msg":%s`, e.Code, quote(e.Message))
 		switch {
-		case failed && x.rq.Service == AnalyticsService:
+		case failed && x.rq.Service == Analytics:
 			s += `,"retriable":` + strconv.FormatBool(e.Retry)
 		case failed && (e.Retry || e.Code != unknownPrepared):
 			s += `,"retry":` + strconv.FormatBool(e.Retry)
@@ -146,7 +147,7 @@ func (x *svcCall) errorList(errs []ServiceError, failed bool) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-func (x *svcCall) searchEnvelope(a *Answer) envelope {
+func (x *Call) searchEnvelope(a *Answer) envelope {
 	return envelope{
 		rows: "hits", head: []member{{"status", `{"total":1,"failed":0,"successful":1}`}},
 		tail: func(rows, _ int, took time.Duration) []member {
@@ -164,7 +165,7 @@ func (x *svcCall) searchEnvelope(a *Answer) envelope {
 	}
 }
 
-func (x *svcCall) viewEnvelope(a *Answer) envelope {
+func (x *Call) viewEnvelope(a *Answer) envelope {
 	return envelope{
 		rows: "rows", head: []member{{"total_rows", strconv.Itoa(len(a.Rows))}},
 		tail: func(int, int, time.Duration) []member {
@@ -173,7 +174,7 @@ func (x *svcCall) viewEnvelope(a *Answer) envelope {
 			}
 			var parts []string
 			for _, e := range a.Errors {
-				parts = append(parts, cmp.Or(e.Raw, fmt.Sprintf(`{"from":%s,"reason":%s}`, quote(x.n.ServiceAddr(ViewsService)), quote(e.Message))))
+				parts = append(parts, cmp.Or(e.Raw, fmt.Sprintf(`{"from":%s,"reason":%s}`, quote(x.s.host.ServiceAddr(x.rq.Node, Views)), quote(e.Message))))
 			}
 			return []member{{"errors", "[" + strings.Join(parts, ",") + "]"}}
 		},
@@ -181,7 +182,7 @@ func (x *svcCall) viewEnvelope(a *Answer) envelope {
 }
 
 // status is the answer's HTTP status.
-func (x *svcCall) status(a *Answer) int {
+func (x *Call) status(a *Answer) int {
 	switch {
 	case a.Status != 0:
 		return a.Status
@@ -189,9 +190,9 @@ func (x *svcCall) status(a *Answer) int {
 		return http.StatusOK
 	}
 	switch x.rq.Service {
-	case SearchService:
+	case Search:
 		return http.StatusBadRequest
-	case QueryService, AnalyticsService:
+	case Query, Analytics:
 		return queryStatus(a.Errors[0].Code)
 	default:
 		return http.StatusOK
@@ -218,19 +219,28 @@ func queryStatus(code int) int {
 }
 
 // failed is the whole body of a failure of search or views; nil when the envelope serves.
-func (x *svcCall) failed(a *Answer, status int) []byte {
+func (x *Call) failed(a *Answer, status int) []byte {
 	if len(a.Errors) == 0 || status < 300 || len(a.Rows) > 0 || a.Stream != nil {
 		return nil
 	}
 	e := a.Errors[0]
 	switch x.rq.Service {
-	case SearchService:
+	case Search:
 		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"error":%s,"status":"fail","request":%s}`, quote(e.Message), cmp.Or(string(x.rq.Body), "null"))))
-	case ViewsService:
+	case Views:
 		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"error":%s,"reason":%s}`, quote(e.Message), quote(e.Reason))))
-	case ManagementService:
+	case Management:
 		return []byte(cmp.Or(e.Raw, fmt.Sprintf(`{"errors":{"_":%s}}`, quote(e.Message))))
 	default:
 		return nil
 	}
+}
+
+// freshUUID returns 32 random hex digits.
+func freshUUID() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
+
+// toJSON is v as JSON; v is made of our own maps, strings and numbers, which cannot fail.
+func toJSON(v any) []byte {
+	b, _ := json.Marshal(v)
+	return b
 }

@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"iter"
@@ -11,20 +11,20 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
 
-// ServiceMatch says which requests a script answers. Every field that is not empty must fit. Requests that fail to
+// Match says which requests a script answers. Every field that is not empty must fit. Requests that fail to
 // authenticate, and pings, never reach a script.
-type ServiceMatch struct {
+type Match struct {
 	Service   Service // KVService, which is the zero value, matches every service
 	Nodes     []int   // numbers of nodes
 	Method    string
-	Path      string                     // a part of the path
-	Statement string                     // a part of the statement, whatever way the request names it
-	Pattern   *regexp.Regexp             // of the statement
-	Index     string                     // as ServiceRequest.Index, or its last parts after a slash or dot
-	Preparing bool                       // match PREPARE instead of executions, the only thing that is matched otherwise
-	Func      func(*ServiceRequest) bool // must not block or keep the request; may run on several goroutines
-	Skip      int                        // this many matching requests pass first
-	Times     int                        // the script answers this often, 0 means always
+	Path      string              // a part of the path
+	Statement string              // a part of the statement, whatever way the request names it
+	Pattern   *regexp.Regexp      // of the statement
+	Index     string              // as ServiceRequest.Index, or its last parts after a slash or dot
+	Preparing bool                // match PREPARE instead of executions, the only thing that is matched otherwise
+	Func      func(*Request) bool // must not block or keep the request; may run on several goroutines
+	Skip      int                 // this many matching requests pass first
+	Times     int                 // the script answers this often, 0 means always
 }
 
 // Answer is how a script answers one request. The zero value is an answer without rows.
@@ -36,15 +36,15 @@ type Answer struct {
 	Header   http.Header       // added to the answer's own, which lose
 	Rows     []string          // JSON texts
 	Stream   iter.Seq[[]byte]  // instead of Rows; runs on the request's goroutine, and its bytes are used at once
-	Errors   []ServiceError    // after the rows
-	Warnings []ServiceError    //
+	Errors   []Error           // after the rows
+	Warnings []Error           //
 	Mutated  int               // documents that the statement has changed, for the metrics of the query service
 	Members  map[string]string // JSON texts: add to the envelope, or replace what it has; an empty text leaves out
 	Early    bool              // everything else comes before the rows
 	Body     []byte            // sent as it is
 	Default  bool              // rows, errors and members are those without a script; what follows holds
 
-	Func func(*ServiceRequest) Answer // instead of this Answer; must not block
+	Func func(*Request) Answer // instead of this Answer; must not block
 
 	Hold       bool          // wait for Script.Release first
 	Delay      time.Duration // before the headers
@@ -60,10 +60,10 @@ type Answer struct {
 	Deadline   bool          // waits end at the timeout that the request names, with the service's own timeout error
 }
 
-// ServiceError is an error or warning in an answer. For query and analytics it becomes {"code","msg","retry"} and so on;
+// Error is an error or warning in an answer. For query and analytics it becomes {"code","msg","retry"} and so on;
 // for search its Message is the answer's error text; for views Message and Reason are the error and its reason, or
 // Message is the reason of an error behind rows.
-type ServiceError struct {
+type Error struct {
 	Code    int
 	Message string
 	Retry   bool   // retriable for analytics
@@ -74,7 +74,7 @@ type ServiceError struct {
 
 // script is a list of answers and the requests that they are for.
 type script struct {
-	match   ServiceMatch
+	match   Match
 	answers []Answer
 }
 
@@ -83,56 +83,36 @@ type held = trigger.Item[script]
 
 // Script answers matching requests until Remove: the first answer for the first request, and so on; the last one is for
 // all that follow. Of several scripts that match, the newest that is not used up answers.
-func (c *Cluster) Script(m ServiceMatch, answers ...Answer) *Script {
+func (s *State) Script(m Match, answers ...Answer) *trigger.Trigger {
 	if len(answers) == 0 {
 		answers = []Answer{{}}
 	}
 	m.Nodes = slices.Clone(m.Nodes)
-	return c.services.scripts.Add(script{m, slices.Clone(answers)}, m.Skip, m.Times)
-}
-
-// ScriptQuery is Script for executions of query statements that contain a text.
-func (c *Cluster) ScriptQuery(statement string, answers ...Answer) *Script {
-	return c.Script(ServiceMatch{Service: QueryService, Statement: statement}, answers...)
-}
-
-// ScriptAnalytics is Script for analytics statements that contain a text.
-func (c *Cluster) ScriptAnalytics(statement string, answers ...Answer) *Script {
-	return c.Script(ServiceMatch{Service: AnalyticsService, Statement: statement}, answers...)
-}
-
-// ScriptSearch is Script for queries of a search index, see ServiceMatch.Index.
-func (c *Cluster) ScriptSearch(index string, answers ...Answer) *Script {
-	return c.Script(ServiceMatch{Service: SearchService, Index: index, Path: "/query"}, answers...)
-}
-
-// ScriptView is Script for a view, "bucket/design document/view" or the last parts of that.
-func (c *Cluster) ScriptView(view string, answers ...Answer) *Script {
-	return c.Script(ServiceMatch{Service: ViewsService, Index: view, Path: "/_view/"}, answers...)
+	return s.scripts.Add(script{m, slices.Clone(answers)}, m.Skip, m.Times)
 }
 
 // scriptFor is the script that answers a request, and its answer, or nil. The newest is asked first.
-func (c *Cluster) scriptFor(rq *ServiceRequest) (*held, *Answer) {
-	for _, s := range slices.Backward(c.services.scripts.All()) {
-		if !s.What.match.fits(rq) {
+func (s *State) scriptFor(rq *Request) (*held, *Answer) {
+	for _, in := range slices.Backward(s.scripts.All()) {
+		if !in.What.match.fits(rq) {
 			continue
 		}
-		before, ok := s.Take()
+		before, ok := in.Take()
 		if !ok {
 			continue
 		}
-		a := s.What.answers[min(before, len(s.What.answers)-1)]
+		a := in.What.answers[min(before, len(in.What.answers)-1)]
 		if a.Func != nil {
 			a = a.Func(rq)
 		}
-		return s, &a
+		return in, &a
 	}
 	return nil, nil
 }
 
-func (m *ServiceMatch) fits(rq *ServiceRequest) bool {
+func (m *Match) fits(rq *Request) bool {
 	switch {
-	case m.Service != KVService && m.Service != rq.Service,
+	case m.Service != KV && m.Service != rq.Service,
 		len(m.Nodes) > 0 && !slices.Contains(m.Nodes, rq.Node),
 		m.Method != "" && m.Method != rq.Method,
 		m.Path != "" && !strings.Contains(rq.Path, m.Path),

@@ -2,49 +2,26 @@ package mock
 
 import (
 	"maps"
-	"slices"
-)
-
-// Service is one of the services that a node can run.
-type Service uint8
-
-// The services. Every node runs the management service.
-const (
-	KVService Service = iota
-	ManagementService
-	ViewsService
-	QueryService
-	SearchService
-	AnalyticsService
-
-	serviceCount = 6
 )
 
 // serviceSpec is what the configuration and the virtual network say about a service.
 type serviceSpec struct {
-	key   string    // in the configuration's services; the TLS port has SSL behind it
 	ports [2]string // plain and TLS, where the network leaves the choice
 	role  string    // in the long form of a node; empty for what is not installed on its own
 }
 
 var serviceSpecs = [serviceCount]serviceSpec{
-	KVService:         {"kv", [2]string{"11210", "11207"}, "kv"},
-	ManagementService: {"mgmt", [2]string{"8091", "18091"}, ""},
-	ViewsService:      {"capi", [2]string{"8092", "18092"}, ""},
-	QueryService:      {"n1ql", [2]string{"8093", "18093"}, "n1ql"},
-	SearchService:     {"fts", [2]string{"8094", "18094"}, "fts"},
-	AnalyticsService:  {"cbas", [2]string{"8095", "18095"}, "cbas"},
+	KVService:         {[2]string{"11210", "11207"}, "kv"},
+	ManagementService: {[2]string{"8091", "18091"}, ""},
+	ViewsService:      {[2]string{"8092", "18092"}, ""},
+	QueryService:      {[2]string{"8093", "18093"}, "n1ql"},
+	SearchService:     {[2]string{"8094", "18094"}, "fts"},
+	AnalyticsService:  {[2]string{"8095", "18095"}, "cbas"},
 }
 
-// String is the service's key in a configuration: kv, mgmt, capi, n1ql, fts or cbas.
-func (s Service) String() string {
-	if int(s) >= serviceCount {
-		return "unknown"
-	}
-	return serviceSpecs[s].key
+func allServices() [serviceCount]bool {
+	return [serviceCount]bool{true, true, true, true, true, true}
 }
-
-func allServices() [serviceCount]bool { return [serviceCount]bool{true, true, true, true, true, true} }
 
 func serviceSet(ss []Service) [serviceCount]bool {
 	out := [serviceCount]bool{ManagementService: true}
@@ -116,13 +93,6 @@ func (c *Cluster) SetCapabilities(service string, names ...string) error {
 		c.capabilities = next
 		return nil
 	})
-}
-
-// capable reports whether the configuration lists a capability.
-func (c *Cluster) capable(service, name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Contains(c.capabilities[service], name)
 }
 
 // ServiceAddr is host and port of one of the node's services; empty when the node does not run it.

@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func plainName(s string) string {
 }
 
 // indexStatement executes a statement about indexes, and reports whether it is one.
-func (x *svcCall) indexStatement() (Answer, bool) {
+func (x *Call) indexStatement() (Answer, bool) {
 	st := strings.TrimRight(x.rq.Statement, "; \n\t")
 	if systemIndexes.MatchString(st) {
 		return Answer{Rows: x.listIndexes()}, true
@@ -67,7 +67,7 @@ func (x *svcCall) indexStatement() (Answer, bool) {
 		return x.dropIndex(plainName(m[2]), plainName(m[1]), false), true
 	}
 	if m := buildIndex.FindStringSubmatch(st); m != nil {
-		if failure := x.n.c.keyspaceMissing(plainName(m[1])); failure != nil {
+		if failure := x.s.keyspaceMissing(plainName(m[1])); failure != nil {
 			return *failure, true
 		}
 		return Answer{}, true
@@ -76,43 +76,39 @@ func (x *svcCall) indexStatement() (Answer, bool) {
 }
 
 // keyspaceMissing is the failure for a bucket, or a collection of one, that does not exist; nil for one that does.
-func (c *Cluster) keyspaceMissing(name string) *Answer {
-	_, failure := c.placeOf(name)
+func (s *State) keyspaceMissing(name string) *Answer {
+	_, failure := s.placeOf(name)
 	return failure
 }
 
 // placeOf is the collection that a keyspace's full name stands for, or the failure when there is none.
-func (c *Cluster) placeOf(name string) (collectionPlace, *Answer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *State) placeOf(name string) (collectionPlace, *Answer) {
 	parts := strings.Split(name, ".")
-	b := c.buckets[parts[0]]
+	bucket := parts[0]
 	switch {
-	case b == nil:
-		return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, parts[0])
+	case s.host.BucketUUID(bucket) == "":
+		return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, bucket)
 	case len(parts) == 1:
-		return collectionPlace{b, store.DefaultCollection, parts[0]}, nil
-	}
-	s := b.manifest.Scope(parts[1])
-	if s == nil {
+		return collectionPlace{bucket, store.DefaultCollection, bucket}, nil
+	case !s.host.HasScope(bucket, parts[1]):
 		return collectionPlace{}, failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
 	}
 	if len(parts) == 3 {
-		if col := s.Collection(parts[2]); col != nil {
-			return collectionPlace{b, col.ID, col.Name}, nil
+		if id, ok := s.host.Collection(bucket, parts[1], parts[2]); ok {
+			return collectionPlace{bucket, id, parts[2]}, nil
 		}
 	}
 	return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s", name)
 }
 
-func (x *svcCall) createIndex(ix queryIndex, unless bool) Answer {
-	c := x.n.c
-	if failure := c.keyspaceMissing(ix.keyspace); failure != nil {
+func (x *Call) createIndex(ix queryIndex, unless bool) Answer {
+	s := x.s
+	if failure := s.keyspaceMissing(ix.keyspace); failure != nil {
 		return *failure
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, old := range c.services.indexes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, old := range s.indexes {
 		if old.keyspace == ix.keyspace && old.name == ix.name {
 			if unless {
 				return Answer{}
@@ -120,20 +116,20 @@ func (x *svcCall) createIndex(ix queryIndex, unless bool) Answer {
 			return *failure1(4300, "The index %s already exists.", ix.name)
 		}
 	}
-	c.services.indexes = append(c.services.indexes, ix)
+	s.indexes = append(s.indexes, ix)
 	return Answer{}
 }
 
-func (x *svcCall) dropIndex(name, keyspace string, unless bool) Answer {
-	c := x.n.c
-	if failure := c.keyspaceMissing(keyspace); failure != nil {
+func (x *Call) dropIndex(name, keyspace string, unless bool) Answer {
+	s := x.s
+	if failure := s.keyspaceMissing(keyspace); failure != nil {
 		return *failure
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, ix := range c.services.indexes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, ix := range s.indexes {
 		if ix.keyspace == keyspace && ix.name == name {
-			c.services.indexes = append(c.services.indexes[:i:i], c.services.indexes[i+1:]...)
+			s.indexes = append(s.indexes[:i:i], s.indexes[i+1:]...)
 			return Answer{}
 		}
 	}
@@ -144,10 +140,10 @@ func (x *svcCall) dropIndex(name, keyspace string, unless bool) Answer {
 }
 
 // indexed reports whether a keyspace has a primary index.
-func (c *Cluster) indexed(keyspace string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ix := range c.services.indexes {
+func (s *State) indexed(keyspace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ix := range s.indexes {
 		if ix.keyspace == keyspace && ix.primary {
 			return true
 		}
@@ -157,12 +153,12 @@ func (c *Cluster) indexed(keyspace string) bool {
 
 // listIndexes are the rows of system:indexes, those of one bucket when the request has a parameter $bucketName, and of
 // its scope and collection alike.
-func (x *svcCall) listIndexes() []string {
-	c := x.n.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (x *Call) listIndexes() []string {
+	s := x.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var rows []string
-	for _, ix := range c.services.indexes {
+	for _, ix := range s.indexes {
 		parts := strings.Split(ix.keyspace, ".")
 		bucket, scope, collection := parts[0], "_default", "_default"
 		if len(parts) == 3 {
@@ -188,7 +184,7 @@ func (x *svcCall) listIndexes() []string {
 }
 
 // differs reports whether a named parameter is given, and is not value.
-func (x *svcCall) differs(name, value string) bool {
+func (x *Call) differs(name, value string) bool {
 	given := x.rq.text(name)
 	return given != "" && given != value
 }

@@ -1,4 +1,4 @@
-package mock_test
+package services_test
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 func TestStatementsAboutDocuments(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 8, mock.WithCollection("s", "c")))
-	r := login(t, c, usual...)
+	r := documents(t, c)
 	r.store("a", `{"kind":"car","n":1,"at":{"x":"y"}}`)
 	r.store("b", `{"kind":"car","n":2}`)
 	r.store("c", `{"kind":"bus","n":3}`)

@@ -1,4 +1,4 @@
-package mock_test
+package services_test
 
 import (
 	"crypto/tls"

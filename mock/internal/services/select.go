@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ var (
 
 // execute is what becomes of a statement that no script knows: constants are selected, system keyspaces are empty, and
 // other keyspaces cannot be found.
-func (x *svcCall) execute() Answer {
+func (x *Call) execute() Answer {
 	rq := x.rq
 	st := rq.Statement
 	switch {
@@ -25,12 +25,12 @@ func (x *svcCall) execute() Answer {
 	case rq.flag("readonly") && dmlWords.MatchString(st):
 		return *failure1(1000, "The server or request is read-only and cannot accept this write statement.")
 	}
-	if rq.Service == QueryService {
+	if rq.Service == Query {
 		if a, ok := x.indexStatement(); ok {
 			return a
 		}
 	}
-	if systemSpace.MatchString(st) || rq.Service == AnalyticsService && linkWords.MatchString(st) {
+	if systemSpace.MatchString(st) || rq.Service == Analytics && linkWords.MatchString(st) {
 		return Answer{}
 	}
 	if m := keyspaceName.FindStringSubmatch(st); m != nil {
@@ -61,26 +61,26 @@ func (x *svcCall) execute() Answer {
 }
 
 // keyspace executes a statement about a keyspace, as far as it is understood.
-func (x *svcCall) keyspace(name string) Answer {
-	c := x.n.c
+func (x *Call) keyspace(name string) Answer {
+	s := x.s
 	name = x.fullName(name)
-	if x.rq.Service == AnalyticsService {
+	if x.rq.Service == Analytics {
 		if dataset.MatchString(x.rq.Statement) {
 			return x.dataset(name)
 		}
-		c.mu.Lock()
-		source, known := c.services.datasets[name]
-		c.mu.Unlock()
+		s.mu.Lock()
+		source, known := s.datasets[name]
+		s.mu.Unlock()
 		if !known {
 			return *failure1(24045, "Cannot find analytics collection %s", name)
 		}
 		name = source
 	}
-	where, failure := c.placeOf(name)
+	where, failure := s.placeOf(name)
 	if failure != nil {
 		return *failure
 	}
-	if x.rq.Service == QueryService && !insertInto.MatchString(x.rq.Statement) && !c.indexed(name) {
+	if x.rq.Service == Query && !insertInto.MatchString(x.rq.Statement) && !s.indexed(name) {
 		return *failure1(4000, "No index available on keyspace `default`:`%s` that matches your query. Use CREATE PRIMARY INDEX "+
 			"ON `default`:`%s` to create a primary index, or check that your expected index is online.", name, name)
 	}
@@ -96,7 +96,7 @@ var (
 )
 
 // fullName is a keyspace's name with what the request's query context adds to it.
-func (x *svcCall) fullName(name string) string {
+func (x *Call) fullName(name string) string {
 	m := scopeContext.FindStringSubmatch(x.rq.text("query_context"))
 	if m == nil || strings.Contains(name, ".") {
 		return name
@@ -105,27 +105,24 @@ func (x *svcCall) fullName(name string) string {
 }
 
 // dataset makes an analytics dataset of a keyspace.
-func (x *svcCall) dataset(source string) Answer {
-	c := x.n.c
-	if failure := c.keyspaceMissing(source); failure != nil {
+func (x *Call) dataset(source string) Answer {
+	s := x.s
+	if failure := s.keyspaceMissing(source); failure != nil {
 		return *failure1(24025, "Cannot find bucket %s", source)
 	}
 	m := dataset.FindStringSubmatch(x.rq.Statement)
 	name := plainName(m[2])
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, known := c.services.datasets[name]; known && m[1] == "" {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.datasets[name]; known && m[1] == "" {
 		return *failure1(24040, "An analytics collection with name %s already exists", name)
 	}
-	if c.services.datasets == nil {
-		c.services.datasets = map[string]string{}
-	}
-	c.services.datasets[name] = source
+	s.datasets[name] = source
 	return Answer{}
 }
 
 // constant is the value of an expression without a keyspace: JSON, a comparison of two numbers, or a parameter.
-func (rq *ServiceRequest) constant(expr string) (string, bool) {
+func (rq *Request) constant(expr string) (string, bool) {
 	if m := equation.FindStringSubmatch(expr); m != nil {
 		if m[1] == m[2] {
 			return "true", true

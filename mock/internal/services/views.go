@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"context"
@@ -32,9 +32,6 @@ type ViewFunctions interface {
 // query.
 var ErrViewLimit = errors.New("mock: a view's function exceeds its limits")
 
-// Views gives the cluster an engine for views. Without one design documents can be stored, and queries of views fail.
-func Views(e ViewEngine) Option { return func(s *settings) { s.views = e } }
-
 // design is a design document of one bucket. It is replaced, never changed, but for its indexes.
 type design struct {
 	raw     []byte
@@ -43,60 +40,82 @@ type design struct {
 	indexes map[string]*viewIndex // by view; replaced, never changed in place
 }
 
-func (d *design) json() json.RawMessage { return d.raw }
-
 type viewSource struct {
 	Map    string `json:"map"`
 	Reduce string `json:"reduce"`
 }
 
-// PutDesignDocument stores a design document, {"views":{"name":{"map":"function ...","reduce":"_count"}}}, under a name
-// without "_design/". It fails for a bucket that does not exist, and for a document or function with a wrong syntax.
-func (c *Cluster) PutDesignDocument(bucketName, name, doc string) error {
+// PutDesign stores a design document, {"views":{"name":{"map":"function ...","reduce":"_count"}}}, under a name without
+// "_design/". It fails for a bucket that does not exist, and for a document or function with a wrong syntax.
+func (s *State) PutDesign(bucket, name, doc string) error {
 	var parsed struct {
 		Views map[string]viewSource `json:"views"`
 	}
 	if err := json.Unmarshal([]byte(doc), &parsed); err != nil {
 		return fmt.Errorf("mock: design document %s: %w", name, err)
 	}
-	if e := c.set.views; e != nil {
+	if s.engine != nil {
 		for _, view := range slices.Sorted(maps.Keys(parsed.Views)) {
 			v := parsed.Views[view]
-			if _, err := e.Compile(v.Map, v.custom()); err != nil {
+			if _, err := s.engine.Compile(v.Map, v.custom()); err != nil {
 				return fmt.Errorf("mock: design document %s: view %s: %w", name, view, err)
 			}
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.buckets[bucketName]
-	if b == nil {
-		return fmt.Errorf("mock: no bucket %q", bucketName)
+	uuid := s.host.BucketUUID(bucket)
+	if uuid == "" {
+		return fmt.Errorf("mock: no bucket %q", bucket)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	d := &design{raw: []byte(doc), rev: 1, views: parsed.Views, indexes: map[string]*viewIndex{}}
-	if old := c.services.designs[b.uuid][name]; old != nil {
+	if old := s.designs[uuid][name]; old != nil {
 		d.rev = old.rev + 1
 	}
-	if c.services.designs == nil {
-		c.services.designs = map[string]map[string]*design{}
+	if s.designs[uuid] == nil {
+		s.designs[uuid] = map[string]*design{}
 	}
-	if c.services.designs[b.uuid] == nil {
-		c.services.designs[b.uuid] = map[string]*design{}
-	}
-	c.services.designs[b.uuid][name] = d
+	s.designs[uuid][name] = d
 	return nil
 }
 
-// DropDesignDocument removes a design document, and reports whether there was one.
-func (c *Cluster) DropDesignDocument(bucketName, name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.buckets[bucketName]
-	if b == nil || c.services.designs[b.uuid][name] == nil {
+// DropDesign removes a design document, and reports whether there was one.
+func (s *State) DropDesign(bucket, name string) bool {
+	uuid := s.host.BucketUUID(bucket)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.designs[uuid][name] == nil {
 		return false
 	}
-	delete(c.services.designs[b.uuid], name)
+	delete(s.designs[uuid], name)
 	return true
+}
+
+// Design is a design document as management lists it.
+type Design struct {
+	Name string
+	Rev  int
+	JSON []byte
+}
+
+// Designs are the design documents of a bucket, by name.
+func (s *State) Designs(bucket string) []Design {
+	uuid := s.host.BucketUUID(bucket)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Design
+	for _, name := range slices.Sorted(maps.Keys(s.designs[uuid])) {
+		d := s.designs[uuid][name]
+		out = append(out, Design{name, d.rev, d.raw})
+	}
+	return out
+}
+
+func (s *State) designOf(bucket, name string) *design {
+	uuid := s.host.BucketUUID(bucket)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.designs[uuid][name]
 }
 
 // custom is the reduce function that an engine has to run.
@@ -108,7 +127,7 @@ func (v viewSource) custom() string {
 }
 
 // views answers a request of the views service.
-func (x *svcCall) views() {
+func (x *Call) views() {
 	rq := x.rq
 	badBody := rq.parse() != nil
 	parts := strings.Split(strings.TrimPrefix(rq.Path, "/"), "/")
@@ -116,8 +135,8 @@ func (x *svcCall) views() {
 		x.scripted(func() Answer { return *viewFailure(http.StatusNotFound, "not_found", "missing") })
 		return
 	}
-	b, failure := x.viewBucket(parts[0])
-	if failure != nil {
+	bucket := parts[0]
+	if failure := x.viewBucket(bucket); failure != nil {
 		x.reply(nil, failure)
 		return
 	}
@@ -129,63 +148,54 @@ func (x *svcCall) views() {
 		case len(parts) == 5 && parts[3] == "_view" && badBody:
 			return *viewFailure(http.StatusBadRequest, "bad_request", "invalid_json")
 		case len(parts) == 5 && parts[3] == "_view" && (rq.Method == http.MethodGet || rq.Method == http.MethodPost):
-			return x.view(b, parts[2], parts[4])
+			return x.view(bucket, parts[2], parts[4])
 		case len(parts) == 3:
-			return x.design(b, parts[2])
+			return x.design(bucket, parts[2])
 		}
 		return *viewFailure(http.StatusNotFound, "not_found", "missing")
 	})
 }
 
 func viewFailure(status int, what, reason string) *Answer {
-	return &Answer{Status: status, Errors: []ServiceError{{Message: what, Reason: reason}}}
+	return &Answer{Status: status, Errors: []Error{{Message: what, Reason: reason}}}
 }
 
-// viewBucket is the bucket that a path names, if the user may use it and the node has a share of it.
-func (x *svcCall) viewBucket(name string) (*bucket, *Answer) {
-	c := x.n.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.buckets[name]
+// viewBucket is why a bucket cannot be used here; nil when the user may use it and the node has some of its vbuckets.
+func (x *Call) viewBucket(name string) *Answer {
 	switch {
-	case !x.user.may(name):
-		return nil, viewFailure(http.StatusUnauthorized, "unauthorized", "You are not authorized to access this bucket.")
-	case b == nil:
-		return nil, viewFailure(http.StatusNotFound, "not_found", "no_db_file")
+	case !x.may(name):
+		return viewFailure(http.StatusUnauthorized, "unauthorized", "You are not authorized to access this bucket.")
+	case x.s.host.BucketUUID(name) == "":
+		return viewFailure(http.StatusNotFound, "not_found", "no_db_file")
 	}
-	for _, row := range b.rows {
-		if row[0] == x.n.index {
-			return b, nil
+	switch here, elsewhere := x.s.host.ViewsOf(name, x.rq.Node); {
+	case here:
+		return nil
+	case elsewhere != "":
+		return &Answer{
+			Status: http.StatusFound, Body: []byte{}, Header: http.Header{"Location": {"http://" + elsewhere + x.r.URL.RequestURI()}},
 		}
 	}
-	for _, row := range b.rows {
-		if row[0] >= 0 && c.nodes[row[0]].runs[ViewsService] {
-			return nil, &Answer{
-				Status: http.StatusFound, Body: []byte{},
-				Header: http.Header{"Location": {"http://" + c.nodes[row[0]].addrs[ViewsService][0] + x.r.URL.RequestURI()}},
-			}
-		}
-	}
-	return nil, viewFailure(http.StatusNotFound, "not_found", "no_active_vbuckets")
+	return viewFailure(http.StatusNotFound, "not_found", "no_active_vbuckets")
 }
 
 // design reads or changes a design document.
-func (x *svcCall) design(b *bucket, name string) Answer {
-	c := x.n.c
+func (x *Call) design(bucket, name string) Answer {
+	s := x.s
 	id := quote("_design/" + name)
 	switch x.rq.Method {
 	case http.MethodPut:
-		if err := c.PutDesignDocument(b.name, name, string(x.rq.Body)); err != nil {
+		if err := s.PutDesign(bucket, name, string(x.rq.Body)); err != nil {
 			return *viewFailure(http.StatusBadRequest, "invalid_design_document", strings.TrimPrefix(err.Error(), "mock: "))
 		}
 		return Answer{Status: http.StatusCreated, Body: []byte(`{"ok":true,"id":` + id + "}")}
 	case http.MethodDelete:
-		if !c.DropDesignDocument(b.name, name) {
+		if !s.DropDesign(bucket, name) {
 			return *viewFailure(http.StatusNotFound, "not_found", "missing")
 		}
 		return Answer{Body: []byte(`{"ok":true,"id":` + id + "}")}
 	case http.MethodGet:
-		d := c.designOf(b, name)
+		d := s.designOf(bucket, name)
 		if d == nil {
 			return *viewFailure(http.StatusNotFound, "not_found", "missing")
 		}
@@ -195,15 +205,9 @@ func (x *svcCall) design(b *bucket, name string) Answer {
 	return *viewFailure(http.StatusMethodNotAllowed, "method_not_allowed", "Only GET, PUT, DELETE allowed")
 }
 
-func (c *Cluster) designOf(b *bucket, name string) *design {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.services.designs[b.uuid][name]
-}
-
 // view queries a view.
-func (x *svcCall) view(b *bucket, name, view string) Answer {
-	d := x.n.c.designOf(b, name)
+func (x *Call) view(bucket, name, view string) Answer {
+	d := x.s.designOf(bucket, name)
 	if d == nil {
 		return *viewFailure(http.StatusNotFound, "not_found", "missing")
 	}
@@ -215,7 +219,7 @@ func (x *svcCall) view(b *bucket, name, view string) Answer {
 	if err != nil {
 		return *viewFailure(http.StatusBadRequest, "query_parse_error", err.Error())
 	}
-	rn := &viewRun{c: x.n.c, ctx: x.r.Context(), b: b, d: d, view: view, source: source}
+	rn := &viewRun{s: x.s, ctx: x.r.Context(), bucket: bucket, d: d, view: view, source: source}
 	if err := rn.open(); err != nil {
 		return *viewFailure(http.StatusBadRequest, "no_engine", err.Error())
 	}
@@ -228,7 +232,7 @@ func (x *svcCall) view(b *bucket, name, view string) Answer {
 	a := q.answer(rn)
 	if q.stale == staleAfter {
 		if err := rn.update(); err != nil {
-			a.Errors = append(a.Errors, ServiceError{Message: err.Error()})
+			a.Errors = append(a.Errors, Error{Message: err.Error()})
 		}
 	}
 	return a

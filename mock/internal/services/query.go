@@ -1,4 +1,4 @@
-package mock
+package services
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ var (
 )
 
 // query answers a request of the query or the analytics service.
-func (x *svcCall) query() {
+func (x *Call) query() {
 	rq := x.rq
 	if rq.Path != "/query/service" && rq.Path != "/query" && rq.Path != "/analytics/service" {
 		x.scripted(x.queryOther)
@@ -38,7 +38,7 @@ func (x *svcCall) query() {
 		x.reply(nil, failure1(1050, "No statement or prepared value"))
 		return
 	}
-	if rq.Service == QueryService {
+	if rq.Service == Query {
 		if failure := x.statement(); failure != nil {
 			x.reply(nil, failure)
 			return
@@ -53,18 +53,18 @@ func (x *svcCall) query() {
 }
 
 func failure1(code int, format string, args ...any) *Answer {
-	return &Answer{Errors: []ServiceError{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+	return &Answer{Errors: []Error{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
 // statement finds out which statement the request is about, and whether to execute it. An answer that it returns is a
 // failure to do so.
-func (x *svcCall) statement() *Answer {
+func (x *Call) statement() *Answer {
 	rq := x.rq
 	if m := executeWords.FindStringSubmatch(rq.Statement); m != nil && rq.Prepared == "" {
 		rq.Prepared = strings.Trim(m[1], "`'\"")
 	}
 	if rq.Prepared != "" {
-		p, failure := x.n.c.usePrepared(rq.Prepared, rq.text("encoded_plan"))
+		p, failure := x.s.usePrepared(rq.Prepared, rq.text("encoded_plan"))
 		if failure == nil {
 			rq.Statement = p.statement
 		}
@@ -73,7 +73,7 @@ func (x *svcCall) statement() *Answer {
 	if m := prepareWords.FindStringSubmatch(rq.Statement); m != nil {
 		rq.Statement = strings.TrimSpace(m[2])
 		rq.Prepared = strings.Trim(m[1], "`")
-		rq.Preparing = !rq.flag("auto_execute") || !x.n.c.capable("n1ql", "enhancedPreparedStatements")
+		rq.Preparing = !rq.flag("auto_execute") || !x.s.host.Capable("n1ql", "enhancedPreparedStatements")
 		if !queryWords.MatchString(rq.Statement) {
 			return syntaxError(rq.Statement)
 		}
@@ -90,25 +90,22 @@ func syntaxError(statement string) *Answer {
 }
 
 // prepare keeps the request's statement and returns its name.
-func (x *svcCall) prepare() string {
-	rq, c := x.rq, x.n.c
-	context := rq.text("query_context")
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (x *Call) prepare() string {
+	rq, s := x.rq, x.s
+	context, here := rq.text("query_context"), s.host.ServiceAddr(rq.Node, Management)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if rq.Prepared == "" {
-		for name, p := range c.services.prepared {
+		for name, p := range s.prepared {
 			if p.statement == rq.Statement && p.context == context && p.stale == 0 {
 				rq.Prepared = name
 			}
 		}
 	}
 	if rq.Prepared == "" {
-		rq.Prepared = "[" + x.n.mgmt + "]" + newUUID()
+		rq.Prepared = "[" + here + "]" + freshUUID()
 	}
-	if c.services.prepared == nil {
-		c.services.prepared = map[string]*prepared{}
-	}
-	c.services.prepared[rq.Prepared] = &prepared{statement: rq.Statement, context: context}
+	s.prepared[rq.Prepared] = &prepared{statement: rq.Statement, context: context}
 	return rq.Prepared
 }
 
@@ -120,7 +117,7 @@ type plan struct {
 }
 
 // prepareRow prepares, and answers with what an older client needs to execute the statement.
-func (x *svcCall) prepareRow() Answer {
+func (x *Call) prepareRow() Answer {
 	name := x.prepare()
 	p, _ := json.Marshal(plan{name, x.rq.Statement, x.rq.text("query_context")}) // strings cannot fail
 	row := fmt.Sprintf(`{"encoded_plan":%s,"indexApiVersion":4,"featureControls":76,"name":%s,"namespace":"default",`+
@@ -143,10 +140,10 @@ var staleTexts = map[int]string{
 }
 
 // usePrepared finds a prepared statement. A plan brings back one that is not known any more.
-func (c *Cluster) usePrepared(name, encoded string) (*prepared, *Answer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.services.prepared[name]
+func (s *State) usePrepared(name, encoded string) (*prepared, *Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.prepared[name]
 	switch {
 	case p != nil && p.stale != 0:
 		return nil, failure1(p.stale, "%s: %s", cmp.Or(staleTexts[p.stale], "Prepared statement cannot be used"), name)
@@ -164,40 +161,37 @@ func (c *Cluster) usePrepared(name, encoded string) (*prepared, *Answer) {
 		return nil, failure1(4080, "Encoded plan parameter does not match %s", name)
 	}
 	p = &prepared{statement: pl.Statement, context: pl.Context}
-	if c.services.prepared == nil {
-		c.services.prepared = map[string]*prepared{}
-	}
-	c.services.prepared[name] = p
+	s.prepared[name] = p
 	return p, nil
 }
 
 // ForgetPrepared removes every prepared statement, as a restart of the query service does: a request that names one
 // without its plan gets the error 4040. It returns how many there were.
-func (c *Cluster) ForgetPrepared() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := len(c.services.prepared)
-	clear(c.services.prepared)
+func (s *State) ForgetPrepared() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.prepared)
+	clear(s.prepared)
 	return n
 }
 
 // FailPrepared makes every statement that is prepared now fail with an error code, with or without a plan, until it is
 // prepared again. It returns how many there are.
-func (c *Cluster) FailPrepared(code int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.services.prepared {
+func (s *State) FailPrepared(code int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.prepared {
 		p.stale = code
 	}
-	return len(c.services.prepared)
+	return len(s.prepared)
 }
 
 // Prepared returns the names of the statements that are prepared and can be used, by statement.
-func (c *Cluster) Prepared() map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *State) Prepared() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := map[string]string{}
-	for name, p := range c.services.prepared {
+	for name, p := range s.prepared {
 		if p.stale == 0 {
 			out[p.statement] = name
 		}
@@ -206,7 +200,7 @@ func (c *Cluster) Prepared() map[string]string {
 }
 
 // queryOther answers paths beside that for queries.
-func (x *svcCall) queryOther() Answer {
+func (x *Call) queryOther() Answer {
 	switch x.rq.Path {
 	case "/analytics/node/agg/stats/remaining":
 		return Answer{Body: []byte(`{}`)}

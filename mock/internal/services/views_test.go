@@ -1,4 +1,4 @@
-package mock_test
+package services_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/mock/viewjs"
 )
@@ -76,7 +75,7 @@ const shopViews = `{"views":{
 func shop(t *testing.T, opts ...mock.Option) (*mock.Cluster, *asker) {
 	c := mock.Start(t, append(opts, mock.Views(viewjs.New(viewjs.Options{Time: 300 * time.Millisecond})))...)
 	require.NoError(t, c.PutDesignDocument("default", "shop", shopViews))
-	r := login(t, c, usual...)
+	r := documents(t, c)
 	for _, d := range []struct{ id, doc string }{
 		{"a", `{"kind":"car","color":"red","price":5}`},
 		{"b", `{"kind":"car","color":"blue","price":7}`},
@@ -87,13 +86,6 @@ func shop(t *testing.T, opts ...mock.Option) (*mock.Cluster, *asker) {
 		r.store(d.id, d.doc)
 	}
 	return c, newAsker(t, c)
-}
-
-// store sets a document of the default collection.
-func (r *raw) store(id, doc string) {
-	r.t.Helper()
-	p := memd.Packet{Opcode: memd.OpSet, Key: docKey(id), Extras: make([]byte, 8), Value: []byte(doc)}
-	require.Equal(r.t, memd.StatusSuccess, r.call(p).Status)
 }
 
 func TestViewQueries(t *testing.T) {
@@ -213,7 +205,7 @@ func TestReduceErrors(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.Empty(t, v.Rows)
 	require.Contains(t, v.Errors[0].Reason, "_sum")
-	login(t, c, usual...).store("d", `{"kind":"bus","price":-1}`)
+	documents(t, c).store("d", `{"kind":"bus","price":-1}`)
 	_, v = a.view("/default/_design/shop/_view/custom?stale=false&group=true&on_error=stop")
 	require.Equal(t, []string{`- "bike" "n1"`}, v.lines())
 	require.Contains(t, v.Errors[0].Reason, "minus")
@@ -232,7 +224,7 @@ func TestStaleness(t *testing.T) {
 	require.Equal(t, 0, lines("&stale=ok"))
 	require.Equal(t, 0, lines(""))
 	require.Equal(t, 5, lines("&stale=ok"))
-	login(t, c, usual...).store("f", `{"kind":"tram","price":3}`)
+	documents(t, c).store("f", `{"kind":"tram","price":3}`)
 	require.Equal(t, 5, lines("&stale=update_after"))
 	require.Equal(t, 6, lines("&stale=ok"))
 	require.NoError(t, c.Flush("default"))
@@ -244,14 +236,14 @@ func TestViewsReduceManyRowsInSteps(t *testing.T) {
 	c := mock.Start(t, mock.Views(viewjs.New(viewjs.Options{})))
 	require.NoError(t, c.PutDesignDocument("default", "many", `{"views":{"v":{"map":"function (doc) { for (var i = 0; i < 350; i++) emit(i, 1); }",
 		"reduce":"function (keys, values, re) { return re ? 'again ' + values.join() : values.length; }"}}}`))
-	login(t, c, usual...).store("one", "{}")
+	documents(t, c).store("one", "{}")
 	_, v := newAsker(t, c).view("/default/_design/many/_view/v?stale=false")
 	require.Equal(t, []string{`- null "again 100,100,100,50"`}, v.lines())
 }
 
 func TestCollation(t *testing.T) {
 	c, a := shop(t)
-	login(t, c, usual...).store("k", `{"keys":[{"a":2},{"a":1},{},[1,2],[1],[],"b","B","a","_","1",2,-1,true,false,null]}`)
+	documents(t, c).store("k", `{"keys":[{"a":2},{"a":1},{},[1,2],[1],[],"b","B","a","_","1",2,-1,true,false,null]}`)
 	_, v := a.view("/default/_design/shop/_view/mixed?stale=false")
 	var keys []string
 	for _, r := range v.Rows {
@@ -275,7 +267,7 @@ func TestDesignDocumentsOverHTTP(t *testing.T) {
 	require.Equal(t, 200, got.status)
 	require.Contains(t, string(got.body), "emit(meta.id")
 	require.Contains(t, got.header.Get("X-Couchbase-Meta"), "_design/dev_new")
-	login(t, c, usual...).store("binary", "\x00\xff")
+	documents(t, c).store("binary", "\x00\xff")
 	_, v = a.view(path + "/_view/v?stale=false&limit=1&descending=true")
 	require.Equal(t, []string{`e "e" "json"`}, v.lines())
 	_, v = a.view(path + `/_view/v?stale=false&key="binary"`)

@@ -1,0 +1,59 @@
+package services
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
+	"github.com/couchcore/couchcore/mock/internal/trigger"
+)
+
+// Host is what the services ask of the cluster that runs them. Its methods may be called from several goroutines at
+// once.
+type Host interface {
+	// UUID is the cluster's.
+	UUID() string
+	// ServiceAddr is host and port of a node's service, empty when it runs none.
+	ServiceAddr(node int, s Service) string
+	// Capable reports whether the configuration lists a capability.
+	Capable(service, capability string) bool
+	// BucketUUID is the uuid of a bucket, empty for one that does not exist.
+	BucketUUID(bucket string) string
+	// HasScope reports whether a bucket has a scope.
+	HasScope(bucket, scope string) bool
+	// Collection is the id of a collection, false for one that does not exist.
+	Collection(bucket, scope, collection string) (id uint32, ok bool)
+	// Documents are a bucket's documents.
+	Documents(bucket string) []store.Document
+	// Store stores a document; with only it must not be there yet.
+	Store(bucket string, collection uint32, key string, value []byte, only bool) memd.Status
+	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the address
+	// of a node that has some, which is empty when there is none.
+	ViewsOf(bucket string, node int) (here bool, elsewhere string)
+}
+
+// State is what the HTTP services of one cluster have: scripts, a log, prepared statements, indexes, datasets and design
+// documents.
+type State struct {
+	host    Host
+	engine  ViewEngine    // nil: no view can be queried
+	turn    chan struct{} // holds one token while functions of a view run
+	scripts trigger.List[script]
+
+	mu            sync.Mutex // guards what follows; the host is not asked under it
+	log           []Request
+	prepared      map[string]*prepared
+	indexes       []queryIndex
+	searchIndexes map[string]json.RawMessage    // definitions by name
+	datasets      map[string]string             // of analytics: the keyspaces behind their names
+	designs       map[string]map[string]*design // by the bucket's uuid and the name
+}
+
+// NewState returns the state of a cluster that has just begun. engine may be nil.
+func NewState(h Host, engine ViewEngine) *State {
+	return &State{
+		host: h, engine: engine, turn: make(chan struct{}, 1), prepared: map[string]*prepared{},
+		searchIndexes: map[string]json.RawMessage{}, datasets: map[string]string{}, designs: map[string]map[string]*design{},
+	}
+}

@@ -1,0 +1,135 @@
+package mock
+
+import (
+	"slices"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/store"
+)
+
+// host answers what the services ask of the cluster.
+type host struct{ c *Cluster }
+
+func (h host) UUID() string { return h.c.uuid }
+
+func (h host) ServiceAddr(node int, s Service) string { return h.c.Node(node).ServiceAddr(s) }
+
+func (h host) Capable(service, capability string) bool {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return slices.Contains(h.c.capabilities[service], capability)
+}
+
+// bucket asks something of a bucket that exists. It reports false for any other.
+func (h host) bucket(name string, f func(*bucket)) bool {
+	return h.c.withBucket(name, f) == nil
+}
+
+func (h host) BucketUUID(name string) (uuid string) {
+	h.bucket(name, func(b *bucket) { uuid = b.uuid })
+	return uuid
+}
+
+func (h host) HasScope(name, scope string) (has bool) {
+	h.bucket(name, func(b *bucket) { has = b.manifest.Scope(scope) != nil })
+	return has
+}
+
+func (h host) Collection(name, scope, collection string) (id uint32, ok bool) {
+	h.bucket(name, func(b *bucket) {
+		if s := b.manifest.Scope(scope); s != nil {
+			if c := s.Collection(collection); c != nil {
+				id, ok = c.ID, true
+			}
+		}
+	})
+	return id, ok
+}
+
+func (h host) Documents(name string) []store.Document { return h.c.Documents(name) }
+
+func (h host) Store(name string, collection uint32, key string, value []byte, only bool) memd.Status {
+	st := memd.StatusNoBucket // it may have been dropped since
+	h.bucket(name, func(b *bucket) {
+		o := store.Op{Opcode: memd.OpSet, Collection: collection, Key: []byte(key), Value: value, Datatype: memd.DatatypeJSON}
+		if only {
+			o.Opcode = memd.OpAdd
+		}
+		if !b.memcached() {
+			o.VBucket = VBucketOf(o.Key, len(b.rows))
+			o.Node = b.rows[o.VBucket][0]
+		}
+		st = b.store.Apply(&o, h.c.now()).Status
+	})
+	return st
+}
+
+func (h host) ViewsOf(name string, node int) (here bool, elsewhere string) {
+	h.bucket(name, func(b *bucket) {
+		for _, row := range b.rows {
+			active := row[0]
+			switch {
+			case active == node:
+				here = true
+			case active >= 0 && elsewhere == "":
+				elsewhere = h.c.nodes[active].ServiceAddr(ViewsService)
+			}
+		}
+	})
+	return here, elsewhere
+}
+
+// Script answers matching requests until Remove: the first answer for the first request, and so on; the last one is for
+// all that follow. Of several scripts that match, the newest that is not used up answers.
+func (c *Cluster) Script(m ServiceMatch, answers ...Answer) *Script {
+	return c.services.Script(m, answers...)
+}
+
+// ScriptQuery is Script for executions of query statements that contain a text.
+func (c *Cluster) ScriptQuery(statement string, answers ...Answer) *Script {
+	return c.Script(ServiceMatch{Service: QueryService, Statement: statement}, answers...)
+}
+
+// ScriptAnalytics is Script for analytics statements that contain a text.
+func (c *Cluster) ScriptAnalytics(statement string, answers ...Answer) *Script {
+	return c.Script(ServiceMatch{Service: AnalyticsService, Statement: statement}, answers...)
+}
+
+// ScriptSearch is Script for queries of a search index, see ServiceMatch.Index.
+func (c *Cluster) ScriptSearch(index string, answers ...Answer) *Script {
+	return c.Script(ServiceMatch{Service: SearchService, Index: index, Path: "/query"}, answers...)
+}
+
+// ScriptView is Script for a view, "bucket/design document/view" or the last parts of that.
+func (c *Cluster) ScriptView(view string, answers ...Answer) *Script {
+	return c.Script(ServiceMatch{Service: ViewsService, Index: view, Path: "/_view/"}, answers...)
+}
+
+// ServiceLog returns the newest requests to services other than KV, in order of arrival: those to ss, or to every
+// service when none is named. 4096 are kept.
+func (c *Cluster) ServiceLog(ss ...Service) []ServiceRequest { return c.services.Log(ss...) }
+
+// ForgetPrepared removes every prepared statement, as a restart of the query service does: a request that names one
+// without its plan gets the error 4040. It returns how many there were.
+func (c *Cluster) ForgetPrepared() int { return c.services.ForgetPrepared() }
+
+// FailPrepared makes every statement that is prepared now fail with an error code, with or without a plan, until it is
+// prepared again. It returns how many there are.
+func (c *Cluster) FailPrepared(code int) int { return c.services.FailPrepared(code) }
+
+// Prepared returns the names of the statements that are prepared and can be used, by statement.
+func (c *Cluster) Prepared() map[string]string { return c.services.Prepared() }
+
+// Views gives the cluster an engine for views. Without one design documents can be stored, and queries of views fail.
+func Views(e ViewEngine) Option { return func(s *settings) { s.views = e } }
+
+// PutDesignDocument stores a design document, {"views":{"name":{"map":"function ...","reduce":"_count"}}}, under a name
+// without "_design/". It fails for a bucket that does not exist, and for a document or function with a wrong syntax.
+func (c *Cluster) PutDesignDocument(bucketName, name, doc string) error {
+	return c.services.PutDesign(bucketName, name, doc)
+}
+
+// DropDesignDocument removes a design document, and reports whether there was one.
+func (c *Cluster) DropDesignDocument(bucketName, name string) bool {
+	return c.services.DropDesign(bucketName, name)
+}
