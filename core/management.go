@@ -154,12 +154,13 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 		return time.Since(began), err
 	}
 	took := time.Since(began)
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10+1)) // the status is the answer, whatever of the rest is lost
 	resp.Body.Close()
 	if resp.Status != 200 {
 		err = &httpsvc.Error{
-			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: endpoint, Kind: cberr.ServiceNotAvailable,
-			Cause: errors.New("status " + strconv.Itoa(resp.Status)),
+			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: resp.Endpoint, Kind: cberr.ServiceNotAvailable,
+			Cause: errors.New("status " + strconv.Itoa(resp.Status)), Retry: resp.Retry,
+			Response: httpsvc.NewResponseError(resp, body, retry.Pushback{}),
 		}
 	}
 	return took, err

@@ -102,6 +102,19 @@ func TestTheFailedResponseOfATypedRequestIsTheCallers(t *testing.T) {
 		_, err = w.b.Manifest(within(t, 3*time.Second))
 		require.JSONEq(t, `{"why":"overload"}`, string(failedWith(t, err).Body))
 	})
+	for _, status := range []int{400, 401, 404, 500, 503} {
+		c := services(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Reason", "overload")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"why":"overload"}`)
+		})
+		_, err := c.PingService(within(t, 3*time.Second), core.Query, "")
+		failed := failedWith(t, err)
+		require.Equal(t, status, failed.Status)
+		require.Equal(t, []string{"overload"}, failed.Header["X-Reason"])
+		require.JSONEq(t, `{"why":"overload"}`, string(failed.Body))
+		require.ErrorContains(t, err, " on "+failed.Endpoint, "the node that was asked")
+	}
 	// An error list may come with a good status, and behind the rows.
 	for _, rows := range []string{`[]`, `[1]`} {
 		virtual(t, func(t *testing.T, w *world) {
