@@ -78,6 +78,6 @@ func TestARunFitsItsTime(t *testing.T) {
 	}
 	whole := planned("--matrix", "--gate")
 	t.Log(whole, planned("--quick"))
-	require.Less(t, whole, 17*time.Minute, "repeated slices need some of the 25 minutes")
+	require.Less(t, whole+repeatLimit, 24*time.Minute, "go test of the observed costs needs the last minute")
 	require.Less(t, planned("--quick"), 2*time.Minute)
 }

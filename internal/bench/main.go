@@ -27,8 +27,8 @@ type settings struct {
 	json, page, profiles      string
 }
 
-// runLimit is after how long nothing is repeated any more for what others used of the machine.
-const runLimit = 17 * time.Minute
+// repeatLimit is how long a run takes more than planned for slices that are repeated because others used the machine.
+const repeatLimit = 7 * time.Minute
 
 // Main is the program with these arguments: what was started by hand, or one of the processes that it starts from
 // itself. It ends with what that has to do, or with an interrupt, and prints nothing of an error, which is not nil if
@@ -145,7 +145,7 @@ func runAll(ctx context.Context, s settings, progress io.Writer) (*results, erro
 	f := newFleet(ctx)
 	f.profiles = s.profiles
 	if !s.quick {
-		f.patience = time.Now().Add(runLimit)
+		f.spare = repeatLimit
 	}
 	defer func() { _ = f.stop() }() // what they did is in the results
 	r := &results{cells: map[string]*cellResult{}, probes: map[string]*probeResult{}}

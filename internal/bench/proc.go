@@ -118,8 +118,9 @@ type fleet struct {
 	ctx      context.Context // the life of the processes
 	stations map[bool]*station
 	clients  map[place]*process
-	profiles string    // directory for CPU and memory profiles of clients; "" writes none
-	patience time.Time // until then slices are repeated for what others used of the machine
+	profiles string        // directory for CPU and memory profiles of clients; "" writes none
+	spare    time.Duration // what is left for slices that are repeated because others used the machine
+	now      time.Duration // the same, of the cell that is being measured
 }
 
 func newFleet(ctx context.Context) *fleet {

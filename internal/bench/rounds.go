@@ -96,6 +96,13 @@ func (r *cellResult) foreign() float64 {
 func (f *fleet) measure(c *cell, p plan, rounds int, progress io.Writer) *cellResult {
 	began := time.Now()
 	res := &cellResult{Name: c.name()}
+	keep := map[place]bool{}
+	for _, at := range c.places() {
+		keep[at] = true
+	}
+	if err := f.release(keep); err != nil { // it was of cells that are done
+		_, _ = fmt.Fprintln(progress, "a client of an earlier cell:", err)
+	}
 	if err := f.fill(res, c, p, rounds); err != nil {
 		res.Error = oneLine(err.Error())
 		_ = f.stop() // what has failed is in the result
@@ -114,13 +121,6 @@ func (f *fleet) measure(c *cell, p plan, rounds int, progress io.Writer) *cellRe
 }
 
 func (f *fleet) fill(res *cellResult, c *cell, p plan, rounds int) error {
-	keep := map[place]bool{}
-	for _, at := range c.places() {
-		keep[at] = true
-	}
-	if err := f.release(keep); err != nil {
-		return err
-	}
 	for _, l := range c.all() {
 		res.Lanes = append(res.Lanes, l.label())
 		if _, err := f.client(c.place(l)); err != nil {
@@ -128,17 +128,28 @@ func (f *fleet) fill(res *cellResult, c *cell, p plan, rounds int) error {
 		}
 	}
 	d := p.length(c)
+	f.now = min(f.spare, time.Duration(rounds*len(c.all()))*d) // no cell uses up what the others need
 	for round := 0; round < rounds+spareRounds && res.clean() < rounds; round++ {
-		if round >= rounds && !time.Now().Before(f.patience) {
+		if round >= rounds && f.now <= 0 {
 			break
 		}
+		began := time.Now()
 		slices, clean, err := f.round(c, d, round)
 		if err != nil {
 			return err
 		}
+		if round >= rounds {
+			f.repeated(began)
+		}
 		res.Rounds, res.Clean = append(res.Rounds, slices), append(res.Clean, clean)
 	}
 	return nil
+}
+
+// repeated counts what has been repeated since began.
+func (f *fleet) repeated(began time.Time) {
+	f.spare -= time.Since(began)
+	f.now -= time.Since(began)
 }
 
 // round has every lane work once; the first is another one each time.
@@ -162,14 +173,18 @@ func (f *fleet) round(c *cell, d time.Duration, round int) (out []slice, clean b
 // cleanest runs one slice, again if others used too much of the machine, and keeps the cleanest.
 func (f *fleet) cleanest(at place, j job) (best slice, err error) {
 	for try := 0; try <= repeats; try++ {
+		began := time.Now()
 		s, err := f.one(at, j)
 		if err != nil {
 			return s, err
 		}
+		if try > 0 {
+			f.repeated(began)
+		}
 		if try == 0 || s.Foreign < best.Foreign {
 			best = s
 		}
-		if best.Foreign <= foreignLimit || !time.Now().Before(f.patience) {
+		if best.Foreign <= foreignLimit || f.now <= 0 {
 			break
 		}
 	}
@@ -245,20 +260,19 @@ func (f *fleet) probe(p probeRun, rounds int, progress io.Writer) *probeResult {
 	}
 	at := place{kind: kindOurs, nodes: p.nodes, mode: cmp.Or(p.mode, modePlain), procs: defaultProcs, lazy: true}
 	for range rounds {
-		err := f.release(nil)
-		if err == nil {
-			var a answer
-			var share float64
-			if a, share, err = f.watched(at, command{Probe: p.probe, How: p.how}); err == nil && a.Error != "" {
-				err = errors.New(a.Error)
-			}
-			res.rounds, res.clean = append(res.rounds, a.Values), append(res.clean, share >= 0 && share <= foreignLimit)
+		if err := f.release(nil); err != nil {
+			_, _ = fmt.Fprintln(progress, "a client of an earlier cell:", err)
+		}
+		a, share, err := f.watched(at, command{Probe: p.probe, How: p.how})
+		if err == nil && a.Error != "" {
+			err = errors.New(a.Error)
 		}
 		if err != nil {
 			res.err = fmt.Errorf("%s: %w", p.name, err)
 			_ = f.stop() // the next begins anew
 			break
 		}
+		res.rounds, res.clean = append(res.rounds, a.Values), append(res.clean, share >= 0 && share <= foreignLimit)
 	}
 	say(progress, p.name, res)
 	return res
