@@ -80,7 +80,7 @@ func (b *Bucket) Complete(f func()) { b.router.Complete(f) }
 // WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
 // Cluster.WaitReady.
 func (b *Bucket) WaitReady(ctx context.Context) error {
-	return b.router.WaitReady(ctx, false, b.c.failsFast())
+	return b.router.WaitReady(ctx, false)
 }
 
 // Map describes the newest cluster map.

@@ -198,8 +198,8 @@ func (c *Cluster) explained() {
 
 // WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
 // reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
-// unless the cluster's strategy is one that waits for such things too, and at ctx's end with the last failure. want
-// says what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
+// unless the cluster's strategy, which is asked, goes on for it, and at ctx's end with the last failure. want says
+// what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
 func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	bs := c.all()
 	if len(bs) == 0 {
@@ -215,7 +215,7 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 			return err
 		}
 		for _, b := range bs {
-			if err := b.router.WaitReady(ctx, w.State == Degraded, c.failsFast()); err != nil {
+			if err := b.router.WaitReady(ctx, w.State == Degraded); err != nil {
 				return err
 			}
 		}
@@ -224,15 +224,6 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 		}
 	}
 	return nil
-}
-
-// failsFast says whether terminal conditions end a wait at once.
-func (c *Cluster) failsFast() bool {
-	switch c.cfg.Retry.(type) {
-	case nil, retry.FastFailOnTerminalError, *retry.FastFailOnTerminalError:
-		return true
-	}
-	return false
 }
 
 // Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so

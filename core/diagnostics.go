@@ -228,13 +228,13 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	return r, nil
 }
 
-// awaitMaps waits for a map of each bucket. The error is that of a bucket, when none has one.
+// awaitMaps waits for a map of each bucket that nodes do not refuse to open. The error is that of the buckets, when none has one.
 func (c *Cluster) awaitMaps(ctx context.Context) error {
 	bs := c.all()
 	errs := make([]error, len(bs))
 	var wg sync.WaitGroup
 	for i, b := range bs {
-		wg.Go(func() { _, errs[i] = b.Layout(ctx) }) // ends by its deadline
+		wg.Go(func() { errs[i] = b.awaitMap(ctx) }) // ends by its deadline
 	}
 	wg.Wait()
 	c.seeToMap() // one of them may be the reason why there is no map

@@ -2,11 +2,13 @@ package core
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Calls that need no bucket find their nodes in the cluster map of any bucket. When the buckets that were asked for have none,
@@ -111,3 +113,29 @@ func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 		}
 	}
 }
+
+// awaitMap waits for the bucket's first map as a call does, whose strategy gives up for terminal conditions whatever the cluster's
+// does, and no longer than until a node says that it does not open the bucket. The error says why there is no map.
+func (b *Bucket) awaitMap(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan error, 1)
+	go func() {
+		_, err := b.router.LayoutAs(ctx, retry.FastFailOnTerminalError{})
+		over <- err
+	}()
+	for {
+		changed := b.router.Changed()
+		if _, refused := b.router.MapState(); refused && b.name != "" {
+			cancel(errRefusedBucket)
+			return <-over
+		}
+		select {
+		case <-changed:
+		case err := <-over:
+			return err
+		}
+	}
+}
+
+var errRefusedBucket = errors.New("no node opens the bucket")

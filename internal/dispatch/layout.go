@@ -7,6 +7,7 @@ import (
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
 )
 
@@ -51,12 +52,15 @@ func (l layout) Capability(name string) (has, known bool) {
 
 // Layout implements kv.Topology: before the first cluster map it waits for it, at most as long as a call would, and
 // fails as one would.
-func (r *Router) Layout(ctx context.Context) (kv.Layout, error) {
+func (r *Router) Layout(ctx context.Context) (kv.Layout, error) { return r.LayoutAs(ctx, nil) }
+
+// LayoutAs is Layout with a strategy for the wait, nil for the cluster's.
+func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (kv.Layout, error) {
 	if pk := r.picker.Load(); pk != nil {
 		return layout{pk}, nil
 	}
 	// A request that any data node may answer waits for the map, and meets what calls meet on their way.
-	_, err := kv.Do(ctx, r, kv.Noop{Pinned: true})
+	_, err := kv.Do(ctx, r, kv.Noop{Common: kv.Common{Retry: s}, Pinned: true})
 	if pk := r.picker.Load(); pk != nil { // whatever became of the request
 		return layout{pk}, nil
 	}

@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // How long handshakes may go on without a step while another node has met a terminal condition, which may be a node that has
@@ -14,29 +16,30 @@ const (
 	callPatience = 20 * time.Millisecond
 )
 
-// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any; with
-// failFast until a terminal condition says that it will not be, or until ctx ends. The error names the conditions that are
-// known, and the last failure; at ctx's end also ctx's cause.
-func (r *Router) WaitReady(ctx context.Context, degraded, failFast bool) error {
+// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any; until the
+// cluster's strategy gives up because of a terminal condition that says that it will not be; or until ctx ends. The error names
+// the conditions that are known, and the last failure; at ctx's end also ctx's cause.
+func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
+	w := wait{r: r, began: time.Now()}
 	for {
 		changed := r.Changed()
 		ready, last := r.readiness(degraded)
 		if ready {
 			return nil
 		}
-		var enough <-chan time.Time
-		if until, known := r.terminal(degraded); known != nil && failFast {
-			left := time.Duration(until - r.now())
-			if left <= 0 {
-				return known
-			}
+		left, err := w.goesOn(ctx, degraded)
+		if err != nil {
+			return err
+		}
+		var again <-chan time.Time
+		if left > 0 {
 			t := time.NewTimer(left)
 			defer t.Stop()
-			enough = t.C
+			again = t.C
 		}
 		select {
 		case <-changed:
-		case <-enough:
+		case <-again:
 		case <-r.ctx.Done():
 			return conn.ErrClosed
 		case <-ctx.Done():
@@ -44,6 +47,69 @@ func (r *Router) WaitReady(ctx context.Context, degraded, failFast bool) error {
 		}
 	}
 }
+
+// wait is one WaitReady as the cluster's strategy sees it: an operation that no server sees.
+type wait struct {
+	r       *Router
+	began   time.Time
+	retries int
+	reasons retry.Reasons
+	delay   time.Duration // that the strategy has named last
+	next    time.Time     // until then it is not asked again
+	final   bool          // the wait ends then
+}
+
+// goesOn asks the strategy about the terminal condition that is known, if one is. The error ends the wait; left is when to look
+// again, 0 for no such time.
+func (w *wait) goesOn(ctx context.Context, degraded bool) (left time.Duration, err error) {
+	until, why, known := w.r.terminal(degraded)
+	if known == nil {
+		return 0, nil
+	}
+	left = max(time.Duration(until-w.r.now()), time.Until(w.next))
+	switch {
+	case left > 0:
+		return left, nil
+	case w.final:
+		return 0, known
+	}
+	a, err := w.ask(ctx, why, known)
+	switch {
+	case ctx.Err() != nil || w.r.ctx.Err() != nil: // the caller looks for that
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", err, known)
+	}
+	var again bool
+	if w.delay, again = a.Delay(); !again {
+		if w.delay, w.final = a.TimesOut(); !w.final {
+			return 0, known
+		}
+	}
+	w.retries, w.reasons = w.retries+1, w.reasons.With(why)
+	w.delay = max(w.delay, retry.Floor)
+	w.next = time.Now().Add(w.delay)
+	return w.delay, nil
+}
+
+// ask is what the cluster's strategy says. The error is its panic, unless ctx or the router has ended.
+func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Action, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.r.ctx, cancel)()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = w.began.Add(endless)
+	}
+	waited := time.Since(w.began)
+	return w.r.o.Orchestrator.Ask(ctx, retry.Request{
+		Service: retry.KV, Operation: "wait-ready", Bucket: w.r.o.Bucket, Idempotent: true, Transparent: w.retries, BackoffStep: w.retries,
+		Reasons: w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay, Waited: waited, WaitedUnseen: waited, Err: known,
+	}, why)
+}
+
+// endless is how long a wait may take whose context has no deadline, as strategies see it.
+const endless = 365 * 24 * time.Hour
 
 // readiness says whether the bucket is ready, and what has failed last.
 func (r *Router) readiness(degraded bool) (ready bool, last error) {
@@ -88,28 +154,30 @@ func (r *Router) WhyNoMap() error {
 	return last
 }
 
-// terminal is the condition that keeps the bucket from being ready, and until when, since the base, other nodes may still
-// make it so. A node of the map that has met one will not be connected; without a map any other seed may have a map.
-func (r *Router) terminal(degraded bool) (until int64, known error) {
+// terminal is the condition that keeps the bucket from being ready, with its reason, and until when, since the base, other nodes
+// may still make it so. A node of the map that has met one will not be connected; without a map any other seed may have a map.
+func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known error) {
+	condition := func(node string) error {
+		why, known = r.o.Health.Refine(retry.NotReady, r.o.Bucket, node)
+		return known
+	}
 	if pk := r.picker.Load(); pk != nil && !degraded {
 		for _, p := range pk.nodes {
-			if p != nil && !p.connectedAny() {
-				if known = r.o.Health.Condition(r.o.Bucket, p.addr); known != nil {
-					return 0, known
-				}
+			if p != nil && !p.connectedAny() && condition(p.addr) != nil {
+				return 0, why, known
 			}
 		}
-		return 0, nil
+		return 0, retry.Unknown, nil
 	}
-	if known = r.o.Health.Condition(r.o.Bucket, ""); known == nil {
-		return 0, nil
+	if condition("") == nil {
+		return 0, retry.Unknown, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, hope := r.mayCome(); !hope {
-		return 0, known
+		return 0, why, known
 	}
-	return r.now() + int64(r.goesOn(patience)), known
+	return r.now() + int64(r.goesOn(patience)), why, known
 }
 
 // goesOn is how much longer than now a map may come from a first handshake, or a lookup of the seeds, that must take a step

@@ -53,7 +53,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 
 func ready(t *testing.T, r *Router) {
 	t.Helper()
-	require.NoError(t, r.WaitReady(t.Context(), false, false))
+	require.NoError(t, r.WaitReady(t.Context(), false))
 }
 
 // heldUp is a router whose next call is held up after it was routed, before it is handed to its connection.
