@@ -100,7 +100,7 @@ var rules = map[string]rule{
 	"internal/sim":     {layer: beside, below: true, external: []string{"github.com/anishathalye/porcupine"}},
 }
 
-// testOnly are modules that no package outside bench and interop links; in test files everything of theirs is allowed
+// testOnly are modules that no package outside bench links; in test files everything of theirs is allowed
 // but what testify holds beside require.
 var testOnly = []string{
 	"github.com/couchbase/gocbcore", "github.com/golang/snappy", "github.com/stretchr/testify", "go.uber.org/goleak",
