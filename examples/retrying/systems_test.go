@@ -174,3 +174,17 @@ func Example_hedgedQuery() {
 	})
 	// Output: {"$1":1}
 }
+
+func Example_retryAfter() {
+	with(nil, func(ctx context.Context, w world) {
+		w.server.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/pools"},
+			mock.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"0"}}}, mock.Answer{Body: []byte("{}")})
+		cluster := w.cluster
+		resp, err := cluster.Do(ctx, &core.HTTPRequest{Method: "GET", Path: "/pools"}) // 503 with Retry-After: 0, and then 200
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(resp.Status, resp.Retry.Attempts, resp.Retry.Reasons, resp.Body.Close())
+	})
+	// Output: 200 1 SERVICE_RESPONSE_CODE_INDICATED <nil>
+}
