@@ -228,7 +228,7 @@ func hostCells() []cell {
 
 // allCells is everything that is measured in rounds.
 func allCells() []cell {
-	out := hostCells()
+	var out []cell
 	for _, f := range families() {
 		for _, n := range f.gets {
 			out = append(out, member(f.like, opGet, n))
@@ -242,7 +242,7 @@ func allCells() []cell {
 			out = append(out, heldCell(hold, n))
 		}
 	}
-	return append(out, movedCell(), queryCell())
+	return append(append(out, movedCell(), queryCell()), hostCells()...)
 }
 
 // member is a cell of a family, with the lanes that rows need beside the two clients.
