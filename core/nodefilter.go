@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // NodeRefusedError is a node that a cluster map names and that is not connected to. It is the cause of what calls to that
@@ -190,11 +192,7 @@ func (f *nodeFilter) check(addr string) (err error) {
 	if f.user == nil {
 		return f.kind(addr)
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic in the node filter: %v", v)
-		}
-	}()
+	defer observe.Contain("the node filter", &err)
 	return f.user(addr)
 }
 

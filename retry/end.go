@@ -3,6 +3,7 @@ package retry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime/debug"
 	"time"
@@ -46,7 +47,7 @@ func (o *Orchestrator) Expire(op Op) bool { return o.end(op, ErrTimeout, nil) }
 
 // Cancel ends an operation now, in whatever phase it is, with ErrCanceled around cause. It says whether this call ended
 // it.
-func (o *Orchestrator) Cancel(op Op, cause error) bool { return o.end(op, ErrCanceled, cause) }
+func (o *Orchestrator) Cancel(op Op, cause error) bool { return o.end(op, ErrCanceled, usable(cause)) }
 
 func (o *Orchestrator) end(op Op, kind, why error) bool {
 	s := op.Retry()
@@ -363,7 +364,22 @@ func translated(f func(error) error, cause error) (err error) {
 			err = cause
 		}
 	}()
-	return f(cause)
+	return usable(f(cause))
+}
+
+// usable gives an error of the user's, or what stands for it where its own methods panic: they are called wherever it is looked at.
+func usable(err error) (out error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			out = &PanicError{"an error", fmt.Sprint(v), debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	_ = errors.Is(err, ErrClosed)
+	return err
 }
 
 func contain(err *error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // uploadPiece is how much of a streamed body is read at a time.
@@ -88,7 +90,7 @@ func (u *upload) read(buf []byte) (p piece) {
 	if n < 0 || n > len(buf) {
 		return piece{buf, 0, fmt.Errorf("the request's body says that it has read %d bytes into %d", n, len(buf))}
 	}
-	return piece{buf, n, err}
+	return piece{buf, n, observe.Usable("the request's body", err)}
 }
 
 // Close implements io.Closer: it has the caller's body closed.
@@ -134,6 +136,7 @@ func makeAgain(ctx context.Context, again func() (io.ReadCloser, error)) (io.Rea
 			}
 		}()
 		m.rc, m.err = again()
+		m.err = observe.Usable("the request's body", m.err)
 		if m.rc == nil && m.err == nil {
 			m.err = errNoBody
 		}

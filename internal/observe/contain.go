@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 )
@@ -21,9 +22,60 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Contain is deferred by a function that calls code of the user's and returns *err: a panic becomes its error.
+// Contain is deferred by a function that calls code of the user's and returns *err: a panic becomes its error, and so does
+// an error that cannot be used.
 func Contain(in string, err *error) {
 	if v := recover(); v != nil {
+		if e, ok := v.(error); ok {
+			v = Usable(in, e)
+		}
 		*err = &PanicError{in, v, debug.Stack()}
+		return
+	}
+	if *err != nil {
+		*err = Usable(in, *err)
+	}
+}
+
+// mostErrors bounds the tree of one error of the user's.
+const mostErrors = 1024
+
+// errProbe is an error that no error of the user's is.
+var errProbe = errors.New("probe")
+
+// Usable gives an error of the user's, or what stands for it where its own methods panic, such as those of a nil pointer, or
+// where it wraps itself. The client and the user's logs call these methods wherever an error is looked at or printed.
+func Usable(in string, err error) (usable error) {
+	if err == nil {
+		return nil
+	}
+	in = "an error of " + in
+	defer func() {
+		if v := recover(); v != nil {
+			usable = &PanicError{in, fmt.Sprint(v), debug.Stack()}
+		}
+	}()
+	left := mostErrors
+	if walk(err, &left); left < 0 {
+		return fmt.Errorf("%s wraps more than %d errors", in, mostErrors)
+	}
+	_ = err.Error()
+	var none *PanicError
+	_ = errors.Is(err, errProbe) || errors.As(err, &none)
+	return err
+}
+
+// walk counts down the errors of a tree, until there are none left to count.
+func walk(err error, left *int) {
+	if *left--; err == nil || *left < 0 {
+		return
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() error }:
+		walk(e.Unwrap(), left)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			walk(inner, left)
+		}
 	}
 }
