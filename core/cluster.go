@@ -247,6 +247,9 @@ func (c *Cluster) Close() error {
 	for _, b := range c.all() {
 		errs = append(errs, b.close(ctx, retry.ErrClosed))
 	}
+	if !c.http.Wait(ctx) {
+		errs = append(errs, context.Cause(ctx))
+	}
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return errors.Join(errs...)
 }

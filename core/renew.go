@@ -31,7 +31,6 @@ type renewer struct {
 	stale map[string]bool // connections that a node has asked to log in again
 
 	renewed map[string]renewal // by connection; run's own
-	asked   map[int]time.Time  // when a node's login was last renewed because the node had called it stale; run's own
 }
 
 // renewal is what has become of a connection's login since it was made.
@@ -42,7 +41,7 @@ type renewal struct {
 }
 
 func (b *Bucket) newRenewer() *renewer {
-	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}, asked: map[int]time.Time{}}
+	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}}
 }
 
 // wake makes the renewer look at all connections.
@@ -120,17 +119,13 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 	if !ok {
 		r.login = l.Login
 	}
-	stale := w.isStale(l.Connection)
 	old := r.login.Generation != w.b.c.logins.newest()
 	var at time.Time
 	switch {
 	case old:
 		at = r.login.At
-	case stale:
-		at = r.login.At
-		if last, ok := w.asked[l.Node]; ok && !at.Before(last) { // a node that calls the new login stale, too, waits
-			at = at.Add(renewRetry)
-		}
+	case w.isStale(l.Connection):
+		at = r.login.At.Add(renewRetry) // a node that calls the new login stale, too, waits
 	case !r.login.Expires.IsZero():
 		at = r.login.At.Add(max(r.login.Expires.Sub(r.login.At)/4*3, renewRetry))
 	default:
@@ -153,9 +148,6 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	r, ok := w.renewed[l.Connection]
 	if !ok {
 		r.login = l.Login
-	}
-	if w.isStale(l.Connection) {
-		w.asked[l.Node] = time.Now()
 	}
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
 	cr, err := w.b.c.logins.connection(asked)

@@ -92,6 +92,9 @@ func CloseBefore() Fault { return Fault{name: "close before", skip: true, silent
 // CloseAfter executes the request and closes the connection instead of answering.
 func CloseAfter() Fault { return Fault{name: "close after", silent: true, closes: true} }
 
+// CloseAnswered executes the request, answers it and closes the connection.
+func CloseAnswered() Fault { return Fault{name: "close answered", closes: true} }
+
 // Truncate executes the request, sends the first n bytes of its answer and closes the connection.
 func Truncate(n int) Fault {
 	return Fault{name: "truncate", closes: true, bytes: func(b []byte) []byte { return b[:max(0, min(n, len(b)))] }}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -190,4 +193,36 @@ func TestABodyThatGivesNothingEndsByTheDeadline_D137(t *testing.T) {
 		return err
 	})
 	require.ErrorIs(t, err, cberr.Timeout)
+}
+
+// A request to a service that ends while it is being connected leaves the attempt behind, of which net/http makes a connection for
+// others. Close ends that attempt and waits for it.
+func TestCloseEndsConnectingOverHTTP_D137(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
+		var under atomic.Int32
+		c := onMock(t, m, func(cfg *core.Config) {
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if strings.HasSuffix(addr, ":11210") {
+					return m.Dial(ctx, network, addr)
+				}
+				under.Add(1)
+				defer under.Add(-1)
+				<-ctx.Done()
+				time.Sleep(20 * time.Millisecond)
+				return nil, context.Cause(ctx)
+			}
+		})
+		require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
+		for _, wait := range []time.Duration{0, time.Second} {
+			_, err := c.Query(within(t, 100*time.Millisecond), &query.Request{Statement: "SELECT 1", Readonly: true})
+			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
+			time.Sleep(wait)
+		}
+		require.NotZero(t, under.Load())
+		began := time.Now()
+		require.NoError(t, c.Close())
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.Zero(t, under.Load())
+	})
 }

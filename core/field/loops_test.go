@@ -145,6 +145,7 @@ type drives struct {
 	work     func(ctx context.Context, w *watched)
 	dials    int // in a second to one address, at most; 0 means dialsInASecond
 	all      int // in a second to all; 0 means twice dialsInASecond
+	conns    int // connections that the client keeps to a node; 0 means one
 	requests map[memd.Opcode]int
 }
 
@@ -186,6 +187,10 @@ var drivers = map[string]drives{
 	"says that the login is stale, to many calls": {
 		answer: answered(on(memd.OpSet, status(memd.StatusAuthStale))),
 		work:   manyCalls, dials: 2, requests: map[memd.Opcode]int{memd.OpSASLAuth: 2},
+	},
+	"says that the login is stale, over several connections": {
+		answer: answered(on(memd.OpSet, status(memd.StatusAuthStale))),
+		work:   manyCalls, conns: 3, dials: 6, requests: map[memd.Opcode]int{memd.OpSASLAuth: 6},
 	},
 	"says that the connection has no bucket": {
 		answer: answered(on(memd.OpSet, status(memd.StatusNoBucket))),
@@ -315,7 +320,7 @@ func driven(t *testing.T, d drives) {
 	w.s.Add(t, "127.0.0.1:0").SetHook(w.hook)
 	w.b = ready(t, w.s, func(c *core.Config) {
 		c.Dial, c.Username, c.Password = w.dial(network), "user", core.NewSecret("password")
-		c.Mechanisms, c.AllowPlain = []string{"PLAIN"}, true
+		c.Mechanisms, c.AllowPlain, c.Connections = []string{"PLAIN"}, true, max(d.conns, 1)
 	})
 	time.Sleep(5 * time.Second) // whatever may be done at once is not used up
 	if w.answers(nil); d.answer != nil {

@@ -99,6 +99,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil once the client is closed
+	dials sync.WaitGroup        // net/http's goroutines that connect; none begins once the client is closed
 }
 
 var _ httpsvc.Doer = (*Client)(nil)
@@ -137,7 +138,7 @@ func setDefault[T int | time.Duration](v *T, to T) {
 }
 
 // Close ends every request under way with retry.ErrClosed, those whose rows are being read as well, and closes all
-// connections. It does not wait for the callers.
+// connections. It does not wait for the callers, and Wait waits for the rest.
 func (c *Client) Close() {
 	c.close(retry.ErrClosed)
 	c.mu.Lock()
@@ -151,10 +152,43 @@ func (c *Client) Close() {
 	}
 }
 
+// Wait waits until a closed client connects to nothing any more. net/http goes on with that when the request has ended. Only a dialer
+// of the user's that ignores its context can take time; false means that ctx has ended before.
+func (c *Client) Wait(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		c.dials.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// connecting notes that a goroutine connects, which calls done when it has ended; nil means that the client is closed.
+func (c *Client) connecting() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conns == nil {
+		return nil
+	}
+	c.dials.Add(1)
+	return c.dials.Done
+}
+
 // dial opens a connection, in a time of its own: a node that is not there must not use up the request's.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	done := c.connecting()
+	if done == nil {
+		return nil, retry.ErrClosed
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
 	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	nc, err := c.o.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -178,6 +212,11 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // dialTLS opens an encrypted connection. The handshake has a time of its own, too.
 func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	done := c.connecting()
+	if done == nil {
+		return nil, retry.ErrClosed
+	}
+	defer done()
 	raw, err := c.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err

@@ -104,10 +104,12 @@ func (w *world) check() {
 	r.Ops = len(w.ledger)
 	w.checkRemovals()
 	w.checkStatements()
+	w.checkScans()
 	w.checkSent()
 	w.checkTraffic()
 	w.checkInFlight()
 	w.checkDials()
+	w.checkDriven()
 	if most, _, _ := w.limits(); most > 0 && w.facts.parked > most {
 		r.violate("P12", "%d calls waited for a retry at one time, the limit is %d", w.facts.parked, most)
 	}
@@ -193,8 +195,10 @@ func (w *world) checkRemovals() {
 const (
 	politeMost  = 60 // retries of a call with a strategy of the client's own: all schedules wait longer and longer
 	politeWhole = 60 // and this many more where nodes push whole maps: what waits for a way looks at each of them
-	dialsFree   = 14 // dials to one address within a second, for each connection
-	dialsBroken = 3  // and this many more for each time that connections were broken within that
+	// dials to one address within a second, for each connection: four for what is lost, six for handshakes that fail, two for logins
+	// that are called stale, one for what an answer ends, one for new credentials
+	dialsFree   = 4 + 6 + 2 + 1 + 1
+	dialsBroken = 3 // and this many more for each time that connections were broken within that
 )
 
 // checkSent judges how many requests there were.

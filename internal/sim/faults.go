@@ -32,11 +32,7 @@ func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.
 		if times > 1 {
 			m.Times = 1 + r.below(times)
 		}
-		for i, n := range w.m.Nodes() {
-			if n.Addr() == addr {
-				m.Nodes = []int{i}
-			}
-		}
+		m.Nodes = w.nodesAt(addr)
 		in := w.m.Inject(m, f(r))
 		return func() int {
 			in.Remove()
@@ -133,7 +129,7 @@ func (w *world) heal(addr string) {
 
 // faults is the table. The names' numbers are those of the list of faults that a client has to bear.
 func faults() []fault {
-	return slices.Concat(networkFaults(), requestFaults(), wrongMapFaults())
+	return slices.Concat(networkFaults(), requestFaults(), wrongMapFaults(), drivingFaults())
 }
 
 func networkFaults() []fault {
@@ -283,13 +279,16 @@ func resetting(name string, ops ...memd.Opcode) fault {
 // disturb causes one fault after the other until ctx ends.
 func (w *world) disturb(ctx context.Context, id int) {
 	r := newSource(w.d, text("faults"), uint64(id))
-	table := faults()
+	table, driving := faults(), drivingFaults()
 	for {
 		sleep(ctx, r.between(time.Millisecond, 150*time.Millisecond))
 		if ctx.Err() != nil {
 			return
 		}
 		f := table[r.below(len(table))]
+		if w.drives && r.below(2) == 0 {
+			f = driving[r.below(len(driving))]
+		}
 		as := w.addresses()
 		end := f.begin(w, r, as[r.below(len(as))])
 		// Mostly short, now and then long enough for every call to run out of time.

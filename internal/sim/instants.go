@@ -200,7 +200,8 @@ func free(b []byte) bool {
 		return false
 	}
 	op := memd.Opcode(b[1])
-	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID || op == memd.OpNoop
+	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID || op == memd.OpNoop ||
+		op == memd.OpRangeScanCreate || op == memd.OpRangeScanContinue || op == memd.OpRangeScanCancel
 }
 
 // size is how long the packet is that b begins with.

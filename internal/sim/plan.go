@@ -66,6 +66,8 @@ type plan struct {
 	tight                     bool          // small limits of what may wait
 	calm                      bool          // it ends with a calm phase
 	asks                      bool          // the query service is asked, too
+	scans                     bool          // the bucket is scanned, too
+	drives                    bool          // nodes drive loops more than anything else, over a fast network
 	faults                    int           // so many of them at the same time
 	breaker                   bool
 	connections               int
@@ -91,7 +93,10 @@ func draw(o Options) *plan {
 		p.connections = 2
 	}
 	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
-	p.asks = r.below(2) == 0
+	p.asks, p.scans, p.drives = r.below(2) == 0, r.below(3) == 0, r.below(4) == 0
+	if p.drives {
+		p.latency, p.asks, p.scans = fastest, true, true
+	}
 	if o.Break == NoRecovery {
 		p.calm = true
 	}

@@ -98,7 +98,7 @@ func (t *Totals) missing() []string {
 		need(t.Outcomes, o.String())
 	}
 	need(t.FaultsFired, bucketFlushed, bucketRenewed, shortWrites)
-	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged")
+	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged", "a scan of everything")
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -35,6 +35,11 @@ var twins = map[string][]string{
 	"another bucket's map replaces ours":       {"P9"},
 	"a statement executed in part goes again":  {"P2"},
 	"a statement executed in part just fails":  {"P4"},
+	"what hangs up is connected to at once":    {"P10"},
+	"a stale login is renewed at once":         {"P10"},
+	"what is refused goes again at once":       {"P10"},
+	"no delay is too short":                    {"P10"},
+	"a scan without progress goes on at once":  {"P10"},
 }
 
 type edit struct{ file, old, new string }
@@ -94,6 +99,23 @@ var edits = []edit{
 	{
 		"query/service.go", "InDoubt: said.InDoubt()}",
 		`InDoubt: said.InDoubt() && broken != "a statement executed in part just fails"}`,
+	},
+	{"internal/dispatch/pace.go", "if wait > 0 {", `if wait > 0 && broken != "what hangs up is connected to at once" {`},
+	{
+		"core/renew.go", "at = r.login.At.Add(renewRetry) // a node",
+		`if at = r.login.At; broken != "a stale login is renewed at once" { at = at.Add(renewRetry) } // a node`,
+	},
+	{
+		"retry/orchestrator.go", "delay = max(delay, retryFloor) // guard",
+		`if broken != "what is refused goes again at once" { delay = max(delay, retryFloor) } // guard`,
+	},
+	{
+		"retry/orchestrator.go", "delay = max(delay, Controlled(j.made, 0))",
+		`if broken != "no delay is too short" { delay = max(delay, Controlled(j.made, 0)) }`,
+	},
+	{
+		"kv/scan_vbucket.go", "return rest(s.r.ctx, s.wait)",
+		`return broken == "a scan without progress goes on at once" || rest(s.r.ctx, s.wait)`,
 	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",

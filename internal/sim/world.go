@@ -43,6 +43,9 @@ type world struct {
 	executed   map[string]int // how often, by a statement's token
 	asked      int            // requests to the query service
 
+	driven  map[string][]time.Time // answers that drive a loop, by what was asked
+	scanned []scanning
+
 	facts   *facts
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
@@ -74,6 +77,7 @@ func (w *world) start() error {
 	w.m, w.began = m, time.Now()
 	w.tap = &taps{dials: map[string][]time.Time{}}
 	w.executes()
+	w.driven = map[string][]time.Time{}
 	m.Network().OnLink(w.link)
 	cfg, err := core.ParseConnString(m.ConnString())
 	if err != nil {
@@ -181,6 +185,9 @@ func (w *world) run(*testing.T) {
 	}
 	if w.asks {
 		faults.Go(func() { w.ask(ctx) })
+	}
+	if w.scans {
+		faults.Go(func() { w.scan(ctx) })
 	}
 	for i := range w.workers {
 		workers.Go(func() { w.work(i) })
@@ -339,6 +346,6 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, scans %t, drives %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker, p.connections)
 }
