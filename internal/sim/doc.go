@@ -11,7 +11,7 @@
 //	P4   a failure that claims not to have been applied was not; one in doubt was, at most once
 //	P5   the history of each key is linearizable
 //	P9   once the faults have stopped, calls succeed again
-//	P10  attempts and dials are bounded
+//	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine and no socket
 //	P12  what waits is bounded
 //

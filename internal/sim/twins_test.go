@@ -77,8 +77,8 @@ var edits = []edit{
 		`case s.Bucket != "" && s.Bucket != r.o.Bucket && broken != "another bucket's map replaces ours":`,
 	},
 	{
-		"query/codes.go", "if reason != retry.Unknown && !a.Readonly && a.InDoubt() {",
-		`if reason != retry.Unknown && !a.Readonly && a.InDoubt() && broken != "a statement executed in part goes again" {`,
+		"query/codes.go", "if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) {",
+		`if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) && broken != "a statement executed in part goes again" {`,
 	},
 	{
 		"query/codes.go", "reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()):",
