@@ -187,13 +187,12 @@ func (f *nodeFilter) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return nc, nil
 }
 
-// check asks the user's filter, which may panic, or judges by the kind of address.
-func (f *nodeFilter) check(addr string) (err error) {
+// check asks the user's filter, which may panic or end its goroutine, or judges by the kind of address.
+func (f *nodeFilter) check(addr string) error {
 	if f.user == nil {
 		return f.kind(addr)
 	}
-	defer observe.Contain("the node filter", &err)
-	return f.user(addr)
+	return observe.Apart("the node filter", func() error { return f.user(addr) })
 }
 
 // kind refuses addresses that lead to this machine or to its own network, such as the metadata services of clouds, unless

@@ -3,9 +3,7 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/observe"
@@ -33,9 +31,8 @@ func (o observer) Attempt(a retry.AttemptInfo) {
 	if o.user == nil {
 		return
 	}
-	defer o.contain()
 	a.Err = settled(a.Err)
-	o.user.Attempt(a)
+	o.tell(func() { o.user.Attempt(a) })
 }
 
 // Retry implements retry.Observer.
@@ -47,9 +44,8 @@ func (o observer) Retry(r *retry.Request, why retry.Reason, d time.Duration) {
 	if o.user == nil {
 		return
 	}
-	defer o.contain()
 	r.Err = settled(r.Err)
-	o.user.Retry(r, why, d)
+	o.tell(func() { o.user.Retry(r, why, d) })
 }
 
 // GaveUp implements retry.Observer.
@@ -62,17 +58,17 @@ func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 	if o.user == nil {
 		return
 	}
-	defer o.contain()
 	r.Err = settled(r.Err)
-	o.user.GaveUp(r, why, err)
+	o.tell(func() { o.user.GaveUp(r, why, err) })
 }
 
-// contain keeps a panic of the user's observer from reaching the operation that it is told of.
-func (o observer) contain() {
-	if v := recover(); v != nil {
-		o.log.Warn(context.Background(), observe.MsgCallbackPanicked,
-			slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
-	}
+// tell calls the user's observer. One that panics, or ends its goroutine, harms nothing.
+func (o observer) tell(f func()) {
+	err := observe.Apart("the retry observer", func() error {
+		f()
+		return nil
+	})
+	observe.LogFailed(o.log, err)
 }
 
 // settled is an ending that does not change any more, as a line needs it that is written later. The answer of a server

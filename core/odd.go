@@ -12,10 +12,13 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// goneError is a callback of the user's that has ended its goroutine.
-type goneError struct{ in string }
-
-func (e *goneError) Error() string { return e.in + " has ended its goroutine" }
+// What fails when code of the user's is not well behaved; errors of calls wrap them.
+type (
+	// PanicError is code of the user's that panicked.
+	PanicError = observe.PanicError
+	// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit does.
+	GoneError = observe.GoneError
+)
 
 // answerOf calls code of the user's that may panic, end its goroutine, or not come back: then the answer is an error. It blocks until
 // ctx has ended, at most. The goroutine ends when f comes back.
@@ -26,7 +29,7 @@ func answerOf[T any](ctx context.Context, in string, f func(context.Context) (T,
 	}
 	done := make(chan answer, 1)
 	go func() {
-		a := answer{err: &goneError{in}}
+		a := answer{err: &GoneError{In: in}}
 		defer func() { done <- a }()
 		defer observe.Contain(in, &a.err)
 		value, err := f(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type renewer struct {
 	stale map[string]bool // connections that a node has asked to log in again
 
 	renewed map[string]renewal // by connection; run's own
+	// asked is when a node's logins were last renewed because the node had called them stale, once for each connection; run's own.
+	asked map[int][]time.Time
 }
 
 // renewal is what has become of a connection's login since it was made.
@@ -41,7 +44,7 @@ type renewal struct {
 }
 
 func (b *Bucket) newRenewer() *renewer {
-	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}}
+	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}, asked: map[int][]time.Time{}}
 }
 
 // wake makes the renewer look at all connections.
@@ -125,7 +128,10 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 	case old:
 		at = r.login.At
 	case w.isStale(l.Connection):
-		at = r.login.At.Add(renewRetry) // a node that calls the new login stale, too, waits
+		at = r.login.At
+		if asked := w.asked[l.Node]; len(asked) >= w.b.c.cfg.Connections { // a node that calls new logins stale, too, waits
+			at = later(at, asked[len(asked)-w.b.c.cfg.Connections].Add(renewRetry))
+		}
 	case !r.login.Expires.IsZero():
 		at = r.login.At.Add(max(r.login.Expires.Sub(r.login.At)/4*3, renewRetry))
 	default:
@@ -148,6 +154,10 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	r, ok := w.renewed[l.Connection]
 	if !ok {
 		r.login = l.Login
+	}
+	if w.isStale(l.Connection) {
+		all := slices.Concat(w.asked[l.Node], []time.Time{time.Now()})
+		w.asked[l.Node] = all[max(len(all)-w.b.c.cfg.Connections, 0):]
 	}
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
 	cr, err := w.b.c.logins.connection(asked)
@@ -194,4 +204,11 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 func isRefusal(err error) bool {
 	var ce *conn.ConnectError
 	return errors.As(err, &ce) && ce.Kind == cberr.AuthenticationFailure
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -340,6 +340,39 @@ func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err
 	return s.RetryAfter(ctx, r, why), nil
 }
 
+// askInline asks a strategy that never blocks. Code of the user's may end its goroutine, which must not be the caller's: that is a
+// connection's reader among others.
+func askInline(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
+	if ownCode(s) {
+		return ask(ctx, s, r, why)
+	}
+	err = errStrategyGone // stays when the strategy ends its goroutine
+	apart(func() { a, err = ask(ctx, s, r, why) })
+	return a, err
+}
+
+// ownCode reports whether a strategy is one of this package's and calls no function of the user's.
+func ownCode(s Strategy) bool {
+	if f, ok := s.(FastFailOnTerminalError); ok {
+		s = f.Base
+	}
+	if s == nil {
+		return true
+	}
+	b, ok := s.(BestEffort)
+	return ok && b.Backoff == nil
+}
+
+// apart runs code of the user's on a goroutine of its own, and waits until it is over.
+func apart(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
 // take asks a budget; one that panics refuses.
 func take(b Budget, k Kind) (cost int32, ok bool, err error) {
 	defer contain(&err)
@@ -359,12 +392,18 @@ func translated(f func(error) error, cause error) (err error) {
 	if f == nil {
 		return cause
 	}
-	defer func() {
-		if recover() != nil || err == nil {
-			err = cause
-		}
-	}()
-	return usable(f(cause))
+	apart(func() {
+		defer func() {
+			if recover() != nil {
+				err = nil
+			}
+		}()
+		err = usable(f(cause))
+	})
+	if err == nil {
+		return cause
+	}
+	return err
 }
 
 // usable gives an error of the user's, or what stands for it where its own methods panic: they are called wherever it is looked at.

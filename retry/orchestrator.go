@@ -337,7 +337,7 @@ func (o *Orchestrator) inherited(s *State) Strategy {
 func (o *Orchestrator) consult(j *judgement) {
 	st := o.strategyOf(j.s)
 	if inline(st, o.inherited(j.s)) {
-		a, err := ask(j.r.Context, st, j.r, j.why)
+		a, err := askInline(j.r.Context, st, j.r, j.why)
 		o.conclude(j, a, err)
 		return
 	}

@@ -37,10 +37,9 @@ func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*
 	return nil, err
 }
 
-// handshake contains callbacks of the configuration that panic: that is a failure like any other.
-func handshake(ctx context.Context, tc *tls.Conn) (err error) {
-	defer observe.Contain("a callback of the TLS configuration", &err)
-	return tc.HandshakeContext(ctx)
+// handshake contains callbacks of the configuration that panic or end their goroutine: that is a failure like any other.
+func handshake(ctx context.Context, tc *tls.Conn) error {
+	return observe.Apart("a callback of the TLS configuration", func() error { return tc.HandshakeContext(ctx) })
 }
 
 // watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine uses

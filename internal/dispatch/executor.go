@@ -37,6 +37,15 @@ func (e *executor) run(f func()) {
 }
 
 func (e *executor) worker() {
+	over := false
+	defer func() {
+		if !over { // the callback has ended this goroutine, as a test's FailNow does: another one takes its place
+			e.mu.Lock()
+			e.free++
+			e.mu.Unlock()
+			go e.worker()
+		}
+	}()
 	for {
 		e.mu.Lock()
 		if len(e.queue) == 0 {
@@ -46,6 +55,7 @@ func (e *executor) worker() {
 				e.idle = nil
 			}
 			e.mu.Unlock()
+			over = true
 			return
 		}
 		f := e.queue[0]

@@ -1,10 +1,6 @@
 package dispatch
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
@@ -119,14 +115,15 @@ func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
 	})
 }
 
-// classify asks the user's hook. One that panics has named no reason.
-func (r *Router) classify(c *kv.Call, err *kv.Error) (why retry.Reason) {
-	defer func() {
-		if v := recover(); v != nil {
-			why = retry.Unknown
-			r.o.Log.Warn(context.Background(), observe.MsgCallbackPanicked,
-				slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
-		}
-	}()
-	return r.o.Classify(c.Spec().Name, err)
+// classify asks the user's hook. One that panics, or ends its goroutine, has named no reason.
+func (r *Router) classify(c *kv.Call, answer *kv.Error) (why retry.Reason) {
+	err := observe.Apart("Classify", func() error {
+		why = r.o.Classify(c.Spec().Name, answer)
+		return nil
+	})
+	if err != nil {
+		observe.LogFailed(r.o.Log, err)
+		return retry.Unknown
+	}
+	return why
 }

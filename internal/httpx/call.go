@@ -216,7 +216,7 @@ func (k *call) attempt() *httpsvc.Response {
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
 	w := &wire{state: &k.state, seen: k.r.Seen}
-	h, err := k.request(w.trace(ctx))
+	h, err := k.request(w.trace(traced(ctx)))
 	if err != nil {
 		cancel()
 		var cf *credentialsError

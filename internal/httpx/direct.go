@@ -14,7 +14,7 @@ func (c *Client) Get(ctx context.Context, addr, path string) (status int, body i
 	if c.o.TLS != nil {
 		scheme = "https"
 	}
-	h, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+addr+path, nil)
+	h, err := http.NewRequestWithContext(traced(ctx), http.MethodGet, scheme+"://"+addr+path, nil)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -1,8 +1,10 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 )
 
@@ -77,5 +79,40 @@ func walk(err error, left *int) {
 		for _, inner := range e.Unwrap() {
 			walk(inner, left)
 		}
+	}
+}
+
+// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit and a test's FailNow do. It fails what the code was
+// called for, and nothing else.
+type GoneError struct {
+	In string // the callback, as in "Dial"
+}
+
+// Error names the callback.
+func (e *GoneError) Error() string { return e.In + " has ended its goroutine" }
+
+// Apart calls code of the user's on a goroutine of its own, so that one that ends its goroutine ends none of the client's, and waits
+// for it. A panic is a *PanicError, the end of the goroutine a *GoneError.
+func Apart(in string, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error = &GoneError{in}
+		defer func() { done <- err }()
+		defer Contain(in, &err)
+		err = f()
+	}()
+	return <-done
+}
+
+// LogFailed writes that code of the user's has panicked or ended its goroutine, if err says so.
+func LogFailed(l Log, err error) {
+	var panicked *PanicError
+	var gone *GoneError
+	switch {
+	case errors.As(err, &panicked):
+		l.Warn(context.Background(), MsgCallbackPanicked,
+			slog.String(KeyPanic, fmt.Sprint(panicked.Value)), slog.String(KeyStack, string(panicked.Stack)))
+	case errors.As(err, &gone):
+		l.Warn(context.Background(), MsgCallbackPanicked, slog.String(KeyPanic, gone.Error()))
 	}
 }

@@ -115,9 +115,20 @@ func (l *lines) handle(ctx context.Context, r slog.Record) {
 	_ = l.handler.Handle(ctx, r) // as slog.Logger does: the error has no receiver
 }
 
-func (l *lines) enabled(ctx context.Context, level slog.Level) (on bool) {
-	defer contain(&l.lost)
-	return l.handler.Enabled(ctx, level)
+func (l *lines) enabled(ctx context.Context, level slog.Level) bool {
+	return l.handler != slog.DiscardHandler && l.ask(ctx, level)
+}
+
+// ask asks the handler, which is code of the user's.
+func (l *lines) ask(ctx context.Context, level slog.Level) (on bool) {
+	err := Apart("the log's handler", func() error {
+		on = l.handler.Enabled(ctx, level)
+		return nil
+	})
+	if err != nil {
+		l.lost.Add(1)
+	}
+	return on
 }
 
 // close refuses further lines and waits for those that are there, at most for LogGrace or until ctx ends.

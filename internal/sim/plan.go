@@ -97,6 +97,9 @@ func draw(o Options) *plan {
 	if p.drives {
 		p.latency, p.asks, p.scans = fastest, true, true
 	}
+	// While there is no bucket the client finds services over connections without one. They are dialled at the instant at which those of
+	// the bucket are, and nothing tells the dials apart.
+	p.asks = p.asks && !p.renew
 	if o.Break == NoRecovery {
 		p.calm = true
 	}

@@ -102,8 +102,8 @@ var edits = []edit{
 	},
 	{"internal/dispatch/pace.go", "if wait > 0 {", `if wait > 0 && broken != "what hangs up is connected to at once" {`},
 	{
-		"core/renew.go", "at = r.login.At.Add(renewRetry) // a node",
-		`if at = r.login.At; broken != "a stale login is renewed at once" { at = at.Add(renewRetry) } // a node`,
+		"core/renew.go", "len(asked) >= w.b.c.cfg.Connections {",
+		`len(asked) >= w.b.c.cfg.Connections && broken != "a stale login is renewed at once" {`,
 	},
 	{
 		"retry/orchestrator.go", "delay = max(delay, retryFloor) // guard",
