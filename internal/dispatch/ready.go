@@ -21,6 +21,8 @@ const (
 // the conditions that are known, and the last failure; at ctx's end also ctx's cause.
 func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 	w := wait{r: r, began: time.Now()}
+	look := time.NewTimer(time.Hour)
+	defer look.Stop()
 	for {
 		changed := r.Changed()
 		ready, last := r.readiness(degraded)
@@ -33,9 +35,8 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 		}
 		var again <-chan time.Time
 		if left > 0 {
-			t := time.NewTimer(left)
-			defer t.Stop()
-			again = t.C
+			look.Reset(left)
+			again = look.C
 		}
 		select {
 		case <-changed:
