@@ -94,5 +94,5 @@ func observe(rq *request) reply {
 		out = binary.BigEndian.AppendUint64(out, cas)
 		b = b[4+n:]
 	}
-	return reply{value: out, cas: uint64(rq.b.store.DiskLag.Milliseconds()) << 32}
+	return reply{value: out, cas: uint64(rq.b.store.DiskLag().Milliseconds()) << 32}
 }

@@ -12,7 +12,7 @@ import (
 type (
 	// Network is a network in memory, see Virtual and Cluster.Network.
 	Network = memnet.Network
-	// NetworkOptions are the properties of a Network.
+	// NetworkOptions are the properties of a Network: Latency, Buffer, Record.
 	NetworkOptions = memnet.Options
 	// Link is one connection of a Network, for faults.
 	Link = memnet.Link
@@ -29,23 +29,28 @@ type (
 
 	// Service is one of the services that a node can run.
 	Service = services.Service
-	// ServiceMatch says which requests a script answers; the documentation of its fields is in mock/internal/services, as for
-	// the types below.
+	// ServiceMatch says which requests a script answers. Each of its fields that is set must fit: Service, Nodes, Method,
+	// Path, Statement, Pattern, Index, Preparing, Func. Skip and Times count what matches.
 	ServiceMatch = services.Match
-	// Answer is how a script answers one request: its rows and errors, and how they are delivered.
+	// Answer is how a script answers one request. What: Status, Header, Rows or Stream, Errors, Warnings, Mutated, Members,
+	// Early, or a whole Body, or Default. How: Hold, Delay, RowDelay, Chunk, Trickle, CutRows, CutBytes, StallRows,
+	// StallBytes, Never, Close, Deadline. Func makes one for each request.
 	Answer = services.Answer
-	// ServiceError is an error or warning in an Answer.
+	// ServiceError is an error or warning in an Answer: Code, Message, Retry, Reason, Cause, or all of it as Raw.
 	ServiceError = services.Error
-	// ServiceRequest is one HTTP request as a node received it, see Cluster.ServiceLog.
+	// ServiceRequest is one HTTP request as a node received it, see Cluster.ServiceLog: Node, Service, Method, Path, Query,
+	// Header, Body, User, Login, At, and what a service has found in it: Statement, Prepared, Preparing, Index, Member.
 	ServiceRequest = services.Request
 	// ViewEngine compiles the functions of views, see Views. Package mock/viewjs has one for JavaScript.
 	ViewEngine = services.ViewEngine
 	// ViewFunctions are the functions of one view that a ViewEngine has compiled.
 	ViewFunctions = services.ViewFunctions
 
-	// Document is a document as its active node has it, see Cluster.Documents.
+	// Document is a document as a node has it, see Cluster.Documents: Node, VBucket, Collection, Key, Value, Flags, Datatype,
+	// Expiry, CAS, Seqno, Locked.
 	Document = store.Document
-	// Applied is one mutation as a node executed it, see Cluster.ApplyLog.
+	// Applied is one mutation as a node executed it, see Cluster.ApplyLog: Node, VBucket, Opcode, Collection, Key, Token (the
+	// first 64 bytes of the value), CASBefore, CASAfter, At.
 	Applied = store.Applied
 	// CopyChange is what Cluster.ChangeCopies does, several of the constants together.
 	CopyChange = store.Change

@@ -2,9 +2,11 @@ package services_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -57,4 +59,17 @@ func TestStatementsAboutDocuments(t *testing.T) {
 	require.Equal(t, 24025, analytics("CREATE DATASET more ON absent").code())
 	require.Zero(t, analytics("CONNECT LINK Local").code())
 	require.JSONEq(t, `[3]`, string(results(t, analytics("SELECT RAW n FROM data WHERE kind = 'bus'"))))
+}
+
+func TestStatementsSeeTimeTravel(t *testing.T) {
+	c := mock.Start(t, mock.Bucket("default", 8))
+	w := documents(t, c)
+	w.store("stays", `{"n":1}`)
+	w.call(memd.Packet{Opcode: memd.OpSet, Key: []byte("expires"), Extras: []byte{0, 0, 0, 0, 0, 0, 0, 100}, Value: []byte(`{"n":2}`)})
+	a := newAsker(t, c)
+	require.Zero(t, a.query(`{"statement":"CREATE PRIMARY INDEX ON default"}`).query(t).code())
+	keys := `{"statement":"SELECT RAW META().id FROM default"}`
+	require.JSONEq(t, `["expires","stays"]`, string(results(t, a.query(keys).query(t))))
+	c.TimeTravel(101 * time.Second)
+	require.JSONEq(t, `["stays"]`, string(results(t, a.query(keys).query(t))))
 }

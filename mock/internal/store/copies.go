@@ -123,9 +123,12 @@ func (s *Store) SetLag(lag time.Duration) {
 	}
 }
 
+// DiskLag is how long disks are behind.
+func (s *Store) DiskLag() time.Duration { return s.diskLag }
+
 // SetDiskLag changes how long disks are behind. What there is already counts as being on disk.
 func (s *Store) SetDiskLag(lag time.Duration) {
-	s.DiskLag = lag
+	s.diskLag = lag
 	for i := range s.vbs {
 		s.vbs[i].slow = lag > 0
 		for _, c := range s.vbs[i].copies {

@@ -43,10 +43,10 @@ func (s *Store) Seqnos(vb uint16, node int, now time.Time) (current, persisted u
 	v := &s.vbs[vb]
 	v.deliver(now)
 	c := v.copies[node]
-	if s.DiskLag == 0 {
+	if s.diskLag == 0 {
 		return c.seqno, c.seqno
 	}
-	return c.seqno, c.persisted(now.Add(-s.DiskLag))
+	return c.seqno, c.persisted(now.Add(-s.diskLag))
 }
 
 // arrival is a sequence number with the time at which a copy got it.

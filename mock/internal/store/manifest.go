@@ -17,7 +17,7 @@ const (
 	defaultScope      = 0
 )
 
-// Manifest is what scopes and collections a bucket has. The cluster's mutex guards it.
+// Manifest is what scopes and collections a bucket has. Its caller has a lock.
 type Manifest struct {
 	UID    uint64
 	Scopes []Scope

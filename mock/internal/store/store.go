@@ -23,17 +23,18 @@ const (
 const DefaultCollection = 0
 
 // Store is one bucket's documents on the whole cluster: each node that holds a vbucket has a copy of its own. It is
-// plain data, guarded by the cluster's mutex.
+// plain data: its caller has a lock.
 type Store struct {
 	vbs     []vbucketData
 	lag     time.Duration // how long replicas are behind; 0: not at all
-	DiskLag time.Duration // how long disks are behind
+	diskLag time.Duration // how long disks are behind
 	lastCAS uint64
 	applied []Applied
 	keep    int // how many of applied are wanted; 0: all
 
-	Journal   bool      // each entry of applied goes to the journal too
-	unwritten []Applied // those that have not yet
+	// Journal makes TakeUnwritten return each entry of the log once.
+	Journal   bool
+	unwritten []Applied
 }
 
 type docID struct {
