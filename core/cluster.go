@@ -245,10 +245,13 @@ func (c *Cluster) Close() error {
 	c.http.Close()
 	var errs []error
 	for _, b := range c.all() {
-		errs = append(errs, b.close(ctx, retry.ErrClosed))
+		if err := b.close(ctx, retry.ErrClosed); err != nil {
+			const left = "bucket %q: a connection's Dial, Write or Close, or a function of kv.Go, has not come back: %w"
+			errs = append(errs, fmt.Errorf(left, b.Name(), err))
+		}
 	}
 	if !c.http.Wait(ctx) {
-		errs = append(errs, context.Cause(ctx))
+		errs = append(errs, fmt.Errorf("services: a Dial has not come back: %w", context.Cause(ctx)))
 	}
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return errors.Join(errs...)
