@@ -431,24 +431,8 @@ func (h *history) floor(since time.Duration) time.Duration {
 	return later(since, retryFloor)
 }
 
-// delay is the wait before the next attempt: the strategy's, or what the server asked for if that is longer.
-func (j *judgement) delay(a Action) time.Duration {
-	delay := a.delay
-	if a.kind != again || j.why.AlwaysRetry() {
-		return delay
-	}
-	if push, named := j.hint.Pushback.After(); named && !a.ignore {
-		delay = max(delay, push)
-	}
-	switch {
-	case j.made == 0:
-	case j.pushed() && delay < Floor: // guard: floor
-		delay = max(delay, Controlled(j.made, 0))
-	default:
-		delay = max(delay, retryFloor) // guard: floor of a strategy
-	}
-	return delay
-}
+// delay is the wait before the next attempt.
+func (j *judgement) delay(a Action) time.Duration { return a.Wait(j.made, j.hint.Pushback, j.why) }
 
 // pushed reports whether the server named a delay.
 func (j *judgement) pushed() bool {

@@ -176,6 +176,27 @@ func (a Action) Delay() (d time.Duration, ok bool) { return a.delay, a.kind == a
 // TimesOut gives the delay of TimeOutAfter; ok is false for every other Action.
 func (a Action) TimesOut() (d time.Duration, ok bool) { return a.delay, a.kind == waits }
 
+// Wait is how long an operation waits with a: the strategy's delay, or what the server asked for if that is longer, and no less than
+// what keeps anything but the caller from driving a loop of the client's. made is the number of retries made so far, of all kinds.
+func (a Action) Wait(made int, p Pushback, why Reason) time.Duration {
+	if a.kind != again || why.AlwaysRetry() {
+		return a.delay
+	}
+	delay := a.delay
+	push, named := p.After()
+	if named && !a.ignore {
+		delay = max(delay, push)
+	}
+	switch {
+	case made == 0:
+	case named && delay < Floor: // guard: floor
+		delay = max(delay, Controlled(made, 0))
+	default:
+		delay = max(delay, retryFloor) // guard: floor of a strategy
+	}
+	return delay
+}
+
 // Terminal reports whether a is StopTerminal's.
 func (a Action) Terminal() bool { return a.kind == stopTerminal }
 

@@ -190,7 +190,8 @@ func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.
 	r.Started = time.Now().Add(-r.Waited)
 	r.BackoffStep = s.x.attempt
 	setRetries(r, why, s.x.attempt)
-	return s.applied.strategy.RetryAfter(ctx, r, why)
+	a := s.applied.strategy.RetryAfter(ctx, r, why)
+	return a.WithDelay(a.Wait(s.x.attempt, r.Pushback, why)) // the orchestrator does so, but it has seen no retry
 }
 
 // setRetries counts retries as the orchestrator does: those that no server has seen apart.

@@ -145,30 +145,22 @@ func (e *kvJudge) Dispatch(c *kv.Call) {
 	}
 }
 
-// answer judges a status as the dispatcher does: the table, then the error map for what the table leaves to it.
+// answer judges a status by the dispatcher's own function.
 func (e *kvJudge) answer(c *kv.Call, st memd.Status) {
 	epoch, _ := c.State.Sent()
 	c.State.Answered(epoch)
 	e.out.code = uint32(st)
-	d := kv.Classify(e.x.spec.Opcode, st, c.Req.CAS != 0)
-	hint := retry.Hint{Code: uint32(st)}
-	if entry, ok := e.x.entry(); ok {
-		hint.Overload = entry.RateLimit()
-		d = d.WithMap(entry)
-	}
 	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
-	if d.Class == kv.ClassSuccess {
+	j := c.Judge(&p, e.x.errors)
+	switch j.Class {
+	case kv.ClassSuccess:
 		c.Succeed(&p, false)
-		return
+	case kv.ClassRetry:
+		e.why(j.Reason)
+		e.orch.MaybeRetry(c, j.Reason, j.Err, j.Hint)
+	case kv.ClassFail, kv.ClassAskMap:
+		c.Fail(j.Err)
 	}
-	err := c.StatusError(&p, d)
-	if d.Class != kv.ClassRetry {
-		c.Fail(err)
-		return
-	}
-	e.why(d.Reason)
-	hint.InDoubt = err.InDoubt
-	e.orch.MaybeRetry(c, d.Reason, err, hint)
 }
 
 // errorFor makes the error of the status that has the reason; nil when none has.

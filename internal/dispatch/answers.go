@@ -15,71 +15,35 @@ import (
 // connection's reader; the attempt is claimed.
 func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
 	c.Lend()
-	d := kv.Classify(c.Req.Opcode, pkt.Status, c.Req.CAS != 0)
+	j := c.Judge(pkt, r.o.ErrorMaps.For(p.addr))
+	d, err := &j.Disposition, j.Err
 	if d.Class == kv.ClassSuccess {
 		r.well(p.addr)
 		c.Succeed(pkt, false)
 		return
 	}
-	err := c.StatusError(pkt, d)
-	invalid := r.describe(p, &d, err)
+	if j.Entry.FetchConfig() {
+		r.want()
+	}
 	switch {
 	case d.Reconnect:
 		p.retire(cn, &uselessError{err.Status, err.Name})
-	case invalid:
+	case j.Entry.InvalidatesConnection():
 		p.renew(cn, &uselessError{err.Status, err.Name})
 	}
 	switch {
 	case d.Class != kv.ClassRetry:
-		r.refused(c, &d, err)
+		r.refused(c, d, err)
 	case d.Reason == retry.KVNotMyVBucket:
 		r.notMyVBucket(p, c, pkt, err)
 	case d.Reason == retry.KVCollectionOutdated:
 		r.collectionOutdated(c, err)
-	case pkt.Status == memd.StatusAuthStale:
-		if r.o.Stale != nil {
-			r.o.Stale(cn.Info().ID)
-		}
-		r.judge(c, d.Reason, err, retry.Hint{Code: uint32(pkt.Status)})
+	case pkt.Status == memd.StatusAuthStale && r.o.Stale != nil:
+		r.o.Stale(cn.Info().ID)
+		fallthrough
 	default:
-		hint := retry.Hint{Code: uint32(pkt.Status), InDoubt: err.InDoubt}
-		if e, ok := r.mapEntry(p.addr, pkt.Status); ok && e.RateLimit() {
-			hint.Overload = true
-		}
-		r.judge(c, d.Reason, err, hint)
+		r.judge(c, d.Reason, err, j.Hint)
 	}
-}
-
-// describe asks the error map of the node that answered: for the name of a status that we have none for, and for what becomes
-// of one that we leave to the map. It reports whether the map says that the connection is not to be relied on after it.
-func (r *Router) describe(p *pipeline, d *kv.Disposition, err *kv.Error) (invalid bool) {
-	st := err.Status
-	if d.Class != kv.ClassAskMap && st.Known() && st != memd.StatusInternal && st != memd.StatusNotInitialized {
-		return false
-	}
-	e, ok := r.mapEntry(p.addr, st)
-	if !ok {
-		return false
-	}
-	err.Description = e.Desc
-	if !st.Known() {
-		err.Name = e.Name
-	}
-	if e.FetchConfig() {
-		r.want()
-	}
-	if *d = d.WithMap(e); d.NotApplied {
-		err.InDoubt = false // it may be sent again, so nothing was applied
-	}
-	return e.InvalidatesConnection()
-}
-
-func (r *Router) mapEntry(addr string, st memd.Status) (errormap.Entry, bool) {
-	m := r.o.ErrorMaps.For(addr)
-	if m == nil {
-		return errormap.Entry{}, false
-	}
-	return m.Lookup(uint16(st))
 }
 
 // readErrorMap reads a node's map. A malformed one is as good as none: the connection stays.
