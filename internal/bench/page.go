@@ -68,7 +68,7 @@ func (r *report) pageGoals(b *strings.Builder) {
 			where = "; the worst cell is " + o.Where
 		}
 		if o.Name == "cells" && o.Goal.holds(o.Value) {
-			where = "; some cells have a worse p99.9"
+			where = "; " + cmp.Or(o.Reason, "some cells have a worse p99.9")
 		}
 		lines = append(lines, fmt.Sprintf("* %s: %s for a goal of %s%s.\n", o.What,
 			strings.TrimSpace(number(o.Value)+" "+o.Unit), o.Goal, where))

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -170,6 +171,9 @@ func probeRuns(quick bool) []probeRun {
 	}
 }
 
+// errProbe stands for the error of a probe, which the page names once.
+var errProbe = errors.New("its probe has failed")
+
 // probeResult is what a probe has found, once or in rounds.
 type probeResult struct {
 	rounds []map[string]float64
@@ -184,7 +188,10 @@ func (p *probeResult) sample(field string) sample {
 	if p == nil {
 		return sample{}
 	}
-	f := sample{timed: p.timed, short: p.short, err: p.err, total: len(p.rounds)}
+	f := sample{timed: p.timed, short: p.short, total: len(p.rounds)}
+	if p.err != nil {
+		f.err = errProbe
+	}
 	var all []float64
 	for i, values := range p.rounds {
 		v, ok := values[field]

@@ -311,7 +311,7 @@ func judgeRows(r *results) []outcome {
 			judged: judge(w.must, &s),
 		}
 		o.GoalMet = o.Rounds > 0 && w.goal.holds(o.Value)
-		if w.name == "cells" && slices.ContainsFunc(tails(r), func(bad bool) bool { return bad }) {
+		if w.name == "cells" && (s.doubt != "" || slices.Contains(tails(r), true)) {
 			o.GoalMet = false
 		}
 		if len(w.cells) < 2 {
