@@ -78,6 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Policy = cfg.Policy.Rolling(cfg.Dice)
 	c := &Cluster{
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log),
 	}

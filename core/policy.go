@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/analytics"
@@ -19,10 +20,54 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// ParsePolicy reads a retry policy file for Config.Policy: policy.Parse with the numbers of this client's services. The
-// error is a *policy.ParseError.
+// ParsePolicy reads a retry policy file for Config.Policy: policy.Parse with the numbers and the operations of this
+// client's services. The error is a *policy.ParseError.
 func ParsePolicy(data []byte) (*policy.Config, error) {
-	return policy.Parse(data, policy.ParseOptions{Code: ReasonOf})
+	return ParsePolicyWith(data, policy.ParseOptions{})
+}
+
+// ParsePolicyWith is ParsePolicy with options, such as more attempts than five. A nil Code and nil Operations are this
+// client's; with nil Dice the jitter rolls those of the client that uses the file.
+func ParsePolicyWith(data []byte, o policy.ParseOptions) (*policy.Config, error) {
+	if o.Code == nil {
+		o.Code = ReasonOf
+	}
+	if o.Operations == nil {
+		o.Operations = OperationsOf
+	}
+	return policy.Parse(data, o)
+}
+
+// methods are the operations of raw requests.
+var methods = [...]string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+}
+
+// OperationsOf are the operations of a service that a policy file may name: of kv the commands' verbs; of the others
+// the HTTP methods of raw requests, and the names of the client's own requests. It is empty for a service that does not
+// exist.
+func OperationsOf(service retry.Service) (list []policy.Operation) {
+	switch service {
+	case retry.KV:
+		for op := range 256 {
+			if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+				list = append(list, policy.Operation{Name: s.Name, Hedge: s.Opcode == memd.OpGet})
+			}
+		}
+		slices.SortFunc(list, func(a, b policy.Operation) int { return strings.Compare(a.Name, b.Name) })
+		return list
+	case retry.Query, retry.Search, retry.Analytics, retry.Views:
+		list = append(list, policy.Operation{Name: string(service), Hedge: true})
+	case retry.Management:
+		list = append(list, policy.Operation{Name: "buckets"}, policy.Operation{Name: "manifest"})
+	case retry.Eventing, retry.Backup:
+	default:
+		return nil
+	}
+	for _, m := range methods {
+		list = append(list, policy.Operation{Name: m, Hedge: true})
+	}
+	return list
 }
 
 // ReasonOf gives the reason that a service's own number may be retried for: a KV status, an HTTP status or an error
@@ -43,7 +88,7 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 		why, ok, _ = search.Classify(search.Answer{HTTPStatus: int(code)})
 	case "views":
 		why, ok, _ = views.Classify(views.Answer{HTTPStatus: int(code), Text: `{"reason":"missing"}`})
-	case "management":
+	case "management", "eventing", "backup":
 	default:
 		return retry.Unknown, false
 	}
@@ -94,6 +139,7 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 func (c *Cluster) SetPolicy(p *policy.Config) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
+	p = p.Rolling(c.cfg.Dice)
 	c.policy.Store(p)
 	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry)))
 	for _, b := range c.all() { // a bucket that is made from now on has the new one

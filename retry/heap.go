@@ -256,9 +256,12 @@ func (o *Orchestrator) counted(h *history, p parking) {
 	}
 	switch {
 	case p.pushed:
-		h.step = 0
+		h.step, h.unseens = 0, 0
 	case !p.free:
 		h.step++
+		if p.transparent {
+			h.unseens++
+		}
 	}
 	h.retrying, h.counting = true, !p.transparent
 	c.count(h.Retries())

@@ -19,6 +19,7 @@ type history struct {
 
 	Info      // its log is not yet a copy
 	step      int
+	unseens   int  // the steps that transparent retries made
 	moved     bool // the free re-route is used up
 	lost      bool // a connection was lost once
 	retrying  bool // an attempt that is a retry is out
@@ -107,8 +108,8 @@ func (h *history) request(j *judgement) *Request {
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
 		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
 		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
-		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step, Reasons: j.seen,
-		LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
+		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step,
+		UnseenSteps: h.unseens, Reasons: j.seen, LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
 		Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
 }

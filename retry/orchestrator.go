@@ -413,22 +413,35 @@ func (o *Orchestrator) conclude(j *judgement, a Action, err error) {
 	}
 }
 
-// Floor bounds how fast anything but the caller can drive a loop of the client's: no server's word brings a request
-// again sooner, except for the first time. A server that names a shorter delay again and again is waited for ever
-// longer, as for reasons that are always retried.
-const Floor = 10 * time.Millisecond
+// Nothing but the caller drives a loop of the client's as fast as servers answer. The first retry of an operation may
+// come at once; from the second on there is a floor, which floor knows. It has two heights, because one would break a
+// promise: 10 ms would lengthen the delays of 2, 4 and 8 ms that the RFC's backoff has, and with 1 ms a server that
+// says "now" would get 1,000 requests a second.
+const (
+	// Floor is under a delay that a server has named. One that names a shorter delay again and again is waited for ever
+	// longer, as for reasons that are always retried.
+	Floor = 10 * time.Millisecond
+	// retryFloor is under a strategy's delay, and under an event that wakes an operation. The schedule of reasons that
+	// are always retried has longer waits of its own.
+	retryFloor = time.Millisecond
+)
 
-// retryFloor is the same for strategies, whose delays begin with 1 ms, and for events that wake an operation: otherwise
-// a server could make the client send the same request as fast as it answers, and an operation without a way to a
-// server would spin until its deadline. The schedule of reasons that are always retried has longer waits of its own.
-const retryFloor = time.Millisecond
-
-// floor is when an operation that is parked at that moment may be sent again at the earliest.
-func (h *history) floor(since time.Duration) time.Duration {
-	if h.Retries() == 0 {
-		return since
+// floor is the least delay before the next retry of an operation that has had so many, where the delay would be d
+// otherwise.
+func floor(made int, pushed bool, d time.Duration) (least time.Duration) {
+	switch {
+	case made == 0:
+	case pushed && d < Floor: // guard: floor
+		least = Controlled(made, 0)
+	default:
+		least = retryFloor // guard: floor of a strategy
 	}
-	return later(since, retryFloor)
+	return least
+}
+
+// floor is when an operation that is parked at that moment may be sent again at the earliest, whatever wakes it.
+func (h *history) floor(since time.Duration) time.Duration {
+	return later(since, floor(h.Retries(), false, 0))
 }
 
 // delay is the wait before the next attempt.

@@ -17,6 +17,8 @@ const (
 	Analytics  Service = "analytics"
 	Views      Service = "views"
 	Management Service = "management"
+	Eventing   Service = "eventing"
+	Backup     Service = "backup"
 
 	// Own is a program's own work, which Do repeats.
 	Own Service = "own"
@@ -76,6 +78,7 @@ type Request struct {
 	Attempts                  int      // retries made, transparent ones apart; see Retries
 	Transparent               int      // requests sent again that no server logic had seen
 	BackoffStep               int      // the step for a Backoff: retries since the last pushback, the free re-route not counted
+	UnseenSteps               int      // the part of BackoffStep that transparent retries made; a policy file's backoff leaves it out
 	Reasons                   Reasons  // of earlier failures
 	Strategy                  Strategy // in force for the operation: its own, or the default
 	Default                   Strategy // what a strategy without a Base inherits, see Ask; nil is FastFailOnTerminalError{}
@@ -187,14 +190,7 @@ func (a Action) Wait(made int, p Pushback, why Reason) time.Duration {
 	if named && !a.ignore {
 		delay = max(delay, push)
 	}
-	switch {
-	case made == 0:
-	case named && delay < Floor: // guard: floor
-		delay = max(delay, Controlled(made, 0))
-	default:
-		delay = max(delay, retryFloor) // guard: floor of a strategy
-	}
-	return delay
+	return max(delay, floor(made, named, delay))
 }
 
 // Terminal reports whether a is StopTerminal's.

@@ -24,6 +24,7 @@ type connectFlags struct {
 	Collection    string        `help:"The collection (default: _default)."`
 	Timeout       time.Duration `help:"${timeout}"`
 	Retry         string        `default:"fast-fail" placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
+	MostAttempts  int           `placeholder:"N" help:"The most attempts that a policy file may ask for (default: 5)."`
 	TLSCA         string        `name:"tls-ca" placeholder:"FILE" help:"Trust the certificates in this PEM file and no others (default: the system's)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
 	AllowPlain    bool          `help:"Allow PLAIN without TLS, and HTTP requests with the password to nodes that only the map names (default: no)."`
@@ -56,7 +57,7 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 	if f.Timeout < 0 {
 		return core.Config{}, usagef("--timeout is negative")
 	}
-	strategy, err := strategyOf(f.Retry)
+	strategy, err := strategyOf(f.Retry, f.MostAttempts)
 	if err != nil {
 		return core.Config{}, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,22 +14,23 @@ import (
 )
 
 type explainCmd struct {
-	Service    string `required:"" help:"The service that answered: kv, query, search, views, analytics or management."`
-	Op         string `required:"" help:"The operation: as in upsert for kv, query for the row services, the HTTP method for management."`
-	Status     string `placeholder:"0xNN" help:"The status of kv's answer."`
-	Code       string `placeholder:"N" help:"The error code of a row service's answer."`
-	HTTP       string `name:"http" placeholder:"N" help:"The HTTP status of the answer (default with --code: 200)."`
-	RetryAfter string `placeholder:"V" help:"The Retry-After header of the answer: seconds or a date (default: none)."`
-	Reason     string `placeholder:"NAME" help:"The reason itself, instead of an answer."`
-	LostSocket bool   `help:"The connection was lost before the answer."`
-	Body       string `placeholder:"FILE" help:"The body of the answer (default: what --code says, or nothing)."`
-	ErrorMap   string `placeholder:"FILE" help:"The error map of the kv node that answered (default: none)."`
-	Strategy   string `placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
-	Idempotent bool   `help:"The operation is idempotent, although its kind is not (default: no)."`
-	Readonly   bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
-	Prepared   bool   `help:"The client keeps the plan of the statement (default: no)."`
-	WithCAS    bool   `name:"with-cas" help:"The kv request named a CAS (default: no)."`
-	Attempt    int    `help:"How many retries were made already (default: 0)."`
+	Service      string `required:"" help:"The service that answered: kv, query, search, views, analytics, management, eventing or backup."`
+	Op           string `required:"" help:"The operation: as in upsert for kv, query for the row services, the HTTP method for the others."`
+	Status       string `placeholder:"0xNN" help:"The status of kv's answer."`
+	Code         string `placeholder:"N" help:"The error code of a row service's answer."`
+	HTTP         string `name:"http" placeholder:"N" help:"The HTTP status of the answer (default with --code: 200)."`
+	RetryAfter   string `placeholder:"V" help:"The Retry-After header of the answer: seconds or a date (default: none)."`
+	Reason       string `placeholder:"NAME" help:"The reason itself, instead of an answer."`
+	LostSocket   bool   `help:"The connection was lost before the answer."`
+	Body         string `placeholder:"FILE" help:"The body of the answer (default: what --code says, or nothing)."`
+	ErrorMap     string `placeholder:"FILE" help:"The error map of the kv node that answered (default: none)."`
+	Strategy     string `placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
+	MostAttempts int    `placeholder:"N" help:"The most attempts that a policy file may ask for (default: 5)."`
+	Idempotent   bool   `help:"The operation is idempotent, although its kind is not (default: no)."`
+	Readonly     bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
+	Prepared     bool   `help:"The client keeps the plan of the statement (default: no)."`
+	WithCAS      bool   `name:"with-cas" help:"The kv request named a CAS (default: no)."`
+	Attempt      int    `help:"How many retries were made already (default: 0)."`
 }
 
 // explained is a decision as JSON.
@@ -38,6 +40,8 @@ type explained struct {
 	DelayMS   []float64  `json:"delay_ms"` // the least and the most; null when there is no retry
 	Error     *errorKind `json:"error"`
 	Consulted bool       `json:"consulted_strategy"`
+	// Policy is the entry of a policy file as the client understands it.
+	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
 // errorKind is a failure's kind.
@@ -53,7 +57,7 @@ func (c *explainCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	res := explained{Decision: "fail", Consulted: o.consulted}
+	res := explained{Decision: "fail", Consulted: o.consulted, Policy: json.RawMessage(o.applied.policy)}
 	if o.reason != nil {
 		res.Reason = new(o.reason.String())
 	}
@@ -109,6 +113,12 @@ func (a *app) showExplained(x *explanation, j prospect, res explained) error {
 	}
 	if j.other != nil {
 		lines = append(lines, [2]string{"or", x.failing(*j.other, failureOf(j.other.err).Kind) + ", as the dice of the delays fall"})
+	}
+	if text := j.applied.policy; text != "" {
+		lines = append(lines, [2]string{"policy", text})
+	}
+	if budget := j.applied.budget; budget != nil && j.consulted {
+		lines = append(lines, [2]string{"budget", budget(j.kind)})
 	}
 	for _, l := range lines {
 		if err := a.print("%-11s %s", l[0], l[1]); err != nil {
@@ -212,7 +222,7 @@ func (c *explainCmd) explanation() (*explanation, error) {
 	}
 	x := &explanation{service: retry.Service(c.Service), attempt: c.Attempt}
 	var err error
-	if x.strategy, err = strategyOf(c.Strategy); err != nil {
+	if x.strategy, err = strategyOf(c.Strategy, c.MostAttempts); err != nil {
 		return nil, err
 	}
 	if c.Service == "kv" {

@@ -74,10 +74,13 @@ func specOf(verb string) *kv.Spec {
 // httpServices are the names of the services with HTTP.
 var httpServices = map[string]httpsvc.Service{
 	"query": httpsvc.Query, "search": httpsvc.Search, "views": httpsvc.Views, "analytics": httpsvc.Analytics,
-	"management": httpsvc.Management,
+	"management": httpsvc.Management, "eventing": httpsvc.Eventing, "backup": httpsvc.Backup,
 }
 
-// methods are the operations of the service management.
+// byMethod are the services whose operations are HTTP methods.
+var byMethod = []httpsvc.Service{httpsvc.Management, httpsvc.Eventing, httpsvc.Backup}
+
+// methods are their operations.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 }
@@ -87,11 +90,11 @@ func (c *explainCmd) httpSubject() (*httpSubject, error) {
 	x := &httpSubject{idempotent: c.Idempotent || c.Readonly, prepared: c.Prepared, lost: c.LostSocket, after: c.RetryAfter}
 	var ok bool
 	if x.service, ok = httpServices[c.Service]; !ok {
-		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics and management", c.Service)
+		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics, management, eventing and backup", c.Service)
 	}
-	if x.service == httpsvc.Management {
+	if slices.Contains(byMethod, x.service) {
 		if x.method = strings.ToUpper(c.Op); !slices.Contains(methods, x.method) {
-			return nil, usagef("explain: --op %q: the operations of management are %s", c.Op, strings.Join(methods, " "))
+			return nil, usagef("explain: --op %q: the operations of %s are %s", c.Op, c.Service, strings.Join(methods, " "))
 		}
 	} else if !strings.EqualFold(c.Op, "query") && !strings.EqualFold(c.Op, c.Service) {
 		return nil, usagef("explain: --op %q: the operation of %s is query", c.Op, c.Service)
@@ -177,6 +180,8 @@ func errorBody(code int, message string) []byte {
 	return body
 }
 
+var answersOfMethods = map[retry.Reason]httpSubject{retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests}}
+
 // examples are answers that have a reason, by service.
 var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{
 	httpsvc.Query: {
@@ -198,9 +203,7 @@ var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{
 		retry.ViewsTemporaryFailure:        {status: http.StatusServiceUnavailable},
 		retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests},
 	},
-	httpsvc.Management: {
-		retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests},
-	},
+	httpsvc.Management: answersOfMethods, httpsvc.Eventing: answersOfMethods, httpsvc.Backup: answersOfMethods,
 }
 
 // exemplify takes an answer that has the reason, where there is one.

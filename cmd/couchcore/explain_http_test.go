@@ -5,12 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -110,7 +110,7 @@ func TestRetryAfterIsObeyedExactly(t *testing.T) {
 func TestEveryReasonOfAServiceIsExplained(t *testing.T) {
 	for service, id := range httpServices {
 		op := "query"
-		if id == httpsvc.Management {
+		if slices.Contains(byMethod, id) {
 			op = "GET"
 		}
 		for why := range retry.All() {

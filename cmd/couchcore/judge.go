@@ -46,6 +46,8 @@ type judged struct {
 	code      uint32 // the answer's number
 	consulted bool
 	by        string // the strategy, for people
+	kind      retry.Kind
+	applied   applied
 }
 
 // judge is the client's retry machinery for one call, which ends with its first decision.
@@ -99,7 +101,7 @@ func (x *explanation) judgeAs(how applied, dice *loaded) (judged, error) {
 			how.hedge = nil
 		}
 	}
-	j := &judge{x: x, applied: how, dice: dice, out: judged{by: how.name}}
+	j := &judge{x: x, applied: how, dice: dice, out: judged{by: how.name, applied: how}}
 	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), Dice: dice.roll})
 	err := x.meet(j)
 	j.orch.Close(retry.ErrClosed)
@@ -174,7 +176,7 @@ type atAttempt judge
 
 // RetryAfter implements retry.Strategy.
 func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	s.out.consulted = true
+	s.out.consulted, s.out.kind = true, r.Kind
 	r.Endpoint = "" // no node, so that no node's throttle refuses
 	for n := range min(s.x.attempt, mostReplayed) {
 		earlier := *r
@@ -197,7 +199,7 @@ func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.
 // setRetries counts retries as the orchestrator does: those that no server has seen apart.
 func setRetries(r *retry.Request, why retry.Reason, n int) {
 	if why.Unseen() {
-		r.Transparent = n
+		r.Transparent, r.UnseenSteps = n, n
 	} else {
 		r.Attempts = n
 	}

@@ -74,7 +74,7 @@ func (x *httpSubject) hedgeable() bool {
 		return true
 	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
 	}
-	return x.method == http.MethodGet || x.method == http.MethodHead
+	return x.idempotent || x.method == http.MethodGet || x.method == http.MethodHead
 }
 
 // mayFollow implements subject.

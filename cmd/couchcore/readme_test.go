@@ -143,7 +143,8 @@ func TestThePageOnRetryingHasEveryKeyOfAPolicyFile(t *testing.T) {
 		"operationConfig", "methodConfig", "name", "service", "operation", "method", "timeout", "retryPolicy", "hedgingPolicy",
 		"maxAttempts", "initialBackoff", "maxBackoff", "backoffMultiplier", "retryableReasons", "retryableStatusCodes", "jitter",
 		"softLimit", "hardLimit", "pinned", "hedgingDelay", "nonFatalReasons", "nonFatalStatusCodes", "retryThrottling", "maxTokens",
-		"tokenRatio", "none", "full", "equal", "additive", "proportional", "decorrelated",
+		"tokenRatio", "delays", "fit", "drop", "stretch", "truncate", "overflow", "cap", "giveUp", "tokenBucket", "capacity",
+		"refill", "costs", "server", "client", "throttling", "none", "full", "equal", "additive", "proportional", "decorrelated",
 	} {
 		require.Contains(t, string(text), "`"+key+"`")
 	}

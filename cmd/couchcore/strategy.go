@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -15,10 +16,14 @@ type chosen struct {
 	flag string // as it was given, "" for the default
 	base retry.Strategy
 	file []byte // the policy file, nil without one
+	most int    // attempts that it may ask for; 0 is the default
 }
 
 // strategyOf reads a --retry or --strategy flag; "" is the default. A policy file is checked as a whole.
-func strategyOf(name string) (chosen, error) {
+func strategyOf(name string, most int) (chosen, error) {
+	if most < 0 {
+		return chosen{}, usagef("--most-attempts is negative")
+	}
 	switch name {
 	case "", "fast-fail":
 		return chosen{base: retry.FastFailOnTerminalError{}}, nil
@@ -33,7 +38,7 @@ func strategyOf(name string) (chosen, error) {
 	if err != nil {
 		return chosen{}, usagef("policy file: %v", err)
 	}
-	c := chosen{flag: name, base: retry.FastFailOnTerminalError{}, file: data}
+	c := chosen{flag: name, base: retry.FastFailOnTerminalError{}, file: data, most: most}
 	_, err = c.policy(nil)
 	return c, err
 }
@@ -57,7 +62,7 @@ func (c chosen) policy(dice retry.Dice) (*policy.Config, error) {
 	if c.file == nil {
 		return nil, nil //nolint:nilnil // a nil Config is one without entries
 	}
-	cfg, err := policy.Parse(c.file, policy.ParseOptions{Code: core.ReasonOf, Dice: dice})
+	cfg, err := core.ParsePolicyWith(c.file, policy.ParseOptions{Dice: dice, MaxAttemptsCap: c.most})
 	if err != nil {
 		return nil, usagef("%s: %v", strings.TrimPrefix(c.flag, "@"), err)
 	}
@@ -76,6 +81,8 @@ type applied struct {
 	strategy retry.Strategy
 	hedge    *policy.Hedge // instead of retries; nil for none
 	name     string        // for people
+	policy   string        // of the file, as a file has it; "" without one
+	budget   func(retry.Kind) string
 }
 
 // of says what the client would do about an operation, its dice being the given ones.
@@ -89,6 +96,12 @@ func (c chosen) of(service retry.Service, operation string, dice retry.Dice) (ap
 		return a, err
 	}
 	e, _ := cfg.For(service, operation)
+	a.policy = e.Text
+	if b := cfg.Bucket(); b != "" && e.Strategy != nil {
+		a.budget = func(k retry.Kind) string {
+			return fmt.Sprintf("%s, a retry after this failure (%v) costs %d", b, k, cfg.Cost(k))
+		}
+	}
 	switch {
 	case e.Strategy != nil:
 		a.strategy, a.name = e.Strategy, c.flag

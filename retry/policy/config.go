@@ -13,21 +13,28 @@ import (
 // Config is a policy file that was read. Its methods may be called from any goroutine and do not block; a nil Config
 // has no entry and no throttle.
 type Config struct {
+	doc     *document // what follows is made of
+	options ParseOptions
+
 	entries  map[name]*Entry
 	throttle throttleDoc
+	bucket   *Store // of all retry policies together; nil without one
 	// nodes is replaced as a whole, so that finding a node's tokens takes no lock.
-	nodes atomic.Pointer[map[string]*Tokens]
+	nodes *atomic.Pointer[map[string]*Tokens]
 }
 
 // Entry is what a policy file says about an operation. What it points to is shared and must not be changed.
 type Entry struct {
-	// Strategy is the finished stack: FastFailOnTerminalError, Only, Limit, Throttle if there is one, Pushback and
-	// BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the entry has no
-	// policy at all: then the operation's strategy is the one it would have without the file.
+	// Strategy is the finished stack: FastFailOnTerminalError, Only, Limit, Throttle and Bucket if there are such,
+	// Pushback and BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the
+	// entry has no policy at all: then the operation's strategy is the one it would have without the file.
 	Strategy retry.Strategy
 	Hedge    *Hedge        // nil without a hedging policy
 	Timeout  time.Duration // 0 is the service's default
 	Pinned   bool          // a caller's own strategy does not replace the entry's policy
+	// Text is the policy as a file has it, on one line: what is in force, defaults included, as {"retryPolicy":...} or
+	// {"hedgingPolicy":...}. An entry with it does the same again. It is empty without a policy.
+	Text string
 }
 
 // Hedge is a hedging policy.
@@ -49,15 +56,34 @@ func (h *Hedge) IsNonFatal(err error) bool {
 const maxNodes = 4096
 
 func newConfig(d *document, o ParseOptions) *Config {
-	c := &Config{entries: make(map[name]*Entry), throttle: d.throttle}
+	c := &Config{doc: d, options: o, throttle: d.throttle, bucket: d.bucket.store(), nodes: new(atomic.Pointer[map[string]*Tokens])}
 	c.nodes.Store(&map[string]*Tokens{})
-	most := uint64(o.MaxAttemptsCap)
-	for i := range d.entries {
-		doc := &d.entries[i]
-		e := &Entry{Timeout: doc.timeout}
+	c.build()
+	return c
+}
+
+// Rolling is the same file with a client's source of random numbers for its jitter, unless ParseOptions.Dice named one.
+// The tokens are the same ones too.
+func (c *Config) Rolling(dice retry.Dice) *Config {
+	if c == nil || c.doc == nil || c.options.Dice != nil {
+		return c
+	}
+	own := *c
+	own.options.Dice = dice
+	own.build()
+	return &own
+}
+
+// build makes the entries.
+func (c *Config) build() {
+	c.entries = make(map[name]*Entry)
+	most := uint64(c.options.MaxAttemptsCap)
+	for i := range c.doc.entries {
+		doc := &c.doc.entries[i]
+		e := &Entry{Timeout: doc.timeout, Text: c.policyOf(doc)}
 		switch {
 		case doc.retry != nil:
-			e.Strategy, e.Pinned = c.stack(doc.retry, most, o.Dice), doc.retry.pinned
+			e.Strategy, e.Pinned = c.stack(doc.retry, most), doc.retry.pinned
 		case doc.hedge != nil:
 			p := doc.hedge
 			e.Pinned = p.pinned
@@ -67,16 +93,24 @@ func newConfig(d *document, o ParseOptions) *Config {
 			c.entries[n.name] = e
 		}
 	}
-	return c
 }
 
+// transparent are retries of what no server has seen: no list, limit, budget or backoff of a file is about them.
+var transparent = retry.BestEffort{Backoff: retry.Controlled}
+
 // stack builds the strategy of a retry policy.
-func (c *Config) stack(p *retryDoc, most uint64, dice retry.Dice) retry.Strategy {
-	inner := c.Throttled(Pushback{Base: retry.BestEffort{Backoff: p.backoff(dice)}})
+func (c *Config) stack(p *retryDoc, most uint64) retry.Strategy {
+	var inner retry.Strategy = Pushback{Base: retry.BestEffort{Backoff: p.backoff(c.options.Dice)}}
+	if c.bucket != nil {
+		inner = Bucket{Base: inner, Store: c.bucket}
+	}
 	return retry.FastFailOnTerminalError{Base: Only{
 		Reasons: p.failures.reasons,
 		Codes:   p.failures.numbers(),
-		Base:    Limit{Base: inner, MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard},
+		Unseen:  transparent,
+		Base: Limit{
+			Base: c.Throttled(inner), MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard, Fit: p.fit,
+		},
 	}}
 }
 

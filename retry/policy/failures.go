@@ -19,6 +19,7 @@ type failures struct {
 
 type code struct {
 	number      uint32
+	status      *grpcStatus // that it may be; nil: it is none
 	path, value string
 }
 
@@ -29,7 +30,11 @@ func readFailures(r *reader, f *failures) error {
 		if r.dec.PeekKind() == '0' {
 			n, err := r.integer(1, math.MaxUint32, "an integer above 0 of 32 bits")
 			if err == nil {
-				f.codes = append(f.codes, code{uint32(n), r.at(), strconv.FormatUint(n, 10)})
+				c := code{number: uint32(n), path: r.at(), value: strconv.FormatUint(n, 10)}
+				if r.grpcForm() && n < uint64(len(grpcStatuses)) {
+					c.status = &grpcStatuses[n]
+				}
+				f.codes = append(f.codes, c)
 			}
 			return err
 		}
@@ -42,11 +47,14 @@ func readFailures(r *reader, f *failures) error {
 			if err != nil || n == 0 {
 				return r.fault(raw, "must be "+want)
 			}
-			f.codes = append(f.codes, code{uint32(n), r.at(), raw})
+			f.codes = append(f.codes, code{number: uint32(n), path: r.at(), value: raw})
 			return nil
 		}
 		why, err := retry.Parse(text)
-		switch {
+		switch status := grpcStatusOf(text); {
+		case err != nil && status != nil:
+			f.codes = append(f.codes, code{status: status, path: r.at(), value: raw})
+			return nil
 		case err != nil:
 			return r.fault(raw, "is no reason")
 		case why == retry.Unknown:
@@ -57,11 +65,15 @@ func readFailures(r *reader, f *failures) error {
 	})
 }
 
-// checkCodes finds numbers that mean nothing in one of the services that the entry is for.
-func (e *entryDoc) checkCodes(codes []code, o ParseOptions) error {
+// checkCodes finds numbers that mean nothing in one of the services that the entry is for, and puts what they mean
+// there in the place of gRPC's statuses.
+func (e *entryDoc) checkCodes(f *failures, o ParseOptions) error {
 	known := func(s retry.Service, n uint32) bool {
-		if o.Code == nil {
+		if o.Code == nil || n == 0 {
 			return false
+		}
+		if s == "" {
+			return slices.ContainsFunc(services[:], func(s retry.Service) bool { _, ok := o.Code(s, n); return ok })
 		}
 		_, ok := o.Code(s, n)
 		return ok
@@ -71,16 +83,31 @@ func (e *entryDoc) checkCodes(codes []code, o ParseOptions) error {
 		named = append(named, n.service)
 	}
 	slices.Sort(named)
+	var codes []code
 	for _, s := range slices.Compact(named) {
-		for _, c := range codes {
-			if s == "" && !slices.ContainsFunc(services[:], func(s retry.Service) bool { return known(s, c.number) }) {
-				return &ParseError{Path: c.path, Value: c.value, Reason: "has no reason in any service"}
+		for _, c := range f.codes {
+			if known(s, c.number) {
+				codes = append(codes, c)
+				continue
 			}
-			if s != "" && !known(s, c.number) {
-				return &ParseError{Path: c.path, Value: c.value, Reason: fmt.Sprintf("has no reason in the service %q", s)}
+			where := "any service"
+			if s != "" {
+				where = fmt.Sprintf("the service %q", s)
+			}
+			if c.status == nil {
+				return &ParseError{Path: c.path, Value: c.value, Reason: "has no reason in " + where}
+			}
+			switch st := c.status; {
+			case st.reason != retry.Unknown:
+				f.reasons = f.reasons.With(st.reason)
+			case s != "" && s != retry.KV && known(s, st.http):
+				codes = append(codes, code{number: st.http})
+			default:
+				return &ParseError{Path: c.path, Value: c.value, Reason: st.refusal(where)}
 			}
 		}
 	}
+	f.codes = codes
 	return nil
 }
 

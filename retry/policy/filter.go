@@ -32,17 +32,28 @@ func (p Pushback) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
 }
 
 // Only lets Base decide about failures with one of the reasons or codes and does not retry any other. It narrows what
-// Base would do and never widens it; its zero value retries nothing that a server has seen. What no server has seen is in no
-// list: Base decides about it. Codes must not change afterwards.
+// Base would do and never widens it; its zero value retries nothing that a server has seen. What no server has seen is
+// in no list: Unseen decides about it. Codes must not change afterwards.
 type Only struct {
 	Base    retry.Strategy // nil inherits the default strategy
 	Reasons retry.Reasons
 	Codes   []uint32 // the services' own numbers
+	// Unseen decides about transparent retries, whose delays are then no steps of Base's backoff; nil is Base.
+	Unseen retry.Strategy
 }
 
 // RetryAfter implements retry.Strategy.
 func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	if why.Unseen() || r.Unseen || o.Reasons.Has(why) || r.Code != 0 && slices.Contains(o.Codes, r.Code) {
+	unseen := why.Unseen() || r.Unseen
+	if o.Unseen != nil {
+		if unseen {
+			return r.Ask(ctx, o.Unseen, why)
+		}
+		step, steps := r.BackoffStep, r.UnseenSteps
+		r.BackoffStep, r.UnseenSteps = step-steps, 0
+		defer func() { r.BackoffStep, r.UnseenSteps = step, steps }()
+	}
+	if unseen || o.Reasons.Has(why) || r.Code != 0 && slices.Contains(o.Codes, r.Code) {
 		return r.Ask(ctx, o.Base, why)
 	}
 	if r.Pushback.Never() {
@@ -53,5 +64,8 @@ func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason
 
 // Wraps implements retry.Wrapper.
 func (o Only) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
+	if o.Unseen != nil && !retry.IsInline(o.Unseen) {
+		return o.Unseen, retry.Is[Only](self)
+	}
 	return o.Base, retry.Is[Only](self)
 }

@@ -21,26 +21,33 @@ const (
 	jitterCount
 )
 
-// jitters are the names that a policy file knows. Additive adds up to half of the delay, as the requirements' own examples
-// do; proportional is up to a fifth more or less.
+// The most that a jitter makes a delay longer by.
+const (
+	addedPart        = 0.5
+	proportionalPart = 0.2
+)
+
+// jitters are the names that a policy file knows. Additive adds up to half of the delay, as the requirements' own
+// examples do; proportional is up to a fifth more or less.
 var jitters = [jitterCount]struct {
 	name  string
+	more  float64 // the most that it makes a delay longer by, as a part of the delay
 	apply func(curve retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff
 }{
-	noJitter: {"none", func(b retry.Backoff, _ *retryDoc, _ retry.Dice) retry.Backoff { return b }},
-	fullJitter: {"full", func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
+	noJitter: {"none", 0, func(b retry.Backoff, _ *retryDoc, _ retry.Dice) retry.Backoff { return b }},
+	fullJitter: {"full", 0, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
 		return retry.FullJitter(b, dice)
 	}},
-	equalJitter: {"equal", func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
+	equalJitter: {"equal", 0, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
 		return retry.EqualJitter(b, dice)
 	}},
-	addedJitter: {"additive", func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
-		return retry.AddJitter(b, 0.5, dice)
+	addedJitter: {"additive", addedPart, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
+		return retry.AddJitter(b, addedPart, dice)
 	}},
-	proportionalJitter: {"proportional", func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
-		return retry.PropJitter(b, 0.2, dice)
+	proportionalJitter: {"proportional", proportionalPart, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
+		return retry.PropJitter(b, proportionalPart, dice)
 	}},
-	decorrelatedJitter: {"decorrelated", func(_ retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff {
+	decorrelatedJitter: {"decorrelated", 0, func(_ retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff {
 		b := retry.Decorrelated(p.initial, p.max, dice)
 		return func(step int, last time.Duration) time.Duration {
 			if step == 0 { // a delay that a server named comes before, but the backoff starts afresh
@@ -59,7 +66,7 @@ func readJitter(r *reader, p *retryDoc) error {
 	var known []string
 	for j := range jitterCount {
 		if jitters[j].name == text {
-			p.jitter = j
+			p.jitter = &j
 			return nil
 		}
 		known = append(known, jitters[j].name)
@@ -67,8 +74,27 @@ func readJitter(r *reader, p *retryDoc) error {
 	return r.fault(raw, fmt.Sprintf("is no jitter; there are %v", known))
 }
 
-// backoff is the policy's curve with its jitter, which may not pass the maximum.
+// spread is the jitter in force: full for gRPC's curve, as gRPC has it, and none for delays that are listed.
+func (p *retryDoc) spread() jitter {
+	switch {
+	case p.jitter != nil:
+		return *p.jitter
+	case p.delays != nil:
+		return noJitter
+	}
+	return fullJitter
+}
+
+// backoff is the policy's curve with its jitter. The jitter may not pass the maximum, nor end there: the curve stops so
+// far below it that the longest delays are as random as the others. What is listed has no maximum.
 func (p *retryDoc) backoff(dice retry.Dice) retry.Backoff {
-	curve := retry.Exponential(p.initial, p.max, p.multiplier)
-	return retry.Clamp(jitters[p.jitter].apply(curve, p, dice), 0, p.max)
+	j := &jitters[p.spread()]
+	if p.delays != nil {
+		return j.apply(retry.Schedule(p.delays...), p, dice)
+	}
+	top := p.max
+	if j.more > 0 {
+		top = time.Duration(float64(p.max) / (1 + j.more))
+	}
+	return retry.Clamp(j.apply(retry.Exponential(p.initial, top, p.multiplier), p, dice), 0, p.max)
 }

@@ -20,7 +20,21 @@ const (
 	Overflow            // let one delay pass the limit, for the last retry
 	Cap                 // wait until the limit, then time out
 	GiveUp              // as Drop, and also for a delay that would pass the operation's deadline
+
+	fitCount
 )
+
+var fits = [fitCount]string{
+	Drop: "drop", Stretch: "stretch", Truncate: "truncate", Overflow: "overflow", Cap: "cap", GiveUp: "giveUp",
+}
+
+// String is the fit's name in a policy file.
+func (f Fit) String() string {
+	if f < fitCount {
+		return fits[f]
+	}
+	return fmt.Sprintf("fit(%d)", uint8(f))
+}
 
 // Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A retry
 // that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The operation's

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/retry"
@@ -24,17 +23,20 @@ type ParseOptions struct {
 	// Code gives the reason of a service's own number: a KV status, an HTTP status or an error code. Numbers without a
 	// reason are refused, since a policy narrows what is retried and cannot widen it. A nil Code knows none.
 	Code func(service retry.Service, code uint32) (retry.Reason, bool)
-	// Dice are for the jitter; nil is math/rand/v2.
+	// Operations are those of a service: a file that names another one is refused, and so is a hedging policy for what
+	// is never hedged. A nil Operations knows them all.
+	Operations func(service retry.Service) []Operation
+	// Dice are for the jitter; nil is math/rand/v2, or what Config.Rolling gives.
 	Dice retry.Dice
 }
 
-// Parse reads a policy file: a JSON document with retry or hedging policies by service and operation, and a throttle for
-// nodes. The form of gRPC's service config, with methodConfig, method, retryableStatusCodes and nonFatalStatusCodes, is
-// read as well; what else that has in it (loadBalancingPolicy, waitForReady, maxRequestMessageBytes and
-// maxResponseMessageBytes) is checked and changes nothing.
+// Parse reads a policy file: a JSON document with retry or hedging policies by service and operation, and a throttle
+// for nodes. The form of gRPC's service config, with methodConfig, method, retryableStatusCodes and
+// nonFatalStatusCodes, is read as well; what else that has in it (loadBalancingPolicy, waitForReady,
+// maxRequestMessageBytes and maxResponseMessageBytes) is checked and changes nothing.
 //
-// Parse is strict: unknown and repeated keys, names that two entries claim, both policies in one entry, and values out of
-// their range are errors, each a *ParseError with the path and the value. It keeps nothing of data.
+// Parse is strict: unknown and repeated keys, names that two entries claim, both policies in one entry, and values out
+// of their range are errors, each a *ParseError with the path and the value. It keeps nothing of data.
 func Parse(data []byte, o ParseOptions) (*Config, error) {
 	if len(data) > MaxSize {
 		return nil, &ParseError{Value: strconv.Itoa(len(data)) + " bytes", Reason: fmt.Sprintf("is longer than %d bytes", MaxSize)}
@@ -65,6 +67,7 @@ type document struct {
 	grpc      bool   // the entries were called methodConfig
 	balancing string // gRPC's loadBalancingPolicy
 	throttle  throttleDoc
+	bucket    *bucketDoc
 }
 
 type entryDoc struct {
@@ -82,16 +85,18 @@ type name struct {
 
 type nameDoc struct {
 	name
-	path string
+	path, at string // of the name, and of its operation
 }
 
 type retryDoc struct {
 	maxAttempts  uint64
 	initial, max time.Duration
 	multiplier   float64
+	delays       []time.Duration // instead of the three above; nil: those
 	failures     failures
-	jitter       jitter
+	jitter       *jitter // nil: see spread
 	soft, hard   time.Duration
+	fit          Fit
 	pinned       bool
 }
 
@@ -107,9 +112,6 @@ type throttleDoc struct {
 	ratioMilli int
 }
 
-// services are those that a name may be for.
-var services = [...]retry.Service{retry.KV, retry.Query, retry.Search, retry.Analytics, retry.Views, retry.Management}
-
 var documentFields = []field[document]{
 	{name: "operationConfig", grpc: "methodConfig", read: func(r *reader, d *document) error {
 		fields := entryFields
@@ -124,6 +126,13 @@ var documentFields = []field[document]{
 		})
 	}},
 	{name: "retryThrottling", read: func(r *reader, d *document) error { return object(r, throttleFields, &d.throttle) }},
+	{name: "tokenBucket", read: func(r *reader, d *document) error {
+		d.bucket = newBucketDoc()
+		if err := object(r, bucketFields, d.bucket); err != nil {
+			return err
+		}
+		return d.bucket.check(r)
+	}},
 	{name: "loadBalancingPolicy", read: func(r *reader, d *document) (err error) {
 		_, d.balancing, err = r.text("a string")
 		return err
@@ -140,14 +149,11 @@ var entryFields = []field[entryDoc]{
 		if e.hedge != nil {
 			return r.refuse(oneOfTwo)
 		}
-		e.retry = &retryDoc{jitter: fullJitter}
+		e.retry = new(retryDoc)
 		if err := object(r, retryFields, e.retry); err != nil {
 			return err
 		}
-		if p := e.retry; p.hard > 0 && p.soft > p.hard {
-			return &ParseError{Path: r.under("softLimit"), Value: written(p.soft), Reason: "lies above the hardLimit of " + written(p.hard)}
-		}
-		return nil
+		return e.retry.check(r)
 	}},
 	{name: "hedgingPolicy", read: func(r *reader, e *entryDoc) error {
 		if e.retry != nil {
@@ -178,47 +184,6 @@ func readSize(r *reader, _ *entryDoc) error {
 	return err
 }
 
-var retryFields = []field[retryDoc]{
-	{name: "maxAttempts", required: true, read: func(r *reader, p *retryDoc) (err error) {
-		p.maxAttempts, err = readAttempts(r)
-		return err
-	}},
-	{name: "initialBackoff", required: true, read: func(r *reader, p *retryDoc) (err error) {
-		p.initial, err = r.duration(1)
-		return err
-	}},
-	{name: "maxBackoff", required: true, read: func(r *reader, p *retryDoc) (err error) {
-		p.max, err = r.duration(1)
-		return err
-	}},
-	{name: "backoffMultiplier", required: true, read: func(r *reader, p *retryDoc) (err error) {
-		p.multiplier, _, err = r.positive()
-		return err
-	}},
-	{name: "retryableReasons", grpc: "retryableStatusCodes", required: true, read: func(r *reader, p *retryDoc) error {
-		if err := readFailures(r, &p.failures); err != nil {
-			return err
-		}
-		if p.failures.reasons == 0 && len(p.failures.codes) == 0 {
-			return r.fault("[]", "must not be empty")
-		}
-		return nil
-	}},
-	{name: "jitter", read: readJitter},
-	{name: "softLimit", read: func(r *reader, p *retryDoc) (err error) {
-		p.soft, err = r.duration(1)
-		return err
-	}},
-	{name: "hardLimit", read: func(r *reader, p *retryDoc) (err error) {
-		p.hard, err = r.duration(1)
-		return err
-	}},
-	{name: "pinned", read: func(r *reader, p *retryDoc) (err error) {
-		p.pinned, err = r.boolean()
-		return err
-	}},
-}
-
 var hedgeFields = []field[hedgeDoc]{
 	{name: "maxAttempts", required: true, read: func(r *reader, p *hedgeDoc) (err error) {
 		p.maxAttempts, err = readAttempts(r)
@@ -237,91 +202,8 @@ var hedgeFields = []field[hedgeDoc]{
 	}},
 }
 
-var throttleFields = []field[throttleDoc]{
-	{name: "maxTokens", required: true, read: func(r *reader, t *throttleDoc) error {
-		n, err := r.integer(1, 1000, "an integer from 1 to 1000")
-		t.maxTokens = int(n)
-		return err
-	}},
-	{name: "tokenRatio", required: true, read: func(r *reader, t *throttleDoc) error {
-		ratio, raw, err := r.positive()
-		if err != nil {
-			return err
-		}
-		if t.ratioMilli = thousandths(ratio); t.ratioMilli == 0 {
-			return r.fault(raw, "must be above 0 with three decimals, the others being dropped")
-		}
-		return nil
-	}},
-}
-
-// maxRatio is a ratio at which one success fills every throttle.
-const maxRatio = 1000
-
-// thousandths cuts f after three decimals. It goes by the digits: 0.57 times 1000 is less than 570 in floating point.
-func thousandths(f float64) int {
-	if f >= maxRatio {
-		return maxRatio * 1000
-	}
-	whole, part, _ := strings.Cut(strconv.FormatFloat(f, 'f', -1, 64), ".")
-	n, err := strconv.Atoi(whole + (part + "000")[:3])
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 func readAttempts(r *reader) (uint64, error) {
 	return r.integer(2, math.MaxUint64, "an integer above 1")
-}
-
-var nameFields = []field[nameDoc]{
-	{name: "service", read: func(r *reader, n *nameDoc) error {
-		text, raw, err := r.text("the name of a service")
-		if err != nil {
-			return err
-		}
-		if n.service = retry.Service(text); !slices.Contains(services[:], n.service) {
-			return r.fault(raw, fmt.Sprintf("is no service; there are %v", services))
-		}
-		return nil
-	}},
-	{name: "operation", grpc: "method", read: func(r *reader, n *nameDoc) error {
-		text, raw, err := r.text("the name of an operation")
-		if err == nil && text == "" {
-			return r.fault(raw, "must not be empty")
-		}
-		n.operation = text
-		return err
-	}},
-}
-
-func (n name) String() string {
-	switch {
-	case n.service == "":
-		return "{}"
-	case n.operation == "":
-		return fmt.Sprintf(`{"service":%q}`, n.service)
-	}
-	return fmt.Sprintf(`{"service":%q,"operation":%q}`, n.service, n.operation)
-}
-
-func readNames(r *reader, e *entryDoc) error {
-	err := r.array(func(int) error {
-		n := nameDoc{path: r.at()}
-		if err := object(r, nameFields, &n); err != nil {
-			return err
-		}
-		if n.service == "" && n.operation != "" {
-			return r.fault(fmt.Sprintf(`{"operation":%q}`, n.operation), "names an operation without its service")
-		}
-		e.names = append(e.names, n)
-		return nil
-	})
-	if err == nil && len(e.names) == 0 {
-		return r.fault("[]", "must not be empty; {} is everything")
-	}
-	return err
 }
 
 // check compares what stands in different places of the document.
@@ -329,20 +211,17 @@ func (d *document) check(o ParseOptions) error {
 	claimed := make(map[name]string)
 	for i := range d.entries {
 		e := &d.entries[i]
-		for _, n := range e.names {
-			if first, twice := claimed[n.name]; twice {
-				return &ParseError{Path: n.path, Value: shown(n.String()), Reason: "is there twice, first at " + first}
-			}
-			claimed[n.name] = n.path
+		if err := e.checkNames(o, claimed); err != nil {
+			return err
 		}
-		var codes []code
+		var err error
 		switch {
 		case e.retry != nil:
-			codes = e.retry.failures.codes
+			err = e.checkCodes(&e.retry.failures, o)
 		case e.hedge != nil:
-			codes = e.hedge.failures.codes
+			err = e.checkCodes(&e.hedge.failures, o)
 		}
-		if err := e.checkCodes(codes, o); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -202,6 +202,24 @@ func (r *reader) duration(lo time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
+// ownDuration reads a duration of a field that gRPC does not have: above 0, and also in milliseconds.
+func (r *reader) ownDuration() (time.Duration, error) {
+	const want = `a duration above 0 such as "0.25s" or "250ms", with at most nine decimals`
+	text, raw, err := r.text(want)
+	if err != nil {
+		return 0, err
+	}
+	d, ok := parseDuration(text)
+	if milli, is := strings.CutSuffix(text, "ms"); is {
+		d, ok = parseDuration(milli + "s")
+		d /= 1000
+	}
+	if !ok || d < 1 {
+		return 0, r.fault(raw, "must be "+want)
+	}
+	return d, nil
+}
+
 // parseDuration reads the JSON form of proto3's Duration: seconds as a JSON number without an exponent, at most nine
 // decimals, and an "s".
 func parseDuration(text string) (time.Duration, bool) {

@@ -146,7 +146,7 @@ func TestTheNthDelayIsRandomBetween0AndTheExponential(t *testing.T) {
 				require.LessOrEqual(t, d, m, "delay %d", i)
 				spread[d.Truncate(ms)] = true
 			}
-		}, file(t, retryPolicy("initialBackoff", `"0.01s"`, "maxBackoff", `"0.03s"`)))
+		}, file(t, retryPolicy("initialBackoff", `"0.01s"`, "maxBackoff", `"0.03s"`)), func(c *core.Config) { c.Dice = nil })
 	}
 	require.Greater(t, len(spread), 10, "they are random")
 }

@@ -66,7 +66,7 @@ func services(t testing.TB, handler http.HandlerFunc, change ...func(*core.Confi
 	s.Map = func(n *scripted.Node, bucket string) []byte {
 		return s.Render(scripted.Spec{Bucket: bucket, Services: func(n *scripted.Node) string {
 			return `{"kv":` + strconv.Itoa(n.Port()) + `,"mgmt":` + port + `,"n1ql":` + port + `,"fts":` + port + `,"cbas":` + port +
-				`,"capi":` + port + `}`
+				`,"capi":` + port + `,"eventingAdminPort":` + port + `,"backupAPI":` + port + `}`
 		}})
 	}
 	c := open(t, s, change...)
