@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,7 @@ func (s *situation) foretell(t *testing.T) (all []foretold) {
 		flags = append(flags, "--strategy", s.policy)
 	}
 	for n := range s.failures {
-		args := append(flags[:len(flags):len(flags)], "--attempt", strconv.Itoa(n))
+		args := slices.Concat(flags, []string{"--attempt", strconv.Itoa(n)})
 		r := couchcore(append([]string{"--json"}, args...)...)
 		require.Zero(t, r.code, "%v: %s", args, r.stderr)
 		var f foretold

@@ -66,7 +66,8 @@ func (p *retryDoc) text(attempts func(uint64) string) string {
 		o = append(o, [2]string{"delays", "[" + strings.Join(ds, ",") + "]"})
 	} else {
 		o = append(o, [][2]string{
-			{"initialBackoff", quoted(p.initial)}, {"maxBackoff", quoted(p.max)},
+			{"initialBackoff", quoted(p.initial)},
+			{"maxBackoff", quoted(p.max)},
 			{"backoffMultiplier", strconv.FormatFloat(p.multiplier, 'g', -1, 64)},
 		}...)
 	}
