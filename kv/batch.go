@@ -158,7 +158,7 @@ func (b *batch[R, O]) finish(k *chunk) {
 
 // BatchSeq runs the operations that ops yields, at most inFlight of them at a time (0 means DefaultInFlight), and yields
 // their outcomes in the same order: it takes memory for those that are under way, however many there are. Each is sent
-// as soon as ops yields it. A loop that ends early cancels the rest.
+// as soon as ops yields it. A loop that ends before the last outcome cancels what is under way.
 func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O], inFlight int) iter.Seq2[R, error] {
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight

@@ -35,34 +35,39 @@ type Route struct {
 	Reads        uint32 // how often the connection had read something when the request was appended
 }
 
-// Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Whoever starts
-// it owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
+// Call is one operation on its way: the request, the attempt's route, the retry state and the outcome. Its starter
+// owns it until Dispatch, then the dispatcher does until the call finishes; it finishes exactly once. A Call is made
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
-	// The order is that of the memory that a usual call passes to and fro between the connection's reader and the goroutine
-	// that waits, in whole cache lines, an allocation's header being the first eight bytes. Of a read, either of them looks
-	// at the first line, up to the beginning of State, and at the answer; the next two and the request are only written, and
-	// the others left alone.
+	State retry.State
+	wake  chan struct{} // of a call that is waited for; nil before it has been one
+	spare []byte        // memory for a compressed value, the request's or the answer's
+
+	use
+}
+
+// use is what one use of a call's memory has: Reset makes it zero. State counts attempts on, and wake and spare stay.
+type use struct {
 	Route Route
 	// Started and Deadline are in nanoseconds since the home's base.
 	Started, Deadline int64
 	ctx               context.Context
+	group             *sync.WaitGroup // batch form
 
-	wake     chan struct{}   // of a call that is waited for; nil before it has been one
-	group    *sync.WaitGroup // batch form
-	shares   atomic.Uint32   // who else than one connection's slot knows the call: one of the constants below
-	guard    atomic.Uint32   // 0 free, 1 being encoded, 2 ended
+	shares   atomic.Uint32 // whether more than one connection's slot knows the call: a constant below
+	guard    atomic.Uint32 // 0 free, 1 being encoded, 2 ended
 	form     form
 	sent     memd.Opcode // of the request that was encoded last
-	vb       uint16      // its vbucket
 	has      has         // does not change while the call is on its way
 	failed   bool        // err is set
 	observed bool        // watcher is set
-	light    light
-	via      *Via  // the connection of the current attempt, nil while there is none
-	home     *Home // nil before the call is dispatched
-
-	State retry.State // of which a usual call uses the first fields
+	inDoubt  bool
+	refused  bool // err is what the server has answered, and only the waiter knows of it
+	// LostRaces counts connections that died between the pick and the write.
+	LostRaces uint8
+	via       *Via  // the connection of the current attempt, nil while there is none
+	home      *Home // nil before the call is dispatched
+	err       error
 
 	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
 	ForwardRev uint64
@@ -71,8 +76,7 @@ type Call struct {
 	ownSpec     *Spec // of an operation that has no row in the table
 
 	unwatch atomic.Pointer[func() bool] // set only when the call is shared
-	watcher *watching                   // who is told what becomes of the call, when calls are observed
-	err     error
+	watcher *watching                   // is told what becomes of the call, when calls are observed
 
 	// DuePlace is the dispatcher's: where it keeps the call's deadline.
 	DuePlace int32
@@ -82,24 +86,21 @@ type Call struct {
 	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
 	// DurabilityMS is the timeout that a durable write tells the server.
 	DurabilityMS uint32
-	// LostRaces counts connections that died between the pick and the write.
-	LostRaces uint8
-	inDoubt   bool
-	refused   bool // err is what the server has answered, and nobody but who waits for the call knows of it
 
-	Res Response
-
-	finish     func()        // callback form
-	taken      chan struct{} // closed when the call is on its way or has ended; nil unless it waits for its turn
-	outcomeErr error
-	takenOnce  atomic.Bool
-	once       sync.Once // future form: its outcome is made once
+	async *async // future and callback form
 
 	Req Request
+	Res Response
+}
 
-	spare []byte // memory for a compressed value, the request's or the answer's; stays when the call is used again
-
-	done chan struct{} // future form: closed when the call has finished
+// async is what a call has that its starter does not wait for.
+type async struct {
+	finish    func()        // callback form
+	done      chan struct{} // future form: closed when the call has finished
+	taken     chan struct{} // closed when the call is on its way or has ended; nil unless it waits for its turn
+	takenOnce atomic.Bool
+	outcome   sync.Once // future form: its outcome is made once
+	err       error     // the outcome
 }
 
 // Via is a connection as results and errors name it. It does not change.
@@ -134,13 +135,12 @@ const (
 	sharedLeaked // for who knows how long: never pooled again
 )
 
-// has is what a call has that most have not, or that a look at another cache line would be needed for.
+// has is what a call has that most have not.
 type has uint8
 
 const (
-	hasInto     has = 1 << iota // a buffer for the value
-	hasContext                  // a context that can end
-	hasTurn                     // somebody waits for the call to be on its way
+	hasContext  has = 1 << iota // a context that can end
+	hasTurn                     // the starter waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // ownSpec is set
 	hasPolicy                   // policyHedge is set
@@ -166,44 +166,14 @@ func (c *Call) block() {
 	}
 }
 
-// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but for its channel and its spare memory. The attempt number goes on counting. No field says that another one need not be cleared: what one call has set, the next
-// one must not have, whatever happened in between.
+// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and that it
+// keeps its channel and its spare memory.
 func (c *Call) Reset() {
 	c.State.Reset()
-	c.Route, c.Started, c.Deadline = Route{}, 0, 0
-	c.ctx, c.group, c.via, c.home = nil, nil, nil, nil
-	c.form, c.sent, c.vb, c.has, c.light = 0, 0, 0, 0, 0
-	c.failed, c.observed, c.inDoubt, c.refused = false, false, false, false
-	c.ForwardRev, c.DuePlace, c.DurabilityMS, c.LostRaces = 0, 0, 0, 0
-	c.ownSpec, c.watcher, c.err, c.outcomeErr, c.policyHedge = nil, nil, nil, nil, nil
-	c.finish, c.taken, c.done, c.once = nil, nil, nil, sync.Once{}
-	c.resetShared()
-	c.Res, c.Req = Response{}, Request{}
+	c.use = use{}
 }
 
-// resetShared clears what other goroutines may have looked at. A store costs more than a look, and most calls need none.
-func (c *Call) resetShared() {
-	if c.guard.Load() != 0 {
-		c.guard.Store(0)
-	}
-	if c.shares.Load()|c.stage.Load() != 0 {
-		c.shares.Store(sharedNone)
-		c.stage.Store(0)
-	}
-	if c.watched.Load() || c.held.Load() || c.takenOnce.Load() {
-		c.watched.Store(false)
-		c.held.Store(false)
-		c.takenOnce.Store(false)
-	}
-	if c.units.Load() != 0 {
-		c.units.Store(0)
-	}
-	if c.unwatch.Load() != nil {
-		c.unwatch.Store(nil)
-	}
-}
-
-// Pooled reports whether the finished call may be used again: nobody else can hold it any more.
+// Pooled reports whether the finished call may be used again: no other goroutine can hold it any more.
 func (c *Call) Pooled() bool {
 	return (c.form == formBlocking || c.form == formBatch) && (!c.failed || c.refused) && c.shares.Load() != sharedLeaked
 }
@@ -307,7 +277,7 @@ func (c *Call) AppendHead(dst []byte, w *Wire) (out, value []byte, ended bool, e
 
 // beginAppend appends all but the value. With watch the guard is held.
 func (c *Call) beginAppend(dst []byte, w *Wire) (out, value []byte, watch, ended bool, err error) {
-	watch = c.shared() // otherwise nobody else knows the call, so nobody can end it meanwhile
+	watch = c.shared() // otherwise no other goroutine knows the call and can end it meanwhile
 	if watch && !c.guard.CompareAndSwap(0, 1) || c.guard.Load() == 2 {
 		return dst, nil, false, true, nil
 	}
@@ -331,15 +301,15 @@ func (c *Call) Copy(dst, value []byte) []byte {
 	return dst
 }
 
-// BeginPlain is the first half of AppendTo for a request that is as simple as most are, and says how long that is;
-// Req.PutPlain must follow. 0 means that the request is another, and that nothing was begun.
-func (c *Call) BeginPlain(w *Wire) int {
-	if c.shared() || c.guard.Load() != 0 || !c.Req.light.plain() || c.Req.packTried || c.Route.CollectionID != 0 {
+// BeginSimple is the first half of AppendTo for a Simple request that no other goroutine can end meanwhile, and says how long
+// that is; Req.PutSimple must follow. 0 means that AppendTo is to be used, and that nothing was begun.
+func (c *Call) BeginSimple(w *Wire) int {
+	if !c.Req.simple || c.shared() || c.guard.Load() != 0 {
 		return 0
 	}
 	w.VBucket = c.Route.VBucket
 	c.appended(w)
-	return c.Req.plainLen(w)
+	return c.Req.simpleLen(w)
 }
 
 // appended notes what is on its way.
@@ -347,7 +317,7 @@ func (c *Call) appended(w *Wire) {
 	c.via = w.Via
 	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
-	c.sent, c.vb = c.Req.Opcode, w.VBucket
+	c.sent = c.Req.Opcode
 	if c.observed {
 		c.watcher.Sent(w.Via, w.Opaque)
 	}
@@ -460,9 +430,9 @@ func (c *Call) left() {
 }
 
 func (c *Call) set(p *memd.Packet, owned bool) {
-	var into []byte
-	switch {
-	case p.Datatype&memd.DatatypeSnappy != 0:
+	into := c.Req.Into
+	if p.Datatype&memd.DatatypeSnappy != 0 {
+		into = nil
 		if !c.Req.KeepCompressed { // it is inflated into other memory before anybody sees it
 			c.Res.set(p, c.spare[:0], owned)
 			if cap(c.Res.Value) <= maxSparePacked {
@@ -470,8 +440,6 @@ func (c *Call) set(p *memd.Packet, owned bool) {
 			}
 			return
 		}
-	case c.has&hasInto != 0:
-		into = c.Req.Into
 	}
 	c.Res.set(p, into, owned)
 }
@@ -486,22 +454,22 @@ func (c *Call) TakePart(p *memd.Packet, epoch uint32) { c.Res.part(p, epoch) }
 // Fail finishes c with err unless it has ended, and says whether it did.
 func (c *Call) Fail(err error) bool { return c.fail(err, false) }
 
-// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told nobody of it. A
+// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told no other goroutine of it. A
 // missing document is a frequent outcome: such a call may be used again.
 func (c *Call) Refuse(err error) { c.fail(err, true) }
 
 func (c *Call) fail(err error, refused bool) bool {
-	won, doubt := c.State.Finish()
+	won, inDoubt := c.State.Finish()
 	if !won {
 		return false
 	}
 	c.State.Settle(err)
 	c.refused = refused
-	c.Done(err, doubt)
+	c.Done(err, inDoubt)
 	return true
 }
 
-// Done finishes c for whoever has won State.Finish. It implements retry.Op.
+// Done finishes c for the goroutine that has won State.Finish. It implements retry.Op.
 func (c *Call) Done(err error, inDoubt bool) {
 	c.err, c.inDoubt, c.failed = err, inDoubt, true
 	for !c.guard.CompareAndSwap(0, 2) {
@@ -519,15 +487,15 @@ func (c *Call) unwatched() {
 
 // Taken says that a call which has waited for its turn is on its way.
 func (c *Call) Taken() {
-	if c.has&hasTurn != 0 && c.takenOnce.CompareAndSwap(false, true) {
-		close(c.taken)
+	if c.has&hasTurn != 0 && c.async.takenOnce.CompareAndSwap(false, true) {
+		close(c.async.taken)
 	}
 }
 
 // awaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
 func (c *Call) awaitTurn() {
 	if c.has&hasTurn != 0 && Stage(c.stage.Load()) == StageRoom {
-		<-c.taken
+		<-c.async.taken
 	}
 }
 
@@ -540,16 +508,16 @@ func (c *Call) deliver() {
 	case formBatch:
 		c.group.Done()
 	case formFuture:
-		close(c.done)
+		close(c.async.done)
 		if c.observed { // it may never be waited for
 			c.home.Owner.Complete(func() { _ = c.outcome() })
 		}
 	case formCallback:
 		if c.home == nil {
-			c.finish()
+			c.async.finish()
 			return
 		}
-		c.home.Owner.Complete(c.finish)
+		c.home.Owner.Complete(c.async.finish)
 	}
 }
 
@@ -608,16 +576,11 @@ func (c *Call) NotSent() {
 	}
 }
 
-// smooth reports whether the finished call has succeeded and there is nothing to be said about how.
-func (c *Call) smooth() bool {
-	return !c.failed && !c.observed && !c.shared()
-}
-
 // outcome gives the finished call's error, translated: nil, or a *Error.
 func (c *Call) outcome() error {
 	if c.form == formFuture {
-		c.once.Do(func() { c.outcomeErr = c.settle() })
-		return c.outcomeErr
+		c.async.outcome.Do(func() { c.async.err = c.settle() })
+		return c.async.err
 	}
 	return c.settle()
 }
@@ -625,7 +588,7 @@ func (c *Call) outcome() error {
 func (c *Call) settle() error {
 	err := c.result()
 	if c.observed {
-		if c.Req.AbsentOK && isAbsent(err) { // an answer, to whoever observes calls too
+		if c.Req.AbsentOK && isAbsent(err) { // an answer, to the observer too
 			c.watcher.Done(nil)
 		} else {
 			c.watcher.Done(err)
@@ -637,7 +600,6 @@ func (c *Call) settle() error {
 func (c *Call) result() error {
 	if !c.failed {
 		if c.shared() { // only such a call can have a history
-			c.Res.rare = true
 			c.Res.Result.retry = c.State.Kept()
 			c.Res.Result.addUnits(c.units.Load())
 		}
@@ -703,26 +665,23 @@ func opaqueID(o uint32) string {
 func (c *Call) prepare(ctx context.Context) error {
 	spec := c.Spec()
 	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
-	if !c.Req.light.bare() && c.Req.Retry != nil {
+	if c.Req.Retry != nil {
 		c.SetStrategy(c.Req.Retry)
 	}
 	c.ctx = ctx
 	if spec == nil {
 		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
-	if c.Req.light.plain() {
-		c.light = c.Req.light
-	} else if err := c.Req.validate(spec); err != nil {
+	if err := c.Req.validate(spec); err != nil {
 		return err
-	} else if c.Req.Durability != 0 && c.Req.Capability == "" {
+	}
+	if c.Req.Durability != 0 && c.Req.Capability == "" {
 		c.Req.Capability = CapabilityDurableWrite
 	}
-	if c.Req.Into != nil {
-		c.has |= hasInto
-	}
-	if !c.Req.light.bare() && c.Req.Block && (c.form == formFuture || c.form == formCallback) {
+	c.Req.simple = c.Req.isSimple(spec)
+	if c.Req.Block && (c.form == formFuture || c.form == formCallback) {
 		c.has |= hasTurn
-		c.taken = make(chan struct{})
+		c.async.taken = make(chan struct{})
 	}
 	if ctx.Done() != nil {
 		c.has |= hasContext
@@ -733,7 +692,7 @@ func (c *Call) prepare(ctx context.Context) error {
 	return nil
 }
 
-// contextError stands for a context that had ended before the call began.
+// contextError is a context that had ended before the call began.
 type contextError struct {
 	cause    error
 	deadline bool

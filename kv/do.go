@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -120,48 +119,22 @@ func (c *Call) unprepared(ctx context.Context, err error) error {
 	return c.translate(err, false)
 }
 
-func encode[R any, O Op[R]](r *Request, op *O) error {
-	// The methods of a type parameter take their receiver as a copy. For the two operations that are most of all calls
-	// that would be a third of the client's own work.
-	switch o := any(op).(type) {
-	case *Get:
-		if !o.projects() {
-			if r.light = lightEmpty; o.Hedge == nil && o.isZero() {
-				r.light |= lightBare
-				o.encodeBare(r)
-			} else {
-				o.encodeWhole(r)
-			}
-			r.checkPlain()
-			return nil
-		}
-	case *Upsert:
-		if o.isZero() {
-			r.light = lightBare
-		} else {
-			r.Common = o.Common
-		}
-		err := o.encode(r)
-		r.checkPlain()
-		return kinded(err)
-	}
-	return encodeAny[R](r, op)
-}
-
-//go:noinline
-func encodeAny[R any, O Op[R]](r *Request, op *O) (err error) {
+// encode has op say what to send. A panic in it fails the call alone.
+func encode[R any, O Op[R]](r *Request, op *O) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()}
 		}
-		err = kinded(err)
+		if err != nil {
+			err = kinded(err)
+		}
 	}()
 	return (*op).Encode(r)
 }
 
 // kinded makes sure that the failure of an Encode names its kind.
 func kinded(err error) error {
-	if err != nil && cberr.KindOf(err) == nil {
+	if cberr.KindOf(err) == nil {
 		return &encodeError{err}
 	}
 	return err
@@ -173,33 +146,14 @@ type encodeError struct{ err error }
 func (e *encodeError) Error() string   { return e.err.Error() }
 func (e *encodeError) Unwrap() []error { return []error{cberr.EncodingFailure, e.err} }
 
-func decode[R any, O Op[R]](c *Call, op *O, r *R) error {
-	if c.Res.Datatype&memd.DatatypeSnappy == 0 {
-		switch o := any(op).(type) { // as in encode
-		case *Get:
-			if g, ok := any(r).(*GetResult); ok && (c.light.plain() || !o.projects()) && c.Res.document(g) == nil {
-				c.Res.result(&g.Result, c.via)
-				return nil
-			}
-		case *Upsert:
-			if m, ok := any(r).(*MutationResult); ok && c.via != nil {
-				c.Res.result(&m.Result, c.via)
-				c.Res.token(&m.Token, c.via.Bucket, c.vb) // which lie with what was looked at already
-				return nil
-			}
-		}
-	}
-	return decodeAny(c, op, r)
-}
-
-//go:noinline
-func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
+// decode has op say what the answer means. A panic in it fails the call alone.
+func decode[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = c.decodeError(&retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()})
 		}
 	}()
-	c.Res.came(&c.Route, c.via, c.bucket())
+	c.Res.arrived(&c.Route, c.via, c.bucket())
 	if !c.Req.KeepCompressed {
 		err = c.inflate()
 	}
@@ -213,13 +167,11 @@ func decodeAny[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
 }
 
 func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
-	if !c.smooth() {
-		if err := c.outcome(); err != nil {
-			if c.Req.AbsentOK && isAbsent(err) {
-				return decodeAbsent(c, op, r, err)
-			}
-			return err
+	if err := c.outcome(); err != nil {
+		if c.Req.AbsentOK && isAbsent(err) {
+			return decodeAbsent(c, op, r, err)
 		}
+		return err
 	}
 	return decode(c, op, r)
 }
@@ -258,20 +210,19 @@ type futureResult[R any] struct {
 // Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c := d.NewCall()
-	c.form = formFuture
-	c.done = make(chan struct{})
+	c.form, c.async = formFuture, &async{done: make(chan struct{})}
 	f := Future[R]{c: c, res: &futureResult[R]{}}
 	err := load[R](c, &op)
 	if err == nil && c.hedge() != nil {
 		hedgedAsync(ctx, d, c, op, func(r R, err error) {
 			f.res.make = func() (R, error) { return r, err }
-			close(c.done)
+			close(c.async.done)
 		})
 		return f
 	}
 	if err := start(ctx, d, c, err); err != nil {
 		f.res.make = func() (r R, _ error) { return r, err }
-		close(c.done)
+		close(c.async.done)
 		return f
 	}
 	f.res.make = func() (r R, err error) {
@@ -282,15 +233,15 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 }
 
 // Done is closed when the call has finished.
-func (f Future[R]) Done() <-chan struct{} { return f.c.done }
+func (f Future[R]) Done() <-chan struct{} { return f.c.async.done }
 
 // Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
 func (f Future[R]) Wait(ctx context.Context) (R, error) {
 	select {
-	case <-f.c.done:
+	case <-f.c.async.done:
 	default:
 		select {
-		case <-f.c.done:
+		case <-f.c.async.done:
 		case <-ctx.Done():
 			var zero R
 			return zero, context.Cause(ctx)
@@ -321,8 +272,8 @@ func cancel(c *Call) bool {
 // lent until done is called.
 func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Pending {
 	c := d.NewCall()
-	c.form = formCallback
-	c.finish = func() {
+	c.form, c.async = formCallback, &async{}
+	c.async.finish = func() {
 		var r R
 		err := outcome(c, &op, &r)
 		done(r, err)

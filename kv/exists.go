@@ -55,7 +55,7 @@ type absentDecoder[R any] interface {
 func decodeAbsent[R any, O Op[R]](c *Call, op *O, r *R, err error) error {
 	a, ok := any(*op).(absentDecoder[R])
 	if e, is := err.(*Error); ok && is { //nolint:errorlint // made by this call
-		c.Res.Result, c.Res.rare = e.Result(), true
+		c.Res.Result = e.Result()
 		*r, err = a.absent(&c.Res)
 	}
 	return err

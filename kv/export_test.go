@@ -15,24 +15,8 @@ func NewPathResult(i int, path string, st memd.Status, value []byte) PathResult 
 // ResultVia makes the result of an answer that came by a connection.
 func ResultVia(v *Via, cas uint64) Result { return Result{CAS: cas, via: v} }
 
-// CallSize is what a call takes, with its allocation's header.
-const CallSize = unsafe.Sizeof(Call{}) + allocHeader
-
-// allocHeader precedes objects of more than 512 bytes that hold pointers.
-const allocHeader = 8
-
-// Lines are where groups of fields begin that share cache lines.
-func Lines() map[string]uintptr {
-	c := &Call{}
-	return map[string]uintptr{
-		"what reader and waiter use": unsafe.Offsetof(c.wake) + allocHeader,
-		"what only failures need":    unsafe.Offsetof(c.State) + unsafe.Offsetof(c.State.Deadline) + allocHeader,
-		"the answer":                 unsafe.Offsetof(c.Res) + allocHeader,
-		"the answer's rare parts":    unsafe.Offsetof(c.Res) + unsafe.Offsetof(c.Res.Result) + allocHeader,
-		"the request":                unsafe.Offsetof(c.Req) + allocHeader,
-		"the request's common part":  unsafe.Offsetof(c.Req) + unsafe.Offsetof(c.Req.Common) + allocHeader,
-	}
-}
+// CallSize is what a call takes.
+const CallSize = unsafe.Sizeof(Call{})
 
 // SpareCap is how much memory c keeps for compressed values.
 func SpareCap(c *Call) int { return cap(c.spare) }
@@ -43,18 +27,13 @@ func Packed(c *Call) bool { return c.Req.packed != nil }
 // Leftovers names the fields of a call that are not zero, but for those that may stay when it is used again.
 func Leftovers(c *Call) []string {
 	var left []string
-	v := reflect.ValueOf(c).Elem()
+	if c.State.Strategy != nil || !c.State.Deadline.IsZero() || c.State.Idempotent {
+		left = append(left, "State")
+	}
+	v := reflect.ValueOf(&c.use).Elem()
 	for i := range v.NumField() {
-		switch name := v.Type().Field(i).Name; name {
-		case "State":
-			if c.State.Strategy != nil || !c.State.Deadline.IsZero() || c.State.Idempotent {
-				left = append(left, name)
-			}
-		case "wake", "spare", "policyHedge":
-		default:
-			if !v.Field(i).IsZero() {
-				left = append(left, name)
-			}
+		if name := v.Type().Field(i).Name; name != "policyHedge" && !v.Field(i).IsZero() {
+			left = append(left, name)
 		}
 	}
 	return left

@@ -43,19 +43,9 @@ func (g Get) Encode(r *Request) error {
 	if g.projects() {
 		return g.encodeProjection(r)
 	}
-	g.encodeWhole(r)
-	return nil
-}
-
-// encodeWhole asks for the document as it is.
-func (g *Get) encodeWhole(r *Request) {
 	r.Common, r.Hedge = g.Common, g.Hedge
-	g.encodeBare(r)
-}
-
-// encodeBare is encodeWhole without what hardly any Get has.
-func (g *Get) encodeBare(r *Request) {
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
+	return nil
 }
 
 // Decode implements Op.
@@ -67,18 +57,10 @@ func (g Get) Decode(r *Response) (GetResult, error) {
 }
 
 func getResult(r *Response) (res GetResult, err error) {
-	if err = r.document(&res); err == nil {
-		res.Result = r.Result
-	}
-	return res, err
-}
-
-// document makes g what the answer to a read says, but for how it came.
-func (r *Response) document(g *GetResult) error {
 	if r.extrasLen < 4 {
-		return malformed(r, "extras", 4)
+		return GetResult{}, malformed(r, "extras", 4)
 	}
-	g.Value, g.Flags, g.Datatype = r.Value, r.Flags(), r.Datatype
-	g.FromReplica = r.Opcode == memd.OpGetReplica
-	return nil
+	res.Result, res.Value, res.Flags, res.Datatype = r.Result, r.Value, r.Flags(), r.Datatype
+	res.FromReplica = r.Opcode == memd.OpGetReplica
+	return res, nil
 }

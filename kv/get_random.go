@@ -39,10 +39,10 @@ func (g GetRandom) Decode(r *Response) (RandomResult, error) {
 	if r.extrasLen < 4 {
 		return RandomResult{}, malformed(r, "extras", 4)
 	}
-	if len(r.Key) == 0 {
+	if len(r.Key()) == 0 {
 		return RandomResult{}, malformed(r, "key", 1)
 	}
-	key := r.Key
+	key := r.Key()
 	if r.prefixed {
 		if id, rest, err := memd.ParseLEB128(key); err == nil && id == r.collectionID && len(rest) > 0 {
 			key = rest

@@ -14,7 +14,7 @@ import (
 )
 
 // Hedge asks for a read from several copies: first the active one, then, each time Delay has passed without an answer,
-// one more replica. The first good answer wins and the other reads are cancelled. What a replica says may be older than
+// one more replica. The first success wins and the other reads are cancelled. What a replica says may be older than
 // what the active copy would have said; the result tells by FromReplica. Each read is sent once: what would be retried
 // is what the other copies are for.
 type Hedge struct {
@@ -51,7 +51,7 @@ func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
 }
 
 // mayHedge reports whether there may be anything that says so: hedge tells. Most calls need not ask it.
-func (c *Call) mayHedge() bool { return !c.Req.light.bare() || c.has&hasPolicy != 0 }
+func (c *Call) mayHedge() bool { return c.Req.Hedge != nil || c.has&hasPolicy != 0 }
 
 // hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
@@ -101,7 +101,7 @@ func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O)
 	x := &hedged[R, O]{d: d, op: op, h: h, plan: plan, req: c.Req}
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
-	x.req.Into, x.req.Retry, x.req.Hedge, x.req.light = nil, plan.Once, nil, 0
+	x.req.Into, x.req.Retry, x.req.Hedge = nil, plan.Once, nil
 	if x.req.Timeout == 0 {
 		x.req.Timeout = plan.Timeout
 	}
@@ -199,10 +199,10 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 		defer cancel(nil)
 		r, err, hedged := tryHedged[R](ctx, d, c, op)
 		if !hedged {
-			plain := d.NewCall()
-			plain.block()
-			plain.Req = c.Req
-			err = finish(ctx, d, plain, &op, &r)
+			single := d.NewCall()
+			single.block()
+			single.Req = c.Req
+			err = finish(ctx, d, single, &op, &r)
 		}
 		c.State.Finish()
 		done(r, err)

@@ -116,18 +116,8 @@ func PickReplica(l Layout, vb uint16, replica int, wrap bool, group string) (nod
 
 // Restricted reports whether a map may forbid the request: then Check and, for a replica, PickReplica say so.
 func (r *Request) Restricted() bool {
-	return !r.light.plain() && (r.Replica != 0 || r.ByVBucket || r.Capability != "")
+	return r.Replica != 0 || r.ByVBucket || r.Capability != ""
 }
-
-// Plain reports whether the request is valid and only reads or writes a document of the default collection on the
-// vbucket's active copy. It costs less than to look at the fields that say so.
-func (r *Request) Plain() bool { return r.light.plain() }
-
-// Unplain has the request looked at in full from now on: see Plain.
-func (r *Request) Unplain() { r.light &^= lightPlain }
-
-// OfActive reports whether the request is for the vbucket's active copy.
-func (r *Request) OfActive() bool { return r.light.plain() || r.Replica == 0 }
 
 // Check says why l forbids a request of this form: a capability that the map is known not to have, or a vbucket that it
 // does not have. It is nil when it does not.

@@ -189,7 +189,7 @@ func TestPartsOfAnswers(t *testing.T) {
 			c.TakePart(big, 1)
 		}
 		sum := 0
-		for _, p := range c.Res.Parts {
+		for _, p := range c.Res.Parts() {
 			sum += len(p.Value)
 		}
 		require.LessOrEqual(t, sum, kv.MaxParts)

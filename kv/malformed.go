@@ -24,7 +24,7 @@ func malformed(r *Response, field string, want int) error {
 	case "value":
 		n = len(r.Value)
 	case "key":
-		n = len(r.Key)
+		n = len(r.Key())
 	}
 	return &ResponseError{r.Opcode, field, n, want}
 }
@@ -67,7 +67,7 @@ func (e *SizeError) Error() string {
 
 // partsError says that packets of the answer were dropped because there were too many.
 func (r *Response) partsError() error {
-	if r.overflow {
+	if r.long != nil && r.long.overflow {
 		return &SizeError{Opcode: r.Opcode, Limit: MaxParts}
 	}
 	return nil

@@ -244,7 +244,7 @@ func (c RangeScanContinue) Decode(r *Response) (ScanItems, error) {
 	}
 	res := ScanItems{Result: r.Result, Complete: r.Status == memd.StatusRangeScanComplete}
 	budget := int64(MaxParts)
-	for _, p := range append(r.Parts, Part{Extras: r.Flags(), Value: r.Value}) {
+	for _, p := range append(r.Parts(), Part{Extras: r.Flags(), Value: r.Value}) {
 		var err error
 		if res.Items, err = appendScanItems(res.Items, p, r, &budget); err != nil {
 			return ScanItems{}, err

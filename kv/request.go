@@ -22,7 +22,7 @@ const (
 )
 
 // Common are the fields that every operation has. The zero value means: default collection, the cluster's strategy,
-// the cluster's timeout, nobody else's behalf.
+// the cluster's timeout, the client's own user.
 type Common struct {
 	Scope      string // "" means _default
 	Collection string // "" means _default
@@ -38,13 +38,13 @@ type Common struct {
 	// A deadline of the context that comes earlier wins.
 	Timeout time.Duration
 
-	// CollectionID is the collection's id where the caller knows it already: nobody is asked for it then. When it turns out
-	// to be none, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
+	// CollectionID is the collection's id where the caller knows it already: no node is asked for it then. When no collection
+	// has it, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
 	// not known.
 	CollectionID uint32
 
 	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of asking
-	// the strategy. Start and Go then return when it is on its way, so that whoever starts more than the cluster takes is
+	// the strategy. Start and Go then return when it is on its way, so that a caller that starts more than the cluster takes is
 	// slowed down. Without it they never block.
 	Block bool
 }
@@ -52,7 +52,6 @@ type Common struct {
 // Request is an operation as data: what Op.Encode fills and what the connection puts on the wire, again for each
 // attempt. Key, Value and Into are lent by the caller until the call finishes.
 type Request struct {
-	// What every request has comes first: see Call.
 	Opcode     memd.Opcode
 	Datatype   memd.Datatype
 	Durability memd.DurabilityLevel
@@ -68,7 +67,7 @@ type Request struct {
 	extrasLen uint8
 	packTried bool
 	paths     uint8 // of a sub-document mutation: how many
-	light     light
+	simple    bool  // see Simple
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
@@ -92,33 +91,21 @@ type Request struct {
 	packed      []byte          // the value, compressed; nil when it is sent as it is
 }
 
-// light is what a request does without, so that its memory need not be touched.
-type light uint8
-
-const (
-	lightPlain light = 1 << iota // nothing is left to be validated, and what only few requests have is zero: see checkPlain
-	lightBare                    // Common and Hedge are zero
-	lightEmpty                   // Value, CAS and the extras are zero
-)
-
-func (l light) plain() bool { return l&lightPlain != 0 }
-func (l light) bare() bool  { return l&lightBare != 0 }
-func (l light) empty() bool { return l&lightEmpty != 0 }
-
-// isZero reports whether nothing of c is set.
-func (c *Common) isZero() bool {
-	return c.Scope == "" && c.Collection == "" && c.Retry == nil && c.OnBehalfOf == "" && c.Timeout == 0 && c.CollectionID == 0 && !c.Block
-}
-
-// Bare reports whether nothing of Common is set. It costs less than to look at a field of it.
-func (r *Request) Bare() bool { return r.light.bare() }
-
 // ValueLen is how long Value is.
-func (r *Request) ValueLen() int {
-	if r.light.empty() {
-		return 0
-	}
-	return len(r.Value)
+func (r *Request) ValueLen() int { return len(r.Value) }
+
+// Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on the wire
+// no more than a header, extras, the key and the value, on every connection.
+func (r *Request) Simple() bool { return r.simple }
+
+// NotSimple has the request routed and written like those that are not Simple.
+func (r *Request) NotSimple() { r.simple = false }
+
+// isSimple says what Simple is to report, of a valid request with that row.
+func (r *Request) isSimple(s *Spec) bool {
+	return s.Has(Keyed) && s.Has(CollectionAware) && r.Opcode != memd.OpObserve && r.Datatype&^memd.DatatypeJSON == 0 &&
+		r.Durability == 0 && !r.PreserveExpiry && r.OnBehalfOf == "" && r.InDefaultCollection() &&
+		r.Replica == 0 && !r.Pinned && !r.ByVBucket && r.Needs == 0 && r.Capability == "" && r.Connection == ""
 }
 
 // maxReqExtras is more than any row of the table allows.
@@ -170,22 +157,12 @@ func badArgument(field, reason string) error {
 
 // InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return r.light.bare() || r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
-}
-
-// checkPlain notes that a request is valid if it is as simple as most are: a read or a write of a document in the
-// default collection and nothing else. It is for the two operations that encode knows, and for the fields that they set.
-func (r *Request) checkPlain() {
-	if (r.light.bare() || r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && r.OnBehalfOf == "" && r.Timeout >= 0) &&
-		len(r.Key) > 0 && len(r.Key) <= MaxKeyLen && r.ValueLen() <= MaxValueLen &&
-		r.Durability == 0 && !r.PreserveExpiry && r.Datatype&^memd.DatatypeJSON == 0 && !r.hedgesAndRetries() {
-		r.light |= lightPlain
-	}
+	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
 }
 
 // hedgesAndRetries reports whether the request names both, of which only one can govern it.
 func (r *Request) hedgesAndRetries() bool {
-	return !r.light.bare() && r.Hedge != nil && r.Hedge.MaxAttempts > 1 && r.Retry != nil
+	return r.Hedge != nil && r.Hedge.MaxAttempts > 1 && r.Retry != nil
 }
 
 // validate checks what no server needs to be asked about.
@@ -355,43 +332,32 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 	return append(dst, key...), value, nil
 }
 
-// plainLen is how long a plain request is on a connection with w's features.
-func (r *Request) plainLen(w *Wire) int {
-	n := memd.HeaderLen + len(r.Key)
+// simpleLen is how long a Simple request is on a connection with w's features.
+func (r *Request) simpleLen(w *Wire) int {
+	n := memd.HeaderLen + int(r.extrasLen) + len(r.Key) + len(r.Value)
 	if w.Features.Has(memd.FeatureCollections) {
 		n++
-	}
-	if !r.light.empty() {
-		n += int(r.extrasLen) + len(r.Value)
 	}
 	return n
 }
 
-// PutPlain writes a request to b, whose length is what Call.BeginPlain has said.
-func (r *Request) PutPlain(b []byte, w *Wire) {
-	head, cas := (*[memd.HeaderLen]byte)(b), uint64(0)
-	if !r.light.empty() {
-		cas = r.CAS
-	}
-	dt := r.Datatype
+// PutSimple writes a request to b, whose length is what Call.BeginSimple has said.
+func (r *Request) PutSimple(b []byte, w *Wire) {
+	head, dt := (*[memd.HeaderLen]byte)(b), r.Datatype
 	if !w.Features.Has(memd.FeatureJSON) {
 		dt = 0
 	}
 	body, key := len(b)-memd.HeaderLen, len(r.Key)
 	b = b[memd.HeaderLen:]
-	if !r.light.empty() {
-		b = b[copy(b, r.extras[:r.extrasLen]):]
-	}
+	b = b[copy(b, r.extras[:r.extrasLen]):]
 	if w.Features.Has(memd.FeatureCollections) {
 		b[0] = 0 // the default collection's id
 		b = b[1:]
 		key++
 	}
-	memd.PutRequest(head, r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, cas)
+	memd.PutRequest(head, r.Opcode, uint16(key), r.extrasLen, dt, w.VBucket, uint32(body), w.Opaque, r.CAS)
 	b = b[copy(b, r.Key):]
-	if !r.light.empty() {
-		copy(b, r.Value)
-	}
+	copy(b, r.Value)
 }
 
 // wireDatatype is the datatype on a connection with w's features. The mark of JSON is only a hint, so it is left out

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -19,8 +18,7 @@ var stays = map[string]string{
 	"State.ph": "attempts go on counting",
 }
 
-// TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory fills every field with garbage, the flags that say what is set among them, and
-// looks for what a Reset has left.
+// TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory fills every field with garbage and looks for what a Reset has left.
 func TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory(t *testing.T) {
 	for range 3 {
 		c := NewCall()
@@ -75,10 +73,6 @@ func fill(v reflect.Value) (n int) {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		if v.Type() == reflect.TypeFor[light]() {
-			v.SetUint(uint64(lightPlain | lightBare | lightEmpty)) // the flags lie
-			return 1
-		}
 		v.SetUint(7)
 	default:
 		panic("no garbage for " + v.Type().String())
@@ -133,19 +127,6 @@ func leftIn(v reflect.Value, path string) (left []string) {
 		left = append(left, path)
 	}
 	return left
-}
-
-// TestWhatAHedgedReadHasSetIsCleared: the case that the flags of simple requests have hidden.
-func TestWhatAHedgedReadHasSetIsCleared(t *testing.T) {
-	c := NewCall()
-	op := Get{Key: []byte("k")}
-	require.NoError(t, load[GetResult](c, &op))
-	require.True(t, c.Req.light.plain())
-	c.Req.Retry, c.Req.Timeout, c.Req.Opcode = anyStrategy{}, 7, memd.OpGetReplica
-	c.light = c.Req.light
-	c.Reset()
-	require.Nil(t, c.Req.Retry)
-	require.Zero(t, c.Req.Timeout)
 }
 
 type anyStrategy struct{}

@@ -11,28 +11,53 @@ import (
 // Response is a successful answer as Op.Decode sees it. Value belongs to the call's owner: it is memory of its exact
 // size, or the caller's buffer when the request named one.
 type Response struct {
-	// What the reader copies from the answer comes first: see Call.
 	Opcode    memd.Opcode
 	Datatype  memd.Datatype
 	Status    memd.Status
 	extrasLen uint8
-	rare      bool // anything behind extras is set
 	VBucket   uint16
 	CAS       uint64
 	Value     []byte
 	extras    [24]byte
 
-	Result       Result
-	Bucket       string
-	Key          []byte // of the few answers that have one
-	Parts        []Part // the packets before the last, of answers that have several
-	collectionID uint32
-	partsEpoch   uint32 // the attempt that the parts are of
-	partsLen     int32
-	prefixed     bool // a key has its collection's id before it
-	overflow     bool // the parts were too long together
+	Result Result
+	Bucket string
 
-	_ [24]byte // the request, which follows in a Call, begins a cache line
+	long         *long // nil for an answer of one packet without a key
+	collectionID uint32
+	prefixed     bool // a key has its collection's id before it
+}
+
+// long is what an answer has that has a key, or several packets.
+type long struct {
+	key      []byte
+	parts    []Part // the packets before the last
+	epoch    uint32 // the attempt that the parts are of
+	size     int
+	overflow bool // the parts were too long together
+}
+
+func (r *Response) more() *long {
+	if r.long == nil {
+		r.long = &long{}
+	}
+	return r.long
+}
+
+// Key is the key in the answer; nil for an answer without one.
+func (r *Response) Key() []byte {
+	if r.long == nil {
+		return nil
+	}
+	return r.long.key
+}
+
+// Parts are the packets before the last, of an answer that has several.
+func (r *Response) Parts() []Part {
+	if r.long == nil {
+		return nil
+	}
+	return r.long.parts
 }
 
 // Part is one packet of an answer that has several. Its bytes are the call's owner's.
@@ -49,16 +74,16 @@ const MaxParts = 64 << 20
 // part keeps what one packet of several says. It runs on the connection's reader. Parts of an earlier attempt are
 // forgotten.
 func (r *Response) part(p *memd.Packet, epoch uint32) {
-	r.rare = true
-	if epoch != r.partsEpoch {
-		r.Parts, r.partsLen, r.partsEpoch, r.overflow = nil, 0, epoch, false
+	l := r.more()
+	if epoch != l.epoch {
+		*l = long{key: l.key, epoch: epoch}
 	}
 	size := len(p.Key) + len(p.Value) + 64 // an empty packet takes memory, too
-	if r.overflow || int(r.partsLen)+size > MaxParts {
-		r.overflow = true
+	if l.overflow || l.size+size > MaxParts {
+		l.overflow = true
 		return
 	}
-	r.partsLen += int32(size)
+	l.size += size
 	both := make([]byte, len(p.Key)+len(p.Value))
 	n := copy(both, p.Key)
 	copy(both[n:], p.Value)
@@ -66,23 +91,13 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 	if len(p.Extras) >= 4 {
 		pt.Extras = binary.BigEndian.Uint32(p.Extras)
 	}
-	r.Parts = append(r.Parts, pt)
+	l.parts = append(l.parts, pt)
 }
 
-// came says how the answer came. It runs on the goroutine that wants the result.
-func (r *Response) came(by *Route, via *Via, bucket string) {
-	r.rare = true
+// arrived says how the answer came. It runs on the goroutine that wants the result.
+func (r *Response) arrived(by *Route, via *Via, bucket string) {
 	r.VBucket, r.prefixed, r.collectionID, r.Bucket = by.VBucket, by.Prefixed, by.CollectionID, bucket
-	r.result(&r.Result, via)
-}
-
-// result makes res, which is zero or ours, the result that has come by a connection.
-func (r *Response) result(res *Result, via *Via) {
-	if r.rare && res != &r.Result {
-		*res = r.Result
-	}
-	res.CAS = r.CAS
-	res.via = via
+	r.Result.CAS, r.Result.via = r.CAS, via
 }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
@@ -98,16 +113,11 @@ func (r *Response) Flags() uint32 {
 
 // Token is the mutation token in the answer of a write; its zero value when the server gave none.
 func (r *Response) Token() (t MutationToken) {
-	r.token(&t, r.Bucket, r.VBucket)
-	return t
-}
-
-// token makes t, which is zero, the answer's.
-func (r *Response) token(t *MutationToken, bucket string, vb uint16) {
 	if r.extrasLen >= 16 {
-		t.Bucket, t.VBucket = bucket, vb
+		t.Bucket, t.VBucket = r.Bucket, r.VBucket
 		t.UUID, t.Seqno = binary.BigEndian.Uint64(r.extras[:]), binary.BigEndian.Uint64(r.extras[8:])
 	}
+	return t
 }
 
 // set copies what p says, its value behind what is in into unless that is nil, or keeps the value when that is memory of its
@@ -116,8 +126,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
 	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
 	if len(p.Key) > 0 {
-		r.rare = true
-		r.Key = append([]byte(nil), p.Key...)
+		r.more().key = append([]byte(nil), p.Key...)
 	}
 	switch {
 	case owned:
@@ -129,7 +138,6 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		r.Value = exact(p.Value)
 	}
 	if len(p.Frames) > 0 {
-		r.rare = true
 		r.Result.setFrames(p.Frames)
 	}
 }
@@ -146,7 +154,7 @@ type Result struct {
 	CAS uint64
 
 	// Results are passed by value, through the stack of every goroutine that waits: what many of them have in common, and what
-	// few have, is behind pointers.
+	// most do not have, is behind pointers.
 	via                 *Via        // nil when no connection brought it
 	retry               *retry.Info // nil when nothing was retried
 	readUnits, wrtUnits uint32
@@ -181,7 +189,7 @@ func (r Result) RetryInfo() retry.Info {
 
 func (r *Result) setFrames(frames []byte) {
 	for len(frames) > 0 {
-		id, data, rest, err := memd.NextFrame(frames)
+		id, data, left, err := memd.NextFrame(frames)
 		if err != nil {
 			return
 		}
@@ -196,7 +204,7 @@ func (r *Result) setFrames(frames []byte) {
 				r.wrtUnits += uint32(v)
 			}
 		}
-		frames = rest
+		frames = left
 	}
 }
 

@@ -100,7 +100,7 @@ func inflate(dst, value []byte, limit int64) ([]byte, error) {
 	return dst[:head+n], nil
 }
 
-// Inflate gives the plain form of a value that came with datatype dt: itself, unless it is compressed. One that claims
+// Inflate gives the uncompressed form of a value that came with datatype dt: itself, unless it is compressed. One that claims
 // more than limit bytes (0 means MaxInflated) or is corrupt is a *CompressionError.
 func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	if dt&memd.DatatypeSnappy == 0 {
@@ -109,13 +109,14 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	return inflate(nil, value, inflateLimit(limit))
 }
 
-// inflate makes the answer's values plain ones: that of its only or last packet, and those of the packets before. It runs
+// inflate makes the answer's values uncompressed: that of its only or last packet, and those of the packets before. It runs
 // on the goroutine that wants the result.
 func (c *Call) inflate() error {
 	r := &c.Res
 	left := int64(MaxParts)
-	for i := range r.Parts {
-		p := &r.Parts[i]
+	parts := r.Parts()
+	for i := range parts {
+		p := &parts[i]
 		if p.datatype&memd.DatatypeSnappy == 0 {
 			continue
 		}
@@ -195,7 +196,7 @@ func (c *Call) Pack(p *Packer) {
 	if len(r.Value) <= least || !c.guard.CompareAndSwap(0, 1) {
 		return
 	}
-	r.packTried, c.light = true, 0
+	r.packTried, r.simple = true, false
 	out := p.encode(c.spare, r.Value)
 	if out != nil && cap(out) <= maxSparePacked {
 		c.spare = out[:0]

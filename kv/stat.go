@@ -59,8 +59,8 @@ func (s Stat) Decode(r *Response) (StatResult, error) {
 	if err := r.partsError(); err != nil {
 		return StatResult{}, err
 	}
-	res := StatResult{Result: r.Result, Stats: make([]StatEntry, len(r.Parts))}
-	for i, p := range r.Parts {
+	res := StatResult{Result: r.Result, Stats: make([]StatEntry, len(r.Parts()))}
+	for i, p := range r.Parts() {
 		res.Stats[i] = StatEntry{string(p.Key), string(p.Value)}
 	}
 	return res, nil

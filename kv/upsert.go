@@ -19,13 +19,7 @@ type Upsert struct {
 
 // Encode implements Op.
 func (u Upsert) Encode(r *Request) error {
-	r.Common = u.Common
-	return u.encode(r)
-}
-
-// encode is Encode without what all operations have in common.
-func (u *Upsert) encode(r *Request) error {
-	r.Opcode = memd.OpSet
+	r.Common, r.Opcode = u.Common, memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
 		return err

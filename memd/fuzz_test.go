@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 		var p memd.Packet
 		for len(rest) > 0 {
 			n, err := p.Parse(rest, fuzzLimit)
-			requireGoodAgrees(t, rest, p, n, err)
+			requireSuccessAgrees(t, rest, p, n, err)
 			if err != nil {
 				break
 			}
@@ -92,10 +92,10 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// requireGoodAgrees wants of ParseGood what Parse has said of the same bytes, whatever the packet held before.
-func requireGoodAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) {
+// requireSuccessAgrees wants of ParseSuccess what Parse has said of the same bytes, whatever the packet held before.
+func requireSuccessAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) {
 	used := memd.Packet{VBucket: 7, Status: memd.StatusBusy, Key: []byte("old"), Value: []byte("old"), Frames: []byte("old")}
-	got := used.ParseGood(b, fuzzLimit)
+	got := used.ParseSuccess(b, fuzzLimit)
 	response := p.Magic == memd.MagicRes || p.Magic == memd.MagicResExt
 	if err != nil || !response || p.Status != memd.StatusSuccess || len(p.Key) > 0 {
 		require.Zero(t, got)
@@ -103,9 +103,9 @@ func requireGoodAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) 
 	}
 	require.Equal(t, n, got)
 	requireSame(t, p, used)
-	require.Equal(t, n, used.ParseGood(b, 0), "no limit of the caller's own")
+	require.Equal(t, n, used.ParseSuccess(b, 0), "no limit of the caller's own")
 	if below := n - memd.HeaderLen - 1; below > 0 {
-		require.Zero(t, used.ParseGood(b, below), "a body that is over the limit")
+		require.Zero(t, used.ParseSuccess(b, below), "a body that is over the limit")
 	}
 	require.Empty(t, used.Key)
 	for _, part := range [][]byte{used.Frames, used.Extras, used.Value} {

@@ -284,10 +284,10 @@ func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
 	return n, nil
 }
 
-// ParseGood is Parse for a whole packet that is a successful response without a key, as most responses are, in half of
+// ParseSuccess is Parse for a whole packet that is a successful response without a key, as most responses are, in half of
 // the instructions. It says how many bytes the packet took; 0 means that b begins with another packet, or with one that is
 // not whole or not sound: which of them Parse tells.
-func (p *Packet) ParseGood(b []byte, limit int) int {
+func (p *Packet) ParseSuccess(b []byte, limit int) int {
 	if len(b) < HeaderLen {
 		return 0
 	}

@@ -34,7 +34,7 @@ type Handler interface {
 	// and a request that is bound to its connection are no such calls, since whoever sends them draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
 	Silent(cn *Conn)
-	// Orphan counts an answer that nobody waits for.
+	// Orphan counts an answer whose call has ended.
 	Orphan(cn *Conn, p *memd.Packet)
 	// Room says that the connection takes calls again, after WantRoom has said that it does not.
 	Room(cn *Conn)
@@ -147,7 +147,7 @@ type Conn struct {
 	ended      int
 	cameLate   int
 	parked     int  // of the calls that have ended here: they wait for their time
-	nobody     bool // the last read's answers have woken nobody who may append: each left its call so
+	idleWakes  bool // the last read's answers have woken no caller that may append: their calls are parked
 
 	Stats Stats
 }
@@ -338,7 +338,7 @@ func (c *Conn) put(call *kv.Call) error {
 	if call.Req.ValueLen() >= largeValue {
 		return c.putLarge(call, s)
 	}
-	n := call.BeginPlain(&c.wire)
+	n := call.BeginSimple(&c.wire)
 	if n == 0 {
 		return c.putAny(call, s)
 	}
@@ -348,7 +348,7 @@ func (c *Conn) put(call *kv.Call) error {
 		p.grow(n)
 	}
 	p.buf = p.buf[:at+n]
-	call.Req.PutPlain(p.buf[at:], &c.wire)
+	call.Req.PutSimple(p.buf[at:], &c.wire)
 	c.added(call, s, p)
 	return nil
 }
@@ -371,7 +371,7 @@ func (c *Conn) putAny(call *kv.Call, s *slot) error {
 	return nil
 }
 
-// putLarge is put for a request with a large value, after take: nobody waits for the lock while that is copied, and what waits to
+// putLarge is put for a request with a large value, after take: no goroutine waits for the lock while that is copied, and what waits to
 // be written takes no memory for it.
 //
 //go:noinline
@@ -600,10 +600,10 @@ func (c *Conn) read() error {
 			c.h.Room(c)
 		}
 		c.Stats.Answers.Add(int64(c.ended))
-		c.nobody = c.parked > 0 && c.parked == c.ended
+		c.idleWakes = c.parked > 0 && c.parked == c.ended
 		c.freed, c.ended, c.cameLate, c.parked = c.freed[:0], 0, 0, 0
 		if mine {
-			if !large && !c.nobody {
+			if !large && !c.idleWakes {
 				runtime.Gosched() // the callers just woken append their next requests
 			}
 			c.mu.Lock()
@@ -699,9 +699,9 @@ func (c *Conn) packets() error {
 	p := &c.pkt
 	for c.rlen-c.rpos >= memd.HeaderLen {
 		b := c.rbuf[c.rpos:c.rlen]
-		if n := p.ParseGood(b, c.limit); n > 0 {
+		if n := p.ParseSuccess(b, c.limit); n > 0 {
 			c.rpos += n
-			c.good(p)
+			c.fast(p)
 			continue
 		}
 		n, err := p.Parse(b, c.limit)
@@ -783,9 +783,8 @@ func (c *counted) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// good is packet for a successful response, with as little as possible in between: nearly all are answers to calls that
-// wait for nothing else.
-func (c *Conn) good(p *memd.Packet) {
+// fast is packet for a success that is whole in the buffer, with as little as possible in between.
+func (c *Conn) fast(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
 	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
 		if epoch, ok := s.claimNow(p.Opaque & genMask); ok {

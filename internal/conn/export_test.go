@@ -47,7 +47,7 @@ func (c *Conn) PendingBytes() (n int) {
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
 
 // WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has ended.
-func (c *Conn) WokeNobody() bool { return c.nobody }
+func (c *Conn) WokeNone() bool { return c.idleWakes }
 
 // Quiet reports whether nothing is in flight, and whoever comes next is to see to its writing.
 func (c *Conn) Quiet() bool {

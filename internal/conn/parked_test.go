@@ -75,7 +75,7 @@ func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
 				synctest.Wait()
 				d.cn.Close(nil)
 				synctest.Wait()
-				require.Equal(t, c.nobody, d.cn.WokeNobody())
+				require.Equal(t, c.nobody, d.cn.WokeNone())
 				orc.Close(errors.New("over"))
 			})
 		})

@@ -104,12 +104,12 @@ func (r *Router) judgeMoved(cl claimed) {
 func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
 	switch {
 	case c.Req.CollectionID != 0 && c.Req.Scope == "" && c.Req.Collection == "":
-		c.Fail(err) // nobody knows another id
+		c.Fail(err) // there is no name to look another id up by
 		return
 	case c.Req.CollectionID != 0: // from now on the names count
 		c.Req.CollectionID, c.Route.CollectionID = 0, 0
 	default:
-		c.Req.Unplain() // the default collection, too, is looked up before it is used again
+		c.Req.NotSimple() // the default collection, too, is looked up before it is used again
 		uid, ok := err.ManifestUID()
 		if !ok || !r.colls.Stale(uid, pathOf(c)) {
 			r.colls.Invalidate(pathOf(c), c.Route.CollectionID)

@@ -98,7 +98,7 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 			long.Req.Opcode, long.Req.Key = memd.OpGet, []byte("k")
 			long.Route.Hash, short.Route.Hash = hash<<13+hash, hash<<13+hash
 			want, _ := r.pick(pk, long)
-			got := pk.plain(short)
+			got := pk.ofKey(short)
 			require.Same(t, want, got, "%s: %d", name, hash)
 			used[got] = true
 			if got != nil {
@@ -114,9 +114,9 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 	// What is not for the short way: a call that was turned to its vbucket's next node.
 	c := kv.NewCall()
 	c.Route.Forward = true
-	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{a, b, nil}}).plain(c))
+	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{a, b, nil}}).ofKey(c))
 	c.Route.Forward = false
-	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*pipeline{a}}).plain(c), "no vbuckets")
+	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*pipeline{a}}).ofKey(c), "no vbuckets")
 }
 
 // A callback that blocks delays no other; workers end when there is nothing to do.

@@ -111,13 +111,13 @@ func (p *pipeline) trying() bool {
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
 func (p *pipeline) submit(c *kv.Call) {
-	if cn := p.usual(c); cn == nil || cn.Submit(c) != nil {
+	if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
 		p.submitElse(c)
 	}
 }
 
-// usual is the connection for a call when nothing is special; nil otherwise.
-func (p *pipeline) usual(c *kv.Call) *conn.Conn {
+// connFor is the connection that takes the call without a further question; nil when there is one.
+func (p *pipeline) connFor(c *kv.Call) *conn.Conn {
 	if cn := p.conn.Load(); p.breaker == nil && !p.inOrder && cn != nil && c.Route.Map >= cn.Map {
 		return cn
 	}

@@ -181,7 +181,7 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 func (r *Router) Dispatch(c *kv.Call) {
 	r.admit(c, r.now())
 	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
-		if cn := p.usual(c); cn == nil || cn.Submit(c) != nil {
+		if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
 			p.submitElse(c)
 		}
 	}
@@ -191,10 +191,7 @@ func (r *Router) Dispatch(c *kv.Call) {
 func (r *Router) admit(c *kv.Call, now int64) {
 	c.Started = now
 	c.Bind(&r.home)
-	var limit time.Duration
-	if !c.Req.Bare() {
-		limit = c.Req.Timeout
-	}
+	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
 	if p := r.policies.Load(); p != nil {
 		limit = p.govern(c, limit)
@@ -278,8 +275,8 @@ func (r *Router) find(c *kv.Call) *pipeline {
 		return nil
 	}
 	c.Route.Map = pk.number
-	if c.Req.Plain() {
-		if p := pk.plain(c); p != nil {
+	if c.Req.Simple() {
+		if p := pk.ofKey(c); p != nil {
 			return p
 		}
 	}
@@ -345,8 +342,8 @@ func (e *RouteError) Error() string {
 	return "the cluster map has no reachable node for the call"
 }
 
-// plain is what find does for a request as simple as most are; nil when there is more to it.
-func (pk *picker) plain(c *kv.Call) *pipeline {
+// ofKey is what find does for a Simple request; nil when there is more to it.
+func (pk *picker) ofKey(c *kv.Call) *pipeline {
 	n := uint32(pk.snap.NumVBuckets())
 	if n == 0 || c.Route.Forward {
 		return nil
@@ -385,7 +382,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		c.Route.VBucket = vbucket(c.Route.Hash, uint32(n))
 	}
 	var i int
-	if c.Req.OfActive() {
+	if c.Req.Replica == 0 {
 		i = pk.snap.NodeIndex(c.Route.VBucket, 0)
 		if c.Route.Forward {
 			i = forwarded(pk.snap, c, i)
