@@ -205,12 +205,16 @@ func TestAllocationsOfASuccessfulUpsert(t *testing.T) {
 
 // D27: requests of many callers leave in few writes, a lone one in exactly one.
 func TestD27RequestsAreBatched(t *testing.T) {
+	each := 2000
 	for workers, least := range map[int]float64{1: 1, 16: 3, 128: 10, 1024: 16} {
+		if conn.RaceEnabled { // a caller takes much longer to append: how many do so in time says little
+			each, least = 200, min(least, 2)
+		}
 		d := connect(t, document)
 		done := make(chan error, workers)
 		for range workers {
 			go func() {
-				for range 2000 {
+				for range each {
 					if _, err := kv.Do(context.Background(), d, kv.Get{Key: []byte("k")}); err != nil {
 						done <- err
 						return
