@@ -16,6 +16,7 @@ import (
 
 const (
 	wantedTimeout = 500 * time.Millisecond // how long a cluster map is waited for that is known to exist
+	announceTime  = time.Millisecond       // between the first sign of a newer map and the request for it
 	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
@@ -151,22 +152,22 @@ func (b *Bucket) poll(ctx context.Context) {
 		default:
 		}
 		var asked []int
+		var err error
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-floor.C:
 			}
-			if wanted && asked == nil && !b.router.StillWanted() { // it has come while we waited
+			if wanted && !b.stillToAsk(ctx, asked, err) {
 				floor.Reset(0)
 				break
 			}
 			node := b.nextNode(&turn, asked)
-			err := b.pollOnce(ctx, node, turn, wanted)
+			err = b.pollOnce(ctx, node, turn, wanted)
 			asked = append(asked, node)
 			floor.Reset(b.c.cfg.PollFloor)
-			_, announced := b.router.Announced()
-			if !wanted || err == nil && !announced || len(asked) >= len(b.router.Nodes()) { // otherwise another node is asked
+			if !wanted {
 				break
 			}
 		}
@@ -180,6 +181,24 @@ func (b *Bucket) poll(ctx context.Context) {
 			forgotten = time.Now()
 		}
 	}
+}
+
+// stillToAsk reports whether a wanted map has not come, and there is a node that was not asked for it. err is what became
+// of the last request. Nodes tell of a new map all at once: it waits a moment before the first request, so that the others
+// have told of it too and a map that is being considered has come.
+func (b *Bucket) stillToAsk(ctx context.Context, asked []int, err error) bool {
+	if asked == nil {
+		moment := time.NewTimer(announceTime)
+		defer moment.Stop()
+		select {
+		case <-ctx.Done():
+			return false
+		case <-moment.C:
+			return b.router.StillWanted()
+		}
+	}
+	_, announced := b.router.Announced()
+	return (err != nil || announced) && len(asked) < len(b.router.Nodes())
 }
 
 // nextNode is the index of the node to ask now, -1 for any: the one that has named the version of a newer map, unless it was asked

@@ -632,11 +632,15 @@ func (r *Router) want() {
 	r.signal()
 }
 
-// wantVersion says that there is a map of that version, by word of the node that p is the first pipeline of.
+// wantVersion says that there is a map of that version, by word of the node that p is the first pipeline of. Of several
+// nodes that name the same version, the first by address counts, in whatever order they do.
 func (r *Router) wantVersion(epoch int64, rev uint64, p *pipeline) {
 	r.mu.Lock()
-	if epoch > r.wantEpoch || epoch == r.wantEpoch && rev > r.wantRev {
+	switch {
+	case epoch > r.wantEpoch, epoch == r.wantEpoch && rev > r.wantRev:
 		r.wantEpoch, r.wantRev, r.wantFrom = epoch, rev, p
+	case epoch == r.wantEpoch && rev == r.wantRev && (r.wantFrom == nil || p.addr < r.wantFrom.addr):
+		r.wantFrom = p
 	}
 	r.mu.Unlock()
 	r.signal()

@@ -106,12 +106,12 @@ var edits = []edit{
 		`len(asked) >= w.b.c.cfg.Connections && broken != "a stale login is renewed at once" {`,
 	},
 	{
-		"retry/orchestrator.go", "delay = max(delay, retryFloor) // guard",
-		`if broken != "what is refused goes again at once" { delay = max(delay, retryFloor) } // guard`,
+		"retry/orchestrator.go", "least = retryFloor // guard",
+		`if broken != "what is refused goes again at once" { least = retryFloor } // guard`,
 	},
 	{
-		"retry/orchestrator.go", "delay = max(delay, Controlled(j.made, 0))",
-		`if broken != "no delay is too short" { delay = max(delay, Controlled(j.made, 0)) }`,
+		"retry/orchestrator.go", "least = Controlled(made, 0)",
+		`if broken != "no delay is too short" { least = Controlled(made, 0) }`,
 	},
 	{
 		"kv/scan_vbucket.go", "return rest(s.r.ctx, s.wait)",
