@@ -158,6 +158,9 @@ const (
 // NewCall makes a call that no dispatcher has seen. A Dispatcher may pool calls that Pooled says may be.
 func NewCall() *Call { return &Call{} }
 
+// In names the collection of an operation that names none. It is for a Dispatcher's NewCall.
+func (c *Call) In(scope, collection string) { c.Req.Scope, c.Req.Collection = scope, collection }
+
 // block makes c a call that is waited for. The channel stays when the call is used again.
 func (c *Call) block() {
 	c.form = formBlocking

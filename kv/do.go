@@ -85,7 +85,12 @@ func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r
 
 // load has op say what to send.
 func load[R any, O Op[R]](c *Call, op *O) error {
-	return encode[R](&c.Req, op)
+	scope, collection := c.Req.Scope, c.Req.Collection // see In
+	err := encode[R](&c.Req, op)
+	if r := &c.Req; r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && c.is(CollectionAware) {
+		r.Scope, r.Collection = scope, collection
+	}
+	return err
 }
 
 // start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
