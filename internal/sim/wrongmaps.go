@@ -27,9 +27,7 @@ func wrongMaps() []wrongMap {
 			}
 		}},
 		{"45 pushed: the map of another bucket", "other", func(m map[string]any) {
-			m["name"] = "other"
-			delete(m, "uuid") // its name alone tells it apart
-			delete(m, "clusterUUID")
+			m["name"] = "other" // which alone tells it apart: with another UUID the client would begin anew, and get well
 			table, _ := m["vBucketServerMap"].(map[string]any)
 			nodes, _ := table["serverList"].([]any)
 			table["serverList"] = append(nodes[1:], nodes[0]) // its documents are elsewhere
