@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -128,6 +129,14 @@ func TestAStrategyThatMisbehavesEndsItsWaitOnly(t *testing.T) {
 	for name, f := range map[string]retry.Func{
 		"panics": func(context.Context, *retry.Request, retry.Reason) retry.Action { panic("in a strategy") },
 		"blocks": blocks,
+		"ignores its context": func(context.Context, *retry.Request, retry.Reason) retry.Action {
+			time.Sleep(10 * time.Second)
+			return retry.Stop()
+		},
+		"ends": func(context.Context, *retry.Request, retry.Reason) retry.Action {
+			runtime.Goexit()
+			return retry.Stop()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *mock.Cluster) {
@@ -136,14 +145,19 @@ func TestAStrategyThatMisbehavesEndsItsWaitOnly(t *testing.T) {
 				began := time.Now()
 				err := b.WaitReady(within(t, time.Second))
 				require.ErrorIs(t, err, cberr.AuthenticationFailure)
-				if name == "blocks" {
+				if name == "blocks" || name == "ignores its context" {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.Equal(t, time.Second, time.Since(began))
+					time.Sleep(10 * time.Second) // the strategy comes back
 					return
 				}
 				require.Less(t, time.Since(began), atOnce)
-				var panicked *retry.PanicError
-				require.ErrorAs(t, err, &panicked)
+				if name == "panics" {
+					var panicked *retry.PanicError
+					require.ErrorAs(t, err, &panicked)
+				} else {
+					require.ErrorContains(t, err, "ended its goroutine")
+				}
 				_, err = kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k"), Common: kv.Common{Retry: retry.FastFailOnTerminalError{}}})
 				require.ErrorIs(t, err, cberr.AuthenticationFailure)
 			})
