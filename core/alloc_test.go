@@ -98,7 +98,7 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
-	c, err := core.Open(t.Context(), core.Config{Hosts: []string{cannedNode(t)}})
+	c, err := core.Open(t.Context(), core.Config{Seeds: core.SeedConfig{Hosts: []string{cannedNode(t)}}})
 	require.NoError(t, err)
 	defer c.Close()
 	b := c.Bucket("default")
@@ -150,14 +150,19 @@ func TestAllocationsOfNotMyVBucket(t *testing.T) {
 		t.Skip("the race detector allocates on its own")
 	}
 	gets := 0
-	c, err := core.Open(t.Context(), core.Config{NoNotifications: true, Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
-		if op == memd.OpGet {
-			if gets++; gets%2 == 1 {
-				return memd.StatusNotMyVBucket
-			}
-		}
-		return memd.StatusSuccess
-	})}})
+	c, err := core.Open(t.Context(), core.Config{
+		Seeds: core.SeedConfig{
+			Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
+				if op == memd.OpGet {
+					if gets++; gets%2 == 1 {
+						return memd.StatusNotMyVBucket
+					}
+				}
+				return memd.StatusSuccess
+			})},
+		},
+		Maps: core.MapConfig{NoNotifications: true},
+	})
 	require.NoError(t, err)
 	defer c.Close()
 	b := c.Bucket("default")
@@ -178,16 +183,20 @@ func TestAllocationsOfARefusal(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates on its own")
 	}
-	c, err := core.Open(t.Context(), core.Config{Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
-		switch op {
-		case memd.OpGet:
-			return memd.StatusKeyNotFound
-		case memd.OpSet, memd.OpSubdocMultiMutation:
-			return memd.StatusKeyExists
-		default:
-			return memd.StatusSuccess
-		}
-	})}})
+	c, err := core.Open(t.Context(), core.Config{
+		Seeds: core.SeedConfig{
+			Hosts: []string{cannedNodeThat(t, func(op memd.Opcode) memd.Status {
+				switch op {
+				case memd.OpGet:
+					return memd.StatusKeyNotFound
+				case memd.OpSet, memd.OpSubdocMultiMutation:
+					return memd.StatusKeyExists
+				default:
+					return memd.StatusSuccess
+				}
+			})},
+		},
+	})
 	require.NoError(t, err)
 	defer c.Close()
 	b := c.Bucket("default")

@@ -57,8 +57,8 @@ func BenchmarkGetsWhileMapsCome(b *testing.B) {
 			defer func() { require.NoError(b, m.Close()) }()
 			cfg, err := core.ParseConnString(m.ConnString())
 			require.NoError(b, err)
-			cfg.Username, cfg.Password, cfg.NoNotifications = "Administrator", core.NewSecret("password"), true
-			cfg.PollInterval = time.Hour // its answers would have the mock's own map
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Maps.NoNotifications = "Administrator", core.NewSecret("password"), true
+			cfg.Maps.PollInterval = time.Hour // its answers would have the mock's own map
 			c, err := core.Open(b.Context(), cfg)
 			require.NoError(b, err)
 			defer func() { require.NoError(b, c.Close()) }()

@@ -23,7 +23,7 @@ import (
 func full(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
-		b := open(t, m, func(c *core.Config) { c.MaxInFlight = 4 }).Bucket("default")
+		b := open(t, m, func(c *core.Config) { c.Limits.InFlight = 4 }).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		m.Inject(only(memd.OpSet, 0), mock.Delay(time.Second))
 		f(t, m, b)

@@ -30,7 +30,9 @@ func TestABreakerClosesAlthoughThePollComesFirst(t *testing.T) {
 		time.Sleep(20 * time.Second) // several polls of each node
 		_, err = kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v")})
 		require.NoError(t, err)
-	}, func(c *core.Config) { c.CircuitBreaker = &core.CircuitBreaker{Volume: 10, SleepWindow: time.Second} })
+	}, func(c *core.Config) {
+		c.Retry.CircuitBreaker = &core.CircuitBreaker{Volume: 10, SleepWindow: time.Second}
+	})
 }
 
 // A call's deadline may be its context's; which of the two timers is first is chance, and the breaker counts it all the

@@ -16,8 +16,8 @@ import (
 )
 
 func breaker(c *core.Config) {
-	c.CircuitBreaker = &core.CircuitBreaker{Volume: 10, SleepWindow: 3 * time.Second, CanaryTimeout: time.Second}
-	c.PollInterval = time.Hour // its requests would find the silent node out first
+	c.Retry.CircuitBreaker = &core.CircuitBreaker{Volume: 10, SleepWindow: 3 * time.Second, CanaryTimeout: time.Second}
+	c.Maps.PollInterval = time.Hour // its requests would find the silent node out first
 }
 
 // never is a strategy that gives up at once.
@@ -106,7 +106,7 @@ func TestBreakersCountWithinTheirWindow(t *testing.T) {
 
 func TestBadBreakersAreRefused(t *testing.T) {
 	for _, b := range []core.CircuitBreaker{{Percentage: 101}, {Percentage: -1}, {Volume: -1}, {SleepWindow: -1}, {RollingWindow: -1}, {CanaryTimeout: -1}} {
-		_, err := core.Open(t.Context(), core.Config{CircuitBreaker: &b})
+		_, err := core.Open(t.Context(), core.Config{Retry: core.RetryConfig{CircuitBreaker: &b}})
 		var ce *core.ConfigError
 		require.ErrorAs(t, err, &ce)
 		require.Contains(t, ce.Field, "CircuitBreaker.")

@@ -37,11 +37,11 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	b := &Bucket{c: c, name: name, stop: stop}
 	b.source, b.renewer = b.newSource(), b.newRenewer()
 	b.router = dispatch.New(dispatch.Options{
-		Bucket: name, Seeds: c.cfg.Hosts, Resolve: c.resolver(), TLS: c.cfg.UseTLS, Network: c.cfg.Network, Base: c.base,
+		Bucket: name, Seeds: c.cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: c.cfg.TLS.Enabled, Network: c.cfg.Net.Network, Base: c.base,
 		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
-		Timeout: c.cfg.KVTimeout, DurableTimeout: c.cfg.KVDurableTimeout, QueueLimit: c.cfg.QueueLimit,
-		Connections:  c.cfg.Connections,
-		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Dice, Policies: c.kvPolicies(c.policy.Load()),
+		Timeout: c.cfg.KV.Timeout, DurableTimeout: c.cfg.KV.DurableTimeout, QueueLimit: c.cfg.Limits.Queue,
+		Connections:  c.cfg.KV.Connections,
+		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Retry.JitterSource, Policies: c.kvPolicies(c.policy.Load()),
 		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
 		Tuning: c.cfg.tuning(b),
 	})
@@ -70,7 +70,7 @@ func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
 func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) { return b.router.Layout(ctx) }
 
 // ScanTimeout implements kv.ScanTimer.
-func (b *Bucket) ScanTimeout() time.Duration { return b.c.cfg.ScanTimeout }
+func (b *Bucket) ScanTimeout() time.Duration { return b.c.cfg.KV.ScanTimeout }
 
 // HedgePlan implements kv.Hedger.
 func (b *Bucket) HedgePlan(key []byte) kv.HedgePlan { return b.router.HedgePlan(key) }
@@ -127,11 +127,11 @@ func (b *Bucket) Orphans() int64 { return b.router.Orphans() }
 
 // poll asks the nodes in turn for a newer cluster map: at the interval, and as soon as one is known to exist.
 func (b *Bucket) poll(ctx context.Context) {
-	t := time.NewTicker(b.c.cfg.PollInterval)
+	t := time.NewTicker(b.c.cfg.Maps.PollInterval)
 	defer t.Stop()
 	floor := time.NewTimer(0)
 	defer floor.Stop()
-	turn, reported, forgotten := int(b.c.cfg.Dice()*1024), time.Now(), time.Now()
+	turn, reported, forgotten := int(b.c.cfg.Retry.JitterSource()*1024), time.Now(), time.Now()
 	for {
 		wanted := false
 		select {
@@ -166,13 +166,13 @@ func (b *Bucket) poll(ctx context.Context) {
 			node := b.nextNode(&turn, asked)
 			err = b.pollOnce(ctx, node, turn, wanted)
 			asked = append(asked, node)
-			floor.Reset(b.c.cfg.PollFloor)
+			floor.Reset(b.c.cfg.Maps.PollFloor)
 			if !wanted {
 				break
 			}
 		}
 		b.router.NoteActivity()
-		if time.Since(reported) >= b.c.cfg.OrphanInterval {
+		if time.Since(reported) >= b.c.cfg.Observe.OrphanInterval {
 			b.router.ReportOrphans()
 			reported = time.Now()
 		}
@@ -221,7 +221,7 @@ func (b *Bucket) nextNode(turn *int, asked []int) int {
 // of one that has not come. It waits less for a map that is wanted now. A failure is no matter: the next turn asks another. A
 // connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) error {
-	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.PollInterval, b.c.cfg.PollTimeout), Retry: dispatch.Strict}}
+	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.Maps.PollInterval, b.c.cfg.Maps.PollTimeout), Retry: dispatch.Strict}}
 	if wanted {
 		op.Timeout = min(op.Timeout, wantedTimeout)
 	}

@@ -72,7 +72,7 @@ func anyFault(r *rand.Rand) mock.Fault {
 func chaos(t *testing.T, seed uint64, calls int, reached map[string]int) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Bucket("default", 16, mock.WithCollection("s", "c")))
-		c := open(t, m, func(cfg *core.Config) { cfg.Dice = guarded(rand.New(rand.NewPCG(seed, 2)).Float64) })
+		c := open(t, m, func(cfg *core.Config) { cfg.Retry.JitterSource = guarded(rand.New(rand.NewPCG(seed, 2)).Float64) })
 		b := c.Bucket("default")
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

@@ -78,25 +78,25 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Policy = cfg.Policy.Rolling(cfg.Dice)
+	cfg.Retry.Policy = cfg.Retry.Policy.Rolling(cfg.Retry.JitterSource)
 	c := &Cluster{
-		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Log),
+		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Observe.Log),
 	}
-	c.policy.Store(cfg.Policy)
+	c.policy.Store(cfg.Retry.Policy)
 	c.orch = retry.New(retry.Options{
-		Default: cfg.Policy.Throttled(defaultStrategy(cfg.Retry)), Inherited: defaultStrategy(cfg.Retry),
-		MaxParked: cfg.MaxParked, MaxBytes: cfg.MaxParkedBytes, MaxOpBytes: cfg.MaxCallBytes,
-		DisableRetries: cfg.DisableRetries, Dice: cfg.Dice, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
+		Default: cfg.Retry.Policy.Throttled(defaultStrategy(cfg.Retry.Strategy)), Inherited: defaultStrategy(cfg.Retry.Strategy),
+		MaxParked: cfg.Limits.Parked, MaxBytes: cfg.Limits.ParkedBytes, MaxOpBytes: cfg.Limits.CallBytes,
+		DisableRetries: cfg.Retry.Disabled, Dice: cfg.Retry.JitterSource, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
 	})
 	c.logins = newLogins(&cfg, c.log)
 	c.filter = newNodeFilter(&cfg)
-	c.cfg.Dial = c.filter.dial
-	c.instr = observe.New(observe.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider, Log: c.log})
+	c.cfg.Net.Dial = c.filter.dial
+	c.instr = observe.New(observe.Options{TracerProvider: cfg.Observe.TracerProvider, MeterProvider: cfg.Observe.MeterProvider, Log: c.log})
 	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet = c.explained
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
-	if cfg.UseTLS && cfg.TLS.InsecureSkipVerify {
+	if cfg.TLS.Enabled && cfg.TLS.Config.InsecureSkipVerify {
 		c.log.Warn(ctx, observe.MsgTLSUnverified)
 	}
 	return c, nil
@@ -130,11 +130,11 @@ var features = []memd.Feature{
 // wanted are the features that the configuration does not switch off.
 func (c *Cluster) wanted() []memd.Feature {
 	off := map[memd.Feature]bool{
-		memd.FeatureSnappy: c.cfg.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.Compression.Off,
-		memd.FeatureDuplex: c.cfg.NoNotifications, memd.FeatureClustermapChange: c.cfg.NoNotifications,
-		memd.FeatureClustermapChangeBrief: c.cfg.NoNotifications, memd.FeatureMutationSeqno: c.cfg.NoMutationTokens,
-		memd.FeatureTracing: c.cfg.NoServerDurations, memd.FeatureUnorderedExecution: c.cfg.NoUnordered,
-		memd.FeatureReportUnitUsage: !c.cfg.ResourceUnits,
+		memd.FeatureSnappy: c.cfg.KV.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.KV.Compression.Off,
+		memd.FeatureDuplex: c.cfg.Maps.NoNotifications, memd.FeatureClustermapChange: c.cfg.Maps.NoNotifications,
+		memd.FeatureClustermapChangeBrief: c.cfg.Maps.NoNotifications, memd.FeatureMutationSeqno: c.cfg.KV.NoMutationTokens,
+		memd.FeatureTracing: c.cfg.KV.NoServerDurations, memd.FeatureUnorderedExecution: c.cfg.KV.NoUnordered,
+		memd.FeatureReportUnitUsage: !c.cfg.KV.ResourceUnits,
 	}
 	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return off[f] })
 }
@@ -147,10 +147,10 @@ func (c *Cluster) connectOptions() conn.Options {
 		agent += " " + c.cfg.Agent
 	}
 	return conn.Options{
-		Dial: c.cfg.Dial, TLS: c.cfg.TLS, Mechanisms: c.cfg.Mechanisms, AllowPlain: c.cfg.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.Compression,
-		Timeout: c.cfg.ConnectTimeout, FrameLimit: c.cfg.FrameLimit, ConfigLimit: c.cfg.ConfigLimit,
-		MaxInFlight: c.cfg.MaxInFlight,
+		Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms, AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
+		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.KV.Compression,
+		Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
+		MaxInFlight: c.cfg.Limits.InFlight,
 	}
 }
 

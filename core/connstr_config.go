@@ -11,48 +11,48 @@ import (
 // optionSetters puts the options of a connection string into a Config, by name. An option without a row here is checked
 // and has no effect; its row in the table says why.
 var optionSetters = map[string]func(*Config, OptionValue) error{
-	"kv_timeout":                            set(func(c *Config, v OptionValue) { c.KVTimeout = v.Duration }),
-	"kv_durable_timeout":                    set(func(c *Config, v OptionValue) { c.KVDurableTimeout = v.Duration }),
-	"kv_scan_timeout":                       set(func(c *Config, v OptionValue) { c.ScanTimeout = v.Duration }),
-	"query_timeout":                         set(func(c *Config, v OptionValue) { c.QueryTimeout = v.Duration }),
-	"search_timeout":                        set(func(c *Config, v OptionValue) { c.SearchTimeout = v.Duration }),
-	"analytics_timeout":                     set(func(c *Config, v OptionValue) { c.AnalyticsTimeout = v.Duration }),
-	"view_timeout":                          set(func(c *Config, v OptionValue) { c.ViewTimeout = v.Duration }),
-	"management_timeout":                    set(func(c *Config, v OptionValue) { c.ManagementTimeout = v.Duration }),
-	"kv_connect_timeout":                    set(func(c *Config, v OptionValue) { c.ConnectTimeout = v.Duration }),
-	"enable_tls":                            set(func(c *Config, v OptionValue) { c.UseTLS = c.UseTLS || v.Bool }),
-	"force_ipv4":                            set(func(c *Config, v OptionValue) { c.ForceIPv4 = v.Bool }),
-	"network":                               set(func(c *Config, v OptionValue) { c.Network = v.Text }),
-	"num_kv_connections":                    set(func(c *Config, v OptionValue) { c.Connections = v.Int }),
-	"max_queue_size":                        set(func(c *Config, v OptionValue) { c.QueueLimit = v.Int }),
-	"server_wait_backoff":                   set(func(c *Config, v OptionValue) { c.ReconnectMax = v.Duration }),
-	"max_http_connections":                  set(func(c *Config, v OptionValue) { c.MaxHTTPConnections = v.Int }),
-	"max_idle_http_connections":             set(func(c *Config, v OptionValue) { c.MaxIdleHTTPTotal = v.Int }),
-	"max_perhost_idle_http_connections":     set(func(c *Config, v OptionValue) { c.MaxIdleHTTPConnections = v.Int }),
-	"idle_http_connection_timeout":          set(func(c *Config, v OptionValue) { c.HTTPIdleTimeout = v.Duration }),
-	"http_connect_timeout":                  set(func(c *Config, v OptionValue) { c.HTTPConnectTimeout = v.Duration }),
-	"config_poll_interval":                  set(func(c *Config, v OptionValue) { c.PollInterval = v.Duration }),
-	"config_poll_floor_interval":            set(func(c *Config, v OptionValue) { c.PollFloor = v.Duration }),
-	"config_poll_timeout":                   set(func(c *Config, v OptionValue) { c.PollTimeout = v.Duration }),
-	"bootstrap_on":                          set(func(c *Config, v OptionValue) { c.Bootstrap = Bootstrap(v.Text) }),
-	"config_idle_redial_timeout":            set(func(c *Config, v OptionValue) { c.MapsOverHTTP.IdleTimeout = v.Duration }),
-	"http_redial_period":                    set(func(c *Config, v OptionValue) { c.MapsOverHTTP.RedialPeriod = v.Duration }),
-	"http_retry_delay":                      set(func(c *Config, v OptionValue) { c.MapsOverHTTP.RetryMax = v.Duration }),
-	"http_config_poll_timeout":              set(func(c *Config, v OptionValue) { c.MapsOverHTTP.Timeout = v.Duration }),
-	"enable_cluster_config_notifications":   set(func(c *Config, v OptionValue) { c.NoNotifications = !v.Bool }),
-	"enable_mutation_tokens":                set(func(c *Config, v OptionValue) { c.NoMutationTokens = !v.Bool }),
-	"enable_server_durations":               set(func(c *Config, v OptionValue) { c.NoServerDurations = !v.Bool }),
-	"enable_resource_units":                 set(func(c *Config, v OptionValue) { c.ResourceUnits = v.Bool }),
-	"unordered_execution_enabled":           set(func(c *Config, v OptionValue) { c.NoUnordered = !v.Bool }),
-	"compression":                           set(func(c *Config, v OptionValue) { c.Compression.Off = !v.Bool }),
-	"compression_min_size":                  set(func(c *Config, v OptionValue) { c.Compression.MinSize = max(v.Int, 1) }),
-	"compression_min_ratio":                 set(func(c *Config, v OptionValue) { c.Compression.MinRatio = max(v.Float, math.SmallestNonzeroFloat64) }),
-	"allow_plain":                           set(func(c *Config, v OptionValue) { c.AllowPlain = v.Bool }),
-	"sasl_mech_force":                       set(func(c *Config, v OptionValue) { c.Mechanisms = []string{v.Text} }),
-	"allow_enterprise_analytics":            set(func(c *Config, v OptionValue) { c.AllowEnterpriseAnalytics = v.Bool }),
-	"orphaned_response_logging":             set(func(c *Config, v OptionValue) { c.NoOrphanReport = !v.Bool }),
-	"orphaned_response_logging_interval":    set(func(c *Config, v OptionValue) { c.OrphanInterval = v.Duration }),
-	"orphaned_response_logging_sample_size": set(func(c *Config, v OptionValue) { c.OrphanSample = v.Int }),
+	"kv_timeout":                            set(func(c *Config, v OptionValue) { c.KV.Timeout = v.Duration }),
+	"kv_durable_timeout":                    set(func(c *Config, v OptionValue) { c.KV.DurableTimeout = v.Duration }),
+	"kv_scan_timeout":                       set(func(c *Config, v OptionValue) { c.KV.ScanTimeout = v.Duration }),
+	"query_timeout":                         set(func(c *Config, v OptionValue) { c.HTTP.QueryTimeout = v.Duration }),
+	"search_timeout":                        set(func(c *Config, v OptionValue) { c.HTTP.SearchTimeout = v.Duration }),
+	"analytics_timeout":                     set(func(c *Config, v OptionValue) { c.HTTP.AnalyticsTimeout = v.Duration }),
+	"view_timeout":                          set(func(c *Config, v OptionValue) { c.HTTP.ViewTimeout = v.Duration }),
+	"management_timeout":                    set(func(c *Config, v OptionValue) { c.HTTP.ManagementTimeout = v.Duration }),
+	"kv_connect_timeout":                    set(func(c *Config, v OptionValue) { c.Net.ConnectTimeout = v.Duration }),
+	"enable_tls":                            set(func(c *Config, v OptionValue) { c.TLS.Enabled = c.TLS.Enabled || v.Bool }),
+	"force_ipv4":                            set(func(c *Config, v OptionValue) { c.Net.ForceIPv4 = v.Bool }),
+	"network":                               set(func(c *Config, v OptionValue) { c.Net.Network = v.Text }),
+	"num_kv_connections":                    set(func(c *Config, v OptionValue) { c.KV.Connections = v.Int }),
+	"max_queue_size":                        set(func(c *Config, v OptionValue) { c.Limits.Queue = v.Int }),
+	"server_wait_backoff":                   set(func(c *Config, v OptionValue) { c.Net.ReconnectMax = v.Duration }),
+	"max_http_connections":                  set(func(c *Config, v OptionValue) { c.HTTP.MaxConnections = v.Int }),
+	"max_idle_http_connections":             set(func(c *Config, v OptionValue) { c.HTTP.MaxIdleTotal = v.Int }),
+	"max_perhost_idle_http_connections":     set(func(c *Config, v OptionValue) { c.HTTP.MaxIdle = v.Int }),
+	"idle_http_connection_timeout":          set(func(c *Config, v OptionValue) { c.HTTP.IdleTimeout = v.Duration }),
+	"http_connect_timeout":                  set(func(c *Config, v OptionValue) { c.HTTP.ConnectTimeout = v.Duration }),
+	"config_poll_interval":                  set(func(c *Config, v OptionValue) { c.Maps.PollInterval = v.Duration }),
+	"config_poll_floor_interval":            set(func(c *Config, v OptionValue) { c.Maps.PollFloor = v.Duration }),
+	"config_poll_timeout":                   set(func(c *Config, v OptionValue) { c.Maps.PollTimeout = v.Duration }),
+	"bootstrap_on":                          set(func(c *Config, v OptionValue) { c.Maps.Bootstrap = Bootstrap(v.Text) }),
+	"config_idle_redial_timeout":            set(func(c *Config, v OptionValue) { c.Maps.OverHTTP.IdleTimeout = v.Duration }),
+	"http_redial_period":                    set(func(c *Config, v OptionValue) { c.Maps.OverHTTP.RedialPeriod = v.Duration }),
+	"http_retry_delay":                      set(func(c *Config, v OptionValue) { c.Maps.OverHTTP.RetryMax = v.Duration }),
+	"http_config_poll_timeout":              set(func(c *Config, v OptionValue) { c.Maps.OverHTTP.Timeout = v.Duration }),
+	"enable_cluster_config_notifications":   set(func(c *Config, v OptionValue) { c.Maps.NoNotifications = !v.Bool }),
+	"enable_mutation_tokens":                set(func(c *Config, v OptionValue) { c.KV.NoMutationTokens = !v.Bool }),
+	"enable_server_durations":               set(func(c *Config, v OptionValue) { c.KV.NoServerDurations = !v.Bool }),
+	"enable_resource_units":                 set(func(c *Config, v OptionValue) { c.KV.ResourceUnits = v.Bool }),
+	"unordered_execution_enabled":           set(func(c *Config, v OptionValue) { c.KV.NoUnordered = !v.Bool }),
+	"compression":                           set(func(c *Config, v OptionValue) { c.KV.Compression.Off = !v.Bool }),
+	"compression_min_size":                  set(func(c *Config, v OptionValue) { c.KV.Compression.MinSize = max(v.Int, 1) }),
+	"compression_min_ratio":                 set(func(c *Config, v OptionValue) { c.KV.Compression.MinRatio = max(v.Float, math.SmallestNonzeroFloat64) }),
+	"allow_plain":                           set(func(c *Config, v OptionValue) { c.Auth.AllowPlain = v.Bool }),
+	"sasl_mech_force":                       set(func(c *Config, v OptionValue) { c.Auth.Mechanisms = []string{v.Text} }),
+	"allow_enterprise_analytics":            set(func(c *Config, v OptionValue) { c.HTTP.AllowEnterpriseAnalytics = v.Bool }),
+	"orphaned_response_logging":             set(func(c *Config, v OptionValue) { c.Observe.NoOrphanReport = !v.Bool }),
+	"orphaned_response_logging_interval":    set(func(c *Config, v OptionValue) { c.Observe.OrphanInterval = v.Duration }),
+	"orphaned_response_logging_sample_size": set(func(c *Config, v OptionValue) { c.Observe.OrphanSample = v.Int }),
 	"enable_tcp_keepalives":                 (*Config).keepAlives,
 	"tcp_keepalive_time":                    (*Config).keepAliveTime,
 	"ca_cert_path":                          func(c *Config, v OptionValue) error { return c.trust(v.Text) },
@@ -66,14 +66,14 @@ func set(f func(*Config, OptionValue)) func(*Config, OptionValue) error {
 // keepAlives and keepAliveTime are two options of one setting, in either order: without probes their time means nothing.
 func (c *Config) keepAlives(v OptionValue) error {
 	if !v.Bool {
-		c.KeepAlive = -1
+		c.Net.KeepAlive = -1
 	}
 	return nil
 }
 
 func (c *Config) keepAliveTime(v OptionValue) error {
-	if c.KeepAlive >= 0 {
-		c.KeepAlive = v.Duration
+	if c.Net.KeepAlive >= 0 {
+		c.Net.KeepAlive = v.Duration
 	}
 	return nil
 }
@@ -90,21 +90,21 @@ func ParseConnString(s string) (Config, error) {
 
 // Config makes a Config of the connection string, as ParseConnString does.
 func (c ConnSpec) Config() (Config, error) {
-	cfg := Config{UseTLS: c.TLS(), Bucket: c.Bucket}
+	cfg := Config{Bucket: c.Bucket, TLS: TLSConfig{Enabled: c.TLS()}}
 	data, http := c.Addresses()
 	if c.Scheme == schemeHTTP || c.Scheme == "" {
 		for _, h := range http {
-			cfg.HTTPHosts = append(cfg.HTTPHosts, h.String())
+			cfg.Seeds.HTTPHosts = append(cfg.Seeds.HTTPHosts, h.String())
 		}
 	}
 	for _, h := range data {
 		if !slices.Contains(c.Hosts, h) {
 			h.Port = 0 // the string names none: the default is the configuration's
 		}
-		cfg.Hosts = append(cfg.Hosts, h.String())
+		cfg.Seeds.Hosts = append(cfg.Seeds.Hosts, h.String())
 	}
 	if c.SRVEligible() {
-		cfg.SRV = "_" + c.Scheme + "._tcp." + c.Hosts[0].Host
+		cfg.Seeds.SRV = "_" + c.Scheme + "._tcp." + c.Hosts[0].Host
 	}
 	for _, o := range c.Options {
 		info, _ := LookupOption(o.Key)
@@ -125,7 +125,7 @@ func (c ConnSpec) Config() (Config, error) {
 
 // trust adds the certificates of a file to the system's roots.
 func (c *Config) trust(path string) error {
-	if !c.UseTLS {
+	if !c.TLS.Enabled {
 		return &ConnStringError{Field: "ca_cert_path", Reason: "needs TLS: use couchbases://"}
 	}
 	pem, err := os.ReadFile(path)
@@ -139,6 +139,6 @@ func (c *Config) trust(path string) error {
 	if !pool.AppendCertsFromPEM(pem) {
 		return &ConfigError{Field: "ca_cert_path", Reason: "names a file without a PEM certificate"}
 	}
-	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	c.TLS.Config = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	return nil
 }

@@ -88,70 +88,70 @@ func TestC2KnowsEveryOptionOfGocbcore(t *testing.T) {
 func TestC2OptionsMeanWhatTheyMeanToGocbcore(t *testing.T) {
 	for query, check := range map[string]func(ours core.Config, theirs gocbcore.AgentConfig) (any, any){
 		"config_poll_timeout=700": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.PollTimeout, g.ConfigPollerConfig.CccpMaxWait
+			return o.Maps.PollTimeout, g.ConfigPollerConfig.CccpMaxWait
 		},
 		"config_poll_interval=5s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.PollInterval, g.ConfigPollerConfig.CccpPollPeriod
+			return o.Maps.PollInterval, g.ConfigPollerConfig.CccpPollPeriod
 		},
 		"kv_connect_timeout=3s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.ConnectTimeout, g.KVConfig.ConnectTimeout
+			return o.Net.ConnectTimeout, g.KVConfig.ConnectTimeout
 		},
-		"kv_pool_size=3":    func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Connections, g.KVConfig.PoolSize },
-		"max_queue_size=77": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.QueueLimit, g.KVConfig.MaxQueueSize },
+		"kv_pool_size=3":    func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.KV.Connections, g.KVConfig.PoolSize },
+		"max_queue_size=77": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Limits.Queue, g.KVConfig.MaxQueueSize },
 		"server_wait_backoff=3000": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.ReconnectMax, g.KVConfig.ServerWaitBackoff
+			return o.Net.ReconnectMax, g.KVConfig.ServerWaitBackoff
 		},
 		"max_idle_http_connections=9": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.MaxIdleHTTPTotal, g.HTTPConfig.MaxIdleConns
+			return o.HTTP.MaxIdleTotal, g.HTTPConfig.MaxIdleConns
 		},
 		"max_perhost_http_connections=9": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.MaxHTTPConnections, g.HTTPConfig.MaxConnsPerHost
+			return o.HTTP.MaxConnections, g.HTTPConfig.MaxConnsPerHost
 		},
 		"idle_http_connection_timeout=2s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.HTTPIdleTimeout, g.HTTPConfig.IdleConnectionTimeout
+			return o.HTTP.IdleTimeout, g.HTTPConfig.IdleConnectionTimeout
 		},
 		"http_connect_timeout=2s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.HTTPConnectTimeout, g.HTTPConfig.ConnectTimeout
+			return o.HTTP.ConnectTimeout, g.HTTPConfig.ConnectTimeout
 		},
 		"max_perhost_idle_http_connections=9": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.MaxIdleHTTPConnections, g.HTTPConfig.MaxIdleConnsPerHost
+			return o.HTTP.MaxIdle, g.HTTPConfig.MaxIdleConnsPerHost
 		},
 		"compression=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.Compression.Off, g.CompressionConfig.Enabled
+			return !o.KV.Compression.Off, g.CompressionConfig.Enabled
 		},
 		"compression=false": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.Compression.Off, g.CompressionConfig.Enabled
+			return !o.KV.Compression.Off, g.CompressionConfig.Enabled
 		},
 		"compression_min_size=99": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.Compression.MinSize, g.CompressionConfig.MinSize
+			return o.KV.Compression.MinSize, g.CompressionConfig.MinSize
 		},
 		"compression_min_ratio=0.5": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.Compression.MinRatio, g.CompressionConfig.MinRatio
+			return o.KV.Compression.MinRatio, g.CompressionConfig.MinRatio
 		},
-		"network=external": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Network, g.IoConfig.NetworkType },
+		"network=external": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Net.Network, g.IoConfig.NetworkType },
 		"enable_mutation_tokens=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.NoMutationTokens, g.IoConfig.UseMutationTokens
+			return !o.KV.NoMutationTokens, g.IoConfig.UseMutationTokens
 		},
 		"enable_server_durations=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.NoServerDurations, g.IoConfig.UseDurations
+			return !o.KV.NoServerDurations, g.IoConfig.UseDurations
 		},
 		"unordered_execution_enabled=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.NoUnordered, g.IoConfig.UseOutOfOrderResponses
+			return !o.KV.NoUnordered, g.IoConfig.UseOutOfOrderResponses
 		},
 		"orphaned_response_logging=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return !o.NoOrphanReport, g.OrphanReporterConfig.Enabled
+			return !o.Observe.NoOrphanReport, g.OrphanReporterConfig.Enabled
 		},
 		"orphaned_response_logging_interval=30s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.OrphanInterval, g.OrphanReporterConfig.ReportInterval
+			return o.Observe.OrphanInterval, g.OrphanReporterConfig.ReportInterval
 		},
 		"orphaned_response_logging_sample_size=3": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.OrphanSample, g.OrphanReporterConfig.SampleSize
+			return o.Observe.OrphanSample, g.OrphanReporterConfig.SampleSize
 		},
 		"enable_resource_units=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.ResourceUnits, g.InternalConfig.EnableResourceUnitsTrackingHello
+			return o.KV.ResourceUnits, g.InternalConfig.EnableResourceUnitsTrackingHello
 		},
 		"allow_enterprise_analytics=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
-			return o.AllowEnterpriseAnalytics, g.InternalConfig.AllowEnterpriseAnalytics
+			return o.HTTP.AllowEnterpriseAnalytics, g.InternalConfig.AllowEnterpriseAnalytics
 		},
 	} {
 		s := "couchbase://10.0.0.1,10.0.0.2/b?" + query
@@ -195,7 +195,7 @@ func openString(t *testing.T, m *mock.Cluster, s string, change ...func(*core.Co
 	t.Helper()
 	cfg, err := core.ParseConnString(s)
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -230,7 +230,7 @@ func TestOptionServerWaitBackoff(t *testing.T) {
 			var mu sync.Mutex
 			dials := 0
 			b := openString(t, m, m.ConnString()+"?"+query, func(c *core.Config) {
-				c.Dial = func(context.Context, string, string) (net.Conn, error) {
+				c.Net.Dial = func(context.Context, string, string) (net.Conn, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					dials++
@@ -288,7 +288,7 @@ func TestOptionsOfOrphanReports(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var l logs
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
-			b := openString(t, m, m.ConnString()+"?"+query, func(c *core.Config) { c.Log = l.logger() }).Bucket("default")
+			b := openString(t, m, m.ConnString()+"?"+query, func(c *core.Config) { c.Observe.Log = l.logger() }).Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			m.Inject(only(memd.OpGet, 0), mock.Delay(300*time.Millisecond))
 			for range 12 {
@@ -316,7 +316,7 @@ func TestOptionAllowEnterpriseAnalytics(t *testing.T) {
 			_, err := c.Analytics(ctx(t), &analytics.Request{Statement: "SELECT 1", Retry: never})
 			if refused {
 				require.ErrorIs(t, err, cberr.FeatureNotAvailable)
-				require.ErrorContains(t, err, "AllowEnterpriseAnalytics")
+				require.ErrorContains(t, err, "HTTP.AllowEnterpriseAnalytics")
 				require.Zero(t, time.Since(began))
 				_, err = c.Do(ctx(t), &core.HTTPRequest{Service: core.Management, Method: "GET", Path: "/pools"})
 				require.NoError(t, err)
@@ -334,7 +334,7 @@ func TestOptionForceIPv4(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 			networks := make(chan string, 100)
 			c := openString(t, m, m.ConnString()+"?"+query, func(c *core.Config) {
-				c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					networks <- network
 					return m.Dial(ctx, "tcp", addr)
 				}

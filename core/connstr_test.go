@@ -181,18 +181,28 @@ func TestConnectionStringsBecomeConfigurations(t *testing.T) {
 		"&config_poll_interval=1s&max_queue_size=7&network=external&unknown=1")
 	require.NoError(t, err)
 	require.Equal(t, core.Config{
-		Hosts: []string{"a", "b:11999", "[::1]"}, Bucket: "travel", UseTLS: true, KVTimeout: 5 * time.Second, KVDurableTimeout: 20 * time.Second,
-		ConnectTimeout: 1500 * time.Millisecond, PollInterval: time.Second, QueueLimit: 7, Network: "external",
+		Bucket: "travel",
+		Seeds:  core.SeedConfig{Hosts: []string{"a", "b:11999", "[::1]"}},
+		Net:    core.NetConfig{ConnectTimeout: 1500 * time.Millisecond, Network: "external"},
+		TLS:    core.TLSConfig{Enabled: true},
+		KV:     core.KVConfig{Timeout: 5 * time.Second, DurableTimeout: 20 * time.Second},
+		Maps:   core.MapConfig{PollInterval: time.Second},
+		Limits: core.LimitConfig{Queue: 7},
 	}, cfg)
 	cfg, err = core.ParseConnString("http://h:8091")
 	require.NoError(t, err)
-	require.Equal(t, core.Config{Hosts: []string{"h"}, HTTPHosts: []string{"h:8091"}}, cfg)
+	require.Equal(t, core.Config{Seeds: core.SeedConfig{Hosts: []string{"h"}, HTTPHosts: []string{"h:8091"}}}, cfg)
 	cfg, err = core.ParseConnString("http://h:9000,i:8091")
 	require.NoError(t, err)
-	require.Equal(t, core.Config{Hosts: []string{"i"}, HTTPHosts: []string{"h:9000", "i:8091"}}, cfg)
+	require.Equal(t, core.Config{
+		Seeds: core.SeedConfig{Hosts: []string{"i"}, HTTPHosts: []string{"h:9000", "i:8091"}},
+	}, cfg)
 	cfg, err = core.ParseConnString("http://[::1]:9000?bootstrap_on=http")
 	require.NoError(t, err)
-	require.Equal(t, core.Config{HTTPHosts: []string{"[::1]:9000"}, Bootstrap: core.BootstrapHTTP}, cfg)
+	require.Equal(t, core.Config{
+		Seeds: core.SeedConfig{HTTPHosts: []string{"[::1]:9000"}},
+		Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
+	}, cfg)
 }
 
 func TestRootsComeFromTheFileThatTheStringNames(t *testing.T) {

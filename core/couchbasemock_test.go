@@ -40,7 +40,9 @@ func longer(t *testing.T) context.Context {
 func openCouchbaseMock(t *testing.T, m *testkit.CouchbaseMockServer, password string) *core.Cluster {
 	t.Helper()
 	c, err := core.Open(t.Context(), core.Config{
-		Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret(password), KVTimeout: 10 * time.Second,
+		Seeds: core.SeedConfig{Hosts: m.Addresses("default")},
+		Auth:  core.AuthConfig{Username: "default", Password: core.NewSecret(password)},
+		KV:    core.KVConfig{Timeout: 10 * time.Second},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

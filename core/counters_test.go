@@ -76,7 +76,7 @@ func (c *counters) check(t *testing.T) {
 func TestCountersOverLostConnectionsAreAppliedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(time.Millisecond))
-		c := open(t, m, func(c *core.Config) { c.Connections = 2 })
+		c := open(t, m, func(c *core.Config) { c.KV.Connections = 2 })
 		b := c.Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		reset := func(which ...int) func() {
@@ -117,7 +117,7 @@ func TestCountersOverLostSocketsAreAppliedOnce(t *testing.T) {
 	for _, nodes := range []int{1, 18} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(nodes), mock.Bucket("default", 64))
-			c := open(t, m, func(c *core.Config) { c.Dial = nil })
+			c := open(t, m, func(c *core.Config) { c.Net.Dial = nil })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			counts := counters{b: b, n: 150}

@@ -252,10 +252,10 @@ func TestANodeThatVanishesOverRealSockets(t *testing.T) {
 		proxies[n.Addr()] = startProxy(t, n.Addr())
 	}
 	b := open(t, m, func(c *core.Config) {
-		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, proxies[addr].l.Addr().String())
 		}
-		c.ConnectTimeout = time.Second
+		c.Net.ConnectTimeout = time.Second
 	}).Bucket("default")
 	require.NoError(t, b.WaitReady(ctx(t)))
 	load := startCrashLoad(t, b, "load")
@@ -356,7 +356,7 @@ func TestAClusterIsKilledOverRealSockets(t *testing.T) {
 	require.True(t, ok, "no free ports")
 	cfg, err := core.ParseConnString(conn)
 	require.NoError(t, err)
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	c, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

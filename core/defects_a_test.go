@@ -140,9 +140,9 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 				time.Sleep(5 * time.Second)
 			}})
 			c = open(t, m, func(cfg *core.Config) {
-				cfg.Log = log
-				dial := cfg.Dial
-				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				cfg.Observe.Log = log
+				dial := cfg.Net.Dial
+				cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := dial(ctx, network, addr)
 					if err != nil {
 						return nil, err
@@ -210,7 +210,7 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 46))
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(time.Millisecond))
-			c := open(t, m, func(cfg *core.Config) { cfg.Connections = 1 + int(seed%2) })
+			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections = 1 + int(seed%2) })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			for i := range 200 {
@@ -294,8 +294,8 @@ func TestASlowCloseHoldsUpNobody_D48(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 		var slow atomic.Bool
 		c := open(t, m, func(cfg *core.Config) {
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dial := cfg.Net.Dial
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				nc, err := dial(ctx, network, addr)
 				return slowClose{nc, &slow}, err
 			}
@@ -330,8 +330,8 @@ func TestCallbacksOfTheFirstMapBeginAnew_D52(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 			c := open(t, m, func(cfg *core.Config) {
-				dial := cfg.Dial
-				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dial := cfg.Net.Dial
+				cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					time.Sleep(50 * time.Millisecond) // all have begun by then
 					if !up {
 						return nil, io.ErrUnexpectedEOF

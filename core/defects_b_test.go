@@ -49,7 +49,7 @@ func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual())
-				b := open(t, m, func(c *core.Config) { c.QueueLimit, c.MaxParked = queue, parked }).Bucket("default")
+				b := open(t, m, func(c *core.Config) { c.Limits.Queue, c.Limits.Parked = queue, parked }).Bucket("default")
 				require.NoError(t, b.WaitReady(ctx(t)))
 				c.stop(t, m, b)
 				op := kv.Get{Key: []byte("k")}
@@ -99,7 +99,7 @@ func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 func stalled(t *testing.T) *core.Bucket {
 	t.Helper()
 	m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16))
-	b := open(t, m, func(c *core.Config) { c.QueueLimit, c.KVTimeout = 1<<20, time.Minute }).Bucket("default")
+	b := open(t, m, func(c *core.Config) { c.Limits.Queue, c.KV.Timeout = 1<<20, time.Minute }).Bucket("default")
 	require.NoError(t, b.WaitReady(ctx(t)))
 	m.Inject(only(memd.OpHello, 0), mock.Delay(9*time.Second))
 	require.NoError(t, m.CloseConns(0))
@@ -153,9 +153,9 @@ func TestACallWakesOneConnection_D64(t *testing.T) {
 	each := map[int]uint64{}
 	for _, conns := range []int{1, 16} {
 		change := func(c *core.Config) {
-			c.Connections = conns
-			dial := c.Dial
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c.KV.Connections = conns
+			dial := c.Net.Dial
+			c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				nc, err := dial(ctx, network, addr)
 				return struct{ net.Conn }{nc}, err // without a raw socket each has a goroutine that writes
 			}
@@ -199,7 +199,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 		"a pushed map": {push: true, change: func(t *testing.T, m *mock.Cluster, vb int) {
 			require.NoError(t, m.MoveVBucket("default", vb, 1))
 		}, check: func(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) {
-			synctest.Wait()
+			time.Sleep(2 * time.Millisecond) // the client waits 1 ms, so that all nodes have told of the map
 			_, nodes, _ := b.Locate(key)
 			require.Equal(t, m.Node(1).Addr(), nodes[0])
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: alone})
@@ -220,7 +220,7 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64), mock.Virtual())
-				b := open(t, m, func(cfg *core.Config) { cfg.PollInterval, cfg.NoNotifications = time.Hour, !c.push }).Bucket("default")
+				b := open(t, m, func(cfg *core.Config) { cfg.Maps.PollInterval, cfg.Maps.NoNotifications = time.Hour, !c.push }).Bucket("default")
 				require.NoError(t, b.WaitReady(ctx(t)))
 				key := keyOn(t, b, m.Node(0).Addr())
 				vb, _, _ := b.Locate(key)

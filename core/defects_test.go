@@ -72,10 +72,16 @@ func TestANodeThatLeavesAnswersFirst_D49(t *testing.T) {
 // D56: calls that wait for a first connection are bounded; those beyond the bound have a reason at once.
 func TestCallsThatWaitForAConnectionAreBounded_D56(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := core.Open(t.Context(), core.Config{Username: "u", QueueLimit: 10, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		c, err := core.Open(t.Context(), core.Config{
+			Net: core.NetConfig{
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			},
+			Auth:   core.AuthConfig{Username: "u"},
+			Limits: core.LimitConfig{Queue: 10},
+		})
 		require.NoError(t, err)
 		never := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 		waiting := 0
@@ -143,7 +149,7 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 		"canceled": {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail)) }, cberr.RequestCanceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limited(t, func(cfg *core.Config) { cfg.Retry = retry.BestEffort{} }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			limited(t, func(cfg *core.Config) { cfg.Retry.Strategy = retry.BestEffort{} }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				require.NoError(t, b.WaitReady(ctx(t)))
 				w := &watched{Bucket: b}
 				c.arrange(m)
@@ -221,10 +227,16 @@ func each(t *testing.T, v any, f func(name string, contextual bool, took time.Du
 // D65: what can block takes a context and obeys it, while nobody answers; what takes none returns at once.
 func TestWhatBlocksTakesAContext_D65(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := core.Open(t.Context(), core.Config{Username: "u", Hosts: []string{"h:1"}, HTTPHosts: []string{"h:2"}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		c, err := core.Open(t.Context(), core.Config{
+			Seeds: core.SeedConfig{Hosts: []string{"h:1"}, HTTPHosts: []string{"h:2"}},
+			Net: core.NetConfig{
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			},
+			Auth: core.AuthConfig{Username: "u"},
+		})
 		require.NoError(t, err)
 		for _, v := range []any{c, c.Bucket("b")} {
 			each(t, v, func(name string, contextual bool, took time.Duration) {
@@ -244,7 +256,7 @@ func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 	for _, conns := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Replicas(0), mock.Bucket("default", 8), mock.Virtual())
-			c := open(t, m, func(cfg *core.Config) { cfg.Connections, cfg.PollInterval = conns, 300*time.Millisecond })
+			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Maps.PollInterval = conns, 300*time.Millisecond })
 			b := c.Bucket("default")
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 			require.NoError(t, err)
@@ -276,10 +288,16 @@ func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 // D41: every method may be called before anything is connected and after Close, and returns.
 func TestEveryMethodAfterClose_D41(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := core.Open(t.Context(), core.Config{Username: "u", Hosts: []string{"h:1"}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		c, err := core.Open(t.Context(), core.Config{
+			Seeds: core.SeedConfig{Hosts: []string{"h:1"}},
+			Net: core.NetConfig{
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			},
+			Auth: core.AuthConfig{Username: "u"},
+		})
 		require.NoError(t, err)
 		b := c.Bucket("b")
 		for range 2 {

@@ -23,7 +23,7 @@ func TestOptionsOfKeepAliveReachTheSocket(t *testing.T) {
 		require.NoError(t, err)
 		cfg, err = cfg.withDefaults()
 		require.NoError(t, err)
-		nc, err := cfg.Dial(t.Context(), "tcp", l.Addr().String())
+		nc, err := cfg.Net.Dial(t.Context(), "tcp", l.Addr().String())
 		require.NoError(t, err)
 		raw, err := nc.(*net.TCPConn).SyscallConn()
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ func ExampleCluster_Query() {
 		fmt.Println(err)
 		return
 	}
-	cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), server.Dial
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), server.Dial
 	c, err := core.Open(ctx, cfg)
 	if err != nil {
 		fmt.Println(err)

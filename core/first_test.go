@@ -21,8 +21,8 @@ func open(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core.Clu
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
-	cfg.NoNotifications = true // most tests are about what happens until a map is known
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
+	cfg.Maps.NoNotifications = true // most tests are about what happens until a map is known
 	for _, f := range change {
 		f(&cfg)
 	}

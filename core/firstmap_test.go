@@ -44,7 +44,7 @@ func TestAMapThatHasComeIsWaitedFor(t *testing.T) {
 		m.Inject(node(2, memd.OpSASLStep), mock.Status(memd.StatusAuthError))
 		c := open(t, m, func(cfg *core.Config) {
 			refused := func() { time.Sleep(100 * time.Millisecond) } // holds the config goroutine up
-			cfg.Log = slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, refused})
+			cfg.Observe.Log = slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, refused})
 		})
 		began := time.Now()
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.GetClusterConfig{Pinned: true})

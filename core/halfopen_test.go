@@ -47,7 +47,7 @@ func TestHalfOpenConnectionIsReplaced(t *testing.T) {
 		var mu sync.Mutex
 		var sockets []*sink
 		b := open(t, m, func(c *core.Config) {
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				nc, err := m.Dial(ctx, network, addr)
 				if err != nil {
 					return nil, err

@@ -72,7 +72,7 @@ func hedgeHTTP[R any](
 	if len(addrs) < 2 {
 		return run(ctx, d)
 	}
-	start := int(c.cfg.Dice() * float64(len(addrs)))
+	start := int(c.cfg.Retry.JitterSource() * float64(len(addrs)))
 	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now(), limit: c.hedgeLimit(r)}
 	p := hedge.Policy{
 		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.hedgeThrottle(),

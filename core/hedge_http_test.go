@@ -21,9 +21,9 @@ func managed(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster, c 
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 		c := open(t, m, func(c *core.Config) {
-			c.Dice = func() float64 { return 0 }
+			c.Retry.JitterSource = func() float64 { return 0 }
 			if text != "" {
-				c.Policy = parsePolicy(t, text)
+				c.Retry.Policy = parsePolicy(t, text)
 			}
 		})
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))

@@ -146,7 +146,7 @@ func fill(path string, args []string) (string, error) {
 // doer sends requests to the services.
 func (c *Cluster) doer() httpsvc.Doer {
 	c.seeToMap()
-	if c.cfg.AllowEnterpriseAnalytics {
+	if c.cfg.HTTP.AllowEnterpriseAnalytics {
 		return c.http
 	}
 	return analyticsGuard{c}
@@ -159,7 +159,7 @@ const enterpriseAnalytics = "analytics"
 type analyticsGuard struct{ c *Cluster }
 
 var errEnterpriseAnalytics = fmt.Errorf("%w: this is an Enterprise Analytics cluster, whose language differs: "+
-	"AllowEnterpriseAnalytics lets requests through", cberr.FeatureNotAvailable)
+	"HTTP.AllowEnterpriseAnalytics lets requests through", cberr.FeatureNotAvailable)
 
 // Do implements httpsvc.Doer. What kind of cluster it is, its map tells.
 func (g analyticsGuard) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
@@ -186,32 +186,32 @@ func (g analyticsGuard) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Re
 
 func (c *Cluster) newHTTP() *httpx.Client {
 	var t *tls.Config
-	if c.cfg.UseTLS {
-		t = c.cfg.TLS.Clone()
+	if c.cfg.TLS.Enabled {
+		t = c.cfg.TLS.Config.Clone()
 	}
 	agent := "couchcore"
 	if c.cfg.Agent != "" {
 		agent += " " + c.cfg.Agent
 	}
 	instruments := c.instr
-	if c.cfg.TracerProvider == nil && c.cfg.MeterProvider == nil {
+	if c.cfg.Observe.TracerProvider == nil && c.cfg.Observe.MeterProvider == nil {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap,
-		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Dice, Agent: agent, ConnectTimeout: c.cfg.HTTPConnectTimeout,
-		Policy: c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTPIdleTimeout,
-		MaxConns: c.cfg.MaxHTTPConnections, MaxIdle: c.cfg.MaxIdleHTTPConnections, MaxIdleTotal: c.cfg.MaxIdleHTTPTotal,
+		Dial: c.cfg.Net.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap,
+		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Retry.JitterSource, Agent: agent, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
+		Policy: c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTP.IdleTimeout,
+		MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle, MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal,
 		LeaveKeepAlive: c.cfg.ownDial,
-		Instruments:    instruments, RowLimit: c.cfg.RowLimit, RowDepth: c.cfg.RowDepth,
+		Instruments:    instruments, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
 	})
 }
 
 // shows is asked which nodes may be sent the password, nil where all may, or where there is no password.
 func (c *Cluster) shows() func(addr string) error {
 	cfg := &c.cfg
-	verified := cfg.UseTLS && !cfg.TLS.InsecureSkipVerify
-	if verified || cfg.AllowPlain || cfg.Username == "" && cfg.Credentials == nil {
+	verified := cfg.TLS.Enabled && !cfg.TLS.Config.InsecureSkipVerify
+	if verified || cfg.Auth.AllowPlain || cfg.Auth.Username == "" && cfg.Auth.Credentials == nil {
 		return nil
 	}
 	return c.filter.shows
@@ -223,15 +223,15 @@ const httpTimeout = 75 * time.Second
 func (c *Config) httpTimeout(svc httpsvc.Service) time.Duration {
 	switch svc { //nolint:exhaustive // the others have the manager's
 	case Query:
-		return c.QueryTimeout
+		return c.HTTP.QueryTimeout
 	case Search:
-		return c.SearchTimeout
+		return c.HTTP.SearchTimeout
 	case Analytics:
-		return c.AnalyticsTimeout
+		return c.HTTP.AnalyticsTimeout
 	case Views:
-		return c.ViewTimeout
+		return c.HTTP.ViewTimeout
 	}
-	return c.ManagementTimeout
+	return c.HTTP.ManagementTimeout
 }
 
 // endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold active
@@ -248,7 +248,7 @@ func (c *Cluster) endpoints(svc topology.Service, bucket string) (addrs []string
 			active[s.NodeIndex(uint16(vb), 0)] = true
 		}
 	}
-	for _, e := range s.Endpoints(svc, network, c.cfg.UseTLS) {
+	for _, e := range s.Endpoints(svc, network, c.cfg.TLS.Enabled) {
 		if active == nil || active[e.Node] {
 			addrs = append(addrs, e.Addr)
 		}

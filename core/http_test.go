@@ -35,7 +35,7 @@ func TestManagementRequestEndToEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, 200, resp.Status)
-	wrong := open(t, m, func(c *core.Config) { c.Password = core.NewSecret("wrong") })
+	wrong := open(t, m, func(c *core.Config) { c.Auth.Password = core.NewSecret("wrong") })
 	_, err = wrong.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "/whoami"})
 	require.ErrorIs(t, err, cberr.AuthenticationFailure) // CB-31: no usable node, and why
 }
@@ -51,8 +51,8 @@ func scripted(t *testing.T, handler http.HandlerFunc, change ...func(*core.Confi
 		close(served)
 	}()
 	c := open(t, m, append([]func(*core.Config){func(cfg *core.Config) {
-		dial := cfg.Dial
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := cfg.Net.Dial
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if strings.HasSuffix(addr, ":8091") {
 				near, far := net.Pipe()
 				select {
@@ -92,9 +92,9 @@ func TestPoolSettingsReachTheServices_D118(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var alive atomic.Int32
 			c := scripted(t, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }, func(cfg *core.Config) {
-				cfg.MaxHTTPConnections, cfg.MaxIdleHTTPConnections, cfg.MaxIdleHTTPTotal, cfg.HTTPIdleTimeout = 4, 3, total, 5*time.Second
-				dial := cfg.Dial
-				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				cfg.HTTP.MaxConnections, cfg.HTTP.MaxIdle, cfg.HTTP.MaxIdleTotal, cfg.HTTP.IdleTimeout = 4, 3, total, 5*time.Second
+				dial := cfg.Net.Dial
+				cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := dial(ctx, network, addr)
 					if err == nil && strings.HasSuffix(addr, ":8091") {
 						alive.Add(1)

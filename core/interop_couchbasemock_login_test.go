@@ -19,7 +19,8 @@ func TestCouchbaseMockMechanisms(t *testing.T) {
 	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
 		connect := func(allowPlain bool) (*core.Bucket, error) {
 			c, err := core.Open(t.Context(), core.Config{
-				Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret("secret"), AllowPlain: allowPlain,
+				Seeds: core.SeedConfig{Hosts: m.Addresses("default")},
+				Auth:  core.AuthConfig{Username: "default", Password: core.NewSecret("secret"), AllowPlain: allowPlain},
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -29,7 +29,9 @@ func couchbaseMockWith(
 	o.Buckets = []string{"default:secret"}
 	testkit.CouchbaseMock(t, o, func(t *testing.T, m *testkit.CouchbaseMockServer) {
 		cfg := core.Config{
-			Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret("secret"), KVTimeout: 10 * time.Second,
+			Seeds: core.SeedConfig{Hosts: m.Addresses("default")},
+			Auth:  core.AuthConfig{Username: "default", Password: core.NewSecret("secret")},
+			KV:    core.KVConfig{Timeout: 10 * time.Second},
 		}
 		if change != nil {
 			change(&cfg)
@@ -44,7 +46,7 @@ func couchbaseMockWith(
 }
 
 // noPoll leaves only what the servers say by themselves: maps come in NOT_MY_VBUCKET answers.
-func noPoll(c *core.Config) { c.PollInterval = time.Hour }
+func noPoll(c *core.Config) { c.Maps.PollInterval = time.Hour }
 
 // nodeOf is the index of the node that has the key's active copy.
 func nodeOf(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket, key []byte) int {

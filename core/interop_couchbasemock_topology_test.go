@@ -94,7 +94,7 @@ func TestCouchbaseMockMovedVBucketsWithoutAMap(t *testing.T) {
 
 // TestCouchbaseMockSilentNode has a node that stops answering and stays in everybody's map.
 func TestCouchbaseMockSilentNode(t *testing.T) {
-	often := func(c *core.Config) { c.PollInterval = time.Second }
+	often := func(c *core.Config) { c.Maps.PollInterval = time.Second }
 	couchbaseMockWith(t, testkit.MockOptions{}, often, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
 		ctx := longer(t)
 		mine, others := keysOf(t, m, b, 1, 3), append(keysOf(t, m, b, 0, 20), keysOf(t, m, b, 2, 20)...)

@@ -86,9 +86,9 @@ func TestD24DeadSeedCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Hosts = append([]string{"10.99.0.1:11210"}, cfg.Hosts...)
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Seeds.Hosts = append([]string{"10.99.0.1:11210"}, cfg.Seeds.Hosts...)
+			dial := cfg.Net.Dial
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if addr == "10.99.0.1:11210" {
 					<-ctx.Done()
 					return nil, ctx.Err()
@@ -112,11 +112,17 @@ func TestD20SilentPeer(t *testing.T) {
 
 func silentPeer(t *testing.T, encrypted bool) {
 	var open atomic.Int64
-	c, err := core.Open(t.Context(), core.Config{Username: "u", UseTLS: encrypted, Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, _ := net.Pipe()
-		open.Add(1)
-		return &closeCounter{near, &open, sync.Once{}}, nil
-	}})
+	c, err := core.Open(t.Context(), core.Config{
+		Net: core.NetConfig{
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, _ := net.Pipe()
+				open.Add(1)
+				return &closeCounter{near, &open, sync.Once{}}, nil
+			},
+		},
+		Auth: core.AuthConfig{Username: "u"},
+		TLS:  core.TLSConfig{Enabled: encrypted},
+	})
 	require.NoError(t, err)
 	began := time.Now()
 	_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
@@ -146,10 +152,14 @@ func TestRedialsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var dials atomic.Int64
-				c, err := core.Open(t.Context(), core.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
-					dials.Add(1)
-					return nil, failure
-				}})
+				c, err := core.Open(t.Context(), core.Config{
+					Net: core.NetConfig{
+						Dial: func(context.Context, string, string) (net.Conn, error) {
+							dials.Add(1)
+							return nil, failure
+						},
+					},
+				})
 				require.NoError(t, err)
 				_, err = kv.Do(ctx(t), c.Bucket("b"), kv.Get{Key: []byte("k")})
 				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
@@ -172,7 +182,7 @@ func TestD55BurstOnOneNodeCompletes(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
-		b := open(t, m, func(c *core.Config) { c.MaxInFlight, c.MaxParked = 4096, 60000 }).Bucket("default")
+		b := open(t, m, func(c *core.Config) { c.Limits.InFlight, c.Limits.Parked = 4096, 60000 }).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		m.Inject(only(memd.OpSet, 0), mock.Delay(time.Millisecond)) // the clock stands still until all have begun
 		var fs []kv.Future[kv.MutationResult]
@@ -259,7 +269,7 @@ func TestOrphansAreReported(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(locked{&mu, &out}, nil))
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
-		b := open(t, m, func(c *core.Config) { c.Log = log }).Bucket("default")
+		b := open(t, m, func(c *core.Config) { c.Observe.Log = log }).Bucket("default")
 		m.Inject(only(memd.OpGet, 3), mock.Twice())
 		for range 3 {
 			_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
@@ -418,7 +428,7 @@ func TestStrategyPerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
 		never := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
-		b := open(t, m, func(c *core.Config) { c.Retry = never }).Bucket("default")
+		b := open(t, m, func(c *core.Config) { c.Retry.Strategy = never }).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		m.Inject(only(memd.OpTouch, 3), mock.Status(memd.StatusTmpFail))
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})

@@ -28,22 +28,22 @@ const (
 
 // limits has every such field. Least and most are where the client would stop to work, or the limit to be one.
 var limits = []limit{
-	{"FrameLimit", func(c *Config) *int { return &c.FrameLimit }, memd.DefaultLimit, 64 * kib, gib},
-	{"InflateLimit", func(c *Config) *int { return &c.InflateLimit }, kv.MaxInflated, 1, gib},
-	{"ConfigLimit", func(c *Config) *int { return &c.ConfigLimit }, 16 * mib, kib, gib},
-	{"ConfigDepth", func(c *Config) *int { return &c.ConfigDepth }, 64, 8, 10_000},
-	{"ErrorMapLimit", func(c *Config) *int { return &c.ErrorMapLimit }, errormap.DefaultLimit, kib, gib},
-	{"RowLimit", func(c *Config) *int { return &c.RowLimit }, 64 * mib, 1, gib},
-	{"RowDepth", func(c *Config) *int { return &c.RowDepth }, httpsvc.DefaultDepthLimit, 8, httpsvc.MaxDepthLimit},
-	{"SRVLimit", func(c *Config) *int { return &c.SRVLimit }, 64, 1, 4096},
-	{"MaxInFlight", func(c *Config) *int { return &c.MaxInFlight }, 32768, 1, 49152}, // of 65536 opaques; late answers need some
-	{"QueueLimit", func(c *Config) *int { return &c.QueueLimit }, 2048, 1, 1 << 24},
-	{"MaxParked", func(c *Config) *int { return &c.MaxParked }, 32768, 1, 1 << 24},
-	{"Connections", func(c *Config) *int { return &c.Connections }, 1, 1, 1024},
-	{"MaxHTTPConnections", func(c *Config) *int { return &c.MaxHTTPConnections }, 0, 0, 1 << 24},
-	{"MaxIdleHTTPConnections", func(c *Config) *int { return &c.MaxIdleHTTPConnections }, 0, 0, 1 << 24},
-	{"MaxIdleHTTPTotal", func(c *Config) *int { return &c.MaxIdleHTTPTotal }, 0, 0, 1 << 24},
-	{"OrphanSample", func(c *Config) *int { return &c.OrphanSample }, observe.OrphanSample, 1, 1 << 16},
+	{"Limits.Packet", func(c *Config) *int { return &c.Limits.Packet }, memd.DefaultLimit, 64 * kib, gib},
+	{"Limits.Inflated", func(c *Config) *int { return &c.Limits.Inflated }, kv.MaxInflated, 1, gib},
+	{"Limits.Map", func(c *Config) *int { return &c.Limits.Map }, 16 * mib, kib, gib},
+	{"Limits.MapDepth", func(c *Config) *int { return &c.Limits.MapDepth }, 64, 8, 10_000},
+	{"Limits.ErrorMap", func(c *Config) *int { return &c.Limits.ErrorMap }, errormap.DefaultLimit, kib, gib},
+	{"Limits.Row", func(c *Config) *int { return &c.Limits.Row }, 64 * mib, 1, gib},
+	{"Limits.RowDepth", func(c *Config) *int { return &c.Limits.RowDepth }, httpsvc.DefaultDepthLimit, 8, httpsvc.MaxDepthLimit},
+	{"Limits.SRV", func(c *Config) *int { return &c.Limits.SRV }, 64, 1, 4096},
+	{"Limits.InFlight", func(c *Config) *int { return &c.Limits.InFlight }, 32768, 1, 49152}, // of 65536 opaques; late answers need some
+	{"Limits.Queue", func(c *Config) *int { return &c.Limits.Queue }, 2048, 1, 1 << 24},
+	{"Limits.Parked", func(c *Config) *int { return &c.Limits.Parked }, 32768, 1, 1 << 24},
+	{"KV.Connections", func(c *Config) *int { return &c.KV.Connections }, 1, 1, 1024},
+	{"HTTP.MaxConnections", func(c *Config) *int { return &c.HTTP.MaxConnections }, 0, 0, 1 << 24},
+	{"HTTP.MaxIdle", func(c *Config) *int { return &c.HTTP.MaxIdle }, 0, 0, 1 << 24},
+	{"HTTP.MaxIdleTotal", func(c *Config) *int { return &c.HTTP.MaxIdleTotal }, 0, 0, 1 << 24},
+	{"Observe.OrphanSample", func(c *Config) *int { return &c.Observe.OrphanSample }, observe.OrphanSample, 1, 1 << 16},
 }
 
 // limitDefaults checks the limits and fills in those that are left out.
@@ -61,14 +61,14 @@ func (c *Config) limitDefaults() error {
 }
 
 func (c *Config) configLimits() topology.Options {
-	return topology.Options{MaxBytes: c.ConfigLimit, MaxDepth: c.ConfigDepth, TLS: c.UseTLS}
+	return topology.Options{MaxBytes: c.Limits.Map, MaxDepth: c.Limits.MapDepth, TLS: c.TLS.Enabled}
 }
 
 // tuning is what routers get of the limits and the rarer options.
 func (c *Config) tuning(b *Bucket) dispatch.Tuning {
 	return dispatch.Tuning{
-		InflateLimit: c.InflateLimit, ErrorMapLimit: c.ErrorMapLimit, RedialMax: c.ReconnectMax, NoOrphans: c.NoOrphanReport,
-		OrphanSample: c.OrphanSample, NoConfig: c.Bootstrap == BootstrapHTTP, Source: b.source,
+		InflateLimit: c.Limits.Inflated, ErrorMapLimit: c.Limits.ErrorMap, RedialMax: c.Net.ReconnectMax, NoOrphans: c.Observe.NoOrphanReport,
+		OrphanSample: c.Observe.OrphanSample, NoConfig: c.Maps.Bootstrap == BootstrapHTTP, Source: b.source,
 		Stale: b.renewer.refused,
 	}
 }

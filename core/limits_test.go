@@ -27,14 +27,15 @@ import (
 // S6: every limit has bounds of its own; a value outside of them is refused with the field's name and the bounds.
 func TestLimitsOutOfBoundsAreRefusedByName_S6(t *testing.T) {
 	for field, bounds := range map[string][2]int{
-		"FrameLimit": {64 << 10, 1 << 30}, "InflateLimit": {1, 1 << 30}, "ConfigLimit": {1 << 10, 1 << 30}, "ConfigDepth": {8, 10000},
-		"ErrorMapLimit": {1 << 10, 1 << 30}, "RowLimit": {1, 1 << 30}, "RowDepth": {8, 9000}, "SRVLimit": {1, 4096}, "MaxInFlight": {1, 49152},
-		"QueueLimit": {1, 1 << 24}, "MaxParked": {1, 1 << 24}, "Connections": {1, 1024}, "MaxHTTPConnections": {0, 1 << 24},
-		"MaxIdleHTTPConnections": {0, 1 << 24},
+		"Limits.Packet": {64 << 10, 1 << 30}, "Limits.Inflated": {1, 1 << 30}, "Limits.Map": {1 << 10, 1 << 30}, "Limits.MapDepth": {8, 10000},
+		"Limits.ErrorMap": {1 << 10, 1 << 30}, "Limits.Row": {1, 1 << 30}, "Limits.RowDepth": {8, 9000}, "Limits.SRV": {1, 4096}, "Limits.InFlight": {1, 49152},
+		"Limits.Queue": {1, 1 << 24}, "Limits.Parked": {1, 1 << 24}, "KV.Connections": {1, 1024}, "HTTP.MaxConnections": {0, 1 << 24},
+		"HTTP.MaxIdle": {0, 1 << 24},
 	} {
 		set := func(v int) error {
 			var cfg core.Config
-			reflect.ValueOf(&cfg).Elem().FieldByName(field).SetInt(int64(v))
+			group, name, _ := strings.Cut(field, ".")
+			reflect.ValueOf(&cfg).Elem().FieldByName(group).FieldByName(name).SetInt(int64(v))
 			c, err := core.Open(t.Context(), cfg)
 			if err == nil {
 				require.NoError(t, c.Close())
@@ -88,7 +89,7 @@ var quick = kv.Common{Timeout: 200 * time.Millisecond, Retry: retry.BestEffort{}
 // S6, fault 24: a packet above the limit ends its connection and names the limit.
 func TestFrameLimit_S6(t *testing.T) {
 	for limit, fits := range map[int]bool{64 << 10: false, 0: true} {
-		limited(t, func(c *core.Config) { c.FrameLimit = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		limited(t, func(c *core.Config) { c.Limits.Packet = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: make([]byte, 70<<10)})
 			require.NoError(t, err)
 			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) { rep.Value, rep.Datatype = make([]byte, 70<<10), 0 }))
@@ -108,7 +109,7 @@ func TestFrameLimit_S6(t *testing.T) {
 func TestInflateLimit_S6(t *testing.T) {
 	packed := s2.EncodeSnappy(nil, bytes.Repeat([]byte("x"), 5000))
 	for limit, fits := range map[int]bool{4999: false, 5000: true, 0: true} {
-		limited(t, func(c *core.Config) { c.InflateLimit = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		limited(t, func(c *core.Config) { c.Limits.Inflated = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 			require.NoError(t, err)
 			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) { rep.Value, rep.Datatype = packed, memd.DatatypeSnappy }))
@@ -134,14 +135,14 @@ func TestConfigLimits_S6(t *testing.T) {
 		remap  func(raw string) (string, memd.Datatype)
 		says   string
 	}{
-		"size": {func(c *core.Config) { c.ConfigLimit = 2000 }, func(raw string) (string, memd.Datatype) {
+		"size": {func(c *core.Config) { c.Limits.Map = 2000 }, func(raw string) (string, memd.Datatype) {
 			return raw[:len(raw)-1] + `,"pad":"` + strings.Repeat("x", 3000) + `"}`, memd.DatatypeJSON
 		}, "limit 2000"},
-		"inflated size": {func(c *core.Config) { c.ConfigLimit = 2000 }, func(raw string) (string, memd.Datatype) {
+		"inflated size": {func(c *core.Config) { c.Limits.Map = 2000 }, func(raw string) (string, memd.Datatype) {
 			raw = raw[:len(raw)-1] + `,"pad":"` + strings.Repeat("x", 3000) + `"}`
 			return string(s2.EncodeSnappy(nil, []byte(raw))), memd.DatatypeJSON | memd.DatatypeSnappy
 		}, "limit 2000"},
-		"depth": {func(c *core.Config) { c.ConfigDepth = 20 }, func(raw string) (string, memd.Datatype) {
+		"depth": {func(c *core.Config) { c.Limits.MapDepth = 20 }, func(raw string) (string, memd.Datatype) {
 			return raw[:len(raw)-1] + `,"pad":` + deep + `}`, memd.DatatypeJSON
 		}, "limit 20"},
 	} {
@@ -149,7 +150,7 @@ func TestConfigLimits_S6(t *testing.T) {
 			for _, bad := range []bool{true, false} {
 				var l logs
 				change := func(cfg *core.Config) {
-					cfg.Log = l.logger()
+					cfg.Observe.Log = l.logger()
 					if bad {
 						c.change(cfg)
 					}
@@ -180,7 +181,7 @@ func TestConfigLimits_S6(t *testing.T) {
 // S6: an error map that is too large is as good as none; the connection stays.
 func TestErrorMapLimit_S6(t *testing.T) {
 	var l logs
-	limited(t, func(c *core.Config) { c.ErrorMapLimit, c.Log = 1024, l.logger() }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+	limited(t, func(c *core.Config) { c.Limits.ErrorMap, c.Observe.Log = 1024, l.logger() }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		require.NoError(t, b.WaitReady(ctx(t)))
 		require.Contains(t, l.String(), "limit 1024 bytes")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
@@ -195,9 +196,9 @@ func TestSRVLimit_S6(t *testing.T) {
 		var mu sync.Mutex
 		dialled := map[string]bool{}
 		cl := open(t, m, func(cfg *core.Config) {
-			cfg.Hosts, cfg.SRV, cfg.SRVLimit = []string{"nobody"}, "_couchbase._tcp.x", 3
-			cfg.Resolver = resolver(func(context.Context, string) ([]*net.SRV, error) { return records(m), nil })
-			cfg.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
+			cfg.Seeds.Hosts, cfg.Seeds.SRV, cfg.Limits.SRV = []string{"nobody"}, "_couchbase._tcp.x", 3
+			cfg.Seeds.Resolver = resolver(func(context.Context, string) ([]*net.SRV, error) { return records(m), nil })
+			cfg.Net.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				dialled[addr] = true

@@ -62,7 +62,7 @@ func stuck(t *testing.T, fromTheFirst bool, f func(t *testing.T, m *mock.Cluster
 		h := &stuckLog{gate: make(chan struct{})}
 		h.shut.Store(fromTheFirst)
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64), mock.Virtual())
-		c := open(t, m, func(cfg *core.Config) { cfg.Log = slog.New(h) })
+		c := open(t, m, func(cfg *core.Config) { cfg.Observe.Log = slog.New(h) })
 		t.Cleanup(h.open)
 		time.AfterFunc(time.Minute, h.open) // so that what it does hold up fails, and does not hang
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
@@ -118,8 +118,8 @@ func TestCloseTimeoutBoundsTheLogToo(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
-		cfg.Log, cfg.CloseTimeout = slog.New(h), 300*time.Millisecond
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Observe.Log, cfg.CloseTimeout = slog.New(h), 300*time.Millisecond
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
@@ -154,7 +154,7 @@ func TestALogHandlerMayLookAtTheClient(t *testing.T) {
 		var asked atomic.Int32
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual())
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Log = slog.New(askedLog{slog.DiscardHandler, slog.LevelInfo, func() {
+			cfg.Observe.Log = slog.New(askedLog{slog.DiscardHandler, slog.LevelInfo, func() {
 				if b := b.Load(); b != nil {
 					asked.Add(1)
 					b.Status()

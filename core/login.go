@@ -26,8 +26,8 @@ type logins struct {
 func newLogins(cfg *Config, log observe.Log) *logins {
 	return &logins{
 		log:      log,
-		provider: cfg.Credentials, timeout: cfg.CredentialsTimeout, tls: cfg.UseTLS,
-		now: Credentials{Username: cfg.Username, Password: cfg.Password, Token: cfg.Token},
+		provider: cfg.Auth.Credentials, timeout: cfg.Auth.Timeout, tls: cfg.TLS.Enabled,
+		now: Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password, Token: cfg.Auth.Token},
 	}
 }
 
@@ -107,13 +107,13 @@ func (l *logins) check(cr *Credentials) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.provider != nil:
-		return &ConfigError{"Credentials", "is a provider: it gives the new ones, see RenewLogins"}
+		return &ConfigError{"Auth.Credentials", "is a provider: it gives the new ones, see RenewLogins"}
 	case cr.Username == "" && !cr.Password.Empty():
-		return &ConfigError{"Username", "is empty, and Password is set"}
+		return &ConfigError{"Auth.Username", "is empty, and Auth.Password is set"}
 	case kindOfLogin(cr) != kindOfLogin(&l.now):
-		return &ConfigError{"Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
+		return &ConfigError{"Auth.Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
 	case !cr.Token.Empty() && !l.tls:
-		return &ConfigError{"Token", "is sent over TLS only"}
+		return &ConfigError{"Auth.Token", "is sent over TLS only"}
 	}
 	return nil
 }

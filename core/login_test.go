@@ -33,8 +33,8 @@ func tokens(t *testing.T, f func(t *testing.T, m *mock.Cluster, c *core.Cluster)
 		}
 		m := mock.Start(t, opts...)
 		c := open(t, m, append([]func(*core.Config){tlsHosts, func(cfg *core.Config) {
-			cfg.TLS = trusting(m)
-			cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret("t0")
+			cfg.TLS.Config = trusting(m)
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret("t0")
 		}}, change...)...)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		f(t, m, c)
@@ -104,7 +104,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	for _, life := range []time.Duration{time.Minute, -time.Hour} {
 		var asked atomic.Int64
 		provider := func(cfg *core.Config) {
-			cfg.Credentials = func(context.Context) (core.Credentials, error) {
+			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				n := asked.Add(1)
 				return core.Credentials{Token: core.NewSecret(fmt.Sprintf("t%d", n%10)), Expires: time.Now().Add(life)}, nil
 			}
@@ -172,7 +172,7 @@ func TestAConnectionOutlivesAFailedRenewal(t *testing.T) {
 		require.Equal(t, hellos, m.Frames(memd.OpHello))
 		require.Equal(t, 3+3+3, m.Frames(memd.OpSASLAuth))
 	}, func(cfg *core.Config) {
-		cfg.Credentials = func(context.Context) (core.Credentials, error) {
+		cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 			asked.Add(1)
 			if fail.Load() {
 				return core.Credentials{}, errors.New("the vault is shut")
@@ -215,7 +215,7 @@ func TestAPasswordRotatesWithoutALostCall_S8_D47(t *testing.T) {
 	for _, pool := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(100*time.Microsecond))
-			c := open(t, m, func(cfg *core.Config) { cfg.Connections = pool })
+			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections = pool })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			hellos := m.Frames(memd.OpHello)
@@ -281,11 +281,19 @@ func TestCredentialsOfAnotherKindAreRefused(t *testing.T) {
 		cfg core.Config
 		cr  core.Credentials
 	}{
-		"token for a password": {core.Config{Username: "u", UseTLS: true}, core.Credentials{Token: core.NewSecret("t")}},
-		"password for a token": {core.Config{Token: core.NewSecret("t"), UseTLS: true}, core.Credentials{Username: "u"}},
-		"nothing":              {core.Config{Username: "u"}, core.Credentials{}},
-		"plaintext token":      {core.Config{Token: core.NewSecret("t")}, core.Credentials{Token: core.NewSecret("u")}},
-		"provider":             {core.Config{Credentials: func(context.Context) (core.Credentials, error) { return core.Credentials{}, nil }}, core.Credentials{Username: "u"}},
+		"token for a password": {core.Config{
+			Auth: core.AuthConfig{Username: "u"},
+			TLS:  core.TLSConfig{Enabled: true},
+		}, core.Credentials{Token: core.NewSecret("t")}},
+		"password for a token": {core.Config{
+			Auth: core.AuthConfig{Token: core.NewSecret("t")},
+			TLS:  core.TLSConfig{Enabled: true},
+		}, core.Credentials{Username: "u"}},
+		"nothing":         {core.Config{Auth: core.AuthConfig{Username: "u"}}, core.Credentials{}},
+		"plaintext token": {core.Config{Auth: core.AuthConfig{Token: core.NewSecret("t")}}, core.Credentials{Token: core.NewSecret("u")}},
+		"provider": {core.Config{
+			Auth: core.AuthConfig{Credentials: func(context.Context) (core.Credentials, error) { return core.Credentials{}, nil }},
+		}, core.Credentials{Username: "u"}},
 	} {
 		cl, err := core.Open(t.Context(), c.cfg)
 		require.NoError(t, err)
@@ -302,7 +310,7 @@ func TestCredentialProvidersHaveATimeLimit_S8_D34(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 		var asked atomic.Int64
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Credentials = func(context.Context) (core.Credentials, error) {
+			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				asked.Add(1)
 				return core.Credentials{Username: "Administrator", Password: core.NewSecret("password")}, nil
 			}
@@ -315,8 +323,8 @@ func TestCredentialProvidersHaveATimeLimit_S8_D34(t *testing.T) {
 		stuck := make(chan struct{})
 		defer close(stuck)
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.CredentialsTimeout = 300 * time.Millisecond
-			cfg.Credentials = func(context.Context) (core.Credentials, error) {
+			cfg.Auth.Timeout = 300 * time.Millisecond
+			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				<-stuck
 				return core.Credentials{}, nil
 			}

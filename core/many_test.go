@@ -64,7 +64,7 @@ func (s *manyReads) run(t *testing.T, get func(context.Context, kv.Dispatcher, k
 		m := mock.Start(t, mock.Nodes(3), mock.Virtual(), mock.Latency(time.Millisecond),
 			mock.Bucket("default", 64, mock.WithCollection("s", "c"), mock.WithCollection("s", "gone")))
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Dice = func() float64 { return 0.5 }
+			cfg.Retry.JitterSource = func() float64 { return 0.5 }
 			if s.client != nil {
 				s.client(cfg)
 			}
@@ -230,13 +230,13 @@ func manyReadsOf() []manyReads {
 		{name: "an answer with a key", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Key = []byte("k") }))},
 		{name: "a packet of several", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpStat })), want: cberr.UnambiguousTimeout},
 		{name: "false compression", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Datatype |= memd.DatatypeSnappy })), want: cberr.DecodingFailure},
-		{name: "a small limit for what is inflated", client: func(cfg *core.Config) { cfg.InflateLimit = 200 }, want: cberr.DecodingFailure},
-		{name: "a small limit", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }},
-		{name: "a small limit and patience", client: func(cfg *core.Config) { cfg.MaxInFlight = 3 }, common: kv.Common{Block: true}},
+		{name: "a small limit for what is inflated", client: func(cfg *core.Config) { cfg.Limits.Inflated = 200 }, want: cberr.DecodingFailure},
+		{name: "a small limit", client: func(cfg *core.Config) { cfg.Limits.InFlight = 3 }},
+		{name: "a small limit and patience", client: func(cfg *core.Config) { cfg.Limits.InFlight = 3 }, common: kv.Common{Block: true}},
 		{name: "a strategy", meet: everyGet(10, mock.Status(memd.StatusBusy)), common: kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
 			return retry.After(3 * time.Millisecond)
 		})}},
-		{name: "two connections to each", client: func(cfg *core.Config) { cfg.Connections = 2 }},
+		{name: "two connections to each", client: func(cfg *core.Config) { cfg.KV.Connections = 2 }},
 		{name: "a node that is gone", meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
 			require.NoError(t, m.Kill(2))
 			return nil

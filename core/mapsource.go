@@ -62,7 +62,7 @@ type mapSource struct {
 func (b *Bucket) newSource() *mapSource {
 	s := &mapSource{b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), tracks: map[string]*conn.Track{}}
 	cfg := &b.c.cfg
-	s.trying = cfg.Bootstrap == BootstrapHTTP || len(cfg.Hosts) == 0 && cfg.Bootstrap != BootstrapKV
+	s.trying = cfg.Maps.Bootstrap == BootstrapHTTP || len(cfg.Seeds.Hosts) == 0 && cfg.Maps.Bootstrap != BootstrapKV
 	return s
 }
 
@@ -75,7 +75,7 @@ func (s *mapSource) State() (last error, trying bool) {
 
 // Needed implements dispatch.Source.
 func (s *mapSource) Needed() {
-	if s.b.c.cfg.Bootstrap == BootstrapKV {
+	if s.b.c.cfg.Maps.Bootstrap == BootstrapKV {
 		return
 	}
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *mapSource) Needed() {
 // can be connected to.
 func (s *mapSource) needed() bool {
 	cfg := &s.b.c.cfg
-	switch cfg.Bootstrap {
+	switch cfg.Maps.Bootstrap {
 	case BootstrapHTTP:
 		return true
 	case BootstrapKV:
@@ -105,7 +105,7 @@ func (s *mapSource) needed() bool {
 	switch {
 	case now.Connected && now.Gives:
 		return false
-	case now.Connected && !now.Barren, len(cfg.Hosts) == 0: // there is no other way
+	case now.Connected && !now.Barren, len(cfg.Seeds.Hosts) == 0: // there is no other way
 		return true
 	}
 	return (now.Failed || now.Barren) && (now.Proven || s.showsNothing()) && len(s.addresses()) > 0
@@ -114,19 +114,19 @@ func (s *mapSource) needed() bool {
 // fallsBack reports whether maps are asked for over HTTP only because no node can be connected to.
 func (s *mapSource) fallsBack() bool {
 	cfg := &s.b.c.cfg
-	return cfg.Bootstrap == BootstrapBoth && len(cfg.Hosts) > 0 && !s.b.router.Reach().Connected
+	return cfg.Maps.Bootstrap == BootstrapBoth && len(cfg.Seeds.Hosts) > 0 && !s.b.router.Reach().Connected
 }
 
 // showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or whether the user
 // has asked for HTTP. Otherwise an attacker who closes the port of the data service would have the password sent in the clear.
 func (s *mapSource) showsNothing() bool {
 	cfg := &s.b.c.cfg
-	return cfg.preferHTTP || cfg.UseTLS || cfg.AllowPlain || cfg.Username == "" && cfg.Credentials == nil
+	return cfg.preferHTTP || cfg.TLS.Enabled || cfg.Auth.AllowPlain || cfg.Auth.Username == "" && cfg.Auth.Credentials == nil
 }
 
 // run gets maps while they are needed.
 func (s *mapSource) run(ctx context.Context) {
-	longest := s.b.c.cfg.MapsOverHTTP.RetryMax
+	longest := s.b.c.cfg.Maps.OverHTTP.RetryMax
 	pause, rare := retry.Exponential(sourcePause, longest, 2), retry.Exponential(min(fallbackPause, longest), longest, 2)
 	for step := 0; ctx.Err() == nil; {
 		changed := s.b.router.Changed()
@@ -148,7 +148,7 @@ func (s *mapSource) run(ctx context.Context) {
 		if s.fallsBack() {
 			d = rare(step, 0)
 		}
-		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Dice()*float64(d/2)))
+		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Retry.JitterSource()*float64(d/2)))
 		step++
 	}
 	s.rest()
@@ -237,7 +237,7 @@ func (s *mapSource) round(ctx context.Context) bool {
 		return false
 	}
 	s.keep(addrs)
-	start := int(s.b.c.cfg.Dice() * float64(len(addrs)))
+	start := int(s.b.c.cfg.Retry.JitterSource() * float64(len(addrs)))
 	for i := range addrs {
 		addr := addrs[(start+i)%len(addrs)]
 		some, err := s.listen(ctx, addr)
@@ -256,11 +256,11 @@ var errNoHTTP = errors.New("no address is known that gives cluster maps over HTT
 func (s *mapSource) addresses() []string {
 	var addrs []string
 	if m := s.b.router.Snapshot(); m != nil {
-		for _, e := range m.Endpoints(topology.Management, s.b.router.Network(), s.b.c.cfg.UseTLS) {
+		for _, e := range m.Endpoints(topology.Management, s.b.router.Network(), s.b.c.cfg.TLS.Enabled) {
 			addrs = append(addrs, e.Addr)
 		}
 	}
-	others := slices.Clone(s.b.c.cfg.HTTPHosts)
+	others := slices.Clone(s.b.c.cfg.Seeds.HTTPHosts)
 	for _, n := range s.b.router.Status() { // what an SRV record has named, too
 		if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
 			others = append(others, mgmt)
@@ -297,7 +297,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		}
 		some = true
 	}
-	cfg := &s.b.c.cfg.MapsOverHTTP
+	cfg := &s.b.c.cfg.Maps.OverHTTP
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if cfg.RedialPeriod > 0 {
@@ -310,14 +310,14 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 		if !some && s.once(ctx, addr, paths.once) != nil {
 			return false, err
 		}
-		sleep(ctx, s.b.c.cfg.PollInterval)
+		sleep(ctx, s.b.c.cfg.Maps.PollInterval)
 		return true, nil
 	}
 	defer body.Close()
 	stop := make(chan struct{})
 	defer close(stop)
 	s.b.wg.Go(func() { s.watch(stop, cancel) })
-	maps := &mapReader{r: body, limit: s.b.c.cfg.ConfigLimit, alive: func() { idle.Reset(cfg.IdleTimeout) }}
+	maps := &mapReader{r: body, limit: s.b.c.cfg.Limits.Map, alive: func() { idle.Reset(cfg.IdleTimeout) }}
 	for {
 		raw, err := maps.next()
 		if err != nil {
@@ -357,15 +357,15 @@ func (s *mapSource) watch(stop <-chan struct{}, cancel func()) {
 
 // once asks a node for one map.
 func (s *mapSource) once(ctx context.Context, addr string, paths []string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.b.c.cfg.MapsOverHTTP.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.b.c.cfg.Maps.OverHTTP.Timeout)
 	defer cancel()
 	body, err := s.get(ctx, addr, paths)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	raw, err := io.ReadAll(io.LimitReader(body, int64(s.b.c.cfg.ConfigLimit)+1))
-	if err == nil && len(raw) > s.b.c.cfg.ConfigLimit {
+	raw, err := io.ReadAll(io.LimitReader(body, int64(s.b.c.cfg.Limits.Map)+1))
+	if err == nil && len(raw) > s.b.c.cfg.Limits.Map {
 		err = errMapSize
 	}
 	if err != nil {

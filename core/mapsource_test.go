@@ -144,7 +144,7 @@ func TestBootstrapOn(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		mapless(m)
 		b := openString(t, m, "couchbase://10.0.0.1:12000", func(c *core.Config) {
-			c.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			c.Net.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return m.Dial(ctx, network, "10.0.0.1:11210")
 			}
 		}).Bucket("default")
@@ -173,7 +173,7 @@ func TestStreamsOfMapsLeaveConnectionsToRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		mapless(m)
-		c := open(t, m, func(cfg *core.Config) { cfg.MaxHTTPConnections = 1 })
+		c := open(t, m, func(cfg *core.Config) { cfg.HTTP.MaxConnections = 1 })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		time.Sleep(time.Second)
 		require.Equal(t, 1, mapPaths(m)["/pools/default/bs/default"])
@@ -200,8 +200,8 @@ func TestHTTPSchemeWithAPortOverTCP(t *testing.T) {
 	mapless(m)
 	cfg, err := core.ParseConnString("http://" + m.Node(1).ManagementAddr())
 	require.NoError(t, err)
-	require.Empty(t, cfg.Hosts)
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	require.Empty(t, cfg.Seeds.Hosts)
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	c, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	b := c.Bucket("default")
@@ -218,7 +218,7 @@ func TestMapsComeOverHTTPS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS())
 		mapless(m)
-		b := openString(t, m, "couchbases://10.0.0.1", func(c *core.Config) { c.TLS = trusting(m) }).Bucket("default")
+		b := openString(t, m, "couchbases://10.0.0.1", func(c *core.Config) { c.TLS.Config = trusting(m) }).Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		for _, r := range m.ServiceLog(mock.ManagementService) {
@@ -248,7 +248,7 @@ func TestFailuresOfMapsOverHTTPHaveTheirNames(t *testing.T) {
 		} {
 			began := time.Now()
 			c := openString(t, m, "http://10.0.0.1?bootstrap_on=http", func(c *core.Config) {
-				c.Username, c.Password = want.user, core.NewSecret(want.password)
+				c.Auth.Username, c.Auth.Password = want.user, core.NewSecret(want.password)
 			})
 			_, err := kv.Do(ctx(t), c.Bucket(want.bucket), kv.Get{Key: []byte("k")})
 			require.ErrorIs(t, err, want.err, name)
@@ -273,7 +273,7 @@ func TestHTTPMapsAfterARefusedLogin(t *testing.T) {
 		var mu sync.Mutex
 		password := "wrong"
 		b := openString(t, m, "http://10.0.0.1?bootstrap_on=http", func(c *core.Config) {
-			c.Credentials = func(context.Context) (core.Credentials, error) {
+			c.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return core.Credentials{Username: "Administrator", Password: core.NewSecret(password)}, nil

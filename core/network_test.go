@@ -56,7 +56,7 @@ func TestTheNetworkFollowsFromTheSeed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 			dial := outside(m)
-			cl := openString(t, m, c.s, func(cfg *core.Config) { cfg.Dial, cfg.AllowPlain = dial, true })
+			cl := openString(t, m, c.s, func(cfg *core.Config) { cfg.Net.Dial, cfg.Auth.AllowPlain = dial, true })
 			b := cl.Bucket("default")
 			for i := range 64 {
 				res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}})
@@ -77,7 +77,7 @@ func TestANodeWithoutAnAddressOnTheNetworkKeepsItsPlace_D14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
 		dial := outside(m, 1)
-		b := openString(t, m, "couchbase://203.0.113.1:31210", func(cfg *core.Config) { cfg.Dial = dial }).Bucket("default")
+		b := openString(t, m, "couchbase://203.0.113.1:31210", func(cfg *core.Config) { cfg.Net.Dial = dial }).Bucket("default")
 		used := map[string]int{}
 		for i := range 64 {
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}, Common: kv.Common{Retry: never}})
@@ -107,7 +107,7 @@ func TestThePlaceholderIsTheHostThatGaveTheMap(t *testing.T) {
 					rep.Value = []byte(strings.ReplaceAll(text, "10.0.0.1:", "$HOST:"))
 				}))
 				b := openString(t, m, "couchbase://"+core.HostPort{Host: host}.String(), func(cfg *core.Config) {
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						require.Equal(t, net.JoinHostPort(host, "11210"), addr)
 						return m.Dial(ctx, network, "10.0.0.1:11210")
 					}

@@ -15,7 +15,7 @@ import (
 // node end with.
 type NodeRefusedError struct {
 	Addr string
-	Err  error // what Config.NodeFilter said, or what kind of address it is
+	Err  error // what Config.Net.NodeFilter said, or what kind of address it is
 }
 
 func (e *NodeRefusedError) Error() string {
@@ -25,10 +25,10 @@ func (e *NodeRefusedError) Error() string {
 // Unwrap gives what the filter said.
 func (e *NodeRefusedError) Unwrap() error { return e.Err }
 
-// AnyNode is a Config.NodeFilter that refuses none.
+// AnyNode is a Config.Net.NodeFilter that refuses none.
 func AnyNode(string) error { return nil }
 
-// AllowNodes makes a Config.NodeFilter that refuses all nodes but those that one of the patterns fits: an address range
+// AllowNodes makes a Config.Net.NodeFilter that refuses all nodes but those that one of the patterns fits: an address range
 // ("10.0.0.0/8"), a host's name or address, or "*." and a domain for the names in it. Names are compared as maps have
 // them; they are not looked up. The error says which pattern is none.
 func AllowNodes(patterns ...string) (func(addr string) error, error) {
@@ -40,13 +40,13 @@ func AllowNodes(patterns ...string) (func(addr string) error, error) {
 		case strings.Contains(p, "/"):
 			r, err := netip.ParsePrefix(p)
 			if err != nil {
-				return nil, &ConfigError{"NodeFilter", fmt.Sprintf("has the pattern %q, which is no address range", p)}
+				return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q, which is no address range", p)}
 			}
 			ranges = append(ranges, r.Masked())
 		case strings.HasPrefix(lower, "*."):
 			domains = append(domains, lower[1:])
 		case p == "" || strings.Contains(p, "*"):
-			return nil, &ConfigError{"NodeFilter", fmt.Sprintf("has the pattern %q: only a first part can be a star", p)}
+			return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q: only a first part can be a star", p)}
 		default:
 			names[trimBrackets(lower)] = true
 		}
@@ -111,9 +111,9 @@ type nodeFilter struct {
 }
 
 func newNodeFilter(cfg *Config) *nodeFilter {
-	f := &nodeFilter{user: cfg.NodeFilter, next: cfg.Dial, own: map[string]bool{}, hosts: map[string]bool{}}
-	f.trust(cfg.Hosts...)
-	f.trust(cfg.HTTPHosts...)
+	f := &nodeFilter{user: cfg.Net.NodeFilter, next: cfg.Net.Dial, own: map[string]bool{}, hosts: map[string]bool{}}
+	f.trust(cfg.Seeds.Hosts...)
+	f.trust(cfg.Seeds.HTTPHosts...)
 	return f
 }
 
@@ -156,7 +156,7 @@ func (f *nodeFilter) shows(addr string) error {
 	return &NodeRefusedError{addr, errShows}
 }
 
-// dial is Config.Dial behind the filter. A name is judged again by the address that it turned out to have, before
+// dial is Config.Net.Dial behind the filter. A name is judged again by the address that it turned out to have, before
 // anything is sent there.
 func (f *nodeFilter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	f.mu.Lock()

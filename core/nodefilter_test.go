@@ -69,11 +69,11 @@ func TestHostileAddressesInMapsAreNotDialled_S7(t *testing.T) {
 				hostile(m, host)
 				var d dialled
 				c := open(t, m, func(cfg *core.Config) {
-					cfg.Hosts = cfg.Hosts[:1]
-					cfg.Dial = d.dial(cfg.Dial)
+					cfg.Seeds.Hosts = cfg.Seeds.Hosts[:1]
+					cfg.Net.Dial = d.dial(cfg.Net.Dial)
 					if encrypted {
 						tlsHosts(cfg)
-						cfg.TLS = trusting(m)
+						cfg.TLS.Config = trusting(m)
 					}
 				})
 				b := c.Bucket("default")
@@ -120,7 +120,7 @@ func TestANameThatLeadsHomeIsRefused_S7(t *testing.T) {
 			}
 			return m.Dial(ctx, network, addr)
 		}
-		b := open(t, m, func(cfg *core.Config) { cfg.Hosts, cfg.Dial = cfg.Hosts[:1], home }).Bucket("default")
+		b := open(t, m, func(cfg *core.Config) { cfg.Seeds.Hosts, cfg.Net.Dial = cfg.Seeds.Hosts[:1], home }).Bucket("default")
 		var failed error
 		for i := range 64 {
 			if _, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}, Common: quick}); err != nil {
@@ -144,7 +144,7 @@ func TestNodesBesideTheHostsAreNotRefused_S7(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		cfg, err := core.ParseConnString("couchbase://" + strings.Replace(m.Node(0).Addr(), "127.0.0.1", host, 1) + "?force_ipv4=true")
 		require.NoError(t, err)
-		cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+		cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
@@ -177,7 +177,7 @@ func TestTheUsersNodeFilter_S7(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
 				var d dialled
 				b := open(t, m, func(cfg *core.Config) {
-					cfg.Hosts, cfg.NodeFilter, cfg.Dial = cfg.Hosts[:1], c.filter, d.dial(cfg.Dial)
+					cfg.Seeds.Hosts, cfg.Net.NodeFilter, cfg.Net.Dial = cfg.Seeds.Hosts[:1], c.filter, d.dial(cfg.Net.Dial)
 				}).Bucket("default")
 				var failed error
 				for i := range 64 {

@@ -20,10 +20,10 @@ type observer struct {
 
 // observer gives nil when there is no listener, so that nothing is built for it.
 func (c *Cluster) observer() retry.Observer {
-	if c.cfg.Log == nil && c.cfg.RetryObserver == nil {
+	if c.cfg.Observe.Log == nil && c.cfg.Observe.Retry == nil {
 		return nil
 	}
-	return observer{c.log, c.cfg.RetryObserver}
+	return observer{c.log, c.cfg.Observe.Retry}
 }
 
 // Attempt implements retry.Observer.

@@ -48,12 +48,12 @@ func TestMechanismsFollowFromTheCredentials_D22(t *testing.T) {
 				}
 				m := mock.Start(t, opts...)
 				b := open(t, m, tlsHosts, func(cfg *core.Config) {
-					cfg.TLS, cfg.Mechanisms = trusting(m), c.wanted
+					cfg.TLS.Config, cfg.Auth.Mechanisms = trusting(m), c.wanted
 					if c.certificate {
 						cert, err := m.ClientCertificate("Administrator")
 						require.NoError(t, err)
-						cfg.TLS.Certificates = []tls.Certificate{cert}
-						cfg.Username, cfg.Password = "", core.Secret{}
+						cfg.TLS.Config.Certificates = []tls.Certificate{cert}
+						cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{}
 					}
 				}).Bucket("default")
 				require.NoError(t, b.WaitReady(ctx(t)))
@@ -138,10 +138,10 @@ func TestSecretsArePrintedNowhere_D31(t *testing.T) {
 			{Username: "Administrator", Password: core.NewSecret(canary)}, {Token: core.NewSecret(canary)},
 		} {
 			c := open(t, m, tlsHosts, func(cfg *core.Config) {
-				cfg.TLS, cfg.Log = trusting(m), l.logger()
-				cfg.Username, cfg.Password, cfg.Token = cr.Username, cr.Password, cr.Token
-				cfg.HTTPHosts = []string{m.Node(0).ManagementTLSAddr()}
-				note(cfg.Password, cfg.Token, cr)
+				cfg.TLS.Config, cfg.Observe.Log = trusting(m), l.logger()
+				cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = cr.Username, cr.Password, cr.Token
+				cfg.Seeds.HTTPHosts = []string{m.Node(0).ManagementTLSAddr()}
+				note(cfg.Auth.Password, cfg.Auth.Token, cr)
 			})
 			_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
 			require.ErrorIs(t, err, cberr.AuthenticationFailure)
@@ -151,8 +151,8 @@ func TestSecretsArePrintedNowhere_D31(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 		c := open(t, m, tlsHosts, func(cfg *core.Config) { // over a live connection
-			cfg.TLS, cfg.Log = trusting(m), l.logger()
-			cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret("good")
+			cfg.TLS.Config, cfg.Observe.Log = trusting(m), l.logger()
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret("good")
 		})
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		require.NoError(t, c.SetCredentials(core.Credentials{Token: core.NewSecret(canary)}))
@@ -178,12 +178,12 @@ func TestRedirectsAreNotFollowed_D32(t *testing.T) {
 			Status: http.StatusFound, Header: http.Header{"Location": {"http://10.0.0.66:8091/pools"}}, Body: []byte("there"),
 		})
 		var d dialled
-		c := open(t, m, func(cfg *core.Config) { cfg.Dial = d.dial(cfg.Dial) })
+		c := open(t, m, func(cfg *core.Config) { cfg.Net.Dial = d.dial(cfg.Net.Dial) })
 		resp, err := c.Do(ctx(t), &core.HTTPRequest{Service: core.Management, Method: "GET", Path: "/pools"})
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusFound, resp.Status)
-		maps := openString(t, m, "http://10.0.0.1?bootstrap_on=http", func(cfg *core.Config) { cfg.Dial = d.dial(cfg.Dial) })
+		maps := openString(t, m, "http://10.0.0.1?bootstrap_on=http", func(cfg *core.Config) { cfg.Net.Dial = d.dial(cfg.Net.Dial) })
 		_, err = kv.Do(ctx(t), maps.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
 		require.ErrorContains(t, err, "302")
 		require.Zero(t, d.host("10.0.0.66"))
@@ -195,8 +195,8 @@ func TestANodeThatMovesIsFollowed_D43(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
 		b := open(t, m, func(cfg *core.Config) {
-			cfg.Hosts = cfg.Hosts[:1]
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Seeds.Hosts = cfg.Seeds.Hosts[:1]
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return m.Dial(ctx, network, strings.Replace(addr, "10.0.0.77", "10.0.0.2", 1))
 			}
 		}).Bucket("default")
@@ -239,7 +239,7 @@ func TestPollingAsksANodeThatExists_D61(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(4), mock.Bucket("default", 8), mock.Virtual())
 		b := open(t, m, func(cfg *core.Config) {
-			cfg.Dice, cfg.PollInterval = func() float64 { return 1 - 1e-12 }, 100*time.Millisecond
+			cfg.Retry.JitterSource, cfg.Maps.PollInterval = func() float64 { return 1 - 1e-12 }, 100*time.Millisecond
 		}).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		for i := 3; i > 0; i-- {

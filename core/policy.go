@@ -20,7 +20,7 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// ParsePolicy reads a retry policy file for Config.Policy: policy.Parse with the numbers and the operations of this
+// ParsePolicy reads a retry policy file for Config.Retry.Policy: policy.Parse with the numbers and the operations of this
 // client's services. The error is a *policy.ParseError.
 func ParsePolicy(data []byte) (*policy.Config, error) {
 	return ParsePolicyWith(data, policy.ParseOptions{})
@@ -124,11 +124,11 @@ type Answer struct {
 
 // classifier gives the dispatcher the user's hook, nil without one.
 func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reason {
-	if c.cfg.Classify == nil {
+	if c.cfg.Retry.Classify == nil {
 		return nil
 	}
 	return func(operation string, err *kv.Error) retry.Reason {
-		return c.cfg.Classify(Answer{
+		return c.cfg.Retry.Classify(Answer{
 			Service: "kv", Operation: operation, Bucket: err.Bucket, Endpoint: err.Endpoint, Code: uint32(err.Status), Err: err,
 		})
 	}
@@ -139,9 +139,9 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 func (c *Cluster) SetPolicy(p *policy.Config) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
-	p = p.Rolling(c.cfg.Dice)
+	p = p.Rolling(c.cfg.Retry.JitterSource)
 	c.policy.Store(p)
-	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry)))
+	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry.Strategy)))
 	for _, b := range c.all() { // a bucket that is made from now on has the new one
 		b.router.SetPolicies(c.kvPolicies(p))
 	}

@@ -31,7 +31,7 @@ func withPolicy(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster,
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 64), mock.Virtual())
 		b := open(t, m, append(change, func(c *core.Config) {
 			if text != "" {
-				c.Policy = parsePolicy(t, text)
+				c.Retry.Policy = parsePolicy(t, text)
 			}
 		})...).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
@@ -64,7 +64,7 @@ func retryPolicy(name string, attempts string, more string) string {
 // the call.
 func TestWhichStrategyDecides(t *testing.T) {
 	const upsert, service, all = `{"service":"kv","operation":"upsert"}`, `{"service":"kv"}`, `{}`
-	cluster := func(c *core.Config) { c.Retry = stopAfter(5) }
+	cluster := func(c *core.Config) { c.Retry.Strategy = stopAfter(5) }
 	entries := func(es ...string) string {
 		s := `{"operationConfig":[`
 		for i, e := range es {
@@ -159,7 +159,7 @@ func TestTheThrottleIsPerNodeAndBindsEveryStrategy(t *testing.T) {
 func TestTheUsersClassification(t *testing.T) {
 	asked := make(chan core.Answer, 64)
 	classify := func(c *core.Config) {
-		c.Classify = func(a core.Answer) retry.Reason {
+		c.Retry.Classify = func(a core.Answer) retry.Reason {
 			asked <- a
 			switch memd.Status(a.Code) {
 			case 0x7e7e, memd.StatusSyncWriteAmbiguous, memd.StatusAccess, memd.StatusInternal:
@@ -233,7 +233,7 @@ func TestAHookThatBlocksHoldsUpItsOwnCallOnly(t *testing.T) {
 		close(release)
 	}, func(c *core.Config) {
 		release = make(chan struct{})
-		c.Classify = func(core.Answer) retry.Reason { <-release; return retry.KVTemporaryFailure }
+		c.Retry.Classify = func(core.Answer) retry.Reason { <-release; return retry.KVTemporaryFailure }
 	})
 }
 

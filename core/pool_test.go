@@ -17,7 +17,7 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-func threeConnections(c *core.Config) { c.Connections = 3 }
+func threeConnections(c *core.Config) { c.KV.Connections = 3 }
 
 // C17: a node has as many connections as the configuration says, all of them are used, and the loss of one is not felt.
 func TestAPoolOfConnections_C17(t *testing.T) {
@@ -109,8 +109,8 @@ func TestAPoolIsUsedInOrder(t *testing.T) {
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		var began []time.Time
-		cfg.Username, cfg.Password, cfg.Connections = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), 3
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Auth.Username, cfg.Auth.Password, cfg.KV.Connections = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), 3
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			began = append(began, time.Now())
 			return m.Dial(ctx, network, addr)
 		}

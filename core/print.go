@@ -34,10 +34,16 @@ func (b *Bucket) Format(f fmt.State, _ rune) { write(f, b.String()) }
 // LogValue is what String gives.
 func (b *Bucket) LogValue() slog.Value { return slog.StringValue(b.String()) }
 
-// Format writes the fields by name for every verb, without those of TLS, which may hold a private key. A Secret is stars.
+// Format writes the fields by name for every verb. A Secret is stars, and TLS.Config is left out.
 func (c Config) Format(f fmt.State, _ rune) {
 	type fields Config // without this method
-	c.TLS = nil
+	write(f, fmt.Sprintf("%+v", fields(c)))
+}
+
+// Format writes the fields by name for every verb, without Config, which may hold a private key.
+func (c TLSConfig) Format(f fmt.State, _ rune) {
+	type fields TLSConfig // without this method
+	c.Config = nil
 	write(f, fmt.Sprintf("%+v", fields(c)))
 }
 

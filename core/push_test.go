@@ -18,7 +18,7 @@ func pushed(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket),
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.WithoutFeatures(without...))
-		b := open(t, m, func(c *core.Config) { c.NoNotifications = false }).Bucket("default")
+		b := open(t, m, func(c *core.Config) { c.Maps.NoNotifications = false }).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		f(t, m, b)
 	})

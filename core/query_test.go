@@ -87,15 +87,15 @@ func TestQueryOverTLS(t *testing.T) {
 		for name, change := range map[string]func(*core.Config){
 			"Basic": func(*core.Config) {},
 			"Bearer": func(cfg *core.Config) {
-				cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret("abc")
+				cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret("abc")
 			},
 			"": func(cfg *core.Config) {
-				cfg.Username, cfg.Password, cfg.TLS.Certificates = "", core.Secret{}, []tls.Certificate{cert}
+				cfg.Auth.Username, cfg.Auth.Password, cfg.TLS.Config.Certificates = "", core.Secret{}, []tls.Certificate{cert}
 			},
 		} {
 			c := open(t, m, func(cfg *core.Config) {
 				tlsHosts(cfg)
-				cfg.TLS = trusting(m)
+				cfg.TLS.Config = trusting(m)
 				change(cfg)
 			})
 			got, err := all(c.Query(ctx(t), &query.Request{Statement: "x"}))

@@ -85,7 +85,7 @@ func provocations() map[retry.Reason]provocation {
 			trip(t, m, b, []byte("k"))
 			get(t, b, "k")
 		}},
-		retry.EndpointNotWritable: {change: func(c *core.Config) { c.MaxInFlight = 1 }, run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+		retry.EndpointNotWritable: {change: func(c *core.Config) { c.Limits.InFlight = 1 }, run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
 			b := ready(t, c)
 			m.Inject(only(memd.OpGet, 1), mock.Drop())
 			kv.Start(ctx(t), b, kv.Get{Key: []byte("k")})
@@ -139,23 +139,23 @@ func provocations() map[retry.Reason]provocation {
 			get(t, ready(t, c), "k")
 		}},
 		retry.AuthenticationError: {
-			change: func(c *core.Config) { c.Password = core.NewSecret("wrong") },
+			change: func(c *core.Config) { c.Auth.Password = core.NewSecret("wrong") },
 			run:    func(t *testing.T, m *mock.Cluster, c *core.Cluster) { set(t, c.Bucket("default"), "k") },
 		},
 		retry.TLSError: {
-			opts: []mock.Option{mock.TLS()}, change: func(c *core.Config) { tlsHosts(c); c.UseTLS = true },
+			opts: []mock.Option{mock.TLS()}, change: func(c *core.Config) { tlsHosts(c); c.TLS.Enabled = true },
 			run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { set(t, c.Bucket("default"), "k") },
 		},
 		retry.BucketAccessError: {
 			opts:   []mock.Option{mock.User("app", "secret", "other")},
-			change: func(c *core.Config) { c.Username, c.Password = "app", core.NewSecret("secret") },
+			change: func(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("secret") },
 			run:    func(t *testing.T, m *mock.Cluster, c *core.Cluster) { set(t, c.Bucket("default"), "k") },
 		},
 		retry.ScopeNotFound:      {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { inCollection(t, c, "nowhere", "c", time.Second) }},
 		retry.CollectionNotFound: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { inCollection(t, c, "s", "nothing", time.Second) }},
 		retry.CredentialsFetchFailed: {
 			change: func(c *core.Config) {
-				c.Credentials = func(context.Context) (core.Credentials, error) {
+				c.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 					return core.Credentials{}, errors.New("vault is sealed")
 				}
 			},
@@ -259,7 +259,7 @@ func reasonsOf(t *testing.T, p provocation) map[string]bool {
 		if change == nil {
 			change = func(*core.Config) {}
 		}
-		p.run(t, m, open(t, m, change, func(cfg *core.Config) { cfg.Log = slog.New(h) }))
+		p.run(t, m, open(t, m, change, func(cfg *core.Config) { cfg.Observe.Log = slog.New(h) }))
 	})
 	return h.seen
 }

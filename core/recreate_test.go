@@ -75,7 +75,7 @@ func TestAClusterIsSetUpAnewAtTheSameAddresses(t *testing.T) {
 				}
 				var moved atomic.Bool
 				b := open(t, old, func(cfg *core.Config) {
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						if moved.Load() {
 							return fresh.Dial(ctx, network, addr)
 						}
@@ -112,7 +112,7 @@ func TestTheOldClusterAnswersOnceMore(t *testing.T) {
 		mapless(fresh)
 		var moved atomic.Bool
 		b := open(t, old, func(cfg *core.Config) {
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if moved.Load() {
 					return fresh.Dial(ctx, network, addr)
 				}
@@ -166,7 +166,7 @@ func setUpAnew(t *testing.T, bucket string, old, fresh []mock.BucketOption) *ane
 	last := m.Node(2).Addr()
 	a := &anew{fresh: mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64, fresh...), mock.Virtual()), conns: map[string][]net.Conn{}}
 	a.b = open(t, m, func(cfg *core.Config) {
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if a.moved.Load() {
 				return a.fresh.Dial(ctx, network, addr)
 			}
@@ -286,7 +286,7 @@ func TestANodeThatIsDownIsLeftInPeaceByTheLossOfOthers(t *testing.T) {
 		var down atomic.Bool
 		var dials atomic.Int64
 		b := open(t, m, func(cfg *core.Config) {
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if down.Load() && addr == gone {
 					dials.Add(1)
 					return nil, syscall.ECONNREFUSED

@@ -129,8 +129,8 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 		at = r.login.At
 	case w.isStale(l.Connection):
 		at = r.login.At
-		if asked := w.asked[l.Node]; len(asked) >= w.b.c.cfg.Connections { // a node that calls new logins stale, too, waits
-			at = later(at, asked[len(asked)-w.b.c.cfg.Connections].Add(renewRetry))
+		if asked := w.asked[l.Node]; len(asked) >= w.b.c.cfg.KV.Connections { // a node that calls new logins stale, too, waits
+			at = later(at, asked[len(asked)-w.b.c.cfg.KV.Connections].Add(renewRetry))
 		}
 	case !r.login.Expires.IsZero():
 		at = r.login.At.Add(max(r.login.Expires.Sub(r.login.At)/4*3, renewRetry))
@@ -157,15 +157,15 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	}
 	if w.isStale(l.Connection) {
 		all := slices.Concat(w.asked[l.Node], []time.Time{time.Now()})
-		w.asked[l.Node] = all[max(len(all)-w.b.c.cfg.Connections, 0):]
+		w.asked[l.Node] = all[max(len(all)-w.b.c.cfg.KV.Connections, 0):]
 	}
-	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.ConnectTimeout)
+	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.Net.ConnectTimeout)
 	cr, err := w.b.c.logins.connection(asked)
 	cancel()
 	final := false
 	switch {
 	case err != nil:
-	case cr.Login.Token && r.login.Token && w.b.c.cfg.UseTLS:
+	case cr.Login.Token && r.login.Token && w.b.c.cfg.TLS.Enabled:
 		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
 			kv.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
 		var ke *kv.Error

@@ -161,7 +161,7 @@ func TestATLSFailureIsForgottenAfterASuccess_CB30(t *testing.T) {
 		pool := x509.NewCertPool()
 		var trusts sync.Map
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.TLS = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { //nolint:gosec // the check below is the test's
+			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { //nolint:gosec // the check below is the test's
 				if _, ok := trusts.Load("now"); ok {
 					return nil
 				}
@@ -223,7 +223,8 @@ func TestAnAlertAfterTheHandshakeIsATLSFailure_CB36(t *testing.T) {
 		}
 	})
 	c, err := core.Open(t.Context(), core.Config{
-		Hosts: []string{l.Addr().String()}, TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server is the test's own
+		Seeds: core.SeedConfig{Hosts: []string{l.Addr().String()}},
+		TLS:   core.TLSConfig{Config: &tls.Config{InsecureSkipVerify: true}},
 	})
 	require.NoError(t, err)
 	defer c.Close()
@@ -249,15 +250,15 @@ func TestTokens_CB36(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(), mock.Token(canary, "Administrator"))
 		with := func(token string, encrypted bool, r *recorder) *core.Bucket {
 			return open(t, m, func(cfg *core.Config) {
-				cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret(token)
+				cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret(token)
 				if r != nil {
-					cfg.Dial = r.dial(cfg.Dial)
+					cfg.Net.Dial = r.dial(cfg.Net.Dial)
 				}
 				if encrypted {
 					tlsHosts(cfg)
-					cfg.TLS = trusting(m)
+					cfg.TLS.Config = trusting(m)
 				}
-				cfg.AllowPlain = true
+				cfg.Auth.AllowPlain = true
 			}).Bucket("default")
 		}
 		_, err := kv.Do(ctx(t), with(canary, true, nil), kv.Upsert{Key: []byte("k")})
@@ -323,7 +324,7 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 		require.Equal(t, "KV_TEMPORARY_FAILURE", refused[0]["reason"])
 		require.Equal(t, "upsert", refused[0]["operation"])
 	}, func(c *core.Config) {
-		c.Log = slog.New(slog.NewJSONHandler(&lockedWriter{&mu, &out}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Observe.Log = slog.New(slog.NewJSONHandler(&lockedWriter{&mu, &out}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 }
 
@@ -358,7 +359,7 @@ func TestARequestForAMapIsSentOnce_CB67(t *testing.T) {
 		in := m.Inject(only(memd.OpGetClusterConfig, 0), mock.Status(memd.StatusTmpFail))
 		time.Sleep(10*2500*time.Millisecond + time.Second)
 		require.Equal(t, 10, in.Fired())
-	}, func(c *core.Config) { c.Retry = retry.BestEffort{} })
+	}, func(c *core.Config) { c.Retry.Strategy = retry.BestEffort{} })
 }
 
 // GA6-42, I9: a call whose connection dies before the call was written goes over another one, which is no attempt.
@@ -409,7 +410,7 @@ func TestALostConnectionIsRecognised_D75(t *testing.T) {
 					b := open(t, m, func(cfg *core.Config) {
 						if encrypted {
 							tlsHosts(cfg)
-							cfg.TLS = trusting(m)
+							cfg.TLS.Config = trusting(m)
 						}
 					}).Bucket("default")
 					require.NoError(t, b.WaitReady(ctx(t)))

@@ -58,8 +58,8 @@ func (r *recorder) dial(next func(ctx context.Context, network, addr string) (ne
 }
 
 func tlsHosts(cfg *core.Config) {
-	for i, h := range cfg.Hosts {
-		cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+	for i, h := range cfg.Seeds.Hosts {
+		cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 	}
 }
 
@@ -84,11 +84,11 @@ func TestD17PasswordNeverCrossesAPlaintextSocketInTheClear(t *testing.T) {
 						m := mock.Start(t, opts...)
 						var r recorder
 						c := open(t, m, func(cfg *core.Config) {
-							cfg.Username, cfg.Password, cfg.Mechanisms, cfg.AllowPlain = "app", core.NewSecret(canary), wanted, allow
-							cfg.Dial = r.dial(cfg.Dial)
+							cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = "app", core.NewSecret(canary), wanted, allow
+							cfg.Net.Dial = r.dial(cfg.Net.Dial)
 							if encrypted {
 								tlsHosts(cfg)
-								cfg.TLS = trusting(m)
+								cfg.TLS.Config = trusting(m)
 							}
 						})
 						_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
@@ -189,7 +189,7 @@ func salted(to string) func(req, rep *memd.Packet) {
 func TestTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS())
-		c := open(t, m, tlsHosts, func(cfg *core.Config) { cfg.TLS = trusting(m) })
+		c := open(t, m, tlsHosts, func(cfg *core.Config) { cfg.TLS.Config = trusting(m) })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		big := bytes.Repeat([]byte("x"), 3<<20)
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k"), Value: big})
@@ -198,8 +198,8 @@ func TestTLS(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(big, res.Value))
 		wrong := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.TLS = trusting(m)
-			cfg.TLS.ServerName = "elsewhere.example.com"
+			cfg.TLS.Config = trusting(m)
+			cfg.TLS.Config.ServerName = "elsewhere.example.com"
 		})
 		_, err = kv.Do(ctx(t), wrong.Bucket("default"), kv.Get{Key: []byte("k")})
 		require.ErrorIs(t, err, cberr.TLSFailure)
@@ -207,7 +207,7 @@ func TestTLS(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.TLS())
 	cfg, err := core.ParseConnString(m.TLSConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.TLS = "Administrator", core.NewSecret("password"), trusting(m)
+	cfg.Auth.Username, cfg.Auth.Password, cfg.TLS.Config = "Administrator", core.NewSecret("password"), trusting(m)
 	c, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	b := c.Bucket("default")
@@ -235,7 +235,7 @@ func TestNoSecretReachesAnyOutput(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.User("app", "right"))
 		var kept core.Config
 		c := open(t, m, func(cfg *core.Config) {
-			cfg.Username, cfg.Password, cfg.Log = "app", core.NewSecret(canary), log
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Observe.Log = "app", core.NewSecret(canary), log
 			kept = *cfg
 		})
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}}})
@@ -245,7 +245,7 @@ func TestNoSecretReachesAnyOutput(t *testing.T) {
 		synctest.Wait() // until the log is written
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(&out, "%v %+v %#v %s %v %v", kept, kept, kept, kept.Password, err, werr)
+		fmt.Fprintf(&out, "%v %+v %#v %s %v %v", kept, kept, kept, kept.Auth.Password, err, werr)
 		text := out.String()
 		require.NotEmpty(t, text)
 		for _, secret := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary)), hex.EncodeToString([]byte(canary))} {

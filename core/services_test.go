@@ -79,7 +79,7 @@ func withServices(t *testing.T, f func(t *testing.T, s typed, m *mock.Cluster, c
 					c := open(t, m, func(cfg *core.Config) {
 						if opts != nil {
 							tlsHosts(cfg)
-							cfg.TLS = trusting(m)
+							cfg.TLS.Config = trusting(m)
 						}
 						for _, f := range change {
 							f(cfg)
@@ -142,8 +142,8 @@ func TestServicesInheritTheStrategyD79D83(t *testing.T) {
 		minutes := map[string]time.Duration{"query": 1, "search": 2, "analytics": 3, "views": 4}[s.name]
 		require.Equal(t, began.Add(minutes*time.Minute), r.Deadline)
 	}, func(cfg *core.Config) {
-		cfg.Retry = strategy
-		cfg.QueryTimeout, cfg.SearchTimeout, cfg.AnalyticsTimeout, cfg.ViewTimeout = time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute
+		cfg.Retry.Strategy = strategy
+		cfg.HTTP.QueryTimeout, cfg.HTTP.SearchTimeout, cfg.HTTP.AnalyticsTimeout, cfg.HTTP.ViewTimeout = time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute
 	})
 }
 
@@ -244,7 +244,7 @@ func TestServicesBoundARow(t *testing.T) {
 		require.Equal(t, []string{`"short"`}, got)
 		require.ErrorIs(t, err, cberr.DecodingFailure)
 		require.ErrorContains(t, err, "limit 5000")
-	}, func(cfg *core.Config) { cfg.RowLimit = 5000 })
+	}, func(cfg *core.Config) { cfg.Limits.Row = 5000 })
 }
 
 // TestServicesDoNotFollowRedirects: credentials go nowhere else.
@@ -297,7 +297,7 @@ func TestHedgedRequestsToAnyService(t *testing.T) {
 func TestServiceThatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.NodeServices(0, mock.KVService))
-		c := open(t, m, func(cfg *core.Config) { cfg.AllowPlain = true }) // the node that comes is none of its hosts
+		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true }) // the node that comes is none of its hosts
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		m.ScriptQuery("x", rows(`1`))
 		time.AfterFunc(2*time.Second, func() { m.AddNode() })

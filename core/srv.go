@@ -23,20 +23,20 @@ const srvBudget = 5 * time.Second // of one lookup; the name's own address is tr
 
 // resolver gives the lookup of the nodes that the SRV record names, nil without such a record.
 func (c *Cluster) resolver() func(ctx context.Context) []string {
-	if c.cfg.SRV == "" {
+	if c.cfg.Seeds.SRV == "" {
 		return nil
 	}
 	return func(ctx context.Context) []string {
 		ctx, cancel := context.WithTimeout(ctx, srvBudget)
 		defer cancel()
 		records, err := answerOf(ctx, "the resolver", func(ctx context.Context) (found srvAnswer, err error) {
-			_, found.records, found.err = c.cfg.Resolver.LookupSRV(ctx, "", "", c.cfg.SRV)
+			_, found.records, found.err = c.cfg.Seeds.Resolver.LookupSRV(ctx, "", "", c.cfg.Seeds.SRV)
 			return found, nil
 		})
 		if err = cmp.Or(err, records.err); err != nil { // net.Resolver gives good records beside an error that says that some were odd
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
 		}
-		addrs := srvAddresses(records.records, c.cfg.SRVLimit)
+		addrs := srvAddresses(records.records, c.cfg.Limits.SRV)
 		c.filter.trust(addrs...)
 		return addrs
 	}

@@ -47,9 +47,9 @@ func named(t *testing.T, m *mock.Cluster, alias bool, r core.Resolver) *core.Clu
 	t.Helper()
 	cfg, err := core.ParseConnString("couchbase://db.example.com")
 	require.NoError(t, err)
-	require.Equal(t, "_couchbase._tcp.db.example.com", cfg.SRV)
-	cfg.Username, cfg.Password, cfg.Resolver = "Administrator", core.NewSecret("password"), r
-	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	require.Equal(t, "_couchbase._tcp.db.example.com", cfg.Seeds.SRV)
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Seeds.Resolver = "Administrator", core.NewSecret("password"), r
+	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if rest, ok := strings.CutPrefix(addr, "db.example.com"); ok {
 			if !alias {
 				return nil, &net.DNSError{Err: "no such host", Name: "db.example.com", IsNotFound: true}
@@ -122,8 +122,8 @@ func TestSRVAnswersAreBounded(t *testing.T) {
 			return rs, nil
 		})
 		cl := open(t, m, func(cfg *core.Config) {
-			cfg.Hosts, cfg.SRV, cfg.Resolver = []string{"nobody"}, "_couchbase._tcp.x", many
-			cfg.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
+			cfg.Seeds.Hosts, cfg.Seeds.SRV, cfg.Seeds.Resolver = []string{"nobody"}, "_couchbase._tcp.x", many
+			cfg.Net.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				dialled[addr] = true
@@ -147,15 +147,15 @@ func TestAllNodesReplaced_T17(t *testing.T) {
 		var moved atomic.Bool
 		var lookups atomic.Int32
 		cl := open(t, old, func(cfg *core.Config) {
-			cfg.Hosts, cfg.SRV = []string{"db.example.com"}, "_couchbase._tcp.db.example.com"
-			cfg.Resolver = resolver(func(context.Context, string) ([]*net.SRV, error) {
+			cfg.Seeds.Hosts, cfg.Seeds.SRV = []string{"db.example.com"}, "_couchbase._tcp.db.example.com"
+			cfg.Seeds.Resolver = resolver(func(context.Context, string) ([]*net.SRV, error) {
 				lookups.Add(1)
 				if moved.Load() {
 					return []*net.SRV{{Target: "new.example.com", Port: 11210}}, nil
 				}
 				return records(old), nil
 			})
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				switch {
 				case !moved.Load():
 					return old.Dial(ctx, network, addr)

@@ -25,10 +25,10 @@ import (
 // same cause.
 func TestTerminalConditions(t *testing.T) {
 	tlsOn := func(cfg *core.Config) {
-		for i, h := range cfg.Hosts {
-			cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+		for i, h := range cfg.Seeds.Hosts {
+			cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 		}
-		cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool()} // trusts nobody
+		cfg.TLS.Config = &tls.Config{RootCAs: x509.NewCertPool()} // trusts nobody
 	}
 	for _, tc := range []struct {
 		name   string
@@ -40,13 +40,13 @@ func TestTerminalConditions(t *testing.T) {
 		reason retry.Reason
 	}{
 		{
-			name: "wrong password", change: func(c *core.Config) { c.Password = core.NewSecret("wrong") },
+			name: "wrong password", change: func(c *core.Config) { c.Auth.Password = core.NewSecret("wrong") },
 			want: cberr.AuthenticationFailure, reason: retry.AuthenticationError,
 		},
 		{name: "untrusted certificate", opts: []mock.Option{mock.TLS()}, change: tlsOn, want: cberr.TLSFailure, reason: retry.TLSError},
 		{
 			name: "no access to the bucket", opts: []mock.Option{mock.User("app", "secret", "other")},
-			change: func(c *core.Config) { c.Username, c.Password = "app", core.NewSecret("secret") },
+			change: func(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("secret") },
 			want:   cberr.BucketAccess, reason: retry.BucketAccessError,
 		},
 		{name: "missing scope", op: kv.Get{Common: kv.Common{Scope: "nowhere", Collection: "c"}}, want: cberr.ScopeNotFound, reason: retry.ScopeNotFound},
@@ -141,7 +141,7 @@ func TestAbsentBucketIsTransient(t *testing.T) {
 func TestTerminalConditionIsClearedBySuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
-		c := open(t, m, func(c *core.Config) { c.Password = core.NewSecret("new") })
+		c := open(t, m, func(c *core.Config) { c.Auth.Password = core.NewSecret("new") })
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k")})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 		require.NoError(t, m.SetPassword("Administrator", "new"))
@@ -179,12 +179,12 @@ func TestSickNodeDoesNotFailHealthyOnes(t *testing.T) {
 func TestWaitReadyFailsFastOnTerminalConditionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
-		wrong := func(c *core.Config) { c.Password = core.NewSecret("wrong") }
+		wrong := func(c *core.Config) { c.Auth.Password = core.NewSecret("wrong") }
 		began := time.Now()
 		require.ErrorIs(t, open(t, m, wrong).Bucket("default").WaitReady(ctx(t)), cberr.AuthenticationFailure)
 		require.ErrorIs(t, open(t, m, wrong).WaitReady(ctx(t)), cberr.AuthenticationFailure)
 		require.Less(t, time.Since(began), 100*time.Millisecond)
-		patient := open(t, m, wrong, func(c *core.Config) { c.Retry = retry.BestEffort{} })
+		patient := open(t, m, wrong, func(c *core.Config) { c.Retry.Strategy = retry.BestEffort{} })
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := patient.Bucket("default").WaitReady(short)

@@ -70,8 +70,8 @@ func TestCertificatesAreVerified_S1_D19(t *testing.T) {
 			overTLS(t, func(t *testing.T, m *mock.Cluster) {
 				for _, bootstrap := range []core.Bootstrap{core.BootstrapKV, core.BootstrapHTTP} { // both protocols
 					cl := open(t, m, tlsHosts, func(cfg *core.Config) {
-						cfg.UseTLS, cfg.TLS, cfg.Bootstrap = true, c.tls(m), bootstrap
-						cfg.HTTPHosts = []string{m.Node(0).ManagementTLSAddr()}
+						cfg.TLS.Enabled, cfg.TLS.Config, cfg.Maps.Bootstrap = true, c.tls(m), bootstrap
+						cfg.Seeds.HTTPHosts = []string{m.Node(0).ManagementTLSAddr()}
 					})
 					began := time.Now()
 					_, err := kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte("k")})
@@ -99,8 +99,8 @@ func TestRootsAreTheSystemsAndTheGivenOnes(t *testing.T) {
 	want, err := x509.SystemCertPool()
 	require.NoError(t, err)
 	require.True(t, want.AppendCertsFromPEM(m.CA()))
-	require.True(t, want.Equal(cfg.TLS.RootCAs))
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	require.True(t, want.Equal(cfg.TLS.Config.RootCAs))
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	c, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
@@ -117,12 +117,12 @@ func TestFieldsOfTLSCountForEveryProtocol_S1_D21(t *testing.T) {
 		cert, err := m.ClientCertificate("Administrator")
 		require.NoError(t, err)
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.Username, cfg.Password = "", core.Secret{} // the certificate does it
-			cfg.TLS = trusting(m)
-			cfg.TLS.Certificates = []tls.Certificate{cert}
-			cfg.TLS.MaxVersion = tls.VersionTLS12
-			cfg.TLS.ServerName = "localhost"
-			cfg.TLS.VerifyConnection = func(s tls.ConnectionState) error {
+			cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{} // the certificate does it
+			cfg.TLS.Config = trusting(m)
+			cfg.TLS.Config.Certificates = []tls.Certificate{cert}
+			cfg.TLS.Config.MaxVersion = tls.VersionTLS12
+			cfg.TLS.Config.ServerName = "localhost"
+			cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
 				states.Add(1)
 				hooks.Store(s.ServerName, s.Version)
 				return nil
@@ -143,8 +143,8 @@ func TestFieldsOfTLSCountForEveryProtocol_S1_D21(t *testing.T) {
 	overTLS(t, func(t *testing.T, m *mock.Cluster) {
 		for _, bootstrap := range []core.Bootstrap{core.BootstrapKV, core.BootstrapHTTP} {
 			c := open(t, m, tlsHosts, func(cfg *core.Config) {
-				cfg.TLS, cfg.Bootstrap, cfg.HTTPHosts = trusting(m), bootstrap, []string{m.Node(0).ManagementTLSAddr()}
-				cfg.TLS.VerifyConnection = func(tls.ConnectionState) error { return io.ErrNoProgress }
+				cfg.TLS.Config, cfg.Maps.Bootstrap, cfg.Seeds.HTTPHosts = trusting(m), bootstrap, []string{m.Node(0).ManagementTLSAddr()}
+				cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error { return io.ErrNoProgress }
 			})
 			_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
 			require.ErrorIs(t, err, io.ErrNoProgress, bootstrap)
@@ -157,8 +157,8 @@ func TestEachHostIsVerifiedByItsOwnName_S1(t *testing.T) {
 	overTLS(t, func(t *testing.T, m *mock.Cluster) {
 		hostile(m, "10.0.9.9") // no certificate has this address
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.Hosts, cfg.TLS = cfg.Hosts[:1], trusting(m)
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Seeds.Hosts, cfg.TLS.Config = cfg.Seeds.Hosts[:1], trusting(m)
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return m.Dial(ctx, network, strings.Replace(addr, "10.0.9.9", "10.0.0.2", 1))
 			}
 		})
@@ -204,8 +204,9 @@ func TestNothingOlderThanTLS12_S1(t *testing.T) {
 	})
 	for _, bootstrap := range []core.Bootstrap{core.BootstrapKV, core.BootstrapHTTP} {
 		c, err := core.Open(t.Context(), core.Config{
-			Hosts: []string{l.Addr().String()}, HTTPHosts: []string{l.Addr().String()}, Bootstrap: bootstrap,
-			TLS: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10}, //nolint:gosec // that is the case
+			Seeds: core.SeedConfig{Hosts: []string{l.Addr().String()}, HTTPHosts: []string{l.Addr().String()}},
+			TLS:   core.TLSConfig{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10}},
+			Maps:  core.MapConfig{Bootstrap: bootstrap},
 		})
 		require.NoError(t, err)
 		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k")})
@@ -245,8 +246,8 @@ func TestTLSIsNeverDowngraded_P14(t *testing.T) {
 				var firsts []byte
 				var ports []string
 				cl := open(t, m, tlsHosts, func(cfg *core.Config) {
-					cfg.TLS = c.tls(m)
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.TLS.Config = c.tls(m)
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						_, port, _ := net.SplitHostPort(addr)
 						mu.Lock()
 						ports = append(ports, port)
@@ -302,9 +303,9 @@ func TestABrokenTLSStreamIsALostSocket_Fault47h(t *testing.T) {
 		var mu sync.Mutex
 		var conns []*spoiled
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.TLS = trusting(m)
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.TLS.Config = trusting(m)
+			dial := cfg.Net.Dial
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				nc, err := dial(ctx, network, addr)
 				if err != nil {
 					return nil, err
@@ -353,7 +354,7 @@ func TestIdleConnectionsAreKeptAlive(t *testing.T) {
 	for _, pushes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-			b := open(t, m, func(cfg *core.Config) { cfg.Connections, cfg.NoNotifications = 2, !pushes }).Bucket("default")
+			b := open(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Maps.NoNotifications = 2, !pushes }).Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			for range 20 {
 				time.Sleep(30 * time.Second)
@@ -384,17 +385,17 @@ func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 		"plaintext": {func(*mock.Cluster, *core.Config) {}, 0, 1},
 		"TLS": {func(m *mock.Cluster, cfg *core.Config) {
 			tlsHosts(cfg)
-			cfg.TLS = trusting(m)
+			cfg.TLS.Config = trusting(m)
 		}, 0, 0},
 		"unverified": {func(_ *mock.Cluster, cfg *core.Config) {
 			tlsHosts(cfg)
-			cfg.TLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
+			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
 		}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overTLS(t, func(t *testing.T, m *mock.Cluster) {
 				var l logs
-				cl := open(t, m, func(cfg *core.Config) { c.change(m, cfg) }, func(cfg *core.Config) { cfg.Log = l.logger() })
+				cl := open(t, m, func(cfg *core.Config) { c.change(m, cfg) }, func(cfg *core.Config) { cfg.Observe.Log = l.logger() })
 				for range 3 {
 					_, err := kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte("k")})
 					require.NoError(t, err)
@@ -408,11 +409,11 @@ func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 			})
 		})
 	}
-	_, err := core.Open(t.Context(), core.Config{RequireTLS: true})
+	_, err := core.Open(t.Context(), core.Config{TLS: core.TLSConfig{Required: true}})
 	var e *core.ConfigError
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, "RequireTLS", e.Field)
-	cl, err := core.Open(t.Context(), core.Config{RequireTLS: true, UseTLS: true})
+	require.Equal(t, "TLS.Required", e.Field)
+	cl, err := core.Open(t.Context(), core.Config{TLS: core.TLSConfig{Required: true, Enabled: true}})
 	require.NoError(t, err)
 	require.NoError(t, cl.Close())
 }

@@ -112,7 +112,7 @@ func TestNoWakeUpIsMissedWhenANewMapHasTheNode(t *testing.T) {
 func TestNoWakeUpIsMissedWhenANewMapHasTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual(), mock.NodeServices(0, mock.KVService, mock.ManagementService))
-		c := open(t, m, func(cfg *core.Config) { cfg.AllowPlain = true }) // the node that comes is none of its hosts
+		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true }) // the node that comes is none of its hosts
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		began := time.Now()
 		found := meanwhile(t, retry.ServiceNotAvailable, func() {

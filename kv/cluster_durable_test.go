@@ -90,7 +90,7 @@ func TestDurabilityWithoutTheFeature(t *testing.T) {
 		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual(), mock.WithoutFeatures(memd.FeatureSyncReplication))
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -130,7 +130,7 @@ func TestServerGroupsOnACluster(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16), mock.Virtual(), mock.ServerGroups("a", "b", "b"))
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })

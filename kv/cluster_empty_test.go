@@ -24,7 +24,7 @@ func TestABucketWhoseMapIsStillEmpty_D12(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 16), mock.Virtual())
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 		full, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		insert(t, full.Bucket("default"), kv.Common{}, "k", "1")

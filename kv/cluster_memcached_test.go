@@ -23,7 +23,7 @@ func TestAMemcachedBucket_B45_T7(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 0, mock.Memcached()), mock.Virtual())
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -25,7 +25,7 @@ func onCluster(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucke
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16, bucket...), mock.Virtual())
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -24,7 +24,7 @@ func openExample() (bucket *core.Bucket, cluster *mock.Cluster, done func()) {
 	if err != nil {
 		panic(err)
 	}
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	c, err := core.Open(context.Background(), cfg)
 	if err != nil {
 		panic(err)

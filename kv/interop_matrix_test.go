@@ -74,7 +74,9 @@ func matrixGolden(t *testing.T) map[string]string {
 func TestTheMatrixOnCouchbaseMock(t *testing.T) {
 	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
 		c, err := core.Open(t.Context(), core.Config{
-			Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret("secret"), KVTimeout: 10 * time.Second,
+			Seeds: core.SeedConfig{Hosts: m.Addresses("default")},
+			Auth:  core.AuthConfig{Username: "default", Password: core.NewSecret("secret")},
+			KV:    core.KVConfig{Timeout: 10 * time.Second},
 		})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
@@ -123,7 +125,9 @@ func TestTheMatrixOnCouchbaseMock(t *testing.T) {
 func TestSubdocOnCouchbaseMock(t *testing.T) {
 	testkit.CouchbaseMock(t, testkit.MockOptions{Buckets: []string{"default:secret"}}, func(t *testing.T, m *testkit.CouchbaseMockServer) {
 		c, err := core.Open(t.Context(), core.Config{
-			Hosts: m.Addresses("default"), Username: "default", Password: core.NewSecret("secret"), KVTimeout: 10 * time.Second,
+			Seeds: core.SeedConfig{Hosts: m.Addresses("default")},
+			Auth:  core.AuthConfig{Username: "default", Password: core.NewSecret("secret")},
+			KV:    core.KVConfig{Timeout: 10 * time.Second},
 		})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()

@@ -286,7 +286,7 @@ func TestTheMatrixOfOperations(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(2), mock.Replicas(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")))
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), (&net.Dialer{}).DialContext
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), (&net.Dialer{}).DialContext
 	cl, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cl.Close()) }()

@@ -18,7 +18,7 @@ func TestADeletedBucketIsNotAnnounced(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 4), mock.Bucket("other", 4), mock.Virtual())
 			cfg, err := core.ParseConnString(m.ConnString())
 			require.NoError(t, err)
-			cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
 			c, err := core.Open(t.Context(), cfg)
 			require.NoError(t, err)
 			defer c.Close()

@@ -41,7 +41,7 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 	if err != nil {
 		return core.Config{}, usagef("%v", err)
 	}
-	cfg.Username = or(f.Username, a.env("COUCHCORE_USERNAME"))
+	cfg.Auth.Username = or(f.Username, a.env("COUCHCORE_USERNAME"))
 	password := or(f.Password, a.env("COUCHCORE_PASSWORD"))
 	if f.Password == "-" {
 		if a.stdinTaken {
@@ -51,9 +51,9 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 			return core.Config{}, usagef("the password cannot be read: %v", err)
 		}
 	}
-	cfg.Password = core.NewSecret(password)
+	cfg.Auth.Password = core.NewSecret(password)
 	cfg.Bucket = or(f.Bucket, cfg.Bucket, "default")
-	cfg.AllowPlain = cfg.AllowPlain || f.AllowPlain
+	cfg.Auth.AllowPlain = cfg.Auth.AllowPlain || f.AllowPlain
 	if f.Timeout < 0 {
 		return core.Config{}, usagef("--timeout is negative")
 	}
@@ -71,12 +71,12 @@ func (f *connectFlags) setTLS(cfg *core.Config) error {
 	if f.TLSCA == "" && !f.TLSSkipVerify {
 		return nil
 	}
-	if !cfg.UseTLS {
+	if !cfg.TLS.Enabled {
 		return usagef("--tls-ca and --tls-skip-verify need TLS: use couchbases://")
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if cfg.TLS != nil {
-		t = cfg.TLS.Clone()
+	if cfg.TLS.Config != nil {
+		t = cfg.TLS.Config.Clone()
 	}
 	if f.TLSCA != "" {
 		pem, err := os.ReadFile(f.TLSCA)
@@ -89,7 +89,7 @@ func (f *connectFlags) setTLS(cfg *core.Config) error {
 		}
 	}
 	t.InsecureSkipVerify = f.TLSSkipVerify
-	cfg.TLS = t
+	cfg.TLS.Config = t
 	return nil
 }
 
@@ -123,7 +123,7 @@ func open(cfg *core.Config) (*core.Cluster, *core.Bucket, error) {
 // tell makes a client say on standard error what becomes of its connections, with -v.
 func (f *connectFlags) tell(a *app, cfg *core.Config) {
 	if f.Verbose {
-		cfg.Log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		cfg.Observe.Log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 }
 

@@ -120,7 +120,7 @@ func (d *demo) open(password string, strategy retry.Strategy) (*core.Cluster, er
 	if err != nil {
 		return nil, err
 	}
-	cfg.Username, cfg.Password, cfg.Retry = mock.DefaultUser, core.NewSecret(password), strategy
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Retry.Strategy = mock.DefaultUser, core.NewSecret(password), strategy
 	return core.Open(context.Background(), cfg)
 }
 

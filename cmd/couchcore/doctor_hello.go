@@ -103,7 +103,7 @@ func (d *doctor) helloAdvice(err error) string {
 	case errors.Is(err, errSpeaksHTTP):
 		return "that is the management or another service: leave the port out, or give the key-value service's (usually " + d.usualPort() + ")"
 	case isEnd(err):
-		if d.cfg.UseTLS {
+		if d.cfg.TLS.Enabled {
 			return "the server closed the connection instead of answering: see whether the port is the key-value port with TLS (usually 11207)"
 		}
 		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; otherwise see whether it is the key-value port (usually 11210)"
@@ -143,7 +143,7 @@ func (d *doctor) greet(ctx context.Context, addr string) (g greeting, err error)
 	if err := nc.SetDeadline(deadline); err != nil {
 		return g, err
 	}
-	if d.cfg.UseTLS {
+	if d.cfg.TLS.Enabled {
 		nc = tls.Client(nc, d.tlsConfig(addr))
 	}
 	rep, err := ask(nc, memd.OpHello, []byte("couchcore doctor"), memd.AppendFeatures(nil, helloWanted()...))

@@ -18,13 +18,13 @@ import (
 // connect goes the client's own way to a node: to the login, and with a bucket to its map.
 func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, error) {
 	o := &conn.Options{
-		Dial: d.dial, Mechanisms: d.cfg.Mechanisms, AllowPlain: d.cfg.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
+		Dial: d.dial, Mechanisms: d.cfg.Auth.Mechanisms, AllowPlain: d.cfg.Auth.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
 		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket, WantConfig: bucket != "",
 		Credentials: func(context.Context) (conn.Credentials, error) {
-			return conn.Credentials{Username: d.cfg.Username, Password: d.cfg.Password}, nil
+			return conn.Credentials{Username: d.cfg.Auth.Username, Password: d.cfg.Auth.Password}, nil
 		},
 	}
-	if d.cfg.UseTLS {
+	if d.cfg.TLS.Enabled {
 		o.TLS = d.tlsConfig(addr)
 	}
 	cn, err := conn.Connect(ctx, addr, o)
@@ -37,7 +37,7 @@ func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, 
 
 // authentication logs in.
 func (d *doctor) authentication(ctx context.Context) finding {
-	if d.cfg.Username == "" {
+	if d.cfg.Auth.Username == "" {
 		f := finding{detail: "not tried: there is no user name"}
 		if len(d.mechs) > 0 {
 			f.warning("give --username and --password", "the server offers logins, and will refuse most requests without one")
@@ -47,7 +47,7 @@ func (d *doctor) authentication(ctx context.Context) finding {
 	addr := d.up[0]
 	info, err := d.connect(ctx, addr, "")
 	if err == nil {
-		return finding{detail: fmt.Sprintf("%s as %s", info.Mechanism, d.cfg.Username)}
+		return finding{detail: fmt.Sprintf("%s as %s", info.Mechanism, d.cfg.Auth.Username)}
 	}
 	return broken(addr+": "+stepReason(err), d.loginAdvice(err))
 }
@@ -82,9 +82,9 @@ func (d *doctor) loginAdvice(err error) string {
 	var ce *conn.ConnectError
 	switch {
 	case errors.As(err, &ce) && ce.Answered && errors.Is(err, cberr.AuthenticationFailure):
-		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Auth.Username)
 		// kv_engine says so where external authentication is on.
-		if strings.Contains(ce.Context, "external user") && (!d.cfg.UseTLS || d.cfg.TLS != nil && d.cfg.TLS.InsecureSkipVerify) {
+		if strings.Contains(ce.Context, "external user") && (!d.cfg.TLS.Enabled || d.cfg.TLS.Config != nil && d.cfg.TLS.Config.InsecureSkipVerify) {
 			advice += "; a user of LDAP or PAM needs TLS with a verified certificate"
 		}
 		return advice
@@ -116,7 +116,7 @@ func (d *doctor) bucketAdvice(err error) string {
 	var ce *conn.ConnectError
 	switch {
 	case errors.Is(err, cberr.BucketAccess):
-		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with --bucket; the bucket may also not exist", or(d.cfg.Username, "without a name"), d.bucket)
+		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with --bucket; the bucket may also not exist", or(d.cfg.Auth.Username, "without a name"), d.bucket)
 	case errors.As(err, &ce) && ce.Answered && ce.Status == memd.StatusKeyNotFound:
 		return fmt.Sprintf("there is no bucket %q on that node: check --bucket, or create it", d.bucket)
 	case errors.As(err, &ce) && ce.Answered:
@@ -132,11 +132,11 @@ func (d *doctor) config(ctx context.Context) finding {
 	}
 	host, _, _ := net.SplitHostPort(d.source)
 	var err error
-	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.ConfigLimit, MaxDepth: d.cfg.ConfigDepth, TLS: d.cfg.UseTLS}); err != nil {
+	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.Limits.Map, MaxDepth: d.cfg.Limits.MapDepth, TLS: d.cfg.TLS.Enabled}); err != nil {
 		return broken(d.source+": "+err.Error(), "see whether something in between changes what the server says")
 	}
 	networks := append([]string{topology.DefaultNetwork}, d.snap.Networks()...)
-	switch d.network = d.cfg.Network; d.network {
+	switch d.network = d.cfg.Net.Network; d.network {
 	case "", "auto":
 		d.network = d.snap.Network(d.source)
 	default:
@@ -147,7 +147,7 @@ func (d *doctor) config(ctx context.Context) finding {
 	}
 	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, network %s", d.snap.Epoch, d.snap.Rev, plural(len(d.snap.Nodes), "node"),
 		plural(d.snap.NumVBuckets(), "vbucket"), d.network)}
-	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.UseTLS) {
+	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.TLS.Enabled) {
 		d.nodesKV = append(d.nodesKV, e.Addr)
 	}
 	d.copies(&f)
@@ -213,7 +213,7 @@ func (d *doctor) mapOfClient(ctx context.Context) (core.Map, error) {
 func (d *doctor) mapAdvice(err error) string {
 	switch {
 	case errors.Is(err, cberr.AuthenticationFailure):
-		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Username)
+		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Auth.Username)
 	case errors.Is(err, cberr.BucketNotFound):
 		return fmt.Sprintf("check --bucket (%s), or create it", d.bucket)
 	}

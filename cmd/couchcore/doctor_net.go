@@ -24,8 +24,8 @@ func (d *doctor) dns(ctx context.Context) finding {
 	defer cancel()
 	var f finding
 	var parts []string
-	if d.cfg.SRV != "" {
-		_, records, err := d.resolve.LookupSRV(ctx, "", "", d.cfg.SRV)
+	if d.cfg.Seeds.SRV != "" {
+		_, records, err := d.resolve.LookupSRV(ctx, "", "", d.cfg.Seeds.SRV)
 		for _, r := range records {
 			if host := strings.TrimSuffix(r.Target, "."); host != "" && r.Port != 0 {
 				d.seeds = append(d.seeds, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
@@ -38,7 +38,7 @@ func (d *doctor) dns(ctx context.Context) finding {
 		case errors.As(err, &no) && no.IsNotFound, err == nil:
 			parts = append(parts, "no SRV record")
 		default:
-			f.warning("see whether the DNS server answers, or name the hosts in the connection string", "the SRV record %s cannot be looked up: %v", d.cfg.SRV, err)
+			f.warning("see whether the DNS server answers, or name the hosts in the connection string", "the SRV record %s cannot be looked up: %v", d.cfg.Seeds.SRV, err)
 		}
 	}
 	for _, name := range d.names {
@@ -48,7 +48,7 @@ func (d *doctor) dns(ctx context.Context) finding {
 			continue
 		}
 		d.seeds = slices.DeleteFunc(d.seeds, func(addr string) bool { host, _, _ := net.SplitHostPort(addr); return host == name })
-		if len(d.seeds) > 0 && d.cfg.SRV != "" { // the SRV record has named others
+		if len(d.seeds) > 0 && d.cfg.Seeds.SRV != "" { // the SRV record has named others
 			continue
 		}
 		f.warning(nameAdvice(err), "%s cannot be looked up: %v", name, err)
@@ -119,7 +119,7 @@ func split(all []probed, advice func(probed) string) (detail string, up []string
 // dial connects like the client does.
 func (d *doctor) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	network := "tcp"
-	if d.cfg.ForceIPv4 {
+	if d.cfg.Net.ForceIPv4 {
 		network = "tcp4"
 	}
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -174,7 +174,7 @@ func (d *doctor) dialAdvice(p probed) string {
 }
 
 func (d *doctor) usualPort() string {
-	if d.cfg.UseTLS {
+	if d.cfg.TLS.Enabled {
 		return "11207"
 	}
 	return "11210"
@@ -200,7 +200,7 @@ const certWarning = 30 * 24 * time.Hour // before a certificate's end
 
 // tls shakes hands with each host.
 func (d *doctor) tls(ctx context.Context) finding {
-	if !d.cfg.UseTLS {
+	if !d.cfg.TLS.Enabled {
 		return finding{detail: "not used: " + or(d.spec.Scheme, "couchbase") + " is not encrypted"}
 	}
 	var mu sync.Mutex
@@ -256,8 +256,8 @@ func (d *doctor) handshake(ctx context.Context, addr string) (*tls.ConnectionSta
 // tlsConfig is that of the client for one host.
 func (d *doctor) tlsConfig(addr string) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if d.cfg.TLS != nil {
-		t = d.cfg.TLS.Clone()
+	if d.cfg.TLS.Config != nil {
+		t = d.cfg.TLS.Config.Clone()
 	}
 	if t.ServerName == "" {
 		t.ServerName, _, _ = net.SplitHostPort(addr)

@@ -20,7 +20,7 @@ func (d *doctor) nodes(ctx context.Context) finding {
 	addrs := d.nodesKV
 	if len(addrs) == 0 {
 		kind := "without encryption: write couchbases://"
-		if d.cfg.UseTLS {
+		if d.cfg.TLS.Enabled {
 			kind = "with TLS: write couchbase://, or switch TLS on, there"
 		}
 		return broken("no node of the map has a key-value port on the network "+d.network, "the nodes may have none "+kind)
@@ -78,7 +78,7 @@ func (d *doctor) otherNetwork(ctx context.Context) string {
 	}
 	reachable := func(network string) bool {
 		var addrs []string
-		for _, e := range d.snap.Endpoints(topology.KV, network, d.cfg.UseTLS) {
+		for _, e := range d.snap.Endpoints(topology.KV, network, d.cfg.TLS.Enabled) {
 			addrs = append(addrs, e.Addr)
 		}
 		_, _, bad := split(each(addrs, func(addr string) (string, error) {
@@ -107,15 +107,15 @@ func (d *doctor) otherNetwork(ctx context.Context) string {
 // open makes a client that goes where the examination has gone.
 func (d *doctor) open() (*core.Cluster, error) {
 	cfg := d.cfg
-	cfg.SRV, cfg.ConnectTimeout, cfg.KVTimeout = "", d.limit, d.limit
+	cfg.Seeds.SRV, cfg.Net.ConnectTimeout, cfg.KV.Timeout = "", d.limit, d.limit
 	if !d.http {
-		cfg.Hosts = d.up
+		cfg.Seeds.Hosts = d.up
 	}
-	if cfg.UseTLS {
-		cfg.TLS = d.tlsConfig("")
-		cfg.TLS.ServerName = ""
-		if d.cfg.TLS != nil {
-			cfg.TLS.ServerName = d.cfg.TLS.ServerName
+	if cfg.TLS.Enabled {
+		cfg.TLS.Config = d.tlsConfig("")
+		cfg.TLS.Config.ServerName = ""
+		if d.cfg.TLS.Config != nil {
+			cfg.TLS.Config.ServerName = d.cfg.TLS.Config.ServerName
 		}
 	}
 	d.cmd.tell(d.app, &cfg)

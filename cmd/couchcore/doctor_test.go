@@ -266,7 +266,7 @@ func TestDoctorOnTCP(t *testing.T) {
 		require.Contains(t, d.dialAdvice(probed{addr: "h:1", err: err}), want)
 	}
 	require.Contains(t, d.dialAdvice(probed{addr: "h:8091", err: syscall.ECONNREFUSED}), "management service's")
-	d.cfg.UseTLS = true
+	d.cfg.TLS.Enabled = true
 	require.Contains(t, d.dialAdvice(probed{addr: "h:18093", err: syscall.ECONNREFUSED}), "11207")
 	require.Equal(t, "no answer in time", reasonOf(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}))
 }

@@ -105,13 +105,13 @@ func (s *situation) happens(t *testing.T, all []foretold, dice func() float64) {
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		seen := &decisions{}
-		cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
-		cfg.Dice, cfg.RetryObserver = dice, seen
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+		cfg.Retry.JitterSource, cfg.Observe.Retry = dice, seen
 		switch {
 		case s.policy == "best-effort":
-			cfg.Retry = retry.BestEffort{}
+			cfg.Retry.Strategy = retry.BestEffort{}
 		case s.policy != "":
-			cfg.Policy, err = core.ParsePolicy([]byte(s.policy))
+			cfg.Retry.Policy, err = core.ParsePolicy([]byte(s.policy))
 			require.NoError(t, err)
 		}
 		c, err := core.Open(t.Context(), cfg)

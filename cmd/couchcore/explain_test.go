@@ -130,7 +130,7 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 	m.SetErrorMap(errorMap)
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
 	c, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()

@@ -61,7 +61,7 @@ func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
 	require.NoError(t, err)
 	cfg, err := core.ParseConnString(c.env["COUCHCORE_CONNECT"])
 	require.NoError(t, err)
-	cfg.Username, cfg.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
 	cl, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cl.Close()) }()

@@ -9,7 +9,7 @@ type reasonText struct{ means, set, cleared, do string }
 var reasonTexts = map[retry.Reason]reasonText{
 	retry.Unknown: {
 		"no reason is known",
-		"never by the client; it is what core.Config.Classify returns for \"as without the hook\"",
+		"never by the client; it is what core.Config.Retry.Classify returns for \"as without the hook\"",
 		"-",
 		"nothing: the shipped strategies never retry it",
 	},
@@ -39,7 +39,7 @@ var reasonTexts = map[retry.Reason]reasonText{
 	},
 	retry.EndpointNotWritable: {
 		"too many requests wait for the node already",
-		"the node's queue is full (core.Config.QueueLimit), or 1,024 HTTP requests wait behind a throttled one",
+		"the node's queue is full (core.Config.Limits.Queue), or 1,024 HTTP requests wait behind a throttled one",
 		"requests of that queue are sent",
 		"send fewer requests at a time, or more slowly; raise the limit",
 	},
@@ -201,7 +201,7 @@ var reasonTexts = map[retry.Reason]reasonText{
 	},
 	retry.CredentialsFetchFailed: {
 		"the user's provider of credentials failed",
-		"core.Config.Credentials returns an error or panics",
+		"core.Config.Auth.Credentials returns an error or panics",
 		"the provider returns credentials",
 		"read the provider's error inside the error",
 	},

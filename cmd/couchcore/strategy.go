@@ -71,8 +71,8 @@ func (c chosen) policy(dice retry.Dice) (*policy.Config, error) {
 
 // into sets what the flag names as the client's.
 func (c chosen) into(cfg *core.Config) (err error) {
-	cfg.Retry = c.base
-	cfg.Policy, err = c.policy(nil)
+	cfg.Retry.Strategy = c.base
+	cfg.Retry.Policy, err = c.policy(nil)
 	return err
 }
 

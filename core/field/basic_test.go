@@ -79,18 +79,18 @@ func withQuery(t testing.TB, addrs ...string) *mock.Cluster {
 // TestPasswordsGoToNoHostThatOnlyAMapNames_D144: a map is input from the network. Where it is not certain who has sent it, an attacker who
 // changes it could have the password sent to a host of his own; the key-value service is never shown it.
 func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
-	unverified := func(c *core.Config) { c.TLS = &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // that is the case
+	unverified := func(c *core.Config) { c.TLS.Config = &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // that is the case
 	for name, c := range map[string]struct {
 		change             func(*core.Config)
 		encrypted, refused bool
 	}{
 		"plaintext":           {func(*core.Config) {}, false, true},
-		"any node is fine":    {func(c *core.Config) { c.NodeFilter = core.AnyNode }, false, true},
+		"any node is fine":    {func(c *core.Config) { c.Net.NodeFilter = core.AnyNode }, false, true},
 		"a provider":          {provided, false, true},
 		"not verified":        {unverified, true, true},
-		"allowed":             {func(c *core.Config) { c.AllowPlain = true }, false, false},
-		"named":               {func(c *core.Config) { c.HTTPHosts = []string{"127.0.0.9:1"} }, false, false},
-		"named, not verified": {func(c *core.Config) { unverified(c); c.HTTPHosts = []string{"127.0.0.9:1"} }, true, false},
+		"allowed":             {func(c *core.Config) { c.Auth.AllowPlain = true }, false, false},
+		"named":               {func(c *core.Config) { c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} }, false, false},
+		"named, not verified": {func(c *core.Config) { unverified(c); c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t, "127.0.0.9", c.encrypted)
@@ -101,7 +101,7 @@ func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
 			}
 			cfg, err := core.ParseConnString(s)
 			require.NoError(t, err)
-			cfg.Username, cfg.Password, cfg.Compression.Off = "u", core.NewSecret("p"), true
+			cfg.Auth.Username, cfg.Auth.Password, cfg.KV.Compression.Off = "u", core.NewSecret("p"), true
 			c.change(&cfg)
 			cl := openConfig(t, cfg)
 			require.NoError(t, cl.Bucket("default").WaitReady(within(t, 10*time.Second)))
@@ -122,8 +122,8 @@ func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
 }
 
 func provided(c *core.Config) {
-	c.Username, c.Password = "", core.Secret{}
-	c.Credentials = func(context.Context) (core.Credentials, error) {
+	c.Auth.Username, c.Auth.Password = "", core.Secret{}
+	c.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 		return core.Credentials{Username: "u", Password: core.NewSecret("p")}, nil
 	}
 }

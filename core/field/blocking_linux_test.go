@@ -68,7 +68,7 @@ func onBlockingDescriptors(t *testing.T, name string) {
 	node.SetHook(func(_ *scripted.Session, p *memd.Packet) bool { return p.Opcode == memd.OpGet }) // no answer
 	var dialed *net.TCPConn
 	c := open(t, s, func(cfg *core.Config) {
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
 			nc, err := d.DialContext(ctx, network, addr)
 			if err != nil {

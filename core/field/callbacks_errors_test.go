@@ -53,24 +53,26 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 	for kind, odd := range map[string]error{"nil of a type": (*nilError)(nil), "nil that is looked at": (*closerNil)(nil), "a ring": &ringError{}} {
 		for callback, change := range map[string]func(*core.Config){
 			"Dial": func(c *core.Config) {
-				c.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, odd }
+				c.Net.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, odd }
 			},
-			"a panic": func(c *core.Config) { c.Dial = func(context.Context, string, string) (net.Conn, error) { panic(odd) } },
+			"a panic": func(c *core.Config) {
+				c.Net.Dial = func(context.Context, string, string) (net.Conn, error) { panic(odd) }
+			},
 			"Resolver": func(c *core.Config) {
-				c.SRV, c.Resolver = "_x", resolverFunc(func() ([]*net.SRV, error) { return nil, odd })
+				c.Seeds.SRV, c.Seeds.Resolver = "_x", resolverFunc(func() ([]*net.SRV, error) { return nil, odd })
 			},
 			"Credentials": func(c *core.Config) {
-				c.Credentials = func(context.Context) (core.Credentials, error) { return core.Credentials{}, odd }
+				c.Auth.Credentials = func(context.Context) (core.Credentials, error) { return core.Credentials{}, odd }
 			},
-			"NodeFilter": func(c *core.Config) { c.NodeFilter = func(string) error { return odd } },
+			"NodeFilter": func(c *core.Config) { c.Net.NodeFilter = func(string) error { return odd } },
 			"Read": func(c *core.Config) {
-				c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 					return failsReading{nc, odd}, err
 				}
 			},
 			"VerifyConnection": func(c *core.Config) {
-				c.TLS = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { return odd }} //nolint:gosec // that is the case
+				c.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { return odd }} //nolint:gosec // that is the case
 			},
 		} {
 			t.Run(callback+", "+kind, func(t *testing.T) {
@@ -89,7 +91,7 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 					})
 				}
 				c := open(t, s, func(cfg *core.Config) {
-					cfg.Log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
+					cfg.Observe.Log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
 					change(cfg)
 				})
 				b := c.Bucket("default")

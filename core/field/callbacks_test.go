@@ -59,9 +59,9 @@ func TestPartialResultsOfAResolver_D135(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
 				require.Contains(t, m.ConnString(), "10.0.0.1")
 				c := onMock(t, m, func(cfg *core.Config) {
-					cfg.SRV, cfg.Resolver = "_couchbase._tcp.example.com", c.give
+					cfg.Seeds.SRV, cfg.Seeds.Resolver = "_couchbase._tcp.example.com", c.give
 					if c.found {
-						cfg.Hosts = []string{"10.9.9.9"} // an address without a listener
+						cfg.Seeds.Hosts = []string{"10.9.9.9"} // an address without a listener
 					}
 				})
 				require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
@@ -119,7 +119,7 @@ func TestAConnectionThatPanics_D135(t *testing.T) {
 						}
 					}
 					c := onMock(t, m, func(cfg *core.Config) {
-						cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 							nc, err := m.Dial(ctx, network, addr)
 							if err != nil {
 								return nil, err
@@ -168,7 +168,7 @@ func TestADialerThatGivesHalf_D135(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
 				var dials, closed atomic.Int32
 				c := onMock(t, m, func(cfg *core.Config) {
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						nc, err := m.Dial(ctx, network, addr)
 						if err == nil && dials.Add(1) <= 2 {
 							return give(nc, &closed)
@@ -216,7 +216,7 @@ func TestAConnectionThatDoesNotComeBack_D135(t *testing.T) {
 				end := make(chan struct{})
 				c := onMock(t, m, func(cfg *core.Config) {
 					cfg.CloseTimeout = time.Second
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						nc, err := m.Dial(ctx, network, addr)
 						if err != nil {
 							return nil, err
@@ -263,7 +263,7 @@ func TestOddDice_D135(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 16), mock.Virtual())
 				began := time.Now()
-				c := onMock(t, m, func(cfg *core.Config) { cfg.Dice = dice })
+				c := onMock(t, m, func(cfg *core.Config) { cfg.Retry.JitterSource = dice })
 				b := c.Bucket("default")
 				for node := range 3 {
 					m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusTmpFail))
@@ -291,7 +291,7 @@ func TestOddLogHandlers_D135(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
-				c := onMock(t, m, func(cfg *core.Config) { cfg.Log = log })
+				c := onMock(t, m, func(cfg *core.Config) { cfg.Observe.Log = log })
 				require.NoError(t, c.Bucket("default").WaitReady(fresh(t)))
 				require.NoError(t, m.CloseConns(0))
 				time.Sleep(time.Second)
@@ -347,13 +347,13 @@ func (panicMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (me
 // Telemetry that gives nothing or panics is left out.
 func TestOddTelemetry_D135(t *testing.T) {
 	for name, change := range map[string]func(*core.Config){
-		"a nil tracer":     func(cfg *core.Config) { cfg.TracerProvider = tracers{} },
-		"nil spans":        func(cfg *core.Config) { cfg.TracerProvider = tracers{give: emptyTracer{}} },
-		"panicking spans":  func(cfg *core.Config) { cfg.TracerProvider = tracers{give: panicTracer{}} },
-		"a nil provider":   func(cfg *core.Config) { cfg.TracerProvider = (*tracers)(nil) },
-		"a nil meter":      func(cfg *core.Config) { cfg.MeterProvider = meters{} },
-		"nil instruments":  func(cfg *core.Config) { cfg.MeterProvider = meters{give: emptyMeter{}} },
-		"panicking meters": func(cfg *core.Config) { cfg.MeterProvider = meters{give: panicMeter{}} },
+		"a nil tracer":     func(cfg *core.Config) { cfg.Observe.TracerProvider = tracers{} },
+		"nil spans":        func(cfg *core.Config) { cfg.Observe.TracerProvider = tracers{give: emptyTracer{}} },
+		"panicking spans":  func(cfg *core.Config) { cfg.Observe.TracerProvider = tracers{give: panicTracer{}} },
+		"a nil provider":   func(cfg *core.Config) { cfg.Observe.TracerProvider = (*tracers)(nil) },
+		"a nil meter":      func(cfg *core.Config) { cfg.Observe.MeterProvider = meters{} },
+		"nil instruments":  func(cfg *core.Config) { cfg.Observe.MeterProvider = meters{give: emptyMeter{}} },
+		"panicking meters": func(cfg *core.Config) { cfg.Observe.MeterProvider = meters{give: panicMeter{}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -388,8 +388,8 @@ func TestHalfCredentials_D135(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
 				var asked atomic.Int32
 				c := onMock(t, m, func(cfg *core.Config) {
-					cfg.Username, cfg.Password = "", core.Secret{}
-					cfg.Credentials = func(context.Context) (core.Credentials, error) {
+					cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{}
+					cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 						if asked.Add(1) <= 2 {
 							return give()
 						}
@@ -456,7 +456,7 @@ func TestOddStrategiesAndClassifiers_D135(t *testing.T) {
 				require.Error(t, err)
 				_, err = kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
 				require.NoError(t, err)
-			}, func(cfg *core.Config) { cfg.Classify = classify })
+			}, func(cfg *core.Config) { cfg.Retry.Classify = classify })
 		})
 	}
 }

@@ -218,26 +218,26 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	var open []*core.Cluster
 	for name, change := range map[string]func(*core.Config){
 		"password": func(*core.Config) {},
-		"plain":    func(cfg *core.Config) { cfg.Mechanisms = []string{"PLAIN"} },
+		"plain":    func(cfg *core.Config) { cfg.Auth.Mechanisms = []string{"PLAIN"} },
 		"token": func(cfg *core.Config) {
-			cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret(canaryToken)
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret(canaryToken)
 		},
 		"provider": func(cfg *core.Config) {
-			cfg.Credentials = func(context.Context) (core.Credentials, error) {
+			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				return core.Credentials{Username: canaryUser, Password: core.NewSecret(canaryPassword)}, nil
 			}
 		},
-		"refused": func(cfg *core.Config) { cfg.Username = "other" },
-		"nowhere": func(cfg *core.Config) { cfg.Hosts = []string{"127.0.0.1:1"} },
+		"refused": func(cfg *core.Config) { cfg.Auth.Username = "other" },
+		"nowhere": func(cfg *core.Config) { cfg.Seeds.Hosts = []string{"127.0.0.1:1"} },
 	} {
 		cfg := overTLS(t, m, canaryUser, canaryPassword)
-		cfg.Log = slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		cfg.KVTimeout = 300 * time.Millisecond
+		cfg.Observe.Log = slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		cfg.KV.Timeout = 300 * time.Millisecond
 		change(&cfg)
 		cl := openConfig(t, cfg)
 		open = append(open, cl)
-		creds := core.Credentials{Username: cfg.Username, Password: cfg.Password, Token: cfg.Token}
-		c.add(name, cfg, &cfg, creds, &creds, cfg.Password, cfg.Token, map[string]core.Secret{"a": cfg.Password}, []core.Secret{cfg.Password})
+		creds := core.Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password, Token: cfg.Auth.Token}
+		c.add(name, cfg, &cfg, creds, &creds, cfg.Auth.Password, cfg.Auth.Token, map[string]core.Secret{"a": cfg.Auth.Password}, []core.Secret{cfg.Auth.Password})
 		if name == "refused" || name == "nowhere" {
 			b := cl.Bucket("default")
 			err := b.WaitReady(within(t, 300*time.Millisecond))
@@ -256,7 +256,10 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	_, err2 := core.ParseConnString("couchbase://h?password=" + canaryPassword)
 	spec, err3 := core.ParseSpec("couchbase://h?unknown_secret=" + canaryPassword)
 	c.add("connection strings", err, err2, err3)
-	_, err4 := core.Open(t.Context(), core.Config{Token: core.NewSecret(canaryToken), RequireTLS: true})
+	_, err4 := core.Open(t.Context(), core.Config{
+		Auth: core.AuthConfig{Token: core.NewSecret(canaryToken)},
+		TLS:  core.TLSConfig{Required: true},
+	})
 	c.add("configuration", err4)
 	request := core.HTTPRequest{
 		Service: core.Management, Method: "PUT", Path: "/settings/rbac/users/local/x", Header: map[string]string{"Authorization": "Bearer " + canaryToken},
@@ -297,13 +300,13 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 // TestAPanicShowsNoSecret_D139: what the runtime prints of a value that is not recovered.
 func TestAPanicShowsNoSecret_D139(t *testing.T) {
 	const which = "COUCHCORE_PANIC_WITH"
-	cfg := core.Config{Username: canaryUser, Password: core.NewSecret(canaryPassword)}
+	cfg := core.Config{Auth: core.AuthConfig{Username: canaryUser, Password: core.NewSecret(canaryPassword)}}
 	c := openConfig(t, cfg)
 	_, err := kv.Do(within(t, time.Second), c.Bucket("b"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 10 * time.Millisecond}})
 	require.ErrorIs(t, err, cberr.Timeout)
 	values := map[string]any{
-		"cluster": c, "bucket": c.Bucket("b"), "config": cfg, "secret": cfg.Password, "error": err,
-		"credentials": core.Credentials{Password: cfg.Password},
+		"cluster": c, "bucket": c.Bucket("b"), "config": cfg, "secret": cfg.Auth.Password, "error": err,
+		"credentials": core.Credentials{Password: cfg.Auth.Password},
 	}
 	if name := os.Getenv(which); name != "" {
 		panic(values[name])

@@ -42,7 +42,7 @@ func durationsOf(typ reflect.Type, prefix string, at func(reflect.Value) reflect
 		case !f.IsExported():
 		case f.Type == reflect.TypeFor[time.Duration]():
 			all[prefix+f.Name] = func(v reflect.Value, d time.Duration) { field(v).SetInt(int64(d)) }
-		case f.Type == reflect.TypeFor[core.MapsOverHTTP](), f.Type == reflect.TypeFor[core.CircuitBreaker]():
+		case f.Type.Kind() == reflect.Struct && f.Type.PkgPath() == reflect.TypeFor[core.Config]().PkgPath():
 			for name, set := range durationsOf(f.Type, prefix+f.Name+".", field) {
 				all[name] = set
 			}
@@ -236,7 +236,7 @@ func TestLongDurationsInTexts_D135(t *testing.T) {
 	for _, text := range []string{"9223372036854ms", "2562047h", fmt.Sprint(int64(math.MaxInt64 / 1_000_000)), "9223372036s"} {
 		cfg, err := core.ParseConnString("couchbase://127.0.0.1?kv_timeout=" + text)
 		require.NoError(t, err, text)
-		require.Greater(t, cfg.KVTimeout, century, text)
+		require.Greater(t, cfg.KV.Timeout, century, text)
 	}
 	for _, text := range []string{"9223372036855ms", "99999999h", fmt.Sprint(int64(math.MaxInt64)), strings.Repeat("9", 400)} {
 		_, err := core.ParseConnString("couchbase://127.0.0.1?kv_timeout=" + text)

@@ -69,37 +69,37 @@ type leaving struct {
 
 var leavings = map[string]leaving{
 	"Dial": {fails: true, change: func(cfg *core.Config, l *leaver, dial func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			l.act()
 			return dial(ctx, network, addr)
 		}
 	}},
 	"NodeFilter": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Hosts = cfg.Hosts[:1] // hosts of the configuration are not asked about
-		cfg.NodeFilter = func(string) error { l.act(); return nil }
+		cfg.Seeds.Hosts = cfg.Seeds.Hosts[:1] // hosts of the configuration are not asked about
+		cfg.Net.NodeFilter = func(string) error { l.act(); return nil }
 	}},
 	"Credentials": {fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		own := core.Credentials{Username: cfg.Username, Password: cfg.Password}
-		cfg.Username, cfg.Password = "", core.Secret{}
-		cfg.Credentials = func(context.Context) (core.Credentials, error) { l.act(); return own, nil }
+		own := core.Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password}
+		cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{}
+		cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) { l.act(); return own, nil }
 	}},
 	"Resolver": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.SRV, cfg.Resolver = "_couchbase._tcp.example.com", leavingObserver{l}
+		cfg.Seeds.SRV, cfg.Seeds.Resolver = "_couchbase._tcp.example.com", leavingObserver{l}
 	}},
 	"RetryObserver": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.RetryObserver = leavingObserver{l}
+		cfg.Observe.Retry = leavingObserver{l}
 	}},
 	"Log": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Log = slog.New(leavingObserver{l})
+		cfg.Observe.Log = slog.New(leavingObserver{l})
 	}},
 	"Retry": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Retry = &oddStrategy{func() bool { return true }, func() retry.Action { l.act(); return retry.After(time.Millisecond) }}
+		cfg.Retry.Strategy = &oddStrategy{func() bool { return true }, func() retry.Action { l.act(); return retry.After(time.Millisecond) }}
 	}},
 	"Retry's backoff": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Retry = retry.BestEffort{Backoff: func(int, time.Duration) time.Duration { l.act(); return time.Millisecond }}
+		cfg.Retry.Strategy = retry.BestEffort{Backoff: func(int, time.Duration) time.Duration { l.act(); return time.Millisecond }}
 	}},
 	"Retry's translation": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Retry = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
+		cfg.Retry.Strategy = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			if r.Attempts > 2 {
 				return retry.StopWith(func(err error) error { l.act(); return err })
 			}
@@ -107,19 +107,19 @@ var leavings = map[string]leaving{
 		})
 	}},
 	"Classify": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Classify = func(core.Answer) retry.Reason { l.act(); return retry.Unknown }
+		cfg.Retry.Classify = func(core.Answer) retry.Reason { l.act(); return retry.Unknown }
 	}},
 	"TLS.VerifyConnection": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.TLS.VerifyConnection = func(tls.ConnectionState) error { l.act(); return nil }
+		cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error { l.act(); return nil }
 	}},
 	"TLS.Time": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.TLS.Time = func() time.Time { l.act(); return time.Now() }
+		cfg.TLS.Config.Time = func() time.Time { l.act(); return time.Now() }
 	}},
 	"TLS.KeyLogWriter": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.TLS.KeyLogWriter = leavingObserver{l}
+		cfg.TLS.Config.KeyLogWriter = leavingObserver{l}
 	}},
 	"TLS.ClientSessionCache": {tls: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.TLS.ClientSessionCache = leavingObserver{l}
+		cfg.TLS.Config.ClientSessionCache = leavingObserver{l}
 	}},
 }
 
@@ -143,12 +143,12 @@ func leaves(t *testing.T, c leaving, end func()) {
 	l.on.Store(true)
 	cl := onMock(t, m, func(cfg *core.Config) {
 		if c.tls {
-			for i, h := range cfg.Hosts {
-				cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+			for i, h := range cfg.Seeds.Hosts {
+				cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 			}
 			pool := x509.NewCertPool()
 			pool.AppendCertsFromPEM(m.CA())
-			cfg.TLS = &tls.Config{RootCAs: pool}
+			cfg.TLS.Config = &tls.Config{RootCAs: pool}
 		}
 		c.change(cfg, l, m.Dial)
 	})

@@ -202,7 +202,7 @@ func TestCloseEndsConnectingOverHTTP_D137(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
 		var under atomic.Int32
 		c := onMock(t, m, func(cfg *core.Config) {
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if strings.HasSuffix(addr, ":11210") {
 					return m.Dial(ctx, network, addr)
 				}

@@ -89,7 +89,7 @@ func TestTheDepthOfRowsIsBounded_D129(t *testing.T) {
 		}
 		c := services(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"results":[`+nested(depth)+`],"status":"success"}`)
-		}, func(cfg *core.Config) { cfg.RowDepth = limit })
+		}, func(cfg *core.Config) { cfg.Limits.RowDepth = limit })
 		err := runQuery(within(t, 5*time.Second), c, &query.Request{Statement: "SELECT 1"})
 		require.ErrorIs(t, err, cberr.DecodingFailure)
 		require.ErrorContains(t, err, fmt.Sprintf("limit %d", depth-1))

@@ -66,7 +66,9 @@ func TestEveryServiceReadsTheUserToActFor_D128(t *testing.T) {
 func TestTheMockActsForTheUserOfTheHeader_D128(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(1), mock.User("Administrator", "password"), mock.User("alice", "pw", "default"), mock.ExternalUser("bob", "pw", "default"))
 	c := openConfig(t, core.Config{
-		Hosts: []string{m.Node(0).Addr()}, Username: "Administrator", Password: core.NewSecret("password"), NodeFilter: core.AnyNode,
+		Seeds: core.SeedConfig{Hosts: []string{m.Node(0).Addr()}},
+		Net:   core.NetConfig{NodeFilter: core.AnyNode},
+		Auth:  core.AuthConfig{Username: "Administrator", Password: core.NewSecret("password")},
 	})
 	ask := func(user, domain string) error {
 		return runQuery(within(t, 5*time.Second), c, &query.Request{

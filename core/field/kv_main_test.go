@@ -19,8 +19,8 @@ func openMock(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = "Administrator", core.NewSecret("password"), m.Dial
-	cfg.NodeFilter = core.AnyNode
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
+	cfg.Net.NodeFilter = core.AnyNode
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -48,7 +48,7 @@ func virtualScripted(t *testing.T, nodes int, f func(t *testing.T, s *scripted.C
 			s.Add(t, "127.0.0.1:0")
 		}
 		f(t, s, func(c *core.Config) {
-			c.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return network.Dial(ctx, addr) }
+			c.Net.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return network.Dial(ctx, addr) }
 		})
 	})
 }

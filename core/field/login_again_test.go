@@ -25,13 +25,13 @@ func onToken(t *testing.T, f func(t *testing.T, m *mock.Cluster, c *core.Cluster
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS(), mock.User("app", "pw", "default"),
 			mock.Token("t0", "app"), mock.Token("t1", "app"))
 		c := onMock(t, m, func(cfg *core.Config) {
-			for i, h := range cfg.Hosts {
-				cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+			for i, h := range cfg.Seeds.Hosts {
+				cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 			}
 			pool := x509.NewCertPool()
 			pool.AppendCertsFromPEM(m.CA())
-			cfg.TLS = &tls.Config{RootCAs: pool}
-			cfg.Username, cfg.Password, cfg.Token = "", core.Secret{}, core.NewSecret("t0")
+			cfg.TLS.Config = &tls.Config{RootCAs: pool}
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret("t0")
 		})
 		require.NoError(t, c.Bucket("default").WaitReady(within(t, time.Second)))
 		f(t, m, c)

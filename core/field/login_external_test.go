@@ -27,7 +27,7 @@ func overTLS(t testing.TB, m *mock.Cluster, name, password string) core.Config {
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(m.CA()))
-	cfg.Username, cfg.Password, cfg.TLS = name, core.NewSecret(password), &tls.Config{RootCAs: roots}
+	cfg.Auth.Username, cfg.Auth.Password, cfg.TLS.Config = name, core.NewSecret(password), &tls.Config{RootCAs: roots}
 	return cfg
 }
 
@@ -52,7 +52,7 @@ func TestExternalUsersLogInByPlain_D131(t *testing.T) {
 			require.NoError(t, err, name)
 		}
 		allowed := asUser(t, m, name, "secret")
-		allowed.AllowPlain = true
+		allowed.Auth.AllowPlain = true
 		require.NoError(t, openConfig(t, allowed).Bucket("default").WaitReady(within(t, 10*time.Second)), name)
 	}
 }
@@ -105,7 +105,7 @@ func startPicky(t testing.TB, lists string, late bool) (p *picky, roots *x509.Ce
 func (p *picky) attempt(t *testing.T, change func(*core.Config)) ([]string, error) {
 	t.Helper()
 	c := open(t, p.Cluster, func(cfg *core.Config) {
-		cfg.Username, cfg.Password = "ldap", core.NewSecret("secret")
+		cfg.Auth.Username, cfg.Auth.Password = "ldap", core.NewSecret("secret")
 		change(cfg)
 	})
 	err := c.Bucket("default").WaitReady(within(t, 2*time.Second))
@@ -136,15 +136,15 @@ func TestWhenPlainFollowsScram_D131(t *testing.T) {
 		"not verified, only PLAIN listed": {"PLAIN", false, unverified, []string{"SCRAM-SHA512"}, false},
 		"not verified, PLAIN second": {all, false, func(c *core.Config, p *x509.CertPool) {
 			unverified(c, p)
-			c.Mechanisms = []string{"SCRAM-SHA256", "PLAIN"}
+			c.Auth.Mechanisms = []string{"SCRAM-SHA256", "PLAIN"}
 		}, []string{"SCRAM-SHA256"}, false},
 		"not verified, PLAIN by choice": {all, false, func(c *core.Config, p *x509.CertPool) {
 			unverified(c, p)
-			c.Mechanisms = []string{"PLAIN"}
+			c.Auth.Mechanisms = []string{"PLAIN"}
 		}, []string{"PLAIN"}, true},
 		"PLAIN not wanted": {all, false, func(c *core.Config, p *x509.CertPool) {
 			verified(c, p)
-			c.Mechanisms = []string{"SCRAM-SHA512", "SCRAM-SHA1"}
+			c.Auth.Mechanisms = []string{"SCRAM-SHA512", "SCRAM-SHA1"}
 		}, []string{"SCRAM-SHA512"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,10 +162,10 @@ func TestWhenPlainFollowsScram_D131(t *testing.T) {
 	}
 }
 
-func verified(c *core.Config, roots *x509.CertPool) { c.TLS = &tls.Config{RootCAs: roots} }
+func verified(c *core.Config, roots *x509.CertPool) { c.TLS.Config = &tls.Config{RootCAs: roots} }
 
 func unverified(c *core.Config, _ *x509.CertPool) {
-	c.TLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
+	c.TLS.Config = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
 }
 
 // certificateOf is a certificate for 127.0.0.1, and the roots that vouch for it.
@@ -185,9 +185,9 @@ func TestSASLMechForce_D131(t *testing.T) {
 	forced := func(connString, name, mechanism string) core.Config {
 		cfg, err := core.ParseConnString(connString + "?sasl_mech_force=" + mechanism)
 		require.NoError(t, err)
-		cfg.Username, cfg.Password = name, core.NewSecret("secret")
-		if cfg.UseTLS {
-			cfg.TLS = overTLS(t, m, name, "secret").TLS
+		cfg.Auth.Username, cfg.Auth.Password = name, core.NewSecret("secret")
+		if cfg.TLS.Enabled {
+			cfg.TLS.Config = overTLS(t, m, name, "secret").TLS.Config
 		}
 		return cfg
 	}

@@ -15,7 +15,7 @@ import (
 
 // plainLogin logs in by PLAIN, which a scripted node takes.
 func plainLogin(c *core.Config) {
-	c.Username, c.Password, c.Mechanisms, c.AllowPlain = "u", core.NewSecret("p"), []string{"PLAIN"}, true
+	c.Auth.Username, c.Auth.Password, c.Auth.Mechanisms, c.Auth.AllowPlain = "u", core.NewSecret("p"), []string{"PLAIN"}, true
 }
 
 // TestALoginIsBounded_D142: what a node sends before the login has succeeded is anyone's, and takes no memory worth the name.
@@ -43,7 +43,7 @@ func TestALoginIsBounded_D142(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			c := open(t, s, plainLogin, func(c *core.Config) {
 				if op == memd.OpSASLStep {
-					c.Mechanisms = []string{"SCRAM-SHA1"}
+					c.Auth.Mechanisms = []string{"SCRAM-SHA1"}
 				}
 			})
 			err := c.Bucket("default").WaitReady(within(t, 300*time.Millisecond))

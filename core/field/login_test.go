@@ -17,7 +17,7 @@ func asUser(t testing.TB, m *mock.Cluster, name, password string, mechanisms ...
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Mechanisms = name, core.NewSecret(password), mechanisms
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Mechanisms = name, core.NewSecret(password), mechanisms
 	return cfg
 }
 

@@ -319,8 +319,8 @@ func driven(t *testing.T, d drives) {
 	w.s.Features[memd.FeatureClustermapChange] = true
 	w.s.Add(t, "127.0.0.1:0").SetHook(w.hook)
 	w.b = ready(t, w.s, func(c *core.Config) {
-		c.Dial, c.Username, c.Password = w.dial(network), "user", core.NewSecret("password")
-		c.Mechanisms, c.AllowPlain, c.Connections = []string{"PLAIN"}, true, max(d.conns, 1)
+		c.Net.Dial, c.Auth.Username, c.Auth.Password = w.dial(network), "user", core.NewSecret("password")
+		c.Auth.Mechanisms, c.Auth.AllowPlain, c.KV.Connections = []string{"PLAIN"}, true, max(d.conns, 1)
 	})
 	time.Sleep(5 * time.Second) // whatever may be done at once is not used up
 	if w.answers(nil); d.answer != nil {
@@ -366,7 +366,9 @@ func TestAMapStreamThatEndsAtOnceIsPaced_D133(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
 		c := openConfig(t, core.Config{
-			HTTPHosts: []string{"127.0.0.1:8091"}, Bootstrap: core.BootstrapHTTP, NodeFilter: core.AnyNode, Dial: w.dial(network),
+			Seeds: core.SeedConfig{HTTPHosts: []string{"127.0.0.1:8091"}},
+			Net:   core.NetConfig{NodeFilter: core.AnyNode, Dial: w.dial(network)},
+			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
 		})
 		require.NoError(t, c.Bucket("default").WaitReady(within(t, 5*time.Second)))
 		time.Sleep(watchedTime)

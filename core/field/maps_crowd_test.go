@@ -75,7 +75,7 @@ func TestAMapOfThousandsOfDeadNodes_D141(t *testing.T) {
 		return s.Render(scripted.Spec{Bucket: bucket, Live: []int{0}})
 	}
 	c := open(t, s, func(cfg *core.Config) {
-		cfg.Hosts, cfg.Dial, cfg.ConnectTimeout = []string{s.Nodes[0].Addr()}, d.dial, 100*time.Millisecond
+		cfg.Seeds.Hosts, cfg.Net.Dial, cfg.Net.ConnectTimeout = []string{s.Nodes[0].Addr()}, d.dial, 100*time.Millisecond
 	})
 	b := c.Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))

@@ -80,11 +80,11 @@ func TestHostsInMapsAreHosts_D141(t *testing.T) {
 				s.Map = func(*scripted.Node, string) []byte { return []byte(raw) }
 				d := &dials{trap: trap.Listener.Addr().String(), known: map[string]bool{s.Nodes[0].Addr(): true}}
 				c := open(t, s, func(cfg *core.Config) {
-					cfg.Dial, cfg.Username, cfg.Password = d.dial, "u", core.NewSecret("secret")
-					cfg.Mechanisms, cfg.AllowPlain = []string{"PLAIN"}, true
-					cfg.Network = "external"
+					cfg.Net.Dial, cfg.Auth.Username, cfg.Auth.Password = d.dial, "u", core.NewSecret("secret")
+					cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = []string{"PLAIN"}, true
+					cfg.Net.Network = "external"
 					if place != "alternate addresses" {
-						cfg.Network = ""
+						cfg.Net.Network = ""
 					}
 				})
 				rows, err := c.Query(within(t, 200*time.Millisecond), &query.Request{Statement: "SELECT 1"})
@@ -111,8 +111,12 @@ func TestTargetsOfRecordsAreHosts_D141(t *testing.T) {
 	s := scripted.New(t, 1)
 	d := &dials{trap: "127.0.0.1:1", known: map[string]bool{s.Nodes[0].Addr(): true}}
 	c := openConfig(t, core.Config{
-		Hosts: []string{"127.0.0.1:2"}, SRV: "_couchbase._tcp.x", NodeFilter: core.AnyNode, Dial: d.dial,
-		Resolver: records{{Target: "127.0.0.3/evil", Port: 11210}, {Target: "u@h.", Port: 11210}, {Target: "127.0.0.1", Port: uint16(s.Nodes[0].Port())}},
+		Seeds: core.SeedConfig{
+			Hosts:    []string{"127.0.0.1:2"},
+			SRV:      "_couchbase._tcp.x",
+			Resolver: records{{Target: "127.0.0.3/evil", Port: 11210}, {Target: "u@h.", Port: 11210}, {Target: "127.0.0.1", Port: uint16(s.Nodes[0].Port())}},
+		},
+		Net: core.NetConfig{NodeFilter: core.AnyNode, Dial: d.dial},
 	})
 	require.NoError(t, c.Bucket("default").WaitReady(within(t, 5*time.Second)))
 	for _, addr := range d.elsewhere() {
@@ -188,7 +192,7 @@ func TestCloseDoesNotLookAtMaps_D141(t *testing.T) {
 	log := holdLog(slog.LevelWarn)
 	s := scripted.New(t, 1)
 	s.Features[memd.FeatureClustermapChange] = true
-	c := open(t, s, func(cfg *core.Config) { cfg.Log = slog.New(log) })
+	c := open(t, s, func(cfg *core.Config) { cfg.Observe.Log = slog.New(log) })
 	b := c.Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 	sendMaps(t, s, b, log, 15, 1000)
@@ -215,7 +219,7 @@ func TestMapsThatWaitAreBounded_D141(t *testing.T) {
 			log := holdLog(slog.LevelWarn)
 			s := scripted.New(t, 1)
 			s.Features[memd.FeatureClustermapChange] = true
-			c := open(t, s, func(cfg *core.Config) { cfg.Log, cfg.ConfigLimit = slog.New(log), 5<<20 })
+			c := open(t, s, func(cfg *core.Config) { cfg.Observe.Log, cfg.Limits.Map = slog.New(log), 5<<20 })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 			before := heap()

@@ -62,12 +62,18 @@ func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 		cfg  core.Config
 		want string
 	}{
-		"a map that is refused":           {core.Config{Hosts: refused.Addrs()}, "port of kv"},
-		"a map over HTTP that is refused": {core.Config{HTTPHosts: []string{manager.Listener.Addr().String()}, Bootstrap: core.BootstrapHTTP}, "is not used"},
-		"a port that is closed":           {core.Config{Hosts: []string{"127.0.0.1:1"}}, "connecting to 127.0.0.1:1"},
-		"a closed port for HTTP":          {core.Config{HTTPHosts: []string{"127.0.0.1:1"}, Bootstrap: core.BootstrapHTTP}, "connecting to 127.0.0.1:1"},
+		"a map that is refused": {core.Config{Seeds: core.SeedConfig{Hosts: refused.Addrs()}}, "port of kv"},
+		"a map over HTTP that is refused": {core.Config{
+			Seeds: core.SeedConfig{HTTPHosts: []string{manager.Listener.Addr().String()}},
+			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
+		}, "is not used"},
+		"a port that is closed": {core.Config{Seeds: core.SeedConfig{Hosts: []string{"127.0.0.1:1"}}}, "connecting to 127.0.0.1:1"},
+		"a closed port for HTTP": {core.Config{
+			Seeds: core.SeedConfig{HTTPHosts: []string{"127.0.0.1:1"}},
+			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
+		}, "connecting to 127.0.0.1:1"},
 	} {
-		c.cfg.NodeFilter = core.AnyNode
+		c.cfg.Net.NodeFilter = core.AnyNode
 		cl := openConfig(t, c.cfg)
 		cl.Bucket("default")
 		for what, run := range toServices(cl) {
@@ -75,7 +81,7 @@ func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout, "%s, %s", name, what)
 			require.ErrorContains(t, err, c.want, "%s, %s", name, what)
 		}
-		cl = openConfig(t, func() core.Config { c.cfg.Retry = failOnce; return c.cfg }())
+		cl = openConfig(t, func() core.Config { c.cfg.Retry.Strategy = failOnce; return c.cfg }())
 		cl.Bucket("default")
 		for what, run := range toServices(cl) {
 			err := run(within(t, 5*time.Second))

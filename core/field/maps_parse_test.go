@@ -176,7 +176,7 @@ func TestRevisionsGoTo64Bits_D136(t *testing.T) {
 		}
 		return strings.Replace(raw, `"rev":1,`, members, 1)
 	})
-	b := ready(t, s, func(cfg *core.Config) { cfg.PollInterval = 20 * time.Millisecond })
+	b := ready(t, s, func(cfg *core.Config) { cfg.Maps.PollInterval = 20 * time.Millisecond })
 	require.NoError(t, upsert(t, b))
 	m, ok := b.Map()
 	require.True(t, ok)

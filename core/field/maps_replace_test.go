@@ -251,7 +251,11 @@ func TestARefusedMapOverHTTPIsNamed_D126(t *testing.T) {
 				_, _ = fmt.Fprint(w, c.raw)
 			}))
 			t.Cleanup(server.Close)
-			cl := openConfig(t, core.Config{HTTPHosts: []string{server.Listener.Addr().String()}, Bootstrap: core.BootstrapHTTP, NodeFilter: core.AnyNode})
+			cl := openConfig(t, core.Config{
+				Seeds: core.SeedConfig{HTTPHosts: []string{server.Listener.Addr().String()}},
+				Net:   core.NetConfig{NodeFilter: core.AnyNode},
+				Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
+			})
 			b := cl.Bucket("default")
 			require.ErrorContains(t, b.WaitReady(within(t, 500*time.Millisecond)), c.want)
 			_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})

@@ -56,7 +56,11 @@ func TestAMapWithoutADataNodeIsUsableForServices_D124(t *testing.T) {
 	for name, setting := range map[string]core.Bootstrap{"over HTTP alone": core.BootstrapHTTP, "over both": core.BootstrapBoth} {
 		t.Run(name, func(t *testing.T) {
 			port := queryNode(t)
-			c := openConfig(t, core.Config{HTTPHosts: []string{"127.0.0.1:" + port}, Bootstrap: setting, NodeFilter: core.AnyNode})
+			c := openConfig(t, core.Config{
+				Seeds: core.SeedConfig{HTTPHosts: []string{"127.0.0.1:" + port}},
+				Net:   core.NetConfig{NodeFilter: core.AnyNode},
+				Maps:  core.MapConfig{Bootstrap: setting},
+			})
 			one(t, c)
 			require.NoError(t, c.WaitReady(within(t, 2*time.Second)))
 			one(t, c)
@@ -75,7 +79,7 @@ func TestAMapWithoutADataNodeOverAConnection_D124(t *testing.T) {
 		rev++
 		return s.Render(scripted.Spec{Bucket: bucket, Rev: int64(rev), Services: func(*scripted.Node) string { return `{"n1ql":` + port + `}` }})
 	}
-	c := open(t, s, func(cfg *core.Config) { cfg.PollInterval = 20 * time.Millisecond })
+	c := open(t, s, func(cfg *core.Config) { cfg.Maps.PollInterval = 20 * time.Millisecond })
 	one(t, c)
 	require.NoError(t, c.WaitReady(within(t, 2*time.Second)))
 	b := c.Bucket("")

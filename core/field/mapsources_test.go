@@ -75,7 +75,7 @@ func connString(t testing.TB, s string, change ...func(*core.Config)) *core.Clus
 	t.Helper()
 	cfg, err := core.ParseConnString(s)
 	require.NoError(t, err)
-	cfg.NodeFilter = core.AnyNode
+	cfg.Net.NodeFilter = core.AnyNode
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -133,7 +133,7 @@ func TestNoMapForEver_D127(t *testing.T) {
 		defer mu.Unlock()
 		return s.Render(scripted.Spec{Bucket: "cache", Live: []int{0}, Rev: rev})
 	})
-	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.PollInterval = 100 * time.Millisecond }).Bucket("cache")
+	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.Maps.PollInterval = 100 * time.Millisecond }).Bucket("cache")
 	require.NoError(t, b.WaitReady(within(t, 6*time.Second)))
 	require.NoError(t, upsert(t, b))
 
@@ -166,7 +166,7 @@ func TestWithoutAKeyValuePort_D127(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	startManager(t, host+":8091", "default", func() []byte { return s.Render(scripted.Spec{Bucket: "default"}) })
-	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.PollInterval = 200 * time.Millisecond }).Bucket("default")
+	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.Maps.PollInterval = 200 * time.Millisecond }).Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)), "long before ConnectTimeout")
 }
 
@@ -175,7 +175,7 @@ func TestWithoutAKeyValuePort_D127(t *testing.T) {
 func TestHTTPIsNotAskedWhereItWasNotAllowed_D127(t *testing.T) {
 	s := scripted.New(t, 1)
 	render := func() []byte { return s.Render(scripted.Spec{Bucket: "default"}) }
-	user := func(c *core.Config) { c.Username, c.Password = "u", core.NewSecret("p") }
+	user := func(c *core.Config) { c.Auth.Username, c.Auth.Password = "u", core.NewSecret("p") }
 	for name, c := range map[string]struct {
 		form   string
 		change func(*core.Config)
@@ -189,7 +189,7 @@ func TestHTTPIsNotAskedWhereItWasNotAllowed_D127(t *testing.T) {
 		host := lonely(t)
 		m := startManager(t, host+":8091", "default", render)
 		b := connString(t, strings.ReplaceAll(c.form, "H", host), func(cfg *core.Config) {
-			cfg.PollInterval = 50 * time.Millisecond
+			cfg.Maps.PollInterval = 50 * time.Millisecond
 			c.change(cfg)
 		}).Bucket("default")
 		limit := 500 * time.Millisecond
@@ -216,7 +216,7 @@ func TestHTTPIsNotAskedWhereItWasNotAllowed_D127(t *testing.T) {
 
 	seed.Nodes[0].SetHook(answers(memd.StatusAuthError, memd.OpSASLAuth))
 	m := startManager(t, host+":8092", "default", render)
-	c := connString(t, "couchbase://"+host, user, func(c *core.Config) { c.HTTPHosts = []string{host + ":8092"} })
+	c := connString(t, "couchbase://"+host, user, func(c *core.Config) { c.Seeds.HTTPHosts = []string{host + ":8092"} })
 	require.ErrorIs(t, c.Bucket("default").WaitReady(within(t, time.Second)), cberr.AuthenticationFailure)
 	require.Empty(t, m.requests(), "the same login is refused there, too")
 }

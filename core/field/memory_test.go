@@ -27,7 +27,7 @@ func TestMemoryOfCompressedCallsInFlight_D142(t *testing.T) {
 		}
 		return p.Opcode == memd.OpSet // without an answer
 	})
-	b := ready(t, s, func(c *core.Config) { c.NoNotifications = true })
+	b := ready(t, s, func(c *core.Config) { c.Maps.NoNotifications = true })
 	before := heap()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -59,7 +59,7 @@ func TestAHeaderReservesNoMemory_D142(t *testing.T) {
 		session.Raw(header[:])
 		return true
 	})
-	b := ready(t, s, func(c *core.Config) { c.Connections, c.PollInterval = connections, time.Hour })
+	b := ready(t, s, func(c *core.Config) { c.KV.Connections, c.Maps.PollInterval = connections, time.Hour })
 	before := heap()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -74,7 +74,7 @@ func TestAHeaderReservesNoMemory_D142(t *testing.T) {
 // A long body that does come is received whole, whatever its length is.
 func TestLongBodiesAreReceivedWhole_D142(t *testing.T) {
 	s := scripted.New(t, 1)
-	b := ready(t, s, func(c *core.Config) { c.Compression.Off = true })
+	b := ready(t, s, func(c *core.Config) { c.KV.Compression.Off = true })
 	for _, size := range []int{256<<10 - 1, 256 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 7, 19 << 20} {
 		value := make([]byte, size)
 		for i := 0; i+8 <= size; i += 8 {

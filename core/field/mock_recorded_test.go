@@ -77,8 +77,9 @@ func newRecorder(t *testing.T) *recorder {
 	m := mock.Start(t, mock.Virtual(), mock.Nodes(3), mock.Replicas(1), mock.Reader("reader", "secret", "default"),
 		mock.User("Administrator", "password"), mock.Bucket("default", 64, mock.WithCollection("s", "c")))
 	cfg := core.Config{
-		Hosts: []string{m.Node(0).Addr()}, Username: "Administrator", Password: core.NewSecret("password"),
-		Dial: m.Dial, NodeFilter: core.AnyNode,
+		Seeds: core.SeedConfig{Hosts: []string{m.Node(0).Addr()}},
+		Net:   core.NetConfig{Dial: m.Dial, NodeFilter: core.AnyNode},
+		Auth:  core.AuthConfig{Username: "Administrator", Password: core.NewSecret("password")},
 	}
 	b := openConfig(t, cfg).Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))

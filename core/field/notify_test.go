@@ -154,8 +154,8 @@ func TestSeveralNotificationsInTheHandshake_D135(t *testing.T) {
 						return false
 					})
 					b := ready(t, s, change, func(cfg *core.Config) {
-						cfg.Username, cfg.Password = "user", core.NewSecret("password")
-						cfg.Mechanisms, cfg.AllowPlain = []string{"PLAIN"}, true
+						cfg.Auth.Username, cfg.Auth.Password = "user", core.NewSecret("password")
+						cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = []string{"PLAIN"}, true
 					})
 					time.Sleep(time.Second)
 					m, ok := b.Map()

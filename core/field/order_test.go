@@ -37,7 +37,7 @@ func TestCallsForOneKeyKeepTheirOrder(t *testing.T) {
 			return false
 		})
 	}
-	b := ready(t, s, func(c *core.Config) { c.Connections = connections })
+	b := ready(t, s, func(c *core.Config) { c.KV.Connections = connections })
 	var futures []kv.Future[kv.MutationResult]
 	ctx := within(t, 30*time.Second)
 	for i := range writes {

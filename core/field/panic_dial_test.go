@@ -25,7 +25,7 @@ func onMock(t *testing.T, m *mock.Cluster, change func(*core.Config)) *core.Clus
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
 	change(&cfg)
 	return openConfig(t, cfg)
 }
@@ -53,7 +53,7 @@ func TestADialerThatPanicsFailsItsAttempt_D143(t *testing.T) {
 					m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
 					var kvDials, httpDials atomic.Int32
 					upserted, queried := writeAndQuery(t, onMock(t, m, func(cfg *core.Config) {
-						cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 							dials := &httpDials
 							if strings.HasSuffix(addr, ":11210") {
 								dials = &kvDials
@@ -115,13 +115,13 @@ func TestATLSCallbackThatPanicsFailsItsHandshake_D143(t *testing.T) {
 				p := panicking{new(atomic.Bool)}
 				p.on.Store(true)
 				cl := onMock(t, m, func(cfg *core.Config) {
-					for i, h := range cfg.Hosts {
-						cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+					for i, h := range cfg.Seeds.Hosts {
+						cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 					}
 					pool := x509.NewCertPool()
 					pool.AppendCertsFromPEM(m.CA())
-					cfg.TLS = &tls.Config{RootCAs: pool}
-					c.change(cfg.TLS, p)
+					cfg.TLS.Config = &tls.Config{RootCAs: pool}
+					c.change(cfg.TLS.Config, p)
 				})
 				upserted, queried := writeAndQuery(t, cl)
 				if !c.harmless {

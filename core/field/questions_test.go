@@ -14,20 +14,20 @@ import (
 
 // TestAPasswordWithoutAName: it was ignored, and the connection was made without a login.
 func TestAPasswordWithoutAName(t *testing.T) {
-	_, err := core.Open(t.Context(), core.Config{Password: core.NewSecret("p")})
+	_, err := core.Open(t.Context(), core.Config{Auth: core.AuthConfig{Password: core.NewSecret("p")}})
 	var ce *core.ConfigError
 	require.ErrorAs(t, err, &ce)
-	require.Equal(t, "Username", ce.Field)
+	require.Equal(t, "Auth.Username", ce.Field)
 	s := scripted.New(t, 1)
 	c := open(t, s, func(c *core.Config) {
-		c.Credentials = func(context.Context) (core.Credentials, error) {
+		c.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 			return core.Credentials{Password: core.NewSecret("p")}, nil
 		}
 	})
 	require.ErrorContains(t, c.Bucket("default").WaitReady(within(t, 300*time.Millisecond)), "a Password without a Username")
 	named := open(t, s, plainLogin)
 	require.ErrorAs(t, named.SetCredentials(core.Credentials{Password: core.NewSecret("q")}), &ce)
-	require.Equal(t, "Username", ce.Field)
+	require.Equal(t, "Auth.Username", ce.Field)
 }
 
 // TestFormsSeenInTheWild: what means something else than it says is refused, what RFC 6874 has is read.
@@ -53,7 +53,7 @@ func TestFormsSeenInTheWild(t *testing.T) {
 		require.Equal(t, spec, again)
 		cfg, err := spec.Config()
 		require.NoError(t, err)
-		require.Equal(t, []string{"[fe80::1%eth0]"}, cfg.Hosts)
+		require.Equal(t, []string{"[fe80::1%eth0]"}, cfg.Seeds.Hosts)
 	}
 }
 

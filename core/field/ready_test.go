@@ -56,7 +56,7 @@ func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 
 func plainOnly(password string) func(*core.Config) {
 	return func(cfg *core.Config) {
-		cfg.Username, cfg.Password, cfg.AllowPlain, cfg.Mechanisms = "u", core.NewSecret(password), true, []string{"PLAIN"}
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.AllowPlain, cfg.Auth.Mechanisms = "u", core.NewSecret(password), true, []string{"PLAIN"}
 	}
 }
 

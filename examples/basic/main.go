@@ -16,7 +16,7 @@ func main() {
 	server := must(mock.New(mock.Nodes(3))) // stands in for a cluster
 
 	cfg := must(core.ParseConnString(server.ConnString()))
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	cluster := must(core.Open(ctx, cfg))
 	bucket := cluster.Bucket("default")
 

@@ -19,7 +19,7 @@ func main() {
 	ctx := context.Background()
 	server := must(mock.New(mock.Nodes(3)))
 	cfg := must(core.ParseConnString(server.ConnString()))
-	cfg.Username, cfg.Password = "Administrator", core.NewSecret("password")
+	cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 	cluster := must(core.Open(ctx, cfg))
 	bucket := cluster.Bucket("default")
 	key := []byte("airline_10")

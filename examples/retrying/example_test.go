@@ -30,7 +30,7 @@ func with(change func(*core.Config), f func(ctx context.Context, w world)) {
 	ctx := context.Background()
 	server := must(mock.New(mock.Nodes(2), mock.VBuckets(16)))
 	cfg := must(core.ParseConnString(server.ConnString()))
-	cfg.Username, cfg.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
 	if change != nil {
 		change(&cfg)
 	}
@@ -70,7 +70,7 @@ func Example_backoff() {
 	backoff := retry.Clamp(retry.FullJitter(retry.Exponential(5*time.Millisecond, time.Second, 2), nil), time.Millisecond, time.Second)
 	strategy := retry.FastFailOnTerminalError{Base: retry.BestEffort{Backoff: backoff}}
 
-	with(func(cfg *core.Config) { cfg.Retry = strategy }, func(ctx context.Context, w world) {
+	with(func(cfg *core.Config) { cfg.Retry.Strategy = strategy }, func(ctx context.Context, w world) {
 		w.refuse(memd.OpGet, memd.StatusTmpFail, 2)
 		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).RetryInfo().Retries())
 	})
@@ -90,7 +90,7 @@ func Example_limit() {
 
 func Example_only() {
 	onlyLocks := policy.Only{Reasons: retry.Reasons(0).With(retry.KVLocked)}
-	with(func(cfg *core.Config) { cfg.Retry = onlyLocks }, func(ctx context.Context, w world) {
+	with(func(cfg *core.Config) { cfg.Retry.Strategy = onlyLocks }, func(ctx context.Context, w world) {
 		w.refuse(memd.OpGet, memd.StatusTmpFail, 1)
 		_, err := kv.Do(ctx, w.bucket, kv.Get{Key: key})
 		fmt.Println(errors.Is(err, cberr.TemporaryFailure))
@@ -106,7 +106,7 @@ func Example_policyFile() {
 		if err != nil {
 			panic(err) // it names the JSON path and the value
 		}
-		cfg.Policy = read
+		cfg.Retry.Policy = read
 	}, func(ctx context.Context, w world) {
 		w.refuse(memd.OpSet, memd.StatusTmpFail, 9)
 		_, err := kv.Do(ctx, w.bucket, kv.Upsert{Key: key, Value: []byte("{}")})
@@ -158,7 +158,7 @@ func Example_info() {
 
 func Example_classify() {
 	with(func(cfg *core.Config) {
-		cfg.Classify = func(a core.Answer) retry.Reason {
+		cfg.Retry.Classify = func(a core.Answer) retry.Reason {
 			if a.Operation == "get" && memd.Status(a.Code) == memd.StatusInternal {
 				return retry.KVTemporaryFailure
 			}

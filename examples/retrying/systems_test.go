@@ -78,7 +78,7 @@ func Example_comeBack() {
 func Example_file() {
 	with(func(cfg *core.Config) {
 		var err error
-		cfg.Policy, err = core.ParsePolicy([]byte(`{"retryThrottling":{"maxTokens":10,"tokenRatio":0.1},"operationConfig":[
+		cfg.Retry.Policy, err = core.ParsePolicy([]byte(`{"retryThrottling":{"maxTokens":10,"tokenRatio":0.1},"operationConfig":[
 			{"name":[{"service":"kv","operation":"get"}],"hedgingPolicy":{"maxAttempts":3,"hedgingDelay":"0.02s"}},
 			{"name":[{}],"retryPolicy":{"maxAttempts":4,"initialBackoff":"0.01s","maxBackoff":"1s","backoffMultiplier":2,
 				"retryableReasons":["KV_TEMPORARY_FAILURE",503]}}]}`))
@@ -106,7 +106,7 @@ func (s doubling) RetryAfter(ctx context.Context, r *retry.Request, why retry.Re
 }
 
 func Example_ownBackoff() {
-	with(func(cfg *core.Config) { cfg.Retry = doubling{} }, func(ctx context.Context, w world) {
+	with(func(cfg *core.Config) { cfg.Retry.Strategy = doubling{} }, func(ctx context.Context, w world) {
 		w.refuse(memd.OpSet, memd.StatusTmpFail, 3)
 		info := must(kv.Do(ctx, w.bucket, kv.Upsert{Key: key, Value: []byte("{}")})).RetryInfo()
 		fmt.Println(info.Retries(), info.Waited)
@@ -117,7 +117,7 @@ func Example_ownBackoff() {
 func Example_budget() {
 	with(func(cfg *core.Config) {
 		budget := policy.NewStore(15, time.Second, policy.Costs{Server: 5, Client: 5, Timeout: 5, Throttling: 10})
-		cfg.Retry = policy.Bucket{Store: budget} // all calls of the cluster share it
+		cfg.Retry.Strategy = policy.Bucket{Store: budget} // all calls of the cluster share it
 	}, func(ctx context.Context, w world) {
 		bucket := w.bucket
 		w.refuse(memd.OpGet, memd.StatusTmpFail, 9)

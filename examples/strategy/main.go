@@ -27,7 +27,7 @@ func main() {
 	ctx := context.Background()
 	server := must(mock.New(mock.Nodes(3)))
 	cfg := must(core.ParseConnString(server.ConnString()))
-	cfg.Username, cfg.Password, cfg.Retry = "Administrator", core.NewSecret("password"), impatient{}
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Retry.Strategy = "Administrator", core.NewSecret("password"), impatient{}
 	cluster := must(core.Open(ctx, cfg))
 	bucket := cluster.Bucket("default")
 	key := []byte("airline_10")

@@ -43,11 +43,16 @@ func newOurs(t target, f form) (*ours, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
 	cfg := core.Config{
-		Hosts: t.addrs, Username: "bench", Password: core.NewSecret("bench"), Mechanisms: []string{"PLAIN"},
-		AllowPlain: true,
+		Seeds: core.SeedConfig{Hosts: t.addrs},
+		Auth: core.AuthConfig{
+			Username:   "bench",
+			Password:   core.NewSecret("bench"),
+			Mechanisms: []string{"PLAIN"},
+			AllowPlain: true,
+		},
 	}
 	if t.tls {
-		cfg.TLS = &tls.Config{RootCAs: roots(t.ca), MinVersion: tls.VersionTLS12}
+		cfg.TLS.Config = &tls.Config{RootCAs: roots(t.ca), MinVersion: tls.VersionTLS12}
 	}
 	cluster, err := core.Open(ctx, cfg)
 	if err != nil {

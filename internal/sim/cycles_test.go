@@ -164,10 +164,10 @@ const closeGrace = 5 * time.Second
 func openCounted(t *testing.T, m *mock.Cluster, sockets *atomic.Int64, quick bool) *core.Cluster {
 	return open(t, m, func(cfg *core.Config) {
 		if quick {
-			cfg.Mechanisms, cfg.AllowPlain = []string{"PLAIN"}, true
+			cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = []string{"PLAIN"}, true
 		}
 		cfg.CloseTimeout = closeGrace
-		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := m.Dial(ctx, network, addr)
 			if err != nil {
 				return nil, err

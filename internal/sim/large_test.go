@@ -67,7 +67,7 @@ func TestLargeMapDelaysNobody(t *testing.T) {
 		for i := 3; i < 100; i += 2 {
 			m.Network().Silence(fmt.Sprintf("10.0.9.%d:11210", i)) // the others refuse
 		}
-		c := open(t, m, func(cfg *core.Config) { cfg.NoNotifications = true })
+		c := open(t, m, func(cfg *core.Config) { cfg.Maps.NoNotifications = true })
 		defer func() { require.NoError(t, c.Close()) }()
 		b := c.Bucket("default")
 		ready, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -27,7 +27,7 @@ func open(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core.Clu
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -136,7 +136,7 @@ func TestRebalanceUnderLoad(t *testing.T) {
 						require.NoError(t, m.MoveVBucket("default", vb, vb*3/rebalanceVBuckets))
 					}
 				}
-				c := open(t, m, func(cfg *core.Config) { cfg.NoNotifications = !run.pushes })
+				c := open(t, m, func(cfg *core.Config) { cfg.Maps.NoNotifications = !run.pushes })
 				rebalance(t, m, c.Bucket("default"), run.move)
 				require.NoError(t, c.Close())
 			})

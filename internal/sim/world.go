@@ -84,19 +84,19 @@ func (w *world) start() error {
 		return err
 	}
 	w.password = mock.DefaultPassword
-	cfg.Username, cfg.Password, cfg.Dial, cfg.Dice = mock.DefaultUser, core.NewSecret(w.password), w.dial, w.d.now
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial, cfg.Retry.JitterSource = mock.DefaultUser, core.NewSecret(w.password), w.dial, w.d.now
 	if p.rotate {
-		cfg.Credentials = w.credentials
+		cfg.Auth.Credentials = w.credentials
 	}
-	cfg.NoNotifications, cfg.PollInterval, cfg.CloseTimeout, cfg.Connections = !p.pushes, pollInterval, closeLimit, p.connections
-	cfg.ConnectTimeout = 3*time.Second + 101
-	cfg.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
-	cfg.MaxParked, cfg.QueueLimit, cfg.MaxInFlight = p.limits()
+	cfg.Maps.NoNotifications, cfg.Maps.PollInterval, cfg.CloseTimeout, cfg.KV.Connections = !p.pushes, pollInterval, closeLimit, p.connections
+	cfg.Net.ConnectTimeout = 3*time.Second + 101
+	cfg.KV.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
+	cfg.Limits.Parked, cfg.Limits.Queue, cfg.Limits.InFlight = p.limits()
 	if p.Break == UnboundedParks {
-		cfg.MaxParked = 0
+		cfg.Limits.Parked = 0
 	}
 	if p.breaker {
-		cfg.CircuitBreaker = &core.CircuitBreaker{
+		cfg.Retry.CircuitBreaker = &core.CircuitBreaker{
 			Volume: 8, SleepWindow: time.Second + 211, CanaryTimeout: time.Second + 307, RollingWindow: 5*time.Second + 401,
 		}
 	}

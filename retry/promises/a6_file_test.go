@@ -146,7 +146,7 @@ func TestTheNthDelayIsRandomBetween0AndTheExponential(t *testing.T) {
 				require.LessOrEqual(t, d, m, "delay %d", i)
 				spread[d.Truncate(ms)] = true
 			}
-		}, file(t, retryPolicy("initialBackoff", `"0.01s"`, "maxBackoff", `"0.03s"`)), func(c *core.Config) { c.Dice = nil })
+		}, file(t, retryPolicy("initialBackoff", `"0.01s"`, "maxBackoff", `"0.03s"`)), func(c *core.Config) { c.Retry.JitterSource = nil })
 	}
 	require.Greater(t, len(spread), 10, "they are random")
 }
@@ -240,7 +240,7 @@ func TestRetriesCanBeSwitchedOff(t *testing.T) {
 		_, info, err := w.upsert(nil)
 		require.NoError(t, err)
 		require.Equal(t, 2, info.Transparent)
-	}, func(c *core.Config) { c.DisableRetries = true })
+	}, func(c *core.Config) { c.Retry.Disabled = true })
 }
 
 func TestAPolicyCanForbidToBeOverridden(t *testing.T) {

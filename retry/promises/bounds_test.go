@@ -47,7 +47,7 @@ func TestTheCallsThatWaitForARetryAreBounded(t *testing.T) {
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		}
 		require.Zero(t, w.c.RetryStats().Parked)
-	}, func(c *core.Config) { c.MaxParked = 10 })
+	}, func(c *core.Config) { c.Limits.Parked = 10 })
 }
 
 func TestTheTotalMemoryForRetriesIsLimitedAndFreed(t *testing.T) {
@@ -71,7 +71,7 @@ func TestTheTotalMemoryForRetriesIsLimitedAndFreed(t *testing.T) {
 		w.refuses(memd.OpSet, 1, memd.StatusTmpFail)
 		_, _, err := w.upsert(nil)
 		require.NoError(t, err)
-	}, func(c *core.Config) { c.MaxParkedBytes = 5000 })
+	}, func(c *core.Config) { c.Limits.ParkedBytes = 5000 })
 }
 
 func tooMany(err error) bool {
@@ -94,7 +94,7 @@ func TestARequestThatDoesNotFitIsSentButNotRetried(t *testing.T) {
 		_, err := w.do(core.HTTPRequest{Method: "PUT", Body: make([]byte, 5000)})
 		require.Error(t, err)
 		require.Equal(t, 1, sc.Fired())
-	}, func(c *core.Config) { c.MaxCallBytes = 1000 })
+	}, func(c *core.Config) { c.Limits.CallBytes = 1000 })
 }
 
 func TestWithoutADelayAllHedgesAreSentAtOnce(t *testing.T) {

@@ -33,7 +33,7 @@ func governed(t *testing.T, p *policy.Config, change ...func(*core.Config)) (wai
 		var info retry.Info
 		took, info, err = w.upsert(nil)
 		waited = delays(info)
-	}, append(change, func(c *core.Config) { c.Policy = p })...)
+	}, append(change, func(c *core.Config) { c.Retry.Policy = p })...)
 	return waited, took, err
 }
 
@@ -116,7 +116,7 @@ func TestAFilesTokenBucketCostsByKind(t *testing.T) {
 			_, _, err := w.upsert(nil)
 			require.NoError(t, err, "a success gives back what was paid")
 		}
-	}, func(c *core.Config) { c.Policy = parsed(t, text) }) // in the bubble: the bucket fills up with its time
+	}, func(c *core.Config) { c.Retry.Policy = parsed(t, text) }) // in the bubble: the bucket fills up with its time
 }
 
 func TestJitterThatAddsSurvivesTheMaximum(t *testing.T) {
@@ -125,7 +125,7 @@ func TestJitterThatAddsSurvivesTheMaximum(t *testing.T) {
 		var last []time.Duration
 		for _, dice := range []float64{0, 0.5, 0.999} {
 			waited, _, err := governed(t, parsed(t, strings.Replace(text, "%", jitter, 1)),
-				func(c *core.Config) { c.Dice = func() float64 { return dice } })
+				func(c *core.Config) { c.Retry.JitterSource = func() float64 { return dice } })
 			require.ErrorIs(t, err, retry.ErrExhausted)
 			if dice > 0 {
 				require.Len(t, waited, 4)
@@ -140,7 +140,7 @@ func TestJitterThatAddsSurvivesTheMaximum(t *testing.T) {
 // TestTheClustersJitterSourceRollsForFiles, at Open and when the file is replaced.
 func TestTheClustersJitterSourceRollsForFiles(t *testing.T) {
 	text := writes("", `"maxAttempts":3,"initialBackoff":"0.1s","maxBackoff":"1s","backoffMultiplier":2`)
-	half := func(c *core.Config) { c.Dice = func() float64 { return 0.5 } }
+	half := func(c *core.Config) { c.Retry.JitterSource = func() float64 { return 0.5 } }
 	waited, _, _ := governed(t, parsed(t, text), half)
 	require.Equal(t, in(50, 100), waited)
 	virtual(t, func(t *testing.T, w *world) {

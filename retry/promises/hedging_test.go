@@ -337,7 +337,7 @@ func TestAPinnedEntryNeverTouchesRequestsOfTheClientsOwn(t *testing.T) {
 		polls := w.refuses(memd.OpGetClusterConfig, 0, memd.StatusTmpFail)
 		time.Sleep(10 * time.Second)
 		require.LessOrEqual(t, polls.Fired(), 10, "one for each turn of polling, not five")
-	}, file(t, all), func(c *core.Config) { c.NoNotifications = true })
+	}, file(t, all), func(c *core.Config) { c.Maps.NoNotifications = true })
 
 	var pings atomic.Int64
 	c := services(t, func(w http.ResponseWriter, r *http.Request) {

@@ -63,8 +63,8 @@ func TestTheNumberIsThatOfRequestsThatAServerSaw(t *testing.T) {
 		require.Equal(t, 1, resp.Retry.Attempts)
 		require.Equal(t, 4, resp.Retry.Transparent)
 	}, func(c *core.Config) {
-		dial := c.Dial
-		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := c.Net.Dial
+		c.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if refusals.Load() != 0 && refusals.Add(-1) >= 0 {
 				return nil, errRefused
 			}

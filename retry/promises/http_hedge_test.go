@@ -168,7 +168,7 @@ func TestAHedgedRequestIsOneOperation(t *testing.T) {
 			require.NoError(t, hedgedRequests(within(t, time.Minute), w, h)[mock.QueryService]())
 			time.Sleep(5 * time.Second)
 			n = d.n.Load() - before
-		}, func(c *core.Config) { c.MeterProvider = d })
+		}, func(c *core.Config) { c.Observe.MeterProvider = d })
 		return n
 	}
 	plain := count(nil)

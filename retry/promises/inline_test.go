@@ -267,7 +267,7 @@ func TestALimitWithoutABaseAsksTheClustersStrategyApart(t *testing.T) {
 	s := busyKey(t, 1)
 	var act func(context.Context)
 	b := ready(t, s, func(c *core.Config) {
-		c.Retry = embedsFastFail{act: func(ctx context.Context) { act(ctx) }}
+		c.Retry.Strategy = embedsFastFail{act: func(ctx context.Context) { act(ctx) }}
 	})
 	act, harmed := unharmed(t, b, nil)
 	_, err := kv.Do(within(t, 8*time.Second), b, kv.Get{

@@ -138,7 +138,7 @@ func TestALookupIsOneOperationWithOneHistory(t *testing.T) {
 	inNamedCollection(t, func(t *testing.T, m *mock.Cluster) {
 		var log syncBuffer
 		c := client(t, m, func(cfg *core.Config) {
-			cfg.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			cfg.Observe.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		b := c.Bucket("default")
 		require.NoError(t, b.WaitReady(t.Context()))

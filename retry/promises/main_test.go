@@ -31,7 +31,10 @@ func within(t testing.TB, d time.Duration) context.Context {
 // open is a cluster of the client's, on a scripted one.
 func open(t testing.TB, s *scripted.Cluster, change ...func(*core.Config)) *core.Cluster {
 	t.Helper()
-	cfg := core.Config{Hosts: s.Addrs(), NodeFilter: core.AnyNode}
+	cfg := core.Config{
+		Seeds: core.SeedConfig{Hosts: s.Addrs()},
+		Net:   core.NetConfig{NodeFilter: core.AnyNode},
+	}
 	for _, c := range change {
 		c(&cfg)
 	}

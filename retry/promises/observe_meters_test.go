@@ -190,7 +190,7 @@ func (t *telemetry) reset() {
 func observedClient(t *testing.T, m *mock.Cluster) (*core.Cluster, *telemetry) {
 	t.Helper()
 	rec := &telemetry{}
-	cl := client(t, m, func(cfg *core.Config) { cfg.TracerProvider, cfg.MeterProvider = rec, meters{t: rec} })
+	cl := client(t, m, func(cfg *core.Config) { cfg.Observe.TracerProvider, cfg.Observe.MeterProvider = rec, meters{t: rec} })
 	require.NoError(t, cl.Bucket("default").WaitReady(within(t, time.Second)))
 	rec.reset()
 	return cl, rec

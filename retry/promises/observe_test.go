@@ -117,7 +117,7 @@ func TestTheUsersObserverIsToldOfEveryAttemptAndDecision(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			rec := &retryRecorder{panics: panics}
-			cl := client(t, m, func(cfg *core.Config) { cfg.RetryObserver = rec })
+			cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Retry = rec })
 			b := cl.Bucket("default")
 			require.NoError(t, b.WaitReady(within(t, time.Second)))
 			_, err := kv.Do(within(t, time.Second), b, kv.Upsert{Key: []byte("k")})

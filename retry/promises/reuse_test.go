@@ -51,7 +51,7 @@ func TestNothingOfAHedgedReadSurvivesIntoTheNextCall(t *testing.T) {
 			odd.Remove()
 		}
 	}, file(t, text), func(c *core.Config) {
-		c.Classify = func(core.Answer) retry.Reason { classified.Add(1); return retry.Unknown }
+		c.Retry.Classify = func(core.Answer) retry.Reason { classified.Add(1); return retry.Unknown }
 	})
 }
 

@@ -381,7 +381,7 @@ func TestAUserMayClassifyAnAnswerThatHasNoReason(t *testing.T) {
 		require.ErrorIs(t, err, cberr.InternalServerFailure, "the server may have applied it")
 		require.Zero(t, info.Retries())
 	}, func(c *core.Config) {
-		c.Classify = func(a core.Answer) retry.Reason {
+		c.Retry.Classify = func(a core.Answer) retry.Reason {
 			if memd.Status(a.Code) == memd.StatusInternal {
 				return retry.KVTemporaryFailure
 			}

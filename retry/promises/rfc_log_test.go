@@ -77,7 +77,7 @@ func TestEveryDecisionIsLoggedWithItsReason(t *testing.T) {
 		require.Len(t, lines, 1)
 		require.Equal(t, []string{"Not retried", "DEBUG", "KV_LOCKED"}, valuesOf(lines[0], "", "level", "reason"))
 		require.NotEmpty(t, lines[0]["cause"])
-	}, func(c *core.Config) { c.Log = slog.New(h) })
+	}, func(c *core.Config) { c.Observe.Log = slog.New(h) })
 }
 
 func valuesOf(line map[string]string, keys ...string) (values []string) {
@@ -140,7 +140,7 @@ func TestReasonsForAllThatKeepsARequestFromBeingSent(t *testing.T) {
 		}
 		require.ErrorIs(t, full, cberr.TemporaryFailure)
 		hold.Remove()
-	}, func(c *core.Config) { c.MaxInFlight, c.QueueLimit = 1, 1 })
+	}, func(c *core.Config) { c.Limits.InFlight, c.Limits.Queue = 1, 1 })
 }
 
 func TestAnOpenCircuitBreakerIsAReasonAndNothingIsSent(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAnOpenCircuitBreakerIsAReasonAndNothingIsSent(t *testing.T) {
 		require.Equal(t, retry.CircuitBreakerOpen, info.Reason)
 		require.Zero(t, took)
 		require.Equal(t, before, w.m.Frames(memd.OpSet))
-	}, func(c *core.Config) { c.CircuitBreaker = &core.CircuitBreaker{Volume: 2, SleepWindow: time.Hour} })
+	}, func(c *core.Config) { c.Retry.CircuitBreaker = &core.CircuitBreaker{Volume: 2, SleepWindow: time.Hour} })
 }
 
 // TestARequestForAMapIsSentOnce: the client's own polling has the strict strategy, whatever the cluster's is.
@@ -169,5 +169,5 @@ func TestARequestForAMapIsSentOnce(t *testing.T) {
 		for _, a := range s.asked() {
 			require.NotEqual(t, "get-cluster-config", a.Operation)
 		}
-	}, strategy(s), func(c *core.Config) { c.NoNotifications = true })
+	}, strategy(s), func(c *core.Config) { c.Maps.NoNotifications = true })
 }

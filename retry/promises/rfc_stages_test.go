@@ -225,7 +225,7 @@ func TestTheBackoffGrowsExponentiallyWithin1And500Milliseconds(t *testing.T) {
 				require.GreaterOrEqual(t, d, max(most/2, ms), "delay %d", i)
 				require.LessOrEqual(t, d, most, "delay %d", i)
 			}
-		}, func(c *core.Config) { c.Dice = func() float64 { return dice } })
+		}, func(c *core.Config) { c.Retry.JitterSource = func() float64 { return dice } })
 	}
 }
 

@@ -74,13 +74,13 @@ func TestABucketThatCannotBeOpenedStopsNoClusterCall(t *testing.T) {
 	}{
 		"misspelt": {bucket: "defualt"},
 		"no access": {bucket: "default", change: func(cfg *core.Config) {
-			cfg.Username, cfg.Password = "app", core.NewSecret("secret")
+			cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret")
 		}},
 		"not found":                 {bucket: "default", spoil: answers(memd.OpSelectBucket, memd.StatusKeyNotFound)},
 		"too many connections":      {bucket: "default", spoil: answers(memd.OpSelectBucket, memd.StatusRateLimitedMaxConnections)},
 		"no map of it":              {bucket: "default", spoil: answers(memd.OpGetClusterConfig, memd.StatusKeyNotFound)},
 		"the other seed is silent":  {bucket: "defualt", spoil: func(m *mock.Cluster) { silence(m, 1) }},
-		"maps come over HTTP alone": {bucket: "defualt", change: func(cfg *core.Config) { cfg.Bootstrap = core.BootstrapHTTP }},
+		"maps come over HTTP alone": {bucket: "defualt", change: func(cfg *core.Config) { cfg.Maps.Bootstrap = core.BootstrapHTTP }},
 	} {
 		for call, run := range clusterCalls {
 			t.Run(name+", "+call, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestABucketThatCannotBeOpenedStopsNoClusterCall(t *testing.T) {
 // The way is there for as long as it takes: all nodes are replaced after the bucket was dropped.
 func TestClusterCallsOutliveTheirBucketAndItsNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		cl := client(t, m, func(cfg *core.Config) { cfg.AllowPlain = true }) // the new nodes are not named
+		cl := client(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true }) // the new nodes are not named
 		b := cl.Bucket("default")
 		require.NoError(t, b.WaitReady(within(t, time.Second)))
 		require.NoError(t, m.DropBucket("default"))

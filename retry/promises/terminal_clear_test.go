@@ -49,8 +49,8 @@ func TestTLSErrorIsClearedByAnyLaterHandshake(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *mock.Cluster) {
 				var fine atomic.Bool
 				cl := client(t, m, encrypted(m), func(cfg *core.Config) {
-					cfg.ReconnectMax = 100 * time.Millisecond
-					cfg.TLS.VerifyConnection = func(tls.ConnectionState) error {
+					cfg.Net.ReconnectMax = 100 * time.Millisecond
+					cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error {
 						if fine.Load() {
 							return nil
 						}
@@ -74,7 +74,9 @@ func TestTLSErrorIsClearedByAnyLaterHandshake(t *testing.T) {
 // AUTHENTICATION_ERROR is over when the node has accepted a login, whatever it says of the bucket.
 func TestAuthenticationErrorIsClearedByAnyLaterLogin(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		cl := client(t, m, func(cfg *core.Config) { cfg.Password, cfg.ReconnectMax = core.NewSecret("new"), 100*time.Millisecond })
+		cl := client(t, m, func(cfg *core.Config) {
+			cfg.Auth.Password, cfg.Net.ReconnectMax = core.NewSecret("new"), 100*time.Millisecond
+		})
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSelectBucket}}, mock.DropReply())
 		b := cl.Bucket("default")
 		require.ErrorIs(t, get(within(t, time.Second), b, "k"), cberr.AuthenticationFailure)
@@ -121,7 +123,7 @@ func TestBucketAccessErrorIsClearedByAnyNode(t *testing.T) {
 // BUCKET_ACCESS_ERROR is one bucket's alone.
 func TestBucketAccessErrorIsOfOneBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		cl := client(t, m, func(cfg *core.Config) { cfg.Username, cfg.Password = "app", core.NewSecret("secret") })
+		cl := client(t, m, func(cfg *core.Config) { cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret") })
 		require.ErrorIs(t, get(within(t, time.Second), cl.Bucket("default"), "k"), cberr.BucketAccess)
 		require.ErrorIs(t, get(within(t, time.Second), cl.Bucket("other"), "k"), cberr.DocumentNotFound)
 	}, mock.Bucket("other", 64), mock.User("app", "secret", "other"))
@@ -190,7 +192,7 @@ func TestAConditionOfANodeThatHasLeftIsDropped(t *testing.T) {
 		h := &slowEnabled{Handler: slog.DiscardHandler}
 		h.delay.Store(int64(200 * time.Millisecond))
 		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}}, mock.Status(memd.StatusAuthError))
-		cl := client(t, m, func(cfg *core.Config) { cfg.Log = slog.New(h) })
+		cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Log = slog.New(h) })
 		b := cl.Bucket("default")
 		time.Sleep(100 * time.Millisecond) // node 2 has refused, and the line about it is being asked about
 		require.NoError(t, m.Failover(2))

@@ -34,7 +34,7 @@ func client(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core.C
 	t.Helper()
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -42,22 +42,22 @@ func client(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core.C
 }
 
 // wrongPassword gives the client a password that every node refuses.
-func wrongPassword(cfg *core.Config) { cfg.Password = core.NewSecret("wrong") }
+func wrongPassword(cfg *core.Config) { cfg.Auth.Password = core.NewSecret("wrong") }
 
 // encrypted has the client speak TLS and trust the mock's authority.
 func encrypted(m *mock.Cluster) func(*core.Config) {
 	return func(cfg *core.Config) {
-		for i, h := range cfg.Hosts {
-			cfg.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
+		for i, h := range cfg.Seeds.Hosts {
+			cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 		}
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(m.CA())
-		cfg.TLS = &tls.Config{RootCAs: pool}
+		cfg.TLS.Config = &tls.Config{RootCAs: pool}
 	}
 }
 
 // trustsNobody has the client refuse every certificate.
-func trustsNobody(cfg *core.Config) { cfg.TLS.RootCAs = x509.NewCertPool() }
+func trustsNobody(cfg *core.Config) { cfg.TLS.Config.RootCAs = x509.NewCertPool() }
 
 // silence keeps a node's addresses from ever answering.
 func silence(m *mock.Cluster, node int) {

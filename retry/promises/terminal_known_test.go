@@ -52,7 +52,7 @@ func conditions() map[string]condition {
 		"bucket without access": {
 			opts: []mock.Option{mock.User("app", "secret", "other")},
 			change: func(*mock.Cluster) func(*core.Config) {
-				return func(cfg *core.Config) { cfg.Username, cfg.Password = "app", core.NewSecret("secret") }
+				return func(cfg *core.Config) { cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret") }
 			},
 			kind: cberr.BucketAccess, reason: retry.BucketAccessError, onlyKV: true,
 		},
@@ -121,7 +121,7 @@ func TestAKnownTerminalConditionIsToldAtOnceAfterAReconnect(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			var refuse atomic.Bool
 			cl := client(t, m, encrypted(m), func(cfg *core.Config) {
-				cfg.TLS.VerifyConnection = func(tls.ConnectionState) error {
+				cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error {
 					if refuse.Load() {
 						return errors.New("not on the list")
 					}
@@ -160,7 +160,7 @@ func TestAKnownTerminalConditionIsToldAtOnceBesideASlowSRVLookup(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *mock.Cluster) {
 				cl := client(t, m, wrongPassword, func(cfg *core.Config) {
-					cfg.SRV, cfg.Resolver = "_couchbase._tcp.db.example.com", slowRecords{}
+					cfg.Seeds.SRV, cfg.Seeds.Resolver = "_couchbase._tcp.db.example.com", slowRecords{}
 				})
 				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error { return run(ctx, cl) })
 			})
@@ -175,8 +175,8 @@ func TestAnExpiredCallNamesEveryTerminalConditionThatIsKnown(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *mock.Cluster) {
 				silence(m, 2)
 				cl := client(t, m, encrypted(m), wrongPassword, func(cfg *core.Config) {
-					cfg.Retry = retry.BestEffort{}
-					cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					cfg.Retry.Strategy = retry.BestEffort{}
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						nc, err := m.Dial(ctx, network, addr)
 						if addr == m.Node(1).TLSAddr() && err == nil {
 							nc = notTLS{nc}
@@ -196,7 +196,7 @@ func TestAnExpiredCallNamesEveryTerminalConditionThatIsKnown(t *testing.T) {
 	t.Run("wait", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			silence(m, 1)
-			cl := client(t, m, wrongPassword, func(cfg *core.Config) { cfg.Retry = retry.BestEffort{} })
+			cl := client(t, m, wrongPassword, func(cfg *core.Config) { cfg.Retry.Strategy = retry.BestEffort{} })
 			err := cl.Bucket("default").WaitReady(within(t, time.Second))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorIs(t, err, cberr.AuthenticationFailure)

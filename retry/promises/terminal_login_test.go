@@ -66,7 +66,7 @@ func TestRenewedCredentialsAreUsedAtOnce(t *testing.T) {
 		password := make(chan string, 1)
 		password <- "wrong"
 		cl := client(t, m, func(cfg *core.Config) {
-			cfg.Credentials = func(context.Context) (core.Credentials, error) {
+			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				p := <-password
 				password <- p
 				return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(p)}, nil
@@ -92,7 +92,7 @@ func TestARefusedTokenIsAnAuthenticationError(t *testing.T) {
 			require.NoError(t, err)
 			pool := x509.NewCertPool()
 			pool.AppendCertsFromPEM(m.CA())
-			cfg.TLS, cfg.Dial, cfg.Token = &tls.Config{RootCAs: pool}, m.Dial, core.NewSecret(token)
+			cfg.TLS.Config, cfg.Net.Dial, cfg.Auth.Token = &tls.Config{RootCAs: pool}, m.Dial, core.NewSecret(token)
 			began := time.Now()
 			_, err = kv.Do(within(t, time.Minute), openConfig(t, cfg).Bucket("default"), kv.Upsert{Key: []byte("k")})
 			if want == nil {

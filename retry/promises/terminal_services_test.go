@@ -18,7 +18,7 @@ import (
 func TestBucketAccessErrorIsNoReasonForARequestToAService(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		silence(m, 1)
-		cl := client(t, m, func(cfg *core.Config) { cfg.Username, cfg.Password = "app", core.NewSecret("secret") })
+		cl := client(t, m, func(cfg *core.Config) { cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret") })
 		_, err := cl.Bucket("default").View(within(t, 2*time.Second), &views.Request{Design: "d", View: "v"})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.False(t, reasons(t, err).Has(retry.BucketAccessError))

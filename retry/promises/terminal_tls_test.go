@@ -143,9 +143,9 @@ func TestEveryFormOfATLSFailureIsTLSError(t *testing.T) {
 				s := &scripted.Cluster{Features: scripted.AllFeatures()}
 				s.AddListener(t, l)
 				c := open(t, s, func(cfg *core.Config) {
-					cfg.TLS, cfg.Bootstrap = client, bootstrap
+					cfg.TLS.Config, cfg.Maps.Bootstrap = client, bootstrap
 					if bootstrap == core.BootstrapHTTP {
-						cfg.HTTPHosts, cfg.Hosts = cfg.Hosts, nil
+						cfg.Seeds.HTTPHosts, cfg.Seeds.Hosts = cfg.Seeds.Hosts, nil
 					}
 				})
 				_, err = kv.Do(within(t, 5*time.Second), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 4 * time.Second}})
@@ -183,9 +183,13 @@ func TestALostSocketIsNoTLSError(t *testing.T) {
 				}
 			}()
 			for _, bootstrap := range []core.Bootstrap{core.BootstrapKV, core.BootstrapHTTP} {
-				cfg := core.Config{UseTLS: true, Bootstrap: bootstrap, ConnectTimeout: 200 * time.Millisecond, NodeFilter: core.AnyNode}
-				if cfg.Hosts = []string{l.Addr().String()}; bootstrap == core.BootstrapHTTP {
-					cfg.HTTPHosts, cfg.Hosts = cfg.Hosts, nil
+				cfg := core.Config{
+					Net:  core.NetConfig{ConnectTimeout: 200 * time.Millisecond, NodeFilter: core.AnyNode},
+					TLS:  core.TLSConfig{Enabled: true},
+					Maps: core.MapConfig{Bootstrap: bootstrap},
+				}
+				if cfg.Seeds.Hosts = []string{l.Addr().String()}; bootstrap == core.BootstrapHTTP {
+					cfg.Seeds.HTTPHosts, cfg.Seeds.Hosts = cfg.Seeds.Hosts, nil
 				}
 				_, err = kv.Do(within(t, 5*time.Second), openConfig(t, cfg).Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 500 * time.Millisecond}})
 				require.ErrorIs(t, err, cberr.UnambiguousTimeout)

@@ -39,8 +39,8 @@ func virtualOf(t *testing.T, opts []mock.Option, f func(t *testing.T, w *world),
 		m := mock.Start(t, append(opts, mock.Virtual())...)
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Username, cfg.Password, cfg.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
-		cfg.Dice = func() float64 { return 0 }
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+		cfg.Retry.JitterSource = func() float64 { return 0 }
 		for _, c := range change {
 			c(&cfg)
 		}
@@ -56,11 +56,13 @@ func file(t *testing.T, text string) func(*core.Config) {
 	t.Helper()
 	p, err := core.ParsePolicy([]byte(text))
 	require.NoError(t, err)
-	return func(c *core.Config) { c.Policy = p }
+	return func(c *core.Config) { c.Retry.Policy = p }
 }
 
 // strategy is one of the cluster's.
-func strategy(s retry.Strategy) func(*core.Config) { return func(c *core.Config) { c.Retry = s } }
+func strategy(s retry.Strategy) func(*core.Config) {
+	return func(c *core.Config) { c.Retry.Strategy = s }
+}
 
 // fails lets requests with an opcode meet a fault: times of them, or all for 0.
 func (w *world) fails(op memd.Opcode, times int, fault mock.Fault) *mock.Injection {
@@ -93,7 +95,7 @@ func asApp() []mock.Option {
 	return []mock.Option{mock.Nodes(2), mock.Bucket("default", 64), mock.Bucket("absent", 64), mock.User("app", "app", "default")}
 }
 
-func asAppUser(c *core.Config) { c.Username, c.Password = "app", core.NewSecret("app") }
+func asAppUser(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("app") }
 
 // get is a read.
 func (w *world) get(s retry.Strategy) (took time.Duration, info retry.Info, err error) {

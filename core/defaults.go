@@ -1,0 +1,183 @@
+package core
+
+import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/kv"
+)
+
+func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
+	if b == nil {
+		return nil, nil
+	}
+	if b.Percentage < 0 || b.Percentage > 100 {
+		return nil, &ConfigError{"Retry.CircuitBreaker.Percentage", "is not between 0 and 100"}
+	}
+	for name, v := range map[string]int64{
+		"Volume": int64(b.Volume), "RollingWindow": int64(b.RollingWindow), "SleepWindow": int64(b.SleepWindow),
+		"CanaryTimeout": int64(b.CanaryTimeout),
+	} {
+		if v < 0 {
+			return nil, &ConfigError{"Retry.CircuitBreaker." + name, "is negative"}
+		}
+	}
+	return &dispatch.BreakerOptions{
+		Volume: cmp.Or(b.Volume, 20), Percentage: cmp.Or(b.Percentage, 50), RollingWindow: cmp.Or(b.RollingWindow, time.Minute),
+		SleepWindow: cmp.Or(b.SleepWindow, 5*time.Second), CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second),
+	}, nil
+}
+
+const maxAgent = 200
+
+// ConfigError names the field of a Config that cannot be used.
+type ConfigError struct {
+	Field  string
+	Reason string
+}
+
+func (e *ConfigError) Error() string { return "configuration: " + e.Field + " " + e.Reason }
+
+// withDefaults checks the configuration and fills in what is left out.
+func (c Config) withDefaults() (Config, error) {
+	for _, d := range []struct {
+		name string
+		v    *time.Duration
+		def  time.Duration
+	}{
+		{"KV.Timeout", &c.KV.Timeout, 2500 * time.Millisecond},
+		{"KV.DurableTimeout", &c.KV.DurableTimeout, 10 * time.Second},
+		{"HTTP.QueryTimeout", &c.HTTP.QueryTimeout, httpTimeout},
+		{"HTTP.SearchTimeout", &c.HTTP.SearchTimeout, httpTimeout},
+		{"HTTP.AnalyticsTimeout", &c.HTTP.AnalyticsTimeout, httpTimeout},
+		{"HTTP.ViewTimeout", &c.HTTP.ViewTimeout, httpTimeout},
+		{"HTTP.ManagementTimeout", &c.HTTP.ManagementTimeout, httpTimeout},
+		{"HTTP.IdleTimeout", &c.HTTP.IdleTimeout, time.Second},
+		{"Net.ConnectTimeout", &c.Net.ConnectTimeout, 10 * time.Second},
+		{"Auth.Timeout", &c.Auth.Timeout, 5 * time.Second},
+		{"Net.ReconnectMax", &c.Net.ReconnectMax, 4 * time.Second},
+		{"KV.ScanTimeout", &c.KV.ScanTimeout, 10 * time.Second},
+		{"Maps.PollInterval", &c.Maps.PollInterval, 2500 * time.Millisecond},
+		{"Maps.PollFloor", &c.Maps.PollFloor, 50 * time.Millisecond},
+		{"Maps.PollTimeout", &c.Maps.PollTimeout, 2500 * time.Millisecond},
+		{"Maps.OverHTTP.Timeout", &c.Maps.OverHTTP.Timeout, 5 * time.Second},
+		{"Maps.OverHTTP.IdleTimeout", &c.Maps.OverHTTP.IdleTimeout, 5 * time.Minute},
+		{"Maps.OverHTTP.RedialPeriod", &c.Maps.OverHTTP.RedialPeriod, 0},
+		{"Maps.OverHTTP.RetryMax", &c.Maps.OverHTTP.RetryMax, 10 * time.Second},
+		{"Observe.OrphanInterval", &c.Observe.OrphanInterval, observe.OrphanInterval},
+		{"HTTP.ConnectTimeout", &c.HTTP.ConnectTimeout, cmp.Or(max(c.Net.ConnectTimeout, 0), 10*time.Second)},
+		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
+	} {
+		if *d.v < 0 {
+			return c, &ConfigError{d.name, "is negative"}
+		}
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if err := c.limitDefaults(); err != nil {
+		return c, err
+	}
+	var err error
+	if c.breaker, err = c.Retry.CircuitBreaker.options(); err != nil {
+		return c, err
+	}
+	if len(c.Agent) > maxAgent {
+		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
+	}
+	c.TLS.Enabled = c.TLS.Enabled || c.TLS.Config != nil
+	if c.Auth.Username == "" && !c.Auth.Password.Empty() && c.Auth.Credentials == nil {
+		return c, &ConfigError{"Auth.Username", "is empty, and Auth.Password is set"}
+	}
+	if c.TLS.Required && !c.TLS.Enabled {
+		return c, &ConfigError{"TLS.Required", "is set, and TLS.Enabled is not"}
+	}
+	if c.TLS.Enabled {
+		c.TLS.Config = c.TLS.Config.Clone() // of nil, too
+		if c.TLS.Config == nil {
+			c.TLS.Config = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		c.TLS.Config.MinVersion = max(c.TLS.Config.MinVersion, tls.VersionTLS12)
+		containedTLS(c.TLS.Config)
+	}
+	if c.Seeds.Resolver == nil {
+		c.Seeds.Resolver = net.DefaultResolver
+	}
+	c.ownDial = c.Net.Dial == nil
+	c.Net.Dial = c.dialer()
+	if c.Retry.JitterSource == nil {
+		c.Retry.JitterSource = rand.Float64
+	} else {
+		c.Retry.JitterSource = fairDice(c.Retry.JitterSource)
+	}
+	if c.port == 0 {
+		c.port = 11210
+		if c.TLS.Enabled {
+			c.port = 11207
+		}
+	}
+	switch c.Maps.Bootstrap {
+	case "":
+		c.Maps.Bootstrap = BootstrapBoth
+	case BootstrapBoth, BootstrapKV, BootstrapHTTP:
+	default:
+		return c, &ConfigError{"Maps.Bootstrap", "must be cccp or http"}
+	}
+	c.seeds()
+	return c, nil
+}
+
+// seeds completes the addresses to begin with. The management service of a host whose port is not the usual one is not
+// known.
+func (c *Config) seeds() {
+	c.preferHTTP = len(c.Seeds.HTTPHosts) > 0
+	if len(c.Seeds.Hosts) == 0 && !c.preferHTTP {
+		c.Seeds.Hosts = []string{"127.0.0.1"}
+	}
+	usual := strconv.Itoa(c.port)
+	seeds, http := make([]string, 0, len(c.Seeds.Hosts)), slices.Clone(c.Seeds.HTTPHosts)
+	for _, h := range c.Seeds.Hosts {
+		host, port, err := net.SplitHostPort(h)
+		if err != nil {
+			host, port = trimBrackets(h), usual
+		}
+		seed := net.JoinHostPort(host, port)
+		if addr, ok := c.management(seed); ok && !slices.Contains(http, addr) {
+			http = append(http, addr)
+		}
+		seeds = append(seeds, seed)
+	}
+	c.Seeds.Hosts, c.Seeds.HTTPHosts = seeds, http
+	if c.Maps.Bootstrap == BootstrapHTTP {
+		c.Seeds.Hosts = nil // nodes are connected to once a map has named them
+	}
+}
+
+// management is the management service beside a data service; false when that has a port of its own.
+func (c *Config) management(addr string) (string, bool) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port != strconv.Itoa(c.port) {
+		return "", false
+	}
+	if c.TLS.Enabled {
+		return net.JoinHostPort(host, strconv.Itoa(portMgmtTLS)), true
+	}
+	return net.JoinHostPort(host, strconv.Itoa(portMgmt)), true
+}
+
+func trimBrackets(h string) string {
+	if len(h) > 2 && h[0] == '[' && h[len(h)-1] == ']' {
+		return h[1 : len(h)-1]
+	}
+	return h
+}
+
+var _ kv.Dispatcher = (*Bucket)(nil)
