@@ -43,28 +43,61 @@ var (
 // rules has a row for every package of the module; a trailing /... covers the packages below. A package without a row
 // fails the test: adding one is a design decision, made here.
 var rules = map[string]rule{
-	"memd":             {layer: 0, never: []string{"net", "context", "time", "sync", "os", "log/slog"}},
-	"cberr":            {layer: 0, never: []string{"net", "time", "sync", "os", "log/slog"}},
-	"retry":            {layer: 0, never: noNetwork},
-	"retry/policy":     {layer: 0, only: []string{"retry"}, external: []string{"github.com/go-json-experiment/json"}, never: noNetwork},
-	"retry/hedge":      {layer: 0, only: []string{"retry"}, never: noNetwork},
-	"internal/observe": {layer: 0, external: []string{otelPath + "attribute", otelPath + "codes", otelPath + "metric", otelPath + "trace"}, never: []string{"net", "os"}},
+	"memd":  {layer: 0, never: []string{"net", "context", "time", "sync", "os", "log/slog"}},
+	"cberr": {layer: 0, never: []string{"net", "time", "sync", "os", "log/slog"}},
+	"retry": {layer: 0, never: noNetwork},
+	"retry/policy": {
+		layer: 0, only: []string{"retry"}, external: []string{"github.com/go-json-experiment/json"},
+		never: noNetwork,
+	},
+	"retry/hedge": {layer: 0, only: []string{"retry"}, never: noNetwork},
+	"internal/observe": {layer: 0, external: []string{
+		otelPath + "attribute", otelPath + "codes", otelPath + "metric",
+		otelPath + "trace",
+	}, never: []string{"net", "os"}},
 
-	"errormap":               {layer: 1, only: []string{"memd"}, never: noIO},
-	"collections":            {layer: 1, only: []string{"memd", "cberr"}, never: noIO},
-	"internal/topology":      {layer: 1, only: []string{"memd", "cberr"}, never: []string{"net/http", "os", "time", "sync", "log/slog"}},
-	"internal/httpsvc":       {layer: 1, only: []string{"cberr", "retry"}, external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"}},
-	"mock":                   {layer: 1, only: []string{"memd", "mock/memnet", "mock/internal/services", "mock/internal/store", "mock/internal/subdoc", "mock/internal/trigger"}, external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"}},
-	"mock/couchbasemock":     {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
-	"mock/memnet":            {layer: 1, never: []string{"testing", "net/http"}},
-	"mock/internal/services": {layer: 1, only: []string{"memd", "mock/internal/store", "mock/internal/trigger"}, never: []string{"testing", "os"}},
-	"mock/internal/store":    {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{"testing", "net", "sync", "os"}},
-	"mock/internal/trigger":  {layer: 1, never: []string{"testing", "net", "time", "os"}},
-	"mock/internal/subdoc":   {layer: 1, only: []string{"memd"}, never: []string{"testing", "net", "time", "sync", "os"}},
-	"mock/scripted":          {layer: 1, only: []string{"memd"}, never: []string{"testing"}},
-	"mock/viewjs":            {layer: 1, only: []string{"mock"}, external: []string{"github.com/dop251/goja"}, never: []string{"testing"}},
+	"errormap":    {layer: 1, only: []string{"memd"}, never: noIO},
+	"collections": {layer: 1, only: []string{"memd", "cberr"}, never: noIO},
+	"internal/topology": {layer: 1, only: []string{"memd", "cberr"}, never: []string{
+		"net/http", "os", "time",
+		"sync", "log/slog",
+	}},
+	"internal/httpsvc": {
+		layer: 1, only: []string{"cberr", "retry"},
+		external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"},
+	},
+	"mock": {
+		layer: 1, only: []string{
+			"memd", "mock/memnet", "mock/internal/services",
+			"mock/internal/store", "mock/internal/subdoc", "mock/internal/trigger",
+		},
+		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"},
+	},
+	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
+	"mock/memnet":        {layer: 1, never: []string{"testing", "net/http"}},
+	"mock/internal/services": {
+		layer: 1, only: []string{"memd", "mock/internal/store", "mock/internal/trigger"},
+		never: []string{"testing", "os"},
+	},
+	"mock/internal/store": {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{
+		"testing",
+		"net", "sync", "os",
+	}},
+	"mock/internal/trigger": {layer: 1, never: []string{"testing", "net", "time", "os"}},
+	"mock/internal/subdoc": {layer: 1, only: []string{"memd"}, never: []string{
+		"testing", "net", "time", "sync",
+		"os",
+	}},
+	"mock/scripted": {layer: 1, only: []string{"memd"}, never: []string{"testing"}},
+	"mock/viewjs": {
+		layer: 1, only: []string{"mock"}, external: []string{"github.com/dop251/goja"},
+		never: []string{"testing"},
+	},
 
-	"kv":        {layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "collections"}, external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork},
+	"kv": {
+		layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "collections"},
+		external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork,
+	},
 	"query":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"search":    {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"views":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
@@ -78,14 +111,21 @@ var rules = map[string]rule{
 	"internal/dispatch": {
 		layer: 4,
 		only: []string{
-			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology", "kv",
+			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
+			"kv",
 			"internal/conn",
 		},
 		never: noHTTP,
 	},
-	"internal/httpx": {layer: 4, only: []string{"cberr", "retry", "internal/observe", "internal/httpsvc", "internal/topology", "internal/conn"}},
+	"internal/httpx": {layer: 4, only: []string{
+		"cberr", "retry", "internal/observe", "internal/httpsvc",
+		"internal/topology", "internal/conn",
+	}},
 
-	"core": {layer: 5, below: true, external: []string{otelPath + "metric", otelPath + "trace", "github.com/coder/websocket"}},
+	"core": {layer: 5, below: true, external: []string{
+		otelPath + "metric", otelPath + "trace",
+		"github.com/coder/websocket",
+	}},
 
 	"cmd/couchcore":     {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"cmd/couchcore/...": {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
@@ -120,7 +160,10 @@ func TestImportsGoDownOnly(t *testing.T) {
 func TestTheTableItselfGoesDownOnly(t *testing.T) {
 	sideways := map[string][]string{
 		"retry/policy": {"retry"}, "retry/hedge": {"retry"},
-		"mock":                   {"mock/memnet", "mock/internal/services", "mock/internal/store", "mock/internal/subdoc", "mock/internal/trigger"},
+		"mock": {
+			"mock/memnet", "mock/internal/services", "mock/internal/store",
+			"mock/internal/subdoc", "mock/internal/trigger",
+		},
 		"mock/internal/services": {"mock/internal/store", "mock/internal/trigger"},
 		"mock/internal/store":    {"mock/internal/subdoc"},
 		"mock/couchbasemock":     {"mock"},
@@ -131,14 +174,16 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 			target, known := rules[to]
 			require.True(t, known, "%s may import %s, which has no row", name, to)
 			require.GreaterOrEqual(t, target.layer, 0, "%s may import %s, which is for tests", name, to)
-			require.True(t, target.layer < r.layer || slices.Contains(sideways[name], to), "%s (layer %d) may import %s (layer %d)",
+			require.True(t, target.layer < r.layer || slices.Contains(sideways[name], to),
+				"%s (layer %d) may import %s (layer %d)",
 				name, r.layer, to, target.layer)
 		}
 	}
 	for name, r := range rules {
 		for _, to := range r.only {
 			if name == "mock" || isBelow(name, "mock") {
-				require.True(t, to == "memd" || isBelow(to, "mock"), "%s: the mock never depends on the client it tests", name)
+				require.True(t, to == "memd" || isBelow(to, "mock"),
+					"%s: the mock never depends on the client it tests", name)
 			}
 		}
 	}
@@ -150,30 +195,42 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 
 func TestEveryPlantedViolationIsFound(t *testing.T) {
 	for file, c := range map[string]struct{ imports, want string }{
-		"memd/a.go":                  {"time", "memd/a.go: memd must not import time"},
-		"memd/b.go":                  {"sync/atomic", "must not import sync/atomic"},
-		"memd/c.go":                  {modulePath + "/retry", "memd may not import retry"},
-		"retry/a.go":                 {"net/http", "must not import net/http"},
-		"retry/policy/a.go":          {modulePath + "/retry/hedge", "may not import retry/hedge"},
-		"mock/a.go":                  {modulePath + "/kv", "mock may not import kv"},
-		"mock/b.go":                  {"testing", "must not import testing"},
-		"mock/internal/store/a.go":   {modulePath + "/mock/memnet", "mock/internal/store may not import mock/memnet"},
-		"mock/internal/subdoc/a.go":  {"time", "must not import time"},
-		"mock/couchbasemock/a.go":    {modulePath + "/mock/internal/store", "mock/couchbasemock may not import mock/internal/store"},
-		"mock/memnet/a.go":           {modulePath + "/mock", "mock/memnet may not import mock"},
-		"kv/a.go":                    {modulePath + "/internal/conn", "kv may not import internal/conn"},
-		"kv/b.go":                    {"log/slog", "must not import log/slog"},
-		"internal/conn/a.go":         {modulePath + "/internal/topology", "may not import internal/topology"},
-		"internal/dispatch/a.go":     {modulePath + "/core", "may not import core"},
-		"internal/httpsvc/a.go":      {"net/http", "must not import net/http"},
-		"core/a.go":                  {modulePath + "/cmd/couchcore", "core may not import cmd/couchcore"},
-		"core/b.go":                  {"github.com/couchbase/gocbcore/v10/memd", "core must not link github.com/couchbase/gocbcore"},
-		"core/c.go":                  {"github.com/alecthomas/kong", "core must not link github.com/alecthomas/kong"},
-		"core/d.go":                  {modulePath + "/internal/testkit", "core may not import internal/testkit"},
-		"core/e_test.go":             {"github.com/stretchr/testify/assert", "testify holds require for us, nothing else"},
-		"core/g.go":                  {modulePath + "/internal/sim", "core may not import internal/sim"},
-		"core/field/a_test.go":       {modulePath + "/internal/conn", "the tests of core/field go the way a user goes"},
-		"retry/promises/a_test.go":   {modulePath + "/internal/dispatch", "the tests of retry/promises go the way a user goes"},
+		"memd/a.go":                 {"time", "memd/a.go: memd must not import time"},
+		"memd/b.go":                 {"sync/atomic", "must not import sync/atomic"},
+		"memd/c.go":                 {modulePath + "/retry", "memd may not import retry"},
+		"retry/a.go":                {"net/http", "must not import net/http"},
+		"retry/policy/a.go":         {modulePath + "/retry/hedge", "may not import retry/hedge"},
+		"mock/a.go":                 {modulePath + "/kv", "mock may not import kv"},
+		"mock/b.go":                 {"testing", "must not import testing"},
+		"mock/internal/store/a.go":  {modulePath + "/mock/memnet", "mock/internal/store may not import mock/memnet"},
+		"mock/internal/subdoc/a.go": {"time", "must not import time"},
+		"mock/couchbasemock/a.go": {
+			modulePath + "/mock/internal/store",
+			"mock/couchbasemock may not import mock/internal/store",
+		},
+		"mock/memnet/a.go":       {modulePath + "/mock", "mock/memnet may not import mock"},
+		"kv/a.go":                {modulePath + "/internal/conn", "kv may not import internal/conn"},
+		"kv/b.go":                {"log/slog", "must not import log/slog"},
+		"internal/conn/a.go":     {modulePath + "/internal/topology", "may not import internal/topology"},
+		"internal/dispatch/a.go": {modulePath + "/core", "may not import core"},
+		"internal/httpsvc/a.go":  {"net/http", "must not import net/http"},
+		"core/a.go":              {modulePath + "/cmd/couchcore", "core may not import cmd/couchcore"},
+		"core/b.go": {
+			"github.com/couchbase/gocbcore/v10/memd",
+			"core must not link github.com/couchbase/gocbcore",
+		},
+		"core/c.go": {"github.com/alecthomas/kong", "core must not link github.com/alecthomas/kong"},
+		"core/d.go": {modulePath + "/internal/testkit", "core may not import internal/testkit"},
+		"core/e_test.go": {
+			"github.com/stretchr/testify/assert",
+			"testify holds require for us, nothing else",
+		},
+		"core/g.go":            {modulePath + "/internal/sim", "core may not import internal/sim"},
+		"core/field/a_test.go": {modulePath + "/internal/conn", "the tests of core/field go the way a user goes"},
+		"retry/promises/a_test.go": {
+			modulePath + "/internal/dispatch",
+			"the tests of retry/promises go the way a user goes",
+		},
 		"core/f.go":                  {"go.opentelemetry.io/otel", "core must not link go.opentelemetry.io/otel"},
 		"cmd/couchcore/sub/a.go":     {modulePath + "/bench", "may not import bench"},
 		"newpackage/a.go":            {"fmt", "newpackage has no row in the imports table"},

@@ -19,10 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The defects of other clients that this one must be immune to are numbered from 1 to this. testdata/defects.txt says which
-// tests prove it: a row is a number, a package's path and a test, whose own name bears the number. A line "D119: sentence" before
-// the rows of a number says what the defect is; rules_numbers_test.go fails where it is missing.
-const defects = 118 // the numbers that must have a test; later ones may appear as soon as they have a sentence and a test
+// The defects of other clients that this one must be immune to are numbered from 1 to this. testdata/defects.txt says
+// which tests prove it: a row is a number, a package's path and a test, whose own name bears the number. A line "D119:
+// sentence" before the rows of a number says what the defect is; rules_numbers_test.go fails where it is missing. the
+// numbers that must have a test; later ones may appear as soon as they have a sentence and a test
+const defects = 118
 
 func TestEveryDefectOfOthersHasItsTest(t *testing.T) {
 	table, err := os.ReadFile("testdata/defects.txt")
@@ -36,22 +37,44 @@ func TestEveryFlawInTheTableOfDefectsIsFound(t *testing.T) {
 	const good = "D1 a TestX_D1\nD2 a TestD2D3Both\nD3 a TestD2D3Both\n"
 	const source = "func TestX_D1(t *testing.T) {}\nfunc TestD2D3Both(t *testing.T) {}\n"
 	for name, c := range map[string]struct{ table, source, want string }{
-		"good":         {good, source, ""},
-		"no test":      {strings.Replace(good, "D1 a TestX_D1\n", "", 1), "func TestD2D3Both(t *testing.T) {}\n", "D1 has no test"},
-		"gone":         {good, "func TestD2D3Both(t *testing.T) {}\n", "D1: a has no TestX_D1"},
-		"renamed":      {strings.ReplaceAll(good, "TestX_D1", "TestX"), strings.ReplaceAll(source, "_D1", ""), "D1: a.TestX does not bear the number"},
-		"not listed":   {good, source + "func TestY_D1(t *testing.T) {}\n", "D1: a.TestY_D1 is not in the table"},
-		"no defect":    {good, source + "func TestY_D4(t *testing.T) {}\n", "D4: a.TestY_D4 is not in the table"},
-		"no such one":  {good + "D4 a TestY_D4\n", source + "func TestY_D4(t *testing.T) {}\n", "D4 a TestY_D4: there is no such defect"},
-		"explained":    {"D1: It is slow.\n" + good + "D9: It is wrong.\nD9 a TestZ_D9\n", source + "func TestZ_D9(t *testing.T) {}\n", ""},
-		"unproved":     {good + "D9: It is wrong.\n", source, "D9 has no test"},
-		"two":          {"D1: It is slow.\nD1: It is slow.\n" + good, source, "D1: It is slow.: a sentence stands before its rows, once, and ends with a full stop"},
-		"twice":        {good + "D1 a TestX_D1\n", source, "D1 a TestX_D1: out of order"},
-		"out of order": {"D3 a TestD2D3Both\n" + strings.Replace(good, "D3 a TestD2D3Both\n", "", 1), source, "D1 a TestX_D1: out of order"},
-		"short row":    {good + "D3 a\n", source, "D3 a: a row has three words"},
-		"no function":  {good, strings.Replace(source, "X_D1(t *testing.T)", "X_D1()", 1), "D1: a has no TestX_D1"},
-		"a method":     {good, strings.Replace(source, "TestX_D1(", "(T) TestX_D1(", 1) + "type T int\n", "D1: a has no TestX_D1"},
-		"skipped":      {good, strings.Replace(source, "X_D1(t *testing.T) {", "X_D1(t *testing.T) { if slow { t.Skip() }\n", 1), "D1: a.TestX_D1 may be skipped"},
+		"good": {good, source, ""},
+		"no test": {
+			strings.Replace(good, "D1 a TestX_D1\n", "", 1), "func TestD2D3Both(t *testing.T) {}\n",
+			"D1 has no test",
+		},
+		"gone": {good, "func TestD2D3Both(t *testing.T) {}\n", "D1: a has no TestX_D1"},
+		"renamed": {
+			strings.ReplaceAll(good, "TestX_D1", "TestX"), strings.ReplaceAll(source, "_D1", ""),
+			"D1: a.TestX does not bear the number",
+		},
+		"not listed": {good, source + "func TestY_D1(t *testing.T) {}\n", "D1: a.TestY_D1 is not in the table"},
+		"no defect":  {good, source + "func TestY_D4(t *testing.T) {}\n", "D4: a.TestY_D4 is not in the table"},
+		"no such one": {
+			good + "D4 a TestY_D4\n", source + "func TestY_D4(t *testing.T) {}\n",
+			"D4 a TestY_D4: there is no such defect",
+		},
+		"explained": {
+			"D1: It is slow.\n" + good + "D9: It is wrong.\nD9 a TestZ_D9\n",
+			source + "func TestZ_D9(t *testing.T) {}\n", "",
+		},
+		"unproved": {good + "D9: It is wrong.\n", source, "D9 has no test"},
+		"two": {
+			"D1: It is slow.\nD1: It is slow.\n" + good, source,
+			"D1: It is slow.: a sentence stands before its rows, once, and ends with a full stop",
+		},
+		"twice": {good + "D1 a TestX_D1\n", source, "D1 a TestX_D1: out of order"},
+		"out of order": {
+			"D3 a TestD2D3Both\n" + strings.Replace(good, "D3 a TestD2D3Both\n", "", 1), source,
+			"D1 a TestX_D1: out of order",
+		},
+		"short row":   {good + "D3 a\n", source, "D3 a: a row has three words"},
+		"no function": {good, strings.Replace(source, "X_D1(t *testing.T)", "X_D1()", 1), "D1: a has no TestX_D1"},
+		"a method": {
+			good, strings.Replace(source, "TestX_D1(", "(T) TestX_D1(", 1) + "type T int\n",
+			"D1: a has no TestX_D1",
+		},
+		"skipped": {good, strings.Replace(source, "X_D1(t *testing.T) {",
+			"X_D1(t *testing.T) { if slow { t.Skip() }\n", 1), "D1: a.TestX_D1 may be skipped"},
 		"built rarely": {good, "//go:build rare\n\npackage a\n" + source, "D1: a has no TestX_D1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +163,8 @@ func allTests(files fs.FS) (map[string]*ast.FuncDecl, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "target" || d.Name() == "testdata" || name != "." && strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && (name == "target" || d.Name() == "testdata" || name != "." && strings.HasPrefix(d.Name(),
+			".")):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
 			return nil
@@ -154,12 +178,14 @@ func allTests(files fs.FS) (map[string]*ast.FuncDecl, error) {
 			return err
 		}
 		for _, group := range tree.Comments {
-			if group.Pos() < tree.Package && slices.ContainsFunc(group.List, func(c *ast.Comment) bool { return constraint.IsGoBuild(c.Text) }) {
+			if group.Pos() < tree.Package && slices.ContainsFunc(group.List,
+				func(c *ast.Comment) bool { return constraint.IsGoBuild(c.Text) }) {
 				return nil
 			}
 		}
 		for _, d := range tree.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") && len(fn.Type.Params.List) == 1 {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") &&
+				len(fn.Type.Params.List) == 1 {
 				tests[path.Dir(name)+"."+fn.Name.Name] = fn
 			}
 		}

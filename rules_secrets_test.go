@@ -50,7 +50,8 @@ func TestNoFieldHoldsASecretAsText_D139(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 1, name)
 	}
-	found, err = textSecrets(fstest.MapFS{"x/a.go": {Data: []byte("package x\ntype c struct{ Password Secret; Token bool; tokens int; TokenURL string }\n")}})
+	found, err = textSecrets(fstest.MapFS{"x/a.go": {Data: []byte("package x\ntype c struct{ Password Secret; Token " +
+		"bool; tokens int; TokenURL string }\n")}})
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -59,7 +60,8 @@ func TestNoFieldHoldsASecretAsText_D139(t *testing.T) {
 func textSecrets(fsys fs.FS) (found []string, err error) {
 	err = walkGo(fsys, func(file string, f *ast.File, _ *token.FileSet) {
 		dir := packageOf(file)
-		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(openPlaces, func(place string) bool { return isBelow(dir, place) }) {
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(openPlaces,
+			func(place string) bool { return isBelow(dir, place) }) {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -102,18 +104,22 @@ func holdsText(t ast.Expr) bool {
 	return false
 }
 
-// commandSecret is a password on a command line: where every user of the machine sees it, and in the history of the shell.
+// commandSecret is a password on a command line: where every user of the machine sees it, and in the history of the
+// shell.
 var commandSecret = regexp.MustCompile(`couchcore\b[^|\n]*\s(?:-p|--password)(?:\s+|=)(?:[^-\s|\x60)]|-[^\s"\x60])` +
 	`|\bcurl\b[^|\n]*\s(?:-u|--user)(?:\s+|=)\S+:\S|://[^/\s"]+:[^/\s"@]+@\w|\bCOUCHCORE_PASSWORD=\S`)
 
-// TestNoExamplePutsAPasswordOnACommandLine_D144 looks at documents, help texts and examples; what tests record is their own.
+// TestNoExamplePutsAPasswordOnACommandLine_D144 looks at documents, help texts and examples; what tests record is their
+// own.
 func TestNoExamplePutsAPasswordOnACommandLine_D144(t *testing.T) {
 	found, err := commandSecrets(os.DirFS("."))
 	require.NoError(t, err)
 	require.Empty(t, found, "%s", strings.Join(found, "\n"))
 	for name, line := range map[string]string{
-		"a flag": "couchcore ping -p secret", "long": "$ couchcore kv get k --password=secret", "with -": "couchcore ping -p -secret",
-		"curl": "curl -u app:secret http://h:8091", "URL": "couchbase://app:secret@h", "environment": "COUCHCORE_PASSWORD=x couchcore ping",
+		"a flag": "couchcore ping -p secret", "long": "$ couchcore kv get k --password=secret",
+		"with -": "couchcore ping -p -secret",
+		"curl":   "curl -u app:secret http://h:8091", "URL": "couchbase://app:secret@h",
+		"environment": "COUCHCORE_PASSWORD=x couchcore ping",
 	} {
 		for _, file := range []string{"a.md", "b/help.go", "c/testdata/help.txt", "d.sh"} {
 			found, err := commandSecrets(fstest.MapFS{file: {Data: []byte("x\n" + line + "\n")}})
@@ -122,7 +128,8 @@ func TestNoExamplePutsAPasswordOnACommandLine_D144(t *testing.T) {
 		}
 	}
 	found, err = commandSecrets(fstest.MapFS{
-		"a.md":      {Data: []byte("couchcore ping -u app -p -\n| `-p`, `--password` | none |\ncouchbases://db.example.com:11207,h2\nmkdir -p x\n")},
+		"a.md": {Data: []byte("couchcore ping -u app -p -\n| `-p`, `--password` | none |" +
+			"\ncouchbases://db.example.com:11207,h2\nmkdir -p x\n")},
 		"a_test.go": {Data: []byte("couchcore ping -p secret\n")},
 	})
 	require.NoError(t, err)

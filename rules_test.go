@@ -26,18 +26,24 @@ func TestRepositoryRules(t *testing.T) {
 
 func TestEveryPlantedBreachIsFound(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
-		"log":            {"import \"log\"\nvar _ = log.Println", "package log is not used"},
-		"exit":           {"import \"os\"\nfunc f() { os.Exit(1) }", "os.Exit in a library"},
-		"renamed exit":   {"import o \"os\"\nfunc f() { o.Exit(1) }", "os.Exit in a library"},
-		"panic":          {"func f() { panic(1) }", "panic in a library"},
-		"after":          {"import \"time\"\nfunc f() { <-time.After(1) }", "time.After"},
-		"mutex":          {"import \"sync\"\nvar mu sync.Mutex", "package variable mu is mutable"},
-		"pool":           {"import \"sync\"\nvar pool = sync.Pool{}", "package variable pool is mutable"},
-		"pointer":        {"import \"sync/atomic\"\nvar n = &atomic.Int64{}", "package variable n is mutable"},
-		"map":            {"var cache = make(map[string]int)", "package variable cache is mutable"},
-		"assigned":       {"var logger any\nfunc Set(l any) { logger = l }", "package variable logger is assigned in Set"},
-		"counted":        {"var n int\nfunc f() { n++ }", "package variable n is assigned in f"},
-		"filled":         {"var names = map[int]string{}\nfunc f() { names[1] = \"\" }", "package variable names is assigned in f"},
+		"log":          {"import \"log\"\nvar _ = log.Println", "package log is not used"},
+		"exit":         {"import \"os\"\nfunc f() { os.Exit(1) }", "os.Exit in a library"},
+		"renamed exit": {"import o \"os\"\nfunc f() { o.Exit(1) }", "os.Exit in a library"},
+		"panic":        {"func f() { panic(1) }", "panic in a library"},
+		"after":        {"import \"time\"\nfunc f() { <-time.After(1) }", "time.After"},
+		"mutex":        {"import \"sync\"\nvar mu sync.Mutex", "package variable mu is mutable"},
+		"pool":         {"import \"sync\"\nvar pool = sync.Pool{}", "package variable pool is mutable"},
+		"pointer":      {"import \"sync/atomic\"\nvar n = &atomic.Int64{}", "package variable n is mutable"},
+		"map":          {"var cache = make(map[string]int)", "package variable cache is mutable"},
+		"assigned": {
+			"var logger any\nfunc Set(l any) { logger = l }",
+			"package variable logger is assigned in Set",
+		},
+		"counted": {"var n int\nfunc f() { n++ }", "package variable n is assigned in f"},
+		"filled": {
+			"var names = map[int]string{}\nfunc f() { names[1] = \"\" }",
+			"package variable names is assigned in f",
+		},
 		"field":          {"var o struct{ a int }\nfunc f() { o.a = 1 }", "package variable o is assigned in f"},
 		"not ascii":      {"// caf\u00e9", "byte 0xc3 is not ASCII"},
 		"a left-over":    {"// TO" + "DO: later", "left-over"},
@@ -59,9 +65,11 @@ func TestWhatTheRulesAllowIsNotFound(t *testing.T) {
 	const doc = "// Package x is planted.\npackage x\n"
 	found, err := checkRules(fstest.MapFS{
 		"x/doc.go": {Data: []byte(doc)},
-		"x/a.go": {Data: []byte("package x\nvar table = map[int]string{1: \"a\"}\nfunc init() { if len(table) == 0 { panic(1) } }\n" +
+		"x/a.go": {Data: []byte("package x\nvar table = map[int]string{1: \"a\"}\nfunc init() { if len(table) == 0 { " +
+			"panic(1) } }\n" +
 			"func f() { table := map[int]string{}; table[2] = \"local\" }\n")},
-		"x/a_test.go":     {Data: []byte("package x\nimport \"time\"\nvar n int\nfunc f() { n++; <-time.After(1); panic(1) } // \u00e9\n")},
+		"x/a_test.go": {Data: []byte("package x\nimport \"time\"\nvar n int\nfunc f() { n++; <-time.After(1); " +
+			"panic(1) } // \u00e9\n")},
 		"cmd/c/main.go":   {Data: []byte("package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n")},
 		"cmd/c/doc.go":    {Data: []byte("// Command c is planted.\npackage main\n")},
 		"bench/main.go":   {Data: []byte("package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n")},
@@ -334,7 +342,8 @@ func TestTheFileMapIsTrue(t *testing.T) {
 	}
 	require.NoError(t, walkGo(os.DirFS("."), func(file string, _ *ast.File, _ *token.FileSet) {
 		dir := packageOf(file)
-		require.True(t, isBelow(dir, "examples") || strings.Contains(string(text), dir), "ARCHITECTURE.md does not mention %s", dir)
+		require.True(t, isBelow(dir, "examples") || strings.Contains(string(text), dir),
+			"ARCHITECTURE.md does not mention %s", dir)
 	}))
 }
 

@@ -29,9 +29,12 @@ func final(err error) verdict { return verdict{retry.Unknown, false, err} }
 // wantKind is SDK RFC 0058's list again.
 func wantKind(code int) error {
 	if kind := map[int]error{
-		21002: cberr.AmbiguousTimeout, 23000: cberr.TemporaryFailure, 23003: cberr.TemporaryFailure, 23007: cberr.JobQueueFull,
-		24000: cberr.ParsingFailure, 24006: cberr.LinkNotFound, 24025: cberr.DatasetNotFound, 24044: cberr.DatasetNotFound,
-		24045: cberr.DatasetNotFound, 24034: cberr.DataverseNotFound, 24039: cberr.DataverseExists, 24040: cberr.DatasetExists,
+		21002: cberr.AmbiguousTimeout, 23000: cberr.TemporaryFailure, 23003: cberr.TemporaryFailure,
+		23007: cberr.JobQueueFull,
+		24000: cberr.ParsingFailure, 24006: cberr.LinkNotFound, 24025: cberr.DatasetNotFound,
+		24044: cberr.DatasetNotFound,
+		24045: cberr.DatasetNotFound, 24034: cberr.DataverseNotFound, 24039: cberr.DataverseExists,
+		24040: cberr.DatasetExists,
 		24047: cberr.IndexNotFound, 24048: cberr.IndexExists,
 	}[code]; kind != nil {
 		return kind
@@ -47,8 +50,8 @@ func wantKind(code int) error {
 	return cberr.Couchbase
 }
 
-// TestCB57CB63EveryCodeD77D117 gives every code with and without the service's retry hint. Without it three codes are retried
-// (CB-63) and no other (CB-57); with it all are, of statements that only read.
+// TestCB57CB63EveryCodeD77D117 gives every code with and without the service's retry hint. Without it three codes are
+// retried (CB-63) and no other (CB-57); with it all are, of statements that only read.
 func TestCB57CB63EveryCodeD77D117(t *testing.T) {
 	temporary := map[int]bool{23000: true, 23003: true, 23007: true}
 	for code := -2; code <= 30000; code++ {
@@ -68,14 +71,20 @@ func TestCB57CB63EveryCodeD77D117(t *testing.T) {
 		if code == 21002 {
 			want = final(cberr.UnambiguousTimeout)
 		}
-		if got := classify(analytics.Answer{HTTPStatus: 500, Errors: []analytics.ServerError{e}, Readonly: true}); got != want {
+		if got := classify(analytics.Answer{
+			HTTPStatus: 500, Errors: []analytics.ServerError{e},
+			Readonly: true,
+		}); got != want {
 			t.Fatalf("code %d of a read with the hint is %v, not %v", code, got, want)
 		}
 	}
 }
 
 func TestOnlyTheFirstErrorDecides(t *testing.T) {
-	a := analytics.Answer{HTTPStatus: 200, Errors: []analytics.ServerError{{Code: 24000}, {Code: 23000, Retriable: true}}}
+	a := analytics.Answer{HTTPStatus: 200, Errors: []analytics.ServerError{
+		{Code: 24000},
+		{Code: 23000, Retriable: true},
+	}}
 	require.Equal(t, final(cberr.ParsingFailure), classify(a))
 }
 

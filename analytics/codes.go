@@ -43,8 +43,8 @@ type Answer struct {
 // Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
 //
-// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after a timeout,
-// and only for statements that change nothing. Others are sent again for the codes that the retry RFC lists.
+// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after
+// a timeout, and only for statements that change nothing. Others are sent again for the codes that the retry RFC lists.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	reason, err = a.classify()
 	if reason != retry.Unknown && (a.Mutations > 0 || a.InDoubt() || a.timedOut()) {
@@ -95,8 +95,8 @@ var failedStatus = map[string]*cberr.Kind{
 // timeoutCode is that of the service's own timeout.
 const timeoutCode = 21002
 
-// timedOut reports whether the statement, or a part of it, has run into a time limit. The compiler's texts repeat parts of it,
-// whose names may have the word.
+// timedOut reports whether the statement, or a part of it, has run into a time limit. The compiler's texts repeat parts
+// of it, whose names may have the word.
 func (a *Answer) timedOut() bool {
 	return strings.EqualFold(a.Status, "timeout") || slices.ContainsFunc(a.Errors, func(e ServerError) bool {
 		message := strings.ToLower(e.Message)
@@ -115,8 +115,8 @@ func refused(code int) bool {
 	return slices.ContainsFunc(rows, func(r row) bool { return r.refusal && code >= r.low && code <= r.high })
 }
 
-// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for statements that
-// change nothing.
+// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for
+// statements that change nothing.
 func (a Answer) InDoubt() bool {
 	switch {
 	case a.Readonly:
@@ -129,8 +129,8 @@ func (a Answer) InDoubt() bool {
 	return !refused(a.Errors[0].Code)
 }
 
-// row is a row of the table of errors: a range of codes, what kind of failure they are, the reason for which they may be
-// retried, Unknown for none, and whether nothing was executed.
+// row is a row of the table of errors: a range of codes, what kind of failure they are, the reason for which they may
+// be retried, Unknown for none, and whether nothing was executed.
 type row struct {
 	low, high int
 	kind      *cberr.Kind

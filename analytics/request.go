@@ -37,7 +37,8 @@ type Request struct {
 	Hedge      *Hedge         // more nodes than one for a statement that is Readonly; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
-	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as
+	// LDAP.
 	OnBehalfOfDomain string
 
 	Endpoint string // of the node to ask; empty leaves the choice
@@ -93,8 +94,9 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		return nil, errors.Join(fmt.Errorf("analytics: %w: an argument cannot be encoded", cberr.InvalidArgument), err)
 	}
 	h := &httpsvc.Request{
-		Service: httpsvc.Analytics, Operation: "analytics", Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
-		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
+		Service: httpsvc.Analytics, Operation: "analytics", Method: "POST", Path: httpsvc.Path("query", "service"),
+		ContentType: "application/json",
+		Body:        body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
 		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	if r.Priority {

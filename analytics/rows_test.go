@@ -31,7 +31,10 @@ func (f fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, err
 		err = v.Err
 	}
 	if err != nil {
-		return nil, &httpsvc.Error{Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095", Retry: retry.Info{Reason: v.Reason}, Cause: err}
+		return nil, &httpsvc.Error{
+			Service: "analytics", Kind: cberr.KindOf(err), Endpoint: "n1:8095",
+			Retry: retry.Info{Reason: v.Reason}, Cause: err,
+		}
 	}
 	return resp, nil
 }
@@ -60,7 +63,8 @@ func TestMetadataIsComplete(t *testing.T) {
 	require.Equal(t, "7a1c 9f0e success", m.RequestID+" "+m.ClientContextID+" "+m.Status)
 	require.Equal(t, "slow", m.Warnings[0].Message)
 	require.Equal(t, analytics.Metrics{
-		Elapsed: 1510 * time.Microsecond, Execution: 1200 * time.Microsecond, Results: 2, ResultBytes: 16, Processed: 3, Errors: 5, Warnings: 1,
+		Elapsed: 1510 * time.Microsecond, Execution: 1200 * time.Microsecond, Results: 2, ResultBytes: 16, Processed: 3,
+		Errors: 5, Warnings: 1,
 	}, m.Metrics)
 }
 
@@ -109,7 +113,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, status uint16, body string) {
-		rows, err := analytics.Run(t.Context(), fixed{status: int(status), body: body}, &analytics.Request{Statement: "x"})
+		rows, err := analytics.Run(t.Context(), fixed{status: int(status), body: body},
+			&analytics.Request{Statement: "x"})
 		if err == nil {
 			for rows.Next() {
 				require.True(t, json.Valid(rows.Row()))

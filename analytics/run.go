@@ -7,9 +7,9 @@ import (
 	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
-// Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks until
-// then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which field
-// cannot be sent.
+// Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks
+// until then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which
+// field cannot be sent.
 func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	h, err := r.HTTP()
 	if err != nil {
@@ -56,7 +56,8 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	if again {
 		v.Reason = why
 	}
-	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the list's alone.
+	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the
+	// list's alone.
 	v.General = said.Readonly && !said.timedOut()
 	return v
 }

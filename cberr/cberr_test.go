@@ -99,12 +99,14 @@ func TestParents(t *testing.T) {
 			want = cberr.Crypto
 		default:
 			for other := range cberr.All() {
-				require.Equal(t, other == k || other == cberr.Couchbase, errors.Is(k, other), "%s and %s", name, other.Name())
+				require.Equal(t, other == k || other == cberr.Couchbase, errors.Is(k, other), "%s and %s", name,
+					other.Name())
 			}
 			continue
 		}
 		for other := range cberr.All() {
-			require.Equal(t, other == k || other == want || other == cberr.Couchbase, errors.Is(k, other), "%s and %s", k.Name(), other.Name())
+			require.Equal(t, other == k || other == want || other == cberr.Couchbase, errors.Is(k, other), "%s and %s",
+				k.Name(), other.Name())
 		}
 	}
 }
@@ -130,11 +132,17 @@ func TestKindOfIsTheFirstOrAMoreSpecificOne(t *testing.T) {
 		{errors.New("other"), nil},
 		{context.DeadlineExceeded, nil},
 		{errors.Join(wrap(cberr.AmbiguousTimeout), cberr.AuthenticationFailure), cberr.AmbiguousTimeout},
-		{errors.Join(errors.New("other"), wrap(wrap(cberr.AuthenticationFailure)), cberr.Timeout), cberr.AuthenticationFailure},
+		{
+			errors.Join(errors.New("other"), wrap(wrap(cberr.AuthenticationFailure)), cberr.Timeout),
+			cberr.AuthenticationFailure,
+		},
 		{errors.Join(cberr.Couchbase, wrap(cberr.DocumentNotFound)), cberr.DocumentNotFound},
 		{errors.Join(cberr.Timeout, cberr.DocumentNotFound, wrap(cberr.UnambiguousTimeout)), cberr.UnambiguousTimeout},
 		{errors.Join(cberr.UnambiguousTimeout, cberr.Timeout, cberr.Couchbase), cberr.UnambiguousTimeout},
-		{fmt.Errorf("%w, %w", cberr.DocumentNotFound, cberr.DocumentNotFoundOnReplica), cberr.DocumentNotFoundOnReplica},
+		{
+			fmt.Errorf("%w, %w", cberr.DocumentNotFound, cberr.DocumentNotFoundOnReplica),
+			cberr.DocumentNotFoundOnReplica,
+		},
 	} {
 		require.Equal(t, tc.want, cberr.KindOf(tc.err), "%v", tc.err)
 	}

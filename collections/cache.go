@@ -63,8 +63,8 @@ func New(o Options) *Cache {
 	return c
 }
 
-// Get finds an id that is known. It takes no lock and allocates nothing. That of the default collection is known from the
-// beginning, as long as no node does not know it.
+// Get finds an id that is known. It takes no lock and allocates nothing. That of the default collection is known from
+// the beginning, as long as no node does not know it.
 func (c *Cache) Get(p Path) (Entry, bool) {
 	p = p.clean()
 	if p.Scope == defaultName && p.Collection == defaultName {
@@ -75,8 +75,8 @@ func (c *Cache) Get(p Path) (Entry, bool) {
 }
 
 // Wait lets w wait for the lookup of p, which it starts when none is running. If the id has become known meanwhile, w
-// is told at once. A waiter that waits for p already goes on doing so, and is told once. The error is ErrTooManyWaiters;
-// then w is told nothing.
+// is told at once. A waiter that waits for p already goes on doing so, and is told once. The error is
+// ErrTooManyWaiters; then w is told nothing.
 func (c *Cache) Wait(p Path, w Waiter) error {
 	p = p.clean()
 	c.mu.Lock()
@@ -124,8 +124,9 @@ func (c *Cache) Remove(p Path, w Waiter) bool {
 	return true
 }
 
-// Resolve is the outcome of the lookup of p: all who wait are told, in the order in which they came. After a failure the
-// next Wait looks up anew. An outcome from before Clear counts for nothing: if anybody waits, the lookup begins again.
+// Resolve is the outcome of the lookup of p: all who wait are told, in the order in which they came. After a failure
+// the next Wait looks up anew. An outcome from before Clear counts for nothing: if anybody waits, the lookup begins
+// again.
 func (c *Cache) Resolve(p Path, e Entry, err error) {
 	p = p.clean()
 	c.mu.Lock()

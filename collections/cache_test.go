@@ -29,7 +29,8 @@ var path = collections.Path{Scope: "eu", Collection: "users"}
 
 func newCache(limit int) (*collections.Cache, *atomic.Int64) {
 	var lookups atomic.Int64
-	return collections.New(collections.Options{MaxWaiters: limit, Lookup: func(collections.Path) { lookups.Add(1) }}), &lookups
+	return collections.New(collections.Options{MaxWaiters: limit, Lookup: func(collections.Path) { lookups.Add(1) }}),
+		&lookups
 }
 
 func TestB18B22UnknownCollectionIsLookedUpOnce(t *testing.T) {
@@ -92,7 +93,12 @@ func TestB24LeavingDisturbsNobody(t *testing.T) {
 
 func TestD95DefaultCollectionIsNeverLookedUp(t *testing.T) {
 	c, lookups := newCache(0)
-	for _, p := range []collections.Path{{}, {Scope: "_default"}, {Collection: "_default"}, {Scope: "_default", Collection: "_default"}} {
+	for _, p := range []collections.Path{
+		{},
+		{Scope: "_default"},
+		{Collection: "_default"},
+		{Scope: "_default", Collection: "_default"},
+	} {
 		e, ok := c.Get(p)
 		require.True(t, ok)
 		require.Zero(t, e)
@@ -149,7 +155,8 @@ func TestClearForgetsEverything(t *testing.T) {
 
 func TestD97KnownIDCostsNoAllocation(t *testing.T) {
 	c, _ := newCache(0)
-	long := collections.Path{Scope: strings.Repeat("s", 60), Collection: strings.Repeat("c", 60)} // does not fit on a stack when put together
+	// does not fit on a stack when put together
+	long := collections.Path{Scope: strings.Repeat("s", 60), Collection: strings.Repeat("c", 60)}
 	c.Resolve(long, collections.Entry{ID: 9}, nil)
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Get(long) }))
 	found := make(chan bool, 1)
@@ -193,8 +200,8 @@ func TestClearMakesRunningLookupsBeginAgain(t *testing.T) {
 	require.EqualValues(t, 4, lookups.Load())
 }
 
-// D92: the answer of one lookup never comes. Its waiters can leave, others are not held up, and a lookup that is given up
-// leaves nothing behind.
+// D92: the answer of one lookup never comes. Its waiters can leave, others are not held up, and a lookup that is given
+// up leaves nothing behind.
 func TestD92LostLookupBlocksNobodyElse(t *testing.T) {
 	c, lookups := newCache(2)
 	a, b := &waiter{}, &waiter{}
@@ -231,7 +238,8 @@ func TestD93TheIDJustResolvedIsTheOneInUse(t *testing.T) {
 	require.Equal(t, []collections.Entry{e}, w.got)
 	require.False(t, c.Invalidate(path, 9), "a late answer to the old id undoes nothing")
 
-	c.Resolve(path, collections.Entry{ID: 11, ManifestUID: 7}, nil) // also when nobody has found out that the old one is none
+	// also when nobody has found out that the old one is none
+	c.Resolve(path, collections.Entry{ID: 11, ManifestUID: 7}, nil)
 	e, _ = c.Get(path)
 	require.EqualValues(t, 11, e.ID)
 }
@@ -312,7 +320,10 @@ func TestWaitersAreToldOutsideOfTheLock(t *testing.T) {
 // A lookup may end before Lookup returns.
 func TestLookupsMayEndAtOnce(t *testing.T) {
 	var c *collections.Cache
-	c = collections.New(collections.Options{Lookup: func(p collections.Path) { c.Resolve(p, collections.Entry{ID: 8}, nil) }})
+	c = collections.New(collections.Options{Lookup: func(p collections.Path) {
+		c.Resolve(p, collections.Entry{ID: 8},
+			nil)
+	}})
 	w := &waiter{}
 	require.NoError(t, c.Wait(path, w))
 	require.Equal(t, []collections.Entry{{ID: 8}}, w.got)

@@ -22,7 +22,8 @@ func cannedNode(t *testing.T) string {
 	return cannedNodeThat(t, func(memd.Opcode) memd.Status { return memd.StatusSuccess })
 }
 
-// cannedNodeThat is the same, but for the requests that it refuses; one that it sends away gets the map that everybody knows.
+// cannedNodeThat is the same, but for the requests that it refuses; one that it sends away gets the map that everybody
+// knows.
 func cannedNodeThat(t *testing.T, status func(memd.Opcode) memd.Status) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -32,7 +33,10 @@ func cannedNodeThat(t *testing.T, status func(memd.Opcode) memd.Status) string {
 		"vBucketServerMap":{"numReplicas":0,"serverList":["$HOST:%s"],"vBucketMap":[[0],[0]]},
 		"nodes":[{"hostname":"$HOST:1"}],"nodesExt":[{"services":{"kv":%s},"thisNode":true}]}`, port, port)
 	answers := map[memd.Opcode]memd.Packet{
-		memd.OpGetClusterConfig: {Value: config}, memd.OpGet: {CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)},
+		memd.OpGetClusterConfig: {Value: config}, memd.OpGet: {
+			CAS: 7, Extras: make([]byte, 4),
+			Value: make([]byte, 256),
+		},
 		memd.OpSet:                 {CAS: 7, Extras: make([]byte, 16)},
 		memd.OpSubdocMultiLookup:   {CAS: 7, Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz")},
 		memd.OpSubdocMultiMutation: {CAS: 7, Extras: make([]byte, 16), Value: []byte("\x01\x00\x00\x00\x00\x00\x017")},
@@ -135,7 +139,8 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("get %v by pointer, %v by value; upsert %v; lookup %v, mutation %v of two paths", pointer, byValue, upsert, lookup, mutate)
+	t.Logf("get %v by pointer, %v by value; upsert %v; lookup %v, mutation %v of two paths", pointer, byValue, upsert,
+		lookup, mutate)
 	require.LessOrEqual(t, pointer, 2.0)
 	require.LessOrEqual(t, byValue, 1.0)
 	require.Zero(t, upsert)
@@ -177,8 +182,8 @@ func TestAllocationsOfNotMyVBucket(t *testing.T) {
 	require.LessOrEqual(t, n, 1+2.0, "the value, and two")
 }
 
-// That there is no such document, or that there is one, is an answer as frequent as any: it costs the error, and the call is
-// used again.
+// That there is no such document, or that there is one, is an answer as frequent as any: it costs the error, and the
+// call is used again.
 func TestAllocationsOfARefusal(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates on its own")

@@ -12,6 +12,8 @@ import (
 // sent.
 func (c *Cluster) Analytics(ctx context.Context, r *analytics.Request) (*analytics.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{
-		service: Analytics, operation: "analytics", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge, strategy: r.Retry,
-	}, func(ctx context.Context, d httpsvc.Doer) (*analytics.Rows, error) { return analytics.Run(ctx, d, r) }, closeRows[*analytics.Rows])
+		service: Analytics, operation: "analytics", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge,
+		strategy: r.Retry,
+	}, func(ctx context.Context, d httpsvc.Doer) (*analytics.Rows, error) { return analytics.Run(ctx, d, r) },
+		closeRows[*analytics.Rows])
 }

@@ -29,7 +29,10 @@ func bigConfig(b *testing.B, m *mock.Cluster) func(rev int64) []byte {
 	exts, addrs := j["nodesExt"].([]any), servers["serverList"].([]any)
 	for i := len(addrs); i < 100; i++ {
 		host := fmt.Sprintf("127.0.0.%d", 100+i)
-		exts = append(exts, map[string]any{"hostname": host, "services": map[string]any{"kv": 1, "mgmt": 2, "n1ql": 3, "fts": 4, "cbas": 5}})
+		exts = append(exts, map[string]any{"hostname": host, "services": map[string]any{
+			"kv": 1, "mgmt": 2, "n1ql": 3,
+			"fts": 4, "cbas": 5,
+		}})
 		addrs = append(addrs, host+":1")
 	}
 	rows := servers["vBucketMap"].([]any)
@@ -57,7 +60,8 @@ func BenchmarkGetsWhileMapsCome(b *testing.B) {
 			defer func() { require.NoError(b, m.Close()) }()
 			cfg, err := core.ParseConnString(m.ConnString())
 			require.NoError(b, err)
-			cfg.Auth.Username, cfg.Auth.Password, cfg.Maps.NoNotifications = "Administrator", core.NewSecret("password"), true
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Maps.NoNotifications = "Administrator",
+				core.NewSecret("password"), true
 			cfg.Maps.PollInterval = time.Hour // its answers would have the mock's own map
 			c, err := core.Open(b.Context(), cfg)
 			require.NoError(b, err)
@@ -95,7 +99,8 @@ func BenchmarkGetsWhileMapsCome(b *testing.B) {
 
 // carryMaps lets the node of key answer with newer maps until it is stopped.
 func carryMaps(
-	b *testing.B, m *mock.Cluster, big func(rev int64) []byte, bucket *core.Bucket, key []byte, applied *atomic.Int64, stop, stopped chan struct{},
+	b *testing.B, m *mock.Cluster, big func(rev int64) []byte, bucket *core.Bucket, key []byte, applied *atomic.Int64,
+	stop, stopped chan struct{},
 ) {
 	defer close(stopped)
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -106,7 +111,8 @@ func carryMaps(
 			return
 		case <-tick.C:
 		}
-		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.NotMyVBucket(true, big(rev)))
+		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.NotMyVBucket(true,
+			big(rev)))
 		if _, err := kv.Do(b.Context(), bucket, kv.Upsert{Key: key, Value: []byte("v")}); err != nil {
 			b.Error(err)
 			return

@@ -30,7 +30,9 @@ func full(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket)) {
 	})
 }
 
-var blocking = kv.Common{Block: true, Timeout: time.Minute, Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
+var blocking = kv.Common{Block: true, Timeout: time.Minute, Retry: retry.Func(func(context.Context, *retry.Request,
+	retry.Reason,
+) retry.Action {
 	return retry.Stop() // nobody is asked
 })}
 
@@ -68,7 +70,9 @@ func TestABlockingStartSlowsDownItsCaller(t *testing.T) {
 		began := time.Now()
 		var done atomic.Int32
 		for i := range 4 {
-			kv.Go(ctx(t), b, kv.Upsert{Key: []byte{'a' + byte(i)}, Common: blocking}, func(_ kv.MutationResult, err error) {
+			kv.Go(ctx(t), b, kv.Upsert{Key: []byte{'a' + byte(i)}, Common: blocking}, func(_ kv.MutationResult,
+				err error,
+			) {
 				if err == nil {
 					done.Add(1)
 				}
@@ -92,12 +96,18 @@ func TestTheEndOfABlockedCall(t *testing.T) {
 		ctx  func(context.Context) context.Context
 		want error
 	}{
-		"deadline": {op: kv.Upsert{Common: kv.Common{Block: true, Timeout: 200 * time.Millisecond}}, want: cberr.UnambiguousTimeout},
-		"canceled": {op: kv.Upsert{Common: blocking}, want: cberr.RequestCanceled, ctx: func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(200*time.Millisecond, cancel)
-			return ctx
-		}},
+		"deadline": {
+			op:   kv.Upsert{Common: kv.Common{Block: true, Timeout: 200 * time.Millisecond}},
+			want: cberr.UnambiguousTimeout,
+		},
+		"canceled": {
+			op: kv.Upsert{Common: blocking}, want: cberr.RequestCanceled,
+			ctx: func(ctx context.Context) context.Context {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(200*time.Millisecond, cancel)
+				return ctx
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			full(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {

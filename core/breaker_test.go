@@ -26,7 +26,8 @@ var never = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry
 // trip lets calls to a node time out until its breaker opens.
 func trip(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) *mock.Injection {
 	t.Helper()
-	in := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpNoop}}, mock.Drop())
+	in := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpNoop}},
+		mock.Drop())
 	for range 10 {
 		_, err := kv.Do(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Timeout: 20 * time.Millisecond}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
@@ -35,7 +36,8 @@ func trip(t *testing.T, m *mock.Cluster, b *core.Bucket, key []byte) *mock.Injec
 	return in
 }
 
-// CB-68, D69: while a node's breaker is open its calls are not sent, and their strategy decides. Other nodes are served.
+// CB-68, D69: while a node's breaker is open its calls are not sent, and their strategy decides. Other nodes are
+// served.
 func TestAnOpenBreakerSendsNothing_CB68(t *testing.T) {
 	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		sick, well := keyOn(t, b, m.Node(0).Addr()), keyOn(t, b, m.Node(1).Addr())
@@ -105,7 +107,14 @@ func TestBreakersCountWithinTheirWindow(t *testing.T) {
 }
 
 func TestBadBreakersAreRefused(t *testing.T) {
-	for _, b := range []core.CircuitBreaker{{Percentage: 101}, {Percentage: -1}, {Volume: -1}, {SleepWindow: -1}, {RollingWindow: -1}, {CanaryTimeout: -1}} {
+	for _, b := range []core.CircuitBreaker{
+		{Percentage: 101},
+		{Percentage: -1},
+		{Volume: -1},
+		{SleepWindow: -1},
+		{RollingWindow: -1},
+		{CanaryTimeout: -1},
+	} {
 		_, err := core.Open(t.Context(), core.Config{Retry: core.RetryConfig{CircuitBreaker: &b}})
 		var ce *core.ConfigError
 		require.ErrorAs(t, err, &ce)

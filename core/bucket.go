@@ -37,9 +37,11 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	b := &Bucket{c: c, name: name, stop: stop}
 	b.source, b.renewer = b.newSource(), b.newRenewer()
 	b.router = dispatch.New(dispatch.Options{
-		Bucket: name, Seeds: c.cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: c.cfg.TLS.Enabled, Network: c.cfg.Net.Network, Base: c.base,
-		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log, Instruments: c.instr,
-		Timeout: c.cfg.KV.Timeout, DurableTimeout: c.cfg.KV.DurableTimeout, QueueLimit: c.cfg.Limits.Queue,
+		Bucket: name, Seeds: c.cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: c.cfg.TLS.Enabled,
+		Network: c.cfg.Net.Network, Base: c.base,
+		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log,
+		Instruments: c.instr,
+		Timeout:     c.cfg.KV.Timeout, DurableTimeout: c.cfg.KV.DurableTimeout, QueueLimit: c.cfg.Limits.Queue,
 		Connections:  c.cfg.KV.Connections,
 		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Retry.JitterSource, Policies: c.kvPolicies(c.policy.Load()),
 		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
@@ -183,9 +185,9 @@ func (b *Bucket) poll(ctx context.Context) {
 	}
 }
 
-// stillToAsk reports whether a wanted map has not come, and there is a node that was not asked for it. err is what became
-// of the last request. Nodes tell of a new map all at once: it waits a moment before the first request, so that the others
-// have told of it too and a map that is being considered has come.
+// stillToAsk reports whether a wanted map has not come, and there is a node that was not asked for it. err is what
+// became of the last request. Nodes tell of a new map all at once: it waits a moment before the first request, so that
+// the others have told of it too and a map that is being considered has come.
 func (b *Bucket) stillToAsk(ctx context.Context, asked []int, err error) bool {
 	if asked == nil {
 		moment := time.NewTimer(announceTime)
@@ -201,8 +203,8 @@ func (b *Bucket) stillToAsk(ctx context.Context, asked []int, err error) bool {
 	return (err != nil || announced) && len(asked) < len(b.router.Nodes())
 }
 
-// nextNode is the index of the node to ask now, -1 for any: the one that has named the version of a newer map, unless it was asked
-// already, or else the next one in turn that was not.
+// nextNode is the index of the node to ask now, -1 for any: the one that has named the version of a newer map, unless
+// it was asked already, or else the next one in turn that was not.
 func (b *Bucket) nextNode(turn *int, asked []int) int {
 	if node, announced := b.router.Announced(); announced && node >= 0 && !slices.Contains(asked, node) {
 		return node
@@ -217,11 +219,14 @@ func (b *Bucket) nextNode(turn *int, asked []int) int {
 	return -1
 }
 
-// pollOnce asks one node for a newer map, or only for a sign of life when all nodes tell of new maps by themselves and none has told
-// of one that has not come. It waits less for a map that is wanted now. A failure is no matter: the next turn asks another. A
-// connection that stays silent is replaced.
+// pollOnce asks one node for a newer map, or only for a sign of life when all nodes tell of new maps by themselves and
+// none has told of one that has not come. It waits less for a map that is wanted now. A failure is no matter: the next
+// turn asks another. A connection that stays silent is replaced.
 func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) error {
-	op := kv.GetClusterConfig{Common: kv.Common{Timeout: min(b.c.cfg.Maps.PollInterval, b.c.cfg.Maps.PollTimeout), Retry: dispatch.Strict}}
+	op := kv.GetClusterConfig{Common: kv.Common{
+		Timeout: min(b.c.cfg.Maps.PollInterval, b.c.cfg.Maps.PollTimeout),
+		Retry:   dispatch.Strict,
+	}}
 	if wanted {
 		op.Timeout = min(op.Timeout, wantedTimeout)
 	}
@@ -238,8 +243,12 @@ func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) erro
 		b.source.refresh(ctx)
 	}
 	_, announced := b.router.Announced()
-	if !gives || !wanted && !announced && b.router.AllPush() { // nothing to ask for, but whether the node is still there
-		_, err := kv.Do(ctx, b.router, kv.Noop{Common: op.Common, Pinned: op.Pinned, Node: op.Node, Connection: op.Connection})
+	// nothing to ask for, but whether the node is still there
+	if !gives || !wanted && !announced && b.router.AllPush() {
+		_, err := kv.Do(ctx, b.router, kv.Noop{
+			Common: op.Common, Pinned: op.Pinned, Node: op.Node,
+			Connection: op.Connection,
+		})
 		if errors.Is(err, cberr.UnambiguousTimeout) {
 			probe.Unanswered()
 		}

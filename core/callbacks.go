@@ -15,8 +15,8 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 var errNoSocket = errors.New("the dialer gave neither a connection nor an error")
 
-// containedDial is a dialer of the user's that neither panics nor ends its caller's goroutine, nor gives nothing at all or a connection
-// beside an error. Its connections do not panic either.
+// containedDial is a dialer of the user's that neither panics nor ends its caller's goroutine, nor gives nothing at all
+// or a connection beside an error. Its connections do not panic either.
 func containedDial(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
 		err = observe.Apart("Dial", func() (err error) {
@@ -34,8 +34,9 @@ func containedDial(dial dialFunc) dialFunc {
 	}
 }
 
-// containedTLS keeps the callbacks of a configuration from panicking and from ending goroutines. Those that run in a handshake alone are left: a handshake
-// contains them itself. These also run when a server that renegotiates, or gives a new session, is read from.
+// containedTLS keeps the callbacks of a configuration from panicking and from ending goroutines. Those that run in a
+// handshake alone are left: a handshake contains them itself. These also run when a server that renegotiates, or gives
+// a new session, is read from.
 func containedTLS(t *tls.Config) {
 	if f := t.VerifyPeerCertificate; f != nil {
 		t.VerifyPeerCertificate = func(raw [][]byte, chains [][]*x509.Certificate) error {

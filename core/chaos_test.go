@@ -58,9 +58,11 @@ func anyStrategy(r *rand.Rand) retry.Strategy {
 func anyFault(r *rand.Rand) mock.Fault {
 	fs := []mock.Fault{
 		mock.Status(memd.StatusTmpFail), mock.Status(memd.StatusLocked), mock.Status(memd.StatusSyncWriteInProgress),
-		mock.Status(memd.StatusBusy), mock.Status(0x7fff), mock.Delay(time.Duration(r.IntN(300)) * time.Millisecond), mock.Drop(),
+		mock.Status(memd.StatusBusy), mock.Status(0x7fff), mock.Delay(time.Duration(r.IntN(300)) * time.Millisecond),
+		mock.Drop(),
 		mock.DropReply(), mock.CloseBefore(), mock.CloseAfter(), mock.Truncate(r.IntN(30)), mock.Twice(),
-		mock.CorruptMagic(), mock.CorruptLength(), mock.CorruptParts(), mock.CorruptOpaque(), mock.NotMyVBucket(true, nil),
+		mock.CorruptMagic(), mock.CorruptLength(), mock.CorruptParts(), mock.CorruptOpaque(), mock.NotMyVBucket(true,
+			nil),
 		mock.NotMyVBucket(false, nil), mock.DelayReply(time.Duration(r.IntN(300)) * time.Millisecond),
 	}
 	return fs[r.IntN(len(fs))]
@@ -71,8 +73,10 @@ func anyFault(r *rand.Rand) mock.Fault {
 // failure never, ambiguous at most once.
 func chaos(t *testing.T, seed uint64, calls int, reached map[string]int) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Bucket("default", 16, mock.WithCollection("s", "c")))
-		c := open(t, m, func(cfg *core.Config) { cfg.Retry.JitterSource = guarded(rand.New(rand.NewPCG(seed, 2)).Float64) })
+		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Bucket("default", 16,
+			mock.WithCollection("s", "c")))
+		c := open(t, m,
+			func(cfg *core.Config) { cfg.Retry.JitterSource = guarded(rand.New(rand.NewPCG(seed, 2)).Float64) })
 		b := c.Bucket("default")
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -148,7 +152,11 @@ func write(ctx context.Context, b *core.Bucket, r *rand.Rand, e *entry) {
 		end(err)
 	case 2:
 		done := make(chan error, 2)
-		kv.Go(ctx, b, kv.Upsert{Common: in, Key: key, Value: value}, func(_ kv.MutationResult, err error) { done <- err })
+		kv.Go(ctx, b, kv.Upsert{Common: in, Key: key, Value: value}, func(_ kv.MutationResult,
+			err error,
+		) {
+			done <- err
+		})
 		end(<-done)
 	default:
 		one := uint64(1)
@@ -157,8 +165,11 @@ func write(ctx context.Context, b *core.Bucket, r *rand.Rand, e *entry) {
 	}
 }
 
-// readMany reads many documents, of which some may be there, and judges what comes: each in time, its own and no other's.
-func readMany(ctx context.Context, t *testing.T, b *core.Bucket, r *rand.Rand, calls int, reached map[string]int, mu *sync.Mutex) {
+// readMany reads many documents, of which some may be there, and judges what comes: each in time, its own and no
+// other's.
+func readMany(ctx context.Context, t *testing.T, b *core.Bucket, r *rand.Rand, calls int, reached map[string]int,
+	mu *sync.Mutex,
+) {
 	in := kv.Common{Timeout: time.Duration(1+r.IntN(2500)) * time.Millisecond, Retry: anyStrategy(r)}
 	if r.IntN(3) == 0 {
 		in.Scope, in.Collection = "s", "c"
@@ -202,7 +213,10 @@ func readMany(ctx context.Context, t *testing.T, b *core.Bucket, r *rand.Rand, c
 
 // disturb injects faults and changes the topology until ctx ends, and then lets everything recover.
 func disturb(ctx context.Context, m *mock.Cluster, r *rand.Rand) {
-	ops := []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpIncrement, memd.OpCollectionsGetID, memd.OpGetClusterConfig, memd.OpHello, memd.OpSASLStep, memd.OpSelectBucket}
+	ops := []memd.Opcode{
+		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpIncrement, memd.OpCollectionsGetID,
+		memd.OpGetClusterConfig, memd.OpHello, memd.OpSASLStep, memd.OpSelectBucket,
+	}
 	for ctx.Err() == nil {
 		t := time.NewTimer(time.Duration(1+r.IntN(40)) * time.Millisecond)
 		select {
@@ -248,7 +262,8 @@ func check(t *testing.T, seed uint64, m *mock.Cluster, ledger []*entry, reached 
 			bad = fmt.Sprintf("succeeded, applied %d times", n)
 		case e.err != nil && !errors.As(e.err, &ke):
 			bad = "is no kv.Error"
-		case e.err != nil && n > 1, e.err != nil && !ke.Ambiguous() && n != 0 && !errors.Is(e.err, cberr.DocumentExists):
+		case e.err != nil && n > 1, e.err != nil && !ke.Ambiguous() && n != 0 &&
+			!errors.Is(e.err, cberr.DocumentExists):
 			bad = fmt.Sprintf("applied %d times", n)
 		}
 		switch {
@@ -285,7 +300,10 @@ func TestChaos(t *testing.T) {
 		chaos(t, uint64(seed), 400, reached)
 	}
 	t.Log(reached)
-	for _, what := range []string{"success", "in doubt, applied 0 times", "in doubt, applied 1 times", "failure that says so", "read", "read nothing", "read in vain"} {
+	for _, what := range []string{
+		"success", "in doubt, applied 0 times", "in doubt, applied 1 times",
+		"failure that says so", "read", "read nothing", "read in vain",
+	} {
 		require.Positive(t, reached[what], "not reached: "+what)
 	}
 }

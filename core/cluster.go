@@ -84,14 +84,19 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c.policy.Store(cfg.Retry.Policy)
 	c.orch = retry.New(retry.Options{
-		Default: cfg.Retry.Policy.Throttled(defaultStrategy(cfg.Retry.Strategy)), Inherited: defaultStrategy(cfg.Retry.Strategy),
+		Default:   cfg.Retry.Policy.Throttled(defaultStrategy(cfg.Retry.Strategy)),
+		Inherited: defaultStrategy(cfg.Retry.Strategy),
 		MaxParked: cfg.Limits.Parked, MaxBytes: cfg.Limits.ParkedBytes, MaxOpBytes: cfg.Limits.CallBytes,
-		DisableRetries: cfg.Retry.Disabled, Dice: cfg.Retry.JitterSource, Observer: c.observer(), DispatchAll: dispatch.DispatchAll,
+		DisableRetries: cfg.Retry.Disabled, Dice: cfg.Retry.JitterSource, Observer: c.observer(),
+		DispatchAll: dispatch.DispatchAll,
 	})
 	c.logins = newLogins(&cfg, c.log)
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Net.Dial = c.filter.dial
-	c.instr = observe.New(observe.Options{TracerProvider: cfg.Observe.TracerProvider, MeterProvider: cfg.Observe.MeterProvider, Log: c.log})
+	c.instr = observe.New(observe.Options{
+		TracerProvider: cfg.Observe.TracerProvider,
+		MeterProvider:  cfg.Observe.MeterProvider, Log: c.log,
+	})
 	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet = c.explained
 	c.http = c.newHTTP()
@@ -132,9 +137,11 @@ func (c *Cluster) wanted() []memd.Feature {
 	off := map[memd.Feature]bool{
 		memd.FeatureSnappy: c.cfg.KV.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.KV.Compression.Off,
 		memd.FeatureDuplex: c.cfg.Maps.NoNotifications, memd.FeatureClustermapChange: c.cfg.Maps.NoNotifications,
-		memd.FeatureClustermapChangeBrief: c.cfg.Maps.NoNotifications, memd.FeatureMutationSeqno: c.cfg.KV.NoMutationTokens,
-		memd.FeatureTracing: c.cfg.KV.NoServerDurations, memd.FeatureUnorderedExecution: c.cfg.KV.NoUnordered,
-		memd.FeatureReportUnitUsage: !c.cfg.KV.ResourceUnits,
+		memd.FeatureClustermapChangeBrief: c.cfg.Maps.NoNotifications,
+		memd.FeatureMutationSeqno:         c.cfg.KV.NoMutationTokens,
+		memd.FeatureTracing:               c.cfg.KV.NoServerDurations,
+		memd.FeatureUnorderedExecution:    c.cfg.KV.NoUnordered,
+		memd.FeatureReportUnitUsage:       !c.cfg.KV.ResourceUnits,
 	}
 	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return off[f] })
 }
@@ -147,9 +154,11 @@ func (c *Cluster) connectOptions() conn.Options {
 		agent += " " + c.cfg.Agent
 	}
 	return conn.Options{
-		Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms, AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(), Compression: c.cfg.KV.Compression,
-		Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
+		Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
+		AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
+		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(),
+		Compression: c.cfg.KV.Compression,
+		Timeout:     c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
 		MaxInFlight: c.cfg.Limits.InFlight,
 	}
 }
@@ -272,7 +281,8 @@ func (c *Cluster) retryCounts() []observe.RetryCounts {
 	all := make([]observe.RetryCounts, 0, len(stats.Operations))
 	for k, n := range stats.Operations {
 		counts := observe.RetryCounts{
-			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"), Retries: int64(n.Retries), Failed: int64(n.Failed),
+			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"), Retries: int64(n.Retries),
+			Failed:      int64(n.Failed),
 			Transparent: int64(n.Transparent), Hedges: int64(n.Hedges),
 		}
 		for _, h := range n.Histogram {

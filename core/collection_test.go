@@ -37,7 +37,10 @@ func TestACollectionIsWhereItsOperationsGo(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "in users", value(users, kv.Get{Key: key}))
 		require.Empty(t, value(b, kv.Get{Key: key}))
-		require.Equal(t, "in users", value(b, kv.Get{Common: kv.Common{Scope: "people", Collection: "users"}, Key: key}))
+		require.Equal(t, "in users", value(b, kv.Get{
+			Common: kv.Common{Scope: "people", Collection: "users"},
+			Key:    key,
+		}))
 		f := kv.Start(ctx(t), users, kv.Exists{Key: key})
 		there, err := f.Wait(ctx(t))
 		require.NoError(t, err)
@@ -82,7 +85,8 @@ func TestACollectionIsWhereItsOperationsGo(t *testing.T) {
 	t.Run("operations without a collection", func(t *testing.T) {
 		_, err := kv.Do(ctx(t), users, kv.Noop{})
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("collection %q of scope %q of %s", "users", "people", b), fmt.Sprintf("%+v", users))
+		require.Equal(t, fmt.Sprintf("collection %q of scope %q of %s", "users", "people", b),
+			fmt.Sprintf("%+v", users))
 	})
 
 	t.Run("it costs nothing", func(t *testing.T) {

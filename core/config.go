@@ -16,8 +16,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// Config says how to reach a cluster and how to behave, in groups. Every zero value is usable: the cluster is then on this
-// machine and wants no password. Open reads a Config and does not keep it.
+// Config says how to reach a cluster and how to behave, in groups. Every zero value is usable: the cluster is then on
+// this machine and wants no password. Open reads a Config and does not keep it.
 type Config struct {
 	Seeds   SeedConfig    // where to begin
 	Net     NetConfig     // how nodes are addressed and connected to
@@ -47,14 +47,15 @@ type Config struct {
 type SeedConfig struct {
 	// Hosts are the nodes to ask, as "host" or "host:port" (IPv6 in brackets). Default: 127.0.0.1 at the default port.
 	Hosts []string
-	// SRV is the name of a DNS SRV record that names nodes too, as in "_couchbases._tcp.db.example.com"; connection strings
-	// of one host without a port set it. It is looked up beside the hosts' own addresses, and again when no node can be
-	// reached any more; that it does not exist is no error.
+	// SRV is the name of a DNS SRV record that names nodes too, as in "_couchbases._tcp.db.example.com"; connection
+	// strings of one host without a port set it. It is looked up beside the hosts' own addresses, and again when no
+	// node can be reached any more; that it does not exist is no error.
 	SRV string
 	// HTTPHosts are management services to ask for cluster maps over HTTP, as "host:port", where nodes give none over
-	// key-value connections or cannot be connected to. Default: those of Hosts, and of the nodes once there is a map. Without
-	// Hosts they are the only addresses. Without TLS such a request shows the password, so that nodes that have not taken a
-	// login are asked with one only if HTTPHosts is set, Maps.Bootstrap is BootstrapHTTP, or Auth.AllowPlain allows it.
+	// key-value connections or cannot be connected to. Default: those of Hosts, and of the nodes once there is a map.
+	// Without Hosts they are the only addresses. Without TLS such a request shows the password, so that nodes that have
+	// not taken a login are asked with one only if HTTPHosts is set, Maps.Bootstrap is BootstrapHTTP, or
+	// Auth.AllowPlain allows it.
 	HTTPHosts []string
 	// Resolver looks SRV up. Default: net.DefaultResolver.
 	Resolver Resolver
@@ -62,21 +63,21 @@ type SeedConfig struct {
 
 // NetConfig says how nodes are addressed and connected to.
 type NetConfig struct {
-	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" takes the network
-	// on which a node has the address that gave the first cluster map, or that of another host of the configuration; when
-	// none has, "external" if nodes have such addresses, otherwise "default".
+	// Network says which addresses of the nodes to use: "default", "external" or another name. "" or "auto" takes the
+	// network on which a node has the address that gave the first cluster map, or that of another host of the
+	// configuration; when none has, "external" if nodes have such addresses, otherwise "default".
 	Network string
-	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4. One that panics, or gives neither
-	// a connection nor an error, has failed, and so has a callback of TLS that panics.
+	// Dial opens sockets. Default: net.Dialer. Its network is "tcp", or "tcp4" with ForceIPv4. One that panics, or
+	// gives neither a connection nor an error, has failed, and so has a callback of TLS that panics.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// NodeFilter is asked before each dial of an address that a cluster map names, which is "host:port"; an error refuses it.
-	// It must not block. The seeds are not asked about. Nil refuses loopback and link-local addresses unless a seed has such
-	// an address, and unspecified and multicast ones; see AnyNode and AllowNodes.
+	// NodeFilter is asked before each dial of an address that a cluster map names, which is "host:port"; an error
+	// refuses it. It must not block. The seeds are not asked about. Nil refuses loopback and link-local addresses
+	// unless a seed has such an address, and unspecified and multicast ones; see AnyNode and AllowNodes.
 	NodeFilter func(addr string) error
 	// ForceIPv4 connects to IPv4 addresses only.
 	ForceIPv4 bool
-	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, less than
-	// that never. It is for the default Dial; another one decides for itself.
+	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, less
+	// than that never. It is for the default Dial; another one decides for itself.
 	KeepAlive time.Duration
 	// ConnectTimeout bounds dial, TLS and handshake of a connection together; 0 means 10 s.
 	ConnectTimeout time.Duration
@@ -90,32 +91,33 @@ type AuthConfig struct {
 	Password Secret
 	// Token is a bearer token, as in JWT, instead of Username and Password. It is sent over TLS only.
 	Token Secret
-	// Credentials overrides Username, Password and Token. It is called for each new connection and for each request to a
-	// service, on goroutines of the client's, with a context that ends with the attempt, after Timeout at the latest. A call
-	// that does not end then is left to itself.
+	// Credentials overrides Username, Password and Token. It is called for each new connection and for each request to
+	// a service, on goroutines of the client's, with a context that ends with the attempt, after Timeout at the latest.
+	// A call that does not end then is left to itself.
 	Credentials func(ctx context.Context) (Credentials, error)
 	Timeout     time.Duration // of Credentials; 0 means 5 s
 	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
-	// TLS also PLAIN. The first is tried; PLAIN follows a refusal, as of a user of LDAP or PAM, where the server lists it and
-	// its certificate was verified (not with InsecureSkipVerify), or with AllowPlain.
+	// TLS also PLAIN. The first is tried; PLAIN follows a refusal, as of a user of LDAP or PAM, where the server lists
+	// it and its certificate was verified (not with InsecureSkipVerify), or with AllowPlain.
 	Mechanisms []string
-	// AllowPlain allows PLAIN on an unencrypted socket, and passwords in HTTP requests to all nodes of a cluster map without
-	// TLS. Both show the password to anyone who listens.
+	// AllowPlain allows PLAIN on an unencrypted socket, and passwords in HTTP requests to all nodes of a cluster map
+	// without TLS. Both show the password to anyone who listens.
 	AllowPlain bool
 }
 
 // TLSConfig says how connections are encrypted.
 type TLSConfig struct {
-	// Enabled encrypts all connections. A connection that fails to be encrypted is not made without. Setting Config implies
-	// it.
+	// Enabled encrypts all connections. A connection that fails to be encrypted is not made without. Setting Config
+	// implies it.
 	Enabled bool
-	// Config sets roots, client certificates and the rest, for all protocols alike; no roots means the system's. Certificates
-	// are verified, each for the host that was dialled unless Config names one, and nothing older than TLS 1.2 is spoken.
-	// Verification is off only with InsecureSkipVerify.
+	// Config sets roots, client certificates and the rest, for all protocols alike; no roots means the system's.
+	// Certificates are verified, each for the host that was dialled unless Config names one, and nothing older than TLS
+	// 1.2 is spoken. Verification is off only with InsecureSkipVerify.
 	Config *tls.Config
-	// Required refuses a configuration that would not encrypt. Requests to HTTP services show the password to anyone who
-	// listens otherwise, unlike key-value connections: the log says so, once. Without TLS, or with InsecureSkipVerify, only
-	// seeds are sent it over HTTP, and not those nodes that only a cluster map names, unless Auth.AllowPlain is set.
+	// Required refuses a configuration that would not encrypt. Requests to HTTP services show the password to anyone
+	// who listens otherwise, unlike key-value connections: the log says so, once. Without TLS, or with
+	// InsecureSkipVerify, only seeds are sent it over HTTP, and not those nodes that only a cluster map names, unless
+	// Auth.AllowPlain is set.
 	Required bool
 }
 
@@ -124,31 +126,33 @@ type KVConfig struct {
 	Timeout        time.Duration // of an operation; 0 means 2.5 s
 	DurableTimeout time.Duration // of a durable write; 0 means 10 s
 	ScanTimeout    time.Duration // of each request of a kv.Scan that names none; 0 means 10 s
-	// Connections is how many there are to each node for each bucket, at most 1024; 0 means 1. It does not change. A key's calls
-	// always go over the same one, in the order in which they are made, as long as it can be connected. A node has one more while
-	// kv.GetFailoverLog is in use, which servers refuse where execution is unordered; it ends when it was idle for 10 s.
+	// Connections is how many there are to each node for each bucket, at most 1024; 0 means 1. It does not change. A
+	// key's calls always go over the same one, in the order in which they are made, as long as it can be connected. A
+	// node has one more while kv.GetFailoverLog is in use, which servers refuse where execution is unordered; it ends
+	// when it was idle for 10 s.
 	Connections int
-	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that saves
-	// 17 percent.
+	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that
+	// saves 17 percent.
 	Compression kv.Compression
-	// NoMutationTokens keeps nodes from sending mutation tokens, NoServerDurations from sending how long they worked, and
-	// NoUnordered from answering out of order. ResourceUnits asks for what operations cost, where clusters count that.
+	// NoMutationTokens keeps nodes from sending mutation tokens, NoServerDurations from sending how long they worked,
+	// and NoUnordered from answering out of order. ResourceUnits asks for what operations cost, where clusters count
+	// that.
 	NoMutationTokens, NoServerDurations, NoUnordered, ResourceUnits bool
 }
 
 // HTTPConfig is about requests to the HTTP services.
 type HTTPConfig struct {
-	// QueryTimeout and the four after it are those of requests to a service, rows included, that have no deadline of their
-	// own; 0 means 75 s. ManagementTimeout is that of all services that have none here.
+	// QueryTimeout and the four after it are those of requests to a service, rows included, that have no deadline of
+	// their own; 0 means 75 s. ManagementTimeout is that of all services that have none here.
 	QueryTimeout, SearchTimeout, AnalyticsTimeout, ViewTimeout, ManagementTimeout time.Duration
-	// MaxConnections bounds the connections to one node's service, 0 means no limit, and MaxIdle those of them that are kept
-	// open unused; 0 means 64. MaxIdleTotal bounds the unused ones to all nodes together, 0 means no limit. IdleTimeout is
-	// for how long: 0 means 1 s. Services close such connections after about five seconds themselves.
+	// MaxConnections bounds the connections to one node's service, 0 means no limit, and MaxIdle those of them that are
+	// kept open unused; 0 means 64. MaxIdleTotal bounds the unused ones to all nodes together, 0 means no limit.
+	// IdleTimeout is for how long: 0 means 1 s. Services close such connections after about five seconds themselves.
 	MaxConnections, MaxIdle, MaxIdleTotal int
 	IdleTimeout                           time.Duration
 	ConnectTimeout                        time.Duration // of dialing, and of TLS; 0 means Net.ConnectTimeout
-	// AllowEnterpriseAnalytics sends requests to the analytics service of an Enterprise Analytics cluster too. Otherwise they
-	// fail with cberr.FeatureNotAvailable: its language differs.
+	// AllowEnterpriseAnalytics sends requests to the analytics service of an Enterprise Analytics cluster too.
+	// Otherwise they fail with cberr.FeatureNotAvailable: its language differs.
 	AllowEnterpriseAnalytics bool
 }
 
@@ -168,14 +172,14 @@ type MapConfig struct {
 type RetryConfig struct {
 	// Strategy is for calls that name none. Default: retry.FastFailOnTerminalError.
 	Strategy retry.Strategy
-	// Policy is a retry policy file, as ParsePolicy reads it: strategies, hedges and timeouts by operation, and a throttle
-	// by node. What a call names itself wins over it, and it wins over Strategy, unless an entry is pinned; the throttle
-	// binds every strategy.
+	// Policy is a retry policy file, as ParsePolicy reads it: strategies, hedges and timeouts by operation, and a
+	// throttle by node. What a call names itself wins over it, and it wins over Strategy, unless an entry is pinned;
+	// the throttle binds every strategy.
 	Policy *policy.Config
 	// Classify may name a retry reason for an answer to a key-value call that the client has none for; retry.Unknown
-	// leaves it a failure. It is asked only where sending the request again is safe: the operation is idempotent, or the
-	// status is known to leave the document as it was. It runs on a goroutine of the client's that is no connection's, so
-	// it may block, and holds up only its own call then.
+	// leaves it a failure. It is asked only where sending the request again is safe: the operation is idempotent, or
+	// the status is known to leave the document as it was. It runs on a goroutine of the client's that is no
+	// connection's, so it may block, and holds up only its own call then.
 	Classify func(Answer) retry.Reason
 	// CircuitBreaker keeps calls from nodes that leave them without an answer; nil means none.
 	CircuitBreaker *CircuitBreaker
@@ -196,28 +200,31 @@ type LimitConfig struct {
 	Packet      int   // bytes of a packet's body; 0 means 32 MiB
 	Inflated    int   // bytes that a compressed value may become; 0 means 32 MiB
 	Row         int   // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
-	RowDepth    int   // levels of the JSON of one row, or of one other part of such an answer; 0 means 8192, at most 9000
-	Map         int   // bytes of a cluster map; 0 means 16 MiB
-	MapDepth    int   // levels of its JSON; 0 means 64
-	ErrorMap    int   // bytes of a node's error map; 0 means 1 MiB
-	SRV         int   // answers of one DNS SRV lookup that are used; 0 means 64
+	// levels of the JSON of one row, or of one other part of such an answer; 0 means 8192, at most 9000
+	RowDepth int
+	Map      int // bytes of a cluster map; 0 means 16 MiB
+	MapDepth int // levels of its JSON; 0 means 64
+	ErrorMap int // bytes of a node's error map; 0 means 1 MiB
+	SRV      int // answers of one DNS SRV lookup that are used; 0 means 64
 }
 
 // ObserveConfig says who is told what the client does.
 type ObserveConfig struct {
-	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in order,
-	// on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further ones are lost,
-	// and a line "Log lines lost" says how many. Close waits for it for a second at most. Only the handler's Enabled runs
-	// where a line would be written, connections' readers among the places, and must not block. Panics are contained.
+	// Log gets state changes and, at debug level, every retry decision; nil discards. Its handler gets the lines in
+	// order, on a goroutine of the client's: one that blocks holds up no call. Up to 4096 lines wait for it, further
+	// ones are lost, and a line "Log lines lost" says how many. Close waits for it for a second at most. Only the
+	// handler's Enabled runs where a line would be written, connections' readers among the places, and must not block.
+	// Panics are contained.
 	Log *slog.Logger
-	// Retry is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so that it
-	// must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.
+	// Retry is told of every attempt, decision and end of what has failed once, on whatever goroutine it happens, so
+	// that it must not block. What it is given is its own, and stays as it is. Nil: no observer; a panic is contained.
 	Retry retry.Observer
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is a line about those of each
-	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them. 0 means 10 s, and 10.
+	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them. 0 means 10 s, and
+	// 10.
 	NoOrphanReport bool
 	OrphanInterval time.Duration
 	OrphanSample   int

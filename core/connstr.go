@@ -89,11 +89,17 @@ var schemes = map[string]string{
 // *ConnStringError.
 func ParseSpec(s string) (ConnSpec, error) {
 	if len(s) > maxConnString {
-		return ConnSpec{}, &ConnStringError{maxConnString, "host", fmt.Sprintf("is out of bounds: limit %d bytes in all", maxConnString)}
+		return ConnSpec{}, &ConnStringError{
+			maxConnString, "host",
+			fmt.Sprintf("is out of bounds: limit %d bytes in all", maxConnString),
+		}
 	}
 	main, query, hasQuery := strings.Cut(s, "?")
 	if at := strings.IndexByte(main, '@'); at >= 0 {
-		return ConnSpec{}, &ConnStringError{at, "user info", "is refused: credentials belong in the configuration, not in the string"}
+		return ConnSpec{}, &ConnStringError{
+			at, "user info",
+			"is refused: credentials belong in the configuration, not in the string",
+		}
 	}
 	var spec ConnSpec
 	start, err := spec.parseScheme(main)
@@ -102,13 +108,19 @@ func ParseSpec(s string) (ConnSpec, error) {
 	}
 	hosts, path, hasPath := strings.Cut(main[start:], "/")
 	if hasPath && strings.HasSuffix(hosts, ":") && strings.HasPrefix(path, "/") {
-		return ConnSpec{}, &ConnStringError{start + len(hosts) - 1, "scheme", "is the second one: one stands before all hosts"}
+		return ConnSpec{}, &ConnStringError{
+			start + len(hosts) - 1, "scheme",
+			"is the second one: one stands before all hosts",
+		}
 	}
 	if err := spec.parseHosts(hosts, start); err != nil {
 		return ConnSpec{}, err
 	}
 	if spec.Scheme == schemeHTTP && strings.TrimRight(path, "/") == "pools" {
-		return ConnSpec{}, &ConnStringError{start + len(hosts) + 1, "bucket", "is pools, a path of the cluster manager: leave it out, or set a bucket of that name in the configuration"}
+		return ConnSpec{}, &ConnStringError{
+			start + len(hosts) + 1, "bucket",
+			"is pools, a path of the cluster manager: leave it out, or set a bucket of that name in the configuration",
+		}
 	}
 	if err := spec.parseBucket(path, start+len(hosts)+1); err != nil {
 		return ConnSpec{}, err
@@ -217,11 +229,14 @@ func (c *ConnSpec) parsePort(s string, pos int) (int, error) {
 	case n < 1 || n > 65535:
 		return 0, &ConnStringError{pos, "port", "is not in 1..65535"}
 	case (n == portMgmt || n == portMgmtTLS) && (c.Scheme == schemeCouchbase || c.Scheme == schemeCouchbases):
-		return 0, &ConnStringError{pos, "port", fmt.Sprintf("is %d, the management port: leave it out with %s://", n, c.Scheme)}
+		return 0, &ConnStringError{pos, "port", fmt.Sprintf("is %d, the management port: leave it out with %s://", n,
+			c.Scheme)}
 	case n == portMgmtTLS && c.Scheme == schemeHTTP:
-		return 0, &ConnStringError{pos, "port", "is 18091, where the cluster manager speaks TLS: use couchbases:// without a port"}
+		return 0, &ConnStringError{pos, "port", "is 18091, where the cluster manager speaks TLS: use couchbases:// " +
+			"without a port"}
 	case n != portMgmt && c.Scheme == "":
-		return 0, &ConnStringError{pos, "port", "is ambiguous without a scheme: write couchbase://, couchbases:// or http:// first"}
+		return 0, &ConnStringError{pos, "port", "is ambiguous without a scheme: write couchbase://, couchbases:// or " +
+			"http:// first"}
 	}
 	return n, nil
 }
@@ -233,7 +248,8 @@ func checkHost(s string, pos int) error {
 	}
 	for i := range len(s) {
 		if !nameByte(s[i]) {
-			return &ConnStringError{pos + i, "host", "has a character that no host name has (international names: in their ASCII form)"}
+			return &ConnStringError{pos + i, "host", "has a character that no host name has (international names: in " +
+				"their ASCII form)"}
 		}
 	}
 	if strings.Trim(s, "0123456789.") == "" {
@@ -249,7 +265,8 @@ func checkHost(s string, pos int) error {
 	at := pos
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > maxHostLabel {
-			return &ConnStringError{at, "host", fmt.Sprintf("has a part of %d characters, limits 1 and %d", len(label), maxHostLabel)}
+			return &ConnStringError{at, "host", fmt.Sprintf("has a part of %d characters, limits 1 and %d", len(label),
+				maxHostLabel)}
 		}
 		at += len(label) + 1
 	}

@@ -55,8 +55,8 @@ const connstrPage = `# Connection strings
 
     [scheme://] host[:port] {, host[:port]} [/bucket] [?option=value{&option=value}]
 
-` + "`couchcore connstr STRING`" + ` takes one apart and shows every option with its value. ` + "`core.ParseConnString`" + ` makes a Config of it; what has
-no option here is a field there.
+` + "`couchcore connstr STRING`" + ` takes one apart and shows every option with its value. ` + "`core.ParseConnString`" + ` makes a Config
+of it; what has no option here is a field there.
 
 | scheme | means |
 |---|---|
@@ -65,15 +65,17 @@ no option here is a field there.
 | http | a port other than 8091 is the cluster manager's, which is asked for the map; without a port, or with 8091, the data service is tried first |
 | none | as http; a port other than 8091 needs a scheme |
 
-The cluster manager is asked for the map, too, where the data service gives none: it refuses the bucket for a reason that may pass, has no
-map for longer than config_poll_interval, or cannot be reached. Without TLS that shows the password, so with the schemes couchbase and
-couchbases it is done only after a node has taken the login, over TLS, without a password, or with allow_plain. ` + "`bootstrap_on=cccp`" + ` never does it.
+The cluster manager is asked for the map, too, where the data service gives none: it refuses the bucket for a reason
+that may pass, has no map for longer than config_poll_interval, or cannot be reached. Without TLS that shows the
+password, so with the schemes couchbase and couchbases it is done only after a node has taken the login, over TLS,
+without a password, or with allow_plain. ` + "`bootstrap_on=cccp`" + ` never does it.
 
-Several hosts stand behind one another, with a comma or a semicolon between them; IPv6 addresses in brackets. No host is 127.0.0.1. One
-host that is a name without a port may stand for DNS SRV records (_couchbase._tcp or _couchbases._tcp and the name): their targets are
-asked beside the name's own address, and looked up again when no node can be reached any more.
+Several hosts stand behind one another, with a comma or a semicolon between them; IPv6 addresses in brackets. No host is
+127.0.0.1. One host that is a name without a port may stand for DNS SRV records (_couchbase._tcp or _couchbases._tcp and
+the name): their targets are asked beside the name's own address, and looked up again when no node can be reached any
+more.
 
-User names and passwords in the string are refused. So are https and the schemes of the server's own processes. Unknown options are
-kept and have no effect; options that other clients know are below. A duration is written as "2.5s" or "1m30s", or as a whole number of
-milliseconds.
+User names and passwords in the string are refused. So are https and the schemes of the server's own processes. Unknown
+options are kept and have no effect; options that other clients know are below. A duration is written as "2.5s" or
+"1m30s", or as a whole number of milliseconds.
 `

@@ -26,7 +26,10 @@ import (
 )
 
 // otherValues are values that are not the defaults, for options whose kind alone does not give one.
-var otherValues = map[string]string{"network": "external", "bootstrap_on": "http", "app_telemetry_endpoint": "ws://h", "sasl_mech_force": "PLAIN"}
+var otherValues = map[string]string{
+	"network": "external", "bootstrap_on": "http", "app_telemetry_endpoint": "ws://h",
+	"sasl_mech_force": "PLAIN",
+}
 
 // otherValue is a valid value of the option that is not its default.
 func otherValue(t *testing.T, o core.OptionInfo) string {
@@ -64,7 +67,8 @@ func TestC2EveryAppliedOptionChangesTheConfiguration(t *testing.T) {
 
 // C2: every name that gocbcore looks up in a connection string is understood here, or refused by name.
 func TestC2KnowsEveryOptionOfGocbcore(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/couchbase/gocbcore/v10").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/couchbase/gocbcore/v10").Output()
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "*.go"))
 	require.NoError(t, err)
@@ -96,8 +100,14 @@ func TestC2OptionsMeanWhatTheyMeanToGocbcore(t *testing.T) {
 		"kv_connect_timeout=3s": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
 			return o.Net.ConnectTimeout, g.KVConfig.ConnectTimeout
 		},
-		"kv_pool_size=3":    func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.KV.Connections, g.KVConfig.PoolSize },
-		"max_queue_size=77": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Limits.Queue, g.KVConfig.MaxQueueSize },
+		"kv_pool_size=3": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
+			return o.KV.Connections,
+				g.KVConfig.PoolSize
+		},
+		"max_queue_size=77": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
+			return o.Limits.Queue,
+				g.KVConfig.MaxQueueSize
+		},
 		"server_wait_backoff=3000": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
 			return o.Net.ReconnectMax, g.KVConfig.ServerWaitBackoff
 		},
@@ -128,7 +138,10 @@ func TestC2OptionsMeanWhatTheyMeanToGocbcore(t *testing.T) {
 		"compression_min_ratio=0.5": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
 			return o.KV.Compression.MinRatio, g.CompressionConfig.MinRatio
 		},
-		"network=external": func(o core.Config, g gocbcore.AgentConfig) (any, any) { return o.Net.Network, g.IoConfig.NetworkType },
+		"network=external": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
+			return o.Net.Network,
+				g.IoConfig.NetworkType
+		},
 		"enable_mutation_tokens=true": func(o core.Config, g gocbcore.AgentConfig) (any, any) {
 			return !o.KV.NoMutationTokens, g.IoConfig.UseMutationTokens
 		},
@@ -172,9 +185,12 @@ func TestOptionsOfFeaturesReachHELLO(t *testing.T) {
 		granted bool
 	}{
 		"": {memd.FeatureReportUnitUsage, false}, "enable_resource_units=true": {memd.FeatureReportUnitUsage, true},
-		"enable_mutation_tokens=true": {memd.FeatureMutationSeqno, true}, "enable_mutation_tokens=false": {memd.FeatureMutationSeqno, false},
-		"enable_server_durations=true": {memd.FeatureTracing, true}, "enable_server_durations=false": {memd.FeatureTracing, false},
-		"unordered_execution_enabled=true": {memd.FeatureUnorderedExecution, true}, "unordered_execution_enabled=false": {memd.FeatureUnorderedExecution, false},
+		"enable_mutation_tokens=true":       {memd.FeatureMutationSeqno, true},
+		"enable_mutation_tokens=false":      {memd.FeatureMutationSeqno, false},
+		"enable_server_durations=true":      {memd.FeatureTracing, true},
+		"enable_server_durations=false":     {memd.FeatureTracing, false},
+		"unordered_execution_enabled=true":  {memd.FeatureUnorderedExecution, true},
+		"unordered_execution_enabled=false": {memd.FeatureUnorderedExecution, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual(), mock.ReportUnits())
@@ -249,12 +265,14 @@ func TestOptionServerWaitBackoff(t *testing.T) {
 	}
 }
 
-// config_poll_floor_interval is the least time between two requests for a map, config_poll_timeout how long one is waited
-// for.
+// config_poll_floor_interval is the least time between two requests for a map, config_poll_timeout how long one is
+// waited for.
 func TestOptionsOfConfigPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual(), mock.RecordFrames())
-		b := openString(t, m, m.ConnString()+"?config_poll_floor_interval=700ms&config_poll_interval=800ms&enable_cluster_config_notifications=false").Bucket("default")
+		b := openString(t, m,
+			m.ConnString()+"?config_poll_floor_interval=700ms&config_poll_interval=800ms&"+
+				"enable_cluster_config_notifications=false").Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		time.Sleep(3 * time.Second)
 		before := m.Frames(memd.OpGetClusterConfig)
@@ -266,7 +284,8 @@ func TestOptionsOfConfigPolling(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
-		b := openString(t, m, m.ConnString()+"?config_poll_timeout=1100ms&enable_cluster_config_notifications=false").Bucket("default")
+		b := openString(t, m,
+			m.ConnString()+"?config_poll_timeout=1100ms&enable_cluster_config_notifications=false").Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		hellos := m.Frames(memd.OpHello)
 		m.Inject(only(memd.OpGetClusterConfig, 1), mock.Drop())
@@ -288,7 +307,8 @@ func TestOptionsOfOrphanReports(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var l logs
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
-			b := openString(t, m, m.ConnString()+"?"+query, func(c *core.Config) { c.Observe.Log = l.logger() }).Bucket("default")
+			b := openString(t, m, m.ConnString()+"?"+query,
+				func(c *core.Config) { c.Observe.Log = l.logger() }).Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			m.Inject(only(memd.OpGet, 0), mock.Delay(300*time.Millisecond))
 			for range 12 {

@@ -69,7 +69,8 @@ type OptionValue struct {
 func (i OptionInfo) Parse(value string) (OptionValue, error) {
 	v, reason := i.parse(value)
 	if reason != "" {
-		return OptionValue{}, &ConnStringError{Field: i.Key, Reason: fmt.Sprintf("has the value %q, which %s", clipText(value), reason)}
+		return OptionValue{}, &ConnStringError{Field: i.Key, Reason: fmt.Sprintf("has the value %q, which %s",
+			clipText(value), reason)}
 	}
 	return v, nil
 }

@@ -89,9 +89,12 @@ func TestC1RefusedConnectionStringsNameTheFieldAndThePosition(t *testing.T) {
 // A password may stand where the syntax has no place for one. No error repeats any of it.
 func TestC1UserInformationIsRefusedAndNotRepeated(t *testing.T) {
 	for _, s := range []string{
-		"couchbase://user:secret@h", "user:secret@h", "couchbase://user@secret", "couchbase://user:se/secret@h", "couchbase://secret/x@h",
-		"couchbase://user:secret?x@h", "couchbase://h,user:secret@h2", "secret://user@h", "couchbase://h?secret@h=1&secret", "couchbase://user:secret",
-		"couchbase://h?password=secret", "couchbase://h?username=u&password=secret", "couchbase://user:[secret", "couchbase://[secret]",
+		"couchbase://user:secret@h", "user:secret@h", "couchbase://user@secret", "couchbase://user:se/secret@h",
+		"couchbase://secret/x@h",
+		"couchbase://user:secret?x@h", "couchbase://h,user:secret@h2", "secret://user@h",
+		"couchbase://h?secret@h=1&secret", "couchbase://user:secret",
+		"couchbase://h?password=secret", "couchbase://h?username=u&password=secret", "couchbase://user:[secret",
+		"couchbase://[secret]",
 	} {
 		_, err := core.ParseConnString(s)
 		var e *core.ConnStringError
@@ -103,18 +106,31 @@ func TestC1UserInformationIsRefusedAndNotRepeated(t *testing.T) {
 }
 
 func TestConnectionStringsAreTakenApart(t *testing.T) {
-	spec, err := core.ParseSpec("couchbases://a.example.com,b_1:11999;[::1]:12000,[::ffff:10.0.0.1],[fe80:0::1%25]/my%2Dbucket?kv_timeout=5s&x=a+b%26c&x=2")
+	spec, err := core.ParseSpec("couchbases://a.example.com,b_1:11999;[::1]:12000,[::ffff:10.0.0.1]," +
+		"[fe80:0::1%25]/my%2Dbucket?kv_timeout=5s&x=a+b%26c&x=2")
 	require.NoError(t, err)
 	require.Equal(t, core.ConnSpec{
 		Scheme: "couchbases",
 		Hosts: []core.HostPort{
-			{Host: "a.example.com"}, {Host: "b_1", Port: 11999}, {Host: "::1", Port: 12000}, {Host: "10.0.0.1"}, {Host: "fe80::1%25"},
+			{Host: "a.example.com"},
+			{Host: "b_1", Port: 11999},
+			{Host: "::1", Port: 12000},
+			{Host: "10.0.0.1"},
+			{Host: "fe80::1%25"},
 		},
-		Bucket:  "my-bucket",
-		Options: []core.ConnOption{{Key: "kv_timeout", Value: "5s"}, {Key: "x", Value: "a b&c"}, {Key: "x", Value: "2"}},
+		Bucket: "my-bucket",
+		Options: []core.ConnOption{
+			{Key: "kv_timeout", Value: "5s"},
+			{Key: "x", Value: "a b&c"},
+			{Key: "x", Value: "2"},
+		},
 	}, spec)
-	require.Equal(t, "couchbases://a.example.com,b_1:11999,[::1]:12000,10.0.0.1,[fe80::1%25]/my-bucket?kv_timeout=5s&x=a+b%26c&x=2", spec.String())
-	require.Equal(t, "couchbases://a.example.com,b_1:11999,[::1]:12000,10.0.0.1,[fe80::1%25]/my-bucket?kv_timeout=5s&x=***&x=***", spec.Redacted())
+	require.Equal(t,
+		"couchbases://a.example.com,b_1:11999,[::1]:12000,10.0.0.1,[fe80::1%25]/my-bucket?kv_timeout=5s&x=a+b%26c&x=2",
+		spec.String())
+	require.Equal(t,
+		"couchbases://a.example.com,b_1:11999,[::1]:12000,10.0.0.1,[fe80::1%25]/my-bucket?kv_timeout=5s&x=***&x=***",
+		spec.Redacted())
 	require.True(t, spec.TLS())
 	v, ok := spec.Option("kv_timeout")
 	require.True(t, ok)
@@ -137,8 +153,10 @@ func TestConnectionStringsAreTakenApart(t *testing.T) {
 
 func TestSRVIsForOneNameWithoutAPort(t *testing.T) {
 	for s, want := range map[string]bool{
-		"couchbase://h": true, "couchbases://h.example.com": true, "couchbase://h/b?x=1": true, "couchbase://h:11210": false,
-		"couchbase://a,b": false, "couchbase://10.0.0.1": false, "couchbase://[::1]": false, "http://h": false, "h": false, "": false,
+		"couchbase://h": true, "couchbases://h.example.com": true, "couchbase://h/b?x=1": true,
+		"couchbase://h:11210": false,
+		"couchbase://a,b":     false, "couchbase://10.0.0.1": false, "couchbase://[::1]": false, "http://h": false,
+		"h": false, "": false,
 	} {
 		spec, err := core.ParseSpec(s)
 		require.NoError(t, err)
@@ -177,7 +195,8 @@ func join(hs []core.HostPort) string {
 }
 
 func TestConnectionStringsBecomeConfigurations(t *testing.T) {
-	cfg, err := core.ParseConnString("couchbases://a,b:11999;[::1]/travel?kv_timeout=5s&kv_durable_timeout=20s&kv_connect_timeout=1500" +
+	cfg, err := core.ParseConnString("couchbases://a,b:11999;[::1]/travel?kv_timeout=5s&kv_durable_timeout=20s&" +
+		"kv_connect_timeout=1500" +
 		"&config_poll_interval=1s&max_queue_size=7&network=external&unknown=1")
 	require.NoError(t, err)
 	require.Equal(t, core.Config{
@@ -208,7 +227,10 @@ func TestConnectionStringsBecomeConfigurations(t *testing.T) {
 func TestRootsComeFromTheFileThatTheStringNames(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.pem")
 	require.NoError(t, os.WriteFile(bad, []byte("no certificate"), 0o600))
-	for _, s := range []string{"couchbases://h?ca_cert_path=" + bad, "couchbases://h?truststorepath=" + bad + ".absent", "couchbase://h?ca_cert_path=" + bad} {
+	for _, s := range []string{
+		"couchbases://h?ca_cert_path=" + bad, "couchbases://h?truststorepath=" + bad + ".absent",
+		"couchbase://h?ca_cert_path=" + bad,
+	} {
 		_, err := core.ParseConnString(s)
 		require.ErrorContains(t, err, "ca_cert_path", s)
 	}
@@ -266,7 +288,10 @@ const specifiedOptions = `kv_connect_timeout kv_timeout kv_durable_timeout kv_sc
 
 func TestC2DurationsHaveTwoForms(t *testing.T) {
 	o, _ := core.LookupOption("kv_timeout")
-	for s, want := range map[string]time.Duration{"2500": 2500 * time.Millisecond, "2.5s": 2500 * time.Millisecond, "1m30s": 90 * time.Second, "1": time.Millisecond} {
+	for s, want := range map[string]time.Duration{
+		"2500": 2500 * time.Millisecond, "2.5s": 2500 * time.Millisecond,
+		"1m30s": 90 * time.Second, "1": time.Millisecond,
+	} {
 		v, err := o.Parse(s)
 		require.NoError(t, err)
 		require.Equal(t, want, v.Duration)
@@ -291,13 +316,19 @@ func TestC2DurationsHaveTwoForms(t *testing.T) {
 }
 
 var corpus = []string{
-	"", "couchbase://", "couchbase://1.2.3.4", "couchbase://a,b,c", "couchbase://a;b", "couchbase://a:11999,b:11998", "couchbases://a",
-	"couchbases://a:11207", "couchbase://[::1]:11210", "couchbase://[::1]", "couchbases://[2001:db8::1],[2001:db8::2]:12000", "couchbase://a/bucket",
-	"couchbase://a/my%2Dbucket", "couchbase://a/b%25c", "couchbase://a/", "couchbase://a?", "couchbase://a/?x=1", "couchbase://a/bucket?kv_timeout=5000",
-	"http://a:8091", "http://a", "http://a:9000", "http://a:9000,b:8091", "a", "a,b", "a:8091", "couchbase://a?x=1&y=2", "couchbase://a?x=%41+b&x=c",
-	"couchbase://a_b.example-1.com.:1", "couchbase://a:65535", "couchbase://10.0.0.1:11210,10.0.0.2:11210/travel-sample?network=external",
+	"", "couchbase://", "couchbase://1.2.3.4", "couchbase://a,b,c", "couchbase://a;b", "couchbase://a:11999,b:11998",
+	"couchbases://a",
+	"couchbases://a:11207", "couchbase://[::1]:11210", "couchbase://[::1]",
+	"couchbases://[2001:db8::1],[2001:db8::2]:12000", "couchbase://a/bucket",
+	"couchbase://a/my%2Dbucket", "couchbase://a/b%25c", "couchbase://a/", "couchbase://a?", "couchbase://a/?x=1",
+	"couchbase://a/bucket?kv_timeout=5000",
+	"http://a:8091", "http://a", "http://a:9000", "http://a:9000,b:8091", "a", "a,b", "a:8091", "couchbase://a?x=1&y=2",
+	"couchbase://a?x=%41+b&x=c",
+	"couchbase://a_b.example-1.com.:1", "couchbase://a:65535",
+	"couchbase://10.0.0.1:11210,10.0.0.2:11210/travel-sample?network=external",
 	// Refused by one or both.
-	"couchbase://u:p@h", "https://a", "ns_server://a", "couchbase://::1", "couchbase://a:99999", "a:11210", "couchbase://a:8091", "couchbase://a,,b",
+	"couchbase://u:p@h", "https://a", "ns_server://a", "couchbase://::1", "couchbase://a:99999", "a:11210",
+	"couchbase://a:8091", "couchbase://a,,b",
 	"couchbase://a?x;y", "couchbase://a:0", "://a", "couchbase://a:",
 }
 

@@ -67,7 +67,10 @@ func TestCouchbaseMockViews(t *testing.T) {
 		c := openServices(t, m)
 		b := c.Bucket("default")
 		for key, value := range map[string]string{"a": `{"n":1}`, "b": `{"n":2}`, "c": `{"n":3}`} {
-			_, err := kv.Do(longer(t), b, kv.Upsert{Key: []byte(key), Value: []byte(value), Datatype: memd.DatatypeJSON})
+			_, err := kv.Do(longer(t), b, kv.Upsert{
+				Key: []byte(key), Value: []byte(value),
+				Datatype: memd.DatatypeJSON,
+			})
 			require.NoError(t, err)
 		}
 		resp, err := c.Do(longer(t), &core.HTTPRequest{
@@ -80,7 +83,10 @@ func TestCouchbaseMockViews(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Less(t, resp.Status, 300, "%s", text)
 
-		rows, err := b.View(longer(t), &views.Request{Design: "d", View: "v", Reduce: views.Off, Stale: views.StaleFalse, Order: views.Descending, Limit: 2})
+		rows, err := b.View(longer(t), &views.Request{
+			Design: "d", View: "v", Reduce: views.Off,
+			Stale: views.StaleFalse, Order: views.Descending, Limit: 2,
+		})
 		require.NoError(t, err)
 		var ids []string
 		for rows.Next() {

@@ -172,7 +172,10 @@ func TestCouchbaseMockHiccupDelaysAndTruncateBreaks(t *testing.T) {
 		// Answers longer than the limit do not arrive while it is in force, so the call ends at its deadline. (The
 		// released server holds them back whole, where its documentation speaks of their first bytes.)
 		m.Command("TRUNCATE", map[string]any{"limit": 10})
-		_, err = kv.Do(ctx, b, kv.Increment{Key: []byte("n"), Initial: new(uint64), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+		_, err = kv.Do(ctx, b, kv.Increment{
+			Key: []byte("n"), Initial: new(uint64),
+			Common: kv.Common{Timeout: 300 * time.Millisecond},
+		})
 		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 		_, err = kv.Do(ctx, b, kv.Get{Key: key, Common: kv.Common{Timeout: 300 * time.Millisecond}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)

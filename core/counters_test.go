@@ -18,8 +18,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// counters is so many callers, each of whom counts up a document of its own and keeps how often it was told that it has, and
-// how often that is in doubt.
+// counters is so many callers, each of whom counts up a document of its own and keeps how often it was told that it
+// has, and how often that is in doubt.
 type counters struct {
 	b           *core.Bucket
 	n           int
@@ -41,7 +41,10 @@ func (c *counters) increment() (stop func()) {
 					return
 				default:
 				}
-				_, err := kv.Do(context.Background(), c.b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w), Delta: 1, Initial: new(uint64)})
+				_, err := kv.Do(context.Background(), c.b, kv.Increment{
+					Key: fmt.Appendf(nil, "n%d", w), Delta: 1,
+					Initial: new(uint64),
+				})
 				var e *kv.Error
 				if err == nil {
 					c.told[w]++
@@ -93,7 +96,10 @@ func TestCountersOverLostConnectionsAreAppliedOnce(t *testing.T) {
 			func() {
 				password++
 				require.NoError(t, m.SetPassword(mock.DefaultUser, fmt.Sprint(password)))
-				require.NoError(t, c.SetCredentials(core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(fmt.Sprint(password))}))
+				require.NoError(t, c.SetCredentials(core.Credentials{
+					Username: mock.DefaultUser,
+					Password: core.NewSecret(fmt.Sprint(password)),
+				}))
 			},
 			func() { m.BumpRevision() },
 		}

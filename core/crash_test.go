@@ -30,7 +30,8 @@ const (
 	crashWorkers = 32
 	crashLimit   = 1500 * time.Millisecond // of each call
 	crashSlack   = 500 * time.Millisecond  // how late a busy machine may tell of a call's end
-	crashAnswer  = 5 * time.Millisecond    // how long a node takes for an insert, so that some are in flight at any time
+	// how long a node takes for an insert, so that some are in flight at any time
+	crashAnswer = 5 * time.Millisecond
 )
 
 // crashCall is a call's line in the ledger. Each has a key of its own.
@@ -117,7 +118,8 @@ func judgeCrash(t *testing.T, calls []*crashCall, received, applied map[string]i
 			doubt++
 		default:
 			failed++
-			require.Zero(t, received[c.key], "%s has reached a node, but its end says that it was not applied: %v", c.key, c.err)
+			require.Zero(t, received[c.key], "%s has reached a node, but its end says that it was not applied: %v",
+				c.key, c.err)
 		}
 	}
 	t.Logf("%d inserts: %d acknowledged, %d in doubt, %d not applied", ok+doubt+failed, ok, doubt, failed)
@@ -337,9 +339,9 @@ func startChild(t *testing.T, port int, journal string) (conn string, kill func(
 	return conn, kill, true
 }
 
-// The whole cluster's process is killed under load and started again at the same ports: every call ends in time and says
-// the truth, nothing is sent twice, and after the return no call fails. What was received and applied is read from a
-// file, which outlives the process.
+// The whole cluster's process is killed under load and started again at the same ports: every call ends in time and
+// says the truth, nothing is sent twice, and after the return no call fails. What was received and applied is read from
+// a file, which outlives the process.
 func TestAClusterIsKilledOverRealSockets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

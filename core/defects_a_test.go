@@ -34,7 +34,10 @@ func TestAFailureLeavesNothingLocked_D40(t *testing.T) {
 			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			require.Error(t, late.WaitReady(short))
 			cancel()
-			_, err := kv.Do(ctx(t), late, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+			_, err := kv.Do(ctx(t), late, kv.Upsert{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 100 * time.Millisecond},
+			})
 			require.ErrorIs(t, err, cberr.BucketNotFound)
 		}
 		require.NoError(t, m.CreateBucket("late", 8))
@@ -108,8 +111,8 @@ func TestPoolsGrowWhileTheyAreLookedAt_D44(t *testing.T) {
 	}, threeConnections)
 }
 
-// D45: a connection that ends, or whose node leaves, or whose client is closed, between being made and being published, is
-// neither served nor left open.
+// D45: a connection that ends, or whose node leaves, or whose client is closed, between being made and being published,
+// is neither served nor left open.
 func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 	for _, step := range []string{"broken", "left", "closed"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,8 +122,8 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 			var live atomic.Int64
 			var armed atomic.Bool
 			reached := make(chan struct{})
-			// In the moment in which a connection is whole and nobody knows of it yet the log is asked whether it wants to be
-			// told, at this level, that the error map is of no use.
+			// In the moment in which a connection is whole and nobody knows of it yet the log is asked whether it wants
+			// to be told, at this level, that the error map is of no use.
 			log := slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, func() {
 				if !armed.CompareAndSwap(true, false) {
 					return
@@ -164,14 +167,18 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 			}
 			require.Len(t, b.Status(), int(want))
 			for i := range 100 {
-				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+				_, err := kv.Do(ctx(t), b, kv.Upsert{
+					Key:    fmt.Appendf(nil, "%d", i),
+					Common: kv.Common{Timeout: 100 * time.Millisecond},
+				})
 				require.NoError(t, err)
 			}
 		})
 	}
 }
 
-// D45, D46: a handshake may be cut anywhere in what the node sends, also at its last bytes: the connection is made again.
+// D45, D46: a handshake may be cut anywhere in what the node sends, also at its last bytes: the connection is made
+// again.
 func TestAHandshakeIsCutAnywhere_D45_D46(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		var cut atomic.Int64
@@ -198,7 +205,10 @@ func TestAHandshakeIsCutAnywhere_D45_D46(t *testing.T) {
 			require.NoError(t, m.CloseConns(0))
 			time.Sleep(time.Second)
 			require.NoError(t, b.WaitReady(ctx(t)), n)
-			_, err := kv.Do(ctx(t), b, kv.Get{Key: keyOn(t, b, m.Node(0).Addr()), Common: kv.Common{Timeout: time.Second}})
+			_, err := kv.Do(ctx(t), b, kv.Get{
+				Key:    keyOn(t, b, m.Node(0).Addr()),
+				Common: kv.Common{Timeout: time.Second},
+			})
 			require.ErrorIs(t, err, cberr.DocumentNotFound, n) // also when only the answer is cut
 		}
 	})
@@ -209,7 +219,8 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 46))
-			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(time.Millisecond))
+			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(),
+				mock.Latency(time.Millisecond))
 			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections = 1 + int(seed%2) })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
@@ -226,7 +237,10 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 				case 3:
 					password := fmt.Sprintf("password-%d", i)
 					require.NoError(t, m.SetPassword("Administrator", password))
-					require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret(password)}))
+					require.NoError(t, c.SetCredentials(core.Credentials{
+						Username: "Administrator",
+						Password: core.NewSecret(password),
+					}))
 				case 4:
 					m.BumpRevision()
 				}
@@ -237,15 +251,18 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 				require.True(t, s.Connected, s.Addr)
 			}
 			for i := range 100 {
-				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+				_, err := kv.Do(ctx(t), b, kv.Upsert{
+					Key:    fmt.Appendf(nil, "%d", i),
+					Common: kv.Common{Timeout: 100 * time.Millisecond},
+				})
 				require.NoError(t, err)
 			}
 		})
 	}
 }
 
-// D46: a connection that has taken another one's place is missed when it ends, as any other is: nobody takes its node for
-// connected, and it is made again.
+// D46: a connection that has taken another one's place is missed when it ends, as any other is: nobody takes its node
+// for connected, and it is made again.
 func TestAReplacementThatEndsIsMissed_D46(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
@@ -254,7 +271,10 @@ func TestAReplacementThatEndsIsMissed_D46(t *testing.T) {
 		require.NoError(t, b.WaitReady(ctx(t)))
 		first := b.Status()[0].ID
 		require.NoError(t, m.SetPassword("Administrator", "another"))
-		require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("another")}))
+		require.NoError(t, c.SetCredentials(core.Credentials{
+			Username: "Administrator",
+			Password: core.NewSecret("another"),
+		}))
 		time.Sleep(time.Second)
 		second := b.Status()[0].ID
 		require.NotEqual(t, first, second)
@@ -307,7 +327,8 @@ func TestASlowCloseHoldsUpNobody_D48(t *testing.T) {
 		require.NoError(t, m.Failover(2))
 		began := time.Now()
 		for range 2000 {
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Timeout: 100 * time.Millisecond}}) // the first brings the map
+			// the first brings the map
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Timeout: 100 * time.Millisecond}})
 			require.NoError(t, err)
 			looked := time.Now()
 			mp, _ := b.Map()
@@ -324,7 +345,8 @@ func TestASlowCloseHoldsUpNobody_D48(t *testing.T) {
 	})
 }
 
-// D52: who waits for the first map may begin again from within his own callback or strategy, whether the map came or not.
+// D52: who waits for the first map may begin again from within his own callback or strategy, whether the map came or
+// not.
 func TestCallbacksOfTheFirstMapBeginAnew_D52(t *testing.T) {
 	for _, up := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -349,7 +371,9 @@ func TestCallbacksOfTheFirstMapBeginAnew_D52(t *testing.T) {
 				return retry.Stop()
 			})
 			again = func(depth int) {
-				kv.Go(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: s}}, func(_ kv.MutationResult, err error) {
+				kv.Go(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: s}}, func(_ kv.MutationResult,
+					err error,
+				) {
 					ended.Add(1)
 					if up != (err == nil) {
 						t.Error(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// D54: wherever calls wait, no more of them do than the limits of queues and of retries allow together; those beyond end
-// at once and say so. Attempts that come due add nothing to what waits.
+// D54: wherever calls wait, no more of them do than the limits of queues and of retries allow together; those beyond
+// end at once and say so. Attempts that come due add nothing to what waits.
 func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 	const queue, parked, waiters = 100, 300, 32768 // waiters for collections have the default limit
 	many := 100_000
@@ -37,19 +37,27 @@ func TestLimitsBoundAllThatWaits_D54(t *testing.T) {
 			require.NoError(t, m.Kill(0))
 			time.Sleep(100 * time.Millisecond)
 		}},
-		"a connection that is being made": {calls: many / 5, most: queue + parked, stop: func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
+		"a connection that is being made": {calls: many / 5, most: queue + parked, stop: func(t *testing.T,
+			m *mock.Cluster, _ *core.Bucket,
+		) {
 			m.Inject(only(memd.OpHello, 0), mock.Delay(5*time.Second))
 			require.NoError(t, m.CloseConns(0))
 			synctest.Wait()
 		}},
-		"a collection's id": {calls: waiters + 5000, most: waiters + parked, collection: "c", stop: func(_ *testing.T, m *mock.Cluster, _ *core.Bucket) {
+		"a collection's id": {calls: waiters + 5000, most: waiters + parked, collection: "c", stop: func(_ *testing.T,
+			m *mock.Cluster, _ *core.Bucket,
+		) {
 			m.Inject(only(memd.OpCollectionsGetID, 0), mock.Drop())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual())
-				b := open(t, m, func(c *core.Config) { c.Limits.Queue, c.Limits.Parked = queue, parked }).Bucket("default")
+				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")),
+					mock.Virtual())
+				b := open(t, m, func(c *core.Config) {
+					c.Limits.Queue, c.Limits.Parked = queue,
+						parked
+				}).Bucket("default")
 				require.NoError(t, b.WaitReady(ctx(t)))
 				c.stop(t, m, b)
 				op := kv.Get{Key: []byte("k")}
@@ -181,7 +189,11 @@ func TestACallWakesOneConnection_D64(t *testing.T) {
 
 // D66: each of the four ways to survive a change of the cluster is walked, alone: nothing else could have helped.
 func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
-	alone := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })}
+	alone := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request,
+		retry.Reason,
+	) retry.Action {
+		return retry.Stop()
+	})}
 	for name, c := range map[string]struct {
 		push   bool
 		change func(t *testing.T, m *mock.Cluster, vb int)
@@ -220,7 +232,10 @@ func TestEveryWayOfFailoverIsWalked_D66(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64), mock.Virtual())
-				b := open(t, m, func(cfg *core.Config) { cfg.Maps.PollInterval, cfg.Maps.NoNotifications = time.Hour, !c.push }).Bucket("default")
+				b := open(t, m, func(cfg *core.Config) {
+					cfg.Maps.PollInterval, cfg.Maps.NoNotifications = time.Hour,
+						!c.push
+				}).Bucket("default")
 				require.NoError(t, b.WaitReady(ctx(t)))
 				key := keyOn(t, b, m.Node(0).Addr())
 				vb, _, _ := b.Locate(key)

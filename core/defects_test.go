@@ -131,8 +131,8 @@ func (w *watched) alive() (n int) {
 	return n
 }
 
-// D58: a call that has ended is forgotten, also one that has waited for a connection or for its retry on the way and would
-// have had an hour left.
+// D58: a call that has ended is forgotten, also one that has waited for a connection or for its retry on the way and
+// would have had an hour left.
 func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 	for name, c := range map[string]struct {
 		arrange func(m *mock.Cluster)
@@ -145,45 +145,57 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 			_ = m.CloseConns(0)
 			synctest.Wait()
 		}, nil},
-		"refused":  {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTooBig)) }, cberr.ValueTooLarge},
-		"canceled": {func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail)) }, cberr.RequestCanceled},
+		"refused": {
+			func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTooBig)) },
+			cberr.ValueTooLarge,
+		},
+		"canceled": {
+			func(m *mock.Cluster) { m.Inject(only(memd.OpSet, 0), mock.Status(memd.StatusTmpFail)) },
+			cberr.RequestCanceled,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limited(t, func(cfg *core.Config) { cfg.Retry.Strategy = retry.BestEffort{} }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-				require.NoError(t, b.WaitReady(ctx(t)))
-				w := &watched{Bucket: b}
-				c.arrange(m)
-				long, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				func() {
-					var fs []kv.Future[kv.MutationResult]
-					for range 50 {
-						fs = append(fs, kv.Start(long, w, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: time.Hour}}))
-					}
-					if errors.Is(c.ends, cberr.RequestCanceled) {
-						time.Sleep(time.Second)
-						for _, f := range fs {
-							f.Cancel()
+			limited(t, func(cfg *core.Config) { cfg.Retry.Strategy = retry.BestEffort{} },
+				func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+					require.NoError(t, b.WaitReady(ctx(t)))
+					w := &watched{Bucket: b}
+					c.arrange(m)
+					long, cancel := context.WithTimeout(t.Context(), time.Hour)
+					defer cancel()
+					func() {
+						var fs []kv.Future[kv.MutationResult]
+						for range 50 {
+							fs = append(fs, kv.Start(long, w, kv.Upsert{
+								Key:    []byte("k"),
+								Common: kv.Common{Timeout: time.Hour},
+							}))
 						}
-					}
-					for _, f := range fs {
-						_, err := f.Wait(long)
-						require.ErrorIs(t, err, c.ends)
-					}
-				}()
-				_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("other")})
-				require.Error(t, err)
-				time.Sleep(time.Second)
-				require.Zero(t, w.alive())
-			})
+						if errors.Is(c.ends, cberr.RequestCanceled) {
+							time.Sleep(time.Second)
+							for _, f := range fs {
+								f.Cancel()
+							}
+						}
+						for _, f := range fs {
+							_, err := f.Wait(long)
+							require.ErrorIs(t, err, c.ends)
+						}
+					}()
+					_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("other")})
+					require.Error(t, err)
+					time.Sleep(time.Second)
+					require.Zero(t, w.alive())
+				})
 		})
 	}
 }
 
-// What is between the client and its operations, and takes calls in states that only they know; and what package fmt alone calls.
+// What is between the client and its operations, and takes calls in states that only they know; and what package fmt
+// alone calls.
 var inner = map[string]bool{"Dispatch": true, "DispatchAll": true, "Release": true, "Format": true}
 
-// each calls every exported method of v with a context that ends soon and otherwise with nothing, and says how long it took.
+// each calls every exported method of v with a context that ends soon and otherwise with nothing, and says how long it
+// took.
 func each(t *testing.T, v any, f func(name string, contextual bool, took time.Duration)) {
 	typ := reflect.TypeOf(v)
 	for i := range typ.NumMethod() {
@@ -256,7 +268,10 @@ func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 	for _, conns := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Replicas(0), mock.Bucket("default", 8), mock.Virtual())
-			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Maps.PollInterval = conns, 300*time.Millisecond })
+			c := open(t, m, func(cfg *core.Config) {
+				cfg.KV.Connections, cfg.Maps.PollInterval = conns,
+					300*time.Millisecond
+			})
 			b := c.Bucket("default")
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 			require.NoError(t, err)
@@ -276,7 +291,10 @@ func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 				require.False(t, s.Connected)
 			}
 			_ = c.Diagnostics()
-			require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("password")}))
+			require.NoError(t, c.SetCredentials(core.Credentials{
+				Username: "Administrator",
+				Password: core.NewSecret("password"),
+			}))
 			require.Zero(t, time.Since(began))
 			require.NoError(t, b.WaitReady(ctx(t)))
 			_, err = kv.Do(ctx(t), b, kv.RangeScanContinue{Scan: scan})

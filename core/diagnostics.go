@@ -79,7 +79,10 @@ type ConnectionDetails struct {
 // other than key-value are made and ended as requests need them: their addresses are listed, without a state of their
 // own.
 func (c *Cluster) Diagnostics() DiagnosticsReport {
-	r := DiagnosticsReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]ConnectionDetails{}}
+	r := DiagnosticsReport{
+		Version: reportVersion, ID: randomID(), SDK: c.agent(),
+		Services: map[string][]ConnectionDetails{},
+	}
 	now, up, down := time.Now(), 0, 0
 	for _, b := range c.all() {
 		b.router.NoteActivity()
@@ -88,7 +91,8 @@ func (c *Cluster) Diagnostics() DiagnosticsReport {
 		}
 		for _, s := range b.Status() {
 			d := ConnectionDetails{
-				ID: s.ID, Remote: s.Addr, Local: s.Local, State: s.State, Namespace: b.name, Queued: s.Queued, InFlight: s.InFlight,
+				ID: s.ID, Remote: s.Addr, Local: s.Local, State: s.State, Namespace: b.name, Queued: s.Queued,
+				InFlight:  s.InFlight,
 				Mechanism: s.Mechanism, Breaker: s.Breaker,
 			}
 			for f := range memd.Feature(64) {
@@ -223,12 +227,16 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	}
 	wg.Wait()
 	for _, ds := range r.Services {
-		slices.SortFunc(ds, func(a, b PingDetails) int { return strings.Compare(a.Namespace+" "+a.Remote, b.Namespace+" "+b.Remote) })
+		slices.SortFunc(ds, func(a, b PingDetails) int {
+			return strings.Compare(a.Namespace+" "+a.Remote,
+				b.Namespace+" "+b.Remote)
+		})
 	}
 	return r, nil
 }
 
-// awaitMaps waits for a map of each bucket that nodes do not refuse to open. The error is that of the buckets, when none has one.
+// awaitMaps waits for a map of each bucket that nodes do not refuse to open. The error is that of the buckets, when
+// none has one.
 func (c *Cluster) awaitMaps(ctx context.Context) error {
 	bs := c.all()
 	errs := make([]error, len(bs))
@@ -255,7 +263,10 @@ func valuesOf(m map[Service]string) (out []string) {
 // ping asks one node of the bucket.
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
-	res, err := kv.Do(ctx, b.router, kv.Noop{Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node})
+	res, err := kv.Do(ctx, b.router, kv.Noop{
+		Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true,
+		Node: node,
+	})
 	d := PingDetails{ID: res.Connection(), Remote: b.router.Address(node), Namespace: b.name}
 	took := time.Since(began)
 	for _, s := range b.Status() {

@@ -52,7 +52,8 @@ func TestDiagnostics_B96_G1(t *testing.T) {
 		}
 		for _, svc := range []string{"query", "search", "views", "analytics", "mgmt"} {
 			require.Len(t, r.Services[svc], 3, svc)
-			require.True(t, slices.IsSortedFunc(r.Services[svc], func(a, b core.ConnectionDetails) int { return strings.Compare(a.Remote, b.Remote) }))
+			require.True(t, slices.IsSortedFunc(r.Services[svc],
+				func(a, b core.ConnectionDetails) int { return strings.Compare(a.Remote, b.Remote) }))
 		}
 		raw, err := json.Marshal(r)
 		require.NoError(t, err)

@@ -16,8 +16,10 @@ func TestOptionsOfKeepAliveReachTheSocket(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	for query, want := range map[string]int{
-		"": 60, "?tcp_keepalive_time=7s": 7, "?enable_tcp_keepalives=false": 0, "?enable_tcp_keepalives=false&tcp_keepalive_time=7s": 0,
-		"?tcp_keepalive_time=7s&enable_tcp_keepalives=false": 0, "?tcp_keepalive_time=9000&enable_tcp_keepalives=true": 9,
+		"": 60, "?tcp_keepalive_time=7s": 7, "?enable_tcp_keepalives=false": 0,
+		"?enable_tcp_keepalives=false&tcp_keepalive_time=7s":  0,
+		"?tcp_keepalive_time=7s&enable_tcp_keepalives=false":  0,
+		"?tcp_keepalive_time=9000&enable_tcp_keepalives=true": 9,
 	} {
 		cfg, err := ParseConnString("couchbase://h" + query)
 		require.NoError(t, err)

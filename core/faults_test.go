@@ -28,7 +28,8 @@ func only(op memd.Opcode, times int) mock.Match {
 func virtual(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket), opts ...mock.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, append([]mock.Option{mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64, mock.WithCollection("s", "c")), mock.Virtual()}, opts...)...)
+		m := mock.Start(t, append([]mock.Option{mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 64,
+			mock.WithCollection("s", "c")), mock.Virtual()}, opts...)...)
 		b := open(t, m).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		f(t, m, b)
@@ -91,13 +92,19 @@ func TestD63NotMyVBucketWithoutMapFetchesOne(t *testing.T) {
 	})
 }
 
-// Always-retried reasons follow the controlled backoff under any strategy, which is never asked, and end at the deadline.
+// Always-retried reasons follow the controlled backoff under any strategy, which is never asked, and end at the
+// deadline.
 func TestEndlessNotMyVBucketFollowsTheControlledBackoff(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		m.Inject(only(memd.OpSet, 0), mock.NotMyVBucket(true, nil))
 		began := time.Now()
 		asked := 0
-		s := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { asked++; return retry.Stop() })
+		s := retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			asked++
+			return retry.Stop()
+		})
 		before := m.Frames(memd.OpSet)
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: s}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout) // every attempt was refused
@@ -152,7 +159,10 @@ func TestD92LostCollectionLookup(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte{byte(i)}, Common: kv.Common{Scope: "s", Collection: "c"}})
+				_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte{byte(i)}, Common: kv.Common{
+					Scope:      "s",
+					Collection: "c",
+				}})
 				if err != nil {
 					t.Error(err)
 				}
@@ -172,7 +182,10 @@ func TestD92LostCollectionLookup(t *testing.T) {
 		virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 			in := m.Inject(mock.Match{Nodes: []int{i}, Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
 			began := time.Now()
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "c", Retry: never}})
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+				Scope: "s", Collection: "c",
+				Retry: never,
+			}})
 			require.NoError(t, err)
 			require.Less(t, time.Since(began), time.Second)
 			met += in.Fired()
@@ -279,8 +292,15 @@ func TestLostSocket(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				m.Inject(only(memd.OpSet, 1), f.fault)
-				always := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(0) })
-				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Common: kv.Common{Retry: always}})
+				always := retry.Func(func(context.Context, *retry.Request,
+					retry.Reason,
+				) retry.Action {
+					return retry.After(0)
+				})
+				_, err := kv.Do(ctx(t), b, kv.Upsert{
+					Key: []byte("k"), Value: []byte("v"),
+					Common: kv.Common{Retry: always},
+				})
 				var e *kv.Error
 				require.ErrorAs(t, err, &e)
 				require.ErrorIs(t, err, cberr.RequestCanceled)
@@ -318,7 +338,10 @@ func TestTimeoutsTellTheTruth(t *testing.T) {
 
 // D7, D1: a malformed answer ends its connection, and nothing else.
 func TestD1GarbageEndsOneConnection(t *testing.T) {
-	for name, f := range map[string]mock.Fault{"magic": mock.CorruptMagic(), "length": mock.CorruptLength(), "parts": mock.CorruptParts()} {
+	for name, f := range map[string]mock.Fault{
+		"magic": mock.CorruptMagic(), "length": mock.CorruptLength(),
+		"parts": mock.CorruptParts(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				key := keyOn(t, b, m.Node(0).Addr())
@@ -358,7 +381,10 @@ func TestBadInputNamesFieldAndLimit(t *testing.T) {
 			{do(kv.Upsert{}), "key", 250, cberr.InvalidArgument},
 			{do(kv.Upsert{Key: long}), "key length", 250, cberr.InvalidArgument},
 			{do(kv.Upsert{Key: long[:247], Common: named}), "key length", 246, cberr.InvalidArgument},
-			{do(kv.Upsert{Key: long[:1], Value: make([]byte, 20<<20+1)}), "value length", 20 << 20, cberr.ValueTooLarge},
+			{
+				do(kv.Upsert{Key: long[:1], Value: make([]byte, 20<<20+1)}), "value length", 20 << 20,
+				cberr.ValueTooLarge,
+			},
 			{do(kv.Upsert{Key: long[:1], Durability: 9}), "durability level", 3, cberr.InvalidArgument},
 			{do(kv.Upsert{Key: long[:1], Common: kv.Common{Timeout: -1}}), "timeout", 0, cberr.InvalidArgument},
 			{do(kv.Upsert{Key: long[:1], Common: kv.Common{Scope: "a.b"}}), "scope name", 0, cberr.InvalidArgument},
@@ -460,7 +486,12 @@ func TestD51UserCodeHurtsNobodyElse(t *testing.T) {
 		})
 		require.NoError(t, <-done)
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpTouch}, Key: []byte("a")}, mock.Status(memd.StatusTmpFail))
-		slow := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { <-release; return retry.Stop() })
+		slow := retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			<-release
+			return retry.Stop()
+		})
 		mad := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { panic("strategy") })
 		stuck := kv.Start(ctx(t), b, kv.Touch{Key: []byte("a"), Common: kv.Common{Retry: slow}})
 		_, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("a"), Common: kv.Common{Retry: mad}})

@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// A request to a service waits for the first cluster map, as key-value calls do: waiting is no attempt, and no failure of
-// the service. Another bucket that has no map yet holds nobody up.
+// A request to a service waits for the first cluster map, as key-value calls do: waiting is no attempt, and no failure
+// of the service. Another bucket that has no map yet holds nobody up.
 func TestServicesWaitForTheFirstMap(t *testing.T) {
 	for _, s := range typedServices {
 		t.Run(s.name, func(t *testing.T) {
@@ -47,8 +47,14 @@ func TestServicesWithoutAFirstMap(t *testing.T) {
 		kind    error
 		took    time.Duration
 	}{
-		"a server that never answers": {mock.DropReply(), memd.OpHello, time.Second, cberr.UnambiguousTimeout, time.Second},
-		"a wrong password":            {mock.Status(memd.StatusAuthError), memd.OpSASLAuth, time.Minute, cberr.AuthenticationFailure, 0},
+		"a server that never answers": {
+			mock.DropReply(), memd.OpHello, time.Second, cberr.UnambiguousTimeout,
+			time.Second,
+		},
+		"a wrong password": {
+			mock.Status(memd.StatusAuthError), memd.OpSASLAuth, time.Minute,
+			cberr.AuthenticationFailure, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// askedLog is a log handler that does f when it is asked for a line of that level. Whoever has the line to write waits for
-// that, as nobody waits for the line itself: so f is done at that place.
+// askedLog is a log handler that does f when it is asked for a line of that level. Whoever has the line to write waits
+// for that, as nobody waits for the line itself: so f is done at that place.
 type askedLog struct {
 	slog.Handler
 	level slog.Level
@@ -30,8 +30,8 @@ func (h askedLog) Enabled(_ context.Context, level slog.Level) bool {
 	return false
 }
 
-// A call that waits for the first map goes on waiting while one that was given lies before the config goroutine, however
-// another node has failed meanwhile.
+// A call that waits for the first map goes on waiting while one that was given lies before the config goroutine,
+// however another node has failed meanwhile.
 func TestAMapThatHasComeIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())

@@ -28,8 +28,8 @@ func forwarding(m *mock.Cluster, vbuckets int) *mock.Injection {
 	}))
 }
 
-// A call that its node refuses, and that no newer map has another node for, goes where its vbucket moves to: at once, and
-// without an attempt. It stays there until a newer map says something else.
+// A call that its node refuses, and that no newer map has another node for, goes where its vbucket moves to: at once,
+// and without an attempt. It stays there until a newer map says something else.
 func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
@@ -38,9 +38,11 @@ func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 		require.NoError(t, b.WaitReady(ctx(t)))
 		key, away := keyOn(t, b, m.Node(0).Addr()), keyOn(t, b, m.Node(1).Addr())
 		refuse := func(node, times int) *mock.Injection {
-			return m.Inject(mock.Match{Nodes: []int{node}, Opcodes: []memd.Opcode{memd.OpSet}, Times: times}, mock.Status(memd.StatusNotMyVBucket))
+			return m.Inject(mock.Match{Nodes: []int{node}, Opcodes: []memd.Opcode{memd.OpSet}, Times: times},
+				mock.Status(memd.StatusNotMyVBucket))
 		}
-		there := m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}}, mock.Reply(func(_, _ *memd.Packet) {}))
+		there := m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}},
+			mock.Reply(func(_, _ *memd.Packet) {}))
 		refused := refuse(0, 0)
 
 		began := time.Now()
@@ -67,7 +69,10 @@ func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 		// A newer map that has no such plan any more is obeyed.
 		next.Remove()
 		refused.Remove()
-		f := kv.Start(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Timeout: 9 * time.Second, Retry: retry.BestEffort{}}})
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{
+			Timeout: 9 * time.Second,
+			Retry:   retry.BestEffort{},
+		}})
 		m.BumpRevision()
 		res, err = f.Wait(ctx(t))
 		require.NoError(t, err)

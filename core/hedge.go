@@ -53,7 +53,8 @@ type hedgedRequest struct {
 // hedgeHTTP runs a request that may be hedged: run sends it with the Doer that it is given. A request that is not to be
 // hedged, or cannot be, is run once. close gives back a result that came after the first one.
 func hedgeHTTP[R any](
-	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error), closeIt func(R),
+	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error),
+	closeIt func(R),
 ) (R, error) {
 	var none R
 	if r.own != nil && r.own.MaxAttempts > 1 && r.strategy != nil {
@@ -73,7 +74,10 @@ func hedgeHTTP[R any](
 		return run(ctx, d)
 	}
 	start := int(c.cfg.Retry.JitterSource() * float64(len(addrs)))
-	x := &hedgedHTTP[R]{c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run, close: closeIt, began: time.Now(), limit: c.hedgeLimit(r)}
+	x := &hedgedHTTP[R]{
+		c: c, d: d, ctx: ctx, addrs: slices.Concat(addrs[start:], addrs[:start]), run: run,
+		close: closeIt, began: time.Now(), limit: c.hedgeLimit(r),
+	}
 	p := hedge.Policy{
 		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.hedgeThrottle(),
 		NonFatal: hedge.NonFatal(h.NonFatal),
@@ -90,7 +94,8 @@ func hedgeHTTP[R any](
 	return res, err
 }
 
-var errHedgedAndRetried = fmt.Errorf("%w: Hedge is set beside Retry: a request is hedged or retried, not both", cberr.InvalidArgument)
+var errHedgedAndRetried = fmt.Errorf("%w: Hedge is set beside Retry: a request is hedged or retried, not both",
+	cberr.InvalidArgument)
 
 // waiting sends a request that no node has taken yet as soon as there is one that does.
 type waiting struct {

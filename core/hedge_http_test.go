@@ -29,7 +29,10 @@ func managed(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster, c 
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		var nodes []string
 		for range 3 { // in turn
-			resp, err := c.Do(ctx(t), &core.HTTPRequest{Method: http.MethodGet, Path: "/pools", Retry: retry.BestEffort{}})
+			resp, err := c.Do(ctx(t), &core.HTTPRequest{
+				Method: http.MethodGet, Path: "/pools",
+				Retry: retry.BestEffort{},
+			})
 			require.NoError(t, err)
 			_, err = io.ReadAll(resp.Body)
 			require.NoError(t, err)
@@ -43,7 +46,9 @@ func managed(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster, c 
 	})
 }
 
-func pools(t *testing.T, c *core.Cluster, h *core.Hedge, method string) (endpoint string, took time.Duration, err error) {
+func pools(t *testing.T, c *core.Cluster, h *core.Hedge, method string) (endpoint string, took time.Duration,
+	err error,
+) {
 	t.Helper()
 	began := time.Now()
 	resp, err := c.Do(ctx(t), &core.HTTPRequest{Method: method, Path: "/pools", Hedge: h, Timeout: time.Second})
@@ -87,7 +92,10 @@ func TestFailuresOfHedgedRequests(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, nodes[1], at)
 		require.Zero(t, took)
-		at, _, err = pools(t, c, &core.Hedge{MaxAttempts: 3, NonFatal: func(error) bool { return false }, Delay: time.Hour}, http.MethodGet)
+		at, _, err = pools(t, c, &core.Hedge{
+			MaxAttempts: 3, NonFatal: func(error) bool { return false },
+			Delay: time.Hour,
+		}, http.MethodGet)
 		require.NoError(t, err, "a node that cannot be reached is never the end")
 		require.Equal(t, nodes[1], at)
 		for _, n := range nodes {

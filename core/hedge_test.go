@@ -18,7 +18,9 @@ import (
 )
 
 // hedged runs f for each way to start a read.
-func hedged(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult, error))) {
+func hedged(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context,
+	kv.Get) (kv.GetResult, error)),
+) {
 	for name, get := range map[string]func(context.Context, kv.Dispatcher, kv.Get) (kv.GetResult, error){
 		"Do": kv.Do[kv.GetResult, kv.Get],
 		"Start": func(ctx context.Context, d kv.Dispatcher, g kv.Get) (kv.GetResult, error) {
@@ -37,7 +39,10 @@ func hedged(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket, 
 	} {
 		t.Run(name, func(t *testing.T) {
 			withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Durability: memd.DurabilityMajority})
+				_, err := kv.Do(ctx(t), b, kv.Upsert{
+					Key: []byte("k"), Value: []byte("v"),
+					Durability: memd.DurabilityMajority,
+				})
 				require.NoError(t, err)
 				time.Sleep(time.Second) // all copies have it
 				f(t, m, b, func(ctx context.Context, g kv.Get) (kv.GetResult, error) {
@@ -56,7 +61,9 @@ func three() *kv.Hedge { return &kv.Hedge{MaxAttempts: 3, Delay: hedgeDelay} }
 // GA6-11, GA6-13, GA6-17: while the active copy is silent the replicas are asked one after the other, each on a node of
 // its own, and the first good answer wins. It says that it came from a replica.
 func TestAHedgedReadGoesOnToTheReplicas(t *testing.T) {
-	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult, error)) {
+	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult,
+		error),
+	) {
 		_, nodes, _ := b.Locate([]byte("k"))
 		for silent, after := range []time.Duration{0, hedgeDelay, 2 * hedgeDelay} {
 			began := time.Now()
@@ -90,7 +97,9 @@ func numberOf(m *mock.Cluster, addr string) int {
 
 // A replica that has no such document may lag; the active copy knows.
 func TestAReplicasNotFoundIsNoAnswerAndTheActivesIs(t *testing.T) {
-	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult, error)) {
+	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult,
+		error),
+	) {
 		m.Inject(only(memd.OpGetReplica, 0), mock.Status(memd.StatusKeyNotFound))
 		slow := m.Inject(only(memd.OpGet, 1), mock.DelayReply(3*hedgeDelay))
 		began := time.Now()
@@ -107,10 +116,12 @@ func TestAReplicasNotFoundIsNoAnswerAndTheActivesIs(t *testing.T) {
 	})
 }
 
-// GA6-14, GA6-15, GA6-16: a failure that the others may survive brings the next read at once, another one ends the call;
-// when all have failed the active copy's failure is the call's.
+// GA6-14, GA6-15, GA6-16: a failure that the others may survive brings the next read at once, another one ends the
+// call; when all have failed the active copy's failure is the call's.
 func TestFailuresOfHedgedReads(t *testing.T) {
-	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult, error)) {
+	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult,
+		error),
+	) {
 		busy := m.Inject(only(memd.OpGet, 0), mock.Status(memd.StatusTmpFail))
 		began := time.Now()
 		r, err := get(ctx(t), kv.Get{Hedge: three()})
@@ -133,7 +144,9 @@ func TestFailuresOfHedgedReads(t *testing.T) {
 
 // GA6-19: the caller's cancel ends all reads of the call.
 func TestCancellingAHedgedRead(t *testing.T) {
-	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult, error)) {
+	hedged(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket, get func(context.Context, kv.Get) (kv.GetResult,
+		error),
+	) {
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet, memd.OpGetReplica}}, mock.Drop())
 		mine := errors.New("enough")
 		c, cancel := context.WithCancelCause(t.Context())

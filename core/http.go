@@ -42,15 +42,15 @@ type HTTPRequest struct {
 	Header      map[string]string
 	ContentType string
 	Body        []byte // lent until Do returns
-	// Stream is a body that is read while it is sent, instead of Body; Do closes it. Again makes the same bytes once more:
-	// without it the request is sent once. Length is its size, 0 or less when that is unknown.
+	// Stream is a body that is read while it is sent, instead of Body; Do closes it. Again makes the same bytes once
+	// more: without it the request is sent once. Length is its size, 0 or less when that is unknown.
 	Stream     io.ReadCloser
 	Again      func() (io.ReadCloser, error)
 	Length     int64
 	Idempotent bool   // sending it twice does no harm
 	Endpoint   string // "host:port" of the node that must answer; "" is any
-	// OnBehalfOf is the user to act for; empty: the credentials' own. OnBehalfOfDomain is where that user is: "local", which an
-	// empty one means, or "external", a directory such as LDAP.
+	// OnBehalfOf is the user to act for; empty: the credentials' own. OnBehalfOfDomain is where that user is: "local",
+	// which an empty one means, or "external", a directory such as LDAP.
 	OnBehalfOf, OnBehalfOfDomain string
 
 	Timeout time.Duration  // headers and body together; 0 means ctx's, or else the service's own
@@ -67,13 +67,15 @@ type HTTPResponse struct {
 	Retry    retry.Info // how the request was retried before that
 }
 
-// ResponseError is the answer that a failed request got: status, headers, and the body as far as it was kept. Every error of a request
-// to a service that was answered has one in its tree, those of packages query, search, analytics and views, too.
+// ResponseError is the answer that a failed request got: status, headers, and the body as far as it was kept. Every
+// error of a request to a service that was answered has one in its tree, those of packages query, search, analytics and
+// views, too.
 type ResponseError = httpsvc.ResponseError
 
-// Do sends a raw request to any service and gives the answer whatever its status, but for 429, 503 and 504: those are retried as the
-// strategy says, as far as that is safe, and then the last of them is a *ResponseError in the tree of the error, as it is when the
-// request could not be retried. Do blocks until the headers are there, at most until the deadline.
+// Do sends a raw request to any service and gives the answer whatever its status, but for 429, 503 and 504: those are
+// retried as the strategy says, as far as that is safe, and then the last of them is a *ResponseError in the tree of
+// the error, as it is when the request could not be retried. Do blocks until the headers are there, at most until the
+// deadline.
 func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error) {
 	req, err := r.http()
 	if err != nil {
@@ -83,7 +85,8 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 		return nil, err
 	}
 	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
-		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "" || r.Stream != nil,
+		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "" ||
+			r.Stream != nil,
 		own: r.Hedge, strategy: r.Retry,
 	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
 		func(r *httpsvc.Response) { _ = r.Body.Close() })
@@ -101,7 +104,8 @@ func (r *HTTPRequest) http() (*httpsvc.Request, error) {
 	}
 	req := &httpsvc.Request{
 		Service: r.Service, Method: r.Method, Path: path, Query: r.Query, Header: r.Header, ContentType: r.ContentType,
-		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout, Endpoint: r.Endpoint,
+		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout,
+		Endpoint:   r.Endpoint,
 		OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	if err := r.Hedge.Check(reads(r.Method, r.Idempotent), r.Endpoint); err != nil {
@@ -131,7 +135,8 @@ func fill(path string, args []string) (string, error) {
 	}
 	parts := strings.Split(path, "{}")
 	if len(parts)-1 != len(args) {
-		return "", fmt.Errorf("%w: Args are %d, and %q has room for %d", cberr.InvalidArgument, len(args), path, len(parts)-1)
+		return "", fmt.Errorf("%w: Args are %d, and %q has room for %d", cberr.InvalidArgument, len(args), path,
+			len(parts)-1)
 	}
 	var b strings.Builder
 	for i, part := range parts {
@@ -198,9 +203,11 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Net.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints, AwaitMap: c.awaitMap,
-		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Retry.JitterSource, Agent: agent, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
-		Policy: c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTP.IdleTimeout,
+		Dial: c.cfg.Net.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints,
+		AwaitMap: c.awaitMap,
+		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Retry.JitterSource, Agent: agent,
+		ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
+		Policy:         c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTP.IdleTimeout,
 		MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle, MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal,
 		LeaveKeepAlive: c.cfg.ownDial,
 		Instruments:    instruments, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
@@ -234,8 +241,8 @@ func (c *Config) httpTimeout(svc httpsvc.Service) time.Duration {
 	return c.HTTP.ManagementTimeout
 }
 
-// endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold active
-// data of it, by its own map.
+// endpoints are the addresses of a service by the newest map. With a bucket they are those of the nodes that hold
+// active data of it, by its own map.
 func (c *Cluster) endpoints(svc topology.Service, bucket string) (addrs []string, known bool) {
 	s, network := c.newestMap(bucket)
 	if s == nil {

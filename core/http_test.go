@@ -31,7 +31,10 @@ func TestManagementRequestEndToEnd(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, 200, resp.Status)
 	require.Contains(t, string(body), "vBucketServerMap")
-	resp, err = c.Do(ctx(t), &core.HTTPRequest{Method: "POST", Path: "/pools/default/buckets/default/scopes", ContentType: "application/x-www-form-urlencoded", Body: []byte("name=eu")})
+	resp, err = c.Do(ctx(t), &core.HTTPRequest{
+		Method: "POST", Path: "/pools/default/buckets/default/scopes",
+		ContentType: "application/x-www-form-urlencoded", Body: []byte("name=eu"),
+	})
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, 200, resp.Status)
@@ -85,24 +88,27 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// D118: what a configuration says of connections to services holds: how many there are, how many stay open unused, at each
-// of two nodes and in all, and for how long.
+// D118: what a configuration says of connections to services holds: how many there are, how many stay open unused, at
+// each of two nodes and in all, and for how long.
 func TestPoolSettingsReachTheServices_D118(t *testing.T) {
 	for _, total := range []int{0, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			var alive atomic.Int32
-			c := scripted(t, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }, func(cfg *core.Config) {
-				cfg.HTTP.MaxConnections, cfg.HTTP.MaxIdle, cfg.HTTP.MaxIdleTotal, cfg.HTTP.IdleTimeout = 4, 3, total, 5*time.Second
-				dial := cfg.Net.Dial
-				cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-					nc, err := dial(ctx, network, addr)
-					if err == nil && strings.HasSuffix(addr, ":8091") {
-						alive.Add(1)
-						nc = &counted{Conn: nc, open: &alive}
+			c := scripted(t, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) },
+				func(cfg *core.Config) {
+					cfg.HTTP.MaxConnections, cfg.HTTP.MaxIdle, cfg.HTTP.MaxIdleTotal, cfg.HTTP.IdleTimeout = 4, 3,
+						total,
+						5*time.Second
+					dial := cfg.Net.Dial
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						nc, err := dial(ctx, network, addr)
+						if err == nil && strings.HasSuffix(addr, ":8091") {
+							alive.Add(1)
+							nc = &counted{Conn: nc, open: &alive}
+						}
+						return nc, err
 					}
-					return nc, err
-				}
-			})
+				})
 			began := time.Now()
 			var all sync.WaitGroup
 			for range 16 {
@@ -249,7 +255,10 @@ func TestSilentHTTPService(t *testing.T) {
 		_, err = c.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "/x", Timeout: time.Second})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Equal(t, 2*time.Second, time.Since(began))
-		_, err = c.Do(ctx(t), &core.HTTPRequest{Service: core.Analytics, Method: "GET", Path: "/x", Timeout: time.Second})
+		_, err = c.Do(ctx(t), &core.HTTPRequest{
+			Service: core.Analytics, Method: "GET", Path: "/x",
+			Timeout: time.Second,
+		})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		_, err = c.Do(ctx(t), &core.HTTPRequest{Method: "GET", Path: "x"})
 		require.ErrorContains(t, err, "Path")
@@ -275,7 +284,10 @@ func TestPathsAndBodiesOfRawRequests(t *testing.T) {
 			}
 			return resp, err
 		}
-		_, err := do(&core.HTTPRequest{Method: "GET", Path: "/a/{}/b/{}?x=1", Args: []string{"1/2", ".."}, Query: url.Values{"y": {"z z"}}})
+		_, err := do(&core.HTTPRequest{
+			Method: "GET", Path: "/a/{}/b/{}?x=1", Args: []string{"1/2", ".."},
+			Query: url.Values{"y": {"z z"}},
+		})
 		require.NoError(t, err)
 		_, err = do(&core.HTTPRequest{Method: "GET", Path: "/a", Query: url.Values{"y": {"1", "2"}}})
 		require.NoError(t, err)

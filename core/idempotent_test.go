@@ -18,22 +18,54 @@ func TestALostReadIsSentAgain_D70_D71_CB3(t *testing.T) {
 	key := []byte("k")
 	type run func(t *testing.T, b *core.Bucket) error
 	do := map[memd.Opcode]run{
-		memd.OpGet: func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Get{Key: key}); return err },
+		memd.OpGet: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Get{Key: key})
+			return err
+		},
 		memd.OpGetReplica: func(t *testing.T, b *core.Bucket) error {
 			_, err := kv.Do(ctx(t), b, kv.GetReplica{Key: key, Replica: 1})
 			return err
 		},
-		memd.OpGetMeta: func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.GetMeta{Key: key}); return err },
+		memd.OpGetMeta: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.GetMeta{Key: key})
+			return err
+		},
 		memd.OpSubdocMultiLookup: func(t *testing.T, b *core.Bucket) error {
 			_, err := kv.Do(ctx(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}})
 			return err
 		},
-		memd.OpGetRandomKey:           func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.GetRandom{}); return err },
-		memd.OpObserve:                func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Observe{Key: key}); return err },
-		memd.OpObserveSeqno:           func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.ObserveSeqno{}); return err },
-		memd.OpStat:                   func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Stat{}); return err },
-		memd.OpNoop:                   func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Noop{}); return err },
-		memd.OpCollectionsGetManifest: func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.GetManifest{}); return err },
+		memd.OpGetRandomKey: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.GetRandom{})
+			return err
+		},
+		memd.OpObserve: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Observe{Key: key})
+			return err
+		},
+		memd.OpObserveSeqno: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.ObserveSeqno{})
+			return err
+		},
+		memd.OpStat: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Stat{})
+			return err
+		},
+		memd.OpNoop: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Noop{})
+			return err
+		},
+		memd.OpCollectionsGetManifest: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.GetManifest{})
+			return err
+		},
 		memd.OpCollectionsGetID: func(t *testing.T, b *core.Bucket) error {
 			_, err := kv.Do(ctx(t), b, kv.GetCollectionID{Path: "s.c"})
 			return err
@@ -59,9 +91,21 @@ func TestALostReadIsSentAgain_D70_D71_CB3(t *testing.T) {
 		})
 	}
 	writes := map[memd.Opcode]run{
-		memd.OpSet:    func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Upsert{Key: key}); return err },
-		memd.OpAdd:    func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Insert{Key: key}); return err },
-		memd.OpDelete: func(t *testing.T, b *core.Bucket) error { _, err := kv.Do(ctx(t), b, kv.Remove{Key: key}); return err },
+		memd.OpSet: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Upsert{Key: key})
+			return err
+		},
+		memd.OpAdd: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Insert{Key: key})
+			return err
+		},
+		memd.OpDelete: func(t *testing.T, b *core.Bucket) error {
+			_, err := kv.Do(ctx(t), b,
+				kv.Remove{Key: key})
+			return err
+		},
 		memd.OpIncrement: func(t *testing.T, b *core.Bucket) error {
 			_, err := kv.Do(ctx(t), b, kv.Increment{Key: key, Delta: 1})
 			return err

@@ -85,7 +85,9 @@ func TestCouchbaseMockManyReads(t *testing.T) {
 }
 
 func TestCouchbaseMockManyReadsOfMovedVBuckets(t *testing.T) {
-	couchbaseMockWith(t, testkit.MockOptions{}, noPoll, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
+	couchbaseMockWith(t, testkit.MockOptions{}, noPoll, func(t *testing.T, m *testkit.CouchbaseMockServer,
+		b *core.Bucket,
+	) {
 		ctx := longer(t)
 		keys := append(keysOf(t, m, b, 0, 40), keysOf(t, m, b, 1, 40)...)
 		before, _ := b.Map()

@@ -23,7 +23,8 @@ import (
 
 // couchbaseMockWith is couchbaseMock for a client whose configuration the test changes.
 func couchbaseMockWith(
-	t *testing.T, o testkit.MockOptions, change func(*core.Config), body func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket),
+	t *testing.T, o testkit.MockOptions, change func(*core.Config), body func(t *testing.T,
+		m *testkit.CouchbaseMockServer, b *core.Bucket),
 ) {
 	t.Helper()
 	o.Buckets = []string{"default:secret"}
@@ -81,7 +82,8 @@ type stored struct {
 func copies(t *testing.T, m *testkit.CouchbaseMockServer, key []byte) []*stored {
 	t.Helper()
 	var nodes []*struct{ Cache stored }
-	require.NoError(t, json.Unmarshal(m.Command("KEYINFO", map[string]any{"Key": string(key), "Bucket": "default"}), &nodes))
+	require.NoError(t, json.Unmarshal(m.Command("KEYINFO", map[string]any{"Key": string(key), "Bucket": "default"}),
+		&nodes))
 	var out []*stored
 	for _, n := range nodes {
 		if n == nil {
@@ -160,7 +162,10 @@ func TestCouchbaseMockManyInFlight(t *testing.T) {
 			began := time.Now()
 			var sets []kv.Future[kv.MutationResult]
 			for i := range n {
-				sets = append(sets, kv.Start(ctx, b, kv.Upsert{Key: fmt.Appendf(nil, "many-%d", i), Value: value(i), Flags: uint32(i)}))
+				sets = append(sets, kv.Start(ctx, b, kv.Upsert{
+					Key: fmt.Appendf(nil, "many-%d", i), Value: value(i),
+					Flags: uint32(i),
+				}))
 			}
 			for _, f := range sets {
 				_, err := f.Wait(ctx)
@@ -197,7 +202,10 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 		node := nodeOf(t, m, b, key)
 		for _, code := range []memd.Status{0x7ff0, 0x7ff1, 0x7ff2} {
 			const failures = 7
-			m.Command("OPFAIL", map[string]any{"code": code, "count": failures, "servers": []int{node}, "operation": memd.OpGet})
+			m.Command("OPFAIL", map[string]any{
+				"code": code, "count": failures, "servers": []int{node},
+				"operation": memd.OpGet,
+			})
 			m.Command("START_RETRY_VERIFY", map[string]any{"idx": node, "bucket": "default"})
 			res, err := kv.Do(ctx, b, kv.Get{Key: key, Common: kv.Common{Retry: retry.BestEffort{}}})
 			require.NoError(t, err)
@@ -212,7 +220,10 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 				gap := time.Duration(gets[i+1].MS-gets[i].MS+1) * time.Millisecond
 				require.GreaterOrEqual(t, gap, a.Delay.Truncate(time.Millisecond), "the server's clock agrees")
 			}
-			_, err = m.TryCommand("CHECK_RETRY_VERIFY", map[string]any{"idx": node, "bucket": "default", "opcode": memd.OpGet, "errcode": code, "fuzz_ms": 5})
+			_, err = m.TryCommand("CHECK_RETRY_VERIFY", map[string]any{
+				"idx": node, "bucket": "default",
+				"opcode": memd.OpGet, "errcode": code, "fuzz_ms": 5,
+			})
 			require.Error(t, err, "the server's own check of the map's times does not hold for us")
 		}
 
@@ -229,7 +240,10 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 		// which would be in doubt.
 		opfail(m, 0x7ff2, memd.OpIncrement, -1)
 		slow := retry.BestEffort{Backoff: retry.Constant(300 * time.Millisecond)}
-		_, err = kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Common: kv.Common{Timeout: 500 * time.Millisecond, Retry: slow}})
+		_, err = kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Common: kv.Common{
+			Timeout: 500 * time.Millisecond,
+			Retry:   slow,
+		}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		var e *kv.Error
 		require.ErrorAs(t, err, &e)
@@ -254,7 +268,10 @@ func TestCouchbaseMockTruncateLosesAnswers(t *testing.T) {
 		require.NoError(t, err)
 
 		m.Command("TRUNCATE", map[string]any{"limit": 1000})
-		_, err = kv.Do(ctx, b, kv.Increment{Key: []byte("n"), Delta: 1, Initial: &initial, Common: kv.Common{Timeout: 200 * time.Millisecond}})
+		_, err = kv.Do(ctx, b, kv.Increment{
+			Key: []byte("n"), Delta: 1, Initial: &initial,
+			Common: kv.Common{Timeout: 200 * time.Millisecond},
+		})
 		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 		require.Equal(t, "1", copies(t, m, []byte("n"))[0].Value, "it was applied, and the client cannot know")
 		_, err = kv.Do(ctx, b, kv.Get{Key: key, Common: kv.Common{Timeout: 200 * time.Millisecond}})

@@ -17,7 +17,9 @@ import (
 
 // TestCouchbaseMockMovedVBuckets learns of a new map from NOT_MY_VBUCKET answers alone.
 func TestCouchbaseMockMovedVBuckets(t *testing.T) {
-	couchbaseMockWith(t, testkit.MockOptions{}, noPoll, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
+	couchbaseMockWith(t, testkit.MockOptions{}, noPoll, func(t *testing.T, m *testkit.CouchbaseMockServer,
+		b *core.Bucket,
+	) {
 		ctx := longer(t)
 		for _, node := range []int{0, 2} {
 			m.Command("START_CMDLOG", map[string]any{"idx": node, "bucket": "default"})
@@ -95,7 +97,9 @@ func TestCouchbaseMockMovedVBucketsWithoutAMap(t *testing.T) {
 // TestCouchbaseMockSilentNode has a node that stops answering and stays in everybody's map.
 func TestCouchbaseMockSilentNode(t *testing.T) {
 	often := func(c *core.Config) { c.Maps.PollInterval = time.Second }
-	couchbaseMockWith(t, testkit.MockOptions{}, often, func(t *testing.T, m *testkit.CouchbaseMockServer, b *core.Bucket) {
+	couchbaseMockWith(t, testkit.MockOptions{}, often, func(t *testing.T, m *testkit.CouchbaseMockServer,
+		b *core.Bucket,
+	) {
 		ctx := longer(t)
 		mine, others := keysOf(t, m, b, 1, 3), append(keysOf(t, m, b, 0, 20), keysOf(t, m, b, 2, 20)...)
 		for _, key := range append(mine, others...) {

@@ -53,13 +53,19 @@ func TestD67NodeThatIsDownIsAReason(t *testing.T) {
 	})
 }
 
-// D74: a strategy that says "at once" to everything spins neither processor nor clock while there is no way to the node.
+// D74: a strategy that says "at once" to everything spins neither processor nor clock while there is no way to the
+// node.
 func TestD74RecklessStrategyDoesNotSpin(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		key := keyOn(t, b, m.Node(1).Addr())
 		require.NoError(t, m.Kill(1))
 		asked := 0
-		s := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { asked++; return retry.After(0) })
+		s := retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			asked++
+			return retry.After(0)
+		})
 		began := time.Now()
 		_, err := kv.Do(ctx(t), b, kv.Get{Key: key, Common: kv.Common{Retry: s, Timeout: 100 * time.Millisecond}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
@@ -252,7 +258,10 @@ func TestAnswerWithAnotherOpcodeEndsTheConnection(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		require.True(t, e.Ambiguous())
 		// A failure with another opcode is no more this request's answer.
-		m.Inject(only(memd.OpGet, 1), mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode, rep.Status = memd.OpGAT, memd.StatusTooBig }))
+		m.Inject(only(memd.OpGet, 1), mock.Rewrite(func(_, rep *memd.Packet) {
+			rep.Opcode, rep.Status = memd.OpGAT,
+				memd.StatusTooBig
+		}))
 		require.NoError(t, b.WaitReady(ctx(t))) // the connection that the write has ended is replaced
 		synctest.Wait()
 		hellos := m.Frames(memd.OpHello)
@@ -384,7 +393,10 @@ func TestD62D30ConfigPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
 		m.Inject(only(memd.OpGetClusterConfig, 3), mock.Status(memd.StatusKeyNotFound))
-		_, err := kv.Do(ctx(t), open(t, m).Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 9 * time.Second}})
+		_, err := kv.Do(ctx(t), open(t, m).Bucket("default"), kv.Upsert{
+			Key:    []byte("k"),
+			Common: kv.Common{Timeout: 9 * time.Second},
+		})
 		require.NoError(t, err)
 	})
 }
@@ -414,7 +426,10 @@ func TestGoroutinesPerConnection_D59(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var fs []kv.Future[kv.GetResult]
 	for i := range 1000 {
-		fs = append(fs, kv.Start(context.Background(), b, kv.Get{Key: []byte{byte(i), byte(i >> 8)}, Common: kv.Common{Timeout: 200 * time.Millisecond}}))
+		fs = append(fs, kv.Start(context.Background(), b, kv.Get{
+			Key:    []byte{byte(i), byte(i >> 8)},
+			Common: kv.Common{Timeout: 200 * time.Millisecond},
+		}))
 	}
 	requireGoroutines(t, before+3)
 	for _, f := range fs {
@@ -442,8 +457,8 @@ func TestStrategyPerCall(t *testing.T) {
 }
 
 // CB-49, B4, B9: a status that only the node's error map knows is retried with our own backoff when the map says so,
-// and described by it when not. D78: one that invalidates the connection replaces it, one that asks for a map has it fetched, and
-// one of a rate limit is told to the strategy as such.
+// and described by it when not. D78: one that invalidates the connection replaces it, one that asks for a map has it
+// fetched, and one of a rate limit is told to the strategy as such.
 func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual())
@@ -504,7 +519,8 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 	})
 }
 
-// An answer that ends its connection is that of one call: the others on the connection have lost it, and know no answer.
+// An answer that ends its connection is that of one call: the others on the connection have lost it, and know no
+// answer.
 func TestAnAnswerThatEndsItsConnectionIsOneCallsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
@@ -518,7 +534,8 @@ func TestAnAnswerThatEndsItsConnectionIsOneCallsAlone(t *testing.T) {
 				wg.Go(func() {
 					_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k"), Common: kv.Common{Retry: never}})
 					var e *kv.Error
-					if !errors.As(err, &e) || e.Answered || e.Ambiguous() || !strings.Contains(err.Error(), "0x7ff2 BROKEN") {
+					if !errors.As(err, &e) || e.Answered || e.Ambiguous() || !strings.Contains(err.Error(),
+						"0x7ff2 BROKEN") {
 						t.Error(err)
 					}
 				})

@@ -34,9 +34,13 @@ var limits = []limit{
 	{"Limits.MapDepth", func(c *Config) *int { return &c.Limits.MapDepth }, 64, 8, 10_000},
 	{"Limits.ErrorMap", func(c *Config) *int { return &c.Limits.ErrorMap }, errormap.DefaultLimit, kib, gib},
 	{"Limits.Row", func(c *Config) *int { return &c.Limits.Row }, 64 * mib, 1, gib},
-	{"Limits.RowDepth", func(c *Config) *int { return &c.Limits.RowDepth }, httpsvc.DefaultDepthLimit, 8, httpsvc.MaxDepthLimit},
+	{
+		"Limits.RowDepth", func(c *Config) *int { return &c.Limits.RowDepth }, httpsvc.DefaultDepthLimit, 8,
+		httpsvc.MaxDepthLimit,
+	},
 	{"Limits.SRV", func(c *Config) *int { return &c.Limits.SRV }, 64, 1, 4096},
-	{"Limits.InFlight", func(c *Config) *int { return &c.Limits.InFlight }, 32768, 1, 49152}, // of 65536 opaques; late answers need some
+	// of 65536 opaques; late answers need some
+	{"Limits.InFlight", func(c *Config) *int { return &c.Limits.InFlight }, 32768, 1, 49152},
 	{"Limits.Queue", func(c *Config) *int { return &c.Limits.Queue }, 2048, 1, 1 << 24},
 	{"Limits.Parked", func(c *Config) *int { return &c.Limits.Parked }, 32768, 1, 1 << 24},
 	{"KV.Connections", func(c *Config) *int { return &c.KV.Connections }, 1, 1, 1024},
@@ -67,7 +71,8 @@ func (c *Config) configLimits() topology.Options {
 // tuning is what routers get of the limits and the rarer options.
 func (c *Config) tuning(b *Bucket) dispatch.Tuning {
 	return dispatch.Tuning{
-		InflateLimit: c.Limits.Inflated, ErrorMapLimit: c.Limits.ErrorMap, RedialMax: c.Net.ReconnectMax, NoOrphans: c.Observe.NoOrphanReport,
+		InflateLimit: c.Limits.Inflated, ErrorMapLimit: c.Limits.ErrorMap, RedialMax: c.Net.ReconnectMax,
+		NoOrphans:    c.Observe.NoOrphanReport,
 		OrphanSample: c.Observe.OrphanSample, NoConfig: c.Maps.Bootstrap == BootstrapHTTP, Source: b.source,
 		Stale: b.renewer.refused,
 	}

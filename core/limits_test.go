@@ -27,10 +27,13 @@ import (
 // S6: every limit has bounds of its own; a value outside of them is refused with the field's name and the bounds.
 func TestLimitsOutOfBoundsAreRefusedByName_S6(t *testing.T) {
 	for field, bounds := range map[string][2]int{
-		"Limits.Packet": {64 << 10, 1 << 30}, "Limits.Inflated": {1, 1 << 30}, "Limits.Map": {1 << 10, 1 << 30}, "Limits.MapDepth": {8, 10000},
-		"Limits.ErrorMap": {1 << 10, 1 << 30}, "Limits.Row": {1, 1 << 30}, "Limits.RowDepth": {8, 9000}, "Limits.SRV": {1, 4096}, "Limits.InFlight": {1, 49152},
-		"Limits.Queue": {1, 1 << 24}, "Limits.Parked": {1, 1 << 24}, "KV.Connections": {1, 1024}, "HTTP.MaxConnections": {0, 1 << 24},
-		"HTTP.MaxIdle": {0, 1 << 24},
+		"Limits.Packet": {64 << 10, 1 << 30}, "Limits.Inflated": {1, 1 << 30}, "Limits.Map": {1 << 10, 1 << 30},
+		"Limits.MapDepth": {8, 10000},
+		"Limits.ErrorMap": {1 << 10, 1 << 30}, "Limits.Row": {1, 1 << 30}, "Limits.RowDepth": {8, 9000},
+		"Limits.SRV": {1, 4096}, "Limits.InFlight": {1, 49152},
+		"Limits.Queue": {1, 1 << 24}, "Limits.Parked": {1, 1 << 24}, "KV.Connections": {1, 1024},
+		"HTTP.MaxConnections": {0, 1 << 24},
+		"HTTP.MaxIdle":        {0, 1 << 24},
 	} {
 		set := func(v int) error {
 			var cfg core.Config
@@ -89,10 +92,15 @@ var quick = kv.Common{Timeout: 200 * time.Millisecond, Retry: retry.BestEffort{}
 // S6, fault 24: a packet above the limit ends its connection and names the limit.
 func TestFrameLimit_S6(t *testing.T) {
 	for limit, fits := range map[int]bool{64 << 10: false, 0: true} {
-		limited(t, func(c *core.Config) { c.Limits.Packet = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		limited(t, func(c *core.Config) { c.Limits.Packet = limit }, func(t *testing.T, m *mock.Cluster,
+			b *core.Bucket,
+		) {
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: make([]byte, 70<<10)})
 			require.NoError(t, err)
-			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) { rep.Value, rep.Datatype = make([]byte, 70<<10), 0 }))
+			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) {
+				rep.Value,
+					rep.Datatype = make([]byte, 70<<10), 0
+			}))
 			res, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k"), Common: quick})
 			if fits {
 				require.NoError(t, err)
@@ -109,10 +117,15 @@ func TestFrameLimit_S6(t *testing.T) {
 func TestInflateLimit_S6(t *testing.T) {
 	packed := s2.EncodeSnappy(nil, bytes.Repeat([]byte("x"), 5000))
 	for limit, fits := range map[int]bool{4999: false, 5000: true, 0: true} {
-		limited(t, func(c *core.Config) { c.Limits.Inflated = limit }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		limited(t, func(c *core.Config) { c.Limits.Inflated = limit }, func(t *testing.T, m *mock.Cluster,
+			b *core.Bucket,
+		) {
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 			require.NoError(t, err)
-			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) { rep.Value, rep.Datatype = packed, memd.DatatypeSnappy }))
+			m.Inject(only(memd.OpGet, 0), mock.Rewrite(func(_, rep *memd.Packet) {
+				rep.Value, rep.Datatype = packed,
+					memd.DatatypeSnappy
+			}))
 			hellos := m.Frames(memd.OpHello)
 			res, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
 			require.Equal(t, hellos, m.Frames(memd.OpHello))
@@ -181,12 +194,13 @@ func TestConfigLimits_S6(t *testing.T) {
 // S6: an error map that is too large is as good as none; the connection stays.
 func TestErrorMapLimit_S6(t *testing.T) {
 	var l logs
-	limited(t, func(c *core.Config) { c.Limits.ErrorMap, c.Observe.Log = 1024, l.logger() }, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
-		require.NoError(t, b.WaitReady(ctx(t)))
-		require.Contains(t, l.String(), "limit 1024 bytes")
-		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
-		require.NoError(t, err)
-	})
+	limited(t, func(c *core.Config) { c.Limits.ErrorMap, c.Observe.Log = 1024, l.logger() },
+		func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+			require.NoError(t, b.WaitReady(ctx(t)))
+			require.Contains(t, l.String(), "limit 1024 bytes")
+			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
+			require.NoError(t, err)
+		})
 }
 
 // S6: no more answers of a lookup are used than the limit says.

@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// Callers of a client wait for one lock while nothing fails, their connection's: nobody waits for a lock of the router, of the retries,
-// of a pool or of the cluster.
+// Callers of a client wait for one lock while nothing fails, their connection's: nobody waits for a lock of the router,
+// of the retries, of a pool or of the cluster.
 func TestNobodyWaitsForALockButTheConnections(t *testing.T) {
 	c, err := core.Open(t.Context(), core.Config{Seeds: core.SeedConfig{Hosts: []string{cannedNode(t)}}})
 	require.NoError(t, err)
@@ -30,7 +30,10 @@ func TestNobodyWaitsForALockButTheConnections(t *testing.T) {
 			for range 1000 {
 				_, err := kv.Do(context.Background(), b, kv.Get{Key: []byte("airline_10")})
 				if err == nil {
-					_, err = kv.Do(context.Background(), b, kv.Upsert{Key: []byte("airline_10"), Value: make([]byte, 256)})
+					_, err = kv.Do(context.Background(), b, kv.Upsert{
+						Key:   []byte("airline_10"),
+						Value: make([]byte, 256),
+					})
 				}
 				if err != nil {
 					t.Error(err)
@@ -45,8 +48,8 @@ func TestNobodyWaitsForALockButTheConnections(t *testing.T) {
 	}
 }
 
-// lockWaits says how often somebody has waited for a lock of which function, of all that are this module's but for internal/conn. The
-// profile has locks of the runtime, too, such as those of channels.
+// lockWaits says how often somebody has waited for a lock of which function, of all that are this module's but for
+// internal/conn. The profile has locks of the runtime, too, such as those of channels.
 func lockWaits(t *testing.T) map[string]int64 {
 	t.Helper()
 	n, _ := runtime.MutexProfile(nil)

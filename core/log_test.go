@@ -54,8 +54,8 @@ func (h *stuckLog) open() {
 	}
 }
 
-// stuck runs f against a cluster whose client has a log handler that does not come back: from the first line on, or from
-// when the bucket is ready.
+// stuck runs f against a cluster whose client has a log handler that does not come back: from the first line on, or
+// from when the bucket is ready.
 func stuck(t *testing.T, fromTheFirst bool, f func(t *testing.T, m *mock.Cluster, c *core.Cluster, h *stuckLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +72,8 @@ func stuck(t *testing.T, fromTheFirst bool, f func(t *testing.T, m *mock.Cluster
 	})
 }
 
-// A log handler that blocks is the user's code: calls end by their deadlines, others have their answers at once, and Close
-// comes back.
+// A log handler that blocks is the user's code: calls end by their deadlines, others have their answers at once, and
+// Close comes back.
 func TestALogHandlerThatBlocksHoldsUpNothing(t *testing.T) {
 	for name, fromTheFirst := range map[string]bool{"from the first line": true, "from a retry": false} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,10 @@ func TestALogHandlerThatBlocksHoldsUpNothing(t *testing.T) {
 				began := time.Now()
 				for range cap(ended) {
 					go func() {
-						_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: time.Second}})
+						_, err := kv.Do(t.Context(), b, kv.Upsert{
+							Key:    []byte("k"),
+							Common: kv.Common{Timeout: time.Second},
+						})
 						if !errors.Is(err, cberr.UnambiguousTimeout) {
 							t.Error(err)
 						}

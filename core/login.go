@@ -128,11 +128,11 @@ func kindOfLogin(cr *Credentials) string {
 	return "nothing"
 }
 
-// SetCredentials replaces the configuration's name and password, or its token, by others of the same kind. New connections
-// and requests use them at once, and nodes that have refused the old ones are connected to again without a pause, their
-// refusals forgotten. Connections that are open log in again, by a token over the same connection, by a password
-// by way of a new one that takes the place of the old, one after the other, and no call is lost for it. It does not wait
-// for that. A *ConfigError says why it cannot be done.
+// SetCredentials replaces the configuration's name and password, or its token, by others of the same kind. New
+// connections and requests use them at once, and nodes that have refused the old ones are connected to again without a
+// pause, their refusals forgotten. Connections that are open log in again, by a token over the same connection, by a
+// password by way of a new one that takes the place of the old, one after the other, and no call is lost for it. It
+// does not wait for that. A *ConfigError says why it cannot be done.
 func (c *Cluster) SetCredentials(cr Credentials) error {
 	if err := c.logins.check(&cr); err != nil {
 		return err

@@ -41,8 +41,8 @@ func tokens(t *testing.T, f func(t *testing.T, m *mock.Cluster, c *core.Cluster)
 	})
 }
 
-// load has workers write until the function that it gives is called, which says how many calls there were, and fails the
-// test if one of them did.
+// load has workers write until the function that it gives is called, which says how many calls there were, and fails
+// the test if one of them did.
 func load(t *testing.T, b *core.Bucket) (stop func() int) {
 	var wg sync.WaitGroup
 	var calls atomic.Int64
@@ -57,7 +57,10 @@ func load(t *testing.T, b *core.Bucket) (stop func() int) {
 				default:
 				}
 				// An increment is not idempotent: one that was lost would be in doubt.
-				if _, err := kv.Do(context.Background(), b, kv.Increment{Key: fmt.Appendf(nil, "%d-%d", w, i%50), Delta: 1, Initial: new(uint64)}); err != nil {
+				if _, err := kv.Do(context.Background(), b, kv.Increment{
+					Key:   fmt.Appendf(nil, "%d-%d", w, i%50),
+					Delta: 1, Initial: new(uint64),
+				}); err != nil {
 					failed <- err
 					return
 				}
@@ -90,7 +93,10 @@ func TestATokenRotatesOverLiveConnections(t *testing.T) {
 		require.Greater(t, stop(), 1000)
 		require.Equal(t, hellos, m.Frames(memd.OpHello))
 		require.Equal(t, logins+5*3, m.Frames(memd.OpSASLAuth))
-		resp, err := c.Do(ctx(t), &core.HTTPRequest{Service: core.Management, Method: "GET", Path: "/pools/default/b/default"})
+		resp, err := c.Do(ctx(t), &core.HTTPRequest{
+			Service: core.Management, Method: "GET",
+			Path: "/pools/default/b/default",
+		})
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		log := m.ServiceLog(mock.ManagementService)
@@ -98,15 +104,16 @@ func TestATokenRotatesOverLiveConnections(t *testing.T) {
 	})
 }
 
-// Tokens are renewed when three quarters of their life are over, as often as it takes, by asking the provider once for each
-// connection. One whose expiry is wrong does not make the client spin.
+// Tokens are renewed when three quarters of their life are over, as often as it takes, by asking the provider once for
+// each connection. One whose expiry is wrong does not make the client spin.
 func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	for _, life := range []time.Duration{time.Minute, -time.Hour} {
 		var asked atomic.Int64
 		provider := func(cfg *core.Config) {
 			cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) {
 				n := asked.Add(1)
-				return core.Credentials{Token: core.NewSecret(fmt.Sprintf("t%d", n%10)), Expires: time.Now().Add(life)}, nil
+				return core.Credentials{Token: core.NewSecret(fmt.Sprintf("t%d", n%10)), Expires: time.Now().Add(life)},
+					nil
 			}
 		}
 		tokens(t, func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
@@ -149,7 +156,10 @@ func TestARefusedTokenIsNamed(t *testing.T) {
 
 func eventually(t *testing.T, b *core.Bucket) error {
 	t.Helper()
-	_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 8 * time.Second, Retry: retry.BestEffort{}}})
+	_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+		Timeout: 8 * time.Second,
+		Retry:   retry.BestEffort{},
+	}})
 	return err
 }
 
@@ -182,8 +192,8 @@ func TestAConnectionOutlivesAFailedRenewal(t *testing.T) {
 	})
 }
 
-// AUTH_STALE: the call was not executed and is sent again; the connection logs in again, a token over itself, a password
-// by way of a new connection. Other calls on it are not lost.
+// AUTH_STALE: the call was not executed and is sent again; the connection logs in again, a token over itself, a
+// password by way of a new connection. Other calls on it are not lost.
 func TestAStaleLoginIsRenewed(t *testing.T) {
 	stale := mock.Match{Opcodes: []memd.Opcode{memd.OpIncrement}, Times: 3}
 	tokens(t, func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
@@ -196,7 +206,8 @@ func TestAStaleLoginIsRenewed(t *testing.T) {
 		require.Greater(t, m.Frames(memd.OpSASLAuth), logins)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(100*time.Microsecond))
+		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(),
+			mock.Latency(100*time.Microsecond))
 		b := open(t, m).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		hellos := m.Frames(memd.OpHello)
@@ -214,7 +225,8 @@ func TestAStaleLoginIsRenewed(t *testing.T) {
 func TestAPasswordRotatesWithoutALostCall_S8_D47(t *testing.T) {
 	for _, pool := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(100*time.Microsecond))
+			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(),
+				mock.Latency(100*time.Microsecond))
 			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections = pool })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
@@ -224,7 +236,10 @@ func TestAPasswordRotatesWithoutALostCall_S8_D47(t *testing.T) {
 			for i := range 3 {
 				password := fmt.Sprintf("password-%d", i)
 				require.NoError(t, m.SetPassword("Administrator", password))
-				require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret(password)}))
+				require.NoError(t, c.SetCredentials(core.Credentials{
+					Username: "Administrator",
+					Password: core.NewSecret(password),
+				}))
 				for range 100 {
 					time.Sleep(time.Millisecond)
 					for _, s := range b.Status() {
@@ -255,20 +270,27 @@ func ids(b *core.Bucket) map[string]bool {
 	return all
 }
 
-// A wrong new password leaves the connections that are open to work, for as long as nodes let them; new ones fail by name.
+// A wrong new password leaves the connections that are open to work, for as long as nodes let them; new ones fail by
+// name.
 func TestAWrongNewPasswordEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 		c := open(t, m)
 		b := c.Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
-		require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("wrong")}))
+		require.NoError(t, c.SetCredentials(core.Credentials{
+			Username: "Administrator",
+			Password: core.NewSecret("wrong"),
+		}))
 		for range 100 {
 			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 			require.NoError(t, err)
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.NoError(t, c.SetCredentials(core.Credentials{Username: "Administrator", Password: core.NewSecret("password")}))
+		require.NoError(t, c.SetCredentials(core.Credentials{
+			Username: "Administrator",
+			Password: core.NewSecret("password"),
+		}))
 		time.Sleep(5 * time.Second)
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
@@ -289,10 +311,17 @@ func TestCredentialsOfAnotherKindAreRefused(t *testing.T) {
 			Auth: core.AuthConfig{Token: core.NewSecret("t")},
 			TLS:  core.TLSConfig{Enabled: true},
 		}, core.Credentials{Username: "u"}},
-		"nothing":         {core.Config{Auth: core.AuthConfig{Username: "u"}}, core.Credentials{}},
-		"plaintext token": {core.Config{Auth: core.AuthConfig{Token: core.NewSecret("t")}}, core.Credentials{Token: core.NewSecret("u")}},
+		"nothing": {core.Config{Auth: core.AuthConfig{Username: "u"}}, core.Credentials{}},
+		"plaintext token": {
+			core.Config{Auth: core.AuthConfig{Token: core.NewSecret("t")}},
+			core.Credentials{Token: core.NewSecret("u")},
+		},
 		"provider": {core.Config{
-			Auth: core.AuthConfig{Credentials: func(context.Context) (core.Credentials, error) { return core.Credentials{}, nil }},
+			Auth: core.AuthConfig{Credentials: func(context.Context) (core.Credentials,
+				error,
+			) {
+				return core.Credentials{}, nil
+			}},
 		}, core.Credentials{Username: "u"}},
 	} {
 		cl, err := core.Open(t.Context(), c.cfg)
@@ -337,7 +366,10 @@ func TestCredentialProvidersHaveATimeLimit_S8_D34(t *testing.T) {
 		require.Equal(t, retry.CredentialsFetchFailed, info.Reason)
 		require.ErrorContains(t, err, "has not answered in time")
 		began = time.Now()
-		_, err = c.Do(ctx(t), &core.HTTPRequest{Service: core.Management, Method: "GET", Path: "/pools", Timeout: time.Second, Retry: never})
+		_, err = c.Do(ctx(t), &core.HTTPRequest{
+			Service: core.Management, Method: "GET", Path: "/pools",
+			Timeout: time.Second, Retry: never,
+		})
 		require.Error(t, err)
 		require.LessOrEqual(t, time.Since(began), time.Second)
 		began = time.Now()

@@ -24,7 +24,8 @@ type ManagementError = httpsvc.ManagementError
 // managementLimit bounds an answer of the cluster manager that is read whole.
 const managementLimit = 64 << 20
 
-// ManagementOptions are settings of one of the client's requests to the cluster manager. Its zero value has the defaults.
+// ManagementOptions are settings of one of the client's requests to the cluster manager. Its zero value has the
+// defaults.
 type ManagementOptions struct {
 	Retry                        retry.Strategy // nil inherits the cluster's
 	Timeout                      time.Duration  // 0 means ctx's, or else the configuration's ManagementTimeout
@@ -32,10 +33,10 @@ type ManagementOptions struct {
 	OnBehalfOf, OnBehalfOfDomain string         // as in HTTPRequest
 }
 
-// Manifest asks the cluster manager for the bucket's scopes and collections; what a node of the data service knows may be
-// older: see kv.GetManifest. It blocks until the answer is there, at most until the deadline: ctx's, or else the
-// configuration's ManagementTimeout. A bucket that does not exist is cberr.BucketNotFound. Of several options the last one
-// counts.
+// Manifest asks the cluster manager for the bucket's scopes and collections; what a node of the data service knows may
+// be older: see kv.GetManifest. It blocks until the answer is there, at most until the deadline: ctx's, or else the
+// configuration's ManagementTimeout. A bucket that does not exist is cberr.BucketNotFound. Of several options the last
+// one counts.
 func (b *Bucket) Manifest(ctx context.Context, options ...ManagementOptions) (m kv.Manifest, err error) {
 	path := httpsvc.Path("pools", "default", "buckets", b.name, "scopes")
 	if err = b.c.manage(ctx, options, "manifest", path, &m); err != nil {
@@ -125,7 +126,8 @@ func (c *Cluster) manage(ctx context.Context, options []ManagementOptions, opera
 
 // pingPaths are what the services answer without doing anything.
 var pingPaths = map[Service]string{
-	Query: "/admin/ping", Analytics: "/admin/ping", Search: "/api/ping", Views: "/", Management: "/whoami", // "/" leads to a page for people
+	// "/" leads to a page for people
+	Query: "/admin/ping", Analytics: "/admin/ping", Search: "/api/ping", Views: "/", Management: "/whoami",
 }
 
 // Endpoints are the addresses of the nodes that offer a service, by the newest cluster map; empty before there is one.
@@ -147,7 +149,8 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	}
 	began := time.Now()
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
-		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(), Endpoint: endpoint,
+		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
+		Endpoint: endpoint,
 		Strategy: dispatch.Strict,
 	})
 	if err != nil {
@@ -158,7 +161,8 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	resp.Body.Close()
 	if resp.Status != 200 {
 		err = &httpsvc.Error{
-			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: resp.Endpoint, Kind: cberr.ServiceNotAvailable,
+			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: resp.Endpoint,
+			Kind:  cberr.ServiceNotAvailable,
 			Cause: errors.New("status " + strconv.Itoa(resp.Status)), Retry: resp.Retry,
 			Response: httpsvc.NewResponseError(resp, body, retry.Pushback{}),
 		}

@@ -16,7 +16,8 @@ import (
 
 func TestManifestAndBucketsOfTheClusterManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Virtual(), mock.Bucket("default", 64, mock.WithCollection("eu", "users")), mock.Bucket("other", 16))
+		m := mock.Start(t, mock.Nodes(2), mock.Virtual(), mock.Bucket("default", 64, mock.WithCollection("eu",
+			"users")), mock.Bucket("other", 16))
 		c := open(t, m)
 		manifest, err := c.Bucket("default").Manifest(ctx(t))
 		require.NoError(t, err)

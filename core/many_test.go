@@ -59,7 +59,9 @@ func oneByOne(ctx context.Context, d kv.Dispatcher, in kv.Common, keys [][]byte)
 }
 
 // run gives a line for each outcome, of what a caller can know of it.
-func (s *manyReads) run(t *testing.T, get func(context.Context, kv.Dispatcher, kv.Common, [][]byte) []kv.Outcome[kv.GetResult]) (lines []string, failed []error) {
+func (s *manyReads) run(t *testing.T, get func(context.Context, kv.Dispatcher, kv.Common,
+	[][]byte) []kv.Outcome[kv.GetResult],
+) (lines []string, failed []error) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Virtual(), mock.Latency(time.Millisecond),
 			mock.Bucket("default", 64, mock.WithCollection("s", "c"), mock.WithCollection("s", "gone")))
@@ -80,7 +82,10 @@ func (s *manyReads) run(t *testing.T, get func(context.Context, kv.Dispatcher, k
 			if i == 9 {
 				size = 300 << 10
 			}
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Common: in, Key: fmt.Appendf(nil, "doc-%d", i), Value: []byte(strings.Repeat("v", size)), Flags: uint32(i)})
+			_, err := kv.Do(ctx(t), b, kv.Upsert{
+				Common: in, Key: fmt.Appendf(nil, "doc-%d", i),
+				Value: []byte(strings.Repeat("v", size)), Flags: uint32(i),
+			})
 			require.NoError(t, err)
 		}
 		var fault *mock.Injection
@@ -133,13 +138,17 @@ func (s *manyReads) line(m *mock.Cluster, o kv.Outcome[kv.GetResult]) string {
 	}
 	var e *kv.Error
 	if errors.As(o.Err, &e) {
-		return fmt.Sprintf("%v; %v, %v on %s, status %v %q, stage %v, in doubt %v, elapsed %v, opaque %v, retries %d transparent %d %v, because %v", e.Kind(), e.Op, e.Collection,
-			node(e.Endpoint), e.Status, e.Context, e.Stage, e.InDoubt, s.rounded(e.Elapsed), e.Opaque != 0, e.Retry.Retries(), e.Retry.Transparent, e.Retry.Reasons, causeOf(e, node))
+		return fmt.Sprintf("%v; %v, %v on %s, status %v %q, stage %v, in doubt %v, elapsed %v, opaque %v, retries %d "+
+			"transparent %d %v, because %v", e.Kind(), e.Op, e.Collection,
+			node(e.Endpoint), e.Status, e.Context, e.Stage, e.InDoubt, s.rounded(e.Elapsed), e.Opaque != 0,
+			e.Retry.Retries(), e.Retry.Transparent, e.Retry.Reasons, causeOf(e, node))
 	}
 	g := o.Result
 	_, timed := g.ServerDuration()
-	return fmt.Sprintf("%d bytes of %.1q, flags %d, cas %v, type %v, expiry %v, replica %v, %s, connection %v, retries %d transparent %d %v, timed %v", len(g.Value), g.Value, g.Flags,
-		g.CAS != 0, g.Datatype, g.Expiry(), g.FromReplica, node(g.Endpoint()), g.Connection() != "", g.RetryInfo().Retries(), g.RetryInfo().Transparent, g.RetryInfo().Reasons, timed)
+	return fmt.Sprintf("%d bytes of %.1q, flags %d, cas %v, type %v, expiry %v, replica %v, %s, connection %v, "+
+		"retries %d transparent %d %v, timed %v", len(g.Value), g.Value, g.Flags,
+		g.CAS != 0, g.Datatype, g.Expiry(), g.FromReplica, node(g.Endpoint()), g.Connection() != "",
+		g.RetryInfo().Retries(), g.RetryInfo().Transparent, g.RetryInfo().Reasons, timed)
 }
 
 func causeOf(e *kv.Error, node func(string) string) string {
@@ -184,7 +193,9 @@ func manyReadsOf() []manyReads {
 	return []manyReads{
 		{name: "nothing special", keys: some, want: cberr.InvalidArgument},
 		{name: "a collection", common: named, keys: some, want: cberr.InvalidArgument},
-		{name: "a collection that is not known yet", common: named, meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
+		{name: "a collection that is not known yet", common: named, meet: func(t *testing.T,
+			m *mock.Cluster,
+		) *mock.Injection {
 			require.NoError(t, m.DropCollection("default", "s", "c"))
 			_, err := m.CreateCollection("default", "s", "c")
 			require.NoError(t, err)
@@ -193,12 +204,24 @@ func manyReadsOf() []manyReads {
 		{name: "no such collection", common: kv.Common{Scope: "nowhere", Collection: "c"}, want: cberr.ScopeNotFound},
 		{name: "a wrong id", common: kv.Common{CollectionID: 0x77}, want: cberr.CollectionNotFound},
 		{name: "a wrong name", common: kv.Common{Scope: "s", Collection: "c/d"}, want: cberr.InvalidArgument},
-		{name: "an id and a wrong name", common: kv.Common{Scope: "s", Collection: "c/d", CollectionID: 8}, want: cberr.InvalidArgument},
+		{
+			name: "an id and a wrong name", common: kv.Common{Scope: "s", Collection: "c/d", CollectionID: 8},
+			want: cberr.InvalidArgument,
+		},
 		{name: "on behalf of somebody", common: kv.Common{OnBehalfOf: "Administrator"}},
 		{name: "a wrong timeout", common: kv.Common{Timeout: -1}, want: cberr.InvalidArgument},
-		{name: "busy for a while", meet: everyGet(10, mock.Status(memd.StatusTmpFail)), common: kv.Common{Retry: retry.BestEffort{}}},
-		{name: "busy", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.Timeout, common: kv.Common{Retry: retry.BestEffort{}}},
-		{name: "busy and fast failing", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.TemporaryFailure},
+		{
+			name: "busy for a while", meet: everyGet(10, mock.Status(memd.StatusTmpFail)),
+			common: kv.Common{Retry: retry.BestEffort{}},
+		},
+		{
+			name: "busy", meet: everyGet(0, mock.Status(memd.StatusTmpFail)), want: cberr.Timeout,
+			common: kv.Common{Retry: retry.BestEffort{}},
+		},
+		{
+			name: "busy and fast failing", meet: everyGet(0, mock.Status(memd.StatusTmpFail)),
+			want: cberr.TemporaryFailure,
+		},
 		{name: "an unknown status", meet: everyGet(3, mock.Status(0x7fff)), want: cberr.Couchbase},
 		{name: "no access", meet: everyGet(5, mock.ErrorBody(memd.StatusAccess, []byte(`{"error":{"context":"no","ref":"r"}}`))), want: cberr.AuthenticationFailure},
 		{name: "vbuckets that have moved", meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
@@ -207,17 +230,35 @@ func manyReadsOf() []manyReads {
 			}
 			return nil
 		}},
-		{name: "not mine, for ever", meet: everyGet(0, mock.NotMyVBucket(true, nil), 1), want: cberr.UnambiguousTimeout},
-		{name: "no answer", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout, common: kv.Common{Timeout: 700 * time.Millisecond}},
-		{name: "no answer in time", meet: everyGet(0, mock.DelayReply(time.Second)), ctx: within(300 * time.Millisecond), want: cberr.UnambiguousTimeout},
+		{
+			name: "not mine, for ever", meet: everyGet(0, mock.NotMyVBucket(true, nil), 1),
+			want: cberr.UnambiguousTimeout,
+		},
+		{
+			name: "no answer", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout,
+			common: kv.Common{Timeout: 700 * time.Millisecond},
+		},
+		{
+			name: "no answer in time", meet: everyGet(0, mock.DelayReply(time.Second)),
+			ctx: within(300 * time.Millisecond), want: cberr.UnambiguousTimeout,
+		},
 		{
 			name: "no answer and no context", meet: everyGet(0, mock.Drop(), 0), want: cberr.UnambiguousTimeout,
 			ctx: func(context.Context) (context.Context, context.CancelFunc) { return context.Background(), func() {} },
 		},
-		{name: "a context that ends soon", meet: everyGet(0, mock.Drop()), ctx: ending(2 * time.Millisecond), want: cberr.RequestCanceled, about: 10 * time.Millisecond},
-		{name: "a context that ends late", meet: everyGet(0, mock.Drop()), ctx: ending(400 * time.Millisecond), want: cberr.RequestCanceled},
+		{
+			name: "a context that ends soon", meet: everyGet(0, mock.Drop()), ctx: ending(2 * time.Millisecond),
+			want: cberr.RequestCanceled, about: 10 * time.Millisecond,
+		},
+		{
+			name: "a context that ends late", meet: everyGet(0, mock.Drop()), ctx: ending(400 * time.Millisecond),
+			want: cberr.RequestCanceled,
+		},
 		{name: "a context that has ended", ctx: ending(0), want: cberr.RequestCanceled},
-		{name: "a context that can end and does not", ctx: within(time.Minute), meet: everyGet(0, mock.DelayReply(30*time.Millisecond))},
+		{
+			name: "a context that can end and does not", ctx: within(time.Minute),
+			meet: everyGet(0, mock.DelayReply(30*time.Millisecond)),
+		},
 		{name: "a lost connection", meet: everyGet(1, mock.CloseBefore())},
 		{name: "lost connections", meet: everyGet(3, mock.CloseAfter()), common: kv.Common{Retry: retry.BestEffort{}}},
 		{name: "half an answer", meet: everyGet(1, mock.Truncate(20))},
@@ -225,17 +266,44 @@ func manyReadsOf() []manyReads {
 		{name: "a false length", meet: everyGet(1, mock.CorruptParts())},
 		{name: "an answer to nobody", meet: everyGet(1, mock.CorruptOpaque()), want: cberr.UnambiguousTimeout},
 		{name: "two answers", meet: everyGet(0, mock.Twice())},
-		{name: "an answer to something else", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpSet }))},
-		{name: "an answer without flags", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Extras = nil })), want: cberr.DecodingFailure},
-		{name: "an answer with a key", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Key = []byte("k") }))},
-		{name: "a packet of several", meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpStat })), want: cberr.UnambiguousTimeout},
-		{name: "false compression", meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Datatype |= memd.DatatypeSnappy })), want: cberr.DecodingFailure},
-		{name: "a small limit for what is inflated", client: func(cfg *core.Config) { cfg.Limits.Inflated = 200 }, want: cberr.DecodingFailure},
+		{
+			name: "an answer to something else",
+			meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpSet })),
+		},
+		{
+			name: "an answer without flags",
+			meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Extras = nil })),
+			want: cberr.DecodingFailure,
+		},
+		{
+			name: "an answer with a key",
+			meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Key = []byte("k") })),
+		},
+		{
+			name: "a packet of several",
+			meet: everyGet(1, mock.Rewrite(func(_, rep *memd.Packet) { rep.Opcode = memd.OpStat })),
+			want: cberr.UnambiguousTimeout,
+		},
+		{
+			name: "false compression",
+			meet: everyGet(2, mock.Rewrite(func(_, rep *memd.Packet) { rep.Datatype |= memd.DatatypeSnappy })),
+			want: cberr.DecodingFailure,
+		},
+		{
+			name: "a small limit for what is inflated", client: func(cfg *core.Config) { cfg.Limits.Inflated = 200 },
+			want: cberr.DecodingFailure,
+		},
 		{name: "a small limit", client: func(cfg *core.Config) { cfg.Limits.InFlight = 3 }},
-		{name: "a small limit and patience", client: func(cfg *core.Config) { cfg.Limits.InFlight = 3 }, common: kv.Common{Block: true}},
-		{name: "a strategy", meet: everyGet(10, mock.Status(memd.StatusBusy)), common: kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
-			return retry.After(3 * time.Millisecond)
-		})}},
+		{
+			name: "a small limit and patience", client: func(cfg *core.Config) { cfg.Limits.InFlight = 3 },
+			common: kv.Common{Block: true},
+		},
+		{
+			name: "a strategy", meet: everyGet(10, mock.Status(memd.StatusBusy)),
+			common: kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action {
+				return retry.After(3 * time.Millisecond)
+			})},
+		},
 		{name: "two connections to each", client: func(cfg *core.Config) { cfg.KV.Connections = 2 }},
 		{name: "a node that is gone", meet: func(t *testing.T, m *mock.Cluster) *mock.Injection {
 			require.NoError(t, m.Kill(2))
@@ -244,12 +312,13 @@ func manyReadsOf() []manyReads {
 	}
 }
 
-// Whatever happens to reads, what each of them says of itself is the same however often it happens, for reads in a batch and
-// for reads one after the other.
+// Whatever happens to reads, what each of them says of itself is the same however often it happens, for reads in a
+// batch and for reads one after the other.
 func TestWhatBecomesOfReads(t *testing.T) {
 	for _, s := range manyReadsOf() {
 		t.Run(s.name, func(t *testing.T) {
-			for name, get := range map[string]func(context.Context, kv.Dispatcher, kv.Common, [][]byte) []kv.Outcome[kv.GetResult]{
+			for name, get := range map[string]func(context.Context, kv.Dispatcher, kv.Common,
+				[][]byte) []kv.Outcome[kv.GetResult]{
 				"one by one": oneByOne, "in a batch": inBatch,
 			} {
 				first, failed := s.run(t, get)

@@ -62,7 +62,10 @@ func TestSpaceBeforeAMapIsNotOfIt(t *testing.T) {
 	for n, fits := range map[int]bool{64: true, 65: false} {
 		text := strings.Repeat("\n", 9) + " \t\r\n " + strings.Repeat("0", n) + "\n\n\n\n"
 		for cut := 0; cut <= len(text); cut++ {
-			m := &mapReader{r: io.MultiReader(strings.NewReader(text[:cut]), strings.NewReader(text[cut:])), limit: 64, alive: func() {}}
+			m := &mapReader{
+				r: io.MultiReader(strings.NewReader(text[:cut]), strings.NewReader(text[cut:])), limit: 64,
+				alive: func() {},
+			}
 			raw, err := m.next()
 			if !fits {
 				require.ErrorIs(t, err, errMapSize, cut)

@@ -29,8 +29,8 @@ const (
 	BootstrapHTTP Bootstrap = "http" // over HTTP only
 )
 
-// MapsOverHTTP are the settings of cluster maps that come over HTTP: of memcached buckets, of servers that give none over
-// key-value connections or cannot be connected to, and where Bootstrap says so. Its zero value has the defaults.
+// MapsOverHTTP are the settings of cluster maps that come over HTTP: of memcached buckets, of servers that give none
+// over key-value connections or cannot be connected to, and where Bootstrap says so. Its zero value has the defaults.
 type MapsOverHTTP struct {
 	Timeout      time.Duration // of one map that is asked for, and of a stream's beginning; 0 means 5 s
 	IdleTimeout  time.Duration // a stream is begun anew that has brought nothing for so long; 0 means 5 min
@@ -38,15 +38,15 @@ type MapsOverHTTP struct {
 	RetryMax     time.Duration // the longest pause after all nodes were asked in vain; 0 means 10 s
 }
 
-// The first pause after all nodes were asked in vain: of those that are known to give maps in no other way, and of those that
-// cannot be connected to, which are dialled all the time anyway.
+// The first pause after all nodes were asked in vain: of those that are known to give maps in no other way, and of
+// those that cannot be connected to, which are dialled all the time anyway.
 const (
 	sourcePause   = 100 * time.Millisecond
 	fallbackPause = 5 * time.Second
 )
 
-// mapSource gets a bucket's maps over HTTP, as long as they come in no other way. It is a dispatch.Source. Its goroutine
-// is the bucket's, which ends it; while a stream is listened to there is one more.
+// mapSource gets a bucket's maps over HTTP, as long as they come in no other way. It is a dispatch.Source. Its
+// goroutine is the bucket's, which ends it; while a stream is listened to there is one more.
 type mapSource struct {
 	b    *Bucket
 	kick chan struct{} // a node gives no maps
@@ -90,8 +90,8 @@ func (s *mapSource) Needed() {
 	}
 }
 
-// needed says whether maps have to come over HTTP as things stand: where nodes give none over connections, and where none of them
-// can be connected to.
+// needed says whether maps have to come over HTTP as things stand: where nodes give none over connections, and where
+// none of them can be connected to.
 func (s *mapSource) needed() bool {
 	cfg := &s.b.c.cfg
 	switch cfg.Maps.Bootstrap {
@@ -117,17 +117,20 @@ func (s *mapSource) fallsBack() bool {
 	return cfg.Maps.Bootstrap == BootstrapBoth && len(cfg.Seeds.Hosts) > 0 && !s.b.router.Reach().Connected
 }
 
-// showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or whether the user
-// has asked for HTTP. Otherwise an attacker who closes the port of the data service would have the password sent in the clear.
+// showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or
+// whether the user has asked for HTTP. Otherwise an attacker who closes the port of the data service would have the
+// password sent in the clear.
 func (s *mapSource) showsNothing() bool {
 	cfg := &s.b.c.cfg
-	return cfg.preferHTTP || cfg.TLS.Enabled || cfg.Auth.AllowPlain || cfg.Auth.Username == "" && cfg.Auth.Credentials == nil
+	return cfg.preferHTTP || cfg.TLS.Enabled || cfg.Auth.AllowPlain || cfg.Auth.Username == "" &&
+		cfg.Auth.Credentials == nil
 }
 
 // run gets maps while they are needed.
 func (s *mapSource) run(ctx context.Context) {
 	longest := s.b.c.cfg.Maps.OverHTTP.RetryMax
-	pause, rare := retry.Exponential(sourcePause, longest, 2), retry.Exponential(min(fallbackPause, longest), longest, 2)
+	pause, rare := retry.Exponential(sourcePause, longest, 2), retry.Exponential(min(fallbackPause, longest), longest,
+		2)
 	for step := 0; ctx.Err() == nil; {
 		changed := s.b.router.Changed()
 		if !s.needed() {
@@ -282,8 +285,10 @@ func (s *mapSource) paths() mapPaths {
 		return mapPaths{[]string{"/pools/default/nodeServices"}, []string{"/pools/default/nodeServicesStreaming"}}
 	}
 	return mapPaths{
-		[]string{httpsvc.Path("pools", "default", "b", s.b.name), httpsvc.Path("pools", "default", "buckets", s.b.name)},
-		[]string{httpsvc.Path("pools", "default", "bs", s.b.name), httpsvc.Path("pools", "default", "bucketsStreaming", s.b.name)},
+		[]string{httpsvc.Path("pools", "default", "b", s.b.name), httpsvc.Path("pools", "default", "buckets",
+			s.b.name)},
+		[]string{httpsvc.Path("pools", "default", "bs", s.b.name), httpsvc.Path("pools", "default", "bucketsStreaming",
+			s.b.name)},
 	}
 }
 
@@ -442,7 +447,8 @@ func (s *mapSource) fails(ctx context.Context, addr string, err error) {
 	s.mu.Unlock()
 	s.track(addr).Down()
 	s.track(addr).Failed(err)
-	s.b.c.log.Info(ctx, observe.MsgConnectFailed, slog.String(observe.KeyEndpoint, addr), slog.Any(observe.KeyCause, err))
+	s.b.c.log.Info(ctx, observe.MsgConnectFailed, slog.String(observe.KeyEndpoint, addr), slog.Any(observe.KeyCause,
+		err))
 	s.b.router.SourceChanged()
 }
 

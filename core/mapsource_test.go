@@ -42,7 +42,10 @@ func mapPaths(m *mock.Cluster) map[string]int {
 // A server that gives no maps over key-value connections, of a bucket or of the cluster, gives them over HTTP: one at
 // once, and then a stream that brings every newer one. Nobody asks for maps in vain.
 func TestMapsComeOverHTTPWhereConnectionsBringNone(t *testing.T) {
-	for name, status := range map[string]memd.Status{"unknown command": memd.StatusUnknownCommand, "not supported": memd.StatusNotSupported} {
+	for name, status := range map[string]memd.Status{
+		"unknown command": memd.StatusUnknownCommand,
+		"not supported":   memd.StatusNotSupported,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
@@ -54,7 +57,8 @@ func TestMapsComeOverHTTPWhereConnectionsBringNone(t *testing.T) {
 				require.Zero(t, time.Since(began))
 				require.NoError(t, b.WaitReady(ctx(t)))
 				time.Sleep(time.Second)
-				require.Equal(t, map[string]int{"/pools/default/b/default": 1, "/pools/default/bs/default": 1}, mapPaths(m))
+				require.Equal(t, map[string]int{"/pools/default/b/default": 1, "/pools/default/bs/default": 1},
+					mapPaths(m))
 
 				key := keyOn(t, b, m.Node(0).Addr())
 				vb, _, _ := b.Locate(key)
@@ -140,7 +144,8 @@ func TestBootstrapOn(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Empty(t, mapPaths(m))
 	})
-	synctest.Test(t, func(t *testing.T) { // the port is the data service's own: where the management service is, nobody knows
+	// the port is the data service's own: where the management service is, nobody knows
+	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		mapless(m)
 		b := openString(t, m, "couchbase://10.0.0.1:12000", func(c *core.Config) {
@@ -156,7 +161,8 @@ func TestBootstrapOn(t *testing.T) {
 // A seed that runs no data service still tells of the nodes that do, if the scheme is http.
 func TestASeedWithoutTheDataService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.NodeServices(0, mock.QueryService))
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(),
+			mock.NodeServices(0, mock.QueryService))
 		b := openString(t, m, "http://10.0.0.1").Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
@@ -218,7 +224,8 @@ func TestMapsComeOverHTTPS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS())
 		mapless(m)
-		b := openString(t, m, "couchbases://10.0.0.1", func(c *core.Config) { c.TLS.Config = trusting(m) }).Bucket("default")
+		b := openString(t, m, "couchbases://10.0.0.1",
+			func(c *core.Config) { c.TLS.Config = trusting(m) }).Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		for _, r := range m.ServiceLog(mock.ManagementService) {
@@ -296,15 +303,22 @@ func TestFormsOfMapsOverHTTP(t *testing.T) {
 		absent []string
 		want   []string
 	}{
-		"verbose":   {[]string{"/pools/default/b/", "/pools/default/bs/"}, []string{"/pools/default/buckets/default", "/pools/default/bucketsStreaming/default"}},
-		"no stream": {[]string{"/pools/default/bs/", "/pools/default/bucketsStreaming/"}, []string{"/pools/default/b/default"}},
+		"verbose": {[]string{"/pools/default/b/", "/pools/default/bs/"}, []string{
+			"/pools/default/buckets/default",
+			"/pools/default/bucketsStreaming/default",
+		}},
+		"no stream": {
+			[]string{"/pools/default/bs/", "/pools/default/bucketsStreaming/"},
+			[]string{"/pools/default/b/default"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual())
 				mapless(m)
 				for _, p := range c.absent {
-					m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: p}, mock.Answer{Status: http.StatusNotFound, Body: []byte("not here")})
+					m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: p},
+						mock.Answer{Status: http.StatusNotFound, Body: []byte("not here")})
 				}
 				b := openString(t, m, "http://10.0.0.1").Bucket("default")
 				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
@@ -324,8 +338,8 @@ func TestFormsOfMapsOverHTTP(t *testing.T) {
 	}
 }
 
-// A stream that is cut, or has gone silent, or is as old as streams may become, is begun anew, at another node if its own
-// is gone; a node that ends every stream at once is not asked again and again.
+// A stream that is cut, or has gone silent, or is as old as streams may become, is begun anew, at another node if its
+// own is gone; a node that ends every stream at once is not asked again and again.
 func TestStreamsOfMapsAreBegunAnew(t *testing.T) {
 	stream := "/pools/default/bs/default"
 	run := func(query string, f func(t *testing.T, m *mock.Cluster, b *core.Bucket)) {
@@ -360,7 +374,8 @@ func TestStreamsOfMapsAreBegunAnew(t *testing.T) {
 		require.NoError(t, err)
 	})
 	run("http_retry_delay=2s", func(t *testing.T, m *mock.Cluster, _ *core.Bucket) {
-		m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: stream}, mock.Answer{Body: []byte("{}\n\n\n\n")})
+		m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: stream},
+			mock.Answer{Body: []byte("{}\n\n\n\n")})
 		m.Network().ResetAll()
 		time.Sleep(time.Minute)
 		require.Less(t, mapPaths(m)[stream], 60)
@@ -368,7 +383,8 @@ func TestStreamsOfMapsAreBegunAnew(t *testing.T) {
 	})
 }
 
-// A memcached bucket spreads its keys over the nodes as every other client does, and follows the nodes that come and go.
+// A memcached bucket spreads its keys over the nodes as every other client does, and follows the nodes that come and
+// go.
 func TestMemcachedBuckets(t *testing.T) {
 	for name, without := range map[string]bool{"maps over connections": false, "maps over HTTP": true} {
 		t.Run(name, func(t *testing.T) {
@@ -455,7 +471,8 @@ func TestCloseEndsTheSourceOfMaps(t *testing.T) {
 			m.Script(mock.ServiceMatch{Service: mock.ManagementService}, mock.Answer{Never: true})
 		},
 		"trickles": func(m *mock.Cluster) {
-			m.Script(mock.ServiceMatch{Service: mock.ManagementService}, mock.Answer{Body: []byte(strings.Repeat(" ", 1<<20)), Chunk: 1, Trickle: time.Second})
+			m.Script(mock.ServiceMatch{Service: mock.ManagementService},
+				mock.Answer{Body: []byte(strings.Repeat(" ", 1<<20)), Chunk: 1, Trickle: time.Second})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// outside makes a cluster's maps name addresses on a network "external" too: 203.0.113.N with ports of its own. They lead
-// to the nodes, as the dialer that is given back knows; missing has the numbers of nodes that are not there.
+// outside makes a cluster's maps name addresses on a network "external" too: 203.0.113.N with ports of its own. They
+// lead to the nodes, as the dialer that is given back knows; missing has the numbers of nodes that are not there.
 func outside(m *mock.Cluster, missing ...int) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	m.Inject(only(memd.OpGetClusterConfig, 0), mock.Rewrite(func(_, rep *memd.Packet) {
 		text := string(rep.Value)
@@ -37,7 +37,8 @@ func outside(m *mock.Cluster, missing ...int) func(ctx context.Context, network,
 	}))
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if rest, ok := strings.CutPrefix(addr, "203.0.113."); ok {
-			return m.Dial(ctx, network, "10.0.0."+strings.NewReplacer(":31210", ":11210", ":30091", ":8091").Replace(rest))
+			return m.Dial(ctx, network, "10.0.0."+strings.NewReplacer(":31210", ":11210", ":30091",
+				":8091").Replace(rest))
 		}
 		return m.Dial(ctx, network, addr)
 	}
@@ -71,13 +72,14 @@ func TestTheNetworkFollowsFromTheSeed(t *testing.T) {
 	}
 }
 
-// D14: a node that has no address on the network keeps its place: its keys have no reachable node, and those of the nodes
-// behind it in the list are where they belong.
+// D14: a node that has no address on the network keeps its place: its keys have no reachable node, and those of the
+// nodes behind it in the list are where they belong.
 func TestANodeWithoutAnAddressOnTheNetworkKeepsItsPlace_D14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
 		dial := outside(m, 1)
-		b := openString(t, m, "couchbase://203.0.113.1:31210", func(cfg *core.Config) { cfg.Net.Dial = dial }).Bucket("default")
+		b := openString(t, m, "couchbase://203.0.113.1:31210",
+			func(cfg *core.Config) { cfg.Net.Dial = dial }).Bucket("default")
 		used := map[string]int{}
 		for i := range 64 {
 			res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}, Common: kv.Common{Retry: never}})

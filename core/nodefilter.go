@@ -11,8 +11,8 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// NodeRefusedError is a node that a cluster map names and that is not connected to. It is the cause of what calls to that
-// node end with.
+// NodeRefusedError is a node that a cluster map names and that is not connected to. It is the cause of what calls to
+// that node end with.
 type NodeRefusedError struct {
 	Addr string
 	Err  error // what Config.Net.NodeFilter said, or what kind of address it is
@@ -28,9 +28,9 @@ func (e *NodeRefusedError) Unwrap() error { return e.Err }
 // AnyNode is a Config.Net.NodeFilter that refuses none.
 func AnyNode(string) error { return nil }
 
-// AllowNodes makes a Config.Net.NodeFilter that refuses all nodes but those that one of the patterns fits: an address range
-// ("10.0.0.0/8"), a host's name or address, or "*." and a domain for the names in it. Names are compared as maps have
-// them; they are not looked up. The error says which pattern is none.
+// AllowNodes makes a Config.Net.NodeFilter that refuses all nodes but those that one of the patterns fits: an address
+// range ("10.0.0.0/8"), a host's name or address, or "*." and a domain for the names in it. Names are compared as maps
+// have them; they are not looked up. The error says which pattern is none.
 func AllowNodes(patterns ...string) (func(addr string) error, error) {
 	var ranges []netip.Prefix
 	names, domains := map[string]bool{}, []string{}
@@ -40,13 +40,17 @@ func AllowNodes(patterns ...string) (func(addr string) error, error) {
 		case strings.Contains(p, "/"):
 			r, err := netip.ParsePrefix(p)
 			if err != nil {
-				return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q, which is no address range", p)}
+				return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q, which is no address range",
+					p)}
 			}
 			ranges = append(ranges, r.Masked())
 		case strings.HasPrefix(lower, "*."):
 			domains = append(domains, lower[1:])
 		case p == "" || strings.Contains(p, "*"):
-			return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q: only a first part can be a star", p)}
+			return nil, &ConfigError{
+				"Net.NodeFilter",
+				fmt.Sprintf("has the pattern %q: only a first part can be a star", p),
+			}
 		default:
 			names[trimBrackets(lower)] = true
 		}
@@ -80,7 +84,8 @@ const (
 	errUnspecified nodeRefusal = "an unspecified or multicast address is no node's"
 	errLinkLocal   nodeRefusal = "a link-local address, and no host of the configuration has one"
 	errLoopback    nodeRefusal = "a loopback address, and no host of the configuration has one"
-	errShows       nodeRefusal = "a request would show it the password: use TLS, name it in Hosts or HTTPHosts, or set AllowPlain"
+	errShows       nodeRefusal = "a request would show it the password: use TLS, name it in Hosts or HTTPHosts, or " +
+		"set AllowPlain"
 )
 
 // hostAndIP is the host of an address, and the IP address that it is; not a valid one for names.
@@ -144,8 +149,8 @@ func hostKey(addr string) (name string, ip netip.Addr) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")), ip
 }
 
-// shows says why a node must not be sent the password over a connection that is not encrypted, or to no matter whom: only a
-// cluster map names its host. Key-value connections never show the password either.
+// shows says why a node must not be sent the password over a connection that is not encrypted, or to no matter whom:
+// only a cluster map names its host. Key-value connections never show the password either.
 func (f *nodeFilter) shows(addr string) error {
 	name, _ := hostKey(addr)
 	f.mu.Lock()
@@ -195,8 +200,8 @@ func (f *nodeFilter) check(addr string) error {
 	return observe.Apart("the node filter", func() error { return f.user(addr) })
 }
 
-// kind refuses addresses that lead to this machine or to its own network, such as the metadata services of clouds, unless
-// the user's hosts are there.
+// kind refuses addresses that lead to this machine or to its own network, such as the metadata services of clouds,
+// unless the user's hosts are there.
 func (f *nodeFilter) kind(addr string) error {
 	_, ip := hostAndIP(addr)
 	f.mu.Lock()

@@ -24,7 +24,8 @@ type dialled struct {
 	addrs map[string]int
 }
 
-func (d *dialled) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (d *dialled) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context,
+	string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d.mu.Lock()
 		if d.addrs == nil {
@@ -59,13 +60,16 @@ func hostile(m *mock.Cluster, host string) {
 // Calls to that node say why, those to the others go on.
 func TestHostileAddressesInMapsAreNotDialled_S7(t *testing.T) {
 	for host, says := range map[string]string{
-		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "localhost": "loopback", "::ffff:127.0.0.1": "loopback",
-		"169.254.169.254": "link-local", "fe80::1": "link-local", "0.0.0.0": "unspecified", "::": "unspecified", "224.0.0.1": "multicast",
-		"10.0.0.2": "",
+		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "localhost": "loopback",
+		"::ffff:127.0.0.1": "loopback",
+		"169.254.169.254":  "link-local", "fe80::1": "link-local", "0.0.0.0": "unspecified", "::": "unspecified",
+		"224.0.0.1": "multicast",
+		"10.0.0.2":  "",
 	} {
 		for _, encrypted := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual(), mock.TLS())
+				m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual(),
+					mock.TLS())
 				hostile(m, host)
 				var d dialled
 				c := open(t, m, func(cfg *core.Config) {
@@ -120,7 +124,10 @@ func TestANameThatLeadsHomeIsRefused_S7(t *testing.T) {
 			}
 			return m.Dial(ctx, network, addr)
 		}
-		b := open(t, m, func(cfg *core.Config) { cfg.Seeds.Hosts, cfg.Net.Dial = cfg.Seeds.Hosts[:1], home }).Bucket("default")
+		b := open(t, m, func(cfg *core.Config) {
+			cfg.Seeds.Hosts, cfg.Net.Dial = cfg.Seeds.Hosts[:1],
+				home
+		}).Bucket("default")
 		var failed error
 		for i := range 64 {
 			if _, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte{byte(i)}, Common: quick}); err != nil {
@@ -142,7 +149,8 @@ func (atHome) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0
 func TestNodesBesideTheHostsAreNotRefused_S7(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64))
 	for _, host := range []string{"127.0.0.1", "localhost"} {
-		cfg, err := core.ParseConnString("couchbase://" + strings.Replace(m.Node(0).Addr(), "127.0.0.1", host, 1) + "?force_ipv4=true")
+		cfg, err := core.ParseConnString("couchbase://" + strings.Replace(m.Node(0).Addr(), "127.0.0.1", host, 1) +
+			"?force_ipv4=true")
 		require.NoError(t, err)
 		cfg.Auth.Username, cfg.Auth.Password = "Administrator", core.NewSecret("password")
 		c, err := core.Open(t.Context(), cfg)
@@ -177,7 +185,8 @@ func TestTheUsersNodeFilter_S7(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64), mock.Virtual())
 				var d dialled
 				b := open(t, m, func(cfg *core.Config) {
-					cfg.Seeds.Hosts, cfg.Net.NodeFilter, cfg.Net.Dial = cfg.Seeds.Hosts[:1], c.filter, d.dial(cfg.Net.Dial)
+					cfg.Seeds.Hosts, cfg.Net.NodeFilter, cfg.Net.Dial = cfg.Seeds.Hosts[:1], c.filter,
+						d.dial(cfg.Net.Dial)
 				}).Bucket("default")
 				var failed error
 				for i := range 64 {
@@ -201,8 +210,10 @@ func TestAllowNodes(t *testing.T) {
 	f, err := core.AllowNodes("10.0.0.0/8", "*.db.example.com", "Other.example.com", "[2001:db8::1]", "2001:db8:1::/48")
 	require.NoError(t, err)
 	for addr, ok := range map[string]bool{
-		"10.1.2.3:11210": true, "11.1.2.3:11210": false, "n1.db.example.com:11207": true, "N1.DB.example.com:11207": true,
-		"db.example.com:1": false, "evildb.example.com:1": false, "other.example.com:1": true, "[2001:db8::1]:1": true,
+		"10.1.2.3:11210": true, "11.1.2.3:11210": false, "n1.db.example.com:11207": true,
+		"N1.DB.example.com:11207": true,
+		"db.example.com:1":        false, "evildb.example.com:1": false, "other.example.com:1": true,
+		"[2001:db8::1]:1": true,
 		"[2001:db8::2]:1": false, "[2001:db8:1::7]:1": true, "[::ffff:10.1.1.1]:1": true, "": false,
 	} {
 		require.Equal(t, ok, f(addr) == nil, addr)

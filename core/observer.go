@@ -91,9 +91,11 @@ func settled(err error) error {
 // known is what is known of an answer without its body.
 func known(a *kv.Error) *kv.Error {
 	return &kv.Error{
-		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status, Name: a.Name,
-		Description: a.Description, Context: a.Context, Ref: a.Ref, Endpoint: a.Endpoint, Opaque: a.Opaque, Elapsed: a.Elapsed,
-		Stage: a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
+		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status,
+		Name:        a.Name,
+		Description: a.Description, Context: a.Context, Ref: a.Ref, Endpoint: a.Endpoint, Opaque: a.Opaque,
+		Elapsed: a.Elapsed,
+		Stage:   a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
 	}
 }
 

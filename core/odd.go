@@ -20,8 +20,8 @@ type (
 	GoneError = observe.GoneError
 )
 
-// answerOf calls code of the user's that may panic, end its goroutine, or not come back: then the answer is an error. It blocks until
-// ctx has ended, at most. The goroutine ends when f comes back.
+// answerOf calls code of the user's that may panic, end its goroutine, or not come back: then the answer is an error.
+// It blocks until ctx has ended, at most. The goroutine ends when f comes back.
 func answerOf[T any](ctx context.Context, in string, f func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -60,8 +60,8 @@ func fairDice(dice func() float64) func() float64 {
 	}
 }
 
-// ownConn is a connection that the user's Dial has given. It is wrapped unless it is one of package net's, so that a method that
-// panics fails and does nothing else. Nil stands for nil of any type.
+// ownConn is a connection that the user's Dial has given. It is wrapped unless it is one of package net's, so that a
+// method that panics fails and does nothing else. Nil stands for nil of any type.
 func ownConn(nc net.Conn) net.Conn {
 	switch v := reflect.ValueOf(nc); {
 	case !v.IsValid(), v.Kind() == reflect.Pointer && v.IsNil():

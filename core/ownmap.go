@@ -11,8 +11,9 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Calls that need no bucket find their nodes in the cluster map of any bucket. When the buckets that were asked for have none,
-// because they are misspelt, say, or the user may not open them, the cluster connects without a bucket: as Bucket("").
+// Calls that need no bucket find their nodes in the cluster map of any bucket. When the buckets that were asked for
+// have none, because they are misspelt, say, or the user may not open them, the cluster connects without a bucket: as
+// Bucket("").
 
 // seeToMap begins to get the cluster's map without a bucket, unless a bucket has a way to it or may still find one.
 func (c *Cluster) seeToMap() {
@@ -45,8 +46,8 @@ func (c *Cluster) newestMap(bucket string) (newest *topology.Snapshot, network s
 	return newest, from.router.Network()
 }
 
-// awaitMap waits for the first map of any bucket, or of the named one: until it is there, ctx ends, or nothing that is under
-// way can bring one.
+// awaitMap waits for the first map of any bucket, or of the named one: until it is there, ctx ends, or nothing that is
+// under way can bring one.
 func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +71,8 @@ func (c *Cluster) whyNoMap(bucket string) error {
 		if bucket != "" && b.name != bucket {
 			continue
 		}
-		if err := b.router.WhyNoMap(); err != nil && !slices.ContainsFunc(all, func(o error) bool { return o.Error() == err.Error() }) {
+		if err := b.router.WhyNoMap(); err != nil && !slices.ContainsFunc(all,
+			func(o error) bool { return o.Error() == err.Error() }) {
 			all = append(all, err)
 		}
 	}
@@ -80,8 +82,8 @@ func (c *Cluster) whyNoMap(bucket string) error {
 	return all
 }
 
-// awaitMapOf waits for a bucket's first map, or if any will do for that of the cluster, once the bucket turns out to bring none.
-// It says whether there is one.
+// awaitMapOf waits for a bucket's first map, or if any will do for that of the cluster, once the bucket turns out to
+// bring none. It says whether there is one.
 func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
@@ -114,8 +116,9 @@ func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 	}
 }
 
-// awaitMap waits for the bucket's first map as a call does, whose strategy gives up for terminal conditions whatever the cluster's
-// does, and no longer than until a node says that it does not open the bucket. The error says why there is no map.
+// awaitMap waits for the bucket's first map as a call does, whose strategy gives up for terminal conditions whatever
+// the cluster's does, and no longer than until a node says that it does not open the bucket. The error says why there
+// is no map.
 func (b *Bucket) awaitMap(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

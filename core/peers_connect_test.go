@@ -26,8 +26,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// D22: the mechanism follows from the kind of the credentials, the transport and the server's list: a server, or a user,
-// that only PLAIN serves is served over TLS, and a client certificate needs no login at all.
+// D22: the mechanism follows from the kind of the credentials, the transport and the server's list: a server, or a
+// user, that only PLAIN serves is served over TLS, and a client certificate needs no login at all.
 func TestMechanismsFollowFromTheCredentials_D22(t *testing.T) {
 	for name, c := range map[string]struct {
 		offered, wanted []string
@@ -35,8 +35,9 @@ func TestMechanismsFollowFromTheCredentials_D22(t *testing.T) {
 		mechanism       string
 		logins          int
 	}{
-		"strongest":        {nil, nil, false, "SCRAM-SHA512", 2},
-		"PLAIN is left":    {[]string{"PLAIN"}, nil, false, "PLAIN", 4}, // the first try was for what the server does not have
+		"strongest": {nil, nil, false, "SCRAM-SHA512", 2},
+		// the first try was for what the server does not have
+		"PLAIN is left":    {[]string{"PLAIN"}, nil, false, "PLAIN", 4},
 		"an external user": {nil, []string{"PLAIN"}, false, "PLAIN", 2},
 		"certificate":      {nil, nil, true, "", 0},
 	} {
@@ -87,8 +88,8 @@ func TestAWrongPasswordIsNamedUntilItIsRight_D23(t *testing.T) {
 	})
 }
 
-// D25: whoever waits for the first map sleeps until there is something to look at. Goroutines that look every millisecond
-// would be scheduled hundreds of thousands of times in these ten minutes.
+// D25: whoever waits for the first map sleeps until there is something to look at. Goroutines that look every
+// millisecond would be scheduled hundreds of thousands of times in these ten minutes.
 func TestWaitingForTheFirstMapIsNoBusyLoop_D25(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
@@ -101,7 +102,10 @@ func TestWaitingForTheFirstMapIsNoBusyLoop_D25(t *testing.T) {
 		for range 10 {
 			wg.Go(func() { _ = c.Bucket("default").WaitReady(long) })
 			wg.Go(func() {
-				_, _ = kv.Do(long, c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 10 * time.Minute, Retry: retry.BestEffort{}}})
+				_, _ = kv.Do(long, c.Bucket("default"), kv.Get{
+					Key:    []byte("k"),
+					Common: kv.Common{Timeout: 10 * time.Minute, Retry: retry.BestEffort{}},
+				})
 			})
 		}
 		wg.Wait()
@@ -124,7 +128,8 @@ func scheduled() (n uint64) {
 func TestSecretsArePrintedNowhere_D31(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l logs
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(), mock.Token("good", "Administrator"))
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(),
+			mock.Token("good", "Administrator"))
 		var out strings.Builder
 		note := func(vs ...any) {
 			for _, v := range vs {
@@ -145,7 +150,8 @@ func TestSecretsArePrintedNowhere_D31(t *testing.T) {
 			})
 			_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
 			require.ErrorIs(t, err, cberr.AuthenticationFailure)
-			note(err, c.Bucket("default").WaitReady(ctx(t)), c.Diagnostics(), c.Bucket("default").Status(), c.SetCredentials(cr), request(t, c))
+			note(err, c.Bucket("default").WaitReady(ctx(t)), c.Diagnostics(), c.Bucket("default").Status(),
+				c.SetCredentials(cr), request(t, c))
 			_, err = c.Ping(ctx(t), core.PingOptions{Timeout: time.Second})
 			note(err)
 			require.NoError(t, c.Close())
@@ -170,12 +176,14 @@ func TestSecretsArePrintedNowhere_D31(t *testing.T) {
 	})
 }
 
-// D32, fault 48d: redirects are not followed, neither of requests nor of cluster maps, so that credentials go nowhere else.
+// D32, fault 48d: redirects are not followed, neither of requests nor of cluster maps, so that credentials go nowhere
+// else.
 func TestRedirectsAreNotFollowed_D32(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		m.Script(mock.ServiceMatch{Service: mock.ManagementService}, mock.Answer{
-			Status: http.StatusFound, Header: http.Header{"Location": {"http://10.0.0.66:8091/pools"}}, Body: []byte("there"),
+			Status: http.StatusFound, Header: http.Header{"Location": {"http://10.0.0.66:8091/pools"}},
+			Body: []byte("there"),
 		})
 		var d dialled
 		c := open(t, m, func(cfg *core.Config) { cfg.Net.Dial = d.dial(cfg.Net.Dial) })
@@ -183,7 +191,8 @@ func TestRedirectsAreNotFollowed_D32(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusFound, resp.Status)
-		maps := openString(t, m, "http://10.0.0.1?bootstrap_on=http", func(cfg *core.Config) { cfg.Net.Dial = d.dial(cfg.Net.Dial) })
+		maps := openString(t, m, "http://10.0.0.1?bootstrap_on=http",
+			func(cfg *core.Config) { cfg.Net.Dial = d.dial(cfg.Net.Dial) })
 		_, err = kv.Do(ctx(t), maps.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
 		require.ErrorContains(t, err, "302")
 		require.Zero(t, d.host("10.0.0.66"))

@@ -31,7 +31,10 @@ func TestAMissingCollection_D68(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		f := kv.Start(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Collection: "later", Retry: retry.BestEffort{}}})
+		f := kv.Start(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Collection: "later",
+			Retry:      retry.BestEffort{},
+		}})
 		time.Sleep(time.Second)
 		_, err := m.CreateCollection("default", "_default", "later")
 		require.NoError(t, err)
@@ -145,7 +148,12 @@ func TestAScanIsCreatedWhereItsVBucketIs_D80(t *testing.T) {
 
 		m.Inject(only(memd.OpRangeScanCreate, 1), mock.Status(memd.StatusTmpFail))
 		asked := 0
-		create.Retry = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { asked++; return retry.After(0) })
+		create.Retry = retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			asked++
+			return retry.After(0)
+		})
 		_, err = kv.Do(ctx(t), b, create)
 		require.NoError(t, err)
 		require.Equal(t, 1, asked)
@@ -167,12 +175,13 @@ func (l later) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.A
 	return retry.After(time.Duration(l))
 }
 
-// D103: the time that a durable write gives its server is what is left for the call less a tenth, and never more than the
-// frame can say: its two largest values are reserved.
+// D103: the time that a durable write gives its server is what is left for the call less a tenth, and never more than
+// the frame can say: its two largest values are reserved.
 func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		for timeout, want := range map[time.Duration][]uint16{
-			10 * time.Second: {9000, 5400}, 5 * time.Second: {4500, 1500}, 100 * time.Second: {65534, 65534}, time.Hour: {65534, 65534},
+			10 * time.Second: {9000, 5400}, 5 * time.Second: {4500, 1500}, 100 * time.Second: {65534, 65534},
+			time.Hour: {65534, 65534},
 		} {
 			var got []uint16
 			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
@@ -188,9 +197,13 @@ func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 				}
 				return false
 			}}, mock.Drop())
-			busy := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusSyncWriteInProgress))
+			busy := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1},
+				mock.Status(memd.StatusSyncWriteInProgress))
 			c, cancel := context.WithTimeout(t.Context(), timeout)
-			_, err := kv.Do(c, b, kv.Upsert{Key: []byte("k"), Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: timeout, Retry: later(4 * time.Second)}})
+			_, err := kv.Do(c, b, kv.Upsert{
+				Key: []byte("k"), Durability: memd.DurabilityMajority,
+				Common: kv.Common{Timeout: timeout, Retry: later(4 * time.Second)},
+			})
 			cancel()
 			require.NoError(t, err)
 			in.Remove()

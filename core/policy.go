@@ -20,8 +20,8 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// ParsePolicy reads a retry policy file for Config.Retry.Policy: policy.Parse with the numbers and the operations of this
-// client's services. The error is a *policy.ParseError.
+// ParsePolicy reads a retry policy file for Config.Retry.Policy: policy.Parse with the numbers and the operations of
+// this client's services. The error is a *policy.ParseError.
 func ParsePolicy(data []byte) (*policy.Config, error) {
 	return ParsePolicyWith(data, policy.ParseOptions{})
 }
@@ -40,7 +40,8 @@ func ParsePolicyWith(data []byte, o policy.ParseOptions) (*policy.Config, error)
 
 // methods are the operations of raw requests.
 var methods = [...]string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodOptions,
 }
 
 // OperationsOf are the operations of a service that a policy file may name: of kv the commands' verbs; of the others
@@ -92,7 +93,10 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 	default:
 		return retry.Unknown, false
 	}
-	if !ok && slices.Contains([]uint32{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, code) {
+	if !ok && slices.Contains([]uint32{
+		http.StatusTooManyRequests, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout,
+	}, code) {
 		return retry.ServiceResponseCodeIndicated, true
 	}
 	return why, ok
@@ -129,7 +133,8 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 	}
 	return func(operation string, err *kv.Error) retry.Reason {
 		return c.cfg.Retry.Classify(Answer{
-			Service: "kv", Operation: operation, Bucket: err.Bucket, Endpoint: err.Endpoint, Code: uint32(err.Status), Err: err,
+			Service: "kv", Operation: operation, Bucket: err.Bucket, Endpoint: err.Endpoint, Code: uint32(err.Status),
+			Err: err,
 		})
 	}
 }
@@ -235,7 +240,9 @@ func hostOf(addr string) string {
 
 // httpPolicy is what the policy has for a request to a service: the strategy that it is sent with, and how long it may
 // take, 0 for the service's default. own is the strategy that the request names, nil for none.
-func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration) {
+func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.Strategy) (retry.Strategy,
+	time.Duration,
+) {
 	if own == dispatch.Strict { // the client's own requests, which are sent once
 		return own, 0
 	}

@@ -25,7 +25,9 @@ func parsePolicy(t *testing.T, text string) *policy.Config {
 }
 
 // withPolicy runs f in a bubble with a mock of three nodes, two replicas each, and a client with the policy.
-func withPolicy(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster, b *core.Bucket), change ...func(*core.Config)) {
+func withPolicy(t *testing.T, text string, f func(t *testing.T, m *mock.Cluster, b *core.Bucket),
+	change ...func(*core.Config),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 64), mock.Virtual())
@@ -59,9 +61,9 @@ func retryPolicy(name string, attempts string, more string) string {
 		"backoffMultiplier":2,"retryableReasons":["KV_TEMPORARY_FAILURE"]` + more + `}}`
 }
 
-// CB-9, CB-12, CB-25, GA6-46, GA6-52: a call's own strategy beats the policy's entry for its operation, that beats the one
-// of its service, that the one for everything, that the cluster's strategy, that the built-in one. A pinned entry beats
-// the call.
+// CB-9, CB-12, CB-25, GA6-46, GA6-52: a call's own strategy beats the policy's entry for its operation, that beats the
+// one of its service, that the one for everything, that the cluster's strategy, that the built-in one. A pinned entry
+// beats the call.
 func TestWhichStrategyDecides(t *testing.T) {
 	const upsert, service, all = `{"service":"kv","operation":"upsert"}`, `{"service":"kv"}`, `{}`
 	cluster := func(c *core.Config) { c.Retry.Strategy = stopAfter(5) }
@@ -96,7 +98,8 @@ func TestWhichStrategyDecides(t *testing.T) {
 			}, c.change)
 		})
 	}
-	t.Run("the built-in one", func(t *testing.T) { // it waits for the document's server, and not for a scope that is missing
+	// it waits for the document's server, and not for a scope that is missing
+	t.Run("the built-in one", func(t *testing.T) {
 		withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 			require.Greater(t, attempts(t, m, b, nil), 8)
 			_, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k"), Common: kv.Common{Scope: "nowhere"}})
@@ -182,13 +185,37 @@ func TestTheUsersClassification(t *testing.T) {
 			asked  bool
 			want   *cberr.Kind // nil: it is retried and succeeds
 		}{
-			{"unknown status of a read", 0x7e7e, func() error { _, err := kv.Do(ctx(t), b, get); return err }, memd.OpGet, true, nil},
-			{"unknown status of a write", 0x7e7e, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, false, cberr.Couchbase},
-			{"refused write", memd.StatusAccess, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, true, nil},
-			{"write that may have been applied", memd.StatusInternal, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, false, cberr.InternalServerFailure},
-			{"ambiguous write", memd.StatusSyncWriteAmbiguous, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, false, cberr.DurabilityAmbiguous},
-			{"hook that names none", memd.StatusInvalid, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, true, cberr.InvalidArgument},
-			{"hook that panics", memd.StatusTooBig, func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, true, cberr.ValueTooLarge},
+			{
+				"unknown status of a read", 0x7e7e, func() error { _, err := kv.Do(ctx(t), b, get); return err },
+				memd.OpGet, true, nil,
+			},
+			{
+				"unknown status of a write", 0x7e7e, func() error { _, err := kv.Do(ctx(t), b, set); return err },
+				memd.OpSet, false, cberr.Couchbase,
+			},
+			{
+				"refused write", memd.StatusAccess, func() error { _, err := kv.Do(ctx(t), b, set); return err },
+				memd.OpSet, true, nil,
+			},
+			{
+				"write that may have been applied", memd.StatusInternal,
+				func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, false,
+				cberr.InternalServerFailure,
+			},
+			{
+				"ambiguous write", memd.StatusSyncWriteAmbiguous,
+				func() error { _, err := kv.Do(ctx(t), b, set); return err }, memd.OpSet, false,
+				cberr.DurabilityAmbiguous,
+			},
+			{
+				"hook that names none", memd.StatusInvalid,
+				func() error { _, err := kv.Do(ctx(t), b, set); return err },
+				memd.OpSet, true, cberr.InvalidArgument,
+			},
+			{
+				"hook that panics", memd.StatusTooBig, func() error { _, err := kv.Do(ctx(t), b, set); return err },
+				memd.OpSet, true, cberr.ValueTooLarge,
+			},
 		} {
 			m.Inject(only(c.op, 1), mock.Status(c.status))
 			before := m.Frames(c.op)

@@ -66,7 +66,10 @@ func TestASilentConnectionOfAPoolIsReplaced(t *testing.T) {
 		links[4].Down().Drop()
 		time.Sleep(30 * 2500 * time.Millisecond)
 		for i := range 100 {
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "k%d", i), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+			_, err := kv.Do(ctx(t), b, kv.Upsert{
+				Key:    fmt.Appendf(nil, "k%d", i),
+				Common: kv.Common{Timeout: 100 * time.Millisecond},
+			})
 			require.NoError(t, err)
 		}
 		stayed := 0
@@ -99,8 +102,9 @@ func TestARequestOfOneConnection(t *testing.T) {
 	}, threeConnections)
 }
 
-// The connections of a pool are begun in order. A key always goes over the same one, requests without a key take turns, and what
-// the client asks for itself takes nobody's turn: so what calls go over does not depend on which goroutine was first.
+// The connections of a pool are begun in order. A key always goes over the same one, requests without a key take turns,
+// and what the client asks for itself takes nobody's turn: so what calls go over does not depend on which goroutine was
+// first.
 func TestAPoolIsUsedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := mock.New(mock.Nodes(1), mock.Virtual(), mock.Bucket("default", 64))
@@ -109,7 +113,8 @@ func TestAPoolIsUsedInOrder(t *testing.T) {
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		var began []time.Time
-		cfg.Auth.Username, cfg.Auth.Password, cfg.KV.Connections = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), 3
+		cfg.Auth.Username, cfg.Auth.Password, cfg.KV.Connections = mock.DefaultUser,
+			core.NewSecret(mock.DefaultPassword), 3
 		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			began = append(began, time.Now())
 			return m.Dial(ctx, network, addr)

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// A printer that walks values by reflection would read what goroutines write, and everything that is kept of a configuration.
-// So what is alive prints its name, in every format.
+// A printer that walks values by reflection would read what goroutines write, and everything that is kept of a
+// configuration. So what is alive prints its name, in every format.
 
 // write is the whole of a Format that has one text for every verb. Who calls it without a State gets nothing.
 func write(f fmt.State, text string) {

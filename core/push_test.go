@@ -27,7 +27,10 @@ func pushed(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket),
 // T2: a notification of either kind brings the new map at once, and one request for it at most. No call has to find out
 // by itself.
 func TestNodesTellOfNewMaps_T2(t *testing.T) {
-	for name, without := range map[string]memd.Feature{"brief": memd.FeatureClustermapChange, "full": memd.FeatureClustermapChangeBrief} {
+	for name, without := range map[string]memd.Feature{
+		"brief": memd.FeatureClustermapChange,
+		"full":  memd.FeatureClustermapChangeBrief,
+	} {
 		t.Run(name, func(t *testing.T) {
 			pushed(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				key := keyOn(t, b, m.Node(0).Addr())

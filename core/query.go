@@ -14,8 +14,10 @@ import (
 // is a *query.Error, or says which field cannot be sent or which feature the cluster lacks.
 func (c *Cluster) Query(ctx context.Context, r *query.Request) (*query.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{
-		service: Query, operation: "query", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge, strategy: r.Retry,
-	}, func(ctx context.Context, d httpsvc.Doer) (*query.Rows, error) { return c.sql.Run(ctx, d, r) }, closeRows[*query.Rows])
+		service: Query, operation: "query", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge,
+		strategy: r.Retry,
+	}, func(ctx context.Context, d httpsvc.Doer) (*query.Rows, error) { return c.sql.Run(ctx, d, r) },
+		closeRows[*query.Rows])
 }
 
 func closeRows[R interface{ Close() error }](rows R) { _ = rows.Close() }

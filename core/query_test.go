@@ -53,7 +53,10 @@ func TestPreparedStatementsEndToEnd(t *testing.T) {
 			}
 			require.Equal(t, 10, sc.Fired())
 			for _, code := range []int{12003, 5000, 1080} {
-				m.ScriptQuery("UPDATE", mock.Answer{Errors: []mock.ServiceError{{Code: code, Message: "x", Retry: true}}})
+				m.ScriptQuery("UPDATE", mock.Answer{Errors: []mock.ServiceError{{
+					Code: code, Message: "x",
+					Retry: true,
+				}}})
 				require.Error(t, run())
 				log := m.ServiceLog(mock.QueryService)
 				require.Empty(t, log[len(log)-1].Header.Get("Retry-Attempt"), code)
@@ -66,7 +69,8 @@ func TestPreparedStatementsEndToEnd(t *testing.T) {
 // TestFeaturesOfTheCluster: what the newest map does not list is refused.
 func TestFeaturesOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.Capabilities("n1ql", "other"), mock.Capabilities("search", "other"))
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.Capabilities("n1ql",
+			"other"), mock.Capabilities("search", "other"))
 		c := open(t, m)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		_, err := c.Query(ctx(t), &query.Request{Statement: "x", UseReplica: query.On})
@@ -80,7 +84,8 @@ func TestFeaturesOfTheCluster(t *testing.T) {
 // TestQueryOverTLS asks the port that the map has for TLS, over HTTP/2, by name and password, token or certificate.
 func TestQueryOverTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.TLS(), mock.HTTP2(), mock.Virtual(), mock.Token("abc", "Administrator"))
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.TLS(), mock.HTTP2(), mock.Virtual(),
+			mock.Token("abc", "Administrator"))
 		m.ScriptQuery("x", rows(`1`, `2`))
 		cert, err := m.ClientCertificate("Administrator")
 		require.NoError(t, err)
@@ -90,7 +95,8 @@ func TestQueryOverTLS(t *testing.T) {
 				cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret("abc")
 			},
 			"": func(cfg *core.Config) {
-				cfg.Auth.Username, cfg.Auth.Password, cfg.TLS.Config.Certificates = "", core.Secret{}, []tls.Certificate{cert}
+				cfg.Auth.Username, cfg.Auth.Password, cfg.TLS.Config.Certificates = "", core.Secret{},
+					[]tls.Certificate{cert}
 			},
 		} {
 			c := open(t, m, func(cfg *core.Config) {

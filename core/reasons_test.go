@@ -73,7 +73,9 @@ func provocations() map[retry.Reason]provocation {
 			time.Sleep(100 * time.Millisecond)
 			set(t, b, "k")
 		}},
-		retry.NodeNotAvailable: {opts: []mock.Option{mock.Nodes(2), mock.Replicas(0)}, run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+		retry.NodeNotAvailable: {opts: []mock.Option{mock.Nodes(2), mock.Replicas(0)}, run: func(t *testing.T,
+			m *mock.Cluster, c *core.Cluster,
+		) {
 			b := ready(t, c)
 			key := keyOn(t, b, m.Node(1).Addr())
 			require.NoError(t, m.Failover(1))
@@ -85,7 +87,9 @@ func provocations() map[retry.Reason]provocation {
 			trip(t, m, b, []byte("k"))
 			get(t, b, "k")
 		}},
-		retry.EndpointNotWritable: {change: func(c *core.Config) { c.Limits.InFlight = 1 }, run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+		retry.EndpointNotWritable: {change: func(c *core.Config) { c.Limits.InFlight = 1 }, run: func(t *testing.T,
+			m *mock.Cluster, c *core.Cluster,
+		) {
 			b := ready(t, c)
 			m.Inject(only(memd.OpGet, 1), mock.Drop())
 			kv.Start(ctx(t), b, kv.Get{Key: []byte("k")})
@@ -110,9 +114,15 @@ func provocations() map[retry.Reason]provocation {
 			m.Inject(only(memd.OpCollectionsGetID, 0), mock.Drop())
 			inCollection(t, c, "s", "c", 5*time.Second)
 		}},
-		retry.BucketNotReady: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { set(t, c.Bucket("later"), "k") }},
+		retry.BucketNotReady: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+			set(t, c.Bucket("later"),
+				"k")
+		}},
 		retry.NotReady: {
-			before: func(m *mock.Cluster) { m.Inject(only(memd.OpGetClusterConfig, 0), mock.Status(memd.StatusKeyNotFound)) },
+			before: func(m *mock.Cluster) {
+				m.Inject(only(memd.OpGetClusterConfig, 0),
+					mock.Status(memd.StatusKeyNotFound))
+			},
 			run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
 				time.Sleep(time.Second)
 				set(t, c.Bucket("default"), "k")
@@ -151,8 +161,14 @@ func provocations() map[retry.Reason]provocation {
 			change: func(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("secret") },
 			run:    func(t *testing.T, m *mock.Cluster, c *core.Cluster) { set(t, c.Bucket("default"), "k") },
 		},
-		retry.ScopeNotFound:      {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { inCollection(t, c, "nowhere", "c", time.Second) }},
-		retry.CollectionNotFound: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) { inCollection(t, c, "s", "nothing", time.Second) }},
+		retry.ScopeNotFound: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+			inCollection(t, c,
+				"nowhere", "c", time.Second)
+		}},
+		retry.CollectionNotFound: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
+			inCollection(t, c, "s",
+				"nothing", time.Second)
+		}},
 		retry.CredentialsFetchFailed: {
 			change: func(c *core.Config) {
 				c.Auth.Credentials = func(context.Context) (core.Credentials, error) {
@@ -194,7 +210,10 @@ func answers(service mock.Service, a mock.Answer) provocation {
 		case mock.ViewsService:
 			asked(c.Bucket("default").View(ctx(t), &views.Request{Design: "d", View: "v", Timeout: soon}))
 		case mock.ManagementService:
-			if resp, err := c.Do(ctx(t), &core.HTTPRequest{Method: http.MethodGet, Path: "/pools", Timeout: soon}); err == nil {
+			if resp, err := c.Do(ctx(t), &core.HTTPRequest{
+				Method: http.MethodGet, Path: "/pools",
+				Timeout: soon,
+			}); err == nil {
 				_ = resp.Body.Close()
 			}
 		}
@@ -210,8 +229,9 @@ func serviceProvocations() map[retry.Reason]provocation {
 	none := answers(mock.QueryService, mock.Answer{})
 	none.opts = []mock.Option{mock.Services(mock.KVService, mock.ManagementService)}
 	return map[retry.Reason]provocation{
-		retry.ServiceNotAvailable:          none,
-		retry.ServiceResponseCodeIndicated: answers(mock.ManagementService, mock.Answer{Status: http.StatusServiceUnavailable}),
+		retry.ServiceNotAvailable: none,
+		retry.ServiceResponseCodeIndicated: answers(mock.ManagementService,
+			mock.Answer{Status: http.StatusServiceUnavailable}),
 		retry.QueryPreparedStatementFailure: {run: func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
 			require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 			m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1}, failure(4050, "unable to decode", false))
@@ -222,7 +242,8 @@ func serviceProvocations() map[retry.Reason]provocation {
 		retry.AnalyticsTemporaryFailure: answers(mock.AnalyticsService, failure(23000, "busy", false)),
 		retry.SearchTooManyRequests:     answers(mock.SearchService, mock.Answer{Status: http.StatusTooManyRequests}),
 		retry.ViewsNoActivePartition:    answers(mock.ViewsService, mock.Answer{Status: http.StatusFound}),
-		retry.ViewsTemporaryFailure:     answers(mock.ViewsService, mock.Answer{Status: http.StatusInternalServerError}),
+		retry.ViewsTemporaryFailure: answers(mock.ViewsService,
+			mock.Answer{Status: http.StatusInternalServerError}),
 	}
 }
 
@@ -251,7 +272,11 @@ func (h *reasonLog) Handle(_ context.Context, r slog.Record) error {
 func reasonsOf(t *testing.T, p provocation) map[string]bool {
 	h := &reasonLog{seen: map[string]bool{}}
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, append([]mock.Option{mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual()}, p.opts...)...)
+		m := mock.Start(t,
+			append([]mock.Option{
+				mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")),
+				mock.Virtual(),
+			}, p.opts...)...)
 		if p.before != nil {
 			p.before(m)
 		}

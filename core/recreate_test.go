@@ -42,7 +42,8 @@ func TestABucketIsDeletedAndCreatedAgain_Fault42(t *testing.T) {
 			f := kv.Start(ctx(t), b, kv.Upsert{Key: []byte("k2"), Value: []byte("new"), Common: in})
 			time.Sleep(time.Second)
 			// Another collection takes the id that the old one had.
-			require.NoError(t, m.CreateBucket("default", vbuckets, mock.WithCollection("s", "other"), mock.WithCollection("s", "c")))
+			require.NoError(t, m.CreateBucket("default", vbuckets, mock.WithCollection("s", "other"),
+				mock.WithCollection("s", "c")))
 			_, err = f.Wait(ctx(t))
 			require.NoError(t, err)
 			_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k2"), Common: in})
@@ -58,8 +59,8 @@ func TestABucketIsDeletedAndCreatedAgain_Fault42(t *testing.T) {
 	}
 }
 
-// A cluster that is set up anew at the same addresses counts its revisions from the beginning. The version of the old map
-// does not bar the new one, whichever way maps come.
+// A cluster that is set up anew at the same addresses counts its revisions from the beginning. The version of the old
+// map does not bar the new one, whichever way maps come.
 func TestAClusterIsSetUpAnewAtTheSameAddresses(t *testing.T) {
 	for name, overHTTP := range map[string]bool{"maps over connections": false, "maps over HTTP": true} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +88,10 @@ func TestAClusterIsSetUpAnewAtTheSameAddresses(t *testing.T) {
 				moved.Store(true)
 				old.DisconnectAll()
 				for i := range 50 {
-					_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+					_, err := kv.Do(ctx(t), b, kv.Upsert{
+						Key:    fmt.Appendf(nil, "%d", i),
+						Common: kv.Common{Timeout: 8 * time.Second},
+					})
 					require.NoError(t, err)
 				}
 				mp, _ := b.Map()
@@ -138,7 +142,10 @@ func TestTheOldClusterAnswersOnceMore(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 3, nodes(), "it stands")
 		for i := range 50 {
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+			_, err := kv.Do(ctx(t), b, kv.Upsert{
+				Key:    fmt.Appendf(nil, "%d", i),
+				Common: kv.Common{Timeout: 8 * time.Second},
+			})
 			require.NoError(t, err)
 		}
 		require.Equal(t, 2, nodes())
@@ -155,8 +162,8 @@ type anew struct {
 	conns map[string][]net.Conn // to the old one, by address
 }
 
-// setUpAnew is a client of a cluster of three nodes that has seen many revisions, and a new one of two nodes of the same
-// addresses, which has seen few. Other connections than that to the third node are to the new one.
+// setUpAnew is a client of a cluster of three nodes that has seen many revisions, and a new one of two nodes of the
+// same addresses, which has seen few. Other connections than that to the third node are to the new one.
 func setUpAnew(t *testing.T, bucket string, old, fresh []mock.BucketOption) *anew {
 	t.Helper()
 	m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64, old...), mock.Virtual())
@@ -164,7 +171,10 @@ func setUpAnew(t *testing.T, bucket string, old, fresh []mock.BucketOption) *ane
 		m.BumpRevision()
 	}
 	last := m.Node(2).Addr()
-	a := &anew{fresh: mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64, fresh...), mock.Virtual()), conns: map[string][]net.Conn{}}
+	a := &anew{
+		fresh: mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64, fresh...), mock.Virtual()),
+		conns: map[string][]net.Conn{},
+	}
 	a.b = open(t, m, func(cfg *core.Config) {
 		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if a.moved.Load() {
@@ -209,8 +219,9 @@ func (a *anew) endAll(t *testing.T) {
 	a.end(t, func(string) bool { return true })
 }
 
-// One connection that speaks for the old cluster is enough for the new one's maps to be refused. When it is lost, to a node
-// that the new cluster does not have, no handshake is left to bring the map again, and each node has shown it already.
+// One connection that speaks for the old cluster is enough for the new one's maps to be refused. When it is lost, to a
+// node that the new cluster does not have, no handshake is left to bring the map again, and each node has shown it
+// already.
 func TestTheLastToSpeakForTheOldClusterIsOnANodeThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setUpAnew(t, "default", nil, nil)
@@ -222,10 +233,14 @@ func TestTheLastToSpeakForTheOldClusterIsOnANodeThatIsGone(t *testing.T) {
 		a.endAll(t)
 		began := time.Now()
 		for i := range 50 {
-			_, err := kv.Do(ctx(t), a.b, kv.Upsert{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Timeout: 8 * time.Second}})
+			_, err := kv.Do(ctx(t), a.b, kv.Upsert{
+				Key:    fmt.Appendf(nil, "%d", i),
+				Common: kv.Common{Timeout: 8 * time.Second},
+			})
 			require.NoError(t, err)
 		}
-		require.Less(t, time.Since(began), 200*time.Millisecond, "the other nodes are connected to as soon as nobody speaks for the old one")
+		require.Less(t, time.Since(began), 200*time.Millisecond,
+			"the other nodes are connected to as soon as nobody speaks for the old one")
 		mp, _ := a.b.Map()
 		require.Len(t, mp.Nodes, 2)
 		require.Len(t, a.fresh.ApplyLog("default"), 50)
@@ -245,8 +260,8 @@ func TestTheLastToSpeakForTheOldClusterIsGoneWithoutABucket(t *testing.T) {
 	})
 }
 
-// While the new cluster's maps are refused, so are its nodes: what is known of collections is the old one's, and the id may
-// be another collection's in the new one.
+// While the new cluster's maps are refused, so are its nodes: what is known of collections is the old one's, and the id
+// may be another collection's in the new one.
 func TestNothingIsWrittenToAClusterWhoseMapIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setUpAnew(t, "default", []mock.BucketOption{mock.WithCollection("s", "c")},
@@ -272,7 +287,10 @@ func TestNothingIsWrittenToAClusterWhoseMapIsRefused(t *testing.T) {
 		a.endAll(t)
 		for i := range 20 {
 			require.NoError(t, upsert(i, 8*time.Second))
-			_, err := kv.Do(ctx(t), a.b, kv.Get{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{Scope: "s", Collection: "other"}})
+			_, err := kv.Do(ctx(t), a.b, kv.Get{Key: fmt.Appendf(nil, "%d", i), Common: kv.Common{
+				Scope:      "s",
+				Collection: "other",
+			}})
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
 		}
 	})
@@ -307,8 +325,8 @@ func TestANodeThatIsDownIsLeftInPeaceByTheLossOfOthers(t *testing.T) {
 	})
 }
 
-// Fault 39, P8: whatever order maps come in, and from whatever node, the version of the one in use does not go back; that
-// holds for those of a bucket of the same name that is gone, too.
+// Fault 39, P8: whatever order maps come in, and from whatever node, the version of the one in use does not go back;
+// that holds for those of a bucket of the same name that is gone, too.
 func TestMapsNeverGoBack_Fault39(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		var mu sync.Mutex

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	renewRetry    = time.Second // between two attempts to renew a connection's login
-	renewPatience = time.Minute // after which, each time, a connection whose login cannot be renewed is to be replaced instead
+	renewRetry = time.Second // between two attempts to renew a connection's login
+	// after which, each time, a connection whose login cannot be renewed is to be replaced instead
+	renewPatience = time.Minute
 	renewTimeout  = 2500 * time.Millisecond
 )
 
-// renewer keeps the logins of a bucket's connections fresh: it renews those whose credentials were replaced, expire soon,
-// or are refused by the node already. Its goroutine is the bucket's, which ends it.
+// renewer keeps the logins of a bucket's connections fresh: it renews those whose credentials were replaced, expire
+// soon, or are refused by the node already. Its goroutine is the bucket's, which ends it.
 type renewer struct {
 	b    *Bucket
 	kick chan struct{}
@@ -32,7 +33,8 @@ type renewer struct {
 	stale map[string]bool // connections that a node has asked to log in again
 
 	renewed map[string]renewal // by connection; run's own
-	// asked is when a node's logins were last renewed because the node had called them stale, once for each connection; run's own.
+	// asked is when a node's logins were last renewed because the node had called them stale, once for each connection;
+	// run's own.
 	asked map[int][]time.Time
 }
 
@@ -44,7 +46,10 @@ type renewal struct {
 }
 
 func (b *Bucket) newRenewer() *renewer {
-	return &renewer{b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{}, asked: map[int][]time.Time{}}
+	return &renewer{
+		b: b, kick: make(chan struct{}, 1), stale: map[string]bool{}, renewed: map[string]renewal{},
+		asked: map[int][]time.Time{},
+	}
 }
 
 // wake makes the renewer look at all connections.
@@ -129,7 +134,8 @@ func (w *renewer) due(l *dispatch.Login) time.Time {
 		at = r.login.At
 	case w.isStale(l.Connection):
 		at = r.login.At
-		if asked := w.asked[l.Node]; len(asked) >= w.b.c.cfg.KV.Connections { // a node that calls new logins stale, too, waits
+		// a node that calls new logins stale, too, waits
+		if asked := w.asked[l.Node]; len(asked) >= w.b.c.cfg.KV.Connections {
 			at = later(at, asked[len(asked)-w.b.c.cfg.KV.Connections].Add(renewRetry))
 		}
 	case !r.login.Expires.IsZero():
@@ -184,12 +190,13 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 		w.renewed[l.Connection] = renewal{login: cr.Login}
 		return
 	}
-	w.b.c.log.Warn(ctx, observe.MsgLoginNotRenewed, slog.String(observe.KeyConnectionID, l.Connection), slog.Any(observe.KeyCause, err))
+	w.b.c.log.Warn(ctx, observe.MsgLoginNotRenewed, slog.String(observe.KeyConnectionID, l.Connection),
+		slog.Any(observe.KeyCause, err))
 	if r.tried = now; r.since.IsZero() {
 		r.since = now
 	}
-	// Only a refusal ends a connection that works: a node whose authentication provider is away answers that, too, and takes
-	// the same credentials later.
+	// Only a refusal ends a connection that works: a node whose authentication provider is away answers that, too, and
+	// takes the same credentials later.
 	if final || now.Sub(r.since) >= renewPatience {
 		r.since = now
 		refused := w.b.router.Replace(ctx, l.Connection)

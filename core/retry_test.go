@@ -161,7 +161,8 @@ func TestATLSFailureIsForgottenAfterASuccess_CB30(t *testing.T) {
 		pool := x509.NewCertPool()
 		var trusts sync.Map
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { //nolint:gosec // the check below is the test's
+			//nolint:gosec // the check below is the test's
+			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error {
 				if _, ok := trusts.Load("now"); ok {
 					return nil
 				}
@@ -171,11 +172,17 @@ func TestATLSFailureIsForgottenAfterASuccess_CB30(t *testing.T) {
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k")})
 		require.ErrorIs(t, err, cberr.TLSFailure)
 		trusts.Store("now", true)
-		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second}})
+		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{
+			Key:    []byte("k"),
+			Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second},
+		})
 		require.NoError(t, err)
 		require.NoError(t, m.Kill(0)) // and what is wrong now is something else
 		time.Sleep(100 * time.Millisecond)
-		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Get{
+			Key:    []byte("k"),
+			Common: kv.Common{Timeout: 100 * time.Millisecond},
+		})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.NotErrorIs(t, err, cberr.TLSFailure)
 	})
@@ -194,7 +201,10 @@ func TestNoAccessIsAConditionOfTheBucket_CB32(t *testing.T) {
 		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		in.Remove()
-		_, err = kv.Do(ctx(t), c.Bucket("other"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second}})
+		_, err = kv.Do(ctx(t), c.Bucket("other"), kv.Upsert{
+			Key:    []byte("k"),
+			Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second},
+		})
 		require.NoError(t, err)
 		_, err = kv.Do(ctx(t), c.Bucket("other"), kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
@@ -204,7 +214,8 @@ func TestNoAccessIsAConditionOfTheBucket_CB32(t *testing.T) {
 // CB-36: with TLS 1.3 a node says no to a missing client certificate after a good handshake, at the first read.
 func TestAnAlertAfterTheHandshakeIsATLSFailure_CB36(t *testing.T) {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{selfSigned(t)}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{selfSigned(t)}, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13,
 	})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -247,7 +258,8 @@ func selfSigned(t *testing.T) tls.Certificate {
 // CB-36: a token that is refused is a refused login; one that is taken works. It never crosses a plaintext socket.
 func TestTokens_CB36(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(), mock.Token(canary, "Administrator"))
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(),
+			mock.Token(canary, "Administrator"))
 		with := func(token string, encrypted bool, r *recorder) *core.Bucket {
 			return open(t, m, func(cfg *core.Config) {
 				cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Token = "", core.Secret{}, core.NewSecret(token)
@@ -266,7 +278,10 @@ func TestTokens_CB36(t *testing.T) {
 		_, err = kv.Do(ctx(t), with("another", true, nil), kv.Get{Key: []byte("k")})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 		var r recorder
-		_, err = kv.Do(ctx(t), with(canary, false, &r), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+		_, err = kv.Do(ctx(t), with(canary, false, &r), kv.Get{
+			Key:    []byte("k"),
+			Common: kv.Common{Timeout: 100 * time.Millisecond},
+		})
 		require.Error(t, err)
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -324,7 +339,8 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 		require.Equal(t, "KV_TEMPORARY_FAILURE", refused[0]["reason"])
 		require.Equal(t, "upsert", refused[0]["operation"])
 	}, func(c *core.Config) {
-		c.Observe.Log = slog.New(slog.NewJSONHandler(&lockedWriter{&mu, &out}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Observe.Log = slog.New(slog.NewJSONHandler(&lockedWriter{&mu, &out},
+			&slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 }
 
@@ -385,14 +401,18 @@ func TestOnlyTheFirstRerouteIsFree_GA643(t *testing.T) {
 		key := keyOn(t, b, m.Node(0).Addr())
 		vb, _, _ := b.Locate(key)
 		require.NoError(t, m.MoveVBucket("default", int(vb), 1))
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Nodes: []int{1}, Times: 1}, mock.NotMyVBucket(true, nil))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Nodes: []int{1}, Times: 1}, mock.NotMyVBucket(true,
+			nil))
 		began := time.Now()
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key})
 		require.NoError(t, err)
 		require.Equal(t, time.Millisecond, time.Since(began))
 		require.Equal(t, 2, res.RetryInfo().Transparent)
 		require.Zero(t, res.RetryInfo().Attempts)
-		require.Equal(t, []time.Duration{0, time.Millisecond}, []time.Duration{res.RetryInfo().Log[0].Delay, res.RetryInfo().Log[1].Delay})
+		require.Equal(t, []time.Duration{0, time.Millisecond}, []time.Duration{
+			res.RetryInfo().Log[0].Delay,
+			res.RetryInfo().Log[1].Delay,
+		})
 	})
 }
 

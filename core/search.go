@@ -12,7 +12,8 @@ import (
 // The error is a *search.Error, or says which field cannot be sent or which feature the cluster lacks.
 func (c *Cluster) Search(ctx context.Context, r *search.Request) (*search.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{
-		service: Search, operation: "search", idempotent: true, onlyOne: r.Endpoint != "", own: r.Hedge, strategy: r.Retry,
+		service: Search, operation: "search", idempotent: true, onlyOne: r.Endpoint != "", own: r.Hedge,
+		strategy: r.Retry,
 	}, func(ctx context.Context, d httpsvc.Doer) (*search.Rows, error) {
 		return search.Run(ctx, d, r, c.supports("search"))
 	}, closeRows[*search.Rows])

@@ -47,7 +47,8 @@ func (c recordedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func (r *recorder) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (r *recorder) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context,
+	string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := next(ctx, network, addr)
 		if err != nil {
@@ -72,26 +73,39 @@ func trusting(m *mock.Cluster) *tls.Config {
 // D17, P14: whatever the server offers and whatever else is set, the password crosses an unencrypted socket only when
 // AllowPlain says so.
 func TestD17PasswordNeverCrossesAPlaintextSocketInTheClear(t *testing.T) {
-	for _, offered := range [][]string{nil, {"PLAIN"}, {"SCRAM-SHA1"}, {"SCRAM-SHA256", "PLAIN"}, {"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}} {
+	for _, offered := range [][]string{
+		nil,
+		{"PLAIN"},
+		{"SCRAM-SHA1"},
+		{"SCRAM-SHA256", "PLAIN"},
+		{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"},
+	} {
 		for _, wanted := range [][]string{nil, {"PLAIN"}, {"SCRAM-SHA256"}, {"PLAIN", "SCRAM-SHA1"}} {
 			for _, allow := range []bool{false, true} {
 				for _, encrypted := range []bool{false, true} {
 					synctest.Test(t, func(t *testing.T) {
-						opts := []mock.Option{mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(), mock.User("app", canary)}
+						opts := []mock.Option{
+							mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual(), mock.TLS(),
+							mock.User("app", canary),
+						}
 						if offered != nil {
 							opts = append(opts, mock.Mechanisms(offered...))
 						}
 						m := mock.Start(t, opts...)
 						var r recorder
 						c := open(t, m, func(cfg *core.Config) {
-							cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = "app", core.NewSecret(canary), wanted, allow
+							cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.Mechanisms, cfg.Auth.AllowPlain = "app",
+								core.NewSecret(canary), wanted, allow
 							cfg.Net.Dial = r.dial(cfg.Net.Dial)
 							if encrypted {
 								tlsHosts(cfg)
 								cfg.TLS.Config = trusting(m)
 							}
 						})
-						_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+						_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{
+							Key:    []byte("k"),
+							Common: kv.Common{Timeout: 100 * time.Millisecond},
+						})
 						r.mu.Lock()
 						seen := bytes.Contains(r.all.Bytes(), []byte(canary))
 						r.mu.Unlock()
@@ -103,7 +117,8 @@ func TestD17PasswordNeverCrossesAPlaintextSocketInTheClear(t *testing.T) {
 							require.NotErrorIs(t, err, cberr.DocumentNotFound)
 						} else if allow || encrypted || wanted == nil || len(wanted) > 1 || wanted[0] != "PLAIN" {
 							if common(except(offered, !allow && !encrypted), except(wanted, !allow && !encrypted)) {
-								require.ErrorIs(t, err, cberr.DocumentNotFound, "offered %v, wanted %v, allow %v, encrypted %v", offered, wanted, allow, encrypted)
+								require.ErrorIs(t, err, cberr.DocumentNotFound,
+									"offered %v, wanted %v, allow %v, encrypted %v", offered, wanted, allow, encrypted)
 							}
 						}
 						require.NoError(t, c.Close())
@@ -156,8 +171,11 @@ func TestD18FakeServersAreRefused(t *testing.T) {
 		"wrong signature": {memd.OpSASLStep, func(_, rep *memd.Packet) {
 			rep.Value = []byte("v=" + base64.StdEncoding.EncodeToString(make([]byte, 64)))
 		}},
-		"no signature":          {memd.OpSASLStep, func(_, rep *memd.Packet) { rep.Value = nil }},
-		"foreign nonce":         {memd.OpSASLAuth, func(_, rep *memd.Packet) { rep.Value = []byte("r=other,s=YWFhYWFhYWFhYWFh,i=4096") }},
+		"no signature": {memd.OpSASLStep, func(_, rep *memd.Packet) { rep.Value = nil }},
+		"foreign nonce": {
+			memd.OpSASLAuth,
+			func(_, rep *memd.Packet) { rep.Value = []byte("r=other,s=YWFhYWFhYWFhYWFh,i=4096") },
+		},
 		"one iteration":         {memd.OpSASLAuth, change("i=4096", "i=1")},
 		"short salt":            {memd.OpSASLAuth, salted("YWI=")},
 		"no salt":               {memd.OpSASLAuth, salted("")},
@@ -169,7 +187,10 @@ func TestD18FakeServersAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 				m.Inject(only(f.op, 0), mock.Rewrite(f.by))
-				_, err := kv.Do(ctx(t), open(t, m).Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 200 * time.Millisecond}})
+				_, err := kv.Do(ctx(t), open(t, m).Bucket("default"), kv.Get{
+					Key:    []byte("k"),
+					Common: kv.Common{Timeout: 200 * time.Millisecond},
+				})
 				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 				require.ErrorContains(t, err, "SASL")
 				require.Zero(t, m.Frames(memd.OpGet))
@@ -216,7 +237,10 @@ func TestTLS(t *testing.T) {
 	for i := range 32 {
 		wg.Go(func() {
 			for j := range 50 {
-				if _, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "%d-%d", i, j), Value: make([]byte, 100*j)}); err != nil {
+				if _, err := kv.Do(ctx(t), b, kv.Upsert{
+					Key:   fmt.Appendf(nil, "%d-%d", i, j),
+					Value: make([]byte, 100*j),
+				}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -238,7 +262,10 @@ func TestNoSecretReachesAnyOutput(t *testing.T) {
 			cfg.Auth.Username, cfg.Auth.Password, cfg.Observe.Log = "app", core.NewSecret(canary), log
 			kept = *cfg
 		})
-		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}}})
+		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{
+			Key:    []byte("k"),
+			Common: kv.Common{Retry: retry.BestEffort{}},
+		})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 		_, werr := core.ParseConnString("couchbase://app:" + canary + "@h")
 		require.Error(t, werr)
@@ -248,7 +275,10 @@ func TestNoSecretReachesAnyOutput(t *testing.T) {
 		fmt.Fprintf(&out, "%v %+v %#v %s %v %v", kept, kept, kept, kept.Auth.Password, err, werr)
 		text := out.String()
 		require.NotEmpty(t, text)
-		for _, secret := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary)), hex.EncodeToString([]byte(canary))} {
+		for _, secret := range []string{
+			canary, base64.StdEncoding.EncodeToString([]byte(canary)),
+			hex.EncodeToString([]byte(canary)),
+		} {
 			require.NotContains(t, text, secret)
 		}
 		require.Contains(t, text, "reason=AUTHENTICATION_ERROR") // it was not silence that kept the secret

@@ -69,7 +69,9 @@ func all(rows rowReader, err error) ([]string, error) {
 }
 
 // withServices runs a test for each service against a fresh cluster in a bubble, over plain HTTP and over HTTP/2.
-func withServices(t *testing.T, f func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster), change ...func(*core.Config)) {
+func withServices(t *testing.T, f func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster),
+	change ...func(*core.Config),
+) {
 	t.Helper()
 	for _, s := range typedServices {
 		for name, opts := range map[string][]mock.Option{"plain": nil, "http2": {mock.TLS(), mock.HTTP2()}} {
@@ -143,7 +145,8 @@ func TestServicesInheritTheStrategyD79D83(t *testing.T) {
 		require.Equal(t, began.Add(minutes*time.Minute), r.Deadline)
 	}, func(cfg *core.Config) {
 		cfg.Retry.Strategy = strategy
-		cfg.HTTP.QueryTimeout, cfg.HTTP.SearchTimeout, cfg.HTTP.AnalyticsTimeout, cfg.HTTP.ViewTimeout = time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute
+		cfg.HTTP.QueryTimeout, cfg.HTTP.SearchTimeout, cfg.HTTP.AnalyticsTimeout, cfg.HTTP.ViewTimeout = time.Minute,
+			2*time.Minute, 3*time.Minute, 4*time.Minute
 	})
 }
 
@@ -166,7 +169,10 @@ func TestServicesEndByTheirDeadlineD84(t *testing.T) {
 					require.Len(t, got, 2)
 				}
 				inDoubt := writes && (s.name == "query" || s.name == "analytics")
-				require.ErrorIs(t, err, map[bool]error{true: cberr.AmbiguousTimeout, false: cberr.UnambiguousTimeout}[inDoubt])
+				require.ErrorIs(t, err, map[bool]error{
+					true:  cberr.AmbiguousTimeout,
+					false: cberr.UnambiguousTimeout,
+				}[inDoubt])
 				var e interface{ Ambiguous() bool }
 				require.ErrorAs(t, err, &e)
 				require.Equal(t, inDoubt, e.Ambiguous())
@@ -250,7 +256,10 @@ func TestServicesBoundARow(t *testing.T) {
 // TestServicesDoNotFollowRedirects: credentials go nowhere else.
 func TestServicesDoNotFollowRedirects(t *testing.T) {
 	withServices(t, func(t *testing.T, s typed, m *mock.Cluster, c *core.Cluster) {
-		script(m, s, mock.Answer{Status: 307, Header: http.Header{"Location": {"http://10.0.0.9/elsewhere"}}, Body: []byte("x")})
+		script(m, s, mock.Answer{
+			Status: 307, Header: http.Header{"Location": {"http://10.0.0.9/elsewhere"}},
+			Body: []byte("x"),
+		})
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := all(s.run(limited, c, false))
@@ -283,9 +292,13 @@ func TestHedgedRequestsToAnyService(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
 		c := open(t, m)
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
-		for service, want := range map[core.Service]error{core.Eventing: cberr.UnambiguousTimeout, core.Backup: cberr.UnambiguousTimeout, 99: cberr.InvalidArgument} {
+		for service, want := range map[core.Service]error{
+			core.Eventing: cberr.UnambiguousTimeout,
+			core.Backup:   cberr.UnambiguousTimeout, 99: cberr.InvalidArgument,
+		} {
 			_, err := c.Do(ctx(t), &core.HTTPRequest{
-				Service: service, Method: "GET", Path: "/api/v1/status", Timeout: time.Second, Hedge: &core.Hedge{MaxAttempts: 2},
+				Service: service, Method: "GET", Path: "/api/v1/status", Timeout: time.Second,
+				Hedge: &core.Hedge{MaxAttempts: 2},
 			})
 			require.ErrorIs(t, err, want, service)
 			require.Empty(t, c.Endpoints(service))
@@ -296,8 +309,10 @@ func TestHedgedRequestsToAnyService(t *testing.T) {
 // TestServiceThatComes: a request that waits for a node that offers the service goes there once the map has it.
 func TestServiceThatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(), mock.NodeServices(0, mock.KVService))
-		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true }) // the node that comes is none of its hosts
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(),
+			mock.NodeServices(0, mock.KVService))
+		// the node that comes is none of its hosts
+		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		m.ScriptQuery("x", rows(`1`))
 		time.AfterFunc(2*time.Second, func() { m.AddNode() })
@@ -315,7 +330,8 @@ func TestServiceThatComes(t *testing.T) {
 // TestViewsGoWhereDataIs: nodes without active vbuckets of the bucket are not asked.
 func TestViewsGoWhereDataIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(), mock.NodeServices(1, mock.ViewsService, mock.QueryService))
+		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(),
+			mock.NodeServices(1, mock.ViewsService, mock.QueryService))
 		c := open(t, m)
 		m.Script(mock.ServiceMatch{Service: mock.ViewsService}, rows(`{"id":"a"}`))
 		for range 6 {

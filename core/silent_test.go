@@ -20,7 +20,8 @@ import (
 func fiveNodes(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(5), mock.Bucket("default", 64), mock.Virtual(), mock.Latency(100*time.Microsecond))
+		m := mock.Start(t, mock.Nodes(5), mock.Bucket("default", 64), mock.Virtual(),
+			mock.Latency(100*time.Microsecond))
 		b := open(t, m).Bucket("default")
 		require.NoError(t, b.WaitReady(ctx(t)))
 		f(t, m, b)
@@ -39,8 +40,8 @@ func linkOf(t *testing.T, m *mock.Cluster, node int) *mock.Link {
 	return nil
 }
 
-// A connection whose other end has vanished without a word is found out as soon as a call on it has expired, not when its
-// node's turn comes to be asked for its cluster map, which with five nodes takes up to fifteen seconds.
+// A connection whose other end has vanished without a word is found out as soon as a call on it has expired, not when
+// its node's turn comes to be asked for its cluster map, which with five nodes takes up to fifteen seconds.
 func TestASilentConnectionIsFoundOutByACallThatExpires(t *testing.T) {
 	for node := range 5 {
 		for _, timeout := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond} {
@@ -52,14 +53,18 @@ func TestASilentConnectionIsFoundOutByACallThatExpires(t *testing.T) {
 				l.Down().Drop()
 				began := time.Now()
 				for {
-					if _, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Timeout: timeout}}); err == nil {
+					if _, err := kv.Do(ctx(t), b,
+						kv.Upsert{Key: key, Common: kv.Common{Timeout: timeout}}); err == nil {
 						break
 					}
 					require.Less(t, time.Since(began), time.Minute)
 				}
 				require.LessOrEqual(t, time.Since(began), timeout+time.Second+200*time.Millisecond)
 				for i := range 5 {
-					_, err := kv.Do(ctx(t), b, kv.Upsert{Key: keyOn(t, b, m.Node(i).Addr()), Common: kv.Common{Timeout: timeout}})
+					_, err := kv.Do(ctx(t), b, kv.Upsert{
+						Key:    keyOn(t, b, m.Node(i).Addr()),
+						Common: kv.Common{Timeout: timeout},
+					})
 					require.NoError(t, err)
 				}
 			})
@@ -82,7 +87,8 @@ func TestASignOfLifeIsAskedForOnceAtATime(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 50 {
 				wg.Go(func() {
-					_, err := kv.Do(t.Context(), b, kv.Get{Key: key, Common: kv.Common{Timeout: 100*time.Millisecond + time.Duration(i)*15*time.Millisecond}})
+					_, err := kv.Do(t.Context(), b, kv.Get{Key: key, Common: kv.Common{Timeout: 100*time.Millisecond +
+						time.Duration(i)*15*time.Millisecond}})
 					if i < 40 || alive {
 						require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 					}
@@ -128,7 +134,8 @@ func TestADurableWriteIsNoSilence(t *testing.T) {
 	fiveNodes(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		key := keyOn(t, b, m.Node(0).Addr())
 		hellos := m.Frames(memd.OpHello)
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet, memd.OpNoop, memd.OpGetClusterConfig}, Nodes: []int{0}}, mock.Drop())
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet, memd.OpNoop, memd.OpGetClusterConfig}, Nodes: []int{0}},
+			mock.Drop())
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Delay(28*time.Second))
 		write := kv.Start(t.Context(), b, kv.Upsert{
 			Key: key, Durability: memd.DurabilityMajority, Common: kv.Common{Timeout: 30 * time.Second},

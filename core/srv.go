@@ -33,7 +33,8 @@ func (c *Cluster) resolver() func(ctx context.Context) []string {
 			_, found.records, found.err = c.cfg.Seeds.Resolver.LookupSRV(ctx, "", "", c.cfg.Seeds.SRV)
 			return found, nil
 		})
-		if err = cmp.Or(err, records.err); err != nil { // net.Resolver gives good records beside an error that says that some were odd
+		// net.Resolver gives good records beside an error that says that some were odd
+		if err = cmp.Or(err, records.err); err != nil {
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
 		}
 		addrs := srvAddresses(records.records, c.cfg.Limits.SRV)

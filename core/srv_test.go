@@ -64,8 +64,8 @@ func named(t *testing.T, m *mock.Cluster, alias bool, r core.Resolver) *core.Clu
 	return c
 }
 
-// C3: the nodes that the record names are asked, and a record that is absent, slow or nonsense is no failure: the name's
-// own address is asked beside it.
+// C3: the nodes that the record names are asked, and a record that is absent, slow or nonsense is no failure: the
+// name's own address is asked beside it.
 func TestSRVRecords_C3(t *testing.T) {
 	for name, c := range map[string]struct {
 		alias  bool
@@ -177,7 +177,10 @@ func TestAllNodesReplaced_T17(t *testing.T) {
 		moved.Store(true)
 		old.DisconnectAll()
 		time.Sleep(time.Second)
-		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second}})
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Retry:   retry.BestEffort{},
+			Timeout: 9 * time.Second,
+		}})
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, lookups.Load(), int32(2))
 		require.Len(t, fresh.ApplyLog("default"), 1)

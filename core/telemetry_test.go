@@ -106,7 +106,10 @@ func TestEveryOperationHasOneSpanAndOneDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &telemetry{ended: map[string]codes.Code{}}
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
-		b := open(t, m, func(c *core.Config) { c.Observe.TracerProvider, c.Observe.MeterProvider = rec, testMeters{t: rec} }).Bucket("default")
+		b := open(t, m, func(c *core.Config) {
+			c.Observe.TracerProvider, c.Observe.MeterProvider = rec,
+				testMeters{t: rec}
+		}).Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
 		kv.Start(ctx(t), b, kv.Get{Key: []byte("k")}) // nobody waits

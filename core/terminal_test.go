@@ -43,14 +43,23 @@ func TestTerminalConditions(t *testing.T) {
 			name: "wrong password", change: func(c *core.Config) { c.Auth.Password = core.NewSecret("wrong") },
 			want: cberr.AuthenticationFailure, reason: retry.AuthenticationError,
 		},
-		{name: "untrusted certificate", opts: []mock.Option{mock.TLS()}, change: tlsOn, want: cberr.TLSFailure, reason: retry.TLSError},
+		{
+			name: "untrusted certificate", opts: []mock.Option{mock.TLS()}, change: tlsOn, want: cberr.TLSFailure,
+			reason: retry.TLSError,
+		},
 		{
 			name: "no access to the bucket", opts: []mock.Option{mock.User("app", "secret", "other")},
 			change: func(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("secret") },
 			want:   cberr.BucketAccess, reason: retry.BucketAccessError,
 		},
-		{name: "missing scope", op: kv.Get{Common: kv.Common{Scope: "nowhere", Collection: "c"}}, want: cberr.ScopeNotFound, reason: retry.ScopeNotFound},
-		{name: "missing collection", op: kv.Get{Common: kv.Common{Collection: "nothing"}}, want: cberr.CollectionNotFound, reason: retry.CollectionNotFound},
+		{
+			name: "missing scope", op: kv.Get{Common: kv.Common{Scope: "nowhere", Collection: "c"}},
+			want: cberr.ScopeNotFound, reason: retry.ScopeNotFound,
+		},
+		{
+			name: "missing collection", op: kv.Get{Common: kv.Common{Collection: "nothing"}},
+			want: cberr.CollectionNotFound, reason: retry.CollectionNotFound,
+		},
 	} {
 		tc.op.Key = []byte("k")
 		t.Run(tc.name+", default strategy", func(t *testing.T) {
@@ -130,7 +139,10 @@ func TestAbsentBucketIsTransient(t *testing.T) {
 				require.ErrorContains(t, err, `"later"`)
 				require.Equal(t, 2500*time.Millisecond, time.Since(began))
 				require.NoError(t, m.CreateBucket("later", 64))
-				_, err = kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: s, Timeout: 9 * time.Second}})
+				_, err = kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+					Retry:   s,
+					Timeout: 9 * time.Second,
+				}})
 				require.NoError(t, err)
 			})
 		})
@@ -145,7 +157,10 @@ func TestTerminalConditionIsClearedBySuccess(t *testing.T) {
 		_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k")})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 		require.NoError(t, m.SetPassword("Administrator", "new"))
-		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second}})
+		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Upsert{
+			Key:    []byte("k"),
+			Common: kv.Common{Retry: retry.BestEffort{}, Timeout: 9 * time.Second},
+		})
 		require.NoError(t, err)
 		_, err = kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
@@ -156,7 +171,8 @@ func TestTerminalConditionIsClearedBySuccess(t *testing.T) {
 func TestSickNodeDoesNotFailHealthyOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}}, mock.Status(memd.StatusAuthError))
+		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
+			mock.Status(memd.StatusAuthError))
 		b := open(t, m).Bucket("default")
 		ok, failed := 0, 0
 		for i := range 64 {

@@ -52,7 +52,10 @@ func TestCertificatesAreVerified_S1_D19(t *testing.T) {
 	}{
 		"no configuration": {func(*mock.Cluster) *tls.Config { return nil }, "certificate"},
 		"nil roots":        {func(*mock.Cluster) *tls.Config { return &tls.Config{} }, "certificate"},
-		"empty roots":      {func(*mock.Cluster) *tls.Config { return &tls.Config{RootCAs: x509.NewCertPool()} }, "unknown authority"},
+		"empty roots": {
+			func(*mock.Cluster) *tls.Config { return &tls.Config{RootCAs: x509.NewCertPool()} },
+			"unknown authority",
+		},
 		"expired": {func(m *mock.Cluster) *tls.Config {
 			c := trusting(m)
 			c.Time = func() time.Time { return time.Now().AddDate(2, 0, 0) }
@@ -63,8 +66,9 @@ func TestCertificatesAreVerified_S1_D19(t *testing.T) {
 			c.ServerName = "elsewhere.example.com"
 			return c
 		}, "elsewhere.example.com"},
-		"right":        {trusting, ""},
-		"not verified": {func(*mock.Cluster) *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, ""}, //nolint:gosec // that is the case
+		"right": {trusting, ""},
+		//nolint:gosec // that is the case
+		"not verified": {func(*mock.Cluster) *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overTLS(t, func(t *testing.T, m *mock.Cluster) {
@@ -143,7 +147,8 @@ func TestFieldsOfTLSCountForEveryProtocol_S1_D21(t *testing.T) {
 	overTLS(t, func(t *testing.T, m *mock.Cluster) {
 		for _, bootstrap := range []core.Bootstrap{core.BootstrapKV, core.BootstrapHTTP} {
 			c := open(t, m, tlsHosts, func(cfg *core.Config) {
-				cfg.TLS.Config, cfg.Maps.Bootstrap, cfg.Seeds.HTTPHosts = trusting(m), bootstrap, []string{m.Node(0).ManagementTLSAddr()}
+				cfg.TLS.Config, cfg.Maps.Bootstrap, cfg.Seeds.HTTPHosts = trusting(m), bootstrap,
+					[]string{m.Node(0).ManagementTLSAddr()}
 				cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error { return io.ErrNoProgress }
 			})
 			_, err := kv.Do(ctx(t), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: quick})
@@ -181,7 +186,8 @@ func TestEachHostIsVerifiedByItsOwnName_S1(t *testing.T) {
 // S1: nothing older than TLS 1.2 is spoken, over either protocol, even if the configuration would have it.
 func TestNothingOlderThanTLS12_S1(t *testing.T) {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{selfSigned(t)}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, //nolint:gosec // that is the case
+		//nolint:gosec // that is the case
+		Certificates: []tls.Certificate{selfSigned(t)}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
 	})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -224,8 +230,11 @@ func TestTLSIsNeverDowngraded_P14(t *testing.T) {
 		tls     func(m *mock.Cluster) *tls.Config
 		prepare func(m *mock.Cluster)
 	}{
-		"right":     {trusting, func(*mock.Cluster) {}},
-		"untrusted": {func(*mock.Cluster) *tls.Config { return &tls.Config{RootCAs: x509.NewCertPool()} }, func(*mock.Cluster) {}},
+		"right": {trusting, func(*mock.Cluster) {}},
+		"untrusted": {
+			func(*mock.Cluster) *tls.Config { return &tls.Config{RootCAs: x509.NewCertPool()} },
+			func(*mock.Cluster) {},
+		},
 		"TLS ports refuse": {trusting, func(m *mock.Cluster) {
 			for _, n := range m.Nodes() {
 				m.Network().Refuse(n.TLSAddr())
@@ -264,9 +273,13 @@ func TestTLSIsNeverDowngraded_P14(t *testing.T) {
 					}
 				})
 				for i := range 16 {
-					_, _ = kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte{byte(i)}, Common: quick}) // whatever comes of it
+					// whatever comes of it
+					_, _ = kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte{byte(i)}, Common: quick})
 				}
-				_, _ = cl.Do(ctx(t), &core.HTTPRequest{Service: core.Query, Method: "GET", Path: "/admin/ping", Timeout: time.Second})
+				_, _ = cl.Do(ctx(t), &core.HTTPRequest{
+					Service: core.Query, Method: "GET", Path: "/admin/ping",
+					Timeout: time.Second,
+				})
 				time.Sleep(10 * time.Second)
 				mu.Lock()
 				defer mu.Unlock()
@@ -296,8 +309,8 @@ func (c *firstByte) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Fault 47h: nonsense in a stream whose node has answered already is a lost socket: calls go on over a new connection, and
-// no terminal condition is set.
+// Fault 47h: nonsense in a stream whose node has answered already is a lost socket: calls go on over a new connection,
+// and no terminal condition is set.
 func TestABrokenTLSStreamIsALostSocket_Fault47h(t *testing.T) {
 	overTLS(t, func(t *testing.T, m *mock.Cluster) {
 		var mu sync.Mutex
@@ -354,13 +367,17 @@ func TestIdleConnectionsAreKeptAlive(t *testing.T) {
 	for _, pushes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-			b := open(t, m, func(cfg *core.Config) { cfg.KV.Connections, cfg.Maps.NoNotifications = 2, !pushes }).Bucket("default")
+			b := open(t, m, func(cfg *core.Config) {
+				cfg.KV.Connections, cfg.Maps.NoNotifications = 2,
+					!pushes
+			}).Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			for range 20 {
 				time.Sleep(30 * time.Second)
 				for _, s := range b.Status() {
 					require.True(t, s.Connected)
-					require.Less(t, time.Since(s.Activity), 6*2500*time.Millisecond+time.Second, "%s of %s", s.ID, s.Addr)
+					require.Less(t, time.Since(s.Activity), 6*2500*time.Millisecond+time.Second, "%s of %s", s.ID,
+						s.Addr)
 				}
 			}
 			hellos := m.Frames(memd.OpHello)
@@ -374,8 +391,8 @@ func TestIdleConnectionsAreKeptAlive(t *testing.T) {
 	}
 }
 
-// S1, S4: what is less than safe is said once: certificates that nobody verifies, a password that HTTP shows. RequireTLS
-// refuses the latter.
+// S1, S4: what is less than safe is said once: certificates that nobody verifies, a password that HTTP shows.
+// RequireTLS refuses the latter.
 func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 	const unverified, shown = "TLS verification is off", "Credentials sent over plaintext"
 	for name, c := range map[string]struct {
@@ -395,7 +412,8 @@ func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			overTLS(t, func(t *testing.T, m *mock.Cluster) {
 				var l logs
-				cl := open(t, m, func(cfg *core.Config) { c.change(m, cfg) }, func(cfg *core.Config) { cfg.Observe.Log = l.logger() })
+				cl := open(t, m, func(cfg *core.Config) { c.change(m, cfg) },
+					func(cfg *core.Config) { cfg.Observe.Log = l.logger() })
 				for range 3 {
 					_, err := kv.Do(ctx(t), cl.Bucket("default"), kv.Upsert{Key: []byte("k")})
 					require.NoError(t, err)

@@ -14,6 +14,8 @@ func (b *Bucket) View(ctx context.Context, r *views.Request) (*views.Rows, error
 	own := *r
 	own.Bucket = b.name
 	return hedgeHTTP(ctx, b.c, hedgedRequest{
-		service: Views, operation: "views", bucket: b.name, idempotent: true, onlyOne: r.Endpoint != "", own: r.Hedge, strategy: r.Retry,
-	}, func(ctx context.Context, d httpsvc.Doer) (*views.Rows, error) { return views.Run(ctx, d, &own) }, closeRows[*views.Rows])
+		service: Views, operation: "views", bucket: b.name, idempotent: true, onlyOne: r.Endpoint != "", own: r.Hedge,
+		strategy: r.Retry,
+	}, func(ctx context.Context, d httpsvc.Doer) (*views.Rows, error) { return views.Run(ctx, d, &own) },
+		closeRows[*views.Rows])
 }

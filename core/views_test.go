@@ -21,18 +21,23 @@ import (
 // TestViewsOverDocuments asks real map and reduce functions over the mock's documents for all that a request can say.
 func TestViewsOverDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.Views(viewjs.New(viewjs.Options{})))
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(),
+			mock.Views(viewjs.New(viewjs.Options{})))
 		c := open(t, m)
 		b := c.Bucket("default")
 		for i := range 10 {
 			v := fmt.Sprintf(`{"n":%d,"kind":%q}`, i, []string{"even", "odd"}[i%2])
-			_, err := kv.Do(ctx(t), b, kv.Upsert{Key: fmt.Appendf(nil, "d%d", i), Value: []byte(v), Datatype: memd.DatatypeJSON})
+			_, err := kv.Do(ctx(t), b, kv.Upsert{
+				Key: fmt.Appendf(nil, "d%d", i), Value: []byte(v),
+				Datatype: memd.DatatypeJSON,
+			})
 			require.NoError(t, err)
 		}
 		const design = `{"views":{"v":{"map":"function(doc,meta){emit([doc.kind,doc.n],doc.n)}","reduce":"_sum"}}}`
 		for _, name := range []string{"d", "dev_d"} {
 			resp, err := c.Do(ctx(t), &core.HTTPRequest{
-				Service: core.Views, Method: "PUT", Path: "/default/_design/{}", Args: []string{name}, ContentType: "application/json", Body: []byte(design),
+				Service: core.Views, Method: "PUT", Path: "/default/_design/{}", Args: []string{name},
+				ContentType: "application/json", Body: []byte(design),
 			})
 			require.NoError(t, err)
 			text, _ := io.ReadAll(resp.Body)

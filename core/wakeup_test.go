@@ -15,11 +15,12 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// An event that ends a call's wait may come between the moment at which no way was found and the moment at which the call
-// begins to wait. These tests stretch that time: the strategy is asked in between, and the event happens while it thinks.
+// An event that ends a call's wait may come between the moment at which no way was found and the moment at which the
+// call begins to wait. These tests stretch that time: the strategy is asked in between, and the event happens while it
+// thinks.
 
-// meanwhile is a strategy in whose first decision something happens; after that calls wait for much longer than the test
-// takes.
+// meanwhile is a strategy in whose first decision something happens; after that calls wait for much longer than the
+// test takes.
 func meanwhile(t *testing.T, want retry.Reason, happens func()) retry.Strategy {
 	first := true
 	return retry.Func(func(_ context.Context, _ *retry.Request, why retry.Reason) retry.Action {
@@ -47,7 +48,8 @@ func TestNoWakeUpIsMissedWhenABreakerCloses(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		in.Remove()
 		began := time.Now()
-		closes := meanwhile(t, retry.CircuitBreakerOpen, func() { time.Sleep(10 * time.Millisecond) }) // the canary flies
+		// the canary flies
+		closes := meanwhile(t, retry.CircuitBreakerOpen, func() { time.Sleep(10 * time.Millisecond) })
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Common: kv.Common{Retry: closes, Timeout: time.Minute}})
 		require.NoError(t, err)
 		require.Equal(t, 10*time.Millisecond, time.Since(began))
@@ -111,8 +113,10 @@ func TestNoWakeUpIsMissedWhenANewMapHasTheNode(t *testing.T) {
 
 func TestNoWakeUpIsMissedWhenANewMapHasTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual(), mock.NodeServices(0, mock.KVService, mock.ManagementService))
-		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true }) // the node that comes is none of its hosts
+		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual(),
+			mock.NodeServices(0, mock.KVService, mock.ManagementService))
+		// the node that comes is none of its hosts
+		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		began := time.Now()
 		found := meanwhile(t, retry.ServiceNotAvailable, func() {

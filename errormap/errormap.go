@@ -65,9 +65,9 @@ func (e Entry) RetryIndicated() bool {
 	return e.Attrs&(RetryNow|RetryLater|AutoRetry) != 0 && !e.Has(NoRetry)
 }
 
-// MayHaveApplied reports whether the status leaves open that the server has executed the request: it speaks of a success, of a
-// failure inside of the server, of a connection whose state is lost, or of what needs a treatment of its own. Sending a write again is then not safe whatever the map
-// says of a retry.
+// MayHaveApplied reports whether the status leaves open that the server has executed the request: it speaks of a
+// success, of a failure inside of the server, of a connection whose state is lost, or of what needs a treatment of its
+// own. Sending a write again is then not safe whatever the map says of a retry.
 func (e Entry) MayHaveApplied() bool {
 	return e.Attrs&(Success|Internal|ConnStateInvalidated|SpecialHandling) != 0
 }
@@ -144,7 +144,10 @@ func Parse(data []byte, limit int) (*Map, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		var te *json.UnmarshalTypeError
 		if errors.As(err, &te) && te.Field != "" {
-			return nil, &Error{Field: clip(te.Field), Value: "a JSON " + te.Value, Err: errors.New("does not fit there")}
+			return nil, &Error{
+				Field: clip(te.Field), Value: "a JSON " + te.Value,
+				Err: errors.New("does not fit there"),
+			}
 		}
 		return nil, &Error{Field: "document", Err: err}
 	}

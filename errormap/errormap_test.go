@@ -155,7 +155,8 @@ func TestRetrySpecificationsAreRead(t *testing.T) {
 	m, err := errormap.Parse(doc(1, 1, `{"attrs":["auto-retry"],"retry":{"strategy":"linear","interval":2,"after":50,"max-duration":500,"ceil":40}}`), 0)
 	require.NoError(t, err)
 	e, _ := m.Lookup(0x7ff0)
-	require.Equal(t, &errormap.RetrySpec{Strategy: "linear", Interval: 2, After: 50, Ceil: 40, MaxDuration: 500}, e.Retry)
+	require.Equal(t, &errormap.RetrySpec{Strategy: "linear", Interval: 2, After: 50, Ceil: 40, MaxDuration: 500},
+		e.Retry)
 	_, ok := m.Lookup(1)
 	require.False(t, ok)
 }

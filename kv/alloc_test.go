@@ -19,8 +19,14 @@ func TestAllocationsOfDo(t *testing.T) {
 	}
 	read := &memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)}
 	write := &memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}
-	looked := &memd.Packet{Opcode: memd.OpSubdocMultiLookup, CAS: 7, Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz")}
-	counted := &memd.Packet{Opcode: memd.OpSubdocMultiMutation, CAS: 7, Extras: make([]byte, 16), Value: []byte("\x01\x00\x00\x00\x00\x00\x017")}
+	looked := &memd.Packet{
+		Opcode: memd.OpSubdocMultiLookup, CAS: 7,
+		Value: []byte("\x00\x00\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x02yz"),
+	}
+	counted := &memd.Packet{
+		Opcode: memd.OpSubdocMultiMutation, CAS: 7, Extras: make([]byte, 16),
+		Value: []byte("\x01\x00\x00\x00\x00\x00\x017"),
+	}
 	packed := &memd.Packet{
 		Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy,
 		Value: s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 80)),
@@ -49,7 +55,8 @@ func TestAllocationsOfDo(t *testing.T) {
 		}
 		c.Succeed(p, false)
 	})}
-	ctx, key, pressed, value, into := context.Background(), []byte("airline_10"), []byte("packed"), make([]byte, 256), make([]byte, 0, 256)
+	ctx, key, pressed, value, into := context.Background(), []byte("airline_10"), []byte("packed"), make([]byte, 256),
+		make([]byte, 0, 256)
 	long := bytes.Repeat([]byte("abc"), 1000)
 	failed := error(nil)
 	note := func(err error) {
@@ -65,10 +72,16 @@ func TestAllocationsOfDo(t *testing.T) {
 		{"get", 1, func() { _, err := kv.Do(ctx, d, kv.Get{Key: key}); note(err) }},
 		{"get into a buffer", 0, func() { _, err := kv.Do(ctx, d, kv.Get{Key: key, Into: into}); note(err) }},
 		{"compressed get", 1, func() { _, err := kv.Do(ctx, d, kv.Get{Key: pressed}); note(err) }},
-		{"compressed get into a buffer", 0, func() { _, err := kv.Do(ctx, d, kv.Get{Key: pressed, Into: into}); note(err) }},
+		{
+			"compressed get into a buffer", 0,
+			func() { _, err := kv.Do(ctx, d, kv.Get{Key: pressed, Into: into}); note(err) },
+		},
 		{"upsert", 0, func() { _, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: value}); note(err) }},
 		{"durable upsert", 0, func() {
-			_, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: value, Durability: memd.DurabilityMajority, PreserveExpiry: true})
+			_, err := kv.Do(ctx, d, kv.Upsert{
+				Key: key, Value: value, Durability: memd.DurabilityMajority,
+				PreserveExpiry: true,
+			})
 			note(err)
 		}},
 		{"on behalf of", 1, func() {
@@ -77,7 +90,10 @@ func TestAllocationsOfDo(t *testing.T) {
 		}},
 		{"compressed upsert", 0, func() { _, err := kv.Do(ctx, d, kv.Upsert{Key: key, Value: long}); note(err) }},
 		{"lookup of two paths", 3, func() { _, err := kv.Do(ctx, d, kv.LookupIn{Key: key, Specs: reads}); note(err) }},
-		{"mutation of two paths", 3, func() { _, err := kv.Do(ctx, d, kv.MutateIn{Key: key, Specs: changes}); note(err) }},
+		{
+			"mutation of two paths", 3,
+			func() { _, err := kv.Do(ctx, d, kv.MutateIn{Key: key, Specs: changes}); note(err) },
+		},
 		{"touch", 0, func() { _, err := kv.Do(ctx, d, kv.Touch{Key: key}); note(err) }},
 		{"remove", 0, func() { _, err := kv.Do(ctx, d, kv.Remove{Key: key}); note(err) }},
 	} {

@@ -41,26 +41,54 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{on("get", kv.Get{Common: named}), "key: is empty, 1 to 246 bytes allowed", nil},
 		{on("get", kv.Get{Key: long(251)}), "key length is 251, limit 250", nil},
 		{on("get", kv.Get{Common: named, Key: long(247)}), "key length is 247, limit 246", nil},
-		{on("upsert", kv.Upsert{Key: key, Value: long(kv.MaxValueLen + 1)}), "value length is 20971521, limit 20971520", cberr.ValueTooLarge},
+		{
+			on("upsert", kv.Upsert{Key: key, Value: long(kv.MaxValueLen + 1)}),
+			"value length is 20971521, limit 20971520",
+			cberr.ValueTooLarge,
+		},
 		{on("get", kv.Get{Common: kv.Common{Timeout: -1}, Key: key}), "timeout: is negative", nil},
 		{on("upsert", kv.Upsert{Key: key, Durability: 4}), "durability level is 4, limit 3", nil},
 		{on("unlock", kv.Unlock{Key: key}), "cas: unlock needs the CAS of the lock", nil},
-		{on("get", kv.Get{Common: kv.Common{OnBehalfOf: string(long(224))}, Key: key}), "on behalf of length is 224, limit 223", nil},
-		{on("get", kv.Get{Common: kv.Common{Scope: string(long(252))}, Key: key}), "scope name length is 252, limit 251", nil},
-		{on("get", kv.Get{Common: kv.Common{Collection: "a.b"}, Key: key}), "collection name: byte 1 is not one of", nil},
+		{
+			on("get", kv.Get{Common: kv.Common{OnBehalfOf: string(long(224))}, Key: key}),
+			"on behalf of length is 224, limit 223", nil,
+		},
+		{
+			on("get", kv.Get{Common: kv.Common{Scope: string(long(252))}, Key: key}),
+			"scope name length is 252, limit 251", nil,
+		},
+		{
+			on("get", kv.Get{Common: kv.Common{Collection: "a.b"}, Key: key}), "collection name: byte 1 is not one of",
+			nil,
+		},
 		{on("get-replica", kv.GetReplica{Key: key}), "replica is 0, limit 3", nil},
 		{on("get-replica", kv.GetReplica{Key: key, Replica: 4}), "replica is 4, limit 3", nil},
 		{on("get-and-lock", kv.GetAndLock{Key: key, LockTime: -1}), "lock time: is negative", nil},
-		{on("get-and-lock", kv.GetAndLock{Key: key, LockTime: kv.MaxLockTime + 1}), "lock time in seconds is 31, limit 30", nil},
-		{on("upsert", kv.Upsert{Key: key, Datatype: memd.DatatypeXattr}), "datatype: is xattr, upsert takes json,snappy", nil},
-		{on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Datatype = memd.DatatypeJSON }}), "datatype: is json, get takes raw", nil},
+		{
+			on("get-and-lock", kv.GetAndLock{Key: key, LockTime: kv.MaxLockTime + 1}),
+			"lock time in seconds is 31, limit 30", nil,
+		},
+		{
+			on("upsert", kv.Upsert{Key: key, Datatype: memd.DatatypeXattr}),
+			"datatype: is xattr, upsert takes json,snappy", nil,
+		},
+		{
+			on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Datatype = memd.DatatypeJSON }}),
+			"datatype: is json, get takes raw", nil,
+		},
 		{on("HELLO", raw{op: memd.OpHello}), "opcode: HELLO is no operation of this client", nil},
 		{on("Opcode(0xff)", raw{op: 0xff}), "opcode: Opcode(0xff) is no operation of this client", nil},
 		{on("get", raw{op: memd.OpGet, extras: 4}), "extras: have 4 bytes, get takes [0]", nil},
 		{on("upsert", raw{op: memd.OpSet}), "extras: have 0 bytes, upsert takes [8]", nil},
 		{on("upsert", raw{op: memd.OpSet, extras: 40}), "extras: have 32 bytes, upsert takes [8]", nil},
-		{on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Durability = 1 }}), "durability level: not accepted by get", nil},
-		{on("insert", raw{op: memd.OpAdd, extras: 8, change: func(r *kv.Request) { r.PreserveExpiry = true }}), "preserve expiry: not accepted by insert", nil},
+		{
+			on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Durability = 1 }}),
+			"durability level: not accepted by get", nil,
+		},
+		{
+			on("insert", raw{op: memd.OpAdd, extras: 8, change: func(r *kv.Request) { r.PreserveExpiry = true }}),
+			"preserve expiry: not accepted by insert", nil,
+		},
 	} {
 		f := newFake(nil)
 		_, err := c.op.do(testContext(t), f)
@@ -88,7 +116,10 @@ func TestArgumentsAtTheirLimit(t *testing.T) {
 		on("", kv.Get{Common: kv.Common{Scope: "_default", Collection: "_default"}, Key: bytesOf('k', 250)}),
 		on("", kv.Get{Common: kv.Common{Scope: name(251), Collection: "aZ09_-%"}, Key: bytesOf('k', 246)}),
 		on("", kv.Get{Common: kv.Common{OnBehalfOf: name(kv.MaxUserLen)}, Key: []byte("k")}),
-		on("", kv.Upsert{Key: []byte("k"), Value: make([]byte, kv.MaxValueLen), Durability: 3, PreserveExpiry: true, Common: kv.Common{OnBehalfOf: name(kv.MaxUserLen)}}),
+		on("", kv.Upsert{
+			Key: []byte("k"), Value: make([]byte, kv.MaxValueLen), Durability: 3, PreserveExpiry: true,
+			Common: kv.Common{OnBehalfOf: name(kv.MaxUserLen)},
+		}),
 		on("", kv.GetReplica{Key: []byte("k"), Replica: 3}),
 	} {
 		w := withDurability(65534)

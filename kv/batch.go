@@ -23,10 +23,10 @@ type BatchDispatcher interface {
 	DispatchAll(calls []*Call)
 }
 
-// Batch runs many operations at once, at most inFlight of them at a time (0 means DefaultInFlight), and waits for all of
-// them. The outcomes are in the order of ops; each operation succeeds or fails for itself. When ctx ends the operations
-// that are left fail with it. Keys and values of ops are lent until Batch returns. Besides the outcomes it takes memory
-// for the operations that are under way, about 1 KiB each.
+// Batch runs many operations at once, at most inFlight of them at a time (0 means DefaultInFlight), and waits for all
+// of them. The outcomes are in the order of ops; each operation succeeds or fails for itself. When ctx ends the
+// operations that are left fail with it. Keys and values of ops are lent until Batch returns. Besides the outcomes it
+// takes memory for the operations that are under way, about 1 KiB each.
 func Batch[R any, O Op[R]](ctx context.Context, d Dispatcher, ops []O, inFlight int) []Outcome[R] {
 	return runBatch[R](ctx, d, len(ops), inFlight, func(i int) *O { return &ops[i] })
 }
@@ -45,8 +45,8 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 	return Batch(ctx, d, docs, 0)
 }
 
-// batch runs its operations in chunks. Two chunks are under way at a time, so that the nodes have work while the outcomes
-// of one are looked at.
+// batch runs its operations in chunks. Two chunks are under way at a time, so that the nodes have work while the
+// outcomes of one are looked at.
 type batch[R any, O Op[R]] struct {
 	ctx    context.Context
 	d      Dispatcher
@@ -156,9 +156,9 @@ func (b *batch[R, O]) finish(k *chunk) {
 	k.calls = k.calls[:0]
 }
 
-// BatchSeq runs the operations that ops yields, at most inFlight of them at a time (0 means DefaultInFlight), and yields
-// their outcomes in the same order: it takes memory for those that are under way, however many there are. Each is sent
-// as soon as ops yields it. A loop that ends before the last outcome cancels what is under way.
+// BatchSeq runs the operations that ops yields, at most inFlight of them at a time (0 means DefaultInFlight), and
+// yields their outcomes in the same order: it takes memory for those that are under way, however many there are. Each
+// is sent as soon as ops yields it. A loop that ends before the last outcome cancels what is under way.
 func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O], inFlight int) iter.Seq2[R, error] {
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight

@@ -68,7 +68,8 @@ func TestABatchGivesOutcomesInOrder(t *testing.T) {
 }
 
 func TestABatchOfWrites(t *testing.T) {
-	out := kv.UpsertMulti(testContext(t), answering(memd.Packet{CAS: cas, Extras: tokenOf}), []kv.Upsert{{Key: []byte("a")}, {}, {Key: []byte("b")}})
+	out := kv.UpsertMulti(testContext(t), answering(memd.Packet{CAS: cas, Extras: tokenOf}),
+		[]kv.Upsert{{Key: []byte("a")}, {}, {Key: []byte("b")}})
 	require.NoError(t, out[0].Err)
 	require.EqualValues(t, 9, out[0].Result.Token.Seqno)
 	require.ErrorIs(t, out[1].Err, cberr.InvalidArgument, "each operation fails for itself")

@@ -16,8 +16,8 @@ import (
 type Owner interface {
 	// Redispatch routes and sends c again. It never blocks.
 	Redispatch(c *Call)
-	// Cancel ends c with cause unless it has ended, and says whether it did. context.DeadlineExceeded as the cause ends it
-	// as timed out.
+	// Cancel ends c with cause unless it has ended, and says whether it did. context.DeadlineExceeded as the cause ends
+	// it as timed out.
 	Cancel(c *Call, cause error) bool
 	// Complete runs f, which calls a user's function, where it can't hold up anything else.
 	Complete(f func())
@@ -83,7 +83,8 @@ type use struct {
 	watched  atomic.Bool // this and the next two change only when the call is shared, as do units
 	held     atomic.Bool
 	stage    atomic.Uint32
-	units    atomic.Uint64 // that attempts without success were metered: read units in the upper half, write units below
+	// that attempts without success were metered: read units in the upper half, write units below
+	units atomic.Uint64
 	// DurabilityMS is the timeout that a durable write tells the server.
 	DurabilityMS uint32
 
@@ -169,8 +170,8 @@ func (c *Call) block() {
 	}
 }
 
-// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and that it
-// keeps its channel and its spare memory.
+// Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and
+// that it keeps its channel and its spare memory.
 func (c *Call) Reset() {
 	c.State.Reset()
 	c.use = use{}
@@ -178,7 +179,8 @@ func (c *Call) Reset() {
 
 // Pooled reports whether the finished call may be used again: no other goroutine can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && (!c.failed || c.refused) && c.shares.Load() != sharedLeaked
+	return (c.form == formBlocking || c.form == formBatch) && (!c.failed || c.refused) &&
+		c.shares.Load() != sharedLeaked
 }
 
 // Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
@@ -269,7 +271,8 @@ func (c *Call) AppendTo(dst []byte, w *Wire) (out []byte, ended bool, err error)
 	return out, false, err
 }
 
-// AppendHead is AppendTo for a request whose value is copied later: Copy must follow, with the value. That is lent until then, too.
+// AppendHead is AppendTo for a request whose value is copied later: Copy must follow, with the value. That is lent
+// until then, too.
 func (c *Call) AppendHead(dst []byte, w *Wire) (out, value []byte, ended bool, err error) {
 	out, value, watch, ended, err := c.beginAppend(dst, w)
 	if watch {
@@ -294,7 +297,8 @@ func (c *Call) beginAppend(dst []byte, w *Wire) (out, value []byte, watch, ended
 	return out, value, watch, false, err
 }
 
-// Copy appends the value that AppendHead has given. It appends nothing when the call has ended: the value may be the caller's again.
+// Copy appends the value that AppendHead has given. It appends nothing when the call has ended: the value may be the
+// caller's again.
 func (c *Call) Copy(dst, value []byte) []byte {
 	if !c.guard.CompareAndSwap(0, 1) {
 		return dst
@@ -304,8 +308,8 @@ func (c *Call) Copy(dst, value []byte) []byte {
 	return dst
 }
 
-// BeginSimple is the first half of AppendTo for a Simple request that no other goroutine can end meanwhile, and says how long
-// that is; Req.PutSimple must follow. 0 means that AppendTo is to be used, and that nothing was begun.
+// BeginSimple is the first half of AppendTo for a Simple request that no other goroutine can end meanwhile, and says
+// how long that is; Req.PutSimple must follow. 0 means that AppendTo is to be used, and that nothing was begun.
 func (c *Call) BeginSimple(w *Wire) int {
 	if !c.Req.simple || c.shared() || c.guard.Load() != 0 {
 		return 0
@@ -457,8 +461,8 @@ func (c *Call) TakePart(p *memd.Packet, epoch uint32) { c.Res.part(p, epoch) }
 // Fail finishes c with err unless it has ended, and says whether it did.
 func (c *Call) Fail(err error) bool { return c.fail(err, false) }
 
-// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told no other goroutine of it. A
-// missing document is a frequent outcome: such a call may be used again.
+// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told no other
+// goroutine of it. A missing document is a frequent outcome: such a call may be used again.
 func (c *Call) Refuse(err error) { c.fail(err, true) }
 
 func (c *Call) fail(err error, refused bool) bool {
@@ -524,8 +528,8 @@ func (c *Call) deliver() {
 	}
 }
 
-// Watcher is told what becomes of a call. Its methods must not block; all but Done are called on connections' readers and
-// writers, and under their locks.
+// Watcher is told what becomes of a call. Its methods must not block; all but Done are called on connections' readers
+// and writers, and under their locks.
 type Watcher interface {
 	// Sent says that an attempt begins: its request was appended to what a connection writes.
 	Sent(v *Via, opaque uint32)

@@ -23,8 +23,9 @@ func TestAnIDFromTheCaller_B28(t *testing.T) {
 		byID, key := kv.Common{CollectionID: at.ID}, []byte("k")
 		for name, op := range map[string]subject{
 			"upsert": on("", kv.Upsert{Common: byID, Key: key, Value: []byte(`{"k":"k"}`), Flags: 0x02000006}), "get": on("", kv.Get{Common: byID, Key: key}),
-			"lookup-in": on("", kv.LookupIn{Common: byID, Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}), "observe": on("", kv.Observe{Common: byID, Key: key}),
-			"exists": on("", kv.Exists{Common: byID, Key: key}),
+			"lookup-in": on("", kv.LookupIn{Common: byID, Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}),
+			"observe":   on("", kv.Observe{Common: byID, Key: key}),
+			"exists":    on("", kv.Exists{Common: byID, Key: key}),
 		} {
 			if name != "upsert" {
 				_, err := kv.Do(testContext(t), b, kv.Upsert{Common: byID, Key: key, Value: []byte(`{"k":"k"}`), Flags: 0x02000006})
@@ -50,9 +51,15 @@ func TestAnIDFromTheCaller_B28(t *testing.T) {
 		res, err := kv.Do(testContext(t), b, kv.Get{Common: wrong, Key: key})
 		require.NoError(t, err)
 		require.Equal(t, 1, res.RetryInfo().Retries())
-		for _, c := range []kv.Common{{Scope: "s", Collection: "none", CollectionID: 0x777}, {Scope: "_default", Collection: "_default", CollectionID: 0x777}} {
+		for _, c := range []kv.Common{
+			{Scope: "s", Collection: "none", CollectionID: 0x777},
+			{Scope: "_default", Collection: "_default", CollectionID: 0x777},
+		} {
 			_, err = kv.Do(testContext(t), b, kv.Get{Common: c, Key: key})
-			require.ErrorIs(t, err, map[bool]error{true: cberr.CollectionNotFound, false: cberr.DocumentNotFound}[c.Scope == "s"])
+			require.ErrorIs(t, err, map[bool]error{
+				true:  cberr.CollectionNotFound,
+				false: cberr.DocumentNotFound,
+			}[c.Scope == "s"])
 		}
 	})
 }

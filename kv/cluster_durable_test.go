@@ -69,13 +69,19 @@ func TestADurableWriteWaitsForAnother(t *testing.T) {
 		onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 			insert(t, b, kv.Common{}, "k", "5")
 			m.Inject(mock.Match{Key: []byte("k"), Times: 3}, mock.Status(st))
-			res, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("1"), Durability: memd.DurabilityMajority})
+			res, err := kv.Do(testContext(t), b, kv.Upsert{
+				Key: []byte("k"), Value: []byte("1"),
+				Durability: memd.DurabilityMajority,
+			})
 			require.NoError(t, err)
 			require.Equal(t, 3, res.RetryInfo().Retries())
 			require.True(t, res.RetryInfo().Reasons.Has(reason))
 
 			m.Inject(mock.Match{Key: []byte("k")}, mock.Status(st))
-			_, err = kv.Do(testContext(t), b, kv.Upsert{Common: kv.Common{Timeout: time.Second}, Key: []byte("k"), Durability: memd.DurabilityMajority})
+			_, err = kv.Do(testContext(t), b, kv.Upsert{
+				Common: kv.Common{Timeout: time.Second}, Key: []byte("k"),
+				Durability: memd.DurabilityMajority,
+			})
 			e := kvError(t, err)
 			require.ErrorIs(t, e, cberr.UnambiguousTimeout)
 			require.False(t, e.Ambiguous(), "nothing was applied by any attempt")
@@ -87,7 +93,8 @@ func TestADurableWriteWaitsForAnother(t *testing.T) {
 // A bucket that can't write durably says so before anything is sent, whatever a connection has granted.
 func TestDurabilityWithoutTheFeature(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual(), mock.WithoutFeatures(memd.FeatureSyncReplication))
+		m := mock.Start(t, mock.Bucket("default", 16), mock.Virtual(),
+			mock.WithoutFeatures(memd.FeatureSyncReplication))
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
@@ -127,7 +134,8 @@ func TestAnswersOutOfOrder(t *testing.T) {
 // Copies are taken from the nodes of one group alone.
 func TestServerGroupsOnACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16), mock.Virtual(), mock.ServerGroups("a", "b", "b"))
+		m := mock.Start(t, mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 16), mock.Virtual(),
+			mock.ServerGroups("a", "b", "b"))
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), m.Dial
@@ -174,18 +182,26 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 		key := []byte("k0001")
 		for _, claims := range [][]byte{{0x05}, {0xff, 0xff, 0xff, 0xff, 0x07, 0, 0}} {
 			for op, read := range map[memd.Opcode]subject{
-				memd.OpGet: on("", kv.Get{Key: key}), memd.OpGAT: on("", kv.GetAndTouch{Key: key}), memd.OpGetLocked: on("", kv.GetAndLock{Key: []byte("k0002"), LockTime: time.Second}),
-				memd.OpGetReplica: on("", kv.GetReplica{Key: key, Replica: 1}), memd.OpGetEx: on("", kv.GetEx{Key: key}),
-				memd.OpGetExReplica: on("", kv.GetExReplica{Key: key, Replica: 1}), memd.OpGetRandomKey: on("", kv.GetRandom{}),
-				memd.OpSubdocGet: on("", kv.LookupPath{Key: key, Spec: kv.GetPath("k")}), memd.OpSubdocMultiLookup: on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}),
-				memd.OpCollectionsGetManifest: on("", kv.GetManifest{}), memd.OpGetClusterConfig: on("", kv.GetClusterConfig{Pinned: true}),
+				memd.OpGet: on("", kv.Get{Key: key}), memd.OpGAT: on("", kv.GetAndTouch{Key: key}),
+				memd.OpGetLocked:    on("", kv.GetAndLock{Key: []byte("k0002"), LockTime: time.Second}),
+				memd.OpGetReplica:   on("", kv.GetReplica{Key: key, Replica: 1}),
+				memd.OpGetEx:        on("", kv.GetEx{Key: key}),
+				memd.OpGetExReplica: on("", kv.GetExReplica{Key: key, Replica: 1}), memd.OpGetRandomKey: on("",
+					kv.GetRandom{}),
+				memd.OpSubdocGet:              on("", kv.LookupPath{Key: key, Spec: kv.GetPath("k")}),
+				memd.OpSubdocMultiLookup:      on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}),
+				memd.OpCollectionsGetManifest: on("", kv.GetManifest{}), memd.OpGetClusterConfig: on("",
+					kv.GetClusterConfig{Pinned: true}),
 				memd.OpObserveSeqno: on("", kv.ObserveSeqno{VBucket: 1}), memd.OpVersion: on("", kv.GetVersion{}),
 				memd.OpGetFailoverLog: on("", kv.GetFailoverLog{VBucket: 1}),
 			} {
 				match := mock.Match{Opcodes: []memd.Opcode{op}, Times: 1}
 				answer := corruptly(claims)
 				if op == memd.OpObserveSeqno { // nobody has that history
-					answer = mock.Reply(func(_, rep *memd.Packet) { rep.Datatype, rep.Value = memd.DatatypeSnappy, claims })
+					answer = mock.Reply(func(_, rep *memd.Packet) {
+						rep.Datatype, rep.Value = memd.DatatypeSnappy,
+							claims
+					})
 				}
 				time.Sleep(2 * time.Second) // what was locked before is free again
 				in := m.Inject(match, answer)
@@ -213,9 +229,10 @@ func TestACorruptValueInAScan_D7(t *testing.T) {
 		fill(t, b, 300)
 		head := make([]byte, 24)
 		item := append(append(head, byte(memd.DatatypeSnappy)), 1, 'k', 1, 0x05)
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpRangeScanContinue}, Times: 1}, mock.Reply(func(_, rep *memd.Packet) {
-			rep.Status, rep.Extras, rep.Value = memd.StatusRangeScanMore, []byte{0, 0, 0, 1}, item
-		}))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpRangeScanContinue}, Times: 1},
+			mock.Reply(func(_, rep *memd.Packet) {
+				rep.Status, rep.Extras, rep.Value = memd.StatusRangeScanMore, []byte{0, 0, 0, 1}, item
+			}))
 		run, err := kv.Scan{Concurrency: 1, BatchItems: 1}.Run(testContext(t), b)
 		require.NoError(t, err)
 		for run.Next(t.Context()) { // to the end
@@ -234,7 +251,8 @@ func TestAnswersInAnyOrder(t *testing.T) {
 		fill(t, b, 200)
 		dice := rand.New(rand.NewPCG(7, 11))
 		for i := range 60 {
-			m.Inject(mock.Match{Key: fmt.Appendf(nil, "k%04d", i), Opcodes: []memd.Opcode{memd.OpGet}}, mock.DelayReply(time.Duration(dice.IntN(50))*time.Millisecond))
+			m.Inject(mock.Match{Key: fmt.Appendf(nil, "k%04d", i), Opcodes: []memd.Opcode{memd.OpGet}},
+				mock.DelayReply(time.Duration(dice.IntN(50))*time.Millisecond))
 		}
 		var order []string
 		var mu sync.Mutex

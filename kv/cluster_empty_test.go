@@ -30,9 +30,10 @@ func TestABucketWhoseMapIsStillEmpty_D12(t *testing.T) {
 		insert(t, full.Bucket("default"), kv.Common{}, "k", "1")
 		require.NoError(t, full.Close())
 
-		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}}, mock.Rewrite(func(_, rep *memd.Packet) {
-			rep.Value = vbucketMap.ReplaceAll(rep.Value, []byte(`"vBucketMap":[]`))
-		}))
+		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}},
+			mock.Rewrite(func(_, rep *memd.Packet) {
+				rep.Value = vbucketMap.ReplaceAll(rep.Value, []byte(`"vBucketMap":[]`))
+			}))
 		c, err := core.Open(t.Context(), cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
@@ -59,7 +60,8 @@ func TestABucketWhoseMapIsStillEmpty_D12(t *testing.T) {
 				return run.Err()
 			},
 			func() error {
-				return discard(kv.DoPolled(testContext(t), b, kv.Upsert{Key: []byte("other")}, kv.PollDurability{ReplicateTo: 1}))
+				return discard(kv.DoPolled(testContext(t), b, kv.Upsert{Key: []byte("other")},
+					kv.PollDurability{ReplicateTo: 1}))
 			},
 		} {
 			go func() { ends <- run() }()

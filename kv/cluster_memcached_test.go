@@ -16,8 +16,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// B45, T7: a memcached bucket takes what plain memcached knows, on the node that the key's hash names; the rest fails with
-// the name of what it lacks.
+// B45, T7: a memcached bucket takes what plain memcached knows, on the node that the key's hash names; the rest fails
+// with the name of what it lacks.
 func TestAMemcachedBucket_B45_T7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 0, mock.Memcached()), mock.Virtual())
@@ -35,10 +35,13 @@ func TestAMemcachedBucket_B45_T7(t *testing.T) {
 		require.NoError(t, b.WaitReady(testContext(t)))
 
 		for name, op := range map[string]subject{
-			"get": on("", kv.Get{Key: key}), "upsert": on("", kv.Upsert{Key: key, Value: v}), "replace": on("", kv.Replace{Key: key, Value: v}),
-			"append": on("", kv.Append{Key: key, Value: v}), "prepend": on("", kv.Prepend{Key: key, Value: v}),
-			"increment": on("", kv.Increment{Key: key, Delta: 1}), "decrement": on("", kv.Decrement{Key: key, Delta: 1}),
-			"touch": on("", kv.Touch{Key: key}), "get-and-touch": on("", kv.GetAndTouch{Key: key}), "get-or-null": on("", kv.GetOrNull{Key: key}),
+			"get": on("", kv.Get{Key: key}), "upsert": on("", kv.Upsert{Key: key, Value: v}),
+			"replace": on("", kv.Replace{Key: key, Value: v}),
+			"append":  on("", kv.Append{Key: key, Value: v}), "prepend": on("", kv.Prepend{Key: key, Value: v}),
+			"increment": on("", kv.Increment{Key: key, Delta: 1}),
+			"decrement": on("", kv.Decrement{Key: key, Delta: 1}),
+			"touch":     on("", kv.Touch{Key: key}), "get-and-touch": on("", kv.GetAndTouch{Key: key}),
+			"get-or-null": on("", kv.GetOrNull{Key: key}),
 		} {
 			_, err := op.do(testContext(t), b)
 			require.NoError(t, err, name)
@@ -55,13 +58,22 @@ func TestAMemcachedBucket_B45_T7(t *testing.T) {
 			"a replica":       {on("", kv.GetReplica{Key: key, Replica: 1}), cberr.FeatureNotAvailable},
 			"sequence number": {on("", kv.ObserveSeqno{VBucket: 1}), cberr.FeatureNotAvailable},
 			"a scan":          {on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}), cberr.FeatureNotAvailable},
-			"a collection":    {on("", kv.Get{Common: kv.Common{Scope: "s", Collection: "c"}, Key: key}), cberr.FeatureNotAvailable},
-			"durability":      {on("", kv.Upsert{Key: key, Value: v, Durability: memd.DurabilityMajority}), cberr.FeatureNotAvailable},
-			"a lock":          {on("", kv.GetAndLock{Key: key}), cberr.UnsupportedOperation},
-			"paths":           {on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}}), cberr.UnsupportedOperation},
-			"metadata":        {on("", kv.Exists{Key: key}), cberr.UnsupportedOperation},
-			"observe":         {on("", kv.Observe{Key: key}), cberr.UnsupportedOperation},
-			"any document":    {on("", kv.GetRandom{}), cberr.UnsupportedOperation},
+			"a collection": {
+				on("", kv.Get{Common: kv.Common{Scope: "s", Collection: "c"}, Key: key}),
+				cberr.FeatureNotAvailable,
+			},
+			"durability": {
+				on("", kv.Upsert{Key: key, Value: v, Durability: memd.DurabilityMajority}),
+				cberr.FeatureNotAvailable,
+			},
+			"a lock": {on("", kv.GetAndLock{Key: key}), cberr.UnsupportedOperation},
+			"paths": {
+				on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
+				cberr.UnsupportedOperation,
+			},
+			"metadata":     {on("", kv.Exists{Key: key}), cberr.UnsupportedOperation},
+			"observe":      {on("", kv.Observe{Key: key}), cberr.UnsupportedOperation},
+			"any document": {on("", kv.GetRandom{}), cberr.UnsupportedOperation},
 		} {
 			began := time.Now()
 			_, err := c.op.do(testContext(t), b)

@@ -79,7 +79,10 @@ func TestAReplicaThatLeavesMidway_D104(t *testing.T) {
 		}
 		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetReplica}}, mock.Delay(time.Second))
 		began := time.Now()
-		s, err := kv.AllCopies(testContext(t), b, kv.GetCopies{Common: kv.Common{Timeout: 5 * time.Second}, Key: []byte("k")})
+		s, err := kv.AllCopies(testContext(t), b, kv.GetCopies{
+			Common: kv.Common{Timeout: 5 * time.Second},
+			Key:    []byte("k"),
+		})
 		require.NoError(t, err)
 		time.AfterFunc(500*time.Millisecond, func() { _ = m.Failover(gone) })
 		seen := map[string]int{}
@@ -114,25 +117,40 @@ func TestDurableWritesOnACluster_B39_B49(t *testing.T) {
 						return do(kv.Do(testContext(t), b, kv.Upsert{Common: c, Key: key, Value: v, Durability: level}))
 					},
 					func() kv.MutationResult {
-						return do(kv.Do(testContext(t), b, kv.Replace{Common: c, Key: key, Value: v, Durability: level}))
+						return do(kv.Do(testContext(t), b, kv.Replace{
+							Common: c, Key: key, Value: v,
+							Durability: level,
+						}))
 					},
 					func() kv.MutationResult {
 						return do(kv.Do(testContext(t), b, kv.Append{Common: c, Key: key, Value: v, Durability: level}))
 					},
 					func() kv.MutationResult {
-						return do(kv.Do(testContext(t), b, kv.Prepend{Common: c, Key: key, Value: v, Durability: level}))
+						return do(kv.Do(testContext(t), b, kv.Prepend{
+							Common: c, Key: key, Value: v,
+							Durability: level,
+						}))
 					},
 					func() kv.MutationResult {
-						r, err := kv.Do(testContext(t), b, kv.Increment{Common: c, Key: key, Delta: 1, Durability: level})
+						r, err := kv.Do(testContext(t), b, kv.Increment{
+							Common: c, Key: key, Delta: 1,
+							Durability: level,
+						})
 						require.EqualValues(t, 112, r.Value)
 						return do(r.MutationResult, err)
 					},
 					func() kv.MutationResult {
-						r, err := kv.Do(testContext(t), b, kv.Decrement{Common: c, Key: key, Delta: 1, Durability: level})
+						r, err := kv.Do(testContext(t), b, kv.Decrement{
+							Common: c, Key: key, Delta: 1,
+							Durability: level,
+						})
 						return do(r.MutationResult, err)
 					},
 					func() kv.MutationResult {
-						r, err := kv.Do(testContext(t), b, kv.MutateIn{Common: c, Key: key, Specs: []kv.MutateSpec{kv.ReplacePath("", []byte("{}"))}, Durability: level})
+						r, err := kv.Do(testContext(t), b, kv.MutateIn{
+							Common: c, Key: key,
+							Specs: []kv.MutateSpec{kv.ReplacePath("", []byte("{}"))}, Durability: level,
+						})
 						return do(r.MutationResult, err)
 					},
 					func() kv.MutationResult {
@@ -224,7 +242,10 @@ func TestMetadataOnACluster(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, res.Token.UUID, log.Entries[0].UUID)
 		for replica := range 3 {
-			seq, err := kv.Do(testContext(t), b, kv.ObserveSeqno{VBucket: res.Token.VBucket, UUID: res.Token.UUID, Replica: replica})
+			seq, err := kv.Do(testContext(t), b, kv.ObserveSeqno{
+				VBucket: res.Token.VBucket, UUID: res.Token.UUID,
+				Replica: replica,
+			})
 			require.NoError(t, err)
 			require.Equal(t, res.Token.VBucket, seq.VBucket)
 			require.GreaterOrEqual(t, seq.Current, res.Token.Seqno)

@@ -22,7 +22,10 @@ func TestDocumentsOnACluster_B31_B32_B33(t *testing.T) {
 		key := []byte("k\x00\xff")
 		for _, c := range places {
 			for _, value := range [][]byte{{}, []byte("text"), {0, 0xff, 0x80}, []byte(`{"a":1}`), bytes.Repeat([]byte("long "), 20000)} {
-				put, err := kv.Do(testContext(t), b, kv.Upsert{Common: c, Key: key, Value: value, Flags: kv.FormatBinary.Flags()})
+				put, err := kv.Do(testContext(t), b, kv.Upsert{
+					Common: c, Key: key, Value: value,
+					Flags: kv.FormatBinary.Flags(),
+				})
 				require.NoError(t, err)
 				require.NotZero(t, put.CAS)
 				got, err := kv.Do(testContext(t), b, kv.Get{Common: c, Key: key})
@@ -58,7 +61,10 @@ func TestCountersOnACluster_B34(t *testing.T) {
 	onCluster(t, func(t *testing.T, _ *mock.Cluster, b *core.Bucket) {
 		for _, c := range places {
 			key, ten := []byte("n"), uint64(10)
-			_, err := kv.Do(testContext(t), b, kv.Increment{Common: c, Key: key, Delta: 1, Expiry: kv.ExpireAfter(time.Hour)})
+			_, err := kv.Do(testContext(t), b, kv.Increment{
+				Common: c, Key: key, Delta: 1,
+				Expiry: kv.ExpireAfter(time.Hour),
+			})
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
 			count := func(up bool, delta uint64) uint64 {
 				t.Helper()
@@ -100,8 +106,14 @@ func TestJoinedValuesOnACluster_B35_B37(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "beginmiddleend", read(t, b, kv.Common{}, "k"))
 		for name, op := range map[string]subject{
-			"upsert": on("", kv.Upsert{Key: key, Value: v, CAS: cas}), "replace": on("", kv.Replace{Key: key, Value: v, CAS: cas}),
-			"append": on("", kv.Append{Key: key, Value: v, CAS: cas}), "prepend": on("", kv.Prepend{Key: key, Value: v, CAS: cas}),
+			"upsert": on("", kv.Upsert{Key: key, Value: v, CAS: cas}), "replace": on("", kv.Replace{
+				Key: key, Value: v,
+				CAS: cas,
+			}),
+			"append": on("", kv.Append{Key: key, Value: v, CAS: cas}), "prepend": on("", kv.Prepend{
+				Key: key, Value: v,
+				CAS: cas,
+			}),
 			"remove":    on("", kv.Remove{Key: key, CAS: cas}),
 			"mutate-in": on("", kv.MutateIn{Key: key, CAS: cas, Specs: []kv.MutateSpec{kv.ReplacePath("", v)}}),
 		} {
@@ -137,7 +149,10 @@ func TestLocksOnACluster_B46_B47(t *testing.T) {
 		_, err = kv.Do(testContext(t), b, kv.GetAndLock{Key: key, LockTime: 2 * time.Second})
 		require.NoError(t, err)
 		began := time.Now()
-		res, err := kv.Do(testContext(t), b, kv.Upsert{Key: key, Value: v, Common: kv.Common{Timeout: 10 * time.Second}})
+		res, err := kv.Do(testContext(t), b, kv.Upsert{
+			Key: key, Value: v,
+			Common: kv.Common{Timeout: 10 * time.Second},
+		})
 		require.NoError(t, err, "by default it is waited for")
 		require.Positive(t, res.RetryInfo().Retries())
 		require.InDelta(t, 2*time.Second, time.Since(began), float64(1500*time.Millisecond))
@@ -164,8 +179,8 @@ func TestValuesThatAreTooLarge_B48(t *testing.T) {
 	})
 }
 
-// B53, S17: a call that is canceled ends once, as canceled; one that has ended is not canceled any more. K4: a call that
-// changes something is in doubt once it was written, and not sent again.
+// B53, S17: a call that is canceled ends once, as canceled; one that has ended is not canceled any more. K4: a call
+// that changes something is in doubt once it was written, and not sent again.
 func TestCancellationOnACluster_B53(t *testing.T) {
 	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		insert(t, b, kv.Common{}, "k", "1")

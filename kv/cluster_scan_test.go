@@ -54,9 +54,11 @@ func TestPollingOnACluster(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, m.SetReplicaLag("default", time.Second))
 				began := time.Now()
-				_, err = kv.DoPolled(testContext(t), b, kv.Upsert{Common: c, Key: []byte("k"), Value: []byte("v")}, kv.PollDurability{ReplicateTo: 1, ByCAS: byCAS})
+				_, err = kv.DoPolled(testContext(t), b, kv.Upsert{Common: c, Key: []byte("k"), Value: []byte("v")},
+					kv.PollDurability{ReplicateTo: 1, ByCAS: byCAS})
 				require.NoError(t, err)
-				require.InDelta(t, time.Second, time.Since(began), float64(200*time.Millisecond), "as soon as a replica has it")
+				require.InDelta(t, time.Second, time.Since(began), float64(200*time.Millisecond),
+					"as soon as a replica has it")
 				require.NoError(t, m.SetReplicaLag("default", 0))
 			}
 		}
@@ -110,16 +112,25 @@ func TestScansOnACluster_B64(t *testing.T) {
 		for _, c := range places {
 			require.Equal(t, all, sorted(scanned(t, b, kv.Scan{Common: c})))
 			require.Equal(t, all, scanned(t, b, kv.Scan{Common: c, KeysOnly: true, Sort: kv.ScanByKey}))
-			require.Equal(t, all[100:200], scanned(t, b, kv.Scan{Common: c, Range: kv.PrefixRange([]byte("k01")), Sort: kv.ScanByKey}))
+			require.Equal(t, all[100:200], scanned(t, b, kv.Scan{
+				Common: c, Range: kv.PrefixRange([]byte("k01")),
+				Sort: kv.ScanByKey,
+			}))
 			require.Equal(t, all[11:20], scanned(t, b, kv.Scan{Common: c, Sort: kv.ScanByKey, Range: &kv.ScanRange{
 				Start: []byte("k0010"), ExcludeStart: true, End: []byte("k0020"), ExcludeEnd: true,
 			}}))
-			sample := scanned(t, b, kv.Scan{Common: c, Sampling: &kv.ScanSampling{Samples: 20, Seed: 3}, KeysOnly: true})
+			sample := scanned(t, b, kv.Scan{
+				Common: c, Sampling: &kv.ScanSampling{Samples: 20, Seed: 3},
+				KeysOnly: true,
+			})
 			require.Len(t, sample, 20)
 			require.Len(t, slices.Compact(sorted(sample)), 20)
 			require.Empty(t, scanned(t, b, kv.Scan{Common: c, Range: kv.PrefixRange([]byte("x"))}))
 		}
-		_, err := kv.Do(testContext(t), b, kv.RangeScanCreate{Common: kv.Common{Scope: "s", Collection: "nope", Retry: never{}}, Range: &kv.ScanRange{}})
+		_, err := kv.Do(testContext(t), b, kv.RangeScanCreate{Common: kv.Common{
+			Scope: "s", Collection: "nope",
+			Retry: never{},
+		}, Range: &kv.ScanRange{}})
 		require.ErrorIs(t, err, cberr.CollectionNotFound)
 	})
 }
@@ -254,7 +265,10 @@ func TestMetadataWritesOnACluster_B44(t *testing.T) {
 			require.Equal(t, "v", read(t, b, c, "k"))
 
 			m.RevSeqno, m.StoreCAS = 13, 0x1122334455667701
-			_, err = kv.Do(testContext(t), b, kv.SetWithMeta{Common: c, Key: key, Value: []byte("w"), Meta: m, CheckCAS: 5})
+			_, err = kv.Do(testContext(t), b, kv.SetWithMeta{
+				Common: c, Key: key, Value: []byte("w"), Meta: m,
+				CheckCAS: 5,
+			})
 			require.ErrorIs(t, err, cberr.CASMismatch)
 			_, err = kv.Do(testContext(t), b, kv.SetWithMeta{Common: c, Key: key, Value: []byte("w"), Meta: m})
 			require.NoError(t, err)
@@ -279,7 +293,10 @@ func TestGetExOnACluster(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, res.Xattrs)
 			require.JSONEq(t, `{"a":1}`, string(res.Value))
-			_, err = kv.Do(testContext(t), b, kv.MutateIn{Common: c, Key: []byte("k"), Specs: []kv.MutateSpec{{Op: memd.OpSubdocDictUpsert, Path: "x", Value: []byte("7"), Xattr: true}}})
+			_, err = kv.Do(testContext(t), b, kv.MutateIn{
+				Common: c, Key: []byte("k"),
+				Specs: []kv.MutateSpec{{Op: memd.OpSubdocDictUpsert, Path: "x", Value: []byte("7"), Xattr: true}},
+			})
 			require.NoError(t, err)
 			res, err = kv.Do(testContext(t), b, kv.GetEx{Common: c, Key: []byte("k")})
 			require.NoError(t, err)

@@ -40,7 +40,10 @@ var places = []kv.Common{{}, {Scope: "s", Collection: "c"}}
 
 func insert(t *testing.T, b *core.Bucket, c kv.Common, key, doc string) uint64 {
 	t.Helper()
-	res, err := kv.Do(testContext(t), b, kv.Upsert{Common: c, Key: []byte(key), Value: []byte(doc), Flags: 0x02000006, Datatype: memd.DatatypeJSON})
+	res, err := kv.Do(testContext(t), b, kv.Upsert{
+		Common: c, Key: []byte(key), Value: []byte(doc), Flags: 0x02000006,
+		Datatype: memd.DatatypeJSON,
+	})
 	require.NoError(t, err)
 	return res.CAS
 }
@@ -87,7 +90,13 @@ func TestSubdocOnACluster_B54(t *testing.T) {
 					key := fmt.Appendf(nil, "%s-%v-%d", c.Scope, attr, i)
 					insert(t, b, c, string(key), `{"m":`+doc+`}`)
 					if attr {
-						_, err := kv.Do(testContext(t), b, kv.MutateIn{Common: c, Key: key, Specs: []kv.MutateSpec{{Op: memd.OpSubdocDictUpsert, Path: "m", Value: []byte(doc), Xattr: true}}})
+						_, err := kv.Do(testContext(t), b, kv.MutateIn{
+							Common: c, Key: key,
+							Specs: []kv.MutateSpec{{
+								Op: memd.OpSubdocDictUpsert, Path: "m", Value: []byte(doc),
+								Xattr: true,
+							}},
+						})
 						require.NoError(t, err)
 					}
 					spec := x.spec
@@ -102,7 +111,10 @@ func TestSubdocOnACluster_B54(t *testing.T) {
 					}
 					require.NoError(t, err, "%d %s, attribute %v", i, spec.Path, attr)
 					require.False(t, res.Token.IsZero())
-					look, err := kv.Do(testContext(t), b, kv.LookupIn{Common: c, Key: key, Specs: []kv.LookupSpec{{Op: memd.OpSubdocGet, Path: "m", Xattr: attr}}})
+					look, err := kv.Do(testContext(t), b, kv.LookupIn{
+						Common: c, Key: key,
+						Specs: []kv.LookupSpec{{Op: memd.OpSubdocGet, Path: "m", Xattr: attr}},
+					})
 					require.NoError(t, err)
 					require.NoError(t, look.Paths[0].Err())
 					require.JSONEq(t, x.want, string(look.Paths[0].Value), "%d", i)
@@ -121,7 +133,8 @@ func TestLookupOnACluster(t *testing.T) {
 		key := []byte("k")
 		stored := insert(t, b, kv.Common{}, "k", `{"a":{"b":[1,2,{"c":"x"}]},"a.b":7}`)
 		res, err := kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{
-			kv.GetPath("a.b[2].c"), kv.GetXattr("$document"), kv.ExistsPath("no"), kv.CountPath("a.b"), kv.GetPath("`a.b`"), kv.WholeDocument(), kv.GetPath("a.b[-1]"),
+			kv.GetPath("a.b[2].c"), kv.GetXattr("$document"), kv.ExistsPath("no"), kv.CountPath("a.b"),
+			kv.GetPath("`a.b`"), kv.WholeDocument(), kv.GetPath("a.b[-1]"),
 		}})
 		require.NoError(t, err)
 		require.Equal(t, `"x"`, string(res.Paths[0].Value))
@@ -140,7 +153,10 @@ func TestLookupOnACluster(t *testing.T) {
 		require.Equal(t, "7", string(res.Paths[4].Value))
 		require.JSONEq(t, `{"a":{"b":[1,2,{"c":"x"}]},"a.b":7}`, string(res.Paths[5].Value))
 		require.JSONEq(t, `{"c":"x"}`, string(res.Paths[6].Value))
-		res, err = kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetXattr("$nope"), kv.GetPath("a")}})
+		res, err = kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{
+			kv.GetXattr("$nope"),
+			kv.GetPath("a"),
+		}})
 		require.NoError(t, err)
 		require.ErrorIs(t, res.Paths[0].Err(), cberr.XattrUnknownVirtualAttribute)
 		require.NoError(t, res.Paths[1].Err())
@@ -178,12 +194,24 @@ func TestMutationsOnACluster(t *testing.T) {
 		// The whole document beside an attribute, with macros (B56).
 		res, err := do(kv.MutateIn{Specs: []kv.MutateSpec{
 			kv.ReplacePath("", []byte(`{"new":true}`)),
-			{Op: memd.OpSubdocDictUpsert, Path: "meta.cas", Value: []byte(kv.MacroCAS), Xattr: true, CreateParents: true, ExpandMacros: true},
-			{Op: memd.OpSubdocDictUpsert, Path: "meta.seqno", Value: []byte(kv.MacroSeqno), Xattr: true, ExpandMacros: true},
-			{Op: memd.OpSubdocDictUpsert, Path: "meta.crc", Value: []byte(kv.MacroCRC32C), Xattr: true, ExpandMacros: true},
+			{
+				Op: memd.OpSubdocDictUpsert, Path: "meta.cas", Value: []byte(kv.MacroCAS), Xattr: true,
+				CreateParents: true, ExpandMacros: true,
+			},
+			{
+				Op: memd.OpSubdocDictUpsert, Path: "meta.seqno", Value: []byte(kv.MacroSeqno), Xattr: true,
+				ExpandMacros: true,
+			},
+			{
+				Op: memd.OpSubdocDictUpsert, Path: "meta.crc", Value: []byte(kv.MacroCRC32C), Xattr: true,
+				ExpandMacros: true,
+			},
 		}})
 		require.NoError(t, err)
-		look, err := kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.WholeDocument(), kv.GetXattr("meta.cas"), kv.GetXattr("meta.seqno"), kv.GetXattr("meta.crc")}})
+		look, err := kv.Do(testContext(t), b, kv.LookupIn{Key: key, Specs: []kv.LookupSpec{
+			kv.WholeDocument(),
+			kv.GetXattr("meta.cas"), kv.GetXattr("meta.seqno"), kv.GetXattr("meta.crc"),
+		}})
 		require.NoError(t, err)
 		require.Equal(t, `{"new":true}`, string(look.Paths[0].Value))
 		parsed, ok := kv.ParseMacroCAS(string(look.Paths[1].Value))
@@ -193,7 +221,10 @@ func TestMutationsOnACluster(t *testing.T) {
 		require.Regexp(t, `^"0x[0-9a-f]{8}"$`, string(look.Paths[3].Value))
 
 		// Its removal, and the tombstone (B58).
-		_, err = do(kv.MutateIn{Specs: []kv.MutateSpec{kv.RemovePath(""), {Op: memd.OpSubdocDictUpsert, Path: "_sys", Value: one, Xattr: true}}})
+		_, err = do(kv.MutateIn{Specs: []kv.MutateSpec{kv.RemovePath(""), {
+			Op: memd.OpSubdocDictUpsert, Path: "_sys",
+			Value: one, Xattr: true,
+		}}})
 		require.NoError(t, err)
 		dead := kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetXattr("_sys")}}
 		_, err = kv.Do(testContext(t), b, dead)
@@ -212,7 +243,10 @@ func TestStagingOnACluster_B58_B59(t *testing.T) {
 		key := []byte("k")
 		do := func(m kv.MutateIn) (kv.MutateInResult, error) { m.Key = key; return kv.Do(testContext(t), b, m) }
 		staged := kv.MutateSpec{Op: memd.OpSubdocDictUpsert, Path: "txn.staged", Value: []byte(`{"v":1}`), Xattr: true, CreateParents: true}
-		res, err := do(kv.MutateIn{Specs: []kv.MutateSpec{staged}, Store: kv.StoreInsert, AccessDeleted: true, CreateAsDeleted: true})
+		res, err := do(kv.MutateIn{
+			Specs: []kv.MutateSpec{staged}, Store: kv.StoreInsert, AccessDeleted: true,
+			CreateAsDeleted: true,
+		})
 		require.NoError(t, err)
 		require.True(t, res.Deleted)
 		got, err := kv.Do(testContext(t), b, kv.Exists{Key: key})
@@ -221,7 +255,10 @@ func TestStagingOnACluster_B58_B59(t *testing.T) {
 		meta, err := kv.Do(testContext(t), b, kv.GetMeta{Key: key})
 		require.NoError(t, err)
 		require.True(t, meta.Deleted)
-		_, err = do(kv.MutateIn{Specs: []kv.MutateSpec{kv.ReplaceBody("txn.staged")}, AccessDeleted: true, Revive: true, CAS: res.CAS})
+		_, err = do(kv.MutateIn{
+			Specs: []kv.MutateSpec{kv.ReplaceBody("txn.staged")}, AccessDeleted: true, Revive: true,
+			CAS: res.CAS,
+		})
 		require.NoError(t, err)
 		require.Equal(t, `{"v":1}`, read(t, b, kv.Common{}, "k"))
 		_, err = do(kv.MutateIn{Specs: []kv.MutateSpec{staged}, AccessDeleted: true, Revive: true})
@@ -239,7 +276,10 @@ func TestExpiriesOnACluster_B40(t *testing.T) {
 			return res.Expiry()
 		}
 		fresh := func(key, value string) []byte {
-			_, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte(key), Value: []byte(value), Expiry: kv.ExpireAt(at)})
+			_, err := kv.Do(testContext(t), b, kv.Upsert{
+				Key: []byte(key), Value: []byte(value),
+				Expiry: kv.ExpireAt(at),
+			})
 			require.NoError(t, err)
 			require.True(t, at.Equal(expiry(key)))
 			return []byte(key)
@@ -267,7 +307,10 @@ func TestExpiriesOnACluster_B40(t *testing.T) {
 				return err
 			},
 			"mutate-in": func(k []byte, keep bool) error {
-				_, err := kv.Do(testContext(t), b, kv.MutateIn{Key: k, Specs: []kv.MutateSpec{kv.ReplacePath("", v)}, PreserveExpiry: keep})
+				_, err := kv.Do(testContext(t), b, kv.MutateIn{
+					Key: k, Specs: []kv.MutateSpec{kv.ReplacePath("", v)},
+					PreserveExpiry: keep,
+				})
 				return err
 			},
 		} {
@@ -281,7 +324,10 @@ func TestExpiriesOnACluster_B40(t *testing.T) {
 		}())
 		require.True(t, expiry("u").IsZero(), "an upsert without a word removes it")
 		// Relative expiries of 30 days and more are sent as points in time.
-		_, err := kv.Do(testContext(t), b, kv.Upsert{Key: []byte("far"), Value: v, Expiry: kv.ExpireAfter(60 * 24 * time.Hour)})
+		_, err := kv.Do(testContext(t), b, kv.Upsert{
+			Key: []byte("far"), Value: v,
+			Expiry: kv.ExpireAfter(60 * 24 * time.Hour),
+		})
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now().Add(60*24*time.Hour), expiry("far"), time.Second)
 		// B36
@@ -299,11 +345,17 @@ func TestProjectionsOnACluster(t *testing.T) {
 		for _, c := range places {
 			insert(t, b, c, "k", `{"a":{"b":1,"c":[10,20,{"d":"x"}]},"e":"f","g.h":2}`)
 			paths := []string{"a.c[2].d", "a.b", "`g.h`", "missing", "a.c[0]"}
-			few, err := kv.Do(testContext(t), b, kv.Get{Common: c, Key: []byte("k"), Paths: paths, WithExpiry: true, WithFlags: true})
+			few, err := kv.Do(testContext(t), b, kv.Get{
+				Common: c, Key: []byte("k"), Paths: paths, WithExpiry: true,
+				WithFlags: true,
+			})
 			require.NoError(t, err)
 			require.JSONEq(t, `{"a":{"c":[10,{"d":"x"}],"b":1},"g.h":2}`, string(few.Value))
 			require.EqualValues(t, 0x02000006, few.Flags)
-			many, err := kv.Do(testContext(t), b, kv.Get{Common: c, Key: []byte("k"), Paths: append(paths, strings.Split("m,n,o,p,q,r,s,t,u,v,w,x,y", ",")...)})
+			many, err := kv.Do(testContext(t), b, kv.Get{
+				Common: c, Key: []byte("k"),
+				Paths: append(paths, strings.Split("m,n,o,p,q,r,s,t,u,v,w,x,y", ",")...),
+			})
 			require.NoError(t, err)
 			require.Equal(t, string(few.Value), string(many.Value))
 			require.Equal(t, few.CAS, many.CAS)

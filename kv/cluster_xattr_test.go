@@ -34,7 +34,10 @@ func TestVirtualAttributesOnACluster(t *testing.T) {
 		at := time.Now().Add(time.Hour).Truncate(time.Second)
 		for _, c := range places {
 			key, doc := []byte("k"), `{"a":1}`
-			_, err := kv.Do(testContext(t), b, kv.Upsert{Common: c, Key: key, Value: []byte(doc), Flags: 0x02000006, Expiry: kv.ExpireAt(at)})
+			_, err := kv.Do(testContext(t), b, kv.Upsert{
+				Common: c, Key: key, Value: []byte(doc), Flags: 0x02000006,
+				Expiry: kv.ExpireAt(at),
+			})
 			require.NoError(t, err)
 			put, err := kv.Do(testContext(t), b, kv.MutateIn{Common: c, Key: key, PreserveExpiry: true, Specs: []kv.MutateSpec{attribute("_sync", `1`, nil), attribute("mine", `{"x":2}`, nil)}})
 			require.NoError(t, err)
@@ -44,7 +47,10 @@ func TestVirtualAttributesOnACluster(t *testing.T) {
 				"datatype": `["json","xattr"]`, "value_crc32c": fmt.Sprintf(`"0x%08x"`, crc32.Checksum([]byte(doc), crc32.MakeTable(crc32.Castagnoli))),
 				"last_modified": fmt.Sprintf(`"%d"`, time.Now().Unix()),
 			}
-			specs := []kv.LookupSpec{kv.GetXattr(kv.XattrDocument), kv.GetXattr(kv.XattrNames), kv.GetXattr(kv.XattrVBucket), kv.GetXattr("mine.x")}
+			specs := []kv.LookupSpec{
+				kv.GetXattr(kv.XattrDocument), kv.GetXattr(kv.XattrNames),
+				kv.GetXattr(kv.XattrVBucket), kv.GetXattr("mine.x"),
+			}
 			var names []string
 			for name := range want {
 				names = append(names, name)
@@ -80,12 +86,14 @@ func TestMacrosOnACluster_B56(t *testing.T) {
 				return kv.Do(testContext(t), b, kv.MutateIn{Common: c, Key: key, Specs: specs})
 			}
 			put, err := mutate(kv.ReplacePath("", []byte(`{"b":22}`)),
-				attribute("m.cas", kv.MacroCAS, macro), attribute("m.seqno", kv.MacroSeqno, macro), attribute("m.crc", kv.MacroCRC32C, macro),
+				attribute("m.cas", kv.MacroCAS, macro), attribute("m.seqno", kv.MacroSeqno, macro),
+				attribute("m.crc", kv.MacroCRC32C, macro),
 				attribute("m.was.cas", `"${$document.CAS}"`, macro), attribute("m.was.bytes", `"${$document.value_bytes}"`, macro),
 				attribute("doc", `"${$document}"`, macro), attribute("raw", "\x00\xff", asBytes))
 			require.NoError(t, err)
 			res, err := kv.Do(testContext(t), b, kv.LookupIn{Common: c, Key: key, Specs: []kv.LookupSpec{
-				kv.GetXattr("m.cas"), kv.GetXattr("m.seqno"), kv.GetXattr("m.crc"), kv.GetXattr("m.was.cas"), kv.GetXattr("m.was.bytes"), kv.GetXattr("doc.flags"),
+				kv.GetXattr("m.cas"), kv.GetXattr("m.seqno"), kv.GetXattr("m.crc"), kv.GetXattr("m.was.cas"),
+				kv.GetXattr("m.was.bytes"), kv.GetXattr("doc.flags"),
 				{Op: memd.OpSubdocGet, Path: "raw", Xattr: true, Binary: true},
 			}})
 			require.NoError(t, err)
@@ -119,7 +127,10 @@ func TestMacrosOnACluster_B56(t *testing.T) {
 			_, err = mutate(kv.ReplaceBody("next"))
 			require.NoError(t, err)
 			require.JSONEq(t, `{"c":3}`, read(t, b, c, "k"))
-			look, err := kv.Do(testContext(t), b, kv.LookupIn{Common: c, Key: key, Specs: []kv.LookupSpec{kv.GetXattr("next.c")}})
+			look, err := kv.Do(testContext(t), b, kv.LookupIn{
+				Common: c, Key: key,
+				Specs: []kv.LookupSpec{kv.GetXattr("next.c")},
+			})
 			require.NoError(t, err)
 			require.Equal(t, "3", string(look.Paths[0].Value))
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// BenchmarkDo is an operation without routing and wire: a call from the pool, encoding, completion, the token, decoding.
+// BenchmarkDo is an operation without routing and wire: a call from the pool, encoding, completion, the token,
+// decoding.
 func BenchmarkDo(b *testing.B) {
 	read := &memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)}
 	write := &memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}

@@ -15,35 +15,53 @@ import (
 // notOurs are the named opcodes that no operation of a data client uses, and why.
 var notOurs = map[string][]memd.Opcode{
 	"the connection's own handshake": {
-		memd.OpHello, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket, memd.OpGetErrorMap, memd.OpQuit,
+		memd.OpHello, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket, memd.OpGetErrorMap,
+		memd.OpQuit,
 	},
 	"quiet forms, which servers may refuse and which answer nothing": {
-		memd.OpGetQ, memd.OpGetK, memd.OpGetKQ, memd.OpSetQ, memd.OpAddQ, memd.OpReplaceQ, memd.OpDeleteQ, memd.OpIncrementQ,
-		memd.OpDecrementQ, memd.OpQuitQ, memd.OpFlushQ, memd.OpAppendQ, memd.OpPrependQ, memd.OpGATQ, memd.OpGetQMeta, memd.OpSetQWithMeta,
+		memd.OpGetQ, memd.OpGetK, memd.OpGetKQ, memd.OpSetQ, memd.OpAddQ, memd.OpReplaceQ, memd.OpDeleteQ,
+		memd.OpIncrementQ,
+		memd.OpDecrementQ, memd.OpQuitQ, memd.OpFlushQ, memd.OpAppendQ, memd.OpPrependQ, memd.OpGATQ, memd.OpGetQMeta,
+		memd.OpSetQWithMeta,
 		memd.OpAddQWithMeta, memd.OpDelQWithMeta,
 	},
 	"refused by every server": {memd.OpFlush},
 	"for change streams, which this client does not have": {
-		memd.OpDCPOpen, memd.OpDCPAddStream, memd.OpDCPCloseStream, memd.OpDCPStreamReq, memd.OpDCPGetFailoverLog, memd.OpDCPStreamEnd,
-		memd.OpDCPSnapshotMarker, memd.OpDCPMutation, memd.OpDCPDeletion, memd.OpDCPExpiration, memd.OpDCPSetVBucketState, memd.OpDCPNoop,
-		memd.OpDCPBufferAck, memd.OpDCPControl, memd.OpDCPSystemEvent, memd.OpDCPPrepare, memd.OpDCPSeqnoAck, memd.OpDCPCommit,
-		memd.OpDCPAbort, memd.OpDCPSeqnoAdvanced, memd.OpDCPOSOSnapshot, memd.OpDCPCacheTransfer, memd.OpDCPCacheTransferEnd,
+		memd.OpDCPOpen, memd.OpDCPAddStream, memd.OpDCPCloseStream, memd.OpDCPStreamReq, memd.OpDCPGetFailoverLog,
+		memd.OpDCPStreamEnd,
+		memd.OpDCPSnapshotMarker, memd.OpDCPMutation, memd.OpDCPDeletion, memd.OpDCPExpiration,
+		memd.OpDCPSetVBucketState, memd.OpDCPNoop,
+		memd.OpDCPBufferAck, memd.OpDCPControl, memd.OpDCPSystemEvent, memd.OpDCPPrepare, memd.OpDCPSeqnoAck,
+		memd.OpDCPCommit,
+		memd.OpDCPAbort, memd.OpDCPSeqnoAdvanced, memd.OpDCPOSOSnapshot, memd.OpDCPCacheTransfer,
+		memd.OpDCPCacheTransferEnd,
 		memd.OpGetAllVBSeqnos, memd.OpSeqnoPersistence,
 	},
 	"for the management of nodes and buckets": {
-		memd.OpVerbosity, memd.OpIoctlGet, memd.OpIoctlSet, memd.OpConfigValidate, memd.OpConfigReload, memd.OpAuditPut, memd.OpAuditConfigReload,
-		memd.OpShutdown, memd.OpSetBucketThrottleProperties, memd.OpSetBucketDataLimitExceeded, memd.OpSetActiveEncryptionKeys,
+		memd.OpVerbosity, memd.OpIoctlGet, memd.OpIoctlSet, memd.OpConfigValidate, memd.OpConfigReload, memd.OpAuditPut,
+		memd.OpAuditConfigReload,
+		memd.OpShutdown, memd.OpSetBucketThrottleProperties, memd.OpSetBucketDataLimitExceeded,
+		memd.OpSetActiveEncryptionKeys,
 		memd.OpPruneEncryptionKeys, memd.OpRegisterAuthToken, memd.OpSetVBucket, memd.OpGetVBucket, memd.OpDelVBucket,
-		memd.OpGetFusionStorageSnapshot, memd.OpReleaseFusionStorageSnapshot, memd.OpMountFusionVBucket, memd.OpUnmountFusionVBucket,
+		memd.OpGetFusionStorageSnapshot, memd.OpReleaseFusionStorageSnapshot, memd.OpMountFusionVBucket,
+		memd.OpUnmountFusionVBucket,
 		memd.OpSyncFusionLogstore, memd.OpStartFusionUploader, memd.OpStopFusionUploader, memd.OpDeleteFusionNamespace,
-		memd.OpGetFusionNamespaces, memd.OpCreateFusionNamespace, memd.OpStopPersistence, memd.OpStartPersistence, memd.OpSetParam,
-		memd.OpSetChronicleAuthToken, memd.OpCreateBucket, memd.OpDeleteBucket, memd.OpListBuckets, memd.OpPauseBucket, memd.OpResumeBucket,
-		memd.OpValidateBucketConfig, memd.OpEvictKey, memd.OpEnableTraffic, memd.OpDisableTraffic, memd.OpIfconfig, memd.OpCompactDB,
-		memd.OpSetClusterConfig, memd.OpCollectionsSetManifest, memd.OpPrepareSnapshot, memd.OpReleaseSnapshot, memd.OpDownloadSnapshot,
+		memd.OpGetFusionNamespaces, memd.OpCreateFusionNamespace, memd.OpStopPersistence, memd.OpStartPersistence,
+		memd.OpSetParam,
+		memd.OpSetChronicleAuthToken, memd.OpCreateBucket, memd.OpDeleteBucket, memd.OpListBuckets, memd.OpPauseBucket,
+		memd.OpResumeBucket,
+		memd.OpValidateBucketConfig, memd.OpEvictKey, memd.OpEnableTraffic, memd.OpDisableTraffic, memd.OpIfconfig,
+		memd.OpCompactDB,
+		memd.OpSetClusterConfig, memd.OpCollectionsSetManifest, memd.OpPrepareSnapshot, memd.OpReleaseSnapshot,
+		memd.OpDownloadSnapshot,
 		memd.OpGetFileFragment, memd.OpISASLRefresh, memd.OpGetCmdTimer, memd.OpSetCtrlToken, memd.OpGetCtrlToken,
-		memd.OpUpdateExternalUserPermissions, memd.OpRBACRefresh, memd.OpAuthProvider, memd.OpDropPrivilege, memd.OpAdjustTimeOfDay, memd.OpEWBCtl,
+		memd.OpUpdateExternalUserPermissions, memd.OpRBACRefresh, memd.OpAuthProvider, memd.OpDropPrivilege,
+		memd.OpAdjustTimeOfDay, memd.OpEWBCtl,
 	},
-	"for gateways that keep documents' metadata themselves, and for debugging": {memd.OpReturnMeta, memd.OpMutateWithMeta, memd.OpGetKeys},
+	"for gateways that keep documents' metadata themselves, and for debugging": {
+		memd.OpReturnMeta,
+		memd.OpMutateWithMeta, memd.OpGetKeys,
+	},
 }
 
 // Every opcode with a name is an operation, or has a reason for not being one. That each operation has a golden request
@@ -209,8 +227,8 @@ func set(t *testing.T, v reflect.Value, f reflect.StructField) {
 	}
 }
 
-// effect is all that an operation says to its dispatcher: the wire form, where it is to go, what it needs, what becomes of
-// its answer; or its error. What the dispatcher makes of that is tested with it.
+// effect is all that an operation says to its dispatcher: the wire form, where it is to go, what it needs, what becomes
+// of its answer; or its error. What the dispatcher makes of that is tested with it.
 func effect(t *testing.T, op any) any {
 	t.Helper()
 	var r kv.Request
@@ -222,19 +240,28 @@ func effect(t *testing.T, op any) any {
 	wire, err := r.AppendTo(nil, &w)
 	require.NoError(t, err)
 	return []any{
-		wire, r.Replica, r.Wrap, r.Pinned, r.Node, r.ByVBucket, r.VBucket, r.ServerGroup, r.Connection, r.Into, r.KeepCompressed, r.Hedge,
+		wire, r.Replica, r.Wrap, r.Pinned, r.Node, r.ByVBucket, r.VBucket, r.ServerGroup, r.Connection, r.Into,
+		r.KeepCompressed, r.Hedge,
 		r.Scope, r.Collection, r.CollectionID, r.Retry, r.Timeout, r.Block,
 	}
 }
 
 // D108: what is used as a key or compared is a comparable value.
 func TestKeysAreComparableValues_D108(t *testing.T) {
-	for _, v := range []any{kv.MutationToken{}, kv.Compression{}, kv.Disposition{}, kv.Wire{}, kv.ScanSampling{}, kv.FailoverEntry{}} {
+	for _, v := range []any{
+		kv.MutationToken{},
+		kv.Compression{},
+		kv.Disposition{},
+		kv.Wire{},
+		kv.ScanSampling{},
+		kv.FailoverEntry{},
+	} {
 		typ := reflect.TypeOf(v)
 		require.True(t, typ.Comparable(), typ)
 		for i := range typ.NumField() {
 			kind := typ.Field(i).Type.Kind()
-			require.NotContains(t, []reflect.Kind{reflect.Interface, reflect.Chan, reflect.UnsafePointer}, kind, "%v.%s", typ, typ.Field(i).Name)
+			require.NotContains(t, []reflect.Kind{reflect.Interface, reflect.Chan, reflect.UnsafePointer}, kind,
+				"%v.%s", typ, typ.Field(i).Name)
 		}
 	}
 }

@@ -58,14 +58,16 @@ func (g GetCopies) to(ctx context.Context, d Dispatcher, replica int, done func(
 
 func (l LookupInCopies) op(replica int) LookupIn {
 	return LookupIn{
-		Common: l.Common, Key: l.Key, Specs: l.Specs, AccessDeleted: l.AccessDeleted, Replica: replica, ServerGroup: l.ServerGroup,
+		Common: l.Common, Key: l.Key, Specs: l.Specs, AccessDeleted: l.AccessDeleted, Replica: replica,
+		ServerGroup: l.ServerGroup,
 	}
 }
 
 func (l LookupInCopies) plan() copyPlan {
 	return copyPlan{
-		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup, capability: CapabilityReplicaLookup,
-		check: func() error { return checkOp[LookupInResult](l.op(0)) },
+		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup,
+		capability: CapabilityReplicaLookup,
+		check:      func() error { return checkOp[LookupInResult](l.op(0)) },
 	}
 }
 
@@ -142,7 +144,10 @@ func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (*Copi
 	if err != nil {
 		return nil, err
 	}
-	c := &Copies[R]{plan: p, results: make(chan copyResult[R], len(copies)), left: len(copies), nodes: map[string]bool{}}
+	c := &Copies[R]{
+		plan: p, results: make(chan copyResult[R], len(copies)), left: len(copies),
+		nodes: map[string]bool{},
+	}
 	for _, n := range copies {
 		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- copyResult[R]{r, err} }))
 	}
@@ -189,8 +194,8 @@ func endpointOf(r any) string {
 	return ""
 }
 
-// Err is why the stream ended early, as a *Error: nil unless the context of Next has ended, or every copy that was asked
-// has run into the deadline.
+// Err is why the stream ended early, as a *Error: nil unless the context of Next has ended, or every copy that was
+// asked has run into the deadline.
 func (c *Copies[R]) Err() error {
 	if c.err != nil || c.left > 0 || len(c.nodes) > 0 || len(c.errs) == 0 {
 		return c.err
@@ -215,8 +220,8 @@ func (c *Copies[R]) Close() {
 }
 
 // AnyCopy asks the active copy and every replica of a document, all at once, and gives the first good answer; the other
-// reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a copy may
-// still have given one. Its cause has the reasons.
+// reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a copy
+// may still have given one. Its cause has the reasons.
 func AnyCopy[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (R, error) {
 	var zero R
 	c, err := AllCopies[R](ctx, d, op)

@@ -58,7 +58,10 @@ var keyCopies = kv.GetCopies{Key: []byte("k")}
 func TestAnyCopyGivesTheFirstGoodAnswer_K9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		d := serving(threeCopies(), copyOf{silent: true}, copyOf{after: time.Second, status: memd.StatusKeyNotFound, node: "n1"}, copyOf{after: 2 * time.Second, doc: "second", node: "n2"})
+		d := serving(threeCopies(), copyOf{silent: true}, copyOf{
+			after: time.Second, status: memd.StatusKeyNotFound,
+			node: "n1",
+		}, copyOf{after: 2 * time.Second, doc: "second", node: "n2"})
 		res, err := kv.AnyCopy(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		require.Equal(t, "second", string(res.Value))
@@ -93,7 +96,11 @@ func TestAnyCopyWithoutAnswer(t *testing.T) {
 func TestAllCopiesAreStreamedAsTheyCome_K10_D104(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		d := serving(threeCopies(), copyOf{after: 3 * time.Second, doc: "active", node: "n0"}, copyOf{after: time.Second, doc: "first", node: "n1"}, copyOf{after: 2 * time.Second, status: memd.StatusKeyNotFound, node: "n2"})
+		d := serving(threeCopies(), copyOf{after: 3 * time.Second, doc: "active", node: "n0"},
+			copyOf{after: time.Second, doc: "first", node: "n1"}, copyOf{
+				after:  2 * time.Second,
+				status: memd.StatusKeyNotFound, node: "n2",
+			})
 		s, err := kv.AllCopies(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		defer s.Close()
@@ -156,7 +163,8 @@ func TestAllCopiesEnds(t *testing.T) {
 // While the map changes two replicas' numbers can lead to one node: its answer counts once.
 func TestOneAnswerOfANode_K10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := serving(threeCopies(), copyOf{doc: "x", node: "n0"}, copyOf{after: 1, doc: "x", node: "n1"}, copyOf{after: 2, doc: "x", node: "n1"})
+		d := serving(threeCopies(), copyOf{doc: "x", node: "n0"}, copyOf{after: 1, doc: "x", node: "n1"},
+			copyOf{after: 2, doc: "x", node: "n1"})
 		s, err := kv.AllCopies(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		n := 0
@@ -248,9 +256,15 @@ func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 				if l.nodes > 0 {
 					l = threeCopies()
 				}
-				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: map[bool]memd.Status{true: memd.StatusKeyNotFound, false: memd.StatusNotSupported}[l.nodes > 0]})
+				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: map[bool]memd.Status{
+					true:  memd.StatusKeyNotFound,
+					false: memd.StatusNotSupported,
+				}[l.nodes > 0]})
 			case memd.OpGetFailoverLog:
-				give(c, &memd.Packet{Opcode: c.Req.Opcode, Value: []byte("\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00")})
+				give(c, &memd.Packet{
+					Opcode: c.Req.Opcode,
+					Value:  []byte("\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00"),
+				})
 			case memd.OpRangeScanCreate:
 				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound})
 			default:

@@ -50,13 +50,22 @@ func plainDecodings() []decoding {
 	none := []memd.Packet{{CAS: cas}}
 	return []decoding{
 		{"get", on("", kv.Get{Key: key}), jsonOf(be32, "doc"), get},
-		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), kv.GetOrNullResult{GetResult: get, Found: true}},
+		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), kv.GetOrNullResult{
+			GetResult: get,
+			Found:     true,
+		}},
 		{"get_and_lock", on("", kv.GetAndLock{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_touch", on("", kv.GetAndTouch{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_replica", on("", kv.GetReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), replica},
 		{"exists", on("", kv.Exists{Key: key}), answerOf(meta, ""), kv.ExistsResult{Result: result, Exists: true}},
-		{"exists_v1", on("", kv.Exists{Key: key}), answerOf(meta[:20], ""), kv.ExistsResult{Result: result, Exists: true}},
-		{"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""), kv.ExistsResult{Result: kv.ResultVia(fakeVia, 0)}},
+		{"exists_v1", on("", kv.Exists{Key: key}), answerOf(meta[:20], ""), kv.ExistsResult{
+			Result: result,
+			Exists: true,
+		}},
+		{
+			"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""),
+			kv.ExistsResult{Result: kv.ResultVia(fakeVia, 0)},
+		},
 		{"upsert", on("", kv.Upsert{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"upsert_no_token", on("", kv.Upsert{Key: key}), none, noToken},
 		{"insert", on("", kv.Insert{Key: key}), answerOf(tokenOf, ""), mutation},
@@ -70,11 +79,23 @@ func plainDecodings() []decoding {
 		{"increment", on("", kv.Increment{Key: key}), answerOf(tokenOf, string(eight)), counter},
 		{"decrement", on("", kv.Decrement{Key: key}), answerOf(tokenOf, string(eight)), counter},
 		{"noop", on("", kv.Noop{}), none, result},
-		{"get_collection_id", on("", kv.GetCollectionID{Path: "a.b"}), answerOf(idOf, ""), kv.CollectionID{Result: result, ManifestUID: 0x1f, ID: 10}},
-		{"get_scope_id", on("", kv.GetScopeID{Name: "a"}), answerOf(idOf, ""), kv.ScopeID{Result: result, ManifestUID: 0x1f, ID: 10}},
-		{"get_cluster_config", on("", kv.GetClusterConfig{}), jsonOf(nil, "{}"), kv.ClusterConfig{Result: result, JSON: []byte("{}")}},
+		{
+			"get_collection_id", on("", kv.GetCollectionID{Path: "a.b"}), answerOf(idOf, ""),
+			kv.CollectionID{Result: result, ManifestUID: 0x1f, ID: 10},
+		},
+		{"get_scope_id", on("", kv.GetScopeID{Name: "a"}), answerOf(idOf, ""), kv.ScopeID{
+			Result:      result,
+			ManifestUID: 0x1f, ID: 10,
+		}},
+		{"get_cluster_config", on("", kv.GetClusterConfig{}), jsonOf(nil, "{}"), kv.ClusterConfig{
+			Result: result,
+			JSON:   []byte("{}"),
+		}},
 		{"get_cluster_config_current", on("", kv.GetClusterConfig{}), none, kv.ClusterConfig{Result: result}},
-		{"version", on("", kv.GetVersion{}), answerOf(nil, "7.6.2-3721-enterprise"), kv.VersionResult{Result: result, Version: "7.6.2-3721-enterprise"}},
+		{"version", on("", kv.GetVersion{}), answerOf(nil, "7.6.2-3721-enterprise"), kv.VersionResult{
+			Result:  result,
+			Version: "7.6.2-3721-enterprise",
+		}},
 	}
 }
 
@@ -83,15 +104,24 @@ func metaDecodings() []decoding {
 	result := kv.ResultVia(fakeVia, cas)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	mutation := kv.MutationResult{Result: result, Token: token}
-	live := kv.MetaResult{Result: result, Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3, Datatype: memd.DatatypeJSON, HasDatatype: true}
+	live := kv.MetaResult{
+		Result: result, Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3,
+		Datatype: memd.DatatypeJSON, HasDatatype: true,
+	}
 	dead := live
 	dead.Deleted, dead.Datatype, dead.HasDatatype = true, 0, false
 	expiring := append([]byte{0, 0, 0, 0, 0x02, 0, 0, 6, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, 1)
 	gone := append([]byte{0, 0, 0, 1}, expiring[4:20]...)
 	xattrs, _ := memd.AppendXattr(nil, "_sync", []byte(`{"rev":1}`))
 	xattrs, _ = memd.AppendXattr(xattrs, "n", []byte("7"))
-	withXattrs := []memd.Packet{{CAS: cas, Datatype: memd.DatatypeJSON | memd.DatatypeXattr, Extras: be32, Value: memd.JoinXattrs(xattrs, []byte(doc))}}
-	ex := kv.GetExResult{Result: result, Value: []byte(doc), Xattrs: xattrs, Flags: 0x02000006, Datatype: memd.DatatypeJSON | memd.DatatypeXattr}
+	withXattrs := []memd.Packet{{
+		CAS: cas, Datatype: memd.DatatypeJSON | memd.DatatypeXattr, Extras: be32,
+		Value: memd.JoinXattrs(xattrs, []byte(doc)),
+	}}
+	ex := kv.GetExResult{
+		Result: result, Value: []byte(doc), Xattrs: xattrs, Flags: 0x02000006,
+		Datatype: memd.DatatypeJSON | memd.DatatypeXattr,
+	}
 	random := answerOf(be32, "doc")
 	random[0].Key = []byte("some key")
 	return []decoding{
@@ -101,17 +131,64 @@ func metaDecodings() []decoding {
 		{"add_with_meta", on("", kv.AddWithMeta{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"delete_with_meta", on("", kv.DeleteWithMeta{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"get_ex", on("", kv.GetEx{Key: key}), withXattrs, ex},
-		{"get_ex_replica", on("", kv.GetExReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), kv.GetExResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON}},
-		{"get_random", on("", kv.GetRandom{}), random, kv.RandomResult{Result: result, Key: []byte("some key"), Value: []byte("doc"), Flags: 0x02000006}},
-		{"observe", on("", kv.Observe{Key: key}), []memd.Packet{{CAS: 0x0000000500000000, Value: []byte("\x00\x73\x00\x04\x08abc\x01\x11\x22\x33\x44\x55\x66\x77\x88")}}, kv.ObserveResult{Result: result, State: kv.ObservePersisted, PersistHint: 5 * time.Millisecond}},
-		{"observe_seqno", on("", kv.ObserveSeqno{VBucket: 115, UUID: 7}), answerOf(nil, "\x00\x00\x73\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x09"), kv.SeqnoResult{Result: result, VBucket: 115, UUID: 7, Persisted: 8, Current: 9}},
-		{"observe_seqno_failover", on("", kv.ObserveSeqno{VBucket: 115, UUID: 7}), answerOf(nil, "\x01\x00\x73\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x06"), kv.SeqnoResult{Result: result, VBucket: 115, UUID: 10, Persisted: 8, Current: 9, FailedOver: true, OldUUID: 7, OldSeqno: 6}},
-		{"failover_log", on("", kv.GetFailoverLog{VBucket: 115}), answerOf(nil, "\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00"), kv.FailoverLog{Result: result, Entries: []kv.FailoverEntry{{UUID: 10, Seqno: 6}, {UUID: 7}}}},
-		{"stat", on("", kv.Stat{}), []memd.Packet{{Key: []byte("pid"), Value: []byte("17")}, {Key: []byte("empty")}, {CAS: cas}}, kv.StatResult{Result: result, Stats: []kv.StatEntry{{"pid", "17"}, {"empty", ""}}}},
-		{"get_manifest", on("", kv.GetManifest{}), jsonOf(nil, manifest), kv.Manifest{Result: result, UID: 0x1c, JSON: []byte(manifest), Scopes: []kv.ManifestScope{
-			{Name: "_default", Collections: []kv.ManifestCollection{{Name: "_default"}, {Name: "carts", ID: 9, MaxExpiry: time.Hour}}},
-			{Name: "eu", ID: 8, Collections: []kv.ManifestCollection{{Name: "users", ID: 10, History: true, MaxExpiry: -time.Second}}},
-		}}},
+		{
+			"get_ex_replica", on("", kv.GetExReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"),
+			kv.GetExResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON},
+		},
+		{"get_random", on("", kv.GetRandom{}), random, kv.RandomResult{
+			Result: result, Key: []byte("some key"),
+			Value: []byte("doc"), Flags: 0x02000006,
+		}},
+		{
+			"observe", on("", kv.Observe{Key: key}),
+			[]memd.Packet{{
+				CAS:   0x0000000500000000,
+				Value: []byte("\x00\x73\x00\x04\x08abc\x01\x11\x22\x33\x44\x55\x66\x77\x88"),
+			}},
+			kv.ObserveResult{Result: result, State: kv.ObservePersisted, PersistHint: 5 * time.Millisecond},
+		},
+		{
+			"observe_seqno", on("", kv.ObserveSeqno{VBucket: 115, UUID: 7}),
+			answerOf(nil,
+				"\x00\x00\x73\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00"+
+					"\x00\x09"),
+			kv.SeqnoResult{Result: result, VBucket: 115, UUID: 7, Persisted: 8, Current: 9},
+		},
+		{
+			"observe_seqno_failover", on("", kv.ObserveSeqno{VBucket: 115, UUID: 7}),
+			answerOf(nil,
+				"\x01\x00\x73\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00"+
+					"\x00\x09\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x06"),
+			kv.SeqnoResult{
+				Result: result, VBucket: 115, UUID: 10, Persisted: 8, Current: 9, FailedOver: true,
+				OldUUID: 7, OldSeqno: 6,
+			},
+		},
+		{
+			"failover_log", on("", kv.GetFailoverLog{VBucket: 115}),
+			answerOf(nil,
+				"\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x07\x00"+
+					"\x00\x00\x00\x00\x00\x00\x00"),
+			kv.FailoverLog{Result: result, Entries: []kv.FailoverEntry{{UUID: 10, Seqno: 6}, {UUID: 7}}},
+		},
+		{"stat", on("", kv.Stat{}), []memd.Packet{
+			{Key: []byte("pid"), Value: []byte("17")},
+			{Key: []byte("empty")},
+			{CAS: cas},
+		}, kv.StatResult{Result: result, Stats: []kv.StatEntry{{"pid", "17"}, {"empty", ""}}}},
+		{"get_manifest", on("", kv.GetManifest{}), jsonOf(nil, manifest), kv.Manifest{
+			Result: result, UID: 0x1c,
+			JSON: []byte(manifest), Scopes: []kv.ManifestScope{
+				{Name: "_default", Collections: []kv.ManifestCollection{{Name: "_default"}, {
+					Name: "carts", ID: 9,
+					MaxExpiry: time.Hour,
+				}}},
+				{Name: "eu", ID: 8, Collections: []kv.ManifestCollection{{
+					Name: "users", ID: 10, History: true,
+					MaxExpiry: -time.Second,
+				}}},
+			},
+		}},
 	}
 }
 
@@ -121,13 +198,19 @@ const manifest = `{"uid":"1c","scopes":[{"name":"_default","uid":"0","collection
 func subdocDecodings() []decoding {
 	key, v := []byte("abc"), []byte("1")
 	result := kv.ResultVia(fakeVia, cas)
-	mutation := kv.MutationResult{Result: result, Token: kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}}
+	mutation := kv.MutationResult{Result: result, Token: kv.MutationToken{
+		Bucket: "travel", VBucket: 115, UUID: 0xabcd,
+		Seqno: 9,
+	}}
 	of := func(st memd.Status, extras []byte, value string) []memd.Packet {
 		p := answerOf(extras, value)
 		p[0].Status = st
 		return p
 	}
-	lookup := kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a"), kv.GetXattr("$document.exptime"), kv.ExistsPath("b"), kv.CountPath("")}}
+	lookup := kv.LookupIn{Key: key, Specs: []kv.LookupSpec{
+		kv.GetPath("a"), kv.GetXattr("$document.exptime"),
+		kv.ExistsPath("b"), kv.CountPath(""),
+	}}
 	looked := func(deleted bool, st memd.Status) kv.LookupInResult {
 		r := kv.LookupInResult{Result: result, Deleted: deleted, Paths: make([]kv.PathResult, 4)}
 		for i, s := range lookup.Specs {
@@ -140,39 +223,70 @@ func subdocDecodings() []decoding {
 		return r
 	}
 	body := func(st string) string {
-		return "\x00\x00\x00\x00\x00\x010" + "\x00\x00\x00\x00\x00\x03\"x\"" + st + "\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x0212"
+		return "\x00\x00\x00\x00\x00\x010" + "\x00\x00\x00\x00\x00\x03\"x\"" + st + "\x00\x00\x00\x00" +
+			"\x00\x00\x00\x00\x00\x0212"
 	}
-	mutate := kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.CountPathBy("n", 1), {Op: memd.OpSubdocDictUpsert, Path: "x", Value: v, Xattr: true}, kv.CountPathBy("m", 1)}}
+	mutate := kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.CountPathBy("n", 1), {
+		Op:   memd.OpSubdocDictUpsert,
+		Path: "x", Value: v, Xattr: true,
+	}, kv.CountPathBy("m", 1)}}
 	mutated := kv.MutateInResult{MutationResult: mutation, Paths: []kv.PathResult{
-		kv.NewPathResult(0, "n", 0, []byte("5")), kv.NewPathResult(1, "x", 0, nil), kv.NewPathResult(2, "m", 0, []byte("-1")),
+		kv.NewPathResult(0, "n", 0, []byte("5")), kv.NewPathResult(1, "x", 0, nil), kv.NewPathResult(2, "m", 0,
+			[]byte("-1")),
 	}}
 	silent := mutated
-	silent.Deleted, silent.Paths = true, []kv.PathResult{kv.NewPathResult(0, "n", 0, nil), kv.NewPathResult(1, "x", 0, nil), kv.NewPathResult(2, "m", 0, nil)}
+	silent.Deleted, silent.Paths = true, []kv.PathResult{kv.NewPathResult(0, "n", 0, nil), kv.NewPathResult(1, "x", 0,
+		nil), kv.NewPathResult(2, "m", 0, nil)}
 	all := []decoding{
 		{"lookup_in", on("", lookup), of(0, nil, body("\x00\x00")), looked(false, 0)},
-		{"lookup_in_missing", on("", lookup), of(memd.StatusSubdocMultiPathFailure, nil, body("\x00\xc0")), looked(false, memd.StatusSubdocPathNotFound)},
-		{"lookup_in_deleted", on("", lookup), of(memd.StatusSubdocSuccessDeleted, nil, body("\x00\x00")), looked(true, 0)},
-		{"lookup_in_deleted_missing", on("", lookup), of(memd.StatusSubdocMultiPathFailureDeleted, nil, body("\x00\xc1")), looked(true, memd.StatusSubdocPathMismatch)},
-		{"mutate_in", on("", mutate), of(0, tokenOf, "\x01\x00\x00\x00\x00\x00\x015"+"\x02\x00\x00\x00\x00\x00\x02-1"), mutated},
+		{
+			"lookup_in_missing", on("", lookup), of(memd.StatusSubdocMultiPathFailure, nil, body("\x00\xc0")),
+			looked(false, memd.StatusSubdocPathNotFound),
+		},
+		{
+			"lookup_in_deleted", on("", lookup), of(memd.StatusSubdocSuccessDeleted, nil, body("\x00\x00")),
+			looked(true, 0),
+		},
+		{"lookup_in_deleted_missing", on("", lookup), of(memd.StatusSubdocMultiPathFailureDeleted, nil,
+			body("\x00\xc1")), looked(true, memd.StatusSubdocPathMismatch)},
+		{
+			"mutate_in", on("", mutate),
+			of(0, tokenOf, "\x01\x00\x00\x00\x00\x00\x015"+"\x02\x00\x00\x00\x00\x00\x02-1"),
+			mutated,
+		},
 		{"mutate_in_deleted", on("", mutate), of(memd.StatusSubdocSuccessDeleted, tokenOf, ""), silent},
-		{"path_get_deleted", on("", kv.LookupPath{Key: key, Spec: kv.GetXattr("x"), AccessDeleted: true}), of(memd.StatusSubdocSuccessDeleted, nil, "7"), kv.LookupPathResult{Result: result, Value: []byte("7"), Deleted: true}},
+		{
+			"path_get_deleted", on("", kv.LookupPath{Key: key, Spec: kv.GetXattr("x"), AccessDeleted: true}),
+			of(memd.StatusSubdocSuccessDeleted, nil, "7"),
+			kv.LookupPathResult{
+				Result: result, Value: []byte("7"),
+				Deleted: true,
+			},
+		},
 	}
 	for _, s := range []kv.LookupSpec{kv.GetPath("a"), kv.ExistsPath("a"), kv.CountPath("a")} {
 		value, want := "7", kv.LookupPathResult{Result: result, Value: []byte("7")}
 		if s.Op == memd.OpSubdocExists {
 			value, want.Value = "", nil
 		}
-		all = append(all, decoding{"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")), on("", kv.LookupPath{Key: key, Spec: s}), of(0, nil, value), want})
+		all = append(all, decoding{
+			"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")),
+			on("", kv.LookupPath{Key: key, Spec: s}), of(0, nil, value), want,
+		})
 	}
 	for _, s := range []kv.MutateSpec{
-		kv.InsertPath("a", v), kv.UpsertPath("a", v), kv.ReplacePath("a", v), kv.RemovePath("a"), kv.AppendArray("a", v), kv.PrependArray("a", v),
+		kv.InsertPath("a", v), kv.UpsertPath("a", v), kv.ReplacePath("a", v), kv.RemovePath("a"),
+		kv.AppendArray("a", v), kv.PrependArray("a", v),
 		kv.InsertArray("a[0]", v), kv.AddUnique("a", v), kv.CountPathBy("a", 1), kv.ReplaceBody("a"),
 	} {
 		value, want := "", kv.MutatePathResult{MutationResult: mutation}
 		if s.Op == memd.OpSubdocCounter {
 			value, want.Value = "8", []byte("8")
 		}
-		all = append(all, decoding{"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")), on("", kv.MutatePath{Key: key, Spec: s}), of(0, tokenOf, value), want})
+		all = append(all, decoding{
+			"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")),
+			on("", kv.MutatePath{Key: key, Spec: s}), of(0, tokenOf, value), want,
+		})
 	}
 	return all
 }
@@ -183,7 +297,8 @@ func scanDecodings() []decoding {
 	created := scan
 	created.Result = result
 	next := on("", kv.RangeScanContinue{Scan: scan})
-	head := "\x02\x00\x00\x06" + "\x60\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x09" + "\x11\x22\x33\x44\x55\x66\x77\x88"
+	head := "\x02\x00\x00\x06" + "\x60\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x09" +
+		"\x11\x22\x33\x44\x55\x66\x77\x88"
 	packed := "\x0a\x24aaaaaaaaaa"
 	item := kv.ScanItem{Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), Seqno: 9, CAS: cas}
 	plain, inflated := item, item
@@ -191,11 +306,28 @@ func scanDecodings() []decoding {
 	inflated.Key, inflated.Value = []byte("k2"), []byte("aaaaaaaaaa")
 	zero, one := []byte{0, 0, 0, 0}, []byte{0, 0, 0, 1}
 	return []decoding{
-		{"range_scan_create", on("", kv.RangeScanCreate{VBucket: 115, Range: &kv.ScanRange{}}), answerOf(nil, string(scan.ID[:])), created},
-		{"range_scan_continue_keys", next, []memd.Packet{{Extras: zero, Value: []byte("\x02k1\x02k2")}, {CAS: cas, Extras: zero, Status: memd.StatusRangeScanMore, Value: []byte("\x02k3")}}, kv.ScanItems{Result: result, Items: []kv.ScanItem{
-			{Key: []byte("k1")}, {Key: []byte("k2")}, {Key: []byte("k3")},
-		}}},
-		{"range_scan_continue", next, []memd.Packet{{Extras: one, Value: []byte(head + "\x01\x02k1\x07" + doc)}, {CAS: cas, Extras: one, Status: memd.StatusRangeScanComplete, Value: []byte(head + "\x02\x02k2" + string(rune(len(packed))) + packed)}}, kv.ScanItems{Result: result, Complete: true, Items: []kv.ScanItem{plain, inflated}}},
+		{
+			"range_scan_create", on("", kv.RangeScanCreate{VBucket: 115, Range: &kv.ScanRange{}}),
+			answerOf(nil, string(scan.ID[:])), created,
+		},
+		{
+			"range_scan_continue_keys", next,
+			[]memd.Packet{
+				{Extras: zero, Value: []byte("\x02k1\x02k2")},
+				{CAS: cas, Extras: zero, Status: memd.StatusRangeScanMore, Value: []byte("\x02k3")},
+			},
+			kv.ScanItems{Result: result, Items: []kv.ScanItem{
+				{Key: []byte("k1")}, {Key: []byte("k2")}, {Key: []byte("k3")},
+			}},
+		},
+		{"range_scan_continue", next, []memd.Packet{
+			{Extras: one, Value: []byte(head + "\x01\x02k1\x07" + doc)},
+			{CAS: cas, Extras: one, Status: memd.StatusRangeScanComplete, Value: []byte(head + "\x02\x02k2" +
+				string(rune(len(packed))) + packed)},
+		}, kv.ScanItems{
+			Result: result, Complete: true,
+			Items: []kv.ScanItem{plain, inflated},
+		}},
 		{"range_scan_cancel", on("", kv.RangeScanCancel{Scan: scan}), []memd.Packet{{CAS: cas}}, result},
 	}
 }

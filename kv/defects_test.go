@@ -54,8 +54,8 @@ func TestEveryTurnOverAScansItemsTakesBytes_D9(t *testing.T) {
 	})
 }
 
-// bounded ends the process when it takes much memory until the function that it gives is called: a loop that stands still
-// and appends would take all there is.
+// bounded ends the process when it takes much memory until the function that it gives is called: a loop that stands
+// still and appends would take all there is.
 func bounded() (end func()) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup
@@ -80,7 +80,8 @@ func bounded() (end func()) {
 	}
 }
 
-// D10: what a scan gives is in memory of its own and its exact size: who keeps the keys of large documents keeps no document.
+// D10: what a scan gives is in memory of its own and its exact size: who keeps the keys of large documents keeps no
+// document.
 func TestAKeyKeepsNoAnswerAlive_D10(t *testing.T) {
 	var documents []byte
 	for i := range 100 {
@@ -89,7 +90,10 @@ func TestAKeyKeepsNoAnswerAlive_D10(t *testing.T) {
 	var kept [][]byte
 	before := heap()
 	for range 20 {
-		res, err := kv.Do(t.Context(), answering(memd.Packet{Extras: []byte{0, 0, 0, 1}, Value: bytes.Clone(documents)}), kv.RangeScanContinue{})
+		res, err := kv.Do(t.Context(), answering(memd.Packet{
+			Extras: []byte{0, 0, 0, 1},
+			Value:  bytes.Clone(documents),
+		}), kv.RangeScanContinue{})
 		require.NoError(t, err)
 		require.Len(t, res.Items, 100)
 		for _, it := range res.Items {
@@ -108,11 +112,14 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// D16: the server's duration is kept as the code that it came in. The power is computed for who asks, and nowhere on the
-// way of an answer.
+// D16: the server's duration is kept as the code that it came in. The power is computed for who asks, and nowhere on
+// the way of an answer.
 func TestDurationsAreDecodedForWhoAsks_D16(t *testing.T) {
 	var users []string
-	for _, dir := range []string{"memd", "retry", "errormap", "collections", "internal/conn", "internal/dispatch", "kv", "core"} {
+	for _, dir := range []string{
+		"memd", "retry", "errormap", "collections", "internal/conn", "internal/dispatch", "kv",
+		"core",
+	} {
 		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

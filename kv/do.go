@@ -10,10 +10,11 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Op is an operation with a result of type R. Encode loads the request's fields, the opcode first, so that its own error
-// names the operation; it is called once, on the caller's goroutine, before anything is sent. Decode makes the result of a successful answer. Both may be called from any
-// goroutine and must not block. The types of this package implement Op on their values, so kv.Get{} and &kv.Get{} both
-// do; types of other packages may implement it too, for opcodes that have a row in this package's table.
+// Op is an operation with a result of type R. Encode loads the request's fields, the opcode first, so that its own
+// error names the operation; it is called once, on the caller's goroutine, before anything is sent. Decode makes the
+// result of a successful answer. Both may be called from any goroutine and must not block. The types of this package
+// implement Op on their values, so kv.Get{} and &kv.Get{} both do; types of other packages may implement it too, for
+// opcodes that have a row in this package's table.
 type Op[R any] interface {
 	Encode(r *Request) error
 	Decode(r *Response) (R, error)
@@ -58,8 +59,8 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	return r, err
 }
 
-// The functions below pass operations and results by pointers: copies of them would make every waiting goroutine's stack
-// several times as large. What is rare and needs a copy has a frame of its own.
+// The functions below pass operations and results by pointers: copies of them would make every waiting goroutine's
+// stack several times as large. What is rare and needs a copy has a frame of its own.
 
 //go:noinline
 func doHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R) (done bool, err error) {
@@ -210,9 +211,8 @@ type futureResult[R any] struct {
 	err  error
 }
 
-// Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks, unless
-// the operation's Block says so.
-// Keys and values of op are lent until the future is done.
+// Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks,
+// unless the operation's Block says so. Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	c := d.NewCall()
 	c.form, c.async = formFuture, &async{done: make(chan struct{})}

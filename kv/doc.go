@@ -4,6 +4,6 @@
 // requests: AnyCopy and AllCopies read from replicas, Scan finds documents, Batch runs many operations, DoPolled waits
 // for durability as old servers have it, StatAll asks all nodes.
 //
-// It never opens a socket, reads a cluster map, or decides whether to retry an operation. Do, Start and Go start no timer;
-// a scan and DoPolled pause between their requests.
+// It never opens a socket, reads a cluster map, or decides whether to retry an operation. Do, Start and Go start no
+// timer; a scan and DoPolled pause between their requests.
 package kv

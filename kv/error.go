@@ -65,7 +65,8 @@ func (e *Error) Is(target error) bool {
 // RetryInfo says how often and why the call was retried.
 func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
-// Result is what a result says that is made of a failure, where that is an answer to the caller: a missing document, say.
+// Result is what a result says that is made of a failure, where that is an answer to the caller: a missing document,
+// say.
 func (e *Error) Result() Result {
 	r := Result{via: &Via{Endpoint: e.Endpoint}}
 	if e.Retry.Stage != retry.StageNone {
@@ -245,8 +246,8 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	return e
 }
 
-// Judgement is what the client makes of an answer. Err is nil for a success. Entry is what the error map of the node that answered
-// says of the status, if it was asked and has something.
+// Judgement is what the client makes of an answer. Err is nil for a success. Entry is what the error map of the node
+// that answered says of the status, if it was asked and has something.
 type Judgement struct {
 	Disposition
 	Hint  retry.Hint
@@ -254,10 +255,14 @@ type Judgement struct {
 	Entry errormap.Entry
 }
 
-// Judge says what becomes of an answer, and changes nothing but the units that the call has used: it is the one function by which the
-// dispatcher and whoever explains it decide. m is the error map of the node that answered, nil for none.
+// Judge says what becomes of an answer, and changes nothing but the units that the call has used: it is the one
+// function by which the dispatcher and whoever explains it decide. m is the error map of the node that answered, nil
+// for none.
 func (c *Call) Judge(p *memd.Packet, m *errormap.Map) Judgement {
-	j := Judgement{Disposition: Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0), Hint: retry.Hint{Code: uint32(p.Status)}}
+	j := Judgement{
+		Disposition: Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0),
+		Hint:        retry.Hint{Code: uint32(p.Status)},
+	}
 	if j.Class == ClassSuccess {
 		return j
 	}

@@ -38,7 +38,10 @@ func judged(st memd.Status, body string) *fake {
 		c.Route.Opaque = 0x2a
 		epoch, _ := c.State.Sent()
 		c.State.Answered(epoch)
-		p := &memd.Packet{Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: memd.DatatypeJSON, Value: []byte(body)}
+		p := &memd.Packet{
+			Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: memd.DatatypeJSON,
+			Value: []byte(body),
+		}
 		d := kv.Classify(c.Req.Opcode, st, c.Req.CAS != 0)
 		f.orch.MaybeRetry(c, d.Reason, c.StatusError(p, d), retry.Hint{})
 	})
@@ -131,33 +134,88 @@ func shapes(t *testing.T) []shape {
 	}
 	return []shape{
 		{"missing document", do(bg, refusing(memd.StatusKeyNotFound, 0, ""), get), []error{cberr.DocumentNotFound}},
-		{"an error body", do(bg, refusing(memd.StatusDurabilityImpossible, memd.DatatypeJSON, body), upsert), []error{cberr.DurabilityImpossible}},
-		{"an error body that is no JSON", do(bg, refusing(memd.StatusInvalid, memd.DatatypeJSON, "{"), upsert), []error{cberr.InvalidArgument}},
-		{"an error body not marked as JSON", do(bg, refusing(memd.StatusInvalid, 0, body), upsert), []error{cberr.InvalidArgument}},
-		{"ambiguous by the server's word", do(bg, refusing(memd.StatusSyncWriteAmbiguous, 0, ""), upsert), []error{cberr.DurabilityAmbiguous}},
+		{
+			"an error body", do(bg, refusing(memd.StatusDurabilityImpossible, memd.DatatypeJSON, body), upsert),
+			[]error{cberr.DurabilityImpossible},
+		},
+		{
+			"an error body that is no JSON", do(bg, refusing(memd.StatusInvalid, memd.DatatypeJSON, "{"), upsert),
+			[]error{cberr.InvalidArgument},
+		},
+		{
+			"an error body not marked as JSON", do(bg, refusing(memd.StatusInvalid, 0, body), upsert),
+			[]error{cberr.InvalidArgument},
+		},
+		{
+			"ambiguous by the server's word", do(bg, refusing(memd.StatusSyncWriteAmbiguous, 0, ""), upsert),
+			[]error{cberr.DurabilityAmbiguous},
+		},
 		{"an unknown status", do(bg, refusing(0x7ff7, 0, ""), get), []error{cberr.Couchbase}},
-		{"an unknown status that the map knows", do(bg, mapped(0x7ff0, "DUMMY_RETRY", "try again"), get), []error{cberr.Couchbase}},
-		{"gave up after retries", do(bg, judged(memd.StatusTmpFail, body), kv.Upsert{Common: withRetry(stops{2}), Key: key, Value: value}), []error{cberr.TemporaryFailure}},
-		{"timed out over retries", do(bg, judged(memd.StatusLocked, ""), kv.Upsert{Common: withRetry(retry.BestEffort{}), Key: key, Value: value}), []error{cberr.UnambiguousTimeout, cberr.Timeout, context.DeadlineExceeded, cberr.DocumentLocked, retry.ErrTimeout}},
-		{"timed out on the wire, a write", do(soon(), silent(), upsert), []error{cberr.AmbiguousTimeout, cberr.Timeout, context.DeadlineExceeded, retry.ErrTimeout}},
-		{"timed out on the wire, a read", do(soon(), silent(), kv.Get{Common: secrets, Key: key}), []error{cberr.UnambiguousTimeout, context.DeadlineExceeded}},
-		{"canceled on the wire", do(endsSoon(), silent(), upsert), []error{cberr.RequestCanceled, context.Canceled, retry.ErrCanceled}},
-		{"canceled before it began", do(canceled, newFake(nil), upsert), []error{cberr.RequestCanceled, context.Canceled}},
-		{"its deadline passed before it began", do(late, newFake(nil), upsert), []error{cberr.UnambiguousTimeout, cberr.Timeout, context.DeadlineExceeded}},
+		{
+			"an unknown status that the map knows", do(bg, mapped(0x7ff0, "DUMMY_RETRY", "try again"), get),
+			[]error{cberr.Couchbase},
+		},
+		{"gave up after retries", do(bg, judged(memd.StatusTmpFail, body), kv.Upsert{
+			Common: withRetry(stops{2}),
+			Key:    key, Value: value,
+		}), []error{cberr.TemporaryFailure}},
+		{"timed out over retries", do(bg, judged(memd.StatusLocked, ""),
+			kv.Upsert{Common: withRetry(retry.BestEffort{}), Key: key, Value: value}), []error{
+			cberr.UnambiguousTimeout,
+			cberr.Timeout, context.DeadlineExceeded, cberr.DocumentLocked, retry.ErrTimeout,
+		}},
+		{"timed out on the wire, a write", do(soon(), silent(), upsert), []error{
+			cberr.AmbiguousTimeout, cberr.Timeout,
+			context.DeadlineExceeded, retry.ErrTimeout,
+		}},
+		{
+			"timed out on the wire, a read", do(soon(), silent(), kv.Get{Common: secrets, Key: key}),
+			[]error{cberr.UnambiguousTimeout, context.DeadlineExceeded},
+		},
+		{"canceled on the wire", do(endsSoon(), silent(), upsert), []error{
+			cberr.RequestCanceled, context.Canceled,
+			retry.ErrCanceled,
+		}},
+		{"canceled before it began", do(canceled, newFake(nil), upsert), []error{
+			cberr.RequestCanceled,
+			context.Canceled,
+		}},
+		{"its deadline passed before it began", do(late, newFake(nil), upsert), []error{
+			cberr.UnambiguousTimeout,
+			cberr.Timeout, context.DeadlineExceeded,
+		}},
 		{"a connection lost under a write", do(bg, losing(), upsert), []error{cberr.RequestCanceled, io.EOF}},
-		{"a connection lost under a read", do(bg, losing(), kv.Get{Common: withRetry(stops{1}), Key: key}), []error{cberr.RequestCanceled, io.EOF}},
-		{"no node, a terminal reason", do(bg, unrouted(retry.BucketAccessError, errors.New("no access")), get), []error{cberr.BucketAccess, retry.ErrTerminal}},
-		{"no node", do(bg, unrouted(retry.NodeNotAvailable, errors.New("no node")), kv.Get{Common: withRetry(stops{0}), Key: key}), []error{cberr.RequestCanceled}},
+		{
+			"a connection lost under a read", do(bg, losing(), kv.Get{Common: withRetry(stops{1}), Key: key}),
+			[]error{cberr.RequestCanceled, io.EOF},
+		},
+		{
+			"no node, a terminal reason", do(bg, unrouted(retry.BucketAccessError, errors.New("no access")), get),
+			[]error{cberr.BucketAccess, retry.ErrTerminal},
+		},
+		{"no node", do(bg, unrouted(retry.NodeNotAvailable, errors.New("no node")), kv.Get{
+			Common: withRetry(stops{0}),
+			Key:    key,
+		}), []error{cberr.RequestCanceled}},
 		{"a bad argument", do(bg, newFake(nil), kv.Get{Common: secrets}), []error{cberr.InvalidArgument}},
-		{"a value too large", do(bg, newFake(nil), kv.Upsert{Key: key, Value: make([]byte, kv.MaxValueLen+1)}), []error{cberr.ValueTooLarge}},
+		{
+			"a value too large", do(bg, newFake(nil), kv.Upsert{Key: key, Value: make([]byte, kv.MaxValueLen+1)}),
+			[]error{cberr.ValueTooLarge},
+		},
 		{"a feature that is missing", func() error {
 			_, err := on("", kv.Upsert{Common: secrets, Key: key, Durability: 1}).encoded(kv.Wire{})
 			return err
 		}(), []error{cberr.FeatureNotAvailable}},
-		{"a malformed answer", do(bg, answering(memd.Packet{}), kv.Increment{Common: secrets, Key: key}), []error{cberr.DecodingFailure}},
+		{
+			"a malformed answer", do(bg, answering(memd.Packet{}), kv.Increment{Common: secrets, Key: key}),
+			[]error{cberr.DecodingFailure},
+		},
 		{"a panic in Encode", do(bg, newFake(nil), panics{inEncode: true}), []error{cberr.EncodingFailure}},
 		{"a panic in Decode", do(bg, answering(memd.Packet{}), panics{}), []error{cberr.DecodingFailure}},
-		{"an error of an Encode", do(bg, newFake(nil), failingEncode{}), []error{cberr.EncodingFailure, io.ErrNoProgress}},
+		{"an error of an Encode", do(bg, newFake(nil), failingEncode{}), []error{
+			cberr.EncodingFailure,
+			io.ErrNoProgress,
+		}},
 	}
 }
 
@@ -236,7 +294,8 @@ func TestEveryErrorReachesItsPartsAndKeepsSecrets_D101(t *testing.T) {
 			js, err := json.Marshal(e)
 			require.NoError(t, err)
 			for _, text := range []string{
-				e.Error(), fmt.Sprint(e), fmt.Sprintf("%+v", e), fmt.Sprintf("%v", *e), fmt.Sprintf("%q", e), string(js),
+				e.Error(), fmt.Sprint(e), fmt.Sprintf("%+v", e), fmt.Sprintf("%v", *e), fmt.Sprintf("%q", e),
+				string(js),
 			} {
 				for _, secret := range []string{secretKey, secretValue, secretUser} {
 					require.NotContains(t, text, secret, s.name)
@@ -250,7 +309,8 @@ func TestEveryErrorReachesItsPartsAndKeepsSecrets_D101(t *testing.T) {
 
 func TestTheLastAnswerIsReachableBehindATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		err := do(context.Background(), judged(memd.StatusTmpFail, body), kv.Upsert{Common: kv.Common{Retry: retry.BestEffort{}}, Key: []byte("k")})
+		err := do(context.Background(), judged(memd.StatusTmpFail, body),
+			kv.Upsert{Common: kv.Common{Retry: retry.BestEffort{}}, Key: []byte("k")})
 		e := kvError(t, err)
 		require.ErrorIs(t, e, cberr.UnambiguousTimeout)
 		require.ErrorIs(t, e, cberr.TemporaryFailure)
@@ -296,7 +356,8 @@ func TestErrorBodiesOfEveryKindAreHarmless(t *testing.T) {
 		{strings.Repeat("[", 1<<20), "", ""},
 		{`{"error":{"context":"` + strings.Repeat("a", 1<<20) + `"}}`, "", ""}, // over the 64 KiB that are kept
 	} {
-		e := kvError(t, do(context.Background(), refusing(memd.StatusInvalid, memd.DatatypeJSON, c.body), kv.Get{Key: []byte("k")}))
+		e := kvError(t, do(context.Background(), refusing(memd.StatusInvalid, memd.DatatypeJSON, c.body),
+			kv.Get{Key: []byte("k")}))
 		require.Equal(t, c.context, e.Context)
 		require.Equal(t, c.ref, e.Ref)
 		require.ErrorIs(t, e, cberr.InvalidArgument)
@@ -338,13 +399,15 @@ func TestFailuresThatMayHaveAppliedAWriteSaySo(t *testing.T) {
 	} {
 		d := refusing(st, 0, "")
 		require.Equal(t, doubt, kvError(t, do(context.Background(), d, kv.Upsert{Key: []byte("k")})).Ambiguous(), st)
-		require.Equal(t, st == memd.StatusSyncWriteAmbiguous, kvError(t, do(context.Background(), d, kv.Get{Key: []byte("k")})).Ambiguous(), st)
+		require.Equal(t, st == memd.StatusSyncWriteAmbiguous,
+			kvError(t, do(context.Background(), d, kv.Get{Key: []byte("k")})).Ambiguous(), st)
 	}
 }
 
 // A cluster map in the body of NOT_MY_VBUCKET is no error's context, and no error keeps it alive.
 func TestANotMyVBucketBodyIsNoContext(t *testing.T) {
-	e := kvError(t, do(context.Background(), refusing(memd.StatusNotMyVBucket, memd.DatatypeJSON, body), kv.Get{Key: []byte("k")}))
+	e := kvError(t, do(context.Background(), refusing(memd.StatusNotMyVBucket, memd.DatatypeJSON, body),
+		kv.Get{Key: []byte("k")}))
 	require.Empty(t, e.Context)
 	require.Empty(t, e.Ref)
 }
@@ -365,7 +428,8 @@ func TestAZeroErrorPrints(t *testing.T) {
 func TestTheJSONHasTheKeysOfTheSDKs(t *testing.T) {
 	e := &kv.Error{
 		Op: "upsert", Bucket: "travel", Scope: "s", Collection: "c", Answered: true, Status: 0x86, Name: "ETMPFAIL",
-		Description: "later", Context: "ctx", Ref: "ref", Endpoint: "h:1", Opaque: 0x2a, Elapsed: 1500 * time.Microsecond,
+		Description: "later", Context: "ctx", Ref: "ref", Endpoint: "h:1", Opaque: 0x2a,
+		Elapsed: 1500 * time.Microsecond,
 		InDoubt: true, Err: cberr.TemporaryFailure,
 		Retry: retry.Info{Attempts: 2, Transparent: 1, Reasons: retry.Reasons(0).With(retry.KVTemporaryFailure)},
 	}
@@ -376,8 +440,11 @@ func TestTheJSONHasTheKeysOfTheSDKs(t *testing.T) {
 	require.Equal(t, e.Error(), got["message"])
 	delete(got, "message")
 	require.Equal(t, map[string]any{
-		"kind": "temporary_failure", "ambiguous": true, "status": "0x86", "error_name": "ETMPFAIL", "error_description": "later",
-		"context": "ctx", "ref": "ref", "bucket": "travel", "scope": "s", "collection": "c", "last_dispatched_to": "h:1",
-		"opaque": "0x0000002a", "retry_attempts": 3.0, "retry_reasons": []any{"KV_TEMPORARY_FAILURE"}, "time_observed": 1500.0,
+		"kind": "temporary_failure", "ambiguous": true, "status": "0x86", "error_name": "ETMPFAIL",
+		"error_description": "later",
+		"context":           "ctx", "ref": "ref", "bucket": "travel", "scope": "s", "collection": "c",
+		"last_dispatched_to": "h:1",
+		"opaque":             "0x0000002a", "retry_attempts": 3.0, "retry_reasons": []any{"KV_TEMPORARY_FAILURE"},
+		"time_observed": 1500.0,
 	}, got)
 }

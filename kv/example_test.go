@@ -63,7 +63,8 @@ func ExampleDo_upsert() {
 	defer done()
 	ctx := context.Background()
 	first, err := kv.Do(ctx, bucket, kv.Upsert{
-		Key: []byte("session"), Value: []byte("{}"), Datatype: memd.DatatypeJSON, Expiry: kv.ExpireAfter(30 * time.Minute),
+		Key: []byte("session"), Value: []byte("{}"), Datatype: memd.DatatypeJSON,
+		Expiry: kv.ExpireAfter(30 * time.Minute),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -86,7 +87,10 @@ func ExampleDo_retry() {
 	ctx := context.Background()
 	cluster.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 2}, mock.Status(memd.StatusTmpFail))
 
-	res, err := kv.Do(ctx, bucket, kv.Upsert{Key: []byte("k"), Value: []byte("1"), Common: kv.Common{Retry: retry.BestEffort{}}})
+	res, err := kv.Do(ctx, bucket, kv.Upsert{
+		Key: []byte("k"), Value: []byte("1"),
+		Common: kv.Common{Retry: retry.BestEffort{}},
+	})
 	fmt.Println(err, "after", res.RetryInfo().Attempts, "retries")
 
 	cluster.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusTmpFail))

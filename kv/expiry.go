@@ -63,7 +63,10 @@ func (e Expiry) number() (uint32, error) {
 		return 0, badArgument("expiry", "is a time before 1970-01-31, which the server would read as a duration")
 	}
 	if u > math.MaxUint32-1 {
-		return 0, &ArgumentError{Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32 - 1, Kind: cberr.InvalidArgument}
+		return 0, &ArgumentError{
+			Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32 - 1,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	return uint32(u), nil
 }

@@ -199,8 +199,10 @@ func onePath() []subject {
 		all = append(all, on("", kv.LookupPath{Key: key, Spec: s}))
 	}
 	for _, s := range []kv.MutateSpec{
-		kv.InsertPath("a", one), kv.UpsertPath("a", one), kv.ReplacePath("a", one), kv.RemovePath("a"), kv.AppendArray("a", one),
-		kv.PrependArray("a", one), kv.InsertArray("a[0]", one), kv.AddUnique("a", one), kv.CountPathBy("a", 1), kv.ReplaceBody("a"),
+		kv.InsertPath("a", one), kv.UpsertPath("a", one), kv.ReplacePath("a", one), kv.RemovePath("a"),
+		kv.AppendArray("a", one),
+		kv.PrependArray("a", one), kv.InsertArray("a[0]", one), kv.AddUnique("a", one), kv.CountPathBy("a", 1),
+		kv.ReplaceBody("a"),
 	} {
 		all = append(all, on("", kv.MutatePath{Key: key, Spec: s}))
 	}

@@ -10,7 +10,8 @@ import (
 
 func TestFormats(t *testing.T) {
 	for f, flags := range map[kv.Format]uint32{
-		kv.FormatNone: 0, kv.FormatPrivate: 0x01000000, kv.FormatJSON: 0x02000000, kv.FormatBinary: 0x03000000, kv.FormatString: 0x04000000,
+		kv.FormatNone: 0, kv.FormatPrivate: 0x01000000, kv.FormatJSON: 0x02000000, kv.FormatBinary: 0x03000000,
+		kv.FormatString: 0x04000000,
 	} {
 		require.Equal(t, flags, f.Flags())
 		require.Equal(t, f, kv.FormatOf(flags))

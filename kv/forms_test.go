@@ -109,7 +109,8 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 		require.Nil(t, e)
 		require.Equal(t, "v", string(res.Value))
 
-		_, e, _ = alike[kv.GetResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") }, kv.Get{Key: key})
+		_, e, _ = alike[kv.GetResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") },
+			kv.Get{Key: key})
 		require.ErrorIs(t, e, cberr.DocumentNotFound)
 
 		_, e, f := alike[kv.GetResult](t, bg, never, kv.Get{})
@@ -140,7 +141,8 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 			require.Equal(t, inEncode, f.dispatched.Load() == 0)
 		}
 
-		absent, e, _ := alike[kv.ExistsResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") }, kv.Exists{Key: key})
+		absent, e, _ := alike[kv.ExistsResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") },
+			kv.Exists{Key: key})
 		require.Nil(t, e)
 		require.False(t, absent.Exists)
 
@@ -256,7 +258,11 @@ func TestAWaitThatEndsLeavesTheCallAlone(t *testing.T) {
 func TestACanceledCallbackRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := make(chan error, 2)
-		p := kv.Go(context.Background(), silent(), kv.Upsert{Key: []byte("k")}, func(_ kv.MutationResult, err error) { errs <- err })
+		p := kv.Go(context.Background(), silent(), kv.Upsert{Key: []byte("k")}, func(_ kv.MutationResult,
+			err error,
+		) {
+			errs <- err
+		})
 		require.True(t, p.Cancel())
 		require.False(t, p.Cancel())
 		e := kvError(t, <-errs)

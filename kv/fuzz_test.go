@@ -29,8 +29,9 @@ func FuzzDecode(f *testing.F) {
 		for _, op := range all {
 			d := newFake(func(c *kv.Call) {
 				p := &memd.Packet{
-					Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: memd.Status(status), Datatype: memd.Datatype(datatype),
-					Frames: frames, Extras: extras, Value: value,
+					Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: memd.Status(status),
+					Datatype: memd.Datatype(datatype),
+					Frames:   frames, Extras: extras, Value: value,
 				}
 				disposition := kv.Classify(p.Opcode, p.Status, c.Req.CAS != 0)
 				if disposition.Class == kv.ClassSuccess {
@@ -70,13 +71,21 @@ func FuzzEncode(f *testing.F) {
 	f.Add([]byte("abc"), []byte(doc), "inventory", "jane", uint32(0x555), uint8(2), uint64(7), uint64(allFeatures))
 	f.Add([]byte{}, []byte{}, "a.b", strings.Repeat(longUser, 9), uint32(1), uint8(9), uint64(1), uint64(0))
 	f.Add(bytesOf('k', 250), []byte{}, "_default", longUser, uint32(1<<32-1), uint8(3), uint64(1), uint64(allFeatures))
-	f.Fuzz(func(t *testing.T, key, value []byte, collection, user string, id uint32, level uint8, cas, features uint64) {
+	f.Fuzz(func(t *testing.T, key, value []byte, collection, user string, id uint32, level uint8, cas,
+		features uint64,
+	) {
 		shared := kv.Common{Collection: collection, OnBehalfOf: user}
 		dur := memd.DurabilityLevel(level)
-		w := kv.Wire{Features: memd.Features(features), Opaque: 0x2a, VBucket: 115, CollectionID: id, DurabilityMS: uint32(cas)}
+		w := kv.Wire{
+			Features: memd.Features(features), Opaque: 0x2a, VBucket: 115, CollectionID: id,
+			DurabilityMS: uint32(cas),
+		}
 		for _, op := range []subject{
 			on("get", kv.Get{Common: shared, Key: key}),
-			on("upsert", kv.Upsert{Common: shared, Key: key, Value: value, CAS: cas, Durability: dur, PreserveExpiry: level&1 > 0}),
+			on("upsert", kv.Upsert{
+				Common: shared, Key: key, Value: value, CAS: cas, Durability: dur,
+				PreserveExpiry: level&1 > 0,
+			}),
 			on("append", kv.Append{Common: shared, Key: key, Value: value, CAS: cas, Durability: dur}),
 			on("increment", kv.Increment{Common: shared, Key: key, Delta: cas, Durability: dur}),
 			on("unlock", kv.Unlock{Common: shared, Key: key, CAS: cas}),

@@ -13,16 +13,16 @@ type Get struct {
 	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
 	Into []byte
 	// Paths are the parts of a JSON document that are wanted: the value is a document of them alone, without those that
-	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut down
-	// here. Arrays have the elements that were asked for and nothing in between.
+	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut
+	// down here. Arrays have the elements that were asked for and nothing in between.
 	Paths []string
-	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says. It excludes Retry, Paths and
-	// WithExpiry, and a policy's does not hold for those.
+	// Hedge reads from replicas too when the active copy is slow; nil inherits what a policy says. It excludes Retry,
+	// Paths and WithExpiry, and a policy's does not hold for those.
 	Hedge      *Hedge
 	WithExpiry bool // the result says when the document expires
 	WithFlags  bool // the result has the document's flags also when Paths are given
-	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one. What is read with Paths
-	// or WithExpiry never is.
+	// KeepCompressed leaves a compressed value as it is; the result's datatype says whether it is one. What is read
+	// with Paths or WithExpiry never is.
 	KeepCompressed bool
 }
 

@@ -33,7 +33,8 @@ func (g GetAndLock) Encode(r *Request) error {
 	}
 	if g.LockTime > MaxLockTime {
 		return &ArgumentError{
-			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second), Kind: cberr.InvalidArgument,
+			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second),
+			Kind: cberr.InvalidArgument,
 		}
 	}
 	r.Key, r.Into, r.KeepCompressed = g.Key, g.Into, g.KeepCompressed

@@ -59,7 +59,10 @@ type GetExReplica struct {
 func (g GetExReplica) Encode(r *Request) error {
 	r.Common, r.Opcode = g.Common, memd.OpGetExReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	r.Key, r.Needs, r.Replica, r.Wrap, r.ServerGroup = g.Key, needsEx, g.Replica, g.Wrap, g.ServerGroup
 	return nil

@@ -43,7 +43,8 @@ func (g GetMeta) Decode(r *Response) (MetaResult, error) {
 		return MetaResult{}, malformed(r, "extras", 20)
 	}
 	m := MetaResult{
-		Result: r.Result, Deleted: binary.BigEndian.Uint32(r.extras[:])&1 != 0, Flags: binary.BigEndian.Uint32(r.extras[4:]),
+		Result: r.Result, Deleted: binary.BigEndian.Uint32(r.extras[:])&1 != 0,
+		Flags:  binary.BigEndian.Uint32(r.extras[4:]),
 		Expiry: unixTime(binary.BigEndian.Uint32(r.extras[8:])), RevSeqno: binary.BigEndian.Uint64(r.extras[12:]),
 	}
 	if r.extrasLen > 20 {

@@ -25,7 +25,10 @@ type GetReplica struct {
 func (g GetReplica) Encode(r *Request) error {
 	r.Common, r.Opcode = g.Common, memd.OpGetReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return &ArgumentError{Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	r.Key, r.Into, r.Replica, r.Wrap, r.ServerGroup = g.Key, g.Into, g.Replica, g.Wrap, g.ServerGroup
 	r.KeepCompressed = g.KeepCompressed

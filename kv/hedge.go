@@ -21,8 +21,8 @@ type Hedge struct {
 	MaxAttempts int           // reads at most, that of the active copy included; below 2 there is only that one
 	Delay       time.Duration // from one read to the next; 0 sends all at once
 	// NonFatal says after which failures the other copies are still of use. Nil means every failure that has a retry
-	// reason. Three are never the end, whatever it says: that a replica has no such document, since it may lag; that a copy's node
-	// cannot be reached; and that its connection is lost before anything comes back.
+	// reason. Three are never the end, whatever it says: that a replica has no such document, since it may lag; that a
+	// copy's node cannot be reached; and that its connection is lost before anything comes back.
 	NonFatal func(error) bool
 }
 
@@ -34,8 +34,8 @@ type HedgePlan struct {
 	Wait     retry.Strategy // tries again what no server has seen, and nothing else
 	Throttle hedge.Throttle // nil is none
 	Done     func(hedge.Stats)
-	// Observe begins the one operation that the reads made with the context that it gives are attempts of; end is told the
-	// outcome. Nil does nothing.
+	// Observe begins the one operation that the reads made with the context that it gives are attempts of; end is told
+	// the outcome. Nil does nothing.
 	Observe func(ctx context.Context, scope, collection string) (of context.Context, end func(error))
 }
 
@@ -56,7 +56,8 @@ func (c *Call) mayHedge() bool { return c.Req.Hedge != nil || c.has&hasPolicy !=
 // hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Call) hedge() *Hedge {
-	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.mayHedge() { // a replica that lags would say that there is nothing
+	// a replica that lags would say that there is nothing
+	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.mayHedge() {
 		return nil
 	}
 	h := c.Req.Hedge
@@ -83,8 +84,8 @@ type hedged[R any, O Op[R]] struct {
 	active error // how the active copy's read has failed
 }
 
-// tryHedged runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it is. The
-// call itself is not used then: it only says what to send.
+// tryHedged runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it
+// is. The call itself is not used then: it only says what to send.
 func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) (r R, err error, done bool) {
 	h := c.hedge()
 	if h == nil {
@@ -172,7 +173,8 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
 		err = &lagging{err}
-	case n == 0 && (retry.Transparent(err) || !errors.Is(err, cberr.RequestCanceled)): // which it is when another read has ended the call
+	case n == 0 && (retry.Transparent(err) ||
+		!errors.Is(err, cberr.RequestCanceled)): // which it is when another read has ended the call
 		x.mu.Lock()
 		x.active = err
 		x.mu.Unlock()
@@ -190,8 +192,8 @@ func (x *hedged[R, O]) nonFatal(err error) bool {
 	return errors.As(err, &l) || hedge.NonFatal(x.h.NonFatal)(err)
 }
 
-// hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at the
-// latest.
+// hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at
+// the latest.
 func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, done func(R, error)) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.home = &Home{Owner: &hedgedOwner{cancel}}

@@ -17,10 +17,17 @@ func (failing) NewCall() *Call     { return NewCall() }
 func (failing) Release(*Call)      {}
 func (f failing) Dispatch(c *Call) { c.Fail(f.cause) }
 
-// A hedged read's failure is that of the active copy, unless that read was only canceled because another one had ended the call.
+// A hedged read's failure is that of the active copy, unless that read was only canceled because another one had ended
+// the call.
 func TestACanceledReadSaysNothingAboutTheActiveCopy(t *testing.T) {
-	for cause, says := range map[error]bool{cberr.TemporaryFailure: true, cberr.UnambiguousTimeout: true, cberr.RequestCanceled: false} {
-		x := &hedged[GetResult, Get]{d: failing{cause}, op: Get{Key: []byte("k")}, plan: HedgePlan{Copies: []string{"a", "b"}}}
+	for cause, says := range map[error]bool{
+		cberr.TemporaryFailure: true, cberr.UnambiguousTimeout: true,
+		cberr.RequestCanceled: false,
+	} {
+		x := &hedged[GetResult, Get]{
+			d: failing{cause}, op: Get{Key: []byte("k")},
+			plan: HedgePlan{Copies: []string{"a", "b"}},
+		}
 		x.req.Key, x.req.Timeout = []byte("k"), time.Second
 		_, err := x.try(context.Background(), 0, nil)
 		require.ErrorIs(t, err, cause)

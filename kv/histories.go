@@ -8,9 +8,9 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 )
 
-// Histories remembers the current history of vbuckets, as their nodes gave it. Writes from elsewhere, with metadata, are
-// meant for one history: DoInHistory checks that it is still the current one. The zero value is ready for use; it is safe for
-// concurrent use and must not be copied. It belongs to one bucket.
+// Histories remembers the current history of vbuckets, as their nodes gave it. Writes from elsewhere, with metadata,
+// are meant for one history: DoInHistory checks that it is still the current one. The zero value is ready for use; it
+// is safe for concurrent use and must not be copied. It belongs to one bucket.
 type Histories struct {
 	mu     sync.Mutex
 	known  map[uint16]uint64
@@ -41,7 +41,10 @@ func (h *Histories) Of(ctx context.Context, d Dispatcher, vb uint16) (uint64, er
 		h.asking[vb] = a
 		h.mu.Unlock()
 		// It is not the first caller's alone: it lasts as long as such a call may.
-		Go(context.WithoutCancel(ctx), d, GetFailoverLog{VBucket: vb}, func(log FailoverLog, err error) { h.answered(vb, a, log, err) })
+		Go(context.WithoutCancel(ctx), d, GetFailoverLog{VBucket: vb}, func(log FailoverLog, err error) {
+			h.answered(vb,
+				a, log, err)
+		})
 	} else {
 		h.mu.Unlock()
 	}
@@ -106,7 +109,10 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, 
 	}
 	if have != uuid {
 		h.Forget(vb) // so that a failover back is seen
-		e := &Error{Scope: req.Scope, Collection: req.Collection, Err: cberr.Couchbase, Cause: &HistoryError{vb, uuid, have}}
+		e := &Error{Scope: req.Scope, Collection: req.Collection, Err: cberr.Couchbase, Cause: &HistoryError{
+			vb, uuid,
+			have,
+		}}
 		if s := specs[req.Opcode]; s != nil {
 			e.Op = s.Name
 		}

@@ -33,7 +33,10 @@ func (g GetCollectionID) Decode(r *Response) (CollectionID, error) {
 	if r.extrasLen != 12 {
 		return CollectionID{}, malformed(r, "extras", 12)
 	}
-	return CollectionID{Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]), ID: binary.BigEndian.Uint32(r.extras[8:])}, nil
+	return CollectionID{
+		Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]),
+		ID: binary.BigEndian.Uint32(r.extras[8:]),
+	}, nil
 }
 
 // GetClusterConfig asks a node for its cluster map. With a known version (1 or higher) a node that has nothing newer

@@ -35,9 +35,9 @@ type Topology interface {
 	Layout(ctx context.Context) (Layout, error)
 }
 
-// routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does, and
-// fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the capability,
-// unless that is "", a *CapabilityError.
+// routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does,
+// and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
+// capability, unless that is "", a *CapabilityError.
 func routable(ctx context.Context, d Topology, c *Common, capability string) (Layout, error) {
 	l, err := d.Layout(ctx)
 	if err != nil {
@@ -128,7 +128,10 @@ func (r *Request) Check(l Layout) error {
 		}
 	}
 	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing
-		return &ArgumentError{Field: "vbucket", Value: int64(r.VBucket), Limit: int64(l.NumVBuckets()) - 1, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "vbucket", Value: int64(r.VBucket), Limit: int64(l.NumVBuckets()) - 1,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	return nil
 }

@@ -69,7 +69,10 @@ func inLayout(l kv.Layout, answer func(c *kv.Call)) *topo {
 }
 
 func TestPickReplica(t *testing.T) {
-	l := &fakeLayout{rows: [][]int{{0, 1, 2}, {0, -1, 2}, {0, -1, -1}, {0}}, replicas: 2, nodes: 3, groups: []string{"a", "b", "a"}}
+	l := &fakeLayout{
+		rows: [][]int{{0, 1, 2}, {0, -1, 2}, {0, -1, -1}, {0}}, replicas: 2, nodes: 3,
+		groups: []string{"a", "b", "a"},
+	}
 	none := &fakeLayout{rows: [][]int{{0}}}
 	outside, away := cberr.ReplicaIndexOutOfBounds, cberr.ReplicaIndexCurrentlyUnavailable
 	for _, c := range []struct {
@@ -120,10 +123,12 @@ func TestWhatAMapForbids(t *testing.T) {
 	err := (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(l)
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 	require.ErrorContains(t, err, "subdoc.ReplicaRead")
-	require.NoError(t, (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(&fakeLayout{}), "a map that lists none forbids none")
+	require.NoError(t, (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(&fakeLayout{}),
+		"a map that lists none forbids none")
 	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 3}).Check(l))
 	require.ErrorIs(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
-	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}), "a map that is still empty says nothing")
+	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}),
+		"a map that is still empty says nothing")
 }
 
 func TestAReplicaThatIsNotThereSaysWhich(t *testing.T) {
@@ -138,11 +143,14 @@ func TestAReplicaThatIsNotThereSaysWhich(t *testing.T) {
 func TestCapabilitiesThatOperationsNeed(t *testing.T) {
 	key := []byte("k")
 	for want, op := range map[string]subject{
-		kv.CapabilityReplicaLookup:  on("", kv.LookupIn{Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
-		kv.CapabilityReviveDocument: on("", kv.MutateIn{Key: key, Revive: true, AccessDeleted: true, Specs: []kv.MutateSpec{kv.ReplaceBody("x")}}),
-		kv.CapabilityRangeScan:      on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
-		kv.CapabilityDurableWrite:   on("", kv.Upsert{Key: key, Durability: memd.DurabilityMajority}),
-		"":                          on("", kv.Get{Key: key}),
+		kv.CapabilityReplicaLookup: on("", kv.LookupIn{Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
+		kv.CapabilityReviveDocument: on("", kv.MutateIn{
+			Key: key, Revive: true, AccessDeleted: true,
+			Specs: []kv.MutateSpec{kv.ReplaceBody("x")},
+		}),
+		kv.CapabilityRangeScan:    on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
+		kv.CapabilityDurableWrite: on("", kv.Upsert{Key: key, Durability: memd.DurabilityMajority}),
+		"":                        on("", kv.Get{Key: key}),
 	} {
 		got := "not asked"
 		d := newFake(func(c *kv.Call) { got = c.Req.Capability; c.Fail(errSeen) })
@@ -158,7 +166,10 @@ func TestContinues(t *testing.T) {
 		require.Equal(t, scan, kv.Continues(&memd.Packet{Opcode: op}), op)
 		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Key: []byte("k")}), op)
 		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Value: []byte("v")}), op)
-		for _, st := range []memd.Status{memd.StatusRangeScanMore, memd.StatusRangeScanComplete, memd.StatusKeyNotFound} {
+		for _, st := range []memd.Status{
+			memd.StatusRangeScanMore, memd.StatusRangeScanComplete,
+			memd.StatusKeyNotFound,
+		} {
 			require.False(t, kv.Continues(&memd.Packet{Opcode: op, Status: st, Value: []byte("v")}), op)
 		}
 	}

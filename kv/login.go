@@ -8,12 +8,17 @@ import (
 
 // loginSpec is the row of a login. It is not in the table: nobody but the client itself logs in, over a connection that
 // has long been made.
-var loginSpec = &Spec{Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none, ResExtras: none}
+var loginSpec = &Spec{
+	Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none,
+	ResExtras: none,
+}
 
-// LoginAgain sends a login of one step over a live connection of the node with that index, which Result.Connection names,
-// and waits for the answer. Calls before and behind it on the connection are not disturbed. payload is lent until it
-// returns. An explicit refusal is cberr.AuthenticationFailure.
-func LoginAgain(ctx context.Context, d Dispatcher, node int, connection, mechanism string, payload []byte, common Common) error {
+// LoginAgain sends a login of one step over a live connection of the node with that index, which Result.Connection
+// names, and waits for the answer. Calls before and behind it on the connection are not disturbed. payload is lent
+// until it returns. An explicit refusal is cberr.AuthenticationFailure.
+func LoginAgain(ctx context.Context, d Dispatcher, node int, connection, mechanism string, payload []byte,
+	common Common,
+) error {
 	c := d.NewCall()
 	c.block()
 	c.Req.Common, c.Req.Opcode, c.Req.Key, c.Req.Value = common, memd.OpSASLAuth, []byte(mechanism), payload

@@ -75,7 +75,10 @@ type LookupInResult struct {
 func (l LookupIn) Encode(r *Request) error {
 	r.Common, r.Opcode = l.Common, memd.OpSubdocMultiLookup
 	if l.Replica < 0 || l.Replica > MaxReplicas {
-		return &ArgumentError{Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	r.Key, r.Replica, r.Wrap, r.ServerGroup = l.Key, l.Replica, l.Wrap, l.ServerGroup
 	var doc uint8

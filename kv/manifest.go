@@ -103,9 +103,9 @@ func (m *Manifest) UnmarshalJSON(raw []byte) (err error) {
 	return nil
 }
 
-// ManifestAll asks every node that holds the bucket's data for its manifest, all at once: nodes that lag show. A node that
-// fails has its error beside the others' manifests; the call itself fails only when the nodes are not known. The result
-// is by the node's index.
+// ManifestAll asks every node that holds the bucket's data for its manifest, all at once: nodes that lag show. A node
+// that fails has its error beside the others' manifests; the call itself fails only when the nodes are not known. The
+// result is by the node's index.
 func ManifestAll(ctx context.Context, d Topology, op GetManifest) (map[int]Outcome[Manifest], error) {
 	return onEachNode[Manifest](ctx, d, func(node int) GetManifest {
 		op.Pinned, op.Node = true, node
@@ -131,7 +131,8 @@ type ScopeID struct {
 
 // Encode implements Op.
 func (g GetScopeID) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Value, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned, g.Node
+	r.Common, r.Opcode, r.Value, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned,
+		g.Node
 	return nil
 }
 
@@ -140,5 +141,8 @@ func (g GetScopeID) Decode(r *Response) (ScopeID, error) {
 	if r.extrasLen != 12 {
 		return ScopeID{}, malformed(r, "extras", 12)
 	}
-	return ScopeID{Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]), ID: binary.BigEndian.Uint32(r.extras[8:])}, nil
+	return ScopeID{
+		Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]),
+		ID: binary.BigEndian.Uint32(r.extras[8:]),
+	}, nil
 }

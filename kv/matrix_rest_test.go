@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// foreign is the metadata of a document that another cluster has changed last. Each cell has its own: documents that are
-// new in a vbucket begin behind the revisions of those that were deleted there.
+// foreign is the metadata of a document that another cluster has changed last. Each cell has its own: documents that
+// are new in a vbucket begin behind the revisions of those that were deleted there.
 func foreign(c cell) kv.Meta {
 	return kv.Meta{Flags: 0x02000006, RevSeqno: c.revision, StoreCAS: 1 << 62}
 }
@@ -34,7 +34,8 @@ func matrixRest(one []byte) []matrixOp {
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			s, n := scopeOf(c)
 			return a.GetOneReplica(gocbcore.GetOneReplicaOptions{
-				Key: c.key, ReplicaIdx: 1, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
+				Key: c.key, ReplicaIdx: 1, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{},
+				Deadline: fastest(),
 			}, told[*gocbcore.GetReplicaResult](done))
 		}},
 		{"get-with-expiry", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
@@ -51,11 +52,15 @@ func matrixRest(one []byte) []matrixOp {
 			return err
 		}, nil}, // theirs refuses it where there are collections
 		{"prepend", true, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Prepend{Common: c.common, Key: c.key, Value: one, CAS: c.cas, Durability: c.level}))
+			return discard(kv.Do(ctx, b, kv.Prepend{
+				Common: c.common, Key: c.key, Value: one, CAS: c.cas,
+				Durability: c.level,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			s, n := scopeOf(c)
 			return a.Prepend(gocbcore.AdjoinOptions{
-				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.AdjoinResult](done))
 		}},
@@ -65,14 +70,18 @@ func matrixRest(one []byte) []matrixOp {
 func matrixMeta(one []byte) []matrixOp {
 	return []matrixOp{
 		{"set-with-meta", true, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.SetWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign(c), CheckCAS: c.cas}))
+			return discard(kv.Do(ctx, b, kv.SetWithMeta{
+				Common: c.common, Key: c.key, Value: one, Meta: foreign(c),
+				CheckCAS: c.cas,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			if c.cas != 0 {
 				return nil, errNoSuchForm
 			}
 			s, n := scopeOf(c)
 			return a.SetMeta(gocbcore.SetMetaOptions{
-				Key: c.key, Value: one, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno, Cas: gocbcore.Cas(foreign(c).StoreCAS), ScopeName: s,
+				Key: c.key, Value: one, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno,
+				Cas: gocbcore.Cas(foreign(c).StoreCAS), ScopeName: s,
 				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.SetMetaResult](done))
 		}},
@@ -80,14 +89,18 @@ func matrixMeta(one []byte) []matrixOp {
 			return discard(kv.Do(ctx, b, kv.AddWithMeta{Common: c.common, Key: c.key, Value: one, Meta: foreign(c)}))
 		}, nil},
 		{"delete-with-meta", true, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.DeleteWithMeta{Common: c.common, Key: c.key, Meta: foreign(c), CheckCAS: c.cas}))
+			return discard(kv.Do(ctx, b, kv.DeleteWithMeta{
+				Common: c.common, Key: c.key, Meta: foreign(c),
+				CheckCAS: c.cas,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (gocbcore.PendingOp, error) {
 			if c.cas != 0 {
 				return nil, errNoSuchForm
 			}
 			s, n := scopeOf(c)
 			return a.DeleteMeta(gocbcore.DeleteMetaOptions{
-				Key: c.key, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno, Cas: gocbcore.Cas(foreign(c).StoreCAS), ScopeName: s,
+				Key: c.key, Flags: foreign(c).Flags, RevNo: foreign(c).RevSeqno, Cas: gocbcore.Cas(foreign(c).StoreCAS),
+				ScopeName:      s,
 				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.DeleteMetaResult](done))
 		}},
@@ -97,13 +110,20 @@ func matrixMeta(one []byte) []matrixOp {
 // matrixPaths are the commands with one path, which gocbcore does not send as requests of their own.
 func matrixPaths(one []byte) []matrixOp {
 	read := func(s kv.LookupSpec) matrixOp {
-		return matrixOp{kv.SpecOf(s.Op).Name, false, false, true, func(ctx context.Context, b *core.Bucket, c cell) error {
+		return matrixOp{kv.SpecOf(s.Op).Name, false, false, true, func(ctx context.Context, b *core.Bucket,
+			c cell,
+		) error {
 			return discard(kv.Do(ctx, b, kv.LookupPath{Common: c.common, Key: c.key, Spec: s}))
 		}, nil}
 	}
 	write := func(s kv.MutateSpec) matrixOp {
-		return matrixOp{kv.SpecOf(s.Op).Name, true, true, true, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.MutatePath{Common: c.common, Key: c.key, Spec: s, CAS: c.cas, Durability: c.level}))
+		return matrixOp{kv.SpecOf(s.Op).Name, true, true, true, func(ctx context.Context, b *core.Bucket,
+			c cell,
+		) error {
+			return discard(kv.Do(ctx, b, kv.MutatePath{
+				Common: c.common, Key: c.key, Spec: s, CAS: c.cas,
+				Durability: c.level,
+			}))
 		}, nil}
 	}
 	create := func(s kv.MutateSpec) matrixOp {
@@ -113,8 +133,10 @@ func matrixPaths(one []byte) []matrixOp {
 	body := kv.ReplaceBody("x") // there is no such attribute
 	return []matrixOp{
 		read(kv.GetPath("n")), read(kv.ExistsPath("n")), read(kv.CountPath("")),
-		write(kv.InsertPath("new", one)), write(kv.UpsertPath("n", one)), write(kv.ReplacePath("n", one)), write(kv.RemovePath("n")),
-		create(kv.AppendArray("list", one)), create(kv.PrependArray("list", one)), write(kv.InsertArray("list[0]", one)),
+		write(kv.InsertPath("new", one)), write(kv.UpsertPath("n", one)), write(kv.ReplacePath("n", one)),
+		write(kv.RemovePath("n")),
+		create(kv.AppendArray("list", one)), create(kv.PrependArray("list", one)),
+		write(kv.InsertArray("list[0]", one)),
 		create(kv.AddUnique("list", one)), write(kv.CountPathBy("n", 1)), write(body),
 	}
 }

@@ -75,7 +75,10 @@ func matrixOps() []matrixOp {
 			return discard(kv.Do(ctx, b, kv.Get{Common: c.common, Key: c.key}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.Get(gocbcore.GetOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.GetResult](done))
+			return a.Get(gocbcore.GetOptions{
+				Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{},
+				Deadline: fastest(),
+			}, told[*gocbcore.GetResult](done))
 		}},
 		{"exists", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			res, err := kv.Do(ctx, b, kv.Exists{Common: c.common, Key: c.key})
@@ -85,7 +88,10 @@ func matrixOps() []matrixOp {
 			return err
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.GetMeta(gocbcore.GetMetaOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, func(r *gocbcore.GetMetaResult, err error) {
+			return a.GetMeta(gocbcore.GetMetaOptions{
+				Key: c.key, ScopeName: s, CollectionName: n,
+				RetryStrategy: theirNever{}, Deadline: fastest(),
+			}, func(r *gocbcore.GetMetaResult, err error) {
 				if err == nil && r.Deleted != 0 {
 					err = gocbcore.ErrDocumentNotFound
 				}
@@ -96,28 +102,44 @@ func matrixOps() []matrixOp {
 			return discard(kv.Do(ctx, b, kv.GetAndTouch{Common: c.common, Key: c.key}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.GetAndTouch(gocbcore.GetAndTouchOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.GetAndTouchResult](done))
+			return a.GetAndTouch(gocbcore.GetAndTouchOptions{
+				Key: c.key, ScopeName: s, CollectionName: n,
+				RetryStrategy: theirNever{}, Deadline: fastest(),
+			}, told[*gocbcore.GetAndTouchResult](done))
 		}},
 		{"get-and-lock", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			return discard(kv.Do(ctx, b, kv.GetAndLock{Common: c.common, Key: c.key}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.GetAndLock(gocbcore.GetAndLockOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.GetAndLockResult](done))
+			return a.GetAndLock(gocbcore.GetAndLockOptions{
+				Key: c.key, ScopeName: s, CollectionName: n,
+				RetryStrategy: theirNever{}, Deadline: fastest(),
+			}, told[*gocbcore.GetAndLockResult](done))
 		}},
 		{"unlock", true, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			return discard(kv.Do(ctx, b, kv.Unlock{Common: c.common, Key: c.key, CAS: c.cas}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.Unlock(gocbcore.UnlockOptions{Key: c.key, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.UnlockResult](done))
+			return a.Unlock(gocbcore.UnlockOptions{
+				Key: c.key, Cas: gocbcore.Cas(c.cas), ScopeName: s,
+				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
+			},
+				told[*gocbcore.UnlockResult](done))
 		}},
 		{"touch", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			return discard(kv.Do(ctx, b, kv.Touch{Common: c.common, Key: c.key}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
-			return a.Touch(gocbcore.TouchOptions{Key: c.key, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest()}, told[*gocbcore.TouchResult](done))
+			return a.Touch(gocbcore.TouchOptions{
+				Key: c.key, ScopeName: s, CollectionName: n,
+				RetryStrategy: theirNever{}, Deadline: fastest(),
+			}, told[*gocbcore.TouchResult](done))
 		}},
 		{"lookup-in", false, false, true, func(ctx context.Context, b *core.Bucket, c cell) error {
-			res, err := kv.Do(ctx, b, kv.LookupIn{Common: c.common, Key: c.key, Specs: []kv.LookupSpec{kv.GetPath("n")}})
+			res, err := kv.Do(ctx, b, kv.LookupIn{
+				Common: c.common, Key: c.key,
+				Specs: []kv.LookupSpec{kv.GetPath("n")},
+			})
 			if err == nil {
 				err = res.Paths[0].Err()
 			}
@@ -125,7 +147,8 @@ func matrixOps() []matrixOp {
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.LookupIn(gocbcore.LookupInOptions{
-				Key: c.key, Ops: []gocbcore.SubDocOp{{Op: gmemd.SubDocOpGet, Path: "n"}}, ScopeName: s, CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
+				Key: c.key, Ops: []gocbcore.SubDocOp{{Op: gmemd.SubDocOpGet, Path: "n"}}, ScopeName: s,
+				CollectionName: n, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, func(r *gocbcore.LookupInResult, err error) {
 				if err == nil {
 					err = r.Ops[0].Err
@@ -134,12 +157,17 @@ func matrixOps() []matrixOp {
 			})
 		}},
 		{"mutate-in", true, true, true, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.MutateIn{Common: c.common, Key: c.key, CAS: c.cas, Durability: c.level, Specs: specs}))
+			return discard(kv.Do(ctx, b, kv.MutateIn{
+				Common: c.common, Key: c.key, CAS: c.cas, Durability: c.level,
+				Specs: specs,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.MutateIn(gocbcore.MutateInOptions{
-				Key: c.key, Ops: []gocbcore.SubDocOp{{Op: gmemd.SubDocOpDictSet, Path: "a", Value: one}}, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
-				DurabilityLevel: gmemd.DurabilityLevel(c.level), DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
+				Key: c.key, Ops: []gocbcore.SubDocOp{{Op: gmemd.SubDocOpDictSet, Path: "a", Value: one}},
+				Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
+				DurabilityLevel: gmemd.DurabilityLevel(c.level), DurabilityLevelTimeout: 5 * time.Second,
+				RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.MutateInResult](done))
 		}},
 	}, append(matrixWrites(one, &five), matrixRest(one)...)...)
@@ -149,14 +177,18 @@ func matrixWrites(one []byte, five *uint64) []matrixOp {
 	type op = gocbcore.PendingOp
 	return []matrixOp{
 		{"upsert", true, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Upsert{Common: c.common, Key: c.key, Value: one, CAS: c.cas, Durability: c.level}))
+			return discard(kv.Do(ctx, b, kv.Upsert{
+				Common: c.common, Key: c.key, Value: one, CAS: c.cas,
+				Durability: c.level,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			if c.cas != 0 {
 				return nil, errNoSuchForm
 			}
 			s, n := scopeOf(c)
 			return a.Set(gocbcore.SetOptions{
-				Key: c.key, Value: one, ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Value: one, ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.StoreResult](done))
 		}},
@@ -165,16 +197,21 @@ func matrixWrites(one []byte, five *uint64) []matrixOp {
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Add(gocbcore.AddOptions{
-				Key: c.key, Value: one, ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Value: one, ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.StoreResult](done))
 		}},
 		{"replace", true, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Replace{Common: c.common, Key: c.key, Value: one, CAS: c.cas, Durability: c.level}))
+			return discard(kv.Do(ctx, b, kv.Replace{
+				Common: c.common, Key: c.key, Value: one, CAS: c.cas,
+				Durability: c.level,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Replace(gocbcore.ReplaceOptions{
-				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.StoreResult](done))
 		}},
@@ -183,16 +220,21 @@ func matrixWrites(one []byte, five *uint64) []matrixOp {
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Delete(gocbcore.DeleteOptions{
-				Key: c.key, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.DeleteResult](done))
 		}},
 		{"append", true, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Append{Common: c.common, Key: c.key, Value: one, CAS: c.cas, Durability: c.level}))
+			return discard(kv.Do(ctx, b, kv.Append{
+				Common: c.common, Key: c.key, Value: one, CAS: c.cas,
+				Durability: c.level,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Append(gocbcore.AdjoinOptions{
-				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Value: one, Cas: gocbcore.Cas(c.cas), ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.AdjoinResult](done))
 		}},
@@ -201,16 +243,21 @@ func matrixWrites(one []byte, five *uint64) []matrixOp {
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Increment(gocbcore.CounterOptions{
-				Key: c.key, Delta: 1, Initial: 0xffffffffffffffff, ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Delta: 1, Initial: 0xffffffffffffffff, ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.CounterResult](done))
 		}},
 		{"decrement", false, true, false, func(ctx context.Context, b *core.Bucket, c cell) error {
-			return discard(kv.Do(ctx, b, kv.Decrement{Common: c.common, Key: c.key, Delta: 1, Initial: five, Durability: c.level}))
+			return discard(kv.Do(ctx, b, kv.Decrement{
+				Common: c.common, Key: c.key, Delta: 1, Initial: five,
+				Durability: c.level,
+			}))
 		}, func(a *gocbcore.Agent, c cell, done func(error)) (op, error) {
 			s, n := scopeOf(c)
 			return a.Decrement(gocbcore.CounterOptions{
-				Key: c.key, Delta: 1, Initial: *five, ScopeName: s, CollectionName: n, DurabilityLevel: gmemd.DurabilityLevel(c.level),
+				Key: c.key, Delta: 1, Initial: *five, ScopeName: s, CollectionName: n,
+				DurabilityLevel:        gmemd.DurabilityLevel(c.level),
 				DurabilityLevelTimeout: 5 * time.Second, RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.CounterResult](done))
 		}},
@@ -286,7 +333,8 @@ func TestTheMatrixOfOperations(t *testing.T) {
 	m := mock.Start(t, mock.Nodes(2), mock.Replicas(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")))
 	cfg, err := core.ParseConnString(m.ConnString())
 	require.NoError(t, err)
-	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"), (&net.Dialer{}).DialContext
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = "Administrator", core.NewSecret("password"),
+		(&net.Dialer{}).DialContext
 	cl, err := core.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cl.Close()) }()
@@ -310,7 +358,10 @@ func TestTheMatrixOfOperations(t *testing.T) {
 					for _, place := range places {
 						run := func(do func(c cell) string) string {
 							n++
-							c := cell{common: place, key: fmt.Appendf(nil, "m-%d", n), level: level, revision: uint64(n) * 1000}
+							c := cell{
+								common: place, key: fmt.Appendf(nil, "m-%d", n), level: level,
+								revision: uint64(n) * 1000,
+							}
 							doc := "5"
 							if op.object {
 								doc = `{"n":5}`
@@ -346,10 +397,12 @@ func TestTheMatrixOfOperations(t *testing.T) {
 						if ours == cberr.DocumentNotFoundOnReplica.Name() {
 							ours = cberr.DocumentNotFound.Name() // its parent, which is all that they have
 						}
-						require.Equal(t, ours, theirs, "%s, %s, %s, %v, %v: gocbcore", op.name, state, casOf, level, place)
+						require.Equal(t, ours, theirs, "%s, %s, %s, %v, %v: gocbcore", op.name, state, casOf, level,
+							place)
 					}
 				}
-				require.Len(t, outcomes, 1, "%s, %s, %s: durability and collections change nothing: %v", op.name, state, casOf, outcomes)
+				require.Len(t, outcomes, 1, "%s, %s, %s: durability and collections change nothing: %v", op.name, state,
+					casOf, outcomes)
 				for o := range outcomes {
 					fmt.Fprintf(&table, "%-21s %-8s %-12s %s\n", op.name, state, casOf, o)
 				}
@@ -371,7 +424,11 @@ func theirAgent(t *testing.T, m *mock.Cluster) *gocbcore.Agent {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
 	ready := make(chan error, 1)
-	_, err = a.WaitUntilReady(fastest(), gocbcore.WaitUntilReadyOptions{}, func(_ *gocbcore.WaitUntilReadyResult, err error) { ready <- err })
+	_, err = a.WaitUntilReady(fastest(), gocbcore.WaitUntilReadyOptions{}, func(_ *gocbcore.WaitUntilReadyResult,
+		err error,
+	) {
+		ready <- err
+	})
 	require.NoError(t, err)
 	require.NoError(t, <-ready)
 	return a

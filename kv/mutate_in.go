@@ -87,8 +87,8 @@ func CountPathBy(path string, delta int64) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocCounter, Path: path, Value: strconv.AppendInt(nil, delta, 10)}
 }
 
-// ReplaceBody makes the value of an extended attribute the document's body. The attribute stays; another spec can remove
-// it behind.
+// ReplaceBody makes the value of an extended attribute the document's body. The attribute stays; another spec can
+// remove it behind.
 func ReplaceBody(xattr string) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocReplaceBodyWithXattr, Path: xattr, Xattr: true}
 }
@@ -114,16 +114,16 @@ type MutateIn struct {
 	CAS        uint64 // 0 means whatever it is
 	Durability memd.DurabilityLevel
 
-	// Flags are the document's afterwards; nil keeps those that it has. A server that does not know that refuses the request
-	// as an invalid argument.
+	// Flags are the document's afterwards; nil keeps those that it has. A server that does not know that refuses the
+	// request as an invalid argument.
 	Flags *uint32
-	// PreserveExpiry keeps the expiry that the document has. With StoreUpsert, Expiry is then for a document that is not
-	// there yet; otherwise it excludes Expiry.
+	// PreserveExpiry keeps the expiry that the document has. With StoreUpsert, Expiry is then for a document that is
+	// not there yet; otherwise it excludes Expiry.
 	PreserveExpiry bool
 	// AccessDeleted works on the tombstone of a deleted document, too.
 	AccessDeleted bool
-	// CreateAsDeleted makes a document that StoreUpsert or StoreInsert creates a tombstone, which has extended attributes
-	// alone: a path in its body fails.
+	// CreateAsDeleted makes a document that StoreUpsert or StoreInsert creates a tombstone, which has extended
+	// attributes alone: a path in its body fails.
 	CreateAsDeleted bool
 	// Revive makes a document of a tombstone. It needs AccessDeleted.
 	Revive bool
@@ -212,7 +212,10 @@ func (m MutateIn) Encode(r *Request) error {
 			return err
 		}
 		if size += mutateHead + len(s.Path) + len(s.Value); len(s.Value) > MaxValueLen {
-			return &ArgumentError{Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
+			return &ArgumentError{
+				Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen,
+				Kind: cberr.ValueTooLarge,
+			}
 		}
 	}
 	if err := m.checkBodies(); err != nil {
@@ -245,8 +248,8 @@ func (m MutateIn) Encode(r *Request) error {
 	return nil
 }
 
-// setExpiryAndDoc puts an expiry, unless it is 0, at a place of the extras, and behind it, or behind the first n bytes if
-// those are more, the flags for the document, unless they are 0.
+// setExpiryAndDoc puts an expiry, unless it is 0, at a place of the extras, and behind it, or behind the first n bytes
+// if those are more, the flags for the document, unless they are 0.
 func (r *Request) setExpiryAndDoc(at, n int, expiry uint32, doc uint8) {
 	if expiry != 0 {
 		binary.BigEndian.PutUint32(r.extras[at:], expiry)

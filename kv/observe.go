@@ -91,8 +91,8 @@ func appendObserved(dst []byte, vb uint16, prefix, key []byte) []byte {
 	return append(append(dst, prefix...), key...)
 }
 
-// ObserveSeqno asks one copy of a vbucket how far its history UUID has got there. A copy that does not know that history
-// answers cberr.DocumentNotFound.
+// ObserveSeqno asks one copy of a vbucket how far its history UUID has got there. A copy that does not know that
+// history answers cberr.DocumentNotFound.
 type ObserveSeqno struct {
 	Common
 	VBucket uint16
@@ -139,7 +139,8 @@ func (o ObserveSeqno) Decode(r *Response) (SeqnoResult, error) {
 		Persisted: binary.BigEndian.Uint64(v[11:]), Current: binary.BigEndian.Uint64(v[19:]),
 	}
 	if v[0] == 1 {
-		res.FailedOver, res.OldUUID, res.OldSeqno = true, binary.BigEndian.Uint64(v[27:]), binary.BigEndian.Uint64(v[35:])
+		res.FailedOver, res.OldUUID, res.OldSeqno = true, binary.BigEndian.Uint64(v[27:]),
+			binary.BigEndian.Uint64(v[35:])
 	}
 	return res, nil
 }

@@ -73,7 +73,8 @@ func (m MutatePath) Encode(r *Request) error {
 		return badArgument("preserve expiry", "given together with an expiry")
 	}
 	all := MutateIn{
-		Store: m.Store, CAS: m.CAS, AccessDeleted: m.AccessDeleted, CreateAsDeleted: m.CreateAsDeleted, Revive: m.Revive,
+		Store: m.Store, CAS: m.CAS, AccessDeleted: m.AccessDeleted, CreateAsDeleted: m.CreateAsDeleted,
+		Revive: m.Revive,
 	}
 	doc, err := all.docFlags()
 	if err != nil {
@@ -106,7 +107,8 @@ func (r *Request) setPath(path string, flags uint8, value []byte, doc uint8, exp
 	}
 	if extra := doc &^ pathOps[r.Opcode].docs; extra != 0 {
 		return &ArgumentError{
-			Field: "flags of the document", Reason: r.Opcode.String() + " does not take them all", Value: int64(extra), Kind: cberr.InvalidArgument,
+			Field: "flags of the document", Reason: r.Opcode.String() + " does not take them all", Value: int64(extra),
+			Kind: cberr.InvalidArgument,
 		}
 	}
 	r.Needs |= pathNeeds(r.Opcode, flags, value)

@@ -71,7 +71,8 @@ func (r *Request) pathError(st memd.Status, body []byte) *PathError {
 		}
 		st = memd.Status(binary.BigEndian.Uint16(body[1:]))
 		return &PathError{Index: int(r.order[body[0]]), Status: st, Kind: pathKind(st), Path: r.wirePath(int(body[0]))}
-	case isOnePath(r.Opcode) && r.extrasLen >= 3 && r.Opcode != memd.OpSubdocMultiLookup && st >= memd.StatusSubdocPathNotFound && st <= memd.StatusSubdocFieldNotBinary:
+	case isOnePath(r.Opcode) && r.extrasLen >= 3 && r.Opcode != memd.OpSubdocMultiLookup &&
+		st >= memd.StatusSubdocPathNotFound && st <= memd.StatusSubdocFieldNotBinary:
 		n := int(binary.BigEndian.Uint16(r.extras[:]))
 		return &PathError{Status: st, Kind: pathKind(st), Path: string(r.Value[:min(n, len(r.Value))])}
 	}

@@ -43,7 +43,10 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Topology, op O, p PollD
 	var req Request
 	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
-		return r, &Error{Op: specs[req.Opcode].Name, Scope: req.Scope, Collection: req.Collection, Err: cberr.InvalidArgument, Cause: cause}
+		return r, &Error{
+			Op: specs[req.Opcode].Name, Scope: req.Scope, Collection: req.Collection,
+			Err: cberr.InvalidArgument, Cause: cause,
+		}
 	}
 	w := watched{common: req.Common, key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
 	w.common.Retry, w.common.Timeout = nil, 0
@@ -93,7 +96,8 @@ type watched struct {
 
 func (w *watched) fails(kind, cause error, written bool) *Error {
 	return &Error{
-		Op: w.verb, Bucket: w.token.Bucket, Scope: w.common.Scope, Collection: w.common.Collection, Err: kind, Cause: cause, InDoubt: written,
+		Op: w.verb, Bucket: w.token.Bucket, Scope: w.common.Scope, Collection: w.common.Collection, Err: kind,
+		Cause: cause, InDoubt: written,
 	}
 }
 
@@ -200,7 +204,8 @@ type PollError struct {
 }
 
 func (e *PollError) Error() string {
-	return fmt.Sprintf("on disk on %d of %d nodes, on %d of %d replicas: %v", e.Persisted, e.PersistTo, e.Replicated, e.ReplicateTo, e.Cause)
+	return fmt.Sprintf("on disk on %d of %d nodes, on %d of %d replicas: %v", e.Persisted, e.PersistTo, e.Replicated,
+		e.ReplicateTo, e.Cause)
 }
 
 func (e *PollError) Unwrap() error { return e.Cause }
@@ -259,11 +264,13 @@ func (w *watched) ask(ctx context.Context, l Layout, p *polling) {
 func (w *watched) bySeqno(replica int, r SeqnoResult, err error) (have, error) {
 	switch {
 	case errors.Is(err, cberr.DocumentNotFound) && replica == 0:
-		return have{}, w.fails(cberr.DurabilityAmbiguous, err, true) // the active copy does not know the history any more
+		// the active copy does not know the history any more
+		return have{}, w.fails(cberr.DurabilityAmbiguous, err, true)
 	case err != nil:
 		return have{}, w.fatal(err)
 	case r.FailedOver && r.OldSeqno < w.token.Seqno:
-		cause := fmt.Errorf("the history ended at %d before mutation %d: %w", r.OldSeqno, w.token.Seqno, cberr.DurabilityAmbiguous)
+		cause := fmt.Errorf("the history ended at %d before mutation %d: %w", r.OldSeqno, w.token.Seqno,
+			cberr.DurabilityAmbiguous)
 		return have{}, w.fails(cberr.DurabilityAmbiguous, cause, true)
 	}
 	return have{replicated: r.Current >= w.token.Seqno, persisted: r.Persisted >= w.token.Seqno}, nil
@@ -285,7 +292,8 @@ func (w *watched) byCAS(replica int, r ObserveResult, err error) (have, error) {
 	return have{replicated: same, persisted: same && r.State == ObservePersisted}, nil
 }
 
-// fatal gives the error of a question that it makes no sense to repeat; a copy that is out of reach is just not counted.
+// fatal gives the error of a question that it makes no sense to repeat; a copy that is out of reach is just not
+// counted.
 func (w *watched) fatal(err error) error {
 	for _, kind := range [...]*cberr.Kind{
 		cberr.UnsupportedOperation, cberr.FeatureNotAvailable, cberr.InvalidArgument, cberr.AuthenticationFailure,

@@ -95,7 +95,10 @@ func TestPollingBySequenceNumber(t *testing.T) {
 		return o
 	}
 	for want, p := range map[time.Duration]kv.PollDurability{
-		0: {}, time.Second: {ReplicateTo: 1}, 2 * time.Second: {PersistTo: 1}, 3 * time.Second: {PersistTo: 2, ReplicateTo: 1},
+		0: {}, time.Second: {ReplicateTo: 1}, 2 * time.Second: {PersistTo: 1}, 3 * time.Second: {
+			PersistTo:   2,
+			ReplicateTo: 1,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newWatching(threeCopies(), behaviour)
@@ -143,7 +146,10 @@ func TestPollingByCAS(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		d := newWatching(threeCopies(), after(kv.ObservePersisted, cas))
-		_, err := kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 2, ReplicateTo: 1, ByCAS: true})
+		_, err := kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{
+			PersistTo: 2, ReplicateTo: 1,
+			ByCAS: true,
+		})
 		require.NoError(t, err)
 		require.InDelta(t, time.Second, time.Since(d.began), float64(150*time.Millisecond))
 
@@ -157,13 +163,22 @@ func TestPollingByCAS(t *testing.T) {
 		require.ErrorIs(t, err, cberr.DurabilityAmbiguous, "somebody has changed the document again")
 
 		d = newWatching(threeCopies(), func(int, time.Duration) observed { return observed{state: kv.ObserveMissing} })
-		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{PersistTo: 3, ReplicateTo: 2, ByCAS: true})
+		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{
+			PersistTo:   3,
+			ReplicateTo: 2, ByCAS: true,
+		})
 		require.NoError(t, err)
 
 		d = newWatching(threeCopies(), func(int, time.Duration) observed { return observed{state: kv.ObserveDeleted} })
-		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{ReplicateTo: 2, ByCAS: true})
+		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{
+			ReplicateTo: 2,
+			ByCAS:       true,
+		})
 		require.NoError(t, err)
-		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{PersistTo: 1, ByCAS: true, Timeout: time.Second})
+		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{
+			PersistTo: 1,
+			ByCAS:     true, Timeout: time.Second,
+		})
 		require.ErrorIs(t, err, cberr.AmbiguousTimeout, "the deletion is not on disk")
 	})
 }
@@ -174,17 +189,20 @@ func TestPollingThroughAFailover_B43(t *testing.T) {
 		kept := func(int, time.Duration) observed {
 			return observed{current: 9, persisted: 9, failedOver: true, oldSeqno: 9}
 		}
-		_, err := kv.DoPolled(testContext(t), newWatching(threeCopies(), kept), pollUpsert, kv.PollDurability{PersistTo: 3})
+		_, err := kv.DoPolled(testContext(t), newWatching(threeCopies(), kept), pollUpsert,
+			kv.PollDurability{PersistTo: 3})
 		require.NoError(t, err)
 		lost := func(replica int, _ time.Duration) observed {
 			return observed{current: 9, persisted: 9, failedOver: replica == 0, oldSeqno: 8}
 		}
-		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), lost), pollUpsert, kv.PollDurability{PersistTo: 1})
+		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), lost), pollUpsert,
+			kv.PollDurability{PersistTo: 1})
 		require.ErrorIs(t, err, cberr.DurabilityAmbiguous)
 		require.True(t, kvError(t, err).Ambiguous())
 		require.ErrorContains(t, err, "ended at 8 before mutation 9")
 		unknown := func(int, time.Duration) observed { return observed{status: memd.StatusKeyNotFound} }
-		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unknown), pollUpsert, kv.PollDurability{PersistTo: 1})
+		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unknown), pollUpsert,
+			kv.PollDurability{PersistTo: 1})
 		require.ErrorIs(t, err, cberr.DurabilityAmbiguous)
 	})
 }
@@ -195,7 +213,10 @@ func TestPollingPastASilentCopy(t *testing.T) {
 		for _, byCAS := range []bool{false, true} {
 			d := newWatching(threeCopies(), func(replica int, after time.Duration) observed {
 				has := replica == 0 || after >= time.Second
-				return observed{current: 9, persisted: map[bool]uint64{true: 9, false: 8}[has], cas: cas, state: kv.ObserveState(map[bool]byte{true: 1}[has]), silent: replica == 1}
+				return observed{
+					current: 9, persisted: map[bool]uint64{true: 9, false: 8}[has], cas: cas,
+					state: kv.ObserveState(map[bool]byte{true: 1}[has]), silent: replica == 1,
+				}
 			})
 			_, err := kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 1, ByCAS: byCAS})
 			require.NoError(t, err)
@@ -203,7 +224,10 @@ func TestPollingPastASilentCopy(t *testing.T) {
 			_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 2, ByCAS: byCAS})
 			require.NoError(t, err)
 			require.InDelta(t, time.Second, time.Since(d.began), float64(150*time.Millisecond))
-			_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 3, ByCAS: byCAS, Timeout: time.Second})
+			_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{
+				PersistTo: 3, ByCAS: byCAS,
+				Timeout: time.Second,
+			})
 			require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 		}
 	})
@@ -268,7 +292,10 @@ func TestPollingEnds(t *testing.T) {
 		require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 		require.Equal(t, 3*time.Second, time.Since(d.began))
 
-		for want, p := range map[time.Duration]kv.PollDurability{4 * time.Second: {PersistTo: 1, Timeout: 4 * time.Second}, 10 * time.Second: {PersistTo: 1}} {
+		for want, p := range map[time.Duration]kv.PollDurability{4 * time.Second: {
+			PersistTo: 1,
+			Timeout:   4 * time.Second,
+		}, 10 * time.Second: {PersistTo: 1}} {
 			d = newWatching(threeCopies(), never) // nobody else says how long
 			_, err = kv.DoPolled(t.Context(), d, pollUpsert, p)
 			require.ErrorIs(t, err, cberr.AmbiguousTimeout)
@@ -276,7 +303,8 @@ func TestPollingEnds(t *testing.T) {
 		}
 
 		unsupported := func(int, time.Duration) observed { return observed{status: memd.StatusNotSupported} }
-		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unsupported), pollUpsert, kv.PollDurability{PersistTo: 1})
+		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), unsupported), pollUpsert,
+			kv.PollDurability{PersistTo: 1})
 		require.ErrorIs(t, err, cberr.UnsupportedOperation, "at once")
 
 		away := func(replica int, after time.Duration) observed {
@@ -285,7 +313,8 @@ func TestPollingEnds(t *testing.T) {
 			}
 			return observed{current: 9, persisted: 9}
 		}
-		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), away), pollUpsert, kv.PollDurability{PersistTo: 3})
+		_, err = kv.DoPolled(testContext(t), newWatching(threeCopies(), away), pollUpsert,
+			kv.PollDurability{PersistTo: 3})
 		require.NoError(t, err, "a copy that fails is asked again")
 	})
 }

@@ -13,8 +13,8 @@ import (
 // projects reports whether the read is one of paths, or of more than a plain read gives.
 func (g *Get) projects() bool { return len(g.Paths) > 0 || g.WithExpiry }
 
-// projectSpecs are the commands of a projecting read: the expiry and the flags as far as they are wanted, and the paths,
-// or the whole document when there are none or too many of them.
+// projectSpecs are the commands of a projecting read: the expiry and the flags as far as they are wanted, and the
+// paths, or the whole document when there are none or too many of them.
 func (g *Get) projectSpecs() (specs []LookupSpec, whole bool) {
 	specs = make([]LookupSpec, 0, MaxPaths)
 	if g.WithExpiry {
@@ -152,8 +152,8 @@ type pathSyntaxError struct {
 
 func (e *pathSyntaxError) Error() string { return e.what + " at byte " + strconv.Itoa(e.at) }
 
-// parsePath takes a path apart: names with dots between, indices in brackets, and names in back-ticks, in which a doubled
-// back-tick is one.
+// parsePath takes a path apart: names with dots between, indices in brackets, and names in back-ticks, in which a
+// doubled back-tick is one.
 func parsePath(path string) ([]step, error) {
 	var steps []step
 	for i := 0; i < len(path); {
@@ -292,8 +292,8 @@ func (n *node) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// find gives the part of a document that steps lead to. Of a name that an object has twice the first one counts, as it does
-// for a server (kv_engine's subjson).
+// find gives the part of a document that steps lead to. Of a name that an object has twice the first one counts, as it
+// does for a server (kv_engine's subjson).
 func find(doc []byte, steps []step) (json.RawMessage, bool) {
 	v := json.RawMessage(bytes.TrimSpace(doc))
 	for _, s := range steps {

@@ -53,7 +53,8 @@ func TestProjections_B62(t *testing.T) {
 	const plain = `{"name":"Ann","age":7,"addr":{"city":{"zip":9,"x":1},"no":4},"list":[0,{"a":1,"b":2},[5,6]],"a.b":{"c` + "`" + `d":true},"nil":null}`
 	found := map[string]string{
 		"name": `"Ann"`, "addr.city.zip": "9", "addr.city.x": "1", "addr.no": "4", "addr": `{"city":{"zip":9,"x":1},"no":4}`,
-		"list[1].a": "1", "list[2][0]": "5", "list[0]": "0", "list[-1]": "[5,6]", "`a.b`": "{\"c`d\":true}", "`a.b`.`c``d`": "true", "nil": "null",
+		"list[1].a": "1", "list[2][0]": "5", "list[0]": "0", "list[-1]": "[5,6]", "`a.b`": "{\"c`d\":true}",
+		"`a.b`.`c``d`": "true", "nil": "null",
 		"$document.exptime": "1610612736", "$document.flags": "33554438",
 	}
 	for _, c := range []struct {
@@ -78,7 +79,10 @@ func TestProjections_B62(t *testing.T) {
 				paths = append(paths, "missing")
 			}
 			d := documents(t, plain, found)
-			res, err := kv.Do(testContext(t), d, kv.Get{Key: []byte("k"), Paths: paths, WithExpiry: true, WithFlags: true})
+			res, err := kv.Do(testContext(t), d, kv.Get{
+				Key: []byte("k"), Paths: paths, WithExpiry: true,
+				WithFlags: true,
+			})
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(res.Value), "%v with %d more", c.paths, more)
 			require.True(t, json.Valid(res.Value))
@@ -103,7 +107,8 @@ func TestAProjectionAsksForPathsWhileThereIsRoom(t *testing.T) {
 			}
 			wire, err := on("", op).encoded(common)
 			require.NoError(t, err)
-			whole := strings.Contains(string(wire), "\x00\x00\x00\x00\x00") && wire[len(wire)-1] == 0 && wire[len(wire)-4] == 0
+			whole := strings.Contains(string(wire), "\x00\x00\x00\x00\x00") && wire[len(wire)-1] == 0 &&
+				wire[len(wire)-4] == 0
 			require.Equal(t, n == 0 || n+fixed > kv.MaxPaths, whole, "%d paths and %d more", n, fixed)
 		}
 	}
@@ -126,21 +131,31 @@ func TestAReadWithExpiry(t *testing.T) {
 }
 
 func TestAProjectionOfSomethingElseThanJSON(t *testing.T) {
-	_, err := kv.Do(testContext(t), documents(t, "", map[string]string{"a": "not json"}), kv.Get{Key: []byte("k"), Paths: []string{"a"}})
+	_, err := kv.Do(testContext(t), documents(t, "", map[string]string{"a": "not json"}), kv.Get{
+		Key:   []byte("k"),
+		Paths: []string{"a"},
+	})
 	require.ErrorIs(t, err, cberr.DocumentNotJSON)
 	require.NotErrorIs(t, err, cberr.DecodingFailure)
 	many := strings.Split(strings.Repeat("a,", 17)+"a", ",")
-	_, err = kv.Do(testContext(t), documents(t, "{", map[string]string{"$document.flags": "0"}), kv.Get{Key: []byte("k"), Paths: many})
+	_, err = kv.Do(testContext(t), documents(t, "{", map[string]string{"$document.flags": "0"}),
+		kv.Get{Key: []byte("k"), Paths: many})
 	require.ErrorIs(t, err, cberr.DocumentNotJSON)
 }
 
 // B61: which paths are paths.
 func TestPathsOfProjections_B61(t *testing.T) {
-	for _, path := range []string{"x.y.z", "[1]", "x[1]", "a.x[1].z", "x[-1]", "`a.b`[0]", "`back``tick`", "a.`b`.c", strings.Repeat("a.", 31) + "a"} {
+	for _, path := range []string{
+		"x.y.z", "[1]", "x[1]", "a.x[1].z", "x[-1]", "`a.b`[0]", "`back``tick`", "a.`b`.c",
+		strings.Repeat("a.", 31) + "a",
+	} {
 		_, err := on("", kv.Get{Key: []byte("k"), Paths: []string{path}}).encoded(common)
 		require.NoError(t, err, path)
 	}
-	for _, path := range []string{"", "x..z", "x[1]]", "x]", "x.", ".", "x[", "x[a]", "x[-2]", "`x", "x`y`", "[1]x", "x[1", strings.Repeat("a.", 32) + "a"} {
+	for _, path := range []string{
+		"", "x..z", "x[1]]", "x]", "x.", ".", "x[", "x[a]", "x[-2]", "`x", "x`y`", "[1]x",
+		"x[1", strings.Repeat("a.", 32) + "a",
+	} {
 		_, err := on("", kv.Get{Key: []byte("k"), Paths: []string{path}}).encoded(common)
 		require.ErrorIs(t, err, cberr.InvalidArgument, path)
 	}
@@ -160,7 +175,8 @@ func FuzzProjection(f *testing.F) {
 			paths = append(paths, one)
 		}
 		d := newFake(func(c *kv.Call) {
-			value := append([]byte{0, 0, 0, 0, 0, 1, '0', 0, 0}, binary.BigEndian.AppendUint32(nil, uint32(len(doc)))...)
+			value := append([]byte{0, 0, 0, 0, 0, 1, '0', 0, 0}, binary.BigEndian.AppendUint32(nil,
+				uint32(len(doc)))...)
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Value: append(value, doc...)})
 		})
 		res, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k"), Paths: paths})

@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// docs/protocol.md has a row for every opcode that the client sends: those of the table of operations, and whatever else the
-// packages that write requests name.
+// docs/protocol.md has a row for every opcode that the client sends: those of the table of operations, and whatever
+// else the packages that write requests name.
 func TestEveryOpcodeThatIsSentHasItsRow(t *testing.T) {
 	text, err := os.ReadFile("../docs/protocol.md")
 	require.NoError(t, err)

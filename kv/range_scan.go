@@ -51,7 +51,8 @@ type ScanSnapshot struct {
 }
 
 // RangeScanCreate begins a scan of one vbucket: of Range, or of Sampling. A vbucket without such keys is
-// cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection that made it. Scan runs scans over all vbuckets.
+// cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection that made
+// it. Scan runs scans over all vbuckets.
 type RangeScanCreate struct {
 	Common
 	VBucket    uint16
@@ -79,14 +80,20 @@ func (c *RangeScanCreate) check() error {
 	case c.KeysOnly && c.WithXattrs:
 		return badArgument("xattrs", "are asked for without documents")
 	case len(c.Name) > MaxScanName:
-		return &ArgumentError{Field: "name length", Value: int64(len(c.Name)), Limit: MaxScanName, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "name length", Value: int64(len(c.Name)), Limit: MaxScanName,
+			Kind: cberr.InvalidArgument,
+		}
 	case c.Snapshot != nil && c.Snapshot.Wait < 0:
 		return badArgument("snapshot wait", "is negative")
 	}
 	if c.Range != nil {
 		for _, term := range [...][]byte{c.Range.Start, c.Range.End} {
 			if len(term) > MaxKeyLen {
-				return &ArgumentError{Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen, Kind: cberr.InvalidArgument}
+				return &ArgumentError{
+					Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen,
+					Kind: cberr.InvalidArgument,
+				}
 			}
 		}
 	}
@@ -162,7 +169,8 @@ func (s *ScanSnapshot) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendScanCreate appends the value of a RANGE_SCAN_CREATE with the collection's id, which may change between attempts.
+// appendScanCreate appends the value of a RANGE_SCAN_CREATE with the collection's id, which may change between
+// attempts.
 func appendScanCreate(dst, value []byte, id uint32) []byte {
 	if id == 0 || len(value) == 0 {
 		return append(dst, value...)
@@ -193,8 +201,8 @@ type RangeScanContinue struct {
 	MaxTime  time.Duration // 0 means any
 }
 
-// ScanItem is a document or a key that a scan has found. Its bytes are the caller's, in memory of their own: whoever keeps
-// a key keeps nothing else alive.
+// ScanItem is a document or a key that a scan has found. Its bytes are the caller's, in memory of their own: whoever
+// keeps a key keeps nothing else alive.
 type ScanItem struct {
 	Key      []byte
 	Value    []byte // nil in a scan of keys

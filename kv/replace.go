@@ -2,8 +2,8 @@ package kv
 
 import "github.com/couchcore/couchcore/memd"
 
-// Replace writes a document that must exist: otherwise the error is cberr.DocumentNotFound, or cberr.CASMismatch when it
-// is not the version that CAS names.
+// Replace writes a document that must exist: otherwise the error is cberr.DocumentNotFound, or cberr.CASMismatch when
+// it is not the version that CAS names.
 type Replace struct {
 	Common
 	Key, Value []byte

@@ -38,14 +38,14 @@ type Common struct {
 	// A deadline of the context that comes earlier wins.
 	Timeout time.Duration
 
-	// CollectionID is the collection's id where the caller knows it already: no node is asked for it then. When no collection
-	// has it, the collection's names are looked up if there are some; without names the call fails. 0 means that it is
-	// not known.
+	// CollectionID is the collection's id where the caller knows it already: no node is asked for it then. When no
+	// collection has it, the collection's names are looked up if there are some; without names the call fails. 0 means
+	// that it is not known.
 	CollectionID uint32
 
-	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of asking
-	// the strategy. Start and Go then return when it is on its way, so that a caller that starts more than the cluster takes is
-	// slowed down. Without it they never block.
+	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of
+	// asking the strategy. Start and Go then return when it is on its way, so that a caller that starts more than the
+	// cluster takes is slowed down. Without it they never block.
 	Block bool
 }
 
@@ -94,8 +94,8 @@ type Request struct {
 // ValueLen is how long Value is.
 func (r *Request) ValueLen() int { return len(r.Value) }
 
-// Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on the wire
-// no more than a header, extras, the key and the value, on every connection.
+// Simple reports whether the request is for a key of the default collection, on the vbucket's active copy, and is on
+// the wire no more than a header, extras, the key and the value, on every connection.
 func (r *Request) Simple() bool { return r.simple }
 
 // NotSimple has the request routed and written like those that are not Simple.
@@ -157,7 +157,8 @@ func badArgument(field, reason string) error {
 
 // InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" || r.Collection == "_default")
+	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" ||
+		r.Collection == "_default")
 }
 
 // hedgesAndRetries reports whether the request names both, of which only one can govern it.
@@ -174,9 +175,15 @@ func (r *Request) validate(s *Spec) error {
 		}
 		switch {
 		case len(r.Key) == 0:
-			return &ArgumentError{Field: "key", Limit: int64(limit), Reason: fmt.Sprintf("is empty, 1 to %d bytes allowed", limit), Kind: cberr.InvalidArgument}
+			return &ArgumentError{
+				Field: "key", Limit: int64(limit),
+				Reason: fmt.Sprintf("is empty, 1 to %d bytes allowed", limit), Kind: cberr.InvalidArgument,
+			}
 		case len(r.Key) > limit:
-			return &ArgumentError{Field: "key length", Value: int64(len(r.Key)), Limit: int64(limit), Kind: cberr.InvalidArgument}
+			return &ArgumentError{
+				Field: "key length", Value: int64(len(r.Key)), Limit: int64(limit),
+				Kind: cberr.InvalidArgument,
+			}
 		}
 	}
 	switch {
@@ -185,13 +192,19 @@ func (r *Request) validate(s *Spec) error {
 	case r.Datatype&^s.Datatypes != 0:
 		return badArgument("datatype", fmt.Sprintf("is %v, %s takes %v", r.Datatype, s.Name, s.Datatypes))
 	case len(r.Value) > MaxValueLen:
-		return &ArgumentError{Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge}
+		return &ArgumentError{
+			Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen,
+			Kind: cberr.ValueTooLarge,
+		}
 	case r.Timeout < 0:
 		return badArgument("timeout", "is negative")
 	case r.hedgesAndRetries():
 		return badArgument("hedge", "given together with a strategy (Retry): a call is hedged or retried, not both")
 	case r.Durability > memd.DurabilityPersistToMajority:
-		return &ArgumentError{Field: "durability level", Value: int64(r.Durability), Limit: int64(memd.DurabilityPersistToMajority), Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "durability level", Value: int64(r.Durability),
+			Limit: int64(memd.DurabilityPersistToMajority), Kind: cberr.InvalidArgument,
+		}
 	case r.Durability != 0 && !s.Has(Durable):
 		return badArgument("durability level", "not accepted by "+s.Name)
 	case r.PreserveExpiry && !s.Has(PreservesExpiry):
@@ -199,7 +212,10 @@ func (r *Request) validate(s *Spec) error {
 	case s.Has(WantsCAS) && r.CAS == 0:
 		return badArgument("cas", s.Name+" needs the CAS of the lock")
 	case len(r.OnBehalfOf) > MaxUserLen:
-		return &ArgumentError{Field: "on behalf of length", Value: int64(len(r.OnBehalfOf)), Limit: MaxUserLen, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "on behalf of length", Value: int64(len(r.OnBehalfOf)), Limit: MaxUserLen,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	return validateNames(&r.Common)
 }
@@ -210,11 +226,15 @@ func validateNames(in *Common) error {
 	}
 	for _, n := range [...]struct{ field, name string }{{"scope", in.Scope}, {"collection", in.Collection}} {
 		if len(n.name) > 251 {
-			return &ArgumentError{Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251, Kind: cberr.InvalidArgument}
+			return &ArgumentError{
+				Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251,
+				Kind: cberr.InvalidArgument,
+			}
 		}
 		for i := 0; i < len(n.name); i++ {
 			c := n.name[i]
-			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '%') {
+			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' ||
+				c == '%') {
 				return badArgument(n.field+" name", fmt.Sprintf("byte %d is not one of A-Z a-z 0-9 _ - %%", i))
 			}
 		}
@@ -322,7 +342,10 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 		h.Magic = memd.MagicReqExt
 	}
 	if h.KeyLen > 255 || h.FramesLen > 255 {
-		return dst, nil, &ArgumentError{Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255, Kind: cberr.InvalidArgument}
+		return dst, nil, &ArgumentError{
+			Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	h.BodyLen = h.FramesLen + h.ExtrasLen + h.KeyLen + len(value)
 	dst = memd.AppendHeader(dst, h)
@@ -368,7 +391,8 @@ func (r *Request) wireDatatype(w *Wire) (memd.Datatype, error) {
 		dt &^= memd.DatatypeJSON
 	}
 	switch {
-	case dt&memd.DatatypeSnappy != 0 && !w.Features.Has(memd.FeatureSnappy) && !w.Features.Has(memd.FeatureSnappyEverywhere):
+	case dt&memd.DatatypeSnappy != 0 && !w.Features.Has(memd.FeatureSnappy) &&
+		!w.Features.Has(memd.FeatureSnappyEverywhere):
 		return 0, &FeatureError{memd.FeatureSnappy}
 	case dt&memd.DatatypeXattr != 0 && !w.Features.Has(memd.FeatureXattr):
 		return 0, &FeatureError{memd.FeatureXattr}
@@ -398,7 +422,8 @@ func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 	if r.OnBehalfOf != "" {
 		var err error
 		var user [MaxUserLen]byte
-		if frames, err = memd.AppendFrame(frames, memd.FrameImpersonateUser, user[:copy(user[:], r.OnBehalfOf)]); err != nil {
+		if frames, err = memd.AppendFrame(frames, memd.FrameImpersonateUser,
+			user[:copy(user[:], r.OnBehalfOf)]); err != nil {
 			return frames, err
 		}
 	}

@@ -18,7 +18,8 @@ var stays = map[string]string{
 	"State.ph": "attempts go on counting",
 }
 
-// TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory fills every field with garbage and looks for what a Reset has left.
+// TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory fills every field with garbage and looks for what a Reset has
+// left.
 func TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory(t *testing.T) {
 	for range 3 {
 		c := NewCall()
@@ -31,7 +32,8 @@ func TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory(t *testing.T) {
 	}
 }
 
-// fill sets everything in v that is not a place for another goroutine's pointers to something that is not zero, and says how many.
+// fill sets everything in v that is not a place for another goroutine's pointers to something that is not zero, and
+// says how many.
 func fill(v reflect.Value) (n int) {
 	v = writable(v)
 	switch v.Kind() {
@@ -92,7 +94,8 @@ func fillAtomic(v reflect.Value) int {
 // garbageFor is a type that has the methods of an interface.
 func garbageFor(i reflect.Type) reflect.Type {
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[*Error](), reflect.TypeFor[anyStrategy](), reflect.TypeFor[anyContext](), reflect.TypeFor[anyOwner](),
+		reflect.TypeFor[*Error](), reflect.TypeFor[anyStrategy](), reflect.TypeFor[anyContext](),
+		reflect.TypeFor[anyOwner](),
 	} {
 		if t.Implements(i) {
 			return t

@@ -120,8 +120,8 @@ func (r *Response) Token() (t MutationToken) {
 	return t
 }
 
-// set copies what p says, its value behind what is in into unless that is nil, or keeps the value when that is memory of its
-// own. It runs on the connection's reader, so it does nothing that can fail or block.
+// set copies what p says, its value behind what is in into unless that is nil, or keeps the value when that is memory
+// of its own. It runs on the connection's reader, so it does nothing that can fail or block.
 func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 	r.Opcode, r.Status, r.CAS, r.Datatype = p.Opcode, p.Status, p.CAS, p.Datatype
 	r.extrasLen = uint8(copy(r.extras[:], p.Extras))
@@ -153,8 +153,8 @@ func exact(b []byte) []byte {
 type Result struct {
 	CAS uint64
 
-	// Results are passed by value, through the stack of every goroutine that waits: what many of them have in common, and what
-	// most do not have, is behind pointers.
+	// Results are passed by value, through the stack of every goroutine that waits: what many of them have in common,
+	// and what most do not have, is behind pointers.
 	via                 *Via        // nil when no connection brought it
 	retry               *retry.Info // nil when nothing was retried
 	readUnits, wrtUnits uint32

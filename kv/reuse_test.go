@@ -39,11 +39,17 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		}
 		if string(c.Req.Key) == "missing" {
 			c.Lend()
-			p := memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound, Value: []byte("{}"), Datatype: memd.DatatypeJSON, Frames: units}
+			p := memd.Packet{
+				Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound, Value: []byte("{}"),
+				Datatype: memd.DatatypeJSON, Frames: units,
+			}
 			c.Refuse(c.StatusError(&p, kv.Classify(p.Opcode, p.Status, false)))
 			return
 		}
-		p := memd.Packet{Opcode: c.Req.Opcode, CAS: 9, Extras: be32, Value: []byte("v"), Datatype: memd.DatatypeJSON, Frames: frames}
+		p := memd.Packet{
+			Opcode: c.Req.Opcode, CAS: 9, Extras: be32, Value: []byte("v"), Datatype: memd.DatatypeJSON,
+			Frames: frames,
+		}
 		switch c.Req.Opcode {
 		case memd.OpSet, memd.OpAppend:
 			p.Extras = token
@@ -53,17 +59,26 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		}
 		require.True(t, c.Succeed(&p, false))
 	})
-	all := kv.Common{Scope: "s", Collection: "c", CollectionID: 8, OnBehalfOf: "jane", Timeout: time.Second, Block: true, Retry: retry.BestEffort{}}
+	all := kv.Common{
+		Scope: "s", Collection: "c", CollectionID: 8, OnBehalfOf: "jane", Timeout: time.Second,
+		Block: true, Retry: retry.BestEffort{},
+	}
 	some := kv.Common{Timeout: time.Second, Block: true, Retry: retry.BestEffort{}}
 	key, value, into := []byte("k"), []byte("v"), make([]byte, 0, 8)
 	hedge := &kv.Hedge{MaxAttempts: 1}
 	for name, use := range map[string]func(t *testing.T, d kv.Dispatcher){
-		"get":        with(kv.Get{Key: key, Into: into}),
-		"plain get":  with(kv.Get{Common: some, Key: key, KeepCompressed: true, Hedge: hedge}),
-		"get, all":   with(kv.Get{Common: all, Key: key, KeepCompressed: true, Hedge: hedge}),
-		"upsert":     with(kv.Upsert{Key: key, Value: value}),
-		"plain set":  with(kv.Upsert{Common: some, Key: key, Value: value, CAS: 1, Flags: 2, Datatype: memd.DatatypeJSON, Expiry: kv.ExpireAfter(time.Minute)}),
-		"durable":    with(kv.Upsert{Key: key, Value: value, Durability: memd.DurabilityMajority, PreserveExpiry: true}),
+		"get":       with(kv.Get{Key: key, Into: into}),
+		"plain get": with(kv.Get{Common: some, Key: key, KeepCompressed: true, Hedge: hedge}),
+		"get, all":  with(kv.Get{Common: all, Key: key, KeepCompressed: true, Hedge: hedge}),
+		"upsert":    with(kv.Upsert{Key: key, Value: value}),
+		"plain set": with(kv.Upsert{
+			Common: some, Key: key, Value: value, CAS: 1, Flags: 2,
+			Datatype: memd.DatatypeJSON, Expiry: kv.ExpireAfter(time.Minute),
+		}),
+		"durable": with(kv.Upsert{
+			Key: key, Value: value, Durability: memd.DurabilityMajority,
+			PreserveExpiry: true,
+		}),
 		"compressed": with(kv.Upsert{Key: key, Value: make([]byte, 1000)}),
 		"append":     with(kv.Append{Common: some, Key: key, Value: value, CAS: 3}),
 		"exists":     with(kv.Exists{Common: all, Key: key}),

@@ -84,8 +84,8 @@ type Scanning struct {
 	closed bool
 }
 
-// Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else. The context is
-// that of the whole scan. Whoever does not read the result to its end calls Close.
+// Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
+// The context is that of the whole scan. Whoever does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if t, ok := d.(ScanTimer); ok && s.Timeout == 0 {
 		s.Timeout = t.ScanTimeout()
@@ -115,7 +115,10 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if err := s.checkTokens(d, l); err != nil {
 		return nil, s.fails(cberr.InvalidArgument, err)
 	}
-	run := &Scanning{op: s, d: d, out: make(chan []ScanItem, scanBuffer), todo: map[int][]uint16{}, running: map[int]int{}}
+	run := &Scanning{
+		op: s, d: d, out: make(chan []ScanItem, scanBuffer), todo: map[int][]uint16{},
+		running: map[int]int{},
+	}
 	run.ctx, run.cancel = context.WithCancel(ctx)
 	run.plan(l)
 	run.workers = s.Concurrency
@@ -129,8 +132,8 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	return run, nil
 }
 
-// checkTokens refuses mutations that no vbucket of the scan can know of: waiting for another one of the same number would
-// promise what it does not keep.
+// checkTokens refuses mutations that no vbucket of the scan can know of: waiting for another one of the same number
+// would promise what it does not keep.
 func (s *Scan) checkTokens(d Topology, l Layout) error {
 	named, _ := d.(interface{ Name() string })
 	for i, t := range s.ConsistentWith {
@@ -151,7 +154,8 @@ func (s *Scan) fails(kind, cause error) *Error {
 // create is the request that begins the scan of a vbucket.
 func (s *Scan) create(vb uint16) RangeScanCreate {
 	c := RangeScanCreate{
-		Common: s.Common, VBucket: vb, KeysOnly: s.KeysOnly, WithXattrs: s.WithXattrs, Range: s.Range, Sampling: s.Sampling,
+		Common: s.Common, VBucket: vb, KeysOnly: s.KeysOnly, WithXattrs: s.WithXattrs, Range: s.Range,
+		Sampling: s.Sampling,
 	}
 	for _, t := range s.ConsistentWith {
 		if t.VBucket == vb && (c.Snapshot == nil || t.Seqno > c.Snapshot.Seqno) {
@@ -179,8 +183,8 @@ func (r *Scanning) plan(l Layout) {
 	}
 }
 
-// take gives a vbucket of the node with the fewest scans. When there is none the worker leaves, and is told whether it is
-// the last: under the same lock, so that a vbucket which comes back meanwhile finds a worker.
+// take gives a vbucket of the node with the fewest scans. When there is none the worker leaves, and is told whether it
+// is the last: under the same lock, so that a vbucket which comes back meanwhile finds a worker.
 func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,8 +207,8 @@ func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
 	return vb, node, true, false
 }
 
-// gave takes a vbucket back that was scanned, or that the node had no room for: then there is one worker fewer, unless it
-// is the last.
+// gave takes a vbucket back that was scanned, or that the node had no room for: then there is one worker fewer, unless
+// it is the last.
 func (r *Scanning) gave(vb uint16, node int, busy bool) (leave bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -273,7 +273,12 @@ func sorted(keys []string) []string {
 // B64: everything once, keys alone or documents, whatever the sizes of the answers.
 func TestAScanFindsEverythingOnce_B64(t *testing.T) {
 	for _, op := range []kv.Scan{
-		{}, {KeysOnly: true}, {KeysOnly: true, BatchItems: 1}, {BatchItems: 7, Concurrency: 1}, {Concurrency: 64}, {KeysOnly: true, Sort: kv.ScanByKey},
+		{},
+		{KeysOnly: true},
+		{KeysOnly: true, BatchItems: 1},
+		{BatchItems: 7, Concurrency: 1},
+		{Concurrency: 64},
+		{KeysOnly: true, Sort: kv.ScanByKey},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScanServer(t, 32, 3, 1000)
@@ -322,7 +327,8 @@ func TestAScanOfARange(t *testing.T) {
 	}
 }
 
-// K31: a vbucket that moves or a connection that is lost is scanned on from the last key: nothing twice, nothing left out.
+// K31: a vbucket that moves or a connection that is lost is scanned on from the last key: nothing twice, nothing left
+// out.
 func TestAScanResumesAfterTheLastKey_K31(t *testing.T) {
 	for name, fault := range map[string]func(n int) (memd.Status, bool){
 		"moved": func(n int) (memd.Status, bool) {
@@ -340,8 +346,12 @@ func TestAScanResumesAfterTheLastKey_K31(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, s.all(), sorted(keys), name)
 			require.Greater(t, len(s.creates), 8)
-			behindAKey := []byte(`"excl_start":"azA`) // of all keys, k0000 to k0399: which of them depends on what is scanned when
-			resumed := slices.ContainsFunc(s.creates, func(j string) bool { return bytes.Contains([]byte(j), behindAKey) })
+			// of all keys, k0000 to k0399: which of them depends on what is scanned when
+			behindAKey := []byte(`"excl_start":"azA`)
+			resumed := slices.ContainsFunc(s.creates, func(j string) bool {
+				return bytes.Contains([]byte(j),
+					behindAKey)
+			})
 			require.True(t, resumed, "%s: behind the last key", name)
 		})
 	}
@@ -405,8 +415,9 @@ func TestAScanOfBusyNodes(t *testing.T) {
 
 func TestFatalFailuresEndAScan(t *testing.T) {
 	for st, kind := range map[memd.Status]*cberr.Kind{
-		memd.StatusAccess: cberr.AuthenticationFailure, memd.StatusInvalid: cberr.InvalidArgument, memd.StatusVBUUIDNotEqual: cberr.Couchbase,
-		memd.StatusNotStored: cberr.Couchbase, memd.StatusInternal: cberr.InternalServerFailure,
+		memd.StatusAccess: cberr.AuthenticationFailure, memd.StatusInvalid: cberr.InvalidArgument,
+		memd.StatusVBUUIDNotEqual: cberr.Couchbase,
+		memd.StatusNotStored:      cberr.Couchbase, memd.StatusInternal: cberr.InternalServerFailure,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScanServer(t, 8, 2, 100)
@@ -479,7 +490,10 @@ func TestASamplingScan(t *testing.T) {
 		var before []string
 		for range 2 {
 			s := newScanServer(t, 16, 2, 500)
-			keys, err := found(t, s, kv.Scan{Sampling: &kv.ScanSampling{Samples: 25, Seed: 7}, KeysOnly: true, Concurrency: 1})
+			keys, err := found(t, s, kv.Scan{
+				Sampling: &kv.ScanSampling{Samples: 25, Seed: 7}, KeysOnly: true,
+				Concurrency: 1,
+			})
 			require.NoError(t, err)
 			require.Len(t, keys, 25)
 			require.Empty(t, s.scans)
@@ -553,7 +567,10 @@ func TestScansThatNeverBegin(t *testing.T) {
 		_, err := op.Run(testContext(t), s.topo)
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", op)
 	}
-	for _, tokens := range [][]kv.MutationToken{{{VBucket: 3, UUID: 1}, {VBucket: 4, UUID: 1}}, {{Bucket: "travel", VBucket: 1}, {Bucket: "other", VBucket: 1}}} {
+	for _, tokens := range [][]kv.MutationToken{
+		{{VBucket: 3, UUID: 1}, {VBucket: 4, UUID: 1}},
+		{{Bucket: "travel", VBucket: 1}, {Bucket: "other", VBucket: 1}},
+	} {
 		_, err := kv.Scan{ConsistentWith: tokens}.Run(testContext(t), inBucket{s.topo, "travel"})
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", tokens)
 		require.ErrorContains(t, err, "mutation 1")
@@ -570,7 +587,10 @@ func TestScansThatNeverBegin(t *testing.T) {
 // The limits of one answer are those of the scan, or the usual ones.
 func TestTheBatchesOfAScan(t *testing.T) {
 	for want, op := range map[string]kv.Scan{
-		"00000032" + "00000000" + "00003a98": {}, "00000007" + "00000000" + "00000064": {BatchItems: 7, BatchBytes: 100},
+		"00000032" + "00000000" + "00003a98": {}, "00000007" + "00000000" + "00000064": {
+			BatchItems: 7,
+			BatchBytes: 100,
+		},
 	} {
 		s := newScanServer(t, 2, 1, 10)
 		_, err := found(t, s, op)

@@ -26,7 +26,8 @@ type vbScan struct {
 }
 
 // errNoProgress says that a node goes on with a scan and gives nothing new.
-var errNoProgress = errors.New("the node makes no progress: it says that there are more items, and gives none that it has not given")
+var errNoProgress = errors.New("the node makes no progress: it says that there are more items, and gives none that " +
+	"it has not given")
 
 // vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
 func (r *Scanning) vbucket(vb uint16) error {
@@ -48,8 +49,8 @@ func (r *Scanning) vbucket(vb uint16) error {
 	}
 }
 
-// pause waits before a request that follows one without progress. It is false when that has lasted too long, or the scan has
-// ended.
+// pause waits before a request that follows one without progress. It is false when that has lasted too long, or the
+// scan has ended.
 func (s *vbScan) pause() bool {
 	if time.Since(s.stall) > s.r.op.Timeout {
 		return false
@@ -87,7 +88,10 @@ func (s *vbScan) once() error {
 			s.cancel(scan)
 		}
 	}()
-	next := RangeScanContinue{Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems, MaxBytes: s.r.op.BatchBytes}
+	next := RangeScanContinue{
+		Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems,
+		MaxBytes: s.r.op.BatchBytes,
+	}
 	for {
 		got, err := Do(s.r.ctx, s.r.d, next)
 		if err != nil {
@@ -110,8 +114,8 @@ func (s *vbScan) once() error {
 	}
 }
 
-// over says that a node which refuses to go on with a scan has forgotten it. An answer that was no refusal, and makes no
-// sense, ends it here alone.
+// over says that a node which refuses to go on with a scan has forgotten it. An answer that was no refusal, and makes
+// no sense, ends it here alone.
 func over(st memd.Status) bool {
 	return st != memd.StatusBusy && st != memd.StatusSuccess && st != memd.StatusRangeScanMore
 }

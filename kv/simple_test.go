@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// The short way to write a request that is Simple gives the same bytes as the long one, whatever the operation; a request
-// that is not Simple has only the long one.
+// The short way to write a request that is Simple gives the same bytes as the long one, whatever the operation; a
+// request that is not Simple has only the long one.
 func TestASimpleRequestOnTheWire(t *testing.T) {
 	commons := []kv.Common{
 		{},
@@ -44,8 +44,14 @@ func TestASimpleRequestOnTheWire(t *testing.T) {
 			{"expiry", false, doing(kv.Get{Common: c, Key: key, WithExpiry: true})},
 			{"replica", false, doing(kv.GetReplica{Common: c, Key: key, Replica: 1})},
 			{"upsert", true, doing(kv.Upsert{Common: c, Key: key, Value: value})},
-			{"version", true, doing(kv.Upsert{Common: c, Key: key, Value: value, CAS: 7, Flags: 8, Datatype: memd.DatatypeJSON})},
-			{"durable", false, doing(kv.Upsert{Common: c, Key: key, Value: value, Durability: memd.DurabilityMajority})},
+			{"version", true, doing(kv.Upsert{
+				Common: c, Key: key, Value: value, CAS: 7, Flags: 8,
+				Datatype: memd.DatatypeJSON,
+			})},
+			{"durable", false, doing(kv.Upsert{
+				Common: c, Key: key, Value: value,
+				Durability: memd.DurabilityMajority,
+			})},
 			{"preserving", false, doing(kv.Upsert{Common: c, Key: key, Value: value, PreserveExpiry: true})},
 			{"append", true, doing(kv.Append{Common: c, Key: key, Value: value})},
 			{"touch", true, doing(kv.Touch{Common: c, Key: key, Expiry: kv.ExpireAfter(time.Minute)})},

@@ -15,8 +15,8 @@ import (
 // that claims to be larger fails its call and allocates nothing.
 const MaxInflated = 32 << 20
 
-// Limiter is an Owner with a limit of its own for what compressed values become. It is asked on the goroutine that wants
-// the result, and only for answers with a compressed value.
+// Limiter is an Owner with a limit of its own for what compressed values become. It is asked on the goroutine that
+// wants the result, and only for answers with a compressed value.
 type Limiter interface{ InflateLimit() int }
 
 // inflateLimit is the limit of the call's owner.
@@ -49,8 +49,8 @@ const (
 	maxSparePacked  = 64 << 10
 )
 
-// CompressionError is a value that says it is compressed and cannot be inflated: it is corrupt, or larger than the limit.
-// It unwraps to cberr.DecodingFailure and to the codec's error, if there is one. It concerns its own call alone.
+// CompressionError is a value that says it is compressed and cannot be inflated: it is corrupt, or larger than the
+// limit. It unwraps to cberr.DecodingFailure and to the codec's error, if there is one. It concerns its own call alone.
 type CompressionError struct {
 	Len   int   // of the compressed value
 	Size  int64 // that it claims to have, when that is too much
@@ -100,8 +100,8 @@ func inflate(dst, value []byte, limit int64) ([]byte, error) {
 	return dst[:head+n], nil
 }
 
-// Inflate gives the uncompressed form of a value that came with datatype dt: itself, unless it is compressed. One that claims
-// more than limit bytes (0 means MaxInflated) or is corrupt is a *CompressionError.
+// Inflate gives the uncompressed form of a value that came with datatype dt: itself, unless it is compressed. One that
+// claims more than limit bytes (0 means MaxInflated) or is corrupt is a *CompressionError.
 func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	if dt&memd.DatatypeSnappy == 0 {
 		return value, nil
@@ -109,8 +109,8 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	return inflate(nil, value, inflateLimit(limit))
 }
 
-// inflate makes the answer's values uncompressed: that of its only or last packet, and those of the packets before. It runs
-// on the goroutine that wants the result.
+// inflate makes the answer's values uncompressed: that of its only or last packet, and those of the packets before. It
+// runs on the goroutine that wants the result.
 func (c *Call) inflate() error {
 	r := &c.Res
 	left := int64(MaxParts)
@@ -138,8 +138,9 @@ func (c *Call) inflate() error {
 	return nil
 }
 
-// Packer compresses values as its Compression says. What the encoder needs beside the compressed value is shared by all calls: for
-// most values that is more than what comes out. It may be used by several goroutines at once. Its zero value is ready.
+// Packer compresses values as its Compression says. What the encoder needs beside the compressed value is shared by all
+// calls: for most values that is more than what comes out. It may be used by several goroutines at once. Its zero value
+// is ready.
 type Packer struct {
 	Compression
 	scratch sync.Pool // of *[]byte
@@ -183,7 +184,8 @@ func (p *Packer) worth(out, value []byte) bool {
 }
 
 // Pack compresses the value of a document once, whatever number of attempts follow, if p says so and it is worth it. A
-// connection calls it before it takes its lock. It reads the caller's bytes and therefore nothing once the call has ended.
+// connection calls it before it takes its lock. It reads the caller's bytes and therefore nothing once the call has
+// ended.
 func (c *Call) Pack(p *Packer) {
 	r := &c.Req
 	if p.Off || r.packTried || !c.is(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {

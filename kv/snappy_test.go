@@ -50,21 +50,30 @@ func TestCompressionOfRequests_B50(t *testing.T) {
 		value  []byte
 		packed bool
 	}{
-		"worth it":             {upsert(text), kv.Compression{}, whole, text, true},
-		"insert":               {on("", kv.Insert{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"replace":              {on("", kv.Replace{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"append":               {on("", kv.Append{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"prepend":              {on("", kv.Prepend{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"off":                  {upsert(text), kv.Compression{Off: true}, whole, text, false},
-		"not granted":          {upsert(text), kv.Compression{}, withoutFeature(memd.FeatureSnappy), text, false},
-		"32 bytes":             {upsert(text[:32]), kv.Compression{}, whole, text[:32], false},
-		"33 bytes":             {upsert(bytes.Repeat([]byte("a"), 33)), kv.Compression{}, whole, bytes.Repeat([]byte("a"), 33), true},
+		"worth it":    {upsert(text), kv.Compression{}, whole, text, true},
+		"insert":      {on("", kv.Insert{Key: key, Value: text}), kv.Compression{}, whole, text, true},
+		"replace":     {on("", kv.Replace{Key: key, Value: text}), kv.Compression{}, whole, text, true},
+		"append":      {on("", kv.Append{Key: key, Value: text}), kv.Compression{}, whole, text, true},
+		"prepend":     {on("", kv.Prepend{Key: key, Value: text}), kv.Compression{}, whole, text, true},
+		"off":         {upsert(text), kv.Compression{Off: true}, whole, text, false},
+		"not granted": {upsert(text), kv.Compression{}, withoutFeature(memd.FeatureSnappy), text, false},
+		"32 bytes":    {upsert(text[:32]), kv.Compression{}, whole, text[:32], false},
+		"33 bytes": {
+			upsert(bytes.Repeat([]byte("a"), 33)),
+			kv.Compression{},
+			whole,
+			bytes.Repeat([]byte("a"), 33), true,
+		},
 		"a larger limit":       {upsert(text), kv.Compression{MinSize: 100}, whole, text, false},
 		"noise":                {upsert(noise), kv.Compression{}, whole, noise, false},
 		"a stricter ratio":     {upsert(text), kv.Compression{MinRatio: 0.01}, whole, text, false},
 		"a ratio above 1 is 1": {upsert(noise), kv.Compression{MinRatio: 3}, whole, noise, false},
-		"not a document":       {on("", kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.UpsertPath("a", text)}}), kv.Compression{}, whole, nil, false},
-		"empty":                {upsert(nil), kv.Compression{}, whole, []byte{}, false},
+		"not a document": {
+			on("", kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.UpsertPath("a", text)}}),
+			kv.Compression{},
+			whole, nil, false,
+		},
+		"empty": {upsert(nil), kv.Compression{}, whole, []byte{}, false},
 	} {
 		p := packed(t, c.op, c.p, c.w)
 		require.Equal(t, c.packed, p.Datatype&memd.DatatypeSnappy != 0, name)
@@ -90,7 +99,8 @@ func TestACompressedValueIsNotCompressedAgain(t *testing.T) {
 	p := packed(t, op, kv.Compression{MinSize: 1}, common)
 	require.Equal(t, memd.DatatypeSnappy, p.Datatype)
 	require.Equal(t, once, p.Value)
-	_, err := op.encoded(kv.Wire{Features: allFeatures.Without(memd.FeatureSnappy).Without(memd.FeatureSnappyEverywhere)})
+	features := allFeatures.Without(memd.FeatureSnappy).Without(memd.FeatureSnappyEverywhere)
+	_, err := op.encoded(kv.Wire{Features: features})
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 }
 
@@ -110,7 +120,8 @@ func TestAnEndedCallIsNotCompressed(t *testing.T) {
 
 func TestCompressedAnswersAreInflated(t *testing.T) {
 	text := bytes.Repeat([]byte("abc"), 500)
-	answer := memd.Packet{Datatype: memd.DatatypeJSON | memd.DatatypeSnappy, Extras: be32, Value: s2.EncodeSnappy(nil, text)}
+	answer := memd.Packet{Datatype: memd.DatatypeJSON | memd.DatatypeSnappy, Extras: be32, Value: s2.EncodeSnappy(nil,
+		text)}
 	res, err := kv.Do(testContext(t), answering(answer), kv.Get{Key: []byte("k")})
 	require.NoError(t, err)
 	require.Equal(t, text, res.Value)
@@ -134,7 +145,8 @@ func TestCompressedAnswersAreInflated(t *testing.T) {
 	require.Empty(t, res.Value)
 
 	looked := s2.EncodeSnappy(nil, []byte("\x00\x00\x00\x00\x00\x01x"))
-	l, err := kv.Do(testContext(t), answering(memd.Packet{Datatype: memd.DatatypeSnappy, Value: looked}), kv.LookupIn{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}})
+	l, err := kv.Do(testContext(t), answering(memd.Packet{Datatype: memd.DatatypeSnappy, Value: looked}),
+		kv.LookupIn{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}})
 	require.NoError(t, err, "every operation understands compressed answers")
 	require.Equal(t, "x", string(l.Paths[0].Value))
 }
@@ -142,7 +154,10 @@ func TestCompressedAnswersAreInflated(t *testing.T) {
 // D7, D8: a value that is corrupt or claims too much ends its own call, at once, and allocates nothing.
 // A call keeps memory for compressed values. No result that a caller has shows what comes into it later.
 func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
-	docs := [][]byte{bytes.Repeat([]byte("abcd"), 100), bytes.Repeat([]byte("wxyz"), 90), bytes.Repeat([]byte("0123456789"), 4000), nil}
+	docs := [][]byte{
+		bytes.Repeat([]byte("abcd"), 100), bytes.Repeat([]byte("wxyz"), 90),
+		bytes.Repeat([]byte("0123456789"), 4000), nil,
+	}
 	large := make([]byte, 200<<10) // does not become smaller: too large to keep
 	_, err := rand.Read(large)
 	require.NoError(t, err)
@@ -159,7 +174,10 @@ func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
 			return
 		}
 		buf := s2.EncodeSnappy(nil, docs[c.Req.Key[0]-'0'])
-		c.Succeed(&memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy, Value: buf}, false)
+		c.Succeed(&memd.Packet{
+			Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Datatype: memd.DatatypeSnappy,
+			Value: buf,
+		}, false)
 		clear(buf) // the reader's own
 	})}
 	var want, got [][]byte
@@ -212,18 +230,21 @@ func TestCorruptAndOversizedValues_D7_D8(t *testing.T) {
 		_, err = kv.Do(testContext(t), answering(memd.Packet{Extras: be32}), kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
 	}
-	_, err := kv.Do(testContext(t), answering(memd.Packet{Datatype: memd.DatatypeSnappy, Value: whole[:9]}), kv.Increment{Key: []byte("k")})
+	_, err := kv.Do(testContext(t), answering(memd.Packet{Datatype: memd.DatatypeSnappy, Value: whole[:9]}),
+		kv.Increment{Key: []byte("k")})
 	require.True(t, kvError(t, err).Ambiguous(), "a mutation was acknowledged with it")
 }
 
 func TestCompressedErrorBodies(t *testing.T) {
 	text := s2.EncodeSnappy(nil, []byte(body))
-	_, err := kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy, string(text)), kv.Get{Key: []byte("k")})
+	_, err := kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy, string(text)),
+		kv.Get{Key: []byte("k")})
 	plain := kvError(t, err)
 	_, err = kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON, body), kv.Get{Key: []byte("k")})
 	require.Equal(t, kvError(t, err).Context, plain.Context)
 	require.NotEmpty(t, plain.Context)
-	_, err = kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy, "\xff\xff\xff\xff\x07"), kv.Get{Key: []byte("k")})
+	_, err = kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy,
+		"\xff\xff\xff\xff\x07"), kv.Get{Key: []byte("k")})
 	require.Empty(t, kvError(t, err).Context)
 }
 

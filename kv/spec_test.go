@@ -67,8 +67,10 @@ func TestEveryRowIsComplete(t *testing.T) {
 func TestTheIdempotentOperationsAreExactlyThese_CB11_CB52_CB53(t *testing.T) {
 	want := []memd.Opcode{
 		// The RFC's list.
-		memd.OpGetClusterConfig, memd.OpGet, memd.OpCollectionsGetID, memd.OpCollectionsGetManifest, memd.OpNoop, memd.OpObserve,
-		memd.OpObserveSeqno, memd.OpGetReplica, memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount, memd.OpSubdocMultiLookup,
+		memd.OpGetClusterConfig, memd.OpGet, memd.OpCollectionsGetID, memd.OpCollectionsGetManifest, memd.OpNoop,
+		memd.OpObserve,
+		memd.OpObserveSeqno, memd.OpGetReplica, memd.OpSubdocGet, memd.OpSubdocExists, memd.OpSubdocGetCount,
+		memd.OpSubdocMultiLookup,
 		// Pure reads beside it.
 		memd.OpGetMeta, memd.OpStat, memd.OpGetRandomKey, memd.OpGetEx, memd.OpGetExReplica,
 		memd.OpGetFailoverLog, memd.OpVersion,
@@ -100,18 +102,24 @@ func TestTheTraitsOfEveryRow(t *testing.T) {
 	)
 	want := map[string]kv.Traits{
 		"get": read | idem, "get-replica": read | idem | kv.FromReplica, "exists": read | idem,
-		"get-ex": read | idem, "get-ex-replica": read | idem | kv.FromReplica, "get-random": kv.AnyNode | kv.CollectionAware | idem,
-		"upsert": write | d | p | z, "insert": write | d | z, "replace": write | d | p | z, "remove": write | d,
-		"append": write | d | p | z, "prepend": write | d | p | z, "increment": write | d | p, "decrement": write | d | p,
-		"touch": write, "get-and-touch": write, "get-and-lock": write, "unlock": write | kv.WantsCAS,
+		"get-ex": read | idem, "get-ex-replica": read | idem | kv.FromReplica,
+		"get-random": kv.AnyNode | kv.CollectionAware | idem,
+		"upsert":     write | d | p | z, "insert": write | d | z, "replace": write | d | p | z, "remove": write | d,
+		"append": write | d | p | z, "prepend": write | d | p | z, "increment": write | d | p,
+		"decrement": write | d | p,
+		"touch":     write, "get-and-touch": write, "get-and-lock": write, "unlock": write | kv.WantsCAS,
 		"set-with-meta": write, "add-with-meta": write, "delete-with-meta": write,
-		"lookup-in": read | idem, "mutate-in": sub, "path-get": read | idem, "path-exists": read | idem, "path-count": read | idem,
+		"lookup-in": read | idem, "mutate-in": sub, "path-get": read | idem, "path-exists": read | idem,
+		"path-count":  read | idem,
 		"path-insert": sub, "path-upsert": sub, "path-remove": sub, "path-replace": sub, "path-array-append": sub,
-		"path-array-prepend": sub, "path-array-insert": sub, "path-array-add-unique": sub, "path-counter": sub, "path-replace-body": sub,
-		"observe": read | idem, "observe-seqno": kv.OfVBucket | idem, "failover-log": kv.OfVBucket | idem | kv.Ordered,
+		"path-array-prepend": sub, "path-array-insert": sub, "path-array-add-unique": sub, "path-counter": sub,
+		"path-replace-body": sub,
+		"observe":           read | idem, "observe-seqno": kv.OfVBucket | idem,
+		"failover-log":      kv.OfVBucket | idem | kv.Ordered,
 		"range-scan-create": kv.OfVBucket | kv.CollectionAware, "range-scan-continue": kv.OfVBucket | kv.NoRetry,
 		"range-scan-cancel": kv.OfVBucket | kv.NoRetry,
-		"noop":              idem | kv.AnyNode, "stat": idem | kv.AnyNode, "version": idem | kv.AnyNode, "get-manifest": idem | kv.AnyNode,
+		"noop":              idem | kv.AnyNode, "stat": idem | kv.AnyNode, "version": idem | kv.AnyNode,
+		"get-manifest": idem | kv.AnyNode,
 		"get-scope-id": kv.AnyNode, "get-cluster-config": idem | kv.AnyNode, "get-collection-id": idem | kv.AnyNode,
 	}
 	for _, s := range rowsOf() {

@@ -45,7 +45,10 @@ func (s Stat) Encode(r *Request) error {
 		return badArgument("node", "is given together with a vbucket")
 	}
 	if len(s.Group) > MaxKeyLen {
-		return &ArgumentError{Field: "group length", Value: int64(len(s.Group)), Limit: MaxKeyLen, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "group length", Value: int64(len(s.Group)), Limit: MaxKeyLen,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	if len(s.Args) > 0 {
 		r.Datatype = memd.DatatypeJSON
@@ -72,8 +75,8 @@ type NodeStats struct {
 	Err error
 }
 
-// StatAll asks every node that holds the bucket's data, all at once, and waits for all of them. A node that fails has its
-// error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
+// StatAll asks every node that holds the bucket's data, all at once, and waits for all of them. A node that fails has
+// its error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
 // The result is by the node's index.
 func StatAll(ctx context.Context, d Topology, op Stat) (map[int]NodeStats, error) {
 	each, err := onEachNode[StatResult](ctx, d, func(node int) Stat {

@@ -19,8 +19,8 @@ const (
 )
 
 // Disposition is what a status means for an operation. NotApplied says that the server has changed nothing; it is set
-// for every status with a reason. Ambiguous says that the server itself does not know. Reconnect says that the connection
-// is of no use any more.
+// for every status with a reason. Ambiguous says that the server itself does not know. Reconnect says that the
+// connection is of no use any more.
 type Disposition struct {
 	Class      Class
 	Reason     retry.Reason
@@ -30,9 +30,10 @@ type Disposition struct {
 	Reconnect  bool
 }
 
-// WithMap is the disposition once the error map of the node that answered was asked, which decides nothing but whether a
-// status of ClassAskMap is a retry matter. NotApplied is then as the client knows it, or as the map says: a server uses a status
-// that is new to a client only for what was not performed (kv_engine, status.h), unless the map's entry contradicts that.
+// WithMap is the disposition once the error map of the node that answered was asked, which decides nothing but whether
+// a status of ClassAskMap is a retry matter. NotApplied is then as the client knows it, or as the map says: a server
+// uses a status that is new to a client only for what was not performed (kv_engine, status.h), unless the map's entry
+// contradicts that.
 func (d Disposition) WithMap(e errormap.Entry) Disposition {
 	if d.Class != ClassAskMap || !e.RetryIndicated() {
 		return d
@@ -66,9 +67,9 @@ var (
 )
 
 // rows is the one table from status to error and reason (SDK RFC 0058 for the errors, RFC 0049 for the reasons). It has
-// every status of kv_engine's status.h and error map. Whatever is neither a success nor marked as applied was not applied.
-// Rows with askMap are errors of their own unless the node's error map calls them retryable; their temporary state passes by
-// itself. docs/protocol.md says of each why it is what it is.
+// every status of kv_engine's status.h and error map. Whatever is neither a success nor marked as applied was not
+// applied. Rows with askMap are errors of their own unless the node's error map calls them retryable; their temporary
+// state passes by itself. docs/protocol.md says of each why it is what it is.
 var rows = [...]row{
 	memd.StatusSuccess:                       {success: anyOpcode},
 	memd.StatusRangeScanMore:                 {success: scanOpcodes},
@@ -122,19 +123,25 @@ var rows = [...]row{
 	memd.StatusBusy:                      {kind: cberr.TemporaryFailure, askMap: true, varies: true},
 	memd.StatusTmpFail:                   {kind: cberr.TemporaryFailure, reason: retry.KVTemporaryFailure},
 	memd.StatusXattrInvalid:              {kind: cberr.InvalidArgument},
-	memd.StatusUnknownCollection:         {kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated, varies: true},
+	memd.StatusUnknownCollection: {
+		kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated,
+		varies: true,
+	},
 	// A bucket that was just made has none yet; the error maps of all servers that know the status say retry-later.
-	memd.StatusNoCollectionsManifest:       {kind: cberr.TemporaryFailure, reason: retry.KVErrorMapRetryIndicated},
-	memd.StatusCannotApplyManifest:         {kind: cberr.Couchbase},
-	memd.StatusUnknownScope:                {kind: cberr.ScopeNotFound, varies: true},
-	memd.StatusDCPStreamIDInvalid:          {kind: cberr.Couchbase},
-	memd.StatusDurabilityInvalidLevel:      {kind: cberr.DurabilityLevelNotAvailable},
-	memd.StatusDurabilityImpossible:        {kind: cberr.DurabilityImpossible},
-	memd.StatusSyncWriteInProgress:         {kind: cberr.DurableWriteInProgress, reason: retry.KVSyncWriteInProgress},
-	memd.StatusSyncWriteAmbiguous:          {kind: cberr.DurabilityAmbiguous, ambiguous: true, applied: true},
-	memd.StatusSyncWriteReCommitInProgress: {kind: cberr.DurableWriteReCommitInProgress, reason: retry.KVSyncWriteReCommitInProgress},
-	memd.StatusRangeScanCancelled:          {kind: cberr.RequestCanceled},
-	memd.StatusVBUUIDNotEqual:              {kind: cberr.Couchbase},
+	memd.StatusNoCollectionsManifest:  {kind: cberr.TemporaryFailure, reason: retry.KVErrorMapRetryIndicated},
+	memd.StatusCannotApplyManifest:    {kind: cberr.Couchbase},
+	memd.StatusUnknownScope:           {kind: cberr.ScopeNotFound, varies: true},
+	memd.StatusDCPStreamIDInvalid:     {kind: cberr.Couchbase},
+	memd.StatusDurabilityInvalidLevel: {kind: cberr.DurabilityLevelNotAvailable},
+	memd.StatusDurabilityImpossible:   {kind: cberr.DurabilityImpossible},
+	memd.StatusSyncWriteInProgress:    {kind: cberr.DurableWriteInProgress, reason: retry.KVSyncWriteInProgress},
+	memd.StatusSyncWriteAmbiguous:     {kind: cberr.DurabilityAmbiguous, ambiguous: true, applied: true},
+	memd.StatusSyncWriteReCommitInProgress: {
+		kind:   cberr.DurableWriteReCommitInProgress,
+		reason: retry.KVSyncWriteReCommitInProgress,
+	},
+	memd.StatusRangeScanCancelled: {kind: cberr.RequestCanceled},
+	memd.StatusVBUUIDNotEqual:     {kind: cberr.Couchbase},
 
 	memd.StatusSubdocPathNotFound:           {kind: cberr.PathNotFound},
 	memd.StatusSubdocPathMismatch:           {kind: cberr.PathMismatch},
@@ -184,7 +191,10 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 		}
 		return Disposition{Class: ClassFail, Kind: cberr.Couchbase}
 	}
-	d := Disposition{Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous, Reconnect: r.reconnect}
+	d := Disposition{
+		Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous,
+		Reconnect: r.reconnect,
+	}
 	switch {
 	case r.askMap:
 		d.Class = ClassAskMap
@@ -206,7 +216,8 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 	return d
 }
 
-// overrideOf is what a status with the row r means for an opcode, if that is something else. Most statuses need no search.
+// overrideOf is what a status with the row r means for an opcode, if that is something else. Most statuses need no
+// search.
 func overrideOf(r *row, op memd.Opcode, st memd.Status) (overrideRow, bool) {
 	if !r.varies {
 		return overrideRow{}, false

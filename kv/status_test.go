@@ -32,15 +32,19 @@ func TestEveryStatusHasOneDisposition_CB4(t *testing.T) {
 	}
 }
 
-// Each status that has a name has a row, which says whether the server has applied anything, and so has each code of the error
-// map of kv_engine's newest version (2, revision 9). Nothing known is left to chance: the error map decides only for statuses
-// that are known to leave everything as it was.
+// Each status that has a name has a row, which says whether the server has applied anything, and so has each code of
+// the error map of kv_engine's newest version (2, revision 9). Nothing known is left to chance: the error map decides
+// only for statuses that are known to leave everything as it was.
 func TestEveryNamedStatusHasARow_D132(t *testing.T) {
 	newest := []memd.Status{
-		0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x1f, 0x20, 0x21, 0x22, 0x23,
-		0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x30, 0x31, 0x32, 0x33, 0x35, 0x36, 0x37, 0x38, 0x50, 0x51, 0x80, 0x81, 0x82, 0x83, 0x84,
-		0x85, 0x86, 0x87, 0x88, 0x8a, 0x8c, 0x8d, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4,
-		0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8,
+		0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x1f, 0x20,
+		0x21, 0x22, 0x23,
+		0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x30, 0x31, 0x32, 0x33, 0x35, 0x36, 0x37, 0x38, 0x50, 0x51, 0x80, 0x81,
+		0x82, 0x83, 0x84,
+		0x85, 0x86, 0x87, 0x88, 0x8a, 0x8c, 0x8d, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xc0, 0xc1,
+		0xc2, 0xc3, 0xc4,
+		0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6,
+		0xd7, 0xd8,
 	}
 	require.Len(t, newest, 83)
 	for _, st := range newest {
@@ -141,8 +145,10 @@ func TestAnUnknownStatusAsksTheMap_CB5_CB48(t *testing.T) {
 func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 	asked := map[memd.Status]*cberr.Kind{
 		memd.StatusOutOfMemory: cberr.TemporaryFailure, memd.StatusBusy: cberr.TemporaryFailure,
-		memd.StatusConfigOnly: cberr.TemporaryFailure, memd.StatusWouldThrottle: cberr.RateLimited, memd.StatusCancelled: cberr.RequestCanceled,
-		0x30: cberr.RateLimited, 0x31: cberr.RateLimited, 0x32: cberr.RateLimited, 0x33: cberr.RateLimited,
+		memd.StatusConfigOnly: cberr.TemporaryFailure, memd.StatusWouldThrottle: cberr.RateLimited,
+		memd.StatusCancelled: cberr.RequestCanceled,
+		0x30:                 cberr.RateLimited, 0x31: cberr.RateLimited, 0x32: cberr.RateLimited,
+		0x33: cberr.RateLimited,
 	}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
@@ -152,7 +158,10 @@ func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 			continue
 		}
 		// The rest is either in the table, or nothing but asked about.
-		if alone := d == (kv.Disposition{Class: kv.ClassAskMap, Kind: cberr.Couchbase}); alone != (d.Class == kv.ClassAskMap) {
+		if alone := d == (kv.Disposition{
+			Class: kv.ClassAskMap,
+			Kind:  cberr.Couchbase,
+		}); alone != (d.Class == kv.ClassAskMap) {
 			t.Fatalf("%v: %+v", st, d)
 		}
 	}
@@ -160,14 +169,17 @@ func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 
 func TestStatusesWithAReason_CB58(t *testing.T) {
 	want := map[memd.Status]retry.Reason{
-		0x07: retry.KVNotMyVBucket, 0x08: retry.BucketNotReady, 0x09: retry.KVLocked, 0x1f: retry.BucketNotReady, 0x86: retry.KVTemporaryFailure,
-		0x88: retry.KVCollectionOutdated, 0x89: retry.KVErrorMapRetryIndicated, 0xa2: retry.KVSyncWriteInProgress, 0xa4: retry.KVSyncWriteReCommitInProgress,
+		0x07: retry.KVNotMyVBucket, 0x08: retry.BucketNotReady, 0x09: retry.KVLocked, 0x1f: retry.BucketNotReady,
+		0x86: retry.KVTemporaryFailure,
+		0x88: retry.KVCollectionOutdated, 0x89: retry.KVErrorMapRetryIndicated, 0xa2: retry.KVSyncWriteInProgress,
+		0xa4: retry.KVSyncWriteReCommitInProgress,
 	}
 	for _, s := range rowsOf() {
 		for st := range 1 << 16 {
 			st := memd.Status(st)
-			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked || s.Has(kv.NoRetry) || st == memd.StatusUnknownCollection &&
-				(s.Opcode == memd.OpCollectionsGetID || s.Opcode == memd.OpCollectionsGetScopeID) {
+			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked || s.Has(kv.NoRetry) ||
+				st == memd.StatusUnknownCollection &&
+					(s.Opcode == memd.OpCollectionsGetID || s.Opcode == memd.OpCollectionsGetScopeID) {
 				continue // CB-60's, CB-59's, and what is never retried
 			}
 			d := kv.Classify(s.Opcode, st, true)
@@ -201,7 +213,8 @@ func TestUnlockWithAnotherCASIsFinal_CB60(t *testing.T) {
 func TestSyncWriteAmbiguousIsFinalAndAmbiguous(t *testing.T) {
 	for _, s := range rowsOf() {
 		d := kv.Classify(s.Opcode, memd.StatusSyncWriteAmbiguous, false)
-		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.DurabilityAmbiguous, Ambiguous: true}, d, s.Name)
+		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.DurabilityAmbiguous, Ambiguous: true}, d,
+			s.Name)
 	}
 }
 

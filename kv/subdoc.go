@@ -93,15 +93,33 @@ var pathOps = map[memd.Opcode]pathOp{
 	memd.OpSubdocExists:   {flags: pathXattr, docs: docRead},
 	memd.OpSubdocGetCount: {flags: pathXattr, docs: docRead, noPath: true, result: true},
 
-	memd.OpSet:                  {mutates: true, value: true, whole: true, noPath: true},
-	memd.OpDelete:               {mutates: true, whole: true, noPath: true},
-	memd.OpSubdocDictAdd:        {mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true},
-	memd.OpSubdocDictUpsert:     {mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true},
-	memd.OpSubdocDelete:         {mutates: true, flags: pathXattr, docs: docKeep},
-	memd.OpSubdocReplace:        {mutates: true, flags: pathXattr | pathMacros | pathBinary, docs: docFill, value: true},
-	memd.OpSubdocArrayPushLast:  {mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true},
-	memd.OpSubdocArrayPushFirst: {mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true},
-	memd.OpSubdocArrayInsert:    {mutates: true, flags: pathXattr | pathMacros, docs: docFill | docCreateAsDeleted, value: true},
+	memd.OpSet:    {mutates: true, value: true, whole: true, noPath: true},
+	memd.OpDelete: {mutates: true, whole: true, noPath: true},
+	memd.OpSubdocDictAdd: {
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew,
+		value: true,
+	},
+	memd.OpSubdocDictUpsert: {
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew,
+		value: true,
+	},
+	memd.OpSubdocDelete: {mutates: true, flags: pathXattr, docs: docKeep},
+	memd.OpSubdocReplace: {
+		mutates: true, flags: pathXattr | pathMacros | pathBinary, docs: docFill,
+		value: true,
+	},
+	memd.OpSubdocArrayPushLast: {
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true,
+		noPath: true,
+	},
+	memd.OpSubdocArrayPushFirst: {
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true,
+		noPath: true,
+	},
+	memd.OpSubdocArrayInsert: {
+		mutates: true, flags: pathXattr | pathMacros, docs: docFill | docCreateAsDeleted,
+		value: true,
+	},
 	memd.OpSubdocArrayAddUnique: {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, noPath: true},
 	memd.OpSubdocCounter:        {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, result: true},
 
@@ -124,7 +142,10 @@ func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mu
 	case path != "" && po.whole:
 		return badPath(i, "is not empty, but the command is for the whole document")
 	case len(path) > MaxPathLen:
-		return &ArgumentError{Field: fmt.Sprintf("path %d length", i), Value: int64(len(path)), Limit: MaxPathLen, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: fmt.Sprintf("path %d length", i), Value: int64(len(path)), Limit: MaxPathLen,
+			Kind: cberr.InvalidArgument,
+		}
 	case po.value && len(value) == 0:
 		return badPath(i, "has no value")
 	case !po.value && len(value) != 0:

@@ -41,39 +41,84 @@ func TestSubdocArguments_B57(t *testing.T) {
 		{mutateOf(), "paths: are none, 1 to 16 allowed"},
 		{lookupOf(slices.Repeat([]kv.LookupSpec{kv.GetPath("a")}, 17)...), "number of paths is 17, limit 16"},
 		{mutateOf(slices.Repeat([]kv.MutateSpec{body}, 17)...), "number of paths is 17, limit 16"},
-		{lookupOf(kv.GetPath("a"), kv.LookupSpec{Op: memd.OpSubdocGet}), "path 1: is empty, which SUBDOC_GET does not take"},
+		{
+			lookupOf(kv.GetPath("a"), kv.LookupSpec{Op: memd.OpSubdocGet}),
+			"path 1: is empty, which SUBDOC_GET does not take",
+		},
 		{lookupOf(kv.ExistsPath("")), "path 0: is empty"},
-		{lookupOf(kv.LookupSpec{Op: memd.OpGet, Path: "a"}), "path 0: is not empty, but the command is for the whole document"},
+		{
+			lookupOf(kv.LookupSpec{Op: memd.OpGet, Path: "a"}),
+			"path 0: is not empty, but the command is for the whole document",
+		},
 		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocDictAdd, Path: "a"}), "path 0: SUBDOC_DICT_ADD is no command for it"},
 		{lookupOf(kv.LookupSpec{Op: memd.OpSet}), "path 0: SET is no command for it"},
 		{lookupOf(kv.GetPath(strings.Repeat("a", 1025))), "path 0 length is 1025, limit 1024"},
 		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocGet, Path: "a", Binary: true}), "path 0: is binary, which only"},
-		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocExists, Path: "a", Xattr: true, Binary: true}), "does not take the flag: binary"},
+		{
+			lookupOf(kv.LookupSpec{Op: memd.OpSubdocExists, Path: "a", Xattr: true, Binary: true}),
+			"does not take the flag: binary",
+		},
 		{lookupOf(kv.LookupSpec{Op: memd.OpGet, Xattr: true}), "does not take the flag: xattr"},
-		{on("lookup-in", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}, Replica: 4}), "replica is 4, limit 3"},
+		{
+			on("lookup-in", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}, Replica: 4}),
+			"replica is 4, limit 3",
+		},
 		{mutateOf(body, kv.InsertPath("", one)), "path 1: is empty"},
 		{mutateOf(kv.UpsertPath("", one)), "path 0: is empty"},
 		{mutateOf(kv.UpsertPath("a", nil)), "path 0: has no value"},
 		{x(kv.RemovePath("a"), func(s *kv.MutateSpec) { s.Value = one }), "path 0: has a value"},
 		{mutateOf(kv.MutateSpec{Op: memd.OpSubdocGet, Path: "a"}), "no command for it"},
 		{mutateOf(kv.MutateSpec{Op: memd.OpAppend, Path: "a"}), "no command for it"},
-		{x(body, func(s *kv.MutateSpec) { s.ExpandMacros = true }), "expands macros without being an extended attribute"},
-		{x(attr, func(s *kv.MutateSpec) { s.ExpandMacros, s.Binary = true, true }), "is binary, which only an extended attribute without macros"},
-		{x(kv.RemovePath("a"), func(s *kv.MutateSpec) { s.CreateParents = true }), "does not take the flag: create parents"},
-		{x(kv.AddUnique("a", one), func(s *kv.MutateSpec) { s.Xattr, s.ExpandMacros = true, true }), "does not take the flag: expand macros"},
+		{
+			x(body, func(s *kv.MutateSpec) { s.ExpandMacros = true }),
+			"expands macros without being an extended attribute",
+		},
+		{
+			x(attr, func(s *kv.MutateSpec) { s.ExpandMacros, s.Binary = true, true }),
+			"is binary, which only an extended attribute without macros",
+		},
+		{
+			x(kv.RemovePath("a"), func(s *kv.MutateSpec) { s.CreateParents = true }),
+			"does not take the flag: create parents",
+		},
+		{
+			x(kv.AddUnique("a", one), func(s *kv.MutateSpec) { s.Xattr, s.ExpandMacros = true, true }),
+			"does not take the flag: expand macros",
+		},
 		{x(kv.ReplaceBody("a"), func(s *kv.MutateSpec) { s.Xattr = false }), "that is no extended attribute"},
 		{mutateOf(kv.RemovePath(""), body), "change the body beside its removal"},
 		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Store: 3}), "store semantics: are unknown"},
-		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Store: kv.StoreInsert, CAS: 1}), "cas: given for a document that must not exist"},
-		{on("path-upsert", kv.MutatePath{Key: key, Spec: attr, CreateAsDeleted: true}), "create as deleted: needs upsert or insert"},
+		{
+			flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Store: kv.StoreInsert, CAS: 1}),
+			"cas: given for a document that must not exist",
+		},
+		{
+			on("path-upsert", kv.MutatePath{Key: key, Spec: attr, CreateAsDeleted: true}),
+			"create as deleted: needs upsert or insert",
+		},
 		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{attr}, Revive: true}), "revive: needs access to deleted documents"},
-		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{attr}, Revive: true, AccessDeleted: true, CreateAsDeleted: true, Store: kv.StoreUpsert}), "revive: given together with create as deleted"},
-		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, PreserveExpiry: true, Expiry: kv.ExpireAfter(1e9)}), "preserve expiry: given together"},
+		{flagged(kv.MutateIn{
+			Specs: []kv.MutateSpec{attr}, Revive: true, AccessDeleted: true, CreateAsDeleted: true,
+			Store: kv.StoreUpsert,
+		}), "revive: given together with create as deleted"},
+		{
+			flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, PreserveExpiry: true, Expiry: kv.ExpireAfter(1e9)}),
+			"preserve expiry: given together",
+		},
 		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Expiry: kv.ExpireAfter(-1)}), "expiry: is negative"},
 		{on("GET", kv.LookupPath{Key: key, Spec: kv.WholeDocument()}), "path 0: GET is no command of its own"},
-		{on("SUBDOC_MULTI_LOOKUP", kv.LookupPath{Key: key, Spec: kv.LookupSpec{Op: memd.OpSubdocMultiLookup}}), "no command of its own"},
-		{on("path-remove", kv.MutatePath{Key: key, Spec: kv.RemovePath("a"), Store: kv.StoreUpsert}), "SUBDOC_DELETE does not take them all"},
-		{on("path-upsert", kv.MutatePath{Key: key, Spec: body, Store: kv.StoreUpsert, CreateAsDeleted: true}), "the path is one of the body"},
+		{
+			on("SUBDOC_MULTI_LOOKUP", kv.LookupPath{Key: key, Spec: kv.LookupSpec{Op: memd.OpSubdocMultiLookup}}),
+			"no command of its own",
+		},
+		{
+			on("path-remove", kv.MutatePath{Key: key, Spec: kv.RemovePath("a"), Store: kv.StoreUpsert}),
+			"SUBDOC_DELETE does not take them all",
+		},
+		{
+			on("path-upsert", kv.MutatePath{Key: key, Spec: body, Store: kv.StoreUpsert, CreateAsDeleted: true}),
+			"the path is one of the body",
+		},
 		{on("path-upsert", kv.MutatePath{Key: key, Spec: body, Revive: true}), "revive: needs access"},
 	} {
 		f := newFake(nil)
@@ -104,7 +149,10 @@ func TestAPathThatFailsIsNamed(t *testing.T) {
 			require.False(t, e.Ambiguous(), "nothing was applied")
 			var pe *kv.PathError
 			require.ErrorAs(t, e, &pe)
-			require.Equal(t, kv.PathError{Index: want, Path: specs[want].Path, Status: memd.StatusSubdocPathNotFound, Kind: cberr.PathNotFound}, *pe)
+			require.Equal(t, kv.PathError{
+				Index: want, Path: specs[want].Path, Status: memd.StatusSubdocPathNotFound,
+				Kind: cberr.PathNotFound,
+			}, *pe)
 			require.ErrorContains(t, e, fmt.Sprintf("path %d %q: path not found", want, specs[want].Path))
 			js, err := json.Marshal(e)
 			require.NoError(t, err)
@@ -126,7 +174,10 @@ func TestAPathOfItsOwnThatFailsIsNamed(t *testing.T) {
 	var pe *kv.PathError
 	require.ErrorAs(t, e, &pe)
 	require.Equal(t, "a.b", pe.Path)
-	_, err = kv.Do(testContext(t), refusing(memd.StatusKeyNotFound, 0, ""), kv.LookupPath{Key: []byte("k"), Spec: kv.GetPath("a")})
+	_, err = kv.Do(testContext(t), refusing(memd.StatusKeyNotFound, 0, ""), kv.LookupPath{
+		Key:  []byte("k"),
+		Spec: kv.GetPath("a"),
+	})
 	require.ErrorIs(t, err, cberr.DocumentNotFound)
 	require.False(t, errors.As(err, &pe) && pe.Path == "a", "the document is missing, not its path")
 }
@@ -134,11 +185,16 @@ func TestAPathOfItsOwnThatFailsIsNamed(t *testing.T) {
 // Every status that a path can have is typed; the table is the one of whole answers, but for the access to attributes.
 func TestEveryPathStatusIsTyped_D99(t *testing.T) {
 	want := map[memd.Status]*cberr.Kind{
-		0xc0: cberr.PathNotFound, 0xc1: cberr.PathMismatch, 0xc2: cberr.PathInvalid, 0xc3: cberr.PathTooBig, 0xc4: cberr.PathTooDeep,
-		0xc5: cberr.ValueInvalid, 0xc6: cberr.DocumentNotJSON, 0xc7: cberr.NumberTooBig, 0xc8: cberr.DeltaInvalid, 0xc9: cberr.PathExists,
-		0xca: cberr.ValueTooDeep, 0xcb: cberr.InvalidArgument, 0xce: cberr.InvalidArgument, 0xcf: cberr.XattrInvalidKeyCombo,
-		0xd0: cberr.XattrUnknownMacro, 0xd1: cberr.XattrUnknownVirtualAttribute, 0xd2: cberr.XattrCannotModifyVirtualAttribute,
-		0xd4: cberr.InvalidArgument, 0xd5: cberr.XattrUnknownMacro, 0xd6: cberr.DocumentExists, 0xd7: cberr.InvalidArgument, 0xd8: cberr.PathMismatch,
+		0xc0: cberr.PathNotFound, 0xc1: cberr.PathMismatch, 0xc2: cberr.PathInvalid, 0xc3: cberr.PathTooBig,
+		0xc4: cberr.PathTooDeep,
+		0xc5: cberr.ValueInvalid, 0xc6: cberr.DocumentNotJSON, 0xc7: cberr.NumberTooBig, 0xc8: cberr.DeltaInvalid,
+		0xc9: cberr.PathExists,
+		0xca: cberr.ValueTooDeep, 0xcb: cberr.InvalidArgument, 0xce: cberr.InvalidArgument,
+		0xcf: cberr.XattrInvalidKeyCombo,
+		0xd0: cberr.XattrUnknownMacro, 0xd1: cberr.XattrUnknownVirtualAttribute,
+		0xd2: cberr.XattrCannotModifyVirtualAttribute,
+		0xd4: cberr.InvalidArgument, 0xd5: cberr.XattrUnknownMacro, 0xd6: cberr.DocumentExists,
+		0xd7: cberr.InvalidArgument, 0xd8: cberr.PathMismatch,
 		0x24: cberr.XattrNoAccess, 0x87: cberr.InvalidArgument, 0x7f: cberr.Couchbase, 0xffff: cberr.Couchbase,
 	}
 	for st, kind := range want {
@@ -173,7 +229,10 @@ func TestMalformedSubdocAnswers(t *testing.T) {
 	require.ErrorIs(t, err, cberr.DecodingFailure)
 
 	mutate := mutateOf(kv.CountPathBy("a", 1))
-	for _, value := range []string{"\x00", "\x00\x00\x00\x00\x00\x00\x02x", "\x00\x00\x00\xff\xff\xff\xff", "\x01\x00\x00\x00\x00\x00\x01x"} {
+	for _, value := range []string{
+		"\x00", "\x00\x00\x00\x00\x00\x00\x02x", "\x00\x00\x00\xff\xff\xff\xff",
+		"\x01\x00\x00\x00\x00\x00\x01x",
+	} {
 		_, err := mutate.do(testContext(t), answering(memd.Packet{Value: []byte(value)}))
 		require.ErrorIs(t, err, cberr.DecodingFailure, "%q", value)
 		require.True(t, kvError(t, err).Ambiguous(), "the mutation was acknowledged")
@@ -186,7 +245,8 @@ func TestResultsComeInTheCallersOrder_B55(t *testing.T) {
 		n := rapid.IntRange(1, kv.MaxPaths).Draw(rt, "n")
 		specs := make([]kv.LookupSpec, n)
 		for i := range specs {
-			specs[i] = kv.LookupSpec{Op: memd.OpSubdocGet, Path: fmt.Sprintf("p%d", i), Xattr: rapid.Bool().Draw(rt, "xattr")}
+			specs[i] = kv.LookupSpec{Op: memd.OpSubdocGet, Path: fmt.Sprintf("p%d", i), Xattr: rapid.Bool().Draw(rt,
+				"xattr")}
 		}
 		f := newFake(func(c *kv.Call) {
 			wire, err := wireOf(c, common)
@@ -240,7 +300,10 @@ func FuzzSubdocAnswer(f *testing.F) {
 	f.Add(uint16(0xcd), []byte("\x00\x00\xff\xff\xff\xff"))
 	one := []byte("1")
 	look := kv.LookupIn{Key: one, Specs: []kv.LookupSpec{kv.GetPath("a"), kv.GetXattr("x"), kv.CountPath("")}}
-	mutate := kv.MutateIn{Key: one, Specs: []kv.MutateSpec{kv.CountPathBy("a", 1), {Op: memd.OpSubdocDictUpsert, Path: "x", Value: one, Xattr: true}, kv.UpsertPath("b", one)}}
+	mutate := kv.MutateIn{Key: one, Specs: []kv.MutateSpec{kv.CountPathBy("a", 1), {
+		Op:   memd.OpSubdocDictUpsert,
+		Path: "x", Value: one, Xattr: true,
+	}, kv.UpsertPath("b", one)}}
 	project := kv.Get{Key: one, Paths: []string{"a.b", "c[0]", "`d`"}, WithExpiry: true, WithFlags: true}
 	f.Fuzz(func(t *testing.T, status uint16, value []byte) {
 		d := newFake(func(c *kv.Call) {

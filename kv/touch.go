@@ -30,12 +30,16 @@ func (t Touch) Encode(r *Request) error {
 	return nil
 }
 
-// notDurable refuses a durability level for an operation that a server refuses at every level (kv_engine, ep_engine.cc).
+// notDurable refuses a durability level for an operation that a server refuses at every level (kv_engine,
+// ep_engine.cc).
 func notDurable(level memd.DurabilityLevel, name string) error {
 	if level == memd.DurabilityNone {
 		return nil
 	}
-	return &ArgumentError{Field: "durability level", Reason: "no server makes a " + name + " durable", Kind: cberr.FeatureNotAvailable}
+	return &ArgumentError{
+		Field: "durability level", Reason: "no server makes a " + name + " durable",
+		Kind: cberr.FeatureNotAvailable,
+	}
 }
 
 // Decode implements Op.

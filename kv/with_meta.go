@@ -42,7 +42,10 @@ func (m *Meta) set(r *Request, value []byte) error {
 		return badArgument("options", "regenerate the CAS without skipping the resolution of conflicts")
 	}
 	if len(m.Extra) > math.MaxUint16 {
-		return &ArgumentError{Field: "extra metadata length", Value: int64(len(m.Extra)), Limit: math.MaxUint16, Kind: cberr.InvalidArgument}
+		return &ArgumentError{
+			Field: "extra metadata length", Value: int64(len(m.Extra)), Limit: math.MaxUint16,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	binary.BigEndian.PutUint32(r.extras[0:], m.Flags)
 	binary.BigEndian.PutUint32(r.extras[4:], exp)
@@ -70,7 +73,10 @@ func (m *Meta) expiry() (uint32, error) {
 	}
 	u := m.Expiry.Unix()
 	if u <= 0 || u > math.MaxUint32 {
-		return 0, &ArgumentError{Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32, Kind: cberr.InvalidArgument}
+		return 0, &ArgumentError{
+			Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32,
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	return uint32(u), nil
 }

@@ -57,7 +57,10 @@ func TestPartsDoNotAllocate(t *testing.T) {
 }
 
 func BenchmarkAppendUpsert256(b *testing.B) {
-	p := memd.Packet{Magic: memd.MagicReq, Opcode: memd.OpSet, Extras: make([]byte, 8), Key: key8, Value: make([]byte, 256)}
+	p := memd.Packet{
+		Magic: memd.MagicReq, Opcode: memd.OpSet, Extras: make([]byte, 8), Key: key8,
+		Value: make([]byte, 256),
+	}
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {

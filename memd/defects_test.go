@@ -255,7 +255,8 @@ func TestD5HeaderFollowsTheContent(t *testing.T) {
 	}
 	// An extended header without framing extras is read as what it is.
 	var p memd.Packet
-	_, err := p.Parse(append(memd.AppendHeader(nil, memd.Header{Magic: memd.MagicResExt, KeyLen: 1, BodyLen: 1}), 'k'), 0)
+	_, err := p.Parse(append(memd.AppendHeader(nil, memd.Header{Magic: memd.MagicResExt, KeyLen: 1, BodyLen: 1}), 'k'),
+		0)
 	require.NoError(t, err)
 	require.Equal(t, memd.MagicResExt, p.Magic)
 	require.Equal(t, "k", string(p.Key))

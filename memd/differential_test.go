@@ -187,7 +187,8 @@ func randomPacket(r *rand.Rand) memd.Packet {
 	magics := []memd.Magic{memd.MagicReq, memd.MagicRes, memd.MagicServerReq, memd.MagicServerRes}
 	p := memd.Packet{
 		Magic: magics[r.IntN(len(magics))], Opcode: memd.Opcode(r.Uint32()), Datatype: memd.Datatype(r.Uint32()),
-		Opaque: r.Uint32(), CAS: r.Uint64(), Extras: randomBytes(r, 40), Key: randomBytes(r, 250), Value: randomBytes(r, 600),
+		Opaque: r.Uint32(), CAS: r.Uint64(), Extras: randomBytes(r, 40), Key: randomBytes(r, 250),
+		Value: randomBytes(r, 600),
 	}
 	if p.Magic.IsRequest() {
 		p.VBucket = uint16(r.Uint32())
@@ -258,7 +259,8 @@ func theirPacket(r *rand.Rand) *gmemd.Packet {
 	if r.IntN(2) == 0 {
 		p.Magic, p.Status = gmemd.CmdMagicRes, gmemd.StatusCode(r.Uint32())
 		if r.IntN(2) == 0 {
-			p.ServerDurationFrame = &gmemd.ServerDurationFrame{ServerDuration: time.Duration(r.IntN(120e6)) * time.Microsecond}
+			p.ServerDurationFrame = &gmemd.ServerDurationFrame{ServerDuration: time.Duration(r.IntN(120e6)) *
+				time.Microsecond}
 		}
 	} else {
 		p.Vbucket = uint16(r.Uint32())

@@ -94,7 +94,10 @@ func FuzzParse(f *testing.F) {
 
 // requireSuccessAgrees wants of ParseSuccess what Parse has said of the same bytes, whatever the packet held before.
 func requireSuccessAgrees(t *testing.T, b []byte, p memd.Packet, n int, err error) {
-	used := memd.Packet{VBucket: 7, Status: memd.StatusBusy, Key: []byte("old"), Value: []byte("old"), Frames: []byte("old")}
+	used := memd.Packet{
+		VBucket: 7, Status: memd.StatusBusy, Key: []byte("old"), Value: []byte("old"),
+		Frames: []byte("old"),
+	}
 	got := used.ParseSuccess(b, fuzzLimit)
 	response := p.Magic == memd.MagicRes || p.Magic == memd.MagicResExt
 	if err != nil || !response || p.Status != memd.StatusSuccess || len(p.Key) > 0 {

@@ -106,7 +106,8 @@ func bootstrapGoldens() []golden {
 			Magic: req, Opcode: memd.OpGetClusterConfig, Opaque: 7, Extras: cat(u64(1), u64(9)),
 		}},
 		{"get_cluster_config_res", "GET_CLUSTER_CONFIG response", memd.Packet{
-			Magic: res, Opcode: memd.OpGetClusterConfig, Opaque: 7, Datatype: memd.DatatypeJSON, Value: []byte(tinyConfig),
+			Magic: res, Opcode: memd.OpGetClusterConfig, Opaque: 7, Datatype: memd.DatatypeJSON,
+			Value: []byte(tinyConfig),
 		}},
 		{"get_cluster_config_current_res", "GET_CLUSTER_CONFIG response: the known version is the newest", memd.Packet{
 			Magic: res, Opcode: memd.OpGetClusterConfig, Opaque: 7,
@@ -117,31 +118,50 @@ func bootstrapGoldens() []golden {
 		{"collections_get_id_res", "COLLECTIONS_GET_ID response: manifest 0x1f, collection 0x0a", memd.Packet{
 			Magic: res, Opcode: memd.OpCollectionsGetID, Opaque: 8, Extras: cat(u64(0x1f), u32(0x0a)),
 		}},
-		{"collections_get_id_unknown_res", "COLLECTIONS_GET_ID response: unknown collection in manifest 1f", memd.Packet{
-			Magic: res, Opcode: memd.OpCollectionsGetID, Status: memd.StatusUnknownCollection, Opaque: 8,
-			Datatype: memd.DatatypeJSON, Value: []byte(`{"manifest_uid":"1f"}`),
-		}},
-		{"collections_get_id_unknown_scope_res", "COLLECTIONS_GET_ID response: unknown scope in manifest 1f", memd.Packet{
-			Magic: res, Opcode: memd.OpCollectionsGetID, Status: memd.StatusUnknownScope, Opaque: 8,
-			Datatype: memd.DatatypeJSON, Value: []byte(`{"manifest_uid":"1f"}`),
-		}},
+		{
+			"collections_get_id_unknown_res", "COLLECTIONS_GET_ID response: unknown collection in manifest 1f",
+			memd.Packet{
+				Magic: res, Opcode: memd.OpCollectionsGetID, Status: memd.StatusUnknownCollection, Opaque: 8,
+				Datatype: memd.DatatypeJSON, Value: []byte(`{"manifest_uid":"1f"}`),
+			},
+		},
+		{
+			"collections_get_id_unknown_scope_res", "COLLECTIONS_GET_ID response: unknown scope in manifest 1f",
+			memd.Packet{
+				Magic: res, Opcode: memd.OpCollectionsGetID, Status: memd.StatusUnknownScope, Opaque: 8,
+				Datatype: memd.DatatypeJSON, Value: []byte(`{"manifest_uid":"1f"}`),
+			},
+		},
 		{"noop_req", "NOOP request", memd.Packet{Magic: req, Opcode: memd.OpNoop, Opaque: 9}},
 		{"noop_res", "NOOP response", memd.Packet{Magic: res, Opcode: memd.OpNoop, Opaque: 9}},
-		{"notification_full", "server request CLUSTERMAP_CHANGE_NOTIFICATION: epoch 1, revision 9, bucket and config", memd.Packet{
-			Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Datatype: memd.DatatypeJSON,
-			Extras: cat(u64(1), u64(9)), Key: []byte("default"), Value: []byte(tinyConfig),
-		}},
-		{"notification_brief", "server request CLUSTERMAP_CHANGE_NOTIFICATION: epoch 1, revision 9 and bucket only", memd.Packet{
-			Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange,
-			Extras: cat(u64(1), u64(9)), Key: []byte("default"),
-		}},
-		{"notification_global", "server request CLUSTERMAP_CHANGE_NOTIFICATION of the global config: no key", memd.Packet{
-			Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: cat(u64(1), u64(9)),
-		}},
-		{"notification_old", "server request CLUSTERMAP_CHANGE_NOTIFICATION of an older server: revision of 32 bits", memd.Packet{
-			Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Datatype: memd.DatatypeJSON,
-			Extras: u32(9), Key: []byte("default"), Value: []byte(tinyConfig),
-		}},
+		{
+			"notification_full",
+			"server request CLUSTERMAP_CHANGE_NOTIFICATION: epoch 1, revision 9, bucket and config",
+			memd.Packet{
+				Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Datatype: memd.DatatypeJSON,
+				Extras: cat(u64(1), u64(9)), Key: []byte("default"), Value: []byte(tinyConfig),
+			},
+		},
+		{
+			"notification_brief", "server request CLUSTERMAP_CHANGE_NOTIFICATION: epoch 1, revision 9 and bucket only",
+			memd.Packet{
+				Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange,
+				Extras: cat(u64(1), u64(9)), Key: []byte("default"),
+			},
+		},
+		{
+			"notification_global", "server request CLUSTERMAP_CHANGE_NOTIFICATION of the global config: no key",
+			memd.Packet{
+				Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: cat(u64(1), u64(9)),
+			},
+		},
+		{
+			"notification_old", "server request CLUSTERMAP_CHANGE_NOTIFICATION of an older server: revision of 32 bits",
+			memd.Packet{
+				Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Datatype: memd.DatatypeJSON,
+				Extras: u32(9), Key: []byte("default"), Value: []byte(tinyConfig),
+			},
+		},
 		{"server_request_refused", "client's answer to a server request it does not know", memd.Packet{
 			Magic: memd.MagicServerRes, Opcode: memd.ServerOpActiveUsers, Status: memd.StatusUnknownCommand,
 			Opaque: 0xdeadbeef,

@@ -102,7 +102,10 @@ func frameGoldens() []golden {
 			"set_impersonate_20_req", "SET request on behalf of a user of 20 bytes: the length is escaped as 15+5",
 			set(frame(memd.FrameImpersonateUser, long)),
 		},
-		{"set_all_frames_req", "SET request: durability, preserve the expiry and on behalf of", set(cat(durable, keep, short))},
+		{
+			"set_all_frames_req", "SET request: durability, preserve the expiry and on behalf of",
+			set(cat(durable, keep, short)),
+		},
 		{"get_impersonate_req", "GET request on behalf of a user", memd.Packet{
 			Magic: memd.MagicReq, Opcode: memd.OpGet, VBucket: 115, Opaque: 0x2a, Frames: short, Key: key8,
 		}},
@@ -169,14 +172,18 @@ func responseGoldens() []golden {
 				[]byte(`{"manifest_uid":"1f","error":{"context":"Unknown scope or collection in operation"}}`)),
 		},
 		{"set_res", "SET response: mutation token", write(memd.OpSet)},
-		{"set_res_traced", "SET response: mutation token and a server duration", with(write(memd.OpSet), 0, dur, token, nil)},
+		{"set_res_traced", "SET response: mutation token and a server duration", with(write(memd.OpSet), 0, dur, token,
+			nil)},
 		{"set_no_token_res", "SET response without a mutation token", res(memd.OpSet, 0)},
 		{
 			"set_locked_res", "SET response: LOCKED with an error body",
 			with(res(memd.OpSet, memd.StatusLocked), js, nil, nil, why),
 		},
 		{"set_tmpfail_res", "SET response: ETMPFAIL", res(memd.OpSet, memd.StatusTmpFail)},
-		{"set_sync_write_ambiguous_res", "SET response: SYNC_WRITE_AMBIGUOUS", res(memd.OpSet, memd.StatusSyncWriteAmbiguous)},
+		{
+			"set_sync_write_ambiguous_res", "SET response: SYNC_WRITE_AMBIGUOUS",
+			res(memd.OpSet, memd.StatusSyncWriteAmbiguous),
+		},
 		{"add_res", "ADD response", write(memd.OpAdd)},
 		{"add_exists_res", "ADD response: the document exists", res(memd.OpAdd, memd.StatusKeyExists)},
 		{"replace_res", "REPLACE response", write(memd.OpReplace)},
@@ -185,7 +192,10 @@ func responseGoldens() []golden {
 		{"touch_res", "TOUCH response", res(memd.OpTouch, 0)},
 		{"gat_res", "GAT response", read(memd.OpGAT)},
 		{"get_locked_res", "GET_LOCKED response", read(memd.OpGetLocked)},
-		{"unlock_res", "UNLOCK_KEY response", memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpUnlockKey, Opaque: 0x2a}},
+		{"unlock_res", "UNLOCK_KEY response", memd.Packet{
+			Magic: memd.MagicRes, Opcode: memd.OpUnlockKey,
+			Opaque: 0x2a,
+		}},
 		{"unlock_not_locked_res", "UNLOCK_KEY response: NOT_LOCKED", res(memd.OpUnlockKey, memd.StatusNotLocked)},
 		{
 			"increment_res", "INCREMENT response: mutation token and the new value 12",

@@ -193,18 +193,23 @@ func AppendHeader(dst []byte, h Header) []byte {
 		lens = uint16(h.FramesLen)<<8 | uint16(h.KeyLen)&0xff
 	}
 	var b [HeaderLen]byte
-	put(&b, h.Magic, h.Opcode, lens, uint8(h.ExtrasLen), h.Datatype, h.VBucketOrStatus, uint32(h.BodyLen), h.Opaque, h.CAS)
+	put(&b, h.Magic, h.Opcode, lens, uint8(h.ExtrasLen), h.Datatype, h.VBucketOrStatus, uint32(h.BodyLen), h.Opaque,
+		h.CAS)
 	return append(dst, b[:]...)
 }
 
 // PutRequest writes the header of a request without framing extras. It takes no memory, not even much of the stack. The
 // lengths are the caller's care: they must fit their fields.
-func PutRequest(b *[HeaderLen]byte, op Opcode, keyLen uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen, opaque uint32, cas uint64) {
+func PutRequest(b *[HeaderLen]byte, op Opcode, keyLen uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen,
+	opaque uint32, cas uint64,
+) {
 	put(b, MagicReq, op, keyLen, extrasLen, dt, vb, bodyLen, opaque, cas)
 }
 
 // put writes a header. lens is the key's length, or the lengths of the framing extras and the key.
-func put(b *[HeaderLen]byte, m Magic, op Opcode, lens uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen, opaque uint32, cas uint64) {
+func put(b *[HeaderLen]byte, m Magic, op Opcode, lens uint16, extrasLen uint8, dt Datatype, vb uint16, bodyLen,
+	opaque uint32, cas uint64,
+) {
 	b[0], b[1] = byte(m), byte(op)
 	binary.BigEndian.PutUint16(b[2:], lens)
 	b[4], b[5] = extrasLen, byte(dt)
@@ -284,9 +289,9 @@ func (p *Packet) Parse(b []byte, limit int) (n int, err error) {
 	return n, nil
 }
 
-// ParseSuccess is Parse for a whole packet that is a successful response without a key, as most responses are, in half of
-// the instructions. It says how many bytes the packet took; 0 means that b begins with another packet, or with one that is
-// not whole or not sound: which of them Parse tells.
+// ParseSuccess is Parse for a whole packet that is a successful response without a key, as most responses are, in half
+// of the instructions. It says how many bytes the packet took; 0 means that b begins with another packet, or with one
+// that is not whole or not sound: which of them Parse tells.
 func (p *Packet) ParseSuccess(b []byte, limit int) int {
 	if len(b) < HeaderLen {
 		return 0

@@ -212,7 +212,10 @@ var featureAliases = map[string]string{
 }
 
 // opcodeAliases are our names of opcodes where they differ from kv_engine's.
-var opcodeAliases = map[string]string{"ewouldblockctl": "ewbctl", "flushunsupported": "flush", "flushqunsupported": "flushq"}
+var opcodeAliases = map[string]string{
+	"ewouldblockctl": "ewbctl", "flushunsupported": "flush",
+	"flushqunsupported": "flushq",
+}
 
 // TestTablesAgreeWithUpstream compares numbers and names with a kv_engine source tree.
 func TestTablesAgreeWithUpstream(t *testing.T) {

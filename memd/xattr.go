@@ -74,8 +74,8 @@ func (x Xattrs) Get(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// AppendXattr appends one pair to a section. The name must not be empty and neither may hold a zero byte: dst comes back
-// unchanged with ErrXattrs then.
+// AppendXattr appends one pair to a section. The name must not be empty and neither may hold a zero byte: dst comes
+// back unchanged with ErrXattrs then.
 func AppendXattr(dst Xattrs, name string, value []byte) (Xattrs, error) {
 	if name == "" || bytes.IndexByte([]byte(name), 0) >= 0 || bytes.IndexByte(value, 0) >= 0 {
 		return dst, ErrXattrs

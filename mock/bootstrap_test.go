@@ -42,7 +42,11 @@ func TestLogins(t *testing.T) {
 		{"wrong password", plain("Administrator", "Password"), memd.StatusAuthError},
 		{"empty password", plain("Administrator", ""), memd.StatusAuthError},
 		{"wrong user", plain("nobody", "password"), memd.StatusAuthError},
-		{"malformed", memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("x")}, memd.StatusInvalid},
+		{
+			"malformed",
+			memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("x")},
+			memd.StatusInvalid,
+		},
 		{"unknown mechanism", memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("CRAM-MD5")}, memd.StatusAuthError},
 		{
 			"malformed SCRAM",
@@ -143,7 +147,8 @@ func TestHello(t *testing.T) {
 		return got
 	}
 	require.Zero(t, grants())
-	require.Zero(t, grants(memd.FeatureTracing, memd.FeatureTLS, memd.FeaturePiTR, 0x7777), "refused, never granted, unknown")
+	require.Zero(t, grants(memd.FeatureTracing, memd.FeatureTLS, memd.FeaturePiTR, 0x7777),
+		"refused, never granted, unknown")
 	require.Equal(t, memd.Features(0).With(memd.FeatureJSON), grants(memd.FeatureJSON, memd.FeatureJSON))
 	require.False(t, grants(memd.FeatureXError).Has(memd.FeatureJSON), "a second HELLO starts afresh")
 	both := grants(memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)
@@ -178,7 +183,9 @@ func TestErrorMap(t *testing.T) {
 	require.Equal(t, 2, fetch(9).Version)
 	require.Equal(t, 1, v1.Version)
 	for s := range 0x10000 {
-		if s := memd.Status(s); s.Known() && s != memd.StatusScopeSizeLimitExceeded && s != memd.StatusNoCollectionsManifest { // old servers have them
+		// old servers have them
+		if s := memd.Status(s); s.Known() && s != memd.StatusScopeSizeLimitExceeded &&
+			s != memd.StatusNoCollectionsManifest {
 			require.Equal(t, s.String(), v2.Errors[hex(s)].Name)
 			require.NotEmpty(t, v2.Errors[hex(s)].Attrs, "%v", s)
 		}
@@ -186,7 +193,10 @@ func TestErrorMap(t *testing.T) {
 	require.Contains(t, v2.Errors["33"].Attrs, "rate-limit")
 	require.NotContains(t, v1.Errors["33"].Attrs, "rate-limit")
 	require.Contains(t, v1.Errors["33"].Attrs, "retry-later")
-	require.Equal(t, memd.StatusKeyNotFound, r.call(memd.Packet{Opcode: memd.OpGetErrorMap, Value: []byte{0, 0}}).Status)
+	require.Equal(t, memd.StatusKeyNotFound, r.call(memd.Packet{
+		Opcode: memd.OpGetErrorMap,
+		Value:  []byte{0, 0},
+	}).Status)
 	require.Equal(t, memd.StatusInvalid, r.call(memd.Packet{Opcode: memd.OpGetErrorMap, Value: []byte{2}}).Status)
 
 	require.NoError(t, c.AddErrorCode(0x7ff0, "FAKE", []string{"temp", "auto-retry"}, []byte(`{"strategy":"constant"}`)))
@@ -301,8 +311,10 @@ func TestMalformedPacketsEndTheConnection(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]mock.Option{
-		"nodes": mock.Nodes(0), "many nodes": mock.Nodes(65), "vbuckets": mock.VBuckets(1025), "replicas": mock.Replicas(4),
-		"name": mock.Bucket("a/b", 1), "no name": mock.Bucket("", 1), "collection": mock.Bucket("b", 1, mock.WithCollection("_x", "y")),
+		"nodes": mock.Nodes(0), "many nodes": mock.Nodes(65), "vbuckets": mock.VBuckets(1025),
+		"replicas": mock.Replicas(4),
+		"name":     mock.Bucket("a/b", 1), "no name": mock.Bucket("", 1), "collection": mock.Bucket("b", 1,
+			mock.WithCollection("_x", "y")),
 	} {
 		_, err := mock.New(o)
 		require.Error(t, err, name)

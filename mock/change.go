@@ -84,11 +84,12 @@ func (c *Cluster) notification(k *conn) []byte {
 }
 
 // PushMap sends a notification of the caller's making to the connections of a node that have asked for whole maps, and
-// returns how many these are. The key names a bucket; an empty one means the whole cluster. Nothing says that key, version
-// and map belong together: that is for the client to find out.
+// returns how many these are. The key names a bucket; an empty one means the whole cluster. Nothing says that key,
+// version and map belong together: that is for the client to find out.
 func (c *Cluster) PushMap(node int, key string, epoch, rev int64, config []byte) int {
 	p := memd.Packet{
-		Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Key: []byte(key), Datatype: memd.DatatypeJSON, Value: config,
+		Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Key: []byte(key),
+		Datatype: memd.DatatypeJSON, Value: config,
 	}
 	p.Extras = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(epoch)), uint64(rev))
 	b, err := p.AppendTo(nil)

@@ -10,15 +10,16 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// A connection whose bucket is deleted breaks, and is told nothing before: else it would depend on the node's goroutines
-// whether that still leaves.
+// A connection whose bucket is deleted breaks, and is told nothing before: else it would depend on the node's
+// goroutines whether that still leaves.
 func TestADeletedBucketIsNotAnnounced(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 4), mock.Bucket("other", 4), mock.Virtual())
 			cfg, err := core.ParseConnString(m.ConnString())
 			require.NoError(t, err)
-			cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+			cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword),
+				m.Dial
 			c, err := core.Open(t.Context(), cfg)
 			require.NoError(t, err)
 			defer c.Close()

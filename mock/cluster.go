@@ -87,7 +87,8 @@ func New(opts ...Option) (*Cluster, error) {
 		journaling: make(chan struct{}, 1),
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(), switches: newSwitches(),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
+		switches: newSwitches(),
 		handlers: map[string]http.Handler{}, accounts: map[string]account{}, guarded: map[string]bool{},
 	}
 	c.services = services.NewState(host{c}, set.views)

@@ -56,7 +56,10 @@ func TestCollectionsComeAndGo(t *testing.T) {
 	c := mock.Start(t)
 	r := login(t, c, usual...)
 	set := func(id uint32) memd.Status {
-		return r.call(memd.Packet{Opcode: memd.OpSet, Key: inCollection(id, []byte("k")), Extras: make([]byte, 8)}).Status
+		return r.call(memd.Packet{
+			Opcode: memd.OpSet, Key: inCollection(id, []byte("k")),
+			Extras: make([]byte, 8),
+		}).Status
 	}
 	require.Equal(t, memd.StatusUnknownCollection, set(8))
 	scope, err := c.CreateScope("default", "s")

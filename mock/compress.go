@@ -49,7 +49,8 @@ func (rq *request) inflate() reply {
 // pack compresses a value for the client, if that may be and the bucket wants it.
 func (rq *request) pack(value []byte, dt memd.Datatype, packed bool) ([]byte, memd.Datatype) {
 	mode := rq.b.compression
-	if !snappy(rq.features) || mode == compressOff || len(value) == 0 || !packed && (mode != compressActive || len(value) < minPacked) {
+	if !snappy(rq.features) || mode == compressOff || len(value) == 0 || !packed && (mode != compressActive ||
+		len(value) < minPacked) {
 		return value, dt
 	}
 	small := s2.EncodeSnappy(nil, value)

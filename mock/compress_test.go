@@ -60,7 +60,8 @@ func TestCompressedValues(t *testing.T) {
 			for _, d := range c.Documents("default") {
 				require.Equal(t, text, string(d.Value), "what tests see is inflated")
 			}
-			require.Equal(t, memd.StatusSuccess, r.call(packedPacket(memd.OpAppend, "z", s2.EncodeSnappy(nil, []byte(" ")))).Status)
+			require.Equal(t, memd.StatusSuccess,
+				r.call(packedPacket(memd.OpAppend, "z", s2.EncodeSnappy(nil, []byte(" ")))).Status)
 			require.Equal(t, text+" ", plain.body("z"))
 			require.Equal(t, text, c.ApplyLog("default")[1].Token+text[64:])
 		})

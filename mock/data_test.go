@@ -51,9 +51,21 @@ func TestMalformedRequestsAreRefusedAndServedOn(t *testing.T) {
 		{"no extras on SET", memd.Packet{Opcode: memd.OpSet, Key: docKey("k")}, memd.StatusInvalid},
 		{"no CAS on UNLOCK", memd.Packet{Opcode: memd.OpUnlockKey, Key: docKey("k")}, memd.StatusInvalid},
 		{"key on NOOP", memd.Packet{Opcode: memd.OpNoop, Key: []byte("k")}, memd.StatusInvalid},
-		{"CAS on ADD", memd.Packet{Opcode: memd.OpAdd, Key: docKey("k"), Extras: make([]byte, 8), CAS: 1}, memd.StatusInvalid},
-		{"snappy", memd.Packet{Opcode: memd.OpSet, Key: docKey("k"), Extras: make([]byte, 8), Datatype: 2}, memd.StatusInvalid},
-		{"xattr", memd.Packet{Opcode: memd.OpSet, Key: docKey("k"), Extras: make([]byte, 8), Datatype: 4}, memd.StatusInvalid},
+		{
+			"CAS on ADD",
+			memd.Packet{Opcode: memd.OpAdd, Key: docKey("k"), Extras: make([]byte, 8), CAS: 1},
+			memd.StatusInvalid,
+		},
+		{
+			"snappy",
+			memd.Packet{Opcode: memd.OpSet, Key: docKey("k"), Extras: make([]byte, 8), Datatype: 2},
+			memd.StatusInvalid,
+		},
+		{
+			"xattr",
+			memd.Packet{Opcode: memd.OpSet, Key: docKey("k"), Extras: make([]byte, 8), Datatype: 4},
+			memd.StatusInvalid,
+		},
 		{"datatype on GET", memd.Packet{Opcode: memd.OpGet, Key: docKey("k"), Datatype: 1}, memd.StatusInvalid},
 		{"unknown opcode", memd.Packet{Opcode: 0x68}, memd.StatusUnknownCommand},
 		{"retired opcode", memd.Packet{Opcode: 0x97}, memd.StatusNotSupported},
@@ -152,7 +164,8 @@ func TestDurableWrites(t *testing.T) {
 	t.Run("conflict", func(t *testing.T) {
 		c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
 		r := login(t, c, append(usual, memd.FeatureUnorderedExecution)...)
-		r.send(durable("k", 1), storePacket(memd.OpSet, "k", "w"), durable("k", 1), storePacket(memd.OpSet, "other", "w"))
+		r.send(durable("k", 1), storePacket(memd.OpSet, "k", "w"), durable("k", 1), storePacket(memd.OpSet, "other",
+			"w"))
 		want := map[uint32]memd.Status{
 			1: memd.StatusSuccess, 2: memd.StatusSyncWriteInProgress, 3: memd.StatusSyncWriteInProgress,
 			4: memd.StatusSuccess, // another document

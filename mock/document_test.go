@@ -143,7 +143,8 @@ func TestLocks(t *testing.T) {
 
 		p = lock(10)
 		require.Equal(t, memd.StatusSuccess, r.call(withCAS(storePacket(memd.OpSet, "k", "x"), p.CAS)).Status)
-		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "y")).Status, "the write has unlocked it")
+		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "y")).Status,
+			"the write has unlocked it")
 		for _, row := range []struct{ asked, lasts uint32 }{{0, 15}, {31, 15}, {30, 30}, {1, 1}} {
 			require.Equal(t, memd.StatusSuccess, lock(row.asked).Status)
 			time.Sleep(time.Duration(row.lasts)*time.Second - time.Millisecond)
@@ -183,7 +184,10 @@ func TestExpiry(t *testing.T) {
 			withExpiry(memd.OpSet, "preserved", "v", 10), withExpiry(memd.OpSet, "lost", "v", 10),
 			withExpiry(memd.OpSet, "appended", "v", 10), counterPacket(memd.OpIncrement, "counter", 1, 1, 10),
 			{Opcode: memd.OpTouch, Key: docKey("touched"), Extras: []byte{0, 0, 0, 10}},
-			{Magic: memd.MagicReqExt, Frames: []byte{0x50}, Opcode: memd.OpSet, Key: docKey("preserved"), Extras: make([]byte, 8)},
+			{
+				Magic: memd.MagicReqExt, Frames: []byte{0x50}, Opcode: memd.OpSet, Key: docKey("preserved"),
+				Extras: make([]byte, 8),
+			},
 			storePacket(memd.OpSet, "lost", "v"),
 			{Opcode: memd.OpAppend, Key: docKey("appended"), Value: []byte("w")},
 		} {
@@ -220,12 +224,18 @@ func TestJoinedValues(t *testing.T) {
 	set := storePacket(memd.OpSet, "k", `{"a":`)
 	binary.BigEndian.PutUint32(set.Extras, 0x02000000)
 	require.Equal(t, memd.StatusSuccess, r.call(set).Status)
-	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpAppend, Key: docKey("k"), Value: []byte("1}")}).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{
+		Opcode: memd.OpAppend, Key: docKey("k"),
+		Value: []byte("1}"),
+	}).Status)
 	p := r.call(getPacket("k"))
 	require.Equal(t, `{"a":1}`, string(p.Value))
 	require.Equal(t, memd.DatatypeJSON, p.Datatype, "the node looks again")
 	require.EqualValues(t, 0x02000000, binary.BigEndian.Uint32(p.Extras), "flags stay")
-	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpPrepend, Key: docKey("k"), Value: []byte("x")}).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{
+		Opcode: memd.OpPrepend, Key: docKey("k"),
+		Value: []byte("x"),
+	}).Status)
 	p = r.call(getPacket("k"))
 	require.Equal(t, `x{"a":1}`, string(p.Value))
 	require.Zero(t, p.Datatype)

@@ -31,19 +31,21 @@ func (c *Cluster) SetDurability(name string, d Durability) error {
 type pendingState uint8
 
 const (
-	pendingPrepare  pendingState = iota // a durable write: other writes are refused with 0xa2, reads see what was before
-	pendingRecommit                     // the node commits it again after a failover: all is refused with 0xa4
+	// a durable write: other writes are refused with 0xa2, reads see what was before
+	pendingPrepare  pendingState = iota
+	pendingRecommit              // the node commits it again after a failover: all is refused with 0xa4
 )
 
 // HoldPrepare makes a document look as if a durable write of it were under way, until release is called: every other
-// write is answered with SYNC_WRITE_IN_PROGRESS (0xa2), reads see the document as it is. Collection is "scope.collection",
-// or empty for the default one. The document need not exist.
+// write is answered with SYNC_WRITE_IN_PROGRESS (0xa2), reads see the document as it is. Collection is
+// "scope.collection", or empty for the default one. The document need not exist.
 func (c *Cluster) HoldPrepare(bucketName, collection, key string) (release func(), err error) {
 	return c.holdDocument(bucketName, collection, key, pendingPrepare)
 }
 
-// HoldRecommit makes a document look as if its active node committed it again after a failover, until release is called:
-// every read and write of it is answered with SYNC_WRITE_RE_COMMIT_IN_PROGRESS (0xa4). Arguments are as in HoldPrepare.
+// HoldRecommit makes a document look as if its active node committed it again after a failover, until release is
+// called: every read and write of it is answered with SYNC_WRITE_RE_COMMIT_IN_PROGRESS (0xa4). Arguments are as in
+// HoldPrepare.
 func (c *Cluster) HoldRecommit(bucketName, collection, key string) (release func(), err error) {
 	return c.holdDocument(bucketName, collection, key, pendingRecommit)
 }

@@ -36,9 +36,11 @@ func TestOutcomesOfDurableWritesOnDemand(t *testing.T) {
 		require.NoError(t, c.SetDurability("default", mock.Durability{Time: 60 * time.Millisecond}))
 		begin := time.Now()
 		other := login(t, c, append([]memd.Feature{memd.FeatureUnorderedExecution}, usual...)...)
-		other.send(durable(storePacket(memd.OpSet, "k", "slow"), 1), storePacket(memd.OpSet, "k", "impatient"), getPacket("k"))
+		other.send(durable(storePacket(memd.OpSet, "k", "slow"), 1), storePacket(memd.OpSet, "k", "impatient"),
+			getPacket("k"))
 		require.Equal(t, memd.StatusSyncWriteInProgress, other.next(memd.OpSet, other.opaque-1).Status)
-		require.Equal(t, "late", string(other.next(memd.OpGet, other.opaque).Value), "what is not committed is not read")
+		require.Equal(t, "late", string(other.next(memd.OpGet, other.opaque).Value),
+			"what is not committed is not read")
 		require.Equal(t, memd.StatusSuccess, other.next(memd.OpSet, other.opaque-2).Status)
 		require.GreaterOrEqual(t, time.Since(begin), 60*time.Millisecond)
 		require.NoError(t, c.SetDurability("default", mock.Durability{}))
@@ -101,7 +103,10 @@ func TestMemcachedBuckets(t *testing.T) {
 	require.Equal(t, "one", one.body("k"), "each node has documents of its own")
 	require.Equal(t, "two", two.body("k"))
 	require.Equal(t, "one", string(one.call(at(getPacket("k"), 700)).Value), "the vbucket is not looked at")
-	require.Equal(t, memd.StatusSuccess, one.call(memd.Packet{Opcode: memd.OpTouch, Key: docKey("k"), Extras: make([]byte, 4)}).Status)
+	require.Equal(t, memd.StatusSuccess, one.call(memd.Packet{
+		Opcode: memd.OpTouch, Key: docKey("k"),
+		Extras: make([]byte, 4),
+	}).Status)
 	for _, p := range []memd.Packet{
 		{Opcode: memd.OpGetLocked, Key: docKey("k")},
 		{Opcode: memd.OpGetMeta, Key: docKey("k")},
@@ -109,7 +114,8 @@ func TestMemcachedBuckets(t *testing.T) {
 		{Opcode: memd.OpGetReplica, Key: docKey("k")},
 		{Opcode: memd.OpGetRandomKey},
 		{Opcode: memd.OpGetFailoverLog},
-		lookupPacket("k", 0, ps{op: memd.OpGet}), durable(storePacket(memd.OpSet, "k", "v"), 1), scanPacket(scanJSON("a", "z", "")),
+		lookupPacket("k", 0, ps{op: memd.OpGet}), durable(storePacket(memd.OpSet, "k", "v"), 1),
+		scanPacket(scanJSON("a", "z", "")),
 	} {
 		require.Equal(t, memd.StatusNotSupported, one.call(p).Status, p.Opcode)
 	}

@@ -31,8 +31,8 @@ func (c *Cluster) FrameLog() []Frame {
 // watcher is a function that wants to know of every request.
 type watcher struct{ f func(Frame) }
 
-// Watch calls f for every request that a node receives from now on, before the request is executed, until stop is called.
-// f runs on the goroutines of connections, several at once, and must not block.
+// Watch calls f for every request that a node receives from now on, before the request is executed, until stop is
+// called. f runs on the goroutines of connections, several at once, and must not block.
 func (c *Cluster) Watch(f func(Frame)) (stop func()) {
 	w := &watcher{f}
 	c.setWatchers(func(list []*watcher) []*watcher { return append(list, w) })

@@ -86,7 +86,10 @@ func (x *httpCall) pool() {
 		}
 		return map[string]any{
 			"name": "default", "clusterName": c.name, "nodes": nodes, "balanced": true, "rebalanceStatus": "none",
-			"buckets":         map[string]string{"uri": "/pools/default/buckets", "terseBucketsBase": "/pools/default/b/"},
+			"buckets": map[string]string{
+				"uri":              "/pools/default/buckets",
+				"terseBucketsBase": "/pools/default/b/",
+			},
 			"nodeServicesUri": "/pools/default/nodeServices", "serverGroupsUri": "/pools/default/serverGroups",
 		}
 	})

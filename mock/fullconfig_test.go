@@ -12,9 +12,11 @@ import (
 
 // The full forms say the same as the terse ones, and more about the nodes.
 func TestFullConfigurations(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Bucket("other", 8), mock.User("app", "pw", "other"), mock.User("Administrator", "password"))
+	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Bucket("other", 8), mock.User("app", "pw",
+		"other"), mock.User("Administrator", "password"))
 	get := func(user, password, path string, into any) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Node(0).ManagementAddr()+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Node(0).ManagementAddr()+path,
+			nil)
 		require.NoError(t, err)
 		req.SetBasicAuth(user, password)
 		resp, err := http.DefaultClient.Do(req)

@@ -16,7 +16,9 @@ import (
 
 type pending = gocbcore.PendingOp
 
-func coreLookup(t *testing.T, a *gocbcore.Agent, key string, flags gocbmemd.SubdocDocFlag, ops ...gocbcore.SubDocOp) (*gocbcore.LookupInResult, error) {
+func coreLookup(t *testing.T, a *gocbcore.Agent, key string, flags gocbmemd.SubdocDocFlag,
+	ops ...gocbcore.SubDocOp,
+) (*gocbcore.LookupInResult, error) {
 	t.Helper()
 	return outcome(t, func(done func(*gocbcore.LookupInResult, error)) (pending, error) {
 		return a.LookupIn(gocbcore.LookupInOptions{
@@ -25,7 +27,9 @@ func coreLookup(t *testing.T, a *gocbcore.Agent, key string, flags gocbmemd.Subd
 	})
 }
 
-func coreMutate(t *testing.T, a *gocbcore.Agent, o gocbcore.MutateInOptions, ops ...gocbcore.SubDocOp) (*gocbcore.MutateInResult, error) {
+func coreMutate(t *testing.T, a *gocbcore.Agent, o gocbcore.MutateInOptions,
+	ops ...gocbcore.SubDocOp,
+) (*gocbcore.MutateInResult, error) {
 	t.Helper()
 	o.Ops, o.Deadline = ops, time.Now().Add(patience)
 	return outcome(t, func(done func(*gocbcore.MutateInResult, error)) (pending, error) { return a.MutateIn(o, done) })
@@ -36,10 +40,19 @@ func TestGocbcoreSubdoc(t *testing.T) {
 	a := agent(t, c, nil)
 	require.NoError(t, ready(t, a))
 	key := []byte("doc")
-	_, err := coreMutate(t, a, gocbcore.MutateInOptions{Key: key}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "a", Value: []byte("1")})
+	_, err := coreMutate(t, a, gocbcore.MutateInOptions{Key: key}, gocbcore.SubDocOp{
+		Op:   gocbmemd.SubDocOpDictSet,
+		Path: "a", Value: []byte("1"),
+	})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentNotFound)
-	res, err := coreMutate(t, a, gocbcore.MutateInOptions{Key: key, Flags: gocbmemd.SubdocDocFlagAddDoc, DurabilityLevel: 1, DurabilityLevelTimeout: 2 * time.Second},
-		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "a.b", Value: []byte("1"), Flags: gocbmemd.SubdocFlagMkDirP},
+	res, err := coreMutate(t, a, gocbcore.MutateInOptions{
+		Key: key, Flags: gocbmemd.SubdocDocFlagAddDoc,
+		DurabilityLevel: 1, DurabilityLevelTimeout: 2 * time.Second,
+	},
+		gocbcore.SubDocOp{
+			Op: gocbmemd.SubDocOpDictSet, Path: "a.b", Value: []byte("1"),
+			Flags: gocbmemd.SubdocFlagMkDirP,
+		},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "x", Value: []byte(`"${Mutation.CAS}"`), Flags: gocbmemd.SubdocFlagXattrPath | gocbmemd.SubdocFlagExpandMacros},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpCounter, Path: "n", Value: []byte("5")},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpArrayPushLast, Path: "l", Value: []byte("1,2")})
@@ -47,10 +60,14 @@ func TestGocbcoreSubdoc(t *testing.T) {
 	require.NotZero(t, res.MutationToken.SeqNo)
 	require.Len(t, res.Ops, 4)
 	require.Equal(t, "5", string(res.Ops[2].Value), "in the order that the caller gave")
-	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key, Flags: gocbmemd.SubdocDocFlagAddDoc}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "a", Value: []byte("1")})
+	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key, Flags: gocbmemd.SubdocDocFlagAddDoc},
+		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "a", Value: []byte("1")})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentExists)
 	got, err := coreLookup(t, a, "doc", 0,
-		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGet, Path: "a.b"}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpExists, Path: "nothing"},
+		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGet, Path: "a.b"}, gocbcore.SubDocOp{
+			Op:   gocbmemd.SubDocOpExists,
+			Path: "nothing",
+		},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGetCount, Path: "l"}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGetDoc},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGet, Path: "$document.CAS", Flags: gocbmemd.SubdocFlagXattrPath})
 	require.NoError(t, err)
@@ -65,7 +82,8 @@ func TestGocbcoreSubdoc(t *testing.T) {
 		return gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictAdd, Path: path, Value: []byte("1")}
 	}
 	for path, want := range map[string]error{
-		"a": gocbcore.ErrPathExists, "z.z": gocbcore.ErrPathNotFound, "n.z": gocbcore.ErrPathMismatch, "a[": gocbcore.ErrPathInvalid,
+		"a": gocbcore.ErrPathExists, "z.z": gocbcore.ErrPathNotFound, "n.z": gocbcore.ErrPathMismatch,
+		"a[":                           gocbcore.ErrPathInvalid,
 		strings.Repeat("x.", 40) + "x": gocbcore.ErrPathTooBig,
 	} {
 		_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key}, add("fine"), add(path))
@@ -76,7 +94,10 @@ func TestGocbcoreSubdoc(t *testing.T) {
 	}
 	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key, Cas: res.Cas + 1}, add("fine"))
 	require.ErrorIs(t, err, gocbcore.ErrCasMismatch)
-	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictSet, Path: "q", Value: []byte("nonsense")})
+	_, err = coreMutate(t, a, gocbcore.MutateInOptions{Key: key}, gocbcore.SubDocOp{
+		Op:   gocbmemd.SubDocOpDictSet,
+		Path: "q", Value: []byte("nonsense"),
+	})
 	require.ErrorIs(t, err, gocbcore.ErrValueInvalid)
 	_, err = set(t, a, "raw", "not json")
 	require.NoError(t, err)
@@ -94,21 +115,26 @@ func TestGocbcoreStagesOnTombstones(t *testing.T) {
 	require.NoError(t, ready(t, a))
 	xattr := gocbmemd.SubdocFlagXattrPath
 	stage := gocbcore.MutateInOptions{
-		Key:   []byte("doc"),
-		Flags: gocbmemd.SubdocDocFlagAddDoc | gocbmemd.SubdocDocFlagCreateAsDeleted | gocbmemd.SubdocDocFlagAccessDeleted,
+		Key: []byte("doc"),
+		Flags: gocbmemd.SubdocDocFlagAddDoc | gocbmemd.SubdocDocFlagCreateAsDeleted |
+			gocbmemd.SubdocDocFlagAccessDeleted,
 	}
 	_, err := coreMutate(t, a, stage, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictAdd, Path: "txn.op.stgd", Value: []byte(`{"v":1}`), Flags: xattr | gocbmemd.SubdocFlagMkDirP})
 	require.NoError(t, err)
 	_, err = get(t, a, "doc")
 	require.ErrorIs(t, err, gocbcore.ErrDocumentNotFound)
-	got, err := coreLookup(t, a, "doc", gocbmemd.SubdocDocFlagAccessDeleted, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpGet, Path: "txn.op.stgd", Flags: xattr})
+	got, err := coreLookup(t, a, "doc", gocbmemd.SubdocDocFlagAccessDeleted, gocbcore.SubDocOp{
+		Op:   gocbmemd.SubDocOpGet,
+		Path: "txn.op.stgd", Flags: xattr,
+	})
 	require.NoError(t, err)
 	require.True(t, got.Internal.IsDeleted)
 	require.Equal(t, `{"v":1}`, string(got.Ops[0].Value))
 	_, err = coreMutate(t, a, stage, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDictAdd, Path: "txn", Value: []byte(`1`), Flags: xattr})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentExists)
 	_, err = coreMutate(t, a, gocbcore.MutateInOptions{
-		Key: []byte("doc"), Flags: gocbmemd.SubdocDocFlagReviveDocument | gocbmemd.SubdocDocFlagAccessDeleted, Cas: got.Cas,
+		Key: []byte("doc"), Flags: gocbmemd.SubdocDocFlagReviveDocument | gocbmemd.SubdocDocFlagAccessDeleted,
+		Cas: got.Cas,
 	}, gocbcore.SubDocOp{Op: gocbmemd.SubDocOpReplaceBodyWithXattr, Path: "txn.op.stgd", Flags: xattr},
 		gocbcore.SubDocOp{Op: gocbmemd.SubDocOpDelete, Path: "txn", Flags: xattr})
 	require.NoError(t, err)
@@ -123,7 +149,10 @@ func TestGocbcoreMetadataAndObserve(t *testing.T) {
 	require.NoError(t, ready(t, a))
 	by := time.Now().Add(patience)
 	stored, err := outcome(t, func(done func(*gocbcore.SetMetaResult, error)) (pending, error) {
-		return a.SetMeta(gocbcore.SetMetaOptions{Key: []byte("m"), Value: []byte("{}"), Flags: 7, RevNo: 9, Cas: 1234, Deadline: by}, done)
+		return a.SetMeta(gocbcore.SetMetaOptions{
+			Key: []byte("m"), Value: []byte("{}"), Flags: 7, RevNo: 9, Cas: 1234,
+			Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 1234, stored.Cas)
@@ -134,7 +163,10 @@ func TestGocbcoreMetadataAndObserve(t *testing.T) {
 	require.EqualValues(t, 9, meta.SeqNo)
 	require.EqualValues(t, 7, meta.Flags)
 	_, err = outcome(t, func(done func(*gocbcore.SetMetaResult, error)) (pending, error) {
-		return a.SetMeta(gocbcore.SetMetaOptions{Key: []byte("m"), Value: []byte("{}"), RevNo: 8, Cas: 9999, Deadline: by}, done)
+		return a.SetMeta(gocbcore.SetMetaOptions{
+			Key: []byte("m"), Value: []byte("{}"), RevNo: 8, Cas: 9999,
+			Deadline: by,
+		}, done)
 	})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentExists)
 	observe := func(replica int) *gocbcore.ObserveResult {
@@ -172,7 +204,10 @@ func TestGocbcoreMetadataAndObserve(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^r\d+$`, string(random.Key))
 	stats, err := outcome(t, func(done func(*gocbcore.StatsResult, error)) (pending, error) {
-		return a.Stats(gocbcore.StatsOptions{Key: "vbucket-details 0", Target: gocbcore.VBucketIDStatsTarget{VbID: 0}, Deadline: by}, done)
+		return a.Stats(gocbcore.StatsOptions{
+			Key: "vbucket-details 0", Target: gocbcore.VBucketIDStatsTarget{VbID: 0},
+			Deadline: by,
+		}, done)
 	})
 	require.NoError(t, err)
 	require.Len(t, stats.Servers, 1)
@@ -190,8 +225,9 @@ func TestGocbcoreRangeScan(t *testing.T) {
 	for i := range 30 {
 		res, err := outcome(t, func(done func(*gocbcore.StoreResult, error)) (pending, error) {
 			return a.Set(gocbcore.SetOptions{
-				Key: fmt.Appendf(nil, "k%02d", i), Value: []byte(strings.Repeat("v", 500)), ScopeName: "s", CollectionName: "c",
-				Deadline: time.Now().Add(patience),
+				Key: fmt.Appendf(nil, "k%02d", i), Value: []byte(strings.Repeat("v", 500)), ScopeName: "s",
+				CollectionName: "c",
+				Deadline:       time.Now().Add(patience),
 			}, done)
 		})
 		require.NoError(t, err)
@@ -213,7 +249,10 @@ func TestGocbcoreRangeScan(t *testing.T) {
 		var found []string
 		for more := true; more; {
 			res, err := outcome(t, func(done func(*gocbcore.RangeScanContinueResult, error)) (pending, error) {
-				return scan.RangeScanContinue(gocbcore.RangeScanContinueOptions{MaxCount: 20, Deadline: time.Now().Add(patience)}, func(items []gocbcore.RangeScanItem) {
+				return scan.RangeScanContinue(gocbcore.RangeScanContinueOptions{
+					MaxCount: 20,
+					Deadline: time.Now().Add(patience),
+				}, func(items []gocbcore.RangeScanItem) {
 					for _, it := range items {
 						found = append(found, string(it.Key))
 						if !keys && len(it.Value) != 500 {
@@ -229,14 +268,20 @@ func TestGocbcoreRangeScan(t *testing.T) {
 		require.Len(t, found, 30)
 		require.Equal(t, "k00", found[0])
 	}
-	scan, err := create(gocbcore.RangeScanCreateOptions{Sampling: &gocbcore.RangeScanCreateRandomSamplingConfig{Samples: 3, Seed: 5}})
+	scan, err := create(gocbcore.RangeScanCreateOptions{Sampling: &gocbcore.RangeScanCreateRandomSamplingConfig{
+		Samples: 3,
+		Seed:    5,
+	}})
 	require.NoError(t, err)
 	_, err = outcome(t, func(done func(*gocbcore.RangeScanCancelResult, error)) (pending, error) {
 		return scan.RangeScanCancel(gocbcore.RangeScanCancelOptions{Deadline: time.Now().Add(patience)}, done)
 	})
 	require.NoError(t, err)
 	require.Zero(t, c.Scans("default"))
-	_, err = create(gocbcore.RangeScanCreateOptions{Range: &gocbcore.RangeScanCreateRangeScanConfig{Start: []byte("x"), End: []byte("y")}})
+	_, err = create(gocbcore.RangeScanCreateOptions{Range: &gocbcore.RangeScanCreateRangeScanConfig{
+		Start: []byte("x"),
+		End:   []byte("y"),
+	}})
 	require.ErrorIs(t, err, gocbcore.ErrDocumentNotFound)
 }
 

@@ -66,7 +66,8 @@ func ready(t *testing.T, a *gocbcore.Agent) error {
 func set(t *testing.T, a *gocbcore.Agent, key, value string) (*gocbcore.StoreResult, error) {
 	t.Helper()
 	return outcome(t, func(done func(*gocbcore.StoreResult, error)) (gocbcore.PendingOp, error) {
-		return a.Set(gocbcore.SetOptions{Key: []byte(key), Value: []byte(value), Deadline: time.Now().Add(patience)}, done)
+		return a.Set(gocbcore.SetOptions{Key: []byte(key), Value: []byte(value), Deadline: time.Now().Add(patience)},
+			done)
 	})
 }
 

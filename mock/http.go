@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// routes are the paths of a node's management service: what clients need to bootstrap over HTTP, to see that the node is
-// ready, and to manage buckets, scopes, collections and users. Every path wants authentication.
+// routes are the paths of a node's management service: what clients need to bootstrap over HTTP, to see that the node
+// is ready, and to manage buckets, scopes, collections and users. Every path wants authentication.
 var routes = []struct {
 	pattern string
 	handle  func(*httpCall)
@@ -60,7 +60,10 @@ func (n *Node) managementMux() http.Handler {
 			}
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "Not found.", http.StatusNotFound) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "Not found.",
+			http.StatusNotFound)
+	})
 	return mux
 }
 

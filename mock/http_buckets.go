@@ -26,7 +26,8 @@ func (x *httpCall) wrong(field, reason string) {
 func (x *httpCall) admin() bool {
 	if !x.user.admin {
 		x.refuse(http.StatusForbidden, map[string]any{
-			"message": "Forbidden. User needs the following permissions", "permissions": []string{"cluster.admin!write"},
+			"message":     "Forbidden. User needs the following permissions",
+			"permissions": []string{"cluster.admin!write"},
 		})
 	}
 	return x.user.admin
@@ -34,7 +35,8 @@ func (x *httpCall) admin() bool {
 
 var durabilityLevels = map[string]memd.DurabilityLevel{
 	"none": memd.DurabilityNone, "majority": memd.DurabilityMajority,
-	"majorityAndPersistActive": memd.DurabilityMajorityAndPersistToActive, "persistToMajority": memd.DurabilityPersistToMajority,
+	"majorityAndPersistActive": memd.DurabilityMajorityAndPersistToActive,
+	"persistToMajority":        memd.DurabilityPersistToMajority,
 }
 
 // createBucket makes a bucket of a form.
@@ -79,7 +81,8 @@ func (x *httpCall) createBucket() {
 	if s := x.r.FormValue("durabilityMinLevel"); s != "" {
 		level, ok := durabilityLevels[s]
 		if !ok {
-			x.wrong("durability_min_level", "Durability minimum level must be one of none, majority, majorityAndPersistActive, persistToMajority")
+			x.wrong("durability_min_level", "Durability minimum level must be one of none, majority, "+
+				"majorityAndPersistActive, persistToMajority")
 			return
 		}
 		opts = append(opts, WithDurability(level))
@@ -153,7 +156,8 @@ func (x *httpCall) designDocuments() {
 	rows := []any{}
 	for _, d := range x.n.c.services.Designs(x.r.PathValue("bucket")) {
 		rows = append(rows, map[string]any{"doc": map[string]any{
-			"meta": map[string]string{"id": "_design/" + d.Name, "rev": strconv.Itoa(d.Rev) + "-mock"}, "json": json.RawMessage(d.JSON),
+			"meta": map[string]string{"id": "_design/" + d.Name, "rev": strconv.Itoa(d.Rev) + "-mock"},
+			"json": json.RawMessage(d.JSON),
 		}})
 	}
 	x.sendJSON(map[string]any{"rows": rows})

@@ -35,7 +35,10 @@ func TestBucketsOverHTTP(t *testing.T) {
 		{url.Values{"name": {"a b"}, "ramQuotaMB": {"100"}}, 400, "bucket name"},
 		{url.Values{"name": {"default"}, "ramQuotaMB": {"100"}}, 400, "Bucket with given name already exists"},
 		{url.Values{"name": {"b"}, "ramQuotaMB": {"100"}, "replicaNumber": {"0"}, "flushEnabled": {"0"}}, 202, ""},
-		{url.Values{"name": {"e"}, "ramQuotaMB": {"100"}, "bucketType": {"ephemeral"}, "durabilityMinLevel": {"majority"}}, 202, ""},
+		{url.Values{
+			"name": {"e"}, "ramQuotaMB": {"100"}, "bucketType": {"ephemeral"},
+			"durabilityMinLevel": {"majority"},
+		}, 202, ""},
 	} {
 		status, body := m.do("POST", bucketsPath, row.form)
 		require.Equal(t, row.status, status, "%v", row.form)
@@ -90,7 +93,10 @@ func TestUsersOverHTTP(t *testing.T) {
 	require.Equal(t, 404, status)
 	status, _ = m.do("PUT", ann, url.Values{"roles": {"admin"}})
 	require.Equal(t, 400, status)
-	status, _ = m.do("PUT", ann, url.Values{"name": {"Ann"}, "password": {"password"}, "roles": {"data_reader[default:s:c], data_writer[default]"}})
+	status, _ = m.do("PUT", ann, url.Values{
+		"name": {"Ann"}, "password": {"password"},
+		"roles": {"data_reader[default:s:c], data_writer[default]"},
+	})
 	require.Equal(t, 200, status)
 	_, body := m.do("GET", ann, nil)
 	var u struct {
@@ -142,12 +148,16 @@ func TestUsersOverHTTP(t *testing.T) {
 }
 
 func TestStreamingConfigurations(t *testing.T) {
-	for _, path := range []string{"/pools/default/bs/default", "/pools/default/bucketsStreaming/default", "/pools/default/nodeServicesStreaming"} {
+	for _, path := range []string{
+		"/pools/default/bs/default", "/pools/default/bucketsStreaming/default",
+		"/pools/default/nodeServicesStreaming",
+	} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := mock.Start(t, mock.Virtual())
 				m := newManager(t, c)
-				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.Node(0).ManagementAddr()+path, nil)
+				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.Node(0).ManagementAddr()+path,
+					nil)
 				require.NoError(t, err)
 				req.SetBasicAuth("Administrator", "password")
 				res, err := m.http.Do(req)
@@ -199,7 +209,10 @@ func TestSmallAnswersOfManagement(t *testing.T) {
 	}
 	status, _ := newManager(t, mock.Start(t)).do("GET", "/pools/default/certificate", nil)
 	require.Equal(t, 404, status)
-	c.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/tasks", Times: 1}, mock.Answer{Status: 503, Body: []byte("{}")})
+	c.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/tasks", Times: 1}, mock.Answer{
+		Status: 503,
+		Body:   []byte("{}"),
+	})
 	status, _ = m.do("GET", "/pools/default/tasks", nil)
 	require.Equal(t, 503, status)
 	require.Len(t, c.ServiceLog(mock.ManagementService), 7)

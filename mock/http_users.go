@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// What administrators do with accounts. A role is kept as it is written; what it allows is the administrator's roles for
-// everything, and a bucket's name in its brackets for that bucket: data_reader for reading, any other for everything in it.
-// Left out: groups, external users, the roles' details.
+// What administrators do with accounts. A role is kept as it is written; what it allows is the administrator's roles
+// for everything, and a bucket's name in its brackets for that bucket: data_reader for reading, any other for
+// everything in it. Left out: groups, external users, the roles' details.
 
 // account is what the management service knows about a user beyond the password.
 type account struct{ fullName, roles string }
@@ -51,7 +51,8 @@ func (c *Cluster) described(name string) map[string]any {
 		roles = append(roles, r)
 	}
 	return map[string]any{
-		"id": name, "domain": "local", "name": a.fullName, "roles": roles, "groups": []any{}, "external_groups": []any{},
+		"id": name, "domain": "local", "name": a.fullName, "roles": roles, "groups": []any{},
+		"external_groups":      []any{},
 		"password_change_date": "2024-01-01T00:00:00.000Z",
 	}
 }
@@ -117,7 +118,10 @@ func (x *httpCall) putUser() {
 	u.admin = slices.ContainsFunc(splitRoles(roles), func(r string) bool {
 		return strings.Contains(r, "[*]") || slices.Contains([]string{"admin", "cluster_admin", "bucket_admin"}, r)
 	})
-	u.reads = !slices.ContainsFunc(splitRoles(roles), func(r string) bool { return !strings.HasPrefix(r, "data_reader[") })
+	u.reads = !slices.ContainsFunc(splitRoles(roles), func(r string) bool {
+		return !strings.HasPrefix(r,
+			"data_reader[")
+	})
 	if old != nil { // connections that are logged in keep the account, with what it may now
 		*old = *u
 		u = old

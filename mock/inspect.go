@@ -7,8 +7,8 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
-// Documents returns the documents of a bucket that are not deleted or expired, as the active nodes have them, ordered by
-// vbucket, collection and key; nil for a bucket that does not exist.
+// Documents returns the documents of a bucket that are not deleted or expired, as the active nodes have them, ordered
+// by vbucket, collection and key; nil for a bucket that does not exist.
 func (c *Cluster) Documents(bucket string) []Document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,10 +25,10 @@ func (c *Cluster) Flush(bucket string) error {
 	return c.withStore(bucket, func(s *store.Store) { s.Flush() })
 }
 
-// SetReplicaLag lets replicas of a bucket be behind by a time; at first they are not. A mutation that no replica has yet
-// is lost when its active node fails over, and GET_REPLICA does not see it. Durable writes wait for the replicas whatever
-// the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. OBSERVE and OBSERVE_SEQNO
-// tell of each copy as it is.
+// SetReplicaLag lets replicas of a bucket be behind by a time; at first they are not. A mutation that no replica has
+// yet is lost when its active node fails over, and GET_REPLICA does not see it. Durable writes wait for the replicas
+// whatever the lag; MoveVBucket and Rebalance lose nothing. A lag of 0 brings the replicas up to date. OBSERVE and
+// OBSERVE_SEQNO tell of each copy as it is.
 func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
 	return c.withStore(bucket, func(s *store.Store) { s.SetLag(max(0, lag)) })
 }
@@ -41,8 +41,8 @@ func (c *Cluster) now() time.Time { return time.Now().Add(time.Duration(c.travel
 func (c *Cluster) TimeTravel(d time.Duration) { c.travelled.Add(int64(d)) }
 
 // SetPersistLag lets the disks of a bucket's nodes be behind by a time, from now on; at first they are not. OBSERVE,
-// OBSERVE_SEQNO, SEQNO_PERSISTENCE and scans that want a snapshot see it; nothing is ever lost by it. Durable writes with
-// a level above majority do not wait for it: what they write, and all before it, is on disk at once.
+// OBSERVE_SEQNO, SEQNO_PERSISTENCE and scans that want a snapshot see it; nothing is ever lost by it. Durable writes
+// with a level above majority do not wait for it: what they write, and all before it, is on disk at once.
 func (c *Cluster) SetPersistLag(bucket string, lag time.Duration) error {
 	return c.withStore(bucket, func(s *store.Store) { s.SetDiskLag(max(0, lag)) })
 }
@@ -64,8 +64,8 @@ type Copy struct {
 	Disk   *Document // the same
 }
 
-// Copies are the copies of a document in the default collection, in the order of their places. Places without a node are
-// left out. It fails for a bucket that does not exist or has no vbuckets.
+// Copies are the copies of a document in the default collection, in the order of their places. Places without a node
+// are left out. It fails for a bucket that does not exist or has no vbuckets.
 func (c *Cluster) Copies(name, key string) ([]Copy, error) {
 	var out []Copy
 	err := c.withVBucket(name, key, func(b *bucket, vb uint16) {
@@ -79,9 +79,9 @@ func (c *Cluster) Copies(name, key string) ([]Copy, error) {
 	return out, err
 }
 
-// ChangeCopies changes what nodes have of a document in the default collection, in memory and on disk, as if each had lost
-// or kept it on its own. Unless with is nil the document first gets its Value and CAS; otherwise it is what the active
-// node has. A later write of the document ends what was done to it.
+// ChangeCopies changes what nodes have of a document in the default collection, in memory and on disk, as if each had
+// lost or kept it on its own. Unless with is nil the document first gets its Value and CAS; otherwise it is what the
+// active node has. A later write of the document ends what was done to it.
 func (c *Cluster) ChangeCopies(name, key string, nodes []int, do CopyChange, with *Document) error {
 	return c.withVBucket(name, key, func(b *bucket, vb uint16) {
 		b.store.ChangeCopies(vb, nodes, key, do, with, c.now())

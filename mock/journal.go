@@ -27,8 +27,8 @@ const (
 
 // Journal writes a line of JSON, an Entry, for each request for a document when it has come, and for each mutation when
 // it has been executed and before it is answered. So a journal in a file tells what happened to a cluster whose process
-// has been killed. Requests wait while w does. Journal calls w.Write once for a line or a few, never two at once; errors
-// are dropped.
+// has been killed. Requests wait while w does. Journal calls w.Write once for a line or a few, never two at once;
+// errors are dropped.
 func Journal(w io.Writer) Option { return func(s *settings) { s.journal = w } }
 
 // journalRequest notes a request for a document.
@@ -38,7 +38,8 @@ func (c *Cluster) journalRequest(rq *request) {
 	}
 	c.write(func() []Entry {
 		return []Entry{{
-			What: EntryReceived, At: rq.at, Node: rq.k.n.index, Conn: rq.k.id, Opcode: rq.p.Opcode.String(), Key: string(rq.key),
+			What: EntryReceived, At: rq.at, Node: rq.k.n.index, Conn: rq.k.id, Opcode: rq.p.Opcode.String(),
+			Key:   string(rq.key),
 			Token: string(rq.value[:min(len(rq.value), store.MaxToken)]),
 		}}
 	})
@@ -56,7 +57,10 @@ func (c *Cluster) journalApplied(rq *request) {
 		c.mu.Unlock()
 		var es []Entry
 		for _, a := range list {
-			es = append(es, Entry{What: EntryApplied, At: a.At, Node: a.Node, Opcode: a.Opcode.String(), Key: a.Key, Token: a.Token})
+			es = append(es, Entry{
+				What: EntryApplied, At: a.At, Node: a.Node, Opcode: a.Opcode.String(), Key: a.Key,
+				Token: a.Token,
+			})
 		}
 		return es
 	})

@@ -55,8 +55,14 @@ func TestPortsAreFixed(t *testing.T) {
 		c, err := mock.New(mock.Nodes(2), mock.TLS(), mock.Ports(first))
 		require.NoError(t, err)
 		at := func(n int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+n)) }
-		require.Equal(t, []string{at(0), at(1), at(7)}, []string{c.Node(0).ManagementAddr(), c.Node(0).Addr(), c.Node(0).TLSAddr()})
-		require.Equal(t, []string{at(12), at(13), at(18)}, []string{c.Node(1).ManagementAddr(), c.Node(1).Addr(), c.Node(1).ManagementTLSAddr()})
+		require.Equal(t, []string{at(0), at(1), at(7)}, []string{
+			c.Node(0).ManagementAddr(), c.Node(0).Addr(),
+			c.Node(0).TLSAddr(),
+		})
+		require.Equal(t, []string{at(12), at(13), at(18)}, []string{
+			c.Node(1).ManagementAddr(), c.Node(1).Addr(),
+			c.Node(1).ManagementTLSAddr(),
+		})
 		require.NoError(t, c.Close())
 	}
 	for _, n := range []int{-1, 65530} {

@@ -9,7 +9,8 @@ import "github.com/couchcore/couchcore/memd"
 // bucket are refused with NOT_SUPPORTED.
 var memcachedOps = map[memd.Opcode]bool{
 	memd.OpGet: true, memd.OpGetK: true, memd.OpSet: true, memd.OpAdd: true, memd.OpReplace: true, memd.OpDelete: true,
-	memd.OpIncrement: true, memd.OpDecrement: true, memd.OpAppend: true, memd.OpPrepend: true, memd.OpTouch: true, memd.OpGAT: true,
+	memd.OpIncrement: true, memd.OpDecrement: true, memd.OpAppend: true, memd.OpPrepend: true, memd.OpTouch: true,
+	memd.OpGAT:                    true,
 	memd.OpCollectionsGetManifest: true, memd.OpCollectionsGetID: true, memd.OpCollectionsGetScopeID: true,
 }
 

@@ -28,8 +28,8 @@ type Node struct {
 	uuid  string
 	group string // its server group
 
-	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the TLS
-	// ones without TLS.
+	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the
+	// TLS ones without TLS.
 	host                     string
 	runs                     [serviceCount]bool
 	addrs                    [serviceCount][2]string // plain, TLS
@@ -78,7 +78,10 @@ func (n *Node) Connections() int {
 // startNode adds a node and opens its ports. The cluster's map is not touched. Only one may run at a time.
 func (c *Cluster) startNode(m membership) error {
 	c.mu.Lock()
-	n := &Node{c: c, index: len(c.nodes), uuid: newUUID(), group: c.set.group(len(c.nodes)), member: m, conns: map[*conn]struct{}{}}
+	n := &Node{
+		c: c, index: len(c.nodes), uuid: newUUID(), group: c.set.group(len(c.nodes)), member: m,
+		conns: map[*conn]struct{}{},
+	}
 	c.mu.Unlock()
 	if n.index >= maxNodes {
 		return fmt.Errorf("mock: more than %d nodes", maxNodes)

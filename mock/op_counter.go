@@ -6,8 +6,8 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
-// INCREMENT and DECREMENT: counters stored as decimal text, with an initial value for a missing one unless the expiry is
-// all ones.
+// INCREMENT and DECREMENT: counters stored as decimal text, with an initial value for a missing one unless the expiry
+// is all ones.
 
 func runCounter(rq *request) reply {
 	return rq.runDoc(store.Op{

@@ -12,7 +12,8 @@ import (
 
 // grantable are the features that have an effect here, or that are merely informational for a client.
 var grantable = []memd.Feature{
-	memd.FeatureReportUnitUsage, memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket,
+	memd.FeatureReportUnitUsage, memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr,
+	memd.FeatureXError, memd.FeatureSelectBucket,
 	memd.FeatureJSON, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureUnorderedExecution,
 	memd.FeatureTracing, memd.FeatureAltRequest, memd.FeatureSyncReplication, memd.FeatureCollections,
 	memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion, memd.FeatureDedupeNotMyVBucket,

@@ -60,7 +60,10 @@ func TestWritesWithMetadata(t *testing.T) {
 		{"deletion", memd.OpDelWithMeta, metaExtras(0, 1234, 10, 60), 0, "", memd.StatusSuccess},
 		{"older than the tombstone", memd.OpSetWithMeta, metaExtras(0, 0, 9, 9999), 0, "l", memd.StatusKeyExists},
 		{"wanted where nothing is", memd.OpSetWithMeta, metaExtras(0, 0, 11, 61), 59, "l", memd.StatusKeyNotFound},
-		{"deletion wanted where nothing is", memd.OpDelWithMeta, metaExtras(0, 0, 11, 61), 59, "", memd.StatusKeyExists},
+		{
+			"deletion wanted where nothing is", memd.OpDelWithMeta, metaExtras(0, 0, 11, 61), 59, "",
+			memd.StatusKeyExists,
+		},
 		{"this tombstone wanted", memd.OpDelWithMeta, metaExtras(0, 1234, 10, 61), 60, "", memd.StatusSuccess},
 		{"add over a tombstone", memd.OpAddWithMeta, metaExtras(0, 0, 11, 61), 0, "m", memd.StatusSuccess},
 	}
@@ -90,7 +93,8 @@ func TestWritesWithMetadata(t *testing.T) {
 
 	pairs, err := memd.AppendXattr(nil, "_s", []byte(`{"a":1}`))
 	require.NoError(t, err)
-	x := metaPacket(memd.OpSetWithMeta, "x", string(memd.JoinXattrs(pairs, []byte("{}"))), append(metaExtras(0, 0, 1, 5, 0), 0, 0))
+	x := metaPacket(memd.OpSetWithMeta, "x", string(memd.JoinXattrs(pairs, []byte("{}"))),
+		append(metaExtras(0, 0, 1, 5, 0), 0, 0))
 	x.Datatype = memd.DatatypeXattr | memd.DatatypeJSON
 	require.Equal(t, memd.StatusSuccess, r.call(x).Status)
 	require.Equal(t, "{}", r.body("x"))
@@ -106,7 +110,10 @@ func TestWritesWithMetadata(t *testing.T) {
 	nmeta.Extras[25] = 9
 	require.Equal(t, memd.StatusInvalid, r.call(nmeta).Status)
 
-	for i, want := range []memd.Status{memd.StatusInvalid, memd.StatusSuccess, memd.StatusKeyExists, memd.StatusSuccess, memd.StatusInvalid} {
+	for i, want := range []memd.Status{
+		memd.StatusInvalid, memd.StatusSuccess, memd.StatusKeyExists, memd.StatusSuccess,
+		memd.StatusInvalid,
+	} {
 		ret := memd.Packet{Opcode: memd.OpReturnMeta, Key: docKey("ret"), Value: []byte("v"), Extras: make([]byte, 12)}
 		ret.Extras[3], ret.Extras[7] = byte(i), 9
 		got := r.call(ret)
@@ -160,7 +167,10 @@ func TestRandomDocuments(t *testing.T) {
 	for i := range 4 {
 		r.set(fmt.Sprint("k", i), fmt.Sprint(i))
 	}
-	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("k0", 0, ps{memd.OpSubdocDictUpsert, fXattr, "x", "1"})).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("k0", 0, ps{
+		memd.OpSubdocDictUpsert, fXattr, "x",
+		"1",
+	})).Status)
 	in := storePacket(memd.OpSet, "", "in")
 	in.Key = inCollection(8, []byte("only"))
 	require.Equal(t, memd.StatusSuccess, r.call(in).Status)
@@ -195,7 +205,10 @@ func TestRandomDocuments(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "1", string(value))
 	require.Equal(t, memd.StatusNotSupported, other.call(memd.Packet{Opcode: memd.OpGetEx, Key: docKey("k0")}).Status)
-	require.Equal(t, memd.StatusNotMyVBucket, r.call(memd.Packet{Opcode: memd.OpGetExReplica, Key: docKey("k0")}).Status)
+	require.Equal(t, memd.StatusNotMyVBucket, r.call(memd.Packet{
+		Opcode: memd.OpGetExReplica,
+		Key:    docKey("k0"),
+	}).Status)
 	plain := loginAt(t, c, 0)
 	p = plain.call(random())
 	require.Len(t, p.Key, 2, "without collections there is no id before the key")
@@ -211,7 +224,8 @@ func TestQuietForms(t *testing.T) {
 	}
 	noop := memd.Packet{Opcode: memd.OpNoop}
 	r.send(quiet(getPacket("k"), memd.OpGetQ), quiet(storePacket(memd.OpSet, "k", "v"), memd.OpSetQ),
-		quiet(getPacket("k"), memd.OpGetQ), quiet(getPacket("k"), memd.OpGetKQ), quiet(storePacket(memd.OpAdd, "k", "w"), memd.OpAddQ),
+		quiet(getPacket("k"), memd.OpGetQ), quiet(getPacket("k"), memd.OpGetKQ),
+		quiet(storePacket(memd.OpAdd, "k", "w"), memd.OpAddQ),
 		quiet(getPacket("none"), memd.OpGetKQ), noop)
 	require.Equal(t, "v", string(r.next(memd.OpGetQ, 6).Value))
 	p := r.next(memd.OpGetKQ, 7)
@@ -293,7 +307,10 @@ func TestObserve(t *testing.T) {
 		for _, bad := range [][]byte{nil, {0}, {0, 0, 0, 9, 0}, {0, 0, 0, 0}, entry("")} {
 			require.Equal(t, memd.StatusInvalid, active.call(memd.Packet{Opcode: memd.OpObserve, Value: bad}).Status)
 		}
-		require.Equal(t, memd.StatusNotMyVBucket, active.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 9, 0, 2, 0, 'k'}}).Status)
+		require.Equal(t, memd.StatusNotMyVBucket, active.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{
+			0, 9, 0,
+			2, 0, 'k',
+		}}).Status)
 	})
 }
 
@@ -306,7 +323,10 @@ func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
 		p.Magic, p.Frames = memd.MagicReqExt, []byte{0x11, 3}
 		set := r.call(p)
 		require.Equal(t, memd.StatusSuccess, set.Status)
-		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: set.Extras[8:]}).Status)
+		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{
+			Opcode: memd.OpSeqnoPersistence,
+			Extras: set.Extras[8:],
+		}).Status)
 		ephemeral := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1, mock.Ephemeral()))
 		r = login(t, ephemeral, usual...)
 		require.Equal(t, memd.StatusDurabilityInvalidLevel, r.call(p).Status)
@@ -316,8 +336,14 @@ func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
 		seq := r.call(memd.Packet{Opcode: memd.OpObserveSeqno, Value: set.Extras[:8]})
 		require.Zero(t, binary.BigEndian.Uint64(seq.Value[11:]))
 		require.Equal(t, uint64(1), binary.BigEndian.Uint64(seq.Value[19:]))
-		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{0, 0, 0, 2, 0, 'k'}}).Status)
-		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpSeqnoPersistence, Extras: make([]byte, 8)}).Status)
+		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{Opcode: memd.OpObserve, Value: []byte{
+			0, 0, 0, 2,
+			0, 'k',
+		}}).Status)
+		require.Equal(t, memd.StatusNotSupported, r.call(memd.Packet{
+			Opcode: memd.OpSeqnoPersistence,
+			Extras: make([]byte, 8),
+		}).Status)
 	})
 }
 
@@ -341,27 +367,36 @@ func TestStatGroups(t *testing.T) {
 	set := r.set("k", "v")
 	uuid := fmt.Sprint(binary.BigEndian.Uint64(set.Extras))
 	for group, want := range map[string]map[string]string{
-		"":                              {"curr_items": "1", "vb_active_num": "1", "vb_replica_num": "1"},
-		"vbucket":                       {"vb_0": "active", "vb_1": "replica"},
-		"vbucket-details 0":             {"vb_0": "active", "vb_0:uuid": uuid, "vb_0:high_seqno": "1", "vb_0:num_items": "1"},
-		"vbucket-seqno 0":               {"vb_0:uuid": uuid, "vb_0:high_seqno": "1", "vb_0:last_persisted_seqno": "1"},
-		"failovers 0":                   {"vb_0:num_entries": "1", "vb_0:0:id": uuid, "vb_0:0:seq": "0"},
-		"collections":                   {"manifest_uid": "0x2", "0x0:0x0:items": "1", "0x8:0x8:name": "c", "0x8:0x8:scope_name": "s"},
+		"":        {"curr_items": "1", "vb_active_num": "1", "vb_replica_num": "1"},
+		"vbucket": {"vb_0": "active", "vb_1": "replica"},
+		"vbucket-details 0": {
+			"vb_0": "active", "vb_0:uuid": uuid, "vb_0:high_seqno": "1",
+			"vb_0:num_items": "1",
+		},
+		"vbucket-seqno 0": {"vb_0:uuid": uuid, "vb_0:high_seqno": "1", "vb_0:last_persisted_seqno": "1"},
+		"failovers 0":     {"vb_0:num_entries": "1", "vb_0:0:id": uuid, "vb_0:0:seq": "0"},
+		"collections": {
+			"manifest_uid": "0x2", "0x0:0x0:items": "1", "0x8:0x8:name": "c",
+			"0x8:0x8:scope_name": "s",
+		},
 		"collections-byid 0x8":          {"manifest_uid": "0x2", "0x8:0x8:items": "0"},
 		"collections _default._default": {"0x0:0x0:items": "1"},
 		"scopes":                        {"0x0:items": "1", "0x8:name": "s", "0x8:collections": "1"},
 		"scopes s":                      {"0x8:items": "0"},
-		"key k 0":                       {"key_is_dirty": "false", "key_vb_state": "active", "key_cas": fmt.Sprint(set.CAS)},
-		"reset":                         {},
-		"config":                        {"ep_bucket_type": "persistent", "ep_conflict_resolution_type": "seqno"},
-		"memory":                        {"mem_used": "2"},
-		"diskinfo":                      {"ep_db_data_size": "2"},
-		"hash":                          {"vb_0:state": "active", "vb_0:counted": "1", "vb_1:state": "replica"},
-		"dcp":                           {"ep_dcp_count": "0"},
-		"workload":                      {"ep_workload:num_shards": "1"},
-		"timings":                       {"get_stats_cmd_mean": "0"},
-		"kvtimings":                     {"rw_0:commit_mean": "0"},
-		"bucket_details":                {"bucket details": `{"buckets":[{"name":"default","state":"ready"}]}`},
+		"key k 0": {
+			"key_is_dirty": "false", "key_vb_state": "active",
+			"key_cas": fmt.Sprint(set.CAS),
+		},
+		"reset":          {},
+		"config":         {"ep_bucket_type": "persistent", "ep_conflict_resolution_type": "seqno"},
+		"memory":         {"mem_used": "2"},
+		"diskinfo":       {"ep_db_data_size": "2"},
+		"hash":           {"vb_0:state": "active", "vb_0:counted": "1", "vb_1:state": "replica"},
+		"dcp":            {"ep_dcp_count": "0"},
+		"workload":       {"ep_workload:num_shards": "1"},
+		"timings":        {"get_stats_cmd_mean": "0"},
+		"kvtimings":      {"rw_0:commit_mean": "0"},
+		"bucket_details": {"bucket details": `{"buckets":[{"name":"default","state":"ready"}]}`},
 	} {
 		got, st := r.stats(group)
 		require.Equal(t, memd.StatusSuccess, st, group)
@@ -373,8 +408,9 @@ func TestStatGroups(t *testing.T) {
 	require.Len(t, got["uuid"], 32)
 	for group, want := range map[string]memd.Status{
 		"nonsense": memd.StatusKeyNotFound, "vbucket x": memd.StatusInvalid, "vbucket 99": memd.StatusNotMyVBucket,
-		"key k": memd.StatusInvalid, "key none 0": memd.StatusKeyNotFound, "collections-byid 0x99": memd.StatusUnknownCollection,
-		"scopes none": memd.StatusUnknownScope,
+		"key k": memd.StatusInvalid, "key none 0": memd.StatusKeyNotFound,
+		"collections-byid 0x99": memd.StatusUnknownCollection,
+		"scopes none":           memd.StatusUnknownScope,
 	} {
 		_, st := r.stats(group)
 		require.Equal(t, want, st, group)
@@ -400,7 +436,10 @@ func TestVBucketCommands(t *testing.T) {
 	require.Equal(t, four, all(0, 0, 0, 1))
 	require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, all(0, 0, 0, 1, 0, 0, 0, 0))
 	require.Equal(t, four, all(0, 0, 0, 1, 0, 0, 0, 8))
-	require.Equal(t, memd.StatusInvalid, r.call(memd.Packet{Opcode: memd.OpGetAllVBSeqnos, Extras: []byte{0, 0, 0, 5}}).Status)
+	require.Equal(t, memd.StatusInvalid, r.call(memd.Packet{Opcode: memd.OpGetAllVBSeqnos, Extras: []byte{
+		0, 0, 0,
+		5,
+	}}).Status)
 	keys := r.call(memd.Packet{Opcode: memd.OpGetKeys, Key: docKey("b"), Extras: []byte{0, 0, 0, 9}})
 	require.Equal(t, []byte("\x00\x01b\x00\x01c"), keys.Value)
 	keys = r.call(memd.Packet{Opcode: memd.OpGetKeys, Key: docKey("a"), Extras: []byte{0, 0, 0, 1}})

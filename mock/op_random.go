@@ -17,7 +17,8 @@ func getRandom(rq *request) reply {
 	}
 	switch {
 	case collections == (len(rq.p.Extras) == 0):
-		return fail(memd.StatusInvalid, "Extras name a collection if and only if collections are enabled for the connection")
+		return fail(memd.StatusInvalid, "Extras name a collection if and only if collections are enabled for the "+
+			"connection")
 	case len(rq.p.Extras) == 5 && rq.p.Extras[4] != 0xff && rq.p.Extras[4] != 0:
 		return fail(memd.StatusInvalid, "Unknown flags")
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// SASL_LIST_MECHS, SASL_AUTH, SASL_STEP: PLAIN and SCRAM with real cryptography against the cluster's accounts. PLAIN is
-// taken on plaintext ports too, as a server takes it. A wrong user, password or mechanism is 0x20; so is SCRAM for a user of an
-// external directory. Left out: client certificates, expiry of credentials.
+// SASL_LIST_MECHS, SASL_AUTH, SASL_STEP: PLAIN and SCRAM with real cryptography against the cluster's accounts. PLAIN
+// is taken on plaintext ports too, as a server takes it. A wrong user, password or mechanism is 0x20; so is SCRAM for a
+// user of an external directory. Left out: client certificates, expiry of credentials.
 
 // saslState is a login under way. It belongs to the read loop.
 type saslState struct {

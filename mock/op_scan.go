@@ -10,9 +10,10 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
-// RANGE_SCAN_CREATE, CONTINUE and CANCEL. A scan sees its vbucket as it is when it is made; it ends with its connection,
-// when its vbucket leaves the node, or when nobody has asked for three minutes. An answer to CONTINUE is several packets
-// of about 8 KiB. Left out: what a node has in memory only is scanned, too; the limit on the time of a CONTINUE.
+// RANGE_SCAN_CREATE, CONTINUE and CANCEL. A scan sees its vbucket as it is when it is made; it ends with its
+// connection, when its vbucket leaves the node, or when nobody has asked for three minutes. An answer to CONTINUE is
+// several packets of about 8 KiB. Left out: what a node has in memory only is scanned, too; the limit on the time of a
+// CONTINUE.
 
 const (
 	scanPacket   = 8 << 10 // a packet of a scan goes out once it has this much
@@ -74,7 +75,8 @@ func (rq *request) tryScan(plan *store.ScanPlan) (rep reply, again bool) {
 	s := &scan{b: b, vb: rq.p.VBucket, keysOnly: plan.KeysOnly, xattrs: plan.Xattrs, items: items, used: now}
 	switch {
 	case len(s.items) == 0:
-		return fail(memd.StatusKeyNotFound, "RangeScan vb:%d %s tryAndScanOneKey no keys in range: no such key", s.vb, newUUID()), false
+		return fail(memd.StatusKeyNotFound, "RangeScan vb:%d %s tryAndScanOneKey no keys in range: no such key", s.vb,
+			newUUID()), false
 	case b.scans >= b.maxScans():
 		return fail(memd.StatusBusy, "Too many scans"), false
 	}
@@ -223,14 +225,14 @@ func (rq *request) part(id scanID, s *scan, left *scanLimits) (rep reply, last b
 	return rep, true
 }
 
-// SetScanLimit sets how many range scans a bucket may have at once on all connections: more are refused as EBUSY (0x85).
-// 0 means as many as a server allows.
+// SetScanLimit sets how many range scans a bucket may have at once on all connections: more are refused as EBUSY
+// (0x85). 0 means as many as a server allows.
 func (c *Cluster) SetScanLimit(name string, n int) error {
 	return c.withBucket(name, func(b *bucket) { b.scanLimit = max(0, n) })
 }
 
-// SetScanPace makes a bucket's nodes wait before each packet of an answer to RANGE_SCAN_CONTINUE, from now on. Until the
-// last packet the scan can be cancelled, and another CONTINUE of it is refused as EBUSY (0x85).
+// SetScanPace makes a bucket's nodes wait before each packet of an answer to RANGE_SCAN_CONTINUE, from now on. Until
+// the last packet the scan can be cancelled, and another CONTINUE of it is refused as EBUSY (0x85).
 func (c *Cluster) SetScanPace(name string, pace time.Duration) error {
 	return c.withBucket(name, func(b *bucket) { b.scanPace = max(0, pace) })
 }

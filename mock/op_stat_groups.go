@@ -6,8 +6,8 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
-// Groups of statistics about a server's insides, with one or two in each that a program may look for: the mock has neither
-// threads nor histograms.
+// Groups of statistics about a server's insides, with one or two in each that a program may look for: the mock has
+// neither threads nor histograms.
 
 // fixed is a group whose statistics are always the same.
 func fixed(pairs ...string) func(*stats, []string) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
-// TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token, and neither can be durable:
-// with a durability frame they are refused whatever the document is.
+// TOUCH and GAT: a new expiry, and for GAT the document. Neither answers with a mutation token, and neither can be
+// durable: with a durability frame they are refused whatever the document is.
 
 func runTouch(rq *request) reply {
 	done := rq.document

@@ -120,8 +120,8 @@ func User(name, password string, buckets ...string) Option {
 	return func(s *settings) { s.users = append(s.users, newUser(name, password, buckets)) }
 }
 
-// ExternalUser adds an account of an external directory, such as LDAP or PAM: the cluster itself does not have its password, so
-// that SASL takes PLAIN alone for it and refuses SCRAM with 0x20. Buckets are as in User.
+// ExternalUser adds an account of an external directory, such as LDAP or PAM: the cluster itself does not have its
+// password, so that SASL takes PLAIN alone for it and refuses SCRAM with 0x20. Buckets are as in User.
 func ExternalUser(name, password string, buckets ...string) Option {
 	return func(s *settings) {
 		u := newUser(name, password, buckets)
@@ -166,8 +166,8 @@ func Latency(d time.Duration) Option { return func(s *settings) { s.latency = d 
 // SCRAM-SHA256, SCRAM-SHA1 and PLAIN.
 func Mechanisms(names ...string) Option { return func(s *settings) { s.mechs = slices.Clone(names) } }
 
-// Iterations sets the iteration count of SCRAM for the accounts named, or for all others when none is: 1 to 10,000,000 as
-// ns_server's setting scramShaIterations. Unless told it is 4,096. Servers 6.5 to 7.2 have 4,000, later ones 15,000.
+// Iterations sets the iteration count of SCRAM for the accounts named, or for all others when none is: 1 to 10,000,000
+// as ns_server's setting scramShaIterations. Unless told it is 4,096. Servers 6.5 to 7.2 have 4,000, later ones 15,000.
 func Iterations(n int, users ...string) Option {
 	return func(s *settings) {
 		if len(users) == 0 {

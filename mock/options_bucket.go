@@ -28,7 +28,8 @@ const (
 
 // appendUnits appends the frame that tells what a request cost, if it was executed.
 func (rq *request) appendUnits(frames []byte, rep *reply) []byte {
-	if !rq.k.granted().Has(memd.FeatureReportUnitUsage) || rq.spec == nil || rq.spec.key != keyDocument || rep.status != memd.StatusSuccess {
+	if !rq.k.granted().Has(memd.FeatureReportUnitUsage) || rq.spec == nil || rq.spec.key != keyDocument ||
+		rep.status != memd.StatusSuccess {
 		return frames
 	}
 	id, n := memd.FrameReadUnits, (len(rep.value)+readUnit-1)/readUnit
@@ -62,13 +63,13 @@ func (b *bucket) capabilities() []string {
 // OBSERVE_SEQNO never reports anything persisted.
 func Ephemeral() BucketOption { return func(b *bucketSettings) { b.kind = kindEphemeral } }
 
-// Memcached makes the bucket a memcached one: there are no vbuckets, no replicas and no collections but the default one,
-// and clients spread their keys over the nodes by ketama hashing. Each node has documents of its own, and answers for any
-// key; what is beyond plain memcached is refused with 0x83.
+// Memcached makes the bucket a memcached one: there are no vbuckets, no replicas and no collections but the default
+// one, and clients spread their keys over the nodes by ketama hashing. Each node has documents of its own, and answers
+// for any key; what is beyond plain memcached is refused with 0x83.
 func Memcached() BucketOption { return func(b *bucketSettings) { b.kind = kindMemcached } }
 
-// ResolveByTime makes the bucket resolve the conflicts of writes with metadata by their CAS (last write wins) instead of
-// by the number of revisions.
+// ResolveByTime makes the bucket resolve the conflicts of writes with metadata by their CAS (last write wins) instead
+// of by the number of revisions.
 func ResolveByTime() BucketOption { return func(b *bucketSettings) { b.lww = true } }
 
 // Compression sets what the bucket does about compressed values: "passive", which is what it does unless told, keeps

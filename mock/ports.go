@@ -6,18 +6,21 @@ import (
 	"strconv"
 )
 
-// portsPerNode is how many ports a node of a cluster with fixed ports has to itself: a plain one and one for TLS of each
-// service.
+// portsPerNode is how many ports a node of a cluster with fixed ports has to itself: a plain one and one for TLS of
+// each service.
 const portsPerNode = 2 * serviceCount
 
 // Ports gives a cluster on real TCP fixed ports, so that it can be started again where it was. Node n has the twelve
 // ports from first+12n on: the plain ones of management, KV, views, query, search and analytics, and then those for TLS
-// in the same order. A port of a service that the node does not run stays free. 0, as without the option, takes whatever
-// ports are free. It means nothing with Virtual.
+// in the same order. A port of a service that the node does not run stays free. 0, as without the option, takes
+// whatever ports are free. It means nothing with Virtual.
 func Ports(first int) Option { return func(s *settings) { s.firstPort = first } }
 
 // portOrder is the order of the services' ports.
-var portOrder = [serviceCount]Service{ManagementService, KVService, ViewsService, QueryService, SearchService, AnalyticsService}
+var portOrder = [serviceCount]Service{
+	ManagementService, KVService, ViewsService, QueryService, SearchService,
+	AnalyticsService,
+}
 
 // checkPorts refuses ports that no node could have.
 func (s *settings) checkPorts() error {

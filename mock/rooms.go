@@ -21,36 +21,37 @@ type (
 	// Record is a piece that one end of a Link has written.
 	Record = memnet.Record
 
-	// Injection is a fault in force, see Cluster.Inject: Fired and WaitFired say how many requests it has met, Release lets go
-	// of those that it holds, Remove ends it.
+	// Injection is a fault in force, see Cluster.Inject: Fired and WaitFired say how many requests it has met, Release
+	// lets go of those that it holds, Remove ends it.
 	Injection = trigger.Trigger
 	// Script is a list of answers in force, see Cluster.Script, with the same methods.
 	Script = trigger.Trigger
 
 	// Service is one of the services that a node can run.
 	Service = services.Service
-	// ServiceMatch says which requests a script answers. Each of its fields that is set must fit: Service, Nodes, Method,
-	// Path, Statement, Pattern, Index, Preparing, Func. Skip and Times count what matches.
+	// ServiceMatch says which requests a script answers. Each of its fields that is set must fit: Service, Nodes,
+	// Method, Path, Statement, Pattern, Index, Preparing, Func. Skip and Times count what matches.
 	ServiceMatch = services.Match
-	// Answer is how a script answers one request. What: Status, Header, Rows or Stream, Errors, Warnings, Mutated, Members,
-	// Early, or a whole Body, or Default. How: Hold, Delay, RowDelay, Chunk, Trickle, CutRows, CutBytes, StallRows,
-	// StallBytes, Never, Close, Deadline. Func makes one for each request.
+	// Answer is how a script answers one request. What: Status, Header, Rows or Stream, Errors, Warnings, Mutated,
+	// Members, Early, or a whole Body, or Default. How: Hold, Delay, RowDelay, Chunk, Trickle, CutRows, CutBytes,
+	// StallRows, StallBytes, Never, Close, Deadline. Func makes one for each request.
 	Answer = services.Answer
 	// ServiceError is an error or warning in an Answer: Code, Message, Retry, Reason, Cause, or all of it as Raw.
 	ServiceError = services.Error
-	// ServiceRequest is one HTTP request as a node received it, see Cluster.ServiceLog: Node, Service, Method, Path, Query,
-	// Header, Body, User, Login, At, and what a service has found in it: Statement, Prepared, Preparing, Index, Member.
+	// ServiceRequest is one HTTP request as a node received it, see Cluster.ServiceLog: Node, Service, Method, Path,
+	// Query, Header, Body, User, Login, At, and what a service has found in it: Statement, Prepared, Preparing, Index,
+	// Member.
 	ServiceRequest = services.Request
 	// ViewEngine compiles the functions of views, see Views. Package mock/viewjs has one for JavaScript.
 	ViewEngine = services.ViewEngine
 	// ViewFunctions are the functions of one view that a ViewEngine has compiled.
 	ViewFunctions = services.ViewFunctions
 
-	// Document is a document as a node has it, see Cluster.Documents: Node, VBucket, Collection, Key, Value, Flags, Datatype,
-	// Expiry, CAS, Seqno, Locked.
+	// Document is a document as a node has it, see Cluster.Documents: Node, VBucket, Collection, Key, Value, Flags,
+	// Datatype, Expiry, CAS, Seqno, Locked.
 	Document = store.Document
-	// Applied is one mutation as a node executed it, see Cluster.ApplyLog: Node, VBucket, Opcode, Collection, Key, Token (the
-	// first 64 bytes of the value), CASBefore, CASAfter, At.
+	// Applied is one mutation as a node executed it, see Cluster.ApplyLog: Node, VBucket, Opcode, Collection, Key,
+	// Token (the first 64 bytes of the value), CASBefore, CASAfter, At.
 	Applied = store.Applied
 	// CopyChange is what Cluster.ChangeCopies does, several of the constants together.
 	CopyChange = store.Change

@@ -94,7 +94,10 @@ func TestRangeScan(t *testing.T) {
 	for _, k := range []string{"b", "a", "ab", "c", "d"} {
 		r.set(k, `"`+k+`"`)
 	}
-	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("ab", 0, ps{memd.OpSubdocDictUpsert, fXattr, "x", "1"})).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("ab", 0, ps{
+		memd.OpSubdocDictUpsert, fXattr, "x",
+		"1",
+	})).Status)
 	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpDelete, Key: docKey("d")}).Status)
 	in := storePacket(memd.OpSet, "", "in")
 	in.Key = inCollection(8, []byte("b"))
@@ -130,7 +133,8 @@ func TestRangeScan(t *testing.T) {
 	require.Equal(t, memd.StatusRangeScanComplete, last)
 	require.Equal(t, `"b"`, items[0].value, "the scan sees what was there when it was made")
 
-	require.Equal(t, memd.StatusSuccess, r.call(packedPacket(memd.OpSet, "a", s2.EncodeSnappy(nil, []byte("{}")))).Status)
+	require.Equal(t, memd.StatusSuccess,
+		r.call(packedPacket(memd.OpSet, "a", s2.EncodeSnappy(nil, []byte("{}")))).Status)
 	p = r.call(scanPacket(scanJSON("a", "a", "")))
 	items, _, _ = r.proceed(p.Value, 0, 0)
 	require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, items[0].datatype)
@@ -203,7 +207,10 @@ func TestRangeScansThatAreSlow(t *testing.T) {
 		got := r.next(memd.OpRangeScanContinue, first)
 		require.Equal(t, memd.StatusSuccess, got.Status)
 		require.Equal(t, memd.StatusBusy, r.call(continuePacket(p.Value, 0, 0)).Status)
-		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpRangeScanCancel, Extras: p.Value}).Status)
+		require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{
+			Opcode: memd.OpRangeScanCancel,
+			Extras: p.Value,
+		}).Status)
 		require.Equal(t, memd.StatusRangeScanCancelled, r.next(memd.OpRangeScanContinue, first).Status)
 		require.Zero(t, c.Scans("default"))
 	})
@@ -247,18 +254,19 @@ func TestRangeScansThatAreRefused(t *testing.T) {
 		scanJSON("x", "y", ""): memd.StatusKeyNotFound,
 		`{}`:                   memd.StatusSuccess,
 		`[]`:                   memd.StatusInvalid,
-		`{"range":{"start":"YQ==","end":"YQ=="},"sampling":{"samples":1}}`:                                         memd.StatusInvalid,
-		`{"range":{"start":"YQ=="}}`:                                                                               memd.StatusInvalid,
-		`{"range":{"start":"YQ==","excl_start":"YQ==","end":"YQ=="}}`:                                              memd.StatusInvalid,
-		`{"range":{"start":"%","end":"YQ=="}}`:                                                                     memd.StatusInvalid,
-		`{"sampling":{"seed":1}}`:                                                                                  memd.StatusInvalid,
-		`{"sampling":{"samples":0}}`:                                                                               memd.StatusInvalid,
-		`{"sampling":{"samples":-1}}`:                                                                              memd.StatusInvalid,
-		scanJSON("a", "b", `,"collection":"zz"`):                                                                   memd.StatusInvalid,
-		scanJSON("a", "b", `,"collection":"99"`):                                                                   memd.StatusUnknownCollection,
-		scanJSON("a", "b", `,"key_only":true,"include_xattrs":true`):                                               memd.StatusInvalid,
-		scanJSON("a", "b", `,"name":"`+strings.Repeat("n", 51)+`"`):                                                memd.StatusInvalid,
-		scanJSON("a", strings.Repeat("b", 251), ""):                                                                memd.StatusInvalid,
+		`{"range":{"start":"YQ==","end":"YQ=="},"sampling":{"samples":1}}`: memd.StatusInvalid,
+		`{"range":{"start":"YQ=="}}`:                                       memd.StatusInvalid,
+		`{"range":{"start":"YQ==","excl_start":"YQ==","end":"YQ=="}}`:      memd.StatusInvalid,
+		`{"range":{"start":"%","end":"YQ=="}}`:                             memd.StatusInvalid,
+		`{"sampling":{"seed":1}}`:                                          memd.StatusInvalid,
+		`{"sampling":{"samples":0}}`:                                       memd.StatusInvalid,
+		`{"sampling":{"samples":-1}}`:                                      memd.StatusInvalid,
+		scanJSON("a", "b", `,"collection":"zz"`):                           memd.StatusInvalid,
+		scanJSON("a", "b", `,"collection":"99"`):                           memd.StatusUnknownCollection,
+		scanJSON("a", "b", `,"key_only":true,"include_xattrs":true`):       memd.StatusInvalid,
+		scanJSON("a", "b", `,"name":"`+strings.Repeat("n", 51)+`"`):        memd.StatusInvalid,
+		scanJSON("a", strings.Repeat("b", 251),
+			""): memd.StatusInvalid,
 		scanJSON("a", "b", `,"snapshot_requirements":{"seqno":1}`):                                                 memd.StatusInvalid,
 		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"x","seqno":1}`):                                   memd.StatusInvalid,
 		scanJSON("a", "b", `,"snapshot_requirements":{"vb_uuid":"1","seqno":1,"timeout_ms":-1}`):                   memd.StatusInvalid,

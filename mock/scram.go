@@ -13,8 +13,8 @@ import (
 type scramServer struct{ conv *scram.ServerConversation }
 
 const (
-	// scramIterations is the least that RFC 7677 allows, which every client takes. ns_server makes accounts with 4,000 from 6.5
-	// to 7.2 and with 15,000 later, which would make each login of a test slow.
+	// scramIterations is the least that RFC 7677 allows, which every client takes. ns_server makes accounts with 4,000
+	// from 6.5 to 7.2 and with 15,000 later, which would make each login of a test slow.
 	scramIterations    = 4096
 	maxScramIterations = 10_000_000 // the largest that ns_server's scramShaIterations takes; the least is 1
 	scramSaltLen       = 16
@@ -46,7 +46,10 @@ func newSCRAM(mech string, lookup func(user string) (a scramAccount, ok bool)) (
 		if err != nil {
 			return scram.StoredCredentials{}, err
 		}
-		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: scramSalt(mech, user), Iters: account.iterations})
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{
+			Salt:  scramSalt(mech, user),
+			Iters: account.iterations,
+		})
 	})
 	if err != nil {
 		return nil, err

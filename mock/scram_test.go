@@ -98,7 +98,10 @@ func TestScramAgainstGocbcore(t *testing.T) {
 
 // TestScramTakesAnyNonce: only the comma is special in a nonce, a space is not.
 func TestScramTakesAnyNonce(t *testing.T) {
-	for _, nonce := range []string{"x", " leading and inner spaces ", "a=b/c+d==", strings.Repeat("n", 1000), "\x7f~!"} {
+	for _, nonce := range []string{
+		"x", " leading and inner spaces ", "a=b/c+d==", strings.Repeat("n", 1000),
+		"\x7f~!",
+	} {
 		server, err := newSCRAM("SCRAM-SHA256", findPassword)
 		require.NoError(t, err)
 		client, err := scram.SHA256.NewClientUnprepped("Administrator", "password", "")
@@ -188,9 +191,11 @@ func TestScramRefusesChangedFinalMessages(t *testing.T) {
 
 func TestScramRefusesFirstMessages(t *testing.T) {
 	for _, first := range []string{
-		"", "n", "n,,", "n,,n=Administrator", "n,,n=Administrator,", "n,,n=Administrator,x=y", "n,,r=nonce,n=Administrator",
+		"", "n", "n,,", "n,,n=Administrator", "n,,n=Administrator,", "n,,n=Administrator,x=y",
+		"n,,r=nonce,n=Administrator",
 		"p=tls-unique,,n=Administrator,r=nonce", "q,,n=Administrator,r=nonce", "n,x=y,n=Administrator,r=nonce",
-		"n,,m=ext,n=Administrator,r=nonce", "n,,n=nobody,r=nonce", "n,,n=a=2Xb,r=nonce", "n,a==,n=Administrator,r=nonce",
+		"n,,m=ext,n=Administrator,r=nonce", "n,,n=nobody,r=nonce", "n,,n=a=2Xb,r=nonce",
+		"n,a==,n=Administrator,r=nonce",
 	} {
 		server, err := newSCRAM("SCRAM-SHA1", findPassword)
 		require.NoError(t, err)
@@ -224,7 +229,11 @@ func FuzzScramServer(f *testing.F) {
 	f.Add([]byte("y,,n=a=2Cb,r=n"), []byte("c=eSws,r=n,x=y,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA="))
 	f.Add([]byte("p=tls-unique,,n=,r="), []byte(",,"))
 	f.Fuzz(func(t *testing.T, first, final []byte) {
-		server, err := newSCRAM("SCRAM-SHA1", func(string) (scramAccount, bool) { return scramAccount{"a password nobody guesses", 4096}, true })
+		server, err := newSCRAM("SCRAM-SHA1", func(string) (scramAccount,
+			bool,
+		) {
+			return scramAccount{"a password nobody guesses", 4096}, true
+		})
 		require.NoError(t, err)
 		challenge, done, user, err := server.Step(first)
 		require.False(t, done)

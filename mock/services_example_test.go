@@ -18,10 +18,14 @@ func ExampleCluster_ScriptQuery() {
 	defer c.Close()
 	// The first execution meets a busy service, the second one has two rows and a connection that breaks behind them.
 	s := c.ScriptQuery("FROM airports",
-		mock.Answer{Errors: []mock.ServiceError{{Code: 1080, Message: "Timeout 1s exceeded", Retry: true}}, Status: 503},
+		mock.Answer{
+			Errors: []mock.ServiceError{{Code: 1080, Message: "Timeout 1s exceeded", Retry: true}},
+			Status: 503,
+		},
 		mock.Answer{Rows: []string{`{"id":"CDG"}`, `{"id":"TXL"}`, `{"id":"LHR"}`}, CutRows: 2})
 	for range 2 {
-		ask, err := http.NewRequest(http.MethodPost, "http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
+		ask, err := http.NewRequest(http.MethodPost,
+			"http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
 			strings.NewReader(`{"statement":"SELECT id FROM airports"}`))
 		if err != nil {
 			fmt.Println(err)

@@ -188,7 +188,10 @@ func TestGocbcorePingsEveryServiceAndReadsAnything(t *testing.T) {
 	a := agent(t, c, nil)
 	require.NoError(t, ready(t, a))
 	// Not views: an agent with a bucket does not find the address to ping among its endpoints, which end in the bucket.
-	services := []gocbcore.ServiceType{gocbcore.MemdService, gocbcore.N1qlService, gocbcore.FtsService, gocbcore.CbasService}
+	services := []gocbcore.ServiceType{
+		gocbcore.MemdService, gocbcore.N1qlService, gocbcore.FtsService,
+		gocbcore.CbasService,
+	}
 	res, err := outcome(t, func(done func(*gocbcore.PingResult, error)) (gocbcore.PendingOp, error) {
 		return a.Ping(gocbcore.PingOptions{
 			ServiceTypes: services, N1QLDeadline: deadline(), FtsDeadline: deadline(), CbasDeadline: deadline(),
@@ -203,11 +206,15 @@ func TestGocbcorePingsEveryServiceAndReadsAnything(t *testing.T) {
 		}
 	}
 	_, err = outcome(t, func(done func(*gocbcore.WaitUntilReadyResult, error)) (gocbcore.PendingOp, error) {
-		return a.WaitUntilReady(time.Now().Add(5*time.Second), gocbcore.WaitUntilReadyOptions{ServiceTypes: services}, done)
+		return a.WaitUntilReady(time.Now().Add(5*time.Second), gocbcore.WaitUntilReadyOptions{ServiceTypes: services},
+			done)
 	})
 	require.NoError(t, err)
 	got, err := outcome(t, func(done func(*gocbcore.HTTPResponse, error)) (gocbcore.PendingOp, error) {
-		return a.DoHTTPRequest(&gocbcore.HTTPRequest{Service: gocbcore.MgmtService, Method: "GET", Path: "/pools", Deadline: deadline()}, done)
+		return a.DoHTTPRequest(&gocbcore.HTTPRequest{
+			Service: gocbcore.MgmtService, Method: "GET", Path: "/pools",
+			Deadline: deadline(),
+		}, done)
 	})
 	require.NoError(t, err)
 	defer got.Body.Close()

@@ -51,7 +51,10 @@ func (h host) Documents(name string) []store.Document { return h.c.Documents(nam
 func (h host) Store(name string, collection uint32, key string, value []byte, only bool) memd.Status {
 	st := memd.StatusNoBucket // it may have been dropped since
 	h.bucket(name, func(b *bucket) {
-		o := store.Op{Opcode: memd.OpSet, Collection: collection, Key: []byte(key), Value: value, Datatype: memd.DatatypeJSON}
+		o := store.Op{
+			Opcode: memd.OpSet, Collection: collection, Key: []byte(key), Value: value,
+			Datatype: memd.DatatypeJSON,
+		}
 		if only {
 			o.Opcode = memd.OpAdd
 		}

@@ -100,8 +100,8 @@ func (c *Cluster) login(r *http.Request, rq *ServiceRequest) *user {
 	return &mine
 }
 
-// impersonated is the user that a header names: base64 of name, colon and domain. Servers refuse the credentials of a request
-// with any other form.
+// impersonated is the user that a header names: base64 of name, colon and domain. Servers refuse the credentials of a
+// request with any other form.
 func impersonated(header string) (name, domain string, ok bool) {
 	b, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {

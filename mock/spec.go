@@ -80,12 +80,15 @@ var specs = [256]*spec{
 	memd.OpGetVBucket:             {run: getVBucket, bucket: true, key: keyAny},
 	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}, reorder: true},
 	memd.OpSeqnoPersistence:       {run: seqnoPersistence, bucket: true, extras: []int{8}},
-	memd.OpRangeScanCreate:        {run: scanCreate, bucket: true, value: valueNeeded, datatypes: memd.DatatypeJSON, reorder: true},
-	memd.OpRangeScanContinue:      {run: scanContinue, bucket: true, extras: []int{28}, cas: casAny},
-	memd.OpRangeScanCancel:        {run: scanCancel, bucket: true, extras: []int{16}, cas: casAny},
-	memd.OpGetRandomKey:           {run: getRandom, bucket: true, extras: []int{0, 4, 5}},
-	memd.OpListBuckets:            {run: listBuckets, cas: casAny},
-	memd.OpVerbosity:              {run: noop, extras: []int{4}},
+	memd.OpRangeScanCreate: {
+		run: scanCreate, bucket: true, value: valueNeeded, datatypes: memd.DatatypeJSON,
+		reorder: true,
+	},
+	memd.OpRangeScanContinue: {run: scanContinue, bucket: true, extras: []int{28}, cas: casAny},
+	memd.OpRangeScanCancel:   {run: scanCancel, bucket: true, extras: []int{16}, cas: casAny},
+	memd.OpGetRandomKey:      {run: getRandom, bucket: true, extras: []int{0, 4, 5}},
+	memd.OpListBuckets:       {run: listBuckets, cas: casAny},
+	memd.OpVerbosity:         {run: noop, extras: []int{4}},
 
 	memd.OpGet:   {run: runGet, bucket: true, key: keyDocument, reorder: true},
 	memd.OpGetK:  {run: runGetKey, bucket: true, key: keyDocument, reorder: true},
@@ -108,8 +111,9 @@ var specs = [256]*spec{
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpReturnMeta: {
-		run: runReturnMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{12}, document: true,
-		mutates: true, meta: true,
+		run: runReturnMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{12},
+		document: true,
+		mutates:  true, meta: true,
 	},
 	memd.OpGetMeta:    {run: runGetMeta, bucket: true, key: keyDocument, extras: []int{0, 1}},
 	memd.OpGetReplica: {run: runGetReplica, bucket: true, key: keyDocument, reorder: true, replicaOnly: true},
@@ -126,7 +130,8 @@ var specs = [256]*spec{
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 	memd.OpDelete: {
-		run: runDelete, bucket: true, key: keyDocument, cas: casAny, durable: true, reorder: true, mutates: true, token: true,
+		run: runDelete, bucket: true, key: keyDocument, cas: casAny, durable: true, reorder: true, mutates: true,
+		token: true,
 	},
 	memd.OpIncrement: {
 		run: runCounter, bucket: true, key: keyDocument, extras: []int{20},
@@ -157,7 +162,8 @@ var specs = [256]*spec{
 	memd.OpSubdocExists:   pathLookup,
 	memd.OpSubdocGetCount: pathLookup,
 	memd.OpSubdocMultiLookup: {
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1}, reorder: true,
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1},
+		reorder: true,
 	},
 	memd.OpSubdocDictAdd:              pathMutation,
 	memd.OpSubdocDictUpsert:           pathMutation,
@@ -184,7 +190,8 @@ var withMetaExtras = []int{24, 26, 28, 30}
 // Rows of the sub-document commands with one path.
 var (
 	pathLookup = &spec{
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4}, reorder: true,
+		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4},
+		reorder: true,
 	}
 	pathMutation = &spec{
 		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8, 11, 12},

@@ -27,7 +27,8 @@ func TestSpecTable(t *testing.T) {
 		if sp.quiet {
 			require.False(t, sp.durable || sp.fleeting || sp.reorder, op)
 		} else if !slices.Contains(noDurability, op) {
-			require.Equal(t, sp.mutates, sp.durable || sp.fleeting, "%v: what mutates can be durable, or refuses to", op)
+			require.Equal(t, sp.mutates, sp.durable || sp.fleeting, "%v: what mutates can be durable, or refuses to",
+				op)
 		}
 		if sp.key == keyDocument {
 			require.True(t, sp.bucket, op)
@@ -46,7 +47,8 @@ func TestSpecTable(t *testing.T) {
 	}
 }
 
-// TestEveryOpcodeIsAnsweredOrRefusedForAReason needs a row in specs, or a place in the list of refusals, for each opcode.
+// TestEveryOpcodeIsAnsweredOrRefusedForAReason needs a row in specs, or a place in the list of refusals, for each
+// opcode.
 func TestEveryOpcodeIsAnsweredOrRefusedForAReason(t *testing.T) {
 	page, err := os.ReadFile("FIDELITY.md")
 	require.NoError(t, err)
@@ -82,7 +84,9 @@ func TestErrorRowsCoverTheStatusTable(t *testing.T) {
 		seen[r.code] = true
 	}
 	for i := range 0x10000 {
-		if s := memd.Status(i); s.Known() && s != memd.StatusScopeSizeLimitExceeded && s != memd.StatusNoCollectionsManifest { // old servers have them
+		// old servers have them
+		if s := memd.Status(i); s.Known() && s != memd.StatusScopeSizeLimitExceeded &&
+			s != memd.StatusNoCollectionsManifest {
 			require.True(t, seen[s], s)
 		}
 	}
@@ -129,13 +133,15 @@ func TestSubdocCommandsChangeWhatTheTableSays(t *testing.T) {
 // TestTheStoreKnowsEveryMutation compares the table with the operations that the tests of the store go through.
 func TestTheStoreKnowsEveryMutation(t *testing.T) {
 	known := []memd.Opcode{
-		memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpDecrement, memd.OpAppend, memd.OpPrepend,
+		memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpDecrement, memd.OpAppend,
+		memd.OpPrepend,
 		memd.OpTouch, memd.OpGAT,
 	}
 	for i, sp := range specs {
 		op := memd.Opcode(i)
 		switch {
-		case sp == nil || !sp.mutates, sp.meta, sp == pathMutation, op == memd.OpSubdocMultiMutation, baseForm(op) != op:
+		case sp == nil || !sp.mutates, sp.meta, sp == pathMutation, op == memd.OpSubdocMultiMutation,
+			baseForm(op) != op:
 		default:
 			require.Contains(t, known, op)
 		}

@@ -20,7 +20,10 @@ func TestDocumentsAndFlush(t *testing.T) {
 	for _, p := range []memd.Packet{
 		storePacket(memd.OpSet, "a", "v"), storePacket(memd.OpSet, "gone", "v"), keyed(memd.OpDelete, "gone"),
 		keyed(memd.OpGetLocked, "a"),
-		{Opcode: memd.OpSet, Key: inCollection(8, []byte("c")), Value: []byte("w"), Extras: []byte{0, 0, 0, 9, 0, 0, 0, 100}},
+		{Opcode: memd.OpSet, Key: inCollection(8, []byte("c")), Value: []byte("w"), Extras: []byte{
+			0, 0, 0, 9, 0, 0, 0,
+			100,
+		}},
 	} {
 		require.Equal(t, memd.StatusSuccess, r.call(p).Status)
 	}

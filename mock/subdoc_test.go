@@ -21,7 +21,8 @@ const (
 )
 
 var subdocFeatures = append([]memd.Feature{
-	memd.FeatureXattr, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocBinaryXattr, memd.FeatureSubdocMultipleXattrKeys,
+	memd.FeatureXattr, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocBinaryXattr,
+	memd.FeatureSubdocMultipleXattrKeys,
 }, usual...)
 
 // ps is one path of a request with several.
@@ -180,49 +181,107 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 		{"cut off path", cut, memd.StatusInvalid},
 		{"cut off spec", headless, memd.StatusInvalid},
 		{"datatype", typed, memd.StatusInvalid},
-		{"mutation in a lookup", lookupPacket("k", 0, ps{op: memd.OpSubdocDelete, path: "a"}), memd.StatusSubdocInvalidCombo},
+		{
+			"mutation in a lookup", lookupPacket("k", 0, ps{op: memd.OpSubdocDelete, path: "a"}),
+			memd.StatusSubdocInvalidCombo,
+		},
 		{"lookup in a mutation", mutatePacket("k", 0, get), memd.StatusSubdocInvalidCombo},
 		{"unknown command", lookupPacket("k", 0, ps{op: 0xee}), memd.StatusSubdocInvalidCombo},
-		{"add of a whole document", mutatePacket("k", 0, ps{op: memd.OpAdd, value: "1"}), memd.StatusSubdocInvalidCombo},
+		{
+			"add of a whole document", mutatePacket("k", 0, ps{op: memd.OpAdd, value: "1"}),
+			memd.StatusSubdocInvalidCombo,
+		},
 		{"path for the whole document", lookupPacket("k", 0, ps{op: memd.OpGet, path: "a"}), memd.StatusInvalid},
 		{"empty path", lookupPacket("k", 0, ps{op: memd.OpSubdocGet}), memd.StatusInvalid},
-		{"long path", lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: strings.Repeat("x", 1025)}), memd.StatusInvalid},
+		{
+			"long path", lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: strings.Repeat("x", 1025)}),
+			memd.StatusInvalid,
+		},
 		{"no value", mutatePacket("k", 0, ps{op: memd.OpSubdocDictAdd, path: "a"}), memd.StatusInvalid},
-		{"value to remove", mutatePacket("k", 0, ps{op: memd.OpSubdocDelete, path: "a", value: "1"}), memd.StatusInvalid},
+		{
+			"value to remove", mutatePacket("k", 0, ps{op: memd.OpSubdocDelete, path: "a", value: "1"}),
+			memd.StatusInvalid,
+		},
 		{"unknown path flag", lookupPacket("k", 0, ps{memd.OpSubdocGet, 0x02, "a", ""}), memd.StatusInvalid},
 		{"mkdir to read", lookupPacket("k", 0, ps{memd.OpSubdocGet, fMkdir, "a", ""}), memd.StatusInvalid},
-		{"macros outside xattrs", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fMacros, "a", "1"}), memd.StatusSubdocXattrInvalidFlagCombo},
-		{"binary macros", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros | fBinary, "a", "1"}), memd.StatusSubdocXattrInvalidFlagCombo},
-		{"body from a body", mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, 0, "a", ""}), memd.StatusInvalid},
+		{
+			"macros outside xattrs", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fMacros, "a", "1"}),
+			memd.StatusSubdocXattrInvalidFlagCombo,
+		},
+		{
+			"binary macros", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros | fBinary, "a", "1"}),
+			memd.StatusSubdocXattrInvalidFlagCombo,
+		},
+		{
+			"body from a body", mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, 0, "a", ""}),
+			memd.StatusInvalid,
+		},
 		{"unknown document flag", lookupPacket("k", 0x40, get), memd.StatusInvalid},
 		{"upsert to read", lookupPacket("k", dUpsert, get), memd.StatusInvalid},
 		{"replica to change", mutatePacket("k", dFromReplica, up), memd.StatusInvalid},
 		{"upsert and insert", mutatePacket("k", dUpsert|dAdd, up), memd.StatusInvalid},
 		{"insert with CAS", withCAS, memd.StatusInvalid},
-		{"tombstone of one path without upsert", singlePacket(memd.OpSubdocDictUpsert, "k", "x", "1", fXattr, dTomb), memd.StatusInvalid},
-		{"tombstone of one path with a body", singlePacket(memd.OpSubdocDictUpsert, "new", "a", "1", 0, dTomb|dAdd), memd.StatusInvalid},
+		{
+			"tombstone of one path without upsert", singlePacket(memd.OpSubdocDictUpsert, "k", "x", "1", fXattr, dTomb),
+			memd.StatusInvalid,
+		},
+		{
+			"tombstone of one path with a body", singlePacket(memd.OpSubdocDictUpsert, "new", "a", "1", 0, dTomb|dAdd),
+			memd.StatusInvalid,
+		},
 		{"tombstone without upsert", mutatePacket("new", dTomb, upx), memd.StatusKeyNotFound},
-		{"tombstone with a path in its body", mutatePacket("new", dTomb|dAdd, upx, up), memd.StatusSubdocMultiPathFailure},
-		{"whole document in a tombstone", mutatePacket("new", dTomb|dAdd, upx, ps{op: memd.OpSet, value: "1"}), memd.StatusInvalid},
-		{"upsert where a path must be there", mutatePacket("k", dUpsert, ps{op: memd.OpSubdocReplace, path: "a", value: "1"}), memd.StatusInvalid},
+		{
+			"tombstone with a path in its body", mutatePacket("new", dTomb|dAdd, upx, up),
+			memd.StatusSubdocMultiPathFailure,
+		},
+		{
+			"whole document in a tombstone", mutatePacket("new", dTomb|dAdd, upx, ps{op: memd.OpSet, value: "1"}),
+			memd.StatusInvalid,
+		},
+		{"upsert where a path must be there", mutatePacket("k", dUpsert, ps{
+			op: memd.OpSubdocReplace, path: "a",
+			value: "1",
+		}), memd.StatusInvalid},
 		{"revive without access", mutatePacket("k", dRevive, upx), memd.StatusInvalid},
 		{"revive of the living", mutatePacket("k", dRevive|dDeleted, upx), memd.StatusSubdocCanOnlyReviveDeleted},
 		{"body before xattr", mutatePacket("k", 0, up, upx), memd.StatusSubdocInvalidXattrOrder},
 		{"removed and changed", mutatePacket("k", 0, ps{op: memd.OpDelete}, up), memd.StatusSubdocInvalidCombo},
-		{"long attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, strings.Repeat("x", 16), ""}), memd.StatusXattrInvalid},
+		{
+			"long attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, strings.Repeat("x", 16), ""}),
+			memd.StatusXattrInvalid,
+		},
 		{"no attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, ".a", ""}), memd.StatusXattrInvalid},
 		{"quoted attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "`a`", ""}), memd.StatusXattrInvalid},
 		{"empty attribute", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "", ""}), memd.StatusXattrInvalid},
-		{"system attribute without a name", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_.a", ""}), memd.StatusXattrInvalid},
-		{"unknown virtual", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$nothing", ""}), memd.StatusSubdocMultiPathFailure},
-		{"unknown virtual alone", singlePacket(memd.OpSubdocGet, "k", "$nothing", "", fXattr), memd.StatusSubdocXattrUnknownVattr},
+		{
+			"system attribute without a name", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_.a", ""}),
+			memd.StatusXattrInvalid,
+		},
+		{
+			"unknown virtual", lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$nothing", ""}),
+			memd.StatusSubdocMultiPathFailure,
+		},
+		{
+			"unknown virtual alone", singlePacket(memd.OpSubdocGet, "k", "$nothing", "", fXattr),
+			memd.StatusSubdocXattrUnknownVattr,
+		},
 		{"binary value that is none", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "a", `"cb-content-base64-encoded:!"`}), memd.StatusXattrInvalid},
-		{"change a virtual", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "$document.CAS", "1"}), memd.StatusSubdocXattrCantModifyVattr},
+		{
+			"change a virtual", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "$document.CAS", "1"}),
+			memd.StatusSubdocXattrCantModifyVattr,
+		},
 		{"no macro", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "a", `"x"`}), memd.StatusSubdocXattrUnknownMacro},
 		{"unknown field", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fMacros, "a", `"${$document.nix}"`}), memd.StatusSubdocMultiPathFailure},
 		{"unknown field alone", singlePacket(memd.OpSubdocDictUpsert, "k", "a", `"${$document.nix}"`, fXattr|fMacros), memd.StatusSubdocXattrUnknownVattrMacro},
-		{"extras", memd.Packet{Opcode: memd.OpSubdocGet, Key: docKey("k"), Extras: []byte{0, 1}, Value: []byte("a")}, memd.StatusInvalid},
-		{"single path too long for its packet", memd.Packet{Opcode: memd.OpSubdocGet, Key: docKey("k"), Extras: []byte{0, 9, 0}, Value: []byte("a")}, memd.StatusInvalid},
+		{
+			"extras",
+			memd.Packet{Opcode: memd.OpSubdocGet, Key: docKey("k"), Extras: []byte{0, 1}, Value: []byte("a")},
+			memd.StatusInvalid,
+		},
+		{"single path too long for its packet", memd.Packet{
+			Opcode: memd.OpSubdocGet, Key: docKey("k"),
+			Extras: []byte{0, 9, 0}, Value: []byte("a"),
+		}, memd.StatusInvalid},
 		{"insert on a removal", singlePacket(memd.OpSubdocDelete, "k", "a", "", 0, dAdd), memd.StatusInvalid},
 	}
 	before := c.ApplyLog("default")
@@ -231,7 +290,8 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 	}
 	require.Equal(t, before, c.ApplyLog("default"), "nothing was changed")
 	poor := login(t, c, memd.FeatureXError, memd.FeatureCollections)
-	require.Equal(t, memd.StatusNotSupported, poor.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""})).Status)
+	require.Equal(t, memd.StatusNotSupported,
+		poor.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""})).Status)
 	one := login(t, c, memd.FeatureXError, memd.FeatureCollections, memd.FeatureXattr)
 	two := lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "a", ""}, ps{memd.OpSubdocGet, fXattr, "b", ""})
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, one.call(two).Status, "several attributes need no feature")
@@ -244,11 +304,13 @@ func TestSubdocMultiPaths(t *testing.T) {
 	c := mock.Start(t)
 	r := login(t, c, subdocFeatures...)
 	r.set("k", `{"a":1,"l":[1,2]}`)
-	p := r.call(lookupPacket("k", 0, ps{op: memd.OpGet}, ps{op: memd.OpSubdocGetCount, path: "l"}, ps{op: memd.OpSubdocExists, path: "a"}))
+	p := r.call(lookupPacket("k", 0, ps{op: memd.OpGet}, ps{op: memd.OpSubdocGetCount, path: "l"},
+		ps{op: memd.OpSubdocExists, path: "a"}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	require.Zero(t, p.Datatype)
 	require.Equal(t, okPaths(`{"a":1,"l":[1,2]}`, "2", ""), pathAnswers(t, p.Value))
-	p = r.call(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "z"}, ps{op: memd.OpSubdocGet, path: "a"}, ps{op: memd.OpSubdocGet, path: "a["},
+	p = r.call(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "z"}, ps{op: memd.OpSubdocGet, path: "a"},
+		ps{op: memd.OpSubdocGet, path: "a["},
 		ps{op: memd.OpSubdocGet, path: "a.b"}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
 	require.Equal(t, []pathAnswer{
@@ -258,7 +320,10 @@ func TestSubdocMultiPaths(t *testing.T) {
 		{memd.StatusSubdocPathMismatch, ""},
 	}, pathAnswers(t, p.Value))
 
-	p = r.call(mutatePacket("k", 0, ps{op: memd.OpSubdocDictUpsert, path: "b", value: "2"}, ps{op: memd.OpSubdocCounter, path: "a", value: "1"},
+	p = r.call(mutatePacket("k", 0, ps{op: memd.OpSubdocDictUpsert, path: "b", value: "2"}, ps{
+		op:   memd.OpSubdocCounter,
+		path: "a", value: "1",
+	},
 		ps{op: memd.OpSubdocDelete, path: "l[0]"}, ps{op: memd.OpSubdocCounter, path: "b", value: "3"}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	require.Len(t, p.Extras, 16)
@@ -266,7 +331,10 @@ func TestSubdocMultiPaths(t *testing.T) {
 	require.Equal(t, `{"a":2,"l":[2],"b":5}`, r.body("k"))
 	require.Equal(t, p.CAS, r.call(getPacket("k")).CAS)
 
-	p = r.call(mutatePacket("k", 0, ps{op: memd.OpSubdocDelete, path: "l"}, ps{op: memd.OpSubdocDictAdd, path: "a", value: "1"}))
+	p = r.call(mutatePacket("k", 0, ps{op: memd.OpSubdocDelete, path: "l"}, ps{
+		op: memd.OpSubdocDictAdd, path: "a",
+		value: "1",
+	}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
 	require.Equal(t, []byte{1, 0, 0xc9}, p.Value)
 	require.Empty(t, p.Extras)
@@ -279,7 +347,10 @@ func TestSubdocMultiPaths(t *testing.T) {
 	require.Equal(t, "bytes", r.body("new"))
 	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("new", 0, ps{op: memd.OpDelete})).Status)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(getPacket("new")).Status)
-	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("list", dUpsert, ps{op: memd.OpSubdocArrayPushLast, value: "1"})).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(mutatePacket("list", dUpsert, ps{
+		op:    memd.OpSubdocArrayPushLast,
+		value: "1",
+	})).Status)
 	require.Equal(t, "[1]", r.body("list"))
 
 	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpGetLocked, Key: docKey("k")}).Status)
@@ -306,13 +377,20 @@ func TestSubdocXattrsAndMacros(t *testing.T) {
 	crc := fmt.Sprintf("0x%08x", crc32.Checksum([]byte(`{"a":22}`), crc32.MakeTable(crc32.Castagnoli)))
 	want := fmt.Sprintf(`{"cas":"0x%x","crc":"%s","rev":"1-a","seq":"0x%016x","was":7}`,
 		swapped, crc, binary.BigEndian.Uint64(p.Extras[8:]))
-	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_sync", ""}, ps{memd.OpSubdocGet, fXattr, "user.n", ""},
-		ps{memd.OpSubdocGet, fXattr, "$XTOC", ""}, ps{memd.OpSubdocGet, fXattr, "$document.deleted", ""}, ps{op: memd.OpSubdocGet, path: "a"}))
+	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "_sync", ""}, ps{
+		memd.OpSubdocGet, fXattr, "user.n",
+		"",
+	},
+		ps{memd.OpSubdocGet, fXattr, "$XTOC", ""}, ps{memd.OpSubdocGet, fXattr, "$document.deleted", ""},
+		ps{op: memd.OpSubdocGet, path: "a"}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	got := pathAnswers(t, p.Value)
 	require.Equal(t, okPaths(want, "1.0", `["_sync","user"]`, "false", "22"), got)
 
-	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$document", ""}, ps{memd.OpSubdocGet, fXattr, "$vbucket.HLC.mode", ""},
+	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "$document", ""}, ps{
+		memd.OpSubdocGet, fXattr,
+		"$vbucket.HLC.mode", "",
+	},
 		ps{memd.OpSubdocGet, fXattr, "$document.CAS", ""}, ps{memd.OpSubdocGet, fXattr, "$document.nix", ""}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
 	got = pathAnswers(t, p.Value)
@@ -332,12 +410,18 @@ func TestSubdocXattrsAndMacros(t *testing.T) {
 
 	p = r.call(mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr | fBinary, "bin", "\x00\x01"}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
-	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "bin", ""}, ps{memd.OpSubdocGet, fXattr | fBinary, "bin", ""},
+	p = r.call(lookupPacket("k", 0, ps{memd.OpSubdocGet, fXattr, "bin", ""}, ps{
+		memd.OpSubdocGet, fXattr | fBinary,
+		"bin", "",
+	},
 		ps{memd.OpSubdocGet, fXattr | fBinary, "user", ""}))
 	require.Equal(t, []pathAnswer{
 		{0, `"cb-content-base64-encoded:AAE="`}, {0, "\x00\x01"}, {memd.StatusSubdocFieldNotBinary, ""},
 	}, pathAnswers(t, p.Value))
-	p = r.call(mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, fXattr, "user", ""}, ps{memd.OpSubdocDelete, fXattr, "user", ""}))
+	p = r.call(mutatePacket("k", 0, ps{memd.OpSubdocReplaceBodyWithXattr, fXattr, "user", ""}, ps{
+		memd.OpSubdocDelete,
+		fXattr, "user", "",
+	}))
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	require.Equal(t, `{"n":1.0}`, r.body("k"))
 }
@@ -346,7 +430,10 @@ func TestSubdocTombstones(t *testing.T) {
 	c := mock.Start(t)
 	r := login(t, c, subdocFeatures...)
 	look := func(doc byte) memd.Packet {
-		return r.call(lookupPacket("k", doc, ps{memd.OpSubdocGet, fXattr, "_s", ""}, ps{memd.OpSubdocGet, fXattr, "u", ""}))
+		return r.call(lookupPacket("k", doc, ps{memd.OpSubdocGet, fXattr, "_s", ""}, ps{
+			memd.OpSubdocGet, fXattr, "u",
+			"",
+		}))
 	}
 	r.set("k", `{"a":1}`)
 	attrs := []ps{{memd.OpSubdocDictUpsert, fXattr, "_s", "1"}, {memd.OpSubdocDictUpsert, fXattr, "u", "2"}}
@@ -355,8 +442,10 @@ func TestSubdocTombstones(t *testing.T) {
 	require.Equal(t, memd.StatusKeyNotFound, look(0).Status)
 	p := look(dDeleted)
 	require.Equal(t, memd.StatusSubdocMultiPathFailureDeleted, p.Status)
-	require.Equal(t, []pathAnswer{{0, "1"}, {memd.StatusSubdocPathNotFound, ""}}, pathAnswers(t, p.Value), "system attributes stay")
-	require.Equal(t, memd.StatusSubdocSuccessDeleted, r.call(singlePacket(memd.OpSubdocGet, "k", "_s", "", fXattr, dDeleted)).Status)
+	require.Equal(t, []pathAnswer{{0, "1"}, {memd.StatusSubdocPathNotFound, ""}}, pathAnswers(t, p.Value),
+		"system attributes stay")
+	require.Equal(t, memd.StatusSubdocSuccessDeleted, r.call(singlePacket(memd.OpSubdocGet, "k", "_s", "", fXattr,
+		dDeleted)).Status)
 
 	require.Equal(t, memd.StatusKeyNotFound, r.call(mutatePacket("k", 0, attrs...)).Status)
 	p = r.call(mutatePacket("k", dDeleted, attrs[0], ps{memd.OpSubdocCounter, fXattr, "n", "1"}))
@@ -369,7 +458,8 @@ func TestSubdocTombstones(t *testing.T) {
 	p = r.call(mutatePacket("k", dDeleted, ps{op: memd.OpSubdocDictUpsert, path: "a", value: "1"}))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status)
 	require.Equal(t, []byte{0, 0, 0xc6}, p.Value)
-	p = r.call(lookupPacket("k", dDeleted, ps{memd.OpSubdocGet, fXattr, "$document.deleted", ""}, ps{op: memd.OpGet}, ps{op: memd.OpSubdocGet, path: "a"}))
+	p = r.call(lookupPacket("k", dDeleted, ps{memd.OpSubdocGet, fXattr, "$document.deleted", ""}, ps{op: memd.OpGet},
+		ps{op: memd.OpSubdocGet, path: "a"}))
 	require.Equal(t, []pathAnswer{
 		{0, "true"}, {memd.StatusSubdocPathNotFound, ""}, {memd.StatusSubdocNotJSON, ""},
 	}, pathAnswers(t, p.Value))
@@ -387,7 +477,8 @@ func TestSubdocTombstones(t *testing.T) {
 	require.Equal(t, memd.StatusSubdocSuccessDeleted, p.Status)
 	require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpAdd, "ghost", "{}")).Status)
 	p = r.call(lookupPacket("ghost", 0, ps{memd.OpSubdocGet, fXattr, "u", ""}))
-	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status, "a new document has none of the tombstone's attributes")
+	require.Equal(t, memd.StatusSubdocMultiPathFailure, p.Status,
+		"a new document has none of the tombstone's attributes")
 
 	r.set("both", "{}")
 	p = r.call(mutatePacket("both", 0, attrs[0], attrs[1], ps{op: memd.OpDelete}))
@@ -405,7 +496,8 @@ func TestSubdocLookupOnReplicas(t *testing.T) {
 	require.Equal(t, memd.StatusNotMyVBucket, replica.call(lookupPacket("k", 0, get)).Status)
 	p := replica.call(lookupPacket("k", dFromReplica, get))
 	require.Equal(t, okPaths("1"), pathAnswers(t, p.Value))
-	require.Equal(t, memd.StatusSuccess, replica.call(singlePacket(memd.OpSubdocGet, "k", "a", "", 0, dFromReplica)).Status)
+	require.Equal(t, memd.StatusSuccess, replica.call(singlePacket(memd.OpSubdocGet, "k", "a", "", 0,
+		dFromReplica)).Status)
 
 	durable := mutatePacket("k", 0, ps{op: memd.OpSubdocDictUpsert, path: "a", value: "2"})
 	durable.Magic, durable.Frames = memd.MagicReqExt, []byte{0x11, 1}
@@ -432,7 +524,10 @@ func TestSubdocOrderOfChecks(t *testing.T) {
 		p.CAS = cas
 		return r.call(p).Status
 	}
-	missing, there := ps{op: memd.OpSubdocReplace, path: "nix", value: "1"}, ps{op: memd.OpSubdocReplace, path: "a", value: "1"}
+	missing, there := ps{op: memd.OpSubdocReplace, path: "nix", value: "1"}, ps{
+		op: memd.OpSubdocReplace, path: "a",
+		value: "1",
+	}
 	require.Equal(t, memd.StatusLocked, try(mutatePacket("k", 0, missing), 0))
 	require.Equal(t, memd.StatusSubdocMultiPathFailure, try(mutatePacket("k", 0, missing), 5))
 	require.Equal(t, memd.StatusSubdocPathNotFound, try(singlePacket(memd.OpSubdocReplace, "k", "nix", "1", 0), 5))
@@ -440,7 +535,8 @@ func TestSubdocOrderOfChecks(t *testing.T) {
 	require.Equal(t, memd.StatusKeyExists, try(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "a"}), lock.CAS))
 	require.Equal(t, memd.StatusSuccess, try(mutatePacket("k", 0, there), lock.CAS))
 	require.Equal(t, memd.StatusKeyExists, try(lookupPacket("k", 0, ps{op: memd.OpSubdocGet, path: "a"}), 5))
-	require.Equal(t, memd.StatusKeyExists, try(mutatePacket("k", dRevive|dDeleted, there), 5), "before it is found alive")
+	require.Equal(t, memd.StatusKeyExists, try(mutatePacket("k", dRevive|dDeleted, there), 5),
+		"before it is found alive")
 }
 
 func TestSubdocUserFlags(t *testing.T) {

@@ -28,15 +28,15 @@ func newSwitches() switches {
 	return switches{noConfig: map[nodeBucket]bool{}, noBodies: map[nodeBucket]bool{}, mechs: map[int][]string{}}
 }
 
-// SetConfigOverKV lets nodes give out a bucket's configuration over KV, or refuse it: GET_CLUSTER_CONFIG is answered with
-// NOT_SUPPORTED (0x83) then, and NOT_MY_VBUCKET has no body. It does not change what is pushed. An empty name means every
-// bucket that there is, no node numbers mean all nodes.
+// SetConfigOverKV lets nodes give out a bucket's configuration over KV, or refuse it: GET_CLUSTER_CONFIG is answered
+// with NOT_SUPPORTED (0x83) then, and NOT_MY_VBUCKET has no body. It does not change what is pushed. An empty name
+// means every bucket that there is, no node numbers mean all nodes.
 func (c *Cluster) SetConfigOverKV(bucket string, on bool, nodes ...int) error {
 	return c.setSwitch(c.switches.noConfig, bucket, !on, nodes)
 }
 
-// SetErrorBodies lets failures have the JSON body that explains them, which they have at first, or none. Arguments are as
-// in SetConfigOverKV.
+// SetErrorBodies lets failures have the JSON body that explains them, which they have at first, or none. Arguments are
+// as in SetConfigOverKV.
 func (c *Cluster) SetErrorBodies(bucket string, on bool, nodes ...int) error {
 	return c.setSwitch(c.switches.noBodies, bucket, !on, nodes)
 }
@@ -84,8 +84,8 @@ func (c *Cluster) bodiless(rq *request) bool {
 	return rq.switched(c.switches.noBodies)
 }
 
-// SetMechanisms sets the SASL mechanisms that nodes offer and accept, in the order listed; nil brings back the cluster's.
-// No node numbers mean all nodes.
+// SetMechanisms sets the SASL mechanisms that nodes offer and accept, in the order listed; nil brings back the
+// cluster's. No node numbers mean all nodes.
 func (c *Cluster) SetMechanisms(names []string, nodes ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

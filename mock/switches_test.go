@@ -72,7 +72,8 @@ func TestCopiesOfADocument(t *testing.T) {
 	r.set("k", "v")
 	active, replica := c.Node(0).Index(), c.Node(1).Index()
 	require.NoError(t, c.ChangeCopies("default", "k", []int{active}, mock.UncacheCopy, nil))
-	require.NoError(t, c.ChangeCopies("default", "k", []int{replica}, mock.CacheCopy|mock.UnpersistCopy, &mock.Document{Value: []byte("w"), CAS: 7}))
+	require.NoError(t, c.ChangeCopies("default", "k", []int{replica}, mock.CacheCopy|mock.UnpersistCopy,
+		&mock.Document{Value: []byte("w"), CAS: 7}))
 	copies, err := c.Copies("default", "k")
 	require.NoError(t, err)
 	require.Len(t, copies, 2)
@@ -109,7 +110,10 @@ func TestWatchersAndHandlers(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	c.Handle("/extra/", http.HandlerFunc(func(w http.ResponseWriter, rq *http.Request) { _, _ = io.WriteString(w, rq.URL.Path) }))
+	c.Handle("/extra/", http.HandlerFunc(func(w http.ResponseWriter, rq *http.Request) {
+		_,
+			_ = io.WriteString(w, rq.URL.Path)
+	}))
 	require.Equal(t, "/extra/x", get())
 	c.Handle("/extra/", nil)
 	require.NotEqual(t, "/extra/x", get())

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ClientCertificate returns a certificate by which a client is user, on the TLS ports of KV and of the services, without
-// a password. It is valid for as long as the cluster's own certificates. It fails without TLS.
+// ClientCertificate returns a certificate by which a client is user, on the TLS ports of KV and of the services,
+// without a password. It is valid for as long as the cluster's own certificates. It fails without TLS.
 func (c *Cluster) ClientCertificate(user string) (tls.Certificate, error) {
 	if c.ca == nil {
 		return tls.Certificate{}, fmt.Errorf("mock: the cluster has no TLS")

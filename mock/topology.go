@@ -173,7 +173,8 @@ func (c *Cluster) RemoveNode(node int) error {
 }
 
 // Rebalance spreads the vbuckets of every bucket evenly over the nodes, those added included. It publishes the goal as
-// the forward map, then moves the vbuckets in several steps with a revision each, and at last withdraws the forward map.
+// the forward map, then moves the vbuckets in several steps with a revision each, and at last withdraws the forward
+// map.
 func (c *Cluster) Rebalance() error { return c.rebalance(nil) }
 
 func (c *Cluster) rebalance(leaving *Node) error {

@@ -208,7 +208,8 @@ func TestPushesOfAnyMap(t *testing.T) {
 
 func TestBriefPushCarriesTheVersionOnly(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)...)
+	r := login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange,
+		memd.FeatureClustermapChangeBrief)...)
 	c.BumpEpoch()
 	p, err := r.read()
 	require.NoError(t, err)

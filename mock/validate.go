@@ -250,5 +250,6 @@ func (rq *request) mayDo(u *user) reply {
 }
 
 func (rq *request) lacks(privilege string) reply {
-	return fail(memd.StatusAccess, "Authorization failure: can't execute %v operation without the %s privilege", rq.p.Opcode, privilege)
+	return fail(memd.StatusAccess, "Authorization failure: can't execute %v operation without the %s privilege",
+		rq.p.Opcode, privilege)
 }

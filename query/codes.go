@@ -56,18 +56,20 @@ func ParseErrors(list []json.RawMessage) []ServerError {
 type Answer struct {
 	HTTPStatus int
 	Errors     []ServerError
-	Status     string  // how the statement has ended: "success", "errors", "timeout" ...; empty: the answer does not say
-	Metrics    Metrics // their zero value: the answer has none
-	Readonly   bool    // the request said that the statement changes nothing
-	Plan       bool    // the request runs, or makes and runs, a plan that the client keeps
+	// how the statement has ended: "success", "errors", "timeout" ...; empty: the answer does not say
+	Status   string
+	Metrics  Metrics // their zero value: the answer has none
+	Readonly bool    // the request said that the statement changes nothing
+	Plan     bool    // the request runs, or makes and runs, a plan that the client keeps
 }
 
 // Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
 //
-// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after a timeout,
-// after which the request's time is over as well, and only for statements that change nothing. Others are sent again for the
-// codes that the retry RFC lists, which come before the execution. A missing plan is made again only if it is the client's own.
+// The service's own word that a statement may be sent again is heard where nothing can have been executed: never after
+// a timeout, after which the request's time is over as well, and only for statements that change nothing. Others are
+// sent again for the codes that the retry RFC lists, which come before the execution. A missing plan is made again only
+// if it is the client's own.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	reason, err = a.classify()
 	if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) {
@@ -117,12 +119,13 @@ func (a *Answer) classify() (reason retry.Reason, err error) {
 
 // failedStatus are the states of a statement that has not come to its end although no error is listed.
 var failedStatus = map[string]*cberr.Kind{
-	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled,
-	"closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
+	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "stopped": cberr.RequestCanceled,
+	"aborted": cberr.RequestCanceled,
+	"closed":  cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
 }
 
-// timedOut reports whether the statement, or a part of it, has run into a time limit. The texts of errors that come before a statement is
-// executed repeat parts of it, whose names may have the word.
+// timedOut reports whether the statement, or a part of it, has run into a time limit. The texts of errors that come
+// before a statement is executed repeat parts of it, whose names may have the word.
 func (a *Answer) timedOut() bool {
 	if strings.EqualFold(a.Status, "timeout") {
 		return true
@@ -152,8 +155,8 @@ func (a *Answer) mutations() uint64 {
 // timeouts are the codes of time limits. Source: the table of codes of the query service.
 var timeouts = []int{1080, 7012, 12015, 16057, 16060, 17010, 19221, 20011}
 
-// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for statements that
-// change nothing.
+// InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for
+// statements that change nothing.
 func (a Answer) InDoubt() bool {
 	if a.Readonly {
 		return false
@@ -167,27 +170,29 @@ func (a Answer) InDoubt() bool {
 	e := a.Errors[0]
 	message := strings.ToLower(e.Message)
 	counted := a.Metrics != Metrics{}
-	return !among(refused, e, message) && !among(notExecuted, e, message) && !(counted && among(executedSoFar, e, message))
+	return !among(refused, e, message) && !among(notExecuted, e, message) &&
+		!(counted && among(executedSoFar, e, message))
 }
 
 func among(rules []rule, e ServerError, message string) bool {
 	return slices.ContainsFunc(rules, func(r rule) bool { return r.match(e, message) })
 }
 
-// refused are the codes of errors that come before a statement is executed. Source: the service's table of codes. 1194, 1195, 1202, 1203 and
-// 1204 end statements that run.
+// refused are the codes of errors that come before a statement is executed. Source: the service's table of codes. 1194,
+// 1195, 1202, 1203 and 1204 end statements that run.
 var refused = []rule{
 	codes(1000, 1079), codes(1081, 1193), codes(1196, 1201), codes(2000, 4999), codes(10000, 10999), code(13014),
 }
 
 // notExecuted are texts of such errors, of a code that has others as well.
 var notExecuted = []rule{
-	saying(5000, noScanIndex, parts("index", "not found"), parts("index does not exist"), parts("index", "already exist"),
+	saying(5000, noScanIndex, parts("index", "not found"), parts("index does not exist"),
+		parts("index", "already exist"),
 		parts("limit for number of indexes")),
 }
 
-// executedSoFar are errors that end a statement while it is executed, in a part of the service that counts what was written before:
-// the evaluation of expressions and the data service's refusals. The others say nothing about it.
+// executedSoFar are errors that end a statement while it is executed, in a part of the service that counts what was
+// written before: the evaluation of expressions and the data service's refusals. The others say nothing about it.
 var executedSoFar = []rule{codes(5003, 5999), codes(12000, 12999)}
 
 // rule picks errors out by code, and by text or cause where a code has several meanings.
@@ -292,7 +297,10 @@ var kinds = []kindRow{
 	{codes(4000, 4999), cberr.PlanningFailure},
 	{saying(5000, parts("index", "not found"), parts("index does not exist"), noScanIndex), cberr.IndexNotFound},
 	{saying(5000, parts("index", "already exist")), cberr.IndexExists},
-	{saying(5000, parts("limit for number of indexes that can be created per scope has been reached")), cberr.QuotaLimited},
+	{
+		saying(5000, parts("limit for number of indexes that can be created per scope has been reached")),
+		cberr.QuotaLimited,
+	},
 	{codes(5000, 5999), cberr.InternalServerFailure},
 	{codes(10000, 10999), cberr.AuthenticationFailure},
 	{code(12004), cberr.IndexNotFound},

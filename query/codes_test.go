@@ -67,12 +67,15 @@ func wantKind(code int) error {
 	return cberr.Couchbase
 }
 
-// TestCB57CB62EveryCodeD77B85 gives every code without a text, with and without the service's retry hint, of statements that write
-// and that read, with a plan of the client's and without: a code that the RFC does not list is not retried (CB-57), and the hint is
-// followed for reads that have not timed out.
+// TestCB57CB62EveryCodeD77B85 gives every code without a text, with and without the service's retry hint, of statements
+// that write and that read, with a plan of the client's and without: a code that the RFC does not list is not retried
+// (CB-57), and the hint is followed for reads that have not timed out.
 func TestCB57CB62EveryCodeD77B85(t *testing.T) {
 	prepared := map[int]bool{4040: true, 4050: true, 4060: true, 4070: true, 4080: true, 4090: true}
-	timeout := map[int]bool{1080: true, 7012: true, 12015: true, 16057: true, 16060: true, 17010: true, 19221: true, 20011: true}
+	timeout := map[int]bool{
+		1080: true, 7012: true, 12015: true, 16057: true, 16060: true, 17010: true, 19221: true,
+		20011: true,
+	}
 	for code := -2; code <= 100000; code++ {
 		for n := range 8 {
 			a := one(query.ServerError{Code: code, Message: "text", Retry: n&1 != 0})
@@ -89,7 +92,8 @@ func TestCB57CB62EveryCodeD77B85(t *testing.T) {
 				want.reason, want.ok = retry.QueryErrorRetryable, true
 			}
 			if got := classify(a); got != want {
-				t.Fatalf("code %d, hint %v, readonly %v, plan %v: %v, not %v", code, a.Errors[0].Retry, a.Readonly, a.Plan, got, want)
+				t.Fatalf("code %d, hint %v, readonly %v, plan %v: %v, not %v", code, a.Errors[0].Retry, a.Readonly,
+					a.Plan, got, want)
 			}
 		}
 	}
@@ -114,7 +118,10 @@ func TestCodesWithSeveralMeanings(t *testing.T) {
 		{5000, "index does not exist", cberr.IndexNotFound},
 		{5000, "not found: index", cberr.InternalServerFailure},
 		{5000, "The index NotExist already exists.", cberr.IndexExists},
-		{5000, "Limit for number of indexes that can be created per scope has been reached. Limit : 5", cberr.QuotaLimited},
+		{
+			5000, "Limit for number of indexes that can be created per scope has been reached. Limit : 5",
+			cberr.QuotaLimited,
+		},
 		{5000, "Panic", cberr.InternalServerFailure},
 		{12009, "DML Error, possible causes include CAS mismatch or concurrent modification", cberr.CASMismatch},
 		{12009, "DML Error", cberr.DMLFailure},
@@ -216,17 +223,21 @@ func TestRealAnswers(t *testing.T) {
 		require.False(t, ok)
 		require.NoError(t, r.Err())
 		require.NoError(t, src.Close())
-		require.Equal(t, want[filepath.Base(f)], classify(query.Answer{HTTPStatus: 400, Errors: query.ParseErrors(r.Errors()), Readonly: true}), f)
+		require.Equal(t, want[filepath.Base(f)],
+			classify(query.Answer{HTTPStatus: 400, Errors: query.ParseErrors(r.Errors()), Readonly: true}), f)
 	}
 }
 
 // TestTextsAreOnlySearchedD109 has texts that other clients cut apart at fixed places.
 func TestTextsAreOnlySearchedD109(t *testing.T) {
 	for _, message := range []string{
-		"", ":", ".", "`", "``", "default:", "Keyspace not found in CB datastore: ", "Keyspace not found in CB datastore: default",
+		"", ":", ".", "`", "``", "default:", "Keyspace not found in CB datastore: ",
+		"Keyspace not found in CB datastore: default",
 		"Keyspace not found in CB datastore: default:", "Keyspace not found in CB datastore: default:a.b",
-		"Keyspace not found in CB datastore: default:`a.b", "Keyspace not found keyspace: `", "Scope not found in CB datastore default:",
-		"Bucket not found in CB datastore - cause: No bucket named", "index", "index not", "GSI index", "The index", "not found",
+		"Keyspace not found in CB datastore: default:`a.b", "Keyspace not found keyspace: `",
+		"Scope not found in CB datastore default:",
+		"Bucket not found in CB datastore - cause: No bucket named", "index", "index not", "GSI index", "The index",
+		"not found",
 		"index\x00\xff not found", "Duplicate Key:", "User does not have credentials to run",
 	} {
 		for _, code := range []int{1065, 3230, 5000, 12003, 12009, 12021, 13014, 17012} {

@@ -10,7 +10,8 @@ import (
 // Error is what every failed query returns. It unwraps to its kind, a value of package cberr, and to its cause, so that
 // errors.Is finds both. Its zero value prints as well.
 type Error struct {
-	httpsvc.Failure               // Kind, Status, Text, Endpoint, Retry, InDoubt, Cause, and the methods of every service's error
+	// Kind, Status, Text, Endpoint, Retry, InDoubt, Cause, and the methods of every service's error
+	httpsvc.Failure
 	Errors          []ServerError // the service's own list; the first one decides about the kind
 	Statement       string        // with stars in the place of passwords and keys
 	ClientContextID string

@@ -89,7 +89,8 @@ type Request struct {
 	Hedge      *Hedge         // more nodes than one for a statement that is Readonly; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
-	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as
+	// LDAP.
 	OnBehalfOfDomain string
 
 	Endpoint string // of the node to ask; empty leaves the choice
@@ -165,8 +166,9 @@ func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, erro
 		return nil, errors.Join(fmt.Errorf("query: %w: an argument cannot be encoded", cberr.InvalidArgument), err)
 	}
 	return &httpsvc.Request{
-		Service: httpsvc.Query, Operation: "query", Method: "POST", Path: httpsvc.Path("query", "service"), ContentType: "application/json",
-		Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
+		Service: httpsvc.Query, Operation: "query", Method: "POST", Path: httpsvc.Path("query", "service"),
+		ContentType: "application/json",
+		Body:        body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
 		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil
 }

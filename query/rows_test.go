@@ -62,9 +62,11 @@ func TestMetadataIsComplete(t *testing.T) {
 	require.Equal(t, "7a1c 9f0e success", m.RequestID+" "+m.ClientContextID+" "+m.Status)
 	require.JSONEq(t, `{"n":"number"}`, string(m.Signature))
 	require.JSONEq(t, `{"phaseTimes":{}}`, string(m.Profile))
-	require.Equal(t, []query.Warning{{5001, "slow index", m.Warnings[0].Raw}, {0, "", json.RawMessage("7")}}, m.Warnings)
+	require.Equal(t, []query.Warning{{5001, "slow index", m.Warnings[0].Raw}, {0, "", json.RawMessage("7")}},
+		m.Warnings)
 	require.Equal(t, query.Metrics{
-		Elapsed: 1510 * time.Microsecond, Execution: 1200 * time.Microsecond, Results: 2, ResultBytes: 16, ServiceLoad: 1, Sorted: 3,
+		Elapsed: 1510 * time.Microsecond, Execution: 1200 * time.Microsecond, Results: 2, ResultBytes: 16,
+		ServiceLoad: 1, Sorted: 3,
 		Mutations: 4, Errors: 5, Warnings: 1, UsedMemoryBytes: 17,
 	}, m.Metrics)
 	require.Equal(t, query.Metrics{}, query.ParseMeta([]byte(`{"metrics":null}`)).Metrics)
@@ -89,8 +91,10 @@ func TestRowsThenErrorsB86(t *testing.T) {
 // TestStatesWithoutErrors: a statement that has not come to its end is a failure although no error is listed.
 func TestStatesWithoutErrors(t *testing.T) {
 	for state, want := range map[string]error{
-		"success": nil, "running": nil, "completed": nil, "": nil, "new one": nil, "errors": cberr.Couchbase, "fatal": cberr.Couchbase,
-		"stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled, "closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
+		"success": nil, "running": nil, "completed": nil, "": nil, "new one": nil, "errors": cberr.Couchbase,
+		"fatal":   cberr.Couchbase,
+		"stopped": cberr.RequestCanceled, "aborted": cberr.RequestCanceled, "closed": cberr.RequestCanceled,
+		"timeout": cberr.AmbiguousTimeout,
 	} {
 		_, err := run(t, 200, `{"results":[],"status":"`+state+`"}`, &query.Request{Statement: "x"})
 		if want == nil {
@@ -149,7 +153,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, status uint16, body string) {
-		rows, err := query.NewService(query.ServiceOptions{}).Run(t.Context(), fixed{status: int(status), body: body}, &query.Request{Statement: "x", Prepare: status%2 == 1})
+		rows, err := query.NewService(query.ServiceOptions{}).Run(t.Context(), fixed{status: int(status), body: body},
+			&query.Request{Statement: "x", Prepare: status%2 == 1})
 		if err == nil {
 			for rows.Next() {
 				require.True(t, json.Valid(rows.Row()))

@@ -19,8 +19,8 @@ const (
 
 // ServiceOptions are a Service's settings. The zero value is usable.
 type ServiceOptions struct {
-	// Supports says whether the cluster's query service has a capability; known is false while no cluster map says so. Nil
-	// knows nothing.
+	// Supports says whether the cluster's query service has a capability; known is false while no cluster map says so.
+	// Nil knows nothing.
 	Supports func(capability string) (has, known bool)
 	MaxPlans int // prepared statements that are kept; 0 means DefaultMaxPlans
 }
@@ -44,9 +44,9 @@ func NewService(o ServiceOptions) *Service {
 	return &Service{o: o, plans: newPlans(o.MaxPlans)}
 }
 
-// Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks until
-// then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which field
-// cannot be sent.
+// Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks
+// until then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which
+// field cannot be sent.
 func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	if has, known := s.o.Supports(capReplica); known && !has && r.UseReplica == On {
 		return nil, fmt.Errorf("query: %w: the cluster does not read from replicas", cberr.FeatureNotAvailable)
@@ -63,7 +63,9 @@ func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, e
 	})
 }
 
-func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request, judge func(*httpsvc.Answer) httpsvc.Verdict) (*Rows, error) {
+func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request,
+	judge func(*httpsvc.Answer) httpsvc.Verdict,
+) (*Rows, error) {
 	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
 		Key: "results", Judge: judge, Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
 	})
@@ -101,7 +103,8 @@ func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 	if again {
 		v.Reason = why
 	}
-	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the list's alone.
+	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the
+	// list's alone.
 	v.General = said.Readonly && !v.Overload && !said.timedOut()
 	return v
 }
@@ -156,7 +159,8 @@ func (x *execution) find(ctx context.Context) error {
 func (x *execution) make(ctx context.Context) (*plan, error) {
 	p := &Request{
 		Statement: "PREPARE " + x.r.Statement, Bucket: x.r.Bucket, Scope: x.r.Scope, FlexIndex: x.r.FlexIndex,
-		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, OnBehalfOfDomain: x.r.OnBehalfOfDomain, Endpoint: x.r.Endpoint,
+		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, OnBehalfOfDomain: x.r.OnBehalfOfDomain,
+		Endpoint: x.r.Endpoint,
 	}
 	h, err := p.HTTP()
 	if err != nil {

@@ -49,7 +49,8 @@ func TestBackoffCurves(t *testing.T) {
 		{"doubling", retry.Exponential(100*ms, time.Hour, 2), inMS(100, 200, 400, 800, 1600)},
 		{"constant", retry.Constant(7 * ms), inMS(7, 7, 7)},
 		{"linear", retry.Linear(10*ms, 35*ms), inMS(10, 20, 30, 35, 35)},
-		{"squares", retry.Polynomial(3000*ms, 2, 180*time.Second), inMS(3e3, 12e3, 27e3, 48e3, 75e3, 108e3, 147e3, 180e3, 180e3)},
+		{"squares", retry.Polynomial(3000*ms, 2, 180*time.Second), inMS(3e3, 12e3, 27e3, 48e3, 75e3, 108e3, 147e3,
+			180e3, 180e3)},
 		{"schedule", retry.Schedule(5*ms, ms), inMS(5, 1, 1, 1)},
 		{"no schedule", retry.Schedule(), inMS(0, 0)},
 		{"full jitter", retry.FullJitter(retry.Constant(8*ms), dice(0.5)), inMS(4, 4)},
@@ -82,7 +83,8 @@ func TestScheduleKeepsACopy(t *testing.T) {
 
 // steps are numbers of retries up to 2^31 and beyond what can happen.
 func steps() *rapid.Generator[int] {
-	return rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, math.MaxInt32), rapid.Just(math.MaxInt), rapid.IntRange(-5, 0))
+	return rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, math.MaxInt32), rapid.Just(math.MaxInt),
+		rapid.IntRange(-5, 0))
 }
 
 func durations() *rapid.Generator[time.Duration] {
@@ -100,9 +102,11 @@ func TestBackoffBounds(t *testing.T) {
 		step := steps().Draw(t, "step")
 		d := dice(rapid.OneOf(rapid.Just(0.0), rapid.Just(0.5), rapid.Just(nearlyOne),
 			rapid.Float64Range(0, nearlyOne)).Draw(t, "dice"))
-		factor := rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(math.Inf(1)), rapid.Just(math.MaxFloat64)).Draw(t, "factor")
+		factor := rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(math.Inf(1)), rapid.Just(math.MaxFloat64)).Draw(t,
+			"factor")
 		bases := []retry.Backoff{
-			retry.Constant(hi), retry.Linear(lo, hi), retry.Exponential(lo, hi, factor), retry.Polynomial(lo, factor, hi),
+			retry.Constant(hi), retry.Linear(lo, hi), retry.Exponential(lo, hi, factor), retry.Polynomial(lo, factor,
+				hi),
 			retry.Schedule(lo, hi), retry.Controlled,
 		}
 		for i, b := range bases {
@@ -166,7 +170,8 @@ func TestNilDiceRolls(t *testing.T) {
 
 func TestBackoffAllocatesNothing(t *testing.T) {
 	for _, b := range []retry.Backoff{
-		retry.Controlled, retry.DefaultBackoff(nil), retry.Clamp(retry.AddJitter(retry.Exponential(ms, time.Second, 2), 0.5, nil), 0, ms),
+		retry.Controlled, retry.DefaultBackoff(nil), retry.Clamp(retry.AddJitter(retry.Exponential(ms, time.Second, 2),
+			0.5, nil), 0, ms),
 		retry.Decorrelated(ms, time.Second, nil),
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, func() { b(3, ms) }))

@@ -340,8 +340,8 @@ func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err
 	return s.RetryAfter(ctx, r, why), nil
 }
 
-// askInline asks a strategy that never blocks. Code of the user's may end its goroutine, which must not be the caller's: that is a
-// connection's reader among others.
+// askInline asks a strategy that never blocks. Code of the user's may end its goroutine, which must not be the
+// caller's: that is a connection's reader among others.
 func askInline(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
 	if ownCode(s) {
 		return ask(ctx, s, r, why)
@@ -406,7 +406,8 @@ func translated(f func(error) error, cause error) (err error) {
 	return err
 }
 
-// usable gives an error of the user's, or what stands for it where its own methods panic: they are called wherever it is looked at.
+// usable gives an error of the user's, or what stands for it where its own methods panic: they are called wherever it
+// is looked at.
 func usable(err error) (out error) {
 	if err == nil {
 		return nil

@@ -80,18 +80,20 @@ func (e *Error) Unwrap() []error {
 // RetryInfo is e.Info. It lets other error types be asked the same question.
 func (e *Error) RetryInfo() Info { return e.Info }
 
-// FailedFor is the reason for which an operation has failed: its last attempt met it and was not tried again. It is Unknown for an
-// operation that has ended otherwise, with an answer that is definite or by a timeout, whatever reasons there were before.
+// FailedFor is the reason for which an operation has failed: its last attempt met it and was not tried again. It is
+// Unknown for an operation that has ended otherwise, with an answer that is definite or by a timeout, whatever reasons
+// there were before.
 func FailedFor(err error) (why Reason, code uint32) {
 	var e *Error
-	if !errors.As(err, &e) || errors.Is(e.kind, ErrTimeout) || errors.Is(e.kind, ErrCanceled) || errors.Is(e.kind, ErrClosed) {
+	if !errors.As(err, &e) || errors.Is(e.kind, ErrTimeout) || errors.Is(e.kind, ErrCanceled) ||
+		errors.Is(e.kind, ErrClosed) {
 		return Unknown, 0
 	}
 	return e.Reason, e.Code
 }
 
-// Transparent reports whether an operation has failed because no server's logic has seen it, as far as is known: it has never left the
-// client, or its connection was lost before anything came back.
+// Transparent reports whether an operation has failed because no server's logic has seen it, as far as is known: it has
+// never left the client, or its connection was lost before anything came back.
 func Transparent(err error) bool {
 	why, _ := FailedFor(err)
 	return why.Unseen() || why == SocketClosedWhileInFlight

@@ -41,15 +41,15 @@ type Evaluation[R any] func(result R, err error) Directive
 // Evaluator is an error that says itself what becomes of the work that has met it. Evaluate asks it.
 type Evaluator interface{ RetryDirective() Directive }
 
-// Standard is the evaluation of work that consists of calls of this client: every result without an error is a success, and Evaluate
-// judges errors.
+// Standard is the evaluation of work that consists of calls of this client: every result without an error is a success,
+// and Evaluate judges errors.
 func Standard[R any](_ R, err error) Directive { return Evaluate(err) }
 
-// Evaluate judges an error. It succeeds without one. It asks for another try when nothing can have been applied and another try may
-// help: for the errors of this client that means a call that a server has not looked at, has refused for a reason that is retryable,
-// or that has timed out without doubt, and for an Evaluator what that says. Everything else fails: what may have been applied, what is
-// definite (a missing document, a wrong argument, a refused login), what the caller has canceled, and errors that it does not know.
-// Of several errors in one tree a failure decides.
+// Evaluate judges an error. It succeeds without one. It asks for another try when nothing can have been applied and
+// another try may help: for the errors of this client that means a call that a server has not looked at, has refused
+// for a reason that is retryable, or that has timed out without doubt, and for an Evaluator what that says. Everything
+// else fails: what may have been applied, what is definite (a missing document, a wrong argument, a refused login),
+// what the caller has canceled, and errors that it does not know. Of several errors in one tree a failure decides.
 func Evaluate(err error) Directive {
 	if err == nil {
 		return Succeed()
@@ -115,7 +115,8 @@ func (e *Error) directive() Directive {
 		return Again(Timeout)
 	case errors.Is(e, ErrThrottled), errors.Is(e, ErrTooManyInRetry):
 		return Again(Throttling)
-	case e.kind != nil || e.ended != nil || e.Reason == Unknown: // canceled, closed, terminal, a strategy that has panicked
+	case e.kind != nil || e.ended != nil ||
+		e.Reason == Unknown: // canceled, closed, terminal, a strategy that has panicked
 		return Fail()
 	}
 	return Again(e.Reason.Kind())

@@ -41,7 +41,10 @@ func ExampleDo() {
 		}
 		return state, nil
 	}
-	loop := retry.Loop{Strategy: retry.BestEffort{Backoff: retry.Constant(time.Millisecond)}, MaxAttempts: 10, MaxElapsed: time.Minute}
+	loop := retry.Loop{
+		Strategy: retry.BestEffort{Backoff: retry.Constant(time.Millisecond)}, MaxAttempts: 10,
+		MaxElapsed: time.Minute,
+	}
 	state, err := retry.Do(context.Background(), loop, func(state string, err error) retry.Directive {
 		switch {
 		case err != nil:
@@ -69,8 +72,10 @@ func (p politeToRobots) RetryAfter(ctx context.Context, r *retry.Request, why re
 
 // A strategy sees what the caller's context carries.
 func ExampleStrategy_userData() {
-	for _, ctx := range []context.Context{context.Background(), context.WithValue(context.Background(), robot{}, true)} {
-		_, again := politeToRobots{}.RetryAfter(ctx, &retry.Request{Context: ctx, Idempotent: true}, retry.KVTemporaryFailure).Delay()
+	for _, ctx := range []context.Context{context.Background(), context.WithValue(context.Background(), robot{},
+		true)} {
+		_, again := politeToRobots{}.RetryAfter(ctx, &retry.Request{Context: ctx, Idempotent: true},
+			retry.KVTemporaryFailure).Delay()
 		fmt.Println(again)
 	}
 	// Output:
@@ -99,7 +104,8 @@ func ExampleStopWith() {
 
 // A Backoff is useful without an operation too, to wait for something between attempts.
 func ExampleClamp() {
-	wait := retry.Clamp(retry.Exponential(10*time.Millisecond, time.Second, 3), 20*time.Millisecond, 200*time.Millisecond)
+	wait := retry.Clamp(retry.Exponential(10*time.Millisecond, time.Second, 3), 20*time.Millisecond,
+		200*time.Millisecond)
 	for step := range 5 {
 		fmt.Print(wait(step, 0), " ")
 	}

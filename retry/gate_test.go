@@ -18,11 +18,14 @@ import (
 // guards are the lines that keep the package's promises, by the name in their trailing comment. One that disappears
 // from the code or appears without a line here fails the gate.
 var guards = []string{
-	"always", "answer in doubt", "bounds", "cap", "capped", "claim only from local", "claimed", "closed", "closed before its strategy",
+	"always", "answer in doubt", "bounds", "cap", "capped", "claim only from local", "claimed", "closed",
+	"closed before its strategy",
 	"closed before the wake-up", "disabled", "done", "doubt", "end swap", "ended before its strategy",
-	"ended while described", "epoch of answered", "epoch of lost", "epoch of succeeded", "epoch of unsent", "executed in part", "fail swap", "floor",
+	"ended while described", "epoch of answered", "epoch of lost", "epoch of succeeded", "epoch of unsent",
+	"executed in part", "fail swap", "floor",
 	"floor of a strategy", "floor of a wake", "late answer",
-	"late loss", "missed wake", "one free re-route", "one transparent loss", "park swap", "parking", "pushed back", "reset", "reset's number", "send only from local",
+	"late loss", "missed wake", "one free re-route", "one transparent loss", "park swap", "parking", "pushed back",
+	"reset", "reset's number", "send only from local",
 	"size", "still parked", "strategy's context", "timer's swap", "unlink at the end",
 	"unlink what others ended", "unlinked", "unsafe reason", "wake", "wire",
 }
@@ -47,8 +50,8 @@ func armed(guard string) bool { return guard != disarmed }
 
 var guardLine = regexp.MustCompile(`^(\s*)(.*\S)\s*// guard: (.+)$`)
 
-// disarmable gives a guard line a switch: when it is off, conditions are computed and then false, and statements are left
-// out.
+// disarmable gives a guard line a switch: when it is off, conditions are computed and then false, and statements are
+// left out.
 func disarmable(indent, code, guard string) string {
 	armed := fmt.Sprintf("armed(%q)", guard)
 	and := func(prefix, cond, suffix string) string {

@@ -211,7 +211,10 @@ func TestCancelWhileDescribed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		x := newOp(true, time.Second)
 		var attempts []retry.AttemptInfo
-		orc := retry.New(retry.Options{Observer: hooks{attempt: func(a retry.AttemptInfo) { attempts = append(attempts, a) }}})
+		orc := retry.New(retry.Options{Observer: hooks{attempt: func(a retry.AttemptInfo) {
+			attempts = append(attempts,
+				a)
+		}}})
 		x.describe = func() {
 			x.describe = nil
 			orc.Cancel(x, errCause)
@@ -227,7 +230,9 @@ func TestLateAnswerOfAStrategyIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		x := newOp(true, time.Second)
 		translated := false
-		orc := retry.New(retry.Options{Default: retry.Func(func(ctx context.Context, _ *retry.Request, _ retry.Reason) retry.Action {
+		orc := retry.New(retry.Options{Default: retry.Func(func(ctx context.Context, _ *retry.Request,
+			_ retry.Reason,
+		) retry.Action {
 			<-ctx.Done()
 			return retry.StopWith(func(err error) error {
 				translated = true
@@ -351,8 +356,8 @@ func TestWakeIgnoresWhoEnded(t *testing.T) {
 	})
 }
 
-// Whatever a strategy or a server says, and however often an operation is woken, it is sent once a millisecond at most after its
-// first retry.
+// Whatever a strategy or a server says, and however often an operation is woken, it is sent once a millisecond at most
+// after its first retry.
 func TestTheFloorBetweenAttempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails func(x *op, orc *retry.Orchestrator)
@@ -360,7 +365,10 @@ func TestTheFloorBetweenAttempts(t *testing.T) {
 		wakes bool
 		least int // how often it is sent again; 0 means 20
 	}{
-		"an answer": {fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.KVTemporaryFailure, retry.Hint{}) }},
+		"an answer": {fails: func(x *op, orc *retry.Orchestrator) {
+			x.answer(orc, retry.KVTemporaryFailure,
+				retry.Hint{})
+		}},
 		"a pushback of 0": {fails: func(x *op, orc *retry.Orchestrator) {
 			x.answer(orc, retry.KVTemporaryFailure, retry.Hint{Pushback: retry.PushbackAfter(0)})
 		}, least: 2}, // at once, and then as the schedule of reasons that are always retried says
@@ -370,7 +378,8 @@ func TestTheFloorBetweenAttempts(t *testing.T) {
 			delay: time.Second, wakes: true,
 		},
 		"wakes, and a strategy that does not wait": {
-			fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.BucketNotReady, retry.Hint{}) }, wakes: true,
+			fails: func(x *op, orc *retry.Orchestrator) { x.answer(orc, retry.BucketNotReady, retry.Hint{}) },
+			wakes: true,
 		},
 		"missed wakes": {
 			fails: func(x *op, orc *retry.Orchestrator) {
@@ -391,7 +400,8 @@ func TestTheFloorBetweenAttempts(t *testing.T) {
 				}
 			}
 			c.fails(x, orc)
-			for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until); time.Sleep(40 * time.Microsecond) {
+			until := time.Now().Add(50 * time.Millisecond)
+			for ; time.Now().Before(until); time.Sleep(40 * time.Microsecond) {
 				if c.wakes {
 					orc.Wake(nil)
 				}
@@ -437,8 +447,8 @@ func TestWakeKeepsDelaysThatAServerCaused(t *testing.T) {
 	}
 }
 
-// A Wake between the look for a way and the parking counts as one after it, whatever the strategy does meanwhile; but only
-// for those that say when they looked, and only where a Wake counts at all.
+// A Wake between the look for a way and the parking counts as one after it, whatever the strategy does meanwhile; but
+// only for those that say when they looked, and only where a Wake counts at all.
 func TestWakeIsNotMissedWhileAStrategyDecides(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -536,7 +546,10 @@ func TestNothingIsRetriedAfterClose(t *testing.T) {
 // TestBoundsOfWhatWaits proves I11, GA6-36, GA6-37, GA6-38, and I13 for what cannot be sent again.
 func TestBoundsOfWhatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		orc := retry.New(retry.Options{Default: after{retry.After(time.Minute)}, MaxParked: 2, MaxBytes: 250, MaxOpBytes: 200})
+		orc := retry.New(retry.Options{
+			Default: after{retry.After(time.Minute)}, MaxParked: 2, MaxBytes: 250,
+			MaxOpBytes: 200,
+		})
 		park := func(size int) *op {
 			x := newOp(true, time.Hour)
 			x.size = size
@@ -628,8 +641,8 @@ func TestBudgetIsSettledOnce(t *testing.T) {
 	}
 }
 
-// TestTheFirstLossIsTransparent: GA6-43, GA6-44. Once per operation a lost connection counts neither as an attempt nor against a
-// budget, and the strategy is told so.
+// TestTheFirstLossIsTransparent: GA6-43, GA6-44. Once per operation a lost connection counts neither as an attempt nor
+// against a budget, and the strategy is told so.
 func TestTheFirstLossIsTransparent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var unseen []bool
@@ -661,8 +674,8 @@ func (f asking) RetryAfter(_ context.Context, r *retry.Request, _ retry.Reason) 
 	return retry.After(time.Millisecond)
 }
 
-// TestAServersWordIsHeededAndPaced: a delay that the server names is a floor under the strategy's, "do not retry" ends the operation, and
-// no server brings a request again at once more than once.
+// TestAServersWordIsHeededAndPaced: a delay that the server names is a floor under the strategy's, "do not retry" ends
+// the operation, and no server brings a request again at once more than once.
 func TestAServersWordIsHeededAndPaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -670,9 +683,12 @@ func TestAServersWordIsHeededAndPaced(t *testing.T) {
 			push retry.Pushback
 			want time.Duration // of the first retry, below 0: there is none
 		}{
-			"sooner":       {retry.After(time.Millisecond), retry.PushbackAfter(time.Second), time.Second},
-			"later":        {retry.After(time.Minute), retry.PushbackAfter(time.Second), time.Minute},
-			"ignored":      {retry.After(time.Millisecond).IgnorePushback(), retry.PushbackAfter(time.Second), time.Millisecond},
+			"sooner": {retry.After(time.Millisecond), retry.PushbackAfter(time.Second), time.Second},
+			"later":  {retry.After(time.Minute), retry.PushbackAfter(time.Second), time.Minute},
+			"ignored": {
+				retry.After(time.Millisecond).IgnorePushback(), retry.PushbackAfter(time.Second),
+				time.Millisecond,
+			},
 			"never":        {retry.After(time.Millisecond), retry.PushbackNever(), -1},
 			"never, heard": {retry.After(time.Millisecond).IgnorePushback(), retry.PushbackNever(), time.Millisecond},
 		} {

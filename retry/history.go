@@ -105,11 +105,13 @@ func (h *history) info() Info {
 func (h *history) request(j *judgement) *Request {
 	d := &h.req
 	return &Request{
-		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID, Bucket: d.Bucket,
-		Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
+		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID,
+		Bucket: d.Bucket,
+		Scope:  d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
 		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
 		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step,
-		UnseenSteps: h.unseens, Reasons: j.seen, LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
+		UnseenSteps: h.unseens, Reasons: j.seen, LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen,
+		Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
 		Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
 }
@@ -148,8 +150,9 @@ func (o *Orchestrator) describe(op Op, id bool) description {
 		r.ID = i.Identify()
 	}
 	d := description{described{
-		Context: r.Context, Service: r.Service, Operation: r.Operation, Endpoint: r.Endpoint, ID: r.ID, Bucket: r.Bucket,
-		Scope: r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
+		Context: r.Context, Service: r.Service, Operation: r.Operation, Endpoint: r.Endpoint, ID: r.ID,
+		Bucket: r.Bucket,
+		Scope:  r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
 	}, r.Started, r.Deadline}
 	*r = Request{}
 	o.scratch.Put(r)

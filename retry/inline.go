@@ -2,13 +2,13 @@ package retry
 
 import "reflect"
 
-// Inline is what a Strategy's type declares on itself to say that it never blocks. A type that gets the method from one that it
-// embeds has not said so.
+// Inline is what a Strategy's type declares on itself to say that it never blocks. A type that gets the method from one
+// that it embeds has not said so.
 type Inline interface{ Inline() bool }
 
-// Wrapper is a Strategy around another one, which never blocks unless that one does. Wraps gives that one; nil is the default.
-// self is the strategy that is asked about: a type that embeds a Wrapper has its methods, but is another type, which may block
-// before it asks the Wrapper. ok is false then, and must be.
+// Wrapper is a Strategy around another one, which never blocks unless that one does. Wraps gives that one; nil is the
+// default. self is the strategy that is asked about: a type that embeds a Wrapper has its methods, but is another type,
+// which may block before it asks the Wrapper. ok is false then, and must be.
 type Wrapper interface {
 	Wraps(self Strategy) (base Strategy, ok bool)
 }
@@ -22,8 +22,8 @@ func Is[T Strategy](s Strategy) bool {
 	return false
 }
 
-// IsInline reports whether s is a strategy that never blocks: a shipped one around another that never blocks, or one whose type
-// says so itself. A nil Strategy, which inherits, never blocks by itself.
+// IsInline reports whether s is a strategy that never blocks: a shipped one around another that never blocks, or one
+// whose type says so itself. A nil Strategy, which inherits, never blocks by itself.
 func IsInline(s Strategy) bool { return inlineOver(s, nil) }
 
 // inlineOver is IsInline for a strategy that inherits another one wherever it has none.

@@ -46,7 +46,8 @@ func TestOnlyTheOrchestratorAsks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" || path == "target") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" ||
+			path == "target") {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -62,7 +63,8 @@ func TestOnlyTheOrchestratorAsks(t *testing.T) {
 		found++
 		switch {
 		case path == "retry/end.go", path == "retry/strategy.go":
-		case strings.HasPrefix(path, "retry/policy/"), strings.HasPrefix(path, "cmd/"), strings.HasPrefix(path, "examples/"):
+		case strings.HasPrefix(path, "retry/policy/"), strings.HasPrefix(path, "cmd/"), strings.HasPrefix(path,
+			"examples/"):
 		default:
 			t.Errorf("%s asks a strategy; only the orchestrator may", path)
 		}

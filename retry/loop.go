@@ -6,26 +6,29 @@ import (
 	"time"
 )
 
-// Loop says how Do repeats a program's own work. Its zero value retries as the default strategy does, until the context ends. A Loop
-// is a plain value: copies are independent but for what they point to.
+// Loop says how Do repeats a program's own work. Its zero value retries as the default strategy does, until the context
+// ends. A Loop is a plain value: copies are independent but for what they point to.
 type Loop struct {
 	// Name is what statistics, observers and log lines call the work: its Service is Own.
 	Name string
-	// Strategy decides when a try that asks for it is repeated, or that it is not. It sees the reason EVALUATION_INDICATED and the
-	// Kind that the evaluation has named. Nil is the Orchestrator's default.
+	// Strategy decides when a try that asks for it is repeated, or that it is not. It sees the reason
+	// EVALUATION_INDICATED and the Kind that the evaluation has named. Nil is the Orchestrator's default.
 	Strategy Strategy
-	// MaxAttempts is the most tries, the first included; 0 is no limit. The error of the last one then matches ErrExhausted.
+	// MaxAttempts is the most tries, the first included; 0 is no limit. The error of the last one then matches
+	// ErrExhausted.
 	MaxAttempts int
-	// MaxElapsed is the most time for all tries and delays together; 0 is no limit. It ends the context of a try that hangs. The
-	// error then matches ErrTimeout.
+	// MaxElapsed is the most time for all tries and delays together; 0 is no limit. It ends the context of a try that
+	// hangs. The error then matches ErrTimeout.
 	MaxElapsed time.Duration
 	// Bucket limits the retries of all loops that share it; nil: no limit.
 	Bucket TokenBucket
-	// Orchestrator keeps what waits, the statistics and the observer. Nil is one of this Do's own, made when its first try has failed.
+	// Orchestrator keeps what waits, the statistics and the observer. Nil is one of this Do's own, made when its first
+	// try has failed.
 	Orchestrator *Orchestrator
 }
 
-// TokenBucket is a supply of tokens that several loops share; *policy.Store is one. Its methods may be called from many goroutines.
+// TokenBucket is a supply of tokens that several loops share; *policy.Store is one. Its methods may be called from many
+// goroutines.
 type TokenBucket interface {
 	// Acquire gives the token of a first try. It may block, at most until ctx ends.
 	Acquire(ctx context.Context) (Token, error)
@@ -37,21 +40,22 @@ type Token interface {
 	NotifySuccess()
 	// NotifyFailure says that the try has failed and is not repeated.
 	NotifyFailure()
-	// ScheduleRetry gives the token of the next try, after its delay. It may block until the bucket can pay for it, at most until ctx
-	// ends. An error ends the work with ErrThrottled.
+	// ScheduleRetry gives the token of the next try, after its delay. It may block until the bucket can pay for it, at
+	// most until ctx ends. An error ends the work with ErrThrottled.
 	ScheduleRetry(ctx context.Context, k Kind) (Token, error)
 }
 
 // ErrRejected is the failure of a try whose evaluation says Fail although it has a result and no error.
 var ErrRejected = errors.New("the evaluation has rejected the result")
 
-// Do runs block until its evaluation says that it has succeeded or failed, or until a limit of the Loop or the strategy ends it. The
-// block runs at least once, on the caller's goroutine, with a context that ends by MaxElapsed; a block that ignores its context is
-// waited for. Between two tries Do waits, until ctx ends at most. A nil evaluate is Standard.
+// Do runs block until its evaluation says that it has succeeded or failed, or until a limit of the Loop or the strategy
+// ends it. The block runs at least once, on the caller's goroutine, with a context that ends by MaxElapsed; a block
+// that ignores its context is waited for. Between two tries Do waits, until ctx ends at most. A nil evaluate is
+// Standard.
 //
-// The result is that of the last try. The error is nil after a success. After a failure that is not retryable it is the block's own.
-// At a limit it is an *Error that matches what ended the work (ErrExhausted, ErrTimeout, ErrCanceled, ErrThrottled, ErrClosed) and
-// what the last try has met, and whose Info tells the rest.
+// The result is that of the last try. The error is nil after a success. After a failure that is not retryable it is the
+// block's own. At a limit it is an *Error that matches what ended the work (ErrExhausted, ErrTimeout, ErrCanceled,
+// ErrThrottled, ErrClosed) and what the last try has met, and whose Info tells the rest.
 //
 // A first try that succeeds starts no goroutine and allocates nothing, unless MaxElapsed is set.
 func Do[R any](
@@ -138,7 +142,8 @@ const unlimited = 100 * 365 * 24 * time.Hour
 
 func newWork(ctx context.Context, l *Loop, began time.Time) *work {
 	w := &work{
-		o: l.Orchestrator, name: l.Name, ctx: ctx, began: began, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		o: l.Orchestrator, name: l.Name, ctx: ctx, began: began, wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
 	if w.o == nil {
 		w.o = New(Options{})
@@ -156,8 +161,8 @@ func newWork(ctx context.Context, l *Loop, began time.Time) *work {
 	return w
 }
 
-// again is told what the evaluation says of a try. It says whether the next one is to run now; otherwise the work has ended with
-// w.err, which is nil for a success.
+// again is told what the evaluation says of a try. It says whether the next one is to run now; otherwise the work has
+// ended with w.err, which is nil for a success.
 func (w *work) again(d Directive, err error, held *holder) bool {
 	if d.ruling == succeeds {
 		held.succeeded()

@@ -82,7 +82,8 @@ func eventsFor(w *world) []event {
 		return e.name == "send" && w.epoch >= modelEpochs || e.name == "reuse" && (w.uses > 0 || w.phase == PhaseLocal)
 	})
 	for e := uint32(1); e <= w.epoch; e++ {
-		evs = append(evs, unsentEvent(e), successEvent(e), wonEvent(e), lostEvent(e, how{}), lateEvent(e), answerEvent(e, KVLocked, how{}))
+		evs = append(evs, unsentEvent(e), successEvent(e), wonEvent(e), lostEvent(e, how{}), lateEvent(e),
+			answerEvent(e, KVLocked, how{}))
 	}
 	if w.phase != PhaseWire && w.phase != PhaseLocal {
 		return append(evs, notSentEvent(SocketNotAvailable, how{}))
@@ -94,7 +95,8 @@ func eventsFor(w *world) []event {
 		}
 		evs = append(evs, lostEvent(w.epoch, h))
 	}
-	evs = append(evs, answerEvent(w.epoch, KVNotMyVBucket, how{moved: true}), answerEvent(w.epoch, KVTemporaryFailure, how{partly: true}))
+	evs = append(evs, answerEvent(w.epoch, KVNotMyVBucket, how{moved: true}), answerEvent(w.epoch, KVTemporaryFailure,
+		how{partly: true}))
 	if w.uses == 0 && !w.closed && w.epoch <= 2 {
 		for why := range All() {
 			evs = append(evs, answerEvent(w.epoch, why, how{}), notSentEvent(why, how{}))

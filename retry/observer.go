@@ -125,7 +125,8 @@ func (o *Orchestrator) Stats() Stats {
 	return s
 }
 
-// Hedged counts a hedged operation that has ended: sent requests, the first included, of whose others so many have failed.
+// Hedged counts a hedged operation that has ended: sent requests, the first included, of whose others so many have
+// failed.
 func (o *Orchestrator) Hedged(service Service, operation string, sent, failed int) {
 	if sent < 2 {
 		return

@@ -20,7 +20,8 @@ func (d *diary) observer() hooks {
 	add := func(format string, args ...any) { d.lines = append(d.lines, fmt.Sprintf(format, args...)) }
 	return hooks{
 		attempt: func(a retry.AttemptInfo) {
-			add("attempt %d of %s at %s (%s): %v %v %v", a.Number, a.Operation, a.Endpoint, a.ID, a.Stage, a.Reason, a.Err)
+			add("attempt %d of %s at %s (%s): %v %v %v", a.Number, a.Operation, a.Endpoint, a.ID, a.Stage, a.Reason,
+				a.Err)
 		},
 		retry: func(r *retry.Request, why retry.Reason, delay time.Duration) {
 			add("retry %s after %v because of %v, %d+%d before", r.Operation, delay, why, r.Attempts, r.Transparent)
@@ -35,7 +36,10 @@ func (d *diary) observer() hooks {
 func TestObserverIsToldEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var d diary
-		orc := retry.New(retry.Options{Observer: d.observer(), Default: retry.BestEffort{Backoff: retry.Constant(2 * ms)}})
+		orc := retry.New(retry.Options{
+			Observer: d.observer(),
+			Default:  retry.BestEffort{Backoff: retry.Constant(2 * ms)},
+		})
 
 		x := newOp(false, time.Second)
 		x.answer(orc, retry.KVLocked, retry.Hint{})
@@ -61,7 +65,8 @@ func TestObserverIsToldEverything(t *testing.T) {
 		y.st.Answered(e)
 		y.st.Finish()
 		y.st.Settle(nil)
-		require.Equal(t, "attempt 2 of get at 10.0.0.1:11210 (0x00000007): response UNKNOWN <nil>", d.lines[len(d.lines)-1])
+		require.Equal(t, "attempt 2 of get at 10.0.0.1:11210 (0x00000007): response UNKNOWN <nil>",
+			d.lines[len(d.lines)-1])
 
 		d.lines = nil
 		z := newOp(true, time.Second)
@@ -70,7 +75,8 @@ func TestObserverIsToldEverything(t *testing.T) {
 		z.st.Sent()
 		orc.Expire(z)
 		require.Equal(t, []string{
-			"attempt 2 of get at 10.0.0.1:11210 (0x00000007): network UNKNOWN operation timed out: what the attempt met",
+			"attempt 2 of get at 10.0.0.1:11210 (0x00000007): " +
+				"network UNKNOWN operation timed out: what the attempt met",
 			"gave up get because of KV_LOCKED: operation timed out: what the attempt met",
 		}, d.lines[2:])
 
@@ -117,7 +123,10 @@ func TestStats(t *testing.T) {
 		orc.Expire(y)
 		z := newOp(true, time.Second)
 		z.name = "noop"
-		z.st.Strategy = after{retry.StopWith(func(err error) error { return fmt.Errorf("%w: %w", retry.ErrThrottled, err) })}
+		z.st.Strategy = after{retry.StopWith(func(err error) error {
+			return fmt.Errorf("%w: %w", retry.ErrThrottled,
+				err)
+		})}
 		z.answer(orc, retry.KVLocked, retry.Hint{})
 
 		s := orc.Stats()

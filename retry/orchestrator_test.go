@@ -59,8 +59,11 @@ func TestDelayIsCappedToTheDeadline(t *testing.T) {
 		start := time.Now()
 		var decided []time.Duration
 		orc := retry.New(retry.Options{
-			Default:  retry.BestEffort{Backoff: retry.Constant(time.Second)},
-			Observer: hooks{retry: func(_ *retry.Request, _ retry.Reason, d time.Duration) { decided = append(decided, d) }},
+			Default: retry.BestEffort{Backoff: retry.Constant(time.Second)},
+			Observer: hooks{retry: func(_ *retry.Request, _ retry.Reason, d time.Duration) {
+				decided = append(decided,
+					d)
+			}},
 		})
 		x := newOp(false, 2500*ms)
 		pass(2 * time.Second)

@@ -17,11 +17,11 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// The tests of this file are named after the defects of other clients that this package's design excludes. Others are in the
-// packages where the defect would be.
+// The tests of this file are named after the defects of other clients that this package's design excludes. Others are
+// in the packages where the defect would be.
 
-// TestStrategyIsAskedWhileANodeIsDown_D67: not to be able to send is a reason like any other, for writes too, and the error
-// names it.
+// TestStrategyIsAskedWhileANodeIsDown_D67: not to be able to send is a reason like any other, for writes too, and the
+// error names it.
 func TestStrategyIsAskedWhileANodeIsDown_D67(t *testing.T) {
 	for _, why := range []retry.Reason{
 		retry.SocketNotAvailable, retry.NodeNotAvailable, retry.ServiceNotAvailable, retry.CircuitBreakerOpen,
@@ -70,8 +70,8 @@ func TestAFailedLookupIsTheStrategysToJudge_D68(t *testing.T) {
 	}
 }
 
-// TestARecklessStrategyDoesNotSpin_D74: a strategy that says "at once" for ever, where nothing takes time, is slowed down, and
-// the deadline and the caller end it.
+// TestARecklessStrategyDoesNotSpin_D74: a strategy that says "at once" for ever, where nothing takes time, is slowed
+// down, and the deadline and the caller end it.
 func TestARecklessStrategyDoesNotSpin_D74(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -94,11 +94,12 @@ func TestARecklessStrategyDoesNotSpin_D74(t *testing.T) {
 	}
 }
 
-// TestALossIsJudgedByItsPhase_D75: whatever error a lost connection brings, what was on the wire is lost, and what was not
-// was not sent.
+// TestALossIsJudgedByItsPhase_D75: whatever error a lost connection brings, what was on the wire is lost, and what was
+// not was not sent.
 func TestALossIsJudgedByItsPhase_D75(t *testing.T) {
 	for _, cause := range []error{
-		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, errors.New("tls: bad record MAC"), context.DeadlineExceeded, nil,
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, errors.New("tls: bad record MAC"),
+		context.DeadlineExceeded, nil,
 	} {
 		bubble(t, func(t *testing.T) {
 			orc := retry.New(retry.Options{})
@@ -142,7 +143,8 @@ func TestFailFastFollowsTheData_D76(t *testing.T) {
 // TestBusyServersAreWaitedFor_D77: the default strategy retries every reason that says "later".
 func TestBusyServersAreWaitedFor_D77(t *testing.T) {
 	for why := range retry.All() {
-		if why == retry.Unknown || why.Terminal() || why == retry.SocketClosedWhileInFlight || why == retry.QueryErrorRetryable {
+		if why == retry.Unknown || why.Terminal() || why == retry.SocketClosedWhileInFlight ||
+			why == retry.QueryErrorRetryable {
 			continue // or only of requests that change nothing
 		}
 		_, again := retry.FastFailOnTerminalError{}.RetryAfter(t.Context(), request(false, 0), why).Delay()
@@ -168,8 +170,8 @@ func TestAtOnceIsNoRefusal_D81(t *testing.T) {
 	})
 }
 
-// TestNothingOutlivesTheDeadline_D82: a delay is cut off there, nothing is sent then, and an operation that has ended is not
-// sent either. No timer stays.
+// TestNothingOutlivesTheDeadline_D82: a delay is cut off there, nothing is sent then, and an operation that has ended
+// is not sent either. No timer stays.
 func TestNothingOutlivesTheDeadline_D82(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -201,7 +203,8 @@ func TestNothingOutlivesTheDeadline_D82(t *testing.T) {
 	})
 }
 
-// TestACancelIsSeenWhileWaiting_D84: a parked operation ends when its caller does, and so does one whose strategy thinks.
+// TestACancelIsSeenWhileWaiting_D84: a parked operation ends when its caller does, and so does one whose strategy
+// thinks.
 func TestACancelIsSeenWhileWaiting_D84(t *testing.T) {
 	for name, s := range map[string]retry.Strategy{
 		"parked": after{retry.After(time.Minute)},
@@ -228,12 +231,14 @@ func TestACancelIsSeenWhileWaiting_D84(t *testing.T) {
 	}
 }
 
-// TestTheHistoryIsACopyInOrder_D85: it has every failure, redirects and repetitions too, in order, and belongs to its reader.
+// TestTheHistoryIsACopyInOrder_D85: it has every failure, redirects and repetitions too, in order, and belongs to its
+// reader.
 func TestTheHistoryIsACopyInOrder_D85(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{Default: after{retry.After(ms)}})
 		script := []retry.Reason{
-			retry.KVNotMyVBucket, retry.KVTemporaryFailure, retry.KVNotMyVBucket, retry.KVLocked, retry.KVTemporaryFailure,
+			retry.KVNotMyVBucket, retry.KVTemporaryFailure, retry.KVNotMyVBucket, retry.KVLocked,
+			retry.KVTemporaryFailure,
 		}
 		x := newOp(true, time.Minute)
 		step := 0
@@ -253,7 +258,9 @@ func TestTheHistoryIsACopyInOrder_D85(t *testing.T) {
 		}
 		info := x.st.Info()
 		require.Equal(t, script, reasons(info))
-		require.Equal(t, retry.Reasons(0).With(retry.KVNotMyVBucket).With(retry.KVTemporaryFailure).With(retry.KVLocked), info.Reasons)
+		require.Equal(t,
+			retry.Reasons(0).With(retry.KVNotMyVBucket).With(retry.KVTemporaryFailure).With(retry.KVLocked),
+			info.Reasons)
 		clear(info.Log)
 		require.Equal(t, script, reasons(x.st.Info()))
 		orc.Cancel(x, nil)
@@ -262,7 +269,8 @@ func TestTheHistoryIsACopyInOrder_D85(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreReported_D86: an operation that is not retried is told to the observer, with the reason, whoever refused.
+// TestRefusalsAreReported_D86: an operation that is not retried is told to the observer, with the reason, whoever
+// refused.
 func TestRefusalsAreReported_D86(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -283,7 +291,10 @@ func TestRefusalsAreReported_D86(t *testing.T) {
 				var told []retry.Reason
 				var err error
 				o := c.options
-				o.Observer = hooks{gaveUp: func(_ *retry.Request, why retry.Reason, e error) { told, err = append(told, why), e }}
+				o.Observer = hooks{gaveUp: func(_ *retry.Request, why retry.Reason, e error) {
+					told,
+						err = append(told, why), e
+				}}
 				x := newOp(c.idempotent, time.Second)
 				x.size = 10
 				x.answer(retry.New(o), c.why, retry.Hint{})
@@ -295,8 +306,8 @@ func TestRefusalsAreReported_D86(t *testing.T) {
 	}
 }
 
-// TestOneOutcomeForOneCause_D87: who ended an operation is decided once: the caller, the deadline, or a failure, in whatever
-// stage; an attempt's own timeout or cancel is a cause and no end. The cause is always reachable.
+// TestOneOutcomeForOneCause_D87: who ended an operation is decided once: the caller, the deadline, or a failure, in
+// whatever stage; an attempt's own timeout or cancel is a cause and no end. The cause is always reachable.
 func TestOneOutcomeForOneCause_D87(t *testing.T) {
 	inner := map[string]error{
 		"failure": errCause, "inner deadline": fmt.Errorf("dial: %w", context.DeadlineExceeded),
@@ -349,8 +360,8 @@ func TestOneOutcomeForOneCause_D87(t *testing.T) {
 	}
 }
 
-// TestDoubtIsDecidedByThePhase_D88 proves I7: a write is in doubt if and only if it was on the wire when it ended. What never
-// left, and what a server has refused, is not.
+// TestDoubtIsDecidedByThePhase_D88 proves I7: a write is in doubt if and only if it was on the wire when it ended. What
+// never left, and what a server has refused, is not.
 func TestDoubtIsDecidedByThePhase_D88(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -364,7 +375,13 @@ func TestDoubtIsDecidedByThePhase_D88(t *testing.T) {
 			e, _ := x.st.Sent()
 			x.st.Unsent(e)
 		}, false},
-		{"refused, waiting", func(o *retry.Orchestrator, x *op) { x.answer(o, retry.KVTemporaryFailure, retry.Hint{}) }, false},
+		{
+			"refused, waiting", func(o *retry.Orchestrator, x *op) {
+				x.answer(o, retry.KVTemporaryFailure,
+					retry.Hint{})
+			},
+			false,
+		},
 		{"refused, on the wire again", func(o *retry.Orchestrator, x *op) {
 			x.answer(o, retry.KVTemporaryFailure, retry.Hint{})
 			pass(10 * ms)
@@ -394,8 +411,8 @@ func TestDoubtIsDecidedByThePhase_D88(t *testing.T) {
 	}
 }
 
-// TestAShortWriteIsSentAgainOnProofOnly_D89: a write that failed is retried when it is proved that the frame did not leave
-// whole, and is in doubt otherwise.
+// TestAShortWriteIsSentAgainOnProofOnly_D89: a write that failed is retried when it is proved that the frame did not
+// leave whole, and is in doubt otherwise.
 func TestAShortWriteIsSentAgainOnProofOnly_D89(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{})
@@ -417,8 +434,8 @@ func TestAShortWriteIsSentAgainOnProofOnly_D89(t *testing.T) {
 	})
 }
 
-// TestDelaysAreSpread_D90: the default's delays do not come in step: over 10,000 draws each step fills all of its range, evenly,
-// and never leaves 1 to 500 ms. Proves SM-10.
+// TestDelaysAreSpread_D90: the default's delays do not come in step: over 10,000 draws each step fills all of its
+// range, evenly, and never leaves 1 to 500 ms. Proves SM-10.
 func TestDelaysAreSpread_D90(t *testing.T) {
 	const draws, bins = 10_000, 10
 	rng := rand.New(rand.NewPCG(90, 1))

@@ -22,8 +22,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// TestNoRetryWithoutAnActionThatSaysSo proves I5, CB-15 and CB-38: a reason that is not always retried is so only when the
-// strategy says After, and a write for an unsafe reason not even then.
+// TestNoRetryWithoutAnActionThatSaysSo proves I5, CB-15 and CB-38: a reason that is not always retried is so only when
+// the strategy says After, and a write for an unsafe reason not even then.
 func TestNoRetryWithoutAnActionThatSaysSo(t *testing.T) {
 	refusals := map[string]retry.Action{
 		"zero": {}, "stop": retry.Stop(), "terminal": retry.StopTerminal(),
@@ -57,8 +57,8 @@ func TestNoRetryWithoutAnActionThatSaysSo(t *testing.T) {
 	}
 }
 
-// TestActionsCanGrow proves CB-17: an action is made by functions and has no field that a caller could fill, so a new kind of
-// it breaks nobody; its zero value stops.
+// TestActionsCanGrow proves CB-17: an action is made by functions and has no field that a caller could fill, so a new
+// kind of it breaks nobody; its zero value stops.
 func TestActionsCanGrow(t *testing.T) {
 	typ := reflect.TypeFor[retry.Action]()
 	for i := range typ.NumField() {
@@ -70,8 +70,8 @@ func TestActionsCanGrow(t *testing.T) {
 	require.Zero(t, retry.Stop())
 }
 
-// TestThePublicStrategies proves CB-24: these are all strategies that a user of the module can name. The strict one is not
-// among them.
+// TestThePublicStrategies proves CB-24: these are all strategies that a user of the module can name. The strict one is
+// not among them.
 func TestThePublicStrategies(t *testing.T) {
 	var got []string
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
@@ -111,7 +111,8 @@ func TestThePublicStrategies(t *testing.T) {
 	slices.Sort(got)
 	require.Equal(t, []string{
 		"retry/BestEffort", "retry/FastFailOnTerminalError", "retry/Func",
-		"retry/policy/Bucket", "retry/policy/Limit", "retry/policy/Only", "retry/policy/Pushback", "retry/policy/Throttle",
+		"retry/policy/Bucket", "retry/policy/Limit", "retry/policy/Only", "retry/policy/Pushback",
+		"retry/policy/Throttle",
 	}, got)
 }
 
@@ -151,8 +152,8 @@ func TestBudgetAndBackoffAreTheUsers(t *testing.T) {
 	})
 }
 
-// TestServersDelayElseTheBackoff proves GR-5: without a delay of the server's the user's own apply, and without those the
-// default.
+// TestServersDelayElseTheBackoff proves GR-5: without a delay of the server's the user's own apply, and without those
+// the default.
 func TestServersDelayElseTheBackoff(t *testing.T) {
 	named := retry.Hint{Pushback: retry.PushbackAfter(5 * time.Second)}
 	for _, c := range []struct {
@@ -189,9 +190,9 @@ type replied struct {
 func (r replied) Error() string            { return fmt.Sprint(r.why) }
 func (r replied) Pushback() retry.Pushback { return r.push }
 
-// TestFiveKindsOfAnswer proves GA6-32: a success, a fatal failure, one to be retried, the server's "do not retry" and its
-// delay, each as the first of several answers, under a retry policy and under a hedging policy. The answer after those fails
-// too, the third succeeds.
+// TestFiveKindsOfAnswer proves GA6-32: a success, a fatal failure, one to be retried, the server's "do not retry" and
+// its delay, each as the first of several answers, under a retry policy and under a hedging policy. The answer after
+// those fails too, the third succeeds.
 func TestFiveKindsOfAnswer(t *testing.T) {
 	busy := retry.KVTemporaryFailure
 	for _, c := range []struct {
@@ -205,7 +206,12 @@ func TestFiveKindsOfAnswer(t *testing.T) {
 		{"fatal", replied{why: retry.Unknown}, inMS(0), inMS(0), false},
 		{"retryable", replied{why: busy}, inMS(0, 10, 30), inMS(0, 0, 0), true},
 		{"do not retry", replied{why: busy, push: retry.PushbackNever()}, inMS(0), inMS(0), false},
-		{"retry in 70 ms", replied{why: busy, push: retry.PushbackAfter(70 * ms)}, inMS(0, 70, 80), inMS(0, 70, 70), true},
+		{
+			"retry in 70 ms",
+			replied{why: busy, push: retry.PushbackAfter(70 * ms)},
+			inMS(0, 70, 80), inMS(0, 70, 70),
+			true,
+		},
 	} {
 		answers := []error{c.first, replied{why: busy}, nil}
 		t.Run(c.name+", retried", func(t *testing.T) {
@@ -246,7 +252,8 @@ func TestFiveKindsOfAnswer(t *testing.T) {
 				var sent []time.Duration
 				_, _, err := hedge.Do(t.Context(), hedge.Policy{
 					MaxAttempts: 3, Delay: time.Second, Idempotent: true,
-					NonFatal: func(err error) bool { return err.(replied).why == busy }, //nolint:errorlint,forcetypeassert // the table's own
+					//nolint:errorlint,forcetypeassert // the table's own
+					NonFatal: func(err error) bool { return err.(replied).why == busy },
 				}, func(_ context.Context, n int, _ *hedge.Avoid) (int, error) {
 					sent = append(sent, time.Since(start))
 					return n, answers[n]

@@ -101,8 +101,8 @@ func (r *racer) attempt() {
 	}
 }
 
-// TestRace lets Cancel, the timer, Wake, responses, losses, Close and MaybeRetry meet. It is meant for -race. Checks I2, I3
-// and I9.
+// TestRace lets Cancel, the timer, Wake, responses, losses, Close and MaybeRetry meet. It is meant for -race. Checks
+// I2, I3 and I9.
 func TestRace(t *testing.T) {
 	rounds := 200
 	if testing.Short() {
@@ -187,8 +187,8 @@ func race(t *testing.T, quick, slow retry.Strategy) {
 // instant is one of few times.
 func instant() time.Duration { return time.Duration(rand.IntN(5)) * 200 * time.Microsecond }
 
-// TestSentOrFinished lets a writer and a canceler race for a write: when the writer wins, the end is in doubt (I7), and when
-// the canceler does, nothing is sent (I3).
+// TestSentOrFinished lets a writer and a canceler race for a write: when the writer wins, the end is in doubt (I7), and
+// when the canceler does, nothing is sent (I3).
 func TestSentOrFinished(t *testing.T) {
 	orc := retry.New(retry.Options{})
 	for range 20000 {

@@ -61,7 +61,8 @@ const (
 	Timeout                // no answer came
 )
 
-// OwnKind is the first kind of a program's own, for Again and for the costs of its budgets. It may use every number from here on.
+// OwnKind is the first kind of a program's own, for Again and for the costs of its budgets. It may use every number
+// from here on.
 const OwnKind Kind = 16
 
 // String is the kind's name in lower case.

@@ -31,7 +31,8 @@ func TestReasonTable(t *testing.T) {
 	var got []string
 	for r := range retry.All() {
 		got = append(got, strings.Join([]string{
-			r.String(), mark(r.AllowsNonIdempotent(), "nonidem"), mark(r.AlwaysRetry(), "always"), mark(r.Unseen(), "unseen"),
+			r.String(), mark(r.AllowsNonIdempotent(), "nonidem"), mark(r.AlwaysRetry(), "always"),
+			mark(r.Unseen(), "unseen"),
 			mark(r.Terminal(), "terminal"), mark(r.Fault(), "fault"), mark(r.Overload(), "overload"), r.Kind().String(),
 		}, " "))
 	}
@@ -75,7 +76,8 @@ func TestReasonSet(t *testing.T) {
 	var s retry.Reasons
 	require.Empty(t, slices.Collect(s.All()))
 	s = s.With(retry.KVLocked).With(retry.Unknown).With(retry.CredentialsFetchFailed).With(retry.KVLocked)
-	require.Equal(t, []retry.Reason{retry.Unknown, retry.KVLocked, retry.CredentialsFetchFailed}, slices.Collect(s.All()))
+	require.Equal(t, []retry.Reason{retry.Unknown, retry.KVLocked, retry.CredentialsFetchFailed},
+		slices.Collect(s.All()))
 	require.True(t, s.Has(retry.KVLocked))
 	require.False(t, s.Has(retry.TLSError))
 	require.False(t, s.With(retry.Reason(64)).Has(retry.Reason(64)))
@@ -92,9 +94,11 @@ func TestNamesOfKindsStagesAndPhases(t *testing.T) {
 	require.Equal(t, "throttling", retry.Throttling.String())
 	require.Equal(t, "kind(9)", retry.Kind(9).String())
 	for s, name := range map[fmt.Stringer]string{
-		retry.StageNone: "none", retry.StageDispatch: "dispatch", retry.StageNetwork: "network", retry.StageResponse: "response",
-		retry.PhaseLocal: "local", retry.PhaseWire: "wire", retry.PhaseDeciding: "deciding", retry.PhaseParked: "parked",
-		retry.PhaseDone: "done",
+		retry.StageNone: "none", retry.StageDispatch: "dispatch", retry.StageNetwork: "network",
+		retry.StageResponse: "response",
+		retry.PhaseLocal:    "local", retry.PhaseWire: "wire", retry.PhaseDeciding: "deciding",
+		retry.PhaseParked: "parked",
+		retry.PhaseDone:   "done",
 	} {
 		require.Equal(t, name, s.String())
 	}

@@ -254,8 +254,8 @@ func TestThePromisesAreAtLeast150Tests(t *testing.T) {
 	require.Greater(t, len(tests), 150)
 }
 
-// TestEveryDefectHasItsTest: the defects of other clients in retrying and in deadlines, 67 to 91, have tests that are named
-// after them, here or in the package where they would be.
+// TestEveryDefectHasItsTest: the defects of other clients in retrying and in deadlines, 67 to 91, have tests that are
+// named after them, here or in the package where they would be.
 func TestEveryDefectHasItsTest(t *testing.T) {
 	missing := map[string]bool{}
 	for n := 67; n <= 91; n++ {
@@ -299,10 +299,13 @@ func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 	}
 	outsideOf := func(id string) string { return strings.TrimSpace(strings.Split(rowOf(id), "|")[3]) }
 	for name, c := range map[string]struct{ src, want string }{
-		"missing":             {strings.Replace(good, rowOf("GA6-53"), "", 1), "GA6-53 is missing"},
-		"missing invariant":   {strings.Replace(good, rowOf("I16"), "", 1), "I16 is missing"},
-		"unseen":              {change("SM-3", outsideOf("SM-3"), ""), "SM-3: no test sees it from outside"},
-		"seen by a unit only": {change("SM-3", outsideOf("SM-3"), "TestLimitOfAttempts"), "SM-3: there is no TestLimitOfAttempts in retry/promises, core/field"},
+		"missing":           {strings.Replace(good, rowOf("GA6-53"), "", 1), "GA6-53 is missing"},
+		"missing invariant": {strings.Replace(good, rowOf("I16"), "", 1), "I16 is missing"},
+		"unseen":            {change("SM-3", outsideOf("SM-3"), ""), "SM-3: no test sees it from outside"},
+		"seen by a unit only": {
+			change("SM-3", outsideOf("SM-3"), "TestLimitOfAttempts"),
+			"SM-3: there is no TestLimitOfAttempts in retry/promises, core/field",
+		},
 		"an excuse":           {change("SM-3", outsideOf("SM-3"), notVisible+"so"), "SM-3: is it visible or not?"},
 		"an excuse of no row": {change("CB-8", outsideOf("CB-8"), ""), "CB-8: is it visible or not?"},
 		"doubled":             {good + rowOf("SM-3"), "SM-3: listed twice"},
@@ -310,16 +313,34 @@ func TestRequirementsThatAreNotProvedAreFound(t *testing.T) {
 		"unknown":             {good + strings.Replace(rowOf("SM-3"), "SM-3", "XY-3", 1), "XY-3: no such id"},
 		"renumbered":          {change("ADR-4", "ADR-4", "ADR-04"), "ADR-4 is missing"},
 		"no such test":        {change("CB-1", "TestStages", "TestPhases"), "CB-1: there is no TestPhases in retry"},
-		"another package's":   {change("CB-1", "TestStages", "TestThrottle"), "CB-1: there is no TestThrottle in retry"},
-		"no such package":     {change("SM-3", "retry/policy", "retry/police"), "SM-3: no test of package retry/police"},
-		"package in vain":     {change("SM-3", "retry/policy", "retry/policy, kv"), "SM-3: no test of package kv"},
-		"no tests":            {good + "| I16 | it ends | | retry | |\n", "I16: no test of package retry"},
-		"not a test":          {change("SM-3", "TestLimitOfAttempts", "newWorld"), "SM-3: newWorld is no name of a test"},
-		"test twice":          {change("SM-4", "TestImportsOfRetry", "TestImportsOfRetry, TestImportsOfRetry"), "SM-4: names TestImportsOfRetry twice"},
-		"no text":             {change("CB-40", "One entry to retrying for all services", ""), "CB-40: says nothing"},
-		"too few cells":       {good + "| CB-1 | it is so |\n", "2 cells, not 5"},
-		"invariant unnamed":   {change("I14", "TestFastFailIsBestEffortOtherwise", "TestActions"), "I14: no comment of its tests names it"},
-		"outside of the root": {change("SM-3", "retry/policy", "../retry"), "SM-3: there is no TestLimitOfAttempts in ../retry"},
+		"another package's": {
+			change("CB-1", "TestStages", "TestThrottle"),
+			"CB-1: there is no TestThrottle in retry",
+		},
+		"no such package": {
+			change("SM-3", "retry/policy", "retry/police"),
+			"SM-3: no test of package retry/police",
+		},
+		"package in vain": {change("SM-3", "retry/policy", "retry/policy, kv"), "SM-3: no test of package kv"},
+		"no tests":        {good + "| I16 | it ends | | retry | |\n", "I16: no test of package retry"},
+		"not a test": {
+			change("SM-3", "TestLimitOfAttempts", "newWorld"),
+			"SM-3: newWorld is no name of a test",
+		},
+		"test twice": {
+			change("SM-4", "TestImportsOfRetry", "TestImportsOfRetry, TestImportsOfRetry"),
+			"SM-4: names TestImportsOfRetry twice",
+		},
+		"no text":       {change("CB-40", "One entry to retrying for all services", ""), "CB-40: says nothing"},
+		"too few cells": {good + "| CB-1 | it is so |\n", "2 cells, not 5"},
+		"invariant unnamed": {
+			change("I14", "TestFastFailIsBestEffortOtherwise", "TestActions"),
+			"I14: no comment of its tests names it",
+		},
+		"outside of the root": {
+			change("SM-3", "retry/policy", "../retry"),
+			"SM-3: there is no TestLimitOfAttempts in ../retry",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, strings.Join(all.unproved(c.src), "\n"), c.want)

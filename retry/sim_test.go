@@ -287,12 +287,13 @@ func (s *sim) start() *simOp {
 	return x
 }
 
-// simulationSeeds is how many seeds a run has, a tenth of it a short one; COUCHCORE_SEEDS changes it, and COUCHCORE_SEED
-// replays one.
+// simulationSeeds is how many seeds a run has, a tenth of it a short one; COUCHCORE_SEEDS changes it, and
+// COUCHCORE_SEED replays one.
 const simulationSeeds = 1000
 
-// TestSimulation checks I1, I2, I3, I4, I6, I7, I9, I10, I11, I15 and I16 over random schedules and random strategies, among
-// them ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have happened.
+// TestSimulation checks I1, I2, I3, I4, I6, I7, I9, I10, I11, I15 and I16 over random schedules and random strategies,
+// among them ones that block, panic or retry everything: a thousand seeds. Every reason and every fault must have
+// happened.
 func TestSimulation(t *testing.T) {
 	seeds := uint64(simulationSeeds)
 	if testing.Short() {
@@ -322,7 +323,8 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	for _, fault := range []string{
-		"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused", "executed",
+		"not sent", "proved unsent", "lost before execution", "lost after execution", "no answer", "refused",
+		"executed",
 		"strategy panics", "strategy blocks", "budget refuses", "canceled", "too many wait", "closed", "queued",
 	} {
 		require.NotZero(t, faults[fault], fault)

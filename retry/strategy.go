@@ -36,9 +36,9 @@ const (
 	pushNever
 )
 
-// ParsePushback reads a server's wish as gRPC's servers write it, in the header grpc-retry-pushback-ms: milliseconds as a decimal number
-// of 32 bits without leading zeros. A negative one, and what is no such number, ask not to be tried again. A Retry-After is something
-// else: there, what cannot be read says nothing.
+// ParsePushback reads a server's wish as gRPC's servers write it, in the header grpc-retry-pushback-ms: milliseconds as
+// a decimal number of 32 bits without leading zeros. A negative one, and what is no such number, ask not to be tried
+// again. A Retry-After is something else: there, what cannot be read says nothing.
 func ParsePushback(millis string) Pushback {
 	n, err := strconv.ParseInt(millis, 10, 32)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != millis {
@@ -63,10 +63,11 @@ func (p Pushback) Never() bool { return p.kind == pushNever }
 func (p Pushback) None() bool { return p.kind == pushNone }
 
 // Request is what a strategy may know of an operation and its latest failure. It is built when something failed and is
-// valid during the call that it is passed to. Writing to it changes what the strategy that is asked next sees, and nothing else.
+// valid during the call that it is passed to. Writing to it changes what the strategy that is asked next sees, and
+// nothing else.
 //
-// A strategy that counts retries by itself, as the RFC's pseudo-code does, uses Retries; one that makes its own backoff uses
-// BackoffStep. Both grow at every stage. Attempts does not: it leaves out what no server's logic has seen.
+// A strategy that counts retries by itself, as the RFC's pseudo-code does, uses Retries; one that makes its own backoff
+// uses BackoffStep. Both grow at every stage. Attempts does not: it leaves out what no server's logic has seen.
 type Request struct {
 	Context context.Context // the caller's: user data by Value
 
@@ -75,16 +76,20 @@ type Request struct {
 	ID                        string // the opaque or request id, never a document key
 	Bucket, Scope, Collection string
 	Idempotent                bool
-	Attempts                  int      // retries made, transparent ones apart; see Retries
-	Transparent               int      // requests sent again that no server logic had seen
-	BackoffStep               int      // the step for a Backoff: retries since the last pushback, the free re-route not counted
-	UnseenSteps               int      // the part of BackoffStep that transparent retries made; a policy file's backoff leaves it out
-	Reasons                   Reasons  // of earlier failures
-	Strategy                  Strategy // in force for the operation: its own, or the default
-	Default                   Strategy // what a strategy without a Base inherits, see Ask; nil is FastFailOnTerminalError{}
-	Kind                      Kind     // of this failure
-	// Unseen is true when no server's logic has seen the attempt that failed now, as far as that is known: for every reason that is
-	// Unseen, and for the first connection that was lost before anything came back. Its retry is transparent.
+	Attempts                  int // retries made, transparent ones apart; see Retries
+	Transparent               int // requests sent again that no server logic had seen
+	// the step for a Backoff: retries since the last pushback, the free re-route not counted
+	BackoffStep int
+	// the part of BackoffStep that transparent retries made; a policy file's backoff leaves it out
+	UnseenSteps int
+	Reasons     Reasons  // of earlier failures
+	Strategy    Strategy // in force for the operation: its own, or the default
+	// what a strategy without a Base inherits, see Ask; nil is FastFailOnTerminalError{}
+	Default Strategy
+	Kind    Kind // of this failure
+	// Unseen is true when no server's logic has seen the attempt that failed now, as far as that is known: for every
+	// reason that is Unseen, and for the first connection that was lost before anything came back. Its retry is
+	// transparent.
 	Unseen            bool
 	Started, Deadline time.Time     // of the operation
 	LastDelay         time.Duration // before the attempt that failed now
@@ -99,9 +104,9 @@ type Request struct {
 // Retries is the number of retries made so far, of all kinds: the RFC's retryAttempts.
 func (r *Request) Retries() int { return r.Attempts + r.Transparent }
 
-// Ask asks s, or what the operation would have without a strategy of its own when s is nil. It is for a strategy around another
-// one: with a nil Base it then narrows the cluster's default instead of replacing it. A default that asks the default in turn
-// meets FastFailOnTerminalError{}.
+// Ask asks s, or what the operation would have without a strategy of its own when s is nil. It is for a strategy around
+// another one: with a nil Base it then narrows the cluster's default instead of replacing it. A default that asks the
+// default in turn meets FastFailOnTerminalError{}.
 func (r *Request) Ask(ctx context.Context, s Strategy, why Reason) Action {
 	if s != nil {
 		return s.RetryAfter(ctx, r, why)
@@ -147,8 +152,8 @@ func StopWith(f func(error) error) Action { return Action{translate: f} }
 // StopTerminal fails the operation with the reason's own error: ErrTerminal and the Reason.
 func StopTerminal() Action { return Action{kind: stopTerminal} }
 
-// TimeOutAfter waits d and then fails the operation with ErrTimeout; nothing is sent. It is how a limit that lies before
-// the deadline ends an operation as the deadline would.
+// TimeOutAfter waits d and then fails the operation with ErrTimeout; nothing is sent. It is how a limit that lies
+// before the deadline ends an operation as the deadline would.
 func TimeOutAfter(d time.Duration) Action { return Action{kind: waits, delay: max(d, 0)} }
 
 // Charged is a with a budget that is asked when the delay is over; when it refuses, the operation fails with
@@ -158,8 +163,8 @@ func (a Action) Charged(b Budget) Action {
 	return a
 }
 
-// IgnorePushback is a that does not heed what the server said about the next attempt. Without it a retry waits at least as long as the
-// server asked, and there is none when the server asked not to be tried again.
+// IgnorePushback is a that does not heed what the server said about the next attempt. Without it a retry waits at least
+// as long as the server asked, and there is none when the server asked not to be tried again.
 func (a Action) IgnorePushback() Action {
 	a.ignore = true
 	return a
@@ -179,8 +184,9 @@ func (a Action) Delay() (d time.Duration, ok bool) { return a.delay, a.kind == a
 // TimesOut gives the delay of TimeOutAfter; ok is false for every other Action.
 func (a Action) TimesOut() (d time.Duration, ok bool) { return a.delay, a.kind == waits }
 
-// Wait is how long an operation waits with a: the strategy's delay, or what the server asked for if that is longer, and no less than
-// what keeps anything but the caller from driving a loop of the client's. made is the number of retries made so far, of all kinds.
+// Wait is how long an operation waits with a: the strategy's delay, or what the server asked for if that is longer, and
+// no less than what keeps anything but the caller from driving a loop of the client's. made is the number of retries
+// made so far, of all kinds.
 func (a Action) Wait(made int, p Pushback, why Reason) time.Duration {
 	if a.kind != again || why.AlwaysRetry() {
 		return a.delay
@@ -198,8 +204,8 @@ func (a Action) Terminal() bool { return a.kind == stopTerminal }
 
 // Strategy chooses whether and when a failed operation is tried again, among what is safe: it cannot make the client
 // send an operation again that a server may have executed, and it cannot outlive the deadline. It is called from many
-// goroutines. A strategy that IsInline is true of runs where the failure was seen and must not block; any other runs on a
-// goroutine of its own, where it may be slow and do I/O, with a context that ends when the operation ends. A panic
+// goroutines. A strategy that IsInline is true of runs where the failure was seen and must not block; any other runs on
+// a goroutine of its own, where it may be slow and do I/O, with a context that ends when the operation ends. A panic
 // fails the operation and nothing else. Reasons with AlwaysRetry never reach it.
 type Strategy interface {
 	RetryAfter(ctx context.Context, r *Request, why Reason) Action
@@ -212,8 +218,8 @@ type Func func(context.Context, *Request, Reason) Action
 func (f Func) RetryAfter(ctx context.Context, r *Request, why Reason) Action { return f(ctx, r, why) }
 
 // BestEffort retries whatever is safe to retry until the deadline: an operation that is idempotent or whose reason
-// allows it, and never for Unknown. It waits as long as the server asked, if it did, else as its Backoff says; a nil one
-// is DefaultBackoff. It never blocks, and its Backoff must not.
+// allows it, and never for Unknown. It waits as long as the server asked, if it did, else as its Backoff says; a nil
+// one is DefaultBackoff. It never blocks, and its Backoff must not.
 type BestEffort struct{ Backoff Backoff }
 
 // RetryAfter implements Strategy.
@@ -262,7 +268,7 @@ func (f FastFailOnTerminalError) Wraps(self Strategy) (base Strategy, ok bool) {
 type Budget interface {
 	// Take pays for one retry, or refuses it.
 	Take(Kind) (cost int32, ok bool)
-	// Settle ends what one operation has paid in all. An operation that has ended with a definite answer, such as that there is no
-	// document, has succeeded here: the server has done its work.
+	// Settle ends what one operation has paid in all. An operation that has ended with a definite answer, such as that
+	// there is no document, has succeeded here: the server has done its work.
 	Settle(cost int32, succeeded bool)
 }

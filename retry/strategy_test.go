@@ -33,7 +33,8 @@ func TestBestEffort(t *testing.T) {
 			}
 		}
 	}
-	d, _ := retry.BestEffort{Backoff: retry.Constant(7 * ms)}.RetryAfter(t.Context(), request(true, 9), retry.KVLocked).Delay()
+	d, _ := retry.BestEffort{Backoff: retry.Constant(7 * ms)}.RetryAfter(t.Context(), request(true, 9),
+		retry.KVLocked).Delay()
 	require.Equal(t, 7*ms, d)
 	r := request(true, 9)
 	r.Pushback = retry.PushbackAfter(3 * time.Second)
@@ -44,7 +45,8 @@ func TestBestEffort(t *testing.T) {
 // TestFastFail proves CB-25 (it is the default), CB-26 and CB-27.
 func TestFastFail(t *testing.T) {
 	terminal := []retry.Reason{
-		retry.AuthenticationError, retry.TLSError, retry.BucketAccessError, retry.ScopeNotFound, retry.CollectionNotFound,
+		retry.AuthenticationError, retry.TLSError, retry.BucketAccessError, retry.ScopeNotFound,
+		retry.CollectionNotFound,
 	}
 	bubble(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{})

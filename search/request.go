@@ -63,7 +63,8 @@ type Request struct {
 	Hedge      *Hedge         // more nodes than one for the search; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
-	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as
+	// LDAP.
 	OnBehalfOfDomain string
 
 	Endpoint string // of the node to ask; empty leaves the choice
@@ -131,7 +132,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		return nil, errors.Join(fmt.Errorf("search: %w: a part cannot be encoded", cberr.InvalidArgument), err)
 	}
 	return &httpsvc.Request{
-		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: path, ContentType: "application/json", Body: body,
+		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: path, ContentType: "application/json",
+		Body:       body,
 		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
 		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil

@@ -42,7 +42,8 @@ func (f *fixed) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, er
 func TestNullHitsB93(t *testing.T) {
 	body, err := os.ReadFile("testdata/search_hits_nil.json")
 	require.NoError(t, err)
-	rows, err := search.Run(t.Context(), &fixed{status: 200, body: string(body)}, &search.Request{Index: "i", Query: 1}, nil)
+	rows, err := search.Run(t.Context(), &fixed{status: 200, body: string(body)}, &search.Request{Index: "i", Query: 1},
+		nil)
 	require.NoError(t, err)
 	require.False(t, rows.Next())
 	require.NoError(t, rows.Err())
@@ -56,20 +57,27 @@ func TestNullHitsB93(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesB93: what the cluster is known to lack is refused before anything is sent; what is not known is tried.
+// TestCapabilitiesB93: what the cluster is known to lack is refused before anything is sent; what is not known is
+// tried.
 func TestCapabilitiesB93(t *testing.T) {
 	none := func(string) (bool, bool) { return false, true }
 	unknown := func(string) (bool, bool) { return false, false }
 	vector := []search.VectorQuery{{Field: "f", Vector: []float32{1}, K: 1}}
 	for name, r := range map[string]*search.Request{
-		"scopedSearchIndex": {Index: "i", Bucket: "b", Scope: "s", Query: 1}, "vectorSearch": {Index: "i", Vectors: vector},
+		"scopedSearchIndex": {Index: "i", Bucket: "b", Scope: "s", Query: 1}, "vectorSearch": {
+			Index:   "i",
+			Vectors: vector,
+		},
 	} {
 		d := &fixed{status: 200, body: `{"hits":[]}`}
 		_, err := search.Run(t.Context(), d, r, none)
 		require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 		require.ErrorContains(t, err, name)
 		require.Zero(t, d.sent)
-		for _, supports := range []func(string) (bool, bool){unknown, nil, func(c string) (bool, bool) { return c == name, true }} {
+		for _, supports := range []func(string) (bool, bool){
+			unknown, nil,
+			func(c string) (bool, bool) { return c == name, true },
+		} {
 			_, err = search.Run(t.Context(), d, r, supports)
 			require.NoError(t, err)
 		}
@@ -100,7 +108,8 @@ func TestHitsAndMetadata(t *testing.T) {
 	require.EqualValues(t, 7, m.Total)
 	require.Equal(t, 1234567*time.Nanosecond, m.Took)
 	require.JSONEq(t, `{"total":3}`, string(m.Facets["t"]))
-	require.Equal(t, search.Status{Total: 6, Failed: 1, Successful: 5, Errors: map[string]string{"p3": "timeout"}}, m.Status)
+	require.Equal(t, search.Status{Total: 6, Failed: 1, Successful: 5, Errors: map[string]string{"p3": "timeout"}},
+		m.Status)
 	require.NotContains(t, string(m.Raw), "doc1")
 	require.Equal(t, "n1:8094", rows.Endpoint())
 }
@@ -120,7 +129,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, status uint16, body string) {
-		rows, err := search.Run(t.Context(), &fixed{status: int(status), body: body}, &search.Request{Index: "i", Query: 1}, nil)
+		rows, err := search.Run(t.Context(), &fixed{status: int(status), body: body}, &search.Request{
+			Index: "i",
+			Query: 1,
+		}, nil)
 		if err == nil {
 			for rows.Next() {
 				require.True(t, json.Valid(rows.Row()))

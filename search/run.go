@@ -18,7 +18,9 @@ const (
 // then, at most until the request's deadline, which binds the hits as well. supports says whether the cluster's search
 // service has a capability, known being false while no cluster map says so; nil knows nothing. The error is an *Error,
 // or says which field cannot be sent or which feature the cluster lacks.
-func Run(ctx context.Context, d httpsvc.Doer, r *Request, supports func(capability string) (has, known bool)) (*Rows, error) {
+func Run(ctx context.Context, d httpsvc.Doer, r *Request, supports func(capability string) (has, known bool)) (*Rows,
+	error,
+) {
 	h, err := r.HTTP()
 	if err != nil {
 		return nil, err
@@ -61,7 +63,10 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 		err = cberr.Couchbase
 	}
 	e.Kind = cberr.KindOf(err)
-	v := httpsvc.Verdict{Err: e, Code: uint32(a.Status), General: !again && !a.OK(), Overload: e.Kind == cberr.RateLimited}
+	v := httpsvc.Verdict{
+		Err: e, Code: uint32(a.Status), General: !again && !a.OK(),
+		Overload: e.Kind == cberr.RateLimited,
+	}
 	if again {
 		v.Reason = why
 	}

@@ -26,7 +26,8 @@ func classify(status int, text string, scoped bool) verdict {
 // TestCB57CB64EveryStatusD77: 429 is retried (CB-64) and no other status (CB-57), whatever the text.
 func TestCB57CB64EveryStatusD77(t *testing.T) {
 	texts := []string{
-		"", "x", "index not found", "num_fts_indexes", "num_concurrent_requests", "num_queries_per_min", "ingress_mib_per_min",
+		"", "x", "index not found", "num_fts_indexes", "num_concurrent_requests", "num_queries_per_min",
+		"ingress_mib_per_min",
 		"egress_mib_per_min", "\x00\xff", `{"error":"x"}`,
 	}
 	for status := 0; status < 1000; status++ {
@@ -112,9 +113,11 @@ func TestEveryFieldIsSent(t *testing.T) {
 			{Field: "v", Vector: []float32{0.5, 1}, K: 3, Boost: 2, Filter: map[string]any{"match": "x"}},
 			{Field: "w", Base64: "AAAA", K: 1},
 		},
-		VectorOperator: "or", Size: 5, From: 10, Fields: []string{"*"}, Collections: []string{"c"}, Sort: []any{"-_score"},
+		VectorOperator: "or", Size: 5, From: 10, Fields: []string{"*"}, Collections: []string{"c"},
+		Sort:      []any{"-_score"},
 		Facets:    map[string]any{"t": map[string]any{"field": "type", "size": 3}},
-		Highlight: &search.Highlight{Style: "html", Fields: []string{"a"}}, Explain: true, IncludeLocations: true, NoScoring: true,
+		Highlight: &search.Highlight{Style: "html", Fields: []string{"a"}}, Explain: true, IncludeLocations: true,
+		NoScoring:      true,
 		ConsistentWith: map[string]uint64{"17/204823409283": 4711}, UniqueID: "mine", Timeout: time.Second,
 		Raw: map[string]any{"extra": 1, "showrequest": true}, OnBehalfOf: "jane", Endpoint: "n1:8094",
 	}

@@ -4,10 +4,11 @@ import (
 	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
-// Error is what every failed view query returns. It unwraps to its kind, a value of package cberr, and to its cause, so that
-// errors.Is finds both. Its zero value prints as well.
+// Error is what every failed view query returns. It unwraps to its kind, a value of package cberr, and to its cause, so
+// that errors.Is finds both. Its zero value prints as well.
 type Error struct {
-	httpsvc.Failure                    // Kind, Status, Text, Endpoint, Retry, InDoubt, Cause, and the methods of every service's error
+	// Kind, Status, Text, Endpoint, Retry, InDoubt, Cause, and the methods of every service's error
+	httpsvc.Failure
 	Errors               []ServerError // of nodes, behind the rows
 	Bucket, Design, View string
 	UniqueID             string

@@ -90,7 +90,8 @@ type Request struct {
 	Hedge      *Hedge         // more nodes than one for the query; nil inherits what a policy says
 	OnBehalfOf string         // the user to act for, of the domain below; empty: the credentials' own
 
-	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as LDAP.
+	// OnBehalfOfDomain is where that user is: "local", which an empty one means, or "external", a directory such as
+	// LDAP.
 	OnBehalfOfDomain string
 
 	Endpoint string // of the node to ask; empty leaves the choice
@@ -150,7 +151,8 @@ func (r *Request) HTTP() (*httpsvc.Request, error) {
 		design = "dev_" + design
 	}
 	h := &httpsvc.Request{
-		Service: httpsvc.Views, Operation: "views", Method: "GET", Path: httpsvc.Path(r.Bucket, "_design", design, "_view", r.View), Query: params,
+		Service: httpsvc.Views, Operation: "views", Method: "GET", Path: httpsvc.Path(r.Bucket, "_design", design,
+			"_view", r.View), Query: params,
 		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
 		Endpoint: r.Endpoint, Bucket: r.Bucket, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
@@ -184,7 +186,10 @@ func (r *Request) params() (url.Values, error) {
 		}
 		v.Set(name, string(raw))
 	}
-	text("stale", [...]string{StaleUnset: "", StaleFalse: "false", StaleOK: "ok", StaleUpdateAfter: "update_after"}[r.Stale])
+	text("stale", [...]string{
+		StaleUnset: "", StaleFalse: "false", StaleOK: "ok",
+		StaleUpdateAfter: "update_after",
+	}[r.Stale])
 	text("descending", [...]string{OrderUnset: "", Ascending: "false", Descending: "true"}[r.Order])
 	text("on_error", [...]string{OnErrorUnset: "", OnErrorStop: "stop", OnErrorContinue: "continue"}[r.OnError])
 	text("inclusive_end", [...]string{Unset: "", On: "true", Off: "false"}[r.InclusiveEnd])

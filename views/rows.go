@@ -13,10 +13,10 @@ import (
 //	}
 //	if err := rows.Err(); err != nil { ... }
 //
-// Next goes to the next row and blocks until there is one, at most until the request's deadline; false is the end. Row is
-// the present row as JSON, valid until the next call of Next or Close; Scan decodes it. Err is an *Error, or nil at the end
-// of a good answer. Meta gives the Meta of the answer once Next has said false. Endpoint is the node that answers, and
-// RetryInfo says how the request was retried before its first row. Close ends the reading early.
+// Next goes to the next row and blocks until there is one, at most until the request's deadline; false is the end. Row
+// is the present row as JSON, valid until the next call of Next or Close; Scan decodes it. Err is an *Error, or nil at
+// the end of a good answer. Meta gives the Meta of the answer once Next has said false. Endpoint is the node that
+// answers, and RetryInfo says how the request was retried before its first row. Close ends the reading early.
 //
 // They are for one goroutine, which reads them to their end or closes them.
 type Rows struct {
@@ -49,6 +49,7 @@ type Meta struct {
 func ParseMeta(raw []byte) Meta {
 	m := httpsvc.Object(raw)
 	return Meta{
-		TotalRows: httpsvc.Uint(m["total_rows"]), Debug: m["debug_info"], Errors: ParseErrors(httpsvc.List(m["errors"])), Raw: raw,
+		TotalRows: httpsvc.Uint(m["total_rows"]), Debug: m["debug_info"],
+		Errors: ParseErrors(httpsvc.List(m["errors"])), Raw: raw,
 	}
 }

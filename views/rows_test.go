@@ -92,7 +92,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, status uint16, body string) {
-		rows, err := views.Run(t.Context(), fixed{status: int(status), body: body}, &views.Request{Bucket: "b", Design: "d", View: "v"})
+		rows, err := views.Run(t.Context(), fixed{status: int(status), body: body}, &views.Request{
+			Bucket: "b",
+			Design: "d", View: "v",
+		})
 		if err == nil {
 			for rows.Next() {
 				require.True(t, json.Valid(rows.Row()))

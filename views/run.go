@@ -7,9 +7,9 @@ import (
 	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
-// Run sends a view query with d and gives its rows as soon as the first one is there, or none is to come. It blocks until
-// then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which field
-// cannot be sent.
+// Run sends a view query with d and gives its rows as soon as the first one is there, or none is to come. It blocks
+// until then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which
+// field cannot be sent.
 func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
 	h, err := r.HTTP()
 	if err != nil {
@@ -34,7 +34,8 @@ func verdict(a *httpsvc.Answer) httpsvc.Verdict {
 	e.Text = a.Text
 	why, again, err := Classify(Answer{HTTPStatus: a.Status, Text: a.Text, Errors: e.Errors})
 	if err == nil && len(a.Meta) > 0 && a.Rows == 0 {
-		if m := httpsvc.Object(a.Meta); m["rows"] == nil && m["error"] != nil { // an error object that came as a success
+		// an error object that came as a success
+		if m := httpsvc.Object(a.Meta); m["rows"] == nil && m["error"] != nil {
 			err, e.Text = cberr.Couchbase, string(a.Meta)
 		}
 	}

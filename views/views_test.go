@@ -27,8 +27,8 @@ func classify(status int, text string) verdict {
 	return verdict{reason, ok, err}
 }
 
-// TestCB57CB65CB66EveryStatusD77D115 gives every status without a body: those of the RFC's list are retried (CB-65, CB-66), and no
-// other (CB-57). 404 needs its reason.
+// TestCB57CB65CB66EveryStatusD77D115 gives every status without a body: those of the RFC's list are retried (CB-65,
+// CB-66), and no other (CB-57). 404 needs its reason.
 func TestCB57CB65CB66EveryStatusD77D115(t *testing.T) {
 	listed := map[int]bool{
 		300: true, 301: true, 303: true, 307: true, 401: true, 408: true, 409: true, 412: true, 416: true, 417: true,
@@ -130,8 +130,10 @@ func TestEveryFieldIsSent(t *testing.T) {
 	r := views.Request{
 		Bucket: "b", Design: "d", View: "v", Development: true, Stale: views.StaleUpdateAfter, Order: views.Descending,
 		OnError: views.OnErrorContinue, Skip: 1, Limit: 2, Key: "k&=", Keys: []any{1, nil}, StartKey: []any{"a", 1},
-		EndKey: json.RawMessage("null"), StartKeyDocID: "s", EndKeyDocID: "e", InclusiveEnd: views.Off, Reduce: views.On,
-		Group: true, GroupLevel: 3, Debug: true, UniqueID: "mine", Timeout: time.Second, Raw: map[string]string{"full_set": "true", "limit": "9"},
+		EndKey: json.RawMessage("null"), StartKeyDocID: "s", EndKeyDocID: "e", InclusiveEnd: views.Off,
+		Reduce: views.On,
+		Group:  true, GroupLevel: 3, Debug: true, UniqueID: "mine", Timeout: time.Second,
+		Raw:        map[string]string{"full_set": "true", "limit": "9"},
 		OnBehalfOf: "jane", Endpoint: "n1:8092",
 	}
 	h, err := r.HTTP()

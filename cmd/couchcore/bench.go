@@ -98,7 +98,8 @@ func (c *benchCmd) Run(a *app) error {
 			return fmt.Errorf("bench: %w", err)
 		}
 		defer func() { _ = m.Close() }()
-		c.Connect, c.Username, c.Password, c.Bucket = m.ConnString(), mock.DefaultUser, mock.DefaultPassword, mock.DefaultBucket
+		c.Connect, c.Username, c.Password, c.Bucket = m.ConnString(), mock.DefaultUser, mock.DefaultPassword,
+			mock.DefaultBucket
 		name = "a mock of three nodes in this process"
 	}
 	cl, bucket, err := c.openTold(a)
@@ -106,7 +107,10 @@ func (c *benchCmd) Run(a *app) error {
 		return err
 	}
 	name = or(name, hostsOf(a, c.Connect))
-	b := &bencher{app: a, cmd: c, bucket: bucket, value: benchValue(c.ValueSize), kinds: map[string]int{}, reasons: map[string]int{}}
+	b := &bencher{
+		app: a, cmd: c, bucket: bucket, value: benchValue(c.ValueSize), kinds: map[string]int{},
+		reasons: map[string]int{},
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	took, err := b.run(ctx)
@@ -145,7 +149,10 @@ func benchKey(n int) []byte { return fmt.Appendf(nil, "couchcore-bench-%08d", n)
 // run writes the documents, then makes load until it is enough or ctx ends.
 func (b *bencher) run(ctx context.Context) (time.Duration, error) {
 	var next, done atomic.Int64
-	err := b.callers(ctx, func() { b.live("bench   %s of %s documents written", grouped(int(done.Load())), grouped(b.cmd.Keys)) },
+	err := b.callers(ctx, func() {
+		b.live("bench   %s of %s documents written", grouped(int(done.Load())),
+			grouped(b.cmd.Keys))
+	},
 		func(int) func() error {
 			return func() error {
 				n := int(next.Add(1)) - 1
@@ -182,8 +189,8 @@ func (b *bencher) run(ctx context.Context) (time.Duration, error) {
 // errEnough ends a caller.
 var errEnough = errors.New("enough")
 
-// callers runs as many as are wanted, each until its function fails or ctx ends, and tick now and then. The error is the
-// first that is not errEnough.
+// callers runs as many as are wanted, each until its function fails or ctx ends, and tick now and then. The error is
+// the first that is not errEnough.
 func (b *bencher) callers(ctx context.Context, tick func(), caller func(int) func() error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -271,7 +278,8 @@ func (b *bencher) progress(began time.Time) {
 		return
 	}
 	took, n, p := time.Since(began), b.times.total(), b.times.below(0.5, 0.99)
-	b.live("[%4.1fs] %s ops  %s  p50 %s  p99 %s  max %s  retries %d  errors %d", took.Seconds(), grouped(int(n)), rate(n, took),
+	b.live("[%4.1fs] %s ops  %s  p50 %s  p99 %s  max %s  retries %d  errors %d", took.Seconds(), grouped(int(n)),
+		rate(n, took),
 		short(p[0]), short(p[1]), short(b.times.longest()), b.retries.Load(), b.errors.Load())
 }
 
@@ -288,10 +296,12 @@ func (b *bencher) show(cluster string, took time.Duration) error {
 	n, p := b.times.total(), b.times.below(0.5, 0.9, 0.99, 0.999)
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 	r := benchReport{
-		Cluster: cluster, Ops: n, OpsPerS: float64(n) / max(took.Seconds(), 1e-9), Reads: b.reads.Load(), Writes: b.writes.Load(),
-		P50US: us(p[0]), P90US: us(p[1]), P99US: us(p[2]), P999US: us(p[3]), MaxUS: us(b.times.longest()),
+		Cluster: cluster, Ops: n, OpsPerS: float64(n) / max(took.Seconds(), 1e-9), Reads: b.reads.Load(),
+		Writes: b.writes.Load(),
+		P50US:  us(p[0]), P90US: us(p[1]), P99US: us(p[2]), P999US: us(p[3]), MaxUS: us(b.times.longest()),
 		Errors: b.errors.Load(), ErrorKinds: b.kinds, Retries: b.retries.Load(), Reasons: b.reasons,
-		Concurrency: b.cmd.Concurrency, Keys: b.cmd.Keys, ValueSize: b.cmd.ValueSize, ReadRatio: b.cmd.ReadRatio, ElapsedUS: took.Microseconds(),
+		Concurrency: b.cmd.Concurrency, Keys: b.cmd.Keys, ValueSize: b.cmd.ValueSize, ReadRatio: b.cmd.ReadRatio,
+		ElapsedUS: took.Microseconds(),
 	}
 	if b.json {
 		if err := b.emit(r); err != nil {
@@ -308,9 +318,11 @@ func (b *bencher) show(cluster string, took time.Duration) error {
 
 func (b *bencher) forPeople(r benchReport, took time.Duration, p []time.Duration) error {
 	lines := []string{
-		fmt.Sprintf("%s   %s ops   %s   %d callers   %d bytes   %.0f%% reads   %s", short(took), grouped(int(r.Ops)), rate(r.Ops, took),
+		fmt.Sprintf("%s   %s ops   %s   %d callers   %d bytes   %.0f%% reads   %s", short(took), grouped(int(r.Ops)),
+			rate(r.Ops, took),
 			r.Concurrency, r.ValueSize, r.ReadRatio*100, r.Cluster),
-		fmt.Sprintf("p50 %s   p90 %s   p99 %s   p99.9 %s   max %s   retries %d   errors %d", short(p[0]), short(p[1]), short(p[2]), short(p[3]),
+		fmt.Sprintf("p50 %s   p90 %s   p99 %s   p99.9 %s   max %s   retries %d   errors %d", short(p[0]), short(p[1]),
+			short(p[2]), short(p[3]),
 			short(b.times.longest()), r.Retries, r.Errors),
 	}
 	if list := counts(r.Reasons); list != "" {
@@ -326,7 +338,8 @@ func (b *bencher) forPeople(r benchReport, took time.Duration, p []time.Duration
 	}
 	for _, x := range bars {
 		width := int((x.count*benchWidth + most - 1) / most) // what there is shows
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-9s %s", about3(x.from), strings.Repeat("\u2587", width)), " "))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-9s %s", about3(x.from), strings.Repeat("\u2587", width)),
+			" "))
 	}
 	return b.print("%s", strings.Join(lines, "\n"))
 }

@@ -52,15 +52,20 @@ func TestHistogram(t *testing.T) {
 	var gap histogram
 	gap.add(100)
 	gap.add(5 * time.Microsecond)
-	require.Equal(t, []bar{{0, 1}, {time.Microsecond, 0}, {2 * time.Microsecond, 0}, {4 * time.Microsecond, 1}}, gap.bars())
+	require.Equal(t, []bar{{0, 1}, {time.Microsecond, 0}, {2 * time.Microsecond, 0}, {4 * time.Microsecond, 1}},
+		gap.bars())
 }
 
 func TestBenchOnItsOwnMock(t *testing.T) {
-	r := couchcore("bench", "--ops", "500", "--keys", "50", "--concurrency", "4", "--value-size", "100", "--read-ratio", "1", "--json")
+	r := couchcore("bench", "--ops", "500", "--keys", "50", "--concurrency", "4", "--value-size", "100", "--read-ratio",
+		"1", "--json")
 	require.Zero(t, r.code, r.stderr)
 	o := r.object(t)
 	hasKeys(t, o, "ops", "ops_per_s", "p50_us", "p99_us", "p999_us", "max_us", "errors", "retries")
-	for key, want := range map[string]float64{"ops": 500, "reads": 500, "writes": 0, "errors": 0, "concurrency": 4, "keys": 50, "value_size": 100} {
+	for key, want := range map[string]float64{
+		"ops": 500, "reads": 500, "writes": 0, "errors": 0, "concurrency": 4,
+		"keys": 50, "value_size": 100,
+	} {
 		require.InDelta(t, want, o[key], 0, key)
 	}
 	require.Equal(t, "a mock of three nodes in this process", o["cluster"])
@@ -97,7 +102,8 @@ func TestBenchOnAClusterThatFails(t *testing.T) {
 	require.Contains(t, r.stderr, "couchcore: bench: every call has failed: ")
 
 	c.run("bench", "--ops", "5", "-p", "wrong").failsWith(t, exitFailed, "bench: writing the documents: ")
-	c.run("bench", "--ops", "5", "--collection", "nosuch", "--timeout", "1s").failsWith(t, exitFailed, "collection not found")
+	c.run("bench", "--ops", "5", "--collection", "nosuch", "--timeout", "1s").failsWith(t, exitFailed,
+		"collection not found")
 	for _, d := range m.Documents(mock.DefaultBucket) {
 		require.True(t, strings.HasPrefix(d.Key, "couchcore-bench-"))
 		require.NotZero(t, d.Expiry)
@@ -106,9 +112,11 @@ func TestBenchOnAClusterThatFails(t *testing.T) {
 
 func TestBenchUsage(t *testing.T) {
 	for args, text := range map[string]string{
-		"--ops 1 --duration 1s": "can't be used together", "--ops=-1": "not negative", "--duration=-1s": "not negative", "--concurrency 0": "--concurrency",
-		"--keys 0": "--keys", "--value-size=-1": "--value-size", "--read-ratio 2": "--read-ratio", "--read-ratio NaN": "--read-ratio",
-		"--ops x": "--ops", "more": "unexpected",
+		"--ops 1 --duration 1s": "can't be used together", "--ops=-1": "not negative", "--duration=-1s": "not negative",
+		"--concurrency 0": "--concurrency",
+		"--keys 0":        "--keys", "--value-size=-1": "--value-size", "--read-ratio 2": "--read-ratio",
+		"--read-ratio NaN": "--read-ratio",
+		"--ops x":          "--ops", "more": "unexpected",
 	} {
 		couchcore(append([]string{"bench"}, strings.Fields(args)...)...).failsWith(t, exitUsage, text)
 	}

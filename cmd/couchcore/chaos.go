@@ -109,8 +109,8 @@ func (c *chaosCmd) again(self string, r *sim.Report, ops int) {
 	}
 }
 
-// one runs a seed in a process of its own, on one processor, since others run at the same time. A process that dies is a
-// violation.
+// one runs a seed in a process of its own, on one processor, since others run at the same time. A process that dies is
+// a violation.
 func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit+time.Duration(ops)*chaosLimit/50_000)
 	defer cancel()
@@ -130,7 +130,8 @@ func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
 	if err != nil {
 		text := strings.Split(strings.TrimSpace(errs.String()), "\n")
 		r = &sim.Report{Seed: seed, Violations: []sim.Violation{{
-			Seed: seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err), History: text[:min(len(text), 50)],
+			Seed: seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err),
+			History: text[:min(len(text), 50)],
 		}}}
 	}
 	return r
@@ -175,7 +176,8 @@ func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) e
 	switch {
 	case t.Violations > 0:
 		first := t.Failures[0]
-		return &shownError{exitFailed, fmt.Sprintf("chaos: %s violated by seed %d: %s", first.Property, first.Seed, first.What)}
+		return &shownError{exitFailed, fmt.Sprintf("chaos: %s violated by seed %d: %s", first.Property, first.Seed,
+			first.What)}
 	case !complete:
 		return &shownError{exitFailed, "chaos: not reached: " + strings.Join(t.NotReached, ", ")}
 	}

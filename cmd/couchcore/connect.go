@@ -45,7 +45,8 @@ func (f *connectFlags) config(a *app) (core.Config, error) {
 	password := or(f.Password, a.env("COUCHCORE_PASSWORD"))
 	if f.Password == "-" {
 		if a.stdinTaken {
-			return core.Config{}, usagef("standard input cannot be both the password and the value: set COUCHCORE_PASSWORD")
+			return core.Config{},
+				usagef("standard input cannot be both the password and the value: set COUCHCORE_PASSWORD")
 		}
 		if password, err = readLine(a.stdin); err != nil {
 			return core.Config{}, usagef("the password cannot be read: %v", err)

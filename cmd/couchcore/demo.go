@@ -136,7 +136,8 @@ func (d *demo) connect() (err error) {
 		return err
 	}
 	m, _ := d.bucket.Map()
-	return d.print("connected      %s   epoch %d rev %d   %s", d.bucket.Status()[0].Mechanism, m.Epoch, m.Rev, short(time.Since(began)))
+	return d.print("connected      %s   epoch %d rev %d   %s", d.bucket.Status()[0].Mechanism, m.Epoch, m.Rev,
+		short(time.Since(began)))
 }
 
 const airline = `{"type":"airline","name":"40-Mile Air","iata":"Q5","icao":"MLA","callsign":"MILE-AIR","country":"United States"}`
@@ -178,7 +179,8 @@ func (d *demo) override() error {
 	if res.RetryInfo().Retries() != 2 {
 		d.problem("the default strategy made %d retries, not 2", res.RetryInfo().Retries())
 	}
-	if err := d.print("override       get, default strategy   ok after %d retries (%s)", res.RetryInfo().Retries(), counts(why)); err != nil {
+	if err := d.print("override       get, default strategy   ok after %d retries (%s)", res.RetryInfo().Retries(),
+		counts(why)); err != nil {
 		return err
 	}
 
@@ -193,10 +195,12 @@ func (d *demo) override() error {
 	if out.Kind != cberr.TemporaryFailure.Name() || out.Attempts != 1 {
 		d.problem("without retries the call ended as %s after %s", out.Kind, plural(out.Attempts, "attempt"))
 	}
-	return d.print("               get, no retries         %s   %s   %s", out.Kind, short(took), plural(out.Attempts, "attempt"))
+	return d.print("               get, no retries         %s   %s   %s", out.Kind, short(took),
+		plural(out.Attempts, "attempt"))
 }
 
-// wrongPassword makes clients with a wrong password: one gives up when it knows, the other at its deadline, and says why.
+// wrongPassword makes clients with a wrong password: one gives up when it knows, the other at its deadline, and says
+// why.
 func (d *demo) wrongPassword() error {
 	kind, took, _, err := d.login(nil, 5*time.Second)
 	if err != nil {
@@ -215,11 +219,14 @@ func (d *demo) wrongPassword() error {
 	if kind != cberr.UnambiguousTimeout.Name() || because == "" {
 		d.problem("a wrong password under BestEffort was %s, because: %s", kind, because)
 	}
-	return d.print("               BestEffort                          %s   %s, because: %s", kind, short(took), because)
+	return d.print("               BestEffort                          %s   %s, because: %s", kind, short(took),
+		because)
 }
 
 // login tries a get with a password that is wrong.
-func (d *demo) login(s retry.Strategy, timeout time.Duration) (kind string, took time.Duration, because string, err error) {
+func (d *demo) login(s retry.Strategy, timeout time.Duration) (kind string, took time.Duration, because string,
+	err error,
+) {
 	password := "not the password"
 	if d.app.demo.wrongPass != "" {
 		password = d.app.demo.wrongPass
@@ -248,7 +255,8 @@ func (d *demo) login(s retry.Strategy, timeout time.Duration) (kind string, took
 func (d *demo) verdict() error {
 	r := &d.report
 	if r.Lost > 0 || r.AppliedTwice > 0 || r.AppliedThoughRefused > 0 || r.GoroutinesLeft > 0 {
-		d.problem("lost %d, applied twice %d, applied though refused %d, goroutines left %d", r.Lost, r.AppliedTwice, r.AppliedThoughRefused, r.GoroutinesLeft)
+		d.problem("lost %d, applied twice %d, applied though refused %d, goroutines left %d", r.Lost, r.AppliedTwice,
+			r.AppliedThoughRefused, r.GoroutinesLeft)
 	}
 	r.OK, r.Failures = len(d.problems) == 0, append([]string{}, d.problems...)
 	if err := d.print("checked        %s acknowledged writes   lost %d   applied twice %d   goroutines left %d",

@@ -57,7 +57,8 @@ func TestDemoSaysThatAllIsWell(t *testing.T) {
 func TestDemoAsJSON(t *testing.T) {
 	r, rep := runDemo(t, demoHooks{})
 	require.Zero(t, r.code, r.stderr)
-	hasKeys(t, r.object(t), "ok", "acknowledged", "in_doubt", "lost", "applied_twice", "goroutines_left", "attempts", "reasons")
+	hasKeys(t, r.object(t), "ok", "acknowledged", "in_doubt", "lost", "applied_twice", "goroutines_left", "attempts",
+		"reasons")
 	require.True(t, rep.OK)
 	require.Positive(t, rep.Acknowledged)
 	require.GreaterOrEqual(t, rep.Attempts, rep.Ops)
@@ -88,7 +89,8 @@ func TestDemoNoticesAWriteAppliedTwice(t *testing.T) {
 
 func TestDemoNoticesARefusedWriteThatWasApplied(t *testing.T) {
 	r, rep := runDemo(t, demoHooks{beforeLoad: func(m *mock.Cluster) {
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Skip: 100, Times: 1}, mock.StatusAfter(memd.StatusTooBig))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Skip: 100, Times: 1},
+			mock.StatusAfter(memd.StatusTooBig))
 	}})
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 1, rep.AppliedThoughRefused)

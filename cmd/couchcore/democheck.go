@@ -47,7 +47,10 @@ func (d *demo) readBack(w *demoWorker, applied map[string]int) (missing int) {
 		if x.out != acknowledged {
 			continue
 		}
-		res, err := kv.Do(context.Background(), d.bucket, kv.Get{Key: []byte(x.token), Common: kv.Common{Timeout: 10 * time.Second}})
+		res, err := kv.Do(context.Background(), d.bucket, kv.Get{
+			Key:    []byte(x.token),
+			Common: kv.Common{Timeout: 10 * time.Second},
+		})
 		if err != nil || !bytes.HasPrefix(res.Value, []byte(x.token)) || applied[x.token] == 0 {
 			missing++
 		}

@@ -63,7 +63,8 @@ func demoValue(token string) []byte {
 func (d *demo) load() error {
 	l := &demoLoad{}
 	total, rebalance, kill := d.cmd.Duration, d.cmd.Duration*2/5, d.cmd.Duration*7/10
-	if err := d.print("load %-9s rebalance at %s, node killed at %s, %d callers", plain(total), plain(rebalance), plain(kill), d.cmd.Workers); err != nil {
+	if err := d.print("load %-9s rebalance at %s, node killed at %s, %d callers", plain(total), plain(rebalance),
+		plain(kill), d.cmd.Workers); err != nil {
 		return err
 	}
 	if h := d.app.demo.beforeLoad; h != nil {
@@ -78,7 +79,11 @@ func (d *demo) load() error {
 		l.workers = append(l.workers, w)
 		wg.Go(func() { d.work(ctx, l, w, i, began) })
 	}
-	err := d.drive(l, began, []demoEvent{{rebalance, d.addAndRebalance}, {kill, d.killNode}, {total, func() error { return nil }}})
+	err := d.drive(l, began, []demoEvent{
+		{rebalance, d.addAndRebalance},
+		{kill, d.killNode},
+		{total, func() error { return nil }},
+	})
 	stop()
 	wg.Wait()
 	l.took = time.Since(began)
@@ -113,7 +118,8 @@ func (d *demo) drive(l *demoLoad, began time.Time, events []demoEvent) error {
 				waiting = false
 			case <-tick.C:
 				n := l.done.Load()
-				d.live("[%4.1fs] %s ops  %.1fk/s", time.Since(began).Seconds(), grouped(int(n)), float64(n)/time.Since(began).Seconds()/1e3)
+				d.live("[%4.1fs] %s ops  %.1fk/s", time.Since(began).Seconds(), grouped(int(n)),
+					float64(n)/time.Since(began).Seconds()/1e3)
 			}
 		}
 		if err := e.do(); err != nil {
@@ -234,7 +240,8 @@ func (d *demo) sum(l *demoLoad) error {
 	for _, n := range kinds {
 		failed += n
 	}
-	if err := d.print("               %s ops   %.1fk/s   p50 %s   p99 %s   max %s   retries %s   errors %d   in doubt %d",
+	if err := d.print("               %s ops   %.1fk/s   p50 %s   p99 %s   max %s   retries %s   errors %d   in "+
+		"doubt %d",
 		grouped(r.Ops), float64(r.Ops)/l.took.Seconds()/1e3, short(percentile(times, 50)), short(percentile(times, 99)),
 		short(percentile(times, 100)), grouped(retries), failed-r.InDoubt, r.InDoubt); err != nil {
 		return err

@@ -155,12 +155,14 @@ func (d *doctor) examine(unreadable error) *doctorReport {
 		began := time.Now()
 		var f finding
 		if unreadable != nil {
-			f = broken(strings.TrimPrefix(unreadable.Error(), "connection string: "), "write it as couchbase://host1,host2/bucket?option=value; `couchcore connstr` shows how it is read")
+			f = broken(strings.TrimPrefix(unreadable.Error(), "connection string: "),
+				"write it as couchbase://host1,host2/bucket?option=value; `couchcore connstr` shows how it is read")
 		} else {
 			f = s.run(d, context.Background())
 		}
 		step := doctorStep{
-			Name: s.name, OK: len(f.bad) == 0, Detail: f.detail, Problems: append(append([]problem{}, f.bad...), f.warn...),
+			Name: s.name, OK: len(f.bad) == 0, Detail: f.detail, Problems: append(append([]problem{}, f.bad...),
+				f.warn...),
 			ElapsedMS: float64(time.Since(began).Microseconds()) / 1e3,
 		}
 		stopped = f.stop
@@ -256,7 +258,8 @@ func (d *doctor) connectionString(context.Context) finding {
 		info, ok := core.LookupOption(o.Key)
 		switch {
 		case !ok:
-			f.warning("check its spelling: `couchcore connstr` lists those that there are", "the option %s is unknown and has no effect", o.Key)
+			f.warning("check its spelling: `couchcore connstr` lists those that there are",
+				"the option %s is unknown and has no effect", o.Key)
 		case !info.Applied:
 			f.warning("leave it out", "the option %s has no effect in this client", o.Key)
 		}

@@ -72,7 +72,8 @@ func (d *doctor) hello(ctx context.Context) finding {
 		}
 		for _, l := range lacks {
 			if !g.features.Has(l.feature) {
-				f.warning("it may be too old, or something in between that speaks for it", "%s does not grant %v: %s", addr, l.feature, l.what)
+				f.warning("it may be too old, or something in between that speaks for it", "%s does not grant %v: %s",
+					addr, l.feature, l.what)
 			}
 		}
 	}
@@ -101,14 +102,18 @@ func (d *doctor) helloAdvice(err error) string {
 	case errors.Is(err, errSpeaksTLS):
 		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
 	case errors.Is(err, errSpeaksHTTP):
-		return "that is the management or another service: leave the port out, or give the key-value service's (usually " + d.usualPort() + ")"
+		return "that is the management or another service: leave the port out, or give the key-value service's " +
+			"(usually " + d.usualPort() + ")"
 	case isEnd(err):
 		if d.cfg.TLS.Enabled {
-			return "the server closed the connection instead of answering: see whether the port is the key-value port with TLS (usually 11207)"
+			return "the server closed the connection instead of answering: see whether the port is the key-value " +
+				"port with TLS (usually 11207)"
 		}
-		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; otherwise see whether it is the key-value port (usually 11210)"
+		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; " +
+			"otherwise see whether it is the key-value port (usually 11210)"
 	case isTimeout(err):
-		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded or frozen"
+		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded " +
+			"or frozen"
 	}
 	return "what listens there is no key-value service: check the port (usually " + d.usualPort() + ")"
 }
@@ -127,7 +132,8 @@ func isTimeout(err error) bool {
 
 // isEnd reports a connection that the other side has closed or reset.
 func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // greet says HELLO and asks for the list of mechanisms, which needs no login.

@@ -19,7 +19,8 @@ import (
 func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, error) {
 	o := &conn.Options{
 		Dial: d.dial, Mechanisms: d.cfg.Auth.Mechanisms, AllowPlain: d.cfg.Auth.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
-		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket, WantConfig: bucket != "",
+		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket,
+		WantConfig: bucket != "",
 		Credentials: func(context.Context) (conn.Credentials, error) {
 			return conn.Credentials{Username: d.cfg.Auth.Username, Password: d.cfg.Auth.Password}, nil
 		},
@@ -40,7 +41,8 @@ func (d *doctor) authentication(ctx context.Context) finding {
 	if d.cfg.Auth.Username == "" {
 		f := finding{detail: "not tried: there is no user name"}
 		if len(d.mechs) > 0 {
-			f.warning("give --username and --password", "the server offers logins, and will refuse most requests without one")
+			f.warning("give --username and --password",
+				"the server offers logins, and will refuse most requests without one")
 		}
 		return f
 	}
@@ -82,17 +84,24 @@ func (d *doctor) loginAdvice(err error) string {
 	var ce *conn.ConnectError
 	switch {
 	case errors.As(err, &ce) && ce.Answered && errors.Is(err, cberr.AuthenticationFailure):
-		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Auth.Username)
+		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together",
+			d.cfg.Auth.Username)
 		// kv_engine says so where external authentication is on.
-		if strings.Contains(ce.Context, "external user") && (!d.cfg.TLS.Enabled || d.cfg.TLS.Config != nil && d.cfg.TLS.Config.InsecureSkipVerify) {
+		if strings.Contains(ce.Context, "external user") && (!d.cfg.TLS.Enabled || d.cfg.TLS.Config != nil &&
+			d.cfg.TLS.Config.InsecureSkipVerify) {
 			advice += "; a user of LDAP or PAM needs TLS with a verified certificate"
 		}
 		return advice
-	case len(d.mechs) > 0 && !slices.ContainsFunc(d.mechs, func(m string) bool { return strings.HasPrefix(m, "SCRAM-") }):
+	case len(d.mechs) > 0 && !slices.ContainsFunc(d.mechs, func(m string) bool {
+		return strings.HasPrefix(m,
+			"SCRAM-")
+	}):
 		if slices.Contains(d.mechs, "PLAIN") {
-			return "the server takes PLAIN only, which shows the password: use TLS (couchbases://), or --allow-plain where nobody can listen"
+			return "the server takes PLAIN only, which shows the password: use TLS (couchbases://), or --allow-plain " +
+				"where nobody can listen"
 		}
-		return "the server offers " + strings.Join(d.mechs, ", ") + ", and this client has none of these: switch SCRAM on, there"
+		return "the server offers " + strings.Join(d.mechs, ", ") +
+			", and this client has none of these: switch SCRAM on, there"
 	}
 	return "see the server's log; the network and the handshake are well"
 }
@@ -116,7 +125,8 @@ func (d *doctor) bucketAdvice(err error) string {
 	var ce *conn.ConnectError
 	switch {
 	case errors.Is(err, cberr.BucketAccess):
-		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with --bucket; the bucket may also not exist", or(d.cfg.Auth.Username, "without a name"), d.bucket)
+		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with "+
+			"--bucket; the bucket may also not exist", or(d.cfg.Auth.Username, "without a name"), d.bucket)
 	case errors.As(err, &ce) && ce.Answered && ce.Status == memd.StatusKeyNotFound:
 		return fmt.Sprintf("there is no bucket %q on that node: check --bucket, or create it", d.bucket)
 	case errors.As(err, &ce) && ce.Answered:
@@ -132,7 +142,10 @@ func (d *doctor) config(ctx context.Context) finding {
 	}
 	host, _, _ := net.SplitHostPort(d.source)
 	var err error
-	if d.snap, err = topology.Parse(d.raw, host, topology.Options{MaxBytes: d.cfg.Limits.Map, MaxDepth: d.cfg.Limits.MapDepth, TLS: d.cfg.TLS.Enabled}); err != nil {
+	if d.snap, err = topology.Parse(d.raw, host, topology.Options{
+		MaxBytes: d.cfg.Limits.Map,
+		MaxDepth: d.cfg.Limits.MapDepth, TLS: d.cfg.TLS.Enabled,
+	}); err != nil {
 		return broken(d.source+": "+err.Error(), "see whether something in between changes what the server says")
 	}
 	networks := append([]string{topology.DefaultNetwork}, d.snap.Networks()...)
@@ -145,7 +158,8 @@ func (d *doctor) config(ctx context.Context) finding {
 				"leave ?network= out, or name one of "+strings.Join(networks, ", "))
 		}
 	}
-	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, network %s", d.snap.Epoch, d.snap.Rev, plural(len(d.snap.Nodes), "node"),
+	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, network %s", d.snap.Epoch, d.snap.Rev,
+		plural(len(d.snap.Nodes), "node"),
 		plural(d.snap.NumVBuckets(), "vbucket"), d.network)}
 	for _, e := range d.snap.Endpoints(topology.KV, d.network, d.cfg.TLS.Enabled) {
 		d.nodesKV = append(d.nodesKV, e.Addr)
@@ -170,10 +184,13 @@ func (d *doctor) copies(f *finding) {
 		}
 	}
 	if orphaned > 0 {
-		f.warning("bring the node back, or fail it over and rebalance", "%d of %d vbuckets have no active copy: calls for their documents wait in vain", orphaned, d.snap.NumVBuckets())
+		f.warning("bring the node back, or fail it over and rebalance",
+			"%d of %d vbuckets have no active copy: calls for their documents wait in vain", orphaned,
+			d.snap.NumVBuckets())
 	}
 	if thin > 0 {
-		f.warning("rebalance, or add a node", "%d of %d vbuckets lack replicas: durable writes there may be impossible", thin, d.snap.NumVBuckets())
+		f.warning("rebalance, or add a node", "%d of %d vbuckets lack replicas: durable writes there may be impossible",
+			thin, d.snap.NumVBuckets())
 	}
 }
 
@@ -185,8 +202,10 @@ func (d *doctor) configOverHTTP(ctx context.Context) finding {
 			"see whether the bucket is warming up; "+d.mapAdvice(err))
 	}
 	d.nodesKV = m.Nodes
-	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, over HTTP", m.Epoch, m.Rev, plural(len(m.Nodes), "node"), plural(m.VBuckets, "vbucket"))}
-	f.warning("nothing, if the server is old or something else than a server; maps over HTTP come later than others", "the nodes give no map over the key-value protocol")
+	f := finding{detail: fmt.Sprintf("epoch %d rev %d, %s, %s, over HTTP", m.Epoch, m.Rev, plural(len(m.Nodes), "node"),
+		plural(m.VBuckets, "vbucket"))}
+	f.warning("nothing, if the server is old or something else than a server; maps over HTTP come later than others",
+		"the nodes give no map over the key-value protocol")
 	return f
 }
 
@@ -213,7 +232,8 @@ func (d *doctor) mapOfClient(ctx context.Context) (core.Map, error) {
 func (d *doctor) mapAdvice(err error) string {
 	switch {
 	case errors.Is(err, cberr.AuthenticationFailure):
-		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together", d.cfg.Auth.Username)
+		return fmt.Sprintf("check --username (%s) and --password: the server does not know them together",
+			d.cfg.Auth.Username)
 	case errors.Is(err, cberr.BucketNotFound):
 		return fmt.Sprintf("check --bucket (%s), or create it", d.bucket)
 	}

@@ -38,7 +38,8 @@ func (d *doctor) dns(ctx context.Context) finding {
 		case errors.As(err, &no) && no.IsNotFound, err == nil:
 			parts = append(parts, "no SRV record")
 		default:
-			f.warning("see whether the DNS server answers, or name the hosts in the connection string", "the SRV record %s cannot be looked up: %v", d.cfg.Seeds.SRV, err)
+			f.warning("see whether the DNS server answers, or name the hosts in the connection string",
+				"the SRV record %s cannot be looked up: %v", d.cfg.Seeds.SRV, err)
 		}
 	}
 	for _, name := range d.names {
@@ -47,7 +48,11 @@ func (d *doctor) dns(ctx context.Context) finding {
 			parts = append(parts, fmt.Sprintf("%s is %s", name, strings.Join(addrs, ", ")))
 			continue
 		}
-		d.seeds = slices.DeleteFunc(d.seeds, func(addr string) bool { host, _, _ := net.SplitHostPort(addr); return host == name })
+		d.seeds = slices.DeleteFunc(d.seeds, func(addr string) bool {
+			host, _,
+				_ := net.SplitHostPort(addr)
+			return host == name
+		})
 		if len(d.seeds) > 0 && d.cfg.Seeds.SRV != "" { // the SRV record has named others
 			continue
 		}
@@ -151,22 +156,27 @@ func (d *doctor) reached(all []probed, advice func(probed) string) finding {
 
 // portsOfOthers are ports that people take for the key-value service's.
 var portsOfOthers = map[string]string{
-	"8091": "management", "18091": "management with TLS", "8092": "views", "18092": "views with TLS", "8093": "query", "18093": "query with TLS",
-	"8094": "search", "18094": "search with TLS", "8095": "analytics", "18095": "analytics with TLS",
+	"8091": "management", "18091": "management with TLS", "8092": "views", "18092": "views with TLS", "8093": "query",
+	"18093": "query with TLS",
+	"8094":  "search", "18094": "search with TLS", "8095": "analytics", "18095": "analytics with TLS",
 }
 
 func (d *doctor) dialAdvice(p probed) string {
 	_, port, _ := net.SplitHostPort(p.addr)
 	if service := portsOfOthers[port]; service != "" && !d.http {
-		return fmt.Sprintf("port %s is the %s service's: leave the port out, or give the key-value service's, %s", port, service, d.usualPort())
+		return fmt.Sprintf("port %s is the %s service's: leave the port out, or give the key-value service's, %s", port,
+			service, d.usualPort())
 	}
 	switch {
 	case errors.Is(p.err, syscall.ECONNREFUSED) && d.http:
-		return "nothing listens there: see whether the server is up, and whether the port is its management port (usually 8091)"
+		return "nothing listens there: see whether the server is up, and whether the port is its management port " +
+			"(usually 8091)"
 	case errors.Is(p.err, syscall.ECONNREFUSED):
-		return fmt.Sprintf("nothing listens there: see whether the server is up, and whether the port is its key-value port (usually %s)", d.usualPort())
+		return fmt.Sprintf("nothing listens there: see whether the server is up, and whether the port is its "+
+			"key-value port (usually %s)", d.usualPort())
 	case isTimeout(p.err):
-		return "nothing comes back: see whether a firewall drops packets, and whether the address is right and reachable from here"
+		return "nothing comes back: see whether a firewall drops packets, and whether the address is right and " +
+			"reachable from here"
 	case errors.Is(p.err, syscall.EHOSTUNREACH) || errors.Is(p.err, syscall.ENETUNREACH):
 		return "there is no way to that network from here: check the address, routes and VPN"
 	}
@@ -225,7 +235,8 @@ func (d *doctor) tls(ctx context.Context) finding {
 		return f
 	}
 	if d.cmd.TLSSkipVerify {
-		f.warning("leave out --tls-skip-verify and give the CA with --tls-ca", "certificates are not checked: anybody in between can read and change everything")
+		f.warning("leave out --tls-skip-verify and give the CA with --tls-ca",
+			"certificates are not checked: anybody in between can read and change everything")
 		return f
 	}
 	for _, addr := range d.up {
@@ -299,21 +310,24 @@ func (d *doctor) tlsAdvice(p probed) string {
 		if unknown.Cert != nil {
 			issuer = fmt.Sprintf("%q", or(unknown.Cert.Issuer.CommonName, unknown.Cert.Issuer.String()))
 		}
-		return fmt.Sprintf("give the certificate of %s: --tls-ca FILE, or ?truststorepath=FILE in the connection string", issuer)
+		return "give the certificate of " + issuer + ": --tls-ca FILE, or ?truststorepath=FILE in the connection string"
 	case errors.As(p.err, &host):
 		return "connect to a name that the certificate is for: " + strings.Join(certNames(host.Certificate), ", ")
 	case errors.As(p.err, &invalid) && invalid.Reason == x509.Expired:
 		now := d.now()
 		if invalid.Cert != nil && now.Before(invalid.Cert.NotBefore) {
-			return fmt.Sprintf("it is valid from %s on, and this machine's clock says %s: correct the clock", date(invalid.Cert.NotBefore), date(now))
+			return fmt.Sprintf("it is valid from %s on, and this machine's clock says %s: correct the clock",
+				date(invalid.Cert.NotBefore), date(now))
 		}
 		ended := "some time ago"
 		if invalid.Cert != nil {
 			ended = date(invalid.Cert.NotAfter)
 		}
-		return fmt.Sprintf("it ended at %s, and this machine's clock says %s: renew the certificate, or correct the clock", ended, date(now))
+		return fmt.Sprintf("it ended at %s, and this machine's clock says %s: renew the certificate, or correct the "+
+			"clock", ended, date(now))
 	case errors.As(p.err, &record), isEnd(p.err):
-		return "that port seems not to speak TLS: give the TLS port (usually 11207), or write couchbase:// to go without encryption"
+		return "that port seems not to speak TLS: give the TLS port (usually 11207), or write couchbase:// to go " +
+			"without encryption"
 	case isAlert(p.err):
 		return "the server ended the handshake: it may want a client certificate, or another version of TLS"
 	}

@@ -23,7 +23,8 @@ func (d *doctor) nodes(ctx context.Context) finding {
 		if d.cfg.TLS.Enabled {
 			kind = "with TLS: write couchbase://, or switch TLS on, there"
 		}
-		return broken("no node of the map has a key-value port on the network "+d.network, "the nodes may have none "+kind)
+		return broken("no node of the map has a key-value port on the network "+d.network,
+			"the nodes may have none "+kind)
 	}
 	all := each(addrs, func(addr string) (string, error) {
 		_, err := d.connect(ctx, addr, d.bucket)
@@ -37,7 +38,8 @@ func (d *doctor) nodes(ctx context.Context) finding {
 	other := d.otherNetwork(ctx)
 	detail, up, bad := split(all, func(p probed) string {
 		if other != "" {
-			return fmt.Sprintf("the nodes can be reached from here on the network %q: add ?network=%s to the connection string", other, other)
+			return fmt.Sprintf("the nodes can be reached from here on the network %q: add ?network=%s to the "+
+				"connection string", other, other)
 		}
 		return d.nodeAdvice(p)
 	})
@@ -58,7 +60,8 @@ func (e *nodeError) Unwrap() error { return e.err }
 func (d *doctor) nodeAdvice(p probed) string {
 	var ce *conn.ConnectError
 	if errors.As(p.err, &ce) && ce.Step == conn.StepDial {
-		return d.dialAdvice(p) + "; the client needs a way to every address in the map, also from within containers and through address translation"
+		return d.dialAdvice(p) + "; the client needs a way to every address in the map, also from within containers " +
+			"and through address translation"
 	}
 	switch {
 	case errors.Is(p.err, cberr.TLSFailure):
@@ -159,7 +162,8 @@ func (d *doctor) services(ctx context.Context) finding {
 
 func serviceAdvice(text string) string {
 	if strings.Contains(text, "node filter refuses") {
-		return "correct the address that the node gives of itself; or name a host with such an address in the connection string, if it is meant"
+		return "correct the address that the node gives of itself; or name a host with such an address in the " +
+			"connection string, if it is meant"
 	}
 	return "see whether the service runs on that node, and whether a firewall lets its port through"
 }
@@ -178,7 +182,10 @@ func (d *doctor) clock(ctx context.Context) finding {
 		return finding{detail: unknown}
 	}
 	began := d.now()
-	resp, err := c.Do(ctx, &core.HTTPRequest{Service: core.Management, Method: http.MethodGet, Path: "/whoami", Timeout: d.limit})
+	resp, err := c.Do(ctx, &core.HTTPRequest{
+		Service: core.Management, Method: http.MethodGet, Path: "/whoami",
+		Timeout: d.limit,
+	})
 	if err != nil {
 		return finding{detail: unknown}
 	}
@@ -198,7 +205,8 @@ func (d *doctor) clock(ctx context.Context) finding {
 	skew = skew.Round(time.Second)
 	f := finding{detail: fmt.Sprintf("this machine's and %s's are %v apart", resp.Endpoint, skew)}
 	if skew > skewWarning {
-		f.warning("set the clocks by NTP: expiry times and certificates depend on them", "this machine's clock and that of %s differ by %v", resp.Endpoint, skew)
+		f.warning("set the clocks by NTP: expiry times and certificates depend on them",
+			"this machine's clock and that of %s differ by %v", resp.Endpoint, skew)
 	}
 	return f
 }

@@ -73,7 +73,8 @@ func (a *app) readOrphans(file string) error {
 	if a.json {
 		return a.emit(v)
 	}
-	if err := a.print("orphans   %d, the reports describe %d from %s", v.Orphans, len(all), plural(len(v.Nodes), "node")); err != nil {
+	if err := a.print("orphans   %d, the reports describe %d from %s", v.Orphans, len(all),
+		plural(len(v.Nodes), "node")); err != nil {
 		return err
 	}
 	if slowest != nil {

@@ -36,5 +36,6 @@ func TestDoctorReadsReportsOfOrphans(t *testing.T) {
 		}
 	}
 	r := cmd{stdin: report(slow, quick, quick)}.run("doctor", "--orphans", "-")
-	require.Equal(t, "orphans   7, the reports describe 3 from 1 node\nslowest   get on 10.0.0.1:11210: 3.0 s in all, 2.6 s of it in the server\nlikely    "+orphanBehind+"\n", r.stdout)
+	require.Equal(t, "orphans   7, the reports describe 3 from 1 node\nslowest   get on 10.0.0.1:11210: 3.0 s in "+
+		"all, 2.6 s of it in the server\nlikely    "+orphanBehind+"\n", r.stdout)
 }

@@ -95,7 +95,8 @@ func TestDoctorOverTLS(t *testing.T) {
 	require.Regexp(t, `(?m)^warn  TLS`, r.stdout)
 	require.Contains(t, r.stdout, "certificates are not checked")
 
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.TLSConnString())...), "TLS", "unknown authority", "give the certificate of")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.TLSConnString())...), "TLS", "unknown authority",
+		"give the certificate of")
 
 	at := func(d time.Duration) doctorHooks {
 		return doctorHooks{now: func() time.Time { return time.Now().Add(d) }}
@@ -104,11 +105,15 @@ func TestDoctorOverTLS(t *testing.T) {
 	require.Zero(t, r.code, r.stdout+r.stderr)
 	require.Regexp(t, `the certificate of 127\.0\.0\.1:\d+ ends in [45] days`, r.stdout)
 	require.Regexp(t, `(?m)^warn  clock`, r.stdout)
-	diagnosis(t, examined(t, at(400*24*time.Hour), login("-c", m.TLSConnString(), "--tls-ca", ca)...), "TLS", "expired", "renew the certificate, or correct the clock")
-	diagnosis(t, examined(t, at(-30*24*time.Hour), login("-c", m.TLSConnString(), "--tls-ca", ca)...), "TLS", "not yet valid", "correct the clock")
+	diagnosis(t, examined(t, at(400*24*time.Hour), login("-c", m.TLSConnString(), "--tls-ca", ca)...), "TLS", "expired",
+		"renew the certificate, or correct the clock")
+	diagnosis(t, examined(t, at(-30*24*time.Hour), login("-c", m.TLSConnString(), "--tls-ca", ca)...), "TLS",
+		"not yet valid", "correct the clock")
 
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", strings.Replace(m.ConnString(), "couchbase:", "couchbases:", 1))...), "TLS", "", "that port seems not to speak TLS")
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", strings.Replace(m.TLSConnString(), "couchbases:", "couchbase:", 1), "--timeout", "2s")...), "HELLO", "the port speaks TLS", "write couchbases://")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", strings.Replace(m.ConnString(), "couchbase:", "couchbases:",
+		1))...), "TLS", "", "that port seems not to speak TLS")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", strings.Replace(m.TLSConnString(), "couchbases:", "couchbase:",
+		1), "--timeout", "2s")...), "HELLO", "the port speaks TLS", "write couchbases://")
 }
 
 // ownCert is a certificate for a host, and the file that makes it trusted.
@@ -117,8 +122,9 @@ func ownCert(t *testing.T, host string) (tls.Certificate, string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, DNSNames: []string{host}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -162,13 +168,22 @@ func TestDoctorOnCertificates(t *testing.T) {
 		"connect to a name that the certificate is for: db.example.com")
 
 	old := serve(t, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}) //nolint:gosec // a test's
+		//nolint:gosec // a test's
+		return tls.NewListener(l, &tls.Config{
+			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10,
+			MaxVersion: tls.VersionTLS11,
+		})
 	}, read)
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbases://"+old, "--tls-ca", ca)...), "TLS", "protocol version", "another version of TLS")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbases://"+old, "--tls-ca", ca)...), "TLS",
+		"protocol version", "another version of TLS")
 
 	cert, ca = ownCert(t, "localhost")
 	addr = serve(t, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAnyClientCert}) //nolint:gosec // a test's
+		//nolint:gosec // a test's
+		return tls.NewListener(l, &tls.Config{
+			Certificates: []tls.Certificate{cert},
+			ClientAuth:   tls.RequireAnyClientCert,
+		})
 	}, read)
 	_, port, _ := net.SplitHostPort(addr)
 	r := examined(t, doctorHooks{}, login("-c", "couchbases://localhost:"+port+"?force_ipv4=true", "--tls-ca", ca)...)
@@ -177,12 +192,14 @@ func TestDoctorOnCertificates(t *testing.T) {
 
 func TestDoctorOnTheConnectionString(t *testing.T) {
 	for text, what := range map[string]string{
-		"couchbase://user:sesame@host": "user info", "couchbase://host:99999": "port", "couchbase://host?kv_timeout=soon": "kv_timeout",
-		"https://host": "https", "couchbases://host?ca_cert_path=/nowhere": "ca_cert_path",
+		"couchbase://user:sesame@host": "user info", "couchbase://host:99999": "port",
+		"couchbase://host?kv_timeout=soon": "kv_timeout",
+		"https://host":                     "https", "couchbases://host?ca_cert_path=/nowhere": "ca_cert_path",
 	} {
 		r := examined(t, doctorHooks{}, "-c", text)
 		diagnosis(t, r, "connection string", what, "write it as couchbase://")
-		require.Contains(t, r.stdout, "\nskip  DNS, TCP, TLS, HELLO, authentication, bucket, config, nodes, services, clock\n")
+		require.Contains(t, r.stdout, "\nskip  DNS, TCP, TLS, HELLO, authentication, bucket, config, nodes, "+
+			"services, clock\n")
 		o := examined(t, doctorHooks{}, "-c", text, "--json").object(t)
 		require.Equal(t, false, o["ok"])
 		require.Len(t, o["steps"], 1)
@@ -192,8 +209,10 @@ func TestDoctorOnTheConnectionString(t *testing.T) {
 	require.Contains(t, r.stdout, "the option pass is unknown")
 
 	for args, text := range map[string]string{
-		"": "no cluster", "-c couchbase://h --retry never": "strategy", "-c couchbase://h --tls-skip-verify": "need TLS",
-		"-c couchbase://h --scope s": "do not apply", "-c couchbase://h --timeout=-1s": "--timeout", "--orphans /nowhere": "--orphans",
+		"": "no cluster", "-c couchbase://h --retry never": "strategy",
+		"-c couchbase://h --tls-skip-verify": "need TLS",
+		"-c couchbase://h --scope s":         "do not apply", "-c couchbase://h --timeout=-1s": "--timeout",
+		"--orphans /nowhere":    "--orphans",
 		"-c couchbase://h more": "unexpected argument",
 	} {
 		examined(t, doctorHooks{}, strings.Fields(args)...).failsWith(t, exitUsage, text)
@@ -231,8 +250,10 @@ func (n names) failure(name string) error {
 func TestDoctorOnNames(t *testing.T) {
 	m, _ := startMock(t)
 	const at = "couchbase://db.example.com"
-	diagnosis(t, examined(t, doctorHooks{resolver: names{}}, login("-c", at)...), "DNS", "db.example.com cannot be looked up", "check the spelling")
-	diagnosis(t, examined(t, doctorHooks{resolver: names{err: errors.New("server misbehaving")}}, login("-c", at)...), "DNS", "misbehaving",
+	diagnosis(t, examined(t, doctorHooks{resolver: names{}}, login("-c", at)...), "DNS",
+		"db.example.com cannot be looked up", "check the spelling")
+	diagnosis(t, examined(t, doctorHooks{resolver: names{err: errors.New("server misbehaving")}}, login("-c", at)...),
+		"DNS", "misbehaving",
 		"see whether")
 
 	host, port, _ := net.SplitHostPort(m.Node(0).Addr())
@@ -253,15 +274,17 @@ func TestDoctorOnNames(t *testing.T) {
 func TestDoctorOnTCP(t *testing.T) {
 	m, _ := startMock(t)
 	gone := nobody(t)
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+gone)...), "TCP", gone+": connection refused", "nothing listens there")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+gone)...), "TCP", gone+": connection refused",
+		"nothing listens there")
 	r := examined(t, doctorHooks{}, login("-c", "couchbase://"+gone+","+m.Node(0).Addr())...)
 	require.Zero(t, r.code, "one host is enough")
 	require.Regexp(t, `(?m)^warn  TCP`, r.stdout)
 
 	d := &doctor{}
 	for want, err := range map[string]error{
-		"firewall": &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, "no way to that network": &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH},
-		"reachable from here": errors.New("otherwise"),
+		"firewall":               &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded},
+		"no way to that network": &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH},
+		"reachable from here":    errors.New("otherwise"),
 	} {
 		require.Contains(t, d.dialAdvice(probed{addr: "h:1", err: err}), want)
 	}
@@ -278,22 +301,27 @@ func TestDoctorOnHello(t *testing.T) {
 	require.Regexp(t, `(?m)^warn  HELLO`, r.stdout)
 	require.Contains(t, r.stdout, "does not grant Collections: only the default collection")
 
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).ManagementAddr())...), "HELLO", "the port speaks HTTP", "management or another service")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).ManagementAddr())...), "HELLO",
+		"the port speaks HTTP", "management or another service")
 	r = examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).ManagementAddr()+","+m.Node(0).Addr())...)
 	require.Zero(t, r.code, "one host is enough")
 	require.Contains(t, r.stdout, "the port speaks HTTP")
 	closes := serve(t, nil, func(nc net.Conn) { _, _ = io.CopyN(io.Discard, nc, 1) })
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+closes)...), "HELLO", "", "if the port speaks TLS, write couchbases://")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+closes)...), "HELLO", "",
+		"if the port speaks TLS, write couchbases://")
 	odd := serve(t, nil, func(nc net.Conn) { _, _ = io.WriteString(nc, strings.Repeat("SSH-2.0 ", 4)) })
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+odd)...), "HELLO", "", "no key-value service")
 	silent := serve(t, nil, func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+silent, "--timeout", "100ms")...), "HELLO", "no answer in time", "nothing comes back")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+silent, "--timeout", "100ms")...), "HELLO",
+		"no answer in time", "nothing comes back")
 }
 
 func TestDoctorOnLogins(t *testing.T) {
-	m, _ := startMock(t, mock.User("reader", "sesame", "other"), mock.User(mock.DefaultUser, mock.DefaultPassword), mock.Bucket("default", 16), mock.Bucket("other", 16))
+	m, _ := startMock(t, mock.User("reader", "sesame", "other"), mock.User(mock.DefaultUser, mock.DefaultPassword),
+		mock.Bucket("default", 16), mock.Bucket("other", 16))
 	at := m.ConnString()
-	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "reader", "-p", "sesame1"), "authentication", "AUTH_ERROR", "check --username (reader) and --password")
+	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "reader", "-p", "sesame1"), "authentication", "AUTH_ERROR",
+		"check --username (reader) and --password")
 	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "reader", "-p", "sesame"), "bucket", `SELECT_BUCKET "default" was answered with 0x24`, "give the user reader a role")
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", at, "-b", "nosuch")...), "bucket", `"nosuch"`, "check --bucket, or create it")
 	for _, more := range []string{"-v", "--json"} {
@@ -304,7 +332,8 @@ func TestDoctorOnLogins(t *testing.T) {
 	require.Contains(t, r.stdout, "give --username and --password")
 
 	plain, _ := startMock(t, mock.Mechanisms("PLAIN"))
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", plain.ConnString())...), "authentication", "no common authentication mechanism", "the server takes PLAIN only")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", plain.ConnString())...), "authentication",
+		"no common authentication mechanism", "the server takes PLAIN only")
 	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString(), "--allow-plain")...).code)
 	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString()+"?allow_plain=true")...).code)
 }
@@ -319,7 +348,8 @@ func rewriteMap(m *mock.Cluster, f func(string) string) {
 func TestDoctorOnMaps(t *testing.T) {
 	m, _ := startMock(t)
 	in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}}, mock.Status(memd.StatusUnknownCommand))
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString()+"?bootstrap_on=cccp", "--timeout", "300ms")...), "config",
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString()+"?bootstrap_on=cccp", "--timeout", "300ms")...),
+		"config",
 		"no host gives a cluster map", "warming up")
 	r := examined(t, doctorHooks{}, login("-c", "http://"+m.Node(0).ManagementAddr())...)
 	require.Zero(t, r.code, r.stdout+r.stderr)
@@ -328,7 +358,8 @@ func TestDoctorOnMaps(t *testing.T) {
 	in.Remove()
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString()+"?network=external")...), "config", `no addresses on the network "external"`, "name one of default")
 	rewriteMap(m, func(string) string { return "{" })
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...), "config", "cluster map: ", "something in between")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...), "config", "cluster map: ",
+		"something in between")
 }
 
 func TestDoctorOverHTTP(t *testing.T) {
@@ -338,15 +369,18 @@ func TestDoctorOverHTTP(t *testing.T) {
 	require.Zero(t, r.code, r.stdout+r.stderr)
 	require.Regexp(t, `(?m)^ok    TCP +`+m.Node(0).ManagementAddr(), r.stdout)
 	require.Regexp(t, `(?m)^ok    nodes +`+m.Node(0).Addr(), r.stdout)
-	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "x", "-p", "sesame"), "HELLO", "authentication failure", "check --username (x)")
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+nobody(t))...), "TCP", "connection refused", "management port")
+	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "x", "-p", "sesame"), "HELLO", "authentication failure",
+		"check --username (x)")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+nobody(t))...), "TCP", "connection refused",
+		"management port")
 }
 
 func TestDoctorOnNodes(t *testing.T) {
 	m, _ := startMock(t, mock.Nodes(2))
 	require.NoError(t, m.Kill(1))
 	r := examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).Addr())...)
-	diagnosis(t, r, "nodes", m.Node(1).Addr()+": connection refused", "the client needs a way to every address in the map")
+	diagnosis(t, r, "nodes", m.Node(1).Addr()+": connection refused",
+		"the client needs a way to every address in the map")
 	require.Regexp(t, `(?m)^FAIL  services`, r.stdout, "the other nodes are examined all the same")
 	require.NoError(t, m.FailoverHard(1))
 	r = examined(t, doctorHooks{}, login("-c", "couchbase://"+m.Node(0).Addr())...)
@@ -369,7 +403,8 @@ func TestDoctorOnAlternateAddresses(t *testing.T) {
 	r := examined(t, hooks, login("-c", "couchbase://localhost:"+port+"?force_ipv4=true")...)
 	diagnosis(t, r, "nodes", "127.0.0.1:"+wrong+": connection refused", "add ?network=outside to the connection string")
 	require.Regexp(t, `(?m)^skip  services, clock$`, r.stdout)
-	require.Zero(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...).code, "the address itself tells which network it is of")
+	require.Zero(t, examined(t, doctorHooks{}, login("-c", m.ConnString())...).code,
+		"the address itself tells which network it is of")
 }
 
 func TestDoctorOnServices(t *testing.T) {
@@ -378,7 +413,8 @@ func TestDoctorOnServices(t *testing.T) {
 	r := examined(t, doctorHooks{}, login("-c", m.ConnString())...)
 	diagnosis(t, r, "services", "kv "+m.Node(1).Addr()+": ", "see whether the service runs on that node")
 	require.Contains(t, r.stdout, "kv 1 of 2, query 2 of 2")
-	require.Contains(t, serviceAdvice((&core.NodeRefusedError{Addr: "127.0.0.1:1", Err: errors.New("x")}).Error()), "correct the address")
+	require.Contains(t, serviceAdvice((&core.NodeRefusedError{Addr: "127.0.0.1:1", Err: errors.New("x")}).Error()),
+		"correct the address")
 }
 
 func TestDoctorOnTheClock(t *testing.T) {

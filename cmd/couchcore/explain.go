@@ -109,10 +109,12 @@ func (a *app) showExplained(x *explanation, j prospect, res explained) error {
 	}
 	lines := append(x.lines(x.kind()), [2]string{"reason", reason}, [2]string{"decision", x.decision(j.judged, res)})
 	if j.retried && *j.reason == retry.QueryPreparedStatementFailure {
-		lines = append(lines, [2]string{"before", "the client forgets the prepared plan and prepares the statement again"})
+		lines = append(lines, [2]string{"before", "the client forgets the prepared plan and prepares the statement " +
+			"again"})
 	}
 	if j.other != nil {
-		lines = append(lines, [2]string{"or", x.failing(*j.other, failureOf(j.other.err).Kind) + ", as the dice of the delays fall"})
+		lines = append(lines, [2]string{"or", x.failing(*j.other, failureOf(j.other.err).Kind) +
+			", as the dice of the delays fall"})
 	}
 	if text := j.applied.policy; text != "" {
 		lines = append(lines, [2]string{"policy", text})

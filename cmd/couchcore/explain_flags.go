@@ -87,14 +87,19 @@ var methods = []string{
 
 // httpSubject reads the flags about an answer of a service with HTTP.
 func (c *explainCmd) httpSubject() (*httpSubject, error) {
-	x := &httpSubject{idempotent: c.Idempotent || c.Readonly, prepared: c.Prepared, lost: c.LostSocket, after: c.RetryAfter}
+	x := &httpSubject{
+		idempotent: c.Idempotent || c.Readonly, prepared: c.Prepared, lost: c.LostSocket,
+		after: c.RetryAfter,
+	}
 	var ok bool
 	if x.service, ok = httpServices[c.Service]; !ok {
-		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics, management, eventing and backup", c.Service)
+		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics, management, "+
+			"eventing and backup", c.Service)
 	}
 	if slices.Contains(byMethod, x.service) {
 		if x.method = strings.ToUpper(c.Op); !slices.Contains(methods, x.method) {
-			return nil, usagef("explain: --op %q: the operations of %s are %s", c.Op, c.Service, strings.Join(methods, " "))
+			return nil, usagef("explain: --op %q: the operations of %s are %s", c.Op, c.Service,
+				strings.Join(methods, " "))
 		}
 	} else if !strings.EqualFold(c.Op, "query") && !strings.EqualFold(c.Op, c.Service) {
 		return nil, usagef("explain: --op %q: the operation of %s is query", c.Op, c.Service)
@@ -104,7 +109,8 @@ func (c *explainCmd) httpSubject() (*httpSubject, error) {
 	case c.Prepared && x.service != httpsvc.Query:
 		return nil, usagef("explain: --prepared is about statements of query")
 	case c.Status != "" || c.ErrorMap != "" || c.WithCAS:
-		return nil, usagef("explain: --status, --error-map and --with-cas are about answers of kv; %s has --code and --http", c.Service)
+		return nil, usagef("explain: --status, --error-map and --with-cas are about answers of kv; %s has --code and "+
+			"--http", c.Service)
 	case count(x.answered, c.Reason != "", c.LostSocket) != 1:
 		return nil, usagef("explain: give one of --code, --http, --reason and --lost-socket")
 	case !x.answered && (c.Body != "" || c.RetryAfter != ""):
@@ -176,11 +182,14 @@ func (x *httpSubject) tellCode(code int) error {
 
 // errorBody is an answer with one error.
 func errorBody(code int, message string) []byte {
-	body, _ := json.Marshal(map[string]any{"errors": []any{map[string]any{"code": code, "msg": message}}}) // it never fails
+	// it never fails
+	body, _ := json.Marshal(map[string]any{"errors": []any{map[string]any{"code": code, "msg": message}}})
 	return body
 }
 
-var answersOfMethods = map[retry.Reason]httpSubject{retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests}}
+var answersOfMethods = map[retry.Reason]httpSubject{
+	retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests},
+}
 
 // examples are answers that have a reason, by service.
 var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{

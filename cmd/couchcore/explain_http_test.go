@@ -99,10 +99,12 @@ func TestExplainServicesAsJSON(t *testing.T) {
 
 func TestRetryAfterIsObeyedExactly(t *testing.T) {
 	for after, want := range map[string]any{
-		"0": []any{0.0, 0.0}, "120": []any{120000.0, 120000.0}, "2147483647": []any{2147483647000.0, 2147483647000.0}, "Wed, 21 Oct 2015 07:28:00 GMT": []any{0.0, 0.0},
-		"soon": nil, // not readable: as if it were not there
+		"0": []any{0.0, 0.0}, "120": []any{120000.0, 120000.0}, "2147483647": []any{2147483647000.0, 2147483647000.0},
+		"Wed, 21 Oct 2015 07:28:00 GMT": []any{0.0, 0.0},
+		"soon":                          nil, // not readable: as if it were not there
 	} {
-		o := couchcore("explain", "--json", "--service", "management", "--op", "POST", "--http", "503", "--retry-after", after).object(t)
+		o := couchcore("explain", "--json", "--service", "management", "--op", "POST", "--http", "503", "--retry-after",
+			after).object(t)
 		require.Equal(t, want, o["delay_ms"], after)
 	}
 }
@@ -141,7 +143,8 @@ func TestExampleAnswersHaveTheirReason(t *testing.T) {
 	for service, list := range examples {
 		for why, e := range list {
 			x := &explanation{subject: &httpSubject{
-				service: service, answered: true, status: e.status, body: e.body, method: "GET", prepared: e.prepared, idempotent: true,
+				service: service, answered: true, status: e.status, body: e.body, method: "GET", prepared: e.prepared,
+				idempotent: true,
 			}}
 			x.strategy.base = retry.BestEffort{}
 			j, err := x.judge(0, 0)
@@ -171,7 +174,7 @@ func TestExplainServicesUsage(t *testing.T) {
 		"--service views --op query --reason NO_SUCH":                                       "couchcore reasons",
 		"--service management --op query --http 503":                                        "GET HEAD POST",
 		"--service kv --op get --status 1 --retry-after 1":                                  "have a --status",
-		"--service management --op GET --http 503 --strategy @testdata/index_not_found.txt": "testdata/index_not_found.txt: ",
+		"--service management --op GET --http 503 --strategy @testdata/index_not_found.txt": "index_not_found.txt: ",
 	} {
 		couchcore(append([]string{"explain"}, strings.Fields(args)...)...).failsWith(t, exitUsage, text)
 	}
@@ -180,8 +183,10 @@ func TestExplainServicesUsage(t *testing.T) {
 func TestExplainWithAPolicyFile(t *testing.T) {
 	golden(t, "explain_policy", transcript(
 		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND --strategy @testdata/policy.json",
-		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND --strategy @testdata/policy.json --attempt 2",
-		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND --strategy @testdata/policy.json --attempt 3",
+		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND "+
+			"--strategy @testdata/policy.json --attempt 2",
+		"explain --service query --op query --reason QUERY_INDEX_NOT_FOUND "+
+			"--strategy @testdata/policy.json --attempt 3",
 		"explain --service query --op query --http 429 --strategy @testdata/policy.json",
 		"explain --service query --op query --code 4040 --prepared --strategy @testdata/policy.json",
 		"explain --service kv --op get --status 0x86 --strategy @testdata/policy.json",
@@ -208,7 +213,8 @@ func TestABadPolicyFileIsNamedWithThePathAndTheValue(t *testing.T) {
 		`{"retries":3}`: ": retries: ",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		couchcore("explain", "--service", "kv", "--op", "get", "--status", "1", "--strategy", "@"+file).failsWith(t, exitUsage, file+want)
+		couchcore("explain", "--service", "kv", "--op", "get", "--status", "1", "--strategy", "@"+file).failsWith(t,
+			exitUsage, file+want)
 		c.run("kv", "get", "k", "--retry", "@"+file).failsWith(t, exitUsage, file+want)
 	}
 	c.run("kv", "get", "k", "--retry", "@"+file+".not").failsWith(t, exitUsage, file+".not")

@@ -14,7 +14,10 @@ func explainedBy(t *testing.T, text string, args ...string) (lines string, polic
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.json")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	args = append([]string{"explain", "--service", "kv", "--op", "upsert", "--status", "0x86", "--strategy", "@" + file}, args...)
+	args = append([]string{
+		"explain", "--service", "kv", "--op", "upsert", "--status", "0x86", "--strategy",
+		"@" + file,
+	}, args...)
 	r := couchcore(args...)
 	require.Zero(t, r.code, r.stderr)
 	j := couchcore(append(args, "--json")...)

@@ -105,7 +105,8 @@ func (s *situation) happens(t *testing.T, all []foretold, dice func() float64) {
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		seen := &decisions{}
-		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword),
+			m.Dial
 		cfg.Retry.JitterSource, cfg.Observe.Retry = dice, seen
 		switch {
 		case s.policy == "best-effort":
@@ -147,15 +148,26 @@ var kvCalls = map[string]struct {
 }{
 	"get":           {memd.OpGet, done(func(uint64) kv.Get { return kv.Get{Key: key} })},
 	"get-and-touch": {memd.OpGAT, done(func(uint64) kv.GetAndTouch { return kv.GetAndTouch{Key: key} })},
-	"get-and-lock":  {memd.OpGetLocked, done(func(uint64) kv.GetAndLock { return kv.GetAndLock{Key: key, LockTime: time.Second} })},
-	"unlock":        {memd.OpUnlockKey, done(func(cas uint64) kv.Unlock { return kv.Unlock{Key: key, CAS: max(cas, 1)} })},
-	"upsert":        {memd.OpSet, done(func(uint64) kv.Upsert { return kv.Upsert{Key: key} })},
-	"insert":        {memd.OpAdd, done(func(uint64) kv.Insert { return kv.Insert{Key: key} })},
-	"replace":       {memd.OpReplace, done(func(cas uint64) kv.Replace { return kv.Replace{Key: key, CAS: cas} })},
-	"remove":        {memd.OpDelete, done(func(cas uint64) kv.Remove { return kv.Remove{Key: key, CAS: cas} })},
-	"append":        {memd.OpAppend, done(func(cas uint64) kv.Append { return kv.Append{Key: key, Value: key, CAS: cas} })},
-	"touch":         {memd.OpTouch, done(func(uint64) kv.Touch { return kv.Touch{Key: key} })},
-	"increment":     {memd.OpIncrement, done(func(uint64) kv.Increment { return kv.Increment{Key: key, Delta: 1} })},
+	"get-and-lock": {
+		memd.OpGetLocked,
+		done(func(uint64) kv.GetAndLock { return kv.GetAndLock{Key: key, LockTime: time.Second} }),
+	},
+	"unlock": {
+		memd.OpUnlockKey,
+		done(func(cas uint64) kv.Unlock { return kv.Unlock{Key: key, CAS: max(cas, 1)} }),
+	},
+	"upsert":  {memd.OpSet, done(func(uint64) kv.Upsert { return kv.Upsert{Key: key} })},
+	"insert":  {memd.OpAdd, done(func(uint64) kv.Insert { return kv.Insert{Key: key} })},
+	"replace": {memd.OpReplace, done(func(cas uint64) kv.Replace { return kv.Replace{Key: key, CAS: cas} })},
+	"remove":  {memd.OpDelete, done(func(cas uint64) kv.Remove { return kv.Remove{Key: key, CAS: cas} })},
+	"append": {memd.OpAppend, done(func(cas uint64) kv.Append {
+		return kv.Append{
+			Key: key, Value: key,
+			CAS: cas,
+		}
+	})},
+	"touch":     {memd.OpTouch, done(func(uint64) kv.Touch { return kv.Touch{Key: key} })},
+	"increment": {memd.OpIncrement, done(func(uint64) kv.Increment { return kv.Increment{Key: key, Delta: 1} })},
 }
 
 var (
@@ -164,12 +176,17 @@ var (
 	outcomes = []int{200, 400, 401, 403, 404, 409, 412, 429, 500, 502, 503, 504}
 	waitFor  = []string{"", "", "0", "1", "3", "soon"}
 	numbers  = map[string][]int{
-		"query":     {1000, 1065, 1080, 1191, 3000, 4040, 4050, 4060, 4070, 4080, 4090, 4300, 5000, 12003, 12004, 12009, 12016, 13014, 17007},
+		"query": {
+			1000, 1065, 1080, 1191, 3000, 4040, 4050, 4060, 4070, 4080, 4090, 4300, 5000, 12003, 12004, 12009,
+			12016, 13014, 17007,
+		},
 		"analytics": {20000, 21002, 21003, 23000, 23003, 23007, 24000, 24025, 25000},
 	}
 	listed = []string{
-		"KV_TEMPORARY_FAILURE", "KV_LOCKED", "KV_SYNC_WRITE_IN_PROGRESS", "KV_ERROR_MAP_RETRY_INDICATED", "SERVICE_RESPONSE_CODE_INDICATED",
-		"QUERY_INDEX_NOT_FOUND", "QUERY_ERROR_RETRYABLE", "ANALYTICS_TEMPORARY_FAILURE", "SEARCH_TOO_MANY_REQUESTS", "VIEWS_TEMPORARY_FAILURE",
+		"KV_TEMPORARY_FAILURE", "KV_LOCKED", "KV_SYNC_WRITE_IN_PROGRESS", "KV_ERROR_MAP_RETRY_INDICATED",
+		"SERVICE_RESPONSE_CODE_INDICATED",
+		"QUERY_INDEX_NOT_FOUND", "QUERY_ERROR_RETRYABLE", "ANALYTICS_TEMPORARY_FAILURE", "SEARCH_TOO_MANY_REQUESTS",
+		"VIEWS_TEMPORARY_FAILURE",
 		"SOCKET_CLOSED_WHILE_IN_FLIGHT",
 	}
 )
@@ -205,7 +222,8 @@ func kvSituation(r *rand.Rand, errorMap string) situation {
 		for kv.Classify(op.opcode, st, cas != 0).Class == kv.ClassSuccess {
 			st = oneOf(r, statuses())
 		}
-		if kv.Classify(op.opcode, st, cas != 0).Reconnect || st == memd.StatusAuthStale { // what follows is about the next connection
+		// what follows is about the next connection
+		if kv.Classify(op.opcode, st, cas != 0).Reconnect || st == memd.StatusAuthStale {
 			s.failures = 1
 		}
 		s.flags = append(s.flags, "--status", fmt.Sprintf("0x%02x", uint16(st)), "--error-map", errorMap)
@@ -252,7 +270,10 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 		method = oneOf(r, []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete})
 		op = method
 	}
-	s := situation{flags: []string{"--service", service, "--op", op, "--http", strconv.Itoa(status), "--body", written(t, body)}, failures: 3}
+	s := situation{flags: []string{
+		"--service", service, "--op", op, "--http", strconv.Itoa(status), "--body",
+		written(t, body),
+	}, failures: 3}
 	if after != "" {
 		s.flags = append(s.flags, "--retry-after", after)
 	}
@@ -275,9 +296,15 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 		case "search":
 			return drain(c.Search(ctx, &search.Request{Index: "index", Query: map[string]any{}}))
 		case "views":
-			return drain(c.Bucket("default").View(ctx, &views.Request{Bucket: "default", Design: "design", View: "view"}))
+			return drain(c.Bucket("default").View(ctx, &views.Request{
+				Bucket: "default", Design: "design",
+				View: "view",
+			}))
 		}
-		resp, err := c.Do(ctx, &core.HTTPRequest{Service: core.Management, Method: method, Path: "/", Idempotent: readonly})
+		resp, err := c.Do(ctx, &core.HTTPRequest{
+			Service: core.Management, Method: method, Path: "/",
+			Idempotent: readonly,
+		})
 		if err != nil {
 			return err
 		}
@@ -291,7 +318,8 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 }
 
 var mockServices = map[string]mock.Service{
-	"query": mock.QueryService, "analytics": mock.AnalyticsService, "search": mock.SearchService, "views": mock.ViewsService,
+	"query": mock.QueryService, "analytics": mock.AnalyticsService, "search": mock.SearchService,
+	"views":      mock.ViewsService,
 	"management": mock.ManagementService,
 }
 
@@ -316,8 +344,8 @@ func anyPolicy(r *rand.Rand, service string) string {
 		"maxBackoff":"0.4s","backoffMultiplier":%d,"retryableReasons":[%s]}}]}`, service, 2+r.IntN(4), 1+r.IntN(3), strings.Join(reasons, ","))
 }
 
-// What explain says of an operation, an answer and a policy is what the client does: whether it retries, with which delays and how
-// often, and with which error, in doubt or not, it ends.
+// What explain says of an operation, an answer and a policy is what the client does: whether it retries, with which
+// delays and how often, and with which error, in doubt or not, it ends.
 func TestExplainAndTheClientDecideAlike(t *testing.T) {
 	const cases = 120
 	errorMap := written(t, string(mock.Start(t, mock.Nodes(1)).ErrorMap()))

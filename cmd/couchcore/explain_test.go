@@ -72,7 +72,8 @@ func TestExplainFollowsTheErrorMap(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "map.json")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	ask := func() result {
-		return couchcore("explain", "--json", "--service", "kv", "--op", "upsert", "--status", "0x7ff0", "--error-map", file)
+		return couchcore("explain", "--json", "--service", "kv", "--op", "upsert", "--status", "0x7ff0", "--error-map",
+			file)
 	}
 	const entry = `{"version":2,"revision":1,"errors":{"7ff0":{"name":"SOON","desc":"try again","attrs":[%s]}}}`
 	write(fmt.Sprintf(entry, `"temp","retry-later"`))
@@ -137,7 +138,8 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 	compared := 0
 	for st := range 0x100 {
 		s := memd.Status(st)
-		if d := kv.Classify(memd.OpSet, s, false); !s.Known() || d.Class == kv.ClassSuccess || s == memd.StatusAuthStale {
+		if d := kv.Classify(memd.OpSet, s, false); !s.Known() || d.Class == kv.ClassSuccess ||
+			s == memd.StatusAuthStale {
 			continue
 		}
 		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(s))
@@ -175,8 +177,9 @@ func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
 		require.False(t, j.retried)
 		require.WithinDuration(t, time.Now().Add(-seen.Waited), seen.Started, time.Minute)
 		require.Equal(t, want, retry.Request{
-			Attempts: seen.Attempts, Transparent: seen.Transparent, BackoffStep: seen.BackoffStep, LastDelay: seen.LastDelay,
-			Waited: seen.Waited,
+			Attempts: seen.Attempts, Transparent: seen.Transparent, BackoffStep: seen.BackoffStep,
+			LastDelay: seen.LastDelay,
+			Waited:    seen.Waited,
 		})
 	}
 }

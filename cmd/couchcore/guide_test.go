@@ -18,15 +18,18 @@ import (
 
 const retryPage = "docs/retry.md"
 
-// generated are the parts of docs/retry.md that come from the client's own tables. Each stands between two comments with its name.
+// generated are the parts of docs/retry.md that come from the client's own tables. Each stands between two comments
+// with its name.
 var generated = map[string]func(t *testing.T) string{
-	"reasons": reasonsOfTheGuide, "decisions": decisionsOfTheGuide, "idempotent": idempotentOfTheGuide, "kv codes": kvCodesOfTheGuide,
-	"query codes": codesOfTheGuide, "analytics codes": codesOfTheGuide, "search codes": codesOfTheGuide, "views codes": codesOfTheGuide,
-	"http codes": httpCodesOfTheGuide,
+	"reasons": reasonsOfTheGuide, "decisions": decisionsOfTheGuide, "idempotent": idempotentOfTheGuide,
+	"kv codes":    kvCodesOfTheGuide,
+	"query codes": codesOfTheGuide, "analytics codes": codesOfTheGuide, "search codes": codesOfTheGuide,
+	"views codes": codesOfTheGuide,
+	"http codes":  httpCodesOfTheGuide,
 }
 
-// TestTheTablesOfTheGuideAreThoseOfTheCode fails when a table of docs/retry.md is stale: `go test ./cmd/couchcore -run TheGuide -update`
-// writes them.
+// TestTheTablesOfTheGuideAreThoseOfTheCode fails when a table of docs/retry.md is stale: `go test ./cmd/couchcore -run
+// TheGuide -update` writes them.
 func TestTheTablesOfTheGuideAreThoseOfTheCode(t *testing.T) {
 	file := filepath.Join(root, retryPage)
 	text, err := os.ReadFile(file)
@@ -72,7 +75,8 @@ func reasonsOfTheGuide(t *testing.T) string {
 		require.NotContains(t, []string{text.means, text.set, text.cleared, text.do}, "", r)
 		var marks []string
 		for mark, has := range map[string]bool{
-			"always retried": r.AlwaysRetry(), "terminal": r.Terminal(), "idempotent only": !r.AllowsNonIdempotent(), "transparent": r.Unseen(),
+			"always retried": r.AlwaysRetry(), "terminal": r.Terminal(), "idempotent only": !r.AllowsNonIdempotent(),
+			"transparent": r.Unseen(),
 		} {
 			if has {
 				marks = append(marks, mark)
@@ -126,7 +130,8 @@ func kvCodesOfTheGuide(t *testing.T) string {
 		}
 		rows = append(rows, []string{statusText(st) + " " + st.String(), "`" + d.Kind.Name() + "`", becomes})
 	}
-	rows = append(rows, []string{"without a name", "`couchbase`", "what the node's error map says: `KV_ERROR_MAP_RETRY_INDICATED`, or a failure"},
+	rows = append(rows, []string{"without a name", "`couchbase`", "what the node's error map says: " +
+		"`KV_ERROR_MAP_RETRY_INDICATED`, or a failure"},
 		[]string{"any other", "see [protocol.md](protocol.md)", "a result or a failure"})
 	return tableOf(rows...)
 }
@@ -257,7 +262,12 @@ func decisionsOf(t *testing.T, classes [][2]string, meets [][]string, of func(cl
 
 func decisionsOfTheGuide(t *testing.T) string {
 	t.Helper()
-	return decisionsOf(t, kvClasses, kvMeets, func(op string) []string { return []string{"--service", "kv", "--op", op} })
+	return decisionsOf(t, kvClasses, kvMeets, func(op string) []string {
+		return []string{
+			"--service", "kv", "--op",
+			op,
+		}
+	})
 }
 
 func httpCodesOfTheGuide(t *testing.T) string {

@@ -48,8 +48,10 @@ func TestPingDiagnosticsAndWait(t *testing.T) {
 	_, c := startMock(t, mock.Nodes(1), mock.Replicas(0))
 	golden(t, "health", shaped(c,
 		"ping", "ping --services kv,mgmt", "ping --services kv --json", "diagnostics", "diagnostics --json", "wait",
-		"wait --services kv,query --state degraded", "wait --services n1ql", "wait --state offline", "ping --services kv,fts",
-		"ping --scope s", "diagnostics --timeout=-1s", "ping -p wrong", "wait -p wrong", "wait -b nosuch --timeout 600ms",
+		"wait --services kv,query --state degraded", "wait --services n1ql", "wait --state offline",
+		"ping --services kv,fts",
+		"ping --scope s", "diagnostics --timeout=-1s", "ping -p wrong", "wait -p wrong",
+		"wait -b nosuch --timeout 600ms",
 	))
 }
 
@@ -91,7 +93,8 @@ func nobody(t *testing.T) string {
 func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
 	at := "couchbase://" + nobody(t)
 	for verb, text := range map[string]string{
-		"wait": "wait: not ready after ", "diagnostics": "diagnostics: not ready after ", "ping": "ping: noop: unambiguous timeout",
+		"wait": "wait: not ready after ", "diagnostics": "diagnostics: not ready after ",
+		"ping": "ping: noop: unambiguous timeout",
 	} {
 		r := couchcore(verb, "-c", at, "--timeout", "500ms")
 		require.Equal(t, exitNotApplied, r.code, verb)

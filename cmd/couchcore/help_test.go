@@ -55,7 +55,10 @@ func TestEveryFlagSaysWhatItDoesAndItsDefault(t *testing.T) {
 			switch {
 			case !f.HasDefault:
 			case f.IsBool():
-				require.Contains(t, f.Help, map[string]string{"true": "default: yes", "false": "default: no"}[f.Default], "%s --%s", n.Path(), f.Name)
+				require.Contains(t, f.Help, map[string]string{
+					"true":  "default: yes",
+					"false": "default: no",
+				}[f.Default], "%s --%s", n.Path(), f.Name)
 			default:
 				require.Contains(t, f.Help, "default: "+f.Default, "%s --%s", n.Path(), f.Name)
 			}
@@ -66,7 +69,8 @@ func TestEveryFlagSaysWhatItDoesAndItsDefault(t *testing.T) {
 func TestHelpAndWrongUsage(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	golden(t, "help", transcript(
-		"--help", "ping --help", "", "frob", "dmo", "ping --frob", "ping more", "kv", "kv frob k", "kv get", "kv get k --timeout 1",
+		"--help", "ping --help", "", "frob", "dmo", "ping --frob", "ping more", "kv", "kv frob k", "kv get",
+		"kv get k --timeout 1",
 		"kv get k --durability majority", "kv upsert k v --durability huge", "kv get k",
 	))
 }

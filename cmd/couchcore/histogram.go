@@ -86,8 +86,8 @@ type bar struct {
 	count int64
 }
 
-// bars sums up by powers of two of a microsecond, from the first that has any to the last. A step that two of them share
-// counts where its middle is.
+// bars sums up by powers of two of a microsecond, from the first that has any to the last. A step that two of them
+// share counts where its middle is.
 func (h *histogram) bars() []bar {
 	var all []bar
 	for i := range h.counts {

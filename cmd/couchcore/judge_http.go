@@ -53,8 +53,9 @@ func (x *httpSubject) meet(j *judge) error {
 	j.decided = cancel
 	n := &fakeNode{x: x, met: &j.met}
 	c := httpx.New(httpx.Options{
-		Dial: n.dial, Endpoints: x.endpoints(j), Credentials: x.credentials(j), Orchestrator: j.orch, Health: &conn.Health{},
-		Dice: func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
+		Dial: n.dial, Endpoints: x.endpoints(j), Credentials: x.credentials(j), Orchestrator: j.orch,
+		Health: &conn.Health{},
+		Dice:   func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
 		Timeout: func(httpsvc.Service) time.Duration { return noDeadline },
 	})
 	defer n.wg.Wait()

@@ -101,16 +101,21 @@ func viewExists(r kv.ExistsResult) view { return view{Result: r.Result, exists: 
 func viewPlain(r kv.Result) view { return view{Result: r} }
 
 // runKV connects, runs one operation and shows how it went.
-func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Common) (O, error), show func(R) view) error {
+func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Common) (O, error),
+	show func(R) view,
+) error {
 	o, err := op(k.common())
 	if err != nil {
 		return err
 	}
-	return runCall(a, k, name, key, func(ctx context.Context, b *core.Bucket) (R, error) { return kv.Do(ctx, b, o) }, show)
+	return runCall(a, k, name, key, func(ctx context.Context, b *core.Bucket) (R, error) { return kv.Do(ctx, b, o) },
+		show)
 }
 
 // runWrite is runKV for a write that may be watched until enough nodes have it.
-func runWrite[O kv.Op[kv.MutationResult]](a *app, k *kvCmd, name, key string, d durableFlag, op func(kv.Common) (O, error)) error {
+func runWrite[O kv.Op[kv.MutationResult]](a *app, k *kvCmd, name, key string, d durableFlag, op func(kv.Common) (O,
+	error),
+) error {
 	if d.PersistTo == 0 && d.ReplicateTo == 0 {
 		return runKV(a, k, name, key, op, viewMutation)
 	}
@@ -130,7 +135,9 @@ func (k *kvCmd) common() kv.Common {
 }
 
 // runCall connects, does one thing and shows how it went.
-func runCall[R any](a *app, k *kvCmd, name, key string, do func(context.Context, *core.Bucket) (R, error), show func(R) view) error {
+func runCall[R any](a *app, k *kvCmd, name, key string, do func(context.Context, *core.Bucket) (R, error),
+	show func(R) view,
+) error {
 	c, b, err := k.openBucket(a)
 	if err != nil {
 		return err
@@ -165,7 +172,10 @@ func (k *kvCmd) failed(a *app, c *core.Cluster, b *core.Bucket, name, key string
 		return err
 	}
 	f := failureOf(err)
-	res := kvResult{Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons, ElapsedUS: took.Microseconds(), Error: &f}
+	res := kvResult{
+		Op: name, Key: key, Attempts: f.Attempts, RetryReasons: f.RetryReasons,
+		ElapsedUS: took.Microseconds(), Error: &f,
+	}
 	var e *kv.Error
 	if errors.As(err, &e) {
 		res.Endpoint = e.Endpoint
@@ -216,7 +226,8 @@ func mutationLine(v view) string {
 
 func (v view) json(name, key string, took time.Duration) kvResult {
 	res := kvResult{
-		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint(), Attempts: v.RetryInfo().Retries() + 1,
+		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint(),
+		Attempts:     v.RetryInfo().Retries() + 1,
 		RetryReasons: reasonNames(v.RetryInfo().Reasons), ElapsedUS: took.Microseconds(), more: v.more,
 	}
 	if v.failed != nil {
@@ -266,7 +277,8 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		if d, ok := v.ServerDuration(); ok {
 			server = fmt.Sprintf("  server %s", short(d))
 		}
-		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.RetryInfo().Retries()+1, "time"), server, short(took))
+		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.RetryInfo().Retries()+1,
+			"time"), server, short(took))
 	}
 	if list := retryList(v.RetryInfo()); list != "" {
 		say("retries   %d  %s", v.RetryInfo().Retries(), list)

@@ -61,7 +61,8 @@ func TestEveryKVCommandWorks(t *testing.T) {
 func TestJSONHasEveryKeyOnSuccessAndFailure(t *testing.T) {
 	_, c := startMock(t)
 	keys := []string{
-		"op", "key", "value", "cas", "flags", "mutation_token", "endpoint", "attempts", "retry_reasons", "elapsed_us", "error",
+		"op", "key", "value", "cas", "flags", "mutation_token", "endpoint", "attempts", "retry_reasons", "elapsed_us",
+		"error",
 	}
 	w := c.run("kv", "upsert", "k", "v", "--flags", "9", "--json").object(t)
 	hasKeys(t, w, keys...)

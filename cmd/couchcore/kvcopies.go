@@ -32,7 +32,10 @@ type kvGetReplica struct {
 // Run implements the command.
 func (c *kvGetReplica) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-replica", c.Key, func(o kv.Common) (kv.GetReplica, error) {
-		return kv.GetReplica{Common: o, Key: []byte(c.Key), Replica: c.Replica, Wrap: c.Wrap, ServerGroup: c.ServerGroup}, nil
+		return kv.GetReplica{
+			Common: o, Key: []byte(c.Key), Replica: c.Replica, Wrap: c.Wrap,
+			ServerGroup: c.ServerGroup,
+		}, nil
 	}, viewGet)
 }
 
@@ -101,7 +104,8 @@ func runCopies[R any, O kv.CopyOp[R]](a *app, k *kvCmd, name, key string, op O, 
 	left := copies.Errors()
 	if n == 0 {
 		err := &kv.Error{
-			Op: name, Scope: k.Scope, Collection: k.Collection, Err: cberr.DocumentUnretrievable, Cause: errors.Join(left...),
+			Op: name, Scope: k.Scope, Collection: k.Collection, Err: cberr.DocumentUnretrievable,
+			Cause: errors.Join(left...),
 		}
 		return k.failed(a, c, b, name, key, err, time.Since(began))
 	}

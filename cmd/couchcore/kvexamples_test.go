@@ -107,7 +107,8 @@ func TestEveryVerbFailsWithoutALogin(t *testing.T) {
 		r := c.run(append(words(exampleOf["kv "+verb])[1:], "-p", "wrong", "--timeout", "5s", "--json")...)
 		require.Equal(t, exitFailed, r.code, verb)
 		require.Equal(t, 1, strings.Count(r.stderr, "\n"), verb)
-		require.Equal(t, "authentication_failure", r.object(t)["error"].(map[string]any)["kind"], "%s: %s", verb, r.stderr)
+		require.Equal(t, "authentication_failure", r.object(t)["error"].(map[string]any)["kind"], "%s: %s", verb,
+			r.stderr)
 	}
 }
 

@@ -50,7 +50,8 @@ func (c *kvGetMeta) Run(a *app, k *kvCmd) error {
 			until = *expiry
 		}
 		v := view{Result: r.Result, flags: &r.Flags}
-		v.lines = []string{fmt.Sprintf("cas 0x%016x  rev %d  flags %d  expiry %s  deleted %s", r.CAS, r.RevSeqno, r.Flags, until, yesNo(r.Deleted))}
+		v.lines = []string{fmt.Sprintf("cas 0x%016x  rev %d  flags %d  expiry %s  deleted %s", r.CAS, r.RevSeqno,
+			r.Flags, until, yesNo(r.Deleted))}
 		v.more = []extra{{"rev_seqno", fmt.Sprint(r.RevSeqno)}, {"expiry", expiry}, {"deleted", r.Deleted}}
 		if r.HasDatatype {
 			v.more = append(v.more, extra{"datatype", r.Datatype.String()})
@@ -96,7 +97,10 @@ type kvGetExReplica struct {
 // Run implements the command.
 func (c *kvGetExReplica) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-ex-replica", c.Key, func(o kv.Common) (kv.GetExReplica, error) {
-		return kv.GetExReplica{Common: o, Key: []byte(c.Key), Replica: c.Replica, Wrap: c.Wrap, ServerGroup: c.ServerGroup}, nil
+		return kv.GetExReplica{
+			Common: o, Key: []byte(c.Key), Replica: c.Replica, Wrap: c.Wrap,
+			ServerGroup: c.ServerGroup,
+		}, nil
 	}, viewEx)
 }
 
@@ -168,7 +172,9 @@ func (f *metaFlags) meta() (kv.Meta, error) {
 		set bool
 		bit kv.MetaOptions
 	}{
-		{f.SkipConflict, kv.MetaSkipConflictResolution}, {f.ForceAccept, kv.MetaForceAccept}, {f.RegenerateCAS, kv.MetaRegenerateCAS},
+		{f.SkipConflict, kv.MetaSkipConflictResolution},
+		{f.ForceAccept, kv.MetaForceAccept},
+		{f.RegenerateCAS, kv.MetaRegenerateCAS},
 	} {
 		if o.set {
 			m.Options |= o.bit
@@ -203,11 +209,15 @@ func (c *kvSetWithMeta) Run(a *app, k *kvCmd, verb selected) error {
 			return usagef("--cas: a document that does not exist has none")
 		}
 		return runKV(a, k, string(verb), c.Key, func(o kv.Common) (kv.AddWithMeta, error) {
-			return kv.AddWithMeta{Common: o, Key: []byte(c.Key), Value: value, Datatype: datatypeOf(value), Meta: m}, nil
+			return kv.AddWithMeta{Common: o, Key: []byte(c.Key), Value: value, Datatype: datatypeOf(value), Meta: m},
+				nil
 		}, viewMutation)
 	}
 	return runKV(a, k, string(verb), c.Key, func(o kv.Common) (kv.SetWithMeta, error) {
-		return kv.SetWithMeta{Common: o, Key: []byte(c.Key), Value: value, Datatype: datatypeOf(value), Meta: m, CheckCAS: cas}, nil
+		return kv.SetWithMeta{
+			Common: o, Key: []byte(c.Key), Value: value, Datatype: datatypeOf(value), Meta: m,
+			CheckCAS: cas,
+		}, nil
 	}, viewMutation)
 }
 

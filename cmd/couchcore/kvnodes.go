@@ -88,7 +88,10 @@ func (c *kvGetScopeID) Run(a *app, k *kvCmd) error {
 		return kv.GetScopeID{Common: o, Name: c.Name, Pinned: c.pinned(), Node: c.node()}, nil
 	}, func(r kv.ScopeID) view {
 		id, uid := fmt.Sprintf("0x%x", r.ID), fmt.Sprintf("0x%x", r.ManifestUID)
-		return view{Result: r.Result, lines: []string{"scope " + id + "  manifest " + uid}, more: []extra{{"scope_id", id}, {"manifest_uid", uid}}}
+		return view{
+			Result: r.Result, lines: []string{"scope " + id + "  manifest " + uid},
+			more: []extra{{"scope_id", id}, {"manifest_uid", uid}},
+		}
 	})
 }
 
@@ -128,12 +131,14 @@ func (c *kvObserveSeqno) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "observe-seqno", "", func(o kv.Common) (kv.ObserveSeqno, error) {
 		uuid, err := strconv.ParseUint(c.UUID, 0, 64)
 		if err != nil {
-			return kv.ObserveSeqno{}, usagef("--uuid %s is neither a decimal number nor a hexadecimal one with 0x", c.UUID)
+			return kv.ObserveSeqno{}, usagef("--uuid %s is neither a decimal number nor a hexadecimal one with 0x",
+				c.UUID)
 		}
 		return kv.ObserveSeqno{Common: o, VBucket: c.VBucket, UUID: uuid, Replica: c.Replica}, nil
 	}, func(r kv.SeqnoResult) view {
 		v := view{Result: r.Result}
-		v.lines = []string{fmt.Sprintf("vbucket %d  uuid %s  persisted %d  current %d", r.VBucket, hex64(r.UUID), r.Persisted, r.Current)}
+		v.lines = []string{fmt.Sprintf("vbucket %d  uuid %s  persisted %d  current %d", r.VBucket, hex64(r.UUID),
+			r.Persisted, r.Current)}
 		v.more = []extra{
 			{"vbucket", r.VBucket},
 			{"uuid", hex64(r.UUID)},

@@ -169,7 +169,8 @@ func (c *kvInsert) Run(a *app, k *kvCmd) error {
 	return runWrite(a, k, "insert", c.Key, c.durableFlag, func(o kv.Common) (kv.Insert, error) {
 		v, err := valueOf(a, c.Value)
 		return kv.Insert{
-			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), Durability: c.level(),
+			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(),
+			Durability: c.level(),
 		}, err
 	})
 }
@@ -193,7 +194,8 @@ func (c *kvUpsert) Run(a *app, k *kvCmd) error {
 		}
 		v, err := valueOf(a, c.Value)
 		return kv.Upsert{
-			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), CAS: cas,
+			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(),
+			CAS:        cas,
 			Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
 	})
@@ -210,7 +212,8 @@ func (c *kvReplace) Run(a *app, k *kvCmd) error {
 		}
 		v, err := valueOf(a, c.Value)
 		return kv.Replace{
-			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(), CAS: cas,
+			Common: o, Key: []byte(c.Key), Value: v, Flags: c.Flags, Datatype: datatypeOf(v), Expiry: c.expiry(),
+			CAS:        cas,
 			Durability: c.level(), PreserveExpiry: c.PreserveExpiry,
 		}, err
 	})
@@ -295,7 +298,8 @@ type kvIncrement struct {
 func (c *kvIncrement) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "increment", c.Key, func(o kv.Common) (kv.Increment, error) {
 		return kv.Increment{
-			Common: o, Key: []byte(c.Key), Delta: c.Delta, Initial: c.Initial, Expiry: c.expiry(), Durability: c.level(),
+			Common: o, Key: []byte(c.Key), Delta: c.Delta, Initial: c.Initial, Expiry: c.expiry(),
+			Durability:     c.level(),
 			PreserveExpiry: c.PreserveExpiry,
 		}, nil
 	}, viewCounter)
@@ -307,7 +311,8 @@ type kvDecrement kvIncrement
 func (c *kvDecrement) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "decrement", c.Key, func(o kv.Common) (kv.Decrement, error) {
 		return kv.Decrement{
-			Common: o, Key: []byte(c.Key), Delta: c.Delta, Initial: c.Initial, Expiry: c.expiry(), Durability: c.level(),
+			Common: o, Key: []byte(c.Key), Delta: c.Delta, Initial: c.Initial, Expiry: c.expiry(),
+			Durability:     c.level(),
 			PreserveExpiry: c.PreserveExpiry,
 		}, nil
 	}, viewCounter)

@@ -37,9 +37,11 @@ type kvPathVerbs struct {
 // pathOps are the words for what is done at a path.
 var pathOps = map[string]memd.Opcode{
 	"get": memd.OpSubdocGet, "exists": memd.OpSubdocExists, "count": memd.OpSubdocGetCount,
-	"insert": memd.OpSubdocDictAdd, "upsert": memd.OpSubdocDictUpsert, "replace": memd.OpSubdocReplace, "remove": memd.OpSubdocDelete,
+	"insert": memd.OpSubdocDictAdd, "upsert": memd.OpSubdocDictUpsert, "replace": memd.OpSubdocReplace,
+	"remove":       memd.OpSubdocDelete,
 	"array-append": memd.OpSubdocArrayPushLast, "array-prepend": memd.OpSubdocArrayPushFirst,
-	"array-insert": memd.OpSubdocArrayInsert, "array-add-unique": memd.OpSubdocArrayAddUnique, "counter": memd.OpSubdocCounter,
+	"array-insert": memd.OpSubdocArrayInsert, "array-add-unique": memd.OpSubdocArrayAddUnique,
+	"counter":      memd.OpSubdocCounter,
 	"replace-body": memd.OpSubdocReplaceBodyWithXattr,
 }
 
@@ -101,7 +103,8 @@ func (p pathSpec) noMacros() error {
 // mutation is the spec of a change.
 func (p pathSpec) mutation(value string, createParents bool) (kv.MutateSpec, error) {
 	s := kv.MutateSpec{
-		Path: p.path, Value: []byte(value), Xattr: p.xattr || p.op == "replace-body", ExpandMacros: p.macros, Binary: p.binary,
+		Path: p.path, Value: []byte(value), Xattr: p.xattr || p.op == "replace-body", ExpandMacros: p.macros,
+		Binary: p.binary,
 	}
 	switch p.op {
 	case "get", "exists", "count":
@@ -160,7 +163,8 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 		return err
 	}
 	copies := kv.LookupInCopies{
-		Common: k.common(), Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted, ServerGroup: c.ServerGroup,
+		Common: k.common(), Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted,
+		ServerGroup: c.ServerGroup,
 	}
 	show := func(r kv.LookupInResult) view { return viewPaths(specs, r) }
 	switch {
@@ -179,7 +183,8 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 	}
 	return runKV(a, k, "lookup-in", c.Key, func(o kv.Common) (kv.LookupIn, error) {
 		return kv.LookupIn{
-			Common: o, Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted, Replica: c.Replica, ServerGroup: c.ServerGroup,
+			Common: o, Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted, Replica: c.Replica,
+			ServerGroup: c.ServerGroup,
 		}, nil
 	}, show)
 }
@@ -305,9 +310,11 @@ func (c *kvMutateIn) Run(a *app, k *kvCmd) error {
 		}
 		specs, err := c.specs(a)
 		return kv.MutateIn{
-			Common: o, Key: []byte(c.Key), Specs: specs, Store: c.semantics(), Expiry: c.expiry(), CAS: cas, Durability: c.level(),
-			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted, Revive: c.Revive,
-			Flags: c.Flags,
+			Common: o, Key: []byte(c.Key), Specs: specs, Store: c.semantics(), Expiry: c.expiry(), CAS: cas,
+			Durability:     c.level(),
+			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted,
+			Revive: c.Revive,
+			Flags:  c.Flags,
 		}, err
 	}, func(r kv.MutateInResult) view {
 		v := viewMutation(r.MutationResult)
@@ -382,10 +389,13 @@ func (c *kvPathWrite) Run(a *app, k *kvCmd, verb selected) error {
 		if err != nil {
 			return kv.MutatePath{}, err
 		}
-		s, err := parsePathSpec(strings.TrimPrefix(string(verb), "path-")+":"+c.Path).mutation(string(value), c.CreateParents)
+		s, err := parsePathSpec(strings.TrimPrefix(string(verb), "path-")+":"+c.Path).mutation(string(value),
+			c.CreateParents)
 		return kv.MutatePath{
-			Common: o, Key: []byte(c.Key), Spec: s, Store: c.semantics(), Expiry: c.expiry(), CAS: cas, Durability: c.level(),
-			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted, Revive: c.Revive,
+			Common: o, Key: []byte(c.Key), Spec: s, Store: c.semantics(), Expiry: c.expiry(), CAS: cas,
+			Durability:     c.level(),
+			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted,
+			Revive: c.Revive,
 		}, err
 	}, func(r kv.MutatePathResult) view {
 		v := viewMutation(r.MutationResult)

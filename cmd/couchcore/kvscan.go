@@ -27,7 +27,10 @@ type kvScan struct {
 
 // scan is what the flags describe.
 func (c *kvScan) scan(k *kvCmd) (kv.Scan, error) {
-	s := kv.Scan{Common: k.common(), KeysOnly: c.KeysOnly, Concurrency: c.Concurrency, BatchItems: c.BatchItems, BatchBytes: c.BatchBytes}
+	s := kv.Scan{
+		Common: k.common(), KeysOnly: c.KeysOnly, Concurrency: c.Concurrency, BatchItems: c.BatchItems,
+		BatchBytes: c.BatchBytes,
+	}
 	if c.Sort {
 		s.Sort = kv.ScanByKey
 	}

@@ -87,7 +87,8 @@ func TestPaths(t *testing.T) {
 	ok(storedLine+"n  6\n", "mutate-in", "k", "--path", `name="b=c"`, "--path", "counter:n=5", "--path", "array-append:tags=3,4")
 	ok(storedLine, "mutate-in", "k", `{"p":1}`, "--path", "o.q", "--create-parents")
 	ok(storedLine, "mutate-in", "k", "--path", "remove:o", "--preserve-expiry", "--flags", "7")
-	ok(storedLine, "mutate-in", "k", "--path", "xattr:macros:m.cas=\"${Mutation.CAS}\"", "--create-parents", "--durability", "majority")
+	ok(storedLine, "mutate-in", "k", "--path", "xattr:macros:m.cas=\"${Mutation.CAS}\"", "--create-parents",
+		"--durability", "majority")
 	ok("\"0x[0-9a-f]{16}\"\n", "lookup-in", "k", "--path", "xattr:m.cas")
 	ok(storedLine, "mutate-in", "new", "--path", "a=1", "--store", "insert", "--expiry", "1h")
 	ok(storedLine, "mutate-in", "new", "--path", "replace:={}")
@@ -134,7 +135,10 @@ func TestPathsAsJSON(t *testing.T) {
 
 	o = c.run("kv", "mutate-in", "k", "--path", "counter:n=2", "--path", "a=1", "--json").object(t)
 	require.Equal(t, []any{
-		map[string]any{"path": "n", "value": "3", "error": nil}, map[string]any{"path": "a", "value": nil, "error": nil},
+		map[string]any{"path": "n", "value": "3", "error": nil}, map[string]any{
+			"path": "a", "value": nil,
+			"error": nil,
+		},
 	}, o["paths"])
 	hasKeys(t, o["mutation_token"].(map[string]any), "seqno")
 	o = c.run("kv", "path-exists", "k", "x", "--json").object(t)
@@ -143,7 +147,8 @@ func TestPathsAsJSON(t *testing.T) {
 	o = c.run("kv", "get", "k", "--path", "n", "--with-expiry", "--json").object(t)
 	require.Equal(t, `{"n":3}`, o["value"])
 	require.Contains(t, o, "expiry")
-	for _, line := range strings.Split(strings.TrimSpace(c.run("kv", "lookup-in", "k", "--path", "n", "--all-replicas", "--json").stdout), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(c.run("kv", "lookup-in", "k", "--path", "n", "--all-replicas",
+		"--json").stdout), "\n") {
 		require.NoError(t, json.Unmarshal([]byte(line), &o))
 		hasKeys(t, o, "op", "endpoint", "paths", "deleted")
 	}
@@ -237,7 +242,8 @@ func TestWatchedWrites(t *testing.T) {
 		ok(storedLine, append(strings.Fields(args), "--persist-to", "1", "--replicate-to", "1")...)
 	}
 	c.run("kv", "upsert", "k", "v", "--persist-to", "4").failsWith(t, exitFailed, "durability impossible")
-	c.run("kv", "upsert", "k", "v", "--persist-to", "1", "--durability", "majority").failsWith(t, exitFailed, "invalid argument")
+	c.run("kv", "upsert", "k", "v", "--persist-to", "1", "--durability", "majority").failsWith(t, exitFailed,
+		"invalid argument")
 }
 
 func TestNodesAndVbuckets(t *testing.T) {
@@ -274,8 +280,10 @@ func TestNodesAndVbuckets(t *testing.T) {
 	require.Equal(t, "1", c.run("kv", "get-meta", "airline_10", "--json").object(t)["rev_seqno"])
 
 	for args, text := range map[string]string{
-		"observe-seqno 9 --uuid 1": "document not found", "failover-log 999": "vbucket", "get-scope-id nosuch": "scope not found",
-		"version --node 9 --timeout 1s": "no reachable node", "stats nosuch": "document not found", "get-meta absent": "document not found",
+		"observe-seqno 9 --uuid 1": "document not found", "failover-log 999": "vbucket",
+		"get-scope-id nosuch":           "scope not found",
+		"version --node 9 --timeout 1s": "no reachable node", "stats nosuch": "document not found",
+		"get-meta absent":                      "document not found",
 		"get airline_10 --on-behalf-of nobody": "authentication failure",
 	} {
 		r := c.run(append([]string{"kv"}, strings.Fields(args)...)...)
@@ -283,9 +291,12 @@ func TestNodesAndVbuckets(t *testing.T) {
 		require.Contains(t, strings.ToLower(r.stderr), text, args)
 	}
 	for args, text := range map[string]string{
-		"observe-seqno 9": "--uuid", "observe-seqno 9 --uuid x": "--uuid", "stats --node 0 --vbucket 1": "exclude each other",
-		"stats --args {": "is not JSON", "set-with-meta k v": "--store-cas", "set-with-meta k v --store-cas x": "--store-cas",
-		"add-with-meta k v --store-cas 1 --cas 1": "--cas", "scan p --start a": "exclude each other", "scan --seed 1": "--sample",
+		"observe-seqno 9": "--uuid", "observe-seqno 9 --uuid x": "--uuid",
+		"stats --node 0 --vbucket 1": "exclude each other",
+		"stats --args {":             "is not JSON", "set-with-meta k v": "--store-cas",
+		"set-with-meta k v --store-cas x":         "--store-cas",
+		"add-with-meta k v --store-cas 1 --cas 1": "--cas", "scan p --start a": "exclude each other",
+		"scan --seed 1":   "--sample",
 		"scan --limit=-1": "not negative",
 	} {
 		c.run(append([]string{"kv"}, strings.Fields(args)...)...).failsWith(t, exitUsage, text)
@@ -306,7 +317,8 @@ func TestMetadata(t *testing.T) {
 	ok(`cas 0x0000000000009999  rev 9  .*  deleted yes  .*\n`, "get-meta", "k")
 	ok(`ok  .*\n`, "add-with-meta", "k2", "1", "--store-cas", "5")
 	c.run("kv", "add-with-meta", "k2", "1", "--store-cas", "5").failsWith(t, exitFailed, "document exists")
-	c.run("kv", "set-with-meta", "k2", "1", "--store-cas", "6", "--regenerate-cas").failsWith(t, exitFailed, "invalid argument")
+	c.run("kv", "set-with-meta", "k2", "1", "--store-cas", "6", "--regenerate-cas").failsWith(t, exitFailed,
+		"invalid argument")
 	ok(`ok  .*\n`, "set-with-meta", "k2", "2", "--store-cas", "1", "--regenerate-cas", "--skip-conflict-resolution")
 
 	ok(storedLine, "mutate-in", "k2", "--path", `xattr:m={"x":1}`)
@@ -344,13 +356,15 @@ func TestScan(t *testing.T) {
 	ok("a1  va1\na2  va2\nb1  vb1\n", "scan", "--sort")
 	ok("a1\na2\n", "scan", "a", "--keys-only", "--sort")
 	ok("a2\nb1\n", "scan", "--start", "a1", "--exclude-start", "--keys-only", "--sort")
-	ok("a1\na2\n", "scan", "--end", "b1", "--exclude-end", "--keys-only", "--sort", "--concurrency", "1", "--batch-items", "1")
+	ok("a1\na2\n", "scan", "--end", "b1", "--exclude-end", "--keys-only", "--sort", "--concurrency", "1",
+		"--batch-items", "1")
 	ok("a1\n", "scan", "--limit", "1", "--keys-only", "--sort")
 	ok(`(..\n){2}`, "scan", "--sample", "2", "--seed", "5", "--keys-only")
 	r := c.run("kv", "scan", "a1", "--json", "-v")
 	o := r.object(t)
 	require.Equal(t, "va1", o["value"])
-	hasKeys(t, o, "op", "key", "value", "cas", "flags", "mutation_token", "endpoint", "attempts", "retry_reasons", "elapsed_us", "error", "seqno")
+	hasKeys(t, o, "op", "key", "value", "cas", "flags", "mutation_token", "endpoint", "attempts", "retry_reasons",
+		"elapsed_us", "error", "seqno")
 	require.Regexp(t, `^1 item  .* ms\n$`, r.stderr)
 	c.run("kv", "scan", "--collection", "nosuch").failsWith(t, exitFailed, "collection not found")
 	r = c.run("kv", "scan", "--collection", "nosuch", "--json")
@@ -363,8 +377,14 @@ func TestScanFlags(t *testing.T) {
 		want kv.Scan
 	}{
 		{kvScan{}, kv.Scan{}},
-		{kvScan{Prefix: "p", KeysOnly: true, Sort: true}, kv.Scan{Range: kv.PrefixRange([]byte("p")), KeysOnly: true, Sort: kv.ScanByKey}},
-		{kvScan{Start: "a", End: "b", ExcludeEnd: true}, kv.Scan{Range: &kv.ScanRange{Start: []byte("a"), End: []byte("b"), ExcludeEnd: true}}},
+		{kvScan{Prefix: "p", KeysOnly: true, Sort: true}, kv.Scan{
+			Range: kv.PrefixRange([]byte("p")), KeysOnly: true,
+			Sort: kv.ScanByKey,
+		}},
+		{kvScan{Start: "a", End: "b", ExcludeEnd: true}, kv.Scan{Range: &kv.ScanRange{
+			Start: []byte("a"),
+			End:   []byte("b"), ExcludeEnd: true,
+		}}},
 		{kvScan{Sample: 3, Seed: 4, Concurrency: 2, BatchItems: 5, BatchBytes: 6}, kv.Scan{
 			Sampling: &kv.ScanSampling{Samples: 3, Seed: 4}, Concurrency: 2, BatchItems: 5, BatchBytes: 6,
 		}},

@@ -95,6 +95,7 @@ func startMock(t *testing.T, opts ...mock.Option) (*mock.Cluster, cmd) {
 	t.Helper()
 	m := mock.Start(t, append([]mock.Option{mock.Nodes(2), mock.VBuckets(16)}, opts...)...)
 	return m, cmd{env: map[string]string{
-		"COUCHCORE_CONNECT": m.ConnString(), "COUCHCORE_USERNAME": mock.DefaultUser, "COUCHCORE_PASSWORD": mock.DefaultPassword,
+		"COUCHCORE_CONNECT": m.ConnString(), "COUCHCORE_USERNAME": mock.DefaultUser,
+		"COUCHCORE_PASSWORD": mock.DefaultPassword,
 	}}
 }

@@ -105,8 +105,9 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 		return fmt.Errorf("mock: %w", err)
 	}
 	ready := mockReady{
-		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username, Password: c.Password,
-		Buckets: buckets,
+		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username,
+		Password: c.Password,
+		Buckets:  buckets,
 	}
 	for _, n := range m.Nodes() {
 		ready.Management = append(ready.Management, "http://"+n.ManagementAddr())

@@ -55,9 +55,11 @@ func (p *mockProcess) ends(t *testing.T) {
 }
 
 func TestMockSaysWhereItIs(t *testing.T) {
-	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral", "--bucket", "m:memcached",
+	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral",
+		"--bucket", "m:memcached",
 		"--username", "u", "--password", "pw", "--exit-on-stdin-close")
-	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control", "username", "password", "buckets")
+	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control", "username",
+		"password", "buckets")
 	require.Equal(t, []any{"a", "b", "m"}, p.ready["buckets"])
 	require.Len(t, p.ready["management"], 2)
 	ca := p.ready["ca_file"].(string)
@@ -112,7 +114,8 @@ func TestMockTellsItsMonitorThePortAndEndsWithIt(t *testing.T) {
 		got <- text
 		conns <- conn
 	}()
-	p := startMockCommand(t, "--nodes", "1", "--replicas", "0", "--vbuckets", "4", "--harakiri-monitor", l.Addr().String())
+	p := startMockCommand(t, "--nodes", "1", "--replicas", "0", "--vbuckets", "4", "--harakiri-monitor",
+		l.Addr().String())
 	port, info := <-got, <-got
 	require.Contains(t, info, `"ok"`)
 	require.True(t, strings.HasSuffix(port, "\x00"), "%q", port)
@@ -127,7 +130,8 @@ func TestMockDefaultsAreThreeNodes(t *testing.T) {
 	require.Equal(t, "Administrator", p.ready["username"])
 	require.Equal(t, "password", p.ready["password"])
 	require.Equal(t, []any{"default"}, p.ready["buckets"])
-	r := couchcore("hash", "k", "--json", "-u", "Administrator", "-p", "password", "-c", p.ready["connection_string"].(string))
+	r := couchcore("hash", "k", "--json", "-u", "Administrator", "-p", "password", "-c",
+		p.ready["connection_string"].(string))
 	require.InDelta(t, 1024, r.object(t)["vbuckets"], 0)
 	require.NoError(t, p.stdin.Close())
 	p.ends(t)
@@ -145,10 +149,12 @@ func TestMockComesBackAtItsPorts(t *testing.T) {
 	require.NoError(t, err)
 	port := strconv.Itoa(10000 + high%20000)
 	for _, value := range []string{"one", "two"} {
-		p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--port", port, "--journal", journal, "--exit-on-stdin-close")
+		p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--port", port, "--journal", journal,
+			"--exit-on-stdin-close")
 		require.Equal(t, "http://127.0.0.1:"+port, p.ready["management"].([]any)[0])
 		c := cmd{env: map[string]string{}}
-		require.Zero(t, c.run("kv", "insert", "k", value, "-u", "Administrator", "-p", "password", "-c", p.ready["connection_string"].(string)).code)
+		require.Zero(t, c.run("kv", "insert", "k", value, "-u", "Administrator", "-p", "password", "-c",
+			p.ready["connection_string"].(string)).code)
 		require.NoError(t, p.stdin.Close())
 		p.ends(t)
 	}

@@ -65,9 +65,16 @@ func (c *queryCmd) request(a *app) (*query.Request, error) {
 		Statement: text, Scope: c.Scope, Positional: c.positional(), Named: jsonValues(c.Named), Readonly: c.Readonly,
 		ClientContextID: c.ContextID, Timeout: c.Timeout, ScanWait: c.ScanWait, MaxParallelism: c.MaxParallelism,
 		PipelineBatch: c.PipelineBatch, PipelineCap: c.PipelineCap, ScanCap: c.ScanCap, Metrics: c.Metrics,
-		PreserveExpiry: c.PreserveExpiry, FlexIndex: c.FlexIndex, Prepare: c.Prepare, Raw: jsonValues(c.Raw), Endpoint: c.Endpoint,
-		Consistency: map[string]query.Consistency{"request-plus": query.RequestPlus, "at-plus": query.AtPlus}[c.Consistency],
-		Profile:     map[string]query.Profile{"phases": query.ProfilePhases, "timings": query.ProfileTimings}[c.Profile],
+		PreserveExpiry: c.PreserveExpiry, FlexIndex: c.FlexIndex, Prepare: c.Prepare, Raw: jsonValues(c.Raw),
+		Endpoint: c.Endpoint,
+		Consistency: map[string]query.Consistency{
+			"request-plus": query.RequestPlus,
+			"at-plus":      query.AtPlus,
+		}[c.Consistency],
+		Profile: map[string]query.Profile{
+			"phases":  query.ProfilePhases,
+			"timings": query.ProfileTimings,
+		}[c.Profile],
 	}
 	if c.UseReplica {
 		r.UseReplica = query.On
@@ -117,8 +124,9 @@ func (c *analyticsCmd) Run(a *app) error {
 	}
 	r := &analytics.Request{
 		Statement: text, Scope: c.Scope, Positional: c.positional(), Named: jsonValues(c.Named), Readonly: c.Readonly,
-		RequestPlus: c.Consistency == "request-plus", Priority: c.Priority, ClientContextID: c.ContextID, Timeout: c.Timeout,
-		Raw: jsonValues(c.Raw), Endpoint: c.Endpoint,
+		RequestPlus: c.Consistency == "request-plus", Priority: c.Priority, ClientContextID: c.ContextID,
+		Timeout: c.Timeout,
+		Raw:     jsonValues(c.Raw), Endpoint: c.Endpoint,
 	}
 	return c.runRows(a, func(ctx context.Context, cl *core.Cluster, bucket string) (answer, error) {
 		if r.Scope != "" {

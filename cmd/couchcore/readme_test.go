@@ -76,7 +76,8 @@ func TestProgramsOfThePagesAreTested(t *testing.T) {
 	}
 }
 
-// TestTheReadmeShowsEachSystemOfRetryingInAFewLines: one block for each of the five, of at most eight lines, in an Example that runs.
+// TestTheReadmeShowsEachSystemOfRetryingInAFewLines: one block for each of the five, of at most eight lines, in an
+// Example that runs.
 func TestTheReadmeShowsEachSystemOfRetryingInAFewLines(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
@@ -140,11 +141,16 @@ func TestThePageOnRetryingHasEveryKeyOfAPolicyFile(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/retry.md")
 	require.NoError(t, err)
 	for _, key := range []string{
-		"operationConfig", "methodConfig", "name", "service", "operation", "method", "timeout", "retryPolicy", "hedgingPolicy",
-		"maxAttempts", "initialBackoff", "maxBackoff", "backoffMultiplier", "retryableReasons", "retryableStatusCodes", "jitter",
-		"softLimit", "hardLimit", "pinned", "hedgingDelay", "nonFatalReasons", "nonFatalStatusCodes", "retryThrottling", "maxTokens",
-		"tokenRatio", "delays", "fit", "drop", "stretch", "truncate", "overflow", "cap", "giveUp", "tokenBucket", "capacity",
-		"refill", "costs", "server", "client", "throttling", "none", "full", "equal", "additive", "proportional", "decorrelated",
+		"operationConfig", "methodConfig", "name", "service", "operation", "method", "timeout", "retryPolicy",
+		"hedgingPolicy",
+		"maxAttempts", "initialBackoff", "maxBackoff", "backoffMultiplier", "retryableReasons", "retryableStatusCodes",
+		"jitter",
+		"softLimit", "hardLimit", "pinned", "hedgingDelay", "nonFatalReasons", "nonFatalStatusCodes", "retryThrottling",
+		"maxTokens",
+		"tokenRatio", "delays", "fit", "drop", "stretch", "truncate", "overflow", "cap", "giveUp", "tokenBucket",
+		"capacity",
+		"refill", "costs", "server", "client", "throttling", "none", "full", "equal", "additive", "proportional",
+		"decorrelated",
 	} {
 		require.Contains(t, string(text), "`"+key+"`")
 	}

@@ -71,7 +71,11 @@ func (a *app) showReason(row reasonRow, r retry.Reason) error {
 		return a.emit(row)
 	}
 	lines := [][2]string{
-		{"reason", row.Name + "  (" + flagsOf(r) + ")"}, {"means", row.Means}, {"set", row.Set}, {"cleared", row.Cleared}, {"do", row.Do},
+		{"reason", row.Name + "  (" + flagsOf(r) + ")"},
+		{"means", row.Means},
+		{"set", row.Set},
+		{"cleared", row.Cleared},
+		{"do", row.Do},
 	}
 	for _, answer := range row.Answers {
 		lines = append(lines, [2]string{"answer", answer})
@@ -89,7 +93,10 @@ var serviceCodes = []struct {
 	service, code string
 	rows          func() []httpsvc.CodeRow
 }{
-	{"query", "code", query.Codes}, {"analytics", "code", analytics.Codes}, {"search", "HTTP", search.Codes}, {"views", "HTTP", views.Codes},
+	{"query", "code", query.Codes},
+	{"analytics", "code", analytics.Codes},
+	{"search", "HTTP", search.Codes},
+	{"views", "HTTP", views.Codes},
 }
 
 // answersWith are the answers of servers that have a reason, as far as tables list them.

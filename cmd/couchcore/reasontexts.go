@@ -2,7 +2,8 @@ package main
 
 import "github.com/couchcore/couchcore/retry"
 
-// reasonText says of a reason, for people, what it means, when an attempt has it, when it no longer applies, and what to do about it.
+// reasonText says of a reason, for people, what it means, when an attempt has it, when it no longer applies, and what
+// to do about it.
 type reasonText struct{ means, set, cleared, do string }
 
 // reasonTexts has a row for each reason. docs/retry.md has the same rows: a test generates them.
@@ -87,7 +88,8 @@ var reasonTexts = map[retry.Reason]reasonText{
 	},
 	retry.KVErrorMapRetryIndicated: {
 		"the server's error map says that the status may be retried",
-		"a status that the client gives no reason of its own, marked retry-now, retry-later or auto-retry and not no-retry; also 0x89",
+		"a status that the client gives no reason of its own, marked retry-now, retry-later or auto-retry and not " +
+			"no-retry; also 0x89",
 		"the next attempt is answered otherwise",
 		"look the status up with `couchcore strerror`",
 	},
@@ -171,13 +173,15 @@ var reasonTexts = map[retry.Reason]reasonText{
 	},
 	retry.AuthenticationError: {
 		"a node refused the credentials",
-		"SASL status 0x20 of a connection that brings cluster maps, or HTTP 401 of the stream of maps; other trouble does not set it",
+		"SASL status 0x20 of a connection that brings cluster maps, or HTTP 401 of the stream of maps; other trouble " +
+			"does not set it",
 		"that node accepts a login; new credentials are set; the node leaves the map",
 		"correct user and password: `Cluster.SetCredentials` uses new ones at once",
 	},
 	retry.TLSError: {
 		"a TLS handshake failed",
-		"an untrusted certificate, a version, an alert before the first answer, a refusing callback; a lost socket does not set it",
+		"an untrusted certificate, a version, an alert before the first answer, a refusing callback; a lost socket " +
+			"does not set it",
 		"a later connection to that node passes the handshake; the node leaves the map",
 		"run `couchcore doctor`: it names the certificate and what to change",
 	},

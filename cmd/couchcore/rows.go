@@ -44,9 +44,12 @@ type errorLine struct {
 }
 
 // runRows connects, asks, and streams what comes. The bucket is the one that the flags or the connection string name.
-func (f *connectFlags) runRows(a *app, ask func(ctx context.Context, c *core.Cluster, bucket string) (answer, error)) error {
+func (f *connectFlags) runRows(a *app, ask func(ctx context.Context, c *core.Cluster, bucket string) (answer,
+	error),
+) error {
 	if f.Collection != "" {
-		return usagef("--collection does not apply: the statement, the index or the view says which documents it is about")
+		return usagef("--collection does not apply: the statement, the index or the view says which documents it is " +
+			"about")
 	}
 	cfg, err := f.config(a)
 	if err != nil {

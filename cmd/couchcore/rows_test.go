@@ -61,7 +61,8 @@ func TestRowsAreOneALine(t *testing.T) {
 	r, err := streamed(t, false, false, rows(), "{\n \"status\": \"success\"\n}", "5001 slow index")
 	require.NoError(t, err)
 	require.Equal(t, "{\"a\":1}\n[1,2]\n\"<&>\"\n", r.stdout)
-	require.Regexp(t, "^3 rows  0\\.\\d\\d ms  n1:8093\nwarning   5001 slow index\n{\"status\":\"success\"}\n$", r.stderr)
+	require.Regexp(t, "^3 rows  0\\.\\d\\d ms  n1:8093\nwarning   5001 slow index\n{\"status\":\"success\"}\n$",
+		r.stderr)
 
 	r, err = streamed(t, true, false, rows(), "{\n \"status\": \"success\"\n}", "5001 slow index")
 	require.NoError(t, err)
@@ -107,7 +108,8 @@ func TestFailuresOfServicesAreDescribed(t *testing.T) {
 
 func TestRowCommandsWithoutTheService(t *testing.T) {
 	_, c := startMock(t, mock.Services(mock.KVService))
-	c.run("query", "SELECT 1", "--timeout", "250ms").failsWith(t, exitNotApplied, "no node of the cluster map offers the service")
+	c.run("query", "SELECT 1", "--timeout", "250ms").failsWith(t, exitNotApplied,
+		"no node of the cluster map offers the service")
 	for _, args := range [][]string{{"query", "SELECT 1"}, {"analytics", "SELECT 1"}, {"search", "i", "text"}} {
 		r := c.run(append(args, "--timeout", "250ms", "--json")...)
 		require.Equal(t, exitNotApplied, r.code)
@@ -134,7 +136,10 @@ func TestRowCommands(t *testing.T) {
 		{"query SELECT+RAW+$x --named x=text --metrics --scope _default", `"text"`},
 		{"analytics SELECT+RAW+5 --priority", `5`},
 		{"search i air", `{"index":"i_1","id":"a","score":1.5}`},
-		{"view d v --no-reduce --stale false", "{\"id\":\"a\",\"key\":\"a\",\"value\":\"a\"}\n{\"id\":\"b\",\"key\":\"b\",\"value\":\"b\"}"},
+		{
+			"view d v --no-reduce --stale false",
+			"{\"id\":\"a\",\"key\":\"a\",\"value\":\"a\"}\n{\"id\":\"b\",\"key\":\"b\",\"value\":\"b\"}",
+		},
 		{"view d v --stale false", `{"key":null,"value":2}`},
 	} {
 		args := strings.Fields(x.args)
@@ -179,8 +184,9 @@ func TestRowCommandsThatFail(t *testing.T) {
 	require.Equal(t, "200", last.Error.Status)
 
 	for args, kind := range map[string]string{
-		"query nonsense": "parsing_failure", "query SELECT+*+FROM+x": "index_failure", "analytics SELECT+*+FROM+x": "dataset_not_found",
-		"search nosuch x": "index_not_found", "query SELECT+1 --endpoint 127.0.0.1:1": "invalid_argument",
+		"query nonsense": "parsing_failure", "query SELECT+*+FROM+x": "index_failure",
+		"analytics SELECT+*+FROM+x": "dataset_not_found",
+		"search nosuch x":           "index_not_found", "query SELECT+1 --endpoint 127.0.0.1:1": "invalid_argument",
 		"query SELECT+1 -p wrong": "authentication_failure",
 	} {
 		list := strings.Fields(args)
@@ -206,18 +212,53 @@ func TestExplainAgreesWithTheServices(t *testing.T) {
 		answer           mock.Answer
 		ask              explainCmd
 	}{
-		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 4040}}}, explainCmd{Code: "4040"}},
-		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 3000}}}, explainCmd{Code: "3000"}},
-		{"query x", "query", mock.QueryService, mock.Answer{Errors: []mock.ServiceError{{Code: 12009}}}, explainCmd{Code: "12009"}},
+		{
+			"query x", "query", mock.QueryService,
+			mock.Answer{Errors: []mock.ServiceError{{Code: 4040}}},
+			explainCmd{Code: "4040"},
+		},
+		{
+			"query x", "query", mock.QueryService,
+			mock.Answer{Errors: []mock.ServiceError{{Code: 3000}}},
+			explainCmd{Code: "3000"},
+		},
+		{
+			"query x", "query", mock.QueryService,
+			mock.Answer{Errors: []mock.ServiceError{{Code: 12009}}},
+			explainCmd{Code: "12009"},
+		},
 		{"query x", "query", mock.QueryService, mock.Answer{Status: 429, Body: []byte("{}")}, explainCmd{HTTP: "429"}},
-		{"query x --readonly", "query", mock.QueryService, mock.Answer{Status: 503, Body: []byte("{}")}, explainCmd{HTTP: "503", Readonly: true}},
+		{
+			"query x --readonly", "query", mock.QueryService,
+			mock.Answer{Status: 503, Body: []byte("{}")},
+			explainCmd{HTTP: "503", Readonly: true},
+		},
 		{"query x", "query", mock.QueryService, mock.Answer{Status: 503, Body: []byte("{}")}, explainCmd{HTTP: "503"}},
 		{"query x", "query", mock.QueryService, mock.Answer{Close: true}, explainCmd{LostSocket: true}},
-		{"query x --readonly", "query", mock.QueryService, mock.Answer{Close: true}, explainCmd{LostSocket: true, Readonly: true}},
-		{"analytics x", "analytics", mock.AnalyticsService, mock.Answer{Errors: []mock.ServiceError{{Code: 23000}}}, explainCmd{Code: "23000"}},
-		{"analytics x", "analytics", mock.AnalyticsService, mock.Answer{Errors: []mock.ServiceError{{Code: 24000}}}, explainCmd{Code: "24000"}},
-		{"search i q", "search", mock.SearchService, mock.Answer{Status: 429, Body: []byte("busy")}, explainCmd{HTTP: "429"}},
-		{"search i q", "search", mock.SearchService, mock.Answer{Status: 400, Body: []byte("bad")}, explainCmd{HTTP: "400"}},
+		{"query x --readonly", "query", mock.QueryService, mock.Answer{Close: true}, explainCmd{
+			LostSocket: true,
+			Readonly:   true,
+		}},
+		{
+			"analytics x", "analytics", mock.AnalyticsService,
+			mock.Answer{Errors: []mock.ServiceError{{Code: 23000}}},
+			explainCmd{Code: "23000"},
+		},
+		{
+			"analytics x", "analytics", mock.AnalyticsService,
+			mock.Answer{Errors: []mock.ServiceError{{Code: 24000}}},
+			explainCmd{Code: "24000"},
+		},
+		{
+			"search i q", "search", mock.SearchService,
+			mock.Answer{Status: 429, Body: []byte("busy")},
+			explainCmd{HTTP: "429"},
+		},
+		{
+			"search i q", "search", mock.SearchService,
+			mock.Answer{Status: 400, Body: []byte("bad")},
+			explainCmd{HTTP: "400"},
+		},
 		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 500, Body: []byte("{}")}, explainCmd{HTTP: "500"}},
 		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 302, Body: []byte("{}")}, explainCmd{HTTP: "302"}},
 		{"view d v", "views", mock.ViewsService, mock.Answer{Status: 400, Body: []byte("{}")}, explainCmd{HTTP: "400"}},
@@ -288,8 +329,10 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	}
 
 	parse("query", "SELECT $1, $n", "--arg", "5", "--arg", "a text", "--named", `n={"x":[1,2]}`, "--readonly", "--scope", "s", "-b", "b",
-		"--scan-consistency", "request-plus", "--scan-wait", "2s", "--profile", "timings", "--metrics", "--preserve-expiry",
-		"--use-replica", "--flex-index", "--max-parallelism", "1", "--pipeline-batch", "2", "--pipeline-cap", "3", "--scan-cap", "4",
+		"--scan-consistency", "request-plus", "--scan-wait", "2s", "--profile", "timings", "--metrics",
+		"--preserve-expiry",
+		"--use-replica", "--flex-index", "--max-parallelism", "1", "--pipeline-batch", "2", "--pipeline-cap", "3",
+		"--scan-cap", "4",
 		"--client-context-id", "id", "--raw", "own=true", "--endpoint", "h:1")
 	q, err := c.Query.request(a)
 	require.NoError(t, err)
@@ -319,7 +362,8 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, body(s.HTTP()), `"query":{"match":"air"}`)
 
-	parse("view", "d", "v", "--dev", "--stale", "false", "--descending", "--skip", "1", "--limit", "2", "--start-key", "[1]",
+	parse("view", "d", "v", "--dev", "--stale", "false", "--descending", "--skip", "1", "--limit", "2", "--start-key",
+		"[1]",
 		"--end-key", `"z"`, "--start-key-doc-id", "a", "--end-key-doc-id", "b", "--exclusive-end", "--no-reduce", "--group-level", "3",
 		"--on-error", "stop", "--debug", "--raw", "own=1", "--keys", `[1,"two"]`)
 	v, err := c.View.request()
@@ -331,8 +375,9 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	want := url.Values{}
 	for name, value := range map[string]string{
 		"stale": "false", "descending": "true", "skip": "1", "limit": "2", "startkey": "[1]", "endkey": `"z"`, "startkey_docid": "a",
-		"endkey_docid": "b", "inclusive_end": "false", "reduce": "false", "group_level": "3", "on_error": "stop", "debug": "true",
-		"own": "1", "keys": `[1,"two"]`,
+		"endkey_docid": "b", "inclusive_end": "false", "reduce": "false", "group_level": "3", "on_error": "stop",
+		"debug": "true",
+		"own":   "1", "keys": `[1,"two"]`,
 	} {
 		want.Set(name, value)
 	}

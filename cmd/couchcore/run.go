@@ -108,7 +108,8 @@ func (a *app) run(args []string) (code int) {
 	}()
 	var c cli
 	k, err := kong.New(&c,
-		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample), helpVars,
+		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample),
+		helpVars,
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)

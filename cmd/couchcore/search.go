@@ -35,8 +35,10 @@ type searchCmd struct {
 // request is what the flags describe. With --scope the index is one of that scope.
 func (c *searchCmd) request(a *app) (*search.Request, error) {
 	r := &search.Request{
-		Index: c.Index, Scope: c.Scope, Size: c.Limit, From: c.Skip, Fields: c.Fields, Collections: c.Within, Explain: c.Explain,
-		IncludeLocations: c.Locations, NoScoring: c.NoScoring, Timeout: c.Timeout, Raw: jsonValues(c.Raw), Endpoint: c.Endpoint,
+		Index: c.Index, Scope: c.Scope, Size: c.Limit, From: c.Skip, Fields: c.Fields, Collections: c.Within,
+		Explain:          c.Explain,
+		IncludeLocations: c.Locations, NoScoring: c.NoScoring, Timeout: c.Timeout, Raw: jsonValues(c.Raw),
+		Endpoint: c.Endpoint,
 	}
 	text, err := valueOf(a, c.Query)
 	if err != nil {

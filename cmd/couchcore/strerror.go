@@ -13,8 +13,8 @@ type strerrorCmd struct {
 	Code string `arg:"" help:"The status, decimal or hexadecimal with 0x."`
 }
 
-// meaning is what the client knows of a status, as JSON. Kind and Reason are null for a success, Reason also for what is
-// no retry matter.
+// meaning is what the client knows of a status, as JSON. Kind and Reason are null for a success, Reason also for what
+// is no retry matter.
 type meaning struct {
 	Code    string  `json:"code"`
 	Name    string  `json:"name"`

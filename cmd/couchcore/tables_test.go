@@ -28,9 +28,11 @@ func TestReasonsAsJSONAreOneObjectARow(t *testing.T) {
 		var row map[string]any
 		require.NoError(t, json.Unmarshal([]byte(rows[i]), &row))
 		require.Equal(t, map[string]any{
-			"name": want.String(), "non_idempotent_retry": want.AllowsNonIdempotent(), "always_retry": want.AlwaysRetry(),
-			"terminal": want.Terminal(), "kind": want.Kind().String(), "unseen": want.Unseen(),
-			"means": reasonTexts[want].means, "set": reasonTexts[want].set, "cleared": reasonTexts[want].cleared, "do": reasonTexts[want].do,
+			"name": want.String(), "non_idempotent_retry": want.AllowsNonIdempotent(),
+			"always_retry": want.AlwaysRetry(),
+			"terminal":     want.Terminal(), "kind": want.Kind().String(), "unseen": want.Unseen(),
+			"means": reasonTexts[want].means, "set": reasonTexts[want].set, "cleared": reasonTexts[want].cleared,
+			"do":      reasonTexts[want].do,
 			"answers": row["answers"],
 		}, row)
 		require.IsType(t, []any{}, row["answers"])
@@ -41,7 +43,8 @@ func TestReasonsAsJSONAreOneObjectARow(t *testing.T) {
 
 func TestStrerror(t *testing.T) {
 	golden(t, "strerror", transcript(
-		"strerror 0x00", "strerror 0x01", "strerror 1", "strerror 0x07", "strerror 0x20", "strerror 0x24", "strerror 0x86",
+		"strerror 0x00", "strerror 0x01", "strerror 1", "strerror 0x07", "strerror 0x20", "strerror 0x24",
+		"strerror 0x86",
 		"strerror 0x0d", "strerror 0x86 --json", "strerror 0x01 --json", "strerror 0x00 --json", "strerror 0x7ff0",
 		"strerror 0x10000", "strerror EACCESS",
 	))
@@ -78,7 +81,8 @@ func TestEveryStatusHasAMeaning(t *testing.T) {
 
 func TestHashWithoutACluster(t *testing.T) {
 	golden(t, "hash", transcript(
-		"hash airline_10", "hash airline_10 --json", "hash airline_10 --vbuckets 64", "hash k --vbuckets 0", "hash k --vbuckets 1025",
+		"hash airline_10", "hash airline_10 --json", "hash airline_10 --vbuckets 64", "hash k --vbuckets 0",
+		"hash k --vbuckets 1025",
 	))
 }
 
@@ -98,7 +102,8 @@ func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
 	require.NoError(t, m.CreateBucket("m", 0, mock.Memcached()))
 	r = c.run("hash", "airline_10", "-c", m.ConnString(), "-b", "m")
 	require.Equal(t, "a memcached bucket has no vbuckets: a ring of its nodes places the key\n", r.stdout, r.stderr)
-	c.run("hash", "k", "-c", "couchbase://"+nobody(t), "--timeout", "50ms").failsWith(t, exitNotApplied, "hash: not ready after ")
+	c.run("hash", "k", "-c", "couchbase://"+nobody(t), "--timeout", "50ms").failsWith(t, exitNotApplied,
+		"hash: not ready after ")
 
 	r = c.run("hash", "airline_10")
 	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask nobody")
@@ -133,14 +138,18 @@ func TestConnstrAsJSON(t *testing.T) {
 	require.Equal(t, []any{"own_option"}, o["unknown_options"])
 
 	for s, why := range map[string]string{
-		"http://host": "the scheme is http", "couchbase://host:11210": "the host has a port", "couchbase://10.0.0.1": "is an address",
+		"http://host": "the scheme is http", "couchbase://host:11210": "the host has a port",
+		"couchbase://10.0.0.1": "is an address",
 	} {
 		require.Contains(t, couchcore("connstr", s).stdout, why)
 	}
 }
 
 func TestConnstrShowsNoValueOfAnUnknownOption(t *testing.T) {
-	for _, args := range [][]string{{"connstr", "couchbase://h?pass=sesame"}, {"connstr", "couchbase://h?pass=sesame", "--json"}} {
+	for _, args := range [][]string{{"connstr", "couchbase://h?pass=sesame"}, {
+		"connstr", "couchbase://h?pass=sesame",
+		"--json",
+	}} {
 		r := couchcore(args...)
 		require.Zero(t, r.code)
 		require.Contains(t, r.stdout, "pass")

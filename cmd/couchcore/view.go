@@ -37,8 +37,10 @@ type viewCmd struct {
 // request is what the flags describe.
 func (c *viewCmd) request() (*views.Request, error) {
 	r := &views.Request{
-		Design: c.Design, View: c.View, Development: c.Development, Skip: c.Skip, Limit: c.Limit, StartKeyDocID: c.StartKeyDocID,
-		EndKeyDocID: c.EndKeyDocID, Group: c.Group, GroupLevel: c.GroupLevel, Debug: c.Debug, Timeout: c.Timeout, Raw: c.Raw,
+		Design: c.Design, View: c.View, Development: c.Development, Skip: c.Skip, Limit: c.Limit,
+		StartKeyDocID: c.StartKeyDocID,
+		EndKeyDocID:   c.EndKeyDocID, Group: c.Group, GroupLevel: c.GroupLevel, Debug: c.Debug, Timeout: c.Timeout,
+		Raw:      c.Raw,
 		Endpoint: c.Endpoint,
 		Stale: map[string]views.Stale{
 			"false": views.StaleFalse, "ok": views.StaleOK, "update-after": views.StaleUpdateAfter,

@@ -76,21 +76,26 @@ func withQuery(t testing.TB, addrs ...string) *mock.Cluster {
 	return m
 }
 
-// TestPasswordsGoToNoHostThatOnlyAMapNames_D144: a map is input from the network. Where it is not certain who has sent it, an attacker who
-// changes it could have the password sent to a host of his own; the key-value service is never shown it.
+// TestPasswordsGoToNoHostThatOnlyAMapNames_D144: a map is input from the network. Where it is not certain who has sent
+// it, an attacker who changes it could have the password sent to a host of his own; the key-value service is never
+// shown it.
 func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
-	unverified := func(c *core.Config) { c.TLS.Config = &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // that is the case
+	//nolint:gosec // that is the case
+	unverified := func(c *core.Config) { c.TLS.Config = &tls.Config{InsecureSkipVerify: true} }
 	for name, c := range map[string]struct {
 		change             func(*core.Config)
 		encrypted, refused bool
 	}{
-		"plaintext":           {func(*core.Config) {}, false, true},
-		"any node is fine":    {func(c *core.Config) { c.Net.NodeFilter = core.AnyNode }, false, true},
-		"a provider":          {provided, false, true},
-		"not verified":        {unverified, true, true},
-		"allowed":             {func(c *core.Config) { c.Auth.AllowPlain = true }, false, false},
-		"named":               {func(c *core.Config) { c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} }, false, false},
-		"named, not verified": {func(c *core.Config) { unverified(c); c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} }, true, false},
+		"plaintext":        {func(*core.Config) {}, false, true},
+		"any node is fine": {func(c *core.Config) { c.Net.NodeFilter = core.AnyNode }, false, true},
+		"a provider":       {provided, false, true},
+		"not verified":     {unverified, true, true},
+		"allowed":          {func(c *core.Config) { c.Auth.AllowPlain = true }, false, false},
+		"named":            {func(c *core.Config) { c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} }, false, false},
+		"named, not verified": {
+			func(c *core.Config) { unverified(c); c.Seeds.HTTPHosts = []string{"127.0.0.9:1"} },
+			true, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t, "127.0.0.9", c.encrypted)
@@ -128,7 +133,8 @@ func provided(c *core.Config) {
 	}
 }
 
-// TestNodesThatMayBeSentThePasswordArePreferred_D144: one node that the map alone names keeps no request from the others.
+// TestNodesThatMayBeSentThePasswordArePreferred_D144: one node that the map alone names keeps no request from the
+// others.
 func TestNodesThatMayBeSentThePasswordArePreferred_D144(t *testing.T) {
 	own, foreign := listen(t, "127.0.0.1", false), listen(t, "127.0.0.9", false)
 	m := withQuery(t, "127.0.0.9:"+foreign.port, "127.0.0.1:"+own.port)

@@ -43,9 +43,9 @@ func block(nc *net.TCPConn) error {
 	return failed
 }
 
-// The descriptor of a connection may be in blocking mode when the user's Dial returns it, or later. No system call of the client
-// may keep a processor meanwhile: a garbage collection would never end, and with it the process. So each case is a process of its
-// own, which is ended if it hangs.
+// The descriptor of a connection may be in blocking mode when the user's Dial returns it, or later. No system call of
+// the client may keep a processor meanwhile: a garbage collection would never end, and with it the process. So each
+// case is a process of its own, which is ended if it hangs.
 func TestABlockingDescriptorHoldsNoProcessor_D138(t *testing.T) {
 	if name := os.Getenv(blockingCase); name != "" {
 		onBlockingDescriptors(t, name)
@@ -53,7 +53,8 @@ func TestABlockingDescriptorHoldsNoProcessor_D138(t *testing.T) {
 	}
 	for name := range blockingCases {
 		t.Run(name, func(t *testing.T) {
-			child := exec.CommandContext(within(t, 30*time.Second), os.Args[0], "-test.run=^TestABlockingDescriptorHoldsNoProcessor_D138$")
+			child := exec.CommandContext(within(t, 30*time.Second), os.Args[0],
+				"-test.run=^TestABlockingDescriptorHoldsNoProcessor_D138$")
 			child.Env = append(os.Environ(), blockingCase+"="+name)
 			output, err := child.CombinedOutput()
 			require.NoError(t, err, "%s", output)

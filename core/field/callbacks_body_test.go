@@ -26,7 +26,8 @@ type oddBody struct {
 func (b oddBody) Read(p []byte) (int, error) { return b.read(p) }
 func (b oddBody) Close() error               { return b.close() }
 
-// A streamed body may panic, or claim to have read what it cannot have read: that fails its own request, on no goroutine of net/http's.
+// A streamed body may panic, or claim to have read what it cannot have read: that fails its own request, on no
+// goroutine of net/http's.
 func TestOddBodiesOfRequests_D135(t *testing.T) {
 	c := services(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	release := make(chan struct{})
@@ -41,13 +42,19 @@ func TestOddBodiesOfRequests_D135(t *testing.T) {
 		"Read gives more than all": {oddBody{func(p []byte) (int, error) { return len(p) + 1, nil }, fine}, true},
 		"Read gives less than 0":   {oddBody{func([]byte) (int, error) { return -1, nil }, fine}, true},
 		"Close panics":             {oddBody{end, func() error { panic("in Close") }}, false},
-		"both panic":               {oddBody{func([]byte) (int, error) { panic("in Read") }, func() error { panic("in Close") }}, true},
+		"both panic": {oddBody{
+			func([]byte) (int, error) { panic("in Read") },
+			func() error { panic("in Close") },
+		}, true},
 		"Close does not come back": {oddBody{end, func() error { <-release; return nil }}, false},
 	} {
 		for how, ctx := range map[string]context.Context{"sent": within(t, 20*time.Second), "not sent": ended()} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				err := soon(t, name, func() error {
-					resp, err := c.Do(ctx, &core.HTTPRequest{Method: "PUT", Path: "/x", Stream: o.body, Timeout: 300 * time.Millisecond})
+					resp, err := c.Do(ctx, &core.HTTPRequest{
+						Method: "PUT", Path: "/x", Stream: o.body,
+						Timeout: 300 * time.Millisecond,
+					})
 					if err == nil {
 						err = resp.Body.Close()
 					}
@@ -82,10 +89,16 @@ func TestArgumentsWhoseEncoderPanics_D135(t *testing.T) {
 			return runQuery(fresh(t), c, &query.Request{Statement: "SELECT 1", Positional: []any{oddJSON{}}})
 		},
 		"prepared": func() error {
-			return runQuery(fresh(t), c, &query.Request{Statement: "SELECT 1", Prepare: true, Raw: map[string]any{"x": oddJSON{}}})
+			return runQuery(fresh(t), c, &query.Request{
+				Statement: "SELECT 1", Prepare: true,
+				Raw: map[string]any{"x": oddJSON{}},
+			})
 		},
 		"analytics": func() error {
-			return runAnalytics(fresh(t), c, &analytics.Request{Statement: "SELECT 1", Named: map[string]any{"x": oddJSON{}}})
+			return runAnalytics(fresh(t), c, &analytics.Request{
+				Statement: "SELECT 1",
+				Named:     map[string]any{"x": oddJSON{}},
+			})
 		},
 		"search": func() error {
 			_, err := c.Search(fresh(t), &search.Request{Index: "i", Query: oddJSON{}})

@@ -21,7 +21,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// nilError is an error type as programs have it; a nil pointer of it is not nil as an error, and panics when it is printed.
+// nilError is an error type as programs have it; a nil pointer of it is not nil as an error, and panics when it is
+// printed.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
@@ -47,10 +48,13 @@ type failsReading struct {
 
 func (c failsReading) Read([]byte) (int, error) { return 0, c.err }
 
-// The error that a callback gives may itself be one that panics, or that never ends. It stands for a failure like any other, and can be
-// printed wherever it comes to.
+// The error that a callback gives may itself be one that panics, or that never ends. It stands for a failure like any
+// other, and can be printed wherever it comes to.
 func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
-	for kind, odd := range map[string]error{"nil of a type": (*nilError)(nil), "nil that is looked at": (*closerNil)(nil), "a ring": &ringError{}} {
+	for kind, odd := range map[string]error{
+		"nil of a type":         (*nilError)(nil),
+		"nil that is looked at": (*closerNil)(nil), "a ring": &ringError{},
+	} {
 		for callback, change := range map[string]func(*core.Config){
 			"Dial": func(c *core.Config) {
 				c.Net.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, odd }
@@ -72,7 +76,11 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 				}
 			},
 			"VerifyConnection": func(c *core.Config) {
-				c.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { return odd }} //nolint:gosec // that is the case
+				//nolint:gosec // that is the case
+				c.TLS.Config = &tls.Config{
+					InsecureSkipVerify: true,
+					VerifyConnection:   func(tls.ConnectionState) error { return odd },
+				}
 			},
 		} {
 			t.Run(callback+", "+kind, func(t *testing.T) {
@@ -82,7 +90,8 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 					l, err := net.Listen("tcp", "127.0.0.1:0")
 					require.NoError(t, err)
 					s = &scripted.Cluster{Features: scripted.AllFeatures()}
-					s.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}})) //nolint:gosec // the test's own
+					//nolint:gosec // the test's own
+					s.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 				}
 				s.Map = func(_ *scripted.Node, bucket string) []byte {
 					return s.Render(scripted.Spec{
@@ -91,7 +100,8 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 					})
 				}
 				c := open(t, s, func(cfg *core.Config) {
-					cfg.Observe.Log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
+					cfg.Observe.Log = slog.New(slog.NewTextHandler(io.Discard,
+						&slog.HandlerOptions{Level: slog.LevelDebug}))
 					change(cfg)
 				})
 				b := c.Bucket("default")
@@ -102,7 +112,10 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 					require.Error(t, err)
 					require.NotEmpty(t, err.Error())
 				}
-				err := runQuery(within(t, 100*time.Millisecond), c, &query.Request{Statement: "SELECT 1", Readonly: true})
+				err := runQuery(within(t, 100*time.Millisecond), c, &query.Request{
+					Statement: "SELECT 1",
+					Readonly:  true,
+				})
 				require.NotEmpty(t, err.Error())
 				require.NotEmpty(t, c.Diagnostics())
 				require.NoError(t, c.Close())
@@ -114,7 +127,10 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 
 // So may the cause of a context's end, what a strategy fails a call with, and what a body of the caller's gives.
 func TestErrorsOfACallThatCannotBeUsed_D135(t *testing.T) {
-	for kind, odd := range map[string]error{"nil of a type": (*nilError)(nil), "nil that is looked at": (*closerNil)(nil)} {
+	for kind, odd := range map[string]error{
+		"nil of a type":         (*nilError)(nil),
+		"nil that is looked at": (*closerNil)(nil),
+	} {
 		s := scripted.New(t, 1)
 		b := ready(t, s)
 		s.Nodes[0].SetHook(answers(memd.StatusTmpFail, memd.OpGet))
@@ -132,7 +148,10 @@ func TestErrorsOfACallThatCannotBeUsed_D135(t *testing.T) {
 		require.NotErrorIs(t, err, io.EOF)
 		c := services(t, (&script{}).ServeHTTP)
 		_, err = c.Do(fresh(t), &core.HTTPRequest{
-			Method: "PUT", Path: "/x", Stream: oddBody{func([]byte) (int, error) { return 0, odd }, func() error { return nil }},
+			Method: "PUT", Path: "/x", Stream: oddBody{
+				func([]byte) (int, error) { return 0, odd },
+				func() error { return nil },
+			},
 		})
 		require.NotEmpty(t, err.Error(), kind)
 	}

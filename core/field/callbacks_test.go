@@ -35,20 +35,27 @@ func (f resolverFunc) LookupSRV(context.Context, string, string, string) (string
 	return "", records, err
 }
 
-// A resolver that gives an error beside good records, or nothing in their place, has given the good ones. One that gives nothing else,
-// panics or ends its goroutine has found nothing; hosts of the configuration are tried all the same.
+// A resolver that gives an error beside good records, or nothing in their place, has given the good ones. One that
+// gives nothing else, panics or ends its goroutine has found nothing; hosts of the configuration are tried all the
+// same.
 func TestPartialResultsOfAResolver_D135(t *testing.T) {
 	good := &net.SRV{Target: "10.0.0.1.", Port: 11210}
 	for name, c := range map[string]struct {
 		found bool
 		give  resolverFunc
 	}{
-		"a record and an error": {true, func() ([]*net.SRV, error) { return []*net.SRV{good}, errors.New("and some were odd") }},
-		"nothing in between":    {true, func() ([]*net.SRV, error) { return []*net.SRV{nil, good, nil}, nil }},
-		"both":                  {true, func() ([]*net.SRV, error) { return []*net.SRV{nil, good}, errors.New("and some were odd") }},
-		"nothing at all":        {false, func() ([]*net.SRV, error) { return nil, nil }},
-		"only nothing":          {false, func() ([]*net.SRV, error) { return []*net.SRV{nil}, nil }},
-		"a panic":               {false, func() ([]*net.SRV, error) { panic("in the resolver") }},
+		"a record and an error": {true, func() ([]*net.SRV, error) {
+			return []*net.SRV{good},
+				errors.New("and some were odd")
+		}},
+		"nothing in between": {true, func() ([]*net.SRV, error) { return []*net.SRV{nil, good, nil}, nil }},
+		"both": {true, func() ([]*net.SRV, error) {
+			return []*net.SRV{nil, good},
+				errors.New("and some were odd")
+		}},
+		"nothing at all": {false, func() ([]*net.SRV, error) { return nil, nil }},
+		"only nothing":   {false, func() ([]*net.SRV, error) { return []*net.SRV{nil}, nil }},
+		"a panic":        {false, func() ([]*net.SRV, error) { panic("in the resolver") }},
 		"the end of its goroutine": {false, func() ([]*net.SRV, error) {
 			runtime.Goexit()
 			return nil, nil
@@ -104,9 +111,13 @@ func (c *oddConn) Close() error {
 	return nil
 }
 
-// A connection that the user's Dial gives may panic in any method, at any time: that ends the connection and nothing else.
+// A connection that the user's Dial gives may panic in any method, at any time: that ends the connection and nothing
+// else.
 func TestAConnectionThatPanics_D135(t *testing.T) {
-	for _, method := range []string{"Read", "Write", "RemoteAddr", "LocalAddr", "SetDeadline", "SetReadDeadline", "SetWriteDeadline", "Close"} {
+	for _, method := range []string{
+		"Read", "Write", "RemoteAddr", "LocalAddr", "SetDeadline", "SetReadDeadline",
+		"SetWriteDeadline", "Close",
+	} {
 		for name, after := range map[string]int32{"at once": 0, "later": 8} {
 			t.Run(method+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -128,7 +139,10 @@ func TestAConnectionThatPanics_D135(t *testing.T) {
 						}
 					})
 					for i := range 20 {
-						_, err := kv.Do(fresh(t), c.Bucket("default"), kv.Get{Key: []byte{byte('a' + i)}, Common: kv.Common{Timeout: 5 * time.Second}})
+						_, err := kv.Do(fresh(t), c.Bucket("default"), kv.Get{
+							Key:    []byte{byte('a' + i)},
+							Common: kv.Common{Timeout: 5 * time.Second},
+						})
 						require.ErrorContains(t, err, "not found")
 						if i%5 == 0 {
 							require.NoError(t, m.CloseConns(i%2))
@@ -146,7 +160,8 @@ func TestAConnectionThatPanics_D135(t *testing.T) {
 	}
 }
 
-// A dialer that gives a connection and an error has failed, and what it gave is closed. A nil of its own type is no connection.
+// A dialer that gives a connection and an error has failed, and what it gave is closed. A nil of its own type is no
+// connection.
 func TestADialerThatGivesHalf_D135(t *testing.T) {
 	for name, give := range map[string]func(nc net.Conn, closed *atomic.Int32) (net.Conn, error){
 		"both": func(nc net.Conn, closed *atomic.Int32) (net.Conn, error) {
@@ -205,8 +220,8 @@ func (c *stuckConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Methods of a connection that the user's Dial gives may not come back. Calls end by their deadlines all the same, and Close of the
-// cluster in its time.
+// Methods of a connection that the user's Dial gives may not come back. Calls end by their deadlines all the same, and
+// Close of the cluster in its time.
 func TestAConnectionThatDoesNotComeBack_D135(t *testing.T) {
 	for name, closes := range map[string]bool{"Write": false, "Write and Close": true} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +246,10 @@ func TestAConnectionThatDoesNotComeBack_D135(t *testing.T) {
 				stuck.Store(true)
 				for i, timeout := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
 					calls.Go(func() {
-						_, err := kv.Do(context.Background(), b, kv.Get{Key: []byte{byte('a' + i)}, Common: kv.Common{Timeout: timeout}})
+						_, err := kv.Do(context.Background(), b, kv.Get{
+							Key:    []byte{byte('a' + i)},
+							Common: kv.Common{Timeout: timeout},
+						})
 						if err == nil || time.Since(began) > timeout+10*time.Millisecond {
 							t.Errorf("%v after %v: %v", timeout, time.Since(began), err)
 						}
@@ -255,7 +273,8 @@ func TestAConnectionThatDoesNotComeBack_D135(t *testing.T) {
 // Numbers for jitter and for choosing nodes may be anything.
 func TestOddDice_D135(t *testing.T) {
 	for name, dice := range map[string]func() float64{
-		"below": func() float64 { return -1 }, "far below": func() float64 { return math.Inf(-1) }, "one": func() float64 { return 1 },
+		"below": func() float64 { return -1 }, "far below": func() float64 { return math.Inf(-1) },
+		"one":   func() float64 { return 1 },
 		"above": func() float64 { return 1e300 }, "far above": func() float64 { return math.Inf(1) }, "none": math.NaN,
 		"a panic": func() float64 { panic("in the dice") },
 	} {
@@ -371,12 +390,14 @@ func TestOddTelemetry_D135(t *testing.T) {
 	}
 }
 
-// A provider of credentials that panics, ends its goroutine, or gives an error beside credentials has failed: nothing is sent.
+// A provider of credentials that panics, ends its goroutine, or gives an error beside credentials has failed: nothing
+// is sent.
 func TestHalfCredentials_D135(t *testing.T) {
 	for name, give := range map[string]func() (core.Credentials, error){
 		"a panic": func() (core.Credentials, error) { panic("in the provider") },
 		"an error beside": func() (core.Credentials, error) {
-			return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword)}, errors.New("revoked")
+			return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword)},
+				errors.New("revoked")
 		},
 		"the end of its goroutine": func() (core.Credentials, error) {
 			runtime.Goexit()
@@ -393,13 +414,19 @@ func TestHalfCredentials_D135(t *testing.T) {
 						if asked.Add(1) <= 2 {
 							return give()
 						}
-						return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword)}, nil
+						return core.Credentials{
+							Username: mock.DefaultUser,
+							Password: core.NewSecret(mock.DefaultPassword),
+						}, nil
 					}
 				})
 				b := c.Bucket("default")
 				time.Sleep(time.Millisecond)
 				require.Zero(t, m.Frames(memd.OpHello), "nothing is sent without credentials")
-				_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 5 * time.Second, Retry: retry.BestEffort{}}})
+				_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+					Timeout: 5 * time.Second,
+					Retry:   retry.BestEffort{},
+				}})
 				require.NoError(t, err)
 			})
 		})
@@ -424,13 +451,17 @@ func TestOddStrategiesAndClassifiers_D135(t *testing.T) {
 	panics := func() retry.Action { panic("in the strategy") }
 	yes, no := func() bool { return true }, func() bool { return false }
 	for name, s := range map[string]retry.Strategy{
-		"a nil of a type":     (*oddStrategy)(nil),
-		"a zero action":       &oddStrategy{yes, action},
-		"a panic":             &oddStrategy{yes, panics},
-		"a panic elsewhere":   &oddStrategy{no, panics},
-		"a panic when asked":  &oddStrategy{func() bool { panic("in Inline") }, action},
-		"a negative delay":    &oddStrategy{yes, func() retry.Action { return retry.After(-time.Hour) }},
-		"a panicking backoff": retry.BestEffort{Backoff: func(int, time.Duration) time.Duration { panic("in the backoff") }},
+		"a nil of a type":    (*oddStrategy)(nil),
+		"a zero action":      &oddStrategy{yes, action},
+		"a panic":            &oddStrategy{yes, panics},
+		"a panic elsewhere":  &oddStrategy{no, panics},
+		"a panic when asked": &oddStrategy{func() bool { panic("in Inline") }, action},
+		"a negative delay":   &oddStrategy{yes, func() retry.Action { return retry.After(-time.Hour) }},
+		"a panicking backoff": retry.BestEffort{Backoff: func(int,
+			time.Duration,
+		) time.Duration {
+			panic("in the backoff")
+		}},
 		"the goroutine's end": &oddStrategy{no, func() retry.Action { runtime.Goexit(); return retry.Stop() }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,8 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// The canaries are a password and a token. Nothing that the client gives out, prints or logs may hold them, in any form.
+// The canaries are a password and a token. Nothing that the client gives out, prints or logs may hold them, in any
+// form.
 const (
 	canaryUser     = "canary-user"
 	canaryPassword = "canary-password-4711"
@@ -89,7 +90,8 @@ func silent(t *testing.T, name string, v any) {
 			text := fmt.Sprintf(format, v)
 			look(format, text)
 			for _, s := range []string{canaryPassword, canaryToken} { // bytes print as numbers, and so on
-				if form := strings.Trim(fmt.Sprintf(format, []byte(s)), "[]{} "); len(form) > len(s) && strings.Contains(text, form) {
+				if form := strings.Trim(fmt.Sprintf(format, []byte(s)), "[]{} "); len(form) > len(s) &&
+					strings.Contains(text, form) {
 					t.Errorf("%s: %s shows a secret", name, format)
 				}
 			}
@@ -112,8 +114,8 @@ func silent(t *testing.T, name string, v any) {
 	look("an error", fmt.Errorf("wrapped: %v, %+v", v, v).Error())
 }
 
-// shownByReflection looks for the canaries in what fmt finds when it ignores the methods of a value, as it does for %w outside of
-// Errorf. The clusters are closed by then: such a walk reads what their goroutines write.
+// shownByReflection looks for the canaries in what fmt finds when it ignores the methods of a value, as it does for %w
+// outside of Errorf. The clusters are closed by then: such a walk reads what their goroutines write.
 func shownByReflection(t *testing.T, name string, v any) {
 	t.Helper()
 	for _, flags := range []string{"", "+", "#"} {
@@ -127,7 +129,8 @@ func shownByReflection(t *testing.T, name string, v any) {
 // canaryCluster is a cluster that knows the canaries, with scripted services.
 func canaryCluster(t *testing.T) *mock.Cluster {
 	t.Helper()
-	m := mock.Start(t, mock.Nodes(2), mock.TLS(), mock.User(canaryUser, canaryPassword), mock.User("other", "p"), mock.Token(canaryToken, canaryUser))
+	m := mock.Start(t, mock.Nodes(2), mock.TLS(), mock.User(canaryUser, canaryPassword), mock.User("other", "p"),
+		mock.Token(canaryToken, canaryUser))
 	for _, svc := range []mock.Service{mock.QueryService, mock.AnalyticsService} {
 		m.Script(mock.ServiceMatch{Service: svc}, mock.Answer{Body: []byte(`{"results":[{"n":1}],"status":"success"}`)})
 	}
@@ -141,7 +144,8 @@ func (c *collection) use(t *testing.T, cl *core.Cluster) {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	b := cl.Bucket("default")
-	c.add("cluster", cl, cl.WaitReady(ctx, core.Ready{}), cl.RetryStats(), cl.Diagnostics(), cl.Endpoints(core.Query), cl.Loop("l"))
+	c.add("cluster", cl, cl.WaitReady(ctx, core.Ready{}), cl.RetryStats(), cl.Diagnostics(), cl.Endpoints(core.Query),
+		cl.Loop("l"))
 	mp, ok := b.Map()
 	layout, err := b.Layout(ctx)
 	c.add("bucket", b, b.Status(), mp, ok, layout, err, b.HedgePlan([]byte("k")))
@@ -210,8 +214,8 @@ func (c *collection) use(t *testing.T, cl *core.Cluster) {
 	c.add("call", b.NewCall())
 }
 
-// TestNothingShowsASecret_D139 prints everything that a program gets from clusters of every kind of login, good, refused and
-// replaced, before and after they are closed.
+// TestNothingShowsASecret_D139 prints everything that a program gets from clusters of every kind of login, good,
+// refused and replaced, before and after they are closed.
 func TestNothingShowsASecret_D139(t *testing.T) {
 	m := canaryCluster(t)
 	c := &collection{all: map[string]any{}}
@@ -237,19 +241,24 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 		cl := openConfig(t, cfg)
 		open = append(open, cl)
 		creds := core.Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password, Token: cfg.Auth.Token}
-		c.add(name, cfg, &cfg, creds, &creds, cfg.Auth.Password, cfg.Auth.Token, map[string]core.Secret{"a": cfg.Auth.Password}, []core.Secret{cfg.Auth.Password})
+		c.add(name, cfg, &cfg, creds, &creds, cfg.Auth.Password, cfg.Auth.Token,
+			map[string]core.Secret{"a": cfg.Auth.Password}, []core.Secret{cfg.Auth.Password})
 		if name == "refused" || name == "nowhere" {
 			b := cl.Bucket("default")
 			err := b.WaitReady(within(t, 300*time.Millisecond))
 			require.Error(t, err)
 			_, err2 := kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k")})
 			require.Error(t, err2)
-			resp, err3 := cl.Do(within(t, time.Second), &core.HTTPRequest{Service: core.Query, Method: "GET", Path: "/admin/ping"})
+			resp, err3 := cl.Do(within(t, time.Second), &core.HTTPRequest{
+				Service: core.Query, Method: "GET",
+				Path: "/admin/ping",
+			})
 			c.add(name, cl, b, err, err2, resp, err3, b.Status(), cl.Diagnostics())
 			continue
 		}
 		c.use(t, cl)
-		c.add(name+" replaced", cl.SetCredentials(creds), cl.SetCredentials(core.Credentials{Token: core.NewSecret(canaryToken), Username: canaryUser}))
+		c.add(name+" replaced", cl.SetCredentials(creds),
+			cl.SetCredentials(core.Credentials{Token: core.NewSecret(canaryToken), Username: canaryUser}))
 		cl.RenewLogins()
 	}
 	_, err := core.ParseConnString("couchbase://" + canaryUser + ":" + canaryPassword + "@h")
@@ -262,13 +271,15 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	})
 	c.add("configuration", err4)
 	request := core.HTTPRequest{
-		Service: core.Management, Method: "PUT", Path: "/settings/rbac/users/local/x", Header: map[string]string{"Authorization": "Bearer " + canaryToken},
-		Body: []byte("password=" + canaryPassword),
+		Service: core.Management, Method: "PUT", Path: "/settings/rbac/users/local/x",
+		Header: map[string]string{"Authorization": "Bearer " + canaryToken},
+		Body:   []byte("password=" + canaryPassword),
 	}
 	for name, v := range c.all {
 		silent(t, name, v)
 	}
-	for _, v := range []any{spec, &spec, request, &request} { // what the program itself has put there is not printed either
+	// what the program itself has put there is not printed either
+	for _, v := range []any{spec, &spec, request, &request} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 			require.NotContains(t, fmt.Sprintf(format, v), "canary")
 			require.NotContains(t, fmt.Sprintf(format, v), hex.EncodeToString([]byte("canary")))
@@ -292,7 +303,10 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 		w.walk(name, v)
 	}
 	require.Empty(t, w.found)
-	for _, kind := range []string{"core.Cluster", "core.logins", "conn.Keyring", "dispatch.Router", "conn.Conn", "httpx.Client", "observe.Secret", "kv.Error"} {
+	for _, kind := range []string{
+		"core.Cluster", "core.logins", "conn.Keyring", "dispatch.Router", "conn.Conn",
+		"httpx.Client", "observe.Secret", "kv.Error",
+	} {
 		require.True(t, w.types[kind], "the scan does not get to %s", kind)
 	}
 }
@@ -302,7 +316,10 @@ func TestAPanicShowsNoSecret_D139(t *testing.T) {
 	const which = "COUCHCORE_PANIC_WITH"
 	cfg := core.Config{Auth: core.AuthConfig{Username: canaryUser, Password: core.NewSecret(canaryPassword)}}
 	c := openConfig(t, cfg)
-	_, err := kv.Do(within(t, time.Second), c.Bucket("b"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 10 * time.Millisecond}})
+	_, err := kv.Do(within(t, time.Second), c.Bucket("b"), kv.Get{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 10 * time.Millisecond},
+	})
 	require.ErrorIs(t, err, cberr.Timeout)
 	values := map[string]any{
 		"cluster": c, "bucket": c.Bucket("b"), "config": cfg, "secret": cfg.Auth.Password, "error": err,
@@ -337,7 +354,8 @@ func TestTheScanFindsPlantedSecrets_D139(t *testing.T) {
 		"key":       map[inner]int{{secret}: 1},
 		"interface": outer{list: []any{&inner{secret}}},
 		"bytes":     &struct{ b [64]byte }{[64]byte([]byte(secret + strings.Repeat(" ", 64-len(secret))))},
-		"header":    http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte(canaryUser+":"+canaryPassword))}},
+		"header": http.Header{"Authorization": {"Basic " +
+			base64.StdEncoding.EncodeToString([]byte(canaryUser+":"+canaryPassword))}},
 	} {
 		w := walker{seen: map[visit]bool{}, types: map[string]bool{}}
 		w.walk(name, v)

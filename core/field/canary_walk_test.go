@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// walker reads everything that can be reached from a value, whatever its fields are called and wherever they point, and looks for
-// the canaries. It goes through atomic pointers, too. What is behind a function is out of its reach, as it is out of a printer's.
-// It stops at the connections of net/http, whose buffers hold the header of the last request: no format of fmt gets there.
+// walker reads everything that can be reached from a value, whatever its fields are called and wherever they point, and
+// looks for the canaries. It goes through atomic pointers, too. What is behind a function is out of its reach, as it is
+// out of a printer's. It stops at the connections of net/http, whose buffers hold the header of the last request: no
+// format of fmt gets there.
 type walker struct {
 	seen  map[visit]bool
 	types map[string]bool // that it has met

@@ -33,7 +33,8 @@ const century = 100 * 365 * 24 * time.Hour
 var longest = map[string]time.Duration{"the longest": math.MaxInt64, "a century": century}
 
 // durationsOf are the names of all durations of a struct and of the structs in it, with a setter each.
-func durationsOf(typ reflect.Type, prefix string, at func(reflect.Value) reflect.Value) map[string]func(reflect.Value, time.Duration) {
+func durationsOf(typ reflect.Type, prefix string, at func(reflect.Value) reflect.Value) map[string]func(reflect.Value,
+	time.Duration) {
 	all := map[string]func(reflect.Value, time.Duration){}
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -61,7 +62,8 @@ func durationsOf(typ reflect.Type, prefix string, at func(reflect.Value) reflect
 	return all
 }
 
-// Each duration of the configuration may be as long as a Duration can be: nothing ends early, late or with a panic for it.
+// Each duration of the configuration may be as long as a Duration can be: nothing ends early, late or with a panic for
+// it.
 func TestLongDurationsOfTheConfiguration_D135(t *testing.T) {
 	fields := durationsOf(reflect.TypeFor[core.Config](), "", func(v reflect.Value) reflect.Value { return v })
 	require.Greater(t, len(fields), 25, "the fields are found")
@@ -131,17 +133,26 @@ func TestLongTimesOfCalls_D135(t *testing.T) {
 		})
 		b := ready(t, s, change)
 		for name, d := range longest {
-			_, err := kv.Do(context.Background(), b, kv.Upsert{Common: kv.Common{Timeout: d}, Key: []byte("k"), Durability: memd.DurabilityMajority})
+			_, err := kv.Do(context.Background(), b, kv.Upsert{
+				Common: kv.Common{Timeout: d}, Key: []byte("k"),
+				Durability: memd.DurabilityMajority,
+			})
 			require.NoError(t, err, name)
 			_, err = kv.Do(context.Background(), b, kv.Get{Common: kv.Common{Timeout: d}, Key: []byte("k")})
 			require.NoError(t, err, name)
 			ctx, cancel := context.WithTimeout(context.Background(), d)
-			_, err = kv.Do(ctx, b, kv.Upsert{Common: kv.Common{Timeout: d}, Key: []byte("k"), Durability: memd.DurabilityMajority})
+			_, err = kv.Do(ctx, b, kv.Upsert{
+				Common: kv.Common{Timeout: d}, Key: []byte("k"),
+				Durability: memd.DurabilityMajority,
+			})
 			require.NoError(t, err, name)
 			for _, o := range kv.GetMulti(ctx, b, kv.Common{Timeout: d}, [][]byte{[]byte("k"), []byte("k")}) {
 				require.NoError(t, o.Err, name)
 			}
-			_, err = kv.Do(ctx, b, kv.RangeScanCreate{Range: kv.PrefixRange([]byte("a")), Snapshot: &kv.ScanSnapshot{Wait: d}})
+			_, err = kv.Do(ctx, b, kv.RangeScanCreate{
+				Range:    kv.PrefixRange([]byte("a")),
+				Snapshot: &kv.ScanSnapshot{Wait: d},
+			})
 			require.ErrorIs(t, err, cberr.DocumentNotFound, name)
 			cancel()
 			late, cancel := context.WithDeadline(context.Background(), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))
@@ -206,10 +217,18 @@ func TestLongDelays_D135(t *testing.T) {
 		strategies["exponential, "+name] = retry.BestEffort{Backoff: retry.Exponential(d, d, math.MaxFloat64)}
 		strategies["decorrelated, "+name] = retry.BestEffort{Backoff: retry.Decorrelated(d, d, nil)}
 		strategies["jitter, "+name] = retry.BestEffort{Backoff: retry.AddJitter(retry.Constant(d), 3, nil)}
-		strategies["limited, "+name] = policy.Limit{Base: retry.BestEffort{Backoff: retry.Constant(d)}, Hard: d, MaxElapsed: d, Fit: policy.Stretch}
-		strategies["own, "+name] = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(d) })
+		strategies["limited, "+name] = policy.Limit{
+			Base: retry.BestEffort{Backoff: retry.Constant(d)}, Hard: d,
+			MaxElapsed: d, Fit: policy.Stretch,
+		}
+		strategies["own, "+name] = retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			return retry.After(d)
+		})
 		slow := policy.NewStore(1, d, policy.Costs{})
-		strategies["budget, "+name] = policy.Bucket{Base: retry.BestEffort{Backoff: retry.Constant(100 * time.Millisecond)}, Store: slow}
+		strategies["budget, "+name] = policy.Bucket{Base: retry.BestEffort{Backoff: retry.Constant(100 *
+			time.Millisecond)}, Store: slow}
 	}
 	for name, s := range strategies {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +241,10 @@ func TestLongDelays_D135(t *testing.T) {
 					return p.Opcode == memd.OpSet
 				})
 				began := time.Now()
-				_, err := kv.Do(context.Background(), b, kv.Upsert{Common: kv.Common{Timeout: time.Second, Retry: s}, Key: []byte("k")})
+				_, err := kv.Do(context.Background(), b, kv.Upsert{
+					Common: kv.Common{Timeout: time.Second, Retry: s},
+					Key:    []byte("k"),
+				})
 				require.Error(t, err)
 				require.LessOrEqual(t, time.Since(began), time.Second)
 				require.LessOrEqual(t, sc.Nodes[0].Requests(memd.OpSet), 1100, "no delay has become none")
@@ -233,12 +255,18 @@ func TestLongDelays_D135(t *testing.T) {
 
 // Texts have bounds of their own.
 func TestLongDurationsInTexts_D135(t *testing.T) {
-	for _, text := range []string{"9223372036854ms", "2562047h", fmt.Sprint(int64(math.MaxInt64 / 1_000_000)), "9223372036s"} {
+	for _, text := range []string{
+		"9223372036854ms", "2562047h", fmt.Sprint(int64(math.MaxInt64 / 1_000_000)),
+		"9223372036s",
+	} {
 		cfg, err := core.ParseConnString("couchbase://127.0.0.1?kv_timeout=" + text)
 		require.NoError(t, err, text)
 		require.Greater(t, cfg.KV.Timeout, century, text)
 	}
-	for _, text := range []string{"9223372036855ms", "99999999h", fmt.Sprint(int64(math.MaxInt64)), strings.Repeat("9", 400)} {
+	for _, text := range []string{
+		"9223372036855ms", "99999999h", fmt.Sprint(int64(math.MaxInt64)),
+		strings.Repeat("9", 400),
+	} {
 		_, err := core.ParseConnString("couchbase://127.0.0.1?kv_timeout=" + text)
 		require.Error(t, err, text)
 	}

@@ -25,7 +25,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// leaver is code of the user's that ends its goroutine, as runtime.Goexit and a test's FailNow do, or panics, as long as it is on.
+// leaver is code of the user's that ends its goroutine, as runtime.Goexit and a test's FailNow do, or panics, as long
+// as it is on.
 type leaver struct {
 	on   atomic.Bool
 	end  func()
@@ -68,17 +69,23 @@ type leaving struct {
 }
 
 var leavings = map[string]leaving{
-	"Dial": {fails: true, change: func(cfg *core.Config, l *leaver, dial func(context.Context, string, string) (net.Conn, error)) {
+	"Dial": {fails: true, change: func(cfg *core.Config, l *leaver, dial func(context.Context, string,
+		string) (net.Conn, error),
+	) {
 		cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			l.act()
 			return dial(ctx, network, addr)
 		}
 	}},
-	"NodeFilter": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"NodeFilter": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn,
+		error),
+	) {
 		cfg.Seeds.Hosts = cfg.Seeds.Hosts[:1] // hosts of the configuration are not asked about
 		cfg.Net.NodeFilter = func(string) error { l.act(); return nil }
 	}},
-	"Credentials": {fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"Credentials": {fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string,
+		string) (net.Conn, error),
+	) {
 		own := core.Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password}
 		cfg.Auth.Username, cfg.Auth.Password = "", core.Secret{}
 		cfg.Auth.Credentials = func(context.Context) (core.Credentials, error) { l.act(); return own, nil }
@@ -86,19 +93,33 @@ var leavings = map[string]leaving{
 	"Resolver": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
 		cfg.Seeds.SRV, cfg.Seeds.Resolver = "_couchbase._tcp.example.com", leavingObserver{l}
 	}},
-	"RetryObserver": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"RetryObserver": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn,
+		error),
+	) {
 		cfg.Observe.Retry = leavingObserver{l}
 	}},
 	"Log": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
 		cfg.Observe.Log = slog.New(leavingObserver{l})
 	}},
 	"Retry": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Retry.Strategy = &oddStrategy{func() bool { return true }, func() retry.Action { l.act(); return retry.After(time.Millisecond) }}
+		cfg.Retry.Strategy = &oddStrategy{
+			func() bool { return true },
+			func() retry.Action { l.act(); return retry.After(time.Millisecond) },
+		}
 	}},
-	"Retry's backoff": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
-		cfg.Retry.Strategy = retry.BestEffort{Backoff: func(int, time.Duration) time.Duration { l.act(); return time.Millisecond }}
+	"Retry's backoff": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn,
+		error),
+	) {
+		cfg.Retry.Strategy = retry.BestEffort{Backoff: func(int,
+			time.Duration,
+		) time.Duration {
+			l.act()
+			return time.Millisecond
+		}}
 	}},
-	"Retry's translation": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"Retry's translation": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn,
+		error),
+	) {
 		cfg.Retry.Strategy = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			if r.Attempts > 2 {
 				return retry.StopWith(func(err error) error { l.act(); return err })
@@ -109,25 +130,37 @@ var leavings = map[string]leaving{
 	"Classify": {change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
 		cfg.Retry.Classify = func(core.Answer) retry.Reason { l.act(); return retry.Unknown }
 	}},
-	"TLS.VerifyConnection": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"TLS.VerifyConnection": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context,
+		string, string) (net.Conn, error),
+	) {
 		cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error { l.act(); return nil }
 	}},
-	"TLS.Time": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"TLS.Time": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string,
+		string) (net.Conn, error),
+	) {
 		cfg.TLS.Config.Time = func() time.Time { l.act(); return time.Now() }
 	}},
-	"TLS.KeyLogWriter": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"TLS.KeyLogWriter": {tls: true, fails: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context,
+		string, string) (net.Conn, error),
+	) {
 		cfg.TLS.Config.KeyLogWriter = leavingObserver{l}
 	}},
-	"TLS.ClientSessionCache": {tls: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string, string) (net.Conn, error)) {
+	"TLS.ClientSessionCache": {tls: true, change: func(cfg *core.Config, l *leaver, _ func(context.Context, string,
+		string) (net.Conn, error),
+	) {
 		cfg.TLS.Config.ClientSessionCache = leavingObserver{l}
 	}},
 }
 
-// Code of the user's that ends its goroutine, or panics, fails what it was called for and ends nothing of the client's: calls end by
-// their deadlines with an error that names it, they succeed as soon as it behaves, and Close has nothing to wait for.
+// Code of the user's that ends its goroutine, or panics, fails what it was called for and ends nothing of the client's:
+// calls end by their deadlines with an error that names it, they succeed as soon as it behaves, and Close has nothing
+// to wait for.
 func TestCallbacksThatEndTheirGoroutine_D135_D143(t *testing.T) {
 	for name, c := range leavings {
-		for how, end := range map[string]func(){"ends its goroutine": runtime.Goexit, "panics": func() { panic("in the callback") }} {
+		for how, end := range map[string]func(){
+			"ends its goroutine": runtime.Goexit,
+			"panics":             func() { panic("in the callback") },
+		} {
 			t.Run(name+" "+how, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaves(t, c, end) }) })
 		}
 	}
@@ -155,7 +188,8 @@ func leaves(t *testing.T, c leaving, end func()) {
 	b := cl.Bucket("default")
 	for round := range 3 {
 		for i := range 12 { // each node
-			// What the callbacks are asked about: a failure that is retried, one without a reason, and a lost connection.
+			// What the callbacks are asked about: a failure that is retried, one without a reason, and a lost
+			// connection.
 			busy := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 4}, mock.Status(memd.StatusTmpFail))
 			odd := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Status(memd.StatusInternal))
 			key, common := []byte{byte('a' + i)}, kv.Common{Timeout: time.Second}
@@ -195,7 +229,8 @@ func leaves(t *testing.T, c leaving, end func()) {
 	require.Less(t, time.Since(began), time.Second)
 }
 
-// A function that kv.Go calls may end its goroutine too: others are called all the same, and Close has nothing to wait for.
+// A function that kv.Go calls may end its goroutine too: others are called all the same, and Close has nothing to wait
+// for.
 func TestACallOfGoThatEndsItsGoroutine_D135(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
@@ -218,7 +253,10 @@ func TestACallOfGoThatEndsItsGoroutine_D135(t *testing.T) {
 
 // Hooks of net/http/httptrace in the context of a request run on goroutines of net/http's: they are contained as well.
 func TestHooksOfHTTPTrace_D135(t *testing.T) {
-	for how, end := range map[string]func(){"end": runtime.Goexit, "panic": func() { panic("in a hook") }, "work": func() {}} {
+	for how, end := range map[string]func(){
+		"end": runtime.Goexit, "panic": func() { panic("in a hook") },
+		"work": func() {},
+	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
@@ -230,10 +268,16 @@ func TestHooksOfHTTPTrace_D135(t *testing.T) {
 					end()
 				}
 				ctx := httptrace.WithClientTrace(within(t, time.Minute), &httptrace.ClientTrace{
-					GetConn: func(string) { act() }, GotConn: func(httptrace.GotConnInfo) { act() }, PutIdleConn: func(error) { act() },
-					GotFirstResponseByte: act, ConnectStart: func(string, string) { act() }, ConnectDone: func(string, string, error) { act() },
+					GetConn: func(string) { act() }, GotConn: func(httptrace.GotConnInfo) { act() },
+					PutIdleConn:          func(error) { act() },
+					GotFirstResponseByte: act, ConnectStart: func(string, string) { act() }, ConnectDone: func(string,
+						string, error,
+					) {
+						act()
+					},
 					TLSHandshakeStart: act, WroteHeaderField: func(string, []string) { act() }, WroteHeaders: act,
-					WroteRequest: func(httptrace.WroteRequestInfo) { act() }, DNSStart: func(httptrace.DNSStartInfo) { act() },
+					WroteRequest: func(httptrace.WroteRequestInfo) { act() },
+					DNSStart:     func(httptrace.DNSStartInfo) { act() },
 				})
 				for range 3 {
 					rows, err := c.Query(ctx, &query.Request{Statement: "SELECT 1", Readonly: true})

@@ -23,8 +23,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// endless answers every request with raw bytes and leaves the connection open, which is the test's to close: net/http does not end the
-// body of an answer that switches protocols.
+// endless answers every request with raw bytes and leaves the connection open, which is the test's to close: net/http
+// does not end the body of an answer that switches protocols.
 type endless struct {
 	head  string
 	mu    sync.Mutex
@@ -87,7 +87,12 @@ func TestAnAnswerWithoutAnEndEndsByTheDeadline_D137(t *testing.T) {
 			limit := func() context.Context { return within(t, 200*time.Millisecond) }
 			for what, f := range map[string]func() error{
 				"query": func() error { return runQuery(limit(), c, &query.Request{Statement: "SELECT 1"}) },
-				"read":  func() error { return runQuery(limit(), c, &query.Request{Statement: "SELECT 1", Readonly: true}) },
+				"read": func() error {
+					return runQuery(limit(), c, &query.Request{
+						Statement: "SELECT 1",
+						Readonly:  true,
+					})
+				},
 				"analytics": func() error {
 					return runAnalytics(limit(), c, &analytics.Request{Statement: "SELECT 1", Readonly: true})
 				},
@@ -100,9 +105,13 @@ func TestAnAnswerWithoutAnEndEndsByTheDeadline_D137(t *testing.T) {
 					_, err = io.Copy(io.Discard, resp.Body)
 					return err
 				},
-				"manifest":     func() error { _, err := c.Bucket("default").Manifest(limit()); return err },
-				"buckets":      func() error { _, err := c.Buckets(limit()); return err },
-				"ping service": func() error { _, err := c.PingService(limit(), core.Query, c.Endpoints(core.Query)[0]); return err },
+				"manifest": func() error { _, err := c.Bucket("default").Manifest(limit()); return err },
+				"buckets":  func() error { _, err := c.Buckets(limit()); return err },
+				"ping service": func() error {
+					_, err := c.PingService(limit(), core.Query,
+						c.Endpoints(core.Query)[0])
+					return err
+				},
 				"ping": func() error {
 					r, err := c.Ping(limit(), core.PingOptions{Services: []string{"n1ql"}})
 					if err == nil && len(r.Services["n1ql"]) == 1 && r.Services["n1ql"][0].State != "ok" {
@@ -136,7 +145,10 @@ func TestAnAnswerWithoutAnEndEndsByClose_D137(t *testing.T) {
 				_ = c.Close()
 			}()
 			require.Error(t, soon(t, "query", func() error {
-				return runQuery(context.Background(), c, &query.Request{Statement: "SELECT 1", Readonly: true, Timeout: time.Hour})
+				return runQuery(context.Background(), c, &query.Request{
+					Statement: "SELECT 1", Readonly: true,
+					Timeout: time.Hour,
+				})
 			}))
 		})
 	}
@@ -167,7 +179,8 @@ func (s stuck) Read([]byte) (int, error) {
 
 func (s stuck) Close() error { return nil }
 
-// TestABodyThatGivesNothingEndsByTheDeadline_D137: a streamed body of the caller's blocks, and so does the function that makes it anew.
+// TestABodyThatGivesNothingEndsByTheDeadline_D137: a streamed body of the caller's blocks, and so does the function
+// that makes it anew.
 func TestABodyThatGivesNothingEndsByTheDeadline_D137(t *testing.T) {
 	s := stuck{make(chan struct{})}
 	t.Cleanup(func() { close(s.release) })
@@ -195,8 +208,8 @@ func TestABodyThatGivesNothingEndsByTheDeadline_D137(t *testing.T) {
 	require.ErrorIs(t, err, cberr.Timeout)
 }
 
-// A request to a service that ends while it is being connected leaves the attempt behind, of which net/http makes a connection for
-// others. Close ends that attempt and waits for it.
+// A request to a service that ends while it is being connected leaves the attempt behind, of which net/http makes a
+// connection for others. Close ends that attempt and waits for it.
 func TestCloseEndsConnectingOverHTTP_D137(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())

@@ -96,7 +96,8 @@ func TestTheDepthOfRowsIsBounded_D129(t *testing.T) {
 	}
 }
 
-// TestErrorListsMayBeLong_D129: the answer to a failed statement of 200 KiB repeats it, and its code decides as in a short one.
+// TestErrorListsMayBeLong_D129: the answer to a failed statement of 200 KiB repeats it, and its code decides as in a
+// short one.
 func TestErrorListsMayBeLong_D129(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	c := services(t, func(w http.ResponseWriter, _ *http.Request) {

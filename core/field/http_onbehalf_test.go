@@ -19,7 +19,8 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// TestEveryServiceReadsTheUserToActFor_D128: servers read base64 of name, colon and domain, and refuse the request otherwise.
+// TestEveryServiceReadsTheUserToActFor_D128: servers read base64 of name, colon and domain, and refuse the request
+// otherwise.
 func TestEveryServiceReadsTheUserToActFor_D128(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -29,22 +30,37 @@ func TestEveryServiceReadsTheUserToActFor_D128(t *testing.T) {
 		mu.Unlock()
 		_, _ = io.WriteString(w, `{"results":[],"hits":[],"rows":[],"status":"success"}`)
 	})
-	for domain, want := range map[string]string{"": "alice:local", "local": "alice:local", "external": "alice:external"} {
+	for domain, want := range map[string]string{
+		"": "alice:local", "local": "alice:local",
+		"external": "alice:external",
+	} {
 		ctx := within(t, 5*time.Second)
 		got = nil
 		rows, err := c.Query(ctx, &query.Request{Statement: "SELECT 1", OnBehalfOf: "alice", OnBehalfOfDomain: domain})
 		require.NoError(t, err)
 		_ = rows.Close()
-		more, err := c.Analytics(ctx, &analytics.Request{Statement: "SELECT 1", OnBehalfOf: "alice", OnBehalfOfDomain: domain})
+		more, err := c.Analytics(ctx, &analytics.Request{
+			Statement: "SELECT 1", OnBehalfOf: "alice",
+			OnBehalfOfDomain: domain,
+		})
 		require.NoError(t, err)
 		_ = more.Close()
-		hits, err := c.Search(ctx, &search.Request{Index: "i", Query: map[string]any{}, OnBehalfOf: "alice", OnBehalfOfDomain: domain})
+		hits, err := c.Search(ctx, &search.Request{
+			Index: "i", Query: map[string]any{}, OnBehalfOf: "alice",
+			OnBehalfOfDomain: domain,
+		})
 		require.NoError(t, err)
 		_ = hits.Close()
-		view, err := c.Bucket("default").View(ctx, &views.Request{Design: "d", View: "v", OnBehalfOf: "alice", OnBehalfOfDomain: domain})
+		view, err := c.Bucket("default").View(ctx, &views.Request{
+			Design: "d", View: "v", OnBehalfOf: "alice",
+			OnBehalfOfDomain: domain,
+		})
 		require.NoError(t, err)
 		_ = view.Close()
-		resp, err := c.Do(ctx, &core.HTTPRequest{Method: "GET", Path: "/", OnBehalfOf: "alice", OnBehalfOfDomain: domain})
+		resp, err := c.Do(ctx, &core.HTTPRequest{
+			Method: "GET", Path: "/", OnBehalfOf: "alice",
+			OnBehalfOfDomain: domain,
+		})
 		require.NoError(t, err)
 		_ = resp.Body.Close()
 		header := base64.StdEncoding.EncodeToString([]byte(want))
@@ -64,7 +80,8 @@ func TestEveryServiceReadsTheUserToActFor_D128(t *testing.T) {
 
 // TestTheMockActsForTheUserOfTheHeader_D128: the mock reads the header as servers do.
 func TestTheMockActsForTheUserOfTheHeader_D128(t *testing.T) {
-	m := mock.Start(t, mock.Nodes(1), mock.User("Administrator", "password"), mock.User("alice", "pw", "default"), mock.ExternalUser("bob", "pw", "default"))
+	m := mock.Start(t, mock.Nodes(1), mock.User("Administrator", "password"), mock.User("alice", "pw", "default"),
+		mock.ExternalUser("bob", "pw", "default"))
 	c := openConfig(t, core.Config{
 		Seeds: core.SeedConfig{Hosts: []string{m.Node(0).Addr()}},
 		Net:   core.NetConfig{NodeFilter: core.AnyNode},

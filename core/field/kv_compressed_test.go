@@ -39,7 +39,8 @@ func TestEveryCompressedBodyIsInflated_D134(t *testing.T) {
 		case memd.OpStat:
 			for _, name := range []string{"one", "two"} {
 				s.Send(memd.Packet{
-					Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Key: []byte(name), Datatype: memd.DatatypeSnappy, Value: packed("the value of " + name),
+					Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Key: []byte(name),
+					Datatype: memd.DatatypeSnappy, Value: packed("the value of " + name),
 				})
 			}
 			s.Reply(p, 0, nil, nil)
@@ -64,19 +65,27 @@ func TestEveryCompressedBodyIsInflated_D134(t *testing.T) {
 
 	stats, err := kv.Do(fresh(t), b, kv.Stat{})
 	require.NoError(t, err)
-	require.Equal(t, []kv.StatEntry{{Name: "one", Value: "the value of one"}, {Name: "two", Value: "the value of two"}}, stats.Stats)
+	require.Equal(t, []kv.StatEntry{{Name: "one", Value: "the value of one"}, {Name: "two", Value: "the value of two"}},
+		stats.Stats)
 
-	_, err = kv.Do(fresh(t), b, kv.MutateIn{Key: []byte("k"), Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("1")), kv.ReplacePath("b", []byte("1"))}})
+	_, err = kv.Do(fresh(t), b, kv.MutateIn{Key: []byte("k"), Specs: []kv.MutateSpec{
+		kv.UpsertPath("a", []byte("1")),
+		kv.ReplacePath("b", []byte("1")),
+	}})
 	require.ErrorIs(t, err, cberr.PathNotFound)
 	var path *kv.PathError
 	require.ErrorAs(t, err, &path)
-	require.Equal(t, kv.PathError{Index: 1, Path: "b", Status: memd.StatusSubdocPathNotFound, Kind: cberr.PathNotFound}, *path)
+	require.Equal(t, kv.PathError{Index: 1, Path: "b", Status: memd.StatusSubdocPathNotFound, Kind: cberr.PathNotFound},
+		*path)
 
 	_, err = kv.Do(fresh(t), b, kv.Replace{Key: []byte("k")})
 	require.ErrorContains(t, err, "(Context: what it says, Ref #: r1)")
 	_, err = kv.Do(fresh(t), b, kv.Remove{Key: []byte("k")})
 	require.ErrorContains(t, err, "PACKED, from the map")
-	_, err = kv.Do(fresh(t), b, kv.Get{Common: kv.Common{Scope: "s", Collection: "c", Timeout: time.Second}, Key: []byte("k")})
+	_, err = kv.Do(fresh(t), b, kv.Get{
+		Common: kv.Common{Scope: "s", Collection: "c", Timeout: time.Second},
+		Key:    []byte("k"),
+	})
 	require.ErrorIs(t, err, cberr.ScopeNotFound)
 	require.ErrorContains(t, err, "what it says")
 
@@ -95,7 +104,8 @@ func TestTheHandshakesCompressedBodiesAreInflated_D134(t *testing.T) {
 	n.SetHook(func(s *scripted.Session, p *memd.Packet) bool {
 		switch p.Opcode {
 		case memd.OpHello:
-			sendPacked(s, p, 0, 0, string(memd.AppendFeatures(nil, memd.FeatureXError, memd.FeatureJSON, memd.FeatureSnappy)))
+			sendPacked(s, p, 0, 0, string(memd.AppendFeatures(nil, memd.FeatureXError, memd.FeatureJSON,
+				memd.FeatureSnappy)))
 		case memd.OpSASLListMechs:
 			sendPacked(s, p, 0, 0, "SCRAM-SHA512 PLAIN")
 		case memd.OpSelectBucket:
@@ -119,7 +129,10 @@ func TestCompressedBodiesAreBounded_D134(t *testing.T) {
 		case memd.OpGetErrorMap:
 			s.ReplyTyped(p, 0, memd.DatatypeSnappy|memd.DatatypeJSON, nil, claims)
 		case memd.OpStat:
-			s.Send(memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Key: []byte("a"), Datatype: memd.DatatypeSnappy, Value: claims})
+			s.Send(memd.Packet{
+				Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Key: []byte("a"),
+				Datatype: memd.DatatypeSnappy, Value: claims,
+			})
 			s.Reply(p, 0, nil, nil)
 		case memd.OpSubdocMultiMutation:
 			s.ReplyTyped(p, memd.StatusSubdocMultiPathFailure, memd.DatatypeSnappy, nil, claims)

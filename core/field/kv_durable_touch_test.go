@@ -12,7 +12,8 @@ import (
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
-// Servers take the durability frame of TOUCH and GET_AND_TOUCH and answer 0x83 whatever its level is. The client says so itself.
+// Servers take the durability frame of TOUCH and GET_AND_TOUCH and answer 0x83 whatever its level is. The client says
+// so itself.
 func TestADurableTouchIsRefusedHere_D122(t *testing.T) {
 	s := scripted.New(t, 1)
 	b := ready(t, s)
@@ -24,7 +25,10 @@ func TestADurableTouchIsRefusedHere_D122(t *testing.T) {
 				return err
 			},
 			"get-and-touch": func() error {
-				_, err := kv.Do(fresh(t), b, kv.GetAndTouch{Key: key, Expiry: kv.ExpireAfter(time.Minute), Durability: level})
+				_, err := kv.Do(fresh(t), b, kv.GetAndTouch{
+					Key: key, Expiry: kv.ExpireAfter(time.Minute),
+					Durability: level,
+				})
 				return err
 			},
 		} {

@@ -33,7 +33,8 @@ func openMock(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) *core
 func virtualMock(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket), change ...func(*core.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual())
+		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")),
+			mock.Virtual())
 		f(t, m, openMock(t, m, change...))
 	})
 }

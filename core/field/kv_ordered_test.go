@@ -16,8 +16,8 @@ import (
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
-// A server refuses GET_FAILOVER_LOG on a connection with unordered execution. The client asks over another connection of the
-// node, and closes that when it has nothing to do.
+// A server refuses GET_FAILOVER_LOG on a connection with unordered execution. The client asks over another connection
+// of the node, and closes that when it has nothing to do.
 func TestFailoverLogsWhereExecutionIsUnordered_D121(t *testing.T) {
 	virtualMock(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		before := connections(m)
@@ -99,7 +99,8 @@ func TestASecondConnectionThatIsRefused_D121(t *testing.T) {
 		wg.Wait()
 		require.Less(t, n.Accepted()-before, 30, "attempts in 10 s")
 		n.SetHook(nil)
-		_, err := kv.Do(fresh(t), b, kv.GetFailoverLog{Common: kv.Common{Timeout: 9 * time.Second}}) // longer than the pauses
+		// longer than the pauses
+		_, err := kv.Do(fresh(t), b, kv.GetFailoverLog{Common: kv.Common{Timeout: 9 * time.Second}})
 		require.NoError(t, err)
 		before = n.Accepted()
 		time.Sleep(time.Minute)
@@ -108,7 +109,8 @@ func TestASecondConnectionThatIsRefused_D121(t *testing.T) {
 	})
 }
 
-// Where a node grants no unordered execution there is no second connection. With one, exactly the refused requests take it.
+// Where a node grants no unordered execution there is no second connection. With one, exactly the refused requests take
+// it.
 func TestWhichConnectionARequestTakes_D121(t *testing.T) {
 	for _, unordered := range []bool{false, true} {
 		virtualScripted(t, 1, func(t *testing.T, s *scripted.Cluster, change func(*core.Config)) {
@@ -117,7 +119,8 @@ func TestWhichConnectionARequestTakes_D121(t *testing.T) {
 			n := s.Nodes[0]
 			n.SetHook(func(s *scripted.Session, p *memd.Packet) bool {
 				in := s.Features().Has(memd.FeatureUnorderedExecution)
-				if ordered := p.Opcode == memd.OpGetFailoverLog; ordered && in || !ordered && p.Opcode != memd.OpHello && in != unordered && !isHandshake(p.Opcode) {
+				if ordered := p.Opcode == memd.OpGetFailoverLog; ordered && in || !ordered &&
+					p.Opcode != memd.OpHello && in != unordered && !isHandshake(p.Opcode) {
 					s.Reply(p, memd.StatusNotSupported, nil, nil)
 					return true
 				}
@@ -143,7 +146,8 @@ func TestWhichConnectionARequestTakes_D121(t *testing.T) {
 // isHandshake reports the requests that every connection begins with, or that ask it for a sign of life.
 func isHandshake(op memd.Opcode) bool {
 	return bytes.IndexByte([]byte{
-		byte(memd.OpGetErrorMap), byte(memd.OpSASLListMechs), byte(memd.OpSASLAuth), byte(memd.OpSASLStep), byte(memd.OpSelectBucket),
+		byte(memd.OpGetErrorMap), byte(memd.OpSASLListMechs), byte(memd.OpSASLAuth), byte(memd.OpSASLStep),
+		byte(memd.OpSelectBucket),
 		byte(memd.OpGetClusterConfig), byte(memd.OpNoop),
 	}, byte(op)) >= 0
 }

@@ -42,7 +42,8 @@ func keys(names ...string) (value []byte) {
 	return value
 }
 
-// Q22: a node that says for ever that there is more, and gives nothing, is asked at a pace; the scan ends with an error.
+// Q22: a node that says for ever that there is more, and gives nothing, is asked at a pace; the scan ends with an
+// error.
 func TestAScanWithoutProgressIsPacedAndEnds_D140(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(s *scripted.Session, p *memd.Packet)
@@ -51,17 +52,21 @@ func TestAScanWithoutProgressIsPacedAndEnds_D140(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"more, and nothing": {want: cberr.UnambiguousTimeout, text: "no progress", answer: func(s *scripted.Session, p *memd.Packet) {
+		"more, and nothing": {want: cberr.UnambiguousTimeout, text: "no progress", answer: func(s *scripted.Session,
+			p *memd.Packet,
+		) {
 			s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), nil)
 		}},
 		"the same sample again and again": {
-			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.UnambiguousTimeout, text: "no progress",
+			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.UnambiguousTimeout,
+			text: "no progress",
 			answer: func(s *scripted.Session, p *memd.Packet) {
 				s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), keys("a"))
 			},
 		},
 		"a sample, and the scan is gone": {
-			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.DocumentNotFound, text: "KEY_ENOENT",
+			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.DocumentNotFound,
+			text: "KEY_ENOENT",
 			answer: func(s *scripted.Session, p *memd.Packet) {
 				if s.Node.Requests(memd.OpRangeScanContinue)%2 == 1 {
 					s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), keys("a"))
@@ -87,7 +92,8 @@ func TestAScanWithoutProgressIsPacedAndEnds_D140(t *testing.T) {
 				require.Equal(t, c.items, items)
 				require.Less(t, time.Since(began), 15*time.Second)
 				n := s.Nodes[0]
-				require.Less(t, n.Requests(memd.OpRangeScanContinue)+n.Requests(memd.OpRangeScanCreate), 500, "requests in 10 s")
+				require.Less(t, n.Requests(memd.OpRangeScanContinue)+n.Requests(memd.OpRangeScanCreate), 500,
+					"requests in 10 s")
 				run.Close()
 			})
 		})
@@ -103,7 +109,8 @@ func TestAScanWithProgressIsNotPaced_D140(t *testing.T) {
 				s.Reply(p, memd.StatusRangeScanComplete, make([]byte, 4), nil)
 				return
 			}
-			s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), keys(string(binary.BigEndian.AppendUint32(nil, count))))
+			s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4),
+				keys(string(binary.BigEndian.AppendUint32(nil, count))))
 		})
 		b := ready(t, s, change)
 		began := time.Now()
@@ -119,8 +126,8 @@ func TestAScanWithProgressIsNotPaced_D140(t *testing.T) {
 	})
 }
 
-// Q23: of a name that a document has twice the server reads the first one. So does the client when it cuts the paths out itself,
-// because there are more than a request takes.
+// Q23: of a name that a document has twice the server reads the first one. So does the client when it cuts the paths
+// out itself, because there are more than a request takes.
 func TestOfANameThatIsThereTwiceTheFirstCounts_D136(t *testing.T) {
 	const doc = `{"a":1,"b":{"x":{"y":1},"x":{"y":2}},"a":2}`
 	s := scripted.New(t, 1)

@@ -27,7 +27,8 @@ func refusing(n *scripted.Node, op memd.Opcode, status memd.Status, times int32)
 	})
 }
 
-// F9: a bucket was deleted and made again under a connection, which has none since. The write goes again over a new one.
+// F9: a bucket was deleted and made again under a connection, which has none since. The write goes again over a new
+// one.
 func TestAConnectionWithoutABucketIsReplaced_D132(t *testing.T) {
 	s := scripted.New(t, 1)
 	b := ready(t, s)
@@ -91,7 +92,10 @@ func TestNotAppliedIsSaid_D132(t *testing.T) {
 		require.ErrorIs(t, err, kind, status)
 		require.False(t, e.Ambiguous(), "%v: %v", status, err)
 	}
-	for _, status := range []memd.Status{memd.StatusInternal, memd.StatusSyncWriteAmbiguous, memd.StatusRangeScanMore, 0x7ff0} {
+	for _, status := range []memd.Status{
+		memd.StatusInternal, memd.StatusSyncWriteAmbiguous, memd.StatusRangeScanMore,
+		0x7ff0,
+	} {
 		refusing(s.Nodes[0], memd.OpSet, status, 0)
 		_, err := kv.Do(fresh(t), b, kv.Upsert{Key: []byte("k")})
 		var e *kv.Error
@@ -100,7 +104,8 @@ func TestNotAppliedIsSaid_D132(t *testing.T) {
 	}
 }
 
-// The error map's retry hint is followed where nothing can have been applied: a hint on a status that says otherwise is not.
+// The error map's retry hint is followed where nothing can have been applied: a hint on a status that says otherwise is
+// not.
 func TestTheErrorMapsRetryForWhatMayBeApplied_D132(t *testing.T) {
 	s := scripted.New(t, 1)
 	entry := func(code, attrs string) string {
@@ -151,7 +156,8 @@ func TestANodeThatHasNoBucketIsAskedAtAPace_D132(t *testing.T) {
 	require.Less(t, n.Accepted()-before, 25, "connections in 2 s")
 }
 
-// A status after which the error map does not rely on the connection has it replaced, at a pace, without harm to other calls.
+// A status after which the error map does not rely on the connection has it replaced, at a pace, without harm to other
+// calls.
 func TestAConnectionNotToBeReliedOnIsReplacedAtAPace_D132(t *testing.T) {
 	s := scripted.New(t, 1)
 	s.ErrorMap = `{"version":2,"revision":1,"errors":{"84":{"name":"EINTERNAL","desc":"d","attrs":["internal","conn-state-invalidated"]}}}`

@@ -22,7 +22,8 @@ import (
 func onToken(t *testing.T, f func(t *testing.T, m *mock.Cluster, c *core.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS(), mock.User("app", "pw", "default"),
+		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual(), mock.TLS(), mock.User("app", "pw",
+			"default"),
 			mock.Token("t0", "app"), mock.Token("t1", "app"))
 		c := onMock(t, m, func(cfg *core.Config) {
 			for i, h := range cfg.Seeds.Hosts {
@@ -47,8 +48,8 @@ func writes(t *testing.T, c *core.Cluster) {
 	}
 }
 
-// A node that cannot judge a new login now, because its authentication provider is away, keeps its connection: the client tries
-// again later. Nothing is lost meanwhile, however long it takes.
+// A node that cannot judge a new login now, because its authentication provider is away, keeps its connection: the
+// client tries again later. Nothing is lost meanwhile, however long it takes.
 func TestALoginThatCannotBeJudgedKeepsTheConnection(t *testing.T) {
 	for _, status := range []memd.Status{memd.StatusTmpFail, memd.StatusBusy, memd.StatusNotSupported} {
 		t.Run(status.String(), func(t *testing.T) {

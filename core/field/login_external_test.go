@@ -31,10 +31,11 @@ func overTLS(t testing.TB, m *mock.Cluster, name, password string) core.Config {
 	return cfg
 }
 
-// TestExternalUsersLogInByPlain_D131: a server has nothing to prove a user of LDAP or PAM by, so it refuses SCRAM for them with the
-// status of a wrong password, although it lists SCRAM.
+// TestExternalUsersLogInByPlain_D131: a server has nothing to prove a user of LDAP or PAM by, so it refuses SCRAM for
+// them with the status of a wrong password, although it lists SCRAM.
 func TestExternalUsersLogInByPlain_D131(t *testing.T) {
-	m := mock.Start(t, mock.TLS(), mock.User("local", "secret"), mock.ExternalUser("ldap", "secret"), mock.ExternalUser("reader", "secret", "default"))
+	m := mock.Start(t, mock.TLS(), mock.User("local", "secret"), mock.ExternalUser("ldap", "secret"),
+		mock.ExternalUser("reader", "secret", "default"))
 	for name, mechanism := range map[string]string{"local": "SCRAM-SHA512", "ldap": "PLAIN", "reader": "PLAIN"} {
 		b := openConfig(t, overTLS(t, m, name, "secret")).Bucket("default")
 		require.NoError(t, b.WaitReady(within(t, 10*time.Second)), name)
@@ -42,7 +43,8 @@ func TestExternalUsersLogInByPlain_D131(t *testing.T) {
 		require.Equal(t, mechanism, b.Status()[0].Mechanism, name)
 
 		wrong := openConfig(t, overTLS(t, m, name, "wrong"))
-		require.ErrorIs(t, wrong.Bucket("default").WaitReady(within(t, 10*time.Second)), cberr.AuthenticationFailure, name)
+		require.ErrorIs(t, wrong.Bucket("default").WaitReady(within(t, 10*time.Second)), cberr.AuthenticationFailure,
+			name)
 
 		plaintext := openConfig(t, asUser(t, m, name, "secret"))
 		err := plaintext.Bucket("default").WaitReady(within(t, 10*time.Second))
@@ -72,7 +74,8 @@ func startPicky(t testing.TB, lists string, late bool) (p *picky, roots *x509.Ce
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p = &picky{Cluster: &scripted.Cluster{Features: scripted.AllFeatures(), Mechanisms: lists}, late: late}
-	n := p.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}})) //nolint:gosec // the test's own server
+	//nolint:gosec // the test's own server
+	n := p.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 	p.Map = func(_ *scripted.Node, bucket string) []byte {
 		return p.Render(scripted.Spec{Bucket: bucket, Services: func(n *scripted.Node) string { return `{"kv":1,"kvSSL":` + strconv.Itoa(n.Port()) + `}` }})
 	}
@@ -117,8 +120,8 @@ func (p *picky) attempt(t *testing.T, change func(*core.Config)) ([]string, erro
 	return tried, err
 }
 
-// TestWhenPlainFollowsScram_D131: PLAIN tells the server the password, so it follows a refusal only where it is certain who the
-// server is, and where the server lists it.
+// TestWhenPlainFollowsScram_D131: PLAIN tells the server the password, so it follows a refusal only where it is certain
+// who the server is, and where the server lists it.
 func TestWhenPlainFollowsScram_D131(t *testing.T) {
 	const all = "SCRAM-SHA512 SCRAM-SHA256 SCRAM-SHA1 PLAIN"
 	for name, c := range map[string]struct {
@@ -128,10 +131,14 @@ func TestWhenPlainFollowsScram_D131(t *testing.T) {
 		tried     []string
 		succeeded bool
 	}{
-		"verified":                        {all, false, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
-		"refused late":                    {all, true, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
-		"only PLAIN listed":               {"PLAIN", false, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
-		"not listed":                      {"SCRAM-SHA512 SCRAM-SHA1", false, verified, []string{"SCRAM-SHA512"}, false},
+		"verified":          {all, false, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
+		"refused late":      {all, true, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
+		"only PLAIN listed": {"PLAIN", false, verified, []string{"SCRAM-SHA512", "PLAIN"}, true},
+		"not listed": {
+			"SCRAM-SHA512 SCRAM-SHA1", false, verified,
+			[]string{"SCRAM-SHA512"},
+			false,
+		},
 		"not verified":                    {all, false, unverified, []string{"SCRAM-SHA512"}, false},
 		"not verified, only PLAIN listed": {"PLAIN", false, unverified, []string{"SCRAM-SHA512"}, false},
 		"not verified, PLAIN second": {all, false, func(c *core.Config, p *x509.CertPool) {
@@ -178,8 +185,8 @@ func certificateOf(t testing.TB) (certificate tls.Certificate, roots *x509.CertP
 	return s.TLS.Certificates[0], roots
 }
 
-// TestSASLMechForce_D131: the option that other clients have names the one mechanism to use. It does not allow PLAIN where the
-// password could be overheard.
+// TestSASLMechForce_D131: the option that other clients have names the one mechanism to use. It does not allow PLAIN
+// where the password could be overheard.
 func TestSASLMechForce_D131(t *testing.T) {
 	m := mock.Start(t, mock.TLS(), mock.ExternalUser("ldap", "secret"), mock.User("local", "secret"))
 	forced := func(connString, name, mechanism string) core.Config {
@@ -200,7 +207,8 @@ func TestSASLMechForce_D131(t *testing.T) {
 	require.NoError(t, b.WaitReady(within(t, 10*time.Second)))
 	require.Equal(t, "SCRAM-SHA1", b.Status()[0].Mechanism)
 
-	err := openConfig(t, forced(m.TLSConnString(), "ldap", "SCRAM-SHA256")).Bucket("default").WaitReady(within(t, 10*time.Second))
+	err := openConfig(t, forced(m.TLSConnString(), "ldap", "SCRAM-SHA256")).Bucket("default").WaitReady(within(t,
+		10*time.Second))
 	require.ErrorIs(t, err, cberr.AuthenticationFailure, "nothing else is tried")
 
 	b = openConfig(t, forced(m.ConnString(), "local", "PLAIN")).Bucket("default")

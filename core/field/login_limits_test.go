@@ -15,10 +15,12 @@ import (
 
 // plainLogin logs in by PLAIN, which a scripted node takes.
 func plainLogin(c *core.Config) {
-	c.Auth.Username, c.Auth.Password, c.Auth.Mechanisms, c.Auth.AllowPlain = "u", core.NewSecret("p"), []string{"PLAIN"}, true
+	c.Auth.Username, c.Auth.Password, c.Auth.Mechanisms, c.Auth.AllowPlain = "u", core.NewSecret("p"),
+		[]string{"PLAIN"}, true
 }
 
-// TestALoginIsBounded_D142: what a node sends before the login has succeeded is anyone's, and takes no memory worth the name.
+// TestALoginIsBounded_D142: what a node sends before the login has succeeded is anyone's, and takes no memory worth the
+// name.
 func TestALoginIsBounded_D142(t *testing.T) {
 	const size = 8 << 20
 	for _, op := range []memd.Opcode{memd.OpHello, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep} {
@@ -28,7 +30,8 @@ func TestALoginIsBounded_D142(t *testing.T) {
 			s.Nodes[0].SetHook(func(s *scripted.Session, p *memd.Packet) bool {
 				if op == memd.OpSASLStep && p.Opcode == memd.OpSASLAuth {
 					nonce := p.Value[bytes.Index(p.Value, []byte("r="))+2:]
-					s.Reply(p, memd.StatusAuthContinue, nil, []byte("r="+string(nonce)+"x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=4000"))
+					s.Reply(p, memd.StatusAuthContinue, nil,
+						[]byte("r="+string(nonce)+"x,s=YWFhYWFhYWFhYWFhYWFhYQ==,i=4000"))
 					return true
 				}
 				if p.Opcode != op {

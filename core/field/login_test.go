@@ -21,10 +21,11 @@ func asUser(t testing.TB, m *mock.Cluster, name, password string, mechanisms ...
 	return cfg
 }
 
-// TestIterationsOfRealServers_D119: ns_server makes accounts with 4,000 iterations from 6.5 to 7.2, and with 15,000 later;
-// administrators may set other numbers.
+// TestIterationsOfRealServers_D119: ns_server makes accounts with 4,000 iterations from 6.5 to 7.2, and with 15,000
+// later; administrators may set other numbers.
 func TestIterationsOfRealServers_D119(t *testing.T) {
-	m := mock.Start(t, mock.Iterations(4000), mock.User("old", "secret"), mock.User("new", "secret"), mock.User("set", "secret"), mock.User("least", "secret"),
+	m := mock.Start(t, mock.Iterations(4000), mock.User("old", "secret"), mock.User("new", "secret"),
+		mock.User("set", "secret"), mock.User("least", "secret"),
 		mock.Iterations(15_000, "new"), mock.Iterations(4001, "set"), mock.Iterations(1000, "least"))
 	for _, name := range []string{"old", "new", "set", "least"} {
 		for _, mechanism := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
@@ -46,6 +47,9 @@ func TestFewIterationsAreRefused_D119(t *testing.T) {
 	defer cancel()
 	err := c.Bucket("default").WaitReady(ctx)
 	require.ErrorContains(t, err, "iteration count \"999\" is outside 1000..1000000")
-	_, err = kv.Do(within(t, time.Second), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 50 * time.Millisecond}})
+	_, err = kv.Do(within(t, time.Second), c.Bucket("default"), kv.Get{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 50 * time.Millisecond},
+	})
 	require.ErrorContains(t, err, "iteration count")
 }

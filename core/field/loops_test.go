@@ -26,7 +26,8 @@ import (
 
 // Bounds of what a server may make the client do. "A handful" is what the documents promise.
 const (
-	dialsInASecond       = 8 // the first, and then with pauses that double, from 30 ms on for nodes and from 100 ms for maps over HTTP
+	// the first, and then with pauses that double, from 30 ms on for nodes and from 100 ms for maps over HTTP
+	dialsInASecond       = 8
 	requestsInAMillisec  = 5
 	watchedTime          = 5 * time.Second
 	watchedLatency       = 50 * time.Microsecond // each way: a loop without pauses makes 10,000 rounds a second
@@ -86,7 +87,10 @@ func (w *watched) push(rev int64, value []byte) {
 	extras := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), uint64(rev))
 	for _, n := range w.s.Nodes {
 		for _, s := range n.Sessions() {
-			p := memd.Packet{Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: extras, Key: []byte("default"), Value: value}
+			p := memd.Packet{
+				Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: extras,
+				Key: []byte("default"), Value: value,
+			}
 			if value != nil {
 				p.Datatype = memd.DatatypeJSON
 			}
@@ -111,7 +115,10 @@ func (w *watched) calls(ctx context.Context, callers int, common kv.Common) {
 	for i := range callers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = kv.Do(ctx, w.b, kv.Upsert{Common: common, Key: fmt.Appendf(nil, "key %d", i), Value: []byte("v")})
+				_, _ = kv.Do(ctx, w.b, kv.Upsert{
+					Common: common, Key: fmt.Appendf(nil, "key %d", i),
+					Value: []byte("v"),
+				})
 				time.Sleep(time.Millisecond)
 			}
 		})
@@ -154,7 +161,10 @@ func oneCall(ctx context.Context, w *watched) {
 }
 
 func oneCallAtOnce(ctx context.Context, w *watched) {
-	_, _ = kv.Do(ctx, w.b, kv.Upsert{Common: kv.Common{Timeout: watchedTime, Retry: atOnce{}}, Key: []byte("k"), Value: []byte("v")})
+	_, _ = kv.Do(ctx, w.b, kv.Upsert{
+		Common: kv.Common{Timeout: watchedTime, Retry: atOnce{}}, Key: []byte("k"),
+		Value: []byte("v"),
+	})
 }
 
 func manyCalls(ctx context.Context, w *watched) { w.calls(ctx, 8, kv.Common{}) }
@@ -242,7 +252,10 @@ var drivers = map[string]drives{
 	"does not answer which id a collection has": {
 		answer: answered(on(memd.OpCollectionsGetID, func(*scripted.Session, *memd.Packet) {})),
 		work: func(ctx context.Context, w *watched) {
-			_, _ = kv.Do(ctx, w.b, kv.Get{Common: kv.Common{Scope: "s", Collection: "c", Timeout: watchedTime}, Key: []byte("k")})
+			_, _ = kv.Do(ctx, w.b, kv.Get{
+				Common: kv.Common{Scope: "s", Collection: "c", Timeout: watchedTime},
+				Key:    []byte("k"),
+			})
 		},
 		requests: map[memd.Opcode]int{memd.OpCollectionsGetID: 4},
 	},
@@ -262,7 +275,10 @@ var drivers = map[string]drives{
 			}
 		},
 		work: func(ctx context.Context, w *watched) {
-			_, _ = kv.DoPolled(ctx, w.b, kv.Upsert{Key: []byte("k")}, kv.PollDurability{PersistTo: 1, Timeout: watchedTime})
+			_, _ = kv.DoPolled(ctx, w.b, kv.Upsert{Key: []byte("k")}, kv.PollDurability{
+				PersistTo: 1,
+				Timeout:   watchedTime,
+			})
 		},
 		requests: map[memd.Opcode]int{memd.OpObserveSeqno: 18},
 	},
@@ -284,7 +300,8 @@ var drivers = map[string]drives{
 				return []byte(strings.Replace(m, `],"vBucketServerMap"`, `,{"hostname":"127.0.0.2:8091"}],"vBucketServerMap"`, 1))
 			})
 		},
-		all: 400, // 256 at once, as of a large cluster's first map, and then eight a second; each is tried again until it leaves
+		// 256 at once, as of a large cluster's first map, and then eight a second; each is tried again until it leaves
+		all: 400,
 	},
 	"is another bucket in each map": {
 		work: func(ctx context.Context, w *watched) {
@@ -298,8 +315,8 @@ var drivers = map[string]drives{
 	},
 }
 
-// No server makes the client open more than a handful of connections a second, or send more than a handful of identical requests a
-// millisecond, whatever it answers.
+// No server makes the client open more than a handful of connections a second, or send more than a handful of identical
+// requests a millisecond, whatever it answers.
 func TestWhatAServerDrivesIsPaced_D133_D140(t *testing.T) {
 	for name, d := range drivers {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { driven(t, d) }) })
@@ -336,7 +353,8 @@ func driven(t *testing.T, d drives) {
 	var all []time.Time
 	for addr, dials := range w.dials {
 		all = append(all, dials...)
-		require.LessOrEqual(t, most(dials, time.Second), cmp.Or(d.dials, dialsInASecond), "connections to %s in a second", addr)
+		require.LessOrEqual(t, most(dials, time.Second), cmp.Or(d.dials, dialsInASecond),
+			"connections to %s in a second", addr)
 	}
 	require.LessOrEqual(t, most(all, time.Second), cmp.Or(d.all, 2*dialsInASecond), "connections in a second")
 	for op, limit := range d.requests {

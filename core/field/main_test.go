@@ -1,5 +1,5 @@
-// Package field_test holds tests from real servers and public bug reports. Each goes the way a user goes: the public API on one
-// side, package mock or mock/scripted on the other. testdata/defects.txt explains their numbers.
+// Package field_test holds tests from real servers and public bug reports. Each goes the way a user goes: the public
+// API on one side, package mock or mock/scripted on the other. testdata/defects.txt explains their numbers.
 package field_test
 
 import (

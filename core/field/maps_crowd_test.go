@@ -64,18 +64,22 @@ func crowd(s *scripted.Cluster, rev, others int) string {
 		`"vBucketServerMap":{"numReplicas":0,"vBucketMap":[%s[0]]}}`, rev, strings.Join(ext, ","), strings.Join(nodes, ","), strings.Repeat("[0],", 63))
 }
 
-// A map of thousands of nodes that are not there starts some of the attempts to connect to them, and the others after these; a
-// node that is there has its turn.
+// A map of thousands of nodes that are not there starts some of the attempts to connect to them, and the others after
+// these; a node that is there has its turn.
 func TestAMapOfThousandsOfDeadNodes_D141(t *testing.T) {
 	const others = 3000
 	s := scripted.New(t, 2)
 	s.Features[memd.FeatureClustermapChange] = true
-	d := &silentNodes{known: map[string]bool{s.Nodes[0].Addr(): true, s.Nodes[1].Addr(): true}, dialled: map[string]bool{}}
+	d := &silentNodes{
+		known:   map[string]bool{s.Nodes[0].Addr(): true, s.Nodes[1].Addr(): true},
+		dialled: map[string]bool{},
+	}
 	s.Map = func(_ *scripted.Node, bucket string) []byte {
 		return s.Render(scripted.Spec{Bucket: bucket, Live: []int{0}})
 	}
 	c := open(t, s, func(cfg *core.Config) {
-		cfg.Seeds.Hosts, cfg.Net.Dial, cfg.Net.ConnectTimeout = []string{s.Nodes[0].Addr()}, d.dial, 100*time.Millisecond
+		cfg.Seeds.Hosts, cfg.Net.Dial, cfg.Net.ConnectTimeout = []string{s.Nodes[0].Addr()}, d.dial,
+			100*time.Millisecond
 	})
 	b := c.Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))

@@ -53,8 +53,8 @@ func (d *dials) elsewhere() []string {
 	return d.other
 }
 
-// A host in a map is a host, and no part of a URL that leads elsewhere: wherever a map has hosts, a text that is not a host is refused, and
-// nothing is sent anywhere.
+// A host in a map is a host, and no part of a URL that leads elsewhere: wherever a map has hosts, a text that is not a
+// host is refused, and nothing is sent anywhere.
 func TestHostsInMapsAreHosts_D141(t *testing.T) {
 	var caught atomic.Int32
 	trap := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,8 @@ func TestHostsInMapsAreHosts_D141(t *testing.T) {
 		"serverList": `{"rev":2,"vBucketServerMap":{"serverList":["127.0.0.1:%[1]d","%[2]s:8091"],"vBucketMap":[[0],[0]]}}`,
 	} {
 		for _, host := range []string{
-			"127.0.0.3/evil/path?x=", "127.0.0.3#", "user@127.0.0.3", "127.0.0.3?", "127.0.0.3\\", "127.0.0.3%2f", "a b", "\u0000", "127.0.0.3:1/x",
+			"127.0.0.3/evil/path?x=", "127.0.0.3#", "user@127.0.0.3", "127.0.0.3?", "127.0.0.3\\", "127.0.0.3%2f",
+			"a b", "\u0000", "127.0.0.3:1/x",
 		} {
 			t.Run(place+" "+host, func(t *testing.T) {
 				s := scripted.New(t, 1)
@@ -112,9 +113,13 @@ func TestTargetsOfRecordsAreHosts_D141(t *testing.T) {
 	d := &dials{trap: "127.0.0.1:1", known: map[string]bool{s.Nodes[0].Addr(): true}}
 	c := openConfig(t, core.Config{
 		Seeds: core.SeedConfig{
-			Hosts:    []string{"127.0.0.1:2"},
-			SRV:      "_couchbase._tcp.x",
-			Resolver: records{{Target: "127.0.0.3/evil", Port: 11210}, {Target: "u@h.", Port: 11210}, {Target: "127.0.0.1", Port: uint16(s.Nodes[0].Port())}},
+			Hosts: []string{"127.0.0.1:2"},
+			SRV:   "_couchbase._tcp.x",
+			Resolver: records{
+				{Target: "127.0.0.3/evil", Port: 11210},
+				{Target: "u@h.", Port: 11210},
+				{Target: "127.0.0.1", Port: uint16(s.Nodes[0].Port())},
+			},
 		},
 		Net: core.NetConfig{NodeFilter: core.AnyNode, Dial: d.dial},
 	})
@@ -183,7 +188,10 @@ func sendMaps(t testing.TB, s *scripted.Cluster, b *core.Bucket, log heldLog, n,
 	for i := range n {
 		session.Send(push("default", 1, uint64(3+i), refusedMap(3+i, size)))
 	}
-	_, err := kv.Do(within(t, 20*time.Second), b, kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 20 * time.Second}})
+	_, err := kv.Do(within(t, 20*time.Second), b, kv.Get{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 20 * time.Second},
+	})
 	require.Error(t, err) // it is not there, and the answer is behind the maps
 }
 
@@ -227,7 +235,8 @@ func TestMapsThatWaitAreBounded_D141(t *testing.T) {
 			grown := heap() - before
 			close(log.goOn)
 			require.Less(t, grown, int64(30<<20), "16 maps of %d MiB", size>>20)
-			require.Eventually(t, func() bool { return len(c.Diagnostics().RefusedMaps) == 1 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(c.Diagnostics().RefusedMaps) == 1 }, 5*time.Second,
+				time.Millisecond)
 		})
 	}
 }
@@ -256,8 +265,10 @@ func TestErrorMapsOfNodesThatLeftAreForgotten_D141(t *testing.T) {
 	b := ready(t, s)
 	turn := func(rev int) {
 		last := s.Add(t, "127.0.0.1:0")
-		toAll(s, push("default", 1, uint64(rev), string(s.Render(scripted.Spec{Bucket: "default", Rev: int64(rev), Live: []int{0, last.Index}}))))
-		require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev == int64(rev) }, 5*time.Second, time.Millisecond)
+		toAll(s, push("default", 1, uint64(rev),
+			string(s.Render(scripted.Spec{Bucket: "default", Rev: int64(rev), Live: []int{0, last.Index}}))))
+		require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev == int64(rev) }, 5*time.Second,
+			time.Millisecond)
 		require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 		if last.Index > 2 {
 			gone := s.Nodes[last.Index-1]

@@ -50,7 +50,8 @@ func toServices(c *core.Cluster) map[string]func(ctx context.Context) error {
 	}
 }
 
-// A request to a service that has no map to go by says why there is none: the map that is not used, or what nodes have been met with.
+// A request to a service that has no map to go by says why there is none: the map that is not used, or what nodes have
+// been met with.
 func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 	refused := scripted.New(t, 1)
 	refused.Map = func(_ *scripted.Node, bucket string) []byte {
@@ -67,7 +68,10 @@ func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 			Seeds: core.SeedConfig{HTTPHosts: []string{manager.Listener.Addr().String()}},
 			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
 		}, "is not used"},
-		"a port that is closed": {core.Config{Seeds: core.SeedConfig{Hosts: []string{"127.0.0.1:1"}}}, "connecting to 127.0.0.1:1"},
+		"a port that is closed": {
+			core.Config{Seeds: core.SeedConfig{Hosts: []string{"127.0.0.1:1"}}},
+			"connecting to 127.0.0.1:1",
+		},
 		"a closed port for HTTP": {core.Config{
 			Seeds: core.SeedConfig{HTTPHosts: []string{"127.0.0.1:1"}},
 			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},

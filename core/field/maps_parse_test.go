@@ -21,7 +21,9 @@ import (
 var failOnce = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 
 // mapsThrough is a cluster of count nodes whose maps of a bucket go through change.
-func mapsThrough(t testing.TB, count int, spec scripted.Spec, change func(s *scripted.Cluster, raw string) string) *scripted.Cluster {
+func mapsThrough(t testing.TB, count int, spec scripted.Spec, change func(s *scripted.Cluster,
+	raw string) string,
+) *scripted.Cluster {
 	t.Helper()
 	s := scripted.New(t, count)
 	s.Map = func(_ *scripted.Node, bucket string) []byte {
@@ -124,7 +126,10 @@ func TestARowPastTheNodesIsLostAlone_D136(t *testing.T) {
 		for _, key := range keysOf(t, b, 4) {
 			vb, nodes, ok := b.Locate(key)
 			require.True(t, ok)
-			_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: key, Value: []byte("v"), Common: kv.Common{Retry: failOnce}})
+			_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{
+				Key: key, Value: []byte("v"),
+				Common: kv.Common{Retry: failOnce},
+			})
 			switch vb {
 			case 0:
 				lost++
@@ -209,9 +214,10 @@ func TestRowsCountByTheListOfServers_D136(t *testing.T) {
 
 // A server that only the list of servers names has no node: its vbuckets are lost alone, and the others do not move.
 func TestAServerThatNodesExtLacks_D136(t *testing.T) {
-	s := mapsThrough(t, 2, scripted.Spec{VBuckets: 3, Row: func(vb int) []int { return []int{vb} }}, func(s *scripted.Cluster, raw string) string {
-		return strings.Replace(raw, `"serverList":[`, `"serverList":["10.9.9.9:11210",`, 1)
-	})
+	s := mapsThrough(t, 2, scripted.Spec{VBuckets: 3, Row: func(vb int) []int { return []int{vb} }},
+		func(s *scripted.Cluster, raw string) string {
+			return strings.Replace(raw, `"serverList":[`, `"serverList":["10.9.9.9:11210",`, 1)
+		})
 	b := ready(t, s)
 	keys := keysOf(t, b, 3)
 	for vb, want := range []string{"", s.Nodes[0].Addr(), s.Nodes[1].Addr()} {

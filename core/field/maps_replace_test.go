@@ -22,7 +22,10 @@ import (
 // push is a notification of a cluster map; without a map it is a brief one.
 func push(key string, epoch, rev uint64, raw string) memd.Packet {
 	extras := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, epoch), rev)
-	p := memd.Packet{Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: extras, Key: []byte(key)}
+	p := memd.Packet{
+		Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Extras: extras,
+		Key: []byte(key),
+	}
 	if raw != "" {
 		p.Datatype, p.Value = memd.DatatypeJSON, []byte(raw)
 	}
@@ -114,8 +117,8 @@ func TestAnotherBucketsMapDoesNotReplaceOurs_D126(t *testing.T) {
 		"a version of another bucket's map is no sign of one of ours")
 }
 
-// A newer map without vbuckets, as a node may have for a moment, does not replace one that works. It is said, and the nodes
-// are asked again.
+// A newer map without vbuckets, as a node may have for a moment, does not replace one that works. It is said, and the
+// nodes are asked again.
 func TestAMapWithoutVBucketsDoesNotReplaceOneThatHasThem_D126(t *testing.T) {
 	for name, spec := range map[string]scripted.Spec{
 		"no rows":        {Rev: 2},
@@ -142,7 +145,8 @@ func TestAMapWithoutVBucketsDoesNotReplaceOneThatHasThem_D126(t *testing.T) {
 			require.Contains(t, string(text), "vbucket")
 
 			toAll(s, push("default", 1, 3, string(s.Render(scripted.Spec{Rev: 3, Bucket: "default"}))))
-			require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev == 3 }, 5*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev == 3 }, 5*time.Second,
+				10*time.Millisecond)
 			require.NoError(t, upsert(t, b))
 			text, err = json.Marshal(c.Diagnostics())
 			require.NoError(t, err)
@@ -197,7 +201,10 @@ func TestARefusedMapIsNamed_D126(t *testing.T) {
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, s.Nodes[0].Addr(), refused.Addr)
 
-			_, err = kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+			_, err = kv.Do(within(t, 2*time.Second), b, kv.Upsert{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 300 * time.Millisecond},
+			})
 			require.ErrorContains(t, err, c.want)
 			_, err = kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: failOnce}})
 			require.ErrorContains(t, err, c.want)
@@ -213,7 +220,8 @@ func TestARefusedMapIsNamed_D126(t *testing.T) {
 	}
 }
 
-// A newer map that is refused while the older one sends calls to a node that does not take them any more is in their errors.
+// A newer map that is refused while the older one sends calls to a node that does not take them any more is in their
+// errors.
 func TestACallThatNeedsTheRefusedMapNamesIt_D126(t *testing.T) {
 	s, _, b := pushing(t, 1)
 	newer := s.Render(scripted.Spec{Rev: 2, Bucket: "default", Services: func(*scripted.Node) string { return `{"kv":70000}` }})
@@ -224,7 +232,10 @@ func TestACallThatNeedsTheRefusedMapNamesIt_D126(t *testing.T) {
 		s.ReplyTyped(p, memd.StatusNotMyVBucket, memd.DatatypeJSON, nil, newer)
 		return true
 	})
-	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 300 * time.Millisecond},
+	})
 	require.ErrorContains(t, err, "port of kv")
 	var refused *core.MapError
 	require.ErrorAs(t, err, &refused)
@@ -258,7 +269,10 @@ func TestARefusedMapOverHTTPIsNamed_D126(t *testing.T) {
 			})
 			b := cl.Bucket("default")
 			require.ErrorContains(t, b.WaitReady(within(t, 500*time.Millisecond)), c.want)
-			_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+			_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 300 * time.Millisecond},
+			})
 			require.ErrorContains(t, err, c.want)
 			require.NoError(t, cl.Close())
 		})
@@ -273,7 +287,10 @@ func TestAnExpiredCallNamesTheRefusedMap_D126(t *testing.T) {
 	}
 	s.Nodes[1].SetHook(func(*scripted.Session, *memd.Packet) bool { return true }) // it never answers
 	b := open(t, s).Bucket("default")
-	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 300 * time.Millisecond}})
+	_, err := kv.Do(within(t, 2*time.Second), b, kv.Upsert{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 300 * time.Millisecond},
+	})
 	require.ErrorContains(t, err, "port of kv")
 	require.ErrorContains(t, err, s.Nodes[0].Addr())
 }

@@ -53,7 +53,10 @@ func one(t *testing.T, c *core.Cluster) {
 
 // A map without a data node is a map of services: requests go by it, and the cluster is ready.
 func TestAMapWithoutADataNodeIsUsableForServices_D124(t *testing.T) {
-	for name, setting := range map[string]core.Bootstrap{"over HTTP alone": core.BootstrapHTTP, "over both": core.BootstrapBoth} {
+	for name, setting := range map[string]core.Bootstrap{
+		"over HTTP alone": core.BootstrapHTTP,
+		"over both":       core.BootstrapBoth,
+	} {
 		t.Run(name, func(t *testing.T) {
 			port := queryNode(t)
 			c := openConfig(t, core.Config{
@@ -84,7 +87,8 @@ func TestAMapWithoutADataNodeOverAConnection_D124(t *testing.T) {
 	require.NoError(t, c.WaitReady(within(t, 2*time.Second)))
 	b := c.Bucket("")
 	before, _ := b.Map()
-	require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev > before.Rev+2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev > before.Rev+2 }, 5*time.Second,
+		10*time.Millisecond)
 	require.Equal(t, 1, s.Nodes[0].Accepted())
 	one(t, c)
 }

@@ -105,14 +105,17 @@ func answers(status memd.Status, ops ...memd.Opcode) scripted.Hook {
 	}
 }
 
-// TestSeedWithoutTheBucket_D127: a seed that refuses the bucket, for whatever reason that may pass, still tells over HTTP where it is.
+// TestSeedWithoutTheBucket_D127: a seed that refuses the bucket, for whatever reason that may pass, still tells over
+// HTTP where it is.
 func TestSeedWithoutTheBucket_D127(t *testing.T) {
 	for name, status := range map[string]memd.Status{
-		"not found": memd.StatusKeyNotFound, "not ready": memd.StatusTmpFail, "no bucket": memd.StatusNoBucket, "too many": 0x32,
+		"not found": memd.StatusKeyNotFound, "not ready": memd.StatusTmpFail, "no bucket": memd.StatusNoBucket,
+		"too many": 0x32,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, host := withSeed(t, answers(status, memd.OpSelectBucket, memd.OpGetClusterConfig))
-			startManager(t, host+":8091", "default", func() []byte { return s.Render(scripted.Spec{Bucket: "default", Live: []int{1}}) })
+			startManager(t, host+":8091", "default",
+				func() []byte { return s.Render(scripted.Spec{Bucket: "default", Live: []int{1}}) })
 			b := connString(t, "couchbase://"+host).Bucket("default")
 			require.NoError(t, upsert(t, b))
 			require.NoError(t, b.WaitReady(within(t, 4*time.Second)))
@@ -133,7 +136,8 @@ func TestNoMapForEver_D127(t *testing.T) {
 		defer mu.Unlock()
 		return s.Render(scripted.Spec{Bucket: "cache", Live: []int{0}, Rev: rev})
 	})
-	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.Maps.PollInterval = 100 * time.Millisecond }).Bucket("cache")
+	b := connString(t, "couchbase://"+host,
+		func(c *core.Config) { c.Maps.PollInterval = 100 * time.Millisecond }).Bucket("cache")
 	require.NoError(t, b.WaitReady(within(t, 6*time.Second)))
 	require.NoError(t, upsert(t, b))
 
@@ -150,8 +154,8 @@ func TestNoMapForEver_D127(t *testing.T) {
 	require.Len(t, m.requests(), before)
 }
 
-// TestWithoutAKeyValuePort_D127: every form of an address that means HTTP too has it asked, and so do addresses whose key-value port
-// is closed, or takes connections and says nothing.
+// TestWithoutAKeyValuePort_D127: every form of an address that means HTTP too has it asked, and so do addresses whose
+// key-value port is closed, or takes connections and says nothing.
 func TestWithoutAKeyValuePort_D127(t *testing.T) {
 	s := scripted.New(t, 1)
 	for _, form := range []string{"http://H:8091", "H:8091", "http://H", "H", "couchbase://H"} {
@@ -166,12 +170,13 @@ func TestWithoutAKeyValuePort_D127(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	startManager(t, host+":8091", "default", func() []byte { return s.Render(scripted.Spec{Bucket: "default"}) })
-	b := connString(t, "couchbase://"+host, func(c *core.Config) { c.Maps.PollInterval = 200 * time.Millisecond }).Bucket("default")
+	b := connString(t, "couchbase://"+host,
+		func(c *core.Config) { c.Maps.PollInterval = 200 * time.Millisecond }).Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)), "long before ConnectTimeout")
 }
 
-// TestHTTPIsNotAskedWhereItWasNotAllowed_D127: by bootstrap_on, or because that would show a password that the key-value service is not
-// shown. A bucket that is nowhere, and a login that is refused, keep their names.
+// TestHTTPIsNotAskedWhereItWasNotAllowed_D127: by bootstrap_on, or because that would show a password that the
+// key-value service is not shown. A bucket that is nowhere, and a login that is refused, keep their names.
 func TestHTTPIsNotAskedWhereItWasNotAllowed_D127(t *testing.T) {
 	s := scripted.New(t, 1)
 	render := func() []byte { return s.Render(scripted.Spec{Bucket: "default"}) }
@@ -210,7 +215,10 @@ func TestHTTPIsNotAskedWhereItWasNotAllowed_D127(t *testing.T) {
 	require.ErrorIs(t, err, cberr.BucketNotFound)
 	require.ErrorContains(t, err, "SELECT_BUCKET")
 	require.ErrorContains(t, err, "HTTP 404")
-	_, err = kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 100 * time.Millisecond}})
+	_, err = kv.Do(within(t, time.Second), b, kv.Get{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 100 * time.Millisecond},
+	})
 	require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 	require.ErrorContains(t, err, "SELECT_BUCKET")
 

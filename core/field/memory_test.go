@@ -33,9 +33,13 @@ func TestMemoryOfCompressedCallsInFlight_D142(t *testing.T) {
 	defer cancel()
 	var futures []kv.Future[kv.MutationResult]
 	for range calls {
-		futures = append(futures, kv.Start(ctx, b, kv.Upsert{Common: kv.Common{Timeout: time.Minute}, Key: []byte("k"), Value: value}))
+		futures = append(futures, kv.Start(ctx, b, kv.Upsert{
+			Common: kv.Common{Timeout: time.Minute}, Key: []byte("k"),
+			Value: value,
+		}))
 	}
-	require.Eventually(t, func() bool { return s.Nodes[0].Requests(memd.OpSet) == calls }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Nodes[0].Requests(memd.OpSet) == calls }, 20*time.Second,
+		time.Millisecond)
 	require.Less(t, (heap()-before)/calls, int64(each), "bytes of each call in flight")
 	cancel()
 	for _, f := range futures {
@@ -66,7 +70,8 @@ func TestAHeaderReservesNoMemory_D142(t *testing.T) {
 	for range connections {
 		kv.Start(ctx, b, kv.Noop{Common: kv.Common{Timeout: time.Minute}})
 	}
-	require.Eventually(t, func() bool { return s.Nodes[0].Requests(memd.OpNoop) == connections }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Nodes[0].Requests(memd.OpNoop) == connections }, 20*time.Second,
+		time.Millisecond)
 	time.Sleep(100 * time.Millisecond) // the headers are read
 	require.Less(t, (heap()-before)/connections, int64(each), "bytes of each connection")
 }
@@ -81,7 +86,10 @@ func TestLongBodiesAreReceivedWhole_D142(t *testing.T) {
 			binary.LittleEndian.PutUint64(value[i:], uint64(i)*0x9E3779B97F4A7C15)
 		}
 		s.SetDocument("k", value)
-		res, err := kv.Do(within(t, 30*time.Second), b, kv.Get{Common: kv.Common{Timeout: 20 * time.Second}, Key: []byte("k")})
+		res, err := kv.Do(within(t, 30*time.Second), b, kv.Get{
+			Common: kv.Common{Timeout: 20 * time.Second},
+			Key:    []byte("k"),
+		})
 		require.NoError(t, err, size)
 		require.True(t, bytes.Equal(value, res.Value), size)
 		require.Equal(t, size, cap(res.Value), "its exact size")

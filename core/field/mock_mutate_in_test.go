@@ -81,7 +81,8 @@ func TestCreateAsDeletedWithSeveralPaths_D125(t *testing.T) {
 		attr, body := recSpec(dictUp, "x", "1", "x"), recSpec(dictUp, "a", "1", "")
 		made := func(key string, store kv.StoreSemantics, specs ...kv.MutateSpec) string {
 			return recTold(r, kv.MutateIn{
-				Common: recPlain, Key: []byte(key), Store: store, CreateAsDeleted: true, AccessDeleted: true, Specs: specs,
+				Common: recPlain, Key: []byte(key), Store: store, CreateAsDeleted: true, AccessDeleted: true,
+				Specs: specs,
 			})
 		}
 		require.Equal(t, "document_not_found 0x01", made("none", kv.StoreReplace, attr))
@@ -92,7 +93,10 @@ func TestCreateAsDeletedWithSeveralPaths_D125(t *testing.T) {
 		require.Equal(t, "ok", made("there", kv.StoreUpsert, attr, body), "a document that is there stays alive")
 		require.Contains(t, r.get("there"), `{"a":1}`)
 
-		one := kv.MutatePath{Common: recPlain, Key: []byte("none"), CreateAsDeleted: true, AccessDeleted: true, Spec: attr}
+		one := kv.MutatePath{
+			Common: recPlain, Key: []byte("none"), CreateAsDeleted: true, AccessDeleted: true,
+			Spec: attr,
+		}
 		_, err := recDo(r, one)
 		require.ErrorIs(t, err, cberr.InvalidArgument)
 		one.Store = kv.StoreInsert

@@ -264,7 +264,8 @@ func recordScans(r *recorder) {
 
 func recordStatistics(r *recorder) {
 	for _, g := range []string{
-		"", "vbucket", "vbucket-details", "vbucket-seqno", "failovers", "uuid", "collections", "scopes", "nope", "config",
+		"", "vbucket", "vbucket-details", "vbucket-seqno", "failovers", "uuid", "collections", "scopes", "nope",
+		"config",
 		"timings", "tap", "dcp", "memory", "workload", "hash", "diskinfo", "kvtimings", "settings",
 		"bucket_details", "all",
 	} {

@@ -45,7 +45,8 @@ func recordLookups(r *recorder) {
 	key := []byte("d")
 	r.put("d", recDocument)
 	for _, path := range []string{
-		"s", "n", "arr", "arr[0]", "arr[-1]", "arr[3]", "arr[-2]", "arr[x]", "arr[", "arr]", "mix[1].a", "o.a.b", "o.a.c",
+		"s", "n", "arr", "arr[0]", "arr[-1]", "arr[3]", "arr[-2]", "arr[x]", "arr[", "arr]", "mix[1].a", "o.a.b",
+		"o.a.c",
 		"o.", ".o", "o..a", "", "`a.b`", "a.b", "`a.b", `q"`, "`q\"`", "\u00fc", "nope", "s.x", "n[0]", "arr.x",
 		"arr[0][0]", "empty", "ea[0]",
 		"ea[-1]", recTooLong, recTooLong + ".a", strings.Repeat("x", 1025), "o.a[0]", "[0]", "o['a']", "s ", " s",

@@ -26,8 +26,8 @@ func encoded(t *testing.T, ps ...memd.Packet) (all []byte) {
 	return all
 }
 
-// A node may tell of a newer map at any time of the handshake, cut into any segments: the client gets that map, although no poll asks
-// nodes that tell by themselves.
+// A node may tell of a newer map at any time of the handshake, cut into any segments: the client gets that map,
+// although no poll asks nodes that tell by themselves.
 func TestANotificationInTheHandshakeIsNotLost_D135(t *testing.T) {
 	pieces := func(size int) func(s *scripted.Session, b []byte) {
 		return func(s *scripted.Session, b []byte) {
@@ -37,7 +37,10 @@ func TestANotificationInTheHandshakeIsNotLost_D135(t *testing.T) {
 			}
 		}
 	}
-	places := map[string]memd.Opcode{"before SELECT_BUCKET": memd.OpSelectBucket, "before the map": memd.OpGetClusterConfig, "behind the map": 0}
+	places := map[string]memd.Opcode{
+		"before SELECT_BUCKET": memd.OpSelectBucket,
+		"before the map":       memd.OpGetClusterConfig, "behind the map": 0,
+	}
 	segments := map[string]func(s *scripted.Session, b []byte){
 		"in one": (*scripted.Session).Raw, "of a byte": pieces(1), "of seven bytes": pieces(7),
 	}
@@ -50,8 +53,8 @@ func TestANotificationInTheHandshakeIsNotLost_D135(t *testing.T) {
 	}
 }
 
-// notifies is a node whose first map is the older one: it tells of the newer one before the answer to op, or behind the first map
-// if op is 0.
+// notifies is a node whose first map is the older one: it tells of the newer one before the answer to op, or behind the
+// first map if op is 0.
 func notifies(t *testing.T, op memd.Opcode, whole bool, write func(s *scripted.Session, b []byte)) {
 	answer := func(p *memd.Packet, value []byte) memd.Packet {
 		a := memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Value: value}
@@ -96,7 +99,10 @@ func notifies(t *testing.T, op memd.Opcode, whole bool, write func(s *scripted.S
 
 // notification tells of the map of that version, of bucket "default"; a brief one has no value.
 func notification(rev uint64, value []byte) memd.Packet {
-	p := memd.Packet{Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Key: []byte("default"), Value: value}
+	p := memd.Packet{
+		Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange, Key: []byte("default"),
+		Value: value,
+	}
 	p.Extras = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), rev)
 	if value != nil {
 		p.Datatype = memd.DatatypeJSON
@@ -104,10 +110,13 @@ func notification(rev uint64, value []byte) memd.Packet {
 	return p
 }
 
-// Of several notifications in one handshake the newest map counts, wherever in the handshake each of them comes, and one that is too
-// long for that place tells at least that there is a newer map.
+// Of several notifications in one handshake the newest map counts, wherever in the handshake each of them comes, and
+// one that is too long for that place tells at least that there is a newer map.
 func TestSeveralNotificationsInTheHandshake_D135(t *testing.T) {
-	steps := []memd.Opcode{memd.OpHello, memd.OpGetErrorMap, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSelectBucket, memd.OpGetClusterConfig}
+	steps := []memd.Opcode{
+		memd.OpHello, memd.OpGetErrorMap, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSelectBucket,
+		memd.OpGetClusterConfig,
+	}
 	type push struct {
 		rev   uint64
 		whole bool
@@ -136,7 +145,8 @@ func TestSeveralNotificationsInTheHandshake_D135(t *testing.T) {
 							for _, n := range c.pushes {
 								var value []byte
 								if n.whole {
-									value = append(s.Render(scripted.Spec{Bucket: "default", Rev: int64(n.rev)}), make([]byte, n.pad)...)
+									value = append(s.Render(scripted.Spec{Bucket: "default", Rev: int64(n.rev)}),
+										make([]byte, n.pad)...)
 									for i := range n.pad {
 										value[len(value)-1-i] = ' '
 									}
@@ -148,7 +158,8 @@ func TestSeveralNotificationsInTheHandshake_D135(t *testing.T) {
 							session.Send(other)
 						}
 						if p.Opcode == memd.OpGetClusterConfig && gave.Swap(true) { // only the first map is the old one
-							session.ReplyTyped(p, 0, memd.DatatypeJSON, nil, s.Render(scripted.Spec{Bucket: "default", Rev: c.newest}))
+							session.ReplyTyped(p, 0, memd.DatatypeJSON, nil,
+								s.Render(scripted.Spec{Bucket: "default", Rev: c.newest}))
 							return true
 						}
 						return false
@@ -201,8 +212,9 @@ func (a *announcing) seen() []int {
 	return append([]int(nil), a.asked...)
 }
 
-// A notification may name a version only. The node that has named it is asked for that map before any other, which need not have it
-// yet; when that node cannot give it, or gives an older one, the others are asked in turn, and each interval one until the map is there.
+// A notification may name a version only. The node that has named it is asked for that map before any other, which need
+// not have it yet; when that node cannot give it, or gives an older one, the others are asked in turn, and each
+// interval one until the map is there.
 func TestTheNodeThatNamesAVersionIsAskedFirst_D136(t *testing.T) {
 	const nodes = 4
 	run := func(t *testing.T, f func(t *testing.T, a *announcing, b *core.Bucket, tell func(node int, rev uint64))) {

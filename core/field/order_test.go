@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
-// Calls for one key are sent in the order in which they were made, over one connection, however many each node has. All connections
-// are used.
+// Calls for one key are sent in the order in which they were made, over one connection, however many each node has. All
+// connections are used.
 func TestCallsForOneKeyKeepTheirOrder(t *testing.T) {
 	const keys, writes, connections = 40, 100, 3
 	s := scripted.New(t, 2)
@@ -42,7 +42,10 @@ func TestCallsForOneKeyKeepTheirOrder(t *testing.T) {
 	ctx := within(t, 30*time.Second)
 	for i := range writes {
 		for k := range keys {
-			futures = append(futures, kv.Start(ctx, b, kv.Upsert{Key: fmt.Appendf(nil, "key %d", k), Value: []byte(strconv.Itoa(i))}))
+			futures = append(futures, kv.Start(ctx, b, kv.Upsert{
+				Key:   fmt.Appendf(nil, "key %d", k),
+				Value: []byte(strconv.Itoa(i)),
+			}))
 		}
 	}
 	for _, f := range futures {

@@ -33,7 +33,10 @@ func onMock(t *testing.T, m *mock.Cluster, change func(*core.Config)) *core.Clus
 // writeAndQuery is a call to a document and then a query.
 func writeAndQuery(t *testing.T, c *core.Cluster) (upserted, queried error) {
 	t.Helper()
-	_, upserted = kv.Do(within(t, 4*time.Second), c.Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 3 * time.Second}})
+	_, upserted = kv.Do(within(t, 4*time.Second), c.Bucket("default"), kv.Upsert{
+		Key:    []byte("k"),
+		Common: kv.Common{Timeout: 3 * time.Second},
+	})
 	rows, queried := c.Query(within(t, 3*time.Second), &query.Request{Statement: "SELECT 1", Readonly: true})
 	if queried == nil {
 		queried = rows.Close()
@@ -91,7 +94,8 @@ func (p panicking) Get(string) (*tls.ClientSessionState, bool) { p.act(); return
 func (p panicking) Put(string, *tls.ClientSessionState)        { p.act() }
 func (p panicking) Write(b []byte) (int, error)                { p.act(); return len(b), nil }
 
-// A callback of the TLS configuration that panics fails the handshake, and one whose loss harms nothing does not even that.
+// A callback of the TLS configuration that panics fails the handshake, and one whose loss harms nothing does not even
+// that.
 func TestATLSCallbackThatPanicsFailsItsHandshake_D143(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(t *tls.Config, p panicking)

@@ -18,8 +18,8 @@ import (
 // shuttingDown is how a query node answers while it leaves: with an error list, beside the status that says it all.
 const shuttingDown = `{"errors":[{"code":1180,"msg":"Service shutting down"}],"status":"fatal"}`
 
-// TestANodeThatShutsDownIsLeftForAnother_D136: question Q18 of the cases. A read is sent again as it would be without the list; a write
-// only for the codes that the RFC lists.
+// TestANodeThatShutsDownIsLeftForAnother_D136: question Q18 of the cases. A read is sent again as it would be without
+// the list; a write only for the codes that the RFC lists.
 func TestANodeThatShutsDownIsLeftForAnother_D136(t *testing.T) {
 	for _, readonly := range []bool{false, true} {
 		var requests atomic.Int32
@@ -48,12 +48,14 @@ func TestANodeThatShutsDownIsLeftForAnother_D136(t *testing.T) {
 	} {
 		s := &script{status: http.StatusServiceUnavailable, body: body}
 		c := services(t, s.ServeHTTP)
-		require.ErrorIs(t, runQuery(within(t, 2*time.Second), c, &query.Request{Statement: "SELECT 1", Readonly: true}), kind)
+		require.ErrorIs(t, runQuery(within(t, 2*time.Second), c, &query.Request{Statement: "SELECT 1", Readonly: true}),
+			kind)
 		require.EqualValues(t, 1, s.requests.Load())
 	}
 }
 
-// TestAStateOfFailureIsAFailureInAnyCase_D136: question Q19. The state is written in either case by the servers that there are.
+// TestAStateOfFailureIsAFailureInAnyCase_D136: question Q19. The state is written in either case by the servers that
+// there are.
 func TestAStateOfFailureIsAFailureInAnyCase_D136(t *testing.T) {
 	for _, state := range []string{"fatal", "FATAL", "Errors", "Timeout", "STOPPED"} {
 		s := &script{body: `{"results":[],"status":"` + state + `"}`}
@@ -66,8 +68,8 @@ func TestAStateOfFailureIsAFailureInAnyCase_D136(t *testing.T) {
 	}
 }
 
-// TestAnEmptyAnswerIsMalformed_D136: question Q20. The answer has come to its end, so another attempt is no cure; only an answer whose
-// end is the connection's may have been cut off.
+// TestAnEmptyAnswerIsMalformed_D136: question Q20. The answer has come to its end, so another attempt is no cure; only
+// an answer whose end is the connection's may have been cut off.
 func TestAnEmptyAnswerIsMalformed_D136(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusNoContent} {
 		s := &script{status: status}
@@ -86,7 +88,10 @@ func TestAnEmptyAnswerIsMalformed_D136(t *testing.T) {
 		e.ServeHTTP(w, r)
 		e.close()
 	})
-	err := runQuery(within(t, 300*time.Millisecond), c, &query.Request{Statement: "SELECT 1", Readonly: true, Retry: retry.BestEffort{}})
+	err := runQuery(within(t, 300*time.Millisecond), c, &query.Request{
+		Statement: "SELECT 1", Readonly: true,
+		Retry: retry.BestEffort{},
+	})
 	require.ErrorIs(t, err, cberr.Timeout)
 	require.Greater(t, e.count.Load(), int32(1))
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/couchcore/couchcore/query"
 )
 
-// TestNamesThatSayTimeoutAreNoTimeout_D120: the text of a refusal repeats a part of the statement, which may have a column of that name.
+// TestNamesThatSayTimeoutAreNoTimeout_D120: the text of a refusal repeats a part of the statement, which may have a
+// column of that name.
 func TestNamesThatSayTimeoutAreNoTimeout_D120(t *testing.T) {
 	for body, kind := range map[string]error{
 		`{"errors":[{"code":3000,"msg":"syntax error - line 1, column 30, near 'timeout'"}],"status":"fatal"}`: cberr.ParsingFailure,
@@ -32,14 +33,21 @@ func TestNamesThatSayTimeoutAreNoTimeout_D120(t *testing.T) {
 	require.False(t, ambiguous(t, err), "%v", err)
 }
 
-// TestWhatHasWrittenIsNotSentAgain_D120: the service counts documents that it has changed, whatever the request said of the statement.
+// TestWhatHasWrittenIsNotSentAgain_D120: the service counts documents that it has changed, whatever the request said of
+// the statement.
 func TestWhatHasWrittenIsNotSentAgain_D120(t *testing.T) {
 	s := &script{status: 500, body: `{"errors":[{"code":99999,"msg":"x","retry":true}],"status":"errors","metrics":{"mutationCount":3}}`}
 	c := services(t, s.ServeHTTP)
-	require.Error(t, runQuery(within(t, time.Second), c, &query.Request{Statement: "EXECUTE FUNCTION f()", Readonly: true}))
+	require.Error(t, runQuery(within(t, time.Second), c, &query.Request{
+		Statement: "EXECUTE FUNCTION f()",
+		Readonly:  true,
+	}))
 	require.EqualValues(t, 1, s.requests.Load())
 	s = &script{status: 500, body: `{"errors":[{"code":25000,"msg":"x","retriable":true}],"status":"fatal","metrics":{"mutationCount":3}}`}
 	c = services(t, s.ServeHTTP)
-	require.Error(t, runAnalytics(within(t, time.Second), c, &analytics.Request{Statement: "SELECT f()", Readonly: true}))
+	require.Error(t, runAnalytics(within(t, time.Second), c, &analytics.Request{
+		Statement: "SELECT f()",
+		Readonly:  true,
+	}))
 	require.EqualValues(t, 1, s.requests.Load())
 }

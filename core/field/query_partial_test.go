@@ -70,11 +70,13 @@ func ambiguous(t testing.TB, err error) bool {
 	return told.Ambiguous()
 }
 
-// queryTimeout is how query 8.0.1 answers a statement that has run into the request's timeout after it had written 3 documents.
+// queryTimeout is how query 8.0.1 answers a statement that has run into the request's timeout after it had written 3
+// documents.
 const queryTimeout = `{"requestID":"r","results":[],"errors":[{"code":1080,"msg":"Timeout 500ms exceeded","retry":true}],
 	"status":"timeout","metrics":{"elapsedTime":"500ms","resultCount":0,"mutationCount":3,"errorCount":1}}`
 
-// TestAStatementThatWasPartlyExecutedIsSentOnce_D120: the engine's timeout has the retry hint, and documents were written.
+// TestAStatementThatWasPartlyExecutedIsSentOnce_D120: the engine's timeout has the retry hint, and documents were
+// written.
 func TestAStatementThatWasPartlyExecutedIsSentOnce_D120(t *testing.T) {
 	answers := map[string]struct {
 		status int
@@ -104,7 +106,8 @@ func TestAStatementThatWasPartlyExecutedIsSentOnce_D120(t *testing.T) {
 					s.ServeHTTP(w, r)
 				})
 				err := runQuery(within(t, time.Second), c, &query.Request{
-					Statement: "INSERT INTO a SELECT * FROM b", Prepare: prepare, Retry: retry.BestEffort{Backoff: retry.Constant(time.Millisecond)},
+					Statement: "INSERT INTO a SELECT * FROM b", Prepare: prepare,
+					Retry: retry.BestEffort{Backoff: retry.Constant(time.Millisecond)},
 				})
 				require.Error(t, err)
 				require.EqualValues(t, 1, s.requests.Load())
@@ -118,8 +121,8 @@ func TestAStatementThatWasPartlyExecutedIsSentOnce_D120(t *testing.T) {
 	}
 }
 
-// TestTheRetryHintOfAReadIsFollowed_D120: nothing can have been executed, unless the hint comes with a timeout, after which the
-// request's own time is over as well.
+// TestTheRetryHintOfAReadIsFollowed_D120: nothing can have been executed, unless the hint comes with a timeout, after
+// which the request's own time is over as well.
 func TestTheRetryHintOfAReadIsFollowed_D120(t *testing.T) {
 	s := &script{status: 500, body: `{"errors":[{"code":99999,"msg":"x","retry":true}],"status":"errors"}`}
 	c := services(t, s.ServeHTTP)
@@ -135,8 +138,8 @@ func TestTheRetryHintOfAReadIsFollowed_D120(t *testing.T) {
 	require.EqualValues(t, 1, s.requests.Load())
 }
 
-// TestAWriteThatWasNotExecutedIsUnambiguous_D120: what the service refuses before it executes anything is no doubt, and what the
-// RFC lists is sent again.
+// TestAWriteThatWasNotExecutedIsUnambiguous_D120: what the service refuses before it executes anything is no doubt, and
+// what the RFC lists is sent again.
 func TestAWriteThatWasNotExecutedIsUnambiguous_D120(t *testing.T) {
 	for name, body := range map[string]string{
 		"syntax":       `{"errors":[{"code":3000,"msg":"syntax error"}],"status":"fatal"}`,
@@ -188,7 +191,10 @@ func TestAnalyticsStatementsThatMayHaveRunAreSentOnce_D120(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &script{status: 500, body: c.body}
 			cl := services(t, s.ServeHTTP)
-			err := runAnalytics(within(t, 300*time.Millisecond), cl, &analytics.Request{Statement: "UPSERT INTO a ...", Readonly: c.readonly})
+			err := runAnalytics(within(t, 300*time.Millisecond), cl, &analytics.Request{
+				Statement: "UPSERT INTO a ...",
+				Readonly:  c.readonly,
+			})
 			require.Error(t, err)
 			require.Equal(t, c.again, s.requests.Load() > 1, "%d requests", s.requests.Load())
 			require.Equal(t, c.ambiguous, ambiguous(t, err), "%v", err)
@@ -196,8 +202,8 @@ func TestAnalyticsStatementsThatMayHaveRunAreSentOnce_D120(t *testing.T) {
 	}
 }
 
-// TestTheErrorMapsRetryOfAWriteThatMayHaveBeenAppliedIsNotFollowed_D120: the map calls the status retryable, and says of it that it
-// comes from inside of the server, or that the operation is done.
+// TestTheErrorMapsRetryOfAWriteThatMayHaveBeenAppliedIsNotFollowed_D120: the map calls the status retryable, and says
+// of it that it comes from inside of the server, or that the operation is done.
 func TestTheErrorMapsRetryOfAWriteThatMayHaveBeenAppliedIsNotFollowed_D120(t *testing.T) {
 	for attrs, again := range map[string]bool{
 		`"temp","retry-now"`: true, `"item-only","retry-later"`: true, `"retry-later"`: true,

@@ -37,8 +37,8 @@ func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestOnlyAPlanOfTheClientsOwnIsMadeAgain_D123: a plan that the statement or the request names is the user's, and nothing that the
-// client could send again makes it.
+// TestOnlyAPlanOfTheClientsOwnIsMadeAgain_D123: a plan that the statement or the request names is the user's, and
+// nothing that the client could send again makes it.
 func TestOnlyAPlanOfTheClientsOwnIsMadeAgain_D123(t *testing.T) {
 	for _, code := range []string{"4040", "4050", "4060", "4070", "4080", "4090"} {
 		for name, r := range map[string]*query.Request{

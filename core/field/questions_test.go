@@ -24,7 +24,8 @@ func TestAPasswordWithoutAName(t *testing.T) {
 			return core.Credentials{Password: core.NewSecret("p")}, nil
 		}
 	})
-	require.ErrorContains(t, c.Bucket("default").WaitReady(within(t, 300*time.Millisecond)), "a Password without a Username")
+	require.ErrorContains(t, c.Bucket("default").WaitReady(within(t, 300*time.Millisecond)),
+		"a Password without a Username")
 	named := open(t, s, plainLogin)
 	require.ErrorAs(t, named.SetCredentials(core.Credentials{Password: core.NewSecret("q")}), &ce)
 	require.Equal(t, "Auth.Username", ce.Field)
@@ -60,7 +61,8 @@ func TestFormsSeenInTheWild(t *testing.T) {
 // TestRefusalsOfHello: a node that does not know HELLO has no features; one that refuses it otherwise may have some.
 func TestRefusalsOfHello(t *testing.T) {
 	for status, works := range map[memd.Status]bool{
-		memd.StatusUnknownCommand: true, memd.StatusNotSupported: true, memd.StatusInvalid: false, memd.StatusTmpFail: false,
+		memd.StatusUnknownCommand: true, memd.StatusNotSupported: true, memd.StatusInvalid: false,
+		memd.StatusTmpFail: false,
 	} {
 		s := scripted.New(t, 1)
 		s.Nodes[0].SetHook(answers(status, memd.OpHello))

@@ -24,7 +24,8 @@ func refuses(n *scripted.Node, op memd.Opcode, status memd.Status) {
 	})
 }
 
-// One seed is not of the cluster any more and refuses, another one works and is slower: waiting ends when that one is ready.
+// One seed is not of the cluster any more and refuses, another one works and is slower: waiting ends when that one is
+// ready.
 func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 	for name, refusal := range map[string]struct {
 		op     memd.Opcode
@@ -56,7 +57,8 @@ func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 
 func plainOnly(password string) func(*core.Config) {
 	return func(cfg *core.Config) {
-		cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.AllowPlain, cfg.Auth.Mechanisms = "u", core.NewSecret(password), true, []string{"PLAIN"}
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.AllowPlain, cfg.Auth.Mechanisms = "u", core.NewSecret(password),
+			true, []string{"PLAIN"}
 	}
 }
 

@@ -30,7 +30,8 @@ func main() {
 
 	refuseTwice()
 	res := must(kv.Do(ctx, bucket, kv.Get{Key: key}))
-	fmt.Printf("the cluster's strategy: ok after %d retries because of %v\n", res.RetryInfo().Retries(), res.RetryInfo().Reasons)
+	info := res.RetryInfo()
+	fmt.Printf("the cluster's strategy: ok after %d retries because of %v\n", info.Retries(), info.Reasons)
 
 	refuseTwice()
 	_, err := kv.Do(ctx, bucket, kv.Get{Key: key, Common: kv.Common{Retry: noRetries}})

@@ -67,7 +67,8 @@ func Example_perCall() {
 }
 
 func Example_backoff() {
-	backoff := retry.Clamp(retry.FullJitter(retry.Exponential(5*time.Millisecond, time.Second, 2), nil), time.Millisecond, time.Second)
+	backoff := retry.Clamp(retry.FullJitter(retry.Exponential(5*time.Millisecond, time.Second, 2), nil),
+		time.Millisecond, time.Second)
 	strategy := retry.FastFailOnTerminalError{Base: retry.BestEffort{Backoff: backoff}}
 
 	with(func(cfg *core.Config) { cfg.Retry.Strategy = strategy }, func(ctx context.Context, w world) {
@@ -124,7 +125,8 @@ func Example_policyError() {
 func Example_hedging() {
 	with(nil, func(ctx context.Context, w world) {
 		bucket := w.bucket
-		w.server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.DropReply()) // the active copy says nothing
+		// the active copy says nothing
+		w.server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.DropReply())
 		res, err := kv.Do(ctx, bucket, kv.Get{Key: key, Hedge: &kv.Hedge{MaxAttempts: 2, Delay: 10 * time.Millisecond}})
 		fmt.Println(err, res.FromReplica)
 	})
@@ -174,7 +176,8 @@ func Example_classify() {
 func Example_failedResponse() {
 	with(nil, func(ctx context.Context, w world) {
 		w.server.Script(mock.ServiceMatch{Service: mock.ManagementService}, mock.Answer{
-			Status: http.StatusServiceUnavailable, Header: http.Header{"X-Reason": {"rebalance"}}, Body: []byte("later"),
+			Status: http.StatusServiceUnavailable, Header: http.Header{"X-Reason": {"rebalance"}},
+			Body: []byte("later"),
 		})
 		cluster := w.cluster
 		_, err := cluster.Do(ctx, &core.HTTPRequest{Method: "PUT", Path: "/pools"})

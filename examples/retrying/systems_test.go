@@ -54,7 +54,8 @@ func Example_softAndHard() {
 		limited := policy.Limit{Soft: 100 * ms, Hard: 200 * ms, Base: retry.BestEffort{Backoff: delays}}
 		_, err := kv.Do(ctx, bucket, kv.Get{Key: key, Common: kv.Common{Retry: limited}})
 		info, _ := retry.InfoOf(err)
-		fmt.Println(info.Retries(), info.Waited, errors.Is(err, retry.ErrExhausted)) // the fourth would pass the hard limit
+		// the fourth would pass the hard limit
+		fmt.Println(info.Retries(), info.Waited, errors.Is(err, retry.ErrExhausted))
 	})
 	// Output: 3 95ms true
 }
@@ -86,7 +87,8 @@ func Example_file() {
 			panic(err) // it names the JSON path and the value
 		}
 	}, func(ctx context.Context, w world) {
-		w.server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.DropReply()) // the active copy says nothing
+		// the active copy says nothing
+		w.server.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.DropReply())
 		fmt.Println(must(kv.Do(ctx, w.bucket, kv.Get{Key: key})).FromReplica)
 	})
 	// Output: true
@@ -146,7 +148,8 @@ func Example_own() {
 
 // indexes counts those that are online.
 func indexes(ctx context.Context, c *core.Cluster) (n int, err error) {
-	rows, err := c.Query(ctx, &query.Request{Statement: "SELECT RAW COUNT(*) FROM system:indexes WHERE state = 'online'", Readonly: true})
+	rows, err := c.Query(ctx,
+		&query.Request{Statement: "SELECT RAW COUNT(*) FROM system:indexes WHERE state = 'online'", Readonly: true})
 	if err != nil {
 		return 0, err
 	}
@@ -178,9 +181,11 @@ func Example_hedgedQuery() {
 func Example_retryAfter() {
 	with(nil, func(ctx context.Context, w world) {
 		w.server.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/pools"},
-			mock.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"0"}}}, mock.Answer{Body: []byte("{}")})
+			mock.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"0"}}},
+			mock.Answer{Body: []byte("{}")})
 		cluster := w.cluster
-		resp, err := cluster.Do(ctx, &core.HTTPRequest{Method: "GET", Path: "/pools"}) // 503 with Retry-After: 0, and then 200
+		// 503 with Retry-After: 0, and then 200
+		resp, err := cluster.Do(ctx, &core.HTTPRequest{Method: "GET", Path: "/pools"})
 		if err != nil {
 			panic(err)
 		}

@@ -13,7 +13,8 @@ import (
 func TestImpatient_D81(t *testing.T) {
 	s := impatient{retry.FastFailOnTerminalError{Base: retry.BestEffort{Backoff: retry.Constant(5 * time.Millisecond)}}}
 	for why, want := range map[retry.Reason]bool{
-		retry.KVLocked: false, retry.KVTemporaryFailure: true, retry.SocketClosedWhileInFlight: false, retry.AuthenticationError: false,
+		retry.KVLocked: false, retry.KVTemporaryFailure: true, retry.SocketClosedWhileInFlight: false,
+		retry.AuthenticationError: false,
 	} {
 		delay, again := s.RetryAfter(t.Context(), &retry.Request{Context: t.Context()}, why).Delay()
 		require.Equal(t, want, again, "%v", why)

@@ -42,7 +42,10 @@ func canned(nc net.Conn, template memd.Packet) {
 			case memd.OpHello:
 				rep = memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Value: p.Value}
 			case memd.OpGetErrorMap:
-				rep = memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: memd.StatusUnknownCommand}
+				rep = memd.Packet{
+					Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque,
+					Status: memd.StatusUnknownCommand,
+				}
 			}
 			out, _ = rep.AppendTo(out)
 		}
@@ -136,7 +139,8 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 	}()
 	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 512)}
 	o := conn.Options{
-		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{}, Features: []memd.Feature{memd.FeatureCollections},
+		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{},
+		Features:    []memd.Feature{memd.FeatureCollections},
 		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
 	}
 	for _, f := range change {

@@ -55,8 +55,9 @@ func (b *bootstrap) send() error {
 	return err
 }
 
-// Limits of what a node sends before the login has succeeded: with the copy of the error map, a node can make a login allocate
-// 64 KiB. Servers' answers to HELLO and SASL have less than 1 KiB, and the error map of kv_engine 8.0 has 19 KiB.
+// Limits of what a node sends before the login has succeeded: with the copy of the error map, a node can make a login
+// allocate 64 KiB. Servers' answers to HELLO and SASL have less than 1 KiB, and the error map of kv_engine 8.0 has 19
+// KiB.
 const (
 	loginLimit    = 4 << 10
 	loginMapLimit = 24 << 10
@@ -77,14 +78,15 @@ func (b *bootstrap) next(step Step, op memd.Opcode) (*memd.Packet, error) {
 			continue
 		}
 		if p.Opcode != op {
-			return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " + p.Opcode.String())}
+			return nil, &ConnectError{Addr: b.addr, Step: step, Err: errors.New("answer to another request: " +
+				p.Opcode.String())}
 		}
 		return &p, b.inflate(&p)
 	}
 }
 
-// inflate makes the value of an answer a plain one. Of what the dialogue can do without, such as the error map or why it was
-// refused, nothing is left when that fails. Before the login the limits are those of what is not compressed.
+// inflate makes the value of an answer a plain one. Of what the dialogue can do without, such as the error map or why
+// it was refused, nothing is left when that fails. Before the login the limits are those of what is not compressed.
 func (b *bootstrap) inflate(p *memd.Packet) error {
 	b.owned = false
 	if p.Datatype&memd.DatatypeSnappy == 0 {
@@ -99,7 +101,8 @@ func (b *bootstrap) inflate(p *memd.Packet) error {
 	}
 	plain, err := kv.Inflate(p.Value, p.Datatype, limit)
 	p.Value, p.Datatype, b.owned = plain, p.Datatype&^memd.DatatypeSnappy, true
-	if p.Opcode == memd.OpGetErrorMap || p.Opcode == memd.OpGetClusterConfig || p.Status != memd.StatusSuccess && p.Status != memd.StatusAuthContinue {
+	if p.Opcode == memd.OpGetErrorMap || p.Opcode == memd.OpGetClusterConfig || p.Status != memd.StatusSuccess &&
+		p.Status != memd.StatusAuthContinue {
 		return nil
 	}
 	return err
@@ -169,8 +172,8 @@ func (b *bootstrap) limitOf(in []byte) (limit int, needed bool) {
 	return loginMapLimit, false
 }
 
-// skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in it. What
-// remains of a notification is that there is some newer map.
+// skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in
+// it. What remains of a notification is that there is some newer map.
 func (b *bootstrap) skip() (p memd.Packet, err error) {
 	h, err := memd.ParseHeader(b.buf[b.pos:b.n], b.limit)
 	if err != nil {
@@ -291,7 +294,7 @@ func (b *bootstrap) readHead() error {
 			return err
 		}
 	case memd.StatusUnknownCommand, memd.StatusNotSupported: // it knows no features, and every feature is optional
-	default: // which features it would have is not known; an invalid argument or a temporary failure says nothing of them
+	default: // its features are not known; an invalid argument or a temporary failure says nothing of them
 		return b.refused(p, cberr.FeatureNotAvailable)
 	}
 	b.o.passed(StepHello)

@@ -10,8 +10,8 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// D53: whoever closes a connection, whenever, races with nobody who is using it, and every call ends once. Of several that
-// close it, the second may be faster than the first.
+// D53: whoever closes a connection, whenever, races with nobody who is using it, and every call ends once. Of several
+// that close it, the second may be faster than the first.
 func TestCloseRacesNobody_D53(t *testing.T) {
 	for range 30 {
 		d := connect(t, document)

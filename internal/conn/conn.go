@@ -30,8 +30,8 @@ type Handler interface {
 	Unsent(c *kv.Call, cut bool, cause error)
 	// Expired gets a call whose deadline has passed.
 	Expired(c *kv.Call)
-	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP
-	// and a request that is bound to its connection are no such calls, since whoever sends them draws conclusions of its own.
+	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP and a
+	// request that is bound to its connection are no such calls, since whoever sends them draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
 	Silent(cn *Conn)
 	// Orphan counts an answer whose call has ended.
@@ -52,13 +52,15 @@ var (
 )
 
 const (
-	maxPart      = 256 << 10 // one write takes at most this, large values apart
-	largeValue   = 16 << 10  // from here on a value is copied when its request is about to be written
-	minRead      = 16 << 10
-	restRead     = 4 << 10                 // of a connection at rest
-	firstLong    = 1 << 20                 // of a longer value, what is received before there is memory for more
-	maxRead      = 256 << 10               // the read buffer grows up to this while reads fill it, and shrinks again in silence
-	watchTick    = 2500 * time.Microsecond // how often calls are looked at whose contexts can end; one that has lasted as long watches it
+	maxPart    = 256 << 10 // one write takes at most this, large values apart
+	largeValue = 16 << 10  // from here on a value is copied when its request is about to be written
+	minRead    = 16 << 10
+	restRead   = 4 << 10 // of a connection at rest
+	firstLong  = 1 << 20 // of a longer value, what is received before there is memory for more
+	// the read buffer grows up to this while reads fill it, and shrinks again in silence
+	maxRead = 256 << 10
+	// how often calls are looked at whose contexts can end; one that has lasted as long watches it
+	watchTick    = 2500 * time.Microsecond
 	maxOrphans   = 16384
 	never        = math.MaxInt64
 	maxSpareSize = 512 << 10
@@ -82,7 +84,8 @@ type frame struct {
 type part struct {
 	buf    []byte
 	frames []frame
-	value  []byte // of the first request if that is large: it comes behind its frame's end, and is the call's until it is copied
+	// of the first request if that is large: it comes behind its frame's end, and is the call's until it is copied
+	value []byte
 }
 
 // largePart is a part that begins with a large request, and its memory.
@@ -107,17 +110,18 @@ type Conn struct {
 	writeMax time.Duration
 	packer   kv.Packer
 
-	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for whoever sends calls. Who
-	// has made the connection sets it before others know of it.
+	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for whoever sends calls.
+	// Who has made the connection sets it before others know of it.
 	Map uint32
 
-	mu       sync.Mutex
-	wire     kv.Wire // of the request that is being appended
-	pend     []*part // to be written, oldest first, from head on
-	head     int
-	spares   []*part // one is filled while the other is written, and more while there is more than parts hold; until Rest
-	flushing bool    // somebody writes, or is about to
-	reading  bool    // the reader is completing answers and will flush after that
+	mu   sync.Mutex
+	wire kv.Wire // of the request that is being appended
+	pend []*part // to be written, oldest first, from head on
+	head int
+	// one is filled while the other is written, and more while there is more than parts hold; until Rest
+	spares   []*part
+	flushing bool // somebody writes, or is about to
+	reading  bool // the reader is completing answers and will flush after that
 	closed   bool
 	down     bool // teardown has begun to tell what becomes of the calls: until then they have their deadlines here
 	refusing bool // its node has left: what is in flight may finish
@@ -173,8 +177,8 @@ type Info struct {
 // Info says what the bootstrap learned.
 func (c *Conn) Info() *Info { return &c.info }
 
-// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for whoever has made the connection,
-// before others know of it.
+// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for whoever has made
+// the connection, before others know of it.
 func (c *Conn) Forget() { c.info.ErrorMap, c.info.Config = nil, nil }
 
 // InFlight is the number of calls that wait for an answer.
@@ -199,7 +203,8 @@ func (c *Conn) Close(cause error) {
 		cause = errShutdown
 	}
 	first := c.cause.CompareAndSwap(nil, &cause)
-	// Whoever comes second may not rely on the first to have got this far: teardown follows when Serve has called Close.
+	// Whoever comes second may not rely on the first to have got this far: teardown follows when Serve has called
+	// Close.
 	c.mu.Lock()
 	c.closed = true // no further call is taken
 	c.mu.Unlock()
@@ -210,15 +215,16 @@ func (c *Conn) Close(cause error) {
 	case c.try != nil:
 		hangUp(c.nc)
 	case first:
-		go func() { // closing may block: TLS says goodbye, and foreign connections do as they like. teardown waits for it
+		// closing may block: TLS says goodbye, and foreign connections do as they like. teardown waits for it
+		go func() {
 			hangUp(c.nc)
 			close(c.hungUp)
 		}()
 	}
 }
 
-// hangUp closes a socket. A read under way ends first: closing would wait for it where the user has set the descriptor to blocking
-// mode since Dial has given it.
+// hangUp closes a socket. A read under way ends first: closing would wait for it where the user has set the descriptor
+// to blocking mode since Dial has given it.
 func hangUp(nc net.Conn) {
 	under := nc
 	if t, ok := nc.(*tls.Conn); ok {
@@ -258,7 +264,8 @@ func (c *Conn) Submit(call *kv.Call) error {
 	return err
 }
 
-// unlock ends a submitter's turn and says whether it is the one to write what is pending, and whether its request is alone or large.
+// unlock ends a submitter's turn and says whether it is the one to write what is pending, and whether its request is
+// alone or large.
 func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 	alone, mine = c.inflight == 1, put && c.mine()
 	large = mine && c.large()
@@ -266,8 +273,8 @@ func (c *Conn) unlock(put bool) (alone, large, mine bool) {
 	return alone, large, mine
 }
 
-// large reports whether what is to be written next begins with a large request, which is most of that write: nothing is gained by
-// letting others append first. The lock is held.
+// large reports whether what is to be written next begins with a large request, which is most of that write: nothing is
+// gained by letting others append first. The lock is held.
 func (c *Conn) large() bool { return len(c.pend) > c.head && c.pend[c.head].value != nil }
 
 // maxRound is how many requests are appended under one lock: some microseconds' worth.
@@ -312,7 +319,8 @@ func (c *Conn) mine() bool {
 	return true
 }
 
-// WantRoom reports whether the connection takes calls, or has ended. If it does neither, Room is called once when it does.
+// WantRoom reports whether the connection takes calls, or has ended. If it does neither, Room is called once when it
+// does.
 func (c *Conn) WantRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -329,7 +337,8 @@ func (c *Conn) room() bool {
 	return true
 }
 
-// put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is held.
+// put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is
+// held.
 func (c *Conn) put(call *kv.Call) error {
 	s, err := c.take()
 	if err != nil {
@@ -371,8 +380,8 @@ func (c *Conn) putAny(call *kv.Call, s *slot) error {
 	return nil
 }
 
-// putLarge is put for a request with a large value, after take: no goroutine waits for the lock while that is copied, and what waits to
-// be written takes no memory for it.
+// putLarge is put for a request with a large value, after take: no goroutine waits for the lock while that is copied,
+// and what waits to be written takes no memory for it.
 //
 //go:noinline
 func (c *Conn) putLarge(call *kv.Call, s *slot) (err error) {
@@ -432,7 +441,8 @@ func (c *Conn) another() (p *part) {
 	if n := len(c.spares) - 1; n >= 0 {
 		p, c.spares[n] = c.spares[n], nil
 		c.spares = c.spares[:n]
-	} else if p = (&part{}); len(c.pend) > c.head && c.pend[len(c.pend)-1].value == nil { // the one before is full, and this one will be
+	} else if p = (&part{}); len(c.pend) > c.head &&
+		c.pend[len(c.pend)-1].value == nil { // the one before is full, and this one will be
 		p.buf = make([]byte, 0, fullPart)
 	}
 	c.pend = append(c.pend, p)
@@ -466,8 +476,8 @@ func (c *Conn) arm(deadline int64, cancelable bool) {
 	}
 }
 
-// sweep runs when the timer fires: it expires what is due, watches the contexts of calls that have lasted a tick, and arms the
-// timer again for the earliest deadline that is left, or for the next tick.
+// sweep runs when the timer fires: it expires what is due, watches the contexts of calls that have lasted a tick, and
+// arms the timer again for the earliest deadline that is left, or for the next tick.
 func (c *Conn) sweep() {
 	c.mu.Lock()
 	c.armed, c.ticking = never, false
@@ -484,7 +494,8 @@ func (c *Conn) sweep() {
 		}
 		switch call := s.call; {
 		case call.Ended(), call.Deadline <= now:
-			if call.Deadline <= now { // if its context's timer was first, the node has left it without an answer all the same
+			// if its context's timer was first, the node has left it without an answer all the same
+			if call.Deadline <= now {
 				due = append(due, call)
 				silent = silent || call.Route.Reads == fills && call.Req.Connection == "" && call.Sent() != memd.OpNoop
 			}
@@ -537,8 +548,8 @@ func (c *Conn) sweep() {
 	}
 }
 
-// Durable reports whether a durable write waits for its answer. A node may hold up whatever comes after such a write on the
-// connection, even where it answers out of order: only requests for documents pass each other.
+// Durable reports whether a durable write waits for its answer. A node may hold up whatever comes after such a write on
+// the connection, even where it answers out of order: only requests for documents pass each other.
 func (c *Conn) Durable() bool {
 	c.mu.Lock()
 	used := c.slots.used
@@ -569,8 +580,8 @@ func (c *Conn) Serve() error {
 	return c.Cause()
 }
 
-// read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers have
-// appended meanwhile.
+// read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers
+// have appended meanwhile.
 func (c *Conn) read() error {
 	if p := c.pushed; p != nil {
 		c.pushed = nil
@@ -725,8 +736,8 @@ func (c *Conn) packets() error {
 	return nil
 }
 
-// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size. Of one that is longer
-// than firstLong no more memory is taken than twice what has come: the header alone proves nothing.
+// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size. Of one
+// that is longer than firstLong no more memory is taken than twice what has come: the header alone proves nothing.
 func (c *Conn) long(p *memd.Packet) error {
 	h, err := memd.ParseHeader(c.rbuf[c.rpos:c.rlen], c.limit)
 	if err != nil {
@@ -855,7 +866,8 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.outOfStep(call, epoch)
 	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
-		if call.State.Phase() == retry.PhaseParked { // or it is in use again and is so, which is rare and only a matter of speed
+		// or it is in use again and is so, which is rare and only a matter of speed
+		if call.State.Phase() == retry.PhaseParked {
 			c.parked++
 		}
 	default:

@@ -57,8 +57,8 @@ func (c *Conn) SetFeedback(f Feedback) {
 	c.feedback.Store(&f)
 }
 
-// Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no SASL:
-// the client certificate does it.
+// Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no
+// SASL: the client certificate does it.
 type Credentials struct {
 	Username        string
 	Password, Token observe.Secret

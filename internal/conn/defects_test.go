@@ -45,8 +45,8 @@ type halfTaken struct{ net.Conn }
 
 func (halfTaken) TryWrite(b []byte) (int, error) { return min(len(b), 10), nil }
 
-// D28: a peer that stops reading ends its connection when a write has taken too long. Its calls end then, by the rule for
-// writes that fail, and not with their deadlines.
+// D28: a peer that stops reading ends its connection when a write has taken too long. Its calls end then, by the rule
+// for writes that fail, and not with their deadlines.
 func TestAPeerThatStopsReading_D28(t *testing.T) {
 	for _, try := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,8 +103,8 @@ type failingTry struct{ *failing }
 
 func (f failingTry) TryWrite(b []byte) (int, error) { return f.Write(b) }
 
-// D29: a write that fails ends the connection and every call on it: those that were written before, those that it was to
-// write, and those that are appended while it fails.
+// D29: a write that fails ends the connection and every call on it: those that were written before, those that it was
+// to write, and those that are appended while it fails.
 func TestAFailedFlushEndsEveryCall_D29(t *testing.T) {
 	for _, try := range []bool{true, false} {
 		for n := range int64(25) {
@@ -211,7 +211,10 @@ func (p *peer) answer(out []byte, q *memd.Packet) []byte {
 			p.twice++
 		}
 	}
-	rep := memd.Packet{Magic: memd.MagicRes, Opcode: q.Opcode, Opaque: q.Opaque, Extras: make([]byte, 4), Value: []byte(string(q.Key))}
+	rep := memd.Packet{
+		Magic: memd.MagicRes, Opcode: q.Opcode, Opaque: q.Opaque, Extras: make([]byte, 4),
+		Value: []byte(string(q.Key)),
+	}
 	switch string(q.Key) {
 	case "held":
 		p.held = append(p.held, rep)
@@ -241,8 +244,8 @@ var errRefused = errors.New("refused")
 func (ending) Answered(_ *conn.Conn, c *kv.Call, _ *memd.Packet) { c.Done(errRefused, false) }
 func (ending) Expired(c *kv.Call)                                { c.Fail(context.DeadlineExceeded) }
 
-// D50: the numbers of requests come around, and none is used again while the answer to its last request is still to come,
-// also when its call has ended meanwhile.
+// D50: the numbers of requests come around, and none is used again while the answer to its last request is still to
+// come, also when its call has ended meanwhile.
 func TestNumbersOfRequestsComeAround_D50(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -310,8 +313,8 @@ func TestAnEndGivesTheNumberBack_D50(t *testing.T) {
 	})
 }
 
-// D58: nothing keeps a call that has ended alive, neither a timer of its deadline nor its context, its number or a buffer:
-// not one that was answered, and not one that was canceled before it was sent.
+// D58: nothing keeps a call that has ended alive, neither a timer of its deadline nor its context, its number or a
+// buffer: not one that was answered, and not one that was canceled before it was sent.
 func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -441,8 +444,8 @@ func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
 	})
 }
 
-// An answer that comes before its request has been written answers nothing: the number goes on waiting, and the call has
-// the answer that comes after it.
+// An answer that comes before its request has been written answers nothing: the number goes on waiting, and the call
+// has the answer that comes after it.
 func TestAnAnswerBeforeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -482,7 +485,10 @@ func TestAnAnswerThatComesTwice(t *testing.T) {
 		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("held")})
 		synctest.Wait()
 		require.Equal(t, map[uint32]int{1: 1, 2: 1}, p.numbers, "one slot, and the next number of it")
-		again, err := (&memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: 1, Extras: make([]byte, 4), Value: []byte("first")}).AppendTo(nil)
+		again, err := (&memd.Packet{
+			Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: 1, Extras: make([]byte, 4),
+			Value: []byte("first"),
+		}).AppendTo(nil)
 		require.NoError(t, err)
 		_, err = far.Write(again)
 		require.NoError(t, err)

@@ -43,10 +43,12 @@ func (c *Conn) PendingBytes() (n int) {
 	return n
 }
 
-// LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its reader waits.
+// LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its
+// reader waits.
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
 
-// WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has ended.
+// WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has
+// ended.
 func (c *Conn) WokeNone() bool { return c.idleWakes }
 
 // Quiet reports whether nothing is in flight, and whoever comes next is to see to its writing.

@@ -10,8 +10,9 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once, and so it does with a
-// large request, which is most of its write. Otherwise it yields first, so that other callers append to the same write.
+// startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once, and so
+// it does with a large request, which is most of its write. Otherwise it yields first, so that other callers append to
+// the same write.
 func (c *Conn) startFlush(alone, large bool) {
 	if c.try == nil {
 		select {
@@ -150,8 +151,8 @@ func (c *Conn) carrier(n int) *part {
 	return p
 }
 
-// complete makes p what a part with a large value is, with the value. That is the caller's again once its call has ended; then it is
-// left out, and mark cuts out the rest of the request.
+// complete makes p what a part with a large value is, with the value. That is the caller's again once its call has
+// ended; then it is left out, and mark cuts out the rest of the request.
 func (p *part) complete(large *part) {
 	first := large.frames[0]
 	head, behind := large.buf[:first.end], large.buf[first.end:]

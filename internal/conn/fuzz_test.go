@@ -41,7 +41,10 @@ func FuzzServerBytes(f *testing.F) {
 	hello := memd.Packet{Opcode: memd.OpHello, Value: []byte{0, 0x12, 0, 0x0f}}
 	errMap := memd.Packet{Opcode: memd.OpGetErrorMap, Value: []byte(`{"version":1,"revision":1,"errors":{}}`)}
 	mechs := memd.Packet{Opcode: memd.OpSASLListMechs, Value: []byte("SCRAM-SHA512 PLAIN")}
-	first := memd.Packet{Opcode: memd.OpSASLAuth, Status: memd.StatusAuthContinue, Value: []byte("r=x,s=YWJjZGVmZ2hpamts,i=4096")}
+	first := memd.Packet{
+		Opcode: memd.OpSASLAuth, Status: memd.StatusAuthContinue,
+		Value: []byte("r=x,s=YWJjZGVmZ2hpamts,i=4096"),
+	}
 	final := memd.Packet{Opcode: memd.OpSASLStep, Value: []byte("v=AAAA")}
 	refused := memd.Packet{Opcode: memd.OpSASLAuth, Status: memd.StatusAuthError, Datatype: 1, Value: []byte(`{"error":{"context":"no"}}`)}
 	bucket := memd.Packet{Opcode: memd.OpSelectBucket}

@@ -20,8 +20,8 @@ type Health struct {
 	working    map[string]int // connections that work, by bucket
 	total      int            // of working
 	generation uint64         // refusals of older credentials do not count
-	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait for
-	// something else may now know better.
+	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait
+	// for something else may now know better.
 	OnSet func()
 }
 
@@ -150,8 +150,8 @@ func (t *Track) set(up bool) {
 	h.working[t.bucket]++
 }
 
-// NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still under
-// way included.
+// NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still
+// under way included.
 func (h *Health) NewCredentials(generation uint64) {
 	h.mu.Lock()
 	h.generation = generation
@@ -199,7 +199,8 @@ func (h *Health) Refine(why retry.Reason, bucket, node string) (retry.Reason, er
 	return better, err
 }
 
-// Known adds to cause all conditions that may concern a call of the bucket, whether they explain it or not; see Condition.
+// Known adds to cause all conditions that may concern a call of the bucket, whether they explain it or not; see
+// Condition.
 func (h *Health) Known(bucket string, cause error) error {
 	h.mu.Lock()
 	_, known := h.named(bucket, func(*Track) bool { return true })
@@ -222,8 +223,8 @@ func (h *Health) Known(bucket string, cause error) error {
 	return all
 }
 
-// named gathers the conditions of the connections that which takes, in the RFC's order, with the reason of the first. The
-// lock is held.
+// named gathers the conditions of the connections that which takes, in the RFC's order, with the reason of the first.
+// The lock is held.
 func (h *Health) named(bucket string, which func(*Track) bool) (retry.Reason, error) {
 	var auth, tls, access Conditions
 	for _, t := range h.sick {

@@ -14,8 +14,8 @@ func failure(kind *cberr.Kind, addr string) *ConnectError {
 	return &ConnectError{Addr: addr, Step: StepAuth, Kind: kind}
 }
 
-// What explains a call: conditions of its own node, those of its bucket when nothing of that works, those of the cluster when
-// nothing works at all.
+// What explains a call: conditions of its own node, those of its bucket when nothing of that works, those of the
+// cluster when nothing works at all.
 func TestWhatAConditionExplains(t *testing.T) {
 	var h Health
 	a, b, c := h.Track("one", "a:1"), h.Track("one", "b:1"), h.Track("two", "c:1")

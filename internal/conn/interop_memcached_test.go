@@ -23,8 +23,8 @@ import (
 )
 
 // What the connection does against the real memcached, a second opinion on framing that shares no code with ours: on
-// every kind of socket, with packets cut anywhere, with answers that refuse, and when it hangs up. It knows no HELLO, no
-// bucket and no vbucket, so these connections are bare. interop_scram_test.go is about its logins.
+// every kind of socket, with packets cut anywhere, with answers that refuse, and when it hangs up. It knows no HELLO,
+// no bucket and no vbucket, so these connections are bare. interop_scram_test.go is about its logins.
 
 // outcomes finishes calls as a dispatcher without retries does, and counts what needs no call.
 type outcomes struct {
@@ -73,8 +73,8 @@ type foreign struct {
 	ended    chan error // gets what Serve gives
 }
 
-// memcachedOptions are those for a server that knows neither HELLO nor buckets. wrap, if any, stands between the connection
-// and its socket.
+// memcachedOptions are those for a server that knows neither HELLO nor buckets. wrap, if any, stands between the
+// connection and its socket.
 func memcachedOptions(wrap func(net.Conn) net.Conn) *conn.Options {
 	return &conn.Options{
 		Bare: true, Base: time.Now(), Timeout: 5 * time.Second,
@@ -93,7 +93,8 @@ func memcachedOptions(wrap func(net.Conn) net.Conn) *conn.Options {
 func serve(t *testing.T, addr string, o *conn.Options) (*foreign, error) {
 	t.Helper()
 	f := &foreign{
-		dispatcher: &dispatcher{base: o.Base, pool: make(chan *kv.Call, 64)}, outcomes: &outcomes{}, ended: make(chan error, 1),
+		dispatcher: &dispatcher{base: o.Base, pool: make(chan *kv.Call, 64)}, outcomes: &outcomes{},
+		ended: make(chan error, 1),
 	}
 	o.Handler = f.outcomes
 	cn, err := conn.Connect(t.Context(), addr, o)
@@ -155,7 +156,10 @@ func TestMemcachedAnswersPipelinedRequests(t *testing.T) {
 			began := time.Now()
 			sets := make([]kv.Future[kv.MutationResult], n)
 			for i := range sets {
-				sets[i] = kv.Start(t.Context(), f, kv.Upsert{Key: fmt.Appendf(nil, "key-%d", i), Value: value(i), Flags: uint32(i)})
+				sets[i] = kv.Start(t.Context(), f, kv.Upsert{
+					Key: fmt.Appendf(nil, "key-%d", i), Value: value(i),
+					Flags: uint32(i),
+				})
 			}
 			cas := make([]uint64, n)
 			for i := range sets {
@@ -183,7 +187,8 @@ func TestMemcachedAnswersPipelinedRequests(t *testing.T) {
 			if wrap != nil { // a lone caller on a TCP socket writes each request itself
 				require.Less(t, s.Writes.Load(), s.Requests.Load()/2, "many requests share a write")
 			}
-			t.Logf("%d sets in %v; %d requests in %d writes, answers in %d reads", n, took, 2*n, s.Writes.Load(), s.Reads.Load())
+			t.Logf("%d sets in %v; %d requests in %d writes, answers in %d reads", n, took, 2*n, s.Writes.Load(),
+				s.Reads.Load())
 		})
 	}
 }
@@ -257,8 +262,8 @@ func TestMemcachedRefusals(t *testing.T) {
 	require.NoError(t, err, "the connection is as good as before")
 }
 
-// answer checks a refusal: these carry a text ("Not found", "Data exists for key.") where Couchbase has JSON or nothing,
-// and that must be no obstacle.
+// answer checks a refusal: these carry a text ("Not found", "Data exists for key.") where Couchbase has JSON or
+// nothing, and that must be no obstacle.
 func answer(t *testing.T, err error, want memd.Status, kind *cberr.Kind) {
 	t.Helper()
 	var e *kv.Error
@@ -307,7 +312,10 @@ type poisoned struct {
 
 func (p *poisoned) Write(b []byte) (int, error) {
 	if p.before--; p.before == 0 {
-		bad, err := (&memd.Packet{Magic: memd.MagicReq, Opcode: memd.OpGet, Key: []byte(strings.Repeat("k", 251))}).AppendTo(nil)
+		bad, err := (&memd.Packet{
+			Magic: memd.MagicReq, Opcode: memd.OpGet,
+			Key: []byte(strings.Repeat("k", 251)),
+		}).AppendTo(nil)
 		if err != nil {
 			return 0, err
 		}
@@ -338,7 +346,8 @@ func TestMemcachedHangsUp(t *testing.T) {
 		}
 	}
 	cause := <-f.ended // reader and writer race for it: the system tells each in its own way
-	require.True(t, errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE), "%v", cause)
+	require.True(t, errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE),
+		"%v", cause)
 	lost, unsent, _ := f.outcomes.counts()
 	require.Positive(t, lost)
 	require.Equal(t, len(calls), lost+unsent+refused)

@@ -90,7 +90,10 @@ func signIn(t *testing.T, addr string, tap *tapped, change func(*conn.Options)) 
 		return tap
 	})
 	o.Credentials = func(context.Context) (conn.Credentials, error) {
-		return conn.Credentials{Username: testkit.MemcachedUser, Password: observe.NewSecret(testkit.MemcachedPassword)}, nil
+		return conn.Credentials{
+			Username: testkit.MemcachedUser,
+			Password: observe.NewSecret(testkit.MemcachedPassword),
+		}, nil
 	}
 	if change != nil {
 		change(o)

@@ -65,8 +65,8 @@ func received(nc net.Conn) <-chan map[string][]byte {
 // filled is a value of which every byte is b.
 func filled(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
 
-// A large value is copied when its request is written: those that wait for a full socket take no memory for them, and of a call that has
-// ended meanwhile nothing is written and nothing read, though others stand before and behind it.
+// A large value is copied when its request is written: those that wait for a full socket take no memory for them, and
+// of a call that has ended meanwhile nothing is written and nothing read, though others stand before and behind it.
 func TestLargeValuesWaitUncopied(t *testing.T) {
 	for name, direct := range map[string]bool{"non-blocking": true, "flusher": false} {
 		for _, size := range []int{16 << 10, 64 << 10, 1 << 20} { // the last is more than what is kept for the next
@@ -85,7 +85,10 @@ func TestLargeValuesWaitUncopied(t *testing.T) {
 					gone := filled('g', size)
 					var old, later []kv.Future[kv.MutationResult]
 					for i := range 20 {
-						old = append(old, kv.Start(t.Context(), d, kv.Upsert{Key: fmt.Appendf(nil, "old-%d", i), Value: gone}))
+						old = append(old, kv.Start(t.Context(), d, kv.Upsert{
+							Key:   fmt.Appendf(nil, "old-%d", i),
+							Value: gone,
+						}))
 					}
 					time.Sleep(2 * time.Second)
 					for i := range 20 {
@@ -93,7 +96,10 @@ func TestLargeValuesWaitUncopied(t *testing.T) {
 						if i%3 == 0 {
 							value = value[:100] // a small one between large ones
 						}
-						later = append(later, kv.Start(t.Context(), d, kv.Upsert{Key: fmt.Appendf(nil, "later-%d", i), Value: value}))
+						later = append(later, kv.Start(t.Context(), d, kv.Upsert{
+							Key:   fmt.Appendf(nil, "later-%d", i),
+							Value: value,
+						}))
 					}
 					require.Less(t, d.cn.PendingBytes(), size+64<<10)
 					time.Sleep(time.Second)
@@ -128,7 +134,10 @@ func TestLargeValuesWaitUncopied(t *testing.T) {
 func TestALargeRequestThatCannotBeSent(t *testing.T) {
 	d := connect(t, memd.Packet{CAS: 7})
 	for range 3 {
-		_, err := kv.Do(t.Context(), d, kv.Upsert{Common: kv.Common{OnBehalfOf: "somebody"}, Key: []byte("k"), Value: make([]byte, 20<<10)})
+		_, err := kv.Do(t.Context(), d, kv.Upsert{
+			Common: kv.Common{OnBehalfOf: "somebody"}, Key: []byte("k"),
+			Value: make([]byte, 20<<10),
+		})
 		require.ErrorContains(t, err, "feature")
 		_, err = kv.Do(t.Context(), d, kv.Upsert{Key: []byte("k"), Value: make([]byte, 20<<10)})
 		require.NoError(t, err)

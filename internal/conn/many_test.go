@@ -280,7 +280,10 @@ func TestReadsNoticeTheEndOfTheirContext(t *testing.T) {
 		d := newBatches(bare(t, struct{ net.Conn }{near}))
 		var p peer
 		go p.serve(far)
-		for _, at := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 7 * time.Millisecond, 9 * time.Millisecond, time.Second} {
+		for _, at := range []time.Duration{
+			time.Millisecond, 4 * time.Millisecond, 7 * time.Millisecond,
+			9 * time.Millisecond, time.Second,
+		} {
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(at, cancel)
 			began := time.Now()
@@ -316,8 +319,8 @@ func (s *shy) Deadline() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// A context is the caller's code: once the calls are on their way it is not asked, whatever the answers are, before one of
-// them has lasted so long that it watches the context.
+// A context is the caller's code: once the calls are on their way it is not asked, whatever the answers are, before one
+// of them has lasted so long that it watches the context.
 func TestReadsLeaveTheirContextAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -355,7 +358,8 @@ type listening struct {
 func (l listening) Silent(*conn.Conn) { l.silent.Add(1) }
 func (l listening) Success()          { l.good.Add(1) }
 
-// What is told of calls is told of reads: that nothing at all has come since they were sent, and how many were answered.
+// What is told of calls is told of reads: that nothing at all has come since they were sent, and how many were
+// answered.
 func TestWhatReadsTellOfTheirNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -406,8 +410,8 @@ func TestManyReadsAreWrittenInParts(t *testing.T) {
 	require.GreaterOrEqual(t, d.cn.Stats.Writes.Load()-before, int64(3), "256 KiB each")
 }
 
-// Reads that have waited for their write when the connection ends have provably not been sent, and those in the write may
-// have been.
+// Reads that have waited for their write when the connection ends have provably not been sent, and those in the write
+// may have been.
 func TestReadsOfAConnectionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

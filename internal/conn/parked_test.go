@@ -65,7 +65,10 @@ func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
 							break
 						}
 						in = in[used:]
-						out, err = (&memd.Packet{Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: c.answers[n], CAS: 7}).AppendTo(out)
+						out, err = (&memd.Packet{
+							Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque,
+							Status: c.answers[n], CAS: 7,
+						}).AppendTo(out)
 						require.NoError(t, err)
 						n++
 					}

@@ -92,7 +92,10 @@ func TestRestInTheMiddleOfAPacket(t *testing.T) {
 					require.NoError(t, err)
 					_, err = p.Parse(buf[:n], 0)
 					require.NoError(t, err)
-					p = memd.Packet{Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: p.Opaque, Extras: make([]byte, 4), Value: make([]byte, size)}
+					p = memd.Packet{
+						Magic: memd.MagicRes, Opcode: memd.OpGet, Opaque: p.Opaque, Extras: make([]byte, 4),
+						Value: make([]byte, size),
+					}
 					answer, err = p.AppendTo(nil)
 					require.NoError(t, err)
 					return f, answer

@@ -17,9 +17,10 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// Bounds of what a SCRAM server asks for. ns_server makes accounts with 4,000 iterations from 6.5 to 7.2 and with 15,000 later,
-// whatever RFC 7677 demands of servers; RFC 8018 has 1,000 as the least. A count below the bounds makes it cheap to guess the
-// password from the proof, one above them takes seconds of processor time. Salts of servers have 16 to 64 bytes.
+// Bounds of what a SCRAM server asks for. ns_server makes accounts with 4,000 iterations from 6.5 to 7.2 and with
+// 15,000 later, whatever RFC 7677 demands of servers; RFC 8018 has 1,000 as the least. A count below the bounds makes
+// it cheap to guess the password from the proof, one above them takes seconds of processor time. Salts of servers have
+// 16 to 64 bytes.
 const (
 	minIterations = 1000
 	maxIterations = 1_000_000
@@ -57,8 +58,8 @@ type login struct {
 	conv    *scram.ClientConversation
 }
 
-// Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation. Like Secret it keeps them behind
-// a function, where no printer that walks values finds them.
+// Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation. Like Secret it
+// keeps them behind a function, where no printer that walks values finds them.
 type Keyring struct {
 	once sync.Once
 	open func() *keys // set by once
@@ -128,8 +129,8 @@ func (b *bootstrap) newLogin() (*login, error) {
 	return b.login(allowed[0], allowed[0].name)
 }
 
-// allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked for,
-// and a token never.
+// allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked
+// for, and a token never.
 func (b *bootstrap) allowed() []mechanism {
 	var ms []mechanism
 	if !b.creds.Token.Empty() {
@@ -165,9 +166,10 @@ func (b *bootstrap) login(m mechanism, wire string) (*login, error) {
 	return l, nil
 }
 
-// otherLogin takes the mechanism to go on with after one was refused, nil when the refusal is final. A mechanism that the server
-// does not list is replaced by the best that it lists. SCRAM that it lists may have been refused because the user is one of an
-// external directory, such as LDAP or PAM: the server has nothing to prove those by, and its answer does not tell. So PLAIN is tried.
+// otherLogin takes the mechanism to go on with after one was refused, nil when the refusal is final. A mechanism that
+// the server does not list is replaced by the best that it lists. SCRAM that it lists may have been refused because the
+// user is one of an external directory, such as LDAP or PAM: the server has nothing to prove those by, and its answer
+// does not tell. So PLAIN is tried.
 func (b *bootstrap) otherLogin(failed *login) (*login, error) {
 	listed := slices.Contains(b.mechs, failed.wire)
 	if len(b.mechs) == 0 || listed && failed.oneStep {
@@ -188,13 +190,15 @@ func (b *bootstrap) otherLogin(failed *login) (*login, error) {
 	}
 	err := fmt.Errorf("%w: the server offers %v", errNoMechanism, b.mechs)
 	if b.o.TLS != nil && !b.mayFallBack() {
-		err = fmt.Errorf("%w; PLAIN is used only where the certificate is verified, or when it is the first choice", err)
+		err = fmt.Errorf("%w; PLAIN is used only where the certificate is verified, or when it is the first choice",
+			err)
 	}
 	return nil, &ConnectError{Addr: b.addr, Step: StepMechanisms, Err: err}
 }
 
-// mayFallBack reports whether the server may make the client go on to PLAIN, which tells it the password: where its certificate was
-// verified, or where the user allows PLAIN to anyone. Otherwise an attacker between the two could refuse everything else.
+// mayFallBack reports whether the server may make the client go on to PLAIN, which tells it the password: where its
+// certificate was verified, or where the user allows PLAIN to anyone. Otherwise an attacker between the two could
+// refuse everything else.
 func (b *bootstrap) mayFallBack() bool {
 	return b.o.AllowPlain || b.o.TLS != nil && !b.o.TLS.InsecureSkipVerify
 }
@@ -216,8 +220,8 @@ func (b *bootstrap) auth(l *login) error {
 	return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
 }
 
-// finishLogin reads the server's list and the login's answers. After a refusal another mechanism may follow on the same socket; then
-// the answers to what was sent behind the first are discarded.
+// finishLogin reads the server's list and the login's answers. After a refusal another mechanism may follow on the same
+// socket; then the answers to what was sent behind the first are discarded.
 func (b *bootstrap) finishLogin(l *login) error {
 	if err := b.readMechanisms(); err != nil {
 		return err
@@ -317,7 +321,10 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 		if refusesProof(string(p.Value)) {
 			kind = cberr.AuthenticationFailure
 		}
-		return &ConnectError{Addr: b.addr, Step: StepAuthStep, Kind: kind, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
+		return &ConnectError{
+			Addr: b.addr, Step: StepAuthStep, Kind: kind,
+			Err: fmt.Errorf("the server's signature is wrong: %w", err),
+		}
 	}
 	if p.Status == memd.StatusSuccess {
 		return nil
@@ -357,7 +364,8 @@ func checkServerFirst(msg string) error {
 		case strings.HasPrefix(field, "i="):
 			n, err := strconv.Atoi(field[2:])
 			if err != nil || n < minIterations || n > maxIterations {
-				return fmt.Errorf("SCRAM iteration count %.20q is outside %d..%d", field[2:], minIterations, maxIterations)
+				return fmt.Errorf("SCRAM iteration count %.20q is outside %d..%d", field[2:], minIterations,
+					maxIterations)
 			}
 		case strings.HasPrefix(field, "s="):
 			if salt := (len(field) - 2) / 4 * 3; salt < minSalt {
@@ -368,9 +376,9 @@ func checkServerFirst(msg string) error {
 	return nil
 }
 
-// refusesProof reports whether a last message of SCRAM refuses the credentials by its error attribute, although its status is a
-// success. RFC 5802 has "invalid-proof" and "unknown-user" for it; CouchbaseMock says "failed", behind a signature of its own. Other
-// errors say nothing of the credentials.
+// refusesProof reports whether a last message of SCRAM refuses the credentials by its error attribute, although its
+// status is a success. RFC 5802 has "invalid-proof" and "unknown-user" for it; CouchbaseMock says "failed", behind a
+// signature of its own. Other errors say nothing of the credentials.
 func refusesProof(message string) bool {
 	for attribute := range strings.SplitSeq(message, ",") {
 		switch attribute {

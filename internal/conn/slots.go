@@ -8,9 +8,9 @@ import (
 )
 
 // A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
-// attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap alone,
-// but for the step from free to live, which the submit lock guards. The goroutine that takes a slot out of live owns the
-// call's attempt.
+// attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap
+// alone, but for the step from free to live, which the submit lock guards. The goroutine that takes a slot out of live
+// owns the call's attempt.
 type slot struct {
 	word atomic.Uint64
 	call *kv.Call
@@ -77,8 +77,9 @@ func (t *table) fresh() (uint16, bool) {
 	return i, true
 }
 
-// claim takes the slot out of live into the given status and reports whether this caller did it, and the attempt's number.
-// gen guards against a slot that has been reused. With sent an attempt that was not handed to the socket is left alone.
+// claim takes the slot out of live into the given status and reports whether this caller did it, and the attempt's
+// number. gen guards against a slot that has been reused. With sent an attempt that was not handed to the socket is
+// left alone.
 func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	for {
 		v := s.word.Load()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The short ways of a slot do nothing while somebody looks at its call, for another generation, or in another state: what
-// they leave is for the long ways, which wait.
+// The short ways of a slot do nothing while somebody looks at its call, for another generation, or in another state:
+// what they leave is for the long ways, which wait.
 func TestTheShortWaysOfASlot(t *testing.T) {
 	const gen, epoch = 7, 3
 	word := func(e, g uint64, status uint64) uint64 { return e<<32 | g<<2 | status }

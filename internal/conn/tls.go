@@ -10,8 +10,8 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// TLSError is a failure of a TLS handshake that the socket is not to blame for: whatever crypto/tls or a callback of its
-// configuration refuses.
+// TLSError is a failure of a TLS handshake that the socket is not to blame for: whatever crypto/tls or a callback of
+// its configuration refuses.
 type TLSError struct{ Err error }
 
 func (e *TLSError) Error() string { return e.Err.Error() }
@@ -20,8 +20,8 @@ func (e *TLSError) Error() string { return e.Err.Error() }
 func (e *TLSError) Unwrap() error { return e.Err }
 
 // Handshake encrypts a connection to addr, with the host's name and nothing older than TLS 1.2 unless t says otherwise.
-// It blocks until that is done, or ctx has ended. It closes raw if it fails; the error is a *TLSError unless the socket or
-// ctx ended the handshake.
+// It blocks until that is done, or ctx has ended. It closes raw if it fails; the error is a *TLSError unless the socket
+// or ctx ended the handshake.
 func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*tls.Conn, error) {
 	w := &watchedSocket{Conn: raw}
 	tc := tls.Client(w, tlsConfig(t, addr))
@@ -37,13 +37,14 @@ func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*
 	return nil, err
 }
 
-// handshake contains callbacks of the configuration that panic or end their goroutine: that is a failure like any other.
+// handshake contains callbacks of the configuration that panic or end their goroutine: that is a failure like any
+// other.
 func handshake(ctx context.Context, tc *tls.Conn) error {
 	return observe.Apart("a callback of the TLS configuration", func() error { return tc.HandshakeContext(ctx) })
 }
 
-// watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine uses
-// it until over is set; nothing is written to it after that.
+// watchedSocket knows how a socket failed during a handshake, which tells that from a failure of TLS. One goroutine
+// uses it until over is set; nothing is written to it after that.
 type watchedSocket struct {
 	net.Conn
 	over        bool

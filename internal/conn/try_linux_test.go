@@ -44,12 +44,14 @@ func TestAnAttemptToWriteDoesNotBlock(t *testing.T) {
 			require.Equal(t, bytes.Repeat([]byte("0123456789abcdef"), sent/16+1)[:sent], got)
 			require.NoError(t, far.SetLinger(0))
 			require.NoError(t, far.Close())
-			require.Eventually(t, func() bool { _, err := w.TryWrite(whole); return err != nil }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { _, err := w.TryWrite(whole); return err != nil }, 10*time.Second,
+				time.Millisecond)
 		})
 	}
 }
 
-// A descriptor in blocking mode is put back into the other one, also inside a wrapper; what has no descriptor stays as it is.
+// A descriptor in blocking mode is put back into the other one, also inside a wrapper; what has no descriptor stays as
+// it is.
 func TestABlockingDescriptorIsUnblocked(t *testing.T) {
 	near, _ := Loopback(t)
 	for _, nc := range []net.Conn{near, struct{ *net.TCPConn }{near}} {
@@ -58,7 +60,10 @@ func TestABlockingDescriptorIsUnblocked(t *testing.T) {
 		raw, err := near.SyscallConn()
 		require.NoError(t, err)
 		var flags uintptr
-		require.NoError(t, raw.Control(func(fd uintptr) { flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0) }))
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd,
+				syscall.F_GETFL, 0)
+		}))
 		require.NotZero(t, flags&syscall.O_NONBLOCK)
 	}
 	a, b := net.Pipe()

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// tryTCP makes one non-blocking write attempt on a TCP socket without an allocation. MSG_DONTWAIT makes the attempt non-blocking
-// whatever mode the descriptor is in: a user's Dial, or another owner of the connection's file, may have cleared O_NONBLOCK.
+// tryTCP makes one non-blocking write attempt on a TCP socket without an allocation. MSG_DONTWAIT makes the attempt
+// non-blocking whatever mode the descriptor is in: a user's Dial, or another owner of the connection's file, may have
+// cleared O_NONBLOCK.
 type tryTCP struct {
 	raw syscall.RawConn
 	buf []byte
@@ -56,8 +57,8 @@ func (t *tryTCP) TryWrite(b []byte) (int, error) {
 	return max(t.n, 0), err
 }
 
-// unblock sets O_NONBLOCK on the descriptor of a connection that the user's Dial has given. Without it reads and writes keep a thread
-// each, deadlines do not work, and Close waits for them.
+// unblock sets O_NONBLOCK on the descriptor of a connection that the user's Dial has given. Without it reads and writes
+// keep a thread each, deadlines do not work, and Close waits for them.
 func unblock(nc net.Conn) error {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {

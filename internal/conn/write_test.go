@@ -185,7 +185,8 @@ func TestD38FailedWriteIsJudgedByOffset(t *testing.T) {
 					for i := range 32 {
 						key := fmt.Sprintf("key-%02d", i)
 						if executed[key] != v.lost[key] || executed[key] == v.unsent[key] {
-							t.Fatalf("%d bytes: %s executed %v, judged lost %v, unsent %v", k, key, executed[key], v.lost[key], v.unsent[key])
+							t.Fatalf("%d bytes: %s executed %v, judged lost %v, unsent %v", k, key, executed[key],
+								v.lost[key], v.unsent[key])
 						}
 					}
 					require.LessOrEqual(t, len(v.cut), 1)

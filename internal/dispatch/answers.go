@@ -97,7 +97,10 @@ func (r *Router) judgeMoved(cl claimed) {
 			moved = r.forward(pk, cl)
 		}
 	}
-	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)})
+	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), retry.Hint{
+		Moved: moved,
+		Code:  uint32(memd.StatusNotMyVBucket),
+	})
 }
 
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.

@@ -122,7 +122,8 @@ func (p *pipeline) tripped() {
 
 // broken reports whether the breaker keeps the call from the node; if it is time for that it sends a canary.
 func (p *pipeline) broken(c *kv.Call) bool {
-	if c.Req.Retry == Strict { // the client's own requests, the canary among them: none of them may take a canary's place
+	// the client's own requests, the canary among them: none of them may take a canary's place
+	if c.Req.Retry == Strict {
 		return false
 	}
 	pass, canary := p.breaker.allows()

@@ -48,8 +48,8 @@ const maxOffers = 16
 func (o *offers) init(limit int) { o.kick, o.limit = make(chan struct{}, 1), limit }
 
 // offer takes a cluster map from a node, with the call that it came with, if any. True means that the map is known and
-// has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied, unless
-// it is larger than a map may be: then its size alone is handed on.
+// has been considered, so the call can be judged at once; otherwise the config goroutine does that. raw is copied,
+// unless it is larger than a map may be: then its size alone is handed on.
 func (o *offers) offer(raw []byte, dt memd.Datatype, addr string, cl *claimed) (known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,8 +147,8 @@ func (o *offers) pending() bool {
 	return o.busy || len(o.queue) > 0
 }
 
-// unversioned forgets the version of a map that is not used, so that it bars no good one: the old map's, which may be nil,
-// counts. The same bytes need not be looked at again.
+// unversioned forgets the version of a map that is not used, so that it bars no good one: the old map's, which may be
+// nil, counts. The same bytes need not be looked at again.
 func (o *offers) unversioned(old *topology.Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -183,9 +183,9 @@ func (o *offers) close() []*kv.Call {
 // config goroutine decides whether the map is newer.
 func (r *Router) Offer(raw []byte, addr string) { r.offers.offer(raw, 0, addr, nil) }
 
-// offerAndTell is Offer for a map that came with a new connection; there may be none. It does not block. What it gives is
-// to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its giver
-// does that when there is the way, too.
+// offerAndTell is Offer for a map that came with a new connection; there may be none. It does not block. What it gives
+// is to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its
+// giver does that when there is the way, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	w := claimed{considered: make(chan struct{}), tell: true}
 	if raw == nil || r.offers.offer(raw, 0, addr, &w) {
@@ -200,8 +200,8 @@ func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	}
 }
 
-// Take has a map considered that came in another way than over the nodes' connections, waits for that, and says why the map
-// is not used; nil when it is, and when it is not newer than ours. addr is where it came from.
+// Take has a map considered that came in another way than over the nodes' connections, waits for that, and says why the
+// map is not used; nil when it is, and when it is not newer than ours. addr is where it came from.
 func (r *Router) Take(ctx context.Context, raw []byte, addr string) error {
 	w := claimed{considered: make(chan struct{})}
 	if !r.offers.offer(raw, 0, addr, &w) {
@@ -282,7 +282,8 @@ func (r *Router) consider(of offered) {
 	r.apply(s, old, network, &of)
 }
 
-// networkOf is the network on which nodes are reached: that of the configuration, or the one that the first map decides.
+// networkOf is the network on which nodes are reached: that of the configuration, or the one that the first map
+// decides.
 func (r *Router) networkOf(s *topology.Snapshot, addr string) string {
 	if network := r.Network(); network != "" {
 		return network
@@ -362,7 +363,8 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 		cn.Close(errForeign)
 	}
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
-		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes, nodes))
+		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes,
+			nodes))
 	for _, c := range calls {
 		r.route(c)
 	}

@@ -9,18 +9,20 @@ import (
 )
 
 // A map is newer than another by epoch and revision, as long as both are of one bucket. A bucket that was deleted and
-// created again, or a cluster that was set up anew at the same addresses, may count from the beginning: then the old map's
-// version must not bar the new one. What tells the two from a node that lags behind is whether anybody still speaks for the
-// bucket that we know. Every connection does that came with a map: one is used only while our map is of the bucket that it
-// was made in. A node that has another one is not connected to; it is tried again and again, and when nobody is left that
-// speaks for ours, the map that it shows replaces ours whatever its version is. A connection that came without one, as all
-// do where maps come over HTTP, speaks for no bucket, and the source of the maps has the last word.
+// created again, or a cluster that was set up anew at the same addresses, may count from the beginning: then the old
+// map's version must not bar the new one. What tells the two from a node that lags behind is whether anybody still
+// speaks for the bucket that we know. Every connection does that came with a map: one is used only while our map is of
+// the bucket that it was made in. A node that has another one is not connected to; it is tried again and again, and
+// when nobody is left that speaks for ours, the map that it shows replaces ours whatever its version is. A connection
+// that came without one, as all do where maps come over HTTP, speaks for no bucket, and the source of the maps has the
+// last word.
 
-var errForeign = errors.New("the node has another bucket of that name, or is of another cluster, than those that our cluster map is of")
+var errForeign = errors.New("the node has another bucket of that name, or is of another cluster, than those that our " +
+	"cluster map is of")
 
 // belongs gives an error for a connection that was made in another bucket than our map is of. It has that bucket's map
-// considered before, and waits for that. The ids of collections that we know are those of ours; in the other one they may be
-// other collections'.
+// considered before, and waits for that. The ids of collections that we know are those of ours; in the other one they
+// may be other collections'.
 func (p *pipeline) belongs(cn *conn.Conn) error {
 	config := cn.Info().Config
 	if !p.r.foreign(config, p.addr) {
@@ -34,8 +36,8 @@ func (p *pipeline) belongs(cn *conn.Conn) error {
 	return &conn.ConnectError{Addr: p.addr, Bucket: p.r.o.Bucket, Step: conn.StepConfig, Err: errForeign}
 }
 
-// foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing, and
-// what is no map, is of none.
+// foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing,
+// and what is no map, is of none.
 func (r *Router) foreign(raw []byte, addr string) bool {
 	pk := r.picker.Load()
 	if raw == nil || pk == nil || identity(pk.snap) == "" || bytes.Contains(raw, []byte(identity(pk.snap))) {
@@ -45,8 +47,8 @@ func (r *Router) foreign(raw []byte, addr string) bool {
 	return err == nil && r.ours(s) == nil && another(s, pk.snap)
 }
 
-// withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that came
-// without a map nobody knows in which it was made: it may be the other one. The router's lock is held.
+// withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that
+// came without a map nobody knows in which it was made: it may be the other one. The router's lock is held.
 func (r *Router) withdraw(nodes map[string]bool) (all []*conn.Conn) {
 	for addr := range nodes {
 		r.pipes[addr].each(func(q *pipeline) {
@@ -68,8 +70,8 @@ func (r *Router) confirmed() (yes bool) {
 	return yes
 }
 
-// doubt sees to it that maps that were refused are looked at again when nobody speaks for ours any more: nodes that belong
-// to another bucket are connected to again, now.
+// doubt sees to it that maps that were refused are looked at again when nobody speaks for ours any more: nodes that
+// belong to another bucket are connected to again, now.
 func (r *Router) doubt() {
 	if r.picker.Load() == nil || r.confirmed() {
 		return
@@ -93,8 +95,8 @@ func (r *Router) replaces(s, old *topology.Snapshot) bool {
 	return old == nil || s.Newer(old) || another(s, old) && !r.stands() && !r.confirmed()
 }
 
-// stands reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for it:
-// all connections were made in the other one.
+// stands reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for
+// it: all connections were made in the other one.
 func (r *Router) stands() bool { return r.reborn != 0 && r.now()-r.reborn < int64(redialMax) }
 
 // another reports whether s is known to be of another bucket than old.

@@ -5,10 +5,11 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// During a rebalance a map may say beside where its vbuckets are also where they go. A call that its node has refused, and
-// that no newer map has another node for, goes there, and stays there until there is a newer map.
+// During a rebalance a map may say beside where its vbuckets are also where they go. A call that its node has refused,
+// and that no newer map has another node for, goes there, and stays there until there is a newer map.
 
-// forward turns a call to the node that its vbucket moves to. It is false when that is none, or the one that has refused.
+// forward turns a call to the node that its vbucket moves to. It is false when that is none, or the one that has
+// refused.
 func (r *Router) forward(pk *picker, cl claimed) bool {
 	c := cl.c
 	if c.Req.Replica != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {

@@ -151,8 +151,8 @@ func version(epoch, rev int) []byte {
 	return fmt.Appendf(nil, `{"rev":%d,"revEpoch":%d,"name":"b"}`, rev, epoch)
 }
 
-// A map that is known costs nothing: of a thousand answers with one new map one is queued, and calls with an old one are
-// judged at once.
+// A map that is known costs nothing: of a thousand answers with one new map one is queued, and calls with an old one
+// are judged at once.
 func TestOffersAreConsideredOnce(t *testing.T) {
 	var o offers
 	o.init(1 << 20)
@@ -232,10 +232,15 @@ func TestOfferAndTell(t *testing.T) {
 // A call that has ended is not kept until its deadline: a hundred thousand refusals a second would fill the memory.
 func TestAnEndedCallsDeadlineIsForgotten(t *testing.T) {
 	r := unconnected(t)
-	stop := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })}
+	stop := kv.Common{Retry: retry.Func(func(context.Context, *retry.Request,
+		retry.Reason,
+	) retry.Action {
+		return retry.Stop()
+	})}
 	var futures []kv.Future[kv.GetResult]
 	for i := range 100 {
-		futures = append(futures, kv.Start(context.Background(), r, kv.Get{Common: stop, Key: fmt.Appendf(nil, "key-%d", i)}))
+		futures = append(futures, kv.Start(context.Background(), r, kv.Get{Common: stop, Key: fmt.Appendf(nil, "key-%d",
+			i)}))
 	}
 	held := func() int {
 		r.due.mu.Lock()

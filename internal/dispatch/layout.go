@@ -67,8 +67,8 @@ func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (kv.Layout, err
 	return nil, err
 }
 
-// AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring it.
-// It starts nothing and says nothing: whoever has waited looks again.
+// AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring
+// it. It starts nothing and says nothing: whoever has waited looks again.
 func (r *Router) AwaitMap(ctx context.Context) {
 	limit := maxAwait
 	if d, ok := ctx.Deadline(); ok {
@@ -83,8 +83,8 @@ func (r *Router) AwaitMap(ctx context.Context) {
 // maxAwait is how long AwaitMap waits when its context says nothing.
 const maxAwait = time.Minute
 
-// restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does not
-// have. Such a call ends, because nothing that a retry could wait for would change it.
+// restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does
+// not have. Such a call ends, because nothing that a retry could wait for would change it.
 func (r *Router) restrict(pk *picker, c *kv.Call) error {
 	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica != 0) {
 		return &kv.CapabilityError{Capability: "vbuckets"}

@@ -83,8 +83,8 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 	}
 }
 
-// lookupRefused asks a call's strategy about what a node has answered to the lookup that the call waits for. The call itself
-// was not sent.
+// lookupRefused asks a call's strategy about what a node has answered to the lookup that the call waits for. The call
+// itself was not sent.
 func (r *Router) lookupRefused(c *kv.Call, le *lookupError) {
 	c.Share()
 	c.Taken()

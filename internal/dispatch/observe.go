@@ -37,8 +37,8 @@ func (r *Router) observeHedged(ctx context.Context, scope, collection string) (o
 	return context.WithValue(ctx, wholeKey{}, w), func(err error) { w.op.End(w.inner, outcomeOf(err)) }
 }
 
-// observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was given.
-// The client's own requests are not operations of a user.
+// observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was
+// given. The client's own requests are not operations of a user.
 func (r *Router) observe(c *kv.Call) {
 	ctx := c.Context()
 	if w, ok := ctx.Value(wholeKey{}).(*whole); ok {
@@ -48,15 +48,18 @@ func (r *Router) observe(c *kv.Call) {
 	if c.Req.Retry == Strict {
 		return
 	}
-	t := observe.Target{Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope, Collection: c.Req.Collection}
+	t := observe.Target{
+		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope,
+		Collection: c.Req.Collection,
+	}
 	if c.Req.Durability != 0 {
 		t.Durability = c.Req.Durability.String()
 	}
 	c.ObserveAttempts(&watch{r: r, of: r.start(ctx, t)})
 }
 
-// watch implements kv.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the router, tells
-// of them: a provider is code of the user's, which no connection waits for.
+// watch implements kv.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the
+// router, tells of them: a provider is code of the user's, which no connection waits for.
 type watch struct {
 	r    *Router
 	of   *whole
@@ -166,7 +169,8 @@ func outcomeOf(err error) observe.Outcome {
 	o := observe.Outcome{ErrorName: camel(e.Kind()), Retries: e.Retry.Retries()}
 	if e.Answered {
 		o.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
-		o.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.TemporaryFailure) && !errors.Is(err, cberr.InternalServerFailure)
+		o.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.TemporaryFailure) &&
+			!errors.Is(err, cberr.InternalServerFailure)
 	}
 	return o
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// A server refuses some requests on a connection with unordered execution: those of DCP, to which GET_FAILOVER_LOG belongs
-// (kv_engine, mcbp_validators.cc). A node that such a request is for gets one more connection, without that feature, when the
-// first of them comes. The connection takes no other requests, and is closed when none has come for orderedIdle.
+// A server refuses some requests on a connection with unordered execution: those of DCP, to which GET_FAILOVER_LOG
+// belongs (kv_engine, mcbp_validators.cc). A node that such a request is for gets one more connection, without that
+// feature, when the first of them comes. The connection takes no other requests, and is closed when none has come for
+// orderedIdle.
 
 const orderedIdle = 10 * time.Second
 
 var errOrderedIdle = errors.New("no request has needed the connection without unordered execution for some time")
 
-// orderedFor gives the pipeline of the node's connection without unordered execution, if the call needs it or names that
-// connection; otherwise nil.
+// orderedFor gives the pipeline of the node's connection without unordered execution, if the call needs it or names
+// that connection; otherwise nil.
 func (p *pipeline) orderedFor(c *kv.Call) *pipeline {
 	q := p.ordered.Load()
 	if id := c.Req.Connection; id != "" {
@@ -43,8 +44,8 @@ func (p *pipeline) orderedFor(c *kv.Call) *pipeline {
 	return q
 }
 
-// newOrdered makes the pipeline of the connection without unordered execution; nil when the node has left. It ends with p, and
-// does nothing before the first request.
+// newOrdered makes the pipeline of the connection without unordered execution; nil when the node has left. It ends with
+// p, and does nothing before the first request.
 func (p *pipeline) newOrdered() *pipeline {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +54,10 @@ func (p *pipeline) newOrdered() *pipeline {
 	}
 	q := p.ordered.Load()
 	if q == nil {
-		q = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, inOrder: true, track: p.r.o.Health.Track(p.r.o.Bucket, p.addr)}
+		q = &pipeline{
+			r: p.r, addr: p.addr, breaker: p.breaker, head: p, inOrder: true,
+			track: p.r.o.Health.Track(p.r.o.Bucket, p.addr),
+		}
 		q.ctx, q.stop = context.WithCancelCause(p.ctx)
 		p.ordered.Store(q)
 	}
@@ -100,5 +104,6 @@ func closeUnwanted(cn *conn.Conn) {
 
 // ordered takes unordered execution from what a connection asks for.
 func ordered(features []memd.Feature) []memd.Feature {
-	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return f == memd.FeatureUnorderedExecution })
+	return slices.DeleteFunc(slices.Clone(features),
+		func(f memd.Feature) bool { return f == memd.FeatureUnorderedExecution })
 }

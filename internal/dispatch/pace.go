@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// No server may drive the client: whatever nodes answer, announce or hang up on, they are connected to a handful of times a second
-// at most. docs/retry.md lists every loop that a server could drive, with its bound.
+// No server may drive the client: whatever nodes answer, announce or hang up on, they are connected to a handful of
+// times a second at most. docs/retry.md lists every loop that a server could drive, with its bound.
 
 const (
-	// connects is how often one connection is made in any second, but for attempts that fail, which have pauses of their own.
+	// connects is how often one connection is made in any second, but for attempts that fail, which have pauses of
+	// their own.
 	connects = 4
-	// newNodes is how many nodes of cluster maps are connected to without a pause, as many as a large cluster has; after that one
-	// follows each newNodeEvery. Maps that name other nodes each time would otherwise make the client dial as fast as they come.
+	// newNodes is how many nodes of cluster maps are connected to without a pause, as many as a large cluster has;
+	// after that one follows each newNodeEvery. Maps that name other nodes each time would otherwise make the client
+	// dial as fast as they come.
 	newNodes     = 256
 	newNodeEvery = 125 * time.Millisecond
 )
@@ -32,7 +34,8 @@ func (p *pipeline) begins() {
 	c.next = (c.next + 1) % len(c.began)
 }
 
-// awaitTurn waits until the pipeline may connect again after the loss of a connection, or after another event that a server causes.
+// awaitTurn waits until the pipeline may connect again after the loss of a connection, or after another event that a
+// server causes.
 func (p *pipeline) awaitTurn(ctx context.Context) {
 	p.mu.Lock()
 	wait := time.Second - time.Since(p.connecting.began[p.connecting.next])

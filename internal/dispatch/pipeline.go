@@ -37,10 +37,11 @@ type pipeline struct {
 	retiring atomic.Pointer[conn.Conn] // is taken out of use; see retire
 	renewed  atomic.Int64              // when one was replaced last because of an answer; see renew
 
-	ordered atomic.Pointer[pipeline] // of the first: for requests that are refused under unordered execution; nil before the first
-	inOrder bool                     // it is that one; its next two fields are only its own
-	wanted  atomic.Int64             // when a request has needed it last
-	running atomic.Bool              // its goroutine runs
+	// of the first: for requests that are refused under unordered execution; nil before the first
+	ordered atomic.Pointer[pipeline]
+	inOrder bool         // it is that one; its next two fields are only its own
+	wanted  atomic.Int64 // when a request has needed it last
+	running atomic.Bool  // its goroutine runs
 
 	head *pipeline     // the first of the node's
 	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
@@ -77,7 +78,8 @@ func (r *Router) pipe(addr string) *pipeline {
 	if p := r.pipes[addr]; p != nil {
 		return p
 	}
-	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket, addr)}
+	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket,
+		addr)}
 	p.grow(r.o.Connections)
 	after := time.Duration(0)
 	p.each(func(q *pipeline) {
@@ -109,7 +111,8 @@ func (p *pipeline) trying() bool {
 	return trying
 }
 
-// submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is possible.
+// submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is
+// possible.
 func (p *pipeline) submit(c *kv.Call) {
 	if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
 		p.submitElse(c)
@@ -124,8 +127,8 @@ func (p *pipeline) connFor(c *kv.Call) *conn.Conn {
 	return nil
 }
 
-// refuse gives a call that the pipeline cannot take to its strategy, unless a newer map may have another node for it. For
-// since see noWay.
+// refuse gives a call that the pipeline cannot take to its strategy, unless a newer map may have another node for it.
+// For since see noWay.
 func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause error) {
 	if pk := p.r.picker.Load(); pk != nil && pk.number != c.Route.Map {
 		c.Taken()
@@ -135,8 +138,8 @@ func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause erro
 	p.r.noWay(c, since, why, cause, p.explained())
 }
 
-// explained is the address to ask Health about for a call that the pipeline cannot take: conditions of the node count as
-// long as it has no connection.
+// explained is the address to ask Health about for a call that the pipeline cannot take: conditions of the node count
+// as long as it has no connection.
 func (p *pipeline) explained() string {
 	if p.head.connectedAny() {
 		return ""
@@ -156,7 +159,8 @@ func (p *pipeline) submitElse(c *kv.Call) {
 	}
 	cn := p.conn.Load()
 	if cn != nil {
-		if c.Route.Map < cn.Map { // the bucket was created again since the call was routed, with other ids for its collections
+		// the bucket was created again since the call was routed, with other ids for its collections
+		if c.Route.Map < cn.Map {
 			p.r.route(c)
 			return
 		}
@@ -179,7 +183,8 @@ func (p *pipeline) submitElse(c *kv.Call) {
 	}
 	c.Share()
 	p.mu.Lock()
-	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) { // it has died, and its goroutine is about to reconnect
+	// it has died, and its goroutine is about to reconnect
+	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) {
 		p.failed = false
 		p.track.Down()
 	}
@@ -275,7 +280,8 @@ func (p *pipeline) Room(cn *conn.Conn) {
 func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	c.Taken()
 	if pk := r.picker.Load(); pk != nil {
-		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil { // closing: no other way will come
+		// closing: no other way will come
+		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil {
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
 			return
 		}
@@ -332,7 +338,8 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		if time.Since(began) > redialMax {
 			p.wait = 0
 		}
-		p.wait = p.r.o.pauseAfter(p.wait) // a node that accepts and hangs up is no working one, nor one whose connections are of no use
+		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
+		p.wait = p.r.o.pauseAfter(p.wait)
 		pause(ctx, p.wait, nil)
 	}
 	p.flushQueue(context.Cause(ctx))
@@ -468,7 +475,8 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		cn.Close(errForeign)
 		return true
 	}
-	considered := p.r.offerAndTell(config, p.addr) // before the connection is seen: calls that wait for a map see this one coming
+	// before the connection is seen: calls that wait for a map see this one coming
+	considered := p.r.offerAndTell(config, p.addr)
 	if pk := p.r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
@@ -555,8 +563,8 @@ func (p *pipeline) close(cause error) {
 	p.track.Leave()
 }
 
-// leave ends the pipelines of nodes that have left: those with a connection each on a goroutine of its own, because calls in
-// flight may finish, the others together on one. The router's lock is held.
+// leave ends the pipelines of nodes that have left: those with a connection each on a goroutine of its own, because
+// calls in flight may finish, the others together on one. The router's lock is held.
 func (r *Router) leave(nodes []*pipeline) {
 	var idle []*pipeline
 	for _, p := range nodes {
@@ -578,7 +586,8 @@ func (r *Router) leave(nodes []*pipeline) {
 	}
 }
 
-// drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to finish.
+// drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to
+// finish.
 func (p *pipeline) drain() {
 	ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
 	defer cancel()
@@ -660,13 +669,14 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	})
 }
 
-// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it. One that is not newer than ours
-// costs nothing.
+// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it. One that is not newer than
+// ours costs nothing.
 func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
-	if string(pkt.Key) != p.r.o.Bucket { // of the whole cluster, which nodes tell all connections of, or of another bucket
+	// of the whole cluster, which nodes tell all connections of, or of another bucket
+	if string(pkt.Key) != p.r.o.Bucket {
 		return
 	}
 	epoch, rev, named := conn.MapVersion(pkt)

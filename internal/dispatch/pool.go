@@ -16,7 +16,8 @@ func (p *pipeline) grow(n int) {
 	p.pool = make([]*pipeline, n)
 	p.pool[0] = p
 	for i := 1; i < n; i++ {
-		p.pool[i] = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, track: p.r.o.Health.Track(p.r.o.Bucket, p.addr)}
+		p.pool[i] = &pipeline{r: p.r, addr: p.addr, breaker: p.breaker, head: p, track: p.r.o.Health.Track(p.r.o.Bucket,
+			p.addr)}
 	}
 }
 
@@ -34,8 +35,8 @@ func (p *pipeline) each(f func(*pipeline)) {
 	}
 }
 
-// choose gives the node's pipeline for a call: the one of its connection for a request that is bound to one, the one of its key for
-// a request for a document, and otherwise the next one in turn that is connected.
+// choose gives the node's pipeline for a call: the one of its connection for a request that is bound to one, the one of
+// its key for a request for a document, and otherwise the next one in turn that is connected.
 func (p *pipeline) choose(c *kv.Call) *pipeline {
 	if q := p.orderedFor(c); q != nil {
 		return q
@@ -55,8 +56,8 @@ func (p *pipeline) choose(c *kv.Call) *pipeline {
 	return p.connectedFrom(start)
 }
 
-// ofKey gives the node's pipeline for a key with that hash. It is always the same one, so that the calls for one key keep their
-// order, unless the last attempt to connect has failed: then it is another one that is connected.
+// ofKey gives the node's pipeline for a key with that hash. It is always the same one, so that the calls for one key
+// keep their order, unless the last attempt to connect has failed: then it is another one that is connected.
 func (p *pipeline) ofKey(hash uint32) *pipeline {
 	if p.pool == nil {
 		return p
@@ -68,7 +69,8 @@ func (p *pipeline) ofKey(hash uint32) *pipeline {
 	return p.connectedFrom(i)
 }
 
-// connectedFrom gives the first of the node's pipelines, from that index on, that is connected; the first one if none is.
+// connectedFrom gives the first of the node's pipelines, from that index on, that is connected; the first one if none
+// is.
 func (p *pipeline) connectedFrom(start int) *pipeline {
 	for k := range p.pool {
 		if q := p.pool[(start+k)%len(p.pool)]; q.conn.Load() != nil {
@@ -78,7 +80,8 @@ func (p *pipeline) connectedFrom(start int) *pipeline {
 	return p.pool[start]
 }
 
-// named gives the pipeline with the connection of that ID, or any one, which refuses a request that is bound to another connection.
+// named gives the pipeline with the connection of that ID, or any one, which refuses a request that is bound to another
+// connection.
 func (p *pipeline) named(id string) *pipeline {
 	for _, q := range p.pool {
 		if cn := q.conn.Load(); cn != nil && cn.Info().ID == id {

@@ -9,8 +9,8 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// Silence is how long a connection must have brought nothing before it is replaced: with less than that the node may just
-// be busy.
+// Silence is how long a connection must have brought nothing before it is replaced: with less than that the node may
+// just be busy.
 const Silence = time.Second
 
 // Probe watches the connection to one node while a request to it is under way. Its zero value watches nothing.
@@ -54,17 +54,17 @@ func reads(cn *conn.Conn) int64 { return cn.Stats.Reads.Load() }
 
 // Unanswered is called when the request has timed out. A connection on which no other answer came meanwhile either is
 // closed: its other end may be gone without a word, or the stream is out of step. Its pipeline makes a new one, and the
-// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked may
-// be waiting behind it.
+// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked
+// may be waiting behind it.
 func (p Probe) Unanswered() {
 	if p.cn != nil && !p.cn.Durable() && p.answers(p.cn) == p.seen {
 		p.cn.Close(errSilent)
 	}
 }
 
-// Silent implements conn.Handler: the node is asked for a sign of life at once, over the connection, and one that brings
-// nothing at all until the time is over is closed. That is how a socket that has vanished without a word is found out
-// before the node's turn comes to be asked for its cluster map. One such request is under way per connection.
+// Silent implements conn.Handler: the node is asked for a sign of life at once, over the connection, and one that
+// brings nothing at all until the time is over is closed. That is how a socket that has vanished without a word is
+// found out before the node's turn comes to be asked for its cluster map. One such request is under way per connection.
 func (p *pipeline) Silent(cn *conn.Conn) {
 	if p.probed.Swap(cn) == cn {
 		return

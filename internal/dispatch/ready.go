@@ -9,16 +9,17 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// How long handshakes may go on without a step while another node has met a terminal condition, which may be a node that has
-// left the cluster: for WaitReady, and for a call. Nodes that are equally far away are connected at about the same time.
+// How long handshakes may go on without a step while another node has met a terminal condition, which may be a node
+// that has left the cluster: for WaitReady, and for a call. Nodes that are equally far away are connected at about the
+// same time.
 const (
 	patience     = 250 * time.Millisecond
 	callPatience = 20 * time.Millisecond
 )
 
-// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any; until the
-// cluster's strategy gives up because of a terminal condition that says that it will not be; or until ctx ends. The error names
-// the conditions that are known, and the last failure; at ctx's end also ctx's cause.
+// WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any;
+// until the cluster's strategy gives up because of a terminal condition that says that it will not be; or until ctx
+// ends. The error names the conditions that are known, and the last failure; at ctx's end also ctx's cause.
 func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 	w := wait{r: r, began: time.Now()}
 	look := time.NewTimer(time.Hour)
@@ -60,8 +61,8 @@ type wait struct {
 	final   bool          // the wait ends then
 }
 
-// goesOn asks the strategy about the terminal condition that is known, if one is. The error ends the wait; left is when to look
-// again, 0 for no such time.
+// goesOn asks the strategy about the terminal condition that is known, if one is. The error ends the wait; left is when
+// to look again, 0 for no such time.
 func (w *wait) goesOn(ctx context.Context, degraded bool) (left time.Duration, err error) {
 	until, why, known := w.r.terminal(degraded)
 	if known == nil {
@@ -104,8 +105,10 @@ func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Ac
 	}
 	waited := time.Since(w.began)
 	return w.r.o.Orchestrator.Ask(ctx, retry.Request{
-		Service: retry.KV, Operation: "wait-ready", Bucket: w.r.o.Bucket, Idempotent: true, Transparent: w.retries, BackoffStep: w.retries,
-		Reasons: w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay, Waited: waited, WaitedUnseen: waited, Err: known,
+		Service: retry.KV, Operation: "wait-ready", Bucket: w.r.o.Bucket, Idempotent: true, Transparent: w.retries,
+		BackoffStep: w.retries,
+		Reasons:     w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay, Waited: waited,
+		WaitedUnseen: waited, Err: known,
 	}, why)
 }
 
@@ -142,8 +145,8 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 	return ready && up > 0, last
 }
 
-// WhyNoMap is why there is no cluster map, or no newer one than the one in use: a map that is not used, or without one in use what
-// connections and the source have failed with last; nil when nothing is known.
+// WhyNoMap is why there is no cluster map, or no newer one than the one in use: a map that is not used, or without one
+// in use what connections and the source have failed with last; nil when nothing is known.
 func (r *Router) WhyNoMap() error {
 	if e := r.refusal.Load(); e != nil {
 		return e
@@ -155,8 +158,9 @@ func (r *Router) WhyNoMap() error {
 	return last
 }
 
-// terminal is the condition that keeps the bucket from being ready, with its reason, and until when, since the base, other nodes
-// may still make it so. A node of the map that has met one will not be connected; without a map any other seed may have a map.
+// terminal is the condition that keeps the bucket from being ready, with its reason, and until when, since the base,
+// other nodes may still make it so. A node of the map that has met one will not be connected; without a map any other
+// seed may have a map.
 func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known error) {
 	condition := func(node string) error {
 		why, known = r.o.Health.Refine(retry.NotReady, r.o.Bucket, node)
@@ -181,8 +185,8 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 	return r.now() + int64(r.goesOn(patience)), why, known
 }
 
-// goesOn is how much longer than now a map may come from a first handshake, or a lookup of the seeds, that must take a step
-// within limit. The lock is held.
+// goesOn is how much longer than now a map may come from a first handshake, or a lookup of the seeds, that must take a
+// step within limit. The lock is held.
 func (r *Router) goesOn(limit time.Duration) time.Duration {
 	last := -int64(limit)
 	if r.resolving {
@@ -212,8 +216,9 @@ func (r *Router) looked() {
 	}
 }
 
-// Explained is called when a terminal condition was met, or a connection has ended: calls that wait for a handshake or a
-// map although a condition explains its absence are given to their strategies, unless the handshake has just taken a step.
+// Explained is called when a terminal condition was met, or a connection has ended: calls that wait for a handshake or
+// a map although a condition explains its absence are given to their strategies, unless the handshake has just taken a
+// step.
 func (r *Router) Explained() {
 	if r.o.Health.Condition(r.o.Bucket, "") == nil {
 		return
@@ -239,8 +244,8 @@ func (r *Router) Explained() {
 	}
 }
 
-// hopeless is the terminal condition that a call need not wait behind for a handshake that is under way; nil: no condition. The
-// lock is held.
+// hopeless is the terminal condition that a call need not wait behind for a handshake that is under way; nil: no
+// condition. The lock is held.
 func (p *pipeline) hopeless() error {
 	err := p.r.o.Health.Condition(p.r.o.Bucket, p.explained())
 	if left := callPatience - time.Duration(p.r.now()-p.progress.Load()); err != nil && !p.failed && left > 0 {
@@ -265,5 +270,6 @@ func (r *Router) reconnects() <-chan struct{} {
 	return r.logins
 }
 
-// Explain implements retry.Explainer for the bucket's calls: it adds the terminal conditions, and the map that is not used.
+// Explain implements retry.Explainer for the bucket's calls: it adds the terminal conditions, and the map that is not
+// used.
 func (r *Router) Explain(cause error) error { return r.beside(r.o.Health.Known(r.o.Bucket, cause)) }

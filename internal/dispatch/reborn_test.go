@@ -27,14 +27,23 @@ import (
 func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts ...mock.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, append([]mock.Option{mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")), mock.Virtual()}, opts...)...)
+		m := mock.Start(t,
+			append([]mock.Option{
+				mock.Nodes(1), mock.Bucket("default", 16, mock.WithCollection("s", "c")),
+				mock.Virtual(),
+			}, opts...)...)
 		var made atomic.Int64
 		r := New(Options{
-			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
-			Health: &conn.Health{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second, Dice: func() float64 { return 0.5 },
+			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(),
+			Orchestrator: retry.New(retry.Options{}),
+			Health:       &conn.Health{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second,
+			Dice: func() float64 { return 0.5 },
 			Connect: func() conn.Options {
 				return conn.Options{
-					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{memd.FeatureCollections, memd.FeatureXError, memd.FeatureSelectBucket},
+					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{
+						memd.FeatureCollections,
+						memd.FeatureXError, memd.FeatureSelectBucket,
+					},
 					Mechanisms: []string{"SCRAM-SHA1"},
 					Credentials: func(context.Context) (conn.Credentials, error) {
 						return conn.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
@@ -84,7 +93,8 @@ func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
 				require.NoError(t, err)
 				held := &heldUp{r, func() {
 					require.NoError(t, m.DropBucket("default"))
-					require.NoError(t, m.CreateBucket("default", 16, mock.WithCollection("s", "other"), mock.WithCollection("s", "c")))
+					require.NoError(t, m.CreateBucket("default", 16, mock.WithCollection("s", "other"),
+						mock.WithCollection("s", "c")))
 					time.Sleep(10 * time.Millisecond)
 					ready(t, r)
 				}, hand}
@@ -92,7 +102,10 @@ func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
 				_, err = kv.Do(t.Context(), held, kv.Upsert{Key: []byte("k"), Value: []byte("new"), Common: in})
 				require.NoError(t, err)
 				require.Equal(t, sets+1, m.Frames(memd.OpSet), "nothing was sent in vain")
-				_, err = kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "other"}})
+				_, err = kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: kv.Common{
+					Scope:      "s",
+					Collection: "other",
+				}})
 				require.ErrorIs(t, err, cberr.DocumentNotFound)
 				got, err := kv.Do(t.Context(), r, kv.Get{Key: []byte("k"), Common: in})
 				require.NoError(t, err)
@@ -117,8 +130,9 @@ func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
 	return regexp.MustCompile(`"rev":\d+`).ReplaceAll([]byte(s), []byte(`"rev":1000`)), addr
 }
 
-// A newer map of another bucket ends the connections that were made in the old one. It stands for as long as it may take its
-// nodes to be connected to again: one that lags behind still shows the old one meanwhile, and nobody contradicts it.
+// A newer map of another bucket ends the connections that were made in the old one. It stands for as long as it may
+// take its nodes to be connected to again: one that lags behind still shows the old one meanwhile, and nobody
+// contradicts it.
 func TestANewerMapOfAnotherBucketStands(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
@@ -157,8 +171,8 @@ func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 	})
 }
 
-// Two seeds may be of two clusters. The first map decides, and the other one's connection is not used, though it was ready
-// before.
+// Two seeds may be of two clusters. The first map decides, and the other one's connection is not used, though it was
+// ready before.
 func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)

@@ -8,10 +8,10 @@ import (
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
-// What replaces a map that works must be known to be better. A map is used only if it is of the router's bucket, is newer
-// (see doubt.go for the exception), and leads to a data node if the one in use does. One that is refused is kept as an
-// error, so that a caller who waits for a map, or for the way that it would have, is told why; it is forgotten when another map
-// is applied, or when the node that gave it gives one that can be used.
+// What replaces a map that works must be known to be better. A map is used only if it is of the router's bucket, is
+// newer (see doubt.go for the exception), and leads to a data node if the one in use does. One that is refused is kept
+// as an error, so that a caller who waits for a map, or for the way that it would have, is told why; it is forgotten
+// when another map is applied, or when the node that gave it gives one that can be used.
 
 // MapError is a cluster map that is not used, and why.
 type MapError struct {
@@ -32,8 +32,8 @@ var (
 	errNoVBuckets   = errors.New("no vbucket of it has a node, and those of the map in use have")
 )
 
-// ours says why a map is not for this router, whatever its version is. Maps of buckets have had a name since servers give
-// them over connections; older ones and those of substitutes may have none.
+// ours says why a map is not for this router, whatever its version is. Maps of buckets have had a name since servers
+// give them over connections; older ones and those of substitutes may have none.
 func (r *Router) ours(s *topology.Snapshot) error {
 	switch {
 	case r.o.Bucket == "" && s.Locator != topology.LocatorNone:
@@ -89,7 +89,8 @@ func (r *Router) usable(addr string) {
 // Refusal is the cluster map that was refused last, nil when no refusal matters.
 func (r *Router) Refusal() *MapError { return r.refusal.Load() }
 
-// withRefusal is what a call has met, and the map that was refused meanwhile: it may have had the way that the call needs.
+// withRefusal is what a call has met, and the map that was refused meanwhile: it may have had the way that the call
+// needs.
 type withRefusal struct {
 	err     error
 	refusal *MapError

@@ -12,8 +12,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// D46: a connection that has taken another one's place may die while the other one still has calls in flight. The node is
-// connected to again at once, however long those calls take.
+// D46: a connection that has taken another one's place may die while the other one still has calls in flight. The node
+// is connected to again at once, however long those calls take.
 func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 	routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Delay(4*time.Second))
@@ -26,7 +26,8 @@ func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			after := r.Logins()[0].Connection
 			require.NotEqual(t, before, after)
-			_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")}) // a connection without an answer waits before the next one
+			// a connection without an answer waits before the next one
+			_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
 			require.NoError(t, err)
 			links := m.Network().Links()
 			links[len(links)-1].Reset()

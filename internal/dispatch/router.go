@@ -115,8 +115,8 @@ type Router struct {
 type picker struct {
 	snap  *topology.Snapshot
 	nodes []*pipeline // by the snapshot's node index; nil where a node cannot be reached
-	// number counts the pickers, from 1. since is the number of the first one of the bucket as it is: before that one it was
-	// another bucket of the same name, with other ids for its collections.
+	// number counts the pickers, from 1. since is the number of the first one of the bucket as it is: before that one
+	// it was another bucket of the same name, with other ids for its collections.
 	number, since uint32
 }
 
@@ -237,8 +237,8 @@ func (r *Router) renew(c *kv.Call) {
 	}
 }
 
-// serverTime is the time that the server of a durable write gets, in milliseconds: it must give up before the client does, and below
-// 1.5 s it could not finish anything.
+// serverTime is the time that the server of a durable write gets, in milliseconds: it must give up before the client
+// does, and below 1.5 s it could not finish anything.
 func serverTime(left time.Duration) uint32 {
 	return uint32(min(max(left/10*9/time.Millisecond, 1500), 65534))
 }
@@ -356,8 +356,8 @@ func (pk *picker) ofKey(c *kv.Call) *pipeline {
 	return p
 }
 
-// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil when there is
-// none.
+// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil
+// when there is none.
 func (pk *picker) active(vb uint16, hash uint32) *pipeline {
 	i := pk.snap.NodeIndex(vb, 0)
 	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
@@ -430,9 +430,9 @@ func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
 	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause, "")
 }
 
-// noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before that
-// was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to wake. node
-// is the address of the call's node if that has no connection, otherwise "".
+// noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before
+// that was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to
+// wake. node is the address of the call's node if that has no connection, otherwise "".
 func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error, node string) {
 	c.Share()
 	c.Taken()
@@ -570,7 +570,8 @@ func reasonOf(err error) retry.Reason {
 	case !errors.As(err, &ce):
 	case ce.Step == conn.StepCredentials:
 		return retry.CredentialsFetchFailed
-	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" && errors.Is(err, errForeign):
+	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" &&
+		errors.Is(err, errForeign):
 		return retry.BucketNotReady
 	}
 	return retry.SocketNotAvailable
@@ -607,8 +608,8 @@ func (r *Router) StillWanted() bool {
 	return some || s == nil || newer(r.wantEpoch, r.wantRev, s)
 }
 
-// Announced reports whether a node has named a version of the map that is newer than ours. node is that node's index in the map, -1
-// when it is not in it.
+// Announced reports whether a node has named a version of the map that is newer than ours. node is that node's index in
+// the map, -1 when it is not in it.
 func (r *Router) Announced() (node int, is bool) {
 	s := r.Snapshot()
 	r.mu.Lock()

@@ -21,7 +21,8 @@ import (
 // unconnected is a router whose nodes never connect: what is measured is its own.
 func unconnected(b testing.TB) *Router {
 	r := New(Options{
-		Bucket: "b", Seeds: []string{"127.0.0.1:1"}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}), Health: &conn.Health{},
+		Bucket: "b", Seeds: []string{"127.0.0.1:1"}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
+		Health:    &conn.Health{},
 		ErrorMaps: &errormap.Store{}, Timeout: time.Second, Dice: func() float64 { return 0.5 },
 		Connect: func() conn.Options {
 			return conn.Options{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -54,7 +55,8 @@ func largeMap() []byte {
 	}
 	pad := "\n" + strings.Repeat(" ", 60)
 	for vb := range 1024 {
-		rows = append(rows, fmt.Sprintf("[%s%d,%s%d,%s%d,%s%d]", pad, vb%100, pad, (vb+1)%100, pad, (vb+2)%100, pad, (vb+3)%100))
+		rows = append(rows, fmt.Sprintf("[%s%d,%s%d,%s%d,%s%d]", pad, vb%100, pad, (vb+1)%100, pad, (vb+2)%100, pad,
+			(vb+3)%100))
 	}
 	return []byte(mapHead + `"revEpoch":1,"name":"b","uuid":"u","nodeLocator":"vbucket","vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":3,"serverList":[` +
 		strings.Join(list, ",") + `],"vBucketMap":[` + strings.Join(rows, ",") + `]},"nodes":[` + strings.Join(nodes, ",") + `],"nodesExt":[` + strings.Join(ext, ",") + `]}`)

@@ -10,8 +10,8 @@ import (
 // reseedAfter is the least time between two times that the seeds are asked again.
 const reseedAfter = 5 * time.Second
 
-// seed connects to the seeds, and beside that to the nodes that a lookup of theirs names: a lookup that is slow or fails
-// holds up nothing. The lock is held.
+// seed connects to the seeds, and beside that to the nodes that a lookup of theirs names: a lookup that is slow or
+// fails holds up nothing. The lock is held.
 func (r *Router) seed() {
 	r.seeded = time.Now()
 	for _, addr := range r.o.Seeds {
@@ -53,8 +53,8 @@ func (r *Router) reseed() {
 	}
 }
 
-// reaches reports whether a node of the map is connected. The lock is held, so that none is published meanwhile: whoever
-// begins with the seeds after that has them trimmed by the next one that is.
+// reaches reports whether a node of the map is connected. The lock is held, so that none is published meanwhile:
+// whoever begins with the seeds after that has them trimmed by the next one that is.
 func (r *Router) reaches() bool {
 	pk := r.picker.Load()
 	return pk != nil && slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil && p.connectedAny() })

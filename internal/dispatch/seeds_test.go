@@ -10,10 +10,12 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// Seeds that the map does not name are left as soon as a node is connected, though its map is known and brings nothing new.
+// Seeds that the map does not name are left as soon as a node is connected, though its map is known and brings nothing
+// new.
 func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
-		time.Sleep(time.Second) // the maps that came with the first connections have been considered, and leave nothing more
+		// the maps that came with the first connections have been considered, and leave nothing more
+		time.Sleep(time.Second)
 		r.mu.Lock()
 		r.pipe("10.0.0.9:11210")
 		r.mu.Unlock()

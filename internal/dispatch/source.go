@@ -47,9 +47,10 @@ func (r *Router) GivesMaps(i int) bool {
 type Reach struct {
 	Connected bool // to a node
 	Gives     bool // one of those gives maps
-	Failed    bool // every address was tried in vain, and not because of what is the same everywhere: the login, the certificate
-	Barren    bool // see SetBarren
-	Proven    bool // a node has taken the login
+	// every address was tried in vain, and not because of what is the same everywhere: the login, the certificate
+	Failed bool
+	Barren bool // see SetBarren
+	Proven bool // a node has taken the login
 }
 
 // Reach says how the router stands now.
@@ -77,15 +78,16 @@ func (r *Router) Reach() Reach {
 	return now
 }
 
-// sameElsewhere reports whether a connection has failed for a reason that other ways to a map have in common with it. A node of
-// another bucket is judged by what its own map says.
+// sameElsewhere reports whether a connection has failed for a reason that other ways to a map have in common with it. A
+// node of another bucket is judged by what its own map says.
 func sameElsewhere(e *conn.ConnectError) bool {
-	return e.Step == conn.StepCredentials || errors.Is(e, cberr.AuthenticationFailure) || errors.Is(e, cberr.TLSFailure) ||
+	return e.Step == conn.StepCredentials || errors.Is(e, cberr.AuthenticationFailure) ||
+		errors.Is(e, cberr.TLSFailure) ||
 		errors.Is(e, cberr.BucketAccess) || errors.Is(e, errForeign)
 }
 
-// SetBarren notes whether the nodes' connections go on to bring no map, although no node has said that it never will. A map that
-// comes over a connection ends it.
+// SetBarren notes whether the nodes' connections go on to bring no map, although no node has said that it never will. A
+// map that comes over a connection ends it.
 func (r *Router) SetBarren(barren bool) {
 	if r.barren.Swap(barren) != barren {
 		r.notify()
@@ -95,9 +97,9 @@ func (r *Router) SetBarren(barren bool) {
 // Barren gives what SetBarren has noted.
 func (r *Router) Barren() bool { return r.barren.Load() }
 
-// MapState says whether the router has a way to the cluster's map: a map, and a connection or another source of newer ones.
-// refused says that the bucket is why it has none: a node has accepted the login and does not open the bucket, or has no map
-// of it.
+// MapState says whether the router has a way to the cluster's map: a map, and a connection or another source of newer
+// ones. refused says that the bucket is why it has none: a node has accepted the login and does not open the bucket, or
+// has no map of it.
 func (r *Router) MapState() (works, refused bool) {
 	known := r.picker.Load() != nil
 	err, _ := r.sourceState()

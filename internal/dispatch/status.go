@@ -40,7 +40,10 @@ func (r *Router) Status() []NodeStatus {
 	var all []NodeStatus
 	for _, p := range pipes {
 		p.mu.Lock()
-		s := NodeStatus{Addr: p.addr, Err: p.lastErr, Queued: len(p.queue), State: "connecting", Activity: p.active, Breaker: p.breaker.name()}
+		s := NodeStatus{
+			Addr: p.addr, Err: p.lastErr, Queued: len(p.queue), State: "connecting", Activity: p.active,
+			Breaker: p.breaker.name(),
+		}
 		switch {
 		case p.closed:
 			s.State = "disconnecting"
@@ -134,7 +137,8 @@ func (r *Router) Address(i int) string {
 	return ""
 }
 
-// AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to ask.
+// AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to
+// ask.
 func (r *Router) AllPush() bool {
 	pk := r.picker.Load()
 	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
@@ -192,7 +196,8 @@ func (r *Router) Orphans() int64 { return r.orphans.Load() }
 // ReportOrphans writes a line about the answers that nobody waited for since the last one, if there were any.
 func (r *Router) ReportOrphans() {
 	if report, ok := r.reports.Take(); ok {
-		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total), slog.String(observe.KeyReport, string(report.JSON)))
+		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total),
+			slog.String(observe.KeyReport, string(report.JSON)))
 	}
 }
 

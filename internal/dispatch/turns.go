@@ -2,11 +2,13 @@ package dispatch
 
 import "time"
 
-// A map may name thousands of nodes that are not there. So only some of the pipelines without a connection have a goroutine
-// and an attempt to connect at a time; the others wait in a queue, without either. One that has failed goes to the queue's end
-// after its pause while others wait, so that a node that is there has its turn whatever the others are.
+// A map may name thousands of nodes that are not there. So only some of the pipelines without a connection have a
+// goroutine and an attempt to connect at a time; the others wait in a queue, without either. One that has failed goes
+// to the queue's end after its pause while others wait, so that a node that is there has its turn whatever the others
+// are.
 
-// mostConnecting is how many pipelines may be without a connection and not in the queue: more than the nodes of large clusters.
+// mostConnecting is how many pipelines may be without a connection and not in the queue: more than the nodes of large
+// clusters.
 const mostConnecting = 256
 
 // turns is who connects and who waits for that. The router's lock guards it.
@@ -23,8 +25,8 @@ func (r *Router) take(p *pipeline) {
 	r.fill()
 }
 
-// fill starts those in the queue that may connect now. A pipeline that does for the first time keeps to the newcomers' pace; one
-// whose node has left is left out. The router's lock is held.
+// fill starts those in the queue that may connect now. A pipeline that does for the first time keeps to the newcomers'
+// pace; one whose node has left is left out. The router's lock is held.
 func (r *Router) fill() {
 	t := &r.turns
 	for len(t.queue) > 0 && t.connecting < mostConnecting && !r.closed {
@@ -61,8 +63,8 @@ func (r *Router) fillAfter(wait time.Duration) {
 	})
 }
 
-// giveTurn notes that p does not connect any more: it has a connection, or its goroutine ends. The next one has its turn. The
-// router's lock is held.
+// giveTurn notes that p does not connect any more: it has a connection, or its goroutine ends. The next one has its
+// turn. The router's lock is held.
 func (r *Router) giveTurn(p *pipeline) {
 	if p.connects {
 		p.connects = false
@@ -91,7 +93,8 @@ func (p *pipeline) ends() {
 	p.r.giveTurn(p)
 }
 
-// reconnecting notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait for a turn.
+// reconnecting notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait
+// for a turn.
 func (p *pipeline) reconnecting() {
 	if p.inOrder {
 		return

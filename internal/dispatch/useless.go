@@ -46,8 +46,8 @@ func (p *pipeline) retire(cn *conn.Conn, cause error) {
 	}
 }
 
-// renew makes a new connection in place of one that works but is not to be relied on. Calls go on using the old one until
-// the new one is there.
+// renew makes a new connection in place of one that works but is not to be relied on. Calls go on using the old one
+// until the new one is there.
 func (p *pipeline) renew(cn *conn.Conn, cause error) {
 	now := p.r.now() + 1 // 0 is never
 	last := p.renewed.Load()
@@ -57,7 +57,8 @@ func (p *pipeline) renew(cn *conn.Conn, cause error) {
 	p.r.starts(func() { _ = p.replace(p.r.ctx, cn, retireLimit, cause) }) // if that fails, the old one stays
 }
 
-// closeWhenIdle closes a connection that takes no more calls as soon as those in flight are answered, after limit at most.
+// closeWhenIdle closes a connection that takes no more calls as soon as those in flight are answered, after limit at
+// most.
 func closeWhenIdle(ctx context.Context, cn *conn.Conn, limit time.Duration, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -70,8 +70,8 @@ func (f *Failure) told() string {
 	return Shortened(f.Text)
 }
 
-// Error says what failed, on which node, after how many retries, why, and whether it may have been executed. The request
-// is not in it.
+// Error says what failed, on which node, after how many retries, why, and whether it may have been executed. The
+// request is not in it.
 func (f *Failure) Error() string {
 	var b strings.Builder
 	if f.service != "" {

@@ -13,13 +13,14 @@ import (
 type Hedge struct {
 	MaxAttempts int           // nodes at most, the first included; below 2 there is only that one
 	Delay       time.Duration // from one node to the next; 0 asks all at once
-	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason. That a node
-	// cannot be reached, or that the connection to it is lost before anything comes back, is never the end, whatever it says.
+	// NonFatal says after which failures other nodes are still of use. Nil means every failure that has a retry reason.
+	// That a node cannot be reached, or that the connection to it is lost before anything comes back, is never the end,
+	// whatever it says.
 	NonFatal func(error) bool
 }
 
-// Check says why a request cannot be hedged: it does not only read, or it names its node. A nil Hedge, and one that asks one node,
-// always can.
+// Check says why a request cannot be hedged: it does not only read, or it names its node. A nil Hedge, and one that
+// asks one node, always can.
 func (h *Hedge) Check(reads bool, endpoint string) error {
 	switch {
 	case h == nil || h.MaxAttempts < 2:

@@ -49,7 +49,10 @@ func JudgeManagement(r *Response) (Verdict, error) {
 	if r.Status == 400 {
 		e.Fields = fieldsOf(text)
 	}
-	return Verdict{Err: e, General: e.Kind != cberr.RateLimited && e.Kind != cberr.QuotaLimited, Overload: e.Kind == cberr.RateLimited}, nil
+	return Verdict{
+		Err: e, General: e.Kind != cberr.RateLimited && e.Kind != cberr.QuotaLimited,
+		Overload: e.Kind == cberr.RateLimited,
+	}, nil
 }
 
 // fieldsOf reads {"errors":{"field":"what is wrong"}}, and the same without the outer object.
@@ -105,7 +108,8 @@ var managementRows = []managementRow{
 func managementKind(status int, text string) *cberr.Kind {
 	text = strings.ToLower(text)
 	for _, row := range managementRows {
-		if (row.status == 0 || row.status == status) && !slices.ContainsFunc(row.texts, func(t string) bool { return !strings.Contains(text, t) }) {
+		if (row.status == 0 || row.status == status) && !slices.ContainsFunc(row.texts,
+			func(t string) bool { return !strings.Contains(text, t) }) {
 			return row.kind
 		}
 	}

@@ -89,8 +89,9 @@ func TestSecretsOfStatementsAreHidden(t *testing.T) {
 		`SELECT 1`:                           `SELECT 1`,
 		`CREATE USER u PASSWORD "hush"`:      `CREATE USER u PASSWORD "*****"`,
 		`ALTER USER u WITH password 'it''s'`: `ALTER USER u WITH password "*****"`,
-		`{"secretAccessKey":"abc", "accessKeyId" : "x\"y", "a":"b"}`:    `{"secretAccessKey":"*****", "accessKeyId" : "*****", "a":"b"}`,
-		"CREATE LINK l WITH {`password`: \"hush\", \"region\": \"eu\"}": "CREATE LINK l WITH {`password`: \"*****\", \"region\": \"eu\"}",
+		`{"secretAccessKey":"abc", "accessKeyId" : "x\"y", "a":"b"}`: `{"secretAccessKey":"*****", "accessKeyId" : "*****", "a":"b"}`,
+		"CREATE LINK l WITH {`password`: \"hush\", \"region\": \"eu\"}": "" +
+			"CREATE LINK l WITH {`password`: \"*****\", \"region\": \"eu\"}",
 		`x identified by 'y'`: `x identified by "*****"`,
 	} {
 		require.Equal(t, want, httpsvc.HideSecrets(in))

@@ -10,8 +10,9 @@ import (
 // refusalBody bounds the body that a ResponseError keeps.
 const refusalBody = 64 << 10
 
-// ResponseError is the answer that a failed request got: of its last attempt that was answered. Every error of a request to a service
-// that was answered with a failure has one in its tree, whether the request was retried before or not. Its zero value prints as well.
+// ResponseError is the answer that a failed request got: of its last attempt that was answered. Every error of a
+// request to a service that was answered with a failure has one in its tree, whether the request was retried before or
+// not. Its zero value prints as well.
 type ResponseError struct {
 	Status    int
 	Header    map[string][]string
@@ -22,7 +23,8 @@ type ResponseError struct {
 	push retry.Pushback
 }
 
-// NewResponseError makes one of an answer and what was read of its body. push is what the answer said about another attempt.
+// NewResponseError makes one of an answer and what was read of its body. push is what the answer said about another
+// attempt.
 func NewResponseError(r *Response, body []byte, push retry.Pushback) *ResponseError {
 	e := &ResponseError{Status: r.Status, Header: r.Header, Endpoint: r.Endpoint, push: push}
 	e.Body, e.Truncated = bytes.Clone(body[:min(len(body), refusalBody)]), len(body) > refusalBody

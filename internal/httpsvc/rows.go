@@ -14,13 +14,14 @@ type Limits struct {
 	Row   int // bytes of one row, and of everything that is not a row together: 64 MiB
 	Depth int // nesting inside a row or an attribute: 8192
 
-	// Framed says that the end of the bytes is the end of the response, because its length or its last piece is marked. What
-	// ends early then is malformed; otherwise the connection may have been lost.
+	// Framed says that the end of the bytes is the end of the response, because its length or its last piece is marked.
+	// What ends early then is malformed; otherwise the connection may have been lost.
 	Framed bool
 }
 
-// The defaults of Limits. The query service bounds no depth itself, neither of documents nor of profiles, which nest by operator;
-// package encoding/json, by which callers decode rows and this package the metadata, refuses more than 10,000 levels.
+// The defaults of Limits. The query service bounds no depth itself, neither of documents nor of profiles, which nest by
+// operator; package encoding/json, by which callers decode rows and this package the metadata, refuses more than 10,000
+// levels.
 const (
 	DefaultRowLimit   = 64 << 20
 	DefaultDepthLimit = 8192

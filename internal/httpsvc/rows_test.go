@@ -135,7 +135,8 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 
 		// A connection that breaks says so.
 		broken := errors.New("connection reset")
-		_, r = readAll(io.MultiReader(strings.NewReader(full[:i]), iotest.ErrReader(broken)), "results", httpsvc.Limits{})
+		_, r = readAll(io.MultiReader(strings.NewReader(full[:i]), iotest.ErrReader(broken)), "results",
+			httpsvc.Limits{})
 		require.ErrorIs(t, r.Err(), broken)
 	}
 	for i := end; i <= len(full); i++ {
@@ -144,7 +145,8 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		require.Equal(t, fullRows, o.Rows)
 	}
 	// The object was whole, the response was not.
-	_, r := readAll(io.MultiReader(strings.NewReader(full), iotest.ErrReader(io.ErrUnexpectedEOF)), "results", httpsvc.Limits{})
+	_, r := readAll(io.MultiReader(strings.NewReader(full), iotest.ErrReader(io.ErrUnexpectedEOF)), "results",
+		httpsvc.Limits{})
 	require.ErrorIs(t, r.Err(), io.ErrUnexpectedEOF)
 }
 
@@ -178,7 +180,8 @@ func TestPeekReadsNoFurtherThanItMust(t *testing.T) {
 		`{"errors":[{"code":1}]`:      httpsvc.FoundErrors,
 		`{"results":[{"n":1},{"n":2}`: httpsvc.FoundRow,
 	} {
-		r := httpsvc.NewRowReader(io.MultiReader(strings.NewReader(start), iotest.ErrReader(blocked)), "results", httpsvc.Limits{})
+		r := httpsvc.NewRowReader(io.MultiReader(strings.NewReader(start), iotest.ErrReader(blocked)), "results",
+			httpsvc.Limits{})
 		require.Equal(t, want, r.Peek())
 		require.NoError(t, r.Err())
 	}
@@ -303,7 +306,8 @@ func TestWhatIsOverTheLimitIsToldAlikeHoweverItArrives(t *testing.T) {
 					require.Equal(t, want, half, body)
 				}
 				var be *httpsvc.BodyError
-				if errors.As(r.Err(), &be) && be.Err == httpsvc.ErrTooLarge && be.Offset == int64(len(head)+limits.Row) {
+				if errors.As(r.Err(), &be) && be.Err == httpsvc.ErrTooLarge &&
+					be.Offset == int64(len(head)+limits.Row) {
 					over++
 				}
 			}
@@ -333,7 +337,8 @@ func TestEndlessRowIsRefusedInBoundedMemory(t *testing.T) {
 	_, r := readAll(&endless{}, "results", httpsvc.Limits{Row: limit})
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, r.Err(), httpsvc.ErrTooLarge)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4*limit), "doubled buffers, the last one of the limit's size")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4*limit),
+		"doubled buffers, the last one of the limit's size")
 }
 
 // manyRows is a response with n rows.

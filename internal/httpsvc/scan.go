@@ -32,7 +32,8 @@ func (r *RowReader) value() ([]byte, error) {
 	r.mark = r.pos
 	err := r.skip()
 	if r.pos-r.mark > r.limits.Row {
-		// How far skip came, and what else it met beyond the limit, depends on the pieces in which the response arrived.
+		// How far skip came, and what else it met beyond the limit, depends on the pieces in which the response
+		// arrived.
 		r.pos = r.mark + r.limits.Row
 		return nil, ErrTooLarge
 	}

@@ -146,7 +146,8 @@ func header(resp *Response, name string) string {
 
 // Malformed reports whether a RowReader stopped because of what it read, and not because it could not read on.
 func Malformed(err error) bool {
-	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrShort) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrTooDeep)
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrShort) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, ErrTooDeep)
 }
 
 // Next goes to the next row. It blocks until there is one; false is the end, for the reason that Err gives.

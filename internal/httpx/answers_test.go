@@ -118,7 +118,10 @@ func TestErrorsDoNotShowKeys(t *testing.T) {
 		w := newWorld(t, nil, setup{raw: func(nc net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(nc)) }})
 		for _, way := range []func(){func() {}, func() { w.net.Refuse("n1:80") }, func() { w.nodes = nil }} {
 			way()
-			_, err := views.Run(t.Context(), w.client, &views.Request{Bucket: "b", Design: "d", View: "v", Key: "hush", Timeout: time.Second})
+			_, err := views.Run(t.Context(), w.client, &views.Request{
+				Bucket: "b", Design: "d", View: "v", Key: "hush",
+				Timeout: time.Second,
+			})
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 			require.NotContains(t, err.Error(), "hush")
 		}

@@ -384,12 +384,13 @@ func (k *call) Done(err error, inDoubt bool) {
 
 // Describe implements retry.Op.
 func (k *call) Describe(r *retry.Request) {
-	r.Service, r.Operation, r.Endpoint, r.ID = retry.Service(k.r.Service.String()), k.operation, k.endpoint, k.r.UniqueID
+	r.Service, r.Operation, r.Endpoint, r.ID = retry.Service(k.r.Service.String()), k.operation, k.endpoint,
+		k.r.UniqueID
 	r.Bucket, r.Started = k.r.Bucket, k.began
 }
 
-// Explain implements retry.Explainer. What keeps a bucket from being opened is told beside what matters to any request: it is no reason
-// for a request to a service, but may be why there is no map to go by.
+// Explain implements retry.Explainer. What keeps a bucket from being opened is told beside what matters to any request:
+// it is no reason for a request to a service, but may be why there is no map to go by.
 func (k *call) Explain(cause error) error {
 	return k.c.o.Health.Known(cmp.Or(k.r.Bucket, conn.AnyService), cause)
 }

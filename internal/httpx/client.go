@@ -152,8 +152,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Wait waits until a closed client connects to nothing any more. net/http goes on with that when the request has ended. Only a dialer
-// of the user's that ignores its context can take time; false means that ctx has ended before.
+// Wait waits until a closed client connects to nothing any more. net/http goes on with that when the request has ended.
+// Only a dialer of the user's that ignores its context can take time; false means that ctx has ended before.
 func (c *Client) Wait(ctx context.Context) bool {
 	done := make(chan struct{})
 	go func() {
@@ -295,7 +295,8 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) er
 		if err := c.shows(addr); err != nil {
 			return fmt.Errorf("%w: %w", cberr.InvalidArgument, err)
 		}
-		h.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password.Reveal())))
+		h.Header.Set("Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(cr.Username+":"+cr.Password.Reveal())))
 	}
 	return nil
 }

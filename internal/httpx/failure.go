@@ -15,12 +15,15 @@ var (
 	errNoEndpoint = errors.New("no node of the cluster map offers the service")
 	errNoMap      = errors.New("there is no cluster map yet that names the service's nodes")
 	errNoBody     = errors.New("the function gave no body")
-	errSwitched   = fmt.Errorf("%w: the node has answered 101 and switched protocols, which no request asks for", cberr.Couchbase)
-	errQueueFull  = errors.New("too many requests wait for one of the same path, which a node has told to come back later")
-	errQueued     = errors.New("the request waited for one of the same path, which a node has told to come back later")
+	errSwitched   = fmt.Errorf("%w: the node has answered 101 and switched protocols, which no request asks for",
+		cberr.Couchbase)
+	errQueueFull = errors.New("too many requests wait for one of the same path, which a node has told to come back " +
+		"later")
+	errQueued = errors.New("the request waited for one of the same path, which a node has told to come back later")
 )
 
-// withoutNode is err, which says that no node is known to send the request to, and why the map that would name one is not there.
+// withoutNode is err, which says that no node is known to send the request to, and why the map that would name one is
+// not there.
 func (k *call) withoutNode(err error) error {
 	if k.c.o.WhyNoMap == nil {
 		return err

@@ -21,10 +21,11 @@ const depth = 5
 // mostQueued bounds the requests that wait at a gate.
 const mostQueued = 1024
 
-// gate keeps new requests from a node that has said to come back later, while the request that it said so to waits for its retry:
-// those of the same path at once, and those that agree in their first n segments after 5-n refusals. When the delay is over one request
-// goes first, and the others follow its success. It is a trie by segment, kept as a table of the prefixes. Its zero value is open, and
-// asking it then costs one load. It counts per node: the refusal of one says nothing about the others. No method blocks.
+// gate keeps new requests from a node that has said to come back later, while the request that it said so to waits for
+// its retry: those of the same path at once, and those that agree in their first n segments after 5-n refusals. When
+// the delay is over one request goes first, and the others follow its success. It is a trie by segment, kept as a table
+// of the prefixes. Its zero value is open, and asking it then costs one load. It counts per node: the refusal of one
+// says nothing about the others. No method blocks.
 type gate struct {
 	on     atomic.Bool
 	queued atomic.Int32 // requests that wait
@@ -49,11 +50,12 @@ type lead struct {
 	heads []*prefix
 }
 
-// grace is how long after its delay the refused request is waited for, so that it is the one that goes first: its strategy may still
-// be running, which must not hold up others.
+// grace is how long after its delay the refused request is waited for, so that it is the one that goes first: its
+// strategy may still be running, which must not hold up others.
 const grace = 20 * time.Millisecond
 
-// barred is what keeps a new request back: a delay, or a request that is on its way and goes first. Its zero value is nothing.
+// barred is what keeps a new request back: a delay, or a request that is on its way and goes first. Its zero value is
+// nothing.
 type barred struct {
 	until   time.Time
 	led     bool

@@ -120,7 +120,8 @@ func TestGR17EqualSegmentsJoinTheQueue(t *testing.T) {
 	}
 }
 
-// TestGateKeepsTheDeadlinesOfThoseWhoWait: they end by their own deadline or cancellation, and nothing of them was sent.
+// TestGateKeepsTheDeadlinesOfThoseWhoWait: they end by their own deadline or cancellation, and nothing of them was
+// sent.
 func TestGateKeepsTheDeadlinesOfThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, refuse(time.Now(), "/a"), setup{})

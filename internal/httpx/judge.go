@@ -20,8 +20,8 @@ type judgement struct {
 	hint retry.Hint
 }
 
-// judgeIn reads what the verdict needs of an answer whose status tells of a failure, and does not wait long for a text that does not
-// come: the status says enough. Then it judges.
+// judgeIn reads what the verdict needs of an answer whose status tells of a failure, and does not wait long for a text
+// that does not come: the status says enough. Then it judges.
 func (k *call) judgeIn(a *httpsvc.Response, b *body) (judgement, error) {
 	var text []byte
 	if (a.Status < 200 || a.Status > 299) && (k.r.Judge != nil || comesBack(a.Status)) {
@@ -39,8 +39,8 @@ type replayed struct {
 	io.Closer
 }
 
-// judge reads the service's own list, and then the general rules. text is what was read of the answer. An error says that the answer
-// was lost.
+// judge reads the service's own list, and then the general rules. text is what was read of the answer. An error says
+// that the answer was lost.
 func (k *call) judge(a *httpsvc.Response, text []byte) (judgement, error) {
 	push := pushback(a.Header, time.Now())
 	_, told := push.After()
@@ -77,13 +77,15 @@ func (k *call) judge(a *httpsvc.Response, text []byte) (judgement, error) {
 	return j, nil
 }
 
-// comesBack says whether a status is one that tells to come back. Such an answer is a failure, whether it is retried or not.
+// comesBack says whether a status is one that tells to come back. Such an answer is a failure, whether it is retried or
+// not.
 func comesBack(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable ||
+		status == http.StatusGatewayTimeout
 }
 
-// comeBack says whether a status is one to come back for: 429, and 503 with a delay, for any request; 503 without one and 504 for
-// idempotent ones.
+// comeBack says whether a status is one to come back for: 429, and 503 with a delay, for any request; 503 without one
+// and 504 for idempotent ones.
 func comeBack(status int, told, idempotent bool) bool {
 	switch status {
 	case http.StatusTooManyRequests:
@@ -96,8 +98,8 @@ func comeBack(status int, told, idempotent bool) bool {
 	return false
 }
 
-// doubtful says whether a status alone leaves open that the request was executed: a failure inside of the service or behind a gateway. A
-// service that says when to come back has refused the request.
+// doubtful says whether a status alone leaves open that the request was executed: a failure inside of the service or
+// behind a gateway. A service that says when to come back has refused the request.
 func doubtful(status int, told bool) bool {
 	switch status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
@@ -108,7 +110,8 @@ func doubtful(status int, told bool) bool {
 	return false
 }
 
-// pushbackHeader is what gRPC's servers send, and proxies in front of any service may: milliseconds, or a request not to be tried again.
+// pushbackHeader is what gRPC's servers send, and proxies in front of any service may: milliseconds, or a request not
+// to be tried again.
 const pushbackHeader = "Grpc-Retry-Pushback-Ms"
 
 // pushback is what an answer says about the next attempt.

@@ -69,7 +69,10 @@ func newWorld(t *testing.T, handler http.HandlerFunc, s setup) *world {
 	if s.retry.Dice == nil {
 		s.retry.Dice = func() float64 { return 0 }
 	}
-	w := &world{t: t, net: mock.NewNetwork(mock.NetworkOptions{}), orch: retry.New(s.retry), began: time.Now(), nodes: s.nodes, tls: s.tls}
+	w := &world{
+		t: t, net: mock.NewNetwork(mock.NetworkOptions{}), orch: retry.New(s.retry), began: time.Now(),
+		nodes: s.nodes, tls: s.tls,
+	}
 	for _, n := range s.nodes {
 		w.serve(n, handler, s.raw)
 	}
@@ -104,7 +107,10 @@ func (w *world) serve(node string, handler http.HandlerFunc, raw func(net.Conn))
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			w.mu.Lock()
-			w.got = append(w.got, seen{node, time.Since(w.began), r.Method, r.RequestURI, r.Header.Clone(), string(body)})
+			w.got = append(w.got, seen{
+				node, time.Since(w.began), r.Method, r.RequestURI, r.Header.Clone(),
+				string(body),
+			})
 			w.mu.Unlock()
 			handler(rw, r)
 		}),

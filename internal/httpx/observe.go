@@ -12,8 +12,8 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// begin opens the request's span and takes its time; end closes it, however the request ends. A request that is one of several of
-// an operation is a part of that one's.
+// begin opens the request's span and takes its time; end closes it, however the request ends. A request that is one of
+// several of an operation is a part of that one's.
 func (k *call) begin(ctx context.Context) (end func(error)) {
 	if k.c.o.Instruments == nil {
 		return func(error) {}
@@ -39,15 +39,21 @@ type wholeKey struct{}
 func (c *Client) start(ctx context.Context, svc httpsvc.Service, operation, bucket string) *whole {
 	name := strings.ToLower(strings.ReplaceAll(operation, "-", "_"))
 	w := &whole{operation: operation}
-	w.inner, w.op = c.o.Instruments.StartOperation(ctx, observe.Target{Service: svc.String(), Operation: name, Bucket: bucket})
+	w.inner, w.op = c.o.Instruments.StartOperation(ctx, observe.Target{
+		Service: svc.String(), Operation: name,
+		Bucket: bucket,
+	})
 	return w
 }
 
 func (w *whole) end(err error) { w.op.End(context.WithoutCancel(w.inner), outcomeOf(err)) }
 
-// Observe begins an operation that is sent as several requests: those that are made with the context that it gives, and have the
-// operation's name, are its attempts and no operations of their own. end is called once, with what the operation has come to.
-func (c *Client) Observe(ctx context.Context, svc httpsvc.Service, operation, bucket string) (of context.Context, end func(error)) {
+// Observe begins an operation that is sent as several requests: those that are made with the context that it gives, and
+// have the operation's name, are its attempts and no operations of their own. end is called once, with what the
+// operation has come to.
+func (c *Client) Observe(ctx context.Context, svc httpsvc.Service, operation, bucket string) (of context.Context,
+	end func(error),
+) {
 	if c.o.Instruments == nil {
 		return ctx, func(error) {}
 	}
@@ -98,7 +104,8 @@ func outcomeOf(err error) observe.Outcome {
 	out := observe.Outcome{ErrorName: camel(cberr.Couchbase.Name())}
 	if kind := cberr.KindOf(err); kind != nil {
 		out.ErrorName = camel(kind.Name())
-		out.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.RequestCanceled) && !errors.Is(err, cberr.InternalServerFailure)
+		out.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.RequestCanceled) &&
+			!errors.Is(err, cberr.InternalServerFailure)
 	}
 	var e *httpsvc.Error
 	if errors.As(err, &e) {

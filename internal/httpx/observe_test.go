@@ -71,16 +71,35 @@ func TestSpansEndInEveryOutcomeD114GR10(t *testing.T) {
 		change   func(w *world, r *httpsvc.Request, cancel func())
 		status   codes.Code
 	}{
-		"good":       {statuses("200"), 1, nil, codes.Ok},
-		"retried":    {statuses("503/1", "429/1", "200"), 3, nil, codes.Ok},
-		"timeout":    {silent, 1, func(_ *world, r *httpsvc.Request, _ func()) { r.Timeout = time.Second }, codes.Error},
-		"canceled":   {silent, 1, func(_ *world, _ *httpsvc.Request, cancel func()) { time.AfterFunc(time.Second, cancel) }, codes.Error},
-		"parked":     {statuses("503/30"), 1, func(_ *world, _ *httpsvc.Request, cancel func()) { time.AfterFunc(time.Second, cancel) }, codes.Error},
-		"closed":     {silent, 1, func(w *world, _ *httpsvc.Request, _ func()) { time.AfterFunc(time.Second, w.client.Close) }, codes.Error},
-		"no service": {silent, 0, func(w *world, r *httpsvc.Request, _ func()) { w.nodes, r.Timeout = nil, time.Second }, codes.Error},
-		"lost": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1, func(_ *world, r *httpsvc.Request, _ func()) {
-			r.Method = "POST"
+		"good":    {statuses("200"), 1, nil, codes.Ok},
+		"retried": {statuses("503/1", "429/1", "200"), 3, nil, codes.Ok},
+		"timeout": {
+			silent, 1, func(_ *world, r *httpsvc.Request, _ func()) { r.Timeout = time.Second },
+			codes.Error,
+		},
+		"canceled": {silent, 1, func(_ *world, _ *httpsvc.Request, cancel func()) {
+			time.AfterFunc(time.Second,
+				cancel)
 		}, codes.Error},
+		"parked": {statuses("503/30"), 1, func(_ *world, _ *httpsvc.Request,
+			cancel func(),
+		) {
+			time.AfterFunc(time.Second, cancel)
+		}, codes.Error},
+		"closed": {silent, 1, func(w *world, _ *httpsvc.Request, _ func()) {
+			time.AfterFunc(time.Second,
+				w.client.Close)
+		}, codes.Error},
+		"no service": {silent, 0, func(w *world, r *httpsvc.Request, _ func()) {
+			w.nodes, r.Timeout = nil,
+				time.Second
+		}, codes.Error},
+		"lost": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1,
+			func(_ *world, r *httpsvc.Request, _ func()) {
+				r.Method = "POST"
+			}, codes.Error,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -124,8 +124,8 @@ func TestCB62ClassicPlansArePreparedAgain(t *testing.T) {
 	})
 }
 
-// TestB87B90EnhancedPlansArePreparedAgain: the first request makes the plan and runs it; later ones send its name alone;
-// plans are apart by scope.
+// TestB87B90EnhancedPlansArePreparedAgain: the first request makes the plan and runs it; later ones send its name
+// alone; plans are apart by scope.
 func TestB87B90EnhancedPlansArePreparedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &planner{enhanced: true}
@@ -213,7 +213,10 @@ func TestPreparingFails(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, script(answer{200, body, ""}), setup{})
-			_, err := w.query(query.NewService(query.ServiceOptions{}), &query.Request{Statement: "UPDATE x", Prepare: true})
+			_, err := w.query(query.NewService(query.ServiceOptions{}), &query.Request{
+				Statement: "UPDATE x",
+				Prepare:   true,
+			})
 			if want == nil {
 				require.NoError(t, err)
 				return
@@ -228,7 +231,10 @@ func TestPreparingFails(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, setup{})
-		_, err := w.query(query.NewService(query.ServiceOptions{}), &query.Request{Statement: "UPDATE x", Prepare: true})
+		_, err := w.query(query.NewService(query.ServiceOptions{}), &query.Request{
+			Statement: "UPDATE x",
+			Prepare:   true,
+		})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 	})
 }
@@ -238,7 +244,10 @@ func TestPlansAreBoundedD112(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &planner{enhanced: true}
 		w, _ := planWorld(t, p, setup{})
-		s := query.NewService(query.ServiceOptions{MaxPlans: 10, Supports: func(string) (bool, bool) { return true, true }})
+		s := query.NewService(query.ServiceOptions{MaxPlans: 10, Supports: func(string) (bool, bool) {
+			return true,
+				true
+		}})
 		run := func(i int) {
 			_, err := w.query(s, &query.Request{Statement: fmt.Sprint("SELECT ", i), Prepare: true})
 			require.NoError(t, err)

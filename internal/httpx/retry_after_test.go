@@ -11,8 +11,9 @@ func TestRetryAfterIsSecondsOrADate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for v, want := range map[string]time.Duration{
 		"0": 0, "7": 7 * time.Second, "Thu, 01 Jan 2026 00:01:00 GMT": time.Minute, "Thu, 01 Jan 2015 00:00:00 GMT": 0,
-		"Thursday, 01-Jan-26 00:00:09 GMT": 9 * time.Second, "99999999999": longestDelay, "0000000000000000000000000000007": 7 * time.Second,
-		"Fri, 31 Dec 9999 23:59:59 GMT": longestDelay,
+		"Thursday, 01-Jan-26 00:00:09 GMT": 9 * time.Second, "99999999999": longestDelay,
+		"0000000000000000000000000000007": 7 * time.Second,
+		"Fri, 31 Dec 9999 23:59:59 GMT":   longestDelay,
 	} {
 		d, ok := retryAfter(v, now)
 		require.True(t, ok, v)

@@ -113,7 +113,8 @@ func TestGR3RetryAfterIsObeyedExactly(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		date := time.Now().Add(9 * time.Second).UTC().Format(http.TimeFormat)
-		w := newWorld(t, statuses("429/"+date, "503/"+time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat), "200"), setup{})
+		w := newWorld(t, statuses("429/"+date, "503/"+time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat), "200"),
+			setup{})
 		_, _, err := w.do(post("/a", "x"))
 		require.NoError(t, err)
 		// A past date is at once, for the first time.
@@ -292,7 +293,8 @@ func TestGA633RetryLandsOnAnotherNodeD113(t *testing.T) {
 		got := w.requests()
 		require.NotEqual(t, got[0].node, got[1].node)
 	})
-	synctest.Test(t, func(t *testing.T) { // the request that met it does not go there again, when all others have forgotten it
+	// the request that met it does not go there again, when all others have forgotten it
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80"}})
 		w.net.Refuse("n2:80")
 		met := make(chan int, 1)
@@ -341,8 +343,8 @@ func (slowly) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Ac
 	return retry.After(2 * time.Second)
 }
 
-// TestGA636GA637GA638BuffersForRetriesAreBounded: a request that is too big is sent all the same, and fails at its first
-// refusal.
+// TestGA636GA637GA638BuffersForRetriesAreBounded: a request that is too big is sent all the same, and fails at its
+// first refusal.
 func TestGA636GA637GA638BuffersForRetriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("503/1", "200"), setup{retry: retry.Options{MaxOpBytes: 1000}})

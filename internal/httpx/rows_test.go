@@ -24,16 +24,19 @@ import (
 )
 
 // plain is a service of rows whose first error decides: "again" may be retried.
-var plain = httpsvc.RowService[[]byte]{Key: "results", Wrap: same[error], Meta: same[[]byte], Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
-	v := httpsvc.Verdict{General: true}
-	if len(a.Errors) > 0 {
-		v.Err = fmt.Errorf("%w: %s", cberr.PlanningFailure, a.Errors[0])
-		if strings.Contains(string(a.Errors[0]), "again") {
-			v.Reason = retry.QueryErrorRetryable
+var plain = httpsvc.RowService[[]byte]{
+	Key: "results", Wrap: same[error], Meta: same[[]byte],
+	Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
+		v := httpsvc.Verdict{General: true}
+		if len(a.Errors) > 0 {
+			v.Err = fmt.Errorf("%w: %s", cberr.PlanningFailure, a.Errors[0])
+			if strings.Contains(string(a.Errors[0]), "again") {
+				v.Reason = retry.QueryErrorRetryable
+			}
 		}
-	}
-	return v
-}}
+		return v
+	},
+}
 
 func same[T any](v T) T { return v }
 
@@ -162,7 +165,10 @@ func TestStalledAnswers(t *testing.T) {
 				r.Timeout = 3 * time.Second
 				_, _, err := w.read(r)
 				require.Equal(t, 3*time.Second, time.Since(w.began))
-				require.ErrorIs(t, err, map[bool]error{true: cberr.UnambiguousTimeout, false: cberr.AmbiguousTimeout}[readonly], "%q", part)
+				require.ErrorIs(t, err, map[bool]error{
+					true:  cberr.UnambiguousTimeout,
+					false: cberr.AmbiguousTimeout,
+				}[readonly], "%q", part)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				var e *httpsvc.Error
 				require.ErrorAs(t, err, &e)

@@ -62,15 +62,22 @@ type service struct {
 
 var allServices = []service{
 	{"query", `{"results":[{"n":1},{"n":2}],"status":"success"}`, func(w *world, writes bool, own retry.Strategy) (anyRows, error) {
-		r, err := query.NewService(query.ServiceOptions{}).Run(w.t.Context(), w.client, &query.Request{Statement: "x", Readonly: !writes, Retry: own})
+		r, err := query.NewService(query.ServiceOptions{}).Run(w.t.Context(), w.client, &query.Request{
+			Statement: "x",
+			Readonly:  !writes, Retry: own,
+		})
 		return orNil(r, err)
 	}},
 	{"analytics", `{"results":[{"n":1},{"n":2}],"status":"success"}`, func(w *world, writes bool, own retry.Strategy) (anyRows, error) {
-		r, err := analytics.Run(w.t.Context(), w.client, &analytics.Request{Statement: "x", Readonly: !writes, Retry: own})
+		r, err := analytics.Run(w.t.Context(), w.client, &analytics.Request{
+			Statement: "x", Readonly: !writes,
+			Retry: own,
+		})
 		return orNil(r, err)
 	}},
 	{"search", `{"hits":[{"n":1},{"n":2}],"status":{"total":1}}`, func(w *world, _ bool, own retry.Strategy) (anyRows, error) {
-		r, err := search.Run(w.t.Context(), w.client, &search.Request{Index: "i", Query: map[string]any{}, Retry: own}, nil)
+		r, err := search.Run(w.t.Context(), w.client, &search.Request{Index: "i", Query: map[string]any{}, Retry: own},
+			nil)
 		return orNil(r, err)
 	}},
 	{"views", `{"total_rows":2,"rows":[{"n":1},{"n":2}]}`, func(w *world, _ bool, own retry.Strategy) (anyRows, error) {
@@ -127,7 +134,10 @@ func responseList() []listRow {
 		q(status, 12009, `,"msg":"x","retry":false`, retry.Unknown, cberr.DMLFailure)
 		q(status, 12016, `,"msg":"x","retry":true`, retry.Unknown, cberr.IndexNotFound)
 		q(status, 3000, `,"msg":"syntax"`, retry.Unknown, cberr.ParsingFailure)
-		for code, kind := range map[int]error{23000: cberr.TemporaryFailure, 23003: cberr.TemporaryFailure, 23007: cberr.JobQueueFull} {
+		for code, kind := range map[int]error{
+			23000: cberr.TemporaryFailure, 23003: cberr.TemporaryFailure,
+			23007: cberr.JobQueueFull,
+		} {
 			list = append(list, listRow{"analytics", status, coded(`{"errors":[{"code":%d,"msg":"x"}]}`, code), retry.AnalyticsTemporaryFailure, kind})
 		}
 		list = append(list,
@@ -149,7 +159,10 @@ func responseList() []listRow {
 		}
 	}
 	list = append(list,
-		listRow{"query", 429, "", retry.ServiceResponseCodeIndicated, nil}, listRow{"analytics", 429, "", retry.ServiceResponseCodeIndicated, nil},
+		listRow{"query", 429, "", retry.ServiceResponseCodeIndicated, nil}, listRow{
+			"analytics", 429, "",
+			retry.ServiceResponseCodeIndicated, nil,
+		},
 		listRow{"search", 429, "", retry.SearchTooManyRequests, nil}, listRow{"search", 429, `{"error":"num_concurrent_requests"}`, retry.SearchTooManyRequests, cberr.RateLimited},
 		listRow{"search", 400, `{"error":"index not found"}`, retry.Unknown, cberr.IndexNotFound}, listRow{"search", 500, "x", retry.Unknown, cberr.InternalServerFailure},
 		listRow{"search", 200, `{"status":"fail","error":"x"}`, retry.Unknown, cberr.Couchbase},
@@ -254,8 +267,8 @@ func TestRowsThenErrors(t *testing.T) {
 	}
 }
 
-// TestEveryServiceByItsDeadline: silence, and a refusal without end; in doubt is what writes and was not refused by a service that says
-// when to come back.
+// TestEveryServiceByItsDeadline: silence, and a refusal without end; in doubt is what writes and was not refused by a
+// service that says when to come back.
 func TestEveryServiceByItsDeadline(t *testing.T) {
 	for _, s := range allServices {
 		for _, writes := range []bool{false, true} {
@@ -370,8 +383,10 @@ func TestErrorsOfEveryServiceTell(t *testing.T) {
 // TestZeroErrorsPrintD111: an error type without contents says something, unwraps and encodes.
 func TestZeroErrorsPrintD111(t *testing.T) {
 	for _, err := range []error{
-		&query.Error{}, &query.Error{Errors: []query.ServerError{{}}}, &analytics.Error{}, &analytics.Error{Errors: []analytics.ServerError{{}}},
-		&search.Error{}, &views.Error{}, &views.Error{Errors: []views.ServerError{{}}}, &httpsvc.Error{}, &httpsvc.ManagementError{},
+		&query.Error{}, &query.Error{Errors: []query.ServerError{{}}}, &analytics.Error{},
+		&analytics.Error{Errors: []analytics.ServerError{{}}},
+		&search.Error{}, &views.Error{}, &views.Error{Errors: []views.ServerError{{}}}, &httpsvc.Error{},
+		&httpsvc.ManagementError{},
 	} {
 		require.NotEmpty(t, err.Error())
 		require.NotErrorIs(t, err, cberr.Timeout)

@@ -57,16 +57,23 @@ func TestCB31NoUsableNodeAndWhy(t *testing.T) {
 	})
 }
 
-// TestCB35NothingOfKeyValue: a bucket without access, a scope or a collection is never why a request to a service fails.
+// TestCB35NothingOfKeyValue: a bucket without access, a scope or a collection is never why a request to a service
+// fails.
 func TestCB35NothingOfKeyValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{})
 		w.nodes = nil
 		for _, bucket := range []string{"default", ""} {
-			w.health.Track(bucket, "n1:11210").Failed(&conn.ConnectError{Step: conn.StepSelectBucket, Status: memd.StatusAccess, Kind: cberr.BucketAccess})
+			w.health.Track(bucket, "n1:11210").Failed(&conn.ConnectError{
+				Step:   conn.StepSelectBucket,
+				Status: memd.StatusAccess, Kind: cberr.BucketAccess,
+			})
 		}
 		for svc := range httpsvc.Backup + 1 {
-			r := &httpsvc.Request{Service: svc, Method: "POST", Path: "/a", Bucket: "default", Timeout: 10 * time.Millisecond}
+			r := &httpsvc.Request{
+				Service: svc, Method: "POST", Path: "/a", Bucket: "default",
+				Timeout: 10 * time.Millisecond,
+			}
 			_, _, err := w.do(r)
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 			info, _ := retry.InfoOf(err)
@@ -90,15 +97,18 @@ func (r recording) RetryAfter(_ context.Context, q *retry.Request, why retry.Rea
 
 func (recording) Inline() bool { return true }
 
-// TestD79EveryServiceInheritsTheStrategy, D83: of every service the cluster's own strategy is asked, with a deadline that
-// is there without the caller's doing.
+// TestD79EveryServiceInheritsTheStrategy, D83: of every service the cluster's own strategy is asked, with a deadline
+// that is there without the caller's doing.
 func TestD79D83EveryServiceInheritsTheStrategyAndHasADeadline(t *testing.T) {
 	for svc := range httpsvc.Backup + 1 {
 		synctest.Test(t, func(t *testing.T) {
 			def, own := newRecording(), newRecording()
-			w := newWorld(t, statuses("429"), setup{retry: retry.Options{Default: def}, options: func(o *httpx.Options) {
-				o.Timeout = func(s httpsvc.Service) time.Duration { return time.Duration(s+1) * time.Minute }
-			}})
+			w := newWorld(t, statuses("429"), setup{
+				retry: retry.Options{Default: def},
+				options: func(o *httpx.Options) {
+					o.Timeout = func(s httpsvc.Service) time.Duration { return time.Duration(s+1) * time.Minute }
+				},
+			})
 			r := &httpsvc.Request{Service: svc, Method: "POST", Path: "/a"}
 			_, _, err := w.do(r)
 			require.ErrorIs(t, err, cberr.TemporaryFailure)

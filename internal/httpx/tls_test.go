@@ -67,9 +67,12 @@ func TestHTTP2OverTLS(t *testing.T) {
 func TestUntrustedCertificate(t *testing.T) {
 	server, _ := certificates(t, false)
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, statuses("200"), setup{nodes: []string{"127.0.0.1:80"}, tls: server, options: func(o *httpx.Options) {
-			o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-		}})
+		w := newWorld(t, statuses("200"), setup{
+			nodes: []string{"127.0.0.1:80"}, tls: server,
+			options: func(o *httpx.Options) {
+				o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+			},
+		})
 		r := post("/a", "x")
 		r.Timeout = time.Second
 		_, _, err := w.do(r)
@@ -85,13 +88,19 @@ func TestUntrustedCertificate(t *testing.T) {
 func TestCredentialsOfARequest(t *testing.T) {
 	server, client := certificates(t, false)
 	for want, cr := range map[string]httpx.Credentials{
-		"Basic dTpw": {Username: "u", Password: observe.NewSecret("p")}, "Bearer abc": {Token: observe.NewSecret("abc"), Username: "u"}, "": {},
+		"Basic dTpw": {Username: "u", Password: observe.NewSecret("p")}, "Bearer abc": {
+			Token:    observe.NewSecret("abc"),
+			Username: "u",
+		}, "": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, statuses("200"), setup{nodes: []string{"127.0.0.1:80"}, tls: server, options: func(o *httpx.Options) {
-				o.TLS = client
-				o.Credentials = func(context.Context) (httpx.Credentials, error) { return cr, nil }
-			}})
+			w := newWorld(t, statuses("200"), setup{
+				nodes: []string{"127.0.0.1:80"}, tls: server,
+				options: func(o *httpx.Options) {
+					o.TLS = client
+					o.Credentials = func(context.Context) (httpx.Credentials, error) { return cr, nil }
+				},
+			})
 			_, _, err := w.do(get("/a"))
 			require.NoError(t, err)
 			require.Equal(t, want, w.requests()[0].header.Get("Authorization"))

@@ -9,8 +9,8 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-// traced is ctx for net/http: the hooks of a net/http/httptrace.ClientTrace in it are contained. net/http calls them on goroutines of
-// its own, among others those that connect for later requests, so a panic would end the process.
+// traced is ctx for net/http: the hooks of a net/http/httptrace.ClientTrace in it are contained. net/http calls them on
+// goroutines of its own, among others those that connect for later requests, so a panic would end the process.
 func traced(ctx context.Context) context.Context {
 	trace := httptrace.ContextClientTrace(ctx)
 	if trace == nil {
@@ -57,7 +57,8 @@ func (c untraced) Value(key any) any {
 	if _, is := v.(*httptrace.ClientTrace); is {
 		return nil
 	}
-	if t := reflect.TypeOf(v); t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(), "internal/nettrace") {
+	if t := reflect.TypeOf(v); t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(),
+		"internal/nettrace") {
 		return nil // what httptrace has the dialer call
 	}
 	return v

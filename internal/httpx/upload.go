@@ -12,9 +12,9 @@ import (
 // uploadPiece is how much of a streamed body is read at a time.
 const uploadPiece = 32 << 10
 
-// upload is a streamed body of the caller's. Its Read ends with the request's context also when the caller's reader gives nothing:
-// net/http waits for Read before it returns. The caller's reader runs on a goroutine of its own, which ends with the body, with the
-// context, or, if the reader blocks then, when the reader comes back.
+// upload is a streamed body of the caller's. Its Read ends with the request's context also when the caller's reader
+// gives nothing: net/http waits for Read before it returns. The caller's reader runs on a goroutine of its own, which
+// ends with the body, with the context, or, if the reader blocks then, when the reader comes back.
 type upload struct {
 	ctx    context.Context
 	from   io.ReadCloser
@@ -99,8 +99,8 @@ func (u *upload) Close() error {
 	return nil
 }
 
-// closeBody closes a body of the caller's and waits for that until ctx ends: net/http calls it where a request ends. The body is over in
-// any case, so a panic is contained. The goroutine ends when the caller's Close comes back.
+// closeBody closes a body of the caller's and waits for that until ctx ends: net/http calls it where a request ends.
+// The body is over in any case, so a panic is contained. The goroutine ends when the caller's Close comes back.
 func closeBody(ctx context.Context, rc io.Closer) {
 	done := make(chan struct{})
 	go func() {

@@ -24,8 +24,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Contain is deferred by a function that calls code of the user's and returns *err: a panic becomes its error, and so does
-// an error that cannot be used.
+// Contain is deferred by a function that calls code of the user's and returns *err: a panic becomes its error, and so
+// does an error that cannot be used.
 func Contain(in string, err *error) {
 	if v := recover(); v != nil {
 		if e, ok := v.(error); ok {
@@ -45,8 +45,9 @@ const mostErrors = 1024
 // errProbe is an error that no error of the user's is.
 var errProbe = errors.New("probe")
 
-// Usable gives an error of the user's, or what stands for it where its own methods panic, such as those of a nil pointer, or
-// where it wraps itself. The client and the user's logs call these methods wherever an error is looked at or printed.
+// Usable gives an error of the user's, or what stands for it where its own methods panic, such as those of a nil
+// pointer, or where it wraps itself. The client and the user's logs call these methods wherever an error is looked at
+// or printed.
 func Usable(in string, err error) (usable error) {
 	if err == nil {
 		return nil
@@ -82,8 +83,8 @@ func walk(err error, left *int) {
 	}
 }
 
-// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit and a test's FailNow do. It fails what the code was
-// called for, and nothing else.
+// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit and a test's FailNow do. It fails
+// what the code was called for, and nothing else.
 type GoneError struct {
 	In string // the callback, as in "Dial"
 }
@@ -91,8 +92,8 @@ type GoneError struct {
 // Error names the callback.
 func (e *GoneError) Error() string { return e.In + " has ended its goroutine" }
 
-// Apart calls code of the user's on a goroutine of its own, so that one that ends its goroutine ends none of the client's, and waits
-// for it. A panic is a *PanicError, the end of the goroutine a *GoneError.
+// Apart calls code of the user's on a goroutine of its own, so that one that ends its goroutine ends none of the
+// client's, and waits for it. A panic is a *PanicError, the end of the goroutine a *GoneError.
 func Apart(in string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -128,8 +128,8 @@ func TestAttributesAndGroupsOfTheLoggerAreKept(t *testing.T) {
 	require.Contains(t, out.String(), "msg=Connected app=shop db.endpoint=h:1\n")
 }
 
-// Lines beyond the limit are lost, and a line says how many were, at the place where they would be: before the next one, or
-// as the last.
+// Lines beyond the limit are lost, and a line says how many were, at the place where they would be: before the next
+// one, or as the last.
 func TestLinesBeyondTheLimitAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan struct{})
@@ -177,7 +177,10 @@ func TestAHandlerThatWantsNoWarningsIsNotToldOfLostLines(t *testing.T) {
 
 // A handler that panics, or ends the goroutine that it is called on, loses that line and no other.
 func TestALineThatFailsIsTheOnlyOneLost(t *testing.T) {
-	for name, fail := range map[string]func(){"panics": func() { panic("handle") }, "ends its goroutine": runtime.Goexit} {
+	for name, fail := range map[string]func(){
+		"panics":             func() { panic("handle") },
+		"ends its goroutine": runtime.Goexit,
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := &tape{before: func(r slog.Record) {
 				if r.Message == observe.MsgConnectFailed {
@@ -185,7 +188,10 @@ func TestALineThatFailsIsTheOnlyOneLost(t *testing.T) {
 				}
 			}}
 			l := observe.NewLog(slog.New(h))
-			for _, msg := range []string{observe.MsgConnected, observe.MsgConnectFailed, observe.MsgReconnecting, observe.MsgConnectFailed} {
+			for _, msg := range []string{
+				observe.MsgConnected, observe.MsgConnectFailed, observe.MsgReconnecting,
+				observe.MsgConnectFailed,
+			} {
 				l.Info(t.Context(), msg)
 			}
 			require.NoError(t, l.Close(t.Context()))

@@ -71,7 +71,8 @@ func (o *Operation) startSpan(ctx context.Context) (inner context.Context) {
 	inner = ctx
 	defer o.i.contain()
 	// The full slice expression makes append copy: start is shared.
-	opts := append(o.p.start[:len(o.p.start):len(o.p.start)], trace.WithTimestamp(o.start)) //nolint:gocritic // a copy is meant
+	//nolint:gocritic // a copy is meant
+	opts := append(o.p.start[:len(o.p.start):len(o.p.start)], trace.WithTimestamp(o.start))
 	c, span := o.i.tracer.Start(ctx, o.p.name, opts...)
 	if c != nil {
 		inner = c

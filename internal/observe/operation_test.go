@@ -18,7 +18,10 @@ import (
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
-var getTarget = observe.Target{Service: "kv", Operation: "get", Bucket: "travel", Scope: "inventory", Collection: "airline"}
+var getTarget = observe.Target{
+	Service: "kv", Operation: "get", Bucket: "travel", Scope: "inventory",
+	Collection: "airline",
+}
 
 // text prints attributes in a form to compare with.
 func text(m map[attribute.Key]attribute.Value) map[string]string {
@@ -77,7 +80,10 @@ func TestSpansOfAnOperationThatWasRetried(t *testing.T) {
 		target := getTarget
 		target.Durability = "majority"
 		ctx, op := i.StartOperation(t.Context(), target)
-		d := op.Dispatch(ctx, observe.Dispatch{Server: "n1", ServerPort: 11210, Peer: "10.0.0.9", PeerPort: 21210, LocalID: "A/B"})
+		d := op.Dispatch(ctx, observe.Dispatch{
+			Server: "n1", ServerPort: 11210, Peer: "10.0.0.9", PeerPort: 21210,
+			LocalID: "A/B",
+		})
 		d.End(observe.Attempt{Opaque: 47, HasOpaque: true, Status: "0x86"})
 		op.Retry("KV_TEMPORARY_FAILURE", 1, 1500*time.Microsecond)
 		d = op.Dispatch(ctx, observe.Dispatch{Server: "n1", ServerPort: 11210})
@@ -94,7 +100,8 @@ func TestSpansOfAnOperationThatWasRetried(t *testing.T) {
 		require.Equal(t, "get", outer.name)
 		require.Equal(t, map[string]string{
 			"db.system.name": "couchbase", "couchbase.cluster.name": "prod", "couchbase.cluster.uuid": "ab12",
-			"couchbase.service": "kv", "db.operation.name": "get", "db.namespace": "travel", "couchbase.scope.name": "inventory",
+			"couchbase.service": "kv", "db.operation.name": "get", "db.namespace": "travel",
+			"couchbase.scope.name":      "inventory",
 			"couchbase.collection.name": "airline", "db.collection.name": "airline", "couchbase.durability": "majority",
 		}, text(outer.start))
 		require.Equal(t, map[string]string{"couchbase.retries": "1"}, text(outer.late))
@@ -102,7 +109,8 @@ func TestSpansOfAnOperationThatWasRetried(t *testing.T) {
 		require.Equal(t, 3*time.Millisecond, outer.elapsed)
 		require.Len(t, outer.events, 1)
 		require.Equal(t, map[string]string{
-			"couchbase.retry.reason": "KV_TEMPORARY_FAILURE", "couchbase.retry.attempt": "1", "couchbase.retry.delay_us": "1500",
+			"couchbase.retry.reason": "KV_TEMPORARY_FAILURE", "couchbase.retry.attempt": "1",
+			"couchbase.retry.delay_us": "1500",
 		}, text(outer.events[0]))
 
 		require.Equal(t, "dispatch_to_server", first.name)
@@ -113,8 +121,10 @@ func TestSpansOfAnOperationThatWasRetried(t *testing.T) {
 			"network.transport": "tcp", "server.address": "n1", "server.port": "11210",
 			"network.peer.address": "10.0.0.9", "network.peer.port": "21210", "couchbase.local_id": "A/B",
 		}, text(first.start))
-		require.Equal(t, map[string]string{"couchbase.operation_id": "47", "db.response.status_code": "0x86"}, text(first.late))
-		require.Equal(t, map[string]string{"couchbase.operation_id": "48", "couchbase.server_duration": "120"}, text(second.late))
+		require.Equal(t, map[string]string{"couchbase.operation_id": "47", "db.response.status_code": "0x86"},
+			text(first.late))
+		require.Equal(t, map[string]string{"couchbase.operation_id": "48", "couchbase.server_duration": "120"},
+			text(second.late))
 		require.Equal(t, codes.Unset, first.status, "only the operation's span has a status")
 	})
 }
@@ -134,7 +144,10 @@ func TestStatusOfAnOperationSpan(t *testing.T) {
 		"an answer about the data": {
 			observe.Outcome{ErrorName: "DocumentNotFound", Answer: true, Status: "0x01"},
 			codes.Unset,
-			map[string]string{"couchbase.retries": "0", "error.type": "DocumentNotFound", "db.response.status_code": "0x01"},
+			map[string]string{
+				"couchbase.retries": "0", "error.type": "DocumentNotFound",
+				"db.response.status_code": "0x01",
+			},
 		},
 	} {
 		r := &tracers{}
@@ -160,7 +173,10 @@ func TestNamesUnderEveryConvention(t *testing.T) {
 			both[k] = v
 		}
 	}
-	for c, want := range map[observe.Conventions]map[string]string{observe.Stable: stable, observe.Legacy: legacy, observe.Both: both} {
+	for c, want := range map[observe.Conventions]map[string]string{
+		observe.Stable: stable, observe.Legacy: legacy,
+		observe.Both: both,
+	} {
 		r := &tracers{}
 		i := observe.New(observe.Options{TracerProvider: r, Conventions: c})
 		ctx, op := i.StartOperation(t.Context(), getTarget)
@@ -197,7 +213,8 @@ func TestDurationIsRecordedOncePerOperation(t *testing.T) {
 		require.Len(t, h.points, 2)
 		require.InDelta(t, 0.0025, h.points[0].value, 1e-9)
 		want := map[string]string{
-			"db.system.name": "couchbase", "couchbase.service": "kv", "db.operation.name": "get", "db.namespace": "travel",
+			"db.system.name": "couchbase", "couchbase.service": "kv", "db.operation.name": "get",
+			"db.namespace":         "travel",
 			"couchbase.scope.name": "inventory", "couchbase.collection.name": "airline",
 		}
 		require.Equal(t, want, text(h.points[0].attrs))

@@ -18,7 +18,8 @@ func TestOrphanReportIsTheRFCsLine(t *testing.T) {
 	require.False(t, ok, "nothing gathered, no line")
 
 	o.Add(observe.Orphan{
-		Service: "kv", Operation: "upsert", OperationID: observe.OpaqueID(0x2f), LocalID: "00A1B2C3D4E5F607/18CC8791579B567C",
+		Service: "kv", Operation: "upsert", OperationID: observe.OpaqueID(0x2f),
+		LocalID:     "00A1B2C3D4E5F607/18CC8791579B567C",
 		LocalSocket: "10.0.0.5:41000", RemoteSocket: "10.0.0.9:11210",
 		Total: 612 * time.Millisecond, Encode: 12 * time.Microsecond,
 		LastDispatch: 600100 * time.Microsecond, TotalDispatch: 600400 * time.Microsecond,

@@ -9,11 +9,13 @@ import (
 
 // Names of the retry statistics. The names are this module's own.
 const (
-	MetricRetries     = "couchbase.client.retries"             // sent again, transparent resends apart
-	MetricFailed      = "couchbase.client.retries.failed"      // those retries and hedges whose attempt failed in turn
-	MetricTransparent = "couchbase.client.retries.transparent" // sent again without a server's logic having seen the request
-	MetricHedges      = "couchbase.client.hedges"              // sent besides an attempt that was still out
-	MetricHistogram   = "couchbase.client.retries.histogram"   // the n-th resend or hedge of an operation, by FieldAtLeast
+	MetricRetries = "couchbase.client.retries"        // sent again, transparent resends apart
+	MetricFailed  = "couchbase.client.retries.failed" // those retries and hedges whose attempt failed in turn
+	// sent again without a server's logic having seen the request
+	MetricTransparent = "couchbase.client.retries.transparent"
+	MetricHedges      = "couchbase.client.hedges" // sent besides an attempt that was still out
+	// the n-th resend or hedge of an operation, by FieldAtLeast
+	MetricHistogram = "couchbase.client.retries.histogram"
 )
 
 const retryUnit = "{retry}"
@@ -48,9 +50,11 @@ func (i *Instruments) ExportRetries(bounds []int, read func() []RetryCounts) (st
 		{&m.failed, MetricFailed, "Retries and hedges whose attempt failed in turn."},
 		{&m.transparent, MetricTransparent, "Requests that were sent again without a server's logic having seen them."},
 		{&m.hedges, MetricHedges, "Requests that were sent besides one that was still out."},
-		{&m.histogram, MetricHistogram, "The n-th resend or hedge of an operation, in the last bucket whose bound is at most n."},
+		{&m.histogram, MetricHistogram, "The n-th resend or hedge of an operation, in the last bucket whose bound is " +
+			"at most n."},
 	} {
-		counter, err := i.meter.Int64ObservableCounter(c.name, metric.WithUnit(retryUnit), metric.WithDescription(c.what))
+		counter, err := i.meter.Int64ObservableCounter(c.name, metric.WithUnit(retryUnit),
+			metric.WithDescription(c.what))
 		if err != nil {
 			return stop
 		}

@@ -40,7 +40,8 @@ var opcodes = [verbs]memd.Opcode{
 // collect takes the records over from the cluster, before it ends.
 func (w *world) collect() {
 	f := &facts{
-		applied: append(w.applied, w.m.ApplyLog(bucketName)...), frames: w.m.FrameLog(), parked: w.parked, dials: w.tap.dials, traffic: w.tap.traffic,
+		applied: append(w.applied, w.m.ApplyLog(bucketName)...), frames: w.m.FrameLog(), parked: w.parked,
+		dials: w.tap.dials, traffic: w.tap.traffic,
 		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
 	}
 	for _, a := range f.applied {
@@ -180,13 +181,15 @@ func (w *world) checkRemovals() {
 	for key, n := range w.facts.removed {
 		if n > most[key] {
 			w.report.AppliedTwice++
-			w.report.violateWith("P2", func() []string { return w.history(key) }, "%s was removed %d times, by %d calls at most", key, n, most[key])
+			w.report.violateWith("P2", func() []string { return w.history(key) },
+				"%s was removed %d times, by %d calls at most", key, n, most[key])
 		}
 	}
 	for key, n := range least {
 		if w.facts.removed[key] < n {
 			w.report.Lost++
-			w.report.violateWith("P3", func() []string { return w.history(key) }, "%s was removed %d times, by %d calls at least", key, w.facts.removed[key], n)
+			w.report.violateWith("P3", func() []string { return w.history(key) },
+				"%s was removed %d times, by %d calls at least", key, w.facts.removed[key], n)
 		}
 	}
 }
@@ -195,8 +198,8 @@ func (w *world) checkRemovals() {
 const (
 	politeMost  = 60 // retries of a call with a strategy of the client's own: all schedules wait longer and longer
 	politeWhole = 60 // and this many more where nodes push whole maps: what waits for a way looks at each of them
-	// dials to one address within a second, for each connection: four for what is lost, six for handshakes that fail, two for logins
-	// that are called stale, one for what an answer ends, one for new credentials
+	// dials to one address within a second, for each connection: four for what is lost, six for handshakes that fail,
+	// two for logins that are called stale, one for what an answer ends, one for new credentials
 	dialsFree   = 4 + 6 + 2 + 1 + 1
 	dialsBroken = 3 // and this many more for each time that connections were broken within that
 )
@@ -211,12 +214,14 @@ func (w *world) checkSent() {
 	for _, e := range w.ledger {
 		allowed[request{opcodes[e.verb], e.key}] += e.retries + 1
 		if e.polite && e.retries > politest {
-			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times", e, e.retries)
+			w.report.violateWith("P10", func() []string { return w.history(e.key) }, "%s: it was tried again %d times",
+				e, e.retries)
 		}
 	}
 	for rq, n := range w.facts.sent {
 		if most, ours := allowed[rq]; ours && n > most {
-			w.report.violateWith("P10", func() []string { return w.history(rq.key) }, "%v of %s: %d requests, by the calls' own account %d at most", rq.op, rq.key, n, most)
+			w.report.violateWith("P10", func() []string { return w.history(rq.key) },
+				"%v of %s: %d requests, by the calls' own account %d at most", rq.op, rq.key, n, most)
 		}
 	}
 }
@@ -238,7 +243,8 @@ func (w *world) checkDials() {
 				}
 			}
 			if most := w.connections * (dialsFree + dialsBroken*broken); n > most {
-				w.report.violate("P10", "%s was dialled %d times in a second from %v on, with connections broken %d times", addr, n, at[i].Sub(w.began), broken)
+				w.report.violate("P10", "%s was dialled %d times in a second from %v on, with connections broken %d "+
+					"times", addr, n, at[i].Sub(w.began), broken)
 				return
 			}
 		}
@@ -257,7 +263,8 @@ func (w *world) checkLogs() {
 				continue
 			}
 			if n := count[e.token]; e.outcome == done && n != 1 || n > 1 || e.outcome == failed && n > 0 {
-				w.report.violateWith("P3", func() []string { return w.history(key) }, "%s: it is %d times in the document", e, n)
+				w.report.violateWith("P3", func() []string { return w.history(key) },
+					"%s: it is %d times in the document", e, n)
 			}
 		}
 	}
@@ -276,17 +283,20 @@ func (w *world) history(key string) []string {
 	for _, e := range w.ledger {
 		if e.key == key {
 			add(e.began, "begins  %s", e)
-			add(e.ended, "ends    worker %d: %s %s %s, %d retries %v", e.worker, e.verb, e.token, e.outcome, e.retries, e.reasons)
+			add(e.ended, "ends    worker %d: %s %s %s, %d retries %v", e.worker, e.verb, e.token, e.outcome, e.retries,
+				e.reasons)
 		}
 	}
 	for _, f := range w.facts.frames {
 		if f.Key == key {
-			add(f.At.Sub(w.began), "request %v to node %d on connection %d, vbucket %d, opaque %08x", f.Opcode, f.Node, f.Conn, f.VBucket, f.Opaque)
+			add(f.At.Sub(w.began), "request %v to node %d on connection %d, vbucket %d, opaque %08x", f.Opcode, f.Node,
+				f.Conn, f.VBucket, f.Opaque)
 		}
 	}
 	for _, a := range w.facts.applied {
 		if a.Key == key {
-			add(a.At.Sub(w.began), "applied %v %s on node %d, CAS %x -> %x", a.Opcode, a.Token, a.Node, a.CASBefore, a.CASAfter)
+			add(a.At.Sub(w.began), "applied %v %s on node %d, CAS %x -> %x", a.Opcode, a.Token, a.Node, a.CASBefore,
+				a.CASAfter)
 		}
 	}
 	slices.SortStableFunc(ls, func(a, b line) int { return int(a.at - b.at) })

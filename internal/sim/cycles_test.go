@@ -47,7 +47,9 @@ func cycles() []cycle {
 	upsert := func(t *testing.T, b *core.Bucket, n int, s retry.Strategy) {
 		for i := range 3 {
 			key := fmt.Appendf(nil, "k-%d-%d", n, i)
-			kv.Go(t.Context(), b, kv.Upsert{Key: key, Value: key, Common: kv.Common{Retry: s}}, func(kv.MutationResult, error) {})
+			kv.Go(t.Context(), b, kv.Upsert{Key: key, Value: key, Common: kv.Common{Retry: s}}, func(kv.MutationResult,
+				error) {
+			})
 		}
 	}
 	ready := func(t *testing.T, b *core.Bucket) {
@@ -123,7 +125,8 @@ func TestOpenAndCloseInEveryState(t *testing.T) {
 }
 
 func (c cycle) run(t *testing.T, times int) {
-	m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(200*time.Microsecond), mock.Bucket("default", 64))
+	m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(200*time.Microsecond),
+		mock.Bucket("default", 64))
 	synctest.Wait()
 	before := sim.OthersInBubble()
 	var open atomic.Int64

@@ -13,10 +13,11 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// Servers that drive loops: for a while a node gives an answer that makes the client do the same again, each time and at once. What
-// the client may do then is in the table of docs/retry.md, "What a server can make the client do". It is judged from the requests and
-// the connections that left the client (P10): see checkDriven here, and checkDials. Half the faults of the runs that are given to
-// them are of this kind, over a network that is fast enough for thousands of rounds a second.
+// Servers that drive loops: for a while a node gives an answer that makes the client do the same again, each time and
+// at once. What the client may do then is in the table of docs/retry.md, "What a server can make the client do". It is
+// judged from the requests and the connections that left the client (P10): see checkDriven here, and checkDials. Half
+// the faults of the runs that are given to them are of this kind, over a network that is fast enough for thousands of
+// rounds a second.
 
 // fastest is the latency of such a run's network, at least; as much again is random.
 const fastest = 50 * time.Microsecond
@@ -70,9 +71,9 @@ func (w *world) drove(request string) {
 	w.driven[request] = append(w.driven[request], time.Now())
 }
 
-// Bounds of P10 for identical requests. The first retry may come at once, and one more when a newer map has another node; further ones
-// follow a millisecond after a failure at the earliest, and those of a delay that the server names, or of a scan without progress,
-// later.
+// Bounds of P10 for identical requests. The first retry may come at once, and one more when a newer map has another
+// node; further ones follow a millisecond after a failure at the earliest, and those of a delay that the server names,
+// or of a scan without progress, later.
 const (
 	sameWindow = time.Millisecond
 	sameMost   = 3
@@ -118,7 +119,8 @@ type scanning struct {
 // scanEnd is how long the end of a scan may take: it tells the nodes that it needs no more.
 const scanEnd = time.Second + cancelSlack
 
-// scan reads the bucket by range scans until ctx ends. One vbucket is scanned at a time, in an order that the seed decides.
+// scan reads the bucket by range scans until ctx ends. One vbucket is scanned at a time, in an order that the seed
+// decides.
 func (w *world) scan(ctx context.Context) {
 	r := newSource(w.d, text("scans"))
 	for n := 0; ; n++ {
@@ -130,8 +132,9 @@ func (w *world) scan(ctx context.Context) {
 		in, cancel := context.WithTimeout(ctx, s.limit)
 		s.began = w.since()
 		run, err := kv.Scan{
-			Common: kv.Common{Timeout: time.Second}, Sampling: &kv.ScanSampling{Samples: 1 << 20, Seed: r.next() | 1}, Concurrency: 1,
-			KeysOnly: r.below(2) == 0,
+			Common: kv.Common{Timeout: time.Second}, Sampling: &kv.ScanSampling{Samples: 1 << 20, Seed: r.next() | 1},
+			Concurrency: 1,
+			KeysOnly:    r.below(2) == 0,
 		}.Run(in, w.b)
 		if err == nil {
 			for run.Next(in) {

@@ -42,7 +42,10 @@ func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.
 }
 
 func documentOps() []memd.Opcode {
-	return []memd.Opcode{memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement, memd.OpAppend}
+	return []memd.Opcode{
+		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpIncrement,
+		memd.OpAppend,
+	}
 }
 
 // answers makes a fault without dice of one.
@@ -111,7 +114,8 @@ func (w *world) apart(l *mock.Link, n int) {
 	sleep(context.Background(), w.d.between(time.Nanosecond, 10*time.Microsecond, text("reset"), l.ID(), uint64(n)))
 }
 
-// heal ends a partition of the client and a node. What has waited goes on one direction of a connection after the other.
+// heal ends a partition of the client and a node. What has waited goes on one direction of a connection after the
+// other.
 func (w *world) heal(addr string) {
 	ls := w.linksTo(addr)
 	for _, l := range ls {
@@ -154,7 +158,10 @@ func networkFaults() []fault {
 			l.Up().SetPieces(func(n int) int { return n }, 1)
 			l.Down().SetPieces(func(n int) int { return n }, 1)
 		}),
-		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) { l.Up().FailAfter(r.below(400), syscall.EPIPE) }, gone),
+		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) {
+			l.Up().FailAfter(r.below(400),
+				syscall.EPIPE)
+		}, gone),
 		onLinks("11 latency spike", func(w *world, r *source, l *mock.Link) {
 			lo := r.between(20*time.Millisecond, 500*time.Millisecond)
 			w.pace(l.Up(), 2*l.ID(), lo)
@@ -196,7 +203,10 @@ func networkFaults() []fault {
 }
 
 func requestFaults() []fault {
-	handshake := []memd.Opcode{memd.OpGetErrorMap, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket, memd.OpGetClusterConfig}
+	handshake := []memd.Opcode{
+		memd.OpGetErrorMap, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket,
+		memd.OpGetClusterConfig,
+	}
 	return []fault{
 		resetting("3 closed before HELLO", memd.OpHello),
 		resetting("4 closed in the handshake", handshake...),
@@ -218,16 +228,20 @@ func requestFaults() []fault {
 		injected("33a locked", 10, answers(mock.Status(memd.StatusLocked))),
 		injected("33b busy", 10, answers(mock.Status(memd.StatusBusy))),
 		injected("34 out of memory", 10, answers(mock.Status(memd.StatusOutOfMemory))),
-		injected("35a durable write in progress", 5, answers(mock.Status(memd.StatusSyncWriteInProgress)), memd.OpSet, memd.OpAdd, memd.OpReplace),
-		injected("35b commit in progress", 5, answers(mock.Status(memd.StatusSyncWriteReCommitInProgress)), memd.OpSet, memd.OpAdd, memd.OpReplace),
+		injected("35a durable write in progress", 5, answers(mock.Status(memd.StatusSyncWriteInProgress)), memd.OpSet,
+			memd.OpAdd, memd.OpReplace),
+		injected("35b commit in progress", 5, answers(mock.Status(memd.StatusSyncWriteReCommitInProgress)), memd.OpSet,
+			memd.OpAdd, memd.OpReplace),
 		injected("36 not my vbucket, with the map", 10, answers(mock.NotMyVBucket(true, nil))),
 		injected("37 not my vbucket, without a map", 10, answers(mock.NotMyVBucket(false, nil))),
 		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
-		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet, memd.OpAdd),
+		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet,
+			memd.OpAdd),
 		{"41 no answer about a collection", func(w *world, r *source, _ string) func() int {
 			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
 			w.recreate(r, false)
-			sleep(context.Background(), r.between(time.Second, 5*time.Second)) // four nodes are asked, one after the other
+			// four nodes are asked, one after the other
+			sleep(context.Background(), r.between(time.Second, 5*time.Second))
 			return func() int {
 				in.Remove()
 				return in.Fired()
@@ -254,7 +268,8 @@ func delaying(name string, f func(time.Duration) mock.Fault) fault {
 	return fault{name, func(w *world, r *source, addr string) func() int {
 		var ends []func() int
 		for range 1 + r.below(6) {
-			one := injected(name, 1, func(r *source) mock.Fault { return f(r.between(time.Microsecond, 300*time.Millisecond)) })
+			one := injected(name, 1,
+				func(r *source) mock.Fault { return f(r.between(time.Microsecond, 300*time.Millisecond)) })
 			ends = append(ends, one.begin(w, r, addr))
 		}
 		return func() (n int) {

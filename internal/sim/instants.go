@@ -15,15 +15,15 @@ import (
 
 // Instants: the scheduler runs goroutines that become ready at the same instant in any order, so a seed alone repeats
 // nothing. Therefore every event that the simulation causes has a nanosecond of its own: whatever waits, waits for a
-// time with random nanoseconds; two packets that arrive together are handed over one nanosecond apart; and what is done to
-// several connections is done to one after the other. The client needs no sequence of dice either: each throw depends on
-// the seed and the instant alone, not on who threw before.
+// time with random nanoseconds; two packets that arrive together are handed over one nanosecond apart; and what is done
+// to several connections is done to one after the other. The client needs no sequence of dice either: each throw
+// depends on the seed and the instant alone, not on who threw before.
 //
-// What is left is that one event has several goroutines of the client do something at its instant: an answer with a newer
-// map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's promise, and
-// it must not be seen: requests that leave over one connection at one instant arrive in the order of what they ask for,
-// see before; each packet is delivered alone, whatever others were written with it, see link; and the trace does not
-// name them by their opaques, see requestNames.
+// What is left is that one event has several goroutines of the client do something at its instant: an answer with a
+// newer map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's
+// promise, and it must not be seen: requests that leave over one connection at one instant arrive in the order of what
+// they ask for, see before; each packet is delivered alone, whatever others were written with it, see link; and the
+// trace does not name them by their opaques, see requestNames.
 
 // dice are seeded throws without a state: the same arguments always give the same number.
 type dice uint64
@@ -145,7 +145,8 @@ func (w *wire) Read(b []byte) (int, error) {
 		n, err := w.Conn.Read(w.mem)
 		if n == 0 {
 			// Whoever has found out first, by writing or by closing the connection, goes on at this instant.
-			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"), text(w.LocalAddr().String())))
+			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"),
+				text(w.LocalAddr().String())))
 			return 0, err
 		}
 		w.buf = w.mem[:n]
@@ -189,7 +190,8 @@ func (w *wire) piece() int {
 }
 
 // before orders requests that goroutines of the client have sent over one connection at one instant, by what they ask
-// for. It leaves alone what belongs to a handshake, where one request follows from another, and what is no whole packet.
+// for. It leaves alone what belongs to a handshake, where one request follows from another, and what is no whole
+// packet.
 func before(b, a []byte) bool {
 	return free(b) && free(a) && cmp.Or(cmp.Compare(b[1], a[1]), bytes.Compare(b[header:], a[header:])) < 0
 }
@@ -200,7 +202,8 @@ func free(b []byte) bool {
 		return false
 	}
 	op := memd.Opcode(b[1])
-	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID || op == memd.OpNoop ||
+	return slices.Contains(documentOps(), op) || op == memd.OpGetClusterConfig || op == memd.OpCollectionsGetID ||
+		op == memd.OpNoop ||
 		op == memd.OpRangeScanCreate || op == memd.OpRangeScanContinue || op == memd.OpRangeScanCancel
 }
 

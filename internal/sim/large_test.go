@@ -38,10 +38,14 @@ func large(t *testing.T, m *mock.Cluster) []byte {
 		exts = append(exts, map[string]any{
 			"hostname": host, "nodeUUID": fmt.Sprintf("%032x", i), "serverGroup": "Group 1",
 			"services": map[string]any{
-				"kv": 11210, "kvSSL": 11207, "mgmt": 8091, "mgmtSSL": 18091, "capi": 8092, "capiSSL": 18092, "n1ql": 8093, "n1qlSSL": 18093,
+				"kv": 11210, "kvSSL": 11207, "mgmt": 8091, "mgmtSSL": 18091, "capi": 8092, "capiSSL": 18092,
+				"n1ql": 8093, "n1qlSSL": 18093,
 				"fts": 8094, "ftsSSL": 18094, "cbas": 8095, "cbasSSL": 18095, "projector": 9999,
 			},
-			"alternateAddresses": map[string]any{"external": map[string]any{"hostname": "x-" + host, "ports": map[string]any{"kv": 1, "kvSSL": 2}}},
+			"alternateAddresses": map[string]any{"external": map[string]any{
+				"hostname": "x-" + host,
+				"ports":    map[string]any{"kv": 1, "kvSSL": 2},
+			}},
 		})
 		nodes = append(nodes, map[string]any{"hostname": host + ":8091", "ports": map[string]any{"direct": 11210}})
 		addrs = append(addrs, host+":11210")
@@ -63,7 +67,8 @@ func large(t *testing.T, m *mock.Cluster) []byte {
 func TestLargeMapDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const latency = 200 * time.Microsecond
-		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(latency), mock.Bucket("default", rebalanceVBuckets))
+		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(latency),
+			mock.Bucket("default", rebalanceVBuckets))
 		for i := 3; i < 100; i += 2 {
 			m.Network().Silence(fmt.Sprintf("10.0.9.%d:11210", i)) // the others refuse
 		}
@@ -77,7 +82,8 @@ func TestLargeMapDelaysNobody(t *testing.T) {
 		raw := large(t, m)
 		t.Logf("a map of %d bytes", len(raw))
 		require.Greater(t, len(raw), 256<<10)
-		in := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 1, Skip: 100}, mock.NotMyVBucket(true, raw))
+		in := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 1, Skip: 100},
+			mock.NotMyVBucket(true, raw))
 		told := m.Node(0).Addr()
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex

@@ -95,7 +95,8 @@ func (w *world) checkHistories() {
 	for _, key := range names {
 		switch porcupine.CheckOperationsTimeout(document(), keys[key], max(time.Until(until), time.Millisecond)) {
 		case porcupine.Illegal:
-			w.report.violateWith("P5", func() []string { return w.history(key) }, "the history of %s is not linearizable", key)
+			w.report.violateWith("P5", func() []string { return w.history(key) },
+				"the history of %s is not linearizable", key)
 		case porcupine.Unknown:
 			w.report.Reached["history not judged in time"]++
 		case porcupine.Ok:

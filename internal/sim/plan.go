@@ -34,7 +34,8 @@ const (
 // Defects gives the property that each planted defect breaks.
 func Defects() map[Defect]string {
 	return map[Defect]string{
-		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4", StaleRead: "P5",
+		LateEnd: "P1", NeverEnds: "P1", EndsTwice: "P1", DoubledWrite: "P2", LostWrite: "P3", LyingStatus: "P4",
+		StaleRead:  "P5",
 		NoRecovery: "P9", RepeatedRead: "P10", LeakedSocket: "P11", LeakedRoutine: "P11", UnboundedParks: "P12",
 	}
 }
@@ -60,17 +61,18 @@ type plan struct {
 	topology                  bool          // the cluster changes
 	flush                     bool          // the bucket is emptied now and then
 	renew                     bool          // the bucket is deleted and created again now and then
-	rotate                    bool          // the password changes, which also replaces connections that have fallen silent
-	harsh                     bool          // sockets vanish for good instead of for a while
-	bursts                    bool          // workers start many calls at once
-	tight                     bool          // small limits of what may wait
-	calm                      bool          // it ends with a calm phase
-	asks                      bool          // the query service is asked, too
-	scans                     bool          // the bucket is scanned, too
-	drives                    bool          // nodes drive loops more than anything else, over a fast network
-	faults                    int           // so many of them at the same time
-	breaker                   bool
-	connections               int
+	// the password changes, which also replaces connections that have fallen silent
+	rotate      bool
+	harsh       bool // sockets vanish for good instead of for a while
+	bursts      bool // workers start many calls at once
+	tight       bool // small limits of what may wait
+	calm        bool // it ends with a calm phase
+	asks        bool // the query service is asked, too
+	scans       bool // the bucket is scanned, too
+	drives      bool // nodes drive loops more than anything else, over a fast network
+	faults      int  // so many of them at the same time
+	breaker     bool
+	connections int
 }
 
 func draw(o Options) *plan {
@@ -83,9 +85,11 @@ func draw(o Options) *plan {
 		Options: o, d: d,
 		nodes: 2 + r.below(4), replicas: r.below(3), vbuckets: []int{1, 4, 64, 256, 1024}[r.below(5)],
 		keys: 40 + r.below(200), workers: 8 + r.below(25),
-		latency: r.between(50*time.Microsecond, 2*time.Millisecond), pause: r.between(2*time.Millisecond, 60*time.Millisecond),
-		pushes: r.below(3) > 0, topology: r.below(4) > 0, flush: r.below(6) == 0, harsh: r.below(3) == 0, bursts: r.below(3) == 0,
-		tight: r.below(4) == 0, calm: r.below(4) > 0, faults: 1 + r.below(4), breaker: r.below(5) == 0, connections: 1,
+		latency: r.between(50*time.Microsecond, 2*time.Millisecond), pause: r.between(2*time.Millisecond,
+			60*time.Millisecond),
+		pushes: r.below(3) > 0, topology: r.below(4) > 0, flush: r.below(6) == 0, harsh: r.below(3) == 0,
+		bursts: r.below(3) == 0,
+		tight:  r.below(4) == 0, calm: r.below(4) > 0, faults: 1 + r.below(4), breaker: r.below(5) == 0, connections: 1,
 	}
 	p.replicas = min(p.replicas, p.nodes-1)
 	p.bursts = p.bursts || p.tight // else they would not meet their limits
@@ -97,8 +101,8 @@ func draw(o Options) *plan {
 	if p.drives {
 		p.latency, p.asks, p.scans = fastest, true, true
 	}
-	// While there is no bucket the client finds services over connections without one. They are dialled at the instant at which those of
-	// the bucket are, and nothing tells the dials apart.
+	// While there is no bucket the client finds services over connections without one. They are dialled at the instant
+	// at which those of the bucket are, and nothing tells the dials apart.
 	p.asks = p.asks && !p.renew
 	if o.Break == NoRecovery {
 		p.calm = true

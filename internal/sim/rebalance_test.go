@@ -130,7 +130,8 @@ func TestRebalanceUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := mock.Start(t, mock.Nodes(run.nodes), mock.Replicas(1), mock.Virtual(), mock.RecordFrames(), mock.Latency(200*time.Microsecond), mock.Bucket("default", rebalanceVBuckets))
+				m := mock.Start(t, mock.Nodes(run.nodes), mock.Replicas(1), mock.Virtual(), mock.RecordFrames(),
+					mock.Latency(200*time.Microsecond), mock.Bucket("default", rebalanceVBuckets))
 				if run.nodes > 3 { // the fourth begins without any vbucket
 					for vb := range rebalanceVBuckets {
 						require.NoError(t, m.MoveVBucket("default", vb, vb*3/rebalanceVBuckets))
@@ -196,7 +197,8 @@ func rebalance(t *testing.T, m *mock.Cluster, b *core.Bucket, move func(*testing
 		if c.began.After(ended.Add(rebalanceSettled)) {
 			later++
 			require.Zero(t, c.retries, "%s began %v after the end", c.key, c.began.Sub(ended))
-			require.Equal(t, 1, sent[request{c.request(), c.key}], "%s began %v after the end", c.key, c.began.Sub(ended))
+			require.Equal(t, 1, sent[request{c.request(), c.key}], "%s began %v after the end", c.key,
+				c.began.Sub(ended))
 		}
 	}
 	require.Positive(t, later)

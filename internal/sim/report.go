@@ -58,7 +58,8 @@ const maxViolations = 20
 
 func newReport(o Options) *Report {
 	return &Report{
-		Seed: o.Seed, Outcomes: map[string]int{}, FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Reached: map[string]int{},
+		Seed: o.Seed, Outcomes: map[string]int{}, FaultsFired: map[string]int{}, ReasonsFired: map[string]int{},
+		Reached:    map[string]int{},
 		Violations: []Violation{},
 	}
 }

@@ -33,8 +33,8 @@ func run(t *testing.T, o sim.Options) *sim.Report {
 	return r
 }
 
-// Runs of one seed are the same to the byte, whichever of the goroutines that are ready at one instant go first. The race
-// detector makes the scheduler throw dice for that, so under it this test sees more.
+// Runs of one seed are the same to the byte, whichever of the goroutines that are ready at one instant go first. The
+// race detector makes the scheduler throw dice for that, so under it this test sees more.
 func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as the chaos command runs them
 	ops := 500
@@ -49,7 +49,8 @@ func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 			requireSame(t, o.Seed, first, sim.Run(t, o).Lines())
 		}
 	}
-	require.NotEqual(t, sim.Run(t, sim.Options{Seed: 1, Ops: 100}).Trace, sim.Run(t, sim.Options{Seed: 2, Ops: 100}).Trace)
+	require.NotEqual(t, sim.Run(t, sim.Options{Seed: 1, Ops: 100}).Trace,
+		sim.Run(t, sim.Options{Seed: 2, Ops: 100}).Trace)
 }
 
 // requireSame shows where two traces part.

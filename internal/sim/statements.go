@@ -12,10 +12,10 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Statements: a worker of half the runs asks the query service, which executes a statement as a whole, in part or not at
-// all, whatever its answer says of that. Each has a token, by which the mock counts how often it was executed. It is judged
-// from that count alone: a statement that writes is executed once at most (P2), and at least once when it succeeded (P3);
-// one that fails without doubt was not executed at all (P4); each ends by its deadline (P1).
+// Statements: a worker of half the runs asks the query service, which executes a statement as a whole, in part or not
+// at all, whatever its answer says of that. Each has a token, by which the mock counts how often it was executed. It is
+// judged from that count alone: a statement that writes is executed once at most (P2), and at least once when it
+// succeeded (P3); one that fails without doubt was not executed at all (P4); each ends by its deadline (P1).
 
 // statement is a statement's line in the ledger.
 type statement struct {
@@ -57,8 +57,14 @@ var executions = []struct {
 	{"executed, then closed", true, 1, mock.Answer{Close: true}},
 	{"executed, then cut off", true, 1, mock.Answer{Mutated: 1, Rows: []string{`{"n":1}`, `{"n":2}`}, CutBytes: 30}},
 	{"not executed, then closed", false, 1, mock.Answer{Close: true}},
-	{"not executed: no index", false, 1, mock.Answer{Errors: []mock.ServiceError{{Code: 5000, Message: "queryport.indexNotFound"}}}},
-	{"not executed: no such keyspace", false, 1, mock.Answer{Errors: []mock.ServiceError{{Code: 12003, Message: "Keyspace not found"}}}},
+	{
+		"not executed: no index", false, 1,
+		mock.Answer{Errors: []mock.ServiceError{{Code: 5000, Message: "queryport.indexNotFound"}}},
+	},
+	{
+		"not executed: no such keyspace", false, 1,
+		mock.Answer{Errors: []mock.ServiceError{{Code: 12003, Message: "Keyspace not found"}}},
+	},
 }
 
 // statementFault begins the names of these among the faults.
@@ -95,7 +101,8 @@ func (w *world) ask(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s := &statement{token: fmt.Sprintf("s-%d", n), reads: r.below(4) == 0, limit: r.between(20*time.Millisecond, 1500*time.Millisecond)}
+		s := &statement{token: fmt.Sprintf("s-%d", n), reads: r.below(4) == 0, limit: r.between(20*time.Millisecond,
+			1500*time.Millisecond)}
 		verb := "UPSERT SIM "
 		if s.reads {
 			verb = "SELECT SIM "

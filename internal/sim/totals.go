@@ -30,7 +30,8 @@ type Totals struct {
 // NewTotals gives totals of nothing.
 func NewTotals() *Totals {
 	return &Totals{
-		FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Outcomes: map[string]int{}, Reached: map[string]int{},
+		FaultsFired: map[string]int{}, ReasonsFired: map[string]int{}, Outcomes: map[string]int{},
+		Reached:    map[string]int{},
 		NotReached: []string{}, Failures: []Violation{},
 	}
 }
@@ -64,9 +65,12 @@ func (t *Totals) Add(r *Report) {
 // reasons are the retry reasons that the simulation is able to raise.
 func reasons() []retry.Reason {
 	return []retry.Reason{
-		retry.SocketNotAvailable, retry.BucketNotReady, retry.CircuitBreakerOpen, retry.EndpointNotWritable, retry.KVNotMyVBucket,
-		retry.KVCollectionOutdated, retry.CollectionMapRefreshInProgress, retry.KVErrorMapRetryIndicated, retry.KVLocked,
-		retry.KVSyncWriteInProgress, retry.KVSyncWriteReCommitInProgress, retry.KVTemporaryFailure, retry.SocketClosedWhileInFlight,
+		retry.SocketNotAvailable, retry.BucketNotReady, retry.CircuitBreakerOpen, retry.EndpointNotWritable,
+		retry.KVNotMyVBucket,
+		retry.KVCollectionOutdated, retry.CollectionMapRefreshInProgress, retry.KVErrorMapRetryIndicated,
+		retry.KVLocked,
+		retry.KVSyncWriteInProgress, retry.KVSyncWriteReCommitInProgress, retry.KVTemporaryFailure,
+		retry.SocketClosedWhileInFlight,
 		retry.WriteFailed, retry.ScopeNotFound, retry.CollectionNotFound,
 	}
 }
@@ -98,7 +102,8 @@ func (t *Totals) missing() []string {
 		need(t.Outcomes, o.String())
 	}
 	need(t.FaultsFired, bucketFlushed, bucketRenewed, shortWrites)
-	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged", "a scan of everything")
+	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged",
+		"a scan of everything")
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -22,11 +22,13 @@ func (w *world) trace() []event {
 	for _, e := range w.ledger {
 		es = append(es,
 			event{e.began, fmt.Sprintf("call %d %d %s %s %s", e.worker, e.number, e.verb, e.key, e.token)},
-			event{e.ended, fmt.Sprintf("end %d %d %s %s %d %v", e.worker, e.number, e.outcome, e.got, e.retries, e.reasons)})
+			event{e.ended, fmt.Sprintf("end %d %d %s %s %d %v", e.worker, e.number, e.outcome, e.got, e.retries,
+				e.reasons)})
 	}
 	name := w.requestNames()
 	for i, f := range w.facts.frames {
-		es = append(es, event{f.At.Sub(w.began), fmt.Sprintf("request %d %d %v %d #%d %s", f.Node, f.Conn, f.Opcode, f.VBucket, name[i], f.Key)})
+		es = append(es, event{f.At.Sub(w.began), fmt.Sprintf("request %d %d %v %d #%d %s", f.Node, f.Conn, f.Opcode,
+			f.VBucket, name[i], f.Key)})
 	}
 	slices.SortFunc(es, func(a, b event) int {
 		if a.at != b.at {
@@ -52,15 +54,16 @@ func (w *world) hash() string {
 }
 
 // requestNames gives each request its number on its connection; one whose opaque has come before has the number of that
-// one, because it is the same request again. The opaque itself is no name: it is the place that was free, and that depends
-// on which goroutine of one instant was first to give one back or to take one.
+// one, because it is the same request again. The opaque itself is no name: it is the place that was free, and that
+// depends on which goroutine of one instant was first to give one back or to take one.
 func (w *world) requestNames() []int {
 	type opaque struct {
 		conn  uint64
 		ready bool // the handshake is over: it has opaques of its own
 		o     uint32
 	}
-	names, count, ready, first := make([]int, len(w.facts.frames)), map[uint64]int{}, map[uint64]bool{}, map[opaque]int{}
+	names, count, ready, first := make([]int, len(w.facts.frames)), map[uint64]int{}, map[uint64]bool{},
+		map[opaque]int{}
 	for i, f := range w.facts.frames {
 		count[f.Conn]++
 		o := opaque{f.Conn, ready[f.Conn], f.Opaque}

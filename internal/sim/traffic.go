@@ -10,9 +10,9 @@ import (
 )
 
 // The apply log cannot show a request that was sent a second time while the first was lost on its way: it is applied
-// once, by luck. Therefore the client's end of each connection keeps what it was given, whatever became of it: a request
-// counts as sent when the network has taken its last byte, and as answered when the client has been handed the last
-// byte of an answer with its opaque.
+// once, by luck. Therefore the client's end of each connection keeps what it was given, whatever became of it: a
+// request counts as sent when the network has taken its last byte, and as answered when the client has been handed the
+// last byte of an answer with its opaque.
 
 // sent is one request for a document, as the client has handed it to the network.
 type sent struct {
@@ -74,8 +74,8 @@ func (w *wire) incoming(opaque uint32) {
 }
 
 // checkTraffic judges from the requests that left what the calls say of themselves: a mutation is not sent again while
-// an earlier request of it is without an answer (P2); a failure that claims that nothing was applied has no such request,
-// and one in doubt has had some request (P4).
+// an earlier request of it is without an answer (P2); a failure that claims that nothing was applied has no such
+// request, and one in doubt has had some request (P4).
 func (w *world) checkTraffic() {
 	of := map[identity][]*sent{}
 	for _, s := range w.facts.traffic {
@@ -145,7 +145,8 @@ func (w *world) checkInFlight() {
 		}
 	}
 	if worst > most {
-		w.report.violate("P12", "%d calls waited for an answer on one connection at one time, the limit is %d", worst, most)
+		w.report.violate("P12", "%d calls waited for an answer on one connection at one time, the limit is %d", worst,
+			most)
 	}
 }
 

@@ -102,8 +102,8 @@ var edits = []edit{
 	},
 	{"internal/dispatch/pace.go", "if wait > 0 {", `if wait > 0 && broken != "what hangs up is connected to at once" {`},
 	{
-		"core/renew.go", "len(asked) >= w.b.c.cfg.Connections {",
-		`len(asked) >= w.b.c.cfg.Connections && broken != "a stale login is renewed at once" {`,
+		"core/renew.go", "len(asked) >= w.b.c.cfg.KV.Connections {",
+		`len(asked) >= w.b.c.cfg.KV.Connections && broken != "a stale login is renewed at once" {`,
 	},
 	{
 		"retry/orchestrator.go", "least = retryFloor // guard",
@@ -154,7 +154,8 @@ func buildTwins(t *testing.T) (binary string) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600))
 	binary = filepath.Join(dir, "couchcore")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./cmd/couchcore")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
+		binary, "./cmd/couchcore")
 	build.Dir = root
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -177,7 +178,8 @@ func TestTheClientsTwinsAreNoticed(t *testing.T) {
 	}
 	binary := buildTwins(t)
 	judge := func(t *testing.T, name string, first int) map[string]bool {
-		c := exec.CommandContext(t.Context(), binary, "chaos", "--json", fmt.Sprint("--seed=", first), "--seeds=4", "--ops=20000")
+		c := exec.CommandContext(t.Context(), binary, "chaos", "--json", fmt.Sprint("--seed=", first), "--seeds=4",
+			"--ops=20000")
 		c.Env = append(os.Environ(), "COUCHCORE_BROKEN="+name)
 		out, _ := c.Output() // it fails when it finds something
 		var totals sim.Totals
@@ -191,7 +193,8 @@ func TestTheClientsTwinsAreNoticed(t *testing.T) {
 	require.Empty(t, judge(t, "", 1), "the client without a defect")
 	for name, properties := range twins {
 		t.Run(name, func(t *testing.T) {
-			require.True(t, slices.ContainsFunc(edits, func(e edit) bool { return strings.Contains(e.new, name) }), "no edit has it")
+			require.True(t, slices.ContainsFunc(edits, func(e edit) bool { return strings.Contains(e.new, name) }),
+				"no edit has it")
 			all := map[string]bool{}
 			for first := 1; first < 80; first += 4 { // some of them need sockets that vanish where few calls go
 				maps.Copy(all, judge(t, name, first))

@@ -143,13 +143,18 @@ func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.D
 		one(w, ctx, e, kv.Remove{Common: in, Key: key}, form, mutated)
 	case increment:
 		first := uint64(1)
-		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form, func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
+		one(w, ctx, e, kv.Increment{Common: in, Key: key, Delta: 1, Initial: &first}, form,
+			func(c kv.CounterResult) retry.Info { return c.RetryInfo() })
 	case appendTo:
 		one(w, ctx, e, kv.Append{Common: in, Key: key, Value: value}, form, mutated)
 		if e.outcome == absent { // the first of its document
-			again := &entry{worker: e.worker, number: e.number, verb: insert, key: e.key, token: "first-" + e.token, limit: e.limit, polite: true, calm: e.calm}
+			again := &entry{
+				worker: e.worker, number: e.number, verb: insert, key: e.key, token: "first-" + e.token,
+				limit: e.limit, polite: true, calm: e.calm,
+			}
 			in.Retry = nil
-			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("again"), text(again.token)))
+			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("again"),
+				text(again.token)))
 			w.enter(again)
 			one(w, context.Background(), again, kv.Insert{Common: in, Key: key, Value: []byte(again.token)}, 0, mutated)
 		}
@@ -208,7 +213,8 @@ func (w *world) await(e *entry, ended <-chan struct{}) {
 	}
 }
 
-// burst starts many calls at once, so that a write of the client's has several requests, and then waits for all of them.
+// burst starts many calls at once, so that a write of the client's has several requests, and then waits for all of
+// them.
 func (w *world) burst(id, n int, r *source) int {
 	all := 5 + r.below(60)
 	if w.tight {
@@ -221,11 +227,16 @@ func (w *world) burst(id, n int, r *source) int {
 	var together []*entry
 	multi := r.below(2) == 0
 	for i := range all {
-		e := &entry{worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)), polite: true, limit: 2500 * time.Millisecond}
+		e := &entry{
+			worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)),
+			polite: true, limit: 2500 * time.Millisecond,
+		}
 		in := kv.Common{Timeout: e.limit}
 		if r.below(2) == 0 {
-			e.verb, e.key, e.shared, e.token = insert, fmt.Sprintf("u-%d-%d", id, n+i), false, fmt.Sprintf("v-%d-%d", id, n+i)
-			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)}, mutated))
+			e.verb, e.key, e.shared, e.token = insert, fmt.Sprintf("u-%d-%d", id, n+i), false, fmt.Sprintf("v-%d-%d",
+				id, n+i)
+			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)},
+				mutated))
 			continue
 		}
 		if multi {
@@ -304,8 +315,8 @@ func started[R any, O kv.Op[R]](w *world, e *entry, op O, info func(R) retry.Inf
 }
 
 // calmGrace is how long after the last fault calls may still fail: the longest wait for the next attempt to connect and
-// the attempt itself. Where sockets have vanished without a word, that is noticed when a node's turn comes to be asked for
-// a sign of life and it gives none; a turn may be spent on a map that is wanted.
+// the attempt itself. Where sockets have vanished without a word, that is noticed when a node's turn comes to be asked
+// for a sign of life and it gives none; a turn may be spent on a map that is wanted.
 func (w *world) calmGrace() time.Duration {
 	const reconnect = 5 * time.Second
 	if w.harsh {
@@ -347,7 +358,10 @@ func (w *world) finalReads() {
 	r := newSource(w.d, text("final"))
 	for i := range w.keys {
 		sleep(context.Background(), r.between(time.Microsecond, time.Millisecond))
-		e := &entry{worker: -1, number: i, verb: read, shared: true, key: fmt.Sprintf("k-%d", i), limit: 10 * time.Second, polite: true, calm: true}
+		e := &entry{
+			worker: -1, number: i, verb: read, shared: true, key: fmt.Sprintf("k-%d", i),
+			limit: 10 * time.Second, polite: true, calm: true,
+		}
 		w.enter(e)
 		w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
 	}
@@ -373,7 +387,10 @@ func (w *world) readLogs(r *source) {
 func (w *world) last(id int) {
 	r := newSource(w.d, text("last"), uint64(id))
 	sleep(context.Background(), r.between(time.Microsecond, 20*time.Millisecond))
-	e := &entry{worker: -2 - id, verb: upsert, key: fmt.Sprintf("z-%d", id), token: fmt.Sprintf("z-%d", id), limit: 2500 * time.Millisecond, polite: true}
+	e := &entry{
+		worker: -2 - id, verb: upsert, key: fmt.Sprintf("z-%d", id), token: fmt.Sprintf("z-%d", id),
+		limit: 2500 * time.Millisecond, polite: true,
+	}
 	w.enter(e)
 	w.send(context.Background(), e, kv.Common{Timeout: e.limit}, memd.DurabilityNone, 3)
 }

@@ -84,11 +84,13 @@ func (w *world) start() error {
 		return err
 	}
 	w.password = mock.DefaultPassword
-	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial, cfg.Retry.JitterSource = mock.DefaultUser, core.NewSecret(w.password), w.dial, w.d.now
+	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial, cfg.Retry.JitterSource = mock.DefaultUser,
+		core.NewSecret(w.password), w.dial, w.d.now
 	if p.rotate {
 		cfg.Auth.Credentials = w.credentials
 	}
-	cfg.Maps.NoNotifications, cfg.Maps.PollInterval, cfg.CloseTimeout, cfg.KV.Connections = !p.pushes, pollInterval, closeLimit, p.connections
+	cfg.Maps.NoNotifications, cfg.Maps.PollInterval, cfg.CloseTimeout, cfg.KV.Connections = !p.pushes, pollInterval,
+		closeLimit, p.connections
 	cfg.Net.ConnectTimeout = 3*time.Second + 101
 	cfg.KV.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
 	cfg.Limits.Parked, cfg.Limits.Queue, cfg.Limits.InFlight = p.limits()
@@ -97,7 +99,8 @@ func (w *world) start() error {
 	}
 	if p.breaker {
 		cfg.Retry.CircuitBreaker = &core.CircuitBreaker{
-			Volume: 8, SleepWindow: time.Second + 211, CanaryTimeout: time.Second + 307, RollingWindow: 5*time.Second + 401,
+			Volume: 8, SleepWindow: time.Second + 211, CanaryTimeout: time.Second + 307, RollingWindow: 5*time.Second +
+				401,
 		}
 	}
 	w.plant()
@@ -133,8 +136,9 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return &wire{Conn: nc, d: w.d, tap: w.tap}, nil
 }
 
-// link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node puts
-// into one write depends on which of its goroutines was first. Of connections to services only the latency matters.
+// link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node
+// puts into one write depends on which of its goroutines was first. Of connections to services only the latency
+// matters.
 func (w *world) link(l *mock.Link) {
 	_, kv, _ := net.SplitHostPort(w.m.Node(0).Addr())
 	_, port, _ := net.SplitHostPort(l.RemoteAddr())
@@ -346,6 +350,10 @@ func (w *world) settle() {
 
 // String says what the seed has drawn.
 func (p *plan) String() string {
-	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, scans %t, drives %t, faults %d, breaker %t, connections %d",
-		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush, p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker, p.connections)
+	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, "+
+		"whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, "+
+		"scans %t, drives %t, faults %d, breaker %t, connections %d",
+		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush,
+		p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker,
+		p.connections)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// Wrong maps: newer than any that the cluster makes, and not to be used. What the client makes of them shows afterwards: a
-// client that has taken one takes none of the cluster's own any more, so that its calls fail when the faults are over (P9).
+// Wrong maps: newer than any that the cluster makes, and not to be used. What the client makes of them shows
+// afterwards: a client that has taken one takes none of the cluster's own any more, so that its calls fail when the
+// faults are over (P9).
 
 // ahead is how many revisions a wrong map is ahead of the cluster's own. A run has fewer.
 const ahead = 1 << 20
@@ -22,12 +23,16 @@ type wrongMap struct {
 func wrongMaps() []wrongMap {
 	return []wrongMap{
 		{"44 pushed: the whole cluster's map", "", func(m map[string]any) {
-			for _, name := range []string{"name", "uuid", "nodeLocator", "vBucketServerMap", "nodes", "bucketCapabilities"} {
+			for _, name := range []string{
+				"name", "uuid", "nodeLocator", "vBucketServerMap", "nodes",
+				"bucketCapabilities",
+			} {
 				delete(m, name)
 			}
 		}},
 		{"45 pushed: the map of another bucket", "other", func(m map[string]any) {
-			m["name"] = "other" // which alone tells it apart: with another UUID the client would begin anew, and get well
+			// which alone tells it apart: with another UUID the client would begin anew, and get well
+			m["name"] = "other"
 			table, _ := m["vBucketServerMap"].(map[string]any)
 			nodes, _ := table["serverList"].([]any)
 			table["serverList"] = append(nodes[1:], nodes[0]) // its documents are elsewhere
@@ -69,7 +74,8 @@ func wrongMapFaults() (fs []fault) {
 				}
 			}
 			pushed := w.m.PushMap(node, k.key, epoch, rev, config)
-			in := w.m.Inject(mock.Match{Nodes: []int{node}, Opcodes: documentOps(), Skip: r.below(10), Times: 1 + r.below(3)},
+			in := w.m.Inject(mock.Match{Nodes: []int{node}, Opcodes: documentOps(), Skip: r.below(10), Times: 1 +
+				r.below(3)},
 				mock.NotMyVBucket(true, config))
 			return func() int {
 				in.Remove()

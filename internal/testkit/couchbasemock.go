@@ -88,7 +88,8 @@ func (o MockOptions) args(monitor string) []string {
 		buckets = []string{"default"}
 	}
 	args := []string{
-		"-h", "127.0.0.1", "-p", "0", "-n", number(o.Nodes, 3), "-R", number(o.Replicas, 1), "-v", number(o.VBuckets, 64),
+		"-h", "127.0.0.1", "-p", "0", "-n", number(o.Nodes, 3), "-R", number(o.Replicas, 1), "-v",
+		number(o.VBuckets, 64),
 		"-b", strings.Join(buckets, ","), "--harakiri-monitor", monitor,
 	}
 	if !o.NoCCCP {
@@ -173,7 +174,8 @@ func (m *CouchbaseMockServer) TryCommand(name string, payload any) (json.RawMess
 	return answer.Payload, nil
 }
 
-// Ports returns the KV ports of the bucket's nodes on loopback, in the order of their index. An empty name is "default".
+// Ports returns the KV ports of the bucket's nodes on loopback, in the order of their index. An empty name is
+// "default".
 func (m *CouchbaseMockServer) Ports(bucket string) []int {
 	m.t.Helper()
 	var payload any

@@ -48,7 +48,8 @@ func failed(t *testing.T, f func(testing.TB)) string {
 
 func TestGoldenComparesAndUpdates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "x.golden")
-	require.Contains(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a\n"), false) }), "no such file",
+	require.Contains(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a\n"), false) }),
+		"no such file",
 		"a missing golden file is a failure, not a reason to write one")
 
 	require.Empty(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a\nb\n"), true) }))
@@ -59,7 +60,8 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 	require.Empty(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a\nb\n"), false) }))
 	require.Contains(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a\nc\n"), false) }),
 		"line 2 differs\nwant: \"b\"\n got: \"c\"")
-	require.Contains(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a"), false) }), "3 lines wanted, 1 got")
+	require.Contains(t, failed(t, func(tb testing.TB) { testkit.Golden(tb, path, []byte("a"), false) }),
+		"3 lines wanted, 1 got")
 }
 
 func TestRequireInteropSkipsAndNamesTheVariable(t *testing.T) {

@@ -23,7 +23,8 @@ const containedVariable = "COUCHCORE_CONTAINED"
 func RequireInterop(t testing.TB) {
 	t.Helper()
 	if os.Getenv(InteropVariable) != "1" {
-		t.Skipf("needs programs that Go does not bring: set %s=1 to run it, and .ci/run installs what is missing", InteropVariable)
+		t.Skipf("needs programs that Go does not bring: set %s=1 to run it, and .ci/run installs what is missing",
+			InteropVariable)
 	}
 }
 
@@ -60,7 +61,8 @@ func Contained(t *testing.T, run func(t *testing.T)) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("in a network namespace of its own:\n%s", out)
 	if err != nil {
-		t.Fatalf("the contained run failed: %v. If it did not start at all: it needs unshare, ip and user namespaces", err)
+		t.Fatalf("the contained run failed: %v. If it did not start at all: it needs unshare, ip and user namespaces",
+			err)
 	}
 	if !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatal("the contained run did not run this test")
@@ -87,7 +89,8 @@ func Program(t testing.TB, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("%s is set and %s is missing: %v (Debian: apt-get install %s)", InteropVariable, name, err, debianPackage)
+		t.Fatalf("%s is set and %s is missing: %v (Debian: apt-get install %s)", InteropVariable, name, err,
+			debianPackage)
 	}
 	return path
 }

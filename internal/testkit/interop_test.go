@@ -71,7 +71,8 @@ func TestCouchbaseMockObeysItsControlCommands(t *testing.T) {
 
 			m.Command("OPFAIL", map[string]any{"code": 0x86, "count": 1})
 			require.Equal(t, memd.StatusTmpFail, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status)
-			require.Equal(t, memd.StatusSuccess, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status, "count 1 fails one request")
+			require.Equal(t, memd.StatusSuccess, ask(t, c, memd.Packet{Opcode: memd.OpNoop}).Status,
+				"count 1 fails one request")
 
 			m.Command("OPFAIL", map[string]any{"code": 0x86, "count": 0})
 			m.Command("HICCUP", map[string]any{"msecs": 50, "offset": 10})

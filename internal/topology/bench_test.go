@@ -21,7 +21,8 @@ func large(pad string) []byte {
 			"hostname":"%s","nodeUUID":"%032x","serverGroup":"Group 1","alternateAddresses":{"external":{"hostname":"x-%s","ports":{"kv":1,"kvSSL":2}}}}`, host, i, host))
 	}
 	for vb := range 1024 {
-		rows = append(rows, fmt.Sprintf("[%s%d,%s%d,%s%d,%s%d]", pad, vb%100, pad, (vb+1)%100, pad, (vb+2)%100, pad, (vb+3)%100))
+		rows = append(rows, fmt.Sprintf("[%s%d,%s%d,%s%d,%s%d]", pad, vb%100, pad, (vb+1)%100, pad, (vb+2)%100, pad,
+			(vb+3)%100))
 	}
 	return []byte(`{"rev":9,"revEpoch":1,"name":"b","uuid":"u","nodeLocator":"vbucket","vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":3,"serverList":[` +
 		strings.Join(list, ",") + `],"vBucketMap":[` + strings.Join(rows, ",") + `]},"nodes":[` + strings.Join(nodes, ",") + `],"nodesExt":[` + strings.Join(ext, ",") + `]}`)
@@ -40,12 +41,16 @@ func TestRoutingAndScanningCostNoAllocation(t *testing.T) {
 			t.Error("no version")
 		}
 	}))
-	require.Less(t, testing.AllocsPerRun(10, func() { _, _ = topology.Parse(raw, "h", topology.Options{}) }), 4000.0, "rows cost nothing")
+	require.Less(t, testing.AllocsPerRun(10, func() { _, _ = topology.Parse(raw, "h", topology.Options{}) }), 4000.0,
+		"rows cost nothing")
 }
 
 func BenchmarkParse(b *testing.B) {
 	captured := file(b, "bucket_config_with_node_uuids.json")
-	for name, raw := range map[string][]byte{"captured": captured, "100nodes": large(""), "100nodesIndented": large("\n        ")} {
+	for name, raw := range map[string][]byte{
+		"captured": captured, "100nodes": large(""),
+		"100nodesIndented": large("\n        "),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()

@@ -11,9 +11,9 @@ import (
 // maxHostName is above what DNS allows for a name, 253 bytes, and above what an address with a zone takes.
 const maxHostName = 255
 
-// CheckHost says why a text cannot be a host: it is no IP address, in brackets or without, and no name of letters, digits,
-// hyphens, underscores and dots. Hosts come from servers and are made parts of addresses and of URLs: one with a slash, an
-// at sign or a colon in it would lead somewhere else than it says. The error does not hold the text.
+// CheckHost says why a text cannot be a host: it is no IP address, in brackets or without, and no name of letters,
+// digits, hyphens, underscores and dots. Hosts come from servers and are made parts of addresses and of URLs: one with
+// a slash, an at sign or a colon in it would lead somewhere else than it says. The error does not hold the text.
 func CheckHost(host string) error {
 	switch {
 	case host == "":

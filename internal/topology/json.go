@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// value is one value of a map's JSON, without space around it. The whole document is valid JSON. A value that is absent,
-// or null, is empty.
+// value is one value of a map's JSON, without space around it. The whole document is valid JSON. A value that is
+// absent, or null, is empty.
 //
-// The reader is written by hand because encoding/json matches names of members without regard to case, takes the last of
-// several members of one name, and ends at the first value of another type than it wants.
+// The reader is written by hand because encoding/json matches names of members without regard to case, takes the last
+// of several members of one name, and ends at the first value of another type than it wants.
 type value []byte
 
 // kind says what a value is, in the words of encoding/json.
@@ -76,8 +76,8 @@ func (v value) elements() iter.Seq[value] {
 	}
 }
 
-// list gives the elements of an array of at most MaxNodes, so that a few bytes of the map cannot ask for much memory; none
-// of another value.
+// list gives the elements of an array of at most MaxNodes, so that a few bytes of the map cannot ask for much memory;
+// none of another value.
 func (v value) list() (all []value, err error) {
 	if !v.is('[') {
 		return nil, nil
@@ -149,8 +149,8 @@ func (v value) count(field string, most uint64) (uint64, error) {
 	return n, nil
 }
 
-// checker looks for names that an object has twice. Such a document says different things to different readers (RFC 8259,
-// section 4), so nothing of it is believed.
+// checker looks for names that an object has twice. Such a document says different things to different readers (RFC
+// 8259, section 4), so nothing of it is believed.
 type checker struct {
 	b     []byte
 	names [][]byte // of the objects that are open

@@ -29,8 +29,8 @@ var portNames = map[string]struct {
 // ports are the plain and the TLS port of each service; 0 is none.
 type ports [numServices][2]uint16
 
-// readPorts reads the ports of services. A value that is not a port is left out, but for the one that must be right, which is named
-// "" when there is none.
+// readPorts reads the ports of services. A value that is not a port is left out, but for the one that must be right,
+// which is named "" when there is none.
 func readPorts(v value, needed string) (p ports, err error) {
 	for name, m := range v.members() {
 		to, ok := portNames[string(name)]
@@ -48,9 +48,9 @@ func readPorts(v value, needed string) (p ports, err error) {
 	return p, nil
 }
 
-// readNodes lists the nodes: first those that hold the bucket's data, in the map's order; a node without an address on some
-// network keeps its place. Only the first len(nodes) of nodesExt hold the bucket's data: the others may run the data
-// service already and get vbuckets later.
+// readNodes lists the nodes: first those that hold the bucket's data, in the map's order; a node without an address on
+// some network keeps its place. Only the first len(nodes) of nodesExt hold the bucket's data: the others may run the
+// data service already and get vbuckets later.
 func (d *document) readNodes(s *Snapshot, sourceHost string, tls bool) error {
 	for _, m := range []struct {
 		field string
@@ -138,7 +138,8 @@ func readNode(v value, sourceHost string, tls bool) (n Node, err error) {
 	return n, nil
 }
 
-// readAlternates reads a node's addresses on other networks. A value that is not an address is left out: the node cannot be reached there.
+// readAlternates reads a node's addresses on other networks. A value that is not an address is left out: the node
+// cannot be reached there.
 func readAlternates(v value, own *ports) (all []alternate) {
 	for network, m := range v.members() {
 		alt := alternate{network: string(network), ports: *own}

@@ -64,8 +64,8 @@ func (e *ParseError) Error() string {
 func (e *ParseError) Unwrap() error { return e.Err }
 
 // document is what is read of a map. What routing needs must be right: the version, the bucket's name and id, the rows
-// of vbuckets, the nodes and their hosts, the ports of the data service. All else is optional, and a value of another type
-// than expected is as good as absent: servers of other versions, and substitutes of servers, write such maps.
+// of vbuckets, the nodes and their hosts, the ports of the data service. All else is optional, and a value of another
+// type than expected is as good as absent: servers of other versions, and substitutes of servers, write such maps.
 type document struct {
 	rev, epoch                        value
 	name, uuid, locator               value

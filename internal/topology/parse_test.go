@@ -126,17 +126,22 @@ func TestThePortsThatAreUsedMustBeRight(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	for _, good := range []string{
-		"a", "A-1.b_c.example.com", "localhost", "10.0.0.1", "::1", "[::1]", "2001:db8::1", "fe80::1%eth0.1", "xn--bcher-kva.example", "a.",
+		"a", "A-1.b_c.example.com", "localhost", "10.0.0.1", "::1", "[::1]", "2001:db8::1", "fe80::1%eth0.1",
+		"xn--bcher-kva.example", "a.",
 	} {
 		require.NoError(t, topology.CheckHost(good), good)
 	}
 	for _, bad := range []string{
-		"", "a/b", "127.0.0.3/evil/path?x=", "a?b", "a#b", "u@h", "a:1", "a b", "a\nb", "a\x00", "[a]", "[::1", "::1]", "a%41", "fe80::1%e/x",
+		"", "a/b", "127.0.0.3/evil/path?x=", "a?b", "a#b", "u@h", "a:1", "a b", "a\nb", "a\x00", "[a]", "[::1", "::1]",
+		"a%41", "fe80::1%e/x",
 		"h\xc3\xa9", "127.0.0.1:8091", "a,b", "*", strings.Repeat("a", 256),
 	} {
 		require.Error(t, topology.CheckHost(bad), bad)
 	}
-	for host, want := range map[string]string{"a:8091": "a", "[::1]:8091": "::1", "10.0.0.1:1": "10.0.0.1", "::1": "::1", "[::2]": "::2"} {
+	for host, want := range map[string]string{
+		"a:8091": "a", "[::1]:8091": "::1", "10.0.0.1:1": "10.0.0.1",
+		"::1": "::1", "[::2]": "::2",
+	} {
 		require.Equal(t, want, parse(t, `{"nodesExt":[{"hostname":"`+host+`","services":{"kv":1}}]}`).Nodes[0].Host)
 	}
 	for _, host := range []string{"a:x", "a:", "a:123456", "a:1:2", "[::1]:x"} {
@@ -218,7 +223,15 @@ func TestMemoryIsBoundedByTheSizeOfTheMap(t *testing.T) {
 
 func TestUnevenRowsAreAnswered(t *testing.T) {
 	s := parse(t, vbucketMap(2, ` [ [ 0 , 1 , -1 ] , [1], [], [0,1,1,1,1,1,1],[2,0,1] , [-1,-1,-1] ] `))
-	for vb, want := range [][]int{{0, 1, -1, -1}, {1, -1, -1, -1}, {-1, -1, -1, -1}, {0, 1, 1, -1}, {-1, 0, 1, -1}, {-1, -1, -1, -1}, {-1, -1, -1, -1}} {
+	for vb, want := range [][]int{
+		{0, 1, -1, -1},
+		{1, -1, -1, -1},
+		{-1, -1, -1, -1},
+		{0, 1, 1, -1},
+		{-1, 0, 1, -1},
+		{-1, -1, -1, -1},
+		{-1, -1, -1, -1},
+	} {
 		for replica, node := range want {
 			require.Equal(t, node, s.NodeIndex(uint16(vb), replica), "vbucket %d replica %d", vb, replica)
 		}
@@ -319,8 +332,12 @@ func FuzzParse(f *testing.F) {
 		}
 		// Without tricks with the spelling of keys, the scan agrees with the decoder.
 		lower := strings.ToLower(string(raw))
-		if epoch, rev, ok := topology.ScanVersion(raw); ok && strings.Count(lower, "rev") == 1+strings.Count(lower, "revepoch") &&
-			strings.Count(lower, "revepoch") <= 1 && !strings.ContainsFunc(lower, func(r rune) bool { return r > 126 || r == '\\' || r == '$' }) {
+		if epoch, rev, ok := topology.ScanVersion(raw); ok && strings.Count(lower, "rev") == 1+strings.Count(lower,
+			"revepoch") &&
+			strings.Count(lower, "revepoch") <= 1 && !strings.ContainsFunc(lower, func(r rune) bool {
+			return r > 126 ||
+				r == '\\' || r == '$'
+		}) {
 			require.Equal(t, s.Epoch, epoch)
 			require.Equal(t, s.Rev, rev)
 		}

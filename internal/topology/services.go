@@ -81,7 +81,8 @@ func (n *Node) endpoint(svc Service, network string, tls bool) (host string, por
 	if network == "" || network == DefaultNetwork {
 		return n.Host, n.ports[svc][kind]
 	}
-	i, ok := slices.BinarySearchFunc(n.alternates, network, func(a alternate, name string) int { return cmp.Compare(a.network, name) })
+	i, ok := slices.BinarySearchFunc(n.alternates, network,
+		func(a alternate, name string) int { return cmp.Compare(a.network, name) })
 	if !ok {
 		return "", 0
 	}
@@ -119,10 +120,10 @@ func (s *Snapshot) Endpoints(svc Service, network string, tls bool) []Endpoint {
 	return es
 }
 
-// Network tells, from the addresses that the client began with, which of the nodes' addresses it can reach: those of the
-// network on which the first of these very addresses that a node has is listed. When no node has any, the client is
-// probably outside, behind an address that the cluster does not know: then they are those of ExternalNetwork if there is
-// one, as all SDKs choose (JVM and C++ clients, gocbcore), otherwise those of DefaultNetwork.
+// Network tells, from the addresses that the client began with, which of the nodes' addresses it can reach: those of
+// the network on which the first of these very addresses that a node has is listed. When no node has any, the client is
+// probably outside, behind an address that the cluster does not know: then they are those of ExternalNetwork if there
+// is one, as all SDKs choose (JVM and C++ clients, gocbcore), otherwise those of DefaultNetwork.
 func (s *Snapshot) Network(seeds ...string) string {
 	networks := s.Networks()
 	for _, seed := range seeds {

@@ -77,8 +77,10 @@ func (s *Snapshot) ClusterCapability(service, name string) Tri {
 // Conflict says why s cannot follow the other map of the same bucket, which may be nil: the number of vbuckets is for
 // the bucket's life. It is nil when it can.
 func (s *Snapshot) Conflict(with *Snapshot) error {
-	if with == nil || s.UUID != with.UUID || !s.HasVBuckets() || !with.HasVBuckets() || s.NumVBuckets() == with.NumVBuckets() {
+	if with == nil || s.UUID != with.UUID || !s.HasVBuckets() || !with.HasVBuckets() ||
+		s.NumVBuckets() == with.NumVBuckets() {
 		return nil
 	}
-	return &ParseError{Field: "number of vbuckets", Err: fmt.Errorf("has changed from %d to %d", with.NumVBuckets(), s.NumVBuckets())}
+	return &ParseError{Field: "number of vbuckets", Err: fmt.Errorf("has changed from %d to %d", with.NumVBuckets(),
+		s.NumVBuckets())}
 }

@@ -64,18 +64,27 @@ const example = `{
 
 func TestSnapshotHasWhatTheMapSays(t *testing.T) {
 	s := parse(t, example)
-	require.Equal(t, []any{"orders", "7b1d", int64(3), uint64(421), topology.LocatorVBucket, 1, "0d4f", "lab", "server", uint64(0x1c)},
-		[]any{s.Bucket, s.UUID, s.Epoch, s.Rev, s.Locator, s.Replicas, s.ClusterUUID, s.ClusterName, s.Product, s.ManifestUID})
+	require.Equal(t, []any{
+		"orders", "7b1d", int64(3), uint64(421), topology.LocatorVBucket, 1, "0d4f", "lab", "server",
+		uint64(0x1c),
+	},
+		[]any{
+			s.Bucket, s.UUID, s.Epoch, s.Rev, s.Locator, s.Replicas, s.ClusterUUID, s.ClusterName, s.Product,
+			s.ManifestUID,
+		})
 	require.True(t, s.HasVBuckets())
 	require.Equal(t, 8, s.NumVBuckets())
-	require.Equal(t, []string{"10.0.0.9:11210", "10.1.0.12:11210", "-"}, addrs(s, "", false), "the third node is beyond the list of nodes")
+	require.Equal(t, []string{"10.0.0.9:11210", "10.1.0.12:11210", "-"}, addrs(s, "", false),
+		"the third node is beyond the list of nodes")
 	require.Equal(t, []string{"10.0.0.9:11207", "10.1.0.12:11207", "-"}, addrs(s, "default", true))
 	require.True(t, s.Nodes[0].This && s.Nodes[0].KV && s.Nodes[1].KV)
 	require.False(t, s.Nodes[1].This || s.Nodes[2].KV)
-	require.Equal(t, []topology.Endpoint{{0, "10.0.0.9:8093"}, {2, "10.1.0.13:8093"}}, s.Endpoints(topology.Query, "default", false))
+	require.Equal(t, []topology.Endpoint{{0, "10.0.0.9:8093"}, {2, "10.1.0.13:8093"}}, s.Endpoints(topology.Query,
+		"default", false))
 	require.Equal(t, []topology.Endpoint{{0, "10.0.0.9:18093"}}, s.Endpoints(topology.Query, "default", true))
 	require.Equal(t, []topology.Endpoint{{1, "203.0.113.8:8094"}}, s.Endpoints(topology.Search, "external", false))
-	require.Equal(t, []topology.Endpoint{{0, "10.0.0.9:11210"}, {1, "10.1.0.12:11210"}}, s.Endpoints(topology.KV, "", false))
+	require.Equal(t, []topology.Endpoint{{0, "10.0.0.9:11210"}, {1, "10.1.0.12:11210"}}, s.Endpoints(topology.KV, "",
+		false))
 	require.Empty(t, s.Endpoints(topology.Analytics, "", false))
 	require.Empty(t, s.Endpoints(topology.Service(200), "", false))
 	for svc := range topology.Backup + 1 {
@@ -84,14 +93,18 @@ func TestSnapshotHasWhatTheMapSays(t *testing.T) {
 }
 
 func TestB71NodeIdentitiesAreReadFromCapturedMaps(t *testing.T) {
-	uuids := []string{"2ef565f7abff0a3f827cb2ab31dfcdc4", "9a5e59ac41a1cc006c4850805e43cfe0", "badcf695fc523f63bf55cc56d3a1c787"}
+	uuids := []string{
+		"2ef565f7abff0a3f827cb2ab31dfcdc4", "9a5e59ac41a1cc006c4850805e43cfe0",
+		"badcf695fc523f63bf55cc56d3a1c787",
+	}
 	for name, telemetry := range map[string]string{
 		"bucket_config_with_node_uuids.json": "", "bucket_config_with_app_telemetry.json": "/_appTelemetry",
 	} {
 		s := load(t, name)
 		require.Len(t, s.Nodes, 3)
 		for i, n := range s.Nodes {
-			require.Equal(t, []string{uuids[i], "Group 1", telemetry}, []string{n.UUID, n.ServerGroup, n.TelemetryPath}, name)
+			require.Equal(t, []string{uuids[i], "Group 1", telemetry}, []string{n.UUID, n.ServerGroup, n.TelemetryPath},
+				name)
 		}
 	}
 }
@@ -177,13 +190,17 @@ func TestB70Networks(t *testing.T) {
 	with := load(t, "bucket_config_with_external_addresses.json")
 	require.Equal(t, []string{"external"}, with.Networks())
 	for addr, want := range map[string]string{
-		"172.17.0.2:11210": "default", "172.17.0.3:8091": "default", "172.17.0.4:11207": "default", "192.168.132.234:32775": "external",
-		"192.168.132.234:32790": "external", "192.168.132.234:1": "external", "192.0.2.1:11210": "external", "": "external", "172.17.0.2": "external",
+		"172.17.0.2:11210": "default", "172.17.0.3:8091": "default", "172.17.0.4:11207": "default",
+		"192.168.132.234:32775": "external",
+		"192.168.132.234:32790": "external", "192.168.132.234:1": "external", "192.0.2.1:11210": "external",
+		"": "external", "172.17.0.2": "external",
 	} {
 		require.Equal(t, want, with.Network(addr), addr)
 	}
-	require.Equal(t, []string{"192.168.132.234:32775", "192.168.132.234:32799", "192.168.132.234:32823"}, addrs(with, "external", false))
-	require.Equal(t, []string{"192.168.132.234:32776", "192.168.132.234:32800", "192.168.132.234:32824"}, addrs(with, "external", true))
+	require.Equal(t, []string{"192.168.132.234:32775", "192.168.132.234:32799", "192.168.132.234:32823"},
+		addrs(with, "external", false))
+	require.Equal(t, []string{"192.168.132.234:32776", "192.168.132.234:32800", "192.168.132.234:32824"},
+		addrs(with, "external", true))
 	require.Equal(t, "-", addr(parse(t, example), 0, "external", true), "a list of ports is all there is")
 	require.Equal(t, []string{"172.17.0.2:11210", "172.17.0.3:11210", "172.17.0.4:11210"}, addrs(with, "", false))
 	require.Equal(t, []string{"-", "-", "-"}, addrs(with, "no such network", false))
@@ -197,7 +214,8 @@ func TestB70Networks(t *testing.T) {
 func TestD11AlternateAddressWithoutPortsMeansTheNodesOwnPorts(t *testing.T) {
 	s := load(t, "bucket_config_with_external_addresses_without_ports.json")
 	require.Equal(t, "external", s.Network("192.168.132.234:11210"))
-	require.Equal(t, []string{"192.168.132.234:11210", "192.168.132.234:11210", "192.168.132.234:11210"}, addrs(s, "external", false))
+	require.Equal(t, []string{"192.168.132.234:11210", "192.168.132.234:11210", "192.168.132.234:11210"},
+		addrs(s, "external", false))
 	require.Equal(t, "192.168.132.234:11207", addr(s, 1, "external", true))
 	require.Len(t, s.Endpoints(topology.Management, "external", false), 3)
 }

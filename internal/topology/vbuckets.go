@@ -31,7 +31,10 @@ func readRows(b value) (rows vbucketRows, widest int, err error) {
 		}
 		row, places, next, ok := readRow(b, i)
 		if !ok {
-			return nil, 0, &ParseError{Field: fmt.Sprintf("vBucketMap[%d]", len(rows)), Err: errors.New("is not an array of node indexes")}
+			return nil, 0, &ParseError{
+				Field: fmt.Sprintf("vBucketMap[%d]", len(rows)),
+				Err:   errors.New("is not an array of node indexes"),
+			}
 		}
 		rows, widest = append(rows, row), max(widest, places)
 		if i = skipSpace(b, next); i < len(b) && b[i] == ',' {
@@ -108,15 +111,16 @@ func readVBuckets(v value, s *Snapshot) error {
 	}
 	order := s.order(list)
 	s.settle(s.vbuckets, order)
-	if next, _, err := readRows(forward); err == nil && len(next) == len(s.vbuckets) { // otherwise it is one of something else
+	// otherwise it is one of something else
+	if next, _, err := readRows(forward); err == nil && len(next) == len(s.vbuckets) {
 		s.settle(next, order)
 		s.forward = next
 	}
 	return nil
 }
 
-// settle makes the servers' numbers in rows those of nodes, and takes out those that are of no use. order has the node of
-// each server; nil means that they have the same numbers.
+// settle makes the servers' numbers in rows those of nodes, and takes out those that are of no use. order has the node
+// of each server; nil means that they have the same numbers.
 func (s *Snapshot) settle(rows vbucketRows, order []int16) {
 	for vb := range rows {
 		row := &rows[vb]
@@ -133,12 +137,12 @@ func (s *Snapshot) settle(rows vbucketRows, order []int16) {
 	}
 }
 
-// order gives the node of each server in the list that the rows of vbuckets count by, -1 for a server that no node is. Servers
-// write both lists in one order, but older ones did not always, and the list of servers may have one that is about to leave
-// and that nodesExt does not have any more (bucket_info_cache.erl of ns_server makes the one of the bucket's servers, the
-// other one of these and of those in the rows). The lists are matched by host and port of the data service, or, where
-// nodesExt has no ports without TLS, by host. It is nil when the lists agree, or when there is a node that the list of
-// servers does not have: then the text says nothing, and the order counts.
+// order gives the node of each server in the list that the rows of vbuckets count by, -1 for a server that no node is.
+// Servers write both lists in one order, but older ones did not always, and the list of servers may have one that is
+// about to leave and that nodesExt does not have any more (bucket_info_cache.erl of ns_server makes the one of the
+// bucket's servers, the other one of these and of those in the rows). The lists are matched by host and port of the
+// data service, or, where nodesExt has no ports without TLS, by host. It is nil when the lists agree, or when there is
+// a node that the list of servers does not have: then the text says nothing, and the order counts.
 func (s *Snapshot) order(list []value) []int16 {
 	if len(list) == 0 {
 		return nil
@@ -205,8 +209,8 @@ func (s *Snapshot) HasVBuckets() bool { return len(s.vbuckets) > 0 }
 // Routable reports whether keys have a node: by their vbucket, or on the ring of a memcached bucket.
 func (s *Snapshot) Routable() bool { return len(s.vbuckets) > 0 || len(s.ring) > 0 }
 
-// Leads reports whether there is a way to a data node on a network: for some key of a bucket, or to any node by the map of
-// the whole cluster.
+// Leads reports whether there is a way to a data node on a network: for some key of a bucket, or to any node by the map
+// of the whole cluster.
 func (s *Snapshot) Leads(network string, tls bool) bool {
 	reachable := make([]bool, s.kvNodes)
 	some := false
@@ -240,8 +244,8 @@ func (s *Snapshot) NodeIndex(vb uint16, replica int) int {
 	return int(s.vbuckets[vb][replica])
 }
 
-// ForwardIndex is the node that a vbucket's active copy moves to in the rebalance that is under way; -1 when the map tells
-// of none.
+// ForwardIndex is the node that a vbucket's active copy moves to in the rebalance that is under way; -1 when the map
+// tells of none.
 func (s *Snapshot) ForwardIndex(vb uint16) int {
 	if int(vb) >= len(s.forward) {
 		return -1

@@ -20,8 +20,8 @@ func (s *Snapshot) Newer(than *Snapshot) bool {
 }
 
 // ScanVersion finds rev and revEpoch among the members of a map's top-level object, within its first 256 bytes and
-// without an allocation. ok is false when that is not certain: then the map has to be parsed. A map that has no revEpoch
-// at all has epoch 0.
+// without an allocation. ok is false when that is not certain: then the map has to be parsed. A map that has no
+// revEpoch at all has epoch 0.
 func ScanVersion(raw []byte) (epoch int64, rev uint64, ok bool) {
 	b := raw[:min(len(raw), scanWindow)]
 	i := skipSpace(b, 0)

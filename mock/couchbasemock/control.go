@@ -26,12 +26,14 @@ type Control struct {
 }
 
 // Attach makes a cluster take control commands: on its management ports under /mock/, from everyone who can reach them,
-// and by the methods of what it returns. It puts CouchbaseMock's three retry codes (0x7ff0 to 0x7ff2) into the error map.
+// and by the methods of what it returns. It puts CouchbaseMock's three retry codes (0x7ff0 to 0x7ff2) into the error
+// map.
 func Attach(c *mock.Cluster) (*Control, error) {
 	x := &Control{c: c, logs: map[int][]commandAt{}, opFails: map[int]*mock.Injection{}}
 	for _, r := range retryCodes {
 		b, _ := json.Marshal(r.retry) // numbers and a text
-		if err := c.AddErrorCode(r.code, "DUMMY_RETRY_"+r.retry.Strategy, []string{"auto-retry", "temp"}, b); err != nil {
+		if err := c.AddErrorCode(r.code, "DUMMY_RETRY_"+r.retry.Strategy, []string{"auto-retry", "temp"},
+			b); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +48,8 @@ func init() { // the help command names them all
 	commands = map[string]func(*Control, args) (any, error){
 		"FAILOVER": failover, "RESPAWN": respawn, "HICCUP": hiccup, "TRUNCATE": truncate,
 		"MOCKINFO": info, "HELP": help, "TIME_TRAVEL": timeTravel,
-		"PERSIST": changeKey(mock.PersistCopy), "UNPERSIST": changeKey(mock.UnpersistCopy), "CACHE": changeKey(mock.CacheCopy),
+		"PERSIST": changeKey(mock.PersistCopy), "UNPERSIST": changeKey(mock.UnpersistCopy),
+		"CACHE":   changeKey(mock.CacheCopy),
 		"UNCACHE": changeKey(mock.UncacheCopy), "ENDURE": changeKey(mock.PersistCopy | mock.CacheCopy),
 		"PURGE": changeKey(mock.UnpersistCopy | mock.UncacheCopy), "KEYINFO": keyInfo,
 		"OPFAIL": opFail, "SET_CCCP": setCCCP, "GET_MCPORTS": ports, "REGEN_VBCOORDS": regenerate,
@@ -65,9 +68,9 @@ type answer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// Run executes one of the commands and returns its answer as JSON: an object with "status", "ok"
-// or "fail", with "payload" and, for a failure, "error". The payload is a JSON object, or nil for an empty one. The name
-// may be of any case and have spaces for underscores.
+// Run executes one of the commands and returns its answer as JSON: an object with "status", "ok" or "fail", with
+// "payload" and, for a failure, "error". The payload is a JSON object, or nil for an empty one. The name may be of any
+// case and have spaces for underscores.
 func (x *Control) Run(command string, payload []byte) []byte {
 	a := args{}
 	if len(payload) > 0 && json.Unmarshal(payload, &a) != nil {

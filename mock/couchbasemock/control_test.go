@@ -103,7 +103,10 @@ func TestControlOfRequests(t *testing.T) {
 	require.NotEmpty(t, r.call(bad).Value)
 
 	control(t, x, "SET_COMPRESSION", `{"mode":"disabled"}`)
-	granted, err := memd.ParseFeatures(dial(t, c, 0).call(memd.Packet{Opcode: memd.OpHello, Value: memd.AppendFeatures(nil, memd.FeatureSnappy)}).Value)
+	granted, err := memd.ParseFeatures(dial(t, c, 0).call(memd.Packet{
+		Opcode: memd.OpHello,
+		Value:  memd.AppendFeatures(nil, memd.FeatureSnappy),
+	}).Value)
 	require.NoError(t, err)
 	require.Zero(t, granted)
 	control(t, x, "SET_COMPRESSION", `{"mode":"Active"}`)
@@ -118,7 +121,8 @@ func TestControlOfRequests(t *testing.T) {
 	before := r.set("k", "w").Extras
 	control(t, x, "REGEN_VBCOORDS", ``)
 	require.NotEqual(t, before[:8], r.set("k", "w").Extras[:8])
-	require.JSONEq(t, fmt.Sprintf("[%s,%s]", port(c.Node(0).Addr()), port(c.Node(1).Addr())), control(t, x, "GET_MCPORTS", ""))
+	require.JSONEq(t, fmt.Sprintf("[%s,%s]", port(c.Node(0).Addr()), port(c.Node(1).Addr())),
+		control(t, x, "GET_MCPORTS", ""))
 	var info map[string][]string
 	require.NoError(t, json.Unmarshal([]byte(control(t, x, "MOCKINFO", "")), &info))
 	require.Contains(t, info["MEMCACHED"], "GET")

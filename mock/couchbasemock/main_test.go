@@ -45,7 +45,10 @@ func dial(t testing.TB, c *mock.Cluster, node int) *raw {
 func login(t testing.TB, c *mock.Cluster, node int, more ...memd.Feature) *raw {
 	t.Helper()
 	r := dial(t, c, node)
-	fs := append([]memd.Feature{memd.FeatureMutationSeqno, memd.FeatureXError, memd.FeatureJSON, memd.FeatureCollections}, more...)
+	fs := append([]memd.Feature{
+		memd.FeatureMutationSeqno, memd.FeatureXError, memd.FeatureJSON,
+		memd.FeatureCollections,
+	}, more...)
 	for _, p := range []memd.Packet{
 		{Opcode: memd.OpHello, Value: memd.AppendFeatures(nil, fs...)},
 		{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("\x00Administrator\x00password")},
@@ -103,7 +106,10 @@ func docKey(key string) []byte { return append([]byte{0}, key...) }
 func getPacket(key string) memd.Packet { return memd.Packet{Opcode: memd.OpGet, Key: docKey(key)} }
 
 func setPacket(key, value string, expiry byte) memd.Packet {
-	return memd.Packet{Opcode: memd.OpSet, Key: docKey(key), Value: []byte(value), Extras: []byte{0, 0, 0, 0, 0, 0, 0, expiry}}
+	return memd.Packet{Opcode: memd.OpSet, Key: docKey(key), Value: []byte(value), Extras: []byte{
+		0, 0, 0, 0, 0, 0, 0,
+		expiry,
+	}}
 }
 
 func (r *raw) set(key, value string) memd.Packet {

@@ -169,8 +169,8 @@ func (f *Flow) SetPieces(size func(n int) int, gap time.Duration) {
 	f.link.set(func() { f.pieces, f.gap = size, gap })
 }
 
-// SetPackets cuts what is written from now on into packets before anything else does, so that it makes no difference how
-// many of them a write has: size says how long the one is that b begins with; it may be longer than b. Size runs as
+// SetPackets cuts what is written from now on into packets before anything else does, so that it makes no difference
+// how many of them a write has: size says how long the one is that b begins with; it may be longer than b. Size runs as
 // SetLatencyFunc's next does. A nil size ends it.
 func (f *Flow) SetPackets(size func(b []byte) int) {
 	f.link.set(func() { f.packet, f.left = size, 0 })

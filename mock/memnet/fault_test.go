@@ -349,8 +349,14 @@ func TestNetworkBlackhole(t *testing.T) {
 		require.Equal(t, "up", reads(t, p.server))
 	})
 	for _, order := range [][2]func(n *memnet.Network){
-		{func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") }, func(n *memnet.Network) { n.Partition("10.1.0.1", "10.0.0.1") }},
-		{func(n *memnet.Network) { n.Partition("10.1.0.1", "10.0.0.1") }, func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") }},
+		{func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") }, func(n *memnet.Network) {
+			n.Partition("10.1.0.1",
+				"10.0.0.1")
+		}},
+		{
+			func(n *memnet.Network) { n.Partition("10.1.0.1", "10.0.0.1") },
+			func(n *memnet.Network) { n.Blackhole("10.1.0.1", "") },
+		},
 	} {
 		inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
 			order[0](p.n)

@@ -26,7 +26,10 @@ type Link struct {
 
 func newLink(n *Network, id uint64, local, remote address) *Link {
 	l := &Link{n: n, id: id, local: local, remote: remote, ends: 2}
-	flow := Flow{link: l, buffer: n.opts.Buffer, latency: n.opts.Latency, pass: unlimited, accept: unlimited, end: unlimited}
+	flow := Flow{
+		link: l, buffer: n.opts.Buffer, latency: n.opts.Latency, pass: unlimited, accept: unlimited,
+		end: unlimited,
+	}
 	l.up, l.down = flow, flow
 	return l
 }

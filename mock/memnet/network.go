@@ -156,8 +156,8 @@ func (n *Network) dial(ctx context.Context, from string, to address) (net.Conn, 
 	}
 }
 
-// dialling is a dial under way. They connect one by one, in the order in which they have begun: when something happens that
-// several have waited for, it does not depend on who gets the processor which of them is first.
+// dialling is a dial under way. They connect one by one, in the order in which they have begun: when something happens
+// that several have waited for, it does not depend on who gets the processor which of them is first.
 type dialling struct {
 	number uint64
 	from   string
@@ -194,7 +194,8 @@ func (n *Network) waits(d dialling) bool {
 }
 
 // connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
-// answers: the hosts are cut off from each other, too many connections wait to be accepted, or it is another dial's turn.
+// answers: the hosts are cut off from each other, too many connections wait to be accepted, or it is another dial's
+// turn.
 func (n *Network) connect(d dialling) (client, server *conn, ch <-chan struct{}, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -117,7 +117,8 @@ func TestNetworkLatencyIsExact(t *testing.T) {
 
 func TestNetworkLatencyFuncNeverReorders(t *testing.T) {
 	inNetwork(t, memnet.Options{}, func(t *testing.T, p pair) {
-		next := []time.Duration{5 * time.Millisecond, time.Millisecond, 7 * time.Millisecond, 0} // the last is for the end
+		// the last is for the end
+		next := []time.Duration{5 * time.Millisecond, time.Millisecond, 7 * time.Millisecond, 0}
 		p.link.Up().SetLatencyFunc(func() time.Duration {
 			d := next[0]
 			next = next[1:]

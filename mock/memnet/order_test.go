@@ -125,5 +125,8 @@ func TestNetworkPackets(t *testing.T) {
 	require.Equal(t, want, run("3aa14bbb2c"))
 	require.Equal(t, want, run("3aa", "1", "4bbb", "2c"))
 	require.Equal(t, want, run("3aa1", "4bbb2c"))
-	require.Equal(t, []string{"1ms 3a", "1.000001ms a", "1.000002ms 1", "1.000003ms 4bbb", "1.000004ms 2", "1.000005ms c"}, run("3a", "a14bbb2", "c"))
+	require.Equal(t, []string{
+		"1ms 3a", "1.000001ms a", "1.000002ms 1", "1.000003ms 4bbb", "1.000004ms 2",
+		"1.000005ms c",
+	}, run("3a", "a14bbb2", "c"))
 }

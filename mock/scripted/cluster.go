@@ -15,13 +15,13 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Cluster is a set of scripted nodes that share documents and a cluster map. Set its fields before a client connects; a hook may
-// be changed at any time with Node.SetHook.
+// Cluster is a set of scripted nodes that share documents and a cluster map. Set its fields before a client connects; a
+// hook may be changed at any time with Node.SetHook.
 type Cluster struct {
 	// Nodes are in the order in which they were added.
 	Nodes []*Node
-	// Map gives the cluster map that GET_CLUSTER_CONFIG answers on a node. An empty bucket means a connection that has selected
-	// none. Default: Spec{Bucket: bucket} of all nodes.
+	// Map gives the cluster map that GET_CLUSTER_CONFIG answers on a node. An empty bucket means a connection that has
+	// selected none. Default: Spec{Bucket: bucket} of all nodes.
 	Map func(n *Node, bucket string) []byte
 	// Features are those that HELLO grants where the client asks for them. Default: AllFeatures.
 	Features map[memd.Feature]bool
@@ -29,8 +29,8 @@ type Cluster struct {
 	ErrorMap string
 	// Mechanisms is the answer to SASL_LIST_MECHS. Every login is accepted unless a hook refuses it.
 	Mechanisms string
-	// Listen opens the listener of a node. Default: net.Listen("tcp", addr). A test of virtual time sets the Listen method of a
-	// mock.Network.
+	// Listen opens the listener of a node. Default: net.Listen("tcp", addr). A test of virtual time sets the Listen
+	// method of a mock.Network.
 	Listen func(addr string) (net.Listener, error)
 
 	mu    sync.Mutex
@@ -44,7 +44,8 @@ func AllFeatures() map[memd.Feature]bool {
 		memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
 		memd.FeatureTracing, memd.FeatureUnorderedExecution, memd.FeatureAltRequest, memd.FeatureSyncReplication,
 		memd.FeatureCollections, memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion,
-		memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureDuplex, memd.FeatureVAttr,
+		memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureDuplex,
+		memd.FeatureVAttr,
 	} {
 		all[f] = true
 	}
@@ -78,7 +79,10 @@ func (c *Cluster) Add(t TB, addr string) *Node {
 // AddListener starts one more node on a listener of the test's own, such as a TLS listener. The node closes it.
 func (c *Cluster) AddListener(t TB, l net.Listener) *Node {
 	t.Helper()
-	n := &Node{Cluster: c, Index: len(c.Nodes), listener: l, sessions: map[*Session]bool{}, requests: map[memd.Opcode]int{}}
+	n := &Node{
+		Cluster: c, Index: len(c.Nodes), listener: l, sessions: map[*Session]bool{},
+		requests: map[memd.Opcode]int{},
+	}
 	c.Nodes = append(c.Nodes, n)
 	n.running.Add(1)
 	go n.serve()

@@ -17,10 +17,11 @@ type Spec struct {
 	UUID     string                  // of the bucket; default "aaaa"
 	Caps     string                  // members of bucketCapabilities, as JSON without brackets
 	Row      func(vbucket int) []int // one row of vBucketMap; default: active and replicas by turns
-	Services func(n *Node) string    // JSON object of a node's services; default: key-value, and a management port that is closed
-	NoMap    bool                    // leaves vBucketServerMap out
-	Extra    string                  // raw members at the end, beginning with a comma
-	Hostname func(n *Node) string    // name of a node; default: its listener's host
+	// JSON object of a node's services; default: key-value, and a management port that is closed
+	Services func(n *Node) string
+	NoMap    bool                 // leaves vBucketServerMap out
+	Extra    string               // raw members at the end, beginning with a comma
+	Hostname func(n *Node) string // name of a node; default: its listener's host
 }
 
 // Render gives the map as a node would send it.

@@ -7,8 +7,9 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// Hook sees every request before the default answers do. It returns true when it has dealt with the request: answered it,
-// several times or not at all. It runs on the goroutine of the session, so that a hook that blocks delays that session alone.
+// Hook sees every request before the default answers do. It returns true when it has dealt with the request: answered
+// it, several times or not at all. It runs on the goroutine of the session, so that a hook that blocks delays that
+// session alone.
 type Hook func(s *Session, p *memd.Packet) (handled bool)
 
 // Node is one scripted server process.

@@ -44,7 +44,8 @@ func (s *Session) Raw(b []byte) {
 	_, _ = s.Conn.Write(b) // the client may have gone
 }
 
-// Send writes one packet, which may be a request of the server's own. It closes the connection if the packet cannot be encoded.
+// Send writes one packet, which may be a request of the server's own. It closes the connection if the packet cannot be
+// encoded.
 func (s *Session) Send(p memd.Packet) {
 	b, err := p.AppendTo(nil)
 	if err != nil {
@@ -62,7 +63,8 @@ func (s *Session) Reply(p *memd.Packet, status memd.Status, extras, value []byte
 // ReplyTyped answers a request with a datatype.
 func (s *Session) ReplyTyped(p *memd.Packet, status memd.Status, datatype memd.Datatype, extras, value []byte) {
 	s.Send(memd.Packet{
-		Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: status, Datatype: datatype, Extras: extras, Value: value, CAS: 1,
+		Magic: memd.MagicRes, Opcode: p.Opcode, Opaque: p.Opaque, Status: status, Datatype: datatype, Extras: extras,
+		Value: value, CAS: 1,
 	})
 }
 

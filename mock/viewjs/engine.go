@@ -15,8 +15,8 @@ import (
 
 // Options are the limits of one call of a function. Zero values stand for the defaults.
 //
-// Time and Memory are checked by a timer. Inside a testing/synctest bubble the clock stands still while a function runs,
-// so there only Depth and Output act.
+// Time and Memory are checked by a timer. Inside a testing/synctest bubble the clock stands still while a function
+// runs, so there only Depth and Output act.
 type Options struct {
 	Time   time.Duration // 1 s
 	Memory int64         // bytes by which the process's heap may grow; 64 MiB

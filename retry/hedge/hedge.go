@@ -39,8 +39,8 @@ var ErrNotIdempotent = errors.New("an operation that is not idempotent cannot be
 
 var errGone = errors.New("a hedged attempt ended its goroutine")
 
-// NonFatal is the rule of operations whose attempts go to different nodes: what no server has seen is never the end; of other
-// failures own says it, and when own is nil those are non-fatal that have a retry reason.
+// NonFatal is the rule of operations whose attempts go to different nodes: what no server has seen is never the end; of
+// other failures own says it, and when own is nil those are non-fatal that have a retry reason.
 func NonFatal(own func(error) bool) func(error) bool {
 	return func(err error) bool {
 		if retry.Transparent(err) {
@@ -97,7 +97,10 @@ type race[R any] struct {
 func (r *race[R]) run() (res R, stats Stats, err error) {
 	defer func() {
 		if v := recover(); v != nil { // one of the policy's functions: it ends the operation and nothing else
-			res, stats, err = r.ended(outcome[R]{n: -1, err: &retry.PanicError{In: "a hedged attempt", Value: v, Stack: debug.Stack()}})
+			res, stats, err = r.ended(outcome[R]{n: -1, err: &retry.PanicError{
+				In: "a hedged attempt", Value: v,
+				Stack: debug.Stack(),
+			}})
 		}
 	}()
 	r.timer = time.NewTimer(r.p.Delay)
@@ -144,8 +147,8 @@ const (
 	delayOver
 )
 
-// await gives the next event. An answer that is there already goes before everything else: no hedge is sent beside it, and
-// no end that came at the same time hides it.
+// await gives the next event. An answer that is there already goes before everything else: no hedge is sent beside it,
+// and no end that came at the same time hides it.
 func (r *race[R]) await(due <-chan time.Time) (outcome[R], event) {
 	select {
 	case o := <-r.results:

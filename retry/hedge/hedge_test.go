@@ -143,7 +143,10 @@ func TestTimelines(t *testing.T) {
 		{
 			"all fail", p,
 			[]answer{{100 * ms, errBusy}, {100 * ms, errBusy}, {100 * ms, errBusy}, {100 * ms, errBusy}},
-			want{inMS(0, 100, 200, 300), 400 * ms, "answer 3", errBusy, nil, hedge.Stats{Sent: 4, Failed: 3, Winner: 3}},
+			want{inMS(0, 100, 200, 300), 400 * ms, "answer 3", errBusy, nil, hedge.Stats{
+				Sent: 4, Failed: 3,
+				Winner: 3,
+			}},
 		},
 		{
 			"a failure waits for who is still out", p,
@@ -192,7 +195,9 @@ func TestTimelines(t *testing.T) {
 }
 
 func TestRefusesWhatIsNotIdempotent(t *testing.T) {
-	_, stats, err := hedge.Do(t.Context(), hedge.Policy{MaxAttempts: 3}, func(context.Context, int, *hedge.Avoid) (int, error) {
+	_, stats, err := hedge.Do(t.Context(), hedge.Policy{MaxAttempts: 3}, func(context.Context, int, *hedge.Avoid) (int,
+		error,
+	) {
 		t.Error("sent")
 		return 0, nil
 	})
@@ -204,7 +209,8 @@ func TestRefusesWhatIsNotIdempotent(t *testing.T) {
 func TestEveryFailureIsFatalByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{start: time.Now(), answers: []answer{{ms, errBusy}}}
-		_, stats, err := hedge.Do(t.Context(), hedge.Policy{MaxAttempts: 3, Delay: time.Second, Idempotent: true}, s.try)
+		_, stats, err := hedge.Do(t.Context(), hedge.Policy{MaxAttempts: 3, Delay: time.Second, Idempotent: true},
+			s.try)
 		require.ErrorIs(t, err, errBusy)
 		require.Equal(t, 1, stats.Sent)
 	})
@@ -437,14 +443,15 @@ type exploding struct{}
 func (exploding) Allowed(*hedge.Avoid) bool { return true }
 func (exploding) Failure(string)            { panic("boom") }
 
-// TestRace proves I12 and GA6-41: one outcome, at most MaxAttempts sends, everybody else canceled, and a failure only when
-// nothing is out that could still succeed. Many events share an instant.
+// TestRace proves I12 and GA6-41: one outcome, at most MaxAttempts sends, everybody else canceled, and a failure only
+// when nothing is out that could still succeed. Many events share an instant.
 func TestRace(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
 			var sent, live, good atomic.Int32
 			p := hedge.Policy{
-				MaxAttempts: 1 + rand.IntN(5), Delay: time.Duration(rand.IntN(4)) * ms, NonFatal: isBusy, Idempotent: true,
+				MaxAttempts: 1 + rand.IntN(5), Delay: time.Duration(rand.IntN(4)) * ms, NonFatal: isBusy,
+				Idempotent: true,
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*ms)
 			defer cancel()

@@ -10,8 +10,8 @@ import (
 )
 
 // Bucket makes retries pay a budget that operations share, as in smithy's SDKs. The payment is made when the delay is
-// over; a retry that cannot be paid fails the operation with retry.ErrThrottled. First tries and transparent retries cost
-// nothing. A nil Store is no budget.
+// over; a retry that cannot be paid fails the operation with retry.ErrThrottled. First tries and transparent retries
+// cost nothing. A nil Store is no budget.
 type Bucket struct {
 	Base  retry.Strategy // nil inherits the default strategy
 	Store retry.Budget
@@ -34,8 +34,8 @@ func (b Bucket) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
 // Costs are what a retry costs by the kind of failure, in tokens.
 type Costs struct {
 	Server, Client, Throttling, Timeout int32
-	// Own are the costs of kinds of the program's own, from retry.OwnKind on; one that is not listed costs as much as Server. It must
-	// not be changed afterwards.
+	// Own are the costs of kinds of the program's own, from retry.OwnKind on; one that is not listed costs as much as
+	// Server. It must not be changed afterwards.
 	Own map[retry.Kind]int32
 }
 
@@ -48,7 +48,8 @@ func (c *Costs) isZero() bool {
 
 func (c *Costs) of(k retry.Kind) int32 {
 	shipped := [...]int32{
-		retry.ServerSide: c.Server, retry.ClientSide: c.Client, retry.Throttling: c.Throttling, retry.Timeout: c.Timeout,
+		retry.ServerSide: c.Server, retry.ClientSide: c.Client, retry.Throttling: c.Throttling,
+		retry.Timeout: c.Timeout,
 	}
 	if int(k) < len(shipped) {
 		return shipped[k]
@@ -59,17 +60,18 @@ func (c *Costs) of(k retry.Kind) int32 {
 	return c.Server
 }
 
-// Store is a bucket of tokens that fills up with time, whatever operations do, and gets back what an operation paid when it succeeds.
-// It is a retry.Budget for operations of the client and a retry.TokenBucket for retry.Do; both may share one. It needs no goroutine,
-// and never blocks but for Waiting.
+// Store is a bucket of tokens that fills up with time, whatever operations do, and gets back what an operation paid
+// when it succeeds. It is a retry.Budget for operations of the client and a retry.TokenBucket for retry.Do; both may
+// share one. It needs no goroutine, and never blocks but for Waiting.
 type Store struct {
 	costs    Costs
 	capacity int64 // thousandths
 	perToken time.Duration
 	began    time.Time
 
-	mu     sync.Mutex
-	tokens int64         // thousandths at the time of at; what time has given since comes on top. Below 0 it is owed to who waits
+	mu sync.Mutex
+	// thousandths at the time of at; what time has given since comes on top. Below 0 it is owed to who waits
+	tokens int64
 	at     time.Duration // since began
 }
 
@@ -79,8 +81,8 @@ const slowest = 30 * 24 * time.Hour
 // firstTry is what the success of a first try gives back, in thousandths of a token.
 const firstTry = 1000
 
-// NewStore makes a full bucket of capacity tokens, at most 2^31-1, that gets one back every perToken; 0 is never, and more than 30
-// days count as 30. Zero costs are DefaultCosts.
+// NewStore makes a full bucket of capacity tokens, at most 2^31-1, that gets one back every perToken; 0 is never, and
+// more than 30 days count as 30. Zero costs are DefaultCosts.
 func NewStore(capacity int, perToken time.Duration, costs Costs) *Store {
 	if costs.isZero() {
 		costs = DefaultCosts()
@@ -119,7 +121,8 @@ func (s *Store) change(delta int64) bool {
 	return true
 }
 
-// owe takes cost tokens that may not be there yet, and says how long it is until they are. ok is false when that is never.
+// owe takes cost tokens that may not be there yet, and says how long it is until they are. ok is false when that is
+// never.
 func (s *Store) owe(cost int32) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,12 +163,13 @@ func (s *Store) Tokens() int {
 	return int(max(s.tokens, 0) / 1000)
 }
 
-// Acquire implements retry.TokenBucket. A first try costs nothing, and its success gives one token back. A retry that the bucket
-// cannot pay for fails at once with retry.ErrThrottled.
+// Acquire implements retry.TokenBucket. A first try costs nothing, and its success gives one token back. A retry that
+// the bucket cannot pay for fails at once with retry.ErrThrottled.
 func (s *Store) Acquire(context.Context) (retry.Token, error) { return firstToken{s}, nil }
 
-// Waiting is the same bucket for work that would rather wait than fail: a retry that the bucket cannot pay for waits until time has
-// filled it. Those who wait are served in the order in which they came. A bucket that does not fill with time fails them.
+// Waiting is the same bucket for work that would rather wait than fail: a retry that the bucket cannot pay for waits
+// until time has filled it. Those who wait are served in the order in which they came. A bucket that does not fill with
+// time fails them.
 func (s *Store) Waiting() retry.TokenBucket { return waiting{s} }
 
 type waiting struct{ s *Store }
@@ -173,7 +177,8 @@ type waiting struct{ s *Store }
 // Acquire implements retry.TokenBucket.
 func (w waiting) Acquire(context.Context) (retry.Token, error) { return firstWaiting(w), nil }
 
-// firstToken and firstWaiting are the tokens of first tries: a pointer each, so that an interface holds them without memory of its own.
+// firstToken and firstWaiting are the tokens of first tries: a pointer each, so that an interface holds them without
+// memory of its own.
 type (
 	firstToken   struct{ s *Store }
 	firstWaiting struct{ s *Store }

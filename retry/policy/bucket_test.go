@@ -14,8 +14,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// TestFirstTriesCostNothing proves SM-6: the bucket is paid before retries and never before a first try; nor for what no
-// server has seen.
+// TestFirstTriesCostNothing proves SM-6: the bucket is paid before retries and never before a first try; nor for what
+// no server has seen.
 func TestFirstTriesCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := policy.NewStore(20, 0, policy.Costs{})
@@ -142,7 +142,8 @@ func TestTheBackoffComesBeforeThePayment(t *testing.T) {
 		require.Equal(t, 30*ms, c.end)
 		c.ended(t, retry.ErrThrottled, errCause)
 	})
-	d, ok := policy.Bucket{Base: schedule(5)}.RetryAfter(t.Context(), &retry.Request{Idempotent: true}, retry.KVLocked).Delay()
+	d, ok := policy.Bucket{Base: schedule(5)}.RetryAfter(t.Context(), &retry.Request{Idempotent: true},
+		retry.KVLocked).Delay()
 	require.True(t, ok, "no store, no budget")
 	require.Equal(t, 5*ms, d)
 }
@@ -180,7 +181,8 @@ func TestEveryTokenIsResolvedOnce(t *testing.T) {
 			store := policy.NewStore(capacity, 0, policy.Costs{})
 			books := &ledger{Budget: store}
 			reasons := []retry.Reason{
-				retry.KVTemporaryFailure, retry.KVLocked, retry.NodeNotAvailable, retry.SocketClosedWhileInFlight, retry.AuthenticationError,
+				retry.KVTemporaryFailure, retry.KVLocked, retry.NodeNotAvailable, retry.SocketClosedWhileInFlight,
+				retry.AuthenticationError,
 			}
 			s := retry.FastFailOnTerminalError{Base: policy.Limit{
 				MaxAttempts: rapid.IntRange(0, 6).Draw(t, "attempts"), MaxElapsed: time.Minute,

@@ -56,7 +56,10 @@ func (h *Hedge) IsNonFatal(err error) bool {
 const maxNodes = 4096
 
 func newConfig(d *document, o ParseOptions) *Config {
-	c := &Config{doc: d, options: o, throttle: d.throttle, bucket: d.bucket.store(), nodes: new(atomic.Pointer[map[string]*Tokens])}
+	c := &Config{
+		doc: d, options: o, throttle: d.throttle, bucket: d.bucket.store(),
+		nodes: new(atomic.Pointer[map[string]*Tokens]),
+	}
 	c.nodes.Store(&map[string]*Tokens{})
 	c.build()
 	return c
@@ -109,7 +112,8 @@ func (c *Config) stack(p *retryDoc, most uint64) retry.Strategy {
 		Codes:   p.failures.numbers(),
 		Unseen:  transparent,
 		Base: Limit{
-			Base: c.Throttled(inner), MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard, Fit: p.fit,
+			Base: c.Throttled(inner), MaxAttempts: int(min(p.maxAttempts, most)), Soft: p.soft, Hard: p.hard,
+			Fit: p.fit,
 		},
 	}}
 }

@@ -37,13 +37,15 @@ func TestFileGovernsAnOperation(t *testing.T) {
 		c.ended(t, retry.ErrExhausted, errCause)
 		require.Len(t, run(s, retry.ServiceResponseCodeIndicated, retry.Hint{Code: 429}).at, 4)
 		require.Len(t, run(s, retry.ServiceResponseCodeIndicated, retry.Hint{Code: 503}).at, 1)
-		require.ErrorIs(t, run(s, retry.ScopeNotFound, retry.Hint{}).err, retry.ErrTerminal, "fast failing lies outside")
+		require.ErrorIs(t, run(s, retry.ScopeNotFound, retry.Hint{}).err, retry.ErrTerminal,
+			"fast failing lies outside")
 
 		c = run(s, retry.KVLocked, retry.Hint{Pushback: retry.PushbackAfter(time.Minute)})
 		require.Equal(t, inMS(0, 60e3, 120e3, 180e3), c.at, "GA6-28: no attempt more")
 
 		limits := map[string]string{"jitter": `"none"`, "softLimit": `"0.3s"`}
-		require.Equal(t, inMS(0, 100, 300), run(strategyOf(t, retryPolicy(limits)), retry.KVLocked, retry.Hint{}).at, "300 ms are waited")
+		require.Equal(t, inMS(0, 100, 300), run(strategyOf(t, retryPolicy(limits)), retry.KVLocked, retry.Hint{}).at,
+			"300 ms are waited")
 		limits = map[string]string{"jitter": `"none"`, "hardLimit": `"0.6s"`}
 		c = run(strategyOf(t, retryPolicy(limits)), retry.KVLocked, retry.Hint{})
 		require.Equal(t, inMS(0, 100, 300), c.at, "a third retry would come after 700 ms")
@@ -84,8 +86,8 @@ func TestPushbackRestartsEveryJitter(t *testing.T) {
 	}
 }
 
-// TestDisabledAndPinned proves GA6-46: with retries switched off only what no server has seen, and what is always retried,
-// is sent again, whatever a file says; and a file can forbid that a caller replaces its policy.
+// TestDisabledAndPinned proves GA6-46: with retries switched off only what no server has seen, and what is always
+// retried, is sent again, whatever a file says; and a file can forbid that a caller replaces its policy.
 func TestDisabledAndPinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := strategyOf(t, retryPolicy(map[string]string{
@@ -118,8 +120,8 @@ func TestDisabledAndPinned(t *testing.T) {
 	}
 }
 
-// TestThrottleOfAFile proves GA6-21, GA6-23 and GA6-25 with a file: each node has its own tokens, which the stack and whoever
-// sees successes share.
+// TestThrottleOfAFile proves GA6-21, GA6-23 and GA6-25 with a file: each node has its own tokens, which the stack and
+// whoever sees successes share.
 func TestThrottleOfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := `{"retryThrottling":{"maxTokens":10,"tokenRatio":0.5},` +
@@ -148,8 +150,8 @@ func TestThrottleOfAFile(t *testing.T) {
 	})
 }
 
-// TestTokensOfNodes keeps the registry bounded, free of nodes that left, and free of locks and allocations where a node is
-// known.
+// TestTokensOfNodes keeps the registry bounded, free of nodes that left, and free of locks and allocations where a node
+// is known.
 func TestTokensOfNodes(t *testing.T) {
 	cfg := parse(t, throttling(nil), policy.ParseOptions{})
 	require.Nil(t, cfg.Tokens(""), "no endpoint, no node")
@@ -176,7 +178,8 @@ func TestTokensOfNodes(t *testing.T) {
 	require.NotNil(t, cfg.Tokens("one too many"))
 }
 
-// TestTokensOfNodesFromManyGoroutines checks that everyone gets the same tokens of a node, also while others come and go.
+// TestTokensOfNodesFromManyGoroutines checks that everyone gets the same tokens of a node, also while others come and
+// go.
 func TestTokensOfNodesFromManyGoroutines(t *testing.T) {
 	cfg := parse(t, throttling(nil), policy.ParseOptions{})
 	kept := cfg.Tokens("kept")
@@ -226,8 +229,8 @@ type pushing struct{ after time.Duration }
 func (pushing) Error() string              { return "busy" }
 func (p pushing) Pushback() retry.Pushback { return retry.PushbackAfter(p.after) }
 
-// TestHedgesOfAFile proves GA6-30 with a hedging policy of a file: a delay that a server names moves the next hedge, and the
-// file's delay resumes after it.
+// TestHedgesOfAFile proves GA6-30 with a hedging policy of a file: a delay that a server names moves the next hedge,
+// and the file's delay resumes after it.
 func TestHedgesOfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := parse(t, hedgingPolicy(map[string]string{"maxAttempts": `4`, "hedgingDelay": `"0.5s"`}), policy.ParseOptions{}).For(retry.KV, "get")
@@ -235,7 +238,8 @@ func TestHedgesOfAFile(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		_, _, err := hedge.Do(t.Context(), hedge.Policy{
-			MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, Idempotent: true, NonFatal: func(error) bool { return true },
+			MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, Idempotent: true,
+			NonFatal: func(error) bool { return true },
 		}, func(ctx context.Context, n int, _ *hedge.Avoid) (int, error) {
 			mu.Lock()
 			at = append(at, time.Since(start))

@@ -25,7 +25,8 @@ func reasonOf(s retry.Service, n uint32) (retry.Reason, bool) {
 	why, ok := map[retry.Service]map[uint32]retry.Reason{
 		retry.KV: {0x07: retry.KVNotMyVBucket, 0x09: retry.KVLocked, 0x86: retry.KVTemporaryFailure},
 		retry.Query: {
-			429: retry.ServiceResponseCodeIndicated, 503: retry.ServiceResponseCodeIndicated, 4040: retry.QueryPreparedStatementFailure,
+			429: retry.ServiceResponseCodeIndicated, 503: retry.ServiceResponseCodeIndicated,
+			4040: retry.QueryPreparedStatementFailure,
 		},
 		retry.Search: {429: retry.SearchTooManyRequests},
 	}[s][n]
@@ -42,7 +43,8 @@ func parse(t testing.TB, text string, o policy.ParseOptions) *policy.Config {
 	return c
 }
 
-// retryPolicy is a whole document with one retry policy for everything; fields replace those of the example or add to it.
+// retryPolicy is a whole document with one retry policy for everything; fields replace those of the example or add to
+// it.
 func retryPolicy(fields map[string]string) string {
 	all := map[string]string{
 		"maxAttempts": `4`, "initialBackoff": `"0.1s"`, "maxBackoff": `"1s"`, "backoffMultiplier": `2`, "retryableReasons": `["KV_LOCKED"]`,
@@ -118,13 +120,15 @@ func describe(t testing.TB, data []byte) string {
 		fmt.Fprintf(&b, "%q %q: timeout %v, pinned %v\n", n[0], n[1], es[0].Timeout, es[0].Pinned)
 		if h := es[0].Hedge; h != nil {
 			require.Nil(t, es[0].Strategy)
-			fmt.Fprintf(&b, "  hedging: %d attempts, every %v, non-fatal %v %v\n", h.MaxAttempts, h.Delay, h.NonFatal, h.Codes)
+			fmt.Fprintf(&b, "  hedging: %d attempts, every %v, non-fatal %v %v\n", h.MaxAttempts, h.Delay, h.NonFatal,
+				h.Codes)
 		}
 		if es[0].Strategy == nil {
 			continue
 		}
 		only, limit, _ := layers(t, es[0].Strategy, throttled)
-		fmt.Fprintf(&b, "  retrying: %v %v, %d attempts, soft %v, hard %v\n", only.Reasons, only.Codes, limit.MaxAttempts, limit.Soft, limit.Hard)
+		fmt.Fprintf(&b, "  retrying: %v %v, %d attempts, soft %v, hard %v\n", only.Reasons, only.Codes,
+			limit.MaxAttempts, limit.Soft, limit.Hard)
 		for step := range min(limit.MaxAttempts-1, 20) {
 			b.WriteString("  delay")
 			last := time.Duration(0)
@@ -140,8 +144,8 @@ func describe(t testing.TB, data []byte) string {
 	return b.String()
 }
 
-// TestSeedExamplesParse proves GA6-53: the examples of the gRPC proposal, with its codes replaced by reasons, and the form
-// of this client's own documentation.
+// TestSeedExamplesParse proves GA6-53: the examples of the gRPC proposal, with its codes replaced by reasons, and the
+// form of this client's own documentation.
 func TestSeedExamplesParse(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	require.NoError(t, err)
@@ -169,8 +173,8 @@ func TestBothFormsMeanTheSame(t *testing.T) {
 	require.Equal(t, describe(t, data), describe(t, grpc))
 }
 
-// TestDelaysOfTheFile proves GA6-4 and GA6-8: the n-th delay is random between 0 and the least of initial * multiplier^(n-1)
-// and the maximum, and every other jitter stays below the maximum too.
+// TestDelaysOfTheFile proves GA6-4 and GA6-8: the n-th delay is random between 0 and the least of initial *
+// multiplier^(n-1) and the maximum, and every other jitter stays below the maximum too.
 func TestDelaysOfTheFile(t *testing.T) {
 	nearly := math.Nextafter(1, 0)
 	delays := func(jitter string, d float64) []time.Duration {
@@ -178,7 +182,8 @@ func TestDelaysOfTheFile(t *testing.T) {
 		if jitter != "" {
 			fields["jitter"] = `"` + jitter + `"`
 		}
-		e, _ := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 7, Dice: dice(d)}).For(retry.KV, "get")
+		e, _ := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 7, Dice: dice(d)}).For(retry.KV,
+			"get")
 		ds, _ := simulateIn(t, e.Strategy, retry.KVLocked, 20)
 		for i := range ds {
 			ds[i] = ds[i].Round(ms)

@@ -38,7 +38,10 @@ func TestParsePushback(t *testing.T) {
 	} {
 		require.Equal(t, want, retry.ParsePushback(text), text)
 	}
-	for _, text := range []string{"-1", "-0", "", " 7", "07", "00", "+7", "7.5", "7ms", "2147483648", "0x7", "nonsense", "1_0"} {
+	for _, text := range []string{
+		"-1", "-0", "", " 7", "07", "00", "+7", "7.5", "7ms", "2147483648", "0x7", "nonsense",
+		"1_0",
+	} {
 		require.True(t, retry.ParsePushback(text).Never(), "%q", text)
 	}
 }
@@ -54,8 +57,8 @@ func TestPushbackDoesNotExtendTheLimit(t *testing.T) {
 	})
 }
 
-// TestBackoffRestartsAfterPushback proves GA6-29: the fourth delay, after the third that the server named, is the initial
-// one again.
+// TestBackoffRestartsAfterPushback proves GA6-29: the fourth delay, after the third that the server named, is the
+// initial one again.
 func TestBackoffRestartsAfterPushback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := answer{why: retry.KVTemporaryFailure}
@@ -87,8 +90,8 @@ func TestOnly(t *testing.T) {
 	require.False(t, retries(policy.Only{Codes: []uint32{0}}, retry.Request{}, retry.KVLocked), "0 is no code")
 }
 
-// TestConfiguredReasonsDoNotMakeAWriteSafe proves GA6-6: a policy that lists a reason which leaves the outcome open does
-// not get a write sent twice, while a read is.
+// TestConfiguredReasonsDoNotMakeAWriteSafe proves GA6-6: a policy that lists a reason which leaves the outcome open
+// does not get a write sent twice, while a read is.
 func TestConfiguredReasonsDoNotMakeAWriteSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		everything := retry.Reasons(0)

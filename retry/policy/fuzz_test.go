@@ -11,8 +11,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// FuzzParse checks that no input makes Parse panic, that every error is a *ParseError, and that what is accepted means the
-// same when it is laid out anew and read again.
+// FuzzParse checks that no input makes Parse panic, that every error is a *ParseError, and that what is accepted means
+// the same when it is laid out anew and read again.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	require.NoError(f, err)

@@ -44,7 +44,9 @@ var jitters = [jitterCount]struct {
 	addedJitter: {"additive", addedPart, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
 		return retry.AddJitter(b, addedPart, dice)
 	}},
-	proportionalJitter: {"proportional", proportionalPart, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
+	proportionalJitter: {"proportional", proportionalPart, func(b retry.Backoff, _ *retryDoc,
+		dice retry.Dice,
+	) retry.Backoff {
 		return retry.PropJitter(b, proportionalPart, dice)
 	}},
 	decorrelatedJitter: {"decorrelated", 0, func(_ retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff {

@@ -12,14 +12,16 @@ import (
 // Fit says what happens when the next delay would pass a limit of time, or when the last one stays below it.
 type Fit uint8
 
-// The fits. Drop and Stretch differ when the sum of the delays is below the limit, Truncate and Overflow when it is above.
+// The fits. Drop and Stretch differ when the sum of the delays is below the limit, Truncate and Overflow when it is
+// above.
 const (
-	Drop     Fit = iota // drop the retry that would pass the limit: no further one; a sum below it stays as it is
-	Stretch             // as Drop, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
-	Truncate            // shorten the delay, unless a server named it, so that it ends on the limit, for the last retry
-	Overflow            // let one delay pass the limit, for the last retry
-	Cap                 // wait until the limit, then time out
-	GiveUp              // as Drop, and also for a delay that would pass the operation's deadline
+	Drop Fit = iota // drop the retry that would pass the limit: no further one; a sum below it stays as it is
+	// as Drop, but let the last delay end on Hard; only with MaxAttempts is a retry known to be the last
+	Stretch
+	Truncate // shorten the delay, unless a server named it, so that it ends on the limit, for the last retry
+	Overflow // let one delay pass the limit, for the last retry
+	Cap      // wait until the limit, then time out
+	GiveUp   // as Drop, and also for a delay that would pass the operation's deadline
 
 	fitCount
 )
@@ -36,10 +38,11 @@ func (f Fit) String() string {
 	return fmt.Sprintf("fit(%d)", uint8(f))
 }
 
-// Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A retry
-// that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The operation's
-// deadline lies above all limits and is kept by the orchestrator. Transparent retries, of requests that no server has
-// seen, are outside of all limits but MaxElapsed. It is safe for concurrent use and never blocks unless Base does.
+// Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A
+// retry that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The
+// operation's deadline lies above all limits and is kept by the orchestrator. Transparent retries, of requests that no
+// server has seen, are outside of all limits but MaxElapsed. It is safe for concurrent use and never blocks unless Base
+// does.
 type Limit struct {
 	Base        retry.Strategy // nil inherits the default strategy
 	MaxAttempts int            // the first try included, transparent retries apart
@@ -105,10 +108,10 @@ func (l Limit) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
 // planSteps is how many steps of a backoff Plan looks at to find its longest delay.
 const planSteps = 1000
 
-// Plan is an upper bound of the sum of an operation's delays under the limit, when worst is the longest that its backoff
-// can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. It is for operations
-// whose delays are all the backoff's: transparent retries, the controlled ones of reasons that are always retried, and
-// delays that a server names add their own and take the backoff to other steps.
+// Plan is an upper bound of the sum of an operation's delays under the limit, when worst is the longest that its
+// backoff can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. It is for
+// operations whose delays are all the backoff's: transparent retries, the controlled ones of reasons that are always
+// retried, and delays that a server names add their own and take the backoff to other steps.
 func (l Limit) Plan(worst retry.Backoff) time.Duration {
 	var sum, longest, d time.Duration
 	steps := planSteps
@@ -159,12 +162,12 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// GraphTime is how long Graph may retry an operation. A request that uses Graph needs a timeout of that length: with a service's default
-// it ends before, and after 960 s there were ten retries that failed at once.
+// GraphTime is how long Graph may retry an operation. A request that uses Graph needs a timeout of that length: with a
+// service's default it ends before, and after 960 s there were ten retries that failed at once.
 const GraphTime = 1800 * time.Second
 
-// Graph is the preset of the Microsoft Graph clients: 3 s times the square of the retry's number, at most 180 s, 1800 s in
-// all, 10 retries; a Retry-After is obeyed, and one that does not fit fails the operation at once.
+// Graph is the preset of the Microsoft Graph clients: 3 s times the square of the retry's number, at most 180 s, 1800 s
+// in all, 10 retries; a Retry-After is obeyed, and one that does not fit fails the operation at once.
 func Graph() Limit {
 	return Limit{
 		Base:        Pushback{Base: retry.BestEffort{Backoff: retry.Polynomial(3*time.Second, 2, 180*time.Second)}},

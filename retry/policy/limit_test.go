@@ -95,24 +95,89 @@ func TestLimitsOfTime(t *testing.T) {
 		want    []time.Duration
 		timeout time.Duration // of the last Action
 	}{
-		{"ADR-6 below, left", policy.Limit{Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second, Fit: policy.Drop}, inMS(150, 300, 500), never},
-		{"ADR-6 below, stretched", policy.Limit{Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second, Fit: policy.Stretch}, inMS(150, 300, 550), never},
-		{"stretched without a last one", policy.Limit{Base: schedule(150, 300, 500), Hard: time.Second, Fit: policy.Stretch}, inMS(150, 300, 500), never},
-		{"ADR-7 above, truncated", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Truncate}, inMS(150, 300, 550), never},
-		{"ADR-7 above, overflows", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Overflow}, inMS(150, 300, 600), never},
-		{"above, dropped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Drop}, inMS(150, 300), never},
-		{"above, given up", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.GiveUp}, inMS(150, 300), never},
-		{"above, capped", policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Cap}, inMS(150, 300), 550 * ms},
+		{"ADR-6 below, left", policy.Limit{
+			Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second,
+			Fit: policy.Drop,
+		}, inMS(150, 300, 500), never},
+		{"ADR-6 below, stretched", policy.Limit{
+			Base: schedule(150, 300, 500), MaxAttempts: 4, Hard: time.Second,
+			Fit: policy.Stretch,
+		}, inMS(150, 300, 550), never},
+		{"stretched without a last one", policy.Limit{
+			Base: schedule(150, 300, 500), Hard: time.Second,
+			Fit: policy.Stretch,
+		}, inMS(150, 300, 500), never},
+		{
+			"ADR-7 above, truncated",
+			policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Truncate},
+			inMS(150, 300, 550), never,
+		},
+		{
+			"ADR-7 above, overflows",
+			policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Overflow},
+			inMS(150, 300, 600), never,
+		},
+		{
+			"above, dropped",
+			policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Drop},
+			inMS(150, 300), never,
+		},
+		{
+			"above, given up",
+			policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.GiveUp},
+			inMS(150, 300), never,
+		},
+		{
+			"above, capped",
+			policy.Limit{Base: schedule(150, 300, 600), Hard: time.Second, Fit: policy.Cap},
+			inMS(150, 300), 550 * ms,
+		},
 		{"ADR-8 soft", policy.Limit{Base: schedule(150, 300, 600, 700), Soft: time.Second}, inMS(150, 300, 600), never},
-		{"ADR-9 soft and hard", policy.Limit{Base: schedule(150, 300, 500, 1150), Soft: time.Second, Hard: 2 * time.Second, Fit: policy.Drop}, inMS(150, 300, 500), never},
-		{"elapsed", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.GiveUp}, inMS(400, 400), never},
-		{"elapsed, truncated", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Truncate}, inMS(400, 400, 200), never},
-		{"elapsed, capped", policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Cap}, inMS(400, 400), 200 * ms},
-		{"exactly on the limit", policy.Limit{Base: schedule(500), Hard: time.Second, Fit: policy.Drop}, inMS(500, 500), never},
-		{"no time left, given up", policy.Limit{Base: schedule(1000, 0), Hard: time.Second, Fit: policy.GiveUp}, inMS(1000), never},
-		{"no time left, nothing overflows", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Overflow}, inMS(1000), never},
-		{"no time left, nothing truncated", policy.Limit{Base: schedule(1000, 500), Hard: time.Second, Fit: policy.Truncate}, inMS(1000), never},
-		{"no delay, stretched", policy.Limit{Base: schedule(0), MaxAttempts: 2, Hard: time.Second, Fit: policy.Stretch}, inMS(1000), never},
+		{"ADR-9 soft and hard", policy.Limit{
+			Base: schedule(150, 300, 500, 1150), Soft: time.Second,
+			Hard: 2 * time.Second, Fit: policy.Drop,
+		}, inMS(150, 300, 500), never},
+		{
+			"elapsed",
+			policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.GiveUp},
+			inMS(400, 400),
+			never,
+		},
+		{
+			"elapsed, truncated",
+			policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Truncate},
+			inMS(400, 400, 200), never,
+		},
+		{
+			"elapsed, capped",
+			policy.Limit{Base: schedule(400), MaxElapsed: time.Second, Fit: policy.Cap},
+			inMS(400, 400),
+			200 * ms,
+		},
+		{
+			"exactly on the limit",
+			policy.Limit{Base: schedule(500), Hard: time.Second, Fit: policy.Drop},
+			inMS(500, 500),
+			never,
+		},
+		{
+			"no time left, given up",
+			policy.Limit{Base: schedule(1000, 0), Hard: time.Second, Fit: policy.GiveUp},
+			inMS(1000), never,
+		},
+		{"no time left, nothing overflows", policy.Limit{
+			Base: schedule(1000, 500), Hard: time.Second,
+			Fit: policy.Overflow,
+		}, inMS(1000), never},
+		{"no time left, nothing truncated", policy.Limit{
+			Base: schedule(1000, 500), Hard: time.Second,
+			Fit: policy.Truncate,
+		}, inMS(1000), never},
+		{
+			"no delay, stretched",
+			policy.Limit{Base: schedule(0), MaxAttempts: 2, Hard: time.Second, Fit: policy.Stretch},
+			inMS(1000), never,
+		},
 		{"none", policy.Limit{Base: schedule(400)}, inMS(400, 400, 400, 400, 400, 400), never},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,8 +209,8 @@ func TestCapTimesOut(t *testing.T) {
 	})
 }
 
-// TestServersDelayIsNotFitted keeps a limit from changing a delay that the server named: GA6-27 and GR-3 ask for exactly
-// that delay.
+// TestServersDelayIsNotFitted keeps a limit from changing a delay that the server named: GA6-27 and GR-3 ask for
+// exactly that delay.
 func TestServersDelayIsNotFitted(t *testing.T) {
 	hint := retry.Hint{Pushback: retry.PushbackAfter(300 * ms)}
 	for _, c := range []struct {
@@ -168,9 +233,15 @@ func TestServersDelayIsNotFitted(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		l := policy.Limit{Base: policy.Pushback{}, MaxAttempts: 2, Hard: 500 * ms, Fit: policy.Stretch}
-		require.Equal(t, inMS(0, 300), run(l, retry.ServiceResponseCodeIndicated, hint).at, "the last one is not made longer")
-		l.Base = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(100 * ms) })
-		require.Equal(t, inMS(0, 500), run(l, retry.ServiceResponseCodeIndicated, hint).at, "unless Base has a delay of its own")
+		require.Equal(t, inMS(0, 300), run(l, retry.ServiceResponseCodeIndicated, hint).at,
+			"the last one is not made longer")
+		l.Base = retry.Func(func(context.Context, *retry.Request,
+			retry.Reason,
+		) retry.Action {
+			return retry.After(100 * ms)
+		})
+		require.Equal(t, inMS(0, 500), run(l, retry.ServiceResponseCodeIndicated, hint).at,
+			"unless Base has a delay of its own")
 	})
 }
 
@@ -217,8 +288,8 @@ func TestJitterOfHalfThePeriod(t *testing.T) {
 	})
 }
 
-// TestWaitingRetriesHoldNothingUp proves ADR-4: 10,000 operations wait for a retry without a goroutine of their own, and
-// another one goes on meanwhile.
+// TestWaitingRetriesHoldNothingUp proves ADR-4: 10,000 operations wait for a retry without a goroutine of their own,
+// and another one goes on meanwhile.
 func TestWaitingRetriesHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orc := retry.New(retry.Options{Default: policy.Limit{Base: schedule(1000), MaxAttempts: 2}})
@@ -267,7 +338,10 @@ func TestPlan(t *testing.T) {
 			curve := func(d retry.Dice) retry.Backoff {
 				return retry.Clamp(retry.EqualJitter(retry.Exponential(7*ms, 700*ms, 1.7), d), ms, 650*ms)
 			}
-			l.Base = retry.BestEffort{Backoff: curve(func() float64 { return rapid.Float64Range(0, 0.999).Draw(t, "dice") })}
+			l.Base = retry.BestEffort{Backoff: curve(func() float64 {
+				return rapid.Float64Range(0, 0.999).Draw(t,
+					"dice")
+			})}
 			ds, ended := simulate(l, retry.KVLocked, 60)
 			total, _ := ended.TimesOut()
 			past := 0 // delays after the soft limit was reached
@@ -302,7 +376,10 @@ func TestPlanOfLimits(t *testing.T) {
 		{policy.Limit{Hard: 10 * time.Second, MaxAttempts: 3}, 2 * time.Second},
 		{policy.Limit{Hard: 10 * time.Second, MaxAttempts: 1, Fit: policy.Stretch}, 0},
 		{policy.Limit{Soft: 3 * time.Second}, 4 * time.Second},
-		{policy.Limit{Soft: 3 * time.Second, Hard: 9 * time.Second, MaxAttempts: 9, Fit: policy.Stretch}, 9 * time.Second},
+		{
+			policy.Limit{Soft: 3 * time.Second, Hard: 9 * time.Second, MaxAttempts: 9, Fit: policy.Stretch},
+			9 * time.Second,
+		},
 		{policy.Limit{MaxElapsed: 3 * time.Second}, 3 * time.Second},
 	} {
 		require.Equal(t, c.want, c.l.Plan(b), "%+v", c.l)
@@ -316,7 +393,10 @@ func TestGraph(t *testing.T) {
 	ds, _ := simulateIn(t, policy.Graph(), retry.ServiceResponseCodeIndicated, 20)
 	require.Equal(t, inMS(3e3, 12e3, 27e3, 48e3, 75e3, 108e3, 147e3, 180e3, 180e3, 180e3), ds)
 	synctest.Test(t, func(t *testing.T) {
-		slow := newCall(policy.Graph(), script(answer{why: retry.ServiceResponseCodeIndicated, took: 590 * time.Second})).play()
+		slow := newCall(policy.Graph(), script(answer{
+			why:  retry.ServiceResponseCodeIndicated,
+			took: 590 * time.Second,
+		})).play()
 		require.Len(t, slow.at, 3, "the fourth would be sent after 1812 s")
 		slow.ended(t, retry.ErrExhausted, errCause)
 	})
@@ -326,11 +406,13 @@ func TestGraph(t *testing.T) {
 // failure is returned at once, and else the retry happens.
 func TestRetryAfterBeyondTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := run(policy.Graph(), retry.ServiceResponseCodeIndicated, retry.Hint{Pushback: retry.PushbackAfter(time.Hour)})
+		c := run(policy.Graph(), retry.ServiceResponseCodeIndicated,
+			retry.Hint{Pushback: retry.PushbackAfter(time.Hour)})
 		require.Zero(t, c.end, "no wait")
 		c.ended(t, retry.ErrExhausted, errCause)
 
-		c = run(policy.Graph(), retry.ServiceResponseCodeIndicated, retry.Hint{Pushback: retry.PushbackAfter(800 * time.Second)})
+		c = run(policy.Graph(), retry.ServiceResponseCodeIndicated,
+			retry.Hint{Pushback: retry.PushbackAfter(800 * time.Second)})
 		require.Equal(t, inMS(0, 800e3, 1600e3), c.at)
 		require.Equal(t, 1600*time.Second, c.end, "the third would end after 2400 s")
 		c.ended(t, retry.ErrExhausted, errCause)

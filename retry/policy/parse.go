@@ -39,7 +39,10 @@ type ParseOptions struct {
 // of their range are errors, each a *ParseError with the path and the value. It keeps nothing of data.
 func Parse(data []byte, o ParseOptions) (*Config, error) {
 	if len(data) > MaxSize {
-		return nil, &ParseError{Value: strconv.Itoa(len(data)) + " bytes", Reason: fmt.Sprintf("is longer than %d bytes", MaxSize)}
+		return nil, &ParseError{
+			Value:  strconv.Itoa(len(data)) + " bytes",
+			Reason: fmt.Sprintf("is longer than %d bytes", MaxSize),
+		}
 	}
 	if o.MaxAttemptsCap <= 0 {
 		o.MaxAttemptsCap = defaultCap
@@ -53,7 +56,10 @@ func Parse(data []byte, o ParseOptions) (*Config, error) {
 		return nil, err
 	}
 	if d.balancing != "" && !d.grpc {
-		return nil, &ParseError{Path: "loadBalancingPolicy", Value: d.balancing, Reason: "is unknown without methodConfig"}
+		return nil, &ParseError{
+			Path: "loadBalancingPolicy", Value: d.balancing,
+			Reason: "is unknown without methodConfig",
+		}
 	}
 	if err := d.check(o); err != nil {
 		return nil, err
@@ -125,7 +131,10 @@ var documentFields = []field[document]{
 			return err
 		})
 	}},
-	{name: "retryThrottling", read: func(r *reader, d *document) error { return object(r, throttleFields, &d.throttle) }},
+	{name: "retryThrottling", read: func(r *reader, d *document) error {
+		return object(r, throttleFields,
+			&d.throttle)
+	}},
 	{name: "tokenBucket", read: func(r *reader, d *document) error {
 		d.bucket = newBucketDoc()
 		if err := object(r, bucketFields, d.bucket); err != nil {

@@ -108,7 +108,8 @@ func TestDurations(t *testing.T) {
 		`"9223372037s"`, `"99999999999999999999s"`, `"9223372036.854775808s"`, `1`, `0.5`, `null`, `["1s"]`, `true`,
 	}
 	for _, field := range []string{"initialBackoff", "maxBackoff"} {
-		fieldErrors(t, retryPolicy, inRetry, field, "a duration above 0", append(append([]string{""}, notPositive...), noDuration...)...)
+		fieldErrors(t, retryPolicy, inRetry, field, "a duration above 0", append(append([]string{""}, notPositive...),
+			noDuration...)...)
 	}
 	for _, field := range []string{"softLimit", "hardLimit"} {
 		fieldErrors(t, retryPolicy, inRetry, field, "a duration above 0", append(notPositive, noDuration...)...)
@@ -118,7 +119,8 @@ func TestDurations(t *testing.T) {
 		bad{`{"operationConfig":[{"name":[{}],"timeout":` + v + `}]}`, "operationConfig[0].timeout", v, "a duration above 0"}.check(t)
 	}
 	for text, want := range map[string]time.Duration{
-		"1s": time.Second, "0.1s": 100 * ms, "1.000000001s": time.Second + 1, "0.000000001s": 1, "2.50s": 2500 * ms, "100s": 100 * time.Second,
+		"1s": time.Second, "0.1s": 100 * ms, "1.000000001s": time.Second + 1, "0.000000001s": 1, "2.50s": 2500 * ms,
+		"100s":                  100 * time.Second,
 		"9223372036.854775807s": math.MaxInt64,
 	} {
 		e, _ := parse(t, `{"operationConfig":[{"name":[{}],"timeout":"`+text+`"}]}`, policy.ParseOptions{}).For(retry.KV, "get")
@@ -222,7 +224,8 @@ func TestThrottlingLimits(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestNames proves GA6-51: policies by operation, by service and for everything; a name that two entries claim is refused.
+// TestNames proves GA6-51: policies by operation, by service and for everything; a name that two entries claim is
+// refused.
 func TestNames(t *testing.T) {
 	c := parse(t, `{"operationConfig":[
 		{"name":[{}],"timeout":"1s"},

@@ -91,10 +91,12 @@ func (p *retryDoc) check(r *reader) error {
 	switch {
 	case p.delays != nil && p.spread() == decorrelatedJitter:
 		return &ParseError{
-			Path: r.under("jitter"), Value: jitters[decorrelatedJitter].name, Reason: "goes by initialBackoff and maxBackoff, not by delays",
+			Path: r.under("jitter"), Value: jitters[decorrelatedJitter].name,
+			Reason: "goes by initialBackoff and maxBackoff, not by delays",
 		}
 	case p.hard > 0 && p.soft > p.hard:
-		return &ParseError{Path: r.under("softLimit"), Value: written(p.soft), Reason: "lies above the hardLimit of " + written(p.hard)}
+		return &ParseError{Path: r.under("softLimit"), Value: written(p.soft), Reason: "lies above the hardLimit of " +
+			written(p.hard)}
 	case p.hard == 0 && p.fit != Drop && p.fit != GiveUp:
 		return &ParseError{Path: r.under("fit"), Value: p.fit.String(), Reason: "needs a hardLimit"}
 	}

@@ -71,7 +71,10 @@ func (p *retryDoc) text(attempts func(uint64) string) string {
 			{"backoffMultiplier", strconv.FormatFloat(p.multiplier, 'g', -1, 64)},
 		}...)
 	}
-	o = append(o, [][2]string{{"jitter", strconv.Quote(jitters[p.spread()].name)}, {"retryableReasons", p.failures.String()}}...)
+	o = append(o, [][2]string{
+		{"jitter", strconv.Quote(jitters[p.spread()].name)},
+		{"retryableReasons", p.failures.String()},
+	}...)
 	for _, l := range [...]struct {
 		name string
 		d    time.Duration

@@ -43,7 +43,10 @@ func TestStackFromOutsideIn(t *testing.T) {
 			Reasons: retry.Reasons(0).With(retry.KVTemporaryFailure).With(retry.AuthenticationError),
 			Base: policy.Limit{
 				MaxAttempts: 3,
-				Base:        policy.Throttle{Node: func(string) *policy.Tokens { return tokens }, Base: policy.Pushback{Base: schedule(10)}},
+				Base: policy.Throttle{
+					Node: func(string) *policy.Tokens { return tokens },
+					Base: policy.Pushback{Base: schedule(10)},
+				},
 			},
 		}}
 		require.True(t, retry.IsInline(s))

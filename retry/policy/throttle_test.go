@@ -101,7 +101,10 @@ func TestThrottleNeverWaits(t *testing.T) {
 		require.Equal(t, inMS(0), next.at, "the first send is never refused")
 		require.Zero(t, next.end)
 		next.ended(t, retry.ErrThrottled, errCause)
-		require.EqualValues(t, 1, next.orc.Stats().Operations[retry.OperationKey{Service: retry.Query, Operation: "query"}].Throttled)
+		require.EqualValues(t, 1, next.orc.Stats().Operations[retry.OperationKey{
+			Service:   retry.Query,
+			Operation: "query",
+		}].Throttled)
 	})
 }
 
@@ -123,8 +126,8 @@ func TestThrottleIsOfOneNode(t *testing.T) {
 	require.True(t, retries(policy.Throttle{}, retry.Request{}, retry.KVLocked), "no nodes, no throttle")
 }
 
-// TestWhatCountsAgainstANode proves GA6-24, D5 and GA6-44: failures that the node is to blame for, and its wish not to be
-// tried again; neither a busy item, nor what no server has seen, nor a reason that the policy does not list.
+// TestWhatCountsAgainstANode proves GA6-24, D5 and GA6-44: failures that the node is to blame for, and its wish not to
+// be tried again; neither a busy item, nor what no server has seen, nor a reason that the policy does not list.
 func TestWhatCountsAgainstANode(t *testing.T) {
 	for why := range retry.All() {
 		tokens := policy.NewTokens(2, 1)
@@ -134,7 +137,8 @@ func TestWhatCountsAgainstANode(t *testing.T) {
 		if !why.Fault() {
 			retries(s, retry.Request{Pushback: retry.PushbackNever()}, why)
 			require.False(t, tokens.Allowed(), "%v, and do not retry", why)
-			require.Equal(t, why.Unseen() && !why.Terminal(), retries(s, retry.Request{}, why), "%v while throttled", why)
+			require.Equal(t, why.Unseen() && !why.Terminal(), retries(s, retry.Request{}, why), "%v while throttled",
+				why)
 		}
 		require.False(t, why.Fault() && why.Unseen(), "%v", why)
 	}

@@ -139,7 +139,10 @@ func (c *call) Done(err error, inDoubt bool) {
 }
 
 func newCall(s retry.Strategy, answers func(n int) answer) *call {
-	c := &call{orc: retry.New(retry.Options{Default: s}), service: retry.Query, operation: "query", endpoint: "a", answer: answers}
+	c := &call{
+		orc: retry.New(retry.Options{Default: s}), service: retry.Query, operation: "query", endpoint: "a",
+		answer: answers,
+	}
 	c.st.Idempotent = true
 	return c
 }

@@ -24,7 +24,8 @@ var fields = map[string]string{
 	"retryableReasons": `["KV_TEMPORARY_FAILURE"]`,
 }
 
-// retryPolicy is a file with a retry policy for everything; pairs of names and values replace its members, and "" leaves one out.
+// retryPolicy is a file with a retry policy for everything; pairs of names and values replace its members, and ""
+// leaves one out.
 func retryPolicy(pairs ...string) string {
 	var members []string
 	for name, value := range fields {
@@ -94,7 +95,8 @@ func TestTheBackoffMultiplierIsRequiredAndGreaterThan0(t *testing.T) {
 	taken(t, "backoffMultiplier", `2`, `0.5`, `1.6`)
 }
 
-// TestStatusCodesAreIntegersOrNamesInAnyCaseAndAtLeastOne: our reasons and the numbers of services stand for gRPC's codes.
+// TestStatusCodesAreIntegersOrNamesInAnyCaseAndAtLeastOne: our reasons and the numbers of services stand for gRPC's
+// codes.
 func TestStatusCodesAreIntegersOrNamesInAnyCaseAndAtLeastOne(t *testing.T) {
 	refused(t, "retryableReasons", ``, `[]`, `["NO_SUCH_REASON"]`, `[true]`, `"KV_LOCKED"`, `[1.5]`)
 	taken(t, "retryableReasons", `["kv_temporary_failure"]`, `[134]`, `["0x86"]`, `["KV_LOCKED","Kv_Temporary_Failure",429]`)
@@ -127,7 +129,8 @@ func TestNoConfiguredCodeMakesAWriteSafe(t *testing.T) {
 	}, file(t, retryPolicy("retryableReasons", `["SOCKET_CLOSED_WHILE_IN_FLIGHT"]`)))
 }
 
-// TestTheNthDelayIsRandomBetween0AndTheExponential: random(0, min(initialBackoff*backoffMultiplier**(n-1), maxBackoff)).
+// TestTheNthDelayIsRandomBetween0AndTheExponential: random(0, min(initialBackoff*backoffMultiplier**(n-1),
+// maxBackoff)).
 func TestTheNthDelayIsRandomBetween0AndTheExponential(t *testing.T) {
 	most := in(10, 20, 30)
 	spread := map[time.Duration]bool{}

@@ -16,13 +16,17 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// These are statements of the fifth document about the memory of retries, about its hedges, and what must hold under any strategy.
+// These are statements of the fifth document about the memory of retries, about its hedges, and what must hold under
+// any strategy.
 
 // parkWrites starts n writes of size bytes that wait for a retry.
 func (w *world) parkWrites(n, size int) (waiting []kv.Future[kv.MutationResult]) {
 	for range n {
 		waiting = append(waiting, kv.Start(within(w.t, time.Minute), w.b, kv.Upsert{
-			Key: []byte("k"), Value: make([]byte, size), Common: kv.Common{Retry: every(time.Hour), Timeout: time.Second, Block: true},
+			Key: []byte("k"), Value: make([]byte, size), Common: kv.Common{
+				Retry:   every(time.Hour),
+				Timeout: time.Second, Block: true,
+			},
 		}))
 	}
 	time.Sleep(10 * ms)
@@ -155,10 +159,11 @@ func TestACallCompletesExactlyOnce(t *testing.T) {
 		var ended [500]atomic.Int32
 		for i := range ended {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%100)*ms)
-			kv.Go(ctx, w.b, kv.Upsert{Key: []byte{'k', byte(i)}, Common: kv.Common{Block: true}}, func(kv.MutationResult, error) {
-				ended[i].Add(1)
-				cancel()
-			})
+			kv.Go(ctx, w.b, kv.Upsert{Key: []byte{'k', byte(i)}, Common: kv.Common{Block: true}},
+				func(kv.MutationResult, error) {
+					ended[i].Add(1)
+					cancel()
+				})
 			if i == 250 {
 				w.m.DisconnectAll()
 			}
@@ -175,8 +180,14 @@ func TestNothingIsSentOnceACallHasEnded(t *testing.T) {
 		in := w.refuses(memd.OpSet, 0, memd.StatusTmpFail)
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled := kv.Start(ctx, w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: every(time.Second)}})
-		expires := kv.Start(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: every(time.Second), Timeout: 500 * ms}})
-		closed := kv.Start(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: every(time.Second), Timeout: time.Minute}})
+		expires := kv.Start(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Retry:   every(time.Second),
+			Timeout: 500 * ms,
+		}})
+		closed := kv.Start(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Retry:   every(time.Second),
+			Timeout: time.Minute,
+		}})
 		time.Sleep(100 * ms)
 		require.Equal(t, 3, in.Fired())
 		cancel()

@@ -77,12 +77,13 @@ func TestTheResultIsEvaluatedNotOnlyTheError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		states := []string{"starting", "starting", "healthy"}
 		n := 0
-		state, err := retry.Do(t.Context(), retry.Loop{Strategy: every(time.Second)}, func(s string, _ error) retry.Directive {
-			if s == "healthy" {
-				return retry.Succeed()
-			}
-			return retry.Again(retry.ServerSide)
-		}, func(context.Context) (string, error) { n++; return states[n-1], nil })
+		state, err := retry.Do(t.Context(), retry.Loop{Strategy: every(time.Second)},
+			func(s string, _ error) retry.Directive {
+				if s == "healthy" {
+					return retry.Succeed()
+				}
+				return retry.Again(retry.ServerSide)
+			}, func(context.Context) (string, error) { n++; return states[n-1], nil })
 		require.NoError(t, err)
 		require.Equal(t, "healthy", state)
 		require.Equal(t, 3, n)
@@ -132,7 +133,9 @@ func TestTerminateAndFailReturnsTheResultsException(t *testing.T) {
 func TestWithTooManyRetriesTheWorkflowExitsWithTheLastTrysError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
-		_, err := retry.Do(t.Context(), retry.Loop{MaxAttempts: 3}, again(retry.ServerSide), func(context.Context) (int, error) {
+		_, err := retry.Do(t.Context(), retry.Loop{MaxAttempts: 3}, again(retry.ServerSide), func(context.Context) (int,
+			error,
+		) {
 			n++
 			return 0, fmt.Errorf("%w: try %d", errFlaky, n)
 		})
@@ -150,7 +153,8 @@ func TestWithTooMuchTimeElapsedTheWorkflowExitsWithTheLastTrysError(t *testing.T
 	bubble(t, func(t *testing.T) {
 		b := failing(forever)
 		began := time.Now()
-		_, err := retry.Do(t.Context(), retry.Loop{MaxElapsed: time.Second, Strategy: every(300 * ms)}, again(retry.ServerSide), b.run)
+		_, err := retry.Do(t.Context(), retry.Loop{MaxElapsed: time.Second, Strategy: every(300 * ms)},
+			again(retry.ServerSide), b.run)
 		require.Equal(t, in(0, 300, 600, 900), b.at)
 		require.Equal(t, time.Second, time.Since(began))
 		require.ErrorIs(t, err, retry.ErrTimeout)
@@ -164,7 +168,8 @@ func TestAHangingTryIsEndedThroughItsContext(t *testing.T) {
 		for _, hangs := range []int{1, 3} {
 			n := 0
 			began := time.Now()
-			_, err := retry.Do(t.Context(), retry.Loop{MaxElapsed: time.Second, Strategy: every(100 * ms)}, again(retry.ServerSide),
+			_, err := retry.Do(t.Context(), retry.Loop{MaxElapsed: time.Second, Strategy: every(100 * ms)},
+				again(retry.ServerSide),
 				func(ctx context.Context) (int, error) {
 					if n++; n == hangs {
 						<-ctx.Done()
@@ -199,7 +204,8 @@ func TestAStrategyMayReactToErrorTypesInDifferentWays(t *testing.T) {
 	const quota = retry.OwnKind + 3
 	s := retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 		return retry.After(map[retry.Kind]time.Duration{
-			retry.ServerSide: ms, retry.ClientSide: 2 * ms, retry.Throttling: 3 * ms, retry.Timeout: 4 * ms, quota: 5 * ms,
+			retry.ServerSide: ms, retry.ClientSide: 2 * ms, retry.Throttling: 3 * ms, retry.Timeout: 4 * ms,
+			quota: 5 * ms,
 		}[r.Kind])
 	})
 	for k, want := range map[retry.Kind]time.Duration{
@@ -222,7 +228,8 @@ func TestTheBucketIsDecrementedBeforeRetriesButNotBeforeTheFirstTry(t *testing.T
 			require.NoError(t, err)
 			require.Equal(t, 20, store.Tokens())
 		}
-		_, err := retry.Do(t.Context(), retry.Loop{Bucket: store, MaxAttempts: 3}, again(retry.ServerSide), failing(forever).run)
+		_, err := retry.Do(t.Context(), retry.Loop{Bucket: store, MaxAttempts: 3}, again(retry.ServerSide),
+			failing(forever).run)
 		require.ErrorIs(t, err, retry.ErrExhausted)
 		require.Equal(t, 10, store.Tokens(), "two retries for 5 tokens each; what fails gives nothing back")
 	})
@@ -252,7 +259,8 @@ func TestSuccessfulTriesReturnCapacityToTheBucket(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 20, store.Tokens(), "what was paid is back")
 
-		_, err = retry.Do(t.Context(), retry.Loop{Bucket: store, MaxAttempts: 4}, again(retry.ServerSide), failing(forever).run)
+		_, err = retry.Do(t.Context(), retry.Loop{Bucket: store, MaxAttempts: 4}, again(retry.ServerSide),
+			failing(forever).run)
 		require.Error(t, err)
 		require.Equal(t, 5, store.Tokens())
 		for range 3 {
@@ -296,7 +304,8 @@ func TestAnEmptyBucketFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := policy.NewStore(5, time.Second, policy.Costs{})
 		b := failing(forever)
-		_, err := retry.Do(t.Context(), retry.Loop{Bucket: store, Strategy: every(10 * ms)}, again(retry.ServerSide), b.run)
+		_, err := retry.Do(t.Context(), retry.Loop{Bucket: store, Strategy: every(10 * ms)}, again(retry.ServerSide),
+			b.run)
 		require.ErrorIs(t, err, retry.ErrThrottled)
 		require.Equal(t, in(0, 10), b.at)
 	})
@@ -306,14 +315,16 @@ func TestAnEmptyBucketMayDelayInstead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := policy.NewStore(5, time.Second, policy.Costs{})
 		b := failing(3)
-		n, err := retry.Do(t.Context(), retry.Loop{Bucket: store.Waiting(), Strategy: every(10 * ms)}, again(retry.ServerSide), b.run)
+		n, err := retry.Do(t.Context(), retry.Loop{Bucket: store.Waiting(), Strategy: every(10 * ms)},
+			again(retry.ServerSide), b.run)
 		require.NoError(t, err)
 		require.Equal(t, 42, n)
 		require.Equal(t, in(0, 10, 5010, 10010), b.at, "each retry waits until five tokens are there")
 
 		empty := policy.NewStore(5, time.Hour, policy.Costs{})
 		began := time.Now()
-		_, err = retry.Do(t.Context(), retry.Loop{Bucket: empty.Waiting(), MaxElapsed: time.Minute}, again(retry.ServerSide), failing(forever).run)
+		_, err = retry.Do(t.Context(), retry.Loop{Bucket: empty.Waiting(), MaxElapsed: time.Minute},
+			again(retry.ServerSide), failing(forever).run)
 		require.ErrorIs(t, err, retry.ErrTimeout, "no longer than the work may take")
 		require.ErrorIs(t, err, errFlaky)
 		require.Equal(t, time.Minute, time.Since(began))
@@ -322,7 +333,8 @@ func TestAnEmptyBucketMayDelayInstead(t *testing.T) {
 		require.Equal(t, 5, empty.Tokens(), "who gave up waiting has used nothing")
 
 		never := policy.NewStore(5, 0, policy.Costs{})
-		_, err = retry.Do(t.Context(), retry.Loop{Bucket: never.Waiting()}, again(retry.ServerSide), failing(forever).run)
+		_, err = retry.Do(t.Context(), retry.Loop{Bucket: never.Waiting()}, again(retry.ServerSide),
+			failing(forever).run)
 		require.ErrorIs(t, err, retry.ErrThrottled, "a bucket that never fills keeps no caller waiting")
 	})
 }
@@ -333,7 +345,10 @@ func TestThoseWhoWaitForTheBucketAreServedInTheirOrder(t *testing.T) {
 		done := make(chan int, 3)
 		for i := range 3 {
 			go func() {
-				_, err := retry.Do(t.Context(), retry.Loop{Bucket: store.Waiting(), Strategy: every(time.Duration(i+1) * ms)},
+				_, err := retry.Do(t.Context(), retry.Loop{
+					Bucket:   store.Waiting(),
+					Strategy: every(time.Duration(i+1) * ms),
+				},
 					again(retry.ServerSide), failing(1).run)
 				if err == nil {
 					done <- i
@@ -351,7 +366,8 @@ func TestBackoffOccursBeforeAttemptingToGetCapacity(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		empty := policy.NewStore(0, 0, policy.Costs{})
 		began := time.Now()
-		_, err := retry.Do(t.Context(), retry.Loop{Bucket: empty, Strategy: every(time.Second)}, again(retry.ServerSide), failing(forever).run)
+		_, err := retry.Do(t.Context(), retry.Loop{Bucket: empty, Strategy: every(time.Second)},
+			again(retry.ServerSide), failing(forever).run)
 		require.ErrorIs(t, err, retry.ErrThrottled)
 		require.Equal(t, time.Second, time.Since(began))
 	})
@@ -360,7 +376,8 @@ func TestBackoffOccursBeforeAttemptingToGetCapacity(t *testing.T) {
 func TestExponentialBackoffIsAppliedBeforeRetriesButNotBeforeTheFirstTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := failing(4)
-		_, err := retry.Do(t.Context(), retry.Loop{Strategy: retry.BestEffort{Backoff: retry.Exponential(10*ms, time.Second, 2)}},
+		_, err := retry.Do(t.Context(), retry.Loop{Strategy: retry.BestEffort{Backoff: retry.Exponential(10*ms,
+			time.Second, 2)}},
 			again(retry.ServerSide), b.run)
 		require.NoError(t, err)
 		require.Equal(t, in(0, 10, 30, 70, 150), b.at)
@@ -413,12 +430,28 @@ func TestEveryTokenIsResolvedOnce(t *testing.T) {
 			eval retry.Evaluation[int]
 			want ledger
 		}{
-			"success":           {retry.Loop{}, failing(0), again(0), ledger{succeeded: 1}},
-			"success at last":   {retry.Loop{}, failing(3), again(0), ledger{succeeded: 1, scheduled: 3}},
-			"failure":           {retry.Loop{}, failing(1), func(int, error) retry.Directive { return retry.Fail() }, ledger{failed: 1}},
-			"too many attempts": {retry.Loop{MaxAttempts: 3}, failing(forever), again(0), ledger{failed: 1, scheduled: 2}},
-			"too much time":     {retry.Loop{MaxElapsed: 5 * ms, Strategy: every(2 * ms)}, failing(forever), again(0), ledger{failed: 1, scheduled: 2}},
-			"a panic":           {retry.Loop{}, failing(forever), func(int, error) retry.Directive { panic("own") }, ledger{failed: 1}},
+			"success":         {retry.Loop{}, failing(0), again(0), ledger{succeeded: 1}},
+			"success at last": {retry.Loop{}, failing(3), again(0), ledger{succeeded: 1, scheduled: 3}},
+			"failure": {
+				retry.Loop{},
+				failing(1), func(int, error) retry.Directive { return retry.Fail() },
+				ledger{failed: 1},
+			},
+			"too many attempts": {
+				retry.Loop{MaxAttempts: 3},
+				failing(forever), again(0),
+				ledger{failed: 1, scheduled: 2},
+			},
+			"too much time": {
+				retry.Loop{MaxElapsed: 5 * ms, Strategy: every(2 * ms)},
+				failing(forever), again(0),
+				ledger{failed: 1, scheduled: 2},
+			},
+			"a panic": {
+				retry.Loop{},
+				failing(forever), func(int, error) retry.Directive { panic("own") },
+				ledger{failed: 1},
+			},
 		} {
 			l := &ledger{}
 			c.l.Bucket = l
@@ -449,7 +482,8 @@ func TestTheSameBudgetsAsTheClients(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := policy.NewStore(10, 0, policy.Costs{})
 		b := failing(forever)
-		_, err := retry.Do(t.Context(), retry.Loop{Strategy: policy.Bucket{Store: store, Base: every(ms)}}, again(retry.Throttling), b.run)
+		_, err := retry.Do(t.Context(), retry.Loop{Strategy: policy.Bucket{Store: store, Base: every(ms)}},
+			again(retry.Throttling), b.run)
 		require.ErrorIs(t, err, retry.ErrThrottled)
 		require.ErrorIs(t, err, errFlaky)
 		require.Len(t, b.at, 2)
@@ -462,10 +496,16 @@ func TestTheSameStrategiesAsTheClients(t *testing.T) {
 		want []time.Duration
 	}{
 		"limit of attempts": {policy.Limit{MaxAttempts: 3, Base: every(ms)}, in(0, 1, 2)},
-		"limits of time":    {policy.Limit{Soft: time.Second, Hard: 2 * time.Second, Base: of(150, 300, 500, 1150)}, in(0, 150, 450, 950)},
-		"only":              {policy.Only{Base: every(ms)}, in(0)},
+		"limits of time": {
+			policy.Limit{Soft: time.Second, Hard: 2 * time.Second, Base: of(150, 300, 500, 1150)},
+			in(0, 150, 450, 950),
+		},
+		"only": {policy.Only{Base: every(ms)}, in(0)},
 		"only, listed": {
-			policy.Only{Reasons: retry.Reasons(0).With(retry.EvaluationIndicated), Base: policy.Limit{MaxAttempts: 2, Base: every(ms)}}, in(0, 1),
+			policy.Only{Reasons: retry.Reasons(0).With(retry.EvaluationIndicated), Base: policy.Limit{
+				MaxAttempts: 2,
+				Base:        every(ms),
+			}}, in(0, 1),
 		},
 		"a function": {retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			if r.Retries() == 2 {
@@ -535,8 +575,9 @@ func TestAFirstTryThatSucceedsCostsNothing(t *testing.T) {
 	block := func(context.Context) (int, error) { return 1, nil }
 	ctx := context.Background()
 	for name, l := range map[string]retry.Loop{
-		"nothing": {}, "attempts": {MaxAttempts: 3, Name: "x"}, "a bucket": {Bucket: store}, "a bucket that is not full": {Bucket: short},
-		"a bucket that waits": {Bucket: store.Waiting()}, "a strategy": {Strategy: retry.BestEffort{}},
+		"nothing": {}, "attempts": {MaxAttempts: 3, Name: "x"}, "a bucket": {Bucket: store},
+		"a bucket that is not full": {Bucket: short},
+		"a bucket that waits":       {Bucket: store.Waiting()}, "a strategy": {Strategy: retry.BestEffort{}},
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			if _, err := retry.Do(ctx, l, again(retry.ServerSide), block); err != nil {

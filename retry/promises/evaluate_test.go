@@ -32,16 +32,26 @@ func TestADoAroundACallIsOneLine(t *testing.T) {
 		op := kv.Upsert{Key: []byte("k"), Value: []byte("v"), Common: kv.Common{Retry: once}}
 		in := w.refuses(memd.OpSet, 3, memd.StatusTmpFail)
 
-		_, err := retry.Do(t.Context(), quick(), nil, func(ctx context.Context) (kv.MutationResult, error) { return kv.Do(ctx, w.b, op) })
+		_, err := retry.Do(t.Context(), quick(), nil, func(ctx context.Context) (kv.MutationResult,
+			error,
+		) {
+			return kv.Do(ctx, w.b, op)
+		})
 
 		require.NoError(t, err)
 		require.Equal(t, 3, in.Fired())
 	})
 	virtual(t, func(t *testing.T, w *world) {
-		s := w.m.ScriptQuery("SELECT", mock.Answer{Status: 503}, mock.Answer{Errors: []mock.ServiceError{{Code: 5000, Message: "queryport.indexNotFound"}}}, mock.Answer{Rows: []string{"1"}})
+		s := w.m.ScriptQuery("SELECT", mock.Answer{Status: 503},
+			mock.Answer{Errors: []mock.ServiceError{{Code: 5000, Message: "queryport.indexNotFound"}}},
+			mock.Answer{Rows: []string{"1"}})
 		r := &query.Request{Statement: "SELECT 1", Readonly: true, Retry: once}
 
-		rows, err := retry.Do(t.Context(), quick(), retry.Standard, func(ctx context.Context) (*query.Rows, error) { return w.c.Query(ctx, r) })
+		rows, err := retry.Do(t.Context(), quick(), retry.Standard, func(ctx context.Context) (*query.Rows,
+			error,
+		) {
+			return w.c.Query(ctx, r)
+		})
 
 		require.NoError(t, err)
 		require.True(t, rows.Next())
@@ -53,16 +63,24 @@ func TestADoAroundACallIsOneLine(t *testing.T) {
 // TestADoAroundAnIncrementNeverAppliesItTwice: whatever the server does, the counter says how often it was applied.
 func TestADoAroundAnIncrementNeverAppliesItTwice(t *testing.T) {
 	for name, f := range map[string]mock.Fault{
-		"lost before it is executed": mock.CloseBefore(), "lost after it is executed": mock.CloseAfter(), "no answer": mock.DropReply(),
-		"never read": mock.Drop(), "temporary failure": mock.Status(memd.StatusTmpFail), "internal error": mock.Status(memd.StatusInternal),
-		"internal error after it is executed": mock.StatusAfter(memd.StatusInternal), "locked": mock.Status(memd.StatusLocked),
-		"an ambiguous durable write": mock.StatusAfter(memd.StatusSyncWriteAmbiguous), "truncated": mock.Truncate(10),
-		"an unknown status": mock.StatusAfter(0x7abc), "out of memory": mock.Status(memd.StatusOutOfMemory),
+		"lost before it is executed": mock.CloseBefore(), "lost after it is executed": mock.CloseAfter(),
+		"no answer":  mock.DropReply(),
+		"never read": mock.Drop(), "temporary failure": mock.Status(memd.StatusTmpFail),
+		"internal error":                      mock.Status(memd.StatusInternal),
+		"internal error after it is executed": mock.StatusAfter(memd.StatusInternal),
+		"locked":                              mock.Status(memd.StatusLocked),
+		"an ambiguous durable write":          mock.StatusAfter(memd.StatusSyncWriteAmbiguous),
+		"truncated":                           mock.Truncate(10),
+		"an unknown status":                   mock.StatusAfter(0x7abc),
+		"out of memory":                       mock.Status(memd.StatusOutOfMemory),
 	} {
 		for _, s := range []retry.Strategy{nil, once, retry.BestEffort{}} {
 			virtual(t, func(t *testing.T, w *world) {
 				initial := uint64(0)
-				increment := kv.Increment{Key: []byte("n"), Delta: 1, Initial: &initial, Common: kv.Common{Retry: s, Timeout: 200 * ms}}
+				increment := kv.Increment{Key: []byte("n"), Delta: 1, Initial: &initial, Common: kv.Common{
+					Retry:   s,
+					Timeout: 200 * ms,
+				}}
 				_, err := kv.Do(t.Context(), w.b, increment)
 				require.NoError(t, err)
 
@@ -85,7 +103,8 @@ func TestADoAroundAnIncrementNeverAppliesItTwice(t *testing.T) {
 	}
 }
 
-// outcome runs a call that meets a fault under Do with a strategy of the call that never retries, and says how often it ran.
+// outcome runs a call that meets a fault under Do with a strategy of the call that never retries, and says how often it
+// ran.
 func outcome[R any](t *testing.T, call func(context.Context) (R, error)) (ran int, err error) {
 	t.Helper()
 	_, err = retry.Do(t.Context(), quick(), nil, func(ctx context.Context) (R, error) { ran++; return call(ctx) })
@@ -139,7 +158,10 @@ func TestTheStandardEvaluationOfTheClientsErrors(t *testing.T) {
 			w.refuses(memd.OpSet, 0, memd.StatusSyncWriteAmbiguous)
 			return outcome(t, set(w, nil))
 		}},
-		"a missing document is definite": {1, func(t *testing.T, w *world) (int, error) { return outcome(t, get(w, nil)) }},
+		"a missing document is definite": {1, func(t *testing.T, w *world) (int, error) {
+			return outcome(t,
+				get(w, nil))
+		}},
 		"it is definite after a retry, too": {1, func(t *testing.T, w *world) (int, error) {
 			w.refuses(memd.OpGet, 1, memd.StatusTmpFail)
 			return outcome(t, get(w, nil))
@@ -153,7 +175,8 @@ func TestTheStandardEvaluationOfTheClientsErrors(t *testing.T) {
 		}},
 		"a strategy that panics is definite": {1, func(t *testing.T, w *world) (int, error) {
 			w.refuses(memd.OpGet, 0, memd.StatusTmpFail)
-			return outcome(t, get(w, retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { panic("own") })))
+			return outcome(t,
+				get(w, retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { panic("own") })))
 		}},
 		"a writing statement that may have run is not repeated": {1, func(t *testing.T, w *world) (int, error) {
 			w.m.ScriptQuery("UPDATE", mock.Answer{Close: true})
@@ -190,7 +213,10 @@ func TestTheStandardEvaluationOfTheClientsErrors(t *testing.T) {
 	}
 	t.Run("a refused login is definite", func(t *testing.T) {
 		virtualOf(t, asApp(), func(t *testing.T, w *world) {
-			ran, err := outcome(t, func(context.Context) (time.Duration, error) { return upsertIn(t, w.c.Bucket("absent"), nil) })
+			ran, err := outcome(t, func(context.Context) (time.Duration, error) {
+				return upsertIn(t,
+					w.c.Bucket("absent"), nil)
+			})
 			require.ErrorIs(t, err, cberr.BucketAccess)
 			require.Equal(t, 1, ran)
 		}, asAppUser)
@@ -258,7 +284,8 @@ func TestOfSeveralErrorsAFailureDecides(t *testing.T) {
 	})
 }
 
-// TestALoopOfReadModifyWriteRepeatsAMismatchOfTheCAS: the evaluation is the program's own where the standard one cannot know.
+// TestALoopOfReadModifyWriteRepeatsAMismatchOfTheCAS: the evaluation is the program's own where the standard one cannot
+// know.
 func TestALoopOfReadModifyWriteRepeatsAMismatchOfTheCAS(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		_, _, err := w.upsert(nil)
@@ -287,7 +314,8 @@ func TestALoopOfReadModifyWriteRepeatsAMismatchOfTheCAS(t *testing.T) {
 // TestAWaiterIsTenLines: until the index exists.
 func TestAWaiterIsTenLines(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		w.m.ScriptQuery("system:indexes", mock.Answer{Rows: []string{"0"}}, mock.Answer{Status: 503}, mock.Answer{Rows: []string{"0"}}, mock.Answer{Rows: []string{"1"}})
+		w.m.ScriptQuery("system:indexes", mock.Answer{Rows: []string{"0"}}, mock.Answer{Status: 503},
+			mock.Answer{Rows: []string{"0"}}, mock.Answer{Rows: []string{"1"}})
 		began := time.Now()
 		require.NoError(t, untilTheIndexExists(t.Context(), w.c))
 		require.Equal(t, 300*ms, time.Since(began))
@@ -295,7 +323,10 @@ func TestAWaiterIsTenLines(t *testing.T) {
 }
 
 func untilTheIndexExists(ctx context.Context, c *core.Cluster) error {
-	loop := retry.Loop{Name: "wait for index", Strategy: retry.BestEffort{Backoff: retry.Constant(100 * ms)}, MaxElapsed: time.Minute}
+	loop := retry.Loop{
+		Name: "wait for index", Strategy: retry.BestEffort{Backoff: retry.Constant(100 * ms)},
+		MaxElapsed: time.Minute,
+	}
 	_, err := retry.Do(ctx, loop, func(online int, err error) retry.Directive {
 		if err == nil && online == 0 {
 			return retry.Again(retry.ServerSide)
@@ -307,7 +338,8 @@ func untilTheIndexExists(ctx context.Context, c *core.Cluster) error {
 
 func onlineIndexes(ctx context.Context, c *core.Cluster) (n int, err error) {
 	rows, err := c.Query(ctx, &query.Request{
-		Statement: "SELECT RAW COUNT(*) FROM system:indexes WHERE name = 'i' AND state = 'online'", Readonly: true, Retry: once,
+		Statement: "SELECT RAW COUNT(*) FROM system:indexes WHERE name = 'i' AND state = 'online'", Readonly: true,
+		Retry: once,
 	})
 	if err != nil {
 		return 0, err

@@ -26,7 +26,9 @@ func writes(head, fields string) string {
 }
 
 // governed lets a write meet a locked document for ever under a file.
-func governed(t *testing.T, p *policy.Config, change ...func(*core.Config)) (waited []time.Duration, took time.Duration, err error) {
+func governed(t *testing.T, p *policy.Config, change ...func(*core.Config)) (waited []time.Duration, took time.Duration,
+	err error,
+) {
 	t.Helper()
 	virtual(t, func(t *testing.T, w *world) {
 		w.refuses(memd.OpSet, 0, memd.StatusLocked)
@@ -72,7 +74,8 @@ func TestTheNumbersOfTheDocumentInAFile(t *testing.T) {
 func TestAFileListsDelays(t *testing.T) {
 	waited, _, err := governed(t, parsed(t, writes("", `"maxAttempts":5,"delays":["10ms","50ms","0.1s"]`)))
 	require.ErrorIs(t, err, retry.ErrExhausted)
-	require.Equal(t, in(10, 50, 100, 100), waited, "the last one goes on, and there is no jitter unless the file says so")
+	require.Equal(t, in(10, 50, 100, 100), waited, "the last one goes on, and there is no jitter unless the file "+
+		"says so")
 	waited, _, _ = governed(t, parsed(t, writes("", `"maxAttempts":5,"delays":["10ms","50ms"],"jitter":"equal"`)))
 	require.Equal(t, in(5, 25, 25, 25), waited)
 }
@@ -205,7 +208,10 @@ func oneRequest(t *testing.T, service core.Service, text string) (n int) {
 }
 
 func TestAFileGovernsEveryService(t *testing.T) {
-	for _, service := range []core.Service{core.Eventing, core.Backup, core.Management, core.Query, core.Search, core.Analytics, core.Views} {
+	for _, service := range []core.Service{
+		core.Eventing, core.Backup, core.Management, core.Query, core.Search,
+		core.Analytics, core.Views,
+	} {
 		for _, code := range []string{`503`, `"UNAVAILABLE"`, `"unavailable"`, `"SERVICE_RESPONSE_CODE_INDICATED"`} {
 			if service == core.Views && code != `"SERVICE_RESPONSE_CODE_INDICATED"` {
 				continue // its 503 has a reason of its own
@@ -284,9 +290,13 @@ func TestAFileTakesGRPCsStatusesWhereTheyMeanOneThing(t *testing.T) {
 				rw.WriteHeader(status)
 			}, file(t, `{"methodConfig":[{"name":[{"service":"eventing"},{"service":"query"}],"retryPolicy":{"maxAttempts":2,"initialBackoff":"0.001s",
 				"maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":[`+list+`]}}]}`))
-			_, err := c.Do(within(t, time.Minute), &core.HTTPRequest{Service: core.Eventing, Method: http.MethodGet, Path: "/x"})
+			_, err := c.Do(within(t, time.Minute), &core.HTTPRequest{
+				Service: core.Eventing, Method: http.MethodGet,
+				Path: "/x",
+			})
 			require.Error(t, err)
-			require.Equal(t, map[bool]int{true: 2, false: 1}[status == want], n, "%s and %s", list, strconv.Itoa(status))
+			require.Equal(t, map[bool]int{true: 2, false: 1}[status == want], n, "%s and %s", list,
+				strconv.Itoa(status))
 		}
 	}
 	parsed(t, `{"methodConfig":[{"name":[{}],"hedgingPolicy":{"maxAttempts":2,"nonFatalStatusCodes":["UNAUTHENTICATED",16]}}]}`)

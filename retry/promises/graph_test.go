@@ -16,7 +16,8 @@ import (
 
 // These are statements of the fourth document, and of the fifth about HTTP.
 
-// TestARetriedRequestIsEquivalentToTheInitialOne, but for its number and for the time that a service is told to be left.
+// TestARetriedRequestIsEquivalentToTheInitialOne, but for its number and for the time that a service is told to be
+// left.
 func TestARetriedRequestIsEquivalentToTheInitialOne(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.manager(busy(1), busy(1), done())
@@ -71,7 +72,8 @@ func TestWithoutRetryAfterTheOptionsOfTheConsumerElseTheDefault(t *testing.T) {
 		began := time.Now()
 		_, err := w.do(core.HTTPRequest{Method: "GET", Path: "/x", Timeout: time.Minute})
 		require.NoError(t, err)
-		require.Equal(t, []int{0, 1, 2, 4, 8}, w.arrivals(mock.ManagementService, "/x", began), "half of 1, 2, 4 and 8 ms, and at least one")
+		require.Equal(t, []int{0, 1, 2, 4, 8}, w.arrivals(mock.ManagementService, "/x", began),
+			"half of 1, 2, 4 and 8 ms, and at least one")
 	})
 }
 
@@ -102,7 +104,10 @@ func TestARequestThatWaitsForARetryHoldsUpNoOther(t *testing.T) {
 func TestARetryMayGoToAnotherNode(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1}, answered(503, ""))
-		require.NoError(t, drained(w.c.Query(within(t, time.Minute), &query.Request{Statement: "SELECT 1", Readonly: true})))
+		require.NoError(t, drained(w.c.Query(within(t, time.Minute), &query.Request{
+			Statement: "SELECT 1",
+			Readonly:  true,
+		})))
 		log := w.m.ServiceLog(mock.QueryService)
 		require.Len(t, log, 2)
 		require.NotEqual(t, log[0].Node, log[1].Node)
@@ -112,7 +117,10 @@ func TestARetryMayGoToAnotherNode(t *testing.T) {
 // TestNothingIsSentAgainAfterTheFirstRow: the caller has it, and the request is committed.
 func TestNothingIsSentAgainAfterTheFirstRow(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		sc := w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{Rows: []string{"1", "2", "3"}, CutRows: 2})
+		sc := w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{
+			Rows:    []string{"1", "2", "3"},
+			CutRows: 2,
+		})
 		rows, err := w.c.Query(within(t, time.Minute), &query.Request{Statement: "SELECT 1", Readonly: true})
 		require.NoError(t, err)
 		n := 0
@@ -152,7 +160,8 @@ func TestAfterAPushbackTheBackoffBeginsAnew(t *testing.T) {
 		w.manager(answered(429, ""), answered(429, ""), busy(1), answered(429, ""), done())
 		began := time.Now()
 		_, err := w.do(core.HTTPRequest{
-			Method: "GET", Path: "/x", Timeout: time.Hour, Retry: retry.BestEffort{Backoff: retry.Exponential(100*ms, time.Minute, 2)},
+			Method: "GET", Path: "/x", Timeout: time.Hour, Retry: retry.BestEffort{Backoff: retry.Exponential(100*ms,
+				time.Minute, 2)},
 		})
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 100, 300, 1300, 1400}, w.arrivals(mock.ManagementService, "/x", began))

@@ -19,7 +19,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// These are the statements of the fifth document's hedging policy. A plain kv.Get is hedged by a policy file, and nothing else asks for it.
+// These are the statements of the fifth document's hedging policy. A plain kv.Get is hedged by a policy file, and
+// nothing else asks for it.
 
 const hedgeDelay = 20 * ms
 
@@ -54,12 +55,17 @@ func plainGets() map[string]func(context.Context, kv.Dispatcher, kv.Get) (kv.Get
 }
 
 // hedged runs f for each of them, with a document that all copies have and a file.
-func hedged(t *testing.T, text string, f func(t *testing.T, w *world, get func() (kv.GetResult, time.Duration, error))) {
+func hedged(t *testing.T, text string, f func(t *testing.T, w *world, get func() (kv.GetResult, time.Duration,
+	error)),
+) {
 	t.Helper()
 	for name, start := range plainGets() {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, w *world) {
-				_, err := kv.Do(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Durability: memd.DurabilityMajority})
+				_, err := kv.Do(t.Context(), w.b, kv.Upsert{
+					Key: []byte("k"), Value: []byte("v"),
+					Durability: memd.DurabilityMajority,
+				})
 				require.NoError(t, err)
 				time.Sleep(time.Second)
 				f(t, w, func() (kv.GetResult, time.Duration, error) {
@@ -84,7 +90,8 @@ func TestAHedgeOfAFileSendsEachCopyOnce(t *testing.T) {
 		active, replicas := w.frames()
 		_, took, err := get()
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
-		require.Zero(t, took, "each failure brings the next copy at once, and when all have failed there are no more retries")
+		require.Zero(t, took, "each failure brings the next copy at once, and when all have failed there are no more "+
+			"retries")
 		a, r := w.frames()
 		require.Equal(t, []int{1, 2}, []int{a - active, r - replicas})
 	})
@@ -173,7 +180,10 @@ func TestADeadActiveNodeBringsTheReplicaWhateverTheFileLists(t *testing.T) {
 	})
 	t.Run("with a list of the call's own", func(t *testing.T) {
 		virtual(t, func(t *testing.T, w *world) {
-			_, err := kv.Do(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Durability: memd.DurabilityMajority})
+			_, err := kv.Do(t.Context(), w.b, kv.Upsert{
+				Key: []byte("k"), Value: []byte("v"),
+				Durability: memd.DurabilityMajority,
+			})
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 			w.dead("k")
@@ -186,7 +196,8 @@ func TestADeadActiveNodeBringsTheReplicaWhateverTheFileLists(t *testing.T) {
 	})
 }
 
-// TestWhenNoCopyCanBeAskedAHedgedReadWaitsForOne: what never leaves the client is sent again until the deadline, hedged or not.
+// TestWhenNoCopyCanBeAskedAHedgedReadWaitsForOne: what never leaves the client is sent again until the deadline, hedged
+// or not.
 func TestWhenNoCopyCanBeAskedAHedgedReadWaitsForOne(t *testing.T) {
 	hedged(t, hedgesGets(""), func(t *testing.T, w *world, get func() (kv.GetResult, time.Duration, error)) {
 		for i := range 3 {
@@ -248,7 +259,10 @@ func TestWhenNoNodeTakesAHedgedRequestItWaitsForOne(t *testing.T) {
 				w.m.Network().Restore(w.m.Node(i).ServiceAddr(mock.QueryService))
 			}
 		})
-		rows, err := w.c.Query(within(t, time.Minute), &query.Request{Statement: "SELECT 1", Readonly: true, Timeout: 5 * time.Second})
+		rows, err := w.c.Query(within(t, time.Minute), &query.Request{
+			Statement: "SELECT 1", Readonly: true,
+			Timeout: 5 * time.Second,
+		})
 		require.NoError(t, err)
 		require.NoError(t, rows.Close())
 	}, file(t, `{"operationConfig":[{"name":[{"service":"query"}],"hedgingPolicy":{"maxAttempts":3,"hedgingDelay":"5s"}}]}`))
@@ -307,7 +321,10 @@ const getsRetried = `{"operationConfig":[{"name":[{"service":"kv","operation":"g
 
 func TestACallWithItsOwnHedgeIsNotAlsoUnderAFilesRetryPolicy(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		_, err := kv.Do(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Durability: memd.DurabilityMajority})
+		_, err := kv.Do(t.Context(), w.b, kv.Upsert{
+			Key: []byte("k"), Value: []byte("v"),
+			Durability: memd.DurabilityMajority,
+		})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		w.refuses(memd.OpGet, 0, memd.StatusTmpFail)
@@ -319,7 +336,10 @@ func TestACallWithItsOwnHedgeIsNotAlsoUnderAFilesRetryPolicy(t *testing.T) {
 		require.Equal(t, []int{1, 2}, []int{a - active, r - replicas})
 
 		s := w.m.Script(mock.ServiceMatch{Path: "/pools"}, mock.Answer{Status: 503})
-		_, _ = w.c.Do(t.Context(), &core.HTTPRequest{Method: http.MethodGet, Path: "/pools", Hedge: &core.Hedge{MaxAttempts: 3}})
+		_, _ = w.c.Do(t.Context(), &core.HTTPRequest{
+			Method: http.MethodGet, Path: "/pools",
+			Hedge: &core.Hedge{MaxAttempts: 3},
+		})
 		require.LessOrEqual(t, s.Fired(), 3, "each node once")
 	}, file(t, fmt.Sprintf(getsRetried, "")))
 }
@@ -351,7 +371,8 @@ func TestAPinnedEntryNeverTouchesRequestsOfTheClientsOwn(t *testing.T) {
 	require.EqualValues(t, 1, pings.Load())
 }
 
-// TestAPinnedHedgeBeatsACallsOwnStrategyAndAPinnedRetryPolicyItsHedge: pinned means that the call does not replace the entry.
+// TestAPinnedHedgeBeatsACallsOwnStrategyAndAPinnedRetryPolicyItsHedge: pinned means that the call does not replace the
+// entry.
 func TestAPinnedHedgeBeatsACallsOwnStrategyAndAPinnedRetryPolicyItsHedge(t *testing.T) {
 	pinned := `{"operationConfig":[{"name":[{"service":"kv","operation":"get"}],
 		"hedgingPolicy":{"maxAttempts":3,"nonFatalReasons":["KV_TEMPORARY_FAILURE"],"pinned":true}}]}`

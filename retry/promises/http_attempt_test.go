@@ -77,9 +77,13 @@ func TestTheNumberIsThatOfRequestsThatAServerSaw(t *testing.T) {
 func TestHedgesAreNumberedToo(t *testing.T) {
 	for _, prepare := range []bool{false, true} {
 		virtual(t, func(t *testing.T, w *world) {
-			w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{Never: true}, mock.Answer{Never: true}, mock.Answer{})
+			w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{Never: true},
+				mock.Answer{Never: true}, mock.Answer{})
 			err := drained(w.c.Query(within(t, time.Minute), &query.Request{
-				Statement: "SELECT 1", Readonly: true, Prepare: prepare, Hedge: &query.Hedge{MaxAttempts: 3, Delay: 100 * ms},
+				Statement: "SELECT 1", Readonly: true, Prepare: prepare, Hedge: &query.Hedge{
+					MaxAttempts: 3,
+					Delay:       100 * ms,
+				},
 			}))
 			require.NoError(t, err)
 			got := []string{}
@@ -93,7 +97,10 @@ func TestHedgesAreNumberedToo(t *testing.T) {
 	}
 	virtual(t, func(t *testing.T, w *world) {
 		w.manager(mock.Answer{Never: true}, mock.Answer{Never: true}, done())
-		_, err := w.do(core.HTTPRequest{Method: "GET", Timeout: time.Minute, Hedge: &core.Hedge{MaxAttempts: 3, Delay: 100 * ms}})
+		_, err := w.do(core.HTTPRequest{Method: "GET", Timeout: time.Minute, Hedge: &core.Hedge{
+			MaxAttempts: 3,
+			Delay:       100 * ms,
+		}})
 		require.NoError(t, err)
 		require.Equal(t, []string{"", "1", "2"}, w.numbers(mock.ManagementService, "/x"))
 	})

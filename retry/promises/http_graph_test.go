@@ -13,7 +13,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// TestTheDefaultsOfTheExponentialBackoffMakeTenRetries: 3 s times the square of the retry's number, at most 180 s each and 1800 s in all.
+// TestTheDefaultsOfTheExponentialBackoffMakeTenRetries: 3 s times the square of the retry's number, at most 180 s each
+// and 1800 s in all.
 func TestTheDefaultsOfTheExponentialBackoffMakeTenRetries(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.manager(answered(http.StatusTooManyRequests, "busy"))
@@ -30,7 +31,8 @@ func TestTheDefaultsOfTheExponentialBackoffMakeTenRetries(t *testing.T) {
 	})
 }
 
-// TestCumulativeTimePlusRetryAfterBeyondTheLimitReturnsTheFailedResponseAtOnce: the time limit of the retries is 1800 s.
+// TestCumulativeTimePlusRetryAfterBeyondTheLimitReturnsTheFailedResponseAtOnce: the time limit of the retries is 1800
+// s.
 func TestCumulativeTimePlusRetryAfterBeyondTheLimitReturnsTheFailedResponseAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.manager(busy(1000))

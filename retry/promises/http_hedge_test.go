@@ -56,7 +56,10 @@ func TestTypedRequestsThatOnlyReadAreHedged(t *testing.T) {
 		virtual(t, func(t *testing.T, w *world) {
 			w.m.Script(mock.ServiceMatch{Service: s}, mock.Answer{Never: true}, mock.Answer{Never: true}, mock.Answer{})
 			began := time.Now()
-			require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{MaxAttempts: 3, Delay: 100 * ms})[s](), s)
+			require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{
+				MaxAttempts: 3,
+				Delay:       100 * ms,
+			})[s](), s)
 			require.Equal(t, []int{0, 100, 200}, w.since(s, began), s)
 			nodes := map[int]bool{}
 			for _, r := range w.m.ServiceLog(s) {
@@ -75,7 +78,10 @@ func TestWhatDoesNotOnlyReadIsNotHedged(t *testing.T) {
 		for _, err := range []error{
 			drained(w.c.Query(ctx, &query.Request{Statement: "DELETE FROM a", Hedge: h})),
 			drained(w.c.Analytics(ctx, &analytics.Request{Statement: "DELETE FROM a", Hedge: h})),
-			drained(w.c.Query(ctx, &query.Request{Statement: "SELECT 1", Readonly: true, Hedge: h, Endpoint: w.c.Endpoints(core.Query)[0]})),
+			drained(w.c.Query(ctx, &query.Request{
+				Statement: "SELECT 1", Readonly: true, Hedge: h,
+				Endpoint: w.c.Endpoints(core.Query)[0],
+			})),
 			func() error { _, err := w.do(core.HTTPRequest{Method: "PUT", Hedge: h}); return err }(),
 		} {
 			require.ErrorIs(t, err, cberr.InvalidArgument)
@@ -85,21 +91,27 @@ func TestWhatDoesNotOnlyReadIsNotHedged(t *testing.T) {
 	})
 }
 
-// TestAPushbackDelaysTheNextHedgeExactlySoLong: neither at once, as after other failures, nor after the hedging delay; the one after it
-// comes when that delay has passed too.
+// TestAPushbackDelaysTheNextHedgeExactlySoLong: neither at once, as after other failures, nor after the hedging delay;
+// the one after it comes when that delay has passed too.
 func TestAPushbackDelaysTheNextHedgeExactlySoLong(t *testing.T) {
 	for _, s := range hedgedServices {
 		virtual(t, func(t *testing.T, w *world) {
 			w.m.Script(mock.ServiceMatch{Service: s}, busy(2), mock.Answer{Never: true}, mock.Answer{})
 			began := time.Now()
-			require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{MaxAttempts: 3, Delay: 100 * ms})[s](), s)
+			require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{
+				MaxAttempts: 3,
+				Delay:       100 * ms,
+			})[s](), s)
 			require.Equal(t, []int{0, 2000, 2100}, w.since(s, began), s)
 		})
 	}
 	virtual(t, func(t *testing.T, w *world) {
 		w.manager(answered(http.StatusTooManyRequests, "", pushback, "350"), done())
 		began := time.Now()
-		_, err := w.do(core.HTTPRequest{Method: "GET", Timeout: time.Minute, Hedge: &core.Hedge{MaxAttempts: 3, Delay: time.Second}})
+		_, err := w.do(core.HTTPRequest{Method: "GET", Timeout: time.Minute, Hedge: &core.Hedge{
+			MaxAttempts: 3,
+			Delay:       time.Second,
+		}})
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 350}, w.arrivals(mock.ManagementService, "/x", began))
 	})
@@ -109,8 +121,12 @@ func TestAPushbackDelaysTheNextHedgeExactlySoLong(t *testing.T) {
 func TestAPushbackNotToRetryEndsHedging(t *testing.T) {
 	for _, s := range hedgedServices {
 		virtual(t, func(t *testing.T, w *world) {
-			sc := w.m.Script(mock.ServiceMatch{Service: s}, answered(http.StatusTooManyRequests, "", pushback, "-1"), mock.Answer{})
-			require.Error(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{MaxAttempts: 3, Delay: 100 * ms})[s](), s)
+			sc := w.m.Script(mock.ServiceMatch{Service: s}, answered(http.StatusTooManyRequests, "", pushback, "-1"),
+				mock.Answer{})
+			require.Error(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{
+				MaxAttempts: 3,
+				Delay:       100 * ms,
+			})[s](), s)
 			require.Equal(t, 1, sc.Fired(), s)
 		})
 	}
@@ -120,7 +136,10 @@ func TestAPushbackNotToRetryEndsHedging(t *testing.T) {
 func TestHedgesAreCountedAsRetriesAndFailedOnesAsFailed(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.m.Script(mock.ServiceMatch{Service: mock.QueryService}, answered(503, ""), answered(503, ""), mock.Answer{})
-		require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{MaxAttempts: 3, Delay: time.Second})[mock.QueryService]())
+		require.NoError(t, hedgedRequests(within(t, time.Minute), w, &core.Hedge{
+			MaxAttempts: 3,
+			Delay:       time.Second,
+		})[mock.QueryService]())
 		s := w.c.RetryStats().Operations[retry.OperationKey{Service: retry.Query, Operation: "query"}]
 		require.EqualValues(t, 2, s.Hedges)
 		require.EqualValues(t, 1, s.Failed, "of the two hedges one failed")
@@ -147,7 +166,9 @@ type durationHistogram struct {
 
 func (d *durations) Meter(string, ...metric.MeterOption) metric.Meter { return durationMeter{d: d} }
 
-func (m durationMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+func (m durationMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram,
+	error,
+) {
 	if name != "db.client.operation.duration" { // that of attempts
 		return mnoop.Float64Histogram{}, nil
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// TestTheStrategyCanBeOverriddenOnAPerOperationBasis: every public request to a service takes one, and is retried as it says.
+// TestTheStrategyCanBeOverriddenOnAPerOperationBasis: every public request to a service takes one, and is retried as it
+// says.
 func TestTheStrategyCanBeOverriddenOnAPerOperationBasis(t *testing.T) {
 	own := policy.Limit{MaxAttempts: 4, Base: every(ms)}
 	for name, c := range map[string]struct {
@@ -31,7 +32,10 @@ func TestTheStrategyCanBeOverriddenOnAPerOperationBasis(t *testing.T) {
 			return drained(w.c.Analytics(ctx, &analytics.Request{Statement: "SELECT 1", Readonly: true, Retry: own}))
 		}},
 		"search": {mock.SearchService, func(ctx context.Context, w *world) error {
-			return drained(w.c.Search(ctx, &search.Request{Index: "i", Query: map[string]any{"match": "x"}, Retry: own}))
+			return drained(w.c.Search(ctx, &search.Request{
+				Index: "i", Query: map[string]any{"match": "x"},
+				Retry: own,
+			}))
 		}},
 		"views": {mock.ViewsService, func(ctx context.Context, w *world) error {
 			return drained(w.b.View(ctx, &views.Request{Design: "d", View: "v", Retry: own}))
@@ -61,7 +65,8 @@ func TestTheStrategyCanBeOverriddenOnAPerOperationBasis(t *testing.T) {
 // TestTheOptionsOfARequestToTheManager: a timeout and a node of its own, beside the strategy.
 func TestTheOptionsOfARequestToTheManager(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		w.m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/pools/default/buckets"}, answered(503, "busy"))
+		w.m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/pools/default/buckets"},
+			answered(503, "busy"))
 		began := time.Now()
 		_, err := w.c.Buckets(context.Background(), core.ManagementOptions{Timeout: 3 * time.Second})
 		require.ErrorIs(t, err, retry.ErrTimeout)

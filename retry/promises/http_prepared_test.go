@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// TestCB62AMissingIndexIsRetriedWhateverWayTheStatementRuns: error code 5000 with "queryport.indexNotFound" is in the RFC's list of
-// answers for every statement, also for one that writes and that runs by a plan: nothing was executed.
+// TestCB62AMissingIndexIsRetriedWhateverWayTheStatementRuns: error code 5000 with "queryport.indexNotFound" is in the
+// RFC's list of answers for every statement, also for one that writes and that runs by a plan: nothing was executed.
 func TestCB62AMissingIndexIsRetriedWhateverWayTheStatementRuns(t *testing.T) {
 	for _, prepare := range []bool{false, true} {
 		var executed atomic.Int32

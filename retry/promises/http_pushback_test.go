@@ -64,13 +64,17 @@ func TestTheServersDelayIsAFloorUnderTheUsersOwnStrategy(t *testing.T) {
 	}
 }
 
-// TestAServerCanSayNotToRetry: a negative or unreadable value of gRPC's header, which proxies in front of services send. Each strategy
-// obeys, unless its Action says otherwise in so many words.
+// TestAServerCanSayNotToRetry: a negative or unreadable value of gRPC's header, which proxies in front of services
+// send. Each strategy obeys, unless its Action says otherwise in so many words.
 func TestAServerCanSayNotToRetry(t *testing.T) {
 	for _, value := range []string{"-1", "soon", "007", "99999999999", "1.5", " "} {
 		for name, s := range map[string]retry.Strategy{
 			"the default": nil, "best effort": retry.BestEffort{}, "one's own": every(ms),
-			"a function": retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(ms) }),
+			"a function": retry.Func(func(context.Context, *retry.Request,
+				retry.Reason,
+			) retry.Action {
+				return retry.After(ms)
+			}),
 		} {
 			virtual(t, func(t *testing.T, w *world) {
 				sc := w.manager(answered(http.StatusTooManyRequests, "no", pushback, value), done())
@@ -90,7 +94,8 @@ func TestAServerCanSayNotToRetry(t *testing.T) {
 	})
 	for s, run := range rowServices { // the typed requests, too
 		virtual(t, func(t *testing.T, w *world) {
-			sc := w.m.Script(mock.ServiceMatch{Service: s}, answered(http.StatusTooManyRequests, "no", pushback, "-1"), mock.Answer{})
+			sc := w.m.Script(mock.ServiceMatch{Service: s}, answered(http.StatusTooManyRequests, "no", pushback, "-1"),
+				mock.Answer{})
 			require.Error(t, run(within(t, time.Minute), w.c), s)
 			require.Equal(t, 1, sc.Fired(), s)
 		})
@@ -108,7 +113,8 @@ func TestTheHeaderOfGRPCWinsOverRetryAfter(t *testing.T) {
 	})
 }
 
-// TestDelaysBeyondAnyDeadlineAreBoundedNotIgnored: the request waits for its deadline instead of being sent again at once.
+// TestDelaysBeyondAnyDeadlineAreBoundedNotIgnored: the request waits for its deadline instead of being sent again at
+// once.
 func TestDelaysBeyondAnyDeadlineAreBoundedNotIgnored(t *testing.T) {
 	for _, value := range []string{
 		"2147483648", "4294967296", "9223372036854775807", "99999999999999999999999999",
@@ -125,10 +131,12 @@ func TestDelaysBeyondAnyDeadlineAreBoundedNotIgnored(t *testing.T) {
 	}
 }
 
-// TestAServerCannotDriveTheLoop: one that says again and again to come back at once is come back to at once, and then ever later.
+// TestAServerCannotDriveTheLoop: one that says again and again to come back at once is come back to at once, and then
+// ever later.
 func TestAServerCannotDriveTheLoop(t *testing.T) {
 	for name, header := range map[string][]string{
-		"zero": {"Retry-After", "0"}, "a past date": {"Retry-After", "Wed, 21 Oct 1998 07:28:00 GMT"}, "zero ms": {pushback, "0"}, "one ms": {pushback, "1"},
+		"zero": {"Retry-After", "0"}, "a past date": {"Retry-After", "Wed, 21 Oct 1998 07:28:00 GMT"},
+		"zero ms": {pushback, "0"}, "one ms": {pushback, "1"},
 	} {
 		virtual(t, func(t *testing.T, w *world) {
 			w.manager(answered(http.StatusServiceUnavailable, "", header...))

@@ -82,7 +82,8 @@ func TestTheQueueGoesOnWaitingWhileTheFirstIsThrottled(t *testing.T) {
 	})
 }
 
-// TestWhenTheFirstIsGoneTheNextGoes: it has been cancelled, or its time is over. The server's delay holds for the others.
+// TestWhenTheFirstIsGoneTheNextGoes: it has been cancelled, or its time is over. The server's delay holds for the
+// others.
 func TestWhenTheFirstIsGoneTheNextGoes(t *testing.T) {
 	virtualOf(t, oneNode(), func(t *testing.T, w *world) {
 		w.manager(busy(10), slow(2*time.Second), done())

@@ -32,8 +32,8 @@ func overloaded(status int) mock.Answer {
 	return answered(status, `{"why":"overload"}`, "X-Reason", "overload", "Content-Type", "application/json")
 }
 
-// TestAfterRetriesEndTheFailedResponseIsTheCallers: status, headers and body, whatever has ended the retries, and the same way when there
-// could be none.
+// TestAfterRetriesEndTheFailedResponseIsTheCallers: status, headers and body, whatever has ended the retries, and the
+// same way when there could be none.
 func TestAfterRetriesEndTheFailedResponseIsTheCallers(t *testing.T) {
 	body := func() io.ReadCloser { return io.NopCloser(strings.NewReader("x")) }
 	for name, c := range map[string]struct {
@@ -41,7 +41,11 @@ func TestAfterRetriesEndTheFailedResponseIsTheCallers(t *testing.T) {
 		r            core.HTTPRequest
 		ended        error
 	}{
-		"a limit":               {503, 3, core.HTTPRequest{Method: "GET", Retry: policy.Limit{MaxAttempts: 3}}, retry.ErrExhausted},
+		"a limit": {
+			503, 3,
+			core.HTTPRequest{Method: "GET", Retry: policy.Limit{MaxAttempts: 3}},
+			retry.ErrExhausted,
+		},
 		"the deadline":          {503, 0, core.HTTPRequest{Method: "GET"}, cberr.UnambiguousTimeout},
 		"the strategy":          {429, 1, core.HTTPRequest{Method: "PUT", Retry: never{}}, nil},
 		"it was not safe, 503":  {503, 1, core.HTTPRequest{Method: "PUT"}, nil},

@@ -90,8 +90,8 @@ func TestAClustersOwnWrapperWithoutABaseEndsInTheBuiltInStrategy(t *testing.T) {
 	}, strategy(policy.Limit{MaxAttempts: 4}))
 }
 
-// TestAThrottledFailureCountsOnce: the throttle of a policy file binds the call's own strategy and the default that it inherits, and a
-// failure is one failure.
+// TestAThrottledFailureCountsOnce: the throttle of a policy file binds the call's own strategy and the default that it
+// inherits, and a failure is one failure.
 func TestAThrottledFailureCountsOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		in := w.refuses(memd.OpSet, 0, memd.StatusTmpFail)

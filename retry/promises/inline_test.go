@@ -17,7 +17,8 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// The strategies of this file embed a shipped one, as the documents recommend, and then do what only a strategy that runs apart may do.
+// The strategies of this file embed a shipped one, as the documents recommend, and then do what only a strategy that
+// runs apart may do.
 
 type embedsBestEffort struct {
 	retry.BestEffort
@@ -137,9 +138,11 @@ func busyKey(t *testing.T, times int64) *scripted.Cluster {
 	return s
 }
 
-// unharmed is an act that blocks until another key's call on the same connection has succeeded. Were it run by the connection's
-// reader, that call could not end.
-func unharmed(t *testing.T, b *core.Bucket, then func(ctx context.Context)) (act func(context.Context), harmed *atomic.Bool) {
+// unharmed is an act that blocks until another key's call on the same connection has succeeded. Were it run by the
+// connection's reader, that call could not end.
+func unharmed(t *testing.T, b *core.Bucket, then func(ctx context.Context)) (act func(context.Context),
+	harmed *atomic.Bool,
+) {
 	t.Helper()
 	harmed = new(atomic.Bool)
 	return func(ctx context.Context) {

@@ -83,7 +83,10 @@ func TestTheHardLimitRestrictsTheTotal(t *testing.T) {
 }
 
 func TestSoft1SecondAndHard2SecondsDropTheFourthDelay(t *testing.T) {
-	exhausted(t, in(150, 300, 500), policy.Limit{Base: of(150, 300, 500, 1150), Soft: time.Second, Hard: 2 * time.Second})
+	exhausted(t, in(150, 300, 500), policy.Limit{
+		Base: of(150, 300, 500, 1150), Soft: time.Second,
+		Hard: 2 * time.Second,
+	})
 }
 
 func TestFiveRetriesAtMostOf100To1600Milliseconds(t *testing.T) {
@@ -96,7 +99,10 @@ func TestLinearRetrySleepsForTheSameAmountOfTime(t *testing.T) {
 }
 
 func TestJitterIsARandomAmountOfHalfTheRetryPeriod(t *testing.T) {
-	for roll, want := range map[float64][]time.Duration{0: in(100, 200), 0.5: in(125, 250), 0.9999: {149995 * time.Microsecond, 299990 * time.Microsecond}} {
+	for roll, want := range map[float64][]time.Duration{
+		0: in(100, 200), 0.5: in(125, 250),
+		0.9999: {149995 * time.Microsecond, 299990 * time.Microsecond},
+	} {
 		b := retry.AddJitter(retry.Exponential(100*ms, time.Hour, 2), 0.5, func() float64 { return roll })
 		exhausted(t, want, policy.Limit{MaxAttempts: 3, Base: retry.BestEffort{Backoff: b}})
 	}
@@ -134,7 +140,8 @@ func TestALimitsCapWaitsUntilTheLimitAndTimesOut(t *testing.T) {
 	require.Equal(t, time.Second, took)
 }
 
-// TestGivingUpLooksAtTheDeadlineToo: to wait for a deadline and then to send nothing helps no one; a limit that gives up fails at once.
+// TestGivingUpLooksAtTheDeadlineToo: to wait for a deadline and then to send nothing helps no one; a limit that gives
+// up fails at once.
 func TestGivingUpLooksAtTheDeadlineToo(t *testing.T) {
 	for fit, want := range map[policy.Fit]time.Duration{policy.GiveUp: 2 * time.Second, policy.Drop: 2500 * ms} {
 		virtual(t, func(t *testing.T, w *world) {
@@ -146,7 +153,8 @@ func TestGivingUpLooksAtTheDeadlineToo(t *testing.T) {
 	}
 }
 
-// TestARetryThatSleepsDoesNotBlockOthers: the document's motive. Ten thousand wait, and a call beside them takes no longer.
+// TestARetryThatSleepsDoesNotBlockOthers: the document's motive. Ten thousand wait, and a call beside them takes no
+// longer.
 func TestARetryThatSleepsDoesNotBlockOthers(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.refuses(memd.OpSet, 0, memd.StatusLocked)
@@ -178,7 +186,10 @@ func TestTransparentRetriesAreOutsideTheSumOfDelays(t *testing.T) {
 		time.Sleep(100 * ms)
 		w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 2}, mock.Status(memd.StatusTmpFail))
 		f := kv.Start(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{
-			Timeout: 10 * time.Second, Retry: policy.Limit{Base: every(50 * ms), MaxAttempts: 3, Soft: 150 * ms, Hard: 150 * ms},
+			Timeout: 10 * time.Second, Retry: policy.Limit{
+				Base: every(50 * ms), MaxAttempts: 3, Soft: 150 * ms,
+				Hard: 150 * ms,
+			},
 		}})
 		time.Sleep(3 * time.Second)
 		require.NoError(t, w.m.Respawn(1))

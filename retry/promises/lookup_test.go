@@ -21,7 +21,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// refuseLookups has a scripted cluster answer its first lookups of a collection's id with a status, and counts them all.
+// refuseLookups has a scripted cluster answer its first lookups of a collection's id with a status, and counts them
+// all.
 func refuseLookups(s *scripted.Cluster, status memd.Status, first int32) *atomic.Int32 {
 	var n atomic.Int32
 	for _, node := range s.Nodes {
@@ -70,7 +71,10 @@ func TestALookupThatIsRefusedIsAReasonForTheCallsStrategy(t *testing.T) {
 				cluster.ErrorMap = `{"version":2,"revision":1,"errors":{"1234":{"name":"ODD","desc":"odd","attrs":["retry-later"]}}}`
 				b := ready(t, cluster)
 				lookups := refuseLookups(cluster, c.status, 2)
-				res, err := kv.Do(within(t, 5*time.Second), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection, s)})
+				res, err := kv.Do(within(t, 5*time.Second), b, kv.Upsert{
+					Key:    []byte("k"),
+					Common: withRetry(inCollection, s),
+				})
 				require.NoError(t, err)
 				require.EqualValues(t, 3, lookups.Load())
 				info := res.RetryInfo()
@@ -105,7 +109,10 @@ func TestEachWaitersStrategyJudgesTheLookup(t *testing.T) {
 	})
 	var pending []kv.Future[kv.MutationResult]
 	for i, s := range []retry.Strategy{refusesAll, asks, retry.BestEffort{}, nil} {
-		pending = append(pending, kv.Start(within(t, 5*time.Second), b, kv.Upsert{Key: []byte{byte('a' + i)}, Common: withRetry(inCollection, s)}))
+		pending = append(pending, kv.Start(within(t, 5*time.Second), b, kv.Upsert{
+			Key:    []byte{byte('a' + i)},
+			Common: withRetry(inCollection, s),
+		}))
 	}
 	close(all)
 	for i, f := range pending {
@@ -126,14 +133,15 @@ func TestALookupThatIsRefusedForGoodEndsTheCall(t *testing.T) {
 	b := ready(t, cluster)
 	lookups := refuseLookups(cluster, memd.StatusAccess, 1000)
 	began := time.Now()
-	_, err := kv.Do(within(t, 5*time.Second), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection, retry.BestEffort{})})
+	_, err := kv.Do(within(t, 5*time.Second), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection,
+		retry.BestEffort{})})
 	require.ErrorIs(t, err, cberr.AuthenticationFailure)
 	require.Less(t, time.Since(began), time.Second)
 	require.EqualValues(t, 1, lookups.Load())
 }
 
-// A lookup is one operation: asked of one node after the other, with one history, which the call's error has, and counted and
-// logged as the retries of others are.
+// A lookup is one operation: asked of one node after the other, with one history, which the call's error has, and
+// counted and logged as the retries of others are.
 func TestALookupIsOneOperationWithOneHistory(t *testing.T) {
 	inNamedCollection(t, func(t *testing.T, m *mock.Cluster) {
 		var log syncBuffer
@@ -214,8 +222,8 @@ func TestALookupThatIsRefusedForEverEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
-// A default collection that was dropped ends as a missing named one does: at once under the default strategy, at the deadline
-// and with the reason under one that waits.
+// A default collection that was dropped ends as a missing named one does: at once under the default strategy, at the
+// deadline and with the reason under one that waits.
 func TestADroppedDefaultCollectionIsCollectionNotFound(t *testing.T) {
 	key := []byte("k")
 	for name, do := range map[string]func(ctx context.Context, b *core.Bucket, c kv.Common) error{
@@ -235,7 +243,10 @@ func TestADroppedDefaultCollectionIsCollectionNotFound(t *testing.T) {
 			return out[0].Err
 		},
 		"mutate-in": func(ctx context.Context, b *core.Bucket, c kv.Common) error {
-			_, err := kv.Do(ctx, b, kv.MutateIn{Key: key, Common: c, Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("1"))}})
+			_, err := kv.Do(ctx, b, kv.MutateIn{
+				Key: key, Common: c,
+				Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("1"))},
+			})
 			return err
 		},
 		"by its name": func(ctx context.Context, b *core.Bucket, c kv.Common) error {

@@ -1,5 +1,6 @@
-// Package promises_test tries what the documents on retrying promise a user. Each test is named after its statement and goes the way
-// a user goes: the public API on one side, package mock or mock/scripted on the other. It imports nothing internal.
+// Package promises_test tries what the documents on retrying promise a user. Each test is named after its statement and
+// goes the way a user goes: the public API on one side, package mock or mock/scripted on the other. It imports nothing
+// internal.
 package promises_test
 
 import (

@@ -112,7 +112,9 @@ func (m meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption)
 	return histogram{t: m.t, name: name}, nil
 }
 
-func (m meter) Int64ObservableCounter(name string, _ ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+func (m meter) Int64ObservableCounter(name string,
+	_ ...metric.Int64ObservableCounterOption,
+) (metric.Int64ObservableCounter, error) {
 	return counter{name: name}, nil
 }
 
@@ -157,7 +159,8 @@ func (t *telemetry) collect(ts *testing.T) map[string]int64 {
 	return c.seen
 }
 
-// take gives the attempts' spans and durations since it was called last, and checks that they are parts of one operation.
+// take gives the attempts' spans and durations since it was called last, and checks that they are parts of one
+// operation.
 func (t *telemetry) take(ts *testing.T, operation string) (spans []*span, durations []map[attribute.Key]string) {
 	ts.Helper()
 	t.mu.Lock()
@@ -190,7 +193,10 @@ func (t *telemetry) reset() {
 func observedClient(t *testing.T, m *mock.Cluster) (*core.Cluster, *telemetry) {
 	t.Helper()
 	rec := &telemetry{}
-	cl := client(t, m, func(cfg *core.Config) { cfg.Observe.TracerProvider, cfg.Observe.MeterProvider = rec, meters{t: rec} })
+	cl := client(t, m, func(cfg *core.Config) {
+		cfg.Observe.TracerProvider, cfg.Observe.MeterProvider = rec,
+			meters{t: rec}
+	})
 	require.NoError(t, cl.Bucket("default").WaitReady(within(t, time.Second)))
 	rec.reset()
 	return cl, rec
@@ -227,7 +233,10 @@ func TestEveryAttemptHasASpanAndADurationOfItsOwn(t *testing.T) {
 			cl, rec := observedClient(t, m)
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.CloseBefore())
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Drop())
-			_, err := kv.Do(context.Background(), cl.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 500 * time.Millisecond}})
+			_, err := kv.Do(context.Background(), cl.Bucket("default"), kv.Get{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 500 * time.Millisecond},
+			})
 			require.Error(t, err)
 			_, durations := rec.take(t, "get")
 			require.Len(t, durations, 2)
@@ -284,7 +293,10 @@ func TestEveryHedgeHasASpanAndADurationOfItsOwn(t *testing.T) {
 			require.NoError(t, err)
 			rec.reset()
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Status(memd.StatusTmpFail))
-			_, err = kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k"), Hedge: &kv.Hedge{MaxAttempts: 2, Delay: time.Second}})
+			_, err = kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k"), Hedge: &kv.Hedge{
+				MaxAttempts: 2,
+				Delay:       time.Second,
+			}})
 			require.NoError(t, err)
 			spans, durations := rec.take(t, "get")
 			require.Len(t, spans, 2)
@@ -309,8 +321,8 @@ func TestEveryHedgeHasASpanAndADurationOfItsOwn(t *testing.T) {
 	})
 }
 
-// The statistics of retries are read through OpenTelemetry as through Cluster.RetryStats: retries made, retries failed, and the
-// histogram of eight buckets, each resend in one of them.
+// The statistics of retries are read through OpenTelemetry as through Cluster.RetryStats: retries made, retries failed,
+// and the histogram of eight buckets, each resend in one of them.
 func TestRetryStatisticsAreExported(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		cl, rec := observedClient(t, m)

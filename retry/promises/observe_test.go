@@ -52,7 +52,10 @@ func TestACallThatExpiresInItsFirstDelaySaysThatItWaitedForARetry(t *testing.T) 
 				b := cl.Bucket("default")
 				require.NoError(t, b.WaitReady(within(t, time.Second)))
 				c.spoil(m)
-				_, err := kv.Do(context.Background(), b, kv.Get{Key: []byte("k"), Common: kv.Common{Retry: slowly, Timeout: 500 * time.Millisecond}})
+				_, err := kv.Do(context.Background(), b, kv.Get{Key: []byte("k"), Common: kv.Common{
+					Retry:   slowly,
+					Timeout: 500 * time.Millisecond,
+				}})
 				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 				require.ErrorContains(t, err, "waiting for a retry")
 				info, ok := retry.InfoOf(err)
@@ -65,7 +68,10 @@ func TestACallThatExpiresInItsFirstDelaySaysThatItWaitedForARetry(t *testing.T) 
 	t.Run("a query", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			m.Script(mock.ServiceMatch{Service: mock.QueryService}, mock.Answer{Status: 429})
-			_, err := client(t, m).Query(within(t, 500*time.Millisecond), &query.Request{Statement: "SELECT 1", Retry: slowly})
+			_, err := client(t, m).Query(within(t, 500*time.Millisecond), &query.Request{
+				Statement: "SELECT 1",
+				Retry:     slowly,
+			})
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 			require.ErrorContains(t, err, "waiting for a retry")
 		})
@@ -76,7 +82,10 @@ func TestACallThatExpiresInItsFirstDelaySaysThatItWaitedForARetry(t *testing.T) 
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Drop())
 			b := client(t, m).Bucket("default")
 			require.NoError(t, b.WaitReady(within(t, time.Second)))
-			_, err := kv.Do(context.Background(), b, kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 500 * time.Millisecond}})
+			_, err := kv.Do(context.Background(), b, kv.Get{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 500 * time.Millisecond},
+			})
 			require.ErrorContains(t, err, "waiting for the answer")
 		})
 	})
@@ -151,14 +160,18 @@ func TestTheUsersObserverIsToldOfEveryAttemptAndDecision(t *testing.T) {
 	}
 }
 
-// Failed counts those of Retries whose attempt has failed: what was sent again although no server had looked at it is in neither.
+// Failed counts those of Retries whose attempt has failed: what was sent again although no server had looked at it is
+// in neither.
 func TestFailedAndRetriesCountTheSame(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		cl := client(t, m)
 		b := cl.Bucket("default")
 		require.NoError(t, b.WaitReady(within(t, time.Second)))
 		write := func() error {
-			_, err := kv.Do(context.Background(), b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Timeout: 500 * time.Millisecond}})
+			_, err := kv.Do(context.Background(), b, kv.Upsert{
+				Key:    []byte("k"),
+				Common: kv.Common{Timeout: 500 * time.Millisecond},
+			})
 			return err
 		}
 		counts := func() retry.OperationStats {

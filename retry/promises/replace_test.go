@@ -31,7 +31,10 @@ const writesTwice = `{"operationConfig":[{"name":[{"service":"kv","operation":"u
 
 func TestAPolicyCanBeReplacedWhileTheClientRuns(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		_, err := kv.Do(t.Context(), w.b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Durability: memd.DurabilityMajority})
+		_, err := kv.Do(t.Context(), w.b, kv.Upsert{
+			Key: []byte("k"), Value: []byte("v"),
+			Durability: memd.DurabilityMajority,
+		})
 		require.NoError(t, err)
 		attempts := func() int {
 			in := w.refuses(memd.OpSet, 6, memd.StatusTmpFail)
@@ -78,7 +81,8 @@ func TestAPolicyCanBeReplacedWhileTheClientRuns(t *testing.T) {
 	})
 }
 
-// TestSuccessesOnConnectionsThatAreOpenCountForANewFile: the throttle hears of them although they were made without one.
+// TestSuccessesOnConnectionsThatAreOpenCountForANewFile: the throttle hears of them although they were made without
+// one.
 func TestSuccessesOnConnectionsThatAreOpenCountForANewFile(t *testing.T) {
 	virtualOf(t, []mock.Option{mock.Nodes(1), mock.Bucket("default", 16)}, func(t *testing.T, w *world) {
 		w.c.SetPolicy(parsed(t, throttling(4, "1")))

@@ -44,7 +44,10 @@ func TestRetryAttemptsReturnsTheNumberOfRetriesThatAlreadyHappened(t *testing.T)
 			require.NoError(t, w.m.Kill(1))
 			time.Sleep(time.Second)
 			p := &ported{}
-			_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Retry: p, Timeout: 400 * ms}})
+			_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{
+				Retry:   p,
+				Timeout: 400 * ms,
+			}})
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 			require.Greater(t, len(p.asked), 5)
 			require.Equal(t, counted(len(p.asked)), p.asked, "it backs off, instead of asking for 1 ms each time")
@@ -83,7 +86,8 @@ func TestRetryAttemptsReturnsTheNumberOfRetriesThatAlreadyHappened(t *testing.T)
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
 			last := s.asked()[len(s.asked())-1]
 			require.Equal(t, retry.KVLocked, last.why)
-			require.Equal(t, info.Retries()-1, last.Retries(), "those that no strategy was asked about are counted, too")
+			require.Equal(t, info.Retries()-1, last.Retries(),
+				"those that no strategy was asked about are counted, too")
 			require.Equal(t, last.Attempts+last.Transparent, last.Retries())
 		})
 	})
@@ -95,7 +99,10 @@ func TestTheBackoffStepGrowsAtEveryStage(t *testing.T) {
 		require.NoError(t, w.m.Kill(1))
 		time.Sleep(time.Second)
 		s := &recorder{base: retry.BestEffort{}}
-		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Retry: s, Timeout: 400 * ms}})
+		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{
+			Retry:   s,
+			Timeout: 400 * ms,
+		}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		for i, a := range s.asked() {
 			require.Equal(t, i, a.BackoffStep)

@@ -14,8 +14,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// TestNothingOfAHedgedReadSurvivesIntoTheNextCall: reads that are hedged by a file, and unrelated writes between them, which keep their
-// own policy, their timeout and the user's classification.
+// TestNothingOfAHedgedReadSurvivesIntoTheNextCall: reads that are hedged by a file, and unrelated writes between them,
+// which keep their own policy, their timeout and the user's classification.
 func TestNothingOfAHedgedReadSurvivesIntoTheNextCall(t *testing.T) {
 	text := `{"operationConfig":[
 		{"name":[{"service":"kv","operation":"get"}],"hedgingPolicy":{"maxAttempts":3,"nonFatalReasons":["KV_TEMPORARY_FAILURE"]}},
@@ -62,7 +62,10 @@ func TestACallsOwnOptionsAreNotTheNextOnes(t *testing.T) {
 		require.NoError(t, err)
 		for range 50 {
 			in := w.refuses(memd.OpGet, 0, memd.StatusTmpFail)
-			_, err := kv.Do(t.Context(), w.b, kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 10 * ms, Retry: stops{}}})
+			_, err := kv.Do(t.Context(), w.b, kv.Get{Key: []byte("k"), Common: kv.Common{
+				Timeout: 10 * ms,
+				Retry:   stops{},
+			}})
 			require.Error(t, err)
 			require.Equal(t, 1, in.Fired())
 			in.Remove()

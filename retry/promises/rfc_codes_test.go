@@ -42,8 +42,8 @@ func TestTheStatusesOfTheRFCHaveTheirReasons(t *testing.T) {
 	})
 }
 
-// TestEveryResponseIsPermanentRetryableOrTheApplications: of every status that has a name an upsert that meets it once ends with a
-// result, ends with an error after one request, or is sent again for a reason. Nothing else happens to it.
+// TestEveryResponseIsPermanentRetryableOrTheApplications: of every status that has a name an upsert that meets it once
+// ends with a result, ends with an error after one request, or is sent again for a reason. Nothing else happens to it.
 func TestEveryResponseIsPermanentRetryableOrTheApplications(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{}}`))
@@ -87,7 +87,8 @@ const statusNew = memd.Status(0x7ff1)
 
 func TestAnUnknownResponseCodeIsAPermanentFailure(t *testing.T) {
 	withErrorMap(t, ``, ``, func(t *testing.T, w *world) {
-		for _, status := range []memd.Status{statusNew, 0x7fff} { // one is in the map and is not to be retried, one is not in it
+		// one is in the map and is not to be retried, one is not in it
+		for _, status := range []memd.Status{statusNew, 0x7fff} {
 			in := w.refuses(memd.OpSet, 0, status)
 			took, info, err := w.upsert(retry.BestEffort{})
 			require.ErrorIs(t, err, cberr.Couchbase)
@@ -161,11 +162,16 @@ func TestLockedOfAnUnlockIsACASMismatchAndIsNotRetried(t *testing.T) {
 func TestTheIdempotentOperationsAreThoseOfTheRFC(t *testing.T) {
 	of := map[string][]memd.Opcode{
 		"the document": {
-			memd.OpGetClusterConfig, memd.OpGet, memd.OpCollectionsGetID, memd.OpCollectionsGetManifest, memd.OpNoop, memd.OpGetMeta,
-			memd.OpObserve, memd.OpObserveSeqno, memd.OpGetReplica, memd.OpSubdocMultiLookup, memd.OpSubdocGet, memd.OpSubdocExists,
+			memd.OpGetClusterConfig, memd.OpGet, memd.OpCollectionsGetID, memd.OpCollectionsGetManifest, memd.OpNoop,
+			memd.OpGetMeta,
+			memd.OpObserve, memd.OpObserveSeqno, memd.OpGetReplica, memd.OpSubdocMultiLookup, memd.OpSubdocGet,
+			memd.OpSubdocExists,
 			memd.OpSubdocGetCount,
 		},
-		"reads": {memd.OpGetRandomKey, memd.OpStat, memd.OpVersion, memd.OpGetFailoverLog, memd.OpGetEx, memd.OpGetExReplica},
+		"reads": {
+			memd.OpGetRandomKey, memd.OpStat, memd.OpVersion, memd.OpGetFailoverLog, memd.OpGetEx,
+			memd.OpGetExReplica,
+		},
 	}
 	want := map[memd.Opcode]bool{}
 	for _, ops := range of {
@@ -191,7 +197,10 @@ func TestAGetThatLocksOrTouchesIsNotIdempotent(t *testing.T) {
 				return err
 			},
 			memd.OpGAT: func() error {
-				_, err := kv.Do(within(t, time.Minute), w.b, kv.GetAndTouch{Key: []byte("k"), Expiry: kv.ExpireAfter(time.Hour)})
+				_, err := kv.Do(within(t, time.Minute), w.b, kv.GetAndTouch{
+					Key:    []byte("k"),
+					Expiry: kv.ExpireAfter(time.Hour),
+				})
 				return err
 			},
 		} {
@@ -261,7 +270,8 @@ func sendRaw(method string) func(context.Context, *core.Cluster) error {
 	}
 }
 
-// TestWhichRequestsToServicesAreIdempotent: one whose connection is lost is sent again if it is, and is in doubt if it is not.
+// TestWhichRequestsToServicesAreIdempotent: one whose connection is lost is sent again if it is, and is in doubt if it
+// is not.
 func TestQueriesAreIdempotentIfReadonlySearchesAndViewsAlwaysAndGETsOfTheManager(t *testing.T) {
 	for name, c := range map[string]struct {
 		service    mock.Service
@@ -296,7 +306,8 @@ func TestQueriesAreIdempotentIfReadonlySearchesAndViewsAlwaysAndGETsOfTheManager
 	}
 }
 
-// TestTheCodesOfTheServicesHaveTheirReasons: analytics 23000, 23003 and 23007, search 429, view 302 and the list of views.
+// TestTheCodesOfTheServicesHaveTheirReasons: analytics 23000, 23003 and 23007, search 429, view 302 and the list of
+// views.
 func TestTheCodesOfTheServicesHaveTheirReasons(t *testing.T) {
 	code := func(n int) mock.Answer { return mock.Answer{Errors: []mock.ServiceError{{Code: n, Message: "m"}}} }
 	type row struct {
@@ -325,7 +336,10 @@ func TestTheCodesOfTheServicesHaveTheirReasons(t *testing.T) {
 		"view 400":         {mock.ViewsService, sendView, answered(400, `{}`), retry.Unknown},
 	}
 	for _, n := range []int{23000, 23003, 23007} {
-		rows[fmt.Sprint("analytics ", n)] = row{mock.AnalyticsService, sendAnalytics(false), code(n), retry.AnalyticsTemporaryFailure}
+		rows[fmt.Sprint("analytics ", n)] = row{
+			mock.AnalyticsService, sendAnalytics(false), code(n),
+			retry.AnalyticsTemporaryFailure,
+		}
 	}
 	for _, n := range []int{300, 301, 303, 307, 401, 408, 409, 412, 416, 417, 501, 502, 503, 504} {
 		rows[fmt.Sprint("view ", n)] = row{mock.ViewsService, sendView, answered(n, "{}"), retry.ViewsTemporaryFailure}
@@ -354,8 +368,9 @@ func TestAllServicesGoThroughOneEntryToRetrying(t *testing.T) {
 		_, _, err := w.upsert(nil)
 		require.NoError(t, err)
 		for service, send := range map[mock.Service]func(context.Context, *core.Cluster) error{
-			mock.QueryService: sendQuery(true), mock.AnalyticsService: sendAnalytics(true), mock.SearchService: sendSearch,
-			mock.ViewsService: sendView, mock.ManagementService: sendRaw(http.MethodGet),
+			mock.QueryService: sendQuery(true), mock.AnalyticsService: sendAnalytics(true),
+			mock.SearchService: sendSearch,
+			mock.ViewsService:  sendView, mock.ManagementService: sendRaw(http.MethodGet),
 		} {
 			w.m.Script(mock.ServiceMatch{Service: service, Path: pathOf[service]}, answered(503, ""))
 			require.ErrorIs(t, send(within(t, time.Minute), w.c), retry.ErrExhausted)

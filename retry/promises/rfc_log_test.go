@@ -59,7 +59,8 @@ func TestEveryDecisionIsLoggedWithItsReason(t *testing.T) {
 		require.NoError(t, err)
 		lines := h.take()
 		require.Len(t, lines, 1)
-		require.Equal(t, []string{"Retrying", "DEBUG", "KV_TEMPORARY_FAILURE", "upsert", "3ms", "0"}, valuesOf(lines[0], "", "level", "reason", "operation", "delay", "attempts"))
+		require.Equal(t, []string{"Retrying", "DEBUG", "KV_TEMPORARY_FAILURE", "upsert", "3ms", "0"},
+			valuesOf(lines[0], "", "level", "reason", "operation", "delay", "attempts"))
 		require.NotEmpty(t, lines[0]["operation_id"])
 		require.NotEmpty(t, lines[0]["endpoint"])
 
@@ -68,7 +69,8 @@ func TestEveryDecisionIsLoggedWithItsReason(t *testing.T) {
 		require.NoError(t, err)
 		lines = h.take()
 		require.Len(t, lines, 2)
-		require.Equal(t, []string{"Retrying", "KV_NOT_MY_VBUCKET", "10ms", "1"}, valuesOf(lines[1], "", "reason", "delay", "attempts"))
+		require.Equal(t, []string{"Retrying", "KV_NOT_MY_VBUCKET", "10ms", "1"}, valuesOf(lines[1], "", "reason",
+			"delay", "attempts"))
 
 		w.refuses(memd.OpSet, 1, memd.StatusLocked)
 		_, _, err = w.upsert(stops{})
@@ -114,14 +116,16 @@ func TestReasonsForAllThatKeepsARequestFromBeingSent(t *testing.T) {
 		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Retry: stops{}}})
 		require.Equal(t, retry.SocketNotAvailable, reasonOf(err))
 	})
-	virtualOf(t, []mock.Option{mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 16)}, func(t *testing.T, w *world) {
-		key := w.keyOn(1)
-		require.NoError(t, w.m.Failover(1))
-		time.Sleep(5 * time.Second)
-		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Retry: stops{}}})
-		require.Equal(t, retry.NodeNotAvailable, reasonOf(err))
-	})
-	virtualOf(t, []mock.Option{mock.Nodes(1), mock.Bucket("default", 16), mock.Services(mock.KVService, mock.ManagementService)},
+	virtualOf(t, []mock.Option{mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 16)},
+		func(t *testing.T, w *world) {
+			key := w.keyOn(1)
+			require.NoError(t, w.m.Failover(1))
+			time.Sleep(5 * time.Second)
+			_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Retry: stops{}}})
+			require.Equal(t, retry.NodeNotAvailable, reasonOf(err))
+		})
+	virtualOf(t, []mock.Option{mock.Nodes(1), mock.Bucket("default", 16), mock.Services(mock.KVService,
+		mock.ManagementService)},
 		func(t *testing.T, w *world) {
 			err := sendQuery(true)(within(t, time.Second), w.c)
 			require.Equal(t, retry.ServiceNotAvailable, reasonOf(err))
@@ -130,7 +134,10 @@ func TestReasonsForAllThatKeepsARequestFromBeingSent(t *testing.T) {
 		hold := w.fails(memd.OpSet, 0, mock.Hold())
 		var waiting []kv.Future[kv.MutationResult]
 		for range 3 {
-			waiting = append(waiting, kv.Start(within(t, time.Second), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Retry: stops{}}}))
+			waiting = append(waiting, kv.Start(within(t, time.Second), w.b, kv.Upsert{
+				Key:    []byte("k"),
+				Common: kv.Common{Retry: stops{}},
+			}))
 		}
 		var full error
 		for _, f := range waiting {

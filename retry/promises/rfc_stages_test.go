@@ -63,7 +63,10 @@ func TestOnANetworkFailureOnlyIdempotentOperationsAreRetried(t *testing.T) {
 
 			before := w.m.Frames(memd.OpIncrement)
 			w.fails(memd.OpIncrement, 1, mock.CloseBefore())
-			_, err = kv.Do(within(t, time.Minute), w.b, kv.Increment{Key: []byte("n"), Delta: 1, Initial: new(uint64(1)), Common: kv.Common{Retry: s}})
+			_, err = kv.Do(within(t, time.Minute), w.b, kv.Increment{
+				Key: []byte("n"), Delta: 1,
+				Initial: new(uint64(1)), Common: kv.Common{Retry: s},
+			})
 			var failed *kv.Error
 			require.ErrorAs(t, err, &failed)
 			require.True(t, failed.Ambiguous())
@@ -80,7 +83,8 @@ func (insists) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.A
 	return retry.After(ms)
 }
 
-// TestACallIsInDoubtOnlyIfAWriteWasOnTheWireUnanswered: what was not sent, what was answered and what only reads is not.
+// TestACallIsInDoubtOnlyIfAWriteWasOnTheWireUnanswered: what was not sent, what was answered and what only reads is
+// not.
 func TestACallIsInDoubtOnlyIfAWriteWasOnTheWireUnanswered(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.fails(memd.OpSet, 1, mock.DropReply())
@@ -124,8 +128,8 @@ func TestTheControlledBackoffIs1And10And50And100And500And1000Milliseconds(t *tes
 	})
 }
 
-// TestADelayIsCappedToTheTimeThatIsLeft: the document's example. After two seconds a strategy asks for one more; the operation
-// times out after 2.5 s and nothing is sent then.
+// TestADelayIsCappedToTheTimeThatIsLeft: the document's example. After two seconds a strategy asks for one more; the
+// operation times out after 2.5 s and nothing is sent then.
 func TestADelayIsCappedToTheTimeThatIsLeft(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		in := w.refuses(memd.OpSet, 0, memd.StatusTmpFail)
@@ -143,7 +147,11 @@ func TestAnActionWithoutADurationFailsTheOperation(t *testing.T) {
 		for action, want := range map[*retry.Action]int{{}: 1, new(retry.Stop()): 1, new(retry.After(ms)): 2} {
 			in := w.refuses(memd.OpSet, 1, memd.StatusTmpFail)
 			before := w.m.Frames(memd.OpSet)
-			_, _, err := w.upsert(retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return *action }))
+			_, _, err := w.upsert(retry.Func(func(context.Context, *retry.Request,
+				retry.Reason,
+			) retry.Action {
+				return *action
+			}))
 			require.Equal(t, want == 1, err != nil)
 			require.Equal(t, want, w.m.Frames(memd.OpSet)-before)
 			in.Remove()
@@ -197,7 +205,8 @@ func TestBestEffortRetriesIfTheOperationIsIdempotentOrTheReasonAllowsIt(t *testi
 	for why := range retry.All() {
 		for _, idempotent := range []bool{false, true} {
 			_, again := retry.BestEffort{}.RetryAfter(t.Context(), &retry.Request{Idempotent: idempotent}, why).Delay()
-			require.Equal(t, why != retry.Unknown && (idempotent || why.AllowsNonIdempotent()), again, "%v, idempotent %v", why, idempotent)
+			require.Equal(t, why != retry.Unknown && (idempotent || why.AllowsNonIdempotent()), again,
+				"%v, idempotent %v", why, idempotent)
 		}
 	}
 	virtual(t, func(t *testing.T, w *world) {
@@ -254,20 +263,25 @@ func TestTheBackoffCalculatorCanBeReplaced(t *testing.T) {
 func TestFastFailOnTerminalErrorIsTheDefaultStrategy(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		began := time.Now()
-		_, err := kv.Do(within(t, time.Minute), w.b, kv.Get{Key: []byte("k"), Common: kv.Common{Scope: "absent", Collection: "c"}})
+		_, err := kv.Do(within(t, time.Minute), w.b, kv.Get{Key: []byte("k"), Common: kv.Common{
+			Scope:      "absent",
+			Collection: "c",
+		}})
 		require.ErrorIs(t, err, cberr.ScopeNotFound)
 		require.ErrorIs(t, err, retry.ErrTerminal)
 		require.Zero(t, time.Since(began))
 	})
 }
 
-// TestScopeNotFoundAndCollectionNotFoundEndTheCallOnceAMapWasFetched: the other terminal reasons have tests of their own.
+// TestScopeNotFoundAndCollectionNotFoundEndTheCallOnceAMapWasFetched: the other terminal reasons have tests of their
+// own.
 func TestScopeNotFoundAndCollectionNotFoundEndTheCallOnceAMapWasFetched(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		_, err := w.m.CreateScope("default", "s")
 		require.NoError(t, err)
 		for where, want := range map[kv.Common]error{
-			{Scope: "absent", Collection: "c"}: cberr.ScopeNotFound, {Scope: "s", Collection: "absent"}: cberr.CollectionNotFound,
+			{Scope: "absent", Collection: "c"}: cberr.ScopeNotFound,
+			{Scope: "s", Collection: "absent"}: cberr.CollectionNotFound,
 		} {
 			began := time.Now()
 			_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: []byte("k"), Common: where})
@@ -281,7 +295,10 @@ func TestScopeNotFoundAndCollectionNotFoundEndTheCallOnceAMapWasFetched(t *testi
 		}
 		_, err = w.m.CreateCollection("default", "s", "absent")
 		require.NoError(t, err)
-		_, err = kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "absent"}})
+		_, err = kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Scope:      "s",
+			Collection: "absent",
+		}})
 		require.NoError(t, err, "it exists now")
 	})
 }
@@ -303,14 +320,19 @@ func TestForAnyOtherReasonFastFailDoesAsBestEffortDoes(t *testing.T) {
 	}
 }
 
-// TestARetryReasonHasTheRFCsTwoFlags: the document's table, and our choice for its five rows that say "todo": they are met before
-// anything is sent, so that a retry is safe, and the strategy decides.
+// TestARetryReasonHasTheRFCsTwoFlags: the document's table, and our choice for its five rows that say "todo": they are
+// met before anything is sent, so that a retry is safe, and the strategy decides.
 func TestARetryReasonHasTheRFCsTwoFlags(t *testing.T) {
 	const todo = "todo"
 	for name, flags := range map[string][2]string{
-		"UNKNOWN": {"false", "false"}, "SOCKET_NOT_AVAILABLE": {"true", "false"}, "SERVICE_NOT_AVAILABLE": {"true", "false"},
-		"NODE_NOT_AVAILABLE": {"true", "false"}, "KV_NOT_MY_VBUCKET": {"true", "true"}, "KV_COLLECTION_OUTDATED": {"true", "true"},
-		"KV_ERROR_MAP_RETRY_INDICATED": {"true", "false"}, "KV_LOCKED": {"true", "false"}, "KV_TEMPORARY_FAILURE": {"true", "false"},
+		"UNKNOWN": {"false", "false"}, "SOCKET_NOT_AVAILABLE": {"true", "false"}, "SERVICE_NOT_AVAILABLE": {
+			"true",
+			"false",
+		},
+		"NODE_NOT_AVAILABLE": {"true", "false"}, "KV_NOT_MY_VBUCKET": {"true", "true"},
+		"KV_COLLECTION_OUTDATED":       {"true", "true"},
+		"KV_ERROR_MAP_RETRY_INDICATED": {"true", "false"}, "KV_LOCKED": {"true", "false"},
+		"KV_TEMPORARY_FAILURE":      {"true", "false"},
 		"KV_SYNC_WRITE_IN_PROGRESS": {"true", "false"}, "KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS": {"true", "false"},
 		"SERVICE_RESPONSE_CODE_INDICATED": {"true", "false"}, "SOCKET_CLOSED_WHILE_IN_FLIGHT": {"false", "false"},
 		"CIRCUIT_BREAKER_OPEN": {"true", "false"}, "QUERY_PREPARED_STATEMENT_FAILURE": {"true", "false"},
@@ -330,7 +352,8 @@ func TestARetryReasonHasTheRFCsTwoFlags(t *testing.T) {
 	}
 }
 
-// TestAllUnknownReasonsMustNotBeRetried: neither the shipped strategies nor the user's own get a write repeated for no reason.
+// TestAllUnknownReasonsMustNotBeRetried: neither the shipped strategies nor the user's own get a write repeated for no
+// reason.
 func TestAllUnknownReasonsMustNotBeRetried(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		for _, s := range []retry.Strategy{nil, retry.BestEffort{}, retry.FastFailOnTerminalError{}, insists{}} {

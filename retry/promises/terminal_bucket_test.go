@@ -45,7 +45,10 @@ var clusterCalls = map[string]func(ctx context.Context, c *core.Cluster) error{
 	},
 	"hedged query": func(ctx context.Context, c *core.Cluster) error {
 		resp, err := c.Do(ctx, &core.HTTPRequest{
-			Service: core.Query, Method: "GET", Path: "/admin/ping", Hedge: &core.Hedge{MaxAttempts: 2, Delay: time.Millisecond},
+			Service: core.Query, Method: "GET", Path: "/admin/ping", Hedge: &core.Hedge{
+				MaxAttempts: 2,
+				Delay:       time.Millisecond,
+			},
 		})
 		if err == nil {
 			err = resp.Body.Close()
@@ -58,13 +61,16 @@ var clusterCalls = map[string]func(ctx context.Context, c *core.Cluster) error{
 	},
 }
 
-// A bucket that nothing can be had of, for whatever reason, stops no call that needs no bucket: the cluster has a way to its map
-// of its own.
+// A bucket that nothing can be had of, for whatever reason, stops no call that needs no bucket: the cluster has a way
+// to its map of its own.
 func TestABucketThatCannotBeOpenedStopsNoClusterCall(t *testing.T) {
 	answers := func(op memd.Opcode, s memd.Status) func(m *mock.Cluster) {
 		return func(m *mock.Cluster) {
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{op}, Bucket: "default"}, mock.Status(s))
-			m.Inject(mock.Match{Opcodes: []memd.Opcode{op}, Func: func(p *memd.Packet) bool { return string(p.Key) == "default" }}, mock.Status(s))
+			m.Inject(mock.Match{
+				Opcodes: []memd.Opcode{op},
+				Func:    func(p *memd.Packet) bool { return string(p.Key) == "default" },
+			}, mock.Status(s))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -76,11 +82,16 @@ func TestABucketThatCannotBeOpenedStopsNoClusterCall(t *testing.T) {
 		"no access": {bucket: "default", change: func(cfg *core.Config) {
 			cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret")
 		}},
-		"not found":                 {bucket: "default", spoil: answers(memd.OpSelectBucket, memd.StatusKeyNotFound)},
-		"too many connections":      {bucket: "default", spoil: answers(memd.OpSelectBucket, memd.StatusRateLimitedMaxConnections)},
-		"no map of it":              {bucket: "default", spoil: answers(memd.OpGetClusterConfig, memd.StatusKeyNotFound)},
-		"the other seed is silent":  {bucket: "defualt", spoil: func(m *mock.Cluster) { silence(m, 1) }},
-		"maps come over HTTP alone": {bucket: "defualt", change: func(cfg *core.Config) { cfg.Maps.Bootstrap = core.BootstrapHTTP }},
+		"not found": {bucket: "default", spoil: answers(memd.OpSelectBucket, memd.StatusKeyNotFound)},
+		"too many connections": {bucket: "default", spoil: answers(memd.OpSelectBucket,
+			memd.StatusRateLimitedMaxConnections)},
+		"no map of it": {bucket: "default", spoil: answers(memd.OpGetClusterConfig,
+			memd.StatusKeyNotFound)},
+		"the other seed is silent": {bucket: "defualt", spoil: func(m *mock.Cluster) { silence(m, 1) }},
+		"maps come over HTTP alone": {
+			bucket: "defualt",
+			change: func(cfg *core.Config) { cfg.Maps.Bootstrap = core.BootstrapHTTP },
+		},
 	} {
 		for call, run := range clusterCalls {
 			t.Run(name+", "+call, func(t *testing.T) {
@@ -143,10 +154,14 @@ func TestAWorkingBucketNeedsNoOtherWay(t *testing.T) {
 	})
 }
 
-// A statement that a bucket does not matter for is not kept from a bucket's trouble by another one that is still being opened.
+// A statement that a bucket does not matter for is not kept from a bucket's trouble by another one that is still being
+// opened.
 func TestAQueryBesideABucketThatIsSlowToOpen(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSelectBucket}, Func: func(p *memd.Packet) bool { return string(p.Key) == "default" }}, mock.DropReply())
+		m.Inject(mock.Match{
+			Opcodes: []memd.Opcode{memd.OpSelectBucket},
+			Func:    func(p *memd.Packet) bool { return string(p.Key) == "default" },
+		}, mock.DropReply())
 		cl := client(t, m)
 		cl.Bucket("default")
 		cl.Bucket("defualt")

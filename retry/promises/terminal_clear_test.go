@@ -88,11 +88,14 @@ func TestAuthenticationErrorIsClearedByAnyLaterLogin(t *testing.T) {
 	}, mock.Nodes(1))
 }
 
-// BUCKET_ACCESS_ERROR is the bucket's: any node that lets the bucket be selected ends it, while another one still refuses.
+// BUCKET_ACCESS_ERROR is the bucket's: any node that lets the bucket be selected ends it, while another one still
+// refuses.
 func TestBucketAccessErrorIsClearedByAnyNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		refused := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSelectBucket}}, mock.Status(memd.StatusAccess))
-		late := m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSelectBucket}, Times: 1}, mock.Status(memd.StatusAccess))
+		refused := m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSelectBucket}},
+			mock.Status(memd.StatusAccess))
+		late := m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSelectBucket}, Times: 1},
+			mock.Status(memd.StatusAccess))
 		cl := client(t, m)
 		b := cl.Bucket("default")
 		require.ErrorIs(t, get(within(t, time.Second), b, "k"), cberr.BucketAccess)
@@ -123,13 +126,17 @@ func TestBucketAccessErrorIsClearedByAnyNode(t *testing.T) {
 // BUCKET_ACCESS_ERROR is one bucket's alone.
 func TestBucketAccessErrorIsOfOneBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
-		cl := client(t, m, func(cfg *core.Config) { cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret") })
+		cl := client(t, m, func(cfg *core.Config) {
+			cfg.Auth.Username, cfg.Auth.Password = "app",
+				core.NewSecret("secret")
+		})
 		require.ErrorIs(t, get(within(t, time.Second), cl.Bucket("default"), "k"), cberr.BucketAccess)
 		require.ErrorIs(t, get(within(t, time.Second), cl.Bucket("other"), "k"), cberr.DocumentNotFound)
 	}, mock.Bucket("other", 64), mock.User("app", "secret", "other"))
 }
 
-// AUTHENTICATION_ERROR is an explicit refusal of the credentials at the SASL step, and nothing else that goes wrong there.
+// AUTHENTICATION_ERROR is an explicit refusal of the credentials at the SASL step, and nothing else that goes wrong
+// there.
 func TestOtherSASLTroubleIsNoAuthenticationError(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    memd.Opcode
@@ -159,7 +166,8 @@ func TestOtherSASLTroubleIsNoAuthenticationError(t *testing.T) {
 
 // An error of SCRAM that is about the credentials is such a refusal, whatever the status beside it.
 func TestARefusedProofIsAnAuthenticationErrorWhateverItsStatus(t *testing.T) {
-	for _, text := range []string{"e=invalid-proof", "e=unknown-user", "v=AAAA,e=failed"} { // the last is CouchbaseMock's
+	// the last is CouchbaseMock's
+	for _, text := range []string{"e=invalid-proof", "e=unknown-user", "v=AAAA,e=failed"} {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSASLStep}}, rewrite(text))
 			err := get(within(t, time.Second), client(t, m).Bucket("default"), "k")
@@ -191,7 +199,8 @@ func TestAConditionOfANodeThatHasLeftIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		h := &slowEnabled{Handler: slog.DiscardHandler}
 		h.delay.Store(int64(200 * time.Millisecond))
-		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}}, mock.Status(memd.StatusAuthError))
+		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
+			mock.Status(memd.StatusAuthError))
 		cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Log = slog.New(h) })
 		b := cl.Bucket("default")
 		time.Sleep(100 * time.Millisecond) // node 2 has refused, and the line about it is being asked about

@@ -74,18 +74,22 @@ func TestAStrategyAroundTheDefaultKeepsFastFailureEverywhere(t *testing.T) {
 				inBubble(t, func(t *testing.T, m *mock.Cluster) {
 					cl := client(t, m, strategy(s), wrongPassword)
 					cl.Bucket("default")
-					failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error { return wait(ctx, cl) })
+					failsAtOnce(t, cberr.AuthenticationFailure, atOnce,
+						func(ctx context.Context) error { return wait(ctx, cl) })
 				})
 			})
 		}
 	}
 }
 
-// A strategy that waits for terminal conditions, by embedding or as it is, makes all wait, and each of them ends well when the
-// condition has gone.
+// A strategy that waits for terminal conditions, by embedding or as it is, makes all wait, and each of them ends well
+// when the condition has gone.
 func TestAStrategyThatWaitsForTerminalConditionsMakesAllWait(t *testing.T) {
 	for name, s := range map[string]retry.Strategy{
-		"BestEffort": retry.BestEffort{}, "embedded": embedsPatience{}, "Limit": policy.Limit{Base: embedsPatience{}, MaxAttempts: 1000},
+		"BestEffort": retry.BestEffort{}, "embedded": embedsPatience{}, "Limit": policy.Limit{
+			Base:        embedsPatience{},
+			MaxAttempts: 1000,
+		},
 	} {
 		for what, wait := range waits {
 			t.Run(name+", "+what, func(t *testing.T) {
@@ -93,7 +97,10 @@ func TestAStrategyThatWaitsForTerminalConditionsMakesAllWait(t *testing.T) {
 					cl := client(t, m, strategy(s), wrongPassword)
 					cl.Bucket("default")
 					time.AfterFunc(time.Second, func() {
-						_ = cl.SetCredentials(core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword)})
+						_ = cl.SetCredentials(core.Credentials{
+							Username: mock.DefaultUser,
+							Password: core.NewSecret(mock.DefaultPassword),
+						})
 					})
 					began := time.Now()
 					require.NoError(t, wait(within(t, 2*time.Second), cl))
@@ -120,7 +127,8 @@ func TestAStrategyThatGivesUpLaterEndsAWaitLater(t *testing.T) {
 	}
 }
 
-// A strategy that panics, blocks or ends its goroutine harms no wait but its own, which ends with its context at the latest.
+// A strategy that panics, blocks or ends its goroutine harms no wait but its own, which ends with its context at the
+// latest.
 func TestAStrategyThatMisbehavesEndsItsWaitOnly(t *testing.T) {
 	blocks := func(ctx context.Context, _ *retry.Request, _ retry.Reason) retry.Action {
 		<-ctx.Done()
@@ -158,7 +166,10 @@ func TestAStrategyThatMisbehavesEndsItsWaitOnly(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, "ended its goroutine")
 				}
-				_, err = kv.Do(within(t, time.Second), b, kv.Get{Key: []byte("k"), Common: kv.Common{Retry: retry.FastFailOnTerminalError{}}})
+				_, err = kv.Do(within(t, time.Second), b, kv.Get{
+					Key:    []byte("k"),
+					Common: kv.Common{Retry: retry.FastFailOnTerminalError{}},
+				})
 				require.ErrorIs(t, err, cberr.AuthenticationFailure)
 			})
 		})

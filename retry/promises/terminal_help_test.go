@@ -72,7 +72,10 @@ var calls = map[string]func(ctx context.Context, c *core.Cluster) error{
 		return err
 	},
 	"upsert in a collection": func(ctx context.Context, c *core.Cluster) error {
-		_, err := kv.Do(ctx, c.Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{Scope: "s", Collection: "c"}})
+		_, err := kv.Do(ctx, c.Bucket("default"), kv.Upsert{Key: []byte("k"), Common: kv.Common{
+			Scope:      "s",
+			Collection: "c",
+		}})
 		return err
 	},
 	"query": func(ctx context.Context, c *core.Cluster) error {

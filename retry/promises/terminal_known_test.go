@@ -20,8 +20,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// patience is how long WaitReady lets a node go on that is still being connected to while another one has met a terminal
-// condition: 0.25 s without progress.
+// patience is how long WaitReady lets a node go on that is still being connected to while another one has met a
+// terminal condition: 0.25 s without progress.
 const patience = 300 * time.Millisecond
 
 // condition is one of the three terminal conditions of connections.
@@ -59,8 +59,8 @@ func conditions() map[string]condition {
 	}
 }
 
-// Of two seeds one never answers, and the other one refuses: what it has said is the answer to every call, at once, whatever
-// the silent one may still say.
+// Of two seeds one never answers, and the other one refuses: what it has said is the answer to every call, at once,
+// whatever the silent one may still say.
 func TestAKnownTerminalConditionIsToldAtOnceBesideASilentSeed(t *testing.T) {
 	for name, c := range conditions() {
 		for call, run := range calls {
@@ -111,7 +111,8 @@ func TestAKnownTerminalConditionIsToldAtOnceAfterAReconnect(t *testing.T) {
 				m.Network().ResetAll()
 				time.Sleep(atOnce)
 				for range 8 { // keys of both nodes
-					failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error { return run(ctx, cl) })
+					failsAtOnce(t, cberr.AuthenticationFailure, atOnce,
+						func(ctx context.Context) error { return run(ctx, cl) })
 				}
 				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, cl.Bucket("default").WaitReady)
 			})
@@ -162,7 +163,10 @@ func TestAKnownTerminalConditionIsToldAtOnceBesideASlowSRVLookup(t *testing.T) {
 				cl := client(t, m, wrongPassword, func(cfg *core.Config) {
 					cfg.Seeds.SRV, cfg.Seeds.Resolver = "_couchbase._tcp.db.example.com", slowRecords{}
 				})
-				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error { return run(ctx, cl) })
+				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error {
+					return run(ctx,
+						cl)
+				})
 			})
 		})
 	}
@@ -209,13 +213,15 @@ type notTLS struct{ net.Conn }
 
 func (notTLS) Read(b []byte) (int, error) { return copy(b, "HTTP/1.1 400 Bad Request\r\n\r\n"), nil }
 
-// A connection that works and gives no map yet keeps calls waiting. When their time is over they name what another node has
-// said.
+// A connection that works and gives no map yet keeps calls waiting. When their time is over they name what another node
+// has said.
 func TestACallThatWaitsOnAWorkingConnectionNamesTheConditionOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
-		m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpGetClusterConfig}}, mock.Status(memd.StatusKeyNotFound))
-		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSASLStep}}, mock.Status(memd.StatusAuthError))
+		m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpGetClusterConfig}},
+			mock.Status(memd.StatusKeyNotFound))
+		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
+			mock.Status(memd.StatusAuthError))
 		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpHello}}, mock.Delay(10*time.Millisecond))
 		silence(m, 2)
 		cl := client(t, m)
@@ -232,7 +238,8 @@ func TestACallThatWaitsOnAWorkingConnectionNamesTheConditionOfAnother(t *testing
 func TestASeedThatRefusesFailsNoCallOfTheOthers(t *testing.T) {
 	for range 20 {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
-			m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLAuth}}, mock.Status(memd.StatusAuthError))
+			m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLAuth}},
+				mock.Status(memd.StatusAuthError))
 			b := client(t, m).Bucket("default")
 			for i := range 16 {
 				key := []byte{'k', byte(i)}

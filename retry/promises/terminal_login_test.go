@@ -17,8 +17,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// New credentials forget what the nodes have said of the old ones, and are used at once: no call has to wait for a pause
-// between two attempts to connect.
+// New credentials forget what the nodes have said of the old ones, and are used at once: no call has to wait for a
+// pause between two attempts to connect.
 func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 	for call, run := range calls {
 		t.Run(call, func(t *testing.T) {
@@ -30,7 +30,10 @@ func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 				cl := client(t, m, wrongPassword)
 				cl.Bucket("default")
 				time.Sleep(20 * time.Second) // the pauses are the longest by now
-				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error { return run(ctx, cl) })
+				failsAtOnce(t, cberr.AuthenticationFailure, atOnce, func(ctx context.Context) error {
+					return run(ctx,
+						cl)
+				})
 				require.NoError(t, cl.SetCredentials(core.Credentials{
 					Username: mock.DefaultUser, Password: core.NewSecret(mock.DefaultPassword),
 				}))
@@ -87,7 +90,8 @@ func TestRenewedCredentialsAreUsedAtOnce(t *testing.T) {
 func TestARefusedTokenIsAnAuthenticationError(t *testing.T) {
 	for token, want := range map[string]error{"good": nil, "bad": cberr.AuthenticationFailure} {
 		synctest.Test(t, func(t *testing.T) {
-			m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual(), mock.TLS(), mock.Token("good", mock.DefaultUser))
+			m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 16), mock.Virtual(), mock.TLS(),
+				mock.Token("good", mock.DefaultUser))
 			cfg, err := core.ParseConnString(m.TLSConnString())
 			require.NoError(t, err)
 			pool := x509.NewCertPool()

@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Ping answers as soon as a condition is known that keeps a bucket from its map, whatever the strategy: it does not wait until
-// the time of a call is over.
+// Ping answers as soon as a condition is known that keeps a bucket from its map, whatever the strategy: it does not
+// wait until the time of a call is over.
 func TestAPingBesideAMisspeltBucketAnswersAtOnce(t *testing.T) {
 	for name, s := range map[string]retry.Strategy{"default": nil, "a strategy that waits": retry.BestEffort{}} {
 		for seeds, spoil := range map[string]func(m *mock.Cluster){

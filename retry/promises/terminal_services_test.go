@@ -13,12 +13,15 @@ import (
 	"github.com/couchcore/couchcore/views"
 )
 
-// BUCKET_ACCESS_ERROR is for key-value calls alone. A request to a service that goes by the bucket's map has none for that reason, and
-// says so when its time is over.
+// BUCKET_ACCESS_ERROR is for key-value calls alone. A request to a service that goes by the bucket's map has none for
+// that reason, and says so when its time is over.
 func TestBucketAccessErrorIsNoReasonForARequestToAService(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		silence(m, 1)
-		cl := client(t, m, func(cfg *core.Config) { cfg.Auth.Username, cfg.Auth.Password = "app", core.NewSecret("secret") })
+		cl := client(t, m, func(cfg *core.Config) {
+			cfg.Auth.Username, cfg.Auth.Password = "app",
+				core.NewSecret("secret")
+		})
 		_, err := cl.Bucket("default").View(within(t, 2*time.Second), &views.Request{Design: "d", View: "v"})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.False(t, reasons(t, err).Has(retry.BucketAccessError))

@@ -33,7 +33,8 @@ func identity(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -64,8 +65,8 @@ func (l plainSpeaker) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// tlsForms are all ways in which TLS can refuse: what the client and the server are configured with. The server's is nil for one
-// that does not speak TLS.
+// tlsForms are all ways in which TLS can refuse: what the client and the server are configured with. The server's is
+// nil for one that does not speak TLS.
 func tlsForms(t *testing.T) map[string]func(client, server *tls.Config) {
 	refuse := func(err error) func(client, _ *tls.Config) {
 		return func(client, _ *tls.Config) {
@@ -73,9 +74,21 @@ func tlsForms(t *testing.T) map[string]func(client, server *tls.Config) {
 		}
 	}
 	return map[string]func(client, server *tls.Config){
-		"untrusted certificate":                     func(client, _ *tls.Config) { client.RootCAs = x509.NewCertPool() },
-		"certificate of another host":               func(client, _ *tls.Config) { client.ServerName = "elsewhere.example.com" },
-		"expired certificate":                       func(client, _ *tls.Config) { client.Time = func() time.Time { return time.Now().AddDate(1, 0, 0) } },
+		"untrusted certificate": func(client,
+			_ *tls.Config,
+		) {
+			client.RootCAs = x509.NewCertPool()
+		},
+		"certificate of another host": func(client,
+			_ *tls.Config,
+		) {
+			client.ServerName = "elsewhere.example.com"
+		},
+		"expired certificate": func(client,
+			_ *tls.Config,
+		) {
+			client.Time = func() time.Time { return time.Now().AddDate(1, 0, 0) }
+		},
 		"VerifyConnection refuses":                  refuse(errors.New("not on the list")),
 		"VerifyConnection refuses with EOF":         refuse(io.EOF),
 		"VerifyConnection refuses with a timeout":   refuse(context.DeadlineExceeded),
@@ -84,18 +97,33 @@ func tlsForms(t *testing.T) map[string]func(client, server *tls.Config) {
 			client.VerifyConnection = func(tls.ConnectionState) error { panic("in the user's callback") }
 		},
 		"VerifyPeerCertificate refuses": func(client, _ *tls.Config) {
-			client.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not on the list") }
+			client.VerifyPeerCertificate = func([][]byte,
+				[][]*x509.Certificate,
+			) error {
+				return errors.New("not on the list")
+			}
 		},
 		"VerifyPeerCertificate panics": func(client, _ *tls.Config) {
-			client.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { panic("in the user's callback") }
+			client.VerifyPeerCertificate = func([][]byte,
+				[][]*x509.Certificate,
+			) error {
+				panic("in the user's callback")
+			}
 		},
 		"GetClientCertificate fails": func(client, server *tls.Config) {
 			server.ClientAuth = tls.RequireAnyClientCert
-			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, errors.New("no key") }
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return nil,
+					errors.New("no key")
+			}
 		},
 		"GetClientCertificate panics": func(client, server *tls.Config) {
 			server.ClientAuth = tls.RequireAnyClientCert
-			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { panic("in the user's callback") }
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+				error,
+			) {
+				panic("in the user's callback")
+			}
 		},
 		"invalid signature, TLS 1.2": func(_, server *tls.Config) {
 			server.MaxVersion = tls.VersionTLS12
@@ -118,8 +146,12 @@ func tlsForms(t *testing.T) map[string]func(client, server *tls.Config) {
 		"missing client certificate, TLS 1.2": func(_, server *tls.Config) {
 			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 		},
-		"missing client certificate, TLS 1.3": func(_, server *tls.Config) { server.ClientAuth = tls.RequireAnyClientCert },
-		"a server that does not speak TLS":    nil,
+		"missing client certificate, TLS 1.3": func(_,
+			server *tls.Config,
+		) {
+			server.ClientAuth = tls.RequireAnyClientCert
+		},
+		"a server that does not speak TLS": nil,
 	}
 }
 
@@ -148,7 +180,10 @@ func TestEveryFormOfATLSFailureIsTLSError(t *testing.T) {
 						cfg.Seeds.HTTPHosts, cfg.Seeds.Hosts = cfg.Seeds.Hosts, nil
 					}
 				})
-				_, err = kv.Do(within(t, 5*time.Second), c.Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 4 * time.Second}})
+				_, err = kv.Do(within(t, 5*time.Second), c.Bucket("default"), kv.Get{
+					Key:    []byte("k"),
+					Common: kv.Common{Timeout: 4 * time.Second},
+				})
 				require.ErrorIs(t, err, cberr.TLSFailure, bootstrap)
 				require.True(t, reasons(t, err).Has(retry.TLSError), bootstrap)
 				require.NotErrorIs(t, err, cberr.Timeout, bootstrap)
@@ -161,9 +196,12 @@ func TestEveryFormOfATLSFailureIsTLSError(t *testing.T) {
 // A socket that is lost during the handshake says nothing of TLS.
 func TestALostSocketIsNoTLSError(t *testing.T) {
 	for name, cut := range map[string]func(nc net.Conn){
-		"closed":               func(nc net.Conn) { _ = nc.Close() },
-		"reset":                func(nc net.Conn) { _ = nc.(*net.TCPConn).SetLinger(0); _ = nc.Close() },
-		"closed in a record":   func(nc net.Conn) { _, _ = io.WriteString(nc, "\x16\x03\x03\x00\x50abc"); _ = nc.Close() },
+		"closed": func(nc net.Conn) { _ = nc.Close() },
+		"reset":  func(nc net.Conn) { _ = nc.(*net.TCPConn).SetLinger(0); _ = nc.Close() },
+		"closed in a record": func(nc net.Conn) {
+			_, _ = io.WriteString(nc, "\x16\x03\x03\x00\x50abc")
+			_ = nc.Close()
+		},
 		"closed in its head":   func(nc net.Conn) { _, _ = io.WriteString(nc, "\x16\x03"); _ = nc.Close() },
 		"silent until it ends": func(net.Conn) {},
 	} {
@@ -191,7 +229,10 @@ func TestALostSocketIsNoTLSError(t *testing.T) {
 				if cfg.Seeds.Hosts = []string{l.Addr().String()}; bootstrap == core.BootstrapHTTP {
 					cfg.Seeds.HTTPHosts, cfg.Seeds.Hosts = cfg.Seeds.Hosts, nil
 				}
-				_, err = kv.Do(within(t, 5*time.Second), openConfig(t, cfg).Bucket("default"), kv.Get{Key: []byte("k"), Common: kv.Common{Timeout: 500 * time.Millisecond}})
+				_, err = kv.Do(within(t, 5*time.Second), openConfig(t, cfg).Bucket("default"), kv.Get{
+					Key:    []byte("k"),
+					Common: kv.Common{Timeout: 500 * time.Millisecond},
+				})
 				require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 				require.NotErrorIs(t, err, cberr.TLSFailure, bootstrap)
 				require.NotContains(t, err.Error(), "TLS_ERROR")

@@ -111,7 +111,10 @@ func (w *world) asked(again int) error {
 	w.t.Helper()
 	s := w.m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: again}, mock.Answer{Status: 503})
 	defer s.Remove()
-	rows, err := w.c.Query(within(w.t, time.Minute), &query.Request{Statement: "SELECT 1", Readonly: true, Retry: every(ms)})
+	rows, err := w.c.Query(within(w.t, time.Minute), &query.Request{
+		Statement: "SELECT 1", Readonly: true,
+		Retry: every(ms),
+	})
 	if err == nil {
 		err = rows.Close()
 	}
@@ -123,7 +126,8 @@ func TestSuccessesOverHTTPGiveTokensBackAsThoseOverKVDo(t *testing.T) {
 		w.m.ScriptQuery("SELECT", mock.Answer{Rows: []string{"1"}})
 		require.ErrorIs(t, w.asked(2), retry.ErrThrottled, "2 of 4 tokens are not above half")
 		require.NoError(t, queryOnce(w))
-		w.m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1}, mock.Answer{Errors: []mock.ServiceError{{Code: 3000, Message: "syntax"}}})
+		w.m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1},
+			mock.Answer{Errors: []mock.ServiceError{{Code: 3000, Message: "syntax"}}})
 		require.Error(t, queryOnce(w), "an answer that is no retryable failure")
 		require.NoError(t, w.asked(1), "2 and twice 0.6, less 1, are above half")
 	})
@@ -169,11 +173,13 @@ func TestFive503sInTheLifeOfAProcessDoNotSwitchRetryingOffForGood(t *testing.T) 
 func TestTheThrottlingIsDonePerServer(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		bad, good := w.keyOn(0), w.keyOn(1)
-		in := w.m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSet}}, mock.Status(memd.StatusTmpFail))
+		in := w.m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSet}},
+			mock.Status(memd.StatusTmpFail))
 		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: bad})
 		require.ErrorIs(t, err, retry.ErrThrottled)
 		in.Remove()
-		w.m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 3}, mock.Status(memd.StatusTmpFail))
+		w.m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpSet}, Times: 3},
+			mock.Status(memd.StatusTmpFail))
 		res, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: good})
 		require.NoError(t, err)
 		require.Equal(t, 3, res.RetryInfo().Attempts)
@@ -213,7 +219,8 @@ func TestTheFirstRPCIsSentAndFurtherHedgesOnlyAboveTheThreshold(t *testing.T) {
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
 		require.Zero(t, took)
 		a, r := w.frames()
-		require.Equal(t, []int{1, 0}, []int{a - active, r - replicas}, "the failure took the node's token, and the hedge is dropped")
+		require.Equal(t, []int{1, 0}, []int{a - active, r - replicas},
+			"the failure took the node's token, and the hedge is dropped")
 	}, file(t, text))
 }
 

@@ -26,7 +26,8 @@ type world struct {
 	b *core.Bucket
 }
 
-// virtual runs f in a bubble, with three nodes, two replicas and all services. Delays have no jitter: the dice always give 0.
+// virtual runs f in a bubble, with three nodes, two replicas and all services. Delays have no jitter: the dice always
+// give 0.
 func virtual(t *testing.T, f func(t *testing.T, w *world), change ...func(*core.Config)) {
 	t.Helper()
 	virtualOf(t, []mock.Option{mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 64)}, f, change...)
@@ -39,7 +40,8 @@ func virtualOf(t *testing.T, opts []mock.Option, f func(t *testing.T, w *world),
 		m := mock.Start(t, append(opts, mock.Virtual())...)
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
-		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword), m.Dial
+		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword),
+			m.Dial
 		cfg.Retry.JitterSource = func() float64 { return 0 }
 		for _, c := range change {
 			c(&cfg)
@@ -78,7 +80,10 @@ func (w *world) refuses(op memd.Opcode, times int, st memd.Status) *mock.Injecti
 func (w *world) upsert(s retry.Strategy) (took time.Duration, info retry.Info, err error) {
 	w.t.Helper()
 	began := time.Now()
-	res, err := kv.Do(within(w.t, time.Minute), w.b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Common: kv.Common{Retry: s}})
+	res, err := kv.Do(within(w.t, time.Minute), w.b, kv.Upsert{
+		Key: []byte("k"), Value: []byte("v"),
+		Common: kv.Common{Retry: s},
+	})
 	return time.Since(began), infoOf(res.RetryInfo(), err), err
 }
 
@@ -86,13 +91,18 @@ func (w *world) upsert(s retry.Strategy) (took time.Duration, info retry.Info, e
 func upsertIn(t *testing.T, b *core.Bucket, s retry.Strategy) (took time.Duration, err error) {
 	t.Helper()
 	began := time.Now()
-	_, err = kv.Do(within(t, time.Minute), b, kv.Upsert{Key: []byte("k"), Value: []byte("v"), Common: kv.Common{Retry: s}})
+	_, err = kv.Do(within(t, time.Minute), b, kv.Upsert{
+		Key: []byte("k"), Value: []byte("v"),
+		Common: kv.Common{Retry: s},
+	})
 	return time.Since(began), err
 }
 
-// asApp is a cluster with a user that has access to the bucket "default" alone, and asAppUser a client that is this user.
+// asApp is a cluster with a user that has access to the bucket "default" alone, and asAppUser a client that is this
+// user.
 func asApp() []mock.Option {
-	return []mock.Option{mock.Nodes(2), mock.Bucket("default", 64), mock.Bucket("absent", 64), mock.User("app", "app", "default")}
+	return []mock.Option{mock.Nodes(2), mock.Bucket("default", 64), mock.Bucket("absent", 64), mock.User("app", "app",
+		"default")}
 }
 
 func asAppUser(c *core.Config) { c.Auth.Username, c.Auth.Password = "app", core.NewSecret("app") }

@@ -16,15 +16,18 @@ import (
 )
 
 var pings = map[mock.Service]string{
-	mock.QueryService: "/admin/ping", mock.AnalyticsService: "/admin/ping", mock.SearchService: "/api/ping", mock.ViewsService: "/",
+	mock.QueryService: "/admin/ping", mock.AnalyticsService: "/admin/ping", mock.SearchService: "/api/ping",
+	mock.ViewsService: "/",
 }
 
 func TestAuthenticationOfTheServices(t *testing.T) {
-	c := mock.Start(t, mock.User("Administrator", "password"), mock.User("app", "pw", "default"), mock.ExternalUser("ldap", "pw", "default"), mock.Token("t0", "app"))
+	c := mock.Start(t, mock.User("Administrator", "password"), mock.User("app", "pw", "default"),
+		mock.ExternalUser("ldap", "pw", "default"), mock.Token("t0", "app"))
 	a := newAsker(t, c)
 	paths := map[mock.Service]string{
-		mock.QueryService: "/query/service?statement=SELECT+1", mock.AnalyticsService: "/query/service?statement=SELECT+1",
-		mock.SearchService: "/api/index", mock.ViewsService: "/default/_design/d", mock.ManagementService: "/whoami",
+		mock.QueryService:     "/query/service?statement=SELECT+1",
+		mock.AnalyticsService: "/query/service?statement=SELECT+1",
+		mock.SearchService:    "/api/index", mock.ViewsService: "/default/_design/d", mock.ManagementService: "/whoami",
 	}
 	for s, path := range paths {
 		ask := func(change func(*http.Request)) (int, string) {
@@ -88,7 +91,8 @@ func TestClientCertificates(t *testing.T) {
 	require.NoError(t, err)
 	transport, _ := a.http.Transport.(*http.Transport)
 	transport.TLSClientConfig.Certificates = []tls.Certificate{cert}
-	got, err := a.try(0, mock.QueryService, "GET", "/query/service?statement=SELECT+1", "", func(r *http.Request) { r.Header.Del("Authorization") })
+	got, err := a.try(0, mock.QueryService, "GET", "/query/service?statement=SELECT+1", "",
+		func(r *http.Request) { r.Header.Del("Authorization") })
 	require.NoError(t, err)
 	require.Equal(t, 200, got.status)
 	log := c.ServiceLog()
@@ -96,7 +100,10 @@ func TestClientCertificates(t *testing.T) {
 
 	nc, err := net.Dial("tcp", c.Node(0).TLSAddr())
 	require.NoError(t, err)
-	conn := tls.Client(nc, &tls.Config{RootCAs: transport.TLSClientConfig.RootCAs, ServerName: "127.0.0.1", Certificates: []tls.Certificate{cert}})
+	conn := tls.Client(nc, &tls.Config{
+		RootCAs: transport.TLSClientConfig.RootCAs, ServerName: "127.0.0.1",
+		Certificates: []tls.Certificate{cert},
+	})
 	defer conn.Close()
 	p := memd.Packet{Magic: memd.MagicReq, Opcode: memd.OpSelectBucket, Key: []byte("default")}
 	b, err := p.AppendTo(nil)
@@ -144,7 +151,8 @@ func TestAnswersThatNeverCome(t *testing.T) {
 	a := newAsker(t, c)
 	a.http.Timeout = patience
 	s := c.ScriptQuery("never", mock.Answer{Never: true})
-	h := c.ScriptQuery("stall", mock.Answer{Rows: []string{"1", "2"}, StallRows: 1}, mock.Answer{Rows: []string{"1", "2"}, StallBytes: 5}, mock.Answer{StallBytes: -1})
+	h := c.ScriptQuery("stall", mock.Answer{Rows: []string{"1", "2"}, StallRows: 1},
+		mock.Answer{Rows: []string{"1", "2"}, StallBytes: 5}, mock.Answer{StallBytes: -1})
 	done := make(chan error, 4)
 	ask := func(statement string) {
 		got, err := a.try(0, mock.QueryService, "POST", "/query/service", `{"statement":"`+statement+`"}`, nil)

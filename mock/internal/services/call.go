@@ -35,8 +35,8 @@ func (x *Call) Serve() {
 	}
 }
 
-// Manage answers a request of the management service: by a script, or by what next has for it. w and r are those that next
-// gets.
+// Manage answers a request of the management service: by a script, or by what next has for it. w and r are those that
+// next gets.
 func (x *Call) Manage(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	x.keep()
 	s, a := x.s.scriptFor(x.rq)

@@ -309,7 +309,8 @@ func (x *Call) timedOut() []Error {
 	case Search:
 		return []Error{{Message: "context deadline exceeded"}}
 	default:
-		return []Error{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d), Retry: true}} // as the engine says
+		// as the engine says
+		return []Error{{Code: queryTimedOut, Message: fmt.Sprintf("Timeout %s exceeded", d), Retry: true}}
 	}
 }
 

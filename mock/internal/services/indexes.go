@@ -87,11 +87,13 @@ func (s *State) placeOf(name string) (collectionPlace, *Answer) {
 	bucket := parts[0]
 	switch {
 	case s.host.BucketUUID(bucket) == "":
-		return collectionPlace{}, failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, bucket)
+		return collectionPlace{},
+			failure1(12003, "Keyspace not found in CB datastore: default:%s - cause: No bucket named %s", name, bucket)
 	case len(parts) == 1:
 		return collectionPlace{bucket, store.DefaultCollection, bucket}, nil
 	case !s.host.HasScope(bucket, parts[1]):
-		return collectionPlace{}, failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2], "."))
+		return collectionPlace{}, failure1(12021, "Scope not found in CB datastore: default:%s", strings.Join(parts[:2],
+			"."))
 	}
 	if len(parts) == 3 {
 		if id, ok := s.host.Collection(bucket, parts[1], parts[2]); ok {
@@ -164,7 +166,8 @@ func (x *Call) listIndexes() []string {
 		if len(parts) == 3 {
 			scope, collection = parts[1], parts[2]
 		}
-		if x.differs("$bucketName", bucket) || x.differs("$scopeName", scope) || x.differs("$collectionName", collection) {
+		if x.differs("$bucketName", bucket) || x.differs("$scopeName", scope) || x.differs("$collectionName",
+			collection) {
 			continue
 		}
 		row := fmt.Sprintf(`{"name":%s,"using":"gsi","state":"online","namespace_id":"default","datastore_id":"mock","id":%s,`,

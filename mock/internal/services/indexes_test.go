@@ -52,7 +52,10 @@ func TestIndexesOfTheQueryService(t *testing.T) {
 		names = append(names, row.Name)
 	}
 	require.Equal(t, []string{"#primary", "by_a"}, names)
-	for _, statement := range []string{"DROP PRIMARY INDEX ON default", "DROP INDEX by_a ON default.s.c", "DROP INDEX `my-bucket`.`p`"} {
+	for _, statement := range []string{
+		"DROP PRIMARY INDEX ON default", "DROP INDEX by_a ON default.s.c",
+		"DROP INDEX `my-bucket`.`p`",
+	} {
 		require.Zero(t, run(statement, "").code(), statement)
 	}
 	require.Equal(t, 12016, run("DROP PRIMARY INDEX ON default", "").code())

@@ -26,12 +26,14 @@ func servicesOf(t *testing.T, c *mock.Cluster) (services []map[string]int, serve
 }
 
 func TestServicesOfNodes(t *testing.T) {
-	c := mock.Start(t, mock.Virtual(), mock.TLS(), mock.Nodes(3), mock.NodeServices(0, mock.QueryService), mock.Services(mock.KVService, mock.ViewsService))
+	c := mock.Start(t, mock.Virtual(), mock.TLS(), mock.Nodes(3), mock.NodeServices(0, mock.QueryService),
+		mock.Services(mock.KVService, mock.ViewsService))
 	services, servers := servicesOf(t, c)
 	// Nodes with vbuckets come first, in the order of the map.
 	require.Equal(t, []string{"10.0.0.2:11210", "10.0.0.3:11210"}, servers)
 	kv := map[string]int{"mgmt": 8091, "mgmtSSL": 18091, "kv": 11210, "kvSSL": 11207, "capi": 8092, "capiSSL": 18092}
-	require.Equal(t, []map[string]int{kv, kv, {"mgmt": 8091, "mgmtSSL": 18091, "n1ql": 8093, "n1qlSSL": 18093}}, services)
+	require.Equal(t, []map[string]int{kv, kv, {"mgmt": 8091, "mgmtSSL": 18091, "n1ql": 8093, "n1qlSSL": 18093}},
+		services)
 	require.Empty(t, c.Node(0).Addr())
 	require.Empty(t, c.Node(0).ServiceAddr(mock.SearchService))
 	require.Empty(t, c.Node(0).ServiceAddr(mock.Service(99)))

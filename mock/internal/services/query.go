@@ -127,14 +127,15 @@ func (x *Call) prepareRow() Answer {
 	return Answer{Rows: []string{row}}
 }
 
-// unknownPrepared is the error for a name without a statement. A server answers it with the HTTP status 404, and without a hint
-// about a retry.
+// unknownPrepared is the error for a name without a statement. A server answers it with the HTTP status 404, and
+// without a hint about a retry.
 const unknownPrepared = 4040
 
-// staleTexts are what the service says about a statement that cannot be used any more. The last one is what clients look
-// for when an index of the plan is gone.
+// staleTexts are what the service says about a statement that cannot be used any more. The last one is what clients
+// look for when an index of the plan is gone.
 var staleTexts = map[int]string{
-	unknownPrepared: "No such prepared statement", 4050: "Unrecognizable prepared statement", 4060: "Unable to find prepared statement",
+	unknownPrepared: "No such prepared statement", 4050: "Unrecognizable prepared statement",
+	4060: "Unable to find prepared statement",
 	4070: "Unable to decode prepared statement", 4080: "Encoded plan parameter does not match",
 	4090: "Prepared statement is no longer valid", 5000: "queryport.indexNotFound",
 }
@@ -207,5 +208,8 @@ func (x *Call) queryOther() Answer {
 	case "/analytics/link":
 		return Answer{Body: []byte(`[]`)}
 	}
-	return Answer{Status: http.StatusNotFound, Body: []byte("404 page not found\n"), Header: http.Header{"Content-Type": {"text/plain"}}}
+	return Answer{
+		Status: http.StatusNotFound, Body: []byte("404 page not found\n"),
+		Header: http.Header{"Content-Type": {"text/plain"}},
+	}
 }

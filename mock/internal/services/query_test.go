@@ -183,7 +183,8 @@ func TestAnalytics(t *testing.T) {
 		require.Contains(t, q.Metrics, "processedObjects")
 	}
 	require.Equal(t, 24045, a.do(mock.AnalyticsService, "POST", "/query/service", `{"statement":"SELECT * FROM x"}`).query(t).code())
-	c.ScriptAnalytics("busy", mock.Answer{Errors: []mock.ServiceError{{Code: 23000, Message: "busy", Retry: true}}}, mock.Answer{Rows: []string{"1"}})
+	c.ScriptAnalytics("busy", mock.Answer{Errors: []mock.ServiceError{{Code: 23000, Message: "busy", Retry: true}}},
+		mock.Answer{Rows: []string{"1"}})
 	got := a.do(mock.AnalyticsService, "POST", "/query/service", `{"statement":"SELECT busy"}`)
 	require.Contains(t, string(got.body), `"retriable":true`)
 	require.Zero(t, a.do(mock.AnalyticsService, "POST", "/query/service", `{"statement":"SELECT busy"}`).query(t).code())
@@ -195,7 +196,10 @@ func TestScriptsInTurn(t *testing.T) {
 	a := newAsker(t, c)
 	ask := func() string { return string(a.query(`{"statement":"SELECT x"}`).body) }
 	low := c.ScriptQuery("x", mock.Answer{Body: []byte("low")})
-	s := c.Script(mock.ServiceMatch{Service: mock.QueryService, Pattern: regexp.MustCompile("^SELECT x$"), Skip: 1, Times: 3},
+	s := c.Script(mock.ServiceMatch{
+		Service: mock.QueryService, Pattern: regexp.MustCompile("^SELECT x$"), Skip: 1,
+		Times: 3,
+	},
 		mock.Answer{Body: []byte("first")}, mock.Answer{Func: func(rq *mock.ServiceRequest) mock.Answer {
 			return mock.Answer{Body: []byte(rq.Member("statement")), Status: 418}
 		}})

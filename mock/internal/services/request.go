@@ -82,8 +82,10 @@ func Receive(node int, s Service, r *http.Request) (*Request, int) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	rq := &Request{
-		Node: node, Service: s, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Proto: r.Proto, TLS: r.TLS != nil,
-		Remote: r.RemoteAddr, Header: r.Header.Clone(), Body: body, At: time.Now(), members: map[string]json.RawMessage{},
+		Node: node, Service: s, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Proto: r.Proto,
+		TLS:    r.TLS != nil,
+		Remote: r.RemoteAddr, Header: r.Header.Clone(), Body: body, At: time.Now(),
+		members: map[string]json.RawMessage{},
 	}
 	return rq, 0
 }

@@ -18,7 +18,10 @@ func (x *Call) search() {
 	x.scripted(func() Answer {
 		switch {
 		case scoped && !x.s.host.Capable("search", "scopedSearchIndex"), rq.Index == "" && what == "?":
-			return Answer{Status: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("404 page not found\n")}
+			return Answer{
+				Status: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}},
+				Body: []byte("404 page not found\n"),
+			}
 		case what == "":
 			return x.searchDefinition()
 		}
@@ -90,7 +93,8 @@ func (x *Call) searchDefinition() Answer {
 			return searchFailure("rest_create_index: could not unmarshal json, indexName: %s, err: %v", name, err)
 		}
 		if all[name] != nil && x.rq.text("uuid") == "" {
-			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index because an "+
+			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: cannot create index "+
+				"because an "+
 				"index with the same name already exists: %s", name, name)
 		}
 		uuid := freshUUID()[:16]

@@ -81,7 +81,8 @@ func (x *Call) keyspace(name string) Answer {
 		return *failure
 	}
 	if x.rq.Service == Query && !insertInto.MatchString(x.rq.Statement) && !s.indexed(name) {
-		return *failure1(4000, "No index available on keyspace `default`:`%s` that matches your query. Use CREATE PRIMARY INDEX "+
+		return *failure1(4000, "No index available on keyspace `default`:`%s` that matches your query. Use CREATE "+
+			"PRIMARY INDEX "+
 			"ON `default`:`%s` to create a primary index, or check that your expected index is online.", name, name)
 	}
 	if a, ok := x.documentStatement(where); ok {
@@ -91,7 +92,8 @@ func (x *Call) keyspace(name string) Answer {
 }
 
 var (
-	dataset      = regexp.MustCompile("(?is)^CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+ON\\s")
+	dataset = regexp.MustCompile("(?is)^CREATE\\s+(?:DATASET|" +
+		"ANALYTICS\\s+COLLECTION)\\s+(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+ON\\s")
 	scopeContext = regexp.MustCompile("^(?:default:)?`?([^`.]+)`?\\.`?([^`.]+)`?$")
 )
 

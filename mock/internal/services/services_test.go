@@ -32,13 +32,20 @@ func newAsker(t testing.TB, c *mock.Cluster) *asker {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CA())
 	tr := &http.Transport{
-		DialContext:     func(ctx context.Context, network, addr string) (net.Conn, error) { return c.Dial(ctx, network, addr) },
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return c.Dial(ctx, network,
+				addr)
+		},
 		TLSClientConfig: &tls.Config{RootCAs: roots},
 	}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &asker{
 		t: t, c: c, user: mock.DefaultUser, password: mock.DefaultPassword,
-		http: &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{Transport: tr, CheckRedirect: func(*http.Request,
+			[]*http.Request,
+		) error {
+			return http.ErrUseLastResponse
+		}},
 	}
 }
 

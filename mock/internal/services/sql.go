@@ -155,7 +155,8 @@ func (s *selection) rows(docs []store.Document) []string {
 		if json.Unmarshal(docs[i].Value, &doc) != nil {
 			continue
 		}
-		if slices.ContainsFunc(s.tests, func(test func(map[string]json.RawMessage, string) bool) bool { return !test(doc, docs[i].Key) }) {
+		if slices.ContainsFunc(s.tests,
+			func(test func(map[string]json.RawMessage, string) bool) bool { return !test(doc, docs[i].Key) }) {
 			continue
 		}
 		n++
@@ -218,5 +219,6 @@ func (x *Call) insert(where collectionPlace, only bool, key, value string) (Answ
 	if st != memd.StatusKeyExists {
 		reason = fmt.Sprintf(`{"caller":"couchbase:1971","code":5000,"key":"dml.statement","message":%s}`, quote(st.String()))
 	}
-	return Answer{Errors: []Error{{Code: 12009, Message: "DML Error, possible causes include concurrent modification. Failed to perform INSERT on key " + id, Reason: reason}}}, true
+	return Answer{Errors: []Error{{Code: 12009, Message: "DML Error, possible causes include concurrent " +
+		"modification. Failed to perform INSERT on key " + id, Reason: reason}}}, true
 }

@@ -39,7 +39,8 @@ func TestStatementsAboutDocuments(t *testing.T) {
 		require.JSONEq(t, row.want, string(results(t, q)), row.statement)
 	}
 	for _, statement := range []string{
-		"SELECT a+b FROM default", "SELECT a FROM default WHERE a LIKE 'x'", "SELECT a FROM default WHERE a = b", "SELECT a FROM default LIMIT x",
+		"SELECT a+b FROM default", "SELECT a FROM default WHERE a LIKE 'x'", "SELECT a FROM default WHERE a = b",
+		"SELECT a FROM default LIMIT x",
 		"DELETE FROM default", "INSERT INTO default (KEY, VALUE) VALUES (\"k\", nothing)",
 	} {
 		require.Equal(t, 5000, a.query(`{"statement":`+quoted(statement)+`}`).query(t).code(), statement)

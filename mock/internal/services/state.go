@@ -28,13 +28,13 @@ type Host interface {
 	Documents(bucket string) []store.Document
 	// Store stores a document; with only it must not be there yet.
 	Store(bucket string, collection uint32, key string, value []byte, only bool) memd.Status
-	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the address
-	// of a node that has some, which is empty when there is none.
+	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the
+	// address of a node that has some, which is empty when there is none.
 	ViewsOf(bucket string, node int) (here bool, elsewhere string)
 }
 
-// State is what the HTTP services of one cluster have: scripts, a log, prepared statements, indexes, datasets and design
-// documents.
+// State is what the HTTP services of one cluster have: scripts, a log, prepared statements, indexes, datasets and
+// design documents.
 type State struct {
 	host    Host
 	engine  ViewEngine    // nil: no view can be queried
@@ -54,6 +54,7 @@ type State struct {
 func NewState(h Host, engine ViewEngine) *State {
 	return &State{
 		host: h, engine: engine, turn: make(chan struct{}, 1), prepared: map[string]*prepared{},
-		searchIndexes: map[string]json.RawMessage{}, datasets: map[string]string{}, designs: map[string]map[string]*design{},
+		searchIndexes: map[string]json.RawMessage{}, datasets: map[string]string{},
+		designs: map[string]map[string]*design{},
 	}
 }

@@ -26,7 +26,8 @@ func TestStreamsTakeNoMemory(t *testing.T) {
 			}
 		}
 	}})
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
+	req, err := http.NewRequestWithContext(t.Context(), "POST",
+		"http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
 		strings.NewReader(`{"statement":"SELECT many"}`))
 	require.NoError(t, err)
 	req.SetBasicAuth(a.user, a.password)
@@ -58,7 +59,8 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 		for yield([]byte("1")) {
 		}
 	}})
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
+	req, err := http.NewRequestWithContext(t.Context(), "POST",
+		"http://"+c.Node(0).ServiceAddr(mock.QueryService)+"/query/service",
 		strings.NewReader(`{"statement":"SELECT endless"}`))
 	require.NoError(t, err)
 	req.SetBasicAuth(a.user, a.password)

@@ -74,11 +74,14 @@ func (x *Call) viewQuery(source viewSource) (*viewQuery, error) {
 	case p.err != nil:
 		return nil, p.err
 	case asked && wantsReduce && source.Reduce == "":
-		return nil, errors.New("Invalid URL parameter `reduce` for map view.") //nolint:staticcheck // the server's own text
+		//nolint:staticcheck // the server's own text
+		return nil, errors.New("Invalid URL parameter `reduce` for map view.")
 	case (group || q.groupLevel != 0) && (source.Reduce == "" || !wantsReduce):
-		return nil, errors.New("Invalid URL parameter `group` or `group_level` for non-reduce view.") //nolint:staticcheck // as above
+		//nolint:staticcheck // as above
+		return nil, errors.New("Invalid URL parameter `group` or `group_level` for non-reduce view.")
 	case q.keysSet && wantsReduce && !group:
-		return nil, errors.New("Multi-key fetchs for reduce view must include `group=true`") //nolint:staticcheck // as above
+		//nolint:staticcheck // as above
+		return nil, errors.New("Multi-key fetchs for reduce view must include `group=true`")
 	}
 	q.reduce = wantsReduce
 	if q.start.set && q.end.set {
@@ -87,7 +90,9 @@ func (x *Call) viewQuery(source viewSource) (*viewQuery, error) {
 			c = -c
 		}
 		if c > 0 {
-			return nil, errors.New("No rows can match your key range, reverse your start_key and end_key or set descending=true") //nolint:staticcheck // as above
+			//nolint:staticcheck // as above
+			return nil, errors.New("No rows can match your key range, reverse your start_key and end_key or set " +
+				"descending=true")
 		}
 	}
 	return q, nil

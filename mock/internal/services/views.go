@@ -13,18 +13,18 @@ import (
 
 // ViewEngine compiles the functions of views. Package mock/viewjs has one for JavaScript.
 type ViewEngine interface {
-	// Compile compiles the functions of one view; reduce is empty when there is none, or when it is one of those that the
-	// mock has itself. It may be called from several goroutines at once.
+	// Compile compiles the functions of one view; reduce is empty when there is none, or when it is one of those that
+	// the mock has itself. It may be called from several goroutines at once.
 	Compile(mapFunction, reduce string) (ViewFunctions, error)
 }
 
 // ViewFunctions are the functions of one view. They are used by one goroutine.
 type ViewFunctions interface {
-	// Map runs the map function on a document and its metadata, both JSON. It calls emit with keys and values in JSON. A
-	// document on which it fails is left out of the view, unless the error is ErrViewLimit.
+	// Map runs the map function on a document and its metadata, both JSON. It calls emit with keys and values in JSON.
+	// A document on which it fails is left out of the view, unless the error is ErrViewLimit.
 	Map(ctx context.Context, doc, meta []byte, emit func(key, value []byte)) error
-	// Reduce runs the reduce function. keys and values are JSON arrays; keys, which is null for a rereduce, has pairs of a
-	// key and a document's id.
+	// Reduce runs the reduce function. keys and values are JSON arrays; keys, which is null for a rereduce, has pairs
+	// of a key and a document's id.
 	Reduce(ctx context.Context, keys, values []byte, rereduce bool) ([]byte, error)
 }
 
@@ -173,7 +173,8 @@ func (x *Call) viewBucket(name string) *Answer {
 		return nil
 	case elsewhere != "":
 		return &Answer{
-			Status: http.StatusFound, Body: []byte{}, Header: http.Header{"Location": {"http://" + elsewhere + x.r.URL.RequestURI()}},
+			Status: http.StatusFound, Body: []byte{}, Header: http.Header{"Location": {"http://" + elsewhere +
+				x.r.URL.RequestURI()}},
 		}
 	}
 	return viewFailure(http.StatusNotFound, "not_found", "no_active_vbuckets")
@@ -186,7 +187,8 @@ func (x *Call) design(bucket, name string) Answer {
 	switch x.rq.Method {
 	case http.MethodPut:
 		if err := s.PutDesign(bucket, name, string(x.rq.Body)); err != nil {
-			return *viewFailure(http.StatusBadRequest, "invalid_design_document", strings.TrimPrefix(err.Error(), "mock: "))
+			return *viewFailure(http.StatusBadRequest, "invalid_design_document", strings.TrimPrefix(err.Error(),
+				"mock: "))
 		}
 		return Answer{Status: http.StatusCreated, Body: []byte(`{"ok":true,"id":` + id + "}")}
 	case http.MethodDelete:

@@ -283,7 +283,8 @@ func TestViewsOfANodeWithoutVBuckets(t *testing.T) {
 	got, err := newAsker(t, c).try(1, mock.ViewsService, "GET", "/default/_design/d/_view/v?limit=1", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusFound, got.status)
-	require.Equal(t, "http://"+c.Node(0).ServiceAddr(mock.ViewsService)+"/default/_design/d/_view/v?limit=1", got.header.Get("Location"))
+	require.Equal(t, "http://"+c.Node(0).ServiceAddr(mock.ViewsService)+"/default/_design/d/_view/v?limit=1",
+		got.header.Get("Location"))
 }
 
 func TestViewsWithoutAnEngine(t *testing.T) {
@@ -302,7 +303,10 @@ func TestViewsInABubble(t *testing.T) {
 		c.ScriptView("shop/sum", mock.Answer{Default: true, CutRows: 1})
 		got := a.do(mock.ViewsService, "GET", "/default/_design/shop/_view/sum?stale=false", "")
 		require.Error(t, got.err)
-		c.ScriptView("sum", mock.Answer{Status: 500, Errors: []mock.ServiceError{{Message: "error", Reason: "shutdown"}}})
+		c.ScriptView("sum", mock.Answer{Status: 500, Errors: []mock.ServiceError{{
+			Message: "error",
+			Reason:  "shutdown",
+		}}})
 		status, v := a.view("/default/_design/shop/_view/sum")
 		require.Equal(t, 500, status)
 		require.Equal(t, "shutdown", v.Reason)

@@ -170,7 +170,8 @@ func (s *Store) Assign(vb int, nodes []int) {
 	v := &s.vbs[vb]
 	var source *docCopy
 	for _, n := range v.nodes {
-		if c := v.copies[n]; c != nil && (source == nil || slices.Contains(nodes, n) && !slices.Contains(nodes, v.nodes[0])) {
+		if c := v.copies[n]; c != nil && (source == nil || slices.Contains(nodes, n) && !slices.Contains(nodes,
+			v.nodes[0])) {
 			source = c
 		}
 	}

@@ -197,7 +197,8 @@ func TestStoreReplicationIsAPrefix(t *testing.T) {
 		}
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			catchUp()
-			switch rapid.SampledFrom([]string{"write", "write", "durable", "wait", "failover", "move"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"write", "write", "durable", "wait", "failover", "move"}).Draw(t,
+				"step") {
 			case "write":
 				w := write{rapid.SampledFrom(keys).Draw(t, "key"), fmt.Sprint(i), s.now}
 				require.Equal(t, success, s.do(memd.OpSet, on(active, w.key, w.value)).Status)
@@ -314,7 +315,8 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 // TestStoreAgreesWithAMap runs random operations and compares every answer and the whole content.
 func TestStoreAgreesWithAMap(t *testing.T) {
 	ops := []memd.Opcode{
-		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpAppend, memd.OpIncrement, memd.OpTouch,
+		memd.OpGet, memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpDelete, memd.OpAppend, memd.OpIncrement,
+		memd.OpTouch,
 		memd.OpGetLocked, memd.OpUnlockKey,
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -322,13 +324,15 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s.now = s.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
 			o := Op{
-				Opcode: rapid.SampledFrom(ops).Draw(t, "op"), Key: []byte(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")),
+				Opcode: rapid.SampledFrom(ops).Draw(t, "op"), Key: []byte(rapid.SampledFrom([]string{"a", "b"}).Draw(t,
+					"key")),
 				Value:  []byte(rapid.SampledFrom([]string{"7", "x", ""}).Draw(t, "value")),
 				Expiry: rapid.Uint32Range(0, 3).Draw(t, "expiry"), Lock: rapid.Uint32Range(1, 3).Draw(t, "lock"),
 				Delta: 1, Initial: 5,
 			}
 			// ADD, counters and reads take no CAS on the wire.
-			if d := m[string(o.Key)]; d != nil && o.Opcode != memd.OpAdd && o.Opcode != memd.OpIncrement && o.Opcode != memd.OpGetLocked {
+			if d := m[string(o.Key)]; d != nil && o.Opcode != memd.OpAdd && o.Opcode != memd.OpIncrement &&
+				o.Opcode != memd.OpGetLocked {
 				o.CAS = rapid.SampledFrom([]uint64{0, d.cas, 1}).Draw(t, "cas")
 			}
 			status, next := m.next(&o, s.now)

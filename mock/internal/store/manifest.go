@@ -98,7 +98,8 @@ func (m *Manifest) Has(id uint32) bool { return m.Path(id) != "" }
 func checkName(name string) error {
 	ok := name != "" && len(name) <= maxCollectionName && name[0] != '_' && name[0] != '%'
 	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-%", r))
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-%",
+			r))
 	}
 	if !ok {
 		return fmt.Errorf("mock: %q is no name for a scope or a collection", name)

@@ -27,8 +27,9 @@ type Meta struct {
 func (s *Store) applyMeta(o *Op, old doc, found, locked bool) (doc, memd.Status) {
 	m, removes := o.Meta, o.Opcode == memd.OpDelWithMeta
 	next := doc{
-		value: o.Value, datatype: o.Datatype, packed: o.Packed, xattrs: m.Xattrs, flags: m.Flags, expiry: int64(m.Expiry),
-		rev: m.Rev, cas: m.CAS, deleted: removes,
+		value: o.Value, datatype: o.Datatype, packed: o.Packed, xattrs: m.Xattrs, flags: m.Flags,
+		expiry: int64(m.Expiry),
+		rev:    m.Rev, cas: m.CAS, deleted: removes,
 	}
 	skip, there := m.Options&SkipConflict != 0, found && !old.deleted
 	switch {
@@ -54,8 +55,8 @@ func (s *Store) applyMeta(o *Op, old doc, found, locked bool) (doc, memd.Status)
 	return next, memd.StatusSuccess
 }
 
-// wins reports whether a version from elsewhere replaces the one that is here. Of a removal only revision and CAS count;
-// of equal versions one with attributes wins over one without.
+// wins reports whether a version from elsewhere replaces the one that is here. Of a removal only revision and CAS
+// count; of equal versions one with attributes wins over one without.
 func (d *doc) wins(here *doc, byTime bool) bool {
 	order := cmp.Or(cmp.Compare(d.rev, here.rev), cmp.Compare(d.cas, here.cas))
 	if byTime {

@@ -175,7 +175,9 @@ func (c *docCopy) hasSeqno(n uint64) bool {
 
 // Append appends the item as the client of a scan gets it. compressed is what the connection does about a value, whose
 // last argument says whether it came compressed.
-func (it *ScanItem) Append(dst []byte, keysOnly, xattrs bool, compressed func([]byte, memd.Datatype, bool) ([]byte, memd.Datatype)) []byte {
+func (it *ScanItem) Append(dst []byte, keysOnly, xattrs bool, compressed func([]byte, memd.Datatype, bool) ([]byte,
+	memd.Datatype),
+) []byte {
 	if keysOnly {
 		return append(memd.AppendLEB128(dst, uint32(len(it.key))), it.key...)
 	}

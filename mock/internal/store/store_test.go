@@ -159,30 +159,31 @@ func TestStoreEveryOperationInEveryState(t *testing.T) {
 				statuses = want.locked
 			}
 			for i, status := range statuses {
-				t.Run(fmt.Sprintf("%v/%s/%s", op, state, [...]string{"no CAS", "right CAS", "wrong CAS"}[i]), func(t *testing.T) {
-					s := newStoreTest()
-					c := enter(t, s)
-					before, seqno, log := s.dump(), s.vbs[0].seqno, len(s.applied)
-					res := s.do(op, cas([...]uint64{0, c, c + 1}[i]))
-					require.Equal(t, status, res.Status)
-					switch {
-					case status != success:
-						require.Equal(t, before, s.dump(), "a failure changes nothing")
-						require.Zero(t, res.CAS)
-					case op == memd.OpGet || op == memd.OpGetReplica:
-						require.Equal(t, before, s.dump(), "a read changes nothing")
-						require.Equal(t, storeValue, string(res.Value))
-						require.EqualValues(t, 42, res.Flags)
-						if state == "locked" {
-							require.Equal(t, uint64(math.MaxUint64), res.CAS)
+				t.Run(fmt.Sprintf("%v/%s/%s", op, state, [...]string{"no CAS", "right CAS", "wrong CAS"}[i]),
+					func(t *testing.T) {
+						s := newStoreTest()
+						c := enter(t, s)
+						before, seqno, log := s.dump(), s.vbs[0].seqno, len(s.applied)
+						res := s.do(op, cas([...]uint64{0, c, c + 1}[i]))
+						require.Equal(t, status, res.Status)
+						switch {
+						case status != success:
+							require.Equal(t, before, s.dump(), "a failure changes nothing")
+							require.Zero(t, res.CAS)
+						case op == memd.OpGet || op == memd.OpGetReplica:
+							require.Equal(t, before, s.dump(), "a read changes nothing")
+							require.Equal(t, storeValue, string(res.Value))
+							require.EqualValues(t, 42, res.Flags)
+							if state == "locked" {
+								require.Equal(t, uint64(math.MaxUint64), res.CAS)
+							}
+						case op == memd.OpGetLocked || op == memd.OpUnlockKey:
+							require.Equal(t, seqno, s.vbs[0].seqno)
+							require.Len(t, s.applied, log, "a lock is no mutation")
+						default:
+							s.requireApplied(t, op, res, seqno, log)
 						}
-					case op == memd.OpGetLocked || op == memd.OpUnlockKey:
-						require.Equal(t, seqno, s.vbs[0].seqno)
-						require.Len(t, s.applied, log, "a lock is no mutation")
-					default:
-						s.requireApplied(t, op, res, seqno, log)
-					}
-				})
+					})
 			}
 		}
 	}
@@ -289,7 +290,10 @@ func TestStoreExpiry(t *testing.T) {
 		"an absolute time":  {at + 5, at + 5},
 		"the largest there": {math.MaxUint32, math.MaxUint32},
 	} {
-		for _, op := range []memd.Opcode{memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpTouch, memd.OpGAT, memd.OpIncrement} {
+		for _, op := range []memd.Opcode{
+			memd.OpSet, memd.OpAdd, memd.OpReplace, memd.OpTouch, memd.OpGAT,
+			memd.OpIncrement,
+		} {
 			if op == memd.OpIncrement && row.asked == math.MaxUint32 {
 				continue // means something else there
 			}
@@ -329,7 +333,8 @@ func TestStoreWhatKeepsTheExpiry(t *testing.T) {
 
 func TestStoreLockTimes(t *testing.T) {
 	for seconds, want := range map[uint32]time.Duration{
-		0: 15 * time.Second, 1: time.Second, 30: 30 * time.Second, 31: 15 * time.Second, math.MaxUint32: 15 * time.Second,
+		0: 15 * time.Second, 1: time.Second, 30: 30 * time.Second, 31: 15 * time.Second,
+		math.MaxUint32: 15 * time.Second,
 	} {
 		s := newStoreTest()
 		s.set(t, storeValue, 0)

@@ -91,8 +91,8 @@ const (
 	MacroEnd      = `}"`
 )
 
-// isMacro reports whether a value is a macro. Whether a macro of the document has a field that there is is found out when
-// it is executed.
+// isMacro reports whether a value is a macro. Whether a macro of the document has a field that there is is found out
+// when it is executed.
 func isMacro(value []byte) bool {
 	text := string(value)
 	switch text {

@@ -9,8 +9,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// What follows works on the bytes of documents that are known to be valid JSON: nothing is decoded and encoded again, so
-// numbers, spaces and the order of members stay as they are.
+// What follows works on the bytes of documents that are known to be valid JSON: nothing is decoded and encoded again,
+// so numbers, spaces and the order of members stay as they are.
 
 // span is a stretch of a document.
 type span struct{ from, to int }

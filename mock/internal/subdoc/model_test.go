@@ -57,7 +57,8 @@ func modelStep(cur any, p *part) (next, at any, st memd.Status) {
 	return v, p.key, memd.StatusSuccess
 }
 
-// modelEdit replaces what a path leads to by what f makes of it; f gets nil, false for what is not there and may be made.
+// modelEdit replaces what a path leads to by what f makes of it; f gets nil, false for what is not there and may be
+// made.
 func modelEdit(cur any, parts []part, mkdir bool, f func(v any, there bool) (any, memd.Status)) (any, memd.Status) {
 	if len(parts) == 0 {
 		return f(cur, true)
@@ -191,7 +192,8 @@ func drawJSON(t *rapid.T, depth int) string {
 	switch kind {
 	case 0:
 		out := "{"
-		for i, k := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c.d", "]"}), 0, 3, rapid.ID[string]).Draw(t, "keys") {
+		for i, k := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c.d", "]"}), 0, 3,
+			rapid.ID[string]).Draw(t, "keys") {
 			if i > 0 {
 				out += space + ","
 			}
@@ -213,7 +215,8 @@ func drawJSON(t *rapid.T, depth int) string {
 
 func TestSubdocAgreesWithAModel(t *testing.T) {
 	ops := []memd.Opcode{
-		memd.OpSubdocDictAdd, memd.OpSubdocDictUpsert, memd.OpSubdocReplace, memd.OpSubdocDelete, memd.OpSubdocArrayPushLast,
+		memd.OpSubdocDictAdd, memd.OpSubdocDictUpsert, memd.OpSubdocReplace, memd.OpSubdocDelete,
+		memd.OpSubdocArrayPushLast,
 		memd.OpSubdocArrayPushFirst, memd.OpSubdocArrayInsert,
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -226,7 +229,8 @@ func TestSubdocAgreesWithAModel(t *testing.T) {
 			}
 			path := ""
 			for range rapid.IntRange(least, 3).Draw(t, "components") {
-				part := rapid.SampledFrom([]string{"a", "b", "`c.d`", "`]`", "[0]", "[1]", "[2]", "[-1]"}).Draw(t, "component")
+				part := rapid.SampledFrom([]string{"a", "b", "`c.d`", "`]`", "[0]", "[1]", "[2]", "[-1]"}).Draw(t,
+					"component")
 				if path != "" && part[0] != '[' {
 					path += "."
 				}

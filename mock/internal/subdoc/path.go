@@ -64,8 +64,8 @@ func bracket(path string) (part part, rest string, ok bool) {
 	return part, rest[1:], rest[0] == '.'
 }
 
-// component takes a key off the path, with the dot behind it. Between backticks dots and brackets are part of the key; a
-// doubled backtick is one of the key itself. What JSON escapes must be escaped.
+// component takes a key off the path, with the dot behind it. Between backticks dots and brackets are part of the key;
+// a doubled backtick is one of the key itself. What JSON escapes must be escaped.
 func component(path string) (part part, rest string, ok bool) {
 	quoted, escaped := false, false
 	end := len(path)
@@ -114,6 +114,6 @@ func unquote(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "`", ""), mark, "`")
 }
 
-// same reports whether a member's name, as JSON text without quotes, is the component's. Texts are compared, as a server
-// does it: a path has the escapes that the document has.
+// same reports whether a member's name, as JSON text without quotes, is the component's. Texts are compared, as a
+// server does it: a path has the escapes that the document has.
 func (p *part) same(name []byte) bool { return string(name) == p.key }

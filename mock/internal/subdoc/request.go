@@ -80,7 +80,8 @@ func (rq *Request) decodeSingle(p *memd.Packet) *Refusal {
 		return refuse(memd.StatusInvalid, "Path is longer than the request")
 	}
 	rq.Specs = []Spec{{
-		Op: p.Opcode, row: commands[p.Opcode], Flags: PathFlags(p.Extras[2]), path: string(p.Value[:n]), Value: p.Value[n:],
+		Op: p.Opcode, row: commands[p.Opcode], Flags: PathFlags(p.Extras[2]), path: string(p.Value[:n]),
+		Value: p.Value[n:],
 	}}
 	if no := rq.checkDocFlags(p.CAS); no != nil {
 		return no

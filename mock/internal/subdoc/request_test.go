@@ -19,7 +19,8 @@ func lookup(op memd.Opcode, flags PathFlags, path string) []byte {
 
 func TestDecodeReadsEveryPart(t *testing.T) {
 	rq, no := Decode(&memd.Packet{
-		Opcode: memd.OpSubdocDictUpsert, Extras: []byte{0, 1, byte(Mkdir), 0, 0, 0, 9, byte(Upsert)}, Value: []byte("a1"),
+		Opcode: memd.OpSubdocDictUpsert, Extras: []byte{0, 1, byte(Mkdir), 0, 0, 0, 9, byte(Upsert)},
+		Value: []byte("a1"),
 	}, 0)
 	require.Nil(t, no)
 	require.True(t, rq.Mutates)
@@ -34,7 +35,8 @@ func TestDecodeReadsEveryPart(t *testing.T) {
 
 	rq, no = Decode(&memd.Packet{
 		Opcode: memd.OpSubdocMultiLookup, Extras: []byte{byte(AccessDeleted)},
-		Value: slices.Concat(lookup(memd.OpSubdocExists, Xattr, "_x.y"), lookup(memd.OpSubdocGet, 0, "a["), lookup(memd.OpGet, 0, "")),
+		Value: slices.Concat(lookup(memd.OpSubdocExists, Xattr, "_x.y"), lookup(memd.OpSubdocGet, 0, "a["),
+			lookup(memd.OpGet, 0, "")),
 	}, withXattrs)
 	require.Nil(t, no)
 	require.True(t, rq.Multi)
@@ -51,19 +53,50 @@ func TestDecodeRefuses(t *testing.T) {
 		extras, value []byte
 		st            memd.Status
 	}{
-		"no paths":              {memd.OpSubdocMultiLookup, nil, nil, memd.StatusSubdocInvalidCombo},
-		"a spec that is cut":    {memd.OpSubdocMultiLookup, nil, []byte{byte(memd.OpSubdocGet), 0, 0}, memd.StatusInvalid},
-		"a path that is cut":    {memd.OpSubdocMultiLookup, nil, []byte{byte(memd.OpSubdocGet), 0, 0, 2, 'a'}, memd.StatusInvalid},
-		"a change in a lookup":  {memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocDelete, 0, "a"), memd.StatusSubdocInvalidCombo},
-		"an unknown command":    {memd.OpSubdocMultiLookup, nil, lookup(memd.OpNoop, 0, "a"), memd.StatusSubdocInvalidCombo},
-		"a long path":           {memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocGet, 0, long), memd.StatusInvalid},
-		"seventeen paths":       {memd.OpSubdocMultiLookup, nil, slices.Repeat(lookup(memd.OpSubdocGet, 0, "a"), 17), memd.StatusSubdocInvalidCombo},
-		"an attribute at last":  {memd.OpSubdocMultiLookup, nil, append(lookup(memd.OpSubdocGet, 0, "a"), lookup(memd.OpSubdocGet, Xattr, "x")...), memd.StatusSubdocInvalidXattrOrder},
-		"no attribute's name":   {memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocGet, Xattr, "!"), memd.StatusXattrInvalid},
-		"insert and upsert":     {memd.OpSubdocDictAdd, []byte{0, 1, 0, byte(Add | Upsert)}, []byte("a1"), memd.StatusInvalid},
+		"no paths": {memd.OpSubdocMultiLookup, nil, nil, memd.StatusSubdocInvalidCombo},
+		"a spec that is cut": {
+			memd.OpSubdocMultiLookup, nil,
+			[]byte{byte(memd.OpSubdocGet), 0, 0},
+			memd.StatusInvalid,
+		},
+		"a path that is cut": {
+			memd.OpSubdocMultiLookup, nil,
+			[]byte{byte(memd.OpSubdocGet), 0, 0, 2, 'a'},
+			memd.StatusInvalid,
+		},
+		"a change in a lookup": {
+			memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocDelete, 0, "a"),
+			memd.StatusSubdocInvalidCombo,
+		},
+		"an unknown command": {
+			memd.OpSubdocMultiLookup, nil, lookup(memd.OpNoop, 0, "a"),
+			memd.StatusSubdocInvalidCombo,
+		},
+		"a long path": {memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocGet, 0, long), memd.StatusInvalid},
+		"seventeen paths": {
+			memd.OpSubdocMultiLookup, nil, slices.Repeat(lookup(memd.OpSubdocGet, 0, "a"), 17),
+			memd.StatusSubdocInvalidCombo,
+		},
+		"an attribute at last": {memd.OpSubdocMultiLookup, nil, append(lookup(memd.OpSubdocGet, 0, "a"),
+			lookup(memd.OpSubdocGet, Xattr, "x")...), memd.StatusSubdocInvalidXattrOrder},
+		"no attribute's name": {
+			memd.OpSubdocMultiLookup, nil, lookup(memd.OpSubdocGet, Xattr, "!"),
+			memd.StatusXattrInvalid,
+		},
+		"insert and upsert": {
+			memd.OpSubdocDictAdd,
+			[]byte{0, 1, 0, byte(Add | Upsert)},
+			[]byte("a1"),
+			memd.StatusInvalid,
+		},
 		"a value for a removal": {memd.OpSubdocDelete, []byte{0, 1, 0}, []byte("a1"), memd.StatusInvalid},
-		"macros in a body":      {memd.OpSubdocDictAdd, []byte{0, 1, byte(Macros)}, []byte("a1"), memd.StatusSubdocXattrInvalidFlagCombo},
-		"an unknown macro":      {memd.OpSubdocDictAdd, []byte{0, 1, byte(Macros | Xattr)}, []byte(`a"${x}"`), memd.StatusSubdocXattrUnknownMacro},
+		"macros in a body": {
+			memd.OpSubdocDictAdd,
+			[]byte{0, 1, byte(Macros)},
+			[]byte("a1"),
+			memd.StatusSubdocXattrInvalidFlagCombo,
+		},
+		"an unknown macro": {memd.OpSubdocDictAdd, []byte{0, 1, byte(Macros | Xattr)}, []byte(`a"${x}"`), memd.StatusSubdocXattrUnknownMacro},
 	} {
 		_, no := Decode(&memd.Packet{Opcode: c.op, Extras: c.extras, Value: c.value}, withXattrs)
 		require.NotNil(t, no, name)
@@ -81,7 +114,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, op uint8, extras, value []byte) {
 		p := &memd.Packet{Opcode: memd.Opcode(op), Extras: extras, Value: value}
 		multi := p.Opcode == memd.OpSubdocMultiLookup || p.Opcode == memd.OpSubdocMultiMutation
-		if !multi && (p.Opcode < memd.OpSubdocGet || commands[p.Opcode] == nil || len(extras) < 3) { // the mock's own table refuses these
+		// the mock's own table refuses these
+		if !multi && (p.Opcode < memd.OpSubdocGet || commands[p.Opcode] == nil || len(extras) < 3) {
 			return
 		}
 		rq, no := Decode(p, withXattrs)

@@ -110,8 +110,8 @@ func (l *List[T]) All() []*Item[T] {
 	return l.list
 }
 
-// Add puts something into force until its trigger's Remove. The first skip requests that match pass untouched; it acts on
-// times of them, or on all with 0.
+// Add puts something into force until its trigger's Remove. The first skip requests that match pass untouched; it acts
+// on times of them, or on all with 0.
 func (l *List[T]) Add(what T, skip, times int) *Trigger {
 	t := &Trigger{skip: skip, times: times, release: make(chan struct{}), changed: make(chan struct{})}
 	i := &Item[T]{what, t}
