@@ -290,3 +290,32 @@ func TestHooksOfHTTPTrace_D135(t *testing.T) {
 		})
 	}
 }
+
+// A classification that ends its goroutine, or panics, has named no reason: the call fails at once with the server's
+// answer.
+func TestAClassificationThatGivesNoAnswerNamesNoReason_D135(t *testing.T) {
+	for name, end := range map[string]func(){"ends": runtime.Goexit, "panics": func() { panic("in the callback") }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
+				var asked atomic.Int32
+				b := onMock(t, m, func(cfg *core.Config) {
+					cfg.Retry.Classify = func(core.Answer) retry.Reason {
+						asked.Add(1)
+						end()
+						return retry.Unknown
+					}
+				}).Bucket("default")
+				require.NoError(t, b.WaitReady(fresh(t)))
+				m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.Status(memd.StatusInternal))
+				began := time.Now()
+				_, err := kv.Do(fresh(t), b, kv.Get{Key: []byte("k")})
+				var e *kv.Error
+				require.ErrorAs(t, err, &e)
+				require.Equal(t, memd.StatusInternal, e.Status)
+				require.Less(t, time.Since(began), 10*time.Millisecond)
+				require.EqualValues(t, 1, asked.Load())
+			})
+		})
+	}
+}
