@@ -118,8 +118,8 @@ func (p *copyPlan) copies(ctx context.Context, d Topology) ([]int, error) {
 	return copies, nil
 }
 
-// Copies are the answers of a document's copies as they come. One goroutine may use it at a time. Whoever does not read
-// it to its end calls Close.
+// Copies are the answers of a document's copies as they come. One goroutine may use it at a time. A caller that does
+// not read it to its end calls Close.
 type Copies[R any] struct {
 	plan    copyPlan
 	results chan copyResult[R] // has room for all of them

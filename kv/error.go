@@ -256,7 +256,7 @@ type Judgement struct {
 }
 
 // Judge says what becomes of an answer, and changes nothing but the units that the call has used: it is the one
-// function by which the dispatcher and whoever explains it decide. m is the error map of the node that answered, nil
+// function by which the dispatcher and the command's explain decide. m is the error map of the node that answered, nil
 // for none.
 func (c *Call) Judge(p *memd.Packet, m *errormap.Map) Judgement {
 	j := Judgement{

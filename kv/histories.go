@@ -91,7 +91,7 @@ func (e *HistoryError) Error() string {
 }
 
 // DoInHistory runs op if the vbucket of its key has the history uuid; otherwise the cause of the error is a
-// *HistoryError. What is known may be out of date by a failover that nobody has told of: Forget makes it new.
+// *HistoryError. What is known may be out of date by a failover that was not heard of: Forget makes it new.
 func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, uuid uint64, op O) (R, error) {
 	var zero R
 	var req Request

@@ -6,7 +6,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// loginSpec is the row of a login. It is not in the table: nobody but the client itself logs in, over a connection that
+// loginSpec is the row of a login. It is not in the table: only the client itself logs in, over a connection that
 // has long been made.
 var loginSpec = &Spec{
 	Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none,

@@ -136,7 +136,7 @@ type pollAnswer struct {
 }
 
 // wait asks all copies, again and again, until enough of them have the mutation. A copy that is slow to answer delays
-// none of the others, and nobody once enough of these have it.
+// none of the others, and no node once enough of these have it.
 func (w *watched) wait(ctx context.Context) error {
 	if w.poll.PersistTo == 0 && w.poll.ReplicateTo == 0 {
 		return nil

@@ -77,7 +77,7 @@ func (g *Get) decodeProjection(r *Response) (GetResult, error) {
 	if len(g.Paths) == 0 {
 		res.Value = g.Into
 		res.Value = append(res.Value, paths[0].Value...)
-		res.Datatype = 0 // nobody says what it is
+		res.Datatype = 0 // its type is not known
 		return res, paths[0].Err()
 	}
 	var root node

@@ -72,11 +72,11 @@ type Scanning struct {
 	wg     sync.WaitGroup
 	out    chan []ScanItem // closed when no vbucket is left
 
-	mu      sync.Mutex
-	todo    map[int][]uint16 // vbuckets by the node that has them
-	running map[int]int      // scans by node
-	workers int
-	err     error
+	mu        sync.Mutex
+	unscanned map[int][]uint16 // vbuckets by the node that has them
+	running   map[int]int      // scans by node
+	workers   int
+	err       error
 
 	batch  []ScanItem
 	item   ScanItem
@@ -85,7 +85,7 @@ type Scanning struct {
 }
 
 // Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
-// The context is that of the whole scan. Whoever does not read the result to its end calls Close.
+// The context is that of the whole scan. A caller that does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 	if t, ok := d.(ScanTimer); ok && s.Timeout == 0 {
 		s.Timeout = t.ScanTimeout()
@@ -116,7 +116,7 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 		return nil, s.fails(cberr.InvalidArgument, err)
 	}
 	run := &Scanning{
-		op: s, d: d, out: make(chan []ScanItem, scanBuffer), todo: map[int][]uint16{},
+		op: s, d: d, out: make(chan []ScanItem, scanBuffer), unscanned: map[int][]uint16{},
 		running: map[int]int{},
 	}
 	run.ctx, run.cancel = context.WithCancel(ctx)
@@ -174,11 +174,11 @@ func (r *Scanning) plan(l Layout) {
 	}
 	for vb := range l.NumVBuckets() {
 		node := l.NodeIndex(uint16(vb), 0)
-		r.todo[node] = append(r.todo[node], uint16(vb))
+		r.unscanned[node] = append(r.unscanned[node], uint16(vb))
 	}
 	dice := rand.New(rand.NewPCG(seed, 0))
-	for _, node := range slices.Sorted(maps.Keys(r.todo)) { // the order of a map itself is random
-		vbs := r.todo[node]
+	for _, node := range slices.Sorted(maps.Keys(r.unscanned)) { // the order of a map itself is random
+		vbs := r.unscanned[node]
 		dice.Shuffle(len(vbs), func(i, j int) { vbs[i], vbs[j] = vbs[j], vbs[i] })
 	}
 }
@@ -192,7 +192,7 @@ func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
 		r.workers--
 		return 0, 0, false, r.workers == 0
 	}
-	for n, vbs := range r.todo {
+	for n, vbs := range r.unscanned {
 		if len(vbs) > 0 && (!ok || r.running[n] < r.running[node] || r.running[n] == r.running[node] && n < node) {
 			node, ok = n, true
 		}
@@ -201,8 +201,8 @@ func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
 		r.workers--
 		return 0, 0, false, r.workers == 0
 	}
-	vbs := r.todo[node]
-	vb, r.todo[node] = vbs[0], vbs[1:]
+	vbs := r.unscanned[node]
+	vb, r.unscanned[node] = vbs[0], vbs[1:]
 	r.running[node]++
 	return vb, node, true, false
 }
@@ -216,7 +216,7 @@ func (r *Scanning) gave(vb uint16, node int, busy bool) (leave bool) {
 	if !busy {
 		return false
 	}
-	r.todo[node] = append(r.todo[node], vb)
+	r.unscanned[node] = append(r.unscanned[node], vb)
 	if r.workers > 1 {
 		r.workers--
 		return true

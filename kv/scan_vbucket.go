@@ -136,7 +136,7 @@ func (s *vbScan) resumable(err error) bool {
 	return errors.Is(err, cberr.RequestCanceled) && !errors.Is(err, retry.ErrClosed)
 }
 
-// emit hands items to the reader; false when nobody wants them any more.
+// emit hands items to the reader; false when the reader has left.
 func (s *vbScan) emit(items []ScanItem) bool {
 	if len(items) == 0 {
 		return true

@@ -121,7 +121,7 @@ func (c *benchCmd) Run(a *app) error {
 	return errors.Join(err, cl.Close())
 }
 
-// hostsOf are the hosts of a cluster; the options of its connection string are nobody's business.
+// hostsOf are the hosts of a cluster; the options of its connection string are left out.
 func hostsOf(a *app, connect string) string {
 	spec, err := core.ParseSpec(or(connect, a.env("COUCHCORE_CONNECT")))
 	if err != nil {

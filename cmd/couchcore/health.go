@@ -66,7 +66,7 @@ func (c *pingCmd) Run(a *app) error {
 	defer cancel()
 	r, err := cl.Ping(ctx, core.PingOptions{Services: services, Timeout: cmp.Or(c.Timeout, healthPatience)})
 	if err != nil {
-		_ = cl.Close() // why nobody can be asked is what matters
+		_ = cl.Close() // why no node can be asked is what matters
 		return fmt.Errorf("ping: %w", err)
 	}
 	if err := a.showPing(r); err != nil {
@@ -96,7 +96,7 @@ func (a *app) showPing(r core.PingReport) error {
 	return a.table(rows)
 }
 
-// pingVerdict is the error that names the first who has not answered, and the first wanted service that nobody offers.
+// pingVerdict is the error that names the first who has not answered, and the first wanted service that no node offers.
 func pingVerdict(r core.PingReport, wanted []string) error {
 	all, silent, first := 0, 0, ""
 	for _, name := range serviceNames {

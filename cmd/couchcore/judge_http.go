@@ -32,7 +32,7 @@ type httpSubject struct {
 	idempotent bool
 	prepared   bool // the client keeps the statement's plan
 	answered   bool // with what follows
-	example    bool // the same, but nobody named the answer
+	example    bool // the same, but the user has not named the answer
 	status     int
 	code       int    // the service's own, 0 for none
 	after      string // Retry-After, "" for none

@@ -31,7 +31,7 @@ type Handler interface {
 	// Expired gets a call whose deadline has passed.
 	Expired(c *kv.Call)
 	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP and a
-	// request that is bound to its connection are no such calls, since whoever sends them draws conclusions of its own.
+	// request that is bound to its connection are no such calls, since their sender draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
 	Silent(cn *Conn)
 	// Orphan counts an answer whose call has ended.
@@ -110,7 +110,7 @@ type Conn struct {
 	writeMax time.Duration
 	packer   kv.Packer
 
-	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for whoever sends calls.
+	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for the sender of calls.
 	// Who has made the connection sets it before others know of it.
 	Map uint32
 
@@ -120,12 +120,12 @@ type Conn struct {
 	head int
 	// one is filled while the other is written, and more while there is more than parts hold; until Rest
 	spares   []*part
-	flushing bool // somebody writes, or is about to
+	flushing bool // a goroutine writes, or is about to
 	reading  bool // the reader is completing answers and will flush after that
 	closed   bool
 	down     bool // teardown has begun to tell what becomes of the calls: until then they have their deadlines here
 	refusing bool // its node has left: what is in flight may finish
-	wanted   bool // somebody waits for room
+	wanted   bool // the dispatcher waits for room
 	inflight int
 	orphans  int
 	fills    uint32 // reads that have brought something
@@ -177,8 +177,8 @@ type Info struct {
 // Info says what the bootstrap learned.
 func (c *Conn) Info() *Info { return &c.info }
 
-// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for whoever has made
-// the connection, before others know of it.
+// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for the goroutine that
+// made the connection, before others know of it.
 func (c *Conn) Forget() { c.info.ErrorMap, c.info.Config = nil, nil }
 
 // InFlight is the number of calls that wait for an answer.
@@ -203,7 +203,7 @@ func (c *Conn) Close(cause error) {
 		cause = errShutdown
 	}
 	first := c.cause.CompareAndSwap(nil, &cause)
-	// Whoever comes second may not rely on the first to have got this far: teardown follows when Serve has called
+	// The second caller may not rely on the first to have got this far: teardown follows when Serve has called
 	// Close.
 	c.mu.Lock()
 	c.closed = true // no further call is taken
@@ -328,7 +328,7 @@ func (c *Conn) WantRoom() bool {
 	return !c.wanted
 }
 
-// room reports whether somebody is to be told that there is room. The lock is held.
+// room reports whether the dispatcher is to be told that there is room. The lock is held.
 func (c *Conn) room() bool {
 	if !c.wanted || c.inflight >= c.maxCalls {
 		return false
@@ -834,7 +834,7 @@ func (c *Conn) outOfStep(call *kv.Call, epoch uint32) {
 	c.Close(ErrOutOfStep)
 }
 
-// packet gives one packet to whoever waits for it.
+// packet gives one packet to its waiter.
 func (c *Conn) packet(p *memd.Packet, owned bool) {
 	if !p.Magic.IsResponse() {
 		c.h.Push(c, p)

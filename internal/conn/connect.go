@@ -39,7 +39,7 @@ type Options struct {
 	MaxInFlight  int           // 0 means 32768
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
-	Feedback     Feedback // is told of every success; nil is nobody
+	Feedback     Feedback // is told of every success; nil: no receiver
 
 	// Passed is told of each step that an attempt has done, on the goroutine of Connect; nil: no one is told.
 	Passed func(Step)
@@ -65,7 +65,7 @@ type Credentials struct {
 	Login           // what the connection's Info keeps of it
 }
 
-// Login is what whoever gives credentials wants to know later about a connection that has used them.
+// Login is what the giver of credentials wants to know later about a connection that has used them.
 type Login struct {
 	Generation uint64    // of the credentials
 	At         time.Time // when they were given

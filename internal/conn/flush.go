@@ -63,7 +63,7 @@ func (c *Conn) flush() {
 	}
 }
 
-// backlog blocks where nobody else may: it writes the rest of p and then what has gathered meanwhile.
+// backlog blocks where no other goroutine may: it writes the rest of p and then what has gathered meanwhile.
 func (c *Conn) backlog(p *part, n int) {
 	for p != nil {
 		if err := c.nc.SetWriteDeadline(time.Now().Add(c.writeMax)); err != nil {

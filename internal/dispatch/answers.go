@@ -78,7 +78,7 @@ func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv
 	}
 }
 
-// claimed is a call whose attempt was refused, and what it was refused with; or no call, but somebody who waits until a
+// claimed is a call whose attempt was refused, and what it was refused with; or no call, but a waiter until a
 // map was considered.
 type claimed struct {
 	c          *kv.Call

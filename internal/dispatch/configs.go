@@ -99,7 +99,7 @@ func (o *offers) pop() (of offered) {
 func (o *offers) latest(raw []byte) bool {
 	o.mu.Lock()
 	considered, last := !o.busy && len(o.queue) == 0, o.last
-	o.mu.Unlock() // several readers compare at the same time what nobody changes
+	o.mu.Unlock() // several readers compare at the same time what does not change
 	return considered && bytes.Equal(raw, last)
 }
 

@@ -13,9 +13,9 @@ import (
 // map's version must not bar the new one. What tells the two from a node that lags behind is whether anybody still
 // speaks for the bucket that we know. Every connection does that came with a map: one is used only while our map is of
 // the bucket that it was made in. A node that has another one is not connected to; it is tried again and again, and
-// when nobody is left that speaks for ours, the map that it shows replaces ours whatever its version is. A connection
-// that came without one, as all do where maps come over HTTP, speaks for no bucket, and the source of the maps has the
-// last word.
+// when no connection is left that speaks for ours, the map that it shows replaces ours whatever its version is. A
+// connection that came without one, as all do where maps come over HTTP, speaks for no bucket, and the source of the
+// maps has the last word.
 
 var errForeign = errors.New("the node has another bucket of that name, or is of another cluster, than those that our " +
 	"cluster map is of")
@@ -48,7 +48,7 @@ func (r *Router) foreign(raw []byte, addr string) bool {
 }
 
 // withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that
-// came without a map nobody knows in which it was made: it may be the other one. The router's lock is held.
+// came without a map does not say in which it was made: it may be the other one. The router's lock is held.
 func (r *Router) withdraw(nodes map[string]bool) (all []*conn.Conn) {
 	for addr := range nodes {
 		r.pipes[addr].each(func(q *pipeline) {
@@ -70,8 +70,8 @@ func (r *Router) confirmed() (yes bool) {
 	return yes
 }
 
-// doubt sees to it that maps that were refused are looked at again when nobody speaks for ours any more: nodes that
-// belong to another bucket are connected to again, now.
+// doubt sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes
+// that belong to another bucket are connected to again, now.
 func (r *Router) doubt() {
 	if r.picker.Load() == nil || r.confirmed() {
 		return

@@ -19,7 +19,7 @@ type executor struct {
 	queue  []func()
 	active int           // workers
 	free   int           // of these, those that will look at the queue before they end
-	idle   chan struct{} // closed when there is no worker; made by whoever waits for that
+	idle   chan struct{} // closed when there is no worker; made by the waiter
 }
 
 func (e *executor) run(f func()) {

@@ -68,7 +68,7 @@ func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (kv.Layout, err
 }
 
 // AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring
-// it. It starts nothing and says nothing: whoever has waited looks again.
+// it. It starts nothing and says nothing: the waiter looks again.
 func (r *Router) AwaitMap(ctx context.Context) {
 	limit := maxAwait
 	if d, ok := ctx.Deadline(); ok {

@@ -227,7 +227,8 @@ func (o *Options) blockLimit() int { return 16 * o.QueueLimit }
 func (p *pipeline) awaitRoom(cn *conn.Conn, c *kv.Call) bool {
 	c.Share()
 	p.mu.Lock()
-	if p.conn.Load() != cn { // another one is there, or none: nobody would look after a call that waits for this one
+	// another one is there, or none: no goroutine would look after a call that waits for this one
+	if p.conn.Load() != cn {
 		p.mu.Unlock()
 		p.submit(c)
 		return true
@@ -346,7 +347,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 	p.ends()
 }
 
-// feedback is who is told of the node's successes, nil for nobody.
+// feedback is who is told of the node's successes, nil for no receiver.
 func (p *pipeline) feedback() conn.Feedback {
 	var tokens conn.Feedback
 	if ps := p.r.policies.Load(); ps != nil && ps.Feedback != nil {
@@ -653,7 +654,7 @@ func (p *pipeline) Expired(c *kv.Call) {
 	p.r.expire(c)
 }
 
-// Orphan implements conn.Handler. What is gathered for the report costs something only when somebody reads it.
+// Orphan implements conn.Handler. What is gathered for the report costs something only when a log reads it.
 func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	p.r.orphans.Add(1)
 	if p.r.o.NoOrphans || !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {

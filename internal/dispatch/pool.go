@@ -50,7 +50,7 @@ func (p *pipeline) choose(c *kv.Call) *pipeline {
 		return p.ofKey(c.Route.Hash)
 	}
 	start := 0
-	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes nobody's turn
+	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes no call's turn
 		start = int(p.turn.Add(1) % uint32(len(p.pool)))
 	}
 	return p.connectedFrom(start)

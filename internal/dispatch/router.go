@@ -90,8 +90,9 @@ type Router struct {
 	look      *time.Timer   // calls looked
 	looking   atomic.Bool   // it is armed
 	logins    chan struct{} // closed and replaced when there are new credentials
-	doubts    chan struct{} // closed and replaced whenever nobody speaks any more for the bucket that our map is of
-	reborn    int64         // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
+	// closed and replaced whenever no connection speaks any more for the bucket that our map is of
+	doubts chan struct{}
+	reborn int64 // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
 	barren atomic.Bool // see SetBarren
 
@@ -101,7 +102,7 @@ type Router struct {
 		epoch int64
 		rev   uint64
 	}
-	fetch   chan struct{} // somebody wants a newer map than we have
+	fetch   chan struct{} // a newer map than ours is wanted
 	wantAny bool          // of no known version; these three under the lock
 
 	wantEpoch int64
@@ -158,14 +159,14 @@ func (r *Router) NewCall() *kv.Call {
 	return c
 }
 
-// Release implements kv.Dispatcher. Only calls that nobody else can hold are used again.
+// Release implements kv.Dispatcher. Only calls that no other goroutine can hold are used again.
 func (r *Router) Release(c *kv.Call) {
 	if r.free(c) {
 		r.pool.Put(c)
 	}
 }
 
-// free makes a finished call ready for its next use, if nobody else can hold it.
+// free makes a finished call ready for its next use, if no other goroutine can hold it.
 func (r *Router) free(c *kv.Call) bool {
 	if !c.Pooled() || c.Held() && !r.due.remove(c) {
 		return false
@@ -449,7 +450,7 @@ func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error, 
 // its own, because it sits in no connection.
 func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) {
 	if why.AlwaysRetry() {
-		c.Lend() // the orchestrator asks nobody, so nothing is between it and the deadline
+		c.Lend() // the orchestrator asks no strategy, so nothing is between it and the deadline
 		c.Watch()
 	} else {
 		r.hold(c)
@@ -654,7 +655,7 @@ func (r *Router) signal() {
 	}
 }
 
-// notify wakes whoever waits for a change.
+// notify wakes the waiters for a change.
 func (r *Router) notify() {
 	r.mu.Lock()
 	close(r.changed)

@@ -54,7 +54,7 @@ func (r *Router) reseed() {
 }
 
 // reaches reports whether a node of the map is connected. The lock is held, so that none is published meanwhile:
-// whoever begins with the seeds after that has them trimmed by the next one that is.
+// a goroutine that begins with the seeds after that has them trimmed by the next one that is.
 func (r *Router) reaches() bool {
 	pk := r.picker.Load()
 	return pk != nil && slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil && p.connectedAny() })

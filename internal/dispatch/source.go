@@ -145,7 +145,7 @@ func (r *Router) pickRing(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	}
 	i := -1
 	if !c.Req.ByVBucket && c.Req.Replica == 0 {
-		c.Borrow(func(key []byte) { i = pk.snap.KetamaIndex(key) }) // of a call that has ended nobody asks for the node
+		c.Borrow(func(key []byte) { i = pk.snap.KetamaIndex(key) }) // a call that has ended needs no node
 	}
 	c.Route.VBucket = 0
 	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {

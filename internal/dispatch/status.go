@@ -137,8 +137,8 @@ func (r *Router) Address(i int) string {
 	return ""
 }
 
-// AllPush reports whether every node of the map is connected and tells of new maps by itself, so that nobody has to
-// ask.
+// AllPush reports whether every node of the map is connected and tells of new maps by itself, so that the client need
+// not ask.
 func (r *Router) AllPush() bool {
 	pk := r.picker.Load()
 	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
@@ -190,10 +190,10 @@ func (e *NotReadyError) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// Orphans is the number of answers that nobody waited for.
+// Orphans is the number of answers without a waiting call.
 func (r *Router) Orphans() int64 { return r.orphans.Load() }
 
-// ReportOrphans writes a line about the answers that nobody waited for since the last one, if there were any.
+// ReportOrphans writes a line about the answers without a waiting call since the last one, if there were any.
 func (r *Router) ReportOrphans() {
 	if report, ok := r.reports.Take(); ok {
 		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total),

@@ -144,7 +144,7 @@ func (w *wire) Read(b []byte) (int, error) {
 		}
 		n, err := w.Conn.Read(w.mem)
 		if n == 0 {
-			// Whoever has found out first, by writing or by closing the connection, goes on at this instant.
+			// The goroutine that has found out first, by writing or by closing the connection, goes on at this instant.
 			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"),
 				text(w.LocalAddr().String())))
 			return 0, err

@@ -163,7 +163,7 @@ func (w *world) pace(f *mock.Flow, id uint64, lo time.Duration) {
 }
 
 // Run runs one seed in a bubble of its own and judges it. It must not be called inside a bubble. A deadlock or a panic
-// in the run ends the process: whoever must survive that runs it in a process of its own.
+// in the run ends the process: a caller that must survive that runs it in a process of its own.
 func Run(t *testing.T, o Options) *Report {
 	w := &world{plan: draw(o), report: newReport(o)}
 	synctest.Test(t, w.run)

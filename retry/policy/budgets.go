@@ -86,7 +86,7 @@ func costFields() (list []field[bucketDoc]) {
 	return list
 }
 
-// check finds kinds that nobody can ever pay for.
+// check finds kinds that no bucket can ever pay for.
 func (b *bucketDoc) check(r *reader) error {
 	for i, k := range bucketKinds {
 		if b.costs[i] > uint64(b.capacity) {
