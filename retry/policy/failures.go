@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -65,18 +64,22 @@ func readFailures(r *reader, f *failures) error {
 	})
 }
 
-// checkCodes finds numbers that mean nothing in one of the services that the entry is for, and puts what they mean
-// there in the place of gRPC's statuses.
+// checkCodes finds numbers that mean nothing in one of the services that the entry is for, or two things, and puts what
+// they mean there in the place of gRPC's statuses.
 func (e *entryDoc) checkCodes(f *failures, o ParseOptions) error {
-	known := func(s retry.Service, n uint32) bool {
+	known := func(s retry.Service, n uint32) (retry.Reason, bool) {
 		if o.Code == nil || n == 0 {
-			return false
+			return retry.Unknown, false
 		}
-		if s == "" {
-			return slices.ContainsFunc(services[:], func(s retry.Service) bool { _, ok := o.Code(s, n); return ok })
+		if s != "" {
+			return o.Code(s, n)
 		}
-		_, ok := o.Code(s, n)
-		return ok
+		for _, s := range services {
+			if why, ok := o.Code(s, n); ok {
+				return why, true
+			}
+		}
+		return retry.Unknown, false
 	}
 	var named []retry.Service
 	for _, n := range e.names {
@@ -86,24 +89,22 @@ func (e *entryDoc) checkCodes(f *failures, o ParseOptions) error {
 	var codes []code
 	for _, s := range slices.Compact(named) {
 		for _, c := range f.codes {
-			if known(s, c.number) {
-				codes = append(codes, c)
-				continue
-			}
-			where := "any service"
-			if s != "" {
-				where = fmt.Sprintf("the service %q", s)
-			}
-			if c.status == nil {
-				return &ParseError{Path: c.path, Value: c.value, Reason: "has no reason in " + where}
-			}
+			fault := func(reason string) error { return &ParseError{Path: c.path, Value: c.value, Reason: reason} }
+			why, ok := known(s, c.number)
 			switch st := c.status; {
+			case ok && st != nil:
+				return fault(st.ambiguous(s, c.number, why))
+			case ok:
+				codes = append(codes, c)
+			case st == nil:
+				return fault("has no reason in " + where(s))
 			case st.reason != retry.Unknown:
 				f.reasons = f.reasons.With(st.reason)
-			case s != "" && s != retry.KV && known(s, st.http):
-				codes = append(codes, code{number: st.http})
 			default:
-				return &ParseError{Path: c.path, Value: c.value, Reason: st.refusal(where)}
+				if _, ok := known(s, st.http); s == "" || s == retry.KV || !ok {
+					return fault(st.refusal(s))
+				}
+				codes = append(codes, code{number: st.http})
 			}
 		}
 	}

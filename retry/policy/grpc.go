@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/couchcore/couchcore/retry"
@@ -9,11 +10,11 @@ import (
 // grpcStatus is one of gRPC's status codes and what it means here.
 type grpcStatus struct {
 	name   string
-	reason retry.Reason // that it is in every service; Unknown: more than one, or no reason
+	reason retry.Reason // the only one in every service; Unknown: there are more, or none
 	// the HTTP status that stands for it, by google/rpc/code.proto, where services with HTTP have a reason for that; 0:
 	// none
-	http  uint32
-	write string // the reasons that it may stand for; "": it is never retried
+	http uint32
+	may  []retry.Reason // what it may stand for, in one service or another; none: it is never retried
 }
 
 // grpcStatuses are gRPC's status codes by number.
@@ -22,23 +23,31 @@ var grpcStatuses = [...]grpcStatus{
 	{name: "CANCELLED"},
 	{name: "UNKNOWN"},
 	{name: "INVALID_ARGUMENT"},
-	{name: "DEADLINE_EXCEEDED", http: 504, write: "SERVICE_RESPONSE_CODE_INDICATED for a gateway's timeout; the " +
-		"call's own deadline ends it"},
-	{name: "NOT_FOUND", write: "SCOPE_NOT_FOUND, COLLECTION_NOT_FOUND or QUERY_INDEX_NOT_FOUND"},
+	{name: "DEADLINE_EXCEEDED", http: 504, may: []retry.Reason{retry.ServiceResponseCodeIndicated}},
+	{name: "NOT_FOUND", may: []retry.Reason{
+		retry.ScopeNotFound, retry.CollectionNotFound, retry.QueryIndexNotFound, retry.ViewsTemporaryFailure,
+	}},
 	{name: "ALREADY_EXISTS"},
-	{name: "PERMISSION_DENIED", write: "BUCKET_ACCESS_ERROR"},
-	{name: "RESOURCE_EXHAUSTED", http: 429, write: "KV_TEMPORARY_FAILURE, SEARCH_TOO_MANY_REQUESTS or " +
-		"SERVICE_RESPONSE_CODE_INDICATED"},
-	{name: "FAILED_PRECONDITION", write: "KV_LOCKED or QUERY_PREPARED_STATEMENT_FAILURE"},
-	{name: "ABORTED", write: "KV_LOCKED, KV_SYNC_WRITE_IN_PROGRESS or KV_SYNC_WRITE_RE_COMMIT_IN_PROGRESS"},
+	{name: "PERMISSION_DENIED", may: []retry.Reason{retry.BucketAccessError}},
+	{name: "RESOURCE_EXHAUSTED", http: 429, may: []retry.Reason{
+		retry.KVTemporaryFailure, retry.QueryTransactionBufferFull, retry.AnalyticsTemporaryFailure,
+		retry.SearchTooManyRequests, retry.ServiceResponseCodeIndicated,
+	}},
+	{name: "FAILED_PRECONDITION", may: []retry.Reason{retry.KVLocked, retry.QueryPreparedStatementFailure}},
+	{name: "ABORTED", may: []retry.Reason{
+		retry.KVLocked, retry.KVSyncWriteInProgress, retry.KVSyncWriteReCommitInProgress, retry.QueryErrorRetryable,
+	}},
 	{name: "OUT_OF_RANGE"},
 	{name: "UNIMPLEMENTED"},
-	{name: "INTERNAL", write: "KV_ERROR_MAP_RETRY_INDICATED or QUERY_ERROR_RETRYABLE"},
-	{name: "UNAVAILABLE", http: 503, write: "KV_TEMPORARY_FAILURE for a node that is busy, " +
-		"SOCKET_CLOSED_WHILE_IN_FLIGHT for a lost " +
-		"connection, SERVICE_RESPONSE_CODE_INDICATED or VIEWS_TEMPORARY_FAILURE for a service"},
+	{name: "INTERNAL", may: []retry.Reason{
+		retry.KVErrorMapRetryIndicated, retry.QueryErrorRetryable, retry.ViewsTemporaryFailure,
+	}},
+	{name: "UNAVAILABLE", http: 503, may: []retry.Reason{
+		retry.KVTemporaryFailure, retry.AnalyticsTemporaryFailure, retry.ViewsTemporaryFailure,
+		retry.ServiceResponseCodeIndicated, retry.SocketClosedWhileInFlight,
+	}},
 	{name: "DATA_LOSS"},
-	{name: "UNAUTHENTICATED", reason: retry.AuthenticationError},
+	{name: "UNAUTHENTICATED", reason: retry.AuthenticationError, may: []retry.Reason{retry.AuthenticationError}},
 }
 
 // grpcStatusOf finds a status by its name in any case, nil for none.
@@ -51,11 +60,61 @@ func grpcStatusOf(name string) *grpcStatus {
 	return nil
 }
 
-// refusal says what to write instead of a status that stands for no single reason.
-func (s *grpcStatus) refusal(where string) string {
-	text := "is gRPC's " + s.name + ", which is "
-	if s.write == "" {
-		return text + "never retried"
+// write lists the reasons of a service that the status may stand for: of all services with "". It is empty when there
+// are none.
+func (st *grpcStatus) write(s retry.Service) string {
+	var names []string
+	for _, why := range st.may {
+		if s == "" || arises(why, s) {
+			names = append(names, why.String())
+		}
 	}
-	return text + "no single reason in " + where + ": write " + s.write
+	if n := len(names) - 1; n > 0 {
+		return strings.Join(names[:n], ", ") + " or " + names[n]
+	}
+	return strings.Join(names, "")
+}
+
+// arises says whether calls of a service can have a reason.
+func arises(why retry.Reason, s retry.Service) bool {
+	switch why { //nolint:exhaustive // the others bear the name of their service
+	case retry.SocketClosedWhileInFlight, retry.AuthenticationError:
+		return true
+	case retry.ServiceResponseCodeIndicated:
+		return s != retry.KV
+	case retry.BucketAccessError, retry.ScopeNotFound, retry.CollectionNotFound:
+		return s == retry.KV
+	}
+	return strings.HasPrefix(why.String(), strings.ToUpper(string(s))+"_")
+}
+
+// refusal says what to write instead of a status that is no reason by itself.
+func (st *grpcStatus) refusal(s retry.Service) string {
+	text := "is gRPC's " + st.name + ", which is "
+	switch write := st.write(s); {
+	case len(st.may) == 0:
+		return text + "never retried"
+	case write == "":
+		return text + "never retried in " + where(s)
+	default:
+		return text + "no reason by itself in " + where(s) + ": write " + write
+	}
+}
+
+// ambiguous says how to write a number that is a status of gRPC's and also one of the service's own, which the client
+// retries as why.
+func (st *grpcStatus) ambiguous(s retry.Service, number uint32, why retry.Reason) string {
+	text := fmt.Sprintf("is ambiguous: it is gRPC's %s, and %s in %s: write \"%#02x\" for the latter", st.name, why,
+		where(s), number)
+	if write := st.write(s); write != "" {
+		text += ", and for gRPC's " + write
+	}
+	return text
+}
+
+func where(s retry.Service) string {
+	if s == "" {
+		return "any service"
+	}
+	return fmt.Sprintf("the service %q", s)
 }

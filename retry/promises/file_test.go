@@ -259,7 +259,7 @@ func TestAFileIsRefusedForWhatItCannotDo(t *testing.T) {
 		bucket(`"capacity":20,"refill":"31d"`):                                                      {"tokenBucket.refill", `"31d"`, "duration"},
 		listed("kv", `"UNAVAILABLE"`):                                                               {inList, `"UNAVAILABLE"`, "KV_TEMPORARY_FAILURE", "SOCKET_CLOSED_WHILE_IN_FLIGHT"},
 		listed("kv", `14`):                                                                          {inList, `14`, "UNAVAILABLE", "KV_TEMPORARY_FAILURE"},
-		listed("query", `"ABORTED"`):                                                                {inList, `"ABORTED"`, "KV_LOCKED"},
+		listed("query", `"ABORTED"`):                                                                {inList, `"ABORTED"`, "QUERY_ERROR_RETRYABLE"},
 		listed("query", `"INVALID_ARGUMENT"`):                                                       {inList, `"INVALID_ARGUMENT"`, "never retried"},
 		listed("kv", `"NO_SUCH"`):                                                                   {inList, `"NO_SUCH"`, "no reason"},
 	} {
