@@ -46,124 +46,61 @@ type Answer struct {
 // The service's own word that a statement may be sent again is heard where nothing can have been executed: never after
 // a timeout, and only for statements that change nothing. Others are sent again for the codes that the retry RFC lists.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
-	reason, err = a.classify()
-	if reason != retry.Unknown && (a.Mutations > 0 || a.InDoubt() || a.timedOut()) {
-		reason = retry.Unknown
+	reason, kind := a.statement().Classify()
+	if kind != nil {
+		err = kind
 	}
 	return reason, reason != retry.Unknown, err
 }
 
-func (a *Answer) classify() (reason retry.Reason, err error) {
-	if len(a.Errors) == 0 {
-		switch kind := failedStatus[strings.ToLower(a.Status)]; {
-		case a.HTTPStatus == 401 || a.HTTPStatus == 403:
-			return retry.Unknown, cberr.AuthenticationFailure
-		case kind == cberr.AmbiguousTimeout && a.Readonly:
-			return retry.Unknown, cberr.UnambiguousTimeout
-		case kind != nil:
-			return retry.Unknown, kind
-		case a.HTTPStatus < 200 || a.HTTPStatus > 299:
-			return retry.Unknown, cberr.Couchbase
-		}
-		return retry.Unknown, nil
-	}
-	e := a.Errors[0]
-	if e.Retriable && a.Readonly { // the service's own word, whatever the code
-		reason = retry.AnalyticsTemporaryFailure
-	}
-	for _, r := range rows {
-		if e.Code < r.low || e.Code > r.high {
-			continue
-		}
-		if r.reason != retry.Unknown {
-			reason = r.reason
-		}
-		if r.kind == cberr.AmbiguousTimeout && a.Readonly {
-			return reason, cberr.UnambiguousTimeout
-		}
-		return reason, r.kind
-	}
-	return reason, cberr.Couchbase
-}
-
-// failedStatus are the states of a statement that has not come to its end although no error is listed.
-var failedStatus = map[string]*cberr.Kind{
-	"errors": cberr.Couchbase, "fatal": cberr.Couchbase, "failed": cberr.Couchbase, "stopped": cberr.RequestCanceled,
-	"aborted": cberr.RequestCanceled, "closed": cberr.RequestCanceled, "timeout": cberr.AmbiguousTimeout,
-}
-
-// timeoutCode is that of the service's own timeout.
-const timeoutCode = 21002
-
-// timedOut reports whether the statement, or a part of it, has run into a time limit. The compiler's texts repeat parts
-// of it, whose names may have the word.
-func (a *Answer) timedOut() bool {
-	return strings.EqualFold(a.Status, "timeout") || slices.ContainsFunc(a.Errors, func(e ServerError) bool {
-		message := strings.ToLower(e.Message)
-		return e.Code == timeoutCode ||
-			!compiling(e.Code) && (strings.Contains(message, "timeout") || strings.Contains(message, "timed out"))
-	})
-}
-
-// compiling reports whether a code is of the compiler or of the privileges.
-func compiling(code int) bool {
-	return code >= 20000 && code <= 20999 || code >= 24000 && code <= 24999
-}
-
-// refused reports whether a code comes before a statement is executed.
-func refused(code int) bool {
-	return slices.ContainsFunc(rows, func(r row) bool { return r.refusal && code >= r.low && code <= r.high })
-}
-
 // InDoubt reports whether the service may have executed a part of a statement that has failed. It is false for
 // statements that change nothing.
-func (a Answer) InDoubt() bool {
-	switch {
-	case a.Readonly:
-		return false
-	case a.Mutations > 0 || a.timedOut():
-		return true
-	case len(a.Errors) == 0:
-		return failedStatus[strings.ToLower(a.Status)] != nil
+func (a Answer) InDoubt() bool { return a.statement().InDoubt() }
+
+func (a *Answer) statement() *httpsvc.Statement {
+	s := &httpsvc.Statement{
+		Codes: table, HTTPStatus: a.HTTPStatus, Status: a.Status, Readonly: a.Readonly, Mutations: a.Mutations,
+		Hint: retry.AnalyticsTemporaryFailure,
 	}
-	return !refused(a.Errors[0].Code)
-}
-
-// row is a row of the table of errors: a range of codes, what kind of failure they are, the reason for which they may
-// be retried, Unknown for none, and whether nothing was executed.
-type row struct {
-	low, high int
-	kind      *cberr.Kind
-	reason    retry.Reason
-	refusal   bool // it comes before the statement is executed
-}
-
-// rows is the table of errors; the first match counts. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reasons;
-// 21002 is the service's timeout. AmbiguousTimeout stands for both: a statement that only reads is never ambiguous.
-var rows = []row{
-	{20000, 20999, cberr.AuthenticationFailure, retry.Unknown, true},
-	{21002, 21002, cberr.AmbiguousTimeout, retry.Unknown, false},
-	{23000, 23000, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure, true},
-	{23003, 23003, cberr.TemporaryFailure, retry.AnalyticsTemporaryFailure, true},
-	{23007, 23007, cberr.JobQueueFull, retry.AnalyticsTemporaryFailure, true},
-	{24000, 24000, cberr.ParsingFailure, retry.Unknown, true},
-	{24006, 24006, cberr.LinkNotFound, retry.Unknown, true},
-	{24025, 24025, cberr.DatasetNotFound, retry.Unknown, true},
-	{24034, 24034, cberr.DataverseNotFound, retry.Unknown, true},
-	{24039, 24039, cberr.DataverseExists, retry.Unknown, true},
-	{24040, 24040, cberr.DatasetExists, retry.Unknown, true},
-	{24044, 24045, cberr.DatasetNotFound, retry.Unknown, true},
-	{24047, 24047, cberr.IndexNotFound, retry.Unknown, true},
-	{24048, 24048, cberr.IndexExists, retry.Unknown, true},
-	{24000, 24999, cberr.CompilationFailure, retry.Unknown, true},
-	{25000, 25999, cberr.InternalServerFailure, retry.Unknown, false},
-}
-
-// Codes are the rows of the table of errors.
-func Codes() []httpsvc.CodeRow {
-	list := make([]httpsvc.CodeRow, 0, len(rows))
-	for _, r := range rows {
-		list = append(list, httpsvc.CodeRow{Low: r.low, High: r.high, Kind: r.kind, Reason: r.reason})
+	for _, e := range a.Errors {
+		s.Errors = append(s.Errors, httpsvc.Entry{
+			Code: e.Code, Message: strings.ToLower(e.Message), Again: e.Retriable,
+		})
 	}
-	return list
+	return s
+}
+
+// Codes is the table of errors of the analytics service; its first matching row counts.
+func Codes() httpsvc.Codes { return slices.Clone(table) }
+
+// table is the table of errors. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reasons; 21002 is the service's
+// timeout.
+var table = httpsvc.Codes{
+	failed(20000, 20999, cberr.AuthenticationFailure, httpsvc.NotCompiled),
+	failed(21002, 21002, cberr.AmbiguousTimeout, httpsvc.TimeLimit),
+	busy(23000, cberr.TemporaryFailure),
+	busy(23003, cberr.TemporaryFailure),
+	busy(23007, cberr.JobQueueFull),
+	failed(24000, 24000, cberr.ParsingFailure, httpsvc.NotCompiled),
+	failed(24006, 24006, cberr.LinkNotFound, httpsvc.NotCompiled),
+	failed(24025, 24025, cberr.DatasetNotFound, httpsvc.NotCompiled),
+	failed(24034, 24034, cberr.DataverseNotFound, httpsvc.NotCompiled),
+	failed(24039, 24039, cberr.DataverseExists, httpsvc.NotCompiled),
+	failed(24040, 24040, cberr.DatasetExists, httpsvc.NotCompiled),
+	failed(24044, 24045, cberr.DatasetNotFound, httpsvc.NotCompiled),
+	failed(24047, 24047, cberr.IndexNotFound, httpsvc.NotCompiled),
+	failed(24048, 24048, cberr.IndexExists, httpsvc.NotCompiled),
+	failed(24000, 24999, cberr.CompilationFailure, httpsvc.NotCompiled),
+	failed(25000, 25999, cberr.InternalServerFailure, httpsvc.EffectUnknown),
+}
+
+func failed(low, high int, kind *cberr.Kind, effect httpsvc.Effect) httpsvc.Code {
+	return httpsvc.Code{Low: low, High: high, Kind: kind, Effect: effect}
+}
+
+// busy is the row of a code that says that the service did not take the statement.
+func busy(code int, kind *cberr.Kind) httpsvc.Code {
+	return httpsvc.Code{
+		Low: code, High: code, Kind: kind, Reason: retry.AnalyticsTemporaryFailure, Effect: httpsvc.NotExecuted,
+	}
 }

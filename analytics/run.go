@@ -3,7 +3,6 @@ package analytics
 import (
 	"context"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
@@ -36,28 +35,13 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 		HTTPStatus: a.Status, Errors: e.Errors, Status: httpsvc.Text(meta["status"]),
 		Mutations: httpsvc.Uint(httpsvc.Object(meta["metrics"])["mutationCount"]), Readonly: r.Idempotent(),
 	}
-	why, again, err := Classify(said)
-	if err == nil {
+	st := said.statement()
+	reason, kind := st.Classify()
+	if kind == nil {
 		return httpsvc.Verdict{}
 	}
-	e.Kind = cberr.KindOf(err)
-	v := httpsvc.Verdict{Err: e, InDoubt: said.InDoubt()}
-	if len(e.Errors) == 0 {
-		if e.Text = a.Text; a.OK() {
-			e.Text = string(a.Meta)
-		}
-		v.General = true
-		return v
+	if e.Kind = kind; len(e.Errors) == 0 {
+		return st.Verdict(a, reason, e, &e.Failure, "")
 	}
-	e.Say(e.Errors[0].text())
-	if code := e.Errors[0].Code; code > 0 {
-		v.Code = uint32(code)
-	}
-	if again {
-		v.Reason = why
-	}
-	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the
-	// list's alone.
-	v.General = said.Readonly && !said.timedOut()
-	return v
+	return st.Verdict(a, reason, e, &e.Failure, e.Errors[0].text())
 }

@@ -83,30 +83,15 @@ func verdict(a *httpsvc.Answer, asked Answer) httpsvc.Verdict {
 	e := &Error{Failure: httpsvc.NewFailure("query", a), Errors: ParseErrors(a.Errors)}
 	meta, said := ParseMeta(a.Meta), asked
 	said.HTTPStatus, said.Errors, said.Status, said.Metrics = a.Status, e.Errors, meta.Status, meta.Metrics
-	why, again, err := Classify(said)
-	if err == nil {
+	st := said.statement()
+	reason, kind := said.classify(st)
+	if kind == nil {
 		return httpsvc.Verdict{}
 	}
-	e.Kind = cberr.KindOf(err)
-	v := httpsvc.Verdict{Err: e, Overload: e.Kind == cberr.RateLimited, InDoubt: said.InDoubt()}
-	if len(e.Errors) == 0 {
-		if e.Text = a.Text; a.OK() {
-			e.Text = string(a.Meta)
-		}
-		v.General = true
-		return v
+	if e.Kind = kind; len(e.Errors) == 0 {
+		return st.Verdict(a, reason, e, &e.Failure, "")
 	}
-	e.Say(e.Errors[0].text())
-	if code := e.Errors[0].Code; code > 0 {
-		v.Code = uint32(code)
-	}
-	if again {
-		v.Reason = why
-	}
-	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the
-	// list's alone.
-	v.General = said.Readonly && !v.Overload && !said.timedOut()
-	return v
+	return st.Verdict(a, reason, e, &e.Failure, e.Errors[0].text())
 }
 
 // execution is one run of a statement whose plan is kept.

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -22,53 +23,44 @@ func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	if a.HTTPStatus >= 200 && a.HTTPStatus <= 299 {
 		return retry.Unknown, false, nil
 	}
-	text := strings.ToLower(a.Text)
-	for _, r := range rows {
-		if r.status == a.HTTPStatus && (a.Scoped || !r.scoped) && strings.Contains(text, r.text) {
-			return r.reason, r.reason != retry.Unknown, r.kind
-		}
+	row := table.Find(&httpsvc.Entry{Code: a.HTTPStatus, Message: strings.ToLower(a.Text), Scoped: a.Scoped})
+	return row.Reason, row.Reason != retry.Unknown, row.Kind
+}
+
+// Codes is the table of answers of the search service; its first matching row counts.
+func Codes() httpsvc.Codes { return slices.Clone(table) }
+
+// table is the table of answers. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reason. A server without indexes
+// of scopes does not know their path.
+var table = httpsvc.Codes{
+	failed(400, cberr.IndexNotFound, "index not found"),
+	failed(400, cberr.QuotaLimited, "num_fts_indexes"),
+	failed(401, cberr.AuthenticationFailure, ""),
+	failed(403, cberr.AuthenticationFailure, ""),
+	{
+		Low: 404, High: 404, If: func(e *httpsvc.Entry) bool { return e.Scoped }, When: "for an index of a scope",
+		Kind: cberr.FeatureNotAvailable,
+	},
+	tooMany(cberr.RateLimited, "num_concurrent_requests"),
+	tooMany(cberr.RateLimited, "num_queries_per_min"),
+	tooMany(cberr.RateLimited, "ingress_mib_per_min"),
+	tooMany(cberr.RateLimited, "egress_mib_per_min"),
+	tooMany(cberr.Couchbase, ""),
+	failed(500, cberr.InternalServerFailure, ""),
+}
+
+// failed is the row of an HTTP status, with a text that the body has; "" for any.
+func failed(status int, kind *cberr.Kind, text string) httpsvc.Code {
+	c := httpsvc.Code{Low: status, High: status, Kind: kind}
+	if text != "" {
+		c.Texts = [][]string{{text}}
 	}
-	return retry.Unknown, false, cberr.Couchbase
+	return c
 }
 
-// row is a row of the table of answers: an HTTP status, a lower-case text that the body holds ("" for any), whether
-// it counts for indexes of a scope only, what kind of failure it is, and the reason for which it may be retried.
-type row struct {
-	status int
-	text   string
-	scoped bool
-	kind   *cberr.Kind
-	reason retry.Reason
-}
-
-// rows is the table of answers; the first match counts. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reason.
-// A server without indexes of scopes does not know their path.
-var rows = []row{
-	{400, "index not found", false, cberr.IndexNotFound, retry.Unknown},
-	{400, "num_fts_indexes", false, cberr.QuotaLimited, retry.Unknown},
-	{401, "", false, cberr.AuthenticationFailure, retry.Unknown},
-	{403, "", false, cberr.AuthenticationFailure, retry.Unknown},
-	{404, "", true, cberr.FeatureNotAvailable, retry.Unknown},
-	{429, "num_concurrent_requests", false, cberr.RateLimited, retry.SearchTooManyRequests},
-	{429, "num_queries_per_min", false, cberr.RateLimited, retry.SearchTooManyRequests},
-	{429, "ingress_mib_per_min", false, cberr.RateLimited, retry.SearchTooManyRequests},
-	{429, "egress_mib_per_min", false, cberr.RateLimited, retry.SearchTooManyRequests},
-	{429, "", false, cberr.Couchbase, retry.SearchTooManyRequests},
-	{500, "", false, cberr.InternalServerFailure, retry.Unknown},
-}
-
-// Codes are the rows of the table of answers.
-func Codes() []httpsvc.CodeRow {
-	list := make([]httpsvc.CodeRow, 0, len(rows))
-	for _, r := range rows {
-		when := ""
-		switch {
-		case r.text != "":
-			when = "with the text \"" + r.text + "\""
-		case r.scoped:
-			when = "for an index of a scope"
-		}
-		list = append(list, httpsvc.CodeRow{Low: r.status, High: r.status, When: when, Kind: r.kind, Reason: r.reason})
-	}
-	return list
+// tooMany is the row of an answer that asks for fewer requests.
+func tooMany(kind *cberr.Kind, text string) httpsvc.Code {
+	c := failed(429, kind, text)
+	c.Reason = retry.SearchTooManyRequests
+	return c
 }

@@ -2,6 +2,7 @@ package views
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -43,83 +44,53 @@ func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 		}
 		return retry.Unknown, false, nil
 	}
-	body := bodyOf(a.Text)
-	for _, r := range retries {
-		if r.status == a.HTTPStatus && (r.unless == nil || !r.unless(body)) {
-			reason, ok = r.reason, true
-			break
-		}
+	e := httpsvc.Entry{Code: a.HTTPStatus, Message: strings.ToLower(a.Text)}
+	row := table.Find(&e)
+	if row.Kind == cberr.Couchbase && says(&e, "not_found") {
+		row.Kind = cberr.ViewNotFound
 	}
-	switch {
-	case a.HTTPStatus == 401:
-		return reason, ok, cberr.AuthenticationFailure
-	case a.HTTPStatus == 404 || body.says("not_found"):
-		return reason, ok, cberr.ViewNotFound
-	}
-	return reason, ok, cberr.Couchbase
+	return row.Reason, row.Reason != retry.Unknown, row.Kind
 }
 
-// body is what an error answer holds, in lower case. Most rules search all of it, since it is not always JSON, and
-// may have been cut off.
-type body struct {
-	text   string
-	reason string // the field "reason" of a JSON object
+// says reports whether the answer has the text anywhere, since it is not always JSON, and may have been cut off.
+func says(e *httpsvc.Entry, text string) bool { return strings.Contains(e.Message, text) }
+
+// missing reports whether the answer is a 404 that may pass: the field "reason" of its JSON object is "missing".
+func missing(e *httpsvc.Entry) bool {
+	return httpsvc.Text(httpsvc.Object(json.RawMessage(e.Message))["reason"]) == "missing"
 }
 
-func bodyOf(text string) body {
-	return body{
-		text:   strings.ToLower(text),
-		reason: strings.ToLower(httpsvc.Text(httpsvc.Object(json.RawMessage(text))["reason"])),
-	}
+// passing reports whether a failure of the view engine may pass: those of a view that does not exist and of a bad
+// argument come again.
+func passing(e *httpsvc.Entry) bool {
+	return !says(e, "error") || !(says(e, "not_found") && says(e, "missing_named_view")) && !says(e, `"badarg"`)
 }
 
-func (b body) says(text string) bool { return strings.Contains(b.text, text) }
+// Codes is the table of answers of the view engine; its first matching row counts.
+func Codes() httpsvc.Codes { return slices.Clone(table) }
 
-// notMissing are the 404s that will not pass: all but the one whose reason is "missing".
-func notMissing(b body) bool { return b.reason != "missing" }
-
-// lasting are the failures of the view engine that come again: no such view, and a bad argument.
-func lasting(b body) bool {
-	return b.says("error") && (b.says("not_found") && b.says("missing_named_view") || b.says(`"badarg"`))
+// table is the table of answers. Source: SDK RFC 0049, whose list has 302 twice: a redirect means that the node has no
+// active partition, and is not followed.
+var table = httpsvc.Codes{
+	{Low: 302, High: 302, Kind: cberr.Couchbase, Reason: retry.ViewsNoActivePartition},
+	passes(300, cberr.Couchbase), passes(301, cberr.Couchbase), passes(303, cberr.Couchbase),
+	passes(307, cberr.Couchbase), passes(401, cberr.AuthenticationFailure),
+	{
+		Low: 404, High: 404, If: missing, When: `whose reason is "missing"`, Kind: cberr.ViewNotFound,
+		Reason: retry.ViewsTemporaryFailure,
+	},
+	{Low: 404, High: 404, Kind: cberr.ViewNotFound},
+	passes(408, cberr.Couchbase), passes(409, cberr.Couchbase), passes(412, cberr.Couchbase),
+	passes(416, cberr.Couchbase), passes(417, cberr.Couchbase),
+	{
+		Low: 500, High: 500, If: passing, When: `without "badarg", and not about a missing named view`,
+		Kind: cberr.Couchbase, Reason: retry.ViewsTemporaryFailure,
+	},
+	passes(501, cberr.Couchbase), passes(502, cberr.Couchbase), passes(503, cberr.Couchbase),
+	passes(504, cberr.Couchbase),
 }
 
-// retryRow is a row of the table of answers that may be retried.
-type retryRow struct {
-	status int
-	unless func(body) bool // answers with this status that may not be; nil for none
-	reason retry.Reason
-	when   string // what unless asks of the answer, in words
-}
-
-// retries is the table of answers that may be retried. Source: SDK RFC 0049, whose list has 302 twice: a redirect means
-// that the node has no active partition, and is not followed.
-var retries = []retryRow{
-	{status: 302, reason: retry.ViewsNoActivePartition},
-	{status: 300, reason: retry.ViewsTemporaryFailure},
-	{status: 301, reason: retry.ViewsTemporaryFailure},
-	{status: 303, reason: retry.ViewsTemporaryFailure},
-	{status: 307, reason: retry.ViewsTemporaryFailure},
-	{status: 401, reason: retry.ViewsTemporaryFailure},
-	{404, notMissing, retry.ViewsTemporaryFailure, `whose reason is "missing"`},
-	{status: 408, reason: retry.ViewsTemporaryFailure},
-	{status: 409, reason: retry.ViewsTemporaryFailure},
-	{status: 412, reason: retry.ViewsTemporaryFailure},
-	{status: 416, reason: retry.ViewsTemporaryFailure},
-	{status: 417, reason: retry.ViewsTemporaryFailure},
-	{500, lasting, retry.ViewsTemporaryFailure, `without "badarg", and not about a missing named view`},
-	{status: 501, reason: retry.ViewsTemporaryFailure},
-	{status: 502, reason: retry.ViewsTemporaryFailure},
-	{status: 503, reason: retry.ViewsTemporaryFailure},
-	{status: 504, reason: retry.ViewsTemporaryFailure},
-}
-
-// Codes are the rows of the table of answers that may be retried, each with its kind.
-func Codes() []httpsvc.CodeRow {
-	list := make([]httpsvc.CodeRow, 0, len(retries))
-	for _, r := range retries {
-		_, _, kind := Classify(Answer{HTTPStatus: r.status})
-		row := httpsvc.CodeRow{Low: r.status, High: r.status, When: r.when, Reason: r.reason, Kind: cberr.KindOf(kind)}
-		list = append(list, row)
-	}
-	return list
+// passes is the row of an HTTP status that may not come again.
+func passes(status int, kind *cberr.Kind) httpsvc.Code {
+	return httpsvc.Code{Low: status, High: status, Kind: kind, Reason: retry.ViewsTemporaryFailure}
 }

@@ -151,6 +151,10 @@ func codesOfTheGuide(t *testing.T) string {
 	t.Helper()
 	service, _, _ := strings.Cut(filepath.Base(t.Name()), "_")
 	rows := [][]string{{"answer", "error", "becomes"}}
+	executed := service == "query" || service == "analytics"
+	if executed {
+		rows[0] = append(rows[0], "executed before")
+	}
 	for _, s := range serviceCodes {
 		if s.service != service {
 			continue
@@ -160,11 +164,15 @@ func codesOfTheGuide(t *testing.T) string {
 			if row.Reason != retry.Unknown {
 				becomes = "`" + row.Reason.String() + "`"
 			}
-			answer := codesOf(row)
+			answer := row.String()
 			if s.code == "HTTP" {
 				answer = "HTTP " + answer
 			}
-			rows = append(rows, []string{answer, "`" + row.Kind.Name() + "`", becomes})
+			cells := []string{answer, "`" + row.Kind.Name() + "`", becomes}
+			if executed {
+				cells = append(cells, row.Effect.String())
+			}
+			rows = append(rows, cells)
 		}
 	}
 	require.Greater(t, len(rows), 5, service)

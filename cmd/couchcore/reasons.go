@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strconv"
-
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/kv"
@@ -91,7 +89,7 @@ func (a *app) showReason(row reasonRow, r retry.Reason) error {
 // serviceCodes are the tables of the row services: what each makes of its codes.
 var serviceCodes = []struct {
 	service, code string
-	rows          func() []httpsvc.CodeRow
+	rows          func() httpsvc.Codes
 }{
 	{"query", "code", query.Codes},
 	{"analytics", "code", analytics.Codes},
@@ -111,21 +109,9 @@ func answersWith(why retry.Reason) []string {
 	for _, s := range serviceCodes {
 		for _, row := range s.rows() {
 			if row.Reason == why && why != retry.Unknown {
-				list = append(list, s.service+" "+s.code+" "+codesOf(row))
+				list = append(list, s.service+" "+s.code+" "+row.String())
 			}
 		}
 	}
 	return list
-}
-
-// codesOf is the range of codes of a row, and its condition.
-func codesOf(row httpsvc.CodeRow) string {
-	text := strconv.Itoa(row.Low)
-	if row.High != row.Low {
-		text += " to " + strconv.Itoa(row.High)
-	}
-	if row.When != "" {
-		text += " " + row.When
-	}
-	return text
 }
