@@ -15,10 +15,10 @@ import (
 // connection's reader; the attempt is claimed.
 func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
 	c.Lend()
-	j := c.Judge(pkt, r.o.ErrorMaps.For(p.addr))
+	j := c.Judge(pkt, r.o.ErrorMaps.For(p.node.addr))
 	d, err := &j.Disposition, j.Err
 	if d.Class == kv.ClassSuccess {
-		r.well(p.addr)
+		r.well(p.node.addr)
 		c.Succeed(pkt, false)
 		return
 	}
@@ -73,7 +73,7 @@ func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv
 		return
 	}
 	r.hold(c)
-	if r.offers.offer(pkt.Value, pkt.Datatype, p.addr, &cl) {
+	if r.offers.offer(pkt.Value, pkt.Datatype, p.node.addr, &cl) {
 		r.judgeMoved(cl)
 	}
 }
@@ -91,7 +91,7 @@ func (r *Router) judgeMoved(cl claimed) {
 	moved := false
 	if pk := r.picker.Load(); pk != nil {
 		if p, _ := r.pick(pk, cl.c); p != nil {
-			moved = p.addr != cl.err.Endpoint
+			moved = p.node.addr != cl.err.Endpoint
 		}
 		if !moved {
 			moved = r.forward(pk, cl)

@@ -115,8 +115,8 @@ func (b *breaker) judge(alive bool) {
 
 // tripped counts a call without an answer.
 func (p *pipeline) tripped() {
-	if p.breaker.failure() {
-		p.r.o.Log.Warn(p.r.ctx, observe.MsgBreakerOpened, slog.String(observe.KeyEndpoint, p.addr))
+	if p.node.breaker.failure() {
+		p.r.o.Log.Warn(p.r.ctx, observe.MsgBreakerOpened, slog.String(observe.KeyEndpoint, p.node.addr))
 	}
 }
 
@@ -126,7 +126,7 @@ func (p *pipeline) broken(c *kv.Call) bool {
 	if c.Req.Retry == Strict {
 		return false
 	}
-	pass, canary := p.breaker.allows()
+	pass, canary := p.node.breaker.allows()
 	if pass {
 		return false
 	}
@@ -142,26 +142,15 @@ func (p *pipeline) broken(c *kv.Call) bool {
 
 // canary asks the node for a sign of life.
 func (p *pipeline) canary() {
-	op := kv.Noop{Common: kv.Common{Timeout: p.breaker.o.CanaryTimeout, Retry: Strict}, Pinned: true, Node: p.index()}
-	ctx, cancel := context.WithTimeout(p.r.ctx, p.breaker.o.CanaryTimeout)
+	limit := p.node.breaker.o.CanaryTimeout
+	op := kv.Noop{Common: kv.Common{Timeout: limit, Retry: Strict}, Pinned: true, Node: p.node.index()}
+	ctx, cancel := context.WithTimeout(p.r.ctx, limit)
 	defer cancel()
 	_, err := kv.Do(ctx, p.r, op)
-	p.breaker.judge(err == nil)
+	p.node.breaker.judge(err == nil)
 	if err != nil {
 		return
 	}
-	p.r.o.Log.Info(p.r.ctx, observe.MsgBreakerClosed, slog.String(observe.KeyEndpoint, p.addr))
+	p.r.o.Log.Info(p.r.ctx, observe.MsgBreakerClosed, slog.String(observe.KeyEndpoint, p.node.addr))
 	p.r.wake()
-}
-
-// index is the node's number in the newest map, -1 when it has left.
-func (p *pipeline) index() int {
-	if pk := p.r.picker.Load(); pk != nil {
-		for i, q := range pk.nodes {
-			if q == p.head {
-				return i
-			}
-		}
-	}
-	return -1
 }

@@ -318,7 +318,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 		return
 	}
 	r.network = network
-	pk := &picker{snap: s, nodes: make([]*pipeline, len(s.Nodes)), number: 1, since: 1}
+	pk := &picker{snap: s, nodes: make([]*node, len(s.Nodes)), number: 1, since: 1}
 	if last := r.picker.Load(); last != nil {
 		pk.number, pk.since = last.number+1, last.since
 		if reborn {
@@ -328,13 +328,13 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	stay := map[string]bool{}
 	for i := range s.Nodes {
 		if addr, ok := s.KVAddr(i, r.network, r.o.TLS); ok {
-			pk.nodes[i] = r.pipe(addr)
+			pk.nodes[i] = r.reach(addr)
 			stay[addr] = true
 		}
 	}
 	nodes := len(stay)
 	if nodes == 0 { // it has services only: what is connected goes on bringing maps
-		for addr := range r.pipes {
+		for addr := range r.nodes {
 			stay[addr] = true
 		}
 	}
@@ -348,10 +348,10 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	if reborn || !newer(r.wantEpoch, r.wantRev, s) { // another bucket counts its maps anew
 		r.wantEpoch, r.wantRev, r.wantFrom = 0, 0, nil
 	}
-	var leaving []*pipeline
-	for addr, p := range r.pipes {
+	var leaving []*node
+	for addr, n := range r.nodes {
 		if !stay[addr] {
-			leaving = append(leaving, p)
+			leaving = append(leaving, n)
 			r.forget(addr)
 		}
 	}

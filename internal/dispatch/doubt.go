@@ -25,15 +25,15 @@ var errForeign = errors.New("the node has another bucket of that name, or is of 
 // may be other collections'.
 func (p *pipeline) belongs(cn *conn.Conn) error {
 	config := cn.Info().Config
-	if !p.r.foreign(config, p.addr) {
+	if !p.r.foreign(config, p.node.addr) {
 		return nil
 	}
 	p.r.offers.forget() // it may have been shown before
-	p.r.offerAndTell(config, p.addr)()
-	if !p.r.foreign(config, p.addr) {
+	p.r.offerAndTell(config, p.node.addr)()
+	if !p.r.foreign(config, p.node.addr) {
 		return nil
 	}
-	return &conn.ConnectError{Addr: p.addr, Bucket: p.r.o.Bucket, Step: conn.StepConfig, Err: errForeign}
+	return &conn.ConnectError{Addr: p.node.addr, Bucket: p.r.o.Bucket, Step: conn.StepConfig, Err: errForeign}
 }
 
 // foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing,
@@ -51,23 +51,25 @@ func (r *Router) foreign(raw []byte, addr string) bool {
 // came without a map does not say in which it was made: it may be the other one. The router's lock is held.
 func (r *Router) withdraw(nodes map[string]bool) (all []*conn.Conn) {
 	for addr := range nodes {
-		r.pipes[addr].each(func(q *pipeline) {
-			if cn := q.conn.Load(); cn != nil && q.confirms.Load() && q.conn.CompareAndSwap(cn, nil) {
+		for p := range r.nodes[addr].pipelines() {
+			if cn := p.conn.Load(); cn != nil && p.confirms.Load() && p.conn.CompareAndSwap(cn, nil) {
 				all = append(all, cn)
 			}
-		})
+		}
 	}
 	return all
 }
 
 // confirmed reports whether anybody speaks for the bucket that we know.
-func (r *Router) confirmed() (yes bool) {
+func (r *Router) confirmed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) { yes = yes || q.conn.Load() != nil && q.confirms.Load() })
+	for p := range r.pipelines() {
+		if p.conn.Load() != nil && p.confirms.Load() {
+			return true
+		}
 	}
-	return yes
+	return false
 }
 
 // doubt sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes

@@ -15,8 +15,7 @@ func (r *Router) forward(pk *picker, cl claimed) bool {
 	if c.Req.Replica != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {
 		return false
 	}
-	i := pk.snap.ForwardIndex(c.Route.VBucket)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil || pk.nodes[i].addr == cl.err.Endpoint {
+	if n := pk.node(pk.snap.ForwardIndex(c.Route.VBucket)); n == nil || n.addr == cl.err.Endpoint {
 		return false
 	}
 	c.Route.Forward, c.ForwardRev = true, pk.snap.Rev

@@ -85,11 +85,16 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 		"vBucketMap":[[0],[1],[2],[-1],[0],[0],[2],[1]]}}`), "a", topology.Options{})
 	require.NoError(t, err)
 	r := &Router{}
-	a, b := &pipeline{r: r, addr: "a:1"}, &pipeline{r: r, addr: "b:1"}
-	several := &pipeline{r: r, addr: "a:1"}
-	several.pool = []*pipeline{several, {r: r, addr: "a:1"}, {r: r, addr: "a:1"}}
+	of := func(connections int) *node {
+		n := &node{r: r}
+		for range connections {
+			n.conns = append(n.conns, &pipeline{r: r, node: n})
+		}
+		return n
+	}
+	a, b, several := of(1), of(1), of(3)
 	used := map[*pipeline]bool{}
-	for name, nodes := range map[string][]*pipeline{
+	for name, nodes := range map[string][]*node{
 		"all but one": {a, b, nil}, "too few": {a}, "none": nil, "several connections": {several, b, nil},
 	} {
 		pk, served := &picker{snap: snap, nodes: nodes}, 0
@@ -108,15 +113,15 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 		}
 		require.Equal(t, len(nodes) > 0, served > 0, name)
 	}
-	for _, p := range several.pool {
+	for _, p := range several.conns {
 		require.True(t, used[p], "keys are spread over a node's connections")
 	}
 	// What is not for the short way: a call that was turned to its vbucket's next node.
 	c := kv.NewCall()
 	c.Route.Forward = true
-	require.Nil(t, (&picker{snap: snap, nodes: []*pipeline{a, b, nil}}).ofKey(c))
+	require.Nil(t, (&picker{snap: snap, nodes: []*node{a, b, nil}}).ofKey(c))
 	c.Route.Forward = false
-	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*pipeline{a}}).ofKey(c), "no vbuckets")
+	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*node{a}}).ofKey(c), "no vbuckets")
 }
 
 // A callback that blocks delays no other; workers end when there is nothing to do.

@@ -21,17 +21,16 @@ func (l layout) NumReplicas() int          { return l.pk.snap.Replicas }
 func (l layout) VBucket(key []byte) uint16 { return l.pk.snap.VBucket(key) }
 
 func (l layout) NodeIndex(vb uint16, replica int) int {
-	i := l.pk.snap.NodeIndex(vb, replica)
-	if i < 0 || i >= len(l.pk.nodes) || l.pk.nodes[i] == nil {
-		return -1
+	if i := l.pk.snap.NodeIndex(vb, replica); l.pk.node(i) != nil {
+		return i
 	}
-	return i
+	return -1
 }
 
 func (l layout) DataNodes() []int {
 	var is []int
-	for i, p := range l.pk.nodes {
-		if p != nil {
+	for i, n := range l.pk.nodes {
+		if n != nil {
 			is = append(is, i)
 		}
 	}

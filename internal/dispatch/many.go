@@ -103,7 +103,8 @@ func routerOf(op retry.Op) *Router {
 func (p *pipeline) submitAll(calls []*kv.Call) {
 	var fits *conn.Conn // none of the calls is outdated for it
 	for len(calls) > 0 {
-		if cn := p.conn.Load(); cn != nil && p.breaker == nil && !p.inOrder && (cn == fits || !outdated(calls, cn)) {
+		cn := p.conn.Load()
+		if cn != nil && p.node.breaker == nil && p.demand == nil && (cn == fits || !outdated(calls, cn)) {
 			fits = cn
 			if calls = calls[cn.SubmitAll(calls):]; len(calls) == 0 {
 				return

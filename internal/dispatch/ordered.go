@@ -1,9 +1,9 @@
 package dispatch
 
 import (
-	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
@@ -20,14 +20,20 @@ const orderedIdle = 10 * time.Second
 
 var errOrderedIdle = errors.New("no request has needed the connection without unordered execution for some time")
 
-// orderedFor gives the pipeline of the node's connection without unordered execution, if the call needs it or names
-// that connection; otherwise nil.
-func (p *pipeline) orderedFor(c *kv.Call) *pipeline {
-	q := p.ordered.Load()
+// demand is the part of a pipeline that has a connection only while requests need it.
+type demand struct {
+	last    atomic.Int64 // when a request has needed it last, since the router's base
+	running atomic.Bool  // its goroutine runs
+}
+
+// orderedFor gives the pipeline of the connection without unordered execution, if the call needs it or names that
+// connection; otherwise nil.
+func (n *node) orderedFor(c *kv.Call) *pipeline {
+	p := n.ordered.Load()
 	if id := c.Req.Connection; id != "" {
-		if q != nil {
-			if cn := q.conn.Load(); cn != nil && cn.Info().ID == id {
-				return q
+		if p != nil {
+			if cn := p.conn.Load(); cn != nil && cn.Info().ID == id {
+				return p
 			}
 		}
 		return nil
@@ -35,39 +41,37 @@ func (p *pipeline) orderedFor(c *kv.Call) *pipeline {
 	if !c.Spec().Has(kv.Ordered) {
 		return nil
 	}
-	if cn := p.conn.Load(); cn != nil && !cn.Info().Features.Has(memd.FeatureUnorderedExecution) {
+	if cn := n.conns[0].conn.Load(); cn != nil && !cn.Info().Features.Has(memd.FeatureUnorderedExecution) {
 		return nil
 	}
-	if q == nil {
-		return p.newOrdered()
+	if p == nil {
+		return n.newOrdered()
 	}
-	return q
+	return p
 }
 
 // newOrdered makes the pipeline of the connection without unordered execution; nil when the node has left. It ends with
-// p, and does nothing before the first request.
-func (p *pipeline) newOrdered() *pipeline {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+// the node's first one, and does nothing before the first request.
+func (n *node) newOrdered() *pipeline {
+	first := n.conns[0]
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	if first.closed {
 		return nil
 	}
-	q := p.ordered.Load()
-	if q == nil {
-		q = &pipeline{
-			r: p.r, addr: p.addr, breaker: p.breaker, head: p, inOrder: true,
-			track: p.r.o.Health.Track(p.r.o.Bucket, p.addr),
-		}
-		q.ctx, q.stop = context.WithCancelCause(p.ctx)
-		p.ordered.Store(q)
+	p := n.ordered.Load()
+	if p == nil {
+		p = n.newPipeline(first.ctx)
+		p.demand = &demand{}
+		n.ordered.Store(p)
 	}
-	return q
+	return p
 }
 
 // want notes that a request needs the pipeline, and starts its goroutine unless that runs.
 func (p *pipeline) want() {
-	p.wanted.Store(p.r.now())
-	if !p.running.CompareAndSwap(false, true) {
+	p.demand.last.Store(p.r.now())
+	if !p.demand.running.CompareAndSwap(false, true) {
 		return
 	}
 	p.mu.Lock()
@@ -78,7 +82,7 @@ func (p *pipeline) want() {
 
 // unwanted reports whether no request has needed the pipeline for some time.
 func (p *pipeline) unwanted() bool {
-	return p.inOrder && p.r.now()-p.wanted.Load() >= int64(orderedIdle)
+	return p.demand != nil && p.r.now()-p.demand.last.Load() >= int64(orderedIdle)
 }
 
 // retires ends the pipeline's goroutine when no request needs the connection any more. The next one starts it again.
@@ -91,7 +95,7 @@ func (p *pipeline) retires() bool {
 	if len(p.queue) > 0 || !p.unwanted() {
 		return false
 	}
-	p.running.Store(false)
+	p.demand.running.Store(false)
 	return true
 }
 

@@ -22,30 +22,20 @@ const (
 	redialMin  = 30 * time.Millisecond
 	redialMax  = 4 * time.Second
 	drainLimit = 10 * time.Second
-	dialApart  = time.Microsecond // the connections of a pool are begun one after the other, in order
 )
 
-// pipeline is one way to a node: a connection, or the attempts to get one, and the calls that wait for it. It starts
-// one goroutine, which connects and then reads; close ends it, and the router's Close waits for it.
+// pipeline is one connection of a node, or the attempts to get it, and the calls that wait for it. It starts one
+// goroutine, which connects and then reads; close ends it, and the router's Close waits for it.
 type pipeline struct {
-	r    *Router
-	addr string
-	conn atomic.Pointer[conn.Conn] // nil while there is none
+	r     *Router
+	node  *node
+	first bool                      // of the node's connections
+	conn  atomic.Pointer[conn.Conn] // nil while there is none
 
-	breaker  *breaker                  // of the node; nil without one
 	probed   atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 	retiring atomic.Pointer[conn.Conn] // is taken out of use; see retire
 	renewed  atomic.Int64              // when one was replaced last because of an answer; see renew
-
-	// of the first: for requests that are refused under unordered execution; nil before the first
-	ordered atomic.Pointer[pipeline]
-	inOrder bool         // it is that one; its next two fields are only its own
-	wanted  atomic.Int64 // when a request has needed it last
-	running atomic.Bool  // its goroutine runs
-
-	head *pipeline     // the first of the node's
-	pool []*pipeline   // all of the node's, in the first of them; nil when it is the only one
-	turn atomic.Uint32 // whose turn it is
+	demand   *demand                   // of a connection that is there while requests need it; see ordered.go
 
 	confirms atomic.Bool // the connection came with a map; see confirmed
 
@@ -73,31 +63,6 @@ type pipeline struct {
 	idle  int   // looks at it without much to read, under the same
 }
 
-// pipe gives the pipeline to addr, starting it if there is none. The router's lock is held.
-func (r *Router) pipe(addr string) *pipeline {
-	if p := r.pipes[addr]; p != nil {
-		return p
-	}
-	p := &pipeline{r: r, addr: addr, breaker: newBreaker(r.o.Breaker, r.o.Base), track: r.o.Health.Track(r.o.Bucket,
-		addr)}
-	p.grow(r.o.Connections)
-	after := time.Duration(0)
-	p.each(func(q *pipeline) {
-		q.ctx, q.stop = context.WithCancelCause(r.ctx)
-		q.after = after
-		after += dialApart
-		r.take(q)
-	})
-	r.pipes[addr] = p
-	return p
-}
-
-// forget takes the node at addr out, and drops what it has said. The router's lock is held.
-func (r *Router) forget(addr string) {
-	delete(r.pipes, addr)
-	r.o.ErrorMaps.Forget(addr)
-}
-
 // state gives the last failure, and whether a first attempt is under way.
 func (p *pipeline) state() (err error, trying bool) {
 	p.mu.Lock()
@@ -121,7 +86,7 @@ func (p *pipeline) submit(c *kv.Call) {
 
 // connFor is the connection that takes the call without a further question; nil when there is one.
 func (p *pipeline) connFor(c *kv.Call) *conn.Conn {
-	if cn := p.conn.Load(); p.breaker == nil && !p.inOrder && cn != nil && c.Route.Map >= cn.Map {
+	if cn := p.conn.Load(); p.node.breaker == nil && p.demand == nil && cn != nil && c.Route.Map >= cn.Map {
 		return cn
 	}
 	return nil
@@ -141,19 +106,19 @@ func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause erro
 // explained is the address to ask Health about for a call that the pipeline cannot take: conditions of the node count
 // as long as it has no connection.
 func (p *pipeline) explained() string {
-	if p.head.connectedAny() {
+	if p.node.connected() {
 		return ""
 	}
-	return p.addr
+	return p.node.addr
 }
 
 // submitElse is submit for a call that no connection has taken at once.
 func (p *pipeline) submitElse(c *kv.Call) {
-	if p.inOrder {
+	if p.demand != nil {
 		p.want()
 	}
 	since := p.r.o.Orchestrator.Wakes()
-	if p.breaker != nil && p.broken(c) {
+	if p.node.breaker != nil && p.broken(c) {
 		p.refuse(c, since, retry.CircuitBreakerOpen, errBreakerOpen)
 		return
 	}
@@ -282,7 +247,7 @@ func (r *Router) reroute(c *kv.Call, from *pipeline) {
 	c.Taken()
 	if pk := r.picker.Load(); pk != nil {
 		// closing: no other way will come
-		if p, _ := r.pick(pk, c); p != nil && p.head == from.head || r.ctx.Err() != nil {
+		if p, _ := r.pick(pk, c); p != nil && p.node == from.node || r.ctx.Err() != nil {
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
 			return
 		}
@@ -351,15 +316,15 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 func (p *pipeline) feedback() conn.Feedback {
 	var tokens conn.Feedback
 	if ps := p.r.policies.Load(); ps != nil && ps.Feedback != nil {
-		tokens = ps.Feedback(p.addr)
+		tokens = ps.Feedback(p.node.addr)
 	}
 	switch {
-	case p.breaker == nil:
+	case p.node.breaker == nil:
 		return tokens
 	case tokens == nil:
-		return p.breaker
+		return p.node.breaker
 	}
-	return both{tokens, p.breaker}
+	return both{tokens, p.node.breaker}
 }
 
 type both struct{ a, b conn.Feedback }
@@ -384,13 +349,13 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	p.progress.Store(p.r.now())
 	o := p.r.o.Connect()
 	o.Handler, o.Feedback, o.Passed = p, p.feedback(), p.passed
-	if p.inOrder {
+	if p.demand != nil {
 		o.Features = ordered(o.Features)
 	}
 	o.Bucket = p.r.o.Bucket
 	o.Base = p.r.o.Base
 	o.WantConfig = !p.r.o.NoConfig
-	cn, err := conn.Connect(ctx, p.addr, &o)
+	cn, err := conn.Connect(ctx, p.node.addr, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -423,8 +388,8 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.addr, err)...)
-	if p.inOrder { // the node has its first connection now, which says all that others want to know
+	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.node.addr, err)...)
+	if p.demand != nil { // the node has its first connection now, which says all that others want to know
 		p.flushQueue(err)
 		return
 	}
@@ -455,7 +420,7 @@ func (p *pipeline) flushQueue(err error) {
 // connected publishes the connection; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
-	errorMap := p.r.readErrorMap(p.addr, info.ErrorMap)
+	errorMap := p.r.readErrorMap(p.node.addr, info.ErrorMap)
 	config := info.Config
 	p.r.mu.Lock() // no map of another bucket is applied meanwhile
 	p.mu.Lock()
@@ -467,23 +432,23 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	}
 	p.failed, p.lastErr = false, nil
 	p.serves = cn
-	if p.r.pipes[p.addr] == p.head { // otherwise the node has left, and nothing of it is kept
-		p.r.o.ErrorMaps.Offer(p.addr, errorMap)
+	if p.r.nodes[p.node.addr] == p.node { // otherwise the node has left, and nothing of it is kept
+		p.r.o.ErrorMaps.Offer(p.node.addr, errorMap)
 	}
-	if p.r.foreign(config, p.addr) { // one was since the connection was made; the next one is made in that bucket
+	if p.r.foreign(config, p.node.addr) { // one was since the connection was made; the next one is made in that bucket
 		p.mu.Unlock()
 		p.r.mu.Unlock()
 		cn.Close(errForeign)
 		return true
 	}
 	// before the connection is seen: calls that wait for a map see this one coming
-	considered := p.r.offerAndTell(config, p.addr)
+	considered := p.r.offerAndTell(config, p.node.addr)
 	if pk := p.r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
 	cn.Forget()
 	p.confirms.Store(config != nil)
-	if !p.inOrder {
+	if p.demand == nil {
 		p.track.Up()
 	}
 	if config != nil {
@@ -498,7 +463,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	p.r.mu.Unlock()
 	considered() // those that look for a way now are to look in the map that came with this one
 	switch {
-	case p.r.foreign(config, p.addr): // another seed's map was the first
+	case p.r.foreign(config, p.node.addr): // another seed's map was the first
 		cn.Close(errForeign)
 	case config != nil:
 		p.r.trim()
@@ -538,7 +503,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	goesOn = closed || p.serves == cn
 	p.mu.Unlock()
 	if !closed && !errors.Is(err, errOrderedIdle) {
-		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.addr, err)...)
+		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.node.addr, err)...)
 		p.r.doubt()
 		p.r.want()
 	}
@@ -554,7 +519,7 @@ func (p *pipeline) close(cause error) {
 	cn := p.conn.Swap(nil)
 	p.mu.Unlock()
 	p.stop(cause)
-	if q := p.ordered.Load(); q != nil {
+	if q := p.node.ordered.Load(); q != nil && p.first {
 		q.close(cause)
 	}
 	if cn != nil {
@@ -566,22 +531,22 @@ func (p *pipeline) close(cause error) {
 
 // leave ends the pipelines of nodes that have left: those with a connection each on a goroutine of its own, because
 // calls in flight may finish, the others together on one. The router's lock is held.
-func (r *Router) leave(nodes []*pipeline) {
+func (r *Router) leave(nodes []*node) {
 	var idle []*pipeline
-	for _, p := range nodes {
-		p.each(func(q *pipeline) {
-			q.track.Leave()
-			if q.conn.Load() == nil {
-				idle = append(idle, q)
-				return
+	for _, n := range nodes {
+		for p := range n.pipelines() {
+			p.track.Leave()
+			if p.conn.Load() == nil {
+				idle = append(idle, p)
+				continue
 			}
-			r.wg.Go(q.drain)
-		})
+			r.wg.Go(p.drain)
+		}
 	}
 	if len(idle) > 0 {
 		r.wg.Go(func() {
-			for _, q := range idle {
-				q.drain()
+			for _, p := range idle {
+				p.drain()
 			}
 		})
 	}
@@ -620,7 +585,7 @@ var errLeft = errors.New("the node has left the cluster")
 
 // Answered implements conn.Handler.
 func (p *pipeline) Answered(cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
-	p.breaker.Success() // whatever it says, the node has answered
+	p.node.breaker.Success() // whatever it says, the node has answered
 	p.r.answered(p, cn, c, pkt)
 }
 
@@ -666,7 +631,7 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	}
 	p.r.reports.Add(observe.Orphan{
 		Service: "kv", Operation: name, OperationID: observe.OpaqueID(pkt.Opaque), LocalID: cn.Info().ID,
-		LocalSocket: cn.Info().Local, RemoteSocket: p.addr,
+		LocalSocket: cn.Info().Local, RemoteSocket: p.node.addr,
 	})
 }
 
@@ -685,12 +650,12 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 		return
 	}
 	if len(pkt.Value) > 0 {
-		p.r.offers.offer(pkt.Value, pkt.Datatype, p.addr, nil)
+		p.r.offers.offer(pkt.Value, pkt.Datatype, p.node.addr, nil)
 		p.r.SetBarren(false)
 		return
 	}
 	if named {
-		p.r.wantVersion(epoch, rev, p.head)
+		p.r.wantVersion(epoch, rev, p.node)
 		return
 	}
 	p.r.want()

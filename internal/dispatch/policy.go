@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
@@ -35,14 +36,11 @@ type Policies struct {
 func (r *Router) SetPolicies(p *Policies) {
 	r.policies.Store(p)
 	r.mu.Lock()
-	var all []*pipeline
-	for _, first := range r.pipes {
-		first.each(func(q *pipeline) { all = append(all, q) })
-	}
+	all := slices.Collect(r.pipelines())
 	r.mu.Unlock()
-	for _, q := range all {
-		if cn := q.conn.Load(); cn != nil {
-			cn.SetFeedback(q.feedback())
+	for _, p := range all {
+		if cn := p.conn.Load(); cn != nil {
+			cn.SetFeedback(p.feedback())
 		}
 	}
 }

@@ -25,15 +25,11 @@ var errSilent = errors.New("the node has sent nothing since it was asked for a s
 // Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
 // the connection of that ID belongs to it.
 func (r *Router) Probe(i, turn int) Probe {
-	pk := r.picker.Load()
-	if pk == nil || i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
+	n := r.node(i)
+	if n == nil {
 		return Probe{}
 	}
-	p := pk.nodes[i]
-	if p.pool != nil {
-		p = p.pool[turn%len(p.pool)]
-	}
-	cn := p.conn.Load()
+	cn := n.conns[turn%len(n.conns)].conn.Load()
 	if cn == nil {
 		return Probe{}
 	}
@@ -70,7 +66,8 @@ func (p *pipeline) Silent(cn *conn.Conn) {
 		return
 	}
 	op := kv.Noop{
-		Common: kv.Common{Timeout: Silence, Retry: Strict}, Pinned: true, Node: p.index(), Connection: cn.Info().ID,
+		Common: kv.Common{Timeout: Silence, Retry: Strict}, Pinned: true, Node: p.node.index(),
+		Connection: cn.Info().ID,
 	}
 	probe := Probe{cn, reads, reads(cn)}
 	kv.Go(p.r.ctx, p.r, op, func(_ kv.Result, err error) {

@@ -167,8 +167,8 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 		return known
 	}
 	if pk := r.picker.Load(); pk != nil && !degraded {
-		for _, p := range pk.nodes {
-			if p != nil && !p.connectedAny() && condition(p.addr) != nil {
+		for _, n := range pk.nodes {
+			if n != nil && !n.connected() && condition(n.addr) != nil {
 				return 0, why, known
 			}
 		}
@@ -192,12 +192,10 @@ func (r *Router) goesOn(limit time.Duration) time.Duration {
 	if r.resolving {
 		last = int64(r.seeded.Sub(r.o.Base))
 	}
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			if _, trying := q.state(); trying {
-				last = max(last, q.progress.Load())
-			}
-		})
+	for p := range r.pipelines() {
+		if p.trying() {
+			last = max(last, p.progress.Load())
+		}
 	}
 	return limit - time.Duration(r.now()-last)
 }
@@ -226,12 +224,10 @@ func (r *Router) Explained() {
 	r.releaseWaiting()
 	r.mu.Lock()
 	var down []*pipeline
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			if q.conn.Load() == nil {
-				down = append(down, q)
-			}
-		})
+	for p := range r.pipelines() {
+		if p.conn.Load() == nil {
+			down = append(down, p)
+		}
 	}
 	r.mu.Unlock()
 	for _, p := range down {

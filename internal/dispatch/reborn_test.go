@@ -120,7 +120,7 @@ func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
 	t.Helper()
 	addr = "10.0.0.1:11210"
 	r.mu.Lock()
-	p := r.pipes[addr]
+	p := r.nodes[addr].conns[0]
 	r.mu.Unlock()
 	cn, err := p.connect(t.Context())
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestANewerMapOfAnotherBucketStands(t *testing.T) {
 func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)
-		p := r.pipes[addr]
+		p := r.nodes[addr].conns[0]
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)
 		r.Offer(raw, addr)
@@ -176,8 +176,7 @@ func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)
-		p := &pipeline{r: r, addr: addr, track: r.o.Health.Track("", addr)}
-		p.grow(1)
+		p := (&node{r: r, addr: addr}).newPipeline(t.Context())
 		r.picker.Store(nil)
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)

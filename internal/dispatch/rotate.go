@@ -23,15 +23,15 @@ func (r *Router) Logins() []Login {
 		return nil
 	}
 	var all []Login
-	for i, p := range pk.nodes {
-		if p == nil {
+	for i, n := range pk.nodes {
+		if n == nil {
 			continue
 		}
-		p.each(func(q *pipeline) {
-			if cn := q.conn.Load(); cn != nil {
+		for p := range n.pipelines() {
+			if cn := p.conn.Load(); cn != nil {
 				all = append(all, Login{i, cn.Info().ID, cn.Info().Login})
 			}
-		})
+		}
 	}
 	return all
 }
@@ -88,17 +88,15 @@ func (r *Router) starts(f func()) bool {
 }
 
 // connection finds a connection by its id.
-func (r *Router) connection(id string) (found *pipeline, cn *conn.Conn) {
+func (r *Router) connection(id string) (*pipeline, *conn.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			if c := q.conn.Load(); c != nil && c.Info().ID == id {
-				found, cn = q, c
-			}
-		})
+	for p := range r.pipelines() {
+		if cn := p.conn.Load(); cn != nil && cn.Info().ID == id {
+			return p, cn
+		}
 	}
-	return found, cn
+	return nil, nil
 }
 
 // adopt lets cn take the place of the old connection, unless that is not the pipeline's own any more. When the old one

@@ -55,8 +55,8 @@ func TestAConnectionKeepsNoMaps(t *testing.T) {
 		synctest.Wait()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		require.NotEmpty(t, r.pipes)
-		for _, p := range r.pipes {
+		require.NotEmpty(t, r.nodes)
+		for p := range r.pipelines() {
 			info := p.conn.Load().Info()
 			require.Empty(t, info.Config)
 			require.Empty(t, info.ErrorMap)

@@ -79,7 +79,7 @@ type Router struct {
 
 	mu      sync.Mutex
 	waiting []*kv.Call // for the first cluster map
-	pipes   map[string]*pipeline
+	nodes   map[string]*node
 	closed  bool
 	network string
 	seeded  time.Time // when the seeds were asked last
@@ -107,7 +107,7 @@ type Router struct {
 
 	wantEpoch int64
 	wantRev   uint64
-	wantFrom  *pipeline // of the node that has named that version
+	wantFrom  *node // that has named that version
 	orphans   atomic.Int64
 	reports   observe.Orphans
 }
@@ -115,7 +115,7 @@ type Router struct {
 // picker is an immutable view of the topology: which pipeline serves which node.
 type picker struct {
 	snap  *topology.Snapshot
-	nodes []*pipeline // by the snapshot's node index; nil where a node cannot be reached
+	nodes []*node // by the snapshot's node index; nil where a node cannot be reached
 	// number counts the pickers, from 1. since is the number of the first one of the bucket as it is: before that one
 	// it was another bucket of the same name, with other ids for its collections.
 	number, since uint32
@@ -132,7 +132,7 @@ func New(o Options) *Router {
 	if o.QueueLimit <= 0 {
 		o.QueueLimit = 2048
 	}
-	r := &Router{o: o, pipes: map[string]*pipeline{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r := &Router{o: o, nodes: map[string]*node{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
 	r.look = time.AfterFunc(time.Hour, r.looked)
 	r.look.Stop()
 	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
@@ -269,8 +269,8 @@ func (r *Router) route(c *kv.Call) {
 func (r *Router) find(c *kv.Call) *pipeline {
 	pk := r.picker.Load()
 	if pk == nil {
-		if p := r.anySeed(); p != nil && !c.Spec().Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
-			return p.choose(c) // the request for the first map itself
+		if n := r.anySeed(); n != nil && !c.Spec().Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
+			return n.choose(c) // the request for the first map itself
 		}
 		r.waitConfig(c)
 		return nil
@@ -319,12 +319,12 @@ func (r *Router) collection(c *kv.Call) (collections.Entry, bool) {
 }
 
 // anySeed gives a connection to ask for the first map, or nil.
-func (r *Router) anySeed() *pipeline {
+func (r *Router) anySeed() *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.pipes {
-		if p.connectedAny() {
-			return p
+	for _, n := range r.nodes {
+		if n.connected() {
+			return n
 		}
 	}
 	return nil
@@ -357,14 +357,21 @@ func (pk *picker) ofKey(c *kv.Call) *pipeline {
 	return p
 }
 
+// node is the node with that index in the map; nil for one that cannot be reached.
+func (pk *picker) node(i int) *node {
+	if i < 0 || i >= len(pk.nodes) {
+		return nil
+	}
+	return pk.nodes[i]
+}
+
 // active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil
 // when there is none.
 func (pk *picker) active(vb uint16, hash uint32) *pipeline {
-	i := pk.snap.NodeIndex(vb, 0)
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
-		return nil
+	if n := pk.node(pk.snap.NodeIndex(vb, 0)); n != nil {
+		return n.ofKey(hash)
 	}
-	return pk.nodes[i].ofKey(hash)
+	return nil
 }
 
 // vbucket is that of a key whose hash it is given, of n.
@@ -391,30 +398,30 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	} else {
 		i, _ = kv.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
 	}
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
-		return nil, retry.NodeNotAvailable
+	if n := pk.node(i); n != nil {
+		return n.choose(c), retry.Unknown
 	}
-	return pk.nodes[i].choose(c), retry.Unknown
+	return nil, retry.NodeNotAvailable
 }
 
 // pickAny prefers nodes that are connected, in turn.
 func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 	if c.Req.Pinned {
-		if i := c.Req.Node; i >= 0 && i < len(pk.nodes) && pk.nodes[i] != nil {
-			return pk.nodes[i].choose(c), retry.Unknown
+		if n := pk.node(c.Req.Node); n != nil {
+			return n.choose(c), retry.Unknown
 		}
 		return nil, retry.NodeNotAvailable
 	}
-	var some *pipeline
+	var some *node
 	start := int(r.next.Add(1))
 	for k := range pk.nodes {
-		p := pk.nodes[(start+k)%len(pk.nodes)]
+		n := pk.nodes[(start+k)%len(pk.nodes)]
 		switch {
-		case p == nil:
-		case p.connectedAny():
-			return p.choose(c), retry.Unknown
+		case n == nil:
+		case n.connected():
+			return n.choose(c), retry.Unknown
 		case some == nil:
-			some = p
+			some = n
 		}
 	}
 	if some == nil {
@@ -527,16 +534,14 @@ func (r *Router) seedState() (cause error, hope bool) {
 // The lock is held.
 func (r *Router) mayCome() (cause error, hope bool) {
 	cause, hope = errNoSeeds, r.resolving
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			err, trying := q.state()
-			hope = hope || trying
-			if err != nil {
-				cause = err
-			} else if cause == errNoSeeds { //nolint:errorlint // its own value
-				cause = errNoMap
-			}
-		})
+	for p := range r.pipelines() {
+		err, trying := p.state()
+		hope = hope || trying
+		if err != nil {
+			cause = err
+		} else if cause == errNoSeeds { //nolint:errorlint // its own value
+			cause = errNoMap
+		}
 	}
 	if e := r.refusal.Load(); e != nil {
 		cause = e
@@ -634,15 +639,15 @@ func (r *Router) want() {
 	r.signal()
 }
 
-// wantVersion says that there is a map of that version, by word of the node that p is the first pipeline of. Of several
+// wantVersion says that there is a map of that version, by word of the node n. Of several
 // nodes that name the same version, the first by address counts, in whatever order they do.
-func (r *Router) wantVersion(epoch int64, rev uint64, p *pipeline) {
+func (r *Router) wantVersion(epoch int64, rev uint64, n *node) {
 	r.mu.Lock()
 	switch {
 	case epoch > r.wantEpoch, epoch == r.wantEpoch && rev > r.wantRev:
-		r.wantEpoch, r.wantRev, r.wantFrom = epoch, rev, p
-	case epoch == r.wantEpoch && rev == r.wantRev && (r.wantFrom == nil || p.addr < r.wantFrom.addr):
-		r.wantFrom = p
+		r.wantEpoch, r.wantRev, r.wantFrom = epoch, rev, n
+	case epoch == r.wantEpoch && rev == r.wantRev && (r.wantFrom == nil || n.addr < r.wantFrom.addr):
+		r.wantFrom = n
 	}
 	r.mu.Unlock()
 	r.signal()
@@ -683,16 +688,18 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	r.closed = true
 	calls := r.waiting
 	r.waiting = nil
-	pipes := r.pipes
-	r.pipes = map[string]*pipeline{}
+	nodes := r.nodes
+	r.nodes = map[string]*node{}
 	if r.turns.timer != nil {
 		r.turns.timer.Stop()
 	}
 	r.mu.Unlock()
 	r.stop()
 	r.look.Stop()
-	for _, p := range pipes {
-		p.each(func(q *pipeline) { q.close(cause) })
+	for _, n := range nodes {
+		for p := range n.pipelines() {
+			p.close(cause)
+		}
 	}
 	for _, c := range calls {
 		r.o.Orchestrator.Cancel(c, cause)

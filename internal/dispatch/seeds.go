@@ -15,7 +15,7 @@ const reseedAfter = 5 * time.Second
 func (r *Router) seed() {
 	r.seeded = time.Now()
 	for _, addr := range r.o.Seeds {
-		r.pipe(addr)
+		r.reach(addr)
 	}
 	if r.o.Resolve != nil && !r.resolving {
 		r.resolving = true
@@ -30,7 +30,7 @@ func (r *Router) resolve() {
 	r.resolving = false
 	if !r.closed && !r.reaches() {
 		for _, addr := range addrs {
-			r.pipe(addr)
+			r.reach(addr)
 		}
 	}
 	r.mu.Unlock()
@@ -57,29 +57,29 @@ func (r *Router) reseed() {
 // a goroutine that begins with the seeds after that has them trimmed by the next one that is.
 func (r *Router) reaches() bool {
 	pk := r.picker.Load()
-	return pk != nil && slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil && p.connectedAny() })
+	return pk != nil && slices.ContainsFunc(pk.nodes, func(n *node) bool { return n != nil && n.connected() })
 }
 
 // trim ends the ways to seeds that the map does not name, once a node has given a map that is not newer than ours.
 func (r *Router) trim() {
 	pk := r.picker.Load()
-	if pk == nil || !slices.ContainsFunc(pk.nodes, func(p *pipeline) bool { return p != nil }) {
+	if pk == nil || !slices.ContainsFunc(pk.nodes, func(n *node) bool { return n != nil }) {
 		return
 	}
-	stay := map[*pipeline]bool{}
-	for _, p := range pk.nodes {
-		stay[p] = true
+	stay := map[*node]bool{}
+	for _, n := range pk.nodes {
+		stay[n] = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	var leaving []*pipeline
-	for addr, p := range r.pipes {
-		if !stay[p] {
+	var leaving []*node
+	for addr, n := range r.nodes {
+		if !stay[n] {
 			r.forget(addr)
-			leaving = append(leaving, p)
+			leaving = append(leaving, n)
 		}
 	}
 	r.leave(leaving)

@@ -17,7 +17,7 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 		// the maps that came with the first connections have been considered, and leave nothing more
 		time.Sleep(time.Second)
 		r.mu.Lock()
-		r.pipe("10.0.0.9:11210")
+		r.reach("10.0.0.9:11210")
 		r.mu.Unlock()
 		time.Sleep(time.Second)
 		require.Len(t, r.Status(), 3)

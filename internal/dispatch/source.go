@@ -36,11 +36,8 @@ func (r *Router) sourceState() (last error, trying bool) {
 
 // GivesMaps reports whether the node with index i gives cluster maps over its connection, as far as is known.
 func (r *Router) GivesMaps(i int) bool {
-	pk := r.picker.Load()
-	if pk == nil || i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
-		return !r.o.NoConfig
-	}
-	return !r.o.NoConfig && !pk.nodes[i].mapless()
+	n := r.node(i)
+	return !r.o.NoConfig && (n == nil || !n.mapless())
 }
 
 // Reach is how the router stands with regard to maps.
@@ -59,13 +56,13 @@ func (r *Router) Reach() Reach {
 	defer r.mu.Unlock()
 	now := Reach{Barren: r.barren.Load()}
 	trying := r.resolving
-	for _, p := range r.pipes {
-		if p.connectedAny() {
+	for _, n := range r.nodes {
+		if n.connected() {
 			now.Connected, now.Proven = true, true
-			now.Gives = now.Gives || !p.mapless()
+			now.Gives = now.Gives || !n.mapless()
 			continue
 		}
-		err, first := p.state()
+		err, first := n.conns[0].state()
 		trying = trying || first
 		var ce *conn.ConnectError
 		if errors.As(err, &ce) {
@@ -106,18 +103,16 @@ func (r *Router) MapState() (works, refused bool) {
 	refused = isBucketTrouble(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			err, _ := q.state()
-			switch {
-			case q.conn.Load() == nil:
-				refused = refused || isBucketTrouble(err)
-			case known:
-				works = true
-			default:
-				refused = refused || !q.confirms.Load()
-			}
-		})
+	for p := range r.pipelines() {
+		err, _ := p.state()
+		switch {
+		case p.conn.Load() == nil:
+			refused = refused || isBucketTrouble(err)
+		case known:
+			works = true
+		default:
+			refused = refused || !p.confirms.Load()
+		}
 	}
 	return works, refused && !works
 }
@@ -129,13 +124,13 @@ func isBucketTrouble(err error) bool {
 }
 
 // mapless reports whether the node has said that it gives no maps.
-func (p *pipeline) mapless() (no bool) {
-	p.each(func(q *pipeline) {
-		if cn := q.conn.Load(); cn != nil {
-			no = no || cn.Info().NoConfig
+func (n *node) mapless() bool {
+	for p := range n.pipelines() {
+		if cn := p.conn.Load(); cn != nil && cn.Info().NoConfig {
+			return true
 		}
-	})
-	return no
+	}
+	return false
 }
 
 // pickRing is pick for a bucket without vbuckets: a memcached one spreads its keys over a ring.
@@ -148,8 +143,8 @@ func (r *Router) pickRing(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 		c.Borrow(func(key []byte) { i = pk.snap.KetamaIndex(key) }) // a call that has ended needs no node
 	}
 	c.Route.VBucket = 0
-	if i < 0 || i >= len(pk.nodes) || pk.nodes[i] == nil {
-		return nil, retry.NodeNotAvailable
+	if n := pk.node(i); n != nil {
+		return n.choose(c), retry.Unknown
 	}
-	return pk.nodes[i].choose(c), retry.Unknown
+	return nil, retry.NodeNotAvailable
 }

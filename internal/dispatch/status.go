@@ -32,17 +32,14 @@ type NodeStatus struct {
 // Status is the state of all connections, by address.
 func (r *Router) Status() []NodeStatus {
 	r.mu.Lock()
-	pipes := make([]*pipeline, 0, len(r.pipes))
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) { pipes = append(pipes, q) })
-	}
+	pipelines := slices.Collect(r.pipelines())
 	r.mu.Unlock()
 	var all []NodeStatus
-	for _, p := range pipes {
+	for _, p := range pipelines {
 		p.mu.Lock()
 		s := NodeStatus{
-			Addr: p.addr, Err: p.lastErr, Queued: len(p.queue), State: "connecting", Activity: p.active,
-			Breaker: p.breaker.name(),
+			Addr: p.node.addr, Err: p.lastErr, Queued: len(p.queue), State: "connecting", Activity: p.active,
+			Breaker: p.node.breaker.name(),
 		}
 		switch {
 		case p.closed:
@@ -74,28 +71,26 @@ func (r *Router) NoteActivity() {
 	var silent, unwanted []*conn.Conn
 	r.mu.Lock()
 	now := time.Now()
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			cn := q.conn.Load()
-			if cn == nil {
-				return
-			}
-			if q.unwanted() {
-				unwanted = append(unwanted, cn)
-			}
-			q.mu.Lock()
-			n := cn.Stats.Reads.Load()
-			if n != q.reads {
-				q.active = now
-			}
-			if n > q.reads+1 { // one may be the answer to a poll
-				q.idle = 0
-			} else if q.idle++; q.idle == idleLooks {
-				silent = append(silent, cn)
-			}
-			q.reads = n
-			q.mu.Unlock()
-		})
+	for p := range r.pipelines() {
+		cn := p.conn.Load()
+		if cn == nil {
+			continue
+		}
+		if p.unwanted() {
+			unwanted = append(unwanted, cn)
+		}
+		p.mu.Lock()
+		n := cn.Stats.Reads.Load()
+		if n != p.reads {
+			p.active = now
+		}
+		if n > p.reads+1 { // one may be the answer to a poll
+			p.idle = 0
+		} else if p.idle++; p.idle == idleLooks {
+			silent = append(silent, cn)
+		}
+		p.reads = n
+		p.mu.Unlock()
 	}
 	r.mu.Unlock()
 	for _, cn := range silent {
@@ -121,8 +116,8 @@ func (r *Router) Nodes() []int {
 		return nil
 	}
 	var is []int
-	for i, p := range pk.nodes {
-		if p != nil {
+	for i, n := range pk.nodes {
+		if n != nil {
 			is = append(is, i)
 		}
 	}
@@ -131,10 +126,18 @@ func (r *Router) Nodes() []int {
 
 // Address is the address of the node with index i; "" when it has none.
 func (r *Router) Address(i int) string {
-	if pk := r.picker.Load(); pk != nil && i >= 0 && i < len(pk.nodes) && pk.nodes[i] != nil {
-		return pk.nodes[i].addr
+	if n := r.node(i); n != nil {
+		return n.addr
 	}
 	return ""
+}
+
+// node is the node with that index in the newest map; nil for one that cannot be reached.
+func (r *Router) node(i int) *node {
+	if pk := r.picker.Load(); pk != nil {
+		return pk.node(i)
+	}
+	return nil
 }
 
 // AllPush reports whether every node of the map is connected and tells of new maps by itself, so that the client need
@@ -145,11 +148,11 @@ func (r *Router) AllPush() bool {
 		return false
 	}
 	some := false
-	for _, p := range pk.nodes {
-		if p != nil && !p.pushes() {
+	for _, n := range pk.nodes {
+		if n != nil && !n.conns[0].pushes() {
 			return false
 		}
-		some = some || p != nil
+		some = some || n != nil
 	}
 	return some
 }
@@ -199,21 +202,4 @@ func (r *Router) ReportOrphans() {
 		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total),
 			slog.String(observe.KeyReport, string(report.JSON)))
 	}
-}
-
-// Counters adds up what the connections that are up now have counted.
-func (r *Router) Counters() (writes, requests, reads, answers int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.pipes {
-		p.each(func(q *pipeline) {
-			if cn := q.conn.Load(); cn != nil {
-				writes += cn.Stats.Writes.Load()
-				requests += cn.Stats.Requests.Load()
-				reads += cn.Stats.Reads.Load()
-				answers += cn.Stats.Answers.Load()
-			}
-		})
-	}
-	return writes, requests, reads, answers
 }

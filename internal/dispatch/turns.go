@@ -31,7 +31,7 @@ func (r *Router) fill() {
 	t := &r.turns
 	for len(t.queue) > 0 && t.connecting < mostConnecting && !r.closed {
 		p := t.queue[0]
-		if p.ctx.Err() == nil && !p.begun && p == p.head { // not for each connection of a pool
+		if p.ctx.Err() == nil && !p.begun && p.first { // not for each connection of a pool
 			now := time.Since(r.o.Base)
 			if wait := t.newcomers.wait(now); wait > 0 {
 				r.fillAfter(wait)
@@ -78,7 +78,7 @@ func (p *pipeline) stepsBack() bool {
 	r := p.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.turns.queue) == 0 || r.closed || p.inOrder || p.ctx.Err() != nil {
+	if len(r.turns.queue) == 0 || r.closed || p.demand != nil || p.ctx.Err() != nil {
 		return false
 	}
 	r.turns.queue = append(r.turns.queue, p)
@@ -96,7 +96,7 @@ func (p *pipeline) ends() {
 // reconnecting notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait
 // for a turn.
 func (p *pipeline) reconnecting() {
-	if p.inOrder {
+	if p.demand != nil {
 		return
 	}
 	p.r.mu.Lock()
