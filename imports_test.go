@@ -94,9 +94,12 @@ var rules = map[string]rule{
 		never: []string{"testing"},
 	},
 
-	"kv": {
-		layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "collections"},
+	"internal/call": {
+		layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap"},
 		external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork,
+	},
+	"kv": {
+		layer: 3, only: []string{"memd", "cberr", "retry", "retry/hedge", "internal/call"}, never: noNetwork,
 	},
 	"query":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"search":    {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
@@ -104,7 +107,7 @@ var rules = map[string]rule{
 	"analytics": {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 
 	"internal/conn": {
-		layer: 3, only: []string{"memd", "cberr", "retry", "internal/observe", "errormap", "kv"},
+		layer: 3, only: []string{"memd", "cberr", "retry", "internal/observe", "errormap", "internal/call"},
 		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: noHTTP,
 	},
 
@@ -112,8 +115,7 @@ var rules = map[string]rule{
 		layer: 4,
 		only: []string{
 			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
-			"kv",
-			"internal/conn",
+			"internal/call", "kv", "internal/conn",
 		},
 		never: noHTTP,
 	},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/kv"
 )
@@ -20,12 +21,13 @@ const (
 	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
-// Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
+// Bucket runs the key-value calls of one bucket: it is a call.Runner. It is safe for concurrent use and lives as long
 // as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
 type Bucket struct {
 	c       *Cluster
 	name    string
 	router  *dispatch.Router
+	run     runner
 	source  *mapSource
 	renewer *renewer
 	stop    context.CancelFunc
@@ -47,6 +49,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
 		Tuning: c.cfg.tuning(b),
 	})
+	b.run = runner{b.router, c.cfg.KV.ScanTimeout, name}
 	b.wg.Go(func() { b.poll(ctx) })
 	b.wg.Go(func() { b.source.run(ctx) })
 	b.wg.Go(func() { b.renewer.run(ctx) })
@@ -56,29 +59,25 @@ func (c *Cluster) newBucket(name string) *Bucket {
 // Name is the bucket's name.
 func (b *Bucket) Name() string { return b.name }
 
-// NewCall implements kv.Dispatcher.
-func (b *Bucket) NewCall() *kv.Call { return b.router.NewCall() }
+// Runner implements call.Runner. It is the seam between operations and the client's inside: a program hands the
+// bucket to kv.Do and its like and does not call it.
+func (b *Bucket) Runner() call.Runner { return &b.run }
 
-// Dispatch implements kv.Dispatcher.
-func (b *Bucket) Dispatch(c *kv.Call) { b.router.Dispatch(c) }
-
-// DispatchAll implements kv.BatchDispatcher.
-func (b *Bucket) DispatchAll(calls []*kv.Call) { b.router.DispatchAll(calls) }
-
-// Release implements kv.Dispatcher.
-func (b *Bucket) Release(c *kv.Call) { b.router.Release(c) }
-
-// Layout implements kv.Topology: the newest cluster map. Before the first it waits for it as a call would.
+// Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
 func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) { return b.router.Layout(ctx) }
 
-// ScanTimeout implements kv.ScanTimer.
-func (b *Bucket) ScanTimeout() time.Duration { return b.c.cfg.KV.ScanTimeout }
+// runner is a bucket's router with what operations over many nodes ask for besides.
+type runner struct {
+	*dispatch.Router
+	scanTimeout time.Duration
+	bucket      string
+}
 
-// HedgePlan implements kv.Hedger.
-func (b *Bucket) HedgePlan(key []byte) kv.HedgePlan { return b.router.HedgePlan(key) }
+// ScanTimeout implements call.ScanTimer.
+func (r *runner) ScanTimeout() time.Duration { return r.scanTimeout }
 
-// Complete runs f on a goroutine of the bucket's, as it does for the callbacks of kv.Go.
-func (b *Bucket) Complete(f func()) { b.router.Complete(f) }
+// Name implements call.Named.
+func (r *runner) Name() string { return r.bucket }
 
 // WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
 // Cluster.WaitReady.

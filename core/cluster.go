@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpx"
@@ -157,7 +158,7 @@ func (c *Cluster) connectOptions() conn.Options {
 		Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
 		AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
 		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(),
-		Compression: c.cfg.KV.Compression,
+		Compression: call.Compression(c.cfg.KV.Compression),
 		Timeout:     c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
 		MaxInFlight: c.cfg.Limits.InFlight,
 	}

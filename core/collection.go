@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 )
 
-// Collection runs the key-value calls of one collection: it is a kv.Dispatcher, as its bucket is, for operations that
+// Collection runs the key-value calls of one collection: it is a call.Runner, as its bucket is, for operations that
 // need not name the collection then. An operation that names one, or its id, goes there. It is safe for concurrent use,
 // costs nothing to make, and has nothing to close.
 //
@@ -15,28 +16,37 @@ import (
 //	res, err := kv.Do(ctx, users, kv.Get{Key: []byte("u1")})
 type Collection struct {
 	*Bucket
-	scope, name string
+	run collectionRunner
 }
 
 // Collection gives a collection of the bucket by the names of its scope and itself; "" means _default in both. Nothing
 // is looked up or sent; the first operation finds that there is no such collection, or that a name is not valid.
 func (b *Bucket) Collection(scope, name string) *Collection {
-	return &Collection{b, scope, name}
+	return &Collection{b, collectionRunner{&b.run, scope, name}}
 }
 
 // Names gives the names of the scope and the collection, as Bucket.Collection was told them.
-func (c *Collection) Names() (scope, name string) { return c.scope, c.name }
+func (c *Collection) Names() (scope, name string) { return c.run.scope, c.run.name }
 
-// NewCall implements kv.Dispatcher.
-func (c *Collection) NewCall() *kv.Call {
-	k := c.Bucket.NewCall()
-	k.In(c.scope, c.name)
-	return k
+// Runner implements call.Runner, as Bucket.Runner does.
+func (c *Collection) Runner() call.Runner { return &c.run }
+
+// collectionRunner is a bucket's runner for the operations of one collection.
+type collectionRunner struct {
+	*runner
+	scope, name string
+}
+
+// NewCall implements call.Runner.
+func (r *collectionRunner) NewCall() *call.Call {
+	c := r.runner.NewCall()
+	c.In(r.scope, r.name)
+	return c
 }
 
 // String names the collection and its bucket.
 func (c *Collection) String() string {
-	return fmt.Sprintf("collection %q of scope %q of %s", c.name, c.scope, c.Bucket)
+	return fmt.Sprintf("collection %q of scope %q of %s", c.run.name, c.run.scope, c.Bucket)
 }
 
 // Format writes what String gives, for every verb.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -108,5 +107,3 @@ func TestACollectionIsWhereItsOperationsGo(t *testing.T) {
 		require.LessOrEqual(t, testing.AllocsPerRun(500, get(users)), by)
 	})
 }
-
-var _ kv.Topology = (*core.Collection)(nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -109,12 +110,21 @@ func TestCallsThatWaitForAConnectionAreBounded_D56(t *testing.T) {
 // watched remembers the calls that are made.
 type watched struct {
 	*core.Bucket
-	calls []weak.Pointer[kv.Call]
+	calls []weak.Pointer[call.Call]
 }
 
-func (w *watched) NewCall() *kv.Call {
-	c := kv.NewCall() // not one that somebody else has used
-	w.calls = append(w.calls, weak.Make(c))
+// Runner implements kv.Dispatcher.
+func (w *watched) Runner() call.Runner { return watchedRunner{w.Bucket.Runner(), w} }
+
+// watchedRunner is the bucket's runner but for the calls that it makes.
+type watchedRunner struct {
+	call.Runner
+	w *watched
+}
+
+func (r watchedRunner) NewCall() *call.Call {
+	c := call.NewCall() // not one that somebody else has used
+	r.w.calls = append(r.w.calls, weak.Make(c))
 	return c
 }
 

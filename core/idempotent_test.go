@@ -8,6 +8,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -76,7 +77,7 @@ func TestALostReadIsSentAgain_D70_D71_CB3(t *testing.T) {
 		},
 	}
 	for op, f := range do {
-		t.Run(kv.SpecOf(op).Name, func(t *testing.T) {
+		t.Run(call.SpecOf(op).Name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte(`{"a":1}`)})
 				require.NoError(t, err)
@@ -124,7 +125,7 @@ func TestALostReadIsSentAgain_D70_D71_CB3(t *testing.T) {
 		},
 	}
 	for op, f := range writes {
-		t.Run(kv.SpecOf(op).Name, func(t *testing.T) {
+		t.Run(call.SpecOf(op).Name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 				in := m.Inject(only(op, 0), mock.CloseBefore())
 				err := f(t, b)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -29,7 +29,7 @@ const (
 // limits has every such field. Least and most are where the client would stop to work, or the limit to be one.
 var limits = []limit{
 	{"Limits.Packet", func(c *Config) *int { return &c.Limits.Packet }, memd.DefaultLimit, 64 * kib, gib},
-	{"Limits.Inflated", func(c *Config) *int { return &c.Limits.Inflated }, kv.MaxInflated, 1, gib},
+	{"Limits.Inflated", func(c *Config) *int { return &c.Limits.Inflated }, call.MaxInflated, 1, gib},
 	{"Limits.Map", func(c *Config) *int { return &c.Limits.Map }, 16 * mib, kib, gib},
 	{"Limits.MapDepth", func(c *Config) *int { return &c.Limits.MapDepth }, 64, 8, 10_000},
 	{"Limits.ErrorMap", func(c *Config) *int { return &c.Limits.ErrorMap }, errormap.DefaultLimit, kib, gib},

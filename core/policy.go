@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/kv"
@@ -51,7 +52,7 @@ func OperationsOf(service retry.Service) (list []policy.Operation) {
 	switch service {
 	case retry.KV:
 		for op := range 256 {
-			if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+			if s := call.SpecOf(memd.Opcode(op)); s != nil {
 				list = append(list, policy.Operation{Name: s.Name, Hedge: s.Opcode == memd.OpGet})
 			}
 		}
@@ -107,10 +108,10 @@ func reasonOfStatus(code uint32) (retry.Reason, bool) {
 	if uint32(st) != code || !st.Known() {
 		return retry.Unknown, false
 	}
-	switch d := kv.Classify(memd.OpGet, st, false); d.Class { //nolint:exhaustive // the others are no reasons
-	case kv.ClassRetry:
+	switch d := call.Classify(memd.OpGet, st, false); d.Class { //nolint:exhaustive // the others are no reasons
+	case call.ClassRetry:
 		return d.Reason, true
-	case kv.ClassAskMap:
+	case call.ClassAskMap:
 		return retry.KVErrorMapRetryIndicated, true
 	}
 	return retry.Unknown, false
@@ -159,7 +160,7 @@ func (c *Cluster) kvPolicies(p *policy.Config) *dispatch.Policies {
 	}
 	var table [256]*dispatch.OpPolicy
 	for op := range table {
-		if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+		if s := call.SpecOf(memd.Opcode(op)); s != nil {
 			table[op] = opPolicy(p, s.Name)
 		}
 	}
@@ -183,7 +184,7 @@ func opPolicy(file *policy.Config, name string) *dispatch.OpPolicy {
 	}
 	p := &dispatch.OpPolicy{Strategy: e.Strategy, Pinned: e.Pinned, Timeout: e.Timeout}
 	if h := e.Hedge; h != nil {
-		p.Hedge = &kv.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: h.IsNonFatal}
+		p.Hedge = &call.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: h.IsNonFatal}
 	}
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -172,8 +173,8 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	switch {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.cfg.TLS.Enabled:
-		err = kv.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
-			kv.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
+		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
+			call.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
 		var ke *kv.Error
 		final = errors.As(err, &ke) && ke.Answered && ke.Status == memd.StatusAuthError
 	default:

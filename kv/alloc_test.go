@@ -8,6 +8,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -34,8 +35,8 @@ func TestAllocationsOfDo(t *testing.T) {
 	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
 	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
 	buf := make([]byte, 0, 4096)
-	packer := &kv.Packer{}
-	d := &recycling{fake: newFake(func(c *kv.Call) {
+	packer := &call.Packer{}
+	d := &recycling{fake: newFake(func(c *call.Call) {
 		w := common
 		c.Pack(packer)
 		if _, _, err := c.AppendTo(buf, &w); err != nil {

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Append adds bytes to the end of a document. A missing one is cberr.DocumentNotFound.
 type Append struct {
@@ -13,12 +16,12 @@ type Append struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (a Append) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = a.Common, memd.OpAppend, a.Key, a.Value
+// encode implements Op.
+func (a Append) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = call.Common(a.Common), memd.OpAppend, a.Key, a.Value
 	r.CAS, r.Durability, r.PreserveExpiry = a.CAS, a.Durability, a.PreserveExpiry
 	return nil
 }
 
-// Decode implements Op.
-func (a Append) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (a Append) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -14,10 +15,10 @@ import (
 type raw struct {
 	op     memd.Opcode
 	extras int
-	change func(r *kv.Request)
+	change func(r *call.Request)
 }
 
-func (o raw) Encode(r *kv.Request) error {
+func (o raw) Encode(r *call.Request) error {
 	r.Opcode, r.Key = o.op, []byte("k")
 	r.SetExtras(make([]byte, o.extras))
 	if o.change != nil {
@@ -26,7 +27,7 @@ func (o raw) Encode(r *kv.Request) error {
 	return nil
 }
 
-func (o raw) Decode(*kv.Response) (int, error) { return 0, nil }
+func (o raw) Decode(*call.Response) (int, error) { return 0, nil }
 
 func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	long := func(n int) []byte { return make([]byte, n) }
@@ -73,20 +74,22 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			"datatype: is xattr, upsert takes json,snappy", nil,
 		},
 		{
-			on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Datatype = memd.DatatypeJSON }}),
+			on("get", kv.Seal(raw{op: memd.OpGet, change: func(r *call.Request) { r.Datatype = memd.DatatypeJSON }})),
 			"datatype: is json, get takes raw", nil,
 		},
-		{on("HELLO", raw{op: memd.OpHello}), "opcode: HELLO is no operation of this client", nil},
-		{on("Opcode(0xff)", raw{op: 0xff}), "opcode: Opcode(0xff) is no operation of this client", nil},
-		{on("get", raw{op: memd.OpGet, extras: 4}), "extras: have 4 bytes, get takes [0]", nil},
-		{on("upsert", raw{op: memd.OpSet}), "extras: have 0 bytes, upsert takes [8]", nil},
-		{on("upsert", raw{op: memd.OpSet, extras: 40}), "extras: have 32 bytes, upsert takes [8]", nil},
+		{on("HELLO", kv.Seal(raw{op: memd.OpHello})), "opcode: HELLO is no operation of this client", nil},
+		{on("Opcode(0xff)", kv.Seal(raw{op: 0xff})), "opcode: Opcode(0xff) is no operation of this client", nil},
+		{on("get", kv.Seal(raw{op: memd.OpGet, extras: 4})), "extras: have 4 bytes, get takes [0]", nil},
+		{on("upsert", kv.Seal(raw{op: memd.OpSet})), "extras: have 0 bytes, upsert takes [8]", nil},
+		{on("upsert", kv.Seal(raw{op: memd.OpSet, extras: 40})), "extras: have 32 bytes, upsert takes [8]", nil},
 		{
-			on("get", raw{op: memd.OpGet, change: func(r *kv.Request) { r.Durability = 1 }}),
+			on("get", kv.Seal(raw{op: memd.OpGet, change: func(r *call.Request) { r.Durability = 1 }})),
 			"durability level: not accepted by get", nil,
 		},
 		{
-			on("insert", raw{op: memd.OpAdd, extras: 8, change: func(r *kv.Request) { r.PreserveExpiry = true }}),
+			on("insert", kv.Seal(raw{
+				op: memd.OpAdd, extras: 8, change: func(r *call.Request) { r.PreserveExpiry = true },
+			})),
 			"preserve expiry: not accepted by insert", nil,
 		},
 	} {

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"sync"
+
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // DefaultInFlight is how many operations of a batch are under way at a time unless the batch says otherwise.
@@ -14,13 +16,6 @@ const DefaultInFlight = 512
 type Outcome[R any] struct {
 	Result R
 	Err    error
-}
-
-// BatchDispatcher is a Dispatcher that can take over many calls at once, which costs less than one after the other.
-type BatchDispatcher interface {
-	Dispatcher
-	// DispatchAll takes the calls over as Dispatch does. The slice is the caller's again when it returns.
-	DispatchAll(calls []*Call)
 }
 
 // Batch runs many operations at once, at most inFlight of them at a time (0 means DefaultInFlight), and waits for all
@@ -49,25 +44,25 @@ func UpsertMulti(ctx context.Context, d Dispatcher, docs []Upsert) []Outcome[Mut
 // outcomes of one are looked at.
 type batch[R any, O Op[R]] struct {
 	ctx    context.Context
-	d      Dispatcher
-	all    BatchDispatcher // d, or nil when d takes one call at a time
-	op     func(i int) *O  // gives an operation, which is read before op is called again
+	run    call.Runner
+	all    call.Batcher   // run, or nil when it takes one call at a time
+	op     func(i int) *O // gives an operation, which is read before op is called again
 	out    []Outcome[R]
 	size   int // of a chunk
 	chunks [2]chunk
-	small  [16]*Call // memory for the calls of a small batch
+	small  [16]*call.Call // memory for the calls of a small batch
 }
 
 // chunk is some operations that follow one another: a slice of calls with one waiter.
 type chunk struct {
 	wait  sync.WaitGroup
 	from  int
-	calls []*Call // nil for an operation that has its outcome without a call
+	calls []*call.Call // nil for an operation that has its outcome without a call
 }
 
 func runBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int, op func(i int) *O) []Outcome[R] {
-	b := &batch[R, O]{ctx: ctx, d: d, op: op, out: make([]Outcome[R], n)}
-	b.all, _ = d.(BatchDispatcher)
+	b := &batch[R, O]{ctx: ctx, run: d.Runner(), op: op, out: make([]Outcome[R], n)}
+	b.all, _ = b.run.(call.Batcher)
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight
 	}
@@ -77,7 +72,7 @@ func runBatch[R any, O Op[R]](ctx context.Context, d Dispatcher, n, inFlight int
 	}
 	calls := b.small[:]
 	if used*b.size > len(calls) {
-		calls = make([]*Call, used*b.size)
+		calls = make([]*call.Call, used*b.size)
 	}
 	for i := range used {
 		b.chunks[i].calls = calls[i*b.size : i*b.size : (i+1)*b.size]
@@ -107,25 +102,25 @@ func (b *batch[R, O]) start(k *chunk, from int) {
 	}
 	calls := k.calls
 	if !all {
-		calls = slices.DeleteFunc(slices.Clone(calls), func(c *Call) bool { return c == nil })
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c *call.Call) bool { return c == nil })
 	}
 	if b.all != nil {
 		b.all.DispatchAll(calls)
 		return
 	}
 	for _, c := range calls {
-		b.d.Dispatch(c)
+		b.run.Dispatch(c)
 	}
 }
 
 // load gives the call of an operation; nil when the operation has its outcome already, or is read from several copies.
-func (b *batch[R, O]) load(k *chunk, i int) *Call {
-	c := b.d.NewCall()
-	c.form, c.group = formBatch, &k.wait
+func (b *batch[R, O]) load(k *chunk, i int) *call.Call {
+	c := b.run.NewCall()
+	c.InBatch(&k.wait)
 	op := b.op(i)
 	err := load[R](c, op)
-	if err == nil && c.mayHedge() && c.hedge() != nil {
-		hedgedAsync(b.ctx, b.d, c, *op, func(r R, err error) {
+	if err == nil && c.MayHedge() && c.Hedging() != nil {
+		hedgedAsync(b.ctx, b.run, c, *op, func(r R, err error) {
 			b.out[i] = Outcome[R]{r, err}
 			k.wait.Done()
 		})
@@ -133,7 +128,7 @@ func (b *batch[R, O]) load(k *chunk, i int) *Call {
 	}
 	if err = prepared(b.ctx, c, err); err != nil {
 		b.out[i].Err = err
-		b.d.Release(c)
+		b.run.Release(c)
 		k.wait.Done()
 		return nil
 	}
@@ -150,7 +145,7 @@ func (b *batch[R, O]) finish(k *chunk) {
 		if c != nil {
 			o := &b.out[k.from+i]
 			o.Err = outcome(c, b.op(k.from+i), &o.Result)
-			b.d.Release(c)
+			b.run.Release(c)
 		}
 	}
 	k.calls = k.calls[:0]

@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // echo answers a read of key k-N after some time with the key itself; keys that end in 7 are missing.
 func echo(inFlight *atomic.Int32, most *atomic.Int32) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		c.Share()
 		c.State.Sent()
 		c.Watch()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -32,7 +33,7 @@ func TestCompressionOnACluster(t *testing.T) {
 			raw, err := kv.Do(testContext(t), b, kv.Get{Key: key, KeepCompressed: true})
 			require.NoError(t, err)
 			require.Equal(t, mode != "off", raw.Datatype&memd.DatatypeSnappy != 0, mode)
-			plain, err := kv.Inflate(raw.Value, raw.Datatype, 0)
+			plain, err := call.Inflate(raw.Value, raw.Datatype, 0)
 			require.NoError(t, err)
 			require.Equal(t, text, plain)
 			_, err = kv.Do(testContext(t), b, kv.Append{Key: key, Value: text})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -14,7 +15,7 @@ func BenchmarkDo(b *testing.B) {
 	read := &memd.Packet{Opcode: memd.OpGet, CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 256)}
 	write := &memd.Packet{Opcode: memd.OpSet, CAS: 7, Extras: make([]byte, 16)}
 	buf := make([]byte, 0, 4096)
-	d := &recycling{fake: newFake(func(c *kv.Call) {
+	d := &recycling{fake: newFake(func(c *call.Call) {
 		w := common
 		if _, _, err := c.AppendTo(buf, &w); err != nil {
 			c.Fail(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -78,10 +79,10 @@ func TestEveryOpcodeIsAnOperationOrHasAReason(t *testing.T) {
 	for op := range 256 {
 		op := memd.Opcode(op)
 		if !op.Known() {
-			require.Nil(t, kv.SpecOf(op), op)
+			require.Nil(t, call.SpecOf(op), op)
 			continue
 		}
-		require.NotEqual(t, kv.SpecOf(op) != nil, reasons[op] != "", "%v is one or the other", op)
+		require.NotEqual(t, call.SpecOf(op) != nil, reasons[op] != "", "%v is one or the other", op)
 	}
 	requested := map[memd.Opcode]bool{}
 	for _, e := range encodings() {
@@ -231,12 +232,11 @@ func set(t *testing.T, v reflect.Value, f reflect.StructField) {
 // of its answer; or its error. What the dispatcher makes of that is tested with it.
 func effect(t *testing.T, op any) any {
 	t.Helper()
-	var r kv.Request
-	encode := reflect.ValueOf(op).MethodByName("Encode").Interface().(func(*kv.Request) error)
-	if err := encode(&r); err != nil {
+	var r call.Request
+	if err := kv.Encode(op, &r); err != nil {
 		return err.Error()
 	}
-	w := kv.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Via: &kv.Via{Local: r.Connection}}
+	w := call.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Via: &call.Via{Local: r.Connection}}
 	wire, err := r.AppendTo(nil, &w)
 	require.NoError(t, err)
 	return []any{
@@ -251,8 +251,8 @@ func TestKeysAreComparableValues_D108(t *testing.T) {
 	for _, v := range []any{
 		kv.MutationToken{},
 		kv.Compression{},
-		kv.Disposition{},
-		kv.Wire{},
+		call.Disposition{},
+		call.Wire{},
 		kv.ScanSampling{},
 		kv.FailoverEntry{},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // GetCopies reads a document from its copies: AnyCopy gives what the first of them answers, AllCopies what all of them
@@ -66,7 +67,7 @@ func (l LookupInCopies) op(replica int) LookupIn {
 func (l LookupInCopies) plan() copyPlan {
 	return copyPlan{
 		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup,
-		capability: CapabilityReplicaLookup,
+		capability: call.CapabilityReplicaLookup,
 		check:      func() error { return checkOp[LookupInResult](l.op(0)) },
 	}
 }
@@ -81,12 +82,12 @@ func (l LookupInCopies) to(ctx context.Context, d Dispatcher, replica int, done 
 
 // checkOp says what is wrong with an operation's arguments.
 func checkOp[R any, O Op[R]](op O) error {
-	var r Request
+	var r call.Request
 	if err := encode[R](&r, &op); err != nil {
 		return err
 	}
-	if s := specs[r.Opcode]; s != nil {
-		return r.validate(s)
+	if s := call.SpecOf(r.Opcode); s != nil {
+		return r.Validate(s)
 	}
 	return nil
 }
@@ -97,9 +98,9 @@ func (p *copyPlan) fails(kind error, cause error) *Error {
 }
 
 // copies finds the copies to ask, in the newest map.
-func (p *copyPlan) copies(ctx context.Context, d Topology) ([]int, error) {
+func (p *copyPlan) copies(ctx context.Context, d Dispatcher) ([]int, error) {
 	if err := p.check(); err != nil {
-		return nil, p.fails(kindOf(err, false, nil), err)
+		return nil, p.fails(call.KindOf(err, false, nil), err)
 	}
 	l, err := routable(ctx, d, p.common, p.capability)
 	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
@@ -138,7 +139,7 @@ type copyResult[R any] struct {
 // AllCopies asks the active copy and every replica of a document, all at once, and gives what they answer as it comes,
 // at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the reasons. It
 // waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
-func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (*Copies[R], error) {
+func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Dispatcher, op O) (*Copies[R], error) {
 	p := op.plan()
 	copies, err := p.copies(ctx, d)
 	if err != nil {
@@ -222,7 +223,7 @@ func (c *Copies[R]) Close() {
 // AnyCopy asks the active copy and every replica of a document, all at once, and gives the first good answer; the other
 // reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a copy
 // may still have given one. Its cause has the reasons.
-func AnyCopy[R any, O CopyOp[R]](ctx context.Context, d Topology, op O) (R, error) {
+func AnyCopy[R any, O CopyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 	var zero R
 	c, err := AllCopies[R](ctx, d, op)
 	if err != nil {

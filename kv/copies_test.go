@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -28,8 +29,8 @@ type copyOf struct {
 }
 
 // serving answers reads by the number of the copy they ask.
-func serving(l kv.Layout, copies ...copyOf) *topo {
-	return inLayout(l, func(c *kv.Call) {
+func serving(l call.Layout, copies ...copyOf) *topo {
+	return inLayout(l, func(c *call.Call) {
 		a := copies[c.Req.Replica]
 		c.Share()
 		c.State.Sent()
@@ -41,7 +42,7 @@ func serving(l kv.Layout, copies ...copyOf) *topo {
 			if !c.State.Answered(c.State.Epoch()) {
 				return
 			}
-			c.SetVia(&kv.Via{Endpoint: a.node})
+			c.SetVia(&call.Via{Endpoint: a.node})
 			p := &memd.Packet{Opcode: c.Req.Opcode, Status: a.status, Extras: be32, Value: []byte(a.doc)}
 			if c.Req.Opcode == memd.OpSubdocMultiLookup && a.status == 0 {
 				p.Extras = nil
@@ -226,19 +227,19 @@ func TestCopiesOfABadArgument(t *testing.T) {
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.dispatched.Load())
 
-	d.layout = func() (kv.Layout, error) { return nil, errSeen }
+	d.layout = func() (call.Layout, error) { return nil, errSeen }
 	_, err = kv.AnyCopy(testContext(t), d, keyCopies)
 	require.ErrorIs(t, err, errSeen)
 }
 
 // A bucket whose map is still empty is waited for, as a call for a document waits; one that has no vbuckets says so.
 func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
-	all := map[string]func(d kv.Topology) error{
-		"copies": func(d kv.Topology) error { return discard(kv.AnyCopy(testContext(t), d, keyCopies)) },
-		"history": func(d kv.Topology) error {
+	all := map[string]func(d kv.Dispatcher) error{
+		"copies": func(d kv.Dispatcher) error { return discard(kv.AnyCopy(testContext(t), d, keyCopies)) },
+		"history": func(d kv.Dispatcher) error {
 			return discard(kv.DoInHistory(testContext(t), d, &kv.Histories{}, 7, kv.Upsert{Key: []byte("k")}))
 		},
-		"scan": func(d kv.Topology) error {
+		"scan": func(d kv.Dispatcher) error {
 			run, err := kv.Scan{}.Run(testContext(t), d)
 			if err == nil {
 				run.Close()
@@ -249,7 +250,7 @@ func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 	for name, run := range all {
 		var l *fakeLayout
 		waited := 0
-		d := inLayout(nil, func(c *kv.Call) {
+		d := inLayout(nil, func(c *call.Call) {
 			switch c.Req.Opcode {
 			case memd.OpGetMeta:
 				waited++
@@ -271,7 +272,7 @@ func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 				give(c, &memd.Packet{Opcode: c.Req.Opcode, Extras: be32})
 			}
 		})
-		d.layout = func() (kv.Layout, error) { return l, nil }
+		d.layout = func() (call.Layout, error) { return l, nil }
 		l = &fakeLayout{nodes: 3}
 		require.NoError(t, run(d), name)
 		require.Equal(t, 1, waited, name)

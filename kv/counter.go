@@ -1,6 +1,10 @@
 package kv
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/couchcore/couchcore/internal/call"
+)
 
 // CounterResult is the result of a counter operation.
 type CounterResult struct {
@@ -11,7 +15,7 @@ type CounterResult struct {
 // noCreate is the expiry that tells the server not to create the document.
 const noCreate = 0xffffffff
 
-func (r *Request) setCounter(delta uint64, initial *uint64, expiry Expiry) error {
+func setCounter(r *call.Request, delta uint64, initial *uint64, expiry Expiry) error {
 	exp, err := expiry.wire()
 	if err != nil {
 		return err
@@ -22,16 +26,17 @@ func (r *Request) setCounter(delta uint64, initial *uint64, expiry Expiry) error
 	} else {
 		first = *initial
 	}
-	binary.BigEndian.PutUint64(r.extras[0:], delta)
-	binary.BigEndian.PutUint64(r.extras[8:], first)
-	binary.BigEndian.PutUint32(r.extras[16:], exp)
-	r.extrasLen = 20
+	var extras [20]byte
+	binary.BigEndian.PutUint64(extras[0:], delta)
+	binary.BigEndian.PutUint64(extras[8:], first)
+	binary.BigEndian.PutUint32(extras[16:], exp)
+	r.SetExtras(extras[:])
 	return nil
 }
 
-func counterResult(r *Response) (CounterResult, error) {
+func counterResult(r *call.Response) (CounterResult, error) {
 	if len(r.Value) != 8 {
-		return CounterResult{}, malformed(r, "value", 8)
+		return CounterResult{}, call.Malformed(r, "value", 8)
 	}
 	m, err := mutationResult(r)
 	return CounterResult{MutationResult: m, Value: binary.BigEndian.Uint64(r.Value)}, err

@@ -13,6 +13,7 @@ import (
 	gmemd "github.com/couchbase/gocbcore/v10/memd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -405,7 +406,7 @@ func TestFramesOfEveryAnswer(t *testing.T) {
 
 // replying is a server that gives every call the packets of wire.
 func replying(t testing.TB, wire []byte) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		send(c)
 		for rest := wire; len(rest) > 0; {
 			var p memd.Packet
@@ -418,12 +419,12 @@ func replying(t testing.TB, wire []byte) *fake {
 }
 
 // give hands one packet to the call as a connection and its dispatcher do.
-func give(c *kv.Call, p *memd.Packet) {
-	d := kv.Classify(p.Opcode, p.Status, c.Req.CAS != 0)
+func give(c *call.Call, p *memd.Packet) {
+	d := call.Classify(p.Opcode, p.Status, c.Req.CAS != 0)
 	switch {
-	case kv.Continues(p):
+	case call.Continues(p):
 		c.TakePart(p, 1)
-	case d.Class == kv.ClassSuccess:
+	case d.Class == call.ClassSuccess:
 		c.Succeed(p, false)
 	default:
 		c.Fail(c.StatusError(p, d))

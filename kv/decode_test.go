@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -83,7 +84,7 @@ func TestATooShortAnswerIsADecodingFailure(t *testing.T) {
 			require.Equal(t, memd.StatusSuccess, e.Status)
 			var re *kv.ResponseError
 			require.ErrorAs(t, e, &re)
-			require.Equal(t, kv.SpecOf(re.Opcode).Has(kv.Mutates), e.Ambiguous())
+			require.Equal(t, call.SpecOf(re.Opcode).Has(call.Mutates), e.Ambiguous())
 			require.Equal(t, kv.ResponseError{Opcode: re.Opcode, Field: c.field, Len: n, Want: c.want}, *re)
 			require.ErrorContains(t, e, fmt.Sprintf("%s has %d bytes, needs %d", c.field, n, c.want))
 		}
@@ -127,7 +128,7 @@ func TestAValueIsTheCallersOwn(t *testing.T) {
 	require.Equal(t, "head:document", string(res.Value))
 	require.Same(t, &into[0], &res.Value[0])
 
-	owned := newFake(func(c *kv.Call) {
+	owned := newFake(func(c *call.Call) {
 		p := packet
 		c.Succeed(&p, true)
 	})
@@ -173,7 +174,7 @@ func TestAMissingDocumentIsObservedAsSuccess(t *testing.T) {
 		"get":         {on("", kv.Get{Key: []byte("k")}), false},
 	} {
 		var seen []error
-		f := newFake(func(c *kv.Call) {
+		f := newFake(func(c *call.Call) {
 			c.Observe(func(err error) { seen = append(seen, err) })
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound})
 		})
@@ -186,12 +187,12 @@ func TestAMissingDocumentIsObservedAsSuccess(t *testing.T) {
 // B52: units of all attempts are counted, whether the call succeeds in the end or not.
 func TestUnitsOfAllAttempts_B52(t *testing.T) {
 	frames := []byte{0x12, 0, 3, 0x22, 0, 4}
-	locked := func(c *kv.Call) *kv.Error {
+	locked := func(c *call.Call) *kv.Error {
 		p := &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusLocked, Frames: frames}
-		return c.StatusError(p, kv.Classify(p.Opcode, p.Status, false))
+		return c.StatusError(p, call.Classify(p.Opcode, p.Status, false))
 	}
 	for _, last := range []memd.Status{memd.StatusSuccess, memd.StatusLocked, memd.StatusKeyNotFound} {
-		f := newFake(func(c *kv.Call) {
+		f := newFake(func(c *call.Call) {
 			c.Share()
 			_ = locked(c)
 			_ = locked(c)

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Decrement subtracts from a document that holds a decimal number and stops at 0. There is no CAS, because the protocol
 // has none for counters.
@@ -18,12 +21,12 @@ type Decrement struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (d Decrement) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key = d.Common, memd.OpDecrement, d.Key
+// encode implements Op.
+func (d Decrement) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key = call.Common(d.Common), memd.OpDecrement, d.Key
 	r.Durability, r.PreserveExpiry = d.Durability, d.PreserveExpiry
-	return r.setCounter(d.Delta, d.Initial, d.Expiry)
+	return setCounter(r, d.Delta, d.Initial, d.Expiry)
 }
 
-// Decode implements Op.
-func (d Decrement) Decode(r *Response) (CounterResult, error) { return counterResult(r) }
+// decode implements Op.
+func (d Decrement) decode(r *call.Response) (CounterResult, error) { return counterResult(r) }

@@ -2,32 +2,30 @@ package kv
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Op is an operation with a result of type R. Encode loads the request's fields, the opcode first, so that its own
-// error names the operation; it is called once, on the caller's goroutine, before anything is sent. Decode makes the
-// result of a successful answer. Both may be called from any goroutine and must not block. The types of this package
-// implement Op on their values, so kv.Get{} and &kv.Get{} both do; types of other packages may implement it too, for
-// opcodes that have a row in this package's table.
+// Op is an operation with a result of type R. The types of this package implement it on their values, so kv.Get{} and
+// &kv.Get{} both do. No type of another package can: what an operation sends and what it makes of an answer is between
+// this package and what runs calls.
 type Op[R any] interface {
-	Encode(r *Request) error
-	Decode(r *Response) (R, error)
+	// encode loads the request's fields, the opcode first, so that its own error names the operation. It is called
+	// once, on the caller's goroutine, before anything is sent.
+	encode(r *call.Request) error
+	// decode makes the result of a successful answer.
+	decode(r *call.Response) (R, error)
 }
 
-// Dispatcher runs calls. A core.Bucket is one.
+// Dispatcher is where operations go: a core.Bucket, or a core.Collection for those that name no collection.
 type Dispatcher interface {
-	// NewCall gives a call to fill.
-	NewCall() *Call
-	// Dispatch takes c over and returns without waiting for it. It finishes c exactly once, by its deadline.
-	Dispatch(c *Call)
-	// Release takes back a finished call that its owner needs no more.
-	Release(c *Call)
+	// Runner is the seam between operations and what runs them. Its type is internal: a program passes dispatchers on
+	// and does not call it.
+	Runner() call.Runner
 }
 
 // Do runs op and waits for its outcome. It returns when the call has succeeded or failed, at the latest at its
@@ -35,27 +33,28 @@ type Dispatcher interface {
 // call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
 // Keys and values of op are lent until Do returns.
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
-	c := d.NewCall()
-	c.block()
-	if err = load[R](c, &op); err == nil && c.mayHedge() && c.hedge() != nil {
+	run := d.Runner()
+	c := run.NewCall()
+	c.Block()
+	if err = load[R](c, &op); err == nil && c.MayHedge() && c.Hedging() != nil {
 		var done bool
-		if done, err = doHedged(ctx, d, c, &op, &r); done {
+		if done, err = doHedged(ctx, run, c, &op, &r); done {
 			return r, err
 		}
 	}
 	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
 	if err == nil {
-		err = c.prepare(ctx)
+		err = c.Prepare(ctx)
 	}
 	if err != nil {
-		err = c.unprepared(ctx, err)
+		err = c.Unprepared(ctx, err)
 	} else {
-		d.Dispatch(c)
-		c.awaitTurn()
-		<-c.wake
+		run.Dispatch(c)
+		c.AwaitTurn()
+		c.Wait()
 		err = outcome(c, &op, &r)
 	}
-	d.Release(c)
+	run.Release(c)
 	return r, err
 }
 
@@ -63,32 +62,32 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 // stack several times as large. What is rare and needs a copy has a frame of its own.
 
 //go:noinline
-func doHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R) (done bool, err error) {
-	res, err, done := tryHedged[R](ctx, d, c, *op)
+func doHedged[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op *O, r *R) (done bool, err error) {
+	res, err, done := tryHedged[R](ctx, run, c, *op)
 	if done {
 		*r = res
 		c.State.Finish()
-		d.Release(c)
+		run.Release(c)
 	}
 	return done, err
 }
 
 // finish sends a loaded call and waits for its outcome.
-func finish[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op *O, r *R) error {
-	err := start(ctx, d, c, nil)
+func finish[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op *O, r *R) error {
+	err := start(ctx, run, c, nil)
 	if err == nil {
-		<-c.wake
+		c.Wait()
 		err = outcome(c, op, r)
 	}
-	d.Release(c)
+	run.Release(c)
 	return err
 }
 
-// load has op say what to send.
-func load[R any, O Op[R]](c *Call, op *O) error {
-	scope, collection := c.Req.Scope, c.Req.Collection // see In
+// load has op say what to send. The collection that the dispatcher has named holds for an operation that names none.
+func load[R any, O Op[R]](c *call.Call, op *O) error {
+	scope, collection := c.Req.Scope, c.Req.Collection
 	err := encode[R](&c.Req, op)
-	if r := &c.Req; r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && c.is(CollectionAware) {
+	if r := &c.Req; r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && c.Is(call.CollectionAware) {
 		r.Scope, r.Collection = scope, collection
 	}
 	return err
@@ -96,85 +95,71 @@ func load[R any, O Op[R]](c *Call, op *O) error {
 
 // start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
 // dispatched.
-func start(ctx context.Context, d Dispatcher, c *Call, err error) error {
+func start(ctx context.Context, run call.Runner, c *call.Call, err error) error {
 	if err = prepared(ctx, c, err); err != nil {
 		return err
 	}
-	d.Dispatch(c)
-	c.awaitTurn()
+	run.Dispatch(c)
+	c.AwaitTurn()
 	return nil
 }
 
 // prepared makes a loaded call ready to be dispatched. When it fails, as it does when loading has failed with err, the
 // call has ended.
-func prepared(ctx context.Context, c *Call, err error) error {
+func prepared(ctx context.Context, c *call.Call, err error) error {
 	if err == nil {
-		err = c.prepare(ctx)
+		err = c.Prepare(ctx)
 	}
 	if err == nil {
 		return nil
 	}
-	return c.unprepared(ctx, err)
-}
-
-// unprepared ends a call that cannot be dispatched, and gives the error of that.
-func (c *Call) unprepared(ctx context.Context, err error) error {
-	c.State.Finish()
-	c.ctx = ctx
-	c.err, c.failed = err, true
-	return c.translate(err, false)
+	return c.Unprepared(ctx, err)
 }
 
 // encode has op say what to send. A panic in it fails the call alone.
-func encode[R any, O Op[R]](r *Request, op *O) (err error) {
+func encode[R any, O Op[R]](r *call.Request, op *O) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()}
+			err = panicked(v)
 		}
-		if err != nil {
-			err = kinded(err)
+		if err != nil && cberr.KindOf(err) == nil {
+			err = &encodeError{err}
 		}
 	}()
-	return (*op).Encode(r)
+	return (*op).encode(r)
 }
 
-// kinded makes sure that the failure of an Encode names its kind.
-func kinded(err error) error {
-	if cberr.KindOf(err) == nil {
-		return &encodeError{err}
-	}
-	return err
-}
-
-// encodeError is a failure of an Encode that names no kind.
+// encodeError is a failure to encode that names no kind.
 type encodeError struct{ err error }
 
 func (e *encodeError) Error() string   { return e.err.Error() }
 func (e *encodeError) Unwrap() []error { return []error{cberr.EncodingFailure, e.err} }
 
+// panicked is the failure of an operation whose code has panicked.
+func panicked(v any) error {
+	return &retry.PanicError{In: "an operation", Value: v, Stack: debug.Stack()}
+}
+
 // decode has op say what the answer means. A panic in it fails the call alone.
-func decode[R any, O Op[R]](c *Call, op *O, r *R) (err error) {
+func decode[R any, O Op[R]](c *call.Call, op *O, r *R) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = c.decodeError(&retry.PanicError{In: "user code", Value: v, Stack: debug.Stack()})
+			err = c.DecodeError(panicked(v))
 		}
 	}()
-	c.Res.arrived(&c.Route, c.via, c.bucket())
-	if !c.Req.KeepCompressed {
-		err = c.inflate()
-	}
+	answer, err := c.Answer()
 	if err == nil {
-		*r, err = (*op).Decode(&c.Res)
+		*r, err = (*op).decode(answer)
 	}
 	if err != nil {
-		err = c.decodeError(err)
+		err = c.DecodeError(err)
 	}
 	return err
 }
 
-func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
-	if err := c.outcome(); err != nil {
-		if c.Req.AbsentOK && isAbsent(err) {
+func outcome[R any, O Op[R]](c *call.Call, op *O, r *R) error {
+	if err := c.Outcome(); err != nil {
+		if c.Req.AbsentOK && call.IsAbsent(err) {
 			return decodeAbsent(c, op, r, err)
 		}
 		return err
@@ -182,24 +167,10 @@ func outcome[R any, O Op[R]](c *Call, op *O, r *R) error {
 	return decode(c, op, r)
 }
 
-// decodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.
-func (c *Call) decodeError(err error) error {
-	e := c.newError(cberr.DecodingFailure)
-	e.Answered, e.Status, e.Name = true, c.Res.Status, c.Res.Status.String()
-	e.InDoubt = c.Spec().Has(Mutates)
-	e.Retry = c.State.Info()
-	e.Cause = err
-	var pe *PathError
-	if errors.As(err, &pe) { // the answer made sense, and says that there is no such thing
-		e.Err = pe.Kind
-	}
-	return e
-}
-
 // Future is a call that was started and not waited for. It may be copied, and waited for more than once and from
 // several goroutines. Its zero value must not be used.
 type Future[R any] struct {
-	c   *Call
+	c   *call.Call
 	res *futureResult[R]
 }
 
@@ -214,20 +185,21 @@ type futureResult[R any] struct {
 // Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks,
 // unless the operation's Block says so. Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
-	c := d.NewCall()
-	c.form, c.async = formFuture, &async{done: make(chan struct{})}
+	run := d.Runner()
+	c := run.NewCall()
+	c.Future()
 	f := Future[R]{c: c, res: &futureResult[R]{}}
 	err := load[R](c, &op)
-	if err == nil && c.hedge() != nil {
-		hedgedAsync(ctx, d, c, op, func(r R, err error) {
+	if err == nil && c.Hedging() != nil {
+		hedgedAsync(ctx, run, c, op, func(r R, err error) {
 			f.res.make = func() (R, error) { return r, err }
-			close(c.async.done)
+			c.FinishFuture()
 		})
 		return f
 	}
-	if err := start(ctx, d, c, err); err != nil {
+	if err := start(ctx, run, c, err); err != nil {
 		f.res.make = func() (r R, _ error) { return r, err }
-		close(c.async.done)
+		c.FinishFuture()
 		return f
 	}
 	f.res.make = func() (r R, err error) {
@@ -238,15 +210,15 @@ func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 }
 
 // Done is closed when the call has finished.
-func (f Future[R]) Done() <-chan struct{} { return f.c.async.done }
+func (f Future[R]) Done() <-chan struct{} { return f.c.Finished() }
 
 // Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
 func (f Future[R]) Wait(ctx context.Context) (R, error) {
 	select {
-	case <-f.c.async.done:
+	case <-f.c.Finished():
 	default:
 		select {
-		case <-f.c.async.done:
+		case <-f.c.Finished():
 		case <-ctx.Done():
 			var zero R
 			return zero, context.Cause(ctx)
@@ -257,39 +229,32 @@ func (f Future[R]) Wait(ctx context.Context) (R, error) {
 }
 
 // Cancel ends the call unless it has ended, and says whether it did.
-func (f Future[R]) Cancel() bool { return cancel(f.c) }
+func (f Future[R]) Cancel() bool { return f.c.Cancel() }
 
 // Pending is a call that was started with a callback.
-type Pending struct{ c *Call }
+type Pending struct{ c *call.Call }
 
 // Cancel ends the call unless it has ended, and says whether it did. The callback runs in either case, once.
-func (p Pending) Cancel() bool { return cancel(p.c) }
-
-func cancel(c *Call) bool {
-	if c.home == nil {
-		return false
-	}
-	return c.home.Owner.Cancel(c, cberr.RequestCanceled)
-}
+func (p Pending) Cancel() bool { return p.c.Cancel() }
 
 // Go runs op and calls done with its outcome, exactly once, on a goroutine of the cluster's. done may block: then
 // other outcomes are delivered by another goroutine. A panic in it is contained and logged. Keys and values of op are
 // lent until done is called.
 func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Pending {
-	c := d.NewCall()
-	c.form, c.async = formCallback, &async{}
-	c.async.finish = func() {
+	run := d.Runner()
+	c := run.NewCall()
+	c.Callback(func() {
 		var r R
 		err := outcome(c, &op, &r)
 		done(r, err)
-	}
+	})
 	err := load[R](c, &op)
-	if err == nil && c.hedge() != nil {
-		hedgedAsync(ctx, d, c, op, func(r R, err error) { complete(d, func() { done(r, err) }) })
+	if err == nil && c.Hedging() != nil {
+		hedgedAsync(ctx, run, c, op, func(r R, err error) { complete(run, func() { done(r, err) }) })
 		return Pending{c}
 	}
-	if err := start(ctx, d, c, err); err != nil {
-		complete(d, func() {
+	if err := start(ctx, run, c, err); err != nil {
+		complete(run, func() {
 			var zero R
 			done(zero, err)
 		})
@@ -298,8 +263,8 @@ func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, er
 }
 
 // complete runs f, which calls a user's function, where callbacks run.
-func complete(d Dispatcher, f func()) {
-	if o, ok := d.(interface{ Complete(f func()) }); ok {
+func complete(run call.Runner, f func()) {
+	if o, ok := run.(call.Completer); ok {
 		o.Complete(f)
 		return
 	}

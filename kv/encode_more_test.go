@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -236,7 +237,7 @@ func otherEncodings() []encoding {
 		},
 		{
 			file: "get_random_plain", note: "GET_RANDOM_KEY on a connection without collections",
-			op: on("", kv.GetRandom{}), wire: kv.Wire{Opaque: 0x2a, VBucket: 115},
+			op: on("", kv.GetRandom{}), wire: call.Wire{Opaque: 0x2a, VBucket: 115},
 		},
 		{
 			file: "observe", note: "OBSERVE: vbucket and key are the value", op: on("", kv.Observe{Key: key}),
@@ -244,7 +245,7 @@ func otherEncodings() []encoding {
 		},
 		{
 			file: "observe_plain", note: "OBSERVE on a connection without collections",
-			op: on("", kv.Observe{Key: key, Replica: 1}), wire: kv.Wire{Opaque: 0x2a, VBucket: 115},
+			op: on("", kv.Observe{Key: key, Replica: 1}), wire: call.Wire{Opaque: 0x2a, VBucket: 115},
 			value: "\x00\x73\x00\x03abc",
 		},
 		{
@@ -312,12 +313,12 @@ func TestEveryOperationTakesItsFrames(t *testing.T) {
 		var p memd.Packet
 		_, err = p.Parse(wire, 0)
 		require.NoError(t, err)
-		row := kv.SpecOf(p.Opcode)
-		frames := func(change func(r *kv.Request)) (string, error) {
+		row := call.SpecOf(p.Opcode)
+		frames := func(change func(r *call.Request)) (string, error) {
 			d := newFake(nil)
 			var out []byte
 			var failed error
-			d.answer = func(c *kv.Call) {
+			d.answer = func(c *call.Call) {
 				change(&c.Req)
 				if out, failed = wireOf(c, w); failed != nil {
 					c.Fail(failed)
@@ -333,16 +334,16 @@ func TestEveryOperationTakesItsFrames(t *testing.T) {
 			_, err := p.Parse(out, 0)
 			return hex.EncodeToString(p.Frames), err
 		}
-		got, err := frames(func(r *kv.Request) { r.OnBehalfOf = "jane" })
+		got, err := frames(func(r *call.Request) { r.OnBehalfOf = "jane" })
 		require.NoError(t, err)
 		require.Equal(t, "446a616e65", got, "%s on behalf of a user", row.Name)
-		if row.Has(kv.Durable) {
-			got, err = frames(func(r *kv.Request) { r.Durability = memd.DurabilityPersistToMajority })
+		if row.Has(call.Durable) {
+			got, err = frames(func(r *call.Request) { r.Durability = memd.DurabilityPersistToMajority })
 			require.NoError(t, err)
 			require.Equal(t, "130309c4", got, row.Name)
 		}
-		if row.Has(kv.PreservesExpiry) {
-			got, err = frames(func(r *kv.Request) { r.PreserveExpiry = true })
+		if row.Has(call.PreservesExpiry) {
+			got, err = frames(func(r *call.Request) { r.PreserveExpiry = true })
 			require.NoError(t, err)
 			require.Equal(t, "50", got, row.Name)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -24,7 +25,7 @@ type encoding struct {
 	file   string
 	note   string
 	op     subject
-	wire   kv.Wire
+	wire   call.Wire
 	key    string // with its collection id
 	value  string
 	extras string // as hex
@@ -42,21 +43,21 @@ const (
 )
 
 // common is a connection on which everything is granted, to collection 8.
-var common = kv.Wire{Features: allFeatures, Opaque: 0x2a, VBucket: 115, CollectionID: 8}
+var common = call.Wire{Features: allFeatures, Opaque: 0x2a, VBucket: 115, CollectionID: 8}
 
-func withDurability(ms uint32) kv.Wire {
+func withDurability(ms uint32) call.Wire {
 	w := common
 	w.DurabilityMS = ms
 	return w
 }
 
-func inCollection(id uint32) kv.Wire {
+func inCollection(id uint32) call.Wire {
 	w := common
 	w.CollectionID = id
 	return w
 }
 
-func withoutFeature(f memd.Feature) kv.Wire {
+func withoutFeature(f memd.Feature) call.Wire {
 	w := common
 	w.Features = w.Features.Without(f)
 	return w
@@ -240,7 +241,7 @@ func variantEncodings() []encoding {
 		},
 		{
 			file: "no_collections", note: "GET on a connection without collections: the key alone",
-			op: on("", kv.Get{Key: key}), wire: kv.Wire{Opaque: 0x2a, VBucket: 115}, key: "abc",
+			op: on("", kv.Get{Key: key}), wire: call.Wire{Opaque: 0x2a, VBucket: 115}, key: "abc",
 		},
 		{
 			file: "no_json", note: "SET of JSON on a connection that does not know the mark", op: json,
@@ -267,7 +268,7 @@ func encodings() []encoding {
 	all := append(plainEncodings(), variantEncodings()...)
 	all = append(append(append(all, subdocEncodings()...), onePathEncodings()...), otherEncodings()...)
 	for i := range all {
-		if all[i].wire == (kv.Wire{}) {
+		if all[i].wire == (call.Wire{}) {
 			all[i].wire = common
 		}
 	}
@@ -443,9 +444,9 @@ func TestAMissingFeatureIsNamed(t *testing.T) {
 }
 
 func TestARefusedEncodingLeavesTheBufferAlone(t *testing.T) {
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		before := []byte("before")
-		w := kv.Wire{}
+		w := call.Wire{}
 		out, ended, err := c.AppendTo(before, &w)
 		require.False(t, ended)
 		require.ErrorIs(t, err, cberr.FeatureNotAvailable)
@@ -459,7 +460,7 @@ func TestARefusedEncodingLeavesTheBufferAlone(t *testing.T) {
 // A retry encodes again, with the collection's new id and another vbucket.
 func TestEncodingIsRepeatable(t *testing.T) {
 	var wires [2][]byte
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		for i, id := range []uint32{8, 0x555} {
 			w := inCollection(id)
 			var err error
@@ -484,7 +485,7 @@ func TestEncodingIsRepeatable(t *testing.T) {
 
 // Nothing is appended for a call that has ended: its key and value are the caller's again.
 func TestAnEndedCallIsNotEncoded(t *testing.T) {
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		require.True(t, c.Fail(errSeen))
 		require.True(t, c.Ended())
 		w := common

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -32,7 +33,7 @@ var secrets = kv.Common{Scope: "inventory", Collection: "hotel", OnBehalfOf: sec
 // judged is a server that refuses every attempt with a status, and the orchestrator decides.
 func judged(st memd.Status, body string) *fake {
 	var f *fake
-	f = newFake(func(c *kv.Call) {
+	f = newFake(func(c *call.Call) {
 		c.Share()
 		c.SetVia(fakeVia)
 		c.Route.Opaque = 0x2a
@@ -42,7 +43,7 @@ func judged(st memd.Status, body string) *fake {
 			Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: memd.DatatypeJSON,
 			Value: []byte(body),
 		}
-		d := kv.Classify(c.Req.Opcode, st, c.Req.CAS != 0)
+		d := call.Classify(c.Req.Opcode, st, c.Req.CAS != 0)
 		f.orch.MaybeRetry(c, d.Reason, c.StatusError(p, d), retry.Hint{})
 	})
 	return f
@@ -51,7 +52,7 @@ func judged(st memd.Status, body string) *fake {
 // losing is a connection that dies with every request on it.
 func losing() *fake {
 	var f *fake
-	f = newFake(func(c *kv.Call) {
+	f = newFake(func(c *call.Call) {
 		c.Share()
 		c.SetVia(fakeVia)
 		c.Route.Opaque = 0x2a
@@ -64,7 +65,7 @@ func losing() *fake {
 // unrouted is a cluster without a node for the call, for one reason.
 func unrouted(why retry.Reason, cause error) *fake {
 	var f *fake
-	f = newFake(func(c *kv.Call) {
+	f = newFake(func(c *call.Call) {
 		c.Share()
 		c.State.NotSent()
 		f.orch.MaybeRetry(c, why, cause, retry.Hint{})
@@ -74,10 +75,10 @@ func unrouted(why retry.Reason, cause error) *fake {
 
 // mapped is a server whose error map has a name for the status.
 func mapped(st memd.Status, name, desc string) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		c.SetVia(fakeVia)
 		p := &memd.Packet{Opcode: c.Req.Opcode, Status: st}
-		e := c.StatusError(p, kv.Classify(c.Req.Opcode, st, false))
+		e := c.StatusError(p, call.Classify(c.Req.Opcode, st, false))
 		e.Name, e.Description = name, desc
 		c.Fail(e)
 	})
@@ -203,16 +204,16 @@ func shapes(t *testing.T) []shape {
 			[]error{cberr.ValueTooLarge},
 		},
 		{"a feature that is missing", func() error {
-			_, err := on("", kv.Upsert{Common: secrets, Key: key, Durability: 1}).encoded(kv.Wire{})
+			_, err := on("", kv.Upsert{Common: secrets, Key: key, Durability: 1}).encoded(call.Wire{})
 			return err
 		}(), []error{cberr.FeatureNotAvailable}},
 		{
 			"a malformed answer", do(bg, answering(memd.Packet{}), kv.Increment{Common: secrets, Key: key}),
 			[]error{cberr.DecodingFailure},
 		},
-		{"a panic in Encode", do(bg, newFake(nil), panics{inEncode: true}), []error{cberr.EncodingFailure}},
-		{"a panic in Decode", do(bg, answering(memd.Packet{}), panics{}), []error{cberr.DecodingFailure}},
-		{"an error of an Encode", do(bg, newFake(nil), failingEncode{}), []error{
+		{"a panic in Encode", do(bg, newFake(nil), kv.Seal(panics{inEncode: true})), []error{cberr.EncodingFailure}},
+		{"a panic in Decode", do(bg, answering(memd.Packet{}), kv.Seal(panics{})), []error{cberr.DecodingFailure}},
+		{"an error of an Encode", do(bg, newFake(nil), kv.Seal(failingEncode{})), []error{
 			cberr.EncodingFailure,
 			io.ErrNoProgress,
 		}},
@@ -222,7 +223,7 @@ func shapes(t *testing.T) []shape {
 // panics is an operation whose author erred.
 type panics struct{ inEncode bool }
 
-func (p panics) Encode(r *kv.Request) error {
+func (p panics) Encode(r *call.Request) error {
 	r.Opcode, r.Key = memd.OpGet, []byte("k")
 	if p.inEncode {
 		panic("oops")
@@ -230,16 +231,16 @@ func (p panics) Encode(r *kv.Request) error {
 	return nil
 }
 
-func (p panics) Decode(*kv.Response) (int, error) { panic("oops") }
+func (p panics) Decode(*call.Response) (int, error) { panic("oops") }
 
 type failingEncode struct{}
 
-func (failingEncode) Encode(r *kv.Request) error {
+func (failingEncode) Encode(r *call.Request) error {
 	r.Opcode = memd.OpSet
 	return io.ErrNoProgress
 }
 
-func (failingEncode) Decode(*kv.Response) (int, error) { return 0, nil }
+func (failingEncode) Decode(*call.Response) (int, error) { return 0, nil }
 
 // D101, D102: every error by its text, its JSON and what it is. Time stands still but where a call waits.
 func TestErrorGolden_D101_D102(t *testing.T) {
@@ -381,9 +382,9 @@ func TestTheManifestsNumberIsReadFromAnUnknownCollection(t *testing.T) {
 
 func unknownCollection(t *testing.T, text string) (uid uint64, ok bool) {
 	t.Helper()
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		p := &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusUnknownCollection, Value: []byte(text)}
-		e := c.StatusError(p, kv.Classify(c.Req.Opcode, p.Status, false))
+		e := c.StatusError(p, call.Classify(c.Req.Opcode, p.Status, false))
 		uid, ok = e.ManifestUID()
 		c.Fail(e)
 	})

@@ -137,28 +137,3 @@ func ExampleGo() {
 	fmt.Println(<-finished)
 	// Output: false <nil>
 }
-
-// length is an operation of this package: it reads a document and gives its length.
-type length struct{ Key []byte }
-
-// Encode implements kv.Op.
-func (l length) Encode(r *kv.Request) error {
-	r.Opcode, r.Key = memd.OpGet, l.Key
-	return nil
-}
-
-// Decode implements kv.Op.
-func (l length) Decode(r *kv.Response) (int, error) { return len(r.Value), nil }
-
-// Any package may add operations.
-func ExampleOp() {
-	bucket, _, done := openExample()
-	defer done()
-	ctx := context.Background()
-	if _, err := kv.Do(ctx, bucket, kv.Upsert{Key: []byte("k"), Value: []byte("twelve bytes")}); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(kv.Do(ctx, bucket, length{Key: []byte("k")}))
-	// Output: 12 <nil>
-}

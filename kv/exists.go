@@ -3,7 +3,7 @@ package kv
 import (
 	"encoding/binary"
 
-	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -19,20 +19,20 @@ type ExistsResult struct {
 	Exists bool
 }
 
-// Encode implements Op.
-func (e Exists) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.AbsentOK = e.Common, memd.OpGetMeta, e.Key, true
+// encode implements Op.
+func (e Exists) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.AbsentOK = call.Common(e.Common), memd.OpGetMeta, e.Key, true
 	r.SetExtras([]byte{2})
 	return nil
 }
 
-// Decode implements Op. The first four bytes of the extras tell a tombstone.
-func (e Exists) Decode(r *Response) (ExistsResult, error) {
-	if r.extrasLen < 4 {
-		return ExistsResult{}, malformed(r, "extras", 4)
+// decode implements Op. The first four bytes of the extras tell a tombstone.
+func (e Exists) decode(r *call.Response) (ExistsResult, error) {
+	if len(r.Extras()) < 4 {
+		return ExistsResult{}, call.Malformed(r, "extras", 4)
 	}
-	deleted := binary.BigEndian.Uint32(r.extras[:])&1 != 0
-	res := ExistsResult{Result: r.Result, Exists: !deleted}
+	deleted := binary.BigEndian.Uint32(r.Extras())&1 != 0
+	res := ExistsResult{Result: resultOf(r), Exists: !deleted}
 	if deleted {
 		res.CAS = 0
 	}
@@ -40,29 +40,22 @@ func (e Exists) Decode(r *Response) (ExistsResult, error) {
 }
 
 // absent implements absentDecoder.
-func (e Exists) absent(r *Response) (ExistsResult, error) {
-	return ExistsResult{Result: r.Result}, nil
+func (e Exists) absent(r *call.Response) (ExistsResult, error) {
+	return ExistsResult{Result: resultOf(r)}, nil
 }
 
 // absentDecoder is an operation for which a missing document is an answer.
 type absentDecoder[R any] interface {
-	absent(r *Response) (R, error)
+	absent(r *call.Response) (R, error)
 }
 
 // decodeAbsent turns a missing document into a result when op says that it is one.
 //
 //go:noinline
-func decodeAbsent[R any, O Op[R]](c *Call, op *O, r *R, err error) error {
+func decodeAbsent[R any, O Op[R]](c *call.Call, op *O, r *R, err error) error {
 	a, ok := any(*op).(absentDecoder[R])
-	if e, is := err.(*Error); ok && is { //nolint:errorlint // made by this call
-		c.Res.Result = e.Result()
-		*r, err = a.absent(&c.Res)
+	if answer, is := c.Absent(err); ok && is {
+		*r, err = a.absent(answer)
 	}
 	return err
-}
-
-// isAbsent reports that the failure of a call is a missing document.
-func isAbsent(err error) bool {
-	e, ok := err.(*Error) //nolint:errorlint // made by the call itself
-	return ok && e.Err == error(cberr.DocumentNotFound)
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -22,19 +23,20 @@ type FailoverLog struct {
 	Entries []FailoverEntry
 }
 
-// Encode implements Op.
-func (g GetFailoverLog) Encode(r *Request) error {
-	r.Common, r.Opcode, r.ByVBucket, r.VBucket, r.Replica = g.Common, memd.OpGetFailoverLog, true, g.VBucket, g.Replica
+// encode implements Op.
+func (g GetFailoverLog) encode(r *call.Request) error {
+	r.Common = call.Common(g.Common)
+	r.Opcode, r.ByVBucket, r.VBucket, r.Replica = memd.OpGetFailoverLog, true, g.VBucket, g.Replica
 	return checkCopy(g.Replica)
 }
 
-// Decode implements Op.
-func (g GetFailoverLog) Decode(r *Response) (FailoverLog, error) {
+// decode implements Op.
+func (g GetFailoverLog) decode(r *call.Response) (FailoverLog, error) {
 	n := len(r.Value) / 16
 	if len(r.Value) != 16*n {
-		return FailoverLog{}, malformed(r, "value", 16*(n+1))
+		return FailoverLog{}, call.Malformed(r, "value", 16*(n+1))
 	}
-	log := FailoverLog{Result: r.Result, Entries: make([]FailoverEntry, n)}
+	log := FailoverLog{Result: resultOf(r), Entries: make([]FailoverEntry, n)}
 	for i := range log.Entries {
 		at := r.Value[16*i:]
 		log.Entries[i] = FailoverEntry{UUID: binary.BigEndian.Uint64(at), Seqno: binary.BigEndian.Uint64(at[8:])}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -17,22 +18,22 @@ import (
 const fakeEndpoint = "10.0.0.1:11210"
 
 var (
-	fakeVia  = &kv.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
-	fakeNode = &kv.Via{Endpoint: fakeEndpoint} // what a failure knows of it
+	fakeVia  = &call.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
+	fakeNode = &call.Via{Endpoint: fakeEndpoint} // what a failure knows of it
 )
 
 // send appends the call's request to nothing, as if to a connection.
-func send(c *kv.Call) {
+func send(c *call.Call) {
 	c.Route.VBucket = 115
-	if _, _, err := c.AppendTo(nil, &kv.Wire{Features: allFeatures, DurabilityMS: 1, Via: fakeVia}); err != nil {
+	if _, _, err := c.AppendTo(nil, &call.Wire{Features: allFeatures, DurabilityMS: 1, Via: fakeVia}); err != nil {
 		panic(err)
 	}
 }
 
 // fake is a dispatcher without sockets: answer does to a call what a server would have.
 type fake struct {
-	home       kv.Home
-	answer     func(c *kv.Call)
+	home       call.Home
+	answer     func(c *call.Call)
 	orch       *retry.Orchestrator // nil: made by the first that needs it
 	dispatched atomic.Int32
 	released   atomic.Int32
@@ -40,18 +41,18 @@ type fake struct {
 
 var (
 	_ kv.Dispatcher = (*fake)(nil)
-	_ kv.Owner      = (*fake)(nil)
+	_ call.Owner    = (*fake)(nil)
 )
 
-func newFake(answer func(c *kv.Call)) *fake {
+func newFake(answer func(c *call.Call)) *fake {
 	f := &fake{answer: answer, orch: retry.New(retry.Options{})}
-	f.home = kv.Home{Owner: f, Bucket: "travel", Base: time.Now()}
+	f.home = call.Home{Owner: f, Bucket: "travel", Base: time.Now()}
 	return f
 }
 
 // answering is a server that gives every call the same packet.
 func answering(p memd.Packet) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		send(c)
 		p.Opcode = c.Req.Opcode
 		c.Succeed(&p, false)
@@ -60,26 +61,27 @@ func answering(p memd.Packet) *fake {
 
 // refusing is a server that gives every call the same status and error body.
 func refusing(st memd.Status, dt memd.Datatype, body string) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		c.SetVia(fakeVia)
 		c.Route.Opaque = 0x2a
 		p := &memd.Packet{Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: st, Datatype: dt, Value: []byte(body)}
-		c.Fail(c.StatusError(p, kv.Classify(c.Req.Opcode, st, c.Req.CAS != 0)))
+		c.Fail(c.StatusError(p, call.Classify(c.Req.Opcode, st, c.Req.CAS != 0)))
 	})
 }
 
 // silent is a server that never answers: the call waits on the wire for its end.
 func silent() *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		c.Share()
 		c.State.Sent()
 		c.Watch()
 	})
 }
 
-func (f *fake) NewCall() *kv.Call { return kv.NewCall() }
+func (f *fake) Runner() call.Runner { return f }
+func (f *fake) NewCall() *call.Call { return call.NewCall() }
 
-func (f *fake) Dispatch(c *kv.Call) {
+func (f *fake) Dispatch(c *call.Call) {
 	f.dispatched.Add(1)
 	now := time.Now()
 	c.Bind(&f.home)
@@ -88,11 +90,11 @@ func (f *fake) Dispatch(c *kv.Call) {
 	f.answer(c)
 }
 
-func (f *fake) Release(*kv.Call)       { f.released.Add(1) }
-func (f *fake) Redispatch(c *kv.Call)  { f.answer(c) }
-func (f *fake) Complete(finish func()) { finish() }
+func (f *fake) Release(*call.Call)      { f.released.Add(1) }
+func (f *fake) Redispatch(c *call.Call) { f.answer(c) }
+func (f *fake) Complete(finish func())  { finish() }
 
-func (f *fake) Cancel(c *kv.Call, cause error) bool {
+func (f *fake) Cancel(c *call.Call, cause error) bool {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return f.orch.Expire(c)
 	}
@@ -100,7 +102,7 @@ func (f *fake) Cancel(c *kv.Call, cause error) bool {
 }
 
 // wireOf gives the request's bytes as a connection with w would send them.
-func wireOf(c *kv.Call, w kv.Wire) ([]byte, error) {
+func wireOf(c *call.Call, w call.Wire) ([]byte, error) {
 	c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS = w.VBucket, w.CollectionID, w.DurabilityMS
 	out, ended, err := c.AppendTo(nil, &w)
 	if err == nil && ended {
@@ -124,9 +126,9 @@ func on[R any, O kv.Op[R]](name string, op O) subject {
 }
 
 // encoded gives the operation's wire form, or why there is none.
-func (s subject) encoded(w kv.Wire) (wire []byte, err error) {
+func (s subject) encoded(w call.Wire) (wire []byte, err error) {
 	f := newFake(nil)
-	f.answer = func(c *kv.Call) {
+	f.answer = func(c *call.Call) {
 		if wire, err = wireOf(c, w); err != nil {
 			c.Fail(err)
 			return

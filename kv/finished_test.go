@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -19,7 +20,10 @@ type holder struct {
 	letGo atomic.Int32
 }
 
-func (h *holder) LetGo(*kv.Call) bool {
+// Runner implements kv.Dispatcher.
+func (x *holder) Runner() call.Runner { return x }
+
+func (h *holder) LetGo(*call.Call) bool {
 	h.letGo.Add(1)
 	return true
 }
@@ -43,13 +47,13 @@ func (w *watched) AfterFunc(f func()) func() bool {
 
 // When a reader has finished a call that was retried, its owner has forgotten its deadline, and its context the call.
 func TestAFinishedCallIsForgotten(t *testing.T) {
-	for name, known := range map[string]func(*kv.Call){"lent": (*kv.Call).Lend, "watched": (*kv.Call).Watch} {
+	for name, known := range map[string]func(*call.Call){"lent": (*call.Call).Lend, "watched": (*call.Call).Watch} {
 		for _, batch := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " in a batch: ", batch), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var asked atomic.Pointer[kv.Call]
+					var asked atomic.Pointer[call.Call]
 					h := &holder{}
-					h.fake = newFake(func(c *kv.Call) {
+					h.fake = newFake(func(c *call.Call) {
 						send(c)
 						require.True(t, c.MarkHeld())
 						known(c)

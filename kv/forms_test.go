@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -133,7 +134,7 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 		require.True(t, e.Ambiguous())
 
 		for _, inEncode := range []bool{true, false} {
-			_, e, f = alike[int](t, bg, ok, panics{inEncode})
+			_, e, f = alike[int](t, bg, ok, kv.Seal(panics{inEncode}))
 			var p *retry.PanicError
 			require.ErrorAs(t, e, &p)
 			require.Equal(t, "oops", p.Value)
@@ -156,7 +157,7 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 // CB-12: the operation's own strategy decides, and nil inherits.
 func TestAnOperationCarriesItsStrategy_CB12(t *testing.T) {
 	for _, want := range []retry.Strategy{nil, retry.BestEffort{}, stops{1}} {
-		f := newFake(func(c *kv.Call) {
+		f := newFake(func(c *call.Call) {
 			require.Equal(t, want, c.State.Strategy)
 			require.True(t, c.State.Idempotent)
 			c.Fail(errSeen)
@@ -169,7 +170,7 @@ func TestAResultTellsItsRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fake
 		tries := 0
-		f = newFake(func(c *kv.Call) {
+		f = newFake(func(c *call.Call) {
 			c.Share()
 			epoch, _ := c.State.Sent()
 			require.True(t, c.State.Answered(epoch))
@@ -189,7 +190,7 @@ func TestAResultTellsItsRetries(t *testing.T) {
 func TestAFutureIsWaitedForTwiceAndFromManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := answering(memd.Packet{CAS: 5, Extras: be32, Value: []byte("v")})
-		later := newFake(func(c *kv.Call) { time.AfterFunc(time.Second, func() { f.answer(c) }) })
+		later := newFake(func(c *call.Call) { time.AfterFunc(time.Second, func() { f.answer(c) }) })
 		fut := kv.Start(context.Background(), later, kv.Get{Key: []byte("k")})
 		select {
 		case <-fut.Done():
@@ -221,16 +222,16 @@ func TestAFutureIsWaitedForTwiceAndFromManyGoroutines(t *testing.T) {
 // counting is an operation that counts its decoding.
 type counting struct{ decoded *atomic.Int32 }
 
-func (c counting) Encode(r *kv.Request) error {
+func (c counting) Encode(r *call.Request) error {
 	r.Opcode = memd.OpNoop
 	return nil
 }
 
-func (c counting) Decode(*kv.Response) (int32, error) { return c.decoded.Add(1), nil }
+func (c counting) Decode(*call.Response) (int32, error) { return c.decoded.Add(1), nil }
 
 func TestAnOutcomeIsDecodedOnce(t *testing.T) {
 	var decoded atomic.Int32
-	fut := kv.Start(testContext(t), answering(memd.Packet{}), counting{&decoded})
+	fut := kv.Start(testContext(t), answering(memd.Packet{}), kv.Seal(counting{&decoded}))
 	require.Zero(t, decoded.Load(), "whoever waits decodes, not the reader")
 	for range 3 {
 		n, err := fut.Wait(testContext(t))
@@ -279,7 +280,7 @@ func TestACanceledCallbackRunsOnce(t *testing.T) {
 
 // A call ends once: what comes later changes nothing.
 func TestACallEndsOnce(t *testing.T) {
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		require.True(t, c.Succeed(&memd.Packet{CAS: 1}, false))
 		require.False(t, c.Succeed(&memd.Packet{CAS: 2}, false))
 		require.False(t, c.Fail(errSeen))
@@ -295,7 +296,7 @@ type counterAtLeast struct {
 	min uint64
 }
 
-func (c counterAtLeast) Encode(r *kv.Request) error {
+func (c counterAtLeast) Encode(r *call.Request) error {
 	r.Opcode, r.Key = memd.OpIncrement, c.key
 	var extras [20]byte
 	binary.BigEndian.PutUint64(extras[8:], c.min)
@@ -303,7 +304,7 @@ func (c counterAtLeast) Encode(r *kv.Request) error {
 	return nil
 }
 
-func (c counterAtLeast) Decode(r *kv.Response) (bool, error) {
+func (c counterAtLeast) Decode(r *call.Response) (bool, error) {
 	if len(r.Value) != 8 {
 		return false, errors.New("no number")
 	}
@@ -323,7 +324,7 @@ func TestAnOperationOfAnotherPackage(t *testing.T) {
 
 func alikeOutside(t *testing.T, f *fake) (ok bool, e *kv.Error, _ *fake) {
 	t.Helper()
-	ok, err := kv.Do(testContext(t), f, counterAtLeast{[]byte("k"), 10})
+	ok, err := kv.Do(testContext(t), f, kv.Seal(counterAtLeast{[]byte("k"), 10}))
 	if err != nil {
 		e = kvError(t, err)
 	}
@@ -333,19 +334,22 @@ func alikeOutside(t *testing.T, f *fake) (ok bool, e *kv.Error, _ *fake) {
 // recycling is a dispatcher that uses calls again as the real one does.
 type recycling struct {
 	*fake
-	pool []*kv.Call
+	pool []*call.Call
 }
 
-func (r *recycling) NewCall() *kv.Call {
+// Runner implements kv.Dispatcher.
+func (x *recycling) Runner() call.Runner { return x }
+
+func (r *recycling) NewCall() *call.Call {
 	if n := len(r.pool); n > 0 {
 		c := r.pool[n-1]
 		r.pool = r.pool[:n-1]
 		return c
 	}
-	return kv.NewCall()
+	return call.NewCall()
 }
 
-func (r *recycling) Release(c *kv.Call) {
+func (r *recycling) Release(c *call.Call) {
 	if c.Pooled() {
 		c.Reset()
 		r.pool = append(r.pool, c)

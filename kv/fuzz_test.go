@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -27,14 +28,14 @@ func FuzzDecode(f *testing.F) {
 	all := subjects()
 	f.Fuzz(func(t *testing.T, status uint16, datatype uint8, frames, extras, value []byte) {
 		for _, op := range all {
-			d := newFake(func(c *kv.Call) {
+			d := newFake(func(c *call.Call) {
 				p := &memd.Packet{
 					Magic: memd.MagicRes, Opcode: c.Req.Opcode, Status: memd.Status(status),
 					Datatype: memd.Datatype(datatype),
 					Frames:   frames, Extras: extras, Value: value,
 				}
-				disposition := kv.Classify(p.Opcode, p.Status, c.Req.CAS != 0)
-				if disposition.Class == kv.ClassSuccess {
+				disposition := call.Classify(p.Opcode, p.Status, c.Req.CAS != 0)
+				if disposition.Class == call.ClassSuccess {
 					c.Succeed(p, false)
 					return
 				}
@@ -46,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 			if err == nil {
 				want, bad := value, error(nil)
 				if dt := memd.Datatype(datatype); dt&memd.DatatypeSnappy != 0 {
-					want, bad = kv.Inflate(value, dt, 0)
+					want, bad = call.Inflate(value, dt, 0)
 				}
 				if g, ok := res.(kv.GetResult); ok && (bad != nil || !bytes.Equal(g.Value, want)) {
 					t.Fatalf("%s: another value", op.name)
@@ -76,7 +77,7 @@ func FuzzEncode(f *testing.F) {
 	) {
 		shared := kv.Common{Collection: collection, OnBehalfOf: user}
 		dur := memd.DurabilityLevel(level)
-		w := kv.Wire{
+		w := call.Wire{
 			Features: memd.Features(features), Opaque: 0x2a, VBucket: 115, CollectionID: id,
 			DurabilityMS: uint32(cas),
 		}
@@ -108,7 +109,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-func requireReadsBack(t *testing.T, name string, wire []byte, w kv.Wire, key, value []byte, user string) {
+func requireReadsBack(t *testing.T, name string, wire []byte, w call.Wire, key, value []byte, user string) {
 	t.Helper()
 	var p memd.Packet
 	n, err := p.Parse(wire, 0)
@@ -118,8 +119,8 @@ func requireReadsBack(t *testing.T, name string, wire []byte, w kv.Wire, key, va
 	if p.Opaque != 0x2a || p.VBucket != 115 || !p.Magic.IsRequest() {
 		t.Fatalf("%s: header %+v", name, p)
 	}
-	row := kv.SpecOf(p.Opcode)
-	if row.Has(kv.Keyed) {
+	row := call.SpecOf(p.Opcode)
+	if row.Has(call.Keyed) {
 		got := p.Key
 		if w.Features.Has(memd.FeatureCollections) {
 			id, rest, err := memd.ParseLEB128(got)
@@ -166,7 +167,7 @@ func FuzzAnswers(f *testing.F) {
 	all := subjects()
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		for _, op := range all {
-			d := newFake(func(c *kv.Call) {
+			d := newFake(func(c *call.Call) {
 				for rest := wire; !c.Ended(); {
 					var p memd.Packet
 					n, err := p.Parse(rest, 1<<20)

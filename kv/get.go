@@ -3,6 +3,7 @@ package kv
 import (
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -36,31 +37,31 @@ type GetResult struct {
 }
 
 // Expiry is when the document expires, after a read with WithExpiry; zero for one that does not expire.
-func (g GetResult) Expiry() time.Time { return unixTime(g.expiry) }
+func (g GetResult) Expiry() time.Time { return unixTime(g.facts.Expiry) }
 
-// Encode implements Op.
-func (g Get) Encode(r *Request) error {
+// encode implements Op.
+func (g Get) encode(r *call.Request) error {
 	if g.projects() {
 		return g.encodeProjection(r)
 	}
-	r.Common, r.Hedge = g.Common, g.Hedge
+	r.Common, r.Hedge = call.Common(g.Common), (*call.Hedge)(g.Hedge)
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 	return nil
 }
 
-// Decode implements Op.
-func (g Get) Decode(r *Response) (GetResult, error) {
+// decode implements Op.
+func (g Get) decode(r *call.Response) (GetResult, error) {
 	if g.projects() {
 		return g.decodeProjection(r)
 	}
 	return getResult(r)
 }
 
-func getResult(r *Response) (res GetResult, err error) {
-	if r.extrasLen < 4 {
-		return GetResult{}, malformed(r, "extras", 4)
+func getResult(r *call.Response) (res GetResult, err error) {
+	if len(r.Extras()) < 4 {
+		return GetResult{}, call.Malformed(r, "extras", 4)
 	}
-	res.Result, res.Value, res.Flags, res.Datatype = r.Result, r.Value, r.Flags(), r.Datatype
+	res.Result, res.Value, res.Flags, res.Datatype = resultOf(r), r.Value, r.Flags(), r.Datatype
 	res.FromReplica = r.Opcode == memd.OpGetReplica
 	return res, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -21,9 +22,9 @@ type GetAndLock struct {
 	KeepCompressed bool
 }
 
-// Encode implements Op.
-func (g GetAndLock) Encode(r *Request) error {
-	r.Common, r.Opcode = g.Common, memd.OpGetLocked
+// encode implements Op.
+func (g GetAndLock) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetLocked
 	if g.LockTime < 0 {
 		return badArgument("lock time", "is negative")
 	}
@@ -42,5 +43,5 @@ func (g GetAndLock) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetAndLock) Decode(r *Response) (GetResult, error) { return getResult(r) }
+// decode implements Op.
+func (g GetAndLock) decode(r *call.Response) (GetResult, error) { return getResult(r) }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // GetAndTouch reads a document and sets its expiry; the zero Expiry removes it. It is not idempotent: once it may have
 // reached a server it is never sent again.
@@ -14,9 +17,9 @@ type GetAndTouch struct {
 	KeepCompressed bool
 }
 
-// Encode implements Op.
-func (g GetAndTouch) Encode(r *Request) error {
-	r.Common, r.Opcode = g.Common, memd.OpGAT
+// encode implements Op.
+func (g GetAndTouch) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(g.Common), memd.OpGAT
 	if err := notDurable(g.Durability, "get-and-touch"); err != nil {
 		return err
 	}
@@ -30,5 +33,5 @@ func (g GetAndTouch) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetAndTouch) Decode(r *Response) (GetResult, error) { return getResult(r) }
+// decode implements Op.
+func (g GetAndTouch) decode(r *call.Response) (GetResult, error) { return getResult(r) }

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -23,20 +24,20 @@ type GetExResult struct {
 // needsEx are the features without which there are no such answers.
 const needsEx = memd.Features(1<<memd.FeatureXattr | 1<<memd.FeatureJSON | 1<<memd.FeatureSnappyEverywhere)
 
-// Encode implements Op.
-func (g GetEx) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Needs = g.Common, memd.OpGetEx, g.Key, needsEx
+// encode implements Op.
+func (g GetEx) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Needs = call.Common(g.Common), memd.OpGetEx, g.Key, needsEx
 	return nil
 }
 
-// Decode implements Op.
-func (g GetEx) Decode(r *Response) (GetExResult, error) { return getExResult(r) }
+// decode implements Op.
+func (g GetEx) decode(r *call.Response) (GetExResult, error) { return getExResult(r) }
 
-func getExResult(r *Response) (GetExResult, error) {
-	if r.extrasLen < 4 {
-		return GetExResult{}, malformed(r, "extras", 4)
+func getExResult(r *call.Response) (GetExResult, error) {
+	if len(r.Extras()) < 4 {
+		return GetExResult{}, call.Malformed(r, "extras", 4)
 	}
-	res := GetExResult{Result: r.Result, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}
+	res := GetExResult{Result: resultOf(r), Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}
 	if r.Datatype&memd.DatatypeXattr != 0 {
 		var err error
 		if res.Xattrs, res.Value, err = memd.SplitXattrs(r.Value); err != nil {
@@ -55,9 +56,9 @@ type GetExReplica struct {
 	ServerGroup string // as in GetReplica
 }
 
-// Encode implements Op.
-func (g GetExReplica) Encode(r *Request) error {
-	r.Common, r.Opcode = g.Common, memd.OpGetExReplica
+// encode implements Op.
+func (g GetExReplica) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetExReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
@@ -68,5 +69,5 @@ func (g GetExReplica) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetExReplica) Decode(r *Response) (GetExResult, error) { return getExResult(r) }
+// decode implements Op.
+func (g GetExReplica) decode(r *call.Response) (GetExResult, error) { return getExResult(r) }

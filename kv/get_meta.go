@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -26,9 +27,9 @@ type MetaResult struct {
 	HasDatatype bool // the answer had one
 }
 
-// Encode implements Op.
-func (g GetMeta) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Verb = g.Common, memd.OpGetMeta, g.Key, "get-meta"
+// encode implements Op.
+func (g GetMeta) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Verb = call.Common(g.Common), memd.OpGetMeta, g.Key, "get-meta"
 	if g.V1 {
 		r.SetExtras([]byte{1})
 	} else {
@@ -37,18 +38,18 @@ func (g GetMeta) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetMeta) Decode(r *Response) (MetaResult, error) {
-	if r.extrasLen < 20 {
-		return MetaResult{}, malformed(r, "extras", 20)
+// decode implements Op.
+func (g GetMeta) decode(r *call.Response) (MetaResult, error) {
+	if len(r.Extras()) < 20 {
+		return MetaResult{}, call.Malformed(r, "extras", 20)
 	}
 	m := MetaResult{
-		Result: r.Result, Deleted: binary.BigEndian.Uint32(r.extras[:])&1 != 0,
-		Flags:  binary.BigEndian.Uint32(r.extras[4:]),
-		Expiry: unixTime(binary.BigEndian.Uint32(r.extras[8:])), RevSeqno: binary.BigEndian.Uint64(r.extras[12:]),
+		Result: resultOf(r), Deleted: binary.BigEndian.Uint32(r.Extras())&1 != 0,
+		Flags:  binary.BigEndian.Uint32(r.Extras()[4:]),
+		Expiry: unixTime(binary.BigEndian.Uint32(r.Extras()[8:])), RevSeqno: binary.BigEndian.Uint64(r.Extras()[12:]),
 	}
-	if r.extrasLen > 20 {
-		m.Datatype, m.HasDatatype = memd.Datatype(r.extras[20]), true
+	if len(r.Extras()) > 20 {
+		m.Datatype, m.HasDatatype = memd.Datatype(r.Extras()[20]), true
 	}
 	return m, nil
 }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // GetOrNull reads a document that may be missing: that is a result, not an error.
 type GetOrNull struct {
@@ -17,20 +20,21 @@ type GetOrNullResult struct {
 	Found bool
 }
 
-// Encode implements Op.
-func (g GetOrNull) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Into, r.KeepCompressed = g.Common, memd.OpGet, g.Key, g.Into, g.KeepCompressed
+// encode implements Op.
+func (g GetOrNull) encode(r *call.Request) error {
+	r.Common = call.Common(g.Common)
+	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 	r.AbsentOK, r.Verb = true, "get-or-null"
 	return nil
 }
 
-// Decode implements Op.
-func (g GetOrNull) Decode(r *Response) (GetOrNullResult, error) {
+// decode implements Op.
+func (g GetOrNull) decode(r *call.Response) (GetOrNullResult, error) {
 	res, err := getResult(r)
 	return GetOrNullResult{GetResult: res, Found: err == nil}, err
 }
 
 // absent implements absentDecoder.
-func (g GetOrNull) absent(r *Response) (GetOrNullResult, error) {
-	return GetOrNullResult{GetResult: GetResult{Result: r.Result}}, nil
+func (g GetOrNull) absent(r *call.Response) (GetOrNullResult, error) {
+	return GetOrNullResult{GetResult: GetResult{Result: resultOf(r)}}, nil
 }

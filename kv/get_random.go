@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // GetRandom reads some document of the collection. The nodes are asked in turn. A collection of which a node holds
 // nothing is cberr.DocumentNotFound.
@@ -22,9 +25,9 @@ type RandomResult struct {
 	Datatype memd.Datatype
 }
 
-// Encode implements Op. The collection's id goes into the extras when the request is appended.
-func (g GetRandom) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpGetRandomKey, g.Pinned, g.Node
+// encode implements Op. The collection's id goes into the extras when the request is appended.
+func (g GetRandom) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpGetRandomKey, g.Pinned, g.Node
 	if g.WithXattrs {
 		r.Needs = r.Needs.With(memd.FeatureGetRandomKeyIncludeXattr).With(memd.FeatureCollections)
 		r.SetExtras([]byte{0, 0, 0, 0, 0xff})
@@ -34,19 +37,19 @@ func (g GetRandom) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetRandom) Decode(r *Response) (RandomResult, error) {
-	if r.extrasLen < 4 {
-		return RandomResult{}, malformed(r, "extras", 4)
+// decode implements Op.
+func (g GetRandom) decode(r *call.Response) (RandomResult, error) {
+	if len(r.Extras()) < 4 {
+		return RandomResult{}, call.Malformed(r, "extras", 4)
 	}
 	if len(r.Key()) == 0 {
-		return RandomResult{}, malformed(r, "key", 1)
+		return RandomResult{}, call.Malformed(r, "key", 1)
 	}
 	key := r.Key()
-	if r.prefixed {
-		if id, rest, err := memd.ParseLEB128(key); err == nil && id == r.collectionID && len(rest) > 0 {
+	if r.Prefixed() {
+		if id, rest, err := memd.ParseLEB128(key); err == nil && id == r.CollectionID() && len(rest) > 0 {
 			key = rest
 		}
 	}
-	return RandomResult{Result: r.Result, Key: key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
+	return RandomResult{Result: resultOf(r), Key: key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil
 }

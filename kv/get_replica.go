@@ -2,6 +2,7 @@ package kv
 
 import (
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -21,9 +22,9 @@ type GetReplica struct {
 	KeepCompressed bool
 }
 
-// Encode implements Op.
-func (g GetReplica) Encode(r *Request) error {
-	r.Common, r.Opcode = g.Common, memd.OpGetReplica
+// encode implements Op.
+func (g GetReplica) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
@@ -35,5 +36,5 @@ func (g GetReplica) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (g GetReplica) Decode(r *Response) (GetResult, error) { return getResult(r) }
+// decode implements Op.
+func (g GetReplica) decode(r *call.Response) (GetResult, error) { return getResult(r) }

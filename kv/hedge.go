@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
@@ -26,59 +27,13 @@ type Hedge struct {
 	NonFatal func(error) bool
 }
 
-// HedgePlan is what a dispatcher knows about the hedges of one call.
-type HedgePlan struct {
-	Copies   []string       // the addresses of the document's copies, the active one first
-	Timeout  time.Duration  // of a call that names none
-	Once     retry.Strategy // never tries again
-	Wait     retry.Strategy // tries again what no server has seen, and nothing else
-	Throttle hedge.Throttle // nil is none
-	Done     func(hedge.Stats)
-	// Observe begins the one operation that the reads made with the context that it gives are attempts of; end is told
-	// the outcome. Nil does nothing.
-	Observe func(ctx context.Context, scope, collection string) (of context.Context, end func(error))
-}
-
-// Hedger is a Dispatcher that can spread a read over a document's copies. Without it, and where a plan has fewer than
-// two copies, a hedged read is sent like any other.
-type Hedger interface{ HedgePlan(key []byte) HedgePlan }
-
-// SetHedge tells the call where to ask for the hedges that a policy has for its opcode. Dispatchers call it when they
-// give a call.
-func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
-	c.policyHedge = f
-	c.has |= hasPolicy
-}
-
-// mayHedge reports whether there may be anything that says so: hedge tells. Most calls need not ask it.
-func (c *Call) mayHedge() bool { return c.Req.Hedge != nil || c.has&hasPolicy != 0 }
-
-// hedge is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
-// strategy of its own.
-func (c *Call) hedge() *Hedge {
-	// a replica that lags would say that there is nothing
-	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.mayHedge() {
-		return nil
-	}
-	h := c.Req.Hedge
-	if c.has&hasPolicy != 0 {
-		if p, pinned := c.policyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry == nil {
-			h = p // nil when a pinned entry has another policy
-		}
-	}
-	if h == nil || h.MaxAttempts < 2 {
-		return nil
-	}
-	return h
-}
-
 // hedged is one read on its way to several copies.
 type hedged[R any, O Op[R]] struct {
-	d    Dispatcher
+	on   call.Runner
 	op   O
-	h    *Hedge
-	plan HedgePlan
-	req  Request // what every attempt sends, but for the copy
+	h    *call.Hedge
+	plan call.HedgePlan
+	req  call.Request // what every attempt sends, but for the copy
 
 	mu     sync.Mutex
 	active error // how the active copy's read has failed
@@ -86,20 +41,20 @@ type hedged[R any, O Op[R]] struct {
 
 // tryHedged runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it
 // is. The call itself is not used then: it only says what to send.
-func tryHedged[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O) (r R, err error, done bool) {
-	h := c.hedge()
+func tryHedged[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op O) (r R, err error, done bool) {
+	h := c.Hedging()
 	if h == nil {
 		return r, nil, false
 	}
-	p, ok := d.(Hedger)
-	if !ok || c.Req.validate(specs[memd.OpGet]) != nil {
+	p, ok := run.(call.Hedger)
+	if !ok || c.Req.Validate(call.SpecOf(memd.OpGet)) != nil {
 		return r, nil, false
 	}
 	plan := p.HedgePlan(c.Req.Key)
 	if len(plan.Copies) < 2 {
 		return r, nil, false
 	}
-	x := &hedged[R, O]{d: d, op: op, h: h, plan: plan, req: c.Req}
+	x := &hedged[R, O]{on: run, op: op, h: h, plan: plan, req: c.Req}
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
 	x.req.Into, x.req.Retry, x.req.Hedge = nil, plan.Once, nil
@@ -139,36 +94,37 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	}
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
-		c := NewCall()
-		c.Req, c.home = x.req, &Home{Base: began}
+		c := call.NewCall()
+		c.Req = x.req
+		c.Bind(&call.Home{Base: began})
 		if inner.Err() != nil {
-			err = &contextError{cause: err, deadline: errors.Is(inner.Err(), context.DeadlineExceeded)}
+			err = call.ContextEnded(err, errors.Is(inner.Err(), context.DeadlineExceeded))
 		}
-		return r, c.translate(err, false)
+		return r, c.Translate(err, false)
 	}
 	return r, err
 }
 
 // wait sends the read to the active copy, which no read has reached yet, as soon as there is a way to it.
 func (x *hedged[R, O]) wait(ctx context.Context) (r R, err error) {
-	c := x.d.NewCall()
-	c.block()
+	c := x.on.NewCall()
+	c.Block()
 	c.Req = x.req
 	c.Req.Retry = x.plan.Wait
-	return r, finish(ctx, x.d, c, &x.op, &r)
+	return r, finish(ctx, x.on, c, &x.op, &r)
 }
 
 // try reads from one copy.
 func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, error) {
 	avoid.Use(x.plan.Copies[n])
-	c := x.d.NewCall()
-	c.block()
+	c := x.on.NewCall()
+	c.Block()
 	c.Req = x.req
 	if n > 0 {
 		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
 	}
 	var r R
-	err := finish(ctx, x.d, c, &x.op, &r)
+	err := finish(ctx, x.on, c, &x.op, &r)
 	switch {
 	case err == nil:
 	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
@@ -194,17 +150,17 @@ func (x *hedged[R, O]) nonFatal(err error) bool {
 
 // hedgedAsync runs a call that is to be hedged without waiting. Its goroutine ends with the call: at its deadline at
 // the latest.
-func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op O, done func(R, error)) {
+func hedgedAsync[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op O, done func(R, error)) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c.home = &Home{Owner: &hedgedOwner{cancel}}
+	c.Bind(&call.Home{Owner: &hedgedOwner{cancel}})
 	go func() {
 		defer cancel(nil)
-		r, err, hedged := tryHedged[R](ctx, d, c, op)
+		r, err, hedged := tryHedged[R](ctx, run, c, op)
 		if !hedged {
-			single := d.NewCall()
-			single.block()
+			single := run.NewCall()
+			single.Block()
 			single.Req = c.Req
-			err = finish(ctx, d, single, &op, &r)
+			err = finish(ctx, run, single, &op, &r)
 		}
 		c.State.Finish()
 		done(r, err)
@@ -215,13 +171,13 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, d Dispatcher, c *Call, op 
 type hedgedOwner struct{ cancel context.CancelCauseFunc }
 
 // Redispatch implements Owner. There is nothing to send: the reads are calls of their own.
-func (o *hedgedOwner) Redispatch(*Call) {}
+func (o *hedgedOwner) Redispatch(*call.Call) {}
 
 // Complete implements Owner.
 func (o *hedgedOwner) Complete(f func()) { f() }
 
 // Cancel implements Owner.
-func (o *hedgedOwner) Cancel(c *Call, cause error) bool {
+func (o *hedgedOwner) Cancel(c *call.Call, cause error) bool {
 	if c.Ended() {
 		return false
 	}

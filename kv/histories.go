@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // Histories remembers the current history of vbuckets, as their nodes gave it. Writes from elsewhere, with metadata,
@@ -92,13 +93,13 @@ func (e *HistoryError) Error() string {
 
 // DoInHistory runs op if the vbucket of its key has the history uuid; otherwise the cause of the error is a
 // *HistoryError. What is known may be out of date by a failover that was not heard of: Forget makes it new.
-func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, uuid uint64, op O) (R, error) {
+func DoInHistory[R any, O Op[R]](ctx context.Context, d Dispatcher, h *Histories, uuid uint64, op O) (R, error) {
 	var zero R
-	var req Request
+	var req call.Request
 	if err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
-	l, err := routable(ctx, d, &req.Common, "")
+	l, err := routable(ctx, d, &Common{Retry: req.Retry, Timeout: req.Timeout}, "")
 	if err != nil {
 		return zero, err
 	}
@@ -113,7 +114,7 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Topology, h *Histories, 
 			vb, uuid,
 			have,
 		}}
-		if s := specs[req.Opcode]; s != nil {
+		if s := call.SpecOf(req.Opcode); s != nil {
 			e.Op = s.Name
 		}
 		return zero, e

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // history answers GET_FAILOVER_LOG with *uuid after a while, and every other request at once.
 func history(uuid *uint64, after time.Duration) *topo {
-	return inLayout(threeCopies(), func(c *kv.Call) {
+	return inLayout(threeCopies(), func(c *call.Call) {
 		if c.Req.Opcode != memd.OpGetFailoverLog {
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Extras: meta})
 			return

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Increment adds to a document that holds a decimal number, and wraps at 64 bits as the server does. There is no CAS,
 // because the protocol has none for counters.
@@ -18,12 +21,12 @@ type Increment struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (i Increment) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key = i.Common, memd.OpIncrement, i.Key
+// encode implements Op.
+func (i Increment) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key = call.Common(i.Common), memd.OpIncrement, i.Key
 	r.Durability, r.PreserveExpiry = i.Durability, i.PreserveExpiry
-	return r.setCounter(i.Delta, i.Initial, i.Expiry)
+	return setCounter(r, i.Delta, i.Initial, i.Expiry)
 }
 
-// Decode implements Op.
-func (i Increment) Decode(r *Response) (CounterResult, error) { return counterResult(r) }
+// decode implements Op.
+func (i Increment) decode(r *call.Response) (CounterResult, error) { return counterResult(r) }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Insert writes a document that must not exist yet: otherwise the error is cberr.DocumentExists. After an ambiguous
 // failure that error may mean the own first attempt.
@@ -13,9 +16,9 @@ type Insert struct {
 	Durability memd.DurabilityLevel
 }
 
-// Encode implements Op.
-func (i Insert) Encode(r *Request) error {
-	r.Common, r.Opcode = i.Common, memd.OpAdd
+// encode implements Op.
+func (i Insert) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(i.Common), memd.OpAdd
 	exp, err := i.Expiry.wire()
 	if err != nil {
 		return err
@@ -26,5 +29,5 @@ func (i Insert) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (i Insert) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (i Insert) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -22,20 +23,21 @@ type CollectionID struct {
 	ID          uint32
 }
 
-// Encode implements Op.
-func (g GetCollectionID) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Value, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetID, []byte(g.Path), g.Pinned, g.Node
+// encode implements Op.
+func (g GetCollectionID) encode(r *call.Request) error {
+	r.Common = call.Common(g.Common)
+	r.Opcode, r.Value, r.Pinned, r.Node = memd.OpCollectionsGetID, []byte(g.Path), g.Pinned, g.Node
 	return nil
 }
 
-// Decode implements Op.
-func (g GetCollectionID) Decode(r *Response) (CollectionID, error) {
-	if r.extrasLen != 12 {
-		return CollectionID{}, malformed(r, "extras", 12)
+// decode implements Op.
+func (g GetCollectionID) decode(r *call.Response) (CollectionID, error) {
+	if len(r.Extras()) != 12 {
+		return CollectionID{}, call.Malformed(r, "extras", 12)
 	}
 	return CollectionID{
-		Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]),
-		ID: binary.BigEndian.Uint32(r.extras[8:]),
+		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
+		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
 	}, nil
 }
 
@@ -55,19 +57,20 @@ type ClusterConfig struct {
 	JSON []byte
 }
 
-// Encode implements Op.
-func (g GetClusterConfig) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpGetClusterConfig, g.Pinned, g.Node
+// encode implements Op.
+func (g GetClusterConfig) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpGetClusterConfig, g.Pinned, g.Node
 	r.Connection = g.Connection
 	if g.KnownEpoch > 0 && g.KnownRev > 0 {
-		binary.BigEndian.PutUint64(r.extras[0:], uint64(g.KnownEpoch))
-		binary.BigEndian.PutUint64(r.extras[8:], uint64(g.KnownRev))
-		r.extrasLen = 16
+		var extras [16]byte
+		binary.BigEndian.PutUint64(extras[0:], uint64(g.KnownEpoch))
+		binary.BigEndian.PutUint64(extras[8:], uint64(g.KnownRev))
+		r.SetExtras(extras[:])
 	}
 	return nil
 }
 
-// Decode implements Op.
-func (g GetClusterConfig) Decode(r *Response) (ClusterConfig, error) {
-	return ClusterConfig{Result: r.Result, JSON: r.Value}, nil
+// decode implements Op.
+func (g GetClusterConfig) decode(r *call.Response) (ClusterConfig, error) {
+	return ClusterConfig{Result: resultOf(r), JSON: r.Value}, nil
 }

@@ -2,10 +2,9 @@ package kv
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // Layout is one cluster map as operations over several nodes or vbuckets see it. It does not change. Its methods are
@@ -27,24 +26,25 @@ type Layout interface {
 	Capability(name string) (has, known bool)
 }
 
-// Topology is a Dispatcher that knows where things are. Operations over several copies, nodes or vbuckets need one.
-// A core.Bucket is one.
-type Topology interface {
-	Dispatcher
-	// Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
-	Layout(ctx context.Context) (Layout, error)
-}
+// Capabilities of a bucket, by their names in the cluster map.
+const (
+	CapabilityCollections    = call.CapabilityCollections
+	CapabilityDurableWrite   = call.CapabilityDurableWrite
+	CapabilityReplicaLookup  = call.CapabilityReplicaLookup
+	CapabilityReviveDocument = call.CapabilityReviveDocument
+	CapabilityRangeScan      = call.CapabilityRangeScan
+)
 
 // routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does,
 // and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
 // capability, unless that is "", a *CapabilityError.
-func routable(ctx context.Context, d Topology, c *Common, capability string) (Layout, error) {
-	l, err := d.Layout(ctx)
+func routable(ctx context.Context, d Dispatcher, c *Common, capability string) (call.Layout, error) {
+	l, err := layoutOf(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	if has, known := l.Capability(capability); capability != "" && known && !has {
-		return nil, &CapabilityError{capability}
+		return nil, &CapabilityError{Capability: capability}
 	}
 	if l.NumVBuckets() > 0 {
 		return l, nil
@@ -54,97 +54,13 @@ func routable(ctx context.Context, d Topology, c *Common, capability string) (La
 	if _, err := Do(ctx, d, probe); err != nil {
 		return nil, err
 	}
-	return d.Layout(ctx)
+	return layoutOf(ctx, d)
 }
 
-// Capabilities of a bucket, by their names in the cluster map.
-const (
-	CapabilityCollections    = "collections"
-	CapabilityDurableWrite   = "durableWrite"
-	CapabilityReplicaLookup  = "subdoc.ReplicaRead"
-	CapabilityReviveDocument = "subdoc.ReviveDocument"
-	CapabilityRangeScan      = "rangeScan"
-)
-
-// CapabilityError means that the newest cluster map says that the bucket cannot do what a request asks for. It unwraps
-// to cberr.FeatureNotAvailable. Nothing was sent.
-type CapabilityError struct{ Capability string }
-
-func (e *CapabilityError) Error() string { return "the bucket has no capability " + e.Capability }
-
-func (e *CapabilityError) Unwrap() error { return cberr.FeatureNotAvailable }
-
-// ReplicaError means that the newest cluster map has no node for the replica that a request names. It unwraps to its
-// kind: cberr.ReplicaIndexOutOfBounds when the bucket has fewer replicas, cberr.ReplicaIndexCurrentlyUnavailable when
-// no node holds that replica at present. Nothing was sent.
-type ReplicaError struct {
-	VBucket  uint16
-	Replica  int // from 1
-	Replicas int // of the vbucket in the map
-	Kind     *cberr.Kind
-}
-
-func (e *ReplicaError) Error() string {
-	if e.Kind == cberr.ReplicaIndexOutOfBounds {
-		return fmt.Sprintf("replica %d is asked for, the bucket has %d", e.Replica, e.Replicas)
+// layoutOf gives the newest map.
+func layoutOf(ctx context.Context, d Dispatcher) (call.Layout, error) {
+	if m, ok := d.Runner().(call.Mapped); ok {
+		return m.Layout(ctx)
 	}
-	return fmt.Sprintf("no node holds replica %d of vbucket %d", e.Replica, e.VBucket)
-}
-
-func (e *ReplicaError) Unwrap() error { return e.Kind }
-
-// PickReplica finds the replica that a request asks for in l: replica counts from 1. With wrap a number beyond the last
-// replica starts again at the first, and one without a node goes on to the next. group, when not "", is the only server
-// group whose nodes count.
-func PickReplica(l Layout, vb uint16, replica int, wrap bool, group string) (node int, err error) {
-	n := l.NumReplicas()
-	if n == 0 || replica < 1 || replica > n && !wrap {
-		return -1, &ReplicaError{VBucket: vb, Replica: replica, Replicas: n, Kind: cberr.ReplicaIndexOutOfBounds}
-	}
-	tries := 1
-	if wrap {
-		tries = n
-	}
-	for i := range tries {
-		at := (replica-1+i)%n + 1
-		if node := l.NodeIndex(vb, at); node >= 0 && (group == "" || l.ServerGroup(node) == group) {
-			return node, nil
-		}
-	}
-	return -1, &ReplicaError{VBucket: vb, Replica: replica, Replicas: n, Kind: cberr.ReplicaIndexCurrentlyUnavailable}
-}
-
-// Restricted reports whether a map may forbid the request: then Check and, for a replica, PickReplica say so.
-func (r *Request) Restricted() bool {
-	return r.Replica != 0 || r.ByVBucket || r.Capability != ""
-}
-
-// Check says why l forbids a request of this form: a capability that the map is known not to have, or a vbucket that it
-// does not have. It is nil when it does not.
-func (r *Request) Check(l Layout) error {
-	if r.Capability != "" {
-		if has, known := l.Capability(r.Capability); known && !has {
-			return &CapabilityError{r.Capability}
-		}
-	}
-	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing
-		return &ArgumentError{
-			Field: "vbucket", Value: int64(r.VBucket), Limit: int64(l.NumVBuckets()) - 1,
-			Kind: cberr.InvalidArgument,
-		}
-	}
-	return nil
-}
-
-// Continues reports whether p is one packet of an answer that has several, and not its last.
-func Continues(p *memd.Packet) bool {
-	switch {
-	case p.Status != memd.StatusSuccess:
-		return false
-	case p.Opcode == memd.OpStat:
-		return len(p.Key) > 0 || len(p.Value) > 0
-	case p.Opcode == memd.OpRangeScanContinue:
-		return true
-	}
-	return false
+	return nil, &Error{Err: cberr.UnsupportedOperation}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -21,7 +22,7 @@ type fakeLayout struct {
 	caps     map[string]bool // nil: the map lists none
 }
 
-var _ kv.Layout = (*fakeLayout)(nil)
+var _ call.Layout = (*fakeLayout)(nil)
 
 func (l *fakeLayout) NumVBuckets() int { return len(l.rows) }
 func (l *fakeLayout) NumReplicas() int { return l.replicas }
@@ -57,15 +58,17 @@ func (l *fakeLayout) Capability(name string) (has, known bool) { return l.caps[n
 // topo is a fake dispatcher that knows where things are.
 type topo struct {
 	*fake
-	layout func() (kv.Layout, error)
+	layout func() (call.Layout, error)
 }
 
-var _ kv.Topology = (*topo)(nil)
+var _ call.Mapped = (*topo)(nil)
 
-func (t *topo) Layout(context.Context) (kv.Layout, error) { return t.layout() }
+func (t *topo) Runner() call.Runner { return t }
 
-func inLayout(l kv.Layout, answer func(c *kv.Call)) *topo {
-	return &topo{newFake(answer), func() (kv.Layout, error) { return l, nil }}
+func (t *topo) Layout(context.Context) (call.Layout, error) { return t.layout() }
+
+func inLayout(l call.Layout, answer func(c *call.Call)) *topo {
+	return &topo{newFake(answer), func() (call.Layout, error) { return l, nil }}
 }
 
 func TestPickReplica(t *testing.T) {
@@ -104,7 +107,7 @@ func TestPickReplica(t *testing.T) {
 		{l, 0, 2, false, "a", 2, nil},
 		{l, 0, 1, true, "c", 0, away},
 	} {
-		node, err := kv.PickReplica(c.l, c.vb, c.replica, c.wrap, c.group)
+		node, err := call.PickReplica(c.l, c.vb, c.replica, c.wrap, c.group)
 		if c.kind != nil {
 			require.ErrorIs(t, err, c.kind, "%+v", c)
 			require.Equal(t, -1, node)
@@ -117,25 +120,25 @@ func TestPickReplica(t *testing.T) {
 }
 
 func TestWhatAMapForbids(t *testing.T) {
-	l := &fakeLayout{rows: make([][]int, 4), caps: map[string]bool{kv.CapabilityRangeScan: true}}
-	require.NoError(t, (&kv.Request{}).Check(l))
-	require.NoError(t, (&kv.Request{Capability: kv.CapabilityRangeScan}).Check(l))
-	err := (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(l)
+	l := &fakeLayout{rows: make([][]int, 4), caps: map[string]bool{call.CapabilityRangeScan: true}}
+	require.NoError(t, (&call.Request{}).Check(l))
+	require.NoError(t, (&call.Request{Capability: call.CapabilityRangeScan}).Check(l))
+	err := (&call.Request{Capability: call.CapabilityReplicaLookup}).Check(l)
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 	require.ErrorContains(t, err, "subdoc.ReplicaRead")
-	require.NoError(t, (&kv.Request{Capability: kv.CapabilityReplicaLookup}).Check(&fakeLayout{}),
+	require.NoError(t, (&call.Request{Capability: call.CapabilityReplicaLookup}).Check(&fakeLayout{}),
 		"a map that lists none forbids none")
-	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 3}).Check(l))
-	require.ErrorIs(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
-	require.NoError(t, (&kv.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}),
+	require.NoError(t, (&call.Request{ByVBucket: true, VBucket: 3}).Check(l))
+	require.ErrorIs(t, (&call.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
+	require.NoError(t, (&call.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}),
 		"a map that is still empty says nothing")
 }
 
 func TestAReplicaThatIsNotThereSaysWhich(t *testing.T) {
 	l := &fakeLayout{rows: [][]int{{0, -1}}, replicas: 1, nodes: 1}
-	_, err := kv.PickReplica(l, 0, 2, false, "")
+	_, err := call.PickReplica(l, 0, 2, false, "")
 	require.EqualError(t, err, "replica 2 is asked for, the bucket has 1")
-	_, err = kv.PickReplica(l, 0, 1, false, "")
+	_, err = call.PickReplica(l, 0, 1, false, "")
 	require.EqualError(t, err, "no node holds replica 1 of vbucket 0")
 }
 
@@ -143,17 +146,19 @@ func TestAReplicaThatIsNotThereSaysWhich(t *testing.T) {
 func TestCapabilitiesThatOperationsNeed(t *testing.T) {
 	key := []byte("k")
 	for want, op := range map[string]subject{
-		kv.CapabilityReplicaLookup: on("", kv.LookupIn{Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")}}),
-		kv.CapabilityReviveDocument: on("", kv.MutateIn{
+		call.CapabilityReplicaLookup: on("", kv.LookupIn{
+			Key: key, Replica: 1, Specs: []kv.LookupSpec{kv.GetPath("a")},
+		}),
+		call.CapabilityReviveDocument: on("", kv.MutateIn{
 			Key: key, Revive: true, AccessDeleted: true,
 			Specs: []kv.MutateSpec{kv.ReplaceBody("x")},
 		}),
-		kv.CapabilityRangeScan:    on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
-		kv.CapabilityDurableWrite: on("", kv.Upsert{Key: key, Durability: memd.DurabilityMajority}),
-		"":                        on("", kv.Get{Key: key}),
+		call.CapabilityRangeScan:    on("", kv.RangeScanCreate{Range: &kv.ScanRange{}}),
+		call.CapabilityDurableWrite: on("", kv.Upsert{Key: key, Durability: memd.DurabilityMajority}),
+		"":                          on("", kv.Get{Key: key}),
 	} {
 		got := "not asked"
-		d := newFake(func(c *kv.Call) { got = c.Req.Capability; c.Fail(errSeen) })
+		d := newFake(func(c *call.Call) { got = c.Req.Capability; c.Fail(errSeen) })
 		_, _ = op.do(testContext(t), d)
 		require.Equal(t, want, got)
 	}
@@ -163,14 +168,14 @@ func TestContinues(t *testing.T) {
 	for op := range 256 {
 		op := memd.Opcode(op)
 		stat, scan := op == memd.OpStat, op == memd.OpRangeScanContinue
-		require.Equal(t, scan, kv.Continues(&memd.Packet{Opcode: op}), op)
-		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Key: []byte("k")}), op)
-		require.Equal(t, scan || stat, kv.Continues(&memd.Packet{Opcode: op, Value: []byte("v")}), op)
+		require.Equal(t, scan, call.Continues(&memd.Packet{Opcode: op}), op)
+		require.Equal(t, scan || stat, call.Continues(&memd.Packet{Opcode: op, Key: []byte("k")}), op)
+		require.Equal(t, scan || stat, call.Continues(&memd.Packet{Opcode: op, Value: []byte("v")}), op)
 		for _, st := range []memd.Status{
 			memd.StatusRangeScanMore, memd.StatusRangeScanComplete,
 			memd.StatusKeyNotFound,
 		} {
-			require.False(t, kv.Continues(&memd.Packet{Opcode: op, Status: st, Value: []byte("v")}), op)
+			require.False(t, call.Continues(&memd.Packet{Opcode: op, Status: st, Value: []byte("v")}), op)
 		}
 	}
 }
@@ -179,7 +184,7 @@ func TestContinues(t *testing.T) {
 func TestPartsOfAnswers(t *testing.T) {
 	part := &memd.Packet{Opcode: memd.OpStat, Key: []byte("k"), Value: []byte("v")}
 	last := &memd.Packet{Opcode: memd.OpStat}
-	d := newFake(func(c *kv.Call) {
+	d := newFake(func(c *call.Call) {
 		c.TakePart(part, 1)
 		c.TakePart(part, 1)
 		c.TakePart(&memd.Packet{Opcode: memd.OpStat, Key: []byte("second"), Value: []byte("attempt")}, 2)
@@ -195,7 +200,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	require.False(t, ok)
 
 	big := &memd.Packet{Opcode: memd.OpStat, Key: []byte("k"), Value: make([]byte, 16<<20)}
-	d = newFake(func(c *kv.Call) {
+	d = newFake(func(c *call.Call) {
 		for range 100 {
 			c.TakePart(big, 1)
 		}
@@ -214,12 +219,12 @@ func TestPartsOfAnswers(t *testing.T) {
 
 // A request that is bound to a connection goes nowhere else.
 func TestARequestOfOneConnection(t *testing.T) {
-	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.ResultVia(&kv.Via{Local: "one"}, 0)}})
+	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.ResultVia(&call.Via{Local: "one"}, 0)}})
 	w := common
-	w.Via = &kv.Via{Local: "one"}
+	w.Via = &call.Via{Local: "one"}
 	_, err := op.encoded(w)
 	require.NoError(t, err)
-	w.Via = &kv.Via{Local: "another"}
+	w.Via = &call.Via{Local: "another"}
 	_, err = op.encoded(w)
 	var gone *kv.ConnectionGoneError
 	require.ErrorAs(t, err, &gone)
@@ -231,7 +236,7 @@ func TestARequestOfOneConnection(t *testing.T) {
 func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
 	users := make(chan string, 3)
 	nodes := make(chan int, 3)
-	d := inLayout(threeCopies(), func(c *kv.Call) {
+	d := inLayout(threeCopies(), func(c *call.Call) {
 		users <- c.Req.OnBehalfOf
 		nodes <- c.Req.Node
 		give(c, &memd.Packet{Opcode: memd.OpStat})
@@ -245,7 +250,7 @@ func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
 		seen[<-nodes] = true
 	}
 	require.Len(t, seen, 3)
-	d.layout = func() (kv.Layout, error) { return nil, errSeen }
+	d.layout = func() (call.Layout, error) { return nil, errSeen }
 	_, err = kv.StatAll(testContext(t), d, kv.Stat{})
 	require.ErrorIs(t, err, errSeen)
 }

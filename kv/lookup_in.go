@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -71,9 +72,9 @@ type LookupInResult struct {
 	FromReplica bool         // a replica has answered, which may lag
 }
 
-// Encode implements Op.
-func (l LookupIn) Encode(r *Request) error {
-	r.Common, r.Opcode = l.Common, memd.OpSubdocMultiLookup
+// encode implements Op.
+func (l LookupIn) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(l.Common), memd.OpSubdocMultiLookup
 	if l.Replica < 0 || l.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas,
@@ -87,15 +88,15 @@ func (l LookupIn) Encode(r *Request) error {
 	}
 	if l.Replica > 0 {
 		doc |= docReplicaRead
-		r.Capability = CapabilityReplicaLookup
+		r.Capability = call.CapabilityReplicaLookup
 	}
-	return r.setLookup(l.Specs, doc)
+	return setLookup(r, l.Specs, doc)
 }
 
 // lookupHead is a lookup's opcode, flags and length of path on the wire.
 const lookupHead = 1 + 1 + 2
 
-func (r *Request) setLookup(specs []LookupSpec, doc uint8) error {
+func setLookup(r *call.Request, specs []LookupSpec, doc uint8) error {
 	if err := checkPathCount(len(specs)); err != nil {
 		return err
 	}
@@ -121,27 +122,29 @@ func (r *Request) setLookup(specs []LookupSpec, doc uint8) error {
 	return nil
 }
 
-// Decode implements Op.
-func (l LookupIn) Decode(r *Response) (LookupInResult, error) {
+// decode implements Op.
+func (l LookupIn) decode(r *call.Response) (LookupInResult, error) {
 	paths, err := lookupPaths(r, l.Specs)
 	if err != nil {
 		return LookupInResult{}, err
 	}
-	return LookupInResult{Result: r.Result, Paths: paths, Deleted: isDeleted(r.Status), FromReplica: l.Replica > 0}, nil
+	return LookupInResult{
+		Result: resultOf(r), Paths: paths, Deleted: isDeleted(r.Status), FromReplica: l.Replica > 0,
+	}, nil
 }
 
 // lookupPaths reads an answer: a status, a length and a value for each spec, in the order of the request.
-func lookupPaths(r *Response, specs []LookupSpec) ([]PathResult, error) {
+func lookupPaths(r *call.Response, specs []LookupSpec) ([]PathResult, error) {
 	paths := make([]PathResult, len(specs))
 	order := wireOrder(specs)
 	rest := r.Value
 	for _, i := range order[:len(specs)] {
 		if len(rest) < 6 {
-			return nil, malformed(r, "value", len(r.Value)-len(rest)+6)
+			return nil, call.Malformed(r, "value", len(r.Value)-len(rest)+6)
 		}
 		n := int64(binary.BigEndian.Uint32(rest[2:]))
 		if n > int64(len(rest)-6) {
-			return nil, malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+6)+n))
+			return nil, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+6)+n))
 		}
 		p := &paths[i]
 		p.Path, p.index, p.Status = specs[i].Path, i, memd.Status(binary.BigEndian.Uint16(rest))
@@ -151,7 +154,7 @@ func lookupPaths(r *Response, specs []LookupSpec) ([]PathResult, error) {
 		rest = rest[6+n:]
 	}
 	if len(rest) > 0 {
-		return nil, malformed(r, "value", len(r.Value)-len(rest))
+		return nil, call.Malformed(r, "value", len(r.Value)-len(rest))
 	}
 	return paths, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -43,9 +44,9 @@ type ManifestCollection struct {
 	History   bool
 }
 
-// Encode implements Op.
-func (g GetManifest) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetManifest, g.Pinned, g.Node
+// encode implements Op.
+func (g GetManifest) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpCollectionsGetManifest, g.Pinned, g.Node
 	return nil
 }
 
@@ -63,11 +64,11 @@ type manifestJSON struct {
 	} `json:"scopes"`
 }
 
-// Decode implements Op.
-func (g GetManifest) Decode(r *Response) (Manifest, error) {
-	m := Manifest{Result: r.Result, JSON: r.Value}
+// decode implements Op.
+func (g GetManifest) decode(r *call.Response) (Manifest, error) {
+	m := Manifest{Result: resultOf(r), JSON: r.Value}
 	if err := json.Unmarshal(r.Value, &m); err != nil {
-		return Manifest{Result: r.Result, JSON: r.Value}, err
+		return Manifest{Result: resultOf(r), JSON: r.Value}, err
 	}
 	return m, nil
 }
@@ -106,7 +107,7 @@ func (m *Manifest) UnmarshalJSON(raw []byte) (err error) {
 // ManifestAll asks every node that holds the bucket's data for its manifest, all at once: nodes that lag show. A node
 // that fails has its error beside the others' manifests; the call itself fails only when the nodes are not known. The
 // result is by the node's index.
-func ManifestAll(ctx context.Context, d Topology, op GetManifest) (map[int]Outcome[Manifest], error) {
+func ManifestAll(ctx context.Context, d Dispatcher, op GetManifest) (map[int]Outcome[Manifest], error) {
 	return onEachNode[Manifest](ctx, d, func(node int) GetManifest {
 		op.Pinned, op.Node = true, node
 		return op
@@ -129,20 +130,21 @@ type ScopeID struct {
 	ID          uint32
 }
 
-// Encode implements Op.
-func (g GetScopeID) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Value, r.Pinned, r.Node = g.Common, memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned,
+// encode implements Op.
+func (g GetScopeID) encode(r *call.Request) error {
+	r.Common = call.Common(g.Common)
+	r.Opcode, r.Value, r.Pinned, r.Node = memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned,
 		g.Node
 	return nil
 }
 
-// Decode implements Op.
-func (g GetScopeID) Decode(r *Response) (ScopeID, error) {
-	if r.extrasLen != 12 {
-		return ScopeID{}, malformed(r, "extras", 12)
+// decode implements Op.
+func (g GetScopeID) decode(r *call.Response) (ScopeID, error) {
+	if len(r.Extras()) != 12 {
+		return ScopeID{}, call.Malformed(r, "extras", 12)
 	}
 	return ScopeID{
-		Result: r.Result, ManifestUID: binary.BigEndian.Uint64(r.extras[:]),
-		ID: binary.BigEndian.Uint32(r.extras[8:]),
+		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
+		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
 	}, nil
 }

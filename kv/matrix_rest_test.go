@@ -9,6 +9,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -110,14 +111,14 @@ func matrixMeta(one []byte) []matrixOp {
 // matrixPaths are the commands with one path, which gocbcore does not send as requests of their own.
 func matrixPaths(one []byte) []matrixOp {
 	read := func(s kv.LookupSpec) matrixOp {
-		return matrixOp{kv.SpecOf(s.Op).Name, false, false, true, func(ctx context.Context, b *core.Bucket,
+		return matrixOp{call.SpecOf(s.Op).Name, false, false, true, func(ctx context.Context, b *core.Bucket,
 			c cell,
 		) error {
 			return discard(kv.Do(ctx, b, kv.LookupPath{Common: c.common, Key: c.key, Spec: s}))
 		}, nil}
 	}
 	write := func(s kv.MutateSpec) matrixOp {
-		return matrixOp{kv.SpecOf(s.Op).Name, true, true, true, func(ctx context.Context, b *core.Bucket,
+		return matrixOp{call.SpecOf(s.Op).Name, true, true, true, func(ctx context.Context, b *core.Bucket,
 			c cell,
 		) error {
 			return discard(kv.Do(ctx, b, kv.MutatePath{
@@ -145,7 +146,7 @@ func matrixPaths(one []byte) []matrixOp {
 func keyed() []string {
 	var names []string
 	for op := range 256 {
-		if s := kv.SpecOf(memd.Opcode(op)); s != nil && s.Has(kv.Keyed) {
+		if s := call.SpecOf(memd.Opcode(op)); s != nil && s.Has(call.Keyed) {
 			names = append(names, s.Name)
 		}
 	}

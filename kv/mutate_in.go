@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -189,9 +190,9 @@ func (m *MutateIn) checkBodies() error {
 // mutateHead is a mutation's opcode, flags and lengths of path and value on the wire.
 const mutateHead = 1 + 1 + 2 + 4
 
-// Encode implements Op.
-func (m MutateIn) Encode(r *Request) error {
-	r.Common, r.Opcode = m.Common, memd.OpSubdocMultiMutation
+// encode implements Op.
+func (m MutateIn) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(m.Common), memd.OpSubdocMultiMutation
 	exp, err := m.Expiry.wire()
 	if err != nil {
 		return err
@@ -222,8 +223,9 @@ func (m MutateIn) Encode(r *Request) error {
 		return err
 	}
 	r.Value = make([]byte, 0, size)
-	r.order, r.paths = wireOrder(m.Specs), uint8(len(m.Specs))
-	for _, i := range r.order[:len(m.Specs)] {
+	order := wireOrder(m.Specs)
+	r.SetPaths(order, len(m.Specs))
+	for _, i := range order[:len(m.Specs)] {
 		s := &m.Specs[i]
 		r.Needs |= pathNeeds(s.Op, s.flags(), s.Value)
 		r.Value = append(r.Value, byte(s.Op), s.flags())
@@ -237,33 +239,36 @@ func (m MutateIn) Encode(r *Request) error {
 		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
 	}
 	if m.Revive {
-		r.Capability = CapabilityReviveDocument
+		r.Capability = call.CapabilityReviveDocument
 	}
+	var head [8]byte
 	n := 0
 	if m.Flags != nil { // they come behind an expiry, 0 or not
-		binary.BigEndian.PutUint32(r.extras[4:], *m.Flags)
-		n = 8
+		binary.BigEndian.PutUint32(head[4:], *m.Flags)
+		n = len(head)
 	}
-	r.setExpiryAndDoc(0, n, exp, doc)
+	setExpiryAndDoc(r, 0, head[:n], exp, doc)
 	return nil
 }
 
-// setExpiryAndDoc puts an expiry, unless it is 0, at a place of the extras, and behind it, or behind the first n bytes
-// if those are more, the flags for the document, unless they are 0.
-func (r *Request) setExpiryAndDoc(at, n int, expiry uint32, doc uint8) {
+// setExpiryAndDoc makes head the extras, with an expiry, unless it is 0, at the place at of them, and behind both the
+// flags for the document, unless they are 0.
+func setExpiryAndDoc(r *call.Request, at int, head []byte, expiry uint32, doc uint8) {
+	var extras [16]byte
+	n := copy(extras[:], head)
 	if expiry != 0 {
-		binary.BigEndian.PutUint32(r.extras[at:], expiry)
+		binary.BigEndian.PutUint32(extras[at:], expiry)
 		n = max(n, at+4)
 	}
 	if doc != 0 {
-		r.extras[n] = doc
+		extras[n] = doc
 		n++
 	}
-	r.extrasLen = uint8(n)
+	r.SetExtras(extras[:n])
 }
 
-// Decode implements Op. Only commands that return something are in the answer: index, status, length and value each.
-func (m MutateIn) Decode(r *Response) (MutateInResult, error) {
+// decode implements Op. Only commands that return something are in the answer: index, status, length and value each.
+func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
 	res := MutateInResult{Paths: make([]PathResult, len(m.Specs)), Deleted: isDeleted(r.Status)}
 	for i := range m.Specs {
 		res.Paths[i].Path, res.Paths[i].index = m.Specs[i].Path, uint8(i)
@@ -271,11 +276,11 @@ func (m MutateIn) Decode(r *Response) (MutateInResult, error) {
 	order := wireOrder(m.Specs)
 	for rest := r.Value; len(rest) > 0; {
 		if len(rest) < 7 {
-			return MutateInResult{}, malformed(r, "value", len(r.Value)-len(rest)+7)
+			return MutateInResult{}, call.Malformed(r, "value", len(r.Value)-len(rest)+7)
 		}
 		place, n := int(rest[0]), int64(binary.BigEndian.Uint32(rest[3:]))
 		if n > int64(len(rest)-7) {
-			return MutateInResult{}, malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+7)+n))
+			return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+7)+n))
 		}
 		if place >= len(m.Specs) {
 			return MutateInResult{}, &IndexError{Opcode: r.Opcode, Index: place, Paths: len(m.Specs)}

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Noop asks a node for a sign of life. Any node answers, or the one with index Node when Pinned is set.
 type Noop struct {
@@ -11,11 +14,12 @@ type Noop struct {
 	Connection string
 }
 
-// Encode implements Op.
-func (n Noop) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node, r.Connection = n.Common, memd.OpNoop, n.Pinned, n.Node, n.Connection
+// encode implements Op.
+func (n Noop) encode(r *call.Request) error {
+	r.Common = call.Common(n.Common)
+	r.Opcode, r.Pinned, r.Node, r.Connection = memd.OpNoop, n.Pinned, n.Node, n.Connection
 	return nil
 }
 
-// Decode implements Op.
-func (n Noop) Decode(r *Response) (Result, error) { return r.Result, nil }
+// decode implements Op.
+func (n Noop) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

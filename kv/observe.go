@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -49,9 +50,9 @@ type ObserveResult struct {
 	PersistHint time.Duration
 }
 
-// Encode implements Op. Vbucket and key are in the value; they get there when the request is appended.
-func (o Observe) Encode(r *Request) error {
-	r.Common, r.Opcode = o.Common, memd.OpObserve
+// encode implements Op. Vbucket and key are in the value; they get there when the request is appended.
+func (o Observe) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(o.Common), memd.OpObserve
 	if err := checkCopy(o.Replica); err != nil {
 		return err
 	}
@@ -67,28 +68,21 @@ func checkCopy(n int) error {
 	return nil
 }
 
-// Decode implements Op. The answer has the vbucket, the key, the state and the CAS.
-func (o Observe) Decode(r *Response) (ObserveResult, error) {
+// decode implements Op. The answer has the vbucket, the key, the state and the CAS.
+func (o Observe) decode(r *call.Response) (ObserveResult, error) {
 	if len(r.Value) < 4 {
-		return ObserveResult{}, malformed(r, "value", 4)
+		return ObserveResult{}, call.Malformed(r, "value", 4)
 	}
 	n := 4 + int(binary.BigEndian.Uint16(r.Value[2:]))
 	if len(r.Value) != n+9 {
-		return ObserveResult{}, malformed(r, "value", n+9)
+		return ObserveResult{}, call.Malformed(r, "value", n+9)
 	}
 	res := ObserveResult{
-		Result: r.Result, State: ObserveState(r.Value[n]),
+		Result: resultOf(r), State: ObserveState(r.Value[n]),
 		PersistHint: time.Duration(r.CAS>>32) * time.Millisecond,
 	}
 	res.CAS = binary.BigEndian.Uint64(r.Value[n+1:])
 	return res, nil
-}
-
-// appendObserved appends the value of an OBSERVE: vbucket, length, key.
-func appendObserved(dst []byte, vb uint16, prefix, key []byte) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, vb)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(prefix)+len(key)))
-	return append(append(dst, prefix...), key...)
 }
 
 // ObserveSeqno asks one copy of a vbucket how far its history UUID has got there. A copy that does not know that
@@ -113,29 +107,30 @@ type SeqnoResult struct {
 	OldSeqno   uint64
 }
 
-// Encode implements Op.
-func (o ObserveSeqno) Encode(r *Request) error {
-	r.Common, r.Opcode, r.ByVBucket, r.VBucket, r.Replica = o.Common, memd.OpObserveSeqno, true, o.VBucket, o.Replica
+// encode implements Op.
+func (o ObserveSeqno) encode(r *call.Request) error {
+	r.Common = call.Common(o.Common)
+	r.Opcode, r.ByVBucket, r.VBucket, r.Replica = memd.OpObserveSeqno, true, o.VBucket, o.Replica
 	r.Value = binary.BigEndian.AppendUint64(nil, o.UUID)
 	return checkCopy(o.Replica)
 }
 
-// Decode implements Op.
-func (o ObserveSeqno) Decode(r *Response) (SeqnoResult, error) {
+// decode implements Op.
+func (o ObserveSeqno) decode(r *call.Response) (SeqnoResult, error) {
 	const short, long = 27, 43
 	v := r.Value
 	switch {
 	case len(v) < 1:
-		return SeqnoResult{}, malformed(r, "value", short)
+		return SeqnoResult{}, call.Malformed(r, "value", short)
 	case v[0] == 0 && len(v) != short:
-		return SeqnoResult{}, malformed(r, "value", short)
+		return SeqnoResult{}, call.Malformed(r, "value", short)
 	case v[0] == 1 && len(v) != long:
-		return SeqnoResult{}, malformed(r, "value", long)
+		return SeqnoResult{}, call.Malformed(r, "value", long)
 	case v[0] > 1:
 		return SeqnoResult{}, &FormatError{Opcode: r.Opcode, Format: v[0]}
 	}
 	res := SeqnoResult{
-		Result: r.Result, VBucket: binary.BigEndian.Uint16(v[1:]), UUID: binary.BigEndian.Uint64(v[3:]),
+		Result: resultOf(r), VBucket: binary.BigEndian.Uint16(v[1:]), UUID: binary.BigEndian.Uint64(v[3:]),
 		Persisted: binary.BigEndian.Uint64(v[11:]), Current: binary.BigEndian.Uint64(v[19:]),
 	}
 	if v[0] == 1 {

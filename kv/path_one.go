@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -23,19 +24,19 @@ type LookupPathResult struct {
 	Deleted bool   // the document is a tombstone
 }
 
-// Encode implements Op.
-func (l LookupPath) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key = l.Common, l.Spec.Op, l.Key
+// encode implements Op.
+func (l LookupPath) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key = call.Common(l.Common), l.Spec.Op, l.Key
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted
 	}
-	return r.setPath(l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
+	return setPath(r, l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
 }
 
-// Decode implements Op.
-func (l LookupPath) Decode(r *Response) (LookupPathResult, error) {
-	return LookupPathResult{Result: r.Result, Value: r.Value, Deleted: isDeleted(r.Status)}, nil
+// decode implements Op.
+func (l LookupPath) decode(r *call.Response) (LookupPathResult, error) {
+	return LookupPathResult{Result: resultOf(r), Value: r.Value, Deleted: isDeleted(r.Status)}, nil
 }
 
 // MutatePath changes one path of a document in the oldest form of the protocol, one command a request. MutateIn does
@@ -62,9 +63,9 @@ type MutatePathResult struct {
 	Deleted bool   // the document is a tombstone
 }
 
-// Encode implements Op.
-func (m MutatePath) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key = m.Common, m.Spec.Op, m.Key
+// encode implements Op.
+func (m MutatePath) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key = call.Common(m.Common), m.Spec.Op, m.Key
 	exp, err := m.Expiry.wire()
 	if err != nil {
 		return err
@@ -90,16 +91,17 @@ func (m MutatePath) Encode(r *Request) error {
 		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
 	}
 	if m.Revive {
-		r.Capability = CapabilityReviveDocument
+		r.Capability = call.CapabilityReviveDocument
 	}
 	r.CAS, r.Durability, r.PreserveExpiry = m.CAS, m.Durability, m.PreserveExpiry
-	return r.setPath(m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
+	return setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
 }
 
 // setPath loads one command: the path's length and flags, the expiry and the document's flags where there are some, and
 // the path and the value behind each other.
-func (r *Request) setPath(path string, flags uint8, value []byte, doc uint8, expiry uint32, mutates bool) error {
-	if !isOnePath(r.Opcode) {
+func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8, expiry uint32, mutates bool,
+) error {
+	if !call.IsOnePath(r.Opcode) {
 		return badArgument("path 0", r.Opcode.String()+" is no command of its own")
 	}
 	if err := checkPath(0, r.Opcode, path, flags, value, mutates); err != nil {
@@ -113,14 +115,14 @@ func (r *Request) setPath(path string, flags uint8, value []byte, doc uint8, exp
 	}
 	r.Needs |= pathNeeds(r.Opcode, flags, value)
 	r.Value = append(append(make([]byte, 0, len(path)+len(value)), path...), value...)
-	binary.BigEndian.PutUint16(r.extras[:], uint16(len(path)))
-	r.extras[2] = flags
-	r.setExpiryAndDoc(3, 3, expiry, doc)
+	head := [3]byte{2: flags}
+	binary.BigEndian.PutUint16(head[:], uint16(len(path)))
+	setExpiryAndDoc(r, len(head), head[:], expiry, doc)
 	return nil
 }
 
-// Decode implements Op.
-func (m MutatePath) Decode(r *Response) (MutatePathResult, error) {
+// decode implements Op.
+func (m MutatePath) decode(r *call.Response) (MutatePathResult, error) {
 	res := MutatePathResult{Value: r.Value, Deleted: isDeleted(r.Status)}
 	var err error
 	res.MutationResult, err = mutationResult(r)

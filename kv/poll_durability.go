@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -38,19 +39,19 @@ func (m MutationResult) mutation() MutationResult { return m }
 // then the error is cberr.AmbiguousTimeout at the deadline, cberr.DurabilityAmbiguous when a failover may have lost the
 // mutation, or what has ended the waiting otherwise; Ambiguous is true. More nodes than the bucket has copies are
 // cberr.DurabilityImpossible, and nothing is written.
-func DoPolled[R mutated, O Op[R]](ctx context.Context, d Topology, op O, p PollDurability) (R, error) {
+func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p PollDurability) (R, error) {
 	var r R
-	var req Request
+	var req call.Request
 	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
 		return r, &Error{
-			Op: specs[req.Opcode].Name, Scope: req.Scope, Collection: req.Collection,
+			Op: call.SpecOf(req.Opcode).Name, Scope: req.Scope, Collection: req.Collection,
 			Err: cberr.InvalidArgument, Cause: cause,
 		}
 	}
-	w := watched{common: req.Common, key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
+	w := watched{common: Common(req.Common), key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
 	w.common.Retry, w.common.Timeout = nil, 0
-	if s := specs[req.Opcode]; s != nil {
+	if s := call.SpecOf(req.Opcode); s != nil {
 		w.verb = s.Name
 	}
 	var cancel context.CancelFunc
@@ -84,7 +85,7 @@ func (p *PollDurability) limit(timeout time.Duration) time.Duration {
 
 // watched is a mutation whose copies are asked after.
 type watched struct {
-	d       Topology
+	d       Dispatcher
 	verb    string
 	common  Common
 	key     []byte
@@ -107,7 +108,7 @@ func (w *watched) possible(ctx context.Context) error {
 	if p.PersistTo < 0 || p.PersistTo > MaxReplicas+1 || p.ReplicateTo < 0 || p.ReplicateTo > MaxReplicas {
 		return w.fails(cberr.InvalidArgument, badArgument("persist to or replicate to", "is out of range"), false)
 	}
-	l, err := w.d.Layout(ctx)
+	l, err := layoutOf(ctx, w.d)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (w *watched) wait(ctx context.Context) error {
 	for pause := pollFirst; ; {
 		select {
 		case <-timer.C:
-			l, err := w.d.Layout(ctx)
+			l, err := layoutOf(ctx, w.d)
 			switch {
 			case ctx.Err() != nil:
 				return w.ended(ctx, p.known)
@@ -229,7 +230,7 @@ func (w *watched) ended(ctx context.Context, known [MaxReplicas + 1]have) error 
 
 // ask asks every copy that is not being asked: also those that have answered before, because another node may have
 // become that copy.
-func (w *watched) ask(ctx context.Context, l Layout, p *polling) {
+func (w *watched) ask(ctx context.Context, l call.Layout, p *polling) {
 	vb := l.VBucket(w.key)
 	bySeqno := !w.token.IsZero() && !w.poll.ByCAS
 	if bySeqno {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -36,13 +37,16 @@ type watching struct {
 	copies  func(copy int, after time.Duration) observed
 }
 
-func newWatching(l kv.Layout, copies func(copy int, after time.Duration) observed) *watching {
+// Runner implements kv.Dispatcher.
+func (x *watching) Runner() call.Runner { return x }
+
+func newWatching(l call.Layout, copies func(copy int, after time.Duration) observed) *watching {
 	w := &watching{copies: copies, began: time.Now()}
 	w.topo = inLayout(l, w.answer)
 	return w
 }
 
-func (w *watching) answer(c *kv.Call) {
+func (w *watching) answer(c *call.Call) {
 	p := &memd.Packet{Opcode: c.Req.Opcode, CAS: cas}
 	c.SetVia(fakeVia)
 	if c.Req.Opcode != memd.OpObserve && c.Req.Opcode != memd.OpObserveSeqno {
@@ -271,7 +275,7 @@ func TestPollingThatIsImpossibleWritesNothing(t *testing.T) {
 	_, err := kv.DoPolled(testContext(t), d, durable, kv.PollDurability{PersistTo: 1})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.writes.Load())
-	d.layout = func() (kv.Layout, error) { return nil, errSeen }
+	d.layout = func() (call.Layout, error) { return nil, errSeen }
 	_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 1})
 	require.ErrorIs(t, err, errSeen)
 }
@@ -329,5 +333,5 @@ func TestAWriteThatFailsIsNotPolled(t *testing.T) {
 
 // refuse refuses everything.
 func (w *watching) refuse(st memd.Status) {
-	w.fake.answer = func(c *kv.Call) { give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: st}) }
+	w.fake.answer = func(c *call.Call) { give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: st}) }
 }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Prepend adds bytes to the front of a document. A missing one is cberr.DocumentNotFound.
 type Prepend struct {
@@ -13,12 +16,12 @@ type Prepend struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (p Prepend) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = p.Common, memd.OpPrepend, p.Key, p.Value
+// encode implements Op.
+func (p Prepend) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = call.Common(p.Common), memd.OpPrepend, p.Key, p.Value
 	r.CAS, r.Durability, r.PreserveExpiry = p.CAS, p.Durability, p.PreserveExpiry
 	return nil
 }
 
-// Decode implements Op.
-func (p Prepend) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (p Prepend) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

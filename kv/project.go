@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -36,7 +37,7 @@ func (g *Get) projectSpecs() (specs []LookupSpec, whole bool) {
 	return specs, false
 }
 
-func (g *Get) encodeProjection(r *Request) error {
+func (g *Get) encodeProjection(r *call.Request) error {
 	if g.Hedge != nil { // a replica has no such read before Server 7.6
 		return badArgument("hedge", "given together with paths or an expiry")
 	}
@@ -49,24 +50,24 @@ func (g *Get) encodeProjection(r *Request) error {
 		}
 	}
 	specs, _ := g.projectSpecs()
-	r.Common, r.Opcode, r.Key, r.Verb = g.Common, memd.OpSubdocMultiLookup, g.Key, "get"
-	return r.setLookup(specs, 0)
+	r.Common, r.Opcode, r.Key, r.Verb = call.Common(g.Common), memd.OpSubdocMultiLookup, g.Key, "get"
+	return setLookup(r, specs, 0)
 }
 
 // decodeProjection makes one JSON document of what was found. Paths that are missing are left out.
-func (g *Get) decodeProjection(r *Response) (GetResult, error) {
+func (g *Get) decodeProjection(r *call.Response) (GetResult, error) {
 	specs, whole := g.projectSpecs()
 	paths, err := lookupPaths(r, specs)
 	if err != nil {
 		return GetResult{}, err
 	}
-	res := GetResult{Result: r.Result, Datatype: memd.DatatypeJSON, Flags: FormatJSON.Flags()}
+	res := GetResult{Result: resultOf(r), Datatype: memd.DatatypeJSON, Flags: FormatJSON.Flags()}
 	if g.WithExpiry {
 		var seconds uint32
 		if err := readNumber(paths[0], &seconds); err != nil {
 			return GetResult{}, err
 		}
-		res.expiry, paths = seconds, paths[1:]
+		res.facts.Expiry, paths = seconds, paths[1:]
 	}
 	if whole || g.WithFlags {
 		if err := readNumber(paths[0], &res.Flags); err != nil {

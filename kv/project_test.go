@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // documents is a server with one document; it looks paths up in a table.
 func documents(t testing.TB, doc string, found map[string]string) *fake {
-	return newFake(func(c *kv.Call) {
+	return newFake(func(c *call.Call) {
 		wire, err := wireOf(c, common)
 		require.NoError(t, err)
 		var p memd.Packet
@@ -174,7 +175,7 @@ func FuzzProjection(f *testing.F) {
 		for len(paths) <= kv.MaxPaths {
 			paths = append(paths, one)
 		}
-		d := newFake(func(c *kv.Call) {
+		d := newFake(func(c *call.Call) {
 			value := append([]byte{0, 0, 0, 0, 0, 1, '0', 0, 0}, binary.BigEndian.AppendUint32(nil,
 				uint32(len(doc)))...)
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Value: append(value, doc...)})

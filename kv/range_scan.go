@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -100,13 +101,13 @@ func (c *RangeScanCreate) check() error {
 	return nil
 }
 
-// Encode implements Op. The value is JSON without the collection, whose id is put in when the request is appended.
-func (c RangeScanCreate) Encode(r *Request) error {
-	r.Common, r.Opcode = c.Common, memd.OpRangeScanCreate
+// encode implements Op. The value is JSON without the collection, whose id is put in when the request is appended.
+func (c RangeScanCreate) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanCreate
 	if err := c.check(); err != nil {
 		return err
 	}
-	r.ByVBucket, r.VBucket, r.Capability = true, c.VBucket, CapabilityRangeScan
+	r.ByVBucket, r.VBucket, r.Capability = true, c.VBucket, call.CapabilityRangeScan
 	r.Datatype, r.Needs = memd.DatatypeJSON, r.Needs.With(memd.FeatureJSON)
 	b := append(make([]byte, 0, 256), '{')
 	if c.KeysOnly {
@@ -169,23 +170,11 @@ func (s *ScanSnapshot) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendScanCreate appends the value of a RANGE_SCAN_CREATE with the collection's id, which may change between
-// attempts.
-func appendScanCreate(dst, value []byte, id uint32) []byte {
-	if id == 0 || len(value) == 0 {
-		return append(dst, value...)
-	}
-	dst = append(dst, `{"collection":"`...)
-	dst = strconv.AppendUint(dst, uint64(id), 16)
-	dst = append(dst, `",`...)
-	return append(dst, value[1:]...)
-}
-
-// Decode implements Op.
-func (c RangeScanCreate) Decode(r *Response) (RangeScan, error) {
-	s := RangeScan{Result: r.Result, VBucket: c.VBucket}
+// decode implements Op.
+func (c RangeScanCreate) decode(r *call.Response) (RangeScan, error) {
+	s := RangeScan{Result: resultOf(r), VBucket: c.VBucket}
 	if len(r.Value) != len(s.ID) {
-		return RangeScan{}, malformed(r, "value", len(s.ID))
+		return RangeScan{}, call.Malformed(r, "value", len(s.ID))
 	}
 	copy(s.ID[:], r.Value)
 	return s, nil
@@ -229,30 +218,31 @@ type ScanItems struct {
 	Complete bool // the scan has ended and is forgotten; otherwise there are more items
 }
 
-// Encode implements Op.
-func (c RangeScanContinue) Encode(r *Request) error {
-	r.Common, r.Opcode = c.Common, memd.OpRangeScanContinue
+// encode implements Op.
+func (c RangeScanContinue) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanContinue
 	ms := wholeMS(c.MaxTime)
 	if c.MaxTime < 0 || ms > math.MaxUint32 {
 		return badArgument("time", "is negative or too long")
 	}
 	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
-	n := copy(r.extras[:], c.Scan.ID[:])
-	binary.BigEndian.PutUint32(r.extras[n:], c.MaxItems)
-	binary.BigEndian.PutUint32(r.extras[n+4:], uint32(ms))
-	binary.BigEndian.PutUint32(r.extras[n+8:], c.MaxBytes)
-	r.extrasLen = uint8(n + 12)
+	var extras [28]byte
+	n := copy(extras[:], c.Scan.ID[:])
+	binary.BigEndian.PutUint32(extras[n:], c.MaxItems)
+	binary.BigEndian.PutUint32(extras[n+4:], uint32(ms))
+	binary.BigEndian.PutUint32(extras[n+8:], c.MaxBytes)
+	r.SetExtras(extras[:])
 	return nil
 }
 
-// Decode implements Op.
-func (c RangeScanContinue) Decode(r *Response) (ScanItems, error) {
-	if err := r.partsError(); err != nil {
+// decode implements Op.
+func (c RangeScanContinue) decode(r *call.Response) (ScanItems, error) {
+	if err := r.PartsError(); err != nil {
 		return ScanItems{}, err
 	}
-	res := ScanItems{Result: r.Result, Complete: r.Status == memd.StatusRangeScanComplete}
+	res := ScanItems{Result: resultOf(r), Complete: r.Status == memd.StatusRangeScanComplete}
 	budget := int64(MaxParts)
-	for _, p := range append(r.Parts(), Part{Extras: r.Flags(), Value: r.Value}) {
+	for _, p := range append(r.Parts(), call.Part{Extras: r.Flags(), Value: r.Value}) {
 		var err error
 		if res.Items, err = appendScanItems(res.Items, p, r, &budget); err != nil {
 			return ScanItems{}, err
@@ -262,7 +252,7 @@ func (c RangeScanContinue) Decode(r *Response) (ScanItems, error) {
 }
 
 // appendScanItems reads the items of one packet. budget bounds what compressed values may grow to.
-func appendScanItems(items []ScanItem, p Part, r *Response, budget *int64) ([]ScanItem, error) {
+func appendScanItems(items []ScanItem, p call.Part, r *call.Response, budget *int64) ([]ScanItem, error) {
 	short := func() error {
 		return &ResponseError{Opcode: r.Opcode, Field: "value", Len: len(p.Value), Want: len(p.Value) + 1}
 	}
@@ -290,7 +280,7 @@ func appendScanItems(items []ScanItem, p Part, r *Response, budget *int64) ([]Sc
 			}
 			if it.Datatype&memd.DatatypeSnappy != 0 {
 				var err error
-				if it.Value, err = inflate(nil, it.Value, *budget); err != nil {
+				if it.Value, err = call.AppendInflated(nil, it.Value, *budget); err != nil {
 					return nil, err
 				}
 				*budget -= int64(len(it.Value))
@@ -319,13 +309,13 @@ type RangeScanCancel struct {
 	Scan RangeScan
 }
 
-// Encode implements Op.
-func (c RangeScanCancel) Encode(r *Request) error {
-	r.Common, r.Opcode = c.Common, memd.OpRangeScanCancel
+// encode implements Op.
+func (c RangeScanCancel) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanCancel
 	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
 	r.SetExtras(c.Scan.ID[:])
 	return nil
 }
 
-// Decode implements Op.
-func (c RangeScanCancel) Decode(r *Response) (Result, error) { return r.Result, nil }
+// decode implements Op.
+func (c RangeScanCancel) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

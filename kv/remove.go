@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Remove deletes a document. With a CAS it deletes only that version; another one is cberr.CASMismatch.
 type Remove struct {
@@ -10,11 +13,11 @@ type Remove struct {
 	Durability memd.DurabilityLevel
 }
 
-// Encode implements Op.
-func (d Remove) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.CAS, r.Durability = d.Common, memd.OpDelete, d.Key, d.CAS, d.Durability
+// encode implements Op.
+func (d Remove) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.CAS, r.Durability = call.Common(d.Common), memd.OpDelete, d.Key, d.CAS, d.Durability
 	return nil
 }
 
-// Decode implements Op.
-func (d Remove) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (d Remove) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

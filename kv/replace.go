@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Replace writes a document that must exist: otherwise the error is cberr.DocumentNotFound, or cberr.CASMismatch when
 // it is not the version that CAS names.
@@ -17,9 +20,9 @@ type Replace struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (o Replace) Encode(r *Request) error {
-	r.Common, r.Opcode = o.Common, memd.OpReplace
+// encode implements Op.
+func (o Replace) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(o.Common), memd.OpReplace
 	exp, err := o.Expiry.wire()
 	if err != nil {
 		return err
@@ -35,5 +38,5 @@ func (o Replace) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (o Replace) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (o Replace) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

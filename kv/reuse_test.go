@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -22,9 +23,9 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 	require.NoError(t, err)
 	units, err := memd.AppendFrame(nil, memd.FrameReadUnits, []byte{0, 3})
 	require.NoError(t, err)
-	d := newFake(func(c *kv.Call) {
-		c.Route = kv.Route{Hash: 1, CollectionID: 2, Opaque: 3, Map: 4, VBucket: 5, Prefixed: true, Reads: 6}
-		c.SetVia(&kv.Via{Endpoint: "e", Local: "l"})
+	d := newFake(func(c *call.Call) {
+		c.Route = call.Route{Hash: 1, CollectionID: 2, Opaque: 3, Map: 4, VBucket: 5, Prefixed: true, Reads: 6}
+		c.SetVia(&call.Via{Endpoint: "e", Local: "l"})
 		if c.Req.Opcode == memd.OpAppend { // only a call that others have seen has that
 			c.Lend()
 			c.LostRaces, c.ForwardRev = 7, 8
@@ -43,7 +44,7 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 				Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound, Value: []byte("{}"),
 				Datatype: memd.DatatypeJSON, Frames: units,
 			}
-			c.Refuse(c.StatusError(&p, kv.Classify(p.Opcode, p.Status, false)))
+			c.Refuse(c.StatusError(&p, call.Classify(p.Opcode, p.Status, false)))
 			return
 		}
 		p := memd.Packet{
@@ -96,19 +97,19 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 			require.NotNil(t, r.call)
 			require.True(t, r.call.Pooled())
 			if name == "compressed" {
-				require.True(t, kv.Packed(r.call))
+				require.True(t, isPacked(r.call))
 			}
 			r.call.Reset()
-			require.Empty(t, kv.Leftovers(r.call))
+			require.Empty(t, leftovers(r.call))
 		})
 	}
 }
 
 // Who ends a call for another reason than an answer may still look at it, and so may others whom it has told.
 func TestACallThatFailsOtherwiseIsNotUsedAgain(t *testing.T) {
-	for refused, end := range map[bool]func(*kv.Call){
-		true:  func(c *kv.Call) { c.Refuse(cberr.DocumentNotFound) },
-		false: func(c *kv.Call) { require.True(t, c.Fail(cberr.DocumentNotFound)) },
+	for refused, end := range map[bool]func(*call.Call){
+		true:  func(c *call.Call) { c.Refuse(cberr.DocumentNotFound) },
+		false: func(c *call.Call) { require.True(t, c.Fail(cberr.DocumentNotFound)) },
 	} {
 		r := &reusing{fake: newFake(end)}
 		_, err := kv.Do(t.Context(), r, kv.Get{Key: []byte("k")})
@@ -120,12 +121,15 @@ func TestACallThatFailsOtherwiseIsNotUsedAgain(t *testing.T) {
 // reusing keeps its last call and makes it pack its value.
 type reusing struct {
 	*fake
-	call *kv.Call
+	call *call.Call
 }
 
-func (r *reusing) Dispatch(c *kv.Call) {
+// Runner implements kv.Dispatcher.
+func (x *reusing) Runner() call.Runner { return x }
+
+func (r *reusing) Dispatch(c *call.Call) {
 	r.call = c
-	c.Pack(&kv.Packer{})
+	c.Pack(&call.Packer{})
 	r.fake.Dispatch(c)
 }
 
@@ -154,5 +158,5 @@ func TestACallStaysSmall(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the size is that of 64-bit machines")
 	}
-	require.LessOrEqual(t, kv.CallSize, uintptr(760), "with an allocation's header 768 bytes")
+	require.LessOrEqual(t, reflect.TypeFor[call.Call]().Size(), uintptr(760), "with an allocation's header 768 bytes")
 }

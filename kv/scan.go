@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // Scan finds the documents of a collection: those of Range, or some at random with Sampling. One scan of the server's
 // covers one vbucket; Run goes through all of them.
 type Scan struct {
-	Common                   // Timeout bounds each request, 0 means what a ScanTimer says, or 10 s
+	Common                   // Timeout bounds each request, 0 means the cluster's for scans
 	Range      *ScanRange    // nil without Sampling means everything
 	Sampling   *ScanSampling // Samples is the number of items overall
 	KeysOnly   bool
@@ -58,15 +59,12 @@ const (
 	scanCancelTimeout  = time.Second
 )
 
-// ScanTimer is a Topology that knows the time of a scan's requests when the scan names none; 0 means 10 s.
-type ScanTimer interface{ ScanTimeout() time.Duration }
-
 // Scanning is a scan under way. Next and Close belong to one goroutine. It has one goroutine for each vbucket that is
 // scanned at a time; they end when the scan has ended, when the context that it was started with does, or with Close,
 // which waits for them.
 type Scanning struct {
 	op     Scan
-	d      Topology
+	d      Dispatcher
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -86,8 +84,8 @@ type Scanning struct {
 
 // Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
 // The context is that of the whole scan. A caller that does not read the result to its end calls Close.
-func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
-	if t, ok := d.(ScanTimer); ok && s.Timeout == 0 {
+func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
+	if t, ok := d.Runner().(call.ScanTimer); ok && s.Timeout == 0 {
 		s.Timeout = t.ScanTimeout()
 	}
 	if s.Timeout == 0 {
@@ -103,9 +101,9 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 		s.Range = &ScanRange{}
 	}
 	if err := checkOp[RangeScan](s.create(0)); err != nil {
-		return nil, s.fails(kindOf(err, false, nil), err)
+		return nil, s.fails(call.KindOf(err, false, nil), err)
 	}
-	l, err := routable(ctx, d, &s.Common, CapabilityRangeScan)
+	l, err := routable(ctx, d, &s.Common, call.CapabilityRangeScan)
 	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
 		return nil, s.fails(cberr.FeatureNotAvailable, err)
 	}
@@ -134,8 +132,8 @@ func (s Scan) Run(ctx context.Context, d Topology) (*Scanning, error) {
 
 // checkTokens refuses mutations that no vbucket of the scan can know of: waiting for another one of the same number
 // would promise what it does not keep.
-func (s *Scan) checkTokens(d Topology, l Layout) error {
-	named, _ := d.(interface{ Name() string })
+func (s *Scan) checkTokens(d Dispatcher, l call.Layout) error {
+	named, _ := d.Runner().(call.Named)
 	for i, t := range s.ConsistentWith {
 		switch {
 		case named != nil && t.Bucket != "" && t.Bucket != named.Name():
@@ -167,7 +165,7 @@ func (s *Scan) create(vb uint16) RangeScanCreate {
 
 // plan sorts the vbuckets by node, each node's in an order of its own, so that the nodes are equally busy. A sampling
 // scan's order depends on its seed alone.
-func (r *Scanning) plan(l Layout) {
+func (r *Scanning) plan(l call.Layout) {
 	seed := rand.Uint64()
 	if r.op.Sampling != nil {
 		seed = r.op.Sampling.Seed

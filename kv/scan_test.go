@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -45,6 +46,9 @@ type scanServer struct {
 	slow       time.Duration // before a scan's creation is answered
 }
 
+// Runner implements kv.Dispatcher.
+func (x *scanServer) Runner() call.Runner { return x }
+
 type serverScan struct {
 	vb   uint16
 	keys []string
@@ -54,7 +58,7 @@ type serverScan struct {
 
 func newScanServer(t testing.TB, vbuckets, nodes, keys int) *scanServer {
 	s := &scanServer{t: t, scans: map[[16]byte]*serverScan{}, conn: "c0", keys: make([][]string, vbuckets)}
-	l := &fakeLayout{nodes: nodes, caps: map[string]bool{kv.CapabilityRangeScan: true}}
+	l := &fakeLayout{nodes: nodes, caps: map[string]bool{call.CapabilityRangeScan: true}}
 	for vb := range vbuckets {
 		l.rows = append(l.rows, []int{vb % nodes})
 	}
@@ -75,11 +79,11 @@ func (s *scanServer) all() (all []string) {
 	return all
 }
 
-func (s *scanServer) answer(c *kv.Call) {
+func (s *scanServer) answer(c *call.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := common
-	w.CollectionID, w.VBucket, w.Via = 0, c.Req.VBucket, &kv.Via{Local: s.conn}
+	w.CollectionID, w.VBucket, w.Via = 0, c.Req.VBucket, &call.Via{Local: s.conn}
 	c.SetVia(fakeVia)
 	wire, err := wireOf(c, w)
 	if err != nil {
@@ -177,7 +181,7 @@ func (s *scanServer) create(p, reply *memd.Packet) {
 }
 
 // next answers with two packets, each with some items.
-func (s *scanServer) next(c *kv.Call, p, reply *memd.Packet) {
+func (s *scanServer) next(c *call.Call, p, reply *memd.Packet) {
 	id := [16]byte(p.Extras[:16])
 	scan := s.scans[id]
 	s.continued++
@@ -543,6 +547,9 @@ type inBucket struct {
 	name string
 }
 
+// Runner implements kv.Dispatcher.
+func (x inBucket) Runner() call.Runner { return x }
+
 func (b inBucket) Name() string { return b.name }
 
 // The longest prefix is a whole key; a server takes no longer terms.
@@ -575,10 +582,10 @@ func TestScansThatNeverBegin(t *testing.T) {
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", tokens)
 		require.ErrorContains(t, err, "mutation 1")
 	}
-	s.layout = func() (kv.Layout, error) { return &fakeLayout{caps: map[string]bool{}}, nil }
+	s.layout = func() (call.Layout, error) { return &fakeLayout{caps: map[string]bool{}}, nil }
 	_, err := kv.Scan{}.Run(testContext(t), s.topo)
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
-	s.layout = func() (kv.Layout, error) { return nil, errSeen }
+	s.layout = func() (call.Layout, error) { return nil, errSeen }
 	_, err = kv.Scan{}.Run(testContext(t), s.topo)
 	require.ErrorIs(t, err, errSeen)
 	require.Zero(t, s.dispatched.Load())

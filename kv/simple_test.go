@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -60,10 +61,10 @@ func TestASimpleRequestOnTheWire(t *testing.T) {
 			{"noop", false, doing(kv.Noop{Common: c})},
 		} {
 			t.Run(fmt.Sprint(op.name, i), func(t *testing.T) {
-				d := newFake(func(c *kv.Call) {
+				d := newFake(func(c *call.Call) {
 					require.Equal(t, simple && op.simple, c.Req.Simple())
 					for _, f := range []memd.Features{0, memd.Features(0).With(memd.FeatureCollections), allFeatures} {
-						w := kv.Wire{Features: f, VBucket: 3, DurabilityMS: 5, Opaque: 6}
+						w := call.Wire{Features: f, VBucket: 3, DurabilityMS: 5, Opaque: 6}
 						c.Route.VBucket = 3
 						b := make([]byte, c.BeginSimple(&w))
 						require.Equal(t, c.Req.Simple(), len(b) > 0)

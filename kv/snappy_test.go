@@ -13,17 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // packed gives what the request of op looks like on a connection that compresses as p says.
-func packed(t testing.TB, op subject, p kv.Compression, w kv.Wire) memd.Packet {
+func packed(t testing.TB, op subject, p kv.Compression, w call.Wire) memd.Packet {
 	t.Helper()
 	var got memd.Packet
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		for range 2 { // a retry packs nothing again
-			c.Pack(&kv.Packer{Compression: p})
+			c.Pack(&call.Packer{Compression: call.Compression(p)})
 			wire, err := wireOf(c, w)
 			require.NoError(t, err)
 			_, err = got.Parse(wire, 0)
@@ -42,11 +43,11 @@ func TestCompressionOfRequests_B50(t *testing.T) {
 	noise := make([]byte, 4096)
 	_, _ = rand.Read(noise)
 	upsert := func(v []byte) subject { return on("", kv.Upsert{Key: key, Value: v, Datatype: memd.DatatypeJSON}) }
-	whole := kv.Wire{Features: allFeatures}
+	whole := call.Wire{Features: allFeatures}
 	for name, c := range map[string]struct {
 		op     subject
 		p      kv.Compression
-		w      kv.Wire
+		w      call.Wire
 		value  []byte
 		packed bool
 	}{
@@ -100,15 +101,15 @@ func TestACompressedValueIsNotCompressedAgain(t *testing.T) {
 	require.Equal(t, memd.DatatypeSnappy, p.Datatype)
 	require.Equal(t, once, p.Value)
 	features := allFeatures.Without(memd.FeatureSnappy).Without(memd.FeatureSnappyEverywhere)
-	_, err := op.encoded(kv.Wire{Features: features})
+	_, err := op.encoded(call.Wire{Features: features})
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 }
 
 // The key and the value are the caller's again once the call has ended: nothing reads them then.
 func TestAnEndedCallIsNotCompressed(t *testing.T) {
-	f := newFake(func(c *kv.Call) {
+	f := newFake(func(c *call.Call) {
 		c.Fail(errSeen)
-		c.Pack(&kv.Packer{})
+		c.Pack(&call.Packer{})
 		w := common
 		_, ended, err := c.AppendTo(nil, &w)
 		require.NoError(t, err)
@@ -163,8 +164,8 @@ func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
 	require.NoError(t, err)
 	docs = append(docs, large)
 	var sent [][]byte
-	d := &recycling{fake: newFake(func(c *kv.Call) {
-		c.Pack(&kv.Packer{})
+	d := &recycling{fake: newFake(func(c *call.Call) {
+		c.Pack(&call.Packer{})
 		if c.Req.Opcode == memd.OpSet {
 			w := common
 			wire, _, err := c.AppendTo(nil, &w)
@@ -205,7 +206,7 @@ func TestResultsOfCompressedAnswersAreTheCallers(t *testing.T) {
 		require.True(t, bytes.HasSuffix(wire, s2.EncodeSnappy(nil, docs[0])))
 	}
 	require.Len(t, d.pool, 1, "it is one call all the time")
-	require.LessOrEqual(t, kv.SpareCap(d.pool[0]), 64<<10)
+	require.LessOrEqual(t, spareCap(d.pool[0]), 64<<10)
 }
 
 func TestCorruptAndOversizedValues_D7_D8(t *testing.T) {
@@ -250,15 +251,15 @@ func TestCompressedErrorBodies(t *testing.T) {
 
 func TestInflate(t *testing.T) {
 	text := []byte("plain")
-	got, err := kv.Inflate(text, memd.DatatypeJSON, 1)
+	got, err := call.Inflate(text, memd.DatatypeJSON, 1)
 	require.NoError(t, err)
 	require.Same(t, &text[0], &got[0])
 	small := s2.EncodeSnappy(nil, bytes.Repeat([]byte("a"), 100))
-	_, err = kv.Inflate(small, memd.DatatypeSnappy, 99)
+	_, err = call.Inflate(small, memd.DatatypeSnappy, 99)
 	var ce *kv.CompressionError
 	require.ErrorAs(t, err, &ce)
 	require.Equal(t, kv.CompressionError{Len: len(small), Size: 100, Limit: 99}, *ce)
-	got, err = kv.Inflate(small, memd.DatatypeSnappy, 100)
+	got, err = call.Inflate(small, memd.DatatypeSnappy, 100)
 	require.NoError(t, err)
 	require.Len(t, got, 100)
 }
@@ -271,7 +272,7 @@ func FuzzInflate(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, value []byte) {
 		const limit = 1 << 20
-		got, err := kv.Inflate(value, memd.DatatypeSnappy, limit)
+		got, err := call.Inflate(value, memd.DatatypeSnappy, limit)
 		if err != nil {
 			var ce *kv.CompressionError
 			if !errors.As(err, &ce) || got != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -38,9 +39,9 @@ func (s *StatResult) Get(name string) (string, bool) {
 	return s.Stats[i].Value, true
 }
 
-// Encode implements Op.
-func (s Stat) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = s.Common, memd.OpStat, []byte(s.Group), s.Args
+// encode implements Op.
+func (s Stat) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Value = call.Common(s.Common), memd.OpStat, []byte(s.Group), s.Args
 	if s.Pinned && s.ByVBucket {
 		return badArgument("node", "is given together with a vbucket")
 	}
@@ -57,12 +58,12 @@ func (s Stat) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (s Stat) Decode(r *Response) (StatResult, error) {
-	if err := r.partsError(); err != nil {
+// decode implements Op.
+func (s Stat) decode(r *call.Response) (StatResult, error) {
+	if err := r.PartsError(); err != nil {
 		return StatResult{}, err
 	}
-	res := StatResult{Result: r.Result, Stats: make([]StatEntry, len(r.Parts()))}
+	res := StatResult{Result: resultOf(r), Stats: make([]StatEntry, len(r.Parts()))}
 	for i, p := range r.Parts() {
 		res.Stats[i] = StatEntry{string(p.Key), string(p.Value)}
 	}
@@ -78,7 +79,7 @@ type NodeStats struct {
 // StatAll asks every node that holds the bucket's data, all at once, and waits for all of them. A node that fails has
 // its error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
 // The result is by the node's index.
-func StatAll(ctx context.Context, d Topology, op Stat) (map[int]NodeStats, error) {
+func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]NodeStats, error) {
 	each, err := onEachNode[StatResult](ctx, d, func(node int) Stat {
 		op.Pinned, op.Node, op.ByVBucket = true, node, false
 		return op
@@ -94,8 +95,8 @@ func StatAll(ctx context.Context, d Topology, op Stat) (map[int]NodeStats, error
 }
 
 // onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them.
-func onEachNode[R any, O Op[R]](ctx context.Context, d Topology, op func(node int) O) (map[int]Outcome[R], error) {
-	l, err := d.Layout(ctx)
+func onEachNode[R any, O Op[R]](ctx context.Context, d Dispatcher, op func(node int) O) (map[int]Outcome[R], error) {
+	l, err := layoutOf(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // Limits of sub-document requests (kv_engine, SubDocument.md).
 const (
-	MaxPaths   = 16   // of one request
-	MaxPathLen = 1024 // in bytes
+	MaxPaths   = call.MaxPaths // of one request
+	MaxPathLen = 1024          // in bytes
 )
 
 // Virtual extended attributes that a lookup can read.

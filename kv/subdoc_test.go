@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -248,7 +249,7 @@ func TestResultsComeInTheCallersOrder_B55(t *testing.T) {
 			specs[i] = kv.LookupSpec{Op: memd.OpSubdocGet, Path: fmt.Sprintf("p%d", i), Xattr: rapid.Bool().Draw(rt,
 				"xattr")}
 		}
-		f := newFake(func(c *kv.Call) {
+		f := newFake(func(c *call.Call) {
 			wire, err := wireOf(c, common)
 			require.NoError(t, err)
 			var p memd.Packet
@@ -306,7 +307,7 @@ func FuzzSubdocAnswer(f *testing.F) {
 	}, kv.UpsertPath("b", one)}}
 	project := kv.Get{Key: one, Paths: []string{"a.b", "c[0]", "`d`"}, WithExpiry: true, WithFlags: true}
 	f.Fuzz(func(t *testing.T, status uint16, value []byte) {
-		d := newFake(func(c *kv.Call) {
+		d := newFake(func(c *call.Call) {
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.Status(status), Value: value})
 		})
 		check := func(err error) {

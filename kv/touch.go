@@ -2,6 +2,7 @@ package kv
 
 import (
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -15,9 +16,9 @@ type Touch struct {
 	Durability memd.DurabilityLevel
 }
 
-// Encode implements Op.
-func (t Touch) Encode(r *Request) error {
-	r.Common, r.Opcode = t.Common, memd.OpTouch
+// encode implements Op.
+func (t Touch) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(t.Common), memd.OpTouch
 	if err := notDurable(t.Durability, "touch"); err != nil {
 		return err
 	}
@@ -42,5 +43,5 @@ func notDurable(level memd.DurabilityLevel, name string) error {
 	}
 }
 
-// Decode implements Op.
-func (t Touch) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (t Touch) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Unlock ends a lock. CAS is the one that GetAndLock gave; another one is cberr.CASMismatch and never retried, and a
 // document without a lock is cberr.DocumentNotLocked.
@@ -10,11 +13,11 @@ type Unlock struct {
 	CAS uint64
 }
 
-// Encode implements Op.
-func (u Unlock) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.CAS = u.Common, memd.OpUnlockKey, u.Key, u.CAS
+// encode implements Op.
+func (u Unlock) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.CAS = call.Common(u.Common), memd.OpUnlockKey, u.Key, u.CAS
 	return nil
 }
 
-// Decode implements Op.
-func (u Unlock) Decode(r *Response) (Result, error) { return r.Result, nil }
+// decode implements Op.
+func (u Unlock) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // Upsert writes a document whether or not it exists. With a CAS it replaces only that version; another one is
 // cberr.CASMismatch.
@@ -17,9 +20,9 @@ type Upsert struct {
 	PreserveExpiry bool
 }
 
-// Encode implements Op.
-func (u Upsert) Encode(r *Request) error {
-	r.Common, r.Opcode = u.Common, memd.OpSet
+// encode implements Op.
+func (u Upsert) encode(r *call.Request) error {
+	r.Common, r.Opcode = call.Common(u.Common), memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
 		return err
@@ -32,5 +35,5 @@ func (u Upsert) Encode(r *Request) error {
 	return nil
 }
 
-// Decode implements Op.
-func (u Upsert) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (u Upsert) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

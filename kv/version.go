@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/couchcore/couchcore/memd"
+import (
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // GetVersion asks a node for its version. Any node answers, or the one with index Node when Pinned is set.
 type GetVersion struct {
@@ -15,13 +18,13 @@ type VersionResult struct {
 	Version string
 }
 
-// Encode implements Op.
-func (v GetVersion) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = v.Common, memd.OpVersion, v.Pinned, v.Node
+// encode implements Op.
+func (v GetVersion) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(v.Common), memd.OpVersion, v.Pinned, v.Node
 	return nil
 }
 
-// Decode implements Op.
-func (v GetVersion) Decode(r *Response) (VersionResult, error) {
-	return VersionResult{Result: r.Result, Version: string(r.Value)}, nil
+// decode implements Op.
+func (v GetVersion) decode(r *call.Response) (VersionResult, error) {
+	return VersionResult{Result: resultOf(r), Version: string(r.Value)}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -33,7 +34,7 @@ const (
 )
 
 // set loads the extras, and puts the extended metadata behind the value.
-func (m *Meta) set(r *Request, value []byte) error {
+func (m *Meta) set(r *call.Request, value []byte) error {
 	exp, err := m.expiry()
 	if err != nil {
 		return err
@@ -47,22 +48,23 @@ func (m *Meta) set(r *Request, value []byte) error {
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	binary.BigEndian.PutUint32(r.extras[0:], m.Flags)
-	binary.BigEndian.PutUint32(r.extras[4:], exp)
-	binary.BigEndian.PutUint64(r.extras[8:], m.RevSeqno)
-	binary.BigEndian.PutUint64(r.extras[16:], m.StoreCAS)
+	var extras [30]byte
+	binary.BigEndian.PutUint32(extras[0:], m.Flags)
+	binary.BigEndian.PutUint32(extras[4:], exp)
+	binary.BigEndian.PutUint64(extras[8:], m.RevSeqno)
+	binary.BigEndian.PutUint64(extras[16:], m.StoreCAS)
 	n := 24
 	if m.Options != 0 {
-		binary.BigEndian.PutUint32(r.extras[n:], uint32(m.Options))
+		binary.BigEndian.PutUint32(extras[n:], uint32(m.Options))
 		n += 4
 	}
 	r.Value = value
 	if len(m.Extra) > 0 {
-		binary.BigEndian.PutUint16(r.extras[n:], uint16(len(m.Extra)))
+		binary.BigEndian.PutUint16(extras[n:], uint16(len(m.Extra)))
 		n += 2
 		r.Value = append(append(make([]byte, 0, len(value)+len(m.Extra)), value...), m.Extra...)
 	}
-	r.extrasLen = uint8(n)
+	r.SetExtras(extras[:n])
 	return nil
 }
 
@@ -91,14 +93,15 @@ type SetWithMeta struct {
 	CheckCAS   uint64 // replace only this version; 0 means whatever it is
 }
 
-// Encode implements Op.
-func (s SetWithMeta) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Datatype, r.CAS = s.Common, memd.OpSetWithMeta, s.Key, s.Datatype, s.CheckCAS
+// encode implements Op.
+func (s SetWithMeta) encode(r *call.Request) error {
+	r.Common = call.Common(s.Common)
+	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpSetWithMeta, s.Key, s.Datatype, s.CheckCAS
 	return s.Meta.set(r, s.Value)
 }
 
-// Decode implements Op.
-func (s SetWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (s SetWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }
 
 // AddWithMeta writes a document that must not exist with its metadata: otherwise the error is cberr.DocumentExists.
 type AddWithMeta struct {
@@ -108,14 +111,14 @@ type AddWithMeta struct {
 	Meta       Meta
 }
 
-// Encode implements Op.
-func (a AddWithMeta) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Datatype = a.Common, memd.OpAddWithMeta, a.Key, a.Datatype
+// encode implements Op.
+func (a AddWithMeta) encode(r *call.Request) error {
+	r.Common, r.Opcode, r.Key, r.Datatype = call.Common(a.Common), memd.OpAddWithMeta, a.Key, a.Datatype
 	return a.Meta.set(r, a.Value)
 }
 
-// Decode implements Op.
-func (a AddWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (a AddWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }
 
 // DeleteWithMeta makes a tombstone with its metadata, as another cluster has it.
 type DeleteWithMeta struct {
@@ -127,11 +130,12 @@ type DeleteWithMeta struct {
 	CheckCAS uint64 // delete only this version; 0 means whatever it is
 }
 
-// Encode implements Op.
-func (d DeleteWithMeta) Encode(r *Request) error {
-	r.Common, r.Opcode, r.Key, r.Datatype, r.CAS = d.Common, memd.OpDelWithMeta, d.Key, d.Datatype, d.CheckCAS
+// encode implements Op.
+func (d DeleteWithMeta) encode(r *call.Request) error {
+	r.Common = call.Common(d.Common)
+	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpDelWithMeta, d.Key, d.Datatype, d.CheckCAS
 	return d.Meta.set(r, d.Value)
 }
 
-// Decode implements Op.
-func (d DeleteWithMeta) Decode(r *Response) (MutationResult, error) { return mutationResult(r) }
+// decode implements Op.
+func (d DeleteWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

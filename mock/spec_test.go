@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
@@ -63,13 +63,13 @@ func TestEveryOpcodeIsAnsweredOrRefusedForAReason(t *testing.T) {
 	for i := range 256 {
 		op := memd.Opcode(i)
 		require.Equal(t, op.Known(), (specs[op] != nil) != (why[op] != ""), "%v: a row or a refusal", op)
-		if s := kv.SpecOf(op); s != nil {
+		if s := call.SpecOf(op); s != nil {
 			require.NotNil(t, specs[op], "%v is what the client sends", op)
 			if specs[op].extras != nil {
 				require.Subset(t, specs[op].extras, s.ReqExtras, "%v: the client's extras", op)
 			}
-			require.Equal(t, s.Has(kv.Durable), specs[op].durable, op)
-			require.Equal(t, s.Has(kv.PreservesExpiry), specs[op].preserve, op)
+			require.Equal(t, s.Has(call.Durable), specs[op].durable, op)
+			require.Equal(t, s.Has(call.PreservesExpiry), specs[op].preserve, op)
 		}
 	}
 }

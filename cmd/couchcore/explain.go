@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -91,7 +91,7 @@ func count(conditions ...bool) (n int) {
 func opNames() []string {
 	var names []string
 	for op := range 256 {
-		if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+		if s := call.SpecOf(memd.Opcode(op)); s != nil {
 			names = append(names, s.Name)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/httpsvc"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -64,11 +64,11 @@ var requestsOf = map[string]string{
 }
 
 // specOf finds the row of a verb, nil for none.
-func specOf(verb string) *kv.Spec {
+func specOf(verb string) *call.Spec {
 	if name, ok := requestsOf[verb]; ok {
 		verb = name
 	}
-	return kv.SpecByName(verb)
+	return call.SpecByName(verb)
 }
 
 // httpServices are the names of the services with HTTP.

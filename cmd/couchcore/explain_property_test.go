@@ -20,6 +20,7 @@ import (
 
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -219,11 +220,11 @@ func kvSituation(r *rand.Rand, errorMap string) situation {
 		s.flags, s.failures = append(s.flags, "--lost-socket"), 1
 	} else {
 		st := oneOf(r, statuses())
-		for kv.Classify(op.opcode, st, cas != 0).Class == kv.ClassSuccess {
+		for call.Classify(op.opcode, st, cas != 0).Class == call.ClassSuccess {
 			st = oneOf(r, statuses())
 		}
 		// what follows is about the next connection
-		if kv.Classify(op.opcode, st, cas != 0).Reconnect || st == memd.StatusAuthStale {
+		if call.Classify(op.opcode, st, cas != 0).Reconnect || st == memd.StatusAuthStale {
 			s.failures = 1
 		}
 		s.flags = append(s.flags, "--status", fmt.Sprintf("0x%02x", uint16(st)), "--error-map", errorMap)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -88,14 +89,14 @@ func TestExplainKnowsEveryOperation(t *testing.T) {
 	require.Greater(t, len(opNames()), 15)
 	for _, op := range opNames() {
 		o := explainedAs(t, explainCmd{Service: "kv", Op: op, Status: "0x86"})
-		row, want := kv.SpecByName(op), "retry"
-		if row.Has(kv.NoRetry) {
+		row, want := call.SpecByName(op), "retry"
+		if row.Has(call.NoRetry) {
 			want = "fail"
 		}
 		require.Equal(t, want, o["decision"], op)
 		o = explainedAs(t, explainCmd{Service: "kv", Op: op, LostSocket: true})
 		want = "fail"
-		if row.Has(kv.Idempotent) {
+		if row.Has(call.Idempotent) {
 			want = "retry"
 		}
 		require.Equal(t, want, o["decision"], op)
@@ -138,7 +139,7 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 	compared := 0
 	for st := range 0x100 {
 		s := memd.Status(st)
-		if d := kv.Classify(memd.OpSet, s, false); !s.Known() || d.Class == kv.ClassSuccess ||
+		if d := call.Classify(memd.OpSet, s, false); !s.Known() || d.Class == call.ClassSuccess ||
 			s == memd.StatusAuthStale {
 			continue
 		}
@@ -163,7 +164,7 @@ func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
 		memd.StatusAuthStale: {Transparent: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
 	} {
 		var seen retry.Request
-		x := &explanation{attempt: 5, subject: &kvSubject{spec: kv.SpecByName("get"), answered: true, status: status}}
+		x := &explanation{attempt: 5, subject: &kvSubject{spec: call.SpecByName("get"), answered: true, status: status}}
 		x.strategy.base = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			seen = *r
 			if r.BackoffStep == 5 {

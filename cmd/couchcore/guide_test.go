@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -97,9 +97,9 @@ func idempotentOfTheGuide(t *testing.T) string {
 	t.Helper()
 	var names [2][]string
 	for op := range 256 {
-		if s := kv.SpecOf(memd.Opcode(op)); s != nil {
+		if s := call.SpecOf(memd.Opcode(op)); s != nil {
 			i := 1
-			if s.Has(kv.Idempotent) {
+			if s.Has(call.Idempotent) {
 				i = 0
 			}
 			names[i] = append(names[i], "`"+s.Name+"`")
@@ -117,15 +117,15 @@ func kvCodesOfTheGuide(t *testing.T) string {
 	rows := [][]string{{"status", "error", "becomes"}}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
-		d := kv.Classify(memd.OpSet, st, false)
-		if !st.Known() || d.Class != kv.ClassRetry && d.Class != kv.ClassAskMap {
+		d := call.Classify(memd.OpSet, st, false)
+		if !st.Known() || d.Class != call.ClassRetry && d.Class != call.ClassAskMap {
 			continue
 		}
 		becomes := "what the node's error map says: `KV_ERROR_MAP_RETRY_INDICATED`, or a failure"
-		if d.Class == kv.ClassRetry {
+		if d.Class == call.ClassRetry {
 			becomes = "`" + d.Reason.String() + "`"
 		}
-		if except := finalFor(st); d.Class == kv.ClassRetry && len(except) > 0 {
+		if except := finalFor(st); d.Class == call.ClassRetry && len(except) > 0 {
 			becomes += "; a failure for " + strings.Join(except, ", ")
 		}
 		rows = append(rows, []string{statusText(st) + " " + st.String(), "`" + d.Kind.Name() + "`", becomes})
@@ -139,8 +139,8 @@ func kvCodesOfTheGuide(t *testing.T) string {
 // finalFor are the operations for which a status with a reason is a failure.
 func finalFor(st memd.Status) (names []string) {
 	for op := range 256 {
-		s := kv.SpecOf(memd.Opcode(op))
-		if s != nil && kv.Classify(s.Opcode, st, true).Class == kv.ClassFail && !s.Has(kv.NoRetry) {
+		s := call.SpecOf(memd.Opcode(op))
+		if s != nil && call.Classify(s.Opcode, st, true).Class == call.ClassFail && !s.Has(call.NoRetry) {
 			names = append(names, "`"+s.Name+"`")
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/errormap"
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
 // kvSubject is a key-value operation and what it met.
 type kvSubject struct {
-	spec       *kv.Spec
+	spec       *call.Spec
 	answered   bool // with status
 	status     memd.Status
 	why        retry.Reason // when nothing was answered
@@ -27,8 +27,10 @@ type kvSubject struct {
 
 // meet implements subject: a real call, and a dispatcher that lets its first attempt meet what is asked about.
 func (x *kvSubject) meet(j *judge) error {
-	_, err := kv.Do(context.Background(), &kvJudge{judge: j, x: x}, askedOp{x})
-	return err
+	run := &kvJudge{judge: j, x: x}
+	c := run.NewCall()
+	x.load(&c.Req)
+	return c.Run(context.Background(), run)
 }
 
 // hedgeable implements subject.
@@ -68,24 +70,17 @@ func (x *kvSubject) statusMeaning() string {
 	return meaningOf(x.status)
 }
 
-// askedOp is an operation of any kind, with just enough in it to be valid.
-type askedOp struct{ x *kvSubject }
-
-// Encode implements kv.Op.
-func (o askedOp) Encode(r *kv.Request) error {
-	r.Opcode = o.x.spec.Opcode
-	if o.x.spec.Has(kv.Keyed) {
+// load makes an operation of any kind, with just enough in it to be valid.
+func (x *kvSubject) load(r *call.Request) {
+	r.Opcode = x.spec.Opcode
+	if x.spec.Has(call.Keyed) {
 		r.Key = []byte("key")
 	}
-	if o.x.cas || o.x.spec.Has(kv.WantsCAS) {
+	if x.cas || x.spec.Has(call.WantsCAS) {
 		r.CAS = 1
 	}
-	r.SetExtras(make([]byte, o.x.spec.ReqExtras[0]))
-	return nil
+	r.SetExtras(make([]byte, x.spec.ReqExtras[0]))
 }
-
-// Decode implements kv.Op.
-func (o askedOp) Decode(*kv.Response) (struct{}, error) { return struct{}{}, nil }
 
 // kvJudge is a dispatcher without a network, and the owner of its one call.
 type kvJudge struct {
@@ -93,19 +88,19 @@ type kvJudge struct {
 	x *kvSubject
 }
 
-// NewCall implements kv.Dispatcher.
-func (e *kvJudge) NewCall() *kv.Call { return kv.NewCall() }
+// NewCall implements call.Runner.
+func (e *kvJudge) NewCall() *call.Call { return call.NewCall() }
 
-// Release implements kv.Dispatcher.
-func (e *kvJudge) Release(*kv.Call) {}
+// Release implements call.Runner.
+func (e *kvJudge) Release(*call.Call) {}
 
-// Redispatch implements kv.Owner; the explanation ends before any second attempt.
-func (e *kvJudge) Redispatch(*kv.Call) {}
+// Redispatch implements call.Owner; the explanation ends before any second attempt.
+func (e *kvJudge) Redispatch(*call.Call) {}
 
-// Cancel implements kv.Owner.
-func (e *kvJudge) Cancel(c *kv.Call, cause error) bool { return e.orch.Cancel(c, cause) }
+// Cancel implements call.Owner.
+func (e *kvJudge) Cancel(c *call.Call, cause error) bool { return e.orch.Cancel(c, cause) }
 
-// Complete implements kv.Owner.
+// Complete implements call.Owner.
 func (e *kvJudge) Complete(f func()) { f() }
 
 // errLost stands for what a socket says when it is lost.
@@ -114,12 +109,12 @@ var errLost = errors.New("the connection was lost")
 // noDeadline is longer than any delay that could be asked about.
 const noDeadline = 250 * 365 * 24 * time.Hour
 
-// Dispatch implements kv.Dispatcher: the first attempt meets what was asked about.
-func (e *kvJudge) Dispatch(c *kv.Call) {
+// Dispatch implements call.Runner: the first attempt meets what was asked about.
+func (e *kvJudge) Dispatch(c *call.Call) {
 	e.met = true
 	x := e.x
 	now := time.Now()
-	c.Bind(&kv.Home{Owner: e, Base: now})
+	c.Bind(&call.Home{Owner: e, Base: now})
 	c.Share()
 	c.State.Deadline = now.Add(noDeadline)
 	c.State.Idempotent = c.State.Idempotent || x.idempotent
@@ -146,28 +141,28 @@ func (e *kvJudge) Dispatch(c *kv.Call) {
 }
 
 // answer judges a status by the dispatcher's own function.
-func (e *kvJudge) answer(c *kv.Call, st memd.Status) {
+func (e *kvJudge) answer(c *call.Call, st memd.Status) {
 	epoch, _ := c.State.Sent()
 	c.State.Answered(epoch)
 	e.out.code = uint32(st)
 	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
 	j := c.Judge(&p, e.x.errors)
 	switch j.Class {
-	case kv.ClassSuccess:
+	case call.ClassSuccess:
 		c.Succeed(&p, false)
-	case kv.ClassRetry:
+	case call.ClassRetry:
 		e.why(j.Reason)
 		e.orch.MaybeRetry(c, j.Reason, j.Err, j.Hint)
-	case kv.ClassFail, kv.ClassAskMap:
+	case call.ClassFail, call.ClassAskMap:
 		c.Fail(j.Err)
 	}
 }
 
 // errorFor makes the error of the status that has the reason; nil when none has.
-func (e *kvJudge) errorFor(c *kv.Call) error {
+func (e *kvJudge) errorFor(c *call.Call) error {
 	for st := range 0x100 {
-		d := kv.Classify(e.x.spec.Opcode, memd.Status(st), c.Req.CAS != 0)
-		if d.Class == kv.ClassRetry && d.Reason == e.x.why {
+		d := call.Classify(e.x.spec.Opcode, memd.Status(st), c.Req.CAS != 0)
+		if d.Class == call.ClassRetry && d.Reason == e.x.why {
 			return c.StatusError(&memd.Packet{Opcode: e.x.spec.Opcode, Status: memd.Status(st)}, d)
 		}
 	}

@@ -356,7 +356,7 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 		var e *kv.Error
 		if p.op == "exists" && errors.Is(err, cberr.PathNotFound) && errors.As(err, &e) {
 			missing = true // which is an answer
-			r.Result, err = e.Result(), nil
+			r.Result, err = kv.ResultOf(e), nil
 		}
 		return r, err
 	}, func(r kv.LookupPathResult) view {

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -42,7 +43,7 @@ var noVerb = map[string]string{
 func TestEveryRequestHasAVerb(t *testing.T) {
 	have := verbs(t)
 	for op := range 256 {
-		s := kv.SpecOf(memd.Opcode(op))
+		s := call.SpecOf(memd.Opcode(op))
 		if s == nil {
 			continue
 		}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/httpsvc"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
@@ -102,7 +102,7 @@ func answersWith(why retry.Reason) []string {
 	list := []string{}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
-		if d := kv.Classify(memd.OpSet, st, false); st.Known() && d.Class == kv.ClassRetry && d.Reason == why {
+		if d := call.Classify(memd.OpSet, st, false); st.Known() && d.Class == call.ClassRetry && d.Reason == why {
 			list = append(list, "kv "+statusText(st)+" "+st.String())
 		}
 	}

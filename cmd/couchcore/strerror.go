@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -38,7 +38,7 @@ func (c *strerrorCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d := kv.Classify(memd.OpGet, st, false)
+	d := call.Classify(memd.OpGet, st, false)
 	m := meaning{Code: statusText(st), Name: st.String(), Meaning: meaningOf(st)}
 	kind, how := "success", "a result"
 	if d.Kind != nil {
@@ -46,15 +46,15 @@ func (c *strerrorCmd) Run(a *app) error {
 		kind, how = d.Kind.Name(), "not retried"
 	}
 	switch d.Class {
-	case kv.ClassRetry:
+	case call.ClassRetry:
 		m.Reason = new(d.Reason.String())
 		how = "retried as " + d.Reason.String()
 		if d.Reason.AlwaysRetry() {
 			how += ", whatever the strategy"
 		}
-	case kv.ClassAskMap:
+	case call.ClassAskMap:
 		how = "retried if the node's error map says so, as " + retry.KVErrorMapRetryIndicated.String()
-	case kv.ClassFail, kv.ClassSuccess:
+	case call.ClassFail, call.ClassSuccess:
 	}
 	if st == memd.StatusAccess {
 		how += "; at SELECT_BUCKET: " + retry.BucketAccessError.String() + ", terminal"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/retry"
@@ -65,11 +65,11 @@ func TestEveryStatusHasAMeaning(t *testing.T) {
 			m := result{stdout: out.String()}.object(t)
 			require.Equal(t, s.String(), m["name"])
 			require.Equal(t, meanings[s], m["meaning"])
-			d := kv.Classify(memd.OpGet, s, false)
+			d := call.Classify(memd.OpGet, s, false)
 			if d.Kind != nil {
 				require.Equal(t, d.Kind.Name(), m["kind"])
 			}
-			if d.Class == kv.ClassRetry {
+			if d.Class == call.ClassRetry {
 				require.Equal(t, d.Reason.String(), m["reason"])
 			} else {
 				require.Nil(t, m["reason"])

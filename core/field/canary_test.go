@@ -148,7 +148,7 @@ func (c *collection) use(t *testing.T, cl *core.Cluster) {
 		cl.Loop("l"))
 	mp, ok := b.Map()
 	layout, err := b.Layout(ctx)
-	c.add("bucket", b, b.Status(), mp, ok, layout, err, b.HedgePlan([]byte("k")))
+	c.add("bucket", b, b.Status(), mp, ok, layout, err)
 	ping, err := cl.Ping(ctx, core.PingOptions{})
 	c.add("ping", ping, err)
 
@@ -211,7 +211,7 @@ func (c *collection) use(t *testing.T, cl *core.Cluster) {
 	f := kv.Start(ctx, b, kv.Get{Key: []byte("k")})
 	res, err := f.Wait(ctx)
 	c.add("future", f, res, err)
-	c.add("call", b.NewCall())
+	c.add("runner", b.Runner(), b.Runner().NewCall())
 }
 
 // TestNothingShowsASecret_D139 prints everything that a program gets from clusters of every kind of login, good,
@@ -305,7 +305,7 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	require.Empty(t, w.found)
 	for _, kind := range []string{
 		"core.Cluster", "core.logins", "conn.Keyring", "dispatch.Router", "conn.Conn",
-		"httpx.Client", "observe.Secret", "kv.Error",
+		"httpx.Client", "observe.Secret", "call.Error",
 	} {
 		require.True(t, w.types[kind], "the scan does not get to %s", kind)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -60,9 +61,9 @@ func canned(nc net.Conn, template memd.Packet) {
 type dispatcher struct {
 	cn   *conn.Conn
 	base time.Time
-	pool chan *kv.Call
+	pool chan *call.Call
 	once sync.Once
-	home *kv.Home
+	home *call.Home
 	end  func() // of the connection; may be called again
 }
 
@@ -73,35 +74,38 @@ func (d *dispatcher) settle() {
 	}
 }
 
-func (d *dispatcher) NewCall() *kv.Call {
+// Runner implements kv.Dispatcher.
+func (d *dispatcher) Runner() call.Runner { return d }
+
+func (d *dispatcher) NewCall() *call.Call {
 	select {
 	case c := <-d.pool:
 		return c
 	default:
-		return kv.NewCall()
+		return call.NewCall()
 	}
 }
 
-func (d *dispatcher) Dispatch(c *kv.Call) {
+func (d *dispatcher) Dispatch(c *call.Call) {
 	d.admit(c)
 	d.submit(c)
 }
 
-func (d *dispatcher) admit(c *kv.Call) {
+func (d *dispatcher) admit(c *call.Call) {
 	now := time.Now()
-	d.once.Do(func() { d.home = &kv.Home{Owner: d, Bucket: "b", Base: d.base} })
+	d.once.Do(func() { d.home = &call.Home{Owner: d, Bucket: "b", Base: d.base} })
 	c.Bind(d.home)
 	c.State.Deadline = now.Add(2500 * time.Millisecond)
 	c.Deadline = int64(c.State.Deadline.Sub(d.base))
 }
 
-func (d *dispatcher) submit(c *kv.Call) {
+func (d *dispatcher) submit(c *call.Call) {
 	if err := d.cn.Submit(c); err != nil {
 		c.Fail(err)
 	}
 }
 
-func (d *dispatcher) Release(c *kv.Call) {
+func (d *dispatcher) Release(c *call.Call) {
 	if c.Pooled() {
 		c.Reset()
 		select {
@@ -111,20 +115,20 @@ func (d *dispatcher) Release(c *kv.Call) {
 	}
 }
 
-func (d *dispatcher) Redispatch(*kv.Call)         {}
-func (d *dispatcher) Cancel(*kv.Call, error) bool { return false }
-func (d *dispatcher) Complete(f func())           { f() }
+func (d *dispatcher) Redispatch(*call.Call)         {}
+func (d *dispatcher) Cancel(*call.Call, error) bool { return false }
+func (d *dispatcher) Complete(f func())             { f() }
 
 type nobody struct{}
 
-func (nobody) Answered(*conn.Conn, *kv.Call, *memd.Packet) {}
-func (nobody) Lost(c *kv.Call, _ uint32, cause error)      { c.Fail(cause) }
-func (nobody) Unsent(c *kv.Call, _ bool, cause error)      { c.Fail(cause) }
-func (nobody) Expired(c *kv.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
-func (nobody) Silent(*conn.Conn)                           {}
-func (nobody) Orphan(*conn.Conn, *memd.Packet)             {}
-func (nobody) Room(*conn.Conn)                             {}
-func (nobody) Push(*conn.Conn, *memd.Packet)               {}
+func (nobody) Answered(*conn.Conn, *call.Call, *memd.Packet) {}
+func (nobody) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
+func (nobody) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
+func (nobody) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
+func (nobody) Silent(*conn.Conn)                             {}
+func (nobody) Orphan(*conn.Conn, *memd.Packet)               {}
+func (nobody) Room(*conn.Conn)                               {}
+func (nobody) Push(*conn.Conn, *memd.Packet)                 {}
 
 // connect makes a connection over loopback to a canned peer.
 func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) *dispatcher {
@@ -137,7 +141,7 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 			_ = nc.Close()
 		}
 	}()
-	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 512)}
+	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 512)}
 	o := conn.Options{
 		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{},
 		Features:    []memd.Feature{memd.FeatureCollections},

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -99,7 +99,7 @@ func (b *bootstrap) inflate(p *memd.Packet) error {
 	case memd.OpGetClusterConfig:
 		limit = b.o.ConfigLimit
 	}
-	plain, err := kv.Inflate(p.Value, p.Datatype, limit)
+	plain, err := call.Inflate(p.Value, p.Datatype, limit)
 	p.Value, p.Datatype, b.owned = plain, p.Datatype&^memd.DatatypeSnappy, true
 	if p.Opcode == memd.OpGetErrorMap || p.Opcode == memd.OpGetClusterConfig || p.Status != memd.StatusSuccess &&
 		p.Status != memd.StatusAuthContinue {

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -23,13 +23,13 @@ import (
 type Handler interface {
 	// Answered gets a call whose attempt was answered with something else than success; the attempt is claimed. p is
 	// valid during the call.
-	Answered(cn *Conn, c *kv.Call, p *memd.Packet)
+	Answered(cn *Conn, c *call.Call, p *memd.Packet)
 	// Lost gets a call that was on the wire when the connection ended.
-	Lost(c *kv.Call, epoch uint32, cause error)
+	Lost(c *call.Call, epoch uint32, cause error)
 	// Unsent gets a call that provably never reached the server. cut says that part of its frame was written.
-	Unsent(c *kv.Call, cut bool, cause error)
+	Unsent(c *call.Call, cut bool, cause error)
 	// Expired gets a call whose deadline has passed.
-	Expired(c *kv.Call)
+	Expired(c *call.Call)
 	// Silent says that calls have expired, and that nothing at all was read since one of them was sent. A NOOP and a
 	// request that is bound to its connection are no such calls, since their sender draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
@@ -75,7 +75,7 @@ type tryWriter interface {
 
 // frame is one request within a part: whose it is and where it ends.
 type frame struct {
-	call   *kv.Call
+	call   *call.Call
 	opaque uint32
 	end    uint32
 }
@@ -108,15 +108,15 @@ type Conn struct {
 	limit    int
 	maxCalls int
 	writeMax time.Duration
-	packer   kv.Packer
+	packer   call.Packer
 
 	// Map is the number of the oldest cluster map whose calls the connection may carry: it is for the sender of calls.
 	// Who has made the connection sets it before others know of it.
 	Map uint32
 
 	mu   sync.Mutex
-	wire kv.Wire // of the request that is being appended
-	pend []*part // to be written, oldest first, from head on
+	wire call.Wire // of the request that is being appended
+	pend []*part   // to be written, oldest first, from head on
 	head int
 	// one is filled while the other is written, and more while there is more than parts hold; until Rest
 	spares   []*part
@@ -252,7 +252,7 @@ func (c *Conn) Idle() bool {
 
 // Submit appends the call's request and sees to it that it is written. It never blocks. When it fails the call was not
 // taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended meanwhile is dropped silently.
-func (c *Conn) Submit(call *kv.Call) error {
+func (c *Conn) Submit(call *call.Call) error {
 	if c.info.Features.Has(memd.FeatureSnappy) {
 		call.Pack(&c.packer)
 	}
@@ -282,7 +282,7 @@ const maxRound = 64
 
 // SubmitAll is Submit for many calls at once. It takes them in order and says how many; the first that was left is one
 // that Submit would not have taken.
-func (c *Conn) SubmitAll(calls []*kv.Call) (taken int) {
+func (c *Conn) SubmitAll(calls []*call.Call) (taken int) {
 	alone, large, mine, more := false, false, false, true
 	for more && taken < len(calls) {
 		round := calls[taken:min(taken+maxRound, len(calls))]
@@ -339,7 +339,7 @@ func (c *Conn) room() bool {
 
 // put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is
 // held.
-func (c *Conn) put(call *kv.Call) error {
+func (c *Conn) put(call *call.Call) error {
 	s, err := c.take()
 	if err != nil {
 		return err
@@ -368,7 +368,7 @@ func (p *part) grow(n int) { p.buf = slices.Grow(p.buf, n) }
 // putAny is put for every request, after take.
 //
 //go:noinline
-func (c *Conn) putAny(call *kv.Call, s *slot) error {
+func (c *Conn) putAny(call *call.Call, s *slot) error {
 	p := c.last()
 	buf, ended, err := call.AppendTo(p.buf, &c.wire)
 	p.buf = buf
@@ -384,7 +384,7 @@ func (c *Conn) putAny(call *kv.Call, s *slot) error {
 // and what waits to be written takes no memory for it.
 //
 //go:noinline
-func (c *Conn) putLarge(call *kv.Call, s *slot) (err error) {
+func (c *Conn) putLarge(call *call.Call, s *slot) (err error) {
 	l := &largePart{}
 	l.frames = l.frame[:0]
 	var ended bool
@@ -415,7 +415,7 @@ func (c *Conn) take() (*slot, error) {
 }
 
 // added makes the slot that was taken live for the call, whose request is the last one of p. The lock is held.
-func (c *Conn) added(call *kv.Call, s *slot, p *part) {
+func (c *Conn) added(call *call.Call, s *slot, p *part) {
 	o := c.wire.Opaque
 	p.frames = append(p.frames, frame{call: call, opaque: o, end: uint32(len(p.buf))})
 	call.Route.Reads = c.fills
@@ -483,7 +483,7 @@ func (c *Conn) sweep() {
 	c.armed, c.ticking = never, false
 	used, fills := c.slots.used, c.fills
 	c.mu.Unlock()
-	var due, watch []*kv.Call
+	var due, watch []*call.Call
 	silent, durable, again := false, false, false
 	next, now, gone := int64(never), c.now(), 0
 	for i := range used {
@@ -797,7 +797,7 @@ func (c *counted) Read(b []byte) (n int, err error) {
 // fast is packet for a success that is whole in the buffer, with as little as possible in between.
 func (c *Conn) fast(p *memd.Packet) {
 	i := uint16(p.Opaque >> 16)
-	if s := c.slots.at(i); s != nil && !kv.Continues(p) {
+	if s := c.slots.at(i); s != nil && !call.Continues(p) {
 		if epoch, ok := s.claimNow(p.Opaque & genMask); ok {
 			c.succeeded(c.claimed(s, i), epoch, p, false)
 			return
@@ -807,7 +807,7 @@ func (c *Conn) fast(p *memd.Packet) {
 }
 
 // claimed gives the call of a slot whose attempt the reader has claimed, and notes that the slot is free.
-func (c *Conn) claimed(s *slot, i uint16) *kv.Call {
+func (c *Conn) claimed(s *slot, i uint16) *call.Call {
 	call := s.call
 	s.call = nil
 	c.freed = append(c.freed, i)
@@ -815,7 +815,7 @@ func (c *Conn) claimed(s *slot, i uint16) *kv.Call {
 	return call
 }
 
-func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool) {
+func (c *Conn) succeeded(call *call.Call, epoch uint32, p *memd.Packet, owned bool) {
 	if p.Opcode != call.Sent() {
 		c.outOfStep(call, epoch)
 		return
@@ -829,7 +829,7 @@ func (c *Conn) succeeded(call *kv.Call, epoch uint32, p *memd.Packet, owned bool
 }
 
 // outOfStep is an answer to another request than the call's: no later answer can be trusted either.
-func (c *Conn) outOfStep(call *kv.Call, epoch uint32) {
+func (c *Conn) outOfStep(call *call.Call, epoch uint32) {
 	c.h.Lost(call, epoch, ErrOutOfStep)
 	c.Close(ErrOutOfStep)
 }
@@ -849,7 +849,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 		c.orphan(p)
 		return
 	}
-	if kv.Continues(p) {
+	if call.Continues(p) {
 		c.part(s, gen, p)
 		return
 	}

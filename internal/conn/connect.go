@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -27,7 +27,7 @@ type Options struct {
 	ID          string   // this connection's part of it
 	Features    []memd.Feature
 	WantConfig  bool
-	Compression kv.Compression // of documents' values, where the node grants it
+	Compression call.Compression // of documents' values, where the node grants it
 
 	// Bare talks to a server that knows neither HELLO nor buckets: SASL at most.
 	Bare bool
@@ -35,7 +35,7 @@ type Options struct {
 	Timeout      time.Duration // for dial, TLS and bootstrap together; 0 means 10 s
 	WriteTimeout time.Duration // of a write that the peer does not take; 0 means 10 s
 	FrameLimit   int           // 0 means memd.DefaultLimit
-	ConfigLimit  int           // bytes of the handshake's cluster map when inflated; 0 means kv.MaxInflated
+	ConfigLimit  int           // bytes of the handshake's cluster map when inflated; 0 means call.MaxInflated
 	MaxInFlight  int           // 0 means 32768
 	Base         time.Time     // the calls' deadlines count from here
 	Handler      Handler
@@ -216,7 +216,7 @@ func (o *Options) passed(s Step) {
 func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 	c := &Conn{
 		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		packer: kv.Packer{Compression: o.Compression}, info: b.info, armed: never,
+		packer: call.Packer{Compression: o.Compression}, info: b.info, armed: never,
 		quit: make(chan struct{}), hungUp: make(chan struct{}), kick: make(chan struct{}, 1),
 		rbuf: b.buf, rpos: b.pos, rlen: b.n, pushed: b.pushed,
 	}
@@ -226,7 +226,8 @@ func newConn(nc net.Conn, o *Options, b *bootstrap) *Conn {
 		copy(c.rbuf, b.buf[:b.n])
 	}
 	c.reads.Store(int32(len(c.rbuf)))
-	c.wire = kv.Wire{Features: c.info.Features, Via: &kv.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}}
+	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}
+	c.wire = call.Wire{Features: c.info.Features, Via: via}
 	if c.maxCalls <= 0 {
 		c.maxCalls = 32768
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -57,7 +58,7 @@ func TestAPeerThatStopsReading_D28(t *testing.T) {
 				nc = halfTaken{near}
 			}
 			v := newVerdicts()
-			d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 1)}
+			d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 1)}
 			cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
 				Bare: true, Base: d.base, Handler: v, WriteTimeout: time.Second,
 				Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
@@ -241,8 +242,8 @@ type ending struct{ nobody }
 
 var errRefused = errors.New("refused")
 
-func (ending) Answered(_ *conn.Conn, c *kv.Call, _ *memd.Packet) { c.Done(errRefused, false) }
-func (ending) Expired(c *kv.Call)                                { c.Fail(context.DeadlineExceeded) }
+func (ending) Answered(_ *conn.Conn, c *call.Call, _ *memd.Packet) { c.Done(errRefused, false) }
+func (ending) Expired(c *call.Call)                                { c.Fail(context.DeadlineExceeded) }
 
 // D50: the numbers of requests come around, and none is used again while the answer to its last request is still to
 // come, also when its call has ended meanwhile.
@@ -321,7 +322,7 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 		defer far.Close()
 		d := bare(t, struct{ net.Conn }{near})
 		d.pool = nil // nobody keeps them
-		var calls []weak.Pointer[kv.Call]
+		var calls []weak.Pointer[call.Call]
 		w := watching{d, &calls}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -420,7 +421,7 @@ func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		d := bare(t, struct{ net.Conn }{near})
-		var calls []weak.Pointer[kv.Call]
+		var calls []weak.Pointer[call.Call]
 		w := watching{d, &calls}
 		var fs []kv.Future[kv.GetResult]
 		for range 11 { // the first is being written, the others wait for that
@@ -505,10 +506,13 @@ func TestAnAnswerThatComesTwice(t *testing.T) {
 // watching sees each call that is made.
 type watching struct {
 	*dispatcher
-	calls *[]weak.Pointer[kv.Call]
+	calls *[]weak.Pointer[call.Call]
 }
 
-func (w watching) NewCall() *kv.Call {
+// Runner implements kv.Dispatcher.
+func (d watching) Runner() call.Runner { return d }
+
+func (w watching) NewCall() *call.Call {
 	c := w.dispatcher.NewCall()
 	*w.calls = append(*w.calls, weak.Make(c))
 	return c

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 )
 
@@ -14,6 +15,9 @@ type firsts struct {
 	atOnce bool
 	yields bool // to other goroutines, before
 }
+
+// Runner implements kv.Dispatcher.
+func (d *firsts) Runner() call.Runner { return d }
 
 func (d *firsts) wrote(dispatch func()) {
 	before, others := d.cn.Stats.Writes.Load(), make(chan struct{})
@@ -28,7 +32,7 @@ func (d *firsts) wrote(dispatch func()) {
 	}
 }
 
-func (d *firsts) Dispatch(c *kv.Call) { d.wrote(func() { d.dispatcher.Dispatch(c) }) }
+func (d *firsts) Dispatch(c *call.Call) { d.wrote(func() { d.dispatcher.Dispatch(c) }) }
 
 // A caller that is alone in flight writes at once, and does not yield before.
 func TestALoneRequestIsWrittenAtOnce(t *testing.T) {

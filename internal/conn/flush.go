@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // startFlush writes what is pending, for the submitter that has set flushing. Alone in flight it writes at once, and so
@@ -285,7 +285,7 @@ func (c *Conn) teardown() {
 		}
 	}
 	type lost struct {
-		call  *kv.Call
+		call  *call.Call
 		epoch uint32
 	}
 	var all []lost

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
@@ -34,21 +35,21 @@ type outcomes struct {
 	orphans int
 }
 
-func (o *outcomes) Answered(_ *conn.Conn, c *kv.Call, p *memd.Packet) {
-	c.Fail(c.StatusError(p, kv.Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0)))
+func (o *outcomes) Answered(_ *conn.Conn, c *call.Call, p *memd.Packet) {
+	c.Fail(c.StatusError(p, call.Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0)))
 }
 
-func (o *outcomes) Lost(c *kv.Call, _ uint32, cause error) {
+func (o *outcomes) Lost(c *call.Call, _ uint32, cause error) {
 	o.count(&o.lost)
 	c.Fail(cause)
 }
 
-func (o *outcomes) Unsent(c *kv.Call, _ bool, cause error) {
+func (o *outcomes) Unsent(c *call.Call, _ bool, cause error) {
 	o.count(&o.unsent)
 	c.Fail(cause)
 }
 
-func (o *outcomes) Expired(c *kv.Call)              { c.Fail(context.DeadlineExceeded) }
+func (o *outcomes) Expired(c *call.Call)            { c.Fail(context.DeadlineExceeded) }
 func (o *outcomes) Silent(*conn.Conn)               {}
 func (o *outcomes) Orphan(*conn.Conn, *memd.Packet) { o.count(&o.orphans) }
 func (o *outcomes) Room(*conn.Conn)                 {}
@@ -93,7 +94,7 @@ func memcachedOptions(wrap func(net.Conn) net.Conn) *conn.Options {
 func serve(t *testing.T, addr string, o *conn.Options) (*foreign, error) {
 	t.Helper()
 	f := &foreign{
-		dispatcher: &dispatcher{base: o.Base, pool: make(chan *kv.Call, 64)}, outcomes: &outcomes{},
+		dispatcher: &dispatcher{base: o.Base, pool: make(chan *call.Call, 64)}, outcomes: &outcomes{},
 		ended: make(chan error, 1),
 	}
 	o.Handler = f.outcomes

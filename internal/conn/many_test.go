@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -22,7 +23,7 @@ import (
 // batches is a dispatcher of batches with a time limit of its own, for several at a time.
 type batches struct {
 	*dispatcher
-	home   kv.Home
+	home   call.Home
 	mu     sync.Mutex
 	taken  []int
 	handed chan struct{} // closed when the next batch is handed over
@@ -30,17 +31,20 @@ type batches struct {
 	id     uint32 // of the collection
 }
 
+// Runner implements kv.Dispatcher.
+func (d *batches) Runner() call.Runner { return d }
+
 func newBatches(d *dispatcher) *batches {
 	b := &batches{dispatcher: d, limit: 2500 * time.Millisecond}
-	b.home = kv.Home{Owner: b, Bucket: "b", Base: d.base}
+	b.home = call.Home{Owner: b, Bucket: "b", Base: d.base}
 	return b
 }
 
-func (d *batches) Cancel(c *kv.Call, cause error) bool { return c.Fail(cause) }
+func (d *batches) Cancel(c *call.Call, cause error) bool { return c.Fail(cause) }
 
-func (d *batches) Dispatch(c *kv.Call) { d.DispatchAll([]*kv.Call{c}) }
+func (d *batches) Dispatch(c *call.Call) { d.DispatchAll([]*call.Call{c}) }
 
-func (d *batches) DispatchAll(calls []*kv.Call) {
+func (d *batches) DispatchAll(calls []*call.Call) {
 	now := time.Now()
 	for i, c := range calls {
 		c.Bind(&d.home)
@@ -347,7 +351,7 @@ func TestReadsLeaveTheirContextAlone(t *testing.T) {
 // refusing fails what is not answered well.
 type refusing struct{ nobody }
 
-func (refusing) Answered(_ *conn.Conn, c *kv.Call, _ *memd.Packet) { c.Fail(errRefused) }
+func (refusing) Answered(_ *conn.Conn, c *call.Call, _ *memd.Packet) { c.Fail(errRefused) }
 
 // listening is told of silence and of success.
 type listening struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -20,7 +21,7 @@ type judge struct {
 	orc *retry.Orchestrator
 }
 
-func (j judge) Answered(_ *conn.Conn, c *kv.Call, p *memd.Packet) {
+func (j judge) Answered(_ *conn.Conn, c *call.Call, p *memd.Packet) {
 	if p.Status == memd.StatusTmpFail {
 		j.orc.MaybeRetry(c, retry.KVTemporaryFailure, errors.New("for the moment"), retry.Hint{})
 	} else {

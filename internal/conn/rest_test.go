@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -17,7 +18,7 @@ import (
 
 // bare makes a connection over nc that has no bootstrap, and serves it.
 func bare(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher {
-	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 64)}
+	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 64)}
 	o := &conn.Options{
 		Bare: true, Base: d.base, Handler: nobody{},
 		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
@@ -13,7 +13,7 @@ import (
 // owns the call's attempt.
 type slot struct {
 	word atomic.Uint64
-	call *kv.Call
+	call *call.Call
 }
 
 const (

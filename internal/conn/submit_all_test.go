@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -20,7 +21,10 @@ type many struct {
 	taken []int
 }
 
-func (d *many) DispatchAll(calls []*kv.Call) {
+// Runner implements kv.Dispatcher.
+func (d *many) Runner() call.Runner { return d }
+
+func (d *many) DispatchAll(calls []*call.Call) {
 	for _, c := range calls {
 		d.admit(c)
 	}
@@ -101,9 +105,9 @@ func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 	require.True(t, cn.Info().Features.Has(memd.FeatureSnappy))
 	cn.Refuse()
 	each := func(n int) time.Duration {
-		calls := make([]*kv.Call, n)
+		calls := make([]*call.Call, n)
 		for i := range calls {
-			calls[i] = kv.NewCall()
+			calls[i] = call.NewCall()
 		}
 		least := time.Hour
 		for range 20 { // a busy machine may spoil some

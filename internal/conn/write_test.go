@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -28,14 +29,14 @@ func newVerdicts() *verdicts {
 	return &verdicts{lost: map[string]bool{}, unsent: map[string]bool{}, cut: map[string]bool{}}
 }
 
-func (v *verdicts) Lost(c *kv.Call, epoch uint32, cause error) {
+func (v *verdicts) Lost(c *call.Call, epoch uint32, cause error) {
 	v.mu.Lock()
 	v.lost[string(c.Req.Key)] = c.State.Lost(epoch) || !c.State.Idempotent
 	v.mu.Unlock()
 	c.Fail(cause)
 }
 
-func (v *verdicts) Unsent(c *kv.Call, cut bool, cause error) {
+func (v *verdicts) Unsent(c *call.Call, cut bool, cause error) {
 	v.mu.Lock()
 	v.unsent[string(c.Req.Key)] = true
 	if cut {
@@ -115,7 +116,7 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 	if try {
 		nc = limitedTry{l}
 	}
-	d := &dispatcher{base: time.Now(), pool: make(chan *kv.Call, 1)}
+	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 1)}
 	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
 		Bare: true, Base: d.base, Handler: v,
 		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },

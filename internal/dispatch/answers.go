@@ -4,20 +4,20 @@ import (
 	"log/slog"
 
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
 // answered is what becomes of a call whose attempt was answered with something else than success. It runs on the
 // connection's reader; the attempt is claimed.
-func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
+func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 	c.Lend()
 	j := c.Judge(pkt, r.o.ErrorMaps.For(p.node.addr))
 	d, err := &j.Disposition, j.Err
-	if d.Class == kv.ClassSuccess {
+	if d.Class == call.ClassSuccess {
 		r.well(p.node.addr)
 		c.Succeed(pkt, false)
 		return
@@ -32,7 +32,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *kv.Call, pkt *memd.Pack
 		p.renew(cn, &uselessError{err.Status, err.Name})
 	}
 	switch {
-	case d.Class != kv.ClassRetry:
+	case d.Class != call.ClassRetry:
 		r.refused(c, d, err)
 	case d.Reason == retry.KVNotMyVBucket:
 		r.notMyVBucket(p, c, pkt, err)
@@ -61,7 +61,7 @@ func (r *Router) readErrorMap(addr string, raw []byte) *errormap.Map {
 
 // notMyVBucket offers the map that came with the answer and has the call judged once that map was considered, so that
 // it is a fact whether the vbucket has moved.
-func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv.Error) {
+func (r *Router) notMyVBucket(p *pipeline, c *call.Call, pkt *memd.Packet, err *call.Error) {
 	if len(pkt.Value) == 0 {
 		r.want()
 		r.judgeMoved(claimed{c: c, err: err})
@@ -81,8 +81,8 @@ func (r *Router) notMyVBucket(p *pipeline, c *kv.Call, pkt *memd.Packet, err *kv
 // claimed is a call whose attempt was refused, and what it was refused with; or no call, but a waiter until a
 // map was considered.
 type claimed struct {
-	c          *kv.Call
-	err        *kv.Error
+	c          *call.Call
+	err        *call.Error
 	considered chan struct{}
 	tell       bool // it wakes by itself those who wait for a way
 }
@@ -104,7 +104,7 @@ func (r *Router) judgeMoved(cl claimed) {
 }
 
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.
-func (r *Router) collectionOutdated(c *kv.Call, err *kv.Error) {
+func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 	switch {
 	case c.Req.CollectionID != 0 && c.Req.Scope == "" && c.Req.Collection == "":
 		c.Fail(err) // there is no name to look another id up by

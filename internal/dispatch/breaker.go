@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 )
@@ -121,7 +122,7 @@ func (p *pipeline) tripped() {
 }
 
 // broken reports whether the breaker keeps the call from the node; if it is time for that it sends a canary.
-func (p *pipeline) broken(c *kv.Call) bool {
+func (p *pipeline) broken(c *call.Call) bool {
 	// the client's own requests, the canary among them: none of them may take a canary's place
 	if c.Req.Retry == Strict {
 		return false

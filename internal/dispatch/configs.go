@@ -8,10 +8,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -165,11 +165,11 @@ func (o *offers) forget() {
 	o.last, o.epoch, o.rev = nil, 0, 0
 }
 
-func (o *offers) close() []*kv.Call {
+func (o *offers) close() []*call.Call {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	var calls []*kv.Call
+	var calls []*call.Call
 	for _, w := range o.waiters {
 		if w.c != nil {
 			calls = append(calls, w.c)
@@ -300,7 +300,7 @@ func (r *Router) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Sna
 	if err != nil {
 		host = addr
 	}
-	if raw, err = kv.Inflate(raw, dt, r.o.ConfigLimits.MaxBytes); err != nil {
+	if raw, err = call.Inflate(raw, dt, r.o.ConfigLimits.MaxBytes); err != nil {
 		return nil, err
 	}
 	return topology.Parse(raw, host, r.o.ConfigLimits)

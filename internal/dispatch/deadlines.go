@@ -5,14 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // deadlines keeps the deadlines of calls that are in no connection's slot. One timer serves all of them. An entry
 // goes when its call ends: calls that are refused at once would otherwise fill the memory until their deadlines.
 type deadlines struct {
 	base   time.Time
-	expire func(*kv.Call)
+	expire func(*call.Call)
 
 	mu    sync.Mutex
 	heap  dueHeap
@@ -20,7 +20,7 @@ type deadlines struct {
 	ended bool
 }
 
-type dueHeap []*kv.Call
+type dueHeap []*call.Call
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].Deadline < h[j].Deadline }
@@ -30,7 +30,7 @@ func (h dueHeap) Swap(i, j int) {
 }
 
 func (h *dueHeap) Push(x any) {
-	c := x.(*kv.Call) //nolint:forcetypeassert // only calls are pushed
+	c := x.(*call.Call) //nolint:forcetypeassert // only calls are pushed
 	c.DuePlace = int32(len(*h))
 	*h = append(*h, c)
 }
@@ -45,13 +45,13 @@ func (h *dueHeap) Pop() any {
 	return c
 }
 
-func (d *deadlines) init(base time.Time, expire func(*kv.Call)) {
+func (d *deadlines) init(base time.Time, expire func(*call.Call)) {
 	d.base, d.expire = base, expire
 	d.timer = time.AfterFunc(time.Hour, d.fire)
 	d.timer.Stop()
 }
 
-func (d *deadlines) add(c *kv.Call) {
+func (d *deadlines) add(c *call.Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended {
@@ -64,7 +64,7 @@ func (d *deadlines) add(c *kv.Call) {
 }
 
 // remove lets go of a call. False means that it is being looked at, or is not here any more.
-func (d *deadlines) remove(c *kv.Call) bool {
+func (d *deadlines) remove(c *call.Call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := int(c.DuePlace)
@@ -81,11 +81,11 @@ func (d *deadlines) arm() {
 }
 
 func (d *deadlines) fire() {
-	var due []*kv.Call
+	var due []*call.Call
 	d.mu.Lock()
 	now := int64(time.Since(d.base))
 	for len(d.heap) > 0 && (d.heap[0].Deadline <= now || d.heap[0].Ended()) {
-		due = append(due, heap.Pop(&d.heap).(*kv.Call))
+		due = append(due, heap.Pop(&d.heap).(*call.Call))
 	}
 	if len(d.heap) > 0 && !d.ended {
 		d.arm()

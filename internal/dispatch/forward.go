@@ -1,8 +1,8 @@
 package dispatch
 
 import (
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 )
 
 // During a rebalance a map may say beside where its vbuckets are also where they go. A call that its node has refused,
@@ -23,7 +23,7 @@ func (r *Router) forward(pk *picker, cl claimed) bool {
 }
 
 // forwarded is the node of a call that was turned to its vbucket's next one, or i if the map has changed since.
-func forwarded(s *topology.Snapshot, c *kv.Call, i int) int {
+func forwarded(s *topology.Snapshot, c *call.Call, i int) int {
 	if c.ForwardRev != s.Rev {
 		c.Route.Forward = false
 		return i

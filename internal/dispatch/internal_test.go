@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -26,18 +27,18 @@ func TestDeadlinesAreExact(t *testing.T) {
 		var mu sync.Mutex
 		fired := map[int64]time.Duration{}
 		var d deadlines
-		d.init(base, func(c *kv.Call) {
+		d.init(base, func(c *call.Call) {
 			mu.Lock()
 			fired[c.Deadline] = time.Since(base)
 			mu.Unlock()
 			c.State.Finish()
 		})
 		for _, ms := range []int64{50, 10, 30, 10, 999, 1} {
-			c := kv.NewCall()
+			c := call.NewCall()
 			c.Deadline = ms * int64(time.Millisecond)
 			d.add(c)
 		}
-		ended := kv.NewCall()
+		ended := call.NewCall()
 		ended.Deadline = int64(20 * time.Millisecond)
 		ended.State.Finish()
 		d.add(ended)
@@ -48,7 +49,7 @@ func TestDeadlinesAreExact(t *testing.T) {
 			require.EqualValues(t, deadline, at)
 		}
 		d.stop()
-		d.add(kv.NewCall())
+		d.add(call.NewCall())
 		require.Empty(t, d.heap)
 	})
 }
@@ -99,7 +100,7 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 	} {
 		pk, served := &picker{snap: snap, nodes: nodes}, 0
 		for hash := range uint32(1 << 12) {
-			long, short := kv.NewCall(), kv.NewCall()
+			long, short := call.NewCall(), call.NewCall()
 			long.Req.Opcode, long.Req.Key = memd.OpGet, []byte("k")
 			long.Route.Hash, short.Route.Hash = hash<<13+hash, hash<<13+hash
 			want, _ := r.pick(pk, long)
@@ -117,7 +118,7 @@ func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
 		require.True(t, used[p], "keys are spread over a node's connections")
 	}
 	// What is not for the short way: a call that was turned to its vbucket's next node.
-	c := kv.NewCall()
+	c := call.NewCall()
 	c.Route.Forward = true
 	require.Nil(t, (&picker{snap: snap, nodes: []*node{a, b, nil}}).ofKey(c))
 	c.Route.Forward = false
@@ -161,7 +162,7 @@ func version(epoch, rev int) []byte {
 func TestOffersAreConsideredOnce(t *testing.T) {
 	var o offers
 	o.init(1 << 20)
-	call := &claimed{c: kv.NewCall()}
+	call := &claimed{c: call.NewCall()}
 	for range 1000 {
 		require.False(t, o.offer(version(1, 5), 0, "a", call))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -14,7 +15,7 @@ import (
 // layout is a picker as operations over several nodes see it.
 type layout struct{ pk *picker }
 
-var _ kv.Layout = layout{}
+var _ call.Layout = layout{}
 
 func (l layout) NumVBuckets() int          { return l.pk.snap.NumVBuckets() }
 func (l layout) NumReplicas() int          { return l.pk.snap.Replicas }
@@ -49,12 +50,12 @@ func (l layout) Capability(name string) (has, known bool) {
 	return c == topology.Supported, c != topology.Unknown
 }
 
-// Layout implements kv.Topology: before the first cluster map it waits for it, at most as long as a call would, and
+// Layout implements call.Mapped: before the first cluster map it waits for it, at most as long as a call would, and
 // fails as one would.
-func (r *Router) Layout(ctx context.Context) (kv.Layout, error) { return r.LayoutAs(ctx, nil) }
+func (r *Router) Layout(ctx context.Context) (call.Layout, error) { return r.LayoutAs(ctx, nil) }
 
 // LayoutAs is Layout with a strategy for the wait, nil for the cluster's.
-func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (kv.Layout, error) {
+func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (call.Layout, error) {
 	if pk := r.picker.Load(); pk != nil {
 		return layout{pk}, nil
 	}
@@ -84,9 +85,9 @@ const maxAwait = time.Minute
 
 // restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does
 // not have. Such a call ends, because nothing that a retry could wait for would change it.
-func (r *Router) restrict(pk *picker, c *kv.Call) error {
+func (r *Router) restrict(pk *picker, c *call.Call) error {
 	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica != 0) {
-		return &kv.CapabilityError{Capability: "vbuckets"}
+		return &call.CapabilityError{Capability: "vbuckets"}
 	}
 	l := layout{pk}
 	if err := c.Req.Check(l); err != nil {
@@ -100,13 +101,13 @@ func (r *Router) restrict(pk *picker, c *kv.Call) error {
 	if !c.Req.ByVBucket {
 		vb = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
 	}
-	_, err := kv.PickReplica(l, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+	_, err := call.PickReplica(l, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
 	return err
 }
 
-// HedgePlan implements kv.Hedger.
-func (r *Router) HedgePlan(key []byte) kv.HedgePlan {
-	plan := kv.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}
+// HedgePlan implements call.Hedger.
+func (r *Router) HedgePlan(key []byte) call.HedgePlan {
+	plan := call.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}
 	if ps := r.policies.Load(); ps != nil {
 		plan.Throttle = ps.Throttle
 		if p := ps.Of(memd.OpGet); p != nil && p.Timeout > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -30,19 +31,19 @@ func (strict) Inline() bool { return true }
 // Strict is the strategy of the client's own requests. It is not for users: the module keeps it internal.
 var Strict retry.Strategy = strict{}
 
-func pathOf(c *kv.Call) collections.Path {
+func pathOf(c *call.Call) collections.Path {
 	return collections.Path{Scope: c.Req.Scope, Collection: c.Req.Collection}
 }
 
 // collectionWaiter is a call that waits for its collection's id.
 type collectionWaiter struct {
 	r *Router
-	c *kv.Call
+	c *call.Call
 }
 
 // waitCollection lets the call wait for the lookup of its collection, which it starts if none is running.
-func (r *Router) waitCollection(c *kv.Call) {
-	c.SetStage(kv.StageCollection)
+func (r *Router) waitCollection(c *call.Call) {
+	c.SetStage(call.StageCollection)
 	c.Share() // the cache's waiter outlives a call that ends meanwhile
 	r.hold(c)
 	if err := r.colls.Wait(pathOf(c), &collectionWaiter{r, c}); err != nil {
@@ -77,7 +78,7 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 	case errors.Is(err, cberr.CollectionNotFound):
 		w.r.notSent(w.c, retry.CollectionNotFound, err)
 	case errors.Is(err, cberr.UnsupportedOperation):
-		w.c.Fail(&kv.FeatureError{Feature: collectionsFeature})
+		w.c.Fail(&call.FeatureError{Feature: collectionsFeature})
 	default:
 		w.c.Fail(err)
 	}
@@ -85,7 +86,7 @@ func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
 
 // lookupRefused asks a call's strategy about what a node has answered to the lookup that the call waits for. The call
 // itself was not sent.
-func (r *Router) lookupRefused(c *kv.Call, le *lookupError) {
+func (r *Router) lookupRefused(c *call.Call, le *lookupError) {
 	c.Share()
 	c.Taken()
 	if c.State.NotSent() {
@@ -164,7 +165,7 @@ func (l *lookup) failed(err error) {
 	if info.Reason != retry.Unknown {
 		why = info.Reason
 	}
-	var ke *kv.Error
+	var ke *call.Error
 	claimed := l.state.Lost
 	if errors.As(err, &ke) {
 		l.node = ke.Endpoint

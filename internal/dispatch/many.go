@@ -4,16 +4,16 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
 // byPipeline is calls on their way to several connections. It is memory that is used again.
 type byPipeline struct {
 	pipes []*pipeline
-	items [][]*kv.Call // of each pipeline
-	last  int          // the one that was added to last
+	items [][]*call.Call // of each pipeline
+	last  int            // the one that was added to last
 }
 
 // byPipelineOf gives one from a pool of them.
@@ -24,7 +24,7 @@ func byPipelineOf(pool *sync.Pool) *byPipeline {
 	return &byPipeline{}
 }
 
-func (b *byPipeline) add(p *pipeline, c *kv.Call) {
+func (b *byPipeline) add(p *pipeline, c *call.Call) {
 	if b.last >= len(b.pipes) || b.pipes[b.last] != p {
 		b.last = 0
 		for b.last < len(b.pipes) && b.pipes[b.last] != p {
@@ -51,9 +51,9 @@ func (b *byPipeline) submit() {
 	b.pipes, b.last = b.pipes[:0], 0
 }
 
-// DispatchAll implements kv.BatchDispatcher: one look at the clock, and one turn in each connection's lock for many
+// DispatchAll implements call.Batcher: one look at the clock, and one turn in each connection's lock for many
 // requests.
-func (r *Router) DispatchAll(calls []*kv.Call) {
+func (r *Router) DispatchAll(calls []*call.Call) {
 	now := r.now()
 	b := byPipelineOf(&r.sorted)
 	for _, c := range calls {
@@ -78,7 +78,7 @@ func DispatchAll(ops []retry.Op) {
 		}
 		b := byPipelineOf(&r.sorted)
 		for len(ops) > 0 && routerOf(ops[0]) == r {
-			c := ops[0].(*kv.Call) //nolint:forcetypeassert // routerOf has looked
+			c := ops[0].(*call.Call) //nolint:forcetypeassert // routerOf has looked
 			r.renew(c)
 			if p := r.find(c); p != nil {
 				b.add(p, c)
@@ -92,7 +92,7 @@ func DispatchAll(ops []retry.Op) {
 
 // routerOf gives the router of a call, nil for other operations.
 func routerOf(op retry.Op) *Router {
-	if c, ok := op.(*kv.Call); ok {
+	if c, ok := op.(*call.Call); ok {
 		r, _ := c.Owner().(*Router)
 		return r
 	}
@@ -100,7 +100,7 @@ func routerOf(op retry.Op) *Router {
 }
 
 // submitAll is submit for many calls.
-func (p *pipeline) submitAll(calls []*kv.Call) {
+func (p *pipeline) submitAll(calls []*call.Call) {
 	var fits *conn.Conn // none of the calls is outdated for it
 	for len(calls) > 0 {
 		cn := p.conn.Load()
@@ -116,6 +116,6 @@ func (p *pipeline) submitAll(calls []*kv.Call) {
 }
 
 // outdated reports whether one of the calls was routed by an older map than the connection takes.
-func outdated(calls []*kv.Call, cn *conn.Conn) bool {
-	return cn.Map > 1 && slices.ContainsFunc(calls, func(c *kv.Call) bool { return c.Route.Map < cn.Map })
+func outdated(calls []*call.Call, cn *conn.Conn) bool {
+	return cn.Map > 1 && slices.ContainsFunc(calls, func(c *call.Call) bool { return c.Route.Map < cn.Map })
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 )
 
 // node is a data node as the router reaches it: as many connections as the configuration says, each with a pipeline of
@@ -116,7 +116,7 @@ func (n *node) index() int {
 
 // choose gives the pipeline for a call: the one of its connection for a request that is bound to one, the one of its
 // key for a request for a document, and otherwise the next one in turn that is connected.
-func (n *node) choose(c *kv.Call) *pipeline {
+func (n *node) choose(c *call.Call) *pipeline {
 	if p := n.orderedFor(c); p != nil {
 		return p
 	}
@@ -125,7 +125,7 @@ func (n *node) choose(c *kv.Call) *pipeline {
 		return n.conns[0]
 	case c.Req.Connection != "":
 		return n.named(c.Req.Connection)
-	case c.Spec().Has(kv.Keyed) && len(c.Req.Key) > 0:
+	case c.Spec().Has(call.Keyed) && len(c.Req.Key) > 0:
 		return n.ofKey(c.Route.Hash)
 	}
 	start := 0

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 )
 
 // whole is an operation under observation, of which one call is the only part, or several are parts.
@@ -31,7 +31,7 @@ func (r *Router) start(ctx context.Context, t observe.Target) *whole {
 	return w
 }
 
-// observeHedged implements kv.HedgePlan.Observe.
+// observeHedged implements call.HedgePlan.Observe.
 func (r *Router) observeHedged(ctx context.Context, scope, collection string) (of context.Context, end func(error)) {
 	w := r.start(ctx, observe.Target{Operation: "get", Scope: scope, Collection: collection})
 	return context.WithValue(ctx, wholeKey{}, w), func(err error) { w.op.End(w.inner, outcomeOf(err)) }
@@ -39,7 +39,7 @@ func (r *Router) observeHedged(ctx context.Context, scope, collection string) (o
 
 // observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was
 // given. The client's own requests are not operations of a user.
-func (r *Router) observe(c *kv.Call) {
+func (r *Router) observe(c *call.Call) {
 	ctx := c.Context()
 	if w, ok := ctx.Value(wholeKey{}).(*whole); ok {
 		c.ObserveAttempts(&watch{r: r, of: w, part: true})
@@ -58,7 +58,7 @@ func (r *Router) observe(c *kv.Call) {
 	c.ObserveAttempts(&watch{r: r, of: r.start(ctx, t)})
 }
 
-// watch implements kv.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the
+// watch implements call.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the
 // router, tells of them: a provider is code of the user's, which no connection waits for.
 type watch struct {
 	r    *Router
@@ -72,7 +72,7 @@ type watch struct {
 
 // attempt is one attempt of a call.
 type attempt struct {
-	via        *kv.Via // nil: no dispatch seen
+	via        *call.Via // nil: no dispatch seen
 	opaque     uint32
 	began, end time.Time
 	failure    observe.Outcome
@@ -81,21 +81,21 @@ type attempt struct {
 // mostKept is how many attempts are kept until they are told of.
 const mostKept = 16
 
-// Sent implements kv.Watcher.
-func (w *watch) Sent(v *kv.Via, opaque uint32) {
+// Sent implements call.Watcher.
+func (w *watch) Sent(v *call.Via, opaque uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.out = attempt{via: v, opaque: opaque, began: time.Now()}
 }
 
-// Unsent implements kv.Watcher.
+// Unsent implements call.Watcher.
 func (w *watch) Unsent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.out = attempt{}
 }
 
-// Failed implements kv.Watcher.
+// Failed implements call.Watcher.
 func (w *watch) Failed(cause error) {
 	w.mu.Lock()
 	w.close(failureOf(cause))
@@ -109,7 +109,7 @@ func (w *watch) Failed(cause error) {
 	}
 }
 
-// Done implements kv.Watcher.
+// Done implements call.Watcher.
 func (w *watch) Done(err error) {
 	out := outcomeOf(err)
 	w.mu.Lock()
@@ -162,7 +162,7 @@ func failureOf(cause error) observe.Outcome {
 
 // outcomeOf says how a call ended in the words of spans and metrics.
 func outcomeOf(err error) observe.Outcome {
-	var e *kv.Error
+	var e *call.Error
 	if !errors.As(err, &e) {
 		return observe.Outcome{}
 	}

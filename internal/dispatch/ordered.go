@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -28,7 +28,7 @@ type demand struct {
 
 // orderedFor gives the pipeline of the connection without unordered execution, if the call needs it or names that
 // connection; otherwise nil.
-func (n *node) orderedFor(c *kv.Call) *pipeline {
+func (n *node) orderedFor(c *call.Call) *pipeline {
 	p := n.ordered.Load()
 	if id := c.Req.Connection; id != "" {
 		if p != nil {
@@ -38,7 +38,7 @@ func (n *node) orderedFor(c *kv.Call) *pipeline {
 		}
 		return nil
 	}
-	if !c.Spec().Has(kv.Ordered) {
+	if !c.Spec().Has(call.Ordered) {
 		return nil
 	}
 	if cn := n.conns[0].conn.Load(); cn != nil && !cn.Info().Features.Has(memd.FeatureUnorderedExecution) {

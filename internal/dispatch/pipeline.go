@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -43,7 +43,7 @@ type pipeline struct {
 	progress atomic.Int64 // when the current attempt to connect did its last step, since the router's base
 
 	mu      sync.Mutex
-	queue   []*kv.Call
+	queue   []*call.Call
 	failed  bool // the current attempts to connect have failed at least once
 	closed  bool
 	lastErr error
@@ -78,14 +78,14 @@ func (p *pipeline) trying() bool {
 
 // submit sends the call, or queues it while a first handshake is under way, or names the reason why neither is
 // possible.
-func (p *pipeline) submit(c *kv.Call) {
+func (p *pipeline) submit(c *call.Call) {
 	if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
 		p.submitElse(c)
 	}
 }
 
 // connFor is the connection that takes the call without a further question; nil when there is one.
-func (p *pipeline) connFor(c *kv.Call) *conn.Conn {
+func (p *pipeline) connFor(c *call.Call) *conn.Conn {
 	if cn := p.conn.Load(); p.node.breaker == nil && p.demand == nil && cn != nil && c.Route.Map >= cn.Map {
 		return cn
 	}
@@ -94,7 +94,7 @@ func (p *pipeline) connFor(c *kv.Call) *conn.Conn {
 
 // refuse gives a call that the pipeline cannot take to its strategy, unless a newer map may have another node for it.
 // For since see noWay.
-func (p *pipeline) refuse(c *kv.Call, since uint64, why retry.Reason, cause error) {
+func (p *pipeline) refuse(c *call.Call, since uint64, why retry.Reason, cause error) {
 	if pk := p.r.picker.Load(); pk != nil && pk.number != c.Route.Map {
 		c.Taken()
 		p.r.route(c)
@@ -113,7 +113,7 @@ func (p *pipeline) explained() string {
 }
 
 // submitElse is submit for a call that no connection has taken at once.
-func (p *pipeline) submitElse(c *kv.Call) {
+func (p *pipeline) submitElse(c *call.Call) {
 	if p.demand != nil {
 		p.want()
 	}
@@ -143,7 +143,7 @@ func (p *pipeline) submitElse(c *kv.Call) {
 		}
 	}
 	if c.Req.Connection != "" { // it has ended, and no other one will do
-		c.Fail(&kv.ConnectionGoneError{Connection: c.Req.Connection})
+		c.Fail(&call.ConnectionGoneError{Connection: c.Req.Connection})
 		return
 	}
 	c.Share()
@@ -179,7 +179,7 @@ func (p *pipeline) submitElse(c *kv.Call) {
 		p.refuse(c, since, retry.EndpointNotWritable, errQueueFull)
 		return
 	}
-	c.SetStage(kv.StageConnection)
+	c.SetStage(call.StageConnection)
 	p.queue = append(p.queue, c)
 	p.mu.Unlock()
 	p.r.hold(c)
@@ -189,7 +189,7 @@ func (p *pipeline) submitElse(c *kv.Call) {
 func (o *Options) blockLimit() int { return 16 * o.QueueLimit }
 
 // awaitRoom lets a call wait for its turn on a connection that is full; false when too many do already.
-func (p *pipeline) awaitRoom(cn *conn.Conn, c *kv.Call) bool {
+func (p *pipeline) awaitRoom(cn *conn.Conn, c *call.Call) bool {
 	c.Share()
 	p.mu.Lock()
 	// another one is there, or none: no goroutine would look after a call that waits for this one
@@ -202,7 +202,7 @@ func (p *pipeline) awaitRoom(cn *conn.Conn, c *kv.Call) bool {
 		p.mu.Unlock()
 		return false
 	}
-	c.SetStage(kv.StageRoom)
+	c.SetStage(call.StageRoom)
 	p.queue = append(p.queue, c)
 	p.mu.Unlock()
 	p.r.hold(c)
@@ -243,7 +243,7 @@ func (p *pipeline) Room(cn *conn.Conn) {
 }
 
 // reroute finds another way for a call whose pipeline has left. That uses no attempt.
-func (r *Router) reroute(c *kv.Call, from *pipeline) {
+func (r *Router) reroute(c *call.Call, from *pipeline) {
 	c.Taken()
 	if pk := r.picker.Load(); pk != nil {
 		// closing: no other way will come
@@ -584,13 +584,13 @@ func (p *pipeline) pushes() bool {
 var errLeft = errors.New("the node has left the cluster")
 
 // Answered implements conn.Handler.
-func (p *pipeline) Answered(cn *conn.Conn, c *kv.Call, pkt *memd.Packet) {
+func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 	p.node.breaker.Success() // whatever it says, the node has answered
 	p.r.answered(p, cn, c, pkt)
 }
 
 // Lost implements conn.Handler.
-func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
+func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
 	p.tripped()
 	c.Share()
 	p.r.hold(c)
@@ -598,7 +598,7 @@ func (p *pipeline) Lost(c *kv.Call, epoch uint32, cause error) {
 }
 
 // Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
-func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
+func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 	c.Share()
 	c.NotSent()
 	since := p.r.o.Orchestrator.Wakes()
@@ -614,7 +614,7 @@ func (p *pipeline) Unsent(c *kv.Call, cut bool, cause error) {
 }
 
 // Expired implements conn.Handler.
-func (p *pipeline) Expired(c *kv.Call) {
+func (p *pipeline) Expired(c *call.Call) {
 	p.tripped()
 	p.r.expire(c)
 }
@@ -626,7 +626,7 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 		return
 	}
 	name := pkt.Opcode.String()
-	if s := kv.SpecOf(pkt.Opcode); s != nil {
+	if s := call.SpecOf(pkt.Opcode); s != nil {
 		name = s.Name
 	}
 	p.r.reports.Add(observe.Orphan{

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
@@ -17,7 +17,7 @@ type OpPolicy struct {
 	Strategy retry.Strategy // of calls that name none; nil is none
 	Pinned   bool           // Strategy also replaces one that the call names
 	Timeout  time.Duration  // of calls that name none; 0 is the default
-	Hedge    *kv.Hedge      // of reads that name neither hedges nor a strategy; with Pinned also of those
+	Hedge    *call.Hedge    // of reads that name neither hedges nor a strategy; with Pinned also of those
 }
 
 // Policies are what a policy file says about calls. They do not change.
@@ -46,7 +46,7 @@ func (r *Router) SetPolicies(p *Policies) {
 }
 
 // mayHedge tells a new call whether to ask for hedges.
-func (r *Router) mayHedge(c *kv.Call) {
+func (r *Router) mayHedge(c *call.Call) {
 	if r.policies.Load() != nil {
 		c.SetHedge(r.hedges)
 	}
@@ -54,7 +54,7 @@ func (r *Router) mayHedge(c *kv.Call) {
 
 // govern gives the call what the policies have for its operation, and says how long it may take; 0 is the default. The
 // client's own requests are left alone.
-func (ps *Policies) govern(c *kv.Call, limit time.Duration) time.Duration {
+func (ps *Policies) govern(c *call.Call, limit time.Duration) time.Duration {
 	if c.Req.Retry == Strict {
 		return limit
 	}
@@ -72,7 +72,7 @@ func (ps *Policies) govern(c *kv.Call, limit time.Duration) time.Duration {
 }
 
 // hedge is what calls ask for the hedges of their opcode.
-func (r *Router) hedge(op memd.Opcode) (*kv.Hedge, bool) {
+func (r *Router) hedge(op memd.Opcode) (*call.Hedge, bool) {
 	ps := r.policies.Load()
 	if ps == nil {
 		return nil, false
@@ -94,9 +94,9 @@ func (r *Router) well(addr string) {
 
 // refused ends a call whose answer has no reason, unless the user's hook has one. The hook is asked only where sending
 // the request again is safe: the operation is idempotent, or the status is known to leave the document as it was.
-func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
+func (r *Router) refused(c *call.Call, d *call.Disposition, err *call.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
-	if r.o.Classify == nil || !safe || c.Spec().Has(kv.NoRetry) || c.Req.Retry == Strict {
+	if r.o.Classify == nil || !safe || c.Spec().Has(call.NoRetry) || c.Req.Retry == Strict {
 		r.well(err.Endpoint)
 		c.Refuse(err)
 		return
@@ -114,7 +114,7 @@ func (r *Router) refused(c *kv.Call, d *kv.Disposition, err *kv.Error) {
 }
 
 // classify asks the user's hook. One that panics, or ends its goroutine, has named no reason.
-func (r *Router) classify(c *kv.Call, answer *kv.Error) (why retry.Reason) {
+func (r *Router) classify(c *call.Call, answer *call.Error) (why retry.Reason) {
 	err := observe.Apart("Classify", func() error {
 		why = r.o.Classify(c.Spec().Name, answer)
 		return nil

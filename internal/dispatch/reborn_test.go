@@ -15,6 +15,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
@@ -69,10 +70,13 @@ func ready(t *testing.T, r *Router) {
 type heldUp struct {
 	*Router
 	meanwhile func()
-	hand      func(p *pipeline, c *kv.Call)
+	hand      func(p *pipeline, c *call.Call)
 }
 
-func (h *heldUp) Dispatch(c *kv.Call) {
+// Runner implements kv.Dispatcher.
+func (h *heldUp) Runner() call.Runner { return h }
+
+func (h *heldUp) Dispatch(c *call.Call) {
 	h.admit(c, h.now())
 	p := h.find(c)
 	h.meanwhile()
@@ -82,9 +86,9 @@ func (h *heldUp) Dispatch(c *kv.Call) {
 // A call that was routed before its bucket was deleted and created again, and is handed over after the new bucket's
 // connection is there, would land in the collection that has the old one's id now.
 func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
-	for name, hand := range map[string]func(p *pipeline, c *kv.Call){
-		"one":  func(p *pipeline, c *kv.Call) { p.submit(c) },
-		"many": func(p *pipeline, c *kv.Call) { p.submitAll([]*kv.Call{c}) },
+	for name, hand := range map[string]func(p *pipeline, c *call.Call){
+		"one":  func(p *pipeline, c *call.Call) { p.submit(c) },
+		"many": func(p *pipeline, c *call.Call) { p.submitAll([]*call.Call{c}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			routed(t, func(t *testing.T, m *mock.Cluster, r *Router) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -70,7 +71,7 @@ func TestACallThatWaitsForRoomOnAConnectionThatIsGone(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		id := r.Logins()[0].Connection
 		_, old := r.connection(id)
-		held := &heldUp{r, func() { require.NoError(t, r.Replace(t.Context(), id)) }, func(p *pipeline, c *kv.Call) {
+		held := &heldUp{r, func() { require.NoError(t, r.Replace(t.Context(), id)) }, func(p *pipeline, c *call.Call) {
 			require.True(t, p.awaitRoom(old, c))
 		}}
 		began := time.Now()

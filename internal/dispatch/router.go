@@ -12,10 +12,10 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -56,29 +56,29 @@ type Options struct {
 	// Transparent is the strategy that tries again what no server has seen, and nothing else.
 	Transparent retry.Strategy
 	// Classify names the reason of an answer that has none, or retry.Unknown. It is user code: it may block and panic.
-	Classify func(operation string, err *kv.Error) retry.Reason
+	Classify func(operation string, err *call.Error) retry.Reason
 }
 
-// Router is one bucket's way to its nodes. It is a kv.Dispatcher and a kv.Owner. It starts a goroutine for configs,
+// Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for configs,
 // one per node for the connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
 	o        Options
-	home     kv.Home // of its calls
+	home     call.Home // of its calls
 	ctx      context.Context
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
-	pool     sync.Pool // of *kv.Call
+	pool     sync.Pool // of *call.Call
 	sorted   sync.Pool // of *byPipeline
 	picker   atomic.Pointer[picker]
 	policies atomic.Pointer[Policies]
-	hedges   func(op memd.Opcode) (h *kv.Hedge, pinned bool)
+	hedges   func(op memd.Opcode) (h *call.Hedge, pinned bool)
 	colls    *collections.Cache
 	due      deadlines
 	work     executor
 	next     atomic.Uint32 // round robin
 
 	mu      sync.Mutex
-	waiting []*kv.Call // for the first cluster map
+	waiting []*call.Call // for the first cluster map
 	nodes   map[string]*node
 	closed  bool
 	network string
@@ -122,9 +122,9 @@ type picker struct {
 }
 
 var (
-	_ kv.BatchDispatcher = (*Router)(nil)
-	_ kv.Owner           = (*Router)(nil)
-	_ kv.Holder          = (*Router)(nil)
+	_ call.Batcher = (*Router)(nil)
+	_ call.Owner   = (*Router)(nil)
+	_ call.Holder  = (*Router)(nil)
 )
 
 // New makes a router and begins to connect to the seeds. It does not wait.
@@ -136,9 +136,9 @@ func New(o Options) *Router {
 	r.look = time.AfterFunc(time.Hour, r.looked)
 	r.look.Stop()
 	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
-	r.home = kv.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
+	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.pool.New = func() any { return kv.NewCall() }
+	r.pool.New = func() any { return call.NewCall() }
 	r.policies.Store(o.Policies)
 	r.hedges = r.hedge
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
@@ -152,22 +152,25 @@ func New(o Options) *Router {
 	return r
 }
 
-// NewCall implements kv.Dispatcher.
-func (r *Router) NewCall() *kv.Call {
-	c := r.pool.Get().(*kv.Call)
+// Runner implements kv.Dispatcher, for the operations that the client sends itself.
+func (r *Router) Runner() call.Runner { return r }
+
+// NewCall implements call.Runner.
+func (r *Router) NewCall() *call.Call {
+	c := r.pool.Get().(*call.Call)
 	r.mayHedge(c)
 	return c
 }
 
-// Release implements kv.Dispatcher. Only calls that no other goroutine can hold are used again.
-func (r *Router) Release(c *kv.Call) {
+// Release implements call.Runner. Only calls that no other goroutine can hold are used again.
+func (r *Router) Release(c *call.Call) {
 	if r.free(c) {
 		r.pool.Put(c)
 	}
 }
 
 // free makes a finished call ready for its next use, if no other goroutine can hold it.
-func (r *Router) free(c *kv.Call) bool {
+func (r *Router) free(c *call.Call) bool {
 	if !c.Pooled() || c.Held() && !r.due.remove(c) {
 		return false
 	}
@@ -178,8 +181,8 @@ func (r *Router) free(c *kv.Call) bool {
 // now is the time since the router's base.
 func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 
-// Dispatch implements kv.Dispatcher.
-func (r *Router) Dispatch(c *kv.Call) {
+// Dispatch implements call.Runner.
+func (r *Router) Dispatch(c *call.Call) {
 	r.admit(c, r.now())
 	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
 		if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
@@ -189,7 +192,7 @@ func (r *Router) Dispatch(c *kv.Call) {
 }
 
 // admit gives the call its deadline and what else does not change from attempt to attempt.
-func (r *Router) admit(c *kv.Call, now int64) {
+func (r *Router) admit(c *call.Call, now int64) {
 	c.Started = now
 	c.Bind(&r.home)
 	limit := c.Req.Timeout
@@ -225,14 +228,14 @@ func deadline(now int64, limit time.Duration) int64 {
 	return now + min(int64(limit), math.MaxInt64-now)
 }
 
-// Redispatch implements kv.Owner.
-func (r *Router) Redispatch(c *kv.Call) {
+// Redispatch implements call.Owner.
+func (r *Router) Redispatch(c *call.Call) {
 	r.renew(c)
 	r.route(c)
 }
 
 // renew prepares a call for its next attempt. The server of a durable write gets its share of the time that is left.
-func (r *Router) renew(c *kv.Call) {
+func (r *Router) renew(c *call.Call) {
 	if c.DurabilityMS != 0 {
 		c.DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}
@@ -244,32 +247,32 @@ func serverTime(left time.Duration) uint32 {
 	return uint32(min(max(left/10*9/time.Millisecond, 1500), 65534))
 }
 
-// Cancel implements kv.Owner.
-func (r *Router) Cancel(c *kv.Call, cause error) bool {
+// Cancel implements call.Owner.
+func (r *Router) Cancel(c *call.Call, cause error) bool {
 	if cause == context.DeadlineExceeded { //nolint:errorlint // the value itself says that the deadline has passed
 		return r.o.Orchestrator.Expire(c)
 	}
 	return r.o.Orchestrator.Cancel(c, cause)
 }
 
-// Complete implements kv.Owner.
+// Complete implements call.Owner.
 func (r *Router) Complete(f func()) { r.work.run(f) }
 
 // expire ends a call whose deadline has passed.
-func (r *Router) expire(c *kv.Call) { r.o.Orchestrator.Expire(c) }
+func (r *Router) expire(c *call.Call) { r.o.Orchestrator.Expire(c) }
 
 // route finds the call's node and hands it over. It never blocks. The call is local.
-func (r *Router) route(c *kv.Call) {
+func (r *Router) route(c *call.Call) {
 	if p := r.find(c); p != nil {
 		p.submit(c)
 	}
 }
 
 // find gives the pipeline that is to have the call. Nil means that the call is taken care of already.
-func (r *Router) find(c *kv.Call) *pipeline {
+func (r *Router) find(c *call.Call) *pipeline {
 	pk := r.picker.Load()
 	if pk == nil {
-		if n := r.anySeed(); n != nil && !c.Spec().Has(kv.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
+		if n := r.anySeed(); n != nil && !c.Spec().Has(call.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
 			return n.choose(c) // the request for the first map itself
 		}
 		r.waitConfig(c)
@@ -281,11 +284,11 @@ func (r *Router) find(c *kv.Call) *pipeline {
 			return p
 		}
 	}
-	if c.Spec().Has(kv.CollectionAware) && (!c.Req.InDefaultCollection() || r.colls.Doubted()) {
+	if c.Spec().Has(call.CollectionAware) && (!c.Req.InDefaultCollection() || r.colls.Doubted()) {
 		e, ok := r.collection(c)
 		if !ok {
-			if pk.snap.Capability(kv.CapabilityCollections) == topology.Unsupported {
-				c.Fail(&kv.CapabilityError{Capability: kv.CapabilityCollections})
+			if pk.snap.Capability(call.CapabilityCollections) == topology.Unsupported {
+				c.Fail(&call.CapabilityError{Capability: call.CapabilityCollections})
 				return nil
 			}
 			r.waitCollection(c)
@@ -311,7 +314,7 @@ func (r *Router) find(c *kv.Call) *pipeline {
 }
 
 // collection gives the id of the call's collection, as far as it is known.
-func (r *Router) collection(c *kv.Call) (collections.Entry, bool) {
+func (r *Router) collection(c *call.Call) (collections.Entry, bool) {
 	if id := c.Req.CollectionID; id != 0 {
 		return collections.Entry{ID: id}, true
 	}
@@ -344,7 +347,7 @@ func (e *RouteError) Error() string {
 }
 
 // ofKey is what find does for a Simple request; nil when there is more to it.
-func (pk *picker) ofKey(c *kv.Call) *pipeline {
+func (pk *picker) ofKey(c *call.Call) *pipeline {
 	n := uint32(pk.snap.NumVBuckets())
 	if n == 0 || c.Route.Forward {
 		return nil
@@ -378,8 +381,8 @@ func (pk *picker) active(vb uint16, hash uint32) *pipeline {
 func vbucket(hash, n uint32) uint16 { return uint16(hash >> 16 & 0x7fff % n) }
 
 // pick gives the pipeline that serves the call's attempt, or the reason why there is none.
-func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
-	if !c.Spec().Has(kv.Keyed) && !c.Req.ByVBucket {
+func (r *Router) pick(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
+	if !c.Spec().Has(call.Keyed) && !c.Req.ByVBucket {
 		return r.pickAny(pk, c)
 	}
 	n := pk.snap.NumVBuckets()
@@ -396,7 +399,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 			i = forwarded(pk.snap, c, i)
 		}
 	} else {
-		i, _ = kv.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+		i, _ = call.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
 	}
 	if n := pk.node(i); n != nil {
 		return n.choose(c), retry.Unknown
@@ -405,7 +408,7 @@ func (r *Router) pick(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 }
 
 // pickAny prefers nodes that are connected, in turn.
-func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
+func (r *Router) pickAny(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
 	if c.Req.Pinned {
 		if n := pk.node(c.Req.Node); n != nil {
 			return n.choose(c), retry.Unknown
@@ -434,14 +437,14 @@ func (r *Router) pickAny(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
 }
 
 // notSent is the end of an attempt that reached no socket.
-func (r *Router) notSent(c *kv.Call, why retry.Reason, cause error) {
+func (r *Router) notSent(c *call.Call, why retry.Reason, cause error) {
 	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause, "")
 }
 
 // noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before
 // that was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to
 // wake. node is the address of the call's node if that has no connection, otherwise "".
-func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error, node string) {
+func (r *Router) noWay(c *call.Call, since uint64, why retry.Reason, cause error, node string) {
 	c.Share()
 	c.Taken()
 	if !c.State.NotSent() {
@@ -455,7 +458,7 @@ func (r *Router) noWay(c *kv.Call, since uint64, why retry.Reason, cause error, 
 
 // judge asks the orchestrator about a claimed attempt. From here on the call has a deadline and a watched context of
 // its own, because it sits in no connection.
-func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) {
+func (r *Router) judge(c *call.Call, why retry.Reason, cause error, h retry.Hint) {
 	if why.AlwaysRetry() {
 		c.Lend() // the orchestrator asks no strategy, so nothing is between it and the deadline
 		c.Watch()
@@ -466,7 +469,7 @@ func (r *Router) judge(c *kv.Call, why retry.Reason, cause error, h retry.Hint) 
 }
 
 // hold keeps the promise of the deadline for a call outside of a connection.
-func (r *Router) hold(c *kv.Call) {
+func (r *Router) hold(c *call.Call) {
 	c.Lend()
 	if c.MarkHeld() {
 		r.due.add(c)
@@ -474,11 +477,11 @@ func (r *Router) hold(c *kv.Call) {
 	c.Watch()
 }
 
-// LetGo implements kv.Holder.
-func (r *Router) LetGo(c *kv.Call) bool { return r.due.remove(c) }
+// LetGo implements call.Holder.
+func (r *Router) LetGo(c *call.Call) bool { return r.due.remove(c) }
 
 // waitConfig parks a call until the first cluster map comes, as long as there is hope.
-func (r *Router) waitConfig(c *kv.Call) {
+func (r *Router) waitConfig(c *call.Call) {
 	c.Share()
 	since := r.o.Orchestrator.Wakes()
 	r.mu.Lock()
@@ -495,7 +498,7 @@ func (r *Router) waitConfig(c *kv.Call) {
 	cause, hope := r.seedState()
 	full := len(r.waiting) >= 16*r.o.QueueLimit
 	if hope && !full {
-		c.SetStage(kv.StageConfig)
+		c.SetStage(call.StageConfig)
 		r.waiting = append(r.waiting, c)
 	}
 	r.mu.Unlock()
@@ -672,7 +675,7 @@ func (r *Router) notify() {
 // nodes in the cluster map too.
 func (r *Router) wake() {
 	r.o.Orchestrator.Wake(func(op retry.Op) bool {
-		c, ok := op.(*kv.Call)
+		c, ok := op.(*call.Call)
 		return !ok || c.OwnedBy(r)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
@@ -126,8 +127,9 @@ func BenchmarkPick(b *testing.B) {
 }
 
 // catcher keeps the call that it is given.
-type catcher struct{ c *kv.Call }
+type catcher struct{ c *call.Call }
 
-func (*catcher) NewCall() *kv.Call     { return kv.NewCall() }
-func (k *catcher) Dispatch(c *kv.Call) { k.c = c }
-func (*catcher) Release(*kv.Call)      {}
+func (k *catcher) Runner() call.Runner   { return k }
+func (*catcher) NewCall() *call.Call     { return call.NewCall() }
+func (k *catcher) Dispatch(c *call.Call) { k.c = c }
+func (*catcher) Release(*call.Call)      {}

@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -134,7 +134,7 @@ func (n *node) mapless() bool {
 }
 
 // pickRing is pick for a bucket without vbuckets: a memcached one spreads its keys over a ring.
-func (r *Router) pickRing(pk *picker, c *kv.Call) (*pipeline, retry.Reason) {
+func (r *Router) pickRing(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
 	if pk.snap.Locator != topology.LocatorKetama {
 		return nil, retry.NotReady
 	}

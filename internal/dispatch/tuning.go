@@ -4,7 +4,7 @@ import "time"
 
 // Tuning is the part of a router's options that few change. Its zero value has the defaults.
 type Tuning struct {
-	InflateLimit  int           // bytes that a compressed value may become; 0 means kv.MaxInflated
+	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
 	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
 	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
 	NoOrphans     bool          // answers that come too late are counted and not reported
@@ -15,7 +15,7 @@ type Tuning struct {
 	Source Source // of maps beside the connections; nil when there is none
 }
 
-// InflateLimit implements kv.Limiter.
+// InflateLimit implements call.Limiter.
 func (r *Router) InflateLimit() int { return r.o.InflateLimit }
 
 // pauseAfter is how long to wait after an attempt to connect before which the pause was last: twice as long, within

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -75,7 +75,7 @@ func (e *entry) finish(at time.Duration, info retry.Info, err error) {
 		return
 	}
 	e.ended, e.err, e.retries, e.reasons = at, err, info.Retries(), info.Reasons
-	var ke *kv.Error
+	var ke *call.Error
 	if errors.As(err, &ke) {
 		e.retries, e.reasons = ke.Retry.Retries(), ke.Retry.Reasons
 	}

@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"context"
@@ -162,14 +162,6 @@ func NewCall() *Call { return &Call{} }
 // In names the collection of an operation that names none. It is for a Dispatcher's NewCall.
 func (c *Call) In(scope, collection string) { c.Req.Scope, c.Req.Collection = scope, collection }
 
-// block makes c a call that is waited for. The channel stays when the call is used again.
-func (c *Call) block() {
-	c.form = formBlocking
-	if c.wake == nil {
-		c.wake = make(chan struct{}, 1)
-	}
-}
-
 // Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and
 // that it keeps its channel and its spare memory.
 func (c *Call) Reset() {
@@ -219,8 +211,8 @@ func (c *Call) Spec() *Spec {
 	return specs[c.Req.Opcode]
 }
 
-// is reports whether the call's opcode has a row, and that the trait.
-func (c *Call) is(t Traits) bool {
+// Is reports whether the call's opcode has a row, and that the trait.
+func (c *Call) Is(t Traits) bool {
 	s := c.Spec()
 	return s != nil && s.Has(t)
 }
@@ -499,8 +491,8 @@ func (c *Call) Taken() {
 	}
 }
 
-// awaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
-func (c *Call) awaitTurn() {
+// AwaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
+func (c *Call) AwaitTurn() {
 	if c.has&hasTurn != 0 && Stage(c.stage.Load()) == StageRoom {
 		<-c.async.taken
 	}
@@ -517,7 +509,7 @@ func (c *Call) deliver() {
 	case formFuture:
 		close(c.async.done)
 		if c.observed { // it may never be waited for
-			c.home.Owner.Complete(func() { _ = c.outcome() })
+			c.home.Owner.Complete(func() { _ = c.Outcome() })
 		}
 	case formCallback:
 		if c.home == nil {
@@ -583,8 +575,8 @@ func (c *Call) NotSent() {
 	}
 }
 
-// outcome gives the finished call's error, translated: nil, or a *Error.
-func (c *Call) outcome() error {
+// Outcome gives the finished call's error, translated: nil, or a *Error.
+func (c *Call) Outcome() error {
 	if c.form == formFuture {
 		c.async.outcome.Do(func() { c.async.err = c.settle() })
 		return c.async.err
@@ -595,7 +587,7 @@ func (c *Call) outcome() error {
 func (c *Call) settle() error {
 	err := c.result()
 	if c.observed {
-		if c.Req.AbsentOK && isAbsent(err) { // an answer, to the observer too
+		if c.Req.AbsentOK && IsAbsent(err) { // an answer, to the observer too
 			c.watcher.Done(nil)
 		} else {
 			c.watcher.Done(err)
@@ -607,12 +599,12 @@ func (c *Call) settle() error {
 func (c *Call) result() error {
 	if !c.failed {
 		if c.shared() { // only such a call can have a history
-			c.Res.Result.retry = c.State.Kept()
-			c.Res.Result.addUnits(c.units.Load())
+			c.Res.Facts.Retry = c.State.Kept()
+			c.Res.Facts.addUnits(c.units.Load())
 		}
 		return nil
 	}
-	return c.translate(c.err, c.inDoubt)
+	return c.Translate(c.err, c.inDoubt)
 }
 
 // Retry implements retry.Op.
@@ -667,9 +659,9 @@ func opaqueID(o uint32) string {
 	return string(b[:])
 }
 
-// prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
+// Prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
 // here, before anything is sent.
-func (c *Call) prepare(ctx context.Context) error {
+func (c *Call) Prepare(ctx context.Context) error {
 	spec := c.Spec()
 	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
 	if c.Req.Retry != nil {
@@ -677,9 +669,9 @@ func (c *Call) prepare(ctx context.Context) error {
 	}
 	c.ctx = ctx
 	if spec == nil {
-		return badArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
+		return BadArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
 	}
-	if err := c.Req.validate(spec); err != nil {
+	if err := c.Req.Validate(spec); err != nil {
 		return err
 	}
 	if c.Req.Durability != 0 && c.Req.Capability == "" {
@@ -707,3 +699,8 @@ type contextError struct {
 
 func (e *contextError) Error() string { return e.cause.Error() }
 func (e *contextError) Unwrap() error { return e.cause }
+
+// ContextEnded is the failure of a call whose context has ended with cause; deadline says that its time was over.
+func ContextEnded(cause error, deadline bool) error {
+	return &contextError{cause: cause, deadline: deadline}
+}

@@ -1,15 +1,14 @@
-package kv
+package call
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Response is a successful answer as Op.Decode sees it. Value belongs to the call's owner: it is memory of its exact
-// size, or the caller's buffer when the request named one.
+// Response is a successful answer as the operation reads it. Value belongs to the call's owner: it is memory of its
+// exact size, or the caller's buffer when the request named one.
 type Response struct {
 	Opcode    memd.Opcode
 	Datatype  memd.Datatype
@@ -20,7 +19,7 @@ type Response struct {
 	Value     []byte
 	extras    [24]byte
 
-	Result Result
+	Facts  Facts
 	Bucket string
 
 	long         *long // nil for an answer of one packet without a key
@@ -97,8 +96,14 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 // arrived says how the answer came. It runs on the goroutine that wants the result.
 func (r *Response) arrived(by *Route, via *Via, bucket string) {
 	r.VBucket, r.prefixed, r.collectionID, r.Bucket = by.VBucket, by.Prefixed, by.CollectionID, bucket
-	r.Result.CAS, r.Result.via = r.CAS, via
+	r.Facts.Via = via
 }
+
+// Prefixed reports whether keys have their collection's id before them.
+func (r *Response) Prefixed() bool { return r.prefixed }
+
+// CollectionID is the id that the request has named.
+func (r *Response) CollectionID() uint32 { return r.collectionID }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
 func (r *Response) Extras() []byte { return r.extras[:r.extrasLen] }
@@ -109,15 +114,6 @@ func (r *Response) Flags() uint32 {
 		return 0
 	}
 	return binary.BigEndian.Uint32(r.extras[:])
-}
-
-// Token is the mutation token in the answer of a write; its zero value when the server gave none.
-func (r *Response) Token() (t MutationToken) {
-	if r.extrasLen >= 16 {
-		t.Bucket, t.VBucket = r.Bucket, r.VBucket
-		t.UUID, t.Seqno = binary.BigEndian.Uint64(r.extras[:]), binary.BigEndian.Uint64(r.extras[8:])
-	}
-	return t
 }
 
 // set copies what p says, its value behind what is in into unless that is nil, or keeps the value when that is memory
@@ -138,7 +134,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		r.Value = exact(p.Value)
 	}
 	if len(p.Frames) > 0 {
-		r.Result.setFrames(p.Frames)
+		r.Facts.setFrames(p.Frames)
 	}
 }
 
@@ -149,45 +145,17 @@ func exact(b []byte) []byte {
 	return to
 }
 
-// Result is what every operation's result carries.
-type Result struct {
-	CAS uint64
-
-	// Results are passed by value, through the stack of every goroutine that waits: what many of them have in common,
-	// and what most do not have, is behind pointers.
-	via                 *Via        // nil when no connection brought it
-	retry               *retry.Info // nil when nothing was retried
-	readUnits, wrtUnits uint32
-	expiry              uint32 // of a document whose read asked for it
-	duration            uint16
-	hasDuration         bool
+// Facts are what an answer, or a failure that is one, says beside its value. Package kv shows them as a Result.
+type Facts struct {
+	Via                   *Via        // nil when no connection brought it
+	Retry                 *retry.Info // nil when nothing was retried
+	ReadUnits, WriteUnits uint32
+	Expiry                uint32 // of a document whose read asked for it
+	Duration              uint16 // of the server's work, as the protocol encodes it
+	HasDuration           bool
 }
 
-// Endpoint is the address of the node that answered.
-func (r Result) Endpoint() string {
-	if r.via == nil {
-		return ""
-	}
-	return r.via.Endpoint
-}
-
-// Connection is the id of the connection that the answer came on.
-func (r Result) Connection() string {
-	if r.via == nil {
-		return ""
-	}
-	return r.via.Local
-}
-
-// RetryInfo says how the call came to its answer; it is zero when nothing was retried.
-func (r Result) RetryInfo() retry.Info {
-	if r.retry == nil {
-		return retry.Info{}
-	}
-	return *r.retry
-}
-
-func (r *Result) setFrames(frames []byte) {
+func (f *Facts) setFrames(frames []byte) {
 	for len(frames) > 0 {
 		id, data, left, err := memd.NextFrame(frames)
 		if err != nil {
@@ -197,11 +165,11 @@ func (r *Result) setFrames(frames []byte) {
 			v := binary.BigEndian.Uint16(data)
 			switch id {
 			case memd.FrameServerDuration:
-				r.duration, r.hasDuration = v, true
+				f.Duration, f.HasDuration = v, true
 			case memd.FrameReadUnits:
-				r.readUnits += uint32(v)
+				f.ReadUnits += uint32(v)
 			case memd.FrameWriteUnits:
-				r.wrtUnits += uint32(v)
+				f.WriteUnits += uint32(v)
 			}
 		}
 		frames = left
@@ -209,39 +177,7 @@ func (r *Result) setFrames(frames []byte) {
 }
 
 // addUnits adds units as a Call counts them.
-func (r *Result) addUnits(u uint64) {
-	r.readUnits += uint32(u >> 32)
-	r.wrtUnits += uint32(u)
-}
-
-// ServerDuration is how long the server worked on the request; ok is false when it did not say.
-func (r *Result) ServerDuration() (d time.Duration, ok bool) {
-	if !r.hasDuration {
-		return 0, false
-	}
-	return time.Duration(memd.DecodeServerDuration(r.duration) * float64(time.Microsecond)), true
-}
-
-// Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
-func (r *Result) Units() (reads, writes uint32) { return r.readUnits, r.wrtUnits }
-
-// MutationToken names a mutation for consistent reads elsewhere: seqno Seqno of that vbucket's history UUID.
-type MutationToken struct {
-	Bucket  string
-	VBucket uint16
-	UUID    uint64
-	Seqno   uint64
-}
-
-// IsZero reports whether the server gave no token.
-func (t MutationToken) IsZero() bool { return t.UUID == 0 && t.Seqno == 0 }
-
-// MutationResult is the result of a write.
-type MutationResult struct {
-	Result
-	Token MutationToken
-}
-
-func mutationResult(r *Response) (MutationResult, error) {
-	return MutationResult{Result: r.Result, Token: r.Token()}, nil
+func (f *Facts) addUnits(u uint64) {
+	f.ReadUnits += uint32(u >> 32)
+	f.WriteUnits += uint32(u)
 }

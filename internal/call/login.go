@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"context"
@@ -13,23 +13,17 @@ var loginSpec = &Spec{
 	ResExtras: none,
 }
 
-// LoginAgain sends a login of one step over a live connection of the node with that index, which Result.Connection
-// names, and waits for the answer. Calls before and behind it on the connection are not disturbed. payload is lent
-// until it returns. An explicit refusal is cberr.AuthenticationFailure.
-func LoginAgain(ctx context.Context, d Dispatcher, node int, connection, mechanism string, payload []byte,
+// LoginAgain sends a login of one step over a live connection of the node with that index, which Via.Local names, and
+// waits for the answer. Calls before and behind it on the connection are not disturbed. payload is lent until it
+// returns. An explicit refusal is cberr.AuthenticationFailure.
+func LoginAgain(ctx context.Context, run Runner, node int, connection, mechanism string, payload []byte,
 	common Common,
 ) error {
-	c := d.NewCall()
-	c.block()
+	c := run.NewCall()
 	c.Req.Common, c.Req.Opcode, c.Req.Key, c.Req.Value = common, memd.OpSASLAuth, []byte(mechanism), payload
 	c.Req.Pinned, c.Req.Node, c.Req.Connection = true, node, connection
 	c.ownSpec, c.has = loginSpec, c.has|hasSpec
-	if err := start(ctx, d, c, nil); err != nil {
-		d.Release(c)
-		return err
-	}
-	<-c.wake
-	err := c.outcome()
-	d.Release(c)
+	err := c.Run(ctx, run)
+	run.Release(c)
 	return err
 }

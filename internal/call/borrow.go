@@ -1,4 +1,4 @@
-package kv
+package call
 
 // Borrow runs f with the request's key, which stays the caller's: f must neither block nor keep it. It does nothing,
 // and says so, once the call has ended, because the key is then given back.

@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"fmt"
@@ -18,7 +18,8 @@ func (e *ResponseError) Error() string {
 	return fmt.Sprintf("malformed %v answer: %s has %d bytes, needs %d", e.Opcode, e.Field, e.Len, e.Want)
 }
 
-func malformed(r *Response, field string, want int) error {
+// Malformed is an answer whose field is not as long as it must be.
+func Malformed(r *Response, field string, want int) error {
 	n := int(r.extrasLen)
 	switch field {
 	case "value":
@@ -65,8 +66,8 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("the %v answer has %d bytes, limit %d", e.Opcode, e.Size, e.Limit)
 }
 
-// partsError says that packets of the answer were dropped because there were too many.
-func (r *Response) partsError() error {
+// PartsError says that packets of the answer were dropped because there were too many.
+func (r *Response) PartsError() error {
 	if r.long != nil && r.long.overflow {
 		return &SizeError{Opcode: r.Opcode, Limit: MaxParts}
 	}

@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ type Error struct {
 	Endpoint string // the node of the last attempt, "" when there was none
 	Opaque   uint32
 	Elapsed  time.Duration
-	Stage    Stage      // what the call was waiting for when it timed out or was canceled
+	Stage    string     // what the call was waiting for when it timed out or was canceled
 	InDoubt  bool       // the server may have applied it
 	Retry    retry.Info // attempts, reasons, time waited
 
@@ -65,15 +65,15 @@ func (e *Error) Is(target error) bool {
 // RetryInfo says how often and why the call was retried.
 func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
-// Result is what a result says that is made of a failure, where that is an answer to the caller: a missing document,
+// FactsOf are what a result says that is made of a failure, where that is an answer to the caller: a missing document,
 // say.
-func (e *Error) Result() Result {
-	r := Result{via: &Via{Endpoint: e.Endpoint}}
+func FactsOf(e *Error) Facts {
+	f := Facts{Via: &Via{Endpoint: e.Endpoint}}
 	if e.Retry.Stage != retry.StageNone {
-		r.retry = &e.Retry
+		f.Retry = &e.Retry
 	}
-	r.addUnits(e.units)
-	return r
+	f.addUnits(e.units)
+	return f
 }
 
 // Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
@@ -110,8 +110,8 @@ func (e *Error) Error() string {
 	if e.Elapsed > 0 {
 		fmt.Fprintf(&b, " in %v", e.Elapsed.Round(10*time.Microsecond))
 	}
-	if e.Stage != StageNone {
-		b.WriteString(", " + e.Stage.String())
+	if e.Stage != "" {
+		b.WriteString(", " + e.Stage)
 	}
 	if e.Answered {
 		fmt.Fprintf(&b, ": status 0x%02x %s", uint16(e.Status), e.Name)
@@ -233,11 +233,11 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	e := c.newError(d.Kind)
 	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
-	e.InDoubt = d.Ambiguous || !d.NotApplied && c.is(Mutates)
+	e.InDoubt = d.Ambiguous || !d.NotApplied && c.Is(Mutates)
 	if len(p.Frames) > 0 {
-		var r Result
-		r.setFrames(p.Frames)
-		c.units.Add(uint64(r.readUnits)<<32 | uint64(r.wrtUnits))
+		var f Facts
+		f.setFrames(p.Frames)
+		c.units.Add(uint64(f.ReadUnits)<<32 | uint64(f.WriteUnits))
 	}
 	if p.Status != memd.StatusNotMyVBucket {
 		e.datatype = p.Datatype
@@ -347,8 +347,8 @@ func (c *Call) readPath(e *Error) {
 	}
 }
 
-// translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
-func (c *Call) translate(err error, inDoubt bool) error {
+// Translate makes the call's one error of what ended it. It runs on the goroutine that wants the outcome.
+func (c *Call) Translate(err error, inDoubt bool) error {
 	direct, ok := err.(*Error) //nolint:errorlint // the error itself, not one that it wraps
 	se := direct
 	if !ok {
@@ -366,13 +366,13 @@ func (c *Call) translate(err error, inDoubt bool) error {
 		}
 		return direct
 	}
-	e := c.newError(kindOf(err, inDoubt, se))
+	e := c.newError(KindOf(err, inDoubt, se))
 	e.InDoubt = inDoubt || se != nil && se.InDoubt
 	e.Cause, e.units = err, c.units.Load()
 	var re *retry.Error
 	if errors.As(err, &re) {
 		e.Retry = re.Info
-		e.Stage = c.stageAtEnd(err, inDoubt)
+		e.Stage = c.stageAtEnd(err, inDoubt).String()
 	}
 	if se != nil { // the last answer's facts are the error's
 		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description
@@ -405,8 +405,8 @@ func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
 	return StageReply
 }
 
-// kindOf names the failure: what ended the call, or what its last attempt met.
-func kindOf(err error, inDoubt bool, last *Error) error {
+// KindOf names the failure: what ended the call, or what its last attempt met.
+func KindOf(err error, inDoubt bool, last *Error) error {
 	var ce *contextError
 	switch {
 	case errors.As(err, &ce):
@@ -455,4 +455,19 @@ var terminalKinds = map[retry.Reason]*cberr.Kind{
 var reasonKinds = map[retry.Reason]*cberr.Kind{
 	retry.EndpointNotWritable: cberr.TemporaryFailure,
 	retry.BucketNotReady:      cberr.BucketNotFound,
+}
+
+// Absent is the answer of a call whose failure err is a missing document; false for the failure of another call.
+func (c *Call) Absent(err error) (*Response, bool) {
+	e, ok := err.(*Error) //nolint:errorlint // made by this call
+	if ok {
+		c.Res.Facts = FactsOf(e)
+	}
+	return &c.Res, ok
+}
+
+// IsAbsent reports that the failure of a call is a missing document.
+func IsAbsent(err error) bool {
+	e, ok := err.(*Error) //nolint:errorlint // made by the call itself
+	return ok && e.Err == error(cberr.DocumentNotFound)
 }

@@ -1,4 +1,4 @@
-package kv_test
+package call_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/testkit"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -20,10 +20,10 @@ const plain = memd.OpGet
 
 // CB-4: every status has one disposition for every opcode, and it fits together.
 func TestEveryStatusHasOneDisposition_CB4(t *testing.T) {
-	for _, s := range rowsOf() {
+	for _, s := range call.RowsOf() {
 		for _, cas := range []bool{false, true} {
 			for st := range 1 << 16 {
-				d := kv.Classify(s.Opcode, memd.Status(st), cas)
+				d := call.Classify(s.Opcode, memd.Status(st), cas)
 				if why := incoherent(d, memd.Status(st)); why != "" {
 					t.Fatalf("%s, status 0x%02x: %s: %+v", s.Name, st, why, d)
 				}
@@ -52,9 +52,9 @@ func TestEveryNamedStatusHasARow_D132(t *testing.T) {
 	}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
-		require.Equal(t, st.Known(), kv.HasRow(st), "0x%02x", uint16(st))
-		for _, s := range rowsOf() {
-			if d := kv.Classify(s.Opcode, st, false); st.Known() && d.Class == kv.ClassAskMap {
+		require.Equal(t, st.Known(), call.HasRow(st), "0x%02x", uint16(st))
+		for _, s := range call.RowsOf() {
+			if d := call.Classify(s.Opcode, st, false); st.Known() && d.Class == call.ClassAskMap {
 				require.True(t, d.NotApplied, "%s, 0x%02x", s.Name, uint16(st))
 			}
 		}
@@ -85,37 +85,37 @@ func TestWhatAMapAddsToAStatus_D132(t *testing.T) {
 		{memd.StatusKeyExists, now, false, true},
 		{memd.StatusSubdocMultiPathFailure, now, false, false},
 	} {
-		d := kv.Classify(memd.OpSet, c.st, false).WithMap(errormap.Entry{Attrs: c.attrs})
-		require.Equal(t, c.retry, d.Class == kv.ClassRetry, "%v %b", c.st, c.attrs)
+		d := call.Classify(memd.OpSet, c.st, false).WithMap(errormap.Entry{Attrs: c.attrs})
+		require.Equal(t, c.retry, d.Class == call.ClassRetry, "%v %b", c.st, c.attrs)
 		require.Equal(t, c.noApplied, d.NotApplied, "%v %b", c.st, c.attrs)
 	}
-	d := kv.Classify(memd.OpSet, memd.StatusTmpFail, false)
+	d := call.Classify(memd.OpSet, memd.StatusTmpFail, false)
 	require.Equal(t, d, d.WithMap(errormap.Entry{Attrs: now}), "the map is not asked")
 }
 
 // Only the rows that say so are looked up by opcode.
 func TestRowsSayWhichStatusesVaryByOpcode(t *testing.T) {
-	require.Empty(t, kv.StatusesOutOfStep())
+	require.Empty(t, call.StatusesOutOfStep())
 }
 
-func incoherent(d kv.Disposition, st memd.Status) string {
+func incoherent(d call.Disposition, st memd.Status) string {
 	switch d.Class {
-	case kv.ClassSuccess:
-		if d != (kv.Disposition{Class: kv.ClassSuccess}) {
+	case call.ClassSuccess:
+		if d != (call.Disposition{Class: call.ClassSuccess}) {
 			return "a success that says more"
 		}
 		if !st.CarriesPayload() {
 			return "a success with an error body"
 		}
 		return ""
-	case kv.ClassRetry:
+	case call.ClassRetry:
 		if d.Reason == retry.Unknown || !d.NotApplied {
 			return "a retry needs a reason and the proof that nothing was changed"
 		}
 		if !d.Reason.AllowsNonIdempotent() {
 			return "a status's reason must be safe for writes"
 		}
-	case kv.ClassFail, kv.ClassAskMap:
+	case call.ClassFail, call.ClassAskMap:
 		if d.Reason != retry.Unknown {
 			return "a reason that nobody asks about"
 		}
@@ -127,7 +127,7 @@ func incoherent(d kv.Disposition, st memd.Status) string {
 		return "a failure without a kind"
 	case d.Ambiguous && d.NotApplied:
 		return "ambiguous and not applied"
-	case d.Class == kv.ClassAskMap && !st.Known() && (d.Kind != cberr.Couchbase || d.NotApplied):
+	case d.Class == call.ClassAskMap && !st.Known() && (d.Kind != cberr.Couchbase || d.NotApplied):
 		return "an unknown status that claims to be known"
 	}
 	return ""
@@ -137,7 +137,8 @@ func incoherent(d kv.Disposition, st memd.Status) string {
 func TestAnUnknownStatusAsksTheMap_CB5_CB48(t *testing.T) {
 	for _, st := range []memd.Status{0x10, 0x1e, 0x7ff0, 0x7ff1, 0x7ff2, 0x7fff, 0xff00, 0xffff} {
 		require.False(t, st.Known())
-		require.Equal(t, kv.Disposition{Class: kv.ClassAskMap, Kind: cberr.Couchbase}, kv.Classify(plain, st, false))
+		want := call.Disposition{Class: call.ClassAskMap, Kind: cberr.Couchbase}
+		require.Equal(t, want, call.Classify(plain, st, false))
 	}
 }
 
@@ -152,16 +153,16 @@ func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 	}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
-		d := kv.Classify(plain, st, false)
+		d := call.Classify(plain, st, false)
 		if kind := asked[st]; kind != nil {
-			require.Equal(t, kv.Disposition{Class: kv.ClassAskMap, Kind: kind, NotApplied: true}, d, st)
+			require.Equal(t, call.Disposition{Class: call.ClassAskMap, Kind: kind, NotApplied: true}, d, st)
 			continue
 		}
 		// The rest is either in the table, or nothing but asked about.
-		if alone := d == (kv.Disposition{
-			Class: kv.ClassAskMap,
+		if alone := d == (call.Disposition{
+			Class: call.ClassAskMap,
 			Kind:  cberr.Couchbase,
-		}); alone != (d.Class == kv.ClassAskMap) {
+		}); alone != (d.Class == call.ClassAskMap) {
 			t.Fatalf("%v: %+v", st, d)
 		}
 	}
@@ -174,16 +175,16 @@ func TestStatusesWithAReason_CB58(t *testing.T) {
 		0x88: retry.KVCollectionOutdated, 0x89: retry.KVErrorMapRetryIndicated, 0xa2: retry.KVSyncWriteInProgress,
 		0xa4: retry.KVSyncWriteReCommitInProgress,
 	}
-	for _, s := range rowsOf() {
+	for _, s := range call.RowsOf() {
 		for st := range 1 << 16 {
 			st := memd.Status(st)
-			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked || s.Has(kv.NoRetry) ||
+			if s.Opcode == memd.OpUnlockKey && st == memd.StatusLocked || s.Has(call.NoRetry) ||
 				st == memd.StatusUnknownCollection &&
 					(s.Opcode == memd.OpCollectionsGetID || s.Opcode == memd.OpCollectionsGetScopeID) {
 				continue // CB-60's, CB-59's, and what is never retried
 			}
-			d := kv.Classify(s.Opcode, st, true)
-			if d.Reason != want[st] || (d.Class == kv.ClassRetry) != (want[st] != retry.Unknown) {
+			d := call.Classify(s.Opcode, st, true)
+			if d.Reason != want[st] || (d.Class == call.ClassRetry) != (want[st] != retry.Unknown) {
 				t.Fatalf("%s %v: %+v, want %v", s.Name, st, d, want[st])
 			}
 		}
@@ -194,26 +195,26 @@ func TestALookedUpCollectionThatIsMissingIsFinal_CB59(t *testing.T) {
 	for st, kind := range map[memd.Status]*cberr.Kind{
 		memd.StatusUnknownCollection: cberr.CollectionNotFound, memd.StatusUnknownScope: cberr.ScopeNotFound,
 	} {
-		d := kv.Classify(memd.OpCollectionsGetID, st, false)
-		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: kind, NotApplied: true}, d)
+		d := call.Classify(memd.OpCollectionsGetID, st, false)
+		require.Equal(t, call.Disposition{Class: call.ClassFail, Kind: kind, NotApplied: true}, d)
 	}
-	require.Equal(t, kv.ClassRetry, kv.Classify(plain, memd.StatusUnknownCollection, false).Class)
+	require.Equal(t, call.ClassRetry, call.Classify(plain, memd.StatusUnknownCollection, false).Class)
 }
 
 func TestUnlockWithAnotherCASIsFinal_CB60(t *testing.T) {
-	d := kv.Classify(memd.OpUnlockKey, memd.StatusLocked, true)
-	require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.CASMismatch, NotApplied: true}, d)
-	for _, s := range rowsOf() {
-		if s.Opcode != memd.OpUnlockKey && !s.Has(kv.NoRetry) {
-			require.Equal(t, retry.KVLocked, kv.Classify(s.Opcode, memd.StatusLocked, true).Reason, s.Name)
+	d := call.Classify(memd.OpUnlockKey, memd.StatusLocked, true)
+	require.Equal(t, call.Disposition{Class: call.ClassFail, Kind: cberr.CASMismatch, NotApplied: true}, d)
+	for _, s := range call.RowsOf() {
+		if s.Opcode != memd.OpUnlockKey && !s.Has(call.NoRetry) {
+			require.Equal(t, retry.KVLocked, call.Classify(s.Opcode, memd.StatusLocked, true).Reason, s.Name)
 		}
 	}
 }
 
 func TestSyncWriteAmbiguousIsFinalAndAmbiguous(t *testing.T) {
-	for _, s := range rowsOf() {
-		d := kv.Classify(s.Opcode, memd.StatusSyncWriteAmbiguous, false)
-		require.Equal(t, kv.Disposition{Class: kv.ClassFail, Kind: cberr.DurabilityAmbiguous, Ambiguous: true}, d,
+	for _, s := range call.RowsOf() {
+		d := call.Classify(s.Opcode, memd.StatusSyncWriteAmbiguous, false)
+		require.Equal(t, call.Disposition{Class: call.ClassFail, Kind: cberr.DurabilityAmbiguous, Ambiguous: true}, d,
 			s.Name)
 	}
 }
@@ -263,8 +264,8 @@ func TestStatusByOpcode_D98(t *testing.T) {
 		{memd.OpSet, memd.StatusTooBig, cberr.ValueTooLarge, cberr.ValueTooLarge},
 	} {
 		for cas, kind := range map[bool]*cberr.Kind{false: c.without, true: c.with} {
-			d := kv.Classify(c.op, c.st, cas)
-			require.Equal(t, kv.ClassFail, d.Class, "%v %v", c.op, c.st)
+			d := call.Classify(c.op, c.st, cas)
+			require.Equal(t, call.ClassFail, d.Class, "%v %v", c.op, c.st)
 			require.Same(t, kind, d.Kind, "%v %v, with CAS: %v", c.op, c.st, cas)
 			require.True(t, d.NotApplied)
 		}
@@ -273,7 +274,7 @@ func TestStatusByOpcode_D98(t *testing.T) {
 
 // D99: the same kind is behind one status only where the table of errors says so.
 func TestDocumentNotJSONCanBeReturned_D99(t *testing.T) {
-	require.Same(t, cberr.DocumentNotJSON, kv.Classify(plain, memd.StatusSubdocNotJSON, false).Kind)
+	require.Same(t, cberr.DocumentNotJSON, call.Classify(plain, memd.StatusSubdocNotJSON, false).Kind)
 }
 
 // The golden file is every status that has a name, and below it every opcode for which one means something else.
@@ -284,15 +285,15 @@ func TestStatusTableGolden(t *testing.T) {
 	for st := range 1 << 16 {
 		if st := memd.Status(st); st.Known() {
 			named = append(named, st)
-			fmt.Fprintf(&b, "0x%02x %-41s %s\n", uint16(st), st, words(kv.Classify(plain, st, false)))
+			fmt.Fprintf(&b, "0x%02x %-41s %s\n", uint16(st), st, words(call.Classify(plain, st, false)))
 		}
 	}
 	b.WriteString("# Where an opcode, or a CAS in its request, gives a status another meaning.\n")
 	for op := range 256 {
 		for _, st := range named {
-			op, base := memd.Opcode(op), kv.Classify(plain, st, false)
-			without, with := kv.Classify(op, st, false), kv.Classify(op, st, true)
-			line := func(when string, d kv.Disposition) {
+			op, base := memd.Opcode(op), call.Classify(plain, st, false)
+			without, with := call.Classify(op, st, false), call.Classify(op, st, true)
+			line := func(when string, d call.Disposition) {
 				if d != base {
 					fmt.Fprintf(&b, "%-30v %-33v %-8s %s\n", op, st, when, words(d))
 				}
@@ -308,16 +309,16 @@ func TestStatusTableGolden(t *testing.T) {
 	testkit.Golden(t, "testdata/status.golden", []byte(b.String()), *update)
 }
 
-func words(d kv.Disposition) string {
+func words(d call.Disposition) string {
 	var w []string
 	switch d.Class {
-	case kv.ClassSuccess:
+	case call.ClassSuccess:
 		return "success"
-	case kv.ClassAskMap:
+	case call.ClassAskMap:
 		w = append(w, "ask the map")
-	case kv.ClassFail:
+	case call.ClassFail:
 		w = append(w, "fail")
-	case kv.ClassRetry:
+	case call.ClassRetry:
 		w = append(w, "retry "+d.Reason.String())
 	}
 	w = append(w, d.Kind.Name())
@@ -343,7 +344,7 @@ func TestASuccessOfAnotherCommandIsNone(t *testing.T) {
 			memd.StatusSubdocMultiPathFailure: lookup, memd.StatusSubdocSuccessDeleted: subdoc,
 			memd.StatusSubdocMultiPathFailureDeleted: lookup,
 		} {
-			require.Equal(t, want, kv.Classify(op, st, false).Class == kv.ClassSuccess, "%v %v", op, st)
+			require.Equal(t, want, call.Classify(op, st, false).Class == call.ClassSuccess, "%v %v", op, st)
 		}
 	}
 }

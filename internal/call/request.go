@@ -1,10 +1,11 @@
-package kv
+package call
 
 import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -19,37 +20,21 @@ const (
 	MaxValueLen         = 20 << 20 // of a document
 	MaxUserLen          = 255 - 32 // of an impersonated user, so that it fits beside the other framing extras
 	MaxReplicas         = 3        // that a bucket can have
+	MaxPaths            = 16       // of a sub-document request
 )
 
-// Common are the fields that every operation has. The zero value means: default collection, the cluster's strategy,
-// the cluster's timeout, the client's own user.
+// Common are the fields that every operation has, as package kv has and describes them: a kv.Common converts to it.
 type Common struct {
-	Scope      string // "" means _default
-	Collection string // "" means _default
-
-	// Retry overrides the cluster's strategy for this call; nil inherits. It never overrides what keeps a write from
-	// being applied twice.
-	Retry retry.Strategy
-
-	// OnBehalfOf names the user whose privileges the server is to check.
-	OnBehalfOf string
-
-	// Timeout bounds the call from its start, all retries included; 0 means the cluster's timeout for such a call.
-	// A deadline of the context that comes earlier wins.
-	Timeout time.Duration
-
-	// CollectionID is the collection's id where the caller knows it already: no node is asked for it then. When no
-	// collection has it, the collection's names are looked up if there are some; without names the call fails. 0 means
-	// that it is not known.
+	Scope        string
+	Collection   string
+	Retry        retry.Strategy
+	OnBehalfOf   string
+	Timeout      time.Duration
 	CollectionID uint32
-
-	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of
-	// asking the strategy. Start and Go then return when it is on its way, so that a caller that starts more than the
-	// cluster takes is slowed down. Without it they never block.
-	Block bool
+	Block        bool
 }
 
-// Request is an operation as data: what Op.Encode fills and what the connection puts on the wire, again for each
+// Request is an operation as data: what the operation fills and what the connection puts on the wire, again for each
 // attempt. Key, Value and Into are lent by the caller until the call finishes.
 type Request struct {
 	Opcode     memd.Opcode
@@ -129,6 +114,9 @@ func (r *Request) SetExtras64(a, b uint32) {
 	r.extrasLen = 8
 }
 
+// SetPaths says which of the caller's paths each of the n places of a sub-document mutation has.
+func (r *Request) SetPaths(order [MaxPaths]uint8, n int) { r.order, r.paths = order, uint8(n) }
+
 // Extras is the request's extras; it aliases r.
 func (r *Request) Extras() []byte { return r.extras[:r.extrasLen] }
 
@@ -151,7 +139,8 @@ func (e *ArgumentError) Error() string {
 
 func (e *ArgumentError) Unwrap() error { return e.Kind }
 
-func badArgument(field, reason string) error {
+// BadArgument refuses an argument for another reason than its size.
+func BadArgument(field, reason string) error {
 	return &ArgumentError{Field: field, Reason: reason, Kind: cberr.InvalidArgument}
 }
 
@@ -166,8 +155,8 @@ func (r *Request) hedgesAndRetries() bool {
 	return r.Hedge != nil && r.Hedge.MaxAttempts > 1 && r.Retry != nil
 }
 
-// validate checks what no server needs to be asked about.
-func (r *Request) validate(s *Spec) error {
+// Validate checks what no server needs to be asked about.
+func (r *Request) Validate(s *Spec) error {
 	if s.Has(Keyed) {
 		limit := MaxKeyLen
 		if !r.InDefaultCollection() {
@@ -188,29 +177,29 @@ func (r *Request) validate(s *Spec) error {
 	}
 	switch {
 	case !slices.Contains(s.ReqExtras, int(r.extrasLen)): // only an operation from elsewhere can have that
-		return badArgument("extras", fmt.Sprintf("have %d bytes, %s takes %v", r.extrasLen, s.Name, s.ReqExtras))
+		return BadArgument("extras", fmt.Sprintf("have %d bytes, %s takes %v", r.extrasLen, s.Name, s.ReqExtras))
 	case r.Datatype&^s.Datatypes != 0:
-		return badArgument("datatype", fmt.Sprintf("is %v, %s takes %v", r.Datatype, s.Name, s.Datatypes))
+		return BadArgument("datatype", fmt.Sprintf("is %v, %s takes %v", r.Datatype, s.Name, s.Datatypes))
 	case len(r.Value) > MaxValueLen:
 		return &ArgumentError{
 			Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen,
 			Kind: cberr.ValueTooLarge,
 		}
 	case r.Timeout < 0:
-		return badArgument("timeout", "is negative")
+		return BadArgument("timeout", "is negative")
 	case r.hedgesAndRetries():
-		return badArgument("hedge", "given together with a strategy (Retry): a call is hedged or retried, not both")
+		return BadArgument("hedge", "given together with a strategy (Retry): a call is hedged or retried, not both")
 	case r.Durability > memd.DurabilityPersistToMajority:
 		return &ArgumentError{
 			Field: "durability level", Value: int64(r.Durability),
 			Limit: int64(memd.DurabilityPersistToMajority), Kind: cberr.InvalidArgument,
 		}
 	case r.Durability != 0 && !s.Has(Durable):
-		return badArgument("durability level", "not accepted by "+s.Name)
+		return BadArgument("durability level", "not accepted by "+s.Name)
 	case r.PreserveExpiry && !s.Has(PreservesExpiry):
-		return badArgument("preserve expiry", "not accepted by "+s.Name)
+		return BadArgument("preserve expiry", "not accepted by "+s.Name)
 	case s.Has(WantsCAS) && r.CAS == 0:
-		return badArgument("cas", s.Name+" needs the CAS of the lock")
+		return BadArgument("cas", s.Name+" needs the CAS of the lock")
 	case len(r.OnBehalfOf) > MaxUserLen:
 		return &ArgumentError{
 			Field: "on behalf of length", Value: int64(len(r.OnBehalfOf)), Limit: MaxUserLen,
@@ -235,7 +224,7 @@ func validateNames(in *Common) error {
 			c := n.name[i]
 			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' ||
 				c == '%') {
-				return badArgument(n.field+" name", fmt.Sprintf("byte %d is not one of A-Z a-z 0-9 _ - %%", i))
+				return BadArgument(n.field+" name", fmt.Sprintf("byte %d is not one of A-Z a-z 0-9 _ - %%", i))
 			}
 		}
 	}
@@ -433,4 +422,23 @@ func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 // wireSize is an upper bound of the request's wire form.
 func (r *Request) wireSize() int {
 	return memd.HeaderLen + maxReqExtras + 32 + 16 + len(r.OnBehalfOf) + len(r.Key) + len(r.Value)
+}
+
+// appendObserved appends the value of an OBSERVE: vbucket, length, key.
+func appendObserved(dst []byte, vb uint16, prefix, key []byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, vb)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(prefix)+len(key)))
+	return append(append(dst, prefix...), key...)
+}
+
+// appendScanCreate appends the value of a RANGE_SCAN_CREATE with the collection's id, which may change between
+// attempts.
+func appendScanCreate(dst, value []byte, id uint32) []byte {
+	if id == 0 || len(value) == 0 {
+		return append(dst, value...)
+	}
+	dst = append(dst, `{"collection":"`...)
+	dst = strconv.AppendUint(dst, uint64(id), 16)
+	dst = append(dst, `",`...)
+	return append(dst, value[1:]...)
 }

@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"github.com/couchcore/couchcore/cberr"

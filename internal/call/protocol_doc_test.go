@@ -1,4 +1,4 @@
-package kv_test
+package call_test
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // docs/protocol.md has a row for every opcode that the client sends: those of the table of operations, and whatever
 // else the packages that write requests name.
 func TestEveryOpcodeThatIsSentHasItsRow(t *testing.T) {
-	text, err := os.ReadFile("../docs/protocol.md")
+	text, err := os.ReadFile("../../docs/protocol.md")
 	require.NoError(t, err)
 	rows := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
@@ -40,11 +40,11 @@ func sentOpcodes(t *testing.T) map[memd.Opcode]bool {
 	t.Helper()
 	sent := map[memd.Opcode]bool{}
 	for op := range 256 {
-		if kv.SpecOf(memd.Opcode(op)) != nil {
+		if call.SpecOf(memd.Opcode(op)) != nil {
 			sent[memd.Opcode(op)] = true
 		}
 	}
-	table, err := os.ReadFile("../memd/opcode.go")
+	table, err := os.ReadFile("../../memd/opcode.go")
 	require.NoError(t, err)
 	numbers := map[string]memd.Opcode{}
 	for _, m := range regexp.MustCompile(`(?m)^\tOp(\w+)\s+Opcode = 0x([0-9a-f]{2})$`).FindAllStringSubmatch(string(table), -1) {
@@ -53,7 +53,7 @@ func sentOpcodes(t *testing.T) map[memd.Opcode]bool {
 		numbers[m[1]] = memd.Opcode(op)
 	}
 	require.Greater(t, len(numbers), 100)
-	files, err := filepath.Glob("../internal/conn/*.go")
+	files, err := filepath.Glob("../conn/*.go")
 	require.NoError(t, err)
 	for _, name := range append(files, "login.go") {
 		if strings.HasSuffix(name, "_test.go") {
@@ -73,14 +73,14 @@ func sentOpcodes(t *testing.T) map[memd.Opcode]bool {
 
 // It has a row for every status, which says what the client makes of it.
 func TestEveryStatusHasItsRowInTheDocument_D132(t *testing.T) {
-	text, err := os.ReadFile("../docs/protocol.md")
+	text, err := os.ReadFile("../../docs/protocol.md")
 	require.NoError(t, err)
 	for st := range 1 << 16 {
 		st := memd.Status(st)
 		if !st.Known() {
 			continue
 		}
-		row := fmt.Sprintf("\n| 0x%02x %v | %s | ", uint16(st), st, words(kv.Classify(plain, st, false)))
+		row := fmt.Sprintf("\n| 0x%02x %v | %s | ", uint16(st), st, words(call.Classify(plain, st, false)))
 		_, rest, ok := strings.Cut(string(text), row)
 		require.True(t, ok, row)
 		why, _, ok := strings.Cut(rest, " |\n")

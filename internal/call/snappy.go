@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"fmt"
@@ -35,12 +35,12 @@ func inflateLimit(n int) int64 {
 	return int64(n)
 }
 
-// Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
-// 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
+// Compression says which values of documents are sent compressed, as package kv describes it: a kv.Compression converts
+// to it.
 type Compression struct {
 	Off      bool
-	MinSize  int     // only values that are larger; 0 means 32
-	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
+	MinSize  int
+	MinRatio float64
 }
 
 const (
@@ -73,9 +73,9 @@ func (e *CompressionError) Unwrap() []error {
 	return []error{cberr.DecodingFailure}
 }
 
-// inflate gives what a compressed value stands for, behind what is in dst. It allocates when dst has no room for it. It
-// checks the length that the value claims against limit first.
-func inflate(dst, value []byte, limit int64) ([]byte, error) {
+// AppendInflated gives what a compressed value stands for, behind what is in dst. It allocates when dst has no room for
+// it. It checks the length that the value claims against limit first.
+func AppendInflated(dst, value []byte, limit int64) ([]byte, error) {
 	if len(value) == 0 {
 		return dst, nil
 	}
@@ -106,7 +106,7 @@ func Inflate(value []byte, dt memd.Datatype, limit int) ([]byte, error) {
 	if dt&memd.DatatypeSnappy == 0 {
 		return value, nil
 	}
-	return inflate(nil, value, inflateLimit(limit))
+	return AppendInflated(nil, value, inflateLimit(limit))
 }
 
 // inflate makes the answer's values uncompressed: that of its only or last packet, and those of the packets before. It
@@ -120,7 +120,7 @@ func (c *Call) inflate() error {
 		if p.datatype&memd.DatatypeSnappy == 0 {
 			continue
 		}
-		v, err := inflate(nil, p.Value, left)
+		v, err := AppendInflated(nil, p.Value, left)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (c *Call) inflate() error {
 	if r.Datatype&memd.DatatypeSnappy == 0 {
 		return nil
 	}
-	v, err := inflate(c.Req.Into, r.Value, c.inflateLimit())
+	v, err := AppendInflated(c.Req.Into, r.Value, c.inflateLimit())
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (p *Packer) worth(out, value []byte) bool {
 // ended.
 func (c *Call) Pack(p *Packer) {
 	r := &c.Req
-	if p.Off || r.packTried || !c.is(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
+	if p.Off || r.packTried || !c.Is(Compressible) || r.Datatype&memd.DatatypeSnappy != 0 {
 		return
 	}
 	least := p.MinSize

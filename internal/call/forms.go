@@ -1,0 +1,124 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+)
+
+// Runner runs calls: a bucket's dispatcher is one. What else it can do, and operations over several nodes ask for, is
+// Batcher, Mapped, Hedger, ScanTimer, Completer and Named.
+type Runner interface {
+	// NewCall gives a call to fill.
+	NewCall() *Call
+	// Dispatch takes c over and returns without waiting for it. It finishes c exactly once, by its deadline.
+	Dispatch(c *Call)
+	// Release takes back a finished call that its owner needs no more.
+	Release(c *Call)
+}
+
+// Batcher is a Runner that can take over many calls at once, which costs less than one after the other.
+type Batcher interface {
+	// DispatchAll takes the calls over as Dispatch does. The slice is the caller's again when it returns.
+	DispatchAll(calls []*Call)
+}
+
+// Mapped is a Runner that knows where things are.
+type Mapped interface {
+	// Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
+	Layout(ctx context.Context) (Layout, error)
+}
+
+// ScanTimer is a Runner that knows the time of a scan's requests when the scan names none; 0 means 10 s.
+type ScanTimer interface{ ScanTimeout() time.Duration }
+
+// Completer is a Runner that has a place for code of a user's.
+type Completer interface {
+	// Complete runs f, which calls a user's function, where callbacks run.
+	Complete(f func())
+}
+
+// Named is a Runner whose bucket has a name.
+type Named interface{ Name() string }
+
+// Future makes c a call that is started and not waited for. Finished is closed when it has finished.
+func (c *Call) Future() { c.form, c.async = formFuture, &async{done: make(chan struct{})} }
+
+// Finished is closed when a call that is a future has finished.
+func (c *Call) Finished() <-chan struct{} { return c.async.done }
+
+// FinishFuture closes Finished of a call that was never dispatched.
+func (c *Call) FinishFuture() { close(c.async.done) }
+
+// Callback makes c a call whose end runs f, where it can't hold up anything else.
+func (c *Call) Callback(f func()) { c.form, c.async = formCallback, &async{finish: f} }
+
+// InBatch makes c one of the calls that g waits for.
+func (c *Call) InBatch(g *sync.WaitGroup) { c.form, c.group = formBatch, g }
+
+// Block makes c a call that is waited for. The channel stays when the call is used again.
+func (c *Call) Block() {
+	c.form = formBlocking
+	if c.wake == nil {
+		c.wake = make(chan struct{}, 1)
+	}
+}
+
+// Wait waits for the end of a call that is waited for.
+func (c *Call) Wait() { <-c.wake }
+
+// Run has a loaded call run, waits for its end and gives its error. The call is still to be released.
+func (c *Call) Run(ctx context.Context, run Runner) error {
+	c.Block()
+	if err := c.Prepare(ctx); err != nil {
+		return c.Unprepared(ctx, err)
+	}
+	run.Dispatch(c)
+	c.AwaitTurn()
+	c.Wait()
+	return c.Outcome()
+}
+
+// Cancel ends the call unless it has ended, and says whether it did.
+func (c *Call) Cancel() bool {
+	if c.home == nil {
+		return false
+	}
+	return c.home.Owner.Cancel(c, cberr.RequestCanceled)
+}
+
+// Answer is the answer of a call that has succeeded, its value as the operation wants it.
+func (c *Call) Answer() (*Response, error) {
+	c.Res.arrived(&c.Route, c.via, c.bucket())
+	if !c.Req.KeepCompressed {
+		if err := c.inflate(); err != nil {
+			return nil, err
+		}
+	}
+	return &c.Res, nil
+}
+
+// Unprepared ends a call that cannot be dispatched, and gives the error of that.
+func (c *Call) Unprepared(ctx context.Context, err error) error {
+	c.State.Finish()
+	c.ctx = ctx
+	c.err, c.failed = err, true
+	return c.Translate(err, false)
+}
+
+// DecodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.
+func (c *Call) DecodeError(err error) error {
+	e := c.newError(cberr.DecodingFailure)
+	e.Answered, e.Status, e.Name = true, c.Res.Status, c.Res.Status.String()
+	e.InDoubt = c.Spec().Has(Mutates)
+	e.Retry = c.State.Info()
+	e.Cause = err
+	var pe *PathError
+	if errors.As(err, &pe) { // the answer made sense, and says that there is no such thing
+		e.Err = pe.Kind
+	}
+	return e
+}

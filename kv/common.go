@@ -1,0 +1,53 @@
+package kv
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Limits of a request, checked before anything is sent (spec of the server: BinaryProtocol.md, Collections.md).
+const (
+	MaxKeyLen           = call.MaxKeyLen           // in the default collection
+	MaxKeyLenCollection = call.MaxKeyLenCollection // in any other
+	MaxValueLen         = call.MaxValueLen         // of a document
+	MaxUserLen          = call.MaxUserLen          // of an impersonated user, so that it fits beside the other framing extras
+	MaxReplicas         = call.MaxReplicas         // that a bucket can have
+)
+
+// Common are the fields that every operation has. The zero value means: default collection, the cluster's strategy,
+// the cluster's timeout, the client's own user.
+type Common struct {
+	Scope      string // "" means _default
+	Collection string // "" means _default
+
+	// Retry overrides the cluster's strategy for this call; nil inherits. It never overrides what keeps a write from
+	// being applied twice.
+	Retry retry.Strategy
+
+	// OnBehalfOf names the user whose privileges the server is to check.
+	OnBehalfOf string
+
+	// Timeout bounds the call from its start, all retries included; 0 means the cluster's timeout for such a call.
+	// A deadline of the context that comes earlier wins.
+	Timeout time.Duration
+
+	// CollectionID is the collection's id where the caller knows it already: no node is asked for it then. When no
+	// collection has it, the collection's names are looked up if there are some; without names the call fails. 0 means
+	// that it is not known.
+	CollectionID uint32
+
+	// Block makes a call that finds its connection full wait for its turn, until its deadline at most, instead of
+	// asking the strategy. Start and Go then return when it is on its way, so that a caller that starts more than the
+	// cluster takes is slowed down. Without it they never block.
+	Block bool
+}
+
+// Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
+// 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
+type Compression struct {
+	Off      bool
+	MinSize  int     // only values that are larger; 0 means 32
+	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
+}

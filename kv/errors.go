@@ -1,0 +1,74 @@
+package kv
+
+import "github.com/couchcore/couchcore/internal/call"
+
+// MaxInflated is how large a compressed value may become unless the configuration says otherwise.
+const MaxInflated = call.MaxInflated
+
+// MaxParts bounds the memory that one answer of several packets may take.
+const MaxParts = call.MaxParts
+
+// The errors below are made where the failure is met, which is below this package. Their fields are listed here.
+type (
+	// Error is what every failed key-value call returns. It unwraps to its kind (a value of package cberr) and to its
+	// cause, so errors.Is finds both. Its fields:
+	//
+	//	Op, Bucket, Scope, Collection    string      // the verb, and where
+	//	Answered                         bool        // Status is a server's; the next four are what it said of it
+	//	Status                           memd.Status
+	//	Name, Description, Context, Ref  string
+	//	Endpoint                         string      // the node of the last attempt, "" when there was none
+	//	Opaque                           uint32
+	//	Elapsed                          time.Duration
+	//	Stage                            string      // what the call waited for when it timed out or was canceled
+	//	InDoubt                          bool        // the server may have applied it
+	//	Retry                            retry.Info  // attempts, reasons, time waited
+	//	Err                              error       // what kind of failure this is
+	//	Cause                            error       // what the last attempt met; nil when Err says it all
+	Error = call.Error
+
+	// ArgumentError says which argument of an operation is wrong and what its limit is: Field, Value, Limit, Reason for
+	// what is not a matter of size, and Kind, to which it unwraps.
+	ArgumentError = call.ArgumentError
+
+	// FeatureError means that the chosen connection has not negotiated the Feature that a request needs. It unwraps to
+	// cberr.FeatureNotAvailable.
+	FeatureError = call.FeatureError
+
+	// CapabilityError means that the newest cluster map says that the bucket has not the Capability that a request
+	// asks for. It unwraps to cberr.FeatureNotAvailable. Nothing was sent.
+	CapabilityError = call.CapabilityError
+
+	// ReplicaError means that the newest cluster map has no node for the replica that a request names: VBucket, Replica
+	// (from 1), Replicas of the vbucket in the map, and Kind, to which it unwraps. Nothing was sent.
+	ReplicaError = call.ReplicaError
+
+	// ConnectionGoneError means that a request is bound to a Connection which has ended, or whose node no longer has
+	// the vbucket. It unwraps to cberr.RequestCanceled. The request was not sent.
+	ConnectionGoneError = call.ConnectionGoneError
+
+	// CompressionError is a value that says it is compressed and cannot be inflated: Len of the compressed value, the
+	// Size that it claims and the Limit when that is too much, Err of the codec. It unwraps to cberr.DecodingFailure
+	// and to Err.
+	CompressionError = call.CompressionError
+
+	// PathError is a sub-document command that failed: Index of the caller's spec, Path, Status, and Kind, to which it
+	// unwraps.
+	PathError = call.PathError
+
+	// ResponseError is a successful answer that lacks something its operation needs: a Field of Opcode's answer has Len
+	// bytes and should have Want.
+	ResponseError = call.ResponseError
+
+	// IndexError is a successful answer that names a path, Index, which its request did not have: that had Paths.
+	IndexError = call.IndexError
+
+	// FormatError is a successful answer in a Format that the client does not know.
+	FormatError = call.FormatError
+
+	// SizeError is an answer of several packets, or one that was compressed, whose Size (0 when it is not known) would
+	// take more memory than Limit.
+	SizeError = call.SizeError
+)
+
+func badArgument(field, reason string) error { return call.BadArgument(field, reason) }

@@ -1,0 +1,30 @@
+package kv_test
+
+import (
+	"reflect"
+
+	"github.com/couchcore/couchcore/internal/call"
+)
+
+// spareCap is how much memory c keeps for compressed values.
+func spareCap(c *call.Call) int { return reflect.ValueOf(c).Elem().FieldByName("spare").Cap() }
+
+// isPacked reports whether the call's value has been compressed.
+func isPacked(c *call.Call) bool {
+	return !reflect.ValueOf(&c.Req).Elem().FieldByName("packed").IsNil()
+}
+
+// leftovers names the fields of a call that are not zero, but for those that may stay when it is used again.
+func leftovers(c *call.Call) []string {
+	var left []string
+	if c.State.Strategy != nil || !c.State.Deadline.IsZero() || c.State.Idempotent {
+		left = append(left, "State")
+	}
+	v := reflect.ValueOf(c).Elem().FieldByName("use")
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			left = append(left, v.Type().Field(i).Name)
+		}
+	}
+	return left
+}
