@@ -133,7 +133,7 @@ func TestAllocationsOfTheSuccessPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
+	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.IncrementPath("visits", 1)}
 	mutate := testing.AllocsPerRun(2000, func() {
 		if _, err := kv.Do(bg, b, kv.MutateIn{Key: key, Specs: changes}); err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestAllocationsOfDo(t *testing.T) {
 		Value: s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 80)),
 	}
 	reads := []kv.LookupSpec{kv.GetPath("name"), kv.ExistsPath("address.city")}
-	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.CountPathBy("visits", 1)}
+	changes := []kv.MutateSpec{kv.UpsertPath("name", []byte(`"x"`)), kv.IncrementPath("visits", 1)}
 	buf := make([]byte, 0, 4096)
 	packer := &call.Packer{}
 	d := &recycling{fake: newFake(func(c *call.Call) {

@@ -74,16 +74,16 @@ func TestSubdocOnACluster_B54(t *testing.T) {
 					{kv.ReplacePath("m.no", []byte("6")), "", cberr.PathNotFound},
 					{kv.RemovePath("m.s"), `{"n":5,"l":[1,2],"o":{"a":1}}`, nil},
 					{kv.RemovePath("m.no"), "", cberr.PathNotFound},
-					{kv.AppendArray("m.l", []byte("3,4")), `{"s":"x","n":5,"l":[1,2,3,4],"o":{"a":1}}`, nil},
-					{kv.AppendArray("m.o", []byte("3")), "", cberr.PathMismatch},
-					{kv.PrependArray("m.l", []byte("0")), `{"s":"x","n":5,"l":[0,1,2],"o":{"a":1}}`, nil},
-					{kv.InsertArray("m.l[1]", []byte("9")), `{"s":"x","n":5,"l":[1,9,2],"o":{"a":1}}`, nil},
-					{kv.InsertArray("m.l[7]", []byte("9")), "", cberr.PathNotFound},
-					{kv.AddUnique("m.l", []byte("3")), `{"s":"x","n":5,"l":[1,2,3],"o":{"a":1}}`, nil},
-					{kv.AddUnique("m.l", []byte("2")), "", cberr.PathExists},
-					{kv.CountPathBy("m.n", 7), `{"s":"x","n":12,"l":[1,2],"o":{"a":1}}`, nil},
-					{kv.CountPathBy("m.c", -3), `{"s":"x","n":5,"l":[1,2],"o":{"a":1},"c":-3}`, nil},
-					{kv.CountPathBy("m.s", 1), "", cberr.PathMismatch},
+					{kv.ArrayAppend("m.l", []byte("3,4")), `{"s":"x","n":5,"l":[1,2,3,4],"o":{"a":1}}`, nil},
+					{kv.ArrayAppend("m.o", []byte("3")), "", cberr.PathMismatch},
+					{kv.ArrayPrepend("m.l", []byte("0")), `{"s":"x","n":5,"l":[0,1,2],"o":{"a":1}}`, nil},
+					{kv.ArrayInsert("m.l[1]", []byte("9")), `{"s":"x","n":5,"l":[1,9,2],"o":{"a":1}}`, nil},
+					{kv.ArrayInsert("m.l[7]", []byte("9")), "", cberr.PathNotFound},
+					{kv.ArrayAddUnique("m.l", []byte("3")), `{"s":"x","n":5,"l":[1,2,3],"o":{"a":1}}`, nil},
+					{kv.ArrayAddUnique("m.l", []byte("2")), "", cberr.PathExists},
+					{kv.IncrementPath("m.n", 7), `{"s":"x","n":12,"l":[1,2],"o":{"a":1}}`, nil},
+					{kv.IncrementPath("m.c", -3), `{"s":"x","n":5,"l":[1,2],"o":{"a":1},"c":-3}`, nil},
+					{kv.IncrementPath("m.s", 1), "", cberr.PathMismatch},
 					{kv.UpsertPath("m.s", []byte(`{`)), "", cberr.ValueInvalid},
 					{kv.UpsertPath("m..s", []byte(`1`)), "", cberr.PathInvalid},
 				} {
@@ -168,7 +168,7 @@ func TestLookupOnACluster(t *testing.T) {
 		require.Equal(t, "3", string(one.Value))
 		_, err = kv.Do(testContext(t), b, kv.LookupPath{Key: key, Spec: kv.GetPath("no")})
 		require.ErrorIs(t, err, cberr.PathNotFound)
-		single, err := kv.Do(testContext(t), b, kv.MutatePath{Key: key, Spec: kv.CountPathBy("n", 3)})
+		single, err := kv.Do(testContext(t), b, kv.MutatePath{Key: key, Spec: kv.IncrementPath("n", 3)})
 		require.NoError(t, err)
 		require.Equal(t, "3", string(single.Value))
 		require.False(t, single.Token.IsZero())

@@ -8,26 +8,27 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// GetCopies reads a document from its copies: AnyCopy gives what the first of them answers, AllCopies what all of them
-// do.
-type GetCopies struct {
+// GetReplicas reads a document from its copies, the active one and the replicas: GetAnyReplica gives what the first of
+// them answers, GetAllReplicas what all of them do.
+type GetReplicas struct {
 	Common
 	Key []byte
 	// ServerGroup is the only group of nodes that is asked, "" for all. It is a filter, not a preference.
 	ServerGroup string
 }
 
-// LookupInCopies reads paths of a document from its copies, as GetCopies does with the document.
-type LookupInCopies struct {
+// LookupInReplicas reads paths of a document from its copies, as GetReplicas does with the document, by
+// LookupInAnyReplica and LookupInAllReplicas.
+type LookupInReplicas struct {
 	Common
 	Key           []byte
 	Specs         []LookupSpec // as in LookupIn
 	AccessDeleted bool         // as in LookupIn
-	ServerGroup   string       // as in GetCopies
+	ServerGroup   string       // as in GetReplicas
 }
 
-// CopyOp is an operation that can be sent to each copy of a document: GetCopies and LookupInCopies are.
-type CopyOp[R any] interface {
+// copyOp is an operation that can be sent to each copy of a document: GetReplicas and LookupInReplicas are.
+type copyOp[R any] interface {
 	// plan says which document it is, which servers may answer, and what the bucket must be able to do.
 	plan() copyPlan
 	// to sends it to one copy, where 0 is the active one, and has done called with the outcome.
@@ -44,27 +45,27 @@ type copyPlan struct {
 	check      func() error // of arguments that no server needs to be asked about
 }
 
-func (g GetCopies) plan() copyPlan {
+func (g GetReplicas) plan() copyPlan {
 	return copyPlan{verb: "get-any-replica", common: &g.Common, key: g.Key, group: g.ServerGroup, check: func() error {
 		return checkOp[GetResult](Get{Common: g.Common, Key: g.Key})
 	}}
 }
 
-func (g GetCopies) to(ctx context.Context, d Dispatcher, replica int, done func(GetResult, error)) Pending {
+func (g GetReplicas) to(ctx context.Context, d Dispatcher, replica int, done func(GetResult, error)) Pending {
 	if replica == 0 {
 		return Go(ctx, d, Get{Common: g.Common, Key: g.Key, Hedge: &Hedge{}}, done)
 	}
 	return Go(ctx, d, GetReplica{Common: g.Common, Key: g.Key, Replica: replica, ServerGroup: g.ServerGroup}, done)
 }
 
-func (l LookupInCopies) op(replica int) LookupIn {
+func (l LookupInReplicas) op(replica int) LookupIn {
 	return LookupIn{
 		Common: l.Common, Key: l.Key, Specs: l.Specs, AccessDeleted: l.AccessDeleted, Replica: replica,
 		ServerGroup: l.ServerGroup,
 	}
 }
 
-func (l LookupInCopies) plan() copyPlan {
+func (l LookupInReplicas) plan() copyPlan {
 	return copyPlan{
 		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup,
 		capability: call.CapabilityReplicaLookup,
@@ -72,7 +73,7 @@ func (l LookupInCopies) plan() copyPlan {
 	}
 }
 
-func (l LookupInCopies) to(ctx context.Context, d Dispatcher, replica int, done func(LookupInResult, error)) Pending {
+func (l LookupInReplicas) to(ctx context.Context, d Dispatcher, replica int, done func(LookupInResult, error)) Pending {
 	op := l.op(replica)
 	if replica == 0 {
 		op.ServerGroup = ""
@@ -119,9 +120,9 @@ func (p *copyPlan) copies(ctx context.Context, d Dispatcher) ([]int, error) {
 	return copies, nil
 }
 
-// Copies are the answers of a document's copies as they come. One goroutine may use it at a time. A caller that does
+// Replicas are the answers of a document's copies as they come. One goroutine may use it at a time. A caller that does
 // not read it to its end calls Close.
-type Copies[R any] struct {
+type Replicas[R any] struct {
 	plan    copyPlan
 	results chan copyResult[R] // has room for all of them
 	pending []Pending
@@ -136,16 +137,25 @@ type copyResult[R any] struct {
 	err error
 }
 
-// AllCopies asks the active copy and every replica of a document, all at once, and gives what they answer as it comes,
-// at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the reasons. It
-// waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
-func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Dispatcher, op O) (*Copies[R], error) {
+// GetAllReplicas asks the active copy and every replica of a document, all at once, and gives what they answer as it
+// comes, at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the
+// reasons. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
+func GetAllReplicas(ctx context.Context, d Dispatcher, op GetReplicas) (*Replicas[GetResult], error) {
+	return allReplicas[GetResult](ctx, d, op)
+}
+
+// LookupInAllReplicas is GetAllReplicas for paths of the document.
+func LookupInAllReplicas(ctx context.Context, d Dispatcher, op LookupInReplicas) (*Replicas[LookupInResult], error) {
+	return allReplicas[LookupInResult](ctx, d, op)
+}
+
+func allReplicas[R any, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (*Replicas[R], error) {
 	p := op.plan()
 	copies, err := p.copies(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	c := &Copies[R]{
+	c := &Replicas[R]{
 		plan: p, results: make(chan copyResult[R], len(copies)), left: len(copies),
 		nodes: map[string]bool{},
 	}
@@ -157,7 +167,7 @@ func AllCopies[R any, O CopyOp[R]](ctx context.Context, d Dispatcher, op O) (*Co
 
 // Next waits for the next answer; false says that there are no more, or that ctx has ended. Every copy answers or fails
 // by the deadline of the operation, so Next ends by then, too.
-func (c *Copies[R]) Next(ctx context.Context) (R, bool) {
+func (c *Replicas[R]) Next(ctx context.Context) (R, bool) {
 	var zero R
 	for c.left > 0 && c.err == nil {
 		var x copyResult[R]
@@ -197,7 +207,7 @@ func endpointOf(r any) string {
 
 // Err is why the stream ended early, as a *Error: nil unless the context of Next has ended, or every copy that was
 // asked has run into the deadline.
-func (c *Copies[R]) Err() error {
+func (c *Replicas[R]) Err() error {
 	if c.err != nil || c.left > 0 || len(c.nodes) > 0 || len(c.errs) == 0 {
 		return c.err
 	}
@@ -210,22 +220,31 @@ func (c *Copies[R]) Err() error {
 }
 
 // Errors are why copies have been left out so far.
-func (c *Copies[R]) Errors() []error { return c.errs }
+func (c *Replicas[R]) Errors() []error { return c.errs }
 
 // Close ends the reads that are still under way. It does not block and may be called more than once.
-func (c *Copies[R]) Close() {
+func (c *Replicas[R]) Close() {
 	for _, p := range c.pending {
 		p.Cancel()
 	}
 	c.pending = nil
 }
 
-// AnyCopy asks the active copy and every replica of a document, all at once, and gives the first good answer; the other
-// reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a copy
-// may still have given one. Its cause has the reasons.
-func AnyCopy[R any, O CopyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
+// GetAnyReplica asks the active copy and every replica of a document, all at once, and gives the first good answer; the
+// other reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a
+// copy may still have given one. Its cause has the reasons.
+func GetAnyReplica(ctx context.Context, d Dispatcher, op GetReplicas) (GetResult, error) {
+	return anyReplica[GetResult](ctx, d, op)
+}
+
+// LookupInAnyReplica is GetAnyReplica for paths of the document.
+func LookupInAnyReplica(ctx context.Context, d Dispatcher, op LookupInReplicas) (LookupInResult, error) {
+	return anyReplica[LookupInResult](ctx, d, op)
+}
+
+func anyReplica[R any, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 	var zero R
-	c, err := AllCopies[R](ctx, d, op)
+	c, err := allReplicas[R](ctx, d, op)
 	if err != nil {
 		return zero, err
 	}

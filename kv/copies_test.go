@@ -53,7 +53,7 @@ func serving(l call.Layout, copies ...copyOf) *topo {
 	})
 }
 
-var keyCopies = kv.GetCopies{Key: []byte("k")}
+var keyCopies = kv.GetReplicas{Key: []byte("k")}
 
 // K9: the first good answer wins, and the others end at once.
 func TestAnyCopyGivesTheFirstGoodAnswer_K9(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAnyCopyGivesTheFirstGoodAnswer_K9(t *testing.T) {
 			after: time.Second, status: memd.StatusKeyNotFound,
 			node: "n1",
 		}, copyOf{after: 2 * time.Second, doc: "second", node: "n2"})
-		res, err := kv.AnyCopy(testContext(t), d, keyCopies)
+		res, err := kv.GetAnyReplica(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		require.Equal(t, "second", string(res.Value))
 		require.True(t, res.FromReplica)
@@ -76,19 +76,20 @@ func TestAnyCopyGivesTheFirstGoodAnswer_K9(t *testing.T) {
 func TestAnyCopyWithoutAnswer(t *testing.T) {
 	missing := copyOf{status: memd.StatusKeyNotFound}
 	synctest.Test(t, func(t *testing.T) {
-		_, err := kv.AnyCopy(testContext(t), serving(threeCopies(), missing, missing, missing), keyCopies)
+		_, err := kv.GetAnyReplica(testContext(t), serving(threeCopies(), missing, missing, missing), keyCopies)
 		e := kvError(t, err)
 		require.ErrorIs(t, e, cberr.DocumentUnretrievable)
 		require.ErrorIs(t, e, cberr.DocumentNotFound, "the reasons are its cause")
 		require.Equal(t, "get-any-replica", e.Op)
 
-		_, err = kv.AnyCopy(testContext(t), serving(threeCopies(), missing, missing, copyOf{silent: true}), keyCopies)
+		d := serving(threeCopies(), missing, missing, copyOf{silent: true})
+		_, err = kv.GetAnyReplica(testContext(t), d, keyCopies)
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.NotErrorIs(t, err, cberr.DocumentUnretrievable)
 
 		ctx, cancel := context.WithCancel(testContext(t))
 		time.AfterFunc(time.Second, cancel)
-		_, err = kv.AnyCopy(ctx, serving(threeCopies(), copyOf{silent: true}, missing, missing), keyCopies)
+		_, err = kv.GetAnyReplica(ctx, serving(threeCopies(), copyOf{silent: true}, missing, missing), keyCopies)
 		require.ErrorIs(t, err, cberr.RequestCanceled)
 	})
 }
@@ -102,7 +103,7 @@ func TestAllCopiesAreStreamedAsTheyCome_K10_D104(t *testing.T) {
 				after:  2 * time.Second,
 				status: memd.StatusKeyNotFound, node: "n2",
 			})
-		s, err := kv.AllCopies(testContext(t), d, keyCopies)
+		s, err := kv.GetAllReplicas(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		defer s.Close()
 		r, ok := s.Next(t.Context())
@@ -121,7 +122,7 @@ func TestAllCopiesAreStreamedAsTheyCome_K10_D104(t *testing.T) {
 
 		began = time.Now()
 		silent := copyOf{silent: true}
-		s, err = kv.AllCopies(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
+		s, err = kv.GetAllReplicas(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
 		require.NoError(t, err)
 		next, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -134,7 +135,7 @@ func TestAllCopiesAreStreamedAsTheyCome_K10_D104(t *testing.T) {
 func TestAllCopiesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := copyOf{silent: true}
-		s, err := kv.AllCopies(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
+		s, err := kv.GetAllReplicas(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
 		require.NoError(t, err)
 		began := time.Now()
 		next, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -146,14 +147,14 @@ func TestAllCopiesEnds(t *testing.T) {
 		_, ok = s.Next(t.Context())
 		require.False(t, ok)
 
-		s, err = kv.AllCopies(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
+		s, err = kv.GetAllReplicas(testContext(t), serving(threeCopies(), silent, silent, silent), keyCopies)
 		require.NoError(t, err)
 		_, ok = s.Next(t.Context())
 		require.False(t, ok, "the operation's deadline ends every copy")
 		require.ErrorIs(t, s.Err(), cberr.UnambiguousTimeout)
 
 		missing := copyOf{status: memd.StatusKeyNotFound}
-		s, err = kv.AllCopies(testContext(t), serving(threeCopies(), missing, silent, missing), keyCopies)
+		s, err = kv.GetAllReplicas(testContext(t), serving(threeCopies(), missing, silent, missing), keyCopies)
 		require.NoError(t, err)
 		_, ok = s.Next(t.Context())
 		require.False(t, ok)
@@ -166,7 +167,7 @@ func TestOneAnswerOfANode_K10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := serving(threeCopies(), copyOf{doc: "x", node: "n0"}, copyOf{after: 1, doc: "x", node: "n1"},
 			copyOf{after: 2, doc: "x", node: "n1"})
-		s, err := kv.AllCopies(testContext(t), d, keyCopies)
+		s, err := kv.GetAllReplicas(testContext(t), d, keyCopies)
 		require.NoError(t, err)
 		n := 0
 		for _, ok := s.Next(t.Context()); ok; _, ok = s.Next(t.Context()) {
@@ -183,7 +184,7 @@ func TestCopiesOfAServerGroup(t *testing.T) {
 			op := keyCopies
 			op.ServerGroup = group
 			d := serving(threeCopies(), all...)
-			s, err := kv.AllCopies(testContext(t), d, op)
+			s, err := kv.GetAllReplicas(testContext(t), d, op)
 			require.NoError(t, err)
 			n := 0
 			for _, ok := s.Next(t.Context()); ok; _, ok = s.Next(t.Context()) {
@@ -195,24 +196,24 @@ func TestCopiesOfAServerGroup(t *testing.T) {
 		}
 		op := keyCopies
 		op.ServerGroup = "c"
-		_, err := kv.AnyCopy(testContext(t), serving(threeCopies(), all...), op)
+		_, err := kv.GetAnyReplica(testContext(t), serving(threeCopies(), all...), op)
 		require.ErrorIs(t, err, cberr.DocumentUnretrievable)
 	})
 }
 
 func TestLookupInCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		op := kv.LookupInCopies{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
+		op := kv.LookupInReplicas{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
 		l := threeCopies()
 		d := serving(l, copyOf{silent: true}, copyOf{after: time.Second, doc: "1", node: "n1"}, copyOf{silent: true})
-		res, err := kv.AnyCopy(testContext(t), d, op)
+		res, err := kv.LookupInAnyReplica(testContext(t), d, op)
 		require.NoError(t, err)
 		require.Equal(t, "1", string(res.Paths[0].Value))
 		require.True(t, res.FromReplica)
 
 		l.caps = map[string]bool{}
 		d = serving(l, copyOf{}, copyOf{}, copyOf{})
-		_, err = kv.AnyCopy(testContext(t), d, op)
+		_, err = kv.LookupInAnyReplica(testContext(t), d, op)
 		require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 		require.Equal(t, "lookup-in-any-replica", kvError(t, err).Op)
 		require.Zero(t, d.dispatched.Load(), "B60: nothing is sent, not even to the active copy")
@@ -221,21 +222,21 @@ func TestLookupInCopies(t *testing.T) {
 
 func TestCopiesOfABadArgument(t *testing.T) {
 	d := serving(threeCopies())
-	_, err := kv.AnyCopy(testContext(t), d, kv.GetCopies{})
+	_, err := kv.GetAnyReplica(testContext(t), d, kv.GetReplicas{})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
-	_, err = kv.AllCopies(testContext(t), d, kv.LookupInCopies{Key: []byte("k")})
+	_, err = kv.LookupInAllReplicas(testContext(t), d, kv.LookupInReplicas{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.dispatched.Load())
 
 	d.layout = func() (call.Layout, error) { return nil, errSeen }
-	_, err = kv.AnyCopy(testContext(t), d, keyCopies)
+	_, err = kv.GetAnyReplica(testContext(t), d, keyCopies)
 	require.ErrorIs(t, err, errSeen)
 }
 
 // A bucket whose map is still empty is waited for, as a call for a document waits; one that has no vbuckets says so.
 func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 	all := map[string]func(d kv.Dispatcher) error{
-		"copies": func(d kv.Dispatcher) error { return discard(kv.AnyCopy(testContext(t), d, keyCopies)) },
+		"copies": func(d kv.Dispatcher) error { return discard(kv.GetAnyReplica(testContext(t), d, keyCopies)) },
 		"history": func(d kv.Dispatcher) error {
 			return discard(kv.DoInHistory(testContext(t), d, &kv.Histories{}, 7, kv.Upsert{Key: []byte("k")}))
 		},

@@ -82,9 +82,9 @@ func plainDecodings() []decoding {
 		{"noop", on("", kv.Noop{}), none, result},
 		{
 			"get_collection_id", on("", kv.GetCollectionID{Path: "a.b"}), answerOf(idOf, ""),
-			kv.CollectionID{Result: result, ManifestUID: 0x1f, ID: 10},
+			kv.IDResult{Result: result, ManifestUID: 0x1f, ID: 10},
 		},
-		{"get_scope_id", on("", kv.GetScopeID{Name: "a"}), answerOf(idOf, ""), kv.ScopeID{
+		{"get_scope_id", on("", kv.GetScopeID{Name: "a"}), answerOf(idOf, ""), kv.IDResult{
 			Result:      result,
 			ManifestUID: 0x1f, ID: 10,
 		}},
@@ -227,10 +227,10 @@ func subdocDecodings() []decoding {
 		return "\x00\x00\x00\x00\x00\x010" + "\x00\x00\x00\x00\x00\x03\"x\"" + st + "\x00\x00\x00\x00" +
 			"\x00\x00\x00\x00\x00\x0212"
 	}
-	mutate := kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.CountPathBy("n", 1), {
+	mutate := kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.IncrementPath("n", 1), {
 		Op:   memd.OpSubdocDictUpsert,
 		Path: "x", Value: v, Xattr: true,
-	}, kv.CountPathBy("m", 1)}}
+	}, kv.IncrementPath("m", 1)}}
 	mutated := kv.MutateInResult{MutationResult: mutation, Paths: []kv.PathResult{
 		kv.NewPathResult(0, "n", 0, []byte("5")), kv.NewPathResult(1, "x", 0, nil), kv.NewPathResult(2, "m", 0,
 			[]byte("-1")),
@@ -259,14 +259,13 @@ func subdocDecodings() []decoding {
 		{
 			"path_get_deleted", on("", kv.LookupPath{Key: key, Spec: kv.GetXattr("x"), AccessDeleted: true}),
 			of(memd.StatusSubdocSuccessDeleted, nil, "7"),
-			kv.LookupPathResult{
-				Result: result, Value: []byte("7"),
-				Deleted: true,
+			kv.PathOpResult{
+				MutationResult: kv.MutationResult{Result: result}, Value: []byte("7"), Deleted: true,
 			},
 		},
 	}
 	for _, s := range []kv.LookupSpec{kv.GetPath("a"), kv.ExistsPath("a"), kv.CountPath("a")} {
-		value, want := "7", kv.LookupPathResult{Result: result, Value: []byte("7")}
+		value, want := "7", kv.PathOpResult{MutationResult: kv.MutationResult{Result: result}, Value: []byte("7")}
 		if s.Op == memd.OpSubdocExists {
 			value, want.Value = "", nil
 		}
@@ -277,10 +276,10 @@ func subdocDecodings() []decoding {
 	}
 	for _, s := range []kv.MutateSpec{
 		kv.InsertPath("a", v), kv.UpsertPath("a", v), kv.ReplacePath("a", v), kv.RemovePath("a"),
-		kv.AppendArray("a", v), kv.PrependArray("a", v),
-		kv.InsertArray("a[0]", v), kv.AddUnique("a", v), kv.CountPathBy("a", 1), kv.ReplaceBody("a"),
+		kv.ArrayAppend("a", v), kv.ArrayPrepend("a", v),
+		kv.ArrayInsert("a[0]", v), kv.ArrayAddUnique("a", v), kv.IncrementPath("a", 1), kv.ReplaceBody("a"),
 	} {
-		value, want := "", kv.MutatePathResult{MutationResult: mutation}
+		value, want := "", kv.PathOpResult{MutationResult: mutation}
 		if s.Op == memd.OpSubdocCounter {
 			value, want.Value = "8", []byte("8")
 		}

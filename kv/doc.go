@@ -1,8 +1,7 @@
-// Package kv holds the key-value operations: one type per operation with its fields and its coding, the table of what
-// each opcode may do, the meaning of every status, the error type, and the three ways to run an operation: Do, Start
-// and Go. What runs them is a Dispatcher, which the core's bucket is. Above them are the forms that take several
-// requests: AnyCopy and AllCopies read from replicas, Scan finds documents, Batch runs many operations, DoPolled waits
-// for durability as old servers have it, StatAll asks all nodes.
+// Package kv holds the key-value operations for programs: one type per operation with its fields, its result, the error
+// type, and the ways to run an operation: Do, Start, Go and Batch. What runs them is a Dispatcher, which a core.Bucket
+// and a core.Collection are. Above them are the forms that take several requests: GetAnyReplica and GetAllReplicas read
+// from replicas, Scan finds documents, DoPolled waits for durability as old servers have it, StatAll asks all nodes.
 //
 // It never opens a socket, reads a cluster map, or decides whether to retry an operation. Do, Start and Go start no
 // timer; a scan and DoPolled pause between their requests.

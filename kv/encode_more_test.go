@@ -35,8 +35,8 @@ func subdocEncodings() []encoding {
 	single, singleMeta := change(memd.OpSubdocDictUpsert, 0, "a", "1"), change(memd.OpSubdocDictUpsert, 0x04, "x", "1")
 	all := []kv.MutateSpec{
 		kv.InsertPath("i", v("1")), kv.UpsertPath("u", v("2")), kv.ReplacePath("r", v("3")), kv.RemovePath("d"),
-		kv.AppendArray("l", v("4,5")), kv.PrependArray("", v("6")), kv.InsertArray("n[0]", v("7")),
-		kv.AddUnique("q", v("8")), kv.CountPathBy("c", -9),
+		kv.ArrayAppend("l", v("4,5")), kv.ArrayPrepend("", v("6")), kv.ArrayInsert("n[0]", v("7")),
+		kv.ArrayAddUnique("q", v("8")), kv.IncrementPath("c", -9),
 	}
 	return []encoding{
 		{file: "lookup_in", note: "SUBDOC_MULTI_LOOKUP: every command", op: reads(kv.LookupIn{Specs: []kv.LookupSpec{
@@ -163,23 +163,24 @@ func onePathEncodings() []encoding {
 			value: "a1", extras: "000100" + "0000003c",
 		},
 		{
-			file: "path_array_append", note: "SUBDOC_ARRAY_PUSH_LAST", op: set(kv.AppendArray("a", v)), key: key8,
+			file: "path_array_append", note: "SUBDOC_ARRAY_PUSH_LAST", op: set(kv.ArrayAppend("a", v)), key: key8,
 			value: "a1", extras: "000100",
 		},
 		{
-			file: "path_array_prepend", note: "SUBDOC_ARRAY_PUSH_FIRST at the root", op: set(kv.PrependArray("", v)),
+			file: "path_array_prepend", note: "SUBDOC_ARRAY_PUSH_FIRST at the root", op: set(kv.ArrayPrepend("", v)),
 			key: key8, value: "1", extras: "000000",
 		},
 		{
-			file: "path_array_insert", note: "SUBDOC_ARRAY_INSERT", op: set(kv.InsertArray("a[0]", v)), key: key8,
+			file: "path_array_insert", note: "SUBDOC_ARRAY_INSERT", op: set(kv.ArrayInsert("a[0]", v)), key: key8,
 			value: "a[0]1", extras: "000400",
 		},
 		{
-			file: "path_array_add_unique", note: "SUBDOC_ARRAY_ADD_UNIQUE", op: set(kv.AddUnique("a", v)), key: key8,
+			file: "path_array_add_unique", note: "SUBDOC_ARRAY_ADD_UNIQUE",
+			op: set(kv.ArrayAddUnique("a", v)), key: key8,
 			value: "a1", extras: "000100",
 		},
 		{
-			file: "path_counter", note: "SUBDOC_COUNTER", op: set(kv.CountPathBy("a", -12)), key: key8, value: "a-12",
+			file: "path_counter", note: "SUBDOC_COUNTER", op: set(kv.IncrementPath("a", -12)), key: key8, value: "a-12",
 			extras: "000100",
 		},
 		{

@@ -1,6 +1,11 @@
 package kv
 
-import "github.com/couchcore/couchcore/internal/call"
+import (
+	"fmt"
+
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+)
 
 // MaxInflated is how large a compressed value may become unless the configuration says otherwise.
 const MaxInflated = call.MaxInflated
@@ -56,19 +61,14 @@ type (
 	// unwraps.
 	PathError = call.PathError
 
-	// ResponseError is a successful answer that lacks something its operation needs: a Field of Opcode's answer has Len
-	// bytes and should have Want.
+	// ResponseError is a successful answer that its operation can make nothing of: a Field of Opcode's answer has Len
+	// bytes and should have Want, or Reason says what is wrong.
 	ResponseError = call.ResponseError
-
-	// IndexError is a successful answer that names a path, Index, which its request did not have: that had Paths.
-	IndexError = call.IndexError
-
-	// FormatError is a successful answer in a Format that the client does not know.
-	FormatError = call.FormatError
-
-	// SizeError is an answer of several packets, or one that was compressed, whose Size (0 when it is not known) would
-	// take more memory than Limit.
-	SizeError = call.SizeError
 )
 
 func badArgument(field, reason string) error { return call.BadArgument(field, reason) }
+
+// unknownFormat refuses a successful answer in a form that the client does not know.
+func unknownFormat(op memd.Opcode, format uint32) error {
+	return &ResponseError{Opcode: op, Reason: fmt.Sprintf("has the unknown format %d", format)}
+}

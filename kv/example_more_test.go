@@ -32,7 +32,7 @@ func ExampleMutateIn() {
 	defer done()
 	ctx, key := context.Background(), []byte("airline_10")
 	res, err := kv.Do(ctx, bucket, kv.MutateIn{Key: key, Store: kv.StoreUpsert, Specs: []kv.MutateSpec{
-		kv.UpsertPath("name", []byte(`"40-Mile Air"`)), kv.CountPathBy("visits", 1), kv.AppendArray("log", []byte(`"opened"`)),
+		kv.UpsertPath("name", []byte(`"40-Mile Air"`)), kv.IncrementPath("visits", 1), kv.ArrayAppend("log", []byte(`"opened"`)),
 	}})
 	if err != nil {
 		fmt.Println(err) // it says which of the paths has failed; nothing was changed then
@@ -100,7 +100,7 @@ func ExampleScan() {
 }
 
 // The first copy of a document that answers is good enough.
-func ExampleAnyCopy() {
+func ExampleGetAnyReplica() {
 	bucket, _, done := openExample()
 	defer done()
 	ctx, key := context.Background(), []byte("airline_10")
@@ -108,7 +108,7 @@ func ExampleAnyCopy() {
 		fmt.Println(err)
 		return
 	}
-	res, err := kv.AnyCopy(ctx, bucket, kv.GetCopies{Key: key})
+	res, err := kv.GetAnyReplica(ctx, bucket, kv.GetReplicas{Key: key})
 	fmt.Println(string(res.Value), err)
 	// Output: 1 <nil>
 }

@@ -147,7 +147,7 @@ var errSeen = errors.New("the request has been seen")
 func subjects() []subject {
 	key, value, initial := []byte("abc"), []byte(`{"a":1}`), uint64(10)
 	reads := []kv.LookupSpec{kv.GetPath("a"), kv.GetXattr("$document.exptime")}
-	writes := []kv.MutateSpec{kv.UpsertPath("a", []byte("2")), kv.CountPathBy("n", 1)}
+	writes := []kv.MutateSpec{kv.UpsertPath("a", []byte("2")), kv.IncrementPath("n", 1)}
 	scan := kv.RangeScan{VBucket: 115, ID: [16]byte{1, 2, 3}}
 	return []subject{
 		on("add-with-meta", kv.AddWithMeta{Key: key, Value: value}),
@@ -202,8 +202,8 @@ func onePath() []subject {
 	}
 	for _, s := range []kv.MutateSpec{
 		kv.InsertPath("a", one), kv.UpsertPath("a", one), kv.ReplacePath("a", one), kv.RemovePath("a"),
-		kv.AppendArray("a", one),
-		kv.PrependArray("a", one), kv.InsertArray("a[0]", one), kv.AddUnique("a", one), kv.CountPathBy("a", 1),
+		kv.ArrayAppend("a", one),
+		kv.ArrayPrepend("a", one), kv.ArrayInsert("a[0]", one), kv.ArrayAddUnique("a", one), kv.IncrementPath("a", 1),
 		kv.ReplaceBody("a"),
 	} {
 		all = append(all, on("", kv.MutatePath{Key: key, Spec: s}))

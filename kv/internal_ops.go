@@ -16,8 +16,8 @@ type GetCollectionID struct {
 	Node   int
 }
 
-// CollectionID is the result of GetCollectionID.
-type CollectionID struct {
+// IDResult is the result of GetCollectionID and of GetScopeID.
+type IDResult struct {
 	Result
 	ManifestUID uint64
 	ID          uint32
@@ -31,11 +31,11 @@ func (g GetCollectionID) encode(r *call.Request) error {
 }
 
 // decode implements Op.
-func (g GetCollectionID) decode(r *call.Response) (CollectionID, error) {
+func (g GetCollectionID) decode(r *call.Response) (IDResult, error) {
 	if len(r.Extras()) != 12 {
-		return CollectionID{}, call.Malformed(r, "extras", 12)
+		return IDResult{}, call.Malformed(r, "extras", 12)
 	}
-	return CollectionID{
+	return IDResult{
 		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
 		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
 	}, nil

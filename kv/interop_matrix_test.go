@@ -138,7 +138,7 @@ func TestSubdocOnCouchbaseMock(t *testing.T) {
 			key := []byte("k")
 			insert(t, b, kv.Common{}, "k", `{"a":{"b":[1,2,3]},"n":5}`)
 			res, err := kv.Do(testContext(t), b, kv.MutateIn{Key: key, Specs: []kv.MutateSpec{
-				kv.CountPathBy("n", 3), kv.AppendArray("a.b", []byte("4")), kv.UpsertPath("a.c", []byte(`"x"`)),
+				kv.IncrementPath("n", 3), kv.ArrayAppend("a.b", []byte("4")), kv.UpsertPath("a.c", []byte(`"x"`)),
 				{Op: memd.OpSubdocDictUpsert, Path: "meta.x", Value: []byte("7"), Xattr: true, CreateParents: true},
 			}})
 			require.NoError(t, err)

@@ -213,7 +213,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	})
 	_, err = kv.Do(testContext(t), d, kv.Stat{})
 	require.ErrorIs(t, err, cberr.DecodingFailure)
-	var se *kv.SizeError
+	var se *kv.ResponseError
 	require.ErrorAs(t, err, &se)
 }
 

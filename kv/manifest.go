@@ -123,13 +123,6 @@ type GetScopeID struct {
 	Node   int
 }
 
-// ScopeID is the result of GetScopeID.
-type ScopeID struct {
-	Result
-	ManifestUID uint64
-	ID          uint32
-}
-
 // encode implements Op.
 func (g GetScopeID) encode(r *call.Request) error {
 	r.Common = call.Common(g.Common)
@@ -139,11 +132,11 @@ func (g GetScopeID) encode(r *call.Request) error {
 }
 
 // decode implements Op.
-func (g GetScopeID) decode(r *call.Response) (ScopeID, error) {
+func (g GetScopeID) decode(r *call.Response) (IDResult, error) {
 	if len(r.Extras()) != 12 {
-		return ScopeID{}, call.Malformed(r, "extras", 12)
+		return IDResult{}, call.Malformed(r, "extras", 12)
 	}
-	return ScopeID{
+	return IDResult{
 		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
 		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
 	}, nil

@@ -136,9 +136,9 @@ func matrixPaths(one []byte) []matrixOp {
 		read(kv.GetPath("n")), read(kv.ExistsPath("n")), read(kv.CountPath("")),
 		write(kv.InsertPath("new", one)), write(kv.UpsertPath("n", one)), write(kv.ReplacePath("n", one)),
 		write(kv.RemovePath("n")),
-		create(kv.AppendArray("list", one)), create(kv.PrependArray("list", one)),
-		write(kv.InsertArray("list[0]", one)),
-		create(kv.AddUnique("list", one)), write(kv.CountPathBy("n", 1)), write(body),
+		create(kv.ArrayAppend("list", one)), create(kv.ArrayPrepend("list", one)),
+		write(kv.ArrayInsert("list[0]", one)),
+		create(kv.ArrayAddUnique("list", one)), write(kv.IncrementPath("n", 1)), write(body),
 	}
 }
 

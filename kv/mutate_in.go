@@ -2,6 +2,7 @@ package kv
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 
@@ -63,28 +64,29 @@ func RemovePath(path string) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocDelete, Path: path}
 }
 
-// AppendArray adds values at the end of an array. The empty path is the document itself.
-func AppendArray(path string, values []byte) MutateSpec {
+// ArrayAppend adds values at the end of an array. The empty path is the document itself.
+func ArrayAppend(path string, values []byte) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocArrayPushLast, Path: path, Value: values}
 }
 
-// PrependArray adds values at the start of an array. The empty path is the document itself.
-func PrependArray(path string, values []byte) MutateSpec {
+// ArrayPrepend adds values at the start of an array. The empty path is the document itself.
+func ArrayPrepend(path string, values []byte) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocArrayPushFirst, Path: path, Value: values}
 }
 
-// InsertArray adds values before the element that the path names.
-func InsertArray(path string, values []byte) MutateSpec {
+// ArrayInsert adds values before the element that the path names.
+func ArrayInsert(path string, values []byte) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocArrayInsert, Path: path, Value: values}
 }
 
-// AddUnique adds a value to an array of primitive values that must not have it. The empty path is the document itself.
-func AddUnique(path string, value []byte) MutateSpec {
+// ArrayAddUnique adds a value to an array of primitive values that must not have it. The empty path is the document
+// itself.
+func ArrayAddUnique(path string, value []byte) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocArrayAddUnique, Path: path, Value: value}
 }
 
-// CountPathBy adds to a number, which is created when it is missing. The path's result is the new number.
-func CountPathBy(path string, delta int64) MutateSpec {
+// IncrementPath adds to a number, which is created when it is missing. The path's result is the new number.
+func IncrementPath(path string, delta int64) MutateSpec {
 	return MutateSpec{Op: memd.OpSubdocCounter, Path: path, Value: strconv.AppendInt(nil, delta, 10)}
 }
 
@@ -283,7 +285,9 @@ func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
 			return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+7)+n))
 		}
 		if place >= len(m.Specs) {
-			return MutateInResult{}, &IndexError{Opcode: r.Opcode, Index: place, Paths: len(m.Specs)}
+			return MutateInResult{}, &ResponseError{
+				Opcode: r.Opcode, Reason: fmt.Sprintf("names path %d of %d", place, len(m.Specs)),
+			}
 		}
 		p := &res.Paths[order[place]]
 		p.Status = memd.Status(binary.BigEndian.Uint16(rest[1:]))

@@ -127,7 +127,7 @@ func (o ObserveSeqno) decode(r *call.Response) (SeqnoResult, error) {
 	case v[0] == 1 && len(v) != long:
 		return SeqnoResult{}, call.Malformed(r, "value", long)
 	case v[0] > 1:
-		return SeqnoResult{}, &FormatError{Opcode: r.Opcode, Format: v[0]}
+		return SeqnoResult{}, unknownFormat(r.Opcode, uint32(v[0]))
 	}
 	res := SeqnoResult{
 		Result: resultOf(r), VBucket: binary.BigEndian.Uint16(v[1:]), UUID: binary.BigEndian.Uint64(v[3:]),

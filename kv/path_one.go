@@ -17,11 +17,11 @@ type LookupPath struct {
 	AccessDeleted bool       // as in LookupIn
 }
 
-// LookupPathResult is the result of LookupPath.
-type LookupPathResult struct {
-	Result
-	Value   []byte // what the path holds, as JSON; nothing for a path that was only asked after
-	Deleted bool   // the document is a tombstone
+// PathOpResult is the result of LookupPath and of MutatePath.
+type PathOpResult struct {
+	MutationResult        // without a token after a LookupPath
+	Value          []byte // what the path holds, or a counter's new number; nothing for a path only asked after
+	Deleted        bool   // the document is a tombstone
 }
 
 // encode implements Op.
@@ -35,8 +35,10 @@ func (l LookupPath) encode(r *call.Request) error {
 }
 
 // decode implements Op.
-func (l LookupPath) decode(r *call.Response) (LookupPathResult, error) {
-	return LookupPathResult{Result: resultOf(r), Value: r.Value, Deleted: isDeleted(r.Status)}, nil
+func (l LookupPath) decode(r *call.Response) (PathOpResult, error) {
+	return PathOpResult{
+		MutationResult: MutationResult{Result: resultOf(r)}, Value: r.Value, Deleted: isDeleted(r.Status),
+	}, nil
 }
 
 // MutatePath changes one path of a document in the oldest form of the protocol, one command a request. MutateIn does
@@ -54,13 +56,6 @@ type MutatePath struct {
 	AccessDeleted   bool
 	CreateAsDeleted bool
 	Revive          bool
-}
-
-// MutatePathResult is the result of MutatePath.
-type MutatePathResult struct {
-	MutationResult
-	Value   []byte // a counter's new number
-	Deleted bool   // the document is a tombstone
 }
 
 // encode implements Op.
@@ -122,8 +117,8 @@ func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8,
 }
 
 // decode implements Op.
-func (m MutatePath) decode(r *call.Response) (MutatePathResult, error) {
-	res := MutatePathResult{Value: r.Value, Deleted: isDeleted(r.Status)}
+func (m MutatePath) decode(r *call.Response) (PathOpResult, error) {
+	res := PathOpResult{Value: r.Value, Deleted: isDeleted(r.Status)}
 	var err error
 	res.MutationResult, err = mutationResult(r)
 	return res, err

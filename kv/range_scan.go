@@ -257,7 +257,7 @@ func appendScanItems(items []ScanItem, p call.Part, r *call.Response, budget *in
 		return &ResponseError{Opcode: r.Opcode, Field: "value", Len: len(p.Value), Want: len(p.Value) + 1}
 	}
 	if p.Extras > 1 {
-		return nil, &FormatError{Opcode: r.Opcode, Format: uint8(min(p.Extras, 255))}
+		return nil, unknownFormat(r.Opcode, p.Extras)
 	}
 	for rest := p.Value; len(rest) > 0; {
 		var it ScanItem

@@ -43,7 +43,7 @@ const (
 	// ScanUnsorted gives items as they come: those of one vbucket in the order of their keys, vbuckets mixed.
 	ScanUnsorted ScanSort = iota
 	// ScanByKey gives items in the order of their keys. It holds all of them in memory first; a result that takes more
-	// than MaxSorted bytes fails with a *SizeError.
+	// than MaxSorted bytes fails with a *ResponseError.
 	ScanByKey
 )
 
@@ -317,7 +317,7 @@ func (r *Scanning) receive(ctx context.Context) (batch []ScanItem, ok bool) {
 			size += int64(len(it.Key)+len(it.Value)) + 128
 		}
 		if size > MaxSorted {
-			r.fail(r.op.fails(cberr.ValueTooLarge, &SizeError{Opcode: memd.OpRangeScanContinue, Limit: MaxSorted}))
+			r.fail(r.op.fails(cberr.ValueTooLarge, call.TooLarge(memd.OpRangeScanContinue, MaxSorted)))
 			return nil, false
 		}
 		all = append(all, batch...)

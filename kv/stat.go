@@ -70,28 +70,14 @@ func (s Stat) decode(r *call.Response) (StatResult, error) {
 	return res, nil
 }
 
-// NodeStats is what one node has answered, or why it has not.
-type NodeStats struct {
-	StatResult
-	Err error
-}
-
 // StatAll asks every node that holds the bucket's data, all at once, and waits for all of them. A node that fails has
 // its error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
 // The result is by the node's index.
-func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]NodeStats, error) {
-	each, err := onEachNode[StatResult](ctx, d, func(node int) Stat {
+func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatResult], error) {
+	return onEachNode[StatResult](ctx, d, func(node int) Stat {
 		op.Pinned, op.Node, op.ByVBucket = true, node, false
 		return op
 	})
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[int]NodeStats, len(each))
-	for node, o := range each {
-		all[node] = NodeStats{o.Result, o.Err}
-	}
-	return all, nil
 }
 
 // onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them.

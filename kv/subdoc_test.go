@@ -83,7 +83,7 @@ func TestSubdocArguments_B57(t *testing.T) {
 			"does not take the flag: create parents",
 		},
 		{
-			x(kv.AddUnique("a", one), func(s *kv.MutateSpec) { s.Xattr, s.ExpandMacros = true, true }),
+			x(kv.ArrayAddUnique("a", one), func(s *kv.MutateSpec) { s.Xattr, s.ExpandMacros = true, true }),
 			"does not take the flag: expand macros",
 		},
 		{x(kv.ReplaceBody("a"), func(s *kv.MutateSpec) { s.Xattr = false }), "that is no extended attribute"},
@@ -229,7 +229,7 @@ func TestMalformedSubdocAnswers(t *testing.T) {
 	_, err = lookup.do(testContext(t), answering(memd.Packet{Value: []byte("\x00\x00\xff\xff\xff\xffx")}))
 	require.ErrorIs(t, err, cberr.DecodingFailure)
 
-	mutate := mutateOf(kv.CountPathBy("a", 1))
+	mutate := mutateOf(kv.IncrementPath("a", 1))
 	for _, value := range []string{
 		"\x00", "\x00\x00\x00\x00\x00\x00\x02x", "\x00\x00\x00\xff\xff\xff\xff",
 		"\x01\x00\x00\x00\x00\x00\x01x",
@@ -301,7 +301,7 @@ func FuzzSubdocAnswer(f *testing.F) {
 	f.Add(uint16(0xcd), []byte("\x00\x00\xff\xff\xff\xff"))
 	one := []byte("1")
 	look := kv.LookupIn{Key: one, Specs: []kv.LookupSpec{kv.GetPath("a"), kv.GetXattr("x"), kv.CountPath("")}}
-	mutate := kv.MutateIn{Key: one, Specs: []kv.MutateSpec{kv.CountPathBy("a", 1), {
+	mutate := kv.MutateIn{Key: one, Specs: []kv.MutateSpec{kv.IncrementPath("a", 1), {
 		Op:   memd.OpSubdocDictUpsert,
 		Path: "x", Value: one, Xattr: true,
 	}, kv.UpsertPath("b", one)}}

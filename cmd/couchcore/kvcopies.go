@@ -13,9 +13,9 @@ import (
 
 // kvReplicaVerbs are the reads from replicas.
 type kvReplicaVerbs struct {
-	GetReplica     kvGetReplica   `cmd:"" help:"Read a document from a replica."`
-	GetAnyReplica  kvGetAnyCopy   `cmd:"" help:"Read a document from whichever copy answers first."`
-	GetAllReplicas kvGetAllCopies `cmd:"" help:"Read a document from all of its copies."`
+	GetReplica     kvGetReplica     `cmd:"" help:"Read a document from a replica."`
+	GetAnyReplica  kvGetAnyReplica  `cmd:"" help:"Read a document from whichever copy answers first."`
+	GetAllReplicas kvGetAllReplicas `cmd:"" help:"Read a document from all of its copies."`
 }
 
 type replicaFlags struct {
@@ -43,28 +43,31 @@ type groupFlag struct {
 	ServerGroup string `placeholder:"GROUP" help:"The only group of nodes that is asked (default: all)."`
 }
 
-type kvGetAnyCopy struct {
+type kvGetAnyReplica struct {
 	keyArg
 	groupFlag
 }
 
 // Run implements the command.
-func (c *kvGetAnyCopy) Run(a *app, k *kvCmd) error {
-	op := kv.GetCopies{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
+func (c *kvGetAnyReplica) Run(a *app, k *kvCmd) error {
+	op := kv.GetReplicas{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
 	return runCall(a, k, "get-any-replica", c.Key, func(ctx context.Context, b *core.Bucket) (kv.GetResult, error) {
-		return kv.AnyCopy(ctx, b, op)
+		return kv.GetAnyReplica(ctx, b, op)
 	}, viewGet)
 }
 
-type kvGetAllCopies struct {
+type kvGetAllReplicas struct {
 	keyArg
 	groupFlag
 }
 
 // Run implements the command.
-func (c *kvGetAllCopies) Run(a *app, k *kvCmd) error {
-	op := kv.GetCopies{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
-	return runCopies(a, k, "get-all-replicas", c.Key, op, func(r kv.GetResult) view {
+func (c *kvGetAllReplicas) Run(a *app, k *kvCmd) error {
+	op := kv.GetReplicas{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
+	all := func(ctx context.Context, b *core.Bucket) (*kv.Replicas[kv.GetResult], error) {
+		return kv.GetAllReplicas(ctx, b, op)
+	}
+	return runCopies(a, k, "get-all-replicas", c.Key, all, func(r kv.GetResult) view {
 		v := viewGet(r)
 		from := "active"
 		if r.FromReplica {
@@ -76,14 +79,16 @@ func (c *kvGetAllCopies) Run(a *app, k *kvCmd) error {
 }
 
 // runCopies connects, asks all copies and shows each answer as it comes. That none has answered is a failure.
-func runCopies[R any, O kv.CopyOp[R]](a *app, k *kvCmd, name, key string, op O, show func(R) view) error {
+func runCopies[R any](a *app, k *kvCmd, name, key string,
+	all func(context.Context, *core.Bucket) (*kv.Replicas[R], error), show func(R) view,
+) error {
 	c, b, err := k.openBucket(a)
 	if err != nil {
 		return err
 	}
 	began, n := time.Now(), 0
 	ctx := context.Background()
-	copies, err := kv.AllCopies[R](ctx, b, op)
+	copies, err := all(ctx, b)
 	if err != nil {
 		return k.failed(a, c, b, name, key, err, time.Since(began))
 	}

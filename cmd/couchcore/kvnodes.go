@@ -86,7 +86,7 @@ type kvGetScopeID struct {
 func (c *kvGetScopeID) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-scope-id", "", func(o kv.Common) (kv.GetScopeID, error) {
 		return kv.GetScopeID{Common: o, Name: c.Name, Pinned: c.pinned(), Node: c.node()}, nil
-	}, func(r kv.ScopeID) view {
+	}, func(r kv.IDResult) view {
 		id, uid := fmt.Sprintf("0x%x", r.ID), fmt.Sprintf("0x%x", r.ManifestUID)
 		return view{
 			Result: r.Result, lines: []string{"scope " + id + "  manifest " + uid},
@@ -200,11 +200,11 @@ func (c *kvStats) Run(a *app, k *kvCmd) error {
 		return err
 	}
 	began, ctx := time.Now(), context.Background()
-	all := map[int]kv.NodeStats{}
+	all := map[int]kv.Outcome[kv.StatResult]{}
 	if op.Pinned || op.ByVBucket {
 		var s kv.StatResult
 		if s, err = kv.Do(ctx, b, op); err == nil {
-			all[op.Node] = kv.NodeStats{StatResult: s}
+			all[op.Node] = kv.Outcome[kv.StatResult]{Result: s}
 		}
 	} else {
 		all, err = kv.StatAll(ctx, b, op)
@@ -221,16 +221,16 @@ func (c *kvStats) Run(a *app, k *kvCmd) error {
 }
 
 // show writes the statistics of each node. The error is that of the nodes that have failed.
-func (c *kvStats) show(a *app, all map[int]kv.NodeStats, took time.Duration) (failed error) {
+func (c *kvStats) show(a *app, all map[int]kv.Outcome[kv.StatResult], took time.Duration) (failed error) {
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		s := all[n]
 		failed = errors.Join(failed, s.Err)
 		if a.json {
 			stats := map[string]string{}
-			for _, e := range s.Stats {
+			for _, e := range s.Result.Stats {
 				stats[e.Name] = e.Value
 			}
-			v := view{Result: s.Result, failed: s.Err, more: []extra{{"stats", stats}}}
+			v := view{Result: s.Result.Result, failed: s.Err, more: []extra{{"stats", stats}}}
 			if c.VBucket == nil {
 				v.more = append(v.more, extra{"node", n})
 			}
@@ -240,8 +240,8 @@ func (c *kvStats) show(a *app, all map[int]kv.NodeStats, took time.Duration) (fa
 			continue
 		}
 		var rows [][]string
-		for _, e := range s.Stats {
-			rows = append(rows, []string{s.Endpoint(), e.Name, e.Value})
+		for _, e := range s.Result.Stats {
+			rows = append(rows, []string{s.Result.Endpoint(), e.Name, e.Value})
 		}
 		if err := a.table(rows); err != nil {
 			return err

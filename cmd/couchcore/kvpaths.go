@@ -162,14 +162,17 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 	if err != nil {
 		return err
 	}
-	copies := kv.LookupInCopies{
+	copies := kv.LookupInReplicas{
 		Common: k.common(), Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted,
 		ServerGroup: c.ServerGroup,
 	}
 	show := func(r kv.LookupInResult) view { return viewPaths(specs, r) }
 	switch {
 	case c.AllReplicas:
-		return runCopies(a, k, "lookup-in", c.Key, copies, func(r kv.LookupInResult) view {
+		all := func(ctx context.Context, b *core.Bucket) (*kv.Replicas[kv.LookupInResult], error) {
+			return kv.LookupInAllReplicas(ctx, b, copies)
+		}
+		return runCopies(a, k, "lookup-in", c.Key, all, func(r kv.LookupInResult) view {
 			v := show(r)
 			for i, l := range v.lines {
 				v.lines[i] = r.Endpoint() + "  " + l
@@ -178,7 +181,7 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 		})
 	case c.AnyReplica:
 		return runCall(a, k, "lookup-in", c.Key, func(ctx context.Context, b *core.Bucket) (kv.LookupInResult, error) {
-			return kv.AnyCopy(ctx, b, copies)
+			return kv.LookupInAnyReplica(ctx, b, copies)
 		}, show)
 	}
 	return runKV(a, k, "lookup-in", c.Key, func(o kv.Common) (kv.LookupIn, error) {
@@ -351,7 +354,7 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 	}
 	op := kv.LookupPath{Common: k.common(), Key: []byte(c.Key), Spec: spec, AccessDeleted: c.AccessDeleted}
 	missing := false
-	return runCall(a, k, string(verb), c.Key, func(ctx context.Context, b *core.Bucket) (kv.LookupPathResult, error) {
+	return runCall(a, k, string(verb), c.Key, func(ctx context.Context, b *core.Bucket) (kv.PathOpResult, error) {
 		r, err := kv.Do(ctx, b, op)
 		var e *kv.Error
 		if p.op == "exists" && errors.Is(err, cberr.PathNotFound) && errors.As(err, &e) {
@@ -359,7 +362,7 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 			r.Result, err = kv.ResultOf(e), nil
 		}
 		return r, err
-	}, func(r kv.LookupPathResult) view {
+	}, func(r kv.PathOpResult) view {
 		v := view{Result: r.Result, more: []extra{{"deleted", r.Deleted}}}
 		if p.op == "exists" {
 			there := !missing
@@ -397,7 +400,7 @@ func (c *kvPathWrite) Run(a *app, k *kvCmd, verb selected) error {
 			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted,
 			Revive: c.Revive,
 		}, err
-	}, func(r kv.MutatePathResult) view {
+	}, func(r kv.PathOpResult) view {
 		v := viewMutation(r.MutationResult)
 		v.more = []extra{{"deleted", r.Deleted}}
 		if len(r.Value) > 0 {

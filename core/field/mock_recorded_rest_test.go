@@ -189,9 +189,9 @@ func recordCopies(r *recorder) {
 		kv.GetPath("a"), kv.GetXattr("$document.deleted"),
 	}})
 	r.row("lookup-in replica", recSaid(err), recLooked(l))
-	_, err = kv.AnyCopy(within(r.t, 5*time.Second), r.b, kv.GetCopies{Common: recPlain, Key: key})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recPlain, Key: key})
 	r.row("any copy", recSaid(err))
-	_, err = kv.AnyCopy(within(r.t, 5*time.Second), r.b, kv.GetCopies{Common: recPlain, Key: []byte("nope")})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recPlain, Key: []byte("nope")})
 	r.row("any copy absent", cberr.KindOf(err).Name())
 	for _, pd := range []kv.PollDurability{
 		{PersistTo: 1},

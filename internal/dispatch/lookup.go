@@ -146,7 +146,7 @@ func (l *lookup) Dispatch() {
 	l.tries++
 	l.failure = lookupError{began: l.began, wakes: l.r.o.Orchestrator.Wakes()}
 	op := kv.GetCollectionID{Path: l.path.String(), Common: kv.Common{Timeout: lookupTry, Retry: Strict}}
-	kv.Go(l.r.ctx, l.r, op, func(id kv.CollectionID, err error) {
+	kv.Go(l.r.ctx, l.r, op, func(id kv.IDResult, err error) {
 		if err != nil {
 			l.failed(err)
 			return
