@@ -1,0 +1,106 @@
+package call
+
+import "time"
+
+// Owner is what a call needs of the dispatcher that runs it.
+type Owner interface {
+	// Redispatch routes and sends c again. It never blocks.
+	Redispatch(c *Call)
+	// Cancel ends c with cause unless it has ended, and says whether it did. context.DeadlineExceeded as the cause ends
+	// it as timed out.
+	Cancel(c *Call, cause error) bool
+	// Complete runs f, which calls a user's function, where it can't hold up anything else.
+	Complete(f func())
+}
+
+// Holder is an Owner that keeps the deadlines of calls outside of connections.
+type Holder interface {
+	// LetGo forgets the deadline of a call that has ended. False means that it is being looked at.
+	LetGo(c *Call) bool
+}
+
+// Home is what all calls of one dispatcher have in common. It does not change.
+type Home struct {
+	Owner  Owner
+	Bucket string
+	Base   time.Time // what Started and Deadline count from
+}
+
+// Bind gives c to its dispatcher.
+func (c *Call) Bind(h *Home) { c.home = h }
+
+// OwnedBy reports whether o runs the call.
+func (c *Call) OwnedBy(o Owner) bool { return c.Owner() == o }
+
+// Owner is who runs the call, nil before it was dispatched.
+func (c *Call) Owner() Owner {
+	if c.home == nil {
+		return nil
+	}
+	return c.home.Owner
+}
+
+// letGo has the owner forget an ended call, which would otherwise stay in memory until its deadline.
+func (c *Call) letGo() {
+	if h, ok := c.Owner().(Holder); ok && h.LetGo(c) {
+		c.held.Store(false)
+	}
+}
+
+// MarkHeld says once whether the call still needs a deadline outside of a connection.
+func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
+
+// Held reports whether MarkHeld has said so, and the call's owner still keeps its deadline.
+func (c *Call) Held() bool { return c.shared() && c.held.Load() }
+
+// Stage is what a call waits for, or waited for when it ended.
+type Stage uint32
+
+// Stages of a call. StageReply is a call on the wire, StageBackoff one that is parked between attempts.
+const (
+	StageNone Stage = iota
+	StageConfig
+	StageCollection
+	StageConnection
+	StageRoom
+	StageReply
+	StageBackoff
+)
+
+func (s Stage) String() string {
+	switch s {
+	case StageNone:
+	case StageConfig:
+		return "waiting for the first cluster map"
+	case StageCollection:
+		return "waiting for the collection's id"
+	case StageConnection:
+		return "waiting for a connection to its node"
+	case StageRoom:
+		return "waiting for its turn on a full connection"
+	case StageReply:
+		return "waiting for the answer"
+	case StageBackoff:
+		return "waiting for a retry"
+	}
+	return ""
+}
+
+// SetStage records what the call waits for outside of a connection.
+func (c *Call) SetStage(s Stage) { c.stage.Store(uint32(s)) }
+
+// began is when the call was dispatched; zero before.
+func (c *Call) began() time.Time {
+	if c.home == nil || c.home.Base.IsZero() {
+		return time.Time{}
+	}
+	return c.home.Base.Add(time.Duration(c.Started))
+}
+
+// bucket is the name of the bucket that the call is for, "" before it was dispatched.
+func (c *Call) bucket() string {
+	if c.home == nil {
+		return ""
+	}
+	return c.home.Bucket
+}

@@ -1,0 +1,59 @@
+package call
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Retry implements retry.Op.
+func (c *Call) Retry() *retry.State { return &c.State }
+
+// Size implements retry.Op: the bytes a parked call keeps alive.
+func (c *Call) Size() int { return c.Req.wireSize() }
+
+// Dispatch implements retry.Op.
+func (c *Call) Dispatch() { c.home.Owner.Redispatch(c) }
+
+// Describe implements retry.Op.
+func (c *Call) Describe(r *retry.Request) {
+	r.Context = c.ctx
+	r.Service = "kv"
+	r.Operation = c.name()
+	r.Endpoint = c.Endpoint()
+	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope, c.Req.Collection
+	r.Started = c.began()
+	if !r.Started.IsZero() {
+		r.Deadline = c.home.Base.Add(time.Duration(c.Deadline))
+	}
+}
+
+// Explain implements retry.Explainer: the owner knows more.
+func (c *Call) Explain(cause error) error {
+	if x, ok := c.Owner().(retry.Explainer); ok {
+		return x.Explain(cause)
+	}
+	return cause
+}
+
+// Identify implements retry.Identifier.
+func (c *Call) Identify() string { return opaqueID(c.Route.Opaque) }
+
+func (c *Call) name() string {
+	if c.Req.Verb != "" {
+		return c.Req.Verb
+	}
+	if s := c.Spec(); s != nil {
+		return s.Name
+	}
+	return c.Req.Opcode.String()
+}
+
+func opaqueID(o uint32) string {
+	const hex = "0123456789abcdef"
+	b := [10]byte{'0', 'x'}
+	for i := range 8 {
+		b[2+i] = hex[o>>(28-4*i)&15]
+	}
+	return string(b[:])
+}

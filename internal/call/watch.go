@@ -1,0 +1,95 @@
+package call
+
+import (
+	"context"
+	"errors"
+
+	"github.com/couchcore/couchcore/retry"
+)
+
+// Watch makes the end of the caller's context end the call. It may be called more than once, from anywhere.
+func (c *Call) Watch() {
+	if !c.Cancelable() || !c.watched.CompareAndSwap(false, true) {
+		return
+	}
+	c.Share()
+	stop := context.AfterFunc(c.ctx, func() {
+		cause := context.Cause(c.ctx)
+		if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
+			cause = context.DeadlineExceeded // the owner makes a timeout of it
+		}
+		c.home.Owner.Cancel(c, cause)
+	})
+	c.unwatch.Store(&stop)
+	if c.State.Phase() == retry.PhaseDone {
+		stop()
+	}
+}
+
+// Cancelable reports whether the caller's context can end before its deadline does.
+func (c *Call) Cancelable() bool { return c.has&hasContext != 0 }
+
+// Unwatched reports whether the caller's context can end the call and Watch has not been called yet.
+func (c *Call) Unwatched() bool { return c.Cancelable() && !c.watched.Load() }
+
+// unwatched lets go of the caller's context.
+func (c *Call) unwatched() {
+	if stop := c.unwatch.Load(); stop != nil {
+		(*stop)()
+	}
+}
+
+// Watcher is told what becomes of a call. Its methods must not block; all but Done are called on connections' readers
+// and writers, and under their locks.
+type Watcher interface {
+	// Sent says that an attempt begins: its request was appended to what a connection writes.
+	Sent(v *Via, opaque uint32)
+	// Unsent says that nothing of the attempt has left.
+	Unsent()
+	// Failed says that the attempt which was out, if one was, has failed. The call may go on. cause is not to be kept.
+	Failed(cause error)
+	// Done gives the outcome, once, on a goroutine that is no connection's.
+	Done(err error)
+}
+
+// ObserveAttempts has w told what becomes of the call and of its attempts.
+func (c *Call) ObserveAttempts(w Watcher) { c.watcher, c.observed = &watching{w}, true }
+
+// watching is behind a pointer, because calls that are not observed need no room for it.
+type watching struct{ Watcher }
+
+// Observe has f told the call's outcome, once, on a goroutine that is no connection's.
+func (c *Call) Observe(f func(err error)) {
+	if c.watcher, c.observed = nil, false; f != nil {
+		c.ObserveAttempts(outcomeWatcher(f))
+	}
+}
+
+// outcomeWatcher is a Watcher of outcomes alone.
+type outcomeWatcher func(err error)
+
+// Sent implements Watcher.
+func (outcomeWatcher) Sent(*Via, uint32) {}
+
+// Unsent implements Watcher.
+func (outcomeWatcher) Unsent() {}
+
+// Failed implements Watcher.
+func (outcomeWatcher) Failed(error) {}
+
+// Done implements Watcher.
+func (f outcomeWatcher) Done(err error) { f(err) }
+
+// AttemptFailed implements retry.Attempter.
+func (c *Call) AttemptFailed(cause error) {
+	if c.observed {
+		c.watcher.Failed(cause)
+	}
+}
+
+// NotSent says that nothing of the call's attempt has left.
+func (c *Call) NotSent() {
+	if c.observed {
+		c.watcher.Unsent()
+	}
+}
