@@ -90,11 +90,11 @@ type claimed struct {
 func (r *Router) judgeMoved(cl claimed) {
 	moved := false
 	if pk := r.picker.Load(); pk != nil {
-		if p, _ := r.pick(pk, cl.c); p != nil {
-			moved = p.node.addr != cl.err.Endpoint
-		}
-		if !moved {
-			moved = r.forward(pk, cl)
+		t := pk.nodeFor(cl.c, &r.view, r.next.Load())
+		moved = t.node != nil && t.node.addr != cl.err.Endpoint
+		if !moved && pk.forward(cl.c, t.vbucket, cl.err.Endpoint) != nil {
+			cl.c.Route.Forward, cl.c.ForwardRev = true, pk.snap.Rev
+			moved = true
 		}
 	}
 	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), retry.Hint{

@@ -14,9 +14,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
-	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -74,55 +72,6 @@ func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	defer r.mu.Unlock()
 	_, hope := r.seedState()
 	require.True(t, hope)
-}
-
-// The short way of a plain request leads where the long one does.
-func TestAPlainRequestIsRoutedLikeAnyOther(t *testing.T) {
-	snap, err := topology.Parse([]byte(`{"rev":1,"name":"b","uuid":"u","nodeLocator":"vbucket","nodes":[
-		{"hostname":"a:8091","ports":{"direct":1}},{"hostname":"b:8091","ports":{"direct":1}},{"hostname":"c:8091","ports":{"direct":1}}],
-		"nodesExt":[{"services":{"kv":1,"mgmt":8091},"hostname":"a"},{"services":{"kv":1,"mgmt":8091},"hostname":"b"},
-		{"services":{"kv":1,"mgmt":8091},"hostname":"c"}],
-		"vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["a:1","b:1","c:1"],
-		"vBucketMap":[[0],[1],[2],[-1],[0],[0],[2],[1]]}}`), "a", topology.Options{})
-	require.NoError(t, err)
-	r := &Router{}
-	of := func(connections int) *node {
-		n := &node{r: r}
-		for range connections {
-			n.conns = append(n.conns, &pipeline{r: r, node: n})
-		}
-		return n
-	}
-	a, b, several := of(1), of(1), of(3)
-	used := map[*pipeline]bool{}
-	for name, nodes := range map[string][]*node{
-		"all but one": {a, b, nil}, "too few": {a}, "none": nil, "several connections": {several, b, nil},
-	} {
-		pk, served := &picker{snap: snap, nodes: nodes}, 0
-		for hash := range uint32(1 << 12) {
-			long, short := call.NewCall(), call.NewCall()
-			long.Req.Opcode, long.Req.Key = memd.OpGet, []byte("k")
-			long.Route.Hash, short.Route.Hash = hash<<13+hash, hash<<13+hash
-			want, _ := r.pick(pk, long)
-			got := pk.ofKey(short)
-			require.Same(t, want, got, "%s: %d", name, hash)
-			used[got] = true
-			if got != nil {
-				require.Equal(t, long.Route.VBucket, short.Route.VBucket)
-				served++
-			}
-		}
-		require.Equal(t, len(nodes) > 0, served > 0, name)
-	}
-	for _, p := range several.conns {
-		require.True(t, used[p], "keys are spread over a node's connections")
-	}
-	// What is not for the short way: a call that was turned to its vbucket's next node.
-	c := call.NewCall()
-	c.Route.Forward = true
-	require.Nil(t, (&picker{snap: snap, nodes: []*node{a, b, nil}}).ofKey(c))
-	c.Route.Forward = false
-	require.Nil(t, (&picker{snap: &topology.Snapshot{}, nodes: []*node{a}}).ofKey(c), "no vbuckets")
 }
 
 // A callback that blocks delays no other; workers end when there is nothing to do.

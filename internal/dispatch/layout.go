@@ -83,28 +83,6 @@ func (r *Router) AwaitMap(ctx context.Context) {
 // maxAwait is how long AwaitMap waits when its context says nothing.
 const maxAwait = time.Minute
 
-// restrict says why the newest map forbids the call: a capability that it lacks, a vbucket or a replica that it does
-// not have. Such a call ends, because nothing that a retry could wait for would change it.
-func (r *Router) restrict(pk *picker, c *call.Call) error {
-	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica != 0) {
-		return &call.CapabilityError{Capability: "vbuckets"}
-	}
-	l := layout{pk}
-	if err := c.Req.Check(l); err != nil {
-		return err
-	}
-	n := l.NumVBuckets()
-	if c.Req.Replica == 0 || n == 0 {
-		return nil
-	}
-	vb := c.Req.VBucket
-	if !c.Req.ByVBucket {
-		vb = uint16(c.Route.Hash >> 16 & 0x7fff % uint32(n))
-	}
-	_, err := call.PickReplica(l, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
-	return err
-}
-
 // HedgePlan implements call.Hedger.
 func (r *Router) HedgePlan(key []byte) call.HedgePlan {
 	plan := call.HedgePlan{Timeout: r.o.Timeout, Once: Strict, Wait: r.o.Transparent, Done: r.hedged}

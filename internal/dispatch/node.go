@@ -114,9 +114,9 @@ func (n *node) index() int {
 	return -1
 }
 
-// choose gives the pipeline for a call: the one of its connection for a request that is bound to one, the one of its
-// key for a request for a document, and otherwise the next one in turn that is connected.
-func (n *node) choose(c *call.Call) *pipeline {
+// next gives the pipeline for a call: the one of its connection for a request that is bound to one, the one of its key
+// for a request for a document, and otherwise the next one in turn that is connected.
+func (n *node) next(c *call.Call) *pipeline {
 	if p := n.orderedFor(c); p != nil {
 		return p
 	}

@@ -247,7 +247,7 @@ func (r *Router) reroute(c *call.Call, from *pipeline) {
 	c.Taken()
 	if pk := r.picker.Load(); pk != nil {
 		// closing: no other way will come
-		if p, _ := r.pick(pk, c); p != nil && p.node == from.node || r.ctx.Err() != nil {
+		if pk.nodeFor(c, &r.view, r.next.Load()).node == from.node || r.ctx.Err() != nil {
 			r.notSent(c, retry.SocketNotAvailable, retry.ErrClosed)
 			return
 		}

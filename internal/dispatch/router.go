@@ -75,7 +75,8 @@ type Router struct {
 	colls    *collections.Cache
 	due      deadlines
 	work     executor
-	next     atomic.Uint32 // round robin
+	next     atomic.Uint32 // the turn of the nodes, for calls that any of them may take
+	view     surroundings  // of picks
 
 	mu      sync.Mutex
 	waiting []*call.Call // for the first cluster map
@@ -112,15 +113,6 @@ type Router struct {
 	reports   observe.Orphans
 }
 
-// picker is an immutable view of the topology: which pipeline serves which node.
-type picker struct {
-	snap  *topology.Snapshot
-	nodes []*node // by the snapshot's node index; nil where a node cannot be reached
-	// number counts the pickers, from 1. since is the number of the first one of the bucket as it is: before that one
-	// it was another bucket of the same name, with other ids for its collections.
-	number, since uint32
-}
-
 var (
 	_ call.Batcher = (*Router)(nil)
 	_ call.Owner   = (*Router)(nil)
@@ -142,6 +134,7 @@ func New(o Options) *Router {
 	r.policies.Store(o.Policies)
 	r.hedges = r.hedge
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
+	r.view = surroundings{ids: r.colls, connected: r.connected}
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
 	r.offers.init(o.ConfigLimits.Size())
@@ -270,59 +263,46 @@ func (r *Router) route(c *call.Call) {
 
 // find gives the pipeline that is to have the call. Nil means that the call is taken care of already.
 func (r *Router) find(c *call.Call) *pipeline {
-	pk := r.picker.Load()
-	if pk == nil {
-		if n := r.anySeed(); n != nil && !c.Spec().Has(call.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
-			return n.choose(c) // the request for the first map itself
-		}
-		r.waitConfig(c)
-		return nil
-	}
-	c.Route.Map = pk.number
-	if c.Req.Simple() {
-		if p := pk.ofKey(c); p != nil {
-			return p
-		}
-	}
-	if c.Spec().Has(call.CollectionAware) && (!c.Req.InDefaultCollection() || r.colls.Doubted()) {
-		e, ok := r.collection(c)
-		if !ok {
-			if pk.snap.Capability(call.CapabilityCollections) == topology.Unsupported {
-				c.Fail(&call.CapabilityError{Capability: call.CapabilityCollections})
-				return nil
+	for {
+		pk := r.picker.Load()
+		t := r.pick(pk, c)
+		if t.node != nil {
+			if pk != nil {
+				c.Route.Map = pk.number
 			}
+			c.Route.VBucket, c.Route.CollectionID, c.Route.Forward = t.vbucket, t.collection, t.forward
+			return t.node.next(c)
+		}
+		switch {
+		case t.wait == call.StageConfig:
+			r.waitConfig(c)
+			return nil
+		case t.wait == call.StageCollection:
 			r.waitCollection(c)
 			return nil
+		case t.err != nil:
+			c.Fail(t.err)
+			return nil
 		}
-		c.Route.CollectionID = e.ID
-	}
-	if c.Req.Restricted() {
-		if err := r.restrict(pk, c); err != nil {
-			c.Fail(err)
+		since := r.o.Orchestrator.Wakes()
+		if r.picker.Load() == pk {
+			r.noWay(c, since, t.why, r.beside(&RouteError{Reason: t.why, VBucket: t.vbucket}), "")
 			return nil
 		}
 	}
-	p, why := r.pick(pk, c)
-	if p == nil {
-		since := r.o.Orchestrator.Wakes()
-		if r.picker.Load() != pk {
-			return r.find(c)
-		}
-		r.noWay(c, since, why, r.beside(&RouteError{Reason: why, VBucket: c.Route.VBucket}), "")
-	}
-	return p
 }
 
-// collection gives the id of the call's collection, as far as it is known.
-func (r *Router) collection(c *call.Call) (collections.Entry, bool) {
-	if id := c.Req.CollectionID; id != 0 {
-		return collections.Entry{ID: id}, true
+// pick has the picker, nil before the first map, choose the call's node.
+func (r *Router) pick(pk *picker, c *call.Call) target {
+	t := pk.pick(c, &r.view, r.next.Load())
+	if t.turned {
+		r.next.Add(1)
 	}
-	return r.colls.Get(pathOf(c))
+	return t
 }
 
-// anySeed gives a connection to ask for the first map, or nil.
-func (r *Router) anySeed() *node {
+// connected gives any node that is connected, in the map or not; nil when there is none.
+func (r *Router) connected() *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.nodes {
@@ -344,96 +324,6 @@ func (e *RouteError) Error() string {
 		return "the bucket's cluster map has no vbuckets yet"
 	}
 	return "the cluster map has no reachable node for the call"
-}
-
-// ofKey is what find does for a Simple request; nil when there is more to it.
-func (pk *picker) ofKey(c *call.Call) *pipeline {
-	n := uint32(pk.snap.NumVBuckets())
-	if n == 0 || c.Route.Forward {
-		return nil
-	}
-	vb := vbucket(c.Route.Hash, n)
-	p := pk.active(vb, c.Route.Hash)
-	if p != nil {
-		c.Route.VBucket = vb
-	}
-	return p
-}
-
-// node is the node with that index in the map; nil for one that cannot be reached.
-func (pk *picker) node(i int) *node {
-	if i < 0 || i >= len(pk.nodes) {
-		return nil
-	}
-	return pk.nodes[i]
-}
-
-// active is the pipeline of a key, whose vbucket and hash it is given, to the node that the vbucket is active on; nil
-// when there is none.
-func (pk *picker) active(vb uint16, hash uint32) *pipeline {
-	if n := pk.node(pk.snap.NodeIndex(vb, 0)); n != nil {
-		return n.ofKey(hash)
-	}
-	return nil
-}
-
-// vbucket is that of a key whose hash it is given, of n.
-func vbucket(hash, n uint32) uint16 { return uint16(hash >> 16 & 0x7fff % n) }
-
-// pick gives the pipeline that serves the call's attempt, or the reason why there is none.
-func (r *Router) pick(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
-	if !c.Spec().Has(call.Keyed) && !c.Req.ByVBucket {
-		return r.pickAny(pk, c)
-	}
-	n := pk.snap.NumVBuckets()
-	if n == 0 {
-		return r.pickRing(pk, c)
-	}
-	if c.Route.VBucket = c.Req.VBucket; !c.Req.ByVBucket {
-		c.Route.VBucket = vbucket(c.Route.Hash, uint32(n))
-	}
-	var i int
-	if c.Req.Replica == 0 {
-		i = pk.snap.NodeIndex(c.Route.VBucket, 0)
-		if c.Route.Forward {
-			i = forwarded(pk.snap, c, i)
-		}
-	} else {
-		i, _ = call.PickReplica(layout{pk}, c.Route.VBucket, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
-	}
-	if n := pk.node(i); n != nil {
-		return n.choose(c), retry.Unknown
-	}
-	return nil, retry.NodeNotAvailable
-}
-
-// pickAny prefers nodes that are connected, in turn.
-func (r *Router) pickAny(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
-	if c.Req.Pinned {
-		if n := pk.node(c.Req.Node); n != nil {
-			return n.choose(c), retry.Unknown
-		}
-		return nil, retry.NodeNotAvailable
-	}
-	var some *node
-	start := int(r.next.Add(1))
-	for k := range pk.nodes {
-		n := pk.nodes[(start+k)%len(pk.nodes)]
-		switch {
-		case n == nil:
-		case n.connected():
-			return n.choose(c), retry.Unknown
-		case some == nil:
-			some = n
-		}
-	}
-	if some == nil {
-		some = r.anySeed() // the map has no data node: what is connected brings the next one
-	}
-	if some == nil {
-		return nil, retry.NodeNotAvailable
-	}
-	return some.choose(c), retry.Unknown
 }
 
 // notSent is the end of an attempt that reached no socket.

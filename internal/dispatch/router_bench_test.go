@@ -120,7 +120,7 @@ func BenchmarkPick(b *testing.B) {
 	c.Route.Hash = 0x5c2f6a01 // any key's
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, _ := r.pick(pk, c); p == nil {
+		if r.pick(pk, c).node == nil {
 			b.Fatal("no node")
 		}
 	}

@@ -4,10 +4,7 @@ import (
 	"errors"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/retry"
 )
 
 // Source brings cluster maps in another way than over the nodes' connections. Its methods are called with and without
@@ -131,20 +128,4 @@ func (n *node) mapless() bool {
 		}
 	}
 	return false
-}
-
-// pickRing is pick for a bucket without vbuckets: a memcached one spreads its keys over a ring.
-func (r *Router) pickRing(pk *picker, c *call.Call) (*pipeline, retry.Reason) {
-	if pk.snap.Locator != topology.LocatorKetama {
-		return nil, retry.NotReady
-	}
-	i := -1
-	if !c.Req.ByVBucket && c.Req.Replica == 0 {
-		c.Borrow(func(key []byte) { i = pk.snap.KetamaIndex(key) }) // a call that has ended needs no node
-	}
-	c.Route.VBucket = 0
-	if n := pk.node(i); n != nil {
-		return n.choose(c), retry.Unknown
-	}
-	return nil, retry.NodeNotAvailable
 }
