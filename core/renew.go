@@ -174,7 +174,7 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.cfg.TLS.Enabled:
 		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
-			call.Common{Timeout: renewTimeout, Retry: dispatch.Strict})
+			renewTimeout, dispatch.Strict)
 		var ke *kv.Error
 		final = errors.As(err, &ke) && ke.Answered && ke.Status == memd.StatusAuthError
 	default:

@@ -18,7 +18,8 @@ type Append struct {
 
 // encode implements Op.
 func (a Append) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = call.Common(a.Common), memd.OpAppend, a.Key, a.Value
+	setCommon(r, &a.Common)
+	r.Opcode, r.Key, r.Value = memd.OpAppend, a.Key, a.Value
 	r.CAS, r.Durability, r.PreserveExpiry = a.CAS, a.Durability, a.PreserveExpiry
 	return nil
 }

@@ -51,3 +51,39 @@ type Compression struct {
 	MinSize  int     // only values that are larger; 0 means 32
 	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
 }
+
+// setCommon gives a request what its operation has in common with others. What a call has seldom is set only when it is
+// given, because it takes memory of its own.
+func setCommon(r *call.Request, c *Common) {
+	r.Timeout = c.Timeout
+	if c.Scope != "" || c.Collection != "" || c.CollectionID != 0 {
+		o := r.Own()
+		o.Scope, o.Collection, o.CollectionID = c.Scope, c.Collection, c.CollectionID
+	}
+	if c.Retry != nil || c.OnBehalfOf != "" || c.Block {
+		o := r.Own()
+		o.Retry, o.OnBehalfOf, o.Block = c.Retry, c.OnBehalfOf, c.Block
+	}
+}
+
+// setReplica says which replica answers, and the only group of nodes that may.
+func setReplica(r *call.Request, replica int, group string) {
+	if replica != 0 || group != "" {
+		o := r.Own()
+		o.Replica, o.ServerGroup = replica, group
+	}
+}
+
+// setNode says which node a pinned request is for.
+func setNode(r *call.Request, node int) {
+	if node != 0 {
+		r.Own().Node = node
+	}
+}
+
+// setConnection says which connection must carry the request.
+func setConnection(r *call.Request, id string) {
+	if id != "" {
+		r.Own().Connection = id
+	}
+}

@@ -236,13 +236,13 @@ func effect(t *testing.T, op any) any {
 	if err := kv.Encode(op, &r); err != nil {
 		return err.Error()
 	}
-	w := call.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Via: &call.Via{Local: r.Connection}}
+	w := call.Wire{Features: allFeatures, DurabilityMS: 1, VBucket: 1, Via: &call.Via{Local: r.Connection()}}
 	wire, err := r.AppendTo(nil, &w)
 	require.NoError(t, err)
 	return []any{
-		wire, r.Replica, r.Wrap, r.Pinned, r.Node, r.ByVBucket, r.VBucket, r.ServerGroup, r.Connection, r.Into,
-		r.KeepCompressed, r.Hedge,
-		r.Scope, r.Collection, r.CollectionID, r.Retry, r.Timeout, r.Block,
+		wire, r.Replica(), r.Wrap, r.Pinned, r.Node(), r.ByVBucket, r.VBucket, r.ServerGroup(), r.Connection(), r.Into,
+		r.KeepCompressed, r.Hedge(),
+		r.Scope(), r.Collection(), r.CollectionID(), r.Retry(), r.Timeout, r.Block(),
 	}
 }
 

@@ -31,7 +31,7 @@ type copyOf struct {
 // serving answers reads by the number of the copy they ask.
 func serving(l call.Layout, copies ...copyOf) *topo {
 	return inLayout(l, func(c *call.Call) {
-		a := copies[c.Req.Replica]
+		a := copies[c.Req.Replica()]
 		c.Share()
 		c.State.Sent()
 		c.Watch()

@@ -23,7 +23,8 @@ type Decrement struct {
 
 // encode implements Op.
 func (d Decrement) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key = call.Common(d.Common), memd.OpDecrement, d.Key
+	setCommon(r, &d.Common)
+	r.Opcode, r.Key = memd.OpDecrement, d.Key
 	r.Durability, r.PreserveExpiry = d.Durability, d.PreserveExpiry
 	return setCounter(r, d.Delta, d.Initial, d.Expiry)
 }

@@ -85,10 +85,10 @@ func finish[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, 
 
 // load has op say what to send. The collection that the dispatcher has named holds for an operation that names none.
 func load[R any, O Op[R]](c *call.Call, op *O) error {
-	scope, collection := c.Req.Scope, c.Req.Collection
+	scope, collection := c.Req.Scope(), c.Req.Collection()
 	err := encode[R](&c.Req, op)
-	if r := &c.Req; r.Scope == "" && r.Collection == "" && r.CollectionID == 0 && c.Is(call.CollectionAware) {
-		r.Scope, r.Collection = scope, collection
+	if scope != "" || collection != "" {
+		c.Req.Outside(scope, collection)
 	}
 	return err
 }

@@ -335,7 +335,7 @@ func TestEveryOperationTakesItsFrames(t *testing.T) {
 			_, err := p.Parse(out, 0)
 			return hex.EncodeToString(p.Frames), err
 		}
-		got, err := frames(func(r *call.Request) { r.OnBehalfOf = "jane" })
+		got, err := frames(func(r *call.Request) { r.Own().OnBehalfOf = "jane" })
 		require.NoError(t, err)
 		require.Equal(t, "446a616e65", got, "%s on behalf of a user", row.Name)
 		if row.Has(call.Durable) {

@@ -21,7 +21,8 @@ type ExistsResult struct {
 
 // encode implements Op.
 func (e Exists) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.AbsentOK = call.Common(e.Common), memd.OpGetMeta, e.Key, true
+	setCommon(r, &e.Common)
+	r.Opcode, r.Key, r.AbsentOK = memd.OpGetMeta, e.Key, true
 	r.SetExtras([]byte{2})
 	return nil
 }

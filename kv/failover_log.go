@@ -25,8 +25,9 @@ type FailoverLog struct {
 
 // encode implements Op.
 func (g GetFailoverLog) encode(r *call.Request) error {
-	r.Common = call.Common(g.Common)
-	r.Opcode, r.ByVBucket, r.VBucket, r.Replica = memd.OpGetFailoverLog, true, g.VBucket, g.Replica
+	setCommon(r, &g.Common)
+	r.Opcode, r.ByVBucket, r.VBucket = memd.OpGetFailoverLog, true, g.VBucket
+	setReplica(r, g.Replica, "")
 	return checkCopy(g.Replica)
 }
 

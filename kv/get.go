@@ -44,7 +44,10 @@ func (g Get) encode(r *call.Request) error {
 	if g.projects() {
 		return g.encodeProjection(r)
 	}
-	r.Common, r.Hedge = call.Common(g.Common), (*call.Hedge)(g.Hedge)
+	setCommon(r, &g.Common)
+	if g.Hedge != nil {
+		r.Own().Hedge = (*call.Hedge)(g.Hedge)
+	}
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 	return nil
 }

@@ -24,7 +24,8 @@ type GetAndLock struct {
 
 // encode implements Op.
 func (g GetAndLock) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetLocked
+	setCommon(r, &g.Common)
+	r.Opcode = memd.OpGetLocked
 	if g.LockTime < 0 {
 		return badArgument("lock time", "is negative")
 	}

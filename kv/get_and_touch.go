@@ -19,7 +19,8 @@ type GetAndTouch struct {
 
 // encode implements Op.
 func (g GetAndTouch) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(g.Common), memd.OpGAT
+	setCommon(r, &g.Common)
+	r.Opcode = memd.OpGAT
 	if err := notDurable(g.Durability, "get-and-touch"); err != nil {
 		return err
 	}

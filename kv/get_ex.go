@@ -26,7 +26,8 @@ const needsEx = memd.Features(1<<memd.FeatureXattr | 1<<memd.FeatureJSON | 1<<me
 
 // encode implements Op.
 func (g GetEx) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Needs = call.Common(g.Common), memd.OpGetEx, g.Key, needsEx
+	setCommon(r, &g.Common)
+	r.Opcode, r.Key, r.Needs = memd.OpGetEx, g.Key, needsEx
 	return nil
 }
 
@@ -58,14 +59,16 @@ type GetExReplica struct {
 
 // encode implements Op.
 func (g GetExReplica) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetExReplica
+	setCommon(r, &g.Common)
+	r.Opcode = memd.OpGetExReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Key, r.Needs, r.Replica, r.Wrap, r.ServerGroup = g.Key, needsEx, g.Replica, g.Wrap, g.ServerGroup
+	r.Key, r.Needs, r.Wrap = g.Key, needsEx, g.Wrap
+	setReplica(r, g.Replica, g.ServerGroup)
 	return nil
 }
 

@@ -29,7 +29,9 @@ type MetaResult struct {
 
 // encode implements Op.
 func (g GetMeta) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Verb = call.Common(g.Common), memd.OpGetMeta, g.Key, "get-meta"
+	setCommon(r, &g.Common)
+	r.Opcode, r.Key = memd.OpGetMeta, g.Key
+	r.Own().Verb = "get-meta"
 	if g.V1 {
 		r.SetExtras([]byte{1})
 	} else {

@@ -22,9 +22,10 @@ type GetOrNullResult struct {
 
 // encode implements Op.
 func (g GetOrNull) encode(r *call.Request) error {
-	r.Common = call.Common(g.Common)
+	setCommon(r, &g.Common)
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
-	r.AbsentOK, r.Verb = true, "get-or-null"
+	r.AbsentOK = true
+	r.Own().Verb = "get-or-null"
 	return nil
 }
 

@@ -27,7 +27,9 @@ type RandomResult struct {
 
 // encode implements Op. The collection's id goes into the extras when the request is appended.
 func (g GetRandom) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpGetRandomKey, g.Pinned, g.Node
+	setCommon(r, &g.Common)
+	r.Opcode, r.Pinned = memd.OpGetRandomKey, g.Pinned
+	setNode(r, g.Node)
 	if g.WithXattrs {
 		r.Needs = r.Needs.With(memd.FeatureGetRandomKeyIncludeXattr).With(memd.FeatureCollections)
 		r.SetExtras([]byte{0, 0, 0, 0, 0xff})

@@ -24,14 +24,16 @@ type GetReplica struct {
 
 // encode implements Op.
 func (g GetReplica) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(g.Common), memd.OpGetReplica
+	setCommon(r, &g.Common)
+	r.Opcode = memd.OpGetReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Key, r.Into, r.Replica, r.Wrap, r.ServerGroup = g.Key, g.Into, g.Replica, g.Wrap, g.ServerGroup
+	r.Key, r.Into, r.Wrap = g.Key, g.Into, g.Wrap
+	setReplica(r, g.Replica, g.ServerGroup)
 	r.KeepCompressed = g.KeepCompressed
 	return nil
 }

@@ -54,15 +54,17 @@ func tryHedged[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Cal
 	if len(plan.Copies) < 2 {
 		return r, nil, false
 	}
-	x := &hedged[R, O]{on: run, op: op, h: h, plan: plan, req: c.Req}
+	x := &hedged[R, O]{on: run, op: op, h: h, plan: plan}
+	x.req.CopyFrom(&c.Req)
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
-	x.req.Into, x.req.Retry, x.req.Hedge = nil, plan.Once, nil
+	x.req.Into = nil
+	x.req.Own().Retry, x.req.Own().Hedge = plan.Once, nil
 	if x.req.Timeout == 0 {
 		x.req.Timeout = plan.Timeout
 	}
 	if plan.Observe != nil {
-		of, end := plan.Observe(ctx, x.req.Scope, x.req.Collection)
+		of, end := plan.Observe(ctx, x.req.Scope(), x.req.Collection())
 		defer func() { end(err) }()
 		ctx = of
 	}
@@ -95,7 +97,7 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 	var e *Error
 	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
 		c := call.NewCall()
-		c.Req = x.req
+		c.Req.CopyFrom(&x.req)
 		c.Bind(&call.Home{Base: began})
 		if inner.Err() != nil {
 			err = call.ContextEnded(err, errors.Is(inner.Err(), context.DeadlineExceeded))
@@ -109,8 +111,8 @@ func (x *hedged[R, O]) run(ctx context.Context) (R, error) {
 func (x *hedged[R, O]) wait(ctx context.Context) (r R, err error) {
 	c := x.on.NewCall()
 	c.Block()
-	c.Req = x.req
-	c.Req.Retry = x.plan.Wait
+	c.Req.CopyFrom(&x.req)
+	c.Req.Own().Retry = x.plan.Wait
 	return r, finish(ctx, x.on, c, &x.op, &r)
 }
 
@@ -119,9 +121,9 @@ func (x *hedged[R, O]) try(ctx context.Context, n int, avoid *hedge.Avoid) (R, e
 	avoid.Use(x.plan.Copies[n])
 	c := x.on.NewCall()
 	c.Block()
-	c.Req = x.req
+	c.Req.CopyFrom(&x.req)
 	if n > 0 {
-		c.Req.Opcode, c.Req.Replica = memd.OpGetReplica, n
+		c.Req.Opcode, c.Req.Own().Replica = memd.OpGetReplica, n
 	}
 	var r R
 	err := finish(ctx, x.on, c, &x.op, &r)
@@ -159,7 +161,7 @@ func hedgedAsync[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.C
 		if !hedged {
 			single := run.NewCall()
 			single.Block()
-			single.Req = c.Req
+			single.Req.CopyFrom(&c.Req)
 			err = finish(ctx, run, single, &op, &r)
 		}
 		c.State.Finish()

@@ -23,7 +23,8 @@ type Increment struct {
 
 // encode implements Op.
 func (i Increment) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key = call.Common(i.Common), memd.OpIncrement, i.Key
+	setCommon(r, &i.Common)
+	r.Opcode, r.Key = memd.OpIncrement, i.Key
 	r.Durability, r.PreserveExpiry = i.Durability, i.PreserveExpiry
 	return setCounter(r, i.Delta, i.Initial, i.Expiry)
 }

@@ -18,7 +18,8 @@ type Insert struct {
 
 // encode implements Op.
 func (i Insert) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(i.Common), memd.OpAdd
+	setCommon(r, &i.Common)
+	r.Opcode = memd.OpAdd
 	exp, err := i.Expiry.wire()
 	if err != nil {
 		return err

@@ -22,9 +22,20 @@ func leftovers(c *call.Call) []string {
 	}
 	v := reflect.ValueOf(c).Elem().FieldByName("use")
 	for i := range v.NumField() {
-		if !v.Field(i).IsZero() {
-			left = append(left, v.Type().Field(i).Name)
+		name := v.Type().Field(i).Name
+		if name != "Req" && !v.Field(i).IsZero() {
+			left = append(left, name)
 		}
+	}
+	req := reflect.ValueOf(&c.Req).Elem()
+	for i := range req.NumField() {
+		name := req.Type().Field(i).Name
+		if name != "own" && !req.Field(i).IsZero() {
+			left = append(left, "Req."+name)
+		}
+	}
+	if own := req.FieldByName("own"); !own.IsNil() && !own.Elem().IsZero() {
+		left = append(left, "Req.own")
 	}
 	return left
 }

@@ -25,8 +25,9 @@ type IDResult struct {
 
 // encode implements Op.
 func (g GetCollectionID) encode(r *call.Request) error {
-	r.Common = call.Common(g.Common)
-	r.Opcode, r.Value, r.Pinned, r.Node = memd.OpCollectionsGetID, []byte(g.Path), g.Pinned, g.Node
+	setCommon(r, &g.Common)
+	r.Opcode, r.Value, r.Pinned = memd.OpCollectionsGetID, []byte(g.Path), g.Pinned
+	setNode(r, g.Node)
 	return nil
 }
 
@@ -59,8 +60,10 @@ type ClusterConfig struct {
 
 // encode implements Op.
 func (g GetClusterConfig) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpGetClusterConfig, g.Pinned, g.Node
-	r.Connection = g.Connection
+	setCommon(r, &g.Common)
+	r.Opcode, r.Pinned = memd.OpGetClusterConfig, g.Pinned
+	setNode(r, g.Node)
+	setConnection(r, g.Connection)
 	if g.KnownEpoch > 0 && g.KnownRev > 0 {
 		var extras [16]byte
 		binary.BigEndian.PutUint64(extras[0:], uint64(g.KnownEpoch))

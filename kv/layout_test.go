@@ -121,16 +121,16 @@ func TestPickReplica(t *testing.T) {
 
 func TestWhatAMapForbids(t *testing.T) {
 	l := &fakeLayout{rows: make([][]int, 4), caps: map[string]bool{call.CapabilityRangeScan: true}}
-	require.NoError(t, (&call.Request{}).Check(l))
-	require.NoError(t, (&call.Request{Capability: call.CapabilityRangeScan}).Check(l))
-	err := (&call.Request{Capability: call.CapabilityReplicaLookup}).Check(l)
+	require.NoError(t, asking("").Check(l))
+	require.NoError(t, asking(call.CapabilityRangeScan).Check(l))
+	err := asking(call.CapabilityReplicaLookup).Check(l)
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
 	require.ErrorContains(t, err, "subdoc.ReplicaRead")
-	require.NoError(t, (&call.Request{Capability: call.CapabilityReplicaLookup}).Check(&fakeLayout{}),
+	require.NoError(t, asking(call.CapabilityReplicaLookup).Check(&fakeLayout{}),
 		"a map that lists none forbids none")
-	require.NoError(t, (&call.Request{ByVBucket: true, VBucket: 3}).Check(l))
-	require.ErrorIs(t, (&call.Request{ByVBucket: true, VBucket: 4}).Check(l), cberr.InvalidArgument)
-	require.NoError(t, (&call.Request{ByVBucket: true, VBucket: 4}).Check(&fakeLayout{}),
+	require.NoError(t, ofVBucket(3).Check(l))
+	require.ErrorIs(t, ofVBucket(4).Check(l), cberr.InvalidArgument)
+	require.NoError(t, ofVBucket(4).Check(&fakeLayout{}),
 		"a map that is still empty says nothing")
 }
 
@@ -158,7 +158,7 @@ func TestCapabilitiesThatOperationsNeed(t *testing.T) {
 		"":                          on("", kv.Get{Key: key}),
 	} {
 		got := "not asked"
-		d := newFake(func(c *call.Call) { got = c.Req.Capability; c.Fail(errSeen) })
+		d := newFake(func(c *call.Call) { got = c.Req.Capability(); c.Fail(errSeen) })
 		_, _ = op.do(testContext(t), d)
 		require.Equal(t, want, got)
 	}
@@ -237,8 +237,8 @@ func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
 	users := make(chan string, 3)
 	nodes := make(chan int, 3)
 	d := inLayout(threeCopies(), func(c *call.Call) {
-		users <- c.Req.OnBehalfOf
-		nodes <- c.Req.Node
+		users <- c.Req.OnBehalfOf()
+		nodes <- c.Req.Node()
 		give(c, &memd.Packet{Opcode: memd.OpStat})
 	})
 	all, err := kv.StatAll(testContext(t), d, kv.Stat{Common: kv.Common{OnBehalfOf: "jane"}})
@@ -253,4 +253,18 @@ func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
 	d.layout = func() (call.Layout, error) { return nil, errSeen }
 	_, err = kv.StatAll(testContext(t), d, kv.Stat{})
 	require.ErrorIs(t, err, errSeen)
+}
+
+// asking is a request that needs a capability.
+func asking(capability string) *call.Request {
+	var r call.Request
+	r.Own().Capability = capability
+	return &r
+}
+
+// ofVBucket is a request for a vbucket.
+func ofVBucket(vb uint16) *call.Request {
+	var r call.Request
+	r.ByVBucket, r.VBucket = true, vb
+	return &r
 }

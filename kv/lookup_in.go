@@ -74,21 +74,23 @@ type LookupInResult struct {
 
 // encode implements Op.
 func (l LookupIn) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(l.Common), memd.OpSubdocMultiLookup
+	setCommon(r, &l.Common)
+	r.Opcode = memd.OpSubdocMultiLookup
 	if l.Replica < 0 || l.Replica > MaxReplicas {
 		return &ArgumentError{
 			Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Key, r.Replica, r.Wrap, r.ServerGroup = l.Key, l.Replica, l.Wrap, l.ServerGroup
+	r.Key, r.Wrap = l.Key, l.Wrap
+	setReplica(r, l.Replica, l.ServerGroup)
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted
 	}
 	if l.Replica > 0 {
 		doc |= docReplicaRead
-		r.Capability = call.CapabilityReplicaLookup
+		r.Own().Capability = call.CapabilityReplicaLookup
 	}
 	return setLookup(r, l.Specs, doc)
 }

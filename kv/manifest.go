@@ -46,7 +46,9 @@ type ManifestCollection struct {
 
 // encode implements Op.
 func (g GetManifest) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(g.Common), memd.OpCollectionsGetManifest, g.Pinned, g.Node
+	setCommon(r, &g.Common)
+	r.Opcode, r.Pinned = memd.OpCollectionsGetManifest, g.Pinned
+	setNode(r, g.Node)
 	return nil
 }
 
@@ -125,9 +127,9 @@ type GetScopeID struct {
 
 // encode implements Op.
 func (g GetScopeID) encode(r *call.Request) error {
-	r.Common = call.Common(g.Common)
-	r.Opcode, r.Value, r.Pinned, r.Node = memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned,
-		g.Node
+	setCommon(r, &g.Common)
+	r.Opcode, r.Value, r.Pinned = memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned
+	setNode(r, g.Node)
 	return nil
 }
 

@@ -194,7 +194,8 @@ const mutateHead = 1 + 1 + 2 + 4
 
 // encode implements Op.
 func (m MutateIn) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(m.Common), memd.OpSubdocMultiMutation
+	setCommon(r, &m.Common)
+	r.Opcode = memd.OpSubdocMultiMutation
 	exp, err := m.Expiry.wire()
 	if err != nil {
 		return err
@@ -241,7 +242,7 @@ func (m MutateIn) encode(r *call.Request) error {
 		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
 	}
 	if m.Revive {
-		r.Capability = call.CapabilityReviveDocument
+		r.Own().Capability = call.CapabilityReviveDocument
 	}
 	var head [8]byte
 	n := 0

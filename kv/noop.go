@@ -16,8 +16,10 @@ type Noop struct {
 
 // encode implements Op.
 func (n Noop) encode(r *call.Request) error {
-	r.Common = call.Common(n.Common)
-	r.Opcode, r.Pinned, r.Node, r.Connection = memd.OpNoop, n.Pinned, n.Node, n.Connection
+	setCommon(r, &n.Common)
+	r.Opcode, r.Pinned = memd.OpNoop, n.Pinned
+	setNode(r, n.Node)
+	setConnection(r, n.Connection)
 	return nil
 }
 

@@ -52,11 +52,13 @@ type ObserveResult struct {
 
 // encode implements Op. Vbucket and key are in the value; they get there when the request is appended.
 func (o Observe) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(o.Common), memd.OpObserve
+	setCommon(r, &o.Common)
+	r.Opcode = memd.OpObserve
 	if err := checkCopy(o.Replica); err != nil {
 		return err
 	}
-	r.Key, r.Replica = o.Key, o.Replica
+	r.Key = o.Key
+	setReplica(r, o.Replica, "")
 	return nil
 }
 
@@ -109,8 +111,9 @@ type SeqnoResult struct {
 
 // encode implements Op.
 func (o ObserveSeqno) encode(r *call.Request) error {
-	r.Common = call.Common(o.Common)
-	r.Opcode, r.ByVBucket, r.VBucket, r.Replica = memd.OpObserveSeqno, true, o.VBucket, o.Replica
+	setCommon(r, &o.Common)
+	r.Opcode, r.ByVBucket, r.VBucket = memd.OpObserveSeqno, true, o.VBucket
+	setReplica(r, o.Replica, "")
 	r.Value = binary.BigEndian.AppendUint64(nil, o.UUID)
 	return checkCopy(o.Replica)
 }

@@ -26,7 +26,8 @@ type PathOpResult struct {
 
 // encode implements Op.
 func (l LookupPath) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key = call.Common(l.Common), l.Spec.Op, l.Key
+	setCommon(r, &l.Common)
+	r.Opcode, r.Key = l.Spec.Op, l.Key
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted
@@ -60,7 +61,8 @@ type MutatePath struct {
 
 // encode implements Op.
 func (m MutatePath) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key = call.Common(m.Common), m.Spec.Op, m.Key
+	setCommon(r, &m.Common)
+	r.Opcode, r.Key = m.Spec.Op, m.Key
 	exp, err := m.Expiry.wire()
 	if err != nil {
 		return err
@@ -86,7 +88,7 @@ func (m MutatePath) encode(r *call.Request) error {
 		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
 	}
 	if m.Revive {
-		r.Capability = call.CapabilityReviveDocument
+		r.Own().Capability = call.CapabilityReviveDocument
 	}
 	r.CAS, r.Durability, r.PreserveExpiry = m.CAS, m.Durability, m.PreserveExpiry
 	return setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)

@@ -45,12 +45,15 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
 		return r, &Error{
-			Op: call.SpecOf(req.Opcode).Name, Scope: req.Scope, Collection: req.Collection,
+			Op: call.SpecOf(req.Opcode).Name, Scope: req.Scope(), Collection: req.Collection(),
 			Err: cberr.InvalidArgument, Cause: cause,
 		}
 	}
-	w := watched{common: Common(req.Common), key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
-	w.common.Retry, w.common.Timeout = nil, 0
+	w := watched{key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
+	w.common = Common{
+		Scope: req.Scope(), Collection: req.Collection(), CollectionID: req.CollectionID(),
+		OnBehalfOf: req.OnBehalfOf(), Block: req.Block(),
+	}
 	if s := call.SpecOf(req.Opcode); s != nil {
 		w.verb = s.Name
 	}

@@ -58,7 +58,7 @@ func (w *watching) answer(c *call.Call) {
 		return
 	}
 	w.asked.Add(1)
-	o := w.copies(c.Req.Replica, time.Since(w.began))
+	o := w.copies(c.Req.Replica(), time.Since(w.began))
 	if o.silent {
 		return
 	}

@@ -18,7 +18,8 @@ type Prepend struct {
 
 // encode implements Op.
 func (p Prepend) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = call.Common(p.Common), memd.OpPrepend, p.Key, p.Value
+	setCommon(r, &p.Common)
+	r.Opcode, r.Key, r.Value = memd.OpPrepend, p.Key, p.Value
 	r.CAS, r.Durability, r.PreserveExpiry = p.CAS, p.Durability, p.PreserveExpiry
 	return nil
 }

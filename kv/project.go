@@ -50,7 +50,9 @@ func (g *Get) encodeProjection(r *call.Request) error {
 		}
 	}
 	specs, _ := g.projectSpecs()
-	r.Common, r.Opcode, r.Key, r.Verb = call.Common(g.Common), memd.OpSubdocMultiLookup, g.Key, "get"
+	setCommon(r, &g.Common)
+	r.Opcode, r.Key = memd.OpSubdocMultiLookup, g.Key
+	r.Own().Verb = "get"
 	return setLookup(r, specs, 0)
 }
 

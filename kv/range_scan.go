@@ -103,11 +103,13 @@ func (c *RangeScanCreate) check() error {
 
 // encode implements Op. The value is JSON without the collection, whose id is put in when the request is appended.
 func (c RangeScanCreate) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanCreate
+	setCommon(r, &c.Common)
+	r.Opcode = memd.OpRangeScanCreate
 	if err := c.check(); err != nil {
 		return err
 	}
-	r.ByVBucket, r.VBucket, r.Capability = true, c.VBucket, call.CapabilityRangeScan
+	r.ByVBucket, r.VBucket = true, c.VBucket
+	r.Own().Capability = call.CapabilityRangeScan
 	r.Datatype, r.Needs = memd.DatatypeJSON, r.Needs.With(memd.FeatureJSON)
 	b := append(make([]byte, 0, 256), '{')
 	if c.KeysOnly {
@@ -220,12 +222,14 @@ type ScanItems struct {
 
 // encode implements Op.
 func (c RangeScanContinue) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanContinue
+	setCommon(r, &c.Common)
+	r.Opcode = memd.OpRangeScanContinue
 	ms := wholeMS(c.MaxTime)
 	if c.MaxTime < 0 || ms > math.MaxUint32 {
 		return badArgument("time", "is negative or too long")
 	}
-	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
+	r.ByVBucket, r.VBucket = true, c.Scan.VBucket
+	setConnection(r, c.Scan.Connection())
 	var extras [28]byte
 	n := copy(extras[:], c.Scan.ID[:])
 	binary.BigEndian.PutUint32(extras[n:], c.MaxItems)
@@ -311,8 +315,10 @@ type RangeScanCancel struct {
 
 // encode implements Op.
 func (c RangeScanCancel) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(c.Common), memd.OpRangeScanCancel
-	r.ByVBucket, r.VBucket, r.Connection = true, c.Scan.VBucket, c.Scan.Connection()
+	setCommon(r, &c.Common)
+	r.Opcode = memd.OpRangeScanCancel
+	r.ByVBucket, r.VBucket = true, c.Scan.VBucket
+	setConnection(r, c.Scan.Connection())
 	r.SetExtras(c.Scan.ID[:])
 	return nil
 }

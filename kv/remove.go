@@ -15,7 +15,8 @@ type Remove struct {
 
 // encode implements Op.
 func (d Remove) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.CAS, r.Durability = call.Common(d.Common), memd.OpDelete, d.Key, d.CAS, d.Durability
+	setCommon(r, &d.Common)
+	r.Opcode, r.Key, r.CAS, r.Durability = memd.OpDelete, d.Key, d.CAS, d.Durability
 	return nil
 }
 

@@ -22,7 +22,8 @@ type Replace struct {
 
 // encode implements Op.
 func (o Replace) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(o.Common), memd.OpReplace
+	setCommon(r, &o.Common)
+	r.Opcode = memd.OpReplace
 	exp, err := o.Expiry.wire()
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (t MutationToken) IsZero() bool { return t.UUID == 0 && t.Seqno == 0 }
 // tokenOf is the mutation token in the answer of a write; its zero value when the server gave none.
 func tokenOf(r *call.Response) (t MutationToken) {
 	if e := r.Extras(); len(e) >= 16 {
-		t.Bucket, t.VBucket = r.Bucket, r.VBucket
+		t.Bucket, t.VBucket = r.Bucket(), r.VBucket()
 		t.UUID, t.Seqno = binary.BigEndian.Uint64(e), binary.BigEndian.Uint64(e[8:])
 	}
 	return t

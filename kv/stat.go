@@ -41,7 +41,8 @@ func (s *StatResult) Get(name string) (string, bool) {
 
 // encode implements Op.
 func (s Stat) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Value = call.Common(s.Common), memd.OpStat, []byte(s.Group), s.Args
+	setCommon(r, &s.Common)
+	r.Opcode, r.Key, r.Value = memd.OpStat, []byte(s.Group), s.Args
 	if s.Pinned && s.ByVBucket {
 		return badArgument("node", "is given together with a vbucket")
 	}
@@ -54,7 +55,8 @@ func (s Stat) encode(r *call.Request) error {
 	if len(s.Args) > 0 {
 		r.Datatype = memd.DatatypeJSON
 	}
-	r.Pinned, r.Node, r.ByVBucket, r.VBucket = s.Pinned, s.Node, s.ByVBucket, s.VBucket
+	r.Pinned, r.ByVBucket, r.VBucket = s.Pinned, s.ByVBucket, s.VBucket
+	setNode(r, s.Node)
 	return nil
 }
 

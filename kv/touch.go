@@ -18,7 +18,8 @@ type Touch struct {
 
 // encode implements Op.
 func (t Touch) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(t.Common), memd.OpTouch
+	setCommon(r, &t.Common)
+	r.Opcode = memd.OpTouch
 	if err := notDurable(t.Durability, "touch"); err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ type Unlock struct {
 
 // encode implements Op.
 func (u Unlock) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.CAS = call.Common(u.Common), memd.OpUnlockKey, u.Key, u.CAS
+	setCommon(r, &u.Common)
+	r.Opcode, r.Key, r.CAS = memd.OpUnlockKey, u.Key, u.CAS
 	return nil
 }
 

@@ -22,7 +22,8 @@ type Upsert struct {
 
 // encode implements Op.
 func (u Upsert) encode(r *call.Request) error {
-	r.Common, r.Opcode = call.Common(u.Common), memd.OpSet
+	setCommon(r, &u.Common)
+	r.Opcode = memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
 		return err

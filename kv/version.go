@@ -20,7 +20,9 @@ type VersionResult struct {
 
 // encode implements Op.
 func (v GetVersion) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Pinned, r.Node = call.Common(v.Common), memd.OpVersion, v.Pinned, v.Node
+	setCommon(r, &v.Common)
+	r.Opcode, r.Pinned = memd.OpVersion, v.Pinned
+	setNode(r, v.Node)
 	return nil
 }
 

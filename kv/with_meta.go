@@ -95,7 +95,7 @@ type SetWithMeta struct {
 
 // encode implements Op.
 func (s SetWithMeta) encode(r *call.Request) error {
-	r.Common = call.Common(s.Common)
+	setCommon(r, &s.Common)
 	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpSetWithMeta, s.Key, s.Datatype, s.CheckCAS
 	return s.Meta.set(r, s.Value)
 }
@@ -113,7 +113,8 @@ type AddWithMeta struct {
 
 // encode implements Op.
 func (a AddWithMeta) encode(r *call.Request) error {
-	r.Common, r.Opcode, r.Key, r.Datatype = call.Common(a.Common), memd.OpAddWithMeta, a.Key, a.Datatype
+	setCommon(r, &a.Common)
+	r.Opcode, r.Key, r.Datatype = memd.OpAddWithMeta, a.Key, a.Datatype
 	return a.Meta.set(r, a.Value)
 }
 
@@ -132,7 +133,7 @@ type DeleteWithMeta struct {
 
 // encode implements Op.
 func (d DeleteWithMeta) encode(r *call.Request) error {
-	r.Common = call.Common(d.Common)
+	setCommon(r, &d.Common)
 	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpDelWithMeta, d.Key, d.Datatype, d.CheckCAS
 	return d.Meta.set(r, d.Value)
 }

@@ -34,7 +34,7 @@ func BadArgument(field, reason string) error {
 
 // hedgesAndRetries reports whether the request names both, of which only one can govern it.
 func (r *Request) hedgesAndRetries() bool {
-	return r.Hedge != nil && r.Hedge.MaxAttempts > 1 && r.Retry != nil
+	return r.Hedge() != nil && r.Hedge().MaxAttempts > 1 && r.Retry() != nil
 }
 
 // Validate checks what no server needs to be asked about.
@@ -82,20 +82,20 @@ func (r *Request) Validate(s *Spec) error {
 		return BadArgument("preserve expiry", "not accepted by "+s.Name)
 	case s.Has(WantsCAS) && r.CAS == 0:
 		return BadArgument("cas", s.Name+" needs the CAS of the lock")
-	case len(r.OnBehalfOf) > MaxUserLen:
+	case len(r.OnBehalfOf()) > MaxUserLen:
 		return &ArgumentError{
-			Field: "on behalf of length", Value: int64(len(r.OnBehalfOf)), Limit: MaxUserLen,
+			Field: "on behalf of length", Value: int64(len(r.OnBehalfOf())), Limit: MaxUserLen,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	return validateNames(&r.Common)
+	return r.validateNames()
 }
 
-func validateNames(in *Common) error {
-	if in.Scope == "" && in.Collection == "" {
+func (r *Request) validateNames() error {
+	if r.Scope() == "" && r.Collection() == "" {
 		return nil
 	}
-	for _, n := range [...]struct{ field, name string }{{"scope", in.Scope}, {"collection", in.Collection}} {
+	for _, n := range [...]struct{ field, name string }{{"scope", r.Scope()}, {"collection", r.Collection()}} {
 		if len(n.name) > 251 {
 			return &ArgumentError{
 				Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251,

@@ -59,7 +59,6 @@ type use struct {
 	ForwardRev uint64
 	// policyHedge is asked for the hedges of calls that name none.
 	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
-	ownSpec     *Spec // of an operation that has no row in the table
 
 	unwatch atomic.Pointer[func() bool] // set only when the call is shared
 	watcher *watching                   // is told what becomes of the call, when calls are observed
@@ -122,7 +121,7 @@ const (
 	hasContext  has = 1 << iota // a context that can end
 	hasTurn                     // the starter waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
-	hasSpec                     // ownSpec is set
+	hasSpec                     // Req.spec is set
 	hasPolicy                   // policyHedge is set
 )
 
@@ -139,13 +138,23 @@ const (
 func NewCall() *Call { return &Call{} }
 
 // In names the collection of an operation that names none. It is for a Dispatcher's NewCall.
-func (c *Call) In(scope, collection string) { c.Req.Scope, c.Req.Collection = scope, collection }
+func (c *Call) In(scope, collection string) {
+	if scope != "" || collection != "" {
+		o := c.Req.Own()
+		o.Scope, o.Collection = scope, collection
+	}
+}
 
 // Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and
-// that it keeps its channel and its spare memory.
+// that it keeps its channel and its spare memory: for compressed values, and for what few requests have.
 func (c *Call) Reset() {
 	c.State.Reset()
+	own := c.Req.own
+	if c.Req.cold != nil {
+		*own = Cold{}
+	}
 	c.use = use{}
+	c.Req.own = own
 }
 
 // Pooled reports whether the finished call may be used again: no other goroutine can hold it any more.
@@ -166,7 +175,7 @@ func (c *Call) shared() bool { return c.shares.Load() != sharedNone }
 // Spec is the row of c's opcode; nil for an opcode without one.
 func (c *Call) Spec() *Spec {
 	if c.has&hasSpec != 0 {
-		return c.ownSpec
+		return c.Req.cold.spec
 	}
 	return specs[c.Req.Opcode]
 }

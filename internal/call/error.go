@@ -216,7 +216,7 @@ func (e *Error) Kind() string {
 
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
-		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope, Collection: c.Req.Collection,
+		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
 		Endpoint: c.Endpoint(), Opaque: c.Route.Opaque, Err: kind,
 	}
 	if began := c.began(); !began.IsZero() {

@@ -92,7 +92,7 @@ func (c *Call) Cancel() bool {
 
 // Answer is the answer of a call that has succeeded, its value as the operation wants it.
 func (c *Call) Answer() (*Response, error) {
-	c.Res.arrived(&c.Route, c.via, c.bucket())
+	c.Res.arrived(c)
 	if !c.Req.KeepCompressed {
 		if err := c.inflate(); err != nil {
 			return nil, err

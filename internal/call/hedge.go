@@ -41,7 +41,7 @@ func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
 }
 
 // MayHedge reports whether there may be anything that says so: Hedging tells. Most calls need not ask it.
-func (c *Call) MayHedge() bool { return c.Req.Hedge != nil || c.has&hasPolicy != 0 }
+func (c *Call) MayHedge() bool { return c.Req.Hedge() != nil || c.has&hasPolicy != 0 }
 
 // Hedging is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
@@ -50,9 +50,9 @@ func (c *Call) Hedging() *Hedge {
 	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.MayHedge() {
 		return nil
 	}
-	h := c.Req.Hedge
+	h := c.Req.Hedge()
 	if c.has&hasPolicy != 0 {
-		if p, pinned := c.policyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry == nil {
+		if p, pinned := c.policyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry() == nil {
 			h = p // nil when a pinned entry has another policy
 		}
 	}

@@ -77,15 +77,15 @@ func PickReplica(l Layout, vb uint16, replica int, wrap bool, group string) (nod
 
 // Restricted reports whether a map may forbid the request: then Check and, for a replica, PickReplica say so.
 func (r *Request) Restricted() bool {
-	return r.Replica != 0 || r.ByVBucket || r.Capability != ""
+	return r.Replica() != 0 || r.ByVBucket || r.Capability() != ""
 }
 
 // Check says why l forbids a request of this form: a capability that the map is known not to have, or a vbucket that it
 // does not have. It is nil when it does not.
 func (r *Request) Check(l Layout) error {
-	if r.Capability != "" {
-		if has, known := l.Capability(r.Capability); known && !has {
-			return &CapabilityError{r.Capability}
+	if r.Capability() != "" {
+		if has, known := l.Capability(r.Capability()); known && !has {
+			return &CapabilityError{r.Capability()}
 		}
 	}
 	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing

@@ -10,8 +10,8 @@ import (
 func (c *Call) Prepare(ctx context.Context) error {
 	spec := c.Spec()
 	c.State.Idempotent = spec != nil && spec.Has(Idempotent)
-	if c.Req.Retry != nil {
-		c.SetStrategy(c.Req.Retry)
+	if c.Req.Retry() != nil {
+		c.SetStrategy(c.Req.Retry())
 	}
 	c.ctx = ctx
 	if spec == nil {
@@ -20,11 +20,11 @@ func (c *Call) Prepare(ctx context.Context) error {
 	if err := c.Req.Validate(spec); err != nil {
 		return err
 	}
-	if c.Req.Durability != 0 && c.Req.Capability == "" {
-		c.Req.Capability = CapabilityDurableWrite
+	if c.Req.Durability != 0 && c.Req.Capability() == "" {
+		c.Req.Own().Capability = CapabilityDurableWrite
 	}
 	c.Req.simple = c.Req.isSimple(spec)
-	if c.Req.Block && (c.form == formFuture || c.form == formCallback) {
+	if c.Req.Block() && (c.form == formFuture || c.form == formCallback) {
 		c.has |= hasTurn
 		c.async.taken = make(chan struct{})
 	}

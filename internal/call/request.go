@@ -18,19 +18,9 @@ const (
 	MaxPaths            = 16       // of a sub-document request
 )
 
-// Common are the fields that every operation has, as package kv has and describes them: a kv.Common converts to it.
-type Common struct {
-	Scope        string
-	Collection   string
-	Retry        retry.Strategy
-	OnBehalfOf   string
-	Timeout      time.Duration
-	CollectionID uint32
-	Block        bool
-}
-
 // Request is an operation as data: what the operation fills and what the connection puts on the wire, again for each
-// attempt. Key, Value and Into are lent by the caller until the call finishes.
+// attempt. Key, Value and Into are lent by the caller until the call finishes. What few requests have is behind a
+// pointer: there is a method for each field of Cold, and Own to write them.
 type Request struct {
 	Opcode     memd.Opcode
 	Datatype   memd.Datatype
@@ -46,20 +36,33 @@ type Request struct {
 
 	extrasLen uint8
 	packTried bool
-	paths     uint8 // of a sub-document mutation: how many
-	simple    bool  // see Simple
+	simple    bool // see Simple
 
 	// Into receives a value that fits the read buffer, appended; nil allocates.
 	Into       []byte
 	Key, Value []byte
 	CAS        uint64
-	extras     [maxReqExtras]byte
-	Common
-	Hedge *Hedge // reads only; nil inherits
-
-	Replica    int           // which replica answers, from 1; 0 is the active
+	Timeout    time.Duration
 	Needs      memd.Features // without which a connection cannot carry the request
-	Capability string        // what the bucket must be able to do, "" for nothing
+	extras     [maxReqExtras]byte
+	packed     []byte // the value, compressed; nil when it is sent as it is
+
+	cold *Cold // nil until it is needed
+	own  *Cold // memory for it, which stays; nil before the first need
+}
+
+// Cold is what few requests have.
+type Cold struct {
+	Scope, Collection string
+	CollectionID      uint32
+	Block             bool
+	paths             uint8 // of a sub-document mutation: how many
+	Retry             retry.Strategy
+	OnBehalfOf        string
+	Hedge             *Hedge // reads only; nil inherits
+
+	Replica    int    // which replica answers, from 1; 0 is the active
+	Capability string // what the bucket must be able to do, "" for nothing
 	// Connection is the connection that must carry the request, as Result.Connection names it; "" means any.
 	Connection string
 
@@ -68,7 +71,38 @@ type Request struct {
 	Node        int             // with Pinned: the node's index that must answer
 	Verb        string          // what errors call the operation; "" means its opcode's name
 	order       [MaxPaths]uint8 // the caller's index of each path
-	packed      []byte          // the value, compressed; nil when it is sent as it is
+	spec        *Spec           // of an operation that has no row in the table
+}
+
+// Own gives the request memory for what few requests have. What is written there lasts until the call is used again.
+func (r *Request) Own() *Cold {
+	if r.cold == nil {
+		if r.own == nil {
+			r.own = &Cold{}
+		}
+		r.cold = r.own
+	}
+	return r.cold
+}
+
+// CopyFrom makes the request one that sends the same.
+func (r *Request) CopyFrom(from *Request) {
+	own := r.own
+	*r = *from
+	r.cold, r.own = nil, own
+	if from.cold != nil {
+		*r.Own() = *from.cold
+	}
+}
+
+// Outside takes back the collection that a dispatcher has named where it does not hold: for an operation that needs
+// none.
+func (r *Request) Outside(scope, collection string) {
+	s := SpecOf(r.Opcode)
+	if (s == nil || !s.Has(CollectionAware)) && r.Scope() == scope && r.Collection() == collection {
+		o := r.Own()
+		o.Scope, o.Collection = "", ""
+	}
 }
 
 // ValueLen is how long Value is.
@@ -84,8 +118,8 @@ func (r *Request) NotSimple() { r.simple = false }
 // isSimple says what Simple is to report, of a valid request with that row.
 func (r *Request) isSimple(s *Spec) bool {
 	return s.Has(Keyed) && s.Has(CollectionAware) && r.Opcode != memd.OpObserve && r.Datatype&^memd.DatatypeJSON == 0 &&
-		r.Durability == 0 && !r.PreserveExpiry && r.OnBehalfOf == "" && r.InDefaultCollection() &&
-		r.Replica == 0 && !r.Pinned && !r.ByVBucket && r.Needs == 0 && r.Capability == "" && r.Connection == ""
+		r.Durability == 0 && !r.PreserveExpiry && r.OnBehalfOf() == "" && r.InDefaultCollection() &&
+		r.Replica() == 0 && !r.Pinned && !r.ByVBucket && r.Needs == 0 && r.Capability() == "" && r.Connection() == ""
 }
 
 // maxReqExtras is more than any row of the table allows.
@@ -110,13 +144,16 @@ func (r *Request) SetExtras64(a, b uint32) {
 }
 
 // SetPaths says which of the caller's paths each of the n places of a sub-document mutation has.
-func (r *Request) SetPaths(order [MaxPaths]uint8, n int) { r.order, r.paths = order, uint8(n) }
+func (r *Request) SetPaths(order [MaxPaths]uint8, n int) {
+	o := r.Own()
+	o.order, o.paths = order, uint8(n)
+}
 
 // Extras is the request's extras; it aliases r.
 func (r *Request) Extras() []byte { return r.extras[:r.extrasLen] }
 
 // InDefaultCollection reports whether the request names the default collection, and no other by its id.
 func (r *Request) InDefaultCollection() bool {
-	return r.CollectionID == 0 && (r.Scope == "" || r.Scope == "_default") && (r.Collection == "" ||
-		r.Collection == "_default")
+	return r.CollectionID() == 0 && (r.Scope() == "" || r.Scope() == "_default") && (r.Collection() == "" ||
+		r.Collection() == "_default")
 }

@@ -13,9 +13,10 @@ import (
 
 // stays are the fields that a call keeps when it is used again, and why.
 var stays = map[string]string{
-	"wake":     "the channel belongs to the memory, and is empty between two uses",
-	"spare":    "memory for compressed values, which is only written to",
-	"State.ph": "attempts go on counting",
+	"wake":        "the channel belongs to the memory, and is empty between two uses",
+	"spare":       "memory for compressed values, which is only written to",
+	"State.ph":    "attempts go on counting",
+	"use.Req.own": "memory for what few requests have, which is zero",
 }
 
 // TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory fills every field with garbage and looks for what a Reset has
@@ -24,8 +25,11 @@ func TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory(t *testing.T) {
 	for range 3 {
 		c := NewCall()
 		filled := fill(reflect.ValueOf(c).Elem())
+		filled += fill(reflect.ValueOf(c.Req.own).Elem())
+		c.Req.cold = c.Req.own
 		require.Greater(t, filled, 80, "the fields of a call, of its request and of its answer")
 		c.Reset()
+		require.Zero(t, *c.Req.own)
 		for _, left := range leftIn(reflect.ValueOf(c).Elem(), "") {
 			require.Contains(t, stays, left, "the field survives Reset")
 		}

@@ -14,17 +14,14 @@ type Response struct {
 	Datatype  memd.Datatype
 	Status    memd.Status
 	extrasLen uint8
-	VBucket   uint16
 	CAS       uint64
 	Value     []byte
 	extras    [24]byte
 
-	Facts  Facts
-	Bucket string
+	Facts Facts
 
-	long         *long // nil for an answer of one packet without a key
-	collectionID uint32
-	prefixed     bool // a key has its collection's id before it
+	long *long // nil for an answer of one packet without a key
+	of   *Call // that it answers, nil before its owner wants the answer
 }
 
 // long is what an answer has that has a key, or several packets.
@@ -94,16 +91,19 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 }
 
 // arrived says how the answer came. It runs on the goroutine that wants the result.
-func (r *Response) arrived(by *Route, via *Via, bucket string) {
-	r.VBucket, r.prefixed, r.collectionID, r.Bucket = by.VBucket, by.Prefixed, by.CollectionID, bucket
-	r.Facts.Via = via
-}
+func (r *Response) arrived(c *Call) { r.of, r.Facts.Via = c, c.via }
+
+// VBucket is the vbucket that the request was for.
+func (r *Response) VBucket() uint16 { return r.of.Route.VBucket }
+
+// Bucket is the name of the bucket.
+func (r *Response) Bucket() string { return r.of.bucket() }
 
 // Prefixed reports whether keys have their collection's id before them.
-func (r *Response) Prefixed() bool { return r.prefixed }
+func (r *Response) Prefixed() bool { return r.of.Route.Prefixed }
 
 // CollectionID is the id that the request has named.
-func (r *Response) CollectionID() uint32 { return r.collectionID }
+func (r *Response) CollectionID() uint32 { return r.of.Route.CollectionID }
 
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
 func (r *Response) Extras() []byte { return r.extras[:r.extrasLen] }

@@ -21,7 +21,7 @@ func (c *Call) Describe(r *retry.Request) {
 	r.Service = "kv"
 	r.Operation = c.name()
 	r.Endpoint = c.Endpoint()
-	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope, c.Req.Collection
+	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope(), c.Req.Collection()
 	r.Started = c.began()
 	if !r.Started.IsZero() {
 		r.Deadline = c.home.Base.Add(time.Duration(c.Deadline))
@@ -40,8 +40,8 @@ func (c *Call) Explain(cause error) error {
 func (c *Call) Identify() string { return opaqueID(c.Route.Opaque) }
 
 func (c *Call) name() string {
-	if c.Req.Verb != "" {
-		return c.Req.Verb
+	if c.Req.Verb() != "" {
+		return c.Req.Verb()
 	}
 	if s := c.Spec(); s != nil {
 		return s.Name

@@ -52,11 +52,11 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 	if missing := r.Needs &^ w.Features; missing != 0 {
 		return dst, nil, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
-	if r.Connection != "" && (w.Via == nil || r.Connection != w.Via.Local) {
-		return dst, nil, &ConnectionGoneError{r.Connection}
+	if r.Connection() != "" && (w.Via == nil || r.Connection() != w.Via.Local) {
+		return dst, nil, &ConnectionGoneError{r.Connection()}
 	}
 	var frames []byte
-	if r.Durability != 0 || r.PreserveExpiry || r.OnBehalfOf != "" {
+	if r.Durability != 0 || r.PreserveExpiry || r.OnBehalfOf() != "" {
 		var buf [280]byte
 		if frames, err = r.appendFrames(buf[:0], w); err != nil {
 			return dst, nil, err
@@ -203,11 +203,11 @@ func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 		}
 		frames, _ = memd.AppendFrame(frames, memd.FramePreserveTTL, nil)
 	}
-	if r.OnBehalfOf != "" {
+	if r.OnBehalfOf() != "" {
 		var err error
 		var user [MaxUserLen]byte
 		if frames, err = memd.AppendFrame(frames, memd.FrameImpersonateUser,
-			user[:copy(user[:], r.OnBehalfOf)]); err != nil {
+			user[:copy(user[:], r.OnBehalfOf())]); err != nil {
 			return frames, err
 		}
 	}
@@ -216,7 +216,7 @@ func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 
 // wireSize is an upper bound of the request's wire form.
 func (r *Request) wireSize() int {
-	return memd.HeaderLen + maxReqExtras + 32 + 16 + len(r.OnBehalfOf) + len(r.Key) + len(r.Value)
+	return memd.HeaderLen + maxReqExtras + 32 + 16 + len(r.OnBehalfOf()) + len(r.Key) + len(r.Value)
 }
 
 // appendObserved appends the value of an OBSERVE: vbucket, length, key.

@@ -497,7 +497,8 @@ func (c *Conn) sweep() {
 			// if its context's timer was first, the node has left it without an answer all the same
 			if call.Deadline <= now {
 				due = append(due, call)
-				silent = silent || call.Route.Reads == fills && call.Req.Connection == "" && call.Sent() != memd.OpNoop
+				silent = silent || call.Route.Reads == fills && call.Req.Connection() == "" &&
+					call.Sent() != memd.OpNoop
 			}
 			call.Share()
 			s.call = nil

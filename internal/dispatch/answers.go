@@ -106,11 +106,11 @@ func (r *Router) judgeMoved(cl claimed) {
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.
 func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 	switch {
-	case c.Req.CollectionID != 0 && c.Req.Scope == "" && c.Req.Collection == "":
+	case c.Req.CollectionID() != 0 && c.Req.Scope() == "" && c.Req.Collection() == "":
 		c.Fail(err) // there is no name to look another id up by
 		return
-	case c.Req.CollectionID != 0: // from now on the names count
-		c.Req.CollectionID, c.Route.CollectionID = 0, 0
+	case c.Req.CollectionID() != 0: // from now on the names count
+		c.Req.Own().CollectionID, c.Route.CollectionID = 0, 0
 	default:
 		c.Req.NotSimple() // the default collection, too, is looked up before it is used again
 		uid, ok := err.ManifestUID()

@@ -32,7 +32,7 @@ func (strict) Inline() bool { return true }
 var Strict retry.Strategy = strict{}
 
 func pathOf(c *call.Call) collections.Path {
-	return collections.Path{Scope: c.Req.Scope, Collection: c.Req.Collection}
+	return collections.Path{Scope: c.Req.Scope(), Collection: c.Req.Collection()}
 }
 
 // collectionWaiter is a call that waits for its collection's id.

@@ -123,13 +123,13 @@ func (n *node) next(c *call.Call) *pipeline {
 	switch {
 	case len(n.conns) == 1:
 		return n.conns[0]
-	case c.Req.Connection != "":
-		return n.named(c.Req.Connection)
+	case c.Req.Connection() != "":
+		return n.named(c.Req.Connection())
 	case c.Spec().Has(call.Keyed) && len(c.Req.Key) > 0:
 		return n.ofKey(c.Route.Hash)
 	}
 	start := 0
-	if c.Req.Retry != Strict || !c.Req.Pinned { // what the client itself asks of a node takes no call's turn
+	if c.Req.Retry() != Strict || !c.Req.Pinned { // what the client itself asks of a node takes no call's turn
 		start = int(n.turn.Add(1) % uint32(len(n.conns)))
 	}
 	return n.connectedFrom(start)

@@ -45,12 +45,12 @@ func (r *Router) observe(c *call.Call) {
 		c.ObserveAttempts(&watch{r: r, of: w, part: true})
 		return
 	}
-	if c.Req.Retry == Strict {
+	if c.Req.Retry() == Strict {
 		return
 	}
 	t := observe.Target{
-		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope,
-		Collection: c.Req.Collection,
+		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope(),
+		Collection: c.Req.Collection(),
 	}
 	if c.Req.Durability != 0 {
 		t.Durability = c.Req.Durability.String()

@@ -30,7 +30,7 @@ type demand struct {
 // connection; otherwise nil.
 func (n *node) orderedFor(c *call.Call) *pipeline {
 	p := n.ordered.Load()
-	if id := c.Req.Connection; id != "" {
+	if id := c.Req.Connection(); id != "" {
 		if p != nil {
 			if cn := p.conn.Load(); cn != nil && cn.Info().ID == id {
 				return p

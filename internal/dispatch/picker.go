@@ -74,8 +74,8 @@ func collectionOf(c *call.Call, ids *collections.Cache) (id uint32, known bool) 
 	switch {
 	case !c.Spec().Has(call.CollectionAware), c.Req.InDefaultCollection() && !ids.Doubted():
 		return c.Route.CollectionID, true
-	case c.Req.CollectionID != 0:
-		return c.Req.CollectionID, true
+	case c.Req.CollectionID() != 0:
+		return c.Req.CollectionID(), true
 	}
 	e, known := ids.Get(pathOf(c))
 	return e.ID, known
@@ -88,7 +88,7 @@ func (pk *picker) nodeFor(c *call.Call, s *surroundings, turn uint32) target {
 	switch {
 	case !c.Spec().Has(call.Keyed) && !c.Req.ByVBucket:
 		t.turned = !c.Req.Pinned
-		if t.node = pk.node(c.Req.Node); t.turned {
+		if t.node = pk.node(c.Req.Node()); t.turned {
 			t.node = pk.inTurn(s, turn)
 		}
 	case n == 0 && pk.snap.Locator != topology.LocatorKetama:
@@ -133,8 +133,8 @@ func (pk *picker) active(hash uint32) (*node, uint16) {
 // map may say beside where its vbuckets are also where they go: a call that was turned there, see forward, stays there
 // as long as the map stays.
 func (pk *picker) copyOf(c *call.Call, vb uint16) (n *node, forward bool) {
-	if c.Req.Replica != 0 {
-		i, _ := call.PickReplica(layout{pk}, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+	if c.Req.Replica() != 0 {
+		i, _ := call.PickReplica(layout{pk}, vb, c.Req.Replica(), c.Req.Wrap, c.Req.ServerGroup())
 		return pk.node(i), false
 	}
 	if forward = c.Route.Forward && c.ForwardRev == pk.snap.Rev; forward {
@@ -148,7 +148,7 @@ func (pk *picker) copyOf(c *call.Call, vb uint16) (n *node, forward bool) {
 // forward is the node that the call's vbucket moves to, if that is another one than has refused the call; nil when it
 // is not, or the call was turned there before.
 func (pk *picker) forward(c *call.Call, vb uint16, refusedBy string) *node {
-	if c.Req.Replica != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {
+	if c.Req.Replica() != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {
 		return nil
 	}
 	if n := pk.node(pk.snap.ForwardIndex(vb)); n != nil && n.addr != refusedBy {
@@ -179,7 +179,7 @@ func (pk *picker) inTurn(s *surroundings, turn uint32) (n *node) {
 // onRing is the node of a key in a bucket without vbuckets: a memcached one spreads its keys over a ring.
 func (pk *picker) onRing(c *call.Call) *node {
 	i := -1
-	if !c.Req.ByVBucket && c.Req.Replica == 0 {
+	if !c.Req.ByVBucket && c.Req.Replica() == 0 {
 		c.Borrow(func(key []byte) { i = pk.snap.KetamaIndex(key) }) // a call that has ended needs no node
 	}
 	return pk.node(i)
@@ -188,7 +188,7 @@ func (pk *picker) onRing(c *call.Call) *node {
 // restrict says why the map forbids the call: a capability that it lacks, a vbucket or a replica that it does not have.
 // Such a call ends, because nothing that a retry could wait for would change it.
 func (pk *picker) restrict(c *call.Call) error {
-	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica != 0) {
+	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica() != 0) {
 		return &call.CapabilityError{Capability: "vbuckets"}
 	}
 	l := layout{pk}
@@ -196,13 +196,13 @@ func (pk *picker) restrict(c *call.Call) error {
 		return err
 	}
 	n := l.NumVBuckets()
-	if c.Req.Replica == 0 || n == 0 {
+	if c.Req.Replica() == 0 || n == 0 {
 		return nil
 	}
 	vb := c.Req.VBucket
 	if !c.Req.ByVBucket {
 		vb = vbucketOf(c.Route.Hash, n)
 	}
-	_, err := call.PickReplica(l, vb, c.Req.Replica, c.Req.Wrap, c.Req.ServerGroup)
+	_, err := call.PickReplica(l, vb, c.Req.Replica(), c.Req.Wrap, c.Req.ServerGroup())
 	return err
 }

@@ -102,7 +102,7 @@ func TestAPickIsATargetOrAReason(t *testing.T) {
 			&picker{snap: full.snap, nodes: []*node{nil}}, get(anyNode), c, target{node: c, turned: true},
 		},
 		"a node that has left": {
-			full, get(func(c *call.Call) { anyNode(c); c.Req.Pinned, c.Req.Node = true, 7 }), nil,
+			full, get(func(c *call.Call) { anyNode(c); c.Req.Pinned, c.Req.Own().Node = true, 7 }), nil,
 			target{why: retry.NodeNotAvailable},
 		},
 		"an empty map": {

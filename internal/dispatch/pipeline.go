@@ -133,7 +133,7 @@ func (p *pipeline) submitElse(c *call.Call) {
 		case err == nil:
 			return
 		case errors.Is(err, conn.ErrFull):
-			if !c.Req.Block || !p.awaitRoom(cn, c) {
+			if !c.Req.Block() || !p.awaitRoom(cn, c) {
 				p.refuse(c, since, retry.EndpointNotWritable, err)
 			}
 			return
@@ -142,8 +142,8 @@ func (p *pipeline) submitElse(c *call.Call) {
 			return
 		}
 	}
-	if c.Req.Connection != "" { // it has ended, and no other one will do
-		c.Fail(&call.ConnectionGoneError{Connection: c.Req.Connection})
+	if c.Req.Connection() != "" { // it has ended, and no other one will do
+		c.Fail(&call.ConnectionGoneError{Connection: c.Req.Connection()})
 		return
 	}
 	c.Share()
@@ -174,7 +174,7 @@ func (p *pipeline) submitElse(c *call.Call) {
 		p.mu.Unlock()
 		p.refuse(c, since, reasonOf(known), known)
 		return
-	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block || len(p.queue) >= p.r.o.blockLimit()):
+	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block() || len(p.queue) >= p.r.o.blockLimit()):
 		p.mu.Unlock()
 		p.refuse(c, since, retry.EndpointNotWritable, errQueueFull)
 		return

@@ -55,15 +55,15 @@ func (r *Router) mayHedge(c *call.Call) {
 // govern gives the call what the policies have for its operation, and says how long it may take; 0 is the default. The
 // client's own requests are left alone.
 func (ps *Policies) govern(c *call.Call, limit time.Duration) time.Duration {
-	if c.Req.Retry == Strict {
+	if c.Req.Retry() == Strict {
 		return limit
 	}
 	p := ps.Of(c.Req.Opcode)
 	switch {
-	case p != nil && p.Strategy != nil && (c.Req.Retry == nil || p.Pinned):
+	case p != nil && p.Strategy != nil && (c.Req.Retry() == nil || p.Pinned):
 		c.SetStrategy(p.Strategy)
-	case c.Req.Retry != nil && ps.Bound != nil:
-		c.SetStrategy(ps.Bound(c.Req.Retry))
+	case c.Req.Retry() != nil && ps.Bound != nil:
+		c.SetStrategy(ps.Bound(c.Req.Retry()))
 	}
 	if limit == 0 && p != nil {
 		limit = p.Timeout
@@ -96,7 +96,7 @@ func (r *Router) well(addr string) {
 // the request again is safe: the operation is idempotent, or the status is known to leave the document as it was.
 func (r *Router) refused(c *call.Call, d *call.Disposition, err *call.Error) {
 	safe := c.State.Idempotent || d.NotApplied && !d.Ambiguous
-	if r.o.Classify == nil || !safe || c.Spec().Has(call.NoRetry) || c.Req.Retry == Strict {
+	if r.o.Classify == nil || !safe || c.Spec().Has(call.NoRetry) || c.Req.Retry() == Strict {
 		r.well(err.Endpoint)
 		c.Refuse(err)
 		return
