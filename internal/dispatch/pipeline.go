@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,13 +15,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Reconnecting waits between these bounds, growing by two, with equal jitter. The first attempt after a working
-// connection is immediate.
-const (
-	redialMin  = 30 * time.Millisecond
-	redialMax  = 4 * time.Second
-	drainLimit = 10 * time.Second
-)
+// drainLimit is how long the calls in flight on a connection have when its node has left.
+const drainLimit = 10 * time.Second
 
 // pipeline is one connection of a node, or the attempts to get it, and the calls that wait for it. It starts one
 // goroutine, which connects and then reads; close ends it, and the router's Close waits for it.
@@ -255,63 +249,6 @@ func (r *Router) reroute(c *call.Call, from *pipeline) {
 	r.route(c)
 }
 
-// run connects and serves until the pipeline is closed, or another connection has taken the place of the one that it
-// serves. It begins with cn, which is published already, unless that is nil.
-func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
-	for ; cn != nil || ctx.Err() == nil; cn = nil {
-		if cn == nil {
-			if p.retires() {
-				return
-			}
-			if p.after > 0 {
-				pause(ctx, p.after, nil)
-				p.after = 0
-				continue
-			}
-			var err error
-			p.begins()
-			doubted, early := p.r.doubted(), p.r.reconnects()
-			if cn, err = p.connect(ctx); err != nil {
-				p.connectFailed(ctx, err)
-				p.wait = p.r.o.pauseAfter(p.wait)
-				jittered := p.wait/2 + time.Duration(p.r.o.Dice()*float64(p.wait/2))
-				if errors.Is(err, errForeign) {
-					pause(ctx, jittered, doubted)
-					p.awaitTurn(ctx)
-				} else {
-					pause(ctx, jittered, early)
-				}
-				if p.stepsBack() {
-					return
-				}
-				continue
-			}
-			if !p.connected(cn) {
-				cn.Close(context.Cause(ctx))
-			}
-		}
-		began := time.Now()
-		err := cn.Serve()
-		if !p.lost(cn, err) {
-			return
-		}
-		p.reconnecting()
-		if cn.Stats.Answers.Load() > 0 && !useless(err) {
-			p.wait = 0
-			p.awaitTurn(ctx)
-			continue
-		}
-		if time.Since(began) > redialMax {
-			p.wait = 0
-		}
-		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
-		p.wait = p.r.o.pauseAfter(p.wait)
-		pause(ctx, p.wait, nil)
-	}
-	p.flushQueue(context.Cause(ctx))
-	p.ends()
-}
-
 // feedback is who is told of the node's successes, nil for no receiver.
 func (p *pipeline) feedback() conn.Feedback {
 	var tokens conn.Feedback
@@ -332,72 +269,6 @@ type both struct{ a, b conn.Feedback }
 func (f both) Success() {
 	f.a.Success()
 	f.b.Success()
-}
-
-// pause waits for d, or until early is closed, which may be nil.
-func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-early:
-	case <-ctx.Done():
-	}
-}
-
-func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
-	p.progress.Store(p.r.now())
-	o := p.r.o.Connect()
-	o.Handler, o.Feedback, o.Passed = p, p.feedback(), p.passed
-	if p.demand != nil {
-		o.Features = ordered(o.Features)
-	}
-	o.Bucket = p.r.o.Bucket
-	o.Base = p.r.o.Base
-	o.WantConfig = !p.r.o.NoConfig
-	cn, err := conn.Connect(ctx, p.node.addr, &o)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.belongs(cn); err != nil {
-		cn.Close(err)
-		_ = cn.Serve() // it has no calls, and ends at once
-		return nil, err
-	}
-	return cn, nil
-}
-
-// passed notes how far an attempt to connect has come. What the last one has met there is not true any more.
-func (p *pipeline) passed(s conn.Step) {
-	p.progress.Store(p.r.now())
-	p.track.Passed(s)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var ce *conn.ConnectError
-	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind == conn.KindOf(s) {
-		p.lastErr = errFurther
-	}
-}
-
-var errFurther = errors.New("an attempt to connect is under way that has come further than the last one")
-
-func (p *pipeline) connectFailed(ctx context.Context, err error) {
-	p.mu.Lock()
-	p.failed, p.lastErr = true, err
-	p.mu.Unlock()
-	if ctx.Err() != nil {
-		return
-	}
-	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.node.addr, err)...)
-	if p.demand != nil { // the node has its first connection now, which says all that others want to know
-		p.flushQueue(err)
-		return
-	}
-	p.track.Failed(err)
-	p.flushQueue(err)
-	p.r.releaseWaiting()
-	p.r.reseed()
-	p.r.notify()
 }
 
 // flushQueue gives the waiting calls to the strategy, or elsewhere.
@@ -582,81 +453,3 @@ func (p *pipeline) pushes() bool {
 }
 
 var errLeft = errors.New("the node has left the cluster")
-
-// Answered implements conn.Handler.
-func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
-	p.node.breaker.Success() // whatever it says, the node has answered
-	p.r.answered(p, cn, c, pkt)
-}
-
-// Lost implements conn.Handler.
-func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
-	p.tripped()
-	c.Share()
-	p.r.hold(c)
-	p.r.o.Orchestrator.ConnLost(c, epoch, cause)
-}
-
-// Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
-func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
-	c.Share()
-	c.NotSent()
-	since := p.r.o.Orchestrator.Wakes()
-	if c.LostRaces++; cut || c.LostRaces > 4 {
-		why := retry.WriteFailed
-		if !cut {
-			why = retry.SocketNotAvailable
-		}
-		p.refuse(c, since, why, cause)
-		return
-	}
-	p.r.route(c)
-}
-
-// Expired implements conn.Handler.
-func (p *pipeline) Expired(c *call.Call) {
-	p.tripped()
-	p.r.expire(c)
-}
-
-// Orphan implements conn.Handler. What is gathered for the report costs something only when a log reads it.
-func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
-	p.r.orphans.Add(1)
-	if p.r.o.NoOrphans || !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
-		return
-	}
-	name := pkt.Opcode.String()
-	if s := call.SpecOf(pkt.Opcode); s != nil {
-		name = s.Name
-	}
-	p.r.reports.Add(observe.Orphan{
-		Service: "kv", Operation: name, OperationID: observe.OpaqueID(pkt.Opaque), LocalID: cn.Info().ID,
-		LocalSocket: cn.Info().Local, RemoteSocket: p.node.addr,
-	})
-}
-
-// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it. One that is not newer than
-// ours costs nothing.
-func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
-	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
-		return
-	}
-	// of the whole cluster, which nodes tell all connections of, or of another bucket
-	if string(pkt.Key) != p.r.o.Bucket {
-		return
-	}
-	epoch, rev, named := conn.MapVersion(pkt)
-	if s := p.r.Snapshot(); named && s != nil && !newer(epoch, rev, s) {
-		return
-	}
-	if len(pkt.Value) > 0 {
-		p.r.offers.offer(pkt.Value, pkt.Datatype, p.node.addr, nil)
-		p.r.SetBarren(false)
-		return
-	}
-	if named {
-		p.r.wantVersion(epoch, rev, p.node)
-		return
-	}
-	p.r.want()
-}

@@ -56,7 +56,7 @@ var edits = []edit{
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "nobody sends the canary" {`},
 	{"internal/dispatch/probe.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
-	{"internal/dispatch/pipeline.go", "pause(ctx, jittered, early)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, early)`},
+	{"internal/dispatch/reconnect.go", "pause(ctx, jittered, early)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, early)`},
 	{
 		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
 		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
