@@ -50,25 +50,31 @@ func TestEveryFlawInTheExplanationsIsFound(t *testing.T) {
 		fsys[numbersFile] = &fstest.MapFile{Data: []byte(list)}
 		return fsys
 	}
-	const one, bare = "B3: It holds.\n", "func TestX_B3(t *testing.T) {}\n"
+	const one, unlisted = "B3: It holds.\n", "func TestX_B3(t *testing.T) {}\n"
 	for name, c := range map[string]struct{ list, tests, want string }{
-		"good":        {one, bare, ""},
-		"all schemes": {one, bare + "func TestS4GA633_D7(t *testing.T) {}\n", ""},
-		"no scheme":   {one, bare + "func TestTLS12In200HTTP2(t *testing.T) {}\n", ""},
+		"good":        {one, unlisted, ""},
+		"all schemes": {one, unlisted + "func TestS4GA633_D7(t *testing.T) {}\n", ""},
+		"no scheme":   {one, unlisted + "func TestTLS12In200HTTP2(t *testing.T) {}\n", ""},
 		"unexplained": {
-			one, bare + "func TestY_B3_K30(t *testing.T) {}\n",
+			one, unlisted + "func TestY_B3_K30(t *testing.T) {}\n",
 			"TestY_B3_K30: testdata/numbers.txt does not explain K30",
 		},
 		"no row": {
-			one, bare + "func TestGR7Is(t *testing.T) {}\n",
+			one, unlisted + "func TestGR7Is(t *testing.T) {}\n",
 			"TestGR7Is: retry/REQUIREMENTS.md does not explain GR7",
 		},
-		"stale": {one + "B4: It holds.\n", bare, "B4: no test carries it"},
-		"no full stop": {"B3: It holds\n", bare, "B3: It holds: a line is a number, a colon and a sentence with a " +
-			"full stop"},
-		"no such shape": {one + "It holds.\n", bare, "It holds.: a line is a number, a colon and a sentence with a " +
-			"full stop"},
-		"twice": {one + one, bare, "B3: It holds.: it is there twice"},
+		"stale": {one + "B4: It holds.\n", unlisted, "B4: no test carries it"},
+		"no full stop": {
+			"B3: It holds\n", unlisted,
+			"B3: It holds: a line is a number, a colon and a sentence with a " +
+				"full stop",
+		},
+		"no such shape": {
+			one + "It holds.\n", unlisted,
+			"It holds.: a line is a number, a colon and a sentence with a " +
+				"full stop",
+		},
+		"twice": {one + one, unlisted, "B3: It holds.: it is there twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := checkNumbers(files(c.list, c.tests))

@@ -148,7 +148,7 @@ func TestKindOfIsTheFirstOrAMoreSpecificOne(t *testing.T) {
 	}
 }
 
-func TestAllCanBeLeftEarly(t *testing.T) {
+func TestAllCanBeLeftBeforeItsEnd(t *testing.T) {
 	var some []string
 	for k := range cberr.All() {
 		if some = append(some, k.Name()); len(some) == 3 {

@@ -78,7 +78,7 @@ func TestB23ManyCallsOneLookupPerCollection(t *testing.T) {
 	require.Equal(t, 1, c.Waiting())
 }
 
-func TestB24LeavingDisturbsNobody(t *testing.T) {
+func TestB24LeavingDisturbsNoOtherCall(t *testing.T) {
 	c, lookups := newCache(0)
 	a, b := &waiter{}, &waiter{}
 	require.NoError(t, c.Wait(path, a))
@@ -202,7 +202,7 @@ func TestClearMakesRunningLookupsBeginAgain(t *testing.T) {
 
 // D92: the answer of one lookup never comes. Its waiters can leave, others are not held up, and a lookup that is given
 // up leaves nothing behind.
-func TestD92LostLookupBlocksNobodyElse(t *testing.T) {
+func TestD92LostLookupBlocksNoOtherCall(t *testing.T) {
 	c, lookups := newCache(2)
 	a, b := &waiter{}, &waiter{}
 	require.NoError(t, c.Wait(path, a))

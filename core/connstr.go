@@ -180,7 +180,7 @@ func (c *ConnSpec) parseHosts(s string, pos int) error {
 }
 
 func (c *ConnSpec) parseHost(s string, pos int) (h HostPort, err error) {
-	rest := ""
+	tail := ""
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')
 		if end < 0 {
@@ -189,9 +189,9 @@ func (c *ConnSpec) parseHost(s string, pos int) (h HostPort, err error) {
 		if h.Host, err = ipv6(s[1:end], pos+1); err != nil {
 			return h, err
 		}
-		rest = s[end+1:]
+		tail = s[end+1:]
 		pos += end + 1
-		if rest != "" && rest[0] != ':' {
+		if tail != "" && tail[0] != ':' {
 			return h, &ConnStringError{pos, "host", "goes on after the bracket"}
 		}
 	} else {
@@ -205,13 +205,13 @@ func (c *ConnSpec) parseHost(s string, pos int) (h HostPort, err error) {
 		if err := checkHost(s[:colon], pos); err != nil {
 			return h, err
 		}
-		h.Host, rest = s[:colon], s[colon:]
+		h.Host, tail = s[:colon], s[colon:]
 		pos += colon
 	}
-	if rest == "" {
+	if tail == "" {
 		return h, nil
 	}
-	h.Port, err = c.parsePort(rest[1:], pos+1)
+	h.Port, err = c.parsePort(tail[1:], pos+1)
 	return h, err
 }
 

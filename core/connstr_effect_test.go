@@ -53,7 +53,7 @@ func otherValue(t *testing.T, o core.OptionInfo) string {
 
 // C2: an option that says it is applied changes the configuration, and one with a note changes nothing.
 func TestC2EveryAppliedOptionChangesTheConfiguration(t *testing.T) {
-	plain, err := core.ParseConnString("couchbase://h")
+	without, err := core.ParseConnString("couchbase://h")
 	require.NoError(t, err)
 	for o := range core.KnownOptions() {
 		if o.Refused != "" || o.Name == "ca_cert_path" {
@@ -61,7 +61,7 @@ func TestC2EveryAppliedOptionChangesTheConfiguration(t *testing.T) {
 		}
 		cfg, err := core.ParseConnString("couchbase://h?" + o.Key + "=" + otherValue(t, o))
 		require.NoError(t, err)
-		require.Equal(t, o.Applied, !reflect.DeepEqual(plain, cfg), o.Key)
+		require.Equal(t, o.Applied, !reflect.DeepEqual(without, cfg), o.Key)
 	}
 }
 

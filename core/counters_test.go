@@ -21,15 +21,15 @@ import (
 // counters is so many callers, each of whom counts up a document of its own and keeps how often it was told that it
 // has, and how often that is in doubt.
 type counters struct {
-	b           *core.Bucket
-	n           int
-	told, doubt []uint64
+	b             *core.Bucket
+	n             int
+	told, inDoubt []uint64
 }
 
 // increment goes on until stop is called.
 func (c *counters) increment() (stop func()) {
 	if c.told == nil {
-		c.told, c.doubt = make([]uint64, c.n), make([]uint64, c.n)
+		c.told, c.inDoubt = make([]uint64, c.n), make([]uint64, c.n)
 	}
 	over := make(chan struct{})
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func (c *counters) increment() (stop func()) {
 				if err == nil {
 					c.told[w]++
 				} else if !errors.As(err, &e) || e.Ambiguous() {
-					c.doubt[w]++
+					c.inDoubt[w]++
 				}
 			}
 		})
@@ -62,7 +62,7 @@ func (c *counters) increment() (stop func()) {
 
 // check compares that with the documents.
 func (c *counters) check(t *testing.T) {
-	require.NotEqual(t, make([]uint64, c.n), c.doubt, "some were in flight")
+	require.NotEqual(t, make([]uint64, c.n), c.inDoubt, "some were in flight")
 	for w := range c.n {
 		res, err := kv.Do(ctx(t), c.b, kv.Increment{Key: fmt.Appendf(nil, "n%d", w)})
 		applied := uint64(0)
@@ -71,7 +71,7 @@ func (c *counters) check(t *testing.T) {
 			applied = res.Value + 1 // the first has made it 0
 		}
 		require.GreaterOrEqual(t, applied, c.told[w], w)
-		require.LessOrEqual(t, applied, c.told[w]+c.doubt[w], w)
+		require.LessOrEqual(t, applied, c.told[w]+c.inDoubt[w], w)
 	}
 }
 

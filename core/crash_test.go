@@ -36,12 +36,12 @@ const (
 
 // crashCall is a call's line in the ledger. Each has a key of its own.
 type crashCall struct {
-	key    string
-	insert bool
-	began  time.Time
-	took   time.Duration
-	err    error
-	doubt  bool // it may have been applied, the client says
+	key     string
+	insert  bool
+	began   time.Time
+	took    time.Duration
+	err     error
+	inDoubt bool // it may have been applied, the client says
 }
 
 // crashLoad makes calls until it is stopped.
@@ -84,7 +84,7 @@ func (l *crashLoad) call(c *crashCall) {
 	c.took = time.Since(c.began)
 	var ke *kv.Error
 	if errors.As(c.err, &ke) {
-		c.doubt = ke.Ambiguous()
+		c.inDoubt = ke.Ambiguous()
 	}
 	l.mu.Lock()
 	l.calls = append(l.calls, c)
@@ -101,11 +101,11 @@ func (l *crashLoad) end() []*crashCall {
 // judgeCrash holds the calls against what the nodes received and applied, by key. It wants some calls in doubt.
 func judgeCrash(t *testing.T, calls []*crashCall, received, applied map[string]int) {
 	t.Helper()
-	ok, doubt, failed := 0, 0, 0
+	ok, inDoubt, failed := 0, 0, 0
 	for _, c := range calls {
 		require.LessOrEqual(t, c.took, crashLimit+crashSlack, "%s: %v", c.key, c.err)
 		if !c.insert {
-			require.False(t, c.doubt, "a read: %v", c.err)
+			require.False(t, c.inDoubt, "a read: %v", c.err)
 			continue
 		}
 		require.LessOrEqual(t, received[c.key], 1, "%s was sent again: %v", c.key, c.err)
@@ -114,17 +114,17 @@ func judgeCrash(t *testing.T, calls []*crashCall, received, applied map[string]i
 		case c.err == nil:
 			ok++
 			require.Equal(t, 1, applied[c.key], "%s was acknowledged", c.key)
-		case c.doubt:
-			doubt++
+		case c.inDoubt:
+			inDoubt++
 		default:
 			failed++
 			require.Zero(t, received[c.key], "%s has reached a node, but its end says that it was not applied: %v",
 				c.key, c.err)
 		}
 	}
-	t.Logf("%d inserts: %d acknowledged, %d in doubt, %d not applied", ok+doubt+failed, ok, doubt, failed)
+	t.Logf("%d inserts: %d acknowledged, %d in doubt, %d not applied", ok+inDoubt+failed, ok, inDoubt, failed)
 	require.Positive(t, ok)
-	require.Positive(t, doubt, "nothing was in flight")
+	require.Positive(t, inDoubt, "nothing was in flight")
 }
 
 // noneFails makes calls for a while, all of which succeed.
@@ -327,8 +327,8 @@ func startChild(t *testing.T, port int, journal string) (conn string, kill func(
 	t.Cleanup(kill)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if rest, found := strings.CutPrefix(lines.Text(), "crashchild "); found {
-			conn = rest
+		if tail, found := strings.CutPrefix(lines.Text(), "crashchild "); found {
+			conn = tail
 			break
 		}
 	}

@@ -143,12 +143,12 @@ func (c *Config) seeds() {
 	if len(c.Seeds.Hosts) == 0 && !c.preferHTTP {
 		c.Seeds.Hosts = []string{"127.0.0.1"}
 	}
-	usual := strconv.Itoa(c.port)
+	defaultPort := strconv.Itoa(c.port)
 	seeds, http := make([]string, 0, len(c.Seeds.Hosts)), slices.Clone(c.Seeds.HTTPHosts)
 	for _, h := range c.Seeds.Hosts {
 		host, port, err := net.SplitHostPort(h)
 		if err != nil {
-			host, port = trimBrackets(h), usual
+			host, port = trimBrackets(h), defaultPort
 		}
 		seed := net.JoinHostPort(host, port)
 		if addr, ok := c.management(seed); ok && !slices.Contains(http, addr) {

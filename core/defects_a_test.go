@@ -309,7 +309,7 @@ func (c slowClose) Close() error {
 
 // D48: a call whose answer brings a map that closes connections, slowly, keeps its deadline, and what only looks at the
 // client does not wait.
-func TestASlowCloseHoldsUpNobody_D48(t *testing.T) {
+func TestASlowCloseDelaysNoCall_D48(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())
 		var slow atomic.Bool

@@ -440,19 +440,19 @@ func TestD42CloseEndsCallsInEveryPhase(t *testing.T) {
 		wire := kv.Start(ctx(t), b, kv.Get{Key: []byte("k")})
 		parked := kv.Start(ctx(t), b, kv.Touch{Key: []byte("k")})
 		lookup := kv.Start(ctx(t), b, kv.Get{Key: []byte("k"), Common: kv.Common{Collection: "c"}})
-		doubt := kv.Start(ctx(t), b, kv.Remove{Key: []byte("k")})
+		inDoubt := kv.Start(ctx(t), b, kv.Remove{Key: []byte("k")})
 		waiting := kv.Start(ctx(t), absent, kv.Get{Key: []byte("k")})
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
-		check := func(err error, doubt bool) {
+		check := func(err error, inDoubt bool) {
 			t.Helper()
 			var e *kv.Error
 			require.ErrorAs(t, err, &e)
 			require.ErrorIs(t, err, cberr.RequestCanceled)
 			require.ErrorIs(t, err, retry.ErrClosed)
-			require.Equal(t, doubt, e.Ambiguous())
+			require.Equal(t, inDoubt, e.Ambiguous())
 		}
 		_, err := wire.Wait(ctx(t))
 		check(err, false)
@@ -462,7 +462,7 @@ func TestD42CloseEndsCallsInEveryPhase(t *testing.T) {
 		check(err, false)
 		_, err = waiting.Wait(ctx(t))
 		check(err, false)
-		_, err = doubt.Wait(ctx(t))
+		_, err = inDoubt.Wait(ctx(t))
 		check(err, true)
 		require.Zero(t, time.Since(began))
 		_, err = kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
@@ -473,7 +473,7 @@ func TestD42CloseEndsCallsInEveryPhase(t *testing.T) {
 }
 
 // D51: a callback or a strategy that blocks delays no other call; one that panics fails its own.
-func TestD51UserCodeHurtsNobodyElse(t *testing.T) {
+func TestD51UserCodeHurtsNoOtherCall(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		release := make(chan struct{})
 		began := time.Now()

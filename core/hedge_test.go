@@ -211,7 +211,7 @@ func TestTheThrottleDropsHedges(t *testing.T) {
 }
 
 // Where there is only one copy, or nobody knows of others, a hedged read is a plain one.
-func TestAHedgedReadWithoutReplicasIsAPlainOne(t *testing.T) {
+func TestAHedgedReadWithoutReplicasIsOneGet(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
 		require.NoError(t, err)

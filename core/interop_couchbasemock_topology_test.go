@@ -101,8 +101,8 @@ func TestCouchbaseMockSilentNode(t *testing.T) {
 		b *core.Bucket,
 	) {
 		ctx := longer(t)
-		mine, others := keysOf(t, m, b, 1, 3), append(keysOf(t, m, b, 0, 20), keysOf(t, m, b, 2, 20)...)
-		for _, key := range append(mine, others...) {
+		mine, theirs := keysOf(t, m, b, 1, 3), append(keysOf(t, m, b, 0, 20), keysOf(t, m, b, 2, 20)...)
+		for _, key := range append(mine, theirs...) {
 			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("1")})
 			require.NoError(t, err)
 		}
@@ -112,11 +112,11 @@ func TestCouchbaseMockSilentNode(t *testing.T) {
 		count := kv.Start(ctx, b, kv.Increment{Key: mine[1], Delta: 1, Common: short})
 		patient := kv.Start(ctx, b, kv.Get{Key: mine[2], Common: kv.Common{Timeout: 25 * time.Second}})
 		began := time.Now()
-		for _, key := range others {
+		for _, key := range theirs {
 			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("2")})
 			require.NoError(t, err)
 		}
-		t.Logf("%d writes to the other nodes in %v", len(others), time.Since(began))
+		t.Logf("%d writes to the other nodes in %v", len(theirs), time.Since(began))
 		_, err := get.Wait(ctx)
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		_, err = count.Wait(ctx)
@@ -138,7 +138,7 @@ func TestCouchbaseMockSilentNode(t *testing.T) {
 		if _, err = patient.Wait(ctx); err != nil {
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
 		}
-		for _, key := range append(mine, others...) {
+		for _, key := range append(mine, theirs...) {
 			_, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("3")})
 			require.NoError(t, err)
 		}

@@ -208,7 +208,7 @@ func TestD55BurstOnOneNodeCompletes(t *testing.T) {
 }
 
 // Faults 18, 19, 21: answers that nobody waits for, or twice, or too late, are counted and hurt nobody.
-func TestOrphansHurtNobody(t *testing.T) {
+func TestOrphansHurtNoCall(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		key := keyOn(t, b, m.Node(0).Addr())
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("1")})

@@ -15,7 +15,7 @@ import (
 
 // Callers of a client wait for one lock while nothing fails, their connection's: nobody waits for a lock of the router,
 // of the retries, of a pool or of the cluster.
-func TestNobodyWaitsForALockButTheConnections(t *testing.T) {
+func TestOnlyConnectionsWaitForALock(t *testing.T) {
 	c, err := core.Open(t.Context(), core.Config{Seeds: core.SeedConfig{Hosts: []string{cannedNode(t)}}})
 	require.NoError(t, err)
 	defer c.Close()

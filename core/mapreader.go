@@ -32,8 +32,8 @@ type mapReader struct {
 // next gives the next map. It is valid until the next call. It blocks as the stream does.
 func (m *mapReader) next() ([]byte, error) {
 	for {
-		if rest := bytes.TrimLeft(m.buf[m.used:], mapSpace); len(rest) < len(m.buf) {
-			m.buf = m.buf[:copy(m.buf, rest)]
+		if tail := bytes.TrimLeft(m.buf[m.used:], mapSpace); len(tail) < len(m.buf) {
+			m.buf = m.buf[:copy(m.buf, tail)]
 			m.used, m.seen = 0, 0
 		}
 		if i := bytes.Index(m.buf[m.seen:], mapSeparator); i >= 0 {

@@ -134,7 +134,7 @@ func (s *mapSource) run(ctx context.Context) {
 	for step := 0; ctx.Err() == nil; {
 		changed := s.b.router.Changed()
 		if !s.needed() {
-			s.rest()
+			s.tail()
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -154,7 +154,7 @@ func (s *mapSource) run(ctx context.Context) {
 		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Retry.JitterSource()*float64(d/2)))
 		step++
 	}
-	s.rest()
+	s.tail()
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -184,8 +184,8 @@ func (s *mapSource) begins() {
 	s.trying = s.trying || s.last == nil && s.b.router.Snapshot() == nil
 }
 
-// rest forgets what was met while maps were needed.
-func (s *mapSource) rest() {
+// tail forgets what was met while maps were needed.
+func (s *mapSource) tail() {
 	s.mu.Lock()
 	tried := s.trying
 	s.trying, s.asked, s.last = false, false, nil
@@ -263,13 +263,13 @@ func (s *mapSource) addresses() []string {
 			addrs = append(addrs, e.Addr)
 		}
 	}
-	others := slices.Clone(s.b.c.cfg.Seeds.HTTPHosts)
+	hosts := slices.Clone(s.b.c.cfg.Seeds.HTTPHosts)
 	for _, n := range s.b.router.Status() { // what an SRV record has named, too
 		if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
-			others = append(others, mgmt)
+			hosts = append(hosts, mgmt)
 		}
 	}
-	for _, a := range others {
+	for _, a := range hosts {
 		if !slices.Contains(addrs, a) {
 			addrs = append(addrs, a)
 		}

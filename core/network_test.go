@@ -36,9 +36,9 @@ func outside(m *mock.Cluster, missing ...int) func(ctx context.Context, network,
 		rep.Value = []byte(text)
 	}))
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if rest, ok := strings.CutPrefix(addr, "203.0.113."); ok {
+		if tail, ok := strings.CutPrefix(addr, "203.0.113."); ok {
 			return m.Dial(ctx, network, "10.0.0."+strings.NewReplacer(":31210", ":11210", ":30091",
-				":8091").Replace(rest))
+				":8091").Replace(tail))
 		}
 		return m.Dial(ctx, network, addr)
 	}

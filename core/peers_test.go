@@ -186,14 +186,14 @@ func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 			var got []uint16
 			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
 				for frames := p.Frames; len(frames) > 0; {
-					id, data, rest, err := memd.NextFrame(frames)
+					id, data, tail, err := memd.NextFrame(frames)
 					if err != nil {
 						return false
 					}
 					if id == memd.FrameDurability && len(data) == 3 {
 						got = append(got, uint16(data[1])<<8|uint16(data[2]))
 					}
-					frames = rest
+					frames = tail
 				}
 				return false
 			}}, mock.Drop())

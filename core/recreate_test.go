@@ -297,7 +297,7 @@ func TestNothingIsWrittenToAClusterWhoseMapIsRefused(t *testing.T) {
 }
 
 // Nodes that cannot be reached have their rest, however often the others are lost.
-func TestANodeThatIsDownIsLeftInPeaceByTheLossOfOthers(t *testing.T) {
+func TestANodeThatIsDownIsLeftInPeaceByTheLossOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
 		gone := m.Node(1).Addr()

@@ -144,8 +144,8 @@ func common(a, b []string) bool {
 }
 
 // except leaves PLAIN out.
-func except(names []string, plain bool) []string {
-	if names == nil || !plain {
+func except(names []string, withPlain bool) []string {
+	if names == nil || !withPlain {
 		return names
 	}
 	out := []string{}

@@ -201,9 +201,9 @@ func TestServicesCutAmidTheRows(t *testing.T) {
 		require.ErrorIs(t, err, cberr.RequestCanceled)
 		require.Len(t, m.ServiceLog(s.service), 1)
 		// Before the first row it is another matter.
-		early := rows(`{"n":1}`)
-		early.CutBytes = 5
-		script(m, s, early, rows(`{"n":1}`))
+		first := rows(`{"n":1}`)
+		first.CutBytes = 5
+		script(m, s, first, rows(`{"n":1}`))
 		got, err = all(s.run(ctx(t), c, false))
 		require.NoError(t, err)
 		require.Len(t, got, 1)

@@ -50,11 +50,11 @@ func named(t *testing.T, m *mock.Cluster, alias bool, r core.Resolver) *core.Clu
 	require.Equal(t, "_couchbase._tcp.db.example.com", cfg.Seeds.SRV)
 	cfg.Auth.Username, cfg.Auth.Password, cfg.Seeds.Resolver = "Administrator", core.NewSecret("password"), r
 	cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if rest, ok := strings.CutPrefix(addr, "db.example.com"); ok {
+		if tail, ok := strings.CutPrefix(addr, "db.example.com"); ok {
 			if !alias {
 				return nil, &net.DNSError{Err: "no such host", Name: "db.example.com", IsNotFound: true}
 			}
-			addr = "10.0.0.1" + rest
+			addr = "10.0.0.1" + tail
 		}
 		return m.Dial(ctx, network, addr)
 	}

@@ -225,7 +225,7 @@ func TestNothingOlderThanTLS12_S1(t *testing.T) {
 // P14: with TLS every connection begins with its handshake, to ports that are for it, whatever fails and whatever maps
 // leave out.
 func TestTLSIsNeverDowngraded_P14(t *testing.T) {
-	plain := []string{"11210", "8091", "8092", "8093", "8094", "8095"}
+	cleartext := []string{"11210", "8091", "8092", "8093", "8094", "8095"}
 	for name, c := range map[string]struct {
 		tls     func(m *mock.Cluster) *tls.Config
 		prepare func(m *mock.Cluster)
@@ -285,7 +285,7 @@ func TestTLSIsNeverDowngraded_P14(t *testing.T) {
 				defer mu.Unlock()
 				require.NotEmpty(t, ports)
 				for _, p := range ports {
-					require.False(t, slices.Contains(plain, p), p)
+					require.False(t, slices.Contains(cleartext, p), p)
 				}
 				for _, b := range firsts {
 					require.EqualValues(t, 22, b, "a handshake record")

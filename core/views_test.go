@@ -57,13 +57,13 @@ func TestViewsOverDocuments(t *testing.T) {
 			require.NoError(t, err)
 			return ids, values, meta
 		}
-		plain := views.Request{Reduce: views.Off}
+		mapOnly := views.Request{Reduce: views.Off}
 		with := func(change func(*views.Request)) views.Request {
-			r := plain
+			r := mapOnly
 			change(&r)
 			return r
 		}
-		ids, _, meta := ask(plain)
+		ids, _, meta := ask(mapOnly)
 		require.Equal(t, strings.Fields("d0 d2 d4 d6 d8 d1 d3 d5 d7 d9"), ids)
 		require.EqualValues(t, 10, meta.TotalRows)
 		ids, _, _ = ask(with(func(r *views.Request) { r.Order, r.Limit, r.Skip = views.Descending, 3, 1 }))

@@ -27,14 +27,14 @@ func TestParseDoesNotAllocate(t *testing.T) {
 			if _, err := p.Parse(wire, 0); err != nil {
 				t.Error(err)
 			}
-			for rest := p.Frames; len(rest) > 0; {
-				_, data, next, err := memd.NextFrame(rest)
+			for tail := p.Frames; len(tail) > 0; {
+				_, data, next, err := memd.NextFrame(tail)
 				if err != nil {
 					t.Error(err)
 					break
 				}
 				_, _, _ = memd.ParseDurability(data)
-				rest = next
+				tail = next
 			}
 		}), g.name)
 		require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -17,21 +17,21 @@ func TestD9EveryParserTakesBytesOrFails(t *testing.T) {
 		if rapid.Bool().Draw(t, "magic") {
 			b[0] = rapid.SampledFrom([]byte{0x80, 0x08, 0x81, 0x18, 0x82, 0x83}).Draw(t, "which")
 		}
-		for rest := b; len(rest) > 0; {
-			_, _, next, err := memd.NextFrame(rest)
+		for tail := b; len(tail) > 0; {
+			_, _, next, err := memd.NextFrame(tail)
 			if err != nil {
 				break
 			}
-			require.Less(t, len(next), len(rest))
-			rest = next
+			require.Less(t, len(next), len(tail))
+			tail = next
 		}
-		for rest := b; len(rest) > 0; {
-			_, next, err := memd.ParseLEB128(rest)
+		for tail := b; len(tail) > 0; {
+			_, next, err := memd.ParseLEB128(tail)
 			if err != nil {
 				break
 			}
-			require.Less(t, len(next), len(rest))
-			rest = next
+			require.Less(t, len(next), len(tail))
+			tail = next
 		}
 		var p memd.Packet
 		if n, err := p.Parse(b, 0); err == nil {

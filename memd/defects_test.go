@@ -176,15 +176,15 @@ func TestD4FrameLengthsAreAddedUpInFull(t *testing.T) {
 			require.NoError(t, err)
 			wire = append(wire[1:], 0x02, 0x00, 0x06) // the frame behind it must be found
 
-			gotID, gotData, rest, err := memd.NextFrame(wire)
+			gotID, gotData, tail, err := memd.NextFrame(wire)
 			require.NoError(t, err)
 			require.EqualValues(t, id, gotID)
 			require.Equal(t, data, append([]byte{}, gotData...))
-			nextID, nextData, rest, err := memd.NextFrame(rest)
+			nextID, nextData, tail, err := memd.NextFrame(tail)
 			require.NoError(t, err)
 			require.Equal(t, memd.FrameServerDuration, nextID)
 			require.Equal(t, []byte{0x00, 0x06}, nextData)
-			require.Empty(t, rest)
+			require.Empty(t, tail)
 
 			// Cut anywhere, the first frame is either refused or whole.
 			for cut := range len(wire) - 3 {
@@ -215,10 +215,10 @@ func TestD4UnknownFramesAreSkipped(t *testing.T) {
 		require.NoError(t, err)
 		seen := 0
 		for len(wire) > 0 {
-			id, data, rest, err := memd.NextFrame(wire)
+			id, data, tail, err := memd.NextFrame(wire)
 			require.NoError(t, err)
-			require.Less(t, len(rest), len(wire))
-			wire = rest
+			require.Less(t, len(tail), len(wire))
+			wire = tail
 			if seen++; id == memd.FrameServerDuration {
 				require.Equal(t, []byte{0x12, 0x34}, data)
 				require.Empty(t, wire)

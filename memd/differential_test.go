@@ -47,11 +47,11 @@ func theirRead(wire []byte, more ...gmemd.HelloFeature) (p *gmemd.Packet, err er
 // framesValid reports whether all framing extras can be taken apart.
 func framesValid(frames []byte) bool {
 	for len(frames) > 0 {
-		_, _, rest, err := memd.NextFrame(frames)
+		_, _, tail, err := memd.NextFrame(frames)
 		if err != nil {
 			return false
 		}
-		frames = rest
+		frames = tail
 	}
 	return true
 }
@@ -93,17 +93,17 @@ func requireFields(tb testing.TB, p *memd.Packet, theirs *gmemd.Packet) {
 // seen is what both codecs say about framing extras, as text. Theirs keeps ids in eight bits, and the last of a kind.
 type seen struct {
 	barrier, durability, stream, tracing, user, preserve, duration, read, write string
-	others                                                                      []string
+	fields                                                                      []string
 }
 
 func ourFrames(p *memd.Packet) seen {
 	var s seen
-	for rest := p.Frames; len(rest) > 0; {
-		id, data, next, err := memd.NextFrame(rest)
+	for tail := p.Frames; len(tail) > 0; {
+		id, data, next, err := memd.NextFrame(tail)
 		if err != nil {
 			return s
 		}
-		rest = next
+		tail = next
 		kind := id & 0xff
 		request, n := p.Magic == memd.MagicReqExt, len(data)
 		switch {
@@ -130,7 +130,7 @@ func ourFrames(p *memd.Packet) seen {
 		case !request && kind == memd.FrameWriteUnits && n == 2:
 			s.write = fmt.Sprint(binary.BigEndian.Uint16(data))
 		default:
-			s.others = append(s.others, fmt.Sprintf("%d %x", kind, data))
+			s.fields = append(s.fields, fmt.Sprintf("%d %x", kind, data))
 		}
 	}
 	return s
@@ -169,7 +169,7 @@ func theirFrames(p *gmemd.Packet) seen {
 		s.write = fmt.Sprint(p.WriteUnitsFrame.WriteUnits)
 	}
 	for _, f := range p.UnsupportedFrames {
-		s.others = append(s.others, fmt.Sprintf("%d %x", uint8(f.Type), f.Data))
+		s.fields = append(s.fields, fmt.Sprintf("%d %x", uint8(f.Type), f.Data))
 	}
 	return s
 }

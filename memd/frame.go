@@ -58,7 +58,7 @@ func AppendFrame(dst []byte, id FrameID, data []byte) ([]byte, error) {
 
 // NextFrame takes the first frame info off frames. data and rest alias frames. It fails with ErrFrames when the
 // frame runs over the end; on success rest is always shorter than frames.
-func NextFrame(frames []byte) (id FrameID, data, rest []byte, err error) {
+func NextFrame(frames []byte) (id FrameID, data, tail []byte, err error) {
 	if len(frames) == 0 {
 		return 0, nil, nil, ErrFrames
 	}

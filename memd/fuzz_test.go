@@ -41,19 +41,19 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, split uint16) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		rest := data
+		tail := data
 		var p memd.Packet
-		for len(rest) > 0 {
-			n, err := p.Parse(rest, fuzzLimit)
-			requireSuccessAgrees(t, rest, p, n, err)
+		for len(tail) > 0 {
+			n, err := p.Parse(tail, fuzzLimit)
+			requireSuccessAgrees(t, tail, p, n, err)
 			if err != nil {
 				break
 			}
-			if n < memd.HeaderLen || n > len(rest) {
-				t.Fatalf("took %d of %d bytes", n, len(rest))
+			if n < memd.HeaderLen || n > len(tail) {
+				t.Fatalf("took %d of %d bytes", n, len(tail))
 			}
 			for _, part := range [][]byte{p.Frames, p.Extras, p.Key, p.Value} {
-				if !within(part, rest[:n]) {
+				if !within(part, tail[:n]) {
 					t.Fatal("a part lies outside of its packet")
 				}
 			}
@@ -67,7 +67,7 @@ func FuzzParse(f *testing.F) {
 				}
 				frames = next
 			}
-			rest = rest[n:]
+			tail = tail[n:]
 		}
 		runtime.ReadMemStats(&after)
 		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(4*len(data)+64<<10); got > most {
@@ -151,22 +151,22 @@ func FuzzFrames(f *testing.F) {
 		f.Add([]byte{0xff, byte(edge), byte(edge)}, uint16(edge), make([]byte, edge))
 	}
 	f.Fuzz(func(t *testing.T, wire []byte, id uint16, data []byte) {
-		for rest := wire; len(rest) > 0; {
-			got, body, next, err := memd.NextFrame(rest)
+		for tail := wire; len(tail) > 0; {
+			got, body, next, err := memd.NextFrame(tail)
 			if err != nil {
 				require.ErrorIs(t, err, memd.ErrFrames)
 				break
 			}
-			require.Less(t, len(next), len(rest))
+			require.Less(t, len(next), len(tail))
 			again, err := memd.AppendFrame(nil, got, body)
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(rest[:len(rest)-len(next)], again))
+			require.True(t, bytes.Equal(tail[:len(tail)-len(next)], again))
 			if level, ms, ok := memd.ParseDurability(body); ok && got == memd.FrameDurability && ms != 0xffff {
 				if len(body) == 1 || ms != 0 {
 					require.True(t, bytes.Equal(again, memd.AppendDurability(nil, level, uint32(ms))))
 				}
 			}
-			rest = next
+			tail = next
 		}
 
 		out, err := memd.AppendFrame(nil, memd.FrameID(id), data)
@@ -176,11 +176,11 @@ func FuzzFrames(f *testing.F) {
 			return
 		}
 		require.NoError(t, err)
-		got, body, rest, err := memd.NextFrame(append(out, wire...))
+		got, body, tail, err := memd.NextFrame(append(out, wire...))
 		require.NoError(t, err)
 		require.Equal(t, memd.FrameID(id), got)
 		require.True(t, bytes.Equal(data, body))
-		require.True(t, bytes.Equal(wire, rest))
+		require.True(t, bytes.Equal(wire, tail))
 	})
 }
 
@@ -192,8 +192,8 @@ func FuzzLEB128(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, uint32(0xffffffff))
 	f.Add([]byte{0x81, 0x00}, uint32(1))
 	f.Fuzz(func(t *testing.T, wire []byte, v uint32) {
-		if got, rest, err := memd.ParseLEB128(wire); err == nil {
-			n := len(wire) - len(rest)
+		if got, tail, err := memd.ParseLEB128(wire); err == nil {
+			n := len(wire) - len(tail)
 			require.LessOrEqual(t, n, 5)
 			require.True(t, bytes.Equal(wire[:n], memd.AppendLEB128(nil, got)))
 			theirs, m, err := gmemd.DecodeULEB128_32(wire)
@@ -203,9 +203,9 @@ func FuzzLEB128(f *testing.F) {
 		}
 		out := memd.AppendLEB128(nil, v)
 		require.Equal(t, gmemd.AppendULEB128_32(nil, v), out)
-		got, rest, err := memd.ParseLEB128(append(out, wire...))
+		got, tail, err := memd.ParseLEB128(append(out, wire...))
 		require.NoError(t, err)
 		require.Equal(t, v, got)
-		require.True(t, bytes.Equal(wire, rest))
+		require.True(t, bytes.Equal(wire, tail))
 	})
 }

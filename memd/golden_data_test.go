@@ -27,8 +27,8 @@ func dataGoldens() []golden {
 		}
 		return p
 	}
-	plain := get(memd.OpGet)
-	plain.Key = []byte("abc")
+	withoutFrames := get(memd.OpGet)
+	withoutFrames.Key = []byte("abc")
 	def := get(memd.OpGet)
 	def.Key = []byte("\x00abc")
 	far := get(memd.OpGet)
@@ -37,7 +37,7 @@ func dataGoldens() []golden {
 	snappy.Datatype = memd.DatatypeJSON | memd.DatatypeSnappy
 	return []golden{
 		{"get_req", `GET request: key "abc" in collection 8, vbucket 115, opaque 0x2a`, get(memd.OpGet)},
-		{"get_no_collections_req", "GET request on a connection without collections: the key alone", plain},
+		{"get_no_collections_req", "GET request on a connection without collections: the key alone", withoutFrames},
 		{"get_default_collection_req", "GET request: collection 0 is a prefix of one zero byte", def},
 		{"get_far_collection_req", "GET request: collection 0xcafef00d is a prefix of five bytes", far},
 		{"set_req", "SET request: JSON flags, expires in 60 s", with(get(memd.OpSet), store, doc, 0)},

@@ -78,7 +78,7 @@ func writeHex(t *testing.T, g golden, wire []byte) {
 	part("extras length, datatype, "+six, wire[4:8])
 	part("body length, opaque", wire[8:16])
 	part("CAS", wire[16:24])
-	rest := wire[24:]
+	tail := wire[24:]
 	for _, s := range []struct {
 		label string
 		n     int
@@ -88,8 +88,8 @@ func writeHex(t *testing.T, g golden, wire []byte) {
 		{fmt.Sprintf("key %q", g.p.Key), len(g.p.Key)},
 		{fmt.Sprintf("value %q", g.p.Value), len(g.p.Value)},
 	} {
-		part(s.label, rest[:s.n])
-		rest = rest[s.n:]
+		part(s.label, tail[:s.n])
+		tail = tail[s.n:]
 	}
 	require.NoError(t, os.MkdirAll(filepath.Dir(goldenFile(g.name)), 0o755))
 	require.NoError(t, os.WriteFile(goldenFile(g.name), []byte(out.String()), 0o644))

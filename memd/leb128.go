@@ -16,7 +16,7 @@ func AppendLEB128(dst []byte, v uint32) []byte {
 
 // ParseLEB128 reads a collection id from the start of b and returns the bytes after it, which alias b. Like the
 // server it accepts the shortest form only.
-func ParseLEB128(b []byte) (v uint32, rest []byte, err error) {
+func ParseLEB128(b []byte) (v uint32, tail []byte, err error) {
 	for i := 0; i < len(b) && i < 5; i++ {
 		c := b[i]
 		if i == 4 && c > 0x0f { // more than 32 bits

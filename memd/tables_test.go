@@ -223,7 +223,7 @@ func TestTablesAgreeWithUpstream(t *testing.T) {
 	if dir == "" {
 		t.Skip("set KV_ENGINE_DIR to a kv_engine source tree to compare the tables with it")
 	}
-	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
+	folded := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	entry := regexp.MustCompile(`(?m)^\s+(\w+) = 0x([0-9a-fA-F]+)`)
 	for _, tab := range []struct {
 		file, enum string
@@ -275,11 +275,11 @@ func TestTablesAgreeWithUpstream(t *testing.T) {
 				continue
 			}
 			require.True(t, tab.known(v), row[1])
-			want := plain(row[1])
+			want := folded(row[1])
 			if a := tab.alias[want]; a != "" {
 				want = a
 			}
-			require.Equal(t, want, plain(tab.name(v)), row[0])
+			require.Equal(t, want, folded(tab.name(v)), row[0])
 		}
 	}
 }

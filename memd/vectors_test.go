@@ -29,10 +29,10 @@ func TestLEB128Vectors(t *testing.T) {
 		wire := memd.AppendLEB128([]byte{0xee}, v.n)
 		require.Equal(t, "ee"+v.wire, hex.EncodeToString(wire))
 
-		n, rest, err := memd.ParseLEB128(append(wire[1:], "key"...))
+		n, tail, err := memd.ParseLEB128(append(wire[1:], "key"...))
 		require.NoError(t, err)
 		require.Equal(t, v.n, n)
-		require.Equal(t, "key", string(rest))
+		require.Equal(t, "key", string(tail))
 
 		// Every prefix of it is refused: the last byte is the only one that ends a number.
 		for i := range wire[1:] {
@@ -57,9 +57,9 @@ func TestLEB128RefusesOtherForms(t *testing.T) {
 	} {
 		b, err := hex.DecodeString(wire)
 		require.NoError(t, err)
-		_, rest, err := memd.ParseLEB128(b)
+		_, tail, err := memd.ParseLEB128(b)
 		require.ErrorIs(t, err, memd.ErrLEB128, wire)
-		require.Nil(t, rest)
+		require.Nil(t, tail)
 	}
 }
 
@@ -143,10 +143,10 @@ func TestDurabilityB66(t *testing.T) {
 		wire := memd.AppendDurability([]byte{0xee}, v.level, v.ms)
 		require.Equal(t, "ee"+v.wire, hex.EncodeToString(wire))
 
-		id, data, rest, err := memd.NextFrame(wire[1:])
+		id, data, tail, err := memd.NextFrame(wire[1:])
 		require.NoError(t, err)
 		require.Equal(t, memd.FrameDurability, id)
-		require.Empty(t, rest)
+		require.Empty(t, tail)
 		level, ms, ok := memd.ParseDurability(data)
 		require.True(t, ok)
 		require.Equal(t, v.level, level)

@@ -25,8 +25,8 @@ func SplitXattrs(value []byte) (x Xattrs, body []byte, err error) {
 		return nil, nil, ErrXattrs
 	}
 	x, body = Xattrs(value[4:4+n:4+n]), value[4+n:]
-	for rest := x; len(rest) > 0; {
-		if _, _, rest, err = rest.next(); err != nil {
+	for after := x; len(after) > 0; {
+		if _, _, after, err = after.next(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -34,7 +34,7 @@ func SplitXattrs(value []byte) (x Xattrs, body []byte, err error) {
 }
 
 // next takes the first pair off.
-func (x Xattrs) next() (name, value []byte, rest Xattrs, err error) {
+func (x Xattrs) next() (name, value []byte, after Xattrs, err error) {
 	if len(x) < 4 {
 		return nil, nil, nil, ErrXattrs
 	}
@@ -54,12 +54,12 @@ func (x Xattrs) next() (name, value []byte, rest Xattrs, err error) {
 // section that has one.
 func (x Xattrs) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		for rest := x; len(rest) > 0; {
-			name, value, tail, err := rest.next()
+		for after := x; len(after) > 0; {
+			name, value, tail, err := after.next()
 			if err != nil || !yield(string(name), value) {
 				return
 			}
-			rest = tail
+			after = tail
 		}
 	}
 }

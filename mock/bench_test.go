@@ -13,7 +13,7 @@ import (
 func BenchmarkGet(b *testing.B) {
 	const together = 64
 	c := mock.Start(b, mock.Virtual())
-	r := login(b, c, usual...)
+	r := login(b, c, baseFeatures...)
 	key := []byte("\x00bench")
 	vb := mock.VBucketOf(key[1:], 64)
 	set := memd.Packet{Opcode: memd.OpSet, VBucket: vb, Key: key, Extras: make([]byte, 8), Value: make([]byte, 256)}

@@ -38,10 +38,10 @@ func TestLogins(t *testing.T) {
 		auth memd.Packet
 		want memd.Status
 	}{
-		{"good", plain("Administrator", "password"), memd.StatusSuccess},
-		{"wrong password", plain("Administrator", "Password"), memd.StatusAuthError},
-		{"empty password", plain("Administrator", ""), memd.StatusAuthError},
-		{"wrong user", plain("nobody", "password"), memd.StatusAuthError},
+		{"good", saslPlainPacket("Administrator", "password"), memd.StatusSuccess},
+		{"wrong password", saslPlainPacket("Administrator", "Password"), memd.StatusAuthError},
+		{"empty password", saslPlainPacket("Administrator", ""), memd.StatusAuthError},
+		{"wrong user", saslPlainPacket("nobody", "password"), memd.StatusAuthError},
 		{
 			"malformed",
 			memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("x")},
@@ -78,7 +78,8 @@ func TestScramLogins(t *testing.T) {
 				c := mock.Start(t, mock.Mechanisms(name))
 				r := dial(t, c, c.Node(0).Addr())
 				require.Equal(t, name, string(r.call(memd.Packet{Opcode: memd.OpSASLListMechs}).Value))
-				require.Equal(t, memd.StatusAuthError, r.call(plain("Administrator", "password")).Status, "not offered")
+				require.Equal(t, memd.StatusAuthError, r.call(saslPlainPacket("Administrator", "password")).Status,
+					"not offered")
 				cl, err := hash.NewClient("Administrator", password, "")
 				require.NoError(t, err)
 				conv := cl.NewConversation()
@@ -112,7 +113,7 @@ func TestScramIsNotOvertaken(t *testing.T) {
 	first, err := conv.Step("")
 	require.NoError(t, err)
 	mech := []byte("SCRAM-SHA512")
-	r.send(helloPacket(append(usual, memd.FeatureUnorderedExecution)...),
+	r.send(helloPacket(append(baseFeatures, memd.FeatureUnorderedExecution)...),
 		memd.Packet{Opcode: memd.OpSASLAuth, Key: mech, Value: []byte(first)})
 	r.next(memd.OpHello, 1)
 	final, err := conv.Step(string(r.next(memd.OpSASLAuth, 2).Value))
@@ -127,13 +128,13 @@ func TestScramIsNotOvertaken(t *testing.T) {
 
 func TestSetPasswordCountsForNewLogins(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.NoError(t, c.SetPassword("Administrator", "next"))
 	require.Error(t, c.SetPassword("nobody", "x"))
 	r.silent()
 	n := dial(t, c, c.Node(0).Addr())
-	require.Equal(t, memd.StatusAuthError, n.call(plain("Administrator", "password")).Status)
-	require.Equal(t, memd.StatusSuccess, n.call(plain("Administrator", "next")).Status)
+	require.Equal(t, memd.StatusAuthError, n.call(saslPlainPacket("Administrator", "password")).Status)
+	require.Equal(t, memd.StatusSuccess, n.call(saslPlainPacket("Administrator", "next")).Status)
 }
 
 func TestHello(t *testing.T) {
@@ -160,7 +161,7 @@ func TestHello(t *testing.T) {
 
 func TestErrorMap(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	type entry struct {
 		Name  string
 		Attrs []string
@@ -223,8 +224,8 @@ func hex(s memd.Status) string {
 func TestClusterConfigWithoutABucket(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2))
 	r := dial(t, c, c.Node(0).Addr())
-	r.call(helloPacket(usual...))
-	r.call(plain("Administrator", "password"))
+	r.call(helloPacket(baseFeatures...))
+	r.call(saslPlainPacket("Administrator", "password"))
 	p := r.call(memd.Packet{Opcode: memd.OpGetClusterConfig})
 	require.Equal(t, memd.StatusSuccess, p.Status)
 	var all map[string]any
@@ -252,8 +253,8 @@ func TestTLS(t *testing.T) {
 	require.True(t, roots.AppendCertsFromPEM(c.CA()))
 	r := dial(t, c, c.Node(0).TLSAddr())
 	r.nc = tls.Client(r.nc, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"})
-	require.Equal(t, memd.StatusSuccess, r.call(helloPacket(usual...)).Status)
-	require.Equal(t, memd.StatusSuccess, r.call(plain("Administrator", "password")).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(helloPacket(baseFeatures...)).Status)
+	require.Equal(t, memd.StatusSuccess, r.call(saslPlainPacket("Administrator", "password")).Status)
 	require.Equal(t, "couchbases://"+c.Node(0).TLSAddr(), c.TLSConnString())
 	require.Contains(t, configOf(t, c).NodesExt[0].Services, "kvSSL")
 
@@ -271,7 +272,7 @@ func TestVirtualClusterInABubble(t *testing.T) {
 		const latency = 5 * time.Millisecond
 		c := mock.Start(t, mock.Virtual(), mock.TLS(), mock.Nodes(2), mock.Latency(latency))
 		require.Equal(t, "couchbase://10.0.0.1:11210,10.0.0.2:11210", c.ConnString())
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		begin := time.Now()
 		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "v")).Status)
 		require.Equal(t, 2*latency, time.Since(begin))
@@ -280,7 +281,7 @@ func TestVirtualClusterInABubble(t *testing.T) {
 		require.True(t, roots.AppendCertsFromPEM(c.CA()))
 		s := dial(t, c, c.Node(1).TLSAddr())
 		s.nc = tls.Client(s.nc, &tls.Config{RootCAs: roots, ServerName: "10.0.0.2"})
-		require.Equal(t, memd.StatusSuccess, s.call(helloPacket(usual...)).Status)
+		require.Equal(t, memd.StatusSuccess, s.call(helloPacket(baseFeatures...)).Status)
 
 		require.NoError(t, c.Kill(1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -288,7 +289,7 @@ func TestVirtualClusterInABubble(t *testing.T) {
 		_, err := c.Dial(ctx, "tcp", c.Node(1).Addr())
 		require.Error(t, err)
 		require.NoError(t, c.Respawn(1))
-		loginAt(t, c, 1, usual...)
+		loginAt(t, c, 1, baseFeatures...)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 func TestCollectionLookups(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 4, mock.WithCollection("s", "c")))
 	for node := range 2 { // any node answers
-		r := loginAt(t, c, node, usual...)
+		r := loginAt(t, c, node, baseFeatures...)
 		rows := []struct {
 			op    memd.Opcode
 			value string
@@ -54,7 +54,7 @@ func TestCollectionLookups(t *testing.T) {
 
 func TestCollectionsComeAndGo(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	set := func(id uint32) memd.Status {
 		return r.call(memd.Packet{
 			Opcode: memd.OpSet, Key: inCollection(id, []byte("k")),

@@ -28,22 +28,23 @@ func TestCompressedValues(t *testing.T) {
 	packed := memd.DatatypeJSON | memd.DatatypeSnappy
 	rows := []struct {
 		mode          string
-		ofPlain       memd.Datatype // of a document that came plain
+		ofRaw         memd.Datatype // of a document that came plain
 		ofPacked      memd.Datatype // of one that came compressed
 		stored, conns int
 	}{
-		{mode: "passive", ofPlain: memd.DatatypeJSON, ofPacked: packed},
-		{mode: "off", ofPlain: memd.DatatypeJSON, ofPacked: memd.DatatypeJSON},
-		{mode: "active", ofPlain: packed, ofPacked: packed},
+		{mode: "passive", ofRaw: memd.DatatypeJSON, ofPacked: packed},
+		{mode: "off", ofRaw: memd.DatatypeJSON, ofPacked: memd.DatatypeJSON},
+		{mode: "active", ofRaw: packed, ofPacked: packed},
 	}
 	for _, row := range rows {
 		t.Run(row.mode, func(t *testing.T) {
 			c := mock.Start(t, mock.Bucket("default", 4, mock.Compression(row.mode)))
-			plain, r := login(t, c, usual...), login(t, c, append([]memd.Feature{memd.FeatureSnappy}, usual...)...)
+			saslPlainPacket, r := login(t, c, baseFeatures...), login(t, c, append([]memd.Feature{memd.FeatureSnappy},
+				baseFeatures...)...)
 			require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "p", text)).Status)
 			require.Equal(t, memd.StatusSuccess, r.call(packedPacket(memd.OpSet, "z", small)).Status)
-			require.Equal(t, memd.StatusInvalid, plain.call(packedPacket(memd.OpSet, "z", small)).Status)
-			for key, dt := range map[string]memd.Datatype{"p": row.ofPlain, "z": row.ofPacked} {
+			require.Equal(t, memd.StatusInvalid, saslPlainPacket.call(packedPacket(memd.OpSet, "z", small)).Status)
+			for key, dt := range map[string]memd.Datatype{"p": row.ofRaw, "z": row.ofPacked} {
 				p := r.call(getPacket(key))
 				require.Equal(t, dt, p.Datatype, key)
 				value := p.Value
@@ -53,7 +54,7 @@ func TestCompressedValues(t *testing.T) {
 					require.NoError(t, err)
 				}
 				require.Equal(t, text, string(value))
-				p = plain.call(getPacket(key))
+				p = saslPlainPacket.call(getPacket(key))
 				require.Equal(t, memd.DatatypeJSON, p.Datatype)
 				require.Equal(t, text, string(p.Value))
 			}
@@ -62,7 +63,7 @@ func TestCompressedValues(t *testing.T) {
 			}
 			require.Equal(t, memd.StatusSuccess,
 				r.call(packedPacket(memd.OpAppend, "z", s2.EncodeSnappy(nil, []byte(" ")))).Status)
-			require.Equal(t, text+" ", plain.body("z"))
+			require.Equal(t, text+" ", saslPlainPacket.body("z"))
 			require.Equal(t, text, c.ApplyLog("default")[1].Token+text[64:])
 		})
 	}
@@ -72,7 +73,7 @@ func TestCompressedValues(t *testing.T) {
 
 func TestCompressedValuesThatAreNone(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, append([]memd.Feature{memd.FeatureSnappyEverywhere}, usual...)...)
+	r := login(t, c, append([]memd.Feature{memd.FeatureSnappyEverywhere}, baseFeatures...)...)
 	bomb := binary.AppendUvarint(nil, 1<<31)
 	huge := s2.EncodeSnappy(nil, bytes.Repeat([]byte("x"), 21<<20))
 	for name, row := range map[string]struct {
@@ -93,9 +94,9 @@ func TestCompressedValuesThatAreNone(t *testing.T) {
 
 func TestActiveBucketsCompressConfigurations(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 64, mock.Compression("active")))
-	plain := loginAt(t, c, 1, memd.FeatureXError, memd.FeatureJSON, memd.FeatureSnappy)
+	saslPlainPacket := loginAt(t, c, 1, memd.FeatureXError, memd.FeatureJSON, memd.FeatureSnappy)
 	r := loginAt(t, c, 1, memd.FeatureXError, memd.FeatureJSON, memd.FeatureSnappyEverywhere)
-	want := plain.call(memd.Packet{Opcode: memd.OpGetClusterConfig})
+	want := saslPlainPacket.call(memd.Packet{Opcode: memd.OpGetClusterConfig})
 	require.Equal(t, memd.DatatypeJSON, want.Datatype)
 	for _, p := range []memd.Packet{{Opcode: memd.OpGetClusterConfig}, {Opcode: memd.OpGet, Key: []byte("k")}} {
 		got := r.call(p)

@@ -136,7 +136,7 @@ func TestFaultConn(t *testing.T) {
 
 func TestConnectionsOfNodesWithFaults(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	r, other := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	r, other := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	require.NoError(t, c.SetConnFaults(mock.ConnFaults{Slice: 1, ReadAtMost: 1}, 0))
 	r.set("k", "value")
 	require.Equal(t, "value", r.body("k"))
@@ -151,6 +151,6 @@ func TestConnectionsOfNodesWithFaults(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	require.Error(t, c.SetConnFaults(mock.ConnFaults{}, 9))
 	require.Error(t, c.ResetConns(9))
-	r = login(t, c, usual...)
+	r = login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, r.call(getPacket("k")).Status)
 }

@@ -19,7 +19,7 @@ func inCollection(id uint32, key []byte) []byte { return append(memd.AppendLEB12
 
 func TestMalformedRequestsAreRefusedAndServedOn(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 4, mock.WithCollection("s", "c")))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	ext := func(frames ...byte) memd.Packet {
 		p := storePacket(memd.OpSet, "k", "v")
 		p.Magic, p.Frames = memd.MagicReqExt, frames
@@ -141,7 +141,7 @@ func TestFeaturesNotGrantedAreNotServed(t *testing.T) {
 
 func TestJSONIsFoundByTheNode(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for value, want := range map[string]memd.Datatype{`{"a":1}`: memd.DatatypeJSON, `plain`: 0} {
 		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", value)).Status)
 		require.Equal(t, want, r.call(getPacket("k")).Datatype, value)
@@ -150,7 +150,7 @@ func TestJSONIsFoundByTheNode(t *testing.T) {
 
 func TestValueTooLarge(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusTooBig, r.call(storePacket(memd.OpSet, "k", strings.Repeat("x", 20<<20+1))).Status)
 	require.Empty(t, c.ApplyLog("default"))
 }
@@ -163,7 +163,7 @@ func TestDurableWrites(t *testing.T) {
 	}
 	t.Run("conflict", func(t *testing.T) {
 		c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-		r := login(t, c, append(usual, memd.FeatureUnorderedExecution)...)
+		r := login(t, c, append(baseFeatures, memd.FeatureUnorderedExecution)...)
 		r.send(durable("k", 1), storePacket(memd.OpSet, "k", "w"), durable("k", 1), storePacket(memd.OpSet, "other",
 			"w"))
 		want := map[uint32]memd.Status{
@@ -180,13 +180,13 @@ func TestDurableWrites(t *testing.T) {
 	})
 	t.Run("impossible", func(t *testing.T) {
 		c := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 1, mock.WithReplicas(1)))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		require.Equal(t, memd.StatusDurabilityImpossible, r.call(durable("k", 1)).Status)
 		require.Empty(t, c.ApplyLog("default"))
 	})
 	t.Run("ambiguous", func(t *testing.T) {
 		c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		require.NoError(t, c.Kill(1))
 		require.Equal(t, memd.StatusSyncWriteAmbiguous, r.call(durable("k", 3)).Status)
 		require.Empty(t, c.ApplyLog("default"))
@@ -196,14 +196,14 @@ func TestDurableWrites(t *testing.T) {
 	t.Run("bucket's own level", func(t *testing.T) {
 		c := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 1, mock.WithReplicas(1),
 			mock.WithDurability(memd.DurabilityMajority)))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		require.Equal(t, memd.StatusDurabilityImpossible, r.call(storePacket(memd.OpSet, "k", "v")).Status)
 	})
 }
 
 func TestReplicaReads(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2))
-	active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	active, replica := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, active.call(storePacket(memd.OpSet, "k", "v")).Status)
 	read := memd.Packet{Opcode: memd.OpGetReplica, Key: docKey("k")}
 	p := replica.call(read)
@@ -215,7 +215,7 @@ func TestReplicaReads(t *testing.T) {
 
 func TestObserveSeqnoKnowsTheToken(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2))
-	r, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	r, replica := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	token := r.call(storePacket(memd.OpSet, "k", "v")).Extras
 	require.Len(t, token, 16)
 	for _, node := range []*raw{r, replica} {
@@ -255,7 +255,7 @@ func TestAFailoverLogIsRefusedUnderUnorderedExecution(t *testing.T) {
 
 func TestMiscellaneous(t *testing.T) {
 	c := mock.Start(t, mock.RecordFrames())
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.NotEmpty(t, r.call(memd.Packet{Opcode: memd.OpVersion}).Value)
 	r.send(memd.Packet{Opcode: memd.OpStat})
 	n := 0
@@ -287,12 +287,12 @@ func TestImpersonation(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(as("app")).Status)
 	require.Equal(t, memd.StatusAccess, r.call(as("other")).Status)
 	require.Equal(t, memd.StatusAccess, r.call(as("nobody")).Status)
 	app := dial(t, c, c.Node(0).Addr())
-	app.send(helloPacket(usual...), plain("app", "secret"), selectPacket("default"))
+	app.send(helloPacket(baseFeatures...), saslPlainPacket("app", "secret"), selectPacket("default"))
 	for i, op := range []memd.Opcode{memd.OpHello, memd.OpSASLAuth, memd.OpSelectBucket} {
 		app.next(op, uint32(i+1))
 	}

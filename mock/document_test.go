@@ -35,7 +35,7 @@ func keyed(op memd.Opcode, key string) memd.Packet { return memd.Packet{Opcode: 
 // TestDocumentsMissing is what each operation answers for a document that does not exist.
 func TestDocumentsMissing(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	rows := []struct {
 		p    memd.Packet
 		want memd.Status
@@ -73,7 +73,7 @@ func TestDocumentsMissing(t *testing.T) {
 
 func TestCASGuardsEveryMutation(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	cas := r.call(storePacket(memd.OpSet, "k", "1")).CAS
 	require.Equal(t, memd.StatusKeyExists, r.call(storePacket(memd.OpAdd, "k", "v")).Status)
 	for _, p := range []memd.Packet{
@@ -101,7 +101,7 @@ func TestCASGuardsEveryMutation(t *testing.T) {
 
 func TestCounters(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	number := func(p memd.Packet) uint64 {
 		t.Helper()
 		require.Equal(t, memd.StatusSuccess, p.Status)
@@ -120,7 +120,7 @@ func TestCounters(t *testing.T) {
 func TestLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual())
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		require.NoError(t, r.nc.SetDeadline(time.Time{}))
 		lock := func(seconds uint32) memd.Packet {
 			p := keyed(memd.OpGetLocked, "k")
@@ -165,7 +165,7 @@ func TestLocks(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual())
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		require.NoError(t, r.nc.SetDeadline(time.Time{}))
 		there := func(key string) bool {
 			t.Helper()
@@ -220,7 +220,7 @@ func TestExpiry(t *testing.T) {
 
 func TestJoinedValues(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	set := storePacket(memd.OpSet, "k", `{"a":`)
 	binary.BigEndian.PutUint32(set.Extras, 0x02000000)
 	require.Equal(t, memd.StatusSuccess, r.call(set).Status)
@@ -243,7 +243,7 @@ func TestJoinedValues(t *testing.T) {
 
 func TestApplyLogTellsWhatWasApplied(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2, mock.WithCollection("s", "c")))
-	r := loginAt(t, c, 1, usual...)
+	r := loginAt(t, c, 1, baseFeatures...)
 	p := memd.Packet{
 		Opcode: memd.OpSet, Key: inCollection(8, []byte("k")), VBucket: 1, Value: []byte("token-01 and more"),
 		Extras: make([]byte, 8),

@@ -20,7 +20,7 @@ func durable(p memd.Packet, level byte) memd.Packet {
 func TestOutcomesOfDurableWritesOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		set := func(value string) memd.Status { return r.call(durable(storePacket(memd.OpSet, "k", value), 1)).Status }
 		require.Equal(t, memd.StatusSuccess, set("first"))
 		require.NoError(t, c.SetDurability("default", mock.Durability{Impossible: true}))
@@ -35,7 +35,7 @@ func TestOutcomesOfDurableWritesOnDemand(t *testing.T) {
 
 		require.NoError(t, c.SetDurability("default", mock.Durability{Time: 60 * time.Millisecond}))
 		begin := time.Now()
-		other := login(t, c, append([]memd.Feature{memd.FeatureUnorderedExecution}, usual...)...)
+		other := login(t, c, append([]memd.Feature{memd.FeatureUnorderedExecution}, baseFeatures...)...)
 		other.send(durable(storePacket(memd.OpSet, "k", "slow"), 1), storePacket(memd.OpSet, "k", "impatient"),
 			getPacket("k"))
 		require.Equal(t, memd.StatusSyncWriteInProgress, other.next(memd.OpSet, other.opaque-1).Status)
@@ -50,7 +50,7 @@ func TestOutcomesOfDurableWritesOnDemand(t *testing.T) {
 
 func TestDocumentsThatWait(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1, mock.WithCollection("s", "c")))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	r.set("k", `{"a":1}`)
 	mutations := []memd.Packet{
 		storePacket(memd.OpSet, "k", "v"), durable(storePacket(memd.OpSet, "k", "v"), 1),
@@ -97,7 +97,7 @@ func TestMemcachedBuckets(t *testing.T) {
 	require.Len(t, g.Nodes, 2)
 	require.NotZero(t, g.Nodes[1].Ports["direct"])
 	require.Equal(t, "b", g.NodesExt[1].ServerGroup)
-	one, two := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	one, two := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	one.set("k", "one")
 	two.set("k", "two")
 	require.Equal(t, "one", one.body("k"), "each node has documents of its own")

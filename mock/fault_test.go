@@ -68,7 +68,7 @@ func TestFaultsThatAnswer(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			c := mock.Start(t)
-			r := login(t, c, usual...)
+			r := login(t, c, baseFeatures...)
 			in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, row.fault)
 			p := r.call(storePacket(memd.OpSet, "k", "v"))
 			require.Equal(t, row.status, p.Status)
@@ -98,7 +98,7 @@ func TestFaultsThatEndTheConnection(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			c := mock.Start(t)
-			r := login(t, c, usual...)
+			r := login(t, c, baseFeatures...)
 			in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, row.fault)
 			r.send(storePacket(memd.OpSet, "k", "v"))
 			for range row.bytes {
@@ -125,7 +125,7 @@ func TestFaultsThatCorrupt(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			c := mock.Start(t)
-			r := login(t, c, usual...)
+			r := login(t, c, baseFeatures...)
 			in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, row.fault)
 			r.send(getPacket("k"))
 			_, err := r.read()
@@ -135,14 +135,14 @@ func TestFaultsThatCorrupt(t *testing.T) {
 	}
 	t.Run("opaque", func(t *testing.T) {
 		c := mock.Start(t)
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.CorruptOpaque())
 		r.send(getPacket("k"))
 		r.next(memd.OpGet, ^r.opaque)
 	})
 	t.Run("twice", func(t *testing.T) {
 		c := mock.Start(t)
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Twice())
 		r.send(getPacket("k"))
 		r.next(memd.OpGet, r.opaque)
@@ -157,7 +157,7 @@ func TestFaultsThatKeepSilent(t *testing.T) {
 	}{"drop": {mock.Drop(), 0}, "drop reply": {mock.DropReply(), 1}} {
 		t.Run(name, func(t *testing.T) {
 			c := mock.Start(t)
-			r := login(t, c, usual...)
+			r := login(t, c, baseFeatures...)
 			in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, row.fault)
 			r.send(storePacket(memd.OpSet, "k", "v"))
 			r.silent()
@@ -169,7 +169,7 @@ func TestFaultsThatKeepSilent(t *testing.T) {
 
 func TestHoldKeepsTheRequestUntilRelease(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, append(usual, memd.FeatureUnorderedExecution)...)
+	r := login(t, c, append(baseFeatures, memd.FeatureUnorderedExecution)...)
 	in := c.Inject(mock.Match{Key: []byte("held")}, mock.Hold())
 	r.send(storePacket(memd.OpSet, "held", "v"), storePacket(memd.OpSet, "free", "v"))
 	r.next(memd.OpSet, r.opaque) // overtakes, because the client allows it
@@ -181,7 +181,7 @@ func TestHoldKeepsTheRequestUntilRelease(t *testing.T) {
 
 func TestHoldReplyKeepsTheAnswerOnly(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.HoldReply())
 	r.send(storePacket(memd.OpSet, "a", "v"), storePacket(memd.OpSet, "b", "v"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -194,18 +194,18 @@ func TestHoldReplyKeepsTheAnswerOnly(t *testing.T) {
 
 func TestDelaysTakeTheirTime(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault mock.Fault
-		early int // applied before the delay is over
+		fault  mock.Fault
+		before int // applied before the delay is over
 	}{"delay": {mock.Delay(2 * time.Second), 0}, "delay reply": {mock.DelayReply(2 * time.Second), 1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := mock.Start(t, mock.Virtual())
-				r := login(t, c, usual...)
+				r := login(t, c, baseFeatures...)
 				c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, row.fault)
 				begin := time.Now()
 				r.send(storePacket(memd.OpSet, "k", "v"))
 				synctest.Wait()
-				require.Len(t, c.ApplyLog("default"), row.early)
+				require.Len(t, c.ApplyLog("default"), row.before)
 				p := r.next(memd.OpSet, r.opaque)
 				require.Equal(t, 2*time.Second, time.Since(begin))
 				require.InDelta(t, 2e6, memd.DecodeServerDuration(duration(t, p)), 2e4)
@@ -217,7 +217,7 @@ func TestDelaysTakeTheirTime(t *testing.T) {
 func TestMatchFields(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0),
 		mock.Bucket("default", 2, mock.WithCollection("s", "c")), mock.Bucket("other", 2))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	hits := func(m mock.Match, p memd.Packet) bool {
 		t.Helper()
 		in := c.Inject(m, mock.Status(memd.StatusBusy))
@@ -255,7 +255,7 @@ func TestMatchFields(t *testing.T) {
 
 func TestServerDurationIsNeverZero(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for range 50 {
 		require.NotZero(t, duration(t, r.call(memd.Packet{Opcode: memd.OpNoop})))
 	}
@@ -265,7 +265,7 @@ func TestServerDurationIsNeverZero(t *testing.T) {
 func TestCloseReleasesWhatFaultsHold(t *testing.T) {
 	c, err := mock.New()
 	require.NoError(t, err)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Hold())
 	r.send(storePacket(memd.OpSet, "k", "v"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -279,7 +279,7 @@ func TestCloseReleasesWhatFaultsHold(t *testing.T) {
 
 func TestCounterExtras(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	x := binary.BigEndian.AppendUint64(nil, 5)
 	x = binary.BigEndian.AppendUint64(x, 40)
 	x = append(x, 0, 0, 0, 0)

@@ -295,7 +295,7 @@ func TestGocbcoreCompresses(t *testing.T) {
 	got, err := get(t, a, "k")
 	require.NoError(t, err)
 	require.Equal(t, text, string(got.Value))
-	r := login(t, c, append([]memd.Feature{memd.FeatureSnappy}, usual...)...)
+	r := login(t, c, append([]memd.Feature{memd.FeatureSnappy}, baseFeatures...)...)
 	require.NotZero(t, r.call(getPacket("k")).Datatype&memd.DatatypeSnappy, "it came compressed")
 }
 

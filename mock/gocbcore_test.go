@@ -223,7 +223,7 @@ func TestGocbcoreFollowsAMovedVBucket(t *testing.T) {
 	require.Equal(t, 2, c.Frames(memd.OpGet), "the answer's configuration is enough")
 }
 
-func TestGocbcoreRepairsACollectionThatCameBack(t *testing.T) {
+func TestGocbcoreRepairsACollectionThatIsBack(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 8, mock.WithCollection("s", "c")))
 	a := agent(t, c, nil)
 	require.NoError(t, ready(t, a))

@@ -52,7 +52,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 	require.Equal(t, 200, status)
 	status, _ = m.do("POST", bucketsPath+"/b/controller/doFlush", nil)
 	require.Equal(t, 200, status)
-	login(t, c, usual...).set("k", "1")
+	login(t, c, baseFeatures...).set("k", "1")
 	status, _ = m.do("POST", bucketsPath+"/default/controller/doFlush", nil)
 	require.Equal(t, 200, status)
 	require.Empty(t, c.Documents("default"))
@@ -223,7 +223,7 @@ func TestABucketMadeOverHTTPReachesKV(t *testing.T) {
 	c := mock.Start(t, mock.NoBuckets())
 	status, _ := newManager(t, c).do("POST", bucketsPath, url.Values{"name": {"default"}, "ramQuotaMB": {"256"}})
 	require.Equal(t, 202, status)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	r.set("k", "1")
 	require.Equal(t, "1", string(r.call(memd.Packet{Opcode: memd.OpGet, Key: docKey("k")}).Value))
 }

@@ -80,7 +80,7 @@ func TestManagementService(t *testing.T) {
 func TestCollectionsMadeOverHTTPReachKV(t *testing.T) {
 	c := mock.Start(t)
 	m := newManager(t, c)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	const scopes = "/pools/default/buckets/default/scopes"
 	code, body := m.do("POST", scopes, url.Values{"name": {"s"}})
 	require.Equal(t, 200, code)

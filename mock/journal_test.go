@@ -18,7 +18,7 @@ import (
 func TestJournalHasRequestsAndMutations(t *testing.T) {
 	var out bytes.Buffer // each answer was written after its lines
 	c := mock.Start(t, mock.Bucket("default", 4), mock.Journal(&out))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "v1")).Status)
 	require.Equal(t, memd.StatusKeyExists, r.call(storePacket(memd.OpAdd, "k", "v2")).Status)
 	require.Equal(t, memd.StatusSuccess, r.call(getPacket("k")).Status)

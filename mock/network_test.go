@@ -16,7 +16,7 @@ func TestNetworkOfAClusterHasFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Latency(time.Millisecond))
 		c.Network().OnLink(func(l *mock.Link) { l.Down().SetPieces(func(int) int { return 1 }, time.Microsecond) })
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		down := c.Network().Links()[0].Down()
 		begin, before := time.Now(), down.Delivered()
 		p := r.call(memd.Packet{Opcode: memd.OpNoop})

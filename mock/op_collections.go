@@ -67,8 +67,8 @@ func getScopeID(rq *request) reply {
 	if rep := rq.checkLookup(); rep.status != memd.StatusSuccess {
 		return rep
 	}
-	name, rest, _ := strings.Cut(rq.where(), ".")
-	if strings.Contains(rest, ".") {
+	name, tail, _ := strings.Cut(rq.where(), ".")
+	if strings.Contains(tail, ".") {
 		return reply{status: memd.StatusInvalid}
 	}
 	rq.k.c.mu.Lock()

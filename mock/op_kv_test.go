@@ -128,7 +128,7 @@ func TestWritesWithMetadata(t *testing.T) {
 // A document that is new in its vbucket begins behind the revisions of those that were deleted there.
 func TestRevisionsBeginBehindTombstones(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 1))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	revision := func(key string) uint64 {
 		meta := r.call(memd.Packet{Opcode: memd.OpGetMeta, Key: docKey(key)})
 		require.Equal(t, memd.StatusSuccess, meta.Status)
@@ -147,7 +147,7 @@ func TestRevisionsBeginBehindTombstones(t *testing.T) {
 
 func TestConflictsResolvedByTime(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 1, mock.ResolveByTime()))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	put := func(rev, cas uint64, options uint32) memd.Status {
 		return r.call(metaPacket(memd.OpSetWithMeta, "k", "v", metaExtras(0, 0, rev, cas, options))).Status
 	}
@@ -161,7 +161,7 @@ func TestConflictsResolvedByTime(t *testing.T) {
 func TestRandomDocuments(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 4, mock.WithCollection("s", "c")))
 	r := loginAt(t, c, 0, append([]memd.Feature{memd.FeatureSnappyEverywhere}, subdocFeatures...)...)
-	other := loginAt(t, c, 1, usual...)
+	other := loginAt(t, c, 1, baseFeatures...)
 	random := func(x ...byte) memd.Packet { return memd.Packet{Opcode: memd.OpGetRandomKey, Extras: x} }
 	require.Equal(t, memd.StatusKeyNotFound, r.call(random(0, 0, 0, 0)).Status)
 	for i := range 4 {
@@ -209,15 +209,15 @@ func TestRandomDocuments(t *testing.T) {
 		Opcode: memd.OpGetExReplica,
 		Key:    docKey("k0"),
 	}).Status)
-	plain := loginAt(t, c, 0)
-	p = plain.call(random())
+	saslPlainPacket := loginAt(t, c, 0)
+	p = saslPlainPacket.call(random())
 	require.Len(t, p.Key, 2, "without collections there is no id before the key")
-	require.Equal(t, memd.StatusInvalid, plain.call(random(0, 0, 0, 0)).Status)
+	require.Equal(t, memd.StatusInvalid, saslPlainPacket.call(random(0, 0, 0, 0)).Status)
 }
 
 func TestQuietForms(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	quiet := func(p memd.Packet, op memd.Opcode) memd.Packet {
 		p.Opcode = op
 		return p
@@ -252,7 +252,7 @@ func TestObserve(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
 		require.NoError(t, c.SetReplicaLag("default", 60*time.Millisecond))
 		require.NoError(t, c.SetPersistLag("default", 60*time.Millisecond))
-		active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+		active, replica := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 		entry := func(key string) []byte {
 			b := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(key)+1))
 			return append(append(b, 0), key...)
@@ -318,7 +318,7 @@ func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
 		require.NoError(t, c.SetPersistLag("default", time.Hour))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		p := storePacket(memd.OpSet, "k", "v")
 		p.Magic, p.Frames = memd.MagicReqExt, []byte{0x11, 3}
 		set := r.call(p)
@@ -328,7 +328,7 @@ func TestDurablePersistenceIsOnDiskAtOnce(t *testing.T) {
 			Extras: set.Extras[8:],
 		}).Status)
 		ephemeral := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1, mock.Ephemeral()))
-		r = login(t, ephemeral, usual...)
+		r = login(t, ephemeral, baseFeatures...)
 		require.Equal(t, memd.StatusDurabilityInvalidLevel, r.call(p).Status)
 		p.Frames = []byte{0x11, 1}
 		set = r.call(p)
@@ -363,7 +363,7 @@ func (r *raw) stats(group string) (map[string]string, memd.Status) {
 
 func TestStatGroups(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2, mock.WithCollection("s", "c")))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	set := r.set("k", "v")
 	uuid := fmt.Sprint(binary.BigEndian.Uint64(set.Extras))
 	for group, want := range map[string]map[string]string{
@@ -419,7 +419,7 @@ func TestStatGroups(t *testing.T) {
 
 func TestVBucketCommands(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 2, mock.WithCollection("s", "c")))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for _, k := range []string{"b", "a", "c"} {
 		r.set(k, "v")
 	}
@@ -452,13 +452,13 @@ func TestVBucketCommands(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	fs := append([]memd.Feature{memd.FeatureReportUnitUsage}, usual...)
+	fs := append([]memd.Feature{memd.FeatureReportUnitUsage}, baseFeatures...)
 	require.Len(t, login(t, mock.Start(t), fs...).set("k", "v").Frames, 3, "no server but a serverless one tells")
 	r := login(t, mock.Start(t, mock.ReportUnits()), fs...)
 	units := func(p memd.Packet) []byte {
-		_, _, rest, err := memd.NextFrame(p.Frames)
+		_, _, tail, err := memd.NextFrame(p.Frames)
 		require.NoError(t, err)
-		return rest
+		return tail
 	}
 	require.Equal(t, []byte{0x22, 0, 5}, units(r.set("k", strings.Repeat("x", 5000))))
 	require.Equal(t, []byte{0x12, 0, 2}, units(r.call(getPacket("k"))))

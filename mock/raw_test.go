@@ -104,7 +104,7 @@ func (r *raw) silent() {
 	require.Equal(r.t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpNoop}).Status)
 }
 
-var usual = []memd.Feature{
+var baseFeatures = []memd.Feature{
 	memd.FeatureMutationSeqno, memd.FeatureXError, memd.FeatureJSON, memd.FeatureAltRequest, memd.FeatureTracing,
 	memd.FeatureCollections, memd.FeatureSyncReplication, memd.FeaturePreserveTTL,
 	memd.FeatureGetClusterConfigWithVersion,
@@ -114,7 +114,7 @@ func helloPacket(fs ...memd.Feature) memd.Packet {
 	return memd.Packet{Opcode: memd.OpHello, Key: []byte(`{"a":"raw"}`), Value: memd.AppendFeatures(nil, fs...)}
 }
 
-func plain(user, password string) memd.Packet {
+func saslPlainPacket(user, password string) memd.Packet {
 	return memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("\x00" + user + "\x00" + password)}
 }
 
@@ -131,7 +131,7 @@ func login(t testing.TB, c *mock.Cluster, fs ...memd.Feature) *raw {
 func loginAt(t testing.TB, c *mock.Cluster, node int, fs ...memd.Feature) *raw {
 	t.Helper()
 	r := dial(t, c, c.Node(node).Addr())
-	r.send(helloPacket(fs...), plain("Administrator", "password"), selectPacket("default"))
+	r.send(helloPacket(fs...), saslPlainPacket("Administrator", "password"), selectPacket("default"))
 	for i, op := range []memd.Opcode{memd.OpHello, memd.OpSASLAuth, memd.OpSelectBucket} {
 		require.Equal(t, memd.StatusSuccess, r.next(op, uint32(i+1)).Status, "%v", op)
 	}
@@ -149,9 +149,9 @@ func getPacket(key string) memd.Packet { return memd.Packet{Opcode: memd.OpGet, 
 // duration is the server duration of a response.
 func duration(t testing.TB, p memd.Packet) uint16 {
 	t.Helper()
-	id, data, rest, err := memd.NextFrame(p.Frames)
+	id, data, tail, err := memd.NextFrame(p.Frames)
 	require.NoError(t, err)
-	require.Empty(t, rest)
+	require.Empty(t, tail)
 	require.Equal(t, memd.FrameServerDuration, id)
 	return binary.BigEndian.Uint16(data)
 }

@@ -44,9 +44,9 @@ func scanItems(t testing.TB, p memd.Packet) (out []scanned) {
 	t.Helper()
 	require.Len(t, p.Extras, 4)
 	take := func(v []byte) (string, []byte) {
-		n, rest, err := memd.ParseLEB128(v)
+		n, tail, err := memd.ParseLEB128(v)
 		require.NoError(t, err)
-		return string(rest[:n]), rest[n:]
+		return string(tail[:n]), tail[n:]
 	}
 	for v := p.Value; len(v) > 0; {
 		var it scanned
@@ -142,7 +142,7 @@ func TestRangeScan(t *testing.T) {
 
 func TestRangeScanLimits(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 1))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for i := range 100 {
 		r.set(fmt.Sprintf("k%02d", i), strings.Repeat("x", 1000))
 	}
@@ -184,7 +184,7 @@ func TestRangeScanLimits(t *testing.T) {
 	cancel := memd.Packet{Opcode: memd.OpRangeScanCancel, Extras: a}
 	require.Equal(t, memd.StatusSuccess, r.call(cancel).Status)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(cancel).Status)
-	other := login(t, c, usual...)
+	other := login(t, c, baseFeatures...)
 	_, _, last = other.proceed(b, 0, 0)
 	require.Equal(t, memd.StatusKeyNotFound, last, "a scan lives on its connection")
 	r.nc.Close()
@@ -196,7 +196,7 @@ func TestRangeScanLimits(t *testing.T) {
 func TestRangeScansThatAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Bucket("default", 1))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		for i := range 30 {
 			r.set(fmt.Sprintf("k%02d", i), strings.Repeat("x", 1000))
 		}
@@ -219,7 +219,7 @@ func TestRangeScansThatAreSlow(t *testing.T) {
 func TestRangeScanSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mock.Start(t, mock.Virtual(), mock.Nodes(2), mock.Bucket("default", 1))
-		r := login(t, c, usual...)
+		r := login(t, c, baseFeatures...)
 		first := r.set("a", "1")
 		set := r.set("a", "2")
 		uuid, seqno := binary.BigEndian.Uint64(set.Extras), binary.BigEndian.Uint64(set.Extras[8:])
@@ -248,7 +248,7 @@ func TestRangeScanSnapshots(t *testing.T) {
 
 func TestRangeScansThatAreRefused(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 1), mock.Bucket("ephemeral", 1, mock.Ephemeral()))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	r.set("a", "1")
 	for value, want := range map[string]memd.Status{
 		scanJSON("x", "y", ""): memd.StatusKeyNotFound,

@@ -15,8 +15,8 @@ import (
 )
 
 var scramMechanisms = map[string]struct {
-	theirs scram.HashGeneratorFcn
-	plain  func() hash.Hash
+	theirs          scram.HashGeneratorFcn
+	saslPlainPacket func() hash.Hash
 }{
 	"SCRAM-SHA512": {scram.SHA512, sha512.New}, "SCRAM-SHA-512": {scram.SHA512, sha512.New},
 	"SCRAM-SHA256": {scram.SHA256, sha256.New}, "SCRAM-SHA-256": {scram.SHA256, sha256.New},
@@ -74,7 +74,7 @@ func TestScramAgainstGocbcore(t *testing.T) {
 		for _, password := range []string{"password", "wrong"} {
 			server, err := newSCRAM(mech, findPassword)
 			require.NoError(t, err)
-			client := gocb.NewClient(h.plain, "Administrator", password)
+			client := gocb.NewClient(h.saslPlainPacket, "Administrator", password)
 			client.Step(nil)
 			challenge, _, _, err := server.Step(client.Out())
 			require.NoError(t, err)

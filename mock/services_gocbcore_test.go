@@ -132,7 +132,7 @@ func TestGocbcoreSearchesAnalysesAndViews(t *testing.T) {
 	c := mock.Start(t, mock.Views(viewjs.New(viewjs.Options{})))
 	require.NoError(t, c.PutDesignDocument("default", "shop",
 		`{"views":{"sum":{"map":"function (doc) { emit([doc.kind], doc.price); }","reduce":"_sum"}}}`))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	r.set("a", `{"kind":"car","price":5}`)
 	r.set("b", `{"kind":"car","price":16}`)
 	r.set("c", `{"kind":"bike","price":1}`)

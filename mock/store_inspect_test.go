@@ -14,7 +14,7 @@ func TestDocumentsAndFlush(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1, mock.WithCollection("s", "c")))
 	require.Nil(t, c.Documents("absent"))
 	require.Error(t, c.Flush("absent"))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	set := r.call(storePacket(memd.OpSet, "b", `{"a":1}`))
 	require.Equal(t, memd.StatusSuccess, set.Status)
 	for _, p := range []memd.Packet{
@@ -62,7 +62,7 @@ func TestReplicaLagDecidesWhatAFailoverLoses(t *testing.T) {
 			c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
 			require.Error(t, c.SetReplicaLag("absent", row.lag))
 			require.NoError(t, c.SetReplicaLag("default", row.lag))
-			active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+			active, replica := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 			p := storePacket(memd.OpSet, "k", "v")
 			if row.durable {
 				p.Magic, p.Frames = memd.MagicReqExt, []byte{0x11, byte(memd.DurabilityMajority)}
@@ -79,7 +79,7 @@ func TestReplicaLagDecidesWhatAFailoverLoses(t *testing.T) {
 func TestMovesLoseNothingWhateverTheLag(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
 	require.NoError(t, c.SetReplicaLag("default", time.Hour))
-	active, replica := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	active, replica := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, active.call(storePacket(memd.OpSet, "k", "v")).Status)
 	require.NoError(t, c.MoveVBucket("default", 0, 1))
 	require.Equal(t, memd.StatusSuccess, replica.call(getPacket("k")).Status)
@@ -94,7 +94,7 @@ func TestApplyLogLimit(t *testing.T) {
 	c := mock.Start(t)
 	require.Error(t, c.LimitApplyLog("absent", 1))
 	require.NoError(t, c.LimitApplyLog("default", 2))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for _, key := range []string{"a", "b", "c"} {
 		require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, key, "v")).Status)
 	}

@@ -23,7 +23,7 @@ const (
 var subdocFeatures = append([]memd.Feature{
 	memd.FeatureXattr, memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocBinaryXattr,
 	memd.FeatureSubdocMultipleXattrKeys,
-}, usual...)
+}, baseFeatures...)
 
 // ps is one path of a request with several.
 type ps struct {

@@ -14,7 +14,7 @@ import (
 
 func TestSwitchesOfNodes(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
-	r, other := login(t, c, usual...), loginAt(t, c, 1, usual...)
+	r, other := login(t, c, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	config := memd.Packet{Opcode: memd.OpGetClusterConfig}
 	require.NoError(t, c.SetConfigOverKV("default", false, 1))
 	require.Equal(t, memd.StatusNotSupported, other.call(config).Status)
@@ -68,7 +68,7 @@ func TestCopiesOfADocument(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 1))
 	_, err := c.Copies("none", "k")
 	require.Error(t, err)
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	r.set("k", "v")
 	active, replica := c.Node(0).Index(), c.Node(1).Index()
 	require.NoError(t, c.ChangeCopies("default", "k", []int{active}, mock.UncacheCopy, nil))
@@ -90,7 +90,7 @@ func TestWatchersAndHandlers(t *testing.T) {
 	frames := make(chan mock.Frame, 8)
 	stop := c.Watch(func(f mock.Frame) { frames <- f })
 	second := c.Watch(func(mock.Frame) {})
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	for _, op := range []memd.Opcode{memd.OpHello, memd.OpSASLAuth, memd.OpSelectBucket} {
 		require.Equal(t, op, (<-frames).Opcode)
 	}

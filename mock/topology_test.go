@@ -48,7 +48,7 @@ func at(p memd.Packet, vb uint16) memd.Packet {
 
 func TestMoveVBucketAnswersWithTheNewConfig(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 4))
-	old, other := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	old, other := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, old.call(storePacket(memd.OpSet, "k", "v")).Status)
 	require.Equal(t, memd.StatusNotMyVBucket, other.call(getPacket("k")).Status)
 	require.NoError(t, c.MoveVBucket("default", 0, 1))
@@ -68,10 +68,10 @@ func TestMoveVBucketAnswersWithTheNewConfig(t *testing.T) {
 
 func TestNotMyVBucketIsDedupedOnRequestOnly(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 4))
-	plain := loginAt(t, c, 1, usual...)
-	dedupe := loginAt(t, c, 1, append(usual, memd.FeatureDedupeNotMyVBucket)...)
+	saslPlainPacket := loginAt(t, c, 1, baseFeatures...)
+	dedupe := loginAt(t, c, 1, append(baseFeatures, memd.FeatureDedupeNotMyVBucket)...)
 	for range 2 {
-		require.NotEmpty(t, plain.call(getPacket("k")).Value)
+		require.NotEmpty(t, saslPlainPacket.call(getPacket("k")).Value)
 	}
 	require.NotEmpty(t, dedupe.call(getPacket("k")).Value, "the first time it is news")
 	require.Empty(t, dedupe.call(getPacket("k")).Value)
@@ -82,12 +82,12 @@ func TestNotMyVBucketIsDedupedOnRequestOnly(t *testing.T) {
 	require.Empty(t, dedupe.call(getPacket("k")).Value, "the configuration asked for counts")
 	require.Equal(t, memd.StatusSuccess, dedupe.call(selectPacket("default")).Status)
 	require.NotEmpty(t, dedupe.call(getPacket("k")).Value, "selecting the bucket forgets")
-	require.Equal(t, memd.StatusNotMyVBucket, plain.call(at(getPacket("k"), 9)).Status, "no such vbucket")
+	require.Equal(t, memd.StatusNotMyVBucket, saslPlainPacket.call(at(getPacket("k"), 9)).Status, "no such vbucket")
 }
 
 func TestFailoverPromotesReplicas(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 6))
-	r0, r1 := loginAt(t, c, 0, usual...), loginAt(t, c, 1, usual...)
+	r0, r1 := loginAt(t, c, 0, baseFeatures...), loginAt(t, c, 1, baseFeatures...)
 	before := configOf(t, c)
 	require.Equal(t, 0, before.Map.Map[0][0])
 	heir := before.Map.Map[0][1]
@@ -103,7 +103,7 @@ func TestFailoverPromotesReplicas(t *testing.T) {
 	for vb, row := range g.Map.Map {
 		require.GreaterOrEqual(t, row[0], 0, "vbucket %d", vb)
 	}
-	keeper := loginAt(t, c, heir, usual...)
+	keeper := loginAt(t, c, heir, baseFeatures...)
 	require.Equal(t, "v", string(keeper.call(getPacket("k")).Value))
 	require.Equal(t, memd.StatusSuccess, r1.call(memd.Packet{Opcode: memd.OpNoop}).Status)
 	require.NotContains(t, c.ConnString(), c.Node(0).Addr())
@@ -121,7 +121,7 @@ func TestFailoverPromotesReplicas(t *testing.T) {
 
 func TestFailoverWithoutReplicaLeavesNoActiveNode(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Replicas(0), mock.Bucket("default", 2))
-	r := loginAt(t, c, 0, usual...)
+	r := loginAt(t, c, 0, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "v")).Status)
 	require.NoError(t, c.FailoverHard(0))
 	r.closed()
@@ -131,7 +131,7 @@ func TestFailoverWithoutReplicaLeavesNoActiveNode(t *testing.T) {
 
 func TestKillAndRespawnKeepAddressAndDocuments(t *testing.T) {
 	c := mock.Start(t, mock.Bucket("default", 2))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusSuccess, r.call(storePacket(memd.OpSet, "k", "v")).Status)
 	addr := c.Node(0).Addr()
 	require.NoError(t, c.Kill(0))
@@ -141,19 +141,19 @@ func TestKillAndRespawnKeepAddressAndDocuments(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, c.Respawn(0))
 	require.Equal(t, addr, c.Node(0).Addr())
-	r = login(t, c, usual...)
+	r = login(t, c, baseFeatures...)
 	require.Equal(t, "v", string(r.call(getPacket("k")).Value))
 	require.Equal(t, 1, c.Node(0).Connections())
 	require.NoError(t, c.CloseConns(0))
 	r.closed()
-	r = login(t, c, usual...)
+	r = login(t, c, baseFeatures...)
 	c.DisconnectAll()
 	r.closed()
 }
 
 func TestAddRebalanceRemove(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 12))
-	r := loginAt(t, c, 0, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
+	r := loginAt(t, c, 0, append(baseFeatures, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
 	require.Equal(t, 2, c.AddNode())
 	push := func() config {
 		p, err := r.read()
@@ -193,8 +193,9 @@ func TestAddRebalanceRemove(t *testing.T) {
 
 func TestPushesOfAnyMap(t *testing.T) {
 	c := mock.Start(t, mock.Nodes(2))
-	r := loginAt(t, c, 1, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
-	login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief)...)
+	r := loginAt(t, c, 1, append(baseFeatures, memd.FeatureDuplex, memd.FeatureClustermapChange)...)
+	login(t, c, append(baseFeatures, memd.FeatureDuplex, memd.FeatureClustermapChange,
+		memd.FeatureClustermapChangeBrief)...)
 	require.Zero(t, c.PushMap(0, "", 1, 2, []byte("{}")), "it has asked for no whole maps")
 	require.Zero(t, c.PushMap(2, "", 1, 2, []byte("{}")))
 	require.Equal(t, 1, c.PushMap(1, "other", 7, 9, []byte(`{"rev":5}`)))
@@ -208,7 +209,7 @@ func TestPushesOfAnyMap(t *testing.T) {
 
 func TestBriefPushCarriesTheVersionOnly(t *testing.T) {
 	c := mock.Start(t)
-	r := login(t, c, append(usual, memd.FeatureDuplex, memd.FeatureClustermapChange,
+	r := login(t, c, append(baseFeatures, memd.FeatureDuplex, memd.FeatureClustermapChange,
 		memd.FeatureClustermapChangeBrief)...)
 	c.BumpEpoch()
 	p, err := r.read()
@@ -232,13 +233,13 @@ func TestBriefPushCarriesTheVersionOnly(t *testing.T) {
 
 func TestBuckets(t *testing.T) {
 	c := mock.Start(t, mock.User("Administrator", "password"), mock.User("app", "secret", "default"))
-	r := login(t, c, usual...)
+	r := login(t, c, baseFeatures...)
 	require.Equal(t, memd.StatusKeyNotFound, r.call(selectPacket("new")).Status, "absent, for one who may open it")
 	require.NoError(t, c.CreateBucket("new", 8))
 	require.Error(t, c.CreateBucket("new", 8))
 	require.Equal(t, memd.StatusSuccess, r.call(selectPacket("new")).Status)
 	app := dial(t, c, c.Node(0).Addr())
-	app.send(helloPacket(usual...), plain("app", "secret"))
+	app.send(helloPacket(baseFeatures...), saslPlainPacket("app", "secret"))
 	app.next(memd.OpHello, 1)
 	require.Equal(t, memd.StatusSuccess, app.next(memd.OpSASLAuth, 2).Status)
 	require.Equal(t, memd.StatusAccess, app.call(selectPacket("new")).Status)

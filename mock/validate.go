@@ -92,11 +92,11 @@ func (rq *request) checkFrames() reply {
 		rq.level = rq.b.level
 	}
 	for frames := rq.p.Frames; len(frames) > 0; {
-		id, data, rest, err := memd.NextFrame(frames)
+		id, data, tail, err := memd.NextFrame(frames)
 		if err != nil {
 			return fail(memd.StatusInvalid, "Framing extras are malformed")
 		}
-		frames = rest
+		frames = tail
 		if rep := rq.frame(id, data); rep.status != memd.StatusSuccess {
 			return rep
 		}

@@ -139,7 +139,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	o.mu.Lock()
 	o.unlink(h, now.Sub(o.base)) // guard: unlink at the end
 	o.arm()
-	inDoubt := h.s.doubt(w) || h.inDoubt
+	inDoubt := h.s.ambiguous(w) || h.inDoubt
 	e.InDoubt = inDoubt
 	cancel := h.cancel
 	h.cancel = nil

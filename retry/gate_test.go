@@ -60,8 +60,8 @@ func disarmable(indent, code, guard string) string {
 	switch {
 	case strings.HasPrefix(code, "if ") && strings.HasSuffix(code, " {"):
 		head, cond := "if ", strings.TrimSuffix(strings.TrimPrefix(code, "if "), " {")
-		if init, rest, ok := strings.Cut(cond, "; "); ok {
-			head, cond = head+init+"; ", rest
+		if init, tail, ok := strings.Cut(cond, "; "); ok {
+			head, cond = head+init+"; ", tail
 		}
 		return and(head, cond, " {")
 	case strings.HasPrefix(code, "case ") && strings.HasSuffix(code, ":"):

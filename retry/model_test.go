@@ -14,19 +14,19 @@ import (
 // seen before, and compares each step with a model that knows nothing of how they work. The strategy is reckless: it
 // retries everything, so what must not be retried is kept back by the orchestrator alone.
 
-func plainEvents() []event {
+func baseEvents() []event {
 	return []event{
 		{"send", sendEvent},
 		{"cancel", func(w *world) {
-			doubt := w.phase == PhaseWire && !w.idem
+			ambiguous := w.phase == PhaseWire && !w.idem
 			if w.claims("Cancel", w.o.Cancel(w.op, errModel), w.phase != PhaseDone) {
-				w.ended(doubt, ErrCanceled)
+				w.ended(ambiguous, ErrCanceled)
 			}
 		}},
 		{"expire", func(w *world) {
-			doubt := w.phase == PhaseWire && !w.idem
+			ambiguous := w.phase == PhaseWire && !w.idem
 			if w.claims("Expire", w.o.Expire(w.op), w.phase != PhaseDone) {
-				w.ended(doubt, ErrTimeout)
+				w.ended(ambiguous, ErrTimeout)
 			}
 		}},
 		{"finish", func(w *world) { w.claimFinish(w.phase == PhaseWire && !w.idem) }},
@@ -78,7 +78,7 @@ func plainEvents() []event {
 }
 
 func eventsFor(w *world) []event {
-	evs := slices.DeleteFunc(plainEvents(), func(e event) bool {
+	evs := slices.DeleteFunc(baseEvents(), func(e event) bool {
 		return e.name == "send" && w.epoch >= modelEpochs || e.name == "reuse" && (w.uses > 0 || w.phase == PhaseLocal)
 	})
 	for e := uint32(1); e <= w.epoch; e++ {
@@ -127,8 +127,8 @@ func (w *world) check() {
 	if op.done != want {
 		w.complain("done %d times in phase %v", op.done, w.phase)
 	}
-	if want == 1 && op.inDoubt != w.doubt {
-		w.complain("in doubt %v, should be %v", op.inDoubt, w.doubt)
+	if want == 1 && op.inDoubt != w.ambiguous {
+		w.complain("in doubt %v, should be %v", op.inDoubt, w.ambiguous)
 	}
 	if w.lastEnd != nil && !errors.Is(op.err, w.lastEnd) {
 		w.complain("ended with %v, should be %v", op.err, w.lastEnd)

@@ -21,21 +21,21 @@ type world struct {
 	o  *Orchestrator
 	op *modelOp
 
-	idem     bool
-	phase    Phase
-	epoch    uint32 // of the latest Sent
-	deadline time.Time
-	since    time.Time // beginning of the parking
-	until    time.Time // its end
-	eager    bool
-	capped   bool
-	moved    bool
-	closed   bool
-	uses     int
-	steps    int
-	sent     int // whole frames of this use that were handed to a socket and not proved unsent
-	doubt    bool
-	lastEnd  error // a sentinel that the error of Done must match
+	idem      bool
+	phase     Phase
+	epoch     uint32 // of the latest Sent
+	deadline  time.Time
+	since     time.Time // beginning of the parking
+	until     time.Time // its end
+	eager     bool
+	capped    bool
+	moved     bool
+	closed    bool
+	uses      int
+	steps     int
+	sent      int // whole frames of this use that were handed to a socket and not proved unsent
+	ambiguous bool
+	lastEnd   error // a sentinel that the error of Done must match
 
 	block    bool
 	release  chan struct{}
@@ -94,7 +94,7 @@ func newWorld(idem bool) *world {
 func (w *world) begin() {
 	w.deadline = time.Now().Add(modelTimeout)
 	w.op.st.Idempotent, w.op.st.Deadline = w.idem, w.deadline
-	w.phase, w.moved, w.sent, w.doubt, w.lastEnd, w.steps = PhaseLocal, false, 0, false, nil, 0
+	w.phase, w.moved, w.sent, w.ambiguous, w.lastEnd, w.steps = PhaseLocal, false, 0, false, nil, 0
 	w.op.dispatches, w.op.done, w.op.err, w.op.inDoubt = 0, 0, nil, false
 }
 
@@ -112,8 +112,8 @@ type event struct {
 }
 
 // ended is the model's idea of an end.
-func (w *world) ended(doubt bool, sentinel error) {
-	w.phase, w.doubt, w.lastEnd, w.current = PhaseDone, doubt, sentinel, 0
+func (w *world) ended(ambiguous bool, sentinel error) {
+	w.phase, w.ambiguous, w.lastEnd, w.current = PhaseDone, ambiguous, sentinel, 0
 }
 
 // judged is the model's idea of MaybeRetry.
@@ -190,19 +190,19 @@ func sendEvent(w *world) {
 	if e <= w.epoch {
 		w.complain("attempt %d after attempt %d", e, w.epoch)
 	}
-	if w.doubt {
+	if w.ambiguous {
 		w.complain("sent again while in doubt")
 	}
 	w.epoch = e
 	w.phase = PhaseWire
 	w.sent++
-	w.doubt = !w.idem
+	w.ambiguous = !w.idem
 }
 
 func unsentEvent(e uint32) event {
 	return event{fmt.Sprintf("unsent %d", e), func(w *world) {
 		if w.claims("Unsent", w.op.st.Unsent(e), w.phase == PhaseWire && e == w.epoch) {
-			w.phase, w.doubt = PhaseLocal, false
+			w.phase, w.ambiguous = PhaseLocal, false
 			w.sent--
 		}
 	}}
@@ -222,7 +222,7 @@ func (w *world) maybeRetry(why Reason, h how) {
 		w.op.st.Deadline = w.deadline
 	}
 	w.block = h.block
-	w.doubt = false
+	w.ambiguous = false
 	if h.partly && !w.idem {
 		w.ended(true, nil)
 	} else {
@@ -267,19 +267,19 @@ func wonEvent(e uint32) event {
 }
 
 // claimFinish is somebody who ends the operation without the orchestrator.
-func (w *world) claimFinish(doubt bool) {
+func (w *world) claimFinish(ambiguous bool) {
 	won, inDoubt := w.op.st.Finish()
 	w.claims("Finish", won, w.phase != PhaseDone)
 	if !won {
 		return
 	}
-	if inDoubt != doubt {
+	if inDoubt != ambiguous {
 		w.complain("Finish said in doubt %v", inDoubt)
 	}
 	w.op.done++
 	w.op.inDoubt = inDoubt
 	w.op.st.Settle(nil)
-	w.ended(doubt, nil)
+	w.ended(ambiguous, nil)
 }
 
 func lostEvent(e uint32, h how) event {

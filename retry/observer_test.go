@@ -201,9 +201,9 @@ func TestErrors(t *testing.T) {
 		require.True(t, timeout.Timeout())
 		_, ok := retry.InfoOf(io.EOF)
 		require.False(t, ok)
-		bare := &retry.Error{Info: retry.Info{Reason: retry.KVLocked}}
-		require.Contains(t, bare.Error(), "KV_LOCKED")
-		require.Empty(t, bare.Unwrap())
+		minimal := &retry.Error{Info: retry.Info{Reason: retry.KVLocked}}
+		require.Contains(t, minimal.Error(), "KV_LOCKED")
+		require.Empty(t, minimal.Unwrap())
 	})
 }
 

@@ -315,9 +315,9 @@ func TestInfoOfASuccess(t *testing.T) {
 			require.True(t, ok)
 			pass(3 * ms)
 			require.True(t, o.st.Answered(e))
-			won, doubt := o.st.Finish()
+			won, ambiguous := o.st.Finish()
 			require.True(t, won)
-			require.False(t, doubt)
+			require.False(t, ambiguous)
 			o.st.Settle(nil)
 		}
 		require.Equal(t, retry.Info{}, y.st.Info())

@@ -360,13 +360,13 @@ func TestOneOutcomeForOneCause_D87(t *testing.T) {
 	}
 }
 
-// TestDoubtIsDecidedByThePhase_D88 proves I7: a write is in doubt if and only if it was on the wire when it ended. What
-// never left, and what a server has refused, is not.
-func TestDoubtIsDecidedByThePhase_D88(t *testing.T) {
+// TestThePhaseDecidesWhatIsInDoubt_D88 proves I7: a write is in doubt if and only if it was on the wire when it ended.
+// What never left, and what a server has refused, is not.
+func TestThePhaseDecidesWhatIsInDoubt_D88(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		enter func(o *retry.Orchestrator, x *op)
-		doubt bool
+		name      string
+		enter     func(o *retry.Orchestrator, x *op)
+		ambiguous bool
 	}{
 		{"never sent", func(*retry.Orchestrator, *op) {}, false},
 		{"no way to send", func(o *retry.Orchestrator, x *op) { x.notSent(o, retry.NodeNotAvailable) }, false},
@@ -401,7 +401,7 @@ func TestDoubtIsDecidedByThePhase_D88(t *testing.T) {
 					x := newOp(idempotent, time.Second)
 					c.enter(orc, x)
 					require.True(t, orc.Expire(x))
-					require.Equal(t, c.doubt && !idempotent, x.inDoubt)
+					require.Equal(t, c.ambiguous && !idempotent, x.inDoubt)
 					var e *retry.Error
 					require.ErrorAs(t, x.err, &e)
 					require.Equal(t, x.inDoubt, e.InDoubt)

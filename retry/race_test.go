@@ -79,9 +79,9 @@ func (r *racer) attempt() {
 		if r.st.Answered(e) {
 			switch rand.IntN(4) {
 			case 0:
-				if won, doubt := r.st.Finish(); won {
+				if won, ambiguous := r.st.Finish(); won {
 					r.st.Settle(nil)
-					r.complete(doubt)
+					r.complete(ambiguous)
 				}
 			case 1:
 				r.orc.MaybeRetry(r, retry.KVNotMyVBucket, io.EOF, retry.Hint{Moved: true})

@@ -193,9 +193,9 @@ func (x *simOp) attempt() {
 			if !x.st.Answered(e) {
 				return
 			}
-			if won, doubt := x.st.Finish(); won {
+			if won, ambiguous := x.st.Finish(); won {
 				x.st.Settle(nil)
-				x.finish(nil, doubt)
+				x.finish(nil, ambiguous)
 			}
 		})
 	}

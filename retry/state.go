@@ -165,7 +165,7 @@ func (s *State) Finish() (won, inDoubt bool) {
 	if h := s.h.Load(); h != nil {
 		h.o.forget(h)
 	}
-	return true, s.doubt(w)
+	return true, s.ambiguous(w)
 }
 
 // finish moves any phase to done and gives the word that it replaced.
@@ -184,9 +184,9 @@ func (s *State) finish() (from uint32, won bool) {
 // finishAs is finish for the one claim that w stands for.
 func (s *State) finishAs(w uint32) bool { return s.ph.CompareAndSwap(w, withPhase(w, isDone)) }
 
-// doubt tells whether an operation that ended in the phase of w may have been executed. An attempt in doubt is never
-// sent again, so no bit needs to remember an earlier one.
-func (s *State) doubt(w uint32) bool {
+// ambiguous tells whether an operation that ended in the phase of w may have been executed. An attempt in doubt is
+// never sent again, so no bit needs to remember an earlier one.
+func (s *State) ambiguous(w uint32) bool {
 	return phaseOf(w) == onWire && !s.Idempotent // guard: doubt
 }
 

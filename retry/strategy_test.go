@@ -146,8 +146,8 @@ func TestActions(t *testing.T) {
 	require.True(t, retry.Pushback{}.None())
 }
 
-// TestBlockingStrategyDelaysNobodyElse proves CB-16.
-func TestBlockingStrategyDelaysNobodyElse(t *testing.T) {
+// TestBlockingStrategyDelaysNoOtherCall proves CB-16.
+func TestBlockingStrategyDelaysNoOtherCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
 		orc := retry.New(retry.Options{})

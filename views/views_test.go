@@ -240,15 +240,15 @@ func FuzzClassify(f *testing.F) {
 
 // stepReader gives at most step bytes at once.
 type stepReader struct {
-	rest []byte
+	tail []byte
 	step int
 }
 
 func (s *stepReader) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
+	if len(s.tail) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(p[:min(len(p), s.step)], s.rest)
-	s.rest = s.rest[n:]
+	n := copy(p[:min(len(p), s.step)], s.tail)
+	s.tail = s.tail[n:]
 	return n, nil
 }

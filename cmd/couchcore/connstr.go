@@ -55,7 +55,7 @@ func (c *connstrCmd) Run(a *app) error {
 
 // optionRows gives a row for each option, those in the string first, and enters the defaults of the others into res.
 func optionRows(res *connstrResult) [][]string {
-	var given, rest [][]string
+	var given, tail [][]string
 	for o := range core.KnownOptions() {
 		if o.Name != o.Key || o.Refused != "" {
 			continue
@@ -71,9 +71,9 @@ func optionRows(res *connstrResult) [][]string {
 			continue
 		}
 		res.Options[o.Name] = o.Default
-		rest = append(rest, []string{"", o.Name, def, "(default)" + note})
+		tail = append(tail, []string{"", o.Name, def, "(default)" + note})
 	}
-	return append(given, rest...)
+	return append(given, tail...)
 }
 
 // connstrHosts lists the hosts with the ports that are used.

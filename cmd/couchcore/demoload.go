@@ -63,8 +63,8 @@ func demoValue(token string) []byte {
 func (d *demo) load() error {
 	l := &demoLoad{}
 	total, rebalance, kill := d.cmd.Duration, d.cmd.Duration*2/5, d.cmd.Duration*7/10
-	if err := d.print("load %-9s rebalance at %s, node killed at %s, %d callers", plain(total), plain(rebalance),
-		plain(kill), d.cmd.Workers); err != nil {
+	if err := d.print("load %-9s rebalance at %s, node killed at %s, %d callers", shown(total), shown(rebalance),
+		shown(kill), d.cmd.Workers); err != nil {
 		return err
 	}
 	if h := d.app.demo.beforeLoad; h != nil {
@@ -299,7 +299,7 @@ func sparkline(l *demoLoad) string {
 	return b.String()
 }
 
-// plain writes a duration as a flag would have it.
-func plain(d time.Duration) string {
+// shown writes a duration as a flag would have it.
+func shown(d time.Duration) string {
 	return fmt.Sprintf("%g s", d.Round(10*time.Millisecond).Seconds())
 }

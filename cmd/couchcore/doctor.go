@@ -239,9 +239,9 @@ func (d *doctor) verdict(r *doctorReport) error {
 func (d *doctor) connectionString(context.Context) finding {
 	d.bucket = d.cfg.Bucket
 	var f finding
-	hosts, others := d.spec.Addresses()
+	hosts, otherPorts := d.spec.Addresses()
 	if d.http = len(hosts) == 0; d.http {
-		hosts = others
+		hosts = otherPorts
 	}
 	for _, h := range hosts {
 		d.seeds = append(d.seeds, h.String())

@@ -103,7 +103,7 @@ func (d *doctor) helloAdvice(err error) string {
 		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
 	case errors.Is(err, errSpeaksHTTP):
 		return "that is the management or another service: leave the port out, or give the key-value service's " +
-			"(usually " + d.usualPort() + ")"
+			"(usually " + d.defaultPort() + ")"
 	case isEnd(err):
 		if d.cfg.TLS.Enabled {
 			return "the server closed the connection instead of answering: see whether the port is the key-value " +
@@ -115,7 +115,7 @@ func (d *doctor) helloAdvice(err error) string {
 		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded " +
 			"or frozen"
 	}
-	return "what listens there is no key-value service: check the port (usually " + d.usualPort() + ")"
+	return "what listens there is no key-value service: check the port (usually " + d.defaultPort() + ")"
 }
 
 // isAlert reports what the other side of TLS has said no with.

@@ -154,8 +154,8 @@ func (d *doctor) reached(all []probed, advice func(probed) string) finding {
 	return finding{detail: detail, warn: bad}
 }
 
-// portsOfOthers are ports that people take for the key-value service's.
-var portsOfOthers = map[string]string{
+// portsOfHTTP are ports that people take for the key-value service's.
+var portsOfHTTP = map[string]string{
 	"8091": "management", "18091": "management with TLS", "8092": "views", "18092": "views with TLS", "8093": "query",
 	"18093": "query with TLS",
 	"8094":  "search", "18094": "search with TLS", "8095": "analytics", "18095": "analytics with TLS",
@@ -163,9 +163,9 @@ var portsOfOthers = map[string]string{
 
 func (d *doctor) dialAdvice(p probed) string {
 	_, port, _ := net.SplitHostPort(p.addr)
-	if service := portsOfOthers[port]; service != "" && !d.http {
+	if service := portsOfHTTP[port]; service != "" && !d.http {
 		return fmt.Sprintf("port %s is the %s service's: leave the port out, or give the key-value service's, %s", port,
-			service, d.usualPort())
+			service, d.defaultPort())
 	}
 	switch {
 	case errors.Is(p.err, syscall.ECONNREFUSED) && d.http:
@@ -173,7 +173,7 @@ func (d *doctor) dialAdvice(p probed) string {
 			"(usually 8091)"
 	case errors.Is(p.err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing listens there: see whether the server is up, and whether the port is its "+
-			"key-value port (usually %s)", d.usualPort())
+			"key-value port (usually %s)", d.defaultPort())
 	case isTimeout(p.err):
 		return "nothing comes back: see whether a firewall drops packets, and whether the address is right and " +
 			"reachable from here"
@@ -183,7 +183,7 @@ func (d *doctor) dialAdvice(p probed) string {
 	return "check the address, and whether it is reachable from here"
 }
 
-func (d *doctor) usualPort() string {
+func (d *doctor) defaultPort() string {
 	if d.cfg.TLS.Enabled {
 		return "11207"
 	}

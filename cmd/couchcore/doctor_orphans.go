@@ -93,8 +93,8 @@ func orphansOf(line string) orphanLine {
 	if json.Unmarshal([]byte(line), &whole) == nil && whole.Report != nil {
 		line = string(whole.Report)
 	}
-	if _, rest, ok := strings.Cut(line, "report="); ok {
-		line = rest
+	if _, tail, ok := strings.Cut(line, "report="); ok {
+		line = tail
 	}
 	if q, err := strconv.QuotedPrefix(line); err == nil {
 		line, _ = strconv.Unquote(q)

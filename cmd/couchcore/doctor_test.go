@@ -205,7 +205,7 @@ func TestDoctorOnTheConnectionString(t *testing.T) {
 		require.Len(t, o["steps"], 1)
 		require.Len(t, o["skipped"], len(doctorSteps)-1)
 	}
-	r := examined(t, doctorHooks{}, "-c", "couchbase://"+nobody(t)+"?pass=sesame")
+	r := examined(t, doctorHooks{}, "-c", "couchbase://"+closedPort(t)+"?pass=sesame")
 	require.Contains(t, r.stdout, "the option pass is unknown")
 
 	for args, text := range map[string]string{
@@ -273,7 +273,7 @@ func TestDoctorOnNames(t *testing.T) {
 
 func TestDoctorOnTCP(t *testing.T) {
 	m, _ := startMock(t)
-	gone := nobody(t)
+	gone := closedPort(t)
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+gone)...), "TCP", gone+": connection refused",
 		"nothing listens there")
 	r := examined(t, doctorHooks{}, login("-c", "couchbase://"+gone+","+m.Node(0).Addr())...)
@@ -331,11 +331,11 @@ func TestDoctorOnLogins(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stdout, "give --username and --password")
 
-	plain, _ := startMock(t, mock.Mechanisms("PLAIN"))
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", plain.ConnString())...), "authentication",
+	saslOnly, _ := startMock(t, mock.Mechanisms("PLAIN"))
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", saslOnly.ConnString())...), "authentication",
 		"no common authentication mechanism", "the server takes PLAIN only")
-	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString(), "--allow-plain")...).code)
-	require.Zero(t, examined(t, doctorHooks{}, login("-c", plain.ConnString()+"?allow_plain=true")...).code)
+	require.Zero(t, examined(t, doctorHooks{}, login("-c", saslOnly.ConnString(), "--allow-plain")...).code)
+	require.Zero(t, examined(t, doctorHooks{}, login("-c", saslOnly.ConnString()+"?allow_plain=true")...).code)
 }
 
 // rewriteMap changes every map that the cluster sends over the key-value protocol.
@@ -371,7 +371,7 @@ func TestDoctorOverHTTP(t *testing.T) {
 	require.Regexp(t, `(?m)^ok    nodes +`+m.Node(0).Addr(), r.stdout)
 	diagnosis(t, examined(t, doctorHooks{}, "-c", at, "-u", "x", "-p", "sesame"), "HELLO", "authentication failure",
 		"check --username (x)")
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+nobody(t))...), "TCP", "connection refused",
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "http://"+closedPort(t))...), "TCP", "connection refused",
 		"management port")
 }
 
@@ -392,7 +392,7 @@ func TestDoctorOnNodes(t *testing.T) {
 func TestDoctorOnAlternateAddresses(t *testing.T) {
 	m, _ := startMock(t, mock.Nodes(1), mock.Replicas(0))
 	_, port, _ := net.SplitHostPort(m.Node(0).Addr())
-	_, wrong, _ := net.SplitHostPort(nobody(t))
+	_, wrong, _ := net.SplitHostPort(closedPort(t))
 	real := regexp.MustCompile(`"kv":` + port)
 	rewriteMap(m, func(s string) string {
 		s = strings.Replace(s, `"nodesExt":[{`, `"nodesExt":[{"alternateAddresses":{"outside":{"hostname":"127.0.0.1","ports":{"KV":`+port+`}}},`, 1)

@@ -45,7 +45,7 @@ type foretold struct {
 	Decision string    `json:"decision"`
 	DelayMS  []float64 `json:"delay_ms"`
 	Error    *string   `json:"error"`
-	doubt    bool
+	inDoubt  bool
 }
 
 // foretell asks the command about each of the failures in turn.
@@ -65,7 +65,7 @@ func (s *situation) foretell(t *testing.T) (all []foretold) {
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &f))
 		all = append(all, f)
 		if f.Decision != "retry" {
-			all[n].doubt = strings.Contains(couchcore(args...).stdout, ", may have been applied")
+			all[n].inDoubt = strings.Contains(couchcore(args...).stdout, ", may have been applied")
 			break
 		}
 	}
@@ -130,7 +130,7 @@ func (s *situation) happens(t *testing.T, all []foretold, dice func() float64) {
 				require.Equal(t, f.Decision == "succeed", err == nil, "%v", err)
 				if err != nil {
 					require.Equal(t, *f.Error, failureOf(err).Kind, "%v", err)
-					require.Equal(t, f.doubt, failureOf(err).Ambiguous, "in doubt: %v", err)
+					require.Equal(t, f.inDoubt, failureOf(err).Ambiguous, "in doubt: %v", err)
 				}
 				return
 			}

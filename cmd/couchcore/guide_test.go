@@ -37,9 +37,9 @@ func TestTheTablesOfTheGuideAreThoseOfTheCode(t *testing.T) {
 	for name, part := range generated {
 		t.Run(name, func(t *testing.T) {
 			begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
-			before, rest, ok := strings.Cut(string(text), begin)
+			before, tail, ok := strings.Cut(string(text), begin)
 			require.True(t, ok, "%s has no %q", retryPage, begin)
-			now, after, ok := strings.Cut(rest, end)
+			now, after, ok := strings.Cut(tail, end)
 			require.True(t, ok, "%s has no %q", retryPage, end)
 			want := part(t)
 			if *update {

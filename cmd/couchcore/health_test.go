@@ -74,15 +74,15 @@ func TestPingNamesWhoDoesNotAnswer(t *testing.T) {
 	require.Equal(t, map[any]int{"ok": 1, "timeout": 1}, states)
 }
 
-func TestPingOfAServiceThatNobodyOffers(t *testing.T) {
+func TestPingOfAServiceThatNoNodeOffers(t *testing.T) {
 	_, c := startMock(t, mock.Services(mock.KVService, mock.ManagementService, mock.QueryService))
 	r := c.run("ping", "--services", "search")
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, "couchcore: ping: no node offers the service search\n", r.stderr)
 }
 
-// nobody is an address that nothing listens at.
-func nobody(t *testing.T) string {
+// closedPort is an address that nothing listens at.
+func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func nobody(t *testing.T) string {
 }
 
 func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
-	at := "couchbase://" + nobody(t)
+	at := "couchbase://" + closedPort(t)
 	for verb, text := range map[string]string{
 		"wait": "wait: not ready after ", "diagnostics": "diagnostics: not ready after ",
 		"ping": "ping: noop: unambiguous timeout",

@@ -110,15 +110,15 @@ func (x *explanation) judgeAs(how applied, dice *loaded) (judged, error) {
 		return judged{}, fmt.Errorf("explain: the operation was refused before it met anything: %w", err)
 	case !j.out.retried:
 		j.out.err = err
-		j.askOthers()
+		j.askNodes()
 	case !j.out.consulted:
 		j.out.delay = retry.Controlled(x.attempt, 0)
 	}
 	return j.out, nil
 }
 
-// askOthers turns a failure after which other nodes are of use into the next hedge.
-func (j *judge) askOthers() {
+// askNodes turns a failure after which other nodes are of use into the next hedge.
+func (j *judge) askNodes() {
 	h, why := j.applied.hedge, j.out.reason
 	if h == nil || j.out.err == nil {
 		return

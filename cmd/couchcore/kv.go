@@ -43,11 +43,11 @@ type extra struct {
 
 // MarshalJSON writes the keys that all operations have, and then the operation's own.
 func (r kvResult) MarshalJSON() ([]byte, error) {
-	type plain kvResult
+	type fields kvResult
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(plain(r)); err != nil {
+	if err := e.Encode(fields(r)); err != nil {
 		return nil, err
 	}
 	for _, x := range r.more {
@@ -98,7 +98,7 @@ func viewCounter(r kv.CounterResult) view {
 
 func viewExists(r kv.ExistsResult) view { return view{Result: r.Result, exists: &r.Exists} }
 
-func viewPlain(r kv.Result) view { return view{Result: r} }
+func viewText(r kv.Result) view { return view{Result: r} }
 
 // runKV connects, runs one operation and shows how it went.
 func runKV[R any, O kv.Op[R]](a *app, k *kvCmd, name, key string, op func(kv.Common) (O, error),

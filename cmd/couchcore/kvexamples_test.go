@@ -18,8 +18,8 @@ var exampleFails = map[string]string{
 	"replace": "cas_mismatch", "unlock": "cas_mismatch", "observe-seqno": "document_not_found",
 }
 
-// startPlainMock is startMock with logins that cost no time.
-func startPlainMock(t *testing.T, opts ...mock.Option) (*mock.Cluster, cmd) {
+// startCleartextMock is startMock with logins that cost no time.
+func startCleartextMock(t *testing.T, opts ...mock.Option) (*mock.Cluster, cmd) {
 	t.Helper()
 	m, c := startMock(t, append(opts, mock.Mechanisms("PLAIN"))...)
 	c.env["COUCHCORE_CONNECT"] += "?allow_plain=true"
@@ -56,7 +56,7 @@ func documents(t *testing.T, b *core.Bucket, verb string) {
 
 // Every verb's example runs as its help has it, for people and as JSON.
 func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
-	m, c := startPlainMock(t, mock.VBuckets(1024), mock.Nodes(2))
+	m, c := startCleartextMock(t, mock.VBuckets(1024), mock.Nodes(2))
 	_, err := m.CreateCollection(mock.DefaultBucket, "inventory", "c")
 	require.NoError(t, err)
 	cfg, err := core.ParseConnString(c.env["COUCHCORE_CONNECT"])
@@ -102,7 +102,7 @@ func TestEveryVerbDoesWhatItsExampleSays(t *testing.T) {
 
 // Every verb says no to a cluster that does not let it in, with the cause and the exit code.
 func TestEveryVerbFailsWithoutALogin(t *testing.T) {
-	_, c := startPlainMock(t, mock.Nodes(1), mock.Replicas(0))
+	_, c := startCleartextMock(t, mock.Nodes(1), mock.Replicas(0))
 	for verb := range verbs(t) {
 		r := c.run(append(words(exampleOf["kv "+verb])[1:], "-p", "wrong", "--timeout", "5s", "--json")...)
 		require.Equal(t, exitFailed, r.code, verb)
@@ -115,9 +115,9 @@ func TestEveryVerbFailsWithoutALogin(t *testing.T) {
 func TestVerboseConnections(t *testing.T) {
 	_, c := startMock(t)
 	for _, verb := range []string{"ping", "wait", "diagnostics", "doctor"} {
-		quiet, told := c.run(verb), c.run(verb, "-v")
+		short, told := c.run(verb), c.run(verb, "-v")
 		require.Zero(t, told.code, told.stderr)
-		require.Empty(t, quiet.stderr)
+		require.Empty(t, short.stderr)
 		require.Contains(t, told.stderr, "Config applied")
 		require.Empty(t, c.run(verb, "--json").stderr)
 	}

@@ -44,7 +44,7 @@ type kvNoop struct{}
 
 // Run implements the command.
 func (c *kvNoop) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "noop", "", func(o kv.Common) (kv.Noop, error) { return kv.Noop{Common: o}, nil }, viewPlain)
+	return runKV(a, k, "noop", "", func(o kv.Common) (kv.Noop, error) { return kv.Noop{Common: o}, nil }, viewText)
 }
 
 type kvVersion struct{ nodeFlag }

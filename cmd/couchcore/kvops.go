@@ -283,7 +283,7 @@ func (c *kvUnlock) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "unlock", c.Key, func(o kv.Common) (kv.Unlock, error) {
 		cas, err := c.cas()
 		return kv.Unlock{Common: o, Key: []byte(c.Key), CAS: cas}, err
-	}, viewPlain)
+	}, viewText)
 }
 
 type kvIncrement struct {

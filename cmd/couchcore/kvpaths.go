@@ -56,7 +56,7 @@ type pathSpec struct {
 // them begins the path.
 func parsePathSpec(text string) (p pathSpec) {
 	for {
-		word, rest, ok := strings.Cut(text, ":")
+		word, tail, ok := strings.Cut(text, ":")
 		if !ok {
 			break
 		}
@@ -73,7 +73,7 @@ func parsePathSpec(text string) (p pathSpec) {
 			p.path = text
 			return p
 		}
-		text = rest
+		text = tail
 	}
 	p.path = text
 	return p

@@ -76,9 +76,9 @@ func TestProgramsOfThePagesAreTested(t *testing.T) {
 	}
 }
 
-// TestTheReadmeShowsEachSystemOfRetryingInAFewLines: one block for each of the five, of at most eight lines, in an
+// TestTheReadmeShowsEachSystemOfRetryingInEightLines: one block for each of the five, of at most eight lines, in an
 // Example that runs.
-func TestTheReadmeShowsEachSystemOfRetryingInAFewLines(t *testing.T) {
+func TestTheReadmeShowsEachSystemOfRetryingInEightLines(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## Retrying\n")

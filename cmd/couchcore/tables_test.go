@@ -102,7 +102,7 @@ func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
 	require.NoError(t, m.CreateBucket("m", 0, mock.Memcached()))
 	r = c.run("hash", "airline_10", "-c", m.ConnString(), "-b", "m")
 	require.Equal(t, "a memcached bucket has no vbuckets: a ring of its nodes places the key\n", r.stdout, r.stderr)
-	c.run("hash", "k", "-c", "couchbase://"+nobody(t), "--timeout", "50ms").failsWith(t, exitNotApplied,
+	c.run("hash", "k", "-c", "couchbase://"+closedPort(t), "--timeout", "50ms").failsWith(t, exitNotApplied,
 		"hash: not ready after ")
 
 	r = c.run("hash", "airline_10")

@@ -99,12 +99,12 @@ func TestLongDurationsOfTheConfiguration_D135(t *testing.T) {
 func durableTime(t *testing.T, p *memd.Packet) (ms uint16) {
 	t.Helper()
 	for frames := p.Frames; len(frames) > 0; {
-		id, data, rest, err := memd.NextFrame(frames)
+		id, data, tail, err := memd.NextFrame(frames)
 		require.NoError(t, err)
 		if _, limit, ok := memd.ParseDurability(data); id == memd.FrameDurability && ok {
 			ms = limit
 		}
-		frames = rest
+		frames = tail
 	}
 	return ms
 }

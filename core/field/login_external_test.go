@@ -31,9 +31,9 @@ func overTLS(t testing.TB, m *mock.Cluster, name, password string) core.Config {
 	return cfg
 }
 
-// TestExternalUsersLogInByPlain_D131: a server has nothing to prove a user of LDAP or PAM by, so it refuses SCRAM for
-// them with the status of a wrong password, although it lists SCRAM.
-func TestExternalUsersLogInByPlain_D131(t *testing.T) {
+// TestExternalUsersLogInBySASLPlain_D131: a server has nothing to prove a user of LDAP or PAM by, so it refuses SCRAM
+// for them with the status of a wrong password, although it lists SCRAM.
+func TestExternalUsersLogInBySASLPlain_D131(t *testing.T) {
 	m := mock.Start(t, mock.TLS(), mock.User("local", "secret"), mock.ExternalUser("ldap", "secret"),
 		mock.ExternalUser("reader", "secret", "default"))
 	for name, mechanism := range map[string]string{"local": "SCRAM-SHA512", "ldap": "PLAIN", "reader": "PLAIN"} {
@@ -120,9 +120,9 @@ func (p *picky) attempt(t *testing.T, change func(*core.Config)) ([]string, erro
 	return tried, err
 }
 
-// TestWhenPlainFollowsScram_D131: PLAIN tells the server the password, so it follows a refusal only where it is certain
-// who the server is, and where the server lists it.
-func TestWhenPlainFollowsScram_D131(t *testing.T) {
+// TestWhenSASLPlainFollowsScram_D131: PLAIN tells the server the password, so it follows a refusal only where it is
+// certain who the server is, and where the server lists it.
+func TestWhenSASLPlainFollowsScram_D131(t *testing.T) {
 	const all = "SCRAM-SHA512 SCRAM-SHA256 SCRAM-SHA1 PLAIN"
 	for name, c := range map[string]struct {
 		lists     string

@@ -39,8 +39,9 @@ func TestIterationsOfRealServers_D119(t *testing.T) {
 	}
 }
 
-// TestFewIterationsAreRefused_D119: a server that asks for next to no work wants to guess the password from the answer.
-func TestFewIterationsAreRefused_D119(t *testing.T) {
+// TestTooLowIterationsAreRefused_D119: a server that asks for next to no work wants to guess the password from the
+// answer.
+func TestTooLowIterationsAreRefused_D119(t *testing.T) {
 	m := mock.Start(t, mock.User("weak", "secret"), mock.Iterations(999, "weak"))
 	c := openConfig(t, asUser(t, m, "weak", "secret"))
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -48,15 +48,15 @@ func (d *silentNodes) counts() (most, dialled int) {
 	return d.most, len(d.dialled)
 }
 
-// crowd is a newer map of the cluster's nodes that are live, with that many others before the last of them.
-func crowd(s *scripted.Cluster, rev, others int) string {
+// crowdedMap is a newer map of the cluster's nodes that are live, with that many others before the last of them.
+func crowdedMap(s *scripted.Cluster, rev, more int) string {
 	var ext, nodes []string
 	add := func(host string, port int) {
 		ext = append(ext, fmt.Sprintf(`{"services":{"kv":%d},"hostname":%q}`, port, host))
 		nodes = append(nodes, "{}")
 	}
 	add("127.0.0.1", s.Nodes[0].Port())
-	for i := range others {
+	for i := range more {
 		add(fmt.Sprintf("10.9.%d.%d", i/250, i%250), 11210)
 	}
 	add("127.0.0.1", s.Nodes[1].Port())
@@ -67,7 +67,7 @@ func crowd(s *scripted.Cluster, rev, others int) string {
 // A map of thousands of nodes that are not there starts some of the attempts to connect to them, and the others after
 // these; a node that is there has its turn.
 func TestAMapOfThousandsOfDeadNodes_D141(t *testing.T) {
-	const others = 3000
+	const more = 3000
 	s := scripted.New(t, 2)
 	s.Features[memd.FeatureClustermapChange] = true
 	d := &silentNodes{
@@ -84,7 +84,7 @@ func TestAMapOfThousandsOfDeadNodes_D141(t *testing.T) {
 	b := c.Bucket("default")
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
 	before := runtime.NumGoroutine()
-	toAll(s, push("default", 1, 2, crowd(s, 2, others)))
+	toAll(s, push("default", 1, 2, crowdedMap(s, 2, more)))
 	require.Eventually(t, func() bool { m, _ := b.Map(); return m.Rev == 2 }, 10*time.Second, time.Millisecond)
 	most := 0
 	seen := func() bool {

@@ -99,7 +99,7 @@ func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 func TestARequestToAServiceNamesTheNewerMapThatIsRefused_D126(t *testing.T) {
 	s, c, b := pushing(t, 1)
 	toAll(s, push("default", 1, 2, string(s.Render(scripted.Spec{Rev: 2, Bucket: "default", Services: func(*scripted.Node) string { return `{"kv":70000,"n1ql":8093}` }}))))
-	stands(t, b)
+	requireWorks(t, b)
 	err := runQuery(within(t, 200*time.Millisecond), c, &query.Request{Statement: "SELECT 1"})
 	require.ErrorContains(t, err, "port of kv")
 	var refused *core.MapError

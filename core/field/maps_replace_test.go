@@ -52,8 +52,9 @@ func toAll(s *scripted.Cluster, p memd.Packet) {
 	}
 }
 
-// stands asks the client whether its map is still the one of revision 1, after everything that was sent has been read.
-func stands(t testing.TB, b *core.Bucket) {
+// requireWorks asks the client whether its map is still the one of revision 1, after everything that was sent has been
+// read.
+func requireWorks(t testing.TB, b *core.Bucket) {
 	t.Helper()
 	for range 5 {
 		require.NoError(t, upsert(t, b))
@@ -69,7 +70,7 @@ func stands(t testing.TB, b *core.Bucket) {
 func TestTheClustersMapDoesNotReplaceABuckets_D126(t *testing.T) {
 	s, _, b := pushing(t, 2)
 	toAll(s, push("", 1, 2, string(s.Render(scripted.Spec{Rev: 2}))))
-	stands(t, b)
+	requireWorks(t, b)
 }
 
 // Nor does it when it comes under the bucket's name, in an answer, or in the place of the bucket's map.
@@ -77,7 +78,7 @@ func TestTheClustersMapComesInOtherWays_D126(t *testing.T) {
 	s, _, b := pushing(t, 2)
 	whole := s.Render(scripted.Spec{Rev: 2})
 	toAll(s, push("default", 1, 2, string(whole)))
-	stands(t, b)
+	requireWorks(t, b)
 	for _, n := range s.Nodes {
 		refused := false
 		n.SetHook(func(s *scripted.Session, p *memd.Packet) bool {
@@ -93,26 +94,26 @@ func TestTheClustersMapComesInOtherWays_D126(t *testing.T) {
 			return false
 		})
 	}
-	stands(t, b)
+	requireWorks(t, b)
 	for _, n := range s.Nodes { // the handshakes bring it, too
 		accepted := n.Accepted()
 		n.Disconnect()
 		require.Eventually(t, func() bool { return n.Accepted() > accepted }, 5*time.Second, time.Millisecond)
 	}
 	require.NoError(t, b.WaitReady(within(t, 5*time.Second)))
-	stands(t, b)
+	requireWorks(t, b)
 }
 
 func TestAnotherBucketsMapDoesNotReplaceOurs_D126(t *testing.T) {
 	s, _, b := pushing(t, 2)
 	other := string(s.Render(scripted.Spec{Rev: 2, Bucket: "other", UUID: "bbbb", VBuckets: 8}))
 	toAll(s, push("other", 1, 2, other))
-	stands(t, b)
+	requireWorks(t, b)
 	toAll(s, push("default", 1, 3, other))
-	stands(t, b)
+	requireWorks(t, b)
 	asked := s.Nodes[0].Requests(memd.OpGetClusterConfig) + s.Nodes[1].Requests(memd.OpGetClusterConfig)
 	toAll(s, push("other", 1, 9, ""))
-	stands(t, b)
+	requireWorks(t, b)
 	require.Equal(t, asked, s.Nodes[0].Requests(memd.OpGetClusterConfig)+s.Nodes[1].Requests(memd.OpGetClusterConfig),
 		"a version of another bucket's map is no sign of one of ours")
 }
@@ -136,7 +137,7 @@ func TestAMapWithoutVBucketsDoesNotReplaceOneThatHasThem_D126(t *testing.T) {
 			}
 			asked := s.Nodes[0].Requests(memd.OpGetClusterConfig) + s.Nodes[1].Requests(memd.OpGetClusterConfig)
 			toAll(s, push("default", 1, 2, raw))
-			stands(t, b)
+			requireWorks(t, b)
 			require.Eventually(t, func() bool {
 				return s.Nodes[0].Requests(memd.OpGetClusterConfig)+s.Nodes[1].Requests(memd.OpGetClusterConfig) > asked
 			}, 5*time.Second, 10*time.Millisecond, "asked again")

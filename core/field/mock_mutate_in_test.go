@@ -19,17 +19,17 @@ func TestSeveralPathsSetTheDocumentsFlags_D125(t *testing.T) {
 		r := newRecorder(t)
 		five, six := uint32(5), uint32(6)
 		whole := kv.MutateIn{
-			Common: recPlain, Key: []byte("k"), Store: kv.StoreInsert, Flags: &five, Expiry: kv.ExpireAfter(time.Hour),
+			Common: recCommon, Key: []byte("k"), Store: kv.StoreInsert, Flags: &five, Expiry: kv.ExpireAfter(time.Hour),
 			Specs: []kv.MutateSpec{kv.ReplacePath("", []byte(`{"a":1}`))},
 		}
 		require.Equal(t, "ok", recTold(r, whole))
 		require.Equal(t, `{"a":1} flags=5 dt=json`, r.get("k"))
 		require.Equal(t, "document_exists 0x02", recTold(r, whole), "a whole document is added")
-		m, err := recDo(r, kv.GetMeta{Common: recPlain, Key: whole.Key})
+		m, err := recDo(r, kv.GetMeta{Common: recCommon, Key: whole.Key})
 		require.NoError(t, err)
 		require.Equal(t, time.Hour, time.Until(m.Expiry).Round(time.Minute))
 
-		paths := kv.MutateIn{Common: recPlain, Key: whole.Key, Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("2"))}}
+		paths := kv.MutateIn{Common: recCommon, Key: whole.Key, Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("2"))}}
 		require.Equal(t, "ok", recTold(r, paths))
 		require.Equal(t, `{"a":2} flags=5 dt=json`, r.get("k"), "they are kept")
 		paths.Flags = &six
@@ -47,12 +47,12 @@ func TestAnUpsertKeepsAnExpiryAndNamesOne_D125(t *testing.T) {
 		r := newRecorder(t)
 		key := []byte("k")
 		expiry := func() time.Duration {
-			m, err := recDo(r, kv.GetMeta{Common: recPlain, Key: key})
+			m, err := recDo(r, kv.GetMeta{Common: recCommon, Key: key})
 			require.NoError(t, err)
 			return time.Until(m.Expiry).Round(time.Minute)
 		}
 		put := kv.Upsert{
-			Common: recPlain, Key: key, Value: []byte("{}"), Expiry: kv.ExpireAfter(time.Hour), PreserveExpiry: true,
+			Common: recCommon, Key: key, Value: []byte("{}"), Expiry: kv.ExpireAfter(time.Hour), PreserveExpiry: true,
 		}
 		require.Equal(t, "ok", recTold(r, put))
 		require.Equal(t, time.Hour, expiry())
@@ -60,7 +60,7 @@ func TestAnUpsertKeepsAnExpiryAndNamesOne_D125(t *testing.T) {
 		require.Equal(t, "ok", recTold(r, put))
 		require.Equal(t, time.Hour, expiry())
 		paths := kv.MutateIn{
-			Common: recPlain, Key: key, Store: kv.StoreUpsert, Expiry: put.Expiry, PreserveExpiry: true,
+			Common: recCommon, Key: key, Store: kv.StoreUpsert, Expiry: put.Expiry, PreserveExpiry: true,
 			Specs: []kv.MutateSpec{kv.UpsertPath("a", []byte("1"))},
 		}
 		require.Equal(t, "ok", recTold(r, paths))
@@ -81,7 +81,7 @@ func TestCreateAsDeletedWithSeveralPaths_D125(t *testing.T) {
 		attr, body := recSpec(dictUp, "x", "1", "x"), recSpec(dictUp, "a", "1", "")
 		made := func(key string, store kv.StoreSemantics, specs ...kv.MutateSpec) string {
 			return recTold(r, kv.MutateIn{
-				Common: recPlain, Key: []byte(key), Store: store, CreateAsDeleted: true, AccessDeleted: true,
+				Common: recCommon, Key: []byte(key), Store: store, CreateAsDeleted: true, AccessDeleted: true,
 				Specs: specs,
 			})
 		}
@@ -94,7 +94,7 @@ func TestCreateAsDeletedWithSeveralPaths_D125(t *testing.T) {
 		require.Contains(t, r.get("there"), `{"a":1}`)
 
 		one := kv.MutatePath{
-			Common: recPlain, Key: []byte("none"), CreateAsDeleted: true, AccessDeleted: true,
+			Common: recCommon, Key: []byte("none"), CreateAsDeleted: true, AccessDeleted: true,
 			Spec: attr,
 		}
 		_, err := recDo(r, one)

@@ -16,19 +16,19 @@ import (
 func recordTombstones(r *recorder) {
 	key := []byte("x")
 	r.put("x", `{"a":1}`)
-	require.Equal(r.t, "ok", recTold(r, kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{
+	require.Equal(r.t, "ok", recTold(r, kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{
 		recSpec(dictUp, "u1.a", "1", "xp"), recSpec(dictUp, "_s", "3", "x"),
 	}}))
 	look := func(name, key string, specs ...kv.LookupSpec) {
-		l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: []byte(key), AccessDeleted: true, Specs: specs})
+		l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: []byte(key), AccessDeleted: true, Specs: specs})
 		r.row(name, recSaid(err), recLooked(l))
 	}
-	r.row("remove with xattrs", recTold(r, kv.Remove{Common: recPlain, Key: key}))
+	r.row("remove with xattrs", recTold(r, kv.Remove{Common: recCommon, Key: key}))
 	look("names that stay", "x", kv.GetXattr("$XTOC"))
 	look("lookup tombstone", "x", kv.GetXattr("$document.deleted"), kv.GetPath("a"))
 	look("lookup never existed deleted", "never", kv.GetXattr("$document.deleted"))
 	deleted := func(op kv.MutateIn, specs ...kv.MutateSpec) string {
-		op.Common, op.AccessDeleted, op.Specs = recPlain, true, specs
+		op.Common, op.AccessDeleted, op.Specs = recCommon, true, specs
 		return recTold(r, op)
 	}
 	r.row("mutate tombstone sys", deleted(kv.MutateIn{Key: key}, recSpec(dictUp, "_t", "1", "x")))
@@ -47,35 +47,35 @@ func recordTombstones(r *recorder) {
 func recordMetadata(r *recorder) {
 	key := []byte("x")
 	meta := func(name string, op kv.GetMeta) {
-		op.Common = recPlain
+		op.Common = recCommon
 		m, err := recDo(r, op)
 		r.row(name, recSaid(err), m.Deleted, m.Flags, m.Datatype, m.HasDatatype, m.Expiry.IsZero())
 	}
 	r.put("x2", `{"a":1}`)
-	made := kv.MutateIn{Common: recPlain, Key: key, Store: kv.StoreUpsert}
+	made := kv.MutateIn{Common: recCommon, Key: key, Store: kv.StoreUpsert}
 	made.Specs = []kv.MutateSpec{recSpec(dictUp, "_t", "2", "x"), recSpec(memd.OpSet, "", "text", "")}
 	require.Equal(r.t, "ok", recTold(r, made))
-	x, err := recDo(r, kv.Exists{Common: recPlain, Key: key})
+	x, err := recDo(r, kv.Exists{Common: recCommon, Key: key})
 	r.row("exists", recSaid(err), x.Exists)
 	meta("get-meta", kv.GetMeta{Key: key})
-	require.Equal(r.t, "ok", recTold(r, kv.Remove{Common: recPlain, Key: []byte("x2")}))
-	m, err := recDo(r, kv.GetMeta{Common: recPlain, Key: []byte("x2")})
+	require.Equal(r.t, "ok", recTold(r, kv.Remove{Common: recCommon, Key: []byte("x2")}))
+	m, err := recDo(r, kv.GetMeta{Common: recCommon, Key: []byte("x2")})
 	r.row("get-meta deleted", recSaid(err), m.Deleted, m.Datatype)
-	r.row("get-meta never", recTold(r, kv.GetMeta{Common: recPlain, Key: []byte("never")}))
-	m, err = recDo(r, kv.GetMeta{Common: recPlain, Key: key, V1: true})
+	r.row("get-meta never", recTold(r, kv.GetMeta{Common: recCommon, Key: []byte("never")}))
+	m, err = recDo(r, kv.GetMeta{Common: recCommon, Key: key, V1: true})
 	r.row("get-meta v1", recSaid(err), m.HasDatatype)
-	store := kv.SetWithMeta{Common: recPlain, Key: []byte("wm"), Value: []byte(`{"a":1}`)}
+	store := kv.SetWithMeta{Common: recCommon, Key: []byte("wm"), Value: []byte(`{"a":1}`)}
 	store.Meta = kv.Meta{Flags: 3, RevSeqno: 5, StoreCAS: 1 << 50}
 	r.row("set-with-meta", recTold(r, store), r.get("wm"))
 	store.Meta.RevSeqno = 4
 	r.row("set-with-meta loses", recTold(r, store), r.get("wm"))
 	r.row("add-with-meta exists", recTold(r, kv.AddWithMeta{
-		Common: recPlain, Key: store.Key, Value: []byte("1"), Meta: kv.Meta{RevSeqno: 9, StoreCAS: 1 << 50},
+		Common: recCommon, Key: store.Key, Value: []byte("1"), Meta: kv.Meta{RevSeqno: 9, StoreCAS: 1 << 50},
 	}))
 	store.Meta.RevSeqno, store.CheckCAS = 9, 77
 	r.row("set-with-meta other cas", recTold(r, store))
 	r.row("delete-with-meta", recTold(r, kv.DeleteWithMeta{
-		Common: recPlain, Key: store.Key, Meta: kv.Meta{RevSeqno: 10, StoreCAS: 1 << 51},
+		Common: recCommon, Key: store.Key, Meta: kv.Meta{RevSeqno: 10, StoreCAS: 1 << 51},
 	}), r.get("wm"))
 }
 
@@ -83,25 +83,25 @@ func recordLocks(r *recorder) {
 	key, value := []byte("l"), []byte("2")
 	r.put("l", `{"a":1}`)
 	lock := func() uint64 {
-		g, err := recDo(r, kv.GetAndLock{Common: recPlain, Key: key, LockTime: 5 * time.Second})
+		g, err := recDo(r, kv.GetAndLock{Common: recCommon, Key: key, LockTime: 5 * time.Second})
 		require.NoError(r.t, err)
 		return g.CAS
 	}
 	cas := lock()
-	r.row("upsert locked", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: value}))
-	r.row("unlock wrong", recTold(r, kv.Unlock{Common: recPlain, Key: key, CAS: cas + 1}))
-	r.row("unlock", recTold(r, kv.Unlock{Common: recPlain, Key: key, CAS: cas}))
-	r.row("unlock again", recTold(r, kv.Unlock{Common: recPlain, Key: key, CAS: cas}))
-	r.row("unlock absent", recTold(r, kv.Unlock{Common: recPlain, Key: []byte("nope"), CAS: cas}))
+	r.row("upsert locked", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value}))
+	r.row("unlock wrong", recTold(r, kv.Unlock{Common: recCommon, Key: key, CAS: cas + 1}))
+	r.row("unlock", recTold(r, kv.Unlock{Common: recCommon, Key: key, CAS: cas}))
+	r.row("unlock again", recTold(r, kv.Unlock{Common: recCommon, Key: key, CAS: cas}))
+	r.row("unlock absent", recTold(r, kv.Unlock{Common: recCommon, Key: []byte("nope"), CAS: cas}))
 	lock()
 	time.Sleep(6 * time.Second)
-	r.row("upsert after lock ended", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: value}))
+	r.row("upsert after lock ended", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value}))
 	cas = lock()
-	mine := kv.Upsert{Common: recPlain, Key: key, Value: value, CAS: cas}
+	mine := kv.Upsert{Common: recCommon, Key: key, Value: value, CAS: cas}
 	r.row("upsert with the lock's cas", recTold(r, mine), r.get("l"))
-	r.row("lock is gone", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: value}))
+	r.row("lock is gone", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value}))
 	cas = lock()
-	attr := kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{recSpec(dictUp, "u", "1", "x")}}
+	attr := kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{recSpec(dictUp, "u", "1", "x")}}
 	r.row("mutate-in locked", recTold(r, attr))
 	attr.CAS = cas
 	r.row("mutate-in with lock's cas", recTold(r, attr))
@@ -110,7 +110,7 @@ func recordLocks(r *recorder) {
 func recordExpiry(r *recorder) {
 	key := []byte("ex")
 	expires := func() string {
-		m, err := recDo(r, kv.GetMeta{Common: recPlain, Key: key})
+		m, err := recDo(r, kv.GetMeta{Common: recCommon, Key: key})
 		switch {
 		case err != nil:
 			return recSaid(err)
@@ -121,77 +121,77 @@ func recordExpiry(r *recorder) {
 	}
 	hundred, one := kv.ExpireAfter(100*time.Second), []byte("1")
 	r.put("ex", `{"a":1}`)
-	r.row("touch", recTold(r, kv.Touch{Common: recPlain, Key: key, Expiry: hundred}), expires())
+	r.row("touch", recTold(r, kv.Touch{Common: recCommon, Key: key, Expiry: hundred}), expires())
 	far := kv.ExpireAfter(40 * 24 * time.Hour)
-	r.row("touch 40 days", recTold(r, kv.Touch{Common: recPlain, Key: key, Expiry: far}), expires())
-	r.row("preserve", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: one, PreserveExpiry: true}), expires())
-	r.row("not preserved", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: one}), expires())
-	require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: []byte("{}"), Expiry: hundred}))
-	recChange := kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{recSpec(dictUp, "a", "1", "")}}
+	r.row("touch 40 days", recTold(r, kv.Touch{Common: recCommon, Key: key, Expiry: far}), expires())
+	r.row("preserve", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: one, PreserveExpiry: true}), expires())
+	r.row("not preserved", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: one}), expires())
+	require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: []byte("{}"), Expiry: hundred}))
+	recChange := kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{recSpec(dictUp, "a", "1", "")}}
 	r.row("mutate-in keeps?", recTold(r, recChange), expires())
 	recChange.Expiry = kv.ExpireAfter(200 * time.Second)
 	r.row("mutate-in sets", recTold(r, recChange), expires())
 	recChange.Expiry, recChange.PreserveExpiry = kv.Expiry{}, true
 	r.row("mutate-in preserves", recTold(r, recChange), expires())
-	r.row("append keeps?", recTold(r, kv.Append{Common: recPlain, Key: key, Value: []byte(" ")}), expires())
-	touch := kv.GetAndTouch{Common: recPlain, Key: key, Expiry: kv.ExpireAfter(300 * time.Second)}
+	r.row("append keeps?", recTold(r, kv.Append{Common: recCommon, Key: key, Value: []byte(" ")}), expires())
+	touch := kv.GetAndTouch{Common: recCommon, Key: key, Expiry: kv.ExpireAfter(300 * time.Second)}
 	r.row("get-and-touch", recTold(r, touch), expires())
 	touch.Expiry = kv.Expiry{}
 	r.row("get-and-touch none", recTold(r, touch), expires())
 	past := kv.ExpireAt(time.Now().Add(-time.Hour))
-	r.row("touch into the past", recTold(r, kv.Touch{Common: recPlain, Key: key, Expiry: past}), r.get("ex"))
+	r.row("touch into the past", recTold(r, kv.Touch{Common: recCommon, Key: key, Expiry: past}), r.get("ex"))
 	key = []byte("ex2")
-	short := kv.Upsert{Common: recPlain, Key: key, Value: one, Expiry: kv.ExpireAfter(time.Second)}
+	short := kv.Upsert{Common: recCommon, Key: key, Value: one, Expiry: kv.ExpireAfter(time.Second)}
 	require.Equal(r.t, "ok", recTold(r, short))
 	time.Sleep(2200 * time.Millisecond)
 	r.row("expired", r.get("ex2"), expires())
-	r.row("insert over expired", recTold(r, kv.Insert{Common: recPlain, Key: key, Value: one}))
+	r.row("insert over expired", recTold(r, kv.Insert{Common: recCommon, Key: key, Value: one}))
 }
 
 func recordDurability(r *recorder) {
 	key, value := []byte("du"), []byte("{}")
 	for level := memd.DurabilityMajority; level <= memd.DurabilityPersistToMajority; level++ {
 		name := func(op string) string { return fmt.Sprint("durable ", op, " ", level) }
-		change := kv.MutateIn{Common: recPlain, Key: key, Durability: level}
+		change := kv.MutateIn{Common: recCommon, Key: key, Durability: level}
 		change.Specs = []kv.MutateSpec{recSpec(dictUp, "a", "1", "")}
-		r.row(name("upsert"), recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: value, Durability: level}))
+		r.row(name("upsert"), recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: value, Durability: level}))
 		r.row(name("mutate-in"), recTold(r, change))
-		counter := kv.Increment{Common: recPlain, Key: []byte("n"), Delta: 1, Initial: new(uint64), Durability: level}
+		counter := kv.Increment{Common: recCommon, Key: []byte("n"), Delta: 1, Initial: new(uint64), Durability: level}
 		r.row(name("increment"), recTold(r, counter))
-		r.row(name("append"), recTold(r, kv.Append{Common: recPlain, Key: key, Value: []byte(" "), Durability: level}))
-		r.row(name("remove"), recTold(r, kv.Remove{Common: recPlain, Key: key, Durability: level}), r.get("du"))
-		r.row(name("remove absent"), recTold(r, kv.Remove{Common: recPlain, Key: key, Durability: level}))
+		r.row(name("append"), recTold(r, kv.Append{Common: recCommon, Key: key, Value: []byte(" "), Durability: level}))
+		r.row(name("remove"), recTold(r, kv.Remove{Common: recCommon, Key: key, Durability: level}), r.get("du"))
+		r.row(name("remove absent"), recTold(r, kv.Remove{Common: recCommon, Key: key, Durability: level}))
 	}
 }
 
 func recordCopies(r *recorder) {
 	key := []byte("obs")
-	res, err := recDo(r, kv.Upsert{Common: recPlain, Key: key, Value: []byte("{}")})
+	res, err := recDo(r, kv.Upsert{Common: recCommon, Key: key, Value: []byte("{}")})
 	require.NoError(r.t, err)
 	observe := func(name string, op kv.Observe) {
-		op.Common = recPlain
+		op.Common = recCommon
 		o, err := recDo(r, op)
 		r.row(name, recSaid(err), o.State, o.CAS == res.CAS)
 	}
 	observe("observe", kv.Observe{Key: key})
 	observe("observe replica", kv.Observe{Key: key, Replica: 1})
 	observe("observe absent", kv.Observe{Key: []byte("nope")})
-	seqno := kv.ObserveSeqno{Common: recPlain, VBucket: res.Token.VBucket, UUID: res.Token.UUID}
+	seqno := kv.ObserveSeqno{Common: recCommon, VBucket: res.Token.VBucket, UUID: res.Token.UUID}
 	s, err := recDo(r, seqno)
 	r.row("observe-seqno", recSaid(err), s.Current >= res.Token.Seqno, s.Persisted >= res.Token.Seqno, s.FailedOver)
 	seqno.UUID = 12345
 	r.row("observe-seqno other uuid", recTold(r, seqno))
-	g, err := recDo(r, kv.GetReplica{Common: recPlain, Key: key, Replica: 1})
+	g, err := recDo(r, kv.GetReplica{Common: recCommon, Key: key, Replica: 1})
 	r.row("get-replica", recSaid(err), string(g.Value), g.CAS == res.CAS)
-	r.row("get-replica 2", recTold(r, kv.GetReplica{Common: recPlain, Key: key, Replica: 2}))
-	r.row("get-replica absent", recTold(r, kv.GetReplica{Common: recPlain, Key: []byte("nope"), Replica: 1}))
-	l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: key, Replica: 1, Specs: []kv.LookupSpec{
+	r.row("get-replica 2", recTold(r, kv.GetReplica{Common: recCommon, Key: key, Replica: 2}))
+	r.row("get-replica absent", recTold(r, kv.GetReplica{Common: recCommon, Key: []byte("nope"), Replica: 1}))
+	l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: key, Replica: 1, Specs: []kv.LookupSpec{
 		kv.GetPath("a"), kv.GetXattr("$document.deleted"),
 	}})
 	r.row("lookup-in replica", recSaid(err), recLooked(l))
-	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recPlain, Key: key})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recCommon, Key: key})
 	r.row("any copy", recSaid(err))
-	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recPlain, Key: []byte("nope")})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recCommon, Key: []byte("nope")})
 	r.row("any copy absent", cberr.KindOf(err).Name())
 	for _, pd := range []kv.PollDurability{
 		{PersistTo: 1},
@@ -201,7 +201,7 @@ func recordCopies(r *recorder) {
 		{ReplicateTo: 2},
 		{PersistTo: 3},
 	} {
-		op := kv.Upsert{Common: recPlain, Key: []byte("pd"), Value: []byte("1")}
+		op := kv.Upsert{Common: recCommon, Key: []byte("pd"), Value: []byte("1")}
 		outcome := "ok"
 		if _, err := kv.DoPolled(within(r.t, 5*time.Second), r.b, op, pd); err != nil {
 			outcome = cberr.KindOf(err).Name()
@@ -269,39 +269,39 @@ func recordStatistics(r *recorder) {
 		"timings", "tap", "dcp", "memory", "workload", "hash", "diskinfo", "kvtimings", "settings",
 		"bucket_details", "all",
 	} {
-		s, err := recDo(r, kv.Stat{Common: recPlain, Group: g})
+		s, err := recDo(r, kv.Stat{Common: recCommon, Group: g})
 		some := ""
 		if len(s.Stats) > 0 {
 			some = "some"
 		}
 		r.row(fmt.Sprintf("stat %q", g), recSaid(err), some)
 	}
-	r.row("version", recTold(r, kv.GetVersion{Common: recPlain}))
+	r.row("version", recTold(r, kv.GetVersion{Common: recCommon}))
 }
 
 func recordCollections(r *recorder) {
 	for _, path := range []string{
 		"s.c", "s.nope", "nope.c", "nope.nope", "_default._default", "s", "", "s.c.x", ".c", "s.", "._default",
 	} {
-		id, err := recDo(r, kv.GetCollectionID{Common: recPlain, Path: path})
+		id, err := recDo(r, kv.GetCollectionID{Common: recCommon, Path: path})
 		r.row(fmt.Sprintf("collection id %q", path), recSaid(err), id.ID)
 	}
 	for _, name := range []string{"s", "nope", "_default", ""} {
-		id, err := recDo(r, kv.GetScopeID{Common: recPlain, Name: name})
+		id, err := recDo(r, kv.GetScopeID{Common: recCommon, Name: name})
 		r.row(fmt.Sprintf("scope id %q", name), recSaid(err), id.ID)
 	}
 	for _, c := range [][2]string{{"s", "nope"}, {"nope", "c"}} {
-		place := recPlain
+		place := recCommon
 		place.Scope, place.Collection, place.Timeout = c[0], c[1], 500*time.Millisecond
 		put := kv.Upsert{Common: place, Key: []byte("a"), Value: []byte("1")}
 		r.row("upsert in "+strings.Join(c[:], "."), recTold(r, put))
 	}
-	place := recPlain
+	place := recCommon
 	place.CollectionID = 77
 	r.row("upsert in collection id 77", recTold(r, kv.Upsert{Common: place, Key: []byte("a"), Value: []byte("1")}))
 	r.put("a", "{}")
 	for range 3 { // one of three nodes has it
-		_, err := recDo(r, kv.GetRandom{Common: recPlain})
+		_, err := recDo(r, kv.GetRandom{Common: recCommon})
 		require.Contains(r.t, []string{"ok", "document_not_found 0x01"}, recSaid(err))
 	}
 }
@@ -309,7 +309,7 @@ func recordCollections(r *recorder) {
 func recordAccounts(r *recorder) {
 	r.put("a", "{}")
 	as := func(name string) kv.Common {
-		c := recPlain
+		c := recCommon
 		c.OnBehalfOf = name
 		return c
 	}
@@ -321,13 +321,13 @@ func recordAccounts(r *recorder) {
 
 func recordValues(r *recorder) {
 	key, long := []byte("comp"), bytes.Repeat([]byte(`{"abc":"def"},`), 500)
-	require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: long}))
-	got, err := recDo(r, kv.Get{Common: recPlain, Key: key})
-	packed, packedErr := recDo(r, kv.Get{Common: recPlain, Key: key, KeepCompressed: true})
+	require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: long}))
+	got, err := recDo(r, kv.Get{Common: recCommon, Key: key})
+	packed, packedErr := recDo(r, kv.Get{Common: recCommon, Key: key, KeepCompressed: true})
 	r.row("compressed", recSaid(err), bytes.Equal(got.Value, long), got.Datatype, recSaid(packedErr), packed.Datatype,
 		len(packed.Value) < len(long))
 	r.put("d", recDocument)
 	some := []string{"s", "arr[0]", "o.a.b", "nope"}
-	parts, err := recDo(r, kv.Get{Common: recPlain, Key: []byte("d"), Paths: some})
+	parts, err := recDo(r, kv.Get{Common: recCommon, Key: []byte("d"), Paths: some})
 	r.row("get with paths", recSaid(err), string(parts.Value))
 }

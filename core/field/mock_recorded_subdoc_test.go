@@ -57,7 +57,7 @@ func recordLookups(r *recorder) {
 			name = name[:10] + fmt.Sprint(len(path))
 		}
 		name = fmt.Sprintf("%q", name)
-		l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: key, Specs: []kv.LookupSpec{
+		l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: key, Specs: []kv.LookupSpec{
 			kv.GetPath(path), kv.ExistsPath(path), kv.CountPath(path),
 		}})
 		var outcome []string
@@ -65,12 +65,12 @@ func recordLookups(r *recorder) {
 			outcome = append(outcome, fmt.Sprintf("%s(0x%02x)", p.Value, uint16(p.Status)))
 		}
 		r.row(name, recSaid(err), strings.Join(outcome, " "))
-		one, err := recDo(r, kv.LookupPath{Common: recPlain, Key: key, Spec: kv.GetPath(path)})
+		one, err := recDo(r, kv.LookupPath{Common: recCommon, Key: key, Spec: kv.GetPath(path)})
 		r.row(name+" alone", strings.ReplaceAll(recSaid(err), recTooLong, "P"), string(one.Value))
 	}
-	put := kv.Upsert{Common: recPlain, Key: []byte("txt"), Value: []byte("no json")}
+	put := kv.Upsert{Common: recCommon, Key: []byte("txt"), Value: []byte("no json")}
 	require.Equal(r.t, "ok", recTold(r, put))
-	l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: put.Key, Specs: []kv.LookupSpec{
+	l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: put.Key, Specs: []kv.LookupSpec{
 		kv.GetPath("a"), kv.ExistsPath("a"), kv.CountPath("a"), kv.GetXattr("u"), kv.WholeDocument(),
 	}})
 	r.row("in text", recSaid(err), recLooked(l))
@@ -79,7 +79,7 @@ func recordLookups(r *recorder) {
 		for i := range specs {
 			specs[i] = kv.GetPath("s")
 		}
-		r.row(fmt.Sprint("paths ", n), recTold(r, kv.LookupIn{Common: recPlain, Key: key, Specs: specs}))
+		r.row(fmt.Sprint("paths ", n), recTold(r, kv.LookupIn{Common: recCommon, Key: key, Specs: specs}))
 	}
 }
 
@@ -195,10 +195,10 @@ func recordMutations(r *recorder) {
 	for _, c := range rows {
 		r.put("d", recDocument)
 		s := recSpec(c.op, c.path, c.value, c.flags)
-		res, err := recDo(r, kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{s}})
+		res, err := recDo(r, kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{s}})
 		several := strings.ReplaceAll(recSaid(err), recTooLong, "P")
 		if err == nil {
-			got, _ := recDo(r, kv.Get{Common: recPlain, Key: key})
+			got, _ := recDo(r, kv.Get{Common: recCommon, Key: key})
 			text := strings.ReplaceAll(string(got.Value), `"t":true,"nul":null,`, "~")
 			text += fmt.Sprintf(" dt=%v fl=%x", got.Datatype, got.Flags)
 			r.row(c.name, several, string(res.Paths[0].Value), text)
@@ -209,18 +209,18 @@ func recordMutations(r *recorder) {
 			continue
 		}
 		r.put("d", recDocument)
-		_, err = recDo(r, kv.MutatePath{Common: recPlain, Key: key, Spec: s})
+		_, err = recDo(r, kv.MutatePath{Common: recCommon, Key: key, Spec: s})
 		if one := strings.ReplaceAll(recSaid(err), recTooLong, "P"); one != several {
 			r.row(c.name+" alone", one)
 		}
 	}
 	r.put("d", recDocument)
-	r.row("second path fails", recTold(r, kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{
+	r.row("second path fails", recTold(r, kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{
 		recSpec(dictUp, "n", "1", ""), recSpec(dictAdd, "s", "1", ""),
 	}}), strings.HasPrefix(r.get("d"), recDocument))
-	text := kv.Upsert{Common: recPlain, Key: []byte("txt"), Value: []byte("no json")}
+	text := kv.Upsert{Common: recCommon, Key: []byte("txt"), Value: []byte("no json")}
 	require.Equal(r.t, "ok", recTold(r, text))
-	attr := kv.MutateIn{Common: recPlain, Key: text.Key, Specs: []kv.MutateSpec{recSpec(dictUp, "a", "1", "")}}
+	attr := kv.MutateIn{Common: recCommon, Key: text.Key, Specs: []kv.MutateSpec{recSpec(dictUp, "a", "1", "")}}
 	r.row("mutate text", recTold(r, attr))
 	attr.Specs[0] = recSpec(dictUp, "u", "1", "x")
 	r.row("xattr on text", recTold(r, attr), r.get("txt"))
@@ -230,7 +230,7 @@ func recordCreation(r *recorder) {
 	for _, st := range []kv.StoreSemantics{kv.StoreReplace, kv.StoreUpsert, kv.StoreInsert} {
 		try := func(name, key string, s kv.MutateSpec) {
 			key += fmt.Sprint(st)
-			op := kv.MutateIn{Common: recPlain, Key: []byte(key), Store: st, Specs: []kv.MutateSpec{s}}
+			op := kv.MutateIn{Common: recCommon, Key: []byte(key), Store: st, Specs: []kv.MutateSpec{s}}
 			r.row(fmt.Sprint("store ", st, " ", name), recTold(r, op), r.get(key))
 		}
 		try("deep path on absent", "st", recSpec(dictUp, "a.b", "1", ""))
@@ -244,12 +244,12 @@ func recordCreation(r *recorder) {
 func recordAttributes(r *recorder) {
 	key := []byte("x")
 	r.put("x", `{"a":1}`)
-	three := kv.MutateIn{Common: recPlain, Key: key, Specs: []kv.MutateSpec{
+	three := kv.MutateIn{Common: recCommon, Key: key, Specs: []kv.MutateSpec{
 		recSpec(dictUp, "u1.a", "1", "xp"), recSpec(dictUp, "u2", `"two"`, "x"), recSpec(dictUp, "_s", "3", "x"),
 	}}
 	r.row("three xattr keys", recTold(r, three), r.get("x"))
 	look := func(name string, specs ...kv.LookupSpec) {
-		l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: key, Specs: specs})
+		l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: key, Specs: specs})
 		r.row(name, recSaid(err), recLooked(l))
 	}
 	attr := kv.GetXattr
@@ -276,17 +276,17 @@ func recordAttributes(r *recorder) {
 	look("body first", kv.GetPath("a"), attr("u1"))
 	look("empty", attr(""))
 	look("whole as attribute", kv.LookupSpec{Op: memd.OpGet, Xattr: true})
-	e, err := recDo(r, kv.GetEx{Common: recPlain, Key: key})
+	e, err := recDo(r, kv.GetEx{Common: recCommon, Key: key})
 	r.row("get-ex", recSaid(err), string(e.Value), recPairs(e.Xattrs), e.Flags, e.Datatype)
-	r.row("get-ex absent", recTold(r, kv.GetEx{Common: recPlain, Key: []byte("nope")}))
+	r.row("get-ex absent", recTold(r, kv.GetEx{Common: recCommon, Key: []byte("nope")}))
 	r.put("x2", `{"a":1}`)
-	e, err = recDo(r, kv.GetEx{Common: recPlain, Key: []byte("x2")})
+	e, err = recDo(r, kv.GetEx{Common: recCommon, Key: []byte("x2")})
 	r.row("get-ex without xattrs", recSaid(err), string(e.Value), e.Xattrs == nil, e.Datatype)
 	time.Sleep(150 * time.Millisecond)
-	copied, err := recDo(r, kv.GetExReplica{Common: recPlain, Key: key, Replica: 1})
+	copied, err := recDo(r, kv.GetExReplica{Common: recCommon, Key: key, Replica: 1})
 	r.row("get-ex-replica", recSaid(err), string(copied.Value), recPairs(copied.Xattrs))
-	r.row("get-ex-replica absent", recTold(r, kv.GetExReplica{Common: recPlain, Key: []byte("nope"), Replica: 1}))
-	over := kv.Upsert{Common: recPlain, Key: key, Value: []byte(`{"b":2}`), Datatype: memd.DatatypeJSON}
+	r.row("get-ex-replica absent", recTold(r, kv.GetExReplica{Common: recCommon, Key: []byte("nope"), Replica: 1}))
+	over := kv.Upsert{Common: recCommon, Key: key, Value: []byte(`{"b":2}`), Datatype: memd.DatatypeJSON}
 	require.Equal(r.t, "ok", recTold(r, over))
 	look("names kept by upsert", attr("$XTOC"))
 }

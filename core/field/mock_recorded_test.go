@@ -90,8 +90,8 @@ func newRecorder(t *testing.T) *recorder {
 var recNever = retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 
 var (
-	recPlain = kv.Common{Retry: recNever, Timeout: 6 * time.Second}
-	recInSC  = kv.Common{Retry: recNever, Timeout: 6 * time.Second, Scope: "s", Collection: "c"}
+	recCommon = kv.Common{Retry: recNever, Timeout: 6 * time.Second}
+	recInSC   = kv.Common{Retry: recNever, Timeout: 6 * time.Second, Scope: "s", Collection: "c"}
 )
 
 var (
@@ -148,14 +148,14 @@ func recSaid(err error) string {
 func (r *recorder) put(key, value string) uint64 {
 	r.t.Helper()
 	res, err := recDo(r, kv.Upsert{
-		Common: recPlain, Key: []byte(key), Value: []byte(value), Datatype: memd.DatatypeJSON, Flags: 0x02000006,
+		Common: recCommon, Key: []byte(key), Value: []byte(value), Datatype: memd.DatatypeJSON, Flags: 0x02000006,
 	})
 	require.NoError(r.t, err)
 	return res.CAS
 }
 
 func (r *recorder) get(key string) string {
-	res, err := recDo(r, kv.Get{Common: recPlain, Key: []byte(key)})
+	res, err := recDo(r, kv.Get{Common: recCommon, Key: []byte(key)})
 	if err != nil {
 		return recSaid(err)
 	}
@@ -181,54 +181,54 @@ func recordCRUD(r *recorder) {
 	r.row("get absent", r.get("a"))
 	r.put("a", `{"x":1}`)
 	r.row("get json", r.get("a"))
-	put := kv.Upsert{Common: recPlain, Key: k, Value: text("plain text"), Flags: 7}
+	put := kv.Upsert{Common: recCommon, Key: k, Value: text("plain text"), Flags: 7}
 	r.row("upsert text", recTold(r, put), r.get("t"))
-	put = kv.Upsert{Common: recPlain, Key: k, Value: text("not json"), Datatype: memd.DatatypeJSON}
+	put = kv.Upsert{Common: recCommon, Key: k, Value: text("not json"), Datatype: memd.DatatypeJSON}
 	r.row("upsert text as JSON datatype", recTold(r, put), r.get("t"))
-	put = kv.Upsert{Common: recPlain, Key: k, Value: text(`{"j":1}`)}
+	put = kv.Upsert{Common: recCommon, Key: k, Value: text(`{"j":1}`)}
 	r.row("upsert json as raw datatype", recTold(r, put), r.get("t"))
-	r.row("upsert empty", recTold(r, kv.Upsert{Common: recPlain, Key: text("e")}), r.get("e"))
-	r.row("insert present", recTold(r, kv.Insert{Common: recPlain, Key: text("a"), Value: text("1")}))
+	r.row("upsert empty", recTold(r, kv.Upsert{Common: recCommon, Key: text("e")}), r.get("e"))
+	r.row("insert present", recTold(r, kv.Insert{Common: recCommon, Key: text("a"), Value: text("1")}))
 	none := text("nope")
-	r.row("replace absent", recTold(r, kv.Replace{Common: recPlain, Key: none, Value: text("1")}))
-	r.row("replace absent with cas", recTold(r, kv.Replace{Common: recPlain, Key: none, Value: text("1"), CAS: 55}))
-	r.row("upsert absent with cas", recTold(r, kv.Upsert{Common: recPlain, Key: none, Value: text("1"), CAS: 55}))
-	r.row("remove absent", recTold(r, kv.Remove{Common: recPlain, Key: none}))
-	r.row("remove absent cas", recTold(r, kv.Remove{Common: recPlain, Key: none, CAS: 5}))
-	r.row("append absent", recTold(r, kv.Append{Common: recPlain, Key: none, Value: text("1")}))
-	r.row("append", recTold(r, kv.Append{Common: recPlain, Key: k, Value: text("1")}), r.get("t"))
-	r.row("prepend", recTold(r, kv.Prepend{Common: recPlain, Key: k, Value: text("0")}), r.get("t"))
-	null, err := recDo(r, kv.GetOrNull{Common: recPlain, Key: none})
+	r.row("replace absent", recTold(r, kv.Replace{Common: recCommon, Key: none, Value: text("1")}))
+	r.row("replace absent with cas", recTold(r, kv.Replace{Common: recCommon, Key: none, Value: text("1"), CAS: 55}))
+	r.row("upsert absent with cas", recTold(r, kv.Upsert{Common: recCommon, Key: none, Value: text("1"), CAS: 55}))
+	r.row("remove absent", recTold(r, kv.Remove{Common: recCommon, Key: none}))
+	r.row("remove absent cas", recTold(r, kv.Remove{Common: recCommon, Key: none, CAS: 5}))
+	r.row("append absent", recTold(r, kv.Append{Common: recCommon, Key: none, Value: text("1")}))
+	r.row("append", recTold(r, kv.Append{Common: recCommon, Key: k, Value: text("1")}), r.get("t"))
+	r.row("prepend", recTold(r, kv.Prepend{Common: recCommon, Key: k, Value: text("0")}), r.get("t"))
+	null, err := recDo(r, kv.GetOrNull{Common: recCommon, Key: none})
 	r.row("get-or-null absent", recSaid(err), len(null.Value))
-	r.row("noop", recTold(r, kv.Noop{Common: recPlain}))
+	r.row("noop", recTold(r, kv.Noop{Common: recCommon}))
 }
 
 func recordSizes(r *recorder) {
 	for _, n := range []int{246, 250, 251} {
-		put := kv.Upsert{Common: recPlain, Key: bytes.Repeat([]byte("k"), n), Value: []byte("1")}
+		put := kv.Upsert{Common: recCommon, Key: bytes.Repeat([]byte("k"), n), Value: []byte("1")}
 		r.row(fmt.Sprint("key of ", n), recTold(r, put))
 		put.Common = recInSC
 		r.row(fmt.Sprint("key of ", n, " in collection"), recTold(r, put))
 	}
-	r.row("empty key", recTold(r, kv.Upsert{Common: recPlain, Value: []byte("1")}))
+	r.row("empty key", recTold(r, kv.Upsert{Common: recCommon, Value: []byte("1")}))
 	for _, n := range []int{20 << 20, 20<<20 + 1} {
 		v, key := bytes.Repeat([]byte("0123456789abcdef"), n/16+1)[:n], []byte("big")
-		r.row(fmt.Sprint("value of ", n), recTold(r, kv.Upsert{Common: recPlain, Key: key, Value: v}))
-		r.row(fmt.Sprint("append of ", n), recTold(r, kv.Append{Common: recPlain, Key: key, Value: v}))
+		r.row(fmt.Sprint("value of ", n), recTold(r, kv.Upsert{Common: recCommon, Key: key, Value: v}))
+		r.row(fmt.Sprint("append of ", n), recTold(r, kv.Append{Common: recCommon, Key: key, Value: v}))
 	}
 }
 
 func recordCounters(r *recorder) {
 	value := func(n uint64) *uint64 { return &n }
 	increment := func(name, key string, delta uint64, initial *uint64) {
-		res, err := recDo(r, kv.Increment{Common: recPlain, Key: []byte(key), Delta: delta, Initial: initial})
+		res, err := recDo(r, kv.Increment{Common: recCommon, Key: []byte(key), Delta: delta, Initial: initial})
 		r.row("increment "+name, recSaid(err), res.Value, r.get(key))
 	}
 	increment("absent no initial", "n1", 1, nil)
 	increment("absent initial 10", "n1", 1, value(10))
 	increment("by 5", "n1", 5, nil)
 	increment("by 0", "n1", 0, nil)
-	down, err := recDo(r, kv.Decrement{Common: recPlain, Key: []byte("n1"), Delta: 100})
+	down, err := recDo(r, kv.Decrement{Common: recCommon, Key: []byte("n1"), Delta: 100})
 	r.row("decrement by 100 below zero", recSaid(err), down.Value, r.get("n1"))
 	increment("absent initial max", "n2", 1, value(^uint64(0)))
 	increment("absent initial max-1", "n3", 1, value(^uint64(0)-1))
@@ -246,19 +246,19 @@ func recordCounters(r *recorder) {
 		{"empty", ""},
 	} {
 		key := fmt.Sprint("t", i)
-		require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recPlain, Key: []byte(key), Value: []byte(c[1])}))
+		require.Equal(r.t, "ok", recTold(r, kv.Upsert{Common: recCommon, Key: []byte(key), Value: []byte(c[1])}))
 		increment(c[0], key, 1, nil)
 	}
-	full := kv.Upsert{Common: recPlain, Key: []byte("n12"), Value: []byte("5"), Flags: 9}
+	full := kv.Upsert{Common: recCommon, Key: []byte("n12"), Value: []byte("5"), Flags: 9}
 	full.Expiry = kv.ExpireAfter(time.Hour)
 	require.Equal(r.t, "ok", recTold(r, full))
 	increment("with flags and expiry", "n12", 1, nil)
-	m, err := recDo(r, kv.GetMeta{Common: recPlain, Key: []byte("n12")})
+	m, err := recDo(r, kv.GetMeta{Common: recCommon, Key: []byte("n12")})
 	r.row("its expiry kept", recSaid(err), !m.Expiry.IsZero(), m.Flags)
-	made := kv.MutateIn{Common: recPlain, Key: []byte("n13"), Store: kv.StoreUpsert}
+	made := kv.MutateIn{Common: recCommon, Key: []byte("n13"), Store: kv.StoreUpsert}
 	made.Specs = []kv.MutateSpec{recSpec(dictUp, "x.y", "1", "xp"), recSpec(memd.OpSet, "", "5", "")}
 	require.Equal(r.t, "ok", recTold(r, made))
 	increment("doc with xattr", "n13", 1, nil)
-	l, err := recDo(r, kv.LookupIn{Common: recPlain, Key: []byte("n13"), Specs: []kv.LookupSpec{kv.GetXattr("x.y")}})
+	l, err := recDo(r, kv.LookupIn{Common: recCommon, Key: []byte("n13"), Specs: []kv.LookupSpec{kv.GetXattr("x.y")}})
 	r.row("xattr kept by counter", recSaid(err), recLooked(l))
 }

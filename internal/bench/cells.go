@@ -50,9 +50,9 @@ func (l lane) label() string {
 
 // Names of lanes that rows refer to.
 const (
-	laneRTT     = "round trip"
-	laneWithout = "without contexts"
-	lanePlain   = "plain"
+	laneRTT       = "round trip"
+	laneWithout   = "without contexts"
+	laneCleartext = "plain"
 )
 
 const (
@@ -143,7 +143,7 @@ func (c *cell) place(l lane) place {
 	case c.hold == longHold:
 		p.mode = modeLongHold
 	default:
-		p.mode = modePlain
+		p.mode = modeCleartext
 	}
 	return p
 }
@@ -278,7 +278,7 @@ func heldCell(hold time.Duration, callers int) cell {
 func movedCell() cell {
 	return cell{
 		callers: 128, mode: modeMoved, purpose: forRow,
-		lanes: []lane{{kind: kindOurs}, {name: lanePlain, kind: kindOurs, mode: modePlain}},
+		lanes: []lane{{kind: kindOurs}, {name: laneCleartext, kind: kindOurs, mode: modeCleartext}},
 	}
 }
 

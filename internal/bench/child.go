@@ -59,7 +59,7 @@ func runChild(args []string, in io.Reader, out io.Writer) error {
 	as := fs.String("role", "", "")
 	name := fs.String("kind", "", "")
 	addrs := fs.String("addrs", "", "")
-	where := fs.String("mode", string(modePlain), "")
+	where := fs.String("mode", string(modeCleartext), "")
 	ca := fs.String("ca", "", "")
 	lazy := fs.Bool("lazy", false, "")
 	pin := fs.Bool("pin", false, "")

@@ -24,9 +24,9 @@ var clusterSizes = [...]int{1, 3, 20, 100}
 
 // node is where a node of a cluster listens.
 type node struct {
-	Plain string `json:"plain"`
-	TLS   string `json:"tls"`
-	Query string `json:"query"` // the same for all
+	Cleartext string `json:"plain"`
+	TLS       string `json:"tls"`
+	Query     string `json:"query"` // the same for all
 }
 
 // clusters are the nodes of each cluster, by its size, as the responder tells its parent.
@@ -83,7 +83,7 @@ func (l *listening) socket() (net.Listener, error) {
 // cluster opens two listeners for each of n nodes.
 func (l *listening) cluster(n int, query string) ([]node, error) {
 	nodes := make([]node, n)
-	var plain, secure []net.Listener
+	var cleartext, secure []net.Listener
 	for i := range nodes {
 		p, err := l.socket()
 		if err != nil {
@@ -93,12 +93,12 @@ func (l *listening) cluster(n int, query string) ([]node, error) {
 		if err != nil {
 			return nil, err
 		}
-		plain, secure = append(plain, p), append(secure, s)
+		cleartext, secure = append(cleartext, p), append(secure, s)
 		nodes[i] = node{p.Addr().String(), s.Addr().String(), query}
 	}
 	for i := range nodes {
 		pace := &pacer{}
-		l.accept(plain[i], func(nc net.Conn) net.Conn { return nc }, nodes, i, pace)
+		l.accept(cleartext[i], func(nc net.Conn) net.Conn { return nc }, nodes, i, pace)
 		l.accept(secure[i], func(nc net.Conn) net.Conn { return tls.Server(nc, l.tls) }, nodes, i, pace)
 	}
 	return nodes, nil
@@ -116,7 +116,7 @@ func (l *listening) accept(from net.Listener, wrap func(net.Conn) net.Conn, node
 			l.wg.Go(func() {
 				defer l.conns.Delete(c)
 				defer c.Close()
-				s := &session{r: l.r, nc: wrap(c), node: i, nodes: nodes, mode: modePlain, pace: pace}
+				s := &session{r: l.r, nc: wrap(c), node: i, nodes: nodes, mode: modeCleartext, pace: pace}
 				s.serve()
 			})
 		}
@@ -203,7 +203,7 @@ func clusterMap(m mode, nodes []node, self int) []byte {
 		`{"rev":1,"revEpoch":1,"name":%q,"uuid":"00000000000000000000000000000001","nodeLocator":"vbucket","nodes":[`,
 		m)
 	for i, n := range nodes {
-		fmt.Fprintf(&b, `%s{"hostname":"127.0.0.1:8091","ports":{"direct":%s}}`, comma(i), port(n.Plain))
+		fmt.Fprintf(&b, `%s{"hostname":"127.0.0.1:8091","ports":{"direct":%s}}`, comma(i), port(n.Cleartext))
 	}
 	b.WriteString(`],"nodesExt":[`)
 	for i, n := range nodes {
@@ -215,13 +215,13 @@ func clusterMap(m mode, nodes []node, self int) []byte {
 			this = `,"thisNode":true`
 		}
 		fmt.Fprintf(&b, `%s{"services":{"kv":%s,"kvSSL":%s,"mgmt":8091,"mgmtSSL":18091%s},"hostname":"127.0.0.1"%s}`,
-			comma(i), port(n.Plain), port(n.TLS), query, this)
+			comma(i), port(n.Cleartext), port(n.TLS), query, this)
 	}
 	b.WriteString(`],"bucketCapabilitiesVer":"",` +
 		`"bucketCapabilities":["collections","durableWrite","cbhello","cccp","nodesExt","xattr"],` +
 		`"vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":[`)
 	for i, n := range nodes {
-		fmt.Fprintf(&b, `%s"%s"`, comma(i), n.Plain)
+		fmt.Fprintf(&b, `%s"%s"`, comma(i), n.Cleartext)
 	}
 	b.WriteString(`],"vBucketMap":[`)
 	for vb := range vbuckets {

@@ -67,7 +67,7 @@ type sample struct {
 	where  string // which of several cells, when they have the worst figure
 	timed  bool
 	short  bool   // a quick look, less than what is to be judged
-	doubt  string // why there is no verdict although there is a figure
+	unsure string // why there is no verdict although there is a figure
 	err    error
 }
 
@@ -100,8 +100,8 @@ func judge(must limit, s *sample) judged {
 	switch {
 	case math.IsNaN(j.Value) || math.IsInf(j.Value, 0):
 		j.Value, j.Lowest, j.Highest, j.Reason = 0, 0, 0, "no number"
-	case s.doubt != "":
-		j.Reason = s.doubt
+	case s.unsure != "":
+		j.Reason = s.unsure
 	case s.short:
 		j.Reason = "a quick look, which is no verdict"
 	case s.timed && s.clean < leastRounds:

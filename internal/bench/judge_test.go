@@ -16,17 +16,17 @@ func repeated(n int, v float64) []float64 {
 	return out
 }
 
-// quiet is a sample of clean rounds, five if one figure says all.
-func quiet(figures ...float64) sample {
+// steady is a sample of clean rounds, five if one figure says all.
+func steady(figures ...float64) sample {
 	if len(figures) == 1 {
 		figures = repeated(leastRounds, figures[0])
 	}
 	return sample{rounds: figures, clean: len(figures), total: len(figures), timed: true}
 }
 
-// unquiet has some rounds more that were not clean.
-func unquiet(more int, figure float64) sample {
-	s := quiet(figure)
+// unsteady has some rounds more that were not clean.
+func unsteady(more int, figure float64) sample {
+	s := steady(figure)
 	s.total += more
 	return s
 }
@@ -39,22 +39,22 @@ func TestJudge(t *testing.T) {
 		verdict verdict
 		value   float64
 	}{
-		"met":                      {atLeast(5), quiet(6), met, 6},
-		"not met":                  {atLeast(5), quiet(4), notMet, 4},
-		"exactly":                  {atLeast(5), quiet(5), met, 5},
-		"at most":                  {atMost(1), quiet(0.5), met, 0.5},
-		"above":                    {atMost(1), quiet(1.2), notMet, 1.2},
-		"near, quiet":              {atLeast(5), quiet(4.9), notMet, 4.9},
-		"near, rounds disagree":    {atLeast(5), quiet(apart...), inconclusive, 5.1},
-		"near, others were there":  {atLeast(5), unquiet(2, 5.1), inconclusive, 5.1},
-		"far, others were there":   {atLeast(5), unquiet(3, 9), met, 9},
-		"far below, a noisy one":   {atLeast(9), quiet(apart...), notMet, 5.1},
-		"too few clean rounds":     {atLeast(5), quiet(9, 9, 9, 9), inconclusive, 9},
+		"met":                      {atLeast(5), steady(6), met, 6},
+		"not met":                  {atLeast(5), steady(4), notMet, 4},
+		"exactly":                  {atLeast(5), steady(5), met, 5},
+		"at most":                  {atMost(1), steady(0.5), met, 0.5},
+		"above":                    {atMost(1), steady(1.2), notMet, 1.2},
+		"near, quiet":              {atLeast(5), steady(4.9), notMet, 4.9},
+		"near, rounds disagree":    {atLeast(5), steady(apart...), inconclusive, 5.1},
+		"near, others were there":  {atLeast(5), unsteady(2, 5.1), inconclusive, 5.1},
+		"far, others were there":   {atLeast(5), unsteady(3, 9), met, 9},
+		"far below, a noisy one":   {atLeast(9), steady(apart...), notMet, 5.1},
+		"too few clean rounds":     {atLeast(5), steady(9, 9, 9, 9), inconclusive, 9},
 		"a count needs no rounds":  {atMost(0), sample{rounds: []float64{0}}, met, 0},
 		"a count that is too much": {atMost(0), sample{rounds: []float64{1}}, notMet, 1},
 		"a quick look":             {atMost(2), sample{rounds: []float64{1}, short: true}, inconclusive, 1},
-		"in doubt":                 {atMost(0), sample{rounds: []float64{0}, doubt: "cells"}, inconclusive, 0},
-		"failed":                   {atMost(2), sample{rounds: []float64{1}, err: errPlainOnly}, inconclusive, 0},
+		"in doubt":                 {atMost(0), sample{rounds: []float64{0}, unsure: "cells"}, inconclusive, 0},
+		"failed":                   {atMost(2), sample{rounds: []float64{1}, err: errSASLPlainOnly}, inconclusive, 0},
 		"not measured":             {atMost(2), sample{}, inconclusive, 0},
 		"no number":                {atMost(2), sample{rounds: []float64{math.NaN()}}, inconclusive, 0},
 	} {
@@ -81,7 +81,7 @@ func TestTheWorstCellCounts(t *testing.T) {
 	require.Equal(t, "good", worstOf(atMost(5), []sample{good, bad}).where,
 		"where less is better the largest is the worst")
 	require.EqualError(t, worstOf(atLeast(5), []sample{good, {where: "c"}}).err, "not measured: c")
-	require.EqualError(t, worstOf(atLeast(5), []sample{{err: errPlainOnly}, good}).err, errPlainOnly.Error())
+	require.EqualError(t, worstOf(atLeast(5), []sample{{err: errSASLPlainOnly}, good}).err, errSASLPlainOnly.Error())
 	require.Equal(t, "good", worstOf(atLeast(5), []sample{{err: errNotCarried}, good}).where)
 	require.Empty(t, worstOf(atLeast(5), []sample{{err: errNotCarried}}).rounds)
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-var errPlainOnly = errors.New("this client speaks no TLS")
+var errSASLPlainOnly = errors.New("this client speaks no TLS")
 
 type boundClient struct {
 	b      *bound
@@ -15,7 +15,7 @@ type boundClient struct {
 
 func openBound(t target) (client, error) {
 	if t.tls {
-		return nil, errPlainOnly
+		return nil, errSASLPlainOnly
 	}
 	b, err := newBound(t.addrs, t.mode)
 	if err != nil {
@@ -54,7 +54,7 @@ type stepClient struct{ l *lockStep }
 
 func openStep(t target) (client, error) {
 	if t.tls {
-		return nil, errPlainOnly
+		return nil, errSASLPlainOnly
 	}
 	l, err := newLockStep(t.addrs[0], t.mode)
 	if err != nil {

@@ -176,7 +176,7 @@ func (s *station) addresses(at place) []string {
 		if at.tls {
 			out = append(out, n.TLS)
 		} else {
-			out = append(out, n.Plain)
+			out = append(out, n.Cleartext)
 		}
 	}
 	return out

@@ -24,7 +24,7 @@ var granted = [...]memd.Feature{
 type mode string
 
 const (
-	modePlain     mode = bucketName
+	modeCleartext mode = bucketName
 	modeShortHold mode = "hold-short" // each answer is held back for shortHold
 	modeLongHold  mode = "hold-long"  // each answer is held back for longHold
 	modeMoved     mode = "moved"      // every other request for a key is answered with the map that is already known
@@ -315,7 +315,7 @@ func (s *session) grant(asked []byte) []byte {
 
 func (s *session) selectBucket(m mode, b []byte) error {
 	switch m {
-	case modePlain, modeShortHold, modeLongHold, modeMoved, modeMute, modePaced, modeQuery:
+	case modeCleartext, modeShortHold, modeLongHold, modeMoved, modeMute, modePaced, modeQuery:
 	default:
 		return s.answer(memd.OpSelectBucket, memd.StatusKeyNotFound, b, nil, nil)
 	}

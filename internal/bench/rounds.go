@@ -247,8 +247,8 @@ func (f *fleet) watched(at place, do command) (a answer, foreign float64, err er
 }
 
 // foreignShare is what others used of all cores; the machine counts in ticks, so a little below nothing is nothing.
-func foreignShare(others, took time.Duration) float64 {
-	return min(1, max(0, others.Seconds()/(took.Seconds()*float64(runtime.NumCPU()))))
+func foreignShare(used, took time.Duration) float64 {
+	return min(1, max(0, used.Seconds()/(took.Seconds()*float64(runtime.NumCPU()))))
 }
 
 // probe runs a probe in processes of its own, one per round. One that fails leaves its rows inconclusive and nothing
@@ -258,7 +258,7 @@ func (f *fleet) probe(p probeRun, rounds int, progress io.Writer) *probeResult {
 	if !p.timed {
 		rounds = 1
 	}
-	at := place{kind: kindOurs, nodes: p.nodes, mode: cmp.Or(p.mode, modePlain), procs: defaultProcs, lazy: true}
+	at := place{kind: kindOurs, nodes: p.nodes, mode: cmp.Or(p.mode, modeCleartext), procs: defaultProcs, lazy: true}
 	for range rounds {
 		if err := f.release(nil); err != nil {
 			_, _ = fmt.Fprintln(progress, "a client of an earlier cell:", err)

@@ -176,7 +176,7 @@ func openTail(c *cell, r *cellResult) ([]float64, error) {
 // moved is what one such answer costs beyond the two requests that it takes.
 func moved(m metric) func(*cell, *cellResult) ([]float64, error) {
 	return func(_ *cell, r *cellResult) ([]float64, error) {
-		return minus(r.series(kindOurs, m), times(r.series(lanePlain, m), 2)), nil
+		return minus(r.series(kindOurs, m), times(r.series(laneCleartext, m), 2)), nil
 	}
 }
 
@@ -257,20 +257,20 @@ func worseCells(r *results) sample {
 	case compared+doubtful < leastCells:
 		s.err = fmt.Errorf("%d cells, at least %d are to be compared", compared+doubtful, leastCells)
 	case bad == 0 && doubtful > 0:
-		s.doubt = fmt.Sprintf("%d of %d cells are inconclusive, the others are no worse", doubtful, compared+doubtful)
+		s.unsure = fmt.Sprintf("%d of %d cells are inconclusive, the others are no worse", doubtful, compared+doubtful)
 	}
 	return s
 }
 
 // goroutines are those that a connection adds: the client's own are in both counts.
 func goroutines(r *results) sample {
-	many, few := r.probes[probeNameIdle], r.probes[probeNameFewer]
-	for _, p := range []*probeResult{many, few} {
+	many, fewer := r.probes[probeNameIdle], r.probes[probeNameFewer]
+	for _, p := range []*probeResult{many, fewer} {
 		if p == nil || p.err != nil || len(p.rounds) == 0 {
 			return p.sample("goroutines")
 		}
 	}
-	m, f := many.rounds[0], few.rounds[0]
+	m, f := many.rounds[0], fewer.rounds[0]
 	more := m["connections"] - f["connections"]
 	if more <= 0 {
 		return sample{}
@@ -311,7 +311,7 @@ func judgeRows(r *results) []outcome {
 			judged: judge(w.must, &s),
 		}
 		o.GoalMet = o.Rounds > 0 && w.goal.holds(o.Value)
-		if w.name == "cells" && (s.doubt != "" || slices.Contains(tails(r), true)) {
+		if w.name == "cells" && (s.unsure != "" || slices.Contains(tails(r), true)) {
 			o.GoalMet = false
 		}
 		if len(w.cells) < 2 {

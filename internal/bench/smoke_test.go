@@ -105,7 +105,7 @@ func TestWhatFailsIsNamedAndTheRunGoesOn(t *testing.T) {
 	defer func() { require.NoError(t, f.stop()) }()
 	p := plan{rounds: 1, judged: 1, slice: 20 * time.Millisecond, slow: 20 * time.Millisecond}
 	broken := cell{callers: 2, lanes: []lane{{kind: "unheard-of"}}}
-	_, err := f.client(place{kind: kindOurs, nodes: 1, mode: modePlain, procs: defaultProcs})
+	_, err := f.client(place{kind: kindOurs, nodes: 1, mode: modeCleartext, procs: defaultProcs})
 	require.NoError(t, err, "it is ended with the broken cell")
 	var progress bytes.Buffer
 	res := f.measure(&broken, p, 1, &progress)
@@ -123,7 +123,7 @@ func TestOperationsThatFail(t *testing.T) {
 		r := runner{c: failing{}}
 		s := r.run(job{Op: opGet, Callers: 2, Size: 16, Time: 30 * time.Millisecond, Rate: rate})
 		require.Positive(t, s.Errors)
-		require.Equal(t, errPlainOnly.Error(), s.Error)
+		require.Equal(t, errSASLPlainOnly.Error(), s.Error)
 		require.Zero(t, s.Ops)
 	}
 }
@@ -131,7 +131,7 @@ func TestOperationsThatFail(t *testing.T) {
 type failing struct{}
 
 func (failing) work(job, int) func() (int, error) {
-	return func() (int, error) { return 0, errPlainOnly }
+	return func() (int, error) { return 0, errSASLPlainOnly }
 }
 
 func (failing) close() {}
@@ -168,7 +168,7 @@ func local(t *testing.T) (*responder, clusters) {
 func (w *clusters) target(nodes string, m mode, tls bool) target {
 	out := target{mode: m, tls: tls, ca: w.CA}
 	for _, n := range w.Nodes[nodes] {
-		addr := n.Plain
+		addr := n.Cleartext
 		if tls {
 			addr = n.TLS
 		}
@@ -186,9 +186,9 @@ func TestEveryKindAgainstTheResponder(t *testing.T) {
 			nodes = "1" // it has one connection
 		}
 		for _, tls := range []bool{false, true} {
-			c, err := k.open(where.target(nodes, modePlain, tls))
+			c, err := k.open(where.target(nodes, modeCleartext, tls))
 			if tls && (k.name == kindBound || k.name == kindStep) {
-				require.ErrorIs(t, err, errPlainOnly, k.name)
+				require.ErrorIs(t, err, errSASLPlainOnly, k.name)
 				continue
 			}
 			require.NoError(t, err, k.name)
@@ -238,7 +238,7 @@ func TestModes(t *testing.T) {
 			c.close()
 		}
 	}
-	_, err := openPeer(target{addrs: where.target("1", modePlain, false).addrs, mode: "unheard-of"})
+	_, err := openPeer(target{addrs: where.target("1", modeCleartext, false).addrs, mode: "unheard-of"})
 	require.Error(t, err)
 }
 

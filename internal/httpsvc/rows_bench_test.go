@@ -27,7 +27,7 @@ func typicalRow(i int) string {
 type rowStream struct {
 	left int64
 	rows []byte // whole rows, each with a comma ahead
-	rest []byte
+	tail []byte
 }
 
 func newRowStream(size int64) *rowStream {
@@ -35,25 +35,25 @@ func newRowStream(size int64) *rowStream {
 	for i := range 100 {
 		e.rows = append(append(e.rows, ','), typicalRow(i)...)
 	}
-	e.rest = []byte(`{"requestID":"1","results":[` + typicalRow(0))
+	e.tail = []byte(`{"requestID":"1","results":[` + typicalRow(0))
 	return e
 }
 
 func (e *rowStream) Read(p []byte) (int, error) {
-	if len(e.rest) == 0 {
+	if len(e.tail) == 0 {
 		switch {
 		case e.left > 0:
-			e.rest = e.rows
+			e.tail = e.rows
 			e.left -= int64(len(e.rows))
 		case e.left > -1<<40:
 			e.left = -1 << 40
-			e.rest = []byte(`],"status":"success"}`)
+			e.tail = []byte(`],"status":"success"}`)
 		default:
 			return 0, io.EOF
 		}
 	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
+	n := copy(p, e.tail)
+	e.tail = e.tail[n:]
 	return n, nil
 }
 

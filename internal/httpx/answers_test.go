@@ -148,9 +148,9 @@ func TestRefusalWhoseTextStalls(t *testing.T) {
 	})
 }
 
-// TestDoubtIsWhatWasReallyWritten: a connection that fails after so many bytes of a request. Only if not a single one
+// TestInDoubtIsWhatWasReallyWritten: a connection that fails after so many bytes of a request. Only if not a single one
 // has left is the request sent again; in doubt it is otherwise, and it never reaches the service twice.
-func TestDoubtIsWhatWasReallyWritten(t *testing.T) {
+func TestInDoubtIsWhatWasReallyWritten(t *testing.T) {
 	for k := 0; k < 200; k++ {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, statuses("200"), setup{})

@@ -268,7 +268,7 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-var errPlainToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
+var errCleartextToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
 
 // errElsewhere is a node's address that is a part of a URL, and leads to another host than it says.
 var errElsewhere = fmt.Errorf("%w: the node's address is no host and port", cberr.InvalidArgument)
@@ -288,7 +288,7 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) er
 	}
 	switch {
 	case !cr.Token.Empty() && c.o.TLS == nil:
-		return errPlainToken
+		return errCleartextToken
 	case !cr.Token.Empty():
 		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())
 	case cr.Username != "":

@@ -72,10 +72,10 @@ func keys(addr, path string) (whole string, firsts []string) {
 	whole = addr + "=" + path
 	at := 0
 	for n := 0; n < depth && at < len(path); n++ {
-		rest := path[at+1:]
-		size := strings.IndexByte(rest, '/')
+		tail := path[at+1:]
+		size := strings.IndexByte(tail, '/')
 		if size < 0 {
-			size = len(rest)
+			size = len(tail)
 		}
 		at += 1 + size
 		firsts = append(firsts, addr+path[:at])

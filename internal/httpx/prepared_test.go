@@ -31,10 +31,10 @@ func (p *planner) serve(rw http.ResponseWriter, body string) {
 	statement, _ := m["statement"].(string)
 	name, _ := m["prepared"].(string)
 	prepared := ""
-	if rest, is := strings.CutPrefix(statement, "PREPARE "); is {
+	if tail, is := strings.CutPrefix(statement, "PREPARE "); is {
 		p.prepares++
 		name = fmt.Sprintf("plan%d", p.prepares)
-		p.plans[name] = rest
+		p.plans[name] = tail
 		if m["auto_execute"] != true {
 			_, _ = fmt.Fprintf(rw, `{"results":[{"name":%q,"encoded_plan":"H4sI"}],"status":"success"}`, name)
 			return

@@ -229,8 +229,8 @@ func TestCB56GetsAreIdempotent(t *testing.T) {
 	}
 }
 
-// TestGR13NobodyIsBlockedWhileOneWaits: requests wait without a goroutine of the client's, and do not hold up others.
-func TestGR13NobodyIsBlockedWhileOneWaits(t *testing.T) {
+// TestGR13NoCallIsBlockedWhileOneWaits: requests wait without a goroutine of the client's, and do not hold up others.
+func TestGR13NoCallIsBlockedWhileOneWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/free" {

@@ -23,8 +23,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// plain is a service of rows whose first error decides: "again" may be retried.
-var plain = httpsvc.RowService[[]byte]{
+// rawRows is a service of rows whose first error decides: "again" may be retried.
+var rawRows = httpsvc.RowService[[]byte]{
 	Key: "results", Wrap: same[error], Meta: same[[]byte],
 	Judge: func(a *httpsvc.Answer) httpsvc.Verdict {
 		v := httpsvc.Verdict{General: true}
@@ -73,7 +73,7 @@ func open(parts ...string) string {
 
 // read sends a request and reads all of its rows.
 func (w *world) read(r *httpsvc.Request) (rows []string, meta string, err error) {
-	got, err := httpsvc.OpenRows(w.t.Context(), w.client, r, plain)
+	got, err := httpsvc.OpenRows(w.t.Context(), w.client, r, rawRows)
 	if err != nil {
 		return nil, "", err
 	}
@@ -202,8 +202,8 @@ func TestTrickledAnswers(t *testing.T) {
 	})
 }
 
-// TestCloseEarlyCancelsTheRequest: the service sees it, and the connection is not used again.
-func TestCloseEarlyCancelsTheRequest(t *testing.T) {
+// TestCloseBeforeTheEndCancelsTheRequest: the service sees it, and the connection is not used again.
+func TestCloseBeforeTheEndCancelsTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan time.Duration, 1)
 		began := time.Now()
@@ -213,7 +213,7 @@ func TestCloseEarlyCancelsTheRequest(t *testing.T) {
 			<-r.Context().Done()
 			gone <- time.Since(began)
 		}, setup{})
-		rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+		rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), rawRows)
 		require.NoError(t, err)
 		require.True(t, rows.Next())
 		_, err = rows.Meta()
@@ -239,7 +239,7 @@ func TestCancelWhileRowsAreRead(t *testing.T) {
 		}, setup{})
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		rows, err := httpsvc.OpenRows(ctx, w.client, statement(false), plain)
+		rows, err := httpsvc.OpenRows(ctx, w.client, statement(false), rawRows)
 		require.NoError(t, err)
 		require.True(t, rows.Next())
 		require.True(t, rows.Next())
@@ -270,7 +270,7 @@ func TestRowsOverHTTPInConstantMemory(t *testing.T) {
 		}, setup{})
 		r := statement(true)
 		r.Timeout = time.Hour
-		rows, err := httpsvc.OpenRows(t.Context(), w.client, r, plain)
+		rows, err := httpsvc.OpenRows(t.Context(), w.client, r, rawRows)
 		require.NoError(t, err)
 		var m runtime.MemStats
 		runtime.GC()
@@ -297,7 +297,7 @@ func TestCloseOfTheClientIsToldToEveryReader(t *testing.T) {
 		}, setup{})
 		var all sync.WaitGroup
 		for range 50 {
-			rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+			rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), rawRows)
 			require.NoError(t, err)
 			require.True(t, rows.Next())
 			all.Go(func() {
@@ -309,7 +309,7 @@ func TestCloseOfTheClientIsToldToEveryReader(t *testing.T) {
 		synctest.Wait()
 		w.client.Close()
 		all.Wait()
-		_, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+		_, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), rawRows)
 		require.ErrorIs(t, err, retry.ErrClosed)
 	})
 }

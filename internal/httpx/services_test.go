@@ -120,8 +120,8 @@ func coded(format string, codes ...any) string { return fmt.Sprintf(format, code
 // responseList has every row of the retry RFC's list of answers, and those beside it that are not to be retried.
 func responseList() []listRow {
 	var list []listRow
-	q := func(status, code int, rest string, why retry.Reason, kind error) {
-		list = append(list, listRow{"query", status, coded(`{"errors":[{"code":%d%s}],"status":"errors"}`, code, rest), why, kind})
+	q := func(status, code int, remaining string, why retry.Reason, kind error) {
+		list = append(list, listRow{"query", status, coded(`{"errors":[{"code":%d%s}],"status":"errors"}`, code, remaining), why, kind})
 	}
 	for _, status := range []int{200, 400, 500} {
 		for _, code := range []int{4040, 4050, 4060, 4070, 4080, 4090} { // of a plan that the client does not keep

@@ -42,7 +42,7 @@ func TestHTTP2OverTLS(t *testing.T) {
 				}
 				_, _ = rw.Write([]byte(`{"results":["` + r.Proto + `",2]}`))
 			}, setup{nodes: []string{"127.0.0.1:80"}, tls: server, options: func(o *httpx.Options) { o.TLS = client }})
-			rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), plain)
+			rows, err := httpsvc.OpenRows(t.Context(), w.client, statement(false), rawRows)
 			require.NoError(t, err)
 			require.True(t, rows.Next())
 			require.JSONEq(t, `"`+proto+`"`, string(rows.Row()))

@@ -22,7 +22,7 @@ type upload struct {
 	pieces chan piece  // has room for the one that is under way
 	free   chan []byte // the buffer, while nothing of it is used
 	buf    []byte
-	rest   []byte
+	tail   []byte
 	err    error
 }
 
@@ -43,21 +43,21 @@ func (u *upload) Read(p []byte) (int, error) {
 		u.free <- make([]byte, uploadPiece)
 		go u.pump()
 	})
-	if len(u.rest) == 0 && u.err == nil {
+	if len(u.tail) == 0 && u.err == nil {
 		if u.buf != nil {
 			u.free <- u.buf
 			u.buf = nil
 		}
 		select {
 		case next := <-u.pieces:
-			u.buf, u.rest, u.err = next.buf, next.buf[:next.n], next.err
+			u.buf, u.tail, u.err = next.buf, next.buf[:next.n], next.err
 		case <-u.ctx.Done():
 			return 0, context.Cause(u.ctx)
 		}
 	}
-	n := copy(p, u.rest)
-	u.rest = u.rest[n:]
-	if len(u.rest) > 0 {
+	n := copy(p, u.tail)
+	u.tail = u.tail[n:]
+	if len(u.tail) > 0 {
 		return n, nil
 	}
 	return n, u.err

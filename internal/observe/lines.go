@@ -98,9 +98,9 @@ func (l *lines) next() (line, bool) {
 	}
 	l.queue = nil // what has held a burst is given back
 	if l.missed > 0 {
-		rest := line{missed: l.missed}
+		tail := line{missed: l.missed}
 		l.missed = 0
-		return rest, true
+		return tail, true
 	}
 	l.writing = false
 	if l.idle != nil {

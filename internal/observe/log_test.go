@@ -65,8 +65,8 @@ func TestLogContainsAHandlerThatPanics(t *testing.T) {
 func TestLogOffCostsNothing(t *testing.T) {
 	ctx := t.Context()
 	off := observe.NewLog(nil)
-	quiet := observe.NewLog(slog.New(slog.DiscardHandler))
-	for name, l := range map[string]observe.Log{"no logger": off, "level off": quiet} {
+	discarded := observe.NewLog(slog.New(slog.DiscardHandler))
+	for name, l := range map[string]observe.Log{"no logger": off, "level off": discarded} {
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			if l.Enabled(ctx, slog.LevelDebug) {
 				l.Debug(ctx, observe.MsgRetrying, slog.Int(observe.KeyAttempts, 1000))

@@ -128,7 +128,7 @@ func (c cycle) run(t *testing.T, times int) {
 	m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(200*time.Microsecond),
 		mock.Bucket("default", 64))
 	synctest.Wait()
-	before := sim.OthersInBubble()
+	before := sim.GoroutinesInBubble()
 	var open atomic.Int64
 	var kept []weak.Pointer[core.Cluster]
 	var slowest time.Duration
@@ -143,7 +143,7 @@ func (c cycle) run(t *testing.T, times int) {
 		if n%500 == 0 || n == times-1 {
 			time.Sleep(time.Second) // the mock learns of the ends
 			synctest.Wait()
-			require.LessOrEqual(t, sim.OthersInBubble(), before, "goroutines after cycle %d", n)
+			require.LessOrEqual(t, sim.GoroutinesInBubble(), before, "goroutines after cycle %d", n)
 		}
 	}
 	require.Less(t, slowest, closeGrace)

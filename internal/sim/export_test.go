@@ -11,5 +11,5 @@ func (r *Report) Lines() []string {
 	return ls
 }
 
-// OthersInBubble counts the goroutines of the caller's bubble beside the caller.
-func OthersInBubble() int { return othersInBubble() }
+// GoroutinesInBubble counts the goroutines of the caller's bubble beside the caller.
+func GoroutinesInBubble() int { return goroutinesInBubble() }

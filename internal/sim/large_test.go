@@ -64,7 +64,7 @@ func large(t *testing.T, m *mock.Cluster) []byte {
 
 // The map of a hundred nodes, most of which cannot be reached, is applied under load: calls to the nodes that have been
 // there all the time take what they took before, and one request.
-func TestLargeMapDelaysNobody(t *testing.T) {
+func TestLargeMapDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const latency = 200 * time.Microsecond
 		m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Virtual(), mock.Latency(latency),

@@ -77,12 +77,12 @@ var edits = []edit{
 		`case s.Bucket != "" && s.Bucket != r.o.Bucket && broken != "another bucket's map replaces ours":`,
 	},
 	{
-		"query/codes.go", "if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) {",
-		`if reason != retry.Unknown && (a.mutations() > 0 || a.InDoubt()) && broken != "a statement executed in part goes again" {`,
+		"internal/httpsvc/statement.go", "if s.Mutations > 0 || s.TimedOut() || s.InDoubt() {",
+		`if (s.Mutations > 0 || s.TimedOut() || s.InDoubt()) && broken != "a statement executed in part goes again" {`,
 	},
 	{
-		"query/codes.go", "reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()):",
-		`reason == retry.QueryErrorRetryable && (!a.Readonly || a.timedOut()) && broken != "a statement executed in part goes again":`,
+		"internal/httpsvc/statement.go", "reason == retry.Unknown && e.Again && s.Readonly {",
+		`reason == retry.Unknown && e.Again && (s.Readonly || broken == "a statement executed in part goes again") {`,
 	},
 	{
 		"retry/orchestrator.go", "case !j.s.Idempotent && !j.why.AllowsNonIdempotent(): // guard: unsafe reason",
@@ -97,8 +97,8 @@ var edits = []edit{
 		`case !j.s.Idempotent && j.hint.InDoubt && broken != "a statement executed in part goes again":`,
 	},
 	{
-		"query/service.go", "InDoubt: said.InDoubt()}",
-		`InDoubt: said.InDoubt() && broken != "a statement executed in part just fails"}`,
+		"internal/httpsvc/statement.go", "InDoubt: s.InDoubt()}",
+		`InDoubt: s.InDoubt() && broken != "a statement executed in part just fails"}`,
 	},
 	{"internal/dispatch/pace.go", "if wait > 0 {", `if wait > 0 && broken != "what hangs up is connected to at once" {`},
 	{

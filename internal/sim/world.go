@@ -174,7 +174,7 @@ func Run(t *testing.T, o Options) *Report {
 func (w *world) run(*testing.T) {
 	w.over = make(chan struct{})
 	defer close(w.over)
-	ours := othersInBubble() // package testing's own
+	ours := goroutinesInBubble() // package testing's own
 	if err := w.start(); err != nil {
 		w.report.violate("setup", "%v", err)
 		return
@@ -217,7 +217,7 @@ func (w *world) run(*testing.T) {
 		go func() { <-never }()
 		synctest.Wait()
 	}
-	w.report.GoroutinesLeft = othersInBubble() - ours
+	w.report.GoroutinesLeft = goroutinesInBubble() - ours
 	if n := w.report.GoroutinesLeft; n > 0 {
 		w.report.violate("P11", "%d goroutines are left after Close", n)
 		if w.abandon != nil && w.Break == "" { // the bubble cannot end while they are blocked
@@ -252,8 +252,8 @@ func (w *world) end() {
 	}
 }
 
-// othersInBubble counts the goroutines of the caller's bubble beside the caller.
-func othersInBubble() int {
+// goroutinesInBubble counts the goroutines of the caller's bubble beside the caller.
+func goroutinesInBubble() int {
 	buf := make([]byte, 64<<10)
 	for {
 		n := runtime.Stack(buf, true)

@@ -56,8 +56,8 @@ func TestCouchbaseMockObeysItsControlCommands(t *testing.T) {
 			require.NotEmpty(t, info.Memcached)
 
 			require.NotZero(t, m.RESTPort)
-			rest := dial(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(m.RESTPort)))
-			require.NoError(t, rest.Close())
+			tail := dial(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(m.RESTPort)))
+			require.NoError(t, tail.Close())
 
 			require.Len(t, m.Ports(""), 2)
 			require.Equal(t, m.Ports(""), m.Ports("default"))
@@ -99,10 +99,10 @@ func TestMemcachedWantsALoginWhenAsked(t *testing.T) {
 	s := testkit.Memcached(t, true)
 	c := dial(t, s.Addr)
 	require.Contains(t, string(ask(t, c, memd.Packet{Opcode: memd.OpSASLListMechs}).Value), "SCRAM-SHA-512")
-	plain := func(password string) memd.Status {
+	saslPlain := func(password string) memd.Status {
 		value := "\x00" + testkit.MemcachedUser + "\x00" + password
 		return ask(t, c, memd.Packet{Opcode: memd.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte(value)}).Status
 	}
-	require.Equal(t, memd.StatusAuthError, plain("wrong"))
-	require.Equal(t, memd.StatusSuccess, plain(testkit.MemcachedPassword))
+	require.Equal(t, memd.StatusAuthError, saslPlain("wrong"))
+	require.Equal(t, memd.StatusSuccess, saslPlain(testkit.MemcachedPassword))
 }

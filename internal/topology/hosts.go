@@ -21,7 +21,7 @@ func CheckHost(host string) error {
 	case len(host) > maxHostName:
 		return fmt.Errorf("has %d bytes, limit %d", len(host), maxHostName)
 	}
-	if ip, err := netip.ParseAddr(bare(host)); err == nil {
+	if ip, err := netip.ParseAddr(unbracketed(host)); err == nil {
 		return checkName(ip.Zone())
 	}
 	return checkName(host)
@@ -45,7 +45,7 @@ func hostName(field, host, otherwise string) (string, error) {
 	switch {
 	case len(host) > maxHostName:
 		return "", &ParseError{Field: "length of a hostname", Value: int64(len(host)), Limit: maxHostName}
-	case host == "", bare(host) == otherwise: // which is where the client is connected already
+	case host == "", unbracketed(host) == otherwise: // which is where the client is connected already
 		return otherwise, nil
 	}
 	if strings.Count(host, ":") == 1 || strings.HasPrefix(host, "[") {
@@ -56,14 +56,14 @@ func hostName(field, host, otherwise string) (string, error) {
 	if err := CheckHost(host); err != nil {
 		return "", &ParseError{Field: field, Err: err}
 	}
-	return bare(host), nil
+	return unbracketed(host), nil
 }
 
 func isPort(s string) bool {
 	return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == ""
 }
 
-func bare(host string) string {
+func unbracketed(host string) string {
 	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
 		return host[1 : len(host)-1]
 	}

@@ -49,7 +49,7 @@ func (v value) members() iter.Seq2[[]byte, value] {
 		}
 		for i := skipSpace(v, 1); i < len(v) && v[i] == '"'; i = skipSpace(v, i+1) {
 			end := stringEnd(v, i)
-			name := plain(v[i : end+1])
+			name := unescaped(v[i : end+1])
 			i = skipSpace(v, skipSpace(v, end+1)+1) // after the colon
 			end = skipValue(v, i)
 			if !yield(name, part(v[i:end])) || v[end] != ',' {
@@ -107,7 +107,7 @@ func (v value) text() (string, bool) {
 	if !v.is('"') {
 		return "", false
 	}
-	return string(plain(v)), true
+	return string(unescaped(v)), true
 }
 
 // textOr is text of an optional member: one of another type is as good as absent.
@@ -118,8 +118,8 @@ func (v value) textOr(otherwise string) string {
 	return otherwise
 }
 
-// plain is what a JSON string says. It copies only what has escapes or more than ASCII.
-func plain(quoted []byte) []byte {
+// unescaped is what a JSON string says. It copies only what has escapes or more than ASCII.
+func unescaped(quoted []byte) []byte {
 	inner := quoted[1 : len(quoted)-1]
 	for _, b := range inner {
 		if b == '\\' || b >= 0x80 {
@@ -156,8 +156,8 @@ type checker struct {
 	names [][]byte // of the objects that are open
 }
 
-// fewNames is up to how many names are compared with each other.
-const fewNames = 32
+// firstNames is up to how many names are compared with each other.
+const firstNames = 32
 
 // check walks over a document that is valid JSON.
 func check(b []byte) error {
@@ -193,7 +193,7 @@ func (c *checker) object(i int) (end int, err error) {
 	var seen map[string]bool
 	for i = skipSpace(c.b, i+1); c.b[i] != '}'; {
 		end := stringEnd(c.b, i)
-		name := plain(c.b[i : end+1])
+		name := unescaped(c.b[i : end+1])
 		if seen, err = c.add(name, first, seen); err != nil {
 			return i, err
 		}
@@ -210,8 +210,8 @@ func (c *checker) object(i int) (end int, err error) {
 // add notes a name of the object whose names begin at first. seen has them when they are many.
 func (c *checker) add(name []byte, first int, seen map[string]bool) (map[string]bool, error) {
 	own := c.names[first:]
-	if len(own) == fewNames && seen == nil {
-		seen = make(map[string]bool, 2*fewNames)
+	if len(own) == firstNames && seen == nil {
+		seen = make(map[string]bool, 2*firstNames)
 		for _, n := range own {
 			seen[string(n)] = true
 		}

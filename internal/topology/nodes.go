@@ -75,7 +75,7 @@ func (d *document) readNodes(s *Snapshot, sourceHost string, tls bool) error {
 	if s.Locator == LocatorNone {
 		bound = len(ext)
 	}
-	var others []Node
+	var more []Node
 	for i, v := range ext {
 		if !v.is('{') {
 			return v.mismatch("nodesExt")
@@ -87,11 +87,11 @@ func (d *document) readNodes(s *Snapshot, sourceHost string, tls bool) error {
 		if n.KV = n.KV && i < bound; n.KV {
 			s.Nodes = append(s.Nodes, n)
 		} else {
-			others = append(others, n)
+			more = append(more, n)
 		}
 	}
 	s.kvNodes = len(s.Nodes)
-	s.Nodes = append(s.Nodes, others...)
+	s.Nodes = append(s.Nodes, more...)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
 	if o.MaxDepth <= 0 {
 		o.MaxDepth = 64
 	}
-	sourceHost = bare(sourceHost)
+	sourceHost = unbracketed(sourceHost)
 	host := sourceHost
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

@@ -102,9 +102,9 @@ func TestTheSameNameInDifferentObjectsIsNoMemberTwice(t *testing.T) {
 // Which port of a data node must be right depends on whether TLS is used.
 func TestThePortsThatAreUsedMustBeRight(t *testing.T) {
 	for _, tc := range []struct {
-		services string
-		plain    bool // accepted without TLS
-		tls      bool // and with it
+		services  string
+		cleartext bool // accepted without TLS
+		tls       bool // and with it
 	}{
 		{`{"kv":1,"kvSSL":"2"}`, true, false},
 		{`{"kv":70000,"kvSSL":2}`, false, true},
@@ -112,7 +112,7 @@ func TestThePortsThatAreUsedMustBeRight(t *testing.T) {
 	} {
 		for _, tls := range []bool{false, true} {
 			s, err := topology.Parse([]byte(`{"nodesExt":[{"services":`+tc.services+`}]}`), "h", topology.Options{TLS: tls})
-			want := tc.plain
+			want := tc.cleartext
 			if tls {
 				want = tc.tls
 			}

@@ -129,7 +129,7 @@ func TestEveryCapturedMapIsUsable(t *testing.T) {
 	require.Equal(t, -1, s.NodeIndex(5, 1))
 }
 
-func TestTheSourceHostStandsInForMissingOnes(t *testing.T) {
+func TestTheSourceHostReplacesMissingOnes(t *testing.T) {
 	raw := []byte(`{"nodeLocator":"vbucket","nodes":[{}],"nodesExt":[{"services":{"kv":1}},{"hostname":"$HOST","services":{"kv":1,"mgmt":2}}]}`)
 	for host, want := range map[string]string{"h": "h", "::1": "[::1]", "[::1]": "[::1]", `we"ird`: `we"ird`} {
 		s, err := topology.Parse(raw, host, topology.Options{})

@@ -160,10 +160,10 @@ func TestNetworkBufferHoldsWritersBack(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Empty(t, done, "four bytes are too little room")
-		rest := make([]byte, 12)
-		_, err = io.ReadFull(p.server, rest)
+		tail := make([]byte, 12)
+		_, err = io.ReadFull(p.server, tail)
 		require.NoError(t, err)
-		require.Equal(t, "0123456789abcdef", string(b)+string(rest))
+		require.Equal(t, "0123456789abcdef", string(b)+string(tail))
 		require.NoError(t, <-done)
 		require.EqualValues(t, 16, p.link.Up().Written())
 		require.EqualValues(t, 16, p.link.Up().Delivered())
@@ -407,7 +407,7 @@ func TestNetworkAddressBook(t *testing.T) {
 	})
 }
 
-func TestNetworkListenerCloseResetsWhatNobodyAccepted(t *testing.T) {
+func TestNetworkListenerCloseResetsWhatWasNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New(memnet.Options{})
 		l, err := n.Listen(address)

@@ -72,8 +72,8 @@ func (s *Session) ReplyTyped(p *memd.Packet, status memd.Status, datatype memd.D
 func (s *Session) Key(p *memd.Packet) string {
 	key := p.Key
 	if s.Features().Has(memd.FeatureCollections) && len(key) > 0 {
-		if _, rest, err := memd.ParseLEB128(key); err == nil {
-			key = rest
+		if _, tail, err := memd.ParseLEB128(key); err == nil {
+			key = tail
 		}
 	}
 	return string(key)

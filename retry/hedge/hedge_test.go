@@ -389,15 +389,15 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				why := errors.New("the caller left")
 				ctx, cancel := context.WithCancelCause(t.Context())
-				came := make(chan struct{})
+				arrived := make(chan struct{})
 				g := &gate{allow: func(*hedge.Avoid) bool { // the second send waits until both have happened
-					close(came)
+					close(arrived)
 					synctest.Wait()
 					return false
 				}}
 				p := hedge.Policy{MaxAttempts: 2, NonFatal: isBusy, Idempotent: true, Throttle: g}
 				r, stats, err := hedge.Do(ctx, p, func(context.Context, int, *hedge.Avoid) (int, error) {
-					<-came
+					<-arrived
 					cancel(why)
 					return 7, answer
 				})

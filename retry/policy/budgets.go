@@ -56,9 +56,9 @@ var bucketKinds = [...]retry.Kind{retry.ServerSide, retry.ClientSide, retry.Thro
 
 func newBucketDoc() *bucketDoc {
 	b := &bucketDoc{}
-	usual := DefaultCosts()
+	defaults := DefaultCosts()
 	for i, k := range bucketKinds {
-		b.costs[i] = uint64(usual.of(k))
+		b.costs[i] = uint64(defaults.of(k))
 	}
 	return b
 }

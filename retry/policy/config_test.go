@@ -74,9 +74,10 @@ func TestPushbackRestartsEveryJitter(t *testing.T) {
 			fields := map[string]string{"maxAttempts": `6`, "jitter": strconv.Quote(jitter)}
 			c := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 10, Dice: dice(0.5)})
 			e, _ := c.For(retry.KV, "get")
-			plain := answer{why: retry.KVLocked}
+			withoutHint := answer{why: retry.KVLocked}
 			pushed := answer{why: retry.KVLocked, hint: retry.Hint{Pushback: retry.PushbackAfter(900 * ms)}}
-			x := newCall(e.Strategy, script(plain, plain, pushed, plain, plain, answer{ok: true})).play()
+			x := newCall(e.Strategy, script(withoutHint, withoutHint, pushed, withoutHint, withoutHint,
+				answer{ok: true})).play()
 			require.Len(t, x.at, 6)
 			delay := func(n int) time.Duration { return x.at[n+1] - x.at[n] }
 			require.Equal(t, 900*ms, delay(2))

@@ -61,10 +61,10 @@ func TestPushbackDoesNotExtendTheLimit(t *testing.T) {
 // initial one again.
 func TestBackoffRestartsAfterPushback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plain := answer{why: retry.KVTemporaryFailure}
+		withoutHint := answer{why: retry.KVTemporaryFailure}
 		pushed := answer{why: retry.KVTemporaryFailure, hint: retry.Hint{Pushback: retry.PushbackAfter(500 * ms)}}
 		s := policy.Pushback{Base: retry.BestEffort{Backoff: retry.Exponential(10*ms, 10000*ms, 2)}}
-		c := newCall(s, script(plain, plain, pushed, plain, plain, answer{ok: true})).play()
+		c := newCall(s, script(withoutHint, withoutHint, pushed, withoutHint, withoutHint, answer{ok: true})).play()
 		require.Equal(t, inMS(0, 10, 10+20, 30+500, 530+10, 540+20), c.at)
 	})
 }

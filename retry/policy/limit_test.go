@@ -24,9 +24,9 @@ func TestLimitOfAttempts(t *testing.T) {
 		require.Equal(t, inMS(0, 10, 20, 30), c.at)
 		require.Equal(t, 30*ms, c.end)
 		c.ended(t, retry.ErrExhausted, errCause)
-		plain := run(policy.Only{}, retry.KVLocked, retry.Hint{})
-		plain.ended(t, errCause)
-		require.NotErrorIs(t, plain.err, retry.ErrExhausted)
+		withoutHint := run(policy.Only{}, retry.KVLocked, retry.Hint{})
+		withoutHint.ended(t, errCause)
+		require.NotErrorIs(t, withoutHint.err, retry.ErrExhausted)
 	})
 }
 

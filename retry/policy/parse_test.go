@@ -63,9 +63,9 @@ func TestOnePolicyOrTheOther(t *testing.T) {
 	require.True(t, kv.Strategy != nil && kv.Hedge == nil)
 	query, _ := c.For(retry.Query, "query")
 	require.True(t, query.Strategy == nil && query.Hedge != nil)
-	rest, ok := c.For(retry.Views, "query")
-	require.True(t, ok && rest.Strategy == nil && rest.Hedge == nil, "no policy: what the client does without the file")
-	require.Equal(t, 3*time.Second, rest.Timeout)
+	tail, ok := c.For(retry.Views, "query")
+	require.True(t, ok && tail.Strategy == nil && tail.Hedge == nil, "no policy: what the client does without the file")
+	require.Equal(t, 3*time.Second, tail.Timeout)
 }
 
 // TestMaxAttempts proves GA6-7 and GA6-31: a JSON integer above 1, capped at 5 or at what the client says.

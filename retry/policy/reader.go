@@ -121,11 +121,11 @@ func (r *reader) broken(err error) error {
 		return &ParseError{Path: r.under(name), Value: shown(strconv.QuoteToASCII(name)), Reason: "is there twice"}
 	}
 	reason := fmt.Sprintf("is no JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
-	rest := r.data[min(max(int(syntax.ByteOffset), 0), len(r.data)):]
-	if len(rest) == 0 {
+	tail := r.data[min(max(int(syntax.ByteOffset), 0), len(r.data)):]
+	if len(tail) == 0 {
 		return r.fault("", reason)
 	}
-	return r.fault(strconv.QuoteToASCII(string(rest[:min(len(rest), maxShown/4)])), reason)
+	return r.fault(strconv.QuoteToASCII(string(tail[:min(len(tail), maxShown/4)])), reason)
 }
 
 // value reads a value of the kind; kinds are those of jsontext, and 'b' is true or false.

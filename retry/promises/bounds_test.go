@@ -116,8 +116,9 @@ func TestWithoutADelayAllHedgesAreSentAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheFirstGoodAnswerWinsAndTheOthersAreCancelled: what answers later changes nothing, and the call has one outcome.
-func TestTheFirstGoodAnswerWinsAndTheOthersAreCancelled(t *testing.T) {
+// TestTheFirstGoodAnswerWinsAndTheOtherAttemptsAreCancelled: what answers later changes nothing, and the call has one
+// outcome.
+func TestTheFirstGoodAnswerWinsAndTheOtherAttemptsAreCancelled(t *testing.T) {
 	hedged(t, hedgesGets(""), func(t *testing.T, w *world, get func() (kv.GetResult, time.Duration, error)) {
 		w.fails(memd.OpGet, 1, mock.DelayReply(time.Second))
 		r, took, err := get()

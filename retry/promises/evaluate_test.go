@@ -26,8 +26,8 @@ func quick() retry.Loop { return retry.Loop{MaxAttempts: 4, Strategy: every(ms)}
 // once is a strategy for the client's own call within a loop: it never retries.
 var once = stops{}
 
-// TestADoAroundACallIsOneLine: the loop does what the call's own strategy would.
-func TestADoAroundACallIsOneLine(t *testing.T) {
+// TestADoOfACallIsOneLine: the loop does what the call's own strategy would.
+func TestADoOfACallIsOneLine(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		op := kv.Upsert{Key: []byte("k"), Value: []byte("v"), Common: kv.Common{Retry: once}}
 		in := w.refuses(memd.OpSet, 3, memd.StatusTmpFail)
@@ -60,8 +60,8 @@ func TestADoAroundACallIsOneLine(t *testing.T) {
 	})
 }
 
-// TestADoAroundAnIncrementNeverAppliesItTwice: whatever the server does, the counter says how often it was applied.
-func TestADoAroundAnIncrementNeverAppliesItTwice(t *testing.T) {
+// TestADoOfAnIncrementNeverAppliesItTwice: whatever the server does, the counter says how often it was applied.
+func TestADoOfAnIncrementNeverAppliesItTwice(t *testing.T) {
 	for name, f := range map[string]mock.Fault{
 		"lost before it is executed": mock.CloseBefore(), "lost after it is executed": mock.CloseAfter(),
 		"no answer":  mock.DropReply(),

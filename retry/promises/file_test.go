@@ -225,7 +225,7 @@ func TestAFileGovernsEveryService(t *testing.T) {
 // TestAFileIsRefusedForWhatItCannotDo: each error names the field, the value and what is allowed.
 func TestAFileIsRefusedForWhatItCannotDo(t *testing.T) {
 	const hedge = `,"hedgingPolicy":{"maxAttempts":2}`
-	entry := func(name, rest string) string { return `{"operationConfig":[{"name":[` + name + `]` + rest + `}]}` }
+	entry := func(name, tail string) string { return `{"operationConfig":[{"name":[` + name + `]` + tail + `}]}` }
 	retried := func(fields string) string {
 		return entry(`{"service":"kv"}`, `,"retryPolicy":{"retryableReasons":["KV_LOCKED"],"maxAttempts":2,`+fields+`}`)
 	}

@@ -30,8 +30,8 @@ func hedgesGets(more string) string {
 		"hedgingPolicy":{"maxAttempts":3,"hedgingDelay":"0.02s","nonFatalReasons":["KV_TEMPORARY_FAILURE"]}}]}`
 }
 
-// plainGets are all the ways to start a plain kv.Get.
-func plainGets() map[string]func(context.Context, kv.Dispatcher, kv.Get) (kv.GetResult, error) {
+// unhedgedGets are all the ways to start a plain kv.Get.
+func unhedgedGets() map[string]func(context.Context, kv.Dispatcher, kv.Get) (kv.GetResult, error) {
 	return map[string]func(context.Context, kv.Dispatcher, kv.Get) (kv.GetResult, error){
 		"Do": kv.Do[kv.GetResult, kv.Get],
 		"Start": func(ctx context.Context, d kv.Dispatcher, g kv.Get) (kv.GetResult, error) {
@@ -59,7 +59,7 @@ func hedged(t *testing.T, text string, f func(t *testing.T, w *world, get func()
 	error)),
 ) {
 	t.Helper()
-	for name, start := range plainGets() {
+	for name, start := range unhedgedGets() {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, w *world) {
 				_, err := kv.Do(t.Context(), w.b, kv.Upsert{
@@ -123,7 +123,7 @@ func TestANonFatalFailureSendsTheNextHedgeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAFatalFailureCancelsTheOthersAndIsReturned(t *testing.T) {
+func TestAFatalFailureCancelsTheOtherAttemptsAndIsReturned(t *testing.T) {
 	hedged(t, hedgesGets(""), func(t *testing.T, w *world, get func() (kv.GetResult, time.Duration, error)) {
 		w.refuses(memd.OpGet, 0, memd.StatusLocked) // a reason, but none that the file lists
 		_, replicas := w.frames()
@@ -288,7 +288,7 @@ func TestAnRPCIsGovernedByARetryPolicyOrAHedgePolicyNotBoth(t *testing.T) {
 	t.Run("kv", func(t *testing.T) {
 		virtual(t, func(t *testing.T, w *world) {
 			h := &kv.Hedge{MaxAttempts: 2, Delay: time.Second}
-			for name, get := range plainGets() {
+			for name, get := range unhedgedGets() {
 				if name == "GetMulti" {
 					continue
 				}

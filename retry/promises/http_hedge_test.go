@@ -192,7 +192,7 @@ func TestAHedgedRequestIsOneOperation(t *testing.T) {
 		}, func(c *core.Config) { c.Observe.MeterProvider = d })
 		return n
 	}
-	plain := count(nil)
-	require.Positive(t, plain)
-	require.Equal(t, plain, count(&core.Hedge{MaxAttempts: 3, Delay: 100 * ms}))
+	unhedged := count(nil)
+	require.Positive(t, unhedged)
+	require.Equal(t, unhedged, count(&core.Hedge{MaxAttempts: 3, Delay: 100 * ms}))
 }

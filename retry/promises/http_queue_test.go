@@ -27,8 +27,8 @@ func rawGet(path string) core.HTTPRequest {
 	return core.HTTPRequest{Method: "GET", Path: path, Timeout: time.Minute}
 }
 
-// crowd sends requests at the same time and gives a function that waits for their ends.
-func (w *world) crowd(n int, r core.HTTPRequest) (wait func() []error) {
+// manyCalls sends requests at the same time and gives a function that waits for their ends.
+func (w *world) manyCalls(n int, r core.HTTPRequest) (wait func() []error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
@@ -53,10 +53,10 @@ func TestOfTheRequestsInTheQueueOneGoesFirst(t *testing.T) {
 	virtualOf(t, oneNode(), func(t *testing.T, w *world) {
 		w.manager(busy(10), slow(3*time.Second), done())
 		began := time.Now()
-		first := w.crowd(1, rawGet("/x"))
+		first := w.manyCalls(1, rawGet("/x"))
 		time.Sleep(time.Second)
-		rest := w.crowd(50, rawGet("/x"))
-		for _, err := range append(first(), rest()...) {
+		tail := w.manyCalls(50, rawGet("/x"))
+		for _, err := range append(first(), tail()...) {
 			require.NoError(t, err)
 		}
 		at := w.arrivals(mock.ManagementService, "/x", began)
@@ -71,9 +71,9 @@ func TestTheQueueGoesOnWaitingWhileTheFirstIsThrottled(t *testing.T) {
 	virtualOf(t, oneNode(), func(t *testing.T, w *world) {
 		w.manager(busy(10), busy(7), busy(5), done())
 		began := time.Now()
-		first := w.crowd(1, rawGet("/x"))
-		rest := w.crowd(20, rawGet("/x"))
-		for _, err := range append(first(), rest()...) {
+		first := w.manyCalls(1, rawGet("/x"))
+		tail := w.manyCalls(20, rawGet("/x"))
+		for _, err := range append(first(), tail()...) {
 			require.NoError(t, err)
 		}
 		at := w.arrivals(mock.ManagementService, "/x", began)
@@ -95,11 +95,11 @@ func TestWhenTheFirstIsGoneTheNextGoes(t *testing.T) {
 			gone <- err
 		}()
 		synctest.Wait()
-		rest := w.crowd(20, rawGet("/x"))
+		tail := w.manyCalls(20, rawGet("/x"))
 		time.Sleep(time.Second)
 		cancel()
 		require.ErrorIs(t, <-gone, cberr.RequestCanceled)
-		for _, err := range rest() {
+		for _, err := range tail() {
 			require.NoError(t, err)
 		}
 		at := w.arrivals(mock.ManagementService, "/x", began)
@@ -113,17 +113,17 @@ func TestTheQueueIsBounded(t *testing.T) {
 	const most, more = 1024, 30
 	virtualOf(t, oneNode(), func(t *testing.T, w *world) {
 		w.manager(busy(10), done())
-		first := w.crowd(1, rawGet("/x"))
-		queued := w.crowd(most, rawGet("/x"))
+		first := w.manyCalls(1, rawGet("/x"))
+		queued := w.manyCalls(most, rawGet("/x"))
 		stopped := rawGet("/x")
 		stopped.Retry = never{}
-		for _, err := range w.crowd(more, stopped)() {
+		for _, err := range w.manyCalls(more, stopped)() {
 			info, ok := retry.InfoOf(err)
 			require.True(t, ok, "%v", err)
 			require.Equal(t, retry.EndpointNotWritable, info.Reason)
 			require.False(t, ambiguousOf(err))
 		}
-		late := w.crowd(more, rawGet("/x")) // the default strategy waits
+		late := w.manyCalls(more, rawGet("/x")) // the default strategy waits
 		for _, err := range append(append(first(), queued()...), late()...) {
 			require.NoError(t, err)
 		}
@@ -186,7 +186,7 @@ func TestTheQueueIsOfOneNode(t *testing.T) {
 		w.m.Script(mock.ServiceMatch{Service: mock.ManagementService, Path: "/x", Times: 1}, busy(10))
 		pinned := rawGet("/x")
 		pinned.Endpoint = w.c.Endpoints(core.Management)[0]
-		wait := w.crowd(1, pinned)
+		wait := w.manyCalls(1, pinned)
 		began := time.Now()
 		for range 12 {
 			_, err := w.do(rawGet("/x"))

@@ -153,9 +153,9 @@ func TestGivingUpLooksAtTheDeadlineToo(t *testing.T) {
 	}
 }
 
-// TestARetryThatSleepsDoesNotBlockOthers: the document's motive. Ten thousand wait, and a call beside them takes no
+// TestARetryThatSleepsDoesNotBlockOtherCalls: the document's motive. Ten thousand wait, and a call beside them takes no
 // longer.
-func TestARetryThatSleepsDoesNotBlockOthers(t *testing.T) {
+func TestARetryThatSleepsDoesNotBlockOtherCalls(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		w.refuses(memd.OpSet, 0, memd.StatusLocked)
 		var waiting []kv.Future[kv.MutationResult]

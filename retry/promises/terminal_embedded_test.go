@@ -16,12 +16,12 @@ import (
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
-// aroundDefault is a strategy as the guide recommends it: it embeds the default one and adds to it.
-type aroundDefault struct {
+// wrapsDefault is a strategy as the guide recommends it: it embeds the default one and adds to it.
+type wrapsDefault struct {
 	retry.FastFailOnTerminalError
 }
 
-func (s aroundDefault) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
+func (s wrapsDefault) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	return s.FastFailOnTerminalError.RetryAfter(ctx, r, why)
 }
 
@@ -51,16 +51,16 @@ var waits = map[string]func(ctx context.Context, c *core.Cluster) error{
 }
 
 // A strategy that embeds the default one, or has it inside, fails as fast as it does, whatever waits.
-func TestAStrategyAroundTheDefaultKeepsFastFailureEverywhere(t *testing.T) {
+func TestAStrategyThatWrapsTheDefaultKeepsFastFailureEverywhere(t *testing.T) {
 	for name, s := range map[string]retry.Strategy{
 		"default":              nil,
-		"embedded":             aroundDefault{},
-		"embedded, by pointer": &aroundDefault{},
+		"embedded":             wrapsDefault{},
+		"embedded, by pointer": &wrapsDefault{},
 		"embedded, nothing added": struct {
 			retry.FastFailOnTerminalError
 		}{},
 		"Limit":              policy.Limit{MaxAttempts: 4},
-		"Limit of the embed": policy.Limit{Base: aroundDefault{}, MaxAttempts: 4},
+		"Limit of the embed": policy.Limit{Base: wrapsDefault{}, MaxAttempts: 4},
 		"Only":               policy.Only{},
 		"Pushback":           policy.Pushback{},
 		"Bucket":             policy.Bucket{},

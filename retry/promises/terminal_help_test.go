@@ -56,8 +56,8 @@ func encrypted(m *mock.Cluster) func(*core.Config) {
 	}
 }
 
-// trustsNobody has the client refuse every certificate.
-func trustsNobody(cfg *core.Config) { cfg.TLS.Config.RootCAs = x509.NewCertPool() }
+// trustsNoCA has the client refuse every certificate.
+func trustsNoCA(cfg *core.Config) { cfg.TLS.Config.RootCAs = x509.NewCertPool() }
 
 // silence keeps a node's addresses from ever answering.
 func silence(m *mock.Cluster, node int) {

@@ -44,7 +44,7 @@ func conditions() map[string]condition {
 			change: func(m *mock.Cluster) func(*core.Config) {
 				return func(cfg *core.Config) {
 					encrypted(m)(cfg)
-					trustsNobody(cfg)
+					trustsNoCA(cfg)
 				}
 			},
 			kind: cberr.TLSFailure, reason: retry.TLSError,
@@ -235,7 +235,7 @@ func TestACallThatWaitsOnAWorkingConnectionNamesTheConditionOfAnother(t *testing
 
 // A working path never fails because another one is sick, not even while both are made: seeds that are equally far away
 // answer at about the same time, and whichever is first decides nothing.
-func TestASeedThatRefusesFailsNoCallOfTheOthers(t *testing.T) {
+func TestASeedThatRefusesFailsNoCallOfOtherSeeds(t *testing.T) {
 	for range 20 {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLAuth}},

@@ -54,10 +54,10 @@ func (f forger) Sign(r io.Reader, digest []byte, o crypto.SignerOpts) ([]byte, e
 	return f.Signer.Sign(r, other, o)
 }
 
-// plainSpeaker answers TLS with something else.
-type plainSpeaker struct{ net.Listener }
+// cleartextNode answers TLS with something else.
+type cleartextNode struct{ net.Listener }
 
-func (l plainSpeaker) Accept() (net.Conn, error) {
+func (l cleartextNode) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
 	if err == nil {
 		_, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -168,7 +168,7 @@ func TestEveryFormOfATLSFailureIsTLSError(t *testing.T) {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				require.NoError(t, err)
 				if change == nil {
-					l = plainSpeaker{l}
+					l = cleartextNode{l}
 				} else {
 					l = tls.NewListener(l, server)
 				}

@@ -24,9 +24,9 @@ func guidesFile(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/retry.md")
 	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "\n```json\n")
+	_, tail, ok := strings.Cut(string(text), "\n```json\n")
 	require.True(t, ok)
-	example, _, ok := strings.Cut(rest, "```")
+	example, _, ok := strings.Cut(tail, "```")
 	require.True(t, ok)
 	require.Contains(t, example, `"hedgingPolicy"`)
 	return example
@@ -109,7 +109,7 @@ func passUnnoticed(t *testing.T, text string) {
 	}
 }
 
-func TestTheGuidesExamplePolicyFileHarmsNobody(t *testing.T) { passUnnoticed(t, guidesFile(t)) }
+func TestTheGuidesExamplePolicyFileHarmsNoCall(t *testing.T) { passUnnoticed(t, guidesFile(t)) }
 
 func TestTransparentRetriesAreRegardlessOfTheRetryConfiguration(t *testing.T) {
 	passUnnoticed(t, strings.ReplaceAll(narrow, "%s", ""))

@@ -195,9 +195,9 @@ func TestRowsBeforeAStallArrive(t *testing.T) {
 	}
 	require.NotContains(t, got, "behind")
 	s.Release()
-	rest, err := io.ReadAll(res.Body)
+	tail, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
-	require.Contains(t, string(rest), "behind")
+	require.Contains(t, string(tail), "behind")
 }
 
 func TestStalledAnswersGoOn(t *testing.T) {

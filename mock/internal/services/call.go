@@ -127,7 +127,7 @@ func (a *Answer) overlay(on *Answer) {
 		on.Members[k] = v
 	}
 	on.Mutated += a.Mutated
-	on.Warnings, on.Early, on.Hold = append(on.Warnings, a.Warnings...), a.Early, a.Hold
+	on.Warnings, on.RowsLast, on.Hold = append(on.Warnings, a.Warnings...), a.RowsLast, a.Hold
 	on.Delay, on.RowDelay, on.Chunk, on.Trickle = a.Delay, a.RowDelay, a.Chunk, a.Trickle
 	on.CutRows, on.CutBytes, on.StallRows, on.StallBytes = a.CutRows, a.CutBytes, a.StallRows, a.StallBytes
 	on.Never, on.Close, on.Deadline = a.Never, a.Close, a.Deadline

@@ -111,7 +111,7 @@ func (o *outlet) object(s *held) ending {
 	if end := put(e.head); end != onward {
 		return end
 	}
-	if o.a.Early {
+	if o.a.RowsLast {
 		if end := put(e.tail(len(o.a.Rows), 0, 0)); end != onward {
 			return end
 		}
@@ -128,7 +128,7 @@ func (o *outlet) object(s *held) ending {
 		o.a.Errors = o.x.timedOut()
 		o.until = time.Time{}
 	}
-	if end = o.write(s, []byte("]")); end == onward && !o.a.Early {
+	if end = o.write(s, []byte("]")); end == onward && !o.a.RowsLast {
 		end = put(e.tail(o.rows, o.size, max(time.Since(o.at), time.Microsecond)))
 	}
 	if end == onward {

@@ -32,8 +32,8 @@ var (
 	systemIndexes = regexp.MustCompile("(?i)\\bFROM\\s+`?system`?:`?indexes\\b")
 )
 
-// plainName takes the namespace and the quotes away from a keyspace.
-func plainName(s string) string {
+// unquotedName takes the namespace and the quotes away from a keyspace.
+func unquotedName(s string) string {
 	s = strings.ReplaceAll(s, "`", "")
 	if before, after, ok := strings.Cut(s, ":"); ok && strings.EqualFold(before, "default") {
 		return after
@@ -48,26 +48,26 @@ func (x *Call) indexStatement() (Answer, bool) {
 		return Answer{Rows: x.listIndexes()}, true
 	}
 	if m := createPrimary.FindStringSubmatch(st); m != nil {
-		name := plainName(m[1])
+		name := unquotedName(m[1])
 		if name == "" {
 			name = "#primary"
 		}
-		return x.createIndex(queryIndex{name, plainName(m[3]), "", true}, m[2] != ""), true
+		return x.createIndex(queryIndex{name, unquotedName(m[3]), "", true}, m[2] != ""), true
 	}
 	if m := createIndex.FindStringSubmatch(st); m != nil {
-		return x.createIndex(queryIndex{plainName(m[1]), plainName(m[3]), m[4], false}, m[2] != ""), true
+		return x.createIndex(queryIndex{unquotedName(m[1]), unquotedName(m[3]), m[4], false}, m[2] != ""), true
 	}
 	if m := dropPrimary.FindStringSubmatch(st); m != nil {
-		return x.dropIndex("#primary", plainName(m[2]), m[1] != ""), true
+		return x.dropIndex("#primary", unquotedName(m[2]), m[1] != ""), true
 	}
 	if m := dropIndex.FindStringSubmatch(st); m != nil {
-		return x.dropIndex(plainName(m[1]), plainName(m[3]), m[2] != ""), true
+		return x.dropIndex(unquotedName(m[1]), unquotedName(m[3]), m[2] != ""), true
 	}
 	if m := dropIndexOld.FindStringSubmatch(st); m != nil {
-		return x.dropIndex(plainName(m[2]), plainName(m[1]), false), true
+		return x.dropIndex(unquotedName(m[2]), unquotedName(m[1]), false), true
 	}
 	if m := buildIndex.FindStringSubmatch(st); m != nil {
-		if failure := x.s.keyspaceMissing(plainName(m[1])); failure != nil {
+		if failure := x.s.keyspaceMissing(unquotedName(m[1])); failure != nil {
 			return *failure, true
 		}
 		return Answer{}, true

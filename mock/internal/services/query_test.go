@@ -223,7 +223,7 @@ func TestMembersOfAnAnswer(t *testing.T) {
 	c := mock.Start(t)
 	a := newAsker(t, c)
 	c.ScriptQuery("x", mock.Answer{
-		Rows: []string{"1"}, Early: true, Header: http.Header{"retry-after": {"3"}},
+		Rows: []string{"1"}, RowsLast: true, Header: http.Header{"retry-after": {"3"}},
 		Members:  map[string]string{"metrics": "", "status": `"completed"`, "extra": `{"a":[]}`},
 		Warnings: []mock.ServiceError{{Code: 5, Message: "slow"}}, Errors: []mock.ServiceError{{Raw: `{"code":"text"}`}},
 	})

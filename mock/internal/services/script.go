@@ -40,7 +40,7 @@ type Answer struct {
 	Warnings []Error           //
 	Mutated  int               // documents that the statement has changed, for the metrics of the query service
 	Members  map[string]string // JSON texts: add to the envelope, or replace what it has; an empty text leaves out
-	Early    bool              // everything else comes before the rows
+	RowsLast bool              // everything else comes before the rows
 	Body     []byte            // sent as it is
 	Default  bool              // rows, errors and members are those without a script; what follows holds
 

@@ -34,7 +34,7 @@ func (x *Call) execute() Answer {
 		return Answer{}
 	}
 	if m := keyspaceName.FindStringSubmatch(st); m != nil {
-		return x.keyspace(plainName(m[1]))
+		return x.keyspace(unquotedName(m[1]))
 	}
 	m := constantSelect.FindStringSubmatch(st)
 	if m == nil {
@@ -113,7 +113,7 @@ func (x *Call) dataset(source string) Answer {
 		return *failure1(24025, "Cannot find bucket %s", source)
 	}
 	m := dataset.FindStringSubmatch(x.rq.Statement)
-	name := plainName(m[2])
+	name := unquotedName(m[2])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.datasets[name]; known && m[1] == "" {

@@ -44,8 +44,8 @@ func parsePath(path string) ([]part, memd.Status) {
 }
 
 // bracket takes "[n]" off the path, with the dot behind it.
-func bracket(path string) (part part, rest string, ok bool) {
-	digits, rest, ok := strings.Cut(path[1:], "]")
+func bracket(path string) (part part, tail string, ok bool) {
+	digits, tail, ok := strings.Cut(path[1:], "]")
 	if !ok {
 		return part, "", false
 	}
@@ -58,15 +58,15 @@ func bracket(path string) (part part, rest string, ok bool) {
 	default:
 		part.index, _ = strconv.Atoi("0" + digits) // digits only; a server takes "[]" for the first element
 	}
-	if rest == "" || rest[0] == '[' {
-		return part, rest, true
+	if tail == "" || tail[0] == '[' {
+		return part, tail, true
 	}
-	return part, rest[1:], rest[0] == '.'
+	return part, tail[1:], tail[0] == '.'
 }
 
 // component takes a key off the path, with the dot behind it. Between backticks dots and brackets are part of the key;
 // a doubled backtick is one of the key itself. What JSON escapes must be escaped.
-func component(path string) (part part, rest string, ok bool) {
+func component(path string) (part part, tail string, ok bool) {
 	quoted, escaped := false, false
 	end := len(path)
 scan:
@@ -97,8 +97,8 @@ scan:
 	if quoted || escaped {
 		return part, "", false
 	}
-	part.key, rest = unquote(path[:end]), strings.TrimPrefix(path[end:], ".")
-	return part, rest, part.key != ""
+	part.key, tail = unquote(path[:end]), strings.TrimPrefix(path[end:], ".")
+	return part, tail, part.key != ""
 }
 
 // unquote removes the backticks that quote, and halves the doubled ones.

@@ -113,7 +113,7 @@ func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
 		case removed:
 			return refuse(memd.StatusSubdocInvalidCombo, "The document is removed and changed")
 		}
-		s, rest, no := rq.nextSpec(b)
+		s, tail, no := rq.nextSpec(b)
 		if no != nil {
 			return no
 		}
@@ -126,7 +126,7 @@ func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
 		if removed = s.Op == memd.OpDelete; removed && bodies > 1 {
 			return refuse(memd.StatusSubdocInvalidCombo, "The document is changed and removed")
 		}
-		b, rq.Specs = rest, append(rq.Specs, s)
+		b, rq.Specs = tail, append(rq.Specs, s)
 	}
 	if len(rq.Specs) == 0 {
 		return refuse(memd.StatusSubdocInvalidCombo, "No paths")
@@ -135,7 +135,7 @@ func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
 }
 
 // nextSpec takes the first spec off b.
-func (rq *Request) nextSpec(b []byte) (s Spec, rest []byte, no *Refusal) {
+func (rq *Request) nextSpec(b []byte) (s Spec, tail []byte, no *Refusal) {
 	head := 4
 	if rq.Mutates {
 		head = 8
