@@ -106,34 +106,37 @@ var rules = map[string]rule{
 	"views":     {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 	"analytics": {layer: 2, only: []string{"cberr", "retry", "internal/httpsvc"}, never: noHTTP},
 
-	"internal/conn": {
-		layer: 3, only: []string{"memd", "cberr", "retry", "internal/observe", "errormap", "internal/call"},
-		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: noHTTP,
+	"internal/handshake": {
+		layer: 3, only: []string{"memd", "cberr", "internal/observe", "internal/call"},
+		external: []string{"github.com/xdg-go/scram"}, never: noHTTP,
 	},
 
+	"internal/health": {layer: 4, only: []string{"cberr", "retry", "internal/handshake"}, never: noNetwork},
+	"internal/conn":   {layer: 4, only: []string{"memd", "retry", "internal/call", "internal/handshake"}, never: noHTTP},
+
 	"internal/dispatch": {
-		layer: 4,
+		layer: 5,
 		only: []string{
 			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
-			"internal/call", "kv", "internal/conn",
+			"internal/call", "kv", "internal/handshake", "internal/health", "internal/conn",
 		},
 		never: noHTTP,
 	},
-	"internal/httpx": {layer: 4, only: []string{
+	"internal/httpx": {layer: 5, only: []string{
 		"cberr", "retry", "internal/observe", "internal/httpsvc",
-		"internal/topology", "internal/conn",
+		"internal/topology", "internal/handshake", "internal/health",
 	}},
 
-	"core": {layer: 5, below: true, external: []string{
+	"core": {layer: 6, below: true, external: []string{
 		otelPath + "metric", otelPath + "trace",
 		"github.com/coder/websocket",
 	}},
 
-	"cmd/couchcore":     {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
-	"cmd/couchcore/...": {layer: 6, below: true, external: []string{"github.com/alecthomas/kong"}},
-	"examples/...":      {layer: 6, below: true},
-	"internal/bench":    {layer: 6, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
-	"bench":             {layer: 7, only: []string{"internal/bench"}},
+	"cmd/couchcore":     {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
+	"cmd/couchcore/...": {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
+	"examples/...":      {layer: 7, below: true},
+	"internal/bench":    {layer: 7, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
+	"bench":             {layer: 8, only: []string{"internal/bench"}},
 
 	"":                 {layer: beside},
 	"core/field":       {layer: beside},

@@ -20,7 +20,7 @@ var secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|toke
 
 // secretFields may hold text all the same, with the reason.
 var secretFields = map[string]string{
-	"internal/conn keyringEntry.password": "behind a function, see Keyring",
+	"internal/handshake keyringEntry.password": "behind a function, see Keyring",
 	"cmd/couchcore connectFlags.Password": "what was typed on the command line",
 	"cmd/couchcore mockCmd.Password":      "of a mock cluster, which prints it",
 	"cmd/couchcore mockReady.Password":    "of a mock cluster, which prints it",

@@ -16,6 +16,8 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
@@ -47,14 +49,14 @@ type Cluster struct {
 	cfg    Config
 	base   time.Time
 	orch   *retry.Orchestrator
-	health conn.Health
+	health health.Record
 	http   *httpx.Client
 	sql    *query.Service
 	log    observe.Log
 	filter *nodeFilter
 	logins *logins
 	instr  *observe.Instruments
-	keys   conn.Keyring
+	keys   handshake.Keyring
 	id     string
 	conns  atomic.Uint64
 	policy atomic.Pointer[policy.Config] // in force; nil: no policy file
@@ -155,12 +157,13 @@ func (c *Cluster) connectOptions() conn.Options {
 		agent += " " + c.cfg.Agent
 	}
 	return conn.Options{
-		Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
-		AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
-		Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(),
-		Compression: call.Compression(c.cfg.KV.Compression),
-		Timeout:     c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
-		MaxInFlight: c.cfg.Limits.InFlight,
+		Options: handshake.Options{
+			Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
+			AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
+			Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(),
+			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
+		},
+		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight,
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
 )
@@ -59,14 +59,14 @@ const (
 )
 
 // connection is for conn.Options.
-func (l *logins) connection(ctx context.Context) (conn.Credentials, error) {
+func (l *logins) connection(ctx context.Context) (handshake.Credentials, error) {
 	cr, generation, err := l.current(ctx)
 	if err == nil && cr.Username == "" && !cr.Password.Empty() {
 		err = errNameless
 	}
-	return conn.Credentials{
+	return handshake.Credentials{
 		Username: cr.Username, Password: cr.Password, Token: cr.Token,
-		Login: conn.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
+		Login: handshake.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
 	}, err
 }
 

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -56,11 +57,14 @@ type mapSource struct {
 	trying bool
 	asked  bool // a node has said that it gives no maps
 	last   error
-	tracks map[string]*conn.Track // of the addresses that were asked
+	tracks map[string]*health.Track // of the addresses that were asked
 }
 
 func (b *Bucket) newSource() *mapSource {
-	s := &mapSource{b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), tracks: map[string]*conn.Track{}}
+	s := &mapSource{
+		b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1),
+		tracks: map[string]*health.Track{},
+	}
 	cfg := &b.c.cfg
 	s.trying = cfg.Maps.Bootstrap == BootstrapHTTP || len(cfg.Seeds.Hosts) == 0 && cfg.Maps.Bootstrap != BootstrapKV
 	return s
@@ -190,7 +194,7 @@ func (s *mapSource) tail() {
 	tried := s.trying
 	s.trying, s.asked, s.last = false, false, nil
 	tracks := s.tracks
-	s.tracks = map[string]*conn.Track{}
+	s.tracks = map[string]*health.Track{}
 	s.mu.Unlock()
 	for _, t := range tracks {
 		t.Leave()
@@ -201,7 +205,7 @@ func (s *mapSource) tail() {
 }
 
 // track is what Health keeps of an address.
-func (s *mapSource) track(addr string) *conn.Track {
+func (s *mapSource) track(addr string) *health.Track {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tracks[addr]
@@ -397,12 +401,12 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.Re
 		if status, body, err = s.b.c.http.Get(ctx, addr, path); err != nil {
 			return nil, s.failure(addr, err)
 		}
-		track.Passed(conn.StepTLS)
+		track.Passed(handshake.StepTLS)
 		if status != http.StatusUnauthorized {
-			track.Passed(conn.StepAuth)
+			track.Passed(handshake.StepAuth)
 		}
 		if status == http.StatusOK {
-			track.Passed(conn.StepSelectBucket)
+			track.Passed(handshake.StepSelectBucket)
 			return body, nil
 		}
 		_ = body.Close()
@@ -421,8 +425,8 @@ type httpStatusError int
 func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered HTTP %d", int(e)) }
 
 // failure is why a node has given no map, in the form of a failed connection.
-func (s *mapSource) failure(addr string, err error) *conn.ConnectError {
-	ce := &conn.ConnectError{Addr: addr, Bucket: s.b.name, Step: conn.StepHTTP, Err: err}
+func (s *mapSource) failure(addr string, err error) *handshake.Error {
+	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP, Err: err}
 	var status httpStatusError
 	switch {
 	case errors.As(err, &status) && status == http.StatusUnauthorized:
@@ -431,8 +435,8 @@ func (s *mapSource) failure(addr string, err error) *conn.ConnectError {
 		ce.Kind = cberr.BucketAccess
 	case errors.As(err, &status) && status == http.StatusNotFound && s.b.name != "":
 		ce.Kind = cberr.BucketNotFound
-	case conn.IsTLSFailure(err):
-		ce.Step, ce.Kind = conn.StepTLS, cberr.TLSFailure
+	case handshake.IsTLSFailure(err):
+		ce.Step, ce.Kind = handshake.StepTLS, cberr.TLSFailure
 	}
 	return ce
 }

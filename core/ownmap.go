@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -66,7 +66,7 @@ func (c *Cluster) awaitMap(ctx context.Context, bucket string) {
 
 // whyNoMap is why there is no map of any bucket, or of the named one, and no newer one; nil when nothing is known.
 func (c *Cluster) whyNoMap(bucket string) error {
-	var all conn.Conditions
+	var all health.Conditions
 	for _, b := range c.all() {
 		if bucket != "" && b.name != bucket {
 			continue

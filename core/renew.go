@@ -10,8 +10,8 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -41,7 +41,7 @@ type renewer struct {
 
 // renewal is what has become of a connection's login since it was made.
 type renewal struct {
-	login conn.Login
+	login handshake.Login
 	tried time.Time // the last attempt, zero after a good one
 	since time.Time // the first of the attempts that failed
 }
@@ -173,8 +173,8 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 	switch {
 	case err != nil:
 	case cr.Login.Token && r.login.Token && w.b.c.cfg.TLS.Enabled:
-		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, conn.Bearer, conn.BearerPayload(cr.Token.Reveal()),
-			renewTimeout, dispatch.Strict)
+		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, handshake.Bearer,
+			handshake.BearerPayload(cr.Token.Reveal()), renewTimeout, dispatch.Strict)
 		var ke *kv.Error
 		final = errors.As(err, &ke) && ke.Answered && ke.Status == memd.StatusAuthError
 	default:
@@ -210,7 +210,7 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 
 // isRefusal reports whether a connection was not made because its node refuses the credentials.
 func isRefusal(err error) bool {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	return errors.As(err, &ce) && ce.Kind == cberr.AuthenticationFailure
 }
 

@@ -10,30 +10,30 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 )
 
 // connect goes the client's own way to a node: to the login, and with a bucket to its map.
-func (d *doctor) connect(ctx context.Context, addr, bucket string) (*conn.Info, error) {
-	o := &conn.Options{
+func (d *doctor) connect(ctx context.Context, addr, bucket string) (*handshake.Info, error) {
+	o := &handshake.Options{
 		Dial: d.dial, Mechanisms: d.cfg.Auth.Mechanisms, AllowPlain: d.cfg.Auth.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
 		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket,
 		WantConfig: bucket != "",
-		Credentials: func(context.Context) (conn.Credentials, error) {
-			return conn.Credentials{Username: d.cfg.Auth.Username, Password: d.cfg.Auth.Password}, nil
+		Credentials: func(context.Context) (handshake.Credentials, error) {
+			return handshake.Credentials{Username: d.cfg.Auth.Username, Password: d.cfg.Auth.Password}, nil
 		},
 	}
 	if d.cfg.TLS.Enabled {
 		o.TLS = d.tlsConfig(addr)
 	}
-	cn, err := conn.Connect(ctx, addr, o)
+	made, err := handshake.Connect(ctx, addr, o)
 	if err != nil {
 		return nil, err
 	}
-	defer cn.Close(nil)
-	return cn.Info(), nil
+	_ = made.Conn.Close()
+	return &made.Info, nil
 }
 
 // authentication logs in.
@@ -56,15 +56,15 @@ func (d *doctor) authentication(ctx context.Context) finding {
 
 // stepReason is a failure to connect without the address, which stands before it.
 func stepReason(err error) string {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	if !errors.As(err, &ce) {
 		return reasonOf(err)
 	}
 	s := string(ce.Step)
 	switch {
-	case ce.Step == conn.StepSelectBucket:
+	case ce.Step == handshake.StepSelectBucket:
 		s += fmt.Sprintf(" %q", ce.Bucket)
-	case ce.Step == conn.StepDial:
+	case ce.Step == handshake.StepDial:
 		return reasonOf(ce.Err)
 	}
 	if ce.Answered {
@@ -81,7 +81,7 @@ func stepReason(err error) string {
 
 // loginAdvice says what to do about a login that failed.
 func (d *doctor) loginAdvice(err error) string {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	switch {
 	case errors.As(err, &ce) && ce.Answered && errors.Is(err, cberr.AuthenticationFailure):
 		advice := fmt.Sprintf("check --username (%s) and --password: the server does not know them together",
@@ -122,7 +122,7 @@ func (d *doctor) selectBucket(ctx context.Context) finding {
 }
 
 func (d *doctor) bucketAdvice(err error) string {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	switch {
 	case errors.Is(err, cberr.BucketAccess):
 		return fmt.Sprintf("give the user %s a role for the bucket %q, such as Data Reader, or name another with "+

@@ -10,7 +10,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
@@ -58,8 +58,8 @@ func (e *nodeError) Error() string { return e.text }
 func (e *nodeError) Unwrap() error { return e.err }
 
 func (d *doctor) nodeAdvice(p probed) string {
-	var ce *conn.ConnectError
-	if errors.As(p.err, &ce) && ce.Step == conn.StepDial {
+	var ce *handshake.Error
+	if errors.As(p.err, &ce) && ce.Step == handshake.StepDial {
 		return d.dialAdvice(p) + "; the client needs a way to every address in the map, also from within containers " +
 			"and through address translation"
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -54,7 +54,7 @@ func (x *httpSubject) meet(j *judge) error {
 	n := &fakeNode{x: x, met: &j.met}
 	c := httpx.New(httpx.Options{
 		Dial: n.dial, Endpoints: x.endpoints(j), Credentials: x.credentials(j), Orchestrator: j.orch,
-		Health: &conn.Health{},
+		Health: &health.Record{},
 		Dice:   func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
 		Timeout: func(httpsvc.Service) time.Duration { return noDeadline },
 	})

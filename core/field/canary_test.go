@@ -304,7 +304,7 @@ func TestNothingShowsASecret_D139(t *testing.T) {
 	}
 	require.Empty(t, w.found)
 	for _, kind := range []string{
-		"core.Cluster", "core.logins", "conn.Keyring", "dispatch.Router", "conn.Conn",
+		"core.Cluster", "core.logins", "handshake.Keyring", "dispatch.Router", "conn.Conn",
 		"httpx.Client", "observe.Secret", "call.Error",
 	} {
 		require.True(t, w.types[kind], "the scan does not get to %s", kind)

@@ -55,6 +55,9 @@ func sentOpcodes(t *testing.T) map[memd.Opcode]bool {
 	require.Greater(t, len(numbers), 100)
 	files, err := filepath.Glob("../conn/*.go")
 	require.NoError(t, err)
+	handshake, err := filepath.Glob("../handshake/*.go")
+	require.NoError(t, err)
+	files = append(files, handshake...)
 	for _, name := range append(files, "login.go") {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

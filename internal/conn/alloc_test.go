@@ -13,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -130,6 +131,17 @@ func (nobody) Orphan(*conn.Conn, *memd.Packet)               {}
 func (nobody) Room(*conn.Conn)                               {}
 func (nobody) Push(*conn.Conn, *memd.Packet)                 {}
 
+// noLogin are the credentials of a server that asks for none.
+func noLogin(context.Context) (handshake.Credentials, error) { return handshake.Credentials{}, nil }
+
+// over are the options for a server that is at the other end of nc and knows no HELLO.
+func over(nc net.Conn) handshake.Options {
+	return handshake.Options{
+		Memcached: true, Credentials: noLogin,
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nc, nil },
+	}
+}
+
 // connect makes a connection over loopback to a canned peer.
 func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) *dispatcher {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -143,9 +155,12 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 	}()
 	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 512)}
 	o := conn.Options{
-		Dial: (&net.Dialer{}).DialContext, Base: d.base, Handler: nobody{},
-		Features:    []memd.Feature{memd.FeatureCollections},
-		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+		Options: handshake.Options{
+			Dial:        (&net.Dialer{}).DialContext,
+			Features:    []memd.Feature{memd.FeatureCollections},
+			Credentials: noLogin,
+		},
+		Base: d.base, Handler: nobody{},
 	}
 	for _, f := range change {
 		f(&o)

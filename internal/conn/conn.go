@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -104,7 +105,7 @@ type Conn struct {
 	h        Handler
 	feedback atomic.Pointer[Feedback] // nil: successes are not told; see SetFeedback
 	base     time.Time
-	info     Info
+	info     handshake.Info
 	limit    int
 	maxCalls int
 	writeMax time.Duration
@@ -161,25 +162,12 @@ type Stats struct {
 	Writes, Requests, Reads, Answers, Orphans, FullSocket atomic.Int64
 }
 
-// Info is what the bootstrap learned. It does not change, but for Forget.
-type Info struct {
-	Addr, Local string
-	ID          string // this connection's id in HELLO
-	Features    memd.Features
-	Mechanism   string
-	Login       Login
-	ErrorMap    []byte
-	Config      []byte // the node's cluster map, nil when it gave none
-	NoConfig    bool   // it does not give any over this protocol
-	Took        time.Duration
-}
+// Info says what the handshake learned.
+func (c *Conn) Info() *handshake.Info { return &c.info }
 
-// Info says what the bootstrap learned.
-func (c *Conn) Info() *Info { return &c.info }
-
-// Forget lets go of the error map and the cluster map in Info, of tens of kibibytes each. It is for the goroutine that
-// made the connection, before others know of it.
-func (c *Conn) Forget() { c.info.ErrorMap, c.info.Config = nil, nil }
+// Forget releases the error map and the cluster map in Info. It is for the goroutine that made the connection, before
+// others know of it.
+func (c *Conn) Forget() { c.info.Forget() }
 
 // InFlight is the number of calls that wait for an answer.
 func (c *Conn) InFlight() int {

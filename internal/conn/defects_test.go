@@ -60,9 +60,7 @@ func TestAPeerThatStopsReading_D28(t *testing.T) {
 			v := newVerdicts()
 			d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 1)}
 			cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
-				Bare: true, Base: d.base, Handler: v, WriteTimeout: time.Second,
-				Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
-				Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+				Options: over(nc), Base: d.base, Handler: v, WriteTimeout: time.Second,
 			})
 			require.NoError(t, err)
 			d.cn = cn
@@ -510,7 +508,7 @@ type watching struct {
 }
 
 // Runner implements kv.Dispatcher.
-func (d watching) Runner() call.Runner { return d }
+func (w watching) Runner() call.Runner { return w }
 
 func (w watching) NewCall() *call.Call {
 	c := w.dispatcher.NewCall()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -59,14 +60,18 @@ func FuzzServerBytes(f *testing.F) {
 			user = "u"
 		}
 		cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
-			Bucket: "b", WantConfig: true, FrameLimit: 1 << 16, Base: time.Now(), Handler: nobody{},
-			Dial: func(context.Context, string, string) (net.Conn, error) { return script{bytes.NewReader(data)}, nil },
-			Credentials: func(context.Context) (conn.Credentials, error) {
-				return conn.Credentials{Username: user, Password: observe.NewSecret("p")}, nil
+			Base: time.Now(), Handler: nobody{}, Options: handshake.Options{
+				Bucket: "b", WantConfig: true, FrameLimit: 1 << 16,
+				Dial: func(context.Context, string, string) (net.Conn, error) {
+					return script{bytes.NewReader(data)}, nil
+				},
+				Credentials: func(context.Context) (handshake.Credentials, error) {
+					return handshake.Credentials{Username: user, Password: observe.NewSecret("p")}, nil
+				},
 			},
 		})
 		if err != nil {
-			var ce *conn.ConnectError
+			var ce *handshake.Error
 			if !errors.As(err, &ce) || ce.Step == "" || ce.Error() == "" {
 				t.Fatalf("%v names no step", err)
 			}

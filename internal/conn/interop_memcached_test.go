@@ -18,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/testkit"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -77,9 +78,8 @@ type foreign struct {
 // memcachedOptions are those for a server that knows neither HELLO nor buckets. wrap, if any, stands between the
 // connection and its socket.
 func memcachedOptions(wrap func(net.Conn) net.Conn) *conn.Options {
-	return &conn.Options{
-		Bare: true, Base: time.Now(), Timeout: 5 * time.Second,
-		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+	return &conn.Options{Base: time.Now(), Options: handshake.Options{
+		Memcached: true, Timeout: 5 * time.Second, Credentials: noLogin,
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err != nil || wrap == nil {
@@ -87,7 +87,7 @@ func memcachedOptions(wrap func(net.Conn) net.Conn) *conn.Options {
 			}
 			return wrap(nc), nil
 		},
-	}
+	}}
 }
 
 // serve connects and runs the connection until the test ends.

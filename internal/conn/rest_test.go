@@ -1,7 +1,6 @@
 package conn_test
 
 import (
-	"context"
 	"net"
 	"runtime"
 	"testing"
@@ -20,9 +19,7 @@ import (
 func bare(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher {
 	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 64)}
 	o := &conn.Options{
-		Bare: true, Base: d.base, Handler: nobody{},
-		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
-		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+		Options: over(nc), Base: d.base, Handler: nobody{},
 	}
 	for _, f := range change {
 		f(o)

@@ -96,11 +96,9 @@ func TestABatchEndsWhileItIsSubmitted(t *testing.T) {
 func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 	near, far := net.Pipe()
 	go canned(far, document)
-	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
-		Base: time.Now(), Handler: nobody{}, Features: []memd.Feature{memd.FeatureSnappy},
-		Dial:        func(context.Context, string, string) (net.Conn, error) { return near, nil },
-		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
-	})
+	o := over(near)
+	o.Memcached, o.Features = false, []memd.Feature{memd.FeatureSnappy}
+	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{Options: o, Base: time.Now(), Handler: nobody{}})
 	require.NoError(t, err)
 	require.True(t, cn.Info().Features.Has(memd.FeatureSnappy))
 	cn.Refuse()

@@ -10,6 +10,3 @@ func newTry(nc net.Conn) tryWriter {
 	t, _ := nc.(tryWriter)
 	return t
 }
-
-// unblock does nothing: the runtime of this system does not rely on a mode of the descriptor.
-func unblock(net.Conn) error { return nil }

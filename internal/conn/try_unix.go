@@ -3,7 +3,6 @@
 package conn
 
 import (
-	"errors"
 	"net"
 	"syscall"
 )
@@ -55,25 +54,4 @@ func (t *tryTCP) TryWrite(b []byte) (int, error) {
 		return 0, nil
 	}
 	return max(t.n, 0), err
-}
-
-// unblock sets O_NONBLOCK on the descriptor of a connection that the user's Dial has given. Without it reads and writes
-// keep a thread each, deadlines do not work, and Close waits for them.
-func unblock(nc net.Conn) error {
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil // no descriptor: not a socket of the system
-	}
-	if err != nil {
-		return err
-	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = syscall.SetNonblock(int(fd), true) }); err != nil {
-		return err
-	}
-	return failed
 }

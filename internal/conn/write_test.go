@@ -1,7 +1,6 @@
 package conn_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -118,9 +117,7 @@ func brokenBatch(t *testing.T, try bool, limit int) (*verdicts, map[string]bool,
 	}
 	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 1)}
 	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
-		Bare: true, Base: d.base, Handler: v,
-		Dial:        func(context.Context, string, string) (net.Conn, error) { return nc, nil },
-		Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil },
+		Options: over(nc), Base: d.base, Handler: v,
 	})
 	require.NoError(t, err)
 	d.cn = cn

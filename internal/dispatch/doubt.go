@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
@@ -33,7 +34,7 @@ func (p *pipeline) belongs(cn *conn.Conn) error {
 	if !p.r.foreign(config, p.node.addr) {
 		return nil
 	}
-	return &conn.ConnectError{Addr: p.node.addr, Bucket: p.r.o.Bucket, Step: conn.StepConfig, Err: errForeign}
+	return &handshake.Error{Addr: p.node.addr, Bucket: p.r.o.Bucket, Step: handshake.StepConfig, Err: errForeign}
 }
 
 // foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -72,7 +73,7 @@ func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if string(pkt.Key) != p.r.o.Bucket {
 		return
 	}
-	epoch, rev, named := conn.MapVersion(pkt)
+	epoch, rev, named := handshake.MapVersion(pkt)
 	if s := p.r.Snapshot(); named && s != nil && !newer(epoch, rev, s) {
 		return
 	}

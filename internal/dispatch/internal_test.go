@@ -13,7 +13,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -67,7 +67,7 @@ func (s givesLate) Needed() {}
 func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
 	r.offers.init(1 << 20)
-	r.o.Source, r.o.Health = givesLate{r}, &conn.Health{}
+	r.o.Source, r.o.Health = givesLate{r}, &health.Record{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, hope := r.seedState()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -33,8 +34,8 @@ type pipeline struct {
 
 	confirms atomic.Bool // the connection came with a map; see confirmed
 
-	track    *conn.Track  // of terminal conditions
-	progress atomic.Int64 // when the current attempt to connect did its last step, since the router's base
+	track    *health.Track // of terminal conditions
+	progress atomic.Int64  // when the current attempt to connect did its last step, since the router's base
 
 	mu      sync.Mutex
 	queue   []*call.Call

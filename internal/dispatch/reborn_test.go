@@ -17,6 +17,8 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -37,19 +39,20 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 		r := New(Options{
 			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(),
 			Orchestrator: retry.New(retry.Options{}),
-			Health:       &conn.Health{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second,
+			Health:       &health.Record{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second,
 			Dice: func() float64 { return 0.5 },
 			Connect: func() conn.Options {
-				return conn.Options{
+				return conn.Options{Options: handshake.Options{
 					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{
 						memd.FeatureCollections,
 						memd.FeatureXError, memd.FeatureSelectBucket,
 					},
 					Mechanisms: []string{"SCRAM-SHA1"},
-					Credentials: func(context.Context) (conn.Credentials, error) {
-						return conn.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
+					Credentials: func(context.Context) (handshake.Credentials, error) {
+						password := observe.NewSecret("password")
+						return handshake.Credentials{Username: "Administrator", Password: password}, nil
 					},
-				}
+				}}
 			},
 		})
 		defer func() {

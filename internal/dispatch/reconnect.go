@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
@@ -107,13 +108,13 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 }
 
 // passed notes how far an attempt to connect has come. What the last one has met there is not true any more.
-func (p *pipeline) passed(s conn.Step) {
+func (p *pipeline) passed(s handshake.Step) {
 	p.progress.Store(p.r.now())
 	p.track.Passed(s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var ce *conn.ConnectError
-	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind == conn.KindOf(s) {
+	var ce *handshake.Error
+	if errors.As(p.lastErr, &ce) && ce.Kind != nil && ce.Kind == s.Kind() {
 		p.lastErr = errFurther
 	}
 }

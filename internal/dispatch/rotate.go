@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -13,7 +14,7 @@ import (
 type Login struct {
 	Node       int    // index in the map
 	Connection string // its id
-	conn.Login
+	handshake.Login
 }
 
 // Logins are those of all connections to nodes of the map.

@@ -12,6 +12,7 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
@@ -30,7 +31,7 @@ type Options struct {
 
 	Base         time.Time // calls' deadlines count from here
 	Orchestrator *retry.Orchestrator
-	Health       *conn.Health
+	Health       *health.Record
 	ErrorMaps    *errormap.Store
 	// Connect gives the options of a new connection; the router adds the handler.
 	Connect func() conn.Options

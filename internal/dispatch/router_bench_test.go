@@ -14,6 +14,8 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
@@ -23,13 +25,18 @@ import (
 func unconnected(b testing.TB) *Router {
 	r := New(Options{
 		Bucket: "b", Seeds: []string{"127.0.0.1:1"}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
-		Health:    &conn.Health{},
+		Health:    &health.Record{},
 		ErrorMaps: &errormap.Store{}, Timeout: time.Second, Dice: func() float64 { return 0.5 },
 		Connect: func() conn.Options {
-			return conn.Options{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}, Credentials: func(context.Context) (conn.Credentials, error) { return conn.Credentials{}, nil }}
+			return conn.Options{Options: handshake.Options{
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+				Credentials: func(context.Context) (handshake.Credentials, error) {
+					return handshake.Credentials{}, nil
+				},
+			}}
 		},
 	})
 	b.Cleanup(func() {

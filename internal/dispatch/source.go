@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 )
 
 // Source brings cluster maps in another way than over the nodes' connections. Its methods are called with and without
@@ -61,10 +61,10 @@ func (r *Router) Reach() Reach {
 		}
 		err, first := n.conns[0].state()
 		trying = trying || first
-		var ce *conn.ConnectError
+		var ce *handshake.Error
 		if errors.As(err, &ce) {
 			now.Failed = now.Failed || !sameElsewhere(ce)
-			now.Proven = now.Proven || ce.Step == conn.StepSelectBucket || ce.Step == conn.StepConfig
+			now.Proven = now.Proven || ce.Step == handshake.StepSelectBucket || ce.Step == handshake.StepConfig
 		}
 	}
 	now.Gives = now.Gives && !now.Barren && !r.o.NoConfig
@@ -74,8 +74,8 @@ func (r *Router) Reach() Reach {
 
 // sameElsewhere reports whether a connection has failed for a reason that other ways to a map have in common with it. A
 // node of another bucket is judged by what its own map says.
-func sameElsewhere(e *conn.ConnectError) bool {
-	return e.Step == conn.StepCredentials || errors.Is(e, cberr.AuthenticationFailure) ||
+func sameElsewhere(e *handshake.Error) bool {
+	return e.Step == handshake.StepCredentials || errors.Is(e, cberr.AuthenticationFailure) ||
 		errors.Is(e, cberr.TLSFailure) ||
 		errors.Is(e, cberr.BucketAccess) || errors.Is(e, errForeign)
 }
@@ -116,7 +116,7 @@ func (r *Router) MapState() (works, refused bool) {
 
 // isBucketTrouble reports whether err is a node's answer that it does not open the bucket.
 func isBucketTrouble(err error) bool {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	return errors.As(err, &ce) && (ce.Kind == cberr.BucketAccess || ce.Kind == cberr.BucketNotFound)
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -100,15 +100,15 @@ func (e *bothFailed) Unwrap() []error { return []error{e.conn, e.source} }
 
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {
-	var ce *conn.ConnectError
+	var ce *handshake.Error
 	var me *MapError
 	switch {
 	case errors.Is(err, errNoMap), errors.As(err, &me):
 		return retry.NotReady
 	case !errors.As(err, &ce):
-	case ce.Step == conn.StepCredentials:
+	case ce.Step == handshake.StepCredentials:
 		return retry.CredentialsFetchFailed
-	case ce.Step == conn.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" &&
+	case ce.Step == handshake.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" &&
 		errors.Is(err, errForeign):
 		return retry.BucketNotReady
 	}

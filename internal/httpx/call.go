@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
@@ -341,7 +341,7 @@ func (k *call) notSent(since uint64, why retry.Reason, cause error) {
 	if !k.state.NotSent() {
 		return
 	}
-	if better, err := k.c.o.Health.Refine(why, conn.AnyService, ""); err != nil {
+	if better, err := k.c.o.Health.Refine(why, health.AnyService, ""); err != nil {
 		why, cause = better, err
 	}
 	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{Wakes: since})
@@ -392,5 +392,5 @@ func (k *call) Describe(r *retry.Request) {
 // Explain implements retry.Explainer. What keeps a bucket from being opened is told beside what matters to any request:
 // it is no reason for a request to a service, but may be why there is no map to go by.
 func (k *call) Explain(cause error) error {
-	return k.c.o.Health.Known(cmp.Or(k.r.Bucket, conn.AnyService), cause)
+	return k.c.o.Health.Known(cmp.Or(k.r.Bucket, health.AnyService), cause)
 }

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -61,7 +62,7 @@ type Options struct {
 	// WhyNoMap is why there is no cluster map, or no newer one, as far as that is known. Nil knows nothing.
 	WhyNoMap     func(bucket string) error
 	Orchestrator *retry.Orchestrator
-	Health       *conn.Health
+	Health       *health.Record
 	// Timeout is that of a request that names none; nil means 75 s for every service.
 	Timeout func(svc httpsvc.Service) time.Duration
 	// Policy gives the strategy of a request, and its time if the policy sets one; own is the strategy that the request
@@ -230,7 +231,7 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
 	defer cancel()
-	nc, err := conn.Handshake(ctx, raw, t, addr)
+	nc, err := handshake.TLS(ctx, raw, t, addr)
 	if err != nil { // not a nil *tls.Conn
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
@@ -41,7 +41,7 @@ type world struct {
 	t      *testing.T
 	net    *mock.Network
 	client *httpx.Client
-	health conn.Health
+	health health.Record
 	orch   *retry.Orchestrator
 	began  time.Time
 	nodes  []string

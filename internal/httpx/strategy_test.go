@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -21,8 +22,8 @@ import (
 )
 
 // refusedLogin puts a condition into the health of a cluster.
-func refusedLogin(h *conn.Health, step conn.Step, status memd.Status, kind *cberr.Kind) {
-	h.Track("default", "n1:11210").Failed(&conn.ConnectError{Step: step, Status: status, Kind: kind})
+func refusedLogin(h *health.Record, step handshake.Step, status memd.Status, kind *cberr.Kind) {
+	h.Track("default", "n1:11210").Failed(&handshake.Error{Step: step, Status: status, Kind: kind})
 }
 
 // TestCB31NoUsableNodeAndWhy: a request that has no way to a node is told what the key-value connections have met.
@@ -34,7 +35,7 @@ func TestCB31NoUsableNodeAndWhy(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, statuses("200"), setup{})
 			way(w)
-			refusedLogin(&w.health, conn.StepAuth, memd.StatusAuthError, cberr.AuthenticationFailure)
+			refusedLogin(&w.health, handshake.StepAuth, memd.StatusAuthError, cberr.AuthenticationFailure)
 			_, _, err := w.do(&httpsvc.Request{Service: httpsvc.Query, Method: "POST", Path: "/query/service"})
 			require.ErrorIs(t, err, cberr.AuthenticationFailure)
 			info, _ := retry.InfoOf(err)
@@ -44,14 +45,14 @@ func TestCB31NoUsableNodeAndWhy(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, statuses("200"), setup{})
 			way(w)
-			refusedLogin(&w.health, conn.StepTLS, 0, cberr.TLSFailure)
+			refusedLogin(&w.health, handshake.StepTLS, 0, cberr.TLSFailure)
 			_, _, err := w.do(&httpsvc.Request{Service: httpsvc.Search, Method: "POST", Path: "/x"})
 			require.ErrorIs(t, err, cberr.TLSFailure)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // a way that works is not closed because another one is sick
 		w := newWorld(t, statuses("200"), setup{})
-		refusedLogin(&w.health, conn.StepAuth, memd.StatusAuthError, cberr.AuthenticationFailure)
+		refusedLogin(&w.health, handshake.StepAuth, memd.StatusAuthError, cberr.AuthenticationFailure)
 		_, _, err := w.do(get("/a"))
 		require.NoError(t, err)
 	})
@@ -64,8 +65,8 @@ func TestCB35NothingOfKeyValue(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{})
 		w.nodes = nil
 		for _, bucket := range []string{"default", ""} {
-			w.health.Track(bucket, "n1:11210").Failed(&conn.ConnectError{
-				Step:   conn.StepSelectBucket,
+			w.health.Track(bucket, "n1:11210").Failed(&handshake.Error{
+				Step:   handshake.StepSelectBucket,
 				Status: memd.StatusAccess, Kind: cberr.BucketAccess,
 			})
 		}

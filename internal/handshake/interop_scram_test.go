@@ -1,4 +1,4 @@
-package conn_test
+package handshake_test
 
 import (
 	"bytes"
@@ -6,14 +6,14 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/testkit"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -82,35 +82,52 @@ func (c *tapped) seen(text string) (ops []memd.Opcode, found bool) {
 	return ops, found
 }
 
-// signIn connects as the user with a tap on the line.
-func signIn(t *testing.T, addr string, tap *tapped, change func(*conn.Options)) (*foreign, error) {
+// signIn connects as the user with a tap on the line, and proves that the login counts.
+func signIn(t *testing.T, addr string, tap *tapped, change ...func(*handshake.Options)) (*handshake.Info, error) {
 	t.Helper()
-	o := memcachedOptions(func(nc net.Conn) net.Conn {
-		tap.Conn = nc
-		return tap
-	})
-	o.Credentials = func(context.Context) (conn.Credentials, error) {
-		return conn.Credentials{
-			Username: testkit.MemcachedUser,
-			Password: observe.NewSecret(testkit.MemcachedPassword),
-		}, nil
+	o := &handshake.Options{
+		Memcached: true, Timeout: 5 * time.Second, Credentials: as(testkit.MemcachedUser, testkit.MemcachedPassword),
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			tap.Conn = nc
+			return tap, err
+		},
 	}
-	if change != nil {
-		change(o)
+	for _, f := range change {
+		f(o)
 	}
-	return serve(t, addr, o)
+	made, err := handshake.Connect(t.Context(), addr, o)
+	if err != nil {
+		return nil, err
+	}
+	defer made.Conn.Close()
+	noop, err := (&memd.Packet{Magic: memd.MagicReq, Opcode: memd.OpGet, Key: []byte("absent")}).AppendTo(nil)
+	require.NoError(t, err)
+	_, err = made.Conn.Write(noop)
+	require.NoError(t, err)
+	var p memd.Packet
+	in := make([]byte, 4096)
+	n, err := made.Conn.Read(in)
+	require.NoError(t, err)
+	_, err = p.Parse(in[:n], 0)
+	require.NoError(t, err)
+	require.Equal(t, memd.StatusKeyNotFound, p.Status)
+	return &made.Info, nil
 }
 
-func mechanisms(names ...string) func(*conn.Options) {
-	return func(o *conn.Options) { o.Mechanisms = names }
+// as are the credentials of a user.
+func as(user, password string) func(context.Context) (handshake.Credentials, error) {
+	return func(context.Context) (handshake.Credentials, error) {
+		return handshake.Credentials{Username: user, Password: observe.NewSecret(password)}, nil
+	}
 }
 
-func password(text string) func(*conn.Options) {
-	return func(o *conn.Options) {
-		o.Credentials = func(context.Context) (conn.Credentials, error) {
-			return conn.Credentials{Username: testkit.MemcachedUser, Password: observe.NewSecret(text)}, nil
-		}
-	}
+func mechanisms(names ...string) func(*handshake.Options) {
+	return func(o *handshake.Options) { o.Mechanisms = names }
+}
+
+func password(text string) func(*handshake.Options) {
+	return func(o *handshake.Options) { o.Credentials = as(testkit.MemcachedUser, text) }
 }
 
 // Cyrus SASL stands behind memcached: its SCRAM shares no code with ours. The user's name has the two characters that
@@ -123,15 +140,9 @@ func TestMemcachedSCRAM(t *testing.T) {
 		for _, asked := range []string{ours, theirs} {
 			t.Run(asked, func(t *testing.T) {
 				tap := &tapped{}
-				f, err := signIn(t, s.Addr, tap, mechanisms(asked))
+				info, err := signIn(t, s.Addr, tap, mechanisms(asked))
 				require.NoError(t, err)
-				require.Equal(t, ours, f.cn.Info().Mechanism)
-				key := []byte(asked)
-				_, err = kv.Do(t.Context(), f, kv.Upsert{Key: key, Value: []byte("in")})
-				require.NoError(t, err)
-				r, err := kv.Do(t.Context(), f, kv.Get{Key: key})
-				require.NoError(t, err)
-				require.Equal(t, "in", string(r.Value))
+				require.Equal(t, ours, info.Mechanism)
 				_, leaked := tap.seen(testkit.MemcachedPassword)
 				require.False(t, leaked)
 				require.Equal(t, theirs, string(tap.requests[1].Key), "the name as the server spells it")
@@ -139,16 +150,14 @@ func TestMemcachedSCRAM(t *testing.T) {
 		}
 	}
 	t.Run("the strongest that both have", func(t *testing.T) {
-		f, err := signIn(t, s.Addr, &tapped{}, nil)
+		info, err := signIn(t, s.Addr, &tapped{})
 		require.NoError(t, err)
-		require.Equal(t, "SCRAM-SHA512", f.cn.Info().Mechanism)
+		require.Equal(t, "SCRAM-SHA512", info.Mechanism)
 	})
 	t.Run("with kept keys", func(t *testing.T) {
-		var ring conn.Keyring
+		var ring handshake.Keyring
 		for range 3 {
-			f, err := signIn(t, s.Addr, &tapped{}, func(o *conn.Options) { o.SCRAM = &ring })
-			require.NoError(t, err)
-			_, err = kv.Do(t.Context(), f, kv.Noop{})
+			_, err := signIn(t, s.Addr, &tapped{}, func(o *handshake.Options) { o.SCRAM = &ring })
 			require.NoError(t, err)
 		}
 	})
@@ -157,28 +166,22 @@ func TestMemcachedSCRAM(t *testing.T) {
 func TestMemcachedSCRAMRefusesAWrongPasswordAndAnUnknownUser(t *testing.T) {
 	s := testkit.Memcached(t, true)
 	for _, m := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
-		_, err := signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
-			mechanisms(m)(o)
-			password("guessed")(o)
-		})
-		var ce *conn.ConnectError
+		_, err := signIn(t, s.Addr, &tapped{}, mechanisms(m), password("guessed"))
+		var ce *handshake.Error
 		require.ErrorAs(t, err, &ce)
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
-		require.Equal(t, conn.StepAuthStep, ce.Step)
+		require.Equal(t, handshake.StepAuthStep, ce.Step)
 		require.Equal(t, memd.StatusAuthError, ce.Status)
 		require.NotContains(t, err.Error(), "guessed")
 
-		_, err = signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
-			mechanisms(m)(o)
-			o.Credentials = func(context.Context) (conn.Credentials, error) {
-				return conn.Credentials{Username: "nobody", Password: observe.NewSecret(testkit.MemcachedPassword)}, nil
-			}
+		_, err = signIn(t, s.Addr, &tapped{}, mechanisms(m), func(o *handshake.Options) {
+			o.Credentials = as("unknown", testkit.MemcachedPassword)
 		})
 		require.ErrorIs(t, err, cberr.AuthenticationFailure)
 	}
 }
 
-// Whoever stands between the two and changes a message gets no further: neither does the client believe a server that
+// An attacker who changes a message on the line does not get past the login, and the client believes no server that
 // cannot prove that it knows the password.
 func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
 	s := testkit.Memcached(t, true)
@@ -194,40 +197,40 @@ func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change  func(p *memd.Packet)
-		step    conn.Step
+		step    handshake.Step
 		refused bool // by the server; otherwise it is the client that ends it
 	}{
 		"signature": {func(p *memd.Packet) {
 			if p.Opcode == memd.OpSASLStep {
 				flip(p.Value, "v=")
 			}
-		}, conn.StepAuthStep, false},
+		}, handshake.StepAuthStep, false},
 		"no signature": {func(p *memd.Packet) {
 			if p.Opcode == memd.OpSASLStep {
 				p.Value, p.Status = nil, memd.StatusSuccess
 			}
-		}, conn.StepAuthStep, false},
+		}, handshake.StepAuthStep, false},
 		"nonce": {func(p *memd.Packet) {
 			if p.Opcode == memd.OpSASLAuth {
 				flip(p.Value, "r=")
 			}
-		}, conn.StepAuth, false},
+		}, handshake.StepAuth, false},
 		"fewer iterations": {func(p *memd.Packet) {
 			if p.Opcode == memd.OpSASLAuth {
 				i := bytes.Index(p.Value, []byte("i="))
 				p.Value = append(p.Value[:i:i], "i=1"...)
 			}
-		}, conn.StepAuth, false},
+		}, handshake.StepAuth, false},
 		"salt": {func(p *memd.Packet) {
 			if p.Opcode == memd.OpSASLAuth {
 				flip(p.Value, "s=")
 			}
-		}, conn.StepAuthStep, true},
+		}, handshake.StepAuthStep, true},
 	} {
 		for _, m := range []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1"} {
 			tap := &tapped{change: tc.change}
 			_, err := signIn(t, s.Addr, tap, mechanisms(m))
-			var ce *conn.ConnectError
+			var ce *handshake.Error
 			require.ErrorAs(t, err, &ce)
 			require.Equal(t, tc.step, ce.Step, name)
 			require.Equal(t, tc.refused, ce.Answered, name)
@@ -236,7 +239,7 @@ func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
 				require.NotErrorIs(t, err, cberr.AuthenticationFailure, name)
 			}
 			ops, _ := tap.seen("")
-			require.Equal(t, tc.step == conn.StepAuthStep, ops[len(ops)-1] == memd.OpSASLStep, "%s: %v", name, ops)
+			require.Equal(t, tc.step == handshake.StepAuthStep, ops[len(ops)-1] == memd.OpSASLStep, "%s: %v", name, ops)
 		}
 	}
 }
@@ -251,14 +254,9 @@ func TestMemcachedPlainOnlyWhenAllowed(t *testing.T) {
 	require.Empty(t, ops)
 	require.False(t, leaked)
 
-	allowed := func(o *conn.Options) { o.Mechanisms, o.AllowPlain = []string{"PLAIN"}, true }
-	f, err := signIn(t, s.Addr, &tapped{}, allowed)
+	allowed := func(o *handshake.Options) { o.Mechanisms, o.AllowPlain = []string{"PLAIN"}, true }
+	_, err = signIn(t, s.Addr, &tapped{}, allowed)
 	require.NoError(t, err)
-	_, err = kv.Do(t.Context(), f, kv.Noop{})
-	require.NoError(t, err)
-	_, err = signIn(t, s.Addr, &tapped{}, func(o *conn.Options) {
-		allowed(o)
-		password("guessed")(o)
-	})
+	_, err = signIn(t, s.Addr, &tapped{}, allowed, password("guessed"))
 	require.ErrorIs(t, err, cberr.AuthenticationFailure)
 }

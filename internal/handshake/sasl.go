@@ -1,4 +1,4 @@
-package conn
+package handshake
 
 import (
 	"crypto/sha1"
@@ -118,31 +118,31 @@ var errNoMechanism = errors.New("no common authentication mechanism")
 
 // newLogin begins with the preferred mechanism, before the server's list is known. Nil means that there is nothing to
 // log in with.
-func (b *bootstrap) newLogin() (*login, error) {
-	if b.creds.Username == "" && b.creds.Token.Empty() {
+func (d *dialogue) newLogin() (*login, error) {
+	if d.creds.Username == "" && d.creds.Token.Empty() {
 		return nil, nil
 	}
-	allowed := b.allowed()
+	allowed := d.allowed()
 	if len(allowed) == 0 {
-		return nil, &ConnectError{Addr: b.addr, Step: StepAuth, Err: errNoMechanism}
+		return nil, &Error{Addr: d.addr, Step: StepAuth, Err: errNoMechanism}
 	}
-	return b.login(allowed[0], allowed[0].name)
+	return d.login(allowed[0], allowed[0].name)
 }
 
 // allowed are the mechanisms that may be used on this socket, the best first: PLAIN never on plaintext unless asked
 // for, and a token never.
-func (b *bootstrap) allowed() []mechanism {
+func (d *dialogue) allowed() []mechanism {
 	var ms []mechanism
-	if !b.creds.Token.Empty() {
-		if b.o.TLS != nil {
+	if !d.creds.Token.Empty() {
+		if d.o.TLS != nil {
 			ms = append(ms, bearer)
 		}
 		return ms
 	}
-	if len(b.o.Mechanisms) == 0 {
+	if len(d.o.Mechanisms) == 0 {
 		ms = slices.Clone(mechanisms)
 	}
-	for _, name := range b.o.Mechanisms {
+	for _, name := range d.o.Mechanisms {
 		for _, m := range mechanisms {
 			if strings.EqualFold(name, m.name) || strings.EqualFold(name, m.alt) {
 				ms = append(ms, m)
@@ -150,14 +150,14 @@ func (b *bootstrap) allowed() []mechanism {
 		}
 	}
 	return slices.DeleteFunc(ms, func(m mechanism) bool {
-		return m.hash == nil && b.o.TLS == nil && !b.o.AllowPlain
+		return m.hash == nil && d.o.TLS == nil && !d.o.AllowPlain
 	})
 }
 
-func (b *bootstrap) login(m mechanism, wire string) (*login, error) {
+func (d *dialogue) login(m mechanism, wire string) (*login, error) {
 	l := &login{mech: m, wire: wire, oneStep: m.hash == nil}
 	if m.hash != nil {
-		client, err := b.o.SCRAM.client(m, b.creds)
+		client, err := d.o.SCRAM.client(m, d.creds)
 		if err != nil {
 			return nil, err
 		}
@@ -170,87 +170,87 @@ func (b *bootstrap) login(m mechanism, wire string) (*login, error) {
 // the server does not list is replaced by the best that it lists. SCRAM that it lists may have been refused because the
 // user is one of an external directory, such as LDAP or PAM: the server has nothing to prove those by, and its answer
 // does not tell. So PLAIN is tried.
-func (b *bootstrap) otherLogin(failed *login) (*login, error) {
-	listed := slices.Contains(b.mechs, failed.wire)
-	if len(b.mechs) == 0 || listed && failed.oneStep {
+func (d *dialogue) otherLogin(failed *login) (*login, error) {
+	listed := slices.Contains(d.mechs, failed.wire)
+	if len(d.mechs) == 0 || listed && failed.oneStep {
 		return nil, nil
 	}
-	for _, m := range b.allowed() {
-		if m.hash == nil && !b.mayFallBack() || m.hash != nil && listed {
+	for _, m := range d.allowed() {
+		if m.hash == nil && !d.mayFallBack() || m.hash != nil && listed {
 			continue
 		}
 		for _, name := range []string{m.name, m.alt} {
-			if name != failed.wire && slices.Contains(b.mechs, name) {
-				return b.login(m, name)
+			if name != failed.wire && slices.Contains(d.mechs, name) {
+				return d.login(m, name)
 			}
 		}
 	}
 	if listed {
 		return nil, nil
 	}
-	err := fmt.Errorf("%w: the server offers %v", errNoMechanism, b.mechs)
-	if b.o.TLS != nil && !b.mayFallBack() {
+	err := fmt.Errorf("%w: the server offers %v", errNoMechanism, d.mechs)
+	if d.o.TLS != nil && !d.mayFallBack() {
 		err = fmt.Errorf("%w; PLAIN is used only where the certificate is verified, or when it is the first choice",
 			err)
 	}
-	return nil, &ConnectError{Addr: b.addr, Step: StepMechanisms, Err: err}
+	return nil, &Error{Addr: d.addr, Step: StepMechanisms, Err: err}
 }
 
 // mayFallBack reports whether the server may make the client go on to PLAIN, which tells it the password: where its
 // certificate was verified, or where the user allows PLAIN to anyone. Otherwise an attacker between the two could
 // refuse everything else.
-func (b *bootstrap) mayFallBack() bool {
-	return b.o.AllowPlain || b.o.TLS != nil && !b.o.TLS.InsecureSkipVerify
+func (d *dialogue) mayFallBack() bool {
+	return d.o.AllowPlain || d.o.TLS != nil && !d.o.TLS.InsecureSkipVerify
 }
 
 // auth queues the first message.
-func (b *bootstrap) auth(l *login) error {
-	b.info.Mechanism = l.mech.name
+func (d *dialogue) auth(l *login) error {
+	d.info.Mechanism = l.mech.name
 	if l.mech.name == bearer.name {
-		return b.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(b.creds.Token.Reveal()))
+		return d.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(d.creds.Token.Reveal()))
 	}
 	if l.mech.hash == nil {
-		payload := "\x00" + b.creds.Username + "\x00" + b.creds.Password.Reveal()
-		return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
+		payload := "\x00" + d.creds.Username + "\x00" + d.creds.Password.Reveal()
+		return d.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
 	}
 	first, err := l.conv.Step("")
 	if err != nil {
 		return err
 	}
-	return b.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
+	return d.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
 }
 
 // finishLogin reads the server's list and the login's answers. After a refusal another mechanism may follow on the same
 // socket; then the answers to what was sent behind the first are discarded.
-func (b *bootstrap) finishLogin(l *login) error {
-	if err := b.readMechanisms(); err != nil {
+func (d *dialogue) finishLogin(l *login) error {
+	if err := d.readMechanisms(); err != nil {
 		return err
 	}
 	for {
-		err := b.readLogin(l, !b.tail)
-		var ce *ConnectError
+		err := d.readLogin(l, !d.tail)
+		var ce *Error
 		if err == nil || !errors.As(err, &ce) || ce.Status != memd.StatusAuthError {
 			return err
 		}
-		other, err := b.otherLogin(l)
+		other, err := d.otherLogin(l)
 		switch {
 		case err != nil:
 			return err
 		case other == nil:
 			return ce
 		}
-		if err := b.skipTail(); err != nil {
+		if err := d.skipTail(); err != nil {
 			return err
 		}
-		if err := b.auth(other); err != nil {
+		if err := d.auth(other); err != nil {
 			return err
 		}
 		if other.oneStep {
-			if err := b.requestTail(); err != nil {
+			if err := d.requestTail(); err != nil {
 				return err
 			}
 		}
-		if err := b.send(); err != nil {
+		if err := d.send(); err != nil {
 			return err
 		}
 		l = other
@@ -258,18 +258,18 @@ func (b *bootstrap) finishLogin(l *login) error {
 }
 
 // skipTail discards the answers to what follows the login, if it was sent.
-func (b *bootstrap) skipTail() error {
-	if !b.tail {
+func (d *dialogue) skipTail() error {
+	if !d.tail {
 		return nil
 	}
-	b.tail = false
-	if b.o.Bucket != "" {
-		if _, err := b.next(StepSelectBucket, memd.OpSelectBucket); err != nil {
+	d.tail = false
+	if d.o.Bucket != "" {
+		if _, err := d.next(StepSelectBucket, memd.OpSelectBucket); err != nil {
 			return err
 		}
 	}
-	if b.o.WantConfig {
-		if _, err := b.next(StepConfig, memd.OpGetClusterConfig); err != nil {
+	if d.o.WantConfig {
+		if _, err := d.next(StepConfig, memd.OpGetClusterConfig); err != nil {
 			return err
 		}
 	}
@@ -277,40 +277,40 @@ func (b *bootstrap) skipTail() error {
 }
 
 // readLogin follows the exchange to its end. withTail sends what follows the login right behind its last message.
-func (b *bootstrap) readLogin(l *login, withTail bool) error {
-	p, err := b.next(StepAuth, memd.OpSASLAuth)
+func (d *dialogue) readLogin(l *login, withTail bool) error {
+	p, err := d.next(StepAuth, memd.OpSASLAuth)
 	if err != nil {
 		return err
 	}
 	if l.mech.hash == nil {
-		return b.loggedIn(p)
+		return d.loggedIn(p)
 	}
 	if p.Status != memd.StatusAuthContinue {
-		return b.loginRefused(p)
+		return d.loginRefused(p)
 	}
 	if err := checkServerFirst(string(p.Value)); err != nil {
-		return &ConnectError{Addr: b.addr, Step: StepAuth, Err: err}
+		return &Error{Addr: d.addr, Step: StepAuth, Err: err}
 	}
 	final, err := l.conv.Step(string(p.Value))
 	if err != nil {
-		return &ConnectError{Addr: b.addr, Step: StepAuth, Err: err}
+		return &Error{Addr: d.addr, Step: StepAuth, Err: err}
 	}
-	if err := b.request(memd.OpSASLStep, []byte(l.wire), []byte(final)); err != nil {
+	if err := d.request(memd.OpSASLStep, []byte(l.wire), []byte(final)); err != nil {
 		return err
 	}
 	if withTail {
-		if err := b.requestTail(); err != nil {
+		if err := d.requestTail(); err != nil {
 			return err
 		}
 	}
-	if err := b.send(); err != nil {
+	if err := d.send(); err != nil {
 		return err
 	}
-	if p, err = b.next(StepAuthStep, memd.OpSASLStep); err != nil {
+	if p, err = d.next(StepAuthStep, memd.OpSASLStep); err != nil {
 		return err
 	}
 	if p.Status != memd.StatusSuccess && p.Status != memd.StatusAuthContinue {
-		return b.loginRefused(p)
+		return d.loginRefused(p)
 	}
 	// Whatever the status says: only the right signature proves that the server knows the password.
 	if _, err := l.conv.Step(string(p.Value)); err != nil || !l.conv.Valid() {
@@ -321,8 +321,8 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 		if refusesProof(string(p.Value)) {
 			kind = cberr.AuthenticationFailure
 		}
-		return &ConnectError{
-			Addr: b.addr, Step: StepAuthStep, Kind: kind,
+		return &Error{
+			Addr: d.addr, Step: StepAuthStep, Kind: kind,
 			Err: fmt.Errorf("the server's signature is wrong: %w", err),
 		}
 	}
@@ -330,31 +330,31 @@ func (b *bootstrap) readLogin(l *login, withTail bool) error {
 		return nil
 	}
 	// Cyrus SASL wants one more, empty step.
-	if err := b.request(memd.OpSASLStep, []byte(l.wire), nil); err != nil {
+	if err := d.request(memd.OpSASLStep, []byte(l.wire), nil); err != nil {
 		return err
 	}
-	if err := b.send(); err != nil {
+	if err := d.send(); err != nil {
 		return err
 	}
-	if p, err = b.next(StepAuthStep, memd.OpSASLStep); err != nil {
+	if p, err = d.next(StepAuthStep, memd.OpSASLStep); err != nil {
 		return err
 	}
-	return b.loggedIn(p)
+	return d.loggedIn(p)
 }
 
-func (b *bootstrap) loggedIn(p *memd.Packet) error {
+func (d *dialogue) loggedIn(p *memd.Packet) error {
 	if p.Status != memd.StatusSuccess {
-		return b.loginRefused(p)
+		return d.loginRefused(p)
 	}
 	return nil
 }
 
 // loginRefused tells bad credentials from trouble: only an explicit refusal counts as one.
-func (b *bootstrap) loginRefused(p *memd.Packet) error {
+func (d *dialogue) loginRefused(p *memd.Packet) error {
 	if p.Status == memd.StatusAuthError {
-		return b.refused(p, cberr.AuthenticationFailure)
+		return d.refused(p, cberr.AuthenticationFailure)
 	}
-	return b.refused(p, nil)
+	return d.refused(p, nil)
 }
 
 // checkServerFirst bounds what the server asks for before any key is derived.

@@ -1,4 +1,4 @@
-package conn
+package health
 
 import (
 	"errors"
@@ -8,13 +8,14 @@ import (
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Health is a cluster's record of terminal conditions: a refused login or a failed TLS handshake on a connection that
+// Record is a cluster's record of terminal conditions: a refused login or a failed TLS handshake on a connection that
 // tracks the topology, a bucket without access. Each of those connections has a Track, which notes what it meets. A
 // condition explains a call that cannot be dispatched; a working path never asks. Safe for concurrent use.
-type Health struct {
+type Record struct {
 	mu         sync.Mutex
 	sick       []*Track       // those with a condition, the oldest first
 	working    map[string]int // connections that work, by bucket
@@ -25,9 +26,9 @@ type Health struct {
 	OnSet func()
 }
 
-// Track is what Health keeps of one connection that tracks the topology, through all attempts to make it.
+// Track is what a Record keeps of one connection that tracks the topology, through all attempts to make it.
 type Track struct {
-	h            *Health
+	h            *Record
 	bucket, addr string
 
 	auth, tls, access error // these and the next under the lock of h
@@ -35,18 +36,18 @@ type Track struct {
 }
 
 // Track begins to keep the conditions of a connection to the node at addr for a bucket.
-func (h *Health) Track(bucket, addr string) *Track { return &Track{h: h, bucket: bucket, addr: addr} }
+func (h *Record) Track(bucket, addr string) *Track { return &Track{h: h, bucket: bucket, addr: addr} }
 
 // Failed notes what a failed attempt says about the connection. A node that has left the topology has no conditions.
 func (t *Track) Failed(err error) {
-	var ce *ConnectError
+	var ce *handshake.Error
 	if errors.As(err, &ce) && t.note(ce) && t.h.OnSet != nil {
 		t.h.OnSet()
 	}
 }
 
 // note keeps the condition that the error is, and says whether the connection did not have it before.
-func (t *Track) note(ce *ConnectError) (fresh bool) {
+func (t *Track) note(ce *handshake.Error) (fresh bool) {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	c := t.of(ce.Kind)
@@ -64,8 +65,8 @@ func (t *Track) isSick() bool { return t.auth != nil || t.tls != nil || t.access
 
 // Passed notes that an attempt has done a step, whatever becomes of the rest: a TLS handshake and a login clear what is
 // known of the node, a selected bucket what is known of the bucket.
-func (t *Track) Passed(step Step) {
-	kind := KindOf(step)
+func (t *Track) Passed(step handshake.Step) {
+	kind := step.Kind()
 	if kind == nil {
 		return
 	}
@@ -74,21 +75,8 @@ func (t *Track) Passed(step Step) {
 	})
 }
 
-// KindOf is the kind of the terminal condition that a step may meet, nil for none.
-func KindOf(step Step) *cberr.Kind {
-	switch step { //nolint:exhaustive // the other steps meet none
-	case StepTLS:
-		return cberr.TLSFailure
-	case StepAuth:
-		return cberr.AuthenticationFailure
-	case StepSelectBucket:
-		return cberr.BucketAccess
-	}
-	return nil
-}
-
 // clear drops the condition of that kind from the connections that which takes.
-func (h *Health) clear(kind *cberr.Kind, which func(*Track) bool) {
+func (h *Record) clear(kind *cberr.Kind, which func(*Track) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sick = slices.DeleteFunc(h.sick, func(t *Track) bool {
@@ -152,7 +140,7 @@ func (t *Track) set(up bool) {
 
 // NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still
 // under way included.
-func (h *Health) NewCredentials(generation uint64) {
+func (h *Record) NewCredentials(generation uint64) {
 	h.mu.Lock()
 	h.generation = generation
 	h.mu.Unlock()
@@ -163,7 +151,7 @@ func (h *Health) NewCredentials(generation uint64) {
 // nothing known does. node is the address of the call's own node, "" when that is not known. A condition counts when it
 // was met on the call's own node, or when no connection of its bucket works; the login and TLS of another bucket's
 // connection count when no connection of the cluster works.
-func (h *Health) Condition(bucket, node string) error {
+func (h *Record) Condition(bucket, node string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, err := h.named(bucket, func(t *Track) bool { return h.explains(t, bucket, node) })
@@ -174,7 +162,7 @@ func (h *Health) Condition(bucket, node string) error {
 const AnyService = "\x00service"
 
 // explains reports whether t's conditions are those of a call. The lock is held.
-func (h *Health) explains(t *Track, bucket, node string) bool {
+func (h *Record) explains(t *Track, bucket, node string) bool {
 	switch {
 	case h.total == 0:
 		return true
@@ -186,7 +174,7 @@ func (h *Health) explains(t *Track, bucket, node string) bool {
 
 // Refine gives a better name to a call that cannot be dispatched, in the RFC's order, and what is behind it. Reasons of
 // attempts that a server has seen, those that are always retried, and terminal ones come back unchanged. See Condition.
-func (h *Health) Refine(why retry.Reason, bucket, node string) (retry.Reason, error) {
+func (h *Record) Refine(why retry.Reason, bucket, node string) (retry.Reason, error) {
 	if !why.Unseen() || why.AlwaysRetry() || why.Terminal() {
 		return why, nil
 	}
@@ -201,7 +189,7 @@ func (h *Health) Refine(why retry.Reason, bucket, node string) (retry.Reason, er
 
 // Known adds to cause all conditions that may concern a call of the bucket, whether they explain it or not; see
 // Condition.
-func (h *Health) Known(bucket string, cause error) error {
+func (h *Record) Known(bucket string, cause error) error {
 	h.mu.Lock()
 	_, known := h.named(bucket, func(*Track) bool { return true })
 	h.mu.Unlock()
@@ -225,7 +213,7 @@ func (h *Health) Known(bucket string, cause error) error {
 
 // named gathers the conditions of the connections that which takes, in the RFC's order, with the reason of the first.
 // The lock is held.
-func (h *Health) named(bucket string, which func(*Track) bool) (retry.Reason, error) {
+func (h *Record) named(bucket string, which func(*Track) bool) (retry.Reason, error) {
 	var auth, tls, access Conditions
 	for _, t := range h.sick {
 		if !which(t) {

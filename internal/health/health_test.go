@@ -1,4 +1,4 @@
-package conn
+package health
 
 import (
 	"errors"
@@ -7,17 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/retry"
 )
 
-func failure(kind *cberr.Kind, addr string) *ConnectError {
-	return &ConnectError{Addr: addr, Step: StepAuth, Kind: kind}
+func failure(kind *cberr.Kind, addr string) *handshake.Error {
+	return &handshake.Error{Addr: addr, Step: handshake.StepAuth, Kind: kind}
 }
 
 // What explains a call: conditions of its own node, those of its bucket when nothing of that works, those of the
 // cluster when nothing works at all.
 func TestWhatAConditionExplains(t *testing.T) {
-	var h Health
+	var h Record
 	a, b, c := h.Track("one", "a:1"), h.Track("one", "b:1"), h.Track("two", "c:1")
 	why := func(bucket, node string) retry.Reason {
 		r, err := h.Refine(retry.SocketNotAvailable, bucket, node)
@@ -51,7 +52,7 @@ func TestWhatAConditionExplains(t *testing.T) {
 }
 
 func TestWhatClearsACondition(t *testing.T) {
-	var h Health
+	var h Record
 	set := 0
 	h.OnSet = func() { set++ }
 	a, again, b := h.Track("one", "a:1"), h.Track("two", "a:1"), h.Track("one", "b:1")
@@ -60,16 +61,16 @@ func TestWhatClearsACondition(t *testing.T) {
 		a.Failed(failure(kind, "a:1"))
 	}
 	require.Equal(t, 3, set, "once for each")
-	b.Passed(StepTLS)
-	b.Passed(StepAuth)
-	again.Passed(StepSelectBucket)
+	b.Passed(handshake.StepTLS)
+	b.Passed(handshake.StepAuth)
+	again.Passed(handshake.StepSelectBucket)
 	require.Len(t, listOf(h.Condition("one", "")), 3)
-	again.Passed(StepTLS)
+	again.Passed(handshake.StepTLS)
 	require.NotErrorIs(t, h.Condition("one", ""), cberr.TLSFailure)
-	again.Passed(StepAuth)
+	again.Passed(handshake.StepAuth)
 	require.Equal(t, failure(cberr.BucketAccess, "a:1"), h.Condition("one", ""))
 	require.NoError(t, h.Condition("two", ""))
-	b.Passed(StepSelectBucket)
+	b.Passed(handshake.StepSelectBucket)
 	require.NoError(t, h.Condition("one", ""))
 	require.Empty(t, h.sick)
 
@@ -85,10 +86,10 @@ func TestWhatClearsACondition(t *testing.T) {
 
 // Only what was met before a server has seen the request is refined, and only by conditions.
 func TestWhatIsRefined(t *testing.T) {
-	var h Health
+	var h Record
 	tr := h.Track("b", "a:1")
 	tr.Failed(errors.New("no route"))
-	tr.Failed(&ConnectError{Step: StepCredentials, Err: cberr.AuthenticationFailure})
+	tr.Failed(&handshake.Error{Step: handshake.StepCredentials, Err: cberr.AuthenticationFailure})
 	require.NoError(t, h.Condition("b", ""))
 	tr.Failed(failure(cberr.AuthenticationFailure, "a:1"))
 	for why := range retry.All() {
@@ -109,7 +110,7 @@ func TestConditionsTellTheFirstFew(t *testing.T) {
 	text := cberr.TLSFailure.Error()
 	require.Equal(t, text+"; "+text+"; "+text+"; "+text+"; and 2 more", all.Error())
 	require.ErrorIs(t, all, cberr.TLSFailure)
-	var h Health
+	var h Record
 	h.Track("b", "a:1").Failed(failure(cberr.TLSFailure, "a:1"))
 	require.Len(t, listOf(h.Known("b", failure(cberr.TLSFailure, "a:1"))), 1, "not said twice")
 	require.Len(t, listOf(h.Known("b", failure(cberr.TLSFailure, "b:1"))), 2)

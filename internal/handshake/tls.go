@@ -1,4 +1,4 @@
-package conn
+package handshake
 
 import (
 	"context"
@@ -19,10 +19,10 @@ func (e *TLSError) Error() string { return e.Err.Error() }
 // Unwrap gives the failure itself.
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// Handshake encrypts a connection to addr, with the host's name and nothing older than TLS 1.2 unless t says otherwise.
+// TLS encrypts a connection to addr, with the host's name and nothing older than TLS 1.2 unless t says otherwise.
 // It blocks until that is done, or ctx has ended. It closes raw if it fails; the error is a *TLSError unless the socket
 // or ctx ended the handshake.
-func Handshake(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*tls.Conn, error) {
+func TLS(ctx context.Context, raw net.Conn, t *tls.Config, addr string) (*tls.Conn, error) {
 	w := &watchedSocket{Conn: raw}
 	tc := tls.Client(w, tlsConfig(t, addr))
 	err := handshake(ctx, tc)

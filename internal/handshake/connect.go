@@ -1,0 +1,179 @@
+package handshake
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Options say how to connect. Dial and Credentials must be set.
+type Options struct {
+	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS         *tls.Config // nil means plaintext; cloned for each dial
+	Credentials func(ctx context.Context) (Credentials, error)
+	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN where it may be used
+	AllowPlain  bool     // PLAIN on a plaintext socket
+	SCRAM       *Keyring // shared by a cluster's connections; nil derives keys anew each time
+	Bucket      string   // "" selects none
+	Agent       string   // the key of HELLO
+	ID          string   // this connection's part of it
+	Features    []memd.Feature
+	WantConfig  bool // the node's cluster map is asked for
+
+	// Memcached talks to a server that knows neither HELLO nor buckets: SASL at most.
+	Memcached bool
+
+	Timeout     time.Duration // for dial, TLS and the dialogue together; 0 means 10 s
+	FrameLimit  int           // bytes of an answer's body; 0 means memd.DefaultLimit
+	ConfigLimit int           // bytes of the cluster map when inflated; 0 means call.MaxInflated
+
+	// Passed is told of each step that an attempt has done, on the goroutine of Connect; nil: no receiver.
+	Passed func(Step)
+}
+
+// Credentials are what a connection authenticates with: a name and a password, or a token. With neither there is no
+// SASL: the client certificate does it.
+type Credentials struct {
+	Username        string
+	Password, Token observe.Secret
+	Login           // what the connection's Info keeps of it
+}
+
+// Login is what the giver of credentials wants to know later about a connection that has used them.
+type Login struct {
+	Generation uint64    // of the credentials
+	At         time.Time // when they were given
+	Expires    time.Time // from here on the server refuses them; zero is never
+	Token      bool      // a login of one step over the live connection can replace it
+}
+
+// Info is what the handshake learned. It does not change, but for Forget.
+type Info struct {
+	Addr, Local string
+	ID          string // this connection's id in HELLO
+	Features    memd.Features
+	Mechanism   string
+	Login       Login
+	ErrorMap    []byte
+	Config      []byte // the node's cluster map, nil when it gave none
+	NoConfig    bool   // it does not give any over this protocol
+	Took        time.Duration
+}
+
+// Forget releases the error map and the cluster map, of tens of kibibytes each. It is for the goroutine that made the
+// connection, before others know of it.
+func (i *Info) Forget() { i.ErrorMap, i.Config = nil, nil }
+
+// Result is a connection whose handshake is done. Its receiver closes Conn.
+type Result struct {
+	Conn   net.Conn
+	Info   Info
+	Unread []byte       // what was read behind the last answer
+	Pushed *memd.Packet // the newest notification of a cluster map that came meanwhile; nil: none came
+}
+
+// Connect dials addr, does TLS and the dialogue. It blocks until that is done, ctx has ended or the timeout has passed.
+// The error is an *Error.
+func Connect(ctx context.Context, addr string, o *Options) (*Result, error) {
+	began := time.Now()
+	timeout := o.Timeout
+	if timeout <= 0 {
+		timeout = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	a := &attempt{ctx: ctx, o: o, addr: addr}
+	creds, err := o.Credentials(ctx)
+	a.generation = creds.Generation
+	if err != nil {
+		return nil, a.failed(StepCredentials, err)
+	}
+	nc, err := a.dial()
+	if err != nil {
+		return nil, err
+	}
+	// The end of the context must end a read or write that hangs.
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	d := &dialogue{o: o, addr: addr, nc: nc, creds: creds, limit: o.FrameLimit}
+	err = d.run()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, a.refused(d, err)
+	}
+	_ = nc.SetDeadline(time.Time{})
+	d.info.Took = time.Since(began)
+	return &Result{Conn: nc, Info: d.info, Unread: d.buf[d.pos:d.n], Pushed: d.pushed}, nil
+}
+
+func (o *Options) passed(s Step) {
+	if o.Passed != nil {
+		o.Passed(s)
+	}
+}
+
+// attempt is one call of Connect; it makes that call's errors.
+type attempt struct {
+	ctx        context.Context
+	o          *Options
+	addr       string
+	generation uint64 // of the credentials
+}
+
+// failed is the error of a step. The end of the context is named before what it has caused.
+func (a *attempt) failed(step Step, err error) *Error {
+	e := &Error{Addr: a.addr, Step: step, Err: err, Generation: a.generation}
+	cause := context.Cause(a.ctx)
+	switch {
+	case IsTLSFailure(err):
+		if step == StepTLS {
+			e.Kind = cberr.TLSFailure
+		}
+	case cause != nil && cause != err: //nolint:errorlint // the value itself
+		e.Err = errors.Join(cause, err)
+	}
+	return e
+}
+
+// refused is the error of a dialogue that has failed.
+func (a *attempt) refused(d *dialogue, err error) *Error {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		e.Generation = a.generation
+		return e
+	case a.o.TLS != nil && !d.answered && IsTLSFailure(err):
+		return a.failed(StepTLS, err) // with TLS 1.3 a server refuses the client's certificate after the handshake
+	}
+	return a.failed(d.step, err)
+}
+
+// dial gives a socket, with TLS if the options say so.
+func (a *attempt) dial() (net.Conn, error) {
+	raw, err := a.o.Dial(a.ctx, "tcp", a.addr)
+	if err != nil {
+		return nil, a.failed(StepDial, err)
+	}
+	if err := unblock(raw); err != nil {
+		_ = raw.Close()
+		return nil, a.failed(StepDial, err)
+	}
+	a.o.passed(StepDial)
+	if a.o.TLS == nil {
+		return raw, nil
+	}
+	nc, err := TLS(a.ctx, raw, a.o.TLS, a.addr)
+	if err != nil {
+		return nil, a.failed(StepTLS, err)
+	}
+	a.o.passed(StepTLS)
+	return nc, nil
+}
