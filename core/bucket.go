@@ -45,7 +45,8 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Instruments: c.instr,
 		Timeout:     c.cfg.KV.Timeout, DurableTimeout: c.cfg.KV.DurableTimeout, QueueLimit: c.cfg.Limits.Queue,
 		Connections:  c.cfg.KV.Connections,
-		ConfigLimits: c.cfg.configLimits(), Dice: c.cfg.Retry.JitterSource, Policies: c.kvPolicies(c.policy.Load()),
+		ConfigLimits: c.cfg.configLimits(), JitterSource: c.cfg.Retry.JitterSource,
+		Policies:    c.kvPolicies(c.policy.Load()),
 		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
 		Tuning: c.cfg.tuning(b),
 	})

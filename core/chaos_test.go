@@ -34,15 +34,15 @@ type entry struct {
 
 // strategies that a call may bring: polite, reckless, blocking, panicking, random.
 func anyStrategy(r *rand.Rand) retry.Strategy {
-	dice, seed := r.IntN(10), r.Uint64()
+	random, seed := r.IntN(10), r.Uint64()
 	switch {
-	case dice < 4:
+	case random < 4:
 		return nil
-	case dice < 6:
+	case random < 6:
 		return retry.BestEffort{}
 	}
 	return retry.Func(func(ctx context.Context, _ *retry.Request, _ retry.Reason) retry.Action {
-		switch dice {
+		switch random {
 		case 6:
 			return retry.After(0)
 		case 7:

@@ -81,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Retry.Policy = cfg.Retry.Policy.Rolling(cfg.Retry.JitterSource)
+	cfg.Retry.Policy = cfg.Retry.Policy.WithJitterSource(cfg.Retry.JitterSource)
 	c := &Cluster{
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Observe.Log),
 	}
@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		Default:   cfg.Retry.Policy.Throttled(defaultStrategy(cfg.Retry.Strategy)),
 		Inherited: defaultStrategy(cfg.Retry.Strategy),
 		MaxParked: cfg.Limits.Parked, MaxBytes: cfg.Limits.ParkedBytes, MaxOpBytes: cfg.Limits.CallBytes,
-		DisableRetries: cfg.Retry.Disabled, Dice: cfg.Retry.JitterSource, Observer: c.observer(),
+		DisableRetries: cfg.Retry.Disabled, JitterSource: cfg.Retry.JitterSource, Observer: c.observer(),
 		DispatchAll: dispatch.DispatchAll,
 	})
 	c.logins = newLogins(&cfg, c.log)

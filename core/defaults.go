@@ -117,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Retry.JitterSource == nil {
 		c.Retry.JitterSource = rand.Float64
 	} else {
-		c.Retry.JitterSource = fairDice(c.Retry.JitterSource)
+		c.Retry.JitterSource = fairSource(c.Retry.JitterSource)
 	}
 	if c.port == 0 {
 		c.port = 11210

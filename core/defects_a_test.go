@@ -218,21 +218,21 @@ func TestAHandshakeIsCutAnywhere_D45_D46(t *testing.T) {
 func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 46))
+			random := rand.New(rand.NewPCG(seed, 46))
 			m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual(),
 				mock.Latency(time.Millisecond))
 			c := open(t, m, func(cfg *core.Config) { cfg.KV.Connections = 1 + int(seed%2) })
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(ctx(t)))
 			for i := range 200 {
-				switch n := dice.IntN(3); dice.IntN(5) {
+				switch n := random.IntN(3); random.IntN(5) {
 				case 0:
 					_ = m.CloseConns(n)
 				case 1:
 					m.DisconnectAll()
 				case 2:
 					require.NoError(t, m.Kill(n))
-					time.Sleep(time.Duration(dice.IntN(20)) * time.Millisecond)
+					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 					require.NoError(t, m.Respawn(n))
 				case 3:
 					password := fmt.Sprintf("password-%d", i)
@@ -244,7 +244,7 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 				case 4:
 					m.BumpRevision()
 				}
-				time.Sleep(time.Duration(dice.IntN(20)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 			}
 			time.Sleep(10 * time.Second)
 			for _, s := range b.Status() {

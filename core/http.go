@@ -205,7 +205,8 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Net.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints,
 		AwaitMap: c.awaitMap,
-		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, Dice: c.cfg.Retry.JitterSource, Agent: agent,
+		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource,
+		Agent:          agent,
 		ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		Policy:         c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTP.IdleTimeout,
 		MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle, MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal,

@@ -44,13 +44,13 @@ func answerOf[T any](ctx context.Context, in string, f func(context.Context) (T,
 	}
 }
 
-// fairDice is the user's source of random numbers, whose panics and numbers out of [0,1) are 0 or just below 1.
-func fairDice(dice func() float64) func() float64 {
+// fairSource is the user's source of random numbers, whose panics and numbers out of [0,1) are 0 or just below 1.
+func fairSource(random func() float64) func() float64 {
 	below := math.Nextafter(1, 0)
 	return func() (f float64) {
 		var err error
-		defer observe.Contain("Dice", &err)
-		switch f = dice(); {
+		defer observe.Contain("JitterSource", &err)
+		switch f = random(); {
 		case f >= 0 && f < 1:
 			return f
 		case f >= 1:

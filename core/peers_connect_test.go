@@ -243,7 +243,8 @@ func TestASlowBucketHoldsUpNoOther_D60(t *testing.T) {
 	})
 }
 
-// D61: the node to ask for a map is one of the newest map's, however many those are and whatever the dice say.
+// D61: the node to ask for a map is one of the newest map's, however many those are and whatever the random numbers
+// are.
 func TestPollingAsksANodeThatExists_D61(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(4), mock.Bucket("default", 8), mock.Virtual())

@@ -28,7 +28,7 @@ func ParsePolicy(data []byte) (*policy.Config, error) {
 }
 
 // ParsePolicyWith is ParsePolicy with options, such as more attempts than five. A nil Code and nil Operations are this
-// client's; with nil Dice the jitter rolls those of the client that uses the file.
+// client's; with a nil JitterSource the numbers are those of the client that uses the file.
 func ParsePolicyWith(data []byte, o policy.ParseOptions) (*policy.Config, error) {
 	if o.Code == nil {
 		o.Code = ReasonOf
@@ -145,7 +145,7 @@ func (c *Cluster) classifier() func(operation string, err *kv.Error) retry.Reaso
 func (c *Cluster) SetPolicy(p *policy.Config) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
-	p = p.Rolling(c.cfg.Retry.JitterSource)
+	p = p.WithJitterSource(c.cfg.Retry.JitterSource)
 	c.policy.Store(p)
 	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry.Strategy)))
 	for _, b := range c.all() { // a bucket that is made from now on has the new one

@@ -249,10 +249,10 @@ func TestACorruptValueInAScan_D7(t *testing.T) {
 func TestAnswersInAnyOrder(t *testing.T) {
 	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		fill(t, b, 200)
-		dice := rand.New(rand.NewPCG(7, 11))
+		random := rand.New(rand.NewPCG(7, 11))
 		for i := range 60 {
 			m.Inject(mock.Match{Key: fmt.Appendf(nil, "k%04d", i), Opcodes: []memd.Opcode{memd.OpGet}},
-				mock.DelayReply(time.Duration(dice.IntN(50))*time.Millisecond))
+				mock.DelayReply(time.Duration(random.IntN(50))*time.Millisecond))
 		}
 		var order []string
 		var mu sync.Mutex

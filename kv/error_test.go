@@ -260,7 +260,7 @@ func TestErrorGolden_D101_D102(t *testing.T) {
 
 var digits = regexp.MustCompile(`(after |"retry_attempts":)\d+`)
 
-// steady takes out what the dice decide.
+// steady takes out what random numbers decide.
 func steady(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {

@@ -174,10 +174,10 @@ func (r *Scanning) plan(l call.Layout) {
 		node := l.NodeIndex(uint16(vb), 0)
 		r.unscanned[node] = append(r.unscanned[node], uint16(vb))
 	}
-	dice := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed, 0))
 	for _, node := range slices.Sorted(maps.Keys(r.unscanned)) { // the order of a map itself is random
 		vbs := r.unscanned[node]
-		dice.Shuffle(len(vbs), func(i, j int) { vbs[i], vbs[j] = vbs[j], vbs[i] })
+		random.Shuffle(len(vbs), func(i, j int) { vbs[i], vbs[j] = vbs[j], vbs[i] })
 	}
 }
 

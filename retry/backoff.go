@@ -8,17 +8,17 @@ import (
 
 // Backoff gives the delay before the next retry. step is the number of retries already made, last the delay before the
 // latest. Any step is allowed; results saturate and are never negative. A Backoff of this package allocates nothing and
-// may be used from many goroutines when its Dice may.
+// may be used from many goroutines when its jitter source may.
 type Backoff func(step int, last time.Duration) time.Duration
 
-// Dice gives numbers in [0,1). A nil Dice is math/rand/v2's. It is called from many goroutines.
-type Dice func() float64
+// JitterSource gives numbers in [0,1). A nil JitterSource is math/rand/v2's. It is called from many goroutines.
+type JitterSource func() float64
 
-func (d Dice) roll() float64 {
-	if d == nil {
+func (s JitterSource) next() float64 {
+	if s == nil {
 		return rand.Float64()
 	}
-	return d()
+	return s()
 }
 
 // Controlled is the schedule of reasons that are always retried: 1, 10, 50, 100, 500 and then 1000 ms, never jittered.
@@ -60,29 +60,29 @@ func Schedule(ds ...time.Duration) Backoff {
 }
 
 // FullJitter waits a random time between 0 and what b says.
-func FullJitter(b Backoff, d Dice) Backoff { return spread(b, 0, 1, d) }
+func FullJitter(b Backoff, d JitterSource) Backoff { return spread(b, 0, 1, d) }
 
 // EqualJitter waits a random time between half and all of what b says.
-func EqualJitter(b Backoff, d Dice) Backoff { return spread(b, 0.5, 1, d) }
+func EqualJitter(b Backoff, d JitterSource) Backoff { return spread(b, 0.5, 1, d) }
 
 // AddJitter adds up to f times what b says to it.
-func AddJitter(b Backoff, f float64, d Dice) Backoff { return spread(b, 1, 1+f, d) }
+func AddJitter(b Backoff, f float64, d JitterSource) Backoff { return spread(b, 1, 1+f, d) }
 
 // PropJitter waits what b says, up to f times that more or less.
-func PropJitter(b Backoff, f float64, d Dice) Backoff { return spread(b, 1-f, 1+f, d) }
+func PropJitter(b Backoff, f float64, d JitterSource) Backoff { return spread(b, 1-f, 1+f, d) }
 
 // spread waits between lo and hi times what b says.
-func spread(b Backoff, lo, hi float64, dice Dice) Backoff {
+func spread(b Backoff, lo, hi float64, random JitterSource) Backoff {
 	lo = max(lo, 0)
 	hi = max(hi, lo)
 	return func(step int, last time.Duration) time.Duration {
 		d := b(step, last)
-		return jitter(d, lo, hi, dice)
+		return jitter(d, lo, hi, random)
 	}
 }
 
-func jitter(d time.Duration, lo, hi float64, dice Dice) time.Duration {
-	j := saturate(float64(d) * (lo + (hi-lo)*dice.roll()))
+func jitter(d time.Duration, lo, hi float64, random JitterSource) time.Duration {
+	j := saturate(float64(d) * (lo + (hi-lo)*random.next()))
 	if hi <= 1 {
 		return min(j, d) // the product of a huge d may round up
 	}
@@ -90,12 +90,12 @@ func jitter(d time.Duration, lo, hi float64, dice Dice) time.Duration {
 }
 
 // Decorrelated waits a random time between lo and three times the last delay, at most hi.
-func Decorrelated(lo, hi time.Duration, dice Dice) Backoff {
+func Decorrelated(lo, hi time.Duration, random JitterSource) Backoff {
 	lo = max(lo, 0)
 	hi = max(hi, lo)
 	return func(_ int, last time.Duration) time.Duration {
 		top := max(3*float64(last), float64(lo))
-		return min(saturate(float64(lo)+(top-float64(lo))*dice.roll()), hi)
+		return min(saturate(float64(lo)+(top-float64(lo))*random.next()), hi)
 	}
 }
 
@@ -112,17 +112,17 @@ const (
 )
 
 // DefaultBackoff is BestEffort's: from 1 ms doubling to 500 ms, of which a random half is waited, never less than 1 ms.
-func DefaultBackoff(dice Dice) Backoff {
-	return func(step int, _ time.Duration) time.Duration { return defaultDelay(step, dice) }
+func DefaultBackoff(random JitterSource) Backoff {
+	return func(step int, _ time.Duration) time.Duration { return defaultDelay(step, random) }
 }
 
-// defaultDelay is Clamp(EqualJitter(Exponential(1 ms, 500 ms, 2), dice), 1 ms, 500 ms) without building it.
-func defaultDelay(step int, dice Dice) time.Duration {
+// defaultDelay is Clamp(EqualJitter(Exponential(1 ms, 500 ms, 2), random), 1 ms, 500 ms) without building it.
+func defaultDelay(step int, random JitterSource) time.Duration {
 	d := defaultHi
 	if step < 9 { // 2^9 ms is past the top
 		d = defaultLo << max(step, 0)
 	}
-	return min(max(jitter(d, 0.5, 1, dice), defaultLo), defaultHi)
+	return min(max(jitter(d, 0.5, 1, random), defaultLo), defaultHi)
 }
 
 func count(step int) float64 { return float64(max(step, 0)) }

@@ -13,7 +13,7 @@ import (
 
 const ms = time.Millisecond
 
-func dice(f float64) retry.Dice { return func() float64 { return f } }
+func random(f float64) retry.JitterSource { return func() float64 { return f } }
 
 var nearlyOne = math.Nextafter(1, 0)
 
@@ -44,8 +44,8 @@ func TestBackoffCurves(t *testing.T) {
 	}{
 		{"controlled", retry.Controlled, inMS(1, 10, 50, 100, 500, 1000, 1000, 1000)},
 		{"bare best effort", retry.Exponential(ms, 500*ms, 2), inMS(1, 2, 4, 8, 16, 32, 64, 128, 256, 500, 500)},
-		{"default at worst", retry.DefaultBackoff(dice(nearlyOne)), inMS(1)},
-		{"default at best", retry.DefaultBackoff(dice(0)), inMS(1, 1, 2, 4, 8, 16, 32, 64, 128, 250, 250)},
+		{"default at worst", retry.DefaultBackoff(random(nearlyOne)), inMS(1)},
+		{"default at best", retry.DefaultBackoff(random(0)), inMS(1, 1, 2, 4, 8, 16, 32, 64, 128, 250, 250)},
 		{"doubling", retry.Exponential(100*ms, time.Hour, 2), inMS(100, 200, 400, 800, 1600)},
 		{"constant", retry.Constant(7 * ms), inMS(7, 7, 7)},
 		{"linear", retry.Linear(10*ms, 35*ms), inMS(10, 20, 30, 35, 35)},
@@ -53,13 +53,13 @@ func TestBackoffCurves(t *testing.T) {
 			180e3, 180e3)},
 		{"schedule", retry.Schedule(5*ms, ms), inMS(5, 1, 1, 1)},
 		{"no schedule", retry.Schedule(), inMS(0, 0)},
-		{"full jitter", retry.FullJitter(retry.Constant(8*ms), dice(0.5)), inMS(4, 4)},
-		{"equal jitter", retry.EqualJitter(retry.Constant(8*ms), dice(0.5)), inMS(6, 6)},
-		{"added jitter", retry.AddJitter(retry.Constant(8*ms), 0.5, dice(0.5)), inMS(10, 10)},
-		{"proportional jitter, low", retry.PropJitter(retry.Constant(10*ms), 0.2, dice(0)), inMS(8, 8)},
-		{"proportional jitter, middle", retry.PropJitter(retry.Constant(10*ms), 0.2, dice(0.5)), inMS(10, 10)},
-		{"decorrelated, low", retry.Decorrelated(10*ms, 100*ms, dice(0)), inMS(10, 10, 10)},
-		{"decorrelated, middle", retry.Decorrelated(10*ms, 100*ms, dice(0.5)), inMS(10, 20, 35, 57.5, 91.25, 100)},
+		{"full jitter", retry.FullJitter(retry.Constant(8*ms), random(0.5)), inMS(4, 4)},
+		{"equal jitter", retry.EqualJitter(retry.Constant(8*ms), random(0.5)), inMS(6, 6)},
+		{"added jitter", retry.AddJitter(retry.Constant(8*ms), 0.5, random(0.5)), inMS(10, 10)},
+		{"proportional jitter, low", retry.PropJitter(retry.Constant(10*ms), 0.2, random(0)), inMS(8, 8)},
+		{"proportional jitter, middle", retry.PropJitter(retry.Constant(10*ms), 0.2, random(0.5)), inMS(10, 10)},
+		{"decorrelated, low", retry.Decorrelated(10*ms, 100*ms, random(0)), inMS(10, 10, 10)},
+		{"decorrelated, middle", retry.Decorrelated(10*ms, 100*ms, random(0.5)), inMS(10, 20, 35, 57.5, 91.25, 100)},
 		{"clamp", retry.Clamp(retry.Linear(10*ms, time.Hour), 15*ms, 25*ms), inMS(15, 20, 25, 25)},
 		{"negative", retry.Constant(-ms), inMS(0)},
 		{"shrinking", retry.Exponential(8*ms, time.Second, 0.5), inMS(8, 4, 2, 1)},
@@ -100,8 +100,8 @@ func TestBackoffBounds(t *testing.T) {
 			lo, hi = hi, lo
 		}
 		step := steps().Draw(t, "step")
-		d := dice(rapid.OneOf(rapid.Just(0.0), rapid.Just(0.5), rapid.Just(nearlyOne),
-			rapid.Float64Range(0, nearlyOne)).Draw(t, "dice"))
+		d := random(rapid.OneOf(rapid.Just(0.0), rapid.Just(0.5), rapid.Just(nearlyOne),
+			rapid.Float64Range(0, nearlyOne)).Draw(t, "random"))
 		factor := rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(math.Inf(1)), rapid.Just(math.MaxFloat64)).Draw(t,
 			"factor")
 		bases := []retry.Backoff{
@@ -152,14 +152,14 @@ func TestExponentialNeverFallsUntilItsTop(t *testing.T) {
 // TestDefaultBackoffIsItsFormula proves D3.
 func TestDefaultBackoffIsItsFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := dice(rapid.Float64Range(0, nearlyOne).Draw(t, "dice"))
+		d := random(rapid.Float64Range(0, nearlyOne).Draw(t, "random"))
 		formula := retry.Clamp(retry.EqualJitter(retry.Exponential(ms, 500*ms, 2), d), ms, 500*ms)
 		step := steps().Draw(t, "step")
 		require.Equal(t, formula(step, 0), retry.DefaultBackoff(d)(step, 0))
 	})
 }
 
-func TestNilDiceRolls(t *testing.T) {
+func TestANilJitterSourceIsThatOfMathRand(t *testing.T) {
 	b := retry.FullJitter(retry.Constant(time.Hour), nil)
 	seen := map[time.Duration]bool{}
 	for range 20 {

@@ -111,7 +111,7 @@ func (h *history) request(j *judgement) *Request {
 		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
 		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step,
 		UnseenSteps: h.unseens, Reasons: j.seen, LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen,
-		Unseen: j.transparent, Err: h.cause, Dice: h.o.opts.Dice,
+		Unseen: j.transparent, Err: h.cause, JitterSource: h.o.opts.JitterSource,
 		Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
 }

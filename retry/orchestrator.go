@@ -66,14 +66,14 @@ type Hint struct {
 
 // Options are the settings of an Orchestrator. The zero value is usable.
 type Options struct {
-	Default        Strategy // for operations without one; nil is FastFailOnTerminalError{}
-	Inherited      Strategy // what an operation's own strategy inherits where it has no Base; nil is Default
-	MaxParked      int      // operations that wait at the same time; 0 is 32768
-	MaxBytes       int64    // that all waiting operations hold together; 0 is no limit
-	MaxOpBytes     int64    // that one operation may hold to be retried at all; 0 is no limit
-	DisableRetries bool     // retry only what no server's logic has seen
-	Observer       Observer // nil is none
-	Dice           Dice     // for strategies that bring none; nil is math/rand/v2
+	Default        Strategy     // for operations without one; nil is FastFailOnTerminalError{}
+	Inherited      Strategy     // what an operation's own strategy inherits where it has no Base; nil is Default
+	MaxParked      int          // operations that wait at the same time; 0 is 32768
+	MaxBytes       int64        // that all waiting operations hold together; 0 is no limit
+	MaxOpBytes     int64        // that one operation may hold to be retried at all; 0 is no limit
+	DisableRetries bool         // retry only what no server's logic has seen
+	Observer       Observer     // nil is none
+	JitterSource   JitterSource // for strategies that bring none; nil is math/rand/v2
 	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that.
 	// It must not keep the slice.
 	DispatchAll func([]Op)

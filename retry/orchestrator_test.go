@@ -220,7 +220,7 @@ func TestWhatAStrategySees(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
 		var seen []retry.Request
-		orc := retry.New(retry.Options{Dice: dice(0.25), Default: inlineFunc(
+		orc := retry.New(retry.Options{JitterSource: random(0.25), Default: inlineFunc(
 			func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 				seen = append(seen, *r)
 				if d, ok := r.Pushback.After(); ok {
@@ -263,7 +263,7 @@ func TestWhatAStrategySees(t *testing.T) {
 			require.Equal(t, x.st.Deadline, r.Deadline)
 			require.True(t, r.Idempotent)
 			require.Equal(t, retry.KV, r.Service)
-			require.InDelta(t, 0.25, r.Dice(), 0)
+			require.InDelta(t, 0.25, r.JitterSource(), 0)
 			require.Equal(t, errCause, r.Err)
 		}
 		require.Equal(t, []int{0, 1, 2, 2, 3, 4}, attempts)

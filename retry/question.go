@@ -10,7 +10,7 @@ import "context"
 func (o *Orchestrator) Ask(ctx context.Context, r Request, why Reason) (Action, error) {
 	var of State
 	st := o.strategyOf(&of)
-	r.Context, r.Strategy, r.Default, r.Dice = ctx, st, o.inherited(&of), o.opts.Dice
+	r.Context, r.Strategy, r.Default, r.JitterSource = ctx, st, o.inherited(&of), o.opts.JitterSource
 	r.Kind, r.Unseen = why.Kind(), why.Unseen()
 	if inline(st, r.Default) {
 		return ask(ctx, st, &r, why)

@@ -353,7 +353,7 @@ func simulate(t *testing.T, seed uint64) (s *sim) {
 		}()
 		s = &sim{rng: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
 		s.ledger.s = s
-		o := retry.Options{Dice: func() float64 { return float64(s.roll(1000)) / 1000 }}
+		o := retry.Options{JitterSource: func() float64 { return float64(s.roll(1000)) / 1000 }}
 		if s.roll(3) == 0 {
 			o.MaxParked, o.MaxBytes = 1+s.roll(20), int64(s.roll(200))
 			o.Observer = s.bounds(o)

@@ -98,7 +98,7 @@ type Request struct {
 	Pushback          Pushback      // what the server said
 	Code              uint32        // the service's own number, opaque here; 0: no number
 	Err               error         // what the attempt met
-	Dice              Dice          // the cluster's own source, so that a seed replays exactly; may be nil
+	JitterSource      JitterSource  // the cluster's own source, so that a seed replays exactly; may be nil
 }
 
 // Retries is the number of retries made so far, of all kinds: the RFC's retryAttempts.
@@ -231,7 +231,7 @@ func (b BestEffort) RetryAfter(_ context.Context, r *Request, why Reason) Action
 		return After(d)
 	}
 	if b.Backoff == nil {
-		return After(defaultDelay(r.BackoffStep, r.Dice))
+		return After(defaultDelay(r.BackoffStep, r.JitterSource))
 	}
 	return After(b.Backoff(r.BackoffStep, r.LastDelay))
 }

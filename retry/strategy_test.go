@@ -18,7 +18,7 @@ import (
 
 // request is what a strategy would see of an operation that failed step times before.
 func request(idempotent bool, step int) *retry.Request {
-	return &retry.Request{Idempotent: idempotent, BackoffStep: step, Dice: dice(0.5), Err: errCause}
+	return &retry.Request{Idempotent: idempotent, BackoffStep: step, JitterSource: random(0.5), Err: errCause}
 }
 
 // TestBestEffort proves CB-20, CB-22 and CB-38.
@@ -83,7 +83,7 @@ func TestFastFailIsBestEffortOtherwise(t *testing.T) {
 		r.LastDelay = time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "last"))
 		b := retry.BestEffort{}
 		if rapid.Bool().Draw(t, "own backoff") {
-			b.Backoff = retry.Decorrelated(ms, time.Second, dice(0.3))
+			b.Backoff = retry.Decorrelated(ms, time.Second, random(0.3))
 		}
 		for why := range retry.All() {
 			if why.Terminal() {

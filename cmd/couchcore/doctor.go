@@ -15,7 +15,7 @@ import (
 // doctorCmd finds out why a cluster cannot be used, by the steps in which a client would come to use it.
 type doctorCmd struct {
 	connectFlags
-	Orphans string `placeholder:"FILE" help:"Connect to nobody; say what a report of orphaned responses, as logged, points to. - is standard input."`
+	Orphans string `placeholder:"FILE" help:"Connect to no node; say what a report of orphaned responses, as logged, points to. - is standard input."`
 }
 
 // doctorHooks let a test answer for what is outside of the cluster.

@@ -114,7 +114,7 @@ func (a *app) showExplained(x *explanation, j prospect, res explained) error {
 	}
 	if j.other != nil {
 		lines = append(lines, [2]string{"or", x.failing(*j.other, failureOf(j.other.err).Kind) +
-			", as the dice of the delays fall"})
+			", when the random delays are long"})
 	}
 	if text := j.applied.policy; text != "" {
 		lines = append(lines, [2]string{"policy", text})

@@ -99,7 +99,7 @@ func (d *decisions) Retry(r *retry.Request, why retry.Reason, delay time.Duratio
 func (d *decisions) GaveUp(*retry.Request, retry.Reason, error) {}
 
 // happens runs a client against a mock in virtual time and requires that what it does is what was foretold.
-func (s *situation) happens(t *testing.T, all []foretold, dice func() float64) {
+func (s *situation) happens(t *testing.T, all []foretold, random func() float64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
@@ -108,7 +108,7 @@ func (s *situation) happens(t *testing.T, all []foretold, dice func() float64) {
 		seen := &decisions{}
 		cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial = mock.DefaultUser, core.NewSecret(mock.DefaultPassword),
 			m.Dial
-		cfg.Retry.JitterSource, cfg.Observe.Retry = dice, seen
+		cfg.Retry.JitterSource, cfg.Observe.Retry = random, seen
 		switch {
 		case s.policy == "best-effort":
 			cfg.Retry.Strategy = retry.BestEffort{}

@@ -173,7 +173,7 @@ func waitError(name string, err error, took time.Duration) error {
 	if !errors.As(err, &notReady) || !errors.Is(notReady.Err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	why := "nobody has answered"
+	why := "no node has answered"
 	if notReady.Cause != nil {
 		why = notReady.Cause.Error()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// almostOne is the largest number that a dice gives.
+// almostOne is the largest number that a jitter source gives.
 var almostOne = math.Nextafter(1, 0)
 
 // explanation is one question: what becomes of an operation that met this?
@@ -54,24 +54,24 @@ type judged struct {
 type judge struct {
 	x       *explanation
 	applied applied
-	dice    *loaded
+	random  *loaded
 	orch    *retry.Orchestrator
 	decided func() // called when the call is to be sent again; nil does nothing
 	met     bool   // the call met what was asked about
 	out     judged
 }
 
-// judge runs the call once: past are the dice of the retries that were made already, now those of the next one.
+// judge runs the call once: past are the random numbers of earlier retries, now those of the next one.
 func (x *explanation) judge(past, now float64) (judged, error) {
-	dice := &loaded{past: past, now: now}
-	how, err := x.strategy.of(x.service, x.op, dice.roll)
+	random := &loaded{past: past, now: now}
+	how, err := x.strategy.of(x.service, x.op, random.roll)
 	if err != nil {
 		return judged{}, err
 	}
-	return x.judgeAs(how, dice)
+	return x.judgeAs(how, random)
 }
 
-// loaded are dice that always give the same number until they are turned.
+// loaded is a jitter source that gives the same number until it is set.
 type loaded struct {
 	past, now float64
 	turned    bool
@@ -93,7 +93,7 @@ func (x *explanation) kind() string {
 	return failureOf(j.err).Kind
 }
 
-func (x *explanation) judgeAs(how applied, dice *loaded) (judged, error) {
+func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 	if how.hedge != nil {
 		if x.hedgeable() {
 			how.strategy = dispatch.Strict
@@ -101,8 +101,8 @@ func (x *explanation) judgeAs(how applied, dice *loaded) (judged, error) {
 			how.hedge = nil
 		}
 	}
-	j := &judge{x: x, applied: how, dice: dice, out: judged{by: how.name, applied: how}}
-	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), Dice: dice.roll})
+	j := &judge{x: x, applied: how, random: random, out: judged{by: how.name, applied: how}}
+	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), JitterSource: random.roll})
 	err := x.meet(j)
 	j.orch.Close(retry.ErrClosed)
 	switch {
@@ -132,14 +132,14 @@ func (j *judge) askNodes() {
 	}
 }
 
-// prospect is what can become of it: the dice may fall in any way.
+// prospect is what can become of it: its random numbers may be any.
 type prospect struct {
 	judged         // one judgement: a retry if there can be one
 	least, longest time.Duration
 	other          *judged // the failure that it may be as well; nil for none
 }
 
-// prospect judges with the dice that make the shortest delays and with those that make the longest.
+// prospect judges with the random numbers that make the shortest delays and with those that make the longest.
 func (x *explanation) prospect() (o prospect, err error) {
 	for _, past := range []float64{0, almostOne} {
 		for _, now := range []float64{0, almostOne} {
@@ -188,7 +188,7 @@ func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.
 		}
 		r.LastDelay, r.Waited = d, r.Waited+d
 	}
-	s.dice.turned = true
+	s.random.turned = true
 	r.Started = time.Now().Add(-r.Waited)
 	r.BackoffStep = s.x.attempt
 	setRetries(r, why, s.x.attempt)

@@ -54,8 +54,8 @@ func (x *httpSubject) meet(j *judge) error {
 	n := &fakeNode{x: x, met: &j.met}
 	c := httpx.New(httpx.Options{
 		Dial: n.dial, Endpoints: x.endpoints(j), Credentials: x.credentials(j), Orchestrator: j.orch,
-		Health: &health.Record{},
-		Dice:   func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
+		Health:       &health.Record{},
+		JitterSource: func() float64 { return 0 }, Agent: "couchcore", ConnectTimeout: time.Minute,
 		Timeout: func(httpsvc.Service) time.Duration { return noDeadline },
 	})
 	defer n.wg.Wait()

@@ -57,12 +57,12 @@ func readPolicy(path string) ([]byte, error) {
 	return data, err
 }
 
-// policy is the file with the given dice for its jitter, nil without a file.
-func (c chosen) policy(dice retry.Dice) (*policy.Config, error) {
+// policy is the file with the given source of random numbers for its jitter, nil without a file.
+func (c chosen) policy(random retry.JitterSource) (*policy.Config, error) {
 	if c.file == nil {
 		return nil, nil //nolint:nilnil // a nil Config is one without entries
 	}
-	cfg, err := core.ParsePolicyWith(c.file, policy.ParseOptions{Dice: dice, MaxAttemptsCap: c.most})
+	cfg, err := core.ParsePolicyWith(c.file, policy.ParseOptions{JitterSource: random, MaxAttemptsCap: c.most})
 	if err != nil {
 		return nil, usagef("%s: %v", strings.TrimPrefix(c.flag, "@"), err)
 	}
@@ -85,13 +85,13 @@ type applied struct {
 	budget   func(retry.Kind) string
 }
 
-// of says what the client would do about an operation, its dice being the given ones.
-func (c chosen) of(service retry.Service, operation string, dice retry.Dice) (applied, error) {
+// of says what the client would do about an operation, its random numbers being the given ones.
+func (c chosen) of(service retry.Service, operation string, random retry.JitterSource) (applied, error) {
 	a := applied{strategy: c.base, name: "FastFailOnTerminalError -> BestEffort"}
 	if _, best := c.base.(retry.BestEffort); best {
 		a.name = "BestEffort"
 	}
-	cfg, err := c.policy(dice)
+	cfg, err := c.policy(random)
 	if err != nil || cfg == nil {
 		return a, err
 	}

@@ -272,17 +272,17 @@ func TestAConnectionThatDoesNotComeBack_D135(t *testing.T) {
 
 // Numbers for jitter and for choosing nodes may be anything.
 func TestOddDice_D135(t *testing.T) {
-	for name, dice := range map[string]func() float64{
+	for name, random := range map[string]func() float64{
 		"below": func() float64 { return -1 }, "far below": func() float64 { return math.Inf(-1) },
 		"one":   func() float64 { return 1 },
 		"above": func() float64 { return 1e300 }, "far above": func() float64 { return math.Inf(1) }, "none": math.NaN,
-		"a panic": func() float64 { panic("in the dice") },
+		"a panic": func() float64 { panic("in the random") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mock.Start(t, mock.Nodes(3), mock.Replicas(1), mock.Bucket("default", 16), mock.Virtual())
 				began := time.Now()
-				c := onMock(t, m, func(cfg *core.Config) { cfg.Retry.JitterSource = dice })
+				c := onMock(t, m, func(cfg *core.Config) { cfg.Retry.JitterSource = random })
 				b := c.Bucket("default")
 				for node := range 3 {
 					m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusTmpFail))

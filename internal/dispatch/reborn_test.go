@@ -40,7 +40,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 			Bucket: "default", Seeds: []string{m.Node(0).Addr()}, Base: time.Now(),
 			Orchestrator: retry.New(retry.Options{}),
 			Health:       &health.Record{}, ErrorMaps: &errormap.Store{}, Timeout: 10 * time.Second,
-			Dice: func() float64 { return 0.5 },
+			JitterSource: func() float64 { return 0.5 },
 			Connect: func() conn.Options {
 				return conn.Options{Options: handshake.Options{
 					ID: fmt.Sprint(made.Add(1)), Dial: m.Dial, Features: []memd.Feature{

@@ -36,7 +36,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				p.wait = p.r.o.pauseAfter(p.wait)
-				jittered := p.wait/2 + time.Duration(p.r.o.Dice()*float64(p.wait/2))
+				jittered := p.wait/2 + time.Duration(p.r.o.JitterSource()*float64(p.wait/2))
 				if errors.Is(err, errForeign) {
 					pause(ctx, jittered, doubted)
 					p.awaitTurn(ctx)

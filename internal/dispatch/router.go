@@ -44,7 +44,7 @@ type Options struct {
 	QueueLimit     int           // calls that wait for one connection; 0 means 2048
 	Connections    int           // to each node, which do not change; 0 means 1
 	ConfigLimits   topology.Options
-	Dice           func() float64 // for jitter and for choosing nodes
+	JitterSource   func() float64 // for jitter and for choosing nodes
 
 	Tuning
 

@@ -26,7 +26,7 @@ func unconnected(b testing.TB) *Router {
 	r := New(Options{
 		Bucket: "b", Seeds: []string{"127.0.0.1:1"}, Base: time.Now(), Orchestrator: retry.New(retry.Options{}),
 		Health:    &health.Record{},
-		ErrorMaps: &errormap.Store{}, Timeout: time.Second, Dice: func() float64 { return 0.5 },
+		ErrorMaps: &errormap.Store{}, Timeout: time.Second, JitterSource: func() float64 { return 0.5 },
 		Connect: func() conn.Options {
 			return conn.Options{Options: handshake.Options{
 				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

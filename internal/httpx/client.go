@@ -45,7 +45,7 @@ type Credentials struct {
 	Password, Token observe.Secret
 }
 
-// Options are a client's surroundings. Dial, Credentials, Endpoints, Orchestrator, Health and Dice are needed.
+// Options are a client's surroundings. Dial, Credentials, Endpoints, Orchestrator, Health and JitterSource are needed.
 type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext
@@ -69,9 +69,9 @@ type Options struct {
 	// names. Nil leaves both as they are.
 	Policy func(svc retry.Service, operation string, own retry.Strategy) (retry.Strategy, time.Duration)
 	// Well is told of a node's answers that are no retryable failures. It must not block; nil is not told.
-	Well  func(endpoint string)
-	Dice  func() float64
-	Agent string
+	Well         func(endpoint string)
+	JitterSource func() float64
+	Agent        string
 	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers,
 	// or the first row. Nil means none.
 	Instruments *observe.Instruments
@@ -113,7 +113,7 @@ func New(o Options) *Client {
 	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
 	c.hc, c.own = c.client(o.MaxConns), c.client(0)
-	c.next.Store(uint32(o.Dice() * 1024))
+	c.next.Store(uint32(o.JitterSource() * 1024))
 	return c
 }
 

@@ -66,8 +66,8 @@ func newWorld(t *testing.T, handler http.HandlerFunc, s setup) *world {
 	if s.nodes == nil {
 		s.nodes = []string{"n1:80"}
 	}
-	if s.retry.Dice == nil {
-		s.retry.Dice = func() float64 { return 0 }
+	if s.retry.JitterSource == nil {
+		s.retry.JitterSource = func() float64 { return 0 }
 	}
 	w := &world{
 		t: t, net: mock.NewNetwork(mock.NetworkOptions{}), orch: retry.New(s.retry), began: time.Now(),
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, s setup) *world {
 			return httpx.Credentials{Username: "Administrator", Password: observe.NewSecret("password")}, nil
 		},
 		Endpoints:    func(topology.Service, string) ([]string, bool) { return w.nodes, true },
-		Orchestrator: w.orch, Health: &w.health, Dice: func() float64 { return 0 }, Agent: "couchcore",
+		Orchestrator: w.orch, Health: &w.health, JitterSource: func() float64 { return 0 }, Agent: "couchcore",
 	}
 	if s.options != nil {
 		s.options(&o)

@@ -17,7 +17,7 @@ func TestWishesAboutNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := []string{"a", "b", "c", "d"}
 		c := New(Options{
-			Dice: func() float64 { return 0 }, Endpoints: func(topology.Service, string) ([]string,
+			JitterSource: func() float64 { return 0 }, Endpoints: func(topology.Service, string) ([]string,
 				bool,
 			) {
 				return nodes, true

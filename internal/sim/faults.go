@@ -48,7 +48,7 @@ func documentOps() []memd.Opcode {
 	}
 }
 
-// answers makes a fault without dice of one.
+// answers makes a fault without random numbers of one.
 func answers(f mock.Fault) func(*source) mock.Fault { return func(*source) mock.Fault { return f } }
 
 // onLinks does something to the connections to an address, and undoes it.

@@ -16,8 +16,8 @@ import (
 // Instants: the scheduler runs goroutines that become ready at the same instant in any order, so a seed alone repeats
 // nothing. Therefore every event that the simulation causes has a nanosecond of its own: whatever waits, waits for a
 // time with random nanoseconds; two packets that arrive together are handed over one nanosecond apart; and what is done
-// to several connections is done to one after the other. The client needs no sequence of dice either: each throw
-// depends on the seed and the instant alone, not on who threw before.
+// to several connections is done to one after the other. The client needs no sequence of random numbers either: each
+// throw depends on the seed and the instant alone, not on who threw before.
 //
 // What is left is that one event has several goroutines of the client do something at its instant: an answer with a
 // newer map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's
@@ -25,11 +25,11 @@ import (
 // they ask for, see before; each packet is delivered alone, whatever others were written with it, see link; and the
 // trace does not name them by their opaques, see requestNames.
 
-// dice are seeded throws without a state: the same arguments always give the same number.
-type dice uint64
+// random gives seeded numbers without a state: the same arguments always give the same number.
+type random uint64
 
 // roll gives 64 bits for the arguments.
-func (d dice) roll(args ...uint64) uint64 {
+func (d random) roll(args ...uint64) uint64 {
 	h := mix(uint64(d))
 	for _, a := range args {
 		h = mix(h ^ a)
@@ -46,15 +46,15 @@ func mix(x uint64) uint64 {
 }
 
 // below gives a number in [0,n).
-func (d dice) below(n int, args ...uint64) int { return int(d.roll(args...) % uint64(n)) }
+func (d random) below(n int, args ...uint64) int { return int(d.roll(args...) % uint64(n)) }
 
 // between gives a duration in [lo,hi), to the nanosecond.
-func (d dice) between(lo, hi time.Duration, args ...uint64) time.Duration {
+func (d random) between(lo, hi time.Duration, args ...uint64) time.Duration {
 	return lo + time.Duration(d.roll(args...)%uint64(hi-lo))
 }
 
 // now is a throw in [0,1) for the present instant.
-func (d dice) now() float64 {
+func (d random) now() float64 {
 	return float64(d.roll(uint64(time.Now().UnixNano()))>>11) / (1 << 53)
 }
 
@@ -69,11 +69,11 @@ func text(s string) uint64 {
 
 // source is a sequence of throws for one goroutine.
 type source struct {
-	d dice
+	d random
 	n uint64
 }
 
-func newSource(d dice, args ...uint64) *source { return &source{d: dice(d.roll(args...))} }
+func newSource(d random, args ...uint64) *source { return &source{d: random(d.roll(args...))} }
 
 func (s *source) next() uint64 {
 	s.n++
@@ -99,7 +99,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // wire is the client's end of a connection. Its reads give one packet at most, a nanosecond after the packet before.
 type wire struct {
 	net.Conn
-	d    dice
+	d    random
 	tap  *taps
 	once sync.Once
 

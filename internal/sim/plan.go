@@ -50,7 +50,7 @@ const (
 // plan is what a seed draws for its run.
 type plan struct {
 	Options
-	d dice
+	d random
 
 	nodes, replicas, vbuckets int
 	keys, workers             int
@@ -79,7 +79,7 @@ func draw(o Options) *plan {
 	if o.Ops <= 0 {
 		o.Ops = 5000
 	}
-	d := dice(mix(o.Seed))
+	d := random(mix(o.Seed))
 	r := newSource(d, text("plan"))
 	p := &plan{
 		Options: o, d: d,

@@ -34,7 +34,7 @@ func run(t *testing.T, o sim.Options) *sim.Report {
 }
 
 // Runs of one seed are the same to the byte, whichever of the goroutines that are ready at one instant go first. The
-// race detector makes the scheduler throw dice for that, so under it this test sees more.
+// race detector makes the scheduler choose at random, so under it this test sees more.
 func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as the chaos command runs them
 	ops := 500

@@ -17,7 +17,7 @@ func (w *world) strategy(r *source) (retry.Strategy, bool) {
 	case pick < 8:
 		return retry.BestEffort{}, true
 	}
-	d := dice(seed)
+	d := random(seed)
 	return retry.Func(func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
 		n := uint64(rq.Attempts + rq.Transparent)
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.

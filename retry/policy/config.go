@@ -65,14 +65,14 @@ func newConfig(d *document, o ParseOptions) *Config {
 	return c
 }
 
-// Rolling is the same file with a client's source of random numbers for its jitter, unless ParseOptions.Dice named one.
-// The tokens are the same ones too.
-func (c *Config) Rolling(dice retry.Dice) *Config {
-	if c == nil || c.doc == nil || c.options.Dice != nil {
+// WithJitterSource is the same file with a client's source of random numbers for its jitter, unless
+// ParseOptions.JitterSource named one. The tokens are the same ones too.
+func (c *Config) WithJitterSource(random retry.JitterSource) *Config {
+	if c == nil || c.doc == nil || c.options.JitterSource != nil {
 		return c
 	}
 	own := *c
-	own.options.Dice = dice
+	own.options.JitterSource = random
 	own.build()
 	return &own
 }
@@ -103,7 +103,7 @@ var transparent = retry.BestEffort{Backoff: retry.Controlled}
 
 // stack builds the strategy of a retry policy.
 func (c *Config) stack(p *retryDoc, most uint64) retry.Strategy {
-	var inner retry.Strategy = Pushback{Base: retry.BestEffort{Backoff: p.backoff(c.options.Dice)}}
+	var inner retry.Strategy = Pushback{Base: retry.BestEffort{Backoff: p.backoff(c.options.JitterSource)}}
 	if c.bucket != nil {
 		inner = Bucket{Base: inner, Store: c.bucket}
 	}

@@ -72,7 +72,7 @@ func TestPushbackRestartsEveryJitter(t *testing.T) {
 	for _, jitter := range []string{"none", "additive", "decorrelated"} {
 		synctest.Test(t, func(t *testing.T) {
 			fields := map[string]string{"maxAttempts": `6`, "jitter": strconv.Quote(jitter)}
-			c := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 10, Dice: dice(0.5)})
+			c := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 10, JitterSource: random(0.5)})
 			e, _ := c.For(retry.KV, "get")
 			withoutHint := answer{why: retry.KVLocked}
 			pushed := answer{why: retry.KVLocked, hint: retry.Hint{Pushback: retry.PushbackAfter(900 * ms)}}

@@ -105,7 +105,7 @@ func describe(t testing.TB, data []byte) string {
 	var b strings.Builder
 	var cs []*policy.Config
 	for _, d := range []float64{0, 0.5, math.Nextafter(1, 0)} {
-		c, err := policy.Parse(data, policy.ParseOptions{Code: reasonOf, Dice: dice(d)})
+		c, err := policy.Parse(data, policy.ParseOptions{Code: reasonOf, JitterSource: random(d)})
 		require.NoError(t, err)
 		cs = append(cs, c)
 	}
@@ -182,7 +182,10 @@ func TestDelaysOfTheFile(t *testing.T) {
 		if jitter != "" {
 			fields["jitter"] = `"` + jitter + `"`
 		}
-		e, _ := parse(t, retryPolicy(fields), policy.ParseOptions{MaxAttemptsCap: 7, Dice: dice(d)}).For(retry.KV,
+		e, _ := parse(t, retryPolicy(fields), policy.ParseOptions{
+			MaxAttemptsCap: 7,
+			JitterSource:   random(d),
+		}).For(retry.KV,
 			"get")
 		ds, _ := simulateIn(t, e.Strategy, retry.KVLocked, 20)
 		for i := range ds {
@@ -192,7 +195,7 @@ func TestDelaysOfTheFile(t *testing.T) {
 	}
 	for _, c := range []struct {
 		jitter string
-		dice   float64
+		random float64
 		want   []time.Duration
 	}{
 		{"", 0, inMS(0, 0, 0, 0, 0, 0)},
@@ -209,7 +212,7 @@ func TestDelaysOfTheFile(t *testing.T) {
 		{"decorrelated", 0, inMS(100, 100, 100, 100, 100, 100)},
 		{"decorrelated", nearly, inMS(100, 300, 900, 1000, 1000, 1000)},
 	} {
-		require.Equal(t, c.want, delays(c.jitter, c.dice), "%q with %v", c.jitter, c.dice)
+		require.Equal(t, c.want, delays(c.jitter, c.random), "%q with %v", c.jitter, c.random)
 	}
 	e, _ := parse(t, retryPolicy(map[string]string{"initialBackoff": `"2s"`, "jitter": `"decorrelated"`}), policy.ParseOptions{}).For(retry.KV, "get")
 	ds, _ := simulateIn(t, e.Strategy, retry.KVLocked, 20)

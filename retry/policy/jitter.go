@@ -32,25 +32,27 @@ const (
 var jitters = [jitterCount]struct {
 	name  string
 	more  float64 // the most that it makes a delay longer by, as a part of the delay
-	apply func(curve retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff
+	apply func(curve retry.Backoff, p *retryDoc, random retry.JitterSource) retry.Backoff
 }{
-	noJitter: {"none", 0, func(b retry.Backoff, _ *retryDoc, _ retry.Dice) retry.Backoff { return b }},
-	fullJitter: {"full", 0, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
-		return retry.FullJitter(b, dice)
+	noJitter: {"none", 0, func(b retry.Backoff, _ *retryDoc, _ retry.JitterSource) retry.Backoff { return b }},
+	fullJitter: {"full", 0, func(b retry.Backoff, _ *retryDoc, random retry.JitterSource) retry.Backoff {
+		return retry.FullJitter(b, random)
 	}},
-	equalJitter: {"equal", 0, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
-		return retry.EqualJitter(b, dice)
+	equalJitter: {"equal", 0, func(b retry.Backoff, _ *retryDoc, random retry.JitterSource) retry.Backoff {
+		return retry.EqualJitter(b, random)
 	}},
-	addedJitter: {"additive", addedPart, func(b retry.Backoff, _ *retryDoc, dice retry.Dice) retry.Backoff {
-		return retry.AddJitter(b, addedPart, dice)
+	addedJitter: {"additive", addedPart, func(b retry.Backoff, _ *retryDoc, random retry.JitterSource) retry.Backoff {
+		return retry.AddJitter(b, addedPart, random)
 	}},
 	proportionalJitter: {"proportional", proportionalPart, func(b retry.Backoff, _ *retryDoc,
-		dice retry.Dice,
+		random retry.JitterSource,
 	) retry.Backoff {
-		return retry.PropJitter(b, proportionalPart, dice)
+		return retry.PropJitter(b, proportionalPart, random)
 	}},
-	decorrelatedJitter: {"decorrelated", 0, func(_ retry.Backoff, p *retryDoc, dice retry.Dice) retry.Backoff {
-		b := retry.Decorrelated(p.initial, p.max, dice)
+	decorrelatedJitter: {"decorrelated", 0, func(_ retry.Backoff, p *retryDoc,
+		random retry.JitterSource,
+	) retry.Backoff {
+		b := retry.Decorrelated(p.initial, p.max, random)
 		return func(step int, last time.Duration) time.Duration {
 			if step == 0 { // a delay that a server named comes before, but the backoff starts afresh
 				last = 0
@@ -89,14 +91,14 @@ func (p *retryDoc) spread() jitter {
 
 // backoff is the policy's curve with its jitter. The jitter may not pass the maximum, nor end there: the curve stops so
 // far below it that the longest delays are as random as the others. What is listed has no maximum.
-func (p *retryDoc) backoff(dice retry.Dice) retry.Backoff {
+func (p *retryDoc) backoff(random retry.JitterSource) retry.Backoff {
 	j := &jitters[p.spread()]
 	if p.delays != nil {
-		return j.apply(retry.Schedule(p.delays...), p, dice)
+		return j.apply(retry.Schedule(p.delays...), p, random)
 	}
 	top := p.max
 	if j.more > 0 {
 		top = time.Duration(float64(p.max) / (1 + j.more))
 	}
-	return retry.Clamp(j.apply(retry.Exponential(p.initial, top, p.multiplier), p, dice), 0, p.max)
+	return retry.Clamp(j.apply(retry.Exponential(p.initial, top, p.multiplier), p, random), 0, p.max)
 }

@@ -109,9 +109,9 @@ func (l Limit) Wraps(self retry.Strategy) (base retry.Strategy, ok bool) {
 const planSteps = 1000
 
 // Plan is an upper bound of the sum of an operation's delays under the limit, when worst is the longest that its
-// backoff can be: the same backoff built with dice near 1. It is the longest Duration when nothing bounds it. It is for
-// operations whose delays are all the backoff's: transparent retries, the controlled ones of reasons that are always
-// retried, and delays that a server names add their own and take the backoff to other steps.
+// backoff can be: the same backoff built with random numbers near 1. It is the longest Duration when nothing bounds it.
+// It is for operations whose delays are all the backoff's: transparent retries, the controlled ones of reasons that are
+// always retried, and delays that a server names add their own and take the backoff to other steps.
 func (l Limit) Plan(worst retry.Backoff) time.Duration {
 	var sum, longest, d time.Duration
 	steps := planSteps

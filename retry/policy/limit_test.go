@@ -281,8 +281,8 @@ func TestLinearAndExponential(t *testing.T) {
 func TestJitterOfHalfThePeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "delay"))
-		roll := rapid.Float64Range(0, 0.999999).Draw(t, "dice")
-		got := retry.AddJitter(retry.Constant(d), 0.5, dice(roll))(rapid.Int().Draw(t, "step"), 0)
+		roll := rapid.Float64Range(0, 0.999999).Draw(t, "random")
+		got := retry.AddJitter(retry.Constant(d), 0.5, random(roll))(rapid.Int().Draw(t, "step"), 0)
 		require.GreaterOrEqual(t, got, d)
 		require.LessOrEqual(t, got, d+d/2+1)
 		require.InDelta(t, float64(d)*(1+roll/2), float64(got), 2)
@@ -343,12 +343,12 @@ func TestPlan(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			l := limits.Draw(t, "limit")
-			curve := func(d retry.Dice) retry.Backoff {
+			curve := func(d retry.JitterSource) retry.Backoff {
 				return retry.Clamp(retry.EqualJitter(retry.Exponential(7*ms, 700*ms, 1.7), d), ms, 650*ms)
 			}
 			l.Base = retry.BestEffort{Backoff: curve(func() float64 {
 				return rapid.Float64Range(0, 0.999).Draw(t,
-					"dice")
+					"random")
 			})}
 			ds, ended := simulate(l, retry.KVLocked, 60)
 			total, _ := ended.TimesOut()
@@ -359,7 +359,7 @@ func TestPlan(t *testing.T) {
 				}
 				total += d
 			}
-			require.LessOrEqual(t, total, l.Plan(curve(dice(math.Nextafter(1, 0)))))
+			require.LessOrEqual(t, total, l.Plan(curve(random(math.Nextafter(1, 0)))))
 			require.Zero(t, past)
 			if l.Hard > 0 && l.Fit != policy.Overflow {
 				require.LessOrEqual(t, total, l.Hard, "I8")

@@ -26,8 +26,8 @@ type ParseOptions struct {
 	// Operations are those of a service: a file that names another one is refused, and so is a hedging policy for what
 	// is never hedged. A nil Operations knows them all.
 	Operations func(service retry.Service) []Operation
-	// Dice are for the jitter; nil is math/rand/v2, or what Config.Rolling gives.
-	Dice retry.Dice
+	// JitterSource is for the jitter; nil is math/rand/v2, or what Config.WithJitterSource gives.
+	JitterSource retry.JitterSource
 }
 
 // Parse reads a policy file: a JSON document with retry or hedging policies by service and operation, and a throttle

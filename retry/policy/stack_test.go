@@ -28,7 +28,7 @@ func TestStackIsInline(t *testing.T) {
 		require.True(t, retry.IsInline(wrap(nil)), name)
 		require.True(t, retry.IsInline(wrap(retry.BestEffort{})), name)
 		require.False(t, retry.IsInline(wrap(blocking)), name)
-		r := &retry.Request{Idempotent: true, Dice: dice(0.5), BackoffStep: 3}
+		r := &retry.Request{Idempotent: true, JitterSource: random(0.5), BackoffStep: 3}
 		d, ok := wrap(nil).RetryAfter(t.Context(), r, retry.KVLocked).Delay()
 		require.True(t, ok, name)
 		require.Equal(t, 6*ms, d, name)

@@ -20,7 +20,7 @@ const ms = time.Millisecond
 
 var errCause = errors.New("what the attempt met")
 
-func dice(f float64) retry.Dice { return func() float64 { return f } }
+func random(f float64) retry.JitterSource { return func() float64 { return f } }
 
 func inMS(ds ...int) []time.Duration {
 	out := []time.Duration{}

@@ -387,7 +387,7 @@ func TestExponentialBackoffIsAppliedBeforeRetriesButNotBeforeTheFirstTry(t *test
 func TestTheBackoffUsesJitterToRandomizeTheRetryInterval(t *testing.T) {
 	for roll, want := range map[float64]time.Duration{0: 500 * ms, 0.5: 750 * ms} {
 		bubble(t, func(t *testing.T) {
-			o := retry.New(retry.Options{Default: retry.BestEffort{}, Dice: func() float64 { return roll }})
+			o := retry.New(retry.Options{Default: retry.BestEffort{}, JitterSource: func() float64 { return roll }})
 			b := failing(12)
 			_, err := retry.Do(t.Context(), retry.Loop{Orchestrator: o}, again(retry.ServerSide), b.run)
 			require.NoError(t, err)

@@ -126,11 +126,11 @@ func TestJitterThatAddsSurvivesTheMaximum(t *testing.T) {
 	text := writes("", `"maxAttempts":5,"initialBackoff":"0.1s","maxBackoff":"0.3s","backoffMultiplier":10,"jitter":"%"`)
 	for _, jitter := range []string{"additive", "proportional", "equal", "full", "decorrelated"} {
 		var last []time.Duration
-		for _, dice := range []float64{0, 0.5, 0.999} {
+		for _, random := range []float64{0, 0.5, 0.999} {
 			waited, _, err := governed(t, parsed(t, strings.Replace(text, "%", jitter, 1)),
-				func(c *core.Config) { c.Retry.JitterSource = func() float64 { return dice } })
+				func(c *core.Config) { c.Retry.JitterSource = func() float64 { return random } })
 			require.ErrorIs(t, err, retry.ErrExhausted)
-			if dice > 0 {
+			if random > 0 {
 				require.Len(t, waited, 4)
 				require.LessOrEqual(t, waited[3], 300*ms, "the maximum holds")
 				last = append(last, waited[1])

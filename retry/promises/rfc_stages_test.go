@@ -219,7 +219,7 @@ func TestBestEffortRetriesIfTheOperationIsIdempotentOrTheReasonAllowsIt(t *testi
 
 // TestTheBackoffGrowsExponentiallyWithin1And500Milliseconds: of each delay a random half is waited.
 func TestTheBackoffGrowsExponentiallyWithin1And500Milliseconds(t *testing.T) {
-	for _, dice := range []float64{0, 0.999999999} {
+	for _, random := range []float64{0, 0.999999999} {
 		virtual(t, func(t *testing.T, w *world) {
 			var at []time.Time
 			w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(*memd.Packet) bool {
@@ -234,7 +234,7 @@ func TestTheBackoffGrowsExponentiallyWithin1And500Milliseconds(t *testing.T) {
 				require.GreaterOrEqual(t, d, max(most/2, ms), "delay %d", i)
 				require.LessOrEqual(t, d, most, "delay %d", i)
 			}
-		}, func(c *core.Config) { c.Retry.JitterSource = func() float64 { return dice } })
+		}, func(c *core.Config) { c.Retry.JitterSource = func() float64 { return random } })
 	}
 }
 

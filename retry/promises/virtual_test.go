@@ -26,8 +26,8 @@ type world struct {
 	b *core.Bucket
 }
 
-// virtual runs f in a bubble, with three nodes, two replicas and all services. Delays have no jitter: the dice always
-// give 0.
+// virtual runs f in a bubble, with three nodes, two replicas and all services. Delays have no jitter: the jitter source
+// always give 0.
 func virtual(t *testing.T, f func(t *testing.T, w *world), change ...func(*core.Config)) {
 	t.Helper()
 	virtualOf(t, []mock.Option{mock.Nodes(3), mock.Replicas(2), mock.Bucket("default", 64)}, f, change...)

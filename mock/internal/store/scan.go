@@ -137,8 +137,8 @@ func (p *ScanPlan) pick(c *docCopy, now time.Time) []ScanItem {
 	if p.samples == 0 || p.samples >= uint64(len(items)) {
 		return items
 	}
-	dice := rand.New(rand.NewPCG(p.seed, 0))
-	dice.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	random := rand.New(rand.NewPCG(p.seed, 0))
+	random.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 	items = items[:p.samples]
 	slices.SortFunc(items, func(a, b ScanItem) int { return cmp.Compare(a.key, b.key) })
 	return items
