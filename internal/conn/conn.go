@@ -587,10 +587,10 @@ func (c *Conn) read() error {
 		if !c.flushing && c.try != nil {
 			c.reading = true
 		}
-		mine := c.reading
 		c.mu.Unlock()
 		err := c.packets()
 		c.mu.Lock()
+		mine := c.reading // a long packet has given the writer's role up
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
 		c.orphans -= c.cameLate
@@ -606,18 +606,23 @@ func (c *Conn) read() error {
 			if !large && !c.idleWakes {
 				runtime.Gosched() // the callers just woken append their next requests
 			}
-			c.mu.Lock()
-			c.reading = false
-			mine = len(c.pend) > c.head
-			c.flushing = c.flushing || mine
-			c.mu.Unlock()
-			if mine {
-				c.flush()
-			}
+			c.stopWriting()
 		}
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// stopWriting ends the reader's role as the writer: it writes what callers have appended, and from now on they write.
+func (c *Conn) stopWriting() {
+	c.mu.Lock()
+	mine := c.reading && len(c.pend) > c.head
+	c.reading = false
+	c.flushing = c.flushing || mine
+	c.mu.Unlock()
+	if mine {
+		c.flush()
 	}
 }
 
@@ -732,6 +737,7 @@ func (c *Conn) long(p *memd.Packet) error {
 	if err != nil {
 		return err
 	}
+	c.stopWriting() // the packet may take long to arrive, and requests that are appended meanwhile do not wait for it
 	c.rpos += memd.HeaderLen
 	head := make([]byte, h.BodyLen-h.ValueLen()) // 64 KiB and some bytes at most
 	if err := c.receive(head); err != nil {
