@@ -47,7 +47,7 @@ type edit struct{ file, old, new string }
 // edits put the twins' defects into the client. One program has all of them, and its environment says which it is to
 // have.
 var edits = []edit{
-	{"internal/conn/conn.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
+	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/flush.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
@@ -62,9 +62,9 @@ var edits = []edit{
 		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
 	},
 	{"internal/dispatch/router.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
-	{"retry/orchestrator.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
+	{"retry/park.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
 	{
-		"internal/conn/conn.go", "case c.inflight >= c.maxCalls:",
+		"internal/conn/submit.go", "case c.inflight >= c.maxCalls:",
 		`case c.inflight >= c.maxCalls && broken != "any number of calls may be in flight":`,
 	},
 	{"internal/dispatch/configs.go", "err = r.ours(s)", `if broken != "any newer map replaces the one in use" { err = r.ours(s) }`},
@@ -106,11 +106,11 @@ var edits = []edit{
 		`len(asked) >= w.b.c.cfg.KV.Connections && broken != "a stale login is renewed at once" {`,
 	},
 	{
-		"retry/orchestrator.go", "least = retryFloor // guard",
+		"retry/park.go", "least = retryFloor // guard",
 		`if broken != "what is refused goes again at once" { least = retryFloor } // guard`,
 	},
 	{
-		"retry/orchestrator.go", "least = Controlled(made, 0)",
+		"retry/park.go", "least = Controlled(made, 0)",
 		`if broken != "no delay is too short" { least = Controlled(made, 0) }`,
 	},
 	{

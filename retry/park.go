@@ -1,0 +1,117 @@
+package retry
+
+import (
+	"time"
+)
+
+// Nothing but the caller drives a loop of the client's as fast as servers answer. The first retry of an operation may
+// come at once; from the second on there is a floor, which floor knows. It has two heights, because one would break a
+// promise: 10 ms would lengthen the delays of 2, 4 and 8 ms that the RFC's backoff has, and with 1 ms a server that
+// says "now" would get 1,000 requests a second.
+const (
+	// Floor is under a delay that a server has named. One that names a shorter delay again and again is waited for ever
+	// longer, as for reasons that are always retried.
+	Floor = 10 * time.Millisecond
+	// retryFloor is under a strategy's delay, and under an event that wakes an operation. The schedule of reasons that
+	// are always retried has longer waits of its own.
+	retryFloor = time.Millisecond
+)
+
+// floor is the least delay before the next retry of an operation that has had so many, where the delay would be d
+// otherwise.
+func floor(made int, pushed bool, d time.Duration) (least time.Duration) {
+	switch {
+	case made == 0:
+	case pushed && d < Floor: // guard: floor
+		least = Controlled(made, 0)
+	default:
+		least = retryFloor // guard: floor of a strategy
+	}
+	return least
+}
+
+// floor is when an operation that is parked at that moment may be sent again at the earliest, whatever wakes it.
+func (h *history) floor(since time.Duration) time.Duration {
+	return later(since, floor(h.Retries(), false, 0))
+}
+
+// delay is the wait before the next attempt.
+func (j *judgement) delay(a Action) time.Duration { return a.Wait(j.made, j.hint.Pushback, j.why) }
+
+// pushed reports whether the server named a delay.
+func (j *judgement) pushed() bool {
+	_, named := j.hint.Pushback.After()
+	return named && !j.why.AlwaysRetry()
+}
+
+// park lets the operation wait, unless its deadline has passed or a bound is reached.
+func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
+	p, ok := o.wait(j, a, now)
+	if !ok {
+		o.fail(j, ErrTimeout, nil)
+		return
+	}
+	o.mu.Lock()
+	parked, refusal, why := o.place(j, p)
+	var r *Request
+	if parked && o.opts.Observer != nil && a.kind != waits {
+		r = j.h.request(j)
+	}
+	o.mu.Unlock()
+	switch {
+	case refusal != nil:
+		o.fail(j, refusal, why)
+	case r != nil:
+		o.opts.Observer.Retry(r, j.why, p.delay)
+	}
+}
+
+// wait is how long the operation waits. It is false when its deadline has passed.
+func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, ok bool) {
+	delay := j.delay(a)
+	left := j.deadline.Sub(now)
+	if left <= 0 {
+		return parking{}, false
+	}
+	capped := delay >= left // guard: cap
+	if capped {
+		delay = left
+	}
+	final := a.kind == waits
+	since := now.Sub(o.base)
+	p = parking{
+		at: later(since, delay), since: since, delay: delay, size: j.size, reason: j.why, budget: a.budget,
+		capped: capped || final, free: j.free, transparent: j.transparent, word: withPhase(j.word, inParked),
+	}
+	p.pushed = j.pushed()
+	p.eager = j.why.Unseen() && !j.why.AlwaysRetry() && !p.pushed && !final
+	return p, true
+}
+
+// place puts a recorded operation into the heap, under the mutex, or says what it fails with and why. It does neither
+// when the operation has ended.
+func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why error) {
+	h := j.h
+	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
+		if at := h.floor(p.since); at < p.at { // the earliest moment, not before
+			p.at, p.capped = at, false
+		}
+	}
+	p.kind = h.req.Kind
+	if o.closed { // guard: closed
+		return false, ErrClosed, o.closeCause
+	}
+	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
+		return false, ErrTooManyInRetry, nil
+	}
+	// Under the mutex: a goroutine that ends the operation right after the swap must find it in the heap.
+	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
+		return false, nil, nil
+	}
+	h.moved = h.moved || j.free
+	h.lastDelay = p.delay
+	h.Log[len(h.Log)-1].Delay = p.delay
+	o.link(h, p)
+	o.arm()
+	return true, nil, nil
+}
