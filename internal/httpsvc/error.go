@@ -1,6 +1,7 @@
 package httpsvc
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -32,8 +33,13 @@ func (e *Error) Error() string {
 	if e.Retry.Parked {
 		s += ", waiting for a retry"
 	}
-	if e.Cause != nil {
-		s += ", because: " + e.Cause.Error()
+	var answer error
+	if m, ok := errors.AsType[*ManagementError](e.Cause); ok {
+		answer = m
+		s += ": " + m.told()
+	}
+	if because := causeText(e.Cause, answer, e.Kind); because != "" {
+		s += ", because: " + because
 	}
 	if e.InDoubt {
 		s += "; it may have been applied"

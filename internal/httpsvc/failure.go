@@ -23,6 +23,7 @@ type Failure struct {
 
 	service  string
 	said     string // what the service said, in short
+	answer   error  // the error of the answer alone, where the cause holds it
 	response *ResponseError
 }
 
@@ -51,6 +52,7 @@ func FailureOf[E any, P interface {
 	cause := req.Cause
 	if said, ok := errors.AsType[P](err); ok {
 		*p = *said
+		p.failure().answer = said
 		if cause == error(said) { //nolint:errorlint // this very value: the answer is no cause of itself
 			cause = nil
 		}
@@ -91,10 +93,7 @@ func (f *Failure) Error() string {
 	if f.Retry.Parked {
 		b.WriteString(", waiting for a retry")
 	}
-	said, because := f.told(), ""
-	if f.Cause != nil {
-		because = f.Cause.Error()
-	}
+	said, because := f.told(), causeText(f.Cause, f.answer, f.Kind)
 	switch {
 	case said != "" && strings.Contains(because, said): // the cause says it
 	case said != "":
@@ -109,6 +108,24 @@ func (f *Failure) Error() string {
 		b.WriteString("; it may have been applied")
 	}
 	return b.String()
+}
+
+// causeText is the text of a cause without what the error says itself: what the service has answered, whose error is
+// answer, and the kind. It is empty when that is all.
+func causeText(cause, answer error, kind *cberr.Kind) string {
+	if cause == nil {
+		return ""
+	}
+	text := cause.Error()
+	if answer == nil {
+		return text
+	}
+	own := KindText(cberr.KindOf(answer))
+	text = strings.ReplaceAll(text, answer.Error(), own)
+	if own == KindText(kind) {
+		text = strings.TrimSuffix(strings.TrimSuffix(text, own), ": ")
+	}
+	return text
 }
 
 // Unwrap gives the kind, the cause and the answer, as far as there are any.

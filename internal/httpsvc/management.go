@@ -20,7 +20,11 @@ type ManagementError struct {
 
 // Error says which status and what text the cluster manager has answered with.
 func (e *ManagementError) Error() string {
-	s := KindText(e.Kind) + ": status " + strconv.Itoa(e.Status)
+	return KindText(e.Kind) + ": " + e.told()
+}
+
+func (e *ManagementError) told() string {
+	s := "status " + strconv.Itoa(e.Status)
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		s += ", " + name + ": " + Shortened(e.Fields[name])
 	}
