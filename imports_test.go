@@ -111,8 +111,10 @@ var rules = map[string]rule{
 		external: []string{"github.com/xdg-go/scram"}, never: noHTTP,
 	},
 
-	"internal/health": {layer: 4, only: []string{"cberr", "retry", "internal/handshake"}, never: noNetwork},
-	"internal/conn":   {layer: 4, only: []string{"memd", "retry", "internal/call", "internal/handshake"}, never: noHTTP},
+	"internal/health": {
+		layer: 4, only: []string{"cberr", "retry", "internal/handshake", "internal/observe"}, never: []string{"net"},
+	},
+	"internal/conn": {layer: 4, only: []string{"memd", "retry", "internal/call", "internal/handshake"}, never: noHTTP},
 
 	"internal/dispatch": {
 		layer: 5,

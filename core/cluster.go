@@ -101,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		MeterProvider:  cfg.Observe.MeterProvider, Log: c.log,
 	})
 	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
-	c.health.OnSet = c.explained
+	c.health.OnSet, c.health.Log = c.explained, c.log
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
 	if cfg.TLS.Enabled && cfg.TLS.Config.InsecureSkipVerify {

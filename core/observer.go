@@ -14,8 +14,9 @@ import (
 // observer hands the orchestrator's reports on: to the log, which gets both outcomes of a decision at debug level, and
 // to the user's own observer.
 type observer struct {
-	log  observe.Log
-	user retry.Observer // nil: no observer
+	log    observe.Log
+	user   retry.Observer // nil: no observer
+	gaveUp *tallies
 }
 
 // observer gives nil when there is no listener, so that nothing is built for it.
@@ -23,7 +24,7 @@ func (c *Cluster) observer() retry.Observer {
 	if c.cfg.Observe.Log == nil && c.cfg.Observe.Retry == nil {
 		return nil
 	}
-	return observer{c.log, c.cfg.Observe.Retry}
+	return observer{c.log, c.cfg.Observe.Retry, &tallies{}}
 }
 
 // Attempt implements retry.Observer.
@@ -54,6 +55,13 @@ func (o observer) GaveUp(r *retry.Request, why retry.Reason, err error) {
 	err = settled(err)
 	if o.log.Enabled(ctx, slog.LevelDebug) {
 		o.log.Debug(ctx, observe.MsgNotRetried, append(attrs(r, why), slog.Any(observe.KeyCause, err))...)
+	}
+	if o.log.Enabled(ctx, slog.LevelInfo) {
+		if n := o.gaveUp.count(tallied{r.Service, r.Operation, why}, time.Now()); n > 0 {
+			info, _ := retry.InfoOf(err)
+			o.log.Info(ctx, observe.MsgGaveUp, append(attrs(r, why), slog.Int64(observe.KeyCount, n),
+				slog.Duration(observe.KeyElapsed, info.Elapsed))...)
+		}
 	}
 	if o.user == nil {
 		return

@@ -1,14 +1,17 @@
 package health
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -24,6 +27,9 @@ type Record struct {
 	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait
 	// for something else may now know better.
 	OnSet func()
+	// Log gets a line when a node has met a condition for a bucket, and when that is over. Attempts that meet it again
+	// add none.
+	Log observe.Log
 }
 
 // Track is what a Record keeps of one connection that tracks the topology, through all attempts to make it.
@@ -41,24 +47,56 @@ func (h *Record) Track(bucket, addr string) *Track { return &Track{h: h, bucket:
 // Failed notes what a failed attempt says about the connection. A node that has left the topology has no conditions.
 func (t *Track) Failed(err error) {
 	var ce *handshake.Error
-	if errors.As(err, &ce) && t.note(ce) && t.h.OnSet != nil {
+	if !errors.As(err, &ce) {
+		return
+	}
+	fresh, first := t.note(ce)
+	if fresh && t.h.OnSet != nil {
 		t.h.OnSet()
+	}
+	if first {
+		t.h.Log.Warn(context.Background(), observe.MsgTerminalSet,
+			append(t.about(ce.Kind), slog.Any(observe.KeyCause, err))...)
 	}
 }
 
-// note keeps the condition that the error is, and says whether the connection did not have it before.
-func (t *Track) note(ce *handshake.Error) (fresh bool) {
+// note keeps the condition that the error is, and says whether the connection did not have it before, and whether no
+// other one of the node and the bucket did.
+func (t *Track) note(ce *handshake.Error) (fresh, first bool) {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	c := t.of(ce.Kind)
 	if c == nil || t.left || c == &t.auth && ce.Generation < t.h.generation {
-		return false
+		return false, false
 	}
+	first = !slices.ContainsFunc(t.h.sick, func(o *Track) bool { return o.beside(t) && *o.of(ce.Kind) != nil })
 	if fresh = *c == nil; fresh && !t.isSick() {
 		t.h.sick = append(t.h.sick, t)
 	}
 	*c = ce
-	return fresh
+	return fresh, first
+}
+
+// beside reports whether both connections are to the same node for the same bucket.
+func (t *Track) beside(o *Track) bool { return t.addr == o.addr && t.bucket == o.bucket }
+
+// about is what a line says of a condition.
+func (t *Track) about(kind *cberr.Kind) []slog.Attr {
+	return []slog.Attr{
+		slog.String(observe.KeyReason, reasonOf(kind).String()), slog.String(observe.KeyEndpoint, t.addr),
+		slog.String(observe.KeyBucket, t.bucket),
+	}
+}
+
+// reasonOf is the reason of calls that cannot be dispatched because of a condition of that kind.
+func reasonOf(kind *cberr.Kind) retry.Reason {
+	switch kind {
+	case cberr.TLSFailure:
+		return retry.TLSError
+	case cberr.AuthenticationFailure:
+		return retry.AuthenticationError
+	}
+	return retry.BucketAccessError
 }
 
 func (t *Track) isSick() bool { return t.auth != nil || t.tls != nil || t.access != nil }
@@ -77,14 +115,25 @@ func (t *Track) Passed(step handshake.Step) {
 
 // clear drops the condition of that kind from the connections that which takes.
 func (h *Record) clear(kind *cberr.Kind, which func(*Track) bool) {
+	for _, t := range h.drop(kind, which) {
+		h.Log.Info(context.Background(), observe.MsgTerminalCleared, t.about(kind)...)
+	}
+}
+
+// drop is clear without the lines: it gives one connection of each node and bucket that had the condition.
+func (h *Record) drop(kind *cberr.Kind, which func(*Track) bool) (had []*Track) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sick = slices.DeleteFunc(h.sick, func(t *Track) bool {
-		if which(t) {
-			*t.of(kind) = nil
+		if c := t.of(kind); which(t) && *c != nil {
+			*c = nil
+			if !slices.ContainsFunc(had, t.beside) {
+				had = append(had, t)
+			}
 		}
 		return !t.isSick()
 	})
+	return had
 }
 
 // of is where the condition of that kind is kept, nil for a kind that is no condition.
