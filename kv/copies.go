@@ -103,7 +103,7 @@ func (p *copyPlan) copies(ctx context.Context, d Dispatcher) ([]int, error) {
 	if err := p.check(); err != nil {
 		return nil, p.fails(call.KindOf(err, false, nil), err)
 	}
-	l, err := routable(ctx, d, p.common, p.capability)
+	l, err := routable(ctx, d, p.verb, p.common, p.capability)
 	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
 		return nil, p.fails(cberr.FeatureNotAvailable, err)
 	}

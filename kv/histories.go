@@ -99,7 +99,7 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Dispatcher, h *Histories
 	if err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
-	l, err := routable(ctx, d, &Common{Retry: req.Retry(), Timeout: req.Timeout}, "")
+	l, err := routable(ctx, d, verbOf(&req), &Common{Retry: req.Retry(), Timeout: req.Timeout}, "")
 	if err != nil {
 		return zero, err
 	}
@@ -110,14 +110,10 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Dispatcher, h *Histories
 	}
 	if have != uuid {
 		h.Forget(vb) // so that a failover back is seen
-		e := &Error{Scope: req.Scope(), Collection: req.Collection(), Err: cberr.Couchbase, Cause: &HistoryError{
-			vb, uuid,
-			have,
-		}}
-		if s := call.SpecOf(req.Opcode); s != nil {
-			e.Op = s.Name
+		return zero, &Error{
+			Op: verbOf(&req), Scope: req.Scope(), Collection: req.Collection(), Err: cberr.Couchbase,
+			Cause: &HistoryError{vb, uuid, have},
 		}
-		return zero, e
 	}
 	return Do[R](ctx, d, op)
 }

@@ -38,8 +38,8 @@ const (
 // routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does,
 // and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
 // capability, unless that is "", a *CapabilityError.
-func routable(ctx context.Context, d Dispatcher, c *Common, capability string) (call.Layout, error) {
-	l, err := layoutOf(ctx, d)
+func routable(ctx context.Context, d Dispatcher, verb string, c *Common, capability string) (call.Layout, error) {
+	l, err := layoutOf(ctx, d, verb)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +52,38 @@ func routable(ctx context.Context, d Dispatcher, c *Common, capability string) (
 	// Any document will do: a call for it waits for the map.
 	probe := Exists{Common: Common{Retry: c.Retry, Timeout: c.Timeout}, Key: []byte("routable")}
 	if _, err := Do(ctx, d, probe); err != nil {
-		return nil, err
+		return nil, asOp(err, verb)
 	}
-	return layoutOf(ctx, d)
+	return layoutOf(ctx, d, verb)
 }
 
-// layoutOf gives the newest map.
-func layoutOf(ctx context.Context, d Dispatcher) (call.Layout, error) {
+// layoutOf gives the newest map to an operation, whose verb its error has.
+func layoutOf(ctx context.Context, d Dispatcher, verb string) (call.Layout, error) {
 	if m, ok := d.Runner().(call.Mapped); ok {
-		return m.Layout(ctx)
+		l, err := m.Layout(ctx)
+		return l, asOp(err, verb)
 	}
-	return nil, &Error{Err: cberr.UnsupportedOperation}
+	return nil, &Error{Op: verb, Err: cberr.UnsupportedOperation}
+}
+
+// asOp is the failure of a request that stood in for an operation, as the operation's.
+func asOp(err error, verb string) error {
+	e, ok := err.(*Error) //nolint:errorlint // the failure itself
+	if !ok {
+		return err
+	}
+	own := *e
+	own.Op = verb
+	return &own
+}
+
+// verbOf is what errors call the operation of a request.
+func verbOf(r *call.Request) string {
+	if r.Verb() != "" {
+		return r.Verb()
+	}
+	if s := call.SpecOf(r.Opcode); s != nil {
+		return s.Name
+	}
+	return r.Opcode.String()
 }

@@ -45,7 +45,7 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
 		return r, &Error{
-			Op: call.SpecOf(req.Opcode).Name, Scope: req.Scope(), Collection: req.Collection(),
+			Op: verbOf(&req), Scope: req.Scope(), Collection: req.Collection(),
 			Err: cberr.InvalidArgument, Cause: cause,
 		}
 	}
@@ -111,7 +111,7 @@ func (w *watched) possible(ctx context.Context) error {
 	if p.PersistTo < 0 || p.PersistTo > MaxReplicas+1 || p.ReplicateTo < 0 || p.ReplicateTo > MaxReplicas {
 		return w.fails(cberr.InvalidArgument, badArgument("persist to or replicate to", "is out of range"), false)
 	}
-	l, err := layoutOf(ctx, w.d)
+	l, err := layoutOf(ctx, w.d, w.verb)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (w *watched) wait(ctx context.Context) error {
 	for pause := pollFirst; ; {
 		select {
 		case <-timer.C:
-			l, err := layoutOf(ctx, w.d)
+			l, err := layoutOf(ctx, w.d, w.verb)
 			switch {
 			case ctx.Err() != nil:
 				return w.ended(ctx, p.known)

@@ -103,7 +103,7 @@ func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 	if err := checkOp[RangeScan](s.create(0)); err != nil {
 		return nil, s.fails(call.KindOf(err, false, nil), err)
 	}
-	l, err := routable(ctx, d, &s.Common, call.CapabilityRangeScan)
+	l, err := routable(ctx, d, "scan", &s.Common, call.CapabilityRangeScan)
 	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
 		return nil, s.fails(cberr.FeatureNotAvailable, err)
 	}

@@ -94,7 +94,7 @@ func TestHealthOfAClusterThatIsNotThere(t *testing.T) {
 	at := "couchbase://" + closedPort(t)
 	for verb, text := range map[string]string{
 		"wait": "wait: not ready after ", "diagnostics": "diagnostics: not ready after ",
-		"ping": "ping: noop: unambiguous timeout",
+		"ping": "ping: layout: unambiguous timeout",
 	} {
 		r := couchcore(verb, "-c", at, "--timeout", "500ms")
 		require.Equal(t, exitNotApplied, r.code, verb)

@@ -60,11 +60,21 @@ func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (call.Layout, e
 		return layout{pk}, nil
 	}
 	// A request that any data node may answer waits for the map, and meets what calls meet on their way.
-	_, err := kv.Do(ctx, r, kv.Noop{Common: kv.Common{Retry: s}, Pinned: true})
+	err := r.waitForMap(ctx, s)
 	if pk := r.picker.Load(); pk != nil { // whatever became of the request
 		return layout{pk}, nil
 	}
 	return nil, err
+}
+
+// waitForMap runs the request that waits for the map in a Layout, whose name it has.
+func (r *Router) waitForMap(ctx context.Context, s retry.Strategy) error {
+	c := r.NewCall()
+	defer r.Release(c)
+	c.Req.Opcode, c.Req.Pinned = memd.OpNoop, true
+	cold := c.Req.Own()
+	cold.Verb, cold.Retry = "layout", s
+	return c.Run(ctx, r)
 }
 
 // AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring
