@@ -112,8 +112,8 @@ func TestD17PasswordNeverCrossesAPlaintextSocketInTheClear(t *testing.T) {
 						if encrypted || !allow {
 							require.False(t, seen, "offered %v, wanted %v", offered, wanted)
 						}
-						plainOnly := len(offered) == 1 && offered[0] == "PLAIN"
-						if plainOnly && !encrypted && !allow || offered != nil && !common(offered, wanted) {
+						saslPlainOnly := len(offered) == 1 && offered[0] == "PLAIN"
+						if saslPlainOnly && !encrypted && !allow || offered != nil && !common(offered, wanted) {
 							require.NotErrorIs(t, err, cberr.DocumentNotFound)
 						} else if allow || encrypted || wanted == nil || len(wanted) > 1 || wanted[0] != "PLAIN" {
 							if common(except(offered, !allow && !encrypted), except(wanted, !allow && !encrypted)) {
@@ -144,8 +144,8 @@ func common(a, b []string) bool {
 }
 
 // except leaves PLAIN out.
-func except(names []string, withPlain bool) []string {
-	if names == nil || !withPlain {
+func except(names []string, withSASLPlain bool) []string {
+	if names == nil || !withSASLPlain {
 		return names
 	}
 	out := []string{}

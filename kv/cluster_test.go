@@ -345,20 +345,20 @@ func TestProjectionsOnACluster(t *testing.T) {
 		for _, c := range places {
 			insert(t, b, c, "k", `{"a":{"b":1,"c":[10,20,{"d":"x"}]},"e":"f","g.h":2}`)
 			paths := []string{"a.c[2].d", "a.b", "`g.h`", "missing", "a.c[0]"}
-			few, err := kv.Do(testContext(t), b, kv.Get{
+			sixteen, err := kv.Do(testContext(t), b, kv.Get{
 				Common: c, Key: []byte("k"), Paths: paths, WithExpiry: true,
 				WithFlags: true,
 			})
 			require.NoError(t, err)
-			require.JSONEq(t, `{"a":{"c":[10,{"d":"x"}],"b":1},"g.h":2}`, string(few.Value))
-			require.EqualValues(t, 0x02000006, few.Flags)
+			require.JSONEq(t, `{"a":{"c":[10,{"d":"x"}],"b":1},"g.h":2}`, string(sixteen.Value))
+			require.EqualValues(t, 0x02000006, sixteen.Flags)
 			many, err := kv.Do(testContext(t), b, kv.Get{
 				Common: c, Key: []byte("k"),
 				Paths: append(paths, strings.Split("m,n,o,p,q,r,s,t,u,v,w,x,y", ",")...),
 			})
 			require.NoError(t, err)
-			require.Equal(t, string(few.Value), string(many.Value))
-			require.Equal(t, few.CAS, many.CAS)
+			require.Equal(t, string(sixteen.Value), string(many.Value))
+			require.Equal(t, sixteen.CAS, many.CAS)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func jsonOf(extras []byte, value string) []memd.Packet {
 	return p
 }
 
-func plainDecodings() []decoding {
+func baseDecodings() []decoding {
 	key := []byte("abc")
 	result := kv.ResultVia(fakeVia, cas)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
@@ -301,8 +301,8 @@ func scanDecodings() []decoding {
 		"\x11\x22\x33\x44\x55\x66\x77\x88"
 	packed := "\x0a\x24aaaaaaaaaa"
 	item := kv.ScanItem{Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), Seqno: 9, CAS: cas}
-	plain, inflated := item, item
-	plain.Key, plain.Value, plain.Datatype = []byte("k1"), []byte(doc), memd.DatatypeJSON
+	stored, inflated := item, item
+	stored.Key, stored.Value, stored.Datatype = []byte("k1"), []byte(doc), memd.DatatypeJSON
 	inflated.Key, inflated.Value = []byte("k2"), []byte("aaaaaaaaaa")
 	zero, one := []byte{0, 0, 0, 0}, []byte{0, 0, 0, 1}
 	return []decoding{
@@ -326,14 +326,14 @@ func scanDecodings() []decoding {
 				string(rune(len(packed))) + packed)},
 		}, kv.ScanItems{
 			Result: result, Complete: true,
-			Items: []kv.ScanItem{plain, inflated},
+			Items: []kv.ScanItem{stored, inflated},
 		}},
 		{"range_scan_cancel", on("", kv.RangeScanCancel{Scan: scan}), []memd.Packet{{CAS: cas}}, result},
 	}
 }
 
 func decodings() []decoding {
-	return append(append(append(plainDecodings(), metaDecodings()...), subdocDecodings()...), scanDecodings()...)
+	return append(append(append(baseDecodings(), metaDecodings()...), subdocDecodings()...), scanDecodings()...)
 }
 
 // A successful answer becomes these results; every row of the table has one.
@@ -407,11 +407,11 @@ func TestFramesOfEveryAnswer(t *testing.T) {
 func replying(t testing.TB, wire []byte) *fake {
 	return newFake(func(c *call.Call) {
 		send(c)
-		for rest := wire; len(rest) > 0; {
+		for tail := wire; len(tail) > 0; {
 			var p memd.Packet
-			n, err := p.Parse(rest, 0)
+			n, err := p.Parse(tail, 0)
 			require.NoError(t, err)
-			rest = rest[n:]
+			tail = tail[n:]
 			give(c, &p)
 		}
 	})

@@ -63,7 +63,7 @@ func withoutFeature(f memd.Feature) call.Wire {
 	return w
 }
 
-func plainEncodings() []encoding {
+func baseEncodings() []encoding {
 	key, value, initial := []byte("abc"), []byte(doc), uint64(10)
 	const (
 		flags   = 0x02000006
@@ -265,7 +265,7 @@ func variantEncodings() []encoding {
 }
 
 func encodings() []encoding {
-	all := append(plainEncodings(), variantEncodings()...)
+	all := append(baseEncodings(), variantEncodings()...)
 	all = append(append(append(all, subdocEncodings()...), onePathEncodings()...), otherEncodings()...)
 	for i := range all {
 		if all[i].wire == (call.Wire{}) {
@@ -334,10 +334,10 @@ func laidOut(t *testing.T, note string, wire []byte) string {
 			continue
 		}
 		fmt.Fprintf(&b, "# %s\n", part.label)
-		for rest := part.bytes; len(rest) > 0; {
-			n := min(len(rest), 32)
-			fmt.Fprintf(&b, "% x\n", rest[:n])
-			rest = rest[n:]
+		for tail := part.bytes; len(tail) > 0; {
+			n := min(len(tail), 32)
+			fmt.Fprintf(&b, "% x\n", tail[:n])
+			tail = tail[n:]
 		}
 	}
 	return b.String()

@@ -394,12 +394,12 @@ func unknownCollection(t *testing.T, text string) (uid uint64, ok bool) {
 
 // Guarantee 3: a failure that is not known to leave everything as it was leaves a write in doubt, and nothing else.
 func TestFailuresThatMayHaveAppliedAWriteSaySo(t *testing.T) {
-	for st, doubt := range map[memd.Status]bool{
+	for st, unsure := range map[memd.Status]bool{
 		memd.StatusInternal: true, 0x7ff7: true, memd.StatusSyncWriteAmbiguous: true, memd.StatusKeyExists: false,
 		memd.StatusAccess: false, memd.StatusInvalid: false,
 	} {
 		d := refusing(st, 0, "")
-		require.Equal(t, doubt, kvError(t, do(context.Background(), d, kv.Upsert{Key: []byte("k")})).Ambiguous(), st)
+		require.Equal(t, unsure, kvError(t, do(context.Background(), d, kv.Upsert{Key: []byte("k")})).Ambiguous(), st)
 		require.Equal(t, st == memd.StatusSyncWriteAmbiguous,
 			kvError(t, do(context.Background(), d, kv.Get{Key: []byte("k")})).Ambiguous(), st)
 	}

@@ -123,11 +123,11 @@ func requireReadsBack(t *testing.T, name string, wire []byte, w call.Wire, key, 
 	if row.Has(call.Keyed) {
 		got := p.Key
 		if w.Features.Has(memd.FeatureCollections) {
-			id, rest, err := memd.ParseLEB128(got)
+			id, tail, err := memd.ParseLEB128(got)
 			if err != nil || id != w.CollectionID {
 				t.Fatalf("%s: collection %x: %v", name, id, err)
 			}
-			got = rest
+			got = tail
 		}
 		if !bytes.Equal(got, key) {
 			t.Fatalf("%s: key %x, want %x", name, got, key)
@@ -140,12 +140,12 @@ func requireReadsBack(t *testing.T, name string, wire []byte, w call.Wire, key, 
 		}
 	}
 	seen := ""
-	for rest := p.Frames; len(rest) > 0; {
-		id, data, next, err := memd.NextFrame(rest)
+	for tail := p.Frames; len(tail) > 0; {
+		id, data, next, err := memd.NextFrame(tail)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if rest = next; id == memd.FrameImpersonateUser {
+		if tail = next; id == memd.FrameImpersonateUser {
 			seen = string(data)
 		}
 	}
@@ -168,14 +168,14 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		for _, op := range all {
 			d := newFake(func(c *call.Call) {
-				for rest := wire; !c.Ended(); {
+				for tail := wire; !c.Ended(); {
 					var p memd.Packet
-					n, err := p.Parse(rest, 1<<20)
+					n, err := p.Parse(tail, 1<<20)
 					if err != nil {
 						c.Fail(err)
 						return
 					}
-					p.Opcode, rest = c.Req.Opcode, rest[n:]
+					p.Opcode, tail = c.Req.Opcode, tail[n:]
 					give(c, &p)
 				}
 			})

@@ -49,8 +49,8 @@ func (g GetRandom) decode(r *call.Response) (RandomResult, error) {
 	}
 	key := r.Key()
 	if r.Prefixed() {
-		if id, rest, err := memd.ParseLEB128(key); err == nil && id == r.CollectionID() && len(rest) > 0 {
-			key = rest
+		if id, tail, err := memd.ParseLEB128(key); err == nil && id == r.CollectionID() && len(tail) > 0 {
+			key = tail
 		}
 	}
 	return RandomResult{Result: resultOf(r), Key: key, Value: r.Value, Flags: r.Flags(), Datatype: r.Datatype}, nil

@@ -139,24 +139,24 @@ func (l LookupIn) decode(r *call.Response) (LookupInResult, error) {
 func lookupPaths(r *call.Response, specs []LookupSpec) ([]PathResult, error) {
 	paths := make([]PathResult, len(specs))
 	order := wireOrder(specs)
-	rest := r.Value
+	tail := r.Value
 	for _, i := range order[:len(specs)] {
-		if len(rest) < 6 {
-			return nil, call.Malformed(r, "value", len(r.Value)-len(rest)+6)
+		if len(tail) < 6 {
+			return nil, call.Malformed(r, "value", len(r.Value)-len(tail)+6)
 		}
-		n := int64(binary.BigEndian.Uint32(rest[2:]))
-		if n > int64(len(rest)-6) {
-			return nil, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+6)+n))
+		n := int64(binary.BigEndian.Uint32(tail[2:]))
+		if n > int64(len(tail)-6) {
+			return nil, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(tail)+6)+n))
 		}
 		p := &paths[i]
-		p.Path, p.index, p.Status = specs[i].Path, i, memd.Status(binary.BigEndian.Uint16(rest))
+		p.Path, p.index, p.Status = specs[i].Path, i, memd.Status(binary.BigEndian.Uint16(tail))
 		if n > 0 {
-			p.Value = rest[6 : 6+n : 6+n]
+			p.Value = tail[6 : 6+n : 6+n]
 		}
-		rest = rest[6+n:]
+		tail = tail[6+n:]
 	}
-	if len(rest) > 0 {
-		return nil, call.Malformed(r, "value", len(r.Value)-len(rest))
+	if len(tail) > 0 {
+		return nil, call.Malformed(r, "value", len(r.Value)-len(tail))
 	}
 	return paths, nil
 }

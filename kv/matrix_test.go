@@ -170,7 +170,7 @@ func matrixOps() []matrixOp {
 				RetryStrategy: theirNever{}, Deadline: fastest(),
 			}, told[*gocbcore.MutateInResult](done))
 		}},
-	}, append(matrixWrites(one, &five), matrixRest(one)...)...)
+	}, append(matrixWrites(one, &five), matrixMore(one)...)...)
 }
 
 func matrixWrites(one []byte, five *uint64) []matrixOp {

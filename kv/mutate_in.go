@@ -277,13 +277,13 @@ func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
 		res.Paths[i].Path, res.Paths[i].index = m.Specs[i].Path, uint8(i)
 	}
 	order := wireOrder(m.Specs)
-	for rest := r.Value; len(rest) > 0; {
-		if len(rest) < 7 {
-			return MutateInResult{}, call.Malformed(r, "value", len(r.Value)-len(rest)+7)
+	for tail := r.Value; len(tail) > 0; {
+		if len(tail) < 7 {
+			return MutateInResult{}, call.Malformed(r, "value", len(r.Value)-len(tail)+7)
 		}
-		place, n := int(rest[0]), int64(binary.BigEndian.Uint32(rest[3:]))
-		if n > int64(len(rest)-7) {
-			return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(rest)+7)+n))
+		place, n := int(tail[0]), int64(binary.BigEndian.Uint32(tail[3:]))
+		if n > int64(len(tail)-7) {
+			return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(tail)+7)+n))
 		}
 		if place >= len(m.Specs) {
 			return MutateInResult{}, &ResponseError{
@@ -291,9 +291,9 @@ func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
 			}
 		}
 		p := &res.Paths[order[place]]
-		p.Status = memd.Status(binary.BigEndian.Uint16(rest[1:]))
-		p.Value = rest[7 : 7+n : 7+n]
-		rest = rest[7+n:]
+		p.Status = memd.Status(binary.BigEndian.Uint16(tail[1:]))
+		p.Value = tail[7 : 7+n : 7+n]
+		tail = tail[7+n:]
 	}
 	var err error
 	res.MutationResult, err = mutationResult(r)

@@ -180,25 +180,25 @@ func parsePath(path string) ([]step, error) {
 	return steps, nil
 }
 
-func nextStep(rest string, at int) (s step, n int, err error) {
-	switch rest[0] {
+func nextStep(tail string, at int) (s step, n int, err error) {
+	switch tail[0] {
 	case '[':
-		end := strings.IndexByte(rest, ']')
+		end := strings.IndexByte(tail, ']')
 		if end < 0 {
 			return s, 0, &pathSyntaxError{at, "an open bracket"}
 		}
-		i, err := strconv.Atoi(rest[1:end])
+		i, err := strconv.Atoi(tail[1:end])
 		if err != nil || i < -1 {
 			return s, 0, &pathSyntaxError{at, "no index in brackets"}
 		}
 		return step{index: i, array: true}, end + 1, nil
 	case '`':
 		var name strings.Builder
-		for i := 1; i < len(rest); i++ {
+		for i := 1; i < len(tail); i++ {
 			switch {
-			case rest[i] != '`':
-				name.WriteByte(rest[i])
-			case i+1 < len(rest) && rest[i+1] == '`':
+			case tail[i] != '`':
+				name.WriteByte(tail[i])
+			case i+1 < len(tail) && tail[i+1] == '`':
 				name.WriteByte('`')
 				i++
 			default:
@@ -207,14 +207,14 @@ func nextStep(rest string, at int) (s step, n int, err error) {
 		}
 		return s, 0, &pathSyntaxError{at, "an open back-tick"}
 	}
-	n = strings.IndexAny(rest, ".[]`")
+	n = strings.IndexAny(tail, ".[]`")
 	if n < 0 {
-		n = len(rest)
+		n = len(tail)
 	}
-	if n == 0 || n < len(rest) && (rest[n] == ']' || rest[n] == '`') {
+	if n == 0 || n < len(tail) && (tail[n] == ']' || tail[n] == '`') {
 		return s, 0, &pathSyntaxError{at + n, "an unexpected character"}
 	}
-	return step{name: rest[:n]}, n, nil
+	return step{name: tail[:n]}, n, nil
 }
 
 // node is a part of the document that a projection builds: a value, or what is known of an object or an array.

@@ -26,11 +26,11 @@ func documents(t testing.TB, doc string, found map[string]string) *fake {
 		require.Equal(t, memd.OpSubdocMultiLookup, p.Opcode)
 		status := memd.StatusSuccess
 		var value []byte
-		for rest := p.Value; len(rest) > 0; {
-			n := int(binary.BigEndian.Uint16(rest[2:]))
-			op := memd.Opcode(rest[0])
-			v, ok := found[string(rest[4:4+n])]
-			rest = rest[4+n:]
+		for tail := p.Value; len(tail) > 0; {
+			n := int(binary.BigEndian.Uint16(tail[2:]))
+			op := memd.Opcode(tail[0])
+			v, ok := found[string(tail[4:4+n])]
+			tail = tail[4+n:]
 			if op == memd.OpGet {
 				v, ok = doc, true
 			}
@@ -51,7 +51,7 @@ func documents(t testing.TB, doc string, found map[string]string) *fake {
 
 // B62: nested paths, arrays and back-ticked names; what is missing is left out, arrays have no gaps.
 func TestProjections_B62(t *testing.T) {
-	const plain = `{"name":"Ann","age":7,"addr":{"city":{"zip":9,"x":1},"no":4},"list":[0,{"a":1,"b":2},[5,6]],"a.b":{"c` + "`" + `d":true},"nil":null}`
+	const document = `{"name":"Ann","age":7,"addr":{"city":{"zip":9,"x":1},"no":4},"list":[0,{"a":1,"b":2},[5,6]],"a.b":{"c` + "`" + `d":true},"nil":null}`
 	found := map[string]string{
 		"name": `"Ann"`, "addr.city.zip": "9", "addr.city.x": "1", "addr.no": "4", "addr": `{"city":{"zip":9,"x":1},"no":4}`,
 		"list[1].a": "1", "list[2][0]": "5", "list[0]": "0", "list[-1]": "[5,6]", "`a.b`": "{\"c`d\":true}",
@@ -79,7 +79,7 @@ func TestProjections_B62(t *testing.T) {
 			for range more {
 				paths = append(paths, "missing")
 			}
-			d := documents(t, plain, found)
+			d := documents(t, document, found)
 			res, err := kv.Do(testContext(t), d, kv.Get{
 				Key: []byte("k"), Paths: paths, WithExpiry: true,
 				WithFlags: true,

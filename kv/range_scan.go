@@ -263,23 +263,23 @@ func appendScanItems(items []ScanItem, p call.Part, r *call.Response, budget *in
 	if p.Extras > 1 {
 		return nil, unknownFormat(r.Opcode, p.Extras)
 	}
-	for rest := p.Value; len(rest) > 0; {
+	for tail := p.Value; len(tail) > 0; {
 		var it ScanItem
 		if p.Extras == 1 {
-			if len(rest) < 25 {
+			if len(tail) < 25 {
 				return nil, short()
 			}
-			it.Flags, it.Expiry = binary.BigEndian.Uint32(rest), unixTime(binary.BigEndian.Uint32(rest[4:]))
-			it.Seqno, it.CAS = binary.BigEndian.Uint64(rest[8:]), binary.BigEndian.Uint64(rest[16:])
-			it.Datatype, rest = memd.Datatype(rest[24]), rest[25:]
+			it.Flags, it.Expiry = binary.BigEndian.Uint32(tail), unixTime(binary.BigEndian.Uint32(tail[4:]))
+			it.Seqno, it.CAS = binary.BigEndian.Uint64(tail[8:]), binary.BigEndian.Uint64(tail[16:])
+			it.Datatype, tail = memd.Datatype(tail[24]), tail[25:]
 		}
 		var ok bool
-		if it.Key, rest, ok = cutPrefixed(rest); !ok {
+		if it.Key, tail, ok = cutPrefixed(tail); !ok {
 			return nil, short()
 		}
 		it.Key = bytes.Clone(it.Key)
 		if p.Extras == 1 {
-			if it.Value, rest, ok = cutPrefixed(rest); !ok {
+			if it.Value, tail, ok = cutPrefixed(tail); !ok {
 				return nil, short()
 			}
 			if it.Datatype&memd.DatatypeSnappy != 0 {
@@ -299,12 +299,12 @@ func appendScanItems(items []ScanItem, p call.Part, r *call.Response, budget *in
 }
 
 // cutPrefixed takes a text with its length before it off b.
-func cutPrefixed(b []byte) (text, rest []byte, ok bool) {
-	n, rest, err := memd.ParseLEB128(b)
-	if err != nil || uint64(n) > uint64(len(rest)) {
+func cutPrefixed(b []byte) (text, tail []byte, ok bool) {
+	n, tail, err := memd.ParseLEB128(b)
+	if err != nil || uint64(n) > uint64(len(tail)) {
 		return nil, nil, false
 	}
-	return rest[:n:n], rest[n:], true
+	return tail[:n:n], tail[n:], true
 }
 
 // RangeScanCancel ends a scan on the server. One that has ended already is cberr.DocumentNotFound.

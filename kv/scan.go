@@ -236,7 +236,7 @@ func (r *Scanning) worker() {
 			if r.gave(vb, node, true) {
 				return
 			}
-			rest(r.ctx, wait)
+			pauseFor(r.ctx, wait)
 			wait = min(2*wait, pollMax)
 			continue
 		}
@@ -248,8 +248,8 @@ func (r *Scanning) worker() {
 	}
 }
 
-// rest waits for d; false when ctx has ended.
-func rest(ctx context.Context, d time.Duration) bool {
+// pauseFor waits for d; false when ctx has ended.
+func pauseFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -446,7 +446,7 @@ func TestFatalFailuresEndAScan(t *testing.T) {
 }
 
 // K30: who stops early leaves nothing behind on the servers.
-func TestAScanThatStopsEarlyIsCancelledOnTheServer_K30(t *testing.T) {
+func TestAScanThatStopsIsCancelledOnTheServer_K30(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScanServer(t, 8, 2, 2000)
 		n := 0

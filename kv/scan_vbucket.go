@@ -56,7 +56,7 @@ func (s *vbScan) pause() bool {
 		return false
 	}
 	s.wait = min(max(2*s.wait, pollFirst), pollMax)
-	return rest(s.r.ctx, s.wait)
+	return pauseFor(s.r.ctx, s.wait)
 }
 
 // once creates a scan and reads it to its end.

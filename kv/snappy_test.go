@@ -86,9 +86,9 @@ func TestCompressionOfRequests_B50(t *testing.T) {
 			continue
 		}
 		require.Less(t, len(p.Value), len(c.value), name)
-		plain, err := golden.Decode(nil, p.Value) // another implementation
+		original, err := golden.Decode(nil, p.Value) // another implementation
 		require.NoError(t, err, name)
-		require.Equal(t, c.value, plain, name)
+		require.Equal(t, c.value, original, name)
 	}
 	require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, packed(t, upsert(text), kv.Compression{}, whole).Datatype)
 }
@@ -240,10 +240,10 @@ func TestCompressedErrorBodies(t *testing.T) {
 	text := s2.EncodeSnappy(nil, []byte(body))
 	_, err := kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy, string(text)),
 		kv.Get{Key: []byte("k")})
-	plain := kvError(t, err)
+	original := kvError(t, err)
 	_, err = kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON, body), kv.Get{Key: []byte("k")})
-	require.Equal(t, kvError(t, err).Context, plain.Context)
-	require.NotEmpty(t, plain.Context)
+	require.Equal(t, kvError(t, err).Context, original.Context)
+	require.NotEmpty(t, original.Context)
 	_, err = kv.Do(testContext(t), refusing(memd.StatusInvalid, memd.DatatypeJSON|memd.DatatypeSnappy,
 		"\xff\xff\xff\xff\x07"), kv.Get{Key: []byte("k")})
 	require.Empty(t, kvError(t, err).Context)

@@ -257,14 +257,14 @@ func TestResultsComeInTheCallersOrder_B55(t *testing.T) {
 			require.NoError(t, err)
 			var value []byte
 			bodies := false
-			for rest := p.Value; len(rest) > 0; { // answers each path with its own name
-				k := int(binary.BigEndian.Uint16(rest[2:]))
-				attr := rest[1]&4 != 0
+			for tail := p.Value; len(tail) > 0; { // answers each path with its own name
+				k := int(binary.BigEndian.Uint16(tail[2:]))
+				attr := tail[1]&4 != 0
 				require.False(t, attr && bodies, "attributes go first")
 				bodies = bodies || !attr
 				value = binary.BigEndian.AppendUint32(append(value, 0, 0), uint32(k))
-				value = append(value, rest[4:4+k]...)
-				rest = rest[4+k:]
+				value = append(value, tail[4:4+k]...)
+				tail = tail[4+k:]
 			}
 			c.Succeed(&memd.Packet{Opcode: p.Opcode, Value: value}, false)
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/mock/scripted"
 )
 
-// plainLogin logs in by PLAIN, which a scripted node takes.
-func plainLogin(c *core.Config) {
+// saslPlainLogin logs in by PLAIN, which a scripted node takes.
+func saslPlainLogin(c *core.Config) {
 	c.Auth.Username, c.Auth.Password, c.Auth.Mechanisms, c.Auth.AllowPlain = "u", core.NewSecret("p"),
 		[]string{"PLAIN"}, true
 }
@@ -44,7 +44,7 @@ func TestALoginIsBounded_D142(t *testing.T) {
 			})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			c := open(t, s, plainLogin, func(c *core.Config) {
+			c := open(t, s, saslPlainLogin, func(c *core.Config) {
 				if op == memd.OpSASLStep {
 					c.Auth.Mechanisms = []string{"SCRAM-SHA1"}
 				}
@@ -63,6 +63,6 @@ func TestALoginIsBounded_D142(t *testing.T) {
 func TestALoginGoesOnWithoutAHugeErrorMap_D142(t *testing.T) {
 	s := scripted.New(t, 1)
 	s.ErrorMap = `{"version":2,"revision":1,"errors":{}}` + string(bytes.Repeat([]byte(" "), 512<<10))
-	b := ready(t, s, plainLogin)
+	b := ready(t, s, saslPlainLogin)
 	require.NoError(t, upsert(t, b))
 }

@@ -26,7 +26,7 @@ func TestAPasswordWithoutAName(t *testing.T) {
 	})
 	require.ErrorContains(t, c.Bucket("default").WaitReady(within(t, 300*time.Millisecond)),
 		"a Password without a Username")
-	named := open(t, s, plainLogin)
+	named := open(t, s, saslPlainLogin)
 	require.ErrorAs(t, named.SetCredentials(core.Credentials{Password: core.NewSecret("q")}), &ce)
 	require.Equal(t, "Auth.Username", ce.Field)
 }

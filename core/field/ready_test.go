@@ -46,7 +46,7 @@ func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 				}
 				return false
 			})
-			c := open(t, s, plainOnly("pw"))
+			c := open(t, s, saslPlainOnly("pw"))
 			b := c.Bucket("default")
 			require.NoError(t, b.WaitReady(within(t, 2*time.Second)))
 			require.NoError(t, upsert(t, b))
@@ -55,7 +55,7 @@ func TestOneSeedThatRefusesDoesNotEndWaitReady_D130(t *testing.T) {
 	}
 }
 
-func plainOnly(password string) func(*core.Config) {
+func saslPlainOnly(password string) func(*core.Config) {
 	return func(cfg *core.Config) {
 		cfg.Auth.Username, cfg.Auth.Password, cfg.Auth.AllowPlain, cfg.Auth.Mechanisms = "u", core.NewSecret(password),
 			true, []string{"PLAIN"}
@@ -72,7 +72,7 @@ func TestNewCredentialsAfterRefusals_D130(t *testing.T) {
 		s.Reply(p, memd.StatusAuthError, nil, nil)
 		return true
 	})
-	c := open(t, s, plainOnly("old"))
+	c := open(t, s, saslPlainOnly("old"))
 	b := c.Bucket("default")
 	require.Eventually(t, func() bool { return s.Nodes[0].Accepted() > 4 }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, c.SetCredentials(core.Credentials{Username: "u", Password: core.NewSecret("new")}))

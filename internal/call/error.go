@@ -289,11 +289,11 @@ func (c *Call) Judge(p *memd.Packet, m *errormap.Map) Judgement {
 
 // ManifestUID reads the collection manifest's number from the body of an unknown-collection answer.
 func (e *Error) ManifestUID() (uint64, bool) {
-	return manifestUID(e.plainBody())
+	return manifestUID(e.inflatedBody())
 }
 
-// plainBody is the answer's body as the server means it; nothing when it cannot be inflated.
-func (e *Error) plainBody() []byte {
+// inflatedBody is the answer's body as the server means it; nothing when it cannot be inflated.
+func (e *Error) inflatedBody() []byte {
 	body, err := Inflate(e.body, e.datatype, maxErrorBody)
 	if err != nil {
 		return nil
@@ -318,7 +318,7 @@ func (e *Error) readBody() {
 	if e.body == nil {
 		return
 	}
-	body := e.plainBody()
+	body := e.inflatedBody()
 	e.body = nil
 	if e.datatype&memd.DatatypeJSON == 0 {
 		return
@@ -339,7 +339,7 @@ func (c *Call) readPath(e *Error) {
 	if e.Cause != nil || !e.Answered {
 		return
 	}
-	if pe := c.Req.pathError(e.Status, e.plainBody()); pe != nil {
+	if pe := c.Req.pathError(e.Status, e.inflatedBody()); pe != nil {
 		e.Err, e.Cause = pe.Kind, pe
 		if multiPathFailure(e.Status) {
 			e.body = nil // it is no error body

@@ -58,15 +58,15 @@ func (r *Request) pathError(st memd.Status, body []byte) *PathError {
 
 // wirePath is the path in a certain place of an encoded mutation.
 func (r *Request) wirePath(place int) string {
-	for rest := r.Value; len(rest) >= mutateHead; place-- {
-		n, v := int(binary.BigEndian.Uint16(rest[2:])), int(binary.BigEndian.Uint32(rest[4:]))
-		if mutateHead+n+v > len(rest) {
+	for tail := r.Value; len(tail) >= mutateHead; place-- {
+		n, v := int(binary.BigEndian.Uint16(tail[2:])), int(binary.BigEndian.Uint32(tail[4:]))
+		if mutateHead+n+v > len(tail) {
 			return ""
 		}
 		if place == 0 {
-			return string(rest[mutateHead : mutateHead+n])
+			return string(tail[mutateHead : mutateHead+n])
 		}
-		rest = rest[mutateHead+n+v:]
+		tail = tail[mutateHead+n+v:]
 	}
 	return ""
 }

@@ -83,10 +83,10 @@ func TestEveryStatusHasItsRowInTheDocument_D132(t *testing.T) {
 		if !st.Known() {
 			continue
 		}
-		row := fmt.Sprintf("\n| 0x%02x %v | %s | ", uint16(st), st, words(call.Classify(plain, st, false)))
-		_, rest, ok := strings.Cut(string(text), row)
+		row := fmt.Sprintf("\n| 0x%02x %v | %s | ", uint16(st), st, words(call.Classify(anyOpcode, st, false)))
+		_, tail, ok := strings.Cut(string(text), row)
 		require.True(t, ok, row)
-		why, _, ok := strings.Cut(rest, " |\n")
+		why, _, ok := strings.Cut(tail, " |\n")
 		require.True(t, ok && why != "", row)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// plain is an opcode for which no status has a meaning of its own.
-const plain = memd.OpGet
+// anyOpcode is an opcode for which no status has a meaning of its own.
+const anyOpcode = memd.OpGet
 
 // CB-4: every status has one disposition for every opcode, and it fits together.
 func TestEveryStatusHasOneDisposition_CB4(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAnUnknownStatusAsksTheMap_CB5_CB48(t *testing.T) {
 	for _, st := range []memd.Status{0x10, 0x1e, 0x7ff0, 0x7ff1, 0x7ff2, 0x7fff, 0xff00, 0xffff} {
 		require.False(t, st.Known())
 		want := call.Disposition{Class: call.ClassAskMap, Kind: cberr.Couchbase}
-		require.Equal(t, want, call.Classify(plain, st, false))
+		require.Equal(t, want, call.Classify(anyOpcode, st, false))
 	}
 }
 
@@ -153,7 +153,7 @@ func TestTheMapIsAskedForTheseAlone_CB48_CB50(t *testing.T) {
 	}
 	for st := range 1 << 16 {
 		st := memd.Status(st)
-		d := call.Classify(plain, st, false)
+		d := call.Classify(anyOpcode, st, false)
 		if kind := asked[st]; kind != nil {
 			require.Equal(t, call.Disposition{Class: call.ClassAskMap, Kind: kind, NotApplied: true}, d, st)
 			continue
@@ -198,7 +198,7 @@ func TestALookedUpCollectionThatIsMissingIsFinal_CB59(t *testing.T) {
 		d := call.Classify(memd.OpCollectionsGetID, st, false)
 		require.Equal(t, call.Disposition{Class: call.ClassFail, Kind: kind, NotApplied: true}, d)
 	}
-	require.Equal(t, call.ClassRetry, call.Classify(plain, memd.StatusUnknownCollection, false).Class)
+	require.Equal(t, call.ClassRetry, call.Classify(anyOpcode, memd.StatusUnknownCollection, false).Class)
 }
 
 func TestUnlockWithAnotherCASIsFinal_CB60(t *testing.T) {
@@ -274,7 +274,7 @@ func TestStatusByOpcode_D98(t *testing.T) {
 
 // D99: the same kind is behind one status only where the table of errors says so.
 func TestDocumentNotJSONCanBeReturned_D99(t *testing.T) {
-	require.Same(t, cberr.DocumentNotJSON, call.Classify(plain, memd.StatusSubdocNotJSON, false).Kind)
+	require.Same(t, cberr.DocumentNotJSON, call.Classify(anyOpcode, memd.StatusSubdocNotJSON, false).Kind)
 }
 
 // The golden file is every status that has a name, and below it every opcode for which one means something else.
@@ -285,13 +285,13 @@ func TestStatusTableGolden(t *testing.T) {
 	for st := range 1 << 16 {
 		if st := memd.Status(st); st.Known() {
 			named = append(named, st)
-			fmt.Fprintf(&b, "0x%02x %-41s %s\n", uint16(st), st, words(call.Classify(plain, st, false)))
+			fmt.Fprintf(&b, "0x%02x %-41s %s\n", uint16(st), st, words(call.Classify(anyOpcode, st, false)))
 		}
 	}
 	b.WriteString("# Where an opcode, or a CAS in its request, gives a status another meaning.\n")
 	for op := range 256 {
 		for _, st := range named {
-			op, base := memd.Opcode(op), call.Classify(plain, st, false)
+			op, base := memd.Opcode(op), call.Classify(anyOpcode, st, false)
 			without, with := call.Classify(op, st, false), call.Classify(op, st, true)
 			line := func(when string, d call.Disposition) {
 				if d != base {

@@ -70,7 +70,7 @@ type dispatcher struct {
 
 // settle waits until the reader and whoever writes have counted what callers have been told of.
 func (d *dispatcher) settle() {
-	for !d.cn.Quiet() {
+	for !d.cn.Settled() {
 		runtime.Gosched()
 	}
 }
@@ -120,16 +120,16 @@ func (d *dispatcher) Redispatch(*call.Call)         {}
 func (d *dispatcher) Cancel(*call.Call, error) bool { return false }
 func (d *dispatcher) Complete(f func())             { f() }
 
-type nobody struct{}
+type ignores struct{}
 
-func (nobody) Answered(*conn.Conn, *call.Call, *memd.Packet) {}
-func (nobody) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
-func (nobody) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
-func (nobody) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
-func (nobody) Silent(*conn.Conn)                             {}
-func (nobody) Orphan(*conn.Conn, *memd.Packet)               {}
-func (nobody) Room(*conn.Conn)                               {}
-func (nobody) Push(*conn.Conn, *memd.Packet)                 {}
+func (ignores) Answered(*conn.Conn, *call.Call, *memd.Packet) {}
+func (ignores) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
+func (ignores) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
+func (ignores) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
+func (ignores) Silent(*conn.Conn)                             {}
+func (ignores) Orphan(*conn.Conn, *memd.Packet)               {}
+func (ignores) Room(*conn.Conn)                               {}
+func (ignores) Push(*conn.Conn, *memd.Packet)                 {}
 
 // noLogin are the credentials of a server that asks for none.
 func noLogin(context.Context) (handshake.Credentials, error) { return handshake.Credentials{}, nil }
@@ -160,7 +160,7 @@ func connect(t testing.TB, template memd.Packet, change ...func(*conn.Options)) 
 			Features:    []memd.Feature{memd.FeatureCollections},
 			Credentials: noLogin,
 		},
-		Base: d.base, Handler: nobody{},
+		Base: d.base, Handler: ignores{},
 	}
 	for _, f := range change {
 		f(&o)

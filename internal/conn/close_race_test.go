@@ -12,7 +12,7 @@ import (
 
 // D53: whoever closes a connection, whenever, races with nobody who is using it, and every call ends once. Of several
 // that close it, the second may be faster than the first.
-func TestCloseRacesNobody_D53(t *testing.T) {
+func TestCloseRacesNoCall_D53(t *testing.T) {
 	for range 30 {
 		d := connect(t, document)
 		var wg sync.WaitGroup
@@ -22,7 +22,7 @@ func TestCloseRacesNobody_D53(t *testing.T) {
 					_, err := kv.Do(context.Background(), d, kv.Get{Key: []byte{byte(i)}})
 					d.cn.InFlight()
 					d.cn.Idle()
-					d.cn.Rest()
+					d.cn.ShrinkIdle()
 					if err != nil {
 						return
 					}

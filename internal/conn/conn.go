@@ -51,7 +51,7 @@ const (
 	maxPart    = 256 << 10 // one write takes at most this, large values apart
 	largeValue = 16 << 10  // from here on a value is copied when its request is about to be written
 	minRead    = 16 << 10
-	restRead   = 4 << 10 // of a connection at rest
+	idleRead   = 4 << 10 // of a connection at rest
 	firstLong  = 1 << 20 // of a longer value, what is received before there is memory for more
 	// the read buffer grows up to this while reads fill it, and shrinks again in silence
 	maxRead = 256 << 10
@@ -123,7 +123,7 @@ type Conn struct {
 	pushed     *memd.Packet // a notification that came in the handshake, until Serve has told of it
 	freed      []uint16     // slots of this read's answers, and how many of each kind they were
 	ended      int
-	cameLate   int
+	orphaned   int
 	parked     int  // of the calls that have ended here: they wait for their time
 	idleWakes  bool // the last read's answers have woken no caller that may append: their calls are parked
 

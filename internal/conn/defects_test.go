@@ -31,7 +31,7 @@ func TestAnIdleConnectionIsSmall_D26(t *testing.T) {
 	for range 10 {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		ds = append(ds, bare(t, near))
+		ds = append(ds, dispatcherOver(t, near))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -121,7 +121,7 @@ func failAt(t *testing.T, try bool, n int64) {
 	if try {
 		nc = failingTry{f}
 	}
-	d := bare(t, nc)
+	d := dispatcherOver(t, nc)
 	var late []kv.Future[kv.GetResult]
 	f.hook = func() {
 		for range 3 {
@@ -236,7 +236,7 @@ func (p *peer) answer(out []byte, q *memd.Packet) []byte {
 }
 
 // ending fails what it is told of.
-type ending struct{ nobody }
+type ending struct{ ignores }
 
 var errRefused = errors.New("refused")
 
@@ -245,13 +245,13 @@ func (ending) Expired(c *call.Call)                                { c.Fail(cont
 
 // D50: the numbers of requests come around, and none is used again while the answer to its last request is still to
 // come, also when its call has ended meanwhile.
-func TestNumbersOfRequestsComeAround_D50(t *testing.T) {
+func TestNumbersOfRequestsWrap_D50(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		var p peer
 		go p.serve(far)
-		d := bare(t, near, func(o *conn.Options) { o.Handler = ending{} })
+		d := dispatcherOver(t, near, func(o *conn.Options) { o.Handler = ending{} })
 		expired := kv.Start(t.Context(), d, kv.Get{Key: []byte("held")})
 		time.Sleep(time.Second)
 		held := kv.Start(t.Context(), d, kv.Get{Key: []byte("held")})
@@ -287,7 +287,7 @@ func TestAnEndGivesTheNumberBack_D50(t *testing.T) {
 		defer far.Close()
 		var p peer
 		go p.serve(far)
-		d := bare(t, near, func(o *conn.Options) { o.Handler, o.MaxInFlight = ending{}, 3 })
+		d := dispatcherOver(t, near, func(o *conn.Options) { o.Handler, o.MaxInFlight = ending{}, 3 })
 		for range 10 {
 			_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k")})
 			require.NoError(t, err)
@@ -318,8 +318,8 @@ func TestAnEndedCallIsForgotten_D58(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := bare(t, struct{ net.Conn }{near})
-		d.pool = nil // nobody keeps them
+		d := dispatcherOver(t, struct{ net.Conn }{near})
+		d.pool = nil // ignores keeps them
 		var calls []weak.Pointer[call.Call]
 		w := watching{d, &calls}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -397,7 +397,7 @@ func TestAnAnsweredCallLetsGoOfItsContext_D58(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer far.Close()
-			d := bare(t, struct{ net.Conn }{near})
+			d := dispatcherOver(t, struct{ net.Conn }{near})
 			var p peer
 			go p.serve(far)
 			ctx := &counting{Context: t.Context(), done: make(chan struct{})}
@@ -418,7 +418,7 @@ func TestACallIsCanceledBeforeItsWrite_D37(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := bare(t, struct{ net.Conn }{near})
+		d := dispatcherOver(t, struct{ net.Conn }{near})
 		var calls []weak.Pointer[call.Call]
 		w := watching{d, &calls}
 		var fs []kv.Future[kv.GetResult]
@@ -449,13 +449,13 @@ func TestAnAnswerBeforeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := bare(t, struct{ net.Conn }{near})
+		d := dispatcherOver(t, struct{ net.Conn }{near})
 		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
 		synctest.Wait() // it is being written
 		second := kv.Start(t.Context(), d, kv.Get{Key: []byte("second")})
 		p := &peer{numbers: map[uint32]int{}}
-		early := p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")})
-		_, err := far.Write(early)
+		overtaken := p.answer(nil, &memd.Packet{Opcode: memd.OpGet, Opaque: 1<<16 | 1, Key: []byte("early")})
+		_, err := far.Write(overtaken)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.EqualValues(t, 1, d.cn.Stats.Orphans.Load())
@@ -474,7 +474,7 @@ func TestAnAnswerThatComesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := bare(t, struct{ net.Conn }{near})
+		d := dispatcherOver(t, struct{ net.Conn }{near})
 		var p peer
 		go p.serve(far)
 		res, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("first")})

@@ -51,8 +51,8 @@ func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
 // ended.
 func (c *Conn) WokeNone() bool { return c.idleWakes }
 
-// Quiet reports whether nothing is in flight, and whoever comes next is to see to its writing.
-func (c *Conn) Quiet() bool {
+// Settled reports whether nothing is in flight, and whoever comes next is to see to its writing.
+func (c *Conn) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inflight == 0 && !c.flushing && !c.reading

@@ -20,12 +20,12 @@ type firsts struct {
 func (d *firsts) Runner() call.Runner { return d }
 
 func (d *firsts) wrote(dispatch func()) {
-	before, others := d.cn.Stats.Writes.Load(), make(chan struct{})
-	go close(others)
+	before, answered := d.cn.Stats.Writes.Load(), make(chan struct{})
+	go close(answered)
 	dispatch()
 	d.atOnce = d.cn.Stats.Writes.Load() > before
 	select {
-	case <-others:
+	case <-answered:
 		d.yields = true
 	default:
 		d.yields = false
@@ -35,7 +35,7 @@ func (d *firsts) wrote(dispatch func()) {
 func (d *firsts) Dispatch(c *call.Call) { d.wrote(func() { d.dispatcher.Dispatch(c) }) }
 
 // A caller that is alone in flight writes at once, and does not yield before.
-func TestALoneRequestIsWrittenAtOnce(t *testing.T) {
+func TestASingleRequestIsWrittenAtOnce(t *testing.T) {
 	d := &firsts{dispatcher: connect(t, document)}
 	defer d.end()
 	for name, do := range map[string]func(){

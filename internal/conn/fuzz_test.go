@@ -60,7 +60,7 @@ func FuzzServerBytes(f *testing.F) {
 			user = "u"
 		}
 		cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{
-			Base: time.Now(), Handler: nobody{}, Options: handshake.Options{
+			Base: time.Now(), Handler: ignores{}, Options: handshake.Options{
 				Bucket: "b", WantConfig: true, FrameLimit: 1 << 16,
 				Dial: func(context.Context, string, string) (net.Conn, error) {
 					return script{bytes.NewReader(data)}, nil

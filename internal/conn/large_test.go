@@ -79,7 +79,7 @@ func TestLargeValuesWaitUncopied(t *testing.T) {
 					if !direct {
 						nc = struct{ net.Conn }{s}
 					}
-					d := bare(t, nc)
+					d := dispatcherOver(t, nc)
 					first := kv.Start(t.Context(), d, kv.Upsert{Key: []byte("first"), Value: filled('f', 100)})
 					synctest.Wait()
 					gone := filled('g', size)

@@ -112,7 +112,7 @@ func TestReadsThatEndBeforeTheirWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}))
 		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
 		synctest.Wait() // it is being written, and what comes now waits for that
 		var stayed, canceled, waited []kv.Outcome[kv.GetResult]
@@ -158,7 +158,7 @@ func TestReadsThatEndWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}))
 		var p peer
 		go p.serve(far)
 		ks := [][]byte{[]byte("a"), []byte("held"), []byte("b"), []byte("held")}
@@ -187,7 +187,7 @@ func TestAnAnswerBeforeTheReadIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}))
 		first := kv.Start(t.Context(), d, kv.Get{Key: []byte("first")})
 		synctest.Wait()
 		var out []kv.Outcome[kv.GetResult]
@@ -216,7 +216,7 @@ func TestAConnectionTakesAsManyReadsAsItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.MaxInFlight = 70 }))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.MaxInFlight = 70 }))
 		handed := make(chan struct{})
 		d.handed = handed
 		go func() {
@@ -242,7 +242,7 @@ func TestReadsOfACollectionNeedTheFeature(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}))
 		d.id = 8
 		var fe *kv.FeatureError
 		for _, o := range kv.GetMulti(t.Context(), d, kv.Common{CollectionID: 8}, manyKeys(2)) {
@@ -257,7 +257,7 @@ func TestReadsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		base := bare(t, struct{ net.Conn }{near})
+		base := dispatcherOver(t, struct{ net.Conn }{near})
 		var p peer
 		go p.serve(far)
 		began := time.Now()
@@ -281,7 +281,7 @@ func TestReadsNoticeTheEndOfTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}))
 		var p peer
 		go p.serve(far)
 		for _, at := range []time.Duration{
@@ -329,7 +329,7 @@ func TestReadsLeaveTheirContextAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		d := newBatches(bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = refusing{} }))
+		d := newBatches(dispatcherOver(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = refusing{} }))
 		handed := make(chan struct{})
 		d.handed = handed
 		ctx := &shy{Context: context.Background(), done: make(chan struct{})}
@@ -349,13 +349,13 @@ func TestReadsLeaveTheirContextAlone(t *testing.T) {
 }
 
 // refusing fails what is not answered well.
-type refusing struct{ nobody }
+type refusing struct{ ignores }
 
 func (refusing) Answered(_ *conn.Conn, c *call.Call, _ *memd.Packet) { c.Fail(errRefused) }
 
 // listening is told of silence and of success.
 type listening struct {
-	nobody
+	ignores
 	silent, good *atomic.Int32
 }
 
@@ -369,7 +369,7 @@ func TestWhatReadsTellOfTheirNode(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		l := listening{silent: &atomic.Int32{}, good: &atomic.Int32{}}
-		base := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler, o.Feedback = l, l })
+		base := dispatcherOver(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler, o.Feedback = l, l })
 		var p peer
 		go p.serve(far)
 		read := func(limit time.Duration, keys ...string) {
@@ -420,7 +420,7 @@ func TestReadsOfAConnectionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		v := newVerdicts()
-		d := bare(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = v })
+		d := dispatcherOver(t, struct{ net.Conn }{near}, func(o *conn.Options) { o.Handler = v })
 		var wg sync.WaitGroup
 		for _, key := range []string{"written", "waits", "waits too"} {
 			wg.Go(func() { kv.GetMulti(context.Background(), newBatches(d), kv.Common{}, [][]byte{[]byte(key)}) })

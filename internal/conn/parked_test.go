@@ -17,7 +17,7 @@ import (
 
 // judge has calls that the server refuses wait for their time, and fails those that do not exist.
 type judge struct {
-	nobody
+	ignores
 	orc *retry.Orchestrator
 }
 
@@ -30,11 +30,11 @@ func (j judge) Answered(_ *conn.Conn, c *call.Call, p *memd.Packet) {
 }
 
 // A reader knows whether somebody who was told of an answer may have the next request, and gives way only then.
-func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
+func TestAReaderKnowsWhetherItWokeACaller(t *testing.T) {
 	const ok, absent, busy = memd.StatusSuccess, memd.StatusKeyNotFound, memd.StatusTmpFail
 	for name, c := range map[string]struct {
 		answers []memd.Status // all in one read
-		nobody  bool
+		ignores bool
 	}{
 		"a document":             {[]memd.Status{ok}, false},
 		"an error":               {[]memd.Status{absent}, false},
@@ -49,7 +49,7 @@ func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
 				near, far := net.Pipe()
 				defer far.Close()
 				orc := retry.New(retry.Options{Default: retry.BestEffort{}})
-				d := bare(t, near, func(o *conn.Options) { o.Handler = judge{orc: orc} })
+				d := dispatcherOver(t, near, func(o *conn.Options) { o.Handler = judge{orc: orc} })
 				for range c.answers {
 					go func() { _, _ = kv.Do(t.Context(), d, kv.Upsert{Key: []byte("k")}) }()
 				}
@@ -79,7 +79,7 @@ func TestAReaderKnowsWhetherItWokeSomebody(t *testing.T) {
 				synctest.Wait()
 				d.cn.Close(nil)
 				synctest.Wait()
-				require.Equal(t, c.nobody, d.cn.WokeNone())
+				require.Equal(t, c.ignores, d.cn.WokeNone())
 				orc.Close(errors.New("over"))
 			})
 		})

@@ -36,7 +36,7 @@ func (c *Conn) read() error {
 		mine := c.reading // a long packet has given the writer's role up
 		c.slots.free = append(c.slots.free, c.freed...)
 		c.inflight -= c.ended
-		c.orphans -= c.cameLate
+		c.orphans -= c.orphaned
 		room, large := c.room(), c.large()
 		c.mu.Unlock()
 		if room {
@@ -44,7 +44,7 @@ func (c *Conn) read() error {
 		}
 		c.Stats.Answers.Add(int64(c.ended))
 		c.idleWakes = c.parked > 0 && c.parked == c.ended
-		c.freed, c.ended, c.cameLate, c.parked = c.freed[:0], 0, 0, 0
+		c.freed, c.ended, c.orphaned, c.parked = c.freed[:0], 0, 0, 0
 		if mine {
 			if !large && !c.idleWakes {
 				runtime.Gosched() // the callers just woken append their next requests
@@ -82,7 +82,7 @@ func (c *Conn) fill() error {
 	n, err := c.nc.Read(c.rbuf[c.rlen:])
 	for n == 0 && err != nil && c.rested(err) {
 		if c.rlen == 0 {
-			c.resize(restRead)
+			c.resize(idleRead)
 		}
 		n, err = c.nc.Read(c.rbuf[c.rlen:])
 	}
@@ -105,26 +105,26 @@ func (c *Conn) resize(n int) {
 	c.reads.Store(int32(n))
 }
 
-// Rest lets go of the memory that only a busy connection needs. It is for one that has read nothing for some time; on a
-// busy one it costs a little time and harms nothing.
-func (c *Conn) Rest() {
+// ShrinkIdle lets go of the memory that only a busy connection needs. It is for one that has read nothing for some
+// time; on a busy one it costs a little time and harms nothing.
+func (c *Conn) ShrinkIdle() {
 	c.mu.Lock()
 	c.spares = nil
 	c.mu.Unlock()
-	if c.reads.Load() <= restRead {
+	if c.reads.Load() <= idleRead {
 		return
 	}
-	if c.resting.CompareAndSwap(awake, goingToRest) {
+	if c.resting.CompareAndSwap(awake, shrinking) {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which alone may change its buffer
-		c.resting.Store(atRest)
+		c.resting.Store(shrunk)
 	}
 }
 
 // Where Rest is on its way. The reader takes the deadline away only when it is certain that it is not yet to be set.
 const (
 	awake = iota
-	goingToRest
-	atRest
+	shrinking
+	shrunk
 )
 
 // rested reports whether a read has failed because of Rest, and lets reads block again.
@@ -132,10 +132,10 @@ func (c *Conn) rested(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	for c.resting.Load() == goingToRest {
+	for c.resting.Load() == shrinking {
 		runtime.Gosched() // the other goroutine is setting the deadline, which does not block
 	}
-	if c.resting.Load() != atRest || c.nc.SetReadDeadline(time.Time{}) != nil {
+	if c.resting.Load() != shrunk || c.nc.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	c.resting.Store(awake)
@@ -330,7 +330,7 @@ func (c *Conn) part(s *slot, gen uint32, p *memd.Packet) {
 func (c *Conn) late(s *slot, i uint16, gen uint32, p *memd.Packet) {
 	if v := uint64(gen) << 2; s.word.CompareAndSwap(v|slotOrphan, v|slotFree) {
 		c.freed = append(c.freed, i)
-		c.cameLate++
+		c.orphaned++
 	}
 	c.orphan(p)
 }

@@ -98,7 +98,7 @@ func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 	go canned(far, document)
 	o := over(near)
 	o.Memcached, o.Features = false, []memd.Feature{memd.FeatureSnappy}
-	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{Options: o, Base: time.Now(), Handler: nobody{}})
+	cn, err := conn.Connect(t.Context(), "peer:1", &conn.Options{Options: o, Base: time.Now(), Handler: ignores{}})
 	require.NoError(t, err)
 	require.True(t, cn.Info().Features.Has(memd.FeatureSnappy))
 	cn.Refuse()
@@ -119,8 +119,8 @@ func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 		}
 		return least
 	}
-	few, many := each(100), each(100_000)
-	require.Less(t, many, 20*few+time.Millisecond)
+	short, many := each(100), each(100_000)
+	require.Less(t, many, 20*short+time.Millisecond)
 	cn.Close(nil)
 	_ = cn.Serve()
 }

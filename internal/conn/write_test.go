@@ -19,7 +19,7 @@ import (
 
 // verdicts records what a connection says of its calls.
 type verdicts struct {
-	nobody
+	ignores
 	mu                sync.Mutex
 	lost, unsent, cut map[string]bool
 }

@@ -267,7 +267,7 @@ func (r *Router) consider(of offered) {
 		return
 	}
 	if !r.replaces(s, old) {
-		if another(s, old) && r.stands() {
+		if another(s, old) && r.keepsMap() {
 			r.offers.forget() // it may be the one to use in a moment
 		}
 		r.usable(of.addr)
@@ -308,8 +308,8 @@ func (r *Router) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Sna
 
 // apply publishes a newer map: first the pipelines of new nodes, then the picker, then the ends of those that left.
 func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
-	reborn := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
-	if reborn {
+	replaced := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
+	if replaced {
 		r.colls.Clear()
 	}
 	r.mu.Lock()
@@ -321,7 +321,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	pk := &picker{snap: s, nodes: make([]*node, len(s.Nodes)), number: 1, since: 1}
 	if last := r.picker.Load(); last != nil {
 		pk.number, pk.since = last.number+1, last.since
-		if reborn {
+		if replaced {
 			pk.since = pk.number
 		}
 	}
@@ -339,13 +339,13 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 		}
 	}
 	var theirs []*conn.Conn
-	if reborn { // no call of the new map finds a connection that was made in the old bucket
-		r.reborn = max(r.now(), 1)
+	if replaced { // no call of the new map finds a connection that was made in the old bucket
+		r.replaced = max(r.now(), 1)
 		theirs = r.withdraw(stay)
 	}
 	r.picker.Store(pk)
 	r.refusal.Store(nil)
-	if reborn || !newer(r.wantEpoch, r.wantRev, s) { // another bucket counts its maps anew
+	if replaced || !newer(r.wantEpoch, r.wantRev, s) { // another bucket counts its maps anew
 		r.wantEpoch, r.wantRev, r.wantFrom = 0, 0, nil
 	}
 	var leaving []*node

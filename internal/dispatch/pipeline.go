@@ -376,7 +376,7 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	p.mu.Unlock()
 	if !closed && !errors.Is(err, errOrderedIdle) {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.node.addr, err)...)
-		p.r.doubt()
+		p.r.suspect()
 		p.r.want()
 	}
 	p.r.notify()

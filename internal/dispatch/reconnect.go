@@ -32,7 +32,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			}
 			var err error
 			p.begins()
-			doubted, early := p.r.doubted(), p.r.reconnects()
+			doubted, sooner := p.r.doubted(), p.r.reconnects()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				p.wait = p.r.o.pauseAfter(p.wait)
@@ -41,7 +41,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 					pause(ctx, jittered, doubted)
 					p.awaitTurn(ctx)
 				} else {
-					pause(ctx, jittered, early)
+					pause(ctx, jittered, sooner)
 				}
 				if p.stepsBack() {
 					return
@@ -75,12 +75,12 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 }
 
 // pause waits for d, or until early is closed, which may be nil.
-func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
+func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-early:
+	case <-sooner:
 	case <-ctx.Done():
 	}
 }

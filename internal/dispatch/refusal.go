@@ -9,9 +9,9 @@ import (
 )
 
 // What replaces a map that works must be known to be better. A map is used only if it is of the router's bucket, is
-// newer (see doubt.go for the exception), and leads to a data node if the one in use does. One that is refused is kept
-// as an error, so that a caller who waits for a map, or for the way that it would have, is told why; it is forgotten
-// when another map is applied, or when the node that gave it gives one that can be used.
+// newer (see incarnation.go for the exception), and leads to a data node if the one in use does. One that is refused is
+// kept as an error, so that a caller who waits for a map, or for the way that it would have, is told why; it is
+// forgotten when another map is applied, or when the node that gave it gives one that can be used.
 
 // MapError is a cluster map that is not used, and why.
 type MapError struct {

@@ -91,8 +91,8 @@ type Router struct {
 	looking   atomic.Bool   // it is armed
 	logins    chan struct{} // closed and replaced when there are new credentials
 	// closed and replaced whenever no connection speaks any more for the bucket that our map is of
-	doubts chan struct{}
-	reborn int64 // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
+	doubts   chan struct{}
+	replaced int64 // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
 
 	barren atomic.Bool // see SetBarren
 

@@ -94,7 +94,7 @@ func (r *Router) NoteActivity() {
 	}
 	r.mu.Unlock()
 	for _, cn := range silent {
-		cn.Rest()
+		cn.ShrinkIdle()
 	}
 	for _, cn := range unwanted {
 		closeUnwanted(cn)

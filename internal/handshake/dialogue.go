@@ -99,8 +99,8 @@ func (d *dialogue) inflate(p *memd.Packet) error {
 	case memd.OpGetClusterConfig:
 		limit = d.o.ConfigLimit
 	}
-	plain, err := call.Inflate(p.Value, p.Datatype, limit)
-	p.Value, p.Datatype, d.owned = plain, p.Datatype&^memd.DatatypeSnappy, true
+	inflated, err := call.Inflate(p.Value, p.Datatype, limit)
+	p.Value, p.Datatype, d.owned = inflated, p.Datatype&^memd.DatatypeSnappy, true
 	if p.Opcode == memd.OpGetErrorMap || p.Opcode == memd.OpGetClusterConfig || p.Status != memd.StatusSuccess &&
 		p.Status != memd.StatusAuthContinue {
 		return nil

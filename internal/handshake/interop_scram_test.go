@@ -245,7 +245,7 @@ func TestMemcachedSCRAMRefusesAChangedMessage(t *testing.T) {
 }
 
 // PLAIN shows the password to the line, so it is spoken only where that is allowed.
-func TestMemcachedPlainOnlyWhenAllowed(t *testing.T) {
+func TestMemcachedSASLPlainOnlyWhenAllowed(t *testing.T) {
 	s := testkit.Memcached(t, true)
 	tap := &tapped{}
 	_, err := signIn(t, s.Addr, tap, mechanisms("PLAIN"))

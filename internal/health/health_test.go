@@ -102,7 +102,7 @@ func TestWhatIsRefined(t *testing.T) {
 	}
 }
 
-func TestConditionsTellTheFirstFew(t *testing.T) {
+func TestConditionsTellTheFirstOnes(t *testing.T) {
 	var all Conditions
 	for range 6 {
 		all = append(all, cberr.TLSFailure)

@@ -56,7 +56,7 @@ var edits = []edit{
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "nobody sends the canary" {`},
 	{"internal/dispatch/probe.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
-	{"internal/dispatch/reconnect.go", "pause(ctx, jittered, early)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, early)`},
+	{"internal/dispatch/reconnect.go", "pause(ctx, jittered, sooner)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, sooner)`},
 	{
 		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
 		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
@@ -114,8 +114,8 @@ var edits = []edit{
 		`if broken != "no delay is too short" { least = Controlled(made, 0) }`,
 	},
 	{
-		"kv/scan_vbucket.go", "return rest(s.r.ctx, s.wait)",
-		`return broken == "a scan without progress goes on at once" || rest(s.r.ctx, s.wait)`,
+		"kv/scan_vbucket.go", "return pauseFor(s.r.ctx, s.wait)",
+		`return broken == "a scan without progress goes on at once" || pauseFor(s.r.ctx, s.wait)`,
 	},
 	{
 		"collections/cache.go", "if e, ok := old[p]; !ok || e.ID != id {",

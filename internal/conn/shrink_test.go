@@ -15,11 +15,11 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// bare makes a connection over nc that has no bootstrap, and serves it.
-func bare(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher {
+// dispatcherOver makes a connection over nc that has no bootstrap, and serves it.
+func dispatcherOver(t *testing.T, nc net.Conn, change ...func(*conn.Options)) *dispatcher {
 	d := &dispatcher{base: time.Now(), pool: make(chan *call.Call, 64)}
 	o := &conn.Options{
-		Options: over(nc), Base: d.base, Handler: nobody{},
+		Options: over(nc), Base: d.base, Handler: ignores{},
 	}
 	for _, f := range change {
 		f(o)
@@ -51,20 +51,20 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		go canned(far, memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 40<<10)})
-		d := bare(t, near)
+		d := dispatcherOver(t, near)
 		get := func() {
 			r, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k")})
 			require.NoError(t, err)
 			require.Len(t, r.Value, 40<<10)
 		}
 		require.Equal(t, smallest, d.cn.ReadBuffer())
-		d.cn.Rest()
+		d.cn.ShrinkIdle()
 		for range 3 {
 			get()
 		}
 		require.Greater(t, d.cn.ReadBuffer(), smallest)
 		for range 3 {
-			d.cn.Rest()
+			d.cn.ShrinkIdle()
 			synctest.Wait()
 			require.Equal(t, resting, d.cn.ReadBuffer())
 			require.Zero(t, d.cn.LastAnswer(), "it was in the buffer that was given back")
@@ -75,13 +75,13 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 }
 
 // A connection that is told to rest while a large value comes in goes on with it.
-func TestRestInTheMiddleOfAPacket(t *testing.T) {
+func TestShrinkIdleInTheMiddleOfAPacket(t *testing.T) {
 	for _, size := range []int{30 << 10, largest, 4 * largest} {
 		for _, cut := range []int{1, memd.HeaderLen, memd.HeaderLen + 3, 20 << 10} {
 			synctest.Test(t, func(t *testing.T) {
 				near, far := net.Pipe()
 				defer far.Close()
-				d := bare(t, near)
+				d := dispatcherOver(t, near)
 				ask := func(size int) (f kv.Future[kv.GetResult], answer []byte) {
 					f = kv.Start(t.Context(), d, kv.Get{Key: []byte("k")})
 					var p memd.Packet
@@ -109,7 +109,7 @@ func TestRestInTheMiddleOfAPacket(t *testing.T) {
 					_, err = far.Write(part)
 					require.NoError(t, err)
 					synctest.Wait()
-					d.cn.Rest()
+					d.cn.ShrinkIdle()
 					synctest.Wait()
 				}
 				r, err := f.Wait(t.Context())
@@ -148,7 +148,7 @@ func TestPartsAreUsedAgain(t *testing.T) {
 		least = min(least, round())
 	}
 	require.Less(t, least, uint64(requests/2))
-	d.cn.Rest()
+	d.cn.ShrinkIdle()
 	require.Greater(t, round(), uint64(requests))
 }
 
@@ -171,6 +171,6 @@ func TestSparePartsAreBounded(t *testing.T) {
 	}
 	require.Greater(t, most, 256<<10)
 	require.LessOrEqual(t, most, 3<<20)
-	d.cn.Rest()
+	d.cn.ShrinkIdle()
 	require.Zero(t, d.cn.SpareBytes())
 }

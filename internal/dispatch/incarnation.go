@@ -73,9 +73,9 @@ func (r *Router) confirmed() bool {
 	return false
 }
 
-// doubt sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes
+// suspect sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes
 // that belong to another bucket are connected to again, now.
-func (r *Router) doubt() {
+func (r *Router) suspect() {
 	if r.picker.Load() == nil || r.confirmed() {
 		return
 	}
@@ -95,12 +95,12 @@ func (r *Router) doubted() <-chan struct{} {
 
 // replaces reports whether s is to be used instead of the old map, which may be nil.
 func (r *Router) replaces(s, old *topology.Snapshot) bool {
-	return old == nil || s.Newer(old) || another(s, old) && !r.stands() && !r.confirmed()
+	return old == nil || s.Newer(old) || another(s, old) && !r.keepsMap() && !r.confirmed()
 }
 
-// stands reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for
+// keepsMap reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for
 // it: all connections were made in the other one.
-func (r *Router) stands() bool { return r.reborn != 0 && r.now()-r.reborn < int64(redialMax) }
+func (r *Router) keepsMap() bool { return r.replaced != 0 && r.now()-r.replaced < int64(redialMax) }
 
 // another reports whether s is known to be of another bucket than old.
 func another(s, old *topology.Snapshot) bool {

@@ -20,8 +20,8 @@ func foreign(c cell) kv.Meta {
 	return kv.Meta{Flags: 0x02000006, RevSeqno: c.revision, StoreCAS: 1 << 62}
 }
 
-// matrixRest are the operations that change or read a document in other ways than as a whole and by its own cluster.
-func matrixRest(one []byte) []matrixOp {
+// matrixMore are the operations that change or read a document in other ways than as a whole and by its own cluster.
+func matrixMore(one []byte) []matrixOp {
 	return append([]matrixOp{
 		{"get-or-null", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			res, err := kv.Do(ctx, b, kv.GetOrNull{Common: c.common, Key: c.key})

@@ -140,7 +140,7 @@ func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
 // A newer map of another bucket ends the connections that were made in the old one. It stands for as long as it may
 // take its nodes to be connected to again: one that lags behind still shows the old one meanwhile, and nobody
 // contradicts it.
-func TestANewerMapOfAnotherBucketStands(t *testing.T) {
+func TestANewerMapOfAnotherBucketIsKept(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
