@@ -111,6 +111,7 @@ var rules = map[string]rule{
 		external: []string{"github.com/xdg-go/scram"}, never: noHTTP,
 	},
 
+	"internal/pace": {layer: 0, never: noIO},
 	"internal/health": {
 		layer: 4, only: []string{"cberr", "retry", "internal/handshake", "internal/observe"}, never: []string{"net"},
 	},
@@ -120,13 +121,13 @@ var rules = map[string]rule{
 		layer: 5,
 		only: []string{
 			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
-			"internal/call", "kv", "internal/handshake", "internal/health", "internal/conn",
+			"internal/call", "kv", "internal/handshake", "internal/health", "internal/conn", "internal/pace",
 		},
 		never: noHTTP,
 	},
 	"internal/httpx": {layer: 5, only: []string{
 		"cberr", "retry", "internal/observe", "internal/httpsvc",
-		"internal/topology", "internal/handshake", "internal/health",
+		"internal/topology", "internal/handshake", "internal/health", "internal/pace",
 	}},
 
 	"core": {layer: 6, below: true, external: []string{

@@ -9,9 +9,6 @@ import (
 // times a second at most. docs/retry.md lists every loop that a server could drive, with its bound.
 
 const (
-	// connects is how often one connection is made in any second, but for attempts that fail, which have pauses of
-	// their own.
-	connects = 4
 	// newNodes is how many nodes of cluster maps are connected to without a pause, as many as a large cluster has;
 	// after that one follows each newNodeEvery. Maps that name other nodes each time would otherwise make the client
 	// dial as fast as they come.
@@ -19,26 +16,18 @@ const (
 	newNodeEvery = 125 * time.Millisecond
 )
 
-// connecting is when a pipeline has begun to connect, the last few times. The pipeline's lock guards it.
-type connecting struct {
-	began [connects]time.Time
-	next  int // of began, the oldest
-}
-
 // begins notes an attempt to connect that begins now.
 func (p *pipeline) begins() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &p.connecting
-	c.began[c.next] = time.Now()
-	c.next = (c.next + 1) % len(c.began)
+	p.connecting.Begin()
 }
 
 // awaitTurn waits until the pipeline may connect again after the loss of a connection, or after another event that a
 // server causes.
 func (p *pipeline) awaitTurn(ctx context.Context) {
 	p.mu.Lock()
-	wait := time.Second - time.Since(p.connecting.began[p.connecting.next])
+	wait := p.connecting.Wait()
 	p.mu.Unlock()
 	if wait > 0 {
 		pause(ctx, wait, nil)

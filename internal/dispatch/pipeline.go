@@ -12,6 +12,7 @@ import (
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/pace"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -47,7 +48,7 @@ type pipeline struct {
 	active  time.Time  // see NoteActivity
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
-	connecting connecting
+	connecting pace.Starts
 
 	after    time.Duration // before the first attempt to connect, of the goroutine that does
 	wait     time.Duration // the last pause after a failed attempt, of the goroutine that connects

@@ -26,6 +26,7 @@ type wire struct {
 	state *retry.State
 	seen  *atomic.Int32 // counts it; may be nil
 	mu    sync.Mutex
+	made  *attempt
 	epoch uint32
 	over  bool
 	conns []connection
@@ -71,6 +72,10 @@ func (w *wire) given(info httptrace.GotConnInfo) {
 	g := connection{t: t}
 	if t != nil {
 		g.writes = t.writes.Load()
+		t.user.Store(w.made)
+	}
+	if w.made != nil {
+		w.made.turn.Store(nil)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,6 +94,22 @@ func (w *wire) unsent() bool {
 		}
 	}
 	return true
+}
+
+// answered notes on the connection of the answer whether that is a good one.
+func (w *wire) answered(good bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.conns) == 0 || w.conns[len(w.conns)-1].t == nil {
+		return
+	}
+	t := w.conns[len(w.conns)-1].t
+	if !good {
+		t.refused.Store(true)
+		return
+	}
+	t.good.Store(true)
+	t.c.hosts.well(t.addr)
 }
 
 // end gives the attempt's number, 0 when nothing was written.

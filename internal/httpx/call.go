@@ -16,6 +16,7 @@ import (
 // call is one request on its way: an operation of the orchestrator. Its attempts run on the caller's goroutine; the
 // orchestrator only wakes it.
 type call struct {
+	made      *attempt // the latest
 	c         *Client
 	r         *httpsvc.Request
 	ctx       context.Context
@@ -215,8 +216,9 @@ func (k *call) attempt() *httpsvc.Response {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
-	w := &wire{state: &k.state, seen: k.r.Seen}
-	h, err := k.request(w.trace(traced(ctx)))
+	w := &wire{state: &k.state, seen: k.r.Seen, made: &attempt{ctx: ctx}}
+	k.made = w.made
+	h, err := k.request(context.WithValue(w.trace(traced(ctx)), attemptKey{}, w.made))
 	if err != nil {
 		cancel()
 		var cf *credentialsError
@@ -262,6 +264,7 @@ func (k *call) attempt() *httpsvc.Response {
 		Framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1,
 	}
 	v, err := k.judgeIn(a, b)
+	w.answered(err == nil && (v.give || v.why == retry.Unknown))
 	span.End(attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:

@@ -95,6 +95,8 @@ type Client struct {
 	sick sickList
 	gate gate
 
+	hosts hosts
+
 	ctx   context.Context // ends with the client
 	close context.CancelCauseFunc
 
@@ -187,11 +189,20 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, retry.ErrClosed
 	}
 	defer done()
+	a := attemptIn(ctx)
+	if a != nil {
+		if err := c.hosts.await(ctx, c.ctx, a, addr); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	nc, err := c.o.Dial(ctx, network, addr)
 	if err != nil {
+		if a != nil && a.ctx.Err() == nil && c.ctx.Err() == nil {
+			c.hosts.lose(addr)
+		}
 		return nil, err
 	}
 	if k, ok := nc.(interface{ SetKeepAlivePeriod(time.Duration) error }); ok && !c.o.LeaveKeepAlive {
@@ -199,7 +210,8 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	c.mu.Lock()
 	closed := c.conns == nil
-	t := &tracked{Conn: nc, c: c}
+	t := &tracked{Conn: nc, c: c, addr: addr}
+	t.user.Store(a)
 	if !closed {
 		c.conns[t] = struct{}{}
 	}
@@ -244,6 +256,11 @@ type tracked struct {
 	c      *Client
 	writes atomic.Int64 // that have written something, or are about to
 	closed atomic.Bool
+
+	addr    string
+	user    atomic.Pointer[attempt] // the latest
+	good    atomic.Bool             // it has carried a good answer
+	refused atomic.Bool             // it has carried another one
 }
 
 // Write implements net.Conn.
@@ -260,9 +277,17 @@ func (t *tracked) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// lost reports whether a connection that closes now has ended without a good answer, and not by the client's doing.
+func (t *tracked) lost() bool {
+	a := t.user.Load()
+	return a != nil && !t.good.Load() && t.c.ctx.Err() == nil && (t.refused.Load() || a.ctx.Err() == nil)
+}
+
 // Close implements net.Conn.
 func (t *tracked) Close() error {
-	t.closed.Store(true)
+	if !t.closed.Swap(true) && t.lost() {
+		t.c.hosts.lose(t.addr)
+	}
 	t.c.mu.Lock()
 	delete(t.c.conns, t)
 	t.c.mu.Unlock()

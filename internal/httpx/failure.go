@@ -69,6 +69,11 @@ func (k *call) describe(cause error, inDoubt bool, info retry.Info) *httpsvc.Err
 	if k.queued && k.attempts == 0 {
 		e.Cause = errors.Join(cause, errQueued)
 	}
+	if k.made != nil {
+		if why := k.made.turn.Load(); why != nil {
+			e.Cause = errors.Join(e.Cause, errors.New(*why))
+		}
+	}
 	return e
 }
 
