@@ -64,8 +64,8 @@ func (s *hosts) of(addr string) *host {
 	return h
 }
 
-// forget makes room for another host, with the lock held: the hosts without debts go, or else any one. A dial that waits
-// keeps its host.
+// forget makes room for another host, with the lock held: the hosts without debts go, or else any one. A dial that
+// waits keeps its host.
 func (s *hosts) forget() {
 	for addr, h := range s.m {
 		if h.debts == 0 || time.Since(h.lost) >= forgetAfter {
