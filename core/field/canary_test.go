@@ -212,6 +212,7 @@ func (c *collection) use(t *testing.T, cl *core.Cluster) {
 	res, err := f.Wait(ctx)
 	c.add("future", f, res, err)
 	c.add("runner", b.Runner(), b.Runner().NewCall())
+	require.Contains(t, fmt.Sprintf("%v %d", b.Runner(), b.Runner()), "dispatcher of bucket", "by name: it is in use")
 }
 
 // TestNothingShowsASecret_D139 prints everything that a program gets from clusters of every kind of login, good,
