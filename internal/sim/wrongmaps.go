@@ -6,9 +6,9 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// Wrong maps: newer than any that the cluster makes, and not to be used. What the client makes of them shows
-// afterwards: a client that has taken one takes none of the cluster's own any more, so that its calls fail when the
-// faults are over (P9).
+// Wrong maps: newer than any that the cluster makes, and not to be used. A client that has taken one says so when it is
+// asked for its map, and may take none of the cluster's own any more, so that its calls fail when the faults are over
+// (both P9).
 
 // ahead is how many revisions a wrong map is ahead of the cluster's own. A run has fewer.
 const ahead = 1 << 20
@@ -79,6 +79,9 @@ func wrongMapFaults() (fs []fault) {
 				mock.NotMyVBucket(true, config))
 			return func() int {
 				in.Remove()
+				if used, ok := w.b.Map(); ok && used.Rev >= ahead {
+					w.report.violate("P9", "the map of revision %d is in use, which the cluster has not made", used.Rev)
+				}
 				return pushed + in.Fired()
 			}
 		}})
