@@ -123,7 +123,7 @@ type watchedRunner struct {
 }
 
 func (r watchedRunner) NewCall() *call.Call {
-	c := call.NewCall() // not one that somebody else has used
+	c := call.NewCall() // a new one, which no other call has used
 	r.w.calls = append(r.w.calls, weak.Make(c))
 	return c
 }

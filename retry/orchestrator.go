@@ -72,7 +72,7 @@ type Options struct {
 	MaxBytes       int64        // that all waiting operations hold together; 0 is no limit
 	MaxOpBytes     int64        // that one operation may hold to be retried at all; 0 is no limit
 	DisableRetries bool         // retry only what no server's logic has seen
-	Observer       Observer     // nil is none
+	Observer       Observer     // nil: no observer
 	JitterSource   JitterSource // for strategies that bring none; nil is math/rand/v2
 	// DispatchAll dispatches operations that are due at the same time, each as its own Dispatch would; nil does that.
 	// It must not keep the slice.

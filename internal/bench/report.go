@@ -112,7 +112,7 @@ func reportOf(c *cell, res *cellResult) cellReport {
 	return t
 }
 
-// ratio gives the ratio of one figure; nil when there is none.
+// ratio gives the ratio of one figure; nil without one.
 func (c *cellReport) ratio(of string) *ratioReport {
 	for i := range c.Ratios {
 		if c.Ratios[i].Of == of {

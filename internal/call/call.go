@@ -51,7 +51,7 @@ type use struct {
 	refused  bool // err is what the server has answered, and only the waiter knows of it
 	// LostRaces counts connections that died between the pick and the write.
 	LostRaces uint8
-	via       *Via  // the connection of the current attempt, nil while there is none
+	via       *Via  // the connection of the current attempt, nil without one
 	home      *Home // nil before the call is dispatched
 	err       error
 
@@ -99,7 +99,7 @@ type Via struct {
 // SetVia says which connection carries the call's current attempt.
 func (c *Call) SetVia(v *Via) { c.via = v }
 
-// Endpoint is the address of the current attempt's node, "" while there is none.
+// Endpoint is the address of the current attempt's node, "" without one.
 func (c *Call) Endpoint() string {
 	if c.via == nil {
 		return ""

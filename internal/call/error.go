@@ -384,7 +384,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	return e
 }
 
-// lastAnswer is the answer that err wraps, nil when there is none.
+// lastAnswer is the answer that err wraps, nil without one.
 func lastAnswer(err error) (e *Error) {
 	errors.As(err, &e)
 	return e

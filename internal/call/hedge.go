@@ -22,7 +22,7 @@ type HedgePlan struct {
 	Timeout  time.Duration  // of a call that names none
 	Once     retry.Strategy // never tries again
 	Wait     retry.Strategy // tries again what no server has seen, and nothing else
-	Throttle hedge.Throttle // nil is none
+	Throttle hedge.Throttle // nil: no throttle
 	Done     func(hedge.Stats)
 	// Observe begins the one operation that the reads made with the context that it gives are attempts of; end is told
 	// the outcome. Nil does nothing.

@@ -167,7 +167,7 @@ var rows = [...]row{
 	memd.StatusSubdocFieldNotBinary:         {kind: cberr.PathMismatch},
 }
 
-// rowOf is the row of a status, nil when there is none.
+// rowOf is the row of a status, nil without one.
 func rowOf(st memd.Status) *row {
 	if int(st) >= len(rows) || rows[st].kind == nil && rows[st].success == nil {
 		return nil

@@ -47,11 +47,11 @@ func (c *Conn) PendingBytes() (n int) {
 // reader waits.
 func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
 
-// WokeNobody reports whether all answers of the last read left their calls waiting for their time. The connection has
+// WokeNone reports whether all answers of the last read left their calls waiting for their time. The connection has
 // ended.
 func (c *Conn) WokeNone() bool { return c.idleWakes }
 
-// Settled reports whether nothing is in flight, and whoever comes next is to see to its writing.
+// Settled reports whether nothing is in flight and no goroutine writes: the next caller that appends writes.
 func (c *Conn) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

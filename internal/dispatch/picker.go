@@ -34,7 +34,7 @@ type target struct {
 // surroundings are what a pick reads beside the call and the map. They are the same for all calls of a router.
 type surroundings struct {
 	ids *collections.Cache
-	// connected gives any node that is connected, in the map or not; nil when there is none.
+	// connected gives any node that is connected, in the map or not; nil without one.
 	connected func() *node
 }
 
@@ -119,7 +119,7 @@ func (pk *picker) node(i int) *node {
 // vbucketOf is the vbucket of a key whose hash it is given, of n.
 func vbucketOf(hash uint32, n int) uint16 { return uint16(hash >> 16 & 0x7fff % uint32(n)) }
 
-// active is the node that the vbucket of a key is active on; nil when there is none.
+// active is the node that the vbucket of a key is active on; nil without one.
 func (pk *picker) active(hash uint32) (*node, uint16) {
 	n := pk.snap.NumVBuckets()
 	if n == 0 {

@@ -26,7 +26,7 @@ type pipeline struct {
 	r     *Router
 	node  *node
 	first bool                      // of the node's connections
-	conn  atomic.Pointer[conn.Conn] // nil while there is none
+	conn  atomic.Pointer[conn.Conn] // nil without one
 
 	probed   atomic.Pointer[conn.Conn] // is being asked for a sign of life; see Silent
 	retiring atomic.Pointer[conn.Conn] // is taken out of use; see retire

@@ -300,7 +300,7 @@ func (r *Router) pick(pk *picker, c *call.Call) target {
 	return t
 }
 
-// connected gives any node that is connected, in the map or not; nil when there is none.
+// connected gives any node that is connected, in the map or not; nil without one.
 func (r *Router) connected() *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ type NodeStatus struct {
 	Mechanism string
 	Features  memd.Features
 
-	ID       string    // of the connection, "" while there is none
+	ID       string    // of the connection, "" without one
 	Local    string    // its own address
 	State    string    // "connected", "connecting", "disconnected" or "disconnecting"
 	Activity time.Time // when something was last read on it, exact to the poll interval; zero when nothing was

@@ -12,7 +12,7 @@ type Tuning struct {
 	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
 	// Stale is told of a connection that a node asks to log in again. It must not block.
 	Stale  func(connection string)
-	Source Source // of maps beside the connections; nil when there is none
+	Source Source // of maps beside the connections; nil without one
 }
 
 // InflateLimit implements call.Limiter.

@@ -47,8 +47,8 @@ var (
 	errNoMap     = errors.New("no node has given a cluster map yet")
 )
 
-// seedState says whether a call is to wait for a first cluster map, and if not, why. A terminal condition that explains
-// that there is none is not waited behind. The lock is held.
+// seedState says whether a call is to wait for a first cluster map, and if not, why. When a
+// terminal condition explains why no map comes, calls do not wait. The lock is held.
 func (r *Router) seedState() (cause error, hope bool) {
 	cause, hope = r.mayCome()
 	known := r.o.Health.Condition(r.o.Bucket, "")

@@ -15,7 +15,7 @@ type Policy struct {
 	Delay       time.Duration    // between sends; 0 sends all at once
 	NonFatal    func(error) bool // failures after which others may still succeed; nil is none
 	Idempotent  bool             // what is not is refused, since hedging sends it more than once
-	Throttle    Throttle         // nil is none
+	Throttle    Throttle         // nil: no throttle
 }
 
 // Throttle keeps hedges from servers in trouble. First sends are never asked about. Its methods must not block.
