@@ -42,8 +42,8 @@ func TestPortsAreFixed(t *testing.T) {
 	high, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	first := 0
-	for try := range 20 { // somebody else may have one of them
-		first = 10000 + (high+try*24)%20000
+	for try := range 20 { // another program may have one of them
+		first = 10000 + (high+try*24)%10000 // another package takes 20000 and up
 		c, err := mock.New(mock.Nodes(2), mock.TLS(), mock.Ports(first))
 		if err != nil {
 			continue
