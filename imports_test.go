@@ -111,7 +111,8 @@ var rules = map[string]rule{
 		external: []string{"github.com/xdg-go/scram"}, never: noHTTP,
 	},
 
-	"internal/pace": {layer: 0, never: noIO},
+	"internal/pace":  {layer: 0, never: noIO},
+	"internal/tasks": {layer: 0, never: noIO},
 	"internal/health": {
 		layer: 4, only: []string{"cberr", "retry", "internal/handshake", "internal/observe"}, never: []string{"net"},
 	},
@@ -122,12 +123,13 @@ var rules = map[string]rule{
 		only: []string{
 			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
 			"internal/call", "kv", "internal/handshake", "internal/health", "internal/conn", "internal/pace",
+			"internal/tasks",
 		},
 		never: noHTTP,
 	},
 	"internal/httpx": {layer: 5, only: []string{
 		"cberr", "retry", "internal/observe", "internal/httpsvc",
-		"internal/topology", "internal/handshake", "internal/health", "internal/pace",
+		"internal/topology", "internal/handshake", "internal/health", "internal/pace", "internal/tasks",
 	}},
 
 	"core": {layer: 6, below: true, external: []string{

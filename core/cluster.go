@@ -243,7 +243,8 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 // Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so
 // does every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is
 // left and every line is in the log; for a log handler that blocks at most a second of that. What was left running is
-// an error. Later calls of Close do nothing.
+// an error, which names the nodes that it is for: a Dial, a resolver or a method of a connection that does not return.
+// Later calls of Close do nothing.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -260,12 +261,11 @@ func (c *Cluster) Close() error {
 	var errs []error
 	for _, b := range c.all() {
 		if err := b.close(ctx, retry.ErrClosed); err != nil {
-			const left = "bucket %q: a connection's Dial, Write or Close, or a function of kv.Go, has not come back: %w"
-			errs = append(errs, fmt.Errorf(left, b.Name(), err))
+			errs = append(errs, fmt.Errorf("bucket %q: %w", b.Name(), err))
 		}
 	}
-	if !c.http.Wait(ctx) {
-		errs = append(errs, fmt.Errorf("services: a Dial has not come back: %w", context.Cause(ctx)))
+	if err := c.http.Wait(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("services: %w", err))
 	}
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return errors.Join(errs...)

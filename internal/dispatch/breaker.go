@@ -134,7 +134,7 @@ func (p *pipeline) broken(c *call.Call) bool {
 	if canary {
 		p.r.mu.Lock()
 		if !p.r.closed {
-			p.r.wg.Go(p.canary) // ends at its timeout, or with the router
+			p.r.tasks.Go(p.node.addr, p.canary) // ends at its timeout, or with the router
 		}
 		p.r.mu.Unlock()
 	}

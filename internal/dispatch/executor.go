@@ -105,6 +105,6 @@ func (e *executor) wait(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("functions of the program's, as of kv.Go: %w", context.Cause(ctx))
 	}
 }

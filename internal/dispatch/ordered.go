@@ -77,7 +77,7 @@ func (p *pipeline) want() {
 	p.mu.Lock()
 	p.failed = false
 	p.mu.Unlock()
-	p.r.starts(func() { p.run(p.ctx, nil) })
+	p.starts(func() { p.run(p.ctx, nil) })
 }
 
 // unwanted reports whether no request has needed the pipeline for some time.

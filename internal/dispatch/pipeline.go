@@ -413,11 +413,11 @@ func (r *Router) leave(nodes []*node) {
 				idle = append(idle, p)
 				continue
 			}
-			r.wg.Go(p.drain)
+			r.tasks.Go(n.addr, p.drain)
 		}
 	}
 	if len(idle) > 0 {
-		r.wg.Go(func() {
+		r.tasks.Go("nodes that have left", func() {
 			for _, p := range idle {
 				p.drain()
 			}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
@@ -45,7 +46,7 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 		case <-r.ctx.Done():
 			return conn.ErrClosed
 		case <-ctx.Done():
-			return &NotReadyError{Cause: r.o.Health.Known(r.o.Bucket, last), Err: context.Cause(ctx)}
+			return &NotReadyError{r.unconnected(), r.o.Health.Known(r.o.Bucket, last), context.Cause(ctx)}
 		}
 	}
 }
@@ -143,6 +144,16 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 		last = e
 	}
 	return ready && up > 0, last
+}
+
+// unconnected are the addresses that have no connection, each once.
+func (r *Router) unconnected() (addrs []string) {
+	for _, n := range r.Status() {
+		if !n.Connected && !slices.Contains(addrs, n.Addr) {
+			addrs = append(addrs, n.Addr)
+		}
+	}
+	return addrs
 }
 
 // WhyNoMap is why there is no cluster map, or no newer one than the one in use: a map that is not used, or without one

@@ -61,7 +61,7 @@ func (p *pipeline) replace(ctx context.Context, old *conn.Conn, limit time.Durat
 		_ = cn.Serve() // it has no calls, and ends at once
 		return nil
 	}
-	if !p.r.starts(func() { p.run(p.ctx, cn) }) {
+	if !p.starts(func() { p.run(p.ctx, cn) }) {
 		cn.Close(retry.ErrClosed)
 		_ = cn.Serve()
 		return nil
@@ -78,14 +78,14 @@ func (r *Router) Disconnect(id string, cause error) {
 	}
 }
 
-// starts runs f on a goroutine that Close waits for, unless Close has begun.
-func (r *Router) starts(f func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.wg.Go(f)
+// starts runs f on a goroutine that the router's Close waits for, unless Close has begun.
+func (p *pipeline) starts(f func()) bool {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	if !p.r.closed {
+		p.r.tasks.Go(p.node.addr, f)
 	}
-	return !r.closed
+	return !p.r.closed
 }
 
 // connection finds a connection by its id.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"hash/crc32"
 	"math"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -65,9 +67,9 @@ type Router struct {
 	home     call.Home // of its calls
 	ctx      context.Context
 	stop     context.CancelFunc
-	wg       sync.WaitGroup
-	pool     sync.Pool // of *call.Call
-	sorted   sync.Pool // of *byPipeline
+	tasks    tasks.Group // that Close waits for; their names are the nodes that they are for
+	pool     sync.Pool   // of *call.Call
+	sorted   sync.Pool   // of *byPipeline
 	picker   atomic.Pointer[picker]
 	policies atomic.Pointer[Policies]
 	hedges   func(op memd.Opcode) (h *call.Hedge, pinned bool)
@@ -137,7 +139,7 @@ func New(o Options) *Router {
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
 	r.offers.init(o.ConfigLimits.Size())
-	r.wg.Go(r.configs)
+	r.tasks.Go("the cluster maps", r.configs)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seed()
@@ -386,8 +388,8 @@ func (r *Router) wake() {
 	})
 }
 
-// Close ends everything: calls get cause, which should wrap retry.ErrClosed. It waits for the router's goroutines; a
-// callback that never returns is not waited for beyond the context's end.
+// Close ends everything: calls get cause, which should wrap retry.ErrClosed. It waits for the router's goroutines until
+// the context ends. The error names the nodes of those that it has not waited for.
 func (r *Router) Close(ctx context.Context, cause error) error {
 	r.mu.Lock()
 	if r.closed {
@@ -417,17 +419,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 		r.o.Orchestrator.Cancel(c, cause)
 	}
 	r.due.stop()
-	// They end by themselves: their sockets are closed and their context is done. Only a user's dialer that ignores its
-	// context can hold them up, and then this goroutine outlives Close.
-	done := make(chan struct{})
-	go func() {
-		r.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return r.work.wait(ctx)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	// They end by themselves: their sockets are closed and their context is done. Only what the user gave can hold them
+	// up: a dialer or resolver that ignores its context, and a connection whose methods do not come back.
+	return errors.Join(r.tasks.Wait(ctx), r.work.wait(ctx))
 }

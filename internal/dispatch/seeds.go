@@ -19,7 +19,7 @@ func (r *Router) seed() {
 	}
 	if r.o.Resolve != nil && !r.resolving {
 		r.resolving = true
-		r.wg.Go(r.resolve) // ends with the router's context at the latest
+		r.tasks.Go("the look-up of seeds", r.resolve) // ends with the router's context at the latest
 	}
 }
 

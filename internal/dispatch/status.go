@@ -8,6 +8,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -174,15 +175,20 @@ func (r *Router) Changed() <-chan struct{} {
 // NotReadyError is a wait that ended before the bucket was ready. It unwraps to the context's cause and to the last
 // failure to connect.
 type NotReadyError struct {
-	Cause error // nil when no connection has failed
+	Nodes []string // addresses without a connection
+	Cause error    // nil when no connection has failed
 	Err   error
 }
 
 func (e *NotReadyError) Error() string {
-	if e.Cause == nil {
-		return "not ready: " + e.Err.Error()
+	text := "not ready: " + e.Err.Error()
+	if len(e.Nodes) > 0 {
+		text += ", not connected: " + tasks.List(e.Nodes)
 	}
-	return "not ready: " + e.Err.Error() + ", because: " + e.Cause.Error()
+	if e.Cause != nil {
+		text += ", because: " + e.Cause.Error()
+	}
+	return text
 }
 
 // Unwrap gives both errors.

@@ -46,7 +46,7 @@ func (r *Router) fill() {
 		}
 		t.connecting++
 		p.begun, p.connects = true, true
-		r.wg.Go(func() { p.run(p.ctx, nil) })
+		r.tasks.Go(p.node.addr, func() { p.run(p.ctx, nil) })
 	}
 }
 

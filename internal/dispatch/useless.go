@@ -41,7 +41,7 @@ func (p *pipeline) retire(cn *conn.Conn, cause error) {
 		return
 	}
 	cn.Refuse()
-	if !p.r.starts(func() { closeWhenIdle(p.r.ctx, cn, retireLimit, cause) }) {
+	if !p.starts(func() { closeWhenIdle(p.r.ctx, cn, retireLimit, cause) }) {
 		cn.Close(cause)
 	}
 }
@@ -54,7 +54,7 @@ func (p *pipeline) renew(cn *conn.Conn, cause error) {
 	if p.conn.Load() != cn || last != 0 && now-last < int64(renewApart) || !p.renewed.CompareAndSwap(last, now) {
 		return
 	}
-	p.r.starts(func() { _ = p.replace(p.r.ctx, cn, retireLimit, cause) }) // if that fails, the old one stays
+	p.starts(func() { _ = p.replace(p.r.ctx, cn, retireLimit, cause) }) // if that fails, the old one stays
 }
 
 // closeWhenIdle closes a connection that takes no more calls as soon as those in flight are answered, after limit at

@@ -17,6 +17,7 @@ import (
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -102,7 +103,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // nil once the client is closed
-	dials sync.WaitGroup        // net/http's goroutines that connect; none begins once the client is closed
+	tasks tasks.Group           // that Wait waits for: connecting and closing, by the node's address
 }
 
 var _ httpsvc.Doer = (*Client)(nil)
@@ -155,40 +156,29 @@ func (c *Client) Close() {
 	}
 }
 
-// Wait waits until a closed client connects to nothing any more. net/http goes on with that when the request has ended.
-// Only a dialer of the user's that ignores its context can take time; false means that ctx has ended before.
-func (c *Client) Wait(ctx context.Context) bool {
-	done := make(chan struct{})
-	go func() {
-		c.dials.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// Wait waits until a closed client connects to nothing any more and all its connections are closed. net/http goes on
+// with that when the request has ended. Only what the user gave can take time: a dialer that ignores its context, or a
+// connection whose Close does not return. When ctx ends before, the error names the nodes.
+func (c *Client) Wait(ctx context.Context) error { return c.tasks.Wait(ctx) }
 
-// connecting notes that a goroutine connects, which calls done when it has ended; nil means that the client is closed.
-func (c *Client) connecting() (done func()) {
+// connecting notes that the calling goroutine connects to addr, until it ends the task; false means that the client is
+// closed.
+func (c *Client) connecting(addr string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conns == nil {
-		return nil
+		return false
 	}
-	c.dials.Add(1)
-	return c.dials.Done
+	c.tasks.Begin(addr)
+	return true
 }
 
 // dial opens a connection, in a time of its own: a node that is not there must not use up the request's.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	done := c.connecting()
-	if done == nil {
+	if !c.connecting(addr) {
 		return nil, retry.ErrClosed
 	}
-	defer done()
+	defer c.tasks.End(addr)
 	a := attemptIn(ctx)
 	if a != nil {
 		if err := c.hosts.await(ctx, c.ctx, a, addr); err != nil {
@@ -225,11 +215,10 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // dialTLS opens an encrypted connection. The handshake has a time of its own, too.
 func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	done := c.connecting()
-	if done == nil {
+	if !c.connecting(addr) {
 		return nil, retry.ErrClosed
 	}
-	defer done()
+	defer c.tasks.End(addr)
 	raw, err := c.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -283,15 +272,20 @@ func (t *tracked) lost() bool {
 	return a != nil && !t.good.Load() && t.c.ctx.Err() == nil && (t.refused.Load() || a.ctx.Err() == nil)
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It does not wait for the connection's own Close, which may not return when the user's Dial
+// has made it; Client.Wait does.
 func (t *tracked) Close() error {
-	if !t.closed.Swap(true) && t.lost() {
+	if t.closed.Swap(true) {
+		return nil
+	}
+	if t.lost() {
 		t.c.hosts.lose(t.addr)
 	}
 	t.c.mu.Lock()
 	delete(t.c.conns, t)
 	t.c.mu.Unlock()
-	return t.Conn.Close()
+	t.c.tasks.Go(t.addr, func() { _ = t.Conn.Close() })
+	return nil
 }
 
 var errCleartextToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
