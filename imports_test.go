@@ -122,7 +122,7 @@ var rules = map[string]rule{
 		layer: 5,
 		only: []string{
 			"memd", "cberr", "retry", "retry/hedge", "internal/observe", "errormap", "collections", "internal/topology",
-			"internal/call", "kv", "internal/handshake", "internal/health", "internal/conn", "internal/pace",
+			"internal/call", "internal/handshake", "internal/health", "internal/conn", "internal/pace",
 			"internal/tasks",
 		},
 		never: noHTTP,

@@ -65,7 +65,9 @@ func (b *Bucket) Name() string { return b.name }
 func (b *Bucket) Runner() call.Runner { return &b.run }
 
 // Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
-func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) { return b.router.Layout(ctx) }
+func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) {
+	return b.router.AwaitMap(ctx, call.MapWait{Verb: "layout"})
+}
 
 // runner is a bucket's router with what operations over many nodes ask for besides.
 type runner struct {

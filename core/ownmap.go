@@ -5,7 +5,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
@@ -89,7 +92,7 @@ func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		b.router.AwaitMap(waiting)
+		b.hopeForMap(waiting)
 	}()
 	defer func() {
 		stop()
@@ -102,7 +105,7 @@ func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 		}
 		if _, refused := b.router.MapState(); refused && anyone && b.name != "" {
 			own := c.Bucket("")
-			own.router.AwaitMap(ctx)
+			own.hopeForMap(ctx)
 			return own.router.Snapshot() != nil
 		}
 		if ended {
@@ -116,6 +119,16 @@ func (c *Cluster) awaitMapOf(ctx context.Context, b *Bucket, anyone bool) bool {
 	}
 }
 
+// hopeForMap waits for the bucket's first map until it is there, until ctx ends, or until no handshake that has not
+// failed can bring it.
+func (b *Bucket) hopeForMap(ctx context.Context) {
+	limit := time.Minute
+	if d, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(d), 1)
+	}
+	_, _ = b.router.AwaitMap(ctx, call.MapWait{Retry: dispatch.Strict, Timeout: limit})
+}
+
 // awaitMap waits for the bucket's first map as a call does, whose strategy gives up for terminal conditions whatever
 // the cluster's does, and no longer than until a node says that it does not open the bucket. The error says why there
 // is no map.
@@ -124,7 +137,7 @@ func (b *Bucket) awaitMap(ctx context.Context) error {
 	defer cancel(nil)
 	over := make(chan error, 1)
 	go func() {
-		_, err := b.router.LayoutAs(ctx, retry.FastFailOnTerminalError{})
+		_, err := b.router.AwaitMap(ctx, call.MapWait{Verb: "layout", Retry: retry.FastFailOnTerminalError{}})
 		over <- err
 	}()
 	for {

@@ -228,7 +228,7 @@ func TestCopiesOfABadArgument(t *testing.T) {
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.dispatched.Load())
 
-	d.layout = func() (call.Layout, error) { return nil, errSeen }
+	d.layout = func(call.MapWait) (call.Layout, error) { return nil, errSeen }
 	_, err = kv.GetAnyReplica(testContext(t), d, keyCopies)
 	require.ErrorIs(t, err, errSeen)
 }
@@ -253,15 +253,6 @@ func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 		waited := 0
 		d := inLayout(nil, func(c *call.Call) {
 			switch c.Req.Opcode {
-			case memd.OpGetMeta:
-				waited++
-				if l.nodes > 0 {
-					l = threeCopies()
-				}
-				give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: map[bool]memd.Status{
-					true:  memd.StatusKeyNotFound,
-					false: memd.StatusNotSupported,
-				}[l.nodes > 0]})
 			case memd.OpGetFailoverLog:
 				give(c, &memd.Packet{
 					Opcode: c.Req.Opcode,
@@ -273,7 +264,14 @@ func TestOperationsWaitForAMapWithVBuckets(t *testing.T) {
 				give(c, &memd.Packet{Opcode: c.Req.Opcode, Extras: be32})
 			}
 		})
-		d.layout = func() (call.Layout, error) { return l, nil }
+		d.layout = func(w call.MapWait) (call.Layout, error) {
+			require.True(t, w.VBuckets, name)
+			if l.nodes > 0 && len(l.rows) == 0 {
+				waited++
+				l = threeCopies()
+			}
+			return l, nil
+		}
 		l = &fakeLayout{nodes: 3}
 		require.NoError(t, run(d), name)
 		require.Equal(t, 1, waited, name)

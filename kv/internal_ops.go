@@ -23,6 +23,14 @@ type IDResult struct {
 	ID          uint32
 }
 
+func idOf(r *call.Response) (IDResult, error) {
+	manifestUID, id, err := call.IDOf(r)
+	if err != nil {
+		return IDResult{}, err
+	}
+	return IDResult{Result: resultOf(r), ManifestUID: manifestUID, ID: id}, nil
+}
+
 // encode implements Op.
 func (g GetCollectionID) encode(r *call.Request) error {
 	setCommon(r, &g.Common)
@@ -32,15 +40,7 @@ func (g GetCollectionID) encode(r *call.Request) error {
 }
 
 // decode implements Op.
-func (g GetCollectionID) decode(r *call.Response) (IDResult, error) {
-	if len(r.Extras()) != 12 {
-		return IDResult{}, call.Malformed(r, "extras", 12)
-	}
-	return IDResult{
-		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
-		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
-	}, nil
-}
+func (g GetCollectionID) decode(r *call.Response) (IDResult, error) { return idOf(r) }
 
 // GetClusterConfig asks a node for its cluster map. With a known version (1 or higher) a node that has nothing newer
 // answers with an empty value.

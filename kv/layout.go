@@ -39,42 +39,25 @@ const (
 // and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
 // capability, unless that is "", a *CapabilityError.
 func routable(ctx context.Context, d Dispatcher, verb string, c *Common, capability string) (call.Layout, error) {
-	l, err := layoutOf(ctx, d, verb)
+	l, err := awaitMap(ctx, d, call.MapWait{Verb: verb, Retry: c.Retry, Timeout: c.Timeout, VBuckets: true})
 	if err != nil {
 		return nil, err
 	}
 	if has, known := l.Capability(capability); capability != "" && known && !has {
 		return nil, &CapabilityError{Capability: capability}
 	}
-	if l.NumVBuckets() > 0 {
-		return l, nil
+	if l.NumVBuckets() == 0 {
+		return nil, &Error{Op: verb, Err: cberr.UnsupportedOperation}
 	}
-	// Any document will do: a call for it waits for the map.
-	probe := Exists{Common: Common{Retry: c.Retry, Timeout: c.Timeout}, Key: []byte("routable")}
-	if _, err := Do(ctx, d, probe); err != nil {
-		return nil, asOp(err, verb)
-	}
-	return layoutOf(ctx, d, verb)
+	return l, nil
 }
 
-// layoutOf gives the newest map to an operation, whose verb its error has.
-func layoutOf(ctx context.Context, d Dispatcher, verb string) (call.Layout, error) {
+// awaitMap gives the newest map to an operation, whose verb its error has.
+func awaitMap(ctx context.Context, d Dispatcher, w call.MapWait) (call.Layout, error) {
 	if m, ok := d.Runner().(call.Mapped); ok {
-		l, err := m.Layout(ctx)
-		return l, asOp(err, verb)
+		return m.AwaitMap(ctx, w)
 	}
-	return nil, &Error{Op: verb, Err: cberr.UnsupportedOperation}
-}
-
-// asOp is the failure of a request that stood in for an operation, as the operation's.
-func asOp(err error, verb string) error {
-	e, ok := err.(*Error) //nolint:errorlint // the failure itself
-	if !ok {
-		return err
-	}
-	own := *e
-	own.Op = verb
-	return &own
+	return nil, &Error{Op: w.Verb, Err: cberr.UnsupportedOperation}
 }
 
 // verbOf is what errors call the operation of a request.

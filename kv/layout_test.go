@@ -58,17 +58,17 @@ func (l *fakeLayout) Capability(name string) (has, known bool) { return l.caps[n
 // topo is a fake dispatcher that knows where things are.
 type topo struct {
 	*fake
-	layout func() (call.Layout, error)
+	layout func(call.MapWait) (call.Layout, error)
 }
 
 var _ call.Mapped = (*topo)(nil)
 
 func (t *topo) Runner() call.Runner { return t }
 
-func (t *topo) Layout(context.Context) (call.Layout, error) { return t.layout() }
+func (t *topo) AwaitMap(_ context.Context, w call.MapWait) (call.Layout, error) { return t.layout(w) }
 
 func inLayout(l call.Layout, answer func(c *call.Call)) *topo {
-	return &topo{newFake(answer), func() (call.Layout, error) { return l, nil }}
+	return &topo{newFake(answer), func(call.MapWait) (call.Layout, error) { return l, nil }}
 }
 
 func TestPickReplica(t *testing.T) {
@@ -250,7 +250,7 @@ func TestEveryNodeIsAskedInTheUsersName_B51(t *testing.T) {
 		seen[<-nodes] = true
 	}
 	require.Len(t, seen, 3)
-	d.layout = func() (call.Layout, error) { return nil, errSeen }
+	d.layout = func(call.MapWait) (call.Layout, error) { return nil, errSeen }
 	_, err = kv.StatAll(testContext(t), d, kv.Stat{})
 	require.ErrorIs(t, err, errSeen)
 }

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -134,12 +133,4 @@ func (g GetScopeID) encode(r *call.Request) error {
 }
 
 // decode implements Op.
-func (g GetScopeID) decode(r *call.Response) (IDResult, error) {
-	if len(r.Extras()) != 12 {
-		return IDResult{}, call.Malformed(r, "extras", 12)
-	}
-	return IDResult{
-		Result: resultOf(r), ManifestUID: binary.BigEndian.Uint64(r.Extras()),
-		ID: binary.BigEndian.Uint32(r.Extras()[8:]),
-	}, nil
-}
+func (g GetScopeID) decode(r *call.Response) (IDResult, error) { return idOf(r) }

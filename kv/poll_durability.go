@@ -111,7 +111,7 @@ func (w *watched) possible(ctx context.Context) error {
 	if p.PersistTo < 0 || p.PersistTo > MaxReplicas+1 || p.ReplicateTo < 0 || p.ReplicateTo > MaxReplicas {
 		return w.fails(cberr.InvalidArgument, badArgument("persist to or replicate to", "is out of range"), false)
 	}
-	l, err := layoutOf(ctx, w.d, w.verb)
+	l, err := awaitMap(ctx, w.d, call.MapWait{Verb: w.verb})
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (w *watched) wait(ctx context.Context) error {
 	for pause := pollFirst; ; {
 		select {
 		case <-timer.C:
-			l, err := layoutOf(ctx, w.d, w.verb)
+			l, err := awaitMap(ctx, w.d, call.MapWait{Verb: w.verb})
 			switch {
 			case ctx.Err() != nil:
 				return w.ended(ctx, p.known)

@@ -275,7 +275,7 @@ func TestPollingThatIsImpossibleWritesNothing(t *testing.T) {
 	_, err := kv.DoPolled(testContext(t), d, durable, kv.PollDurability{PersistTo: 1})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.writes.Load())
-	d.layout = func() (call.Layout, error) { return nil, errSeen }
+	d.layout = func(call.MapWait) (call.Layout, error) { return nil, errSeen }
 	_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{PersistTo: 1})
 	require.ErrorIs(t, err, errSeen)
 }

@@ -582,10 +582,10 @@ func TestScansThatNeverBegin(t *testing.T) {
 		require.ErrorIs(t, kvError(t, err), cberr.InvalidArgument, "%+v", tokens)
 		require.ErrorContains(t, err, "mutation 1")
 	}
-	s.layout = func() (call.Layout, error) { return &fakeLayout{caps: map[string]bool{}}, nil }
+	s.layout = func(call.MapWait) (call.Layout, error) { return &fakeLayout{caps: map[string]bool{}}, nil }
 	_, err := kv.Scan{}.Run(testContext(t), s.topo)
 	require.ErrorIs(t, err, cberr.FeatureNotAvailable)
-	s.layout = func() (call.Layout, error) { return nil, errSeen }
+	s.layout = func(call.MapWait) (call.Layout, error) { return nil, errSeen }
 	_, err = kv.Scan{}.Run(testContext(t), s.topo)
 	require.ErrorIs(t, err, errSeen)
 	require.Zero(t, s.dispatched.Load())

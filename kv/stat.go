@@ -87,7 +87,7 @@ func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatRe
 func onEachNode[R any, O Op[R]](
 	ctx context.Context, d Dispatcher, verb string, op func(node int) O,
 ) (map[int]Outcome[R], error) {
-	l, err := layoutOf(ctx, d, verb)
+	l, err := awaitMap(ctx, d, call.MapWait{Verb: verb})
 	if err != nil {
 		return nil, err
 	}

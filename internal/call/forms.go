@@ -28,8 +28,9 @@ type Batcher interface {
 
 // Mapped is a Runner that knows where things are.
 type Mapped interface {
-	// Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
-	Layout(ctx context.Context) (Layout, error)
+	// AwaitMap gives the newest cluster map. While there is none that does, it waits for one as a call would, and fails
+	// as one would.
+	AwaitMap(ctx context.Context, w MapWait) (Layout, error)
 }
 
 // ScanTimer is a Runner that knows the time of a scan's requests when the scan names none; 0 means 10 s.

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/couchcore/couchcore/memd"
@@ -32,6 +33,14 @@ func Malformed(r *Response, field string, want int) error {
 		n = len(r.Key())
 	}
 	return &ResponseError{Opcode: r.Opcode, Field: field, Len: n, Want: want}
+}
+
+// IDOf reads the answer to a question for the id of a collection or a scope, which has the number of the manifest, too.
+func IDOf(r *Response) (manifestUID uint64, id uint32, err error) {
+	if len(r.Extras()) != 12 {
+		return 0, 0, Malformed(r, "extras", 12)
+	}
+	return binary.BigEndian.Uint64(r.Extras()), binary.BigEndian.Uint32(r.Extras()[8:]), nil
 }
 
 // TooLarge is an answer that would take more memory than limit.

@@ -10,7 +10,6 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/kv"
 )
 
 // BreakerOptions are a circuit breaker's limits; each must be set.
@@ -144,10 +143,9 @@ func (p *pipeline) broken(c *call.Call) bool {
 // canary asks the node for a sign of life.
 func (p *pipeline) canary() {
 	limit := p.node.breaker.o.CanaryTimeout
-	op := kv.Noop{Common: kv.Common{Timeout: limit, Retry: Strict}, Pinned: true, Node: p.node.index()}
 	ctx, cancel := context.WithTimeout(p.r.ctx, limit)
 	defer cancel()
-	_, err := kv.Do(ctx, p.r, op)
+	err := p.r.run(ctx, p.node.noop("", limit))
 	p.node.breaker.judge(err == nil)
 	if err != nil {
 		return

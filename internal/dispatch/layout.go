@@ -2,13 +2,10 @@ package dispatch
 
 import (
 	"context"
-	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/topology"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
-	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
 )
 
@@ -50,48 +47,18 @@ func (l layout) Capability(name string) (has, known bool) {
 	return c == topology.Supported, c != topology.Unknown
 }
 
-// Layout implements call.Mapped: before the first cluster map it waits for it, at most as long as a call would, and
-// fails as one would.
-func (r *Router) Layout(ctx context.Context) (call.Layout, error) { return r.LayoutAs(ctx, nil) }
-
-// LayoutAs is Layout with a strategy for the wait, nil for the cluster's.
-func (r *Router) LayoutAs(ctx context.Context, s retry.Strategy) (call.Layout, error) {
-	if pk := r.picker.Load(); pk != nil {
+// AwaitMap implements call.Mapped. The wait is a call's: in the room of those that wait for the first map, or parked
+// while the bucket's own map has no vbuckets yet. Nothing is sent for it.
+func (r *Router) AwaitMap(ctx context.Context, w call.MapWait) (call.Layout, error) {
+	if pk := r.picker.Load(); pk.does(w.VBuckets) {
 		return layout{pk}, nil
 	}
-	// A request that any data node may answer waits for the map, and meets what calls meet on their way.
-	err := r.waitForMap(ctx, s)
-	if pk := r.picker.Load(); pk != nil { // whatever became of the request
+	err := call.AwaitMap(ctx, r, w)
+	if pk := r.picker.Load(); pk.does(w.VBuckets) { // whatever became of the call
 		return layout{pk}, nil
 	}
 	return nil, err
 }
-
-// waitForMap runs the request that waits for the map in a Layout, whose name it has.
-func (r *Router) waitForMap(ctx context.Context, s retry.Strategy) error {
-	c := r.NewCall()
-	defer r.Release(c)
-	c.Req.Opcode, c.Req.Pinned = memd.OpNoop, true
-	cold := c.Req.Own()
-	cold.Verb, cold.Retry = "layout", s
-	return c.Run(ctx, r)
-}
-
-// AwaitMap waits for the first cluster map: until it is there, ctx ends, or no handshake that has not failed can bring
-// it. It starts nothing and says nothing: the waiter looks again.
-func (r *Router) AwaitMap(ctx context.Context) {
-	limit := maxAwait
-	if d, ok := ctx.Deadline(); ok {
-		limit = max(time.Until(d), 1)
-	}
-	if r.picker.Load() == nil {
-		// A request to a node that no map has: it waits for the map, and goes no further.
-		_, _ = kv.Do(ctx, r, kv.Noop{Common: kv.Common{Retry: Strict, Timeout: limit}, Pinned: true, Node: -1})
-	}
-}
-
-// maxAwait is how long AwaitMap waits when its context says nothing.
-const maxAwait = time.Minute
 
 // HedgePlan implements call.Hedger.
 func (r *Router) HedgePlan(key []byte) call.HedgePlan {

@@ -8,7 +8,6 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/collections"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -18,18 +17,6 @@ const (
 	lookupTry   = 750 * time.Millisecond
 	lookupTries = 4
 )
-
-// strict is the strategy of the client's own requests: they are repeated by their next turn, not by a retry. It is
-// internal on purpose.
-type strict struct{}
-
-func (strict) RetryAfter(context.Context, *retry.Request, retry.Reason) retry.Action {
-	return retry.Stop()
-}
-func (strict) Inline() bool { return true }
-
-// Strict is the strategy of the client's own requests. It is not for users: the module keeps it internal.
-var Strict retry.Strategy = strict{}
 
 func pathOf(c *call.Call) collections.Path {
 	return collections.Path{Scope: c.Req.Scope(), Collection: c.Req.Collection()}
@@ -145,16 +132,33 @@ func (l *lookup) Dispatch() {
 	l.epoch = epoch
 	l.tries++
 	l.failure = lookupError{began: l.began, wakes: l.r.o.Orchestrator.Wakes()}
-	op := kv.GetCollectionID{Path: l.path.String(), Common: kv.Common{Timeout: lookupTry, Retry: Strict}}
-	kv.Go(l.r.ctx, l.r, op, func(id kv.IDResult, err error) {
+	c := l.r.own(memd.OpCollectionsGetID, lookupTry)
+	c.Req.Value = []byte(l.path.String())
+	l.r.send(c, func(err error) {
+		var e collections.Entry
+		if err == nil {
+			e, err = entryOf(c)
+		}
 		if err != nil {
 			l.failed(err)
 			return
 		}
 		if l.state.Succeeded(l.epoch) {
-			l.r.colls.Resolve(l.path, collections.Entry{ID: id.ID, ManifestUID: id.ManifestUID}, nil)
+			l.r.colls.Resolve(l.path, e, nil)
 		}
 	})
+}
+
+// entryOf is what the answer to a lookup's request says.
+func entryOf(c *call.Call) (e collections.Entry, err error) {
+	answer, err := c.Answer()
+	if err == nil {
+		e.ManifestUID, e.ID, err = call.IDOf(answer)
+	}
+	if err != nil {
+		err = c.DecodeError(err)
+	}
+	return e, err
 }
 
 // failed has an attempt judged. One that a node has refused is not asked of another one.

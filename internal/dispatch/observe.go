@@ -45,7 +45,7 @@ func (r *Router) observe(c *call.Call) {
 		c.ObserveAttempts(&watch{r: r, of: w, part: true})
 		return
 	}
-	if c.Req.Retry() == Strict {
+	if awaits, _ := c.AwaitsMap(); awaits || c.Req.Retry() == Strict {
 		return
 	}
 	t := observe.Target{

@@ -18,7 +18,13 @@ type picker struct {
 	number, since uint32
 }
 
-// target is where a call goes. Without a node, the first of the other three that is set says why it has none.
+// does reports whether the map, which may be nil, does for an operation that needs one, with vbuckets or without. A
+// memcached bucket has none.
+func (pk *picker) does(vbuckets bool) bool {
+	return pk != nil && (!vbuckets || pk.snap.NumVBuckets() > 0 || pk.snap.Locator == topology.LocatorKetama)
+}
+
+// target is where a call goes. Without a node, the first of the last four that is set says why it has none.
 type target struct {
 	node       *node
 	vbucket    uint16
@@ -26,9 +32,10 @@ type target struct {
 	forward    bool // the node is that of the forward map
 	turned     bool // any node will do, and it was this one's turn
 
-	wait call.Stage   // what the call waits for: StageConfig or StageCollection
-	err  error        // the map forbids the call, and no retry could change that
-	why  retry.Reason // there is no way at present
+	arrived bool         // the call waits for a map, and this one does
+	wait    call.Stage   // what the call waits for: StageConfig or StageCollection
+	err     error        // the map forbids the call, and no retry could change that
+	why     retry.Reason // there is no way at present
 }
 
 // surroundings are what a pick reads beside the call and the map. They are the same for all calls of a router.
@@ -42,8 +49,10 @@ type surroundings struct {
 // may take.
 func (pk *picker) pick(c *call.Call, s *surroundings, turn uint32) target {
 	if pk == nil {
-		if n := s.connected(); n != nil && !c.Spec().Has(call.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
-			return target{node: n} // the request for the first map itself
+		if awaits, _ := c.AwaitsMap(); !awaits && !c.Spec().Has(call.Keyed) && !c.Req.Pinned && !c.Req.ByVBucket {
+			if n := s.connected(); n != nil {
+				return target{node: n} // the request for the first map itself
+			}
 		}
 		return target{wait: call.StageConfig}
 	}
@@ -51,6 +60,9 @@ func (pk *picker) pick(c *call.Call, s *surroundings, turn uint32) target {
 		if n, vb := pk.active(c.Route.Hash); n != nil {
 			return target{node: n, vbucket: vb, collection: c.Route.CollectionID}
 		}
+	}
+	if awaits, vbuckets := c.AwaitsMap(); awaits {
+		return target{arrived: pk.does(vbuckets), why: retry.NotReady}
 	}
 	id, known := collectionOf(c, s.ids)
 	if !known {

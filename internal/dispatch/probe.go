@@ -6,7 +6,6 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/kv"
 )
 
 // Silence is how long a connection must have brought nothing before it is replaced: with less than that the node may
@@ -65,12 +64,8 @@ func (p *pipeline) Silent(cn *conn.Conn) {
 	if p.probed.Swap(cn) == cn {
 		return
 	}
-	op := kv.Noop{
-		Common: kv.Common{Timeout: Silence, Retry: Strict}, Pinned: true, Node: p.node.index(),
-		Connection: cn.Info().ID,
-	}
 	probe := Probe{cn, reads, reads(cn)}
-	kv.Go(p.r.ctx, p.r, op, func(_ kv.Result, err error) {
+	p.r.send(p.node.noop(cn.Info().ID, Silence), func(err error) {
 		if errors.Is(err, cberr.UnambiguousTimeout) {
 			probe.Unanswered()
 		}

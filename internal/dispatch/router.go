@@ -275,6 +275,9 @@ func (r *Router) find(c *call.Call) *pipeline {
 			return t.node.next(c)
 		}
 		switch {
+		case t.arrived:
+			c.Succeed(&memd.Packet{}, false)
+			return nil
 		case t.wait == call.StageConfig:
 			r.waitConfig(c)
 			return nil
