@@ -193,7 +193,7 @@ func allTests(files fs.FS) (map[string]*ast.FuncDecl, error) {
 	})
 }
 
-// numbers are those of the defects in a test's name. A number after capitals, as in TestID1, is none.
+// numbers are those of the defects in a test's name. A number after capitals, as in TestID1, is not one.
 func numbers(name string) (all []int) {
 	for i := 1; i < len(name); i++ {
 		if name[i] != 'D' || name[i-1] >= 'A' && name[i-1] <= 'Z' {

@@ -155,7 +155,7 @@ func (c *rulesCheck) file(file string, f *ast.File, set *token.FileSet) {
 	}
 }
 
-// calls finds what may end the process, and timers that nobody can stop.
+// calls finds what may end the process, and timers that cannot be stopped.
 func (c *rulesCheck) calls(file string, d *ast.FuncDecl, names map[string]string, set *token.FileSet) {
 	dir := packageOf(file)
 	command := isBelow(dir, "cmd") || isBelow(dir, "examples") || dir == "bench"
@@ -182,7 +182,7 @@ func (c *rulesCheck) calls(file string, d *ast.FuncDecl, names map[string]string
 					c.add(where, "os.Exit in a library")
 				}
 			case "time.After":
-				c.add(where, "time.After: nobody can stop its timer")
+				c.add(where, "time.After: its timer cannot be stopped")
 			}
 		}
 		return true

@@ -40,7 +40,7 @@ type Answer struct {
 	Readonly   bool   // the request said that the statement changes nothing
 }
 
-// Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
+// Classify says what an answer means: the kind of its failure, or nil, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
 //
 // The service's own word that a statement may be sent again is heard where nothing can have been executed: never after

@@ -125,7 +125,7 @@ func (c *Cache) Remove(p Path, w Waiter) bool {
 }
 
 // Resolve is the outcome of the lookup of p: all who wait are told, in the order in which they came. After a failure
-// the next Wait looks up anew. An outcome from before Clear counts for nothing: if anybody waits, the lookup begins
+// the next Wait looks up anew. An outcome from before Clear counts for nothing: if a call waits, the lookup begins
 // again.
 func (c *Cache) Resolve(p Path, e Entry, err error) {
 	p = p.clean()

@@ -187,7 +187,7 @@ func TestClearMakesRunningLookupsBeginAgain(t *testing.T) {
 	c.Resolve(path, collections.Entry{ID: 8, ManifestUID: 1}, nil)
 	require.Equal(t, []collections.Entry{{ID: 8, ManifestUID: 1}}, w.got)
 
-	// Nobody waits: the outcome is dropped.
+	// Without a waiter the outcome is dropped.
 	c.Clear()
 	require.NoError(t, c.Wait(path, w))
 	require.True(t, c.Remove(path, w))
@@ -238,7 +238,7 @@ func TestD93TheIDJustResolvedIsTheOneInUse(t *testing.T) {
 	require.Equal(t, []collections.Entry{e}, w.got)
 	require.False(t, c.Invalidate(path, 9), "a late answer to the old id undoes nothing")
 
-	// also when nobody has found out that the old one is none
+	// also before a call has met that the old one is gone
 	c.Resolve(path, collections.Entry{ID: 11, ManifestUID: 7}, nil)
 	e, _ = c.Get(path)
 	require.EqualValues(t, 11, e.ID)
@@ -394,7 +394,7 @@ func TestTheDefaultCollectionIsLookedUpWhenANodeDoesNotKnowIt(t *testing.T) {
 	require.True(t, c.Doubted())
 	require.NoError(t, c.Wait(def, w))
 	c.Resolve(def, collections.Entry{ID: 8, ManifestUID: 3}, nil)
-	require.Equal(t, []collections.Entry{{}, {ManifestUID: 3}}, w.entries, "its id is 0 whatever anybody says")
+	require.Equal(t, []collections.Entry{{}, {ManifestUID: 3}}, w.entries, "its id is 0 whatever an answer says")
 	require.False(t, c.Doubted())
 	require.True(t, c.Invalidate(def, 0))
 	c.Clear()

@@ -33,7 +33,7 @@ func full(t *testing.T, f func(t *testing.T, m *mock.Cluster, b *core.Bucket)) {
 var blocking = kv.Common{Block: true, Timeout: time.Minute, Retry: retry.Func(func(context.Context, *retry.Request,
 	retry.Reason,
 ) retry.Action {
-	return retry.Stop() // nobody is asked
+	return retry.Stop() // without a question
 })}
 
 // A call that may block waits for its turn, in order, and asks no strategy.

@@ -27,7 +27,7 @@ type HostPort struct {
 	Port int    // 0 when the string names none
 }
 
-// String is the pair as a connection string has it: IPv6 addresses in brackets, no port where there is none.
+// String is the pair as a connection string has it: IPv6 addresses in brackets, no port where it has none.
 func (h HostPort) String() string {
 	s := h.Host
 	if strings.Contains(s, ":") {

@@ -182,7 +182,7 @@ func (c *Config) trust(path string) error {
 		return &ConfigError{Field: "ca_cert_path", Reason: "cannot be read: " + err.Error()}
 	}
 	pool, err := x509.SystemCertPool()
-	if err != nil { // there are none
+	if err != nil { // without options
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(pem) {

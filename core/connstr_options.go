@@ -44,7 +44,7 @@ type OptionInfo struct {
 	Name    string // the option it is: Key, or what Key is another name for
 	Does    string // what the value is, or decides; empty for other names of an option, and for those that are refused
 	Kind    OptionKind
-	Default string   // as it would be written; empty when there is none
+	Default string   // as it would be written; empty without one
 	Values  []string // the only values there are; nil when there are many
 	// Refused is why the option cannot be given. Such options make a connection string invalid.
 	Refused string
@@ -53,7 +53,7 @@ type OptionInfo struct {
 	Applied bool
 	Note    string
 
-	min, max float64 // of a number, or of a duration in seconds; a max of 0 is none
+	min, max float64 // of a number, or of a duration in seconds; a max of 0 is no limit
 }
 
 // OptionValue is an option's value. One field is set, by the option's kind.

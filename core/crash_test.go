@@ -178,7 +178,7 @@ func (p *lossyProxy) accept() {
 		gone := p.gone
 		p.mu.Unlock()
 		if gone {
-			continue // it has no other end, and nobody reads from it
+			continue // it has no other end, and nothing reads from it
 		}
 		node, err := net.Dial("tcp", p.to)
 		if err != nil {

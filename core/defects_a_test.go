@@ -122,8 +122,8 @@ func TestAConnectionEndsWhileItIsPublished_D45(t *testing.T) {
 			var live atomic.Int64
 			var armed atomic.Bool
 			reached := make(chan struct{})
-			// In the moment in which a connection is whole and nobody knows of it yet the log is asked whether it wants
-			// to be told, at this level, that the error map is of no use.
+			// In the moment in which a connection is whole and no other goroutine knows of it yet the log is asked
+			// whether it wants to be told, at this level, that the error map is of no use.
 			log := slog.New(askedLog{slog.DiscardHandler, slog.LevelWarn, func() {
 				if !armed.CompareAndSwap(true, false) {
 					return
@@ -261,7 +261,7 @@ func TestConnectionsBreakWhileTheyAreMade_D46(t *testing.T) {
 	}
 }
 
-// D46: a connection that has taken another one's place is missed when it ends, as any other is: nobody takes its node
+// D46: a connection that has taken another one's place is missed when it ends, as any other is: no one takes its node
 // for connected, and it is made again.
 func TestAReplacementThatEndsIsMissed_D46(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (r watchedRunner) NewCall() *call.Call {
 	return c
 }
 
-// alive is how many of the calls somebody still knows.
+// alive is how many of the calls are still referred to.
 func (w *watched) alive() (n int) {
 	for range 3 {
 		runtime.GC()
@@ -246,7 +246,7 @@ func each(t *testing.T, v any, f func(name string, contextual bool, took time.Du
 	}
 }
 
-// D65: what can block takes a context and obeys it, while nobody answers; what takes none returns at once.
+// D65: what can block takes a context and obeys it, while there is no answer; what takes none returns at once.
 func TestWhatBlocksTakesAContext_D65(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := core.Open(t.Context(), core.Config{
@@ -272,8 +272,8 @@ func TestWhatBlocksTakesAContext_D65(t *testing.T) {
 	})
 }
 
-// D41: a scan goes on over the connection that began it. While that one is being made again, there is none, and whoever
-// goes on is told so at once.
+// D41: a scan goes on over the connection that began it. While that one is being made again, the scan has no
+// connection, and what goes on is told so at once.
 func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 	for _, conns := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ var serviceKeys = map[Service]string{
 // kvKey is the key-value service's name in reports.
 const kvKey = "kv"
 
-// DiagnosticsReport says how each connection is, as far as it is known without asking anybody. It encodes to the JSON
+// DiagnosticsReport says how each connection is, as far as it is known without asking a node. It encodes to the JSON
 // of SDK RFC 34.
 type DiagnosticsReport struct {
 	Version  int                            `json:"version"`

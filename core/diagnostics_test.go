@@ -30,7 +30,7 @@ func diagnosed(t *testing.T, f func(t *testing.T, m *mock.Cluster, c *core.Clust
 	})
 }
 
-// B96, G1: the report lists every connection with its state, without asking anybody.
+// B96, G1: the report lists every connection with its state, without asking a node.
 func TestDiagnostics_B96_G1(t *testing.T) {
 	diagnosed(t, func(t *testing.T, m *mock.Cluster, c *core.Cluster) {
 		time.Sleep(10 * time.Second)
@@ -92,7 +92,7 @@ func TestPing_B96_G2(t *testing.T) {
 			}
 		}
 		m.Inject(mock.Match{Nodes: []int{1}, Opcodes: []memd.Opcode{memd.OpNoop}}, mock.Drop())
-		time.Sleep(5 * time.Second) // connections that nobody uses are closed
+		time.Sleep(5 * time.Second) // connections that are not used are closed
 		m.Network().Refuse(m.Node(2).ServiceAddr(mock.QueryService))
 		began := time.Now()
 		r, err = c.Ping(ctx(t), core.PingOptions{Services: []string{"kv", "query"}, Timeout: 300 * time.Millisecond})

@@ -115,7 +115,7 @@ func TestEndlessNotMyVBucketFollowsTheControlledBackoff(t *testing.T) {
 	})
 }
 
-// A call that waits between refusals ends with its context, although nobody else keeps its deadline then.
+// A call that waits between refusals ends with its context, although nothing else keeps its deadline then.
 func TestEndlessNotMyVBucketEndsWithItsContext(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		m.Inject(only(memd.OpSet, 0), mock.NotMyVBucket(true, nil))
@@ -151,7 +151,7 @@ func TestD35MapThatDropsTheAnsweringNode(t *testing.T) {
 	})
 }
 
-// D92: a lookup's answer that is lost delays the collection's calls, and nobody else's.
+// D92: a lookup's answer that is lost delays the collection's calls, and no others.
 func TestD92LostCollectionLookup(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		in := m.Inject(only(memd.OpCollectionsGetID, 1), mock.Drop())
@@ -248,7 +248,7 @@ func TestD36UnencodableCallFailsAlone(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Zero(t, applied(m, "k"))
-		require.Equal(t, 3, m.Frames(memd.OpHello)) // nobody has reconnected
+		require.Equal(t, 3, m.Frames(memd.OpHello)) // no connection was made again
 	}, mock.WithoutFeatures(memd.FeaturePreserveTTL))
 }
 

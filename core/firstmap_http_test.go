@@ -16,7 +16,7 @@ import (
 )
 
 // A request to a service waits for the first cluster map, as key-value calls do: waiting is no attempt, and no failure
-// of the service. Another bucket that has no map yet holds nobody up.
+// of the service. Another bucket that has no map yet delays no other.
 func TestServicesWaitForTheFirstMap(t *testing.T) {
 	for _, s := range typedServices {
 		t.Run(s.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// askedLog is a log handler that does f when it is asked for a line of that level. Whoever has the line to write waits
-// for that, as nobody waits for the line itself: so f is done at that place.
+// askedLog is a log handler that does f when it is asked for a line of that level. The goroutine that writes the line
+// waits for that, as no goroutine waits for the line itself: so f is done at that place.
 type askedLog struct {
 	slog.Handler
 	level slog.Level

@@ -79,7 +79,7 @@ func TestAHedgedReadGoesOnToTheReplicas(t *testing.T) {
 			}
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{op}, Nodes: []int{numberOf(m, nodes[silent])}}, mock.Drop())
 		}
-		began := time.Now() // nobody answers
+		began := time.Now() // there is no answer
 		_, err := get(ctx(t), kv.Get{Hedge: three()})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Equal(t, 2500*time.Millisecond, time.Since(began))
@@ -210,7 +210,7 @@ func TestTheThrottleDropsHedges(t *testing.T) {
 		})
 }
 
-// Where there is only one copy, or nobody knows of others, a hedged read is a plain one.
+// Where there is only one copy, or the map names no others, a hedged read is an ordinary one.
 func TestAHedgedReadWithoutReplicasIsOneGet(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})

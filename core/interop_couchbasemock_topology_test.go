@@ -56,7 +56,7 @@ func TestCouchbaseMockMovedVBuckets(t *testing.T) {
 			log := commandLog(t, m, node)
 			require.NotEmpty(t, log)
 			asked := slices.ContainsFunc(log, func(r logged) bool { return r.Opcode == memd.OpGetClusterConfig })
-			require.False(t, asked, "nobody asked for the map")
+			require.False(t, asked, "the map was not asked for")
 		}
 	})
 }

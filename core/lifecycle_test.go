@@ -87,7 +87,7 @@ func TestTimeoutOnADeadNodeSaysWhy(t *testing.T) {
 	})
 }
 
-// D24: a first seed that nobody answers at costs nothing while another does.
+// D24: a first seed that does not answer costs nothing while another does.
 func TestD24DeadSeedCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())
@@ -207,7 +207,7 @@ func TestD55BurstOnOneNodeCompletes(t *testing.T) {
 	})
 }
 
-// Faults 18, 19, 21: answers that nobody waits for, or twice, or too late, are counted and hurt nobody.
+// Faults 18, 19, 21: answers without a waiter, or twice, or too late, are counted and change no call.
 func TestOrphansHurtNoCall(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		key := keyOn(t, b, m.Node(0).Addr())
@@ -242,7 +242,7 @@ func TestOrphansHurtNoCall(t *testing.T) {
 }
 
 // An answer that carries another opcode than its request means that the stream is out of step: the connection ends, and
-// nobody gets a foreign answer.
+// no call gets a foreign answer.
 func TestAnswerWithAnotherOpcodeEndsTheConnection(t *testing.T) {
 	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
@@ -513,7 +513,7 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []retry.Kind{kind}, told)
 		}
-		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7fff)) // nobody knows it
+		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7fff)) // a status that no table has
 		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
 		require.ErrorContains(t, err, "0x7fff")
 	})
@@ -551,7 +551,7 @@ func TestAnAnswerThatEndsItsConnectionIsOneCallsAlone(t *testing.T) {
 }
 
 // A status that the map calls retryable left everything as it was: a write that met it to the end is not in doubt. One
-// that nobody explains may have been applied.
+// without an explanation may have been applied.
 func TestErrorMapTellsWhetherAWriteIsInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())

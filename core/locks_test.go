@@ -13,8 +13,8 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// Callers of a client wait for one lock while nothing fails, their connection's: nobody waits for a lock of the router,
-// of the retries, of a pool or of the cluster.
+// Callers of a client wait for one lock while nothing fails, their connection's: no caller waits for a lock of the
+// router, of the retries, of a pool or of the cluster.
 func TestOnlyConnectionsWaitForALock(t *testing.T) {
 	c, err := core.Open(t.Context(), core.Config{Seeds: core.SeedConfig{Hosts: []string{cannedNode(t)}}})
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestOnlyConnectionsWaitForALock(t *testing.T) {
 	}
 }
 
-// lockWaits says how often somebody has waited for a lock of which function, of all that are this module's but for
+// lockWaits says how often a goroutine has waited for a lock of which function, of all that are this module's but for
 // internal/conn. The profile has locks of the runtime, too, such as those of channels.
 func lockWaits(t *testing.T) map[string]int64 {
 	t.Helper()

@@ -333,7 +333,7 @@ func TestCredentialsOfAnotherKindAreRefused(t *testing.T) {
 }
 
 // S8, D34: the provider is asked for each connection, with a time limit, outside of all locks; one that does not come
-// back holds up nobody, and its failure is a reason that the strategy judges.
+// back delays no other call, and its failure is a reason that the strategy judges.
 func TestCredentialProvidersHaveATimeLimit_S8_D34(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(3), mock.Bucket("default", 64), mock.Virtual())

@@ -208,7 +208,7 @@ func manyReadsOf() []manyReads {
 			name: "an id and a wrong name", common: kv.Common{Scope: "s", Collection: "c/d", CollectionID: 8},
 			want: cberr.InvalidArgument,
 		},
-		{name: "on behalf of somebody", common: kv.Common{OnBehalfOf: "Administrator"}},
+		{name: "on behalf of a user", common: kv.Common{OnBehalfOf: "Administrator"}},
 		{name: "a wrong timeout", common: kv.Common{Timeout: -1}, want: cberr.InvalidArgument},
 		{
 			name: "busy for a while", meet: everyGet(10, mock.Status(memd.StatusTmpFail)),
@@ -264,7 +264,7 @@ func manyReadsOf() []manyReads {
 		{name: "half an answer", meet: everyGet(1, mock.Truncate(20))},
 		{name: "no packet", meet: everyGet(1, mock.CorruptMagic())},
 		{name: "a false length", meet: everyGet(1, mock.CorruptParts())},
-		{name: "an answer to nobody", meet: everyGet(1, mock.CorruptOpaque()), want: cberr.UnambiguousTimeout},
+		{name: "an answer without a request", meet: everyGet(1, mock.CorruptOpaque()), want: cberr.UnambiguousTimeout},
 		{name: "two answers", meet: everyGet(0, mock.Twice())},
 		{
 			name: "an answer to something else",

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream gives the same maps however it is cut, signs of life give none, and what is behind the last end is none.
+// A stream gives the same maps however it is cut, signs of life give none, and what is behind the last end is no map.
 func TestAStreamOfMapsIsTakenApart(t *testing.T) {
 	const sep = "\n\n\n\n"
 	text := sep + `{"rev":1}` + sep + sep + "\n" + `{"rev":2,` + "\n\n\n" + `"x":1}` + sep + " " + sep + `{"rev":3}` + sep + `{"rev":4`

@@ -40,7 +40,7 @@ func mapPaths(m *mock.Cluster) map[string]int {
 }
 
 // A server that gives no maps over key-value connections, of a bucket or of the cluster, gives them over HTTP: one at
-// once, and then a stream that brings every newer one. Nobody asks for maps in vain.
+// once, and then a stream that brings every newer one. No request for a map is in vain.
 func TestMapsComeOverHTTPWhereConnectionsBringNone(t *testing.T) {
 	for name, status := range map[string]memd.Status{
 		"unknown command": memd.StatusUnknownCommand,
@@ -144,7 +144,7 @@ func TestBootstrapOn(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Empty(t, mapPaths(m))
 	})
-	// the port is the data service's own: where the management service is, nobody knows
+	// the port is the data service's own: where the management service is, is not known
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 8), mock.Virtual())
 		mapless(m)

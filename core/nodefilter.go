@@ -30,7 +30,7 @@ func AnyNode(string) error { return nil }
 
 // AllowNodes makes a Config.Net.NodeFilter that refuses all nodes but those that one of the patterns fits: an address
 // range ("10.0.0.0/8"), a host's name or address, or "*." and a domain for the names in it. Names are compared as maps
-// have them; they are not looked up. The error says which pattern is none.
+// have them; they are not looked up. The error says which pattern cannot be read.
 func AllowNodes(patterns ...string) (func(addr string) error, error) {
 	var ranges []netip.Prefix
 	names, domains := map[string]bool{}, []string{}

@@ -96,7 +96,7 @@ var optionTable = []OptionInfo{
 		Kind: OptionDuration, Default: "5m", min: 0.001,
 	},
 	{
-		Key: "http_redial_period", Does: "the age at which a stream of maps is begun anew, 0 is none",
+		Key: "http_redial_period", Does: "the age at which a stream of maps is begun anew, 0 is no limit",
 		Kind: OptionDuration, Default: "0s",
 	},
 	{

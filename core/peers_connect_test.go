@@ -88,7 +88,7 @@ func TestAWrongPasswordIsNamedUntilItIsRight_D23(t *testing.T) {
 	})
 }
 
-// D25: whoever waits for the first map sleeps until there is something to look at. Goroutines that look every
+// D25: a call that waits for the first map sleeps until there is something to look at. Goroutines that look every
 // millisecond would be scheduled hundreds of thousands of times in these ten minutes.
 func TestWaitingForTheFirstMapIsNoBusyLoop_D25(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

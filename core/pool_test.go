@@ -103,8 +103,8 @@ func TestARequestOfOneConnection(t *testing.T) {
 }
 
 // The connections of a pool are begun in order. A key always goes over the same one, requests without a key take turns,
-// and what the client asks for itself takes nobody's turn: so what calls go over does not depend on which goroutine was
-// first.
+// and what the client asks for itself takes no caller's turn: so what calls go over does not depend on which goroutine
+// was first.
 func TestAPoolIsUsedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := mock.New(mock.Nodes(1), mock.Virtual(), mock.Bucket("default", 64))

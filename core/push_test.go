@@ -67,8 +67,8 @@ func TestAnOldNotificationCostsNothing_T2(t *testing.T) {
 	})
 }
 
-// T1: while every node tells of new maps nobody is asked for them, but every node is asked whether it is still there; a
-// silent one is found out. Without notifications from one of them all are asked again.
+// T1: while every node tells of new maps no node is asked for them, but every node is asked whether it is still there;
+// a silent one is found out. Without notifications from one of them all are asked again.
 func TestPollingRestsWhileAllNodesPush_T1(t *testing.T) {
 	pushed(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		asked, noops := m.Frames(memd.OpGetClusterConfig), m.Frames(memd.OpNoop)

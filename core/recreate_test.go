@@ -240,7 +240,7 @@ func TestTheLastToSpeakForTheOldClusterIsOnANodeThatIsGone(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Less(t, time.Since(began), 200*time.Millisecond,
-			"the other nodes are connected to as soon as nobody speaks for the old one")
+			"the other nodes are connected to as soon as no node speaks for the old one")
 		mp, _ := a.b.Map()
 		require.Len(t, mp.Nodes, 2)
 		require.Len(t, a.fresh.ApplyLog("default"), 50)

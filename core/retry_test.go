@@ -244,7 +244,7 @@ func TestAnAlertAfterTheHandshakeIsATLSFailure_CB36(t *testing.T) {
 	require.NotErrorIs(t, err, cberr.Timeout)
 }
 
-// selfSigned is a certificate for this machine that nobody else has signed.
+// selfSigned is a certificate for this machine that no authority has signed.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

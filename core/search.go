@@ -8,7 +8,7 @@ import (
 )
 
 // Search runs a search and gives its hits as soon as the first one is there, or none is to come; see Query for the
-// deadline and the rows. A search that some partitions have not answered is none that failed: its metadata names them.
+// deadline and the rows. A search that some partitions have not answered has not failed: its metadata names them.
 // The error is a *search.Error, or says which field cannot be sent or which feature the cluster lacks.
 func (c *Cluster) Search(ctx context.Context, r *search.Request) (*search.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{

@@ -311,7 +311,7 @@ func TestServiceThatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 64), mock.Virtual(),
 			mock.NodeServices(0, mock.KVService))
-		// the node that comes is none of its hosts
+		// the node that comes is not one of its hosts
 		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		m.ScriptQuery("x", rows(`1`))

@@ -112,7 +112,7 @@ func TestEveryOperationHasOneSpanAndOneDuration(t *testing.T) {
 		}).Bucket("default")
 		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k")})
 		require.NoError(t, err)
-		kv.Start(ctx(t), b, kv.Get{Key: []byte("k")}) // nobody waits
+		kv.Start(ctx(t), b, kv.Get{Key: []byte("k")}) // without a waiter
 		done := make(chan error, 1)
 		m.Inject(only(memd.OpTouch, 1), mock.Status(memd.StatusInternal))
 		kv.Go(ctx(t), b, kv.Touch{Key: []byte("k")}, func(_ kv.MutationResult, err error) { done <- err })

@@ -28,7 +28,7 @@ func TestTerminalConditions(t *testing.T) {
 		for i, h := range cfg.Seeds.Hosts {
 			cfg.Seeds.Hosts[i] = strings.Replace(h, ":11210", ":11207", 1)
 		}
-		cfg.TLS.Config = &tls.Config{RootCAs: x509.NewCertPool()} // trusts nobody
+		cfg.TLS.Config = &tls.Config{RootCAs: x509.NewCertPool()} // trusts no certificate
 	}
 	for _, tc := range []struct {
 		name   string
@@ -149,7 +149,7 @@ func TestAbsentBucketIsTransient(t *testing.T) {
 	}
 }
 
-// A condition that is cured is forgotten: the next call succeeds without anybody's help.
+// A condition that is cured is forgotten: the next call succeeds without any help.
 func TestTerminalConditionIsClearedBySuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64), mock.Virtual())

@@ -44,7 +44,8 @@ func request(t *testing.T, c *core.Cluster) error {
 }
 
 // S1, D19, fault 47: verification is on unless it was switched off by its own name. Roots that are not there are the
-// system's, which do not know the test's authority, and never "anybody". Each failure has its name in milliseconds.
+// system's, which do not know the test's authority, and never every authority. Each failure has its name in
+// milliseconds.
 func TestCertificatesAreVerified_S1_D19(t *testing.T) {
 	for name, c := range map[string]struct {
 		tls  func(m *mock.Cluster) *tls.Config
@@ -391,7 +392,7 @@ func TestIdleConnectionsAreKeptAlive(t *testing.T) {
 	}
 }
 
-// S1, S4: what is less than safe is said once: certificates that nobody verifies, a password that HTTP shows.
+// S1, S4: what is less than safe is said once: certificates that are not verified, a password that HTTP shows.
 // RequireTLS refuses the latter.
 func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 	const unverified, shown = "TLS verification is off", "Credentials sent over plaintext"

@@ -115,7 +115,7 @@ func TestNoWakeUpIsMissedWhenANewMapHasTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual(),
 			mock.NodeServices(0, mock.KVService, mock.ManagementService))
-		// the node that comes is none of its hosts
+		// the node that comes is not one of its hosts
 		c := open(t, m, func(cfg *core.Config) { cfg.Auth.AllowPlain = true })
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		began := time.Now()

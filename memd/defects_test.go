@@ -202,7 +202,7 @@ func TestD4FrameLengthsAreAddedUpInFull(t *testing.T) {
 	require.ErrorIs(t, err, memd.ErrFrames)
 }
 
-// TestD4UnknownFramesAreSkipped finds the server duration among frames that nobody knows.
+// TestD4UnknownFramesAreSkipped finds the server duration among unknown frames.
 func TestD4UnknownFramesAreSkipped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var wire []byte

@@ -122,8 +122,8 @@ func TestServerDurationRoundTrips(t *testing.T) {
 	}
 }
 
-// TestDurabilityB66 holds the frame data of requirement B66. A timeout below a millisecond is rounded up by whoever
-// turns a duration into milliseconds, so one is the smallest here.
+// TestDurabilityB66 holds the frame data of requirement B66. A timeout below a millisecond is rounded up by the one
+// that turns a duration into milliseconds, so one is the smallest here.
 func TestDurabilityB66(t *testing.T) {
 	for _, v := range []struct {
 		level memd.DurabilityLevel

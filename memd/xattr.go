@@ -64,7 +64,7 @@ func (x Xattrs) All() iter.Seq2[string, []byte] {
 	}
 }
 
-// Get is the value of an attribute; false when there is none of that name.
+// Get is the value of an attribute; false without one of that name.
 func (x Xattrs) Get(name string) ([]byte, bool) {
 	for n, v := range x.All() {
 		if n == name {

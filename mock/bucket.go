@@ -27,7 +27,7 @@ type bucket struct {
 	durability  Durability
 
 	manifest store.Manifest
-	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 where there is none
+	rows     [][]int // per vbucket: number of the active node, then the replicas'; -1 for a copy that has no node
 	forward  [][]int // where a rebalance is heading, nil outside of one
 	pending  map[pendingKey]pendingState
 	gone     bool // dropped; connections that selected it notice at their next request

@@ -18,7 +18,7 @@ const (
 )
 
 // conn is one KV connection. serve reads and answers requests one after the other; answers that are held back, and
-// pushes, come from goroutines of their own. Whoever finds nobody flushing writes out what has gathered.
+// pushes, come from goroutines of their own. The one that finds no other flushing writes out what has gathered.
 type conn struct {
 	c      *Cluster
 	n      *Node

@@ -45,7 +45,7 @@ func ExampleInjection_WaitFired() {
 	in := c.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}}, mock.Hold())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	fmt.Println(in.WaitFired(ctx, 1)) // nobody has written anything
+	fmt.Println(in.WaitFired(ctx, 1)) // no write has come
 	in.Release()
 	// Output: context deadline exceeded
 }

@@ -147,7 +147,7 @@ func (x *httpCall) pools() {
 // rename gives the cluster another name.
 func (x *httpCall) rename() {
 	name := x.r.FormValue("clusterName")
-	_ = x.n.c.change(func() error { // fails only when the cluster ends, and then nobody reads the answer
+	_ = x.n.c.change(func() error { // fails only when the cluster ends, and then the answer is not read
 		x.n.c.name = name
 		return nil
 	})

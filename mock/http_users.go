@@ -89,7 +89,7 @@ func (x *httpCall) getUser() {
 	x.send(body)
 }
 
-// local answers, and reports false, for users of another domain: there are none.
+// local answers, and reports false, for users of another domain, which the mock does not have.
 func (x *httpCall) local() bool {
 	if x.r.PathValue("domain") == "local" {
 		return true

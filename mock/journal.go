@@ -46,7 +46,7 @@ func (c *Cluster) journalRequest(rq *request) {
 }
 
 // journalApplied notes what the request's bucket has executed and not noted yet. It returns when that is written,
-// whoever wrote it.
+// from every process.
 func (c *Cluster) journalApplied(rq *request) {
 	if c.set.journal == nil || rq.b == nil || rq.spec == nil || !rq.spec.mutates {
 		return

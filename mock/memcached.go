@@ -2,7 +2,7 @@ package mock
 
 import "github.com/couchcore/couchcore/memd"
 
-// A memcached bucket has no vbuckets in its configuration. In the store each node has one of its own, which nobody else
+// A memcached bucket has no vbuckets in its configuration. In the store each node has one of its own, which no other
 // holds, with the node's number.
 
 // memcachedOps are the commands, in their loud form, that a memcached bucket executes; all others of those that need a

@@ -9,7 +9,7 @@ import (
 )
 
 // OBSERVE, OBSERVE_SEQNO and GET_FAILOVER_LOG. What a copy has in memory and what it has on disk differ by the lags
-// that tests set (Cluster.SetReplicaLag, SetPersistLag), which are none at first. An id of the vbucket from before a
+// that tests set (Cluster.SetReplicaLag, SetPersistLag), which are 0 at first. An id of the vbucket from before a
 // failover gets the second format of OBSERVE_SEQNO, with the last sequence number of that time.
 
 // holds reports whether the node has the request's vbucket. The caller holds the mutex.

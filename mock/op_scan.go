@@ -11,7 +11,7 @@ import (
 )
 
 // RANGE_SCAN_CREATE, CONTINUE and CANCEL. A scan sees its vbucket as it is when it is made; it ends with its
-// connection, when its vbucket leaves the node, or when nobody has asked for three minutes. An answer to CONTINUE is
+// connection, when its vbucket leaves the node, or when three minutes pass without a request. An answer to CONTINUE is
 // several packets of about 8 KiB. Left out: what a node has in memory only is scanned, too; the limit on the time of a
 // CONTINUE.
 

@@ -222,7 +222,7 @@ func TestScramMechanisms(t *testing.T) {
 	}
 }
 
-// FuzzScramServer sends a client's two messages. Nobody who does not know the password gets in, whatever they are.
+// FuzzScramServer sends a client's two messages. Without the password no login succeeds, whatever they are.
 func FuzzScramServer(f *testing.F) {
 	f.Add([]byte("n,,n=Administrator,r=nonce"), []byte("c=biws,r=nonce,p=AAAA"))
 	f.Add([]byte("n,a=Administrator,n=Administrator,r=no nonce"), []byte("c=bixhPUFkbWluaXN0cmF0b3Is,r=x,p="))
@@ -232,7 +232,7 @@ func FuzzScramServer(f *testing.F) {
 		server, err := newSCRAM("SCRAM-SHA1", func(string) (scramAccount,
 			bool,
 		) {
-			return scramAccount{"a password nobody guesses", 4096}, true
+			return scramAccount{"a password that is not guessed", 4096}, true
 		})
 		require.NoError(t, err)
 		challenge, done, user, err := server.Step(first)

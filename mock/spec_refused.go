@@ -3,7 +3,7 @@ package mock
 import "github.com/couchcore/couchcore/memd"
 
 // refusal is a group of opcodes that a server executes, or once did, and the mock answers with NOT_SUPPORTED (0x83), as
-// a server does that is not built for them or lets nobody use them.
+// a server does that is not built for them or refuses them to all accounts.
 type refusal struct {
 	group string // as FIDELITY.md names it
 	ops   []memd.Opcode

@@ -135,7 +135,7 @@ func TestSubdocSinglePathsOnTheWire(t *testing.T) {
 	require.Equal(t, memd.StatusSuccess, r.call(keep).Status)
 	require.NotZero(t, c.Documents("default")[0].Expiry)
 	require.Equal(t, memd.StatusSuccess, r.call(singlePacket(memd.OpSubdocDelete, "k", "b", "", 0)).Status)
-	require.Zero(t, c.Documents("default")[0].Expiry, "an expiry that is not given is none")
+	require.Zero(t, c.Documents("default")[0].Expiry, "without an expiry the document has none")
 
 	stale := singlePacket(memd.OpSubdocReplace, "k", "a", "0", 0)
 	stale.CAS = set.CAS
@@ -265,7 +265,7 @@ func TestSubdocRequestsThatAreRefused(t *testing.T) {
 			"unknown virtual alone", singlePacket(memd.OpSubdocGet, "k", "$nothing", "", fXattr),
 			memd.StatusSubdocXattrUnknownVattr,
 		},
-		{"binary value that is none", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "a", `"cb-content-base64-encoded:!"`}), memd.StatusXattrInvalid},
+		{"text that is no binary value", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "a", `"cb-content-base64-encoded:!"`}), memd.StatusXattrInvalid},
 		{
 			"change a virtual", mutatePacket("k", 0, ps{memd.OpSubdocDictUpsert, fXattr, "$document.CAS", "1"}),
 			memd.StatusSubdocXattrCantModifyVattr,

@@ -61,7 +61,7 @@ type Answer struct {
 	Plan     bool    // the request runs, or makes and runs, a plan that the client keeps
 }
 
-// Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
+// Classify says what an answer means: the kind of its failure, or nil, and the reason for which it may be
 // retried, with ok false when it may not. The first entry of the error list decides.
 //
 // The service's own word that a statement may be sent again is heard where nothing can have been executed: never after

@@ -21,7 +21,7 @@ func TestPlansHoldBoundedMemoryD112(t *testing.T) {
 	require.NotNil(t, p.get(planKey{statement: "99" + long}))
 	require.Nil(t, p.get(planKey{statement: "80" + long}))
 	huge := planKey{statement: strings.Repeat("x", maxPlanBytes)}
-	p.put(huge, &plan{name: "n"}) // kept by nobody
+	p.put(huge, &plan{name: "n"}) // not kept
 	require.Zero(t, p.recent.Len())
 	require.Zero(t, p.bytes)
 	p.put(planKey{statement: "a"}, &plan{name: "n"})

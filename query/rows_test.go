@@ -72,7 +72,7 @@ func TestMetadataIsComplete(t *testing.T) {
 	require.Equal(t, query.Metrics{}, query.ParseMeta([]byte(`{"metrics":null}`)).Metrics)
 }
 
-// TestRowsThenErrorsB86: the rows are given out, then the error; what nobody knows keeps its text.
+// TestRowsThenErrorsB86: the rows are given out, then the error; what is not known keeps its text.
 func TestRowsThenErrorsB86(t *testing.T) {
 	rows, err := run(t, 200, `{"results":[1],"errors":[{"code":99999,"msg":"the end is near","extra":1}],"status":"fatal"}`, &query.Request{Statement: "x"})
 	require.NoError(t, err)

@@ -201,7 +201,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestOneGoroutinePerBlockedStrategy checks that there are none but while a strategy that may block runs.
+// TestOneGoroutinePerBlockedStrategy checks that there are goroutines only while a strategy that may block runs.
 func TestOneGoroutinePerBlockedStrategy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -681,7 +681,7 @@ func TestAServersWordIsHeededAndPaced(t *testing.T) {
 		for name, c := range map[string]struct {
 			a    retry.Action
 			push retry.Pushback
-			want time.Duration // of the first retry, below 0: there is none
+			want time.Duration // of the first retry, below 0: no retry
 		}{
 			"sooner": {retry.After(time.Millisecond), retry.PushbackAfter(time.Second), time.Second},
 			"later":  {retry.After(time.Minute), retry.PushbackAfter(time.Second), time.Minute},

@@ -154,7 +154,7 @@ func (o *Orchestrator) fire() {
 		switch {
 		case p.judging || p.capped || p.budget != nil:
 			b.due = append(b.due, due{h, p})
-		case o.again(h, p): // nothing of anybody's code comes first, so it needs no second turn in the lock
+		case o.again(h, p): // no code of the user's comes first, so it needs no second turn in the lock
 			b.ops = append(b.ops, h.op)
 		}
 	}

@@ -168,7 +168,7 @@ func replay(t *testing.T, idem bool, trail []event) *world {
 	w := newWorld(idem)
 	w.complain = func(f string, a ...any) {
 		t.Errorf("idempotent %v: %s: %s", idem, strings.Join(w.trail, " / "), fmt.Sprintf(f, a...))
-		panic("model violated") // a failed step leaves goroutines that nobody will end
+		panic("model violated") // a failed step leaves goroutines that do not end
 	}
 	for _, ev := range trail {
 		w.apply(ev)

@@ -266,7 +266,7 @@ func wonEvent(e uint32) event {
 	}}
 }
 
-// claimFinish is somebody who ends the operation without the orchestrator.
+// claimFinish ends the operation without the orchestrator, as another goroutine would.
 func (w *world) claimFinish(ambiguous bool) {
 	won, inDoubt := w.op.st.Finish()
 	w.claims("Finish", won, w.phase != PhaseDone)

@@ -223,7 +223,7 @@ func TestExpireBeforeAnyFailure(t *testing.T) {
 		require.NoError(t, e.Cause)
 
 		y := newOp(false, time.Second)
-		y.describe = func() { t.Error("described while somebody may be routing it") }
+		y.describe = func() { t.Error("described while it may be routed") }
 		orc.Expire(y)
 		require.ErrorAs(t, y.err, &e)
 		require.Equal(t, retry.StageDispatch, e.Stage)

@@ -83,7 +83,7 @@ const defaultMaxParked = 32768
 
 // Orchestrator is the one entry to retrying. It keeps the operations that wait for a delay, with one timer and no
 // goroutine for all of them; a strategy that may block runs on a goroutine that lives as long as the strategy's call.
-// All methods may be called from any goroutine, none blocks, and none calls anybody's code under a lock. Close ends
+// All methods may be called from any goroutine, none blocks, and none calls code of the user's under a lock. Close ends
 // what it keeps.
 type Orchestrator struct {
 	opts    Options

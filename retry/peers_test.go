@@ -180,7 +180,7 @@ func TestNothingOutlivesTheDeadline_D82(t *testing.T) {
 		for _, x := range []*op{late, finished} {
 			x.answer(orc, retry.KVTemporaryFailure, retry.Hint{})
 		}
-		won, _ := finished.st.Finish() // somebody else ends it, for example with an answer that came late
+		won, _ := finished.st.Finish() // another goroutine ends it, for example with an answer that came late
 		require.True(t, won)
 		require.Equal(t, 1, orc.Stats().Parked)
 		pass(3 * time.Hour)

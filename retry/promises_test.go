@@ -58,7 +58,7 @@ func TestNoRetryWithoutAnActionThatSaysSo(t *testing.T) {
 }
 
 // TestActionsCanGrow proves CB-17: an action is made by functions and has no field that a caller could fill, so a new
-// kind of it breaks nobody; its zero value stops.
+// kind of it breaks no other operation; its zero value stops.
 func TestActionsCanGrow(t *testing.T) {
 	typ := reflect.TypeFor[retry.Action]()
 	for i := range typ.NumField() {

@@ -165,7 +165,7 @@ func race(t *testing.T, quick, slow retry.Strategy) {
 		select {
 		case <-r.done:
 		case <-time.After(25 * time.Millisecond):
-			orc.Expire(r) // what nobody ended: local or on the wire
+			orc.Expire(r) // what has not ended: local or on the wire
 			<-r.done
 		}
 	}

@@ -223,7 +223,7 @@ func (s *State) Reset() bool {
 }
 
 // Info says how the operation was retried; it is zero when nothing failed. The winner of Finish may call it, and
-// anybody else as long as the operation is not used again.
+// any other goroutine as long as the operation is not used again.
 func (s *State) Info() Info {
 	h := s.h.Load()
 	if h == nil {

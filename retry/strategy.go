@@ -164,7 +164,7 @@ func (a Action) Charged(b Budget) Action {
 }
 
 // IgnorePushback is a that does not heed what the server said about the next attempt. Without it a retry waits at least
-// as long as the server asked, and there is none when the server asked not to be tried again.
+// as long as the server asked, and there is no next one when the server asked not to be tried again.
 func (a Action) IgnorePushback() Action {
 	a.ignore = true
 	return a

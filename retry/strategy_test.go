@@ -333,7 +333,7 @@ type strangeBudget struct{ bank }
 
 func (*strangeBudget) Settle(int32, bool) { panic("not mine") }
 
-// TestABudgetThatPanicsWhileSettling fails nobody: the operation has ended.
+// TestABudgetThatPanicsWhileSettling fails no operation: it has ended.
 func TestABudgetThatPanicsWhileSettling(t *testing.T) {
 	for name, end := range map[string]func(orc *retry.Orchestrator, x *op){
 		"success": func(_ *retry.Orchestrator, x *op) {

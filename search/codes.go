@@ -16,7 +16,7 @@ type Answer struct {
 	Scoped     bool   // the request named an index of a scope
 }
 
-// Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
+// Classify says what an answer means: the kind of its failure, or nil, and the reason for which it may be
 // retried, with ok false when it may not. A search that failed on some partitions is not a failure: its metadata names
 // them.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {

@@ -35,7 +35,7 @@ type Answer struct {
 	Errors     []ServerError // the error list of an answer with rows
 }
 
-// Classify says what an answer means: the kind of its failure, nil when it is none, and the reason for which it may be
+// Classify says what an answer means: the kind of its failure, or nil, and the reason for which it may be
 // retried, with ok false when it may not.
 func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	if a.HTTPStatus >= 200 && a.HTTPStatus <= 299 {

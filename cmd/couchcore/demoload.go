@@ -259,7 +259,7 @@ func (d *demo) sum(l *demoLoad) error {
 	return d.print("               %s", sparkline(l))
 }
 
-// percentile gives the value below which p percent of the sorted times are; 0 when there are none.
+// percentile gives the value below which p percent of the sorted times are, or 0.
 func percentile(times []time.Duration, p int) time.Duration {
 	if len(times) == 0 {
 		return 0

@@ -98,7 +98,7 @@ func (d *doctor) loginAdvice(err error) string {
 	}):
 		if slices.Contains(d.mechs, "PLAIN") {
 			return "the server takes PLAIN only, which shows the password: use TLS (couchbases://), or --allow-plain " +
-				"where no one else can read the traffic"
+				"where no other program can read the traffic"
 		}
 		return "the server offers " + strings.Join(d.mechs, ", ") +
 			", and this client has none of these: switch SCRAM on, there"

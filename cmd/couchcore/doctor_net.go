@@ -236,7 +236,7 @@ func (d *doctor) tls(ctx context.Context) finding {
 	}
 	if d.cmd.TLSSkipVerify {
 		f.warning("leave out --tls-skip-verify and give the CA with --tls-ca",
-			"certificates are not checked: anybody in between can read and change everything")
+			"certificates are not checked: a machine in between can read and change everything")
 		return f
 	}
 	for _, addr := range d.up {

@@ -74,7 +74,7 @@ func (d *doctor) nodeAdvice(p probed) string {
 	return d.helloAdvice(p.err)
 }
 
-// otherNetwork is one on which every node can be connected to, "" when there is none or the present one will do.
+// otherNetwork is one on which every node can be connected to, "" without one, or when the present one will do.
 func (d *doctor) otherNetwork(ctx context.Context) string {
 	if d.snap == nil {
 		return ""

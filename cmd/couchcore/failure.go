@@ -27,7 +27,7 @@ type failure struct {
 	RetryReasons []string `json:"retry_reasons"`
 }
 
-// failureOf describes an error; the zero failure with the kind "none" when there is none.
+// failureOf describes an error; for nil the zero failure with the kind "none".
 func failureOf(err error) failure {
 	f := failure{Kind: "none", RetryReasons: []string{}}
 	if err == nil {

@@ -52,7 +52,7 @@ type pingCmd struct {
 	Services []string `placeholder:"NAME" help:"Of kv, query, search, analytics, views and mgmt (default: all that the cluster has)."`
 }
 
-// Run implements the command. It fails when anybody who was asked has not answered.
+// Run implements the command. It fails when a node that was asked has not answered.
 func (c *pingCmd) Run(a *app) error {
 	services, err := servicesFlag(c.Services)
 	if err != nil {
@@ -122,7 +122,7 @@ type diagnosticsCmd struct {
 	healthFlags
 }
 
-// Run implements the command: it waits for the connections, then reports on them without asking anybody.
+// Run implements the command: it waits for the connections, then reports on them without asking a node.
 func (c *diagnosticsCmd) Run(a *app) error {
 	return c.report(a, "diagnostics", core.Ready{})
 }
@@ -203,7 +203,7 @@ func (a *app) showDiagnostics(r core.DiagnosticsReport, took time.Duration, deta
 	return a.table(rows)
 }
 
-// about is what else there is to say of a connection: why there is none, or how it was made and what it is doing.
+// about is what else there is to say of a connection: why it does not exist, or how it was made and what it is doing.
 func about(d core.ConnectionDetails) string {
 	if d.Details != "" {
 		return d.Details

@@ -52,8 +52,8 @@ type pathSpec struct {
 	path                  string
 }
 
-// parsePathSpec reads a path. The words that it may begin with are operations and properties; the first that is none of
-// them begins the path.
+// parsePathSpec reads a path. The words that it may begin with are operations and properties; the first that is not one
+// of them begins the path.
 func parsePathSpec(text string) (p pathSpec) {
 	for {
 		word, tail, ok := strings.Cut(text, ":")

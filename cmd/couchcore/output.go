@@ -35,7 +35,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// print writes a line of human output; with --json there is none.
+// print writes a line of human output; with --json it writes nothing.
 func (a *app) print(format string, args ...any) error {
 	if a.json {
 		return nil

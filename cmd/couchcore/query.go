@@ -14,7 +14,7 @@ import (
 // statementFlags are those of both services that run statements.
 type statementFlags struct {
 	Statement string            `arg:"" help:"The statement; - reads standard input."`
-	Arg       []string          `sep:"none" placeholder:"VALUE" help:"The next of $1, $2, ...: JSON, or a text that is none. Can be repeated."`
+	Arg       []string          `sep:"none" placeholder:"VALUE" help:"The next of $1, $2, ...: JSON, or another text. Can be repeated."`
 	Named     map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"The value of $NAME. Can be repeated."`
 	Readonly  bool              `help:"The statement only reads; then it may be sent again after a lost connection (default: no)."`
 	ContextID string            `name:"client-context-id" placeholder:"ID" help:"The request's id in the service's logs (default: a random one)."`

@@ -156,7 +156,7 @@ func retryList(info retry.Info) string {
 	return strings.Join(list, ", ")
 }
 
-// jsonOrText is an argument that is JSON, or a text that is none.
+// jsonOrText is an argument that is JSON, or another text.
 func jsonOrText(arg string) any {
 	if json.Valid([]byte(arg)) {
 		return json.RawMessage(arg)

@@ -106,7 +106,7 @@ func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
 		"hash: not ready after ")
 
 	r = c.run("hash", "airline_10")
-	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask nobody")
+	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask no cluster")
 }
 
 func TestConnstr(t *testing.T) {

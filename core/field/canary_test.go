@@ -341,7 +341,7 @@ func TestAPanicShowsNoSecret_D139(t *testing.T) {
 	}
 }
 
-// TestTheScanFindsPlantedSecrets_D139: a secret in any corner is found, so that none found means that there is none.
+// TestTheScanFindsPlantedSecrets_D139: a secret in any corner is found, so that finding none proves something.
 func TestTheScanFindsPlantedSecrets_D139(t *testing.T) {
 	type inner struct{ text string }
 	type outer struct {

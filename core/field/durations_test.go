@@ -208,7 +208,7 @@ func TestLongTimesOfServices_D135(t *testing.T) {
 	}
 }
 
-// A delay that is longer than what is left ends the call at its deadline, whoever names it.
+// A delay that is longer than what is left ends the call at its deadline, whether a strategy or a server names it.
 func TestLongDelays_D135(t *testing.T) {
 	strategies := map[string]retry.Strategy{"negative": retry.BestEffort{Backoff: retry.Constant(-1)}}
 	for name, d := range longest {

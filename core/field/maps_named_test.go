@@ -50,7 +50,7 @@ func toServices(c *core.Cluster) map[string]func(ctx context.Context) error {
 	}
 }
 
-// A request to a service that has no map to go by says why there is none: the map that is not used, or what nodes have
+// A request to a service that has no map to go by says why: the map that is not used, or what nodes have
 // been met with.
 func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 	refused := scripted.New(t, 1)

@@ -32,7 +32,7 @@ const (
 	opQuery  operation = "query" // a statement whose rows are a mebibyte
 )
 
-// classOf is the class of a value's length; -1 when there is none.
+// classOf is the class of a value's length, or -1.
 func classOf(size int) int { return slices.Index(sizes[:], size) }
 
 // keys are the keys of one class. Their last six bytes are their number.

@@ -39,7 +39,7 @@ func (h *histogram) merge(o *histogram) {
 
 func (h *histogram) reset() { *h = histogram{} }
 
-// quantile is the duration that the q-th part of all do not exceed, in microseconds; 0 when there are none. Those of
+// quantile is the duration that the q-th part of all do not exceed, in microseconds, or 0. Those of
 // one bucket, which lie within 6 percent of each other, count as evenly spread over it: its middle for all would make
 // steps of values that are not.
 func (h *histogram) quantile(q float64) float64 {

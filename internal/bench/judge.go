@@ -128,7 +128,7 @@ type comparison struct {
 	goal bool // only the goal asks for it
 }
 
-// comparisons are what a cell is compared in. What computes beside the client uses CPU time that no one can tell from
+// comparisons are what a cell is compared in. What computes beside the client uses CPU time that cannot be told from
 // the client's, and an open loop's throughput is what is offered.
 func comparisons(c *cell) []comparison {
 	out := []comparison{{name: "p50", m: mP50}, {name: "p99", m: mP99}, {name: "p99.9", m: mP999, goal: true}}

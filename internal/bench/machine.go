@@ -74,7 +74,7 @@ func (c *conditions) line() string {
 		c.Peer, c.Commit, changed, c.Rounds, c.Slice, c.Judged)
 }
 
-// commitOfTree asks git; nothing when there is none.
+// commitOfTree asks git; without git it gives nothing.
 func commitOfTree() (commit string, modified bool) {
 	args := []string{"describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"}
 	cmd := exec.Command("git", args...) //nolint:noctx // it reads a few files

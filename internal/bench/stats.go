@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// median is the middle of xs, or the mean of the two middle ones; NaN when there are none.
+// median is the middle of xs, or the mean of the two middle ones, or NaN.
 func median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()

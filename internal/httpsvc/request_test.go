@@ -86,7 +86,7 @@ func TestFieldsD110(t *testing.T) {
 	} {
 		require.Equal(t, want, httpsvc.Text(json.RawMessage(raw)), raw)
 	}
-	require.Equal(t, "x", httpsvc.Text(json.RawMessage(` "x" `)), "blanks around it are none of the text")
+	require.Equal(t, "x", httpsvc.Text(json.RawMessage(` "x" `)), "blanks around it are not part of the text")
 	require.Equal(t, "1", string(httpsvc.Object(json.RawMessage(` {"a":1}`))["a"]))
 	for _, raw := range []string{``, `null`, `[]`, `"x"`, `{`, `1`} {
 		require.Nil(t, httpsvc.Object(json.RawMessage(raw)), raw)

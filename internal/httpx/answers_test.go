@@ -128,7 +128,7 @@ func TestErrorsDoNotShowKeys(t *testing.T) {
 	})
 }
 
-// TestRefusalWhoseTextStalls: the status says enough, so nobody waits for the rest.
+// TestRefusalWhoseTextStalls: the status says enough, so the client does not wait for the rest.
 func TestRefusalWhoseTextStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

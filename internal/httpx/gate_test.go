@@ -188,7 +188,7 @@ func TestGateIsBounded(t *testing.T) {
 	})
 }
 
-// TestSlowStrategiesLeaveTheGateToTheServer: a delay that is not known yet keeps nobody, the server's own does.
+// TestSlowStrategiesLeaveTheGateToTheServer: a delay that is not known yet keeps no request, the server's own does.
 func TestSlowStrategiesLeaveTheGateToTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := retry.Func(func(ctx context.Context, _ *retry.Request, _ retry.Reason) retry.Action {

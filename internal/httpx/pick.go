@@ -32,8 +32,8 @@ type choice struct {
 }
 
 // pick chooses a node in turn: one that may be sent the credentials, that this request has not failed on, that has not
-// failed another request just now, and that new requests of this path are not kept from; and as long as there is none,
-// with one wish less, the last first.
+// failed another request just now, and that new requests of this path are not kept from. Without such a node it drops
+// these conditions one by one, the last first.
 func (c *Client) pick(k *call) choice {
 	svc, ok := InMap(k.r.Service)
 	if !ok {

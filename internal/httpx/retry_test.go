@@ -265,7 +265,7 @@ func TestGA633RetryLandsOnAnotherNodeD113(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{nodes: []string{"n1:80", "n2:80", "n3:80"}})
 		w.net.Refuse("n2:80")
-		for range 3 { // whoever comes to the dead node goes on to the next one
+		for range 3 { // a request that meets the dead node goes on to the next one
 			_, _, err := w.do(post("/a", "x"))
 			require.NoError(t, err)
 		}

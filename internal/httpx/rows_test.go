@@ -119,7 +119,7 @@ func TestGA634NothingIsSentAgainAfterTheFirstRow(t *testing.T) {
 	}
 }
 
-// TestGA635ErrorsInA200AreRetried: the answer is looked at up to its first row or error list before anybody has it.
+// TestGA635ErrorsInA200AreRetried: the answer is looked at up to its first row or error list before the caller has it.
 func TestGA635ErrorsInA200AreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0

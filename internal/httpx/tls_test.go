@@ -113,7 +113,7 @@ func TestCredentialsOfARequest(t *testing.T) {
 	}
 }
 
-// TestTokensStayOffPlaintext: a token is shown to nobody who listens.
+// TestTokensStayOffPlaintext: a token is never sent in plain text.
 func TestTokensStayOffPlaintext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, statuses("200"), setup{options: func(o *httpx.Options) {

@@ -53,6 +53,6 @@ func TestNothingLeftIsProvedByAClosedConnection(t *testing.T) {
 	require.True(t, w.unsent())
 	nc.writes.Add(1) // one that had begun before
 	require.False(t, w.unsent())
-	w.given(httptrace.GotConnInfo{Conn: near}) // nobody's
+	w.given(httptrace.GotConnInfo{Conn: near}) // of no request
 	require.False(t, w.unsent())
 }

@@ -68,7 +68,7 @@ func Usable(in string, err error) (usable error) {
 	return err
 }
 
-// walk counts down the errors of a tree, until there are none left to count.
+// walk counts down the errors of a tree, until the count is used up.
 func walk(err error, left *int) {
 	if *left--; err == nil || *left < 0 {
 		return

@@ -60,7 +60,7 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 	}
 }
 
-// write gives lines to the handler until there is none.
+// write gives lines to the handler until the queue is empty.
 func (l *lines) write() {
 	done := false
 	defer func() {

@@ -353,7 +353,7 @@ func TestOffCostsNothing(t *testing.T) {
 	(*observe.Instruments)(nil).SetCluster("a", "b")
 }
 
-// An operation that nobody observes is copied, too.
+// An operation that is not observed is copied, too.
 func TestAnOperationTakesWholePieces(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(observe.Operation{}), uintptr(64))
 	require.Zero(t, unsafe.Sizeof(observe.Operation{})%16)

@@ -20,8 +20,8 @@ import (
 // throw depends on the seed and the instant alone, not on who threw before.
 //
 // What is left is that one event has several goroutines of the client do something at its instant: an answer with a
-// newer map, say, has one ask for the map and another one look up a collection. Which of them is first is nobody's
-// promise, and it must not be seen: requests that leave over one connection at one instant arrive in the order of what
+// newer map, say, has one ask for the map and another one look up a collection. Which of them is first is not
+// promised, and it must not be seen: requests that leave over one connection at one instant arrive in the order of what
 // they ask for, see before; each packet is delivered alone, whatever others were written with it, see link; and the
 // trace does not name them by their opaques, see requestNames.
 

@@ -111,7 +111,7 @@ func (t *Totals) missing() []string {
 // Main runs one seed in a process that is not a test's, and calls done with its report from inside the run. done ends
 // the process; if it returned, package testing would, with a line of its own on standard output.
 func Main(o Options, done func(*Report)) {
-	flag.CommandLine = flag.NewFlagSet("", flag.ContinueOnError) // the process's own flags are none of the test's
+	flag.CommandLine = flag.NewFlagSet("", flag.ContinueOnError) // the process's own flags are not the test's
 	testing.Init()
 	_ = flag.CommandLine.Parse(nil) // nothing to parse
 	o.abandon = done

@@ -23,7 +23,7 @@ var twins = map[string][]string{
 	"what has left whole counts as unsent":     {"P2"},
 	"nothing is in doubt":                      {"P4"},
 	"everything is in doubt":                   {"P4"},
-	"nobody sends the canary":                  {"P9"},
+	"the canary is not sent":                   {"P9"},
 	"a silent connection stays":                {"P9"},
 	"who cannot connect tries again at once":   {"P10"},
 	"the wait does not grow":                   {"P10"},
@@ -54,7 +54,7 @@ var edits = []edit{
 		"retry/state.go", "return phaseOf(w) == onWire && !s.Idempotent // guard: doubt",
 		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
 	},
-	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "nobody sends the canary" {`},
+	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "the canary is not sent" {`},
 	{"internal/dispatch/probe.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
 	{"internal/dispatch/reconnect.go", "pause(ctx, jittered, sooner)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, sooner)`},
 	{
@@ -162,7 +162,7 @@ func buildTwins(t *testing.T) (binary string) {
 	return binary
 }
 
-// Whoever moves a line that a twin lacks moves the twin's edit too.
+// A change that moves a line which a twin lacks moves the twin's edit too.
 func TestTwinsHaveTheirPlaces(t *testing.T) {
 	for _, e := range edits {
 		src, err := os.ReadFile(filepath.Join("../..", e.file))

@@ -26,11 +26,11 @@ var portNames = map[string]struct {
 	"backupAPI": {Backup, 0}, "backupAPIHTTPS": {Backup, 1},
 }
 
-// ports are the plain and the TLS port of each service; 0 is none.
+// ports are the plain and the TLS port of each service; 0 means that the node lacks it.
 type ports [numServices][2]uint16
 
-// readPorts reads the ports of services. A value that is not a port is left out, but for the one that must be right,
-// which is named "" when there is none.
+// readPorts reads the ports of services. A value that is not a port is left out, but for the one that is needed:
+// without its port the map is refused. needed is "" where no port must be right.
 func readPorts(v value, needed string) (p ports, err error) {
 	for name, m := range v.members() {
 		to, ok := portNames[string(name)]

@@ -255,7 +255,7 @@ func TestT16TheNumberOfVBucketsIsForLife(t *testing.T) {
 	require.ErrorContains(t, bucket("u", "[0]").Conflict(two), "from 2 to 1")
 }
 
-// The forward map has the same nodes as the map, and one of another length is none.
+// The forward map has the same nodes as the map, and one of another length is ignored.
 func TestForwardMap(t *testing.T) {
 	s := parse(t, example) // of one row, where there are eight vbuckets
 	require.Equal(t, -1, s.ForwardIndex(0))
@@ -266,7 +266,7 @@ func TestForwardMap(t *testing.T) {
 	}
 	require.Equal(t, -1, s.ForwardIndex(8))
 	require.Equal(t, -1, s.ForwardIndex(65535))
-	// One of another form is none, and an index past the nodes is a place without one.
+	// One of another form is ignored, and an index past the nodes is a place without one.
 	for text, want := range map[string]int{`[[7],[],[],[],[],[],[],[]]`: -1, `[[1],[0],"",[],[],[],[],[]]`: -1, `{}`: -1, `[[1],[7],[],[],[],[],[],[]]`: 1} {
 		s = parse(t, strings.Replace(example, `"vBucketMapForward": [[0,1]]`, `"vBucketMapForward": `+text, 1))
 		require.Equal(t, want, s.ForwardIndex(0), text)

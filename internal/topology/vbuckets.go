@@ -232,11 +232,11 @@ func (s *Snapshot) Leads(network string, tls bool) bool {
 // DataNodes is how many nodes hold data, of the bucket or, in the map of the whole cluster, of any.
 func (s *Snapshot) DataNodes() int { return s.kvNodes }
 
-// VBucket is the vbucket of a key, 0 when there are none.
+// VBucket is the vbucket of a key, 0 without vbuckets.
 func (s *Snapshot) VBucket(key []byte) uint16 { return Hash(key, len(s.vbuckets)) }
 
 // NodeIndex is the node, as an index into Nodes, that holds a vbucket's active copy (replica 0) or one of its replicas;
-// -1 when there is none. Every input has an answer.
+// -1 without one. Every input has an answer.
 func (s *Snapshot) NodeIndex(vb uint16, replica int) int {
 	if replica < 0 || replica >= width || int(vb) >= len(s.vbuckets) {
 		return -1

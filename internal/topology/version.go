@@ -92,7 +92,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// number reads digits that something else follows, so that a number cut by the window is none.
+// number reads digits that something else follows, so that a number cut by the window does not count.
 func number(b []byte, i int) (n int64, ok bool) {
 	start := i
 	for i < len(b) && b[i] >= '0' && b[i] <= '9' && i-start < 18 {

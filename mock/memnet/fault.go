@@ -30,14 +30,14 @@ func (r routeFault) covers(from, to string) bool {
 	return (r.from == "" || r.from == from) && (r.to == "" || r.to == to)
 }
 
-// Refuse makes dials to an address fail as if nobody listened there, until Restore.
+// Refuse makes dials to an address fail as if nothing listened there, until Restore.
 func (n *Network) Refuse(addr string) { n.setDial(addr, dialFault{err: syscall.ECONNREFUSED}) }
 
 // FailDial makes dials to an address fail with err, until Restore. A nil err is Restore.
 func (n *Network) FailDial(addr string, err error) { n.setDial(addr, dialFault{err: err}) }
 
 // Silence makes dials to an address succeed without anyone at the other end, who would never read and never answer,
-// until Restore. Nobody needs to listen there.
+// until Restore. It needs no listener.
 func (n *Network) Silence(addr string) { n.setDial(addr, dialFault{silent: true}) }
 
 // Restore ends what Refuse, FailDial and Silence did to an address. Connections that Silence let through stay silent.

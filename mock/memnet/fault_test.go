@@ -52,7 +52,7 @@ func TestNetworkDialFaults(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, tls.Client(c, &tls.Config{ServerName: "x"}).HandshakeContext(ctx), context.DeadlineExceeded)
 		c.Close()
-		require.Empty(t, n.Links(), "nobody holds the other end")
+		require.Empty(t, n.Links(), "the other end is held by no one")
 		n.Restore(address)
 		works()
 		l.Close()
@@ -283,7 +283,7 @@ func TestNetworkPartitionAndHeal(t *testing.T) {
 			}
 			return err
 		}
-		require.ErrorIs(t, reach("10.1.0.1", address), context.DeadlineExceeded, "nobody answers")
+		require.ErrorIs(t, reach("10.1.0.1", address), context.DeadlineExceeded, "there is no answer")
 		require.NoError(t, reach("10.1.0.1", "10.0.0.2:11210"), "other nodes are not touched")
 		require.NoError(t, reach("10.1.0.2", address), "nor other clients")
 
@@ -324,7 +324,7 @@ func TestNetworkPartitionAndHeal(t *testing.T) {
 	})
 }
 
-// drain resets the connections that nobody has accepted.
+// drain resets the connections that were not accepted.
 func drain(n *memnet.Network) {
 	for _, l := range n.Links()[1:] {
 		l.Reset()

@@ -51,7 +51,7 @@ type Flow struct {
 	last    time.Time     // when the newest piece arrives
 	idle    time.Time     // when the last byte has left, with a bandwidth
 	writing bool          // a Write is under way: another one waits, so that they do not mix
-	changed chan struct{} // closed when something changes; nil while nobody waits
+	changed chan struct{} // closed when something changes; nil without a waiter
 
 	readBy, writeBy time.Time
 

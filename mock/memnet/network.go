@@ -180,7 +180,7 @@ func (n *Network) stepAside(d dialling) {
 	n.wake()
 }
 
-// waits reports whether there is nobody who answers the dial now. The caller holds the mutex.
+// waits reports whether nothing answers the dial now. The caller holds the mutex.
 func (n *Network) waits(d dialling) bool {
 	f := n.dials[string(d.to)]
 	if f.err != nil {
@@ -302,7 +302,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close frees the address. Connections that nobody has accepted are reset.
+// Close frees the address. Connections that were not accepted are reset.
 func (l *listener) Close() error {
 	l.n.mu.Lock()
 	if l.closed {

@@ -319,7 +319,7 @@ func TestNetworkClose(t *testing.T) {
 		_, err = p.client.TryWrite([]byte("x"))
 		require.ErrorIs(t, err, net.ErrClosed)
 
-		writes(t, p.server, "nobody has told it yet")
+		writes(t, p.server, "it does not know yet")
 		require.Equal(t, "last words", reads(t, p.server))
 		_, err = p.server.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)

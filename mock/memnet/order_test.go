@@ -82,7 +82,7 @@ func TestNetworkDialsInOrder(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			n.HealAll()
 			c, err := n.Dial(t.Context(), address)
-			require.NoError(t, err, "who has given up holds nobody up")
+			require.NoError(t, err, "a dial that was given up delays no other")
 			c.Close()
 			l.Close()
 		})

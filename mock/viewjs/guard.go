@@ -60,7 +60,7 @@ func (g *guard) run() {
 
 var errDone = errors.New("done")
 
-// guarded runs a call with somebody looking at it, and waits until nobody does.
+// guarded runs a call while a watcher looks at it, and waits for the watcher's end.
 func (f *functions) guarded(ctx context.Context, call func() error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &guard{vm: f.vm, opts: f.opts, ctx: ctx, until: time.Now().Add(f.opts.Time), over: make(chan struct{})}

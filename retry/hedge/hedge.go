@@ -13,7 +13,7 @@ import (
 type Policy struct {
 	MaxAttempts int              // the first send included; below 2 there are no hedges
 	Delay       time.Duration    // between sends; 0 sends all at once
-	NonFatal    func(error) bool // failures after which others may still succeed; nil is none
+	NonFatal    func(error) bool // failures after which others may still succeed; nil means that every failure is fatal
 	Idempotent  bool             // what is not is refused, since hedging sends it more than once
 	Throttle    Throttle         // nil: no throttle
 }

@@ -122,7 +122,7 @@ func TestDisabledAndPinned(t *testing.T) {
 }
 
 // TestThrottleOfAFile proves GA6-21, GA6-23 and GA6-25 with a file: each node has its own tokens, which the stack and
-// whoever sees successes share.
+// the one that sees successes share.
 func TestThrottleOfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := `{"retryThrottling":{"maxTokens":10,"tokenRatio":0.5},` +

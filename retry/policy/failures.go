@@ -18,7 +18,7 @@ type failures struct {
 
 type code struct {
 	number      uint32
-	status      *grpcStatus // that it may be; nil: it is none
+	status      *grpcStatus // that it may be; nil: it is no status
 	path, value string
 }
 

@@ -38,7 +38,7 @@ func (f Fit) String() string {
 	return fmt.Sprintf("fit(%d)", uint8(f))
 }
 
-// Limit ends the retries of an operation after a number of attempts or some time. Every limit that is 0 is none. A
+// Limit ends the retries of an operation after a number of attempts or some time. 0 means no limit. A
 // retry that a limit drops fails the operation with retry.ErrExhausted around what the last attempt met. The
 // operation's deadline lies above all limits and is kept by the orchestrator. Transparent retries, of requests that no
 // server has seen, are outside of all limits but MaxElapsed. It is safe for concurrent use and never blocks unless Base

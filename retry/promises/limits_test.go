@@ -140,8 +140,8 @@ func TestALimitsCapWaitsUntilTheLimitAndTimesOut(t *testing.T) {
 	require.Equal(t, time.Second, took)
 }
 
-// TestGivingUpLooksAtTheDeadlineToo: to wait for a deadline and then to send nothing helps no one; a limit that gives
-// up fails at once.
+// TestGivingUpLooksAtTheDeadlineToo: to wait for a deadline and then to send nothing helps no caller; a limit that
+// gives up fails at once.
 func TestGivingUpLooksAtTheDeadlineToo(t *testing.T) {
 	for fit, want := range map[policy.Fit]time.Duration{policy.GiveUp: 2 * time.Second, policy.Drop: 2500 * ms} {
 		virtual(t, func(t *testing.T, w *world) {

@@ -314,7 +314,7 @@ func (x *Call) timedOut() []Error {
 	}
 }
 
-// timeout is the one that the request names for the service; 0 when there is none.
+// timeout is the one that the request names for the service, or 0.
 func (rq *Request) timeout() time.Duration {
 	if rq.Service == Search {
 		var ctl struct {

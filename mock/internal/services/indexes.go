@@ -81,7 +81,7 @@ func (s *State) keyspaceMissing(name string) *Answer {
 	return failure
 }
 
-// placeOf is the collection that a keyspace's full name stands for, or the failure when there is none.
+// placeOf is the collection that a keyspace's full name stands for, or the failure without one.
 func (s *State) placeOf(name string) (collectionPlace, *Answer) {
 	parts := strings.Split(name, ".")
 	bucket := parts[0]

@@ -48,7 +48,7 @@ type Request struct {
 }
 
 // Member is a member of the request's JSON object, as JSON text, or a field of its form or query, as a JSON string;
-// empty when there is none.
+// empty without one.
 func (rq *Request) Member(name string) string { return string(rq.members[name]) }
 
 // text is a member that is a string.

@@ -29,7 +29,7 @@ type Host interface {
 	// Store stores a document; with only it must not be there yet.
 	Store(bucket string, collection uint32, key string, value []byte, only bool) memd.Status
 	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the
-	// address of a node that has some, which is empty when there is none.
+	// address of a node that has some, which is empty without one.
 	ViewsOf(bucket string, node int) (here bool, elsewhere string)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // ViewEngine compiles the functions of views. Package mock/viewjs has one for JavaScript.
 type ViewEngine interface {
-	// Compile compiles the functions of one view; reduce is empty when there is none, or when it is one of those that
+	// Compile compiles the functions of one view; reduce is empty for a view without one, and for one of those that
 	// the mock has itself. It may be called from several goroutines at once.
 	Compile(mapFunction, reduce string) (ViewFunctions, error)
 }

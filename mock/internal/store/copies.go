@@ -191,7 +191,7 @@ func (s *Store) Assign(vb int, nodes []int) {
 	old := v.nodes
 	v.nodes, v.copies = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return n < 0 }), copies
 	if len(v.nodes) == 0 {
-		v.queue = nil // nobody has it any more
+		v.queue = nil // it is not used any more
 	}
 	v.moved = len(v.queue) > 0 && (v.moved || old[0] != v.nodes[0])
 }

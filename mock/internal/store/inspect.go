@@ -54,7 +54,7 @@ func (d *doc) document(id docID, vb uint16, node int, now time.Time) Document {
 }
 
 // Random is a document of a collection of which a node has the active copies, each with the same chance; false when
-// there is none.
+// it does not exist.
 func (s *Store) Random(node int, cid uint32, now time.Time) (key string, res Result, ok bool) {
 	seen := 0
 	for i := range s.vbs {

@@ -48,7 +48,7 @@ func NewManifest() Manifest {
 	}}}
 }
 
-// Scope is the scope of that name, nil when there is none.
+// Scope is the scope of that name, or nil.
 func (m *Manifest) Scope(name string) *Scope {
 	for i := range m.Scopes {
 		if m.Scopes[i].Name == name {
@@ -58,7 +58,7 @@ func (m *Manifest) Scope(name string) *Scope {
 	return nil
 }
 
-// Collection is the collection of that name, nil when there is none.
+// Collection is the collection of that name, or nil.
 func (s *Scope) Collection(name string) *Collection {
 	for i := range s.Collections {
 		if s.Collections[i].Name == name {
