@@ -72,7 +72,9 @@ func (p *peer) connects() []time.Time {
 }
 
 // newPeer is a cluster whose node runs the query service beside the key-value service.
-func newPeer(t testing.TB, network *mock.Network, certificate *tls.Certificate) *peer {
+func newPeer(
+	t testing.TB, network *mock.Network, certificate *tls.Certificate, change ...func(*core.Config),
+) *peer {
 	t.Helper()
 	p := &peer{serve: func(net.Conn) {}}
 	listen := func() net.Listener {
@@ -114,6 +116,9 @@ func newPeer(t testing.TB, network *mock.Network, certificate *tls.Certificate) 
 		if certificate != nil {
 			//nolint:gosec // virtual time is before all certificates
 			c.TLS.Config = &tls.Config{InsecureSkipVerify: true}
+		}
+		for _, f := range change {
+			f(c)
 		}
 	})
 	require.NoError(t, p.c.Bucket("default").WaitReady(within(t, 5*time.Second)))

@@ -105,7 +105,7 @@ func (w *wire) answered(good bool) {
 	}
 	t := w.conns[len(w.conns)-1].t
 	if !good {
-		t.refused.Store(true)
+		t.refused.Store(&refusal{w.made, time.Now()})
 		return
 	}
 	t.good.Store(true)

@@ -249,7 +249,7 @@ type tracked struct {
 	addr    string
 	user    atomic.Pointer[attempt] // the latest
 	good    atomic.Bool             // it has carried a good answer
-	refused atomic.Bool             // it has carried another one
+	refused atomic.Pointer[refusal] // the latest other answer that it has carried, nil for none
 }
 
 // Write implements net.Conn.
@@ -266,10 +266,25 @@ func (t *tracked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// lost reports whether a connection that closes now has ended without a good answer, and not by the client's doing.
+// refusal is an answer that is not a good one.
+type refusal struct {
+	of *attempt
+	at time.Time
+}
+
+// lost reports whether a connection that closes now has ended without a good answer, and not by the client's doing: its
+// latest attempt waits for an answer, or was refused and no idle connection is closed yet. A service that hangs up
+// later than lateClose after a refusal does not drive the client to connect.
 func (t *tracked) lost() bool {
 	a := t.user.Load()
-	return a != nil && !t.good.Load() && t.c.ctx.Err() == nil && (t.refused.Load() || a.ctx.Err() == nil)
+	if a == nil || t.good.Load() || t.c.ctx.Err() != nil {
+		return false
+	}
+	if a.ctx.Err() == nil {
+		return true
+	}
+	r := t.refused.Load()
+	return r != nil && r.of == a && time.Since(r.at) < min(t.c.o.IdleTimeout, lateClose)
 }
 
 // Close implements net.Conn. It does not wait for the connection's own Close, which may not return when the user's Dial

@@ -14,7 +14,8 @@ const (
 	mostDebts   = 16               // that a host is charged with
 	paysBack    = 4                // debts, by one good answer
 	forgetAfter = 10 * time.Second // without a loss
-	mostHosts   = 1024
+	lateClose   = time.Second      // after a refusal
+	mostHosts   = 1024             // that are remembered, beside those that a dial waits for
 )
 
 // attemptKey is where the dialer finds the attempt in its context, whose end net/http hides.
@@ -43,7 +44,8 @@ type host struct {
 	starts  pace.Starts
 	debts   int
 	lost    time.Time
-	turn    chan struct{} // held by the dial that is next
+	waits   int           // dials that wait
+	turn    chan struct{} // held by the dial that is next; those that want it get it in the order in which they came
 	cleared chan struct{} // closed when no debts are left
 }
 
@@ -64,19 +66,23 @@ func (s *hosts) of(addr string) *host {
 	return h
 }
 
-// forget makes room for another host, with the lock held: the hosts without debts go, or else any one. A dial that
-// waits keeps its host.
+// forget makes room for another host, with the lock held: the hosts without debts go, or else the one that has lost no
+// connection for the longest time. A host that a dial waits for stays: others would be dialed for without a wait.
 func (s *hosts) forget() {
-	for addr, h := range s.m {
-		if h.debts == 0 || time.Since(h.lost) >= forgetAfter {
-			delete(s.m, addr)
+	for more := true; more && len(s.m) >= mostHosts; {
+		oldest := ""
+		for addr, h := range s.m {
+			switch {
+			case h.waits > 0:
+			case h.debts == 0 || time.Since(h.lost) >= forgetAfter:
+				delete(s.m, addr)
+			case oldest == "" || h.lost.Before(s.m[oldest].lost):
+				oldest = addr
+			}
 		}
-	}
-	for addr := range s.m {
-		if len(s.m) < mostHosts {
-			return
+		if more = oldest != ""; more && len(s.m) >= mostHosts {
+			delete(s.m, oldest)
 		}
-		delete(s.m, addr)
 	}
 }
 
@@ -108,45 +114,71 @@ func (s *hosts) well(addr string) {
 	}
 }
 
-// may reports whether a connection to addr may begin now, and notes that it does; otherwise how long it waits at least.
-func (s *hosts) may(addr string) (h *host, cleared <-chan struct{}, wait time.Duration, debts int) {
+// enter gives the host at addr to a dial. It may begin at once and nil is given, or it is one of those that wait and
+// debts is why.
+func (s *hosts) enter(addr string) (h *host, debts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h = s.of(addr)
-	if h.debts > 0 && time.Since(h.lost) >= forgetAfter && len(h.turn) == 0 {
+	if h.debts > 0 && time.Since(h.lost) >= forgetAfter && h.waits == 0 {
 		h.clear()
 	}
-	if h.debts > 0 {
-		if wait = h.starts.Wait(); wait > 0 {
-			return h, h.cleared, wait, h.debts
-		}
+	if h.debts > 0 && (h.waits > 0 || h.starts.Wait() > 0) {
+		h.waits++
+		return h, h.debts
 	}
 	h.starts.Begin()
-	return h, h.cleared, 0, h.debts
+	return nil, 0
 }
 
-// await waits until a connection to addr may be begun for the attempt.
+// begin reports whether a dial that waits begins now: none has to, or it has the turn and its time has come. Otherwise
+// it goes on waiting until cleared is closed, or with the turn for that time.
+func (s *hosts) begin(h *host, hasTurn bool) (cleared <-chan struct{}, wait time.Duration, begins bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait = h.starts.Wait()
+	if h.debts == 0 || hasTurn && wait <= 0 {
+		h.starts.Begin()
+		return nil, 0, true
+	}
+	return h.cleared, wait, false
+}
+
+// leave notes that a dial waits no more.
+func (s *hosts) leave(h *host, hasTurn bool) {
+	if hasTurn {
+		<-h.turn // it is there: that does not block
+	}
+	s.mu.Lock()
+	h.waits--
+	s.mu.Unlock()
+}
+
+// await waits until a connection to addr may be begun for the attempt. Dials begin in the order in which they came.
 func (s *hosts) await(ctx, client context.Context, a *attempt, addr string) error {
-	h, cleared, wait, debts := s.may(addr)
-	if wait <= 0 {
+	h, debts := s.enter(addr)
+	if h == nil {
 		return nil
 	}
 	why := fmt.Sprintf("waited for its turn to connect to %s: the latest %d connections to it ended without an answer",
 		addr, debts)
 	a.turn.Store(&why)
-	held := false
-	defer func() {
-		if held {
-			<-h.turn
-		}
-	}()
-	turn := h.turn
+	hasTurn, turn := false, h.turn
+	defer func() { s.leave(h, hasTurn) }()
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
 	for {
+		cleared, wait, begins := s.begin(h, hasTurn)
+		if begins {
+			a.turn.Store(nil)
+			return nil
+		}
+		if hasTurn {
+			t.Reset(wait)
+		}
 		select {
 		case turn <- struct{}{}:
-			held, turn = true, nil
+			hasTurn, turn = true, nil
 		case <-t.C:
 		case <-cleared:
 		case <-a.ctx.Done():
@@ -156,10 +188,5 @@ func (s *hosts) await(ctx, client context.Context, a *attempt, addr string) erro
 		case <-client.Done():
 			return context.Cause(client)
 		}
-		if _, cleared, wait, _ = s.may(addr); wait <= 0 {
-			a.turn.Store(nil)
-			return nil
-		}
-		t.Reset(wait)
 	}
 }
