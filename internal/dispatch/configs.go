@@ -15,8 +15,6 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-const collectionsFeature = memd.FeatureCollections
-
 // offers is what lies before the config goroutine. Read loops only put bytes here.
 type offers struct {
 	kick  chan struct{}
@@ -241,7 +239,7 @@ func (r *Router) configs() {
 				r.judgeMoved(w)
 			}
 			if r.picker.Load() == nil { // none of them could be used
-				r.releaseWaiting()
+				r.first.review()
 			}
 			break
 		}
@@ -355,8 +353,6 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 			r.forget(addr)
 		}
 	}
-	calls := r.waiting
-	r.waiting = nil
 	r.leave(leaving)
 	r.mu.Unlock()
 	for _, cn := range theirs {
@@ -365,9 +361,7 @@ func (r *Router) apply(s, old *topology.Snapshot, network string, of *offered) {
 	r.o.Log.Info(r.ctx, observe.MsgConfigApplied, slog.String(observe.KeyBucket, s.Bucket),
 		slog.Int64(observe.KeyEpoch, s.Epoch), slog.Uint64(observe.KeyRevision, s.Rev), slog.Int(observe.KeyNodes,
 			nodes))
-	for _, c := range calls {
-		r.route(c)
-	}
+	r.first.review()
 	if !of.tell {
 		r.wake()
 	}

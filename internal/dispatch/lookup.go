@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -18,56 +19,73 @@ const (
 	lookupTries = 4
 )
 
+// mostAwaitIDs is how many calls may wait for the ids of collections.
+const mostAwaitIDs = 32768
+
 func pathOf(c *call.Call) collections.Path {
 	return collections.Path{Scope: c.Req.Scope(), Collection: c.Req.Collection()}
 }
 
-// collectionWaiter is a call that waits for its collection's id.
-type collectionWaiter struct {
-	r *Router
-	c *call.Call
+// awaitCollection lets a call wait for the lookup of its collection, which it starts if none is running.
+func (r *Router) awaitCollection(c *call.Call) {
+	r.ids.enter(c, call.StageCollection, mostAwaitIDs, r.o.Orchestrator.Wakes())
+	asks := idWaiter{r, pathOf(c)} // the same for all calls of a collection
+	if err := r.colls.Wait(asks.path, asks); err != nil {
+		asks.CollectionResolved(collections.Entry{}, err)
+	}
 }
 
-// waitCollection lets the call wait for the lookup of its collection, which it starts if none is running.
-func (r *Router) waitCollection(c *call.Call) {
-	c.SetStage(call.StageCollection)
-	c.Share() // the cache's waiter outlives a call that ends meanwhile
-	r.hold(c)
-	if err := r.colls.Wait(pathOf(c), &collectionWaiter{r, c}); err != nil {
-		r.notSent(c, retry.CollectionMapRefreshInProgress, err)
-	}
+// idWaiter is all calls that wait for the id of one collection.
+type idWaiter struct {
+	r    *Router
+	path collections.Path
 }
 
 // CollectionResolved implements collections.Waiter.
-func (w *collectionWaiter) CollectionResolved(_ collections.Entry, err error) {
-	if w.c.Ended() {
-		return
-	}
-	if err == nil {
-		w.r.route(w.c)
-		return
-	}
+func (w idWaiter) CollectionResolved(_ collections.Entry, err error) {
+	since := w.r.o.Orchestrator.Wakes()
+	var calls []*call.Call
+	w.r.mu.Lock()
+	w.r.ids.calls = slices.DeleteFunc(w.r.ids.calls, func(c *call.Call) bool {
+		its := pathOf(c) == w.path
+		if its {
+			calls = append(calls, c)
+		}
+		return its
+	})
+	w.r.mu.Unlock()
+	w.r.ids.release(calls, since, err)
+}
+
+// idDoor is the door of the calls that wait for a collection's id. All of them wait for the outcome of a lookup.
+type idDoor struct{ *Router }
+
+func (idDoor) look() (open bool, cause error) { return false, nil }
+
+func (d idDoor) pass(c *call.Call) { d.route(c) }
+
+func (d idDoor) turnAway(c *call.Call, since uint64, cause error) {
 	var le *lookupError
-	if !errors.As(err, &le) {
-		w.r.notSent(w.c, retry.CollectionMapRefreshInProgress, err)
+	if !errors.As(cause, &le) {
+		d.noWay(c, since, retry.CollectionMapRefreshInProgress, cause, "")
 		return
 	}
 	switch {
 	case !le.answered:
-		w.r.noWay(w.c, le.wakes, retry.CollectionMapRefreshInProgress, err, "")
+		d.noWay(c, le.wakes, retry.CollectionMapRefreshInProgress, cause, "")
 	case le.why != retry.Unknown:
-		w.r.lookupRefused(w.c, le)
-	case le.began < w.c.Started:
+		d.lookupRefused(c, le)
+	case le.began < c.Started:
 		// It was asked before this call began: the collection may have been created since. Ask again.
-		w.r.waitCollection(w.c)
-	case errors.Is(err, cberr.ScopeNotFound):
-		w.r.notSent(w.c, retry.ScopeNotFound, err)
-	case errors.Is(err, cberr.CollectionNotFound):
-		w.r.notSent(w.c, retry.CollectionNotFound, err)
-	case errors.Is(err, cberr.UnsupportedOperation):
-		w.c.Fail(&call.FeatureError{Feature: collectionsFeature})
+		d.awaitCollection(c)
+	case errors.Is(cause, cberr.ScopeNotFound):
+		d.notSent(c, retry.ScopeNotFound, cause)
+	case errors.Is(cause, cberr.CollectionNotFound):
+		d.notSent(c, retry.CollectionNotFound, cause)
+	case errors.Is(cause, cberr.UnsupportedOperation):
+		c.Fail(&call.FeatureError{Feature: memd.FeatureCollections})
 	default:
-		w.c.Fail(err)
+		c.Fail(cause)
 	}
 }
 

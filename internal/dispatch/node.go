@@ -42,6 +42,7 @@ func (r *Router) newNode(addr string) *node {
 // newPipeline makes a way to the node that does nothing yet, and ends with ctx.
 func (n *node) newPipeline(ctx context.Context) *pipeline {
 	p := &pipeline{r: n.r, node: n, track: n.r.o.Health.Track(n.r.o.Bucket, n.addr)}
+	p.waiting = room{r: n.r, mu: &p.mu, door: p}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	return p
 }

@@ -92,7 +92,7 @@ func (p *pipeline) retires() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) > 0 || !p.unwanted() {
+	if len(p.waiting.calls) > 0 || !p.unwanted() {
 		return false
 	}
 	p.demand.running.Store(false)

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +38,7 @@ type pipeline struct {
 	progress atomic.Int64  // when the current attempt to connect did its last step, since the router's base
 
 	mu      sync.Mutex
-	queue   []*call.Call
+	waiting room // for the connection, and for room on it
 	failed  bool // the current attempts to connect have failed at least once
 	closed  bool
 	lastErr error
@@ -142,43 +141,51 @@ func (p *pipeline) submitElse(c *call.Call) {
 		c.Fail(&call.ConnectionGoneError{Connection: c.Req.Connection()})
 		return
 	}
-	c.Share()
-	p.mu.Lock()
-	// it has died, and its goroutine is about to reconnect
-	if cn != nil && !p.closed && p.conn.CompareAndSwap(cn, nil) {
-		p.failed = false
-		p.track.Down()
+	if cn != nil { // it has died, and its goroutine is about to reconnect
+		p.mu.Lock()
+		if !p.closed && p.conn.CompareAndSwap(cn, nil) {
+			p.failed = false
+			p.track.Down()
+		}
+		p.mu.Unlock()
 	}
+	limit := p.r.o.QueueLimit
+	if c.Req.Block() {
+		limit = p.r.o.blockLimit()
+	}
+	p.waiting.enter(c, call.StageConnection, limit, since)
+}
+
+// look implements door: a call does not wait for a connection that could not be made. A pipeline that has been closed
+// lets it pass, too: to another one. The lock is held.
+func (p *pipeline) look() (open bool, cause error) {
 	switch {
-	case p.closed:
-		p.mu.Unlock()
-		p.r.reroute(c, p)
-		return
-	case p.conn.Load() != nil:
-		p.mu.Unlock()
-		p.submit(c)
-		return
+	case p.closed, p.conn.Load() != nil:
+		return true, nil
 	case p.failed:
-		err := p.lastErr
-		p.mu.Unlock()
-		p.refuse(c, since, reasonOf(err), err)
-		return
+		return false, p.lastErr
 	}
-	known := p.hopeless()
-	switch {
-	case known != nil:
-		p.mu.Unlock()
-		p.refuse(c, since, reasonOf(known), known)
-		return
-	case len(p.queue) >= p.r.o.QueueLimit && (!c.Req.Block() || len(p.queue) >= p.r.o.blockLimit()):
-		p.mu.Unlock()
-		p.refuse(c, since, retry.EndpointNotWritable, errQueueFull)
-		return
-	}
-	c.SetStage(call.StageConnection)
-	p.queue = append(p.queue, c)
+	return false, p.hopeless()
+}
+
+// pass implements door. The id of a call's collection may be another one now.
+func (p *pipeline) pass(c *call.Call) {
+	p.mu.Lock()
+	closed := p.closed
 	p.mu.Unlock()
-	p.r.hold(c)
+	switch {
+	case closed:
+		p.r.reroute(c, p)
+	case c.Req.InDefaultCollection():
+		p.submit(c)
+	default:
+		p.r.route(c)
+	}
+}
+
+// turnAway implements door.
+func (p *pipeline) turnAway(c *call.Call, since uint64, cause error) {
+	p.refuse(c, since, reasonOf(cause), cause)
 }
 
 // blockLimit is how many calls may wait for their turn on one connection.
@@ -188,22 +195,19 @@ func (o *Options) blockLimit() int { return 16 * o.QueueLimit }
 func (p *pipeline) awaitRoom(cn *conn.Conn, c *call.Call) bool {
 	c.Share()
 	p.mu.Lock()
-	// another one is there, or none: no goroutine would look after a call that waits for this one
-	if p.conn.Load() != cn {
-		p.mu.Unlock()
-		p.submit(c)
-		return true
-	}
-	if len(p.queue) >= p.r.o.blockLimit() {
-		p.mu.Unlock()
-		return false
-	}
-	c.SetStage(call.StageRoom)
-	p.queue = append(p.queue, c)
+	here := p.conn.Load() == cn
+	seated := here && p.waiting.seat(c, call.StageRoom, p.r.o.blockLimit())
 	p.mu.Unlock()
-	p.r.hold(c)
-	if cn.WantRoom() {
-		p.Room(cn)
+	switch {
+	case !here: // no goroutine would look after a call that waits for this one
+		p.submit(c)
+	case !seated:
+		return false
+	default:
+		p.r.hold(c)
+		if cn.WantRoom() {
+			p.Room(cn)
+		}
 	}
 	return true
 }
@@ -212,20 +216,20 @@ func (p *pipeline) awaitRoom(cn *conn.Conn, c *call.Call) bool {
 func (p *pipeline) Room(cn *conn.Conn) {
 	for {
 		p.mu.Lock()
-		if len(p.queue) == 0 || p.conn.Load() != cn { // a new connection takes all of them, or the next failure does
-			p.mu.Unlock()
+		var c *call.Call
+		if p.conn.Load() == cn { // otherwise a new connection takes all of them, or the next failure does
+			c = p.waiting.next()
+		}
+		p.mu.Unlock()
+		if c == nil {
 			return
 		}
-		c := p.queue[0]
-		p.queue[0] = nil
-		p.queue = p.queue[1:]
-		p.mu.Unlock()
 		if c.Ended() {
 			continue
 		}
 		if err := cn.Submit(c); errors.Is(err, conn.ErrFull) {
 			p.mu.Lock()
-			p.queue = slices.Insert(p.queue, 0, c)
+			p.waiting.back(c)
 			p.mu.Unlock()
 			if !cn.WantRoom() {
 				return
@@ -273,23 +277,6 @@ func (f both) Success() {
 	f.b.Success()
 }
 
-// flushQueue gives the waiting calls to the strategy, or elsewhere.
-func (p *pipeline) flushQueue(err error) {
-	since := p.r.o.Orchestrator.Wakes()
-	p.mu.Lock()
-	calls := p.queue
-	p.queue = nil
-	closed := p.closed
-	p.mu.Unlock()
-	for _, c := range calls {
-		if closed {
-			p.r.reroute(c, p)
-		} else {
-			p.refuse(c, since, reasonOf(err), err)
-		}
-	}
-}
-
 // connected publishes the connection; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	info := cn.Info()
@@ -330,8 +317,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	p.conn.Store(cn)
 	p.r.giveTurn(p)
 	cn.SetFeedback(p.feedback()) // which may be another one than when the connection was begun
-	calls := p.queue
-	p.queue = nil
+	calls := p.waiting.take()
 	p.mu.Unlock()
 	p.r.mu.Unlock()
 	considered() // those that look for a way now are to look in the map that came with this one
@@ -348,16 +334,9 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		if !info.NoConfig && !p.r.o.NoConfig {
 			p.r.want()
 		}
-		p.r.releaseWaiting()
+		p.r.first.review()
 	}
-	for _, c := range calls {
-		if c.Req.InDefaultCollection() {
-			p.submit(c)
-		} else {
-			p.r.route(c) // with its collection's id in the bucket as it is now
-		}
-		c.Taken()
-	}
+	p.waiting.release(calls, 0, nil)
 	p.r.wake()
 	p.r.notify()
 	return true
@@ -398,7 +377,7 @@ func (p *pipeline) close(cause error) {
 	if cn != nil {
 		cn.Close(cause)
 	}
-	p.flushQueue(cause)
+	p.waiting.review()
 	p.track.Leave()
 }
 
@@ -434,7 +413,7 @@ func (p *pipeline) drain() {
 	p.closed = true
 	cn := p.conn.Load()
 	p.mu.Unlock()
-	p.flushQueue(nil)
+	p.waiting.review()
 	if cn != nil {
 		cn.Refuse()
 		for !cn.Idle() && ctx.Err() == nil {

@@ -70,7 +70,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		p.wait = p.r.o.pauseAfter(p.wait)
 		pause(ctx, p.wait, nil)
 	}
-	p.flushQueue(context.Cause(ctx))
+	p.waiting.review()
 	p.ends()
 }
 
@@ -130,12 +130,12 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	}
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.node.addr, err)...)
 	if p.demand != nil { // the node has its first connection now, which says all that others want to know
-		p.flushQueue(err)
+		p.waiting.review()
 		return
 	}
 	p.track.Failed(err)
-	p.flushQueue(err)
-	p.r.releaseWaiting()
+	p.waiting.review()
+	p.r.first.review()
 	p.r.reseed()
 	p.r.notify()
 }

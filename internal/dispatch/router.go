@@ -80,7 +80,6 @@ type Router struct {
 	view     surroundings  // of picks
 
 	mu      sync.Mutex
-	waiting []*call.Call // for the first cluster map
 	nodes   map[string]*node
 	closed  bool
 	network string
@@ -89,8 +88,9 @@ type Router struct {
 	turns     turns
 	resolving bool
 	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
-	look      *time.Timer   // calls looked
-	looking   atomic.Bool   // it is armed
+	first     room          // of calls that wait for the first cluster map; this and the next under the lock
+	ids       room          // of calls that wait for a collection's id
+	looking   atomic.Bool   // see lookAgain
 	logins    chan struct{} // closed and replaced when there are new credentials
 	// closed and replaced whenever no connection speaks any more for the bucket that our map is of
 	doubts   chan struct{}
@@ -126,8 +126,7 @@ func New(o Options) *Router {
 		o.QueueLimit = 2048
 	}
 	r := &Router{o: o, nodes: map[string]*node{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
-	r.look = time.AfterFunc(time.Hour, r.looked)
-	r.look.Stop()
+	r.first, r.ids = room{r: r, mu: &r.mu, door: mapDoor{r}}, room{r: r, mu: &r.mu, door: idDoor{r}}
 	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
 	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -279,10 +278,10 @@ func (r *Router) find(c *call.Call) *pipeline {
 			c.Succeed(&memd.Packet{}, false)
 			return nil
 		case t.wait == call.StageConfig:
-			r.waitConfig(c)
+			r.awaitFirstMap(c)
 			return nil
 		case t.wait == call.StageCollection:
-			r.waitCollection(c)
+			r.awaitCollection(c)
 			return nil
 		case t.err != nil:
 			c.Fail(t.err)
@@ -400,8 +399,6 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 		return nil
 	}
 	r.closed = true
-	calls := r.waiting
-	r.waiting = nil
 	nodes := r.nodes
 	r.nodes = map[string]*node{}
 	if r.turns.timer != nil {
@@ -409,15 +406,13 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	}
 	r.mu.Unlock()
 	r.stop()
-	r.look.Stop()
 	for _, n := range nodes {
 		for p := range n.pipelines() {
 			p.close(cause)
 		}
 	}
-	for _, c := range calls {
-		r.o.Orchestrator.Cancel(c, cause)
-	}
+	r.first.close(cause)
+	r.ids.close(cause)
 	for _, c := range r.offers.close() {
 		r.o.Orchestrator.Cancel(c, cause)
 	}

@@ -34,7 +34,7 @@ func (r *Router) resolve() {
 		}
 	}
 	r.mu.Unlock()
-	r.releaseWaiting()
+	r.first.review()
 	r.notify()
 }
 

@@ -18,7 +18,7 @@ type Source interface {
 
 // SourceChanged is called after the source's state has changed for the worse: calls that waited for it look again.
 func (r *Router) SourceChanged() {
-	r.releaseWaiting()
+	r.first.review()
 	r.wake()
 	r.notify()
 }

@@ -2,132 +2,137 @@ package dispatch
 
 import (
 	"errors"
+	"slices"
+	"sync"
+	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/handshake"
-	"github.com/couchcore/couchcore/retry"
 )
 
-// waitConfig parks a call until the first cluster map comes, as long as there is hope.
-func (r *Router) waitConfig(c *call.Call) {
+// room is where calls wait that cannot go on yet. There are three kinds: a router has one for the first cluster map and
+// one for collections' ids, and each pipeline has one for its connection, and for room on that.
+//
+// A call enters through a door, which says whether it is to wait. It leaves when an event has the door looked at again
+// (review, release), or when the router closes. Its deadline or its context ends it where it is (see hold): then its
+// place is free for the next call that finds the room full.
+type room struct {
+	r     *Router
+	mu    sync.Locker // guards the room, and what the door looks at
+	door  door
+	calls []*call.Call
+	swept int64 // when calls that had ended were looked for last, since the router's base
+	ended error // why no call enters any more; nil while calls do
+}
+
+// door is what the calls of a room wait for.
+type door interface {
+	// look says what becomes of a call now: it goes on, it does not wait because of the cause, or with neither it
+	// waits. The room's lock is held.
+	look() (open bool, cause error)
+	// pass lets a call go on.
+	pass(c *call.Call)
+	// turnAway gives a call that is not to wait to its strategy. For since see noWay.
+	turnAway(c *call.Call, since uint64, cause error)
+}
+
+var errQueueFull = errors.New("too many calls wait for the node's connection")
+
+// sweepApart is the least time between two looks for calls that have ended: a full room refuses many calls.
+const sweepApart = 10 * time.Millisecond
+
+// enter has the call wait, unless the door is open, or has a cause why not, or the room is full.
+func (w *room) enter(c *call.Call, stage call.Stage, limit int, since uint64) {
 	c.Share()
-	since := r.o.Orchestrator.Wakes()
-	r.mu.Lock()
-	switch {
-	case r.closed:
-		r.mu.Unlock()
-		r.o.Orchestrator.Cancel(c, retry.ErrClosed)
-		return
-	case r.picker.Load() != nil: // it came meanwhile
-		r.mu.Unlock()
-		r.route(c)
-		return
+	w.mu.Lock()
+	open, cause := w.door.look()
+	ended := w.ended
+	if !open && cause == nil && ended == nil && !w.seat(c, stage, limit) {
+		cause = errQueueFull
 	}
-	cause, hope := r.seedState()
-	full := len(r.waiting) >= 16*r.o.QueueLimit
-	if hope && !full {
-		c.SetStage(call.StageConfig)
-		r.waiting = append(r.waiting, c)
-	}
-	r.mu.Unlock()
+	w.mu.Unlock()
 	switch {
-	case full:
-		r.noWay(c, since, retry.EndpointNotWritable, errQueueFull, "")
-	case hope:
-		r.hold(c)
+	case ended != nil:
+		w.r.o.Orchestrator.Cancel(c, ended)
+	case open:
+		w.door.pass(c)
+	case cause != nil:
+		w.door.turnAway(c, since, cause)
 	default:
-		r.noWay(c, since, reasonOf(cause), cause, "")
+		w.r.hold(c)
 	}
 }
 
-var (
-	errQueueFull = errors.New("too many calls wait for the node's connection")
-	errNoSeeds   = errors.New("no address to connect to")
-	errNoMap     = errors.New("no node has given a cluster map yet")
-)
-
-// seedState says whether a call is to wait for a first cluster map, and if not, why. When a
-// terminal condition explains why no map comes, calls do not wait. The lock is held.
-func (r *Router) seedState() (cause error, hope bool) {
-	cause, hope = r.mayCome()
-	known := r.o.Health.Condition(r.o.Bucket, "")
-	if known == nil || r.offers.pending() {
-		return cause, hope
+// seat gives the call a place; false when all are taken. The caller then calls hold, without the lock, which is held.
+func (w *room) seat(c *call.Call, stage call.Stage, limit int) bool {
+	if now := w.r.now(); len(w.calls) >= limit && now-w.swept >= int64(sweepApart) {
+		w.swept = now
+		w.calls = slices.DeleteFunc(w.calls, (*call.Call).Ended)
 	}
-	if left := r.goesOn(callPatience); hope && left > 0 {
-		r.lookAgain(left)
-		return nil, true
+	if len(w.calls) >= limit {
+		return false
 	}
-	return known, false
+	c.SetStage(stage)
+	w.calls = append(w.calls, c)
+	return true
 }
 
-// mayCome says whether a cluster map may still come from a handshake that has not failed, and if not, the last failure.
-// The lock is held.
-func (r *Router) mayCome() (cause error, hope bool) {
-	cause, hope = errNoSeeds, r.resolving
-	for p := range r.pipelines() {
-		err, trying := p.state()
-		hope = hope || trying
-		if err != nil {
-			cause = err
-		} else if cause == errNoSeeds { //nolint:errorlint // its own value
-			cause = errNoMap
+// next takes the first call out; nil when none is left. The lock is held.
+func (w *room) next() *call.Call {
+	if len(w.calls) == 0 {
+		return nil
+	}
+	c := w.calls[0]
+	w.calls[0] = nil
+	w.calls = w.calls[1:]
+	return c
+}
+
+// back gives a call its place at the front again. The lock is held.
+func (w *room) back(c *call.Call) { w.calls = slices.Insert(w.calls, 0, c) }
+
+// take takes all calls out. The lock is held.
+func (w *room) take() (all []*call.Call) {
+	all, w.calls = w.calls, nil
+	return all
+}
+
+// release has calls that were taken out go on, or turns them away because of the cause.
+func (w *room) release(calls []*call.Call, since uint64, cause error) {
+	for _, c := range calls {
+		switch {
+		case c.Ended():
+		case cause == nil:
+			w.door.pass(c)
+			c.Taken()
+		default:
+			w.door.turnAway(c, since, cause)
 		}
 	}
-	if e := r.refusal.Load(); e != nil {
-		cause = e
-	}
-	err, trying := r.sourceState()
-	switch {
-	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
-		return nil, true
-	case err == nil:
-		return cause, false
-	case cause == errNoSeeds || cause == errNoMap: //nolint:errorlint // their own values
-		return err, false
-	}
-	return &bothFailed{cause, err}, false
 }
 
-// bothFailed is why no map came over connections, and why none came from the source. What it is, the first says.
-type bothFailed struct{ conn, source error }
-
-func (e *bothFailed) Error() string { return e.conn.Error() + "; " + e.source.Error() }
-
-// Unwrap gives both.
-func (e *bothFailed) Unwrap() []error { return []error{e.conn, e.source} }
-
-// reasonOf names a failed connection's reason.
-func reasonOf(err error) retry.Reason {
-	var ce *handshake.Error
-	var me *MapError
-	switch {
-	case errors.Is(err, errNoMap), errors.As(err, &me):
-		return retry.NotReady
-	case !errors.As(err, &ce):
-	case ce.Step == handshake.StepCredentials:
-		return retry.CredentialsFetchFailed
-	case ce.Step == handshake.StepSelectBucket, errors.Is(err, cberr.BucketNotFound), ce.Bucket != "" &&
-		errors.Is(err, errForeign):
-		return retry.BucketNotReady
+// review looks at the door again, after something has happened.
+func (w *room) review() {
+	since := w.r.o.Orchestrator.Wakes()
+	w.mu.Lock()
+	var calls []*call.Call
+	var cause error
+	if len(w.calls) > 0 {
+		var open bool
+		if open, cause = w.door.look(); open || cause != nil {
+			calls = w.take()
+		}
 	}
-	return retry.SocketNotAvailable
+	w.mu.Unlock()
+	w.release(calls, since, cause)
 }
 
-// releaseWaiting judges the calls that wait for a first map when there is no more hope for one.
-func (r *Router) releaseWaiting() {
-	since := r.o.Orchestrator.Wakes()
-	r.mu.Lock()
-	cause, hope := r.seedState()
-	if hope || r.picker.Load() != nil {
-		r.mu.Unlock()
-		return
-	}
-	calls := r.waiting
-	r.waiting = nil
-	r.mu.Unlock()
+// close ends the calls with cause, and those that come from now on.
+func (w *room) close(cause error) {
+	w.mu.Lock()
+	w.ended = cause
+	calls := w.take()
+	w.mu.Unlock()
 	for _, c := range calls {
-		r.noWay(c, since, reasonOf(cause), cause, "")
+		w.r.o.Orchestrator.Cancel(c, cause)
 	}
 }

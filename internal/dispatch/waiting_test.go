@@ -1,0 +1,80 @@
+package dispatch
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// testDoor is a door that the test opens and shuts.
+type testDoor struct {
+	open   bool
+	cause  error
+	passed []*call.Call
+	away   map[*call.Call]error
+}
+
+func (d *testDoor) look() (bool, error)                          { return d.open, d.cause }
+func (d *testDoor) pass(c *call.Call)                            { d.passed = append(d.passed, c) }
+func (d *testDoor) turnAway(c *call.Call, _ uint64, cause error) { d.away[c] = cause }
+
+// A call enters and leaves as the door says, and in order. A full room refuses, but not for the sake of calls that have
+// ended; a closed one ends its calls.
+func TestARoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := unconnected(t)
+		d := &testDoor{away: map[*call.Call]error{}}
+		w := &room{r: r, mu: &r.mu, door: d}
+		enter := func() *call.Call {
+			c := r.NewCall()
+			c.Future()
+			c.Req.Opcode, c.Req.Key = memd.OpGet, []byte("k")
+			require.NoError(t, c.Prepare(t.Context()))
+			r.admit(c, r.now())
+			w.enter(c, call.StageConfig, 2, 0)
+			return c
+		}
+		a, b := enter(), enter()
+		w.review()
+		require.Empty(t, d.passed)
+		require.ErrorIs(t, d.away[enter()], errQueueFull)
+		require.True(t, a.Cancel())
+		time.Sleep(sweepApart)
+		c := enter()
+		require.NotContains(t, d.away, c, "the place of one that has ended is free")
+		d.open = true
+		w.review()
+		require.Equal(t, []*call.Call{b, c}, d.passed)
+		require.Contains(t, append(d.passed, enter()), d.passed[2], "an open door")
+		d.open, d.cause = false, errNoMap
+		require.ErrorIs(t, d.away[enter()], errNoMap)
+		d.cause = nil
+		e := enter()
+		d.cause = errNoSeeds
+		w.review()
+		require.ErrorIs(t, d.away[e], errNoSeeds)
+		d.cause = nil
+		e = enter()
+		cause := errors.New("the test is over")
+		w.close(cause)
+		f := enter()
+		for _, c := range []*call.Call{e, f} {
+			<-c.Finished()
+			require.ErrorIs(t, c.Outcome(), cause)
+			require.ErrorIs(t, c.Outcome(), cberr.RequestCanceled)
+		}
+		for _, c := range []*call.Call{b, c} {
+			require.True(t, c.Cancel())
+		}
+		require.Empty(t, w.calls)
+		_ = r.Close(t.Context(), retry.ErrClosed)
+	})
+}
