@@ -53,7 +53,7 @@ type OptionInfo struct {
 	Applied bool
 	Note    string
 
-	min, max float64 // of a number, or of a duration in seconds; a max of 0 is no limit
+	min, max float64 // of a number, or of a duration in seconds; a max of 0 means no limit
 }
 
 // OptionValue is an option's value. One field is set, by the option's kind.
@@ -88,17 +88,17 @@ func (i OptionInfo) parse(value string) (v OptionValue, reason string) {
 	switch i.Kind {
 	case OptionDuration:
 		if v.Duration, err = parseDuration(value); err != nil {
-			return v, `is no duration: write "2.5s", or milliseconds as a whole number`
+			return v, `is not a duration: write "2.5s", or milliseconds as a whole number`
 		}
 		amount = v.Duration.Seconds()
 	case OptionInt:
 		if v.Int, err = strconv.Atoi(value); err != nil {
-			return v, "is no whole number"
+			return v, "is not a whole number"
 		}
 		amount = float64(v.Int)
 	case OptionFloat:
 		if v.Float, err = strconv.ParseFloat(value, 64); err != nil || math.IsNaN(v.Float) || math.IsInf(v.Float, 0) {
-			return v, "is no number"
+			return v, "is not a number"
 		}
 		amount = v.Float
 	case OptionBool:

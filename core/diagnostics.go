@@ -184,7 +184,7 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	r := PingReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]PingDetails{}}
 	for _, s := range o.Services {
 		if s != kvKey && !slices.Contains(valuesOf(serviceKeys), s) {
-			return r, fmt.Errorf("%w: %q is no service", cberr.InvalidArgument, s)
+			return r, fmt.Errorf("%w: %q is not a service", cberr.InvalidArgument, s)
 		}
 	}
 	asked := func(key string) bool { return o.Services == nil || slices.Contains(o.Services, key) }

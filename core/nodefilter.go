@@ -40,8 +40,7 @@ func AllowNodes(patterns ...string) (func(addr string) error, error) {
 		case strings.Contains(p, "/"):
 			r, err := netip.ParsePrefix(p)
 			if err != nil {
-				return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q, which is no address range",
-					p)}
+				return nil, &ConfigError{"Net.NodeFilter", fmt.Sprintf("has the pattern %q, not an address range", p)}
 			}
 			ranges = append(ranges, r.Masked())
 		case strings.HasPrefix(lower, "*."):
@@ -81,7 +80,7 @@ func (r nodeRefusal) Error() string { return string(r) }
 
 const (
 	errNotAllowed  nodeRefusal = "it is not among those allowed"
-	errUnspecified nodeRefusal = "an unspecified or multicast address is no node's"
+	errUnspecified nodeRefusal = "an unspecified or multicast address is not the address of a node"
 	errLinkLocal   nodeRefusal = "a link-local address, and no host of the configuration has one"
 	errLoopback    nodeRefusal = "a loopback address, and no host of the configuration has one"
 	errShows       nodeRefusal = "a request would show it the password: use TLS, name it in Hosts or HTTPHosts, or " +

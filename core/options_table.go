@@ -51,12 +51,12 @@ var optionTable = []OptionInfo{
 		Kind: OptionDuration, Default: "4s", min: 0.001,
 	},
 	{
-		Key: "max_http_connections", Does: "connections to one node's service, 0 is no limit", Kind: OptionInt,
+		Key: "max_http_connections", Does: "connections to one node's service, 0 means no limit", Kind: OptionInt,
 		Default: "0", max: 1 << 24,
 	},
 	{Key: "max_perhost_http_connections", Name: "max_http_connections", Kind: OptionInt, Default: "0", max: 1 << 24},
 	{
-		Key: "max_idle_http_connections", Does: "unused connections to all nodes' services, 0 is no limit",
+		Key: "max_idle_http_connections", Does: "unused connections to all nodes' services, 0 means no limit",
 		Kind: OptionInt, Default: "0", max: 1 << 24,
 	},
 	{
@@ -96,7 +96,7 @@ var optionTable = []OptionInfo{
 		Kind: OptionDuration, Default: "5m", min: 0.001,
 	},
 	{
-		Key: "http_redial_period", Does: "the age at which a stream of maps is begun anew, 0 is no limit",
+		Key: "http_redial_period", Does: "the age at which a stream of maps is begun anew, 0 means no limit",
 		Kind: OptionDuration, Default: "0s",
 	},
 	{

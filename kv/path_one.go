@@ -99,7 +99,7 @@ func (m MutatePath) encode(r *call.Request) error {
 func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8, expiry uint32, mutates bool,
 ) error {
 	if !call.IsOnePath(r.Opcode) {
-		return badArgument("path 0", r.Opcode.String()+" is no command of its own")
+		return badArgument("path 0", r.Opcode.String()+" is not a request of its own")
 	}
 	if err := checkPath(0, r.Opcode, path, flags, value, mutates); err != nil {
 		return err

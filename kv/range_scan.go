@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -77,7 +78,7 @@ func (c *RangeScanCreate) check() error {
 	case (c.Range == nil) == (c.Sampling == nil):
 		return badArgument("scan", "needs either a range or sampling")
 	case c.Sampling != nil && (c.Sampling.Samples == 0 || c.Sampling.Samples > math.MaxInt64):
-		return badArgument("samples", "are none or too many")
+		return badArgument("samples", fmt.Sprintf("are %d, 1 to %d allowed", c.Sampling.Samples, int64(math.MaxInt64)))
 	case c.KeysOnly && c.WithXattrs:
 		return badArgument("xattrs", "are asked for without documents")
 	case len(c.Name) > MaxScanName:

@@ -26,8 +26,8 @@ type vbScan struct {
 }
 
 // errNoProgress says that a node goes on with a scan and gives nothing new.
-var errNoProgress = errors.New("the node makes no progress: it says that there are more items, and gives none that " +
-	"it has not given")
+var errNoProgress = errors.New("the node makes no progress: it says that there are more items, and gives no new " +
+	"ones")
 
 // vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
 func (r *Scanning) vbucket(vb uint16) error {

@@ -137,7 +137,7 @@ func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mu
 	po, known := pathOps[op]
 	switch {
 	case !known || po.mutates != mutates:
-		return badPath(i, op.String()+" is no command for it")
+		return badPath(i, op.String()+" is not one of its commands")
 	case path == "" && !po.noPath:
 		return badPath(i, "is empty, which "+op.String()+" does not take")
 	case path != "" && po.whole:
@@ -156,7 +156,7 @@ func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mu
 	case flags&pathBinary != 0 && (flags&pathXattr == 0 || flags&pathMacros != 0):
 		return badPath(i, "is binary, which only an extended attribute without macros can be")
 	case op == memd.OpSubdocReplaceBodyWithXattr && flags&pathXattr == 0:
-		return badPath(i, "replaces the document by something that is no extended attribute")
+		return badPath(i, "replaces the document by something that is not an extended attribute")
 	}
 	for _, f := range flagNames {
 		if flags&^po.flags&f.bit != 0 {
@@ -188,7 +188,7 @@ func pathNeeds(op memd.Opcode, flags uint8, value []byte) (f memd.Features) {
 
 func checkPathCount(n int) error {
 	if n == 0 {
-		return badArgument("paths", fmt.Sprintf("are none, 1 to %d allowed", MaxPaths))
+		return badArgument("paths", fmt.Sprintf("are missing, 1 to %d allowed", MaxPaths))
 	}
 	if n > MaxPaths {
 		return &ArgumentError{Field: "number of paths", Value: int64(n), Limit: MaxPaths, Kind: cberr.InvalidArgument}

@@ -38,8 +38,8 @@ func TestSubdocArguments_B57(t *testing.T) {
 		op   subject
 		text string
 	}{
-		{lookupOf(), "paths: are none, 1 to 16 allowed"},
-		{mutateOf(), "paths: are none, 1 to 16 allowed"},
+		{lookupOf(), "paths: are missing, 1 to 16 allowed"},
+		{mutateOf(), "paths: are missing, 1 to 16 allowed"},
 		{lookupOf(slices.Repeat([]kv.LookupSpec{kv.GetPath("a")}, 17)...), "number of paths is 17, limit 16"},
 		{mutateOf(slices.Repeat([]kv.MutateSpec{body}, 17)...), "number of paths is 17, limit 16"},
 		{
@@ -51,8 +51,8 @@ func TestSubdocArguments_B57(t *testing.T) {
 			lookupOf(kv.LookupSpec{Op: memd.OpGet, Path: "a"}),
 			"path 0: is not empty, but the command is for the whole document",
 		},
-		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocDictAdd, Path: "a"}), "path 0: SUBDOC_DICT_ADD is no command for it"},
-		{lookupOf(kv.LookupSpec{Op: memd.OpSet}), "path 0: SET is no command for it"},
+		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocDictAdd, Path: "a"}), "not one of its commands"},
+		{lookupOf(kv.LookupSpec{Op: memd.OpSet}), "path 0: SET is not one of its commands"},
 		{lookupOf(kv.GetPath(strings.Repeat("a", 1025))), "path 0 length is 1025, limit 1024"},
 		{lookupOf(kv.LookupSpec{Op: memd.OpSubdocGet, Path: "a", Binary: true}), "path 0: is binary, which only"},
 		{
@@ -68,8 +68,8 @@ func TestSubdocArguments_B57(t *testing.T) {
 		{mutateOf(kv.UpsertPath("", one)), "path 0: is empty"},
 		{mutateOf(kv.UpsertPath("a", nil)), "path 0: has no value"},
 		{x(kv.RemovePath("a"), func(s *kv.MutateSpec) { s.Value = one }), "path 0: has a value"},
-		{mutateOf(kv.MutateSpec{Op: memd.OpSubdocGet, Path: "a"}), "no command for it"},
-		{mutateOf(kv.MutateSpec{Op: memd.OpAppend, Path: "a"}), "no command for it"},
+		{mutateOf(kv.MutateSpec{Op: memd.OpSubdocGet, Path: "a"}), "is not one of its commands"},
+		{mutateOf(kv.MutateSpec{Op: memd.OpAppend, Path: "a"}), "is not one of its commands"},
 		{
 			x(body, func(s *kv.MutateSpec) { s.ExpandMacros = true }),
 			"expands macros without being an extended attribute",
@@ -86,7 +86,7 @@ func TestSubdocArguments_B57(t *testing.T) {
 			x(kv.ArrayAddUnique("a", one), func(s *kv.MutateSpec) { s.Xattr, s.ExpandMacros = true, true }),
 			"does not take the flag: expand macros",
 		},
-		{x(kv.ReplaceBody("a"), func(s *kv.MutateSpec) { s.Xattr = false }), "that is no extended attribute"},
+		{x(kv.ReplaceBody("a"), func(s *kv.MutateSpec) { s.Xattr = false }), "that is not an extended attribute"},
 		{mutateOf(kv.RemovePath(""), body), "change the body beside its removal"},
 		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Store: 3}), "store semantics: are unknown"},
 		{
@@ -107,10 +107,10 @@ func TestSubdocArguments_B57(t *testing.T) {
 			"preserve expiry: given together",
 		},
 		{flagged(kv.MutateIn{Specs: []kv.MutateSpec{body}, Expiry: kv.ExpireAfter(-1)}), "expiry: is negative"},
-		{on("GET", kv.LookupPath{Key: key, Spec: kv.WholeDocument()}), "path 0: GET is no command of its own"},
+		{on("GET", kv.LookupPath{Key: key, Spec: kv.WholeDocument()}), "path 0: GET is not a request of its own"},
 		{
 			on("SUBDOC_MULTI_LOOKUP", kv.LookupPath{Key: key, Spec: kv.LookupSpec{Op: memd.OpSubdocMultiLookup}}),
-			"no command of its own",
+			"not a request of its own",
 		},
 		{
 			on("path-remove", kv.MutatePath{Key: key, Spec: kv.RemovePath("a"), Store: kv.StoreUpsert}),

@@ -26,7 +26,7 @@ var errorRows = []struct {
 	{0x03, "item-only invalid-input", "The value is too large"},
 	{0x04, "internal invalid-input", "The request is malformed"},
 	{0x05, "internal item-only", "The item was not stored"},
-	{0x06, "item-only invalid-input", "The stored value is no number"},
+	{0x06, "item-only invalid-input", "The stored value is not a number"},
 	{0x07, "fetch-config invalid-input", "The vbucket is on another node"},
 	{0x08, "conn-state-invalidated", "The connection has no bucket"},
 	{0x09, "item-locked item-only retry-now", "The item is locked"},
@@ -85,7 +85,7 @@ var errorRows = []struct {
 	{0xc3, "subdoc invalid-input", "The path is too long"},
 	{0xc4, "subdoc invalid-input", "The document is nested too deep"},
 	{0xc5, "subdoc invalid-input", "The value cannot be put there"},
-	{0xc6, "subdoc item-only", "The document is no JSON"},
+	{0xc6, "subdoc item-only", "The document is not JSON"},
 	{0xc7, "subdoc item-only", "The number does not fit"},
 	{0xc8, "subdoc item-only", "The delta is not valid"},
 	{0xc9, "subdoc item-only", "The path exists"},
@@ -103,7 +103,7 @@ var errorRows = []struct {
 	{0xd5, "subdoc invalid-input", "The macro of the virtual attribute is unknown"},
 	{0xd6, "subdoc item-only", "The document is not deleted"},
 	{0xd7, "subdoc item-only", "A deleted document cannot have a value"},
-	{0xd8, "subdoc item-only", "The field is no binary value"},
+	{0xd8, "subdoc item-only", "The field is not a binary value"},
 }
 
 // onlyV2 are the attributes that version 1 of the map does not have.

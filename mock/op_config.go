@@ -19,7 +19,7 @@ func getClusterConfig(rq *request) reply {
 		known.epoch = int64(binary.BigEndian.Uint64(rq.p.Extras))
 		known.rev = int64(binary.BigEndian.Uint64(rq.p.Extras[8:]))
 		if known.rev < 1 || known.epoch < 1 && known.epoch != -1 {
-			return fail(memd.StatusInvalid, "Epoch %d and revision %d are no version", known.epoch, known.rev)
+			return fail(memd.StatusInvalid, "Epoch %d and revision %d are not a version", known.epoch, known.rev)
 		}
 	}
 	c := rq.k.c

@@ -74,7 +74,8 @@ func (s *MutationState) UnmarshalJSON(raw []byte) error {
 		for vb, pair := range vs {
 			n, err := strconv.ParseUint(vb, 10, 16)
 			if err != nil || len(pair) != 2 {
-				return fmt.Errorf("query: %q of bucket %q is no vbucket with a sequence number and a uuid", vb, bucket)
+				return fmt.Errorf("query: %q of bucket %q is not a vbucket with a sequence number and a uuid", vb,
+					bucket)
 			}
 			var v vector
 			var uuid string

@@ -183,7 +183,7 @@ func Parse(s string) (Reason, error) {
 			return r, nil
 		}
 	}
-	return Unknown, fmt.Errorf("%q is no retry reason", s)
+	return Unknown, fmt.Errorf("%q is not a retry reason", s)
 }
 
 // All yields every reason in the order of the table.

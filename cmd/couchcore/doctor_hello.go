@@ -115,7 +115,7 @@ func (d *doctor) helloAdvice(err error) string {
 		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded " +
 			"or frozen"
 	}
-	return "what listens there is no key-value service: check the port (usually " + d.defaultPort() + ")"
+	return "what listens there is not a key-value service: check the port (usually " + d.defaultPort() + ")"
 }
 
 // isAlert reports what the other side of TLS has said no with.

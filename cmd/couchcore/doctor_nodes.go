@@ -24,7 +24,7 @@ func (d *doctor) nodes(ctx context.Context) finding {
 			kind = "with TLS: write couchbase://, or switch TLS on, there"
 		}
 		return broken("no node of the map has a key-value port on the network "+d.network,
-			"the nodes may have none "+kind)
+			"the nodes may have such ports "+kind)
 	}
 	all := each(addrs, func(addr string) (string, error) {
 		_, err := d.connect(ctx, addr, d.bucket)
@@ -156,7 +156,7 @@ func (d *doctor) services(ctx context.Context) finding {
 			parts = append(parts, fmt.Sprintf("%s %d of %d", name, ok, n))
 		}
 	}
-	f.detail = or(strings.Join(parts, ", "), "the map names none")
+	f.detail = or(strings.Join(parts, ", "), "the map names no services")
 	return f
 }
 

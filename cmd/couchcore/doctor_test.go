@@ -310,7 +310,7 @@ func TestDoctorOnHello(t *testing.T) {
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+closes)...), "HELLO", "",
 		"if the port speaks TLS, write couchbases://")
 	odd := serve(t, nil, func(nc net.Conn) { _, _ = io.WriteString(nc, strings.Repeat("SSH-2.0 ", 4)) })
-	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+odd)...), "HELLO", "", "no key-value service")
+	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+odd)...), "HELLO", "", "not a key-value service")
 	silent := serve(t, nil, func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbase://"+silent, "--timeout", "100ms")...), "HELLO",
 		"no answer in time", "nothing comes back")

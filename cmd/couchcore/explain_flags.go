@@ -29,7 +29,8 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 		body: c.Body != "",
 	}
 	if x.spec == nil {
-		return nil, usagef("explain: --op %q is no operation of this build: %s", c.Op, strings.Join(opNames(), " "))
+		return nil, usagef("explain: --op %q is not an operation of this build: choose one of %s", c.Op,
+			strings.Join(opNames(), " "))
 	}
 	if c.Body != "" {
 		if _, err := os.Stat(c.Body); err != nil {
@@ -142,7 +143,7 @@ func (c *explainCmd) answer(x *httpSubject) error {
 	if text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 200 || n > 599 {
-			return usagef("explain: %q is no HTTP status of an answer: 200 to 599", text)
+			return usagef("explain: %q is not an HTTP status of an answer: 200 to 599", text)
 		}
 		x.status = n
 	}
@@ -162,7 +163,7 @@ func (c *explainCmd) answer(x *httpSubject) error {
 	}
 	n, err := strconv.ParseInt(c.Code, 0, 32)
 	if err != nil || n <= 0 {
-		return usagef("explain: --code %q is no number above 0", c.Code)
+		return usagef("explain: --code %q is not a number above 0", c.Code)
 	}
 	return x.tellCode(int(n))
 }

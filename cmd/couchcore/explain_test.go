@@ -106,14 +106,14 @@ func TestExplainKnowsEveryOperation(t *testing.T) {
 func TestExplainUsage(t *testing.T) {
 	for args, text := range map[string]string{
 		"--service nosuch --op get --status 1":                            "there are kv, query",
-		"--service kv --op lookup-of --status 1":                          "no operation of this build",
+		"--service kv --op lookup-of --status 1":                          "is not an operation",
 		"--service kv --op get":                                           "give one of",
 		"--service kv --op get --status 1 --lost-socket":                  "give one of",
 		"--service kv --op get --http 503":                                "have a --status",
 		"--service kv --op get --status 1 --attempt=-1":                   "negative",
 		"--service kv --op get --status 1 --strategy reckless":            "fast-fail and best-effort",
 		"--service kv --op get --status 1 --strategy @no/such/file":       "no/such/file",
-		"--service kv --op get --status many":                             "no status",
+		"--service kv --op get --status many":                             "not a status",
 		"--service kv --op get --reason NO_SUCH":                          "couchcore reasons",
 		"--service kv --op get --status 1 --error-map no/such/file":       "--error-map",
 		"--service kv --op get --status 7 --body no/such/file":            "--body",

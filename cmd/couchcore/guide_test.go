@@ -300,5 +300,5 @@ func TestReasonsNameOne(t *testing.T) {
 		require.Equal(t, text.do, o["do"])
 	}
 	require.Contains(t, couchcore("reasons", "KV_LOCKED").stdout, fmt.Sprintf("%-11s %s", "answer", "kv 0x09 "))
-	couchcore("reasons", "NO_SUCH").failsWith(t, exitUsage, `"NO_SUCH" is no retry reason`)
+	couchcore("reasons", "NO_SUCH").failsWith(t, exitUsage, `"NO_SUCH" is not a retry reason`)
 }

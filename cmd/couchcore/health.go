@@ -41,7 +41,8 @@ var serviceNames = [...]string{"kv", "query", "search", "analytics", "views", "m
 func servicesFlag(list []string) ([]string, error) {
 	for _, s := range list {
 		if !slices.Contains(serviceNames[:], s) {
-			return nil, usagef("--services: %q is none; there are %s", s, strings.Join(serviceNames[:], ", "))
+			return nil, usagef("--services: %q is not a service: choose among %s", s,
+				strings.Join(serviceNames[:], ", "))
 		}
 	}
 	return list, nil

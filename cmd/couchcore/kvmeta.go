@@ -206,7 +206,7 @@ func (c *kvSetWithMeta) Run(a *app, k *kvCmd, verb selected) error {
 	}
 	if verb == "add-with-meta" {
 		if cas != 0 {
-			return usagef("--cas: a document that does not exist has none")
+			return usagef("--cas: a document that does not exist has no CAS")
 		}
 		return runKV(a, k, string(verb), c.Key, func(o kv.Common) (kv.AddWithMeta, error) {
 			return kv.AddWithMeta{Common: o, Key: []byte(c.Key), Value: value, Datatype: datatypeOf(value), Meta: m},

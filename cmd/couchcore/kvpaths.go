@@ -95,7 +95,7 @@ func (p pathSpec) lookup() (kv.LookupSpec, error) {
 
 func (p pathSpec) noMacros() error {
 	if p.macros {
-		return usagef("macros: a lookup has none")
+		return usagef("macros: a lookup has no values to expand them in")
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (p pathSpec) mutation(value string, createParents bool) (kv.MutateSpec, err
 		s.CreateParents = createParents && p.path != ""
 	}
 	if _, err := strconv.ParseInt(value, 10, 64); p.op == "counter" && err != nil {
-		return s, usagef("counter: %q is no whole number of 64 bits", value)
+		return s, usagef("counter: %q is not a whole number of 64 bits", value)
 	}
 	return s, nil
 }

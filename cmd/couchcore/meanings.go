@@ -11,7 +11,7 @@ var meanings = map[memd.Status]string{
 	memd.StatusInvalid:     "the request is malformed, or the connection lacks a feature it needs",
 	memd.StatusNotStored: "not stored: for an insert the document exists, for append and prepend it " +
 		"does not",
-	memd.StatusDeltaBadVal: "the document is no counter, or the delta no number",
+	memd.StatusDeltaBadVal: "the document is not a counter, or the delta is not a number",
 	memd.StatusNotMyVBucket: "another node holds the key's vbucket; the answer may bring the new " +
 		"cluster map",
 	memd.StatusNoBucket:       "the connection has no bucket selected",
@@ -22,7 +22,7 @@ var meanings = map[memd.Status]string{
 	memd.StatusConfigOnly: "the bucket is known to the node by its configuration only: it is not " +
 		"ready yet",
 	memd.StatusNotLocked:                 "the document is not locked",
-	memd.StatusCASValueInvalid:           "the CAS is no valid one",
+	memd.StatusCASValueInvalid:           "the CAS is not valid",
 	memd.StatusAuthStale:                 "the login is no longer valid: connect anew",
 	memd.StatusAuthError:                 "the login is refused: wrong user or password",
 	memd.StatusAuthContinue:              "the login goes on with another step",
@@ -77,7 +77,7 @@ var meanings = map[memd.Status]string{
 	memd.StatusSubdocPathInvalid:             "the path is malformed",
 	memd.StatusSubdocPathTooBig:              "the path is too long or too deep",
 	memd.StatusSubdocDocTooDeep:              "the document is nested too deeply",
-	memd.StatusSubdocCantInsert:              "the value cannot be inserted at the path: it is no valid JSON there",
+	memd.StatusSubdocCantInsert:              "the value cannot be inserted at the path: it is not valid JSON there",
 	memd.StatusSubdocNotJSON:                 "the document is not JSON",
 	memd.StatusSubdocNumRange:                "the number at the path is out of range",
 	memd.StatusSubdocDeltaInvalid:            "the delta is invalid or would overflow the number",
@@ -96,5 +96,5 @@ var meanings = map[memd.Status]string{
 	memd.StatusSubdocXattrUnknownVattrMacro:  "there is no such macro of virtual attributes",
 	memd.StatusSubdocCanOnlyReviveDeleted:    "only a deleted document can be revived",
 	memd.StatusSubdocDeletedCantHaveValue:    "a deleted document cannot have a value",
-	memd.StatusSubdocFieldNotBinary:          "the field is no binary value",
+	memd.StatusSubdocFieldNotBinary:          "the field is not a binary value",
 }

@@ -297,7 +297,7 @@ func TestRowCommandsUsage(t *testing.T) {
 		"search i --vector v=[x]":         "--vector v",
 		"view d":                          `expected "<view>"`,
 		"view d v --key x":                "--key x",
-		"view d v --keys 1":               "no array",
+		"view d v --keys 1":               "not an array",
 		"view d v --scope s":              "--scope does not apply",
 		"view d v --stale maybe":          "--stale",
 		"query x --retry @no/such/file":   "no/such/file",

@@ -27,7 +27,7 @@ type meaning struct {
 func parseStatus(text string) (memd.Status, error) {
 	n, err := strconv.ParseUint(text, 0, 16)
 	if err != nil {
-		return 0, usagef("%q is no status: write a number up to 65535, decimal or hexadecimal with 0x", text)
+		return 0, usagef("%q is not a status: write a number up to 65535, decimal or hexadecimal with 0x", text)
 	}
 	return memd.Status(n), nil
 }

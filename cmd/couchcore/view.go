@@ -75,7 +75,7 @@ func (c *viewCmd) request() (*views.Request, error) {
 	var list []json.RawMessage
 	if keys != nil {
 		if err := json.Unmarshal(keys, &list); err != nil {
-			return nil, usagef("--keys %s is no array", c.Keys)
+			return nil, usagef("--keys %s is not an array", c.Keys)
 		}
 	}
 	for _, k := range list {

@@ -103,7 +103,7 @@ func judge(must limit, s *sample) judged {
 	case s.unsure != "":
 		j.Reason = s.unsure
 	case s.short:
-		j.Reason = "a quick look, which is no verdict"
+		j.Reason = "a quick look is not a verdict"
 	case s.timed && s.clean < leastRounds:
 		j.Reason = fmt.Sprintf("%d clean rounds, a verdict needs %d", s.clean, leastRounds)
 	case s.timed && s.noisy() && math.Abs(must.margin(j.Value)) <= nearness:

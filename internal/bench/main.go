@@ -80,7 +80,7 @@ func parse(args []string, progress io.Writer) (settings, error) {
 	fs.BoolVar(&s.matrix, "matrix", false, "measure the cells of the matrix")
 	fs.BoolVar(&s.gate, "gate", false, "measure everything, judge every must, and say in the exit code how that "+
 		"went: 1 missed, 2 inconclusive")
-	fs.BoolVar(&s.quick, "quick", false, "a look at everything in three minutes, which is no verdict")
+	fs.BoolVar(&s.quick, "quick", false, "a look at everything in three minutes: it is not a verdict")
 	fs.BoolVar(&s.list, "list", false, "print the names of cells, probes and rows")
 	cells := fs.String("cells", "", "measure only the cells and probes whose names match this `pattern`, a regular "+
 		"expression")
@@ -95,7 +95,7 @@ func parse(args []string, progress io.Writer) (settings, error) {
 	}
 	switch {
 	case fs.NArg() > 0:
-		return s, fmt.Errorf("%q is no flag", fs.Arg(0))
+		return s, fmt.Errorf("%q is not a flag", fs.Arg(0))
 	case !s.matrix && !s.gate && !s.quick && !s.list:
 		return s, errors.New("say what to do: --matrix, --gate or both, or --quick; --help says more")
 	case s.plan.rounds < 1 || s.plan.slice <= 0:

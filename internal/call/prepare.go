@@ -15,7 +15,7 @@ func (c *Call) Prepare(ctx context.Context) error {
 	}
 	c.ctx = ctx
 	if spec == nil {
-		return BadArgument("opcode", c.Req.Opcode.String()+" is no operation of this client")
+		return BadArgument("opcode", c.Req.Opcode.String()+" is not an operation of this client")
 	}
 	if err := c.Req.Validate(spec); err != nil {
 		return err

@@ -306,7 +306,7 @@ func (t *tracked) Close() error {
 var errCleartextToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
 
 // errElsewhere is a node's address that is a part of a URL, and leads to another host than it says.
-var errElsewhere = fmt.Errorf("%w: the node's address is no host and port", cberr.InvalidArgument)
+var errElsewhere = fmt.Errorf("%w: the node's address is not a host and a port", cberr.InvalidArgument)
 
 // authorize adds the credentials, unless the request has brought its own. They are for the node at addr: topology
 // checks the hosts of cluster maps, and here nothing is sent to another one whatever address has come from elsewhere.

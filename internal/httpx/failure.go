@@ -36,9 +36,9 @@ func (k *call) withoutNode(err error) error {
 
 func (k *call) invalidEndpoint() error {
 	if _, ok := InMap(k.r.Service); !ok {
-		return fmt.Errorf("%w: %v is no service", cberr.InvalidArgument, k.r.Service)
+		return fmt.Errorf("%w: %v is not a service", cberr.InvalidArgument, k.r.Service)
 	}
-	return fmt.Errorf("%w: %q is no node of the service", cberr.InvalidArgument, k.r.Endpoint)
+	return fmt.Errorf("%w: %q is not a node of the service", cberr.InvalidArgument, k.r.Endpoint)
 }
 
 // withoutURL is the error of net/http without the address, whose query string may hold keys.

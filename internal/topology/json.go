@@ -144,7 +144,7 @@ func (v value) count(field string, most uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(string(v), 10, 64)
 	if err != nil || n > most {
-		return 0, &ParseError{Field: field, Err: fmt.Errorf("%.24s is no whole number from 0 to %d", v, most)}
+		return 0, &ParseError{Field: field, Err: fmt.Errorf("%.24s is not a whole number from 0 to %d", v, most)}
 	}
 	return n, nil
 }

@@ -170,7 +170,7 @@ func (d *document) snapshot(sourceHost string, tls bool) (*Snapshot, error) {
 		return nil, err
 	}
 	if len(s.Nodes) == 0 {
-		return nil, &ParseError{Field: "nodes", Err: errors.New("there are none")}
+		return nil, &ParseError{Field: "nodes", Err: errors.New("has no entries")}
 	}
 	switch s.Locator {
 	case LocatorVBucket:

@@ -74,7 +74,7 @@ type answer struct {
 func (x *Control) Run(command string, payload []byte) []byte {
 	a := args{}
 	if len(payload) > 0 && json.Unmarshal(payload, &a) != nil {
-		return failed(payload, fmt.Errorf("payload is no object"))
+		return failed(payload, fmt.Errorf("payload is not an object"))
 	}
 	return x.run(command, a)
 }
@@ -127,7 +127,7 @@ func (a args) number(name string, absent *int64) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is no integer", name)
+	return 0, fmt.Errorf("%s is not an integer", name)
 }
 
 func (a args) flag(name string, absent bool) (bool, error) {
@@ -149,7 +149,7 @@ func (a args) text(name, absent string) (string, error) {
 	case float64, bool:
 		return fmt.Sprint(v), nil
 	}
-	return "", fmt.Errorf("%s is no text", name)
+	return "", fmt.Errorf("%s is not a text", name)
 }
 
 // list is a field that is a list of integers; nil when it is absent.
@@ -170,7 +170,7 @@ func (a args) list(name string) ([]int, error) {
 	case float64:
 		return []int{int(v)}, nil
 	}
-	return nil, fmt.Errorf("%s is no list", name)
+	return nil, fmt.Errorf("%s is not a list", name)
 }
 
 // servers are the nodes that a command names, or all.

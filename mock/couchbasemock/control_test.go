@@ -46,10 +46,10 @@ func TestControlCommandsThatFail(t *testing.T) {
 		{"NOTHING", `{}`, "no such command"},
 		{"FAILOVER", `{}`, "missing required field: idx"},
 		{"FAILOVER", `{"idx":0,"bucket":"none"}`, "No such bucket: none"},
-		{"FAILOVER", `{"idx":"x"}`, "idx is no integer"},
+		{"FAILOVER", `{"idx":"x"}`, "idx is not an integer"},
 		{"HICCUP", `{"msecs":1}`, "offset"},
 		{"TRUNCATE", ``, "limit"},
-		{"TIME_TRAVEL", `{"Offset":1.5}`, "Offset is no integer"},
+		{"TIME_TRAVEL", `{"Offset":1.5}`, "Offset is not an integer"},
 		{"OPFAIL", `{"code":4660,"count":1}`, "Invalid error code"},
 		{"OPFAIL", `{"code":1}`, "count"},
 		{"SET_CCCP", `{}`, "enabled"},
@@ -64,7 +64,7 @@ func TestControlCommandsThatFail(t *testing.T) {
 		{"CHECK_RETRY_VERIFY", `{"idx":0,"opcode":0,"errcode":1}`, "no way to retry"},
 		{"START_CMDLOG", `{"servers":[0]}`, "idx"},
 		{"OPFAIL", `{"code":1,"count":1,"servers":["a"]}`, "servers"},
-		{"OPFAIL", `[]`, "no object"},
+		{"OPFAIL", `[]`, "not an object"},
 	} {
 		r := controlAny(t, x, row[0], row[1])
 		require.Equal(t, "fail", r.Status, row)

@@ -104,7 +104,7 @@ func httpArgs(r *http.Request) (args, error) {
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		if len(body) > 0 && json.Unmarshal(body, &a) != nil {
-			return nil, fmt.Errorf("body is no object")
+			return nil, fmt.Errorf("body is not an object")
 		}
 		return a, nil
 	}

@@ -55,7 +55,7 @@ func readFailures(r *reader, f *failures) error {
 			f.codes = append(f.codes, code{status: status, path: r.at(), value: raw})
 			return nil
 		case err != nil:
-			return r.fault(raw, "is no reason")
+			return r.fault(raw, "is not a reason")
 		case why == retry.Unknown:
 			return r.fault(raw, "is never retried")
 		}

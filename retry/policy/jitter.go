@@ -75,7 +75,7 @@ func readJitter(r *reader, p *retryDoc) error {
 		}
 		known = append(known, jitters[j].name)
 	}
-	return r.fault(raw, fmt.Sprintf("is no jitter; there are %v", known))
+	return r.fault(raw, fmt.Sprintf("is not a jitter: choose one of %v", known))
 }
 
 // spread is the jitter in force: full for gRPC's curve, as gRPC has it, and none for delays that are listed.

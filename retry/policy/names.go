@@ -26,7 +26,7 @@ var nameFields = []field[nameDoc]{
 			return err
 		}
 		if n.service = retry.Service(text); !slices.Contains(services[:], n.service) {
-			return r.fault(raw, fmt.Sprintf("is no service; there are %v", services))
+			return r.fault(raw, fmt.Sprintf("is not a service: choose one of %v", services))
 		}
 		return nil
 	}},
@@ -89,7 +89,7 @@ func (e *entryDoc) checkNames(o ParseOptions, claimed map[name]string) error {
 		if n.operation != "" && !slices.Contains(known, n.operation) {
 			return &ParseError{
 				Path: n.at, Value: shown(strconv.Quote(n.operation)),
-				Reason: fmt.Sprintf("is no operation of %s; there are %v", n.service, known),
+				Reason: fmt.Sprintf("is not an operation of %s: choose one of %v", n.service, known),
 			}
 		}
 		if e.hedge != nil && (len(hedged) == 0 || n.operation != "" && !slices.Contains(hedged, n.operation)) {

@@ -148,9 +148,9 @@ func TestReasonsAndCodes(t *testing.T) {
 	fieldErrors(t, retryPolicy, inRetry, field, "must be an array", `"KV_LOCKED"`, `134`, `null`, `{"a":1}`)
 	fieldErrors(t, retryPolicy, inRetry, field, "empty", "", `[]`)
 	for v, reason := range map[string]string{
-		`"NO_SUCH"`: "is no reason", `""`: "is no reason", `"134"`: "is no reason", `" KV_LOCKED"`: "is no reason", `"UNKNOWN"`: "is never retried",
+		`"NO_SUCH"`: "is not a reason", `""`: "is not a reason", `"134"`: "is not a reason", `" KV_LOCKED"`: "is not a reason", `"UNKNOWN"`: "is never retried",
 		`0`: "above 0", `-1`: "above 0", `1.5`: "above 0", `4294967296`: "of 32 bits", `1e2`: "above 0",
-		`"0x"`: "is no reason", `"0x0"`: "0x86", `"0xzz"`: "0x86", `"0x100000000"`: "0x86", `"0x-1"`: "0x86",
+		`"0x"`: "is not a reason", `"0x0"`: "0x86", `"0xzz"`: "0x86", `"0x100000000"`: "0x86", `"0x-1"`: "0x86",
 		`null`: "the name of a reason", `[134]`: "the name of a reason", `{}`: "the name of a reason", `true`: "the name of a reason",
 		`404`: "in any service", `"0x01"`: "in any service",
 	} {
@@ -256,9 +256,9 @@ func TestNames(t *testing.T) {
 		{`{"methodConfig":[{"name":[{"service":"kv","method":"get"}]},{"name":[{"method":"get","service":"kv"}]}]}`, "methodConfig[1].name[0]", `{"service":"kv","operation":"get"}`, "twice"},
 		{`{"operationConfig":[{"name":[{},{}]}]}`, in + "[1]", `{}`, "twice"},
 		{`{"operationConfig":[{"name":[{"operation":"get"}]}]}`, in + "[0]", `{"operation":"get"}`, "without its service"},
-		{`{"operationConfig":[{"name":[{"service":"nosuch"}]}]}`, in + "[0].service", `"nosuch"`, "is no service"},
-		{`{"operationConfig":[{"name":[{"service":"KV"}]}]}`, in + "[0].service", `"KV"`, "is no service"},
-		{`{"operationConfig":[{"name":[{"service":""}]}]}`, in + "[0].service", `""`, "is no service"},
+		{`{"operationConfig":[{"name":[{"service":"nosuch"}]}]}`, in + "[0].service", `"nosuch"`, "is not a service"},
+		{`{"operationConfig":[{"name":[{"service":"KV"}]}]}`, in + "[0].service", `"KV"`, "is not a service"},
+		{`{"operationConfig":[{"name":[{"service":""}]}]}`, in + "[0].service", `""`, "is not a service"},
 		{`{"operationConfig":[{"name":[{"service":7}]}]}`, in + "[0].service", `7`, "the name of a service"},
 		{`{"operationConfig":[{"name":[{"service":"kv","operation":""}]}]}`, in + "[0].operation", `""`, "empty"},
 		{`{"operationConfig":[{"name":[{"service":"kv","operation":null}]}]}`, in + "[0].operation", `null`, "the name of an operation"},
@@ -280,12 +280,12 @@ func TestStrictDocument(t *testing.T) {
 		{`[]`, "", `[]`, "an object"},
 		{`null`, "", `null`, "an object"},
 		{`{} {}`, "", "", "more follows"},
-		{`{}]`, "", `"]"`, "no JSON"},
-		{`{"operationConfig":[`, "operationConfig[0]", "", "no JSON"},
-		{`{"operationConfig":[{"name":[{}],"timeout":"1s"`, "operationConfig[0]", "", "no JSON"},
+		{`{}]`, "", `"]"`, "not JSON"},
+		{`{"operationConfig":[`, "operationConfig[0]", "", "not JSON"},
+		{`{"operationConfig":[{"name":[{}],"timeout":"1s"`, "operationConfig[0]", "", "not JSON"},
 		{`{"operationConfig":[{"name":[{}],"timeout":1s}]}`, "operationConfig[0].timeout", `1`, "a duration"},
-		{`{"operationConfig":[{"name":[{}],"timeout":s1}]}`, "operationConfig[0].timeout", `"s1}]}"`, "no JSON"},
-		{"{\"retryThrottling\":\"\xff\"}", "retryThrottling", `"\xff\"}"`, "no JSON"},
+		{`{"operationConfig":[{"name":[{}],"timeout":s1}]}`, "operationConfig[0].timeout", `"s1}]}"`, "not JSON"},
+		{"{\"retryThrottling\":\"\xff\"}", "retryThrottling", `"\xff\"}"`, "not JSON"},
 		{`{"operationConfig":{}}`, "operationConfig", `{}`, "an array"},
 		{`{"operationConfig":[null]}`, "operationConfig[0]", `null`, "an object"},
 		{`{"operationConfig":[],"operationConfig":[]}`, "operationConfig", `"operationConfig"`, "twice"},
@@ -296,7 +296,7 @@ func TestStrictDocument(t *testing.T) {
 		{retryPolicy(map[string]string{"azAZ09_-": `4`}), inRetry + "azAZ09_-", `4`, "is unknown"},
 		{retryPolicy(map[string]string{"": `4`}), `operationConfig[0].retryPolicy[""]`, `4`, "is unknown"},
 		{retryPolicy(map[string]string{"MaxAttempts": `4`}), inRetry + `MaxAttempts`, `4`, "is unknown"},
-		{retryPolicy(map[string]string{"jitter": `"FULL"`}), inRetry + `jitter`, `"FULL"`, "is no jitter; there are [none full"},
+		{retryPolicy(map[string]string{"jitter": `"FULL"`}), inRetry + `jitter`, `"FULL"`, "is not a jitter: choose one of [none full"},
 		{retryPolicy(map[string]string{"jitter": `true`}), inRetry + `jitter`, `true`, "the name of a jitter"},
 		{retryPolicy(map[string]string{"pinned": `"false"`}), inRetry + `pinned`, `"false"`, "true or false"},
 		{retryPolicy(map[string]string{"pinned": `0`}), inRetry + `pinned`, `0`, "true or false"},
@@ -309,7 +309,7 @@ func TestStrictDocument(t *testing.T) {
 		{`{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"initialBackoff":"1s","maxBackoff":"1s","backoffMultiplier":1}}]}`, "methodConfig[0].retryPolicy.retryableStatusCodes", "", "is required"},
 		{`{"` + long + `":1}`, long[:80] + "...", `1`, "is unknown"},
 		{`{"loadBalancingPolicy":["` + long + `"]}`, "loadBalancingPolicy", `["` + long[:78] + "...", "a string"},
-		{strings.Repeat("[", 20000), "", `"[[[[[[[[[[[[[[[[[[[["`, "no JSON"},
+		{strings.Repeat("[", 20000), "", `"[[[[[[[[[[[[[[[[[[[["`, "not JSON"},
 	} {
 		b.check(t)
 	}

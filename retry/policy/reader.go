@@ -120,7 +120,7 @@ func (r *reader) broken(err error) error {
 		name := syntax.JSONPointer.LastToken()
 		return &ParseError{Path: r.under(name), Value: shown(strconv.QuoteToASCII(name)), Reason: "is there twice"}
 	}
-	reason := fmt.Sprintf("is no JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
+	reason := fmt.Sprintf("is not JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	tail := r.data[min(max(int(syntax.ByteOffset), 0), len(r.data)):]
 	if len(tail) == 0 {
 		return r.fault("", reason)

@@ -59,7 +59,7 @@ var retryFields = []field[retryDoc]{
 		}
 		i := slices.Index(fits[:], text)
 		if i < 0 {
-			return r.fault(raw, fmt.Sprintf("is no fit; there are %v", fits))
+			return r.fault(raw, fmt.Sprintf("is not a fit: choose one of %v", fits))
 		}
 		p.fit = Fit(i)
 		return nil

@@ -102,7 +102,7 @@ func checkName(name string) error {
 			r))
 	}
 	if !ok {
-		return fmt.Errorf("mock: %q is no name for a scope or a collection", name)
+		return fmt.Errorf("mock: %q is not a valid name of a scope or a collection", name)
 	}
 	return nil
 }

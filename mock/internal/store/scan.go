@@ -71,7 +71,7 @@ func PlanScan(value []byte) (p ScanPlan, wrong string) {
 	if rq.Collection != nil {
 		id, err := strconv.ParseUint(*rq.Collection, 16, 32)
 		if err != nil {
-			return p, "collection is no id"
+			return p, "collection is not an id"
 		}
 		p.Collection = uint32(id)
 	}
@@ -104,7 +104,7 @@ func PlanScan(value []byte) (p ScanPlan, wrong string) {
 		}
 		uuid, err := strconv.ParseUint(*s.UUID, 10, 64)
 		if err != nil {
-			return p, "vb_uuid is no number"
+			return p, "vb_uuid is not a number"
 		}
 		p.snapshot, p.uuid, p.seqno, p.exists = true, uuid, *s.Seqno, s.Exists
 		p.Wait = time.Duration(uint32(s.Timeout)) * time.Millisecond

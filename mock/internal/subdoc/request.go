@@ -153,7 +153,7 @@ func (rq *Request) nextSpec(b []byte) (s Spec, tail []byte, no *Refusal) {
 	case n+v > uint64(len(b)):
 		return s, nil, refuse(memd.StatusInvalid, "Spec %d is longer than the request", len(rq.Specs))
 	case s.row == nil || s.row.mutates() != rq.Mutates:
-		return s, nil, refuse(memd.StatusSubdocInvalidCombo, "%v is no command for such a request", s.Op)
+		return s, nil, refuse(memd.StatusSubdocInvalidCombo, "%v is not a command of such a request", s.Op)
 	}
 	s.path, s.Value = string(b[:n]), b[n:n+v]
 	return s, b[n+v:], rq.check(&s)
