@@ -210,7 +210,7 @@ func (s *mapSource) track(addr string) *health.Track {
 	defer s.mu.Unlock()
 	t := s.tracks[addr]
 	if t == nil {
-		t = s.b.c.health.Track(s.b.name, addr)
+		t = s.b.c.health.TrackMaps(s.b.name, addr)
 		s.tracks[addr] = t
 	}
 	return t
@@ -406,7 +406,7 @@ func (s *mapSource) get(ctx context.Context, addr string, paths []string) (io.Re
 			track.Passed(handshake.StepAuth)
 		}
 		if status == http.StatusOK {
-			track.Passed(handshake.StepSelectBucket)
+			track.Passed(handshake.StepHTTP)
 			return body, nil
 		}
 		_ = body.Close()

@@ -187,8 +187,9 @@ var reasonTexts = map[retry.Reason]reasonText{
 	},
 	retry.BucketAccessError: {
 		"the user may not use the bucket, or it does not exist",
-		"SELECT_BUCKET was answered 0x24, or HTTP 403 for the bucket's maps; for key-value only",
-		"any node lets the bucket be selected; the node leaves the map",
+		"SELECT_BUCKET was answered 0x24, or HTTP 403 for the bucket's maps; for key-value, and for a view without " +
+			"a map of its bucket",
+		"any node lets the bucket be selected, or for HTTP 403 the same service gives a map; the node leaves the map",
 		"check the bucket's name and the user's roles",
 	},
 	retry.ScopeNotFound: {

@@ -1,10 +1,8 @@
 package health
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -20,15 +18,16 @@ import (
 // condition explains a call that cannot be dispatched; a working path never asks. Safe for concurrent use.
 type Record struct {
 	mu         sync.Mutex
-	sick       []*Track       // those with a condition, the oldest first
-	working    map[string]int // connections that work, by bucket
-	total      int            // of working
-	generation uint64         // refusals of older credentials do not count
+	sick       []*Track         // those with a condition, the oldest first
+	working    map[string]int   // key-value connections that work, by bucket
+	total      int              // of all connections that work
+	generation uint64           // refusals of older credentials do not count
+	told       map[subject]bool // conditions that the log tells as set
 	// OnSet is called, outside the lock, after a condition was set that the connection did not have: calls that wait
 	// for something else may now know better.
 	OnSet func()
-	// Log gets a line when a node has met a condition for a bucket, and when that is over. Attempts that meet it again
-	// add none.
+	// Log gets a line when a node has met a condition for a bucket, and when that node has none any more. Attempts that
+	// meet it again add none.
 	Log observe.Log
 }
 
@@ -36,6 +35,7 @@ type Record struct {
 type Track struct {
 	h            *Record
 	bucket, addr string
+	maps         bool // it brings cluster maps over HTTP, and no calls go over it
 
 	auth, tls, access error // these and the next under the lock of h
 	up, left          bool
@@ -44,48 +44,37 @@ type Track struct {
 // Track begins to keep the conditions of a connection to the node at addr for a bucket.
 func (h *Record) Track(bucket, addr string) *Track { return &Track{h: h, bucket: bucket, addr: addr} }
 
+// TrackMaps is Track for a service that gives the bucket's maps over HTTP. While it works the credentials do, and
+// requests to services have a way; key-value calls have none because of it.
+func (h *Record) TrackMaps(bucket, addr string) *Track {
+	return &Track{h: h, bucket: bucket, addr: addr, maps: true}
+}
+
 // Failed notes what a failed attempt says about the connection. A node that has left the topology has no conditions.
 func (t *Track) Failed(err error) {
 	var ce *handshake.Error
 	if !errors.As(err, &ce) {
 		return
 	}
-	fresh, first := t.note(ce)
-	if fresh && t.h.OnSet != nil {
+	if t.note(ce, err) && t.h.OnSet != nil {
 		t.h.OnSet()
-	}
-	if first {
-		t.h.Log.Warn(context.Background(), observe.MsgTerminalSet,
-			append(t.about(ce.Kind), slog.Any(observe.KeyCause, err))...)
 	}
 }
 
-// note keeps the condition that the error is, and says whether the connection did not have it before, and whether no
-// other one of the node and the bucket did.
-func (t *Track) note(ce *handshake.Error) (fresh, first bool) {
+// note keeps the condition that the error is, and says whether the connection did not have it before.
+func (t *Track) note(ce *handshake.Error, cause error) (fresh bool) {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	c := t.of(ce.Kind)
 	if c == nil || t.left || c == &t.auth && ce.Generation < t.h.generation {
-		return false, false
+		return false
 	}
-	first = !slices.ContainsFunc(t.h.sick, func(o *Track) bool { return o.beside(t) && *o.of(ce.Kind) != nil })
 	if fresh = *c == nil; fresh && !t.isSick() {
 		t.h.sick = append(t.h.sick, t)
 	}
 	*c = ce
-	return fresh, first
-}
-
-// beside reports whether both connections are to the same node for the same bucket.
-func (t *Track) beside(o *Track) bool { return t.addr == o.addr && t.bucket == o.bucket }
-
-// about is what a line says of a condition.
-func (t *Track) about(kind *cberr.Kind) []slog.Attr {
-	return []slog.Attr{
-		slog.String(observe.KeyReason, reasonOf(kind).String()), slog.String(observe.KeyEndpoint, t.addr),
-		slog.String(observe.KeyBucket, t.bucket),
-	}
+	t.h.set(subject{ce.Kind, t.bucket, t.addr}, cause)
+	return fresh
 }
 
 // reasonOf is the reason of calls that cannot be dispatched because of a condition of that kind.
@@ -102,38 +91,35 @@ func reasonOf(kind *cberr.Kind) retry.Reason {
 func (t *Track) isSick() bool { return t.auth != nil || t.tls != nil || t.access != nil }
 
 // Passed notes that an attempt has done a step, whatever becomes of the rest: a TLS handshake and a login clear what is
-// known of the node, a selected bucket what is known of the bucket.
+// known of the node, a selected bucket what is known of the bucket. A map over HTTP clears only what the same service
+// has said of the bucket: the bucket may be refused all the same to those that select it.
 func (t *Track) Passed(step handshake.Step) {
 	kind := step.Kind()
-	if kind == nil {
-		return
-	}
-	t.h.clear(kind, func(o *Track) bool {
-		return o.addr == t.addr && kind != cberr.BucketAccess || o.bucket == t.bucket && kind == cberr.BucketAccess
-	})
-}
-
-// clear drops the condition of that kind from the connections that which takes.
-func (h *Record) clear(kind *cberr.Kind, which func(*Track) bool) {
-	for _, t := range h.drop(kind, which) {
-		h.Log.Info(context.Background(), observe.MsgTerminalCleared, t.about(kind)...)
+	switch {
+	case step == handshake.StepHTTP:
+		same := func(bucket, addr string) bool { return t.bucket == bucket && t.addr == addr }
+		t.h.clear(cberr.BucketAccess, same, same)
+	case kind == cberr.BucketAccess:
+		t.h.clear(kind, func(bucket, _ string) bool { return t.bucket == bucket },
+			func(bucket, addr string) bool { return t.bucket == bucket && t.addr == addr })
+	case kind != nil:
+		same := func(_, addr string) bool { return t.addr == addr }
+		t.h.clear(kind, same, same)
 	}
 }
 
-// drop is clear without the lines: it gives one connection of each node and bucket that had the condition.
-func (h *Record) drop(kind *cberr.Kind, which func(*Track) bool) (had []*Track) {
+// clear drops the condition of that kind from the connections that which takes. The log says that it is over for those
+// that over takes.
+func (h *Record) clear(kind *cberr.Kind, which, over func(bucket, addr string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sick = slices.DeleteFunc(h.sick, func(t *Track) bool {
-		if c := t.of(kind); which(t) && *c != nil {
-			*c = nil
-			if !slices.ContainsFunc(had, t.beside) {
-				had = append(had, t)
-			}
+		if which(t.bucket, t.addr) {
+			*t.of(kind) = nil
 		}
 		return !t.isSick()
 	})
-	return had
+	h.over(func(s subject) bool { return s.kind == kind && over(s.bucket, s.addr) })
 }
 
 // of is where the condition of that kind is kept, nil for a kind that is no condition.
@@ -163,6 +149,14 @@ func (t *Track) Leave() {
 	t.left = true
 	t.auth, t.tls, t.access = nil, nil, nil
 	t.h.sick = slices.DeleteFunc(t.h.sick, func(o *Track) bool { return o == t })
+	t.h.over(func(s subject) bool { return s.bucket == t.bucket && s.addr == t.addr && !t.h.hasOne(s) })
+}
+
+// hasOne reports whether a connection to the node for the bucket has the condition. The lock is held.
+func (h *Record) hasOne(s subject) bool {
+	return slices.ContainsFunc(h.sick, func(t *Track) bool {
+		return s.bucket == t.bucket && s.addr == t.addr && *t.of(s.kind) != nil
+	})
 }
 
 func (t *Track) set(up bool) {
@@ -173,18 +167,20 @@ func (t *Track) set(up bool) {
 		return
 	}
 	t.up = up
+	n := 1
+	if !up {
+		n = -1
+	}
+	h.total += n
+	if t.maps {
+		return
+	}
 	if h.working == nil {
 		h.working = map[string]int{}
 	}
-	if !up {
-		h.total--
-		if h.working[t.bucket]--; h.working[t.bucket] == 0 {
-			delete(h.working, t.bucket)
-		}
-		return
+	if h.working[t.bucket] += n; h.working[t.bucket] == 0 {
+		delete(h.working, t.bucket)
 	}
-	h.total++
-	h.working[t.bucket]++
 }
 
 // NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still
@@ -193,13 +189,14 @@ func (h *Record) NewCredentials(generation uint64) {
 	h.mu.Lock()
 	h.generation = generation
 	h.mu.Unlock()
-	h.clear(cberr.AuthenticationFailure, func(*Track) bool { return true })
+	all := func(string, string) bool { return true }
+	h.clear(cberr.AuthenticationFailure, all, all)
 }
 
 // Condition is what keeps a bucket's calls from their node, or requests to services if bucket is AnyService; nil when
 // nothing known does. node is the address of the call's own node, "" when that is not known. A condition counts when it
-// was met on the call's own node, or when no connection of its bucket works; the login and TLS of another bucket's
-// connection count when no connection of the cluster works.
+// was met on the call's own node, or when no key-value connection of its bucket works; the login and TLS of another
+// bucket's connection count when no connection of the cluster works.
 func (h *Record) Condition(bucket, node string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -159,7 +159,8 @@ func (k *call) place() (ok bool) {
 				k.stop(k.invalidEndpoint())
 				return false
 			case ch.unknown:
-				k.notSent(since, retry.ServiceNotAvailable, k.withoutNode(errNoMap))
+				k.notSentFor(cmp.Or(k.r.Bucket, health.AnyService), since, retry.ServiceNotAvailable,
+					k.withoutNode(errNoMap))
 				return false
 			case ch.addr == "":
 				k.notSent(since, retry.ServiceNotAvailable, k.withoutNode(errNoEndpoint))
@@ -341,10 +342,16 @@ func (k *call) failed(epoch uint32, begun bool, err error) {
 
 // notSent is the end of an attempt that reached no socket. since is what Wakes gave before a node was looked for.
 func (k *call) notSent(since uint64, why retry.Reason, cause error) {
+	k.notSentFor(health.AnyService, since, why, cause)
+}
+
+// notSentFor is notSent where a condition of that bucket counts, because only the bucket's map would name a node: while
+// there is none, what keeps the bucket from being opened keeps the request from being sent.
+func (k *call) notSentFor(bucket string, since uint64, why retry.Reason, cause error) {
 	if !k.state.NotSent() {
 		return
 	}
-	if better, err := k.c.o.Health.Refine(why, health.AnyService, ""); err != nil {
+	if better, err := k.c.o.Health.Refine(why, bucket, ""); err != nil {
 		why, cause = better, err
 	}
 	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{Wakes: since})
@@ -393,7 +400,7 @@ func (k *call) Describe(r *retry.Request) {
 }
 
 // Explain implements retry.Explainer. What keeps a bucket from being opened is told beside what matters to any request:
-// it is no reason for a request to a service, but may be why there is no map to go by.
+// with a map it is no reason for a request to a service, but may be why there is no newer one to go by.
 func (k *call) Explain(cause error) error {
 	return k.c.o.Health.Known(cmp.Or(k.r.Bucket, health.AnyService), cause)
 }

@@ -37,10 +37,11 @@ type line struct {
 	ctx    context.Context //nolint:containedctx // the handler's argument, as slog passes it on
 	record slog.Record
 	missed int
+	ask    bool // the handler was not asked yet whether it wants the line
 }
 
 // add takes a line in, or counts it as lost. It does not block.
-func (l *lines) add(ctx context.Context, r slog.Record) {
+func (l *lines) add(ctx context.Context, r slog.Record, ask bool) {
 	l.mu.Lock()
 	if l.closed || len(l.queue) >= LogLimit {
 		if !l.closed {
@@ -50,7 +51,7 @@ func (l *lines) add(ctx context.Context, r slog.Record) {
 		l.lost.Add(1)
 		return
 	}
-	l.queue = append(l.queue, line{ctx, r, l.missed})
+	l.queue = append(l.queue, line{ctx, r, l.missed, ask})
 	l.missed = 0
 	start := !l.writing
 	l.writing = true
@@ -80,7 +81,7 @@ func (l *lines) write() {
 			r.AddAttrs(slog.Int(KeyCount, next.missed))
 			l.handle(context.Background(), r)
 		}
-		if next.ctx != nil {
+		if next.ctx != nil && (!next.ask || l.enabled(next.ctx, next.record.Level)) {
 			l.handle(next.ctx, next.record)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // Log is a logger that may be absent: the zero Log discards, and costs a nil check. It may be copied, and its methods
 // may be used by several goroutines at once; none of them but Close blocks. A line is stamped and kept where it is
 // written, and the handler gets it on a goroutine of the Log's, in order: one that blocks holds up the lines behind it
-// and nothing else. Only Enabled is asked at once. A handler that panics is contained. Lines that it loses are counted,
-// and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
+// and nothing else. Only Enabled is asked at once, but for Later. A handler that panics is contained. Lines that it
+// loses are counted, and so are those beyond LogLimit while it blocks, of which a line tells as soon as it goes on.
 //
 // What the attributes of a line refer to must not change any more.
 //
@@ -71,6 +71,17 @@ func (l Log) Error(ctx context.Context, msg string, attrs ...slog.Attr) {
 	l.write(ctx, slog.LevelError, msg, attrs)
 }
 
+// Later writes a line of that level, as those above do. The handler is asked on the Log's goroutine whether it wants
+// the line, so that nothing of the user's is called here: it may be called under a lock.
+func (l Log) Later(level slog.Level, msg string, attrs ...slog.Attr) {
+	if l.lines == nil || l.lines.handler == slog.DiscardHandler {
+		return
+	}
+	r := slog.NewRecord(time.Now(), level, msg, 0)
+	r.AddAttrs(attrs...)
+	l.lines.add(context.Background(), r, true)
+}
+
 func (l Log) write(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
 	if !l.Enabled(ctx, level) {
 		return
@@ -79,7 +90,7 @@ func (l Log) write(ctx context.Context, level slog.Level, msg string, attrs []sl
 	runtime.Callers(3, pc[:]) // the caller of Debug and so on
 	r := slog.NewRecord(time.Now(), level, msg, pc[0])
 	r.AddAttrs(attrs...)
-	l.lines.add(ctx, r)
+	l.lines.add(ctx, r, false)
 }
 
 // contain is deferred around code of the user's that runs inside ours: telemetry never changes an outcome.
