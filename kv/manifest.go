@@ -109,7 +109,7 @@ func (m *Manifest) UnmarshalJSON(raw []byte) (err error) {
 // that fails has its error beside the others' manifests; the call itself fails only when the nodes are not known. The
 // result is by the node's index.
 func ManifestAll(ctx context.Context, d Dispatcher, op GetManifest) (map[int]Outcome[Manifest], error) {
-	return onEachNode[Manifest](ctx, d, call.SpecOf(memd.OpCollectionsGetManifest).Name, func(node int) GetManifest {
+	return onEachNode[Manifest](ctx, d, memd.OpCollectionsGetManifest, &op.Common, func(node int) GetManifest {
 		op.Pinned, op.Node = true, node
 		return op
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // PollDurability is durability of the older kind: the client asks the nodes until enough of them have a mutation. It
@@ -64,7 +65,7 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 			defer cancel()
 		}
 	}
-	if err := w.possible(ctx); err != nil {
+	if err := w.possible(ctx, req.Retry()); err != nil {
 		return r, err
 	}
 	r, err := Do(ctx, d, op)
@@ -105,13 +106,13 @@ func (w *watched) fails(kind, cause error, written bool) *Error {
 	}
 }
 
-// possible says why the bucket can never have enough copies.
-func (w *watched) possible(ctx context.Context) error {
+// possible says why the bucket can never have enough copies. Until there is a map it waits as the write itself does.
+func (w *watched) possible(ctx context.Context, s retry.Strategy) error {
 	p := w.poll
 	if p.PersistTo < 0 || p.PersistTo > MaxReplicas+1 || p.ReplicateTo < 0 || p.ReplicateTo > MaxReplicas {
 		return w.fails(cberr.InvalidArgument, badArgument("persist to or replicate to", "is out of range"), false)
 	}
-	l, err := awaitMap(ctx, w.d, call.MapWait{Verb: w.verb})
+	l, err := awaitMap(ctx, w.d, call.MapWait{Verb: w.verb, Retry: s})
 	if err != nil {
 		return err
 	}

@@ -76,18 +76,19 @@ func (s Stat) decode(r *call.Response) (StatResult, error) {
 // its error beside the others' statistics; the call itself fails only when the nodes are not known. op names the group.
 // The result is by the node's index.
 func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatResult], error) {
-	return onEachNode[StatResult](ctx, d, call.SpecOf(memd.OpStat).Name, func(node int) Stat {
+	return onEachNode[StatResult](ctx, d, memd.OpStat, &op.Common, func(node int) Stat {
 		op.Pinned, op.Node, op.ByVBucket = true, node, false
 		return op
 	})
 }
 
-// onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them. verb
-// is what errors call it.
+// onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them. Until
+// the nodes are known it waits as a call with c's timeout and strategy does.
 func onEachNode[R any, O Op[R]](
-	ctx context.Context, d Dispatcher, verb string, op func(node int) O,
+	ctx context.Context, d Dispatcher, opcode memd.Opcode, c *Common, op func(node int) O,
 ) (map[int]Outcome[R], error) {
-	l, err := awaitMap(ctx, d, call.MapWait{Verb: verb})
+	w := call.MapWait{Verb: call.SpecOf(opcode).Name, Retry: c.Retry, Timeout: c.Timeout}
+	l, err := awaitMap(ctx, d, w)
 	if err != nil {
 		return nil, err
 	}
