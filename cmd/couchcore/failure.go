@@ -37,6 +37,10 @@ func failureOf(err error) failure {
 	if k := cberr.KindOf(err); k != nil {
 		f.Kind = k.Name()
 	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		f.Kind = cberr.InvalidArgument.Name()
+	}
 	f.Ambiguous = ambiguous(err)
 	info, _ := retry.InfoOf(err)
 	f.RetryReasons = reasonNames(info.Reasons)

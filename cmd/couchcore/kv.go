@@ -20,6 +20,7 @@ import (
 type kvResult struct {
 	Op            string     `json:"op"`
 	Key           string     `json:"key"`
+	KeyEncoding   string     `json:"key_encoding,omitempty"` // "base64" for a key that is not UTF-8
 	Value         *string    `json:"value"`
 	Encoding      string     `json:"encoding,omitempty"` // "base64" for a value that is not UTF-8
 	Exists        *bool      `json:"exists,omitempty"`
@@ -43,6 +44,7 @@ type extra struct {
 
 // MarshalJSON writes the keys that all operations have, and then the operation's own.
 func (r kvResult) MarshalJSON() ([]byte, error) {
+	r.Key, r.KeyEncoding = textOf([]byte(r.Key))
 	type fields kvResult
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -277,7 +279,7 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		if d, ok := v.ServerDuration(); ok {
 			server = fmt.Sprintf("  server %s", short(d))
 		}
-		say("node      %s%s  sent %s%s  total %s", v.Endpoint, vbucketOf(b, key), plural(v.RetryInfo().Retries()+1,
+		say("node      %s%s  sent %s%s  total %s", v.Endpoint(), vbucketOf(b, key), plural(v.RetryInfo().Retries()+1,
 			"time"), server, short(took))
 	}
 	if list := retryList(v.RetryInfo()); list != "" {

@@ -48,11 +48,16 @@ func (r result) object(t *testing.T) map[string]any {
 	return m
 }
 
-// failsWith checks that a run failed with one line on standard error that has the text, and nothing on standard output.
+// failsWith checks that a run failed with one line on standard error that has the text, and nothing on standard output
+// but the object that --json makes of the failure.
 func (r result) failsWith(t *testing.T, code int, text string) {
 	t.Helper()
 	require.Equal(t, code, r.code, r.stderr)
-	require.Empty(t, r.stdout)
+	if r.stdout != "" {
+		o := r.object(t)
+		require.Contains(t, o, "error")
+		require.Len(t, o, 1)
+	}
 	require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
 	require.True(t, strings.HasPrefix(r.stderr, "couchcore: "), r.stderr)
 	require.Contains(t, r.stderr, text)

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -22,7 +25,8 @@ const (
 
 // cli is the whole command line.
 type cli struct {
-	JSON bool `help:"Print one JSON object and nothing else."`
+	JSON    bool             `help:"Print one JSON object and nothing else."`
+	Version kong.VersionFlag `help:"Print the version of this command and of Go."`
 
 	Demo      demoCmd        `cmd:"" group:"See it work" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
 	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster until it is interrupted."`
@@ -97,6 +101,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) 
 }
 
 func (a *app) run(args []string) (code int) {
+	var failed error
 	defer func() {
 		if v := recover(); v != nil {
 			h, ok := v.(helpShown)
@@ -107,9 +112,16 @@ func (a *app) run(args []string) (code int) {
 		}
 	}()
 	var c cli
+	out := &watched{Writer: a.stdout}
+	a.stdout = out
+	defer func() {
+		if code != exitOK && failed != nil && !out.written && (c.JSON || slices.Contains(args, "--json")) {
+			_ = a.emit(map[string]failure{"error": failureOf(failed)}) // the exit code tells of the failure
+		}
+	}()
 	k, err := kong.New(&c,
 		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample),
-		helpVars,
+		helpVars, kong.Vars{"version": version()}, kong.KindMapper(reflect.String, kong.MapperFunc(bytesOf)),
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)
@@ -118,13 +130,44 @@ func (a *app) run(args []string) (code int) {
 	}
 	ctx, err := k.Parse(args)
 	if err != nil {
-		return a.fail(&usageError{parseText(err)})
+		failed = &usageError{parseText(err)}
+		return a.fail(failed)
 	}
 	a.json = c.JSON
-	if err := ctx.Run(a, selected(ctx.Selected().Name)); err != nil {
-		return a.fail(err)
+	if failed = ctx.Run(a, selected(ctx.Selected().Name)); failed != nil {
+		return a.fail(failed)
 	}
 	return exitOK
+}
+
+// watched is a writer that knows whether it was used.
+type watched struct {
+	io.Writer
+	written bool
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.written = true
+	return w.Writer.Write(b)
+}
+
+// bytesOf takes an argument as it stands on the command line. kong's own way of reading texts replaces bytes that are
+// not UTF-8, which a key or a value may have.
+func bytesOf(ctx *kong.DecodeContext, target reflect.Value) error {
+	t, err := ctx.Scan.PopValue("string")
+	if err == nil {
+		target.SetString(fmt.Sprint(t.Value))
+	}
+	return err
+}
+
+// version is that of the module that the command was built from, and of Go.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "couchcore (unknown version)"
+	}
+	return fmt.Sprintf("couchcore %s, %s", info.Main.Version, info.GoVersion)
 }
 
 // fail writes the one line that names the cause and gives the exit code.

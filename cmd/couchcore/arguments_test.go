@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Bytes of the command line reach the server unchanged, and bytes of documents the output.
+func TestArgumentsAreBytes(t *testing.T) {
+	_, c := startMock(t)
+	const key, value = "k\xfe", "v\xff\x00v"
+	require.Zero(t, c.run("kv", "upsert", key, value[:2]).code)
+	require.Equal(t, value[:2], c.run("kv", "get", key).stdout)
+	require.Equal(t, exitFailed, c.run("kv", "get", "k\uFFFD").code, "another document")
+	o := c.run("kv", "get", key, "--json").object(t)
+	require.Equal(t, "base64", o["key_encoding"])
+	require.Equal(t, base64.StdEncoding.EncodeToString([]byte(key)), o["key"])
+	require.Equal(t, "base64", o["encoding"])
+	require.NotContains(t, c.run("kv", "get", "k\uFFFD", "--json").object(t), "key_encoding")
+	require.Zero(t, c.run("kv", "upsert", "doc", `{"a":1}`).code)
+	require.Zero(t, c.run("kv", "lookup-in", "doc", "--path", "exists:\xfe").code, "paths are bytes, too")
+}
+
+// A command that fails with --json prints its error as an object when it has printed nothing else.
+func TestAFailingCommandPrintsAnObject(t *testing.T) {
+	closed := []string{"-c", "couchbase://" + closedPort(t), "-u", "u", "-p", "p", "--timeout", "100ms"}
+	for _, args := range [][]string{
+		{"reasons", "nosuch"},
+		{"explain", "--service", "kv"},
+		{"strerror", "x"},
+		{"connstr", "x://"},
+		{"ping", "--nosuch"},
+		{"kv", "get"},
+		{"mock", "--nodes", "0"},
+		append([]string{"ping"}, closed...),
+		append([]string{"hash", "k"}, closed...),
+		append([]string{"kv", "stats"}, closed...),
+		append([]string{"query", "SELECT 1"}, closed...),
+	} {
+		r := couchcore(append(args, "--json")...)
+		require.NotZero(t, r.code, args)
+		e := r.object(t)["error"].(map[string]any)
+		require.NotEmpty(t, e["message"], args)
+		if r.code == exitUsage {
+			require.Equal(t, "invalid_argument", e["kind"], args)
+		}
+		require.Equal(t, 1, lineCount(r.stderr), "%v: the sentence for people stays: %s", args, r.stderr)
+		require.Empty(t, couchcore(args...).stdout, args)
+	}
+}
+
+// -v names the node, and no text of the command has a verb that met a wrong type.
+func TestVerboseNamesTheNode(t *testing.T) {
+	m, c := startMock(t)
+	require.Zero(t, c.run("kv", "upsert", "k", "v").code)
+	for _, args := range [][]string{{"kv", "get", "k"}, {"kv", "get-all-replicas", "k"}, {"kv", "scan", "k"}, {"kv", "stats"}} {
+		r := c.run(append(args, "-v")...)
+		require.Zero(t, r.code, r.stderr)
+		require.NotContains(t, r.stdout+r.stderr, "%!", args)
+	}
+	told := c.run("kv", "get", "k", "-v").stderr
+	require.Regexp(t, `node +127\.0\.0\.1:\d+  vbucket \d+  sent 1 time`, told)
+	require.NotNil(t, m)
+}
+
+func TestVersion(t *testing.T) {
+	r := couchcore("--version")
+	require.Zero(t, r.code)
+	require.Regexp(t, `^couchcore \S+, go1\.\d+`, r.stdout)
+}
+
+func lineCount(text string) (n int) {
+	for _, b := range []byte(text) {
+		if b == '\n' {
+			n++
+		}
+	}
+	return n
+}
