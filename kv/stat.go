@@ -82,8 +82,8 @@ func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatRe
 	})
 }
 
-// onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all of them. Until
-// the nodes are known it waits as a call with c's timeout and strategy does.
+// onEachNode runs an operation on every node that holds the bucket's data, all at once, and waits for all. Until the
+// nodes are known it waits as a call with c's timeout and strategy does.
 func onEachNode[R any, O Op[R]](
 	ctx context.Context, d Dispatcher, opcode memd.Opcode, c *Common, op func(node int) O,
 ) (map[int]Outcome[R], error) {

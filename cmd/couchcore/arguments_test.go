@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,7 +56,8 @@ func TestAFailingCommandPrintsAnObject(t *testing.T) {
 func TestVerboseNamesTheNode(t *testing.T) {
 	m, c := startMock(t)
 	require.Zero(t, c.run("kv", "upsert", "k", "v").code)
-	for _, args := range [][]string{{"kv", "get", "k"}, {"kv", "get-all-replicas", "k"}, {"kv", "scan", "k"}, {"kv", "stats"}} {
+	for _, verb := range []string{"get k", "get-all-replicas k", "scan k", "stats"} {
+		args := append([]string{"kv"}, strings.Fields(verb)...)
 		r := c.run(append(args, "-v")...)
 		require.Zero(t, r.code, r.stderr)
 		require.NotContains(t, r.stdout+r.stderr, "%!", args)

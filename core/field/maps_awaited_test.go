@@ -19,6 +19,7 @@ import (
 // with the operation's own timeout and asks the operation's own strategy.
 func TestWaitingForAMapIsBoundedByTheOperation_D165(t *testing.T) {
 	const limit = 300 * time.Millisecond
+	stop := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 	key := []byte("k")
 	for name, run := range map[string]func(context.Context, *core.Bucket, kv.Common) error{
 		"statistics": func(ctx context.Context, b *core.Bucket, c kv.Common) error {
@@ -62,7 +63,6 @@ func TestWaitingForAMapIsBoundedByTheOperation_D165(t *testing.T) {
 				require.InDelta(t, limit, time.Since(began), float64(20*time.Millisecond))
 
 				began = time.Now()
-				stop := retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.Stop() })
 				require.Error(t, run(t.Context(), b, kv.Common{Retry: stop}))
 				require.Less(t, time.Since(began), time.Second)
 			})
