@@ -44,7 +44,7 @@ func (d mapDoor) turnAway(c *call.Call, since uint64, cause error) {
 func (r *Router) noFirstMap() error {
 	cause, hope := r.mayCome()
 	known := r.o.Health.Condition(r.o.Bucket, "")
-	if known == nil || r.offers.pending() {
+	if known == nil || r.maps.offers.pending() {
 		if hope {
 			return nil
 		}
@@ -70,12 +70,12 @@ func (r *Router) mayCome() (cause error, hope bool) {
 			cause = errNoMap
 		}
 	}
-	if e := r.refusal.Load(); e != nil {
+	if e := r.maps.refusal.Load(); e != nil {
 		cause = e
 	}
 	err, trying := r.sourceState()
 	switch {
-	case hope || trying || r.offers.pending(): // in this order: who has stopped trying has offered what it had before
+	case hope || trying || r.maps.offers.pending(): // in this order: what has stopped trying has offered its map before
 		return nil, true
 	case err == nil:
 		return cause, false

@@ -26,12 +26,12 @@ var errForeign = errors.New("the node has another bucket of that name, or is of 
 // may be other collections'.
 func (p *pipeline) belongs(cn *conn.Conn) error {
 	config := cn.Info().Config
-	if !p.r.foreign(config, p.node.addr) {
+	if !p.r.maps.foreign(config, p.node.addr) {
 		return nil
 	}
-	p.r.offers.forget() // it may have been shown before
+	p.r.maps.offers.forget() // it may have been shown before
 	p.r.offerAndTell(config, p.node.addr)()
-	if !p.r.foreign(config, p.node.addr) {
+	if !p.r.maps.foreign(config, p.node.addr) {
 		return nil
 	}
 	return &handshake.Error{Addr: p.node.addr, Bucket: p.r.o.Bucket, Step: handshake.StepConfig, Err: errForeign}
@@ -39,20 +39,20 @@ func (p *pipeline) belongs(cn *conn.Conn) error {
 
 // foreign reports whether raw, the map of a handshake with the node at addr, is of another bucket than ours. Nothing,
 // and what is no map, is of none.
-func (r *Router) foreign(raw []byte, addr string) bool {
-	pk := r.picker.Load()
+func (m *maps) foreign(raw []byte, addr string) bool {
+	pk := m.r.picker.Load()
 	if raw == nil || pk == nil || identity(pk.snap) == "" || bytes.Contains(raw, []byte(identity(pk.snap))) {
 		return false
 	}
-	s, err := r.parse(raw, 0, addr)
-	return err == nil && r.ours(s) == nil && another(s, pk.snap)
+	s, err := m.parse(raw, 0, addr)
+	return err == nil && m.ours(s) == nil && another(s, pk.snap)
 }
 
-// withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. Of one that
-// came without a map does not say in which it was made: it may be the other one. The router's lock is held.
-func (r *Router) withdraw(nodes map[string]bool) (all []*conn.Conn) {
-	for addr := range nodes {
-		for p := range r.nodes[addr].pipelines() {
+// withdraw takes the connections to those nodes out of use that were made in our bucket, and gives them. One that came
+// without a map does not say in which it was made: it may be the other one. The router's lock is held.
+func withdraw(nodes map[*node]bool) (all []*conn.Conn) {
+	for n := range nodes {
+		for p := range n.pipelines() {
 			if cn := p.conn.Load(); cn != nil && p.confirms.Load() && p.conn.CompareAndSwap(cn, nil) {
 				all = append(all, cn)
 			}
@@ -75,32 +75,21 @@ func (r *Router) confirmed() bool {
 
 // suspect sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes
 // that belong to another bucket are connected to again, now.
-func (r *Router) suspect() {
-	if r.picker.Load() == nil || r.confirmed() {
-		return
+func (m *maps) suspect() {
+	if m.r.picker.Load() != nil && !m.r.confirmed() {
+		m.offers.forget()
+		m.doubts.happens()
 	}
-	r.offers.forget()
-	r.mu.Lock()
-	close(r.doubts)
-	r.doubts = make(chan struct{})
-	r.mu.Unlock()
-}
-
-// doubted is closed by the next doubt.
-func (r *Router) doubted() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.doubts
 }
 
 // replaces reports whether s is to be used instead of the old map, which may be nil.
-func (r *Router) replaces(s, old *topology.Snapshot) bool {
-	return old == nil || s.Newer(old) || another(s, old) && !r.keepsMap() && !r.confirmed()
+func (m *maps) replaces(s, old *topology.Snapshot) bool {
+	return old == nil || s.Newer(old) || another(s, old) && !m.keeps() && !m.r.confirmed()
 }
 
-// keepsMap reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for
+// keeps reports whether our map has just replaced another bucket's, and its nodes have not had the time to speak for
 // it: all connections were made in the other one.
-func (r *Router) keepsMap() bool { return r.replaced != 0 && r.now()-r.replaced < int64(redialMax) }
+func (m *maps) keeps() bool { return m.replaced != 0 && m.r.now()-m.replaced < int64(redialMax) }
 
 // another reports whether s is known to be of another bucket than old.
 func another(s, old *topology.Snapshot) bool {

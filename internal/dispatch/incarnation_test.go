@@ -187,7 +187,7 @@ func TestTheSecondSeedIsOfAnotherCluster(t *testing.T) {
 		r.picker.Store(nil)
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)
-		r.offers.offer(raw, 0, addr, &claimed{considered: make(chan struct{})}) // lies there when ours comes
+		r.maps.offers.offer(raw, 0, addr, &claimed{considered: make(chan struct{})}) // lies there when ours comes
 		require.True(t, p.connected(cn))
 		require.EqualValues(t, 1000, r.Snapshot().Rev)
 		require.ErrorIs(t, cn.Serve(), errForeign)

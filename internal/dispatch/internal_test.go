@@ -66,7 +66,7 @@ func (s givesLate) Needed() {}
 // failed as if there were no hope.
 func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
-	r.offers.init(1 << 20)
+	r.maps.offers.init(1 << 20)
 	r.o.Source, r.o.Health = givesLate{r}, &health.Record{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func TestExecutorRelievesBlockedWorkers(t *testing.T) {
 	})
 }
 
-func version(epoch, rev int) []byte {
+func rawMap(epoch, rev int) []byte {
 	return fmt.Appendf(nil, `{"rev":%d,"revEpoch":%d,"name":"b"}`, rev, epoch)
 }
 
@@ -112,27 +112,27 @@ func TestOffersAreConsideredOnce(t *testing.T) {
 	o.init(1 << 20)
 	call := &claimed{c: call.NewCall()}
 	for range 1000 {
-		require.False(t, o.offer(version(1, 5), 0, "a", call))
+		require.False(t, o.offer(rawMap(1, 5), 0, "a", call))
 	}
 	require.Len(t, o.queue, 1)
 	require.Len(t, o.waiters, 1000)
-	require.False(t, o.offer(version(1, 4), 0, "a", call)) // older, but the newer one is not applied yet
+	require.False(t, o.offer(rawMap(1, 4), 0, "a", call)) // older, but the newer one is not applied yet
 	of, ok, waiters := o.take()
 	require.True(t, ok)
 	require.Nil(t, waiters)
-	require.Equal(t, version(1, 5), of.raw)
-	require.False(t, o.offer(version(1, 5), 0, "a", call)) // being applied
+	require.Equal(t, rawMap(1, 5), of.raw)
+	require.False(t, o.offer(rawMap(1, 5), 0, "a", call)) // being applied
 	_, ok, waiters = o.take()
 	require.False(t, ok)
 	require.Len(t, waiters, 1002)
-	require.True(t, o.offer(version(1, 5), 0, "a", call))
-	require.True(t, o.offer(version(1, 4), 0, "a", call))
-	require.True(t, o.offer(version(0, 9), 0, "a", call))
-	require.False(t, o.offer(version(2, 1), 0, "a", nil))
+	require.True(t, o.offer(rawMap(1, 5), 0, "a", call))
+	require.True(t, o.offer(rawMap(1, 4), 0, "a", call))
+	require.True(t, o.offer(rawMap(0, 9), 0, "a", call))
+	require.False(t, o.offer(rawMap(2, 1), 0, "a", nil))
 	require.False(t, o.offer([]byte(`{"name":"b"}`), 0, "a", nil)) // no version in sight: never guess
 	require.Len(t, o.queue, 2)
 	require.Empty(t, o.close())
-	require.True(t, o.offer(version(9, 9), 0, "a", call))
+	require.True(t, o.offer(rawMap(9, 9), 0, "a", call))
 }
 
 // Offers that nobody takes are bounded.
@@ -140,10 +140,10 @@ func TestOffersAreBounded(t *testing.T) {
 	var o offers
 	o.init(1 << 20)
 	for i := range 100 {
-		o.offer(version(1, i+1), 0, "a", nil)
+		o.offer(rawMap(1, i+1), 0, "a", nil)
 	}
 	require.Len(t, o.queue, maxOffers)
-	require.Equal(t, version(1, 100), o.queue[maxOffers-1].raw)
+	require.Equal(t, rawMap(1, 100), o.queue[maxOffers-1].raw)
 }
 
 // Who brings a map can wait until it was considered, and does not wait for one that is known.
@@ -151,7 +151,7 @@ func TestOfferAndTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Router{}
 		r.ctx, r.stop = context.WithCancel(t.Context())
-		r.offers.init(1 << 20)
+		r.maps.offers.init(1 << 20)
 		told := 0
 		tell := func(wait func()) {
 			go func() {
@@ -162,20 +162,20 @@ func TestOfferAndTell(t *testing.T) {
 		}
 		tell(r.offerAndTell(nil, "a"))
 		require.Equal(t, 1, told)
-		wait := r.offerAndTell(version(1, 5), "a")
-		require.Empty(t, r.offers.kick, "the connection that it came with is not there yet")
+		wait := r.offerAndTell(rawMap(1, 5), "a")
+		require.Empty(t, r.maps.offers.kick, "the connection that it came with is not there yet")
 		tell(wait)
-		require.Len(t, r.offers.kick, 1)
+		require.Len(t, r.maps.offers.kick, 1)
 		require.Equal(t, 1, told)
-		r.offers.take()
-		_, _, waiters := r.offers.take()
+		r.maps.offers.take()
+		_, _, waiters := r.maps.offers.take()
 		require.Len(t, waiters, 1)
 		close(waiters[0].considered)
 		synctest.Wait()
 		require.Equal(t, 2, told)
-		tell(r.offerAndTell(version(1, 5), "a"))
+		tell(r.offerAndTell(rawMap(1, 5), "a"))
 		require.Equal(t, 3, told, "it is known")
-		tell(r.offerAndTell(version(1, 6), "a"))
+		tell(r.offerAndTell(rawMap(1, 6), "a"))
 		require.Equal(t, 3, told)
 		r.stop()
 		synctest.Wait()

@@ -2,9 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -50,4 +53,69 @@ func (r *Router) send(c *call.Call, done func(error)) {
 		return
 	}
 	r.Dispatch(c)
+}
+
+// Silence is how long a connection must have brought nothing before it is replaced: with less than that the node may
+// just be busy.
+const Silence = time.Second
+
+// Probe watches the connection to one node while a request to it is under way. Its zero value watches nothing.
+type Probe struct {
+	cn      *conn.Conn
+	answers func(*conn.Conn) int64 // counts what shows that the other end is there
+	seen    int64                  // its result in the beginning
+}
+
+var errSilent = errors.New("the node has sent nothing since it was asked for a sign of life")
+
+// Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
+// the connection of that ID belongs to it.
+func (r *Router) Probe(i, turn int) Probe {
+	n := r.node(i)
+	if n == nil {
+		return Probe{}
+	}
+	cn := n.conns[turn%len(n.conns)].conn.Load()
+	if cn == nil {
+		return Probe{}
+	}
+	return Probe{cn, answers, answers(cn)}
+}
+
+// Connection is the watched connection's id, "" when nothing is watched.
+func (p Probe) Connection() string {
+	if p.cn == nil {
+		return ""
+	}
+	return p.cn.Info().ID
+}
+
+func answers(cn *conn.Conn) int64 { return cn.Stats.Answers.Load() + cn.Stats.Orphans.Load() }
+
+func reads(cn *conn.Conn) int64 { return cn.Stats.Reads.Load() }
+
+// Unanswered is called when the request has timed out. A connection on which no other answer came meanwhile either is
+// closed: its other end may be gone without a word, or the stream is out of step. Its pipeline makes a new one, and the
+// calls in flight on it end as those of a lost connection do. One with a durable write in flight stays: what was asked
+// may be waiting behind it.
+func (p Probe) Unanswered() {
+	if p.cn != nil && !p.cn.Durable() && p.answers(p.cn) == p.seen {
+		p.cn.Close(errSilent)
+	}
+}
+
+// Silent implements conn.Handler: the node is asked for a sign of life at once, over the connection, and one that
+// brings nothing at all until the time is over is closed. That is how a socket that has vanished without a word is
+// found out before the node's turn comes to be asked for its cluster map. One such request is under way per connection.
+func (p *pipeline) Silent(cn *conn.Conn) {
+	if p.probed.Swap(cn) == cn {
+		return
+	}
+	probe := Probe{cn, reads, reads(cn)}
+	p.r.send(p.node.noop(cn.Info().ID, Silence), func(err error) {
+		if errors.Is(err, cberr.UnambiguousTimeout) {
+			probe.Unanswered()
+		}
+		p.probed.CompareAndSwap(cn, nil)
+	})
 }

@@ -11,11 +11,25 @@ import (
 // a call goes. Its methods only read: they send, park, start and change nothing, and may be called from anywhere. What
 // follows from an answer is its caller's, which is Router.find for a call that is to be sent.
 type picker struct {
-	snap  *topology.Snapshot
-	nodes []*node // by the snapshot's node index; nil where a node cannot be reached
+	snap    *topology.Snapshot
+	network string  // on which the nodes are reached
+	nodes   []*node // by the snapshot's node index; nil where a node cannot be reached
 	// number counts the pickers, from 1. since is the number of the first one of the bucket's incarnation: before that
 	// one it was another bucket of the same name, with other ids for its collections.
 	number, since uint32
+}
+
+// next is the picker that follows on pk, which may be nil. Its nodes are still to be filled in. replaced says that its
+// map is of another bucket than that of pk.
+func (pk *picker) next(s *topology.Snapshot, network string, replaced bool) *picker {
+	next := &picker{snap: s, network: network, nodes: make([]*node, len(s.Nodes)), number: 1, since: 1}
+	if pk != nil {
+		next.number, next.since = pk.number+1, pk.since
+	}
+	if replaced {
+		next.since = next.number
+	}
+	return next
 }
 
 // does reports whether the map, which may be nil, does for an operation that needs one, with vbuckets or without. A

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/internal/pace"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -47,10 +47,9 @@ type pipeline struct {
 	active  time.Time  // see NoteActivity
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
-	connecting pace.Starts
+	backoff backoff
 
 	after    time.Duration // before the first attempt to connect, of the goroutine that does
-	wait     time.Duration // the last pause after a failed attempt, of the goroutine that connects
 	connects bool          // counts among the router's turns; this and the next under the router's lock
 	begun    bool          // has had a turn
 
@@ -277,33 +276,67 @@ func (f both) Success() {
 	f.b.Success()
 }
 
-// connected publishes the connection; false when the pipeline has been closed meanwhile.
+// connected has calls take a new connection, and tells all who wait for one; false when the pipeline has been closed
+// meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
-	info := cn.Info()
-	errorMap := p.r.readErrorMap(p.node.addr, info.ErrorMap)
+	r, info := p.r, cn.Info()
 	config := info.Config
-	p.r.mu.Lock() // no map of another bucket is applied meanwhile
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		p.r.mu.Unlock()
-		p.r.wake() // the map may have another way
+	calls, considered, err := p.publish(cn, config, r.readErrorMap(p.node.addr, info.ErrorMap))
+	switch {
+	case errors.Is(err, errLeft):
+		r.wake() // the map may have another way
 		return false
+	case err != nil: // the next connection is made in the bucket that our map is of now
+		cn.Close(err)
+		return true
+	}
+	considered() // those that look for a way now are to look in the map that came with this one
+	switch {
+	case r.maps.foreign(config, p.node.addr): // another seed's map was the first
+		cn.Close(errForeign)
+	case config != nil:
+		r.trim()
+	}
+	if info.NoConfig && r.o.Source != nil {
+		r.o.Source.Needed()
+	}
+	if config == nil {
+		if !info.NoConfig && !r.o.NoConfig {
+			r.maps.wanted.sign()
+		}
+		r.first.review()
+	}
+	p.waiting.release(calls, 0, nil)
+	r.wake()
+	r.notify()
+	return true
+}
+
+// publish makes cn the pipeline's connection, unless that has been closed, or a map of another bucket than cn was made
+// in has been applied meanwhile; none is while it runs. It gives the calls that have waited, and what waits until the
+// map that came with cn was considered.
+func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map) (calls []*call.Call,
+	considered func(), err error,
+) {
+	r := p.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, errLeft
 	}
 	p.failed, p.lastErr = false, nil
 	p.serves = cn
-	if p.r.nodes[p.node.addr] == p.node { // otherwise the node has left, and nothing of it is kept
-		p.r.o.ErrorMaps.Offer(p.node.addr, errorMap)
+	if r.nodes[p.node.addr] == p.node { // otherwise the node has left, and nothing of it is kept
+		r.o.ErrorMaps.Offer(p.node.addr, errorMap)
 	}
-	if p.r.foreign(config, p.node.addr) { // one was since the connection was made; the next one is made in that bucket
-		p.mu.Unlock()
-		p.r.mu.Unlock()
-		cn.Close(errForeign)
-		return true
+	if r.maps.foreign(config, p.node.addr) {
+		return nil, nil, errForeign
 	}
 	// before the connection is seen: calls that wait for a map see this one coming
-	considered := p.r.offerAndTell(config, p.node.addr)
-	if pk := p.r.picker.Load(); pk != nil {
+	considered = r.offerAndTell(config, p.node.addr)
+	if pk := r.picker.Load(); pk != nil {
 		cn.Map = pk.since
 	}
 	cn.Forget()
@@ -312,34 +345,12 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 		p.track.Up()
 	}
 	if config != nil {
-		p.r.barren.Store(false) // those who wait for a change are told below
+		r.maps.barren.Store(false) // those who wait for a change are told by our caller
 	}
 	p.conn.Store(cn)
-	p.r.giveTurn(p)
+	r.giveTurn(p)
 	cn.SetFeedback(p.feedback()) // which may be another one than when the connection was begun
-	calls := p.waiting.take()
-	p.mu.Unlock()
-	p.r.mu.Unlock()
-	considered() // those that look for a way now are to look in the map that came with this one
-	switch {
-	case p.r.foreign(config, p.node.addr): // another seed's map was the first
-		cn.Close(errForeign)
-	case config != nil:
-		p.r.trim()
-	}
-	if info.NoConfig && p.r.o.Source != nil {
-		p.r.o.Source.Needed()
-	}
-	if config == nil {
-		if !info.NoConfig && !p.r.o.NoConfig {
-			p.r.want()
-		}
-		p.r.first.review()
-	}
-	p.waiting.release(calls, 0, nil)
-	p.r.wake()
-	p.r.notify()
-	return true
+	return p.waiting.take(), considered, nil
 }
 
 // lost withdraws the connection after its end, and says whether the goroutine that has served it goes on.
@@ -356,8 +367,8 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	p.mu.Unlock()
 	if !closed && !errors.Is(err, errOrderedIdle) {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.node.addr, err)...)
-		p.r.suspect()
-		p.r.want()
+		p.r.maps.suspect()
+		p.r.maps.wanted.sign()
 	}
 	p.r.notify()
 	p.r.Explained() // a condition may explain now what works no more

@@ -140,7 +140,7 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 		}
 		last = err
 	}
-	if e := r.refusal.Load(); e != nil {
+	if e := r.maps.refusal.Load(); e != nil {
 		last = e
 	}
 	return ready && up > 0, last
@@ -159,7 +159,7 @@ func (r *Router) unconnected() (addrs []string) {
 // WhyNoMap is why there is no cluster map, or no newer one than the one in use: a map that is not used, or without one
 // in use what connections and the source have failed with last; nil when nothing is known.
 func (r *Router) WhyNoMap() error {
-	if e := r.refusal.Load(); e != nil {
+	if e := r.maps.refusal.Load(); e != nil {
 		return e
 	}
 	if r.picker.Load() != nil {
@@ -197,19 +197,7 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 }
 
 // Reconnect ends the pauses between attempts to connect: there are new credentials.
-func (r *Router) Reconnect() {
-	r.mu.Lock()
-	close(r.logins)
-	r.logins = make(chan struct{})
-	r.mu.Unlock()
-}
-
-// reconnects is closed by the next Reconnect.
-func (r *Router) reconnects() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.logins
-}
+func (r *Router) Reconnect() { r.logins.happens() }
 
 // Explain implements retry.Explainer for the bucket's calls: it adds the terminal conditions, and the map that is not
 // used.

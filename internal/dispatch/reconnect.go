@@ -3,19 +3,84 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/pace"
 )
 
-// Reconnecting waits between these bounds, growing by two, with equal jitter. The first attempt after a working
-// connection is immediate.
+// A pipeline pauses before it connects again. This is the one rule for how long:
+//
+//   - After a connection that was of use, not at all: but no more than pace.Connects attempts begin in any second,
+//     because a node that answers and hangs up drives them.
+//   - After everything else twice as long as the last time, from redialMin to Tuning.RedialMax, with equal jitter.
+//
+// New credentials end a pause. So does a doubt whether our map is of the bucket that the nodes have; a node drives
+// that, so the attempt waits for its turn as after a connection that was of use.
 const (
 	redialMin = 30 * time.Millisecond
-	redialMax = 4 * time.Second
+	redialMax = 4 * time.Second // unless Tuning says otherwise
 )
+
+// backoff counts for that rule. Its methods may be called from anywhere.
+type backoff struct {
+	most   time.Duration
+	jitter func() float64
+
+	mu     sync.Mutex
+	last   time.Duration // the last pause before its jitter; 0 when the last connection was of use
+	starts pace.Starts
+}
+
+func (b *backoff) init(t *Tuning, jitter func() float64) {
+	if b.most, b.jitter = t.RedialMax, jitter; b.most <= 0 {
+		b.most = redialMax
+	}
+}
+
+// begins notes that an attempt begins now.
+func (b *backoff) begins() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.starts.Begin()
+}
+
+// worked has the pauses begin anew.
+func (b *backoff) worked() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = 0
+}
+
+// turn is how long to pause after a connection that was of use.
+func (b *backoff) turn() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.starts.Wait()
+}
+
+// failed is how long to pause after everything else.
+func (b *backoff) failed() time.Duration {
+	jitter := b.jitter() // which may be a function of the user's
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = min(max(2*b.last, redialMin), b.most)
+	return b.last/2 + time.Duration(jitter*float64(b.last/2))
+}
+
+// pause waits for d, or until sooner is closed, which may be nil.
+func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-sooner:
+	case <-ctx.Done():
+	}
+}
 
 // run connects and serves until the pipeline is closed, or another connection has taken the place of the one that it
 // serves. It begins with cn, which is published already, unless that is nil.
@@ -31,17 +96,15 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				continue
 			}
 			var err error
-			p.begins()
-			doubted, sooner := p.r.doubted(), p.r.reconnects()
+			p.backoff.begins()
+			doubts, logins := p.r.maps.doubts.next(), p.r.logins.next()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
-				p.wait = p.r.o.pauseAfter(p.wait)
-				jittered := p.wait/2 + time.Duration(p.r.o.JitterSource()*float64(p.wait/2))
 				if errors.Is(err, errForeign) {
-					pause(ctx, jittered, doubted)
-					p.awaitTurn(ctx)
+					pause(ctx, p.backoff.failed(), doubts)
+					pause(ctx, p.backoff.turn(), nil)
 				} else {
-					pause(ctx, jittered, sooner)
+					pause(ctx, p.backoff.failed(), logins)
 				}
 				if p.stepsBack() {
 					return
@@ -58,31 +121,19 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			return
 		}
 		p.reconnecting()
-		if cn.Stats.Answers.Load() > 0 && !useless(err) {
-			p.wait = 0
-			p.awaitTurn(ctx)
-			continue
-		}
-		if time.Since(began) > redialMax {
-			p.wait = 0
-		}
 		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
-		p.wait = p.r.o.pauseAfter(p.wait)
-		pause(ctx, p.wait, nil)
+		ofUse := cn.Stats.Answers.Load() > 0 && !useless(err)
+		if ofUse || time.Since(began) > redialMax {
+			p.backoff.worked()
+		}
+		if ofUse {
+			pause(ctx, p.backoff.turn(), nil)
+		} else {
+			pause(ctx, p.backoff.failed(), nil)
+		}
 	}
 	p.waiting.review()
 	p.ends()
-}
-
-// pause waits for d, or until early is closed, which may be nil.
-func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-sooner:
-	case <-ctx.Done():
-	}
 }
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {

@@ -60,6 +60,19 @@ type Options struct {
 	Classify func(operation string, err *call.Error) retry.Reason
 }
 
+// Tuning is the part of a router's options that few change. Its zero value has the defaults.
+type Tuning struct {
+	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
+	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
+	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
+	NoOrphans     bool          // answers that come too late are counted and not reported
+	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
+	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
+	// Stale is told of a connection that a node asks to log in again. It must not block.
+	Stale  func(connection string)
+	Source Source // of maps beside the connections; nil without one
+}
+
 // Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for configs,
 // one per node for the connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
@@ -79,39 +92,22 @@ type Router struct {
 	next     atomic.Uint32 // the turn of the nodes, for calls that any of them may take
 	view     surroundings  // of picks
 
-	mu      sync.Mutex
-	nodes   map[string]*node
-	closed  bool
-	network string
-	seeded  time.Time // when the seeds were asked last
+	mu     sync.Mutex
+	nodes  map[string]*node
+	closed bool
+	seeded time.Time // when the seeds were asked last
 
 	turns     turns
 	resolving bool
-	changed   chan struct{} // closed and replaced whenever something worth waiting for has happened
-	first     room          // of calls that wait for the first cluster map; this and the next under the lock
-	ids       room          // of calls that wait for a collection's id
-	looking   atomic.Bool   // see lookAgain
-	logins    chan struct{} // closed and replaced when there are new credentials
-	// closed and replaced whenever no connection speaks any more for the bucket that our map is of
-	doubts   chan struct{}
-	replaced int64 // when our map replaced one of another bucket, of the config goroutine; 0 when it has not
+	first     room        // of calls that wait for the first cluster map; this and the next under the lock
+	ids       room        // of calls that wait for a collection's id
+	looking   atomic.Bool // see lookAgain
+	changed   event       // something worth waiting for has happened
+	logins    event       // there are new credentials
 
-	barren atomic.Bool // see SetBarren
-
-	offers     offers
-	refusal    atomic.Pointer[MapError]
-	askedAgain struct { // the version of the worse map that was asked for again last, of the config goroutine
-		epoch int64
-		rev   uint64
-	}
-	fetch   chan struct{} // a newer map than ours is wanted
-	wantAny bool          // of no known version; these three under the lock
-
-	wantEpoch int64
-	wantRev   uint64
-	wantFrom  *node // that has named that version
-	orphans   atomic.Int64
-	reports   observe.Orphans
+	maps    maps
+	orphans atomic.Int64
+	reports observe.Orphans
 }
 
 var (
@@ -125,9 +121,8 @@ func New(o Options) *Router {
 	if o.QueueLimit <= 0 {
 		o.QueueLimit = 2048
 	}
-	r := &Router{o: o, nodes: map[string]*node{}, changed: make(chan struct{}), fetch: make(chan struct{}, 1)}
+	r := &Router{o: o, nodes: map[string]*node{}}
 	r.first, r.ids = room{r: r, mu: &r.mu, door: mapDoor{r}}, room{r: r, mu: &r.mu, door: idDoor{r}}
-	r.doubts, r.logins = make(chan struct{}), make(chan struct{})
 	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any { return call.NewCall() }
@@ -137,8 +132,8 @@ func New(o Options) *Router {
 	r.view = surroundings{ids: r.colls, connected: r.connected}
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
-	r.offers.init(o.ConfigLimits.Size())
-	r.tasks.Go("the cluster maps", r.configs)
+	r.maps.init(r)
+	r.tasks.Go("the cluster maps", r.maps.run)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seed()
@@ -374,12 +369,7 @@ func (r *Router) hold(c *call.Call) {
 func (r *Router) LetGo(c *call.Call) bool { return r.due.remove(c) }
 
 // notify wakes the waiters for a change.
-func (r *Router) notify() {
-	r.mu.Lock()
-	close(r.changed)
-	r.changed = make(chan struct{})
-	r.mu.Unlock()
-}
+func (r *Router) notify() { r.changed.happens() }
 
 // wake re-dispatches parked calls that wait for a path: the router's own, and requests to services, which find their
 // nodes in the cluster map too.
@@ -413,7 +403,7 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 	}
 	r.first.close(cause)
 	r.ids.close(cause)
-	for _, c := range r.offers.close() {
+	for _, c := range r.maps.offers.close() {
 		r.o.Orchestrator.Cancel(c, cause)
 	}
 	r.due.stop()

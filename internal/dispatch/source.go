@@ -51,7 +51,7 @@ type Reach struct {
 func (r *Router) Reach() Reach {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := Reach{Barren: r.barren.Load()}
+	now := Reach{Barren: r.maps.barren.Load()}
 	trying := r.resolving
 	for _, n := range r.nodes {
 		if n.connected() {
@@ -83,13 +83,13 @@ func sameElsewhere(e *handshake.Error) bool {
 // SetBarren notes whether the nodes' connections go on to bring no map, although no node has said that it never will. A
 // map that comes over a connection ends it.
 func (r *Router) SetBarren(barren bool) {
-	if r.barren.Swap(barren) != barren {
+	if r.maps.barren.Swap(barren) != barren {
 		r.notify()
 	}
 }
 
 // Barren gives what SetBarren has noted.
-func (r *Router) Barren() bool { return r.barren.Load() }
+func (r *Router) Barren() bool { return r.maps.barren.Load() }
 
 // MapState says whether the router has a way to the cluster's map: a map, and a connection or another source of newer
 // ones. refused says that the bucket is why it has none: a node has accepted the login and does not open the bucket, or

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -145,7 +147,7 @@ func (r *Router) node(i int) *node {
 // not ask.
 func (r *Router) AllPush() bool {
 	pk := r.picker.Load()
-	if pk == nil || r.refusal.Load() != nil { // there is a map that cannot be used: another one will come some time
+	if pk == nil || r.maps.refusal.Load() != nil { // a map that cannot be used is followed by another
 		return false
 	}
 	some := false
@@ -160,17 +162,14 @@ func (r *Router) AllPush() bool {
 
 // Network is the network that the nodes are reached on, "" before the first map.
 func (r *Router) Network() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.network
+	if pk := r.picker.Load(); pk != nil {
+		return pk.network
+	}
+	return ""
 }
 
 // Changed is closed at the next change of the map or of a connection.
-func (r *Router) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
+func (r *Router) Changed() <-chan struct{} { return r.changed.next() }
 
 // NotReadyError is a wait that ended before the bucket was ready. It unwraps to the context's cause and to the last
 // failure to connect.
@@ -209,3 +208,22 @@ func (r *Router) ReportOrphans() {
 			slog.String(observe.KeyReport, string(report.JSON)))
 	}
 }
+
+// InflateLimit implements call.Limiter.
+func (r *Router) InflateLimit() int { return r.o.InflateLimit }
+
+// A user can print what Bucket.Runner gives. A printer that walks a router by reflection would read what goroutines
+// write, so a router prints its name, in every format.
+
+// String names the bucket.
+func (r *Router) String() string { return fmt.Sprintf("dispatcher of bucket %q", r.o.Bucket) }
+
+// Format writes what String gives, for every verb.
+func (r *Router) Format(f fmt.State, _ rune) {
+	if f != nil {
+		_, _ = io.WriteString(f, r.String())
+	}
+}
+
+// LogValue is what String gives.
+func (r *Router) LogValue() slog.Value { return slog.StringValue(r.String()) }

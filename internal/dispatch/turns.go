@@ -1,6 +1,8 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+)
 
 // A map may name thousands of nodes that are not there. So only some of the pipelines without a connection have a
 // goroutine and an attempt to connect at a time; the others wait in a queue, without either. One that has failed goes
@@ -106,3 +108,22 @@ func (p *pipeline) reconnecting() {
 		p.r.turns.connecting++
 	}
 }
+
+// newNodes is how many nodes of cluster maps are connected to without a pause, as many as a large cluster has; after
+// that one follows each newNodeEvery. Maps that name other nodes each time would otherwise make the client dial as fast
+// as they come: no server may drive the client. docs/retry.md lists every loop that a server could drive.
+const (
+	newNodes     = 256
+	newNodeEvery = 125 * time.Millisecond
+)
+
+// newcomers paces the nodes that a router connects to for the first time. The router's lock guards it.
+type newcomers struct{ next time.Duration }
+
+// wait is how long the next one waits, at that time since the router's base.
+func (n *newcomers) wait(now time.Duration) time.Duration {
+	return max(max(n.next, now)-(newNodes-1)*newNodeEvery-now, 0)
+}
+
+// take notes that one connects now.
+func (n *newcomers) take(now time.Duration) { n.next = max(n.next, now) + newNodeEvery }

@@ -136,3 +136,28 @@ func (w *room) close(cause error) {
 		w.r.o.Orchestrator.Cancel(c, cause)
 	}
 }
+
+// event wakes all that wait for it to happen next. Its zero value is ready.
+type event struct {
+	mu sync.Mutex
+	c  chan struct{} // nil while no goroutine waits
+}
+
+// next is closed when the event happens next. Who waits for a state takes it before it looks at the state.
+func (e *event) next() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.c == nil {
+		e.c = make(chan struct{})
+	}
+	return e.c
+}
+
+func (e *event) happens() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.c != nil {
+		close(e.c)
+		e.c = nil
+	}
+}

@@ -55,8 +55,8 @@ var edits = []edit{
 		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
 	},
 	{"internal/dispatch/breaker.go", "if canary {", `if canary && broken != "the canary is not sent" {`},
-	{"internal/dispatch/probe.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
-	{"internal/dispatch/reconnect.go", "pause(ctx, jittered, sooner)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, jittered, sooner)`},
+	{"internal/dispatch/own.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
+	{"internal/dispatch/reconnect.go", "pause(ctx, p.backoff.failed(), logins)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, p.backoff.failed(), logins)`},
 	{
 		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
 		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
@@ -67,14 +67,14 @@ var edits = []edit{
 		"internal/conn/submit.go", "case c.inflight >= c.maxCalls:",
 		`case c.inflight >= c.maxCalls && broken != "any number of calls may be in flight":`,
 	},
-	{"internal/dispatch/configs.go", "err = r.ours(s)", `if broken != "any newer map replaces the one in use" { err = r.ours(s) }`},
+	{"internal/dispatch/maps.go", "err = m.ours(s)", `if broken != "any newer map replaces the one in use" { err = m.ours(s) }`},
 	{
-		"internal/dispatch/configs.go", "if err := r.worse(s, old, network); err != nil {",
-		`if err := r.worse(s, old, network); err != nil && broken != "any newer map replaces the one in use" {`,
+		"internal/dispatch/maps.go", "if err := m.worse(s, old, network); err != nil {",
+		`if err := m.worse(s, old, network); err != nil && broken != "any newer map replaces the one in use" {`,
 	},
 	{
-		"internal/dispatch/refusal.go", `case s.Bucket != "" && s.Bucket != r.o.Bucket:`,
-		`case s.Bucket != "" && s.Bucket != r.o.Bucket && broken != "another bucket's map replaces ours":`,
+		"internal/dispatch/maps.go", `case s.Bucket != "" && s.Bucket != m.r.o.Bucket:`,
+		`case s.Bucket != "" && s.Bucket != m.r.o.Bucket && broken != "another bucket's map replaces ours":`,
 	},
 	{
 		"internal/httpsvc/statement.go", "if s.Mutations > 0 || s.TimedOut() || s.InDoubt() {",
@@ -100,7 +100,7 @@ var edits = []edit{
 		"internal/httpsvc/statement.go", "InDoubt: s.InDoubt()}",
 		`InDoubt: s.InDoubt() && broken != "a statement executed in part just fails"}`,
 	},
-	{"internal/dispatch/pace.go", "if wait > 0 {", `if wait > 0 && broken != "what hangs up is connected to at once" {`},
+	{"internal/dispatch/reconnect.go", "return b.starts.Wait()", `if broken == "what hangs up is connected to at once" { return 0 }; return b.starts.Wait()`},
 	{
 		"core/renew.go", "len(asked) >= w.b.c.cfg.KV.Connections {",
 		`len(asked) >= w.b.c.cfg.KV.Connections && broken != "a stale login is renewed at once" {`,
