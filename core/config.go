@@ -131,6 +131,10 @@ type KVConfig struct {
 	// node has one more while kv.GetFailoverLog is in use, which servers refuse where execution is unordered; it ends
 	// when it was idle for 10 s.
 	Connections int
+	// MaxPaths is how many paths a kv.LookupIn or kv.MutateIn may have, 16 to 256; 0 means 16. A server takes 16 unless
+	// its setting subdoc_multi_max_paths is higher, which clients are not told of: it refuses more with
+	// cberr.InvalidArgument. 256 is the most because an answer names a path by one byte.
+	MaxPaths int
 	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that
 	// saves 17 percent.
 	Compression kv.Compression

@@ -44,6 +44,7 @@ var limits = []limit{
 	{"Limits.Queue", func(c *Config) *int { return &c.Limits.Queue }, 2048, 1, 1 << 24},
 	{"Limits.Parked", func(c *Config) *int { return &c.Limits.Parked }, 32768, 1, 1 << 24},
 	{"KV.Connections", func(c *Config) *int { return &c.KV.Connections }, 1, 1, 1024},
+	{"KV.MaxPaths", func(c *Config) *int { return &c.KV.MaxPaths }, call.MaxPaths, call.MaxPaths, call.MostPaths},
 	{"HTTP.MaxConnections", func(c *Config) *int { return &c.HTTP.MaxConnections }, 0, 0, 1 << 24},
 	{"HTTP.MaxIdle", func(c *Config) *int { return &c.HTTP.MaxIdle }, 0, 0, 1 << 24},
 	{"HTTP.MaxIdleTotal", func(c *Config) *int { return &c.HTTP.MaxIdleTotal }, 0, 0, 1 << 24},
@@ -72,6 +73,7 @@ func (c *Config) configLimits() topology.Options {
 func (c *Config) tuning(b *Bucket) dispatch.Tuning {
 	return dispatch.Tuning{
 		InflateLimit: c.Limits.Inflated, ErrorMapLimit: c.Limits.ErrorMap, RedialMax: c.Net.ReconnectMax,
+		MaxPaths:     uint16(c.KV.MaxPaths), // within its limits
 		NoOrphans:    c.Observe.NoOrphanReport,
 		OrphanSample: c.Observe.OrphanSample, NoConfig: c.Maps.Bootstrap == BootstrapHTTP, Source: b.source,
 		Stale: b.renewer.refused,

@@ -51,8 +51,8 @@ func (s LookupSpec) flags() (f uint8) {
 	return f
 }
 
-// LookupIn reads 1 to 16 paths of a document at once. A path that is missing fails alone: its PathResult says so, and
-// the call succeeds. It is idempotent.
+// LookupIn reads 1 to 16 paths of a document at once, or as many as core.Config.KV.MaxPaths allows. A path that is
+// missing fails alone: its PathResult says so, and the call succeeds. It is idempotent.
 type LookupIn struct {
 	Common
 	Key   []byte
@@ -99,7 +99,7 @@ func (l LookupIn) encode(r *call.Request) error {
 const lookupHead = 1 + 1 + 2
 
 func setLookup(r *call.Request, specs []LookupSpec, doc uint8) error {
-	if err := checkPathCount(len(specs)); err != nil {
+	if err := checkPathCount(r, len(specs)); err != nil {
 		return err
 	}
 	size := 0
@@ -111,8 +111,8 @@ func setLookup(r *call.Request, specs []LookupSpec, doc uint8) error {
 	}
 	r.Value = make([]byte, 0, size)
 	order := wireOrder(specs)
-	for _, i := range order[:len(specs)] {
-		s := &specs[i]
+	for place := range specs {
+		s := &specs[at(order, place)]
 		r.Needs |= pathNeeds(s.Op, s.flags(), nil)
 		r.Value = append(r.Value, byte(s.Op), s.flags())
 		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
@@ -140,7 +140,7 @@ func lookupPaths(r *call.Response, specs []LookupSpec) ([]PathResult, error) {
 	paths := make([]PathResult, len(specs))
 	order := wireOrder(specs)
 	tail := r.Value
-	for _, i := range order[:len(specs)] {
+	for place := range specs {
 		if len(tail) < 6 {
 			return nil, call.Malformed(r, "value", len(r.Value)-len(tail)+6)
 		}
@@ -148,8 +148,9 @@ func lookupPaths(r *call.Response, specs []LookupSpec) ([]PathResult, error) {
 		if n > int64(len(tail)-6) {
 			return nil, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(tail)+6)+n))
 		}
+		i := at(order, place)
 		p := &paths[i]
-		p.Path, p.index, p.Status = specs[i].Path, i, memd.Status(binary.BigEndian.Uint16(tail))
+		p.Path, p.index, p.Status = specs[i].Path, uint8(i), memd.Status(binary.BigEndian.Uint16(tail))
 		if n > 0 {
 			p.Value = tail[6 : 6+n : 6+n]
 		}

@@ -106,8 +106,9 @@ const (
 	StoreInsert                        // it must not exist
 )
 
-// MutateIn changes 1 to 16 paths of a document at once, all or none. The first that fails fails the call: the error
-// wraps a *PathError with the caller's index and path. Another version than CAS names is cberr.CASMismatch.
+// MutateIn changes 1 to 16 paths of a document at once, or as many as core.Config.KV.MaxPaths allows, all or none. The
+// first that fails fails the call: the error wraps a *PathError with the caller's index and path. Another version than
+// CAS names is cberr.CASMismatch.
 type MutateIn struct {
 	Common
 	Key        []byte
@@ -207,7 +208,7 @@ func (m MutateIn) encode(r *call.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPathCount(len(m.Specs)); err != nil {
+	if err := checkPathCount(r, len(m.Specs)); err != nil {
 		return err
 	}
 	size := 0
@@ -227,9 +228,9 @@ func (m MutateIn) encode(r *call.Request) error {
 	}
 	r.Value = make([]byte, 0, size)
 	order := wireOrder(m.Specs)
-	r.SetPaths(order, len(m.Specs))
-	for _, i := range order[:len(m.Specs)] {
-		s := &m.Specs[i]
+	r.SetPaths(len(m.Specs), order)
+	for place := range m.Specs {
+		s := &m.Specs[at(order, place)]
 		r.Needs |= pathNeeds(s.Op, s.flags(), s.Value)
 		r.Value = append(r.Value, byte(s.Op), s.flags())
 		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
@@ -290,7 +291,7 @@ func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
 				Opcode: r.Opcode, Reason: fmt.Sprintf("names path %d of %d", place, len(m.Specs)),
 			}
 		}
-		p := &res.Paths[order[place]]
+		p := &res.Paths[at(order, place)]
 		p.Status = memd.Status(binary.BigEndian.Uint16(tail[1:]))
 		p.Value = tail[7 : 7+n : 7+n]
 		tail = tail[7+n:]

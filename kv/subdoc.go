@@ -13,7 +13,7 @@ import (
 
 // Limits of sub-document requests (kv_engine, SubDocument.md).
 const (
-	MaxPaths   = call.MaxPaths // of one request
+	MaxPaths   = call.MaxPaths // of one request, unless the dispatcher allows more
 	MaxPathLen = 1024          // in bytes
 )
 
@@ -186,27 +186,45 @@ func pathNeeds(op memd.Opcode, flags uint8, value []byte) (f memd.Features) {
 	return f
 }
 
-func checkPathCount(n int) error {
+func checkPathCount(r *call.Request, n int) error {
+	most := r.MaxPaths()
 	if n == 0 {
-		return badArgument("paths", fmt.Sprintf("are missing, 1 to %d allowed", MaxPaths))
+		return badArgument("paths", fmt.Sprintf("are missing, 1 to %d allowed", most))
 	}
-	if n > MaxPaths {
-		return &ArgumentError{Field: "number of paths", Value: int64(n), Limit: MaxPaths, Kind: cberr.InvalidArgument}
+	if n > most {
+		return &ArgumentError{
+			Field: "number of paths", Value: int64(n), Limit: int64(most),
+			Kind: cberr.InvalidArgument,
+		}
 	}
 	return nil
 }
 
 // wireOrder gives, for each place in the request, the caller's index of the spec that goes there: extended attributes
-// first, as the server wants it, and otherwise as they are given.
-func wireOrder[S interface{ attribute() bool }](specs []S) (order [MaxPaths]uint8) {
-	n := 0
+// first, as the server wants it, and otherwise as they are given. Nil means that all are as they are given.
+func wireOrder[S interface{ attribute() bool }](specs []S) (order []uint8) {
+	behind := false // a path of the body is in front of an attribute
+	for i := 1; i < len(specs) && !behind; i++ {
+		behind = specs[i].attribute() && !specs[i-1].attribute()
+	}
+	if !behind {
+		return nil
+	}
+	order = make([]uint8, 0, len(specs))
 	for _, first := range [...]bool{true, false} {
 		for i, s := range specs {
-			if s.attribute() == first && n < MaxPaths {
-				order[n] = uint8(i)
-				n++
+			if s.attribute() == first {
+				order = append(order, uint8(i))
 			}
 		}
 	}
 	return order
+}
+
+// at is the caller's index of the spec at a place of the request.
+func at(order []uint8, place int) int {
+	if order == nil {
+		return place
+	}
+	return int(order[place])
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
-// The sub-document commands: those with one path, and MULTI_LOOKUP and MULTI_MUTATION with up to 16. Paths are followed
-// on the document's bytes, see package subdoc. Left out: the privilege that a server wants for system attributes.
+// The sub-document commands: those with one path, and MULTI_LOOKUP and MULTI_MUTATION with up to 16 unless
+// SubdocMaxPaths says otherwise. Paths are followed on the document's bytes, see package subdoc. Left out: the
+// privilege that a server wants for system attributes.
 
 func runSubdoc(rq *request) reply {
-	ps, no := subdoc.Decode(rq.p, rq.features)
+	ps, no := subdoc.Decode(rq.p, rq.features, rq.k.c.set.maxPaths)
 	if no != nil {
 		return reply{status: no.Status, context: no.Context}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
 // The account and the bucket that a cluster has when no option names others.
@@ -46,6 +47,7 @@ type settings struct {
 	tls, virtual, frames      bool
 	mechs                     []string
 	iterations                int               // of SCRAM
+	maxPaths                  int               // of a sub-document request
 	userIterations            map[string]int    // of accounts with a count of their own
 	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
@@ -162,6 +164,10 @@ func Virtual() Option { return func(s *settings) { s.virtual = true } }
 // Latency delays every delivery of the virtual network by d in each direction. It means nothing without Virtual.
 func Latency(d time.Duration) Option { return func(s *settings) { s.latency = d } }
 
+// SubdocMaxPaths sets how many paths a sub-document request may have, as ns_server's setting subdoc_multi_max_paths
+// does: 16 and more, 16 unless told. Requests with more are refused with SUBDOC_INVALID_COMBO.
+func SubdocMaxPaths(n int) Option { return func(s *settings) { s.maxPaths = n } }
+
 // Mechanisms sets the SASL mechanisms offered and accepted, in the order listed. Unless told these are SCRAM-SHA512,
 // SCRAM-SHA256, SCRAM-SHA1 and PLAIN.
 func Mechanisms(names ...string) Option { return func(s *settings) { s.mechs = slices.Clone(names) } }
@@ -196,6 +202,7 @@ func RecordFrames() Option { return func(s *settings) { s.frames = true } }
 
 func newSettings(opts []Option) (*settings, error) {
 	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets, iterations: scramIterations}
+	s.maxPaths = subdoc.MaxPaths
 	s.mechs = []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}
 	s.services, s.capabilities = allServices(), clusterCapabilities()
 	for _, o := range opts {
@@ -229,6 +236,9 @@ func newSettings(opts []Option) (*settings, error) {
 			return nil, fmt.Errorf("mock: bucket %q is named twice", b.name)
 		}
 		seen[b.name] = true
+	}
+	if s.maxPaths < subdoc.MaxPaths {
+		return nil, fmt.Errorf("mock: %d paths of a sub-document request, want %d or more", s.maxPaths, subdoc.MaxPaths)
 	}
 	for _, n := range append(slices.Collect(maps.Values(s.userIterations)), s.iterations) {
 		if n < 1 || n > maxScramIterations {

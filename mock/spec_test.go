@@ -124,7 +124,7 @@ func TestSubdocCommandsChangeWhatTheTableSays(t *testing.T) {
 			continue
 		}
 		paths++
-		rq, _ := subdoc.Decode(&memd.Packet{Opcode: memd.Opcode(op), Extras: make([]byte, 3)}, 0)
+		rq, _ := subdoc.Decode(&memd.Packet{Opcode: memd.Opcode(op), Extras: make([]byte, 3)}, 0, subdoc.MaxPaths)
 		require.Equal(t, sp.mutates, rq.Mutates, memd.Opcode(op))
 	}
 	require.Equal(t, 13, paths)

@@ -42,11 +42,14 @@ func PathKind(st memd.Status) *cberr.Kind {
 func (r *Request) pathError(st memd.Status, body []byte) *PathError {
 	switch {
 	case r.Opcode == memd.OpSubdocMultiMutation && multiPathFailure(st):
-		if len(body) < 3 || int(body[0]) >= int(r.Own().paths) {
+		if len(body) < 3 || int(body[0]) >= r.Own().paths {
 			return nil
 		}
 		st = memd.Status(binary.BigEndian.Uint16(body[1:]))
-		i := int(r.Own().order[body[0]])
+		i := int(body[0])
+		if order := r.Own().order; order != nil {
+			i = int(order[i])
+		}
 		return &PathError{Index: i, Status: st, Kind: PathKind(st), Path: r.wirePath(int(body[0]))}
 	case IsOnePath(r.Opcode) && r.extrasLen >= 3 && r.Opcode != memd.OpSubdocMultiLookup &&
 		st >= memd.StatusSubdocPathNotFound && st <= memd.StatusSubdocFieldNotBinary:

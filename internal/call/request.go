@@ -15,7 +15,8 @@ const (
 	MaxValueLen         = 20 << 20 // of a document
 	MaxUserLen          = 255 - 32 // of an impersonated user, so that it fits beside the other framing extras
 	MaxReplicas         = 3        // that a bucket can have
-	MaxPaths            = 16       // of a sub-document request
+	MaxPaths            = 16       // of a sub-document request, where nothing else is configured
+	MostPaths           = 256      // of one that is configured: an answer names a path by one byte
 )
 
 // Request is an operation as data: what the operation fills and what the connection puts on the wire, again for each
@@ -29,6 +30,7 @@ type Request struct {
 	Pinned     bool
 	ByVBucket  bool   // VBucket says where to, not a key
 	VBucket    uint16 // with ByVBucket
+	PathLimit  uint16 // of a sub-document request; 0 means MaxPaths
 	AbsentOK   bool   // a missing document is an answer, not a failure
 
 	PreserveExpiry bool
@@ -56,7 +58,7 @@ type Cold struct {
 	Scope, Collection string
 	CollectionID      uint32
 	Block             bool
-	paths             uint8 // of a sub-document mutation: how many
+	paths             int // of a sub-document mutation: how many
 	Retry             retry.Strategy
 	OnBehalfOf        string
 	Hedge             *Hedge // reads only; nil inherits
@@ -68,10 +70,10 @@ type Cold struct {
 
 	// ServerGroup is the only group of nodes that may answer a request to a replica; "" means any.
 	ServerGroup string
-	Node        int             // with Pinned: the node's index that must answer
-	Verb        string          // what errors call the operation; "" means its opcode's name
-	order       [MaxPaths]uint8 // the caller's index of each path
-	spec        *Spec           // of an operation that has no row in the table
+	Node        int     // with Pinned: the node's index that must answer
+	Verb        string  // what errors call the operation; "" means its opcode's name
+	order       []uint8 // the caller's index of each path; nil when they are as the caller gave them
+	spec        *Spec   // of an operation that has no row in the table
 }
 
 // Own gives the request memory for what few requests have. What is written there lasts until the call is used again.
@@ -143,10 +145,19 @@ func (r *Request) SetExtras64(a, b uint32) {
 	r.extrasLen = 8
 }
 
-// SetPaths says which of the caller's paths each of the n places of a sub-document mutation has.
-func (r *Request) SetPaths(order [MaxPaths]uint8, n int) {
+// SetPaths says how many paths a sub-document mutation has, and which of the caller's is at each place; nil means that
+// they are as the caller gave them.
+func (r *Request) SetPaths(n int, order []uint8) {
 	o := r.Own()
-	o.order, o.paths = order, uint8(n)
+	o.paths, o.order = n, order
+}
+
+// MaxPaths is how many paths the request may have if it is a sub-document request.
+func (r *Request) MaxPaths() int {
+	if r.PathLimit == 0 {
+		return MaxPaths
+	}
+	return int(r.PathLimit)
 }
 
 // Extras is the request's extras; it aliases r.

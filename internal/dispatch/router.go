@@ -65,6 +65,7 @@ type Tuning struct {
 	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
 	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
 	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
+	MaxPaths      uint16        // of a sub-document request; 0 means call.MaxPaths
 	NoOrphans     bool          // answers that come too late are counted and not reported
 	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
 	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
@@ -146,6 +147,7 @@ func (r *Router) Runner() call.Runner { return r }
 // NewCall implements call.Runner.
 func (r *Router) NewCall() *call.Call {
 	c := r.pool.Get().(*call.Call)
+	c.Req.PathLimit = r.o.MaxPaths
 	r.mayHedge(c)
 	return c
 }

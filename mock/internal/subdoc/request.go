@@ -7,8 +7,8 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// maxPaths is how many specs a request may have.
-const maxPaths = 16
+// MaxPaths is how many specs a request may have unless a server is set otherwise.
+const MaxPaths = 16
 
 // Request is a sub-document request.
 type Request struct {
@@ -48,8 +48,8 @@ func refuse(s memd.Status, format string, args ...any) *Refusal {
 	return &Refusal{s, fmt.Sprintf(format, args...)}
 }
 
-// Decode reads a sub-document request whose extras have a length that its opcode allows.
-func Decode(p *memd.Packet, features memd.Features) (*Request, *Refusal) {
+// Decode reads a sub-document request whose extras have a length that its opcode allows, with so many specs at most.
+func Decode(p *memd.Packet, features memd.Features, most int) (*Request, *Refusal) {
 	rq := &Request{features: features, Opaque: p.Value}
 	rq.Multi = p.Opcode == memd.OpSubdocMultiLookup || p.Opcode == memd.OpSubdocMultiMutation
 	extras := p.Extras
@@ -68,7 +68,7 @@ func Decode(p *memd.Packet, features memd.Features) (*Request, *Refusal) {
 	}
 	if rq.Multi {
 		rq.Mutates = p.Opcode == memd.OpSubdocMultiMutation
-		return rq, rq.decodeMulti(p)
+		return rq, rq.decodeMulti(p, most)
 	}
 	rq.Mutates = commands[p.Opcode].mutates()
 	return rq, rq.decodeSingle(p)
@@ -98,7 +98,7 @@ func (rq *Request) decodeSingle(p *memd.Packet) *Refusal {
 }
 
 // decodeMulti takes the specs of a request with several paths apart.
-func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
+func (rq *Request) decodeMulti(p *memd.Packet, most int) *Refusal {
 	if no := rq.checkDocFlags(p.CAS); no != nil {
 		return no
 	}
@@ -108,8 +108,8 @@ func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
 	removed, bodies := false, 0
 	for b := p.Value; len(b) > 0; {
 		switch {
-		case len(rq.Specs) == maxPaths:
-			return refuse(memd.StatusSubdocInvalidCombo, "More than %d paths", maxPaths)
+		case len(rq.Specs) == most:
+			return refuse(memd.StatusSubdocInvalidCombo, "More than %d paths", most)
 		case removed:
 			return refuse(memd.StatusSubdocInvalidCombo, "The document is removed and changed")
 		}

@@ -21,7 +21,7 @@ func TestDecodeReadsEveryPart(t *testing.T) {
 	rq, no := Decode(&memd.Packet{
 		Opcode: memd.OpSubdocDictUpsert, Extras: []byte{0, 1, byte(Mkdir), 0, 0, 0, 9, byte(Upsert)},
 		Value: []byte("a1"),
-	}, 0)
+	}, 0, MaxPaths)
 	require.Nil(t, no)
 	require.True(t, rq.Mutates)
 	require.False(t, rq.Multi)
@@ -37,7 +37,7 @@ func TestDecodeReadsEveryPart(t *testing.T) {
 		Opcode: memd.OpSubdocMultiLookup, Extras: []byte{byte(AccessDeleted)},
 		Value: slices.Concat(lookup(memd.OpSubdocExists, Xattr, "_x.y"), lookup(memd.OpSubdocGet, 0, "a["),
 			lookup(memd.OpGet, 0, "")),
-	}, withXattrs)
+	}, withXattrs, MaxPaths)
 	require.Nil(t, no)
 	require.True(t, rq.Multi)
 	require.Equal(t, AccessDeleted, rq.Flags)
@@ -98,11 +98,12 @@ func TestDecodeRefuses(t *testing.T) {
 		},
 		"an unknown macro": {memd.OpSubdocDictAdd, []byte{0, 1, byte(Macros | Xattr)}, []byte(`a"${x}"`), memd.StatusSubdocXattrUnknownMacro},
 	} {
-		_, no := Decode(&memd.Packet{Opcode: c.op, Extras: c.extras, Value: c.value}, withXattrs)
+		_, no := Decode(&memd.Packet{Opcode: c.op, Extras: c.extras, Value: c.value}, withXattrs, MaxPaths)
 		require.NotNil(t, no, name)
 		require.Equal(t, c.st, no.Status, name)
 	}
-	_, no := Decode(&memd.Packet{Opcode: memd.OpSubdocMultiLookup, Value: lookup(memd.OpSubdocGet, Xattr, "x")}, 0)
+	withXattr := &memd.Packet{Opcode: memd.OpSubdocMultiLookup, Value: lookup(memd.OpSubdocGet, Xattr, "x")}
+	_, no := Decode(withXattr, 0, MaxPaths)
 	require.Equal(t, memd.StatusNotSupported, no.Status, "the feature")
 }
 
@@ -118,13 +119,13 @@ func FuzzDecode(f *testing.F) {
 		if !multi && (p.Opcode < memd.OpSubdocGet || commands[p.Opcode] == nil || len(extras) < 3) {
 			return
 		}
-		rq, no := Decode(p, withXattrs)
+		rq, no := Decode(p, withXattrs, MaxPaths)
 		if no != nil {
 			require.NotEqual(t, memd.StatusSuccess, no.Status)
 			return
 		}
 		require.NotEmpty(t, rq.Specs)
-		require.LessOrEqual(t, len(rq.Specs), maxPaths)
+		require.LessOrEqual(t, len(rq.Specs), MaxPaths)
 		for _, s := range rq.Specs {
 			require.LessOrEqual(t, len(s.parts), maxPathParts)
 			require.True(t, s.parts == nil || s.Bad == memd.StatusSuccess)
