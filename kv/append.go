@@ -17,12 +17,9 @@ type Append struct {
 }
 
 // encode implements Op.
-func (a Append) encode(r *call.Request) error {
+func (a Append) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &a.Common)
 	r.Opcode, r.Key, r.Value = memd.OpAppend, a.Key, a.Value
 	r.CAS, r.Durability, r.PreserveExpiry = a.CAS, a.Durability, a.PreserveExpiry
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (a Append) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

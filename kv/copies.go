@@ -84,7 +84,7 @@ func (l LookupInReplicas) to(ctx context.Context, d Dispatcher, replica int, don
 // checkOp says what is wrong with an operation's arguments.
 func checkOp[R any, O Op[R]](op O) error {
 	var r call.Request
-	if err := encode[R](&r, &op); err != nil {
+	if _, err := encode[R](&r, &op); err != nil {
 		return err
 	}
 	if s := call.SpecOf(r.Opcode); s != nil {

@@ -22,12 +22,9 @@ type Decrement struct {
 }
 
 // encode implements Op.
-func (d Decrement) encode(r *call.Request) error {
+func (d Decrement) encode(r *call.Request) (decoder[CounterResult], error) {
 	setCommon(r, &d.Common)
 	r.Opcode, r.Key = memd.OpDecrement, d.Key
 	r.Durability, r.PreserveExpiry = d.Durability, d.PreserveExpiry
-	return setCounter(r, d.Delta, d.Initial, d.Expiry)
+	return counterResult, setCounter(r, d.Delta, d.Initial, d.Expiry)
 }
-
-// decode implements Op.
-func (d Decrement) decode(r *call.Response) (CounterResult, error) { return counterResult(r) }

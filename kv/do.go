@@ -14,12 +14,13 @@ import (
 // &kv.Get{} both do. No type of another package can: what an operation sends and what it makes of an answer is between
 // this package and what runs calls.
 type Op[R any] interface {
-	// encode loads the request's fields, the opcode first, so that its own error names the operation. It is called
-	// once, on the caller's goroutine, before anything is sent.
-	encode(r *call.Request) error
-	// decode makes the result of a successful answer.
-	decode(r *call.Response) (R, error)
+	// encode loads the request's fields, the opcode first, so that its own error names the operation, and gives what
+	// makes the result of a successful answer. It is called once, on the caller's goroutine, before anything is sent.
+	encode(r *call.Request) (decoder[R], error)
 }
+
+// decoder makes the result of a successful answer. It is all that a call needs of its operation once it is sent.
+type decoder[R any] func(r *call.Response) (R, error)
 
 // Dispatcher is where operations go: a core.Bucket, or a core.Collection for those that name no collection.
 type Dispatcher interface {
@@ -36,61 +37,49 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	run := d.Runner()
 	c := run.NewCall()
 	c.Block()
-	if err = load[R](c, &op); err == nil && c.MayHedge() && c.Hedging() != nil {
-		var done bool
-		if done, err = doHedged(ctx, run, c, &op, &r); done {
-			return r, err
+	dec, err := load[R](c, &op)
+	if err == nil && c.MayHedge() {
+		if res, err, done := doHedged(ctx, run, c, dec); done {
+			return res, err
 		}
 	}
-	// What finish does, in this frame: the stacks of those who wait are more than a core's cache holds.
 	if err == nil {
 		err = c.Prepare(ctx)
 	}
 	if err != nil {
 		err = c.Unprepared(ctx, err)
-	} else {
+	} else { // What Call.Run does, in this frame: the stacks of those who wait are more than a core's cache holds.
 		run.Dispatch(c)
 		c.AwaitTurn()
 		c.Wait()
-		err = outcome(c, &op, &r)
+		err = outcome(c, dec, &r)
 	}
 	run.Release(c)
 	return r, err
 }
 
-// The functions below pass operations and results by pointers: copies of them would make every waiting goroutine's
-// stack several times as large. What is rare and needs a copy has a frame of its own.
-
+// doHedged has a frame of its own, because its result is written by another goroutine.
+//
 //go:noinline
-func doHedged[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op *O, r *R) (done bool, err error) {
-	res, err, done := tryHedged[R](ctx, run, c, *op)
+func doHedged[R any](ctx context.Context, run call.Runner, c *call.Call, dec decoder[R]) (r R, err error, done bool) {
+	done, err = c.Hedge(ctx, run, func(won *call.Call) error { return decode(won, dec, &r) })
 	if done {
-		*r = res
 		c.State.Finish()
 		run.Release(c)
 	}
-	return done, err
+	return r, err, done
 }
 
-// finish sends a loaded call and waits for its outcome.
-func finish[R any, O Op[R]](ctx context.Context, run call.Runner, c *call.Call, op *O, r *R) error {
-	err := start(ctx, run, c, nil)
-	if err == nil {
-		c.Wait()
-		err = outcome(c, op, r)
-	}
-	run.Release(c)
-	return err
-}
-
-// load has op say what to send. The collection that the dispatcher has named holds for an operation that names none.
-func load[R any, O Op[R]](c *call.Call, op *O) error {
+// load has op say what to send, and gives what makes its result. The collection that the dispatcher has named holds for
+// an operation that names none. Operations and results are passed by pointers: copies of them would make every waiting
+// goroutine's stack several times as large.
+func load[R any, O Op[R]](c *call.Call, op *O) (decoder[R], error) {
 	scope, collection := c.Req.Scope(), c.Req.Collection()
-	err := encode[R](&c.Req, op)
+	dec, err := encode[R](&c.Req, op)
 	if scope != "" || collection != "" {
 		c.Req.Outside(scope, collection)
 	}
-	return err
+	return dec, err
 }
 
 // start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
@@ -117,7 +106,7 @@ func prepared(ctx context.Context, c *call.Call, err error) error {
 }
 
 // encode has op say what to send. A panic in it fails the call alone.
-func encode[R any, O Op[R]](r *call.Request, op *O) (err error) {
+func encode[R any, O Op[R]](r *call.Request, op *O) (dec decoder[R], err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked(v)
@@ -140,8 +129,8 @@ func panicked(v any) error {
 	return &retry.PanicError{In: "an operation", Value: v, Stack: debug.Stack()}
 }
 
-// decode has op say what the answer means. A panic in it fails the call alone.
-func decode[R any, O Op[R]](c *call.Call, op *O, r *R) (err error) {
+// decode makes the result of a call that has succeeded. A panic in dec fails the call alone.
+func decode[R any](c *call.Call, dec decoder[R], r *R) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = c.DecodeError(panicked(v))
@@ -149,7 +138,7 @@ func decode[R any, O Op[R]](c *call.Call, op *O, r *R) (err error) {
 	}()
 	answer, err := c.Answer()
 	if err == nil {
-		*r, err = (*op).decode(answer)
+		*r, err = dec(answer)
 	}
 	if err != nil {
 		err = c.DecodeError(err)
@@ -157,79 +146,80 @@ func decode[R any, O Op[R]](c *call.Call, op *O, r *R) (err error) {
 	return err
 }
 
-func outcome[R any, O Op[R]](c *call.Call, op *O, r *R) error {
-	if err := c.Outcome(); err != nil {
-		if c.Req.AbsentOK && call.IsAbsent(err) {
-			return decodeAbsent(c, op, r, err)
-		}
+// outcome makes the result of a call that has ended, or gives why there is none.
+func outcome[R any](c *call.Call, dec decoder[R], r *R) error {
+	if err := c.Outcome(); err != nil && !c.Absent(err) {
 		return err
 	}
-	return decode(c, op, r)
+	return decode(c, dec, r)
 }
 
 // Future is a call that was started and not waited for. It may be copied, and waited for more than once and from
 // several goroutines. Its zero value must not be used.
-type Future[R any] struct {
-	c   *call.Call
-	res *futureResult[R]
-}
+type Future[R any] struct{ f *future[R] }
 
-// futureResult makes the outcome once, on the goroutine that first asks for it.
-type futureResult[R any] struct {
+// future is what a started call has beside the call itself.
+type future[R any] struct {
+	call.Started
+	c    *call.Call
 	once sync.Once
-	make func() (R, error)
+	dec  decoder[R] // nil for a call whose outcome was set
 	r    R
 	err  error
+}
+
+// finish makes the outcome, on the goroutine that first asks for it.
+func (f *future[R]) finish() {
+	f.once.Do(func() {
+		if f.dec != nil {
+			f.err = outcome(f.c, f.dec, &f.r)
+		}
+	})
 }
 
 // Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks,
 // unless the operation's Block says so. Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
 	run := d.Runner()
-	c := run.NewCall()
-	c.Future()
-	f := Future[R]{c: c, res: &futureResult[R]{}}
-	err := load[R](c, &op)
-	if err == nil && c.Hedging() != nil {
-		hedgedAsync(ctx, run, c, op, func(r R, err error) {
-			f.res.make = func() (R, error) { return r, err }
-			c.FinishFuture()
+	f := &future[R]{c: run.NewCall()}
+	f.c.Future(&f.Started, f.finish)
+	dec, err := load[R](f.c, &op)
+	if err == nil && f.c.Hedging(run) != nil {
+		f.c.HedgeAsync(ctx, run, func(won *call.Call) error { return decode(won, dec, &f.r) }, func(err error) {
+			f.err = err
+			f.c.FinishFuture()
 		})
-		return f
+		return Future[R]{f}
 	}
-	if err := start(ctx, run, c, err); err != nil {
-		f.res.make = func() (r R, _ error) { return r, err }
-		c.FinishFuture()
-		return f
+	f.dec = dec
+	if err := start(ctx, run, f.c, err); err != nil {
+		f.dec, f.err = nil, err
+		f.c.FinishFuture()
 	}
-	f.res.make = func() (r R, err error) {
-		err = outcome(c, &op, &r)
-		return r, err
-	}
-	return f
+	return Future[R]{f}
 }
 
 // Done is closed when the call has finished.
-func (f Future[R]) Done() <-chan struct{} { return f.c.Finished() }
+func (f Future[R]) Done() <-chan struct{} { return f.f.Finished() }
 
 // Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
 func (f Future[R]) Wait(ctx context.Context) (R, error) {
 	select {
-	case <-f.c.Finished():
+	case <-f.Done():
 	default:
 		select {
-		case <-f.c.Finished():
+		case <-f.Done():
 		case <-ctx.Done():
 			var zero R
 			return zero, context.Cause(ctx)
 		}
 	}
-	f.res.once.Do(func() { f.res.r, f.res.err = f.res.make() })
-	return f.res.r, f.res.err
+	f.f.finish()
+	return f.f.r, f.f.err
 }
 
 // Cancel ends the call unless it has ended, and says whether it did.
-func (f Future[R]) Cancel() bool { return f.c.Cancel() }
+func (f Future[R]) Cancel() bool { return f.f.c.Cancel() }
 
 // Pending is a call that was started with a callback.
 type Pending struct{ c *call.Call }
@@ -243,16 +233,19 @@ func (p Pending) Cancel() bool { return p.c.Cancel() }
 func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Pending {
 	run := d.Runner()
 	c := run.NewCall()
-	c.Callback(func() {
+	dec, err := load[R](c, &op)
+	if err == nil && c.Hedging(run) != nil {
 		var r R
-		err := outcome(c, &op, &r)
-		done(r, err)
-	})
-	err := load[R](c, &op)
-	if err == nil && c.Hedging() != nil {
-		hedgedAsync(ctx, run, c, op, func(r R, err error) { complete(run, func() { done(r, err) }) })
+		c.HedgeAsync(ctx, run, func(won *call.Call) error { return decode(won, dec, &r) }, func(err error) {
+			complete(run, func() { done(r, err) })
+		})
 		return Pending{c}
 	}
+	c.Callback(func() {
+		var r R
+		err := outcome(c, dec, &r)
+		done(r, err)
+	})
 	if err := start(ctx, run, c, err); err != nil {
 		complete(run, func() {
 			var zero R

@@ -20,15 +20,18 @@ type ExistsResult struct {
 }
 
 // encode implements Op.
-func (e Exists) encode(r *call.Request) error {
+func (e Exists) encode(r *call.Request) (decoder[ExistsResult], error) {
 	setCommon(r, &e.Common)
 	r.Opcode, r.Key, r.AbsentOK = memd.OpGetMeta, e.Key, true
 	r.SetExtras([]byte{2})
-	return nil
+	return decodeExists, nil
 }
 
-// decode implements Op. The first four bytes of the extras tell a tombstone.
-func (e Exists) decode(r *call.Response) (ExistsResult, error) {
+// decodeExists makes the result of an Exists. The first four bytes of the extras tell a tombstone.
+func decodeExists(r *call.Response) (ExistsResult, error) {
+	if r.Absent() {
+		return ExistsResult{Result: resultOf(r)}, nil
+	}
 	if len(r.Extras()) < 4 {
 		return ExistsResult{}, call.Malformed(r, "extras", 4)
 	}
@@ -38,25 +41,4 @@ func (e Exists) decode(r *call.Response) (ExistsResult, error) {
 		res.CAS = 0
 	}
 	return res, nil
-}
-
-// absent implements absentDecoder.
-func (e Exists) absent(r *call.Response) (ExistsResult, error) {
-	return ExistsResult{Result: resultOf(r)}, nil
-}
-
-// absentDecoder is an operation for which a missing document is an answer.
-type absentDecoder[R any] interface {
-	absent(r *call.Response) (R, error)
-}
-
-// decodeAbsent turns a missing document into a result when op says that it is one.
-//
-//go:noinline
-func decodeAbsent[R any, O Op[R]](c *call.Call, op *O, r *R, err error) error {
-	a, ok := any(*op).(absentDecoder[R])
-	if answer, is := c.Absent(err); ok && is {
-		*r, err = a.absent(answer)
-	}
-	return err
 }

@@ -25,10 +25,29 @@ type Sealed[R any, T Open[R]] struct{ Op T }
 // Seal makes an operation of a test's one that can be run.
 func Seal[R any, T Open[R]](op T) Sealed[R, T] { return Sealed[R, T]{op} }
 
-func (s Sealed[R, T]) encode(r *call.Request) error       { return s.Op.Encode(r) }
-func (s Sealed[R, T]) decode(r *call.Response) (R, error) { return s.Op.Decode(r) }
+func (s Sealed[R, T]) encode(r *call.Request) (decoder[R], error) { return s.Op.Decode, s.Op.Encode(r) }
 
 // Encode has an operation of whatever type load r.
 func Encode(op any, r *call.Request) error {
-	return op.(interface{ encode(r *call.Request) error }).encode(r)
+	for _, try := range []func(any, *call.Request) (bool, error){
+		encodeOf[Result], encodeOf[GetResult], encodeOf[GetOrNullResult], encodeOf[GetExResult], encodeOf[ExistsResult],
+		encodeOf[MutationResult], encodeOf[CounterResult], encodeOf[LookupInResult], encodeOf[MutateInResult],
+		encodeOf[PathOpResult], encodeOf[MetaResult], encodeOf[RandomResult], encodeOf[StatResult],
+		encodeOf[VersionResult], encodeOf[Manifest], encodeOf[IDResult], encodeOf[ClusterConfig],
+		encodeOf[FailoverLog], encodeOf[ObserveResult], encodeOf[SeqnoResult], encodeOf[RangeScan],
+		encodeOf[ScanItems],
+	} {
+		if is, err := try(op, r); is {
+			return err
+		}
+	}
+	panic("an operation with a result that is new to this function")
+}
+
+func encodeOf[R any](op any, r *call.Request) (is bool, err error) {
+	o, is := op.(Op[R])
+	if is {
+		_, err = o.encode(r)
+	}
+	return is, err
 }

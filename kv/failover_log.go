@@ -24,15 +24,15 @@ type FailoverLog struct {
 }
 
 // encode implements Op.
-func (g GetFailoverLog) encode(r *call.Request) error {
+func (g GetFailoverLog) encode(r *call.Request) (decoder[FailoverLog], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.ByVBucket, r.VBucket = memd.OpGetFailoverLog, true, g.VBucket
 	setReplica(r, g.Replica, "")
-	return checkCopy(g.Replica)
+	return decodeGetFailoverLog, checkCopy(g.Replica)
 }
 
-// decode implements Op.
-func (g GetFailoverLog) decode(r *call.Response) (FailoverLog, error) {
+// decodeGetFailoverLog makes the result of a GetFailoverLog.
+func decodeGetFailoverLog(r *call.Response) (FailoverLog, error) {
 	n := len(r.Value) / 16
 	if len(r.Value) != 16*n {
 		return FailoverLog{}, call.Malformed(r, "value", 16*(n+1))

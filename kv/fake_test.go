@@ -17,10 +17,7 @@ import (
 
 const fakeEndpoint = "10.0.0.1:11210"
 
-var (
-	fakeVia  = &call.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
-	fakeNode = &call.Via{Endpoint: fakeEndpoint} // what a failure knows of it
-)
+var fakeVia = &call.Via{Endpoint: fakeEndpoint, Bucket: "travel"}
 
 // send appends the call's request to nothing, as if to a connection.
 func send(c *call.Call) {
@@ -103,7 +100,7 @@ func (f *fake) Cancel(c *call.Call, cause error) bool {
 
 // wireOf gives the request's bytes as a connection with w would send them.
 func wireOf(c *call.Call, w call.Wire) ([]byte, error) {
-	c.Route.VBucket, c.Route.CollectionID, c.DurabilityMS = w.VBucket, w.CollectionID, w.DurabilityMS
+	c.Route.VBucket, c.Route.CollectionID, c.Req.Own().DurabilityMS = w.VBucket, w.CollectionID, w.DurabilityMS
 	out, ended, err := c.AppendTo(nil, &w)
 	if err == nil && ended {
 		err = errors.New("the call has ended")

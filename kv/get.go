@@ -40,24 +40,16 @@ type GetResult struct {
 func (g GetResult) Expiry() time.Time { return unixTime(g.facts.Expiry) }
 
 // encode implements Op.
-func (g Get) encode(r *call.Request) error {
+func (g Get) encode(r *call.Request) (decoder[GetResult], error) {
 	if g.projects() {
-		return g.encodeProjection(r)
+		return g.project(r)
 	}
 	setCommon(r, &g.Common)
 	if g.Hedge != nil {
 		r.Own().Hedge = (*call.Hedge)(g.Hedge)
 	}
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
-	return nil
-}
-
-// decode implements Op.
-func (g Get) decode(r *call.Response) (GetResult, error) {
-	if g.projects() {
-		return g.decodeProjection(r)
-	}
-	return getResult(r)
+	return getResult, nil
 }
 
 func getResult(r *call.Response) (res GetResult, err error) {

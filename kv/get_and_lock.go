@@ -23,26 +23,23 @@ type GetAndLock struct {
 }
 
 // encode implements Op.
-func (g GetAndLock) encode(r *call.Request) error {
+func (g GetAndLock) encode(r *call.Request) (decoder[GetResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode = memd.OpGetLocked
 	if g.LockTime < 0 {
-		return badArgument("lock time", "is negative")
+		return nil, badArgument("lock time", "is negative")
 	}
 	seconds := int64(g.LockTime / time.Second)
 	if g.LockTime%time.Second > 0 {
 		seconds++
 	}
 	if g.LockTime > MaxLockTime {
-		return &ArgumentError{
+		return nil, &ArgumentError{
 			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second),
 			Kind: cberr.InvalidArgument,
 		}
 	}
 	r.Key, r.Into, r.KeepCompressed = g.Key, g.Into, g.KeepCompressed
 	r.SetExtras32(uint32(seconds))
-	return nil
+	return getResult, nil
 }
-
-// decode implements Op.
-func (g GetAndLock) decode(r *call.Response) (GetResult, error) { return getResult(r) }

@@ -18,21 +18,18 @@ type GetAndTouch struct {
 }
 
 // encode implements Op.
-func (g GetAndTouch) encode(r *call.Request) error {
+func (g GetAndTouch) encode(r *call.Request) (decoder[GetResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode = memd.OpGAT
 	if err := notDurable(g.Durability, "get-and-touch"); err != nil {
-		return err
+		return nil, err
 	}
 	exp, err := g.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Key, r.Into = g.Key, g.Into
 	r.KeepCompressed = g.KeepCompressed
 	r.SetExtras32(exp)
-	return nil
+	return getResult, nil
 }
-
-// decode implements Op.
-func (g GetAndTouch) decode(r *call.Response) (GetResult, error) { return getResult(r) }

@@ -25,14 +25,12 @@ type GetExResult struct {
 const needsEx = memd.Features(1<<memd.FeatureXattr | 1<<memd.FeatureJSON | 1<<memd.FeatureSnappyEverywhere)
 
 // encode implements Op.
-func (g GetEx) encode(r *call.Request) error {
+func (g GetEx) encode(r *call.Request) (decoder[GetExResult], error) {
 	setCommon(r, &g.Common)
-	r.Opcode, r.Key, r.Needs = memd.OpGetEx, g.Key, needsEx
-	return nil
+	r.Opcode, r.Key = memd.OpGetEx, g.Key
+	r.Require(needsEx)
+	return getExResult, nil
 }
-
-// decode implements Op.
-func (g GetEx) decode(r *call.Response) (GetExResult, error) { return getExResult(r) }
 
 func getExResult(r *call.Response) (GetExResult, error) {
 	if len(r.Extras()) < 4 {
@@ -58,19 +56,17 @@ type GetExReplica struct {
 }
 
 // encode implements Op.
-func (g GetExReplica) encode(r *call.Request) error {
+func (g GetExReplica) encode(r *call.Request) (decoder[GetExResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode = memd.OpGetExReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return &ArgumentError{
+		return nil, &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Key, r.Needs, r.Wrap = g.Key, needsEx, g.Wrap
+	r.Key, r.Wrap = g.Key, g.Wrap
+	r.Require(needsEx)
 	setReplica(r, g.Replica, g.ServerGroup)
-	return nil
+	return getExResult, nil
 }
-
-// decode implements Op.
-func (g GetExReplica) decode(r *call.Response) (GetExResult, error) { return getExResult(r) }

@@ -28,7 +28,7 @@ type MetaResult struct {
 }
 
 // encode implements Op.
-func (g GetMeta) encode(r *call.Request) error {
+func (g GetMeta) encode(r *call.Request) (decoder[MetaResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Key = memd.OpGetMeta, g.Key
 	r.Own().Verb = "get-meta"
@@ -37,11 +37,11 @@ func (g GetMeta) encode(r *call.Request) error {
 	} else {
 		r.SetExtras([]byte{2})
 	}
-	return nil
+	return decodeGetMeta, nil
 }
 
-// decode implements Op.
-func (g GetMeta) decode(r *call.Response) (MetaResult, error) {
+// decodeGetMeta makes the result of a GetMeta.
+func decodeGetMeta(r *call.Response) (MetaResult, error) {
 	if len(r.Extras()) < 20 {
 		return MetaResult{}, call.Malformed(r, "extras", 20)
 	}

@@ -21,21 +21,19 @@ type GetOrNullResult struct {
 }
 
 // encode implements Op.
-func (g GetOrNull) encode(r *call.Request) error {
+func (g GetOrNull) encode(r *call.Request) (decoder[GetOrNullResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 	r.AbsentOK = true
 	r.Own().Verb = "get-or-null"
-	return nil
+	return decodeGetOrNull, nil
 }
 
-// decode implements Op.
-func (g GetOrNull) decode(r *call.Response) (GetOrNullResult, error) {
+// decodeGetOrNull makes the result of a GetOrNull.
+func decodeGetOrNull(r *call.Response) (GetOrNullResult, error) {
+	if r.Absent() {
+		return GetOrNullResult{GetResult: GetResult{Result: resultOf(r)}}, nil
+	}
 	res, err := getResult(r)
 	return GetOrNullResult{GetResult: res, Found: err == nil}, err
-}
-
-// absent implements absentDecoder.
-func (g GetOrNull) absent(r *call.Response) (GetOrNullResult, error) {
-	return GetOrNullResult{GetResult: GetResult{Result: resultOf(r)}}, nil
 }

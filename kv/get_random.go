@@ -26,21 +26,21 @@ type RandomResult struct {
 }
 
 // encode implements Op. The collection's id goes into the extras when the request is appended.
-func (g GetRandom) encode(r *call.Request) error {
+func (g GetRandom) encode(r *call.Request) (decoder[RandomResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Pinned = memd.OpGetRandomKey, g.Pinned
 	setNode(r, g.Node)
 	if g.WithXattrs {
-		r.Needs = r.Needs.With(memd.FeatureGetRandomKeyIncludeXattr).With(memd.FeatureCollections)
+		r.Require(memd.Features(0).With(memd.FeatureGetRandomKeyIncludeXattr).With(memd.FeatureCollections))
 		r.SetExtras([]byte{0, 0, 0, 0, 0xff})
 	} else {
 		r.SetExtras32(0)
 	}
-	return nil
+	return decodeGetRandom, nil
 }
 
-// decode implements Op.
-func (g GetRandom) decode(r *call.Response) (RandomResult, error) {
+// decodeGetRandom makes the result of a GetRandom.
+func decodeGetRandom(r *call.Response) (RandomResult, error) {
 	if len(r.Extras()) < 4 {
 		return RandomResult{}, call.Malformed(r, "extras", 4)
 	}

@@ -23,11 +23,11 @@ type GetReplica struct {
 }
 
 // encode implements Op.
-func (g GetReplica) encode(r *call.Request) error {
+func (g GetReplica) encode(r *call.Request) (decoder[GetResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode = memd.OpGetReplica
 	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return &ArgumentError{
+		return nil, &ArgumentError{
 			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
@@ -35,8 +35,5 @@ func (g GetReplica) encode(r *call.Request) error {
 	r.Key, r.Into, r.Wrap = g.Key, g.Into, g.Wrap
 	setReplica(r, g.Replica, g.ServerGroup)
 	r.KeepCompressed = g.KeepCompressed
-	return nil
+	return getResult, nil
 }
-
-// decode implements Op.
-func (g GetReplica) decode(r *call.Response) (GetResult, error) { return getResult(r) }

@@ -96,7 +96,7 @@ func (e *HistoryError) Error() string {
 func DoInHistory[R any, O Op[R]](ctx context.Context, d Dispatcher, h *Histories, uuid uint64, op O) (R, error) {
 	var zero R
 	var req call.Request
-	if err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
+	if _, err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
 	l, err := routable(ctx, d, verbOf(&req), &Common{Retry: req.Retry(), Timeout: req.Timeout}, "")

@@ -22,12 +22,9 @@ type Increment struct {
 }
 
 // encode implements Op.
-func (i Increment) encode(r *call.Request) error {
+func (i Increment) encode(r *call.Request) (decoder[CounterResult], error) {
 	setCommon(r, &i.Common)
 	r.Opcode, r.Key = memd.OpIncrement, i.Key
 	r.Durability, r.PreserveExpiry = i.Durability, i.PreserveExpiry
-	return setCounter(r, i.Delta, i.Initial, i.Expiry)
+	return counterResult, setCounter(r, i.Delta, i.Initial, i.Expiry)
 }
-
-// decode implements Op.
-func (i Increment) decode(r *call.Response) (CounterResult, error) { return counterResult(r) }

@@ -17,18 +17,15 @@ type Insert struct {
 }
 
 // encode implements Op.
-func (i Insert) encode(r *call.Request) error {
+func (i Insert) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &i.Common)
 	r.Opcode = memd.OpAdd
 	exp, err := i.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Key, r.Value = i.Key, i.Value
 	r.Datatype, r.Durability = i.Datatype, i.Durability
 	r.SetExtras64(i.Flags, exp)
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (i Insert) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

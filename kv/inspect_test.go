@@ -7,11 +7,16 @@ import (
 )
 
 // spareCap is how much memory c keeps for compressed values.
-func spareCap(c *call.Call) int { return reflect.ValueOf(c).Elem().FieldByName("spare").Cap() }
+func spareCap(c *call.Call) int { return kept(c).FieldByName("spare").Cap() }
+
+// kept is what the call has that its next use has again.
+func kept(c *call.Call) reflect.Value {
+	return reflect.ValueOf(&c.Req).Elem().FieldByName("own").Elem()
+}
 
 // isPacked reports whether the call's value has been compressed.
 func isPacked(c *call.Call) bool {
-	return !reflect.ValueOf(&c.Req).Elem().FieldByName("packed").IsNil()
+	return !kept(c).FieldByName("cold").FieldByName("packed").IsNil()
 }
 
 // leftovers names the fields of a call that are not zero, but for those that may stay when it is used again.
@@ -34,8 +39,11 @@ func leftovers(c *call.Call) []string {
 			left = append(left, "Req."+name)
 		}
 	}
-	if own := req.FieldByName("own"); !own.IsNil() && !own.Elem().IsZero() {
+	if own := kept(c); own.IsValid() && !own.FieldByName("cold").IsZero() {
 		left = append(left, "Req.own")
+	}
+	if s := c.Slow(); !reflect.ValueOf(s).Elem().IsZero() {
+		left = append(left, "Slow")
 	}
 	return left
 }

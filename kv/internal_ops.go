@@ -32,15 +32,12 @@ func idOf(r *call.Response) (IDResult, error) {
 }
 
 // encode implements Op.
-func (g GetCollectionID) encode(r *call.Request) error {
+func (g GetCollectionID) encode(r *call.Request) (decoder[IDResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Value, r.Pinned = memd.OpCollectionsGetID, []byte(g.Path), g.Pinned
 	setNode(r, g.Node)
-	return nil
+	return idOf, nil
 }
-
-// decode implements Op.
-func (g GetCollectionID) decode(r *call.Response) (IDResult, error) { return idOf(r) }
 
 // GetClusterConfig asks a node for its cluster map. With a known version (1 or higher) a node that has nothing newer
 // answers with an empty value.
@@ -59,7 +56,7 @@ type ClusterConfig struct {
 }
 
 // encode implements Op.
-func (g GetClusterConfig) encode(r *call.Request) error {
+func (g GetClusterConfig) encode(r *call.Request) (decoder[ClusterConfig], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Pinned = memd.OpGetClusterConfig, g.Pinned
 	setNode(r, g.Node)
@@ -70,10 +67,10 @@ func (g GetClusterConfig) encode(r *call.Request) error {
 		binary.BigEndian.PutUint64(extras[8:], uint64(g.KnownRev))
 		r.SetExtras(extras[:])
 	}
-	return nil
+	return decodeGetClusterConfig, nil
 }
 
-// decode implements Op.
-func (g GetClusterConfig) decode(r *call.Response) (ClusterConfig, error) {
+// decodeGetClusterConfig makes the result of a GetClusterConfig.
+func decodeGetClusterConfig(r *call.Response) (ClusterConfig, error) {
 	return ClusterConfig{Result: resultOf(r), JSON: r.Value}, nil
 }

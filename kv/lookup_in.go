@@ -73,11 +73,11 @@ type LookupInResult struct {
 }
 
 // encode implements Op.
-func (l LookupIn) encode(r *call.Request) error {
+func (l LookupIn) encode(r *call.Request) (decoder[LookupInResult], error) {
 	setCommon(r, &l.Common)
 	r.Opcode = memd.OpSubdocMultiLookup
 	if l.Replica < 0 || l.Replica > MaxReplicas {
-		return &ArgumentError{
+		return nil, &ArgumentError{
 			Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas,
 			Kind: cberr.InvalidArgument,
 		}
@@ -92,7 +92,7 @@ func (l LookupIn) encode(r *call.Request) error {
 		doc |= docReplicaRead
 		r.Own().Capability = call.CapabilityReplicaLookup
 	}
-	return setLookup(r, l.Specs, doc)
+	return lookupResult(l.Specs, l.Replica > 0), setLookup(r, l.Specs, doc)
 }
 
 // lookupHead is a lookup's opcode, flags and length of path on the wire.
@@ -109,11 +109,11 @@ func setLookup(r *call.Request, specs []LookupSpec, doc uint8) error {
 		}
 		size += lookupHead + len(s.Path)
 	}
-	r.Value = make([]byte, 0, size)
+	r.Value = r.Body(size)
 	order := wireOrder(specs)
 	for place := range specs {
 		s := &specs[at(order, place)]
-		r.Needs |= pathNeeds(s.Op, s.flags(), nil)
+		r.Require(pathNeeds(s.Op, s.flags(), nil))
 		r.Value = append(r.Value, byte(s.Op), s.flags())
 		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
 		r.Value = append(r.Value, s.Path...)
@@ -124,15 +124,17 @@ func setLookup(r *call.Request, specs []LookupSpec, doc uint8) error {
 	return nil
 }
 
-// decode implements Op.
-func (l LookupIn) decode(r *call.Response) (LookupInResult, error) {
-	paths, err := lookupPaths(r, l.Specs)
-	if err != nil {
-		return LookupInResult{}, err
+// lookupResult gives what makes the result of a lookup of specs.
+func lookupResult(specs []LookupSpec, replica bool) decoder[LookupInResult] {
+	return func(r *call.Response) (LookupInResult, error) {
+		paths, err := lookupPaths(r, specs)
+		if err != nil {
+			return LookupInResult{}, err
+		}
+		return LookupInResult{
+			Result: resultOf(r), Paths: paths, Deleted: isDeleted(r.Status), FromReplica: replica,
+		}, nil
 	}
-	return LookupInResult{
-		Result: resultOf(r), Paths: paths, Deleted: isDeleted(r.Status), FromReplica: l.Replica > 0,
-	}, nil
 }
 
 // lookupPaths reads an answer: a status, a length and a value for each spec, in the order of the request.

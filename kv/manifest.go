@@ -44,11 +44,11 @@ type ManifestCollection struct {
 }
 
 // encode implements Op.
-func (g GetManifest) encode(r *call.Request) error {
+func (g GetManifest) encode(r *call.Request) (decoder[Manifest], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Pinned = memd.OpCollectionsGetManifest, g.Pinned
 	setNode(r, g.Node)
-	return nil
+	return decodeGetManifest, nil
 }
 
 type manifestJSON struct {
@@ -65,8 +65,8 @@ type manifestJSON struct {
 	} `json:"scopes"`
 }
 
-// decode implements Op.
-func (g GetManifest) decode(r *call.Response) (Manifest, error) {
+// decodeGetManifest makes the result of a GetManifest.
+func decodeGetManifest(r *call.Response) (Manifest, error) {
 	m := Manifest{Result: resultOf(r), JSON: r.Value}
 	if err := json.Unmarshal(r.Value, &m); err != nil {
 		return Manifest{Result: resultOf(r), JSON: r.Value}, err
@@ -125,12 +125,9 @@ type GetScopeID struct {
 }
 
 // encode implements Op.
-func (g GetScopeID) encode(r *call.Request) error {
+func (g GetScopeID) encode(r *call.Request) (decoder[IDResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Value, r.Pinned = memd.OpCollectionsGetScopeID, []byte(g.Name), g.Pinned
 	setNode(r, g.Node)
-	return nil
+	return idOf, nil
 }
-
-// decode implements Op.
-func (g GetScopeID) decode(r *call.Response) (IDResult, error) { return idOf(r) }

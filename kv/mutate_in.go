@@ -194,44 +194,44 @@ func (m *MutateIn) checkBodies() error {
 const mutateHead = 1 + 1 + 2 + 4
 
 // encode implements Op.
-func (m MutateIn) encode(r *call.Request) error {
+func (m MutateIn) encode(r *call.Request) (decoder[MutateInResult], error) {
 	setCommon(r, &m.Common)
 	r.Opcode = memd.OpSubdocMultiMutation
 	exp, err := m.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.PreserveExpiry && exp != 0 && m.Store != StoreUpsert {
-		return badArgument("preserve expiry", "given together with an expiry")
+		return nil, badArgument("preserve expiry", "given together with an expiry")
 	}
 	doc, err := m.docFlags()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkPathCount(r, len(m.Specs)); err != nil {
-		return err
+		return nil, err
 	}
 	size := 0
 	for i, s := range m.Specs {
 		if err := checkPath(i, s.Op, s.Path, s.flags(), s.Value, true); err != nil {
-			return err
+			return nil, err
 		}
 		if size += mutateHead + len(s.Path) + len(s.Value); len(s.Value) > MaxValueLen {
-			return &ArgumentError{
+			return nil, &ArgumentError{
 				Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen,
 				Kind: cberr.ValueTooLarge,
 			}
 		}
 	}
 	if err := m.checkBodies(); err != nil {
-		return err
+		return nil, err
 	}
-	r.Value = make([]byte, 0, size)
+	r.Value = r.Body(size)
 	order := wireOrder(m.Specs)
 	r.SetPaths(len(m.Specs), order)
 	for place := range m.Specs {
 		s := &m.Specs[at(order, place)]
-		r.Needs |= pathNeeds(s.Op, s.flags(), s.Value)
+		r.Require(pathNeeds(s.Op, s.flags(), s.Value))
 		r.Value = append(r.Value, byte(s.Op), s.flags())
 		r.Value = binary.BigEndian.AppendUint16(r.Value, uint16(len(s.Path)))
 		r.Value = binary.BigEndian.AppendUint32(r.Value, uint32(len(s.Value)))
@@ -240,7 +240,7 @@ func (m MutateIn) encode(r *call.Request) error {
 	}
 	r.Key, r.CAS, r.Durability, r.PreserveExpiry = m.Key, m.CAS, m.Durability, m.PreserveExpiry
 	if m.CreateAsDeleted {
-		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
+		r.Require(memd.Features(0).With(memd.FeatureSubdocCreateAsDeleted))
 	}
 	if m.Revive {
 		r.Own().Capability = call.CapabilityReviveDocument
@@ -252,7 +252,7 @@ func (m MutateIn) encode(r *call.Request) error {
 		n = len(head)
 	}
 	setExpiryAndDoc(r, 0, head[:n], exp, doc)
-	return nil
+	return mutateInResult(m.Specs), nil
 }
 
 // setExpiryAndDoc makes head the extras, with an expiry, unless it is 0, at the place at of them, and behind both the
@@ -271,34 +271,37 @@ func setExpiryAndDoc(r *call.Request, at int, head []byte, expiry uint32, doc ui
 	r.SetExtras(extras[:n])
 }
 
-// decode implements Op. Only commands that return something are in the answer: index, status, length and value each.
-func (m MutateIn) decode(r *call.Response) (MutateInResult, error) {
-	res := MutateInResult{Paths: make([]PathResult, len(m.Specs)), Deleted: isDeleted(r.Status)}
-	for i := range m.Specs {
-		res.Paths[i].Path, res.Paths[i].index = m.Specs[i].Path, uint8(i)
-	}
-	order := wireOrder(m.Specs)
-	for tail := r.Value; len(tail) > 0; {
-		if len(tail) < 7 {
-			return MutateInResult{}, call.Malformed(r, "value", len(r.Value)-len(tail)+7)
+// mutateInResult gives what makes the result of a mutation of specs. Only commands that return something are in the
+// answer: index, status, length and value each.
+func mutateInResult(specs []MutateSpec) decoder[MutateInResult] {
+	return func(r *call.Response) (MutateInResult, error) {
+		res := MutateInResult{Paths: make([]PathResult, len(specs)), Deleted: isDeleted(r.Status)}
+		for i := range specs {
+			res.Paths[i].Path, res.Paths[i].index = specs[i].Path, uint8(i)
 		}
-		place, n := int(tail[0]), int64(binary.BigEndian.Uint32(tail[3:]))
-		if n > int64(len(tail)-7) {
-			return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(tail)+7)+n))
-		}
-		if place >= len(m.Specs) {
-			return MutateInResult{}, &ResponseError{
-				Opcode: r.Opcode, Reason: fmt.Sprintf("names path %d of %d", place, len(m.Specs)),
+		order := wireOrder(specs)
+		for tail := r.Value; len(tail) > 0; {
+			if len(tail) < 7 {
+				return MutateInResult{}, call.Malformed(r, "value", len(r.Value)-len(tail)+7)
 			}
+			place, n := int(tail[0]), int64(binary.BigEndian.Uint32(tail[3:]))
+			if n > int64(len(tail)-7) {
+				return MutateInResult{}, call.Malformed(r, "value", clampInt(int64(len(r.Value)-len(tail)+7)+n))
+			}
+			if place >= len(specs) {
+				return MutateInResult{}, &ResponseError{
+					Opcode: r.Opcode, Reason: fmt.Sprintf("names path %d of %d", place, len(specs)),
+				}
+			}
+			p := &res.Paths[at(order, place)]
+			p.Status = memd.Status(binary.BigEndian.Uint16(tail[1:]))
+			p.Value = tail[7 : 7+n : 7+n]
+			tail = tail[7+n:]
 		}
-		p := &res.Paths[at(order, place)]
-		p.Status = memd.Status(binary.BigEndian.Uint16(tail[1:]))
-		p.Value = tail[7 : 7+n : 7+n]
-		tail = tail[7+n:]
+		var err error
+		res.MutationResult, err = mutationResult(r)
+		return res, err
 	}
-	var err error
-	res.MutationResult, err = mutationResult(r)
-	return res, err
 }
 
 func clampInt(n int64) int { return int(min(n, math.MaxInt32)) }

@@ -15,13 +15,10 @@ type Noop struct {
 }
 
 // encode implements Op.
-func (n Noop) encode(r *call.Request) error {
+func (n Noop) encode(r *call.Request) (decoder[Result], error) {
 	setCommon(r, &n.Common)
 	r.Opcode, r.Pinned = memd.OpNoop, n.Pinned
 	setNode(r, n.Node)
 	setConnection(r, n.Connection)
-	return nil
+	return onlyResult, nil
 }
-
-// decode implements Op.
-func (n Noop) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

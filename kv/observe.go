@@ -51,15 +51,15 @@ type ObserveResult struct {
 }
 
 // encode implements Op. Vbucket and key are in the value; they get there when the request is appended.
-func (o Observe) encode(r *call.Request) error {
+func (o Observe) encode(r *call.Request) (decoder[ObserveResult], error) {
 	setCommon(r, &o.Common)
 	r.Opcode = memd.OpObserve
 	if err := checkCopy(o.Replica); err != nil {
-		return err
+		return nil, err
 	}
 	r.Key = o.Key
 	setReplica(r, o.Replica, "")
-	return nil
+	return decodeObserve, nil
 }
 
 // checkCopy checks the number of a copy: 0 is the active one.
@@ -70,8 +70,8 @@ func checkCopy(n int) error {
 	return nil
 }
 
-// decode implements Op. The answer has the vbucket, the key, the state and the CAS.
-func (o Observe) decode(r *call.Response) (ObserveResult, error) {
+// decodeObserve makes the result of an Observe. The answer has the vbucket, the key, the state and the CAS.
+func decodeObserve(r *call.Response) (ObserveResult, error) {
 	if len(r.Value) < 4 {
 		return ObserveResult{}, call.Malformed(r, "value", 4)
 	}
@@ -110,16 +110,16 @@ type SeqnoResult struct {
 }
 
 // encode implements Op.
-func (o ObserveSeqno) encode(r *call.Request) error {
+func (o ObserveSeqno) encode(r *call.Request) (decoder[SeqnoResult], error) {
 	setCommon(r, &o.Common)
 	r.Opcode, r.ByVBucket, r.VBucket = memd.OpObserveSeqno, true, o.VBucket
 	setReplica(r, o.Replica, "")
 	r.Value = binary.BigEndian.AppendUint64(nil, o.UUID)
-	return checkCopy(o.Replica)
+	return decodeObserveSeqno, checkCopy(o.Replica)
 }
 
-// decode implements Op.
-func (o ObserveSeqno) decode(r *call.Response) (SeqnoResult, error) {
+// decodeObserveSeqno makes the result of an ObserveSeqno.
+func decodeObserveSeqno(r *call.Response) (SeqnoResult, error) {
 	const short, long = 27, 43
 	v := r.Value
 	switch {

@@ -25,18 +25,18 @@ type PathOpResult struct {
 }
 
 // encode implements Op.
-func (l LookupPath) encode(r *call.Request) error {
+func (l LookupPath) encode(r *call.Request) (decoder[PathOpResult], error) {
 	setCommon(r, &l.Common)
 	r.Opcode, r.Key = l.Spec.Op, l.Key
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted
 	}
-	return setPath(r, l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
+	return decodeLookupPath, setPath(r, l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
 }
 
-// decode implements Op.
-func (l LookupPath) decode(r *call.Response) (PathOpResult, error) {
+// decodeLookupPath makes the result of a LookupPath.
+func decodeLookupPath(r *call.Response) (PathOpResult, error) {
 	return PathOpResult{
 		MutationResult: MutationResult{Result: resultOf(r)}, Value: r.Value, Deleted: isDeleted(r.Status),
 	}, nil
@@ -60,15 +60,15 @@ type MutatePath struct {
 }
 
 // encode implements Op.
-func (m MutatePath) encode(r *call.Request) error {
+func (m MutatePath) encode(r *call.Request) (decoder[PathOpResult], error) {
 	setCommon(r, &m.Common)
 	r.Opcode, r.Key = m.Spec.Op, m.Key
 	exp, err := m.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.PreserveExpiry && exp != 0 && m.Store != StoreUpsert {
-		return badArgument("preserve expiry", "given together with an expiry")
+		return nil, badArgument("preserve expiry", "given together with an expiry")
 	}
 	all := MutateIn{
 		Store: m.Store, CAS: m.CAS, AccessDeleted: m.AccessDeleted, CreateAsDeleted: m.CreateAsDeleted,
@@ -76,22 +76,23 @@ func (m MutatePath) encode(r *call.Request) error {
 	}
 	doc, err := all.docFlags()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.CreateAsDeleted { // with one path a server is stricter than with several
 		switch {
 		case m.Store == StoreReplace:
-			return badArgument("create as deleted", "needs upsert or insert semantics")
+			return nil, badArgument("create as deleted", "needs upsert or insert semantics")
 		case !m.Spec.Xattr:
-			return badArgument("create as deleted", "gives a document without a body, but the path is one of the body")
+			return nil, badArgument("create as deleted",
+				"gives a document without a body, but the path is one of the body")
 		}
-		r.Needs = r.Needs.With(memd.FeatureSubdocCreateAsDeleted)
+		r.Require(memd.Features(0).With(memd.FeatureSubdocCreateAsDeleted))
 	}
 	if m.Revive {
 		r.Own().Capability = call.CapabilityReviveDocument
 	}
 	r.CAS, r.Durability, r.PreserveExpiry = m.CAS, m.Durability, m.PreserveExpiry
-	return setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
+	return decodeMutatePath, setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
 }
 
 // setPath loads one command: the path's length and flags, the expiry and the document's flags where there are some, and
@@ -110,7 +111,7 @@ func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8,
 			Kind: cberr.InvalidArgument,
 		}
 	}
-	r.Needs |= pathNeeds(r.Opcode, flags, value)
+	r.Require(pathNeeds(r.Opcode, flags, value))
 	r.Value = append(append(make([]byte, 0, len(path)+len(value)), path...), value...)
 	head := [3]byte{2: flags}
 	binary.BigEndian.PutUint16(head[:], uint16(len(path)))
@@ -118,8 +119,8 @@ func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8,
 	return nil
 }
 
-// decode implements Op.
-func (m MutatePath) decode(r *call.Response) (PathOpResult, error) {
+// decodeMutatePath makes the result of a MutatePath.
+func decodeMutatePath(r *call.Response) (PathOpResult, error) {
 	res := PathOpResult{Value: r.Value, Deleted: isDeleted(r.Status)}
 	var err error
 	res.MutationResult, err = mutationResult(r)

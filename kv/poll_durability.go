@@ -43,7 +43,7 @@ func (m MutationResult) mutation() MutationResult { return m }
 func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p PollDurability) (R, error) {
 	var r R
 	var req call.Request
-	if err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
+	if _, err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
 		return r, &Error{
 			Op: verbOf(&req), Scope: req.Scope(), Collection: req.Collection(),

@@ -17,12 +17,9 @@ type Prepend struct {
 }
 
 // encode implements Op.
-func (p Prepend) encode(r *call.Request) error {
+func (p Prepend) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &p.Common)
 	r.Opcode, r.Key, r.Value = memd.OpPrepend, p.Key, p.Value
 	r.CAS, r.Durability, r.PreserveExpiry = p.CAS, p.Durability, p.PreserveExpiry
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (p Prepend) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

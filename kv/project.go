@@ -37,6 +37,11 @@ func (g *Get) projectSpecs() (specs []LookupSpec, whole bool) {
 	return specs, false
 }
 
+// project is encode for a read that projects. The operation is copied here, where the decoder takes it along.
+func (g Get) project(r *call.Request) (decoder[GetResult], error) {
+	return g.decodeProjection, g.encodeProjection(r)
+}
+
 func (g *Get) encodeProjection(r *call.Request) error {
 	if g.Hedge != nil { // a replica has no such read before Server 7.6
 		return badArgument("hedge", "given together with paths or an expiry")

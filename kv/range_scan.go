@@ -103,22 +103,23 @@ func (c *RangeScanCreate) check() error {
 }
 
 // encode implements Op. The value is JSON without the collection, whose id is put in when the request is appended.
-func (c RangeScanCreate) encode(r *call.Request) error {
+func (c RangeScanCreate) encode(r *call.Request) (decoder[RangeScan], error) {
 	setCommon(r, &c.Common)
 	r.Opcode = memd.OpRangeScanCreate
 	if err := c.check(); err != nil {
-		return err
+		return nil, err
 	}
 	r.ByVBucket, r.VBucket = true, c.VBucket
 	r.Own().Capability = call.CapabilityRangeScan
-	r.Datatype, r.Needs = memd.DatatypeJSON, r.Needs.With(memd.FeatureJSON)
+	r.Datatype = memd.DatatypeJSON
+	r.Require(memd.Features(0).With(memd.FeatureJSON))
 	b := append(make([]byte, 0, 256), '{')
 	if c.KeysOnly {
 		b = append(b, `"key_only":true,`...)
 	}
 	if c.WithXattrs {
 		b = append(b, `"include_xattrs":true,`...)
-		r.Needs = r.Needs.With(memd.FeatureRangeScanIncludeXattr)
+		r.Require(memd.Features(0).With(memd.FeatureRangeScanIncludeXattr))
 	}
 	if c.Name != "" {
 		b = append(b, `"name":`...)
@@ -140,7 +141,7 @@ func (c RangeScanCreate) encode(r *call.Request) error {
 		b = append(b, '}')
 	}
 	r.Value = append(c.Snapshot.append(b), '}')
-	return nil
+	return decodeRangeScanCreate, nil
 }
 
 func appendTerm(b []byte, name string, term []byte, open string, excluded bool) []byte {
@@ -173,9 +174,9 @@ func (s *ScanSnapshot) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// decode implements Op.
-func (c RangeScanCreate) decode(r *call.Response) (RangeScan, error) {
-	s := RangeScan{Result: resultOf(r), VBucket: c.VBucket}
+// decodeRangeScanCreate makes the result of a RangeScanCreate.
+func decodeRangeScanCreate(r *call.Response) (RangeScan, error) {
+	s := RangeScan{Result: resultOf(r), VBucket: r.VBucket()}
 	if len(r.Value) != len(s.ID) {
 		return RangeScan{}, call.Malformed(r, "value", len(s.ID))
 	}
@@ -222,12 +223,12 @@ type ScanItems struct {
 }
 
 // encode implements Op.
-func (c RangeScanContinue) encode(r *call.Request) error {
+func (c RangeScanContinue) encode(r *call.Request) (decoder[ScanItems], error) {
 	setCommon(r, &c.Common)
 	r.Opcode = memd.OpRangeScanContinue
 	ms := wholeMS(c.MaxTime)
 	if c.MaxTime < 0 || ms > math.MaxUint32 {
-		return badArgument("time", "is negative or too long")
+		return nil, badArgument("time", "is negative or too long")
 	}
 	r.ByVBucket, r.VBucket = true, c.Scan.VBucket
 	setConnection(r, c.Scan.Connection())
@@ -237,11 +238,11 @@ func (c RangeScanContinue) encode(r *call.Request) error {
 	binary.BigEndian.PutUint32(extras[n+4:], uint32(ms))
 	binary.BigEndian.PutUint32(extras[n+8:], c.MaxBytes)
 	r.SetExtras(extras[:])
-	return nil
+	return decodeRangeScanContinue, nil
 }
 
-// decode implements Op.
-func (c RangeScanContinue) decode(r *call.Response) (ScanItems, error) {
+// decodeRangeScanContinue makes the result of a RangeScanContinue.
+func decodeRangeScanContinue(r *call.Response) (ScanItems, error) {
 	if err := r.PartsError(); err != nil {
 		return ScanItems{}, err
 	}
@@ -315,14 +316,11 @@ type RangeScanCancel struct {
 }
 
 // encode implements Op.
-func (c RangeScanCancel) encode(r *call.Request) error {
+func (c RangeScanCancel) encode(r *call.Request) (decoder[Result], error) {
 	setCommon(r, &c.Common)
 	r.Opcode = memd.OpRangeScanCancel
 	r.ByVBucket, r.VBucket = true, c.Scan.VBucket
 	setConnection(r, c.Scan.Connection())
 	r.SetExtras(c.Scan.ID[:])
-	return nil
+	return onlyResult, nil
 }
-
-// decode implements Op.
-func (c RangeScanCancel) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

@@ -14,11 +14,8 @@ type Remove struct {
 }
 
 // encode implements Op.
-func (d Remove) encode(r *call.Request) error {
+func (d Remove) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &d.Common)
 	r.Opcode, r.Key, r.CAS, r.Durability = memd.OpDelete, d.Key, d.CAS, d.Durability
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (d Remove) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

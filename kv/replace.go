@@ -21,23 +21,20 @@ type Replace struct {
 }
 
 // encode implements Op.
-func (o Replace) encode(r *call.Request) error {
+func (o Replace) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &o.Common)
 	r.Opcode = memd.OpReplace
 	exp, err := o.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if o.PreserveExpiry && exp != 0 {
-		return badArgument("preserve expiry", "given together with an expiry")
+		return nil, badArgument("preserve expiry", "given together with an expiry")
 	}
 	r.Key, r.Value = o.Key, o.Value
 	r.Datatype, r.Durability = o.Datatype, o.Durability
 	r.CAS = o.CAS
 	r.PreserveExpiry = o.PreserveExpiry
 	r.SetExtras64(o.Flags, exp)
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (o Replace) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

@@ -17,7 +17,7 @@ type Result struct {
 }
 
 // resultOf is the Result of an answer.
-func resultOf(r *call.Response) Result { return Result{CAS: r.CAS, facts: r.Facts} }
+func resultOf(r *call.Response) Result { return Result{CAS: r.CAS, facts: r.Facts()} }
 
 // ResultOf is what a result says that is made of a failure, where that is an answer to the caller: a missing path, say.
 func ResultOf(e *Error) Result { return Result{facts: call.FactsOf(e)} }
@@ -56,6 +56,8 @@ func (r Result) ServerDuration() (d time.Duration, ok bool) {
 
 // Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
 func (r Result) Units() (reads, writes uint32) { return r.facts.ReadUnits, r.facts.WriteUnits }
+
+func onlyResult(r *call.Response) (Result, error) { return resultOf(r), nil }
 
 // MutationToken names a mutation for consistent reads elsewhere: seqno Seqno of that vbucket's history UUID.
 type MutationToken struct {

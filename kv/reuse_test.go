@@ -28,7 +28,7 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 		c.SetVia(&call.Via{Endpoint: "e", Local: "l"})
 		if c.Req.Opcode == memd.OpAppend { // only a call that others have seen has that
 			c.Lend()
-			c.LostRaces, c.ForwardRev = 7, 8
+			c.Slow().LostRaces, c.Slow().ForwardRev = 7, 8
 		}
 		c.Observe(func(error) {})
 		c.State.Deadline = time.Time{} // of this fake dispatcher alone: others leave it to Describe
@@ -36,7 +36,7 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 			c.SetStrategy(retry.BestEffort{}) // as a policy does, also for a request that names none
 		}
 		if c.Req.Durability != 0 {
-			c.DurabilityMS = 7
+			c.Req.Own().DurabilityMS = 7
 		}
 		if string(c.Req.Key) == "missing" {
 			c.Lend()

@@ -40,14 +40,14 @@ func (s *StatResult) Get(name string) (string, bool) {
 }
 
 // encode implements Op.
-func (s Stat) encode(r *call.Request) error {
+func (s Stat) encode(r *call.Request) (decoder[StatResult], error) {
 	setCommon(r, &s.Common)
 	r.Opcode, r.Key, r.Value = memd.OpStat, []byte(s.Group), s.Args
 	if s.Pinned && s.ByVBucket {
-		return badArgument("node", "is given together with a vbucket")
+		return nil, badArgument("node", "is given together with a vbucket")
 	}
 	if len(s.Group) > MaxKeyLen {
-		return &ArgumentError{
+		return nil, &ArgumentError{
 			Field: "group length", Value: int64(len(s.Group)), Limit: MaxKeyLen,
 			Kind: cberr.InvalidArgument,
 		}
@@ -57,11 +57,11 @@ func (s Stat) encode(r *call.Request) error {
 	}
 	r.Pinned, r.ByVBucket, r.VBucket = s.Pinned, s.ByVBucket, s.VBucket
 	setNode(r, s.Node)
-	return nil
+	return decodeStat, nil
 }
 
-// decode implements Op.
-func (s Stat) decode(r *call.Response) (StatResult, error) {
+// decodeStat makes the result of a Stat.
+func decodeStat(r *call.Response) (StatResult, error) {
 	if err := r.PartsError(); err != nil {
 		return StatResult{}, err
 	}

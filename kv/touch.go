@@ -17,19 +17,19 @@ type Touch struct {
 }
 
 // encode implements Op.
-func (t Touch) encode(r *call.Request) error {
+func (t Touch) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &t.Common)
 	r.Opcode = memd.OpTouch
 	if err := notDurable(t.Durability, "touch"); err != nil {
-		return err
+		return nil, err
 	}
 	exp, err := t.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Key = t.Key
 	r.SetExtras32(exp)
-	return nil
+	return mutationResult, nil
 }
 
 // notDurable refuses a durability level for an operation that a server refuses at every level (kv_engine,
@@ -43,6 +43,3 @@ func notDurable(level memd.DurabilityLevel, name string) error {
 		Kind: cberr.FeatureNotAvailable,
 	}
 }
-
-// decode implements Op.
-func (t Touch) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

@@ -14,11 +14,8 @@ type Unlock struct {
 }
 
 // encode implements Op.
-func (u Unlock) encode(r *call.Request) error {
+func (u Unlock) encode(r *call.Request) (decoder[Result], error) {
 	setCommon(r, &u.Common)
 	r.Opcode, r.Key, r.CAS = memd.OpUnlockKey, u.Key, u.CAS
-	return nil
+	return onlyResult, nil
 }
-
-// decode implements Op.
-func (u Unlock) decode(r *call.Response) (Result, error) { return resultOf(r), nil }

@@ -21,20 +21,17 @@ type Upsert struct {
 }
 
 // encode implements Op.
-func (u Upsert) encode(r *call.Request) error {
+func (u Upsert) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &u.Common)
 	r.Opcode = memd.OpSet
 	exp, err := u.Expiry.wire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Key, r.Value = u.Key, u.Value
 	r.Datatype, r.Durability = u.Datatype, u.Durability
 	r.CAS = u.CAS
 	r.PreserveExpiry = u.PreserveExpiry
 	r.SetExtras64(u.Flags, exp)
-	return nil
+	return mutationResult, nil
 }
-
-// decode implements Op.
-func (u Upsert) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

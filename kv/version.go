@@ -19,14 +19,14 @@ type VersionResult struct {
 }
 
 // encode implements Op.
-func (v GetVersion) encode(r *call.Request) error {
+func (v GetVersion) encode(r *call.Request) (decoder[VersionResult], error) {
 	setCommon(r, &v.Common)
 	r.Opcode, r.Pinned = memd.OpVersion, v.Pinned
 	setNode(r, v.Node)
-	return nil
+	return decodeGetVersion, nil
 }
 
-// decode implements Op.
-func (v GetVersion) decode(r *call.Response) (VersionResult, error) {
+// decodeGetVersion makes the result of a GetVersion.
+func decodeGetVersion(r *call.Response) (VersionResult, error) {
 	return VersionResult{Result: resultOf(r), Version: string(r.Value)}, nil
 }

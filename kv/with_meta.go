@@ -94,14 +94,11 @@ type SetWithMeta struct {
 }
 
 // encode implements Op.
-func (s SetWithMeta) encode(r *call.Request) error {
+func (s SetWithMeta) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &s.Common)
 	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpSetWithMeta, s.Key, s.Datatype, s.CheckCAS
-	return s.Meta.set(r, s.Value)
+	return mutationResult, s.Meta.set(r, s.Value)
 }
-
-// decode implements Op.
-func (s SetWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }
 
 // AddWithMeta writes a document that must not exist with its metadata: otherwise the error is cberr.DocumentExists.
 type AddWithMeta struct {
@@ -112,14 +109,11 @@ type AddWithMeta struct {
 }
 
 // encode implements Op.
-func (a AddWithMeta) encode(r *call.Request) error {
+func (a AddWithMeta) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &a.Common)
 	r.Opcode, r.Key, r.Datatype = memd.OpAddWithMeta, a.Key, a.Datatype
-	return a.Meta.set(r, a.Value)
+	return mutationResult, a.Meta.set(r, a.Value)
 }
-
-// decode implements Op.
-func (a AddWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }
 
 // DeleteWithMeta makes a tombstone with its metadata, as another cluster has it.
 type DeleteWithMeta struct {
@@ -132,11 +126,8 @@ type DeleteWithMeta struct {
 }
 
 // encode implements Op.
-func (d DeleteWithMeta) encode(r *call.Request) error {
+func (d DeleteWithMeta) encode(r *call.Request) (decoder[MutationResult], error) {
 	setCommon(r, &d.Common)
 	r.Opcode, r.Key, r.Datatype, r.CAS = memd.OpDelWithMeta, d.Key, d.Datatype, d.CheckCAS
-	return d.Meta.set(r, d.Value)
+	return mutationResult, d.Meta.set(r, d.Value)
 }
-
-// decode implements Op.
-func (d DeleteWithMeta) decode(r *call.Response) (MutationResult, error) { return mutationResult(r) }

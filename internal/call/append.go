@@ -34,7 +34,7 @@ func (c *Call) beginAppend(dst []byte, w *Wire) (out, value []byte, watch, ended
 	}
 	w.VBucket, w.CollectionID = c.Route.VBucket, c.Route.CollectionID
 	if c.Req.Durability != 0 {
-		w.DurabilityMS = c.DurabilityMS
+		w.DurabilityMS = c.Req.Own().DurabilityMS
 	}
 	if out, value, err = c.Req.appendHead(dst, w); err == nil {
 		c.appended(w)
@@ -71,6 +71,6 @@ func (c *Call) appended(w *Wire) {
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	c.sent = c.Req.Opcode
 	if c.observed {
-		c.watcher.Sent(w.Via, w.Opaque)
+		c.Slow().watcher.Sent(w.Via, w.Opaque)
 	}
 }

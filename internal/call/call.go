@@ -17,7 +17,7 @@ type Route struct {
 	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
 	VBucket      uint16
 	Prefixed     bool   // keys on the connection have their collection's id before them
-	Forward      bool   // the node is that of the forward map, which is of the call's ForwardRev
+	Forward      bool   // the node is that of the forward map, which is of Slow's ForwardRev
 	Reads        uint32 // how often the connection had read something when the request was appended
 }
 
@@ -26,13 +26,41 @@ type Route struct {
 // by a Dispatcher's NewCall. Its methods are for dispatchers.
 type Call struct {
 	State retry.State
-	wake  chan struct{} // of a call that is waited for; nil before it has been one
-	spare []byte        // memory for a compressed value, the request's or the answer's
+	wake  chan struct{}        // of a call that is waited for; nil before it has been one
+	slow  atomic.Pointer[Slow] // nil until it is needed
 
 	use
 }
 
-// use is what one use of a call's memory has: Reset makes it zero. State counts attempts on, and wake and spare stay.
+// Slow is what a call has beside its request that a good answer at the first attempt does not need. It is made by the
+// first that needs it, on whatever goroutine.
+type Slow struct {
+	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
+	ForwardRev uint64
+	// DuePlace is the dispatcher's: where it keeps the call's deadline.
+	DuePlace int32
+	// LostRaces counts connections that died between the pick and the write.
+	LostRaces uint8
+
+	watched atomic.Bool
+	held    atomic.Bool
+	stage   atomic.Uint32
+	unwatch atomic.Pointer[func() bool]
+	watcher Watcher // is told what becomes of the call, when calls are observed
+	// that attempts without success were metered: read units in the upper half, write units below
+	units atomic.Uint64
+}
+
+// Slow gives what the call has on the slow path.
+func (c *Call) Slow() *Slow {
+	if s := c.slow.Load(); s != nil {
+		return s
+	}
+	c.slow.CompareAndSwap(nil, &Slow{})
+	return c.slow.Load()
+}
+
+// use is what one use of a call's memory has: Reset makes it zero. State counts attempts on, and wake stays.
 type use struct {
 	Route Route
 	// Started and Deadline are in nanoseconds since the home's base.
@@ -46,47 +74,17 @@ type use struct {
 	sent     memd.Opcode // of the request that was encoded last
 	has      has         // does not change while the call is on its way
 	failed   bool        // err is set
-	observed bool        // watcher is set
+	observed bool        // Slow's watcher is set
 	inDoubt  bool
-	refused  bool // err is what the server has answered, and only the waiter knows of it
-	// LostRaces counts connections that died between the pick and the write.
-	LostRaces uint8
-	via       *Via  // the connection of the current attempt, nil without one
-	home      *Home // nil before the call is dispatched
-	err       error
+	refused  bool  // err is what the server has answered, and only the waiter knows of it
+	via      *Via  // the connection of the current attempt, nil without one
+	home     *Home // nil before the call is dispatched
+	err      error
 
-	// ForwardRev is the cluster map's whose forward map Route.Forward is about.
-	ForwardRev uint64
-	// policyHedge is asked for the hedges of calls that name none.
-	policyHedge func(op memd.Opcode) (h *Hedge, pinned bool)
-
-	unwatch atomic.Pointer[func() bool] // set only when the call is shared
-	watcher *watching                   // is told what becomes of the call, when calls are observed
-
-	// DuePlace is the dispatcher's: where it keeps the call's deadline.
-	DuePlace int32
-	watched  atomic.Bool // this and the next two change only when the call is shared, as do units
-	held     atomic.Bool
-	stage    atomic.Uint32
-	// that attempts without success were metered: read units in the upper half, write units below
-	units atomic.Uint64
-	// DurabilityMS is the timeout that a durable write tells the server.
-	DurabilityMS uint32
-
-	async *async // future and callback form
+	started *Started // future and callback form
 
 	Req Request
 	Res Response
-}
-
-// async is what a call has that its starter does not wait for.
-type async struct {
-	finish    func()        // callback form
-	done      chan struct{} // future form: closed when the call has finished
-	taken     chan struct{} // closed when the call is on its way or has ended; nil unless it waits for its turn
-	takenOnce atomic.Bool
-	outcome   sync.Once // future form: its outcome is made once
-	err       error     // the outcome
 }
 
 // Via is a connection as results and errors name it. It does not change.
@@ -122,7 +120,7 @@ const (
 	hasTurn                     // the starter waits for the call to be on its way
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // Req.spec is set
-	hasPolicy                   // policyHedge is set
+	hasPolicy                   // the runner may have hedges for calls that name none
 )
 
 type form uint8
@@ -146,12 +144,15 @@ func (c *Call) In(scope, collection string) {
 }
 
 // Reset makes a pooled call ready for its next use: it is as NewCall makes one, but that attempts go on counting and
-// that it keeps its channel and its spare memory: for compressed values, and for what few requests have.
+// that it keeps its channel and other memory: Slow, and what few requests have, both zero, and that of values.
 func (c *Call) Reset() {
 	c.State.Reset()
+	if s := c.slow.Load(); s != nil {
+		*s = Slow{}
+	}
 	own := c.Req.own
 	if c.Req.cold != nil {
-		*own = Cold{}
+		own.cold = Cold{}
 	}
 	c.use = use{}
 	c.Req.own = own

@@ -1,6 +1,9 @@
 package call
 
-import "github.com/couchcore/couchcore/retry"
+import (
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
 
 // Scope is as in Cold.
 func (r *Request) Scope() string {
@@ -101,4 +104,20 @@ func (r *Request) Verb() string {
 		return ""
 	}
 	return r.cold.Verb
+}
+
+// Needs are the features without which a connection cannot carry the request.
+func (r *Request) Needs() memd.Features {
+	if r.cold == nil {
+		return 0
+	}
+	return r.cold.needs
+}
+
+// packed is as in Cold.
+func (r *Request) packed() []byte {
+	if r.cold == nil {
+		return nil
+	}
+	return r.cold.packed
 }

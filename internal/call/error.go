@@ -235,9 +235,9 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
 	e.InDoubt = d.Ambiguous || !d.NotApplied && c.Is(Mutates)
 	if len(p.Frames) > 0 {
-		var f Facts
-		f.setFrames(p.Frames)
-		c.units.Add(uint64(f.ReadUnits)<<32 | uint64(f.WriteUnits))
+		var f frames
+		f.set(p.Frames)
+		c.Slow().units.Add(uint64(f.reads)<<32 | uint64(f.writes))
 	}
 	if p.Status != memd.StatusNotMyVBucket {
 		e.datatype = p.Datatype
@@ -359,7 +359,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 		se.readBody()
 	}
 	if ok {
-		direct.Retry, direct.units = c.State.Info(), c.units.Load()
+		direct.Retry, direct.units = c.State.Info(), c.units()
 		direct.InDoubt = direct.InDoubt || inDoubt
 		if began := c.began(); !began.IsZero() {
 			direct.Elapsed = time.Since(began)
@@ -368,7 +368,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	}
 	e := c.newError(KindOf(err, inDoubt, se))
 	e.InDoubt = inDoubt || se != nil && se.InDoubt
-	e.Cause, e.units = err, c.units.Load()
+	e.Cause, e.units = err, c.units()
 	var re *retry.Error
 	if errors.As(err, &re) {
 		e.Retry = re.Info
@@ -399,8 +399,8 @@ func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
 		return StageReply
 	case c.State.Info().Parked:
 		return StageBackoff
-	case Stage(c.stage.Load()) != StageNone && c.via == nil:
-		return Stage(c.stage.Load())
+	case c.stage() != StageNone && c.via == nil:
+		return c.stage()
 	}
 	return StageReply
 }
@@ -457,13 +457,13 @@ var reasonKinds = map[retry.Reason]*cberr.Kind{
 	retry.BucketNotReady:      cberr.BucketNotFound,
 }
 
-// Absent is the answer of a call whose failure err is a missing document; false for the failure of another call.
-func (c *Call) Absent(err error) (*Response, bool) {
-	e, ok := err.(*Error) //nolint:errorlint // made by this call
-	if ok {
-		c.Res.Facts = FactsOf(e)
+// Absent makes an answer of the call's failure err if that is a missing document, and the operation wants to know.
+func (c *Call) Absent(err error) bool {
+	if !c.Req.AbsentOK || !IsAbsent(err) {
+		return false
 	}
-	return &c.Res, ok
+	c.Res.Status = memd.StatusKeyNotFound
+	return true
 }
 
 // IsAbsent reports that the failure of a call is a missing document.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -45,17 +46,55 @@ type Completer interface {
 // Named is a Runner whose bucket has a name.
 type Named interface{ Name() string }
 
-// Future makes c a call that is started and not waited for. Finished is closed when it has finished.
-func (c *Call) Future() { c.form, c.async = formFuture, &async{done: make(chan struct{})} }
+// Future makes c a call that is started and not waited for. s.Finished is closed when it has finished. finish makes its
+// outcome; it may be called more than once and from several goroutines.
+func (c *Call) Future(s *Started, finish func()) {
+	s.finish = finish
+	c.form, c.started = formFuture, s
+}
 
 // Finished is closed when a call that is a future has finished.
-func (c *Call) Finished() <-chan struct{} { return c.async.done }
+func (c *Call) Finished() <-chan struct{} { return c.started.Finished() }
 
 // FinishFuture closes Finished of a call that was never dispatched.
-func (c *Call) FinishFuture() { close(c.async.done) }
+func (c *Call) FinishFuture() { c.started.end() }
 
 // Callback makes c a call whose end runs f, where it can't hold up anything else.
-func (c *Call) Callback(f func()) { c.form, c.async = formCallback, &async{finish: f} }
+func (c *Call) Callback(f func()) { c.form, c.started = formCallback, &Started{finish: f} }
+
+// Started is what a call has that its starter does not wait for. Its zero value is ready.
+type Started struct {
+	finish    func() // what to do with the outcome
+	done      atomic.Pointer[chan struct{}]
+	taken     chan struct{} // closed when the call is on its way or has ended; nil unless it waits for its turn
+	takenOnce atomic.Bool
+}
+
+// closed is the channel of calls that have finished before anything waited for them.
+var closed = func() *chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return &c
+}()
+
+// Finished is closed when the call, which is a future, has finished. The channel is made for the first that asks.
+func (s *Started) Finished() <-chan struct{} {
+	if c := s.done.Load(); c != nil {
+		return *c
+	}
+	c := make(chan struct{})
+	if s.done.CompareAndSwap(nil, &c) {
+		return c
+	}
+	return *s.done.Load()
+}
+
+// end closes what Finished gives, once.
+func (s *Started) end() {
+	if !s.done.CompareAndSwap(nil, closed) {
+		close(*s.done.Load())
+	}
+}
 
 // InBatch makes c one of the calls that g waits for.
 func (c *Call) InBatch(g *sync.WaitGroup) { c.form, c.group = formBatch, g }
@@ -93,7 +132,7 @@ func (c *Call) Cancel() bool {
 
 // Answer is the answer of a call that has succeeded, its value as the operation wants it.
 func (c *Call) Answer() (*Response, error) {
-	c.Res.arrived(c)
+	c.Res.of = c
 	if !c.Req.KeepCompressed {
 		if err := c.inflate(); err != nil {
 			return nil, err

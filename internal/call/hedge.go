@@ -1,9 +1,13 @@
 package call
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
@@ -29,30 +33,31 @@ type HedgePlan struct {
 	Observe func(ctx context.Context, scope, collection string) (of context.Context, end func(error))
 }
 
-// Hedger is a Dispatcher that can spread a read over a document's copies. Without it, and where a plan has fewer than
-// two copies, a hedged read is sent like any other.
-type Hedger interface{ HedgePlan(key []byte) HedgePlan }
-
-// SetHedge tells the call where to ask for the hedges that a policy has for its opcode. Dispatchers call it when they
-// give a call.
-func (c *Call) SetHedge(f func(op memd.Opcode) (h *Hedge, pinned bool)) {
-	c.policyHedge = f
-	c.has |= hasPolicy
+// Hedger is a Runner that can spread a read over a document's copies. Without it, and where a plan has fewer than two
+// copies, a hedged read is sent like any other.
+type Hedger interface {
+	HedgePlan(key []byte) HedgePlan
+	// PolicyHedge gives the hedges that a policy has for calls of the opcode that name none; nil for none. With pinned
+	// it holds for the others, too.
+	PolicyHedge(op memd.Opcode) (h *Hedge, pinned bool)
 }
+
+// HasPolicy tells the call that its runner, a Hedger, may have hedges for it. Dispatchers call it when they give one.
+func (c *Call) HasPolicy() { c.has |= hasPolicy }
 
 // MayHedge reports whether there may be anything that says so: Hedging tells. Most calls need not ask it.
 func (c *Call) MayHedge() bool { return c.Req.Hedge() != nil || c.has&hasPolicy != 0 }
 
 // Hedging is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
-func (c *Call) Hedging() *Hedge {
+func (c *Call) Hedging(run Runner) *Hedge {
 	// a replica that lags would say that there is nothing
 	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.MayHedge() {
 		return nil
 	}
 	h := c.Req.Hedge()
 	if c.has&hasPolicy != 0 {
-		if p, pinned := c.policyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry() == nil {
+		if p, pinned := run.(Hedger).PolicyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry() == nil {
 			h = p // nil when a pinned entry has another policy
 		}
 	}
@@ -60,4 +65,168 @@ func (c *Call) Hedging() *Hedge {
 		return nil
 	}
 	return h
+}
+
+// hedged is one read on its way to several copies.
+type hedged struct {
+	on   Runner
+	h    *Hedge
+	plan HedgePlan
+	req  Request // what every attempt sends, but for the copy
+
+	mu     sync.Mutex
+	active error // how the active copy's read has failed
+}
+
+// Hedge runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it is.
+// The call itself is not sent then: it only says what to send. The read that has won goes to use, for its answer.
+func (c *Call) Hedge(ctx context.Context, run Runner, use func(won *Call) error) (done bool, err error) {
+	h := c.Hedging(run)
+	if h == nil {
+		return false, nil
+	}
+	p, ok := run.(Hedger)
+	if !ok || c.Req.Validate(SpecOf(memd.OpGet)) != nil {
+		return false, nil
+	}
+	plan := p.HedgePlan(c.Req.Key)
+	if len(plan.Copies) < 2 {
+		return false, nil
+	}
+	x := &hedged{on: run, h: h, plan: plan}
+	x.req.CopyFrom(&c.Req)
+	// A read that has lost may still be encoding when the caller has its answer and its key back.
+	x.req.Key = bytes.Clone(c.Req.Key)
+	x.req.Into = nil
+	x.req.Own().Retry, x.req.Own().Hedge = plan.Once, nil
+	if x.req.Timeout == 0 {
+		x.req.Timeout = plan.Timeout
+	}
+	if plan.Observe != nil {
+		of, end := plan.Observe(ctx, x.req.Scope(), x.req.Collection())
+		defer func() { end(err) }()
+		ctx = of
+	}
+	won, err := x.run(ctx)
+	if err == nil {
+		err = use(won)
+		run.Release(won)
+	}
+	return true, err
+}
+
+func (x *hedged) run(ctx context.Context) (*Call, error) {
+	began := time.Now()
+	inner, cancel := context.WithTimeout(ctx, x.req.Timeout)
+	defer cancel()
+	won, stats, err := hedge.Do(inner, hedge.Policy{
+		MaxAttempts: min(x.h.MaxAttempts, len(x.plan.Copies)), Delay: x.h.Delay, NonFatal: x.nonFatal, Idempotent: true,
+		Throttle: x.plan.Throttle,
+	}, x.try)
+	if x.plan.Done != nil {
+		x.plan.Done(stats)
+	}
+	if err == nil {
+		return won, nil
+	}
+	x.mu.Lock()
+	if x.active != nil {
+		err = x.active // of all failures the one that says most about the document
+	}
+	x.mu.Unlock()
+	if retry.Transparent(err) && inner.Err() == nil { // no read has reached the active copy: wait for a way to it
+		return x.read(inner, 0, x.plan.Wait)
+	}
+	var e *Error
+	if !errors.As(err, &e) { // the context's own cause, or an attempt that panicked
+		c := NewCall()
+		c.Req.CopyFrom(&x.req)
+		c.Bind(&Home{Base: began})
+		if inner.Err() != nil {
+			err = ContextEnded(err, errors.Is(inner.Err(), context.DeadlineExceeded))
+		}
+		return nil, c.Translate(err, false)
+	}
+	return nil, err
+}
+
+// read reads from one copy, 0 being the active one.
+func (x *hedged) read(ctx context.Context, n int, s retry.Strategy) (*Call, error) {
+	c := x.on.NewCall()
+	c.Req.CopyFrom(&x.req)
+	c.Req.Own().Retry = s
+	if n > 0 {
+		c.Req.Opcode, c.Req.Own().Replica = memd.OpGetReplica, n
+	}
+	if err := c.Run(ctx, x.on); err != nil {
+		x.on.Release(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// try is one attempt.
+func (x *hedged) try(ctx context.Context, n int, avoid *hedge.Avoid) (*Call, error) {
+	avoid.Use(x.plan.Copies[n])
+	c, err := x.read(ctx, n, x.plan.Once)
+	switch {
+	case err == nil:
+	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
+		err = &lagging{err}
+	case n == 0 && (retry.Transparent(err) ||
+		!errors.Is(err, cberr.RequestCanceled)): // which it is when another read has ended the call
+		x.mu.Lock()
+		x.active = err
+		x.mu.Unlock()
+	}
+	return c, err
+}
+
+// lagging is a replica that has no such document, which says little.
+type lagging struct{ error }
+
+func (e *lagging) Unwrap() error { return e.error }
+
+func (x *hedged) nonFatal(err error) bool {
+	var l *lagging
+	return errors.As(err, &l) || hedge.NonFatal(x.h.NonFatal)(err)
+}
+
+// HedgeAsync runs a call that is to be hedged without waiting, and tells done the outcome. Its goroutine ends with the
+// call: at its deadline at the latest.
+func (c *Call) HedgeAsync(ctx context.Context, run Runner, use func(won *Call) error, done func(error)) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.Bind(&Home{Owner: &hedgedOwner{cancel}})
+	go func() {
+		defer cancel(nil)
+		hedged, err := c.Hedge(ctx, run, use)
+		if !hedged {
+			single := run.NewCall()
+			single.Req.CopyFrom(&c.Req)
+			if err = single.Run(ctx, run); err == nil {
+				err = use(single)
+			}
+			run.Release(single)
+		}
+		c.State.Finish()
+		done(err)
+	}()
+}
+
+// hedgedOwner cancels a hedged read that was started and not waited for.
+type hedgedOwner struct{ cancel context.CancelCauseFunc }
+
+// Redispatch implements Owner. There is nothing to send: the reads are calls of their own.
+func (o *hedgedOwner) Redispatch(*Call) {}
+
+// Complete implements Owner.
+func (o *hedgedOwner) Complete(f func()) { f() }
+
+// Cancel implements Owner.
+func (o *hedgedOwner) Cancel(c *Call, cause error) bool {
+	if c.Ended() {
+		return false
+	}
+	o.cancel(cause)
+	return true
 }

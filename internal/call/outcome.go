@@ -35,10 +35,16 @@ func (c *Call) left() {
 	if !c.shared() {
 		return
 	}
-	if c.held.Load() {
+	s := c.slow.Load()
+	if s == nil {
+		return
+	}
+	if s.held.Load() {
 		c.letGo()
 	}
-	c.unwatched()
+	if stop := s.unwatch.Load(); stop != nil { // lets go of the caller's context
+		(*stop)()
+	}
 }
 
 func (c *Call) set(p *memd.Packet, owned bool) {
@@ -46,9 +52,10 @@ func (c *Call) set(p *memd.Packet, owned bool) {
 	if p.Datatype&memd.DatatypeSnappy != 0 {
 		into = nil
 		if !c.Req.KeepCompressed { // it is inflated into other memory before anybody sees it
-			c.Res.set(p, c.spare[:0], owned)
-			if cap(c.Res.Value) <= maxSparePacked {
-				c.spare = c.Res.Value
+			k := c.Req.kept()
+			c.Res.set(p, k.spare[:0], owned)
+			if cap(c.Res.Value) <= maxKept {
+				k.spare = c.Res.Value
 			}
 			return
 		}
@@ -89,15 +96,15 @@ func (c *Call) Done(err error, inDoubt bool) {
 
 // Taken says that a call which has waited for its turn is on its way.
 func (c *Call) Taken() {
-	if c.has&hasTurn != 0 && c.async.takenOnce.CompareAndSwap(false, true) {
-		close(c.async.taken)
+	if c.has&hasTurn != 0 && c.started.takenOnce.CompareAndSwap(false, true) {
+		close(c.started.taken)
 	}
 }
 
 // AwaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
 func (c *Call) AwaitTurn() {
-	if c.has&hasTurn != 0 && Stage(c.stage.Load()) == StageRoom {
-		<-c.async.taken
+	if c.has&hasTurn != 0 && c.stage() == StageRoom {
+		<-c.started.taken
 	}
 }
 
@@ -110,35 +117,31 @@ func (c *Call) deliver() {
 	case formBatch:
 		c.group.Done()
 	case formFuture:
-		close(c.async.done)
-		if c.observed { // it may never be waited for
-			c.home.Owner.Complete(func() { _ = c.Outcome() })
-		}
-	case formCallback:
-		if c.home == nil {
-			c.async.finish()
+		if !c.observed {
+			c.started.end()
 			return
 		}
-		c.home.Owner.Complete(c.async.finish)
+		c.home.Owner.Complete(func() { // it may never be waited for, and the observer is told
+			c.started.finish()
+			c.started.end()
+		})
+	case formCallback:
+		if c.home == nil {
+			c.started.finish()
+			return
+		}
+		c.home.Owner.Complete(c.started.finish)
 	}
 }
 
-// Outcome gives the finished call's error, translated: nil, or a *Error.
+// Outcome gives the finished call's error, translated: nil, or a *Error. It is called once.
 func (c *Call) Outcome() error {
-	if c.form == formFuture {
-		c.async.outcome.Do(func() { c.async.err = c.settle() })
-		return c.async.err
-	}
-	return c.settle()
-}
-
-func (c *Call) settle() error {
 	err := c.result()
 	if c.observed {
 		if c.Req.AbsentOK && IsAbsent(err) { // an answer, to the observer too
-			c.watcher.Done(nil)
+			c.Slow().watcher.Done(nil)
 		} else {
-			c.watcher.Done(err)
+			c.Slow().watcher.Done(err)
 		}
 	}
 	return err
@@ -146,10 +149,6 @@ func (c *Call) settle() error {
 
 func (c *Call) result() error {
 	if !c.failed {
-		if c.shared() { // only such a call can have a history
-			c.Res.Facts.Retry = c.State.Kept()
-			c.Res.Facts.addUnits(c.units.Load())
-		}
 		return nil
 	}
 	return c.Translate(c.err, c.inDoubt)

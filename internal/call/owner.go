@@ -43,15 +43,18 @@ func (c *Call) Owner() Owner {
 // letGo has the owner forget an ended call, which would otherwise stay in memory until its deadline.
 func (c *Call) letGo() {
 	if h, ok := c.Owner().(Holder); ok && h.LetGo(c) {
-		c.held.Store(false)
+		c.Slow().held.Store(false)
 	}
 }
 
 // MarkHeld says once whether the call still needs a deadline outside of a connection.
-func (c *Call) MarkHeld() bool { return c.held.CompareAndSwap(false, true) }
+func (c *Call) MarkHeld() bool { return c.Slow().held.CompareAndSwap(false, true) }
 
 // Held reports whether MarkHeld has said so, and the call's owner still keeps its deadline.
-func (c *Call) Held() bool { return c.shared() && c.held.Load() }
+func (c *Call) Held() bool {
+	s := c.slow.Load()
+	return s != nil && s.held.Load()
+}
 
 // Stage is what a call waits for, or waited for when it ended.
 type Stage uint32
@@ -87,7 +90,15 @@ func (s Stage) String() string {
 }
 
 // SetStage records what the call waits for outside of a connection.
-func (c *Call) SetStage(s Stage) { c.stage.Store(uint32(s)) }
+func (c *Call) SetStage(s Stage) { c.Slow().stage.Store(uint32(s)) }
+
+// stage is what SetStage has recorded last.
+func (c *Call) stage() Stage {
+	if s := c.slow.Load(); s != nil {
+		return Stage(s.stage.Load())
+	}
+	return StageNone
+}
 
 // began is when the call was dispatched; zero before.
 func (c *Call) began() time.Time {

@@ -26,7 +26,7 @@ func (c *Call) Prepare(ctx context.Context) error {
 	c.Req.simple = c.Req.isSimple(spec)
 	if c.Req.Block() && (c.form == formFuture || c.form == formCallback) {
 		c.has |= hasTurn
-		c.async.taken = make(chan struct{})
+		c.started.taken = make(chan struct{})
 	}
 	if ctx.Done() != nil {
 		c.has |= hasContext

@@ -45,12 +45,17 @@ type Request struct {
 	Key, Value []byte
 	CAS        uint64
 	Timeout    time.Duration
-	Needs      memd.Features // without which a connection cannot carry the request
 	extras     [maxReqExtras]byte
-	packed     []byte // the value, compressed; nil when it is sent as it is
 
 	cold *Cold // nil until it is needed
-	own  *Cold // memory for it, which stays; nil before the first need
+	own  *kept // nil before the first need
+}
+
+// kept is memory of a request that the next request in the same place has again.
+type kept struct {
+	cold  Cold
+	body  []byte // of Body
+	spare []byte // for a compressed value, the request's or the answer's
 }
 
 // Cold is what few requests have.
@@ -70,21 +75,51 @@ type Cold struct {
 
 	// ServerGroup is the only group of nodes that may answer a request to a replica; "" means any.
 	ServerGroup string
-	Node        int     // with Pinned: the node's index that must answer
-	Verb        string  // what errors call the operation; "" means its opcode's name
-	order       []uint8 // the caller's index of each path; nil when they are as the caller gave them
-	spec        *Spec   // of an operation that has no row in the table
+	Node        int           // with Pinned: the node's index that must answer
+	Verb        string        // what errors call the operation; "" means its opcode's name
+	order       []uint8       // the caller's index of each path; nil when they are as the caller gave them
+	spec        *Spec         // of an operation that has no row in the table
+	needs       memd.Features // without which a connection cannot carry the request
+	packed      []byte        // the value, compressed; nil when it is sent as it is
+	// DurabilityMS is the timeout that a durable write tells the server. It is the dispatcher's.
+	DurabilityMS uint32
 }
 
 // Own gives the request memory for what few requests have. What is written there lasts until the call is used again.
 func (r *Request) Own() *Cold {
 	if r.cold == nil {
-		if r.own == nil {
-			r.own = &Cold{}
-		}
-		r.cold = r.own
+		r.cold = &r.kept().cold
 	}
 	return r.cold
+}
+
+func (r *Request) kept() *kept {
+	if r.own == nil {
+		r.own = &kept{}
+	}
+	return r.own
+}
+
+// maxKept bounds what is kept of a value.
+const maxKept = 64 << 10
+
+// Body gives memory for a value of n bytes that the operation makes: an empty slice. It stays, as Own's does.
+func (r *Request) Body(n int) []byte {
+	k := r.kept()
+	switch {
+	case n > maxKept:
+		return make([]byte, 0, n)
+	case cap(k.body) < n:
+		k.body = make([]byte, 0, n)
+	}
+	return k.body
+}
+
+// Require adds features without which a connection cannot carry the request.
+func (r *Request) Require(f memd.Features) {
+	if f != 0 {
+		r.Own().needs |= f
+	}
 }
 
 // CopyFrom makes the request one that sends the same.
@@ -121,7 +156,7 @@ func (r *Request) NotSimple() { r.simple = false }
 func (r *Request) isSimple(s *Spec) bool {
 	return s.Has(Keyed) && s.Has(CollectionAware) && r.Opcode != memd.OpObserve && r.Datatype&^memd.DatatypeJSON == 0 &&
 		r.Durability == 0 && !r.PreserveExpiry && r.OnBehalfOf() == "" && r.InDefaultCollection() &&
-		r.Replica() == 0 && !r.Pinned && !r.ByVBucket && r.Needs == 0 && r.Capability() == "" && r.Connection() == ""
+		r.Replica() == 0 && !r.Pinned && !r.ByVBucket && r.Needs() == 0 && r.Capability() == "" && r.Connection() == ""
 }
 
 // maxReqExtras is more than any row of the table allows.

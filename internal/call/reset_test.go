@@ -14,7 +14,7 @@ import (
 // stays are the fields that a call keeps when it is used again, and why.
 var stays = map[string]string{
 	"wake":        "the channel belongs to the memory, and is empty between two uses",
-	"spare":       "memory for compressed values, which is only written to",
+	"slow":        "memory for the slow path, which is zero",
 	"State.ph":    "attempts go on counting",
 	"use.Req.own": "memory for what few requests have, which is zero",
 }
@@ -25,11 +25,14 @@ func TestNothingOfACallSurvivesIntoTheNextUseOfItsMemory(t *testing.T) {
 	for range 3 {
 		c := NewCall()
 		filled := fill(reflect.ValueOf(c).Elem())
-		filled += fill(reflect.ValueOf(c.Req.own).Elem())
-		c.Req.cold = c.Req.own
+		filled += fill(reflect.ValueOf(c.Req.own).Elem()) + fill(reflect.ValueOf(c.slow.Load()).Elem())
+		c.Req.cold = &c.Req.own.cold
 		require.Greater(t, filled, 80, "the fields of a call, of its request and of its answer")
 		c.Reset()
-		require.Zero(t, *c.Req.own)
+		require.Zero(t, c.Req.own.cold)
+		for _, left := range leftIn(reflect.ValueOf(c.slow.Load()).Elem(), "") {
+			require.Fail(t, "survives Reset", left)
+		}
 		for _, left := range leftIn(reflect.ValueOf(c).Elem(), "") {
 			require.Contains(t, stays, left, "the field survives Reset")
 		}
@@ -99,7 +102,7 @@ func fillAtomic(v reflect.Value) int {
 func garbageFor(i reflect.Type) reflect.Type {
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[*Error](), reflect.TypeFor[anyStrategy](), reflect.TypeFor[anyContext](),
-		reflect.TypeFor[anyOwner](),
+		reflect.TypeFor[anyOwner](), reflect.TypeFor[outcomeWatcher](),
 	} {
 		if t.Implements(i) {
 			return t

@@ -14,11 +14,10 @@ type Response struct {
 	Datatype  memd.Datatype
 	Status    memd.Status
 	extrasLen uint8
-	CAS       uint64
-	Value     []byte
-	extras    [24]byte
-
-	Facts Facts
+	frames
+	CAS    uint64
+	Value  []byte
+	extras [24]byte
 
 	long *long // nil for an answer of one packet without a key
 	of   *Call // that it answers, nil before its owner wants the answer
@@ -90,8 +89,21 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 	l.parts = append(l.parts, pt)
 }
 
-// arrived says how the answer came. It runs on the goroutine that wants the result.
-func (r *Response) arrived(c *Call) { r.of, r.Facts.Via = c, c.via }
+// Facts says how the answer came.
+func (r *Response) Facts() Facts {
+	c := r.of
+	f := Facts{
+		Via: c.via, Duration: r.duration, HasDuration: r.hasDuration, ReadUnits: r.reads, WriteUnits: r.writes,
+	}
+	if c.shared() { // only such a call can have a history
+		f.Retry = c.State.Kept()
+		f.addUnits(c.units())
+	}
+	return f
+}
+
+// Absent says that there is no such document, of an answer to a request for which that is one.
+func (r *Response) Absent() bool { return r.Status == memd.StatusKeyNotFound }
 
 // VBucket is the vbucket that the request was for.
 func (r *Response) VBucket() uint16 { return r.of.Route.VBucket }
@@ -134,7 +146,7 @@ func (r *Response) set(p *memd.Packet, into []byte, owned bool) {
 		r.Value = exact(p.Value)
 	}
 	if len(p.Frames) > 0 {
-		r.Facts.setFrames(p.Frames)
+		r.frames.set(p.Frames)
 	}
 }
 
@@ -155,9 +167,16 @@ type Facts struct {
 	HasDuration           bool
 }
 
-func (f *Facts) setFrames(frames []byte) {
-	for len(frames) > 0 {
-		id, data, left, err := memd.NextFrame(frames)
+// frames are what the framing extras of an answer say.
+type frames struct {
+	hasDuration   bool
+	duration      uint16
+	reads, writes uint32
+}
+
+func (f *frames) set(raw []byte) {
+	for len(raw) > 0 {
+		id, data, left, err := memd.NextFrame(raw)
 		if err != nil {
 			return
 		}
@@ -165,18 +184,26 @@ func (f *Facts) setFrames(frames []byte) {
 			v := binary.BigEndian.Uint16(data)
 			switch id {
 			case memd.FrameServerDuration:
-				f.Duration, f.HasDuration = v, true
+				f.duration, f.hasDuration = v, true
 			case memd.FrameReadUnits:
-				f.ReadUnits += uint32(v)
+				f.reads += uint32(v)
 			case memd.FrameWriteUnits:
-				f.WriteUnits += uint32(v)
+				f.writes += uint32(v)
 			}
 		}
-		frames = left
+		raw = left
 	}
 }
 
-// addUnits adds units as a Call counts them.
+// units are what the call's attempts without success were metered, as a Slow counts them.
+func (c *Call) units() uint64 {
+	if s := c.slow.Load(); s != nil {
+		return s.units.Load()
+	}
+	return 0
+}
+
+// addUnits adds units as a Slow counts them.
 func (f *Facts) addUnits(u uint64) {
 	f.ReadUnits += uint32(u >> 32)
 	f.WriteUnits += uint32(u)

@@ -46,7 +46,6 @@ type Compression struct {
 const (
 	defaultMinSize  = 32
 	defaultMinRatio = 0.83
-	maxSparePacked  = 64 << 10
 )
 
 // CompressionError is a value that says it is compressed and cannot be inflated: it is corrupt, or larger than the
@@ -199,12 +198,13 @@ func (c *Call) Pack(p *Packer) {
 		return
 	}
 	r.packTried, r.simple = true, false
-	out := p.encode(c.spare, r.Value)
-	if out != nil && cap(out) <= maxSparePacked {
-		c.spare = out[:0]
+	k := r.kept()
+	out := p.encode(k.spare, r.Value)
+	if out != nil && cap(out) <= maxKept {
+		k.spare = out[:0]
 	}
 	if out != nil && p.worth(out, r.Value) {
-		r.packed = out
+		r.Own().packed = out
 	}
 	c.guard.Store(0)
 }

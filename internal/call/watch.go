@@ -9,7 +9,7 @@ import (
 
 // Watch makes the end of the caller's context end the call. It may be called more than once, from anywhere.
 func (c *Call) Watch() {
-	if !c.Cancelable() || !c.watched.CompareAndSwap(false, true) {
+	if !c.Cancelable() || !c.Slow().watched.CompareAndSwap(false, true) {
 		return
 	}
 	c.Share()
@@ -20,7 +20,7 @@ func (c *Call) Watch() {
 		}
 		c.home.Owner.Cancel(c, cause)
 	})
-	c.unwatch.Store(&stop)
+	c.Slow().unwatch.Store(&stop)
 	if c.State.Phase() == retry.PhaseDone {
 		stop()
 	}
@@ -30,13 +30,9 @@ func (c *Call) Watch() {
 func (c *Call) Cancelable() bool { return c.has&hasContext != 0 }
 
 // Unwatched reports whether the caller's context can end the call and Watch has not been called yet.
-func (c *Call) Unwatched() bool { return c.Cancelable() && !c.watched.Load() }
-
-// unwatched lets go of the caller's context.
-func (c *Call) unwatched() {
-	if stop := c.unwatch.Load(); stop != nil {
-		(*stop)()
-	}
+func (c *Call) Unwatched() bool {
+	s := c.slow.Load()
+	return c.Cancelable() && (s == nil || !s.watched.Load())
 }
 
 // Watcher is told what becomes of a call. Its methods must not block; all but Done are called on connections' readers
@@ -53,14 +49,11 @@ type Watcher interface {
 }
 
 // ObserveAttempts has w told what becomes of the call and of its attempts.
-func (c *Call) ObserveAttempts(w Watcher) { c.watcher, c.observed = &watching{w}, true }
-
-// watching is behind a pointer, because calls that are not observed need no room for it.
-type watching struct{ Watcher }
+func (c *Call) ObserveAttempts(w Watcher) { c.Slow().watcher, c.observed = w, true }
 
 // Observe has f told the call's outcome, once, on a goroutine that is no connection's.
 func (c *Call) Observe(f func(err error)) {
-	if c.watcher, c.observed = nil, false; f != nil {
+	if c.observed = false; f != nil {
 		c.ObserveAttempts(outcomeWatcher(f))
 	}
 }
@@ -83,13 +76,13 @@ func (f outcomeWatcher) Done(err error) { f(err) }
 // AttemptFailed implements retry.Attempter.
 func (c *Call) AttemptFailed(cause error) {
 	if c.observed {
-		c.watcher.Failed(cause)
+		c.Slow().watcher.Failed(cause)
 	}
 }
 
 // NotSent says that nothing of the call's attempt has left.
 func (c *Call) NotSent() {
 	if c.observed {
-		c.watcher.Unsent()
+		c.Slow().watcher.Unsent()
 	}
 }

@@ -49,7 +49,7 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 
 // appendHead is AppendTo but for the value, which is what must follow; nil with an error. It may be r's own.
 func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error) {
-	if missing := r.Needs &^ w.Features; missing != 0 {
+	if missing := r.Needs() &^ w.Features; missing != 0 {
 		return dst, nil, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
 	if r.Connection() != "" && (w.Via == nil || r.Connection() != w.Via.Local) {
@@ -73,7 +73,7 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 	}
 	value = r.Value
 	if dt&^r.Datatype&memd.DatatypeSnappy != 0 {
-		value = r.packed
+		value = r.cold.packed
 	}
 	var place [8]byte
 	pre, key, extras, value := r.wireParts(place[:0], pre, value, w)
@@ -181,7 +181,7 @@ func (r *Request) wireDatatype(w *Wire) (memd.Datatype, error) {
 	case dt&memd.DatatypeXattr != 0 && !w.Features.Has(memd.FeatureXattr):
 		return 0, &FeatureError{memd.FeatureXattr}
 	}
-	if r.packed != nil && w.Features.Has(memd.FeatureSnappy) {
+	if r.packed() != nil && w.Features.Has(memd.FeatureSnappy) {
 		dt |= memd.DatatypeSnappy
 	}
 	return dt, nil

@@ -55,7 +55,7 @@ func (c *Conn) sweep() {
 			s.word.Store(uint64(uint32(v))&^3 | slotOrphan)
 		default:
 			next = min(next, call.Deadline)
-			durable = durable || call.DurabilityMS != 0
+			durable = durable || call.Req.Durability != 0
 			switch {
 			case !call.Unwatched():
 			case call.Started+int64(watchTick) > now:
@@ -110,7 +110,7 @@ func (c *Conn) Durable() bool {
 		if !ok {
 			continue
 		}
-		durable := s.call.DurabilityMS != 0
+		durable := s.call.Req.Durability != 0
 		s.word.Store(v)
 		if durable {
 			return true

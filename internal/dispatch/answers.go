@@ -94,7 +94,7 @@ func (r *Router) judgeMoved(cl claimed) {
 		t := pk.nodeFor(cl.c, &r.view, r.next.Load())
 		moved = t.node != nil && t.node.addr != cl.err.Endpoint
 		if !moved && pk.forward(cl.c, t.vbucket, cl.err.Endpoint) != nil {
-			cl.c.Route.Forward, cl.c.ForwardRev = true, pk.snap.Rev
+			cl.c.Route.Forward, cl.c.Slow().ForwardRev = true, pk.snap.Rev
 			moved = true
 		}
 	}
@@ -146,7 +146,8 @@ func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 	c.Share()
 	c.NotSent()
 	since := p.r.o.Orchestrator.Wakes()
-	if c.LostRaces++; cut || c.LostRaces > 4 {
+	s := c.Slow()
+	if s.LostRaces++; cut || s.LostRaces > 4 {
 		why := retry.WriteFailed
 		if !cut {
 			why = retry.SocketNotAvailable

@@ -26,12 +26,12 @@ func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].Deadline < h[j].Deadline }
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].DuePlace, h[j].DuePlace = int32(i), int32(j)
+	h[i].Slow().DuePlace, h[j].Slow().DuePlace = int32(i), int32(j)
 }
 
 func (h *dueHeap) Push(x any) {
 	c := x.(*call.Call) //nolint:forcetypeassert // only calls are pushed
-	c.DuePlace = int32(len(*h))
+	c.Slow().DuePlace = int32(len(*h))
 	*h = append(*h, c)
 }
 
@@ -41,7 +41,7 @@ func (h *dueHeap) Pop() any {
 	c := old[n-1]
 	old[n-1] = nil
 	*h = old[:n-1]
-	c.DuePlace = -1
+	c.Slow().DuePlace = -1
 	return c
 }
 
@@ -67,7 +67,7 @@ func (d *deadlines) add(c *call.Call) {
 func (d *deadlines) remove(c *call.Call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := int(c.DuePlace)
+	i := int(c.Slow().DuePlace)
 	if i < 0 || i >= len(d.heap) || d.heap[i] != c {
 		return false
 	}

@@ -163,7 +163,7 @@ func (pk *picker) copyOf(c *call.Call, vb uint16) (n *node, forward bool) {
 		i, _ := call.PickReplica(layout{pk}, vb, c.Req.Replica(), c.Req.Wrap, c.Req.ServerGroup())
 		return pk.node(i), false
 	}
-	if forward = c.Route.Forward && c.ForwardRev == pk.snap.Rev; forward {
+	if forward = c.Route.Forward && c.Slow().ForwardRev == pk.snap.Rev; forward {
 		if i := pk.snap.ForwardIndex(vb); i >= 0 {
 			return pk.node(i), true
 		}
@@ -174,7 +174,7 @@ func (pk *picker) copyOf(c *call.Call, vb uint16) (n *node, forward bool) {
 // forward is the node that the call's vbucket moves to, if that is another one than has refused the call; nil when it
 // is not, or the call was turned there before.
 func (pk *picker) forward(c *call.Call, vb uint16, refusedBy string) *node {
-	if c.Req.Replica() != 0 || c.Route.Forward && c.ForwardRev == pk.snap.Rev {
+	if c.Req.Replica() != 0 || c.Route.Forward && c.Slow().ForwardRev == pk.snap.Rev {
 		return nil
 	}
 	if n := pk.node(pk.snap.ForwardIndex(vb)); n != nil && n.addr != refusedBy {

@@ -48,7 +48,7 @@ func (r *Router) SetPolicies(p *Policies) {
 // mayHedge tells a new call whether to ask for hedges.
 func (r *Router) mayHedge(c *call.Call) {
 	if r.policies.Load() != nil {
-		c.SetHedge(r.hedges)
+		c.HasPolicy()
 	}
 }
 
@@ -71,8 +71,8 @@ func (ps *Policies) govern(c *call.Call, limit time.Duration) time.Duration {
 	return limit
 }
 
-// hedge is what calls ask for the hedges of their opcode.
-func (r *Router) hedge(op memd.Opcode) (*call.Hedge, bool) {
+// PolicyHedge implements call.Hedger.
+func (r *Router) PolicyHedge(op memd.Opcode) (*call.Hedge, bool) {
 	ps := r.policies.Load()
 	if ps == nil {
 		return nil, false

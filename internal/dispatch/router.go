@@ -86,7 +86,6 @@ type Router struct {
 	sorted   sync.Pool   // of *byPipeline
 	picker   atomic.Pointer[picker]
 	policies atomic.Pointer[Policies]
-	hedges   func(op memd.Opcode) (h *call.Hedge, pinned bool)
 	colls    *collections.Cache
 	due      deadlines
 	work     executor
@@ -128,7 +127,6 @@ func New(o Options) *Router {
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any { return call.NewCall() }
 	r.policies.Store(o.Policies)
-	r.hedges = r.hedge
 	r.colls = collections.New(collections.Options{Lookup: r.lookup})
 	r.view = surroundings{ids: r.colls, connected: r.connected}
 	r.due.init(o.Base, r.expire)
@@ -203,7 +201,7 @@ func (r *Router) admit(c *call.Call, now int64) {
 		}
 	}
 	if durable {
-		c.DurabilityMS = serverTime(time.Duration(c.Deadline - now))
+		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - now))
 	}
 	if r.o.Instruments != nil {
 		r.observe(c)
@@ -226,8 +224,8 @@ func (r *Router) Redispatch(c *call.Call) {
 
 // renew prepares a call for its next attempt. The server of a durable write gets its share of the time that is left.
 func (r *Router) renew(c *call.Call) {
-	if c.DurabilityMS != 0 {
-		c.DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
+	if c.Req.Durability != memd.DurabilityNone {
+		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}
 }
 

@@ -35,7 +35,7 @@ func TestARoom(t *testing.T) {
 		w := &room{r: r, mu: &r.mu, door: d}
 		enter := func() *call.Call {
 			c := r.NewCall()
-			c.Future()
+			c.Future(&call.Started{}, nil)
 			c.Req.Opcode, c.Req.Key = memd.OpGet, []byte("k")
 			require.NoError(t, c.Prepare(t.Context()))
 			r.admit(c, r.now())

@@ -1,4 +1,4 @@
-package kv
+package call
 
 import (
 	"context"
@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/cberr"
-	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
 )
 
 // failing is a dispatcher whose calls fail at once.
 type failing struct{ cause error }
 
-func (failing) NewCall() *call.Call     { return call.NewCall() }
-func (failing) Release(*call.Call)      {}
-func (f failing) Dispatch(c *call.Call) { c.Fail(f.cause) }
+func (failing) NewCall() *Call     { return NewCall() }
+func (failing) Release(*Call)      {}
+func (f failing) Dispatch(c *Call) { c.Fail(f.cause) }
 
 // A hedged read's failure is that of the active copy, unless that read was only canceled because another one had ended
 // the call.
@@ -25,11 +25,8 @@ func TestACanceledReadSaysNothingAboutTheActiveCopy(t *testing.T) {
 		cberr.TemporaryFailure: true, cberr.UnambiguousTimeout: true,
 		cberr.RequestCanceled: false,
 	} {
-		x := &hedged[GetResult, Get]{
-			on: failing{cause}, op: Get{Key: []byte("k")},
-			plan: call.HedgePlan{Copies: []string{"a", "b"}},
-		}
-		x.req.Key, x.req.Timeout = []byte("k"), time.Second
+		x := &hedged{on: failing{cause}, plan: HedgePlan{Copies: []string{"a", "b"}}}
+		x.req.Opcode, x.req.Key, x.req.Timeout = memd.OpGet, []byte("k"), time.Second
 		_, err := x.try(context.Background(), 0, nil)
 		require.ErrorIs(t, err, cause)
 		require.Equal(t, says, x.active != nil, cause)
