@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
@@ -26,6 +27,7 @@ type explainCmd struct {
 	ErrorMap     string `placeholder:"FILE" help:"The error map of the kv node that answered (default: none)."`
 	Strategy     string `placeholder:"STRATEGY" help:"fast-fail, best-effort or @policy.json (default: fast-fail)."`
 	MostAttempts int    `placeholder:"N" help:"The most attempts that a policy file may ask for (default: 5)."`
+	OwnStrategy  string `placeholder:"STRATEGY" help:"The strategy that the call names itself: fast-fail or best-effort (default: none)."`
 	Idempotent   bool   `help:"The operation is idempotent, although its kind is not (default: no)."`
 	Readonly     bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
 	Prepared     bool   `help:"The client keeps the plan of the statement (default: no)."`
@@ -40,6 +42,9 @@ type explained struct {
 	DelayMS   []float64  `json:"delay_ms"` // the least and the most; null when there is no retry
 	Error     *errorKind `json:"error"`
 	Consulted bool       `json:"consulted_strategy"`
+	// Unpaid says that the delay passes, and that the token bucket of the policy file cannot pay for the retry then.
+	Unpaid  bool     `json:"unpaid,omitempty"`
+	Assumes []string `json:"assumes,omitempty"`
 	// Policy is the entry of a policy file as the client understands it.
 	Policy json.RawMessage `json:"policy,omitempty"`
 }
@@ -57,7 +62,10 @@ func (c *explainCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	res := explained{Decision: "fail", Consulted: o.consulted, Policy: json.RawMessage(o.applied.policy)}
+	res := explained{
+		Decision: "fail", Consulted: o.consulted, Policy: json.RawMessage(o.applied.policy), Unpaid: o.unpaid,
+		Assumes: o.applied.assumes(),
+	}
 	if o.reason != nil {
 		res.Reason = new(o.reason.String())
 	}
@@ -119,8 +127,12 @@ func (a *app) showExplained(x *explanation, j prospect, res explained) error {
 	if text := j.applied.policy; text != "" {
 		lines = append(lines, [2]string{"policy", text})
 	}
-	if budget := j.applied.budget; budget != nil && j.consulted {
-		lines = append(lines, [2]string{"budget", budget(j.kind)})
+	if file := j.applied.file; j.applied.budgeted() && j.consulted {
+		lines = append(lines, [2]string{"budget", fmt.Sprintf("%s, a retry after this failure (%v) costs %d",
+			file.Bucket(), j.kind, file.Cost(j.kind))})
+	}
+	for _, text := range res.Assumes {
+		lines = append(lines, [2]string{"assumes", text})
 	}
 	for _, l := range lines {
 		if err := a.print("%-11s %s", l[0], l[1]); err != nil {
@@ -151,6 +163,8 @@ func (x *explanation) decision(j judged, res explained) string {
 		return "succeed: the operation has its result"
 	case res.Decision == "fail":
 		return x.failing(j, *res.Error)
+	case j.hedged && j.delay > 0:
+		return fmt.Sprintf("retry on another node after %s (%s, attempt %d)", span(res.DelayMS), j.by, x.attempt)
 	case j.hedged:
 		return fmt.Sprintf("retry at once on another node (%s, attempt %d)", j.by, x.attempt)
 	}
@@ -193,6 +207,10 @@ func (x *explanation) failing(j judged, kind string) string {
 		text += ", may have been applied"
 	}
 	switch {
+	case j.unpaid:
+		return text + ", when the delay is over: the token bucket cannot pay for the retry"
+	case errors.Is(j.err, retry.ErrThrottled):
+		return text + ", the node has too few tokens left"
 	case errors.Is(j.err, retry.ErrExhausted):
 		return text + fmt.Sprintf(", the limit of %s is reached", j.by)
 	case j.consulted:
@@ -226,6 +244,14 @@ func (c *explainCmd) explanation() (*explanation, error) {
 	var err error
 	if x.strategy, err = strategyOf(c.Strategy, c.MostAttempts); err != nil {
 		return nil, err
+	}
+	if strings.HasPrefix(c.OwnStrategy, "@") {
+		return nil, usagef("explain: --own-strategy cannot be a policy file")
+	}
+	if c.OwnStrategy != "" {
+		if x.own, err = strategyOf(c.OwnStrategy, 0); err != nil {
+			return nil, err
+		}
 	}
 	if c.Service == "kv" {
 		s, err := c.kvSubject()

@@ -34,9 +34,17 @@ import (
 type situation struct {
 	flags    []string // of explain, the strategy and the attempt apart
 	policy   string   // the text of a policy file, or the name of a strategy
+	own      string   // the strategy that the call names
+	hedges   bool     // the file hedges: attempts are counted, because they are no retries
 	failures int      // how many times in a row it is met
-	prepare  func(m *mock.Cluster, times int)
-	call     func(ctx context.Context, c *core.Cluster) error
+	// prepare lets the next requests meet it, and gives how many have.
+	prepare func(m *mock.Cluster, times int) (met func() int)
+	call    func(ctx context.Context, c *core.Cluster, own retry.Strategy) error
+}
+
+// strategies are those that a call may name.
+var strategies = map[string]retry.Strategy{
+	"": nil, "best-effort": retry.BestEffort{}, "fast-fail": retry.FastFailOnTerminalError{},
 }
 
 // foretold is what explain says of one failure.
@@ -45,6 +53,7 @@ type foretold struct {
 	Decision string    `json:"decision"`
 	DelayMS  []float64 `json:"delay_ms"`
 	Error    *string   `json:"error"`
+	Unpaid   bool      `json:"unpaid"`
 	inDoubt  bool
 }
 
@@ -56,6 +65,9 @@ func (s *situation) foretell(t *testing.T) (all []foretold) {
 		flags = append(flags, "--strategy", "@"+written(t, s.policy))
 	} else if s.policy != "" {
 		flags = append(flags, "--strategy", s.policy)
+	}
+	if s.own != "" {
+		flags = append(flags, "--own-strategy", s.own)
 	}
 	for n := range s.failures {
 		args := slices.Concat(flags, []string{"--attempt", strconv.Itoa(n)})
@@ -102,7 +114,11 @@ func (d *decisions) GaveUp(*retry.Request, retry.Reason, error) {}
 func (s *situation) happens(t *testing.T, all []foretold, random func() float64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16), mock.Virtual())
+		nodes := []mock.Option{mock.Nodes(1)} // which all attempts go to, as explain assumes
+		if s.hedges {
+			nodes = []mock.Option{mock.Nodes(5), mock.Replicas(3)} // more than are asked
+		}
+		m := mock.Start(t, append(nodes, mock.Bucket("default", 16), mock.Virtual())...)
 		cfg, err := core.ParseConnString(m.ConnString())
 		require.NoError(t, err)
 		seen := &decisions{}
@@ -122,11 +138,24 @@ func (s *situation) happens(t *testing.T, all []foretold, random func() float64)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		require.NoError(t, c.Bucket("default").WaitReady(ctx))
-		s.prepare(m, s.failures)
-		err = s.call(ctx, c)
+		met := s.prepare(m, s.failures)
+		err = s.call(ctx, c, strategies[s.own])
 		for n, f := range all {
+			if s.hedges && f.Decision == "retry" {
+				require.Greater(t, met(), n, "attempts; the error is %v", err)
+				continue
+			}
 			if f.Decision != "retry" {
-				require.Len(t, seen.whys, n, "retries; the error is %v", err)
+				if s.hedges {
+					require.Equal(t, n+1, met(), "attempts; the error is %v", err)
+				} else {
+					retries := n
+					if f.Unpaid { // it is decided on, and its delay has passed
+						retries++
+						require.ErrorIs(t, err, retry.ErrThrottled)
+					}
+					require.Len(t, seen.whys, retries, "retries; the error is %v", err)
+				}
 				require.Equal(t, f.Decision == "succeed", err == nil, "%v", err)
 				if err != nil {
 					require.Equal(t, *f.Error, failureOf(err).Kind, "%v", err)
@@ -145,30 +174,33 @@ func (s *situation) happens(t *testing.T, all []foretold, random func() float64)
 // kvCalls are operations by their name, with the opcode of their request.
 var kvCalls = map[string]struct {
 	opcode memd.Opcode
-	call   func(ctx context.Context, b *core.Bucket, cas uint64) error
+	call   func(ctx context.Context, b *core.Bucket, cas uint64, own retry.Strategy) error
 }{
-	"get":           {memd.OpGet, done(func(uint64) kv.Get { return kv.Get{Key: key} })},
-	"get-and-touch": {memd.OpGAT, done(func(uint64) kv.GetAndTouch { return kv.GetAndTouch{Key: key} })},
-	"get-and-lock": {
-		memd.OpGetLocked,
-		done(func(uint64) kv.GetAndLock { return kv.GetAndLock{Key: key, LockTime: time.Second} }),
-	},
-	"unlock": {
-		memd.OpUnlockKey,
-		done(func(cas uint64) kv.Unlock { return kv.Unlock{Key: key, CAS: max(cas, 1)} }),
-	},
-	"upsert":  {memd.OpSet, done(func(uint64) kv.Upsert { return kv.Upsert{Key: key} })},
-	"insert":  {memd.OpAdd, done(func(uint64) kv.Insert { return kv.Insert{Key: key} })},
-	"replace": {memd.OpReplace, done(func(cas uint64) kv.Replace { return kv.Replace{Key: key, CAS: cas} })},
-	"remove":  {memd.OpDelete, done(func(cas uint64) kv.Remove { return kv.Remove{Key: key, CAS: cas} })},
-	"append": {memd.OpAppend, done(func(cas uint64) kv.Append {
-		return kv.Append{
-			Key: key, Value: key,
-			CAS: cas,
-		}
+	"get": {memd.OpGet, done(func(_ uint64, c kv.Common) kv.Get { return kv.Get{Key: key, Common: c} })},
+	"get-and-touch": {memd.OpGAT, done(func(_ uint64, c kv.Common) kv.GetAndTouch {
+		return kv.GetAndTouch{Key: key, Common: c}
 	})},
-	"touch":     {memd.OpTouch, done(func(uint64) kv.Touch { return kv.Touch{Key: key} })},
-	"increment": {memd.OpIncrement, done(func(uint64) kv.Increment { return kv.Increment{Key: key, Delta: 1} })},
+	"get-and-lock": {memd.OpGetLocked, done(func(_ uint64, c kv.Common) kv.GetAndLock {
+		return kv.GetAndLock{Key: key, LockTime: time.Second, Common: c}
+	})},
+	"unlock": {memd.OpUnlockKey, done(func(cas uint64, c kv.Common) kv.Unlock {
+		return kv.Unlock{Key: key, CAS: max(cas, 1), Common: c}
+	})},
+	"upsert": {memd.OpSet, done(func(_ uint64, c kv.Common) kv.Upsert { return kv.Upsert{Key: key, Common: c} })},
+	"insert": {memd.OpAdd, done(func(_ uint64, c kv.Common) kv.Insert { return kv.Insert{Key: key, Common: c} })},
+	"replace": {memd.OpReplace, done(func(cas uint64, c kv.Common) kv.Replace {
+		return kv.Replace{Key: key, CAS: cas, Common: c}
+	})},
+	"remove": {memd.OpDelete, done(func(cas uint64, c kv.Common) kv.Remove {
+		return kv.Remove{Key: key, CAS: cas, Common: c}
+	})},
+	"append": {memd.OpAppend, done(func(cas uint64, c kv.Common) kv.Append {
+		return kv.Append{Key: key, Value: key, CAS: cas, Common: c}
+	})},
+	"touch": {memd.OpTouch, done(func(_ uint64, c kv.Common) kv.Touch { return kv.Touch{Key: key, Common: c} })},
+	"increment": {memd.OpIncrement, done(func(_ uint64, c kv.Common) kv.Increment {
+		return kv.Increment{Key: key, Delta: 1, Common: c}
+	})},
 }
 
 var (
@@ -192,9 +224,11 @@ var (
 	}
 )
 
-func done[R any, O kv.Op[R]](of func(cas uint64) O) func(ctx context.Context, b *core.Bucket, cas uint64) error {
-	return func(ctx context.Context, b *core.Bucket, cas uint64) error {
-		_, err := kv.Do(ctx, b, of(cas))
+func done[R any, O kv.Op[R]](of func(cas uint64, c kv.Common) O) func(
+	ctx context.Context, b *core.Bucket, cas uint64, own retry.Strategy,
+) error {
+	return func(ctx context.Context, b *core.Bucket, cas uint64, own retry.Strategy) error {
+		_, err := kv.Do(ctx, b, of(cas, kv.Common{Retry: own}))
 		return err
 	}
 }
@@ -214,7 +248,9 @@ func kvSituation(r *rand.Rand, errorMap string) situation {
 			s.flags = append(s.flags, "--with-cas")
 		}
 	}
-	s.call = func(ctx context.Context, c *core.Cluster) error { return op.call(ctx, c.Bucket("default"), cas) }
+	s.call = func(ctx context.Context, c *core.Cluster, own retry.Strategy) error {
+		return op.call(ctx, c.Bucket("default"), cas, own)
+	}
 	fault := mock.CloseBefore()
 	if r.IntN(8) == 0 {
 		s.flags, s.failures = append(s.flags, "--lost-socket"), 1
@@ -230,8 +266,9 @@ func kvSituation(r *rand.Rand, errorMap string) situation {
 		s.flags = append(s.flags, "--status", fmt.Sprintf("0x%02x", uint16(st)), "--error-map", errorMap)
 		fault = mock.Status(st)
 	}
-	s.prepare = func(m *mock.Cluster, times int) {
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{op.opcode}, Times: times}, fault)
+	s.prepare = func(m *mock.Cluster, times int) func() int {
+		opcodes := []memd.Opcode{op.opcode, memd.OpGetReplica}
+		return m.Inject(mock.Match{Opcodes: opcodes, Times: times}, fault).Fired
 	}
 	return s
 }
@@ -281,30 +318,36 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 	if readonly {
 		s.flags = append(s.flags, "--readonly")
 	}
-	s.prepare = func(m *mock.Cluster, times int) {
+	prepared := service == "query" && r.IntN(3) == 0
+	if prepared {
+		s.flags = append(s.flags, "--prepared")
+	}
+	s.prepare = func(m *mock.Cluster, times int) func() int {
 		a := mock.Answer{Status: status, Body: []byte(body), Header: http.Header{}}
 		if after != "" {
 			a.Header.Set("Retry-After", after)
 		}
-		m.Script(mock.ServiceMatch{Service: mockServices[service], Times: times}, a)
+		return m.Script(mock.ServiceMatch{Service: mockServices[service], Times: times}, a).Fired
 	}
-	s.call = func(ctx context.Context, c *core.Cluster) error {
+	s.call = func(ctx context.Context, c *core.Cluster, own retry.Strategy) error {
 		switch service {
 		case "query":
-			return drain(c.Query(ctx, &query.Request{Statement: "SELECT 1", Readonly: readonly}))
+			return drain(c.Query(ctx, &query.Request{
+				Statement: "SELECT 1", Readonly: readonly, Prepare: prepared, Retry: own,
+			}))
 		case "analytics":
-			return drain(c.Analytics(ctx, &analytics.Request{Statement: "SELECT 1", Readonly: readonly}))
+			return drain(c.Analytics(ctx, &analytics.Request{Statement: "SELECT 1", Readonly: readonly, Retry: own}))
 		case "search":
-			return drain(c.Search(ctx, &search.Request{Index: "index", Query: map[string]any{}}))
+			return drain(c.Search(ctx, &search.Request{Index: "index", Query: map[string]any{}, Retry: own}))
 		case "views":
 			return drain(c.Bucket("default").View(ctx, &views.Request{
 				Bucket: "default", Design: "design",
-				View: "view",
+				View: "view", Retry: own,
 			}))
 		}
 		resp, err := c.Do(ctx, &core.HTTPRequest{
 			Service: core.Management, Method: method, Path: "/",
-			Idempotent: readonly,
+			Idempotent: readonly, Retry: own,
 		})
 		if err != nil {
 			return err
@@ -324,13 +367,18 @@ var mockServices = map[string]mock.Service{
 	"management": mock.ManagementService,
 }
 
-// anyPolicy is one of the client's strategies, or a policy file with lists.
-func anyPolicy(r *rand.Rand, service string) string {
-	switch r.IntN(3) {
+// govern gives the situation one of the client's strategies or a policy file, and now and then the call a strategy of
+// its own.
+func (s *situation) govern(r *rand.Rand) {
+	if r.IntN(4) == 0 {
+		s.own = oneOf(r, []string{"best-effort", "fast-fail"})
+	}
+	switch r.IntN(6) {
 	case 0:
-		return ""
+		return
 	case 1:
-		return "best-effort"
+		s.policy = "best-effort"
+		return
 	}
 	var reasons []string
 	for _, n := range listed {
@@ -341,14 +389,59 @@ func anyPolicy(r *rand.Rand, service string) string {
 	if reasons == nil {
 		reasons = []string{strconv.Quote(listed[0])}
 	}
-	return fmt.Sprintf(`{"operationConfig":[{"name":[{"service":%q}],"retryPolicy":{"maxAttempts":%d,"initialBackoff":"0.05s",
-		"maxBackoff":"0.4s","backoffMultiplier":%d,"retryableReasons":[%s]}}]}`, service, 2+r.IntN(4), 1+r.IntN(3), strings.Join(reasons, ","))
+	list, pinned := strings.Join(reasons, ","), r.IntN(2) == 0
+	kind, policy := "retryPolicy", fmt.Sprintf(`{"maxAttempts":%d,"initialBackoff":"0.05s","maxBackoff":"0.4s",
+		"backoffMultiplier":%d,"retryableReasons":[%s],"pinned":%v%s}`, 2+r.IntN(4), 1+r.IntN(3), list, pinned, limits(r))
+	if hedgeable(s.flags) && r.IntN(2) == 0 {
+		s.hedges = s.own == "" || pinned
+		kind, policy = "hedgingPolicy", fmt.Sprintf(`{"maxAttempts":%d,"hedgingDelay":"60s","nonFatalReasons":[%s],"pinned":%v}`,
+			2+r.IntN(3), list, pinned)
+	}
+	more := ""
+	if r.IntN(3) == 0 {
+		more += fmt.Sprintf(`,"retryThrottling":{"maxTokens":%d,"tokenRatio":0.1}`, 1+r.IntN(8))
+	}
+	if r.IntN(3) == 0 {
+		more += fmt.Sprintf(`,"tokenBucket":{"capacity":%d}`, 10+r.IntN(20))
+	}
+	name := fmt.Sprintf(`{"service":%q}`, s.flags[1])
+	if r.IntN(8) == 0 && kind == "retryPolicy" {
+		name = `{"service":"eventing"}` // which is another one
+	}
+	s.policy = fmt.Sprintf(`{"operationConfig":[{"name":[%s],%q:%s}]%s}`, name, kind, policy, more)
+}
+
+// limits are those of the time that a retry policy has, or none.
+func limits(r *rand.Rand) (text string) {
+	if r.IntN(2) == 0 {
+		return ""
+	}
+	if r.IntN(2) == 0 {
+		text += `,"softLimit":"0.09s"`
+	}
+	if text == "" || r.IntN(2) == 0 {
+		text += fmt.Sprintf(`,"hardLimit":"0.12s","fit":%q`, oneOf(r, []string{
+			"drop", "stretch", "truncate", "overflow", "cap", "giveUp",
+		}))
+	}
+	return text + fmt.Sprintf(`,"jitter":%q`, oneOf(r, []string{"full", "equal", "none"}))
+}
+
+// hedgeable reports whether a call with those flags of explain may be hedged by a file for its service.
+func hedgeable(flags []string) bool {
+	switch flags[1] {
+	case "kv":
+		return flags[3] == "get"
+	case "management":
+		return flags[3] == http.MethodGet
+	}
+	return flags[1] == "search" || flags[1] == "views" || slices.Contains(flags, "--readonly")
 }
 
 // What explain says of an operation, an answer and a policy is what the client does: whether it retries, with which
 // delays and how often, and with which error, in doubt or not, it ends.
 func TestExplainAndTheClientDecideAlike(t *testing.T) {
-	const cases = 120
+	const cases = 300
 	errorMap := written(t, string(mock.Start(t, mock.Nodes(1)).ErrorMap()))
 	for n := range cases {
 		r := rand.New(rand.NewPCG(uint64(n), 37)) //nolint:gosec // a seed replays
@@ -356,9 +449,9 @@ func TestExplainAndTheClientDecideAlike(t *testing.T) {
 		if n%2 == 1 {
 			s = httpSituation(t, r)
 		}
-		s.policy = anyPolicy(r, s.flags[1])
+		s.govern(r)
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			t.Log(s.flags, s.policy)
+			t.Log(s.flags, s.policy, s.own)
 			s.happens(t, s.foretell(t), r.Float64)
 		})
 	}

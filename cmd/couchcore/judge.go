@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"strconv"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/retry"
+	"github.com/couchcore/couchcore/retry/hedge"
 )
 
 // almostOne is the largest number that a jitter source gives.
@@ -19,7 +22,8 @@ type explanation struct {
 	service  retry.Service
 	op       string
 	strategy chosen
-	attempt  int // retries that were made already
+	own      chosen // that the call names itself
+	attempt  int    // retries that were made already
 	subject
 }
 
@@ -42,8 +46,8 @@ type judged struct {
 	retried   bool
 	hedged    bool // retried by asking another node at once
 	delay     time.Duration
-	err       error  // nil for a success and a retry
-	code      uint32 // the answer's number
+	err       error // nil for a success and a retry
+	unpaid    bool  // the token bucket cannot pay for the retry when its delay is over
 	consulted bool
 	by        string // the strategy, for people
 	kind      retry.Kind
@@ -64,7 +68,7 @@ type judge struct {
 // judge runs the call once: past are the random numbers of earlier retries, now those of the next one.
 func (x *explanation) judge(past, now float64) (judged, error) {
 	random := &loaded{past: past, now: now}
-	how, err := x.strategy.of(x.service, x.op, random.roll)
+	how, err := x.strategy.of(x.service, x.op, random.roll, x.own)
 	if err != nil {
 		return judged{}, err
 	}
@@ -86,11 +90,19 @@ func (d *loaded) roll() float64 {
 
 // kind is the kind of the failure that it is when nothing is retried.
 func (x *explanation) kind() string {
+	if err := x.unretried(); err != nil {
+		return failureOf(err).Kind
+	}
+	return ""
+}
+
+// unretried is the failure that it is when nothing is retried; nil when there is none.
+func (x *explanation) unretried() error {
 	j, err := x.judgeAs(applied{strategy: dispatch.Strict}, &loaded{})
 	if err != nil || j.retried {
-		return ""
+		return nil //nolint:nilerr // nothing was met
 	}
-	return failureOf(j.err).Kind
+	return j.err
 }
 
 func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
@@ -114,21 +126,53 @@ func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 	case !j.out.consulted:
 		j.out.delay = retry.Controlled(x.attempt, 0)
 	}
+	if j.charge(); j.out.unpaid {
+		j.out.err = fmt.Errorf("%w: %w", retry.ErrThrottled, x.unretried())
+	}
 	return j.out, nil
 }
 
 // askNodes turns a failure after which other nodes are of use into the next hedge.
 func (j *judge) askNodes() {
-	h, why := j.applied.hedge, j.out.reason
+	h := j.applied.hedge
 	if h == nil || j.out.err == nil {
 		return
 	}
 	j.out.consulted = false // each attempt of a hedged call is the only one to its node
-	if j.x.attempt+2 > h.MaxAttempts || why == nil {
+	var push retry.Pushback
+	var carrier interface{ Pushback() retry.Pushback }
+	if errors.As(j.out.err, &carrier) {
+		push = carrier.Pushback()
+	}
+	// A replica may have less than the active copy.
+	lags := j.x.service == retry.KV && j.x.attempt > 0 && errors.Is(j.out.err, cberr.DocumentNotFound)
+	switch {
+	case j.x.attempt+2 > h.MaxAttempts || push.Never() || !lags && !hedge.NonFatal(h.IsNonFatal)(j.out.err):
+	case j.throttled():
+	default:
+		j.out.delay, _ = push.After()
+		j.out.retried, j.out.hedged, j.out.err = true, true, nil
+	}
+}
+
+// throttled reports whether a node that was asked, each of which has failed, has too few tokens for a further hedge.
+func (j *judge) throttled() bool {
+	for n := range min(j.x.attempt+1, mostReplayed) {
+		if !j.applied.file.Tokens(strconv.Itoa(n)).Failure() {
+			return true
+		}
+	}
+	return false
+}
+
+// charge takes what the retries have cost from a full token bucket, the next one included.
+func (j *judge) charge() {
+	a := &j.applied
+	if !j.out.retried || !j.out.consulted || !a.budgeted() || j.out.reason.Unseen() {
 		return
 	}
-	if h.NonFatal.Has(*why) || slices.Contains(h.Codes, j.out.code) {
-		j.out.retried, j.out.hedged, j.out.err = true, true, nil
+	if (j.x.attempt+1)*a.file.Cost(j.out.kind) > a.file.Capacity() {
+		j.out.retried, j.out.unpaid = false, true
 	}
 }
 
@@ -139,30 +183,68 @@ type prospect struct {
 	other          *judged // the failure that it may be as well; nil for none
 }
 
-// prospect judges with the random numbers that make the shortest delays and with those that make the longest.
+// prospect judges with the random numbers that make the shortest delays and with those that make the longest, and where
+// a limit lets only the shorter ones pass, with the longest of those.
 func (x *explanation) prospect() (o prospect, err error) {
 	for _, past := range []float64{0, almostOne} {
-		for _, now := range []float64{0, almostOne} {
-			j, err := x.judge(past, now)
-			switch {
-			case err != nil:
+		short, err := x.judge(past, 0)
+		if err != nil {
+			return o, err
+		}
+		long, err := x.judge(past, almostOne)
+		if err != nil {
+			return o, err
+		}
+		all := []judged{short, long}
+		if short.retried && !long.retried {
+			longest, err := x.longest(past, short)
+			if err != nil {
 				return o, err
-			case !j.retried && o.retried:
-				o.other = &j
-			case !j.retried:
-				o.judged = j
-			case !o.retried:
-				if past+now > 0 { // what came before was a failure
-					failed := o.judged
-					o.other = &failed
-				}
-				o.judged, o.least, o.longest = j, j.delay, j.delay
-			default:
-				o.least, o.longest = min(o.least, j.delay), max(o.longest, j.delay)
 			}
+			all = append(all, longest)
+		}
+		for _, j := range all {
+			o.add(j)
 		}
 	}
 	return o, nil
+}
+
+// longest finds the longest delay that is retried, between one that is and one that is not.
+func (x *explanation) longest(past float64, retried judged) (judged, error) {
+	const steps = 32
+	low, high := 0.0, almostOne
+	for range steps {
+		mid := (low + high) / 2
+		j, err := x.judge(past, mid)
+		switch {
+		case err != nil:
+			return retried, err
+		case j.retried:
+			retried, low = j, mid
+		default:
+			high = mid
+		}
+	}
+	return retried, nil
+}
+
+// add takes one more judgement in.
+func (o *prospect) add(j judged) {
+	switch {
+	case !j.retried && o.retried:
+		o.other = &j
+	case !j.retried:
+		o.judged = j
+	case !o.retried:
+		if o.err != nil { // what came before was a failure
+			failed := o.judged
+			o.other = &failed
+		}
+		o.judged, o.least, o.longest = j, j.delay, j.delay
+	default:
+		o.least, o.longest = min(o.least, j.delay), max(o.longest, j.delay)
+	}
 }
 
 // why notes the reason that the call's failure has.
@@ -177,7 +259,7 @@ type atAttempt judge
 // RetryAfter implements retry.Strategy.
 func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	s.out.consulted, s.out.kind = true, r.Kind
-	r.Endpoint = "" // no node, so that no node's throttle refuses
+	r.Endpoint = node // the same one each time, so that its throttle counts
 	for n := range min(s.x.attempt, mostReplayed) {
 		earlier := *r
 		earlier.BackoffStep = n

@@ -144,7 +144,6 @@ func (e *kvJudge) Dispatch(c *call.Call) {
 func (e *kvJudge) answer(c *call.Call, st memd.Status) {
 	epoch, _ := c.State.Sent()
 	c.State.Answered(epoch)
-	e.out.code = uint32(st)
 	p := memd.Packet{Opcode: e.x.spec.Opcode, Status: st}
 	j := c.Judge(&p, e.x.errors)
 	switch j.Class {

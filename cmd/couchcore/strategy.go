@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -82,13 +81,19 @@ type applied struct {
 	hedge    *policy.Hedge // instead of retries; nil for none
 	name     string        // for people
 	policy   string        // of the file, as a file has it; "" without one
-	budget   func(retry.Kind) string
+	entry    bool          // the strategy is that policy
+	file     *policy.Config
 }
 
-// of says what the client would do about an operation, its random numbers being the given ones.
-func (c chosen) of(service retry.Service, operation string, random retry.JitterSource) (applied, error) {
-	a := applied{strategy: c.base, name: "FastFailOnTerminalError -> BestEffort"}
-	if _, best := c.base.(retry.BestEffort); best {
+// of says what the client would do about an operation, its random numbers being the given ones. own is the strategy
+// that the call names itself.
+func (c chosen) of(service retry.Service, operation string, random retry.JitterSource, own chosen) (applied, error) {
+	base := c.base
+	if own.base != nil {
+		base = own.base
+	}
+	a := applied{strategy: base, name: "FastFailOnTerminalError -> BestEffort"}
+	if _, best := base.(retry.BestEffort); best {
 		a.name = "BestEffort"
 	}
 	cfg, err := c.policy(random)
@@ -96,19 +101,34 @@ func (c chosen) of(service retry.Service, operation string, random retry.JitterS
 		return a, err
 	}
 	e, _ := cfg.For(service, operation)
-	a.policy = e.Text
-	if b := cfg.Bucket(); b != "" && e.Strategy != nil {
-		a.budget = func(k retry.Kind) string {
-			return fmt.Sprintf("%s, a retry after this failure (%v) costs %d", b, k, cfg.Cost(k))
-		}
-	}
+	a.file, a.policy, a.strategy = cfg, e.Text, cfg.Throttled(base)
+	governs := own.base == nil || e.Pinned
 	switch {
-	case e.Strategy != nil:
-		a.strategy, a.name = e.Strategy, c.flag
-	case e.Hedge != nil:
+	case e.Strategy != nil && governs:
+		a.strategy, a.name, a.entry = e.Strategy, c.flag, true
+	case e.Hedge != nil && governs:
 		a.hedge, a.name = e.Hedge, c.flag
+	case e.Text != "":
+		a.name += ", which goes before the policy of " + c.flag
 	default:
 		a.name += ", " + c.flag + " has no policy for it"
 	}
 	return a, nil
+}
+
+// budgeted reports whether retries pay to the file's token bucket.
+func (a *applied) budgeted() bool { return a.entry && a.file.Bucket() != "" }
+
+// assumes are what the answer takes for granted because it is not known.
+func (a *applied) assumes() (all []string) {
+	if _, _, throttled := a.file.Throttling(); throttled && a.hedge == nil {
+		all = append(all, "all tokens of the node are there when the operation begins, and no other node is asked")
+	}
+	if a.budgeted() {
+		all = append(all, "the token bucket is full when the operation begins, and nothing comes back meanwhile")
+	}
+	if a.hedge != nil {
+		all = append(all, "there is another node, or another copy, for each attempt, with all of its tokens")
+	}
+	return all
 }

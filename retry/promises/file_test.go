@@ -261,7 +261,7 @@ func TestAFileIsRefusedForWhatItCannotDo(t *testing.T) {
 		listed("kv", `14`):                                                                          {inList, `14`, "UNAVAILABLE", "KV_TEMPORARY_FAILURE"},
 		listed("query", `"ABORTED"`):                                                                {inList, `"ABORTED"`, "QUERY_ERROR_RETRYABLE"},
 		listed("query", `"INVALID_ARGUMENT"`):                                                       {inList, `"INVALID_ARGUMENT"`, "never retried"},
-		listed("kv", `"NO_SUCH"`):                                                                   {inList, `"NO_SUCH"`, "no reason"},
+		listed("kv", `"NO_SUCH"`):                                                                   {inList, `"NO_SUCH"`, "is not a reason"},
 	} {
 		_, err := core.ParsePolicy([]byte(text))
 		var pe *policy.ParseError
