@@ -236,7 +236,7 @@ func TestAFileIsRefusedForWhatItCannotDo(t *testing.T) {
 	bucket := func(fields string) string { return `{"tokenBucket":{` + fields + `}}` }
 	const inRetry, inList = "operationConfig[0].retryPolicy.", "methodConfig[0].retryPolicy.retryableStatusCodes[0]"
 	for text, want := range map[string][]string{
-		entry(`{"service":"kv","operation":"gett"}`, ``):                                            {"operationConfig[0].name[0].operation", `"gett"`, "no operation of kv", "get-and-touch"},
+		entry(`{"service":"kv","operation":"gett"}`, ``):                                            {"operationConfig[0].name[0].operation", `"gett"`, "is not an operation of kv", "get-and-touch"},
 		entry(`{"service":"query","operation":"select"}`, ``):                                       {"operationConfig[0].name[0].operation", `"select"`, "query", "POST"},
 		entry(`{"service":"management","operation":"get"}`, ``):                                     {"operationConfig[0].name[0].operation", `"get"`, "GET"},
 		entry(`{"service":"index"}`, ``):                                                            {"operationConfig[0].name[0].service", `"index"`, "eventing", "backup"},

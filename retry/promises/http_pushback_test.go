@@ -139,7 +139,11 @@ func TestAServerCannotDriveTheLoop(t *testing.T) {
 		"zero ms": {pushback, "0"}, "one ms": {pushback, "1"},
 	} {
 		virtual(t, func(t *testing.T, w *world) {
-			w.manager(answered(http.StatusServiceUnavailable, "", header...))
+			busy := make([]mock.Answer, 100) // after which a client that was driven is told that it is done
+			for i := range busy {
+				busy[i] = answered(http.StatusServiceUnavailable, "", header...)
+			}
+			w.manager(append(busy, done())...)
 			began := time.Now()
 			_, err := w.do(core.HTTPRequest{Method: "PUT", Timeout: 10 * time.Second})
 			require.ErrorIs(t, err, retry.ErrTimeout, name)

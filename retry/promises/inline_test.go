@@ -3,12 +3,14 @@ package promises_test
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -183,6 +185,24 @@ func TestAStrategyThatEmbedsAShippedOneMayPanic(t *testing.T) {
 			require.False(t, harmed.Load(), "another key's call on the same connection waited for the strategy")
 			_, err = kv.Do(within(t, 8*time.Second), b, kv.Get{Key: []byte("other")})
 			require.NoError(t, err, "the panic harmed its own call alone")
+		})
+	}
+}
+
+// One that ends its goroutine fails its own call, whose error says so.
+func TestAStrategyThatEmbedsAShippedOneMayEndItsGoroutine(t *testing.T) {
+	for name := range embeddings(nil) {
+		t.Run(name, func(t *testing.T) {
+			b := ready(t, busyKey(t, 1))
+			act, harmed := unharmed(t, b, func(context.Context) { runtime.Goexit() })
+			_, err := kv.Do(within(t, 8*time.Second), b, kv.Get{
+				Key: []byte("busy"), Common: kv.Common{Retry: embeddings(act)[name], Timeout: 8 * time.Second},
+			})
+			require.ErrorContains(t, err, "the retry strategy ended its goroutine")
+			require.ErrorIs(t, err, cberr.TemporaryFailure, "what the server has said")
+			require.False(t, harmed.Load(), "another key's call on the same connection waited for the strategy")
+			_, err = kv.Do(within(t, 8*time.Second), b, kv.Get{Key: []byte("other")})
+			require.NoError(t, err, "the end harmed its own call alone")
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -279,6 +280,20 @@ func TestEveryAttemptHasASpanAndADurationOfItsOwn(t *testing.T) {
 			require.Len(t, durations, 3)
 			require.Equal(t, "429", durations[0]["error.type"])
 			require.Empty(t, durations[2]["error.type"])
+		})
+	})
+	t.Run("a query, an attempt that is lost", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, m *mock.Cluster) {
+			cl, rec := observedClient(t, m)
+			m.Script(mock.ServiceMatch{Service: mock.QueryService, Times: 1}, mock.Answer{Close: true})
+			require.NoError(t, drained(cl.Query(within(t, time.Second), &query.Request{
+				Statement: "SELECT 1", Readonly: true,
+			})))
+			spans, durations := rec.take(t, "query")
+			require.Len(t, spans, 2)
+			require.Len(t, durations, 2)
+			require.Equal(t, "RequestCanceled", durations[0]["error.type"])
+			require.Empty(t, durations[1]["error.type"])
 		})
 	})
 }
