@@ -115,8 +115,8 @@ func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 	default:
 		c.Req.NotSimple() // the default collection, too, is looked up before it is used again
 		uid, ok := err.ManifestUID()
-		if !ok || !r.colls.Stale(uid, pathOf(c)) {
-			r.colls.Invalidate(pathOf(c), c.Route.CollectionID)
+		if !ok || !r.view.ids.Stale(uid, pathOf(c)) {
+			r.view.ids.Invalidate(pathOf(c), c.Route.CollectionID)
 		}
 	}
 	r.judge(c, retry.KVCollectionOutdated, err, retry.Hint{Code: uint32(memd.StatusUnknownCollection)})

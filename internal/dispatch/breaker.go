@@ -131,11 +131,7 @@ func (p *pipeline) broken(c *call.Call) bool {
 		return false
 	}
 	if canary {
-		p.r.mu.Lock()
-		if !p.r.closed {
-			p.r.tasks.Go(p.node.addr, p.canary) // ends at its timeout, or with the router
-		}
-		p.r.mu.Unlock()
+		p.starts(p.canary) // ends at its timeout, or with the router
 	}
 	return true
 }

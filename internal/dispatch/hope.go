@@ -2,12 +2,12 @@ package dispatch
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -60,8 +60,8 @@ func (r *Router) noFirstMap() error {
 // mayCome says whether a cluster map may still come from a handshake that has not failed, and if not, the last failure.
 // The lock is held.
 func (r *Router) mayCome() (cause error, hope bool) {
-	cause, hope = errNoSeeds, r.resolving
-	for p := range r.pipelines() {
+	cause, hope = errNoSeeds, r.nodes.resolving
+	for p := range r.nodes.pipelines() {
 		err, trying := p.state()
 		hope = hope || trying
 		if err != nil {
@@ -82,16 +82,8 @@ func (r *Router) mayCome() (cause error, hope bool) {
 	case cause == errNoSeeds || cause == errNoMap: //nolint:errorlint // their own values
 		return err, false
 	}
-	return &bothFailed{cause, err}, false
+	return health.Conditions{cause, err}, false // the first says what it is
 }
-
-// bothFailed is why no map came over connections, and why none came from the source. What it is, the first says.
-type bothFailed struct{ conn, source error }
-
-func (e *bothFailed) Error() string { return e.conn.Error() + "; " + e.source.Error() }
-
-// Unwrap gives both.
-func (e *bothFailed) Unwrap() []error { return []error{e.conn, e.source} }
 
 // reasonOf names a failed connection's reason.
 func reasonOf(err error) retry.Reason {
@@ -116,10 +108,10 @@ func reasonOf(err error) retry.Reason {
 // step within limit. The lock is held.
 func (r *Router) goesOn(limit time.Duration) time.Duration {
 	last := -int64(limit)
-	if r.resolving {
-		last = int64(r.seeded.Sub(r.o.Base))
+	if r.nodes.resolving {
+		last = int64(r.nodes.seeded.Sub(r.o.Base))
 	}
-	for p := range r.pipelines() {
+	for p := range r.nodes.pipelines() {
 		if p.trying() {
 			last = max(last, p.progress.Load())
 		}
@@ -148,11 +140,10 @@ func (r *Router) Explained() {
 		return
 	}
 	r.first.review()
-	r.mu.Lock()
-	down := slices.DeleteFunc(slices.Collect(r.pipelines()), func(p *pipeline) bool { return p.conn.Load() != nil })
-	r.mu.Unlock()
-	for _, p := range down {
-		p.waiting.review()
+	for _, p := range r.nodes.list() {
+		if p.conn.Load() == nil {
+			p.waiting.review()
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/handshake"
@@ -63,14 +64,8 @@ func withdraw(nodes map[*node]bool) (all []*conn.Conn) {
 
 // confirmed reports whether anybody speaks for the bucket that we know.
 func (r *Router) confirmed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p := range r.pipelines() {
-		if p.conn.Load() != nil && p.confirms.Load() {
-			return true
-		}
-	}
-	return false
+	speaks := func(p *pipeline) bool { return p.conn.Load() != nil && p.confirms.Load() }
+	return slices.ContainsFunc(r.nodes.list(), speaks)
 }
 
 // suspect sees to it that maps that were refused are looked at again when no connection speaks for ours any more: nodes

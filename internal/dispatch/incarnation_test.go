@@ -126,9 +126,9 @@ func TestACallOfAnOldBucketIsRoutedAgain(t *testing.T) {
 func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
 	t.Helper()
 	addr = "10.0.0.1:11210"
-	r.mu.Lock()
-	p := r.nodes[addr].conns[0]
-	r.mu.Unlock()
+	r.nodes.mu.Lock()
+	p := r.nodes.byAddr[addr].conns[0]
+	r.nodes.mu.Unlock()
 	cn, err := p.connect(t.Context())
 	require.NoError(t, err)
 	s := strings.ReplaceAll(string(cn.Info().Config), r.Snapshot().UUID, strings.Repeat("e", 32))
@@ -165,7 +165,7 @@ func TestANewerMapOfAnotherBucketIsKept(t *testing.T) {
 func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		raw, addr := anothers(t, r)
-		p := r.nodes[addr].conns[0]
+		p := r.nodes.byAddr[addr].conns[0]
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)
 		r.Offer(raw, addr)

@@ -68,8 +68,8 @@ func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
 	r.maps.offers.init(1 << 20)
 	r.o.Source, r.o.Health = givesLate{r}, &health.Record{}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
 	require.NoError(t, r.noFirstMap())
 }
 

@@ -30,7 +30,7 @@ func pathOf(c *call.Call) collections.Path {
 func (r *Router) awaitCollection(c *call.Call) {
 	r.ids.enter(c, call.StageCollection, mostAwaitIDs, r.o.Orchestrator.Wakes())
 	asks := idWaiter{r, pathOf(c)} // the same for all calls of a collection
-	if err := r.colls.Wait(asks.path, asks); err != nil {
+	if err := r.view.ids.Wait(asks.path, asks); err != nil {
 		asks.CollectionResolved(collections.Entry{}, err)
 	}
 }
@@ -45,7 +45,7 @@ type idWaiter struct {
 func (w idWaiter) CollectionResolved(_ collections.Entry, err error) {
 	since := w.r.o.Orchestrator.Wakes()
 	var calls []*call.Call
-	w.r.mu.Lock()
+	w.r.nodes.mu.Lock()
 	w.r.ids.calls = slices.DeleteFunc(w.r.ids.calls, func(c *call.Call) bool {
 		its := pathOf(c) == w.path
 		if its {
@@ -53,7 +53,7 @@ func (w idWaiter) CollectionResolved(_ collections.Entry, err error) {
 		}
 		return its
 	})
-	w.r.mu.Unlock()
+	w.r.nodes.mu.Unlock()
 	w.r.ids.release(calls, since, err)
 }
 
@@ -162,7 +162,7 @@ func (l *lookup) Dispatch() {
 			return
 		}
 		if l.state.Succeeded(l.epoch) {
-			l.r.colls.Resolve(l.path, e, nil)
+			l.r.view.ids.Resolve(l.path, e, nil)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func (l *lookup) Describe(q *retry.Request) {
 func (l *lookup) Done(err error, _ bool) {
 	failure := l.failure
 	failure.err = err
-	l.r.colls.Resolve(l.path, collections.Entry{}, &failure)
+	l.r.view.ids.Resolve(l.path, collections.Entry{}, &failure)
 }
 
 // anotherNode is the strategy of lookups.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
@@ -41,7 +42,7 @@ func (m *maps) init(r *Router) {
 // config goroutine decides whether the map is newer.
 func (r *Router) Offer(raw []byte, addr string) { r.maps.offers.offer(raw, 0, addr, nil) }
 
-// offerAndTell is Offer for a map that came with a new connection; there may be none. It does not block. What it gives
+// offerAndTell is Offer for a map that came with a new connection, nil when none did. It does not block. What it gives
 // is to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its
 // giver does that when there is the way, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
@@ -51,10 +52,7 @@ func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	}
 	return func() {
 		r.maps.offers.wake()
-		select {
-		case <-w.considered:
-		case <-r.ctx.Done():
-		}
+		_ = r.considered(context.Background(), w)
 	}
 }
 
@@ -63,18 +61,26 @@ func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 func (r *Router) Take(ctx context.Context, raw []byte, addr string) error {
 	w := claimed{considered: make(chan struct{})}
 	if !r.maps.offers.offer(raw, 0, addr, &w) {
-		select {
-		case <-w.considered:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-r.ctx.Done():
-			return conn.ErrClosed
+		if err := r.considered(ctx, w); err != nil {
+			return err
 		}
 	}
-	if e := r.maps.refusal.Load(); e != nil && e.Addr == addr {
+	if e := r.Refusal(); e != nil && e.Addr == addr {
 		return e
 	}
 	return nil
+}
+
+// considered waits until w is told.
+func (r *Router) considered(ctx context.Context, w claimed) error {
+	select {
+	case <-w.considered:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.ctx.Done():
+		return conn.ErrClosed
+	}
 }
 
 // run is the goroutine, the only one that applies a map. The router's Close ends it.
@@ -124,7 +130,7 @@ func (m *maps) consider(of offered) {
 			m.offers.forget() // it may be the one to use in a moment
 		}
 		m.usable(of.addr)
-		m.r.trim()
+		m.r.nodes.trim()
 		return
 	}
 	network := m.networkOf(s, of.addr)
@@ -164,10 +170,10 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 	r := m.r
 	replaced := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))
 	if replaced {
-		r.colls.Clear()
+		r.view.ids.Clear()
 		m.replaced = max(r.now(), 1)
 	}
-	nodes, withdrawn, ok := r.publish(s, network, replaced)
+	nodes, withdrawn, ok := r.nodes.publish(s, network, replaced)
 	if !ok {
 		return
 	}
@@ -342,17 +348,8 @@ func (m *maps) usable(addr string) {
 // Refusal is the cluster map that was refused last, nil when no refusal matters.
 func (r *Router) Refusal() *MapError { return r.maps.refusal.Load() }
 
-// withRefusal is what a call has met, and the map that was refused meanwhile: it may have had the way that the call
-// needs.
-type withRefusal struct {
-	err     error
-	refusal *MapError
-}
-
-func (e *withRefusal) Error() string   { return e.err.Error() + "; " + e.refusal.Error() }
-func (e *withRefusal) Unwrap() []error { return []error{e.err, e.refusal} }
-
-// beside adds the map that was refused to what a call has met, which may be nil.
+// beside adds the map that was refused to what a call has met, which may be nil: that map may have had the way that the
+// call needs.
 func (r *Router) beside(err error) error {
 	e := r.maps.refusal.Load()
 	switch {
@@ -361,5 +358,5 @@ func (r *Router) beside(err error) error {
 	case err == nil:
 		return e
 	}
-	return &withRefusal{err, e}
+	return health.Conditions{err, e}
 }

@@ -3,14 +3,10 @@ package dispatch
 import (
 	"context"
 	"iter"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/internal/topology"
 )
 
 // node is a data node as the router reaches it: as many connections as the configuration says, each with a pipeline of
@@ -50,83 +46,6 @@ func (n *node) newPipeline(ctx context.Context) *pipeline {
 	p.backoff.init(&n.r.o.Tuning, n.r.o.JitterSource)
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	return p
-}
-
-// reach gives the node at addr. One that is not in the table yet is connected to. The router's lock is held.
-func (r *Router) reach(addr string) *node {
-	if n := r.nodes[addr]; n != nil {
-		return n
-	}
-	n := r.newNode(addr)
-	r.nodes[addr] = n
-	for _, p := range n.conns {
-		r.take(p)
-	}
-	return n
-}
-
-// publish makes s the map that calls go by: its nodes are reached first, then the picker is replaced, then the nodes
-// end that it does not have. It says how many nodes it has, and gives the connections that were made in another bucket
-// than s is of, if that has replaced the one of the last map. It is false after Close.
-func (r *Router) publish(s *topology.Snapshot, network string, replaced bool) (nodes int, withdrawn []*conn.Conn,
-	ok bool,
-) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return 0, nil, false
-	}
-	pk := r.picker.Load().next(s, network, replaced)
-	stay := map[*node]bool{}
-	for i := range s.Nodes {
-		if addr, ok := s.KVAddr(i, network, r.o.TLS); ok {
-			pk.nodes[i] = r.reach(addr)
-			stay[pk.nodes[i]] = true
-		}
-	}
-	nodes = len(stay)
-	if nodes == 0 { // it has services only: what is connected goes on bringing maps
-		for _, n := range r.nodes {
-			stay[n] = true
-		}
-	}
-	if replaced { // no call of the new map finds a connection that was made in the old bucket
-		withdrawn = withdraw(stay)
-	}
-	r.picker.Store(pk)
-	r.leaveAllBut(stay)
-	return nodes, withdrawn, true
-}
-
-// leaveAllBut ends the nodes of the table that are not to stay. The router's lock is held.
-func (r *Router) leaveAllBut(stay map[*node]bool) {
-	var leaving []*node
-	for addr, n := range r.nodes {
-		if !stay[n] {
-			leaving = append(leaving, n)
-			r.forget(addr)
-		}
-	}
-	r.leave(leaving)
-}
-
-// forget takes the node at addr out of the table, and drops what it has said. The router's lock is held.
-func (r *Router) forget(addr string) {
-	delete(r.nodes, addr)
-	r.o.ErrorMaps.Forget(addr)
-}
-
-// pipelines are those of all nodes. The router's lock is held while the caller ranges over them.
-func (r *Router) pipelines() iter.Seq[*pipeline] {
-	return func(yield func(*pipeline) bool) {
-		for _, n := range r.nodes {
-			for p := range n.pipelines() {
-				if !yield(p) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // pipelines are the node's, of which the one without unordered execution counts while it is connected.
@@ -218,75 +137,4 @@ func (n *node) named(id string) *pipeline {
 		}
 	}
 	return n.conns[0]
-}
-
-// reseedAfter is the least time between two times that the seeds are asked again.
-const reseedAfter = 5 * time.Second
-
-// seed connects to the seeds, and beside that to the nodes that a lookup of theirs names: a lookup that is slow or
-// fails holds up nothing. The lock is held.
-func (r *Router) seed() {
-	r.seeded = time.Now()
-	for _, addr := range r.o.Seeds {
-		r.reach(addr)
-	}
-	if r.o.Resolve != nil && !r.resolving {
-		r.resolving = true
-		r.tasks.Go("the look-up of seeds", r.resolve) // ends with the router's context at the latest
-	}
-}
-
-// resolve asks for the nodes behind the seeds' name.
-func (r *Router) resolve() {
-	addrs := r.o.Resolve(r.ctx)
-	r.mu.Lock()
-	r.resolving = false
-	if !r.closed && !r.reaches() {
-		for _, addr := range addrs {
-			r.reach(addr)
-		}
-	}
-	r.mu.Unlock()
-	r.first.review()
-	r.notify()
-}
-
-// reseed begins again with the seeds when no node of the map can be reached: all of them may have been replaced. Calls
-// that wait go on waiting.
-func (r *Router) reseed() {
-	r.mu.Lock()
-	// without a map the seeds are being tried all the time
-	due := !r.closed && r.picker.Load() != nil && !r.reaches() && time.Since(r.seeded) >= reseedAfter
-	if due {
-		r.seed()
-	}
-	r.mu.Unlock()
-	if due {
-		r.o.Log.Info(r.ctx, observe.MsgReseeding) // the log's handler is asked whether it wants that: not under a lock
-	}
-}
-
-// reaches reports whether a node of the map is connected. The lock is held, so that none is published meanwhile:
-// a goroutine that begins with the seeds after that has them trimmed by the next one that is.
-func (r *Router) reaches() bool {
-	pk := r.picker.Load()
-	return pk != nil && slices.ContainsFunc(pk.nodes, func(n *node) bool { return n != nil && n.connected() })
-}
-
-// trim ends the ways to seeds that the map does not name, once a node has given a map that is not newer than ours.
-func (r *Router) trim() {
-	pk := r.picker.Load()
-	if pk == nil || !slices.ContainsFunc(pk.nodes, func(n *node) bool { return n != nil }) {
-		return
-	}
-	stay := map[*node]bool{}
-	for _, n := range pk.nodes {
-		stay[n] = true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.leaveAllBut(stay)
 }

@@ -50,11 +50,11 @@ type pipeline struct {
 	backoff backoff
 
 	after    time.Duration // before the first attempt to connect, of the goroutine that does
-	connects bool          // counts among the router's turns; this and the next under the router's lock
+	connects bool          // counts among the router's turns; this and the next under the table's lock
 	begun    bool          // has had a turn
 
-	reads int64 // of the connection, under the router's lock
-	idle  int   // looks at it without much to read, under the same
+	reads int64 // of the connection, at the last look at it
+	idle  int   // looks at it without much to read
 }
 
 // state gives the last failure, and whether a first attempt is under way.
@@ -295,7 +295,7 @@ func (p *pipeline) connected(cn *conn.Conn) bool {
 	case r.maps.foreign(config, p.node.addr): // another seed's map was the first
 		cn.Close(errForeign)
 	case config != nil:
-		r.trim()
+		r.nodes.trim()
 	}
 	if info.NoConfig && r.o.Source != nil {
 		r.o.Source.Needed()
@@ -319,8 +319,8 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 	considered func(), err error,
 ) {
 	r := p.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -328,7 +328,7 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 	}
 	p.failed, p.lastErr = false, nil
 	p.serves = cn
-	if r.nodes[p.node.addr] == p.node { // otherwise the node has left, and nothing of it is kept
+	if r.nodes.byAddr[p.node.addr] == p.node { // otherwise the node has left, and nothing of it is kept
 		r.o.ErrorMaps.Offer(p.node.addr, errorMap)
 	}
 	if r.maps.foreign(config, p.node.addr) {
@@ -348,7 +348,7 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 		r.maps.barren.Store(false) // those who wait for a change are told by our caller
 	}
 	p.conn.Store(cn)
-	r.giveTurn(p)
+	r.nodes.giveTurn(p)
 	cn.SetFeedback(p.feedback()) // which may be another one than when the connection was begun
 	return p.waiting.take(), considered, nil
 }
@@ -392,34 +392,9 @@ func (p *pipeline) close(cause error) {
 	p.track.Leave()
 }
 
-// leave ends the pipelines of nodes that have left: those with a connection each on a goroutine of its own, because
-// calls in flight may finish, the others together on one. The router's lock is held.
-func (r *Router) leave(nodes []*node) {
-	var idle []*pipeline
-	for _, n := range nodes {
-		for p := range n.pipelines() {
-			p.track.Leave()
-			if p.conn.Load() == nil {
-				idle = append(idle, p)
-				continue
-			}
-			r.tasks.Go(n.addr, p.drain)
-		}
-	}
-	if len(idle) > 0 {
-		r.tasks.Go("nodes that have left", func() {
-			for _, p := range idle {
-				p.drain()
-			}
-		})
-	}
-}
-
 // drain ends the pipeline of a node that has left: queued calls go elsewhere, those in flight have until drainLimit to
 // finish.
 func (p *pipeline) drain() {
-	ctx, cancel := context.WithTimeout(p.r.ctx, drainLimit)
-	defer cancel()
 	p.mu.Lock()
 	p.closed = true
 	cn := p.conn.Load()
@@ -427,9 +402,7 @@ func (p *pipeline) drain() {
 	p.waiting.review()
 	if cn != nil {
 		cn.Refuse()
-		for !cn.Idle() && ctx.Err() == nil {
-			pause(ctx, 5*time.Millisecond, nil)
-		}
+		closeWhenIdle(p.r.ctx, cn, drainLimit, errLeft)
 	}
 	p.close(errLeft)
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
@@ -35,10 +34,7 @@ type Policies struct {
 // SetPolicies replaces the policies of calls that begin from now on; nil removes them. Calls under way keep theirs.
 func (r *Router) SetPolicies(p *Policies) {
 	r.policies.Store(p)
-	r.mu.Lock()
-	all := slices.Collect(r.pipelines())
-	r.mu.Unlock()
-	for _, p := range all {
+	for _, p := range r.nodes.list() {
 		if cn := p.conn.Load(); cn != nil {
 			cn.SetFeedback(p.feedback())
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -136,7 +137,7 @@ func (r *Router) readiness(degraded bool) (ready bool, last error) {
 	}
 	if err, _ := r.sourceState(); err != nil {
 		if last != nil {
-			err = &bothFailed{last, err}
+			err = health.Conditions{last, err}
 		}
 		last = err
 	}
@@ -188,8 +189,8 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 	if condition("") == nil {
 		return 0, retry.Unknown, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
 	if _, hope := r.mayCome(); !hope {
 		return 0, why, known
 	}

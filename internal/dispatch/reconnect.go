@@ -106,7 +106,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 				} else {
 					pause(ctx, p.backoff.failed(), logins)
 				}
-				if p.stepsBack() {
+				if p.r.nodes.stepsBack(p) {
 					return
 				}
 				continue
@@ -120,7 +120,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		if !p.lost(cn, err) {
 			return
 		}
-		p.reconnecting()
+		p.r.nodes.reconnects(p)
 		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
 		ofUse := cn.Stats.Answers.Load() > 0 && !useless(err)
 		if ofUse || time.Since(began) > redialMax {
@@ -133,7 +133,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		}
 	}
 	p.waiting.review()
-	p.ends()
+	p.r.nodes.ends(p)
 }
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
@@ -187,6 +187,6 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	p.track.Failed(err)
 	p.waiting.review()
 	p.r.first.review()
-	p.r.reseed()
+	p.r.nodes.reseed()
 	p.r.notify()
 }

@@ -80,21 +80,9 @@ func (r *Router) Disconnect(id string, cause error) {
 	}
 }
 
-// starts runs f on a goroutine that the router's Close waits for, unless Close has begun.
-func (p *pipeline) starts(f func()) bool {
-	p.r.mu.Lock()
-	defer p.r.mu.Unlock()
-	if !p.r.closed {
-		p.r.tasks.Go(p.node.addr, f)
-	}
-	return !p.r.closed
-}
-
 // connection finds a connection by its id.
 func (r *Router) connection(id string) (*pipeline, *conn.Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p := range r.pipelines() {
+	for _, p := range r.nodes.list() {
 		if cn := p.conn.Load(); cn != nil && cn.Info().ID == id {
 			return p, cn
 		}

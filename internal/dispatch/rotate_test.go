@@ -54,10 +54,10 @@ func TestAReplacementThatDiesIsReplacedAtOnce_D46(t *testing.T) {
 func TestAConnectionKeepsNoMaps(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		synctest.Wait()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		require.NotEmpty(t, r.nodes)
-		for p := range r.pipelines() {
+		r.nodes.mu.Lock()
+		defer r.nodes.mu.Unlock()
+		require.NotEmpty(t, r.nodes.byAddr)
+		for p := range r.nodes.pipelines() {
 			info := p.conn.Load().Info()
 			require.Empty(t, info.Config)
 			require.Empty(t, info.ErrorMap)

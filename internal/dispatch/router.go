@@ -77,35 +77,34 @@ type Tuning struct {
 // Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for configs,
 // one per node for the connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
-	o        Options
-	home     call.Home // of its calls
-	ctx      context.Context
-	stop     context.CancelFunc
-	tasks    tasks.Group // that Close waits for; their names are the nodes that they are for
-	pool     sync.Pool   // of *call.Call
-	sorted   sync.Pool   // of *byPipeline
-	picker   atomic.Pointer[picker]
+	o     Options
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks tasks.Group // that Close waits for; their names are the nodes that they are for
+
+	// Where calls go.
+	picker atomic.Pointer[picker] // nil before the first map
+	view   surroundings           // of picks
+	next   atomic.Uint32          // the turn of the nodes, for calls that any of them may take
+	nodes  nodes
+	maps   maps
+
+	// Where calls wait.
+	first   room        // for the first cluster map; this and the next under the lock of nodes
+	ids     room        // for a collection's id
+	due     deadlines   // of calls outside of connections
+	looking atomic.Bool // see lookAgain
+	changed event       // something worth waiting for has happened
+	logins  event       // there are new credentials
+
+	// What calls are made of.
+	home     call.Home
+	pool     sync.Pool // of *call.Call
+	sorted   sync.Pool // of *byPipeline
 	policies atomic.Pointer[Policies]
-	colls    *collections.Cache
-	due      deadlines
-	work     executor
-	next     atomic.Uint32 // the turn of the nodes, for calls that any of them may take
-	view     surroundings  // of picks
 
-	mu     sync.Mutex
-	nodes  map[string]*node
-	closed bool
-	seeded time.Time // when the seeds were asked last
-
-	turns     turns
-	resolving bool
-	first     room        // of calls that wait for the first cluster map; this and the next under the lock
-	ids       room        // of calls that wait for a collection's id
-	looking   atomic.Bool // see lookAgain
-	changed   event       // something worth waiting for has happened
-	logins    event       // there are new credentials
-
-	maps    maps
+	// What else comes of answers.
+	work    executor // callbacks
 	orphans atomic.Int64
 	reports observe.Orphans
 }
@@ -121,21 +120,23 @@ func New(o Options) *Router {
 	if o.QueueLimit <= 0 {
 		o.QueueLimit = 2048
 	}
-	r := &Router{o: o, nodes: map[string]*node{}}
-	r.first, r.ids = room{r: r, mu: &r.mu, door: mapDoor{r}}, room{r: r, mu: &r.mu, door: idDoor{r}}
+	r := &Router{o: o}
+	r.nodes.r, r.nodes.byAddr = r, map[string]*node{}
+	r.first, r.ids = room{r: r, mu: &r.nodes.mu, door: mapDoor{r}}, room{r: r, mu: &r.nodes.mu, door: idDoor{r}}
 	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any { return call.NewCall() }
 	r.policies.Store(o.Policies)
-	r.colls = collections.New(collections.Options{Lookup: r.lookup})
-	r.view = surroundings{ids: r.colls, connected: r.connected}
+	r.view = surroundings{
+		ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected,
+	}
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
 	r.maps.init(r)
 	r.tasks.Go("the cluster maps", r.maps.run)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seed()
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
+	r.nodes.seed()
 	return r
 }
 
@@ -299,18 +300,6 @@ func (r *Router) pick(pk *picker, c *call.Call) target {
 	return t
 }
 
-// connected gives any node that is connected, in the map or not; nil without one.
-func (r *Router) connected() *node {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range r.nodes {
-		if n.connected() {
-			return n
-		}
-	}
-	return nil
-}
-
 // RouteError says that the newest cluster map has no node for a call.
 type RouteError struct {
 	Reason  retry.Reason
@@ -383,23 +372,8 @@ func (r *Router) wake() {
 // Close ends everything: calls get cause, which should wrap retry.ErrClosed. It waits for the router's goroutines until
 // the context ends. The error names the nodes of those that it has not waited for.
 func (r *Router) Close(ctx context.Context, cause error) error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	if !r.nodes.close(cause) {
 		return nil
-	}
-	r.closed = true
-	nodes := r.nodes
-	r.nodes = map[string]*node{}
-	if r.turns.timer != nil {
-		r.turns.timer.Stop()
-	}
-	r.mu.Unlock()
-	r.stop()
-	for _, n := range nodes {
-		for p := range n.pipelines() {
-			p.close(cause)
-		}
 	}
 	r.first.close(cause)
 	r.ids.close(cause)

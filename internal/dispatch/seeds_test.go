@@ -16,9 +16,9 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		// the maps that came with the first connections have been considered, and leave nothing more
 		time.Sleep(time.Second)
-		r.mu.Lock()
-		r.reach("10.0.0.9:11210")
-		r.mu.Unlock()
+		r.nodes.mu.Lock()
+		r.nodes.reach("10.0.0.9:11210")
+		r.nodes.mu.Unlock()
 		time.Sleep(time.Second)
 		require.Len(t, r.Status(), 3)
 		r.Disconnect(r.Logins()[0].Connection, errLeft)
@@ -27,7 +27,7 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 		require.Len(t, r.Status(), 2)
 
 		r.o.Resolve = func(context.Context) []string { return []string{"10.0.0.9:11210"} }
-		r.resolve()
+		r.nodes.resolve()
 		require.Len(t, r.Status(), 2, "a lookup that has taken its time names nobody who is still asked")
 	}, mock.Nodes(2))
 }

@@ -49,11 +49,11 @@ type Reach struct {
 
 // Reach says how the router stands now.
 func (r *Router) Reach() Reach {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
 	now := Reach{Barren: r.maps.barren.Load()}
-	trying := r.resolving
-	for _, n := range r.nodes {
+	trying := r.nodes.resolving
+	for _, n := range r.nodes.byAddr {
 		if n.connected() {
 			now.Connected, now.Proven = true, true
 			now.Gives = now.Gives || !n.mapless()
@@ -98,9 +98,7 @@ func (r *Router) MapState() (works, refused bool) {
 	known := r.picker.Load() != nil
 	err, _ := r.sourceState()
 	refused = isBucketTrouble(err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p := range r.pipelines() {
+	for _, p := range r.nodes.list() {
 		err, _ := p.state()
 		switch {
 		case p.conn.Load() == nil:

@@ -34,11 +34,8 @@ type NodeStatus struct {
 
 // Status is the state of all connections, by address.
 func (r *Router) Status() []NodeStatus {
-	r.mu.Lock()
-	pipelines := slices.Collect(r.pipelines())
-	r.mu.Unlock()
 	var all []NodeStatus
-	for _, p := range pipelines {
+	for _, p := range r.nodes.list() {
 		p.mu.Lock()
 		s := NodeStatus{
 			Addr: p.node.addr, Err: p.lastErr, Queued: len(p.waiting.calls), State: "connecting", Activity: p.active,
@@ -72,9 +69,8 @@ const idleLooks = 4
 // activity without a look at the clock for every answer. Those that have nothing to do for some time rest.
 func (r *Router) NoteActivity() {
 	var silent, unwanted []*conn.Conn
-	r.mu.Lock()
 	now := time.Now()
-	for p := range r.pipelines() {
+	for _, p := range r.nodes.list() {
 		cn := p.conn.Load()
 		if cn == nil {
 			continue
@@ -95,7 +91,6 @@ func (r *Router) NoteActivity() {
 		p.reads = n
 		p.mu.Unlock()
 	}
-	r.mu.Unlock()
 	for _, cn := range silent {
 		cn.ShrinkIdle()
 	}
@@ -114,17 +109,10 @@ func (r *Router) Snapshot() *topology.Snapshot {
 
 // Nodes gives the indexes of the nodes that can be asked something, for Pinned requests.
 func (r *Router) Nodes() []int {
-	pk := r.picker.Load()
-	if pk == nil {
-		return nil
+	if pk := r.picker.Load(); pk != nil {
+		return layout{pk}.DataNodes()
 	}
-	var is []int
-	for i, n := range pk.nodes {
-		if n != nil {
-			is = append(is, i)
-		}
-	}
-	return is
+	return nil
 }
 
 // Address is the address of the node with index i; "" when it has none.

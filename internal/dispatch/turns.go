@@ -13,7 +13,7 @@ import (
 // clusters.
 const mostConnecting = 256
 
-// turns is who connects and who waits for that. The router's lock guards it.
+// turns is who connects and who waits for that. The table's lock guards it.
 type turns struct {
 	connecting int
 	queue      []*pipeline
@@ -21,91 +21,86 @@ type turns struct {
 	timer      *time.Timer // for the first in the queue, when that waits for time to pass; otherwise nil
 }
 
-// take has p run now, or when its turn comes. The router's lock is held.
-func (r *Router) take(p *pipeline) {
-	r.turns.queue = append(r.turns.queue, p)
-	r.fill()
+// take has p run now, or when its turn comes. The lock is held.
+func (t *nodes) take(p *pipeline) {
+	t.turns.queue = append(t.turns.queue, p)
+	t.fill()
 }
 
 // fill starts those in the queue that may connect now. A pipeline that does for the first time keeps to the newcomers'
-// pace; one whose node has left is left out. The router's lock is held.
-func (r *Router) fill() {
-	t := &r.turns
-	for len(t.queue) > 0 && t.connecting < mostConnecting && !r.closed {
-		p := t.queue[0]
-		if p.ctx.Err() == nil && !p.begun && p.first { // not for each connection of a pool
-			now := time.Since(r.o.Base)
-			if wait := t.newcomers.wait(now); wait > 0 {
-				r.fillAfter(wait)
+// pace; one whose node has left is left out. The lock is held.
+func (t *nodes) fill() {
+	for len(t.turns.queue) > 0 && t.turns.connecting < mostConnecting && !t.closed {
+		p := t.turns.queue[0]
+		left := p.ctx.Err() != nil
+		if !left && !p.begun && p.first { // not for each connection of a pool
+			now := time.Since(t.r.o.Base)
+			if wait := t.turns.newcomers.wait(now); wait > 0 {
+				t.fillAfter(wait)
 				return
 			}
-			t.newcomers.take(now)
+			t.turns.newcomers.take(now)
 		}
-		t.queue[0] = nil
-		t.queue = t.queue[1:]
-		if p.ctx.Err() != nil {
-			continue
+		t.turns.queue[0] = nil
+		t.turns.queue = t.turns.queue[1:]
+		if !left {
+			t.turns.connecting++
+			p.begun, p.connects = true, true
+			t.r.tasks.Go(p.node.addr, func() { p.run(p.ctx, nil) })
 		}
-		t.connecting++
-		p.begun, p.connects = true, true
-		r.tasks.Go(p.node.addr, func() { p.run(p.ctx, nil) })
 	}
 }
 
-// fillAfter fills again after that time. The router's lock is held. Close stops the timer.
-func (r *Router) fillAfter(wait time.Duration) {
-	if r.turns.timer != nil {
+// fillAfter fills again after that time. The lock is held. Close stops the timer.
+func (t *nodes) fillAfter(wait time.Duration) {
+	if t.turns.timer != nil {
 		return
 	}
-	r.turns.timer = time.AfterFunc(wait, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.turns.timer = nil
-		r.fill()
+	t.turns.timer = time.AfterFunc(wait, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.turns.timer = nil
+		t.fill()
 	})
 }
 
 // giveTurn notes that p does not connect any more: it has a connection, or its goroutine ends. The next one has its
-// turn. The router's lock is held.
-func (r *Router) giveTurn(p *pipeline) {
+// turn. The lock is held.
+func (t *nodes) giveTurn(p *pipeline) {
 	if p.connects {
 		p.connects = false
-		r.turns.connecting--
-		r.fill()
+		t.turns.connecting--
+		t.fill()
 	}
 }
 
 // stepsBack has p, which has failed, wait for another turn if others wait for theirs. Its goroutine must end then.
-func (p *pipeline) stepsBack() bool {
-	r := p.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.turns.queue) == 0 || r.closed || p.demand != nil || p.ctx.Err() != nil {
+func (t *nodes) stepsBack(p *pipeline) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.turns.queue) == 0 || t.closed || p.demand != nil || p.ctx.Err() != nil {
 		return false
 	}
-	r.turns.queue = append(r.turns.queue, p)
-	r.giveTurn(p)
+	t.turns.queue = append(t.turns.queue, p)
+	t.giveTurn(p)
 	return true
 }
 
 // ends gives back the turn of a pipeline whose goroutine ends.
-func (p *pipeline) ends() {
-	p.r.mu.Lock()
-	defer p.r.mu.Unlock()
-	p.r.giveTurn(p)
+func (t *nodes) ends(p *pipeline) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.giveTurn(p)
 }
 
-// reconnecting notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait
+// reconnects notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait
 // for a turn.
-func (p *pipeline) reconnecting() {
-	if p.demand != nil {
-		return
-	}
-	p.r.mu.Lock()
-	defer p.r.mu.Unlock()
-	if !p.connects {
+func (t *nodes) reconnects(p *pipeline) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.demand == nil && !p.connects {
 		p.connects = true
-		p.r.turns.connecting++
+		t.turns.connecting++
 	}
 }
 
@@ -117,7 +112,7 @@ const (
 	newNodeEvery = 125 * time.Millisecond
 )
 
-// newcomers paces the nodes that a router connects to for the first time. The router's lock guards it.
+// newcomers paces the nodes that a router connects to for the first time. The table's lock guards it.
 type newcomers struct{ next time.Duration }
 
 // wait is how long the next one waits, at that time since the router's base.

@@ -32,7 +32,7 @@ func TestARoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := unconnected(t)
 		d := &testDoor{away: map[*call.Call]error{}}
-		w := &room{r: r, mu: &r.mu, door: d}
+		w := &room{r: r, mu: &r.nodes.mu, door: d}
 		enter := func() *call.Call {
 			c := r.NewCall()
 			c.Future(&call.Started{}, nil)

@@ -61,7 +61,7 @@ var edits = []edit{
 		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
 		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
 	},
-	{"internal/dispatch/router.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
+	{"internal/dispatch/nodes.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
 	{"retry/park.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
 	{
 		"internal/conn/submit.go", "case c.inflight >= c.maxCalls:",
