@@ -12,7 +12,7 @@ import (
 
 // A map is newer than another by epoch and revision, as long as both are of one bucket. A bucket that was deleted and
 // created again, or a cluster that was set up anew at the same addresses, may count from the beginning: then the old
-// map's version must not bar the new one. What tells the two from a node that lags behind is whether anybody still
+// map's version must not bar the new one. What tells the two from a node that lags behind is whether a connection still
 // speaks for the bucket that we know. Every connection does that came with a map: one is used only while our map is of
 // the bucket that it was made in. A node that has another one is not connected to; it is tried again and again, and
 // when no connection is left that speaks for ours, the map that it shows replaces ours whatever its version is. A
@@ -62,7 +62,7 @@ func withdraw(nodes map[*node]bool) (all []*conn.Conn) {
 	return all
 }
 
-// confirmed reports whether anybody speaks for the bucket that we know.
+// confirmed reports whether a connection speaks for the bucket that we know.
 func (r *Router) confirmed() bool {
 	speaks := func(p *pipeline) bool { return p.conn.Load() != nil && p.confirms.Load() }
 	return slices.ContainsFunc(r.nodes.list(), speaks)

@@ -138,8 +138,8 @@ func anothers(t *testing.T, r *Router) (raw []byte, addr string) {
 }
 
 // A newer map of another bucket ends the connections that were made in the old one. It stands for as long as it may
-// take its nodes to be connected to again: one that lags behind still shows the old one meanwhile, and nobody
-// contradicts it.
+// take its nodes to be connected to again: one that lags behind still shows the old one meanwhile, and no
+// connection contradicts it.
 func TestANewerMapOfAnotherBucketIsKept(t *testing.T) {
 	routed(t, func(t *testing.T, _ *mock.Cluster, r *Router) {
 		_, err := kv.Do(t.Context(), r, kv.Upsert{Key: []byte("k")})
@@ -154,7 +154,7 @@ func TestANewerMapOfAnotherBucketIsKept(t *testing.T) {
 		require.Empty(t, r.Logins(), "and is not connected to")
 		require.ErrorIs(t, r.Status()[0].Err, errForeign)
 		time.Sleep(redialMax + time.Second)
-		require.Equal(t, old.UUID, r.Snapshot().UUID, "nobody has ever spoken for the other one")
+		require.Equal(t, old.UUID, r.Snapshot().UUID, "no connection has ever spoken for the other one")
 		require.Equal(t, old.Rev, r.Snapshot().Rev)
 		_, err = kv.Do(t.Context(), r, kv.Get{Key: []byte("k")})
 		require.NoError(t, err)

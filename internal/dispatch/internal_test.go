@@ -62,7 +62,7 @@ func (s givesLate) State() (error, bool) {
 
 func (s givesLate) Needed() {}
 
-// A map that is offered while somebody looks whether one may still come is not missed: a call that was dispatched then
+// A map that is offered while a call looks whether one may still come is not missed: a call that was dispatched then
 // failed as if there were no hope.
 func TestAMapThatComesWhileItIsLookedForIsHope(t *testing.T) {
 	r := &Router{}
@@ -135,7 +135,7 @@ func TestOffersAreConsideredOnce(t *testing.T) {
 	require.True(t, o.offer(rawMap(9, 9), 0, "a", call))
 }
 
-// Offers that nobody takes are bounded.
+// Offers that are not taken are bounded.
 func TestOffersAreBounded(t *testing.T) {
 	var o offers
 	o.init(1 << 20)

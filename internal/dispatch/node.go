@@ -108,9 +108,6 @@ func (n *node) next(c *call.Call) *pipeline {
 // ofKey gives the pipeline for a key with that hash. It is always the same one, so that the calls for one key keep
 // their order, unless the last attempt to connect has failed: then it is another one that is connected.
 func (n *node) ofKey(hash uint32) *pipeline {
-	if len(n.conns) == 1 {
-		return n.conns[0]
-	}
 	i := int(hash & 0xffff % uint32(len(n.conns))) // the higher bits name the vbucket, and with it the node
 	if p := n.conns[i]; p.conn.Load() != nil || p.trying() {
 		return p
@@ -118,7 +115,7 @@ func (n *node) ofKey(hash uint32) *pipeline {
 	return n.connectedFrom(i)
 }
 
-// connectedFrom gives the first pipeline from that index on that is connected; that of the index if none is.
+// connectedFrom gives the first pipeline from that index on that is connected, otherwise that of the index.
 func (n *node) connectedFrom(start int) *pipeline {
 	for k := range n.conns {
 		if p := n.conns[(start+k)%len(n.conns)]; p.conn.Load() != nil {

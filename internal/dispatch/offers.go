@@ -119,7 +119,7 @@ func (o *offers) isKnown(raw []byte) bool {
 	return true
 }
 
-// take gives the next offer, or the calls to judge when there is none.
+// take gives the next offer, or the calls to judge when no offer is left.
 func (o *offers) take() (of offered, ok bool, waiters []claimed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -169,7 +169,7 @@ func (o *offers) close() []*call.Call {
 	return calls
 }
 
-// version is a map's. The zero value is that of no map.
+// version is the version of a map; zero without one.
 type version struct {
 	epoch int64
 	rev   uint64

@@ -141,12 +141,7 @@ func (p *pipeline) submitElse(c *call.Call) {
 		return
 	}
 	if cn != nil { // it has died, and its goroutine is about to reconnect
-		p.mu.Lock()
-		if !p.closed && p.conn.CompareAndSwap(cn, nil) {
-			p.failed = false
-			p.track.Down()
-		}
-		p.mu.Unlock()
+		p.drop(cn)
 	}
 	limit := p.r.o.QueueLimit
 	if c.Req.Block() {
@@ -355,16 +350,7 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 
 // lost withdraws the connection after its end, and says whether the goroutine that has served it goes on.
 func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
-	p.mu.Lock()
-	if p.conn.CompareAndSwap(cn, nil) {
-		p.failed = false
-	}
-	if p.conn.Load() == nil {
-		p.track.Down()
-	}
-	closed := p.closed
-	goesOn = closed || p.serves == cn
-	p.mu.Unlock()
+	closed, serves := p.drop(cn)
 	if !closed && !errors.Is(err, errOrderedIdle) {
 		p.r.o.Log.Info(p.r.ctx, observe.MsgConnectionLost, about(p.node.addr, err)...)
 		p.r.maps.suspect()
@@ -372,7 +358,21 @@ func (p *pipeline) lost(cn *conn.Conn, err error) (goesOn bool) {
 	}
 	p.r.notify()
 	p.r.Explained() // a condition may explain now what works no more
-	return goesOn
+	return closed || serves
+}
+
+// drop takes a connection that has died out of use, and says whether it was the one that the pipeline's goroutine
+// serves.
+func (p *pipeline) drop(cn *conn.Conn) (closed, served bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn.CompareAndSwap(cn, nil) {
+		p.failed = false
+	}
+	if p.conn.Load() == nil {
+		p.track.Down()
+	}
+	return p.closed, p.serves == cn
 }
 
 // close ends the pipeline at once.

@@ -27,7 +27,7 @@ type Policies struct {
 	Bound func(retry.Strategy) retry.Strategy
 	// Throttle keeps hedges from nodes in trouble; nil does not.
 	Throttle hedge.Throttle
-	// Feedback gives who is told that a node has answered well; nil: no one is told.
+	// Feedback gives what is told that a node has answered well; nil: nothing is.
 	Feedback func(addr string) conn.Feedback
 }
 

@@ -120,7 +120,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		if !p.lost(cn, err) {
 			return
 		}
-		p.r.nodes.reconnects(p)
+		p.r.nodes.connects(p, true)
 		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
 		ofUse := cn.Stats.Answers.Load() > 0 && !useless(err)
 		if ofUse || time.Since(began) > redialMax {
@@ -133,7 +133,7 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 		}
 	}
 	p.waiting.review()
-	p.r.nodes.ends(p)
+	p.r.nodes.connects(p, false)
 }
 
 func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {

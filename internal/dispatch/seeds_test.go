@@ -28,6 +28,6 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 
 		r.o.Resolve = func(context.Context) []string { return []string{"10.0.0.9:11210"} }
 		r.nodes.resolve()
-		require.Len(t, r.Status(), 2, "a lookup that has taken its time names nobody who is still asked")
+		require.Len(t, r.Status(), 2, "the nodes of a lookup that has taken its time are not asked any more")
 	}, mock.Nodes(2))
 }

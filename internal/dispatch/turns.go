@@ -86,19 +86,15 @@ func (t *nodes) stepsBack(p *pipeline) bool {
 	return true
 }
 
-// ends gives back the turn of a pipeline whose goroutine ends.
-func (t *nodes) ends(p *pipeline) {
+// connects notes that p, whose connection has ended, is about to make the next one: it had one, so it does not wait for
+// a turn. Or that it does not connect any more, because its goroutine ends.
+func (t *nodes) connects(p *pipeline, does bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.giveTurn(p)
-}
-
-// reconnects notes that p, whose connection has ended, is about to make the next one. It had one, so it does not wait
-// for a turn.
-func (t *nodes) reconnects(p *pipeline) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p.demand == nil && !p.connects {
+	switch {
+	case !does:
+		t.giveTurn(p)
+	case p.demand == nil && !p.connects:
 		p.connects = true
 		t.turns.connecting++
 	}
