@@ -68,7 +68,7 @@ type dispatcher struct {
 	end  func() // of the connection; may be called again
 }
 
-// settle waits until the reader and whoever writes have counted what callers have been told of.
+// settle waits until the reader and the writer have counted what callers have been told of.
 func (d *dispatcher) settle() {
 	for !d.cn.Settled() {
 		runtime.Gosched()

@@ -10,7 +10,7 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// D53: whoever closes a connection, whenever, races with nobody who is using it, and every call ends once. Of several
+// D53: a close of a connection, at any moment, races with no use of it, and every call ends once. Of several goroutines
 // that close it, the second may be faster than the first.
 func TestCloseRacesNoCall_D53(t *testing.T) {
 	for range 30 {

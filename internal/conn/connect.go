@@ -44,27 +44,27 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 }
 
 func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
-	c := &Conn{
-		nc: nc, h: o.Handler, base: o.Base, limit: o.FrameLimit, maxCalls: o.MaxInFlight, writeMax: o.WriteTimeout,
-		packer: call.Packer{Compression: o.Compression}, info: made.Info, armed: never,
-		quit: make(chan struct{}), hungUp: make(chan struct{}), kick: make(chan struct{}, 1),
-		rbuf: make([]byte, max(minRead, len(made.Unread))), pushed: made.Pushed,
-	}
-	c.rlen = copy(c.rbuf, made.Unread)
+	c := &Conn{nc: nc, h: o.Handler, info: made.Info, packer: call.Packer{Compression: o.Compression}}
 	c.SetFeedback(o.Feedback)
-	c.reads.Store(int32(len(c.rbuf)))
-	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}
-	c.wire = call.Wire{Features: c.info.Features, Via: via}
-	if c.maxCalls <= 0 {
-		c.maxCalls = 32768
+	c.slots.max = o.MaxInFlight
+	if c.slots.max <= 0 {
+		c.slots.max = 32768
 	}
-	if c.writeMax <= 0 {
-		c.writeMax = 10 * time.Second
+	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}
+	c.writer = writer{
+		wire: call.Wire{Features: c.info.Features, Via: via}, limit: o.WriteTimeout, backlog: c.backlog,
+	}
+	if c.writer.limit <= 0 {
+		c.writer.limit = 10 * time.Second
 	}
 	if o.TLS == nil {
-		c.try = newTry(nc)
+		c.writer.try = newTry(nc)
 	}
-	c.timer = time.AfterFunc(time.Hour, c.sweep)
-	c.timer.Stop()
+	r := &c.reader
+	r.nc, r.reads, r.limit, r.pushed = nc, &c.Stats.Reads, o.FrameLimit, made.Pushed
+	r.buf = make([]byte, max(minRead, len(made.Unread)))
+	r.n = copy(r.buf, made.Unread)
+	c.deadlines = deadlines{base: o.Base, timer: time.AfterFunc(time.Hour, c.sweep), at: never}
+	c.deadlines.timer.Stop()
 	return c
 }

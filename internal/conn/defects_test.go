@@ -75,7 +75,7 @@ func TestAPeerThatStopsReading_D28(t *testing.T) {
 			require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
 			require.Equal(t, time.Second, time.Since(began))
 			require.True(t, v.unsent["b"])
-			require.Equal(t, try, v.unsent["a"]) // without a raw socket nobody knows how much of it went out
+			require.Equal(t, try, v.unsent["a"]) // without a raw socket it is not known how much of it went out
 		})
 	}
 }
@@ -265,7 +265,7 @@ func TestNumbersOfRequestsWrap_D50(t *testing.T) {
 		}
 		select {
 		case <-held.Done():
-			t.Fatal("somebody else's answer")
+			t.Fatal("the answer to another request")
 		default:
 		}
 		_, err = kv.Do(t.Context(), d, kv.Get{Key: []byte("release")})

@@ -20,14 +20,14 @@ func Loopback(t *testing.T) (near, far *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
-// ReadBuffer is how long the read buffer is.
-func (c *Conn) ReadBuffer() int { return int(c.reads.Load()) }
+// ReadBuffer is how long the read buffer is. Its reader waits.
+func (c *Conn) ReadBuffer() int { return len(c.reader.buf) }
 
 // SpareBytes is how much memory waits for the next requests.
 func (c *Conn) SpareBytes() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.spares {
+	for _, p := range c.writer.spares {
 		n += cap(p.buf)
 	}
 	return n
@@ -37,7 +37,7 @@ func (c *Conn) SpareBytes() (n int) {
 func (c *Conn) PendingBytes() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.pend[c.head:] {
+	for _, p := range c.writer.pend {
 		n += cap(p.buf)
 	}
 	return n
@@ -45,15 +45,15 @@ func (c *Conn) PendingBytes() (n int) {
 
 // LastAnswer is how long the value is of the answer that was handled last, as far as the connection still has it. Its
 // reader waits.
-func (c *Conn) LastAnswer() int { return len(c.pkt.Value) }
+func (c *Conn) LastAnswer() int { return len(c.reader.pkt.Value) }
 
 // WokeNone reports whether all answers of the last read left their calls waiting for their time. The connection has
 // ended.
-func (c *Conn) WokeNone() bool { return c.idleWakes }
+func (c *Conn) WokeNone() bool { return c.reader.wokeNone() }
 
 // Settled reports whether nothing is in flight and no goroutine writes: the next caller that appends writes.
 func (c *Conn) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.inflight == 0 && !c.flushing && !c.reading
+	return c.slots.inFlight() == 0 && c.writer.role == unowned
 }

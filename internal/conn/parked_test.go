@@ -29,7 +29,7 @@ func (j judge) Answered(_ *conn.Conn, c *call.Call, p *memd.Packet) {
 	}
 }
 
-// A reader knows whether somebody who was told of an answer may have the next request, and gives way only then.
+// A reader knows whether a caller that it told of an answer may have the next request, and yields only then.
 func TestAReaderKnowsWhetherItWokeACaller(t *testing.T) {
 	const ok, absent, busy = memd.StatusSuccess, memd.StatusKeyNotFound, memd.StatusTmpFail
 	for name, c := range map[string]struct {

@@ -62,6 +62,7 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 		for range 3 {
 			get()
 		}
+		synctest.Wait()
 		require.Greater(t, d.cn.ReadBuffer(), smallest)
 		for range 3 {
 			d.cn.ShrinkIdle()
@@ -69,6 +70,7 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 			require.Equal(t, resting, d.cn.ReadBuffer())
 			require.Zero(t, d.cn.LastAnswer(), "it was in the buffer that was given back")
 			get()
+			synctest.Wait()
 			require.Greater(t, d.cn.ReadBuffer(), smallest)
 		}
 	})
@@ -103,6 +105,7 @@ func TestShrinkIdleInTheMiddleOfAPacket(t *testing.T) {
 				require.NoError(t, err)
 				_, err = f.Wait(t.Context())
 				require.NoError(t, err)
+				synctest.Wait()
 				require.Greater(t, d.cn.ReadBuffer(), smallest)
 				f, answer = ask(size)
 				for _, part := range [][]byte{answer[:cut], answer[cut : len(answer)-1], answer[len(answer)-1:]} {

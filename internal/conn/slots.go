@@ -9,8 +9,8 @@ import (
 
 // A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
 // attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap
-// alone, but for the step from free to live, which the submit lock guards. The goroutine that takes a slot out of live
-// owns the call's attempt.
+// alone, but for the step from free to live, which the connection's lock guards. The goroutine that takes a slot out of
+// live owns the call's attempt.
 type slot struct {
 	word atomic.Uint64
 	call *call.Call
@@ -22,69 +22,104 @@ const (
 	slotHeld   = 2 // a goroutine looks at the call; back to live in an instant
 	slotOrphan = 3 // its call is gone, the answer is still to come
 
-	genMask = 0xffff
-)
-
-const (
+	genMask   = 0xffff
 	chunkBits = 8
 	chunkLen  = 1 << chunkBits
-	maxChunks = 1 << (16 - chunkBits)
+	maxSlots  = 1 << 16
 )
 
 type chunk [chunkLen]slot
 
-// table is grown in chunks that never move, so that the reader needs no lock.
-type table struct {
-	chunks [maxChunks]atomic.Pointer[chunk]
-	free   []uint16 // last in, first out; under the connection's lock
-	used   int      // slots ever handed out; under the connection's lock
+// slots is the table of opaques: an opaque is index<<16 | generation. It grows in chunks that never move, so that at,
+// each and the methods of a slot need no lock. Everything else is called with the connection's lock held.
+type slots struct {
+	chunks  [maxSlots / chunkLen]atomic.Pointer[chunk]
+	free    []uint16 // last in, first out
+	used    int      // slots ever handed out
+	orphans int      // slots that are kept for the answers of calls that have ended
+	max     int      // calls in flight
+	wanted  bool     // the dispatcher waits for room
 }
 
-// chunk is the one that a slot is in; nil when the slot was never handed out.
-func (t *table) chunk(i uint16) *chunk { return t.chunks[i>>chunkBits].Load() }
+// inFlight is the number of calls that wait for an answer, and of answers that the reader has not settled yet.
+func (t *slots) inFlight() int { return t.used - len(t.free) - t.orphans }
 
-func (t *table) at(i uint16) *slot {
-	ch := t.chunk(i)
+func (t *slots) full() bool { return t.inFlight() >= t.max }
+
+// room reports, once, that there is room that the dispatcher waits for.
+func (t *slots) room() bool {
+	if !t.wanted || t.full() {
+		return false
+	}
+	t.wanted = false
+	return true
+}
+
+// at is the slot of an opaque; nil when it was never handed out.
+func (t *slots) at(opaque uint32) *slot {
+	ch := t.chunks[opaque>>(16+chunkBits)].Load()
 	if ch == nil {
 		return nil
 	}
-	return ch.at(i)
+	return &ch[opaque>>16&(chunkLen-1)]
 }
 
-func (ch *chunk) at(i uint16) *slot { return &ch[i&(chunkLen-1)] }
-
-// take gives a free slot's index; false when the table is full. The connection's lock is held.
-func (t *table) take() (uint16, bool) {
+// take gives a free slot and the opaque of its next use; nil when the table is full.
+func (t *slots) take() (*slot, uint32) {
 	n := len(t.free) - 1
 	if n < 0 {
-		return t.fresh()
+		if t.used == maxSlots {
+			return nil, 0
+		}
+		if t.used&(chunkLen-1) == 0 {
+			t.chunks[t.used>>chunkBits].Store(new(chunk))
+		}
+		t.free, n = append(t.free, uint16(t.used)), 0
+		t.used++
 	}
-	i := t.free[n]
+	i := uint32(t.free[n]) << 16
 	t.free = t.free[:n]
-	return i, true
+	s := t.at(i)
+	return s, i | (uint32(s.word.Load())>>2+1)&genMask
 }
 
-// fresh is a slot that was never used.
-func (t *table) fresh() (uint16, bool) {
-	if t.used == maxChunks*chunkLen {
-		return 0, false
+// give takes back the slot of an opaque.
+func (t *slots) give(opaque uint32) { t.free = append(t.free, uint16(opaque>>16)) }
+
+// each shows every call that waits to keep. A call that is not kept leaves its slot to the answer. It says how many
+// those are. used is the number of slots to look at.
+func (t *slots) each(used int, keep func(c *call.Call) bool) (gone int) {
+	for i := range used {
+		s := t.at(uint32(i) << 16)
+		v, ok := s.hold()
+		switch {
+		case !ok:
+		case keep(s.call):
+			s.word.Store(v)
+		default:
+			s.call = nil
+			s.word.Store(uint64(uint32(v))&^3 | slotOrphan)
+			gone++
+		}
 	}
-	i := uint16(t.used)
-	if i&(chunkLen-1) == 0 {
-		t.chunks[i>>chunkBits].Store(new(chunk))
-	}
-	t.used++
-	return i, true
+	return gone
+}
+
+// live makes the slot the call's, which waits here for the answer with that opaque.
+func (s *slot) live(c *call.Call, opaque uint32) {
+	s.call = c
+	s.word.Store(uint64(opaque&genMask)<<2 | slotLive)
 }
 
 // claim takes the slot out of live into the given status and reports whether this caller did it, and the attempt's
-// number. gen guards against a slot that has been reused. With sent an attempt that was not handed to the socket is
-// left alone.
-func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
+// number. The opaque's generation guards against a slot that has been reused. With sent an attempt that was not handed
+// to the socket is left alone.
+func (s *slot) claim(opaque uint32, to uint64, sent bool) (epoch uint32, ok bool) {
+	gen := opaque & genMask
 	for {
 		v := s.word.Load()
 		epoch = uint32(v >> 32)
-		if uint32(v)>>2&genMask != gen || sent && epoch == 0 {
+		if uint32(v)>>2 != gen || sent && epoch == 0 {
 			return 0, false
 		}
 		switch v & 3 {
@@ -100,14 +135,13 @@ func (s *slot) claim(gen uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	}
 }
 
-// claimNow is claim for an answer, if nothing stands in its way at this moment.
-func (s *slot) claimNow(gen uint32) (epoch uint32, ok bool) {
-	v := s.word.Load()
-	epoch = uint32(v >> 32)
-	return epoch, epoch != 0 && uint32(v) == gen<<2|slotLive && s.word.CompareAndSwap(v, uint64(gen)<<2|slotFree)
+// orphanEnds makes a slot free that was kept for the answer to that opaque, and reports whether it was.
+func (s *slot) orphanEnds(opaque uint32) bool {
+	v := uint64(opaque&genMask) << 2
+	return s.word.CompareAndSwap(v|slotOrphan, v|slotFree)
 }
 
-// hold keeps a live call where it is until release. ok is false when there is none.
+// hold keeps a live call where it is until the slot's word is set again. ok is false when no call waits here.
 func (s *slot) hold() (v uint64, ok bool) {
 	for {
 		switch v = s.word.Load(); v & 3 {
@@ -124,11 +158,11 @@ func (s *slot) hold() (v uint64, ok bool) {
 }
 
 // sent notes the attempt's number, unless the call has gone meanwhile.
-func (s *slot) sent(gen, epoch uint32) {
+func (s *slot) sent(opaque, epoch uint32) {
 	for {
 		v := s.word.Load()
 		switch {
-		case uint32(v)>>2 != gen:
+		case uint32(v)>>2 != opaque&genMask:
 			return
 		case v&3 == slotHeld:
 			runtime.Gosched()
@@ -137,14 +171,3 @@ func (s *slot) sent(gen, epoch uint32) {
 		}
 	}
 }
-
-// sentNow is sent, if nothing stands in its way at this moment; then it says so.
-func (s *slot) sentNow(gen, epoch uint32) bool {
-	v := uint64(gen<<2 | slotLive)
-	return s.word.CompareAndSwap(v, uint64(epoch)<<32|v)
-}
-
-// next is the opaque of the slot's next use.
-func (s *slot) next(i uint16) uint32 { return opaqueOf(i, uint32(s.word.Load())>>2+1) }
-
-func opaqueOf(i uint16, gen uint32) uint32 { return uint32(i)<<16 | gen&genMask }

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/internal/call"
 )
 
-// The short ways of a slot do nothing while somebody looks at its call, for another generation, or in another state:
-// what they leave is for the long ways, which wait.
-func TestTheShortWaysOfASlot(t *testing.T) {
+// What an answer and a write find in a slot: they change only the attempt that they belong to.
+func TestASlotKnowsItsRequest(t *testing.T) {
 	const gen, epoch = 7, 3
 	word := func(e, g uint64, status uint64) uint64 { return e<<32 | g<<2 | status }
 	for name, c := range map[string]struct {
@@ -17,8 +18,6 @@ func TestTheShortWaysOfASlot(t *testing.T) {
 	}{
 		"not sent yet":       {word(0, gen, slotLive), true, false},
 		"sent":               {word(epoch, gen, slotLive), false, true},
-		"held, not sent yet": {word(0, gen, slotHeld), false, false},
-		"held":               {word(epoch, gen, slotHeld), false, false},
 		"free":               {word(0, gen, slotFree), false, false},
 		"orphaned":           {word(0, gen, slotOrphan), false, false},
 		"of another request": {word(0, gen+1, slotLive), false, false},
@@ -26,13 +25,13 @@ func TestTheShortWaysOfASlot(t *testing.T) {
 	} {
 		var s slot
 		s.word.Store(c.word)
-		require.Equal(t, c.sent, s.sentNow(gen, epoch), name)
+		s.sent(5<<16|gen, epoch)
+		require.Equal(t, c.sent, s.word.Load() != c.word, name)
 		if c.sent {
 			require.Equal(t, word(epoch, gen, slotLive), s.word.Load(), name)
 			s.word.Store(c.word)
 		}
-		require.Equal(t, c.word, s.word.Load(), name)
-		got, ok := s.claimNow(gen)
+		got, ok := s.claim(5<<16|gen, slotFree, true)
 		require.Equal(t, c.claims, ok, name)
 		if ok {
 			require.EqualValues(t, epoch, got, name)
@@ -41,4 +40,35 @@ func TestTheShortWaysOfASlot(t *testing.T) {
 			require.Equal(t, c.word, s.word.Load(), name)
 		}
 	}
+}
+
+// A slot is in flight from take to give, unless its call has gone; the opaque of its next use is another one.
+func TestSlotsCountWhatIsInFlight(t *testing.T) {
+	table := slots{max: 2}
+	require.Nil(t, table.at(0))
+	first, one := table.take()
+	require.Same(t, first, table.at(one))
+	second, two := table.take()
+	first.live(&call.Call{}, one)
+	second.live(&call.Call{}, two)
+	require.True(t, table.full())
+	table.wanted = true
+	require.False(t, table.room())
+	table.orphans += table.each(table.used, func(c *call.Call) bool { return c == second.call })
+	require.Equal(t, 1, table.inFlight())
+	require.True(t, table.room())
+	require.False(t, table.room(), "it is told once")
+	require.False(t, second.orphanEnds(two))
+	require.True(t, first.orphanEnds(one))
+	table.orphans--
+	table.give(one)
+	require.Equal(t, 1, table.inFlight())
+	again, opaque := table.take()
+	require.Same(t, first, again)
+	require.NotEqual(t, one, opaque)
+	for table.used < maxSlots {
+		table.take()
+	}
+	last, _ := table.take()
+	require.Nil(t, last, "the table is full")
 }

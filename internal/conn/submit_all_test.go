@@ -91,8 +91,8 @@ func TestABatchEndsWhileItIsSubmitted(t *testing.T) {
 	require.Empty(t, d.taken)
 }
 
-// What it costs that a connection takes none of many calls does not grow with their number: whoever hands over a burst
-// tries again after each one that was left.
+// What it costs that a connection takes none of many calls does not grow with their number: the sender of a burst tries
+// again after each one that was left.
 func TestWhatAConnectionLeavesCostsNothing(t *testing.T) {
 	near, far := net.Pipe()
 	go canned(far, document)

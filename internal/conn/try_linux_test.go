@@ -4,25 +4,19 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// block clears O_NONBLOCK.
-func block(t *testing.T, nc *net.TCPConn) {
-	raw, err := nc.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), false) }))
-	require.NoError(t, err)
-}
+	"github.com/couchcore/couchcore/internal/testkit"
+)
 
 // An attempt writes what the socket takes, and no more, whatever mode the descriptor is in.
 func TestAnAttemptToWriteDoesNotBlock(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *net.TCPConn){
-		"non-blocking": func(*testing.T, *net.TCPConn) {}, "blocking": block,
+		"non-blocking": func(*testing.T, *net.TCPConn) {},
+		"blocking":     func(t *testing.T, nc *net.TCPConn) { testkit.Block(t, nc) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := Loopback(t)

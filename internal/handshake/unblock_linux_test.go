@@ -6,15 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// block clears O_NONBLOCK.
-func block(t *testing.T, nc *net.TCPConn) {
-	raw, err := nc.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), false) }))
-	require.NoError(t, err)
-}
+	"github.com/couchcore/couchcore/internal/testkit"
+)
 
 // A descriptor in blocking mode is put back into the other one, also inside a wrapper; what has no descriptor stays as
 // it is.
@@ -26,7 +20,7 @@ func TestABlockingDescriptorIsUnblocked(t *testing.T) {
 	require.NoError(t, err)
 	near := dialled.(*net.TCPConn)
 	for _, nc := range []net.Conn{near, struct{ *net.TCPConn }{near}} {
-		block(t, near)
+		testkit.Block(t, near)
 		require.NoError(t, unblock(nc))
 		raw, err := near.SyscallConn()
 		require.NoError(t, err)

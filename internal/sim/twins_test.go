@@ -49,7 +49,7 @@ type edit struct{ file, old, new string }
 var edits = []edit{
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
-	{"internal/conn/flush.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
+	{"internal/conn/end.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},
 	{
 		"retry/state.go", "return phaseOf(w) == onWire && !s.Idempotent // guard: doubt",
 		`return phaseOf(w) == onWire && !s.Idempotent && broken != "nothing is in doubt" || broken == "everything is in doubt"`,
@@ -64,8 +64,8 @@ var edits = []edit{
 	{"internal/dispatch/nodes.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
 	{"retry/park.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},
 	{
-		"internal/conn/submit.go", "case c.inflight >= c.maxCalls:",
-		`case c.inflight >= c.maxCalls && broken != "any number of calls may be in flight":`,
+		"internal/conn/submit.go", "case c.slots.full():",
+		`case c.slots.full() && broken != "any number of calls may be in flight":`,
 	},
 	{"internal/dispatch/maps.go", "err = m.ours(s)", `if broken != "any newer map replaces the one in use" { err = m.ours(s) }`},
 	{

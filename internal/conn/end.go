@@ -1,0 +1,106 @@
+package conn
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+
+	"github.com/couchcore/couchcore/internal/call"
+)
+
+// Close ends the connection without waiting: Serve then tells what becomes of the calls and returns. It may be called
+// from anywhere, more than once.
+func (c *Conn) Close(cause error) {
+	if cause == nil {
+		cause = errShutdown
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return
+	}
+	c.cause = cause // no further call is taken, and no further part is written
+	// Closing may block: TLS says goodbye, and foreign connections do as they like. teardown waits for it.
+	c.wg.Go(func() { hangUp(c.nc) })
+}
+
+// hangUp closes a socket. A read under way ends first: closing would wait for it where the user has set the descriptor
+// to blocking mode since Dial has given it.
+func hangUp(nc net.Conn) {
+	under := nc
+	if t, ok := nc.(*tls.Conn); ok {
+		under = t.NetConn()
+	}
+	if t, ok := under.(*net.TCPConn); ok {
+		_ = t.CloseRead()
+	}
+	_ = nc.Close()
+}
+
+// broken judges the requests of a write that failed after n bytes. The connection is closed first, and its writer gives
+// up the role last: only then is it certain that a frame cut in two never becomes whole. Requests inside the n bytes
+// stay in their slots; teardown reports them as lost.
+func (c *Conn) broken(p *part, n int, cause error) {
+	c.Close(cause)
+	start := 0
+	for _, f := range p.frames {
+		if int(f.end) > n {
+			c.unsent(f, start < n, cause)
+		}
+		start = int(f.end)
+	}
+	c.mu.Lock()
+	c.writer.role = unowned // teardown waits for this
+	c.mu.Unlock()
+}
+
+func (c *Conn) unsent(f frame, cut bool, cause error) {
+	s := c.slots.at(f.opaque)
+	epoch, ok := s.claim(f.opaque, slotFree, false)
+	if !ok {
+		return
+	}
+	call := s.call
+	s.call = nil
+	if epoch == 0 || call.State.Unsent(epoch) {
+		c.h.Unsent(call, cut, cause)
+	}
+}
+
+// teardown tells what becomes of the calls after the connection has ended. It runs on Serve's goroutine, last.
+func (c *Conn) teardown() {
+	c.wg.Wait()
+	c.mu.Lock()
+	for c.writer.role == writing { // a caller is inside its one attempt, which does not block
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	c.deadlines.stop() // until here the calls have their deadlines
+	pend, used, cause := c.writer.pend, c.slots.used, c.cause
+	c.writer.pend, c.writer.spares = nil, nil
+	c.mu.Unlock()
+	for _, p := range pend {
+		for _, f := range p.frames {
+			c.unsent(f, false, cause)
+		}
+	}
+	type lost struct {
+		call  *call.Call
+		epoch uint32
+	}
+	var all []lost
+	for i := range used {
+		s := c.slots.at(uint32(i) << 16)
+		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
+			all = append(all, lost{s.call, epoch})
+			s.call = nil
+		}
+	}
+	c.mu.Lock()
+	c.slots.used, c.slots.free, c.slots.orphans = 0, nil, 0
+	c.mu.Unlock()
+	for _, l := range all {
+		c.h.Lost(l.call, l.epoch, cause)
+	}
+}

@@ -1,0 +1,154 @@
+package conn
+
+import (
+	"runtime"
+
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers
+// have appended meanwhile.
+func (c *Conn) read() (err error) {
+	if c.reader.n == 0 { // nothing was read in the handshake
+		err = c.reader.fill()
+	}
+	for err == nil {
+		c.mu.Lock()
+		if c.writer.role == unowned {
+			c.writer.role = reading
+		}
+		c.mu.Unlock()
+		err = c.packets()
+		c.settle()
+		if err == nil {
+			err = c.reader.fill()
+		}
+	}
+	return err
+}
+
+// packets completes what the buffer holds.
+func (c *Conn) packets() error {
+	r := &c.reader
+	r.freed, r.orphaned, r.parked = r.freed[:0], 0, 0
+	for {
+		p, err := r.next()
+		long := err == errLong //nolint:errorlint // the value itself
+		if long {
+			c.stopReading() // requests that are appended while the packet arrives do not wait for that
+			p, err = r.long()
+		}
+		if p == nil {
+			return err
+		}
+		c.packet(p, long)
+	}
+}
+
+// settle gives the slots of the answers back. Then it yields, so that the callers that were woken append their next
+// requests, and writes.
+func (c *Conn) settle() {
+	r := &c.reader
+	c.mu.Lock()
+	for _, opaque := range r.freed {
+		c.slots.give(opaque)
+	}
+	c.slots.orphans -= r.orphaned
+	room, yield := c.slots.room(), c.writer.role == reading && !c.writer.large() && !r.wokeNone()
+	c.mu.Unlock()
+	if room {
+		c.h.Room(c)
+	}
+	c.Stats.Answers.Add(int64(len(r.freed) - r.orphaned))
+	if yield {
+		runtime.Gosched()
+	}
+	c.stopReading()
+}
+
+// stopReading ends the reader's role, if it has it: it writes what callers have appended, and from now on they write.
+func (c *Conn) stopReading() {
+	c.mu.Lock()
+	mine := c.writer.become(reading)
+	c.mu.Unlock()
+	if mine {
+		c.flush()
+	}
+}
+
+// packet gives one packet to its waiter. An owned one is not in the buffer.
+func (c *Conn) packet(p *memd.Packet, owned bool) {
+	switch {
+	case p.Magic == memd.MagicServerRes:
+		return
+	case !p.Magic.IsResponse():
+		c.h.Push(c, p)
+		return
+	}
+	s := c.slots.at(p.Opaque)
+	if s == nil {
+		c.orphan(p)
+		return
+	}
+	if call.Continues(p) {
+		c.part(s, p)
+		return
+	}
+	epoch, ok := s.claim(p.Opaque, slotFree, true)
+	if !ok {
+		if s.orphanEnds(p.Opaque) {
+			c.reader.freed = append(c.reader.freed, p.Opaque)
+			c.reader.orphaned++
+		}
+		c.orphan(p)
+		return
+	}
+	call := s.call
+	s.call = nil
+	c.reader.freed = append(c.reader.freed, p.Opaque)
+	c.answer(call, epoch, p, owned)
+}
+
+// answer gives a call the last packet of its answer.
+func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool) {
+	switch {
+	case p.Opcode != call.Sent(): // no later answer can be trusted either
+		c.h.Lost(call, epoch, ErrOutOfStep)
+		c.Close(ErrOutOfStep)
+	case p.Status == memd.StatusSuccess:
+		if f := c.feedback.Load(); f != nil {
+			(*f).Success()
+		}
+		if !call.Win(epoch, p, owned) {
+			c.orphan(p)
+		}
+	case call.State.Answered(epoch):
+		c.h.Answered(c, call, p)
+		// or it is in use again and is so, which is rare and only a matter of speed
+		if call.State.Phase() == retry.PhaseParked {
+			c.reader.parked++
+		}
+	default:
+		c.orphan(p)
+	}
+}
+
+// part is one packet of an answer that has several, and not its last: the call keeps it and goes on waiting. Without a
+// call it is dropped, and the slot stays reserved for the packets that follow.
+func (c *Conn) part(s *slot, p *memd.Packet) {
+	epoch, ok := s.claim(p.Opaque, slotHeld, true)
+	if !ok {
+		return
+	}
+	if s.call.Req.Opcode == p.Opcode && !s.call.Ended() {
+		s.call.TakePart(p, epoch)
+	}
+	s.word.Store(uint64(epoch)<<32 | uint64(p.Opaque&genMask)<<2 | slotLive)
+}
+
+func (c *Conn) orphan(p *memd.Packet) {
+	c.Stats.Orphans.Add(1)
+	c.h.Orphan(c, p)
+}
