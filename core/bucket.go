@@ -64,8 +64,27 @@ func (b *Bucket) Name() string { return b.name }
 // bucket to kv.Do and its like and does not call it.
 func (b *Bucket) Runner() call.Runner { return &b.run }
 
+// Layout is one cluster map as operations over several nodes or vbuckets see it. It does not change. Its methods are
+// total: every input has an answer.
+type Layout interface {
+	// NumVBuckets is the number of vbuckets; 0 for a bucket without them.
+	NumVBuckets() int
+	// NumReplicas is the number of replicas that the bucket is configured with.
+	NumReplicas() int
+	// VBucket is the vbucket of a key.
+	VBucket(key []byte) uint16
+	// NodeIndex is the node of a vbucket's copy, where 0 is the active one; -1 when no node has it.
+	NodeIndex(vb uint16, replica int) int
+	// DataNodes are the nodes that hold the bucket's data. The slice is the caller's.
+	DataNodes() []int
+	// ServerGroup is the group of a node, "" when the map does not say.
+	ServerGroup(node int) string
+	// Capability says whether the bucket has a capability; known is false when the map lists none at all.
+	Capability(name string) (has, known bool)
+}
+
 // Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
-func (b *Bucket) Layout(ctx context.Context) (kv.Layout, error) {
+func (b *Bucket) Layout(ctx context.Context) (Layout, error) {
 	return b.router.AwaitMap(ctx, call.MapWait{Verb: "layout"})
 }
 
@@ -260,8 +279,8 @@ func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) erro
 		op.KnownEpoch, op.KnownRev = s.Epoch, int64(s.Rev)
 	}
 	res, err := kv.Do(ctx, b.router, op)
-	if err == nil && len(res.JSON) > 0 {
-		err = b.router.Take(ctx, res.JSON, res.Endpoint())
+	if err == nil && len(res.Value) > 0 {
+		err = b.router.Take(ctx, res.Value, res.Endpoint())
 	}
 	switch {
 	case err == nil:

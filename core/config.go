@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/couchcore/couchcore/internal/dispatch"
-	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
 )
@@ -137,7 +136,7 @@ type KVConfig struct {
 	MaxPaths int
 	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that
 	// saves 17 percent.
-	Compression kv.Compression
+	Compression Compression
 	// NoMutationTokens keeps nodes from sending mutation tokens, NoServerDurations from sending how long they worked,
 	// and NoUnordered from answering out of order. ResourceUnits asks for what operations cost, where clusters count
 	// that.
@@ -244,4 +243,12 @@ type CircuitBreaker struct {
 	RollingWindow time.Duration // over which is counted; 0 means 60 s
 	SleepWindow   time.Duration // between attempts to close it; 0 means 5 s
 	CanaryTimeout time.Duration // of the NOOP; 0 means 5 s
+}
+
+// Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
+// 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
+type Compression struct {
+	Off      bool
+	MinSize  int     // only values that are larger; 0 means 32
+	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
 }

@@ -292,7 +292,7 @@ func TestAScanGoesOnWhileItsConnectionIsMadeAnew_D41(t *testing.T) {
 			require.NoError(t, m.CloseConns(0))
 			synctest.Wait()
 			began := time.Now()
-			var gone *kv.ConnectionGoneError
+			var gone *call.ConnectionGoneError
 			_, err = kv.Do(ctx(t), b, kv.RangeScanContinue{Scan: scan})
 			require.ErrorAs(t, err, &gone)
 			_, err = kv.Do(ctx(t), b, kv.RangeScanCancel{Scan: scan})

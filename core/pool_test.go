@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
@@ -97,7 +98,7 @@ func TestARequestOfOneConnection(t *testing.T) {
 		require.NoError(t, m.CloseConns(0))
 		time.Sleep(time.Second)
 		_, err = kv.Do(ctx(t), b, kv.GetClusterConfig{Pinned: true, Connection: res.Connection()})
-		var gone *kv.ConnectionGoneError
+		var gone *call.ConnectionGoneError
 		require.ErrorAs(t, err, &gone)
 	}, threeConnections)
 }

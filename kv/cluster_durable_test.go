@@ -186,7 +186,7 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 				memd.OpGetLocked:    on("", kv.GetAndLock{Key: []byte("k0002"), LockTime: time.Second}),
 				memd.OpGetReplica:   on("", kv.GetReplica{Key: key, Replica: 1}),
 				memd.OpGetEx:        on("", kv.GetEx{Key: key}),
-				memd.OpGetExReplica: on("", kv.GetExReplica{Key: key, Replica: 1}), memd.OpGetRandomKey: on("",
+				memd.OpGetExReplica: on("", kv.GetEx{Key: key, Replica: 1}), memd.OpGetRandomKey: on("",
 					kv.GetRandom{}),
 				memd.OpSubdocGet:              on("", kv.LookupPath{Key: key, Spec: kv.GetPath("k")}),
 				memd.OpSubdocMultiLookup:      on("", kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("k")}}),

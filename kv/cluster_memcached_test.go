@@ -102,7 +102,7 @@ func TestAMemcachedBucket_B45_T7(t *testing.T) {
 		for i := range 60 {
 			res, err := kv.Do(testContext(t), b, kv.GetOrNull{Key: fmt.Appendf(nil, "key-%d", i)})
 			require.NoError(t, err)
-			if res.Found {
+			if !res.Absent {
 				kept++
 			}
 		}

@@ -285,7 +285,7 @@ func TestMetadataOnACluster(t *testing.T) {
 		require.ErrorIs(t, err, cberr.ScopeNotFound)
 		v, err := kv.Do(testContext(t), b, kv.GetVersion{})
 		require.NoError(t, err)
-		require.NotEmpty(t, v.Version)
+		require.NotEmpty(t, v.Value)
 	})
 }
 

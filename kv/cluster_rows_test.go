@@ -47,7 +47,7 @@ func TestDocumentsOnACluster_B31_B32_B33(t *testing.T) {
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
 			null, err := kv.Do(testContext(t), b, kv.GetOrNull{Common: c, Key: key})
 			require.NoError(t, err)
-			require.False(t, null.Found)
+			require.True(t, null.Absent)
 			is, err := kv.Do(testContext(t), b, kv.Exists{Common: c, Key: key})
 			require.NoError(t, err)
 			require.False(t, is.Exists)

@@ -112,12 +112,12 @@ func TestScansOnACluster_B64(t *testing.T) {
 		all := fill(t, b, 300)
 		for _, c := range places {
 			require.Equal(t, all, sorted(scanned(t, b, kv.Scan{Common: c})))
-			require.Equal(t, all, scanned(t, b, kv.Scan{Common: c, KeysOnly: true, Sort: kv.ScanByKey}))
+			require.Equal(t, all, scanned(t, b, kv.Scan{Common: c, KeysOnly: true, Sorted: true}))
 			require.Equal(t, all[100:200], scanned(t, b, kv.Scan{
 				Common: c, Range: kv.PrefixRange([]byte("k01")),
-				Sort: kv.ScanByKey,
+				Sorted: true,
 			}))
-			require.Equal(t, all[11:20], scanned(t, b, kv.Scan{Common: c, Sort: kv.ScanByKey, Range: &kv.ScanRange{
+			require.Equal(t, all[11:20], scanned(t, b, kv.Scan{Common: c, Sorted: true, Range: &kv.ScanRange{
 				Start: []byte("k0010"), ExcludeStart: true, End: []byte("k0020"), ExcludeEnd: true,
 			}}))
 			sample := scanned(t, b, kv.Scan{
@@ -202,7 +202,7 @@ func TestAScanThatIsGivenUpOnACluster_K30(t *testing.T) {
 		m.DisconnectAll()
 		time.Sleep(time.Second)
 		_, err = kv.Do(testContext(t), b, kv.RangeScanContinue{Scan: scan})
-		var gone *kv.ConnectionGoneError
+		var gone *call.ConnectionGoneError
 		require.ErrorAs(t, err, &gone)
 	})
 }
@@ -305,10 +305,10 @@ func TestGetExOnACluster(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, "7", string(v))
 			require.JSONEq(t, `{"a":1}`, string(res.Value))
-			replica, err := kv.Do(testContext(t), b, kv.GetExReplica{Common: c, Key: []byte("k"), Replica: 1})
+			replica, err := kv.Do(testContext(t), b, kv.GetEx{Common: c, Key: []byte("k"), Replica: 1})
 			require.NoError(t, err)
 			require.Equal(t, string(res.Value), string(replica.Value))
-			_, err = kv.Do(testContext(t), b, kv.GetExReplica{Common: c, Key: []byte("no"), Replica: 1})
+			_, err = kv.Do(testContext(t), b, kv.GetEx{Common: c, Key: []byte("no"), Replica: 1})
 			require.ErrorIs(t, err, cberr.DocumentNotFoundOnReplica)
 		}
 	})

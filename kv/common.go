@@ -44,14 +44,6 @@ type Common struct {
 	Block bool
 }
 
-// Compression says which values of documents are sent compressed. The zero value is what other clients do: values above
-// 32 bytes, when that saves 17 percent. A connection that does not grant it sends values as they are.
-type Compression struct {
-	Off      bool
-	MinSize  int     // only values that are larger; 0 means 32
-	MinRatio float64 // compressed to original length at most; 0 means 0.83, more than 1 means 1
-}
-
 // setCommon gives a request what its operation has in common with others. What a call has seldom is set only when it is
 // given, because it takes memory of its own.
 func setCommon(r *call.Request, c *Common) {

@@ -137,9 +137,9 @@ func allOps() []any {
 		kv.GetAndLock{Key: key},
 		kv.GetAndTouch{Key: key},
 		kv.GetClusterConfig{KnownEpoch: 1, KnownRev: 1},
-		kv.GetCollectionID{},
+		kv.GetCollectionID{Path: "s.c"},
 		kv.GetEx{Key: key},
-		kv.GetExReplica{Key: key, Replica: 2},
+		kv.GetEx{Key: key, Replica: 2},
 		kv.GetManifest{},
 		kv.GetOrNull{Key: key},
 		kv.GetMeta{Key: key},
@@ -212,8 +212,8 @@ func set(t *testing.T, v reflect.Value, f reflect.StructField) {
 		v.Set(reflect.ValueOf(&kv.ScanRange{Start: []byte("q")}))
 	case *kv.ScanSampling:
 		v.Set(reflect.ValueOf(&kv.ScanSampling{Samples: 1}))
-	case *kv.ScanSnapshot:
-		v.Set(reflect.ValueOf(&kv.ScanSnapshot{UUID: 1}))
+	case kv.MutationToken:
+		v.Set(reflect.ValueOf(kv.MutationToken{UUID: 1}))
 	case memd.Datatype:
 		v.Set(reflect.ValueOf(memd.DatatypeJSON))
 	default:
@@ -250,11 +250,11 @@ func effect(t *testing.T, op any) any {
 func TestKeysAreComparableValues_D108(t *testing.T) {
 	for _, v := range []any{
 		kv.MutationToken{},
-		kv.Compression{},
+		call.Compression{},
 		call.Disposition{},
 		call.Wire{},
 		kv.ScanSampling{},
-		kv.FailoverEntry{},
+		kv.MutationToken{},
 	} {
 		typ := reflect.TypeOf(v)
 		require.True(t, typ.Comparable(), typ)

@@ -104,7 +104,7 @@ func (p *copyPlan) copies(ctx context.Context, d Dispatcher) ([]int, error) {
 		return nil, p.fails(call.KindOf(err, false, nil), err)
 	}
 	l, err := routable(ctx, d, p.verb, p.common, p.capability)
-	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
+	if _, lacks := err.(*FeatureError); lacks { //nolint:errorlint // of the whole operation, not of a call
 		return nil, p.fails(cberr.FeatureNotAvailable, err)
 	}
 	if err != nil {

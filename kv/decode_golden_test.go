@@ -51,10 +51,7 @@ func baseDecodings() []decoding {
 	none := []memd.Packet{{CAS: cas}}
 	return []decoding{
 		{"get", on("", kv.Get{Key: key}), jsonOf(be32, "doc"), get},
-		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), kv.GetOrNullResult{
-			GetResult: get,
-			Found:     true,
-		}},
+		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_lock", on("", kv.GetAndLock{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_touch", on("", kv.GetAndTouch{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_replica", on("", kv.GetReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), replica},
@@ -88,14 +85,12 @@ func baseDecodings() []decoding {
 			Result:      result,
 			ManifestUID: 0x1f, ID: 10,
 		}},
-		{"get_cluster_config", on("", kv.GetClusterConfig{}), jsonOf(nil, "{}"), kv.ClusterConfig{
-			Result: result,
-			JSON:   []byte("{}"),
+		{"get_cluster_config", on("", kv.GetClusterConfig{}), jsonOf(nil, "{}"), kv.GetResult{
+			Result: result, Value: []byte("{}"),
 		}},
-		{"get_cluster_config_current", on("", kv.GetClusterConfig{}), none, kv.ClusterConfig{Result: result}},
-		{"version", on("", kv.GetVersion{}), answerOf(nil, "7.6.2-3721-enterprise"), kv.VersionResult{
-			Result:  result,
-			Version: "7.6.2-3721-enterprise",
+		{"get_cluster_config_current", on("", kv.GetClusterConfig{}), none, kv.GetResult{Result: result}},
+		{"version", on("", kv.GetVersion{}), answerOf(nil, "7.6.2-3721-enterprise"), kv.GetResult{
+			Result: result, Value: []byte("7.6.2-3721-enterprise"),
 		}},
 	}
 }
@@ -133,7 +128,7 @@ func metaDecodings() []decoding {
 		{"delete_with_meta", on("", kv.DeleteWithMeta{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"get_ex", on("", kv.GetEx{Key: key}), withXattrs, ex},
 		{
-			"get_ex_replica", on("", kv.GetExReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"),
+			"get_ex_replica", on("", kv.GetEx{Key: key, Replica: 1}), jsonOf(be32, "doc"),
 			kv.GetExResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON},
 		},
 		{"get_random", on("", kv.GetRandom{}), random, kv.RandomResult{
@@ -170,7 +165,9 @@ func metaDecodings() []decoding {
 			answerOf(nil,
 				"\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x07\x00"+
 					"\x00\x00\x00\x00\x00\x00\x00"),
-			kv.FailoverLog{Result: result, Entries: []kv.FailoverEntry{{UUID: 10, Seqno: 6}, {UUID: 7}}},
+			kv.FailoverLog{Result: result, Entries: []kv.MutationToken{
+				{Bucket: "travel", VBucket: 115, UUID: 10, Seqno: 6}, {Bucket: "travel", VBucket: 115, UUID: 7},
+			}},
 		},
 		{"stat", on("", kv.Stat{}), []memd.Packet{
 			{Key: []byte("pid"), Value: []byte("17")},
@@ -259,15 +256,13 @@ func subdocDecodings() []decoding {
 		{
 			"path_get_deleted", on("", kv.LookupPath{Key: key, Spec: kv.GetXattr("x"), AccessDeleted: true}),
 			of(memd.StatusSubdocSuccessDeleted, nil, "7"),
-			kv.PathOpResult{
-				MutationResult: kv.MutationResult{Result: result}, Value: []byte("7"), Deleted: true,
-			},
+			kv.LookupInResult{Result: result, Paths: []kv.PathResult{{Path: "x", Value: []byte("7")}}, Deleted: true},
 		},
 	}
 	for _, s := range []kv.LookupSpec{kv.GetPath("a"), kv.ExistsPath("a"), kv.CountPath("a")} {
-		value, want := "7", kv.PathOpResult{MutationResult: kv.MutationResult{Result: result}, Value: []byte("7")}
+		value, want := "7", kv.LookupInResult{Result: result, Paths: []kv.PathResult{{Path: "a", Value: []byte("7")}}}
 		if s.Op == memd.OpSubdocExists {
-			value, want.Value = "", nil
+			value, want.Paths[0].Value = "", nil
 		}
 		all = append(all, decoding{
 			"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")),
@@ -279,9 +274,9 @@ func subdocDecodings() []decoding {
 		kv.ArrayAppend("a", v), kv.ArrayPrepend("a", v),
 		kv.ArrayInsert("a[0]", v), kv.ArrayAddUnique("a", v), kv.IncrementPath("a", 1), kv.ReplaceBody("a"),
 	} {
-		value, want := "", kv.PathOpResult{MutationResult: mutation}
+		value, want := "", kv.MutateInResult{MutationResult: mutation, Paths: []kv.PathResult{{Path: s.Path}}}
 		if s.Op == memd.OpSubdocCounter {
-			value, want.Value = "8", []byte("8")
+			value, want.Paths[0].Value = "8", []byte("8")
 		}
 		all = append(all, decoding{
 			"path_" + strings.ToLower(strings.TrimPrefix(s.Op.String(), "SUBDOC_")),

@@ -60,9 +60,9 @@ func TestATooShortAnswerIsADecodingFailure(t *testing.T) {
 		{on("get-and-touch", kv.GetAndTouch{Key: key}), "extras", below4, 4},
 		{on("get-replica", kv.GetReplica{Key: key, Replica: 1}), "extras", below4, 4},
 		{on("exists", kv.Exists{Key: key}), "extras", below4, 4},
-		{on("get-collection-id", kv.GetCollectionID{}), "extras", not12, 12},
+		{on("get-collection-id", kv.GetCollectionID{Path: "s.c"}), "extras", not12, 12},
 		{on("get-ex", kv.GetEx{Key: key}), "extras", below4, 4},
-		{on("get-ex-replica", kv.GetExReplica{Key: key, Replica: 1}), "extras", below4, 4},
+		{on("get-ex-replica", kv.GetEx{Key: key, Replica: 1}), "extras", below4, 4},
 		{on("get-random", kv.GetRandom{}), "extras", below4, 4},
 		{on("get-meta", kv.GetMeta{Key: key}), "extras", below20, 20},
 		{on("get-scope-id", kv.GetScopeID{}), "extras", not12, 12},
@@ -156,7 +156,7 @@ func TestGetOrNullMakesAResultOfNotFound(t *testing.T) {
 	for _, op := range []subject{on("", kv.GetOrNull{Key: []byte("k")}), on("", &kv.GetOrNull{Key: []byte("k")})} {
 		res, err := op.do(context.Background(), f)
 		require.NoError(t, err)
-		require.Equal(t, kv.GetOrNullResult{GetResult: kv.GetResult{Result: kv.ResultVia(fakeVia, 0)}}, res)
+		require.Equal(t, kv.GetResult{Result: kv.ResultVia(fakeVia, 0), Absent: true}, res)
 	}
 	_, err := kv.Do(testContext(t), refusing(memd.StatusAccess, 0, ""), kv.GetOrNull{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.AuthenticationFailure)

@@ -196,9 +196,9 @@ func otherEncodings() []encoding {
 	meta := kv.Meta{Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3, StoreCAS: goldCAS}
 	const metaHex = "02000006" + "60000000" + "0000000000000003" + "17f0010203040506"
 	full := meta
-	full.Options, full.Extra = kv.MetaSkipConflictResolution|kv.MetaRegenerateCAS, []byte("ext")
+	full.SkipConflictResolution, full.RegenerateCAS, full.Extra = true, true, []byte("ext")
 	optioned, extra := meta, meta
-	optioned.Options, extra.Extra = kv.MetaForceAccept, []byte("e")
+	optioned.ForceAccept, extra.Extra = true, []byte("e")
 	scan := kv.RangeScan{VBucket: 115, ID: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
 	const scanHex = "000102030405060708090a0b0c0d0e0f"
 	return []encoding{
@@ -208,7 +208,7 @@ func otherEncodings() []encoding {
 			extras: "01",
 		},
 		{file: "get_ex", note: "GET_EX", op: on("", kv.GetEx{Key: key}), key: key8},
-		{file: "get_ex_replica", note: "GET_EX_REPLICA", op: on("", kv.GetExReplica{Key: key, Replica: 1}), key: key8},
+		{file: "get_ex_replica", note: "GET_EX_REPLICA", op: on("", kv.GetEx{Key: key, Replica: 1}), key: key8},
 		{
 			file: "set_with_meta", note: "SET_WITH_META, to replace a version",
 			op:  on("", kv.SetWithMeta{Key: key, Value: value, Meta: meta, CheckCAS: 7, Datatype: memd.DatatypeJSON}),
@@ -269,7 +269,7 @@ func otherEncodings() []encoding {
 			file: "range_scan_create", note: "RANGE_SCAN_CREATE: keys from air to air + 0xff, a snapshot",
 			op: on("", kv.RangeScanCreate{
 				VBucket: 115, KeysOnly: true, Range: kv.PrefixRange([]byte("air")),
-				Snapshot: &kv.ScanSnapshot{UUID: 204823409283, Seqno: 4711, Wait: 9 * time.Second},
+				Snapshot: kv.MutationToken{UUID: 204823409283, Seqno: 4711}, SnapshotWait: 9 * time.Second,
 			}), value: `{"collection":"8","key_only":true,"range":{"start":"YWly","end":"YWly/w=="},"snapshot_requirements":{"vb_uuid":"204823409283","seqno":4711,"timeout_ms":9000}}`, json: true,
 		},
 		{file: "range_scan_create_open", note: "RANGE_SCAN_CREATE: the whole default collection, behind a key; a " +
@@ -277,7 +277,7 @@ func otherEncodings() []encoding {
 			VBucket: 115, WithXattrs: true, Name: "my \"scan\"", Range: &kv.ScanRange{
 				Start:        []byte("k"),
 				ExcludeStart: true, ExcludeEnd: true,
-			}, Snapshot: &kv.ScanSnapshot{UUID: 1, Seqno: 2, MustExist: true},
+			}, Snapshot: kv.MutationToken{UUID: 1, Seqno: 2}, MustExist: true,
 		}), wire: inCollection(0), value: `{"include_xattrs":true,"name":"my \"scan\"","range":{"excl_start":"aw==","excl_end":"/w=="},"snapshot_requirements":{"vb_uuid":"1","seqno":2,"seqno_exists":true}}`, json: true},
 		{file: "range_scan_create_sampling", note: "RANGE_SCAN_CREATE: sampling", op: on("", kv.RangeScanCreate{VBucket: 115, Sampling: &kv.ScanSampling{Samples: 10, Seed: 5}}), wire: inCollection(0xcafe), value: `{"collection":"cafe","sampling":{"samples":10,"seed":5}}`, json: true},
 		{

@@ -36,21 +36,10 @@ type (
 	// what is not a matter of size, and Kind, to which it unwraps.
 	ArgumentError = call.ArgumentError
 
-	// FeatureError means that the chosen connection has not negotiated the Feature that a request needs. It unwraps to
-	// cberr.FeatureNotAvailable.
+	// FeatureError means that something cannot do what a request asks for: the chosen connection has not negotiated the
+	// Feature, or, with a Capability, the newest cluster map says that the bucket has it not. It unwraps to
+	// cberr.FeatureNotAvailable. Nothing was sent.
 	FeatureError = call.FeatureError
-
-	// CapabilityError means that the newest cluster map says that the bucket has not the Capability that a request
-	// asks for. It unwraps to cberr.FeatureNotAvailable. Nothing was sent.
-	CapabilityError = call.CapabilityError
-
-	// ReplicaError means that the newest cluster map has no node for the replica that a request names: VBucket, Replica
-	// (from 1), Replicas of the vbucket in the map, and Kind, to which it unwraps. Nothing was sent.
-	ReplicaError = call.ReplicaError
-
-	// ConnectionGoneError means that a request is bound to a Connection which has ended, or whose node no longer has
-	// the vbucket. It unwraps to cberr.RequestCanceled. The request was not sent.
-	ConnectionGoneError = call.ConnectionGoneError
 
 	// CompressionError is a value that says it is compressed and cannot be inflated: Len of the compressed value, the
 	// Size that it claims and the Limit when that is too much, Err of the codec. It unwraps to cberr.DecodingFailure

@@ -86,7 +86,7 @@ func ExampleScan() {
 			return
 		}
 	}
-	scan, err := kv.Scan{Range: kv.PrefixRange([]byte("airline_")), KeysOnly: true, Sort: kv.ScanByKey}.Run(ctx, bucket)
+	scan, err := kv.Scan{Range: kv.PrefixRange([]byte("airline_")), KeysOnly: true, Sorted: true}.Run(ctx, bucket)
 	if err != nil {
 		fmt.Println(err)
 		return

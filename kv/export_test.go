@@ -30,10 +30,10 @@ func (s Sealed[R, T]) encode(r *call.Request) (decoder[R], error) { return s.Op.
 // Encode has an operation of whatever type load r.
 func Encode(op any, r *call.Request) error {
 	for _, try := range []func(any, *call.Request) (bool, error){
-		encodeOf[Result], encodeOf[GetResult], encodeOf[GetOrNullResult], encodeOf[GetExResult], encodeOf[ExistsResult],
+		encodeOf[Result], encodeOf[GetResult], encodeOf[GetExResult], encodeOf[ExistsResult],
 		encodeOf[MutationResult], encodeOf[CounterResult], encodeOf[LookupInResult], encodeOf[MutateInResult],
-		encodeOf[PathOpResult], encodeOf[MetaResult], encodeOf[RandomResult], encodeOf[StatResult],
-		encodeOf[VersionResult], encodeOf[Manifest], encodeOf[IDResult], encodeOf[ClusterConfig],
+		encodeOf[MetaResult], encodeOf[RandomResult], encodeOf[StatResult],
+		encodeOf[Manifest], encodeOf[IDResult],
 		encodeOf[FailoverLog], encodeOf[ObserveResult], encodeOf[SeqnoResult], encodeOf[RangeScan],
 		encodeOf[ScanItems],
 	} {

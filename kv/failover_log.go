@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"encoding/binary"
-
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -14,13 +12,10 @@ type GetFailoverLog struct {
 	Replica int // from 1; 0 is the active copy
 }
 
-// FailoverEntry is one history of a vbucket and the sequence number at which it began.
-type FailoverEntry struct{ UUID, Seqno uint64 }
-
-// FailoverLog is the result of GetFailoverLog, the newest history first.
+// FailoverLog is the result of GetFailoverLog: the first mutation of each history, the newest history first.
 type FailoverLog struct {
 	Result
-	Entries []FailoverEntry
+	Entries []MutationToken
 }
 
 // encode implements Op.
@@ -37,10 +32,9 @@ func decodeGetFailoverLog(r *call.Response) (FailoverLog, error) {
 	if len(r.Value) != 16*n {
 		return FailoverLog{}, call.Malformed(r, "value", 16*(n+1))
 	}
-	log := FailoverLog{Result: resultOf(r), Entries: make([]FailoverEntry, n)}
+	log := FailoverLog{Result: resultOf(r), Entries: make([]MutationToken, n)}
 	for i := range log.Entries {
-		at := r.Value[16*i:]
-		log.Entries[i] = FailoverEntry{UUID: binary.BigEndian.Uint64(at), Seqno: binary.BigEndian.Uint64(at[8:])}
+		log.Entries[i] = tokenAt(r, r.Value[16*i:])
 	}
 	return log, nil
 }

@@ -159,7 +159,7 @@ func subjects() []subject {
 		on("get-cluster-config", kv.GetClusterConfig{}),
 		on("get-collection-id", kv.GetCollectionID{Path: "inventory.hotel"}),
 		on("get-ex", kv.GetEx{Key: key}),
-		on("get-ex-replica", kv.GetExReplica{Key: key, Replica: 1}),
+		on("get-ex-replica", kv.GetEx{Key: key, Replica: 1}),
 		on("get-manifest", kv.GetManifest{}),
 		on("get-meta", kv.GetMeta{Key: key}),
 		on("get-or-null", kv.GetOrNull{Key: key}),

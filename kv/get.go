@@ -34,6 +34,7 @@ type GetResult struct {
 	Flags       uint32
 	Datatype    memd.Datatype
 	FromReplica bool // a replica has answered, which may lag
+	Absent      bool // there is no such document, which only GetOrNull says in a result
 }
 
 // Expiry is when the document expires, after a read with WithExpiry; zero for one that does not expire.
@@ -50,6 +51,11 @@ func (g Get) encode(r *call.Request) (decoder[GetResult], error) {
 	}
 	r.Opcode, r.Key, r.Into, r.KeepCompressed = memd.OpGet, g.Key, g.Into, g.KeepCompressed
 	return getResult, nil
+}
+
+// valueResult is the result of an answer that is a value and nothing else.
+func valueResult(r *call.Response) (GetResult, error) {
+	return GetResult{Result: resultOf(r), Value: r.Value}, nil
 }
 
 func getResult(r *call.Response) (res GetResult, err error) {

@@ -1,15 +1,18 @@
 package kv
 
 import (
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
 
-// GetEx reads a document with its extended attributes in one request.
+// GetEx reads a document with its extended attributes in one request. With a Replica its errors are those of
+// GetReplica.
 type GetEx struct {
 	Common
-	Key []byte
+	Key         []byte
+	Replica     int  // from 1: which replica answers, as in GetReplica; 0 is the active copy
+	Wrap        bool // as in GetReplica
+	ServerGroup string
 }
 
 // GetExResult is the result of GetEx. Its bytes are the caller's.
@@ -27,9 +30,13 @@ const needsEx = memd.Features(1<<memd.FeatureXattr | 1<<memd.FeatureJSON | 1<<me
 // encode implements Op.
 func (g GetEx) encode(r *call.Request) (decoder[GetExResult], error) {
 	setCommon(r, &g.Common)
-	r.Opcode, r.Key = memd.OpGetEx, g.Key
+	r.Opcode, r.Key, r.Wrap = memd.OpGetEx, g.Key, g.Wrap
+	if g.Replica != 0 {
+		r.Opcode = memd.OpGetExReplica
+	}
 	r.Require(needsEx)
-	return getExResult, nil
+	setReplica(r, g.Replica, g.ServerGroup)
+	return getExResult, checkCopy(g.Replica)
 }
 
 func getExResult(r *call.Response) (GetExResult, error) {
@@ -44,29 +51,4 @@ func getExResult(r *call.Response) (GetExResult, error) {
 		}
 	}
 	return res, nil
-}
-
-// GetExReplica reads a document with its extended attributes from one replica. Its errors are those of GetReplica.
-type GetExReplica struct {
-	Common
-	Key         []byte
-	Replica     int // which replica, from 1
-	Wrap        bool
-	ServerGroup string // as in GetReplica
-}
-
-// encode implements Op.
-func (g GetExReplica) encode(r *call.Request) (decoder[GetExResult], error) {
-	setCommon(r, &g.Common)
-	r.Opcode = memd.OpGetExReplica
-	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return nil, &ArgumentError{
-			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
-			Kind: cberr.InvalidArgument,
-		}
-	}
-	r.Key, r.Wrap = g.Key, g.Wrap
-	r.Require(needsEx)
-	setReplica(r, g.Replica, g.ServerGroup)
-	return getExResult, nil
 }

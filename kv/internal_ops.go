@@ -40,7 +40,7 @@ func (g GetCollectionID) encode(r *call.Request) (decoder[IDResult], error) {
 }
 
 // GetClusterConfig asks a node for its cluster map. With a known version (1 or higher) a node that has nothing newer
-// answers with an empty value.
+// answers with an empty value. The result's Value is the map's JSON.
 type GetClusterConfig struct {
 	Common
 	Pinned               bool
@@ -49,14 +49,8 @@ type GetClusterConfig struct {
 	Connection           string // that must carry the request, as Result.Connection names it; "" means any
 }
 
-// ClusterConfig is the result of GetClusterConfig: the map's JSON, or nothing.
-type ClusterConfig struct {
-	Result
-	JSON []byte
-}
-
 // encode implements Op.
-func (g GetClusterConfig) encode(r *call.Request) (decoder[ClusterConfig], error) {
+func (g GetClusterConfig) encode(r *call.Request) (decoder[GetResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.Pinned = memd.OpGetClusterConfig, g.Pinned
 	setNode(r, g.Node)
@@ -67,10 +61,5 @@ func (g GetClusterConfig) encode(r *call.Request) (decoder[ClusterConfig], error
 		binary.BigEndian.PutUint64(extras[8:], uint64(g.KnownRev))
 		r.SetExtras(extras[:])
 	}
-	return decodeGetClusterConfig, nil
-}
-
-// decodeGetClusterConfig makes the result of a GetClusterConfig.
-func decodeGetClusterConfig(r *call.Response) (ClusterConfig, error) {
-	return ClusterConfig{Result: resultOf(r), JSON: r.Value}, nil
+	return valueResult, nil
 }

@@ -7,25 +7,6 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// Layout is one cluster map as operations over several nodes or vbuckets see it. It does not change. Its methods are
-// total: every input has an answer.
-type Layout interface {
-	// NumVBuckets is the number of vbuckets; 0 for a bucket without them.
-	NumVBuckets() int
-	// NumReplicas is the number of replicas that the bucket is configured with.
-	NumReplicas() int
-	// VBucket is the vbucket of a key.
-	VBucket(key []byte) uint16
-	// NodeIndex is the node of a vbucket's copy, where 0 is the active one; -1 when no node has it.
-	NodeIndex(vb uint16, replica int) int
-	// DataNodes are the nodes that hold the bucket's data. The slice is the caller's.
-	DataNodes() []int
-	// ServerGroup is the group of a node, "" when the map does not say.
-	ServerGroup(node int) string
-	// Capability says whether the bucket has a capability; known is false when the map lists none at all.
-	Capability(name string) (has, known bool)
-}
-
 // Capabilities of a bucket, by their names in the cluster map.
 const (
 	CapabilityCollections    = call.CapabilityCollections
@@ -37,14 +18,14 @@ const (
 
 // routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does,
 // and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
-// capability, unless that is "", a *CapabilityError.
+// capability, unless that is "", a *FeatureError.
 func routable(ctx context.Context, d Dispatcher, verb string, c *Common, capability string) (call.Layout, error) {
 	l, err := awaitMap(ctx, d, call.MapWait{Verb: verb, Retry: c.Retry, Timeout: c.Timeout, VBuckets: true})
 	if err != nil {
 		return nil, err
 	}
 	if has, known := l.Capability(capability); capability != "" && known && !has {
-		return nil, &CapabilityError{Capability: capability}
+		return nil, &FeatureError{Capability: capability}
 	}
 	if l.NumVBuckets() == 0 {
 		return nil, &Error{Op: verb, Err: cberr.UnsupportedOperation}

@@ -226,7 +226,7 @@ func TestARequestOfOneConnection(t *testing.T) {
 	require.NoError(t, err)
 	w.Via = &call.Via{Local: "another"}
 	_, err = op.encoded(w)
-	var gone *kv.ConnectionGoneError
+	var gone *call.ConnectionGoneError
 	require.ErrorAs(t, err, &gone)
 	require.ErrorIs(t, err, cberr.RequestCanceled)
 	require.False(t, kvError(t, err).Ambiguous())

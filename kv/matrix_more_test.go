@@ -25,7 +25,7 @@ func matrixMore(one []byte) []matrixOp {
 	return append([]matrixOp{
 		{"get-or-null", false, false, false, func(ctx context.Context, b *core.Bucket, c cell) error {
 			res, err := kv.Do(ctx, b, kv.GetOrNull{Common: c.common, Key: c.key})
-			if err == nil && !res.Found {
+			if err == nil && res.Absent {
 				err = cberr.DocumentNotFound
 			}
 			return err

@@ -17,29 +17,26 @@ type LookupPath struct {
 	AccessDeleted bool       // as in LookupIn
 }
 
-// PathOpResult is the result of LookupPath and of MutatePath.
-type PathOpResult struct {
-	MutationResult        // without a token after a LookupPath
-	Value          []byte // what the path holds, or a counter's new number; nothing for a path only asked after
-	Deleted        bool   // the document is a tombstone
-}
-
 // encode implements Op.
-func (l LookupPath) encode(r *call.Request) (decoder[PathOpResult], error) {
+func (l LookupPath) encode(r *call.Request) (decoder[LookupInResult], error) {
 	setCommon(r, &l.Common)
 	r.Opcode, r.Key = l.Spec.Op, l.Key
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted
 	}
-	return decodeLookupPath, setPath(r, l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
+	return lookupPathResult(l.Spec.Path), setPath(r, l.Spec.Path, l.Spec.flags(), nil, doc, 0, false)
 }
 
-// decodeLookupPath makes the result of a LookupPath.
-func decodeLookupPath(r *call.Response) (PathOpResult, error) {
-	return PathOpResult{
-		MutationResult: MutationResult{Result: resultOf(r)}, Value: r.Value, Deleted: isDeleted(r.Status),
-	}, nil
+// onePath is the result of the only path of a request that has succeeded.
+func onePath(path string, r *call.Response) []PathResult {
+	return []PathResult{{Path: path, Value: r.Value}}
+}
+
+func lookupPathResult(path string) decoder[LookupInResult] {
+	return func(r *call.Response) (LookupInResult, error) {
+		return LookupInResult{Result: resultOf(r), Paths: onePath(path, r), Deleted: isDeleted(r.Status)}, nil
+	}
 }
 
 // MutatePath changes one path of a document in the oldest form of the protocol, one command a request. MutateIn does
@@ -60,7 +57,7 @@ type MutatePath struct {
 }
 
 // encode implements Op.
-func (m MutatePath) encode(r *call.Request) (decoder[PathOpResult], error) {
+func (m MutatePath) encode(r *call.Request) (decoder[MutateInResult], error) {
 	setCommon(r, &m.Common)
 	r.Opcode, r.Key = m.Spec.Op, m.Key
 	exp, err := m.Expiry.wire()
@@ -92,7 +89,7 @@ func (m MutatePath) encode(r *call.Request) (decoder[PathOpResult], error) {
 		r.Own().Capability = call.CapabilityReviveDocument
 	}
 	r.CAS, r.Durability, r.PreserveExpiry = m.CAS, m.Durability, m.PreserveExpiry
-	return decodeMutatePath, setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
+	return mutatePathResult(m.Spec.Path), setPath(r, m.Spec.Path, m.Spec.flags(), m.Spec.Value, doc, exp, true)
 }
 
 // setPath loads one command: the path's length and flags, the expiry and the document's flags where there are some, and
@@ -119,10 +116,9 @@ func setPath(r *call.Request, path string, flags uint8, value []byte, doc uint8,
 	return nil
 }
 
-// decodeMutatePath makes the result of a MutatePath.
-func decodeMutatePath(r *call.Response) (PathOpResult, error) {
-	res := PathOpResult{Value: r.Value, Deleted: isDeleted(r.Status)}
-	var err error
-	res.MutationResult, err = mutationResult(r)
-	return res, err
+func mutatePathResult(path string) decoder[MutateInResult] {
+	return func(r *call.Response) (MutateInResult, error) {
+		m, err := mutationResult(r)
+		return MutateInResult{MutationResult: m, Paths: onePath(path, r), Deleted: isDeleted(r.Status)}, err
+	}
 }

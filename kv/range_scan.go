@@ -45,13 +45,6 @@ type ScanSampling struct {
 	Seed    uint64 // the same seed gives the same documents as long as nothing changes
 }
 
-// ScanSnapshot is what a vbucket must hold before it is scanned: everything up to Seqno of the history UUID.
-type ScanSnapshot struct {
-	UUID, Seqno uint64
-	MustExist   bool          // the very mutation Seqno must still be there
-	Wait        time.Duration // how long the node waits until it is on disk; 0 fails at once
-}
-
 // RangeScanCreate begins a scan of one vbucket: of Range, or of Sampling. A vbucket without such keys is
 // cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection that made
 // it. Scan runs scans over all vbuckets.
@@ -63,7 +56,10 @@ type RangeScanCreate struct {
 	Name       string // for the server's logs
 	Range      *ScanRange
 	Sampling   *ScanSampling
-	Snapshot   *ScanSnapshot
+	// Snapshot is a mutation that the vbucket must know of, with all before it, before it is scanned.
+	Snapshot     MutationToken
+	MustExist    bool          // the very mutation must still be there
+	SnapshotWait time.Duration // how long the node waits until it is on disk; 0 fails at once
 }
 
 // RangeScan is the result of RangeScanCreate, which RangeScanContinue and RangeScanCancel want.
@@ -86,7 +82,7 @@ func (c *RangeScanCreate) check() error {
 			Field: "name length", Value: int64(len(c.Name)), Limit: MaxScanName,
 			Kind: cberr.InvalidArgument,
 		}
-	case c.Snapshot != nil && c.Snapshot.Wait < 0:
+	case c.SnapshotWait < 0:
 		return badArgument("snapshot wait", "is negative")
 	}
 	if c.Range != nil {
@@ -140,7 +136,7 @@ func (c RangeScanCreate) encode(r *call.Request) (decoder[RangeScan], error) {
 		b = appendTerm(b, "end", c.Range.End, maxTerm, c.Range.ExcludeEnd)
 		b = append(b, '}')
 	}
-	r.Value = append(c.Snapshot.append(b), '}')
+	r.Value = append(c.appendSnapshot(b), '}')
 	return decodeRangeScanCreate, nil
 }
 
@@ -156,20 +152,20 @@ func appendTerm(b []byte, name string, term []byte, open string, excluded bool) 
 	return append(b, '"')
 }
 
-func (s *ScanSnapshot) append(b []byte) []byte {
-	if s == nil {
+func (c *RangeScanCreate) appendSnapshot(b []byte) []byte {
+	if c.Snapshot.IsZero() && !c.MustExist && c.SnapshotWait == 0 {
 		return b
 	}
 	b = append(b, `,"snapshot_requirements":{"vb_uuid":"`...)
-	b = strconv.AppendUint(b, s.UUID, 10)
+	b = strconv.AppendUint(b, c.Snapshot.UUID, 10)
 	b = append(b, `","seqno":`...)
-	b = strconv.AppendUint(b, s.Seqno, 10)
-	if s.MustExist {
+	b = strconv.AppendUint(b, c.Snapshot.Seqno, 10)
+	if c.MustExist {
 		b = append(b, `,"seqno_exists":true`...)
 	}
-	if s.Wait > 0 {
+	if c.SnapshotWait > 0 {
 		b = append(b, `,"timeout_ms":`...)
-		b = strconv.AppendInt(b, wholeMS(s.Wait), 10)
+		b = strconv.AppendInt(b, wholeMS(c.SnapshotWait), 10)
 	}
 	return append(b, '}')
 }
@@ -184,7 +180,7 @@ func decodeRangeScanCreate(r *call.Response) (RangeScan, error) {
 	return s, nil
 }
 
-// RangeScanContinue asks for the next items of a scan, on the connection that made it: a *ConnectionGoneError when that
+// RangeScanContinue asks for the next items of a scan, on the connection that made it: cberr.RequestCanceled when that
 // has ended. It is never retried, because the items of an answer that is lost are lost.
 type RangeScanContinue struct {
 	Common

@@ -73,10 +73,17 @@ func (t MutationToken) IsZero() bool { return t.UUID == 0 && t.Seqno == 0 }
 // tokenOf is the mutation token in the answer of a write; its zero value when the server gave none.
 func tokenOf(r *call.Response) (t MutationToken) {
 	if e := r.Extras(); len(e) >= 16 {
-		t.Bucket, t.VBucket = r.Bucket(), r.VBucket()
-		t.UUID, t.Seqno = binary.BigEndian.Uint64(e), binary.BigEndian.Uint64(e[8:])
+		return tokenAt(r, e)
 	}
 	return t
+}
+
+// tokenAt reads a history and a sequence number of the request's vbucket.
+func tokenAt(r *call.Response, b []byte) MutationToken {
+	return MutationToken{
+		Bucket: r.Bucket(), VBucket: r.VBucket(),
+		UUID: binary.BigEndian.Uint64(b), Seqno: binary.BigEndian.Uint64(b[8:]),
+	}
 }
 
 // MutationResult is the result of a write.

@@ -25,7 +25,10 @@ type Scan struct {
 	Sampling   *ScanSampling // Samples is the number of items overall
 	KeysOnly   bool
 	WithXattrs bool // values have their section of extended attributes; memd.SplitXattrs takes them apart
-	Sort       ScanSort
+	// Sorted gives items in the order of their keys. It holds all of them in memory first; a result that takes more
+	// than MaxSorted bytes fails with a *ResponseError. Otherwise items come as they are found: those of one vbucket in
+	// the order of their keys, vbuckets mixed.
+	Sorted bool
 
 	// ConsistentWith are mutations that the result must know of.
 	ConsistentWith []MutationToken
@@ -34,18 +37,6 @@ type Scan struct {
 	BatchItems  uint32 // of one answer; 0 means 50
 	BatchBytes  uint32 // of one answer, at least one item though; 0 means 15000
 }
-
-// ScanSort says in which order items come.
-type ScanSort uint8
-
-// Orders of items.
-const (
-	// ScanUnsorted gives items as they come: those of one vbucket in the order of their keys, vbuckets mixed.
-	ScanUnsorted ScanSort = iota
-	// ScanByKey gives items in the order of their keys. It holds all of them in memory first; a result that takes more
-	// than MaxSorted bytes fails with a *ResponseError.
-	ScanByKey
-)
 
 // MaxSorted is the most that a sorted scan may hold in memory.
 const MaxSorted = 256 << 20
@@ -104,7 +95,7 @@ func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 		return nil, s.fails(call.KindOf(err, false, nil), err)
 	}
 	l, err := routable(ctx, d, "scan", &s.Common, call.CapabilityRangeScan)
-	if _, lacks := err.(*CapabilityError); lacks { //nolint:errorlint // of the whole operation, not of a call
+	if _, lacks := err.(*FeatureError); lacks { //nolint:errorlint // of the whole operation, not of a call
 		return nil, s.fails(cberr.FeatureNotAvailable, err)
 	}
 	if err != nil {
@@ -156,8 +147,8 @@ func (s *Scan) create(vb uint16) RangeScanCreate {
 		Sampling: s.Sampling,
 	}
 	for _, t := range s.ConsistentWith {
-		if t.VBucket == vb && (c.Snapshot == nil || t.Seqno > c.Snapshot.Seqno) {
-			c.Snapshot = &ScanSnapshot{UUID: t.UUID, Seqno: t.Seqno, Wait: s.Timeout * 9 / 10}
+		if t.VBucket == vb && (c.Snapshot.IsZero() || t.Seqno > c.Snapshot.Seqno) {
+			c.Snapshot, c.SnapshotWait = t, s.Timeout*9/10
 		}
 	}
 	return c
@@ -303,7 +294,7 @@ func (r *Scanning) receive(ctx context.Context) (batch []ScanItem, ok bool) {
 			r.fail(r.op.fails(endKind(ctx), context.Cause(ctx)))
 			return nil, false
 		}
-		if r.op.Sort != ScanByKey {
+		if !r.op.Sorted {
 			return batch, ok
 		}
 		if !ok {

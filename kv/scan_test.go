@@ -282,14 +282,14 @@ func TestAScanFindsEverythingOnce_B64(t *testing.T) {
 		{KeysOnly: true, BatchItems: 1},
 		{BatchItems: 7, Concurrency: 1},
 		{Concurrency: 64},
-		{KeysOnly: true, Sort: kv.ScanByKey},
+		{KeysOnly: true, Sorted: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScanServer(t, 32, 3, 1000)
 			keys, err := found(t, s, op)
 			require.NoError(t, err)
 			require.Equal(t, s.all(), sorted(keys))
-			if op.Sort == kv.ScanByKey {
+			if op.Sorted {
 				require.Equal(t, s.all(), keys)
 			}
 			want := op.Concurrency
@@ -321,7 +321,7 @@ func TestAScanOfARange(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScanServer(t, 8, 2, 1000)
-			keys, err := found(t, s, kv.Scan{Range: c.r, KeysOnly: true, Sort: kv.ScanByKey})
+			keys, err := found(t, s, kv.Scan{Range: c.r, KeysOnly: true, Sorted: true})
 			require.NoError(t, err, name)
 			require.Len(t, keys, c.n, name)
 			if c.n > 0 {

@@ -19,12 +19,12 @@ import (
 )
 
 // packed gives what the request of op looks like on a connection that compresses as p says.
-func packed(t testing.TB, op subject, p kv.Compression, w call.Wire) memd.Packet {
+func packed(t testing.TB, op subject, p call.Compression, w call.Wire) memd.Packet {
 	t.Helper()
 	var got memd.Packet
 	f := newFake(func(c *call.Call) {
 		for range 2 { // a retry packs nothing again
-			c.Pack(&call.Packer{Compression: call.Compression(p)})
+			c.Pack(&call.Packer{Compression: p})
 			wire, err := wireOf(c, w)
 			require.NoError(t, err)
 			_, err = got.Parse(wire, 0)
@@ -46,35 +46,35 @@ func TestCompressionOfRequests_B50(t *testing.T) {
 	whole := call.Wire{Features: allFeatures}
 	for name, c := range map[string]struct {
 		op     subject
-		p      kv.Compression
+		p      call.Compression
 		w      call.Wire
 		value  []byte
 		packed bool
 	}{
-		"worth it":    {upsert(text), kv.Compression{}, whole, text, true},
-		"insert":      {on("", kv.Insert{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"replace":     {on("", kv.Replace{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"append":      {on("", kv.Append{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"prepend":     {on("", kv.Prepend{Key: key, Value: text}), kv.Compression{}, whole, text, true},
-		"off":         {upsert(text), kv.Compression{Off: true}, whole, text, false},
-		"not granted": {upsert(text), kv.Compression{}, withoutFeature(memd.FeatureSnappy), text, false},
-		"32 bytes":    {upsert(text[:32]), kv.Compression{}, whole, text[:32], false},
+		"worth it":    {upsert(text), call.Compression{}, whole, text, true},
+		"insert":      {on("", kv.Insert{Key: key, Value: text}), call.Compression{}, whole, text, true},
+		"replace":     {on("", kv.Replace{Key: key, Value: text}), call.Compression{}, whole, text, true},
+		"append":      {on("", kv.Append{Key: key, Value: text}), call.Compression{}, whole, text, true},
+		"prepend":     {on("", kv.Prepend{Key: key, Value: text}), call.Compression{}, whole, text, true},
+		"off":         {upsert(text), call.Compression{Off: true}, whole, text, false},
+		"not granted": {upsert(text), call.Compression{}, withoutFeature(memd.FeatureSnappy), text, false},
+		"32 bytes":    {upsert(text[:32]), call.Compression{}, whole, text[:32], false},
 		"33 bytes": {
 			upsert(bytes.Repeat([]byte("a"), 33)),
-			kv.Compression{},
+			call.Compression{},
 			whole,
 			bytes.Repeat([]byte("a"), 33), true,
 		},
-		"a larger limit":       {upsert(text), kv.Compression{MinSize: 100}, whole, text, false},
-		"noise":                {upsert(noise), kv.Compression{}, whole, noise, false},
-		"a stricter ratio":     {upsert(text), kv.Compression{MinRatio: 0.01}, whole, text, false},
-		"a ratio above 1 is 1": {upsert(noise), kv.Compression{MinRatio: 3}, whole, noise, false},
+		"a larger limit":       {upsert(text), call.Compression{MinSize: 100}, whole, text, false},
+		"noise":                {upsert(noise), call.Compression{}, whole, noise, false},
+		"a stricter ratio":     {upsert(text), call.Compression{MinRatio: 0.01}, whole, text, false},
+		"a ratio above 1 is 1": {upsert(noise), call.Compression{MinRatio: 3}, whole, noise, false},
 		"not a document": {
 			on("", kv.MutateIn{Key: key, Specs: []kv.MutateSpec{kv.UpsertPath("a", text)}}),
-			kv.Compression{},
+			call.Compression{},
 			whole, nil, false,
 		},
-		"empty": {upsert(nil), kv.Compression{}, whole, []byte{}, false},
+		"empty": {upsert(nil), call.Compression{}, whole, []byte{}, false},
 	} {
 		p := packed(t, c.op, c.p, c.w)
 		require.Equal(t, c.packed, p.Datatype&memd.DatatypeSnappy != 0, name)
@@ -90,14 +90,14 @@ func TestCompressionOfRequests_B50(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.value, original, name)
 	}
-	require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, packed(t, upsert(text), kv.Compression{}, whole).Datatype)
+	require.Equal(t, memd.DatatypeJSON|memd.DatatypeSnappy, packed(t, upsert(text), call.Compression{}, whole).Datatype)
 }
 
 // A value that the caller has compressed already is sent as it is, and marked.
 func TestACompressedValueIsNotCompressedAgain(t *testing.T) {
 	once := s2.EncodeSnappy(nil, bytes.Repeat([]byte("abc"), 500))
 	op := on("", kv.Upsert{Key: []byte("k"), Value: once, Datatype: memd.DatatypeSnappy})
-	p := packed(t, op, kv.Compression{MinSize: 1}, common)
+	p := packed(t, op, call.Compression{MinSize: 1}, common)
 	require.Equal(t, memd.DatatypeSnappy, p.Datatype)
 	require.Equal(t, once, p.Value)
 	features := allFeatures.Without(memd.FeatureSnappy).Without(memd.FeatureSnappyEverywhere)

@@ -17,21 +17,14 @@ type Meta struct {
 	RevSeqno uint64
 	// StoreCAS is the CAS that the document gets.
 	StoreCAS uint64
-	Options  MetaOptions
+	// Options of the write (kv_engine).
+	SkipConflictResolution bool // write whatever the server has
+	ForceAccept            bool // although the bucket resolves conflicts by time
+	RegenerateCAS          bool // the server makes a CAS; needs SkipConflictResolution
+	IsExpiration           bool // the deletion is an expiration
 	// Extra is extended metadata, which follows the value.
 	Extra []byte
 }
-
-// MetaOptions are options of a write with metadata.
-type MetaOptions uint32
-
-// Options of writes with metadata (kv_engine).
-const (
-	MetaSkipConflictResolution MetaOptions = 0x01 // write whatever the server has
-	MetaForceAccept            MetaOptions = 0x02 // although the bucket resolves conflicts by time
-	MetaRegenerateCAS          MetaOptions = 0x04 // the server makes a CAS; needs MetaSkipConflictResolution
-	MetaIsExpiration           MetaOptions = 0x10 // the deletion is an expiration
-)
 
 // set loads the extras, and puts the extended metadata behind the value.
 func (m *Meta) set(r *call.Request, value []byte) error {
@@ -39,7 +32,7 @@ func (m *Meta) set(r *call.Request, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if m.Options&MetaRegenerateCAS != 0 && m.Options&MetaSkipConflictResolution == 0 {
+	if m.RegenerateCAS && !m.SkipConflictResolution {
 		return badArgument("options", "regenerate the CAS without skipping the resolution of conflicts")
 	}
 	if len(m.Extra) > math.MaxUint16 {
@@ -54,8 +47,8 @@ func (m *Meta) set(r *call.Request, value []byte) error {
 	binary.BigEndian.PutUint64(extras[8:], m.RevSeqno)
 	binary.BigEndian.PutUint64(extras[16:], m.StoreCAS)
 	n := 24
-	if m.Options != 0 {
-		binary.BigEndian.PutUint32(extras[n:], uint32(m.Options))
+	if options := m.options(); options != 0 {
+		binary.BigEndian.PutUint32(extras[n:], options)
 		n += 4
 	}
 	r.Value = value
@@ -66,6 +59,19 @@ func (m *Meta) set(r *call.Request, value []byte) error {
 	}
 	r.SetExtras(extras[:n])
 	return nil
+}
+
+// options are the options as the protocol has them.
+func (m *Meta) options() (bits uint32) {
+	for _, o := range [...]struct {
+		set bool
+		bit uint32
+	}{{m.SkipConflictResolution, 0x01}, {m.ForceAccept, 0x02}, {m.RegenerateCAS, 0x04}, {m.IsExpiration, 0x10}} {
+		if o.set {
+			bits |= o.bit
+		}
+	}
+	return bits
 }
 
 // expiry is a Unix time always: with metadata there is no "from now".

@@ -96,8 +96,8 @@ type kvGetExReplica struct {
 
 // Run implements the command.
 func (c *kvGetExReplica) Run(a *app, k *kvCmd) error {
-	return runKV(a, k, "get-ex-replica", c.Key, func(o kv.Common) (kv.GetExReplica, error) {
-		return kv.GetExReplica{
+	return runKV(a, k, "get-ex-replica", c.Key, func(o kv.Common) (kv.GetEx, error) {
+		return kv.GetEx{
 			Common: o, Key: []byte(c.Key), Replica: c.Replica, Wrap: c.Wrap,
 			ServerGroup: c.ServerGroup,
 		}, nil
@@ -167,20 +167,10 @@ func (f *metaFlags) meta() (kv.Meta, error) {
 	if err != nil {
 		return kv.Meta{}, usagef("--store-cas %s is neither a decimal number nor a hexadecimal one with 0x", f.StoreCAS)
 	}
-	m := kv.Meta{Flags: f.Flags, Expiry: f.ExpireAt, RevSeqno: f.RevSeqno, StoreCAS: cas}
-	for _, o := range []struct {
-		set bool
-		bit kv.MetaOptions
-	}{
-		{f.SkipConflict, kv.MetaSkipConflictResolution},
-		{f.ForceAccept, kv.MetaForceAccept},
-		{f.RegenerateCAS, kv.MetaRegenerateCAS},
-	} {
-		if o.set {
-			m.Options |= o.bit
-		}
-	}
-	return m, nil
+	return kv.Meta{
+		Flags: f.Flags, Expiry: f.ExpireAt, RevSeqno: f.RevSeqno, StoreCAS: cas,
+		SkipConflictResolution: f.SkipConflict, ForceAccept: f.ForceAccept, RegenerateCAS: f.RegenerateCAS,
+	}, nil
 }
 
 type kvSetWithMeta struct {
@@ -235,9 +225,7 @@ func (c *kvDelWithMeta) Run(a *app, k *kvCmd) error {
 		if err != nil {
 			return kv.DeleteWithMeta{}, err
 		}
-		if c.IsExpiration {
-			m.Options |= kv.MetaIsExpiration
-		}
+		m.IsExpiration = c.IsExpiration
 		cas, err := c.cas()
 		return kv.DeleteWithMeta{Common: o, Key: []byte(c.Key), Meta: m, CheckCAS: cas}, err
 	}, viewMutation)

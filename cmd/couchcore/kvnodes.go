@@ -53,8 +53,8 @@ type kvVersion struct{ nodeFlag }
 func (c *kvVersion) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "version", "", func(o kv.Common) (kv.GetVersion, error) {
 		return kv.GetVersion{Common: o, Pinned: c.pinned(), Node: c.node()}, nil
-	}, func(r kv.VersionResult) view {
-		return view{Result: r.Result, lines: []string{r.Version}, more: []extra{{"version", r.Version}}}
+	}, func(r kv.GetResult) view {
+		return view{Result: r.Result, lines: []string{string(r.Value)}, more: []extra{{"version", string(r.Value)}}}
 	})
 }
 

@@ -137,12 +137,12 @@ type kvGetOrNull struct{ keyArg }
 func (c *kvGetOrNull) Run(a *app, k *kvCmd) error {
 	return runKV(a, k, "get-or-null", c.Key, func(o kv.Common) (kv.GetOrNull, error) {
 		return kv.GetOrNull{Common: o, Key: []byte(c.Key)}, nil
-	}, func(r kv.GetOrNullResult) view {
+	}, func(r kv.GetResult) view {
 		v := view{Result: r.Result, lines: []string{}}
-		if r.Found {
-			v = viewGet(r.GetResult)
+		if !r.Absent {
+			v = viewGet(r)
 		}
-		v.more = append(v.more, extra{"found", r.Found})
+		v.more = append(v.more, extra{"found", !r.Absent})
 		return v
 	})
 }

@@ -354,7 +354,7 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 	}
 	op := kv.LookupPath{Common: k.common(), Key: []byte(c.Key), Spec: spec, AccessDeleted: c.AccessDeleted}
 	missing := false
-	return runCall(a, k, string(verb), c.Key, func(ctx context.Context, b *core.Bucket) (kv.PathOpResult, error) {
+	return runCall(a, k, string(verb), c.Key, func(ctx context.Context, b *core.Bucket) (kv.LookupInResult, error) {
 		r, err := kv.Do(ctx, b, op)
 		var e *kv.Error
 		if p.op == "exists" && errors.Is(err, cberr.PathNotFound) && errors.As(err, &e) {
@@ -362,14 +362,14 @@ func (c *kvPathRead) Run(a *app, k *kvCmd, verb selected) error {
 			r.Result, err = kv.ResultOf(e), nil
 		}
 		return r, err
-	}, func(r kv.PathOpResult) view {
+	}, func(r kv.LookupInResult) view {
 		v := view{Result: r.Result, more: []extra{{"deleted", r.Deleted}}}
 		if p.op == "exists" {
 			there := !missing
 			v.exists, v.lines = &there, []string{yesNo(there)}
 			return v
 		}
-		v.value, v.hasValue = r.Value, true
+		v.value, v.hasValue = r.Paths[0].Value, true
 		return v
 	})
 }
@@ -400,11 +400,11 @@ func (c *kvPathWrite) Run(a *app, k *kvCmd, verb selected) error {
 			PreserveExpiry: c.PreserveExpiry, AccessDeleted: c.AccessDeleted, CreateAsDeleted: c.CreateAsDeleted,
 			Revive: c.Revive,
 		}, err
-	}, func(r kv.PathOpResult) view {
+	}, func(r kv.MutateInResult) view {
 		v := viewMutation(r.MutationResult)
 		v.more = []extra{{"deleted", r.Deleted}}
-		if len(r.Value) > 0 {
-			v.value, v.hasValue = r.Value, true
+		if value := r.Paths[0].Value; len(value) > 0 {
+			v.value, v.hasValue = value, true
 		}
 		return v
 	})

@@ -32,7 +32,7 @@ func (c *kvScan) scan(k *kvCmd) (kv.Scan, error) {
 		BatchBytes: c.BatchBytes,
 	}
 	if c.Sort {
-		s.Sort = kv.ScanByKey
+		s.Sorted = true
 	}
 	ranged := c.Start != "" || c.End != "" || c.ExcludeStart || c.ExcludeEnd
 	switch {

@@ -380,7 +380,7 @@ func TestScanFlags(t *testing.T) {
 		{kvScan{}, kv.Scan{}},
 		{kvScan{Prefix: "p", KeysOnly: true, Sort: true}, kv.Scan{
 			Range: kv.PrefixRange([]byte("p")), KeysOnly: true,
-			Sort: kv.ScanByKey,
+			Sorted: true,
 		}},
 		{kvScan{Start: "a", End: "b", ExcludeEnd: true}, kv.Scan{Range: &kv.ScanRange{
 			Start: []byte("a"),

@@ -150,8 +150,8 @@ func TestLongTimesOfCalls_D135(t *testing.T) {
 				require.NoError(t, o.Err, name)
 			}
 			_, err = kv.Do(ctx, b, kv.RangeScanCreate{
-				Range:    kv.PrefixRange([]byte("a")),
-				Snapshot: &kv.ScanSnapshot{Wait: d},
+				Range:        kv.PrefixRange([]byte("a")),
+				SnapshotWait: d,
 			})
 			require.ErrorIs(t, err, cberr.DocumentNotFound, name)
 			cancel()

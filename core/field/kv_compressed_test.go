@@ -91,7 +91,7 @@ func TestEveryCompressedBodyIsInflated_D134(t *testing.T) {
 
 	v, err := kv.Do(fresh(t), b, kv.GetVersion{})
 	require.NoError(t, err)
-	require.Equal(t, "8.0.0", v.Version)
+	require.Equal(t, "8.0.0", string(v.Value))
 	log, err := kv.Do(fresh(t), b, kv.GetFailoverLog{})
 	require.NoError(t, err)
 	require.Len(t, log.Entries, 2)

@@ -245,7 +245,7 @@ func recordScans(r *recorder) {
 	run("range reversed", kv.Scan{Range: &kv.ScanRange{Start: some.End, End: some.Start}})
 	run("batch 1", kv.Scan{Range: all, BatchItems: 1})
 	run("bytes 1", kv.Scan{Range: all, BatchBytes: 1})
-	run("sorted", kv.Scan{Range: all, Sort: kv.ScanByKey})
+	run("sorted", kv.Scan{Range: all, Sorted: true})
 	run("xattrs", kv.Scan{Range: all, WithXattrs: true})
 	run("sample 10", kv.Scan{Sampling: &kv.ScanSampling{Samples: 10, Seed: 3}})
 	vb, _, ok := r.b.Locate([]byte("scan000"))

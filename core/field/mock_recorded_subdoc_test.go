@@ -66,7 +66,11 @@ func recordLookups(r *recorder) {
 		}
 		r.row(name, recSaid(err), strings.Join(outcome, " "))
 		one, err := recDo(r, kv.LookupPath{Common: recCommon, Key: key, Spec: kv.GetPath(path)})
-		r.row(name+" alone", strings.ReplaceAll(recSaid(err), recTooLong, "P"), string(one.Value))
+		value := ""
+		if err == nil {
+			value = string(one.Paths[0].Value)
+		}
+		r.row(name+" alone", strings.ReplaceAll(recSaid(err), recTooLong, "P"), value)
 	}
 	put := kv.Upsert{Common: recCommon, Key: []byte("txt"), Value: []byte("no json")}
 	require.Equal(r.t, "ok", recTold(r, put))
@@ -283,9 +287,9 @@ func recordAttributes(r *recorder) {
 	e, err = recDo(r, kv.GetEx{Common: recCommon, Key: []byte("x2")})
 	r.row("get-ex without xattrs", recSaid(err), string(e.Value), e.Xattrs == nil, e.Datatype)
 	time.Sleep(150 * time.Millisecond)
-	copied, err := recDo(r, kv.GetExReplica{Common: recCommon, Key: key, Replica: 1})
+	copied, err := recDo(r, kv.GetEx{Common: recCommon, Key: key, Replica: 1})
 	r.row("get-ex-replica", recSaid(err), string(copied.Value), recPairs(copied.Xattrs))
-	r.row("get-ex-replica absent", recTold(r, kv.GetExReplica{Common: recCommon, Key: []byte("nope"), Replica: 1}))
+	r.row("get-ex-replica absent", recTold(r, kv.GetEx{Common: recCommon, Key: []byte("nope"), Replica: 1}))
 	over := kv.Upsert{Common: recCommon, Key: key, Value: []byte(`{"b":2}`), Datatype: memd.DatatypeJSON}
 	require.Equal(r.t, "ok", recTold(r, over))
 	look("names kept by upsert", attr("$XTOC"))

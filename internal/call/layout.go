@@ -7,7 +7,7 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// Layout is one cluster map, as package kv describes it.
+// Layout is one cluster map, as package core describes it.
 type Layout interface {
 	NumVBuckets() int
 	NumReplicas() int
@@ -26,14 +26,6 @@ const (
 	CapabilityReviveDocument = "subdoc.ReviveDocument"
 	CapabilityRangeScan      = "rangeScan"
 )
-
-// CapabilityError means that the newest cluster map says that the bucket cannot do what a request asks for. It unwraps
-// to cberr.FeatureNotAvailable. Nothing was sent.
-type CapabilityError struct{ Capability string }
-
-func (e *CapabilityError) Error() string { return "the bucket has no capability " + e.Capability }
-
-func (e *CapabilityError) Unwrap() error { return cberr.FeatureNotAvailable }
 
 // ReplicaError means that the newest cluster map has no node for the replica that a request names. It unwraps to its
 // kind: cberr.ReplicaIndexOutOfBounds when the bucket has fewer replicas, cberr.ReplicaIndexCurrentlyUnavailable when
@@ -85,7 +77,7 @@ func (r *Request) Restricted() bool {
 func (r *Request) Check(l Layout) error {
 	if r.Capability() != "" {
 		if has, known := l.Capability(r.Capability()); known && !has {
-			return &CapabilityError{r.Capability()}
+			return &FeatureError{Capability: r.Capability()}
 		}
 	}
 	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing

@@ -35,8 +35,8 @@ func inflateLimit(n int) int64 {
 	return int64(n)
 }
 
-// Compression says which values of documents are sent compressed, as package kv describes it: a kv.Compression converts
-// to it.
+// Compression says which values of documents are sent compressed, as package core describes it: a core.Compression
+// converts to it.
 type Compression struct {
 	Off      bool
 	MinSize  int

@@ -20,11 +20,18 @@ type Wire struct {
 	Via *Via // the connection, for the call's errors
 }
 
-// FeatureError means that the chosen connection has not negotiated what a request needs. It unwraps to
+// FeatureError means that something cannot do what a request asks for: the chosen connection has not negotiated the
+// Feature, or, with a Capability, the newest cluster map says that the bucket has it not. It unwraps to
 // cberr.FeatureNotAvailable.
-type FeatureError struct{ Feature memd.Feature }
+type FeatureError struct {
+	Feature    memd.Feature
+	Capability string
+}
 
 func (e *FeatureError) Error() string {
+	if e.Capability != "" {
+		return "the bucket has no capability " + e.Capability
+	}
 	return "the node does not grant the feature " + e.Feature.String()
 }
 
@@ -50,7 +57,7 @@ func (r *Request) AppendTo(dst []byte, w *Wire) ([]byte, error) {
 // appendHead is AppendTo but for the value, which is what must follow; nil with an error. It may be r's own.
 func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error) {
 	if missing := r.Needs() &^ w.Features; missing != 0 {
-		return dst, nil, &FeatureError{memd.Feature(bits.TrailingZeros64(uint64(missing)))}
+		return dst, nil, &FeatureError{Feature: memd.Feature(bits.TrailingZeros64(uint64(missing)))}
 	}
 	if r.Connection() != "" && (w.Via == nil || r.Connection() != w.Via.Local) {
 		return dst, nil, &ConnectionGoneError{r.Connection()}
@@ -111,7 +118,7 @@ func (r *Request) collectionPrefix(dst []byte, w *Wire) ([]byte, error) {
 			return memd.AppendLEB128(dst, w.CollectionID), nil
 		}
 	case w.CollectionID != 0:
-		return dst, &FeatureError{memd.FeatureCollections}
+		return dst, &FeatureError{Feature: memd.FeatureCollections}
 	}
 	return dst, nil
 }
@@ -177,9 +184,9 @@ func (r *Request) wireDatatype(w *Wire) (memd.Datatype, error) {
 	switch {
 	case dt&memd.DatatypeSnappy != 0 && !w.Features.Has(memd.FeatureSnappy) &&
 		!w.Features.Has(memd.FeatureSnappyEverywhere):
-		return 0, &FeatureError{memd.FeatureSnappy}
+		return 0, &FeatureError{Feature: memd.FeatureSnappy}
 	case dt&memd.DatatypeXattr != 0 && !w.Features.Has(memd.FeatureXattr):
-		return 0, &FeatureError{memd.FeatureXattr}
+		return 0, &FeatureError{Feature: memd.FeatureXattr}
 	}
 	if r.packed() != nil && w.Features.Has(memd.FeatureSnappy) {
 		dt |= memd.DatatypeSnappy
@@ -189,17 +196,17 @@ func (r *Request) wireDatatype(w *Wire) (memd.Datatype, error) {
 
 func (r *Request) appendFrames(frames []byte, w *Wire) ([]byte, error) {
 	if !w.Features.Has(memd.FeatureAltRequest) {
-		return frames, &FeatureError{memd.FeatureAltRequest}
+		return frames, &FeatureError{Feature: memd.FeatureAltRequest}
 	}
 	if r.Durability != 0 {
 		if !w.Features.Has(memd.FeatureSyncReplication) {
-			return frames, &FeatureError{memd.FeatureSyncReplication}
+			return frames, &FeatureError{Feature: memd.FeatureSyncReplication}
 		}
 		frames = memd.AppendDurability(frames, r.Durability, w.DurabilityMS)
 	}
 	if r.PreserveExpiry {
 		if !w.Features.Has(memd.FeaturePreserveTTL) {
-			return frames, &FeatureError{memd.FeaturePreserveTTL}
+			return frames, &FeatureError{Feature: memd.FeaturePreserveTTL}
 		}
 		frames, _ = memd.AppendFrame(frames, memd.FramePreserveTTL, nil)
 	}

@@ -81,7 +81,7 @@ func (pk *picker) pick(c *call.Call, s *surroundings, turn uint32) target {
 	id, known := collectionOf(c, s.ids)
 	if !known {
 		if pk.snap.Capability(call.CapabilityCollections) == topology.Unsupported {
-			return target{err: &call.CapabilityError{Capability: call.CapabilityCollections}}
+			return target{err: &call.FeatureError{Capability: call.CapabilityCollections}}
 		}
 		return target{wait: call.StageCollection}
 	}
@@ -215,7 +215,7 @@ func (pk *picker) onRing(c *call.Call) *node {
 // Such a call ends, because nothing that a retry could wait for would change it.
 func (pk *picker) restrict(c *call.Call) error {
 	if pk.snap.Locator == topology.LocatorKetama && (c.Req.ByVBucket || c.Req.Replica() != 0) {
-		return &call.CapabilityError{Capability: "vbuckets"}
+		return &call.FeatureError{Capability: "vbuckets"}
 	}
 	l := layout{pk}
 	if err := c.Req.Check(l); err != nil {
