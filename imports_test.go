@@ -76,9 +76,10 @@ var rules = map[string]rule{
 	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
 	"mock/memnet":        {layer: 1, never: []string{"testing", "net/http"}},
 	"mock/internal/services": {
-		layer: 1, only: []string{"memd", "mock/internal/store", "mock/internal/trigger"},
+		layer: 1, only: []string{"memd", "mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
 		never: []string{"testing", "os"},
 	},
+	"mock/internal/sqlpp": {layer: 1, never: []string{"testing", "net", "os", "log/slog"}},
 	"mock/internal/store": {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{
 		"testing",
 		"net", "sync", "os",
@@ -174,7 +175,7 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 			"mock/memnet", "mock/internal/services", "mock/internal/store",
 			"mock/internal/subdoc", "mock/internal/trigger",
 		},
-		"mock/internal/services": {"mock/internal/store", "mock/internal/trigger"},
+		"mock/internal/services": {"mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
 		"mock/internal/store":    {"mock/internal/subdoc"},
 		"mock/couchbasemock":     {"mock"},
 		"mock/viewjs":            {"mock"},

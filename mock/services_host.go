@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/couchcore/couchcore/memd"
@@ -48,23 +49,59 @@ func (h host) Collection(name, scope, collection string) (id uint32, ok bool) {
 
 func (h host) Documents(name string) []store.Document { return h.c.Documents(name) }
 
-func (h host) Store(name string, collection uint32, key string, value []byte, only bool) memd.Status {
-	st := memd.StatusNoBucket // it may have been dropped since
+func (h host) Buckets() []string {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.c.buckets))
+}
+
+func (h host) Scopes(name string) (out []store.Scope) {
 	h.bucket(name, func(b *bucket) {
-		o := store.Op{
-			Opcode: memd.OpSet, Collection: collection, Key: []byte(key), Value: value,
-			Datatype: memd.DatatypeJSON,
+		for _, s := range b.manifest.Scopes {
+			s.Collections = slices.Clone(s.Collections)
+			out = append(out, s)
 		}
-		if only {
-			o.Opcode = memd.OpAdd
-		}
+	})
+	return out
+}
+
+func (h host) Apply(name string, o *store.Op) store.Result {
+	res := store.Result{Status: memd.StatusNoBucket} // it may have been dropped since
+	h.bucket(name, func(b *bucket) {
 		if !b.memcached() {
 			o.VBucket = VBucketOf(o.Key, len(b.rows))
 			o.Node = b.rows[o.VBucket][0]
 		}
-		st = b.store.Apply(&o, h.c.now()).Status
+		o.MaxTTL = b.manifest.MaxTTL(o.Collection)
+		res = b.store.Apply(o, h.c.now())
 	})
-	return st
+	return res
+}
+
+func (h host) Define(verb string, path []string, maxTTL int32) error {
+	bucketName, scope := path[0], path[1]
+	switch {
+	case verb == "CREATE" && len(path) == 2:
+		_, err := h.c.CreateScope(bucketName, scope)
+		return err
+	case verb == "CREATE":
+		return h.c.changeBucket(bucketName, func(b *bucket) error {
+			_, err := b.manifest.AddCollection(scope, path[2], maxTTL)
+			return err
+		})
+	case verb == "DROP" && len(path) == 2:
+		return h.c.DropScope(bucketName, scope)
+	case verb == "DROP":
+		return h.c.DropCollection(bucketName, scope, path[2])
+	}
+	return h.c.changeBucket(bucketName, func(b *bucket) error {
+		if s := b.manifest.Scope(scope); s != nil {
+			if col := s.Collection(path[2]); col != nil {
+				b.store.DropCollection(col.ID)
+			}
+		}
+		return nil
+	})
 }
 
 func (h host) ViewsOf(name string, node int) (here bool, elsewhere string) {

@@ -14,6 +14,7 @@ type Call struct {
 	may  func(bucket string) bool // what the user may use
 	kept bool                     // in the log
 
+	using    string // the expression behind EXECUTE ... USING
 	prepared string // the name, as JSON, of a statement that was prepared to be executed at once
 }
 

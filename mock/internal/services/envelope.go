@@ -204,7 +204,8 @@ func queryStatus(code int) int {
 	switch {
 	case code == 1000:
 		return http.StatusForbidden
-	case code == queryTimedOut, code == analyticsTimedOut, code == 12009:
+	case code == queryTimedOut, code == analyticsTimedOut, code == 12009,
+		code >= 5010 && code <= 5070:
 		return http.StatusOK // found out while the answer is under way
 	case code >= 1010 && code < 1100, code == 3000, code == 24000:
 		return http.StatusBadRequest

@@ -31,7 +31,8 @@ func TestIndexesOfTheQueryService(t *testing.T) {
 		{"CREATE INDEX by_a ON default.s.d(a)", 12003},
 		{"CREATE INDEX by_a ON default.t.d(a)", 12021},
 		{"CREATE INDEX by_a ON absent(a)", 12003},
-		{"BUILD INDEX ON default(`by_a`)", 0},
+		{"BUILD INDEX ON default.s.c(`by_a`)", 0},
+		{"BUILD INDEX ON default(`by_a`)", 12016},
 		{"BUILD INDEX ON absent(`by_a`)", 12003},
 		{"DROP INDEX none ON default", 12016},
 		{"DROP INDEX none IF EXISTS ON default", 0},
@@ -40,7 +41,8 @@ func TestIndexesOfTheQueryService(t *testing.T) {
 		require.Equal(t, row.code, run(row.statement, "").code(), row.statement)
 	}
 	var names []string
-	for _, r := range run("SELECT idx.* FROM system:indexes AS idx WHERE keyspace_id = $bucketName", `,"$bucketName":"default"`).Results {
+	for _, r := range run("SELECT idx.* FROM system:indexes AS idx WHERE bucket_id = $bucketName OR "+
+		"bucket_id IS MISSING AND keyspace_id = $bucketName", `,"$bucketName":"default"`).Results {
 		var row struct {
 			Name    string `json:"name"`
 			Primary bool   `json:"is_primary"`

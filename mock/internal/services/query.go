@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
+
+	"github.com/couchcore/couchcore/mock/internal/sqlpp"
 )
 
 // prepared is a statement that the query service knows by a name.
@@ -16,13 +17,6 @@ type prepared struct {
 	context   string
 	stale     int // the error that using it meets; 0: none
 }
-
-var (
-	prepareWords = regexp.MustCompile(`(?is)^\s*PREPARE\s+(?:FORCE\s+)?(?:([A-Za-z_][\w-]*|` + "`[^`]+`" + `)\s+(?:FROM|AS)\s+)?(.*)$`)
-	executeWords = regexp.MustCompile(`(?is)^\s*EXECUTE\s+([A-Za-z_][\w-]*|` + "`[^`]+`" + `|'[^']+'|"[^"]+")(?:\s+USING\s.*)?\s*;?\s*$`)
-	dmlWords     = regexp.MustCompile(`(?is)^\s*(INSERT|UPSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|BUILD)\b`)
-	queryWords   = regexp.MustCompile(`(?is)^\s*(SELECT|FROM|WITH|INFER|EXPLAIN|ADVISE|INSERT|UPSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|BUILD|GRANT|REVOKE|SET|ANALYZE|CONNECT|DISCONNECT|LOAD|BEGIN|START|COMMIT|ROLLBACK|USE)\b`)
-)
 
 // query answers a request of the query or the analytics service.
 func (x *Call) query() {
@@ -60,8 +54,9 @@ func failure1(code int, format string, args ...any) *Answer {
 // failure to do so.
 func (x *Call) statement() *Answer {
 	rq := x.rq
-	if m := executeWords.FindStringSubmatch(rq.Statement); m != nil && rq.Prepared == "" {
-		rq.Prepared = strings.Trim(m[1], "`'\"")
+	p, ok := sqlpp.Split(rq.Statement)
+	if ok && p.Execute && rq.Prepared == "" {
+		rq.Prepared, x.using = p.Name, p.Using
 	}
 	if rq.Prepared != "" {
 		p, failure := x.s.usePrepared(rq.Prepared, rq.text("encoded_plan"))
@@ -70,12 +65,11 @@ func (x *Call) statement() *Answer {
 		}
 		return failure
 	}
-	if m := prepareWords.FindStringSubmatch(rq.Statement); m != nil {
-		rq.Statement = strings.TrimSpace(m[2])
-		rq.Prepared = strings.Trim(m[1], "`")
+	if ok && !p.Execute {
+		rq.Statement, rq.Prepared = p.Statement, p.Name
 		rq.Preparing = !rq.flag("auto_execute") || !x.s.host.Capable("n1ql", "enhancedPreparedStatements")
-		if !queryWords.MatchString(rq.Statement) {
-			return syntaxError(rq.Statement)
+		if !sqlpp.IsStatement(rq.Statement) {
+			return x.syntax()
 		}
 		if !rq.Preparing {
 			x.prepared = quote(x.prepare())
@@ -84,9 +78,12 @@ func (x *Call) statement() *Answer {
 	return nil
 }
 
-func syntaxError(statement string) *Answer {
-	word, _, _ := strings.Cut(statement, " ")
-	return failure1(3000, "syntax error - line 1, column 1, near '%s', at: %s", word, word)
+// syntax is the failure of a statement that cannot be read, nil for one that can.
+func (x *Call) syntax() *Answer {
+	if e := sqlpp.Check(x.rq.Statement); e != nil {
+		return &Answer{Errors: []Error{{Code: e.Code, Message: e.Message}}}
+	}
+	return nil
 }
 
 // prepare keeps the request's statement and returns its name.
@@ -118,6 +115,9 @@ type plan struct {
 
 // prepareRow prepares, and answers with what an older client needs to execute the statement.
 func (x *Call) prepareRow() Answer {
+	if failure := x.syntax(); failure != nil {
+		return *failure
+	}
 	name := x.prepare()
 	p, _ := json.Marshal(plan{name, x.rq.Statement, x.rq.text("query_context")}) // strings cannot fail
 	row := fmt.Sprintf(`{"encoded_plan":%s,"indexApiVersion":4,"featureControls":76,"name":%s,"namespace":"default",`+

@@ -97,7 +97,7 @@ func (rq *Request) parse() error {
 	form := func(vs url.Values) {
 		for k := range vs {
 			if _, ok := rq.members[k]; !ok {
-				rq.members[k], _ = json.Marshal(vs.Get(k)) // a string
+				rq.members[k] = parameterText(k, vs.Get(k))
 			}
 		}
 	}

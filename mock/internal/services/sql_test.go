@@ -27,9 +27,9 @@ func TestStatementsAboutDocuments(t *testing.T) {
 		{"SELECT * FROM default WHERE n = 3", "", `[{"default":{"kind":"bus","n":3}}]`},
 		{"SELECT x.* FROM default AS x WHERE x.n > 2;", "", `[{"kind":"bus","n":3}]`},
 		{"SELECT RAW at.x FROM default WHERE at.x = \"y\"", "", `["y"]`},
-		{"SELECT RAW META(d).id FROM default AS d WHERE META(d).id != 'a'", "", `["b","c"]`},
+		{"SELECT RAW META(d).id FROM default AS d WHERE META(d).id != 'a'", "", `["b","c","d"]`},
 		{"SELECT COUNT(*) AS n FROM default WHERE n < 3", "", `[{"n":2}]`},
-		{"SELECT RAW COUNT(*) FROM default", "", `[3]`},
+		{"SELECT RAW COUNT(*) FROM default", "", `[4]`},
 		{"INSERT INTO default.s.c (KEY, VALUE) VALUES (\"k\", {\"v\": 7})", "", `[]`},
 		{"UPSERT INTO c (KEY, VALUE) VALUES ($key, $value)", `,"$key":"l","$value":{"v":8},"query_context":"default:default.s"`, `[]`},
 		{"SELECT RAW v FROM c", ",\"query_context\":\"default:`default`.`s`\"", `[7,8]`},
@@ -38,13 +38,20 @@ func TestStatementsAboutDocuments(t *testing.T) {
 		require.Empty(t, q.Errors, row.statement)
 		require.JSONEq(t, row.want, string(results(t, q)), row.statement)
 	}
-	for _, statement := range []string{
-		"SELECT a+b FROM default", "SELECT a FROM default WHERE a LIKE 'x'", "SELECT a FROM default WHERE a = b",
-		"SELECT a FROM default LIMIT x",
-		"DELETE FROM default", "INSERT INTO default (KEY, VALUE) VALUES (\"k\", nothing)",
+	for statement, code := range map[string]int{
+		"MERGE INTO default t USING [] s ON KEY 'x' WHEN MATCHED THEN DELETE": 5000,
+		"INFER default":                                  5000,
+		"SELECT SEARCH_META() FROM default":              5000,
+		"SELECT a FROM default LIMIT x":                  3080,
+		"SELECT a FROM default WHERE":                    3000,
+		"SELECT a, COUNT(*) FROM default":                4210,
+		"SELECT a FROM default a, default a":             4020,
+		"SELECT NOSUCH(1)":                               5000,
+		"INSERT INTO default (KEY, VALUE) VALUES (1, 2)": 5070,
 	} {
-		require.Equal(t, 5000, a.query(`{"statement":`+quoted(statement)+`}`).query(t).code(), statement)
+		require.Equal(t, code, a.query(`{"statement":`+quoted(statement)+`}`).query(t).code(), statement)
 	}
+	require.Contains(t, string(a.query(`{"statement":"INFER default"}`).body), "ScriptQuery", "it says what to do")
 	got := a.query(`{"statement":"INSERT INTO default.s.c (KEY, VALUE) VALUES (\"k\", {})"}`)
 	require.Equal(t, 200, got.status)
 	require.Equal(t, 12009, got.query(t).code())

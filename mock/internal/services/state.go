@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/sqlpp"
 	"github.com/couchcore/couchcore/mock/internal/store"
 	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
@@ -24,10 +24,18 @@ type Host interface {
 	HasScope(bucket, scope string) bool
 	// Collection is the id of a collection, false for one that does not exist.
 	Collection(bucket, scope, collection string) (id uint32, ok bool)
+	// Buckets are the names of the buckets, in order.
+	Buckets() []string
+	// Scopes are the scopes of a bucket with their collections.
+	Scopes(bucket string) []store.Scope
 	// Documents are a bucket's documents.
 	Documents(bucket string) []store.Document
-	// Store stores a document; with only it must not be there yet.
-	Store(bucket string, collection uint32, key string, value []byte, only bool) memd.Status
+	// Apply executes an operation on one document, where its active copy is. It fails with memd.StatusNoBucket for a
+	// bucket that does not exist.
+	Apply(bucket string, o *store.Op) store.Result
+	// Define creates ("CREATE"), removes ("DROP") or empties ("FLUSH") the scope or the collection that is the last of
+	// bucket, scope and collection.
+	Define(verb string, path []string, maxTTL int32) error
 	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the
 	// address of a node that has some, which is empty without one.
 	ViewsOf(bucket string, node int) (here bool, elsewhere string)
@@ -45,6 +53,7 @@ type State struct {
 	log           []Request
 	prepared      map[string]*prepared
 	indexes       []queryIndex
+	txns          map[string]*sqlpp.Txn         // of the query service, by their ids
 	searchIndexes map[string]json.RawMessage    // definitions by name
 	datasets      map[string]string             // of analytics: the keyspaces behind their names
 	designs       map[string]map[string]*design // by the bucket's uuid and the name
@@ -54,6 +63,7 @@ type State struct {
 func NewState(h Host, engine ViewEngine) *State {
 	return &State{
 		host: h, engine: engine, turn: make(chan struct{}, 1), prepared: map[string]*prepared{},
+		txns:          map[string]*sqlpp.Txn{},
 		searchIndexes: map[string]json.RawMessage{}, datasets: map[string]string{},
 		designs: map[string]map[string]*design{},
 	}

@@ -1,0 +1,185 @@
+package services
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/sqlpp"
+)
+
+const maxTransactions = 1024 // that are open at once
+
+// execute is what becomes of a statement that no script knows: the interpreter executes it.
+func (x *Call) execute() Answer {
+	rq := x.rq
+	switch strings.ToUpper(strings.Trim(rq.Statement, "; \t\n")) {
+	case "SELECT MOCKROW":
+		return Answer{Rows: []string{`{"row":"value"}`}}
+	case "SELECT EMPTYROW":
+		return Answer{}
+	}
+	o, failure := x.options()
+	if failure != nil {
+		return *failure
+	}
+	if rq.Service == Analytics {
+		if a, ok := x.analyticsStatement(); ok {
+			return a
+		}
+		o.Store, o.NoIndexes, o.NoWrites = &datasets{queryStore{x.s}}, true, true
+	}
+	id := rq.text("txid")
+	if o.Txn = x.s.transaction(id); id != "" && o.Txn == nil {
+		return *failure1(sqlpp.CodeTxnContext, "Transaction context error: transaction %s is not known", id)
+	}
+	res := sqlpp.Run(rq.Statement, o)
+	a := Answer{Rows: res.Rows, Mutated: res.Mutated}
+	for _, e := range res.Errors {
+		code := e.Code
+		if code == sqlpp.CodeSyntax && rq.Service == Analytics {
+			code = analyticsSyntax
+		}
+		a.Errors = append(a.Errors, Error{Code: code, Message: e.Message, Reason: e.Reason})
+	}
+	switch {
+	case res.Begin:
+		return x.begin()
+	case res.End:
+		x.s.endTransaction(id)
+	}
+	return a
+}
+
+const analyticsSyntax = 24000
+
+// options are what the request says about the execution of its statement.
+func (x *Call) options() (*sqlpp.Options, *Answer) {
+	rq := x.rq
+	o := &sqlpp.Options{
+		Store: &queryStore{x.s}, Context: sqlpp.ParseContext(rq.text("query_context")), Named: map[string]any{},
+		Now: time.Now(), UUID: freshUUID, ReadOnly: rq.flag("readonly"), PreserveExpiry: rq.flag("preserve_expiry"),
+	}
+	for name, raw := range rq.members {
+		if name == "" || name[0] != '$' && name[0] != '@' {
+			continue
+		}
+		if v, ok := sqlpp.Decode(raw); ok {
+			o.Named[name[1:]] = v
+		}
+	}
+	if raw := rq.members["args"]; raw != nil {
+		v, ok := sqlpp.Decode(raw)
+		list, isList := v.([]any)
+		if !ok || !isList {
+			return nil, failure1(1070, "Type mismatch: args must be an array")
+		}
+		o.Args = list
+	}
+	if x.using == "" {
+		return o, nil
+	}
+	v, err := sqlpp.Value(x.using, o)
+	switch v := v.(type) {
+	case []any:
+		o.Args = v
+	case map[string]any:
+		o.Named = v
+	default:
+		if err == nil {
+			return nil, failure1(5010, "The parameters of EXECUTE must be an array or an object")
+		}
+		return nil, &Answer{Errors: []Error{{Code: err.Code, Message: err.Message}}}
+	}
+	return o, nil
+}
+
+// transaction is an open transaction, or nil.
+func (s *State) transaction(id string) *sqlpp.Txn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.txns[id]
+}
+
+func (s *State) endTransaction(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.txns, id)
+}
+
+// begin opens a transaction and answers with its id.
+func (x *Call) begin() Answer {
+	s, id := x.s, freshUUID()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.txns) >= maxTransactions {
+		return *failure1(17006, "Start Transaction statement error: %d transactions are open", len(s.txns))
+	}
+	s.txns[id] = sqlpp.NewTxn()
+	return Answer{Rows: []string{fmt.Sprintf(`{"nodeUUID":%s,"txid":%s}`, quote(s.host.UUID()), quote(id))}}
+}
+
+// Statements of the analytics service about links and datasets.
+const identifier = "(`[^`]+`|[A-Za-z_][\\w-]*)"
+
+var (
+	linkWords = regexp.MustCompile(`(?is)^\s*(DIS)?CONNECT\s+LINK\b`)
+	dataset   = regexp.MustCompile("(?is)^\\s*CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+" +
+		"(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?ON\\s+([\\w`:.-]+)")
+)
+
+// analyticsStatement executes a statement about a link or a dataset, and reports whether it is one.
+func (x *Call) analyticsStatement() (Answer, bool) {
+	if linkWords.MatchString(x.rq.Statement) {
+		return Answer{}, true
+	}
+	m := dataset.FindStringSubmatch(x.rq.Statement)
+	if m == nil {
+		return Answer{}, false
+	}
+	s := x.s
+	source, name := unquotedName(m[3]), unquotedName(m[2])
+	if _, _, failure := s.placeOf(strings.Split(source, ".")); failure != nil {
+		return *failure1(24025, "Cannot find bucket %s", source), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.datasets[name]; known && m[1] == "" {
+		return *failure1(24040, "An analytics collection with name %s already exists", name), true
+	}
+	s.datasets[name] = source
+	return Answer{}, true
+}
+
+// unquotedName takes the namespace and the quotes away from a keyspace.
+func unquotedName(s string) string {
+	s = strings.ReplaceAll(s, "`", "")
+	if before, after, ok := strings.Cut(s, ":"); ok && strings.EqualFold(before, "default") {
+		return after
+	}
+	return s
+}
+
+// datasets is the store of the analytics service: a keyspace is a dataset by its name.
+type datasets struct{ queryStore }
+
+func (d *datasets) Keyspace(parts []string) (sqlpp.Keyspace, *sqlpp.Error) {
+	name := strings.Join(parts, ".")
+	d.s.mu.Lock()
+	source, known := d.s.datasets[name]
+	d.s.mu.Unlock()
+	if !known {
+		return sqlpp.Keyspace{}, &sqlpp.Error{Code: 24045, Message: "Cannot find analytics collection " + name}
+	}
+	return d.queryStore.Keyspace(strings.Split(source, "."))
+}
+
+// parameterText is a parameter of a form: JSON if it is that, and a text otherwise.
+func parameterText(name, value string) json.RawMessage {
+	if name != "" && (name[0] == '$' || name[0] == '@' || name == "args") && json.Valid([]byte(value)) {
+		return json.RawMessage(value)
+	}
+	return json.RawMessage(quote(value))
+}
