@@ -85,7 +85,7 @@ type claimed struct {
 	c          *call.Call
 	err        *call.Error
 	considered chan struct{}
-	tell       bool // it wakes by itself those who wait for a way
+	tell       bool // it wakes parked calls by itself
 }
 
 func (r *Router) judgeMoved(cl claimed) {

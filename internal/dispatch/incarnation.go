@@ -73,7 +73,7 @@ func (r *Router) confirmed() bool {
 func (m *maps) suspect() {
 	if m.r.picker.Load() != nil && !m.r.confirmed() {
 		m.offers.forget()
-		m.doubts.happens()
+		m.unconfirmed.happens()
 	}
 }
 

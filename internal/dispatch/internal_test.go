@@ -146,7 +146,7 @@ func TestOffersAreBounded(t *testing.T) {
 	require.Equal(t, rawMap(1, 100), o.queue[maxOffers-1].raw)
 }
 
-// Who brings a map can wait until it was considered, and does not wait for one that is known.
+// The giver of a map can wait until it was considered, and does not wait for one that is known.
 func TestOfferAndTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Router{}

@@ -27,7 +27,8 @@ type maps struct {
 
 	refusal atomic.Pointer[MapError] // the map that was refused last; nil when no refusal matters
 	barren  atomic.Bool              // see SetBarren
-	doubts  event                    // no connection speaks any more for the bucket that our map is of
+	// no connection speaks any more for the bucket that our map is of
+	unconfirmed event
 
 	askedAgain version // of the worse map that was asked for again last; this and the next are the goroutine's
 	replaced   int64   // when our map replaced one of another bucket; 0 when it has not
@@ -43,8 +44,8 @@ func (m *maps) init(r *Router) {
 func (r *Router) Offer(raw []byte, addr string) { r.maps.offers.offer(raw, 0, addr, nil) }
 
 // offerAndTell is Offer for a map that came with a new connection, nil when none did. It does not block. What it gives
-// is to be called: it has the map considered and waits for that. Those who wait for a way are not woken by the map: its
-// giver does that when there is the way, too.
+// is to be called: it has the map considered and waits for that. The map does not wake parked calls: its giver does
+// when the connection is there, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	w := claimed{considered: make(chan struct{}), tell: true}
 	if raw == nil || r.maps.offers.offer(raw, 0, addr, &w) {
@@ -165,7 +166,7 @@ func (m *maps) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Snaps
 	return topology.Parse(raw, host, m.r.o.ConfigLimits)
 }
 
-// apply has calls go by a newer map, and tells all who wait for one; with told its giver tells those that are parked.
+// apply has calls go by a newer map, and tells all waiters; parked calls only unless told: then its giver does.
 func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 	r := m.r
 	replaced := old != nil && (old.UUID != "" && s.UUID != old.UUID || another(s, old))

@@ -11,9 +11,9 @@ import (
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
-// nodes is a router's table of nodes by address: those of the cluster map in use, and the seeds until it has taken
-// their place. Its lock is the router's: it also guards the rooms of calls that wait for no pipeline, and while it is
-// held no map and no connection is published. It is taken before a pipeline's.
+// nodes is a router's table of nodes by address: those of the cluster map in use, and the seeds until a node of the
+// map has taken their place. Its lock is the router's: it also guards the rooms of calls that wait for no pipeline, and
+// while it is held no map and no connection is published. It is taken before a pipeline's.
 type nodes struct {
 	r *Router
 

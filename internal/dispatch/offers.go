@@ -31,7 +31,7 @@ type offered struct {
 	addr string
 	// tooLarge is the size of a map that is larger than the limit; then raw is nil
 	tooLarge int
-	tell     bool // who gave it waits until it was considered, and wakes those who wait for a way
+	tell     bool // its giver waits until it was considered, and then wakes parked calls
 }
 
 const maxOffers = 16
@@ -103,7 +103,7 @@ func (o *offers) wake() {
 	}
 }
 
-// isKnown reports whether raw is the last map offered, or an older one. When in doubt it is not.
+// isKnown reports whether raw is the last map offered, or an older one. One whose version cannot be read is not known.
 func (o *offers) isKnown(raw []byte) bool {
 	if bytes.Equal(raw, o.last) {
 		return true

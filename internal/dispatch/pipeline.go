@@ -74,7 +74,7 @@ func (p *pipeline) trying() bool {
 // possible.
 func (p *pipeline) submit(c *call.Call) {
 	if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
-		p.submitElse(c)
+		p.submitSlow(c)
 	}
 }
 
@@ -106,8 +106,8 @@ func (p *pipeline) explained() string {
 	return p.node.addr
 }
 
-// submitElse is submit for a call that no connection has taken at once.
-func (p *pipeline) submitElse(c *call.Call) {
+// submitSlow is the slow path of submit: no connection has taken the call at once.
+func (p *pipeline) submitSlow(c *call.Call) {
 	if p.demand != nil {
 		p.want()
 	}
@@ -249,7 +249,7 @@ func (r *Router) reroute(c *call.Call, from *pipeline) {
 	r.route(c)
 }
 
-// feedback is who is told of the node's successes, nil for no receiver.
+// feedback is what is told of the node's successes, nil for nothing.
 func (p *pipeline) feedback() conn.Feedback {
 	var tokens conn.Feedback
 	if ps := p.r.policies.Load(); ps != nil && ps.Feedback != nil {
@@ -271,8 +271,7 @@ func (f both) Success() {
 	f.b.Success()
 }
 
-// connected has calls take a new connection, and tells all who wait for one; false when the pipeline has been closed
-// meanwhile.
+// connected has calls take a new connection, and tells all waiters; false when the pipeline has been closed meanwhile.
 func (p *pipeline) connected(cn *conn.Conn) bool {
 	r, info := p.r, cn.Info()
 	config := info.Config
@@ -340,7 +339,7 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 		p.track.Up()
 	}
 	if config != nil {
-		r.maps.barren.Store(false) // those who wait for a change are told by our caller
+		r.maps.barren.Store(false) // our caller tells those that wait for a change
 	}
 	p.conn.Store(cn)
 	r.nodes.giveTurn(p)

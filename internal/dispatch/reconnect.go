@@ -18,8 +18,9 @@ import (
 //     because a node that answers and hangs up drives them.
 //   - After everything else twice as long as the last time, from redialMin to Tuning.RedialMax, with equal jitter.
 //
-// New credentials end a pause. So does a doubt whether our map is of the bucket that the nodes have; a node drives
-// that, so the attempt waits for its turn as after a connection that was of use.
+// New credentials end a pause. A pause after a node was found to have another bucket than our map is of ends when no
+// connection speaks for ours any more. Nodes drive that, so the attempt then waits for its turn as after a connection
+// that was of use.
 const (
 	redialMin = 30 * time.Millisecond
 	redialMax = 4 * time.Second // unless Tuning says otherwise
@@ -97,11 +98,11 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			}
 			var err error
 			p.backoff.begins()
-			doubts, logins := p.r.maps.doubts.next(), p.r.logins.next()
+			unconfirmed, logins := p.r.maps.unconfirmed.next(), p.r.logins.next()
 			if cn, err = p.connect(ctx); err != nil {
 				p.connectFailed(ctx, err)
 				if errors.Is(err, errForeign) {
-					pause(ctx, p.backoff.failed(), doubts)
+					pause(ctx, p.backoff.failed(), unconfirmed)
 					pause(ctx, p.backoff.turn(), nil)
 				} else {
 					pause(ctx, p.backoff.failed(), logins)
@@ -180,7 +181,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		return
 	}
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.node.addr, err)...)
-	if p.demand != nil { // the node has its first connection now, which says all that others want to know
+	if p.demand != nil { // the node has another connection, which says whether it can be reached
 		p.waiting.review()
 		return
 	}

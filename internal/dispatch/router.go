@@ -60,7 +60,7 @@ type Options struct {
 	Classify func(operation string, err *call.Error) retry.Reason
 }
 
-// Tuning is the part of a router's options that few change. Its zero value has the defaults.
+// Tuning is the part of a router's options whose zero value has the defaults.
 type Tuning struct {
 	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
 	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
@@ -74,8 +74,8 @@ type Tuning struct {
 	Source Source // of maps beside the connections; nil without one
 }
 
-// Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for configs,
-// one per node for the connection, and goroutines for callbacks; Close ends them and waits.
+// Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for cluster
+// maps, one for each connection, and goroutines for callbacks; Close ends them and waits.
 type Router struct {
 	o     Options
 	ctx   context.Context
@@ -175,7 +175,7 @@ func (r *Router) Dispatch(c *call.Call) {
 	r.admit(c, r.now())
 	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
 		if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
-			p.submitElse(c)
+			p.submitSlow(c)
 		}
 	}
 }

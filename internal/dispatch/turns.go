@@ -13,7 +13,7 @@ import (
 // clusters.
 const mostConnecting = 256
 
-// turns is who connects and who waits for that. The table's lock guards it.
+// turns is the pipelines that connect, and those that wait for their turn to. The table's lock guards it.
 type turns struct {
 	connecting int
 	queue      []*pipeline

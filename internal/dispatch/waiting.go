@@ -143,7 +143,7 @@ type event struct {
 	c  chan struct{} // nil while no goroutine waits
 }
 
-// next is closed when the event happens next. Who waits for a state takes it before it looks at the state.
+// next is closed when the event happens next. A goroutine that waits for a state takes it before it looks at the state.
 func (e *event) next() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

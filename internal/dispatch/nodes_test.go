@@ -31,3 +31,20 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 		require.Len(t, r.Status(), 2, "the nodes of a lookup that has taken its time are not asked any more")
 	}, mock.Nodes(2))
 }
+
+// As many nodes as a large cluster has connect for the first time at once, and the others one by one.
+func TestNewNodesConnectAtAPace(t *testing.T) {
+	var n newcomers
+	now := time.Hour // of a client that has run for some time
+	for range newNodes {
+		require.Zero(t, n.wait(now))
+		n.take(now)
+	}
+	for range 10 {
+		require.Equal(t, newNodeEvery, n.wait(now))
+		now += newNodeEvery
+		n.take(now)
+	}
+	now += newNodes * newNodeEvery
+	require.Zero(t, n.wait(now))
+}
