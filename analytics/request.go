@@ -73,8 +73,8 @@ func (r *Request) validate() error {
 	return nil
 }
 
-// HTTP is the request as it is sent, or an error that names the field that cannot be.
-func (r *Request) HTTP() (*httpsvc.Request, error) {
+// http is the request as it is sent, or an error that names the field that cannot be.
+func (r *Request) http() (*httpsvc.Request, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}

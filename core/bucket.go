@@ -21,7 +21,7 @@ const (
 	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
-// Bucket runs the key-value calls of one bucket: it is a call.Runner. It is safe for concurrent use and lives as long
+// Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
 // as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
 type Bucket struct {
 	c       *Cluster
@@ -60,9 +60,9 @@ func (c *Cluster) newBucket(name string) *Bucket {
 // Name is the bucket's name.
 func (b *Bucket) Name() string { return b.name }
 
-// Runner implements call.Runner. It is the seam between operations and the client's inside: a program hands the
+// Runner implements kv.Dispatcher. It is the seam between operations and the client's inside: a program hands the
 // bucket to kv.Do and its like and does not call it.
-func (b *Bucket) Runner() call.Runner { return &b.run }
+func (b *Bucket) Runner() kv.Runner { return &b.run }
 
 // Layout is one cluster map as operations over several nodes or vbuckets see it. It does not change. Its methods are
 // total: every input has an answer.

@@ -8,7 +8,7 @@ import (
 	"github.com/couchcore/couchcore/kv"
 )
 
-// Collection runs the key-value calls of one collection: it is a call.Runner, as its bucket is, for operations that
+// Collection runs the key-value calls of one collection: it is a kv.Dispatcher, as its bucket is, for operations that
 // need not name the collection then. An operation that names one, or its id, goes there. It is safe for concurrent use,
 // costs nothing to make, and has nothing to close.
 //
@@ -28,8 +28,8 @@ func (b *Bucket) Collection(scope, name string) *Collection {
 // Names gives the names of the scope and the collection, as Bucket.Collection was told them.
 func (c *Collection) Names() (scope, name string) { return c.run.scope, c.run.name }
 
-// Runner implements call.Runner, as Bucket.Runner does.
-func (c *Collection) Runner() call.Runner { return &c.run }
+// Runner implements kv.Dispatcher, as Bucket.Runner does.
+func (c *Collection) Runner() kv.Runner { return &c.run }
 
 // collectionRunner is a bucket's runner for the operations of one collection.
 type collectionRunner struct {

@@ -24,10 +24,13 @@ type decoder[R any] func(r *call.Response) (R, error)
 
 // Dispatcher is where operations go: a core.Bucket, or a core.Collection for those that name no collection.
 type Dispatcher interface {
-	// Runner is the seam between operations and what runs them. Its type is internal: a program passes dispatchers on
-	// and does not call it.
-	Runner() call.Runner
+	// Runner is the seam between operations and what runs them: a program passes dispatchers on and does not call it.
+	Runner() Runner
 }
+
+// Runner runs the calls of operations. What its methods take is internal: a program does not call them, and has no
+// Runner of its own.
+type Runner = call.Runner
 
 // Do runs op and waits for its outcome. It returns when the call has succeeded or failed, at the latest at its
 // deadline: the context's, or the operation's or the cluster's timeout, whichever comes first. When ctx ends early the

@@ -105,8 +105,11 @@ func (a *Answer) statement() *httpsvc.Statement {
 	return s
 }
 
+// Code is a row of the table of codes: which answers it is about, and what they mean.
+type Code = httpsvc.Code
+
 // Codes is the table of errors of the query service; its first matching row counts.
-func Codes() httpsvc.Codes { return slices.Clone(table) }
+func Codes() []Code { return slices.Clone(table) }
 
 // table is the table of errors. Sources: SDK RFC 0058 for the kinds, which wins where SDKs read a code differently; SDK
 // RFC 0049 for the reasons, RFC 0058 for the last three of prepared statements; the service's own table of codes for

@@ -139,12 +139,8 @@ func (r *Request) validate() error {
 	return nil
 }
 
-// HTTP is the request as it is sent, or an error that names the field that cannot be.
-func (r *Request) HTTP() (*httpsvc.Request, error) {
-	return r.http(func(map[string]any) {})
-}
-
-// http is HTTP with a last word about the fields of each attempt.
+// http is the request as it is sent, or an error that names the field that cannot be. last has a last word about the
+// fields of each attempt; nil has none.
 func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
@@ -156,7 +152,9 @@ func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, erro
 	fields := r.fields(id)
 	body := func(remaining time.Duration) ([]byte, error) {
 		attempt := maps.Clone(fields)
-		last(attempt)
+		if last != nil {
+			last(attempt)
+		}
 		if _, said := r.Raw["timeout"]; !said {
 			attempt["timeout"] = httpsvc.ServiceTimeout(remaining).String()
 		}

@@ -44,17 +44,21 @@ func NewService(o ServiceOptions) *Service {
 	return &Service{o: o, plans: newPlans(o.MaxPlans)}
 }
 
+// Doer sends requests over HTTP to a service. Package core has the one: a program does not make one, and does not call
+// Run itself.
+type Doer = httpsvc.Doer
+
 // Run sends a statement with d and gives its rows as soon as the first one is there, or none is to come. It blocks
 // until then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which
 // field cannot be sent.
-func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
+func (s *Service) Run(ctx context.Context, d Doer, r *Request) (*Rows, error) {
 	if has, known := s.o.Supports(capReplica); known && !has && r.UseReplica == On {
 		return nil, fmt.Errorf("query: %w: the cluster does not read from replicas", cberr.FeatureNotAvailable)
 	}
 	if r.Prepare {
 		return s.runPrepared(ctx, d, r)
 	}
-	h, err := r.HTTP()
+	h, err := r.http(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +67,7 @@ func (s *Service) Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, e
 	})
 }
 
-func open(ctx context.Context, d httpsvc.Doer, r *Request, h *httpsvc.Request,
+func open(ctx context.Context, d Doer, r *Request, h *httpsvc.Request,
 	judge func(*httpsvc.Answer) httpsvc.Verdict,
 ) (*Rows, error) {
 	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
@@ -105,7 +109,7 @@ type execution struct {
 
 // runPrepared runs a statement by its plan. The plan is looked up for each attempt, so that one that the service has
 // forgotten is made again by the next.
-func (s *Service) runPrepared(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
+func (s *Service) runPrepared(ctx context.Context, d Doer, r *Request) (*Rows, error) {
 	if has, _ := s.o.Supports(capEnhanced); has && s.enhanced.CompareAndSwap(false, true) {
 		s.plans.clear() // made the other way
 	}
@@ -147,7 +151,7 @@ func (x *execution) make(ctx context.Context) (*plan, error) {
 		Timeout: x.r.Timeout, Retry: x.r.Retry, OnBehalfOf: x.r.OnBehalfOf, OnBehalfOfDomain: x.r.OnBehalfOfDomain,
 		Endpoint: x.r.Endpoint,
 	}
-	h, err := p.HTTP()
+	h, err := p.http(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,14 @@
 package query_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/search"
 )
@@ -41,11 +44,23 @@ func TestMutationStateForSearch(t *testing.T) {
 	vectors := s.ForSearch("travel")
 	require.Equal(t, map[string]uint64{"17/204823409283": 4711, "900/99182": 3}, vectors)
 	require.Nil(t, s.ForSearch("none"))
-	h, err := (&search.Request{Index: "i", Query: map[string]any{}, ConsistentWith: vectors}).HTTP()
-	require.NoError(t, err)
-	body, err := h.Body(1e9)
+	var d seen
+	r := &search.Request{Index: "i", Query: map[string]any{}, ConsistentWith: vectors}
+	_, err := search.Run(t.Context(), &d, r, nil)
+	require.ErrorIs(t, err, errSeen)
+	body, err := d.request.Body(1e9)
 	require.NoError(t, err)
 	require.Contains(t, string(body), `"consistency":{"level":"at_plus","vectors":{"i":{"17/204823409283":4711,"900/99182":3}}}`)
+}
+
+// seen is a doer that sends nothing.
+type seen struct{ request *httpsvc.Request }
+
+var errSeen = errors.New("the request has been seen")
+
+func (s *seen) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	s.request = r
+	return nil, errSeen
 }
 
 // FuzzMutationState reads any text: what is read is written in a form that reads back as the same.

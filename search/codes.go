@@ -27,8 +27,11 @@ func Classify(a Answer) (reason retry.Reason, ok bool, err error) {
 	return row.Reason, row.Reason != retry.Unknown, row.Kind
 }
 
+// Code is a row of the table of codes: which answers it is about, and what they mean.
+type Code = httpsvc.Code
+
 // Codes is the table of answers of the search service; its first matching row counts.
-func Codes() httpsvc.Codes { return slices.Clone(table) }
+func Codes() []Code { return slices.Clone(table) }
 
 // table is the table of answers. Sources: SDK RFC 0058 for the kinds, RFC 0049 for the reason. A server without indexes
 // of scopes does not know their path.

@@ -14,14 +14,18 @@ const (
 	capVector = "vectorSearch"
 )
 
+// Doer sends requests over HTTP to a service. Package core has the one: a program does not make one, and does not call
+// Run itself.
+type Doer = httpsvc.Doer
+
 // Run sends a search with d and gives its hits as soon as the first one is there, or none is to come. It blocks until
 // then, at most until the request's deadline, which binds the hits as well. supports says whether the cluster's search
 // service has a capability, known being false while no cluster map says so; nil knows nothing. The error is an *Error,
 // or says which field cannot be sent or which feature the cluster lacks.
-func Run(ctx context.Context, d httpsvc.Doer, r *Request, supports func(capability string) (has, known bool)) (*Rows,
+func Run(ctx context.Context, d Doer, r *Request, supports func(capability string) (has, known bool)) (*Rows,
 	error,
 ) {
-	h, err := r.HTTP()
+	h, err := r.http()
 	if err != nil {
 		return nil, err
 	}

@@ -66,8 +66,11 @@ func passing(e *httpsvc.Entry) bool {
 	return !says(e, "error") || !(says(e, "not_found") && says(e, "missing_named_view")) && !says(e, `"badarg"`)
 }
 
+// Code is a row of the table of codes: which answers it is about, and what they mean.
+type Code = httpsvc.Code
+
 // Codes is the table of answers of the view engine; its first matching row counts.
-func Codes() httpsvc.Codes { return slices.Clone(table) }
+func Codes() []Code { return slices.Clone(table) }
 
 // table is the table of answers. Source: SDK RFC 0049, whose list has 302 twice: a redirect means that the node has no
 // active partition, and is not followed.

@@ -7,11 +7,15 @@ import (
 	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
+// Doer sends requests over HTTP to a service. Package core has the one: a program does not make one, and does not call
+// Run itself.
+type Doer = httpsvc.Doer
+
 // Run sends a view query with d and gives its rows as soon as the first one is there, or none is to come. It blocks
 // until then, at most until the request's deadline, which binds the rows as well. The error is an *Error, or says which
 // field cannot be sent.
-func Run(ctx context.Context, d httpsvc.Doer, r *Request) (*Rows, error) {
-	h, err := r.HTTP()
+func Run(ctx context.Context, d Doer, r *Request) (*Rows, error) {
+	h, err := r.http()
 	if err != nil {
 		return nil, err
 	}

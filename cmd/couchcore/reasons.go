@@ -89,7 +89,7 @@ func (a *app) showReason(row reasonRow, r retry.Reason) error {
 // serviceCodes are the tables of the row services: what each makes of its codes.
 var serviceCodes = []struct {
 	service, code string
-	rows          func() httpsvc.Codes
+	rows          func() []httpsvc.Code
 }{
 	{"query", "code", query.Codes},
 	{"analytics", "code", analytics.Codes},

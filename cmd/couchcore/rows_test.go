@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -310,6 +311,16 @@ func TestRowCommandsUsage(t *testing.T) {
 	require.Equal(t, "invalid_argument", r.object(t)["error"].(map[string]any)["kind"])
 }
 
+// seen is a doer that sends nothing.
+type seen struct{ request *httpsvc.Request }
+
+var errSeen = errors.New("the request has been seen")
+
+func (s *seen) Do(_ context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
+	s.request = r
+	return nil, errSeen
+}
+
 func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	a := newApp(strings.NewReader(""), nil, nil, func(string) string { return "" })
 	var c cli
@@ -320,10 +331,10 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 		_, err = k.Parse(args)
 		require.NoError(t, err)
 	}
-	body := func(h *httpsvc.Request, err error) string {
+	var d seen
+	body := func() string {
 		t.Helper()
-		require.NoError(t, err)
-		b, err := h.Body(time.Second)
+		b, err := d.request.Body(time.Second)
 		require.NoError(t, err)
 		return string(b)
 	}
@@ -338,18 +349,22 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	require.NoError(t, err)
 	q.Bucket = "b"
 	require.Equal(t, "h:1", q.Endpoint)
+	_, err = query.NewService(query.ServiceOptions{}).Run(t.Context(), &d, q)
+	require.ErrorIs(t, err, errSeen)
 	require.JSONEq(t, `{
 		"statement":"SELECT $1, $n","args":[5,"a text"],"$n":{"x":[1,2]},"readonly":true,"query_context":"default:`+"`b`.`s`"+`",
 		"scan_consistency":"request_plus","scan_wait":"2s","profile":"timings","metrics":true,"preserve_expiry":true,
 		"use_replica":"on","use_fts":true,"max_parallelism":"1","pipeline_batch":"2","pipeline_cap":"3","scan_cap":"4",
-		"client_context_id":"id","own":true,"timeout":"1s"}`, body(q.HTTP()))
+		"client_context_id":"id","own":true,"timeout":"1s"}`, body())
 
 	parse("search", "i", "name:air", "--limit", "5", "--skip", "2", "--fields", "a,b", "--sort=-name", "--sort", `{"by":"score"}`,
 		"--collections", "c", "--facet", `f={"field":"x","size":1}`, "--vector", "v=[0.5,1]", "--k", "7", "--highlight", "html",
 		"--explain", "--locations", "--no-scoring", "--raw", "own=1")
 	s, err := c.Search.request(a)
 	require.NoError(t, err)
-	got := body(s.HTTP())
+	_, err = search.Run(t.Context(), &d, s, nil)
+	require.ErrorIs(t, err, errSeen)
+	got := body()
 	for _, want := range []string{
 		`"query":{"query":"name:air"}`, `"size":5`, `"from":2`, `"fields":["a","b"]`, `"sort":["-name",{"by":"score"}]`,
 		`"collections":["c"]`, `"facets":{"f":{"field":"x","size":1}}`, `"vector":[0.5,1]`, `"k":7`, `"highlight":{"style":"html"}`,
@@ -360,7 +375,9 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	parse("search", "i", `{"match":"air"}`)
 	s, err = c.Search.request(a)
 	require.NoError(t, err)
-	require.Contains(t, body(s.HTTP()), `"query":{"match":"air"}`)
+	_, err = search.Run(t.Context(), &d, s, nil)
+	require.ErrorIs(t, err, errSeen)
+	require.Contains(t, body(), `"query":{"match":"air"}`)
 
 	parse("view", "d", "v", "--dev", "--stale", "false", "--descending", "--skip", "1", "--limit", "2", "--start-key",
 		"[1]",
@@ -369,9 +386,9 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	v, err := c.View.request()
 	require.NoError(t, err)
 	v.Bucket = "b"
-	h, err := v.HTTP()
-	require.NoError(t, err)
-	require.Equal(t, "/b/_design/dev_d/_view/v", h.Path)
+	_, err = views.Run(t.Context(), &d, v)
+	require.ErrorIs(t, err, errSeen)
+	require.Equal(t, "/b/_design/dev_d/_view/v", d.request.Path)
 	want := url.Values{}
 	for name, value := range map[string]string{
 		"stale": "false", "descending": "true", "skip": "1", "limit": "2", "startkey": "[1]", "endkey": `"z"`, "startkey_docid": "a",
@@ -381,5 +398,5 @@ func TestFlagsOfRowCommandsReachTheRequest(t *testing.T) {
 	} {
 		want.Set(name, value)
 	}
-	require.Equal(t, want, h.Query)
+	require.Equal(t, want, d.request.Query)
 }
