@@ -15,6 +15,7 @@ type Call struct {
 	kept bool                     // in the log
 
 	using    string // the expression behind EXECUTE ... USING
+	keyValue string // the key-value operation of a transaction that EXECUTE names
 	prepared string // the name, as JSON, of a statement that was prepared to be executed at once
 }
 

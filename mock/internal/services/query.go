@@ -58,6 +58,10 @@ func (x *Call) statement() *Answer {
 	if ok && p.Execute && rq.Prepared == "" {
 		rq.Prepared, x.using = p.Name, p.Using
 	}
+	if sqlpp.IsKeyValue(rq.Prepared) {
+		x.keyValue, rq.Statement = rq.Prepared, "EXECUTE "+rq.Prepared
+		return nil
+	}
 	if rq.Prepared != "" {
 		p, failure := x.s.usePrepared(rq.Prepared, rq.text("encoded_plan"))
 		if failure == nil {

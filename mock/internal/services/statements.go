@@ -1,9 +1,11 @@
 package services
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +37,12 @@ func (x *Call) execute() Answer {
 	if o.Txn = x.s.transaction(id); id != "" && o.Txn == nil {
 		return *failure1(sqlpp.CodeTxnContext, "Transaction context error: transaction %s is not known", id)
 	}
-	res := sqlpp.Run(rq.Statement, o)
+	var res sqlpp.Result
+	if x.keyValue != "" {
+		res = sqlpp.KeyValue(x.keyValue, x.txdata().cas(), o)
+	} else {
+		res = sqlpp.Run(rq.Statement, o)
+	}
 	a := Answer{Rows: res.Rows, Mutated: res.Mutated}
 	for _, e := range res.Errors {
 		code := e.Code
@@ -109,9 +116,34 @@ func (s *State) endTransaction(id string) {
 	delete(s.txns, id)
 }
 
-// begin opens a transaction and answers with its id.
+// txdata is what a client's own part of a transaction says: which attempt it is, what it has written, and in one
+// operation the CAS that it has seen.
+type txdata struct {
+	ID struct {
+		Attempt string `json:"atmpt"`
+	} `json:"id"`
+	Mutations []json.RawMessage `json:"mutations"`
+	SCAS      string            `json:"scas"`
+}
+
+func (x *Call) txdata() (d txdata) {
+	_ = jsonInto(x.rq.members["txdata"], &d) // without it all is empty
+	return d
+}
+
+func (d txdata) cas() uint64 {
+	n, _ := strconv.ParseUint(d.SCAS, 10, 64) // 0 without one
+	return n
+}
+
+// begin opens a transaction and answers with its id: the one of the client's attempt, if it is part of one.
 func (x *Call) begin() Answer {
-	s, id := x.s, freshUUID()
+	s, d := x.s, x.txdata()
+	id := cmp.Or(d.ID.Attempt, freshUUID())
+	if len(d.Mutations) > 0 {
+		return *failure1(sqlpp.CodeExecution, "The mock does not support queries in a transaction after its key-value "+
+			"writes. Query first, or script an answer: Cluster.ScriptQuery(\"BEGIN WORK\", mock.Answer{...})")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.txns) >= maxTransactions {

@@ -1,6 +1,7 @@
 package services_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -167,4 +168,97 @@ func TestScriptsComeBeforeTheInterpreter(t *testing.T) {
 	} {
 		require.JSONEq(t, want, string(results(t, a.query(`{"statement":`+quoted(statement)+`}`).query(t))), statement)
 	}
+}
+
+func TestTransactionsOverTheQueryService(t *testing.T) {
+	a := newAsker(t, mock.Start(t))
+	require.Zero(t, a.query(`{"statement":"CREATE PRIMARY INDEX ON default"}`).query(t).code())
+	begin := a.query(`{"statement":"BEGIN WORK","txdata":{"id":{"txn":"t","atmpt":"attempt-1"},"mutations":[]}}`).query(t)
+	require.Contains(t, string(results(t, begin)), `"txid":"attempt-1"`)
+	in := func(statement, more string) queryAnswer {
+		t.Helper()
+		return a.query(`{"statement":` + quoted(statement) + `,"txid":"attempt-1"` + more + `}`).query(t)
+	}
+	const place = ",\"args\":[\"default:`default`.`_default`.`_default`\",\"k\""
+	require.Equal(t, 17014, in("EXECUTE __get", place+`]`).code())
+	inserted := in("EXECUTE __insert", place+`,{"n":1},{}]`)
+	require.Zero(t, inserted.code())
+	require.Equal(t, 17012, in("EXECUTE __insert", place+`,{"n":1},{}]`).code())
+	require.Contains(t, string(results(t, in("EXECUTE __get", place+`]`))), `"doc":{"n":1},"scas":"1"`)
+	require.JSONEq(t, `[1]`, string(results(t, in("SELECT RAW n FROM default", ""))))
+	require.Equal(t, 17015, in("EXECUTE __update", place+`,{"n":2},{}],"txdata":{"kv":true,"scas":"77"}`).code())
+	require.Zero(t, in("EXECUTE __update", place+`,{"n":2},{}],"txdata":{"kv":true,"scas":"1"}`).code())
+	outside := func() string {
+		return string(results(t, a.query(`{"statement":"SELECT RAW n FROM default"}`).query(t)))
+	}
+	require.JSONEq(t, `[]`, outside())
+	require.Zero(t, in("COMMIT", "").code())
+	require.JSONEq(t, `[2]`, outside())
+	require.Equal(t, 17004, in("SELECT 1", "").code(), "it is over")
+
+	begin = a.query(`{"statement":"START TRANSACTION ISOLATION LEVEL READ COMMITTED"}`).query(t)
+	var row struct {
+		ID string `json:"txid"`
+	}
+	require.NoError(t, json.Unmarshal(begin.Results[0], &row))
+	within := func(statement string) queryAnswer {
+		return a.query(`{"statement":` + quoted(statement) + `,"txid":` + quoted(row.ID) + `}`).query(t)
+	}
+	require.Zero(t, within("EXECUTE __delete USING [\"default\", \"k\", {}]").code())
+	require.JSONEq(t, `[]`, string(results(t, within("SELECT RAW n FROM default"))))
+	require.Zero(t, within("ROLLBACK").code())
+	require.JSONEq(t, `[2]`, outside())
+	require.Equal(t, 17002, a.query(`{"statement":"EXECUTE __get","args":["default","k"]}`).query(t).code())
+	refused := a.query(`{"statement":"BEGIN WORK","txdata":{"id":{"atmpt":"x"},"mutations":[{}]}}`)
+	require.Contains(t, string(refused.body), "The mock does not support")
+}
+
+func TestDefinitionsAndSystemKeyspaces(t *testing.T) {
+	c := mock.Start(t)
+	a := newAsker(t, c)
+	run := func(statement, more string) queryAnswer {
+		t.Helper()
+		return a.query(`{"statement":` + quoted(statement) + more + `}`).query(t)
+	}
+	for _, row := range []struct {
+		statement string
+		code      int
+	}{
+		{"CREATE SCOPE default.s", 0},
+		{"CREATE SCOPE default.s", 12025},
+		{"CREATE SCOPE default.s IF NOT EXISTS", 0},
+		{"CREATE SCOPE nope.s", 12020},
+		{"DROP SCOPE default.t", 12021},
+		{"DROP SCOPE IF EXISTS default.t", 0},
+		{"CREATE COLLECTION default.s.c WITH {\"maxTTL\": 10}", 0},
+		{"CREATE COLLECTION default.s.c", 12027},
+		{"CREATE COLLECTION default.t.c", 12021},
+		{"DROP COLLECTION default.s.d", 12003},
+		{"CREATE COLLECTION default.s.`_bad`", 12027},
+		{"CREATE INDEX i ON default.s.c(a, b.c DESC) WHERE a > 1 WITH {\"defer_build\": true}", 0},
+		{"CREATE PRIMARY INDEX ON default.s.c", 0},
+		{"INSERT INTO default.s.c VALUES ('k', 1)", 0},
+	} {
+		require.Equal(t, row.code, run(row.statement, "").code(), row.statement)
+	}
+	list := func(statement string) string { t.Helper(); return string(results(t, run(statement, ""))) }
+	require.JSONEq(t, `["_default","s"]`, list("SELECT RAW name FROM system:scopes WHERE `bucket` = 'default'"))
+	require.JSONEq(t, `["default:default","default:default.s.c"]`, list("SELECT RAW `path` FROM system:keyspaces"))
+	require.JSONEq(t, `[{"name":"i","state":"deferred","index_key":["`+"`a`\",\"(`b`.`c`) DESC"+`"],"condition":"(`+
+		"`a`"+` > 1)"}]`, list("SELECT name, state, index_key, `condition` FROM system:indexes WHERE is_primary IS MISSING"))
+	require.JSONEq(t, `["i"]`, list("SELECT RAW name FROM system:indexes WHERE state = 'deferred'"))
+	require.Zero(t, run("BUILD INDEX ON c(i)", ",\"query_context\":\"default:default.s\"").code())
+	require.JSONEq(t, `[]`, list("SELECT RAW name FROM system:indexes WHERE state = 'deferred'"))
+	require.JSONEq(t, `[1]`, list("SELECT RAW c FROM default.s.c"))
+	require.Zero(t, run("FLUSH COLLECTION default.s.c", "").code())
+	require.JSONEq(t, `[]`, list("SELECT RAW c FROM default.s.c"))
+	require.Zero(t, run("DROP COLLECTION c", ",\"query_context\":\"default:default.s\"").code())
+	require.Zero(t, run("CREATE COLLECTION default.s.c", "").code())
+	require.JSONEq(t, `[]`, list("SELECT RAW name FROM system:indexes"), "the indexes have gone with the collection")
+	require.Equal(t, 4000, run("SELECT * FROM default.s.c", "").code())
+	require.Zero(t, run("DROP SCOPE default.s", "").code())
+	run("PREPARE p FROM SELECT 1", "")
+	require.JSONEq(t, `["p"]`, list("SELECT RAW name FROM system:prepareds"))
+	require.Len(t, run("PREPARE q AS SELECT $n AS v", "").Results, 1)
+	require.JSONEq(t, `[{"v":3}]`, list("EXECUTE q USING {\"n\": 1 + 2}"))
 }

@@ -33,6 +33,7 @@ const (
 	CodeTxnInUse       = 17013
 	CodeCASMismatch    = 12033
 	CodeKeyNotFound    = 17014
+	CodeStagedMismatch = 17015
 )
 
 // Error is an error of the query service. Reason is JSON text or empty.

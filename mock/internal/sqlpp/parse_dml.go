@@ -118,7 +118,7 @@ func (p *parser) tail(d *dml) {
 
 func (p *parser) returning(d *dml) {
 	if p.accept("RETURNING") {
-		d.returning = &core{}
+		d.returning = &core{from: []*source{d.target}}
 		p.projection(d.returning)
 	}
 }

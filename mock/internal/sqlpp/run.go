@@ -18,8 +18,7 @@ func (s *statement) run(o *Options) Result {
 	}
 	if t := o.Txn; t != nil {
 		if !t.mu.TryLock() {
-			return Result{Errors: []*Error{fail(CodeTxnInUse, "Parallel execution of the statements are not allowed "+
-				"within the transaction")}}
+			return Result{Errors: []*Error{inUse()}}
 		}
 		defer t.mu.Unlock()
 		r.Store = txnStore{o.Store, t}

@@ -48,14 +48,6 @@ func write(b *strings.Builder, e *expr, sole string) {
 		b.WriteString("*")
 	case opStarField:
 		list("", "", ".*")
-	case opArray:
-		list("[", ", ", "]")
-	case opNot:
-		list("(not ", "", ")")
-	case opNegate:
-		list("(-", "", ")")
-	case opIs:
-		list("(", "", " is "+strings.ToLower(e.name)+")")
 	case opCall:
 		open := strings.ToLower(e.name) + "("
 		if e.distinct {
@@ -81,6 +73,14 @@ var signsOf = map[op]string{
 // writeMore writes operators, and what plans hardly show.
 func writeMore(b *strings.Builder, e *expr, sole string, list func(open, sign, shut string)) {
 	switch e.op {
+	case opArray:
+		list("[", ", ", "]")
+	case opNot:
+		list("(not ", "", ")")
+	case opNegate:
+		list("(-", "", ")")
+	case opIs:
+		list("(", "", " is "+strings.ToLower(e.name)+")")
 	case opCompare, opArith:
 		list("(", " "+e.name+" ", ")")
 	case opQuantified, opCollect:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -160,4 +161,81 @@ func (r *run) transact(x *txn, out *Result) {
 		t.staged = maps.Clone(t.saved[at].staged)
 		t.saved = t.saved[:at+1]
 	}
+}
+
+// What clients send in a transaction for their key-value operations once it has begun to query: EXECUTE __get and so
+// on, with a keyspace, a key, a value and options as arguments.
+var keyValueKinds = map[string]WriteKind{"__insert": Insert, "__update": Replace, "__delete": Delete}
+
+// IsKeyValue reports whether EXECUTE of a name stands for a key-value operation of a transaction.
+func IsKeyValue(name string) bool {
+	_, writes := keyValueKinds[name]
+	return writes || name == "__get"
+}
+
+// KeyValue executes a key-value operation of a transaction. cas is the one that the client has seen, 0 for none.
+func KeyValue(name string, cas uint64, o *Options) Result {
+	t := o.Txn
+	wrong := func(e *Error) Result { return Result{Errors: []*Error{e}} }
+	switch {
+	case t == nil:
+		return wrong(fail(CodeTxnStatement, "EXECUTE %s statement is not supported outside the transaction", name))
+	case !t.mu.TryLock():
+		return wrong(inUse())
+	}
+	defer t.mu.Unlock()
+	ks, key, err := keyValuePlace(o)
+	if err != nil {
+		return wrong(err)
+	}
+	r := &run{Options: *o, limits: DefaultLimits}
+	r.Store = txnStore{o.Store, t}
+	out := Result{}
+	if kind, writes := keyValueKinds[name]; writes {
+		w := Write{Kind: kind, Key: key, CAS: cas}
+		if len(o.Args) > 2 && kind != Delete {
+			w.Value = []byte(r.encode(o.Args[2]))
+		}
+		if _, err := r.Store.Write(ks, w); err != nil {
+			if err.Code == CodeCASMismatch {
+				err = fail(CodeStagedMismatch, "cas mismatch for key: %s", key)
+			}
+			return wrong(err)
+		}
+		out.Mutated++
+	}
+	d, has := r.Store.Document(ks, key)
+	switch {
+	case has:
+		row := map[string]any{"scas": strconv.FormatUint(d.CAS, 10), "doc": r.document(&d).value}
+		out.Rows = []string{r.encode(row)}
+	case name == "__get":
+		return wrong(fail(CodeKeyNotFound, "Key not found: %s", key))
+	}
+	return out
+}
+
+// keyValuePlace is the document that the arguments of a key-value operation name.
+func keyValuePlace(o *Options) (Keyspace, string, *Error) {
+	refused := fail(CodeExecution, "The operation needs a keyspace and a key")
+	if len(o.Args) < 2 {
+		return Keyspace{}, "", refused
+	}
+	name, ok := o.Args[0].(string)
+	key, ok2 := o.Args[1].(string)
+	toks, err := lex(name)
+	if err != nil || !ok || !ok2 {
+		return Keyspace{}, "", refused
+	}
+	p := &parser{text: name, toks: toks}
+	path := p.keyspace()
+	if p.err != nil || p.peek().kind != tokEnd {
+		return Keyspace{}, "", refused
+	}
+	ks, err := o.Store.Keyspace(path.parts)
+	return ks, key, err
+}
+
+func inUse() *Error {
+	return fail(CodeTxnInUse, "Parallel execution of the statements are not allowed within the transaction")
 }
