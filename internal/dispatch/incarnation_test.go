@@ -147,7 +147,7 @@ func TestANewerMapOfAnotherBucketIsKept(t *testing.T) {
 		old := r.Snapshot()
 		raw, addr := anothers(t, r)
 		_, was := r.connection(r.Logins()[0].Connection)
-		r.Offer(raw, addr)
+		r.maps.offers.offer(raw, 0, addr, nil)
 		time.Sleep(redialMax - time.Second)
 		require.ErrorIs(t, was.Cause(), errForeign)
 		require.EqualValues(t, 1000, r.Snapshot().Rev, "the node shows the old bucket all the time")
@@ -168,7 +168,7 @@ func TestAConnectionThatComesTooLateForItsBucket(t *testing.T) {
 		p := r.nodes.byAddr[addr].conns[0]
 		cn, err := p.connect(t.Context())
 		require.NoError(t, err)
-		r.Offer(raw, addr)
+		r.maps.offers.offer(raw, 0, addr, nil)
 		time.Sleep(time.Millisecond)
 		require.True(t, p.connected(cn))
 		require.Nil(t, p.conn.Load())

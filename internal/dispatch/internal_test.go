@@ -56,7 +56,7 @@ func TestDeadlinesAreExact(t *testing.T) {
 type givesLate struct{ r *Router }
 
 func (s givesLate) State() (error, bool) {
-	s.r.Offer([]byte(`{"rev":1}`), "10.0.0.1:11210")
+	s.r.maps.offers.offer([]byte(`{"rev":1}`), 0, "10.0.0.1:11210", nil)
 	return nil, false
 }
 

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
@@ -14,14 +13,6 @@ type byPipeline struct {
 	pipes []*pipeline
 	items [][]*call.Call // of each pipeline
 	last  int            // the one that was added to last
-}
-
-// byPipelineOf gives one from a pool of them.
-func byPipelineOf(pool *sync.Pool) *byPipeline {
-	if b, ok := pool.Get().(*byPipeline); ok {
-		return b
-	}
-	return &byPipeline{}
 }
 
 func (b *byPipeline) add(p *pipeline, c *call.Call) {
@@ -55,7 +46,7 @@ func (b *byPipeline) submit() {
 // requests.
 func (r *Router) DispatchAll(calls []*call.Call) {
 	now := r.now()
-	b := byPipelineOf(&r.sorted)
+	b := r.sorted.Get().(*byPipeline)
 	for _, c := range calls {
 		r.admit(c, now)
 		if p := r.find(c); p != nil {
@@ -76,7 +67,7 @@ func DispatchAll(ops []retry.Op) {
 			ops = ops[1:]
 			continue
 		}
-		b := byPipelineOf(&r.sorted)
+		b := r.sorted.Get().(*byPipeline)
 		for len(ops) > 0 && routerOf(ops[0]) == r {
 			c := ops[0].(*call.Call) //nolint:forcetypeassert // routerOf has looked
 			r.renew(c)

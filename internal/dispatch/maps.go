@@ -39,12 +39,8 @@ func (m *maps) init(r *Router) {
 	m.offers.init(r.o.ConfigLimits.Size())
 }
 
-// Offer takes a cluster map's JSON that a node gave; addr is the node's address. It copies raw and does not block: the
-// config goroutine decides whether the map is newer.
-func (r *Router) Offer(raw []byte, addr string) { r.maps.offers.offer(raw, 0, addr, nil) }
-
-// offerAndTell is Offer for a map that came with a new connection, nil when none did. It does not block. What it gives
-// is to be called: it has the map considered and waits for that. The map does not wake parked calls: its giver does
+// offerAndTell takes the map that came with a new connection, nil when none did. It does not block. What it gives is to
+// be called: it has the map considered and waits for that. The map does not wake parked calls: its giver does
 // when the connection is there, too.
 func (r *Router) offerAndTell(raw []byte, addr string) (wait func()) {
 	w := claimed{considered: make(chan struct{}), tell: true}

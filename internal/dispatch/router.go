@@ -126,6 +126,7 @@ func New(o Options) *Router {
 	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.pool.New = func() any { return call.NewCall() }
+	r.sorted.New = func() any { return &byPipeline{} }
 	r.policies.Store(o.Policies)
 	r.view = surroundings{
 		ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected,

@@ -77,7 +77,7 @@ func rev(raw []byte, n int) {
 // offerUntilApplied is one new map, from its bytes to the picker that calls use.
 func offerUntilApplied(b *testing.B, r *Router, raw []byte, n int) {
 	rev(raw, n)
-	r.Offer(raw, "127.0.0.1:1")
+	r.maps.offers.offer(raw, 0, "127.0.0.1:1", nil)
 	for {
 		changed := r.Changed()
 		if s := r.Snapshot(); s != nil && s.Rev == uint64(1_000_000_000+n) {
@@ -112,7 +112,7 @@ func BenchmarkOfferKnown(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Offer(raw, "127.0.0.1:1")
+		r.maps.offers.offer(raw, 0, "127.0.0.1:1", nil)
 	}
 }
 
