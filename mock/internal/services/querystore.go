@@ -2,6 +2,7 @@ package services
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -79,6 +80,42 @@ func (q *queryStore) Document(k sqlpp.Keyspace, key string) (sqlpp.Document, boo
 	return sqlpp.Document{Key: key, Value: res.Value, CAS: res.CAS, Flags: res.Flags, Expiry: res.Expiry}, true
 }
 
+// stagedIn is the attribute in which the transactions of clients stage a document.
+const stagedIn = "txn"
+
+// version is a document, or its tombstone, with its attributes.
+func (q *queryStore) version(k sqlpp.Keyspace, key string) store.Result {
+	cid, _ := q.cid(k) // without one nothing is found
+	return q.s.host.Apply(k.Bucket, &store.Op{Opcode: memd.OpGetMeta, Collection: cid, Key: []byte(key)})
+}
+
+// stage takes over a write that a client's transaction has staged, and reports whether it is there.
+func (q *queryStore) stage(t *sqlpp.Txn, attempt string, m *stagedWrite) bool {
+	k, _, err := q.s.placeOf([]string{m.Bucket, m.Scope, m.Collection})
+	if err != nil || m.ID == "" || len(m.ID) > store.MaxKey {
+		return false
+	}
+	var mark struct {
+		ID struct {
+			Attempt string `json:"atmpt"`
+		} `json:"id"`
+		Op struct {
+			Type   string          `json:"type"`
+			Staged json.RawMessage `json:"stgd"`
+		} `json:"op"`
+	}
+	old := q.version(k, m.ID)
+	if jsonInto(old.Xattrs.Value(stagedIn), &mark) != nil || mark.ID.Attempt != attempt {
+		return false
+	}
+	was := old.CAS
+	if old.Deleted {
+		was = 0
+	}
+	t.Stage(k, m.ID, mark.Op.Staged, mark.Op.Type == "remove", was, old.CAS)
+	return true
+}
+
 var writeOpcodes = map[sqlpp.WriteKind]memd.Opcode{
 	sqlpp.Insert: memd.OpAdd, sqlpp.Upsert: memd.OpSet, sqlpp.Replace: memd.OpReplace, sqlpp.Delete: memd.OpDelete,
 }
@@ -91,10 +128,19 @@ func (q *queryStore) Write(k sqlpp.Keyspace, w sqlpp.Write) (uint64, *sqlpp.Erro
 	if w.Key == "" || len(w.Key) > store.MaxKey {
 		return 0, failed(sqlpp.CodeExecution, "a key has 1 to 250 bytes")
 	}
-	res := q.s.host.Apply(k.Bucket, &store.Op{
+	o := &store.Op{
 		Opcode: writeOpcodes[w.Kind], Collection: cid, Key: []byte(w.Key), Value: w.Value, CAS: w.CAS,
 		Expiry: w.Expiry, PreserveTTL: w.PreserveExpiry, Datatype: memd.DatatypeJSON,
-	})
+	}
+	if w.Unstage && w.Kind == sqlpp.Replace {
+		old := q.version(k, w.Key)
+		o.Opcode = memd.OpSetWithMeta
+		o.Meta = &store.Meta{
+			Options: store.SkipConflict | store.RegenerateCAS, Rev: old.Rev + 1, Flags: old.Flags,
+			Xattrs: old.Xattrs.Without(stagedIn),
+		}
+	}
+	res := q.s.host.Apply(k.Bucket, o)
 	switch {
 	case res.Status == memd.StatusSuccess:
 		return res.CAS, nil

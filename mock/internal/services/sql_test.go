@@ -66,6 +66,8 @@ func TestStatementsAboutDocuments(t *testing.T) {
 	require.Zero(t, analytics("CREATE DATASET IF NOT EXISTS data ON default").code())
 	require.Equal(t, 24025, analytics("CREATE DATASET more ON absent").code())
 	require.Zero(t, analytics("CONNECT LINK Local").code())
+	require.Zero(t, analytics("ALTER COLLECTION default.s.c ENABLE ANALYTICS").code())
+	require.Len(t, analytics("SELECT * FROM default.s.c").Results, 2)
 	require.JSONEq(t, `[3]`, string(results(t, analytics("SELECT RAW n FROM data WHERE kind = 'bus'"))))
 }
 

@@ -122,8 +122,16 @@ type txdata struct {
 	ID struct {
 		Attempt string `json:"atmpt"`
 	} `json:"id"`
-	Mutations []json.RawMessage `json:"mutations"`
-	SCAS      string            `json:"scas"`
+	Mutations []stagedWrite `json:"mutations"`
+	SCAS      string        `json:"scas"`
+}
+
+// stagedWrite is a document that a client's transaction has written by key-value.
+type stagedWrite struct {
+	Bucket     string `json:"bkt"`
+	Scope      string `json:"scp"`
+	Collection string `json:"coll"`
+	ID         string `json:"id"`
 }
 
 func (x *Call) txdata() (d txdata) {
@@ -140,16 +148,18 @@ func (d txdata) cas() uint64 {
 func (x *Call) begin() Answer {
 	s, d := x.s, x.txdata()
 	id := cmp.Or(d.ID.Attempt, freshUUID())
-	if len(d.Mutations) > 0 {
-		return *failure1(sqlpp.CodeExecution, "The mock does not support queries in a transaction after its key-value "+
-			"writes. Query first, or script an answer: Cluster.ScriptQuery(\"BEGIN WORK\", mock.Answer{...})")
+	t := sqlpp.NewTxn()
+	for i := range d.Mutations {
+		if m := &d.Mutations[i]; !(&queryStore{s}).stage(t, id, m) {
+			return *failure1(17006, "Start Transaction statement error: document %s is not staged", m.ID)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.txns) >= maxTransactions {
 		return *failure1(17006, "Start Transaction statement error: %d transactions are open", len(s.txns))
 	}
-	s.txns[id] = sqlpp.NewTxn()
+	s.txns[id] = t
 	return Answer{Rows: []string{fmt.Sprintf(`{"nodeUUID":%s,"txid":%s}`, quote(s.host.UUID()), quote(id))}}
 }
 
@@ -157,8 +167,9 @@ func (x *Call) begin() Answer {
 const identifier = "(`[^`]+`|[A-Za-z_][\\w-]*)"
 
 var (
-	linkWords = regexp.MustCompile(`(?is)^\s*(DIS)?CONNECT\s+LINK\b`)
-	dataset   = regexp.MustCompile("(?is)^\\s*CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+" +
+	linkWords   = regexp.MustCompile(`(?is)^\s*(DIS)?CONNECT\s+LINK\b`)
+	analyticsOn = regexp.MustCompile("(?is)^\\s*ALTER\\s+COLLECTION\\s+([\\w`:.-]+)\\s+ENABLE\\s+ANALYTICS\\s*;?\\s*$")
+	dataset     = regexp.MustCompile("(?is)^\\s*CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+" +
 		"(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?ON\\s+([\\w`:.-]+)")
 )
 
@@ -168,6 +179,9 @@ func (x *Call) analyticsStatement() (Answer, bool) {
 		return Answer{}, true
 	}
 	m := dataset.FindStringSubmatch(x.rq.Statement)
+	if alter := analyticsOn.FindStringSubmatch(x.rq.Statement); alter != nil {
+		m = []string{"", "IF NOT EXISTS", alter[1], alter[1]} // the collection's full name is the dataset's
+	}
 	if m == nil {
 		return Answer{}, false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -171,7 +172,8 @@ func TestScriptsComeBeforeTheInterpreter(t *testing.T) {
 }
 
 func TestTransactionsOverTheQueryService(t *testing.T) {
-	a := newAsker(t, mock.Start(t))
+	c := mock.Start(t, mock.Bucket("default", 1))
+	a := newAsker(t, c)
 	require.Zero(t, a.query(`{"statement":"CREATE PRIMARY INDEX ON default"}`).query(t).code())
 	begin := a.query(`{"statement":"BEGIN WORK","txdata":{"id":{"txn":"t","atmpt":"attempt-1"},"mutations":[]}}`).query(t)
 	require.Contains(t, string(results(t, begin)), `"txid":"attempt-1"`)
@@ -209,8 +211,22 @@ func TestTransactionsOverTheQueryService(t *testing.T) {
 	require.Zero(t, within("ROLLBACK").code())
 	require.JSONEq(t, `[2]`, outside())
 	require.Equal(t, 17002, a.query(`{"statement":"EXECUTE __get","args":["default","k"]}`).query(t).code())
+	w := documents(t, c)
+	w.store("staged", `{"n":1}`)
+	w.call(memd.Packet{Opcode: memd.OpHello, Key: []byte("test"), Value: []byte{0, byte(memd.FeatureXattr)}})
+	mark := `{"id":{"atmpt":"two"},"op":{"type":"replace","stgd":{"n":5}}}`
+	w.call(memd.Packet{
+		Opcode: memd.OpSubdocDictUpsert, Key: []byte("staged"), Extras: []byte{0, 3, 4}, Value: []byte("txn" + mark),
+	})
+	begun := a.query(`{"statement":"BEGIN WORK","txdata":{"id":{"atmpt":"two"},"mutations":[{"bkt":"default",` +
+		`"scp":"_default","coll":"_default","id":"staged","type":"REPLACE"}]}}`).query(t)
+	require.Zero(t, begun.code())
+	staged := a.query(`{"statement":"UPDATE default USE KEYS 'staged' SET m = n RETURNING n, m","txid":"two"}`).query(t)
+	require.JSONEq(t, `[{"n":5,"m":5}]`, string(results(t, staged)))
+	require.Zero(t, a.query(`{"statement":"COMMIT","txid":"two"}`).query(t).code())
+	require.JSONEq(t, `[2,5]`, outside())
 	refused := a.query(`{"statement":"BEGIN WORK","txdata":{"id":{"atmpt":"x"},"mutations":[{}]}}`)
-	require.Contains(t, string(refused.body), "The mock does not support")
+	require.Equal(t, 17006, refused.query(t).code(), "no document has such a write")
 }
 
 func TestDefinitionsAndSystemKeyspaces(t *testing.T) {

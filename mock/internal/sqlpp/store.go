@@ -33,6 +33,7 @@ type Write struct {
 	Expiry         uint32 // as in the protocol of key-value
 	CAS            uint64
 	PreserveExpiry bool
+	Unstage        bool // take away the marks of a client's transaction that the document has
 }
 
 // Index is an index of the query service. Nothing is looked up in it.

@@ -28,6 +28,7 @@ type change struct {
 	was    uint64
 	fresh  uint64 // a CAS that only the transaction sees
 	expiry uint32
+	marked bool // a client has staged it in the document itself
 }
 
 type savepoint struct {
@@ -37,6 +38,12 @@ type savepoint struct {
 
 // NewTxn begins a transaction.
 func NewTxn() *Txn { return &Txn{staged: map[place]change{}} }
+
+// Stage takes over a write that a client's transaction has staged in a document. was is the document's CAS, 0 for one
+// that does not exist yet; seen is the one that the transaction has.
+func (t *Txn) Stage(k Keyspace, key string, value []byte, gone bool, was, seen uint64) {
+	t.staged[place{k, key}] = change{value: value, gone: gone, was: was, fresh: seen, marked: true}
+}
 
 // txnStore is a store as a transaction sees it.
 type txnStore struct {
@@ -113,7 +120,7 @@ func (t *Txn) commit(s Store) *Error {
 	}
 	for _, at := range places {
 		c := t.staged[at]
-		w := Write{Kind: Replace, Key: at.key, Value: c.value, CAS: c.was, Expiry: c.expiry}
+		w := Write{Kind: Replace, Key: at.key, Value: c.value, CAS: c.was, Expiry: c.expiry, Unstage: c.marked}
 		switch {
 		case c.gone && c.was == 0:
 			continue

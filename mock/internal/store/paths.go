@@ -96,7 +96,7 @@ func (t *target) look(s *subdoc.Spec) ([]byte, memd.Status) {
 
 func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
 	name := s.Attribute()
-	value := t.old.xattrs.get(name)
+	value := t.old.xattrs.Value(name)
 	if strings.HasPrefix(name, "$") {
 		if value = t.old.virtual(name, t.v.history[0].UUID, t.now, !t.live); value == nil {
 			return nil, memd.StatusSubdocXattrUnknownVattr
@@ -232,7 +232,7 @@ func (w *work) apply(s *subdoc.Spec, m *mutation, mkdir bool) (result []byte, st
 		value = subdoc.EncodeBinary(value)
 	}
 	name := s.Attribute()
-	next, result, st := s.Write(subdoc.AttributeDoc(name, w.xattrs.get(name)), value, mkdir)
+	next, result, st := s.Write(subdoc.AttributeDoc(name, w.xattrs.Value(name)), value, mkdir)
 	if st != memd.StatusSuccess {
 		return nil, st
 	}
@@ -246,7 +246,7 @@ func (w *work) apply(s *subdoc.Spec, m *mutation, mkdir bool) (result []byte, st
 // takeBody makes an attribute's value the document's body.
 func (w *work) takeBody(s *subdoc.Spec) memd.Status {
 	name := s.Attribute()
-	value, st := s.Find(subdoc.AttributeDoc(name, w.xattrs.get(name)))
+	value, st := s.Find(subdoc.AttributeDoc(name, w.xattrs.Value(name)))
 	if st != memd.StatusSuccess {
 		return st
 	}

@@ -28,7 +28,11 @@ type xattr struct {
 // changed in place.
 type Xattrs []xattr
 
-func (x Xattrs) get(name string) []byte {
+// Without are the attributes but for one.
+func (x Xattrs) Without(name string) Xattrs { return x.with(name, nil) }
+
+// Value is the value of an attribute, nil without one.
+func (x Xattrs) Value(name string) []byte {
 	for i := range x {
 		if x[i].name == name {
 			return x[i].value
@@ -111,7 +115,7 @@ func ParseXattrs(value []byte) (x Xattrs, body []byte, ok bool) {
 		return nil, nil, false
 	}
 	for name, v := range pairs.All() {
-		if len(name) > subdoc.MaxXattrName || !json.Valid(v) || x.get(name) != nil {
+		if len(name) > subdoc.MaxXattrName || !json.Valid(v) || x.Value(name) != nil {
 			return nil, nil, false
 		}
 		x = append(x, xattr{name, bytes.Clone(v)})
