@@ -88,30 +88,24 @@ func Connect(ctx context.Context, addr string, o *Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	a := &attempt{ctx: ctx, o: o, addr: addr}
-	creds, err := o.Credentials(ctx)
-	a.generation = creds.Generation
-	if err != nil {
-		return nil, a.failed(StepCredentials, err)
-	}
-	nc, err := a.dial()
-	if err != nil {
-		return nil, err
-	}
-	// The end of the context must end a read or write that hangs.
-	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	d := &dialogue{o: o, addr: addr, nc: nc, creds: creds, limit: o.FrameLimit}
-	err = d.run()
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
+	d := &dialogue{o: o, ctx: ctx, addr: addr, step: StepCredentials}
+	err := d.connect()
+	if err == nil {
+		// The end of the context must end a read or write that hangs.
+		stop := context.AfterFunc(ctx, func() { _ = d.nc.SetDeadline(time.Unix(1, 0)) })
+		if err = d.run(); !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = d.nc.Close()
+		}
 	}
 	if err != nil {
-		_ = nc.Close()
-		return nil, a.refused(d, err)
+		return nil, d.failed(err)
 	}
-	_ = nc.SetDeadline(time.Time{})
+	_ = d.nc.SetDeadline(time.Time{})
 	d.info.Took = time.Since(began)
-	return &Result{Conn: nc, Info: d.info, Unread: d.buf[d.pos:d.n], Pushed: d.pushed}, nil
+	return &Result{Conn: d.nc, Info: d.info, Unread: d.buf[d.pos:d.n], Pushed: d.pushed}, nil
 }
 
 func (o *Options) passed(s Step) {
@@ -120,60 +114,52 @@ func (o *Options) passed(s Step) {
 	}
 }
 
-// attempt is one call of Connect; it makes that call's errors.
-type attempt struct {
-	ctx        context.Context
-	o          *Options
-	addr       string
-	generation uint64 // of the credentials
+// connect gives the dialogue its credentials and its socket, with TLS if the options say so.
+func (d *dialogue) connect() (err error) {
+	if d.creds, err = d.o.Credentials(d.ctx); err != nil {
+		return err
+	}
+	d.step = StepDial
+	if d.nc, err = d.o.Dial(d.ctx, "tcp", d.addr); err != nil {
+		return err
+	}
+	if err := unblock(d.nc); err != nil {
+		_ = d.nc.Close()
+		return err
+	}
+	d.o.passed(StepDial)
+	if d.o.TLS == nil {
+		return nil
+	}
+	d.step = StepTLS
+	encrypted, err := TLS(d.ctx, d.nc, d.o.TLS, d.addr)
+	if err != nil {
+		return err
+	}
+	d.nc = encrypted
+	d.o.passed(StepTLS)
+	return nil
 }
 
-// failed is the error of a step. The end of the context is named before what it has caused.
-func (a *attempt) failed(step Step, err error) *Error {
-	e := &Error{Addr: a.addr, Step: step, Err: err, Generation: a.generation}
-	cause := context.Cause(a.ctx)
+// failed is the error of the step that was taken last. The end of the context is named before what it has caused.
+func (d *dialogue) failed(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Generation = d.creds.Generation
+		return e
+	}
+	e = &Error{Addr: d.addr, Step: d.step, Err: err, Generation: d.creds.Generation}
+	cause := context.Cause(d.ctx)
 	switch {
 	case IsTLSFailure(err):
-		if step == StepTLS {
+		if d.opaque > 0 && d.o.TLS != nil && !d.answered {
+			e.Step = StepTLS // with TLS 1.3 a server refuses the client's certificate after the handshake
+		}
+		if e.Step == StepTLS {
 			e.Kind = cberr.TLSFailure
 		}
 	case cause != nil && cause != err: //nolint:errorlint // the value itself
 		e.Err = errors.Join(cause, err)
 	}
 	return e
-}
-
-// refused is the error of a dialogue that has failed.
-func (a *attempt) refused(d *dialogue, err error) *Error {
-	var e *Error
-	switch {
-	case errors.As(err, &e):
-		e.Generation = a.generation
-		return e
-	case a.o.TLS != nil && !d.answered && IsTLSFailure(err):
-		return a.failed(StepTLS, err) // with TLS 1.3 a server refuses the client's certificate after the handshake
-	}
-	return a.failed(d.step, err)
-}
-
-// dial gives a socket, with TLS if the options say so.
-func (a *attempt) dial() (net.Conn, error) {
-	raw, err := a.o.Dial(a.ctx, "tcp", a.addr)
-	if err != nil {
-		return nil, a.failed(StepDial, err)
-	}
-	if err := unblock(raw); err != nil {
-		_ = raw.Close()
-		return nil, a.failed(StepDial, err)
-	}
-	a.o.passed(StepDial)
-	if a.o.TLS == nil {
-		return raw, nil
-	}
-	nc, err := TLS(a.ctx, raw, a.o.TLS, a.addr)
-	if err != nil {
-		return nil, a.failed(StepTLS, err)
-	}
-	a.o.passed(StepTLS)
-	return nc, nil
 }

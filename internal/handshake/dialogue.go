@@ -2,6 +2,8 @@ package handshake
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,36 +21,39 @@ import (
 // depends on an answer; the answers come back in order, and those behind a failed step are ignored.
 type dialogue struct {
 	o     *Options
+	ctx   context.Context // of the call of Connect
 	addr  string
 	nc    net.Conn
 	creds Credentials
-	limit int
 
 	info     Info
 	step     Step
 	answered bool
-	proven   bool     // the login has succeeded, or no login is needed
-	tail     bool     // what follows the login was sent
-	owned    bool     // the last answer's value was inflated
-	mechs    []string // the server's list, nil when unknown
-	opaque   uint32
+	proven   bool         // the login has succeeded, or no login is needed
+	tail     bool         // what follows the login was sent
+	owned    bool         // the last answer's value was inflated
+	mechs    []string     // the server's list, nil when unknown
 	pushed   *memd.Packet // the newest notification of a cluster map
 
+	opaque uint32
 	out    []byte
+	wrong  error // why a request could not be queued
 	buf    []byte
 	pos, n int
 }
 
-// request queues a packet; send writes what is queued.
-func (d *dialogue) request(op memd.Opcode, key, value []byte) error {
+// request queues a packet; the next call of next sends what is queued.
+func (d *dialogue) request(op memd.Opcode, key, value []byte) {
 	d.opaque++
 	p := memd.Packet{Magic: memd.MagicReq, Opcode: op, Key: key, Value: value, Opaque: d.opaque}
-	var err error
-	d.out, err = p.AppendTo(d.out)
-	return err
+	out, err := p.AppendTo(d.out)
+	d.out, d.wrong = out, cmp.Or(d.wrong, err)
 }
 
 func (d *dialogue) send() error {
+	if d.wrong != nil || len(d.out) == 0 {
+		return d.wrong
+	}
 	_, err := d.nc.Write(d.out)
 	clear(d.out) // it may hold a password
 	d.out = d.out[:0]
@@ -64,9 +69,13 @@ const (
 	maxMechanisms = 64 // servers have five
 )
 
-// next gives the next answer, which must be one to op. Its slices are valid until the next call.
+// next sends what is queued and gives the next answer, which must be one to op. Its slices are valid until the next
+// call.
 func (d *dialogue) next(step Step, op memd.Opcode) (*memd.Packet, error) {
 	d.step = step
+	if err := d.send(); err != nil {
+		return nil, err
+	}
 	for {
 		p, err := d.packet()
 		if err != nil {
@@ -161,7 +170,7 @@ func (d *dialogue) packet() (p memd.Packet, err error) {
 // limitOf gives the limit of the body of the packet that begins with in, and whether the login needs that packet.
 func (d *dialogue) limitOf(in []byte) (limit int, needed bool) {
 	if d.proven || len(in) < memd.HeaderLen {
-		return d.limit, true
+		return d.o.FrameLimit, true
 	}
 	if memd.Magic(in[0]).IsResponse() {
 		switch memd.Opcode(in[1]) {
@@ -178,7 +187,7 @@ const minRead = 16 << 10
 // skip reads over the body of a packet that is too long, and gives what remains of an answer: that there is nothing in
 // it. What remains of a notification is that there is some newer map.
 func (d *dialogue) skip() (p memd.Packet, err error) {
-	h, err := memd.ParseHeader(d.buf[d.pos:d.n], d.limit)
+	h, err := memd.ParseHeader(d.buf[d.pos:d.n], d.o.FrameLimit)
 	if err != nil {
 		return p, err
 	}
@@ -202,11 +211,7 @@ func (d *dialogue) skip() (p memd.Packet, err error) {
 
 // fill reads more, with room for n bytes from pos on.
 func (d *dialogue) fill(n int) error {
-	if d.pos > 0 {
-		copy(d.buf, d.buf[d.pos:d.n])
-		d.n -= d.pos
-		d.pos = 0
-	}
+	d.n, d.pos = copy(d.buf, d.buf[d.pos:d.n]), 0
 	if n > len(d.buf) {
 		// The header was checked against the limit; still, memory follows the bytes that have come.
 		bigger := make([]byte, max(minRead, min(n, 2*len(d.buf))))
@@ -215,11 +220,11 @@ func (d *dialogue) fill(n int) error {
 	}
 	m, err := d.nc.Read(d.buf[d.n:])
 	d.n += m
-	if m == 0 && err == nil {
-		err = io.ErrNoProgress
-	}
-	if m > 0 {
+	switch {
+	case m > 0:
 		return nil
+	case err == nil:
+		return io.ErrNoProgress
 	}
 	return err
 }
@@ -229,35 +234,23 @@ func (d *dialogue) run() error {
 	if d.nc.LocalAddr() != nil {
 		d.info.Local = d.nc.LocalAddr().String()
 	}
-	if d.o.Memcached {
-		return d.memcached()
-	}
-	if err := d.request(memd.OpHello, []byte(d.o.Agent), memd.AppendFeatures(nil, d.o.Features...)); err != nil {
-		return err
-	}
-	if err := d.request(memd.OpGetErrorMap, nil, []byte{0, 2}); err != nil {
-		return err
-	}
+	d.step = StepAuth
 	login, err := d.newLogin()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case d.o.Memcached:
+		return d.memcached(login)
 	}
+	d.request(memd.OpHello, []byte(d.o.Agent), memd.AppendFeatures(nil, d.o.Features...))
+	d.request(memd.OpGetErrorMap, nil, []byte{0, 2})
 	d.proven = login == nil
 	if login != nil {
-		if err := d.request(memd.OpSASLListMechs, nil, nil); err != nil {
-			return err
-		}
-		if err := d.auth(login); err != nil {
-			return err
-		}
+		d.request(memd.OpSASLListMechs, nil, nil)
+		d.auth(login)
 	}
-	if login == nil || login.oneStep { // what follows need not wait for an answer
-		if err := d.requestTail(); err != nil {
-			return err
-		}
-	}
-	if err := d.send(); err != nil {
-		return err
+	if login == nil || login.oneStep() { // what follows need not wait for an answer
+		d.requestTail()
 	}
 	if err := d.readHead(); err != nil {
 		return err
@@ -273,17 +266,14 @@ func (d *dialogue) run() error {
 }
 
 // requestTail queues what follows the login.
-func (d *dialogue) requestTail() error {
+func (d *dialogue) requestTail() {
 	d.tail = true
 	if d.o.Bucket != "" {
-		if err := d.request(memd.OpSelectBucket, []byte(d.o.Bucket), nil); err != nil {
-			return err
-		}
+		d.request(memd.OpSelectBucket, []byte(d.o.Bucket), nil)
 	}
 	if d.o.WantConfig {
-		return d.request(memd.OpGetClusterConfig, nil, nil)
+		d.request(memd.OpGetClusterConfig, nil, nil)
 	}
-	return nil
 }
 
 func (d *dialogue) readHead() error {
@@ -374,36 +364,23 @@ func (d *dialogue) refused(p *memd.Packet, kind *cberr.Kind) error {
 }
 
 // memcached is the dialogue with a plain memcached server, which may want SASL and nothing else.
-func (d *dialogue) memcached() error {
-	login, err := d.newLogin()
-	if err != nil || login == nil {
-		return err
+func (d *dialogue) memcached(l *login) error {
+	if l == nil {
+		return nil
 	}
-	if err := d.request(memd.OpSASLListMechs, nil, nil); err != nil {
-		return err
-	}
-	if err := d.send(); err != nil {
-		return err
-	}
+	d.request(memd.OpSASLListMechs, nil, nil)
 	if err := d.readMechanisms(); err != nil {
 		return err
 	}
-	if !slices.Contains(d.mechs, login.wire) {
-		other, err := d.otherLogin(login)
+	if !slices.Contains(d.mechs, l.wire) {
+		other, err := d.otherLogin(l)
 		if err != nil {
 			return err
 		}
-		if other != nil {
-			login = other
-		}
+		l = cmp.Or(other, l)
 	}
-	if err := d.auth(login); err != nil {
-		return err
-	}
-	if err := d.send(); err != nil {
-		return err
-	}
-	return d.readLogin(login, false)
+	d.auth(l)
+	return d.readLogin(l, false)
 }
 
 func (d *dialogue) readMechanisms() error {

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -52,11 +53,12 @@ var mechanisms = []mechanism{
 
 // login is one exchange.
 type login struct {
-	mech    mechanism
-	wire    string // the name as this server spells it
-	oneStep bool
-	conv    *scram.ClientConversation
+	mech mechanism
+	wire string                    // the name as this server spells it
+	conv *scram.ClientConversation // nil for the mechanisms of one step
 }
+
+func (l *login) oneStep() bool { return l.conv == nil }
 
 // Keyring keeps the salted keys of one cluster's users, so that a reconnect costs no key derivation. Like Secret it
 // keeps them behind a function, where no printer that walks values finds them.
@@ -155,7 +157,7 @@ func (d *dialogue) allowed() []mechanism {
 }
 
 func (d *dialogue) login(m mechanism, wire string) (*login, error) {
-	l := &login{mech: m, wire: wire, oneStep: m.hash == nil}
+	l := &login{mech: m, wire: wire}
 	if m.hash != nil {
 		client, err := d.o.SCRAM.client(m, d.creds)
 		if err != nil {
@@ -172,7 +174,7 @@ func (d *dialogue) login(m mechanism, wire string) (*login, error) {
 // does not tell. So PLAIN is tried.
 func (d *dialogue) otherLogin(failed *login) (*login, error) {
 	listed := slices.Contains(d.mechs, failed.wire)
-	if len(d.mechs) == 0 || listed && failed.oneStep {
+	if len(d.mechs) == 0 || listed && failed.oneStep() {
 		return nil, nil
 	}
 	for _, m := range d.allowed() {
@@ -204,20 +206,20 @@ func (d *dialogue) mayFallBack() bool {
 }
 
 // auth queues the first message.
-func (d *dialogue) auth(l *login) error {
+func (d *dialogue) auth(l *login) {
 	d.info.Mechanism = l.mech.name
-	if l.mech.name == bearer.name {
-		return d.request(memd.OpSASLAuth, []byte(l.wire), BearerPayload(d.creds.Token.Reveal()))
+	var payload string
+	switch {
+	case l.mech.name == Bearer:
+		payload = string(BearerPayload(d.creds.Token.Reveal()))
+	case l.oneStep():
+		payload = "\x00" + d.creds.Username + "\x00" + d.creds.Password.Reveal()
+	default:
+		var err error
+		payload, err = l.conv.Step("")
+		d.wrong = cmp.Or(d.wrong, err)
 	}
-	if l.mech.hash == nil {
-		payload := "\x00" + d.creds.Username + "\x00" + d.creds.Password.Reveal()
-		return d.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
-	}
-	first, err := l.conv.Step("")
-	if err != nil {
-		return err
-	}
-	return d.request(memd.OpSASLAuth, []byte(l.wire), []byte(first))
+	d.request(memd.OpSASLAuth, []byte(l.wire), []byte(payload))
 }
 
 // finishLogin reads the server's list and the login's answers. After a refusal another mechanism may follow on the same
@@ -242,16 +244,9 @@ func (d *dialogue) finishLogin(l *login) error {
 		if err := d.skipTail(); err != nil {
 			return err
 		}
-		if err := d.auth(other); err != nil {
-			return err
-		}
-		if other.oneStep {
-			if err := d.requestTail(); err != nil {
-				return err
-			}
-		}
-		if err := d.send(); err != nil {
-			return err
+		d.auth(other)
+		if other.oneStep() {
+			d.requestTail()
 		}
 		l = other
 	}
@@ -282,29 +277,23 @@ func (d *dialogue) readLogin(l *login, withTail bool) error {
 	if err != nil {
 		return err
 	}
-	if l.mech.hash == nil {
+	if l.oneStep() {
 		return d.loggedIn(p)
 	}
 	if p.Status != memd.StatusAuthContinue {
 		return d.loginRefused(p)
 	}
-	if err := checkServerFirst(string(p.Value)); err != nil {
-		return &Error{Addr: d.addr, Step: StepAuth, Err: err}
+	first := string(p.Value)
+	err = checkServerFirst(first)
+	if err == nil {
+		first, err = l.conv.Step(first)
 	}
-	final, err := l.conv.Step(string(p.Value))
 	if err != nil {
 		return &Error{Addr: d.addr, Step: StepAuth, Err: err}
 	}
-	if err := d.request(memd.OpSASLStep, []byte(l.wire), []byte(final)); err != nil {
-		return err
-	}
+	d.request(memd.OpSASLStep, []byte(l.wire), []byte(first))
 	if withTail {
-		if err := d.requestTail(); err != nil {
-			return err
-		}
-	}
-	if err := d.send(); err != nil {
-		return err
+		d.requestTail()
 	}
 	if p, err = d.next(StepAuthStep, memd.OpSASLStep); err != nil {
 		return err
@@ -312,34 +301,31 @@ func (d *dialogue) readLogin(l *login, withTail bool) error {
 	if p.Status != memd.StatusSuccess && p.Status != memd.StatusAuthContinue {
 		return d.loginRefused(p)
 	}
-	// Whatever the status says: only the right signature proves that the server knows the password.
-	if _, err := l.conv.Step(string(p.Value)); err != nil || !l.conv.Valid() {
-		if err == nil {
-			err = errUnproven
-		}
-		kind := (*cberr.Kind)(nil)
-		if refusesProof(string(p.Value)) {
-			kind = cberr.AuthenticationFailure
-		}
-		return &Error{
-			Addr: d.addr, Step: StepAuthStep, Kind: kind,
-			Err: fmt.Errorf("the server's signature is wrong: %w", err),
-		}
-	}
-	if p.Status == memd.StatusSuccess {
-		return nil
-	}
-	// Cyrus SASL wants one more, empty step.
-	if err := d.request(memd.OpSASLStep, []byte(l.wire), nil); err != nil {
+	if err := d.prove(l, string(p.Value)); err != nil || p.Status == memd.StatusSuccess {
 		return err
 	}
-	if err := d.send(); err != nil {
-		return err
-	}
+	d.request(memd.OpSASLStep, []byte(l.wire), nil) // Cyrus SASL wants one more, empty step
 	if p, err = d.next(StepAuthStep, memd.OpSASLStep); err != nil {
 		return err
 	}
 	return d.loggedIn(p)
+}
+
+// prove checks the server's last message, whatever its status says: only the right signature proves that the server
+// knows the password.
+func (d *dialogue) prove(l *login, last string) error {
+	_, err := l.conv.Step(last)
+	switch {
+	case err == nil && l.conv.Valid():
+		return nil
+	case err == nil:
+		err = errUnproven
+	}
+	e := &Error{Addr: d.addr, Step: StepAuthStep, Err: fmt.Errorf("the server's signature is wrong: %w", err)}
+	if refusesProof(last) {
+		e.Kind = cberr.AuthenticationFailure
+	}
+	return e
 }
 
 func (d *dialogue) loggedIn(p *memd.Packet) error {
