@@ -35,7 +35,7 @@ func TestAnIDFromTheCaller_B28(t *testing.T) {
 			require.NoError(t, err, name)
 		}
 		require.Equal(t, []string{"k"}, scanned(t, b, kv.Scan{Common: byID}))
-		require.Equal(t, lookups, m.Frames(memd.OpCollectionsGetID), "nobody was asked")
+		require.Equal(t, lookups, m.Frames(memd.OpCollectionsGetID), "no node was asked")
 		require.Equal(t, `{"k":"k"}`, read(t, b, path, "k"))
 		_, err = kv.Do(testContext(t), b, kv.Get{Key: key})
 		require.ErrorIs(t, err, cberr.DocumentNotFound, "the default collection is another one")

@@ -197,7 +197,7 @@ func TestACorruptValueOnACluster_D7(t *testing.T) {
 			} {
 				match := mock.Match{Opcodes: []memd.Opcode{op}, Times: 1}
 				answer := corruptly(claims)
-				if op == memd.OpObserveSeqno { // nobody has that history
+				if op == memd.OpObserveSeqno { // no node has that history
 					answer = mock.Reply(func(_, rep *memd.Packet) {
 						rep.Datatype, rep.Value = memd.DatatypeSnappy,
 							claims

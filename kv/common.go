@@ -58,12 +58,16 @@ func setCommon(r *call.Request, c *Common) {
 	}
 }
 
-// setReplica says which replica answers, and the only group of nodes that may.
-func setReplica(r *call.Request, replica int, group string) {
+// setReplica says which replica answers, 0 being the active copy, and the only group of nodes that may.
+func setReplica(r *call.Request, replica int, group string) error {
+	if replica < 0 || replica > MaxReplicas {
+		return outOfRange("replica", int64(replica), MaxReplicas)
+	}
 	if replica != 0 || group != "" {
 		o := r.Own()
 		o.Replica, o.ServerGroup = replica, group
 	}
+	return nil
 }
 
 // setNode says which node a pinned request is for.

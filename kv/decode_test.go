@@ -163,7 +163,7 @@ func TestGetOrNullMakesAResultOfNotFound(t *testing.T) {
 	require.Equal(t, "get-or-null", kvError(t, err).Op)
 }
 
-// A missing document that was asked after is no failure, to whoever observes calls either (spans, durations).
+// A missing document that was asked after is not a failure, to observers of calls (spans, durations) either.
 func TestAMissingDocumentIsObservedAsSuccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   subject
@@ -175,7 +175,7 @@ func TestAMissingDocumentIsObservedAsSuccess(t *testing.T) {
 	} {
 		var seen []error
 		f := newFake(func(c *call.Call) {
-			c.Observe(func(err error) { seen = append(seen, err) })
+			c.ObserveAttempts(outcomes(func(err error) { seen = append(seen, err) }))
 			give(c, &memd.Packet{Opcode: c.Req.Opcode, Status: memd.StatusKeyNotFound})
 		})
 		_, _ = c.op.do(testContext(t), f)

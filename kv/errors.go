@@ -55,6 +55,8 @@ type (
 	ResponseError = call.ResponseError
 )
 
+func outOfRange(field string, value, limit int64) error { return call.OutOfRange(field, value, limit) }
+
 func badArgument(field, reason string) error { return call.BadArgument(field, reason) }
 
 // unknownFormat refuses a successful answer in a form that the client does not know.

@@ -3,8 +3,6 @@ package kv
 import (
 	"math"
 	"time"
-
-	"github.com/couchcore/couchcore/cberr"
 )
 
 // relativeMax is the longest expiry that the server reads as seconds from now; larger numbers are Unix times.
@@ -63,10 +61,7 @@ func (e Expiry) number() (uint32, error) {
 		return 0, badArgument("expiry", "is a time before 1970-01-31, which the server would read as a duration")
 	}
 	if u > math.MaxUint32-1 {
-		return 0, &ArgumentError{
-			Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32 - 1,
-			Kind: cberr.InvalidArgument,
-		}
+		return 0, outOfRange("expiry as a Unix time", u, math.MaxUint32-1)
 	}
 	return uint32(u), nil
 }

@@ -22,8 +22,7 @@ type FailoverLog struct {
 func (g GetFailoverLog) encode(r *call.Request) (decoder[FailoverLog], error) {
 	setCommon(r, &g.Common)
 	r.Opcode, r.ByVBucket, r.VBucket = memd.OpGetFailoverLog, true, g.VBucket
-	setReplica(r, g.Replica, "")
-	return decodeGetFailoverLog, checkCopy(g.Replica)
+	return decodeGetFailoverLog, setReplica(r, g.Replica, "")
 }
 
 // decodeGetFailoverLog makes the result of a GetFailoverLog.

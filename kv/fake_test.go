@@ -98,6 +98,14 @@ func (f *fake) Cancel(c *call.Call, cause error) bool {
 	return f.orch.Cancel(c, cause)
 }
 
+// outcomes is a watcher of outcomes alone.
+type outcomes func(err error)
+
+func (outcomes) Sent(*call.Via, uint32) {}
+func (outcomes) Unsent()                {}
+func (outcomes) Failed(error)           {}
+func (f outcomes) Done(err error)       { f(err) }
+
 // wireOf gives the request's bytes as a connection with w would send them.
 func wireOf(c *call.Call, w call.Wire) ([]byte, error) {
 	c.Route.VBucket, c.Route.CollectionID, c.Req.Own().DurabilityMS = w.VBucket, w.CollectionID, w.DurabilityMS

@@ -232,7 +232,7 @@ func (c counting) Decode(*call.Response) (int32, error) { return c.decoded.Add(1
 func TestAnOutcomeIsDecodedOnce(t *testing.T) {
 	var decoded atomic.Int32
 	fut := kv.Start(testContext(t), answering(memd.Packet{}), kv.Seal(counting{&decoded}))
-	require.Zero(t, decoded.Load(), "whoever waits decodes, not the reader")
+	require.Zero(t, decoded.Load(), "the waiter decodes, not the reader")
 	for range 3 {
 		n, err := fut.Wait(testContext(t))
 		require.NoError(t, err)

@@ -3,7 +3,6 @@ package kv
 import (
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -34,10 +33,7 @@ func (g GetAndLock) encode(r *call.Request) (decoder[GetResult], error) {
 		seconds++
 	}
 	if g.LockTime > MaxLockTime {
-		return nil, &ArgumentError{
-			Field: "lock time in seconds", Value: seconds, Limit: int64(MaxLockTime / time.Second),
-			Kind: cberr.InvalidArgument,
-		}
+		return nil, outOfRange("lock time in seconds", seconds, int64(MaxLockTime/time.Second))
 	}
 	r.Key, r.Into, r.KeepCompressed = g.Key, g.Into, g.KeepCompressed
 	r.SetExtras32(uint32(seconds))

@@ -35,8 +35,7 @@ func (g GetEx) encode(r *call.Request) (decoder[GetExResult], error) {
 		r.Opcode = memd.OpGetExReplica
 	}
 	r.Require(needsEx)
-	setReplica(r, g.Replica, g.ServerGroup)
-	return getExResult, checkCopy(g.Replica)
+	return getExResult, setReplica(r, g.Replica, g.ServerGroup)
 }
 
 func getExResult(r *call.Response) (GetExResult, error) {

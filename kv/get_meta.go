@@ -56,7 +56,7 @@ func decodeGetMeta(r *call.Response) (MetaResult, error) {
 	return m, nil
 }
 
-// unixTime is the time of an absolute expiry; 0 is none.
+// unixTime is the time of an absolute expiry; 0 means none.
 func unixTime(seconds uint32) time.Time {
 	if seconds == 0 {
 		return time.Time{}

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -26,14 +25,10 @@ type GetReplica struct {
 func (g GetReplica) encode(r *call.Request) (decoder[GetResult], error) {
 	setCommon(r, &g.Common)
 	r.Opcode = memd.OpGetReplica
-	if g.Replica < 1 || g.Replica > MaxReplicas {
-		return nil, &ArgumentError{
-			Field: "replica", Value: int64(g.Replica), Limit: MaxReplicas,
-			Kind: cberr.InvalidArgument,
-		}
+	if g.Replica == 0 {
+		return nil, outOfRange("replica", 0, MaxReplicas)
 	}
 	r.Key, r.Into, r.Wrap = g.Key, g.Into, g.Wrap
-	setReplica(r, g.Replica, g.ServerGroup)
 	r.KeepCompressed = g.KeepCompressed
-	return getResult, nil
+	return getResult, setReplica(r, g.Replica, g.ServerGroup)
 }

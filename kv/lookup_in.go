@@ -3,7 +3,6 @@ package kv
 import (
 	"encoding/binary"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -76,14 +75,10 @@ type LookupInResult struct {
 func (l LookupIn) encode(r *call.Request) (decoder[LookupInResult], error) {
 	setCommon(r, &l.Common)
 	r.Opcode = memd.OpSubdocMultiLookup
-	if l.Replica < 0 || l.Replica > MaxReplicas {
-		return nil, &ArgumentError{
-			Field: "replica", Value: int64(l.Replica), Limit: MaxReplicas,
-			Kind: cberr.InvalidArgument,
-		}
+	if err := setReplica(r, l.Replica, l.ServerGroup); err != nil {
+		return nil, err
 	}
 	r.Key, r.Wrap = l.Key, l.Wrap
-	setReplica(r, l.Replica, l.ServerGroup)
 	var doc uint8
 	if l.AccessDeleted {
 		doc |= docAccessDeleted

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -54,20 +53,8 @@ type ObserveResult struct {
 func (o Observe) encode(r *call.Request) (decoder[ObserveResult], error) {
 	setCommon(r, &o.Common)
 	r.Opcode = memd.OpObserve
-	if err := checkCopy(o.Replica); err != nil {
-		return nil, err
-	}
 	r.Key = o.Key
-	setReplica(r, o.Replica, "")
-	return decodeObserve, nil
-}
-
-// checkCopy checks the number of a copy: 0 is the active one.
-func checkCopy(n int) error {
-	if n < 0 || n > MaxReplicas {
-		return &ArgumentError{Field: "replica", Value: int64(n), Limit: MaxReplicas, Kind: cberr.InvalidArgument}
-	}
-	return nil
+	return decodeObserve, setReplica(r, o.Replica, "")
 }
 
 // decodeObserve makes the result of an Observe. The answer has the vbucket, the key, the state and the CAS.
@@ -113,9 +100,8 @@ type SeqnoResult struct {
 func (o ObserveSeqno) encode(r *call.Request) (decoder[SeqnoResult], error) {
 	setCommon(r, &o.Common)
 	r.Opcode, r.ByVBucket, r.VBucket = memd.OpObserveSeqno, true, o.VBucket
-	setReplica(r, o.Replica, "")
 	r.Value = binary.BigEndian.AppendUint64(nil, o.UUID)
-	return decodeObserveSeqno, checkCopy(o.Replica)
+	return decodeObserveSeqno, setReplica(r, o.Replica, "")
 }
 
 // decodeObserveSeqno makes the result of an ObserveSeqno.

@@ -164,7 +164,7 @@ func TestPollingByCAS(t *testing.T) {
 
 		d = newWatching(threeCopies(), after(kv.ObserveFound, cas+1))
 		_, err = kv.DoPolled(testContext(t), d, pollUpsert, kv.PollDurability{ReplicateTo: 1, ByCAS: true})
-		require.ErrorIs(t, err, cberr.DurabilityAmbiguous, "somebody has changed the document again")
+		require.ErrorIs(t, err, cberr.DurabilityAmbiguous, "the document was changed again")
 
 		d = newWatching(threeCopies(), func(int, time.Duration) observed { return observed{state: kv.ObserveMissing} })
 		_, err = kv.DoPolled(testContext(t), d, kv.Remove{Key: []byte("k")}, kv.PollDurability{
@@ -187,7 +187,7 @@ func TestPollingByCAS(t *testing.T) {
 	})
 }
 
-// B43: a failover that kept the mutation is none of its business, one that lost it ends the waiting.
+// B43: a failover that kept the mutation changes nothing, one that lost it ends the waiting.
 func TestPollingThroughAFailover_B43(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := func(int, time.Duration) observed {
@@ -211,7 +211,7 @@ func TestPollingThroughAFailover_B43(t *testing.T) {
 	})
 }
 
-// A copy that does not answer keeps nobody waiting who has enough without it, and delays no question to the others.
+// A copy that does not answer holds up no wait that has enough without it, and delays no question to the others.
 func TestPollingPastASilentCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, byCAS := range []bool{false, true} {
@@ -300,7 +300,7 @@ func TestPollingEnds(t *testing.T) {
 			PersistTo: 1,
 			Timeout:   4 * time.Second,
 		}, 10 * time.Second: {PersistTo: 1}} {
-			d = newWatching(threeCopies(), never) // nobody else says how long
+			d = newWatching(threeCopies(), never) // nothing else says how long
 			_, err = kv.DoPolled(t.Context(), d, pollUpsert, p)
 			require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 			require.Equal(t, want, time.Since(d.began))

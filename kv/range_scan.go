@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -78,20 +77,14 @@ func (c *RangeScanCreate) check() error {
 	case c.KeysOnly && c.WithXattrs:
 		return badArgument("xattrs", "are asked for without documents")
 	case len(c.Name) > MaxScanName:
-		return &ArgumentError{
-			Field: "name length", Value: int64(len(c.Name)), Limit: MaxScanName,
-			Kind: cberr.InvalidArgument,
-		}
+		return outOfRange("name length", int64(len(c.Name)), MaxScanName)
 	case c.SnapshotWait < 0:
 		return badArgument("snapshot wait", "is negative")
 	}
 	if c.Range != nil {
 		for _, term := range [...][]byte{c.Range.Start, c.Range.End} {
 			if len(term) > MaxKeyLen {
-				return &ArgumentError{
-					Field: "term length", Value: int64(len(term)), Limit: MaxKeyLen,
-					Kind: cberr.InvalidArgument,
-				}
+				return outOfRange("term length", int64(len(term)), MaxKeyLen)
 			}
 		}
 	}
@@ -190,8 +183,8 @@ type RangeScanContinue struct {
 	MaxTime  time.Duration // 0 means any
 }
 
-// ScanItem is a document or a key that a scan has found. Its bytes are the caller's, in memory of their own: whoever
-// keeps a key keeps nothing else alive.
+// ScanItem is a document or a key that a scan has found. Its bytes are the caller's, in memory of their own: a key that
+// is kept keeps nothing else alive.
 type ScanItem struct {
 	Key      []byte
 	Value    []byte // nil in a scan of keys

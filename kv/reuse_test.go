@@ -30,7 +30,7 @@ func TestAReusedCallIsAsNew(t *testing.T) {
 			c.Lend()
 			c.Slow().LostRaces, c.Slow().ForwardRev = 7, 8
 		}
-		c.Observe(func(error) {})
+		c.ObserveAttempts(outcomes(func(error) {}))
 		c.State.Deadline = time.Time{} // of this fake dispatcher alone: others leave it to Describe
 		if c.Req.Opcode == memd.OpGet {
 			c.SetStrategy(retry.BestEffort{}) // as a policy does, also for a request that names none

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -47,10 +46,7 @@ func (s Stat) encode(r *call.Request) (decoder[StatResult], error) {
 		return nil, badArgument("node", "is given together with a vbucket")
 	}
 	if len(s.Group) > MaxKeyLen {
-		return nil, &ArgumentError{
-			Field: "group length", Value: int64(len(s.Group)), Limit: MaxKeyLen,
-			Kind: cberr.InvalidArgument,
-		}
+		return nil, outOfRange("group length", int64(len(s.Group)), MaxKeyLen)
 	}
 	if len(s.Args) > 0 {
 		r.Datatype = memd.DatatypeJSON

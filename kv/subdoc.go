@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -143,10 +142,7 @@ func checkPath(i int, op memd.Opcode, path string, flags uint8, value []byte, mu
 	case path != "" && po.whole:
 		return badPath(i, "is not empty, but the command is for the whole document")
 	case len(path) > MaxPathLen:
-		return &ArgumentError{
-			Field: fmt.Sprintf("path %d length", i), Value: int64(len(path)), Limit: MaxPathLen,
-			Kind: cberr.InvalidArgument,
-		}
+		return outOfRange(fmt.Sprintf("path %d length", i), int64(len(path)), MaxPathLen)
 	case po.value && len(value) == 0:
 		return badPath(i, "has no value")
 	case !po.value && len(value) != 0:
@@ -192,10 +188,7 @@ func checkPathCount(r *call.Request, n int) error {
 		return badArgument("paths", fmt.Sprintf("are missing, 1 to %d allowed", most))
 	}
 	if n > most {
-		return &ArgumentError{
-			Field: "number of paths", Value: int64(n), Limit: int64(most),
-			Kind: cberr.InvalidArgument,
-		}
+		return outOfRange("number of paths", int64(n), int64(most))
 	}
 	return nil
 }

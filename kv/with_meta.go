@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
 )
@@ -36,10 +35,7 @@ func (m *Meta) set(r *call.Request, value []byte) error {
 		return badArgument("options", "regenerate the CAS without skipping the resolution of conflicts")
 	}
 	if len(m.Extra) > math.MaxUint16 {
-		return &ArgumentError{
-			Field: "extra metadata length", Value: int64(len(m.Extra)), Limit: math.MaxUint16,
-			Kind: cberr.InvalidArgument,
-		}
+		return outOfRange("extra metadata length", int64(len(m.Extra)), math.MaxUint16)
 	}
 	var extras [30]byte
 	binary.BigEndian.PutUint32(extras[0:], m.Flags)
@@ -81,10 +77,7 @@ func (m *Meta) expiry() (uint32, error) {
 	}
 	u := m.Expiry.Unix()
 	if u <= 0 || u > math.MaxUint32 {
-		return 0, &ArgumentError{
-			Field: "expiry as a Unix time", Value: u, Limit: math.MaxUint32,
-			Kind: cberr.InvalidArgument,
-		}
+		return 0, outOfRange("expiry as a Unix time", u, math.MaxUint32)
 	}
 	return uint32(u), nil
 }

@@ -32,6 +32,11 @@ func BadArgument(field, reason string) error {
 	return &ArgumentError{Field: field, Reason: reason, Kind: cberr.InvalidArgument}
 }
 
+// OutOfRange refuses an argument for its size.
+func OutOfRange(field string, value, limit int64) error {
+	return &ArgumentError{Field: field, Value: value, Limit: limit, Kind: cberr.InvalidArgument}
+}
+
 // hedgesAndRetries reports whether the request names both, of which only one can govern it.
 func (r *Request) hedgesAndRetries() bool {
 	return r.Hedge() != nil && r.Hedge().MaxAttempts > 1 && r.Retry() != nil
@@ -51,10 +56,7 @@ func (r *Request) Validate(s *Spec) error {
 				Reason: fmt.Sprintf("is empty, 1 to %d bytes allowed", limit), Kind: cberr.InvalidArgument,
 			}
 		case len(r.Key) > limit:
-			return &ArgumentError{
-				Field: "key length", Value: int64(len(r.Key)), Limit: int64(limit),
-				Kind: cberr.InvalidArgument,
-			}
+			return OutOfRange("key length", int64(len(r.Key)), int64(limit))
 		}
 	}
 	switch {
@@ -72,10 +74,7 @@ func (r *Request) Validate(s *Spec) error {
 	case r.hedgesAndRetries():
 		return BadArgument("hedge", "given together with a strategy (Retry): a call is hedged or retried, not both")
 	case r.Durability > memd.DurabilityPersistToMajority:
-		return &ArgumentError{
-			Field: "durability level", Value: int64(r.Durability),
-			Limit: int64(memd.DurabilityPersistToMajority), Kind: cberr.InvalidArgument,
-		}
+		return OutOfRange("durability level", int64(r.Durability), int64(memd.DurabilityPersistToMajority))
 	case r.Durability != 0 && !s.Has(Durable):
 		return BadArgument("durability level", "not accepted by "+s.Name)
 	case r.PreserveExpiry && !s.Has(PreservesExpiry):
@@ -83,10 +82,7 @@ func (r *Request) Validate(s *Spec) error {
 	case s.Has(WantsCAS) && r.CAS == 0:
 		return BadArgument("cas", s.Name+" needs the CAS of the lock")
 	case len(r.OnBehalfOf()) > MaxUserLen:
-		return &ArgumentError{
-			Field: "on behalf of length", Value: int64(len(r.OnBehalfOf())), Limit: MaxUserLen,
-			Kind: cberr.InvalidArgument,
-		}
+		return OutOfRange("on behalf of length", int64(len(r.OnBehalfOf())), MaxUserLen)
 	}
 	return r.validateNames()
 }
@@ -97,10 +93,7 @@ func (r *Request) validateNames() error {
 	}
 	for _, n := range [...]struct{ field, name string }{{"scope", r.Scope()}, {"collection", r.Collection()}} {
 		if len(n.name) > 251 {
-			return &ArgumentError{
-				Field: n.field + " name length", Value: int64(len(n.name)), Limit: 251,
-				Kind: cberr.InvalidArgument,
-			}
+			return OutOfRange(n.field+" name length", int64(len(n.name)), 251)
 		}
 		for i := 0; i < len(n.name); i++ {
 			c := n.name[i]

@@ -5,119 +5,58 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Scope is as in Cold.
-func (r *Request) Scope() string {
+// empty is what a request has that has no Cold. It is never written to.
+var empty Cold
+
+// rare is the request's Cold, to be read.
+func (r *Request) rare() *Cold {
 	if r.cold == nil {
-		return ""
+		return &empty
 	}
-	return r.cold.Scope
+	return r.cold
 }
+
+// Scope is as in Cold.
+func (r *Request) Scope() string { return r.rare().Scope }
 
 // Collection is as in Cold.
-func (r *Request) Collection() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.Collection
-}
+func (r *Request) Collection() string { return r.rare().Collection }
 
 // CollectionID is as in Cold.
-func (r *Request) CollectionID() uint32 {
-	if r.cold == nil {
-		return 0
-	}
-	return r.cold.CollectionID
-}
+func (r *Request) CollectionID() uint32 { return r.rare().CollectionID }
 
 // Block is as in Cold.
-func (r *Request) Block() bool {
-	return r.cold != nil && r.cold.Block
-}
+func (r *Request) Block() bool { return r.rare().Block }
 
 // Retry is as in Cold.
-func (r *Request) Retry() retry.Strategy {
-	if r.cold == nil {
-		return nil
-	}
-	return r.cold.Retry
-}
+func (r *Request) Retry() retry.Strategy { return r.rare().Retry }
 
 // OnBehalfOf is as in Cold.
-func (r *Request) OnBehalfOf() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.OnBehalfOf
-}
+func (r *Request) OnBehalfOf() string { return r.rare().OnBehalfOf }
 
 // Hedge is as in Cold.
-func (r *Request) Hedge() *Hedge {
-	if r.cold == nil {
-		return nil
-	}
-	return r.cold.Hedge
-}
+func (r *Request) Hedge() *Hedge { return r.rare().Hedge }
 
 // Replica is as in Cold.
-func (r *Request) Replica() int {
-	if r.cold == nil {
-		return 0
-	}
-	return r.cold.Replica
-}
+func (r *Request) Replica() int { return r.rare().Replica }
 
 // Capability is as in Cold.
-func (r *Request) Capability() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.Capability
-}
+func (r *Request) Capability() string { return r.rare().Capability }
 
 // Connection is as in Cold.
-func (r *Request) Connection() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.Connection
-}
+func (r *Request) Connection() string { return r.rare().Connection }
 
 // ServerGroup is as in Cold.
-func (r *Request) ServerGroup() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.ServerGroup
-}
+func (r *Request) ServerGroup() string { return r.rare().ServerGroup }
 
 // Node is as in Cold.
-func (r *Request) Node() int {
-	if r.cold == nil {
-		return 0
-	}
-	return r.cold.Node
-}
+func (r *Request) Node() int { return r.rare().Node }
 
 // Verb is as in Cold.
-func (r *Request) Verb() string {
-	if r.cold == nil {
-		return ""
-	}
-	return r.cold.Verb
-}
+func (r *Request) Verb() string { return r.rare().Verb }
 
 // Needs are the features without which a connection cannot carry the request.
-func (r *Request) Needs() memd.Features {
-	if r.cold == nil {
-		return 0
-	}
-	return r.cold.needs
-}
+func (r *Request) Needs() memd.Features { return r.rare().needs }
 
 // packed is as in Cold.
-func (r *Request) packed() []byte {
-	if r.cold == nil {
-		return nil
-	}
-	return r.cold.packed
-}
+func (r *Request) packed() []byte { return r.rare().packed }

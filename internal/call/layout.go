@@ -81,10 +81,7 @@ func (r *Request) Check(l Layout) error {
 		}
 	}
 	if n := l.NumVBuckets(); r.ByVBucket && n > 0 && int(r.VBucket) >= n { // a map that is still empty says nothing
-		return &ArgumentError{
-			Field: "vbucket", Value: int64(r.VBucket), Limit: int64(l.NumVBuckets()) - 1,
-			Kind: cberr.InvalidArgument,
-		}
+		return OutOfRange("vbucket", int64(r.VBucket), int64(l.NumVBuckets())-1)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (c *Call) set(p *memd.Packet, owned bool) {
 	into := c.Req.Into
 	if p.Datatype&memd.DatatypeSnappy != 0 {
 		into = nil
-		if !c.Req.KeepCompressed { // it is inflated into other memory before anybody sees it
+		if !c.Req.KeepCompressed { // it is inflated into other memory before the operation sees it
 			k := c.Req.kept()
 			c.Res.set(p, k.spare[:0], owned)
 			if cap(c.Res.Value) <= maxKept {

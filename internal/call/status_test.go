@@ -117,7 +117,7 @@ func incoherent(d call.Disposition, st memd.Status) string {
 		}
 	case call.ClassFail, call.ClassAskMap:
 		if d.Reason != retry.Unknown {
-			return "a reason that nobody asks about"
+			return "a reason that no operation asks about"
 		}
 	default:
 		return "no class"

@@ -51,28 +51,6 @@ type Watcher interface {
 // ObserveAttempts has w told what becomes of the call and of its attempts.
 func (c *Call) ObserveAttempts(w Watcher) { c.Slow().watcher, c.observed = w, true }
 
-// Observe has f told the call's outcome, once, on a goroutine that is no connection's.
-func (c *Call) Observe(f func(err error)) {
-	if c.observed = false; f != nil {
-		c.ObserveAttempts(outcomeWatcher(f))
-	}
-}
-
-// outcomeWatcher is a Watcher of outcomes alone.
-type outcomeWatcher func(err error)
-
-// Sent implements Watcher.
-func (outcomeWatcher) Sent(*Via, uint32) {}
-
-// Unsent implements Watcher.
-func (outcomeWatcher) Unsent() {}
-
-// Failed implements Watcher.
-func (outcomeWatcher) Failed(error) {}
-
-// Done implements Watcher.
-func (f outcomeWatcher) Done(err error) { f(err) }
-
 // AttemptFailed implements retry.Attempter.
 func (c *Call) AttemptFailed(cause error) {
 	if c.observed {

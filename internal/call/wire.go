@@ -93,10 +93,7 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 		h.Magic = memd.MagicReqExt
 	}
 	if h.KeyLen > 255 || h.FramesLen > 255 {
-		return dst, nil, &ArgumentError{
-			Field: "encoded key length", Value: int64(h.KeyLen), Limit: 255,
-			Kind: cberr.InvalidArgument,
-		}
+		return dst, nil, OutOfRange("encoded key length", int64(h.KeyLen), 255)
 	}
 	h.BodyLen = h.FramesLen + h.ExtrasLen + h.KeyLen + len(value)
 	dst = memd.AppendHeader(dst, h)
