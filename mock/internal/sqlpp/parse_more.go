@@ -143,7 +143,7 @@ func (p *parser) checkCall(e *expr) {
 	case otherAggregates[e.name], strings.HasPrefix(e.name, "SEARCH"), e.name == "CURL", e.name == "ADVISOR":
 		p.unsupported("the function " + e.name)
 	case !known:
-		p.unsupported("the function " + e.name + ", if there is one,")
+		p.unsupported("a function of the name " + e.name)
 	case len(e.args) < f.least || len(e.args) > f.most:
 		p.wrongArguments(e, f.least, f.most)
 	}
