@@ -1,6 +1,7 @@
 package field_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/query"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // TestNamesThatSayTimeoutAreNoTimeout_D120: the text of a refusal repeats a part of the statement, which may have a
@@ -49,5 +51,41 @@ func TestWhatHasWrittenIsNotSentAgain_D120(t *testing.T) {
 		Statement: "SELECT f()",
 		Readonly:  true,
 	}))
+	require.EqualValues(t, 1, s.requests.Load())
+}
+
+// TestNoStatusHasWhatHasWrittenSentAgain_D180: a status that tells to come back, such as 503, tells nothing of the
+// documents that the same answer counts.
+func TestNoStatusHasWhatHasWrittenSentAgain_D180(t *testing.T) {
+	const written = `"metrics":{"mutationCount":3}}`
+	for _, status := range []int{
+		http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	} {
+		for _, list := range []string{"", `"errors":[{"code":99999,"msg":"x","retry":true,"retriable":true}],`} {
+			for _, delay := range []string{"", "0"} {
+				for _, readonly := range []bool{false, true} {
+					s := &script{status: status, body: `{` + list + `"status":"errors",` + written}
+					if delay != "" {
+						s.header = http.Header{"Retry-After": {delay}}
+					}
+					c := services(t, s.ServeHTTP)
+					err := runQuery(within(t, 5*time.Second), c, &query.Request{
+						Statement: "EXECUTE FUNCTION f()", Readonly: readonly, Retry: retry.BestEffort{},
+					})
+					require.True(t, ambiguous(t, err), "%v", err)
+					require.EqualValues(t, 1, s.requests.Load(), "%d %s", status, list)
+					err = runAnalytics(within(t, 5*time.Second), c, &analytics.Request{
+						Statement: "SELECT f()", Readonly: readonly, Retry: retry.BestEffort{},
+					})
+					require.True(t, ambiguous(t, err), "%v", err)
+					require.EqualValues(t, 2, s.requests.Load(), "%d %s", status, list)
+				}
+			}
+		}
+	}
+	s := &script{body: queryTimeout}
+	c := services(t, s.ServeHTTP)
+	err := runQuery(within(t, time.Second), c, &query.Request{Statement: "EXECUTE FUNCTION f()", Readonly: true})
+	require.ErrorIs(t, err, cberr.AmbiguousTimeout)
 	require.EqualValues(t, 1, s.requests.Load())
 }

@@ -18,7 +18,7 @@ type Failure struct {
 	Text     string      // the answer, as far as it was kept, when it holds no error list
 	Endpoint string      // the node of the last attempt, "" when there was none
 	Retry    retry.Info  // attempts, reasons, time waited
-	InDoubt  bool        // the service may have executed the request; never true of one that changes nothing
+	InDoubt  bool        // the service may have executed the request; not of one that only reads
 	Cause    error       // what the last attempt met; nil when the service's answer says it all
 
 	service  string
@@ -61,7 +61,7 @@ func FailureOf[E any, P interface {
 	f.service, f.Kind, f.Endpoint, f.Retry, f.Cause = req.Service, req.Kind, req.Endpoint, req.Retry, cause
 	f.response = req.Response
 	// The service's own timeout is an answer, and still says nothing about the outcome.
-	f.InDoubt = req.InDoubt || f.Kind == cberr.AmbiguousTimeout
+	f.InDoubt = f.InDoubt || req.InDoubt || f.Kind == cberr.AmbiguousTimeout
 	return p, true
 }
 

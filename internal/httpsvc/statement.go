@@ -41,7 +41,7 @@ func (s *Statement) Classify() (retry.Reason, *cberr.Kind) {
 	case len(s.Errors) > 0:
 		e := &s.Errors[0]
 		row := s.Codes.Find(e)
-		if reason, kind = row.Reason, row.Kind; reason == retry.Unknown && e.Again && s.Readonly {
+		if reason, kind = row.Reason, row.Kind; reason == retry.Unknown && e.Again && s.reads() {
 			reason = s.Hint
 		}
 		if s.Mutations > 0 || s.TimedOut() || s.InDoubt() {
@@ -52,11 +52,14 @@ func (s *Statement) Classify() (retry.Reason, *cberr.Kind) {
 	case kind == nil && (s.HTTPStatus < 200 || s.HTTPStatus > 299):
 		kind = cberr.Couchbase
 	}
-	if kind == cberr.AmbiguousTimeout && s.Readonly {
+	if kind == cberr.AmbiguousTimeout && s.reads() {
 		kind = cberr.UnambiguousTimeout
 	}
 	return reason, kind
 }
+
+// reads reports whether the statement changes nothing: the request says so, and the answer counts no changes.
+func (s *Statement) reads() bool { return s.Readonly && s.Mutations == 0 }
 
 // TimedOut reports whether a time limit ended the statement, or a part of it. The words for it do not count in texts
 // that may quote the statement, whose names may have them.
@@ -76,7 +79,7 @@ func (s *Statement) TimedOut() bool {
 // nothing.
 func (s *Statement) InDoubt() bool {
 	switch {
-	case s.Readonly:
+	case s.reads():
 		return false
 	case s.Mutations > 0 || s.TimedOut():
 		return true
@@ -91,11 +94,12 @@ func (s *Statement) InDoubt() bool {
 // that embeds e, and said is what the first entry of the error list says.
 func (s *Statement) Verdict(a *Answer, reason retry.Reason, err error, e *Failure, said string) Verdict {
 	v := Verdict{Err: err, Overload: e.Kind == cberr.RateLimited, InDoubt: s.InDoubt()}
+	e.InDoubt = s.Mutations > 0
 	if len(s.Errors) == 0 {
 		if e.Text = a.Text; a.OK() {
 			e.Text = string(a.Meta)
 		}
-		v.General = true
+		v.General = s.Mutations == 0
 		return v
 	}
 	e.Say(said)
@@ -105,6 +109,6 @@ func (s *Statement) Verdict(a *Answer, reason retry.Reason, err error, e *Failur
 	v.Reason = reason
 	// A status such as 503 tells of a node that cannot take requests now, whatever the list names. Writes are the
 	// list's alone.
-	v.General = s.Readonly && !v.Overload && !s.TimedOut()
+	v.General = s.reads() && !v.Overload && !s.TimedOut()
 	return v
 }

@@ -81,8 +81,8 @@ var edits = []edit{
 		`if (s.Mutations > 0 || s.TimedOut() || s.InDoubt()) && broken != "a statement executed in part goes again" {`,
 	},
 	{
-		"internal/httpsvc/statement.go", "reason == retry.Unknown && e.Again && s.Readonly {",
-		`reason == retry.Unknown && e.Again && (s.Readonly || broken == "a statement executed in part goes again") {`,
+		"internal/httpsvc/statement.go", "reason == retry.Unknown && e.Again && s.reads() {",
+		`reason == retry.Unknown && e.Again && (s.reads() || broken == "a statement executed in part goes again") {`,
 	},
 	{
 		"retry/orchestrator.go", "case !j.s.Idempotent && !j.why.AllowsNonIdempotent(): // guard: unsafe reason",
