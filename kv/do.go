@@ -33,9 +33,9 @@ type Dispatcher interface {
 type Runner = call.Runner
 
 // Do runs op and waits for its outcome. It returns when the call has succeeded or failed, at the latest at its
-// deadline: the context's, or the operation's or the cluster's timeout, whichever comes first. When ctx ends early the
-// call ends too, within 5 ms of it; a call that has waited longer than that notices at once. The error is a *Error.
-// Keys and values of op are lent until Do returns.
+// deadline: the context's, or the one that the timeout gives if that is earlier. The timeout is the operation's, else
+// that of its policy, else the cluster's. When ctx ends early the call ends too, within 5 ms of it; a call that has
+// waited longer than that notices at once. The error is a *Error. Keys and values of op are lent until Do returns.
 func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error) {
 	run := d.Runner()
 	c := run.NewCall()

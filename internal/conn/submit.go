@@ -1,7 +1,10 @@
 package conn
 
 import (
+	"errors"
+	"os"
 	"runtime"
+	"time"
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
@@ -93,4 +96,141 @@ func (c *Conn) put(call *call.Call) error {
 	s.live(call, opaque)
 	c.deadlines.add(call)
 	return nil
+}
+
+// flush writes part after part until nothing is pending, on the goroutine that has become the writer. It never blocks:
+// what the socket does not take at once is left to a goroutine that lives until the backlog is gone.
+func (c *Conn) flush() {
+	for p := c.next(nil); p != nil; p = c.next(p) {
+		n, err := 0, error(nil)
+		if c.writer.try != nil {
+			n, err = c.writer.try.TryWrite(p.buf)
+		}
+		if err == nil && n < len(p.buf) {
+			if err = c.block(p, n); err == nil {
+				return
+			}
+		}
+		if err != nil {
+			c.broken(p, n, err)
+			return
+		}
+	}
+}
+
+// block starts the goroutine that writes the backlog: p from n on, and what follows.
+func (c *Conn) block(p *part, n int) error {
+	c.writer.left, c.writer.taken = p, n
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return ErrClosed
+	}
+	if c.writer.try != nil {
+		c.Stats.FullSocket.Add(1)
+	}
+	c.wg.Add(1) // it ends with the backlog, or with the socket; Serve waits for it
+	go c.writer.backlog()
+	return nil
+}
+
+// backlog blocks where no other goroutine may, and takes over the role of the writer.
+func (c *Conn) backlog() {
+	defer c.wg.Done()
+	p, n := c.writer.left, c.writer.taken
+	for c.writer.left = nil; p != nil; p, n = c.next(p), 0 {
+		err := c.nc.SetWriteDeadline(time.Now().Add(c.writer.limit))
+		if err == nil {
+			var m int
+			m, err = c.nc.Write(p.buf[n:])
+			n += m
+		}
+		if err != nil {
+			if c.writer.try == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+				n = len(p.buf) // how much of a record got through is not known: all of it may have
+			}
+			c.broken(p, n, err)
+			return
+		}
+		_ = c.nc.SetWriteDeadline(time.Time{}) // TLS answers to what it reads, whenever that is
+	}
+}
+
+// next takes back a part that is written, and gives the oldest one that has something to be written. Its calls are
+// marked as handed to the socket; those that have ended meanwhile are cut out. Nil means that nothing is pending, or
+// that the connection has ended, and that the role of the writer was given up.
+func (c *Conn) next(done *part) *part {
+	for {
+		var p, whole *part
+		if done != nil {
+			clear(done.frames)
+			done.buf, done.frames = done.buf[:0], done.frames[:0]
+		}
+		c.mu.Lock()
+		if done != nil {
+			c.writer.spare(done)
+		}
+		if c.cause == nil {
+			p, whole = c.writer.pop()
+		} else {
+			c.writer.role = unowned
+		}
+		c.mu.Unlock()
+		if p == nil {
+			return nil
+		}
+		if whole != nil {
+			whole.complete(p)
+			p = whole
+		}
+		if c.mark(p); len(p.buf) > 0 {
+			c.Stats.Writes.Add(1)
+			c.Stats.Requests.Add(int64(len(p.frames)))
+			return p
+		}
+		done = p
+	}
+}
+
+// mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.
+func (c *Conn) mark(p *part) {
+	start, kept, out := uint32(0), 0, uint32(0)
+	for _, f := range p.frames {
+		n := f.end - start
+		epoch, ok := f.call.State.Sent()
+		if !ok {
+			c.drop(f.opaque)
+			start = f.end
+			continue
+		}
+		c.slots.at(f.opaque).sent(f.opaque, epoch)
+		if out != start { // behind a frame that was cut out
+			copy(p.buf[out:], p.buf[start:f.end])
+			p.frames[kept] = frame{f.call, f.opaque, out + n}
+		}
+		start, out, kept = f.end, out+n, kept+1
+	}
+	clear(p.frames[kept:]) // the part is used again, and would keep those calls alive
+	p.frames, p.buf = p.frames[:kept], p.buf[:out]
+}
+
+// drop frees the slot of a request that never left.
+func (c *Conn) drop(opaque uint32) {
+	s, room := c.slots.at(opaque), false
+	c.mu.Lock()
+	_, live := s.claim(opaque, slotFree, false)
+	if live {
+		s.call = nil
+	} else if s.orphanEnds(opaque) {
+		c.slots.orphans--
+		live = true
+	}
+	if live {
+		c.slots.give(opaque)
+		room = c.slots.room()
+	}
+	c.mu.Unlock()
+	if room {
+		c.h.Room(c)
+	}
 }
