@@ -289,8 +289,8 @@ func reasonsOf(t *testing.T, p provocation) map[string]bool {
 	return h.seen
 }
 
-// CB-10, D69: every reason that exists is met on some way through the client. UNKNOWN is none, and no code of the query
-// service is known to say that the buffer of transactions is full.
+// CB-10, D69: every reason that exists is met on some way through the client. UNKNOWN is not a reason, and no code of
+// the query service is known to say that the buffer of transactions is full.
 func TestEveryReasonIsMet_CB10_D69(t *testing.T) {
 	ways := provocations()
 	maps.Copy(ways, serviceProvocations())

@@ -12,8 +12,8 @@ import (
 	"github.com/couchcore/couchcore/mock"
 )
 
-// B28: a collection's id that the caller knows is used without asking. One that is none fails at once, unless there are
-// names that say which one it is now.
+// B28: a collection's id that the caller knows is used without asking. One that no collection has fails at once, unless
+// there are names that say which one it is now.
 func TestAnIDFromTheCaller_B28(t *testing.T) {
 	onCluster(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		path := kv.Common{Scope: "s", Collection: "c"}

@@ -139,7 +139,7 @@ type copyResult[R any] struct {
 
 // GetAllReplicas asks the active copy and every replica of a document, all at once, and gives what they answer as it
 // comes, at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the
-// reasons. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
+// reasons. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else.
 func GetAllReplicas(ctx context.Context, d Dispatcher, op GetReplicas) (*Replicas[GetResult], error) {
 	return allReplicas[GetResult](ctx, d, op)
 }

@@ -149,7 +149,7 @@ func decode[R any](c *call.Call, dec decoder[R], r *R) (err error) {
 	return err
 }
 
-// outcome makes the result of a call that has ended, or gives why there is none.
+// outcome makes the result of a call that has ended, or gives why it failed.
 func outcome[R any](c *call.Call, dec decoder[R], r *R) error {
 	if err := c.Outcome(); err != nil && !c.Absent(err) {
 		return err

@@ -130,7 +130,7 @@ func on[R any, O kv.Op[R]](name string, op O) subject {
 	return subject{name, func(ctx context.Context, d kv.Dispatcher) (any, error) { return kv.Do(ctx, d, op) }}
 }
 
-// encoded gives the operation's wire form, or why there is none.
+// encoded gives the operation's wire form, or its error.
 func (s subject) encoded(w call.Wire) (wire []byte, err error) {
 	f := newFake(nil)
 	f.answer = func(c *call.Call) {

@@ -15,7 +15,7 @@ import (
 func (g *Get) projects() bool { return len(g.Paths) > 0 || g.WithExpiry }
 
 // projectSpecs are the commands of a projecting read: the expiry and the flags as far as they are wanted, and the
-// paths, or the whole document when there are none or too many of them.
+// paths, or the whole document when it has none or too many of them.
 func (g *Get) projectSpecs() (specs []LookupSpec, whole bool) {
 	specs = make([]LookupSpec, 0, MaxPaths)
 	if g.WithExpiry {

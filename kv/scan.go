@@ -73,7 +73,7 @@ type Scanning struct {
 	closed bool
 }
 
-// Run starts the scan. It waits for the first cluster map with vbuckets, if there is none yet, and for nothing else.
+// Run starts the scan. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else.
 // The context is that of the whole scan. A caller that does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 	if t, ok := d.Runner().(call.ScanTimer); ok && s.Timeout == 0 {
@@ -172,7 +172,7 @@ func (r *Scanning) plan(l call.Layout) {
 	}
 }
 
-// take gives a vbucket of the node with the fewest scans. When there is none the worker leaves, and is told whether it
+// take gives a vbucket of the node with the fewest scans. Without one the worker leaves, and is told whether it
 // is the last: under the same lock, so that a vbucket which comes back meanwhile finds a worker.
 func (r *Scanning) take() (vb uint16, node int, ok, last bool) {
 	r.mu.Lock()

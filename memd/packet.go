@@ -117,7 +117,7 @@ func (e *EncodeError) Unwrap() error { return ErrEncode }
 func (m Magic) ext() bool { return m == MagicReqExt || m == MagicResExt }
 
 // AppendTo appends p's wire form to dst. MagicReq and MagicRes turn into their extended forms when there are
-// framing extras, and back when there are none, so the header always follows the content. dst comes back unchanged
+// framing extras, and back without any, so the header always follows the content. dst comes back unchanged
 // with an EncodeError when a length does not fit.
 func (p *Packet) AppendTo(dst []byte) ([]byte, error) {
 	m := p.Magic

@@ -269,7 +269,7 @@ func TestTheHistoryIsACopyInOrder_D85(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreReported_D86: an operation that is not retried is told to the observer, with the reason, whoever
+// TestRefusalsAreReported_D86: an operation that is not retried is told to the observer, with the reason, whatever
 // refused.
 func TestRefusalsAreReported_D86(t *testing.T) {
 	for _, c := range []struct {

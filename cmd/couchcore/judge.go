@@ -96,7 +96,7 @@ func (x *explanation) kind() string {
 	return ""
 }
 
-// unretried is the failure that it is when nothing is retried; nil when there is none.
+// unretried is the failure that it is when nothing is retried; or nil.
 func (x *explanation) unretried() error {
 	j, err := x.judgeAs(applied{strategy: dispatch.Strict}, &loaded{})
 	if err != nil || j.retried {

@@ -29,7 +29,7 @@ type Batcher interface {
 
 // Mapped is a Runner that knows where things are.
 type Mapped interface {
-	// AwaitMap gives the newest cluster map. While there is none that does, it waits for one as a call would, and fails
+	// AwaitMap gives the newest cluster map. While no map does, it waits for one as a call would, and fails
 	// as one would.
 	AwaitMap(ctx context.Context, w MapWait) (Layout, error)
 }

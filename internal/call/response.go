@@ -120,7 +120,7 @@ func (r *Response) CollectionID() uint32 { return r.of.Route.CollectionID }
 // Extras is the answer's extras, at most 24 bytes; it aliases r.
 func (r *Response) Extras() []byte { return r.extras[:r.extrasLen] }
 
-// Flags is the document's flags in the answer of a read, 0 when there are none.
+// Flags is the document's flags in the answer of a read, or 0.
 func (r *Response) Flags() uint32 {
 	if r.extrasLen < 4 {
 		return 0

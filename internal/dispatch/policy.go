@@ -13,7 +13,7 @@ import (
 
 // OpPolicy is what a retry policy has for an operation.
 type OpPolicy struct {
-	Strategy retry.Strategy // of calls that name none; nil is none
+	Strategy retry.Strategy // of calls that name none; nil means the cluster's
 	Pinned   bool           // Strategy also replaces one that the call names
 	Timeout  time.Duration  // of calls that name none; 0 is the default
 	Hedge    *call.Hedge    // of reads that name neither hedges nor a strategy; with Pinned also of those

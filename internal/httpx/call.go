@@ -345,8 +345,8 @@ func (k *call) notSent(since uint64, why retry.Reason, cause error) {
 	k.notSentFor(health.AnyService, since, why, cause)
 }
 
-// notSentFor is notSent where a condition of that bucket counts, because only the bucket's map would name a node: while
-// there is none, what keeps the bucket from being opened keeps the request from being sent.
+// notSentFor is notSent where a condition of that bucket counts, because only the bucket's map would name a node:
+// without it, what keeps the bucket from being opened keeps the request from being sent.
 func (k *call) notSentFor(bucket string, since uint64, why retry.Reason, cause error) {
 	if !k.state.NotSent() {
 		return

@@ -83,8 +83,8 @@ func loopbackOnly() (bool, error) {
 	return true, nil
 }
 
-// Program returns the path of an installed program and fails the test, naming the Debian package to install, if there
-// is none.
+// Program returns the path of an installed program and fails the test, naming the Debian package to install, if it is
+// missing.
 func Program(t testing.TB, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -193,7 +193,7 @@ func (n *Network) waits(d dialling) bool {
 	return !f.silent && l != nil && len(l.backlog)+l.coming >= maxBacklog
 }
 
-// connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nobody
+// connect makes a connection without telling the listener yet. It returns a channel to wait on instead while nothing
 // answers: the hosts are cut off from each other, too many connections wait to be accepted, or it is another dial's
 // turn.
 func (n *Network) connect(d dialling) (client, server *conn, ch <-chan struct{}, err error) {

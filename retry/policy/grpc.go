@@ -60,8 +60,8 @@ func grpcStatusOf(name string) *grpcStatus {
 	return nil
 }
 
-// write lists the reasons of a service that the status may stand for: of all services with "". It is empty when there
-// are none.
+// write lists the reasons of a service that the status may stand for: of all services with "". It is empty
+// without any.
 func (st *grpcStatus) write(s retry.Service) string {
 	var names []string
 	for _, why := range st.may {

@@ -3,7 +3,7 @@ package sqlpp
 import "strings"
 
 // each binds the names of bindings to the elements of their arrays, in step, until yield returns false. It returns
-// MISSING or NULL when an array is none, and otherwise true.
+// MISSING or NULL for an array that is not one, and otherwise true.
 func (r *run) each(binds []binding, s *scope, yield func(*scope) bool) any {
 	arrays := make([][]any, len(binds))
 	least := -1

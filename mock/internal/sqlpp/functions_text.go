@@ -150,7 +150,7 @@ func substring(args []any, base int64) any {
 
 const maxPattern = 1000
 
-// matches looks for a regular expression in a text; NULL for a pattern that is none.
+// matches looks for a regular expression in a text; NULL for a pattern that cannot be read.
 func (r *run) matches(s, pattern string) any {
 	re, known := r.cached[pattern].(*regexp.Regexp)
 	if !known {

@@ -144,7 +144,7 @@ func (p *parser) name() string {
 	return p.step().text
 }
 
-// alias is the name that may be next, with AS or without; "" when there is none.
+// alias is the name that may be next, with AS or without; "" without one.
 func (p *parser) alias() string {
 	if p.accept("AS") {
 		return p.name()

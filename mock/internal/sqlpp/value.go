@@ -121,7 +121,7 @@ func (r *run) names(o map[string]any) []string {
 	return slices.Sorted(maps.Keys(o))
 }
 
-// float is a number as a float64; 0 for what is none.
+// float is a number as a float64; 0 for another value.
 func float(v any) float64 {
 	switch v := v.(type) {
 	case int64:
