@@ -206,7 +206,7 @@ type LimitConfig struct {
 	// levels of the JSON of one row, or of one other part of such an answer; 0 means 8192, at most 9000
 	RowDepth int
 	Map      int // bytes of a cluster map; 0 means 16 MiB
-	MapDepth int // levels of its JSON; 0 means 64
+	MapDepth int // levels of its JSON; 0 means 128
 	ErrorMap int // bytes of a node's error map; 0 means 1 MiB
 	SRV      int // answers of one DNS SRV lookup that are used; 0 means 64
 }

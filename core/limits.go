@@ -31,7 +31,7 @@ var limits = []limit{
 	{"Limits.Packet", func(c *Config) *int { return &c.Limits.Packet }, memd.DefaultLimit, 64 * kib, gib},
 	{"Limits.Inflated", func(c *Config) *int { return &c.Limits.Inflated }, call.MaxInflated, 1, gib},
 	{"Limits.Map", func(c *Config) *int { return &c.Limits.Map }, 16 * mib, kib, gib},
-	{"Limits.MapDepth", func(c *Config) *int { return &c.Limits.MapDepth }, 64, 8, 10_000},
+	{"Limits.MapDepth", func(c *Config) *int { return &c.Limits.MapDepth }, 128, 8, 10_000},
 	{"Limits.ErrorMap", func(c *Config) *int { return &c.Limits.ErrorMap }, errormap.DefaultLimit, kib, gib},
 	{"Limits.Row", func(c *Config) *int { return &c.Limits.Row }, 64 * mib, 1, gib},
 	{

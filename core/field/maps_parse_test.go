@@ -74,7 +74,7 @@ func TestOddOptionalMembersDoNotRefuseAMap_D136(t *testing.T) {
 		"more replicas than there can be":      {change: memberChanged(`"numReplicas":0`, `"numReplicas":4`)},
 		"number of replicas as text":           {change: memberChanged(`"numReplicas":0`, `"numReplicas":"0"`)},
 		"forward map of another form":          {change: memberChanged(`"hashAlgorithm"`, `"vBucketMapForward":{},"hashAlgorithm"`)},
-		"unknown member, deep":                 {spec: extra(`"x":` + strings.Repeat("[", 50) + strings.Repeat("]", 50))},
+		"unknown member, deep":                 {spec: extra(`"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change == nil {

@@ -115,7 +115,7 @@ func readDocument(v value) (d document) {
 // It copies what it keeps of raw. The error is a *ParseError.
 func Parse(raw []byte, sourceHost string, o Options) (*Snapshot, error) {
 	if o.MaxDepth <= 0 {
-		o.MaxDepth = 64
+		o.MaxDepth = 128
 	}
 	sourceHost = unbracketed(sourceHost)
 	host := sourceHost
