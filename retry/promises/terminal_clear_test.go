@@ -181,15 +181,20 @@ func rewrite(text string) mock.Fault {
 	return mock.Rewrite(func(_, rep *memd.Packet) { rep.Value = []byte(text) })
 }
 
-// slowEnabled is a log handler whose Enabled takes a while for failed connections.
+// slowEnabled is a log handler whose Enabled takes delay once, for the first line that is asked about after it was set.
 type slowEnabled struct {
 	slog.Handler
 	delay atomic.Int64
+	slow  atomic.Bool // it is taking that long now
 }
 
 func (h *slowEnabled) Enabled(_ context.Context, level slog.Level) bool {
 	if level == slog.LevelInfo {
-		time.Sleep(time.Duration(h.delay.Load()))
+		if d := h.delay.Swap(0); d > 0 {
+			h.slow.Store(true)
+			time.Sleep(time.Duration(d))
+			h.slow.Store(false)
+		}
 	}
 	return false
 }
@@ -198,17 +203,23 @@ func (h *slowEnabled) Enabled(_ context.Context, level slog.Level) bool {
 func TestAConditionOfANodeThatHasLeftIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *mock.Cluster) {
 		h := &slowEnabled{Handler: slog.DiscardHandler}
-		h.delay.Store(int64(200 * time.Millisecond))
 		m.Inject(mock.Match{Nodes: []int{2}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
 			mock.Status(memd.StatusAuthError))
-		cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Log = slog.New(h) })
+		cl := client(t, m, func(cfg *core.Config) {
+			cfg.Observe.Log, cfg.Net.ReconnectMax = slog.New(h), 100*time.Millisecond
+		})
 		b := cl.Bucket("default")
-		time.Sleep(100 * time.Millisecond) // node 2 has refused, and the line about it is being asked about
+		time.Sleep(time.Second) // the others work, and only node 2 has lines to write
+		h.delay.Store(int64(5 * time.Second))
+		time.Sleep(time.Second)
+		require.True(t, h.slow.Load(), "node 2 has refused again, and the line about it is being asked about")
 		require.NoError(t, m.Failover(2))
+		time.Sleep(time.Second)
+		require.True(t, h.slow.Load())
 		time.Sleep(20 * time.Second)
+		require.False(t, h.slow.Load())
 		silence(m, 0)
 		silence(m, 1)
-		h.delay.Store(0)
 		m.Network().ResetAll()
 		time.Sleep(20 * time.Millisecond)
 		err := get(within(t, time.Second), b, "k")
