@@ -100,6 +100,10 @@ var edits = []edit{
 		"internal/httpsvc/statement.go", "InDoubt: s.InDoubt()}",
 		`InDoubt: s.InDoubt() && broken != "a statement executed in part just fails"}`,
 	},
+	{
+		"internal/httpsvc/statement.go", "e.InDoubt = s.Mutations > 0",
+		`e.InDoubt = s.Mutations > 0 && broken != "a statement executed in part just fails"`,
+	},
 	{"internal/dispatch/reconnect.go", "return b.starts.Wait()", `if broken == "what hangs up is connected to at once" { return 0 }; return b.starts.Wait()`},
 	{
 		"core/renew.go", "len(asked) >= w.b.c.cfg.KV.Connections {",
