@@ -49,7 +49,12 @@ func FuzzDecode(f *testing.F) {
 				if dt := memd.Datatype(datatype); dt&memd.DatatypeSnappy != 0 {
 					want, bad = call.Inflate(value, dt, 0)
 				}
-				if g, ok := res.(kv.GetResult); ok && (bad != nil || !bytes.Equal(g.Value, want)) {
+				switch g, ok := res.(kv.GetResult); {
+				case ok && g.Absent:
+					if memd.Status(status) != memd.StatusKeyNotFound || g.Value != nil {
+						t.Fatalf("%s: absent, with status %#x and value %q", op.name, status, g.Value)
+					}
+				case ok && (bad != nil || !bytes.Equal(g.Value, want)):
 					t.Fatalf("%s: another value", op.name)
 				}
 				continue
