@@ -69,7 +69,8 @@ func TestCloseNamesTheNodesThatItDoesNotWaitFor_D146(t *testing.T) {
 					require.NoError(t, err)
 				}
 				stuck.on.Store(true)
-				require.ErrorContains(t, closesLate(t, c), `bucket "default": not ended: `+addr+": context deadline exceeded")
+				want := `bucket "default": not ended: ` + addr + ": context deadline exceeded"
+				require.ErrorContains(t, closesLate(t, c), want)
 				close(stuck.end)
 			})
 		})
