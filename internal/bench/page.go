@@ -23,6 +23,38 @@ func (r *report) page() string {
 	r.pageHost(&b)
 	r.pageExtras(&b)
 	r.pageFailures(&b)
+	return wrapped(b.String())
+}
+
+const maxColumns = 120
+
+// wrapped breaks the lines of prose that are too long; what follows a bullet's first line is indented.
+func wrapped(page string) string {
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if len(line) <= maxColumns || line[0] == '|' {
+			b.WriteString(line)
+			continue
+		}
+		column, indent := 0, ""
+		if line[0] == '*' {
+			indent = "  "
+		}
+		for _, word := range strings.Fields(line) {
+			switch {
+			case column == 0:
+			case column+1+len(word) > maxColumns:
+				b.WriteString("\n" + indent)
+				column = len(indent)
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += len(word)
+		}
+		b.WriteByte('\n')
+	}
 	return b.String()
 }
 
