@@ -68,7 +68,7 @@ var rules = map[string]rule{
 	},
 	"mock": {
 		layer: 1, only: []string{
-			"memd", "mock/memnet", "mock/internal/services",
+			"memd", "mock/memnet", "mock/internal/management", "mock/internal/services",
 			"mock/internal/store", "mock/internal/subdoc", "mock/internal/trigger",
 		},
 		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"},
@@ -79,7 +79,8 @@ var rules = map[string]rule{
 		layer: 1, only: []string{"memd", "mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
 		never: []string{"testing", "os"},
 	},
-	"mock/internal/sqlpp": {layer: 1, never: []string{"testing", "net", "os", "log/slog"}},
+	"mock/internal/management": {layer: 1, never: []string{"testing", "os", "log/slog"}},
+	"mock/internal/sqlpp":      {layer: 1, never: []string{"testing", "net", "os", "log/slog"}},
 	"mock/internal/store": {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{
 		"testing",
 		"net", "sync", "os",
@@ -172,7 +173,7 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 	sideways := map[string][]string{
 		"retry/policy": {"retry"}, "retry/hedge": {"retry"},
 		"mock": {
-			"mock/memnet", "mock/internal/services", "mock/internal/store",
+			"mock/memnet", "mock/internal/management", "mock/internal/services", "mock/internal/store",
 			"mock/internal/subdoc", "mock/internal/trigger",
 		},
 		"mock/internal/services": {"mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/management"
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
@@ -13,13 +14,14 @@ import (
 type bucket struct {
 	name      string
 	uuid      string
-	replicas  int
+	replicas  int // of the maps; the settings' number is in force after the next rebalance
 	ephemeral bool
 	level     memd.DurabilityLevel // least durability of a write
 	lww       bool                 // conflicts are resolved by time
 	kind      string               // as bucketSettings has it
 	store     *store.Store
 
+	settings    management.BucketSettings
 	compression compression
 	scans       int           // range scans at present
 	scanLimit   int           // how many there may be, 0 for the usual number
@@ -51,10 +53,10 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 		return fmt.Errorf("mock: bucket %q exists", set.name)
 	}
 	b := &bucket{
-		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, level: set.level,
-		kind: set.kind, lww: set.lww, compression: set.compression,
+		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, kind: set.kind,
 		manifest: store.NewManifest(), pending: map[pendingKey]pendingState{},
 	}
+	b.apply(set.settingsOf())
 	if b.memcached() {
 		b.store = store.NewMemcached(maxNodes)
 	} else {

@@ -187,13 +187,16 @@ func (c *Cluster) CreateScope(bucketName, scope string) (id uint32, err error) {
 
 // DropScope removes a scope with its collections and their documents.
 func (c *Cluster) DropScope(bucketName, scope string) error {
-	return c.changeBucket(bucketName, func(b *bucket) error {
-		ids, err := b.manifest.DropScope(scope)
-		for _, id := range ids {
-			b.store.DropCollection(id)
-		}
-		return err
-	})
+	return c.changeBucket(bucketName, func(b *bucket) error { return b.dropScope(scope) })
+}
+
+// dropScope removes a scope. The caller holds the mutex.
+func (b *bucket) dropScope(scope string) error {
+	ids, err := b.manifest.DropScope(scope)
+	for _, id := range ids {
+		b.store.DropCollection(id)
+	}
+	return err
 }
 
 // CreateCollection adds a collection, and its scope if that does not exist, and returns the collection's id.
@@ -207,13 +210,16 @@ func (c *Cluster) CreateCollection(bucketName, scope, collection string) (id uin
 
 // DropCollection removes a collection with its documents.
 func (c *Cluster) DropCollection(bucketName, scope, collection string) error {
-	return c.changeBucket(bucketName, func(b *bucket) error {
-		id, err := b.manifest.DropCollection(scope, collection)
-		if err == nil {
-			b.store.DropCollection(id)
-		}
-		return err
-	})
+	return c.changeBucket(bucketName, func(b *bucket) error { return b.dropCollection(scope, collection) })
+}
+
+// dropCollection removes a collection. The caller holds the mutex.
+func (b *bucket) dropCollection(scope, collection string) error {
+	id, err := b.manifest.DropCollection(scope, collection)
+	if err == nil {
+		b.store.DropCollection(id)
+	}
+	return err
 }
 
 func (c *Cluster) changeBucket(name string, f func(*bucket) error) error {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/mock/internal/management"
 	"github.com/couchcore/couchcore/mock/internal/services"
 	"github.com/couchcore/couchcore/mock/internal/trigger"
 	"github.com/couchcore/couchcore/mock/memnet"
@@ -39,6 +40,7 @@ type Cluster struct {
 	watchers   atomic.Pointer[[]*watcher]
 	injections trigger.List[injection]
 	services   *services.State
+	management *management.State
 
 	// mu guards what follows, and every field of nodes, buckets, users and connections that says so. It is never held
 	// across I/O, a channel operation or a callback.
@@ -46,6 +48,7 @@ type Cluster struct {
 	closed       bool
 	nodes        []*Node
 	users        map[string]*user
+	builtIn      string // the administrator of the domain "admin"
 	buckets      map[string]*bucket
 	version      version
 	changed      chan struct{} // closed and replaced when version changes
@@ -56,8 +59,6 @@ type Cluster struct {
 	frameLog     []Frame
 	switches     switches
 	handlers     map[string]http.Handler // of the management ports, by prefix
-	accounts     map[string]account      // of users that were made or changed over HTTP
-	guarded      map[string]bool         // buckets, by uuid, that may not be flushed over HTTP
 }
 
 // Start builds a cluster for a test and closes it at the test's end. It ends the test if that fails.
@@ -88,10 +89,10 @@ func New(opts ...Option) (*Cluster, error) {
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
 		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
-		switches: newSwitches(),
-		handlers: map[string]http.Handler{}, accounts: map[string]account{}, guarded: map[string]bool{},
+		switches: newSwitches(), builtIn: firstAdministrator(set.users),
+		handlers: map[string]http.Handler{},
 	}
-	c.services = services.NewState(host{c}, set.views)
+	c.services, c.management = services.NewState(host{c}, set.views), management.NewState(manager{c})
 	if set.virtual {
 		c.net = memnet.New(memnet.Options{Latency: set.latency})
 	}

@@ -64,6 +64,13 @@ type nodeExtJSON struct {
 	Hostname    string         `json:"hostname"`
 	NodeUUID    string         `json:"nodeUUID"`
 	ServerGroup string         `json:"serverGroup"`
+
+	Alternate map[string]externalJSON `json:"alternateAddresses,omitempty"` // by network
+}
+
+type externalJSON struct {
+	Hostname string         `json:"hostname"`
+	Ports    map[string]int `json:"ports,omitempty"`
 }
 
 var bucketCapabilities = []string{
@@ -137,16 +144,23 @@ func (n *Node) ext(self bool) nodeExtJSON {
 			s[Service(i).String()+"SSL"] = portOf(n.addrs[i][1])
 		}
 	}
-	return nodeExtJSON{
+	out := nodeExtJSON{
 		Services: s, ThisNode: self, Hostname: n.host, NodeUUID: n.uuid, ServerGroup: n.group,
 	}
+	if n.external != nil {
+		out.Alternate = map[string]externalJSON{"external": {n.external.Hostname, n.external.Ports}}
+	}
+	return out
 }
+
+// servicePorts are the ports of the node's services, by the configuration's names.
+func (n *Node) servicePorts() map[string]int { return n.ext(false).Services }
 
 // bucketConfig is the part of the configuration that only buckets have.
 func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 	place := make([]int, len(c.nodes)) // where a node stands in the lists
 	j := &bucketJSON{
-		Name: b.name, UUID: b.uuid, NodeLocator: "vbucket", BucketType: "membase", StorageBackend: "couchstore",
+		Name: b.name, UUID: b.uuid, NodeLocator: "vbucket", BucketType: "membase", StorageBackend: b.settings.Backend,
 		NumVBuckets:           len(b.rows),
 		URI:                   "/pools/default/buckets/" + b.name + "?bucket_uuid=" + b.uuid,
 		StreamingURI:          "/pools/default/bucketsStreaming/" + b.name + "?bucket_uuid=" + b.uuid,
@@ -157,7 +171,7 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 		Map:                   &vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
 	}
 	if b.ephemeral {
-		j.BucketType, j.StorageBackend = "ephemeral", ""
+		j.BucketType = "ephemeral"
 	}
 	for i, n := range c.nodes {
 		place[i] = -1

@@ -29,7 +29,7 @@ func (rq *request) runDocAs(op memd.Opcode, o store.Op, done func(store.Result) 
 	}
 	o.Opcode, o.VBucket, o.Collection, o.Key, o.CAS = op, rq.vb, rq.cid, rq.key, rq.p.CAS
 	o.Node, o.Durability, o.PreserveTTL = rq.k.n.index, rq.level, rq.preserve
-	o.MaxTTL = rq.b.manifest.MaxTTL(rq.cid)
+	o.MaxTTL = rq.b.maxTTL(rq.cid)
 	res := rq.b.store.Apply(&o, c.now())
 	if res.Status != memd.StatusSuccess && !res.Shaped {
 		return reply{status: res.Status}

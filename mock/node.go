@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/couchcore/couchcore/mock/internal/management"
 )
 
 // membership is what the cluster's map says about a node.
@@ -26,7 +28,6 @@ type Node struct {
 	c     *Cluster
 	index int
 	uuid  string
-	group string // its server group
 
 	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the
 	// TLS ones without TLS.
@@ -41,9 +42,14 @@ type Node struct {
 	// Guarded by the cluster's mutex.
 	up     bool
 	member membership
+	group  string // its server group
 	ports  *ports
 	http   []*http.Server
 	conns  map[*conn]struct{}
+
+	failed   bool                 // failed over over HTTP, and not ejected or recovered since
+	recovery string               // how a failed node comes back with the next rebalance; empty when it does not
+	external *management.External // its address outside of its network, nil without one
 }
 
 // Index is the node's number, counted from 0.
@@ -76,7 +82,10 @@ func (n *Node) Connections() int {
 }
 
 // startNode adds a node and opens its ports. The cluster's map is not touched. Only one may run at a time.
-func (c *Cluster) startNode(m membership) error {
+func (c *Cluster) startNode(m membership) error { return c.startNodeAs(m, nil, "") }
+
+// startNodeAs is startNode for a node with services and a server group that may differ from the options.
+func (c *Cluster) startNodeAs(m membership, runs *[serviceCount]bool, group string) error {
 	c.mu.Lock()
 	n := &Node{
 		c: c, index: len(c.nodes), uuid: newUUID(), group: c.set.group(len(c.nodes)), member: m,
@@ -86,7 +95,12 @@ func (c *Cluster) startNode(m membership) error {
 	if n.index >= maxNodes {
 		return fmt.Errorf("mock: more than %d nodes", maxNodes)
 	}
-	n.host, n.runs = "127.0.0.1", c.set.servicesOf(n.index)
+	if group != "" {
+		n.group = group
+	}
+	if n.host, n.runs = "127.0.0.1", c.set.servicesOf(n.index); runs != nil {
+		n.runs = *runs
+	}
 	if c.net != nil {
 		n.host = fmt.Sprintf("10.0.0.%d", n.index+1)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/management"
 	"github.com/couchcore/couchcore/mock/internal/subdoc"
 )
 
@@ -73,7 +74,8 @@ type bucketSettings struct {
 	lww      bool
 
 	compression compression
-	unknown     string // what an option did not understand
+	unknown     string                     // what an option did not understand
+	full        *management.BucketSettings // all settings, of a bucket that is made over HTTP
 }
 
 // Nodes sets how many nodes the cluster starts with: 1 to 64, one unless told.
@@ -281,9 +283,10 @@ func (s *settings) complete(b *bucketSettings) error {
 type user struct {
 	name, password string
 	admin          bool
-	external       bool // in a directory elsewhere
-	reads          bool // documents, and changes none
-	buckets        map[string]bool
+	external       bool            // in a directory elsewhere
+	reads          bool            // documents, and changes none
+	looks          bool            // reads all that management shows, and changes nothing
+	buckets        map[string]bool // "*" is all of them
 }
 
 func newUser(name, password string, buckets []string) *user {
@@ -294,4 +297,4 @@ func newUser(name, password string, buckets []string) *user {
 	return u
 }
 
-func (u *user) may(bucket string) bool { return u.admin || u.buckets[bucket] }
+func (u *user) may(bucket string) bool { return u.admin || u.buckets[bucket] || u.buckets["*"] }

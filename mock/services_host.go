@@ -72,7 +72,7 @@ func (h host) Apply(name string, o *store.Op) store.Result {
 			o.VBucket = VBucketOf(o.Key, len(b.rows))
 			o.Node = b.rows[o.VBucket][0]
 		}
-		o.MaxTTL = b.manifest.MaxTTL(o.Collection)
+		o.MaxTTL = b.maxTTL(o.Collection)
 		res = b.store.Apply(o, h.c.now())
 	})
 	return res

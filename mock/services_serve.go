@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"context"
 	"crypto/subtle"
 	"encoding/base64"
 	"log/slog"
@@ -19,11 +18,7 @@ func (n *Node) httpServer(s Service) *http.Server {
 	h := &http.Server{
 		ReadHeaderTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
-	var management http.Handler
-	if s == ManagementService {
-		management = n.managementMux()
-	}
-	h.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.serveService(s, management, w, r) })
+	h.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.serveService(s, w, r) })
 	h.ConnState = func(nc net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
@@ -43,7 +38,7 @@ func (n *Node) httpServer(s Service) *http.Server {
 }
 
 // serveService answers one request to a service.
-func (n *Node) serveService(s Service, management http.Handler, w http.ResponseWriter, r *http.Request) {
+func (n *Node) serveService(s Service, w http.ResponseWriter, r *http.Request) {
 	rq, status := services.Receive(n.index, s, r)
 	if rq == nil {
 		http.Error(w, http.StatusText(status), status)
@@ -54,10 +49,12 @@ func (n *Node) serveService(s Service, management http.Handler, w http.ResponseW
 	switch {
 	case rq.IsPing():
 		x.Pong()
-	case u == nil:
+	case u == nil && !(s == ManagementService && n.c.openPath(r)):
 		x.Refuse()
 	case s == ManagementService:
-		x.Manage(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)), management)
+		x.Manage(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n.c.management.Serve(w, r, n.index, n.c.caller(u))
+		}))
 	default:
 		x.Serve()
 	}

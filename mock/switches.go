@@ -136,7 +136,9 @@ func (c *Cluster) SetCompression(name, mode string) error {
 	if !ok {
 		return fmt.Errorf("mock: unknown compression mode %q", mode)
 	}
-	return c.withBucket(name, func(b *bucket) { b.compression = m })
+	return c.withBucket(name, func(b *bucket) {
+		b.compression, b.settings.CompressionMode = m, mode
+	})
 }
 
 // SetSuspended makes a node silent: it accepts connections, takes their requests and does nothing, until it is told

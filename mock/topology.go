@@ -133,6 +133,7 @@ func (c *Cluster) Respawn(node int) error {
 		if n.member == memberOut {
 			n.member = memberAdded
 		}
+		n.failed, n.recovery = false, ""
 		return nil
 	})
 }
@@ -140,13 +141,16 @@ func (c *Cluster) Respawn(node int) error {
 // AddNode starts a new node and returns its number. The configuration lists it at once, as a node without a place in
 // the vbucket maps; Rebalance gives it vbuckets. It returns -1 when no port can be opened, or the cluster is closed or
 // has 64 nodes.
-func (c *Cluster) AddNode() int {
+func (c *Cluster) AddNode() int { return c.addNode(nil, "") }
+
+// addNode is AddNode for a node with services and a server group that may differ from the options.
+func (c *Cluster) addNode(runs *[serviceCount]bool, group string) int {
 	release, err := c.exclusively()
 	if err != nil {
 		return -1
 	}
 	defer release()
-	if err := c.startNode(memberAdded); err != nil {
+	if err := c.startNodeAs(memberAdded, runs, group); err != nil {
 		return -1
 	}
 	var index int
@@ -169,15 +173,16 @@ func (c *Cluster) RemoveNode(node int) error {
 	if err != nil {
 		return err
 	}
-	return c.rebalance(n)
+	return c.rebalance(node)
 }
 
 // Rebalance spreads the vbuckets of every bucket evenly over the nodes, those added included. It publishes the goal as
 // the forward map, then moves the vbuckets in several steps with a revision each, and at last withdraws the forward
 // map.
-func (c *Cluster) Rebalance() error { return c.rebalance(nil) }
+func (c *Cluster) Rebalance() error { return c.rebalance() }
 
-func (c *Cluster) rebalance(leaving *Node) error {
+// rebalance is Rebalance with nodes that leave the cluster.
+func (c *Cluster) rebalance(leaving ...int) error {
 	release, err := c.exclusively()
 	if err != nil {
 		return err
@@ -185,15 +190,16 @@ func (c *Cluster) rebalance(leaving *Node) error {
 	defer release()
 	err = c.change(func() error {
 		for _, n := range c.nodes {
-			if n.member == memberAdded && n != leaving {
+			if n.member == memberAdded && !slices.Contains(leaving, n.index) {
 				n.member = memberActive
 			}
 		}
-		goal := slices.DeleteFunc(c.active(), func(i int) bool { return leaving != nil && i == leaving.index })
+		goal := slices.DeleteFunc(c.active(), func(i int) bool { return slices.Contains(leaving, i) })
 		if len(goal) == 0 {
 			return fmt.Errorf("mock: no node is left to hold the vbuckets")
 		}
 		for _, b := range c.buckets {
+			b.replicas = b.settings.Replicas
 			b.forward = spread(goal, len(b.rows), b.replicas)
 		}
 		return nil
@@ -210,8 +216,9 @@ func (c *Cluster) rebalance(leaving *Node) error {
 		for _, b := range c.buckets {
 			b.forward = nil
 		}
-		if leaving != nil {
-			leaving.member = memberOut
+		for _, i := range leaving {
+			n := c.nodes[i]
+			n.member, n.failed, n.recovery = memberOut, false, ""
 		}
 		return nil
 	})

@@ -46,6 +46,23 @@ func (s *Store) Documents(now time.Time) []Document {
 	return ds
 }
 
+// Usage is how many documents there are, and how many bytes their values have.
+func (s *Store) Usage(now time.Time) (documents, bytes int) {
+	for i := range s.vbs {
+		c := s.vbs[i].active(now)
+		if c == nil {
+			continue
+		}
+		for _, d := range c.docs {
+			if d.live(now) {
+				documents++
+				bytes += len(d.value)
+			}
+		}
+	}
+	return documents, bytes
+}
+
 func (d *doc) document(id docID, vb uint16, node int, now time.Time) Document {
 	return Document{
 		Node: node, VBucket: vb, Collection: id.cid, Key: id.key, Value: d.value, Flags: d.flags, Datatype: d.datatype,

@@ -33,11 +33,34 @@ type Scope struct {
 }
 
 // Collection is one collection. MaxTTL is how many seconds its documents live at most: 0 for any number, -1 for never
-// expiring.
+// expiring. History says that the bucket keeps older versions of its documents, in name only.
 type Collection struct {
-	Name   string
-	ID     uint32
-	MaxTTL int32
+	Name    string
+	ID      uint32
+	MaxTTL  int32
+	History bool
+}
+
+// ManifestError says why a manifest stays as it is, in the words of ns_server (menelaus_web_collections.erl).
+type ManifestError struct {
+	Text    string
+	Missing bool // what was to be changed does not exist
+}
+
+func (e *ManifestError) Error() string { return "mock: " + e.Text }
+
+func refused(format string, args ...any) error {
+	return &ManifestError{Text: fmt.Sprintf(format, args...)}
+}
+
+func noScope(name string) error {
+	return &ManifestError{Text: fmt.Sprintf("Scope with name %q is not found", name), Missing: true}
+}
+
+func noCollection(scope, name string) error {
+	return &ManifestError{
+		Text: fmt.Sprintf("Collection with name %q in scope %q is not found", name, scope), Missing: true,
+	}
 }
 
 // NewManifest has the default scope with the default collection.
@@ -102,7 +125,7 @@ func checkName(name string) error {
 			r))
 	}
 	if !ok {
-		return fmt.Errorf("mock: %q is not a valid name of a scope or a collection", name)
+		return refused("%q is not a valid name of a scope or a collection", name)
 	}
 	return nil
 }
@@ -113,7 +136,7 @@ func (m *Manifest) AddScope(name string) (uint32, error) {
 		return 0, err
 	}
 	if m.Scope(name) != nil {
-		return 0, fmt.Errorf("mock: scope %q exists", name)
+		return 0, refused("Scope with name %q already exists", name)
 	}
 	id := m.nextScope
 	m.nextScope++
@@ -126,16 +149,17 @@ func (m *Manifest) AddScope(name string) (uint32, error) {
 func (m *Manifest) AddCollection(scope, name string, maxTTL int32) (uint32, error) {
 	s := m.Scope(scope)
 	if s == nil {
-		return 0, fmt.Errorf("mock: no scope %q", scope)
+		return 0, noScope(scope)
 	}
 	if err := checkName(name); err != nil && (scope != DefaultName || name != DefaultName) {
 		return 0, err
 	}
 	if s.Collection(name) != nil {
-		return 0, fmt.Errorf("mock: collection %q exists in scope %q", name, scope)
+		return 0, refused("Collection with name %q in scope %q already exists", name, scope)
 	}
 	if scope == DefaultName && name == DefaultName {
-		return 0, fmt.Errorf("mock: the default collection does not come back")
+		return 0, refused("Cannot create _default collection in scope %q. Creation of _default collection is not "+
+			"allowed.", scope)
 	}
 	id := m.nextCollection
 	m.nextCollection++
@@ -157,8 +181,11 @@ func (m *Manifest) Ensure(scope, name string) (uint32, error) {
 // DropScope removes a scope and returns the ids of the collections that went with it.
 func (m *Manifest) DropScope(name string) ([]uint32, error) {
 	s := m.Scope(name)
-	if s == nil || name == DefaultName {
-		return nil, fmt.Errorf("mock: scope %q cannot be dropped", name)
+	if name == DefaultName {
+		return nil, refused("Deleting _default scope is not allowed")
+	}
+	if s == nil {
+		return nil, noScope(name)
 	}
 	var ids []uint32
 	for _, c := range s.Collections {
@@ -172,13 +199,31 @@ func (m *Manifest) DropScope(name string) ([]uint32, error) {
 // DropCollection removes a collection and returns its id.
 func (m *Manifest) DropCollection(scope, name string) (uint32, error) {
 	s := m.Scope(scope)
-	if s == nil || s.Collection(name) == nil {
-		return 0, fmt.Errorf("mock: no collection %q in scope %q", name, scope)
+	if s == nil {
+		return 0, noScope(scope)
+	}
+	if s.Collection(name) == nil {
+		return 0, noCollection(scope, name)
 	}
 	id := s.Collection(name).ID
 	s.Collections = slices.DeleteFunc(s.Collections, func(c Collection) bool { return c.Name == name })
 	m.UID++
 	return id, nil
+}
+
+// Modify changes a collection.
+func (m *Manifest) Modify(scope, name string, change func(*Collection)) error {
+	s := m.Scope(scope)
+	if s == nil {
+		return noScope(scope)
+	}
+	c := s.Collection(name)
+	if c == nil {
+		return noCollection(scope, name)
+	}
+	change(c)
+	m.UID++
+	return nil
 }
 
 // manifestJSON is the form in which nodes hand the manifest out. Ids are hex without a prefix.
@@ -194,9 +239,10 @@ type scopeJSON struct {
 }
 
 type collectionJSON struct {
-	Name   string `json:"name"`
-	UID    string `json:"uid"`
-	MaxTTL int32  `json:"maxTTL,omitempty"`
+	Name    string `json:"name"`
+	UID     string `json:"uid"`
+	MaxTTL  int32  `json:"maxTTL,omitempty"`
+	History bool   `json:"history,omitempty"`
 }
 
 // JSON is the manifest as nodes hand it out.
@@ -206,7 +252,7 @@ func (m *Manifest) JSON() []byte {
 	for _, s := range m.Scopes {
 		sj := scopeJSON{Name: s.Name, UID: hex(uint64(s.ID)), Collections: []collectionJSON{}}
 		for _, c := range s.Collections {
-			sj.Collections = append(sj.Collections, collectionJSON{c.Name, hex(uint64(c.ID)), c.MaxTTL})
+			sj.Collections = append(sj.Collections, collectionJSON{c.Name, hex(uint64(c.ID)), c.MaxTTL, c.History})
 		}
 		out.Scopes = append(out.Scopes, sj)
 	}

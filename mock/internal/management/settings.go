@@ -1,0 +1,144 @@
+package management
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+)
+
+// page is a path with settings: GET answers all of them, POST writes those of a form.
+type page struct {
+	path        string
+	read, write string // permissions; without a write one nothing can be written
+	settings    []setting
+	required    []string
+	// answers says that a POST is answered with all settings, and not with nothing.
+	answers bool
+	// loose takes settings that are in no row, as texts, numbers or truth values.
+	loose bool
+	json  bool // a POST has a JSON object
+}
+
+// setting is one of a page. Without a check it can be read only.
+type setting struct {
+	name  string
+	first any
+	check check
+}
+
+func (p *page) defaults() object {
+	out := object{}
+	for _, s := range p.settings {
+		if s.first != nil {
+			out[s.name] = s.first
+		}
+	}
+	return out
+}
+
+// pageRoutes are the rows of the table for all pages.
+func pageRoutes() []route {
+	var out []route
+	for i := range pages {
+		p := &pages[i]
+		out = append(out, route{http.MethodGet, p.path, p.read, func(x *call) { x.send(x.s.page(p.path)) }})
+		if p.write != "" {
+			out = append(out, route{http.MethodPost, p.path, p.write, func(x *call) { x.writePage(p) }})
+		}
+	}
+	return out
+}
+
+// writePage changes settings: all of the form, or none when one is wrong.
+func (x *call) writePage(p *page) {
+	values, errs := object{}, fields{}
+	if p.json {
+		if !x.body(&values) {
+			return
+		}
+	} else {
+		values, errs = p.parse(x)
+	}
+	switch {
+	case len(errs) > 0:
+		x.wrong(errs)
+		return
+	case x.justValidate():
+		x.send(object{"errors": object{}})
+		return
+	}
+	x.s.mu.Lock()
+	next := maps.Clone(x.s.pages[p.path])
+	maps.Copy(next, values)
+	x.s.pages[p.path] = next
+	x.s.mu.Unlock()
+	if p.answers {
+		x.send(next)
+		return
+	}
+	x.done()
+}
+
+// parse checks the fields of a form.
+func (p *page) parse(x *call) (object, fields) {
+	values, errs := object{}, fields{}
+	for _, name := range p.required {
+		if _, ok := x.given(name); !ok {
+			errs[name] = mustBeSupplied
+		}
+	}
+	for name := range x.form {
+		text := x.form.Get(name)
+		check := p.check(name)
+		if check == nil {
+			errs[name] = unsupportedKey
+			continue
+		}
+		v, wrong := check(text)
+		if wrong != "" {
+			errs[name] = wrong
+			continue
+		}
+		put(values, name, v)
+	}
+	return values, errs
+}
+
+// check is how a setting is read from a form, nil for one that cannot be written.
+func (p *page) check(name string) check {
+	for _, s := range p.settings {
+		if s.name == name {
+			return s.check
+		}
+	}
+	if p.loose {
+		return looseValue
+	}
+	return nil
+}
+
+// looseValue takes anything: a truth value, a number, or else a text.
+func looseValue(text string) (any, string) {
+	if v, wrong := isBool(text); wrong == "" {
+		return v, ""
+	}
+	if v, wrong := anyInt(text); wrong == "" {
+		return v, ""
+	}
+	return text, ""
+}
+
+// put sets a value. A name of the form "a[b]" is the member b of the object a.
+func put(o object, name string, v any) {
+	outer, inner, nested := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+	if !nested {
+		o[name] = v
+		return
+	}
+	inside, ok := o[outer].(object)
+	if !ok {
+		inside = object{}
+	}
+	inside[inner] = v
+	o[outer] = inside
+}
