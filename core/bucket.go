@@ -81,6 +81,13 @@ type Layout interface {
 	ServerGroup(node int) string
 	// Capability says whether the bucket has a capability; known is false when the map lists none at all.
 	Capability(name string) (has, known bool)
+	// Version is the map's epoch and revision, as in Map.
+	Version() (epoch, rev int64)
+	// BucketUUID is the uuid of the bucket, which is another one when it was deleted and created again; "" when the map
+	// does not say.
+	BucketUUID() string
+	// Cluster is the uuid and the name of the cluster, each "" when the map does not say.
+	Cluster() (uuid, name string)
 }
 
 // Layout gives the newest cluster map. Before the first it waits for it as a call would, and fails as one would.
@@ -113,6 +120,9 @@ type Map struct {
 	VBuckets   int
 	Replicas   int
 	Nodes      []string // the addresses of the nodes that can be reached, in the map's order
+
+	BucketUUID               string // "" when the map does not say, as the next two
+	ClusterUUID, ClusterName string
 }
 
 // Map gives the newest cluster map; false before the first.
@@ -121,7 +131,10 @@ func (b *Bucket) Map() (Map, bool) {
 	if s == nil {
 		return Map{}, false
 	}
-	m := Map{Epoch: s.Epoch, Rev: int64(min(s.Rev, math.MaxInt64)), VBuckets: s.NumVBuckets(), Replicas: s.Replicas}
+	m := Map{
+		Epoch: s.Epoch, Rev: int64(min(s.Rev, math.MaxInt64)), VBuckets: s.NumVBuckets(), Replicas: s.Replicas,
+		BucketUUID: s.UUID, ClusterUUID: s.ClusterUUID, ClusterName: s.ClusterName,
+	}
 	for _, i := range b.router.Nodes() {
 		m.Nodes = append(m.Nodes, b.router.Address(i))
 	}

@@ -26,6 +26,13 @@ func (c *Cluster) newQueries() *query.Service {
 	return query.NewService(query.ServiceOptions{Supports: c.supports("n1ql")})
 }
 
+// Capability says whether a service of the cluster has a capability, by the newest cluster map: as in "search" and
+// "vectorSearch". The names of services are those of cluster maps: query is "n1ql", search "search". known is false
+// while no map lists any.
+func (c *Cluster) Capability(service, name string) (has, known bool) {
+	return c.supports(service)(name)
+}
+
 // supports says whether the newest map lists a capability of a service, by the service's name in the map.
 func (c *Cluster) supports(service string) func(capability string) (has, known bool) {
 	return func(capability string) (has, known bool) {

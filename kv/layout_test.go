@@ -53,6 +53,10 @@ func (l *fakeLayout) ServerGroup(node int) string {
 	return l.groups[node]
 }
 
+func (l *fakeLayout) Version() (epoch, rev int64)  { return 1, 1 }
+func (l *fakeLayout) BucketUUID() string           { return "" }
+func (l *fakeLayout) Cluster() (uuid, name string) { return "", "" }
+
 func (l *fakeLayout) Capability(name string) (has, known bool) { return l.caps[name], l.caps != nil }
 
 // topo is a fake dispatcher that knows where things are.

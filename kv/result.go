@@ -38,6 +38,14 @@ func (r Result) Connection() string {
 	return r.facts.Via.Local
 }
 
+// LocalAddr is the address of this end of that connection.
+func (r Result) LocalAddr() string {
+	if r.facts.Via == nil {
+		return ""
+	}
+	return r.facts.Via.LocalAddr
+}
+
 // RetryInfo says how the call came to its answer; it is zero when nothing was retried.
 func (r Result) RetryInfo() retry.Info {
 	if r.facts.Retry == nil {

@@ -89,9 +89,10 @@ type use struct {
 
 // Via is a connection as results and errors name it. It does not change.
 type Via struct {
-	Endpoint string // the node's address
-	Local    string // the connection's own id
-	Bucket   string // that it is for
+	Endpoint  string // the node's address
+	Local     string // the connection's own id
+	LocalAddr string // this end's address
+	Bucket    string // that it is for
 }
 
 // SetVia says which connection carries the call's current attempt.

@@ -30,12 +30,17 @@ type Error struct {
 	Context     string
 	Ref         string
 
-	Endpoint string // the node of the last attempt, "" when there was none
-	Opaque   uint32
-	Elapsed  time.Duration
-	Stage    string     // what the call was waiting for when it timed out or was canceled
-	InDoubt  bool       // the server may have applied it
-	Retry    retry.Info // attempts, reasons, time waited
+	// CollectionID is the id that the last attempt named, 0 in the default collection.
+	CollectionID uint32
+
+	Endpoint   string // the node of the last attempt, "" when there was none
+	Connection string // that the last attempt was sent on, as a result's Connection names it; "" when there was none
+	LocalAddr  string // this end of the connection
+	Opaque     uint32
+	Elapsed    time.Duration
+	Stage      string     // what the call was waiting for when it timed out or was canceled
+	InDoubt    bool       // the server may have applied it
+	Retry      retry.Info // attempts, reasons, time waited
 
 	Err   error // what kind of failure this is
 	Cause error // what the last attempt met; nil when Err says it all
@@ -68,7 +73,7 @@ func (e *Error) RetryInfo() retry.Info { return e.Retry }
 // FactsOf are what a result says that is made of a failure, where that is an answer to the caller: a missing document,
 // say.
 func FactsOf(e *Error) Facts {
-	f := Facts{Via: &Via{Endpoint: e.Endpoint}}
+	f := Facts{Via: &Via{Endpoint: e.Endpoint, Local: e.Connection, LocalAddr: e.LocalAddr}}
 	if e.Retry.Stage != retry.StageNone {
 		f.Retry = &e.Retry
 	}
@@ -217,12 +222,20 @@ func (e *Error) Kind() string {
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
 		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
-		Endpoint: c.Endpoint(), Opaque: c.Route.Opaque, Err: kind,
+		CollectionID: c.Route.CollectionID, Opaque: c.Route.Opaque, Err: kind,
 	}
+	e.on(c.via)
 	if began := c.began(); !began.IsZero() {
 		e.Elapsed = time.Since(began)
 	}
 	return e
+}
+
+// on says which connection carried the attempt; nil says that none did.
+func (e *Error) on(v *Via) {
+	if v != nil {
+		e.Endpoint, e.Connection, e.LocalAddr = v.Endpoint, v.Local, v.LocalAddr
+	}
 }
 
 const maxErrorBody = 64 << 10
@@ -378,7 +391,8 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description
 		e.Context, e.Ref = se.Context, se.Ref
 		if se.Endpoint != "" {
-			e.Endpoint, e.Opaque = se.Endpoint, se.Opaque
+			e.Endpoint, e.Connection, e.LocalAddr, e.Opaque = se.Endpoint, se.Connection, se.LocalAddr, se.Opaque
+			e.CollectionID = se.CollectionID
 		}
 	}
 	return e

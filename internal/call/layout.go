@@ -16,6 +16,9 @@ type Layout interface {
 	DataNodes() []int
 	ServerGroup(node int) string
 	Capability(name string) (has, known bool)
+	Version() (epoch, rev int64)
+	BucketUUID() string
+	Cluster() (uuid, name string)
 }
 
 // Capabilities of a bucket, by their names in the cluster map.

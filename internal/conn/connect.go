@@ -50,7 +50,7 @@ func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
 	if c.slots.max <= 0 {
 		c.slots.max = 32768
 	}
-	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, Bucket: o.Bucket}
+	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, LocalAddr: c.info.Local, Bucket: o.Bucket}
 	c.writer = writer{
 		wire: call.Wire{Features: c.info.Features, Via: via}, limit: o.WriteTimeout, backlog: c.backlog,
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"math"
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/topology"
@@ -13,6 +14,14 @@ import (
 type layout struct{ pk *picker }
 
 var _ call.Layout = layout{}
+
+func (l layout) Version() (epoch, rev int64) {
+	return l.pk.snap.Epoch, int64(min(l.pk.snap.Rev, math.MaxInt64))
+}
+
+func (l layout) BucketUUID() string { return l.pk.snap.UUID }
+
+func (l layout) Cluster() (uuid, name string) { return l.pk.snap.ClusterUUID, l.pk.snap.ClusterName }
 
 func (l layout) NumVBuckets() int          { return l.pk.snap.NumVBuckets() }
 func (l layout) NumReplicas() int          { return l.pk.snap.Replicas }
