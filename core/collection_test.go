@@ -50,7 +50,7 @@ func TestACollectionIsWhereItsOperationsGo(t *testing.T) {
 		}
 		hedged := kv.Get{Key: key, Hedge: &kv.Hedge{MaxAttempts: 2, Delay: time.Second}}
 		require.Equal(t, "in users", value(users, hedged))
-		copied, err := kv.GetAnyReplica(ctx(t), users, kv.GetReplicas{Key: key})
+		copied, err := kv.GetAnyReplica(ctx(t), users, kv.GetReplica{Key: key})
 		require.NoError(t, err)
 		require.Equal(t, "in users", string(copied.Value))
 		_, err = kv.Do(ctx(t), users, kv.Unlock{Key: key, CAS: 1})

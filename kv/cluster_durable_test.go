@@ -145,7 +145,7 @@ func TestServerGroupsOnACluster(t *testing.T) {
 		b := c.Bucket("default")
 		insert(t, b, kv.Common{}, "k", "1")
 		for group, want := range map[string]int{"": 3, "a": 1, "b": 2, "c": 0} {
-			s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplicas{Key: []byte("k"), ServerGroup: group})
+			s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplica{Key: []byte("k"), ServerGroup: group})
 			require.NoError(t, err)
 			n := 0
 			for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
@@ -156,7 +156,7 @@ func TestServerGroupsOnACluster(t *testing.T) {
 			}
 			require.Equal(t, want, n, group)
 		}
-		_, err = kv.GetAnyReplica(testContext(t), b, kv.GetReplicas{Key: []byte("k"), ServerGroup: "c"})
+		_, err = kv.GetAnyReplica(testContext(t), b, kv.GetReplica{Key: []byte("k"), ServerGroup: "c"})
 		require.ErrorIs(t, err, cberr.DocumentUnretrievable)
 	})
 }

@@ -48,7 +48,7 @@ func TestABucketWhoseMapIsStillEmpty_D12(t *testing.T) {
 		for _, run := range []func() error{
 			func() error { return discard(kv.Do(testContext(t), b, kv.Get{Key: []byte("k")})) },
 			func() error { return discard(kv.Do(testContext(t), b, kv.GetFailoverLog{VBucket: 15})) },
-			func() error { return discard(kv.GetAnyReplica(testContext(t), b, kv.GetReplicas{Key: []byte("k")})) },
+			func() error { return discard(kv.GetAnyReplica(testContext(t), b, kv.GetReplica{Key: []byte("k")})) },
 			func() error {
 				run, err := kv.Scan{}.Run(testContext(t), b)
 				if err != nil {

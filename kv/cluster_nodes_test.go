@@ -23,7 +23,7 @@ func TestCopiesOnACluster(t *testing.T) {
 		for _, c := range places {
 			insert(t, b, c, "k", `{"a":1}`)
 			time.Sleep(time.Second) // replicated
-			s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplicas{Common: c, Key: []byte("k")})
+			s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplica{Common: c, Key: []byte("k")})
 			require.NoError(t, err)
 			nodes, replicas := map[string]bool{}, 0
 			for r, ok := s.Next(t.Context()); ok; r, ok = s.Next(t.Context()) {
@@ -36,10 +36,10 @@ func TestCopiesOnACluster(t *testing.T) {
 			require.NoError(t, s.Err())
 			require.Len(t, nodes, 3)
 			require.Equal(t, 2, replicas)
-			any1, err := kv.GetAnyReplica(testContext(t), b, kv.GetReplicas{Common: c, Key: []byte("k")})
+			any1, err := kv.GetAnyReplica(testContext(t), b, kv.GetReplica{Common: c, Key: []byte("k")})
 			require.NoError(t, err)
 			require.Equal(t, `{"a":1}`, string(any1.Value))
-			look := kv.LookupInReplicas{Common: c, Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
+			look := kv.LookupIn{Common: c, Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
 			ls, err := kv.LookupInAllReplicas(testContext(t), b, look)
 			require.NoError(t, err)
 			n := 0
@@ -48,7 +48,7 @@ func TestCopiesOnACluster(t *testing.T) {
 				n++
 			}
 			require.Equal(t, 3, n)
-			_, err = kv.GetAnyReplica(testContext(t), b, kv.GetReplicas{Common: c, Key: []byte("missing")})
+			_, err = kv.GetAnyReplica(testContext(t), b, kv.GetReplica{Common: c, Key: []byte("missing")})
 			require.ErrorIs(t, err, cberr.DocumentUnretrievable)
 		}
 		one, err := kv.Do(testContext(t), b, kv.GetReplica{Key: []byte("k"), Replica: 2})
@@ -79,7 +79,7 @@ func TestAReplicaThatLeavesMidway_D104(t *testing.T) {
 		}
 		in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetReplica}}, mock.Delay(time.Second))
 		began := time.Now()
-		s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplicas{
+		s, err := kv.GetAllReplicas(testContext(t), b, kv.GetReplica{
 			Common: kv.Common{Timeout: 5 * time.Second},
 			Key:    []byte("k"),
 		})

@@ -121,7 +121,7 @@ func TestScansOnACluster_B64(t *testing.T) {
 				Start: []byte("k0010"), ExcludeStart: true, End: []byte("k0020"), ExcludeEnd: true,
 			}}))
 			sample := scanned(t, b, kv.Scan{
-				Common: c, Sampling: &kv.ScanSampling{Samples: 20, Seed: 3},
+				Common: c, Samples: 20, Seed: 3,
 				KeysOnly: true,
 			})
 			require.Len(t, sample, 20)

@@ -210,8 +210,6 @@ func set(t *testing.T, v reflect.Value, f reflect.StructField) {
 		v.Set(reflect.ValueOf(kv.RangeScan{VBucket: 9}))
 	case *kv.ScanRange:
 		v.Set(reflect.ValueOf(&kv.ScanRange{Start: []byte("q")}))
-	case *kv.ScanSampling:
-		v.Set(reflect.ValueOf(&kv.ScanSampling{Samples: 1}))
 	case kv.MutationToken:
 		v.Set(reflect.ValueOf(kv.MutationToken{UUID: 1}))
 	case memd.Datatype:
@@ -253,7 +251,6 @@ func TestKeysAreComparableValues_D108(t *testing.T) {
 		call.Compression{},
 		call.Disposition{},
 		call.Wire{},
-		kv.ScanSampling{},
 		kv.MutationToken{},
 	} {
 		typ := reflect.TypeOf(v)

@@ -8,31 +8,12 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// GetReplicas reads a document from its copies, the active one and the replicas: GetAnyReplica gives what the first of
-// them answers, GetAllReplicas what all of them do.
-type GetReplicas struct {
-	Common
-	Key []byte
-	// ServerGroup is the only group of nodes that is asked, "" for all. It is a filter, not a preference.
-	ServerGroup string
-}
-
-// LookupInReplicas reads paths of a document from its copies, as GetReplicas does with the document, by
-// LookupInAnyReplica and LookupInAllReplicas.
-type LookupInReplicas struct {
-	Common
-	Key           []byte
-	Specs         []LookupSpec // as in LookupIn
-	AccessDeleted bool         // as in LookupIn
-	ServerGroup   string       // as in GetReplicas
-}
-
-// copyOp is an operation that can be sent to each copy of a document: GetReplicas and LookupInReplicas are.
+// copyOp is an operation that can be sent to each copy of a document: GetReplica and LookupIn are.
 type copyOp[R any] interface {
 	// plan says which document it is, which servers may answer, and what the bucket must be able to do.
 	plan() copyPlan
 	// to sends it to one copy, where 0 is the active one, and has done called with the outcome.
-	to(ctx context.Context, d Dispatcher, replica int, done func(R, error)) Pending
+	to(ctx context.Context, d Dispatcher, replica int, done func(R, error)) Future[R]
 }
 
 // copyPlan is what finding the copies of a document takes.
@@ -45,40 +26,55 @@ type copyPlan struct {
 	check      func() error // of arguments that no server needs to be asked about
 }
 
-func (g GetReplicas) plan() copyPlan {
+// checkCopies refuses fields that are for one copy alone.
+func checkCopies(replica int, wrap bool) error {
+	if replica != 0 || wrap {
+		return badArgument("replica", "is given, but all copies are asked")
+	}
+	return nil
+}
+
+func (g GetReplica) plan() copyPlan {
 	return copyPlan{verb: "get-any-replica", common: &g.Common, key: g.Key, group: g.ServerGroup, check: func() error {
+		if g.Into != nil {
+			return badArgument("into", "is one memory for the values of all copies")
+		}
+		if err := checkCopies(g.Replica, g.Wrap); err != nil {
+			return err
+		}
 		return checkOp[GetResult](Get{Common: g.Common, Key: g.Key})
 	}}
 }
 
-func (g GetReplicas) to(ctx context.Context, d Dispatcher, replica int, done func(GetResult, error)) Pending {
+func (g GetReplica) to(ctx context.Context, d Dispatcher, replica int, done func(GetResult, error)) Future[GetResult] {
 	if replica == 0 {
-		return Go(ctx, d, Get{Common: g.Common, Key: g.Key, Hedge: &Hedge{}}, done)
+		op := Get{Common: g.Common, Key: g.Key, Hedge: &Hedge{}, KeepCompressed: g.KeepCompressed}
+		return Go(ctx, d, op, done)
 	}
-	return Go(ctx, d, GetReplica{Common: g.Common, Key: g.Key, Replica: replica, ServerGroup: g.ServerGroup}, done)
+	g.Replica = replica
+	return Go(ctx, d, g, done)
 }
 
-func (l LookupInReplicas) op(replica int) LookupIn {
-	return LookupIn{
-		Common: l.Common, Key: l.Key, Specs: l.Specs, AccessDeleted: l.AccessDeleted, Replica: replica,
-		ServerGroup: l.ServerGroup,
-	}
-}
-
-func (l LookupInReplicas) plan() copyPlan {
+func (l LookupIn) plan() copyPlan {
 	return copyPlan{
 		verb: "lookup-in-any-replica", common: &l.Common, key: l.Key, group: l.ServerGroup,
 		capability: call.CapabilityReplicaLookup,
-		check:      func() error { return checkOp[LookupInResult](l.op(0)) },
+		check: func() error {
+			if err := checkCopies(l.Replica, l.Wrap); err != nil {
+				return err
+			}
+			return checkOp[LookupInResult](l)
+		},
 	}
 }
 
-func (l LookupInReplicas) to(ctx context.Context, d Dispatcher, replica int, done func(LookupInResult, error)) Pending {
-	op := l.op(replica)
-	if replica == 0 {
-		op.ServerGroup = ""
+func (l LookupIn) to(
+	ctx context.Context, d Dispatcher, replica int, done func(LookupInResult, error),
+) Future[LookupInResult] {
+	if l.Replica = replica; replica == 0 {
+		l.ServerGroup = ""
 	}
-	return Go(ctx, d, op, done)
+	return Go(ctx, d, l, done)
 }
 
 // checkOp says what is wrong with an operation's arguments.
@@ -122,45 +118,43 @@ func (p *copyPlan) copies(ctx context.Context, d Dispatcher) ([]int, error) {
 
 // Replicas are the answers of a document's copies as they come. One goroutine may use it at a time. A caller that does
 // not read it to its end calls Close.
-type Replicas[R any] struct {
+type Replicas[R interface{ Endpoint() string }] struct {
 	plan    copyPlan
-	results chan copyResult[R] // has room for all of them
-	pending []Pending
+	results chan Outcome[R] // has room for all of them
+	pending []Future[R]
 	left    int
 	nodes   map[string]bool // that have answered
 	errs    []error
 	err     error
 }
 
-type copyResult[R any] struct {
-	r   R
-	err error
-}
-
 // GetAllReplicas asks the active copy and every replica of a document, all at once, and gives what they answer as it
 // comes, at most one answer of a node. A copy that fails or does not have the document is left out; Errors has the
-// reasons. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else.
-func GetAllReplicas(ctx context.Context, d Dispatcher, op GetReplicas) (*Replicas[GetResult], error) {
+// reasons. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else. The fields
+// Replica, Wrap and Into of op are left out. Its ServerGroup is the only group of nodes that is asked, "" means all: a
+// filter, not a preference.
+func GetAllReplicas(ctx context.Context, d Dispatcher, op GetReplica) (*Replicas[GetResult], error) {
 	return allReplicas[GetResult](ctx, d, op)
 }
 
 // LookupInAllReplicas is GetAllReplicas for paths of the document.
-func LookupInAllReplicas(ctx context.Context, d Dispatcher, op LookupInReplicas) (*Replicas[LookupInResult], error) {
+func LookupInAllReplicas(ctx context.Context, d Dispatcher, op LookupIn) (*Replicas[LookupInResult], error) {
 	return allReplicas[LookupInResult](ctx, d, op)
 }
 
-func allReplicas[R any, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (*Replicas[R], error) {
+func allReplicas[R interface{ Endpoint() string }, O copyOp[R]](
+	ctx context.Context, d Dispatcher, op O,
+) (*Replicas[R], error) {
 	p := op.plan()
 	copies, err := p.copies(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	c := &Replicas[R]{
-		plan: p, results: make(chan copyResult[R], len(copies)), left: len(copies),
-		nodes: map[string]bool{},
+		plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{},
 	}
 	for _, n := range copies {
-		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- copyResult[R]{r, err} }))
+		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- Outcome[R]{r, err} }))
 	}
 	return c, nil
 }
@@ -170,39 +164,26 @@ func allReplicas[R any, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (*
 func (c *Replicas[R]) Next(ctx context.Context) (R, bool) {
 	var zero R
 	for c.left > 0 && c.err == nil {
-		var x copyResult[R]
+		var x Outcome[R]
 		select {
 		case x = <-c.results:
 		case <-ctx.Done():
 			c.Close()
-			c.err = c.plan.fails(cberr.RequestCanceled, context.Cause(ctx))
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				c.err = c.plan.fails(cberr.UnambiguousTimeout, context.Cause(ctx))
-			}
+			c.err = c.plan.fails(endKind(ctx), context.Cause(ctx))
 			return zero, false
 		}
 		c.left--
-		if x.err != nil {
-			c.errs = append(c.errs, x.err)
+		if x.Err != nil {
+			c.errs = append(c.errs, x.Err)
 			continue
 		}
 		// While the map changes two numbers of replicas can mean the same node.
-		if e := endpointOf(any(x.r)); e == "" || !c.nodes[e] {
+		if e := x.Result.Endpoint(); e == "" || !c.nodes[e] {
 			c.nodes[e] = true
-			return x.r, true
+			return x.Result, true
 		}
 	}
 	return zero, false
-}
-
-func endpointOf(r any) string {
-	switch r := r.(type) {
-	case GetResult:
-		return r.Endpoint()
-	case LookupInResult:
-		return r.Endpoint()
-	}
-	return ""
 }
 
 // Err is why the stream ended early, as a *Error: nil unless the context of Next has ended, or every copy that was
@@ -233,16 +214,16 @@ func (c *Replicas[R]) Close() {
 // GetAnyReplica asks the active copy and every replica of a document, all at once, and gives the first good answer; the
 // other reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a
 // copy may still have given one. Its cause has the reasons.
-func GetAnyReplica(ctx context.Context, d Dispatcher, op GetReplicas) (GetResult, error) {
+func GetAnyReplica(ctx context.Context, d Dispatcher, op GetReplica) (GetResult, error) {
 	return anyReplica[GetResult](ctx, d, op)
 }
 
 // LookupInAnyReplica is GetAnyReplica for paths of the document.
-func LookupInAnyReplica(ctx context.Context, d Dispatcher, op LookupInReplicas) (LookupInResult, error) {
+func LookupInAnyReplica(ctx context.Context, d Dispatcher, op LookupIn) (LookupInResult, error) {
 	return anyReplica[LookupInResult](ctx, d, op)
 }
 
-func anyReplica[R any, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
+func anyReplica[R interface{ Endpoint() string }, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
 	var zero R
 	c, err := allReplicas[R](ctx, d, op)
 	if err != nil {

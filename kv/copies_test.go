@@ -53,7 +53,7 @@ func serving(l call.Layout, copies ...copyOf) *topo {
 	})
 }
 
-var keyCopies = kv.GetReplicas{Key: []byte("k")}
+var keyCopies = kv.GetReplica{Key: []byte("k")}
 
 // K9: the first good answer wins, and the others end at once.
 func TestAnyCopyGivesTheFirstGoodAnswer_K9(t *testing.T) {
@@ -203,7 +203,7 @@ func TestCopiesOfAServerGroup(t *testing.T) {
 
 func TestLookupInCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		op := kv.LookupInReplicas{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
+		op := kv.LookupIn{Key: []byte("k"), Specs: []kv.LookupSpec{kv.GetPath("a")}}
 		l := threeCopies()
 		d := serving(l, copyOf{silent: true}, copyOf{after: time.Second, doc: "1", node: "n1"}, copyOf{silent: true})
 		res, err := kv.LookupInAnyReplica(testContext(t), d, op)
@@ -222,9 +222,9 @@ func TestLookupInCopies(t *testing.T) {
 
 func TestCopiesOfABadArgument(t *testing.T) {
 	d := serving(threeCopies())
-	_, err := kv.GetAnyReplica(testContext(t), d, kv.GetReplicas{})
+	_, err := kv.GetAnyReplica(testContext(t), d, kv.GetReplica{})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
-	_, err = kv.LookupInAllReplicas(testContext(t), d, kv.LookupInReplicas{Key: []byte("k")})
+	_, err = kv.LookupInAllReplicas(testContext(t), d, kv.LookupIn{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.InvalidArgument)
 	require.Zero(t, d.dispatched.Load())
 

@@ -49,21 +49,23 @@ func baseDecodings() []decoding {
 	noToken := kv.MutationResult{Result: result}
 	counter := kv.CounterResult{MutationResult: mutation, Value: 12}
 	none := []memd.Packet{{CAS: cas}}
+	there := kv.MetaResult{
+		Result: result, Exists: true, Flags: 0x02000006, RevSeqno: 3, Datatype: memd.DatatypeJSON, HasDatatype: true,
+	}
 	return []decoding{
 		{"get", on("", kv.Get{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_or_null", on("", kv.GetOrNull{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_lock", on("", kv.GetAndLock{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_and_touch", on("", kv.GetAndTouch{Key: key}), jsonOf(be32, "doc"), get},
 		{"get_replica", on("", kv.GetReplica{Key: key, Replica: 1}), jsonOf(be32, "doc"), replica},
-		{"exists", on("", kv.Exists{Key: key}), answerOf(meta, ""), kv.ExistsResult{Result: result, Exists: true}},
-		{"exists_v1", on("", kv.Exists{Key: key}), answerOf(meta[:20], ""), kv.ExistsResult{
-			Result: result,
-			Exists: true,
+		{"exists", on("", kv.Exists{Key: key}), answerOf(meta, ""), there},
+		{"exists_v1", on("", kv.Exists{Key: key}), answerOf(meta[:20], ""), kv.MetaResult{
+			Result: result, Exists: true, Flags: 0x02000006, RevSeqno: 3,
 		}},
-		{
-			"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""),
-			kv.ExistsResult{Result: kv.ResultVia(fakeVia, 0)},
-		},
+		{"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""), kv.MetaResult{
+			Result: kv.ResultVia(fakeVia, 0), Deleted: true, Flags: 0x02000006, RevSeqno: 3,
+			Datatype: memd.DatatypeJSON, HasDatatype: true,
+		}},
 		{"upsert", on("", kv.Upsert{Key: key}), answerOf(tokenOf, ""), mutation},
 		{"upsert_no_token", on("", kv.Upsert{Key: key}), none, noToken},
 		{"insert", on("", kv.Insert{Key: key}), answerOf(tokenOf, ""), mutation},
@@ -101,10 +103,11 @@ func metaDecodings() []decoding {
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	mutation := kv.MutationResult{Result: result, Token: token}
 	live := kv.MetaResult{
-		Result: result, Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3,
+		Result: result, Exists: true, Flags: 0x02000006, Expiry: time.Unix(0x60000000, 0), RevSeqno: 3,
 		Datatype: memd.DatatypeJSON, HasDatatype: true,
 	}
 	dead := live
+	dead.Exists = false
 	dead.Deleted, dead.Datatype, dead.HasDatatype = true, 0, false
 	expiring := append([]byte{0, 0, 0, 0, 0x02, 0, 0, 6, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, 1)
 	gone := append([]byte{0, 0, 0, 1}, expiring[4:20]...)
@@ -173,7 +176,7 @@ func metaDecodings() []decoding {
 			{Key: []byte("pid"), Value: []byte("17")},
 			{Key: []byte("empty")},
 			{CAS: cas},
-		}, kv.StatResult{Result: result, Stats: []kv.StatEntry{{"pid", "17"}, {"empty", ""}}}},
+		}, kv.StatResult{Result: result, Stats: []struct{ Name, Value string }{{"pid", "17"}, {"empty", ""}}}},
 		{"get_manifest", on("", kv.GetManifest{}), jsonOf(nil, manifest), kv.Manifest{
 			Result: result, UID: 0x1c,
 			JSON: []byte(manifest), Scopes: []kv.ManifestScope{

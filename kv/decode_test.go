@@ -59,7 +59,7 @@ func TestATooShortAnswerIsADecodingFailure(t *testing.T) {
 		{on("get-and-lock", kv.GetAndLock{Key: key}), "extras", below4, 4},
 		{on("get-and-touch", kv.GetAndTouch{Key: key}), "extras", below4, 4},
 		{on("get-replica", kv.GetReplica{Key: key, Replica: 1}), "extras", below4, 4},
-		{on("exists", kv.Exists{Key: key}), "extras", below4, 4},
+		{on("exists", kv.Exists{Key: key}), "extras", below20, 20},
 		{on("get-collection-id", kv.GetCollectionID{Path: "s.c"}), "extras", not12, 12},
 		{on("get-ex", kv.GetEx{Key: key}), "extras", below4, 4},
 		{on("get-ex-replica", kv.GetEx{Key: key, Replica: 1}), "extras", below4, 4},
@@ -143,7 +143,7 @@ func TestExistsMakesAResultOfNotFound(t *testing.T) {
 	for _, op := range []subject{on("", kv.Exists{Key: []byte("k")}), on("", &kv.Exists{Key: []byte("k")})} {
 		res, err := op.do(context.Background(), f)
 		require.NoError(t, err)
-		require.Equal(t, kv.ExistsResult{Result: kv.ResultVia(fakeVia, 0)}, res)
+		require.Equal(t, kv.MetaResult{Result: kv.ResultVia(fakeVia, 0)}, res)
 	}
 	_, err := kv.Do(testContext(t), f, kv.Get{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.DocumentNotFound)

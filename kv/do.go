@@ -51,7 +51,9 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	}
 	if err != nil {
 		err = c.Unprepared(ctx, err)
-	} else { // What Call.Run does, in this frame: the stacks of those who wait are more than a core's cache holds.
+	} else {
+		// This is Call.Run, written out: without its frame the stacks of many waiting goroutines are smaller, and more
+		// of them fit into a core's cache.
 		run.Dispatch(c)
 		c.AwaitTurn()
 		c.Wait()
@@ -61,7 +63,9 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 	return r, err
 }
 
-// doHedged has a frame of its own, because its result is written by another goroutine.
+// doHedged runs a call that is to be hedged. done is false for a call that is to be sent as it is. The result is
+// written by other goroutines, so r is on the heap: in a function of its own, a call that is not hedged does not pay
+// for that.
 //
 //go:noinline
 func doHedged[R any](ctx context.Context, run call.Runner, c *call.Call, dec decoder[R]) (r R, err error, done bool) {
@@ -73,9 +77,9 @@ func doHedged[R any](ctx context.Context, run call.Runner, c *call.Call, dec dec
 	return r, err, done
 }
 
-// load has op say what to send, and gives what makes its result. The collection that the dispatcher has named holds for
-// an operation that names none. Operations and results are passed by pointers: copies of them would make every waiting
-// goroutine's stack several times as large.
+// load has op encode itself into the call's request, and gives the decoder of its answer. An operation that names no
+// collection gets the one that the dispatcher has named. Operations and results are passed by pointers: copies of them
+// would make the stack of every waiting goroutine several times as large.
 func load[R any, O Op[R]](c *call.Call, op *O) (decoder[R], error) {
 	scope, collection := c.Req.Scope(), c.Req.Collection()
 	dec, err := encode[R](&c.Req, op)
@@ -85,19 +89,8 @@ func load[R any, O Op[R]](c *call.Call, op *O) (decoder[R], error) {
 	return dec, err
 }
 
-// start dispatches a loaded call. When it fails, as it does when loading has failed with err, the call was never
-// dispatched.
-func start(ctx context.Context, run call.Runner, c *call.Call, err error) error {
-	if err = prepared(ctx, c, err); err != nil {
-		return err
-	}
-	run.Dispatch(c)
-	c.AwaitTurn()
-	return nil
-}
-
-// prepared makes a loaded call ready to be dispatched. When it fails, as it does when loading has failed with err, the
-// call has ended.
+// prepared makes a loaded call ready to be dispatched. err is how loading has failed, if it has. The call has ended
+// when prepared gives an error.
 func prepared(ctx context.Context, c *call.Call, err error) error {
 	if err == nil {
 		err = c.Prepare(ctx)
@@ -108,7 +101,7 @@ func prepared(ctx context.Context, c *call.Call, err error) error {
 	return c.Unprepared(ctx, err)
 }
 
-// encode has op say what to send. A panic in it fails the call alone.
+// encode has op encode itself into r. A panic in it fails the call alone.
 func encode[R any, O Op[R]](r *call.Request, op *O) (dec decoder[R], err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -149,7 +142,8 @@ func decode[R any](c *call.Call, dec decoder[R], r *R) (err error) {
 	return err
 }
 
-// outcome makes the result of a call that has ended, or gives why it failed.
+// outcome makes the result of a call that has ended. The error says why the call, or the decoding of its answer,
+// failed.
 func outcome[R any](c *call.Call, dec decoder[R], r *R) error {
 	if err := c.Outcome(); err != nil && !c.Absent(err) {
 		return err
@@ -166,7 +160,8 @@ type future[R any] struct {
 	call.Started
 	c    *call.Call
 	once sync.Once
-	dec  decoder[R] // nil for a call whose outcome was set
+	dec  decoder[R]     // nil for a call whose outcome was set
+	done func(R, error) // the user's function that Go calls; nil: none
 	r    R
 	err  error
 }
@@ -180,25 +175,61 @@ func (f *future[R]) finish() {
 	})
 }
 
+// deliver makes the outcome, wakes those that wait for it, and gives it to the user's function.
+func (f *future[R]) deliver() {
+	f.finish()
+	f.c.FinishFuture()
+	if f.done != nil {
+		f.done(f.r, f.err)
+	}
+}
+
+// set sets the outcome of a call that was not dispatched itself. A value is in r already.
+func (f *future[R]) set(run call.Runner, err error) {
+	f.dec, f.err = nil, err
+	if o, ok := run.(call.Completer); ok && f.done != nil { // a user's function runs where callbacks run
+		o.Complete(f.deliver)
+		return
+	}
+	f.deliver()
+}
+
 // Start runs op without waiting, so that one goroutine can have thousands of operations in flight. It never blocks,
 // unless the operation's Block says so. Keys and values of op are lent until the future is done.
 func Start[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) Future[R] {
+	return start[R](ctx, d, &op, nil)
+}
+
+// Go runs op and calls done with its outcome, exactly once, on a goroutine of the cluster's. done may block: then
+// other outcomes are delivered by another goroutine. A panic in it is contained and logged. Keys and values of op are
+// lent until done is called. The future need not be waited for; done is called for a call that is canceled, too.
+func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Future[R] {
+	return start(ctx, d, &op, done)
+}
+
+// start runs op without waiting: for Start without done, for Go with it.
+func start[R any, O Op[R]](ctx context.Context, d Dispatcher, op *O, done func(R, error)) Future[R] {
 	run := d.Runner()
-	f := &future[R]{c: run.NewCall()}
-	f.c.Future(&f.Started, f.finish)
-	dec, err := load[R](f.c, &op)
+	f := &future[R]{c: run.NewCall(), done: done}
+	if done == nil {
+		f.c.Future(&f.Started, f.finish)
+	} else {
+		f.c.Callback(&f.Started, f.deliver)
+	}
+	dec, err := load[R](f.c, op)
 	if err == nil && f.c.Hedging(run) != nil {
 		f.c.HedgeAsync(ctx, run, func(won *call.Call) error { return decode(won, dec, &f.r) }, func(err error) {
-			f.err = err
-			f.c.FinishFuture()
+			f.set(run, err)
 		})
 		return Future[R]{f}
 	}
 	f.dec = dec
-	if err := start(ctx, run, f.c, err); err != nil {
-		f.dec, f.err = nil, err
-		f.c.FinishFuture()
+	if err = prepared(ctx, f.c, err); err != nil {
+		f.set(run, err)
+		return Future[R]{f}
 	}
+	run.Dispatch(f.c)
+	f.c.AwaitTurn()
 	return Future[R]{f}
 }
 
@@ -223,46 +254,3 @@ func (f Future[R]) Wait(ctx context.Context) (R, error) {
 
 // Cancel ends the call unless it has ended, and says whether it did.
 func (f Future[R]) Cancel() bool { return f.f.c.Cancel() }
-
-// Pending is a call that was started with a callback.
-type Pending struct{ c *call.Call }
-
-// Cancel ends the call unless it has ended, and says whether it did. The callback runs in either case, once.
-func (p Pending) Cancel() bool { return p.c.Cancel() }
-
-// Go runs op and calls done with its outcome, exactly once, on a goroutine of the cluster's. done may block: then
-// other outcomes are delivered by another goroutine. A panic in it is contained and logged. Keys and values of op are
-// lent until done is called.
-func Go[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Pending {
-	run := d.Runner()
-	c := run.NewCall()
-	dec, err := load[R](c, &op)
-	if err == nil && c.Hedging(run) != nil {
-		var r R
-		c.HedgeAsync(ctx, run, func(won *call.Call) error { return decode(won, dec, &r) }, func(err error) {
-			complete(run, func() { done(r, err) })
-		})
-		return Pending{c}
-	}
-	c.Callback(func() {
-		var r R
-		err := outcome(c, dec, &r)
-		done(r, err)
-	})
-	if err := start(ctx, run, c, err); err != nil {
-		complete(run, func() {
-			var zero R
-			done(zero, err)
-		})
-	}
-	return Pending{c}
-}
-
-// complete runs f, which calls a user's function, where callbacks run.
-func complete(run call.Runner, f func()) {
-	if o, ok := run.(call.Completer); ok {
-		o.Complete(f)
-		return
-	}
-	f()
-}

@@ -279,7 +279,7 @@ func otherEncodings() []encoding {
 				ExcludeStart: true, ExcludeEnd: true,
 			}, Snapshot: kv.MutationToken{UUID: 1, Seqno: 2}, MustExist: true,
 		}), wire: inCollection(0), value: `{"include_xattrs":true,"name":"my \"scan\"","range":{"excl_start":"aw==","excl_end":"/w=="},"snapshot_requirements":{"vb_uuid":"1","seqno":2,"seqno_exists":true}}`, json: true},
-		{file: "range_scan_create_sampling", note: "RANGE_SCAN_CREATE: sampling", op: on("", kv.RangeScanCreate{VBucket: 115, Sampling: &kv.ScanSampling{Samples: 10, Seed: 5}}), wire: inCollection(0xcafe), value: `{"collection":"cafe","sampling":{"samples":10,"seed":5}}`, json: true},
+		{file: "range_scan_create_sampling", note: "RANGE_SCAN_CREATE: sampling", op: on("", kv.RangeScanCreate{VBucket: 115, Samples: 10, Seed: 5}), wire: inCollection(0xcafe), value: `{"collection":"cafe","sampling":{"samples":10,"seed":5}}`, json: true},
 		{
 			file: "range_scan_continue", note: "RANGE_SCAN_CONTINUE: 50 items, 1.5 ms rounded up, 15000 bytes",
 			op: on("", kv.RangeScanContinue{

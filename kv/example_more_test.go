@@ -108,7 +108,7 @@ func ExampleGetAnyReplica() {
 		fmt.Println(err)
 		return
 	}
-	res, err := kv.GetAnyReplica(ctx, bucket, kv.GetReplicas{Key: key})
+	res, err := kv.GetAnyReplica(ctx, bucket, kv.GetReplica{Key: key})
 	fmt.Println(string(res.Value), err)
 	// Output: 1 <nil>
 }

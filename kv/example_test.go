@@ -131,7 +131,7 @@ func ExampleGo() {
 	bucket, _, done := openExample()
 	defer done()
 	finished := make(chan string)
-	kv.Go(context.Background(), bucket, kv.Exists{Key: []byte("nobody")}, func(res kv.ExistsResult, err error) {
+	kv.Go(context.Background(), bucket, kv.Exists{Key: []byte("nobody")}, func(res kv.MetaResult, err error) {
 		finished <- fmt.Sprint(res.Exists, " ", err)
 	})
 	fmt.Println(<-finished)

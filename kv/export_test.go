@@ -30,7 +30,7 @@ func (s Sealed[R, T]) encode(r *call.Request) (decoder[R], error) { return s.Op.
 // Encode has an operation of whatever type load r.
 func Encode(op any, r *call.Request) error {
 	for _, try := range []func(any, *call.Request) (bool, error){
-		encodeOf[Result], encodeOf[GetResult], encodeOf[GetExResult], encodeOf[ExistsResult],
+		encodeOf[Result], encodeOf[GetResult], encodeOf[GetExResult],
 		encodeOf[MutationResult], encodeOf[CounterResult], encodeOf[LookupInResult], encodeOf[MutateInResult],
 		encodeOf[MetaResult], encodeOf[RandomResult], encodeOf[StatResult],
 		encodeOf[Manifest], encodeOf[IDResult],

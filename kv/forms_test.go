@@ -142,7 +142,7 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 			require.Equal(t, inEncode, f.dispatched.Load() == 0)
 		}
 
-		absent, e, _ := alike[kv.ExistsResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") },
+		absent, e, _ := alike[kv.MetaResult](t, bg, func() *fake { return refusing(memd.StatusKeyNotFound, 0, "") },
 			kv.Exists{Key: key})
 		require.Nil(t, e)
 		require.False(t, absent.Exists)

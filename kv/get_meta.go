@@ -16,9 +16,10 @@ type GetMeta struct {
 	V1 bool
 }
 
-// MetaResult is the result of GetMeta.
+// MetaResult is the result of GetMeta and of Exists.
 type MetaResult struct {
 	Result
+	Exists      bool      // there is a document, and it is no tombstone
 	Deleted     bool      // the document is a tombstone
 	Flags       uint32    // of the document
 	Expiry      time.Time // zero for none; of a tombstone the time of its deletion
@@ -45,13 +46,14 @@ func decodeGetMeta(r *call.Response) (MetaResult, error) {
 	if len(r.Extras()) < 20 {
 		return MetaResult{}, call.Malformed(r, "extras", 20)
 	}
+	e := r.Extras()
+	deleted := binary.BigEndian.Uint32(e)&1 != 0
 	m := MetaResult{
-		Result: resultOf(r), Deleted: binary.BigEndian.Uint32(r.Extras())&1 != 0,
-		Flags:  binary.BigEndian.Uint32(r.Extras()[4:]),
-		Expiry: unixTime(binary.BigEndian.Uint32(r.Extras()[8:])), RevSeqno: binary.BigEndian.Uint64(r.Extras()[12:]),
+		Result: resultOf(r), Exists: !deleted, Deleted: deleted, Flags: binary.BigEndian.Uint32(e[4:]),
+		Expiry: unixTime(binary.BigEndian.Uint32(e[8:])), RevSeqno: binary.BigEndian.Uint64(e[12:]),
 	}
-	if len(r.Extras()) > 20 {
-		m.Datatype, m.HasDatatype = memd.Datatype(r.Extras()[20]), true
+	if len(e) > 20 {
+		m.Datatype, m.HasDatatype = memd.Datatype(e[20]), true
 	}
 	return m, nil
 }

@@ -196,7 +196,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	})
 	res, err := kv.Do(testContext(t), d, kv.Stat{})
 	require.NoError(t, err)
-	require.Equal(t, []kv.StatEntry{{Name: "second", Value: "attempt"}}, res.Stats)
+	require.Equal(t, []struct{ Name, Value string }{{Name: "second", Value: "attempt"}}, res.Stats)
 	v, ok := res.Get("second")
 	require.True(t, ok)
 	require.Equal(t, "attempt", v)

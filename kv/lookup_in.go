@@ -58,9 +58,11 @@ type LookupIn struct {
 	Specs []LookupSpec // in any order; lent until the call finishes
 	// AccessDeleted reads the tombstone of a deleted document, too: its extended attributes.
 	AccessDeleted bool
-	Replica       int  // from 1: which replica answers, as in GetReplica; 0 is the active copy
-	Wrap          bool // as in GetReplica
-	ServerGroup   string
+	// Replica says which replica answers, from 1, as in GetReplica; 0 is the active copy. LookupInAnyReplica and
+	// LookupInAllReplicas ask all copies.
+	Replica     int
+	Wrap        bool // as in GetReplica
+	ServerGroup string
 }
 
 // LookupInResult is the result of LookupIn.

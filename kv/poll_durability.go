@@ -129,9 +129,8 @@ type have struct{ replicated, persisted bool }
 // polling is the state of the waiting: what the newest answer of each copy has proved.
 type polling struct {
 	known   [MaxReplicas + 1]have
-	asking  [MaxReplicas + 1]bool
-	pending [MaxReplicas + 1]Pending
-	answers chan pollAnswer // has room for one of each copy
+	cancel  [MaxReplicas + 1]func() bool // ends the question that is under way; nil: none is
+	answers chan pollAnswer              // has room for one of each copy
 }
 
 type pollAnswer struct {
@@ -164,7 +163,7 @@ func (w *watched) wait(ctx context.Context) error {
 			timer.Reset(pause)
 			pause = min(2*pause, pollMax)
 		case a := <-p.answers:
-			p.asking[a.copy], p.known[a.copy] = false, a.have
+			p.cancel[a.copy], p.known[a.copy] = nil, a.have
 			switch {
 			case a.err != nil && ctx.Err() != nil:
 				return w.ended(ctx, p.known)
@@ -181,9 +180,9 @@ func (w *watched) wait(ctx context.Context) error {
 
 // stop ends the questions that are still under way.
 func (p *polling) stop() {
-	for i, asking := range p.asking {
-		if asking {
-			p.pending[i].Cancel()
+	for _, cancel := range p.cancel {
+		if cancel != nil {
+			cancel()
 		}
 	}
 }
@@ -242,25 +241,24 @@ func (w *watched) ask(ctx context.Context, l call.Layout, p *polling) {
 	}
 	for i := range min(l.NumReplicas()+1, len(p.known)) {
 		switch {
-		case p.asking[i]:
+		case p.cancel[i] != nil:
 			continue
 		case l.NodeIndex(vb, i) < 0:
 			p.known[i] = have{}
 			continue
 		}
-		p.asking[i] = true
 		if bySeqno {
 			op := ObserveSeqno{Common: w.common, VBucket: vb, UUID: w.token.UUID, Replica: i}
-			p.pending[i] = Go(ctx, w.d, op, func(r SeqnoResult, err error) {
+			p.cancel[i] = Go(ctx, w.d, op, func(r SeqnoResult, err error) {
 				h, err := w.bySeqno(i, r, err)
 				p.answers <- pollAnswer{i, h, err}
-			})
+			}).Cancel
 		} else {
 			op := Observe{Common: w.common, Key: w.key, Replica: i}
-			p.pending[i] = Go(ctx, w.d, op, func(r ObserveResult, err error) {
+			p.cancel[i] = Go(ctx, w.d, op, func(r ObserveResult, err error) {
 				h, err := w.byCAS(i, r, err)
 				p.answers <- pollAnswer{i, h, err}
-			})
+			}).Cancel
 		}
 	}
 }

@@ -38,15 +38,9 @@ func PrefixRange(prefix []byte) *ScanRange {
 	return &ScanRange{Start: prefix, End: append(append([]byte(nil), prefix...), maxTerm...)}
 }
 
-// ScanSampling asks for some documents at random.
-type ScanSampling struct {
-	Samples uint64 // at most, 1 or more
-	Seed    uint64 // the same seed gives the same documents as long as nothing changes
-}
-
-// RangeScanCreate begins a scan of one vbucket: of Range, or of Sampling. A vbucket without such keys is
-// cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection that made
-// it. Scan runs scans over all vbuckets.
+// RangeScanCreate begins a scan of one vbucket: of Range, or of Samples documents at random. A vbucket without such
+// keys is cberr.DocumentNotFound, a node with too many scans cberr.TemporaryFailure. The scan lives on the connection
+// that made it. Scan runs scans over all vbuckets.
 type RangeScanCreate struct {
 	Common
 	VBucket    uint16
@@ -54,7 +48,8 @@ type RangeScanCreate struct {
 	WithXattrs bool
 	Name       string // for the server's logs
 	Range      *ScanRange
-	Sampling   *ScanSampling
+	Samples    uint64 // at most; 0 when Range is set
+	Seed       uint64 // of Samples: the same seed gives the same documents as long as nothing changes
 	// Snapshot is a mutation that the vbucket must know of, with all before it, before it is scanned.
 	Snapshot     MutationToken
 	MustExist    bool          // the very mutation must still be there
@@ -70,10 +65,10 @@ type RangeScan struct {
 
 func (c *RangeScanCreate) check() error {
 	switch {
-	case (c.Range == nil) == (c.Sampling == nil):
-		return badArgument("scan", "needs either a range or sampling")
-	case c.Sampling != nil && (c.Sampling.Samples == 0 || c.Sampling.Samples > math.MaxInt64):
-		return badArgument("samples", fmt.Sprintf("are %d, 1 to %d allowed", c.Sampling.Samples, int64(math.MaxInt64)))
+	case c.Seed != 0 && c.Samples == 0, c.Samples > math.MaxInt64:
+		return badArgument("samples", fmt.Sprintf("are %d, 1 to %d allowed", c.Samples, int64(math.MaxInt64)))
+	case (c.Range == nil) == (c.Samples == 0):
+		return badArgument("scan", "needs either a range or samples")
 	case c.KeysOnly && c.WithXattrs:
 		return badArgument("xattrs", "are asked for without documents")
 	case len(c.Name) > MaxScanName:
@@ -116,11 +111,11 @@ func (c RangeScanCreate) encode(r *call.Request) (decoder[RangeScan], error) {
 		b = append(b, text...)
 		b = append(b, ',')
 	}
-	if c.Sampling != nil {
+	if c.Samples > 0 {
 		b = append(b, `"sampling":{"samples":`...)
-		b = strconv.AppendUint(b, c.Sampling.Samples, 10)
+		b = strconv.AppendUint(b, c.Samples, 10)
 		b = append(b, `,"seed":`...)
-		b = strconv.AppendUint(b, c.Sampling.Seed, 10)
+		b = strconv.AppendUint(b, c.Seed, 10)
 		b = append(b, '}')
 	} else {
 		b = append(b, `"range":{"`...)

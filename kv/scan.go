@@ -17,12 +17,13 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// Scan finds the documents of a collection: those of Range, or some at random with Sampling. One scan of the server's
+// Scan finds the documents of a collection: those of Range, or Samples of them at random. One scan of the server's
 // covers one vbucket; Run goes through all of them.
 type Scan struct {
-	Common                   // Timeout bounds each request, 0 means the cluster's for scans
-	Range      *ScanRange    // nil without Sampling means everything
-	Sampling   *ScanSampling // Samples is the number of items overall
+	Common                // Timeout bounds each request, 0 means the cluster's for scans
+	Range      *ScanRange // nil without Samples means everything
+	Samples    uint64     // the number of items overall, at most; 0 unless they are wanted at random
+	Seed       uint64     // of Samples: the same seed gives the same documents as long as nothing changes
 	KeysOnly   bool
 	WithXattrs bool // values have their section of extended attributes; memd.SplitXattrs takes them apart
 	// Sorted gives items in the order of their keys. It holds all of them in memory first; a result that takes more
@@ -88,7 +89,7 @@ func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 	if s.BatchBytes == 0 {
 		s.BatchBytes = defaultBatchBytes
 	}
-	if s.Range == nil && s.Sampling == nil {
+	if s.Range == nil && s.Samples == 0 {
 		s.Range = &ScanRange{}
 	}
 	if err := checkOp[RangeScan](s.create(0)); err != nil {
@@ -144,7 +145,7 @@ func (s *Scan) fails(kind, cause error) *Error {
 func (s *Scan) create(vb uint16) RangeScanCreate {
 	c := RangeScanCreate{
 		Common: s.Common, VBucket: vb, KeysOnly: s.KeysOnly, WithXattrs: s.WithXattrs, Range: s.Range,
-		Sampling: s.Sampling,
+		Samples: s.Samples, Seed: s.Seed,
 	}
 	for _, t := range s.ConsistentWith {
 		if t.VBucket == vb && (c.Snapshot.IsZero() || t.Seqno > c.Snapshot.Seqno) {
@@ -158,8 +159,8 @@ func (s *Scan) create(vb uint16) RangeScanCreate {
 // scan's order depends on its seed alone.
 func (r *Scanning) plan(l call.Layout) {
 	seed := rand.Uint64()
-	if r.op.Sampling != nil {
-		seed = r.op.Sampling.Seed
+	if r.op.Samples > 0 {
+		seed = r.op.Seed
 	}
 	for vb := range l.NumVBuckets() {
 		node := l.NodeIndex(uint16(vb), 0)
@@ -264,7 +265,7 @@ func (r *Scanning) fail(err error) {
 // Next goes to the next item; false says that there are no more, and Err whether that is because of a failure. It ends
 // when ctx does.
 func (r *Scanning) Next(ctx context.Context) bool {
-	if r.op.Sampling != nil && r.given >= r.op.Sampling.Samples {
+	if r.op.Samples > 0 && r.given >= r.op.Samples {
 		r.Close()
 		return false
 	}

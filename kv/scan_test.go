@@ -238,7 +238,7 @@ func TestASamplingScan(t *testing.T) {
 		for range 2 {
 			s := newScanServer(t, 16, 2, 500)
 			keys, err := found(t, s, kv.Scan{
-				Sampling: &kv.ScanSampling{Samples: 25, Seed: 7}, KeysOnly: true,
+				Samples: 25, Seed: 7, KeysOnly: true,
 				Concurrency: 1,
 			})
 			require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestASamplingScan(t *testing.T) {
 			interrupted[vb] = true
 			return map[bool]memd.Status{true: memd.StatusNotMyVBucket}[first && vb%3 == 0], false
 		}
-		keys, err := found(t, s, kv.Scan{Sampling: &kv.ScanSampling{Samples: 1000}, KeysOnly: true, BatchItems: 1})
+		keys, err := found(t, s, kv.Scan{Samples: 1000, KeysOnly: true, BatchItems: 1})
 		require.NoError(t, err, "vbuckets with too few documents are left out")
 		require.Len(t, slices.Compact(sorted(keys)), len(keys), "nothing twice, though scans begin anew")
 		require.NotEmpty(t, keys)
@@ -307,8 +307,9 @@ func TestThePrefixOfAWholeKey(t *testing.T) {
 func TestScansThatNeverBegin(t *testing.T) {
 	s := newScanServer(t, 4, 1, 40)
 	for _, op := range []kv.Scan{
-		{Range: &kv.ScanRange{}, Sampling: &kv.ScanSampling{Samples: 1}},
-		{Sampling: &kv.ScanSampling{}},
+		{Range: &kv.ScanRange{}, Samples: 1},
+		{Seed: 1},
+		{Samples: 1 << 63},
 		{KeysOnly: true, WithXattrs: true},
 		{Range: &kv.ScanRange{Start: make([]byte, 300)}},
 		{Common: kv.Common{Collection: "a.b"}},

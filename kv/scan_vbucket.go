@@ -32,7 +32,7 @@ var errNoProgress = errors.New("the node makes no progress: it says that there a
 // vbucket scans one vbucket, from the last key on when the vbucket moves or the connection is lost.
 func (r *Scanning) vbucket(vb uint16) error {
 	s := vbScan{r: r, vb: vb, stall: time.Now()}
-	if r.op.Sampling != nil {
+	if r.op.Samples > 0 {
 		s.seen = map[string]bool{}
 	}
 	for {

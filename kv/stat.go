@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"slices"
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/memd"
@@ -20,22 +19,20 @@ type Stat struct {
 	VBucket   uint16
 }
 
-// StatEntry is one statistic.
-type StatEntry struct{ Name, Value string }
-
 // StatResult is the result of Stat.
 type StatResult struct {
 	Result
-	Stats []StatEntry // in the node's order
+	Stats []struct{ Name, Value string } // in the node's order
 }
 
 // Get is the value of a statistic; false when the node gave none of that name.
 func (s *StatResult) Get(name string) (string, bool) {
-	i := slices.IndexFunc(s.Stats, func(e StatEntry) bool { return e.Name == name })
-	if i < 0 {
-		return "", false
+	for _, e := range s.Stats {
+		if e.Name == name {
+			return e.Value, true
+		}
 	}
-	return s.Stats[i].Value, true
+	return "", false
 }
 
 // encode implements Op.
@@ -61,9 +58,9 @@ func decodeStat(r *call.Response) (StatResult, error) {
 	if err := r.PartsError(); err != nil {
 		return StatResult{}, err
 	}
-	res := StatResult{Result: resultOf(r), Stats: make([]StatEntry, len(r.Parts()))}
+	res := StatResult{Result: resultOf(r), Stats: make([]struct{ Name, Value string }, len(r.Parts()))}
 	for i, p := range r.Parts() {
-		res.Stats[i] = StatEntry{string(p.Key), string(p.Value)}
+		res.Stats[i].Name, res.Stats[i].Value = string(p.Key), string(p.Value)
 	}
 	return res, nil
 }

@@ -98,7 +98,7 @@ func viewCounter(r kv.CounterResult) view {
 	return view{Result: r.Result, value: fmt.Append(nil, r.Value), hasValue: true, token: r.Token}
 }
 
-func viewExists(r kv.ExistsResult) view { return view{Result: r.Result, exists: &r.Exists} }
+func viewExists(r kv.MetaResult) view { return view{Result: r.Result, exists: &r.Exists} }
 
 func viewText(r kv.Result) view { return view{Result: r} }
 

@@ -50,7 +50,7 @@ type kvGetAnyReplica struct {
 
 // Run implements the command.
 func (c *kvGetAnyReplica) Run(a *app, k *kvCmd) error {
-	op := kv.GetReplicas{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
+	op := kv.GetReplica{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
 	return runCall(a, k, "get-any-replica", c.Key, func(ctx context.Context, b *core.Bucket) (kv.GetResult, error) {
 		return kv.GetAnyReplica(ctx, b, op)
 	}, viewGet)
@@ -63,7 +63,7 @@ type kvGetAllReplicas struct {
 
 // Run implements the command.
 func (c *kvGetAllReplicas) Run(a *app, k *kvCmd) error {
-	op := kv.GetReplicas{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
+	op := kv.GetReplica{Common: k.common(), Key: []byte(c.Key), ServerGroup: c.ServerGroup}
 	all := func(ctx context.Context, b *core.Bucket) (*kv.Replicas[kv.GetResult], error) {
 		return kv.GetAllReplicas(ctx, b, op)
 	}
@@ -79,7 +79,7 @@ func (c *kvGetAllReplicas) Run(a *app, k *kvCmd) error {
 }
 
 // runCopies connects, asks all copies and shows each answer as it comes. That none has answered is a failure.
-func runCopies[R any](a *app, k *kvCmd, name, key string,
+func runCopies[R interface{ Endpoint() string }](a *app, k *kvCmd, name, key string,
 	all func(context.Context, *core.Bucket) (*kv.Replicas[R], error), show func(R) view,
 ) error {
 	c, b, err := k.openBucket(a)

@@ -162,7 +162,7 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 	if err != nil {
 		return err
 	}
-	copies := kv.LookupInReplicas{
+	op := kv.LookupIn{
 		Common: k.common(), Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted,
 		ServerGroup: c.ServerGroup,
 	}
@@ -170,7 +170,7 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 	switch {
 	case c.AllReplicas:
 		all := func(ctx context.Context, b *core.Bucket) (*kv.Replicas[kv.LookupInResult], error) {
-			return kv.LookupInAllReplicas(ctx, b, copies)
+			return kv.LookupInAllReplicas(ctx, b, op)
 		}
 		return runCopies(a, k, "lookup-in", c.Key, all, func(r kv.LookupInResult) view {
 			v := show(r)
@@ -181,15 +181,11 @@ func (c *kvLookupIn) Run(a *app, k *kvCmd) error {
 		})
 	case c.AnyReplica:
 		return runCall(a, k, "lookup-in", c.Key, func(ctx context.Context, b *core.Bucket) (kv.LookupInResult, error) {
-			return kv.LookupInAnyReplica(ctx, b, copies)
+			return kv.LookupInAnyReplica(ctx, b, op)
 		}, show)
 	}
-	return runKV(a, k, "lookup-in", c.Key, func(o kv.Common) (kv.LookupIn, error) {
-		return kv.LookupIn{
-			Common: o, Key: []byte(c.Key), Specs: specs, AccessDeleted: c.AccessDeleted, Replica: c.Replica,
-			ServerGroup: c.ServerGroup,
-		}, nil
-	}, show)
+	op.Replica = c.Replica
+	return runKV(a, k, "lookup-in", c.Key, func(kv.Common) (kv.LookupIn, error) { return op, nil }, show)
 }
 
 // pathJSON is what became of one path.

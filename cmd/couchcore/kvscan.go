@@ -43,7 +43,7 @@ func (c *kvScan) scan(k *kvCmd) (kv.Scan, error) {
 	case c.Seed != 0 && c.Sample == 0:
 		return s, usagef("scan: --seed belongs to --sample")
 	case c.Sample > 0:
-		s.Sampling = &kv.ScanSampling{Samples: c.Sample, Seed: c.Seed}
+		s.Samples, s.Seed = c.Sample, c.Seed
 	case c.Prefix != "":
 		s.Range = kv.PrefixRange([]byte(c.Prefix))
 	case ranged:

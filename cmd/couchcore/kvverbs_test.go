@@ -387,7 +387,7 @@ func TestScanFlags(t *testing.T) {
 			End:   []byte("b"), ExcludeEnd: true,
 		}}},
 		{kvScan{Sample: 3, Seed: 4, Concurrency: 2, BatchItems: 5, BatchBytes: 6}, kv.Scan{
-			Sampling: &kv.ScanSampling{Samples: 3, Seed: 4}, Concurrency: 2, BatchItems: 5, BatchBytes: 6,
+			Samples: 3, Seed: 4, Concurrency: 2, BatchItems: 5, BatchBytes: 6,
 		}},
 	} {
 		got, err := c.cmd.scan(&kvCmd{})

@@ -65,7 +65,7 @@ func TestEveryCompressedBodyIsInflated_D134(t *testing.T) {
 
 	stats, err := kv.Do(fresh(t), b, kv.Stat{})
 	require.NoError(t, err)
-	require.Equal(t, []kv.StatEntry{{Name: "one", Value: "the value of one"}, {Name: "two", Value: "the value of two"}},
+	require.Equal(t, []struct{ Name, Value string }{{"one", "the value of one"}, {"two", "the value of two"}},
 		stats.Stats)
 
 	_, err = kv.Do(fresh(t), b, kv.MutateIn{Key: []byte("k"), Specs: []kv.MutateSpec{

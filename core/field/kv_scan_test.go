@@ -58,14 +58,14 @@ func TestAScanWithoutProgressIsPacedAndEnds_D140(t *testing.T) {
 			s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), nil)
 		}},
 		"the same sample again and again": {
-			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.UnambiguousTimeout,
+			scan: kv.Scan{Samples: 10}, items: 1, want: cberr.UnambiguousTimeout,
 			text: "no progress",
 			answer: func(s *scripted.Session, p *memd.Packet) {
 				s.Reply(p, memd.StatusRangeScanMore, make([]byte, 4), keys("a"))
 			},
 		},
 		"a sample, and the scan is gone": {
-			scan: kv.Scan{Sampling: &kv.ScanSampling{Samples: 10}}, items: 1, want: cberr.DocumentNotFound,
+			scan: kv.Scan{Samples: 10}, items: 1, want: cberr.DocumentNotFound,
 			text: "KEY_ENOENT",
 			answer: func(s *scripted.Session, p *memd.Packet) {
 				if s.Node.Requests(memd.OpRangeScanContinue)%2 == 1 {

@@ -189,9 +189,9 @@ func recordCopies(r *recorder) {
 		kv.GetPath("a"), kv.GetXattr("$document.deleted"),
 	}})
 	r.row("lookup-in replica", recSaid(err), recLooked(l))
-	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recCommon, Key: key})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplica{Common: recCommon, Key: key})
 	r.row("any copy", recSaid(err))
-	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplicas{Common: recCommon, Key: []byte("nope")})
+	_, err = kv.GetAnyReplica(within(r.t, 5*time.Second), r.b, kv.GetReplica{Common: recCommon, Key: []byte("nope")})
 	r.row("any copy absent", cberr.KindOf(err).Name())
 	for _, pd := range []kv.PollDurability{
 		{PersistTo: 1},
@@ -247,7 +247,7 @@ func recordScans(r *recorder) {
 	run("bytes 1", kv.Scan{Range: all, BatchBytes: 1})
 	run("sorted", kv.Scan{Range: all, Sorted: true})
 	run("xattrs", kv.Scan{Range: all, WithXattrs: true})
-	run("sample 10", kv.Scan{Sampling: &kv.ScanSampling{Samples: 10, Seed: 3}})
+	run("sample 10", kv.Scan{Samples: 10, Seed: 3})
 	vb, _, ok := r.b.Locate([]byte("scan000"))
 	require.True(r.t, ok)
 	create := kv.RangeScanCreate{Common: recInSC, VBucket: vb, Range: all}

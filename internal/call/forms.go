@@ -56,11 +56,14 @@ func (c *Call) Future(s *Started, finish func()) {
 // Finished is closed when a call that is a future has finished.
 func (c *Call) Finished() <-chan struct{} { return c.started.Finished() }
 
-// FinishFuture closes Finished of a call that was never dispatched.
+// FinishFuture closes Finished of a call that does not do so itself: it was never dispatched, or is a callback.
 func (c *Call) FinishFuture() { c.started.end() }
 
-// Callback makes c a call whose end runs f, where it can't hold up anything else.
-func (c *Call) Callback(f func()) { c.form, c.started = formCallback, &Started{finish: f} }
+// Callback makes c a future whose end runs f, where f cannot hold up anything else. f calls FinishFuture.
+func (c *Call) Callback(s *Started, f func()) {
+	s.finish = f
+	c.form, c.started = formCallback, s
+}
 
 // Started is what a call has that its starter does not wait for. Its zero value is ready.
 type Started struct {

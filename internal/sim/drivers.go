@@ -132,7 +132,7 @@ func (w *world) scan(ctx context.Context) {
 		in, cancel := context.WithTimeout(ctx, s.limit)
 		s.began = w.since()
 		run, err := kv.Scan{
-			Common: kv.Common{Timeout: time.Second}, Sampling: &kv.ScanSampling{Samples: 1 << 20, Seed: r.next() | 1},
+			Common: kv.Common{Timeout: time.Second}, Samples: 1 << 20, Seed: r.next() | 1,
 			Concurrency: 1,
 			KeysOnly:    r.below(2) == 0,
 		}.Run(in, w.b)

@@ -37,11 +37,11 @@ func TestAnErrorNamesTheOperationThatWaitedForTheMap(t *testing.T) {
 			return err
 		},
 		"get-any-replica": func(ctx context.Context, b *core.Bucket) error {
-			_, err := kv.GetAnyReplica(ctx, b, kv.GetReplicas{Key: key})
+			_, err := kv.GetAnyReplica(ctx, b, kv.GetReplica{Key: key})
 			return err
 		},
 		"lookup-in-any-replica": func(ctx context.Context, b *core.Bucket) error {
-			op := kv.LookupInReplicas{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}}
+			op := kv.LookupIn{Key: key, Specs: []kv.LookupSpec{kv.GetPath("a")}}
 			_, err := kv.LookupInAllReplicas(ctx, b, op)
 			return err
 		},

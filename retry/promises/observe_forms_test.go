@@ -41,7 +41,7 @@ func TestEveryFormCountsItsRetriesAlike(t *testing.T) {
 			return kv.Batch(within(t, time.Second), b, []kv.Get{{Key: key}}, 0)[0].Err
 		}},
 		"all copies": {"get", get, func(t *testing.T, b *core.Bucket) error {
-			all, err := kv.GetAllReplicas(within(t, time.Second), b, kv.GetReplicas{Key: key})
+			all, err := kv.GetAllReplicas(within(t, time.Second), b, kv.GetReplica{Key: key})
 			if err != nil {
 				return err
 			}
