@@ -20,7 +20,7 @@ var notUsed = map[string]bool{}
 
 func init() {
 	for _, w := range strings.Fields(`lone light bare plain smooth usual nobody whoever somebody crowd few early handful
-		portion doubt reborn stands either came around others rest quiet baton`) {
+		portion doubt reborn stands either came around others rest quiet baton rare`) {
 		notUsed[w] = true
 	}
 }

@@ -132,14 +132,9 @@ func Parse(data []byte, limit int) (*Map, error) {
 		return nil, &Error{Field: "size", Value: strconv.Itoa(len(data)), Limit: strconv.Itoa(limit) + " bytes"}
 	}
 	var doc struct {
-		Version  *int `json:"version"`
-		Revision *int `json:"revision"`
-		Errors   map[string]*struct {
-			Name  string     `json:"name"`
-			Desc  string     `json:"desc"`
-			Attrs []string   `json:"attrs"`
-			Retry *RetrySpec `json:"retry"`
-		} `json:"errors"`
+		Version  *int                  `json:"version"`
+		Revision *int                  `json:"revision"`
+		Errors   map[string]*entryJSON `json:"errors"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		var te *json.UnmarshalTypeError
@@ -165,27 +160,42 @@ func Parse(data []byte, limit int) (*Map, error) {
 	}
 	m := &Map{Version: *doc.Version, Revision: *doc.Revision, entries: make(map[uint16]Entry, len(doc.Errors))}
 	for key, d := range doc.Errors {
-		code, err := strconv.ParseUint(key, 16, 16)
-		if err != nil {
-			return nil, &Error{Field: "code", Value: clip(key), Limit: "0 to ffff", Err: err}
+		if err := m.add(key, d); err != nil {
+			return nil, err
 		}
-		if _, twice := m.entries[uint16(code)]; twice {
-			return nil, &Error{Field: "code", Value: clip(key), Limit: "once each"}
-		}
-		if d == nil {
-			return nil, &Error{Field: "entry", Value: clip(key), Err: errors.New("is null")}
-		}
-		e := Entry{Name: d.Name, Desc: d.Desc, Retry: d.Retry}
-		for _, a := range d.Attrs {
-			if bit, ok := attrNames[a]; ok {
-				e.Attrs |= bit
-			} else {
-				e.Unknown = append(e.Unknown, clip(a))
-			}
-		}
-		m.entries[uint16(code)] = e
 	}
 	return m, nil
+}
+
+type entryJSON struct {
+	Name  string     `json:"name"`
+	Desc  string     `json:"desc"`
+	Attrs []string   `json:"attrs"`
+	Retry *RetrySpec `json:"retry"`
+}
+
+// add adds the entry of one code.
+func (m *Map) add(key string, d *entryJSON) error {
+	code, err := strconv.ParseUint(key, 16, 16)
+	if err != nil {
+		return &Error{Field: "code", Value: clip(key), Limit: "0 to ffff", Err: err}
+	}
+	if _, twice := m.entries[uint16(code)]; twice {
+		return &Error{Field: "code", Value: clip(key), Limit: "once each"}
+	}
+	if d == nil {
+		return &Error{Field: "entry", Value: clip(key), Err: errors.New("is null")}
+	}
+	e := Entry{Name: d.Name, Desc: d.Desc, Retry: d.Retry}
+	for _, a := range d.Attrs {
+		if bit, ok := attrNames[a]; ok {
+			e.Attrs |= bit
+		} else {
+			e.Unknown = append(e.Unknown, clip(a))
+		}
+	}
+	m.entries[uint16(code)] = e
+	return nil
 }
 
 func clip(s string) string { return s[:min(len(s), 64)] }

@@ -129,8 +129,8 @@ type ending struct {
 	judged bool   // the attempt that was out is in the history already
 }
 
-// complete is for the one who has moved the operation to done: it takes it out of the heap, ends its strategy's
-// context, settles its budgets, reports, and calls Done.
+// complete ends an operation for the goroutine that has moved it to the phase done. It takes the operation out of the
+// heap, ends its strategy's context, settles its budgets, reports to the observer, and calls Done.
 func (o *Orchestrator) complete(h *history, end ending) {
 	w := end.from
 	now := time.Now()
@@ -153,16 +153,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	e.Service, e.Operation, e.Endpoint, e.ID = h.req.Service, h.req.Operation, h.req.Endpoint, h.req.ID
 	hadFailed := len(h.Log) > 0
 	if hadFailed || inDoubt {
-		c := o.counters(h)
-		if hadFailed {
-			c.GaveUp++
-		}
-		if inDoubt {
-			c.InDoubt++
-		}
-		if h.retrying && h.counting {
-			c.Failed++
-		}
+		o.countEnd(h, hadFailed, inDoubt)
 	}
 	charges := h.charges
 	h.charges, h.retrying = nil, false
@@ -196,6 +187,20 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	h.op.Done(e, inDoubt)
 }
 
+// countEnd counts an operation that has failed; under the mutex.
+func (o *Orchestrator) countEnd(h *history, hadFailed, inDoubt bool) {
+	c := o.counters(h)
+	if hadFailed {
+		c.GaveUp++
+	}
+	if inDoubt {
+		c.InDoubt++
+	}
+	if h.retrying && h.counting {
+		c.Failed++
+	}
+}
+
 // forget lets go of an operation that another goroutine has ended.
 func (o *Orchestrator) forget(h *history) {
 	now := time.Now()
@@ -211,7 +216,7 @@ func (o *Orchestrator) forget(h *history) {
 	}
 }
 
-// settle closes the books of an operation that another goroutine has ended, or ends now.
+// settle settles the budgets of an operation that its owner has ended, or ends now, and reports its last attempt.
 func (o *Orchestrator) settle(h *history, err error, now bool) {
 	ob := o.opts.Observer
 	var desc description
@@ -286,8 +291,8 @@ func (o *Orchestrator) Wake(match func(Op) bool) {
 	}
 }
 
-// postpone parks an operation that was woken before its floor again, until then or until its own time, whichever is
-// first; under the mutex.
+// postpone parks an operation again that was woken before its floor: until the floor, or until its own time if that is
+// earlier. It is false when the floor is over. Under the mutex.
 func (o *Orchestrator) postpone(h *history, p parking, now time.Duration) bool {
 	at := h.floor(p.since)
 	if now < at { // guard: floor of a wake
@@ -324,11 +329,11 @@ func (o *Orchestrator) Close(cause error) {
 	}
 }
 
-// inline is inlineOver, contained.
+// inline is inlineOver. A strategy whose methods Inline or Wraps panic counts as one that may block.
 func inline(s, inherited Strategy) (yes bool) {
 	defer func() {
 		if recover() != nil {
-			yes = false // it will panic again where the operation fails for it
+			yes = false // consultOn fails the operation, if the strategy panics there too
 		}
 	}()
 	return inlineOver(s, inherited)
@@ -340,8 +345,8 @@ func ask(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err
 	return s.RetryAfter(ctx, r, why), nil
 }
 
-// askInline asks a strategy that never blocks. Code of the user's may end its goroutine, which must not be the
-// caller's: that is a connection's reader among others.
+// askInline asks a strategy that never blocks, and waits for it. Code of the user's runs on a goroutine of its own: it
+// may end its goroutine, and the caller's may be the reader of a connection.
 func askInline(ctx context.Context, s Strategy, r *Request, why Reason) (a Action, err error) {
 	if ownCode(s) {
 		return ask(ctx, s, r, why)
@@ -406,8 +411,8 @@ func translated(f func(error) error, cause error) (err error) {
 	return err
 }
 
-// usable gives an error of the user's, or what stands for it where its own methods panic: they are called wherever it
-// is looked at.
+// usable gives err, or a *PanicError in its place when the methods of err panic. It is for errors of the user's:
+// whatever looks at them later calls their methods.
 func usable(err error) (out error) {
 	if err == nil {
 		return nil

@@ -31,7 +31,7 @@ var guards = []string{
 }
 
 // gateTests are the files that judge the mutants. They import nothing but the standard library and this package.
-var gateTests = []string{"model_test.go", "modelworld_test.go", "guards_test.go"}
+var gateTests = []string{"model_test.go", "modelworld_test.go", "guards_test.go", "guards_delay_test.go"}
 
 const (
 	gateTimeout  = 60 * time.Second // a mutant that hangs has failed too

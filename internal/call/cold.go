@@ -8,8 +8,8 @@ import (
 // empty is what a request has that has no Cold. It is never written to.
 var empty Cold
 
-// rare is the request's Cold, to be read.
-func (r *Request) rare() *Cold {
+// coldPart is the request's Cold, to be read.
+func (r *Request) coldPart() *Cold {
 	if r.cold == nil {
 		return &empty
 	}
@@ -17,46 +17,46 @@ func (r *Request) rare() *Cold {
 }
 
 // Scope is as in Cold.
-func (r *Request) Scope() string { return r.rare().Scope }
+func (r *Request) Scope() string { return r.coldPart().Scope }
 
 // Collection is as in Cold.
-func (r *Request) Collection() string { return r.rare().Collection }
+func (r *Request) Collection() string { return r.coldPart().Collection }
 
 // CollectionID is as in Cold.
-func (r *Request) CollectionID() uint32 { return r.rare().CollectionID }
+func (r *Request) CollectionID() uint32 { return r.coldPart().CollectionID }
 
 // Block is as in Cold.
-func (r *Request) Block() bool { return r.rare().Block }
+func (r *Request) Block() bool { return r.coldPart().Block }
 
 // Retry is as in Cold.
-func (r *Request) Retry() retry.Strategy { return r.rare().Retry }
+func (r *Request) Retry() retry.Strategy { return r.coldPart().Retry }
 
 // OnBehalfOf is as in Cold.
-func (r *Request) OnBehalfOf() string { return r.rare().OnBehalfOf }
+func (r *Request) OnBehalfOf() string { return r.coldPart().OnBehalfOf }
 
 // Hedge is as in Cold.
-func (r *Request) Hedge() *Hedge { return r.rare().Hedge }
+func (r *Request) Hedge() *Hedge { return r.coldPart().Hedge }
 
 // Replica is as in Cold.
-func (r *Request) Replica() int { return r.rare().Replica }
+func (r *Request) Replica() int { return r.coldPart().Replica }
 
 // Capability is as in Cold.
-func (r *Request) Capability() string { return r.rare().Capability }
+func (r *Request) Capability() string { return r.coldPart().Capability }
 
 // Connection is as in Cold.
-func (r *Request) Connection() string { return r.rare().Connection }
+func (r *Request) Connection() string { return r.coldPart().Connection }
 
 // ServerGroup is as in Cold.
-func (r *Request) ServerGroup() string { return r.rare().ServerGroup }
+func (r *Request) ServerGroup() string { return r.coldPart().ServerGroup }
 
 // Node is as in Cold.
-func (r *Request) Node() int { return r.rare().Node }
+func (r *Request) Node() int { return r.coldPart().Node }
 
 // Verb is as in Cold.
-func (r *Request) Verb() string { return r.rare().Verb }
+func (r *Request) Verb() string { return r.coldPart().Verb }
 
 // Needs are the features without which a connection cannot carry the request.
-func (r *Request) Needs() memd.Features { return r.rare().needs }
+func (r *Request) Needs() memd.Features { return r.coldPart().needs }
 
 // packed is as in Cold.
-func (r *Request) packed() []byte { return r.rare().packed }
+func (r *Request) packed() []byte { return r.coldPart().packed }
