@@ -12,6 +12,7 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 )
 
@@ -38,19 +39,22 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bucket{c: c, name: name, stop: stop}
 	b.source, b.renewer = b.newSource(), b.newRenewer()
+	cfg := &c.cfg
 	b.router = dispatch.New(dispatch.Options{
-		Bucket: name, Seeds: c.cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: c.cfg.TLS.Enabled,
-		Network: c.cfg.Net.Network, Base: c.base,
-		Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions, Log: c.log,
-		Instruments: c.instr,
-		Timeout:     c.cfg.KV.Timeout, DurableTimeout: c.cfg.KV.DurableTimeout, QueueLimit: c.cfg.Limits.Queue,
-		Connections:  c.cfg.KV.Connections,
-		ConfigLimits: c.cfg.configLimits(), JitterSource: c.cfg.Retry.JitterSource,
-		Policies:    c.kvPolicies(c.policy.Load()),
-		Transparent: transparent, Classify: c.classifier(), Breaker: c.cfg.breaker,
-		Tuning: c.cfg.tuning(b),
+		Bucket: name, Seeds: cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: cfg.TLS.Enabled, Network: cfg.Net.Network,
+		Base: c.base, Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions,
+		Log: c.log, Instruments: c.instr, JitterSource: cfg.Retry.JitterSource,
+		Timeout: cfg.KV.Timeout, DurableTimeout: cfg.KV.DurableTimeout, QueueLimit: cfg.Limits.Queue,
+		Connections: cfg.KV.Connections, RedialMax: cfg.Net.ReconnectMax,
+		MaxPaths:     uint16(cfg.KV.MaxPaths), // within its limits
+		ConfigLimits: topology.Options{MaxBytes: cfg.Limits.Map, MaxDepth: cfg.Limits.MapDepth, TLS: cfg.TLS.Enabled},
+		InflateLimit: cfg.Limits.Inflated, ErrorMapLimit: cfg.Limits.ErrorMap,
+		NoOrphans: cfg.Observe.NoOrphanReport, OrphanSample: cfg.Observe.OrphanSample,
+		NoConfig: cfg.Maps.Bootstrap == BootstrapHTTP, Source: b.source, Stale: b.renewer.refused,
+		Policies: c.kvPolicies(c.policy.Load()), Transparent: transparent, Classify: c.classifier(),
+		Breaker: cfg.breaker,
 	})
-	b.run = runner{b.router, c.cfg.KV.ScanTimeout, name}
+	b.run = runner{b.router, cfg.KV.ScanTimeout, name}
 	b.wg.Go(func() { b.poll(ctx) })
 	b.wg.Go(func() { b.source.run(ctx) })
 	b.wg.Go(func() { b.renewer.run(ctx) })
@@ -280,8 +284,7 @@ func (b *Bucket) pollOnce(ctx context.Context, node, turn int, wanted bool) erro
 	// nothing to ask for, but whether the node is still there
 	if !gives || !wanted && !announced && b.router.AllPush() {
 		_, err := kv.Do(ctx, b.router, kv.Noop{
-			Common: op.Common, Pinned: op.Pinned, Node: op.Node,
-			Connection: op.Connection,
+			Common: op.Common, Pinned: op.Pinned, Node: op.Node, Connection: op.Connection,
 		})
 		if errors.Is(err, cberr.UnambiguousTimeout) {
 			probe.Unanswered()

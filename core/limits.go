@@ -5,10 +5,8 @@ import (
 
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
-	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
-	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -63,19 +61,4 @@ func (c *Config) limitDefaults() error {
 		}
 	}
 	return nil
-}
-
-func (c *Config) configLimits() topology.Options {
-	return topology.Options{MaxBytes: c.Limits.Map, MaxDepth: c.Limits.MapDepth, TLS: c.TLS.Enabled}
-}
-
-// tuning is what routers get of the limits and the rarer options.
-func (c *Config) tuning(b *Bucket) dispatch.Tuning {
-	return dispatch.Tuning{
-		InflateLimit: c.Limits.Inflated, ErrorMapLimit: c.Limits.ErrorMap, RedialMax: c.Net.ReconnectMax,
-		MaxPaths:     uint16(c.KV.MaxPaths), // within its limits
-		NoOrphans:    c.Observe.NoOrphanReport,
-		OrphanSample: c.Observe.OrphanSample, NoConfig: c.Maps.Bootstrap == BootstrapHTTP, Source: b.source,
-		Stale: b.renewer.refused,
-	}
 }

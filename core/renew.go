@@ -61,7 +61,7 @@ func (w *renewer) wake() {
 	}
 }
 
-// refused is told of a connection that a node asks to log in again. It is for dispatch.Tuning.
+// refused is told of a connection that a node asks to log in again. It is for dispatch.Options.
 func (w *renewer) refused(connection string) {
 	w.mu.Lock()
 	w.stale[connection] = true

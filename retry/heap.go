@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// never is what no parking's end is.
+// never is a time at which no parking ends.
 const never = time.Duration(-1)
 
-// later is d after t, or the last moment that there is.
+// later is t+d, or the largest Duration where that is larger. A negative d counts as 0.
 func later(t, d time.Duration) time.Duration { return t + min(max(d, 0), math.MaxInt64-t) }
 
-// sleeper is a history in the heap, with what orders it: many of them are compared when one is taken out.
+// sleeper is a history in the heap. at and number, which order the heap, are copied from it: a heap of pointers alone
+// would look at the memory of every history that is compared.
 type sleeper struct {
 	at     time.Duration // the end of the parking, since the orchestrator's base
 	number uint64
@@ -133,7 +134,8 @@ func (o *Orchestrator) arm() {
 	o.timer.Reset(left)
 }
 
-// due is a parking that was taken out of the heap: its taker alone may wake the operation.
+// due is a parking that was taken out of the heap. The goroutine that has taken it is the only one that may wake the
+// operation.
 type due struct {
 	h *history
 	parking
@@ -174,7 +176,7 @@ func (o *Orchestrator) fire() {
 	o.batches.Put(b)
 }
 
-// dispatch sends what has been resumed on its way.
+// dispatch dispatches the operations that were resumed, and empties b.ops.
 func (o *Orchestrator) dispatch(b *batch) {
 	if len(b.ops) > 1 && o.opts.DispatchAll != nil {
 		o.opts.DispatchAll(b.ops)
@@ -235,7 +237,8 @@ func (o *Orchestrator) resume(d due) bool {
 	return true
 }
 
-// again makes an operation that was parked so one that may be dispatched, unless it has ended; under the mutex.
+// again moves an operation from the parking p to the local phase, in which it may be dispatched, and counts the retry.
+// It is false when the operation has ended. Under the mutex.
 func (o *Orchestrator) again(h *history, p parking) bool {
 	if !h.s.ph.CompareAndSwap(p.word, withPhase(p.word, inLocal)) { // guard: timer's swap
 		return false

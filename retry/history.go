@@ -106,13 +106,11 @@ func (h *history) request(j *judgement) *Request {
 	d := &h.req
 	return &Request{
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID,
-		Bucket: d.Bucket,
-		Scope:  d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
-		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started,
-		Attempts: h.Attempts, Transparent: h.Transparent, BackoffStep: h.step,
-		UnseenSteps: h.unseens, Reasons: j.seen, LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen,
-		Unseen: j.transparent, Err: h.cause, JitterSource: h.o.opts.JitterSource,
-		Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
+		Bucket: d.Bucket, Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
+		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started, Attempts: h.Attempts,
+		Transparent: h.Transparent, BackoffStep: h.step, UnseenSteps: h.unseens, Reasons: j.seen,
+		LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause,
+		JitterSource: h.o.opts.JitterSource, Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
 }
 
@@ -151,8 +149,7 @@ func (o *Orchestrator) describe(op Op, id bool) description {
 	}
 	d := description{described{
 		Context: r.Context, Service: r.Service, Operation: r.Operation, Endpoint: r.Endpoint, ID: r.ID,
-		Bucket: r.Bucket,
-		Scope:  r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
+		Bucket: r.Bucket, Scope: r.Scope, Collection: r.Collection, Pushback: r.Pushback, Code: r.Code, Kind: r.Kind,
 	}, r.Started, r.Deadline}
 	*r = Request{}
 	o.scratch.Put(r)

@@ -38,11 +38,11 @@ func inlineOver(s, inherited Strategy) bool {
 		if Is[BestEffort](s) {
 			return true
 		}
+		var base Strategy
 		w, ok := s.(Wrapper)
-		if !ok {
-			return saysInline(s)
+		if ok {
+			base, ok = w.Wraps(s)
 		}
-		base, ok := w.Wraps(s)
 		if !ok {
 			return saysInline(s)
 		}

@@ -96,22 +96,21 @@ func (o *Orchestrator) countersOf(key OperationKey) *OperationStats {
 }
 
 // count adds the operation's n-th retry to the histogram.
-func (c *OperationStats) count(n int) {
-	i := 0
-	for i+1 < len(HistogramBounds) && n >= HistogramBounds[i+1] {
-		i++
-	}
-	c.Histogram[i]++
-}
+func (c *OperationStats) count(n int) { *c.bucket(n)++ }
 
 // uncount takes the operation's n-th retry, which no server was sent, out of the counts.
 func (c *OperationStats) uncount(n int) {
+	*c.bucket(n)--
+	c.Retries--
+}
+
+// bucket is the histogram's for an operation's n-th retry.
+func (c *OperationStats) bucket(n int) *uint64 {
 	i := 0
 	for i+1 < len(HistogramBounds) && n >= HistogramBounds[i+1] {
 		i++
 	}
-	c.Histogram[i]--
-	c.Retries--
+	return &c.Histogram[i]
 }
 
 // Stats copies the counters. It is meant for diagnostics, not for every operation.

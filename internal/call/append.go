@@ -53,8 +53,9 @@ func (c *Call) Copy(dst, value []byte) []byte {
 	return dst
 }
 
-// BeginSimple is the first half of AppendTo for a Simple request that no other goroutine can end meanwhile, and says
-// how long that is; Req.PutSimple must follow. 0 means that AppendTo is to be used, and that nothing was begun.
+// BeginSimple is the fast path of AppendTo. It gives the length of the request's wire form, which Req.PutSimple must
+// then write. 0 means that nothing was begun, and that AppendTo is to be used: the request is not Simple, or another
+// goroutine knows the call and could end it meanwhile.
 func (c *Call) BeginSimple(w *Wire) int {
 	if !c.Req.simple || c.shared() || c.guard.Load() != 0 {
 		return 0
@@ -64,7 +65,7 @@ func (c *Call) BeginSimple(w *Wire) int {
 	return c.Req.simpleLen(w)
 }
 
-// appended notes what is on its way.
+// appended notes how the request that is being appended travels: its connection, opaque and opcode.
 func (c *Call) appended(w *Wire) {
 	c.via = w.Via
 	c.Route.Opaque = w.Opaque

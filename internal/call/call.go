@@ -106,14 +106,14 @@ func (c *Call) Endpoint() string {
 	return c.via.Endpoint
 }
 
-// Who else than one connection's slot knows a call.
+// The values of shares: who knows a call beside its starter and the slot of one connection.
 const (
 	sharedNone   = iota
-	sharedLent   // until Release
-	sharedLeaked // for who knows how long: never pooled again
+	sharedLent   // other goroutines, until Release at the latest
+	sharedLeaked // other goroutines, perhaps beyond Release: the call is never pooled again
 )
 
-// has is what a call has that most have not.
+// has is a set of what few calls have.
 type has uint8
 
 const (
@@ -165,11 +165,10 @@ func (c *Call) Pooled() bool {
 		c.shares.Load() != sharedLeaked
 }
 
-// Share marks that c is known outside of one connection's slot from now on, for who knows how long, so that it is never
-// pooled.
+// Share marks that other goroutines know c from now on, perhaps beyond Release, so that it is never pooled.
 func (c *Call) Share() { c.shares.Store(sharedLeaked) }
 
-// Lend marks that c is known outside of one connection's slot from now on, but not beyond Release.
+// Lend marks that other goroutines know c from now on, but not beyond Release.
 func (c *Call) Lend() { c.shares.CompareAndSwap(sharedNone, sharedLent) }
 
 func (c *Call) shared() bool { return c.shares.Load() != sharedNone }

@@ -42,10 +42,10 @@ type Hedger interface {
 	PolicyHedge(op memd.Opcode) (h *Hedge, pinned bool)
 }
 
-// HasPolicy tells the call that its runner, a Hedger, may have hedges for it. Dispatchers call it when they give one.
+// HasPolicy says that the call's runner is a Hedger that may have hedges for it. The runner's NewCall calls it.
 func (c *Call) HasPolicy() { c.has |= hasPolicy }
 
-// MayHedge reports whether there may be anything that says so: Hedging tells. Most calls need not ask it.
+// MayHedge is a quick answer to whether the call is hedged: false is final, after true Hedging is to be asked.
 func (c *Call) MayHedge() bool { return c.Req.Hedge() != nil || c.has&hasPolicy != 0 }
 
 // Hedging is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
@@ -78,8 +78,9 @@ type hedged struct {
 	active error // how the active copy's read has failed
 }
 
-// Hedge runs the call as several reads if it is to be hedged and can be; false means that it is to be sent as it is.
-// The call itself is not sent then: it only says what to send. The read that has won goes to use, for its answer.
+// Hedge runs the call as several reads, if it is to be hedged and can be. c itself is not sent: the reads are calls of
+// their own, made of its request. The read that has won is given to use, which takes its answer. done is false when c
+// is to be sent as it is.
 func (c *Call) Hedge(ctx context.Context, run Runner, use func(won *Call) error) (done bool, err error) {
 	h := c.Hedging(run)
 	if h == nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Succeed finishes c with a successful answer that p holds; the caller has claimed the attempt. It copies what it
-// needs of p. False means that the call had ended: the answer is an orphan.
-// owned says that p's value is memory of its own that the call may keep.
+// Succeed finishes c with the successful answer p, for a caller that has claimed the attempt. It copies what it needs
+// of p; with owned p's value is memory of its own, which the call keeps. False means that the call had ended before:
+// the answer is an orphan.
 func (c *Call) Succeed(p *memd.Packet, owned bool) bool {
 	won, _ := c.State.Finish()
 	if won {
@@ -30,7 +30,8 @@ func (c *Call) Win(epoch uint32, p *memd.Packet, owned bool) bool {
 	return true
 }
 
-// left has those forget the ended call who know of it, but for its waiter.
+// left lets go of an ended call: the deadline that its owner keeps, and the watch of its context, which would otherwise
+// hold it in memory.
 func (c *Call) left() {
 	if !c.shared() {
 		return
@@ -42,7 +43,7 @@ func (c *Call) left() {
 	if s.held.Load() {
 		c.letGo()
 	}
-	if stop := s.unwatch.Load(); stop != nil { // lets go of the caller's context
+	if stop := s.unwatch.Load(); stop != nil {
 		(*stop)()
 	}
 }
@@ -63,15 +64,16 @@ func (c *Call) set(p *memd.Packet, owned bool) {
 	c.Res.set(p, into, owned)
 }
 
-// TakePart keeps one packet of an answer that has several; Continues says which those are. epoch is the attempt's
-// number, and the caller is the reader of the connection that carries it. It copies what it needs of p.
+// TakePart keeps one packet of an answer that has several (Continues says which those are). The reader of the attempt's
+// connection calls it; epoch is the attempt's number. It copies what it needs of p.
 func (c *Call) TakePart(p *memd.Packet, epoch uint32) { c.Res.part(p, epoch) }
 
 // Fail finishes c with err unless it has ended, and says whether it did.
 func (c *Call) Fail(err error) bool { return c.fail(err, false) }
 
-// Refuse is Fail with what the server has answered, for a reader that has claimed the attempt and has told no other
-// goroutine of it. A missing document is a frequent outcome: such a call may be used again.
+// Refuse is Fail for a reader that has claimed the attempt and has told no other goroutine of the call; err is what the
+// server has answered. Such a call may be pooled, unlike others that have failed: a missing document is a frequent
+// outcome.
 func (c *Call) Refuse(err error) { c.fail(err, true) }
 
 func (c *Call) fail(err error, refused bool) bool {
@@ -94,14 +96,15 @@ func (c *Call) Done(err error, inDoubt bool) {
 	c.deliver()
 }
 
-// Taken says that a call which has waited for its turn is on its way.
+// Taken wakes the starter of a call that has waited for its turn: the call is on its way now, or has ended.
 func (c *Call) Taken() {
 	if c.has&hasTurn != 0 && c.started.takenOnce.CompareAndSwap(false, true) {
 		close(c.started.taken)
 	}
 }
 
-// AwaitTurn blocks while the call waits for its turn. Its deadline and the end of its context end that too.
+// AwaitTurn blocks its starter while the call waits for its turn; the call's deadline and the end of its context end
+// that, too. It does nothing for a call without the operation's Block.
 func (c *Call) AwaitTurn() {
 	if c.has&hasTurn != 0 && c.stage() == StageRoom {
 		<-c.started.taken

@@ -15,7 +15,8 @@ type Owner interface {
 
 // Holder is an Owner that keeps the deadlines of calls outside of connections.
 type Holder interface {
-	// LetGo forgets the deadline of a call that has ended. False means that it is being looked at.
+	// LetGo forgets the deadline of a call that has ended. False means that the owner is just about to look at the
+	// call.
 	LetGo(c *Call) bool
 }
 
@@ -40,14 +41,14 @@ func (c *Call) Owner() Owner {
 	return c.home.Owner
 }
 
-// letGo has the owner forget an ended call, which would otherwise stay in memory until its deadline.
+// letGo has the owner forget the deadline of an ended call.
 func (c *Call) letGo() {
 	if h, ok := c.Owner().(Holder); ok && h.LetGo(c) {
 		c.Slow().held.Store(false)
 	}
 }
 
-// MarkHeld says once whether the call still needs a deadline outside of a connection.
+// MarkHeld is true once, for the caller that is to keep the call's deadline outside of a connection.
 func (c *Call) MarkHeld() bool { return c.Slow().held.CompareAndSwap(false, true) }
 
 // Held reports whether MarkHeld has said so, and the call's owner still keeps its deadline.

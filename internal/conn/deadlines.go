@@ -8,33 +8,34 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// watchTick is how often calls are looked at whose contexts can end; a call that has lasted as long watches its own.
+// watchTick is how often the timer looks at calls whose contexts can end. A call that has lasted for one tick watches
+// its own context from then on.
 const watchTick = 2500 * time.Microsecond
 
-// deadlines is the one timer of a connection's calls. Its methods are called with the connection's lock held, but now;
-// a timer's Reset does not block.
+// deadlines is the one timer of a connection's calls. All methods but now are called with the connection's lock held: a
+// timer's Reset does not block.
 type deadlines struct {
 	base    time.Time // the calls' deadlines count from here
 	timer   *time.Timer
 	at      int64 // when the timer fires, or one of the two constants
-	ticking bool  // it is armed for a call whose context may end
+	ticking bool  // the timer is armed for a tick, because the context of a call can end
 }
 
 const (
-	never   = math.MaxInt64 // the timer rests
-	stopped = math.MinInt64 // and will not be armed again
+	never   = math.MaxInt64 // the timer is not armed
+	stopped = math.MinInt64 // the timer is not armed, and will not be armed again
 )
 
 func (d *deadlines) now() int64 { return int64(time.Since(d.base)) }
 
-// add has the timer fire for a call.
+// add arms the timer for a call that was appended.
 func (d *deadlines) add(c *call.Call) {
 	if c.Deadline < d.at || !d.ticking && c.Cancelable() {
 		d.arm(c.Deadline, c.Cancelable())
 	}
 }
 
-// arm has the timer fire at a deadline and, with tick, in a tick.
+// arm makes the timer fire by the deadline; with tick, by the next tick too.
 func (d *deadlines) arm(deadline int64, tick bool) {
 	now := d.now()
 	if tick && !d.ticking {
@@ -61,8 +62,8 @@ func (d *deadlines) stop() {
 	d.timer.Stop()
 }
 
-// sweep runs when the timer fires: it expires what is due, watches the contexts of calls that have lasted a tick, and
-// arms the timer again for the earliest deadline that is left, or for the next tick.
+// sweep runs when the timer fires. It expires the calls whose deadlines have passed, has calls that have lasted a tick
+// watch their contexts, and arms the timer for the earliest deadline that is left, or for the next tick.
 func (c *Conn) sweep() {
 	c.mu.Lock()
 	used, on := c.slots.used, c.deadlines.fired()
@@ -75,7 +76,7 @@ func (c *Conn) sweep() {
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
 	gone := c.slots.each(used, func(call *call.Call) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
-			// if its context's timer was first, the node has left it without an answer all the same
+			// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
 			if call.Deadline <= now {
 				due = append(due, call)
 				silent = silent || call.Route.Reads == reads && call.Req.Connection() == "" &&
@@ -118,8 +119,8 @@ func (c *Conn) sweep() {
 	}
 }
 
-// Durable reports whether a durable write waits for its answer. A node may hold up whatever comes after such a write on
-// the connection, even where it answers out of order: only requests for documents pass each other.
+// Durable reports whether a durable write waits for its answer. A node may hold up every request that follows such a
+// write on the connection, even where it answers out of order: only requests for documents pass each other.
 func (c *Conn) Durable() (durable bool) {
 	c.mu.Lock()
 	used := c.slots.used

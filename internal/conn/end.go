@@ -8,8 +8,8 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// Close ends the connection without waiting: Serve then tells what becomes of the calls and returns. It may be called
-// from anywhere, more than once.
+// Close ends the connection and does not wait for that. Serve then reports every call as lost or unsent, and returns.
+// Close may be called from any goroutine, more than once; the first cause counts.
 func (c *Conn) Close(cause error) {
 	if cause == nil {
 		cause = errShutdown
@@ -20,7 +20,7 @@ func (c *Conn) Close(cause error) {
 		return
 	}
 	c.cause = cause // no further call is taken, and no further part is written
-	// Closing may block: TLS says goodbye, and foreign connections do as they like. teardown waits for it.
+	// Closing may block: TLS sends an alert first, and the user's connections may do anything. teardown waits for it.
 	c.wg.Go(func() { hangUp(c.nc) })
 }
 
@@ -37,9 +37,9 @@ func hangUp(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// broken judges the requests of a write that failed after n bytes. The connection is closed first, and its writer gives
-// up the role last: only then is it certain that a frame cut in two never becomes whole. Requests inside the n bytes
-// stay in their slots; teardown reports them as lost.
+// broken ends the connection after a write of p has failed behind n bytes. Requests that end within the n bytes stay in
+// their slots, and teardown reports them as lost. The others are reported as unsent: the connection is closed first and
+// the role given up last, so that no later write can make a frame whole that was cut in two.
 func (c *Conn) broken(p *part, n int, cause error) {
 	c.Close(cause)
 	start := 0
@@ -54,6 +54,7 @@ func (c *Conn) broken(p *part, n int, cause error) {
 	c.mu.Unlock()
 }
 
+// unsent reports the call of a frame that did not reach the server, unless another goroutine has claimed its slot.
 func (c *Conn) unsent(f frame, cut bool, cause error) {
 	s := c.slots.at(f.opaque)
 	epoch, ok := s.claim(f.opaque, slotFree, false)
@@ -67,11 +68,11 @@ func (c *Conn) unsent(f frame, cut bool, cause error) {
 	}
 }
 
-// teardown tells what becomes of the calls after the connection has ended. It runs on Serve's goroutine, last.
+// teardown reports every call that is left after the connection has ended. It is the last that Serve's goroutine does.
 func (c *Conn) teardown() {
 	c.wg.Wait()
 	c.mu.Lock()
-	for c.writer.role == writing { // a caller is inside its one attempt, which does not block
+	for c.writer.role == writing { // a caller is inside TryWrite, which does not block
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()

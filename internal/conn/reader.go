@@ -20,34 +20,35 @@ const (
 	maxRead = 256 << 10
 )
 
-// reader gives the packets that the server sends, and keeps what has become of them. Serve's goroutine uses it, and no
-// other calls anything but shrink.
+// reader gives the packets that the server sends, and counts what has become of those of the last read. It belongs to
+// Serve's goroutine; other goroutines call shrink alone.
 type reader struct {
 	nc    net.Conn
 	reads *atomic.Int64 // that have brought something: each is a sign of life
 	limit int           // of a packet's body
 	buf   []byte
-	pos   int // where the next packet begins
-	n     int // where what was read ends
-	size  atomic.Int32
-	pkt   memd.Packet // the answer being handled
+	pos   int          // where the next packet begins
+	n     int          // where what was read ends
+	size  atomic.Int32 // one of the values below
+	pkt   memd.Packet  // the answer being handled
 
 	pushed   *memd.Packet // a notification that came in the handshake, until Serve has told of it
 	freed    []uint32     // opaques of this read's answers
 	orphaned int          // of those, how many were answers to calls that had ended
-	parked   int          // and how many left their calls waiting for their time
+	parked   int          // how many of the opaques were of calls that now wait for a retry
 }
 
-// What the buffer is, and where shrink is on its way: the reader takes the deadline away only when it is certain that
-// it is not yet to be set.
+// The values of reader.size. shrink wakes the reader by setting a read deadline that has passed. The reader removes
+// that deadline again (shrunk), but not before shrink has set it: the last two values say how far shrink has come.
 const (
-	sizeBusy = iota
-	sizeIdle
-	shrinkBegins
-	shrinkTold
+	sizeBusy     = iota // the buffer is as large as reads want it
+	sizeIdle            // the buffer is that of a connection at rest
+	shrinkBegins        // shrink is about to set the deadline
+	shrinkTold          // shrink has set the deadline
 )
 
-// shrink wakes the reader, which alone may change its buffer, to make that small. It may be called from any goroutine.
+// shrink has the reader replace its buffer by a small one: only the reader may do so, and it blocks in a read. It may
+// be called from any goroutine.
 func (r *reader) shrink() {
 	if r.size.CompareAndSwap(sizeBusy, shrinkBegins) {
 		_ = r.nc.SetReadDeadline(time.Unix(1, 0))
@@ -55,8 +56,8 @@ func (r *reader) shrink() {
 	}
 }
 
-// shrunk reports whether a read has failed because of shrink, and lets reads block again. size is what the buffer is
-// then.
+// shrunk reports whether a read has failed with err because of shrink. If so, reads block again, and r.size becomes
+// size.
 func (r *reader) shrunk(err error, size int32) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -71,7 +72,8 @@ func (r *reader) shrunk(err error, size int32) bool {
 	return true
 }
 
-// fill reads once, growing the buffer when the last read had filled it.
+// fill moves what is left to the front of the buffer, makes the buffer larger when the last read had filled it, and
+// reads once. A read that shrink has ended is repeated: with an empty buffer the small one takes its place before.
 func (r *reader) fill() error {
 	full := r.n == len(r.buf)
 	r.n, r.pos = copy(r.buf, r.buf[r.pos:r.n]), 0
@@ -113,8 +115,8 @@ func (r *reader) resize(n int) {
 	r.buf, r.pkt = b, memd.Packet{} // the last answer was in the old one, and would keep it
 }
 
-// next gives the next packet that is whole in the buffer, nil without one. For a packet that is longer than the buffer
-// it gives errLong.
+// next gives the next packet that is whole in the buffer; nil without one. For a packet that is longer than the
+// buffer can be it gives errLong.
 func (r *reader) next() (*memd.Packet, error) {
 	p, b := &r.pkt, r.buf[r.pos:r.n]
 	if len(b) < memd.HeaderLen {
@@ -138,8 +140,8 @@ func (r *reader) next() (*memd.Packet, error) {
 
 var errLong = errors.New("the packet is longer than the buffer")
 
-// long receives a packet that is longer than the buffer: its value goes straight into memory of its own size. Of one
-// that is longer than firstLong no more memory is taken than twice what has come: the header alone proves nothing.
+// long receives a packet that is longer than the buffer. The value goes straight into memory of its own size. A header
+// alone does not prove that the value comes: from firstLong on, the memory is at most twice what has been received.
 func (r *reader) long() (*memd.Packet, error) {
 	h, err := memd.ParseHeader(r.buf[r.pos:r.n], r.limit)
 	if err != nil {
@@ -164,7 +166,7 @@ func (r *reader) long() (*memd.Packet, error) {
 	return &r.pkt, nil
 }
 
-// receive fills b with what comes next, of which the buffer may hold a part.
+// receive fills b with the next bytes of the stream: those that the buffer holds first, then those that it reads.
 func (r *reader) receive(b []byte) error {
 	n := copy(b, r.buf[r.pos:r.n])
 	r.pos += n

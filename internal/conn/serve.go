@@ -8,8 +8,8 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// read is the reader's loop: complete every whole packet of one read, then give the slots back, then write what callers
-// have appended meanwhile.
+// read is the reader's loop. For each read it completes every whole packet, gives the slots back, and writes what
+// callers have appended meanwhile. It ends with the error of a read, or of a packet.
 func (c *Conn) read() (err error) {
 	if c.reader.n == 0 { // nothing was read in the handshake
 		err = c.reader.fill()
@@ -29,7 +29,7 @@ func (c *Conn) read() (err error) {
 	return err
 }
 
-// packets completes what the buffer holds.
+// packets completes every packet that is whole in the buffer.
 func (c *Conn) packets() error {
 	r := &c.reader
 	r.freed, r.orphaned, r.parked = r.freed[:0], 0, 0
@@ -37,7 +37,7 @@ func (c *Conn) packets() error {
 		p, err := r.next()
 		long := err == errLong //nolint:errorlint // the value itself
 		if long {
-			c.stopReading() // requests that are appended while the packet arrives do not wait for that
+			c.stopReading() // a long packet may take a while to arrive: until then, callers write themselves
 			p, err = r.long()
 		}
 		if p == nil {
@@ -47,8 +47,8 @@ func (c *Conn) packets() error {
 	}
 }
 
-// settle gives the slots of the answers back. Then it yields, so that the callers that were woken append their next
-// requests, and writes.
+// settle gives back the slots of the answers of one read. Then the reader yields, so that the callers that it has woken
+// append their next requests, and writes those.
 func (c *Conn) settle() {
 	r := &c.reader
 	c.mu.Lock()
@@ -68,7 +68,8 @@ func (c *Conn) settle() {
 	c.stopReading()
 }
 
-// stopReading ends the reader's role, if it has it: it writes what callers have appended, and from now on they write.
+// stopReading ends the reader's turn as the writer, if it has the role: it writes what callers have appended. From then
+// on a caller that appends becomes the writer.
 func (c *Conn) stopReading() {
 	c.mu.Lock()
 	mine := c.writer.become(reading)
@@ -78,7 +79,7 @@ func (c *Conn) stopReading() {
 	}
 }
 
-// packet gives one packet to its waiter. An owned one is not in the buffer.
+// packet gives one packet to the call that waits for it. With owned the value is memory of its own, not in the buffer.
 func (c *Conn) packet(p *memd.Packet, owned bool) {
 	switch {
 	case p.Magic == memd.MagicServerRes:
@@ -126,7 +127,8 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 		}
 	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
-		// or it is in use again and is so, which is rare and only a matter of speed
+		// Another use of the call's memory may have begun: then the count is wrong, which costs or saves a yield at
+		// most.
 		if call.State.Phase() == retry.PhaseParked {
 			c.reader.parked++
 		}
@@ -135,8 +137,8 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 	}
 }
 
-// part is one packet of an answer that has several, and not its last: the call keeps it and goes on waiting. Without a
-// call it is dropped, and the slot stays reserved for the packets that follow.
+// part handles one packet of an answer that has several, unless it is the last: the call keeps it and goes on waiting.
+// When the call has left, the packet is dropped, and the slot stays reserved for the packets that follow.
 func (c *Conn) part(s *slot, p *memd.Packet) {
 	epoch, ok := s.claim(p.Opaque, slotHeld, true)
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status: the epoch is the
-// attempt's number once it was handed to the socket, 0 before, and without a live call. It changes by compare-and-swap
-// alone, but for the step from free to live, which the connection's lock guards. The goroutine that takes a slot out of
-// live owns the call's attempt.
+// A slot is a request's place in the table of opaques. Its word is epoch<<32 | generation<<2 | status. The epoch is the
+// number of the attempt that waits here, from when the socket was given its request; before that, and without a live
+// call, it is 0. The connection's lock guards the step from free to live; every other step is a compare-and-swap, or
+// the write of the goroutine that holds the slot. The goroutine that takes a slot out of live owns the call's attempt.
 type slot struct {
 	word atomic.Uint64
 	call *call.Call
@@ -86,8 +86,8 @@ func (t *slots) take() (*slot, uint32) {
 // give takes back the slot of an opaque.
 func (t *slots) give(opaque uint32) { t.free = append(t.free, uint16(opaque>>16)) }
 
-// each shows every call that waits to keep. A call that is not kept leaves its slot to the answer. It says how many
-// those are. used is the number of slots to look at.
+// each calls keep with every call that waits in one of the first used slots. When keep returns false, the call leaves,
+// and its slot is an orphan from then on: it stays reserved until the answer comes. gone is the number of such calls.
 func (t *slots) each(used int, keep func(c *call.Call) bool) (gone int) {
 	for i := range used {
 		s := t.at(uint32(i) << 16)
@@ -111,9 +111,9 @@ func (s *slot) live(c *call.Call, opaque uint32) {
 	s.word.Store(uint64(opaque&genMask)<<2 | slotLive)
 }
 
-// claim takes the slot out of live into the given status and reports whether this caller did it, and the attempt's
-// number. The opaque's generation guards against a slot that has been reused. With sent an attempt that was not handed
-// to the socket is left alone.
+// claim takes the slot out of live, into the status to, for one goroutine: the others get ok false. epoch is the number
+// of the attempt. A slot that has been used again since has another generation than the opaque, and is not claimed.
+// With sent, nor is a slot whose request the socket was not given yet.
 func (s *slot) claim(opaque uint32, to uint64, sent bool) (epoch uint32, ok bool) {
 	gen := opaque & genMask
 	for {
@@ -135,13 +135,14 @@ func (s *slot) claim(opaque uint32, to uint64, sent bool) (epoch uint32, ok bool
 	}
 }
 
-// orphanEnds makes a slot free that was kept for the answer to that opaque, and reports whether it was.
+// orphanEnds frees the slot if it is an orphan that waits for the answer to that opaque, and reports whether it was.
 func (s *slot) orphanEnds(opaque uint32) bool {
 	v := uint64(opaque&genMask) << 2
 	return s.word.CompareAndSwap(v|slotOrphan, v|slotFree)
 }
 
-// hold keeps a live call where it is until the slot's word is set again. ok is false when no call waits here.
+// hold stops other goroutines from claiming a live slot, until the caller stores a word again: v, to let the call wait
+// on. ok is false when no call waits here.
 func (s *slot) hold() (v uint64, ok bool) {
 	for {
 		switch v = s.word.Load(); v & 3 {
@@ -157,7 +158,8 @@ func (s *slot) hold() (v uint64, ok bool) {
 	}
 }
 
-// sent notes the attempt's number, unless the call has gone meanwhile.
+// sent notes the number of the attempt whose request the socket is about to be given, unless the call has left its
+// slot.
 func (s *slot) sent(opaque, epoch uint32) {
 	for {
 		v := s.word.Load()

@@ -10,8 +10,9 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// Submit appends the call's request and sees to it that it is written. It never blocks. When it fails the call was not
-// taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended meanwhile is dropped silently.
+// Submit appends the call's request, and has it written by this goroutine or by the present writer. It never blocks. An
+// error means that the call was not taken: ErrClosed, ErrFull, or what is wrong with the request. A call that has ended
+// meanwhile is dropped without an error.
 func (c *Conn) Submit(call *call.Call) error {
 	if c.info.Features.Has(memd.FeatureSnappy) {
 		call.Pack(&c.packer)
@@ -31,7 +32,7 @@ func (c *Conn) SubmitAll(calls []*call.Call) (taken int) {
 	for more := true; ; {
 		round := calls[taken:min(taken+maxRound, len(calls))]
 		if c.info.Features.Has(memd.FeatureSnappy) {
-			for _, call := range round { // not all of them: a full connection takes none
+			for _, call := range round { // compressing all calls first would be for nothing when the connection is full
 				call.Pack(&c.packer)
 			}
 		}
@@ -50,9 +51,9 @@ func (c *Conn) SubmitAll(calls []*call.Call) (taken int) {
 	}
 }
 
-// write ends a turn in the lock in which that many calls were taken: a caller that finds no writer becomes the writer.
-// With other calls in flight it yields once before, so that their callers append to the same write; but not for a
-// large request, which is most of its write.
+// write unlocks the connection after taken calls were appended. A caller that finds no writer becomes the writer. When
+// other calls are in flight it yields once before it writes, so that their callers append to the same write. It does
+// not yield for a large request, which is most of its write.
 func (c *Conn) write(taken int) {
 	mine := c.writer.become(unowned)
 	yield := mine && c.slots.inFlight() > taken && !c.writer.large()
@@ -65,8 +66,8 @@ func (c *Conn) write(taken int) {
 	}
 }
 
-// WantRoom reports whether the connection takes calls, or has ended. If it does neither, Room is called once when it
-// does.
+// WantRoom reports true when the connection is not full, or has ended. When it is full, Room is called once as soon as
+// it takes calls again.
 func (c *Conn) WantRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +75,8 @@ func (c *Conn) WantRoom() bool {
 	return !c.slots.wanted
 }
 
-// put gives the call a slot and appends its request. One that has ended meanwhile is dropped silently. The lock is
-// held.
+// put gives the call a slot and appends its request. A call that has ended meanwhile is dropped without an error. The
+// lock is held.
 func (c *Conn) put(call *call.Call) error {
 	switch {
 	case c.cause != nil || c.refusing:
@@ -98,8 +99,8 @@ func (c *Conn) put(call *call.Call) error {
 	return nil
 }
 
-// flush writes part after part until nothing is pending, on the goroutine that has become the writer. It never blocks:
-// what the socket does not take at once is left to a goroutine that lives until the backlog is gone.
+// flush writes part after part until nothing is pending. The goroutine that has become the writer calls it. It never
+// blocks: what the socket does not take at once, a goroutine of its own writes, which gets the role and ends with it.
 func (c *Conn) flush() {
 	for p := c.next(nil); p != nil; p = c.next(p) {
 		n, err := 0, error(nil)
@@ -118,7 +119,7 @@ func (c *Conn) flush() {
 	}
 }
 
-// block starts the goroutine that writes the backlog: p from n on, and what follows.
+// block starts the goroutine that writes the backlog: the part p from byte n on, and the parts that follow.
 func (c *Conn) block(p *part, n int) error {
 	c.writer.left, c.writer.taken = p, n
 	c.mu.Lock()
@@ -134,7 +135,7 @@ func (c *Conn) block(p *part, n int) error {
 	return nil
 }
 
-// backlog blocks where no other goroutine may, and takes over the role of the writer.
+// backlog writes as flush does, with writes that block. It runs on a goroutine of its own, which has the role.
 func (c *Conn) backlog() {
 	defer c.wg.Done()
 	p, n := c.writer.left, c.writer.taken
@@ -147,7 +148,7 @@ func (c *Conn) backlog() {
 		}
 		if err != nil {
 			if c.writer.try == nil && errors.Is(err, os.ErrDeadlineExceeded) {
-				n = len(p.buf) // how much of a record got through is not known: all of it may have
+				n = len(p.buf) // TLS does not say how much of a record got through: all of it may have
 			}
 			c.broken(p, n, err)
 			return
@@ -156,9 +157,9 @@ func (c *Conn) backlog() {
 	}
 }
 
-// next takes back a part that is written, and gives the oldest one that has something to be written. Its calls are
-// marked as handed to the socket; those that have ended meanwhile are cut out. Nil means that nothing is pending, or
-// that the connection has ended, and that the role of the writer was given up.
+// next takes back the part that was written, done, and gives the oldest pending part. It marks that part's calls as
+// sent, and cuts the requests of calls that have ended out; a part of which nothing is left is passed over. Nil means
+// that the role was given up, because nothing is pending or the connection has ended.
 func (c *Conn) next(done *part) *part {
 	for {
 		var p, whole *part
@@ -192,7 +193,8 @@ func (c *Conn) next(done *part) *part {
 	}
 }
 
-// mark tells each call of the part that it is about to be on the wire and cuts out the frames of those that refuse.
+// mark tells each call of the part that the socket is about to be given its request. The frames of calls that refuse,
+// because they have ended, are cut out.
 func (c *Conn) mark(p *part) {
 	start, kept, out := uint32(0), 0, uint32(0)
 	for _, f := range p.frames {
@@ -214,7 +216,7 @@ func (c *Conn) mark(p *part) {
 	p.frames, p.buf = p.frames[:kept], p.buf[:out]
 }
 
-// drop frees the slot of a request that never left.
+// drop frees the slot of a request that was cut out before it was written.
 func (c *Conn) drop(opaque uint32) {
 	s, room := c.slots.at(opaque), false
 	c.mu.Lock()

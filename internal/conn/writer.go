@@ -22,52 +22,54 @@ type frame struct {
 	end    uint32
 }
 
-// part is what one write takes.
+// part is what one write takes: whole requests.
 type part struct {
 	buf    []byte
 	frames []frame
-	// of the first request if that is large: it comes behind its frame's end, and is the call's until it is copied
+	// value is the value of the first request, if that is large; otherwise nil. It is not in buf yet: its place is the
+	// end of the first frame. Until complete copies it, it is the caller's memory.
 	value []byte
 }
 
-// largePart is a part that begins with a large request, and its memory.
+// largePart is a part whose first request is large, together with memory for that request's head.
 type largePart struct {
 	part
 	frame [1]frame
-	head  [96]byte // a longer one, and what comes behind, has memory of its own
+	head  [96]byte // a longer head, or further requests, make buf move to memory of its own
 }
 
-// tryWriter makes one write attempt that never blocks: what the peer does not take at once is left out of n.
+// tryWriter is a socket with a write attempt that never blocks: n is as much as the kernel took at once.
 type tryWriter interface {
 	TryWrite(b []byte) (n int, err error)
 }
 
-// The role of the writer belongs to one goroutine at a time, or to none.
+// role says which goroutine may use the socket for writing: one at a time.
 type role uint8
 
 const (
 	unowned role = iota // the next caller that appends becomes the writer
-	reading             // the reader's: it writes when it has completed its answers
-	writing             // a goroutine writes, until nothing is pending
+	reading             // the reader has the role: it writes when it has completed the answers of its read
+	writing             // a goroutine has the role and writes until nothing is pending
 )
 
-// writer keeps requests until they are written, many in one write. The fields down to role, and all methods, are for
-// the holder of the connection's lock. The others are for the owner of the role, which alone uses the socket.
+// writer keeps requests until they are written, many in one write. The connection's lock guards the fields down to
+// role; all methods are called with it held. The other fields belong to the goroutine that has the role.
 type writer struct {
 	wire   call.Wire // of the request that is being appended
 	pend   []*part   // oldest first
-	spares []*part   // one is filled while the other is written, and more while there is more than parts hold
+	spares []*part   // empty parts for further use: callers fill one while another is written
 	role   role
 
 	try     tryWriter // nil where the socket has no such attempt
 	limit   time.Duration
-	left    *part // what the backlog begins with, and how much of it is written
-	taken   int
+	left    *part  // the part that the backlog begins with
+	taken   int    // how many of its bytes are written already
 	backlog func() // Conn.backlog, without an allocation for each start
 }
 
-// become gives the role to the caller if it has the given state and requests are pending, and reports whether it did.
-func (w *writer) become(from role) bool {
+// become makes the caller the writer if the role is in the state from and requests are pending; mine says so. Without
+// pending requests the role is unowned then.
+func (w *writer) become(from role) (mine bool) {
 	if w.role != from {
 		return false
 	}
@@ -78,8 +80,8 @@ func (w *writer) become(from role) bool {
 	return w.role == writing
 }
 
-// large reports whether what is to be written next begins with a large request, which is most of that write: nothing is
-// gained by letting others append first.
+// large reports whether the next write begins with a large request. That is most of the write: to let other callers
+// append first gains nothing.
 func (w *writer) large() bool { return len(w.pend) > 0 && w.pend[0].value != nil }
 
 // add appends a call's request. added is false when it is wrong, or when the call has ended meanwhile.
@@ -88,7 +90,7 @@ func (w *writer) add(c *call.Call, opaque uint32) (added bool, err error) {
 	var p *part
 	ended := false
 	if c.Req.ValueLen() >= largeValue {
-		// No goroutine waits for the lock while the value is copied, and what waits to be written takes no memory.
+		// The value is copied later, without the lock: no goroutine waits for a copy, and no copy waits in memory.
 		l := &largePart{}
 		p, l.frames = &l.part, l.frame[:0]
 		w.pend = append(w.pend, p)
@@ -104,7 +106,7 @@ func (w *writer) add(c *call.Call, opaque uint32) (added bool, err error) {
 		}
 	}
 	if err != nil || ended {
-		if len(p.frames) == 0 { // it was begun for nothing
+		if len(p.frames) == 0 { // the part was begun for this request alone
 			w.pend, p.value = w.pend[:len(w.pend)-1], nil
 			w.spare(p)
 		}
@@ -114,7 +116,7 @@ func (w *writer) add(c *call.Call, opaque uint32) (added bool, err error) {
 	return true, nil
 }
 
-// last is the part that the next request goes to.
+// last gives the part that the next request is appended to: the newest one while that has room, otherwise a new one.
 func (w *writer) last() (p *part) {
 	behindFull := false
 	if n := len(w.pend); n > 0 {
@@ -134,8 +136,8 @@ func (w *writer) last() (p *part) {
 	return p
 }
 
-// pop takes the oldest part, and an empty one to complete it in if its value is to be copied. Without a part it gives
-// the role up.
+// pop takes the oldest part, p, out of those that are pending. When p has a value to be copied, pop gives whole, too:
+// an empty part with room for all of p, for complete. When no part is pending, pop gives the role up and returns nil.
 func (w *writer) pop() (p, whole *part) {
 	if len(w.pend) == 0 {
 		w.role = unowned
@@ -149,7 +151,8 @@ func (w *writer) pop() (p, whole *part) {
 	return p, whole
 }
 
-// carrier is an empty part with memory for n bytes, a spare one if possible.
+// carrier gives an empty part for n bytes: a spare one that is large enough, or else any spare one, which grows; a new
+// one when there is no spare, or when n is too much for one to be kept.
 func (w *writer) carrier(n int) *part {
 	fits := func(p *part) bool { return cap(p.buf) >= n }
 	at := max(slices.IndexFunc(w.spares, fits), 0)
@@ -161,15 +164,16 @@ func (w *writer) carrier(n int) *part {
 	return p
 }
 
-// spare keeps an empty part for the next requests.
+// spare keeps an empty part for further use, unless there are enough or its memory is too large.
 func (w *writer) spare(p *part) {
 	if n := len(w.spares); cap(p.buf) <= maxSpareSize && (n < 2 || n < maxSpares && cap(p.buf) <= fullPart) {
 		w.spares = append(w.spares, p)
 	}
 }
 
-// complete makes p what a part with a large value is, with the value. That is the caller's again once its call has
-// ended; then it is left out, and mark cuts out the rest of the request.
+// complete fills p, which is empty, with all of large: the head of the first request, its value, the other requests.
+// The connection's lock is not held. When the first call has ended, its value may be the caller's again: Copy then
+// appends nothing, and mark cuts the rest of that request out.
 func (p *part) complete(large *part) {
 	first := large.frames[0]
 	head, behind := large.buf[:first.end], large.buf[first.end:]

@@ -12,8 +12,7 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// answered is what becomes of a call whose attempt was answered with something else than success. It runs on the
-// connection's reader; the attempt is claimed.
+// answered handles an answer that is not success. The connection's reader, which has claimed the attempt, calls it.
 func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 	c.Lend()
 	j := c.Judge(pkt, r.o.ErrorMaps.For(p.node.addr))
@@ -47,7 +46,7 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Pa
 	}
 }
 
-// readErrorMap reads a node's map. A malformed one is as good as none: the connection stays.
+// readErrorMap reads a node's error map. A malformed one gives nil, as if the node had sent none: the connection stays.
 func (r *Router) readErrorMap(addr string, raw []byte) *errormap.Map {
 	if raw == nil {
 		return nil
@@ -60,8 +59,8 @@ func (r *Router) readErrorMap(addr string, raw []byte) *errormap.Map {
 	return m
 }
 
-// notMyVBucket offers the map that came with the answer and has the call judged once that map was considered, so that
-// it is a fact whether the vbucket has moved.
+// notMyVBucket offers the map that came with the answer to the map goroutine. The call is judged after the map
+// goroutine has considered the map: only then it is known whether the vbucket has moved.
 func (r *Router) notMyVBucket(p *pipeline, c *call.Call, pkt *memd.Packet, err *call.Error) {
 	if len(pkt.Value) == 0 {
 		r.maps.wanted.sign()
@@ -79,15 +78,17 @@ func (r *Router) notMyVBucket(p *pipeline, c *call.Call, pkt *memd.Packet, err *
 	}
 }
 
-// claimed is a call whose attempt was refused, and what it was refused with; or no call, but a waiter until a
-// map was considered.
+// claimed waits until the map goroutine has considered an offered map. It is either a call, which judgeMoved then
+// judges, or a goroutine, which considered then wakes.
 type claimed struct {
-	c          *call.Call
-	err        *call.Error
-	considered chan struct{}
-	tell       bool // it wakes parked calls by itself
+	c          *call.Call    // its attempt was refused with NOT_MY_VBUCKET and is claimed; nil for a goroutine
+	err        *call.Error   // the refusal
+	considered chan struct{} // closed for a goroutine; nil for a call
+	tell       bool          // the goroutine wakes parked calls itself, so that the map goroutine need not
 }
 
+// judgeMoved asks the orchestrator about a call that was refused with NOT_MY_VBUCKET, and tells it whether the map in
+// use has another node for the call than the one that refused it.
 func (r *Router) judgeMoved(cl claimed) {
 	moved := false
 	if pk := r.picker.Load(); pk != nil {
@@ -98,10 +99,8 @@ func (r *Router) judgeMoved(cl claimed) {
 			moved = true
 		}
 	}
-	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), retry.Hint{
-		Moved: moved,
-		Code:  uint32(memd.StatusNotMyVBucket),
-	})
+	hint := retry.Hint{Moved: moved, Code: uint32(memd.StatusNotMyVBucket)}
+	r.judge(cl.c, retry.KVNotMyVBucket, r.beside(cl.err), hint)
 }
 
 // collectionOutdated forgets the id that the node does not know, unless the node is the one that lags.
@@ -122,7 +121,7 @@ func (r *Router) collectionOutdated(c *call.Call, err *call.Error) {
 	r.judge(c, retry.KVCollectionOutdated, err, retry.Hint{Code: uint32(memd.StatusUnknownCollection)})
 }
 
-// about are the attributes of a line about a node. No error of this module holds credentials.
+// about gives the attributes of a log line about a node. No error of this module holds credentials.
 func about(node string, err error) []slog.Attr {
 	return []slog.Attr{slog.String(observe.KeyEndpoint, node), slog.Any(observe.KeyCause, err)}
 }
@@ -141,7 +140,8 @@ func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
 	p.r.o.Orchestrator.ConnLost(c, epoch, cause)
 }
 
-// Unsent implements conn.Handler: the frame never became whole on the wire, so any call may go again.
+// Unsent implements conn.Handler. The server has not seen the whole request, so that every call may be sent again: a
+// call whose frame was cut asks its strategy; any other is routed again, at most four times.
 func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 	c.Share()
 	c.NotSent()
@@ -164,7 +164,7 @@ func (p *pipeline) Expired(c *call.Call) {
 	p.r.expire(c)
 }
 
-// Orphan implements conn.Handler. What is gathered for the report costs something only when a log reads it.
+// Orphan implements conn.Handler. It gathers the report's facts only if the log takes warnings.
 func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	p.r.orphans.Add(1)
 	if p.r.o.NoOrphans || !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
@@ -180,13 +180,13 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
 	})
 }
 
-// Push implements conn.Handler: a newer map is taken, or its version makes us ask for it. One that is not newer than
-// ours costs nothing.
+// Push implements conn.Handler. A pushed map that is newer than ours is offered to the map goroutine; a pushed version
+// that is newer has the bucket's poll ask for the map.
 func (p *pipeline) Push(_ *conn.Conn, pkt *memd.Packet) {
 	if pkt.Magic != memd.MagicServerReq || pkt.Opcode != memd.ServerOpClustermapChange {
 		return
 	}
-	// of the whole cluster, which nodes tell all connections of, or of another bucket
+	// Nodes push the maps of the whole cluster and of other buckets, too.
 	if string(pkt.Key) != p.r.o.Bucket {
 		return
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// node is a data node as the router reaches it: as many connections as the configuration says, each with a pipeline of
-// its own. Their number does not change, and a key always takes the same one, so that calls for one key keep their
-// order. Beside them a node has one more while requests need it that are refused under unordered execution, see
-// ordered.go.
+// node is a data node as the router reaches it. It has as many connections as the configuration says, each with a
+// pipeline of its own. Their number does not change, and a key always takes the same one, so that calls for one key
+// keep their order. One more connection exists while requests need it that servers refuse under unordered execution:
+// see ordered.go.
 //
 // The router's table has the nodes by address, under its lock; the picker has those of the cluster map. Their methods
 // may be called from anywhere and never block, except where they say that the router's lock is held.
@@ -43,7 +43,7 @@ func (r *Router) newNode(addr string) *node {
 func (n *node) newPipeline(ctx context.Context) *pipeline {
 	p := &pipeline{r: n.r, node: n, track: n.r.o.Health.Track(n.r.o.Bucket, n.addr)}
 	p.waiting = room{r: n.r, mu: &p.mu, door: p}
-	p.backoff.init(&n.r.o.Tuning, n.r.o.JitterSource)
+	p.backoff.init(&n.r.o)
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	return p
 }
@@ -62,7 +62,7 @@ func (n *node) pipelines() iter.Seq[*pipeline] {
 	}
 }
 
-// connected reports whether the node has a connection that takes every request.
+// connected reports whether one of the node's regular connections exists.
 func (n *node) connected() bool {
 	for _, p := range n.conns {
 		if p.conn.Load() != nil {

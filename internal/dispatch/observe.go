@@ -155,9 +155,9 @@ func failureOf(cause error) observe.Outcome {
 		return o
 	}
 	if kind := cberr.KindOf(cause); kind != nil {
-		return observe.Outcome{ErrorName: camel(kind.Name())}
+		return observe.Outcome{ErrorName: observe.ErrorName(kind.Name())}
 	}
-	return observe.Outcome{ErrorName: camel(cberr.RequestCanceled.Name())} // its connection is lost
+	return observe.Outcome{ErrorName: observe.ErrorName(cberr.RequestCanceled.Name())} // its connection is lost
 }
 
 // outcomeOf says how a call ended in the words of spans and metrics.
@@ -166,20 +166,11 @@ func outcomeOf(err error) observe.Outcome {
 	if !errors.As(err, &e) {
 		return observe.Outcome{}
 	}
-	o := observe.Outcome{ErrorName: camel(e.Kind()), Retries: e.Retry.Retries()}
+	o := observe.Outcome{ErrorName: observe.ErrorName(e.Kind()), Retries: e.Retry.Retries()}
 	if e.Answered {
 		o.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
 		o.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.TemporaryFailure) &&
 			!errors.Is(err, cberr.InternalServerFailure)
 	}
 	return o
-}
-
-// camel turns document_not_found into DocumentNotFound.
-func camel(name string) string {
-	var b strings.Builder
-	for part := range strings.SplitSeq(name, "_") {
-		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
-	}
-	return b.String()
 }

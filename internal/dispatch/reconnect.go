@@ -14,19 +14,24 @@ import (
 
 // A pipeline pauses before it connects again. This is the one rule for how long:
 //
-//   - After a connection that was of use, not at all: but no more than pace.Connects attempts begin in any second,
-//     because a node that answers and hangs up drives them.
-//   - After everything else twice as long as the last time, from redialMin to Tuning.RedialMax, with equal jitter.
+//   - After a connection that was of use it does not pause. But at most pace.Connects attempts begin in any second: a
+//     node that answers and hangs up would otherwise make the client connect without end.
+//   - After everything else it pauses twice as long as the last time, from redialMin to Options.RedialMax, with equal
+//     jitter.
 //
-// New credentials end a pause. A pause after a node was found to have another bucket than our map is of ends when no
-// connection speaks for ours any more. Nodes drive that, so the attempt then waits for its turn as after a connection
-// that was of use.
+// New credentials end a pause. So does, for a node that has another bucket than our map is of, the loss of the last
+// connection that speaks for ours. Nodes can bring that about, so that the attempt then waits for its turn as after a
+// connection that was of use.
 const (
 	redialMin = 30 * time.Millisecond
-	redialMax = 4 * time.Second // unless Tuning says otherwise
+	redialMax = 4 * time.Second // the default of Options.RedialMax
+
+	// lasting is the age at which a connection that has answered nothing counts as one that works: the node does not
+	// hang up as soon as it has accepted, and the pauses begin anew.
+	lasting = 4 * time.Second
 )
 
-// backoff counts for that rule. Its methods may be called from anywhere.
+// backoff keeps the state of that rule for one pipeline. Its methods may be called from any goroutine.
 type backoff struct {
 	most   time.Duration
 	jitter func() float64
@@ -36,8 +41,8 @@ type backoff struct {
 	starts pace.Starts
 }
 
-func (b *backoff) init(t *Tuning, jitter func() float64) {
-	if b.most, b.jitter = t.RedialMax, jitter; b.most <= 0 {
+func (b *backoff) init(o *Options) {
+	if b.most, b.jitter = o.RedialMax, o.JitterSource; b.most <= 0 {
 		b.most = redialMax
 	}
 }
@@ -49,30 +54,30 @@ func (b *backoff) begins() {
 	b.starts.Begin()
 }
 
-// worked has the pauses begin anew.
+// worked notes a connection that works: the next pause is as short as the first.
 func (b *backoff) worked() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = 0
 }
 
-// turn is how long to pause after a connection that was of use.
+// turn gives the pause after a connection that was of use.
 func (b *backoff) turn() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.starts.Wait()
 }
 
-// failed is how long to pause after everything else.
+// failed gives the pause after everything else.
 func (b *backoff) failed() time.Duration {
-	jitter := b.jitter() // which may be a function of the user's
+	jitter := b.jitter() // which may be a function of the user's, and so is not called under the lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = min(max(2*b.last, redialMin), b.most)
 	return b.last/2 + time.Duration(jitter*float64(b.last/2))
 }
 
-// pause waits for d, or until sooner is closed, which may be nil.
+// pause waits for d, until sooner, which may be nil, is closed, or until ctx ends.
 func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -83,8 +88,9 @@ func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	}
 }
 
-// run connects and serves until the pipeline is closed, or another connection has taken the place of the one that it
-// serves. It begins with cn, which is published already, unless that is nil.
+// run connects, serves the connection until it ends, and begins again. It returns when the pipeline is closed, when an
+// attempt has failed while other pipelines wait for their turn to connect (stepsBack), or when another goroutine serves
+// the pipeline's new connection (adopt). With cn, which is published already, it begins by serving that.
 func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 	for ; cn != nil || ctx.Err() == nil; cn = nil {
 		if cn == nil {
@@ -122,9 +128,8 @@ func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
 			return
 		}
 		p.r.nodes.connects(p, true)
-		// a node that accepts and hangs up is no working one, nor one whose connections are of no use
 		ofUse := cn.Stats.Answers.Load() > 0 && !useless(err)
-		if ofUse || time.Since(began) > redialMax {
+		if ofUse || time.Since(began) > lasting {
 			p.backoff.worked()
 		}
 		if ofUse {
@@ -153,13 +158,14 @@ func (p *pipeline) connect(ctx context.Context) (*conn.Conn, error) {
 	}
 	if err := p.belongs(cn); err != nil {
 		cn.Close(err)
-		_ = cn.Serve() // it has no calls, and ends at once
+		_ = cn.Serve() // a closed connection without calls: Serve returns at once
 		return nil, err
 	}
 	return cn, nil
 }
 
-// passed notes how far an attempt to connect has come. What the last one has met there is not true any more.
+// passed notes that an attempt to connect has taken a step. When the last attempt has failed at that step, its failure
+// is not true any more, and errFurther takes its place.
 func (p *pipeline) passed(s handshake.Step) {
 	p.progress.Store(p.r.now())
 	p.track.Passed(s)
@@ -181,7 +187,7 @@ func (p *pipeline) connectFailed(ctx context.Context, err error) {
 		return
 	}
 	p.r.o.Log.Info(ctx, observe.MsgConnectFailed, about(p.node.addr, err)...)
-	if p.demand != nil { // the node has another connection, which says whether it can be reached
+	if p.demand != nil { // whether the node can be reached, its other connections say
 		p.waiting.review()
 		return
 	}

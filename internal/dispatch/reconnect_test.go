@@ -14,13 +14,13 @@ import (
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b backoff
-		b.init(&Tuning{RedialMax: 200 * time.Millisecond}, func() float64 { return 0.5 })
+		b.init(&Options{RedialMax: 200 * time.Millisecond, JitterSource: func() float64 { return 0.5 }})
 		for _, ms := range []time.Duration{30, 60, 120, 200, 200} {
 			require.Equal(t, ms*time.Millisecond*3/4, b.failed())
 		}
 		b.worked()
 		require.Equal(t, redialMin*3/4, b.failed())
-		b.init(&Tuning{}, func() float64 { return 0 })
+		b.init(&Options{JitterSource: func() float64 { return 0 }})
 		for range 20 {
 			b.failed()
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Options are a router's surroundings. All but the limits must be set.
+// Options are a router's surroundings. What does not say what its zero value means must be set.
 type Options struct {
 	Bucket string
 	Seeds  []string // addresses to ask for the first cluster map
@@ -48,7 +48,16 @@ type Options struct {
 	ConfigLimits   topology.Options
 	JitterSource   func() float64 // for jitter and for choosing nodes
 
-	Tuning
+	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
+	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
+	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
+	MaxPaths      uint16        // of a sub-document request; 0 means call.MaxPaths
+	NoOrphans     bool          // answers that come too late are counted and not reported
+	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
+	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
+	// Stale is told of a connection that a node asks to log in again. It must not block. Nil is not told.
+	Stale  func(connection string)
+	Source Source // of maps beside the connections; nil without one
 
 	// Breaker are the limits of the nodes' circuit breakers; nil means none.
 	Breaker *BreakerOptions
@@ -58,20 +67,6 @@ type Options struct {
 	Transparent retry.Strategy
 	// Classify names the reason of an answer that has none, or retry.Unknown. It is user code: it may block and panic.
 	Classify func(operation string, err *call.Error) retry.Reason
-}
-
-// Tuning is the part of a router's options whose zero value has the defaults.
-type Tuning struct {
-	InflateLimit  int           // bytes that a compressed value may become; 0 means call.MaxInflated
-	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
-	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
-	MaxPaths      uint16        // of a sub-document request; 0 means call.MaxPaths
-	NoOrphans     bool          // answers that come too late are counted and not reported
-	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
-	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
-	// Stale is told of a connection that a node asks to log in again. It must not block.
-	Stale  func(connection string)
-	Source Source // of maps beside the connections; nil without one
 }
 
 // Router is one bucket's way to its nodes. It is a call.Runner and a call.Owner. It starts a goroutine for cluster
@@ -174,14 +169,14 @@ func (r *Router) now() int64 { return int64(time.Since(r.o.Base)) }
 // Dispatch implements call.Runner.
 func (r *Router) Dispatch(c *call.Call) {
 	r.admit(c, r.now())
-	if p := r.find(c); p != nil { // what route and submit do, in this frame: many goroutines wait below it
+	if p := r.find(c); p != nil { // this is route and submit, written out: many goroutines wait in calls below this one
 		if cn := p.connFor(c); cn == nil || cn.Submit(c) != nil {
 			p.submitSlow(c)
 		}
 	}
 }
 
-// admit gives the call its deadline and what else does not change from attempt to attempt.
+// admit gives the call its deadline, its policy, its observer and the hash of its key: what no attempt changes.
 func (r *Router) admit(c *call.Call, now int64) {
 	c.Started = now
 	c.Bind(&r.home)
@@ -224,7 +219,7 @@ func (r *Router) Redispatch(c *call.Call) {
 	r.route(c)
 }
 
-// renew prepares a call for its next attempt. The server of a durable write gets its share of the time that is left.
+// renew prepares a call for its next attempt: it gives the server of a durable write a part of the time that is left.
 func (r *Router) renew(c *call.Call) {
 	if c.Req.Durability != memd.DurabilityNone {
 		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
@@ -251,14 +246,15 @@ func (r *Router) Complete(f func()) { r.work.run(f) }
 // expire ends a call whose deadline has passed.
 func (r *Router) expire(c *call.Call) { r.o.Orchestrator.Expire(c) }
 
-// route finds the call's node and hands it over. It never blocks. The call is local.
+// route finds the call's pipeline and hands the call to it. It never blocks.
 func (r *Router) route(c *call.Call) {
 	if p := r.find(c); p != nil {
 		p.submit(c)
 	}
 }
 
-// find gives the pipeline that is to have the call. Nil means that the call is taken care of already.
+// find gives the pipeline that is to send the call. Nil means that the call has ended, waits in a room, or was given to
+// the orchestrator.
 func (r *Router) find(c *call.Call) *pipeline {
 	for {
 		pk := r.picker.Load()
@@ -314,14 +310,15 @@ func (e *RouteError) Error() string {
 	return "the cluster map has no reachable node for the call"
 }
 
-// notSent is the end of an attempt that reached no socket.
+// notSent ends an attempt of which no socket was given anything, and asks the orchestrator about the call.
 func (r *Router) notSent(c *call.Call, why retry.Reason, cause error) {
 	r.noWay(c, r.o.Orchestrator.Wakes(), why, cause, "")
 }
 
-// noWay is notSent for a call that an event may bring on its way. since is what the orchestrator's Wakes gave before
-// that was looked at which the event changes: otherwise one that comes before the call is parked would find nothing to
-// wake. node is the address of the call's node if that has no connection, otherwise "".
+// noWay is notSent for a call that has no way to its node now, and that an event may wake: a new map, say, or a new
+// connection. The caller reads the orchestrator's Wakes before it looks for a way, and passes it as since. An event
+// that comes between that look and the parking of the call then wakes the call all the same. node is the address of the
+// call's node if that has no connection, otherwise "".
 func (r *Router) noWay(c *call.Call, since uint64, why retry.Reason, cause error, node string) {
 	c.Share()
 	c.Taken()
@@ -334,11 +331,11 @@ func (r *Router) noWay(c *call.Call, since uint64, why retry.Reason, cause error
 	r.judge(c, why, cause, retry.Hint{Wakes: since})
 }
 
-// judge asks the orchestrator about a claimed attempt. From here on the call has a deadline and a watched context of
-// its own, because it sits in no connection.
+// judge asks the orchestrator what becomes of a call whose attempt is claimed. No connection watches the call any more:
+// judge sees to it that its deadline and its context are watched.
 func (r *Router) judge(c *call.Call, why retry.Reason, cause error, h retry.Hint) {
 	if why.AlwaysRetry() {
-		c.Lend() // the orchestrator asks no strategy, so nothing is between it and the deadline
+		c.Lend() // the orchestrator asks no strategy: it parks the call at once, and keeps its deadline then
 		c.Watch()
 	} else {
 		r.hold(c)
@@ -346,7 +343,7 @@ func (r *Router) judge(c *call.Call, why retry.Reason, cause error, h retry.Hint
 	r.o.Orchestrator.MaybeRetry(c, why, cause, h)
 }
 
-// hold keeps the promise of the deadline for a call outside of a connection.
+// hold has the router's heap keep the deadline of a call that no connection has, and has the call watch its context.
 func (r *Router) hold(c *call.Call) {
 	c.Lend()
 	if c.MarkHeld() {

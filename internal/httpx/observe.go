@@ -82,7 +82,7 @@ func attemptOf(id string, status int) observe.Attempt {
 
 // lostAttempt is one without an answer.
 func lostAttempt(id string) observe.Attempt {
-	return observe.Attempt{ContextID: id, ErrorName: camel(cberr.RequestCanceled.Name())}
+	return observe.Attempt{ContextID: id, ErrorName: observe.ErrorName(cberr.RequestCanceled.Name())}
 }
 
 // retried notes that another attempt begins.
@@ -101,9 +101,9 @@ func outcomeOf(err error) observe.Outcome {
 	if err == nil {
 		return observe.Outcome{}
 	}
-	out := observe.Outcome{ErrorName: camel(cberr.Couchbase.Name())}
+	out := observe.Outcome{ErrorName: observe.ErrorName(cberr.Couchbase.Name())}
 	if kind := cberr.KindOf(err); kind != nil {
-		out.ErrorName = camel(kind.Name())
+		out.ErrorName = observe.ErrorName(kind.Name())
 		out.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.RequestCanceled) &&
 			!errors.Is(err, cberr.InternalServerFailure)
 	}
@@ -112,15 +112,4 @@ func outcomeOf(err error) observe.Outcome {
 		out.Retries = e.Retry.Retries()
 	}
 	return out
-}
-
-// camel turns document_not_found into DocumentNotFound.
-func camel(name string) string {
-	var b strings.Builder
-	for part := range strings.SplitSeq(name, "_") {
-		if part != "" {
-			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
-		}
-	}
-	return b.String()
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
@@ -41,6 +42,17 @@ type Outcome struct {
 	// Status is the last answer's status of a failed operation, as in 0x86; empty when there was none.
 	Status  string
 	Retries int
+}
+
+// ErrorName makes an Outcome's ErrorName of a kind's name: DocumentNotFound of document_not_found.
+func ErrorName(kind string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(kind, "_") {
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
 }
 
 // StartOperation begins to observe an operation. It returns the context that its inner spans, and nothing else, are
