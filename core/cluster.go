@@ -87,8 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c.policy.Store(cfg.Retry.Policy)
 	c.orch = retry.New(retry.Options{
-		Default:   cfg.Retry.Policy.Throttled(defaultStrategy(cfg.Retry.Strategy)),
-		Inherited: defaultStrategy(cfg.Retry.Strategy),
+		Default: cfg.Retry.Policy.Throttled(cfg.Retry.Strategy), Inherited: cfg.Retry.Strategy,
 		MaxParked: cfg.Limits.Parked, MaxBytes: cfg.Limits.ParkedBytes, MaxOpBytes: cfg.Limits.CallBytes,
 		DisableRetries: cfg.Retry.Disabled, JitterSource: cfg.Retry.JitterSource, Observer: c.observer(),
 		DispatchAll: dispatch.DispatchAll,
@@ -97,8 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Net.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{
-		TracerProvider: cfg.Observe.TracerProvider,
-		MeterProvider:  cfg.Observe.MeterProvider, Log: c.log,
+		TracerProvider: cfg.Observe.TracerProvider, MeterProvider: cfg.Observe.MeterProvider, Log: c.log,
 	})
 	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet, c.health.Log = c.explained, c.log
@@ -108,13 +106,6 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		c.log.Warn(ctx, observe.MsgTLSUnverified)
 	}
 	return c, nil
-}
-
-func defaultStrategy(s retry.Strategy) retry.Strategy {
-	if s == nil {
-		return retry.FastFailOnTerminalError{}
-	}
-	return s
 }
 
 func randomID() string {
@@ -152,15 +143,11 @@ func (c *Cluster) wanted() []memd.Feature {
 // connectOptions are those of the next connection.
 func (c *Cluster) connectOptions() conn.Options {
 	id := fmt.Sprintf("%s/%016x", c.id, c.conns.Add(1))
-	agent := "couchcore"
-	if c.cfg.Agent != "" {
-		agent += " " + c.cfg.Agent
-	}
 	return conn.Options{
 		Options: handshake.Options{
 			Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
 			AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
-			Credentials: c.logins.connection, Agent: helloKey(id, agent), ID: id, Features: c.wanted(),
+			Credentials: c.logins.connection, Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
 			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
 		},
 		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight,
@@ -286,8 +273,7 @@ func (c *Cluster) retryCounts() []observe.RetryCounts {
 	for k, n := range stats.Operations {
 		counts := observe.RetryCounts{
 			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"), Retries: int64(n.Retries),
-			Failed:      int64(n.Failed),
-			Transparent: int64(n.Transparent), Hedges: int64(n.Hedges),
+			Failed: int64(n.Failed), Transparent: int64(n.Transparent), Hedges: int64(n.Hedges),
 		}
 		for _, h := range n.Histogram {
 			counts.Histogram = append(counts.Histogram, int64(h))

@@ -16,7 +16,8 @@ import (
 )
 
 // Config says how to reach a cluster and how to behave, in groups. Every zero value is usable: the cluster is then on
-// this machine and wants no password. Open reads a Config and does not keep it.
+// this machine and wants no password. Open reads a Config and does not keep it. It refuses numbers out of the bounds
+// that their fields name, and negative times where a field does not say what they mean, with a *ConfigError.
 type Config struct {
 	Seeds   SeedConfig    // where to begin
 	Net     NetConfig     // how nodes are addressed and connected to
@@ -75,8 +76,8 @@ type NetConfig struct {
 	NodeFilter func(addr string) error
 	// ForceIPv4 connects to IPv4 addresses only.
 	ForceIPv4 bool
-	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, less
-	// than that never. It is for the default Dial; another one decides for itself.
+	// KeepAlive is after how long without traffic TCP looks whether the other end is still there: 0 means 60 s, a
+	// negative time never. It is for the default Dial; another one decides for itself.
 	KeepAlive time.Duration
 	// ConnectTimeout bounds dial, TLS and handshake of a connection together; 0 means 10 s.
 	ConnectTimeout time.Duration
@@ -125,7 +126,7 @@ type KVConfig struct {
 	Timeout        time.Duration // of an operation; 0 means 2.5 s
 	DurableTimeout time.Duration // of a durable write; 0 means 10 s
 	ScanTimeout    time.Duration // of each request of a kv.Scan that names none; 0 means 10 s
-	// Connections is how many there are to each node for each bucket, at most 1024; 0 means 1. It does not change. A
+	// Connections is how many there are to each node for each bucket, 1 to 1024; 0 means 1. It does not change. A
 	// key's calls always go over the same one, in the order in which they are made, as long as it can be connected. A
 	// node has one more while kv.GetFailoverLog is in use, which servers refuse where execution is unordered; it ends
 	// when it was idle for 10 s.
@@ -149,8 +150,9 @@ type HTTPConfig struct {
 	// their own; 0 means 75 s. ManagementTimeout is that of all services that have none here.
 	QueryTimeout, SearchTimeout, AnalyticsTimeout, ViewTimeout, ManagementTimeout time.Duration
 	// MaxConnections bounds the connections to one node's service, 0 means no limit, and MaxIdle those of them that are
-	// kept open unused; 0 means 64. MaxIdleTotal bounds the unused ones to all nodes together, 0 means no limit.
-	// IdleTimeout is for how long: 0 means 1 s. Services close such connections after about five seconds themselves.
+	// kept open unused; 0 means 64. MaxIdleTotal bounds the unused ones to all nodes together, 0 means no limit. Each
+	// is 16777216 at most. IdleTimeout is for how long: 0 means 1 s. Services close such connections after about five
+	// seconds themselves.
 	MaxConnections, MaxIdle, MaxIdleTotal int
 	IdleTimeout                           time.Duration
 	ConnectTimeout                        time.Duration // of dialing, and of TLS; 0 means Net.ConnectTimeout
@@ -192,23 +194,23 @@ type RetryConfig struct {
 	JitterSource func() float64
 }
 
-// LimitConfig has the limits of what nodes and callers can make the client hold. 0 means the default; a value out of
-// bounds is refused.
+// LimitConfig has the limits of what nodes and callers can make the client hold.
 type LimitConfig struct {
-	Queue       int   // calls that wait for one connection; 0 means 2048
-	InFlight    int   // calls in flight on one connection; 0 means 32768, at most 49152
-	Parked      int   // calls that wait for their next attempt; 0 means 32768
-	ParkedBytes int64 // what such calls keep in memory together; 0 means no limit
-	CallBytes   int64 // and each of them; 0 means no limit
-	Packet      int   // bytes of a packet's body; 0 means 32 MiB
-	Inflated    int   // bytes that a compressed value may become; 0 means 32 MiB
-	Row         int   // bytes of one row of a service, and of all in an answer that is no row; 0 means 64 MiB
-	// levels of the JSON of one row, or of one other part of such an answer; 0 means 8192, at most 9000
+	Queue       int   // calls that wait for one connection, 1 to 16777216; 0 means 2048
+	InFlight    int   // calls in flight on one connection, 1 to 49152; 0 means 32768
+	Parked      int   // calls that wait for their next attempt, 1 to 16777216; 0 means 32768
+	ParkedBytes int64 // bytes that such calls keep in memory together; 0 means no limit
+	CallBytes   int64 // bytes that each of them keeps; 0 means no limit
+	Packet      int   // bytes of a packet's body, 64 KiB to 1 GiB; 0 means 32 MiB
+	Inflated    int   // bytes that a compressed value may become, 1 to 1 GiB; 0 means 32 MiB
+	// bytes of one row of a service, and of all in an answer that is no row, 1 to 1 GiB; 0 means 64 MiB
+	Row int
+	// levels of the JSON of one row, or of one other part of such an answer, 8 to 9000; 0 means 8192
 	RowDepth int
-	Map      int // bytes of a cluster map; 0 means 16 MiB
-	MapDepth int // levels of its JSON; 0 means 128
-	ErrorMap int // bytes of a node's error map; 0 means 1 MiB
-	SRV      int // answers of one DNS SRV lookup that are used; 0 means 64
+	Map      int // bytes of a cluster map, 1 KiB to 1 GiB; 0 means 16 MiB
+	MapDepth int // levels of its JSON, 8 to 10000; 0 means 128
+	ErrorMap int // bytes of a node's error map, 1 KiB to 1 GiB; 0 means 1 MiB
+	SRV      int // answers of one DNS SRV lookup that are used, 1 to 4096; 0 means 64
 }
 
 // ObserveConfig says who is told what the client does.
@@ -226,11 +228,10 @@ type ObserveConfig struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is a line about those of each
-	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them. 0 means 10 s, and
-	// 10.
+	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them.
 	NoOrphanReport bool
-	OrphanInterval time.Duration
-	OrphanSample   int
+	OrphanInterval time.Duration // 0 means 10 s
+	OrphanSample   int           // 1 to 65536; 0 means 10
 }
 
 // CircuitBreaker says when calls are kept from a node: then they fail to be sent with retry.CircuitBreakerOpen, and

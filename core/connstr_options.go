@@ -53,7 +53,8 @@ type OptionInfo struct {
 	Applied bool
 	Note    string
 
-	min, max float64 // of a number, or of a duration in seconds; a max of 0 means no limit
+	min, max float64       // of a number, or of a duration in seconds; a max of 0 means no limit
+	set      *optionSetter // nil: the option is not applied; a pointer, so that rows can be compared
 }
 
 // OptionValue is an option's value. One field is set, by the option's kind.

@@ -13,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
 )
 
 func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
@@ -31,9 +32,9 @@ func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
 		}
 	}
 	return &dispatch.BreakerOptions{
-		Volume: cmp.Or(b.Volume, 20), Percentage: cmp.Or(b.Percentage, 50), RollingWindow: cmp.Or(b.RollingWindow,
-			time.Minute),
-		SleepWindow: cmp.Or(b.SleepWindow, 5*time.Second), CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second),
+		Volume: cmp.Or(b.Volume, 20), Percentage: cmp.Or(b.Percentage, 50),
+		RollingWindow: cmp.Or(b.RollingWindow, time.Minute), SleepWindow: cmp.Or(b.SleepWindow, 5*time.Second),
+		CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second),
 	}, nil
 }
 
@@ -49,6 +50,36 @@ func (e *ConfigError) Error() string { return "configuration: " + e.Field + " " 
 
 // withDefaults checks the configuration and fills in what is left out.
 func (c Config) withDefaults() (Config, error) {
+	for _, check := range []func() error{c.timeDefaults, c.limitDefaults, c.tlsDefaults, c.check} {
+		if err := check(); err != nil {
+			return c, err
+		}
+	}
+	if c.Retry.Strategy == nil {
+		c.Retry.Strategy = retry.FastFailOnTerminalError{}
+	}
+	if c.Seeds.Resolver == nil {
+		c.Seeds.Resolver = net.DefaultResolver
+	}
+	c.ownDial = c.Net.Dial == nil
+	c.Net.Dial = c.dialer()
+	if c.Retry.JitterSource == nil {
+		c.Retry.JitterSource = rand.Float64
+	} else {
+		c.Retry.JitterSource = fairSource(c.Retry.JitterSource)
+	}
+	if c.port == 0 {
+		c.port = portKV
+		if c.TLS.Enabled {
+			c.port = portKVTLS
+		}
+	}
+	c.seeds()
+	return c, nil
+}
+
+// timeDefaults checks the times and fills in those that are left out.
+func (c *Config) timeDefaults() error {
 	for _, d := range []struct {
 		name string
 		v    *time.Duration
@@ -78,28 +109,18 @@ func (c Config) withDefaults() (Config, error) {
 		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
 	} {
 		if *d.v < 0 {
-			return c, &ConfigError{d.name, "is negative"}
+			return &ConfigError{d.name, "is negative"}
 		}
-		if *d.v == 0 {
-			*d.v = d.def
-		}
+		*d.v = cmp.Or(*d.v, d.def)
 	}
-	if err := c.limitDefaults(); err != nil {
-		return c, err
-	}
-	var err error
-	if c.breaker, err = c.Retry.CircuitBreaker.options(); err != nil {
-		return c, err
-	}
-	if len(c.Agent) > maxAgent {
-		return c, &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
-	}
+	return nil
+}
+
+// tlsDefaults makes the configuration of TLS one of the client's own.
+func (c *Config) tlsDefaults() error {
 	c.TLS.Enabled = c.TLS.Enabled || c.TLS.Config != nil
-	if c.Auth.Username == "" && !c.Auth.Password.Empty() && c.Auth.Credentials == nil {
-		return c, &ConfigError{"Auth.Username", "is empty, and Auth.Password is set"}
-	}
 	if c.TLS.Required && !c.TLS.Enabled {
-		return c, &ConfigError{"TLS.Required", "is set, and TLS.Enabled is not"}
+		return &ConfigError{"TLS.Required", "is set, and TLS.Enabled is not"}
 	}
 	if c.TLS.Enabled {
 		c.TLS.Config = c.TLS.Config.Clone() // of nil, too
@@ -109,31 +130,24 @@ func (c Config) withDefaults() (Config, error) {
 		c.TLS.Config.MinVersion = max(c.TLS.Config.MinVersion, tls.VersionTLS12)
 		containedTLS(c.TLS.Config)
 	}
-	if c.Seeds.Resolver == nil {
-		c.Seeds.Resolver = net.DefaultResolver
+	return nil
+}
+
+// check refuses other fields that cannot be used.
+func (c *Config) check() (err error) {
+	if c.breaker, err = c.Retry.CircuitBreaker.options(); err != nil {
+		return err
 	}
-	c.ownDial = c.Net.Dial == nil
-	c.Net.Dial = c.dialer()
-	if c.Retry.JitterSource == nil {
-		c.Retry.JitterSource = rand.Float64
-	} else {
-		c.Retry.JitterSource = fairSource(c.Retry.JitterSource)
+	c.Maps.Bootstrap = cmp.Or(c.Maps.Bootstrap, BootstrapBoth)
+	switch {
+	case len(c.Agent) > maxAgent:
+		return &ConfigError{"Agent", fmt.Sprintf("has %d bytes, limit %d", len(c.Agent), maxAgent)}
+	case c.Auth.Username == "" && !c.Auth.Password.Empty() && c.Auth.Credentials == nil:
+		return &ConfigError{"Auth.Username", "is empty, and Auth.Password is set"}
+	case !slices.Contains([]Bootstrap{BootstrapBoth, BootstrapKV, BootstrapHTTP}, c.Maps.Bootstrap):
+		return &ConfigError{"Maps.Bootstrap", "must be cccp or http"}
 	}
-	if c.port == 0 {
-		c.port = 11210
-		if c.TLS.Enabled {
-			c.port = 11207
-		}
-	}
-	switch c.Maps.Bootstrap {
-	case "":
-		c.Maps.Bootstrap = BootstrapBoth
-	case BootstrapBoth, BootstrapKV, BootstrapHTTP:
-	default:
-		return c, &ConfigError{"Maps.Bootstrap", "must be cccp or http"}
-	}
-	c.seeds()
-	return c, nil
+	return nil
 }
 
 // seeds completes the addresses to begin with. The management service of a host whose port is not the usual one is not

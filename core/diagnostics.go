@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -80,8 +81,7 @@ type ConnectionDetails struct {
 // own.
 func (c *Cluster) Diagnostics() DiagnosticsReport {
 	r := DiagnosticsReport{
-		Version: reportVersion, ID: randomID(), SDK: c.agent(),
-		Services: map[string][]ConnectionDetails{},
+		Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]ConnectionDetails{},
 	}
 	now, up, down := time.Now(), 0, 0
 	for _, b := range c.all() {
@@ -92,8 +92,7 @@ func (c *Cluster) Diagnostics() DiagnosticsReport {
 		for _, s := range b.Status() {
 			d := ConnectionDetails{
 				ID: s.ID, Remote: s.Addr, Local: s.Local, State: s.State, Namespace: b.name, Queued: s.Queued,
-				InFlight:  s.InFlight,
-				Mechanism: s.Mechanism, Breaker: s.Breaker,
+				InFlight: s.InFlight, Mechanism: s.Mechanism, Breaker: s.Breaker,
 			}
 			for f := range memd.Feature(64) {
 				if s.Features.Has(f) {
@@ -183,7 +182,7 @@ const pingLimit = 64
 func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	r := PingReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]PingDetails{}}
 	for _, s := range o.Services {
-		if s != kvKey && !slices.Contains(valuesOf(serviceKeys), s) {
+		if s != kvKey && !slices.Contains(slices.Collect(maps.Values(serviceKeys)), s) {
 			return r, fmt.Errorf("%w: %q is not a service", cberr.InvalidArgument, s)
 		}
 	}
@@ -228,8 +227,7 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	wg.Wait()
 	for _, ds := range r.Services {
 		slices.SortFunc(ds, func(a, b PingDetails) int {
-			return strings.Compare(a.Namespace+" "+a.Remote,
-				b.Namespace+" "+b.Remote)
+			return strings.Compare(a.Namespace+" "+a.Remote, b.Namespace+" "+b.Remote)
 		})
 	}
 	return r, nil
@@ -253,19 +251,11 @@ func (c *Cluster) awaitMaps(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func valuesOf(m map[Service]string) (out []string) {
-	for _, v := range m {
-		out = append(out, v)
-	}
-	return out
-}
-
 // ping asks one node of the bucket.
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
 	res, err := kv.Do(ctx, b.router, kv.Noop{
-		Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true,
-		Node: node,
+		Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node,
 	})
 	d := PingDetails{ID: res.Connection(), Remote: b.router.Address(node), Namespace: b.name}
 	took := time.Since(began)

@@ -85,9 +85,8 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 		return nil, err
 	}
 	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
-		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent), onlyOne: r.Endpoint != "" ||
-			r.Stream != nil,
-		own: r.Hedge, strategy: r.Retry,
+		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent),
+		onlyOne: r.Endpoint != "" || r.Stream != nil, own: r.Hedge, strategy: r.Retry,
 	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
 		func(r *httpsvc.Response) { _ = r.Body.Close() })
 	if err != nil {
@@ -105,8 +104,7 @@ func (r *HTTPRequest) http() (*httpsvc.Request, error) {
 	req := &httpsvc.Request{
 		Service: r.Service, Method: r.Method, Path: path, Query: r.Query, Header: r.Header, ContentType: r.ContentType,
 		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout,
-		Endpoint:   r.Endpoint,
-		OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
+		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	if err := r.Hedge.Check(reads(r.Method, r.Idempotent), r.Endpoint); err != nil {
 		return nil, err
@@ -194,24 +192,17 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	if c.cfg.TLS.Enabled {
 		t = c.cfg.TLS.Config.Clone()
 	}
-	agent := "couchcore"
-	if c.cfg.Agent != "" {
-		agent += " " + c.cfg.Agent
-	}
 	instruments := c.instr
 	if c.cfg.Observe.TracerProvider == nil && c.cfg.Observe.MeterProvider == nil {
 		instruments = nil
 	}
 	return httpx.New(httpx.Options{
-		Dial: c.cfg.Net.Dial, TLS: t, Credentials: c.logins.request, Shows: c.shows(), Endpoints: c.endpoints,
-		AwaitMap: c.awaitMap,
-		WhyNoMap: c.whyNoMap, Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource,
-		Agent:          agent,
-		ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
-		Policy:         c.httpPolicy, Well: c.httpWell, Timeout: c.cfg.httpTimeout, IdleTimeout: c.cfg.HTTP.IdleTimeout,
-		MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle, MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal,
-		LeaveKeepAlive: c.cfg.ownDial,
-		Instruments:    instruments, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
+		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: t, Credentials: c.logins.request, Shows: c.shows(),
+		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(), Instruments: instruments,
+		Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource, Policy: c.httpPolicy,
+		Well: c.httpWell, Timeout: c.cfg.httpTimeout, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
+		IdleTimeout: c.cfg.HTTP.IdleTimeout, MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle,
+		MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
 	})
 }
 

@@ -39,6 +39,9 @@ func (l *logins) current(ctx context.Context) (cr Credentials, generation uint64
 	if l.provider != nil {
 		cr, err = l.ask(ctx)
 	}
+	if err == nil && cr.Username == "" && !cr.Password.Empty() {
+		err = errNameless
+	}
 	return cr, generation, err
 }
 
@@ -61,9 +64,6 @@ const (
 // connection is for conn.Options.
 func (l *logins) connection(ctx context.Context) (handshake.Credentials, error) {
 	cr, generation, err := l.current(ctx)
-	if err == nil && cr.Username == "" && !cr.Password.Empty() {
-		err = errNameless
-	}
 	return handshake.Credentials{
 		Username: cr.Username, Password: cr.Password, Token: cr.Token,
 		Login: handshake.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
@@ -73,9 +73,6 @@ func (l *logins) connection(ctx context.Context) (handshake.Credentials, error) 
 // request is for httpx.Options.
 func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
 	cr, _, err := l.current(ctx)
-	if err == nil && cr.Username == "" && !cr.Password.Empty() {
-		err = errNameless
-	}
 	if !l.tls && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
 	}

@@ -133,12 +133,12 @@ func (s *mapSource) showsNothing() bool {
 // run gets maps while they are needed.
 func (s *mapSource) run(ctx context.Context) {
 	longest := s.b.c.cfg.Maps.OverHTTP.RetryMax
-	pause, rare := retry.Exponential(sourcePause, longest, 2), retry.Exponential(min(fallbackPause, longest), longest,
-		2)
+	pause := retry.Exponential(sourcePause, longest, 2)
+	fallback := retry.Exponential(min(fallbackPause, longest), longest, 2)
 	for step := 0; ctx.Err() == nil; {
 		changed := s.b.router.Changed()
 		if !s.needed() {
-			s.tail()
+			s.done()
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -153,12 +153,12 @@ func (s *mapSource) run(ctx context.Context) {
 		}
 		d := pause(step, 0)
 		if s.fallsBack() {
-			d = rare(step, 0)
+			d = fallback(step, 0)
 		}
 		s.pause(ctx, d/2+time.Duration(s.b.c.cfg.Retry.JitterSource()*float64(d/2)))
 		step++
 	}
-	s.tail()
+	s.done()
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -181,15 +181,15 @@ func (s *mapSource) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begins has calls wait for the first attempt.
+// begins makes calls that need a map wait for the first attempt over HTTP.
 func (s *mapSource) begins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trying = s.trying || s.last == nil && s.b.router.Snapshot() == nil
 }
 
-// tail forgets what was met while maps were needed.
-func (s *mapSource) tail() {
+// done forgets the failures of the time when maps were needed over HTTP.
+func (s *mapSource) done() {
 	s.mu.Lock()
 	tried := s.trying
 	s.trying, s.asked, s.last = false, false, nil
@@ -339,7 +339,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	}
 }
 
-// take hands a map on, and says why it is not used.
+// take gives a map to the router. The error says why the router does not use it.
 func (s *mapSource) take(ctx context.Context, addr string, raw []byte) error {
 	if err := s.b.router.Take(ctx, raw, addr); err != nil {
 		return err
@@ -348,7 +348,7 @@ func (s *mapSource) take(ctx context.Context, addr string, raw []byte) error {
 	return nil
 }
 
-// watch ends a stream that is not needed any more.
+// watch cancels the stream that is listened to as soon as maps are not needed over HTTP any more.
 func (s *mapSource) watch(stop <-chan struct{}, cancel func()) {
 	for {
 		changed := s.b.router.Changed()
@@ -441,7 +441,7 @@ func (s *mapSource) failure(addr string, err error) *handshake.Error {
 	return ce
 }
 
-// fails keeps why the last attempt failed, for calls that wait for a map and for reports.
+// fails notes why the last attempt failed, for calls that wait for a map and for reports.
 func (s *mapSource) fails(ctx context.Context, addr string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -456,7 +456,7 @@ func (s *mapSource) fails(ctx context.Context, addr string, err error) {
 	s.b.router.SourceChanged()
 }
 
-// works forgets an address's failure.
+// works notes that an address has given a map: its last failure is forgotten.
 func (s *mapSource) works(addr string) {
 	s.mu.Lock()
 	s.last = nil

@@ -100,11 +100,9 @@ func settled(err error) error {
 func known(a *kv.Error) *kv.Error {
 	return &kv.Error{
 		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status,
-		Name:        a.Name,
-		Description: a.Description, Context: a.Context, Ref: a.Ref, CollectionID: a.CollectionID,
-		Endpoint: a.Endpoint, Connection: a.Connection, LocalAddr: a.LocalAddr, Opaque: a.Opaque,
-		Elapsed: a.Elapsed,
-		Stage:   a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
+		Name: a.Name, Description: a.Description, Context: a.Context, Ref: a.Ref, CollectionID: a.CollectionID,
+		Endpoint: a.Endpoint, Connection: a.Connection, LocalAddr: a.LocalAddr, Opaque: a.Opaque, Elapsed: a.Elapsed,
+		Stage: a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
 	}
 }
 

@@ -94,10 +94,9 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 	default:
 		return retry.Unknown, false
 	}
-	if !ok && slices.Contains([]uint32{
-		http.StatusTooManyRequests, http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout,
-	}, code) {
+	switch {
+	case ok:
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		return retry.ServiceResponseCodeIndicated, true
 	}
 	return why, ok
@@ -147,7 +146,7 @@ func (c *Cluster) SetPolicy(p *policy.Config) {
 	defer c.replacing.Unlock()
 	p = p.WithJitterSource(c.cfg.Retry.JitterSource)
 	c.policy.Store(p)
-	c.orch.SetDefault(p.Throttled(defaultStrategy(c.cfg.Retry.Strategy)))
+	c.orch.SetDefault(p.Throttled(c.cfg.Retry.Strategy))
 	for _, b := range c.all() { // a bucket that is made from now on has the new one
 		b.router.SetPolicies(c.kvPolicies(p))
 	}

@@ -19,17 +19,17 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// wire claims one attempt for the socket when net/http begins to write it. net/http may send a request again by itself,
-// if it is idempotent or nothing of it has left, and its write may go on after the attempt has failed: only the first
-// write counts, and none after the end.
+// wire claims one attempt for the socket when net/http begins to write the request. net/http may write a request
+// several times by itself, if it is idempotent or nothing of it has left. It may also go on writing after the attempt
+// has failed. So only the first write claims the attempt, and no write does after the end.
 type wire struct {
 	state *retry.State
 	seen  *atomic.Int32 // counts it; may be nil
 	mu    sync.Mutex
 	made  *attempt
-	epoch uint32
-	over  bool
-	conns []connection
+	epoch uint32       // the attempt's number; 0 before the first write
+	over  bool         // end was called
+	conns []connection // that net/http has taken for the request
 }
 
 // connection is one that an attempt was given, with what had been written to it by then.
@@ -88,7 +88,7 @@ func (w *wire) unsent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range w.conns {
-		// Closed first: who writes after that has said so before, or is refused.
+		// closed is read before writes: a write counts itself first, and after Close it is refused.
 		if g.t == nil || !g.t.closed.Load() || g.t.writes.Load() != g.writes {
 			return false
 		}
@@ -96,7 +96,7 @@ func (w *wire) unsent() bool {
 	return true
 }
 
-// answered notes on the connection of the answer whether that is a good one.
+// answered notes, on the connection that the answer came on, whether the answer is a good one.
 func (w *wire) answered(good bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,16 +120,27 @@ func (w *wire) end() uint32 {
 	return w.epoch
 }
 
-// body is an answer's body. While the client itself reads it, errors are the reader's own; once it was given to the
-// caller they are *httpsvc.Error. Its context ends with it, so that nothing of the request outlives it, and it ends
-// with its context: net/http does not see to that for every answer.
+// lost is end for an attempt without an answer. It gives 0, too, when the request has provably not left.
+func (w *wire) lost() (epoch uint32) {
+	if epoch = w.end(); epoch == 0 || !w.unsent() || !w.state.Unsent(epoch) {
+		return epoch
+	}
+	if w.seen != nil {
+		w.seen.Add(-1)
+	}
+	return 0
+}
+
+// body is an answer's body. Its errors are those of net/http while the client reads it; from when the caller has it
+// they are *httpsvc.Error. Closing the body ends the attempt's context, so that nothing of the request outlives it. The
+// end of the context closes the body: net/http does not do that for every answer.
 type body struct {
 	rc     io.ReadCloser
 	call   *call
 	given  atomic.Bool
 	cancel func()      // ends the attempt's context
-	stop   func() bool // the context's end closes nothing any more
-	end    []func()    // what else ends with the body
+	stop   func() bool // keeps the end of the context from closing the body
+	end    []func()    // to be called when the body is closed
 	once   sync.Once
 }
 
@@ -162,8 +173,8 @@ func (b *body) close() {
 	})
 }
 
-// drain reads what is left of an unwanted answer, if that is little and comes soon, so that the connection can
-// be used again, and closes it.
+// drain reads the rest of an answer that the caller does not get, if that is little and comes soon, and closes the
+// body: net/http uses a connection again whose answer was read to its end.
 func (b *body) drain() {
 	t := time.AfterFunc(drainTime, b.cancel)
 	_, _ = io.CopyN(io.Discard, b.rc, drainLimit)
@@ -177,8 +188,8 @@ type credentialsError struct{ err error }
 func (e *credentialsError) Error() string { return "no credentials: " + e.err.Error() }
 func (e *credentialsError) Unwrap() error { return e.err }
 
-// request makes the attempt's request: the same each time, but for the number of the attempt and what Body makes of the
-// time that is left.
+// request makes the attempt's request. It is the same for each attempt, but for the header that counts attempts and
+// what the function Body makes of the time that is left.
 func (k *call) request(ctx context.Context) (*http.Request, error) {
 	scheme := "http"
 	if k.c.o.TLS != nil {
@@ -221,8 +232,8 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	return h, k.c.authorize(ctx, h, k.endpoint)
 }
 
-// seenBefore is how many requests of this operation a server has seen before this attempt: retries of what none has
-// seen do not count, and other requests to several nodes do.
+// seenBefore is how many requests of this operation servers have seen before this attempt. Attempts that no server has
+// seen do not count; requests to other nodes, of a hedged operation, do.
 func (k *call) seenBefore() (n int) {
 	if k.attempts > 0 {
 		n = k.state.Info().Attempts

@@ -16,7 +16,7 @@ import (
 // call is one request on its way: an operation of the orchestrator. Its attempts run on the caller's goroutine; the
 // orchestrator only wakes it.
 type call struct {
-	made      *attempt // the latest
+	made      *attempt // what the dialer knows of the latest attempt
 	c         *Client
 	r         *httpsvc.Request
 	ctx       context.Context
@@ -28,15 +28,15 @@ type call struct {
 	attempts  int                    // that were handed to net/http
 	size      int                    // of the body
 	queued    bool                   // it waited for another request's retry
-	lead      lead                   // others wait for it
-	ended     error                  // an end that no retry can change
+	lead      lead                   // the gate's queues that the request is at the head of
+	ended     error                  // an end that no retry can change; nil: none
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
 	span      *observe.Operation     // nil: not observed
 	inner     context.Context        // of the spans of its attempts
-	part      bool                   // the span is that of several requests
+	part      bool                   // the span is one of several requests together
 
-	again   chan struct{}
-	done    chan struct{}
+	again   chan struct{} // has a value when the orchestrator says that the next attempt is due
+	done    chan struct{} // closed when the orchestrator has ended the call, with the next two
 	err     error
 	inDoubt bool
 }
@@ -133,8 +133,9 @@ func (k *call) run() (*httpsvc.Response, error) {
 	}
 }
 
-// place chooses the node of an attempt. It waits for the first cluster map, once, and while new requests must: others
-// have been told to come back later.
+// place chooses the node of an attempt. It waits for the first cluster map, once. A new request also waits while the
+// gate keeps it back, because the node has told another one of the same path to come back later. It is false when the
+// call has ended, or the orchestrator was asked.
 func (k *call) place() (ok bool) {
 	joined := false // the queue
 	defer func() {
@@ -169,7 +170,7 @@ func (k *call) place() (ok bool) {
 				continue
 			case k.lead.addr == ch.addr:
 				k.c.gate.again(&k.lead)
-			default: // what it leads waits for another node
+			default: // the request has a node that is not the one whose queues it leads
 				k.c.gate.leave(&k.lead)
 			}
 			return true
@@ -187,10 +188,10 @@ func (k *call) place() (ok bool) {
 	}
 }
 
-// standBack waits until what keeps the request back may be over. It is false when the request ends before.
+// standBack waits until the gate may let the request go. It is false when the request has ended before.
 func (k *call) standBack(bar *barred) bool {
 	var due <-chan time.Time
-	if !bar.led { // whom it waits for tells
+	if !bar.led { // a request that goes first closes changed when it is answered
 		t := time.NewTimer(time.Until(bar.until))
 		defer t.Stop()
 		due = t.C
@@ -204,8 +205,8 @@ func (k *call) standBack(bar *barred) bool {
 	return true
 }
 
-// attempt sends the request once. It gives the answer if that is for the caller; otherwise the orchestrator has been
-// asked and says again or done, or the call has ended.
+// attempt sends the request once. It gives the answer if that is for the caller. Otherwise the call has ended, or the
+// orchestrator has been asked and will call Dispatch or Done.
 func (k *call) attempt() *httpsvc.Response {
 	if k.r.Before != nil {
 		if err := k.r.Before(k.ctx); err != nil {
@@ -222,14 +223,7 @@ func (k *call) attempt() *httpsvc.Response {
 	h, err := k.request(context.WithValue(w.trace(traced(ctx)), attemptKey{}, w.made))
 	if err != nil {
 		cancel()
-		var cf *credentialsError
-		switch {
-		case k.ctx.Err() != nil: // whatever was waited for
-		case errors.As(err, &cf):
-			k.notSent(0, retry.CredentialsFetchFailed, err)
-		default:
-			k.stop(err)
-		}
+		k.unmade(err)
 		return nil
 	}
 	k.attempts++
@@ -238,19 +232,28 @@ func (k *call) attempt() *httpsvc.Response {
 	if err != nil {
 		cancel()
 		span.End(lostAttempt(k.r.UniqueID))
-		epoch := w.end()
-		if epoch != 0 && w.unsent() && k.state.Unsent(epoch) {
-			epoch = 0
-			if w.seen != nil {
-				w.seen.Add(-1)
-			}
-		}
-		k.failed(epoch, false, withoutURL(err))
+		k.failed(w.lost(), false, withoutURL(err))
 		return nil
 	}
+	return k.answered(w, span, resp, k.newBody(ctx, cancel, resp.Body))
+}
+
+// unmade handles an attempt whose request could not be made: nothing was sent.
+func (k *call) unmade(err error) {
+	var cf *credentialsError
+	switch {
+	case k.ctx.Err() != nil: // run ends the call
+	case errors.As(err, &cf):
+		k.notSent(0, retry.CredentialsFetchFailed, err)
+	default:
+		k.stop(err)
+	}
+}
+
+// answered handles an attempt that was answered, and gives the answer if that is for the caller.
+func (k *call) answered(w *wire, span observe.DispatchSpan, resp *http.Response, b *body) *httpsvc.Response {
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
-	b := k.newBody(ctx, cancel, resp.Body)
 	if resp.StatusCode < http.StatusOK { // net/http passes over all of them but 101
 		span.End(attemptOf(k.r.UniqueID, resp.StatusCode))
 		b.close()

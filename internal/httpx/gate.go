@@ -21,11 +21,11 @@ const depth = 5
 // mostQueued bounds the requests that wait at a gate.
 const mostQueued = 1024
 
-// gate keeps new requests from a node that has said to come back later, while the request that it said so to waits for
-// its retry: those of the same path at once, and those that agree in their first n segments after 5-n refusals. When
-// the delay is over one request goes first, and the others follow its success. It is a trie by segment, kept as a table
-// of the prefixes. Its zero value is open, and asking it then costs one load. It counts per node: the refusal of one
-// says nothing about the others. No method blocks.
+// gate keeps new requests from a node that has told a request to come back later, while that request waits for its
+// retry. Requests of the same path are kept back at once; requests whose paths agree in their first n segments are kept
+// back after 5-n refusals. When the delay is over one request goes first, and the others follow when it has succeeded.
+// A refusal of one node says nothing about the others, so prefixes are kept by node. The zero value keeps nothing back,
+// and asking it costs one atomic load. No method blocks.
 type gate struct {
 	on     atomic.Bool
 	queued atomic.Int32 // requests that wait
@@ -44,14 +44,14 @@ type prefix struct {
 	out   int            // how many are on their way
 }
 
-// lead is one request's place at the head of queues: others wait for its success. Its zero value leads nothing.
+// lead says of which prefixes a request is at the head: other requests wait for its success. Its zero value leads none.
 type lead struct {
 	addr  string
 	heads []*prefix
 }
 
-// grace is how long after its delay the refused request is waited for, so that it is the one that goes first: its
-// strategy may still be running, which must not hold up others.
+// grace is how long the others wait for the refused request after its delay, so that it goes first. Not for longer: its
+// strategy may still be running.
 const grace = 20 * time.Millisecond
 
 // barred is what keeps a new request back: a delay, or a request that is on its way and goes first. Its zero value is
@@ -65,7 +65,7 @@ type barred struct {
 // is reports whether the request must wait.
 func (b *barred) is(now time.Time) bool { return b.led || b.until.After(now) }
 
-// keys are what a path is known by: itself, and its first n segments.
+// keys gives the keys of a path in the table: the one of the whole path, and those of its first 1, 2, 3 ... segments.
 func keys(addr, path string) (whole string, firsts []string) {
 	path, _, _ = strings.Cut(path, "?")
 	path = path[:min(len(path), maxPath)] // longer ones count as the same
@@ -94,7 +94,7 @@ func (g *gate) look(addr, path string, now time.Time) barred {
 	return bar
 }
 
-// bar gives what keeps a new request back, and the prefixes that do or have done so; under the mutex.
+// bar gives what keeps a new request back, and the prefixes under which there were enough refusals; under the mutex.
 func (g *gate) bar(addr, path string, now time.Time) (bar barred, over []*prefix) {
 	whole, firsts := keys(addr, path)
 	look := func(key string, least int) {

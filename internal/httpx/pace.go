@@ -24,22 +24,22 @@ type attemptKey struct{}
 // attempt is what the dialer knows of the attempt that it connects for.
 type attempt struct {
 	ctx  context.Context
-	turn atomic.Pointer[string] // what it waits for
+	turn atomic.Pointer[string] // says that it waits for its turn to connect, and why; nil when it does not
 }
 
-// attemptIn is nil for what is no attempt: a stream that has pauses of its own.
+// attemptIn gives the attempt in a dialer's context; nil for a stream of maps, which has pauses of its own.
 func attemptIn(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
 }
 
-// hosts are the paces of all host:port that have lost connections.
+// hosts keeps the pace of connecting to each address that has lost connections.
 type hosts struct {
 	mu sync.Mutex
 	m  map[string]*host
 }
 
-// host is one whose latest connections ended without an answer, or may.
+// host is one address. It is charged with a debt for each connection that ended without an answer.
 type host struct {
 	starts  pace.Starts
 	debts   int
@@ -114,8 +114,8 @@ func (s *hosts) well(addr string) {
 	}
 }
 
-// enter gives the host at addr to a dial. It may begin at once and nil is given, or it is one of those that wait and
-// debts is why.
+// enter asks for a dial to addr. With h nil the dial may begin at once, and is counted. Otherwise it is one of those
+// that wait, and debts is how many connections were lost.
 func (s *hosts) enter(addr string) (h *host, debts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
