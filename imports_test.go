@@ -73,6 +73,7 @@ var rules = map[string]rule{
 		},
 		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"},
 	},
+	"mock/control":       {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing", "os"}},
 	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
 	"mock/memnet":        {layer: 1, never: []string{"testing", "net/http"}},
 	"mock/internal/services": {
@@ -178,6 +179,7 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 		},
 		"mock/internal/services": {"mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
 		"mock/internal/store":    {"mock/internal/subdoc"},
+		"mock/control":           {"mock"},
 		"mock/couchbasemock":     {"mock"},
 		"mock/viewjs":            {"mock"},
 	}

@@ -184,7 +184,7 @@ func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 			time.Hour: {65534, 65534},
 		} {
 			var got []uint16
-			in := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
+			in := m.Count(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Func: func(p *memd.Packet) bool {
 				for frames := p.Frames; len(frames) > 0; {
 					id, data, tail, err := memd.NextFrame(frames)
 					if err != nil {
@@ -196,7 +196,7 @@ func TestTheServersTimeForADurableWrite_D103(t *testing.T) {
 					frames = tail
 				}
 				return false
-			}}, mock.Drop())
+			}})
 			busy := m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1},
 				mock.Status(memd.StatusSyncWriteInProgress))
 			c, cancel := context.WithTimeout(t.Context(), timeout)

@@ -312,8 +312,8 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 	}
 	withPolicy(t, "", func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
 		lines()
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 2}, mock.Status(memd.StatusTmpFail))
 		m.Inject(only(memd.OpSet, 1), mock.NotMyVBucket(true, nil))
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Skip: 0, Times: 2}, mock.Status(memd.StatusTmpFail))
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("the-key"), Value: []byte("the-value")})
 		require.NoError(t, err)
 		require.Equal(t, 3, res.RetryInfo().Retries())

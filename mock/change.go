@@ -23,8 +23,9 @@ func (c *Cluster) change(f func() error) error {
 	c.version.rev++
 	close(c.changed)
 	c.changed = make(chan struct{})
-	ps := c.pushes()
+	ps, v := c.pushes(), c.version
 	c.mu.Unlock()
+	c.tell("configuration", "epoch", v.epoch, "revision", v.rev)
 	c.deliver(ps)
 	return nil
 }

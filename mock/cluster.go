@@ -39,6 +39,7 @@ type Cluster struct {
 	travelled  atomic.Int64 // see TimeTravel
 	watchers   atomic.Pointer[[]*watcher]
 	injections trigger.List[injection]
+	counts     trigger.List[Match]
 	services   *services.State
 	management *management.State
 
@@ -57,6 +58,7 @@ type Cluster struct {
 	errorMap     *errorMap
 	capabilities map[string][]string // replaced, never changed in place
 	frameLog     []Frame
+	framesKept   int // of frameLog; 0: all
 	switches     switches
 	handlers     map[string]http.Handler // of the management ports, by prefix
 }
@@ -111,6 +113,11 @@ func New(opts ...Option) (*Cluster, error) {
 	}
 	for i := range set.buckets {
 		if err := c.addBucket(&set.buckets[i]); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	for _, f := range set.fixtures {
+		if err := c.Load(f); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -10,19 +11,20 @@ import (
 // Fault is what an injection does to the requests that it matches. Make one with the functions below; the zero value
 // changes nothing.
 type Fault struct {
-	name   string
-	before time.Duration // wait before the request is executed
-	after  time.Duration // wait between execution and answer
-	hold   bool          // wait for Release before the request is executed
-	keep   bool          // wait for Release between execution and answer
-	skip   bool          // do not execute
-	lie    bool          // do not execute mutations, acknowledge them all the same
-	silent bool          // no answer
-	closes bool          // close the connection, after the answer if there is one
-	twice  bool          // send the answer two times
-	answer func(req, rep *memd.Packet)
-	nmvb   func(rq *request) reply
-	bytes  func(reply []byte) []byte
+	name    string
+	before  time.Duration // wait before the request is executed
+	after   time.Duration // wait between execution and answer
+	hold    bool          // wait for Release before the request is executed
+	keep    bool          // wait for Release between execution and answer
+	skip    bool          // do not execute
+	lie     bool          // do not execute mutations, acknowledge them all the same
+	silent  bool          // no answer
+	closes  bool          // close the connection, after the answer if there is one
+	twice   bool          // send the answer two times
+	request func(req *memd.Packet)
+	answer  func(req, rep *memd.Packet)
+	nmvb    func(rq *request) reply
+	bytes   func(reply []byte) []byte
 }
 
 // String is the fault's name, for messages.
@@ -31,6 +33,65 @@ func (f Fault) String() string {
 		return "none"
 	}
 	return f.name
+}
+
+// Combine is several faults at once: waits add up, and functions run in the order of the faults. A request is executed
+// unless one of them keeps it from that.
+func Combine(faults ...Fault) Fault {
+	var out Fault
+	var names []string
+	for _, f := range faults {
+		if f.name != "" {
+			names = append(names, f.name)
+		}
+		out.before, out.after = out.before+f.before, out.after+f.after
+		out.hold, out.keep, out.skip = out.hold || f.hold, out.keep || f.keep, out.skip || f.skip
+		out.lie, out.silent = out.lie || f.lie, out.silent || f.silent
+		out.closes, out.twice = out.closes || f.closes, out.twice || f.twice
+		if f.nmvb != nil {
+			out.nmvb = f.nmvb
+		}
+		out.request = inTurn(out.request, f.request)
+		out.answer, out.bytes = answersInTurn(out.answer, f.answer), bytesInTurn(out.bytes, f.bytes)
+	}
+	out.name = strings.Join(names, ", ")
+	return out
+}
+
+func inTurn(a, b func(req *memd.Packet)) func(req *memd.Packet) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(req *memd.Packet) {
+		a(req)
+		b(req)
+	}
+}
+
+func answersInTurn(a, b func(req, rep *memd.Packet)) func(req, rep *memd.Packet) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(req, rep *memd.Packet) {
+		a(req, rep)
+		b(req, rep)
+	}
+}
+
+func bytesInTurn(a, b func(reply []byte) []byte) func(reply []byte) []byte {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(reply []byte) []byte { return b(a(reply)) }
 }
 
 // status makes the answer's fields that depend on success empty.
@@ -62,6 +123,12 @@ func ErrorBody(s memd.Status, json []byte) Fault {
 // Reply executes nothing and lets f fill in the answer, which comes with magic, opcode, opaque and status success. f
 // must not block, and must not change the request.
 func Reply(f func(req, rep *memd.Packet)) Fault { return Fault{name: "reply", skip: true, answer: f} }
+
+// RewriteRequest lets f change the request before it is executed: all but its opcode and its opaque. f owns the packet
+// and must not block. The logs have the request as it was sent.
+func RewriteRequest(f func(req *memd.Packet)) Fault {
+	return Fault{name: "rewrite request", request: f}
+}
 
 // Rewrite executes the request and lets f change the answer before it is encoded. f must not block.
 func Rewrite(f func(req, rep *memd.Packet)) Fault { return Fault{name: "rewrite", answer: f} }

@@ -68,7 +68,7 @@ func FuzzRequests(f *testing.F) {
 			rep, _ = wait()
 		}
 		for _, r := range append(rep.before, rep) {
-			h, err := memd.ParseHeader(rq.encode(&r, &noInjection.What.fault), 0)
+			h, err := memd.ParseHeader(rq.encode(&r, &noFault), 0)
 			require.NoError(t, err)
 			require.Equal(t, r.status == memd.StatusInternal, memd.Status(h.VBucketOrStatus) == memd.StatusInternal)
 		}

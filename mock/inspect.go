@@ -2,6 +2,7 @@ package mock
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/mock/internal/store"
@@ -19,6 +20,36 @@ func (c *Cluster) Documents(bucket string) []Document {
 	return b.store.Documents(c.now())
 }
 
+// Buckets are the names of the buckets, in order.
+func (c *Cluster) Buckets() []string { return host{c}.Buckets() }
+
+// CollectionName is the "scope.collection" of a collection's id, as Document and Applied have it; empty when the bucket
+// or the collection does not exist.
+func (c *Cluster) CollectionName(bucketName string, id uint32) (name string) {
+	_ = c.withBucket(bucketName, func(b *bucket) { name = b.manifest.Path(id) }) // without a bucket it stays empty
+	return name
+}
+
+// Collections are the "scope.collection" of a bucket's collections, in the order of the manifest; nil for a bucket that
+// does not exist.
+func (c *Cluster) Collections(bucketName string) (names []string) {
+	for _, s := range (host{c}).Scopes(bucketName) {
+		for _, col := range s.Collections {
+			names = append(names, s.Name+"."+col.Name)
+		}
+	}
+	return names
+}
+
+// Where returns the vbucket of a key and the numbers of its nodes: the active one, then the replicas; -1 for a copy
+// that has no node. It fails for a bucket that does not exist or has no vbuckets.
+func (c *Cluster) Where(bucketName, key string) (vbucket int, nodes []int, err error) {
+	err = c.withVBucket(bucketName, key, func(b *bucket, vb uint16) {
+		vbucket, nodes = int(vb), slices.Clone(b.rows[vb])
+	})
+	return vbucket, nodes, err
+}
+
 // Flush removes all documents of a bucket at once, with their tombstones and the vbuckets' histories. The apply log
 // stays.
 func (c *Cluster) Flush(bucket string) error {
@@ -33,7 +64,9 @@ func (c *Cluster) SetReplicaLag(bucket string, lag time.Duration) error {
 	return c.withStore(bucket, func(s *store.Store) { s.SetLag(max(0, lag)) })
 }
 
-// now is the time by which documents expire and locks end: the real one, moved by TimeTravel.
+// Now is the time by which documents expire and locks end: the real one, moved by TimeTravel.
+func (c *Cluster) Now() time.Time { return c.now() }
+
 func (c *Cluster) now() time.Time { return time.Now().Add(time.Duration(c.travelled.Load())) }
 
 // TimeTravel moves the time by which documents expire, locks end and lags are over, forward or back. Several calls add
@@ -50,6 +83,11 @@ func (c *Cluster) SetPersistLag(bucket string, lag time.Duration) error {
 // LimitApplyLog makes a bucket forget all but the newest n entries of its apply log, now and from now on; 0 ends that.
 func (c *Cluster) LimitApplyLog(bucket string, n int) error {
 	return c.withStore(bucket, func(s *store.Store) { s.Limit(max(0, n)) })
+}
+
+// ClearApplyLog forgets the mutations that a bucket's nodes have executed so far.
+func (c *Cluster) ClearApplyLog(bucket string) error {
+	return c.withStore(bucket, (*store.Store).ClearLog)
 }
 
 func (c *Cluster) withStore(name string, f func(*store.Store)) error {

@@ -39,6 +39,8 @@ type Node struct {
 	wire      atomic.Pointer[ConnFaults] // what its KV connections do on purpose
 	suspended atomic.Bool                // it takes requests and does nothing
 
+	certificate atomic.Pointer[tls.Certificate] // instead of the usual one
+
 	// Guarded by the cluster's mutex.
 	up     bool
 	member membership
@@ -72,6 +74,14 @@ func (n *Node) Up() bool {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
 	return n.up
+}
+
+// Membership is what the cluster's map says about the node: "active", "added" (without vbuckets until the next
+// rebalance) or "out".
+func (n *Node) Membership() string {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return [...]string{memberActive: "active", memberAdded: "added", memberOut: "out"}[n.member]
 }
 
 // Connections returns how many KV connections the node has at present.
@@ -165,7 +175,7 @@ func (n *Node) open() (*ports, error) {
 			return nil, fmt.Errorf("mock: node %d: %w", n.index, err)
 		}
 		if i%2 == 1 {
-			l = tls.NewListener(l, n.c.tlsFor(Service(i/2)))
+			l = tls.NewListener(l, n.tlsFor(Service(i/2)))
 		}
 		p[i] = l
 	}
@@ -174,6 +184,14 @@ func (n *Node) open() (*ports, error) {
 
 // serve starts the goroutines that accept on p, and makes the node one that is up.
 func (n *Node) serve(p *ports) error {
+	if err := n.listen(p); err != nil {
+		return err
+	}
+	n.c.tell("node started", "node", n.index, "kv", n.kv, "management", n.mgmt)
+	return nil
+}
+
+func (n *Node) listen(p *ports) error {
 	c := n.c
 	var hs [serviceCount]*http.Server
 	for s := range hs {

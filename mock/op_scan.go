@@ -187,7 +187,7 @@ func (rq *request) slowly(id scanID, s *scan, limits scanLimits, pace time.Durat
 		}
 		s.running = !last
 		rq.k.c.mu.Unlock()
-		rq.k.send(rq.encode(&part, &noInjection.What.fault))
+		rq.k.send(rq.encode(&part, &noFault))
 		rq.k.flush()
 	}
 }

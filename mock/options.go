@@ -3,6 +3,7 @@ package mock
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -27,10 +28,11 @@ const (
 	defaultVBuckets = 64
 )
 
-// TB is the part of testing.TB that Start needs.
+// TB is the part of testing.TB that Start and Cluster.Expect need.
 type TB interface {
 	Helper()
 	Cleanup(func())
+	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 	Logf(format string, args ...any)
 }
@@ -61,7 +63,10 @@ type settings struct {
 	views                     ViewEngine
 	capabilities              map[string][]string // of the cluster
 	firstPort                 int
+	defaultPorts              bool
 	journal                   io.Writer
+	logger                    *slog.Logger // nil: none
+	fixtures                  []Fixtures
 }
 
 type bucketSettings struct {
@@ -199,7 +204,8 @@ func WithoutFeatures(fs ...memd.Feature) Option {
 	}
 }
 
-// RecordFrames keeps a line for every request received, for Cluster.FrameLog. Without it only counters are kept.
+// RecordFrames keeps a line for every request received, for Cluster.FrameLog and Cluster.KeyCounts. Without it only
+// counters are kept. Cluster.LimitFrameLog bounds how many lines there are.
 func RecordFrames() Option { return func(s *settings) { s.frames = true } }
 
 func newSettings(opts []Option) (*settings, error) {

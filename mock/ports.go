@@ -16,6 +16,10 @@ const portsPerNode = 2 * serviceCount
 // whatever ports are free. It means nothing with Virtual.
 func Ports(first int) Option { return func(s *settings) { s.firstPort = first } }
 
+// DefaultPorts gives node 0 of a cluster on real TCP the ports that a server has, 8091 and 11210 for example, so that
+// couchbase://localhost finds it. Other nodes take free ports.
+func DefaultPorts() Option { return func(s *settings) { s.defaultPorts = true } }
+
 // portOrder is the order of the services' ports.
 var portOrder = [serviceCount]Service{
 	ManagementService, KVService, ViewsService, QueryService, SearchService,
@@ -32,6 +36,13 @@ func (s *settings) checkPorts() error {
 
 // ask is the address, on real TCP, at which to listen for a service of node n.
 func (s *settings) ask(host string, n int, of Service, secure bool) string {
+	if s.defaultPorts && n == 0 {
+		secured := 0
+		if secure {
+			secured = 1
+		}
+		return net.JoinHostPort(host, serviceSpecs[of].ports[secured])
+	}
 	port := 0
 	for i, o := range portOrder {
 		if o == of && s.firstPort > 0 {

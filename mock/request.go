@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
-	"github.com/couchcore/couchcore/mock/internal/trigger"
 )
 
 // request is one request on its way through a node. It owns its packet and keeps the connection's state as it was when
@@ -83,22 +82,35 @@ func (rq *request) path() string {
 func (k *conn) handle(p *memd.Packet) bool {
 	rq := k.newRequest(p)
 	k.c.journalRequest(rq)
-	in := k.c.injected(rq)
-	f := &in.What.fault
+	k.c.count(rq)
+	f, released := k.c.injected(rq)
+	if f.request != nil {
+		rq = rq.rewritten(f.request)
+	}
 	if f.before > 0 || f.hold {
 		return k.later(rq, func() bool {
-			if !k.pause(f.before) || f.hold && !k.await(in.Released()) {
+			if !k.pause(f.before) || f.hold && !k.await(released) {
 				return false
 			}
 			rep, wait := rq.begin(f)
-			return k.finish(rq, in, rep, wait)
+			return k.finish(rq, f, released, rep, wait)
 		})
 	}
 	rep, wait := rq.begin(f)
 	if wait == nil && f.after == 0 && !f.keep {
 		return k.answer(rq, &rep, f)
 	}
-	return k.later(rq, func() bool { return k.finish(rq, in, rep, wait) })
+	return k.later(rq, func() bool { return k.finish(rq, f, released, rep, wait) })
+}
+
+// rewritten is the request after a fault has changed its packet.
+func (rq *request) rewritten(change func(*memd.Packet)) *request {
+	p := *rq.p
+	change(&p)
+	p.Opcode, p.Opaque = rq.p.Opcode, rq.p.Opaque
+	out := rq.k.newRequest(&p)
+	out.at = rq.at
+	return out
 }
 
 // later runs f, which waits, where that is allowed to happen.
@@ -127,15 +139,16 @@ func (rq *request) begin(f *Fault) (rep reply, wait func() (reply, bool)) {
 }
 
 // finish waits as the request and the fault want it, and answers. It reports whether the connection goes on.
-func (k *conn) finish(rq *request, in *trigger.Item[injection], rep reply, wait func() (reply, bool)) bool {
+func (k *conn) finish(rq *request, f *Fault, released <-chan struct{}, rep reply,
+	wait func() (reply, bool),
+) bool {
 	if wait != nil {
 		var ok bool
 		if rep, ok = wait(); !ok {
 			return false
 		}
 	}
-	f := &in.What.fault
-	if !k.pause(f.after) || f.keep && !k.await(in.Released()) {
+	if !k.pause(f.after) || f.keep && !k.await(released) {
 		return false
 	}
 	return k.answer(rq, &rep, f)
@@ -146,7 +159,7 @@ func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 	k.c.journalApplied(rq)
 	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
 		for i := range rep.before {
-			k.send(rq.encode(&rep.before[i], &noInjection.What.fault))
+			k.send(rq.encode(&rep.before[i], &noFault))
 		}
 		b := rq.encode(rep, f)
 		k.send(b)

@@ -24,6 +24,9 @@ type (
 	// Injection is a fault in force, see Cluster.Inject: Fired and WaitFired say how many requests it has met, Release
 	// lets go of those that it holds, Remove ends it.
 	Injection = trigger.Trigger
+	// Counter counts requests, see Cluster.Count and Cluster.Expect, with the same methods: Fired says how many have
+	// come.
+	Counter = trigger.Trigger
 	// Script is a list of answers in force, see Cluster.Script, with the same methods.
 	Script = trigger.Trigger
 
@@ -34,7 +37,7 @@ type (
 	ServiceMatch = services.Match
 	// Answer is how a script answers one request. What: Status, Header, Rows or Stream, Errors, Warnings, Mutated,
 	// Members, Early, or a whole Body, or Default. How: Hold, Delay, RowDelay, Chunk, Trickle, CutRows, CutBytes,
-	// StallRows, StallBytes, Never, Close, Deadline. Func makes one for each request.
+	// StallRows, StallBytes, Never, Close, Deadline. Func makes one for each request, Rewrite changes the whole body.
 	Answer = services.Answer
 	// ServiceError is an error or warning in an Answer: Code, Message, Retry, Reason, Cause, or all of it as Raw.
 	ServiceError = services.Error
@@ -42,6 +45,9 @@ type (
 	// Query, Header, Body, User, Login, At, and what a service has found in it: Statement, Prepared, Preparing, Index,
 	// Member.
 	ServiceRequest = services.Request
+	// Unsupported is a statement that the mock does not support, see Cluster.Unsupported: Service, Statement, Message,
+	// Requests.
+	Unsupported = services.Unsupported
 	// ViewEngine compiles the functions of views, see Views. Package mock/viewjs has one for JavaScript.
 	ViewEngine = services.ViewEngine
 	// ViewFunctions are the functions of one view that a ViewEngine has compiled.

@@ -1,6 +1,8 @@
 package mock
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -104,6 +106,8 @@ func (h host) Define(verb string, path []string, maxTTL int32) error {
 	})
 }
 
+func (h host) Tell(message string, args ...any) { h.c.tell(message, args...) }
+
 func (h host) ViewsOf(name string, node int) (here bool, elsewhere string) {
 	h.bucket(name, func(b *bucket) {
 		for _, row := range b.rows {
@@ -148,6 +152,31 @@ func (c *Cluster) ScriptView(view string, answers ...Answer) *Script {
 // ServiceLog returns the newest requests to services other than KV, in order of arrival: those to ss, or to every
 // service when none is named. 4096 are kept.
 func (c *Cluster) ServiceLog(ss ...Service) []ServiceRequest { return c.services.Log(ss...) }
+
+// ClearServiceLog forgets the requests to services so far.
+func (c *Cluster) ClearServiceLog() { c.services.ClearLog() }
+
+// Unsupported lists the statements and searches that came and that the mock did not answer as a server does, because no
+// script answered them: each once, in the order of their first request.
+func (c *Cluster) Unsupported() []Unsupported { return c.services.Unsupported() }
+
+// ClearUnsupported empties the list of Unsupported.
+func (c *Cluster) ClearUnsupported() { c.services.ClearUnsupported() }
+
+// Execute runs a statement of the query service as an administrator, without scripts and logs: the definition of an
+// index, for example. It returns the statement's first error.
+func (c *Cluster) Execute(statement string) error { return c.services.Run(statement) }
+
+// PutSearchIndex stores the definition of a search index, a JSON object, under its name; "bucket.scope.name" is one of
+// a scope.
+func (c *Cluster) PutSearchIndex(name, definition string) error {
+	var def map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(definition), &def); err != nil {
+		return fmt.Errorf("mock: search index %s: %w", name, err)
+	}
+	c.services.PutSearchIndex(name, def)
+	return nil
+}
 
 // ForgetPrepared removes every prepared statement, as a restart of the query service does: a request that names one
 // without its plan gets the error 4040. It returns how many there were.

@@ -101,6 +101,7 @@ func (c *Cluster) Kill(node int) error {
 	r := n.detach()
 	c.mu.Unlock()
 	r.close()
+	c.tell("node stopped", "node", node)
 	return nil
 }
 

@@ -1,18 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/couchcore/couchcore/mock"
+	"github.com/couchcore/couchcore/mock/control"
 	"github.com/couchcore/couchcore/mock/couchbasemock"
 	"github.com/couchcore/couchcore/mock/viewjs"
 )
@@ -27,6 +31,10 @@ type mockCmd struct {
 	Port             int      `help:"The first node's management port; each node takes twelve ports from there on. 0 takes free ports (default: 0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
 	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`
+	DefaultPorts     bool     `help:"Give the first node the ports that a server has: 8091 to 8095, 11210, and with --tls 18091 to 18095, 11207; other nodes take free ones (default: no)."`
+	Control          string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the control API listens, a loopback address; port 0 takes a free one (default: 127.0.0.1:0)."`
+	Fixtures         []string `placeholder:"FILE|DIR" help:"Load data from a file or a folder, see docs/testing.md; may be repeated. The control API can load files of the first folder again."`
+	Frames           int      `default:"16384" help:"How many requests the log of frames keeps (default: 16384)."`
 	Journal          string   `placeholder:"FILE" help:"Append a line of JSON there for each request for a document and each mutation."`
 	ExitOnStdinClose bool     `help:"End when standard input ends (default: no)."`
 }
@@ -38,6 +46,7 @@ type mockReady struct {
 	CAFile              string   `json:"ca_file"`
 	Management          []string `json:"management"`
 	ControlURL          string   `json:"control"`
+	ControlAPI          string   `json:"control_api"`
 	Username            string   `json:"username"`
 	Password            string   `json:"password"`
 	Buckets             []string `json:"buckets"`
@@ -63,6 +72,7 @@ func (c *mockCmd) Run(a *app) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
+	m.LimitFrameLog(c.Frames)
 	err = c.serve(ctx, a, m, names)
 	return errors.Join(err, m.Close())
 }
@@ -71,7 +81,13 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	opts := []mock.Option{
 		mock.Ports(c.Port),
 		mock.Nodes(c.Nodes), mock.Replicas(c.Replicas), mock.VBuckets(c.VBuckets), mock.User(c.Username, c.Password),
-		mock.Views(viewjs.New(viewjs.Options{})),
+		mock.Views(viewjs.New(viewjs.Options{})), mock.RecordFrames(),
+	}
+	if c.Frames < 1 {
+		return nil, nil, usagef("mock: --frames: %d, want 1 or more", c.Frames)
+	}
+	if c.DefaultPorts {
+		opts = append(opts, mock.DefaultPorts())
 	}
 	if c.TLS {
 		opts = append(opts, mock.TLS())
@@ -83,31 +99,63 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	var names []string
 	for _, b := range buckets {
 		name, kind, _ := strings.Cut(b, ":")
-		var kinds []mock.BucketOption
-		switch kind {
-		case "", "couchbase":
-		case "ephemeral":
-			kinds = append(kinds, mock.Ephemeral())
-		case "memcached":
-			kinds = append(kinds, mock.Memcached())
-		default:
-			return nil, nil, usagef("mock: bucket type %q: there are couchbase, ephemeral and memcached", kind)
+		option, err := mock.KindOfBucket(kind)
+		if err != nil {
+			return nil, nil, usagef("%v", err)
 		}
-		opts, names = append(opts, mock.Bucket(name, 0, kinds...)), append(names, name)
+		opts, names = append(opts, mock.Bucket(name, 0, option)), append(names, name)
 	}
 	return opts, names, nil
 }
 
+// load puts the fixtures of the files into the cluster. The first folder is what the control API may load from.
+func (c *mockCmd) load(m *mock.Cluster) (fs.FS, error) {
+	var folder fs.FS
+	for _, name := range c.Fixtures {
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, usagef("mock: --fixtures: %v", err)
+		}
+		dir, file := name, "."
+		if !info.IsDir() {
+			dir, file = filepath.Split(filepath.Clean(name))
+		}
+		fsys := os.DirFS(cmp.Or(dir, "."))
+		if info.IsDir() && folder == nil {
+			folder = fsys
+		}
+		list, err := mock.ReadFixtures(fsys, file)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		for _, f := range list {
+			if err := m.Load(f); err != nil {
+				return nil, usagef("%v", err)
+			}
+		}
+	}
+	return folder, nil
+}
+
 // serve says that the cluster is ready and waits for the end.
 func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []string) error {
-	control, err := couchbasemock.Attach(m)
+	commands, err := couchbasemock.Attach(m)
 	if err != nil {
 		return fmt.Errorf("mock: %w", err)
 	}
+	folder, err := c.load(m)
+	if err != nil {
+		return err
+	}
+	api, err := control.Listen(m, c.Control, control.Options{Fixtures: folder})
+	if err != nil {
+		return usagef("mock: %v", err)
+	}
+	defer func() { _ = api.Close() }() // what is under way is not waited for any longer
 	ready := mockReady{
 		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username,
 		Password: c.Password,
-		Buckets:  buckets,
+		Buckets:  buckets, ControlAPI: api.URL(),
 	}
 	for _, n := range m.Nodes() {
 		ready.Management = append(ready.Management, "http://"+n.ManagementAddr())
@@ -133,7 +181,7 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 		defer func() { _ = conn.Close() }()
 		go func() { // until the monitor goes, or this function closes the connection
 			defer close(served)
-			_ = control.Serve(conn)
+			_ = commands.Serve(conn)
 			cancel(io.EOF)
 		}()
 	}

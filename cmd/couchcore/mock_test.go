@@ -72,8 +72,8 @@ func TestMockSaysWhereItIs(t *testing.T) {
 	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "16", "--tls", "--bucket", "a", "--bucket", "b:ephemeral",
 		"--bucket", "m:memcached",
 		"--username", "u", "--password", "pw", "--exit-on-stdin-close")
-	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control", "username",
-		"password", "buckets")
+	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control",
+		"control_api", "username", "password", "buckets")
 	require.Equal(t, []any{"a", "b", "m"}, p.ready["buckets"])
 	require.Len(t, p.ready["management"], 2)
 	ca := p.ready["ca_file"].(string)
@@ -193,6 +193,7 @@ func TestMockComesBackAtItsPorts(t *testing.T) {
 func TestMockUsage(t *testing.T) {
 	for args, text := range map[string]string{
 		"--nodes 0": "couchcore: mock: 0 nodes, want 1 to 64\n", "--vbuckets 0": `couchcore: mock: bucket "default" has 0 vbuckets, want 1 to 1024` + "\n",
+		"--frames 0": "couchcore: mock: --frames: 0, want 1 or more\n", "--control 0.0.0.0:0": `couchcore: mock: control: address "0.0.0.0:0", want one of the loopback interface` + "\n",
 		"--bucket a:b":           `couchcore: mock: bucket type "b": there are couchbase, ephemeral and memcached` + "\n",
 		"--harakiri-monitor foo": "couchcore: mock: --harakiri-monitor: address foo: missing port in address\n",
 	} {

@@ -150,8 +150,8 @@ func TestALookupIsOneOperationWithOneHistory(t *testing.T) {
 		})
 		b := c.Bucket("default")
 		require.NoError(t, b.WaitReady(t.Context()))
-		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}, Times: 2}, mock.Drop())
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Status(memd.StatusTmpFail))
+		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}, Times: 2}, mock.Drop())
 		_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte("k"), Common: withRetry(inCollection, refusesAll)})
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
 		var call *kv.Error

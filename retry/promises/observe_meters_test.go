@@ -232,8 +232,8 @@ func TestEveryAttemptHasASpanAndADurationOfItsOwn(t *testing.T) {
 	t.Run("key-value, an attempt that is lost and one that is out when the time is over", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *mock.Cluster) {
 			cl, rec := observedClient(t, m)
-			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.CloseBefore())
 			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}}, mock.Drop())
+			m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 1}, mock.CloseBefore())
 			_, err := kv.Do(context.Background(), cl.Bucket("default"), kv.Get{
 				Key:    []byte("k"),
 				Common: kv.Common{Timeout: 500 * time.Millisecond},

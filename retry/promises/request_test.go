@@ -77,10 +77,10 @@ func TestRetryAttemptsReturnsTheNumberOfRetriesThatAlreadyHappened(t *testing.T)
 	})
 	t.Run("stages by turns", func(t *testing.T) {
 		virtual(t, func(t *testing.T, w *world) {
-			w.fails(memd.OpGet, 1, mock.CloseBefore())
-			w.refuses(memd.OpGet, 2, memd.StatusTmpFail)
+			w.refuses(memd.OpGet, 1, memd.StatusLocked) // the newest acts first
 			w.refuses(memd.OpGet, 1, memd.StatusNotMyVBucket)
-			w.refuses(memd.OpGet, 1, memd.StatusLocked)
+			w.refuses(memd.OpGet, 2, memd.StatusTmpFail)
+			w.fails(memd.OpGet, 1, mock.CloseBefore())
 			s := &recorder{base: retry.BestEffort{}}
 			_, info, err := w.get(s)
 			require.ErrorIs(t, err, cberr.DocumentNotFound)
@@ -113,9 +113,9 @@ func TestTheBackoffStepGrowsAtEveryStage(t *testing.T) {
 
 func TestRetryReasonsArePreviousOnes(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		w.refuses(memd.OpSet, 1, memd.StatusTmpFail)
+		w.refuses(memd.OpSet, 1, memd.StatusSyncWriteInProgress) // the newest acts first
 		w.refuses(memd.OpSet, 1, memd.StatusLocked)
-		w.refuses(memd.OpSet, 1, memd.StatusSyncWriteInProgress)
+		w.refuses(memd.OpSet, 1, memd.StatusTmpFail)
 		s := &recorder{base: retry.BestEffort{}}
 		_, info, err := w.upsert(s)
 		require.NoError(t, err)

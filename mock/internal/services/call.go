@@ -46,6 +46,12 @@ func (x *Call) Manage(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case a != nil && !a.Default:
 		x.reply(s, a)
 		return
+	case a != nil && a.Rewrite != nil:
+		captured := &capture{header: http.Header{}, status: http.StatusOK}
+		next.ServeHTTP(captured, r)
+		a.Default, a.Body, a.Status, a.Header = false, captured.body.Bytes(), captured.status, captured.header
+		x.reply(s, a)
+		return
 	case a != nil:
 		o := &outlet{x: x, a: a}
 		if a.Close || a.Never && !x.hold(nil) || a.Hold && !x.hold(s) || o.wait(a.Delay) == broken {
@@ -132,7 +138,7 @@ func (a *Answer) overlay(on *Answer) {
 	on.Warnings, on.RowsLast, on.Hold = append(on.Warnings, a.Warnings...), a.RowsLast, a.Hold
 	on.Delay, on.RowDelay, on.Chunk, on.Trickle = a.Delay, a.RowDelay, a.Chunk, a.Trickle
 	on.CutRows, on.CutBytes, on.StallRows, on.StallBytes = a.CutRows, a.CutBytes, a.StallRows, a.StallBytes
-	on.Never, on.Close, on.Deadline = a.Never, a.Close, a.Deadline
+	on.Never, on.Close, on.Deadline, on.Rewrite = a.Never, a.Close, a.Deadline, a.Rewrite
 }
 
 func jsonInto(b []byte, v any) error {

@@ -33,6 +33,9 @@ type outlet struct {
 // reply answers the request.
 func (x *Call) reply(s *held, a *Answer) {
 	x.keep()
+	if a.Rewrite != nil {
+		a = x.rewritten(a)
+	}
 	o := &outlet{x: x, a: a, rc: http.NewResponseController(x.w), limit: a.Chunk, at: time.Now()}
 	if o.limit <= 0 {
 		o.limit = 64 << 10

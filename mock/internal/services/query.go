@@ -85,6 +85,9 @@ func (x *Call) statement() *Answer {
 // syntax is the failure of a statement that cannot be read, nil for one that can.
 func (x *Call) syntax() *Answer {
 	if e := sqlpp.Check(x.rq.Statement); e != nil {
+		if e.Unsupported {
+			x.refuses(e.Message)
+		}
 		return &Answer{Errors: []Error{{Code: e.Code, Message: e.Message}}}
 	}
 	return nil

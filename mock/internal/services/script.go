@@ -25,6 +25,9 @@ type Match struct {
 	Func      func(*Request) bool // must not block or keep the request; may run on several goroutines
 	Skip      int                 // this many matching requests pass first
 	Times     int                 // the script answers this often, 0 means always
+
+	Probability float64 // of answering a request that matches: 0, like 1, means every one
+	Seed        uint64  // of the random numbers behind Probability
 }
 
 // Answer is how a script answers one request. The zero value is an answer without rows.
@@ -45,6 +48,9 @@ type Answer struct {
 	Default  bool              // rows, errors and members are those without a script; what follows holds
 
 	Func func(*Request) Answer // instead of this Answer; must not block
+
+	// Rewrite changes the whole body before any of it is sent: Default's, Body, or the envelope. It owns the bytes.
+	Rewrite func(body []byte) []byte
 
 	Hold       bool          // wait for Script.Release first
 	Delay      time.Duration // before the headers
@@ -88,7 +94,8 @@ func (s *State) Script(m Match, answers ...Answer) *trigger.Trigger {
 		answers = []Answer{{}}
 	}
 	m.Nodes = slices.Clone(m.Nodes)
-	return s.scripts.Add(script{m, slices.Clone(answers)}, m.Skip, m.Times)
+	return s.scripts.Add(script{m, slices.Clone(answers)},
+		trigger.Often{Skip: m.Skip, Times: m.Times, Probability: m.Probability, Seed: m.Seed})
 }
 
 // scriptFor is the script that answers a request, and its answer, or nil. The newest is asked first.

@@ -117,6 +117,7 @@ func (x *Call) searchUse(what string) Answer {
 	case !known:
 		return noSearchIndex(name)
 	case what == "query":
+		x.refuses("The mock does not search: without a script a query finds nothing")
 		return Answer{}
 	case what == "count":
 		return Answer{Body: []byte(`{"status":"ok","count":0}`)}

@@ -39,6 +39,8 @@ type Host interface {
 	// ViewsOf says where the views of a bucket are: here, when the node has active vbuckets of it; otherwise at the
 	// address of a node that has some, which is empty without one.
 	ViewsOf(bucket string, node int) (here bool, elsewhere string)
+	// Tell writes a line about something to the cluster's logger.
+	Tell(message string, args ...any)
 }
 
 // State is what the HTTP services of one cluster have: scripts, a log, prepared statements, indexes, datasets and
@@ -51,6 +53,7 @@ type State struct {
 
 	mu            sync.Mutex // guards what follows; the host is not asked under it
 	log           []Request
+	unsupported   []Unsupported
 	prepared      map[string]*prepared
 	indexes       []queryIndex
 	txns          map[string]*sqlpp.Txn         // of the query service, by their ids

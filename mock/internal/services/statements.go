@@ -45,6 +45,9 @@ func (x *Call) execute() Answer {
 	}
 	a := Answer{Rows: res.Rows, Mutated: res.Mutated}
 	for _, e := range res.Errors {
+		if e.Unsupported {
+			x.refuses(e.Message)
+		}
 		code := e.Code
 		if code == sqlpp.CodeSyntax && rq.Service == Analytics {
 			code = analyticsSyntax
@@ -61,6 +64,15 @@ func (x *Call) execute() Answer {
 }
 
 const analyticsSyntax = 24000
+
+// Run executes a statement of the query service for an administrator, without scripts and logs.
+func (s *State) Run(statement string) error {
+	x := &Call{s: s, rq: &Request{Service: Query, Statement: statement}}
+	for _, e := range x.execute().Errors {
+		return fmt.Errorf("mock: %s: %d: %s", statement, e.Code, e.Message)
+	}
+	return nil
+}
 
 // options are what the request says about the execution of its statement.
 func (x *Call) options() (*sqlpp.Options, *Answer) {

@@ -41,6 +41,8 @@ type Error struct {
 	Code    int
 	Message string
 	Reason  string
+
+	Unsupported bool // a server does what the interpreter does not
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
@@ -51,8 +53,11 @@ func fail(code int, format string, args ...any) *Error {
 
 // Unsupported is the error for what the interpreter does not know. how names a text that the statement contains.
 func Unsupported(what, how string) *Error {
-	return fail(CodeExecution, "The mock does not support %s. Script an answer: "+
-		"Cluster.ScriptQuery(%q, mock.Answer{Rows: []string{...}})", what, cmp.Or(how, what))
+	e := fail(CodeExecution, "The mock does not support %s. Script an answer: "+
+		"Cluster.ScriptQuery(%q, mock.Answer{Rows: []string{...}}), or POST /v1/scripts of the control API",
+		what, cmp.Or(how, what))
+	e.Unsupported = true
+	return e
 }
 
 // Limits are what one statement may use.

@@ -71,6 +71,32 @@ func NewManifest() Manifest {
 	}}}
 }
 
+// Clone is a copy that later changes do not touch.
+func (m *Manifest) Clone() Manifest {
+	out := *m
+	out.Scopes = slices.Clone(m.Scopes)
+	for i := range out.Scopes {
+		out.Scopes[i].Collections = slices.Clone(out.Scopes[i].Collections)
+	}
+	return out
+}
+
+// Restore brings back the scopes and collections of an older copy. Numbers never go back: the uid grows if that changes
+// anything, and new ids begin after the newest.
+func (m *Manifest) Restore(old *Manifest) {
+	restored := old.Clone()
+	same := func(a, b Scope) bool {
+		return a.Name == b.Name && a.ID == b.ID && slices.Equal(a.Collections, b.Collections)
+	}
+	if slices.EqualFunc(m.Scopes, restored.Scopes, same) {
+		return
+	}
+	m.UID = max(m.UID, restored.UID) + 1
+	m.Scopes = restored.Scopes
+	m.nextScope = max(m.nextScope, restored.nextScope)
+	m.nextCollection = max(m.nextCollection, restored.nextCollection)
+}
+
 // Scope is the scope of that name, or nil.
 func (m *Manifest) Scope(name string) *Scope {
 	for i := range m.Scopes {

@@ -104,6 +104,7 @@ type Op struct {
 	Paths               *subdoc.Request // of a sub-document request
 	Meta                *Meta           // of a write with metadata
 	MaxTTL              int32           // of the collection: 0 for none, -1 for documents that never expire
+	Unlogged            bool            // the log of mutations does not get it
 }
 
 // Result is what became of an Op.
@@ -285,7 +286,9 @@ func (s *Store) commit(o *Op, v *vbucketData, id docID, old, next doc, now time.
 		next.cas = s.nextCAS(now)
 	}
 	s.put(v, o, id, next, now)
-	s.record(o, before, next.cas, now)
+	if !o.Unlogged {
+		s.record(o, before, next.cas, now)
+	}
 	return next.result(v)
 }
 

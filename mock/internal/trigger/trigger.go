@@ -2,17 +2,26 @@ package trigger
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 )
 
+// Often says which of the matching requests an item acts on. The zero value is for all of them.
+type Often struct {
+	Skip, Times int     // the first Skip requests pass; it acts on Times of them, or on all with 0
+	Probability float64 // of acting on a request that is neither passed over nor too late; 0 is the same as 1
+	Seed        uint64  // the same seed and the same requests make the same choices
+}
+
 // Trigger controls a fault or a script. Its methods may be called from any goroutine.
 type Trigger struct {
-	skip, times int
-	remove      func()
-	release     chan struct{} // closed by Release
+	often   Often
+	remove  func()
+	release chan struct{} // closed by Release
 
 	mu      sync.Mutex
+	random  *rand.Rand // nil when every request is acted on
 	seen    int
 	fired   int
 	off     bool
@@ -70,7 +79,10 @@ func (t *Trigger) take() (before int, ok bool) {
 		return 0, false
 	}
 	t.seen++
-	if t.seen <= t.skip || t.times > 0 && t.fired >= t.times {
+	if t.seen <= t.often.Skip || t.often.Times > 0 && t.fired >= t.often.Times {
+		return 0, false
+	}
+	if t.random != nil && t.random.Float64() >= t.often.Probability {
 		return 0, false
 	}
 	before = t.fired
@@ -110,10 +122,12 @@ func (l *List[T]) All() []*Item[T] {
 	return l.list
 }
 
-// Add puts something into force until its trigger's Remove. The first skip requests that match pass untouched; it acts
-// on times of them, or on all with 0.
-func (l *List[T]) Add(what T, skip, times int) *Trigger {
-	t := &Trigger{skip: skip, times: times, release: make(chan struct{}), changed: make(chan struct{})}
+// Add puts something into force until its trigger's Remove.
+func (l *List[T]) Add(what T, often Often) *Trigger {
+	t := &Trigger{often: often, release: make(chan struct{}), changed: make(chan struct{})}
+	if p := often.Probability; p > 0 && p < 1 {
+		t.random = rand.New(rand.NewPCG(often.Seed, 0))
+	}
 	i := &Item[T]{what, t}
 	t.remove = func() {
 		l.change(func(list []*Item[T]) []*Item[T] {

@@ -12,8 +12,8 @@ import (
 
 func TestSkipAndTimes(t *testing.T) {
 	var l List[string]
-	a := l.Add("a", 1, 2)
-	b := l.Add("b", 0, 0)
+	a := l.Add("a", Often{Skip: 1, Times: 2})
+	b := l.Add("b", Often{})
 	require.Len(t, l.All(), 2)
 	item := l.All()[0]
 	require.Equal(t, "a", item.What)
@@ -40,7 +40,7 @@ func TestSkipAndTimes(t *testing.T) {
 func TestReleaseAndWaitFired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l List[int]
-		tr := l.Add(0, 0, 0)
+		tr := l.Add(0, Often{})
 		item := l.All()[0]
 		require.Nil(t, (&Item[int]{}).Released())
 		var wg sync.WaitGroup
@@ -62,4 +62,28 @@ func TestReleaseAndWaitFired(t *testing.T) {
 		cancel(why)
 		require.ErrorIs(t, tr.WaitFired(ctx, 3), why)
 	})
+}
+
+// The same seed makes the same choices, and about as many as the probability says.
+func TestProbability(t *testing.T) {
+	choices := func(p float64, seed uint64) (list []bool, fired int) {
+		var l List[int]
+		tr := l.Add(0, Often{Probability: p, Seed: seed})
+		item := l.All()[0]
+		for range 1000 {
+			_, ok := item.Take()
+			list = append(list, ok)
+		}
+		return list, tr.Fired()
+	}
+	one, n := choices(0.25, 7)
+	require.InDelta(t, 250, n, 60)
+	again, _ := choices(0.25, 7)
+	require.Equal(t, one, again)
+	another, _ := choices(0.25, 8)
+	require.NotEqual(t, one, another)
+	for _, p := range []float64{0, 1, 2} {
+		_, n := choices(p, 1)
+		require.Equal(t, 1000, n)
+	}
 }

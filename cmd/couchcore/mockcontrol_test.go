@@ -1,0 +1,59 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The mock loads fixtures, says where its control API is, and the API loads them again.
+func TestMockHasFixturesAndAControlAPI(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	dir := t.TempDir()
+	place := filepath.Join(dir, "default", "s", "c")
+	require.NoError(t, os.MkdirAll(place, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(place, "k.json"), []byte(`{"n":1}`), 0o600))
+	file := filepath.Join(t.TempDir(), "more.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"buckets":{"default":{"documents":{"d":1}}}}`), 0o600))
+	p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--exit-on-stdin-close", "--fixtures", dir,
+		"--fixtures", file, "--frames", "3")
+	connect := []string{"-u", "Administrator", "-p", "password", "-c", p.ready["connection_string"].(string)}
+	api := p.ready["control_api"].(string)
+	do := func(method, path, body string, answer any) {
+		exchange{method: method, path: path, body: body, status: http.StatusOK, answer: answer}.run(t, api)
+	}
+	require.Equal(t, "1", couchcore(append([]string{"kv", "get", "d"}, connect...)...).stdout)
+	do("POST", "/v1/buckets/default/flush", "", map[string]any{})
+	do("POST", "/v1/fixtures/files", `{"path":"."}`, map[string]any{})
+	read := append([]string{"kv", "get", "k", "--scope", "s", "--collection", "c"}, connect...)
+	require.Equal(t, `{"n":1}`, couchcore(read...).stdout)
+	do("GET", "/v1/counts?key=k", "", map[string]any{"total": 1.0})
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+}
+
+// With --default-ports the first node is where a client looks that is told no port.
+func TestMockOnTheDefaultPorts(t *testing.T) {
+	for _, port := range []int{8091, 8092, 8093, 8094, 8095, 11210, 18091, 18092, 18093, 18094, 18095, 11207} {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Skipf("port %d is taken: %v", port, err)
+		}
+		require.NoError(t, l.Close())
+	}
+	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "4", "--tls", "--default-ports", "--exit-on-stdin-close")
+	require.Equal(t, "http://127.0.0.1:8091", p.ready["management"].([]any)[0])
+	require.True(t, strings.HasPrefix(p.ready["connection_string"].(string), "couchbase://127.0.0.1:11210,"))
+	require.Zero(t, couchcore("kv", "upsert", "k", "v", "-u", "Administrator", "-p", "password",
+		"-c", "couchbase://127.0.0.1").code)
+	require.Equal(t, "v", couchcore("kv", "get", "k", "-u", "Administrator", "-p", "password",
+		"-c", "couchbases://127.0.0.1", "--tls-ca", p.ready["ca_file"].(string)).stdout)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+}
