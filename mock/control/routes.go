@@ -3,6 +3,7 @@ package control
 import (
 	"net/http"
 	"reflect"
+	"slices"
 )
 
 // route is one row of the table: what a request to a path does, what it takes and what it answers.
@@ -44,21 +45,35 @@ func (rt route) sized(limit int64) route {
 	return rt
 }
 
+const (
+	get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+
+	node   = "/v1/nodes/{node}"
+	bucket = "/v1/buckets/{bucket}"
+)
+
 // routes is the table. What is not in it does not exist.
 func routes() []route {
-	const (
-		get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-
-		node   = "/v1/nodes/{node}"
-		bucket = "/v1/buckets/{bucket}"
+	return slices.Concat(
+		clusterRoutes(), nodeRoutes(), forceRoutes(), logRoutes(),
+		bucketRoutes(), dataRoutes(), serviceRoutes(),
 	)
+}
+
+// clusterRoutes say how the cluster is, and begin anew.
+func clusterRoutes() []route {
 	return []route{
 		of(get, "/{$}", "Says what this is and where to read on.", index),
 		of(get, "/openapi.json", "This description.", describe),
 		of(get, "/v1/cluster", "Addresses, nodes and buckets.", getCluster),
 		of(post, "/v1/reset",
 			"Removes all injections, scripts and expectations, heals connections, and clears the logs.", reset),
+	}
+}
 
+// nodeRoutes change the topology and what nodes do.
+func nodeRoutes() []route {
+	return []route{
 		of(post, "/v1/cluster/rebalance",
 			"Spreads the vbuckets over the nodes, those that were added included.", rebalance),
 		of(post, "/v1/cluster/push", "Notifies the connections once more of the configuration in force.", push),
@@ -82,7 +97,12 @@ func routes() []route {
 		of(put, "/v1/certificates", "Lets nodes show another kind of certificate.", setCertificate),
 		of(get, "/v1/certificates/ca", "The certificate of the cluster's authority.", getCA),
 		of(post, "/v1/certificates/client", "A certificate by which a client is a user.", clientCertificate),
+	}
+}
 
+// forceRoutes are about what is in force: injections, scripts, expectations.
+func forceRoutes() []route {
+	return []route{
 		of(get, "/v1/injections", "The injections, also those that are used up.", list(injections)),
 		of(post, "/v1/injections",
 			"Puts faults in force for requests of the key-value service. Of several that match the newest that is "+
@@ -110,7 +130,12 @@ func routes() []route {
 		of(get, "/v1/unsupported",
 			"Statements and searches that came and that the mock does not support: script them.", unsupported),
 		of(del, "/v1/unsupported", "Empties that list.", clearUnsupported),
+	}
+}
 
+// logRoutes tell what was received and executed.
+func logRoutes() []route {
+	return []route{
 		of(get, "/v1/logs/frames", "Requests of the key-value service as nodes received them.", frameLog),
 		of(del, "/v1/logs/frames", "Clears that log.", clearFrames),
 		of(get, "/v1/logs/applied", "Mutations as nodes executed them.", applyLog),
@@ -118,7 +143,12 @@ func routes() []route {
 		of(get, "/v1/logs/http", "Requests of the other services as nodes received them.", httpLog),
 		of(del, "/v1/logs/http", "Clears that log.", clearHTTP),
 		of(get, "/v1/counts", "The log of frames, counted by document and opcode.", counts),
+	}
+}
 
+// bucketRoutes are about one bucket.
+func bucketRoutes() []route {
+	return []route{
 		of(post, "/v1/buckets", "Makes a bucket.", createBucket),
 		of(del, bucket, "Drops a bucket.", dropBucket),
 		of(post, bucket+"/flush", "Removes all documents of a bucket.", flushBucket),
@@ -138,7 +168,12 @@ func routes() []route {
 		of(del, bucket+"/collections", "Drops a collection, or a whole scope.", dropCollection),
 		of(put, bucket+"/designs/{design}", "Stores a design document of views.", putDesign),
 		of(del, bucket+"/designs/{design}", "Removes it.", dropDesign),
+	}
+}
 
+// dataRoutes are about data, the clock and accounts.
+func dataRoutes() []route {
+	return []route{
 		of(post, "/v1/fixtures",
 			"Loads fixtures: buckets, collections, documents, users, statements, search indexes.",
 			loadFixtures).sized(MaxFixtureBody),
@@ -152,7 +187,12 @@ func routes() []route {
 		of(get, "/v1/users", "The names of the accounts.", users),
 		of(put, "/v1/users/{user}", "Makes or changes an account.", putUser),
 		of(del, "/v1/users/{user}", "Removes an account.", dropUser),
+	}
+}
 
+// serviceRoutes are about the services and the error map.
+func serviceRoutes() []route {
+	return []route{
 		of(post, "/v1/query/prepared/forget", "Forgets every prepared statement, as a restart does.", forgetPrepared),
 		of(post, "/v1/query/prepared/fail",
 			"Makes every statement that is prepared now fail with an error code.", failPrepared),
