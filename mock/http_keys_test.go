@@ -65,8 +65,10 @@ var unguarded = map[string][]string{
 		"name:string", "state:string", "using:string", "index_key[]:string", "is_primary:bool?", "keyspace_id:string",
 		"namespace_id:string", "bucket_id:string?", "scope_id:string?", "condition:string?",
 	},
-	"deferred index": {":string"},
-	"bucket map":     {"name:string", "uuid:string"},
+	"deferred index":  {":string"},
+	"dataset":         {"DatasetName:string", "DataverseName:string", "LinkName:string", "BucketName:string"},
+	"analytics index": {"IndexName:string", "DataverseName:string", "DatasetName:string", "IsPrimary:bool"},
+	"bucket map":      {"name:string", "uuid:string"},
 }
 
 // lookup are the values at a path, and how many of its ends are missing.
@@ -275,4 +277,23 @@ func TestSearchIndexesAsSDKsListThem(t *testing.T) {
 		list := strings.TrimSuffix(path, "/i")
 		requireKeys(t, "search indexes", m.serviceCall(mock.SearchService, "GET", list, kind, ""))
 	}
+}
+
+// Datasets and indexes of the analytics service are listed by SQL++ over its metadata; every row has the keys that are
+// read without a look.
+func TestAnalyticsMetadataAsSDKsListIt(t *testing.T) {
+	m := newManager(t, mock.Start(t))
+	ask := func(statement string) string {
+		body, err := json.Marshal(map[string]string{"statement": statement})
+		require.NoError(t, err)
+		var out struct{ Results json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(m.serviceCall(mock.AnalyticsService, "POST", "/analytics/service",
+			"application/json", string(body))), &out))
+		return string(out.Results)
+	}
+	ask("CREATE DATASET ds ON `default`")
+	ask("CREATE INDEX ix ON ds (a:string)")
+	const elsewhere = " d WHERE d.DataverseName <> \"Metadata\""
+	requireEach(t, "dataset", ask("SELECT d.* FROM Metadata.`Dataset`"+elsewhere+" AND d.DatasetType = \"INTERNAL\""))
+	requireEach(t, "analytics index", ask("SELECT d.* FROM Metadata.`Index`"+elsewhere))
 }

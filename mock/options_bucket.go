@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock/internal/management"
 )
 
 // Kinds of buckets beside the usual one, whose kind is empty.
@@ -56,7 +57,11 @@ func (b *bucket) capabilities() []string {
 	if b.ephemeral {
 		return bucketCapabilities
 	}
-	return append([]string{"rangeScan"}, bucketCapabilities...)
+	own := []string{"rangeScan"}
+	if b.settings.Backend == management.Magma {
+		own = append(own, "nonDedupedHistory")
+	}
+	return append(own, bucketCapabilities...)
 }
 
 // Ephemeral makes the bucket an ephemeral one: it says so, refuses durability levels that want a disk (0xa0), and

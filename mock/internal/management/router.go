@@ -1,10 +1,8 @@
 package management
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -16,7 +14,7 @@ type route struct {
 	do           func(*call)
 }
 
-// node is a place in the tree of paths.
+// branch is a place in the tree of paths.
 type branch struct {
 	words map[string]*branch
 	any   *branch // what a placeholder stands for
@@ -177,14 +175,4 @@ func (x *call) found() bool {
 		return false
 	}
 	return true
-}
-
-// Routes are the methods and paths of the table, ordered.
-func Routes() [][2]string {
-	var out [][2]string
-	for _, r := range table() {
-		out = append(out, [2]string{r.method, r.path})
-	}
-	slices.SortFunc(out, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[1], b[1]), cmp.Compare(a[0], b[0])) })
-	return out
 }

@@ -85,8 +85,10 @@ func (x *call) addNode() {
 		errs = append(errs, "Missing required parameter.")
 	}
 	services := x.list("services")
-	if wrong := wrongServices(strings.Join(services, ",")); services != nil && wrong != "" {
-		errs = append(errs, wrong)
+	if len(services) > 0 {
+		if wrong := wrongServices(strings.Join(services, ",")); wrong != "" {
+			errs = append(errs, wrong)
+		}
 	}
 	if errs != nil {
 		x.json(http.StatusBadRequest, errs)

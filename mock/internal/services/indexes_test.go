@@ -94,7 +94,7 @@ func TestSearchIndexes(t *testing.T) {
 		{"PATCH", "/api/index/i", "{}", 405, ""},
 		{"PUT", scope + "/j", `{}`, 200, `"default._default.j"`},
 		{"POST", scope + "/j/query", `{}`, 200, `"hits":[]`},
-		{"GET", scope, "", 200, `"default._default.j"`},
+		{"GET", scope, "", 200, `"name":"j"`},
 		{"GET", "/api/index", "", 200, `"indexDefs"`},
 		{"DELETE", "/api/index/i", "", 200, "ok"},
 		{"GET", "/elsewhere", "", 404, "page not found"},

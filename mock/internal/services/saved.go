@@ -12,7 +12,7 @@ import (
 type Saved struct {
 	indexes       []queryIndex
 	searchIndexes map[string]json.RawMessage
-	datasets      map[string]string
+	analytics     analytics
 	designs       map[string]map[string]*design
 }
 
@@ -22,7 +22,7 @@ func (s *State) Save() *Saved {
 	defer s.mu.Unlock()
 	out := &Saved{
 		indexes: slices.Clone(s.indexes), searchIndexes: maps.Clone(s.searchIndexes),
-		datasets: maps.Clone(s.datasets), designs: map[string]map[string]*design{},
+		analytics: s.analytics.clone(), designs: map[string]map[string]*design{},
 	}
 	for uuid, ds := range s.designs {
 		out.designs[uuid] = maps.Clone(ds)
@@ -54,7 +54,7 @@ func (s *State) Load(saved *Saved, now map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexes, s.designs, s.txns = indexes, designs, map[string]*sqlpp.Txn{}
-	s.searchIndexes, s.datasets = maps.Clone(saved.searchIndexes), maps.Clone(saved.datasets)
+	s.searchIndexes, s.analytics = maps.Clone(saved.searchIndexes), saved.analytics.clone()
 }
 
 // PutSearchIndex stores the definition of a search index; bucket.scope.name is one of a scope.

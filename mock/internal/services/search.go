@@ -67,8 +67,8 @@ func (x *Call) searchDefinition() Answer {
 	if name == "" || strings.HasSuffix(name, ".") {
 		defs := map[string]json.RawMessage{}
 		for n, def := range all {
-			if strings.HasPrefix(n, name) {
-				defs[n] = def
+			if short, ok := strings.CutPrefix(n, name); ok {
+				defs[short] = named(def, short)
 			}
 		}
 		return Answer{Body: toJSON(map[string]any{"status": "ok", "indexDefs": map[string]any{
@@ -80,7 +80,9 @@ func (x *Call) searchDefinition() Answer {
 		if all[name] == nil {
 			return noSearchIndex(name)
 		}
-		return Answer{Body: toJSON(map[string]any{"status": "ok", "indexDef": all[name], "planPIndexes": []any{}})}
+		return Answer{Body: toJSON(map[string]any{
+			"status": "ok", "indexDef": named(all[name], shortName(name)), "planPIndexes": []any{},
+		})}
 	case http.MethodDelete:
 		if all[name] == nil {
 			return noSearchIndex(name)
@@ -103,6 +105,18 @@ func (x *Call) searchDefinition() Answer {
 		return Answer{Body: toJSON(map[string]string{"status": "ok", "name": name, "uuid": uuid})}
 	}
 	return Answer{Status: http.StatusMethodNotAllowed, Errors: []Error{{Message: "method not allowed"}}}
+}
+
+// shortName is the name of an index without its bucket and scope.
+func shortName(index string) string { return index[strings.LastIndexByte(index, '.')+1:] }
+
+// named is a definition under the name by which it was asked for: indexes of a scope have their short name in their
+// scope, and the whole one elsewhere.
+func named(def json.RawMessage, name string) json.RawMessage {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(def, &members) // our own
+	members["name"] = json.RawMessage(quote(name))
+	return toJSON(members)
 }
 
 // searchUse is everything below an index's path.

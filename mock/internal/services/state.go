@@ -56,9 +56,9 @@ type State struct {
 	unsupported   []Unsupported
 	prepared      map[string]*prepared
 	indexes       []queryIndex
-	txns          map[string]*sqlpp.Txn         // of the query service, by their ids
-	searchIndexes map[string]json.RawMessage    // definitions by name
-	datasets      map[string]string             // of analytics: the keyspaces behind their names
+	txns          map[string]*sqlpp.Txn      // of the query service, by their ids
+	searchIndexes map[string]json.RawMessage // definitions by name
+	analytics     analytics
 	designs       map[string]map[string]*design // by the bucket's uuid and the name
 }
 
@@ -67,7 +67,7 @@ func NewState(h Host, engine ViewEngine) *State {
 	return &State{
 		host: h, engine: engine, turn: make(chan struct{}, 1), prepared: map[string]*prepared{},
 		txns:          map[string]*sqlpp.Txn{},
-		searchIndexes: map[string]json.RawMessage{}, datasets: map[string]string{},
+		searchIndexes: map[string]json.RawMessage{}, analytics: newAnalytics(),
 		designs: map[string]map[string]*design{},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -27,11 +26,13 @@ func (x *Call) execute() Answer {
 	if failure != nil {
 		return *failure
 	}
+	statement := rq.Statement
 	if rq.Service == Analytics {
 		if a, ok := x.analyticsStatement(); ok {
 			return a
 		}
 		o.Store, o.NoIndexes, o.NoWrites = &datasets{queryStore{x.s}}, true, true
+		statement = withMetadata(statement)
 	}
 	id := rq.text("txid")
 	if o.Txn = x.s.transaction(id); id != "" && o.Txn == nil {
@@ -41,7 +42,7 @@ func (x *Call) execute() Answer {
 	if x.keyValue != "" {
 		res = sqlpp.KeyValue(x.keyValue, x.txdata().cas(), o)
 	} else {
-		res = sqlpp.Run(rq.Statement, o)
+		res = sqlpp.Run(statement, o)
 	}
 	a := Answer{Rows: res.Rows, Mutated: res.Mutated}
 	for _, e := range res.Errors {
@@ -175,42 +176,6 @@ func (x *Call) begin() Answer {
 	return Answer{Rows: []string{fmt.Sprintf(`{"nodeUUID":%s,"txid":%s}`, quote(s.host.UUID()), quote(id))}}
 }
 
-// Statements of the analytics service about links and datasets.
-const identifier = "(`[^`]+`|[A-Za-z_][\\w-]*)"
-
-var (
-	linkWords   = regexp.MustCompile(`(?is)^\s*(DIS)?CONNECT\s+LINK\b`)
-	analyticsOn = regexp.MustCompile("(?is)^\\s*ALTER\\s+COLLECTION\\s+([\\w`:.-]+)\\s+ENABLE\\s+ANALYTICS\\s*;?\\s*$")
-	dataset     = regexp.MustCompile("(?is)^\\s*CREATE\\s+(?:DATASET|ANALYTICS\\s+COLLECTION)\\s+" +
-		"(IF\\s+NOT\\s+EXISTS\\s+)?" + identifier + "\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?ON\\s+([\\w`:.-]+)")
-)
-
-// analyticsStatement executes a statement about a link or a dataset, and reports whether it is one.
-func (x *Call) analyticsStatement() (Answer, bool) {
-	if linkWords.MatchString(x.rq.Statement) {
-		return Answer{}, true
-	}
-	m := dataset.FindStringSubmatch(x.rq.Statement)
-	if alter := analyticsOn.FindStringSubmatch(x.rq.Statement); alter != nil {
-		m = []string{"", "IF NOT EXISTS", alter[1], alter[1]} // the collection's full name is the dataset's
-	}
-	if m == nil {
-		return Answer{}, false
-	}
-	s := x.s
-	source, name := unquotedName(m[3]), unquotedName(m[2])
-	if _, _, failure := s.placeOf(strings.Split(source, ".")); failure != nil {
-		return *failure1(24025, "Cannot find bucket %s", source), true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.datasets[name]; known && m[1] == "" {
-		return *failure1(24040, "An analytics collection with name %s already exists", name), true
-	}
-	s.datasets[name] = source
-	return Answer{}, true
-}
-
 // unquotedName takes the namespace and the quotes away from a keyspace.
 func unquotedName(s string) string {
 	s = strings.ReplaceAll(s, "`", "")
@@ -218,20 +183,6 @@ func unquotedName(s string) string {
 		return after
 	}
 	return s
-}
-
-// datasets is the store of the analytics service: a keyspace is a dataset by its name.
-type datasets struct{ queryStore }
-
-func (d *datasets) Keyspace(parts []string) (sqlpp.Keyspace, *sqlpp.Error) {
-	name := strings.Join(parts, ".")
-	d.s.mu.Lock()
-	source, known := d.s.datasets[name]
-	d.s.mu.Unlock()
-	if !known {
-		return sqlpp.Keyspace{}, &sqlpp.Error{Code: 24045, Message: "Cannot find analytics collection " + name}
-	}
-	return d.queryStore.Keyspace(strings.Split(source, "."))
 }
 
 // parameterText is a parameter of a form: JSON if it is that, and a text otherwise.
