@@ -95,9 +95,8 @@ func (r *Request) http() (*httpsvc.Request, error) {
 	}
 	h := &httpsvc.Request{
 		Service: httpsvc.Analytics, Operation: "analytics", Method: "POST", Path: httpsvc.Path("query", "service"),
-		ContentType: "application/json",
-		Body:        body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
-		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
+		ContentType: "application/json", Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id,
+		Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
 	if r.Priority {
 		h.Header = map[string]string{"Analytics-Priority": "-1"}

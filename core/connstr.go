@@ -90,15 +90,13 @@ var schemes = map[string]string{
 func ParseSpec(s string) (ConnSpec, error) {
 	if len(s) > maxConnString {
 		return ConnSpec{}, &ConnStringError{
-			maxConnString, "host",
-			fmt.Sprintf("is out of bounds: limit %d bytes in all", maxConnString),
+			maxConnString, "host", fmt.Sprintf("is out of bounds: limit %d bytes in all", maxConnString),
 		}
 	}
 	main, query, hasQuery := strings.Cut(s, "?")
 	if at := strings.IndexByte(main, '@'); at >= 0 {
 		return ConnSpec{}, &ConnStringError{
-			at, "user info",
-			"is refused: credentials belong in the configuration, not in the string",
+			at, "user info", "is refused: credentials belong in the configuration, not in the string",
 		}
 	}
 	var spec ConnSpec
@@ -109,8 +107,7 @@ func ParseSpec(s string) (ConnSpec, error) {
 	hosts, path, hasPath := strings.Cut(main[start:], "/")
 	if hasPath && strings.HasSuffix(hosts, ":") && strings.HasPrefix(path, "/") {
 		return ConnSpec{}, &ConnStringError{
-			start + len(hosts) - 1, "scheme",
-			"is the second one: one stands before all hosts",
+			start + len(hosts) - 1, "scheme", "is the second one: one stands before all hosts",
 		}
 	}
 	if err := spec.parseHosts(hosts, start); err != nil {

@@ -25,8 +25,7 @@ type logins struct {
 
 func newLogins(cfg *Config, log observe.Log) *logins {
 	return &logins{
-		log:      log,
-		provider: cfg.Auth.Credentials, timeout: cfg.Auth.Timeout, tls: cfg.TLS.Enabled,
+		log: log, provider: cfg.Auth.Credentials, timeout: cfg.Auth.Timeout, tls: cfg.TLS.Enabled,
 		now: Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password, Token: cfg.Auth.Token},
 	}
 }

@@ -150,8 +150,7 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	began := time.Now()
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
 		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
-		Endpoint: endpoint,
-		Strategy: dispatch.Strict,
+		Endpoint: endpoint, Strategy: dispatch.Strict,
 	})
 	if err != nil {
 		return time.Since(began), err
@@ -162,9 +161,8 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	if resp.Status != 200 {
 		err = &httpsvc.Error{
 			Service: service.String(), Operation: "ping", Method: "GET", Path: path, Endpoint: resp.Endpoint,
-			Kind:  cberr.ServiceNotAvailable,
-			Cause: errors.New("status " + strconv.Itoa(resp.Status)), Retry: resp.Retry,
-			Response: httpsvc.NewResponseError(resp, body, retry.Pushback{}),
+			Kind: cberr.ServiceNotAvailable, Cause: errors.New("status " + strconv.Itoa(resp.Status)),
+			Retry: resp.Retry, Response: httpsvc.NewResponseError(resp, body, retry.Pushback{}),
 		}
 	}
 	return took, err

@@ -62,8 +62,7 @@ type mapSource struct {
 
 func (b *Bucket) newSource() *mapSource {
 	s := &mapSource{
-		b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1),
-		tracks: map[string]*health.Track{},
+		b: b, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), tracks: map[string]*health.Track{},
 	}
 	cfg := &b.c.cfg
 	s.trying = cfg.Maps.Bootstrap == BootstrapHTTP || len(cfg.Seeds.Hosts) == 0 && cfg.Maps.Bootstrap != BootstrapKV

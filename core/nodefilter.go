@@ -47,8 +47,7 @@ func AllowNodes(patterns ...string) (func(addr string) error, error) {
 			domains = append(domains, lower[1:])
 		case p == "" || strings.Contains(p, "*"):
 			return nil, &ConfigError{
-				"Net.NodeFilter",
-				fmt.Sprintf("has the pattern %q: only a first part can be a star", p),
+				"Net.NodeFilter", fmt.Sprintf("has the pattern %q: only a first part can be a star", p),
 			}
 		default:
 			names[trimBrackets(lower)] = true

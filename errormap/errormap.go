@@ -45,8 +45,7 @@ var attrNames = map[string]Attr{
 	"conn-state-invalidated": ConnStateInvalidated, "auth": Auth, "special-handling": SpecialHandling,
 	"support": Support, "temp": Temp, "internal": Internal, "retry-now": RetryNow, "retry-later": RetryLater,
 	"subdoc": Subdoc, "dcp": DCP, "item-deleted": ItemDeleted, "item-locked": ItemLocked, "auto-retry": AutoRetry,
-	"rate-limit": RateLimit, "system-constraint": SystemConstraint, "no-retry": NoRetry,
-	"retry": Retry,
+	"rate-limit": RateLimit, "system-constraint": SystemConstraint, "no-retry": NoRetry, "retry": Retry,
 }
 
 // Entry is what the map says of one status.
@@ -140,8 +139,7 @@ func Parse(data []byte, limit int) (*Map, error) {
 		var te *json.UnmarshalTypeError
 		if errors.As(err, &te) && te.Field != "" {
 			return nil, &Error{
-				Field: clip(te.Field), Value: "a JSON " + te.Value,
-				Err: errors.New("does not fit there"),
+				Field: clip(te.Field), Value: "a JSON " + te.Value, Err: errors.New("does not fit there"),
 			}
 		}
 		return nil, &Error{Field: "document", Err: err}

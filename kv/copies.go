@@ -150,9 +150,7 @@ func allReplicas[R interface{ Endpoint() string }, O copyOp[R]](
 	if err != nil {
 		return nil, err
 	}
-	c := &Replicas[R]{
-		plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{},
-	}
+	c := &Replicas[R]{plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{}}
 	for _, n := range copies {
 		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- Outcome[R]{r, err} }))
 	}

@@ -43,8 +43,7 @@ func (h *Histories) Of(ctx context.Context, d Dispatcher, vb uint16) (uint64, er
 		h.mu.Unlock()
 		// It is not the first caller's alone: it lasts as long as such a call may.
 		Go(context.WithoutCancel(ctx), d, GetFailoverLog{VBucket: vb}, func(log FailoverLog, err error) {
-			h.answered(vb,
-				a, log, err)
+			h.answered(vb, a, log, err)
 		})
 	} else {
 		h.mu.Unlock()

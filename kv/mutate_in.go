@@ -218,8 +218,7 @@ func (m MutateIn) encode(r *call.Request) (decoder[MutateInResult], error) {
 		}
 		if size += mutateHead + len(s.Path) + len(s.Value); len(s.Value) > MaxValueLen {
 			return nil, &ArgumentError{
-				Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen,
-				Kind: cberr.ValueTooLarge,
+				Field: "value length", Value: int64(len(s.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge,
 			}
 		}
 	}

@@ -67,8 +67,7 @@ func decodeObserve(r *call.Response) (ObserveResult, error) {
 		return ObserveResult{}, call.Malformed(r, "value", n+9)
 	}
 	res := ObserveResult{
-		Result: resultOf(r), State: ObserveState(r.Value[n]),
-		PersistHint: time.Duration(r.CAS>>32) * time.Millisecond,
+		Result: resultOf(r), State: ObserveState(r.Value[n]), PersistHint: time.Duration(r.CAS>>32) * time.Millisecond,
 	}
 	res.CAS = binary.BigEndian.Uint64(r.Value[n+1:])
 	return res, nil

@@ -106,8 +106,7 @@ func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 		return nil, s.fails(cberr.InvalidArgument, err)
 	}
 	run := &Scanning{
-		op: s, d: d, out: make(chan []ScanItem, scanBuffer), unscanned: map[int][]uint16{},
-		running: map[int]int{},
+		op: s, d: d, out: make(chan []ScanItem, scanBuffer), unscanned: map[int][]uint16{}, running: map[int]int{},
 	}
 	run.ctx, run.cancel = context.WithCancel(ctx)
 	run.plan(l)

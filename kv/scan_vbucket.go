@@ -89,8 +89,7 @@ func (s *vbScan) once() error {
 		}
 	}()
 	next := RangeScanContinue{
-		Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems,
-		MaxBytes: s.r.op.BatchBytes,
+		Common: s.r.op.Common, Scan: scan, MaxItems: s.r.op.BatchItems, MaxBytes: s.r.op.BatchBytes,
 	}
 	for {
 		got, err := Do(s.r.ctx, s.r.d, next)

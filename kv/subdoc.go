@@ -96,29 +96,21 @@ var pathOps = map[memd.Opcode]pathOp{
 	memd.OpSet:    {mutates: true, value: true, whole: true, noPath: true},
 	memd.OpDelete: {mutates: true, whole: true, noPath: true},
 	memd.OpSubdocDictAdd: {
-		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew,
-		value: true,
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true,
 	},
 	memd.OpSubdocDictUpsert: {
-		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew,
-		value: true,
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros | pathBinary, docs: docNew, value: true,
 	},
-	memd.OpSubdocDelete: {mutates: true, flags: pathXattr, docs: docKeep},
-	memd.OpSubdocReplace: {
-		mutates: true, flags: pathXattr | pathMacros | pathBinary, docs: docFill,
-		value: true,
-	},
+	memd.OpSubdocDelete:  {mutates: true, flags: pathXattr, docs: docKeep},
+	memd.OpSubdocReplace: {mutates: true, flags: pathXattr | pathMacros | pathBinary, docs: docFill, value: true},
 	memd.OpSubdocArrayPushLast: {
-		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true,
-		noPath: true,
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true,
 	},
 	memd.OpSubdocArrayPushFirst: {
-		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true,
-		noPath: true,
+		mutates: true, flags: pathMkdir | pathXattr | pathMacros, docs: docNew, value: true, noPath: true,
 	},
 	memd.OpSubdocArrayInsert: {
-		mutates: true, flags: pathXattr | pathMacros, docs: docFill | docCreateAsDeleted,
-		value: true,
+		mutates: true, flags: pathXattr | pathMacros, docs: docFill | docCreateAsDeleted, value: true,
 	},
 	memd.OpSubdocArrayAddUnique: {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, noPath: true},
 	memd.OpSubdocCounter:        {mutates: true, flags: pathMkdir | pathXattr, docs: docNew, value: true, result: true},

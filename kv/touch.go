@@ -39,7 +39,6 @@ func notDurable(level memd.DurabilityLevel, name string) error {
 		return nil
 	}
 	return &ArgumentError{
-		Field: "durability level", Reason: "no server makes a " + name + " durable",
-		Kind: cberr.FeatureNotAvailable,
+		Field: "durability level", Reason: "no server makes a " + name + " durable", Kind: cberr.FeatureNotAvailable,
 	}
 }

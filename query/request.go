@@ -165,9 +165,8 @@ func (r *Request) http(last func(fields map[string]any)) (*httpsvc.Request, erro
 	}
 	return &httpsvc.Request{
 		Service: httpsvc.Query, Operation: "query", Method: "POST", Path: httpsvc.Path("query", "service"),
-		ContentType: "application/json",
-		Body:        body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
-		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
+		ContentType: "application/json", Body: body, Idempotent: r.Idempotent(), Strategy: r.Retry, UniqueID: id,
+		Timeout: r.Timeout, Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil
 }
 

@@ -158,9 +158,7 @@ func (o *Orchestrator) MaybeRetry(op Op, why Reason, cause error, hint Hint) {
 	if !deciding(w) { // guard: claimed
 		return
 	}
-	j := judgement{
-		op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size()),
-	}
+	j := judgement{op: op, s: s, word: w, stage: stageOf(w), why: why, cause: cause, hint: hint, size: int64(op.Size())}
 	may := o.allowed(&j)
 	always := why.AlwaysRetry() // guard: always
 	if may && always && o.opts.Observer == nil {

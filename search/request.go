@@ -133,9 +133,8 @@ func (r *Request) http() (*httpsvc.Request, error) {
 	}
 	return &httpsvc.Request{
 		Service: httpsvc.Search, Operation: "search", Method: "POST", Path: path, ContentType: "application/json",
-		Body:       body,
-		Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout,
-		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
+		Body: body, Idempotent: true, Strategy: r.Retry, UniqueID: id, Timeout: r.Timeout, Endpoint: r.Endpoint,
+		OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}, nil
 }
 
@@ -143,9 +142,7 @@ func (r *Request) http() (*httpsvc.Request, error) {
 func (r *Request) control(remaining time.Duration) map[string]any {
 	ctl := map[string]any{"timeout": httpsvc.ServiceTimeout(remaining).Milliseconds()}
 	if len(r.ConsistentWith) > 0 {
-		ctl["consistency"] = map[string]any{
-			"level": "at_plus", "vectors": map[string]any{r.Index: r.ConsistentWith},
-		}
+		ctl["consistency"] = map[string]any{"level": "at_plus", "vectors": map[string]any{r.Index: r.ConsistentWith}}
 	}
 	return ctl
 }

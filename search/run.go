@@ -68,8 +68,7 @@ func verdict(a *httpsvc.Answer, r *Request) httpsvc.Verdict {
 	}
 	e.Kind = cberr.KindOf(err)
 	v := httpsvc.Verdict{
-		Err: e, Code: uint32(a.Status), General: !again && !a.OK(),
-		Overload: e.Kind == cberr.RateLimited,
+		Err: e, Code: uint32(a.Status), General: !again && !a.OK(), Overload: e.Kind == cberr.RateLimited,
 	}
 	if again {
 		v.Reason = why

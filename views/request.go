@@ -187,8 +187,7 @@ func (r *Request) params() (url.Values, error) {
 		v.Set(name, string(raw))
 	}
 	text("stale", [...]string{
-		StaleUnset: "", StaleFalse: "false", StaleOK: "ok",
-		StaleUpdateAfter: "update_after",
+		StaleUnset: "", StaleFalse: "false", StaleOK: "ok", StaleUpdateAfter: "update_after",
 	}[r.Stale])
 	text("descending", [...]string{OrderUnset: "", Ascending: "false", Descending: "true"}[r.Order])
 	text("on_error", [...]string{OnErrorUnset: "", OnErrorStop: "stop", OnErrorContinue: "continue"}[r.OnError])

@@ -20,8 +20,7 @@ func Run(ctx context.Context, d Doer, r *Request) (*Rows, error) {
 		return nil, err
 	}
 	rows, err := httpsvc.OpenRows(ctx, d, h, httpsvc.RowService[Meta]{
-		Key: "rows", Judge: verdict,
-		Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
+		Key: "rows", Judge: verdict, Meta: ParseMeta, Wrap: func(err error) error { return wrap(err, r, h.UniqueID) },
 	})
 	if err != nil {
 		return nil, err

@@ -66,8 +66,7 @@ func (r *Request) Validate(s *Spec) error {
 		return BadArgument("datatype", fmt.Sprintf("is %v, %s takes %v", r.Datatype, s.Name, s.Datatypes))
 	case len(r.Value) > MaxValueLen:
 		return &ArgumentError{
-			Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen,
-			Kind: cberr.ValueTooLarge,
+			Field: "value length", Value: int64(len(r.Value)), Limit: MaxValueLen, Kind: cberr.ValueTooLarge,
 		}
 	case r.Timeout < 0:
 		return BadArgument("timeout", "is negative")

@@ -273,8 +273,7 @@ type Judgement struct {
 // for none.
 func (c *Call) Judge(p *memd.Packet, m *errormap.Map) Judgement {
 	j := Judgement{
-		Disposition: Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0),
-		Hint:        retry.Hint{Code: uint32(p.Status)},
+		Disposition: Classify(c.Req.Opcode, p.Status, c.Req.CAS != 0), Hint: retry.Hint{Code: uint32(p.Status)},
 	}
 	if j.Class == ClassSuccess {
 		return j
@@ -467,8 +466,7 @@ var terminalKinds = map[retry.Reason]*cberr.Kind{
 
 // reasonKinds are the errors of reasons that no answer stands behind.
 var reasonKinds = map[retry.Reason]*cberr.Kind{
-	retry.EndpointNotWritable: cberr.TemporaryFailure,
-	retry.BucketNotReady:      cberr.BucketNotFound,
+	retry.EndpointNotWritable: cberr.TemporaryFailure, retry.BucketNotReady: cberr.BucketNotFound,
 }
 
 // Absent makes an answer of the call's failure err if that is a missing document, and the operation wants to know.

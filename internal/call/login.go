@@ -11,8 +11,7 @@ import (
 // loginSpec is the row of a login. It is not in the table: only the client itself logs in, over a connection that
 // has long been made.
 var loginSpec = &Spec{
-	Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none,
-	ResExtras: none,
+	Opcode: memd.OpSASLAuth, Name: "login", Traits: AnyNode | NoRetry, ReqExtras: none, ResExtras: none,
 }
 
 // LoginAgain sends a login of one step over a live connection of the node with that index, which Via.Local names, and

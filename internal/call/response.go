@@ -92,9 +92,7 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 // Facts says how the answer came.
 func (r *Response) Facts() Facts {
 	c := r.of
-	f := Facts{
-		Via: c.via, Duration: r.duration, HasDuration: r.hasDuration, ReadUnits: r.reads, WriteUnits: r.writes,
-	}
+	f := Facts{Via: c.via, Duration: r.duration, HasDuration: r.hasDuration, ReadUnits: r.reads, WriteUnits: r.writes}
 	if c.shared() { // only such a call can have a history
 		f.Retry = c.State.Kept()
 		f.addUnits(c.units())

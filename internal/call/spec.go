@@ -65,13 +65,11 @@ var (
 var specs = [256]*Spec{
 	memd.OpGet: {Name: "get", Traits: read | Idempotent, ReqExtras: none, ResExtras: flagsOnly},
 	memd.OpGetReplica: {
-		Name: "get-replica", Traits: read | Idempotent | FromReplica, ReqExtras: none,
-		ResExtras: flagsOnly,
+		Name: "get-replica", Traits: read | Idempotent | FromReplica, ReqExtras: none, ResExtras: flagsOnly,
 	},
 	memd.OpGetEx: {Name: "get-ex", Traits: read | Idempotent, ReqExtras: none, ResExtras: flagsOnly},
 	memd.OpGetExReplica: {
-		Name: "get-ex-replica", Traits: read | Idempotent | FromReplica, ReqExtras: none,
-		ResExtras: flagsOnly,
+		Name: "get-ex-replica", Traits: read | Idempotent | FromReplica, ReqExtras: none, ResExtras: flagsOnly,
 	},
 	memd.OpGetMeta: {Name: "exists", Traits: read | Idempotent, ReqExtras: []int{0, 1}, ResExtras: []int{20, 21}},
 	memd.OpGetRandomKey: {
@@ -100,130 +98,99 @@ var specs = [256]*Spec{
 		ResExtras: token, Datatypes: document,
 	},
 	memd.OpIncrement: {
-		Name: "increment", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{20},
-		ResExtras: token,
+		Name: "increment", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{20}, ResExtras: token,
 	},
 	memd.OpDecrement: {
-		Name: "decrement", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{20},
-		ResExtras: token,
+		Name: "decrement", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{20}, ResExtras: token,
 	},
 	memd.OpTouch:     {Name: "touch", Traits: write, ReqExtras: []int{4}, ResExtras: token},
 	memd.OpGAT:       {Name: "get-and-touch", Traits: write, ReqExtras: []int{4}, ResExtras: flagsOnly},
 	memd.OpGetLocked: {Name: "get-and-lock", Traits: write, ReqExtras: []int{0, 4}, ResExtras: flagsOnly},
 	memd.OpUnlockKey: {Name: "unlock", Traits: write | WantsCAS, ReqExtras: none, ResExtras: none},
 	memd.OpSetWithMeta: {
-		Name: "set-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token,
-		Datatypes: anything,
+		Name: "set-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token, Datatypes: anything,
 	},
 	memd.OpAddWithMeta: {
-		Name: "add-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token,
-		Datatypes: anything,
+		Name: "add-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token, Datatypes: anything,
 	},
 	memd.OpDelWithMeta: {
-		Name: "delete-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token,
-		Datatypes: anything,
+		Name: "delete-with-meta", Traits: write, ReqExtras: withMeta, ResExtras: token, Datatypes: anything,
 	},
 
 	memd.OpSubdocMultiLookup: {Name: "lookup-in", Traits: read | Idempotent, ReqExtras: []int{0, 1}, ResExtras: none},
 	memd.OpSubdocMultiMutation: {Name: "mutate-in", Traits: write | Durable | PreservesExpiry, ReqExtras: []int{
-		0, 1, 4,
-		5, 8, 9,
+		0, 1, 4, 5, 8, 9,
 	}, ResExtras: token},
 
 	// One path, as a request of its own.
-	memd.OpSubdocGet: {
-		Name: "path-get", Traits: read | Idempotent, ReqExtras: pathRead,
-		ResExtras: none,
-	},
-	memd.OpSubdocExists: {
-		Name: "path-exists", Traits: read | Idempotent, ReqExtras: pathRead,
-		ResExtras: none,
-	},
-	memd.OpSubdocGetCount: {
-		Name: "path-count", Traits: read | Idempotent, ReqExtras: pathRead,
-		ResExtras: none,
-	},
+	memd.OpSubdocGet:      {Name: "path-get", Traits: read | Idempotent, ReqExtras: pathRead, ResExtras: none},
+	memd.OpSubdocExists:   {Name: "path-exists", Traits: read | Idempotent, ReqExtras: pathRead, ResExtras: none},
+	memd.OpSubdocGetCount: {Name: "path-count", Traits: read | Idempotent, ReqExtras: pathRead, ResExtras: none},
 	memd.OpSubdocDictAdd: {
-		Name: "path-insert", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-insert", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocDictUpsert: {
-		Name: "path-upsert", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-upsert", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocDelete: {
-		Name: "path-remove", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-remove", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocReplace: {
-		Name: "path-replace", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-replace", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocArrayPushLast: {
-		Name: "path-array-append", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-array-append", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocArrayPushFirst: {
-		Name: "path-array-prepend", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-array-prepend", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocArrayInsert: {
-		Name: "path-array-insert", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-array-insert", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocArrayAddUnique: {
 		Name: "path-array-add-unique", Traits: write | Durable | PreservesExpiry,
 		ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocCounter: {
-		Name: "path-counter", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-counter", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 	memd.OpSubdocReplaceBodyWithXattr: {
-		Name: "path-replace-body", Traits: write | Durable | PreservesExpiry,
-		ReqExtras: pathChange, ResExtras: token,
+		Name: "path-replace-body", Traits: write | Durable | PreservesExpiry, ReqExtras: pathChange, ResExtras: token,
 	},
 
 	memd.OpObserve:      {Name: "observe", Traits: read | Idempotent, ReqExtras: none, ResExtras: none},
 	memd.OpObserveSeqno: {Name: "observe-seqno", Traits: OfVBucket | Idempotent, ReqExtras: none, ResExtras: none},
 	memd.OpGetFailoverLog: {
-		Name: "failover-log", Traits: OfVBucket | Idempotent | Ordered, ReqExtras: none,
-		ResExtras: none,
+		Name: "failover-log", Traits: OfVBucket | Idempotent | Ordered, ReqExtras: none, ResExtras: none,
 	},
 	memd.OpRangeScanCreate: {
 		Name: "range-scan-create", Traits: OfVBucket | CollectionAware, ReqExtras: none,
 		ResExtras: none, Datatypes: memd.DatatypeJSON,
 	},
 	memd.OpRangeScanContinue: {
-		Name: "range-scan-continue", Traits: OfVBucket | NoRetry, ReqExtras: []int{28},
-		ResExtras: flagsOnly,
+		Name: "range-scan-continue", Traits: OfVBucket | NoRetry, ReqExtras: []int{28}, ResExtras: flagsOnly,
 	},
 	memd.OpRangeScanCancel: {
-		Name: "range-scan-cancel", Traits: OfVBucket | NoRetry, ReqExtras: []int{16},
-		ResExtras: none,
+		Name: "range-scan-cancel", Traits: OfVBucket | NoRetry, ReqExtras: []int{16}, ResExtras: none,
 	},
 
 	memd.OpNoop: {Name: "noop", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none},
 	memd.OpStat: {
-		Name: "stat", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none,
-		Datatypes: memd.DatatypeJSON,
+		Name: "stat", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none, Datatypes: memd.DatatypeJSON,
 	},
 	memd.OpVersion: {Name: "version", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none},
 
 	memd.OpCollectionsGetManifest: {
-		Name: "get-manifest", Traits: Idempotent | AnyNode, ReqExtras: none,
-		ResExtras: none,
+		Name: "get-manifest", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: none,
 	},
 	memd.OpCollectionsGetScopeID: {Name: "get-scope-id", Traits: AnyNode, ReqExtras: none, ResExtras: []int{12}},
 
 	// What the client itself asks.
 	memd.OpGetClusterConfig: {
-		Name: "get-cluster-config", Traits: Idempotent | AnyNode, ReqExtras: []int{0, 16},
-		ResExtras: []int{0, 16},
+		Name: "get-cluster-config", Traits: Idempotent | AnyNode, ReqExtras: []int{0, 16}, ResExtras: []int{0, 16},
 	},
 	memd.OpCollectionsGetID: {
-		Name: "get-collection-id", Traits: Idempotent | AnyNode, ReqExtras: none,
-		ResExtras: []int{12},
+		Name: "get-collection-id", Traits: Idempotent | AnyNode, ReqExtras: none, ResExtras: []int{12},
 	},
 }
 

@@ -123,10 +123,7 @@ var rows = [...]row{
 	memd.StatusBusy:                      {kind: cberr.TemporaryFailure, askMap: true, varies: true},
 	memd.StatusTmpFail:                   {kind: cberr.TemporaryFailure, reason: retry.KVTemporaryFailure},
 	memd.StatusXattrInvalid:              {kind: cberr.InvalidArgument},
-	memd.StatusUnknownCollection: {
-		kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated,
-		varies: true,
-	},
+	memd.StatusUnknownCollection:         {kind: cberr.CollectionNotFound, reason: retry.KVCollectionOutdated, varies: true},
 	// A bucket that was just made has none yet; the error maps of all servers that know the status say retry-later.
 	memd.StatusNoCollectionsManifest:  {kind: cberr.TemporaryFailure, reason: retry.KVErrorMapRetryIndicated},
 	memd.StatusCannotApplyManifest:    {kind: cberr.Couchbase},
@@ -137,8 +134,7 @@ var rows = [...]row{
 	memd.StatusSyncWriteInProgress:    {kind: cberr.DurableWriteInProgress, reason: retry.KVSyncWriteInProgress},
 	memd.StatusSyncWriteAmbiguous:     {kind: cberr.DurabilityAmbiguous, ambiguous: true, applied: true},
 	memd.StatusSyncWriteReCommitInProgress: {
-		kind:   cberr.DurableWriteReCommitInProgress,
-		reason: retry.KVSyncWriteReCommitInProgress,
+		kind: cberr.DurableWriteReCommitInProgress, reason: retry.KVSyncWriteReCommitInProgress,
 	},
 	memd.StatusRangeScanCancelled: {kind: cberr.RequestCanceled},
 	memd.StatusVBUUIDNotEqual:     {kind: cberr.Couchbase},
@@ -192,8 +188,7 @@ func Classify(op memd.Opcode, st memd.Status, hasCAS bool) Disposition {
 		return Disposition{Class: ClassFail, Kind: cberr.Couchbase}
 	}
 	d := Disposition{
-		Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous,
-		Reconnect: r.reconnect,
+		Class: ClassFail, Kind: r.kind, NotApplied: !r.applied, Ambiguous: r.ambiguous, Reconnect: r.reconnect,
 	}
 	switch {
 	case r.askMap:

@@ -85,9 +85,8 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 	var place [8]byte
 	pre, key, extras, value := r.wireParts(place[:0], pre, value, w)
 	h := memd.Header{
-		Magic: memd.MagicReq, Opcode: r.Opcode, Datatype: dt, VBucketOrStatus: w.VBucket,
-		Opaque: w.Opaque, CAS: r.CAS, FramesLen: len(frames), ExtrasLen: len(extras),
-		KeyLen: len(pre) + len(key),
+		Magic: memd.MagicReq, Opcode: r.Opcode, Datatype: dt, VBucketOrStatus: w.VBucket, Opaque: w.Opaque, CAS: r.CAS,
+		FramesLen: len(frames), ExtrasLen: len(extras), KeyLen: len(pre) + len(key),
 	}
 	if h.FramesLen > 0 {
 		h.Magic = memd.MagicReqExt

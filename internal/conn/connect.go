@@ -51,9 +51,7 @@ func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
 		c.slots.max = 32768
 	}
 	via := &call.Via{Endpoint: c.info.Addr, Local: c.info.ID, LocalAddr: c.info.Local, Bucket: o.Bucket}
-	c.writer = writer{
-		wire: call.Wire{Features: c.info.Features, Via: via}, limit: o.WriteTimeout, backlog: c.backlog,
-	}
+	c.writer = writer{wire: call.Wire{Features: c.info.Features, Via: via}, limit: o.WriteTimeout, backlog: c.backlog}
 	if c.writer.limit <= 0 {
 		c.writer.limit = 10 * time.Second
 	}

@@ -49,8 +49,7 @@ func (r *Router) observe(c *call.Call) {
 		return
 	}
 	t := observe.Target{
-		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope(),
-		Collection: c.Req.Collection(),
+		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
 	}
 	if c.Req.Durability != 0 {
 		t.Durability = c.Req.Durability.String()

@@ -108,9 +108,8 @@ func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Ac
 	waited := time.Since(w.began)
 	return w.r.o.Orchestrator.Ask(ctx, retry.Request{
 		Service: retry.KV, Operation: "wait-ready", Bucket: w.r.o.Bucket, Idempotent: true, Transparent: w.retries,
-		BackoffStep: w.retries,
-		Reasons:     w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay, Waited: waited,
-		WaitedUnseen: waited, Err: known,
+		BackoffStep: w.retries, Reasons: w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay,
+		Waited: waited, WaitedUnseen: waited, Err: known,
 	}, why)
 }
 

@@ -123,9 +123,7 @@ func New(o Options) *Router {
 	r.pool.New = func() any { return call.NewCall() }
 	r.sorted.New = func() any { return &byPipeline{} }
 	r.policies.Store(o.Policies)
-	r.view = surroundings{
-		ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected,
-	}
+	r.view = surroundings{ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected}
 	r.due.init(o.Base, r.expire)
 	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
 	r.maps.init(r)

@@ -40,8 +40,7 @@ func (c *Client) start(ctx context.Context, svc httpsvc.Service, operation, buck
 	name := strings.ToLower(strings.ReplaceAll(operation, "-", "_"))
 	w := &whole{operation: operation}
 	w.inner, w.op = c.o.Instruments.StartOperation(ctx, observe.Target{
-		Service: svc.String(), Operation: name,
-		Bucket: bucket,
+		Service: svc.String(), Operation: name, Bucket: bucket,
 	})
 	return w
 }

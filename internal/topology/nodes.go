@@ -15,15 +15,10 @@ var portNames = map[string]struct {
 	service Service
 	tls     int
 }{
-	"kv": {KV, 0}, "kvSSL": {KV, 1},
-	"mgmt": {Management, 0}, "mgmtSSL": {Management, 1},
-	"capi": {Views, 0}, "capiSSL": {Views, 1},
-	"n1ql": {Query, 0}, "n1qlSSL": {Query, 1},
-	"fts": {Search, 0}, "ftsSSL": {Search, 1},
-	"cbas": {Analytics, 0}, "cbasSSL": {Analytics, 1},
-	"eventingAdminPort": {Eventing, 0}, "eventingSSL": {Eventing, 1},
-	"indexHttp": {Index, 0}, "indexHttps": {Index, 1},
-	"backupAPI": {Backup, 0}, "backupAPIHTTPS": {Backup, 1},
+	"kv": {KV, 0}, "kvSSL": {KV, 1}, "mgmt": {Management, 0}, "mgmtSSL": {Management, 1}, "capi": {Views, 0},
+	"capiSSL": {Views, 1}, "n1ql": {Query, 0}, "n1qlSSL": {Query, 1}, "fts": {Search, 0}, "ftsSSL": {Search, 1},
+	"cbas": {Analytics, 0}, "cbasSSL": {Analytics, 1}, "eventingAdminPort": {Eventing, 0}, "eventingSSL": {Eventing, 1},
+	"indexHttp": {Index, 0}, "indexHttps": {Index, 1}, "backupAPI": {Backup, 0}, "backupAPIHTTPS": {Backup, 1},
 }
 
 // ports are the plain and the TLS port of each service; 0 means that the node lacks it.

@@ -32,8 +32,7 @@ func readRows(b value) (rows vbucketRows, widest int, err error) {
 		row, places, next, ok := readRow(b, i)
 		if !ok {
 			return nil, 0, &ParseError{
-				Field: fmt.Sprintf("vBucketMap[%d]", len(rows)),
-				Err:   errors.New("is not an array of node indexes"),
+				Field: fmt.Sprintf("vBucketMap[%d]", len(rows)), Err: errors.New("is not an array of node indexes"),
 			}
 		}
 		rows, widest = append(rows, row), max(widest, places)

@@ -98,8 +98,7 @@ func (r *race[R]) run() (res R, stats Stats, err error) {
 	defer func() {
 		if v := recover(); v != nil { // one of the policy's functions: it ends the operation and nothing else
 			res, stats, err = r.ended(outcome[R]{n: -1, err: &retry.PanicError{
-				In: "a hedged attempt", Value: v,
-				Stack: debug.Stack(),
+				In: "a hedged attempt", Value: v, Stack: debug.Stack(),
 			}})
 		}
 	}()

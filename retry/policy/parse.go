@@ -40,8 +40,7 @@ type ParseOptions struct {
 func Parse(data []byte, o ParseOptions) (*Config, error) {
 	if len(data) > MaxSize {
 		return nil, &ParseError{
-			Value:  strconv.Itoa(len(data)) + " bytes",
-			Reason: fmt.Sprintf("is longer than %d bytes", MaxSize),
+			Value: strconv.Itoa(len(data)) + " bytes", Reason: fmt.Sprintf("is longer than %d bytes", MaxSize),
 		}
 	}
 	if o.MaxAttemptsCap <= 0 {
@@ -57,8 +56,7 @@ func Parse(data []byte, o ParseOptions) (*Config, error) {
 	}
 	if d.balancing != "" && !d.grpc {
 		return nil, &ParseError{
-			Path: "loadBalancingPolicy", Value: d.balancing,
-			Reason: "is unknown without methodConfig",
+			Path: "loadBalancingPolicy", Value: d.balancing, Reason: "is unknown without methodConfig",
 		}
 	}
 	if err := d.check(o); err != nil {
@@ -132,8 +130,7 @@ var documentFields = []field[document]{
 		})
 	}},
 	{name: "retryThrottling", read: func(r *reader, d *document) error {
-		return object(r, throttleFields,
-			&d.throttle)
+		return object(r, throttleFields, &d.throttle)
 	}},
 	{name: "tokenBucket", read: func(r *reader, d *document) error {
 		d.bucket = newBucketDoc()

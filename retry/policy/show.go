@@ -80,8 +80,7 @@ func (p *retryDoc) text(attempts func(uint64) string) string {
 		}...)
 	}
 	o = append(o, [][2]string{
-		{"jitter", strconv.Quote(jitters[p.spread()].name)},
-		{"retryableReasons", p.failures.String()},
+		{"jitter", strconv.Quote(jitters[p.spread()].name)}, {"retryableReasons", p.failures.String()},
 	}...)
 	for _, l := range [...]struct {
 		name string
