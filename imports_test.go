@@ -143,6 +143,9 @@ var rules = map[string]rule{
 	"cmd/couchcore":     {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"cmd/couchcore/...": {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"examples/...":      {layer: 7, below: true},
+	"internal/packets": {layer: 3, only: []string{"memd", "internal/call"}, external: []string{
+		"github.com/gopacket/gopacket",
+	}, never: noHTTP},
 	"internal/bench":    {layer: 7, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
 	"bench":             {layer: 8, only: []string{"internal/bench"}},
 

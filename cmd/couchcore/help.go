@@ -21,6 +21,7 @@ var exampleOf = map[string]string{
 	"diagnostics": "couchcore diagnostics --json",
 	"wait":        "couchcore wait --services kv,query --timeout 30s",
 	"doctor":      "couchcore doctor -c couchbases://db.example.com -u app -p - -b travel",
+	"packets":     "couchcore packets capture.pcapng --failures",
 	"bench":       "couchcore bench --duration 10s --concurrency 64 --value-size 256",
 	"chaos":       "couchcore chaos --seeds 40 --ops 200000",
 	"reasons":     "couchcore reasons KV_LOCKED",

@@ -39,9 +39,10 @@ type cli struct {
 	Diag      diagnosticsCmd `cmd:"" set:"timeout=How long the connections are waited for (default: 10s)." group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
 	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
 	Doctor    doctorCmd      `cmd:"" set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Packets   packetsCmd     `cmd:"" group:"Health" help:"Show the packets of a capture, or those through a proxy."`
 	Bench     benchCmd       `cmd:"" set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
-	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"The table of retry reasons, or what one of them means and what to do."`
+	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"Retry reasons: what each means, and what to do."`
 	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
 	Hash      hashCmd        `cmd:"" group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"What a status code means."`

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/internal/packets"
+	"github.com/couchcore/couchcore/retry"
+)
+
+type packetsCmd struct {
+	File             string `arg:"" optional:"" placeholder:"FILE" help:"A capture in the form of pcap or pcapng; - reads standard input."`
+	Node             string `placeholder:"HOST:PORT" help:"Instead of a file: stand between clients and the cluster of this node, without TLS."`
+	Listen           string `placeholder:"HOST:PORT" help:"Where clients connect to (default: 127.0.0.1 and a free port)."`
+	Ports            []int  `placeholder:"PORT" help:"Ports of nodes in the capture (default: 11210, 11207 and 12000)."`
+	Failures         bool   `help:"Only answers that are failures, and notes (default: everything)."`
+	ExitOnStdinClose bool   `help:"End the proxy when standard input ends (default: when interrupted)."`
+	Redact           bool   `help:"Documents' keys and what nodes say of failures are left out (default: shown)."`
+}
+
+// Run implements the command.
+func (c *packetsCmd) Run(a *app) error {
+	switch {
+	case (c.File == "") == (c.Node == ""):
+		return usagef("packets: name a capture, or a node with --node")
+	case c.Node == "" && c.Listen != "":
+		return usagef("packets: --listen belongs to --node")
+	case c.Node != "" && len(c.Ports) > 0:
+		return usagef("packets: --ports belongs to a capture")
+	case c.Node != "":
+		return c.proxy(a)
+	}
+	in := a.stdin
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	return c.capture(a, in)
+}
+
+// capture shows what a capture holds.
+func (c *packetsCmd) capture(a *app, in io.Reader) error {
+	ports := c.Ports
+	if len(ports) == 0 {
+		ports = packets.DefaultPorts()
+	}
+	seen := 0
+	err := packets.ReadCapture(in, ports, func(r packets.Record) error {
+		seen++
+		return c.show(a, &r)
+	})
+	if err == nil && seen == 0 {
+		text := fmt.Sprintf("packets: no connection with a port of %v is in the capture", ports)
+		return &shownError{exitFailed, text + ": name the nodes' ports with --ports"}
+	}
+	return err
+}
+
+// proxy shows what is said through a proxy until it is interrupted.
+func (c *packetsCmd) proxy(a *app) error {
+	listen := c.Listen
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	records := make(chan packets.Record) // writing holds the connections up, so that no record is kept
+	p, addr, err := packets.NewProxy(c.Node, listen, func(r packets.Record) { records <- r })
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if c.ExitOnStdinClose {
+		go endWith(a.stdin, func(error) { stop() }) // until the input ends, as it does with the process
+	}
+	if a.json {
+		err = a.emit(map[string]string{"listening": addr, "node": c.Node})
+	} else {
+		err = a.print("listening at %s for %s: connect to couchbase://%s", addr, c.Node, addr)
+	}
+	for err == nil {
+		select {
+		case r := <-records:
+			err = c.show(a, &r)
+		case <-ctx.Done():
+			c.end(p, records)
+			return nil
+		}
+	}
+	c.end(p, records)
+	return err
+}
+
+// end closes the proxy; its last records are dropped.
+func (c *packetsCmd) end(p *packets.Proxy, records <-chan packets.Record) {
+	done := make(chan struct{})
+	go func() { // ends when the proxy has
+		p.Close()
+		close(done)
+	}()
+	for {
+		select {
+		case <-records:
+		case <-done:
+			return
+		}
+	}
+}
+
+// packetJSON is a record with --json.
+type packetJSON struct {
+	Time       string   `json:"time"`
+	Connection int      `json:"connection"`
+	Client     string   `json:"client"`
+	Node       string   `json:"node"`
+	Kind       string   `json:"kind"`
+	Opcode     string   `json:"opcode,omitempty"`
+	Opaque     *uint32  `json:"opaque,omitempty"`
+	Status     string   `json:"status,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	Key        *string  `json:"key,omitempty"`
+	Collection *string  `json:"collection_id,omitempty"`
+	VBucket    *uint16  `json:"vbucket,omitempty"`
+	CAS        string   `json:"cas,omitempty"`
+	ValueLen   int      `json:"value_bytes,omitempty"`
+	Datatype   string   `json:"datatype,omitempty"`
+	TookUS     *float64 `json:"took_us,omitempty"`
+	ServerUS   *float64 `json:"server_us,omitempty"`
+	Frames     []string `json:"frames,omitempty"`
+	Detail     string   `json:"detail,omitempty"`
+}
+
+func (c *packetsCmd) show(a *app, r *packets.Record) error {
+	if c.Failures && r.Kind != packets.Note && !r.Failed() {
+		return nil
+	}
+	if c.Redact && r.Failed() {
+		r.Detail = ""
+	}
+	if a.json {
+		return a.emit(c.object(r))
+	}
+	return a.print("%s", c.line(r))
+}
+
+// retryReason is why the client may send the request of an answer again.
+func retryReason(r *packets.Record) string {
+	if !r.Failed() {
+		return ""
+	}
+	why, ok := core.ReasonOf(retry.KV, uint32(r.Status))
+	if !ok {
+		return ""
+	}
+	return why.String()
+}
+
+// key is a document's key as it is shown: in quotes where it is not plain text.
+func (c *packetsCmd) key(r *packets.Record) string {
+	switch {
+	case c.Redact && r.Document:
+		return fmt.Sprintf("(%d bytes)", len(r.Key))
+	case !utf8.Valid(r.Key) || strings.ContainsFunc(string(r.Key), func(x rune) bool { return x <= ' ' || x == 0x7f }):
+		return fmt.Sprintf("%q", r.Key)
+	}
+	return string(r.Key)
+}
+
+func (c *packetsCmd) line(r *packets.Record) string {
+	arrow := map[packets.Kind]string{
+		packets.Request: "->", packets.Answer: "<-", packets.Push: "<-", packets.Note: "--",
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s #%d %s ", r.Time.Format("15:04:05.000000"), r.Conn, arrow[r.Kind])
+	if r.Kind == packets.Note {
+		return b.String() + r.Client + " " + r.Node + ": " + r.Detail
+	}
+	fmt.Fprintf(&b, "%s 0x%x", r.Name(), r.Opaque)
+	if r.Kind == packets.Answer {
+		b.WriteString(" " + r.Status.String())
+		if why := retryReason(r); why != "" {
+			b.WriteString(" (" + why + ")")
+		}
+	}
+	if len(r.Key) > 0 {
+		b.WriteString(" " + c.key(r))
+	}
+	if r.Kind == packets.Request && r.HasCollection {
+		fmt.Fprintf(&b, " vb %d collection 0x%x", r.VBucket, r.Collection)
+	}
+	if r.ValueLen > 0 {
+		fmt.Fprintf(&b, " %d B", r.ValueLen)
+	}
+	if r.CAS != 0 {
+		fmt.Fprintf(&b, " cas 0x%x", r.CAS)
+	}
+	for _, f := range r.Frames {
+		b.WriteString(" [" + f + "]")
+	}
+	if r.Detail != "" {
+		b.WriteString(" " + r.Detail)
+	}
+	if r.Answered {
+		b.WriteString(" " + short(r.Took))
+		if r.Server > 0 {
+			b.WriteString(" of which the node " + short(r.Server))
+		}
+	}
+	return b.String()
+}
+
+func (c *packetsCmd) object(r *packets.Record) packetJSON {
+	o := packetJSON{
+		Time: r.Time.UTC().Format(time.RFC3339Nano), Connection: r.Conn, Client: r.Client, Node: r.Node,
+		Kind: string(r.Kind), Detail: r.Detail, Frames: r.Frames, Reason: retryReason(r),
+	}
+	if r.Kind == packets.Note {
+		return o
+	}
+	o.Opcode, o.Opaque, o.ValueLen = r.Name(), &r.Opaque, r.ValueLen
+	if r.Datatype != 0 {
+		o.Datatype = r.Datatype.String()
+	}
+	if r.Kind == packets.Answer {
+		o.Status = r.Status.String()
+	}
+	if len(r.Key) > 0 {
+		key := c.key(r)
+		o.Key = &key
+	}
+	if r.HasCollection {
+		id := fmt.Sprintf("0x%x", r.Collection)
+		o.Collection, o.VBucket = &id, &r.VBucket
+	}
+	if r.CAS != 0 {
+		o.CAS = fmt.Sprintf("0x%x", r.CAS)
+	}
+	if r.Answered {
+		took := float64(r.Took) / 1e3
+		o.TookUS = &took
+	}
+	if r.Server > 0 {
+		us := float64(r.Server) / 1e3
+		o.ServerUS = &us
+	}
+	return o
+}
