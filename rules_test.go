@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -323,22 +324,22 @@ func (c *rulesCheck) text(file string, source []byte) {
 	}
 }
 
-// TestTheFileMapIsTrue keeps ARCHITECTURE.md from naming files that are gone, and from leaving packages out.
+// TestTheFileMapIsTrue keeps ARCHITECTURE.md from naming files that are gone, or functions that are elsewhere, and from
+// leaving packages out.
 func TestTheFileMapIsTrue(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	require.NoError(t, err)
-	for _, line := range strings.Split(string(text), "\n") {
-		cell, isRow := strings.CutPrefix(line, "| ")
-		if !isRow {
-			continue
-		}
-		cell, _, _ = strings.Cut(cell, " |")
-		for _, word := range strings.FieldsFunc(cell, func(r rune) bool { return r == ',' || r == ' ' }) {
-			if strings.HasSuffix(word, ".go") || strings.HasSuffix(word, ".sh") {
-				_, err := os.Stat(word)
-				require.NoError(t, err, "the file map names %s", word)
-			}
-		}
+	for _, file := range regexp.MustCompile(`[\w*/]+\.(?:go|sh)\b`).FindAllString(string(text), -1) {
+		found, err := filepath.Glob(file)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, "the file map names %s", file)
+	}
+	functions := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)` (?:in |\\()([\\w/]+\\.go)").FindAllSubmatch(text, -1)
+	require.Greater(t, len(functions), 8, "of a Get alone there are eight")
+	for _, m := range functions {
+		source, err := os.ReadFile(string(m[2]))
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^func (\([^)]*\) )?`+string(m[1])+`[\[(]`, string(source), "a function of %s", m[2])
 	}
 	require.NoError(t, walkGo(os.DirFS("."), func(file string, _ *ast.File, _ *token.FileSet) {
 		dir := packageOf(file)

@@ -70,7 +70,9 @@ func (a *Answer) statement() *httpsvc.Statement {
 	return s
 }
 
-// Code is a row of the table of codes: which answers it is about, and what they mean.
+// Code is a row of the table of codes: which answers it is about, and what they mean. Its fields: the codes from Low to
+// High, the Cause or the Texts that an error must have, and If, which asks for more and which When says in words; then
+// the Kind of the failure, the Reason for which the request may be sent again, and the Effect, how much was executed.
 type Code = httpsvc.Code
 
 // Codes is the table of errors of the analytics service; its first matching row counts.

@@ -12,7 +12,11 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Hedge asks for a request to be sent to more nodes than one.
+// Hedge asks for a request to be sent to more nodes than one, as core.Hedge says. Its fields:
+//
+//	MaxAttempts int              // nodes at most, the first included; below 2 there is only that one
+//	Delay       time.Duration    // from one node to the next; 0 asks all at once
+//	NonFatal    func(error) bool // after which failures other nodes are still of use; nil: those with a retry reason
 type Hedge = httpsvc.Hedge
 
 // Request is one statement. Every field but Statement can be left at its zero value, which means the service's or the

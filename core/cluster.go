@@ -283,9 +283,20 @@ func (c *Cluster) retryCounts() []observe.RetryCounts {
 	return all
 }
 
-// NodeStatus is how one node of a bucket is reached.
+// NodeStatus is how one node of a bucket is reached: one of its connections. Its fields:
+//
+//	Addr             string
+//	Connected        bool
+//	Err              error         // the last failure to connect; nil when connected or not yet tried
+//	Queued, InFlight int           // calls that wait for the connection, and for an answer
+//	Mechanism        string        // of the login
+//	Features         memd.Features // that the node has granted
+//	ID, Local        string        // of the connection, and its own address; "" without one
+//	State            string        // "connected", "connecting", "disconnected" or "disconnecting"
+//	Activity         time.Time     // when something was last read on it; zero when nothing was
+//	Breaker          string        // "closed", "open" or "half-open"; "" without a circuit breaker
 type NodeStatus = dispatch.NodeStatus
 
-// MapError is a cluster map that a node has given and that is not used, and why: errors of calls that wait for a map,
-// or for a node that the map in use does not have, wrap it, and WaitReady's does.
+// MapError is a cluster map that a node, at Addr, has given and that is not used, and in Err why: errors of calls that
+// wait for a map, or for a node that the map in use does not have, wrap it, and WaitReady's does.
 type MapError = dispatch.MapError

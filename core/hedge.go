@@ -22,7 +22,14 @@ import (
 
 // Hedge asks for a request that only reads to be sent to more nodes than one: first to one of them, then, each time
 // Delay has passed without an answer, to one that has not been asked yet. The first good answer wins and the others are
-// cancelled. Each node is asked once.
+// cancelled. Each node is asked once. Its fields:
+//
+//	MaxAttempts int              // nodes at most, the first included; below 2 there is only that one
+//	Delay       time.Duration    // from one node to the next; 0 asks all at once
+//	NonFatal    func(error) bool // after which failures other nodes are still of use; nil: those with a retry reason
+//
+// That a node cannot be reached, or that the connection to it is lost before anything comes back, is never the end,
+// whatever NonFatal says.
 type Hedge = httpsvc.Hedge
 
 // hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a

@@ -67,9 +67,14 @@ type HTTPResponse struct {
 	Retry    retry.Info // how the request was retried before that
 }
 
-// ResponseError is the answer that a failed request got: status, headers, and the body as far as it was kept. Every
-// error of a request to a service that was answered has one in its tree, those of packages query, search, analytics and
-// views, too.
+// ResponseError is the answer that a failed request got. Every error of a request to a service that was answered has
+// one in its tree, those of packages query, search, analytics and views, too. Its fields:
+//
+//	Status    int
+//	Header    map[string][]string
+//	Body      []byte // as far as it was kept: at most 64 KiB
+//	Truncated bool   // the answer had more
+//	Endpoint  string // of the node that answered
 type ResponseError = httpsvc.ResponseError
 
 // Do sends a raw request to any service and gives the answer whatever its status, but for 429, 503 and 504: those are

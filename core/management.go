@@ -17,8 +17,9 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// ManagementError is a refusal of the cluster manager: the kind that its status and text have, and the fields that it
-// complains about. Manifest and Buckets return it inside of the request's error.
+// ManagementError is a refusal of the cluster manager: its HTTP Status, the Text as far as it was kept, the Kind that
+// the two have, and the Fields of the request that it complains about, with what is wrong with each. Manifest and
+// Buckets return it inside of the request's error.
 type ManagementError = httpsvc.ManagementError
 
 // managementLimit bounds an answer of the cluster manager that is read whole.

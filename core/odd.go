@@ -14,9 +14,9 @@ import (
 
 // What fails when code of the user's is not well behaved; errors of calls wrap them.
 type (
-	// PanicError is code of the user's that panicked.
+	// PanicError is code of the user's that panicked: In says what it was, Value is the panic's, and Stack is where.
 	PanicError = observe.PanicError
-	// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit does.
+	// GoneError is code of the user's that has ended its goroutine, as runtime.Goexit does: In says what it was.
 	GoneError = observe.GoneError
 )
 

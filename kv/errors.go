@@ -22,7 +22,9 @@ type (
 	//	Answered                         bool        // Status is a server's; the next four are what it said of it
 	//	Status                           memd.Status
 	//	Name, Description, Context, Ref  string
+	//	CollectionID                     uint32      // that the last attempt named, 0 in the default collection
 	//	Endpoint                         string      // the node of the last attempt, "" when there was none
+	//	Connection, LocalAddr            string      // its connection, as in a result, and this end of that
 	//	Opaque                           uint32
 	//	Elapsed                          time.Duration
 	//	Stage                            string      // what the call waited for when it timed out or was canceled
