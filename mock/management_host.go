@@ -2,6 +2,7 @@ package mock
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/couchcore/couchcore/memd"
@@ -173,6 +174,28 @@ func (m manager) SetGroup(node int, group string) {
 func (m manager) SetExternal(node int, external *management.External) {
 	_ = m.c.change(func() error { // the same
 		m.c.nodes[node].external = external
+		return nil
+	})
+}
+
+// AlternateAddress is where a node is found from outside of its network. Ports are by the names that the configuration
+// has: kv, kvSSL, mgmt, n1ql and so on; without any the node's own ports are in force.
+type AlternateAddress struct {
+	Hostname string
+	Ports    map[string]int
+}
+
+// SetAlternateAddress puts a node's address on the network "external" into the configuration, or takes it out with nil.
+func (c *Cluster) SetAlternateAddress(node int, a *AlternateAddress) error {
+	return c.change(func() error {
+		n, err := c.node(node)
+		if err != nil {
+			return err
+		}
+		n.external = nil
+		if a != nil {
+			n.external = &management.External{Hostname: a.Hostname, Ports: maps.Clone(a.Ports)}
+		}
 		return nil
 	})
 }

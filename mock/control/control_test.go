@@ -120,6 +120,11 @@ func TestTopology(t *testing.T) {
 	c.ok("POST", "/v1/nodes/0/disconnect", body{"reset": true})
 	c.ok("PUT", "/v1/connection-faults", body{"latency_ms": 1, "nodes": []int{0}})
 	c.ok("PUT", "/v1/connection-faults", body{})
+	c.ok("PUT", "/v1/nodes/0/alternate-address", body{"hostname": "out.example", "ports": body{"kv": 7}})
+	require.Contains(t, string(c.mock.ConfigJSON("default")),
+		`"alternateAddresses":{"external":{"hostname":"out.example","ports":{"kv":7}}}`)
+	c.ok("PUT", "/v1/nodes/0/alternate-address", body{})
+	require.NotContains(t, string(c.mock.ConfigJSON("default")), "out.example")
 	require.Equal(t, "1", c.get(b, "k"))
 }
 

@@ -94,6 +94,8 @@ func nodeRoutes() []route {
 			connFaults),
 		of(put, "/v1/mechanisms", "Sets the SASL mechanisms that nodes offer.", setMechanisms),
 		of(put, "/v1/features/refused", "Sets the HELLO features that are refused.", refuseFeatures),
+		of(put, node+"/alternate-address",
+			"Sets the address of a node on the network \"external\"; an empty object ends that.", setAlternate),
 		of(put, "/v1/certificates", "Lets nodes show another kind of certificate.", setCertificate),
 		of(get, "/v1/certificates/ca", "The certificate of the cluster's authority.", getCA),
 		of(post, "/v1/certificates/client", "A certificate by which a client is a user.", clientCertificate),

@@ -337,6 +337,21 @@ func setCertificate(c *call, in *Certificate) (nothing, error) {
 	return nothing{}, c.x.c.SetCertificate(kind, in.Nodes...)
 }
 
+// AlternateAddress is where a node is found from outside of its network.
+type AlternateAddress struct {
+	Hostname string         `json:"hostname,omitempty"`
+	Ports    map[string]int `json:"ports,omitempty" doc:"by the names of the configuration: kv, kvSSL, mgmt, n1ql and so on; absent for the node's own"`
+}
+
+func setAlternate(c *call, in *AlternateAddress) (Node, error) {
+	return onNode(func(m *mockCluster, node int) error {
+		if in.Hostname == "" {
+			return m.SetAlternateAddress(node, nil)
+		}
+		return m.SetAlternateAddress(node, &mock.AlternateAddress{Hostname: in.Hostname, Ports: in.Ports})
+	})(c, nil)
+}
+
 // PEM has certificates and keys.
 type PEM struct {
 	Certificate string `json:"certificate" doc:"PEM"`
