@@ -146,8 +146,8 @@ var rules = map[string]rule{
 	"internal/packets": {layer: 3, only: []string{"memd", "internal/call"}, external: []string{
 		"github.com/gopacket/gopacket",
 	}, never: noHTTP},
-	"internal/bench":    {layer: 7, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
-	"bench":             {layer: 8, only: []string{"internal/bench"}},
+	"internal/bench": {layer: 7, below: true, external: []string{"github.com/couchbase/gocbcore/v10"}},
+	"bench":          {layer: 8, only: []string{"internal/bench"}},
 
 	"":                 {layer: beside},
 	"core/field":       {layer: beside},

@@ -67,6 +67,9 @@ var unguarded = map[string][]string{
 	},
 	"deferred index":  {":string"},
 	"dataset":         {"DatasetName:string", "DataverseName:string", "LinkName:string", "BucketName:string"},
+	"link":            {"name:string", "dataverse:string", "scope:string", "type:string"},
+	"s3 link":         {"accessKeyId:string", "region:string", "serviceEndpoint:string?"},
+	"remote link":     {"activeHostname:string", "encryption:string?", "username:string?"},
 	"analytics index": {"IndexName:string", "DataverseName:string", "DatasetName:string", "IsPrimary:bool"},
 	"bucket map":      {"name:string", "uuid:string"},
 }
@@ -277,6 +280,9 @@ func TestSearchIndexesAsSDKsListThem(t *testing.T) {
 		list := strings.TrimSuffix(path, "/i")
 		requireKeys(t, "search indexes", m.serviceCall(mock.SearchService, "GET", list, kind, ""))
 	}
+	require.Contains(t, m.serviceCall(mock.SearchService, "GET", "/api/stats/index/i", kind, ""), "pindexes")
+	require.Contains(t, m.serviceCall(mock.SearchService, "GET", "/api/stats", kind, ""), `"default:i:doc_count":0`)
+	require.Contains(t, m.serviceCall(mock.SearchService, "GET", "/api/nsstats", kind, ""), "doc_count")
 }
 
 // Datasets and indexes of the analytics service are listed by SQL++ over its metadata; every row has the keys that are
@@ -296,4 +302,30 @@ func TestAnalyticsMetadataAsSDKsListIt(t *testing.T) {
 	const elsewhere = " d WHERE d.DataverseName <> \"Metadata\""
 	requireEach(t, "dataset", ask("SELECT d.* FROM Metadata.`Dataset`"+elsewhere+" AND d.DatasetType = \"INTERNAL\""))
 	requireEach(t, "analytics index", ask("SELECT d.* FROM Metadata.`Index`"+elsewhere))
+}
+
+// Links are kept without their secrets, and refused in the analytics service's words.
+func TestAnalyticsLinksAsSDKsManageThem(t *testing.T) {
+	c := mock.Start(t)
+	m := newManager(t, c)
+	const path = "/analytics/link"
+	ask := func(method, path, form string, status int) string {
+		got, body := m.askAt(c.Node(0).ServiceAddr(mock.AnalyticsService), method, path, formKind, form)
+		require.Equal(t, status, got, "%s %s %s: %s", method, path, form, body)
+		return body
+	}
+	const s3 = "dataverse=Default&name=a&type=s3&accessKeyId=k&secretAccessKey=hidden&region=r"
+	require.Empty(t, ask("POST", path, s3, 200))
+	require.Contains(t, ask("POST", path, s3, 400), `"code":24055`)
+	require.Contains(t, ask("POST", path, "dataverse=x&name=a&type=s3", 400), `"code":24034`)
+	require.Contains(t, ask("POST", path, "dataverse=Default&name=b&type=s3", 400), "accessKeyId")
+	ask("PUT", path, "dataverse=Default&name=a&type=s3&accessKeyId=k2&secretAccessKey=hidden&region=r", 200)
+	ask("POST", path+"/Default/b", "type=couchbase&hostname=h&password=hidden&encryption=none", 200)
+	all := ask("GET", path, "", 200)
+	requireEach(t, "link", all)
+	require.NotContains(t, all, "hidden")
+	requireEach(t, "s3 link", ask("GET", path+"?type=s3", "", 200))
+	requireEach(t, "remote link", ask("GET", path+"/Default?name=b", "", 200))
+	require.Empty(t, ask("DELETE", path, "dataverse=Default&name=a", 200))
+	require.Contains(t, ask("DELETE", path+"/Default/a", "", 400), `"code":24006`)
 }

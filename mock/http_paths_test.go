@@ -15,8 +15,13 @@ import (
 // ask sends a request with a body of a content type to node 0.
 func (m *manager) ask(method, path, kind, body string) (int, string) {
 	m.t.Helper()
-	req, err := http.NewRequestWithContext(m.t.Context(), method, "http://"+m.c.Node(0).ManagementAddr()+path,
-		strings.NewReader(body))
+	return m.askAt(m.c.Node(0).ManagementAddr(), method, path, kind, body)
+}
+
+// askAt is ask for any address.
+func (m *manager) askAt(addr, method, path, kind, body string) (int, string) {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 	require.NoError(m.t, err)
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)

@@ -291,7 +291,7 @@ func (b *bucketSettings) settingsOf() management.BucketSettings {
 		out.ConflictResolution = "lww"
 	}
 	for name, mode := range compressionModes {
-		if mode == b.compression {
+		if mode == b.compression && b.kind != kindMemcached {
 			out.CompressionMode = name
 		}
 	}

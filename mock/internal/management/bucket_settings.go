@@ -73,7 +73,7 @@ func DefaultSettings(name, kind, backend string, v Version) BucketSettings {
 	case Ephemeral:
 		set.EvictionPolicy = "noEviction"
 	case Memcached:
-		set.EvictionPolicy, set.Replicas = "valueOnly", 0
+		set.EvictionPolicy, set.CompressionMode, set.Replicas = "valueOnly", "off", 0
 	default:
 		set.Type, set.EvictionPolicy, set.ReplicaIndex, set.Backend = Couchbase, "valueOnly", true, Couchstore
 		if backend == Magma || backend == "" && v.At(8, 0) {

@@ -20,7 +20,8 @@ type dataset struct{ dataverse, name, source string }
 type analytics struct {
 	dataverses map[string]bool
 	datasets   map[string]dataset
-	indexes    map[string]bool // by dataverse, dataset and name
+	indexes    map[string]bool              // by dataverse, dataset and name
+	links      map[string]map[string]string // the fields of each, by dataverse and name; never changed in place
 }
 
 const defaultDataverse = "Default"
@@ -28,13 +29,13 @@ const defaultDataverse = "Default"
 func newAnalytics() analytics {
 	return analytics{
 		dataverses: map[string]bool{defaultDataverse: true}, datasets: map[string]dataset{},
-		indexes: map[string]bool{},
+		indexes: map[string]bool{}, links: map[string]map[string]string{},
 	}
 }
 
 // clone is a copy for a snapshot.
 func (a *analytics) clone() analytics {
-	return analytics{maps.Clone(a.dataverses), maps.Clone(a.datasets), maps.Clone(a.indexes)}
+	return analytics{maps.Clone(a.dataverses), maps.Clone(a.datasets), maps.Clone(a.indexes), maps.Clone(a.links)}
 }
 
 const (
@@ -112,6 +113,7 @@ func (a *analytics) dropDataverse(s *State, m []string) *Answer {
 	}
 	delete(a.dataverses, name)
 	maps.DeleteFunc(a.datasets, func(_ string, d dataset) bool { return d.dataverse == name })
+	maps.DeleteFunc(a.links, func(_ string, l map[string]string) bool { return l["dataverse"] == name })
 	return &Answer{}
 }
 

@@ -209,11 +209,12 @@ func (s *State) Prepared() map[string]string {
 
 // queryOther answers paths beside that for queries.
 func (x *Call) queryOther() Answer {
-	switch x.rq.Path {
-	case "/analytics/node/agg/stats/remaining":
+	switch path := x.rq.Path; {
+	case x.rq.Service != Analytics:
+	case path == "/analytics/node/agg/stats/remaining":
 		return x.s.pending()
-	case "/analytics/link":
-		return Answer{Body: []byte(`[]`)}
+	case path == linksPath || strings.HasPrefix(path, linksPath+"/"):
+		return x.links()
 	}
 	return Answer{
 		Status: http.StatusNotFound, Body: []byte("404 page not found\n"),

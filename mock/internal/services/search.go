@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -17,6 +18,8 @@ func (x *Call) search() {
 	scoped := strings.HasPrefix(rq.Path, "/api/bucket/")
 	x.scripted(func() Answer {
 		switch {
+		case rq.Path == statsPath || rq.Path == "/api/nsstats" || strings.HasPrefix(rq.Path, statsPath+"/index/"):
+			return x.searchStats(strings.TrimPrefix(rq.Path, statsPath+"/index/"))
 		case scoped && !x.s.host.Capable("search", "scopedSearchIndex"), rq.Index == "" && what == "?":
 			return Answer{
 				Status: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}},
@@ -81,7 +84,7 @@ func (x *Call) searchDefinition() Answer {
 			return noSearchIndex(name)
 		}
 		return Answer{Body: toJSON(map[string]any{
-			"status": "ok", "indexDef": named(all[name], shortName(name)), "planPIndexes": []any{},
+			"status": "ok", "indexDef": named(all[name], askedName(x.rq.Path)), "planPIndexes": []any{},
 		})}
 	case http.MethodDelete:
 		if all[name] == nil {
@@ -99,6 +102,10 @@ func (x *Call) searchDefinition() Answer {
 				"because an "+
 				"index with the same name already exists: %s", name, name)
 		}
+		if asked := askedName(x.rq.Path); asked != name && !indexName.MatchString(asked) {
+			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
+				"indexName is invalid: %q", name, asked)
+		}
 		uuid := freshUUID()[:16]
 		def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
 		all[name] = toJSON(def)
@@ -107,8 +114,15 @@ func (x *Call) searchDefinition() Answer {
 	return Answer{Status: http.StatusMethodNotAllowed, Errors: []Error{{Message: "method not allowed"}}}
 }
 
-// shortName is the name of an index without its bucket and scope.
-func shortName(index string) string { return index[strings.LastIndexByte(index, '.')+1:] }
+// indexName is what an index of a scope may be called there.
+var indexName = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z_-]*$`)
+
+// askedName is the name of an index as a path has it: without bucket and scope below a scope.
+func askedName(path string) string {
+	_, tail, _ := strings.Cut(path, "/index/")
+	name, _, _ := strings.Cut(tail, "/")
+	return name
+}
 
 // named is a definition under the name by which it was asked for: indexes of a scope have their short name in their
 // scope, and the whole one elsewhere.
