@@ -16,6 +16,9 @@ func (m manager) Accounts() []management.Account {
 	defer c.mu.Unlock()
 	var out []management.Account
 	for _, name := range sortedKeys(c.users) {
+		if name == "" { // for requests without credentials
+			continue
+		}
 		u := c.users[name]
 		out = append(out, management.Account{Name: name, External: u.external, Rights: u.rights()})
 	}

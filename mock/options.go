@@ -123,8 +123,9 @@ func WithDurability(level memd.DurabilityLevel) BucketOption {
 }
 
 // User adds an account. Without bucket names it is an administrator with access to every bucket, absent ones
-// included; with names it gets no access (0x24) at SELECT_BUCKET for any other. Without this option there is one
-// administrator, Administrator with the password "password".
+// included; with names it gets no access (0x24) at SELECT_BUCKET for any other. An account with an empty name is for
+// requests over HTTP without credentials. Without this option there is one administrator, Administrator with the
+// password "password".
 func User(name, password string, buckets ...string) Option {
 	return func(s *settings) { s.users = append(s.users, newUser(name, password, buckets)) }
 }

@@ -76,7 +76,9 @@ func (c *Cluster) login(r *http.Request, rq *ServiceRequest) *user {
 	case bearer:
 		u = c.users[c.set.tokens[token]]
 	default:
-		u = c.certified(r.TLS)
+		if u = c.certified(r.TLS); u == nil && r.Header.Get("Authorization") == "" {
+			u = c.users[""]
+		}
 	}
 	header := r.Header.Get("Cb-On-Behalf-Of")
 	other, domain, readable := impersonated(header)

@@ -57,3 +57,38 @@ func TestMockOnTheDefaultPorts(t *testing.T) {
 	require.NoError(t, p.stdin.Close())
 	p.ends(t)
 }
+
+// With --couchbasemock the line is CouchbaseMock's: an account for each bucket, and no configuration over key-value
+// unless it says so.
+func TestMockTakesCouchbaseMocksCommandLine(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	monitors := make(chan net.Conn, 1)
+	go func() {
+		if nc, err := l.Accept(); err == nil {
+			monitors <- nc
+		}
+		close(monitors)
+	}()
+	p := startMockCommand(t, "--couchbasemock", "--harakiri-monitor", l.Addr().String(), "--port", "0", "--nodes", "2",
+		"--replicas", "1", "--vbuckets", "4", "--buckets", "default:pw:couchbase,open::couchbase,m::memcache", "--cccp")
+	require.Equal(t, []any{"default", "open", "m"}, p.ready["buckets"])
+	at := p.ready["connection_string"].(string)
+	require.Zero(t, couchcore("kv", "upsert", "k", "v", "-u", "default", "-p", "pw", "-c", at).code)
+	require.NotZero(t, couchcore("kv", "get", "k", "-u", "open", "-p", "", "-c", at, "--timeout", "2s").code)
+	require.NoError(t, (<-monitors).Close())
+	p.ends(t)
+
+	for args, text := range map[string]string{
+		"--couchbasemock --odd": "couchcore: mock: couchbasemock: there is no option --odd\n",
+		"--nodes 1 --couchbasemock": "couchcore: mock: --couchbasemock must come first: " +
+			"couchcore mock --couchbasemock OPTIONS\n",
+		"--couchbasemock -p 0 -D /nosuch": "couchcore: mock: open /nosuch: no such file or directory\n",
+	} {
+		r := couchcore(append([]string{"mock"}, strings.Fields(args+" ")...)...)
+		require.Equal(t, exitUsage, r.code, args)
+		require.Equal(t, text, r.stderr)
+	}
+	require.Contains(t, couchcore("mock", "--couchbasemock", "--help").stdout, "--harakiri-monitor VALUE")
+}

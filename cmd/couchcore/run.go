@@ -112,6 +112,12 @@ func (a *app) run(args []string) (code int) {
 			code = h.code
 		}
 	}()
+	if len(args) > 1 && args[0] == "mock" && args[1] == "--couchbasemock" {
+		if failed = a.couchbaseMock(args[2:]); failed != nil {
+			return a.fail(failed)
+		}
+		return exitOK
+	}
 	var c cli
 	out := &watched{Writer: a.stdout}
 	a.stdout = out
@@ -135,6 +141,10 @@ func (a *app) run(args []string) (code int) {
 		return a.fail(failed)
 	}
 	a.json = c.JSON
+	if c.Mock.CouchbaseMock {
+		failed = usagef("mock: --couchbasemock must come first: couchcore mock --couchbasemock OPTIONS")
+		return a.fail(failed)
+	}
 	if failed = ctx.Run(a, selected(ctx.Selected().Name)); failed != nil {
 		return a.fail(failed)
 	}
