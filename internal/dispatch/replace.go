@@ -63,7 +63,8 @@ func (p *pipeline) replace(ctx context.Context, old *conn.Conn, limit time.Durat
 		_ = cn.Serve() // it has no calls, and ends at once
 		return nil
 	}
-	if !p.starts(func() { p.run(p.ctx, cn) }) {
+	if !p.starts(func() { p.run(p.ctx, cn) }) { // the router closes, and has closed cn alone
+		old.Close(retry.ErrClosed)
 		cn.Close(retry.ErrClosed)
 		_ = cn.Serve()
 		return nil
