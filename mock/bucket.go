@@ -56,7 +56,7 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, kind: set.kind,
 		manifest: store.NewManifest(), pending: map[pendingKey]pendingState{},
 	}
-	b.apply(set.settingsOf())
+	b.apply(set.settingsOf(c.managementVersion(c.set.release)))
 	if b.memcached() {
 		b.store = store.NewMemcached(maxNodes)
 	} else {

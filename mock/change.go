@@ -67,8 +67,12 @@ func (c *Cluster) notification(k *conn) []byte {
 		return nil
 	}
 	p := memd.Packet{Magic: memd.MagicServerReq, Opcode: memd.ServerOpClustermapChange}
-	p.Extras = binary.BigEndian.AppendUint64(nil, uint64(c.version.epoch))
-	p.Extras = binary.BigEndian.AppendUint64(p.Extras, uint64(c.version.rev))
+	if k.n.profile.has[factPushEpoch] {
+		p.Extras = binary.BigEndian.AppendUint64(nil, uint64(c.version.epoch))
+		p.Extras = binary.BigEndian.AppendUint64(p.Extras, uint64(c.version.rev))
+	} else {
+		p.Extras = binary.BigEndian.AppendUint32(nil, uint32(c.version.rev))
+	}
 	b := k.bucket.Load()
 	if b != nil && b.gone { // the connection breaks
 		return nil

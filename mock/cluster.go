@@ -55,8 +55,8 @@ type Cluster struct {
 	changed      chan struct{} // closed and replaced when version changes
 	uuid         string
 	name         string
-	errorMap     *errorMap
-	capabilities map[string][]string // replaced, never changed in place
+	profiles     map[release]*profile
+	capabilities map[string][]string // of services, instead of the release's; replaced, never changed in place
 	frameLog     []Frame
 	framesKept   int // of frameLog; 0: all
 	switches     switches
@@ -90,7 +90,7 @@ func New(opts ...Option) (*Cluster, error) {
 		journaling: make(chan struct{}, 1),
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", errorMap: defaultErrorMap(),
+		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", profiles: set.profiles(),
 		switches: newSwitches(), builtIn: firstAdministrator(set.users),
 		handlers: map[string]http.Handler{},
 	}

@@ -17,13 +17,14 @@ func (v version) newer(than version) bool {
 // section 4). Real clients fail in different ways when parts are missing, so all of it is always there.
 type configJSON struct {
 	Rev      int64 `json:"rev"`
-	RevEpoch int64 `json:"revEpoch"`
+	RevEpoch int64 `json:"revEpoch,omitempty"`
 	*bucketJSON
 	ClusterCapabilitiesVer []int               `json:"clusterCapabilitiesVer"`
 	ClusterCapabilities    map[string][]string `json:"clusterCapabilities"`
-	ClusterUUID            string              `json:"clusterUUID"`
-	ClusterName            string              `json:"clusterName"`
-	Prod                   string              `json:"prod"`
+	ClusterUUID            string              `json:"clusterUUID,omitempty"`
+	ClusterName            *string             `json:"clusterName,omitempty"`
+	Prod                   string              `json:"prod,omitempty"`
+	ProdName               string              `json:"prodName,omitempty"`
 	NodesExt               []nodeExtJSON       `json:"nodesExt"`
 }
 
@@ -31,8 +32,8 @@ type bucketJSON struct {
 	Name                  string            `json:"name"`
 	UUID                  string            `json:"uuid"`
 	NodeLocator           string            `json:"nodeLocator"`
-	BucketType            string            `json:"bucketType"`
-	StorageBackend        string            `json:"storageBackend"`
+	BucketType            string            `json:"bucketType,omitempty"`
+	StorageBackend        string            `json:"storageBackend,omitempty"`
 	NumVBuckets           int               `json:"numVBuckets,omitempty"`
 	URI                   string            `json:"uri"`
 	StreamingURI          string            `json:"streamingUri"`
@@ -62,8 +63,8 @@ type nodeExtJSON struct {
 	Services    map[string]int `json:"services"`
 	ThisNode    bool           `json:"thisNode,omitempty"`
 	Hostname    string         `json:"hostname"`
-	NodeUUID    string         `json:"nodeUUID"`
-	ServerGroup string         `json:"serverGroup"`
+	NodeUUID    string         `json:"nodeUUID,omitempty"`
+	ServerGroup string         `json:"serverGroup,omitempty"`
 
 	Alternate map[string]externalJSON `json:"alternateAddresses,omitempty"` // by network
 }
@@ -71,12 +72,6 @@ type nodeExtJSON struct {
 type externalJSON struct {
 	Hostname string         `json:"hostname"`
 	Ports    map[string]int `json:"ports,omitempty"`
-}
-
-var bucketCapabilities = []string{
-	"collections", "durableWrite", "preserveExpiry", "couchapi", "dcp", "cbhello", "touch", "cccp",
-	"xdcrCheckpointing", "nodesExt", "xattr", "tombstonedUserXAttrs", "subdoc.ReplaceBodyWithXattr",
-	"subdoc.DocumentMacroSupport", "subdoc.ReviveDocument", "subdoc.ReplicaRead", "subdoc.BinaryXattr",
 }
 
 func portOf(addr string) int {
@@ -97,20 +92,19 @@ func (c *Cluster) config(b *bucket, self *Node) []byte {
 		}
 	}
 	j := configJSON{
-		Rev: c.version.rev, RevEpoch: c.version.epoch, ClusterCapabilitiesVer: []int{1, 0},
-		ClusterCapabilities: c.capabilities,
-		ClusterUUID:         c.uuid, ClusterName: c.name, Prod: "server",
+		Rev: c.version.rev, ClusterCapabilitiesVer: []int{1, 0}, ClusterCapabilities: c.serviceCapabilities(),
 	}
 	for place := range placeCount {
 		for _, n := range c.nodes {
 			if n.place() == place {
-				j.NodesExt = append(j.NodesExt, n.ext(n == self))
+				j.NodesExt = append(j.NodesExt, n.ext(self))
 			}
 		}
 	}
 	if b != nil {
 		j.bucketJSON = c.bucketConfig(b)
 	}
+	self.profile.trim(&j, c)
 	out, _ := json.Marshal(j) // strings and numbers cannot fail
 	if b != nil {
 		b.cached[self.index] = out
@@ -134,7 +128,30 @@ func (n *Node) place() int {
 	return placeCount
 }
 
-func (n *Node) ext(self bool) nodeExtJSON {
+// trim gives a configuration the fields that a node of that release states. The caller holds the mutex.
+func (p *profile) trim(j *configJSON, c *Cluster) {
+	if p.has[factRevEpoch] {
+		j.RevEpoch = c.version.epoch
+	}
+	if p.has[factClusterLabels] {
+		j.ClusterUUID, j.ClusterName = c.uuid, &c.name
+	}
+	if p.has[factProduct] {
+		j.Prod, j.ProdName = "server", "Couchbase Server"
+	}
+	if j.bucketJSON == nil {
+		return
+	}
+	if !p.has[factBucketKind] {
+		j.BucketType, j.StorageBackend = "", ""
+	}
+	if !p.has[factNumVBuckets] {
+		j.NumVBuckets = 0
+	}
+}
+
+// ext is the node as self lists it.
+func (n *Node) ext(self *Node) nodeExtJSON {
 	s := map[string]int{}
 	for i := range n.addrs {
 		if n.runs[i] {
@@ -144,17 +161,21 @@ func (n *Node) ext(self bool) nodeExtJSON {
 			s[Service(i).String()+"SSL"] = portOf(n.addrs[i][1])
 		}
 	}
-	out := nodeExtJSON{
-		Services: s, ThisNode: self, Hostname: n.host, NodeUUID: n.uuid, ServerGroup: n.group,
+	j := nodeExtJSON{Services: s, ThisNode: n == self, Hostname: n.host}
+	if self.profile.has[factNodeUUID] {
+		j.NodeUUID = n.uuid
+	}
+	if self.profile.has[factServerGroup] {
+		j.ServerGroup = n.group
 	}
 	if n.external != nil {
-		out.Alternate = map[string]externalJSON{"external": {n.external.Hostname, n.external.Ports}}
+		j.Alternate = map[string]externalJSON{"external": {n.external.Hostname, n.external.Ports}}
 	}
-	return out
+	return j
 }
 
 // servicePorts are the ports of the node's services, by the configuration's names.
-func (n *Node) servicePorts() map[string]int { return n.ext(false).Services }
+func (n *Node) servicePorts() map[string]int { return n.ext(n).Services }
 
 // bucketConfig is the part of the configuration that only buckets have.
 func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
@@ -166,7 +187,7 @@ func (c *Cluster) bucketConfig(b *bucket) *bucketJSON {
 		StreamingURI:          "/pools/default/bucketsStreaming/" + b.name + "?bucket_uuid=" + b.uuid,
 		DDocs:                 map[string]string{"uri": "/pools/default/buckets/" + b.name + "/ddocs"},
 		CollectionsManifestID: strconv.FormatUint(b.manifest.UID, 16),
-		Capabilities:          b.capabilities(),
+		Capabilities:          b.capabilities(c.compat()),
 		Nodes:                 []nodeJSON{},
 		Map:                   &vbucketMapJSON{HashAlgorithm: "CRC", NumReplicas: b.replicas, ServerList: []string{}},
 	}

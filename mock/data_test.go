@@ -78,10 +78,10 @@ func TestMalformedRequestsAreRefusedAndServedOn(t *testing.T) {
 		{"durability", ext(0x11, 1), memd.StatusSuccess},
 		{"durability with timeout", ext(0x13, 1, 0x0e, 0x10), memd.StatusSuccess},
 		{"durability of two bytes", ext(0x12, 1, 0), memd.StatusInvalid},
-		{"durability level 0", ext(0x11, 0), memd.StatusInvalid},
+		{"durability level 0", ext(0x11, 0), memd.StatusDurabilityInvalidLevel},
 		{"durability level 4", ext(0x11, 4), memd.StatusDurabilityInvalidLevel},
-		{"durability timeout 0", ext(0x13, 1, 0, 0), memd.StatusInvalid},
-		{"durability timeout 65535", ext(0x13, 1, 0xff, 0xff), memd.StatusInvalid},
+		{"durability timeout 0", ext(0x13, 1, 0, 0), memd.StatusDurabilityInvalidLevel},
+		{"durability timeout 65535", ext(0x13, 1, 0xff, 0xff), memd.StatusDurabilityInvalidLevel},
 		{"durability on GET", getExt, memd.StatusInvalid},
 		{"preserve expiry", ext(0x50), memd.StatusSuccess},
 		{"preserve expiry with data", ext(0x51, 0), memd.StatusInvalid},
@@ -124,19 +124,16 @@ func TestFeaturesNotGrantedAreNotServed(t *testing.T) {
 	p = r.call(memd.Packet{Opcode: memd.OpGet, Key: []byte("k")})
 	require.Equal(t, `{"a":1}`, string(p.Value))
 	require.Zero(t, p.Datatype)
-	set.Magic, set.Frames = memd.MagicReqExt, []byte{0x50}
-	require.Equal(t, memd.StatusInvalid, r.call(set).Status)
+	set.Magic, set.Frames = memd.MagicReqExt, []byte{0x50, 0x11, 1}
+	require.Equal(t, memd.StatusSuccess, r.call(set).Status, "a server reads frames without a feature")
 	set.Magic, set.Frames, set.Datatype = memd.MagicReq, nil, memd.DatatypeJSON
 	p = r.call(set)
 	require.Equal(t, memd.StatusInvalid, p.Status)
 	require.Empty(t, p.Value, "no error body without XERROR")
 	require.Equal(t, memd.StatusInvalid, r.call(memd.Packet{Opcode: memd.OpGet, Key: long(251)}).Status)
 	extras := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 1)
-	require.Equal(t, memd.StatusInvalid, r.call(memd.Packet{Opcode: memd.OpGetClusterConfig, Extras: extras}).Status)
-	alt := login(t, c, memd.FeatureAltRequest, memd.FeatureCollections)
-	durable := storePacket(memd.OpSet, "k", "v")
-	durable.Magic, durable.Frames = memd.MagicReqExt, []byte{0x11, 1}
-	require.Equal(t, memd.StatusInvalid, alt.call(durable).Status, "sync replication was not granted")
+	require.Equal(t, memd.StatusSuccess, r.call(memd.Packet{Opcode: memd.OpGetClusterConfig, Extras: extras}).Status,
+		"nor does it need one for the version that a client knows")
 }
 
 func TestJSONIsFoundByTheNode(t *testing.T) {

@@ -39,11 +39,7 @@ func FuzzRequests(f *testing.F) {
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		k := newConn(c.Node(0), far, false)
 		defer k.close()
-		var all memd.Features
-		for _, feature := range grantable {
-			all = all.With(feature)
-		}
-		k.features.Store(uint64(all))
+		k.features.Store(uint64(c.Node(0).profile.hello))
 		k.bucket.Store(c.buckets["default"])
 		k.user.Store(c.users[DefaultUser])
 		k.newRequest(&memd.Packet{

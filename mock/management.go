@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/management"
@@ -25,13 +24,10 @@ func marshal(v any) []byte {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// managementVersion is the server's version in parts.
-func managementVersion() management.Version {
-	v := management.Version{Text: serverVersion}
-	parts := strings.SplitN(serverVersion, ".", 3)
-	v.Major, _ = strconv.Atoi(parts[0]) // our own text
-	v.Minor, _ = strconv.Atoi(parts[1])
-	return v
+// managementVersion is the cluster's compatibility, as a node of that release tells it. The caller holds the mutex.
+func (c *Cluster) managementVersion(r release) management.Version {
+	compat := c.compat()
+	return management.Version{Text: r.httpVersion(), Major: int(compat.major()), Minor: int(compat.minor())}
 }
 
 // caller is an account as the management service knows it. Without one the request had no credentials.
@@ -81,8 +77,9 @@ func (m manager) Cluster(self int) *management.Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := &management.Cluster{
-		Name: c.name, UUID: c.uuid, Rev: c.version.rev, RevEpoch: c.version.epoch, Version: managementVersion(),
-		Admin: c.builtIn, Rebalanced: true, Changed: c.changed,
+		Name: c.name, UUID: c.uuid, Rev: c.version.rev, RevEpoch: c.version.epoch,
+		Version: c.managementVersion(c.nodes[self].profile.release),
+		Admin:   c.builtIn, Rebalanced: true, Changed: c.changed,
 	}
 	if c.ca != nil {
 		out.CA = string(c.ca.pem)
@@ -109,7 +106,7 @@ func (n *Node) described(self bool) management.Node {
 	out := management.Node{
 		Index: n.index, Name: n.name(), Host: n.host, Hostname: n.mgmt, UUID: n.uuid, Group: n.group, Self: self,
 		Up: n.up, Membership: management.Active, Recovery: n.recovery, Services: n.serviceNames(),
-		Ports: n.servicePorts(),
+		Ports: n.servicePorts(), Version: n.profile.release.httpVersion(),
 		Views: n.addrs[ViewsService], External: n.external,
 	}
 	switch {
@@ -201,7 +198,7 @@ func (m manager) FlushBucket(name string) error { return m.c.Flush(name) }
 
 func (m manager) ChangeManifest(name string, change management.ManifestChange) (uid uint64, err error) {
 	err = m.c.changeBucket(name, func(b *bucket) error {
-		if err := b.changeManifest(change); err != nil {
+		if err := b.changeManifest(change, m.c.compat()); err != nil {
 			return err
 		}
 		uid = b.manifest.UID
@@ -219,7 +216,7 @@ func (m manager) ChangeManifest(name string, change management.ManifestChange) (
 }
 
 // changeManifest does what the management service asks for. The caller holds the mutex.
-func (b *bucket) changeManifest(change management.ManifestChange) error {
+func (b *bucket) changeManifest(change management.ManifestChange, compat release) error {
 	set := func(c *store.Collection) {
 		if change.MaxTTL != nil {
 			c.MaxTTL = *change.MaxTTL
@@ -238,7 +235,7 @@ func (b *bucket) changeManifest(change management.ManifestChange) error {
 			return err
 		}
 		made := b.manifest.Scope(scope).Collection(collection)
-		made.History = b.keepsHistory()
+		made.History = b.keepsHistory(compat)
 		set(made)
 		return nil
 	case change.Do == management.Modify:
@@ -250,8 +247,8 @@ func (b *bucket) changeManifest(change management.ManifestChange) error {
 }
 
 // keepsHistory reports whether new collections keep a history, in name.
-func (b *bucket) keepsHistory() bool {
-	return b.settings.Backend == management.Magma && b.settings.HistoryDefault && managementVersion().At(7, 2)
+func (b *bucket) keepsHistory(compat release) bool {
+	return b.settings.Backend == management.Magma && b.settings.HistoryDefault && compat >= v72
 }
 
 // durabilityLevels are the levels by the names that settings have.
@@ -268,8 +265,9 @@ func (b *bucket) apply(set management.BucketSettings) {
 	b.compression = compressionModes[set.CompressionMode]
 }
 
-// settingsOf are the settings of a bucket that options describe.
-func (b *bucketSettings) settingsOf() management.BucketSettings {
+// settingsOf are the settings of a bucket that options describe. It has views, and so is not one of magma, which
+// buckets made over HTTP are since 8.0 unless they say otherwise.
+func (b *bucketSettings) settingsOf(v management.Version) management.BucketSettings {
 	if b.full != nil {
 		return *b.full
 	}
@@ -280,7 +278,7 @@ func (b *bucketSettings) settingsOf() management.BucketSettings {
 	case kindMemcached:
 		kind = management.Memcached
 	}
-	out := management.DefaultSettings(b.name, kind, "", managementVersion())
+	out := management.DefaultSettings(b.name, kind, management.Couchstore, v)
 	out.Replicas, out.Flush = b.replicas, true
 	for name, level := range durabilityLevels {
 		if level == b.level {

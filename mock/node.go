@@ -25,9 +25,10 @@ const (
 
 // Node is one node of a cluster.
 type Node struct {
-	c     *Cluster
-	index int
-	uuid  string
+	c       *Cluster
+	index   int
+	uuid    string
+	profile *profile
 
 	// Constant once the node has started. Addresses of services that the node does not run are empty, and so are the
 	// TLS ones without TLS.
@@ -97,8 +98,9 @@ func (c *Cluster) startNode(m membership) error { return c.startNodeAs(m, nil, "
 // startNodeAs is startNode for a node with services and a server group that may differ from the options.
 func (c *Cluster) startNodeAs(m membership, runs *[serviceCount]bool, group string) error {
 	c.mu.Lock()
+	i := len(c.nodes)
 	n := &Node{
-		c: c, index: len(c.nodes), uuid: newUUID(), group: c.set.group(len(c.nodes)), member: m,
+		c: c, index: i, uuid: newUUID(), group: c.set.group(i), member: m, profile: c.profiles[c.set.releaseOf(i)],
 		conns: map[*conn]struct{}{},
 	}
 	c.mu.Unlock()

@@ -7,19 +7,19 @@ import (
 )
 
 // GET_CLUSTER_CONFIG: the selected bucket's configuration, or the cluster's when none is selected, for every account.
-// With the version that the client knows (0x1d granted) the answer is empty when there is nothing newer. Left out: the
-// privilege that a server asks for on the cluster's configuration.
+// With the version that the client knows the answer is empty when there is nothing newer; HELLO need not have granted
+// that. Left out: the privilege that a server asks for on the cluster's configuration.
 
 func getClusterConfig(rq *request) reply {
 	var known version
 	if len(rq.p.Extras) == 16 {
-		if !rq.features.Has(memd.FeatureGetClusterConfigWithVersion) {
-			return fail(memd.StatusInvalid, "Extras need the feature GetClusterConfigWithKnownVersion")
+		if !rq.has(factKnownVersion) {
+			return fail(memd.StatusInvalid, "Request must not include extras")
 		}
 		known.epoch = int64(binary.BigEndian.Uint64(rq.p.Extras))
 		known.rev = int64(binary.BigEndian.Uint64(rq.p.Extras[8:]))
 		if known.rev < 1 || known.epoch < 1 && known.epoch != -1 {
-			return fail(memd.StatusInvalid, "Epoch %d and revision %d are not a version", known.epoch, known.rev)
+			return fail(memd.StatusInvalid, "Revision number must not be less than 1")
 		}
 	}
 	c := rq.k.c

@@ -6,15 +6,18 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// GET_ERROR_MAP: version 1 or 2 of the map; a higher version asked for gets 2, version 0 does not exist.
+// GET_ERROR_MAP: version 1 or 2 of the map, or the newest that the release has; version 0 does not exist.
 
 func getErrorMap(rq *request) reply {
-	if len(rq.p.Value) != 2 {
-		return fail(memd.StatusInvalid, "GET_ERROR_MAP needs two bytes of version")
+	switch {
+	case rq.p.VBucket != 0:
+		return fail(memd.StatusInvalid, "Request vbucket id must be 0")
+	case len(rq.p.Value) != 2:
+		return fail(memd.StatusInvalid, "Request value must be of length 2")
 	}
 	c := rq.k.c
 	c.mu.Lock()
-	m := c.errorMap
+	m := rq.k.n.profile.errors
 	c.mu.Unlock()
 	switch binary.BigEndian.Uint16(rq.p.Value) {
 	case 0:

@@ -7,57 +7,64 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-// HELLO: grants features and switches their effects on from its own answer onward. A second HELLO starts from nothing.
-// The agent name is not looked at.
+// HELLO: grants the features that the node's release has and switches their effects on from its own answer onward. The
+// answer lists them in the order of their numbers. A second HELLO starts from nothing. The agent name is not looked at.
 
-// grantable are the features that have an effect here, or that are merely informational for a client.
-var grantable = []memd.Feature{
-	memd.FeatureReportUnitUsage, memd.FeatureTCPNoDelay, memd.FeatureMutationSeqno, memd.FeatureXattr,
-	memd.FeatureXError, memd.FeatureSelectBucket,
-	memd.FeatureJSON, memd.FeatureDuplex, memd.FeatureClustermapChange, memd.FeatureUnorderedExecution,
-	memd.FeatureTracing, memd.FeatureAltRequest, memd.FeatureSyncReplication, memd.FeatureCollections,
-	memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion, memd.FeatureDedupeNotMyVBucket,
-	memd.FeatureClustermapChangeBrief, memd.FeatureVAttr, memd.FeatureSubdocCreateAsDeleted,
-	memd.FeatureSubdocDocumentMacro, memd.FeatureSubdocReplaceBodyWithXattr, memd.FeatureSubdocReplicaRead,
-	memd.FeatureSubdocMultipleXattrKeys, memd.FeatureSubdocBinaryXattr, memd.FeatureSubdocReplicaReadDeleted,
-	memd.FeatureRangeScanIncludeXattr, memd.FeatureGetRandomKeyIncludeXattr, memd.FeatureSnappy,
-	memd.FeatureSnappyEverywhere,
-}
-
-// featureNeeds lists what must be asked for together (spec 01, section 7).
-var featureNeeds = []struct{ feature, needs memd.Feature }{
-	{memd.FeatureClustermapChange, memd.FeatureDuplex},
-	{memd.FeatureClustermapChangeBrief, memd.FeatureDuplex},
-	{memd.FeatureVAttr, memd.FeatureXattr},
-	{memd.FeatureSubdocDocumentMacro, memd.FeatureXattr},
-	{memd.FeatureRangeScanIncludeXattr, memd.FeatureXattr},
+// featureNeeds lists what must be asked for together. The names are a server's.
+var featureNeeds = []struct {
+	feature memd.Feature
+	needs   []memd.Feature
+	refusal string
+}{
+	{
+		memd.FeatureClustermapChange,
+		[]memd.Feature{memd.FeatureDuplex},
+		"Clustermap change notification needs Duplex",
+	},
+	{
+		memd.FeatureClustermapChangeBrief,
+		[]memd.Feature{memd.FeatureDuplex},
+		"ClustermapChangeNotificationBrief needs Duplex",
+	},
+	{memd.FeatureVAttr, []memd.Feature{memd.FeatureXattr}, "VAttr needs XATTR"},
+	{memd.FeatureSubdocDocumentMacro, []memd.Feature{memd.FeatureXattr}, "SubdocDocumentMacroSupport needs XATTR"},
+	{memd.FeatureRangeScanIncludeXattr, []memd.Feature{memd.FeatureXattr}, "RangeScanIncludeXattr needs XATTR"},
+	{
+		memd.FeatureGetRandomKeyIncludeXattr,
+		[]memd.Feature{memd.FeatureXattr, memd.FeatureJSON, memd.FeatureSnappyEverywhere},
+		"GetRandomKeyIncludeXattr needs XATTR, JSON and SnappyEverywhere",
+	},
 }
 
 func hello(rq *request) reply {
 	if len(rq.p.Value)%2 != 0 {
-		return fail(memd.StatusInvalid, "HELLO value has an odd length")
+		return fail(memd.StatusInvalid, "Request value must be of even length")
 	}
-	var asked []memd.Feature
+	var asked memd.Features
 	for v := rq.p.Value; len(v) > 0; v = v[2:] {
-		asked = append(asked, memd.Feature(binary.BigEndian.Uint16(v)))
+		asked = asked.With(memd.Feature(binary.BigEndian.Uint16(v)))
+	}
+	asked &= rq.k.n.profile.hello
+	if asked.Has(memd.FeatureTCPDelay) && asked.Has(memd.FeatureTCPNoDelay) {
+		return fail(memd.StatusInvalid, "TCPNODELAY cannot co-exist with TCPDELAY")
 	}
 	for _, d := range featureNeeds {
-		if slices.Contains(asked, d.feature) && !slices.Contains(asked, d.needs) {
-			return fail(memd.StatusInvalid, "%v needs %v", d.feature, d.needs)
+		if asked.Has(d.feature) && slices.ContainsFunc(d.needs, func(f memd.Feature) bool { return !asked.Has(f) }) {
+			return fail(memd.StatusInvalid, "%s", d.refusal)
 		}
 	}
 	c := rq.k.c
-	brief := slices.Contains(asked, memd.FeatureClustermapChangeBrief) && !c.refuses(memd.FeatureClustermapChangeBrief)
-	var granted memd.Features
+	granted := asked &^ c.refused()
+	if granted.Has(memd.FeatureClustermapChangeBrief) {
+		granted = granted.Without(memd.FeatureClustermapChange)
+	}
+	if !c.set.units {
+		granted = granted.Without(memd.FeatureReportUnitUsage)
+	}
 	var list []memd.Feature
-	for _, f := range asked {
-		switch {
-		case granted.Has(f), !slices.Contains(grantable, f), c.refuses(f):
-		case f == memd.FeatureClustermapChange && brief,
-			f == memd.FeatureReportUnitUsage && !c.set.units:
-		default:
-			granted = granted.With(f)
-			list = append(list, f)
+	for _, row := range helloRows {
+		if granted.Has(row.what) {
+			list = append(list, row.what)
 		}
 	}
 	rq.k.features.Store(uint64(granted))

@@ -3,6 +3,7 @@ package mock
 import (
 	"encoding/binary"
 
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
@@ -17,5 +18,9 @@ func runGetLocked(rq *request) reply {
 }
 
 func runUnlock(rq *request) reply {
-	return rq.runDoc(store.Op{}, func(store.Result) reply { return reply{} })
+	rep := rq.runDoc(store.Op{}, func(store.Result) reply { return reply{} })
+	if rep.status == memd.StatusNotLocked && !rq.has(factNotLocked) {
+		rep.status = memd.StatusTmpFail
+	}
+	return rep
 }

@@ -18,7 +18,7 @@ func runGetMeta(rq *request) reply {
 		case 2:
 			v2 = true
 		default:
-			return fail(memd.StatusInvalid, "Unknown version %d", rq.p.Extras[0])
+			return fail(memd.StatusInvalid, "Request extras invalid")
 		}
 	}
 	return rq.runDoc(store.Op{}, func(res store.Result) reply {

@@ -8,12 +8,9 @@ import (
 
 // NOOP, VERSION, QUIT, VERBOSITY and LIST_BUCKETS.
 
-// serverVersion is what VERSION answers; the text behind the numbers says that this is no server.
-const serverVersion = "7.6.0-0000-mock"
-
 func noop(*request) reply { return reply{} }
 
-func getVersion(*request) reply { return reply{value: []byte(serverVersion)} }
+func getVersion(rq *request) reply { return reply{value: []byte(rq.k.n.profile.release.kvVersion())} }
 
 func quit(*request) reply { return reply{closes: true} }
 

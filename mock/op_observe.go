@@ -20,7 +20,7 @@ func (rq *request) holds() bool {
 
 func observeSeqno(rq *request) reply {
 	if len(rq.p.Value) != 8 {
-		return fail(memd.StatusInvalid, "OBSERVE_SEQNO needs the id of a vbucket")
+		return fail(memd.StatusInvalid, "Request value must be of length 8")
 	}
 	rq.k.c.mu.Lock()
 	defer rq.k.c.mu.Unlock()

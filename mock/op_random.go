@@ -9,18 +9,36 @@ import (
 // GET_RANDOM_KEY: some document of a collection of which the node has the active copy, any with the same chance. The
 // answer has its key, with the collection's id before it if collections are granted.
 
+// randomExtras is what a server says of extras that do not fit what HELLO has granted.
+const randomExtras = "Extras should contain collection id (and optionally flag to request xattrs)"
+
+// checkRandom refuses extras that the release or the connection does not have.
+func (rq *request) checkRandom() reply {
+	n, collections := len(rq.p.Extras), rq.features.Has(memd.FeatureCollections)
+	xattrs := rq.has(factRandomXattrs)
+	switch {
+	case !collections && n > 0 && xattrs:
+		return fail(memd.StatusInvalid, "Extras should be empty for clients without collections support")
+	case !collections && n > 0:
+		return fail(memd.StatusInvalid, "Request must not include extras")
+	case collections && n != 4 && !xattrs:
+		return fail(memd.StatusInvalid, "Request must include extras of length 4")
+	case collections && n == 0:
+		return fail(memd.StatusInvalid, randomExtras)
+	case n == 5 && rq.p.Extras[4] != 0xff && rq.p.Extras[4] != 0:
+		return fail(memd.StatusInvalid, "Unknown flags")
+	}
+	return reply{}
+}
+
 func getRandom(rq *request) reply {
 	var cid uint32
 	collections := rq.features.Has(memd.FeatureCollections)
+	if rep := rq.checkRandom(); rep.status != memd.StatusSuccess {
+		return rep
+	}
 	if len(rq.p.Extras) >= 4 {
 		cid = binary.BigEndian.Uint32(rq.p.Extras)
-	}
-	switch {
-	case collections == (len(rq.p.Extras) == 0):
-		return fail(memd.StatusInvalid, "Extras name a collection if and only if collections are enabled for the "+
-			"connection")
-	case len(rq.p.Extras) == 5 && rq.p.Extras[4] != 0xff && rq.p.Extras[4] != 0:
-		return fail(memd.StatusInvalid, "Unknown flags")
 	}
 	xattrs := len(rq.p.Extras) == 5 && rq.p.Extras[4] == 0xff
 	c := rq.k.c

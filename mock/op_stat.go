@@ -83,7 +83,7 @@ func stat(rq *request) reply {
 func (s *stats) general([]string) bool {
 	rq := s.rq
 	s.add("pid", 1)
-	s.add("version", serverVersion)
+	s.add("version", rq.k.n.profile.release.kvVersion())
 	s.add("curr_connections", len(rq.k.n.conns))
 	if rq.b != nil {
 		items := 0

@@ -11,7 +11,7 @@ import (
 // privilege that a server wants for system attributes.
 
 func runSubdoc(rq *request) reply {
-	ps, no := subdoc.Decode(rq.p, rq.features, rq.k.c.set.maxPaths)
+	ps, no := subdoc.Decode(rq.p, rq.paths())
 	if no != nil {
 		return reply{status: no.Status, context: no.Context}
 	}

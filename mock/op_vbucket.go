@@ -49,7 +49,7 @@ func allSeqnos(rq *request) reply {
 		state = binary.BigEndian.Uint32(x)
 	}
 	if state > stateDead {
-		return fail(memd.StatusInvalid, "Unknown state %d", state)
+		return fail(memd.StatusInvalid, "Request vbucket state invalid")
 	}
 	c := rq.k.c
 	c.mu.Lock()

@@ -42,7 +42,7 @@ func runWithMeta(rq *request) reply {
 	if rq.p.Datatype&memd.DatatypeXattr != 0 {
 		var ok bool
 		if m.Xattrs, body, ok = store.ParseXattrs(body); !ok {
-			return fail(memd.StatusXattrInvalid, "Extended attributes are malformed")
+			return fail(memd.StatusXattrInvalid, "The provided xattr segment is not valid")
 		}
 	}
 	return rq.runDoc(store.Op{Value: body, Datatype: store.ValueType(body), Packed: rq.packed, Meta: m}, nil)
@@ -69,7 +69,7 @@ func runReturnMeta(rq *request) reply {
 	case returnDel:
 		op = memd.OpDelete
 	default:
-		return fail(memd.StatusInvalid, "Unknown type of mutation")
+		return fail(memd.StatusInvalid, "Invalid mode")
 	}
 	return rq.runDocAs(op, o, func(res store.Result) reply {
 		x := binary.BigEndian.AppendUint32(nil, res.Flags)

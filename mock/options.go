@@ -54,6 +54,9 @@ type settings struct {
 	userIterations            map[string]int    // of accounts with a count of their own
 	tokens                    map[string]string // a bearer token's account
 	refused                   memd.Features
+	release                   release // of nodes that have none of their own
+	nodeReleases              map[int]release
+	releaseErr                error
 	latency                   time.Duration
 	groups                    []string
 	units                     bool
@@ -61,7 +64,7 @@ type settings struct {
 	http2                     bool
 	nodeServices              map[int][serviceCount]bool
 	views                     ViewEngine
-	capabilities              map[string][]string // of the cluster
+	capabilities              map[string][]string // of services, instead of those of the release
 	firstPort                 int
 	defaultPorts              bool
 	journal                   io.Writer
@@ -213,7 +216,8 @@ func newSettings(opts []Option) (*settings, error) {
 	s := &settings{nodes: 1, replicas: -1, vbuckets: defaultVBuckets, iterations: scramIterations}
 	s.maxPaths = subdoc.MaxPaths
 	s.mechs = []string{"SCRAM-SHA512", "SCRAM-SHA256", "SCRAM-SHA1", "PLAIN"}
-	s.services, s.capabilities = allServices(), clusterCapabilities()
+	s.services, s.capabilities = allServices(), map[string][]string{}
+	s.release = releases[len(releases)-1]
 	for _, o := range opts {
 		o(s)
 	}
@@ -225,6 +229,9 @@ func newSettings(opts []Option) (*settings, error) {
 	}
 	if s.users == nil {
 		s.users = []*user{newUser(DefaultUser, DefaultPassword, nil)}
+	}
+	if s.releaseErr != nil {
+		return nil, s.releaseErr
 	}
 	if s.nodes < 1 || s.nodes > maxNodes {
 		return nil, fmt.Errorf("mock: %d nodes, want 1 to %d", s.nodes, maxNodes)

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/couchcore/couchcore/memd"
-	"github.com/couchcore/couchcore/mock/internal/management"
 )
 
 // Kinds of buckets beside the usual one, whose kind is empty.
@@ -52,16 +51,16 @@ func (s *settings) group(node int) string {
 	return s.groups[node%len(s.groups)]
 }
 
-// capabilities are what the bucket's configuration says that it can do.
-func (b *bucket) capabilities() []string {
-	if b.ephemeral {
-		return bucketCapabilities
+// capabilities are what the bucket's configuration says that it can do in a cluster of that compatibility.
+func (b *bucket) capabilities(compat release) []string {
+	names := []string{}
+	for _, row := range capabilityRows {
+		x := &row.what
+		if row.holds(compat) && !(x.disk && b.ephemeral) && (x.backend == "" || x.backend == b.settings.Backend) {
+			names = append(names, x.name)
+		}
 	}
-	own := []string{"rangeScan"}
-	if b.settings.Backend == management.Magma {
-		own = append(own, "nonDedupedHistory")
-	}
-	return append(own, bucketCapabilities...)
+	return names
 }
 
 // Ephemeral makes the bucket an ephemeral one: it says so, refuses durability levels that want a disk (0xa0), and

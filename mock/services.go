@@ -68,17 +68,21 @@ func (s *settings) runsKV() bool {
 	return false
 }
 
-// clusterCapabilities is what the query and the search service can do, unless told otherwise.
-func clusterCapabilities() map[string][]string {
-	return map[string][]string{
-		"n1ql":   {"enhancedPreparedStatements", "readFromReplica"},
-		"search": {"vectorSearch", "scopedSearchIndex"},
+// serviceCapabilities are the capabilities of services that configurations list. The caller holds the mutex.
+func (c *Cluster) serviceCapabilities() map[string][]string {
+	out, compat := map[string][]string{}, c.compat()
+	for _, row := range serviceRows {
+		if row.holds(compat) {
+			out[row.what.service] = append(out[row.what.service], row.what.name)
+		}
 	}
+	maps.Copy(out, c.capabilities)
+	return out
 }
 
-// Capabilities sets the capabilities that the configuration lists for "n1ql" or "search". Unless told these are
-// enhancedPreparedStatements and readFromReplica, and vectorSearch and scopedSearchIndex. Without
-// enhancedPreparedStatements the query service ignores auto_execute.
+// Capabilities sets the capabilities that the configuration lists for "n1ql" or "search", instead of those that the
+// oldest of the nodes' versions has, such as enhancedPreparedStatements, readFromReplica and, since 7.6, vectorSearch
+// and scopedSearchIndex. Without enhancedPreparedStatements the query service ignores auto_execute.
 func Capabilities(service string, names ...string) Option {
 	names = append([]string{}, names...)
 	return func(s *settings) { s.capabilities[service] = names }

@@ -20,8 +20,16 @@ func (h host) ServiceAddr(node int, s Service) string { return h.c.Node(node).Se
 func (h host) Capable(service, capability string) bool {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	return slices.Contains(h.c.capabilities[service], capability)
+	return slices.Contains(h.c.serviceCapabilities()[service], capability)
 }
+
+func (h host) Scans(node int, name string) (scans bool) {
+	n := h.c.Node(node)
+	h.bucket(name, func(b *bucket) { scans = n.profile.has[factSequentialScans] && !b.ephemeral && !b.memcached() })
+	return scans
+}
+
+func (h host) Reasons(node int) bool { return h.c.Node(node).profile.has[factErrorReasons] }
 
 // bucket asks something of a bucket that exists. It reports false for any other.
 func (h host) bucket(name string, f func(*bucket)) bool {

@@ -40,14 +40,17 @@ type spec struct {
 	key      presence
 	value    valueRule
 	cas      casRule
-	extras   []int // allowed lengths, nil for none
-	document bool  // the value is a document's, so the datatype may be set
-	durable  bool  // takes the durability frame
-	fleeting bool  // takes it, too, and refuses every level
-	preserve bool  // takes the preserve-TTL frame
-	reorder  bool  // may be overtaken when execution is unordered
+	extras   []int  // allowed lengths, nil for none
+	misfit   string // what a server says of another length, where that is not the usual text
+	document bool   // the value is a document's, so the datatype may be set
+	durable  bool   // takes the durability frame
+	fleeting bool   // takes it, too, and refuses every level
+	preserve bool   // takes the preserve-TTL frame
+	reorder  bool   // may be overtaken when execution is unordered
 	mutates  bool
 	meta     bool // it brings the metadata of a document
+	manifest bool // it is about collections
+	paths    bool // it is a sub-document command
 	token    bool // a success carries the mutation token
 
 	quiet       bool // silent when there is nothing to tell
@@ -71,22 +74,25 @@ var specs = [256]*spec{
 	memd.OpQuit:             {run: quit},
 	memd.OpStat:             {run: stat, key: keyAny, value: valueAny, datatypes: memd.DatatypeJSON},
 
-	memd.OpCollectionsGetManifest: {run: getManifest, bucket: true},
-	memd.OpCollectionsGetID:       {run: getCollectionID, bucket: true, key: keyAny, value: valueAny},
-	memd.OpCollectionsGetScopeID:  {run: getScopeID, bucket: true, key: keyAny, value: valueAny},
+	memd.OpCollectionsGetManifest: {run: getManifest, bucket: true, manifest: true},
+	memd.OpCollectionsGetID:       {run: getCollectionID, bucket: true, manifest: true, key: keyAny, value: valueAny},
+	memd.OpCollectionsGetScopeID:  {run: getScopeID, bucket: true, manifest: true, key: keyAny, value: valueAny},
 	memd.OpObserveSeqno:           {run: observeSeqno, bucket: true, value: valueNeeded, cas: casAny},
 	memd.OpGetFailoverLog:         {run: failoverLog, bucket: true, cas: casAny, dcp: true},
 	memd.OpObserve:                {run: observe, bucket: true, value: valueNeeded},
 	memd.OpGetVBucket:             {run: getVBucket, bucket: true, key: keyAny},
-	memd.OpGetAllVBSeqnos:         {run: allSeqnos, bucket: true, extras: []int{0, 4, 8}, reorder: true},
-	memd.OpSeqnoPersistence:       {run: seqnoPersistence, bucket: true, extras: []int{8}},
+	memd.OpGetAllVBSeqnos: {
+		run: allSeqnos, bucket: true, extras: []int{0, 4, 8}, misfit: "Request extras must be of length 0 or 4 or 8",
+		reorder: true,
+	},
+	memd.OpSeqnoPersistence: {run: seqnoPersistence, bucket: true, extras: []int{8}},
 	memd.OpRangeScanCreate: {
 		run: scanCreate, bucket: true, value: valueNeeded, datatypes: memd.DatatypeJSON,
 		reorder: true,
 	},
 	memd.OpRangeScanContinue: {run: scanContinue, bucket: true, extras: []int{28}, cas: casAny},
 	memd.OpRangeScanCancel:   {run: scanCancel, bucket: true, extras: []int{16}, cas: casAny},
-	memd.OpGetRandomKey:      {run: getRandom, bucket: true, extras: []int{0, 4, 5}},
+	memd.OpGetRandomKey:      {run: getRandom, bucket: true, extras: []int{0, 4, 5}, misfit: randomExtras},
 	memd.OpListBuckets:       {run: listBuckets, cas: casAny},
 	memd.OpVerbosity:         {run: noop, extras: []int{4}},
 
@@ -97,25 +103,30 @@ var specs = [256]*spec{
 		run: runGetEx, bucket: true, key: keyDocument, reorder: true, replicaOnly: true,
 	},
 	memd.OpEvictKey: {run: runEvict, bucket: true, key: keyDocument, reorder: true},
-	memd.OpGetKeys:  {run: getKeys, bucket: true, key: keyDocument, extras: []int{0, 4}},
+	memd.OpGetKeys: {
+		run: getKeys, bucket: true, key: keyDocument, extras: []int{0, 4},
+		misfit: "Expected 4 bytes of extras containing the number of keys to get",
+	},
 	memd.OpSetWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpAddWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpDelWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpReturnMeta: {
 		run: runReturnMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{12},
-		document: true,
-		mutates:  true, meta: true,
+		mutates: true, meta: true,
 	},
-	memd.OpGetMeta:    {run: runGetMeta, bucket: true, key: keyDocument, extras: []int{0, 1}},
+	memd.OpGetMeta: {
+		run: runGetMeta, bucket: true, key: keyDocument, extras: []int{0, 1},
+		misfit: "Request extras must be of length 0 or 1",
+	},
 	memd.OpGetReplica: {run: runGetReplica, bucket: true, key: keyDocument, reorder: true, replicaOnly: true},
 	memd.OpSet: {
 		run: runStore, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{8}, document: true,
@@ -155,14 +166,17 @@ var specs = [256]*spec{
 	memd.OpGAT: {
 		run: runTouch, bucket: true, key: keyDocument, extras: []int{4}, fleeting: true, reorder: true, mutates: true,
 	},
-	memd.OpGetLocked: {run: runGetLocked, bucket: true, key: keyDocument, extras: []int{0, 4}, reorder: true},
+	memd.OpGetLocked: {
+		run: runGetLocked, bucket: true, key: keyDocument, extras: []int{0, 4},
+		misfit: "Request extras must be of length 0 or 4", reorder: true,
+	},
 	memd.OpUnlockKey: {run: runUnlock, bucket: true, key: keyDocument, cas: casSet, reorder: true},
 
 	memd.OpSubdocGet:      pathLookup,
 	memd.OpSubdocExists:   pathLookup,
 	memd.OpSubdocGetCount: pathLookup,
 	memd.OpSubdocMultiLookup: {
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1},
 		reorder: true,
 	},
 	memd.OpSubdocDictAdd:              pathMutation,
@@ -176,7 +190,7 @@ var specs = [256]*spec{
 	memd.OpSubdocCounter:              pathMutation,
 	memd.OpSubdocReplaceBodyWithXattr: pathMutation,
 	memd.OpSubdocMultiMutation: {
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5, 8, 9},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5, 8, 9},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 }
@@ -190,11 +204,11 @@ var withMetaExtras = []int{24, 26, 28, 30}
 // Rows of the sub-document commands with one path.
 var (
 	pathLookup = &spec{
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4},
 		reorder: true,
 	}
 	pathMutation = &spec{
-		run: runSubdoc, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8, 11, 12},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8, 11, 12},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	}
 )

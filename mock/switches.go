@@ -122,11 +122,11 @@ func (c *Cluster) RefuseFeatures(fs ...memd.Feature) {
 	}
 }
 
-// refuses reports whether HELLO does not grant a feature that the node knows.
-func (c *Cluster) refuses(f memd.Feature) bool {
+// refused are the features that HELLO does not grant though the node knows them.
+func (c *Cluster) refused() memd.Features {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.set.refused.Has(f) || c.switches.refused.Has(f)
+	return c.set.refused | c.switches.refused
 }
 
 // SetCompression changes what a bucket does about compressed values from now on: "passive", "off" or "active", see

@@ -255,10 +255,10 @@ func TestNodesAndVbuckets(t *testing.T) {
 	token := c.run("kv", "upsert", "airline_10", "v", "--json").object(t)["mutation_token"].(map[string]any)
 	ok(`vbucket 9  uuid `+token["uuid"].(string)+`  persisted \d+  current 1\n`, "observe-seqno", "9", "--uuid", token["uuid"].(string))
 	ok(`(uuid 0x[0-9a-f]{16}  from seqno \d+\n)+`, "failover-log", "9")
-	ok(`.*-mock\n`, "version", "--node", "1")
+	ok(`.*-0000\n`, "version", "--node", "1")
 	ok("manifest 0x.*\n(?s).*s  scope 0x8\ns\\.c  collection 0x8\n", "get-manifest")
 	ok("scope 0x8  manifest 0x.*\n", "get-scope-id", "s")
-	ok(`(?s).*  version  .*-mock\n.*`, "stats", "--node", "0")
+	ok(`(?s).*  version  .*-0000\n.*`, "stats", "--node", "0")
 	ok(`(?s).*  version  .*`, "stats", "--vbucket", "9")
 	ok(`cas 0x[0-9a-f]{16}  rev 1  flags 0  expiry never  deleted no  raw\n`, "get-meta", "airline_10")
 

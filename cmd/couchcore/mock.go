@@ -29,6 +29,7 @@ type mockCmd struct {
 	Username         string   `default:"Administrator" help:"The administrator (default: Administrator)."`
 	Password         string   `default:"password" help:"The administrator's password (default: password)."`
 	Port             int      `help:"The first node's management port; each node takes twelve ports from there on. 0 takes free ports (default: 0)."`
+	ServerVersion    []string `placeholder:"VERSION" help:"The server version that nodes are of, as 7.6 or 7.6.2: one for all, or one for each (default: 8.0)."`
 	TLS              bool     `name:"tls" help:"Offer TLS ports too (default: no)."`
 	HarakiriMonitor  string   `placeholder:"HOST:PORT" help:"Connect there, tell the management port, obey control commands, and end when that connection ends."`
 	DefaultPorts     bool     `help:"Give the first node the ports that a server has: 8091 to 8095, 11210, and with --tls 18091 to 18095, 11207; other nodes take free ones (default: no)."`
@@ -92,6 +93,17 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	}
 	if c.TLS {
 		opts = append(opts, mock.TLS())
+	}
+	switch len(c.ServerVersion) {
+	case 0:
+	case 1:
+		opts = append(opts, mock.Version(c.ServerVersion[0]))
+	case c.Nodes:
+		for i, v := range c.ServerVersion {
+			opts = append(opts, mock.NodeVersion(i, v))
+		}
+	default:
+		return nil, nil, usagef("mock: %d times --server-version for %d nodes", len(c.ServerVersion), c.Nodes)
 	}
 	buckets := c.Bucket
 	if len(buckets) == 0 {

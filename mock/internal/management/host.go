@@ -75,10 +75,10 @@ func (r *Refusal) Error() string { return r.Text }
 type Cluster struct {
 	Name, UUID    string
 	Rev, RevEpoch int64
-	Version       Version
-	Admin         string // name of the built-in administrator
-	CA            string // certificate of the cluster's authority in PEM, empty without TLS
-	Nodes         []Node // that belong to it, in the order of their numbers
+	Version       Version // the compatibility, and what the node that answers is
+	Admin         string  // name of the built-in administrator
+	CA            string  // certificate of the cluster's authority in PEM, empty without TLS
+	Nodes         []Node  // that belong to it, in the order of their numbers
 	Buckets       []Bucket
 	Rebalanced    bool // no node waits for a rebalance
 	// Changed is closed when the cluster has another revision.
@@ -118,6 +118,7 @@ type Node struct {
 	Hostname   string // host and port of the management service
 	UUID       string
 	Group      string
+	Version    string
 	Self, Up   bool
 	Membership Membership
 	Recovery   string         // full or delta, empty without
@@ -195,7 +196,7 @@ type Design struct {
 	JSON []byte
 }
 
-// Version is the server's version.
+// Version is the server's version: what a node says of itself, and what the cluster is compatible with.
 type Version struct {
 	Text         string // such as 7.6.2-1234-enterprise
 	Major, Minor int

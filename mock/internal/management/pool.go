@@ -149,7 +149,7 @@ func (n *Node) object(s *State, c *Cluster) object {
 	out := object{
 		"clusterMembership": n.Membership, "recoveryType": recovery, "status": status, "otpNode": n.Name,
 		"hostname": n.Hostname, "configuredHostname": n.Hostname, "nodeUUID": n.UUID,
-		"clusterCompatibility": c.Version.Compat(), "version": c.Version.Text, "os": system, "cpuCount": cpuCount,
+		"clusterCompatibility": c.Version.Compat(), "version": n.Version, "os": system, "cpuCount": cpuCount,
 		"ports": n.ports(), "services": n.Services, "nodeEncryption": false,
 		"nodeEncryptionClientCertVerification": false, "addressFamily": "inet", "addressFamilyOnly": false,
 		"externalListeners": []object{{"afamily": "inet", "nodeEncryption": false}}, "serverGroup": n.Group,

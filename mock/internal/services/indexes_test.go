@@ -10,7 +10,8 @@ import (
 )
 
 func TestIndexesOfTheQueryService(t *testing.T) {
-	c := mock.Start(t, mock.Bucket("default", 8, mock.WithCollection("s", "c")), mock.Bucket("my-bucket", 8))
+	c := mock.Start(t, mock.Version("7.2"), mock.Bucket("default", 8, mock.WithCollection("s", "c")),
+		mock.Bucket("my-bucket", 8))
 	a := newAsker(t, c)
 	run := func(statement, more string) queryAnswer {
 		t.Helper()

@@ -18,6 +18,10 @@ type Host interface {
 	ServiceAddr(node int, s Service) string
 	// Capable reports whether the configuration lists a capability.
 	Capable(service, capability string) bool
+	// Scans reports whether a node's query service reads a bucket's collection without an index.
+	Scans(node int, bucket string) bool
+	// Reasons reports whether a node's query service gives reasons for errors.
+	Reasons(node int) bool
 	// BucketUUID is the uuid of a bucket, empty for one that does not exist.
 	BucketUUID(bucket string) string
 	// HasScope reports whether a bucket has a scope.

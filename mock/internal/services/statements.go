@@ -27,11 +27,13 @@ func (x *Call) execute() Answer {
 		return *failure
 	}
 	statement := rq.Statement
+	o.Scans = func(k sqlpp.Keyspace) bool { return x.s.host.Scans(rq.Node, k.Bucket) }
 	if rq.Service == Analytics {
 		if a, ok := x.analyticsStatement(); ok {
 			return a
 		}
-		o.Store, o.NoIndexes, o.NoWrites = &datasets{queryStore{x.s}}, true, true
+		o.Store, o.NoWrites = &datasets{queryStore{x.s}}, true
+		o.Scans = func(sqlpp.Keyspace) bool { return true }
 		statement = withMetadata(statement)
 	}
 	id := rq.text("txid")
@@ -53,7 +55,7 @@ func (x *Call) execute() Answer {
 		if code == sqlpp.CodeSyntax && rq.Service == Analytics {
 			code = analyticsSyntax
 		}
-		a.Errors = append(a.Errors, Error{Code: code, Message: e.Message, Reason: e.Reason})
+		a.Errors = append(a.Errors, Error{Code: code, Message: e.Message, Reason: x.reason(e)})
 	}
 	switch {
 	case res.Begin:
@@ -62,6 +64,14 @@ func (x *Call) execute() Answer {
 		x.s.endTransaction(id)
 	}
 	return a
+}
+
+// reason is the reason that an error has on nodes of that release.
+func (x *Call) reason(e *sqlpp.Error) string {
+	if !x.s.host.Reasons(x.rq.Node) {
+		return ""
+	}
+	return e.Reason
 }
 
 const analyticsSyntax = 24000

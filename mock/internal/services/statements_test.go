@@ -230,7 +230,7 @@ func TestTransactionsOverTheQueryService(t *testing.T) {
 }
 
 func TestDefinitionsAndSystemKeyspaces(t *testing.T) {
-	c := mock.Start(t)
+	c := mock.Start(t, mock.Version("7.2"))
 	a := newAsker(t, c)
 	run := func(statement, more string) queryAnswer {
 		t.Helper()

@@ -146,7 +146,11 @@ func (r *run) explainTerm(t *term, condition *expr) []any {
 		}
 		return []any{operator(name, "alias", t.alias, "on_clause", text(t.on, ""))}
 	}
-	ix, _ := r.indexFor(t, condition)
+	ix, ok := r.indexFor(t, condition)
+	if !ok {
+		ix = Index{Name: "#sequentialscan", Primary: true}
+		keyspace[len(keyspace)-1] = "sequentialscan"
+	}
 	scan := operator("IndexScan3", append([]any{"index", ix.Name}, keyspace...)...)
 	if ix.Primary {
 		scan["#operator"] = "PrimaryScan3"

@@ -109,9 +109,9 @@ func (k Keyspace) quoted() string {
 	return "`default`:`" + k.Bucket + "`.`" + k.Scope + "`.`" + k.Collection + "`"
 }
 
-// needIndex refuses a keyspace without an index that serves the condition.
+// needIndex refuses a keyspace without an index that serves the condition, unless it is scanned then.
 func (r *run) needIndex(t *term, condition *expr) {
-	if r.NoIndexes {
+	if r.Scans != nil && r.Scans(t.ks) {
 		return
 	}
 	if _, ok := r.indexFor(t, condition); !ok {

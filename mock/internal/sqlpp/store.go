@@ -81,8 +81,8 @@ type Options struct {
 	UUID           func() string
 	ReadOnly       bool
 	PreserveExpiry bool
-	NoIndexes      bool // analytics: keyspaces need no index
-	NoWrites       bool // analytics: statements only read
+	Scans          func(Keyspace) bool // the keyspace is scanned where no index serves; nil for none
+	NoWrites       bool                // analytics: statements only read
 	Txn            *Txn
 	Limits         Limits // zero for DefaultLimits
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -71,7 +72,7 @@ func PlanScan(value []byte) (p ScanPlan, wrong string) {
 	if rq.Collection != nil {
 		id, err := strconv.ParseUint(*rq.Collection, 16, 32)
 		if err != nil {
-			return p, "collection is not an id"
+			return p, "Invalid formatting of the collection field"
 		}
 		p.Collection = uint32(id)
 	}
@@ -79,17 +80,20 @@ func PlanScan(value []byte) (p ScanPlan, wrong string) {
 	case rq.Range != nil && rq.Sampling != nil:
 		return p, "range and sampling"
 	case rq.KeyOnly && rq.Xattrs:
-		return p, "include_xattrs with key_only"
+		return p, "cannot set key_only:true and include_xattrs:true"
 	case len(rq.Name) > maxScanName:
-		return p, "name is too long"
+		return p, "name exceeds 50 bytes"
 	}
 	p.KeysOnly, p.Xattrs, p.to = rq.KeyOnly, rq.Xattrs, strings.Repeat("\xff", MaxPrefixedKey) // the whole collection
 	if r := rq.Range; r != nil {
-		var ok, also bool
-		p.from, p.exclFrom, ok = scanTerm(r.Start, r.ExclStart)
-		p.to, p.exclTo, also = scanTerm(r.End, r.ExclEnd)
-		if !ok || !also {
-			return p, "range needs one start and one end in base64"
+		if p.from, p.exclFrom, wrong = scanTerm("start", r.Start, r.ExclStart); wrong == "" {
+			p.to, p.exclTo, wrong = scanTerm("end", r.End, r.ExclEnd)
+		}
+		switch {
+		case wrong != "":
+			return p, wrong
+		case len(p.from) > maxScanTerm || len(p.to) > maxScanTerm:
+			return p, fmt.Sprintf("invalid key size in range start:%d, end:%d", len(p.from), len(p.to))
 		}
 	}
 	if s := rq.Sampling; s != nil {
@@ -112,13 +116,19 @@ func PlanScan(value []byte) (p ScanPlan, wrong string) {
 	return p, ""
 }
 
-func scanTerm(incl, excl *string) (term string, excluded, ok bool) {
-	if (incl == nil) == (excl == nil) {
-		return "", false, false
+// scanTerm reads an end of a range, of the two forms that it has. The text says what is wrong with it.
+func scanTerm(name string, incl, excl *string) (term string, excluded bool, wrong string) {
+	switch {
+	case incl != nil && excl != nil:
+		return "", false, fmt.Sprintf("range included both %[1]s and excl_%[1]s", name)
+	case incl == nil && excl == nil:
+		return "", false, fmt.Sprintf("range did not include %[1]s or excl_%[1]s", name)
 	}
-	text := cmp.Or(incl, excl)
-	b, err := base64.StdEncoding.DecodeString(*text)
-	return string(b), excl != nil, err == nil && len(b) <= maxScanTerm
+	b, err := base64.StdEncoding.DecodeString(*cmp.Or(incl, excl))
+	if err != nil {
+		return "", false, name + " is not base64"
+	}
+	return string(b), excl != nil, ""
 }
 
 // holds reports whether a key is in the range of the scan.

@@ -91,13 +91,13 @@ const (
 	MacroEnd      = `}"`
 )
 
-// isMacro reports whether a value is a macro. Whether a macro of the document has a field that there is is found out
-// when it is executed.
-func isMacro(value []byte) bool {
+// isMacro reports whether a value is a macro, of a server that has those of the document or has not. Whether such a
+// macro names a field that there is is found out when it is executed.
+func isMacro(value []byte, document bool) bool {
 	text := string(value)
 	switch text {
 	case MacroCAS, MacroSeqno, MacroCRC:
 		return true
 	}
-	return strings.HasPrefix(text, MacroDocument) && strings.HasSuffix(text, MacroEnd)
+	return document && strings.HasPrefix(text, MacroDocument) && strings.HasSuffix(text, MacroEnd)
 }

@@ -10,6 +10,31 @@ import (
 // MaxPaths is how many specs a request may have unless a server is set otherwise.
 const MaxPaths = 16
 
+// Rules are what decides, beside its bytes, whether a request is in order: the connection, and the server's release.
+type Rules struct {
+	MaxPaths        int  // of one request
+	Xattrs          bool // the connection has negotiated extended attributes
+	UserFlags       bool // extras may have the document's flags
+	Binary          bool // the path flag for binary values is known
+	ManyAttributes  bool // one request may name several attributes
+	DocumentMacros  bool // macros of $document are known
+	Revive          bool // the document flag is known
+	ReplicaRead     bool // the document flag is known
+	DeletedReplicas bool // that flag goes together with AccessDeleted
+}
+
+// docFlags are the document flags that are known.
+func (u *Rules) docFlags() DocFlags {
+	known := docCreate &^ Revive
+	if u.Revive {
+		known |= Revive
+	}
+	if u.ReplicaRead {
+		known |= ReplicaRead
+	}
+	return known
+}
+
 // Request is a sub-document request.
 type Request struct {
 	Specs     []Spec
@@ -18,7 +43,8 @@ type Request struct {
 	Flags     DocFlags
 	Expiry    uint32
 	UserFlags *uint32 // the document's flags afterwards, nil for those that it has
-	features  memd.Features
+	rules     Rules
+	attribute string // the only one that is not virtual, where several are refused
 	Opaque    []byte // the request's value, for the apply log
 }
 
@@ -48,9 +74,10 @@ func refuse(s memd.Status, format string, args ...any) *Refusal {
 	return &Refusal{s, fmt.Sprintf(format, args...)}
 }
 
-// Decode reads a sub-document request whose extras have a length that its opcode allows, with so many specs at most.
-func Decode(p *memd.Packet, features memd.Features, most int) (*Request, *Refusal) {
-	rq := &Request{features: features, Opaque: p.Value}
+// Decode reads a sub-document request whose extras have a length that its opcode allows. It refuses what a server
+// refuses, in the server's order and words.
+func Decode(p *memd.Packet, rules Rules) (*Request, *Refusal) {
+	rq := &Request{rules: rules, Opaque: p.Value}
 	rq.Multi = p.Opcode == memd.OpSubdocMultiLookup || p.Opcode == memd.OpSubdocMultiMutation
 	extras := p.Extras
 	if !rq.Multi {
@@ -66,52 +93,87 @@ func Decode(p *memd.Packet, features memd.Features, most int) (*Request, *Refusa
 	if len(extras)%4 == 1 {
 		rq.Flags = DocFlags(extras[len(extras)-1])
 	}
+	if rq.Flags&^rules.docFlags() != 0 || rq.UserFlags != nil && !rules.UserFlags {
+		return rq, refuse(memd.StatusInvalid, "%s", InvalidExtras(p.Opcode, len(p.Extras)))
+	}
 	if rq.Multi {
 		rq.Mutates = p.Opcode == memd.OpSubdocMultiMutation
-		return rq, rq.decodeMulti(p, most)
+		return rq, rq.decodeMulti(p)
 	}
 	rq.Mutates = commands[p.Opcode].mutates()
 	return rq, rq.decodeSingle(p)
 }
 
+// InvalidExtras is what a server says of extras that it cannot read.
+func InvalidExtras(op memd.Opcode, length int) string {
+	switch {
+	case op == memd.OpSubdocMultiLookup, op == memd.OpSubdocMultiMutation,
+		length == 7, length == 8, length == 11, length == 12:
+		return "Request extras invalid"
+	}
+	return "Invalid extras section"
+}
+
 func (rq *Request) decodeSingle(p *memd.Packet) *Refusal {
 	n := int(binary.BigEndian.Uint16(p.Extras))
-	if n > len(p.Value) {
-		return refuse(memd.StatusInvalid, "Path is longer than the request")
+	switch {
+	case n > maxPathLen:
+		return refuse(memd.StatusInvalid, "Request path length exceeds maximum")
+	case n > len(p.Value):
+		return refuse(memd.StatusInvalid, "Path length can't exceed value")
 	}
 	rq.Specs = []Spec{{
 		Op: p.Opcode, row: commands[p.Opcode], Flags: PathFlags(p.Extras[2]), path: string(p.Value[:n]),
 		Value: p.Value[n:],
 	}}
-	if no := rq.checkDocFlags(p.CAS); no != nil {
+	s := &rq.Specs[0]
+	if no := rq.checkValue(s); no != nil {
+		return no
+	}
+	if no := rq.checkFlags(s); no != nil {
 		return no
 	}
 	if f := rq.Flags; f&CreateAsDeleted != 0 {
 		switch {
 		case f&(Upsert|Add) == 0:
-			return refuse(memd.StatusInvalid, "CreateAsDeleted needs the flag to upsert or to insert")
-		case rq.Specs[0].Flags&Xattr == 0:
-			return refuse(memd.StatusInvalid, "A deleted document has no body")
+			return refuse(memd.StatusInvalid, "CreateAsDeleted requires Mkdoc or Add")
+		case s.Flags&Xattr == 0:
+			return refuse(memd.StatusInvalid, "CreateAsDeleted does not support body path")
 		}
 	}
-	return rq.check(&rq.Specs[0])
-}
-
-// decodeMulti takes the specs of a request with several paths apart.
-func (rq *Request) decodeMulti(p *memd.Packet, most int) *Refusal {
 	if no := rq.checkDocFlags(p.CAS); no != nil {
 		return no
 	}
-	if f := rq.Flags; f&Revive != 0 && (f&AccessDeleted == 0 || f&CreateAsDeleted != 0) {
-		return refuse(memd.StatusInvalid, "Revive needs AccessDeleted and excludes CreateAsDeleted")
+	if no := rq.checkAttribute(s); no != nil {
+		return no
+	}
+	if s.path == "" && !s.row.root {
+		return refuse(memd.StatusInvalid, "Request must include path")
+	}
+	s.parts, s.Bad = parsePath(s.path)
+	return nil
+}
+
+// decodeMulti takes the specs of a request with several paths apart.
+func (rq *Request) decodeMulti(p *memd.Packet) *Refusal {
+	if no := rq.checkDocFlags(p.CAS); no != nil {
+		return no
+	}
+	if f := rq.Flags; f&Revive != 0 {
+		switch {
+		case f&AccessDeleted == 0:
+			return refuse(memd.StatusInvalid, "ReviveDocument can't be used without AccessDeleted")
+		case f&CreateAsDeleted != 0:
+			return refuse(memd.StatusInvalid, "ReviveDocument can't be used with CreateAsDeleted")
+		}
 	}
 	removed, bodies := false, 0
 	for b := p.Value; len(b) > 0; {
 		switch {
-		case len(rq.Specs) == most:
-			return refuse(memd.StatusSubdocInvalidCombo, "More than %d paths", most)
+		case len(rq.Specs) == rq.rules.MaxPaths:
+			return refuse(memd.StatusSubdocInvalidCombo, "Request must contain at most %d paths", rq.rules.MaxPaths)
 		case removed:
-			return refuse(memd.StatusSubdocInvalidCombo, "The document is removed and changed")
+			return refuse(memd.StatusSubdocInvalidCombo, "%s", badCombination)
 		}
 		s, tail, no := rq.nextSpec(b)
 		if no != nil {
@@ -124,24 +186,26 @@ func (rq *Request) decodeMulti(p *memd.Packet, most int) *Refusal {
 			bodies++
 		}
 		if removed = s.Op == memd.OpDelete; removed && bodies > 1 {
-			return refuse(memd.StatusSubdocInvalidCombo, "The document is changed and removed")
+			return refuse(memd.StatusSubdocInvalidCombo, "%s", badCombination)
 		}
 		b, rq.Specs = tail, append(rq.Specs, s)
 	}
 	if len(rq.Specs) == 0 {
-		return refuse(memd.StatusSubdocInvalidCombo, "No paths")
+		return refuse(memd.StatusSubdocInvalidCombo, "Request must contain at least one path")
 	}
 	return nil
 }
 
+const badCombination = "Request contains an invalid combination of commands"
+
 // nextSpec takes the first spec off b.
 func (rq *Request) nextSpec(b []byte) (s Spec, tail []byte, no *Refusal) {
-	head := 4
+	head, kind, what := 4, "lookup", "path"
 	if rq.Mutates {
-		head = 8
+		head, kind, what = 8, "mutation", "path and value"
 	}
 	if len(b) < head {
-		return s, nil, refuse(memd.StatusInvalid, "Spec %d is cut off", len(rq.Specs))
+		return s, nil, refuse(memd.StatusInvalid, "Multi %s spec truncated", kind)
 	}
 	s = Spec{Op: memd.Opcode(b[0]), row: commands[memd.Opcode(b[0])], Flags: PathFlags(b[1])}
 	n, v := uint64(binary.BigEndian.Uint16(b[2:])), uint64(0)
@@ -151,72 +215,117 @@ func (rq *Request) nextSpec(b []byte) (s Spec, tail []byte, no *Refusal) {
 	b = b[head:]
 	switch {
 	case n+v > uint64(len(b)):
-		return s, nil, refuse(memd.StatusInvalid, "Spec %d is longer than the request", len(rq.Specs))
-	case s.row == nil || s.row.mutates() != rq.Mutates:
-		return s, nil, refuse(memd.StatusSubdocInvalidCombo, "%v is not a command of such a request", s.Op)
+		return s, nil, refuse(memd.StatusInvalid, "Multi %s %s truncated", kind, what)
+	case s.row == nil:
+		return s, nil, refuse(memd.StatusSubdocInvalidCombo, "Subdoc and MCBP command must not both be invalid")
+	case s.row.mutates() != rq.Mutates:
+		return s, nil, refuse(memd.StatusSubdocInvalidCombo, "Mutation opcodes only permitted for mutation commands")
 	}
 	s.path, s.Value = string(b[:n]), b[n:n+v]
-	return s, b[n+v:], rq.check(&s)
+	return s, b[n+v:], rq.checkSpec(&s)
 }
 
 // checkDocFlags refuses flags of the document that do not go together.
 func (rq *Request) checkDocFlags(cas uint64) *Refusal {
 	switch f := rq.Flags; {
-	case f&^(docCreate|ReplicaRead) != 0:
-		return refuse(memd.StatusInvalid, "Unknown document flags 0x%02x", uint8(f))
-	case f&Upsert != 0 && f&Add != 0:
-		return refuse(memd.StatusInvalid, "Flags to upsert and to insert the document")
+	case f&ReplicaRead != 0 && f&AccessDeleted != 0 && !rq.rules.DeletedReplicas:
+		return refuse(memd.StatusInvalid, "Can't access deleted documents on replicas")
 	case f&Add != 0 && cas != 0:
-		return refuse(memd.StatusInvalid, "CAS given for a document that must not exist")
+		return refuse(memd.StatusInvalid, "Request with add flag must have CAS 0")
+	case f&Upsert != 0 && f&Add != 0:
+		return refuse(memd.StatusInvalid, "Request must not contain both add and mkdoc flags")
 	}
 	return nil
 }
 
-// check refuses a spec that is not in order, whatever the document is, and parses its path.
-func (rq *Request) check(s *Spec) *Refusal {
-	r, f := s.row, s.Flags
+// checkSpec refuses a spec of several that is not in order, whatever the document is, and parses its path.
+func (rq *Request) checkSpec(s *Spec) *Refusal {
+	if no := rq.checkFlags(s); no != nil {
+		return no
+	}
 	switch {
-	case f&^r.flags != 0:
-		return refuse(memd.StatusInvalid, "Path flags 0x%02x are not allowed for %v", uint8(f), s.Op)
-	case r.xattr && f&Xattr == 0:
-		return refuse(memd.StatusInvalid, "%v needs an extended attribute", s.Op)
-	case rq.Flags&^r.docs != 0:
-		return refuse(memd.StatusInvalid, "Document flags 0x%02x are not allowed for %v", uint8(rq.Flags), s.Op)
 	case len(s.path) > maxPathLen:
-		return refuse(memd.StatusInvalid, "Path is longer than %d bytes", maxPathLen)
-	case s.path != "" && r.whole:
-		return refuse(memd.StatusInvalid, "Path has %d bytes", len(s.path))
-	case f&(Macros|Binary) != 0 && f&Xattr == 0, f&Macros != 0 && f&Binary != 0:
-		return refuse(memd.StatusSubdocXattrInvalidFlagCombo, "Path flags 0x%02x do not go together", uint8(f))
+		return refuse(memd.StatusInvalid, "Request path length exceeds maximum")
+	case s.path != "" && s.row.whole:
+		return refuse(memd.StatusInvalid, "Request must not include path for wholedoc operations")
 	}
-	if f&Xattr != 0 {
-		if no := rq.checkAttribute(s); no != nil {
-			return no
-		}
+	if no := rq.checkAttribute(s); no != nil {
+		return no
 	}
-	switch {
-	case s.path == "" && !r.root:
-		return refuse(memd.StatusInvalid, "Path has no bytes")
-	case r.value != (len(s.Value) > 0):
-		return refuse(memd.StatusInvalid, "Value has %d bytes", len(s.Value))
+	if s.path == "" && !s.row.root {
+		return refuse(memd.StatusInvalid, "Request must include path")
+	}
+	if no := rq.checkValue(s); no != nil {
+		return no
 	}
 	s.parts, s.Bad = parsePath(s.path)
 	return nil
 }
 
-// checkAttribute refuses what is wrong with an xattr path. A server gives a context for some of that only.
-func (rq *Request) checkAttribute(s *Spec) *Refusal {
+// checkFlags refuses flags that the command does not take.
+func (rq *Request) checkFlags(s *Spec) *Refusal {
+	allowed := s.row.flags
+	if !rq.rules.Binary {
+		allowed &^= Binary
+	}
 	switch {
-	case !rq.features.Has(memd.FeatureXattr):
+	case s.Flags&^allowed != 0:
+		return refuse(memd.StatusInvalid, "Request flags invalid")
+	case s.row.xattr && s.Flags&Xattr == 0:
+		return refuse(memd.StatusInvalid, "Request missing mandatory flags")
+	case rq.Flags&^s.row.docs != 0:
+		return refuse(memd.StatusInvalid, "Request document flags invalid")
+	}
+	return nil
+}
+
+func (rq *Request) checkValue(s *Spec) *Refusal {
+	switch {
+	case s.row.value && len(s.Value) == 0:
+		return refuse(memd.StatusInvalid, "Request must include value")
+	case !s.row.value && len(s.Value) > 0:
+		return refuse(memd.StatusInvalid, "Request must not include value")
+	}
+	return nil
+}
+
+// checkAttribute refuses what is wrong with an xattr path, and flags that only such a path has. A server gives a
+// context for some of that only.
+func (rq *Request) checkAttribute(s *Spec) *Refusal {
+	f := s.Flags
+	switch {
+	case f&Xattr == 0 && f&Macros != 0:
+		return refuse(memd.StatusSubdocXattrInvalidFlagCombo, "EXPAND_MACROS flag requires XATTR flag to be set")
+	case f&Xattr == 0 && f&Binary != 0:
+		return refuse(memd.StatusSubdocXattrInvalidFlagCombo, "BINARY_VALUE flag requires XATTR flag to be set")
+	case f&Xattr == 0:
+		return nil
+	case f&Macros != 0 && f&Binary != 0:
+		return refuse(memd.StatusSubdocXattrInvalidFlagCombo, "BINARY_VALUE can't be used together with EXPAND_MACROS")
+	case !rq.rules.Xattrs:
 		return refuse(memd.StatusNotSupported, "Connection not XATTR enabled")
 	case !validAttribute(s.path):
 		return refuse(memd.StatusXattrInvalid, "Request XATTR key invalid")
 	case s.path[0] == '$' && rq.Mutates:
 		return &Refusal{Status: memd.StatusSubdocXattrCantModifyVattr}
-	case !validBinary(string(s.Value)):
+	case !rq.alone(s):
+		return &Refusal{Status: memd.StatusSubdocXattrInvalidKeyCombo}
+	case rq.rules.Binary && !validBinary(string(s.Value)):
 		return refuse(memd.StatusXattrInvalid, "Incorrectly encoded binary value")
-	case s.Flags&Macros != 0 && !isMacro(s.Value):
+	case f&Macros != 0 && !isMacro(s.Value, rq.rules.DocumentMacros):
 		return &Refusal{Status: memd.StatusSubdocXattrUnknownMacro}
 	}
 	return nil
+}
+
+// alone reports whether the attribute may stand beside those before it.
+func (rq *Request) alone(s *Spec) bool {
+	name := s.Attribute()
+	if rq.rules.ManyAttributes || name[0] == '$' {
+		return true
+	}
+	if rq.attribute == "" {
+		rq.attribute = name
+	}
+	return rq.attribute == name
 }

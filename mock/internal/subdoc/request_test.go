@@ -10,7 +10,11 @@ import (
 	"github.com/couchcore/couchcore/memd"
 )
 
-var withXattrs = memd.Features(0).With(memd.FeatureXattr)
+// newest are the rules of the newest release on a connection with attributes.
+var newest = Rules{
+	MaxPaths: MaxPaths, Xattrs: true, UserFlags: true, Binary: true, ManyAttributes: true, DocumentMacros: true,
+	Revive: true, ReplicaRead: true, DeletedReplicas: true,
+}
 
 // lookup is the spec of a lookup as it is sent.
 func lookup(op memd.Opcode, flags PathFlags, path string) []byte {
@@ -21,7 +25,7 @@ func TestDecodeReadsEveryPart(t *testing.T) {
 	rq, no := Decode(&memd.Packet{
 		Opcode: memd.OpSubdocDictUpsert, Extras: []byte{0, 1, byte(Mkdir), 0, 0, 0, 9, byte(Upsert)},
 		Value: []byte("a1"),
-	}, 0, MaxPaths)
+	}, newest)
 	require.Nil(t, no)
 	require.True(t, rq.Mutates)
 	require.False(t, rq.Multi)
@@ -37,7 +41,7 @@ func TestDecodeReadsEveryPart(t *testing.T) {
 		Opcode: memd.OpSubdocMultiLookup, Extras: []byte{byte(AccessDeleted)},
 		Value: slices.Concat(lookup(memd.OpSubdocExists, Xattr, "_x.y"), lookup(memd.OpSubdocGet, 0, "a["),
 			lookup(memd.OpGet, 0, "")),
-	}, withXattrs, MaxPaths)
+	}, newest)
 	require.Nil(t, no)
 	require.True(t, rq.Multi)
 	require.Equal(t, AccessDeleted, rq.Flags)
@@ -98,12 +102,14 @@ func TestDecodeRefuses(t *testing.T) {
 		},
 		"an unknown macro": {memd.OpSubdocDictAdd, []byte{0, 1, byte(Macros | Xattr)}, []byte(`a"${x}"`), memd.StatusSubdocXattrUnknownMacro},
 	} {
-		_, no := Decode(&memd.Packet{Opcode: c.op, Extras: c.extras, Value: c.value}, withXattrs, MaxPaths)
+		_, no := Decode(&memd.Packet{Opcode: c.op, Extras: c.extras, Value: c.value}, newest)
 		require.NotNil(t, no, name)
 		require.Equal(t, c.st, no.Status, name)
 	}
 	withXattr := &memd.Packet{Opcode: memd.OpSubdocMultiLookup, Value: lookup(memd.OpSubdocGet, Xattr, "x")}
-	_, no := Decode(withXattr, 0, MaxPaths)
+	without := newest
+	without.Xattrs = false
+	_, no := Decode(withXattr, without)
 	require.Equal(t, memd.StatusNotSupported, no.Status, "the feature")
 }
 
@@ -119,7 +125,7 @@ func FuzzDecode(f *testing.F) {
 		if !multi && (p.Opcode < memd.OpSubdocGet || commands[p.Opcode] == nil || len(extras) < 3) {
 			return
 		}
-		rq, no := Decode(p, withXattrs, MaxPaths)
+		rq, no := Decode(p, newest)
 		if no != nil {
 			require.NotEqual(t, memd.StatusSuccess, no.Status)
 			return
