@@ -130,6 +130,9 @@ var features = []memd.Feature{
 func (c *Cluster) wanted() []memd.Feature {
 	off := map[memd.Feature]bool{
 		memd.FeatureSnappy: c.cfg.KV.Compression.Off, memd.FeatureSnappyEverywhere: c.cfg.KV.Compression.Off,
+		// A server refuses a HELLO with this one and without SnappyEverywhere (kv_engine, hello_packet_executor.cc).
+		memd.FeatureGetRandomKeyIncludeXattr: c.cfg.KV.Compression.Off,
+
 		memd.FeatureDuplex: c.cfg.Maps.NoNotifications, memd.FeatureClustermapChange: c.cfg.Maps.NoNotifications,
 		memd.FeatureClustermapChangeBrief: c.cfg.Maps.NoNotifications,
 		memd.FeatureMutationSeqno:         c.cfg.KV.NoMutationTokens,

@@ -71,15 +71,30 @@ var errorRows = []row[errorRow]{
 	{errorRow{0x88, "invalid-input", "No such collection", ""}, always, 0},
 	{errorRow{0x89, "retry-later", "There is no manifest of collections yet", ""}, always, 0},
 	{errorRow{0x8a, "invalid-input", "The manifest cannot be applied", ""}, always, 0},
-	{errorRow{0x8b, "retry-later", "The manifest is newer than this one", "COLLECTIONS_MANIFEST_IS_AHEAD"}, always, v70},
+	{
+		errorRow{0x8b, "retry-later", "The manifest is newer than this one", "COLLECTIONS_MANIFEST_IS_AHEAD"},
+		always, v70,
+	},
 	{errorRow{0x8c, "invalid-input", "No such scope", ""}, always, 0},
 	{errorRow{0x8d, "invalid-input", "The stream id is invalid", "DCP stream-ID invalid"}, always, 0},
 	{errorRow{0xa0, "invalid-input", "The durability level is unknown", "DurabilityInvalidLevel"}, always, 0},
-	{errorRow{0xa1, "item-only retry-later", "The durability level cannot be reached", "DurabilityImpossible"}, always, v70},
-	{errorRow{0xa1, "item-only invalid-input", "The durability level cannot be reached", "DurabilityImpossible"}, v70, 0},
-	{errorRow{0xa2, "item-only retry-later", "A durable write of the item is under way", "SyncWriteInProgress"}, always, 0},
+	{
+		errorRow{0xa1, "item-only retry-later", "The durability level cannot be reached", "DurabilityImpossible"},
+		always, v70,
+	},
+	{
+		errorRow{0xa1, "item-only invalid-input", "The durability level cannot be reached", "DurabilityImpossible"},
+		v70, 0,
+	},
+	{
+		errorRow{0xa2, "item-only retry-later", "A durable write of the item is under way", "SyncWriteInProgress"},
+		always, 0,
+	},
 	{errorRow{0xa3, "item-only", "The durable write may have been lost", "SyncWriteAmbiguous"}, always, 0},
-	{errorRow{0xa4, "item-only retry-later", "A durable write of the item is being repeated", "SyncWriteReCommitInProgress"}, always, 0},
+	{
+		errorRow{0xa4, "item-only retry-later", "A durable write is being repeated", "SyncWriteReCommitInProgress"},
+		always, 0,
+	},
 	{errorRow{0xa5, "success", "The scan was cancelled", "RangeScanCancelled"}, v76, 0},
 	{errorRow{0xa6, "success", "The scan has more to give", "RangeScanMore"}, v76, 0},
 	{errorRow{0xa7, "success", "The scan is complete", "RangeScanComplete"}, v76, 0},
@@ -103,7 +118,10 @@ var errorRows = []row[errorRow]{
 	{errorRow{0xd0, "subdoc invalid-input", "The macro is unknown", ""}, always, 0},
 	{errorRow{0xd1, "subdoc invalid-input", "The virtual attribute is unknown", ""}, always, 0},
 	{errorRow{0xd2, "subdoc invalid-input", "The virtual attribute cannot be changed", ""}, always, 0},
-	{errorRow{0xd3, "item-deleted subdoc special-handling", "Some of the paths failed on a deleted document", ""}, always, 0},
+	{
+		errorRow{0xd3, "item-deleted subdoc special-handling", "Some of the paths failed on a deleted document", ""},
+		always, 0,
+	},
 	{errorRow{0xd4, "subdoc invalid-input", "Attributes must come first", ""}, always, 0},
 	{errorRow{0xd5, "subdoc invalid-input", "The macro of the virtual attribute is unknown", ""}, v70, 0},
 	{errorRow{0xd6, "subdoc item-only", "The document is not deleted", ""}, v70, 0},
@@ -128,7 +146,9 @@ type errorEntryJSON struct {
 }
 
 // errorMapRevisions are the revisions of the map: of version 1 until 7.1, then of version 2.
-var errorMapRevisions = []row[int]{{2, always, v70}, {4, v70, v71}, {1, v71, v76}, {4, v76, v762}, {5, v762, v80}, {6, v80, 0}}
+var errorMapRevisions = []row[int]{
+	{2, always, v70}, {4, v70, v71}, {1, v71, v76}, {4, v76, v762}, {5, v762, v80}, {6, v80, 0},
+}
 
 // revisionsOfV1 is how much higher the revision of a version 1 is that was made of a version 2.
 const revisionsOfV1 = 4

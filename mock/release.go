@@ -23,12 +23,6 @@ func (r release) line() release { return r &^ 0xffff }
 
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r.major(), r.minor(), r.patch()) }
 
-// compatText is the release as cluster compatibility is written.
-func (r release) compatText() string { return fmt.Sprintf("%d.%d", r.major(), r.minor()) }
-
-// compatNumber is the release as nodes state their cluster compatibility.
-func (r release) compatNumber() int { return int(r.major()<<16 | r.minor()) }
-
 // kvVersion is what the KV command VERSION answers. The build number says that this is no server.
 func (r release) kvVersion() string { return r.String() + "-0000" }
 
@@ -60,7 +54,7 @@ func parseRelease(text string) (release, error) {
 	}
 	var known []string
 	for _, newest := range releases {
-		known = append(known, newest.compatText()+" to "+newest.String())
+		known = append(known, newest.line().String()+" to "+newest.String())
 	}
 	return 0, fmt.Errorf("mock: server version %q is not known, want one of %s", text, strings.Join(known, ", "))
 }

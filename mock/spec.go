@@ -108,15 +108,18 @@ var specs = [256]*spec{
 		misfit: "Expected 4 bytes of extras containing the number of keys to get",
 	},
 	memd.OpSetWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		misfit:    "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpAddWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		misfit:    "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpDelWithMeta: {
-		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras, misfit: "Request extras invalid",
+		run: runWithMeta, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: withMetaExtras,
+		misfit:    "Request extras invalid",
 		datatypes: allTypes, mutates: true, meta: true, token: true,
 	},
 	memd.OpReturnMeta: {
@@ -190,7 +193,8 @@ var specs = [256]*spec{
 	memd.OpSubdocCounter:              pathMutation,
 	memd.OpSubdocReplaceBodyWithXattr: pathMutation,
 	memd.OpSubdocMultiMutation: {
-		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{0, 1, 4, 5, 8, 9},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny,
+		extras:  []int{0, 1, 4, 5, 8, 9},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	},
 }
@@ -208,7 +212,8 @@ var (
 		reorder: true,
 	}
 	pathMutation = &spec{
-		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny, extras: []int{3, 4, 7, 8, 11, 12},
+		run: runSubdoc, paths: true, bucket: true, key: keyDocument, value: valueAny, cas: casAny,
+		extras:  []int{3, 4, 7, 8, 11, 12},
 		durable: true, preserve: true, reorder: true, mutates: true, token: true,
 	}
 )

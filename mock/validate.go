@@ -75,7 +75,8 @@ func (rq *request) execute() (rep reply, wait func() (reply, bool)) {
 	if sp.bucket && rq.b == nil {
 		return fail(memd.StatusNoBucket, "No bucket selected"), nil
 	}
-	if sp.manifest && !rq.has(factCollections) || sp.bucket && rq.b.unknows(rq.p.Opcode) || rq.level > 0 && rq.b.memcached() {
+	if sp.manifest && !rq.has(factCollections) || sp.bucket && rq.b.unknows(rq.p.Opcode) ||
+		rq.level > 0 && rq.b.memcached() {
 		return reply{status: memd.StatusNotSupported}, nil
 	}
 	if sp.dcp && rq.features.Has(memd.FeatureUnorderedExecution) {

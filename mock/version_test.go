@@ -40,11 +40,14 @@ var versions = []versionFacts{
 	{"7.0", "7.0.5", hello66 + " 12 14 15 16 17 18 19", [3]int{1, 4, 61}, "revEpoch", capable, query},
 	{
 		"7.1", "7.1.6", hello66 + " 12 14 15 16 17 18 19",
-		[3]int{2, 1, 66}, "bucketType revEpoch storageBackend", capable + " subdoc.ReviveDocument", query,
+		[3]int{2, 1, 66},
+		"bucketType revEpoch storageBackend",
+		capable + " subdoc.ReviveDocument", query,
 	},
 	{
 		"7.2", "7.2.9", hello66 + " 12 14 15 16 17 18 19",
-		[3]int{2, 1, 66}, "bucketType revEpoch storageBackend",
+		[3]int{2, 1, 66},
+		"bucketType revEpoch storageBackend",
 		capable + " dcp.IgnorePurgedTombstones subdoc.ReviveDocument", query,
 	},
 	{
@@ -209,7 +212,8 @@ func TestVersionsThatAreNotKnown(t *testing.T) {
 // TestNodesOfSeveralVersions is a cluster in the middle of an upgrade: each node is of its version, and the cluster can
 // do what the oldest member can, until that has left.
 func TestNodesOfSeveralVersions(t *testing.T) {
-	c := mock.Start(t, mock.Nodes(2), mock.NodeVersion(1, "7.2"), mock.NodeVersion(2, "7.6.0"), mock.Bucket("default", 8))
+	c := mock.Start(t, mock.Nodes(2), mock.NodeVersion(1, "7.2"), mock.NodeVersion(2, "7.6.0"),
+		mock.Bucket("default", 8))
 	require.Equal(t, versions[6].hello, granted(loginAt(t, c, 0)))
 	require.Equal(t, versions[3].hello, granted(loginAt(t, c, 1)))
 	check := func(node int, fields, capable versionFacts) {

@@ -52,3 +52,17 @@ func onVersion(t *testing.T, b *core.Bucket, version string) {
 		require.NoError(t, err)
 	}
 }
+
+// A server 8.0 refuses a HELLO that asks for random documents with attributes and not for compression.
+func TestCompressionOffOnServersOfEveryVersion_D171(t *testing.T) {
+	for _, version := range []string{"6.6", "7.0", "7.1", "7.2", "7.6", "8.0"} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := openMock(t, mock.Start(t, mock.Version(version), mock.Virtual()), func(c *core.Config) {
+					c.KV.Compression.Off, c.Maps.NoNotifications = true, true
+				})
+				require.NoError(t, upsert(t, b))
+			})
+		})
+	}
+}

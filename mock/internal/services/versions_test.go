@@ -15,7 +15,10 @@ func TestQueriesOfVersions(t *testing.T) {
 	for version, want := range map[string]struct {
 		code   int
 		reason bool
-	}{"6.6": {4000, false}, "7.0": {4000, false}, "7.1": {4000, true}, "7.2": {4000, true}, "7.6": {0, true}, "8.0": {0, true}} {
+	}{
+		"6.6": {4000, false}, "7.0": {4000, false}, "7.1": {4000, true}, "7.2": {4000, true}, "7.6": {0, true},
+		"8.0": {0, true},
+	} {
 		t.Run(version, func(t *testing.T) {
 			c := mock.Start(t, mock.Version(version), mock.Bucket("default", 8), mock.Bucket("e", 8, mock.Ephemeral()))
 			a := newAsker(t, c)
