@@ -203,7 +203,7 @@ func newErrorMap(text []byte) *errorMap {
 
 // SetErrorMap replaces the error map that nodes hand out: version 2 as given, version 1 without the attributes that it
 // does not have. A text that is no error map is handed out unchanged, to show how a client takes it. Connections ask
-// for the map once, when they begin.
+// for the map once, when they begin; a client keeps the map with the highest revision, and a server's is below 10.
 func (c *Cluster) SetErrorMap(text []byte) {
 	m := newErrorMap(append([]byte(nil), text...))
 	c.mu.Lock()

@@ -52,14 +52,18 @@ var versions = []versionFacts{
 	},
 	{
 		"7.6.0", "7.6.0", hello76 + " 16" + since76,
-		[3]int{2, 4, 79}, "bucketType numVBuckets revEpoch storageBackend", newer, query6,
+		[3]int{2, 4, 79},
+		"bucketType numVBuckets revEpoch storageBackend",
+		newer, query6,
 	},
 	{
-		"7.6", "7.6.8", hello76 + " 16" + since76 + " 21", [3]int{2, 5, 80},
+		"7.6", "7.6.8", hello76 + " 16" + since76 + " 21",
+		[3]int{2, 5, 80},
 		"bucketType clusterName clusterUUID numVBuckets revEpoch serverGroup storageBackend", newer, query6,
 	},
 	{
-		"8.0", "8.0.1", hello76 + since76 + " 21 22 23 24", [3]int{2, 6, 83},
+		"8.0", "8.0.1", hello76 + since76 + " 21 22 23 24",
+		[3]int{2, 6, 83},
 		"bucketType clusterName clusterUUID nodeUUID numVBuckets prod prodName revEpoch serverGroup storageBackend",
 		newer + " subdoc.AccessDeleted subdoc.BinaryXattr", query6,
 	},

@@ -46,7 +46,7 @@ func TestTheStatusesOfTheRFCHaveTheirReasons(t *testing.T) {
 // ends with a result, ends with an error after one request, or is sent again for a reason. Nothing else happens to it.
 func TestEveryResponseIsPermanentRetryableOrTheApplications(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		w.m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{}}`))
+		w.m.SetErrorMap([]byte(`{"version":2,"revision":99,"errors":{}}`))
 		w.m.DisconnectAll()
 		time.Sleep(time.Second)
 		for st := range 1 << 9 {
@@ -75,7 +75,7 @@ func TestEveryResponseIsPermanentRetryableOrTheApplications(t *testing.T) {
 func withErrorMap(t *testing.T, attrs, more string, f func(t *testing.T, w *world)) {
 	t.Helper()
 	virtual(t, func(t *testing.T, w *world) {
-		w.m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{"7ff1":{"name":"NEW","desc":"new","attrs":[` + attrs + `]` + more + `}}}`))
+		w.m.SetErrorMap([]byte(`{"version":2,"revision":99,"errors":{"7ff1":{"name":"NEW","desc":"new","attrs":[` + attrs + `]` + more + `}}}`))
 		w.m.DisconnectAll()
 		time.Sleep(time.Second)
 		require.NoError(t, w.b.WaitReady(within(t, 10*time.Second)))
@@ -120,7 +120,7 @@ func TestRetryNowAndRetryLaterOfTheErrorMapAreAReason(t *testing.T) {
 // TestTheErrorMapIsConsultedOnlyForUnknownCodes: a code with a meaning of its own keeps it, whatever a map says.
 func TestTheErrorMapIsConsultedOnlyForUnknownCodes(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
-		w.m.SetErrorMap([]byte(`{"version":2,"revision":1,"errors":{"6":{"name":"DELTA","desc":"d","attrs":["retry-now"]},
+		w.m.SetErrorMap([]byte(`{"version":2,"revision":99,"errors":{"6":{"name":"DELTA","desc":"d","attrs":["retry-now"]},
 			"86":{"name":"TMPFAIL","desc":"d","attrs":["no-retry"]}}}`))
 		w.m.DisconnectAll()
 		time.Sleep(time.Second)
