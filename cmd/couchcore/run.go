@@ -29,7 +29,7 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version of this command and of Go."`
 
 	Demo      demoCmd        `cmd:"" group:"See it work" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
-	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster until it is interrupted."`
+	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster for tests; see docs/testing.md."`
 	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
 	Query     queryCmd       `cmd:"" group:"Data" help:"Run a statement: rows to standard output, metadata to standard error."`
 	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement of the analytics service."`

@@ -2,11 +2,13 @@ package control_test
 
 import (
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -347,6 +349,54 @@ func TestErrorsNameFieldAndLimit(t *testing.T) {
 			require.Equal(t, row.limit, e["limit"], "%v", e)
 		}
 	}
+}
+
+// Random requests are answered, with JSON, and nothing of the mock breaks.
+func TestRandomRequests(t *testing.T) {
+	c := start(t, mock.Nodes(2), mock.VBuckets(4))
+	doc := c.ok("GET", "/openapi.json", nil)
+	random := rand.New(rand.NewPCG(1, 2))
+	var paths [][2]string
+	for path, methods := range doc["paths"].(map[string]any) {
+		for method := range methods.(map[string]any) {
+			paths = append(paths, [2]string{strings.ToUpper(method), path})
+		}
+	}
+	slices.SortFunc(paths, func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) })
+	names := []string{
+		"match", "fault", "faults", "answers", "name", "buckets", "documents", "key", "nodes", "do", "collection",
+		"path", "statements", "code", "config", "names", "scope", "advance_ms", "rows", "json_patch", "op",
+		"rewrite_answer",
+	}
+	values := []any{
+		nil, true, 0, -1, 1e300, "", "default", "GET", "\x00", []any{}, body{}, []any{"a", 1}, []any{body{}},
+	}
+	var object func(depth int) body
+	object = func(depth int) body {
+		out := body{}
+		for range random.IntN(4) {
+			v := values[random.IntN(len(values))]
+			if depth > 0 && random.IntN(2) == 0 {
+				v = object(depth - 1)
+			}
+			out[names[random.IntN(len(names))]] = v
+		}
+		return out
+	}
+	ids := []string{"0", "1", "-1", "default", "i1", "%00", "x"}
+	for range 1000 {
+		p := paths[random.IntN(len(paths))]
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(p[1], func(string) string {
+			return ids[random.IntN(len(ids))]
+		})
+		if regexp.MustCompile("/(remove|failover|kill)$").MatchString(path) {
+			continue // the cluster is to stay
+		}
+		status, _ := c.do(p[0], path, object(3))
+		require.Less(t, status, 500, "%v", path)
+	}
+	c.ok("POST", "/v1/reset", nil)
+	c.ok("GET", "/v1/cluster", nil)
 }
 
 // Pages of foreign sites, and names that point to this host, are refused.

@@ -33,21 +33,25 @@ func decodeJSON(text []byte) (any, error) {
 	return v, nil
 }
 
+// maxCopied is how many bytes the operations of one patch may copy: a copy of a whole document into itself doubles it.
+const maxCopied = 64 << 20
+
 // patch applies operations to a JSON text. It fails, and changes nothing, when one of them cannot be applied.
 func patch(text []byte, ops []PatchOp) ([]byte, error) {
 	doc, err := decodeJSON(text)
 	if err != nil {
 		return nil, err
 	}
+	left := maxCopied
 	for i := range ops {
-		if doc, err = ops[i].apply(doc); err != nil {
+		if doc, err = ops[i].apply(doc, &left); err != nil {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 	}
 	return json.Marshal(doc)
 }
 
-func (o *PatchOp) apply(doc any) (any, error) {
+func (o *PatchOp) apply(doc any, left *int) (any, error) {
 	path, err := pointer(o.Path)
 	if err != nil {
 		return nil, err
@@ -70,7 +74,10 @@ func (o *PatchOp) apply(doc any) (any, error) {
 				return nil, err
 			}
 		}
-		return add(doc, path, clone(v))
+		if v = clone(v, left); *left < 0 {
+			return nil, fmt.Errorf("the patch copies more than %d bytes", maxCopied)
+		}
+		return add(doc, path, v)
 	}
 	v, err := decodeJSON(o.Value)
 	if err != nil {
@@ -227,21 +234,34 @@ func remove(doc any, path []string) (out, removed any, err error) {
 	return out, removed, err
 }
 
-// clone is a copy that shares nothing that a patch changes.
-func clone(v any) any {
+// clone is a copy that shares nothing that a patch changes. left is how many bytes may still be copied; the copy is not
+// complete when it falls below zero.
+func clone(v any, left *int) any {
+	const each = 16 // bytes that a value takes at least
+	if *left -= each; *left < 0 {
+		return nil
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for name, member := range v {
-			out[name] = clone(member)
+			*left -= len(name)
+			out[name] = clone(member, left)
 		}
 		return out
 	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = clone(v[i])
+		out := make([]any, 0, min(len(v), *left/each))
+		for _, element := range v {
+			out = append(out, clone(element, left))
+			if *left < 0 {
+				break
+			}
 		}
 		return out
+	case string:
+		*left -= len(v)
+	case json.Number:
+		*left -= len(v)
 	}
 	return v
 }
