@@ -14,6 +14,7 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 const (
@@ -51,7 +52,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		InflateLimit: cfg.Limits.Inflated, ErrorMapLimit: cfg.Limits.ErrorMap,
 		NoOrphans: cfg.Observe.NoOrphanReport, OrphanSample: cfg.Observe.OrphanSample,
 		NoConfig: cfg.Maps.Bootstrap == BootstrapHTTP, Source: b.source, Stale: b.renewer.refused,
-		Policies: c.kvPolicies(c.policy.Load()), Transparent: transparent, Classify: c.classifier(),
+		Policies: c.kvPolicies(c.policy.Load()), Transparent: policy.Unreached(), Classify: c.classifier(),
 		Breaker: cfg.breaker,
 	})
 	b.run = runner{b.router, cfg.KV.ScanTimeout, name}

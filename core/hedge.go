@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 // Hedge asks for a request that only reads to be sent to more nodes than one: first to one of them, then, each time
@@ -35,13 +35,9 @@ type Hedge = httpsvc.Hedge
 // hedge is how a request is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Cluster) hedge(service Service, operation string, own *Hedge, strategy retry.Strategy) *Hedge {
-	e, ok := c.policy.Load().For(retry.Service(service.String()), operation)
-	switch {
-	case ok && e.Hedge != nil && (e.Pinned || own == nil && strategy == nil):
-		own = &Hedge{MaxAttempts: e.Hedge.MaxAttempts, Delay: e.Hedge.Delay, NonFatal: e.Hedge.IsNonFatal}
-	case ok && e.Pinned:
-		own = nil
-	}
+	e, _ := c.policy.Load().For(retry.Service(service.String()), operation)
+	rule := ruleOf[Hedge](&e)
+	own = rule.HedgeOf(strategy, own)
 	if own == nil || own.MaxAttempts < 2 {
 		return nil
 	}
@@ -86,7 +82,7 @@ func hedgeHTTP[R any](
 		close: closeIt, began: time.Now(), limit: c.hedgeLimit(r),
 	}
 	p := hedge.Policy{
-		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.hedgeThrottle(),
+		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.policy.Load(),
 		NonFatal: hedge.NonFatal(h.NonFatal),
 	}
 	observed, end := c.http.Observe(ctx, r.service, r.operation, r.bucket)
@@ -114,7 +110,7 @@ type waiting struct {
 // Do implements httpsvc.Doer.
 func (w waiting) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response, error) {
 	later := *r
-	later.Strategy = transparent
+	later.Strategy = policy.Unreached()
 	later.Timeout = leftOf(ctx, r.Timeout, w.limit, w.began)
 	return w.d.Do(ctx, &later)
 }
@@ -273,8 +269,4 @@ func (s *seen) of(operation string) *atomic.Int32 {
 		s.n[operation] = &atomic.Int32{}
 	}
 	return s.n[operation]
-}
-
-func reads(method string, idempotent bool) bool {
-	return idempotent || method == http.MethodGet || method == http.MethodHead
 }

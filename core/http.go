@@ -90,7 +90,7 @@ func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error)
 		return nil, err
 	}
 	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
-		service: r.Service, operation: r.Method, idempotent: reads(r.Method, r.Idempotent),
+		service: r.Service, operation: r.Method, idempotent: httpsvc.Reads(r.Method, r.Idempotent),
 		onlyOne: r.Endpoint != "" || r.Stream != nil, own: r.Hedge, strategy: r.Retry,
 	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
 		func(r *httpsvc.Response) { _ = r.Body.Close() })
@@ -111,7 +111,7 @@ func (r *HTTPRequest) http() (*httpsvc.Request, error) {
 		Idempotent: r.Idempotent, Strategy: r.Retry, UniqueID: httpsvc.NewUniqueID(), Timeout: r.Timeout,
 		Endpoint: r.Endpoint, OnBehalfOf: r.OnBehalfOf, OnBehalfOfDomain: r.OnBehalfOfDomain,
 	}
-	if err := r.Hedge.Check(reads(r.Method, r.Idempotent), r.Endpoint); err != nil {
+	if err := r.Hedge.Check(httpsvc.Reads(r.Method, r.Idempotent), r.Endpoint); err != nil {
 		return nil, err
 	}
 	switch {

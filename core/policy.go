@@ -15,7 +15,6 @@ import (
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
-	"github.com/couchcore/couchcore/retry/hedge"
 	"github.com/couchcore/couchcore/retry/policy"
 	"github.com/couchcore/couchcore/search"
 	"github.com/couchcore/couchcore/views"
@@ -165,7 +164,7 @@ func (c *Cluster) kvPolicies(p *policy.Config) *dispatch.Policies {
 	}
 	ps := &dispatch.Policies{Of: func(op memd.Opcode) *dispatch.OpPolicy { return table[op] }}
 	if _, _, ok := p.Throttling(); ok {
-		ps.Bound, ps.Throttle = p.Throttled, tokens{p}
+		ps.Throttle = p
 		ps.Feedback = func(addr string) conn.Feedback {
 			if t := p.Tokens(addr); t != nil {
 				return t
@@ -177,43 +176,21 @@ func (c *Cluster) kvPolicies(p *policy.Config) *dispatch.Policies {
 }
 
 func opPolicy(file *policy.Config, name string) *dispatch.OpPolicy {
-	e, ok := file.For("kv", name)
-	if !ok {
-		return nil
-	}
-	p := &dispatch.OpPolicy{Strategy: e.Strategy, Pinned: e.Pinned, Timeout: e.Timeout}
-	if h := e.Hedge; h != nil {
-		p.Hedge = &call.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: h.IsNonFatal}
-	}
-	return p
+	e, _ := file.For("kv", name)
+	return &dispatch.OpPolicy{Rule: ruleOf[call.Hedge](&e), Timeout: e.Timeout}
 }
 
-// transparent tries again what no server has seen, until the deadline, and nothing else: an empty list lets nothing
-// else pass.
-var transparent retry.Strategy = policy.Only{Base: retry.FastFailOnTerminalError{}}
-
-// hedgeThrottle keeps hedges from nodes that are in trouble, nil without a throttle.
-func (c *Cluster) hedgeThrottle() hedge.Throttle {
-	p := c.policy.Load()
-	if _, _, ok := p.Throttling(); !ok {
-		return nil
+// ruleOf is what a policy file has for an operation, as the sender of its requests hedges them.
+func ruleOf[H call.Hedge | Hedge](e *policy.Entry) retry.Rule[H] {
+	r := retry.Rule[H]{Strategy: e.Strategy, Pinned: e.Pinned, Bound: e.Bound}
+	if h := e.Hedge; h != nil {
+		r.Hedge = new(H(call.Hedge{MaxAttempts: h.MaxAttempts, Delay: h.Delay, NonFatal: h.IsNonFatal}))
 	}
-	return tokens{p}
+	return r
 }
 
 // httpWell says that a node has given an answer that is no retryable failure.
 func (c *Cluster) httpWell(endpoint string) { c.policy.Load().Tokens(endpoint).Success() }
-
-// tokens is the nodes' throttle as hedges ask it.
-type tokens struct{ p *policy.Config }
-
-// Allowed implements hedge.Throttle: a call that has met a node in trouble sends no more hedges.
-func (t tokens) Allowed(used *hedge.Avoid) bool {
-	return !slices.ContainsFunc(used.Endpoints(), func(e string) bool { return !t.p.Tokens(e).Allowed() })
-}
-
-// Failure implements hedge.Throttle.
-func (t tokens) Failure(endpoint string) { t.p.Tokens(endpoint).Failure() }
 
 // forgetNodes drops the tokens of nodes that no cluster map names any more.
 func (c *Cluster) forgetNodes() {
@@ -246,10 +223,7 @@ func (c *Cluster) httpPolicy(service retry.Service, operation string, own retry.
 	if own == dispatch.Strict { // the client's own requests, which are sent once
 		return own, 0
 	}
-	p := c.policy.Load()
-	e, ok := p.For(service, operation)
-	if ok && e.Strategy != nil && (own == nil || e.Pinned) {
-		return e.Strategy, e.Timeout
-	}
-	return p.Throttled(own), e.Timeout
+	e, _ := c.policy.Load().For(service, operation)
+	s, _ := e.StrategyOf(own)
+	return s, e.Timeout
 }

@@ -96,7 +96,7 @@ func (o *Orchestrator) withdraw(op Op, kind, why error) {
 	h := s.h.Load()
 	o.mu.Lock()
 	if h.retrying {
-		o.counters(h).uncount(h.Retries())
+		o.counters(h).uncount(h.Retries(), h.Reason)
 		h.Attempts, h.retrying = h.Attempts-1, false
 	}
 	o.mu.Unlock()
@@ -157,7 +157,7 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	}
 	charges := h.charges
 	h.charges, h.retrying = nil, false
-	ended := judgement{seen: h.Reasons}
+	ended := judgement{turn: turn{seen: h.Reasons}}
 	reason := h.Reason
 	o.mu.Unlock()
 	if x, ok := h.op.(Explainer); ok && e.Stage == StageDispatch && errors.Is(end.kind, ErrTimeout) {

@@ -103,10 +103,7 @@ func (o *Orchestrator) unlink(h *history, now time.Duration) (p parking, ok bool
 		o.parked--
 		o.bytes -= p.size
 		waited := min(p.delay, max(now-p.since, 0))
-		h.Waited += waited
-		if p.transparent {
-			h.unseen += waited
-		}
+		h.waited(waited, p.transparent)
 		o.counters(h).Delay += waited
 	}
 	return p, true
@@ -203,8 +200,7 @@ func (o *Orchestrator) resume(d due) bool {
 		return false
 	}
 	var paid int32
-	// Transparent retries cost nothing.
-	charged := d.budget != nil && !d.transparent && s.ph.Load() == d.word
+	charged := charges(d.budget, d.transparent) && s.ph.Load() == d.word
 	if charged {
 		cost, ok, err := take(d.budget, d.kind)
 		if !ok {
@@ -251,21 +247,13 @@ func (o *Orchestrator) again(h *history, p parking) bool {
 func (o *Orchestrator) counted(h *history, p parking) {
 	c := o.counters(h)
 	if p.transparent {
-		h.Transparent++
 		c.Transparent++
+		c.resends(p.reason).Transparent++
 	} else {
-		h.Attempts++
 		c.Retries++
+		c.resends(p.reason).Retries++
 	}
-	switch {
-	case p.pushed:
-		h.step, h.unseens = 0, 0
-	case !p.free:
-		h.step++
-		if p.transparent {
-			h.unseens++
-		}
-	}
+	h.again(p.transparent, p.free, p.pushed)
 	h.retrying, h.counting = true, !p.transparent
 	c.count(h.Retries())
 }

@@ -17,20 +17,14 @@ type history struct {
 
 	deadline time.Time
 
-	Info      // its log is not yet a copy
-	step      int
-	unseens   int  // the steps that transparent retries made
-	moved     bool // the free re-route is used up
-	lost      bool // a connection was lost once
-	retrying  bool // an attempt that is a retry is out
-	counting  bool // and it is one of OperationStats.Retries
-	inDoubt   bool // the latest answer leaves open whether the server has executed the request
-	cause     error
-	lastDelay time.Duration
-	unseen    time.Duration // delays before transparent retries
-	first     [1]Attempt    // memory for the log: most operations fail once
-	charges   []charge
-	counts    *OperationStats // of the operation's kind, found when something is counted first
+	course
+	retrying bool // an attempt that is a retry is out
+	counting bool // and it is one of OperationStats.Retries
+	inDoubt  bool // the latest answer leaves open whether the server has executed the request
+	cause    error
+	first    [1]Attempt // memory for the log: most operations fail once
+	charges  []charge
+	counts   *OperationStats // of the operation's kind, found when something is counted first
 
 	cancel context.CancelFunc // ends the context of the strategy that runs
 
@@ -104,14 +98,14 @@ func (h *history) info() Info {
 // request builds a Request of its own for a reader that may write to it or keep it.
 func (h *history) request(j *judgement) *Request {
 	d := &h.req
-	return &Request{
+	r := &Request{
 		Context: d.Context, Service: d.Service, Operation: d.Operation, Endpoint: d.Endpoint, ID: d.ID,
 		Bucket: d.Bucket, Scope: d.Scope, Collection: d.Collection, Pushback: d.Pushback, Code: d.Code, Kind: d.Kind,
-		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started, Attempts: h.Attempts,
-		Transparent: h.Transparent, BackoffStep: h.step, UnseenSteps: h.unseens, Reasons: j.seen,
-		LastDelay: h.lastDelay, Waited: h.Waited, WaitedUnseen: h.unseen, Unseen: j.transparent, Err: h.cause,
+		Idempotent: h.s.Idempotent, Deadline: h.deadline, Started: h.started, Err: h.cause,
 		JitterSource: h.o.opts.JitterSource, Strategy: h.o.strategyOf(h.s), Default: h.o.inherited(h.s),
 	}
+	h.tell(r, &j.turn)
+	return r
 }
 
 func (h *history) attempt(reason Reason, stage Stage, err error, now time.Time) AttemptInfo {

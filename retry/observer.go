@@ -49,7 +49,11 @@ type OperationStats struct {
 	InDoubt     uint64        // operations that a server may have executed
 	Delay       time.Duration // all delays together
 	Histogram   [len(HistogramBounds)]uint64
+	Reasons     [reasonCount]Resends // Retries and Transparent, by the reason of the failure before
 }
+
+// Resends are retries for one reason.
+type Resends struct{ Retries, Transparent uint64 }
 
 // HistogramBounds are the lower bounds of OperationStats.Histogram: the n-th retry of an operation, hedges and
 // transparent ones included, adds one to the last bucket whose bound is at most n.
@@ -99,9 +103,18 @@ func (o *Orchestrator) countersOf(key OperationKey) *OperationStats {
 func (c *OperationStats) count(n int) { *c.bucket(n)++ }
 
 // uncount takes the operation's n-th retry, which no server was sent, out of the counts.
-func (c *OperationStats) uncount(n int) {
+func (c *OperationStats) uncount(n int, why Reason) {
 	*c.bucket(n)--
 	c.Retries--
+	c.resends(why).Retries--
+}
+
+// resends are those for the reason. A user's own code may name one that does not exist: it counts as Unknown.
+func (c *OperationStats) resends(why Reason) *Resends {
+	if why >= reasonCount {
+		why = Unknown
+	}
+	return &c.Reasons[why]
 }
 
 // bucket is the histogram's for an operation's n-th retry.

@@ -132,6 +132,13 @@ func TestStats(t *testing.T) {
 		s := orc.Stats()
 		require.Zero(t, s.Parked)
 		require.Zero(t, s.Bytes)
+		get := s.Operations[retry.OperationKey{Service: retry.KV, Operation: "get"}].Reasons
+		require.Equal(t, retry.Resends{Retries: 4}, get[retry.KVLocked])
+		require.Equal(t, retry.Resends{Transparent: 1}, get[retry.KVNotMyVBucket])
+		for k, n := range s.Operations { // the rest is compared as a whole
+			n.Reasons = retry.OperationStats{}.Reasons
+			s.Operations[k] = n
+		}
 		require.Equal(t, map[retry.OperationKey]retry.OperationStats{
 			{Service: retry.KV, Operation: "get"}: {
 				Retries: 4, Transparent: 1, Failed: 3, GaveUp: 1, Delay: 18 * ms, Histogram: [8]uint64{3, 1, 1},

@@ -136,15 +136,9 @@ type judgement struct {
 	cause error
 	hint  Hint
 	size  int64
-	r     *Request // the strategy's, never read here once it was given away
-	seen  Reasons
-	step  int
-	made  int // retries of any kind
-	free  bool
-	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside
-	// of every limit.
-	transparent bool
-	now         time.Time // when the failure was entered into the history
+	r     *Request  // the strategy's, never read here once it was given away
+	turn            // what the history has made of the failure
+	now   time.Time // when the failure was entered into the history
 
 	deadline time.Time
 }
@@ -189,15 +183,6 @@ func (o *Orchestrator) allowed(j *judgement) bool {
 		return true
 	}
 	return false
-}
-
-// controlled is what becomes of a recorded failure whose reason is always retried.
-func (j *judgement) controlled() Action {
-	delay := time.Duration(0)
-	if !j.free {
-		delay = Controlled(j.step, 0)
-	}
-	return After(delay)
 }
 
 // record enters the failure into the operation's history, which the first failure creates.
@@ -277,17 +262,8 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	case j.hint.ownKind:
 		h.req.Kind = j.hint.kind
 	}
-	j.seen, j.step, j.made = h.Reasons, h.step, h.Retries()
-	j.free = j.why == KVNotMyVBucket && j.hint.Moved
-	if h.moved { // guard: one free re-route
-		j.free = false
-	}
-	j.transparent = j.why.Unseen()
-	if j.why == SocketClosedWhileInFlight && !j.hint.seen && !h.lost { // guard: one transparent loss
-		j.transparent, h.lost = true, true
-	}
-	h.Reason, h.cause, h.Stage = j.why, j.cause, j.stage
-	h.Reasons = h.Reasons.With(j.why)
+	j.turn = h.failed(j.why, &j.hint)
+	h.cause, h.Stage = j.cause, j.stage
 	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
 	if h.retrying && h.counting {

@@ -35,15 +35,6 @@ func (h *history) floor(since time.Duration) time.Duration {
 	return later(since, floor(h.Retries(), false, 0))
 }
 
-// delay is the wait before the next attempt.
-func (j *judgement) delay(a Action) time.Duration { return a.Wait(j.made, j.hint.Pushback, j.why) }
-
-// pushed reports whether the server named a delay.
-func (j *judgement) pushed() bool {
-	_, named := j.hint.Pushback.After()
-	return named && !j.why.AlwaysRetry()
-}
-
 // park lets the operation wait, unless its deadline has passed or a bound is reached.
 func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 	p, ok := o.wait(j, a, now)
@@ -108,8 +99,7 @@ func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why
 	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
 		return false, nil, nil
 	}
-	h.moved = h.moved || j.free
-	h.lastDelay = p.delay
+	h.decided(j.free, p.delay)
 	h.Log[len(h.Log)-1].Delay = p.delay
 	o.link(h, p)
 	o.arm()

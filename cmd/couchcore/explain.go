@@ -72,9 +72,6 @@ func (c *explainCmd) Run(a *app) error {
 	switch {
 	case o.retried:
 		res.Decision, res.DelayMS = "retry", o.delays()
-		if x.attempt == 0 && x.mayFollow() {
-			res.DelayMS[0] = 0
-		}
 	case o.err == nil:
 		res.Decision = "succeed"
 	default:
@@ -163,6 +160,8 @@ func (x *explanation) decision(j judged, res explained) string {
 		return "succeed: the operation has its result"
 	case res.Decision == "fail":
 		return x.failing(j, *res.Error)
+	case j.alone:
+		return fmt.Sprintf("retry at once on the first node, not hedged any more (%s, attempt %d)", j.by, x.attempt)
 	case j.hedged && j.delay > 0:
 		return fmt.Sprintf("retry on another node after %s (%s, attempt %d)", span(res.DelayMS), j.by, x.attempt)
 	case j.hedged:
@@ -211,6 +210,9 @@ func (x *explanation) failing(j judged, kind string) string {
 		return text + ", when the delay is over: the token bucket cannot pay for the retry"
 	case errors.Is(j.err, retry.ErrThrottled):
 		return text + ", the node has too few tokens left"
+	case j.wait > 0:
+		after := span([]float64{ms(j.wait), ms(j.wait)})
+		return text + fmt.Sprintf(", after %s: the limit of %s is reached then", after, j.by)
 	case errors.Is(j.err, retry.ErrExhausted):
 		return text + fmt.Sprintf(", the limit of %s is reached", j.by)
 	case j.consulted:
@@ -237,8 +239,8 @@ func span(d []float64) string {
 
 // explanation checks the flags.
 func (c *explainCmd) explanation() (*explanation, error) {
-	if c.Attempt < 0 {
-		return nil, usagef("explain: --attempt is negative")
+	if c.Attempt < 0 || c.Attempt > mostReplayed {
+		return nil, usagef("explain: --attempt %d is negative or above %d", c.Attempt, mostReplayed)
 	}
 	x := &explanation{service: retry.Service(c.Service), attempt: c.Attempt}
 	var err error

@@ -26,7 +26,7 @@ func (c *explainCmd) kvSubject() (*kvSubject, error) {
 	}
 	x := &kvSubject{
 		spec: specOf(strings.ToLower(c.Op)), idempotent: c.Idempotent || c.Readonly, cas: c.WithCAS, lost: c.LostSocket,
-		body: c.Body != "",
+		body: c.Body != "", absentOK: slices.Contains(absentOK, strings.ToLower(c.Op)),
 	}
 	if x.spec == nil {
 		return nil, usagef("explain: --op %q is not an operation of this build: choose one of %s", c.Op,
@@ -63,6 +63,9 @@ var requestsOf = map[string]string{
 	"stats": "stat", "scan": "range-scan-create", "get-any-replica": "get-replica", "get-all-replicas": "get-replica",
 	"get-meta": "exists", "get-or-null": "get",
 }
+
+// absentOK are the verbs that take a missing document for an answer.
+var absentOK = []string{"get-or-null", "exists"}
 
 // specOf finds the row of a verb, nil for none.
 func specOf(verb string) *call.Spec {

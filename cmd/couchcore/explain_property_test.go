@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -201,6 +202,10 @@ var kvCalls = map[string]struct {
 	"increment": {memd.OpIncrement, done(func(_ uint64, c kv.Common) kv.Increment {
 		return kv.Increment{Key: key, Delta: 1, Common: c}
 	})},
+	"get-or-null": {memd.OpGet, done(func(_ uint64, c kv.Common) kv.GetOrNull {
+		return kv.GetOrNull{Key: key, Common: c}
+	})},
+	"exists": {memd.OpGetMeta, done(func(_ uint64, c kv.Common) kv.Exists { return kv.Exists{Key: key, Common: c} })},
 }
 
 var (
@@ -237,8 +242,7 @@ func oneOf[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
 // kvSituation is any status that an operation of key-value is answered with, or a connection that is lost.
 func kvSituation(r *rand.Rand, errorMap string) situation {
-	names := opNamesOf(kvCalls)
-	name := oneOf(r, names)
+	name := oneOf(r, slices.Sorted(maps.Keys(kvCalls)))
 	op := kvCalls[name]
 	s := situation{flags: []string{"--service", "kv", "--op", name}, failures: 3}
 	var cas uint64
@@ -284,15 +288,6 @@ func statuses() []memd.Status {
 	return all
 }
 
-func opNamesOf[V any](of map[string]V) (names []string) {
-	for _, n := range opNames() {
-		if _, ok := of[n]; ok {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
 // httpSituation is any answer of a service with HTTP.
 func httpSituation(t *testing.T, r *rand.Rand) situation {
 	t.Helper()
@@ -308,11 +303,15 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 		method = oneOf(r, []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete})
 		op = method
 	}
-	s := situation{flags: []string{
-		"--service", service, "--op", op, "--http", strconv.Itoa(status), "--body",
-		written(t, body),
-	}, failures: 3}
-	if after != "" {
+	lost := r.IntN(6) == 0 // the connection, without an answer
+	s := situation{flags: []string{"--service", service, "--op", op, "--lost-socket"}, failures: 6}
+	if !lost {
+		s = situation{flags: []string{
+			"--service", service, "--op", op, "--http", strconv.Itoa(status), "--body",
+			written(t, body),
+		}, failures: 3}
+	}
+	if after != "" && !lost {
 		s.flags = append(s.flags, "--retry-after", after)
 	}
 	if readonly {
@@ -323,7 +322,7 @@ func httpSituation(t *testing.T, r *rand.Rand) situation {
 		s.flags = append(s.flags, "--prepared")
 	}
 	s.prepare = func(m *mock.Cluster, times int) func() int {
-		a := mock.Answer{Status: status, Body: []byte(body), Header: http.Header{}}
+		a := mock.Answer{Status: status, Body: []byte(body), Header: http.Header{}, Close: lost}
 		if after != "" {
 			a.Header.Set("Retry-After", after)
 		}
@@ -392,8 +391,8 @@ func (s *situation) govern(r *rand.Rand) {
 	list, pinned := strings.Join(reasons, ","), r.IntN(2) == 0
 	kind, policy := "retryPolicy", fmt.Sprintf(`{"maxAttempts":%d,"initialBackoff":"0.05s","maxBackoff":"0.4s",
 		"backoffMultiplier":%d,"retryableReasons":[%s],"pinned":%v%s}`, 2+r.IntN(4), 1+r.IntN(3), list, pinned, limits(r))
-	if hedgeable(s.flags) && r.IntN(2) == 0 {
-		s.hedges = s.own == "" || pinned
+	if r.IntN(2) == 0 {
+		s.hedges = hedgeable(s.flags) && (s.own == "" || pinned)
 		kind, policy = "hedgingPolicy", fmt.Sprintf(`{"maxAttempts":%d,"hedgingDelay":"60s","nonFatalReasons":[%s],"pinned":%v}`,
 			2+r.IntN(3), list, pinned)
 	}
@@ -402,7 +401,8 @@ func (s *situation) govern(r *rand.Rand) {
 		more += fmt.Sprintf(`,"retryThrottling":{"maxTokens":%d,"tokenRatio":0.1}`, 1+r.IntN(8))
 	}
 	if r.IntN(3) == 0 {
-		more += fmt.Sprintf(`,"tokenBucket":{"capacity":%d}`, 10+r.IntN(20))
+		more += fmt.Sprintf(`,"tokenBucket":{"capacity":%d%s}`, 10+r.IntN(20),
+			oneOf(r, []string{"", `,"refill":"0.0137s"`, `,"refill":"0.091s"`}))
 	}
 	name := fmt.Sprintf(`{"service":%q}`, s.flags[1])
 	if r.IntN(8) == 0 && kind == "retryPolicy" {
@@ -433,9 +433,13 @@ func hedgeable(flags []string) bool {
 	case "kv":
 		return flags[3] == "get"
 	case "management":
-		return flags[3] == http.MethodGet
+		if flags[3] == http.MethodGet {
+			return true
+		}
+	case "search", "views":
+		return true
 	}
-	return flags[1] == "search" || flags[1] == "views" || slices.Contains(flags, "--readonly")
+	return slices.Contains(flags, "--readonly")
 }
 
 // What explain says of an operation, an answer and a policy is what the client does: whether it retries, with which

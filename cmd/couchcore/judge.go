@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
 
-	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
+	"github.com/couchcore/couchcore/retry/policy"
 )
 
 // almostOne is the largest number that a jitter source gives.
@@ -24,6 +23,7 @@ type explanation struct {
 	strategy chosen
 	own      chosen // that the call names itself
 	attempt  int    // retries that were made already
+	moved    bool   // the answer brings a cluster map by which the operation goes elsewhere
 	subject
 }
 
@@ -34,8 +34,10 @@ type subject interface {
 	meet(j *judge) error
 	// hedgeable reports whether the operation may be sent to several nodes at once.
 	hedgeable() bool
-	// mayFollow reports whether the first retry may come at once, because the answer can bring a newer cluster map.
-	mayFollow() bool
+	// hedged is what a failure says of the n-th attempt of a hedged operation, 0 being the first.
+	hedged(n int, err error) error
+	// mayMove reports whether the answer can bring a newer cluster map.
+	mayMove() bool
 	// lines describe for people what was met. kind is that of the failure that it is when nothing is retried.
 	lines(kind string) [][2]string
 }
@@ -45,9 +47,11 @@ type judged struct {
 	reason    *retry.Reason // nil when it is no retry matter
 	retried   bool
 	hedged    bool // retried by asking another node at once
+	alone     bool // retried by asking the first node once more, after all hedges
 	delay     time.Duration
-	err       error // nil for a success and a retry
-	unpaid    bool  // the token bucket cannot pay for the retry when its delay is over
+	wait      time.Duration // before a failure that comes as at a deadline
+	err       error         // nil for a success and a retry
+	unpaid    bool          // the token bucket cannot pay for the retry when its delay is over
 	consulted bool
 	by        string // the strategy, for people
 	kind      retry.Kind
@@ -60,6 +64,7 @@ type judge struct {
 	applied applied
 	random  *loaded
 	orch    *retry.Orchestrator
+	before  int    // retries that were made already
 	decided func() // called when the call is to be sent again; nil does nothing
 	met     bool   // the call met what was asked about
 	out     judged
@@ -68,17 +73,25 @@ type judge struct {
 // judge runs the call once: past are the random numbers of earlier retries, now those of the next one.
 func (x *explanation) judge(past, now float64) (judged, error) {
 	random := &loaded{past: past, now: now}
-	how, err := x.strategy.of(x.service, x.op, random.roll, x.own)
+	how, err := x.strategy.of(x.service, x.op, random, x.own)
 	if err != nil {
 		return judged{}, err
 	}
 	return x.judgeAs(how, random)
 }
 
-// loaded is a jitter source that gives the same number until it is set.
+// loaded is a jitter source that gives the same number until it is set, and a clock that only delays move.
 type loaded struct {
 	past, now float64
 	turned    bool
+	run       *retry.Rehearsal // nil before there are delays
+}
+
+func (d *loaded) elapsed() time.Duration {
+	if d.run == nil {
+		return 0
+	}
+	return d.run.Waited()
 }
 
 func (d *loaded) roll() float64 {
@@ -113,7 +126,7 @@ func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 			how.hedge = nil
 		}
 	}
-	j := &judge{x: x, applied: how, random: random, out: judged{by: how.name, applied: how}}
+	j := &judge{x: x, applied: how, random: random, before: x.attempt, out: judged{by: how.name, applied: how}}
 	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), JitterSource: random.roll})
 	err := x.meet(j)
 	j.orch.Close(retry.ErrClosed)
@@ -122,58 +135,57 @@ func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 		return judged{}, fmt.Errorf("explain: the operation was refused before it met anything: %w", err)
 	case !j.out.retried:
 		j.out.err = err
-		j.askNodes()
-	case !j.out.consulted:
-		j.out.delay = retry.Controlled(x.attempt, 0)
-	}
-	if j.charge(); j.out.unpaid {
+		return j.askNodes()
+	case j.out.unpaid:
+		j.out.retried = false
 		j.out.err = fmt.Errorf("%w: %w", retry.ErrThrottled, x.unretried())
 	}
 	return j.out, nil
 }
 
-// askNodes turns a failure after which other nodes are of use into the next hedge.
-func (j *judge) askNodes() {
-	h := j.applied.hedge
+// rehearse gives the decision about the failure of r when each one before it was the same.
+func (j *judge) rehearse(r *retry.Request, why retry.Reason, ask func(*retry.Request, retry.Reason) retry.Action,
+) retry.Rehearsed {
+	j.random.run = &retry.Rehearsal{Ask: ask, Request: *r, Moved: j.x.moved}
+	for range j.before {
+		j.random.run.Next(why)
+	}
+	j.random.turned = true
+	return j.random.run.Next(why)
+}
+
+// askNodes turns a failure after which other nodes are of use into the next hedge. When no node has seen the operation
+// it goes on without hedges: the first node is asked once more, and from then on it is retried.
+func (j *judge) askNodes() (judged, error) {
+	h, n := j.applied.hedge, j.x.attempt
 	if h == nil || j.out.err == nil {
-		return
+		return j.out, nil
+	}
+	unreached := retry.Transparent(j.out.err)
+	if unreached && n >= h.MaxAttempts {
+		later := *j.x
+		later.attempt = n - h.MaxAttempts
+		how := j.applied
+		how.hedge, how.strategy, how.entry = nil, policy.Unreached(), false
+		return later.judgeAs(how, &loaded{past: j.random.past, now: j.random.now})
 	}
 	j.out.consulted = false // each attempt of a hedged call is the only one to its node
-	var push retry.Pushback
-	var carrier interface{ Pushback() retry.Pushback }
-	if errors.As(j.out.err, &carrier) {
-		push = carrier.Pushback()
+	p := hedge.Policy{MaxAttempts: h.MaxAttempts, NonFatal: hedge.NonFatal(h.IsNonFatal), Throttle: j.applied.file}
+	var s hedge.Sequel
+	var asked []string
+	for i := range min(n+1, h.MaxAttempts) {
+		asked = append(asked, strconv.Itoa(i))
+		s = p.After(j.x.hedged(i, j.out.err), asked[i], i+1)
 	}
-	// A replica may have less than the active copy.
-	lags := j.x.service == retry.KV && j.x.attempt > 0 && errors.Is(j.out.err, cberr.DocumentNotFound)
 	switch {
-	case j.x.attempt+2 > h.MaxAttempts || push.Never() || !lags && !hedge.NonFatal(h.IsNonFatal)(j.out.err):
-	case j.throttled():
-	default:
-		j.out.delay, _ = push.After()
+	case s.Ends || n >= h.MaxAttempts:
+	case !s.Last && p.Throttle.Allowed(asked):
+		j.out.delay = s.Wait
 		j.out.retried, j.out.hedged, j.out.err = true, true, nil
+	case unreached:
+		j.out.retried, j.out.alone, j.out.err = true, true, nil
 	}
-}
-
-// throttled reports whether a node that was asked, each of which has failed, has too few tokens for a further hedge.
-func (j *judge) throttled() bool {
-	for n := range min(j.x.attempt+1, mostReplayed) {
-		if !j.applied.file.Tokens(strconv.Itoa(n)).Failure() {
-			return true
-		}
-	}
-	return false
-}
-
-// charge takes what the retries have cost from a full token bucket, the next one included.
-func (j *judge) charge() {
-	a := &j.applied
-	if !j.out.retried || !j.out.consulted || !a.budgeted() || j.out.reason.Unseen() {
-		return
-	}
-	if (j.x.attempt+1)*a.file.Cost(j.out.kind) > a.file.Capacity() {
-		j.out.retried, j.out.unpaid = false, true
-	}
+	return j.out, nil
 }
 
 // prospect is what can become of it: its random numbers may be any.
@@ -187,27 +199,40 @@ type prospect struct {
 // a limit lets only the shorter ones pass, with the longest of those.
 func (x *explanation) prospect() (o prospect, err error) {
 	for _, past := range []float64{0, almostOne} {
-		short, err := x.judge(past, 0)
-		if err != nil {
+		if err := o.consider(x, past); err != nil {
 			return o, err
-		}
-		long, err := x.judge(past, almostOne)
-		if err != nil {
-			return o, err
-		}
-		all := []judged{short, long}
-		if short.retried && !long.retried {
-			longest, err := x.longest(past, short)
-			if err != nil {
-				return o, err
-			}
-			all = append(all, longest)
-		}
-		for _, j := range all {
-			o.add(j)
 		}
 	}
-	return o, nil
+	if !x.moved && x.mayMove() {
+		moved := *x
+		moved.moved = true
+		err = o.consider(&moved, 0) // there is no jitter
+	}
+	return o, err
+}
+
+// consider takes in what can become of it when the earlier random numbers were past.
+func (o *prospect) consider(x *explanation, past float64) error {
+	short, err := x.judge(past, 0)
+	if err != nil {
+		return err
+	}
+	long, err := x.judge(past, almostOne)
+	if err != nil {
+		return err
+	}
+	all := []judged{short, long}
+	if short.retried && !long.retried {
+		longest, err := x.longest(past, short)
+		if err != nil {
+			return err
+		}
+		all = append(all, longest)
+	}
+	for _, j := range all {
+		o.add(j)
+	}
+	return nil
 }
 
 // longest finds the longest delay that is retried, between one that is and one that is not.
@@ -260,31 +285,15 @@ type atAttempt judge
 func (s *atAttempt) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	s.out.consulted, s.out.kind = true, r.Kind
 	r.Endpoint = node // the same one each time, so that its throttle counts
-	for n := range min(s.x.attempt, mostReplayed) {
-		earlier := *r
-		earlier.BackoffStep = n
-		setRetries(&earlier, why, n)
-		d, again := s.applied.strategy.RetryAfter(ctx, &earlier, why).Delay()
-		if !again {
-			break
-		}
-		r.LastDelay, r.Waited = d, r.Waited+d
+	d := (*judge)(s).rehearse(r, why, func(r *retry.Request, why retry.Reason) retry.Action {
+		return s.applied.strategy.RetryAfter(ctx, r, why)
+	})
+	s.out.delay, s.out.unpaid = d.Delay, d.Unpaid
+	if wait, ends := d.Action.TimesOut(); ends {
+		s.out.wait = wait
+		return retry.TimeOutAfter(0)
 	}
-	s.random.turned = true
-	r.Started = time.Now().Add(-r.Waited)
-	r.BackoffStep = s.x.attempt
-	setRetries(r, why, s.x.attempt)
-	a := s.applied.strategy.RetryAfter(ctx, r, why)
-	return a.WithDelay(a.Wait(s.x.attempt, r.Pushback, why)) // the orchestrator does so, but it has seen no retry
-}
-
-// setRetries counts retries as the orchestrator does: those that no server has seen apart.
-func setRetries(r *retry.Request, why retry.Reason, n int) {
-	if why.Unseen() {
-		r.Transparent, r.UnseenSteps = n, n
-	} else {
-		r.Attempts = n
-	}
+	return d.Action.WithDelay(d.Delay)
 }
 
 // Inline implements retry.Inline.
@@ -301,11 +310,14 @@ func (w *watcher) Attempt(i retry.AttemptInfo) {
 }
 
 // Retry implements retry.Observer.
-func (w *watcher) Retry(_ *retry.Request, _ retry.Reason, d time.Duration) {
+func (w *watcher) Retry(r *retry.Request, why retry.Reason, _ time.Duration) {
 	if w.out.retried {
 		return
 	}
-	w.out.retried, w.out.delay = true, d
+	w.out.retried = true
+	if !w.out.consulted { // as the client does whatever the strategy
+		w.out.delay = (*judge)(w).rehearse(r, why, nil).Delay
+	}
 	if w.decided != nil {
 		w.decided()
 	}

@@ -69,17 +69,22 @@ func (x *httpSubject) meet(j *judge) error {
 // hedgeable implements subject.
 func (x *httpSubject) hedgeable() bool {
 	switch x.service {
-	case httpsvc.Query, httpsvc.Analytics:
-		return x.idempotent
+	case httpsvc.Query:
+		return (&query.Request{Readonly: x.idempotent}).Idempotent()
+	case httpsvc.Analytics:
+		return (&analytics.Request{Readonly: x.idempotent}).Idempotent()
 	case httpsvc.Search, httpsvc.Views:
 		return true
 	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
 	}
-	return x.idempotent || x.method == http.MethodGet || x.method == http.MethodHead
+	return httpsvc.Reads(x.method, x.idempotent)
 }
 
-// mayFollow implements subject.
-func (x *httpSubject) mayFollow() bool { return false }
+// hedged implements subject.
+func (x *httpSubject) hedged(_ int, err error) error { return err }
+
+// mayMove implements subject.
+func (x *httpSubject) mayMove() bool { return false }
 
 // lines implements subject.
 func (x *httpSubject) lines(kind string) [][2]string {

@@ -23,6 +23,7 @@ type kvSubject struct {
 	errors     *errormap.Map
 	idempotent bool
 	cas        bool
+	absentOK   bool // a missing document is an answer
 }
 
 // meet implements subject: a real call, and a dispatcher that lets its first attempt meet what is asked about.
@@ -30,14 +31,30 @@ func (x *kvSubject) meet(j *judge) error {
 	run := &kvJudge{judge: j, x: x}
 	c := run.NewCall()
 	x.load(&c.Req)
-	return c.Run(context.Background(), run)
+	err := c.Run(context.Background(), run)
+	if c.Absent(err) {
+		return nil
+	}
+	return err
 }
 
 // hedgeable implements subject.
-func (x *kvSubject) hedgeable() bool { return x.spec.Opcode == memd.OpGet }
+func (x *kvSubject) hedgeable() bool {
+	var r call.Request
+	x.load(&r)
+	return r.Hedgeable()
+}
 
-// mayFollow implements subject: a not-my-vbucket answer may bring a map that routes the operation elsewhere.
-func (x *kvSubject) mayFollow() bool {
+// hedged implements subject: the first attempt is the active copy's.
+func (x *kvSubject) hedged(n int, err error) error {
+	if n > 0 {
+		return call.OfReplica(err)
+	}
+	return err
+}
+
+// mayMove implements subject: a not-my-vbucket answer may bring a map that routes the operation elsewhere.
+func (x *kvSubject) mayMove() bool {
 	return x.answered && x.status == memd.StatusNotMyVBucket && x.body
 }
 
@@ -80,6 +97,7 @@ func (x *kvSubject) load(r *call.Request) {
 		r.CAS = 1
 	}
 	r.SetExtras(make([]byte, x.spec.ReqExtras[0]))
+	r.AbsentOK = x.absentOK
 }
 
 // kvJudge is a dispatcher without a network, and the owner of its one call.
@@ -151,6 +169,7 @@ func (e *kvJudge) answer(c *call.Call, st memd.Status) {
 		c.Succeed(&p, false)
 	case call.ClassRetry:
 		e.why(j.Reason)
+		j.Hint.Moved = e.judge.x.moved
 		e.orch.MaybeRetry(c, j.Reason, j.Err, j.Hint)
 	case call.ClassFail, call.ClassAskMap:
 		c.Fail(j.Err)

@@ -38,7 +38,7 @@ func strategyOf(name string, most int) (chosen, error) {
 		return chosen{}, usagef("policy file: %v", err)
 	}
 	c := chosen{flag: name, base: retry.FastFailOnTerminalError{}, file: data, most: most}
-	_, err = c.policy(nil)
+	_, err = c.policy(policy.ParseOptions{})
 	return c, err
 }
 
@@ -56,12 +56,13 @@ func readPolicy(path string) ([]byte, error) {
 	return data, err
 }
 
-// policy is the file with the given source of random numbers for its jitter, nil without a file.
-func (c chosen) policy(random retry.JitterSource) (*policy.Config, error) {
+// policy is the file as the options say, nil without a file.
+func (c chosen) policy(o policy.ParseOptions) (*policy.Config, error) {
 	if c.file == nil {
 		return nil, nil //nolint:nilnil // a nil Config is one without entries
 	}
-	cfg, err := core.ParsePolicyWith(c.file, policy.ParseOptions{JitterSource: random, MaxAttemptsCap: c.most})
+	o.MaxAttemptsCap = c.most
+	cfg, err := core.ParsePolicyWith(c.file, o)
 	if err != nil {
 		return nil, usagef("%s: %v", strings.TrimPrefix(c.flag, "@"), err)
 	}
@@ -71,7 +72,7 @@ func (c chosen) policy(random retry.JitterSource) (*policy.Config, error) {
 // into sets what the flag names as the client's.
 func (c chosen) into(cfg *core.Config) (err error) {
 	cfg.Retry.Strategy = c.base
-	cfg.Retry.Policy, err = c.policy(nil)
+	cfg.Retry.Policy, err = c.policy(policy.ParseOptions{})
 	return err
 }
 
@@ -85,9 +86,9 @@ type applied struct {
 	file     *policy.Config
 }
 
-// of says what the client would do about an operation, its random numbers being the given ones. own is the strategy
-// that the call names itself.
-func (c chosen) of(service retry.Service, operation string, random retry.JitterSource, own chosen) (applied, error) {
+// of says what the client would do about an operation, its random numbers and its time being the given ones. own is the
+// strategy that the call names itself.
+func (c chosen) of(service retry.Service, operation string, random *loaded, own chosen) (applied, error) {
 	base := c.base
 	if own.base != nil {
 		base = own.base
@@ -96,18 +97,19 @@ func (c chosen) of(service retry.Service, operation string, random retry.JitterS
 	if _, best := base.(retry.BestEffort); best {
 		a.name = "BestEffort"
 	}
-	cfg, err := c.policy(random)
+	cfg, err := c.policy(policy.ParseOptions{JitterSource: random.roll, Elapsed: random.elapsed})
 	if err != nil || cfg == nil {
 		return a, err
 	}
 	e, _ := cfg.For(service, operation)
-	a.file, a.policy, a.strategy = cfg, e.Text, cfg.Throttled(base)
-	governs := own.base == nil || e.Pinned
+	a.file, a.policy = cfg, e.Text
+	if a.strategy, a.entry = e.StrategyOf(own.base); a.strategy == nil {
+		a.strategy = cfg.Throttled(base) // the client's default
+	}
+	a.hedge = e.HedgeOf(own.base, nil)
 	switch {
-	case e.Strategy != nil && governs:
-		a.strategy, a.name, a.entry = e.Strategy, c.flag, true
-	case e.Hedge != nil && governs:
-		a.hedge, a.name = e.Hedge, c.flag
+	case a.entry, a.hedge != nil:
+		a.name = c.flag
 	case e.Text != "":
 		a.name += ", which goes before the policy of " + c.flag
 	default:
@@ -125,7 +127,7 @@ func (a *applied) assumes() (all []string) {
 		all = append(all, "all tokens of the node are there when the operation begins, and no other node is asked")
 	}
 	if a.budgeted() {
-		all = append(all, "the token bucket is full when the operation begins, and nothing comes back meanwhile")
+		all = append(all, "the token bucket is full when the operation begins, and no other operation uses it")
 	}
 	if a.hedge != nil {
 		all = append(all, "there is another node, or another copy, for each attempt, with all of its tokens")

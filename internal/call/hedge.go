@@ -37,9 +37,8 @@ type HedgePlan struct {
 // copies, a hedged read is sent like any other.
 type Hedger interface {
 	HedgePlan(key []byte) HedgePlan
-	// PolicyHedge gives the hedges that a policy has for calls of the opcode that name none; nil for none. With pinned
-	// it holds for the others, too.
-	PolicyHedge(op memd.Opcode) (h *Hedge, pinned bool)
+	// PolicyRule is what a policy has for calls of the opcode, nil for nothing.
+	PolicyRule(op memd.Opcode) *retry.Rule[Hedge]
 }
 
 // HasPolicy says that the call's runner is a Hedger that may have hedges for it. The runner's NewCall calls it.
@@ -48,17 +47,20 @@ func (c *Call) HasPolicy() { c.has |= hasPolicy }
 // MayHedge is a quick answer to whether the call is hedged: false is final, after true Hedging is to be asked.
 func (c *Call) MayHedge() bool { return c.Req.Hedge() != nil || c.has&hasPolicy != 0 }
 
+// Hedgeable reports whether the request may be sent to several copies. One that takes a missing document for an answer
+// may not: a replica that lags would say that there is nothing.
+func (r *Request) Hedgeable() bool { return r.Opcode == memd.OpGet && !r.AbsentOK }
+
 // Hedging is how the call is hedged, nil for not at all: as it says itself, or as the policy says unless it names a
 // strategy of its own.
 func (c *Call) Hedging(run Runner) *Hedge {
-	// a replica that lags would say that there is nothing
-	if c.Req.Opcode != memd.OpGet || c.Req.AbsentOK || !c.MayHedge() {
+	if !c.Req.Hedgeable() || !c.MayHedge() {
 		return nil
 	}
 	h := c.Req.Hedge()
 	if c.has&hasPolicy != 0 {
-		if p, pinned := run.(Hedger).PolicyHedge(c.Req.Opcode); pinned || p != nil && h == nil && c.Req.Retry() == nil {
-			h = p // nil when a pinned entry has another policy
+		if p := run.(Hedger).PolicyRule(c.Req.Opcode); p != nil {
+			h = p.HedgeOf(c.Req.Retry(), h)
 		}
 	}
 	if h == nil || h.MaxAttempts < 2 {
@@ -121,8 +123,8 @@ func (x *hedged) run(ctx context.Context) (*Call, error) {
 	inner, cancel := context.WithTimeout(ctx, x.req.Timeout)
 	defer cancel()
 	won, stats, err := hedge.Do(inner, hedge.Policy{
-		MaxAttempts: min(x.h.MaxAttempts, len(x.plan.Copies)), Delay: x.h.Delay, NonFatal: x.nonFatal, Idempotent: true,
-		Throttle: x.plan.Throttle,
+		MaxAttempts: min(x.h.MaxAttempts, len(x.plan.Copies)), Delay: x.h.Delay, Idempotent: true,
+		NonFatal: hedge.NonFatal(x.h.NonFatal), Throttle: x.plan.Throttle,
 	}, x.try)
 	if x.plan.Done != nil {
 		x.plan.Done(stats)
@@ -172,9 +174,9 @@ func (x *hedged) try(ctx context.Context, n int, avoid *hedge.Avoid) (*Call, err
 	c, err := x.read(ctx, n, x.plan.Once)
 	switch {
 	case err == nil:
-	case n > 0 && errors.Is(err, cberr.DocumentNotFound):
-		err = &lagging{err}
-	case n == 0 && (retry.Transparent(err) ||
+	case n > 0:
+		err = OfReplica(err)
+	case (retry.Transparent(err) ||
 		!errors.Is(err, cberr.RequestCanceled)): // which it is when another read has ended the call
 		x.mu.Lock()
 		x.active = err
@@ -183,14 +185,12 @@ func (x *hedged) try(ctx context.Context, n int, avoid *hedge.Avoid) (*Call, err
 	return c, err
 }
 
-// lagging is a replica that has no such document, which says little.
-type lagging struct{ error }
-
-func (e *lagging) Unwrap() error { return e.error }
-
-func (x *hedged) nonFatal(err error) bool {
-	var l *lagging
-	return errors.As(err, &l) || hedge.NonFatal(x.h.NonFatal)(err)
+// OfReplica is what a replica's failure says of a hedged read: that one has no such document says little.
+func OfReplica(err error) error {
+	if errors.Is(err, cberr.DocumentNotFound) {
+		return hedge.Lagging(err)
+	}
+	return err
 }
 
 // HedgeAsync runs a call that is to be hedged without waiting, and tells done the outcome. Its goroutine ends with the

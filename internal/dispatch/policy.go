@@ -13,18 +13,14 @@ import (
 
 // OpPolicy is what a retry policy has for an operation.
 type OpPolicy struct {
-	Strategy retry.Strategy // of calls that name none; nil means the cluster's
-	Pinned   bool           // Strategy also replaces one that the call names
-	Timeout  time.Duration  // of calls that name none; 0 is the default
-	Hedge    *call.Hedge    // of reads that name neither hedges nor a strategy; with Pinned also of those
+	retry.Rule[call.Hedge]
+	Timeout time.Duration // of calls that name none; 0 is the default
 }
 
 // Policies are what a policy file says about calls. They do not change.
 type Policies struct {
-	// Of gives what there is for an opcode, nil for nothing. It must not block.
+	// Of gives what there is for an opcode, nil for one that is no operation. It must not block.
 	Of func(op memd.Opcode) *OpPolicy
-	// Bound puts a call's own strategy below what binds every strategy; nil when nothing does.
-	Bound func(retry.Strategy) retry.Strategy
 	// Throttle keeps hedges from nodes in trouble; nil does not.
 	Throttle hedge.Throttle
 	// Feedback gives what is told that a node has answered well; nil: nothing is.
@@ -55,28 +51,26 @@ func (ps *Policies) govern(c *call.Call, limit time.Duration) time.Duration {
 		return limit
 	}
 	p := ps.Of(c.Req.Opcode)
-	switch {
-	case p != nil && p.Strategy != nil && (c.Req.Retry() == nil || p.Pinned):
-		c.SetStrategy(p.Strategy)
-	case c.Req.Retry() != nil && ps.Bound != nil:
-		c.SetStrategy(ps.Bound(c.Req.Retry()))
+	if p == nil {
+		return limit
 	}
-	if limit == 0 && p != nil {
+	if s, _ := p.StrategyOf(c.Req.Retry()); s != nil {
+		c.SetStrategy(s)
+	}
+	if limit == 0 {
 		limit = p.Timeout
 	}
 	return limit
 }
 
-// PolicyHedge implements call.Hedger.
-func (r *Router) PolicyHedge(op memd.Opcode) (*call.Hedge, bool) {
-	ps := r.policies.Load()
-	if ps == nil {
-		return nil, false
+// PolicyRule implements call.Hedger.
+func (r *Router) PolicyRule(op memd.Opcode) *retry.Rule[call.Hedge] {
+	if ps := r.policies.Load(); ps != nil {
+		if p := ps.Of(op); p != nil {
+			return &p.Rule
+		}
 	}
-	if p := ps.Of(op); p != nil {
-		return p.Hedge, p.Pinned
-	}
-	return nil, false
+	return nil
 }
 
 // well says that a node has given an answer that is no retryable failure.

@@ -19,6 +19,11 @@ type Hedge struct {
 	NonFatal func(error) bool
 }
 
+// Reads reports whether a raw request only reads: of some methods that is known.
+func Reads(method string, idempotent bool) bool {
+	return idempotent || method == "GET" || method == "HEAD"
+}
+
 // Check says why a request cannot be hedged: it does not only read, or it names its node. A nil Hedge, and one that
 // asks one node, always can.
 func (h *Hedge) Check(reads bool, endpoint string) error {

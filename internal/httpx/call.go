@@ -59,7 +59,7 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	}
 	ctx, end := c.limit(ctx, timeout, r)
 	k.ctx = ctx
-	k.state.Idempotent = r.Idempotent || r.Method == http.MethodGet || r.Method == http.MethodHead
+	k.state.Idempotent = httpsvc.Reads(r.Method, r.Idempotent)
 	k.state.Strategy = strategy
 	k.state.Deadline, _ = ctx.Deadline()
 	observed := k.begin(ctx)

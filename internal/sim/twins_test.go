@@ -58,8 +58,8 @@ var edits = []edit{
 	{"internal/dispatch/own.go", "answers(p.cn) == p.seen {", `answers(p.cn) == p.seen && broken != "a silent connection stays" {`},
 	{"internal/dispatch/reconnect.go", "pause(ctx, p.backoff.failed(), logins)", `if broken == "who cannot connect tries again at once" { continue }; pause(ctx, p.backoff.failed(), logins)`},
 	{
-		"retry/orchestrator.go", "delay = Controlled(j.step, 0)",
-		`if delay = Controlled(j.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
+		"retry/course.go", "delay = Controlled(t.step, 0)",
+		`if delay = Controlled(t.step, 0); broken == "the wait does not grow" { delay = Controlled(1, 0) }`,
 	},
 	{"internal/dispatch/nodes.go", "p.close(cause)", `if broken != "Close forgets the nodes" { p.close(cause) }`},
 	{"retry/park.go", "if o.parked >= o.opts.MaxParked ||", `if o.parked >= o.opts.MaxParked && broken != "any number of calls may wait" ||`},

@@ -20,8 +20,8 @@ type Policy struct {
 
 // Throttle keeps hedges from servers in trouble. First sends are never asked about. Its methods must not block.
 type Throttle interface {
-	// Allowed says whether another hedge may be sent, given where the operation has been.
-	Allowed(used *Avoid) bool
+	// Allowed says whether another hedge may be sent, given the endpoints that the operation has been to.
+	Allowed(used []string) bool
 	// Failure counts a non-fatal failure, or one with which the server asked not to be tried again.
 	Failure(endpoint string)
 }
@@ -39,11 +39,13 @@ var ErrNotIdempotent = errors.New("an operation that is not idempotent cannot be
 
 var errGone = errors.New("a hedged attempt ended its goroutine")
 
-// NonFatal is the rule of operations whose attempts go to different nodes: what no server has seen is never the end; of
-// other failures own says it, and when own is nil those are non-fatal that have a retry reason.
+// NonFatal is the rule of operations whose attempts go to different nodes: what no server has seen is never the end,
+// nor is what Lagging marks; of other failures own says it, and when own is nil those are non-fatal that have a retry
+// reason.
 func NonFatal(own func(error) bool) func(error) bool {
 	return func(err error) bool {
-		if retry.Transparent(err) {
+		var l *lagging
+		if retry.Transparent(err) || errors.As(err, &l) {
 			return true
 		}
 		if own != nil {
@@ -52,6 +54,40 @@ func NonFatal(own func(error) bool) func(error) bool {
 		why, _ := retry.FailedFor(err)
 		return why != retry.Unknown
 	}
+}
+
+// Lagging marks the failure of a copy that may be behind the others, so that it says little about them.
+func Lagging(err error) error { return &lagging{err} }
+
+type lagging struct{ error }
+
+func (e *lagging) Unwrap() error { return e.error }
+
+// Sequel is what the failure of an attempt brings.
+type Sequel struct {
+	Ends bool // the operation ends with the failure
+	Last bool // there is no further hedge, though one that is out may still succeed
+	// Wait is the time until the next hedge, if a server has Named one; otherwise that is sent at once, and the others
+	// after Delay.
+	Wait  time.Duration
+	Named bool
+}
+
+// After says what follows when an attempt to the endpoint has failed and so many have been sent. It tells the Throttle,
+// which may still refuse the next hedge.
+func (p *Policy) After(err error, endpoint string, sent int) (s Sequel) {
+	var push retry.Pushback
+	var carrier interface{ Pushback() retry.Pushback }
+	if errors.As(err, &carrier) {
+		push = carrier.Pushback()
+	}
+	s.Ends = p.NonFatal == nil || !p.NonFatal(err)
+	if p.Throttle != nil && (!s.Ends || push.Never()) {
+		p.Throttle.Failure(endpoint)
+	}
+	s.Last = push.Never() || sent >= p.MaxAttempts
+	s.Wait, s.Named = push.After()
+	return s
 }
 
 // Do runs try for the first attempt, number 0, and again for each hedge, until one succeeds or fails for good, and
@@ -174,25 +210,14 @@ func (r *race[R]) pending() bool { return r.next < r.p.MaxAttempts }
 
 // again handles a failure and says whether the operation goes on.
 func (r *race[R]) again(o outcome[R]) bool {
-	var push retry.Pushback
-	var carrier interface{ Pushback() retry.Pushback }
-	if errors.As(o.err, &carrier) {
-		push = carrier.Pushback()
-	}
-	goesOn := r.p.NonFatal != nil && r.p.NonFatal(o.err)
-	if r.p.Throttle != nil && (goesOn || push.Never()) {
-		r.p.Throttle.Failure(o.avoid.endpoint())
-	}
-	if !goesOn {
-		return false
-	}
-	wait, named := push.After()
+	s := r.p.After(o.err, o.avoid.endpoint(), r.next)
 	switch {
-	case push.Never():
+	case s.Ends:
+		return false
+	case s.Last:
 		r.next = r.p.MaxAttempts
-	case !r.pending():
-	case named:
-		r.timer.Reset(wait)
+	case s.Named:
+		r.timer.Reset(s.Wait)
 	default:
 		r.hedge()
 		r.timer.Reset(r.p.Delay)
@@ -202,7 +227,7 @@ func (r *race[R]) again(o outcome[R]) bool {
 
 // hedge sends the next hedge unless the throttle forbids it; then it is dropped.
 func (r *race[R]) hedge() {
-	if r.p.Throttle != nil && !r.p.Throttle.Allowed(&Avoid{shared: r.shared}) {
+	if r.p.Throttle != nil && !r.p.Throttle.Allowed((&Avoid{shared: r.shared}).Endpoints()) {
 		r.next++
 		r.stats.Throttled++
 		if r.out == 0 { // throttling never waits

@@ -264,20 +264,20 @@ func TestAvoid(t *testing.T) {
 
 // gate is a Throttle for tests.
 type gate struct {
-	allow  func(used *hedge.Avoid) bool
+	allow  func(used []string) bool
 	failed []string
 }
 
-func (g *gate) Allowed(used *hedge.Avoid) bool { return g.allow == nil || g.allow(used) }
-func (g *gate) Failure(endpoint string)        { g.failed = append(g.failed, endpoint) }
+func (g *gate) Allowed(used []string) bool { return g.allow == nil || g.allow(used) }
+func (g *gate) Failure(endpoint string)    { g.failed = append(g.failed, endpoint) }
 
 // TestThrottle proves GA6-22, GA6-23 and GA6-24 for hedges.
 func TestThrottle(t *testing.T) {
-	never := func(*hedge.Avoid) bool { return false }
+	never := func([]string) bool { return false }
 	for _, c := range []struct {
 		name    string
 		answers []answer
-		allow   func(*hedge.Avoid) bool
+		allow   func([]string) bool
 		err     error
 		sent    []time.Duration
 		end     time.Duration
@@ -303,7 +303,7 @@ func TestThrottle(t *testing.T) {
 		{
 			"by what was used",
 			[]answer{{-1, nil}, {-1, nil}, {-1, nil}},
-			func(u *hedge.Avoid) bool { return len(u.Endpoints()) < 2 },
+			func(used []string) bool { return len(used) < 2 },
 			context.DeadlineExceeded, inMS(0, 500), 3 * time.Second,
 			hedge.Stats{Sent: 2, Throttled: 1, Winner: -1},
 			nil,
@@ -390,7 +390,7 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 				why := errors.New("the caller left")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				arrived := make(chan struct{})
-				g := &gate{allow: func(*hedge.Avoid) bool { // the second send waits until both have happened
+				g := &gate{allow: func([]string) bool { // the second send waits until both have happened
 					close(arrived)
 					synctest.Wait()
 					return false
@@ -417,7 +417,7 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 func TestPolicyThatPanics(t *testing.T) {
 	for name, p := range map[string]hedge.Policy{
 		"NonFatal": {NonFatal: func(error) bool { panic("boom") }},
-		"Allowed":  {Throttle: &gate{allow: func(*hedge.Avoid) bool { panic("boom") }}},
+		"Allowed":  {Throttle: &gate{allow: func([]string) bool { panic("boom") }}},
 		"Failure":  {NonFatal: isBusy, Throttle: exploding{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -440,8 +440,8 @@ func TestPolicyThatPanics(t *testing.T) {
 // exploding is a Throttle that cannot count.
 type exploding struct{}
 
-func (exploding) Allowed(*hedge.Avoid) bool { return true }
-func (exploding) Failure(string)            { panic("boom") }
+func (exploding) Allowed([]string) bool { return true }
+func (exploding) Failure(string)        { panic("boom") }
 
 // TestRace proves I12 and GA6-41: one outcome, at most MaxAttempts sends, everybody else canceled, and a failure only
 // when nothing is out that could still succeed. Many events share an instant.

@@ -67,12 +67,12 @@ type Store struct {
 	costs    Costs
 	capacity int64 // thousandths
 	perToken time.Duration
-	began    time.Time
+	elapsed  func() time.Duration // since it was full
 
 	mu sync.Mutex
 	// thousandths at the time of at; what time has given since comes on top. Below 0 it is owed to who waits
 	tokens int64
-	at     time.Duration // since began
+	at     time.Duration // as elapsed is
 }
 
 // slowest is the longest time that a token may take to come back.
@@ -87,14 +87,16 @@ func NewStore(capacity int, perToken time.Duration, costs Costs) *Store {
 	if costs.isZero() {
 		costs = DefaultCosts()
 	}
-	s := &Store{costs: costs, capacity: 1000 * within(capacity, 0), perToken: min(perToken, slowest), began: time.Now()}
+	s := &Store{costs: costs, capacity: 1000 * within(capacity, 0), perToken: min(perToken, slowest)}
+	began := time.Now()
+	s.elapsed = func() time.Duration { return time.Since(began) }
 	s.tokens = s.capacity
 	return s
 }
 
 // refill adds what time has given; under the mutex.
 func (s *Store) refill() {
-	passed := time.Since(s.began) - s.at
+	passed := s.elapsed() - s.at
 	if s.perToken <= 0 || passed <= 0 {
 		return
 	}

@@ -17,6 +17,7 @@ type Config struct {
 	options ParseOptions
 
 	entries  map[name]*Entry
+	bound    func(retry.Strategy) retry.Strategy // Throttled; nil without a throttle
 	throttle throttleDoc
 	bucket   *Store // of all retry policies together; nil without one
 	// nodes is replaced as a whole, so that finding a node's tokens takes no lock.
@@ -25,13 +26,11 @@ type Config struct {
 
 // Entry is what a policy file says about an operation. What it points to is shared and must not be changed.
 type Entry struct {
-	// Strategy is the finished stack: FastFailOnTerminalError, Only, Limit, Throttle and Bucket if there are such,
-	// Pushback and BestEffort, from the outside in. It never blocks. It is nil with a hedging policy, and when the
-	// entry has no policy at all: then the operation's strategy is the one it would have without the file.
-	Strategy retry.Strategy
-	Hedge    *Hedge        // nil without a hedging policy
-	Timeout  time.Duration // 0 is the service's default
-	Pinned   bool          // a caller's own strategy does not replace the entry's policy
+	// Rule has the policy, if there is one. Its Strategy is the finished stack: FastFailOnTerminalError, Only, Limit,
+	// Throttle and Bucket if there are such, Pushback and BestEffort, from the outside in. It never blocks. Bound is
+	// Config.Throttled, which holds for operations without an entry, too.
+	retry.Rule[Hedge]
+	Timeout time.Duration // 0 is the service's default
 	// Text is the policy as a file has it, on one line: what is in force, defaults included, as {"retryPolicy":...} or
 	// {"hedgingPolicy":...}. An entry with it does the same again. It is empty without a policy.
 	Text string
@@ -61,6 +60,9 @@ func newConfig(d *document, o ParseOptions) *Config {
 		nodes: new(atomic.Pointer[map[string]*Tokens]),
 	}
 	c.nodes.Store(&map[string]*Tokens{})
+	if c.bucket != nil && o.Elapsed != nil {
+		c.bucket.elapsed = o.Elapsed
+	}
 	c.build()
 	return c
 }
@@ -80,10 +82,14 @@ func (c *Config) WithJitterSource(random retry.JitterSource) *Config {
 // build makes the entries.
 func (c *Config) build() {
 	c.entries = make(map[name]*Entry)
+	if _, _, ok := c.Throttling(); ok {
+		c.bound = c.Throttled
+	}
 	most := uint64(c.options.MaxAttemptsCap)
 	for i := range c.doc.entries {
 		doc := &c.doc.entries[i]
 		e := &Entry{Timeout: doc.timeout, Text: c.policyOf(doc)}
+		e.Bound = c.bound
 		switch {
 		case doc.retry != nil:
 			e.Strategy, e.Pinned = c.stack(doc.retry, most), doc.retry.pinned
@@ -119,7 +125,7 @@ func (c *Config) stack(p *retryDoc, most uint64) retry.Strategy {
 }
 
 // For finds the entry for an operation: its own, else its service's, else the one for everything. ok is false when
-// there is not one of them.
+// there is not one of them; the Entry then says only what binds every strategy.
 func (c *Config) For(service retry.Service, operation string) (e Entry, ok bool) {
 	if c == nil {
 		return Entry{}, false
@@ -129,7 +135,7 @@ func (c *Config) For(service retry.Service, operation string) (e Entry, ok bool)
 			return *e, true
 		}
 	}
-	return Entry{}, false
+	return Entry{Rule: retry.Rule[Hedge]{Bound: c.bound}}, false
 }
 
 // Throttling gives the size of every node's set of tokens and the thousandths of one that a success gives back; ok is
@@ -159,6 +165,15 @@ func (c *Config) Tokens(endpoint string) *Tokens {
 		c.nodes.CompareAndSwap(old, &nodes) // who loses looks again
 	}
 }
+
+// Allowed makes the throttle one of hedges (retry/hedge.Throttle): an operation that has been to a node in trouble
+// sends no more of them.
+func (c *Config) Allowed(endpoints []string) bool {
+	return !slices.ContainsFunc(endpoints, func(e string) bool { return !c.Tokens(e).Allowed() })
+}
+
+// Failure takes a token of the node at the endpoint, for a failed attempt of a hedged operation.
+func (c *Config) Failure(endpoint string) { c.Tokens(endpoint).Failure() }
 
 // Retain drops the tokens of nodes that keep says false for, so that those that have left do not pile up. One that
 // comes back starts with a full set. keep may be called more than once for an endpoint, and under no lock.

@@ -42,6 +42,10 @@ type Only struct {
 	Unseen retry.Strategy
 }
 
+// Unreached is the strategy of an operation whose hedges have all failed without a server's having seen them: it tries
+// such failures again until the deadline, but for terminal ones, and nothing else.
+func Unreached() retry.Strategy { return Only{Base: retry.FastFailOnTerminalError{}} }
+
 // RetryAfter implements retry.Strategy.
 func (o Only) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	unseen := why.Unseen() || r.Unseen

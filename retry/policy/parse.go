@@ -28,6 +28,9 @@ type ParseOptions struct {
 	Operations func(service retry.Service) []Operation
 	// JitterSource is for the jitter; nil is math/rand/v2, or what Config.WithJitterSource gives.
 	JitterSource retry.JitterSource
+	// Elapsed is the time that the token bucket fills by, since Parse; nil is the clock's. It is for tools that
+	// foretell what a client does.
+	Elapsed func() time.Duration
 }
 
 // Parse reads a policy file: a JSON document with retry or hedging policies by service and operation, and a throttle

@@ -25,14 +25,6 @@ func (c *Config) Cost(k retry.Kind) int {
 	return int(c.bucket.costs.of(k))
 }
 
-// Capacity is how many tokens the file's token bucket holds; 0 without one.
-func (c *Config) Capacity() int {
-	if c == nil || c.bucket == nil {
-		return 0
-	}
-	return int(c.bucket.capacity / 1000)
-}
-
 // fields are those of an object, in order: names, and values as they are written.
 type fields [][2]string
 
