@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -69,4 +70,106 @@ func TestAViewGoesByAMapOverHTTPThoughKeyValueRefusesTheBucket(t *testing.T) {
 		time.Sleep(5 * time.Second) // key-value goes on to bring no map, so that HTTP is asked
 		require.NoError(t, drained(b.View(within(t, time.Second), &views.Request{Design: "d", View: "v"})))
 	})
+}
+
+// What one node has refused is no condition of requests to services while another connection works: a request that
+// cannot be sent for another reason waits as if nothing had been refused, and is sent as soon as that is over.
+func TestAConditionOfOneNodeFailsNoServiceRequestWhileAnotherConnectionWorks(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   []mock.Option
+		refuse func(m *mock.Cluster) func(*core.Config) // the clients of node 0
+		kind   error
+	}{
+		"a refused login": {
+			refuse: func(m *mock.Cluster) func(*core.Config) {
+				m.Inject(mock.Match{Nodes: []int{0}, Opcodes: []memd.Opcode{memd.OpSASLStep}},
+					mock.Status(memd.StatusAuthError))
+				return func(*core.Config) {}
+			},
+			kind: cberr.AuthenticationFailure,
+		},
+		"no TLS": {
+			opts: []mock.Option{mock.TLS()}, kind: cberr.TLSFailure,
+			refuse: func(m *mock.Cluster) func(*core.Config) {
+				return func(cfg *core.Config) {
+					encrypted(m)(cfg)
+					dial := cfg.Net.Dial
+					cfg.Net.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						if addr == m.Node(0).TLSAddr() {
+							return cleartext(), nil
+						}
+						return dial(ctx, network, addr)
+					}
+				}
+			},
+		},
+	} {
+		for _, call := range []string{"query", "raw request"} {
+			t.Run(name+", "+call, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, m *mock.Cluster) {
+					cl := client(t, m, c.refuse(m))
+					b := cl.Bucket("default")
+					time.Sleep(time.Second) // node 1 works, and node 0 goes on being refused
+					at := func(node int) error {
+						return get(within(t, time.Second), b, keyAt(t, b, m.Node(node)))
+					}
+					require.ErrorIs(t, at(0), c.kind, "a condition it is")
+					require.ErrorIs(t, at(1), cberr.DocumentNotFound)
+
+					for i := range 2 {
+						for _, addr := range httpAddrs(m.Node(i)) {
+							m.Network().Refuse(addr)
+						}
+					}
+					time.AfterFunc(2*time.Second, func() {
+						for _, addr := range httpAddrs(m.Node(1)) {
+							m.Network().Restore(addr)
+						}
+					})
+					began := time.Now()
+					require.NoError(t, calls[call](within(t, 20*time.Second), cl))
+					require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "it has waited")
+				}, c.opts...)
+			})
+		}
+	}
+}
+
+// cleartext is a connection to a server that does not speak TLS.
+func cleartext() net.Conn {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		_, _ = theirs.Read(make([]byte, 4096))
+		_, _ = theirs.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	}()
+	return ours
+}
+
+// httpAddrs are a node's addresses of management and query, plain and over TLS.
+func httpAddrs(n *mock.Node) []string {
+	return []string{
+		n.ManagementAddr(), n.ManagementTLSAddr(), n.ServiceAddr(mock.QueryService),
+		n.ServiceTLSAddr(mock.QueryService),
+	}
+}
+
+func hostOf(t *testing.T, addr string) string {
+	t.Helper()
+	host, _, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	return host
+}
+
+// keyAt is a key whose active copy is on the node.
+func keyAt(t *testing.T, b *core.Bucket, n *mock.Node) string {
+	t.Helper()
+	for i := range 256 {
+		key := string([]byte{'k', byte(i)})
+		if _, nodes, ok := b.Locate([]byte(key)); ok && hostOf(t, nodes[0]) == hostOf(t, n.Addr()) {
+			return key
+		}
+	}
+	t.Fatal("no key is on the node")
+	return ""
 }
