@@ -275,8 +275,15 @@ func (c *Cluster) retryCounts() []observe.RetryCounts {
 	all := make([]observe.RetryCounts, 0, len(stats.Operations))
 	for k, n := range stats.Operations {
 		counts := observe.RetryCounts{
-			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"), Retries: int64(n.Retries),
-			Failed: int64(n.Failed), Transparent: int64(n.Transparent), Hedges: int64(n.Hedges),
+			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"),
+			Failed: int64(n.Failed), Hedges: int64(n.Hedges),
+		}
+		for why, r := range n.Reasons {
+			if r != (retry.Resends{}) {
+				counts.Reasons = append(counts.Reasons, observe.ReasonCounts{
+					Reason: retry.Reason(why).String(), Retries: int64(r.Retries), Transparent: int64(r.Transparent),
+				})
+			}
 		}
 		for _, h := range n.Histogram {
 			counts.Histogram = append(counts.Histogram, int64(h))

@@ -103,6 +103,7 @@ type outcomes func(err error)
 
 func (outcomes) Sent(*call.Via, uint32) {}
 func (outcomes) Unsent()                {}
+func (outcomes) Retried(retry.Info)     {}
 func (outcomes) Failed(error)           {}
 func (f outcomes) Done(err error)       { f(err) }
 

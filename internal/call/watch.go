@@ -44,6 +44,8 @@ type Watcher interface {
 	Unsent()
 	// Failed says that the attempt which was out, if one was, has failed. The call may go on. cause is not to be kept.
 	Failed(cause error)
+	// Retried says that the call is sent again, or is about to be; i tells why and after which delay.
+	Retried(i retry.Info)
 	// Done gives the outcome, once, on a goroutine that is no connection's.
 	Done(err error)
 }
@@ -55,6 +57,13 @@ func (c *Call) ObserveAttempts(w Watcher) { c.Slow().watcher, c.observed = w, tr
 func (c *Call) AttemptFailed(cause error) {
 	if c.observed {
 		c.Slow().watcher.Failed(cause)
+	}
+}
+
+// Again says that the call is sent again. The dispatcher that does so calls it before.
+func (c *Call) Again() {
+	if c.observed {
+		c.Slow().watcher.Retried(c.State.Info())
 	}
 }
 

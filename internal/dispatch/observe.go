@@ -13,6 +13,7 @@ import (
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // whole is an operation under observation, of which one call is the only part, or several are parts.
@@ -64,9 +65,18 @@ type watch struct {
 	of   *whole
 	part bool // of an operation that another one ends
 
-	mu    sync.Mutex
-	out   attempt // the one that is out
-	ended []attempt
+	mu      sync.Mutex
+	out     attempt // the one that is out
+	ended   []attempt
+	retries int
+	again   []again // the first of them
+}
+
+// again is a retry.
+type again struct {
+	at    time.Time
+	why   retry.Reason
+	delay time.Duration
 }
 
 // attempt is one attempt of a call.
@@ -108,18 +118,33 @@ func (w *watch) Failed(cause error) {
 	}
 }
 
+// Retried implements call.Watcher.
+func (w *watch) Retried(i retry.Info) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retries = i.Retries()
+	if n := len(i.Log); n > 0 && len(w.again) < observe.MostRetryEvents {
+		w.again = append(w.again, again{time.Now(), i.Reason, i.Log[n-1].Delay})
+	}
+}
+
 // Done implements call.Watcher.
 func (w *watch) Done(err error) {
 	out := outcomeOf(err)
 	w.mu.Lock()
 	w.close(out)
-	last := w.ended
+	last, retries := w.ended, w.again
 	w.ended = nil
+	out.Retries = w.retries
 	w.mu.Unlock()
 	w.tell(last)
-	if !w.part {
-		w.of.op.End(w.of.inner, out)
+	if w.part { // others of the operation may end at the same time
+		return
 	}
+	for n, a := range retries {
+		w.of.op.RetryAt(a.at, a.why.String(), n+1, a.delay)
+	}
+	w.of.op.End(w.of.inner, out)
 }
 
 // close ends the attempt that is out, if one is. The lock is held.

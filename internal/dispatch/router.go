@@ -219,6 +219,7 @@ func (r *Router) Redispatch(c *call.Call) {
 
 // renew prepares a call for its next attempt: it gives the server of a durable write a part of the time that is left.
 func (r *Router) renew(c *call.Call) {
+	c.Again()
 	if c.Req.Durability != memd.DurabilityNone {
 		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}

@@ -24,7 +24,7 @@ func (k *call) begin(ctx context.Context) (end func(error)) {
 	}
 	w := k.c.start(ctx, k.r.Service, k.operation, k.r.Bucket)
 	k.span, k.inner = &w.op, w.inner
-	return w.end
+	return func(err error) { w.ended(err, k.state.Info().Retries()) }
 }
 
 // whole is an operation under observation.
@@ -45,7 +45,14 @@ func (c *Client) start(ctx context.Context, svc httpsvc.Service, operation, buck
 	return w
 }
 
-func (w *whole) end(err error) { w.op.End(context.WithoutCancel(w.inner), outcomeOf(err)) }
+func (w *whole) end(err error) { w.ended(err, 0) }
+
+// ended is end with the number of retries of an operation that is one request.
+func (w *whole) ended(err error, retries int) {
+	out := outcomeOf(err)
+	out.Retries = max(out.Retries, retries)
+	w.op.End(context.WithoutCancel(w.inner), out)
+}
 
 // Observe begins an operation that is sent as several requests: those that are made with the context that it gives, and
 // have the operation's name, are its attempts and no operations of their own. end is called once, with what the

@@ -13,10 +13,10 @@ const (
 	system       = "couchbase"
 	spanDispatch = "dispatch_to_server"
 	eventRetry   = "retry"
-
-	// retryEvents is how many retries of one operation become events of its span.
-	retryEvents = 16
 )
+
+// MostRetryEvents is how many retries of one operation become events of its span.
+const MostRetryEvents = 16
 
 // Operation is one operation under observation. The zero Operation is not observed and all its methods do nothing. It
 // belongs to the goroutine that has the operation; End is called once. It takes whole pieces of 16 bytes, in which it
@@ -98,9 +98,17 @@ func (o *Operation) startSpan(ctx context.Context) (inner context.Context) {
 // recording reports whether anything added to the operation's span would be kept.
 func (o *Operation) recording() bool { return o.span != nil && o.span.IsRecording() }
 
-// Retry notes that the operation will be tried again, as an event of its span; only the first 16 are kept.
+// Retry notes that the operation is tried again now, as RetryAt does.
 func (o *Operation) Retry(reason string, attempt int, delay time.Duration) {
-	if o.i == nil || !o.outer || o.events >= retryEvents {
+	if o.i != nil {
+		o.RetryAt(time.Now(), reason, attempt, delay)
+	}
+}
+
+// RetryAt notes that the operation was tried again for the reason, for the attempt-th time and after the delay, as an
+// event of its span; only the first 16 are kept.
+func (o *Operation) RetryAt(at time.Time, reason string, attempt int, delay time.Duration) {
+	if o.i == nil || !o.outer || o.events >= MostRetryEvents {
 		return
 	}
 	defer o.i.contain()
@@ -112,7 +120,7 @@ func (o *Operation) Retry(reason string, attempt int, delay time.Duration) {
 	a.text(FieldRetryReason, reason)
 	a.number(FieldRetryAttempt, int64(attempt))
 	a.number(FieldRetryDelay, delay.Microseconds())
-	o.span.AddEvent(eventRetry, trace.WithAttributes(a.kv...))
+	o.span.AddEvent(eventRetry, trace.WithTimestamp(at), trace.WithAttributes(a.kv...))
 }
 
 // End closes the operation's span and records its duration. Call it after the outcome is known and before the caller

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Names of the retry statistics. The names are this module's own.
+// Names of the retry statistics. The names are this module's own. The first and the third have FieldRetryReason.
 const (
 	MetricRetries = "couchbase.client.retries"        // sent again, transparent resends apart
 	MetricFailed  = "couchbase.client.retries.failed" // those retries and hedges whose attempt failed in turn
@@ -22,9 +22,16 @@ const retryUnit = "{retry}"
 
 // RetryCounts are the retry statistics of one kind of operation since the client was opened.
 type RetryCounts struct {
-	Service, Operation                   string
-	Retries, Failed, Transparent, Hedges int64
-	Histogram                            []int64 // by the bounds that ExportRetries was given
+	Service, Operation string
+	Failed, Hedges     int64
+	Histogram          []int64 // by the bounds that ExportRetries was given
+	Reasons            []ReasonCounts
+}
+
+// ReasonCounts are those of Retries and Transparent that were made for one reason.
+type ReasonCounts struct {
+	Reason               string
+	Retries, Transparent int64
 }
 
 // retryMeters are the instruments of the retry statistics.
@@ -82,16 +89,25 @@ func (m *retryMeters) observe(o metric.Observer, c Conventions, bounds []int, n 
 	a.text(FieldService, n.Service)
 	a.text(FieldOperation, n.Operation)
 	set := metric.WithAttributeSet(attribute.NewSet(a.kv...))
-	o.ObserveInt64(m.retries, n.Retries, set)
 	o.ObserveInt64(m.failed, n.Failed, set)
-	o.ObserveInt64(m.transparent, n.Transparent, set)
 	o.ObserveInt64(m.hedges, n.Hedges, set)
-	for k, count := range n.Histogram {
-		if count == 0 || k >= len(bounds) {
-			continue
-		}
+	with := func(add func(*attrs)) metric.ObserveOption {
 		b := attrs{c: c, kv: append([]attribute.KeyValue(nil), a.kv...)}
-		b.number(FieldAtLeast, int64(bounds[k]))
-		o.ObserveInt64(m.histogram, count, metric.WithAttributeSet(attribute.NewSet(b.kv...)))
+		add(&b)
+		return metric.WithAttributeSet(attribute.NewSet(b.kv...))
+	}
+	for _, r := range n.Reasons {
+		set := with(func(a *attrs) { a.text(FieldRetryReason, r.Reason) })
+		if r.Retries != 0 {
+			o.ObserveInt64(m.retries, r.Retries, set)
+		}
+		if r.Transparent != 0 {
+			o.ObserveInt64(m.transparent, r.Transparent, set)
+		}
+	}
+	for k, count := range n.Histogram {
+		if count != 0 && k < len(bounds) {
+			o.ObserveInt64(m.histogram, count, with(func(a *attrs) { a.number(FieldAtLeast, int64(bounds[k])) }))
+		}
 	}
 }

@@ -40,7 +40,15 @@ type span struct {
 	begin  time.Time
 	took   time.Duration
 	late   map[attribute.Key]string
+	events []event
 	ended  int
+}
+
+// event is one of a span's.
+type event struct {
+	name string
+	at   time.Time
+	has  map[attribute.Key]string
 }
 
 type (
@@ -99,6 +107,13 @@ func (s *span) IsRecording() bool { return true }
 
 func (s *span) SetAttributes(kv ...attribute.KeyValue) { maps.Copy(s.late, texts(kv)) }
 
+func (s *span) AddEvent(name string, o ...trace.EventOption) {
+	c := trace.NewEventConfig(o...)
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.events = append(s.events, event{name, c.Timestamp(), texts(c.Attributes())})
+}
+
 func (s *span) End(o ...trace.SpanEndOption) {
 	c := trace.NewSpanEndConfig(o...)
 	s.t.mu.Lock()
@@ -148,7 +163,10 @@ func (c collection) ObserveInt64(i metric.Int64Observable, v int64, o ...metric.
 	if at := a["couchbase.retry.at_least"]; at != "" {
 		key += " " + at
 	}
-	c.seen[key] = v
+	c.seen[key] += v
+	if why := a["couchbase.retry.reason"]; why != "" {
+		c.seen[key+" for "+why] += v
+	}
 }
 
 // collect is what a reader of the metrics sees of the retry statistics.
