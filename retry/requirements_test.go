@@ -221,6 +221,23 @@ func requirements(t *testing.T) string {
 	return string(src)
 }
 
+// TestEveryPromiseIsInTheTable finds tests of retry/promises that no row names.
+func TestEveryPromiseIsInTheTable(t *testing.T) {
+	src, err := os.ReadFile("REQUIREMENTS.md")
+	require.NoError(t, err)
+	rows, _ := parseRequirements(string(src))
+	named := map[string]bool{"TestMain": true}
+	for _, r := range rows {
+		for _, name := range list(r.promises) {
+			named[name] = true
+		}
+	}
+	m := theModule()
+	for name := range m.tests(outside[0], t.Fatalf) {
+		require.True(t, named[name], "no row names %s", name)
+	}
+}
+
 // TestEveryRequirementIsProved reads the list of requirements and invariants, and finds the tests that it names.
 func TestEveryRequirementIsProved(t *testing.T) {
 	for _, p := range theModule().unproved(requirements(t)) {
