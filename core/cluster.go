@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
@@ -74,8 +75,8 @@ type Cluster struct {
 // first call. It fails only for a configuration that cannot be used, with a *ConfigError, or for a context that has
 // ended.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
 	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -258,7 +259,7 @@ func (c *Cluster) Close() error {
 		errs = append(errs, fmt.Errorf("services: %w", err))
 	}
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
-	return errors.Join(errs...)
+	return ofKind(cberr.Timeout, errors.Join(errs...))
 }
 
 // Loop is what retry.Do needs to repeat a program's own work beside the client's: it waits where the client's calls
@@ -310,3 +311,24 @@ type NodeStatus = dispatch.NodeStatus
 // MapError is a cluster map that a node, at Addr, has given and that is not used, and in Err why: errors of calls that
 // wait for a map, or for a node that the map in use does not have, wrap it, and WaitReady's does.
 type MapError = dispatch.MapError
+
+// NotReadyError is a WaitReady that ended before the bucket was ready. Its fields:
+//
+//	Nodes []string // addresses without a connection
+//	Cause error    // why it is not ready; nil when nothing is known
+//	Err   error    // what ended the wait: the context's cause; nil when the strategy gave up because of Cause
+type NotReadyError = dispatch.NotReadyError
+
+// ConnectError is a node that is not connected. Errors of calls that wait for a connection have one in their trees, and
+// WaitReady's has. Its fields:
+//
+//	Addr, Bucket string
+//	Step         string      // "dial", "TLS", "HELLO" and so on
+//	Answered     bool        // Status, and Context if there is one, are the node's answer to the step
+//	Status       memd.Status
+//	Context      string
+//	Kind         *cberr.Kind // nil where no kind fits
+//	Err          error       // what the step has met, in words
+//	Anonymous    bool        // the attempt had no credentials
+//	Generation   uint64      // of the credentials: SetCredentials and RenewLogins count
+type ConnectError = handshake.Error

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/couchcore/couchcore/cberr"
 )
 
 // ConnSpec is a connection string, taken apart. Nothing is looked up or connected to.
@@ -53,6 +55,9 @@ type ConnStringError struct {
 func (e *ConnStringError) Error() string {
 	return fmt.Sprintf("connection string: %s at byte %d %s", e.Field, e.Pos, e.Reason)
 }
+
+// Unwrap gives the kind.
+func (e *ConnStringError) Unwrap() error { return cberr.InvalidArgument }
 
 const (
 	maxConnString = 64 << 10

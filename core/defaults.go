@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
@@ -47,6 +48,9 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return "configuration: " + e.Field + " " + e.Reason }
+
+// Unwrap gives the kind.
+func (e *ConfigError) Unwrap() error { return cberr.InvalidArgument }
 
 // withDefaults checks the configuration and fills in what is left out.
 func (c Config) withDefaults() (Config, error) {

@@ -67,6 +67,19 @@ type HTTPResponse struct {
 	Retry    retry.Info // how the request was retried before that
 }
 
+// RequestError is a request to a service that failed: the error of Cluster.Do and of the methods for management. Its
+// fields:
+//
+//	Service, Operation string
+//	Method, Path       string // without the query string, which may hold keys
+//	Endpoint           string // of the last attempt
+//	InDoubt            bool   // the service may have executed it
+//	Retry              retry.Info
+//	Kind               *cberr.Kind
+//	Cause              error
+//	Response           *ResponseError // the answer, nil without one
+type RequestError = httpsvc.Error
+
 // ResponseError is the answer that a failed request got. Every error of a request to a service that was answered has
 // one in its tree, those of packages query, search, analytics and views, too. Its fields:
 //

@@ -425,7 +425,12 @@ func (e httpStatusError) Error() string { return fmt.Sprintf("the node answered 
 
 // failure is why a node has given no map, in the form of a failed connection.
 func (s *mapSource) failure(addr string, err error) *handshake.Error {
-	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP, Err: err}
+	var cause error
+	if errors.Is(err, context.DeadlineExceeded) {
+		cause = context.DeadlineExceeded
+	}
+	ce := &handshake.Error{Addr: addr, Bucket: s.b.name, Step: handshake.StepHTTP}
+	ce.Err = handshake.InWords(handshake.StepDial, err, cause, s.b.c.cfg.Maps.OverHTTP.Timeout)
 	var status httpStatusError
 	switch {
 	case errors.As(err, &status) && status == http.StatusUnauthorized:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/analytics"
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/dispatch"
@@ -21,7 +22,7 @@ import (
 )
 
 // ParsePolicy reads a retry policy file for Config.Retry.Policy: policy.Parse with the numbers and the operations of
-// this client's services. The error is a *policy.ParseError.
+// this client's services. The error wraps a *policy.ParseError and is a cberr.InvalidArgument.
 func ParsePolicy(data []byte) (*policy.Config, error) {
 	return ParsePolicyWith(data, policy.ParseOptions{})
 }
@@ -35,7 +36,8 @@ func ParsePolicyWith(data []byte, o policy.ParseOptions) (*policy.Config, error)
 	if o.Operations == nil {
 		o.Operations = OperationsOf
 	}
-	return policy.Parse(data, o)
+	c, err := policy.Parse(data, o)
+	return c, ofKind(cberr.InvalidArgument, err)
 }
 
 // methods are the operations of raw requests.

@@ -3,6 +3,8 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -22,11 +24,11 @@ type Resolver interface {
 const srvBudget = 5 * time.Second // of one lookup; the name's own address is tried beside it
 
 // resolver gives the lookup of the nodes that the SRV record names, nil without such a record.
-func (c *Cluster) resolver() func(ctx context.Context) []string {
+func (c *Cluster) resolver() func(ctx context.Context) ([]string, error) {
 	if c.cfg.Seeds.SRV == "" {
 		return nil
 	}
-	return func(ctx context.Context) []string {
+	return func(ctx context.Context) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, srvBudget)
 		defer cancel()
 		records, err := answerOf(ctx, "the resolver", func(ctx context.Context) (found srvAnswer, err error) {
@@ -36,11 +38,26 @@ func (c *Cluster) resolver() func(ctx context.Context) []string {
 		// net.Resolver gives good records beside an error that says that some were odd
 		if err = cmp.Or(err, records.err); err != nil {
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
+			err = srvError(c.cfg.Seeds.SRV, observe.Usable("the resolver", err))
 		}
 		addrs := srvAddresses(records.records, c.cfg.Limits.SRV)
 		c.filter.trust(addrs...)
-		return addrs
+		return addrs, err
 	}
+}
+
+// srvError is why the record gives no node; nil where it does not exist, which is no error.
+func srvError(name string, err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return nil
+	case errors.As(err, &dns):
+		return fmt.Errorf("the DNS SRV record %s cannot be looked up: %s", name, dns.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the DNS SRV record %s cannot be looked up: no answer within %v", name, srvBudget)
+	}
+	return fmt.Errorf("the DNS SRV record %s cannot be looked up: %w", name, err)
 }
 
 // srvAnswer is what a resolver has given: good records may come beside an error.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"github.com/couchcore/couchcore/cberr"
 )
 
 // MutationState is a set of mutations that a statement must see: for Request.ScanVectors with AtPlus. Its JSON form is
@@ -68,14 +70,14 @@ func (s *MutationState) MarshalJSON() ([]byte, error) {
 func (s *MutationState) UnmarshalJSON(raw []byte) error {
 	var in map[string]map[string][]json.RawMessage
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return err
+		return fmt.Errorf("query: %w: %w", cberr.InvalidArgument, err)
 	}
 	for bucket, vs := range in {
 		for vb, pair := range vs {
 			n, err := strconv.ParseUint(vb, 10, 16)
 			if err != nil || len(pair) != 2 {
-				return fmt.Errorf("query: %q of bucket %q is not a vbucket with a sequence number and a uuid", vb,
-					bucket)
+				return fmt.Errorf("query: %w: %q of bucket %q is not a vbucket with a sequence number and a uuid",
+					cberr.InvalidArgument, vb, bucket)
 			}
 			var v vector
 			var uuid string
@@ -86,7 +88,7 @@ func (s *MutationState) UnmarshalJSON(raw []byte) error {
 				v.uuid, err = strconv.ParseUint(uuid, 10, 64)
 			}
 			if err != nil {
-				return fmt.Errorf("query: vbucket %q of bucket %q: %w", vb, bucket, err)
+				return fmt.Errorf("query: %w: vbucket %q of bucket %q: %w", cberr.InvalidArgument, vb, bucket, err)
 			}
 			s.Add(bucket, uint16(n), v.uuid, v.seqno)
 		}

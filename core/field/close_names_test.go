@@ -64,7 +64,7 @@ func TestCloseNamesTheNodesThatItDoesNotWaitFor_D146(t *testing.T) {
 				c := onMock(t, m, stuck.use(m, func(a string) bool { return a == addr }))
 				err := c.Bucket("default").WaitReady(within(t, 5*time.Second))
 				if stuck.dial {
-					require.ErrorContains(t, err, "not connected: "+addr)
+					require.ErrorContains(t, err, "node "+addr+" is not connected")
 				} else {
 					require.NoError(t, err)
 				}

@@ -70,12 +70,12 @@ func TestRequestsToServicesNameWhyThereIsNoMap_D126(t *testing.T) {
 		}, "is not used"},
 		"a port that is closed": {
 			core.Config{Seeds: core.SeedConfig{Hosts: []string{"127.0.0.1:1"}}},
-			"connecting to 127.0.0.1:1",
+			"node 127.0.0.1:1 is not connected: connection refused",
 		},
 		"a closed port for HTTP": {core.Config{
 			Seeds: core.SeedConfig{HTTPHosts: []string{"127.0.0.1:1"}},
 			Maps:  core.MapConfig{Bootstrap: core.BootstrapHTTP},
-		}, "connecting to 127.0.0.1:1"},
+		}, "node 127.0.0.1:1 gives no cluster map over HTTP: connection refused"},
 	} {
 		c.cfg.Net.NodeFilter = core.AnyNode
 		cl := openConfig(t, c.cfg)

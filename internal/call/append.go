@@ -71,6 +71,9 @@ func (c *Call) appended(w *Wire) {
 	c.Route.Opaque = w.Opaque
 	c.Route.Prefixed = w.Features.Has(memd.FeatureCollections)
 	c.sent = c.Req.Opcode
+	if s := c.slow.Load(); s != nil {
+		s.stage.Store(uint32(StageNone)) // what it has waited for before is over
+	}
 	if c.observed {
 		c.Slow().watcher.Sent(w.Via, w.Opaque)
 	}

@@ -160,6 +160,12 @@ func (e *Error) causeText() string {
 		return ""
 	}
 	text := e.Cause.Error()
+	for _, said := range [...]error{retry.ErrTimeout, retry.ErrTerminal} { // by the kind
+		if text == said.Error() {
+			return ""
+		}
+		text = strings.TrimPrefix(text, said.Error()+": ")
+	}
 	var last *Error
 	if e.Answered && errors.As(e.Cause, &last) && last.Status == e.Status && last.Err != nil {
 		text = strings.ReplaceAll(text, last.Error(), last.Err.Error())
@@ -412,7 +418,7 @@ func (c *Call) stageAtEnd(err error, inDoubt bool) Stage {
 		return StageReply
 	case c.State.Info().Parked:
 		return StageBackoff
-	case c.stage() != StageNone && c.via == nil:
+	case c.stage() != StageNone:
 		return c.stage()
 	}
 	return StageReply

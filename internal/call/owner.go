@@ -20,6 +20,13 @@ type Holder interface {
 	LetGo(c *Call) bool
 }
 
+// Explainer is an Owner that knows what keeps a call from being sent.
+type Explainer interface {
+	// Explain gives cause, which may be nil, together with what else is known now. The call may be on its way to a
+	// connection meanwhile: nothing that changes with an attempt is to be read.
+	Explain(c *Call, cause error) error
+}
+
 // Home is what all calls of one dispatcher have in common. It does not change.
 type Home struct {
 	Owner  Owner

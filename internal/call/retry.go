@@ -30,8 +30,8 @@ func (c *Call) Describe(r *retry.Request) {
 
 // Explain implements retry.Explainer: the owner knows more.
 func (c *Call) Explain(cause error) error {
-	if x, ok := c.Owner().(retry.Explainer); ok {
-		return x.Explain(cause)
+	if x, ok := c.Owner().(Explainer); ok {
+		return x.Explain(c, cause)
 	}
 	return cause
 }

@@ -22,6 +22,7 @@ type nodes struct {
 	closed    bool
 	seeded    time.Time // when the seeds were asked last
 	resolving bool      // a lookup of theirs is under way
+	unfound   error     // why the last lookup failed; nil when it has not
 	turns     turns     // of pipelines that connect; see turns.go
 }
 
@@ -175,9 +176,9 @@ func (t *nodes) seed() {
 
 // resolve asks for the nodes behind the seeds' name.
 func (t *nodes) resolve() {
-	addrs := t.r.o.Resolve(t.r.ctx)
+	addrs, err := t.r.o.Resolve(t.r.ctx)
 	t.mu.Lock()
-	t.resolving = false
+	t.resolving, t.unfound = false, err
 	if !t.closed && !t.r.reaches() {
 		for _, addr := range addrs {
 			t.reach(addr)

@@ -26,7 +26,7 @@ func TestSeedsAreLeftWhenANodeIsConnected(t *testing.T) {
 		require.Len(t, r.Logins(), 2)
 		require.Len(t, r.Status(), 2)
 
-		r.o.Resolve = func(context.Context) []string { return []string{"10.0.0.9:11210"} }
+		r.o.Resolve = func(context.Context) ([]string, error) { return []string{"10.0.0.9:11210"}, nil }
 		r.nodes.resolve()
 		require.Len(t, r.Status(), 2, "the nodes of a lookup that has taken its time are not asked any more")
 	}, mock.Nodes(2))

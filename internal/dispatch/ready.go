@@ -1,12 +1,16 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/couchcore/couchcore/internal/conn"
+	"github.com/couchcore/couchcore/internal/call"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -34,7 +38,7 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 		}
 		left, err := w.goesOn(ctx, degraded)
 		if err != nil {
-			return err
+			return &NotReadyError{Nodes: r.unconnected(), Cause: err}
 		}
 		var again <-chan time.Time
 		if left > 0 {
@@ -45,8 +49,9 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 		case <-changed:
 		case <-again:
 		case <-r.ctx.Done():
-			return conn.ErrClosed
+			return &NotReadyError{Nodes: r.unconnected(), Cause: last, Err: retry.ErrClosed}
 		case <-ctx.Done():
+			_, last = r.readiness(degraded) // as it is now
 			return &NotReadyError{r.unconnected(), r.o.Health.Known(r.o.Bucket, last), context.Cause(ctx)}
 		}
 	}
@@ -116,34 +121,46 @@ func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Ac
 // endless is how long a wait may take whose context has no deadline, as strategies see it.
 const endless = 365 * 24 * time.Hour
 
-// readiness says whether the bucket is ready, and what has failed last.
+// readiness says whether the bucket is ready, and what is known of why it is not.
 func (r *Router) readiness(degraded bool) (ready bool, last error) {
 	s := r.Snapshot()
-	ready = s != nil && (r.o.Bucket == "" || s.Routable())
-	if ready && s.DataNodes() == 0 { // services are all that it has
+	routable := s != nil && (r.o.Bucket == "" || s.Routable())
+	if routable && s.DataNodes() == 0 { // services are all that it has
 		return true, nil
 	}
-	up := 0
+	up, all := 0, true
+	var met health.Conditions
 	for _, n := range r.Status() {
 		if n.Connected {
 			up++
-		} else if !degraded {
-			ready = false
+			continue
 		}
+		all = false
 		if n.Err != nil {
-			last = n.Err
+			met = append(met, n.Err)
 		}
+	}
+	ready = routable && up > 0 && (all || degraded)
+	if e := r.maps.refusal.Load(); e != nil {
+		return ready, e
 	}
 	if err, _ := r.sourceState(); err != nil {
-		if last != nil {
-			err = health.Conditions{last, err}
-		}
-		last = err
+		met = append(met, err)
 	}
-	if e := r.maps.refusal.Load(); e != nil {
-		last = e
+	if len(met) == 0 {
+		met = r.connecting()
 	}
-	return ready && up > 0, last
+	if err := r.unfound(); err != nil && up == 0 {
+		met = append(met, err)
+	}
+	switch {
+	case len(met) > 0:
+	case s == nil:
+		return ready, errNoMap
+	case !routable:
+		return ready, r.picker.Load().noRoute(retry.NotReady, 0)
+	}
+	return ready, met.Err()
 }
 
 // unconnected are the addresses that have no connection, each once.
@@ -199,6 +216,70 @@ func (r *Router) terminal(degraded bool) (until int64, why retry.Reason, known e
 // Reconnect ends the pauses between attempts to connect: there are new credentials.
 func (r *Router) Reconnect() { r.logins.happens() }
 
-// Explain implements retry.Explainer for the bucket's calls: it adds the terminal conditions, and the map that is not
-// used.
-func (r *Router) Explain(cause error) error { return r.beside(r.o.Health.Known(r.o.Bucket, cause)) }
+// Explain implements call.Explainer: it adds what keeps the call from its node now, the terminal conditions, and the
+// map that is not used.
+func (r *Router) Explain(c *call.Call, cause error) error {
+	return r.beside(r.o.Health.Known(r.o.Bucket, newest(r.present(c), cause)))
+}
+
+// present is what keeps a call from its node now; nil when nothing is known to do that.
+func (r *Router) present(c *call.Call) error {
+	pk := r.picker.Load()
+	if pk == nil {
+		return r.WhyNoMap()
+	}
+	if !c.Spec().Has(call.Keyed) || c.Req.ByVBucket || c.Req.Replica() != 0 {
+		return nil
+	}
+	n, _ := pk.active(c.Route.Hash)
+	if n == nil || n.connected() {
+		return nil
+	}
+	return n.trouble()
+}
+
+// newest puts what is known now before what was met last, unless both are of the same node: then that is over.
+func newest(now, met error) error {
+	var a, b *handshake.Error
+	switch {
+	case now == nil:
+		return met
+	case met == nil || errors.Is(met, now):
+		return cmp.Or(met, now)
+	case errors.As(now, &a) && errors.As(met, &b) && a.Addr == b.Addr:
+		return now
+	}
+	return health.Conditions{now, met}
+}
+
+// unfound is why the last lookup of seeds failed.
+func (r *Router) unfound() error {
+	r.nodes.mu.Lock()
+	defer r.nodes.mu.Unlock()
+	return r.nodes.unfound
+}
+
+// connecting are the nodes whose first attempt to connect is under way.
+func (r *Router) connecting() (all health.Conditions) {
+	for _, p := range r.nodes.list() {
+		if p.first && p.trying() {
+			all = append(all, p.node.trouble())
+		}
+	}
+	slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return all
+}
+
+// trouble is why the node is not connected.
+func (n *node) trouble() error {
+	p := n.conns[0]
+	err, trying := p.state()
+	if err != nil || !trying {
+		return err
+	}
+	since := time.Duration(n.r.now() - p.progress.Load())
+	return &handshake.Error{
+		Addr: n.addr, Bucket: n.r.o.Bucket, Step: handshake.StepDial,
+		Err: fmt.Errorf("the attempt to connect is under way, without an answer for %v", since.Round(time.Millisecond)),
+	}
+}

@@ -26,8 +26,9 @@ type Options struct {
 	Bucket string
 	Seeds  []string // addresses to ask for the first cluster map
 	// Resolve finds further addresses to ask, as DNS SRV does; nil finds none. It is called again when no node can be
-	// reached any more. It ends with its context and keeps to a time of its own.
-	Resolve func(ctx context.Context) []string
+	// reached any more. It ends with its context and keeps to a time of its own. The error says why it finds none, or
+	// fewer.
+	Resolve func(ctx context.Context) ([]string, error)
 	TLS     bool
 	Network string // which addresses of the nodes to use; "" or "auto" decides by the seed that answered
 
@@ -281,7 +282,7 @@ func (r *Router) find(c *call.Call) *pipeline {
 		}
 		since := r.o.Orchestrator.Wakes()
 		if r.picker.Load() == pk {
-			r.noWay(c, since, t.why, r.beside(&RouteError{Reason: t.why, VBucket: t.vbucket}), "")
+			r.noWay(c, since, t.why, r.beside(pk.noRoute(t.why, t.vbucket)), "")
 			return nil
 		}
 	}
@@ -300,13 +301,22 @@ func (r *Router) pick(pk *picker, c *call.Call) target {
 type RouteError struct {
 	Reason  retry.Reason
 	VBucket uint16
+	NoData  bool // the map has no node with the key-value service
 }
 
 func (e *RouteError) Error() string {
-	if e.Reason == retry.NotReady {
+	switch {
+	case e.NoData:
+		return "no node of the cluster map runs the key-value service"
+	case e.Reason == retry.NotReady:
 		return "the bucket's cluster map has no vbuckets yet"
 	}
 	return "the cluster map has no reachable node for the call"
+}
+
+// noRoute is why the map, which may be nil, has no node for a call.
+func (pk *picker) noRoute(why retry.Reason, vb uint16) *RouteError {
+	return &RouteError{Reason: why, VBucket: vb, NoData: pk != nil && pk.snap.DataNodes() == 0}
 }
 
 // notSent ends an attempt of which no socket was given anything, and asks the orchestrator about the call.

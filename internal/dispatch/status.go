@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/tasks"
@@ -159,31 +162,51 @@ func (r *Router) Network() string {
 // Changed is closed at the next change of the map or of a connection.
 func (r *Router) Changed() <-chan struct{} { return r.changed.next() }
 
-// NotReadyError is a wait that ended before the bucket was ready. It unwraps to the context's cause and to the last
-// failure to connect.
+// NotReadyError is a wait that ended before the bucket was ready. It unwraps to the kind of its end, to what ended it,
+// and to what was met last.
 type NotReadyError struct {
 	Nodes []string // addresses without a connection
-	Cause error    // nil when no connection has failed
-	Err   error
+	Cause error    // why it is not ready; nil when nothing is known
+	Err   error    // what ended the wait: the context's cause; nil when the strategy gave up because of Cause
 }
 
 func (e *NotReadyError) Error() string {
-	text := "not ready: " + e.Err.Error()
-	if len(e.Nodes) > 0 {
-		text += ", not connected: " + tasks.List(e.Nodes)
+	text, cause := "not ready", ""
+	switch {
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		text += " in time"
+	case e.Err != nil:
+		text += ": " + e.Err.Error()
 	}
 	if e.Cause != nil {
-		text += ", because: " + e.Cause.Error()
+		cause = e.Cause.Error()
+	}
+	if len(e.Nodes) > 1 || len(e.Nodes) == 1 && !strings.Contains(cause, "node "+e.Nodes[0]+" ") {
+		text += ", not connected: " + tasks.List(e.Nodes)
+	}
+	if cause != "" {
+		text += ", because: " + cause
 	}
 	return text
 }
 
-// Unwrap gives both errors.
+// Unwrap gives the kind and both errors.
 func (e *NotReadyError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{e.Err}
+	var errs []error
+	switch {
+	case e.Err == nil:
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		errs = append(errs, cberr.UnambiguousTimeout, e.Err)
+	default:
+		errs = append(errs, cberr.RequestCanceled, e.Err)
 	}
-	return []error{e.Err, e.Cause}
+	if e.Cause != nil {
+		errs = append(errs, e.Cause)
+	}
+	if len(errs) == 0 || e.Err == nil && cberr.KindOf(e.Cause) == nil {
+		errs = append(errs, cberr.ServiceNotAvailable)
+	}
+	return errs
 }
 
 // Orphans is the number of answers without a waiting call.

@@ -88,7 +88,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := &dialogue{o: o, ctx: ctx, addr: addr, step: StepCredentials}
+	d := &dialogue{o: o, ctx: ctx, limit: timeout, addr: addr, step: StepCredentials}
 	err := d.connect()
 	if err == nil {
 		// The end of the context must end a read or write that hangs.
@@ -145,21 +145,23 @@ func (d *dialogue) connect() (err error) {
 func (d *dialogue) failed(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
-		e.Generation = d.creds.Generation
+		e.Generation, e.Anonymous = d.creds.Generation, d.anonymous()
 		return e
 	}
-	e = &Error{Addr: d.addr, Step: d.step, Err: err, Generation: d.creds.Generation}
-	cause := context.Cause(d.ctx)
-	switch {
-	case IsTLSFailure(err):
-		if d.opaque > 0 && d.o.TLS != nil && !d.answered {
-			e.Step = StepTLS // with TLS 1.3 a server refuses the client's certificate after the handshake
-		}
-		if e.Step == StepTLS {
-			e.Kind = cberr.TLSFailure
-		}
-	case cause != nil && cause != err: //nolint:errorlint // the value itself
-		e.Err = errors.Join(cause, err)
+	e = &Error{Addr: d.addr, Step: d.step, Err: err, Generation: d.creds.Generation, Anonymous: d.anonymous()}
+	if !IsTLSFailure(err) {
+		e.Err = InWords(d.step, err, context.Cause(d.ctx), d.limit)
+		return e
 	}
+	if d.opaque > 0 && d.o.TLS != nil && !d.answered {
+		e.Step = StepTLS // with TLS 1.3 a server refuses the client's certificate after the handshake
+	}
+	if e.Step == StepTLS {
+		e.Kind = cberr.TLSFailure
+	}
+	e.Err = InWords(e.Step, err, nil, d.limit)
 	return e
 }
+
+// anonymous reports whether there is nothing to log in with.
+func (d *dialogue) anonymous() bool { return d.creds.Username == "" && d.creds.Token.Empty() }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
@@ -22,6 +23,7 @@ import (
 type dialogue struct {
 	o     *Options
 	ctx   context.Context // of the call of Connect
+	limit time.Duration   // of the attempt
 	addr  string
 	nc    net.Conn
 	creds Credentials
@@ -150,6 +152,11 @@ func MapVersion(p *memd.Packet) (epoch int64, rev uint64, named bool) {
 func (d *dialogue) packet() (p memd.Packet, err error) {
 	for {
 		in := d.buf[d.pos:d.n]
+		if !d.answered {
+			if err := Foreign(in); err != nil {
+				return p, err
+			}
+		}
 		limit, needed := d.limitOf(in)
 		n, err := p.Parse(in, limit)
 		switch {

@@ -2,6 +2,7 @@ package handshake
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/memd"
@@ -36,11 +37,41 @@ type Error struct {
 	Kind     *cberr.Kind
 	Err      error
 
+	Anonymous  bool   // the attempt had no credentials
 	Generation uint64 // of the credentials that the attempt used
 }
 
+// Error names the node, and says in words why it is not connected. A node that is only asked for its cluster map over
+// HTTP has no connection to speak of.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("connecting to %s: %s", e.Addr, e.Step)
+	state := " is not connected: "
+	if e.Step == StepHTTP {
+		state = " gives no cluster map over HTTP: "
+	}
+	return "node " + e.Addr + state + e.Reason()
+}
+
+// Reason is the text of Error without the node.
+func (e *Error) Reason() string {
+	var parts []string
+	if words := e.words(); words != "" {
+		parts = append(parts, words)
+	}
+	if e.Step != StepDial && e.Step != StepHTTP {
+		parts = append(parts, e.answer())
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	}
+	if len(parts) == 0 {
+		parts = append(parts, string(e.Step))
+	}
+	return strings.Join(parts, ": ")
+}
+
+// answer is the step, and what the node has answered to it.
+func (e *Error) answer() string {
+	s := string(e.Step)
 	if e.Step == StepSelectBucket {
 		s += fmt.Sprintf(" %q", e.Bucket)
 	}
@@ -50,10 +81,25 @@ func (e *Error) Error() string {
 	if e.Context != "" {
 		s += " (" + e.Context + ")"
 	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
 	return s
+}
+
+// words say what a refusal means, "" where the answer itself says it.
+func (e *Error) words() string {
+	unknown := e.Answered && (e.Status == memd.StatusUnknownCommand || e.Status == memd.StatusNotSupported)
+	switch {
+	case e.Kind == cberr.AuthenticationFailure:
+		return "the login is refused, wrong credentials"
+	case e.Kind == cberr.BucketAccess && e.Anonymous:
+		return fmt.Sprintf("no credentials are given, and the bucket %q needs some, or does not exist", e.Bucket)
+	case e.Kind == cberr.BucketAccess:
+		return fmt.Sprintf("the user may not use the bucket %q, or it does not exist", e.Bucket)
+	case e.Step == StepSelectBucket && unknown:
+		return "the server is too old, or not a Couchbase server: it does not know buckets"
+	case e.Kind == cberr.BucketNotFound:
+		return fmt.Sprintf("the bucket %q does not exist, or is not ready on this node", e.Bucket)
+	}
+	return ""
 }
 
 // Unwrap gives the kind and the cause.

@@ -118,15 +118,21 @@ var errUnproven = errors.New("the server did not prove that it knows the passwor
 // errNoMechanism means that the server offers nothing that this client may use.
 var errNoMechanism = errors.New("no common authentication mechanism")
 
+var errTokenInTheClear = fmt.Errorf("%w: a token is sent over TLS only", errNoMechanism)
+
 // newLogin begins with the preferred mechanism, before the server's list is known. Nil means that there is nothing to
 // log in with.
 func (d *dialogue) newLogin() (*login, error) {
-	if d.creds.Username == "" && d.creds.Token.Empty() {
+	if d.anonymous() {
 		return nil, nil
 	}
 	allowed := d.allowed()
 	if len(allowed) == 0 {
-		return nil, &Error{Addr: d.addr, Step: StepAuth, Err: errNoMechanism}
+		err := errNoMechanism
+		if !d.creds.Token.Empty() {
+			err = errTokenInTheClear
+		}
+		return nil, &Error{Addr: d.addr, Step: StepAuth, Err: err}
 	}
 	return d.login(allowed[0], allowed[0].name)
 }

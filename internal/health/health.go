@@ -282,18 +282,26 @@ func (h *Record) named(bucket string, which func(*Track) bool) (retry.Reason, er
 	case tls != nil:
 		why = retry.TLSError
 	}
-	switch all := slices.Concat(auth, tls, access); len(all) {
-	case 0:
+	all := slices.Concat(auth, tls, access)
+	if len(all) == 0 {
 		return retry.Unknown, nil
-	case 1:
-		return why, all[0]
-	default:
-		return why, all
 	}
+	return why, all.Err()
 }
 
 // Conditions are several errors that are known at the same time, the most telling first. It unwraps to all of them.
 type Conditions []error
+
+// Err is the list as an error: nil without any, and the only one itself.
+func (c Conditions) Err() error {
+	switch len(c) {
+	case 0:
+		return nil
+	case 1:
+		return c[0]
+	}
+	return c
+}
 
 // mostTold is how many of them its text has.
 const mostTold = 4

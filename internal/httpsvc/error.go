@@ -27,9 +27,7 @@ func (e *Error) Error() string {
 	if e.Endpoint != "" {
 		s += " on " + e.Endpoint
 	}
-	if n := e.Retry.Retries(); n > 0 {
-		s += " after " + strconv.Itoa(n) + " retries"
-	}
+	s += retried(e.Retry.Retries())
 	if e.Retry.Parked {
 		s += ", waiting for a retry"
 	}
@@ -67,6 +65,17 @@ func (e *Error) RetryInfo() retry.Info { return e.Retry }
 
 // Ambiguous reports whether the service may have executed the request.
 func (e *Error) Ambiguous() bool { return e.InDoubt }
+
+// retried says how often a request was sent again; "" for never.
+func retried(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " after 1 retry"
+	}
+	return " after " + strconv.Itoa(n) + " retries"
+}
 
 // KindText is a kind's text, also of none.
 func KindText(k *cberr.Kind) string {

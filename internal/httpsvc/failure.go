@@ -83,13 +83,7 @@ func (f *Failure) Error() string {
 	if f.Endpoint != "" {
 		b.WriteString(" on " + f.Endpoint)
 	}
-	switch n := f.Retry.Retries(); n {
-	case 0:
-	case 1:
-		b.WriteString(" after 1 retry")
-	default:
-		b.WriteString(" after " + strconv.Itoa(n) + " retries")
-	}
+	b.WriteString(retried(f.Retry.Retries()))
 	if f.Retry.Parked {
 		b.WriteString(", waiting for a retry")
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -41,13 +42,13 @@ func (k *call) invalidEndpoint() error {
 	return fmt.Errorf("%w: %q is not a node of the service", cberr.InvalidArgument, k.r.Endpoint)
 }
 
-// withoutURL is the error of net/http without the address, whose query string may hold keys.
+// withoutURL is the error of net/http in words, without the address, whose query string may hold keys.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		return u.Err
+		err = u.Err
 	}
-	return err
+	return handshake.InWords(handshake.StepDial, err, nil, 0)
 }
 
 // failure translates what ended the call.
