@@ -21,7 +21,8 @@ var secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|toke
 // secretFields may hold text all the same, with the reason.
 var secretFields = map[string]string{
 	"internal/handshake keyringEntry.password": "behind a function, see Keyring",
-	"cmd/couchcore connectFlags.Password":      "what was typed on the command line",
+	"cmd/couchcore clusterFlags.Password":      "what was typed on the command line",
+	"cmd/couchcore clusterFlags.Token":         "what was typed on the command line",
 	"cmd/couchcore mockCmd.Password":           "of a mock cluster, which prints it",
 	"cmd/couchcore mockReady.Password":         "of a mock cluster, which prints it",
 	"cmd/couchcore demoWrite.token":            "what a document holds",

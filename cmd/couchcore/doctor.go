@@ -14,8 +14,10 @@ import (
 
 // doctorCmd finds out why a cluster cannot be used, by the steps in which a client would come to use it.
 type doctorCmd struct {
-	connectFlags
-	Orphans string `placeholder:"FILE" help:"Connect to no node; say what a report of orphaned responses, as logged, points to. - is standard input."`
+	clusterFlags
+	ReadOnly bool   `help:"Write no test document; only read one that is missing (default: no)."`
+	Bundle   string `placeholder:"FILE" help:"Write what was found to this file, to be sent to others: report, diagnostics and log, without passwords and names."`
+	Orphans  string `placeholder:"FILE" help:"Connect to no node; say what a report of orphaned responses, as logged, points to. - is standard input."`
 }
 
 // doctorHooks let a test answer for what is outside of the cluster.
@@ -86,7 +88,8 @@ type doctor struct {
 	raw     []byte
 	snap    *topology.Snapshot // nil when the map has come over HTTP
 	network string
-	nodesKV []string // the nodes of the map
+	nodesKV []string  // the nodes of the map
+	log     bundleLog // of the clients, for the bundle
 }
 
 // doctorSteps are the steps in order.
@@ -103,6 +106,7 @@ var doctorSteps = []struct {
 	{"bucket", (*doctor).selectBucket},
 	{"config", (*doctor).config},
 	{"nodes", (*doctor).nodes},
+	{"documents", (*doctor).documents},
 	{"services", (*doctor).services},
 	{"clock", (*doctor).clock},
 }
@@ -122,9 +126,6 @@ func (c *doctorCmd) Run(a *app) error {
 	if d.now == nil {
 		d.now = time.Now
 	}
-	if c.Scope != "" || c.Collection != "" {
-		return usagef("--scope and --collection do not apply: the way to the cluster is a bucket's")
-	}
 	// A string that cannot be used is the first step's to explain; all other flags must be right.
 	var err error
 	if connect := or(c.Connect, a.env("COUCHCORE_CONNECT")); connect != "" {
@@ -133,13 +134,19 @@ func (c *doctorCmd) Run(a *app) error {
 		}
 	}
 	if err == nil {
-		cfg, err := c.connectFlags.config(a)
+		cfg, err := c.clusterFlags.config(a)
 		if err != nil {
 			return err
 		}
 		d.cfg = cfg
 	}
-	return d.verdict(d.examine(err))
+	r := d.examine(err)
+	if c.Bundle != "" {
+		if err := d.writeBundle(r); err != nil {
+			return usagef("--bundle: %v", err)
+		}
+	}
+	return d.verdict(r)
 }
 
 // examine takes the steps until one makes the next senseless. unreadable is why the connection string cannot be used.
@@ -189,31 +196,34 @@ func (d *doctor) showStep(s doctorStep) error {
 	if first == "" && len(problems) > 0 {
 		first = problems[0].What
 	}
-	if err := d.print("%s  %-17s   %-60s   %.1f ms", mark, s.Name, first, s.ElapsedMS); err != nil {
+	took := strings.ReplaceAll(short(time.Duration(s.ElapsedMS*1e6)), " ", "") // one word, which no line cuts
+	text := hanging(doctorLabel(s.Name), fmt.Sprintf("%s (%s)", first, took))
+	if err := d.print("%s%s", mark, strings.TrimPrefix(text, noMark)); err != nil {
 		return err
 	}
 	for i, p := range problems {
 		if i > 0 || s.Detail != "" {
-			if err := d.print("      %-17s   %s", "", p.What); err != nil {
+			if err := d.print("%s", hanging(doctorLabel(""), p.What)); err != nil {
 				return err
 			}
 		}
 		if i+1 < len(problems) && problems[i+1].Change == p.Change { // it is said once for all of them
 			continue
 		}
-		if err := d.change(p); err != nil {
+		if p.Change == "" {
+			continue
+		}
+		if err := d.print("%s", hanging(doctorLabel("what to change"), p.Change)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *doctor) change(p problem) error {
-	if p.Change == "" {
-		return nil
-	}
-	return d.print("      %-17s   %s", "what to change", p.Change)
-}
+const noMark = "    " // has a step's mark in its place
+
+// doctorLabel is what stands before the text of a line.
+func doctorLabel(name string) string { return fmt.Sprintf("%s  %-17s   ", noMark, name) }
 
 // verdict ends the output, and fails when a step has.
 func (d *doctor) verdict(r *doctorReport) error {
@@ -223,7 +233,7 @@ func (d *doctor) verdict(r *doctorReport) error {
 		}
 	}
 	if len(r.Skipped) > 0 {
-		if err := d.print("skip  %s", strings.Join(r.Skipped, ", ")); err != nil {
+		if err := d.print("%s", hanging("skip  ", strings.Join(r.Skipped, ", "))); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/couchcore/couchcore/internal/handshake"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -99,9 +99,9 @@ func (d *doctor) helloAdvice(err error) string {
 	switch {
 	case isAlert(err):
 		return "the server refused the connection after the handshake: it may want a client certificate"
-	case errors.Is(err, errSpeaksTLS):
+	case errors.Is(err, handshake.ErrSpeaksTLS):
 		return "write couchbases:// instead of couchbase://, or give the port without TLS (usually 11210)"
-	case errors.Is(err, errSpeaksHTTP):
+	case errors.Is(err, handshake.ErrSpeaksHTTP):
 		return "that is the management or another service: leave the port out, or give the key-value service's " +
 			"(usually " + d.defaultPort() + ")"
 	case isEnd(err):
@@ -111,6 +111,8 @@ func (d *doctor) helloAdvice(err error) string {
 		}
 		return "the server closed the connection instead of answering: if the port speaks TLS, write couchbases://; " +
 			"otherwise see whether it is the key-value port (usually 11210)"
+	case errors.Is(err, errUnknownHello):
+		return "the server is too old, or not a Couchbase server"
 	case isTimeout(err):
 		return "nothing comes back: see whether the port is the key-value port, and whether the server is overloaded " +
 			"or frozen"
@@ -156,6 +158,9 @@ func (d *doctor) greet(ctx context.Context, addr string) (g greeting, err error)
 	if err != nil {
 		return g, err
 	}
+	if rep.Status == memd.StatusUnknownCommand || rep.Status == memd.StatusNotSupported {
+		return g, fmt.Errorf("%w: HELLO answered %s %v", errUnknownHello, statusText(rep.Status), rep.Status)
+	}
 	g.features, err = memd.ParseFeatures(rep.Value)
 	if err != nil || rep.Status != memd.StatusSuccess {
 		return g, errors.Join(err, fmt.Errorf("HELLO was answered with %v", rep.Status))
@@ -169,24 +174,9 @@ func (d *doctor) greet(ctx context.Context, addr string) (g greeting, err error)
 	return g, nil
 }
 
+var errUnknownHello = errors.New("the server does not know the request that every connection begins with")
+
 const answerLimit = 1 << 20 // of an answer to HELLO, in bytes
-
-// What may listen where the key-value service was expected, as its first bytes tell.
-var (
-	errSpeaksTLS  = errors.New("the port speaks TLS")
-	errSpeaksHTTP = errors.New("the port speaks HTTP")
-)
-
-// foreign says whose the first bytes of an answer are; nil for those that may be the key-value service's.
-func foreign(in []byte) error {
-	switch {
-	case bytes.HasPrefix(in, []byte{0x15, 0x03}): // an alert
-		return errSpeaksTLS
-	case bytes.HasPrefix(in, []byte("HTTP/")):
-		return errSpeaksHTTP
-	}
-	return nil
-}
 
 // ask sends one request and gives its answer.
 func ask(nc net.Conn, op memd.Opcode, key, value []byte) (*memd.Packet, error) {
@@ -201,7 +191,7 @@ func ask(nc net.Conn, op memd.Opcode, key, value []byte) (*memd.Packet, error) {
 	var in []byte
 	part := make([]byte, 4096)
 	for {
-		if err := foreign(in); err != nil {
+		if err := handshake.Foreign(in); err != nil {
 			return nil, err
 		}
 		var p memd.Packet

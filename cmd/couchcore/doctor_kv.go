@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
@@ -47,9 +48,12 @@ func (d *doctor) authentication(ctx context.Context) finding {
 		return f
 	}
 	addr := d.up[0]
+	began := time.Now()
 	info, err := d.connect(ctx, addr, "")
 	if err == nil {
-		return finding{detail: fmt.Sprintf("%s as %s", info.Mechanism, d.cfg.Auth.Username)}
+		f := finding{detail: fmt.Sprintf("%s as %s", info.Mechanism, d.cfg.Auth.Username)}
+		f.slow(probed{addr: addr, took: time.Since(began)})
+		return f
 	}
 	return broken(addr+": "+stepReason(err), d.loginAdvice(err))
 }
@@ -57,26 +61,10 @@ func (d *doctor) authentication(ctx context.Context) finding {
 // stepReason is a failure to connect without the address, which stands before it.
 func stepReason(err error) string {
 	var ce *handshake.Error
-	if !errors.As(err, &ce) {
-		return reasonOf(err)
+	if errors.As(err, &ce) {
+		return ce.Reason()
 	}
-	s := string(ce.Step)
-	switch {
-	case ce.Step == handshake.StepSelectBucket:
-		s += fmt.Sprintf(" %q", ce.Bucket)
-	case ce.Step == handshake.StepDial:
-		return reasonOf(ce.Err)
-	}
-	if ce.Answered {
-		s += fmt.Sprintf(" was answered with 0x%02x %v", uint16(ce.Status), ce.Status)
-	}
-	if ce.Context != "" {
-		s += " (" + ce.Context + ")"
-	}
-	if ce.Err != nil {
-		s += ": " + reasonOf(ce.Err)
-	}
-	return s
+	return reasonOf(err)
 }
 
 // loginAdvice says what to do about a login that failed.

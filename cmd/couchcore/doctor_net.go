@@ -118,7 +118,7 @@ func split(all []probed, advice func(probed) string) (detail string, up []string
 	if note != "" {
 		parts = append(parts, note)
 	}
-	return strings.Join(parts, "   "), up, bad
+	return strings.Join(parts, ", "), up, bad
 }
 
 // dial connects like the client does.
@@ -151,7 +151,22 @@ func (d *doctor) reached(all []probed, advice func(probed) string) finding {
 	if len(up) == 0 {
 		return finding{bad: bad, stop: true}
 	}
-	return finding{detail: detail, warn: bad}
+	f := finding{detail: detail, warn: bad}
+	f.slow(all...)
+	return f
+}
+
+// slowAnswer is from when on an answer is too late for operations, which have 2.5 s with all their retries.
+const slowAnswer = 500 * time.Millisecond
+
+// slow warns of nodes that have answered late.
+func (f *finding) slow(all ...probed) {
+	for _, p := range all {
+		if p.err == nil && p.took >= slowAnswer {
+			f.warning("see whether the node has too much to do, and whether the network in between is slow or far",
+				"%s took %s, and operations time out after 2.5 s", p.addr, short(p.took))
+		}
+	}
 }
 
 // portsOfHTTP are ports that people take for the key-value service's.
@@ -193,6 +208,9 @@ func (d *doctor) defaultPort() string {
 // reasonOf is an error without what the line says already: the address and the operation.
 func reasonOf(err error) string {
 	var op *net.OpError
+	if d := (*documentError)(nil); errors.As(err, &d) {
+		return d.Error()
+	}
 	if errors.As(err, &op) && op.Op == "dial" {
 		err = op.Err
 		var sys syscall.Errno

@@ -43,7 +43,9 @@ func (d *doctor) nodes(ctx context.Context) finding {
 		}
 		return d.nodeAdvice(p)
 	})
-	return finding{detail: detail, bad: bad, stop: len(up) == 0}
+	f := finding{detail: detail, bad: bad, stop: len(up) == 0}
+	f.slow(all...)
+	return f
 }
 
 // nodeError is a failure to connect with a shorter text.
@@ -122,6 +124,7 @@ func (d *doctor) open() (*core.Cluster, error) {
 		}
 	}
 	d.cmd.tell(d.app, &cfg)
+	d.keepLog(&cfg)
 	c, _, err := open(&cfg)
 	return c, err
 }
@@ -142,21 +145,27 @@ func (d *doctor) services(ctx context.Context) finding {
 		return broken(err.Error(), "the nodes answer, and the client gets no map from them: see its log")
 	}
 	var f finding
-	var parts []string
+	var parts, missing []string
 	for _, name := range serviceNames {
 		ok := 0
 		for _, p := range r.Services[name] {
 			if p.State == "ok" {
 				ok++
+				f.slow(probed{addr: name + " " + p.Remote, took: time.Duration(p.LatencyUS) * time.Microsecond})
 				continue
 			}
 			f.bad = append(f.bad, problem{fmt.Sprintf("%s %s: %s", name, p.Remote, p.Error), serviceAdvice(p.Error)})
 		}
 		if n := len(r.Services[name]); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d of %d", name, ok, n))
+		} else {
+			missing = append(missing, name)
 		}
 	}
 	f.detail = or(strings.Join(parts, ", "), "the map names no services")
+	if len(missing) > 0 {
+		f.detail += "; no node offers " + strings.Join(missing, ", ")
+	}
 	return f
 }
 

@@ -30,23 +30,27 @@ var generated = map[string]func(t *testing.T) string{
 
 // TestTheTablesOfTheGuideAreThoseOfTheCode fails when a table of docs/retry.md is stale: `go test ./cmd/couchcore -run
 // TheGuide -update` writes them.
-func TestTheTablesOfTheGuideAreThoseOfTheCode(t *testing.T) {
-	file := filepath.Join(root, retryPage)
+func TestTheTablesOfTheGuideAreThoseOfTheCode(t *testing.T) { checkGenerated(t, retryPage, generated) }
+
+// checkGenerated compares the generated parts of a page with what makes them, or writes them with -update.
+func checkGenerated(t *testing.T, page string, parts map[string]func(t *testing.T) string) {
+	t.Helper()
+	file := filepath.Join(root, page)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for name, part := range generated {
+	for name, part := range parts {
 		t.Run(name, func(t *testing.T) {
 			begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
 			before, tail, ok := strings.Cut(string(text), begin)
-			require.True(t, ok, "%s has no %q", retryPage, begin)
+			require.True(t, ok, "%s has no %q", page, begin)
 			now, after, ok := strings.Cut(tail, end)
-			require.True(t, ok, "%s has no %q", retryPage, end)
+			require.True(t, ok, "%s has no %q", page, end)
 			want := part(t)
 			if *update {
 				text = []byte(before + begin + want + end + after)
 				return
 			}
-			require.Equal(t, want, now, "%s is stale: go test ./cmd/couchcore -run TheGuide -update", retryPage)
+			require.Equal(t, want, now, "%s is stale: go test ./cmd/couchcore -run TheGuide -update", page)
 		})
 	}
 	if *update {

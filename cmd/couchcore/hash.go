@@ -1,18 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/couchcore/couchcore/internal/topology"
 )
 
 type hashCmd struct {
-	connectFlags
+	clusterFlags
 	Key      string `arg:"" help:"The key, without a collection."`
-	VBuckets int    `name:"vbuckets" default:"1024" help:"How many vbuckets there are when no cluster is named (default: 1024)."`
+	VBuckets int    `name:"vbuckets" placeholder:"N" help:"Ask no cluster: the bucket has so many vbuckets (default: the cluster's, or 1024 if none is named)."`
 }
 
 // hashResult is where a key is, as JSON. Active and Replicas are null without a cluster.
@@ -24,13 +24,17 @@ type hashResult struct {
 	Replicas []string `json:"replicas"`
 }
 
-// Run implements the command. Only --connect makes it ask a cluster: it works offline wherever the environment points.
+// Run implements the command. It asks the cluster that the flags or the environment name.
 func (c *hashCmd) Run(a *app) error {
-	if c.VBuckets < 1 || c.VBuckets > 1024 {
+	if c.VBuckets < 0 || c.VBuckets > 1024 {
 		return usagef("--vbuckets %d: 1 to 1024", c.VBuckets)
 	}
-	res := hashResult{Key: c.Key, VBuckets: c.VBuckets, VBucket: topology.Hash([]byte(c.Key), c.VBuckets)}
-	if c.Connect != "" {
+	if c.VBuckets > 0 && c.Connect != "" {
+		return usagef("--vbuckets is for no cluster, and --connect names one")
+	}
+	n := cmp.Or(c.VBuckets, 1024)
+	res := hashResult{Key: c.Key, VBuckets: n, VBucket: topology.Hash([]byte(c.Key), n)}
+	if c.VBuckets == 0 && or(c.Connect, a.env("COUCHCORE_CONNECT")) != "" {
 		if err := c.locate(a, &res); err != nil {
 			return err
 		}
@@ -51,22 +55,17 @@ func (c *hashCmd) Run(a *app) error {
 	return a.print("%s", strings.TrimSpace(line))
 }
 
-// locate asks the cluster's map.
+// locate asks the cluster's map. The nodes in it need not be up.
 func (c *hashCmd) locate(a *app, res *hashResult) error {
 	cl, b, err := c.openTold(a)
 	if err != nil {
 		return err
 	}
-	limit := c.Timeout
-	if limit == 0 {
-		limit = 10 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.Timeout, healthPatience))
 	defer cancel()
-	began := time.Now()
-	if err := b.WaitReady(ctx); err != nil {
-		_ = cl.Close() // why it is not ready is what matters
-		return waitError("hash", err, time.Since(began))
+	if _, err := b.Layout(ctx); err != nil {
+		_ = cl.Close() // why there is no map is what matters
+		return fmt.Errorf("hash: %w", err)
 	}
 	m, _ := b.Map()
 	vb, nodes, _ := b.Locate([]byte(c.Key))

@@ -15,14 +15,11 @@ import (
 
 // healthFlags are those of the commands that report on connections.
 type healthFlags struct {
-	connectFlags
+	clusterFlags
 }
 
 // open connects to the cluster and to the bucket. The caller closes the cluster.
 func (f *healthFlags) open(a *app) (*core.Cluster, error) {
-	if f.Scope != "" || f.Collection != "" {
-		return nil, usagef("--scope and --collection do not apply: connections are a bucket's")
-	}
 	c, _, err := f.openTold(a)
 	return c, err
 }

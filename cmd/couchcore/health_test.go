@@ -16,6 +16,7 @@ import (
 // steady replaces what is different each time, so that a text can be compared with a reviewed one.
 func steady(text string) string {
 	for _, r := range [][2]string{
+		{`\n {20,}`, " "}, // where a line is broken follows from what is different
 		{`127\.0\.0\.1:\d+`, "HOST"},
 		{`\d+(\.\d+)? ?(\x{b5}s|ms|s)\b`, "TIME"},
 		{` {2,}`, "  "},

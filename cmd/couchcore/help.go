@@ -26,9 +26,11 @@ var exampleOf = map[string]string{
 	"chaos":       "couchcore chaos --seeds 40 --ops 200000",
 	"reasons":     "couchcore reasons KV_LOCKED",
 	"explain":     "couchcore explain --service kv --op upsert --status 0x86",
+	"errors":      "couchcore errors document_not_found",
 	"hash":        "couchcore hash airline_10",
 	"strerror":    "couchcore strerror 0x86",
 	"connstr":     "couchcore connstr 'couchbases://h1,h2/travel?kv_timeout=5s'",
+	"completion":  "couchcore completion bash",
 
 	"kv get":              "couchcore kv get airline_10",
 	"kv get-or-null":      "couchcore kv get-or-null airline_10",
@@ -84,8 +86,8 @@ var exampleOf = map[string]string{
 }
 
 // helpVars are the parts of help that differ between commands, as they are for most.
-var helpVars = kong.Vars{"timeout": "Of the operation, all retries included (default: 2.5s, durable writes 10s, " +
-	"services 75s)."}
+var helpVars = kong.Vars{"timeout": "The time for the operation, all retries included (default: 2.5s, durable writes " +
+	"10s, services 75s)."}
 
 // helpWithExample shows how a command is used before it shows all that it can.
 func helpWithExample(o kong.HelpOptions, ctx *kong.Context) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // colour is an escape sequence's number.
@@ -51,11 +52,41 @@ func (a *app) emit(v any) error {
 	return e.Encode(v)
 }
 
-// live rewrites the line of progress; only a terminal has one. An empty text removes it.
+// lineWidth is how many columns the output takes where it is not a table or data.
+const lineWidth = 80
+
+// live rewrites the line of progress; only a terminal has one. An empty text removes it. A line that would reach the
+// last column goes on in the next row of the terminal, which could not be rewritten: it is cut.
 func (a *app) live(format string, args ...any) {
-	if a.terminal && !a.json {
-		_, _ = fmt.Fprintf(a.stdout, "\r\x1b[K"+format, args...)
+	if !a.terminal || a.json {
+		return
 	}
+	text := []rune(fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprint(a.stdout, "\r\x1b[K"+string(text[:min(len(text), lineWidth-1)]))
+}
+
+// hanging is a text behind a label, in lines of at most lineWidth columns; those after the first are indented as far.
+// A word that is longer than a line stays whole.
+func hanging(label, text string) string {
+	indent := utf8.RuneCountInString(label)
+	var b strings.Builder
+	b.WriteString(label)
+	at := indent
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case at+1+n > lineWidth:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }
 
 // table writes rows in columns that are as wide as their widest cell, two spaces apart.

@@ -37,7 +37,8 @@ func (f *statementFlags) statement(a *app) (string, error) {
 }
 
 type queryCmd struct {
-	connectFlags
+	clusterFlags
+	scopeFlag
 	statementFlags
 
 	Consistency    string        `name:"scan-consistency" enum:"not-bounded,request-plus,at-plus" default:"not-bounded" placeholder:"LEVEL" help:"not-bounded, request-plus or at-plus (default: not-bounded)."`
@@ -109,7 +110,8 @@ func (c *queryCmd) Run(a *app) error {
 }
 
 type analyticsCmd struct {
-	connectFlags
+	clusterFlags
+	scopeFlag
 	statementFlags
 
 	Consistency string `name:"scan-consistency" enum:"not-bounded,request-plus" default:"not-bounded" placeholder:"LEVEL" help:"not-bounded or request-plus (default: not-bounded)."`

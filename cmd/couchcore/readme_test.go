@@ -20,7 +20,7 @@ import (
 const root = "../.."
 
 // pages are the ones for users.
-var pages = []string{"README.md", "docs/retry.md", "docs/migrating-from-gocbcore.md", commandsPage}
+var pages = []string{"README.md", "docs/retry.md", "docs/migrating-from-gocbcore.md", commandsPage, errorsPage}
 
 // block is a fenced block of a page.
 type block struct{ language, text string }

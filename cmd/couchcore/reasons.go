@@ -34,7 +34,7 @@ func reasonRowOf(r retry.Reason) reasonRow {
 	t := reasonTexts[r]
 	return reasonRow{
 		r.String(), r.AllowsNonIdempotent(), r.AlwaysRetry(), r.Terminal(), r.Unseen(), r.Kind().String(),
-		t.means, t.set, t.cleared, t.do, answersWith(r),
+		t.means, t.set, t.cleared, t.do, answersWith(r, knownStatuses()),
 	}
 }
 
@@ -98,11 +98,10 @@ var serviceCodes = []struct {
 }
 
 // answersWith are the answers of servers that have a reason, as far as tables list them.
-func answersWith(why retry.Reason) []string {
+func answersWith(why retry.Reason, statuses []memd.Status) []string {
 	list := []string{}
-	for st := range 1 << 16 {
-		st := memd.Status(st)
-		if d := call.Classify(memd.OpSet, st, false); st.Known() && d.Class == call.ClassRetry && d.Reason == why {
+	for _, st := range statuses {
+		if d := call.Classify(memd.OpSet, st, false); d.Class == call.ClassRetry && d.Reason == why {
 			list = append(list, "kv "+statusText(st)+" "+st.String())
 		}
 	}

@@ -44,13 +44,9 @@ type errorLine struct {
 }
 
 // runRows connects, asks, and streams what comes. The bucket is the one that the flags or the connection string name.
-func (f *connectFlags) runRows(a *app, ask func(ctx context.Context, c *core.Cluster, bucket string) (answer,
+func (f *clusterFlags) runRows(a *app, ask func(ctx context.Context, c *core.Cluster, bucket string) (answer,
 	error),
 ) error {
-	if f.Collection != "" {
-		return usagef("--collection does not apply: the statement, the index or the view says which documents it is " +
-			"about")
-	}
 	cfg, err := f.config(a)
 	if err != nil {
 		return err
@@ -79,7 +75,7 @@ func (f *connectFlags) runRows(a *app, ask func(ctx context.Context, c *core.Clu
 }
 
 // stream writes rows as they come and what stands behind them. The error is the request's, or one of writing.
-func (f *connectFlags) stream(a *app, began time.Time, ask func() (answer, error)) error {
+func (f *clusterFlags) stream(a *app, began time.Time, ask func() (answer, error)) error {
 	ans, err := ask()
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func streamed(t *testing.T, asJSON, verbose bool, rows *fakeRows, meta string, w
 	var out, errs bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, &errs, func(string) string { return "" })
 	a.json = asJSON
-	f := &connectFlags{Verbose: verbose}
+	f := &clusterFlags{Verbose: verbose}
 	err := f.stream(a, time.Now(), func() (answer, error) {
 		return answer{rows, func() (json.RawMessage, []string, error) {
 			if meta == "" {
@@ -286,7 +286,7 @@ func TestRowCommandsUsage(t *testing.T) {
 	_, c := startMock(t)
 	for line, text := range map[string]string{
 		"query":                           `expected "<statement>"`,
-		"query x --collection c":          "--collection does not apply",
+		"query x --collection c":          "unknown flag --collection",
 		"query x --scan-vectors {":        "is not JSON",
 		"query x --scan-consistency soon": "--scan-consistency",
 		"query x --timeout=-1s":           "negative",
@@ -299,7 +299,7 @@ func TestRowCommandsUsage(t *testing.T) {
 		"view d":                          `expected "<view>"`,
 		"view d v --key x":                "--key x",
 		"view d v --keys 1":               "not an array",
-		"view d v --scope s":              "--scope does not apply",
+		"view d v --scope s":              "unknown flag --scope",
 		"view d v --stale maybe":          "--stale",
 		"query x --retry @no/such/file":   "no/such/file",
 	} {

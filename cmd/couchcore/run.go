@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/core"
 )
 
 // Exit codes, part of the command's contract.
@@ -28,28 +29,30 @@ type cli struct {
 	JSON    bool             `help:"Print one JSON object and nothing else."`
 	Version kong.VersionFlag `help:"Print the version of this command and of Go."`
 
-	Demo      demoCmd        `cmd:"" group:"See it work" help:"See it work: an embedded cluster, retries, a wrong password, load through a rebalance and a node's death."`
+	Demo      demoCmd        `cmd:"" group:"See it work" help:"Show it at work: retries, a rebalance, the death of a node."`
 	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster for tests; see docs/testing.md."`
-	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"One key-value operation: get, upsert, lookup-in and so on."`
-	Query     queryCmd       `cmd:"" group:"Data" help:"Run a statement: rows to standard output, metadata to standard error."`
-	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement of the analytics service."`
+	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"Run one key-value operation: get, upsert, lookup-in and so on."`
+	Query     queryCmd       `cmd:"" group:"Data" help:"Run a SQL++ statement; metadata goes to standard error."`
+	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement on the analytics service."`
 	Search    searchCmd      `cmd:"" group:"Data" help:"Search an index."`
 	View      viewCmd        `cmd:"" group:"Data" help:"Query a view."`
-	Ping      pingCmd        `cmd:"" set:"timeout=Of each answer (default: 10s)." group:"Health" help:"Ask every node of every service for a sign of life."`
-	Diag      diagnosticsCmd `cmd:"" set:"timeout=How long the connections are waited for (default: 10s)." group:"Health" name:"diagnostics" help:"How each connection is, as far as the client knows by itself."`
+	Ping      pingCmd        `cmd:"" set:"timeout=How long to wait for each answer (default: 10s)." group:"Health" help:"Ask every node of every service for an answer."`
+	Diag      diagnosticsCmd `cmd:"" set:"timeout=How long to wait for the connections (default: 10s)." group:"Health" name:"diagnostics" help:"Show the state of each connection; no node is asked."`
 	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
-	Doctor    doctorCmd      `cmd:"" set:"timeout=Of each connection and answer (default: 5s)." group:"Health" help:"Walk the way to the cluster step by step; say what is wrong and what to change."`
+	Doctor    doctorCmd      `cmd:"" set:"timeout=How long to wait for each connection and answer (default: 5s)." group:"Health" help:"Find out why a cluster cannot be used, and what to change."`
 	Packets   packetsCmd     `cmd:"" group:"Health" help:"Show the packets of a capture, or those through a proxy."`
-	Bench     benchCmd       `cmd:"" set:"timeout=Of each call (default: 2.5s)." group:"See it work" help:"Make load, and say how long calls took."`
-	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"The simulation: client and mock in virtual time, under faults that a seed decides."`
-	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"Retry reasons: what each means, and what to do."`
-	Explain   explainCmd     `cmd:"" group:"Explain" help:"What the client does with an answer, and why."`
-	Hash      hashCmd        `cmd:"" group:"Explain" help:"The vbucket of a key, and with a cluster the nodes that hold it."`
-	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"What a status code means."`
-	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"A connection string, taken apart, with every default."`
+	Bench     benchCmd       `cmd:"" set:"timeout=The time for each call, all retries included (default: 2.5s)." group:"See it work" help:"Make load, and measure how long calls take."`
+	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"Run the simulation: virtual time, faults that a seed chooses."`
+	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"List the retry reasons, or explain one of them."`
+	Explain   explainCmd     `cmd:"" group:"Explain" help:"Say what the client does with an answer, and why."`
+	Errors    errorsCmd      `cmd:"" group:"Explain" help:"List the errors, or explain an error, a status or a code."`
+	Hash      hashCmd        `cmd:"" group:"Explain" help:"Show the vbucket of a key, and the nodes that hold it."`
+	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"Say what a key-value status means."`
+	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"Take a connection string apart, and show every default."`
+	Complete  completionCmd  `cmd:"" group:"Explain" name:"completion" help:"Print a script that lets a shell complete the command."`
 }
 
-const example = `The core of a Couchbase-style client, its mock cluster, and what it does in each case. For example:
+const example = `The core of a Couchbase-style client, its mock cluster, and explanations of what it does. For example:
 
   couchcore demo
   couchcore mock --nodes 3
@@ -65,8 +68,10 @@ type app struct {
 	terminal       bool // stdout is one: a live line is welcome
 	colour         bool
 	stdinTaken     bool // by a value, so that no password can come from there
+	grammar        *kong.Application
 	demo           demoHooks
 	doctor         doctorHooks
+	tune           func(*core.Config) // of tests; nil changes nothing
 }
 
 // selected is the verb that was chosen, for commands that share their code.
@@ -145,6 +150,7 @@ func (a *app) run(args []string) (code int) {
 		failed = usagef("mock: --couchbasemock must come first: couchcore mock --couchbasemock OPTIONS")
 		return a.fail(failed)
 	}
+	a.grammar = k.Model
 	if failed = ctx.Run(a, selected(ctx.Selected().Name)); failed != nil {
 		return a.fail(failed)
 	}

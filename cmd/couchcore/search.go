@@ -12,7 +12,8 @@ import (
 )
 
 type searchCmd struct {
-	connectFlags
+	clusterFlags
+	scopeFlag
 
 	Index     string            `arg:"" help:"The index."`
 	Query     string            `arg:"" optional:"" help:"A query object as JSON, or a text in the syntax of query strings; - reads standard input."`

@@ -103,10 +103,26 @@ func TestHashAsksTheClusterThatIsNamed(t *testing.T) {
 	r = c.run("hash", "airline_10", "-c", m.ConnString(), "-b", "m")
 	require.Equal(t, "a memcached bucket has no vbuckets: a ring of its nodes places the key\n", r.stdout, r.stderr)
 	c.run("hash", "k", "-c", "couchbase://"+closedPort(t), "--timeout", "50ms").failsWith(t, exitNotApplied,
-		"hash: not ready after ")
+		"is not connected: connection refused")
+}
 
-	r = c.run("hash", "airline_10")
-	require.Equal(t, "vbucket 361 of 1024\n", r.stdout, "the environment alone makes it ask no cluster")
+// hash asks the cluster that the environment names, and needs no more of it than a map.
+func TestHashNeedsTheMapAlone(t *testing.T) {
+	m, c := startMock(t)
+	gone := m.Node(1).Addr()
+	require.NoError(t, m.Kill(1))
+	found := map[bool]bool{}
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		r := c.run("hash", key)
+		require.Zero(t, r.code, r.stderr)
+		require.Regexp(t, `^vbucket \d+ of 16   active \S+   replica 1 \S+\n$`, r.stdout)
+		found[strings.Contains(r.stdout, "active "+gone)] = true
+	}
+	require.Len(t, found, 2, "one of the two nodes is down, and holds half of the keys")
+	require.Equal(t, "vbucket 361 of 1024\n", c.run("hash", "airline_10", "--vbuckets", "1024").stdout)
+	require.Equal(t, "vbucket 361 of 1024\n", couchcore("hash", "airline_10").stdout)
+	c.run("hash", "k", "-c", "couchbase://h", "--vbuckets", "16").failsWith(t, exitUsage,
+		"--vbuckets is for no cluster")
 }
 
 func TestConnstr(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 type viewCmd struct {
-	connectFlags
+	clusterFlags
 
 	Design        string            `arg:"" help:"The design document."`
 	View          string            `arg:"" help:"The view."`
@@ -89,9 +89,6 @@ func (c *viewCmd) Run(a *app) error {
 	r, err := c.request()
 	if err != nil {
 		return err
-	}
-	if c.Scope != "" {
-		return usagef("--scope does not apply: a view is one of a bucket")
 	}
 	return c.runRows(a, func(ctx context.Context, cl *core.Cluster, bucket string) (answer, error) {
 		rows, err := cl.Bucket(bucket).View(ctx, r)

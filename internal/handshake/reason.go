@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +28,7 @@ func Foreign(in []byte) error {
 		return nil
 	case in[0] == 0x15: // an alert
 		return ErrSpeaksTLS
-	case bytes.HasPrefix(in, []byte("HTTP/")), strings.HasPrefix("HTTP/", string(in)):
+	case bytes.HasPrefix(in, []byte("HTTP/")), len(in) < 5 && string(in) == "HTTP/"[:len(in)]:
 		return ErrSpeaksHTTP
 	}
 	return ErrSpeaksElse
