@@ -127,6 +127,13 @@ func (n *Node) name() string {
 	return "ns_1@" + n.host
 }
 
+func (m manager) Version(self int) management.Version {
+	c := m.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.managementVersion(c.nodes[self].profile.release)
+}
+
 func (m manager) Terse(name string, self int) []byte {
 	c := m.c
 	c.mu.Lock()

@@ -45,7 +45,7 @@ func (x *call) bucketObject(c *Cluster, b *Bucket, streamed bool) object {
 	out["evictionPolicy"], out["durabilityMinLevel"] = b.EvictionPolicy, b.DurabilityMinLevel
 	out["conflictResolutionType"], out["maxTTL"] = b.ConflictResolution, b.MaxTTL
 	out["compressionMode"] = b.CompressionMode
-	b.magma(out)
+	b.magma(c.Version, out)
 	if b.ConflictResolution == "lww" || b.HistorySeconds > 0 {
 		out["driftAheadThresholdMs"], out["driftBehindThresholdMs"] = b.DriftAheadMS, b.DriftBehindMS
 	}
@@ -69,13 +69,15 @@ func (b *Bucket) versioned(v Version, out object) {
 }
 
 // magma adds the settings of a bucket with that storage backend.
-func (b *Bucket) magma(out object) {
+func (b *Bucket) magma(v Version, out object) {
 	if b.Backend != Magma {
 		return
 	}
 	out["storageQuotaPercentage"] = b.QuotaPercentage
-	out["historyRetentionSeconds"], out["historyRetentionBytes"] = b.HistorySeconds, b.HistoryBytes
-	out["historyRetentionCollectionDefault"] = b.HistoryDefault
+	if v.At(7, 2) {
+		out["historyRetentionSeconds"], out["historyRetentionBytes"] = b.HistorySeconds, b.HistoryBytes
+		out["historyRetentionCollectionDefault"] = b.HistoryDefault
+	}
 	out["magmaKeyTreeDataBlockSize"], out["magmaSeqTreeDataBlockSize"] = 4096, 4096
 }
 

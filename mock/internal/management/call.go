@@ -39,6 +39,9 @@ func (x *call) value(name string) string { return x.values[name] }
 
 func (x *call) cluster() *Cluster { return x.s.host.Cluster(x.self) }
 
+// version is the cluster's version, as the node that was asked tells it.
+func (x *call) version() Version { return x.s.host.Version(x.self) }
+
 // place is the collection that the path names; the default one for paths that name a bucket alone.
 func (x *call) place() Place {
 	p := Place{x.value("bucket"), x.value("scope"), x.value("collection")}

@@ -5,6 +5,8 @@ package management
 type Host interface {
 	// Cluster is the cluster as it is now, shown by the node with the number self. The caller may keep it.
 	Cluster(self int) *Cluster
+	// Version is the cluster's version, as node self tells it.
+	Version(self int) Version
 	// Terse is the short configuration of a bucket, or of the cluster for an empty name, as node self hands it out. It
 	// is nil for a bucket that does not exist.
 	Terse(bucket string, self int) []byte

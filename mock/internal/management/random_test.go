@@ -73,6 +73,8 @@ func TestOddRequestsAreAnswered(t *testing.T) {
 // fakeHost is a cluster with one bucket that takes everything.
 type fakeHost struct{}
 
+func (*fakeHost) Version(int) Version { return Version{Text: "8.0.0", Major: 8} }
+
 func (*fakeHost) Cluster(int) *Cluster {
 	set := DefaultSettings("b", "", "", Version{Text: "8.0.0", Major: 8})
 	return &Cluster{

@@ -116,7 +116,7 @@ func asked(r *http.Request) string {
 func (s *State) Serve(w http.ResponseWriter, r *http.Request, self int, caller *Caller) {
 	x := &call{s: s, w: w, r: r, self: self, caller: caller, values: map[string]string{}}
 	row := s.routes.find(asked(r), split(r.URL), x.values)
-	if row == nil {
+	if row == nil || !x.version().known(row) {
 		x.unknownPath()
 		return
 	}

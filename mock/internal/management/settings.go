@@ -41,11 +41,18 @@ func pageRoutes() []route {
 	var out []route
 	for i := range pages {
 		p := &pages[i]
-		out = append(out, route{http.MethodGet, p.path, p.read, func(x *call) { x.send(x.s.page(p.path)) }})
+		out = append(out, route{http.MethodGet, p.path, p.read, func(x *call) { x.send(x.readPage(p.path)) }})
 		if p.write != "" {
 			out = append(out, route{http.MethodPost, p.path, p.write, func(x *call) { x.writePage(p) }})
 		}
 	}
+	return out
+}
+
+// readPage are the settings of a path that the version has.
+func (x *call) readPage(path string) object {
+	v, out := x.version(), x.s.page(path)
+	maps.DeleteFunc(out, func(name string, _ any) bool { return !v.has(name) })
 	return out
 }
 
@@ -73,7 +80,7 @@ func (x *call) writePage(p *page) {
 	x.s.pages[p.path] = next
 	x.s.mu.Unlock()
 	if p.answers {
-		x.send(next)
+		x.send(x.readPage(p.path))
 		return
 	}
 	x.done()
@@ -81,7 +88,7 @@ func (x *call) writePage(p *page) {
 
 // parse checks the fields of a form.
 func (p *page) parse(x *call) (object, fields) {
-	values, errs := object{}, fields{}
+	values, errs, version := object{}, fields{}, x.version()
 	for _, name := range p.required {
 		if _, ok := x.given(name); !ok {
 			errs[name] = mustBeSupplied
@@ -90,7 +97,7 @@ func (p *page) parse(x *call) (object, fields) {
 	for name := range x.form {
 		text := x.form.Get(name)
 		check := p.check(name)
-		if check == nil {
+		if check == nil || !version.has(name) {
 			errs[name] = unsupportedKey
 			continue
 		}
