@@ -40,7 +40,7 @@ func jsonOf(extras []byte, value string) []memd.Packet {
 
 func baseDecodings() []decoding {
 	key := []byte("abc")
-	result := kv.ResultVia(fakeVia, cas)
+	result := kv.ResultVia(fakeVia, cas, 0)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	get := kv.GetResult{Result: result, Value: []byte("doc"), Flags: 0x02000006, Datatype: memd.DatatypeJSON}
 	replica := get
@@ -63,7 +63,7 @@ func baseDecodings() []decoding {
 			Result: result, Exists: true, Flags: 0x02000006, RevSeqno: 3,
 		}},
 		{"exists_tombstone", on("", kv.Exists{Key: key}), answerOf(deleted, ""), kv.MetaResult{
-			Result: kv.ResultVia(fakeVia, 0), Deleted: true, Flags: 0x02000006, RevSeqno: 3,
+			Result: kv.ResultVia(fakeVia, 0, 0), Deleted: true, Flags: 0x02000006, RevSeqno: 3,
 			Datatype: memd.DatatypeJSON, HasDatatype: true,
 		}},
 		{"upsert", on("", kv.Upsert{Key: key}), answerOf(tokenOf, ""), mutation},
@@ -99,7 +99,7 @@ func baseDecodings() []decoding {
 
 func metaDecodings() []decoding {
 	key := []byte("abc")
-	result := kv.ResultVia(fakeVia, cas)
+	result := kv.ResultVia(fakeVia, cas, 0)
 	token := kv.MutationToken{Bucket: "travel", VBucket: 115, UUID: 0xabcd, Seqno: 9}
 	mutation := kv.MutationResult{Result: result, Token: token}
 	live := kv.MetaResult{
@@ -198,7 +198,7 @@ const manifest = `{"uid":"1c","scopes":[{"name":"_default","uid":"0","collection
 
 func subdocDecodings() []decoding {
 	key, v := []byte("abc"), []byte("1")
-	result := kv.ResultVia(fakeVia, cas)
+	result := kv.ResultVia(fakeVia, cas, 0)
 	mutation := kv.MutationResult{Result: result, Token: kv.MutationToken{
 		Bucket: "travel", VBucket: 115, UUID: 0xabcd,
 		Seqno: 9,
@@ -291,7 +291,7 @@ func subdocDecodings() []decoding {
 
 func scanDecodings() []decoding {
 	scan := kv.RangeScan{VBucket: 115, ID: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
-	result := kv.ResultVia(fakeVia, cas)
+	result := kv.ResultVia(fakeVia, cas, 0)
 	created := scan
 	created.Result = result
 	next := on("", kv.RangeScanContinue{Scan: scan})

@@ -143,7 +143,7 @@ func TestExistsMakesAResultOfNotFound(t *testing.T) {
 	for _, op := range []subject{on("", kv.Exists{Key: []byte("k")}), on("", &kv.Exists{Key: []byte("k")})} {
 		res, err := op.do(context.Background(), f)
 		require.NoError(t, err)
-		require.Equal(t, kv.MetaResult{Result: kv.ResultVia(fakeVia, 0)}, res)
+		require.Equal(t, kv.MetaResult{Result: kv.ResultVia(fakeVia, 0, 42)}, res)
 	}
 	_, err := kv.Do(testContext(t), f, kv.Get{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.DocumentNotFound)
@@ -156,7 +156,7 @@ func TestGetOrNullMakesAResultOfNotFound(t *testing.T) {
 	for _, op := range []subject{on("", kv.GetOrNull{Key: []byte("k")}), on("", &kv.GetOrNull{Key: []byte("k")})} {
 		res, err := op.do(context.Background(), f)
 		require.NoError(t, err)
-		require.Equal(t, kv.GetResult{Result: kv.ResultVia(fakeVia, 0), Absent: true}, res)
+		require.Equal(t, kv.GetResult{Result: kv.ResultVia(fakeVia, 0, 42), Absent: true}, res)
 	}
 	_, err := kv.Do(testContext(t), refusing(memd.StatusAccess, 0, ""), kv.GetOrNull{Key: []byte("k")})
 	require.ErrorIs(t, err, cberr.AuthenticationFailure)

@@ -11,7 +11,9 @@ func NewPathResult(i int, path string, st memd.Status, value []byte) PathResult 
 }
 
 // ResultVia makes the result of an answer that came by a connection.
-func ResultVia(v *call.Via, cas uint64) Result { return Result{CAS: cas, facts: call.Facts{Via: v}} }
+func ResultVia(v *call.Via, cas uint64, opaque uint32) Result {
+	return Result{CAS: cas, facts: call.Facts{Via: v, Opaque: opaque}}
+}
 
 // Open is an operation whose methods are exported, as those of tests are.
 type Open[R any] interface {

@@ -38,7 +38,12 @@ type GetResult struct {
 }
 
 // Expiry is when the document expires, after a read with WithExpiry; zero for one that does not expire.
-func (g GetResult) Expiry() time.Time { return unixTime(g.facts.Expiry) }
+func (g GetResult) Expiry() time.Time {
+	if g.facts.Details == nil {
+		return time.Time{}
+	}
+	return unixTime(g.facts.Details.Expiry)
+}
 
 // encode implements Op.
 func (g Get) encode(r *call.Request) (decoder[GetResult], error) {

@@ -223,7 +223,7 @@ func TestPartsOfAnswers(t *testing.T) {
 
 // A request that is bound to a connection goes nowhere else.
 func TestARequestOfOneConnection(t *testing.T) {
-	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.ResultVia(&call.Via{Local: "one"}, 0)}})
+	op := on("", kv.RangeScanCancel{Scan: kv.RangeScan{Result: kv.ResultVia(&call.Via{Local: "one"}, 0, 0)}})
 	w := common
 	w.Via = &call.Via{Local: "one"}
 	_, err := op.encoded(w)

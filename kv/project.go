@@ -74,7 +74,8 @@ func (g *Get) decodeProjection(r *call.Response) (GetResult, error) {
 		if err := readNumber(paths[0], &seconds); err != nil {
 			return GetResult{}, err
 		}
-		res.facts.Expiry, paths = seconds, paths[1:]
+		res.facts.SetExpiry(seconds)
+		paths = paths[1:]
 	}
 	if whole || g.WithFlags {
 		if err := readNumber(paths[0], &res.Flags); err != nil {

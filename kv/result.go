@@ -20,6 +20,7 @@ type Result struct {
 func resultOf(r *call.Response) Result { return Result{CAS: r.CAS, facts: r.Facts()} }
 
 // ResultOf is what a result says that is made of a failure, where that is an answer to the caller: a missing path, say.
+// It tells of the last attempt.
 func ResultOf(e *Error) Result { return Result{facts: call.FactsOf(e)} }
 
 // Endpoint is the address of the node that answered.
@@ -46,6 +47,9 @@ func (r Result) LocalAddr() string {
 	return r.facts.Via.LocalAddr
 }
 
+// Opaque is the number that the request had on that connection.
+func (r Result) Opaque() uint32 { return r.facts.Opaque }
+
 // RetryInfo says how the call came to its answer; it is zero when nothing was retried.
 func (r Result) RetryInfo() retry.Info {
 	if r.facts.Retry == nil {
@@ -63,7 +67,12 @@ func (r Result) ServerDuration() (d time.Duration, ok bool) {
 }
 
 // Units are the read and write units that the servers metered, over all attempts of the call; both 0 when they do not.
-func (r Result) Units() (reads, writes uint32) { return r.facts.ReadUnits, r.facts.WriteUnits }
+func (r Result) Units() (reads, writes uint32) {
+	if r.facts.Details == nil {
+		return 0, 0
+	}
+	return r.facts.Details.ReadUnits, r.facts.Details.WriteUnits
+}
 
 func onlyResult(r *call.Response) (Result, error) { return resultOf(r), nil }
 

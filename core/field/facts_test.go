@@ -29,6 +29,11 @@ func TestAnErrorNamesItsConnectionAsAResultDoes_D186(t *testing.T) {
 	require.Equal(t, done.Connection(), e.Connection)
 	require.Equal(t, done.LocalAddr(), e.LocalAddr)
 	require.NotZero(t, e.CollectionID)
+	said := kv.ResultOf(e)
+	require.Equal(t, e.Opaque, said.Opaque())
+	require.NotEqual(t, done.Opaque(), said.Opaque())
+	_, told := said.ServerDuration()
+	require.True(t, told)
 
 	_, err = kv.Do(ctx, b, kv.Get{Key: []byte("none")})
 	require.ErrorAs(t, err, &e)

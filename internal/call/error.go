@@ -45,9 +45,11 @@ type Error struct {
 	Err   error // what kind of failure this is
 	Cause error // what the last attempt met; nil when Err says it all
 
-	body     []byte
-	datatype memd.Datatype
-	units    uint64
+	body        []byte
+	datatype    memd.Datatype
+	hasDuration bool
+	duration    uint16 // as in Facts
+	units       uint64
 }
 
 // Unwrap gives the kind and the cause.
@@ -73,7 +75,10 @@ func (e *Error) RetryInfo() retry.Info { return e.Retry }
 // FactsOf are what a result says that is made of a failure, where that is an answer to the caller: a missing document,
 // say.
 func FactsOf(e *Error) Facts {
-	f := Facts{Via: &Via{Endpoint: e.Endpoint, Local: e.Connection, LocalAddr: e.LocalAddr}}
+	f := Facts{
+		Via:    &Via{Endpoint: e.Endpoint, Local: e.Connection, LocalAddr: e.LocalAddr},
+		Opaque: e.Opaque, Duration: e.duration, HasDuration: e.hasDuration,
+	}
 	if e.Retry.Stage != retry.StageNone {
 		f.Retry = &e.Retry
 	}
@@ -256,6 +261,7 @@ func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	if len(p.Frames) > 0 {
 		var f frames
 		f.set(p.Frames)
+		e.hasDuration, e.duration = f.hasDuration, f.duration
 		c.Slow().units.Add(uint64(f.reads)<<32 | uint64(f.writes))
 	}
 	if p.Status != memd.StatusNotMyVBucket {
@@ -397,7 +403,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 		e.Context, e.Ref = se.Context, se.Ref
 		if se.Endpoint != "" {
 			e.Endpoint, e.Connection, e.LocalAddr, e.Opaque = se.Endpoint, se.Connection, se.LocalAddr, se.Opaque
-			e.CollectionID = se.CollectionID
+			e.CollectionID, e.hasDuration, e.duration = se.CollectionID, se.hasDuration, se.duration
 		}
 	}
 	return e

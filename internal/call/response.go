@@ -92,8 +92,9 @@ func (r *Response) part(p *memd.Packet, epoch uint32) {
 // Facts says how the answer came.
 func (r *Response) Facts() Facts {
 	c := r.of
-	f := Facts{Via: c.via, Duration: r.duration, HasDuration: r.hasDuration, ReadUnits: r.reads, WriteUnits: r.writes}
-	if c.shared() { // only such a call can have a history
+	f := Facts{Via: c.via, Opaque: c.Route.Opaque, Duration: r.duration, HasDuration: r.hasDuration}
+	f.addUnits(uint64(r.reads)<<32 | uint64(r.writes))
+	if c.shared() { // only such a call can have been retried
 		f.Retry = c.State.Kept()
 		f.addUnits(c.units())
 	}
@@ -157,12 +158,33 @@ func exact(b []byte) []byte {
 
 // Facts are what an answer, or a failure that is one, says beside its value. Package kv shows them as a Result.
 type Facts struct {
-	Via                   *Via        // nil when no connection brought it
-	Retry                 *retry.Info // nil when nothing was retried
-	ReadUnits, WriteUnits uint32
+	Via         *Via        // nil when no connection brought it
+	Retry       *retry.Info // nil when nothing was retried
+	Details     *Details    // nil when there is nothing of it
+	Opaque      uint32      // of the request that was answered
+	Duration    uint16      // of the server's work, as the protocol encodes it
+	HasDuration bool
+}
+
+// Details is what few answers have.
+type Details struct {
+	ReadUnits, WriteUnits uint32 // that the servers metered
 	Expiry                uint32 // of a document whose read asked for it
-	Duration              uint16 // of the server's work, as the protocol encodes it
-	HasDuration           bool
+}
+
+// details is what few answers have, to be set.
+func (f *Facts) details() *Details {
+	if f.Details == nil {
+		f.Details = new(Details)
+	}
+	return f.Details
+}
+
+// SetExpiry notes when the document expires.
+func (f *Facts) SetExpiry(expiry uint32) {
+	if expiry != 0 {
+		f.details().Expiry = expiry
+	}
 }
 
 // frames are what the framing extras of an answer say.
@@ -203,6 +225,8 @@ func (c *Call) units() uint64 {
 
 // addUnits adds units as a Slow counts them.
 func (f *Facts) addUnits(u uint64) {
-	f.ReadUnits += uint32(u >> 32)
-	f.WriteUnits += uint32(u)
+	if u != 0 {
+		f.details().ReadUnits += uint32(u >> 32)
+		f.details().WriteUnits += uint32(u)
+	}
 }
