@@ -140,6 +140,10 @@ var rules = map[string]rule{
 		"github.com/coder/websocket",
 	}},
 
+	"compat/gocbcore": {layer: 0, never: []string{"net", "os/exec", "time", "sync", "log/slog"}},
+	"compat/gocbcore/engine": {
+		layer: 7, below: true, external: []string{"github.com/couchbase/gocbcore/v10"},
+	},
 	"cmd/couchcore":     {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"cmd/couchcore/...": {layer: 7, below: true, external: []string{"github.com/alecthomas/kong"}},
 	"examples/...":      {layer: 7, below: true},

@@ -31,6 +31,7 @@ var exampleOf = map[string]string{
 	"strerror":    "couchcore strerror 0x86",
 	"connstr":     "couchcore connstr 'couchbases://h1,h2/travel?kv_timeout=5s'",
 	"completion":  "couchcore completion bash",
+	"gocbcore":    "couchcore gocbcore ../gocbcore",
 
 	"kv get":              "couchcore kv get airline_10",
 	"kv get-or-null":      "couchcore kv get-or-null airline_10",

@@ -50,6 +50,7 @@ type cli struct {
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"Say what a key-value status means."`
 	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"Take a connection string apart, and show every default."`
 	Complete  completionCmd  `cmd:"" group:"Explain" name:"completion" help:"Print a script that lets a shell complete the command."`
+	Gocbcore  gocbcoreCmd    `cmd:"" group:"Other clients" name:"gocbcore" help:"Assemble a stand-in for gocbcore: gocb on couchcore."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and explanations of what it does. For example:

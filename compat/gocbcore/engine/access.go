@@ -1,0 +1,163 @@
+//go:build ignore
+
+package gocbcore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/couchcore/couchcore/core"
+)
+
+// access is who the client is, and whom it trusts.
+type access struct {
+	seed  string
+	tls   bool
+	roots func() *x509.CertPool
+
+	lock       sync.Mutex
+	provider   AuthProvider
+	mechanisms []AuthMechanism
+}
+
+func newAccess(config SecurityConfig, seeds []string) *access {
+	a := &access{
+		tls: config.UseTLS, roots: config.TLSRootCAProvider, provider: config.Auth, mechanisms: config.AuthMechanisms,
+	}
+	if len(seeds) > 0 {
+		a.seed = seeds[0]
+	}
+	if !a.tls && strings.HasSuffix(hostOf(a.seed), ".cloud.couchbase.com") {
+		logWarnf("Capella is reached over TLS only: write couchbases:// in the connection string")
+	}
+	return a
+}
+
+func (a *access) auth() AuthProvider {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.provider
+}
+
+// config is the part of the configuration that credentials come from. HTTP services get them without TLS too, as they
+// do from gocbcore; PLAIN is used where the program has named it.
+func (a *access) config() core.AuthConfig {
+	return core.AuthConfig{Credentials: a.credentials, Mechanisms: a.names(), AllowPlain: true}
+}
+
+// names are the mechanisms that may be used. Without those of the program, PLAIN is one where the server's certificate
+// is verified: a user of LDAP or PAM logs in by it.
+func (a *access) names() (names []string) {
+	list := a.mechanisms
+	if len(list) == 0 {
+		list = []AuthMechanism{ScramSha512AuthMechanism, ScramSha256AuthMechanism, ScramSha1AuthMechanism}
+		if a.tls && (a.roots == nil || a.roots() != nil) {
+			list = append(list, PlainAuthMechanism)
+		}
+	}
+	for _, m := range list {
+		if m != OAuthBearerAuthMechanism {
+			names = append(names, string(m))
+		}
+	}
+	return names
+}
+
+// credentials asks the program's provider, for each connection and each request.
+func (a *access) credentials(context.Context) (core.Credentials, error) {
+	auth := a.auth()
+	if cert, err := auth.Certificate(AuthCertRequest{Service: MemdService, Endpoint: a.seed}); err != nil {
+		return core.Credentials{}, err
+	} else if cert != nil {
+		return core.Credentials{}, nil
+	}
+	creds, err := getKvAuthCreds(auth, a.seed)
+	if err != nil {
+		return core.Credentials{}, err
+	}
+	if creds.IsJWT() {
+		return core.Credentials{Token: core.NewSecret(creds.JWT)}, nil
+	}
+	return core.Credentials{
+		Username: creds.UserPass.Username, Password: core.NewSecret(creds.UserPass.Password),
+	}, nil
+}
+
+// tlsConfig has the program's roots as they are now, and asks for the client's certificate at each handshake. A
+// provider of roots that gives none turns verification off.
+func (a *access) tlsConfig() *tls.Config {
+	c := &tls.Config{
+		MinVersion: minTLS,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert, err := a.auth().Certificate(AuthCertRequest{Service: MemdService, Endpoint: a.seed})
+			if cert == nil && err == nil {
+				cert = &tls.Certificate{}
+			}
+			return cert, err
+		},
+	}
+	if a.roots != nil {
+		c.RootCAs = a.roots()
+		c.InsecureSkipVerify = c.RootCAs == nil
+		return c
+	}
+	if pool, err := x509.SystemCertPool(); err == nil {
+		pool.AppendCertsFromPEM(capellaRootCA)
+		c.RootCAs = pool
+	}
+	return c
+}
+
+// ReconfigureSecurityOptions are the settings that ReconfigureSecurity can change.
+type ReconfigureSecurityOptions struct {
+	UseTLS            bool
+	TLSRootCAProvider func() *x509.CertPool
+	Auth              AuthProvider
+	AuthMechanisms    []AuthMechanism
+	NoReconnect       bool // connections that are open stay as they are
+}
+
+// reconfigure replaces the credentials. Connections log in again, one after the other, unless that is not wanted.
+func (c *client) reconfigure(opts ReconfigureSecurityOptions) error {
+	if opts.UseTLS && opts.TLSRootCAProvider == nil {
+		return wrapError(errInvalidArgument, "must provide TLSRootCAProvider when UseTLS is true")
+	}
+	if opts.UseTLS != c.tls {
+		return wrapError(errUnsupportedOperation, "TLS cannot be turned on or off while the client is open")
+	}
+	if opts.Auth == nil {
+		return nil
+	}
+	c.access.lock.Lock()
+	c.access.provider = opts.Auth
+	c.access.lock.Unlock()
+	if !opts.NoReconnect {
+		c.cluster.RenewLogins()
+	}
+	return nil
+}
+
+// ReconfigureSecurity replaces the agent's credentials.
+func (agent *Agent) ReconfigureSecurity(opts ReconfigureSecurityOptions) error {
+	return agent.client.reconfigure(opts)
+}
+
+// ReauthenticateOptions are the settings of Reauthenticate.
+type ReauthenticateOptions struct {
+	Deadline time.Time
+}
+
+// Reauthenticate sends the token anew over the connections that are open. Without a token it does nothing.
+func (agent *Agent) Reauthenticate(ReauthenticateOptions) error {
+	if a, ok := agent.client.access.auth().(AuthProviderJWT); ok && a.ContainsJWT() {
+		agent.client.cluster.RenewLogins()
+	}
+	return nil
+}
+
+// ForceReconnect makes the connections log in again.
+func (agent *Agent) ForceReconnect() { agent.client.cluster.RenewLogins() }

@@ -1,0 +1,227 @@
+//go:build ignore
+
+package gocbcore
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/core"
+)
+
+// Agent is one bucket of a cluster. The agents of a group share one client of couchcore's.
+type Agent struct {
+	clientID   string
+	bucketName string
+	client     *client
+	owned      bool // Close ends the client too
+	closed     atomic.Bool
+
+	kvMux       *kvMux
+	crud        *crudComponent
+	observe     *observeComponent
+	stats       *statsComponent
+	collections *collectionsComponent
+	diagnostics *diagnosticsComponent
+	n1ql        *n1qlQueryComponent
+	analytics   *analyticsQueryComponent
+	search      *searchQueryComponent
+	views       *viewQueryComponent
+	http        *httpComponent
+	telemetry   *telemetryComponent
+}
+
+// client is what the agents of a group share.
+type client struct {
+	cluster  *core.Cluster
+	access   *access
+	tls      bool
+	strategy *strategies
+	httpOnce sync.Once
+	http     *http.Client
+}
+
+// CreateAgent makes an agent and its own client. It does not wait for the cluster.
+func CreateAgent(config *AgentConfig) (*Agent, error) {
+	c, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	a := newAgent(config, c)
+	a.owned = true
+	return a, nil
+}
+
+func newClient(config *AgentConfig) (*client, error) {
+	logInfof("SDK Version: gocbcore/%s on couchcore", goCbCoreVersionStr)
+	cfg, acc, err := clusterConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	strategies := newStrategies(config.DefaultRetryStrategy)
+	cluster, err := core.Open(context.Background(), cfg)
+	if err != nil {
+		return nil, wrapError(errInvalidArgument, err.Error())
+	}
+	return &client{cluster: cluster, access: acc, tls: cfg.TLS.Enabled, strategy: strategies}, nil
+}
+
+// newAgent makes an agent of a client that is there.
+func newAgent(config *AgentConfig, c *client) *Agent {
+	a := &Agent{clientID: formatCbUID(randomCbUID()), bucketName: config.BucketName, client: c}
+	bucket := c.cluster.Bucket(config.BucketName)
+	a.kvMux = &kvMux{bucket: bucket}
+	tracer := newTracer(config, a.kvMux)
+	a.telemetry = newTelemetry(config, config.BucketName, a.kvMux)
+	a.crud = &crudComponent{
+		client: c, bucket: bucket, mux: a.kvMux, tracer: tracer, telemetry: a.telemetry,
+		traced: config.TracerConfig.Tracer != nil,
+	}
+	a.observe, a.stats = &observeComponent{a.crud}, &statsComponent{a.crud}
+	a.collections = &collectionsComponent{a.crud}
+	a.diagnostics = &diagnosticsComponent{client: c, bucket: bucket, name: config.BucketName}
+	s := services{client: c, tracer: tracer}
+	a.n1ql, a.analytics = &n1qlQueryComponent{s}, &analyticsQueryComponent{s}
+	a.search, a.views = &searchQueryComponent{s}, &viewQueryComponent{services: s, bucket: bucket}
+	a.http = &httpComponent{s, config.BucketName}
+	return a
+}
+
+// Close ends what the agent has of its own. Operations that have not ended fail with ErrShutdown.
+func (agent *Agent) Close() error {
+	if agent.closed.Swap(true) {
+		return errShutdown
+	}
+	agent.kvMux.closed.Store(true)
+	if agent.owned {
+		return agent.client.close()
+	}
+	return nil
+}
+
+func (c *client) close() error {
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+	return c.cluster.Close()
+}
+
+// ClientID is the agent's own id.
+func (agent *Agent) ClientID() string { return agent.clientID }
+
+// BucketName is the name of the agent's bucket, "" without one.
+func (agent *Agent) BucketName() string { return agent.bucketName }
+
+// HTTPClient is a client for requests of the program's own: it uses the agent's TLS settings, and no credentials.
+func (agent *Agent) HTTPClient() *http.Client { return agent.client.httpClient() }
+
+func (c *client) httpClient() *http.Client {
+	c.httpOnce.Do(func() {
+		c.http = &http.Client{Transport: &http.Transport{
+			TLSClientConfig: c.access.tlsConfig(), ForceAttemptHTTP2: true, IdleConnTimeout: time.Second,
+		}}
+	})
+	return c.http
+}
+
+// IsSecure reports whether connections are encrypted.
+func (agent *Agent) IsSecure() bool { return agent.client.tls }
+
+// UsingGCCCP reports whether the cluster's own map is read over key-value connections.
+func (agent *Agent) UsingGCCCP() bool { return agent.bucketName == "" && agent.kvMux.seen() }
+
+// HasSeenConfig reports whether there has been a cluster map.
+func (agent *Agent) HasSeenConfig() (bool, error) {
+	if agent.kvMux.closed.Load() {
+		return false, errShutdown
+	}
+	return agent.kvMux.seen(), nil
+}
+
+// HasCollectionsSupport reports whether the bucket has collections.
+func (agent *Agent) HasCollectionsSupport() bool {
+	return agent.kvMux.capable("collections") == CapabilityStatusSupported
+}
+
+// MemdEps are the addresses of the key-value service.
+func (agent *Agent) MemdEps() []string {
+	scheme := "couchbase://"
+	if agent.client.tls {
+		scheme = "couchbases://"
+	}
+	eps := []string{}
+	if m, ok := agent.kvMux.bucket.Map(); ok {
+		for _, addr := range m.Nodes {
+			eps = append(eps, scheme+addr)
+		}
+	}
+	return eps
+}
+
+// CapiEps are the addresses of the view service.
+func (agent *Agent) CapiEps() []string {
+	eps := agent.client.endpoints(core.Views)
+	for i := range eps {
+		eps[i] += "/" + agent.bucketName
+	}
+	return eps
+}
+
+// MgmtEps are the addresses of the management service.
+func (agent *Agent) MgmtEps() []string { return agent.client.endpoints(core.Management) }
+
+// N1qlEps are the addresses of the query service.
+func (agent *Agent) N1qlEps() []string { return agent.client.endpoints(core.Query) }
+
+// FtsEps are the addresses of the search service.
+func (agent *Agent) FtsEps() []string { return agent.client.endpoints(core.Search) }
+
+// CbasEps are the addresses of the analytics service.
+func (agent *Agent) CbasEps() []string { return agent.client.endpoints(core.Analytics) }
+
+// EventingEps are the addresses of the eventing service.
+func (agent *Agent) EventingEps() []string { return agent.client.endpoints(core.Eventing) }
+
+// BackupEps are the addresses of the backup service.
+func (agent *Agent) BackupEps() []string { return agent.client.endpoints(core.Backup) }
+
+// endpoints are the addresses of a service, each with its scheme.
+func (c *client) endpoints(service core.Service) []string {
+	eps := []string{}
+	for _, addr := range c.cluster.Endpoints(service) {
+		eps = append(eps, c.scheme()+addr)
+	}
+	return eps
+}
+
+func (c *client) scheme() string {
+	if c.tls {
+		return "https://"
+	}
+	return "http://"
+}
+
+// WaitUntilReady calls cb when the agent can reach what the options name.
+func (agent *Agent) WaitUntilReady(deadline time.Time, opts WaitUntilReadyOptions, cb WaitUntilReadyCallback) (
+	PendingOp, error,
+) {
+	return agent.diagnostics.WaitUntilReady(deadline, opts, cb)
+}
+
+// ConfigSnapshot is the newest cluster map.
+func (agent *Agent) ConfigSnapshot() (*ConfigSnapshot, error) { return agent.kvMux.ConfigSnapshot() }
+
+// WaitForConfigSnapshot calls cb with the newest cluster map, once there is one.
+func (agent *Agent) WaitForConfigSnapshot(deadline time.Time, _ WaitForConfigSnapshotOptions,
+	cb WaitForConfigSnapshotCallback,
+) (PendingOp, error) {
+	return agent.kvMux.WaitForConfigSnapshot(deadline, cb)
+}
+
+// BucketCapabilityStatus says whether the bucket has a capability.
+func (ai *AgentInternal) BucketCapabilityStatus(c BucketCapability) CapabilityStatus {
+	return ai.agent.kvMux.BucketCapabilityStatus(c)
+}

@@ -1,0 +1,218 @@
+//go:build ignore
+
+package gocbcore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/retry"
+)
+
+// services is what the components of the HTTP services have in common.
+type services struct {
+	client *client
+	tracer *tracerComponent
+}
+
+// serviceCall is one request to a service under way.
+type serviceCall struct {
+	s         services
+	name      string
+	began     time.Time
+	telemetry *opTelemetryHandler
+	span      *spanWrapper
+}
+
+func (s services) begin(service, name string, parent RequestSpanContext) *serviceCall {
+	c := &serviceCall{s: s, name: name, began: time.Now()}
+	c.telemetry = s.tracer.StartTelemeteryHandler(service, name, parent)
+	if root := c.telemetry.RootContext(); root != nil {
+		c.span = labelled(s.tracer, s.tracer.tracer.StartSpan(root, spanNameDispatchToServer))
+	}
+	return c
+}
+
+// ended ends the spans. id is the request's own id, endpoint the node that answered.
+func (c *serviceCall) ended(id, endpoint string, retries int) {
+	if c.span != nil {
+		c.span.SetNetworkTransportTCP()
+		if id != "" {
+			c.span.SetOperationID(id)
+		}
+		host, port, _ := net.SplitHostPort(endpoint)
+		c.span.SetPeerAddress(host, port)
+		c.span.SetServerAddress(host, port)
+		c.span.SetNumRetries(uint32(retries))
+		c.span.End()
+	}
+	c.telemetry.Finish()
+}
+
+// failure is what all services say of a request that failed.
+type failure struct {
+	kind     *cberr.Kind
+	endpoint string
+	retry    retry.Info
+	err      error
+}
+
+// inner is the error that a service's error is about; fallback is for a failure that gocbcore has no name for.
+func (c *serviceCall) inner(f failure, fallback string) error {
+	switch {
+	case f.kind == nil, f.kind == cberr.Couchbase:
+		return errors.New(fallback)
+	case f.kind.Is(cberr.Timeout):
+		t := &TimeoutError{
+			InnerError: errUnambiguousTimeout, OperationID: c.name, TimeObserved: time.Since(c.began),
+			RetryReasons: reasonsOf(f.retry.Reasons), RetryAttempts: uint32(f.retry.Retries()),
+			LastDispatchedTo: f.endpoint,
+		}
+		if f.kind == cberr.AmbiguousTimeout {
+			t.InnerError = errAmbiguousTimeout
+		}
+		return t
+	case f.kind == cberr.FeatureNotAvailable:
+		return wrapError(errFeatureNotAvailable, f.err.Error())
+	}
+	if e, ok := kinds[f.kind]; ok {
+		return e
+	}
+	return wrapError(errors.New(fallback), f.kind.Error())
+}
+
+// canceled says whether the program has canceled the request, or closed the client.
+func canceled(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, retry.ErrClosed):
+		return errShutdown
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errRequestCanceled
+	}
+	return nil
+}
+
+// payload is the JSON object of a request, as gocbcore is given it.
+type payload map[string]json.RawMessage
+
+func payloadOf(raw []byte) (payload, error) {
+	p := payload{}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, wrapError(err, "expected a JSON payload")
+	}
+	return p, nil
+}
+
+// take removes a text and gives it.
+func (p payload) take(name string) (text string) {
+	if raw, ok := p[name]; ok && json.Unmarshal(raw, &text) == nil {
+		delete(p, name)
+	}
+	return text
+}
+
+// flag removes a truth value and gives it.
+func (p payload) flag(name string) (yes bool) {
+	if raw, ok := p[name]; ok && json.Unmarshal(raw, &yes) == nil {
+		delete(p, name)
+	}
+	return yes
+}
+
+// remaining is what is left, for a request's Raw.
+func (p payload) remaining() map[string]any {
+	m := make(map[string]any, len(p))
+	for name, raw := range p {
+		m[name] = raw
+	}
+	return m
+}
+
+var contextNames = regexp.MustCompile("^default:`?([^`.]+)`?\\.`?([^`.]+)`?$")
+
+// scope removes the query context, where it names a bucket and a scope, and gives them.
+func (p payload) scope() (bucket, scope string) {
+	var text string
+	if json.Unmarshal(p["query_context"], &text) != nil {
+		return "", ""
+	}
+	if m := contextNames.FindStringSubmatch(text); m != nil {
+		delete(p, "query_context")
+		return m[1], m[2]
+	}
+	return "", ""
+}
+
+// source is an answer of rows of couchcore's.
+type source interface {
+	Next() bool
+	Row() []byte
+	Err() error
+	Close() error
+	Endpoint() string
+}
+
+// rows are an answer's rows as gocbcore has them.
+type rows struct {
+	source
+	meta  func() ([]byte, error)
+	wrap  func(error) error
+	end   context.CancelFunc
+	ended bool
+}
+
+// NextRow is the next row, nil at the end. It is the caller's.
+func (r *rows) NextRow() []byte {
+	if r.source.Next() {
+		return bytes.Clone(r.Row())
+	}
+	r.finish()
+	return nil
+}
+
+func (r *rows) finish() {
+	r.ended = true
+	r.end()
+}
+
+// failed is why there are no more rows.
+func (r *rows) failed() error {
+	if err := r.source.Err(); err != nil {
+		return r.wrap(err)
+	}
+	return nil
+}
+
+// MetaData is the answer without its rows, once they are read.
+func (r *rows) MetaData() ([]byte, error) {
+	if !r.ended {
+		return nil, errors.New("the rows have not been read to their end")
+	}
+	raw, err := r.meta()
+	if raw == nil && err != nil {
+		return nil, errors.New("the answer has ended before its metadata")
+	}
+	return raw, nil
+}
+
+// Close ends the reading.
+func (r *rows) Close() error {
+	err := r.source.Close()
+	r.finish()
+	return err
+}
+
+// addressOf is an address without its scheme.
+func addressOf(endpoint string) string {
+	if _, addr, ok := strings.Cut(endpoint, "://"); ok {
+		return addr
+	}
+	return endpoint
+}
