@@ -236,7 +236,7 @@ func TestHelpBeginsWithAnExample(t *testing.T) {
 	r := couchcore("--help")
 	require.Zero(t, r.code)
 	require.Contains(t, r.stdout, "couchcore demo")
-	require.Less(t, strings.Count(r.stdout, "\n"), 55)
+	require.Less(t, strings.Count(r.stdout, "\n"), 50)
 	require.Zero(t, couchcore("kv", "upsert", "--help").code)
 }
 

@@ -30,7 +30,7 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version of this command and of Go."`
 
 	Demo      demoCmd        `cmd:"" group:"See it work" help:"Show it at work: retries, a rebalance, the death of a node."`
-	Mock      mockCmd        `cmd:"" group:"A cluster" help:"Run a stand-alone mock cluster for tests; see docs/testing.md."`
+	Mock      mockCmd        `cmd:"" group:"Stand-ins" help:"Run a stand-alone mock cluster for tests; see docs/testing.md."`
 	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"Run one key-value operation: get, upsert, lookup-in and so on."`
 	Query     queryCmd       `cmd:"" group:"Data" help:"Run a SQL++ statement; metadata goes to standard error."`
 	Analytics analyticsCmd   `cmd:"" group:"Data" help:"Run a statement on the analytics service."`
@@ -50,7 +50,7 @@ type cli struct {
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"Say what a key-value status means."`
 	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"Take a connection string apart, and show every default."`
 	Complete  completionCmd  `cmd:"" group:"Explain" name:"completion" help:"Print a script that lets a shell complete the command."`
-	Gocbcore  gocbcoreCmd    `cmd:"" group:"Other clients" name:"gocbcore" help:"Assemble a stand-in for gocbcore: gocb on couchcore."`
+	Gocbcore  gocbcoreCmd    `cmd:"" group:"Stand-ins" name:"gocbcore" help:"Assemble a stand-in for gocbcore: gocb on couchcore."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and explanations of what it does. For example:
