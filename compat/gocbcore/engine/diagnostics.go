@@ -214,7 +214,7 @@ func (d *diagnosticsComponent) ready(ctx context.Context, want core.Ready) error
 
 // again asks the strategy whether waiting goes on after a connection has failed, and waits as long as it says.
 func again(ctx context.Context, r *request, s RetryStrategy) bool {
-	action := s.RetryAfter(r, ConnectionErrorRetryReason)
+	action := decide(s, r, ConnectionErrorRetryReason)
 	if action == nil || action.Duration() == 0 {
 		return false
 	}

@@ -82,9 +82,13 @@ type strategy struct {
 	inline bool
 }
 
+// decide asks a program's strategy: for couchcore's orchestrator, and for the wait for readiness, which gocbcore has
+// decided by its strategies, too.
+func decide(s RetryStrategy, r *request, why RetryReason) RetryAction { return s.RetryAfter(r, why) }
+
 // RetryAfter implements retry.Strategy.
 func (s *strategy) RetryAfter(_ context.Context, r *retry.Request, why retry.Reason) retry.Action {
-	action := s.own.RetryAfter(&request{
+	action := decide(s.own, &request{
 		attempts: uint32(max(r.Retries(), 0)), id: r.ID, idempotent: r.Idempotent, reasons: reasonsOf(r.Reasons),
 	}, reasonOf(why))
 	if action == nil {
