@@ -60,7 +60,7 @@ func TestBucketSettingsAreReadBack(t *testing.T) {
 		"historyRetentionCollectionDefault=false")
 	require.Equal(t, 202, status, body)
 	requireMembers(t, map[string]any{
-		"storageBackend": "magma", "historyRetentionSeconds": 60, "historyRetentionBytes": 2147483648,
+		"storageBackend": "magma", "historyRetentionSeconds": 60, "historyRetentionBytes": int64(2147483648),
 		"storageQuotaPercentage": 40, "historyRetentionCollectionDefault": false, "evictionPolicy": "fullEviction",
 	}, m.object(bucketsPath+"/m"))
 	require.Contains(t, m.object("/pools/default/b/m")["bucketCapabilities"], "nonDedupedHistory")

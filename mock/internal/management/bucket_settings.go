@@ -58,7 +58,7 @@ const (
 	magmaMinQuotaMB = 1024 // with 1024 vbuckets, which is what magma had before 8.0
 	magmaVBuckets   = 128
 	maxVBuckets     = 1024
-	minHistoryBytes = 2 << 30
+	minHistoryBytes = int64(2 << 30)
 )
 
 // DefaultSettings are those of a new bucket of a type, empty for the usual one, and of a storage backend, empty for the

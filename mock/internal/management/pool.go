@@ -10,9 +10,9 @@ import (
 
 // What nodes say about their machine. It is the same for all.
 const (
-	memorySize = 16 << 30
-	memoryFree = 8 << 30
-	diskSize   = 256 << 30
+	memorySize = int64(16 << 30)
+	memoryFree = int64(8 << 30)
+	diskSize   = int64(256 << 30)
 	cpuCount   = 4
 	diskPath   = "/opt/couchbase/var/lib/couchbase/data"
 	system     = "x86_64-pc-linux-gnu"

@@ -82,7 +82,7 @@ func (x *call) statsRange() {
 type metric struct {
 	name   string
 	labels fields
-	value  int
+	value  int64
 }
 
 func (x *call) metricLines() []metric {
@@ -97,8 +97,9 @@ func (x *call) metricLines() []metric {
 		b := &c.Buckets[i]
 		documents, bytes := c.usage(x.s, b.Name)
 		labels := fields{"bucket": b.Name}
-		out = append(out, metric{"kv_curr_items", labels, documents}, metric{"kv_mem_used_bytes", labels, bytes},
-			metric{"kv_ops", labels, 0}, metric{"kv_num_vbuckets", labels, b.VBuckets})
+		out = append(out, metric{"kv_curr_items", labels, int64(documents)},
+			metric{"kv_mem_used_bytes", labels, int64(bytes)}, metric{"kv_ops", labels, 0},
+			metric{"kv_num_vbuckets", labels, int64(b.VBuckets)})
 	}
 	return out
 }
