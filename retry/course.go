@@ -18,7 +18,7 @@ type turn struct {
 	seen Reasons // before it
 	step int
 	made int  // retries of any kind
-	free bool // its retry has no delay and is no step of the backoff
+	free bool // its retry has no delay, and the backoff does not count it
 	// transparent is true of a failure that no server's logic has seen, as far as that is known: its retry is outside
 	// of every limit.
 	transparent bool

@@ -36,7 +36,7 @@ type situation struct {
 	flags    []string // of explain, the strategy and the attempt apart
 	policy   string   // the text of a policy file, or the name of a strategy
 	own      string   // the strategy that the call names
-	hedges   bool     // the file hedges: attempts are counted, because they are no retries
+	hedges   bool     // the file hedges: attempts are counted then, not retries
 	failures int      // how many times in a row it is met
 	// prepare lets the next requests meet it, and gives how many have.
 	prepare func(m *mock.Cluster, times int) (met func() int)

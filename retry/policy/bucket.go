@@ -94,9 +94,9 @@ func NewStore(capacity int, perToken time.Duration, costs Costs) *Store {
 	return s
 }
 
-// refill adds what time has given; under the mutex.
-func (s *Store) refill() {
-	passed := s.elapsed() - s.at
+// refill adds what time has given until now, which elapsed has said; under the mutex.
+func (s *Store) refill(now time.Duration) {
+	passed := now - s.at
 	if s.perToken <= 0 || passed <= 0 {
 		return
 	}
@@ -113,9 +113,10 @@ func (s *Store) refill() {
 
 // change adds delta thousandths unless that would leave less than nothing.
 func (s *Store) change(delta int64) bool {
+	now := s.elapsed() // may be code of the user's
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refill()
+	s.refill(now)
 	if delta < 0 && s.tokens+delta < 0 {
 		return false
 	}
@@ -126,9 +127,10 @@ func (s *Store) change(delta int64) bool {
 // owe takes cost tokens that may not be there yet, and says how long it is until they are. ok is false when that is
 // never.
 func (s *Store) owe(cost int32) (wait time.Duration, ok bool) {
+	now := s.elapsed() // may be code of the user's
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refill()
+	s.refill(now)
 	left := s.tokens - 1000*int64(cost)
 	if left < 0 && s.perToken <= 0 {
 		return 0, false
@@ -159,9 +161,10 @@ func (s *Store) Settle(cost int32, succeeded bool) {
 
 // Tokens is the number of whole tokens in the bucket, for diagnostics.
 func (s *Store) Tokens() int {
+	now := s.elapsed() // may be code of the user's
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refill()
+	s.refill(now)
 	return int(max(s.tokens, 0) / 1000)
 }
 

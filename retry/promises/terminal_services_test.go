@@ -72,8 +72,8 @@ func TestAViewGoesByAMapOverHTTPThoughKeyValueRefusesTheBucket(t *testing.T) {
 	})
 }
 
-// What one node has refused is no condition of requests to services while another connection works: a request that
-// cannot be sent for another reason waits as if nothing had been refused, and is sent as soon as that is over.
+// The refusal of one node does not fail requests to services while another connection works. A request that cannot be
+// sent for another reason waits, as it does without a refusal, and is sent as soon as that reason is gone.
 func TestAConditionOfOneNodeFailsNoServiceRequestWhileAnotherConnectionWorks(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts   []mock.Option
