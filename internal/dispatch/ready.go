@@ -259,18 +259,21 @@ func (r *Router) unfound() error {
 	return r.nodes.unfound
 }
 
-// connecting are the nodes whose first attempt to connect is under way.
+// connecting are the nodes whose first attempt to connect is under way, or has failed just now.
 func (r *Router) connecting() (all health.Conditions) {
 	for _, p := range r.nodes.list() {
-		if p.first && p.trying() {
-			all = append(all, p.node.trouble())
+		if !p.first {
+			continue
+		}
+		if err := p.node.trouble(); err != nil { // connected in the meantime
+			all = append(all, err)
 		}
 	}
 	slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return all
 }
 
-// trouble is why the node is not connected.
+// trouble is why the node is not connected; nil when it is, or is closed.
 func (n *node) trouble() error {
 	p := n.conns[0]
 	err, trying := p.state()
