@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/mock"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -22,24 +24,24 @@ import (
 // limit, or at the deadline, is in the error's text once, with its kind and its node.
 func TestAnErrorSaysItsCauseOnce(t *testing.T) {
 	const said = "the server's own words"
-	do := map[string]func(context.Context, *core.Cluster, retry.Strategy, *core.Hedge) error{
-		"query": func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
+	do := map[mock.Service]func(context.Context, *core.Cluster, retry.Strategy, *core.Hedge) error{
+		mock.QueryService: func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
 			_, err := c.Query(ctx, &query.Request{Statement: "SELECT 1", Readonly: true, Retry: s, Hedge: h})
 			return err
 		},
-		"search": func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
+		mock.SearchService: func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
 			_, err := c.Search(ctx, &search.Request{Index: "i", Query: []byte("{}"), Retry: s, Hedge: h})
 			return err
 		},
-		"analytics": func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
+		mock.AnalyticsService: func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
 			_, err := c.Analytics(ctx, &analytics.Request{Statement: "SELECT 1", Readonly: true, Retry: s, Hedge: h})
 			return err
 		},
-		"views": func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
+		mock.ViewsService: func(ctx context.Context, c *core.Cluster, s retry.Strategy, h *core.Hedge) error {
 			_, err := c.Bucket("default").View(ctx, &views.Request{Design: "d", View: "v", Retry: s, Hedge: h})
 			return err
 		},
-		"management": func(ctx context.Context, c *core.Cluster, s retry.Strategy, _ *core.Hedge) error {
+		mock.ManagementService: func(ctx context.Context, c *core.Cluster, s retry.Strategy, _ *core.Hedge) error {
 			_, err := c.Buckets(ctx, core.ManagementOptions{Retry: s})
 			return err
 		},
@@ -57,33 +59,33 @@ func TestAnErrorSaysItsCauseOnce(t *testing.T) {
 		{"the deadline", "", every(time.Hour), nil, retry.ErrTimeout, time.Second},
 		{"the server, of a hedge", "-1", nil, &core.Hedge{MaxAttempts: 2}, nil, time.Minute},
 	} {
-		c := services(t, func(rw http.ResponseWriter, _ *http.Request) {
+		virtualOf(t, oneNode(), func(t *testing.T, w *world) {
+			host, _, err := net.SplitHostPort(w.m.Node(0).Addr())
+			require.NoError(t, err)
+			answer := answered(http.StatusServiceUnavailable,
+				`{"errors":[{"code":23000,"msg":"`+said+`","retry":true}],"status":"fatal"}`)
 			if by.pushback != "" {
-				rw.Header().Set(pushback, by.pushback)
+				answer.Header.Set(pushback, by.pushback)
 			}
-			rw.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = rw.Write([]byte(`{"errors":[{"code":23000,"msg":"` + said + `","retry":true}],"status":"fatal"}`))
-		})
-		for service, f := range do {
-			t.Run(by.name+" "+service, func(t *testing.T) {
-				t.Parallel()
-				err := f(within(t, by.timeout), c, by.strategy, by.hedge)
-				text := err.Error()
-				_, after, _ := strings.Cut(text, ": ")
+			for service, f := range do {
+				w.m.Script(mock.ServiceMatch{Service: service}, answer)
+				err := f(within(t, by.timeout), w.c, by.strategy, by.hedge)
+				text := by.name + ": " + err.Error()
+				_, after, _ := strings.Cut(err.Error(), ": ")
 				kind, _, _ := strings.Cut(after, " on ")
-				for _, once := range []string{said, kind, " on 127.0.0.1:"} {
-					require.Equal(t, 1, strings.Count(text, once), text)
+				for _, once := range []string{said, kind, " on " + host + ":"} {
+					require.Equal(t, 1, strings.Count(err.Error(), once), text)
 				}
 				require.NotContains(t, text, ": ,")
 				require.False(t, strings.HasSuffix(text, ": "), text)
 				if by.end != nil {
-					require.ErrorIs(t, err, by.end)
+					require.ErrorIs(t, err, by.end, text)
 					require.ErrorContains(t, err, ", because: "+by.end.Error())
 				}
 				info, ok := retry.InfoOf(err)
-				require.True(t, ok)
+				require.True(t, ok, text)
 				require.NotZero(t, info.Reason, text)
-			})
-		}
+			}
+		})
 	}
 }

@@ -141,3 +141,21 @@ func TestTheErrorMapDescribesAnInternalErrorAndDoesNotDecideAboutIt(t *testing.T
 		})
 	}
 }
+
+// TestATransparentRetryTakesNothingFromATokenBucket: not even an empty one keeps a call from being sent that has never
+// left the client.
+func TestATransparentRetryTakesNothingFromATokenBucket(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		key := w.keyOn(1)
+		require.NoError(t, w.m.Kill(1))
+		time.Sleep(100 * ms)
+		time.AfterFunc(time.Second, func() { _ = w.m.Respawn(1) })
+		store := policy.NewStore(1, 0, policy.Costs{})
+		res, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{
+			Retry: policy.Bucket{Base: every(100 * ms), Store: store},
+		}})
+		require.NoError(t, err)
+		require.Positive(t, res.RetryInfo().Transparent)
+		require.Equal(t, 1, store.Tokens())
+	})
+}
