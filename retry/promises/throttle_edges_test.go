@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
@@ -158,4 +159,21 @@ func TestATransparentRetryTakesNothingFromATokenBucket(t *testing.T) {
 		require.Positive(t, res.RetryInfo().Transparent)
 		require.Equal(t, 1, store.Tokens())
 	})
+}
+
+// TestAPushbackNotToRetryTakesATokenOfHedgesToo: also with a failure after which no hedge follows anyway.
+func TestAPushbackNotToRetryTakesATokenOfHedgesToo(t *testing.T) {
+	const syntax = `{"errors":[{"code":3000,"msg":"syntax error"}],"status":"fatal"}`
+	for word, hedges := range map[string]int{"7": 1, "-1": 0} { // the first is no failure that a throttle counts
+		virtual(t, func(t *testing.T, w *world) {
+			read := hedgedRequests(t.Context(), w, &core.Hedge{MaxAttempts: 2, Delay: 100 * ms})[mock.QueryService]
+			w.m.ScriptQuery("SELECT", answered(http.StatusBadRequest, syntax, pushback, word))
+			for range 30 { // every node answers some
+				require.ErrorIs(t, read(), cberr.ParsingFailure)
+			}
+			silent := w.m.ScriptQuery("SELECT", mock.Answer{Never: true})
+			require.ErrorIs(t, read(), retry.ErrTimeout)
+			require.Equal(t, 1+hedges, silent.Fired(), word)
+		}, file(t, throttling(4, "0.1")))
+	}
 }
