@@ -77,9 +77,12 @@ var rules = map[string]rule{
 	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
 	"mock/memnet":        {layer: 1, never: []string{"testing", "net/http"}},
 	"mock/internal/services": {
-		layer: 1, only: []string{"memd", "mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
+		layer: 1, only: []string{
+			"memd", "mock/internal/fts", "mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger",
+		},
 		never: []string{"testing", "os"},
 	},
+	"mock/internal/fts":        {layer: 1, never: []string{"testing", "net", "net/http", "os", "log/slog", "sync"}},
 	"mock/internal/management": {layer: 1, never: []string{"testing", "os", "log/slog"}},
 	"mock/internal/sqlpp":      {layer: 1, never: []string{"testing", "net", "os", "log/slog"}},
 	"mock/internal/store": {layer: 1, only: []string{"memd", "mock/internal/subdoc"}, never: []string{
@@ -184,7 +187,9 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 			"mock/memnet", "mock/internal/management", "mock/internal/services", "mock/internal/store",
 			"mock/internal/subdoc", "mock/internal/trigger",
 		},
-		"mock/internal/services": {"mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger"},
+		"mock/internal/services": {
+			"mock/internal/fts", "mock/internal/sqlpp", "mock/internal/store", "mock/internal/trigger",
+		},
 		"mock/internal/store":    {"mock/internal/subdoc"},
 		"mock/control":           {"mock"},
 		"mock/couchbasemock":     {"mock"},

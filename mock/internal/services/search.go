@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/couchcore/couchcore/mock/internal/fts"
 )
 
-// search answers a request of the search service: definitions of indexes are kept, and a query of one that no script
-// answers finds nothing.
+// search answers a request of the search service: definitions of indexes are kept, and a query that no script answers
+// is executed.
 func (x *Call) search() {
 	rq := x.rq
 	_ = rq.parse() // a body that is no object has no members, which is what matters here
@@ -106,6 +108,10 @@ func (x *Call) searchDefinition() Answer {
 			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
 				"indexName is invalid: %q", name, asked)
 		}
+		if _, err := fts.ParseIndex(x.rq.Body); err != nil {
+			return searchFailure("rest_create_index: error creating index: %s, err: manager_api: CreateIndex, "+
+				"Validate failed, err: %v", name, err)
+		}
 		uuid := freshUUID()[:16]
 		def["uuid"], def["name"] = json.RawMessage(quote(uuid)), json.RawMessage(quote(name))
 		all[name] = toJSON(def)
@@ -145,10 +151,9 @@ func (x *Call) searchUse(what string) Answer {
 	case !known:
 		return noSearchIndex(name)
 	case what == "query":
-		x.refuses("The mock does not search: without a script a query finds nothing")
-		return Answer{}
+		return x.searchQuery(name)
 	case what == "count":
-		return Answer{Body: []byte(`{"status":"ok","count":0}`)}
+		return Answer{Body: toJSON(map[string]any{"status": "ok", "count": s.searchCount(name)})}
 	case what == "analyzeDoc":
 		return Answer{Body: []byte(`{"status":"ok","analyzed":[]}`)}
 	case strings.Contains(what, "Control/"):

@@ -8,27 +8,29 @@ import (
 
 const statsPath = "/api/stats"
 
-// searchStats are the statistics of one index, or of all indexes for the other paths. All of them are zero, because
-// nothing is indexed.
+// searchStats are the statistics of one index, or of all indexes for the other paths. All but the number of documents
+// are zero.
 func (x *Call) searchStats(name string) Answer {
 	s := x.s
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.searchIndexes[name] != nil {
+	indexes := maps.Clone(s.searchIndexes)
+	s.mu.Unlock()
+	if indexes[name] != nil {
 		return Answer{Body: toJSON(map[string]any{"feeds": map[string]any{}, "pindexes": map[string]any{
-			name: map[string]any{"DocCount": 0},
+			name: map[string]any{"DocCount": s.searchCount(name)},
 		}})}
 	}
 	if x.rq.Path != statsPath && x.rq.Path != "/api/nsstats" {
 		return noSearchIndex(name)
 	}
 	out := map[string]any{"tot_queryreject_on_memquota": 0, "pct_cpu_gc": 0, "num_bytes_used_ram": 0}
-	for _, index := range slices.Sorted(maps.Keys(s.searchIndexes)) {
+	for _, index := range slices.Sorted(maps.Keys(indexes)) {
 		var def struct {
 			Source string `json:"sourceName"`
 		}
-		_ = json.Unmarshal(s.searchIndexes[index], &def) // without one the name is empty
-		for _, stat := range []string{"doc_count", "num_mutations_to_index", "total_queries", "total_queries_error"} {
+		_ = json.Unmarshal(indexes[index], &def) // without one the name is empty
+		out[def.Source+":"+index+":doc_count"] = s.searchCount(index)
+		for _, stat := range []string{"num_mutations_to_index", "total_queries", "total_queries_error"} {
 			out[def.Source+":"+index+":"+stat] = 0
 		}
 	}
