@@ -98,6 +98,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.cfg.Net.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{
 		TracerProvider: cfg.Observe.TracerProvider, MeterProvider: cfg.Observe.MeterProvider, Log: c.log,
+		Conventions: cfg.Observe.Conventions.names(), OuterIsCallers: cfg.Observe.OuterIsCallers,
+		NoInnerSpans: cfg.Observe.NoInnerSpans, Hook: cfg.Observe.Hook, Scope: cfg.Observe.Instrumentation,
+		ScopeVersion: cfg.Observe.InstrumentationVersion,
 	})
 	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet, c.health.Log = c.explained, c.log

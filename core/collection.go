@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -42,6 +43,14 @@ func (r *collectionRunner) NewCall() *call.Call {
 	c := r.runner.NewCall()
 	c.In(r.scope, r.name)
 	return c
+}
+
+// Compose implements call.Observing.
+func (r *collectionRunner) Compose(ctx context.Context, name, scope, collection string) (context.Context, func(error)) {
+	if scope == "" && collection == "" {
+		scope, collection = r.scope, r.name
+	}
+	return r.runner.Compose(ctx, name, scope, collection)
 }
 
 // String names the collection and its bucket.

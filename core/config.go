@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"os"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
 )
@@ -227,11 +230,97 @@ type ObserveConfig struct {
 	// TracerProvider and MeterProvider get a span and a duration of each operation; nil means none, at no cost.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
+	// Conventions says under which names: the stable ones, those of older SDKs, or both. Default:
+	// ConventionsOfEnvironment.
+	Conventions Conventions
+	// OuterIsCallers is for an SDK that makes a span and a duration of each of its operations itself: the client makes
+	// those of attempts alone, below the span in the call's context, and counts no operation.
+	OuterIsCallers bool
+	// NoInnerSpans leaves out the spans of attempts and of encoding.
+	NoInnerSpans bool
+	// Instrumentation is the name that tracer and meter are got by, and its version, for an SDK that has its own.
+	// Default: com.couchbase.client.go, without a version.
+	Instrumentation, InstrumentationVersion string
+	// Hook is told of every operation when it begins and when it has ended, whatever form it has and whatever service
+	// it is for. Its methods must not block. A panic is contained. Nil costs nothing.
+	Hook OperationHook
 	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is a line about those of each
 	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them.
 	NoOrphanReport bool
 	OrphanInterval time.Duration // 0 means 10 s
 	OrphanSample   int           // 1 to 65536; 0 means 10
+}
+
+// OperationHook is told of operations; see ObserveConfig. Its methods:
+//
+//	// Begin is told of an operation before anything of it is sent, on its caller's goroutine. Attempts, and the
+//	// parts of an operation that has parts, are made with the context that it gives: a span in it is their parent.
+//	// Nil gives ctx.
+//	Begin(ctx context.Context, of core.Operation) context.Context
+//	// End is told how it has ended, once for each Begin, with the context that Begin has given. It may come on any
+//	// goroutine, and comes before the operation's caller, or its callback, gets the outcome.
+//	End(ctx context.Context, of core.Operation, how core.OperationEnd)
+//
+// An operation that fails before it is sent, for an argument say, is told of too. What the client does for itself, such
+// as fetching cluster maps, is no operation.
+type OperationHook = observe.Hook
+
+// Operation is what an OperationHook is told of: the service ("kv", "query" ...), the name ("get", "query" ...), the
+// bucket, the scope, the collection and the durability, each "" where it has no meaning. Parts says that it is made of
+// operations that are told of as well: a batch, a scan, reads of all copies, a durability that is polled. Its fields:
+//
+//	Service, Operation, Bucket, Scope, Collection, Durability string
+//	Parts bool
+type Operation = observe.Target
+
+// OperationEnd is how an operation has ended. Its fields:
+//
+//	Err      error              // nil for a success; what the caller gets otherwise
+//	Took     time.Duration      // from Begin to End
+//	Retries  int                // resends, hedges among them
+//	Attempts []OperationAttempt // in the order of their ends; none of an operation with parts
+type OperationEnd = observe.Ended
+
+// OperationAttempt is one attempt of an operation. What is not known is zero. Its fields:
+//
+//	Endpoint     string        // the node's address
+//	LocalAddr    string        // this end of the connection
+//	ConnectionID string        // as in the HELLO of a key-value connection
+//	OperationID  string        // a key-value request's opaque as 0x and hex digits, or a request's client context id
+//	Status       string        // of an answer that is no success
+//	ErrorName    string        // as the attribute error.type has it; "" for a success
+//	Began        time.Time
+//	Took, Server time.Duration // Server: that the server says it has worked
+type OperationAttempt = observe.Tried
+
+// Conventions are the names of spans, metrics and attributes.
+type Conventions uint8
+
+// The conventions. The environment's are those that OTEL_SEMCONV_STABILITY_OPT_IN names when the client is opened: both
+// for database/dup, else the stable ones.
+const (
+	ConventionsOfEnvironment Conventions = iota
+	ConventionsStable                    // OpenTelemetry's
+	ConventionsLegacy                    // those of gocb and other SDKs before them
+	ConventionsBoth                      // each attribute under both names, and durations in two histograms
+)
+
+// names are the conventions as the instruments know them.
+func (c Conventions) names() observe.Conventions {
+	switch c {
+	case ConventionsLegacy:
+		return observe.Legacy
+	case ConventionsBoth:
+		return observe.Both
+	case ConventionsOfEnvironment:
+		for opt := range strings.SplitSeq(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",") {
+			if strings.TrimSpace(opt) == "database/dup" {
+				return observe.Both
+			}
+		}
+	case ConventionsStable:
+	}
+	return observe.Stable
 }
 
 // CircuitBreaker says when calls are kept from a node: then they fail to be sent with retry.CircuitBreakerOpen, and

@@ -15,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/httpx"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/hedge"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -48,7 +49,9 @@ func (c *Cluster) hedge(service Service, operation string, own *Hedge, strategy 
 type hedgedRequest struct {
 	service             Service
 	operation, bucket   string
-	idempotent, onlyOne bool // onlyOne: it names its node, or cannot be sent twice
+	inBucket, scope     string // for spans: that the names in a statement are of
+	statement           string // for spans: one that has parameters
+	idempotent, onlyOne bool   // onlyOne: it names its node, or cannot be sent twice
 	own                 *Hedge
 	strategy            retry.Strategy
 }
@@ -58,8 +61,12 @@ type hedgedRequest struct {
 func hedgeHTTP[R any](
 	ctx context.Context, c *Cluster, r hedgedRequest, run func(context.Context, httpsvc.Doer) (R, error),
 	closeIt func(R),
-) (R, error) {
+) (res R, err error) {
 	var none R
+	ctx, end := c.http.Observe(ctx, observe.Target{
+		Service: r.service.String(), Operation: r.operation, Bucket: cmp.Or(r.bucket, r.inBucket), Scope: r.scope,
+	}, r.statement)
+	defer func() { end(err) }()
 	if r.own != nil && r.own.MaxAttempts > 1 && r.strategy != nil {
 		return none, errHedgedAndRetried
 	}
@@ -85,15 +92,12 @@ func hedgeHTTP[R any](
 		MaxAttempts: min(h.MaxAttempts, len(addrs)), Delay: h.Delay, Idempotent: true, Throttle: c.policy.Load(),
 		NonFatal: hedge.NonFatal(h.NonFatal),
 	}
-	observed, end := c.http.Observe(ctx, r.service, r.operation, r.bucket)
-	x.ctx = observed
 	res, stats, err := hedge.Do(ctx, p, x.try)
 	c.orch.Hedged(retry.Service(r.service.String()), r.operation, stats.Sent, stats.Failed)
 	res, err = x.end(res, err)
 	if retry.Transparent(err) && ctx.Err() == nil {
-		res, err = run(observed, waiting{d, x.limit, x.began})
+		res, err = run(ctx, waiting{d, x.limit, x.began})
 	}
-	end(err)
 	return res, err
 }
 

@@ -95,17 +95,19 @@ type ResponseError = httpsvc.ResponseError
 // the error, as it is when the request could not be retried. Do blocks until the headers are there, at most until the
 // deadline.
 func (c *Cluster) Do(ctx context.Context, r *HTTPRequest) (*HTTPResponse, error) {
-	req, err := r.http()
-	if err != nil {
-		if r.Stream != nil {
-			_ = r.Stream.Close()
-		}
-		return nil, err
+	req, refused := r.http()
+	if refused != nil && r.Stream != nil {
+		_ = r.Stream.Close()
 	}
 	resp, err := hedgeHTTP(ctx, c, hedgedRequest{
 		service: r.Service, operation: r.Method, idempotent: httpsvc.Reads(r.Method, r.Idempotent),
 		onlyOne: r.Endpoint != "" || r.Stream != nil, own: r.Hedge, strategy: r.Retry,
-	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) { return d.Do(ctx, req) },
+	}, func(ctx context.Context, d httpsvc.Doer) (*httpsvc.Response, error) {
+		if refused != nil {
+			return nil, refused
+		}
+		return d.Do(ctx, req)
+	},
 		func(r *httpsvc.Response) { _ = r.Body.Close() })
 	if err != nil {
 		return nil, err
@@ -210,18 +212,32 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	if c.cfg.TLS.Enabled {
 		t = c.cfg.TLS.Config.Clone()
 	}
-	instruments := c.instr
-	if c.cfg.Observe.TracerProvider == nil && c.cfg.Observe.MeterProvider == nil {
-		instruments = nil
-	}
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: t, Credentials: c.logins.request, Shows: c.shows(),
-		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(), Instruments: instruments,
+		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(),
+		Instruments: c.instr, Server: c.canonical,
 		Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource, Policy: c.httpPolicy,
 		Well: c.httpWell, Timeout: c.cfg.httpTimeout, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		IdleTimeout: c.cfg.HTTP.IdleTimeout, MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle,
 		MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
 	})
+}
+
+// canonical is the address of a service of a node by the node's name in the cluster map.
+func (c *Cluster) canonical(svc Service, addr string) string {
+	in, known := httpx.InMap(svc)
+	s, network := c.newestMap("")
+	if !known || s == nil {
+		return addr
+	}
+	for i := range s.Nodes {
+		if a, ok := s.Nodes[i].Addr(in, network, c.cfg.TLS.Enabled); ok && a == addr {
+			if own, ok := s.Nodes[i].Addr(in, "", c.cfg.TLS.Enabled); ok {
+				return own
+			}
+		}
+	}
+	return addr
 }
 
 // shows is asked which nodes may be sent the password, nil where all may, or where there is no password.

@@ -13,9 +13,11 @@ import (
 // to do. It binds the rows as well, and so does ctx: the caller reads the rows to their end or closes them. The error
 // is a *query.Error, or says which field cannot be sent or which feature the cluster lacks.
 func (c *Cluster) Query(ctx context.Context, r *query.Request) (*query.Rows, error) {
+	bucket, scope := inScope(r.Bucket, r.Scope)
 	return hedgeHTTP(ctx, c, hedgedRequest{
 		service: Query, operation: "query", idempotent: r.Idempotent(), onlyOne: r.Endpoint != "", own: r.Hedge,
-		strategy: r.Retry,
+		strategy: r.Retry, inBucket: bucket, scope: scope,
+		statement: withParameters(r.Statement, len(r.Positional)+len(r.Named)),
 	}, func(ctx context.Context, d httpsvc.Doer) (*query.Rows, error) { return c.sql.Run(ctx, d, r) },
 		closeRows[*query.Rows])
 }
@@ -43,4 +45,20 @@ func (c *Cluster) supports(service string) func(capability string) (has, known b
 		t := s.ClusterCapability(service, capability)
 		return t == topology.Supported, t != topology.Unknown
 	}
+}
+
+// inScope is what spans say of where a statement's names are: nothing but for a scope.
+func inScope(bucket, scope string) (ofBucket, ofScope string) {
+	if scope == "" {
+		return "", ""
+	}
+	return bucket, scope
+}
+
+// withParameters is the text of a statement for spans: without parameters its literals may be secrets.
+func withParameters(text string, parameters int) string {
+	if parameters == 0 {
+		return ""
+	}
+	return text
 }

@@ -13,7 +13,7 @@ import (
 func (c *Cluster) Search(ctx context.Context, r *search.Request) (*search.Rows, error) {
 	return hedgeHTTP(ctx, c, hedgedRequest{
 		service: Search, operation: "search", idempotent: true, onlyOne: r.Endpoint != "", own: r.Hedge,
-		strategy: r.Retry,
+		strategy: r.Retry, inBucket: r.Bucket, scope: r.Scope,
 	}, func(ctx context.Context, d httpsvc.Doer) (*search.Rows, error) {
 		return search.Run(ctx, d, r, c.supports("search"))
 	}, closeRows[*search.Rows])

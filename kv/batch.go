@@ -66,7 +66,10 @@ type chunk[R any] struct {
 
 // do runs n operations.
 func (b *batch[R, O]) do(ctx context.Context, d Dispatcher, n, inFlight int) []Outcome[R] {
-	b.ctx, b.run, b.out = ctx, d.Runner(), make([]Outcome[R], n)
+	b.run, b.out = d.Runner(), make([]Outcome[R], n)
+	var end func(error)
+	b.ctx, end = call.Compose(ctx, b.run, "batch", "", "")
+	defer end(nil) // each of its operations fails for itself
 	b.all, _ = b.run.(call.Batcher)
 	if inFlight <= 0 {
 		inFlight = DefaultInFlight
@@ -141,7 +144,7 @@ func (b *batch[R, O]) load(k *chunk[R], i int) (*call.Call, decoder[R]) {
 		})
 		return nil, nil
 	}
-	if err = prepared(b.ctx, c, err); err != nil {
+	if err = prepared(b.ctx, b.run, c, err); err != nil {
 		o.Err = err
 		b.run.Release(c)
 		k.wait.Done()
@@ -176,6 +179,8 @@ func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O]
 	return func(yield func(R, error) bool) {
 		next, stop := iter.Pull(ops)
 		defer stop()
+		ctx, end := call.Compose(ctx, d.Runner(), "batch", "", "")
+		defer end(nil)
 		all := context.WithoutCancel(ctx) // the calls themselves end with ctx
 		window := make([]Future[R], 0, min(inFlight, DefaultInFlight))
 		head := 0

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
@@ -126,6 +127,27 @@ type Replicas[R interface{ Endpoint() string }] struct {
 	nodes   map[string]bool // that have answered
 	errs    []error
 	err     error
+	whole   parts
+}
+
+// parts are the calls of an operation that is observed as a whole, which ends with the last of them.
+type parts struct {
+	left atomic.Int32
+	good atomic.Bool // one of them has succeeded
+	end  func(error)
+}
+
+func (p *parts) ended(err error) {
+	if err == nil {
+		p.good.Store(true)
+	}
+	if p.left.Add(-1) > 0 {
+		return
+	}
+	if p.good.Load() {
+		err = nil
+	}
+	p.end(err)
 }
 
 // GetAllReplicas asks the active copy and every replica of a document, all at once, and gives what they answer as it
@@ -134,25 +156,34 @@ type Replicas[R interface{ Endpoint() string }] struct {
 // Replica, Wrap and Into of op are left out. Its ServerGroup is the only group of nodes that is asked, "" means all: a
 // filter, not a preference.
 func GetAllReplicas(ctx context.Context, d Dispatcher, op GetReplica) (*Replicas[GetResult], error) {
-	return allReplicas[GetResult](ctx, d, op)
+	return allReplicas[GetResult](ctx, d, op, "get_all_replicas")
 }
 
 // LookupInAllReplicas is GetAllReplicas for paths of the document.
 func LookupInAllReplicas(ctx context.Context, d Dispatcher, op LookupIn) (*Replicas[LookupInResult], error) {
-	return allReplicas[LookupInResult](ctx, d, op)
+	return allReplicas[LookupInResult](ctx, d, op, "lookup_in_all_replicas")
 }
 
 func allReplicas[R interface{ Endpoint() string }, O copyOp[R]](
-	ctx context.Context, d Dispatcher, op O,
+	ctx context.Context, d Dispatcher, op O, whole string,
 ) (*Replicas[R], error) {
 	p := op.plan()
+	ctx, end := call.Compose(ctx, d.Runner(), whole, p.common.Scope, p.common.Collection)
 	copies, err := p.copies(ctx, d)
+	if err != nil || len(copies) == 0 {
+		end(err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Replicas[R]{plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{}}
+	c.whole.end = end
+	c.whole.left.Store(int32(len(copies)))
 	for _, n := range copies {
-		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) { c.results <- Outcome[R]{r, err} }))
+		c.pending = append(c.pending, op.to(ctx, d, n, func(r R, err error) {
+			c.results <- Outcome[R]{r, err}
+			c.whole.ended(err)
+		}))
 	}
 	return c, nil
 }
@@ -213,17 +244,19 @@ func (c *Replicas[R]) Close() {
 // other reads are cancelled. When no copy gives one the error is cberr.DocumentUnretrievable, or cberr.Timeout when a
 // copy may still have given one. Its cause has the reasons.
 func GetAnyReplica(ctx context.Context, d Dispatcher, op GetReplica) (GetResult, error) {
-	return anyReplica[GetResult](ctx, d, op)
+	return anyReplica[GetResult](ctx, d, op, "get_any_replica")
 }
 
 // LookupInAnyReplica is GetAnyReplica for paths of the document.
 func LookupInAnyReplica(ctx context.Context, d Dispatcher, op LookupIn) (LookupInResult, error) {
-	return anyReplica[LookupInResult](ctx, d, op)
+	return anyReplica[LookupInResult](ctx, d, op, "lookup_in_any_replica")
 }
 
-func anyReplica[R interface{ Endpoint() string }, O copyOp[R]](ctx context.Context, d Dispatcher, op O) (R, error) {
+func anyReplica[R interface{ Endpoint() string }, O copyOp[R]](
+	ctx context.Context, d Dispatcher, op O, whole string,
+) (R, error) {
 	var zero R
-	c, err := allReplicas[R](ctx, d, op)
+	c, err := allReplicas[R](ctx, d, op, whole)
 	if err != nil {
 		return zero, err
 	}

@@ -50,7 +50,7 @@ func Do[R any, O Op[R]](ctx context.Context, d Dispatcher, op O) (r R, err error
 		err = c.Prepare(ctx)
 	}
 	if err != nil {
-		err = c.Unprepared(ctx, err)
+		err = c.Unprepared(ctx, run, err)
 	} else {
 		// This is Call.Run, written out: without its frame the stacks of many waiting goroutines are smaller, and more
 		// of them fit into a core's cache.
@@ -91,14 +91,14 @@ func load[R any, O Op[R]](c *call.Call, op *O) (decoder[R], error) {
 
 // prepared makes a loaded call ready to be dispatched. err is how loading has failed, if it has. The call has ended
 // when prepared gives an error.
-func prepared(ctx context.Context, c *call.Call, err error) error {
+func prepared(ctx context.Context, run call.Runner, c *call.Call, err error) error {
 	if err == nil {
 		err = c.Prepare(ctx)
 	}
 	if err == nil {
 		return nil
 	}
-	return c.Unprepared(ctx, err)
+	return c.Unprepared(ctx, run, err)
 }
 
 // encode has op encode itself into r. A panic in it fails the call alone.
@@ -145,10 +145,11 @@ func decode[R any](c *call.Call, dec decoder[R], r *R) (err error) {
 // outcome makes the result of a call that has ended. The error says why the call, or the decoding of its answer,
 // failed.
 func outcome[R any](c *call.Call, dec decoder[R], r *R) error {
-	if err := c.Outcome(); err != nil && !c.Absent(err) {
-		return err
+	err := c.Outcome()
+	if err == nil || c.Absent(err) {
+		err = decode(c, dec, r)
 	}
-	return decode(c, dec, r)
+	return c.Told(err)
 }
 
 // Future is a call that was started and not waited for. It may be copied, and waited for more than once and from
@@ -224,7 +225,7 @@ func start[R any, O Op[R]](ctx context.Context, d Dispatcher, op *O, done func(R
 		return Future[R]{f}
 	}
 	f.dec = dec
-	if err = prepared(ctx, f.c, err); err != nil {
+	if err = prepared(ctx, run, f.c, err); err != nil {
 		f.set(run, err)
 		return Future[R]{f}
 	}

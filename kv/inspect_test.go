@@ -43,7 +43,12 @@ func leftovers(c *call.Call) []string {
 		left = append(left, "Req.own")
 	}
 	if s := c.Slow(); !reflect.ValueOf(s).Elem().IsZero() {
-		left = append(left, "Slow")
+		for i := range reflect.ValueOf(s).Elem().NumField() {
+			name := reflect.TypeOf(s).Elem().Field(i).Name
+			if name != "watcher" && !reflect.ValueOf(s).Elem().Field(i).IsZero() { // whose memory is used again
+				left = append(left, "Slow."+name)
+			}
+		}
 	}
 	return left
 }

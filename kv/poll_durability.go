@@ -40,8 +40,7 @@ func (m MutationResult) mutation() MutationResult { return m }
 // then the error is cberr.AmbiguousTimeout at the deadline, cberr.DurabilityAmbiguous when a failover may have lost the
 // mutation, or what has ended the waiting otherwise; Ambiguous is true. More nodes than the bucket has copies are
 // cberr.DurabilityImpossible, and nothing is written.
-func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p PollDurability) (R, error) {
-	var r R
+func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p PollDurability) (r R, err error) {
 	var req call.Request
 	if _, err := encode[R](&req, &op); err == nil && req.Durability != 0 { // other failures are the call's own
 		cause := badArgument("durability", "is a level together with polling")
@@ -58,6 +57,8 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 	if s := call.SpecOf(req.Opcode); s != nil {
 		w.verb = s.Name
 	}
+	ctx, end := call.Compose(ctx, d.Runner(), "poll_durability", req.Scope(), req.Collection())
+	defer func() { end(err) }()
 	var cancel context.CancelFunc
 	if limit := p.limit(req.Timeout); limit > 0 {
 		if _, bounded := ctx.Deadline(); !bounded || req.Timeout > 0 {
@@ -68,8 +69,7 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 	if err := w.possible(ctx, req.Retry()); err != nil {
 		return r, err
 	}
-	r, err := Do(ctx, d, op)
-	if err != nil {
+	if r, err = Do(ctx, d, op); err != nil {
 		return r, err
 	}
 	m := r.mutation()

@@ -59,6 +59,7 @@ type Scanning struct {
 	d      Dispatcher
 	ctx    context.Context
 	cancel context.CancelFunc
+	end    func(error) // of what observes the scan; the last worker calls it
 	wg     sync.WaitGroup
 	out    chan []ScanItem // closed when no vbucket is left
 
@@ -77,6 +78,15 @@ type Scanning struct {
 // Run starts the scan. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else.
 // The context is that of the whole scan. A caller that does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
+	ctx, end := call.Compose(ctx, d.Runner(), "range_scan", s.Scope, s.Collection)
+	r, err := s.run(ctx, d, end)
+	if err != nil {
+		end(err)
+	}
+	return r, err
+}
+
+func (s Scan) run(ctx context.Context, d Dispatcher, end func(error)) (*Scanning, error) {
 	if t, ok := d.Runner().(call.ScanTimer); ok && s.Timeout == 0 {
 		s.Timeout = t.ScanTimeout()
 	}
@@ -106,7 +116,8 @@ func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
 		return nil, s.fails(cberr.InvalidArgument, err)
 	}
 	run := &Scanning{
-		op: s, d: d, out: make(chan []ScanItem, scanBuffer), unscanned: map[int][]uint16{}, running: map[int]int{},
+		op: s, d: d, end: end, out: make(chan []ScanItem, scanBuffer), unscanned: map[int][]uint16{},
+		running: map[int]int{},
 	}
 	run.ctx, run.cancel = context.WithCancel(ctx)
 	run.plan(l)
@@ -217,6 +228,7 @@ func (r *Scanning) worker() {
 	for wait := pollFirst; ; {
 		vb, node, ok, last := r.take()
 		if last {
+			r.end(r.Err())
 			close(r.out)
 		}
 		if !ok {

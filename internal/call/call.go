@@ -46,7 +46,7 @@ type Slow struct {
 	held    atomic.Bool
 	stage   atomic.Uint32
 	unwatch atomic.Pointer[func() bool]
-	watcher Watcher // is told what becomes of the call, when calls are observed
+	watcher Watcher // is told what becomes of the call, when the call is observed; kept for its memory otherwise
 	// that attempts without success were metered: read units in the upper half, write units below
 	units atomic.Uint64
 }
@@ -149,7 +149,7 @@ func (c *Call) In(scope, collection string) {
 func (c *Call) Reset() {
 	c.State.Reset()
 	if s := c.slow.Load(); s != nil {
-		*s = Slow{}
+		*s = Slow{watcher: s.watcher}
 	}
 	own := c.Req.own
 	if c.Req.cold != nil {

@@ -232,7 +232,7 @@ func (e *Error) Kind() string {
 
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
-		Op: c.name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
+		Op: c.Name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
 		CollectionID: c.Route.CollectionID, Opaque: c.Route.Opaque, Err: kind,
 	}
 	e.on(c.via)

@@ -11,7 +11,7 @@ import (
 )
 
 // Runner runs calls: a bucket's dispatcher is one. What else it can do, and operations over several nodes ask for, is
-// Batcher, Mapped, Hedger, ScanTimer, Completer and Named.
+// Batcher, Mapped, Hedger, ScanTimer, Completer, Named and Observing.
 type Runner interface {
 	// NewCall gives a call to fill.
 	NewCall() *Call
@@ -45,6 +45,23 @@ type Completer interface {
 
 // Named is a Runner whose bucket has a name.
 type Named interface{ Name() string }
+
+// Observing is a Runner that tells of operations.
+type Observing interface {
+	// Compose begins an operation that is made of several calls. They are made with the context that it gives; end is
+	// told the outcome, once.
+	Compose(ctx context.Context, name, scope, collection string) (of context.Context, end func(error))
+	// Rejected tells of a call that fails with err before it was dispatched.
+	Rejected(ctx context.Context, c *Call, err error)
+}
+
+// Compose is that of a Runner that is Observing; one that is not does nothing.
+func Compose(ctx context.Context, run Runner, name, scope, collection string) (of context.Context, end func(error)) {
+	if o, ok := run.(Observing); ok {
+		return o.Compose(ctx, name, scope, collection)
+	}
+	return ctx, func(error) {}
+}
 
 // Future makes c a call that is started and not waited for. s.Finished is closed when it has finished. finish makes its
 // outcome; it may be called more than once and from several goroutines.
@@ -117,12 +134,12 @@ func (c *Call) Wait() { <-c.wake }
 func (c *Call) Run(ctx context.Context, run Runner) error {
 	c.Block()
 	if err := c.Prepare(ctx); err != nil {
-		return c.Unprepared(ctx, err)
+		return c.Unprepared(ctx, run, err)
 	}
 	run.Dispatch(c)
 	c.AwaitTurn()
 	c.Wait()
-	return c.Outcome()
+	return c.Told(c.Outcome())
 }
 
 // Cancel ends the call unless it has ended, and says whether it did.
@@ -145,11 +162,15 @@ func (c *Call) Answer() (*Response, error) {
 }
 
 // Unprepared ends a call that cannot be dispatched, and gives the error of that.
-func (c *Call) Unprepared(ctx context.Context, err error) error {
+func (c *Call) Unprepared(ctx context.Context, run Runner, err error) error {
 	c.State.Finish()
 	c.ctx = ctx
 	c.err, c.failed = err, true
-	return c.Translate(err, false)
+	err = c.Translate(err, false)
+	if o, ok := run.(Observing); ok {
+		o.Rejected(ctx, c, err)
+	}
+	return err
 }
 
 // DecodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.

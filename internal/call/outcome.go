@@ -137,24 +137,20 @@ func (c *Call) deliver() {
 	}
 }
 
-// Outcome gives the finished call's error, translated: nil, or a *Error. It is called once.
+// Outcome gives the finished call's error, translated: nil, or a *Error. It is called once, and Told behind it.
 func (c *Call) Outcome() error {
-	err := c.result()
-	if c.observed {
-		if c.Req.AbsentOK && IsAbsent(err) { // an answer, to the observer too
-			c.Slow().watcher.Done(nil)
-		} else {
-			c.Slow().watcher.Done(err)
-		}
-	}
-	return err
-}
-
-func (c *Call) result() error {
 	if !c.failed {
 		return nil
 	}
 	return c.Translate(c.err, c.inDoubt)
+}
+
+// Told gives err, which is what the caller gets of a finished call. What observes the call is told of it.
+func (c *Call) Told(err error) error {
+	if c.observed {
+		c.Slow().watcher.Done(err)
+	}
+	return err
 }
 
 // Ended reports whether the call has finished.

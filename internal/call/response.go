@@ -101,6 +101,9 @@ func (r *Response) Facts() Facts {
 	return f
 }
 
+// ServerTime is how long the server has worked, as the protocol encodes it; 0 when it does not say.
+func (r *Response) ServerTime() uint16 { return r.duration }
+
 // Absent says that there is no such document, of an answer to a request for which that is one.
 func (r *Response) Absent() bool { return r.Status == memd.StatusKeyNotFound }
 

@@ -19,7 +19,7 @@ func (c *Call) Dispatch() { c.home.Owner.Redispatch(c) }
 func (c *Call) Describe(r *retry.Request) {
 	r.Context = c.ctx
 	r.Service = "kv"
-	r.Operation = c.name()
+	r.Operation = c.Name()
 	r.Endpoint = c.Endpoint()
 	r.Bucket, r.Scope, r.Collection = c.bucket(), c.Req.Scope(), c.Req.Collection()
 	r.Started = c.began()
@@ -39,7 +39,8 @@ func (c *Call) Explain(cause error) error {
 // Identify implements retry.Identifier.
 func (c *Call) Identify() string { return opaqueID(c.Route.Opaque) }
 
-func (c *Call) name() string {
+// Name is what errors call the operation.
+func (c *Call) Name() string {
 	if c.Req.Verb() != "" {
 		return c.Req.Verb()
 	}

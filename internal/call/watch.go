@@ -53,6 +53,14 @@ type Watcher interface {
 // ObserveAttempts has w told what becomes of the call and of its attempts.
 func (c *Call) ObserveAttempts(w Watcher) { c.Slow().watcher, c.observed = w, true }
 
+// Watcher is what ObserveAttempts was given last, which may be in an earlier use of the call; nil when nothing was.
+func (c *Call) Watcher() Watcher {
+	if s := c.slow.Load(); s != nil {
+		return s.watcher
+	}
+	return nil
+}
+
 // AttemptFailed implements retry.Attempter.
 func (c *Call) AttemptFailed(cause error) {
 	if c.observed {

@@ -1,18 +1,20 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/topology"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -20,50 +22,108 @@ import (
 type whole struct {
 	op    observe.Operation
 	inner context.Context
+
+	mu       sync.Mutex // guards what follows, of an operation with several calls
+	sent     int
+	attempts []observe.Tried
 }
 
 type wholeKey struct{}
 
-func (r *Router) start(ctx context.Context, t observe.Target) *whole {
+// defaultName is the name of the scope, and of the collection, of an operation that names none.
+const defaultName = "_default"
+
+func (r *Router) start(ctx context.Context, w *whole, t observe.Target) {
 	t.Service, t.Bucket = "kv", r.o.Bucket
-	w := &whole{}
 	w.inner, w.op = r.o.Instruments.StartOperation(ctx, t)
-	w.inner = context.WithoutCancel(w.inner)
-	return w
 }
 
 // observeHedged implements call.HedgePlan.Observe.
 func (r *Router) observeHedged(ctx context.Context, scope, collection string) (of context.Context, end func(error)) {
-	w := r.start(ctx, observe.Target{Operation: "get", Scope: scope, Collection: collection})
-	return context.WithValue(ctx, wholeKey{}, w), func(err error) { w.op.End(w.inner, outcomeOf(err)) }
+	w := &whole{}
+	r.start(ctx, w, observe.Target{
+		Operation: "get", Scope: cmp.Or(scope, defaultName), Collection: cmp.Or(collection, defaultName),
+	})
+	return context.WithValue(w.inner, wholeKey{}, w), func(err error) {
+		out := outcomeOf(err)
+		w.mu.Lock()
+		out.Retries, out.Attempts = max(w.sent-1, out.Retries), w.attempts
+		w.mu.Unlock()
+		w.op.End(w.inner, out)
+	}
 }
 
-// observe opens the call's span and takes its time, and that of its attempts. It is called only when a provider was
-// given. The client's own requests are not operations of a user.
-func (r *Router) observe(c *call.Call) {
-	ctx := c.Context()
-	if w, ok := ctx.Value(wholeKey{}).(*whole); ok {
-		c.ObserveAttempts(&watch{r: r, of: w, part: true})
+func untold(error) {}
+
+// Compose implements call.Observing.
+func (r *Router) Compose(ctx context.Context, name, scope, collection string) (of context.Context, end func(error)) {
+	if r.o.Instruments == nil {
+		return ctx, untold
+	}
+	w := &whole{}
+	r.start(ctx, w, observe.Target{Operation: name, Scope: scope, Collection: collection, Parts: true})
+	return w.inner, func(err error) { w.op.End(w.inner, outcomeOf(err)) }
+}
+
+// Rejected implements call.Observing.
+func (r *Router) Rejected(ctx context.Context, c *call.Call, err error) {
+	if r.o.Instruments == nil || hidden(c) {
 		return
 	}
-	if awaits, _ := c.AwaitsMap(); awaits || c.Req.Retry() == Strict {
+	if _, part := ctx.Value(wholeKey{}).(*whole); part {
 		return
 	}
-	t := observe.Target{
-		Operation: strings.ReplaceAll(c.Spec().Name, "-", "_"), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
+	w := &whole{}
+	r.start(ctx, w, targetOf(c))
+	w.op.End(w.inner, outcomeOf(err))
+}
+
+// hidden reports whether a call is the client's own, which is not an operation of a user's.
+func hidden(c *call.Call) bool {
+	awaits, _ := c.AwaitsMap()
+	return awaits || c.Req.Retry() == Strict
+}
+
+func targetOf(c *call.Call) observe.Target {
+	t := observe.Target{Operation: c.Name(), Scope: c.Req.Scope(), Collection: c.Req.Collection()}
+	if s := c.Spec(); s != nil && s.Has(call.Keyed) {
+		t.Scope, t.Collection = cmp.Or(t.Scope, defaultName), cmp.Or(t.Collection, defaultName)
 	}
 	if c.Req.Durability != 0 {
 		t.Durability = c.Req.Durability.String()
 	}
-	c.ObserveAttempts(&watch{r: r, of: r.start(ctx, t)})
+	return t
+}
+
+// observe opens the call's span and takes its time, and that of its attempts. It is called only when there are
+// instruments.
+func (r *Router) observe(c *call.Call) {
+	w, _ := c.Watcher().(*watch)
+	if of, ok := c.Context().Value(wholeKey{}).(*whole); ok {
+		c.ObserveAttempts(&watch{r: r, c: c, of: of, part: true})
+		return
+	}
+	if hidden(c) {
+		return
+	}
+	if w == nil || w.shared || w.part {
+		w = &watch{}
+	}
+	w.r, w.c, w.of = r, c, &w.own
+	w.retries, w.again, w.own.attempts = 0, nil, nil // of an earlier use of the call's memory
+	r.start(c.Context(), w.of, targetOf(c))
+	c.ObserveAttempts(w)
 }
 
 // watch implements call.Watcher. Attempts that have ended are kept until a goroutine of the call's owner, or of the
 // router, tells of them: a provider is code of the user's, which no connection waits for.
 type watch struct {
-	r    *Router
-	of   *whole
-	part bool // of an operation that another one ends
+	r      *Router
+	c      *call.Call
+	own    whole
+	of     *whole
+	part   bool // of an operation that another one ends
+	shared bool // a goroutine of the router's may still use it
 
 	mu      sync.Mutex
 	out     attempt // the one that is out
@@ -83,6 +143,7 @@ type again struct {
 type attempt struct {
 	via        *call.Via // nil: no dispatch seen
 	opaque     uint32
+	server     uint16 // how long the server has worked, as the protocol encodes it
 	began, end time.Time
 	failure    observe.Outcome
 }
@@ -107,10 +168,10 @@ func (w *watch) Unsent() {
 // Failed implements call.Watcher.
 func (w *watch) Failed(cause error) {
 	w.mu.Lock()
-	w.close(failureOf(cause))
+	w.close(failureOf(cause), cause)
 	var full []attempt
 	if len(w.ended) == mostKept {
-		full, w.ended = w.ended, nil
+		full, w.ended, w.shared = w.ended, nil, true
 	}
 	w.mu.Unlock()
 	if full != nil {
@@ -132,10 +193,10 @@ func (w *watch) Retried(i retry.Info) {
 func (w *watch) Done(err error) {
 	out := outcomeOf(err)
 	w.mu.Lock()
-	w.close(out)
+	w.close(out, err)
 	last, retries := w.ended, w.again
-	w.ended = nil
-	out.Retries = w.retries
+	w.ended = w.ended[:0]
+	out.Retries = max(out.Retries, w.retries)
 	w.mu.Unlock()
 	w.tell(last)
 	if w.part { // others of the operation may end at the same time
@@ -144,42 +205,114 @@ func (w *watch) Done(err error) {
 	for n, a := range retries {
 		w.of.op.RetryAt(a.at, a.why.String(), n+1, a.delay)
 	}
+	w.of.mu.Lock()
+	out.Attempts = w.of.attempts
+	w.of.mu.Unlock()
 	w.of.op.End(w.of.inner, out)
+	if !w.shared { // the memory may wait long for its next use
+		w.own.op, w.own.inner, w.own.attempts, w.again = observe.Operation{}, nil, nil, nil
+		clear(last)
+	}
 }
 
 // close ends the attempt that is out, if one is. The lock is held.
-func (w *watch) close(failure observe.Outcome) {
+func (w *watch) close(failure observe.Outcome, err error) {
 	if w.out.via == nil {
 		return
 	}
 	w.out.end, w.out.failure = time.Now(), failure
+	var e *call.Error
+	if err == nil {
+		w.out.server = w.c.Res.ServerTime()
+	} else if errors.As(err, &e) {
+		w.out.server = call.FactsOf(e).Duration
+	}
 	w.ended = append(w.ended, w.out)
 	w.out = attempt{}
 }
 
 // tell makes the spans and durations of attempts.
 func (w *watch) tell(attempts []attempt) {
+	spans, hooked := w.of.op.Recording(), w.r.o.Instruments.Hooked()
 	for i := range attempts {
 		a := &attempts[i]
 		d := observe.Dispatch{LocalID: a.via.Local}
-		if host, port, err := net.SplitHostPort(a.via.Endpoint); err == nil {
-			d.Server, d.Peer = host, host
-			d.ServerPort, _ = strconv.Atoi(port) // 0 for a port with a name
-			d.PeerPort = d.ServerPort
+		d.Peer, d.PeerPort = split(a.via.Endpoint)
+		var server time.Duration
+		if spans || hooked {
+			server = serverTimeOf(a.server)
+		}
+		if spans {
+			d.Server, d.ServerPort = split(w.r.canonical(a.via.Endpoint))
+			d.Local, d.LocalPort = split(a.via.LocalAddr)
 		}
 		w.of.op.DispatchAt(w.of.inner, d, a.began).EndAt(a.end, observe.Attempt{
 			Opaque: a.opaque, HasOpaque: true, Status: a.failure.Status, ErrorName: a.failure.ErrorName,
+			ServerDuration: server,
 		})
+		if hooked || w.part {
+			w.of.mu.Lock()
+			w.of.sent++
+			if hooked {
+				w.of.attempts = append(w.of.attempts, a.tried(server))
+			}
+			w.of.mu.Unlock()
+		}
 	}
+}
+
+// serverTimeOf decodes how long a server has worked.
+func serverTimeOf(code uint16) time.Duration {
+	return time.Duration(memd.DecodeServerDuration(code) * float64(time.Microsecond))
+}
+
+func (a *attempt) tried(server time.Duration) observe.Tried {
+	return observe.Tried{
+		Endpoint: a.via.Endpoint, LocalAddr: a.via.LocalAddr, ConnectionID: a.via.Local,
+		OperationID: observe.OpaqueID(a.opaque), Status: a.failure.Status, ErrorName: a.failure.ErrorName,
+		Began: a.began, Took: a.end.Sub(a.began), Server: server,
+	}
+}
+
+// split gives the host and the port of an address; 0 for a port that is a name.
+func split(addr string) (host string, port int) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0
+	}
+	port, _ = strconv.Atoi(text)
+	return host, port
+}
+
+// canonical is the address of a node by its name in the cluster map, which may be another one than it is reached at.
+func (r *Router) canonical(addr string) string {
+	if pk := r.picker.Load(); pk != nil {
+		for i, n := range pk.nodes {
+			if n != nil && n.addr == addr {
+				if own, ok := pk.snap.Nodes[i].Addr(topology.KV, "", r.o.TLS); ok {
+					return own
+				}
+			}
+		}
+	}
+	return addr
+}
+
+// outcomeOfOther is outcomeOf for what is no error of a call's.
+func outcomeOfOther(err error) (o observe.Outcome) {
+	if err != nil {
+		o = observe.Outcome{ErrorName: observe.OtherError, Err: err}
+		if kind := cberr.KindOf(err); kind != nil {
+			o.ErrorName = observe.ErrorName(kind.Name())
+		}
+	}
+	return o
 }
 
 // failureOf is outcomeOf for what an attempt has met, which need not be an error of the call's.
 func failureOf(cause error) observe.Outcome {
-	if o := outcomeOf(cause); o.ErrorName != "" {
+	if o := outcomeOf(cause); o.ErrorName != "" && o.ErrorName != observe.OtherError {
 		return o
-	}
-	if kind := cberr.KindOf(cause); kind != nil {
-		return observe.Outcome{ErrorName: observe.ErrorName(kind.Name())}
 	}
 	return observe.Outcome{ErrorName: observe.ErrorName(cberr.RequestCanceled.Name())} // its connection is lost
 }
@@ -188,9 +321,9 @@ func failureOf(cause error) observe.Outcome {
 func outcomeOf(err error) observe.Outcome {
 	var e *call.Error
 	if !errors.As(err, &e) {
-		return observe.Outcome{}
+		return outcomeOfOther(err)
 	}
-	o := observe.Outcome{ErrorName: observe.ErrorName(e.Kind()), Retries: e.Retry.Retries()}
+	o := observe.Outcome{ErrorName: observe.ErrorName(e.Kind()), Retries: e.Retry.Retries(), Err: err}
 	if e.Answered {
 		o.Status = fmt.Sprintf("0x%02x", uint16(e.Status))
 		o.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.TemporaryFailure) &&

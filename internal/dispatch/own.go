@@ -47,9 +47,9 @@ func (r *Router) run(ctx context.Context, c *call.Call) error {
 
 // send runs a request of the client's own and has done called with its outcome on a goroutine of the router's.
 func (r *Router) send(c *call.Call, done func(error)) {
-	c.Callback(&call.Started{}, func() { done(c.Outcome()) })
+	c.Callback(&call.Started{}, func() { done(c.Told(c.Outcome())) })
 	if err := c.Prepare(r.ctx); err != nil {
-		r.Complete(func() { done(c.Unprepared(r.ctx, err)) })
+		r.Complete(func() { done(c.Unprepared(r.ctx, r, err)) })
 		return
 	}
 	r.Dispatch(c)

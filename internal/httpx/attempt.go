@@ -35,6 +35,7 @@ type wire struct {
 // connection is one that an attempt was given, with what had been written to it by then.
 type connection struct {
 	t      *tracked
+	nc     net.Conn
 	writes int64
 }
 
@@ -69,7 +70,7 @@ func (w *wire) given(info httptrace.GotConnInfo) {
 		nc = over.NetConn()
 	}
 	t, _ := nc.(*tracked)
-	g := connection{t: t}
+	g := connection{t: t, nc: nc}
 	if t != nil {
 		g.writes = t.writes.Load()
 		t.user.Store(w.made)
@@ -80,6 +81,25 @@ func (w *wire) given(info httptrace.GotConnInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conns = append(w.conns, g)
+}
+
+// socket is the two ends of the latest connection, "" without one.
+func (w *wire) socket() (local, remote string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.conns); n > 0 {
+		nc := w.conns[n-1].nc
+		return addrOf(nc.LocalAddr), addrOf(nc.RemoteAddr)
+	}
+	return "", ""
+}
+
+// addrOf is an address of a connection, which may be one of the user's own making.
+func addrOf(of func() net.Addr) string {
+	if a := of(); a != nil {
+		return a.String()
+	}
+	return ""
 }
 
 // unsent reports whether it is certain that nothing of the request has left: every connection that it was given is
@@ -256,7 +276,7 @@ func (k *call) payload(ctx context.Context) (io.Reader, int64, error) {
 		}
 		return newUpload(ctx, rc), s.Length, nil
 	case k.r.Body != nil:
-		data, err := k.r.Body(time.Until(k.state.Deadline))
+		data, err := k.encoded(time.Until(k.state.Deadline))
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: %w", cberr.EncodingFailure, err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpsvc"
-	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/retry"
 )
 
@@ -31,9 +30,7 @@ type call struct {
 	lead      lead                   // the gate's queues that the request is at the head of
 	ended     error                  // an end that no retry can change; nil: none
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
-	span      *observe.Operation     // nil: not observed
-	inner     context.Context        // of the spans of its attempts
-	part      bool                   // the span is one of several requests together
+	whole     *whole                 // nil: not observed
 
 	again   chan struct{} // has a value when the orchestrator says that the next attempt is due
 	done    chan struct{} // closed when the orchestrator has ended the call, with the next two
@@ -231,7 +228,7 @@ func (k *call) attempt() *httpsvc.Response {
 	resp, err := k.c.hc.Do(h) //nolint:bodyclose // the receiver of the body closes it
 	if err != nil {
 		cancel()
-		span.End(lostAttempt(k.r.UniqueID))
+		span.end(w, lostAttempt(k.r.UniqueID))
 		k.failed(w.lost(), false, withoutURL(err))
 		return nil
 	}
@@ -251,11 +248,11 @@ func (k *call) unmade(err error) {
 }
 
 // answered handles an attempt that was answered, and gives the answer if that is for the caller.
-func (k *call) answered(w *wire, span observe.DispatchSpan, resp *http.Response, b *body) *httpsvc.Response {
+func (k *call) answered(w *wire, span observed, resp *http.Response, b *body) *httpsvc.Response {
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
 	if resp.StatusCode < http.StatusOK { // net/http passes over all of them but 101
-		span.End(attemptOf(k.r.UniqueID, resp.StatusCode))
+		span.end(w, attemptOf(k.r.UniqueID, resp.StatusCode))
 		b.close()
 		if k.state.Answered(epoch) {
 			k.finish(k.describe(errSwitched, !k.state.Idempotent, k.state.Info()))
@@ -269,7 +266,7 @@ func (k *call) answered(w *wire, span observe.DispatchSpan, resp *http.Response,
 	}
 	v, err := k.judgeIn(a, b)
 	w.answered(err == nil && (v.give || v.why == retry.Unknown))
-	span.End(attemptOf(k.r.UniqueID, a.Status))
+	span.end(w, attemptOf(k.r.UniqueID, a.Status))
 	switch {
 	case err != nil:
 		b.close()

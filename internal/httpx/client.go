@@ -76,6 +76,8 @@ type Options struct {
 	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers,
 	// or the first row. Nil means none.
 	Instruments *observe.Instruments
+	// Server is the address of a node by its name in the cluster map, for spans. Nil means the one it is reached at.
+	Server func(svc httpsvc.Service, addr string) string
 
 	ConnectTimeout time.Duration // of dialing, and of the TLS handshake; 0 means 10 s
 	IdleTimeout    time.Duration // of an unused connection; 0 means 1 s

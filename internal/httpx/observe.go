@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/httpsvc"
@@ -19,62 +21,137 @@ func (k *call) begin(ctx context.Context) (end func(error)) {
 		return func(error) {}
 	}
 	if whole, ok := ctx.Value(wholeKey{}).(*whole); ok && whole.operation == k.operation {
-		k.span, k.inner, k.part = &whole.op, whole.inner, true
-		return func(error) {}
+		k.whole = whole
+		return func(error) { whole.request(k.state.Info().Retries()) }
 	}
-	w := k.c.start(ctx, k.r.Service, k.operation, k.r.Bucket)
-	k.span, k.inner = &w.op, w.inner
-	return func(err error) { w.ended(err, k.state.Info().Retries()) }
+	k.whole = k.c.start(ctx, observe.Target{
+		Service: k.r.Service.String(), Operation: k.operation, Bucket: k.r.Bucket,
+	}, "")
+	return func(err error) {
+		k.whole.request(k.state.Info().Retries())
+		k.whole.end(err)
+	}
 }
 
-// whole is an operation under observation.
+// whole is an operation under observation: one request, or several.
 type whole struct {
 	operation string
 	op        observe.Operation
 	inner     context.Context
+	hooked    bool
+
+	mu       sync.Mutex
+	requests int
+	retries  int // of them, each for itself
+	events   int // of the span
+	attempts []observe.Tried
 }
 
 type wholeKey struct{}
 
-func (c *Client) start(ctx context.Context, svc httpsvc.Service, operation, bucket string) *whole {
-	name := strings.ToLower(strings.ReplaceAll(operation, "-", "_"))
-	w := &whole{operation: operation}
-	w.inner, w.op = c.o.Instruments.StartOperation(ctx, observe.Target{
-		Service: svc.String(), Operation: name, Bucket: bucket,
-	})
+func (c *Client) start(ctx context.Context, t observe.Target, text string) *whole {
+	w := &whole{operation: t.Operation, hooked: c.o.Instruments.Hooked()}
+	t.Operation = strings.ToLower(t.Operation)
+	w.inner, w.op = c.o.Instruments.StartStatement(ctx, t, text)
 	return w
 }
 
-func (w *whole) end(err error) { w.ended(err, 0) }
-
-// ended is end with the number of retries of an operation that is one request.
-func (w *whole) ended(err error, retries int) {
-	out := outcomeOf(err)
-	out.Retries = max(out.Retries, retries)
-	w.op.End(context.WithoutCancel(w.inner), out)
+// request notes that a request has ended, after so many retries.
+func (w *whole) request(retries int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests++
+	w.retries += retries
 }
 
-// Observe begins an operation that is sent as several requests: those that are made with the context that it gives, and
-// have the operation's name, are its attempts and no operations of their own. end is called once, with what the
-// operation has come to.
-func (c *Client) Observe(ctx context.Context, svc httpsvc.Service, operation, bucket string) (of context.Context,
-	end func(error),
-) {
+// event reports whether another event is to be one of the span's.
+func (w *whole) event() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events++
+	return w.events <= observe.MostRetryEvents
+}
+
+func (w *whole) end(err error) {
+	out := outcomeOf(err)
+	w.mu.Lock()
+	out.Retries, out.Attempts = max(out.Retries, w.retries+w.requests-1, 0), w.attempts
+	w.mu.Unlock()
+	w.op.End(w.inner, out)
+}
+
+// Observe begins an operation that is sent as one request or as several: those that are made with the context that it
+// gives, and have the operation's name, are its attempts and no operations of their own. text is a statement's, for
+// spans. end is called once, with what the operation has come to.
+func (c *Client) Observe(ctx context.Context, t observe.Target, text string) (of context.Context, end func(error)) {
 	if c.o.Instruments == nil {
 		return ctx, func(error) {}
 	}
-	w := c.start(ctx, svc, operation, bucket)
-	return context.WithValue(ctx, wholeKey{}, w), w.end
+	w := c.start(ctx, t, text)
+	return context.WithValue(w.inner, wholeKey{}, w), w.end
+}
+
+// observed is one attempt under observation. Its zero value is not.
+type observed struct {
+	k     *call
+	span  observe.DispatchSpan
+	began time.Time
 }
 
 // attempted opens the span of one attempt.
-func (k *call) attempted() observe.DispatchSpan {
-	if k.span == nil {
-		return observe.DispatchSpan{}
+func (k *call) attempted() observed {
+	if k.whole == nil {
+		return observed{}
 	}
-	host, port, _ := net.SplitHostPort(k.endpoint)
-	n, _ := strconv.Atoi(port)
-	return k.span.Dispatch(k.inner, observe.Dispatch{Server: host, ServerPort: n, Peer: host, PeerPort: n})
+	o, addr := observed{k: k, began: time.Now()}, k.endpoint
+	d := observe.Dispatch{}
+	d.Peer, d.PeerPort = split(addr)
+	if k.c.o.Server != nil {
+		addr = k.c.o.Server(k.r.Service, addr)
+	}
+	d.Server, d.ServerPort = split(addr)
+	o.span = k.whole.op.DispatchAt(k.whole.inner, d, o.began)
+	return o
+}
+
+// end closes it; w knows the connection.
+func (o observed) end(w *wire, out observe.Attempt) {
+	if o.k == nil {
+		return
+	}
+	at, whole := time.Now(), o.k.whole
+	local, peer := w.socket()
+	out.Local, out.LocalPort = split(local)
+	out.Peer, out.PeerPort = split(peer)
+	o.span.EndAt(at, out)
+	if whole.hooked {
+		whole.mu.Lock()
+		whole.attempts = append(whole.attempts, observe.Tried{
+			Endpoint: o.k.endpoint, LocalAddr: local, OperationID: out.ContextID, Status: out.Status,
+			ErrorName: out.ErrorName, Began: o.began, Took: at.Sub(o.began),
+		})
+		whole.mu.Unlock()
+	}
+}
+
+// encoded makes an attempt's body, and tells how long that has taken.
+func (k *call) encoded(remaining time.Duration) ([]byte, error) {
+	if k.whole == nil || !k.whole.op.Recording() {
+		return k.r.Body(remaining)
+	}
+	began := time.Now()
+	defer func() { k.whole.op.Encoded(k.whole.inner, began, time.Now()) }()
+	return k.r.Body(remaining)
+}
+
+// split gives the host and the port of an address.
+func split(addr string) (host string, port int) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0
+	}
+	port, _ = strconv.Atoi(text)
+	return host, port
 }
 
 // attemptOf says how an attempt was answered. Its failure is named by the status, as the conventions for HTTP do.
@@ -93,12 +170,12 @@ func lostAttempt(id string) observe.Attempt {
 
 // retried notes that another attempt begins.
 func (k *call) retried() {
-	if k.span == nil || k.part { // of several at the same time
+	if k.whole == nil {
 		return
 	}
 	info := k.state.Info()
-	if n := len(info.Log); n > 0 {
-		k.span.Retry(info.Reason.String(), info.Retries(), info.Log[n-1].Delay)
+	if n := len(info.Log); n > 0 && k.whole.event() {
+		k.whole.op.Retry(info.Reason.String(), info.Retries(), info.Log[n-1].Delay)
 	}
 }
 
@@ -107,7 +184,7 @@ func outcomeOf(err error) observe.Outcome {
 	if err == nil {
 		return observe.Outcome{}
 	}
-	out := observe.Outcome{ErrorName: observe.ErrorName(cberr.Couchbase.Name())}
+	out := observe.Outcome{ErrorName: observe.ErrorName(cberr.Couchbase.Name()), Err: err}
 	if kind := cberr.KindOf(err); kind != nil {
 		out.ErrorName = observe.ErrorName(kind.Name())
 		out.Answer = !errors.Is(err, cberr.Timeout) && !errors.Is(err, cberr.RequestCanceled) &&

@@ -38,6 +38,7 @@ const (
 	FieldCollection
 	FieldCollectionStandard
 	FieldDurability
+	FieldStatement
 	FieldRetries
 	FieldError
 	FieldStatus
@@ -75,6 +76,7 @@ var fields = [fieldCount]fieldNames{
 	FieldCollection:         {"couchbase.collection.name", "db.couchbase.collection"},
 	FieldCollectionStandard: {"db.collection.name", ""}, // on spans only
 	FieldDurability:         {"couchbase.durability", "db.couchbase.durability"},
+	FieldStatement:          {"db.query.text", "db.statement"},
 	FieldRetries:            {"couchbase.retries", "db.couchbase.retries"},
 	FieldError:              {"error.type", "outcome"},
 	FieldStatus:             {"db.response.status_code", ""},

@@ -45,9 +45,12 @@ type Options struct {
 	MeterProvider  metric.MeterProvider // nil or no-op: no metrics
 	Version        string               // of this module
 	Conventions    Conventions
-	NoInnerSpans   bool // operation spans only
-	OuterIsCallers bool // an SDK on top makes the operation spans and the metric
-	Log            Log  // for the warnings that are given once
+	NoInnerSpans   bool   // operation spans only
+	OuterIsCallers bool   // an SDK on top makes the operation spans and the metric
+	Scope          string // of the instruments; "" means ScopeName and Version
+	ScopeVersion   string // of a Scope that is given
+	Hook           Hook   // nil: none is told
+	Log            Log    // for the warnings that are given once
 }
 
 // Instruments makes the spans and metrics of one cluster object. A nil *Instruments makes none, and every method of it
@@ -73,6 +76,9 @@ type clusterLabels struct{ name, uuid string }
 
 // New builds the instruments, or returns nil when there is nothing to observe with.
 func New(o Options) *Instruments {
+	if o.Scope == "" {
+		o.Scope, o.ScopeVersion = ScopeName, o.Version
+	}
 	if _, off := o.TracerProvider.(nooptrace.TracerProvider); off {
 		o.TracerProvider = nil
 	}
@@ -83,7 +89,7 @@ func New(o Options) *Instruments {
 	i.prepared.Store(new(map[Target]*prepared))
 	i.openTracer()
 	i.openMeter()
-	if i.tracer == nil && i.duration == nil && i.legacy == nil {
+	if i.tracer == nil && i.duration == nil && i.legacy == nil && o.Hook == nil {
 		return nil
 	}
 	return i
@@ -94,8 +100,8 @@ func (i *Instruments) openTracer() {
 		return
 	}
 	defer i.contain()
-	i.tracer = i.o.TracerProvider.Tracer(ScopeName,
-		trace.WithInstrumentationVersion(i.o.Version), trace.WithSchemaURL(SchemaURL))
+	i.tracer = i.o.TracerProvider.Tracer(i.o.Scope,
+		trace.WithInstrumentationVersion(i.o.ScopeVersion), trace.WithSchemaURL(SchemaURL))
 }
 
 func (i *Instruments) openMeter() {
@@ -103,8 +109,8 @@ func (i *Instruments) openMeter() {
 		return
 	}
 	defer i.contain()
-	meter := i.o.MeterProvider.Meter(ScopeName,
-		metric.WithInstrumentationVersion(i.o.Version), metric.WithSchemaURL(SchemaURL))
+	meter := i.o.MeterProvider.Meter(i.o.Scope,
+		metric.WithInstrumentationVersion(i.o.ScopeVersion), metric.WithSchemaURL(SchemaURL))
 	i.meter = meter
 	i.attempts = histogram(meter, MetricAttempt, MetricDurationUnit, wholeAttempt, durationBounds())
 	if i.o.Conventions != Legacy {
@@ -164,14 +170,4 @@ func (i *Instruments) SetCluster(name, uuid string) {
 		i.cluster = l
 		i.prepared.Store(new(map[Target]*prepared))
 	}
-}
-
-// Target is what an operation is and works on; parts without a meaning stay empty.
-type Target struct {
-	Service    string // kv, query, search, views, analytics, management, eventing
-	Operation  string // the RFC's name: get, upsert, query ...
-	Bucket     string
-	Scope      string
-	Collection string
-	Durability string // majority, majority_and_persist_active, persist_majority
 }

@@ -12,10 +12,11 @@ import (
 const (
 	system       = "couchbase"
 	spanDispatch = "dispatch_to_server"
+	spanEncoding = "request_encoding"
 	eventRetry   = "retry"
 )
 
-// MostRetryEvents is how many retries of one operation become events of its span.
+// MostRetryEvents is how many retries of one operation its owner tells of.
 const MostRetryEvents = 16
 
 // Operation is one operation under observation. The zero Operation is not observed and all its methods do nothing. It
@@ -23,12 +24,12 @@ const MostRetryEvents = 16
 // is copied: of one that is longer by 8 the last two overlap, and the reader of the one waits until the other has been
 // written.
 type Operation struct {
-	i      *Instruments
-	p      *prepared
-	span   trace.Span // nil: no span is recorded
-	start  time.Time
-	outer  bool // the span is ours to end
-	events int8
+	i     *Instruments
+	p     *prepared
+	span  trace.Span // nil: no span is recorded
+	start time.Time
+	outer bool // the span is ours to end
+	kept  bool // the span records: its attempts get spans, those too that end after it
 }
 
 // Outcome is how an operation ended.
@@ -42,6 +43,10 @@ type Outcome struct {
 	// Status is the last answer's status of a failed operation, as in 0x86; empty when there was none.
 	Status  string
 	Retries int
+
+	// For a hook: the error itself, and the attempts.
+	Err      error
+	Attempts []Tried
 }
 
 // ErrorName makes an Outcome's ErrorName of a kind's name: DocumentNotFound of document_not_found.
@@ -56,44 +61,61 @@ func ErrorName(kind string) string {
 }
 
 // StartOperation begins to observe an operation. It returns the context that its inner spans, and nothing else, are
-// made with: ctx itself when no span is recorded. A nil receiver does nothing and allocates nothing.
+// made with: ctx itself when no span is recorded and there is no hook. A nil receiver does nothing and allocates
+// nothing.
 func (i *Instruments) StartOperation(ctx context.Context, t Target) (context.Context, Operation) {
+	return i.StartStatement(ctx, t, "")
+}
+
+// StartStatement is StartOperation for a statement whose text is for spans; "" shows none.
+func (i *Instruments) StartStatement(ctx context.Context, t Target, text string) (context.Context, Operation) {
 	if i == nil {
 		return ctx, Operation{}
 	}
-	return i.startOperation(ctx, t) // a call of its own: nothing is copied for who observes nothing
+	return i.startOperation(ctx, t, text) // a call of its own: nothing is copied for who observes nothing
 }
 
-func (i *Instruments) startOperation(ctx context.Context, t Target) (context.Context, Operation) {
+func (i *Instruments) startOperation(ctx context.Context, t Target, text string) (context.Context, Operation) {
 	o := Operation{i: i, p: i.lookup(ctx, t), start: time.Now()}
+	if i.o.Hook != nil {
+		ctx = i.begin(ctx, o.p.target)
+	}
 	if i.tracer == nil {
 		return ctx, o
 	}
 	if i.o.OuterIsCallers {
 		if s := trace.SpanFromContext(ctx); s.IsRecording() {
-			o.span = s
+			o.span, o.kept = s, true
 		}
 		return ctx, o
 	}
-	inner := o.startSpan(ctx)
+	inner := o.startSpan(ctx, text)
 	return inner, o
 }
 
-func (o *Operation) startSpan(ctx context.Context) (inner context.Context) {
+func (o *Operation) startSpan(ctx context.Context, text string) (inner context.Context) {
 	inner = ctx
 	defer o.i.contain()
 	// The full slice expression makes append copy: start is shared.
 	//nolint:gocritic // a copy is meant
 	opts := append(o.p.start[:len(o.p.start):len(o.p.start)], trace.WithTimestamp(o.start))
-	c, span := o.i.tracer.Start(ctx, o.p.name, opts...)
+	if text != "" {
+		a := attrs{c: o.i.o.Conventions}
+		a.text(FieldStatement, text)
+		opts = append(opts, trace.WithAttributes(a.kv...))
+	}
+	c, span := o.i.tracer.Start(ctx, o.p.target.Operation, opts...)
 	if c != nil {
 		inner = c
 	}
 	if span != nil {
-		o.span, o.outer = span, true
+		o.span, o.outer, o.kept = span, true, span.IsRecording()
 	}
 	return inner
 }
+
+// Recording reports whether attempts of the operation get spans.
+func (o *Operation) Recording() bool { return o.kept && !o.i.o.NoInnerSpans }
 
 // recording reports whether anything added to the operation's span would be kept.
 func (o *Operation) recording() bool { return o.span != nil && o.span.IsRecording() }
@@ -106,16 +128,15 @@ func (o *Operation) Retry(reason string, attempt int, delay time.Duration) {
 }
 
 // RetryAt notes that the operation was tried again for the reason, for the attempt-th time and after the delay, as an
-// event of its span; only the first 16 are kept.
+// event of its span. It may be called by several goroutines at once.
 func (o *Operation) RetryAt(at time.Time, reason string, attempt int, delay time.Duration) {
-	if o.i == nil || !o.outer || o.events >= MostRetryEvents {
+	if o.i == nil || !o.outer {
 		return
 	}
 	defer o.i.contain()
 	if !o.recording() {
 		return
 	}
-	o.events++
 	a := attrs{c: o.i.o.Conventions}
 	a.text(FieldRetryReason, reason)
 	a.number(FieldRetryAttempt, int64(attempt))
@@ -136,7 +157,13 @@ func (o *Operation) end(ctx context.Context, out Outcome) {
 	if o.outer {
 		o.endSpan(end, out)
 	}
-	o.record(ctx, end.Sub(o.start), out.ErrorName)
+	took := end.Sub(o.start)
+	if !o.p.target.Parts {
+		o.record(ctx, took, out.ErrorName)
+	}
+	if o.i.o.Hook != nil {
+		o.tellHook(ctx, took, &out)
+	}
 }
 
 func (o *Operation) endSpan(end time.Time, out Outcome) {
@@ -161,6 +188,7 @@ func (o *Operation) endSpan(end time.Time, out Outcome) {
 
 func (o *Operation) record(ctx context.Context, d time.Duration, errorName string) {
 	defer o.i.contain()
+	ctx = lasting(ctx)
 	if h := o.i.duration; h != nil && h.Enabled(ctx) {
 		h.Record(ctx, d.Seconds(), o.p.stable.options(errorName)...)
 	}
@@ -189,12 +217,15 @@ type DispatchSpan struct {
 
 // Attempt is how one attempt ended.
 type Attempt struct {
-	Opaque         uint32
-	HasOpaque      bool
-	ContextID      string        // the client context id of a query; set instead of Opaque
-	ServerDuration time.Duration // 0: not reported
-	Status         string        // of an answer that is not success
-	ErrorName      string        // as in Outcome
+	Opaque    uint32
+	HasOpaque bool
+	ContextID string // the client context id of a query; set instead of Opaque
+	// What the socket was connected to and its own end, where that is known only now.
+	Peer, Local         string
+	PeerPort, LocalPort int
+	ServerDuration      time.Duration // 0: not reported
+	Status              string        // of an answer that is not success
+	ErrorName           string        // as in Outcome
 }
 
 // Dispatch begins an attempt now. See DispatchAt.
@@ -213,17 +244,25 @@ func (o *Operation) DispatchAt(ctx context.Context, d Dispatch, start time.Time)
 		return DispatchSpan{}
 	}
 	s := DispatchSpan{i: o.i, p: o.p, ctx: ctx, peer: d.Peer, start: start}
-	if !o.i.o.NoInnerSpans && o.span != nil {
+	if o.Recording() {
 		s.span = o.dispatch(ctx, d, start)
 	}
 	return s
 }
 
+// Encoded tells that a request's body was made between the two times.
+func (o *Operation) Encoded(ctx context.Context, start, end time.Time) {
+	if o.i == nil || !o.Recording() {
+		return
+	}
+	defer o.i.contain()
+	_, span := o.i.tracer.Start(ctx, spanEncoding, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(start), trace.WithAttributes(o.p.common...))
+	span.End(trace.WithTimestamp(end))
+}
+
 func (o *Operation) dispatch(ctx context.Context, d Dispatch, start time.Time) (span trace.Span) {
 	defer o.i.contain()
-	if !o.recording() {
-		return nil
-	}
 	a := attrs{c: o.i.o.Conventions}
 	a.kv = append(a.kv, o.p.common...)
 	a.transport()
@@ -262,10 +301,19 @@ func (d DispatchSpan) EndAt(end time.Time, out Attempt) {
 	d.record(end.Sub(d.start), out.ErrorName)
 }
 
+// lasting is ctx, unless it has ended: a meter may drop what comes with such a one.
+func lasting(ctx context.Context) context.Context {
+	if ctx.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
 func (d DispatchSpan) record(took time.Duration, errorName string) {
 	defer d.i.contain()
-	if h := d.i.attempts; h != nil && h.Enabled(d.ctx) {
-		h.Record(d.ctx, took.Seconds(), d.p.attempt.options(attemptKey{d.peer, errorName})...)
+	ctx := lasting(d.ctx)
+	if h := d.i.attempts; h != nil && h.Enabled(ctx) {
+		h.Record(ctx, took.Seconds(), d.p.attempt.options(attemptKey{d.peer, errorName})...)
 	}
 }
 
@@ -282,6 +330,8 @@ func (d DispatchSpan) endSpan(end time.Time, out Attempt) {
 			a.number(FieldServerDuration, out.ServerDuration.Microseconds())
 		}
 		a.text(FieldStatus, out.Status)
+		a.address(FieldPeerAddress, FieldPeerPort, out.Peer, out.PeerPort)
+		a.address(FieldLocalAddress, FieldLocalPort, out.Local, out.LocalPort)
 		d.span.SetAttributes(a.kv...)
 	}
 	d.span.End(trace.WithTimestamp(end))

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,7 +12,7 @@ import (
 
 // prepared is everything about a target that is the same for each of its operations, in the form that the API takes.
 type prepared struct {
-	name   string
+	target Target
 	start  []trace.SpanStartOption
 	common []attribute.KeyValue // for inner spans
 	stable metricSets
@@ -65,8 +66,8 @@ func (m *attemptSets) options(k attemptKey) []metric.RecordOption {
 // errorNameLimit bounds the error names of one target; the table of errors is smaller.
 const errorNameLimit = 128
 
-// otherError is the name of an error that has none.
-const otherError = "_OTHER"
+// OtherError is the name of an error that has none.
+const OtherError = "_OTHER"
 
 // metricSets holds the options of a histogram's record for each error name, made on first use.
 type metricSets struct {
@@ -98,8 +99,8 @@ func (m *metricSets) options(errorName string) []metric.RecordOption {
 	if o := m.failed[errorName]; o != nil {
 		return o
 	}
-	if len(m.failed) >= errorNameLimit && errorName != otherError {
-		errorName = otherError
+	if len(m.failed) >= errorNameLimit && errorName != OtherError {
+		errorName = OtherError
 	}
 	o := m.build(errorName)
 	if m.failed == nil {
@@ -147,7 +148,8 @@ func (i *Instruments) prepare(t Target) (p *prepared, cut bool) {
 }
 
 func newPrepared(t Target, cluster clusterLabels, c Conventions) *prepared {
-	p := &prepared{name: t.Operation}
+	t.Operation = strings.ReplaceAll(t.Operation, "-", "_")
+	p := &prepared{target: t}
 
 	common := attrs{c: c}
 	common.text(FieldSystem, system)

@@ -131,7 +131,7 @@ func TestTheSpanOfAnOperationHasAnEventForEachRetry_D151(t *testing.T) {
 				Key: []byte("k"), Hedge: &kv.Hedge{MaxAttempts: 2, Delay: time.Second},
 			})
 			require.NoError(t, err)
-			rec.operationSpan(t, "get").retried(t, 0, nil, nil)
+			rec.operationSpan(t, "get").retried(t, 1, nil, nil) // the second request, which is no resend
 		}, mock.Replicas(1))
 	})
 }
