@@ -101,7 +101,7 @@ var rules = map[string]rule{
 	},
 
 	"internal/call": {
-		layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap"},
+		layer: 2, only: []string{"memd", "cberr", "retry", "retry/hedge", "errormap", "internal/tasks"},
 		external: []string{"github.com/klauspost/compress/s2"}, never: noNetwork,
 	},
 	"kv": {

@@ -12,6 +12,7 @@ import (
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry/policy"
@@ -29,7 +30,7 @@ type Bucket struct {
 	c       *Cluster
 	name    string
 	router  *dispatch.Router
-	run     runner
+	run     counted
 	source  *mapSource
 	renewer *renewer
 	stop    context.CancelFunc
@@ -55,7 +56,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		Policies: c.kvPolicies(c.policy.Load()), Transparent: policy.Unreached(), Classify: c.classifier(),
 		Breaker: cfg.breaker,
 	})
-	b.run = runner{b.router, cfg.KV.ScanTimeout, name}
+	b.run = counted{&runner{b.router, cfg.KV.ScanTimeout, name}, c.door}
 	b.wg.Go(func() { b.poll(ctx) })
 	b.wg.Go(func() { b.source.run(ctx) })
 	b.wg.Go(func() { b.renewer.run(ctx) })
@@ -112,6 +113,39 @@ func (r *runner) ScanTimeout() time.Duration { return r.scanTimeout }
 
 // Name implements call.Named.
 func (r *runner) Name() string { return r.bucket }
+
+// counted is a runner for operations of the user's, which Shutdown waits for.
+type counted struct {
+	*runner
+	door *tasks.Door
+}
+
+// NewCall implements call.Runner.
+func (r *counted) NewCall() *call.Call {
+	c := r.runner.NewCall()
+	c.Enter(r.door)
+	return c
+}
+
+// Release implements call.Runner.
+func (r *counted) Release(c *call.Call) {
+	c.Leave()
+	r.runner.Release(c)
+}
+
+// AwaitMap implements call.Mapped.
+func (r *counted) AwaitMap(ctx context.Context, w call.MapWait) (call.Layout, error) {
+	if r.door.IsShut() {
+		return nil, call.AwaitMap(ctx, r, w) // a call, which is refused
+	}
+	return r.runner.AwaitMap(ctx, w)
+}
+
+// Inside implements call.Doored.
+func (r *counted) Inside() call.Runner { return r.runner }
+
+// Door implements call.Doored.
+func (r *counted) Door() *tasks.Door { return r.door }
 
 // WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
 // Cluster.WaitReady.

@@ -21,6 +21,7 @@ import (
 	"github.com/couchcore/couchcore/internal/health"
 	"github.com/couchcore/couchcore/internal/httpx"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/query"
 	"github.com/couchcore/couchcore/retry"
@@ -57,6 +58,7 @@ type Cluster struct {
 	filter *nodeFilter
 	logins *logins
 	instr  *observe.Instruments
+	door   *tasks.Door // the operations under way
 	keys   handshake.Keyring
 	id     string
 	conns  atomic.Uint64
@@ -68,7 +70,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	buckets map[string]*Bucket
-	closed  bool
+	closed  chan struct{} // closed by Close
 }
 
 // Open makes a client. It checks the configuration and does not wait for the cluster: WaitReady does, and so does the
@@ -85,6 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Retry.Policy = cfg.Retry.Policy.WithJitterSource(cfg.Retry.JitterSource)
 	c := &Cluster{
 		cfg: cfg, base: time.Now(), buckets: map[string]*Bucket{}, id: randomID(), log: observe.NewLog(cfg.Observe.Log),
+		door: tasks.NewDoor(), closed: make(chan struct{}),
 	}
 	c.policy.Store(cfg.Retry.Policy)
 	c.orch = retry.New(retry.Options{
@@ -179,11 +182,21 @@ func (c *Cluster) Bucket(name string) *Bucket {
 		return b
 	}
 	b := c.newBucket(name)
-	if c.closed {
+	if c.hasClosed() {
 		go func() { _ = b.close(context.Background(), retry.ErrClosed) }()
 	}
 	c.buckets[name] = b
 	return b
+}
+
+// hasClosed reports whether Close was called. The lock is held.
+func (c *Cluster) hasClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *Cluster) all() []*Bucket {
@@ -234,19 +247,45 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	return nil
 }
 
-// Close ends the client: every call that has not ended fails with cberr.RequestCanceled and retry.ErrClosed, and so
-// does every later one. It waits, at most for the configuration's CloseTimeout, until no goroutine and no socket is
-// left and every line is in the log; for a log handler that blocks at most a second of that. What was left running is
-// an error, which names the nodes that it is for: a Dial, a resolver or a method of a connection that does not return.
-// Later calls of Close do nothing.
+// Shutdown closes the client when the operations under way have ended. New ones are refused at once, as after Close:
+// with cberr.RequestCanceled and retry.ErrClosed. What has begun may finish, with its retries: calls, their callbacks'
+// outcomes, scans and batches with all their requests, rows and bodies until they are read to their end or closed. It
+// waits for them at most until ctx ends. Then those that are left end as Close ends them, and the error, which wraps
+// ctx's, says how many they were. Either way Close is called at the end, and takes at most the configuration's
+// CloseTimeout. A Close by another goroutine ends the wait.
+func (c *Cluster) Shutdown(ctx context.Context) error {
+	c.door.Shut()
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.closed:
+			cancel(retry.ErrClosed)
+		case <-wait.Done():
+		}
+	}()
+	var err error
+	if left := c.door.Wait(wait); left > 0 {
+		err = ended(wait)
+		err = fmt.Errorf("operations that were under way and have not finished: %d: %w", left, err)
+	}
+	return errors.Join(err, c.Close())
+}
+
+// Close ends the client at once; Shutdown lets operations finish before. Every call that has not ended fails with
+// cberr.RequestCanceled and retry.ErrClosed, and so does every later one. It waits, at most for the configuration's
+// CloseTimeout, until no goroutine and no socket is left and every line is in the log; for a log handler that blocks at
+// most a second of that. What was left running is an error, which names the nodes that it is for: a Dial, a resolver or
+// a method of a connection that does not return. Later calls of Close do nothing.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
-	if c.closed {
+	if c.hasClosed() {
 		c.mu.Unlock()
 		return nil
 	}
-	c.closed = true
+	close(c.closed)
 	c.mu.Unlock()
+	c.door.Shut()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
 	c.noRetryMeters()

@@ -67,6 +67,8 @@ func hedgeHTTP[R any](
 		Service: r.service.String(), Operation: r.operation, Bucket: cmp.Or(r.bucket, r.inBucket), Scope: r.scope,
 	}, r.statement)
 	defer func() { end(err) }()
+	ctx, leave := c.enter(ctx)
+	defer leave()
 	if r.own != nil && r.own.MaxAttempts > 1 && r.strategy != nil {
 		return none, errHedgedAndRetried
 	}

@@ -166,6 +166,17 @@ func fill(path string, args []string) (string, error) {
 	return b.String(), nil
 }
 
+// enter counts an operation of a service until leave, or gives it a context that has ended when the client shuts down.
+// An answer that is read after that is counted by the request itself.
+func (c *Cluster) enter(ctx context.Context) (_ context.Context, leave func()) {
+	if p := c.door.Place(); p.Enter() {
+		return ctx, p.Leave
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(retry.ErrClosed)
+	return ctx, func() {}
+}
+
 // doer sends requests to the services.
 func (c *Cluster) doer() httpsvc.Doer {
 	c.seeToMap()
@@ -215,7 +226,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	return httpx.New(httpx.Options{
 		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: t, Credentials: c.logins.request, Shows: c.shows(),
 		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(),
-		Instruments: c.instr, Server: c.canonical,
+		Instruments: c.instr, Server: c.canonical, Door: c.door,
 		Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource, Policy: c.httpPolicy,
 		Well: c.httpWell, Timeout: c.cfg.httpTimeout, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		IdleTimeout: c.cfg.HTTP.IdleTimeout, MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle,

@@ -99,6 +99,8 @@ func (c *Cluster) manage(ctx context.Context, options []ManagementOptions, opera
 	if n := len(options); n > 0 {
 		o = options[n-1]
 	}
+	ctx, leave := c.enter(ctx)
+	defer leave()
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
 		Service: Management, Operation: operation, Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),
 		Judge: httpsvc.JudgeManagement, Strategy: o.Retry, Timeout: o.Timeout, Endpoint: o.Endpoint,
@@ -148,6 +150,8 @@ func (c *Cluster) PingService(ctx context.Context, service Service, endpoint str
 	if !ok {
 		return 0, fmt.Errorf("%w: %v has no address to ping", cberr.InvalidArgument, service)
 	}
+	ctx, leave := c.enter(ctx)
+	defer leave()
 	began := time.Now()
 	resp, err := c.doer().Do(ctx, &httpsvc.Request{
 		Service: service, Operation: "ping", Method: "GET", Path: path, UniqueID: httpsvc.NewUniqueID(),

@@ -66,7 +66,9 @@ type chunk[R any] struct {
 
 // do runs n operations.
 func (b *batch[R, O]) do(ctx context.Context, d Dispatcher, n, inFlight int) []Outcome[R] {
-	b.run, b.out = d.Runner(), make([]Outcome[R], n)
+	run, leave := call.Compound(d.Runner())
+	defer leave()
+	b.run, b.out = run, make([]Outcome[R], n)
 	var end func(error)
 	b.ctx, end = call.Compose(ctx, b.run, "batch", "", "")
 	defer end(nil) // each of its operations fails for itself
@@ -177,6 +179,8 @@ func BatchSeq[R any, O Op[R]](ctx context.Context, d Dispatcher, ops iter.Seq[O]
 		inFlight = DefaultInFlight
 	}
 	return func(yield func(R, error) bool) {
+		d, leave := compound(d)
+		defer leave()
 		next, stop := iter.Pull(ops)
 		defer stop()
 		ctx, end := call.Compose(ctx, d.Runner(), "batch", "", "")

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -128,6 +129,7 @@ type Replicas[R interface{ Endpoint() string }] struct {
 	errs    []error
 	err     error
 	whole   parts
+	leave   func() // ends the operation; may be called more than once
 }
 
 // parts are the calls of an operation that is observed as a whole, which ends with the last of them.
@@ -168,15 +170,20 @@ func allReplicas[R interface{ Endpoint() string }, O copyOp[R]](
 	ctx context.Context, d Dispatcher, op O, whole string,
 ) (*Replicas[R], error) {
 	p := op.plan()
+	d, leave := compound(d)
 	ctx, end := call.Compose(ctx, d.Runner(), whole, p.common.Scope, p.common.Collection)
 	copies, err := p.copies(ctx, d)
 	if err != nil || len(copies) == 0 {
 		end(err)
 	}
 	if err != nil {
+		leave()
 		return nil, err
 	}
-	c := &Replicas[R]{plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{}}
+	c := &Replicas[R]{
+		plan: p, results: make(chan Outcome[R], len(copies)), left: len(copies), nodes: map[string]bool{},
+		leave: sync.OnceFunc(leave),
+	}
 	c.whole.end = end
 	c.whole.left.Store(int32(len(copies)))
 	for _, n := range copies {
@@ -212,6 +219,7 @@ func (c *Replicas[R]) Next(ctx context.Context) (R, bool) {
 			return x.Result, true
 		}
 	}
+	c.leave()
 	return zero, false
 }
 
@@ -238,6 +246,7 @@ func (c *Replicas[R]) Close() {
 		p.Cancel()
 	}
 	c.pending = nil
+	c.leave()
 }
 
 // GetAnyReplica asks the active copy and every replica of a document, all at once, and gives the first good answer; the

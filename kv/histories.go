@@ -98,6 +98,8 @@ func DoInHistory[R any, O Op[R]](ctx context.Context, d Dispatcher, h *Histories
 	if _, err := encode[R](&req, &op); err != nil || len(req.Key) == 0 {
 		return Do[R](ctx, d, op) // which fails by itself
 	}
+	d, leave := compound(d)
+	defer leave()
 	l, err := routable(ctx, d, verbOf(&req), &Common{Retry: req.Retry(), Timeout: req.Timeout}, "")
 	if err != nil {
 		return zero, err

@@ -16,6 +16,19 @@ const (
 	CapabilityRangeScan      = call.CapabilityRangeScan
 )
 
+// inside is where the requests of an operation go that sends several of them.
+type inside struct{ run call.Runner }
+
+// Runner implements Dispatcher.
+func (i inside) Runner() Runner { return i.run }
+
+// compound begins such an operation; leave ends it. A client that shuts down lets it finish: its later requests are not
+// refused.
+func compound(d Dispatcher) (in Dispatcher, leave func()) {
+	run, leave := call.Compound(d.Runner())
+	return inside{run}, leave
+}
+
 // routable gives the newest map that has vbuckets: as long as the bucket's own is still empty it waits as a call does,
 // and fails as one would. A bucket that never has any is cberr.UnsupportedOperation; one that is known to lack the
 // capability, unless that is "", a *FeatureError.

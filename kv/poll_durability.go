@@ -49,6 +49,8 @@ func DoPolled[R mutated, O Op[R]](ctx context.Context, d Dispatcher, op O, p Pol
 			Err: cberr.InvalidArgument, Cause: cause,
 		}
 	}
+	d, leave := compound(d)
+	defer leave()
 	w := watched{key: req.Key, removed: req.Opcode == memd.OpDelete, poll: p, d: d}
 	w.common = Common{
 		Scope: req.Scope(), Collection: req.Collection(), CollectionID: req.CollectionID(),

@@ -60,6 +60,7 @@ type Scanning struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	end    func(error) // of what observes the scan; the last worker calls it
+	leave  func()      // says that the operation is over
 	wg     sync.WaitGroup
 	out    chan []ScanItem // closed when no vbucket is left
 
@@ -78,12 +79,16 @@ type Scanning struct {
 // Run starts the scan. It waits for the first cluster map with vbuckets, if it has not come yet, and for nothing else.
 // The context is that of the whole scan. A caller that does not read the result to its end calls Close.
 func (s Scan) Run(ctx context.Context, d Dispatcher) (*Scanning, error) {
+	d, leave := compound(d)
 	ctx, end := call.Compose(ctx, d.Runner(), "range_scan", s.Scope, s.Collection)
 	r, err := s.run(ctx, d, end)
 	if err != nil {
 		end(err)
+		leave()
+		return nil, err
 	}
-	return r, err
+	r.leave = leave
+	return r, nil
 }
 
 func (s Scan) run(ctx context.Context, d Dispatcher, end func(error)) (*Scanning, error) {
@@ -359,6 +364,7 @@ func (r *Scanning) Close() {
 	r.mu.Unlock()
 	r.cancel()
 	r.wg.Wait()
+	r.leave()
 }
 
 // All yields the items, and at the end the failure if there is one. It closes the scan when the loop ends.

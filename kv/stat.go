@@ -80,6 +80,8 @@ func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatRe
 func onEachNode[R any, O Op[R]](
 	ctx context.Context, d Dispatcher, opcode memd.Opcode, c *Common, op func(node int) O,
 ) (map[int]Outcome[R], error) {
+	d, leave := compound(d)
+	defer leave()
 	w := call.MapWait{Verb: call.SpecOf(opcode).Name, Retry: c.Retry, Timeout: c.Timeout}
 	l, err := awaitMap(ctx, d, w)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -28,6 +29,7 @@ type Call struct {
 	State retry.State
 	wake  chan struct{}        // of a call that is waited for; nil before it has been one
 	slow  atomic.Pointer[Slow] // nil until it is needed
+	place *tasks.Place         // where it is counted; nil before it has been
 
 	use
 }
@@ -122,6 +124,8 @@ const (
 	hasStrategy                 // State.Strategy is set
 	hasSpec                     // Req.spec is set
 	hasPolicy                   // the runner may have hedges for calls that name none
+	hasEntered                  // it is counted as an operation
+	hasRefused                  // the client shuts down
 )
 
 type form uint8

@@ -74,7 +74,10 @@ func (c *Call) Future(s *Started, finish func()) {
 func (c *Call) Finished() <-chan struct{} { return c.started.Finished() }
 
 // FinishFuture closes Finished of a call that does not do so itself: it was never dispatched, or is a callback.
-func (c *Call) FinishFuture() { c.started.end() }
+func (c *Call) FinishFuture() {
+	c.Leave()
+	c.started.end()
+}
 
 // Callback makes c a future whose end runs f, where f cannot hold up anything else. f calls FinishFuture.
 func (c *Call) Callback(s *Started, f func()) {

@@ -45,7 +45,9 @@ type Hedger interface {
 func (c *Call) HasPolicy() { c.has |= hasPolicy }
 
 // MayHedge is a quick answer to whether the call is hedged: false is final, after true Hedging is to be asked.
-func (c *Call) MayHedge() bool { return c.Req.Hedge() != nil || c.has&hasPolicy != 0 }
+func (c *Call) MayHedge() bool {
+	return (c.Req.Hedge() != nil || c.has&hasPolicy != 0) && c.has&hasRefused == 0
+}
 
 // Hedgeable reports whether the request may be sent to several copies. One that takes a missing document for an answer
 // may not: a replica that lags would say that there is nothing.
@@ -96,7 +98,7 @@ func (c *Call) Hedge(ctx context.Context, run Runner, use func(won *Call) error)
 	if len(plan.Copies) < 2 {
 		return false, nil
 	}
-	x := &hedged{on: run, h: h, plan: plan}
+	x := &hedged{on: insideOf(run), h: h, plan: plan}
 	x.req.CopyFrom(&c.Req)
 	// A read that has lost may still be encoding when the caller has its answer and its key back.
 	x.req.Key = bytes.Clone(c.Req.Key)
@@ -113,7 +115,7 @@ func (c *Call) Hedge(ctx context.Context, run Runner, use func(won *Call) error)
 	won, err := x.run(ctx)
 	if err == nil {
 		err = use(won)
-		run.Release(won)
+		x.on.Release(won)
 	}
 	return true, err
 }
@@ -202,12 +204,13 @@ func (c *Call) HedgeAsync(ctx context.Context, run Runner, use func(won *Call) e
 		defer cancel(nil)
 		hedged, err := c.Hedge(ctx, run, use)
 		if !hedged {
-			single := run.NewCall()
+			on := insideOf(run)
+			single := on.NewCall()
 			single.Req.CopyFrom(&c.Req)
-			if err = single.Run(ctx, run); err == nil {
+			if err = single.Run(ctx, on); err == nil {
 				err = use(single)
 			}
-			run.Release(single)
+			on.Release(single)
 		}
 		c.State.Finish()
 		done(err)

@@ -121,12 +121,12 @@ func (c *Call) deliver() {
 		c.group.Done()
 	case formFuture:
 		if !c.observed {
-			c.started.end()
+			c.FinishFuture()
 			return
 		}
 		c.home.Owner.Complete(func() { // it may never be waited for, and the observer is told
 			c.started.finish()
-			c.started.end()
+			c.FinishFuture()
 		})
 	case formCallback:
 		if c.home == nil {

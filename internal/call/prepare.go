@@ -3,6 +3,8 @@ package call
 import (
 	"context"
 	"errors"
+
+	"github.com/couchcore/couchcore/retry"
 )
 
 // Prepare loads what the call needs besides the operation's fields. A context that has ended already ends the call
@@ -14,6 +16,9 @@ func (c *Call) Prepare(ctx context.Context) error {
 		c.SetStrategy(c.Req.Retry())
 	}
 	c.ctx = ctx
+	if c.has&hasRefused != 0 {
+		return retry.ErrClosed
+	}
 	if spec == nil {
 		return BadArgument("opcode", c.Req.Opcode.String()+" is not an operation of this client")
 	}

@@ -14,6 +14,7 @@ import (
 // stays are the fields that a call keeps when it is used again, and why.
 var stays = map[string]string{
 	"wake":        "the channel belongs to the memory, and is empty between two uses",
+	"place":       "the count of operations that this memory uses is the memory's, for what it costs to choose one",
 	"slow":        "memory for the slow path, which is zero",
 	"State.ph":    "attempts go on counting",
 	"use.Req.own": "memory for what few requests have, which is zero",

@@ -76,7 +76,8 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	return resp, nil
 }
 
-// limit gives the context of a request: it ends at the deadline, with the client, and when end is called.
+// limit gives the context of a request: it ends at the deadline, with the client, and when end is called. Until then
+// the request is under way.
 func (c *Client) limit(ctx context.Context, timeout time.Duration, r *httpsvc.Request) (_ context.Context, end func()) {
 	if r.Timeout > 0 {
 		timeout = r.Timeout
@@ -87,6 +88,8 @@ func (c *Client) limit(ctx context.Context, timeout time.Duration, r *httpsvc.Re
 		}
 		setDefault(&timeout, defaultTimeout)
 	}
+	place := c.o.Door.Place()
+	place.Hold()
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	cancelTimeout := func() {}
@@ -97,6 +100,7 @@ func (c *Client) limit(ctx context.Context, timeout time.Duration, r *httpsvc.Re
 		stop()
 		cancelTimeout()
 		cancel(nil)
+		place.Leave()
 	}
 }
 

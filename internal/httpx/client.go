@@ -84,6 +84,7 @@ type Options struct {
 	MaxConns       int           // per node; 0 means no limit
 	MaxIdle        int           // per node; 0 means 64
 	MaxIdleTotal   int           // to all nodes; 0 means no limit
+	Door           *tasks.Door   // counts requests until their answers are closed; nil: of no other use
 	LeaveKeepAlive bool          // Dial has decided about TCP's probes; otherwise they come after 30 s
 	RowLimit       int           // bytes of one row, and of all else together; 0 means httpsvc.DefaultRowLimit
 	RowDepth       int           // levels of one row; 0 means httpsvc.DefaultDepthLimit
@@ -115,6 +116,9 @@ func New(o Options) *Client {
 	setDefault(&o.ConnectTimeout, defaultConnect)
 	setDefault(&o.IdleTimeout, defaultIdle)
 	setDefault(&o.MaxIdle, defaultMaxIdle)
+	if o.Door == nil {
+		o.Door = tasks.NewDoor()
+	}
 	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
 	c.hc, c.own = c.client(o.MaxConns), c.client(0)
