@@ -15,6 +15,7 @@ import (
 	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
 )
 
@@ -24,8 +25,8 @@ const (
 	forgetAfter   = 10 * time.Second       // nodes that have left, for the throttle
 )
 
-// Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use and lives as long
-// as its cluster. It has one goroutine that asks for newer cluster maps; the cluster's Close ends it.
+// Bucket runs the key-value calls of one bucket: it is a kv.Dispatcher. It is safe for concurrent use. Its Close ends
+// it, and so does the cluster's.
 type Bucket struct {
 	c       *Cluster
 	name    string
@@ -150,7 +151,21 @@ func (r *counted) Door() *tasks.Door { return r.door }
 // WaitReady blocks until the bucket has a cluster map and every node of it is connected. How it ends otherwise, see
 // Cluster.WaitReady.
 func (b *Bucket) WaitReady(ctx context.Context) error {
-	return b.router.WaitReady(ctx, false)
+	return b.router.WaitReady(ctx, false, nil)
+}
+
+// Close ends this bucket alone: its calls that have not ended fail with cberr.RequestCanceled and retry.ErrClosed, and
+// so does every later one. It waits as Cluster.Close does, and then Cluster.Bucket makes another one of the name.
+func (b *Bucket) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), b.c.cfg.CloseTimeout)
+	defer cancel()
+	err := b.close(ctx, retry.ErrClosed)
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.c.buckets[b.name] == b {
+		delete(b.c.buckets, b.name)
+	}
+	return ofKind(cberr.Timeout, err)
 }
 
 // Map describes the newest cluster map.

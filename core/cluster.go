@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,7 @@ type Cluster struct {
 	keys   handshake.Keyring
 	id     string
 	conns  atomic.Uint64
+	tls    atomic.Pointer[tls.Config]    // in force; nil: no TLS
 	policy atomic.Pointer[policy.Config] // in force; nil: no policy file
 
 	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
@@ -90,6 +92,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		door: tasks.NewDoor(), closed: make(chan struct{}),
 	}
 	c.policy.Store(cfg.Retry.Policy)
+	if cfg.TLS.Enabled {
+		c.tls.Store(cfg.TLS.Config)
+	}
 	c.orch = retry.New(retry.Options{
 		Default: cfg.Retry.Policy.Throttled(cfg.Retry.Strategy), Inherited: cfg.Retry.Strategy,
 		MaxParked: cfg.Limits.Parked, MaxBytes: cfg.Limits.ParkedBytes, MaxOpBytes: cfg.Limits.CallBytes,
@@ -147,6 +152,9 @@ func (c *Cluster) wanted() []memd.Feature {
 		memd.FeatureUnorderedExecution:    c.cfg.KV.NoUnordered,
 		memd.FeatureReportUnitUsage:       !c.cfg.KV.ResourceUnits,
 	}
+	for _, f := range c.cfg.KV.WithoutFeatures {
+		off[f] = true
+	}
 	return slices.DeleteFunc(slices.Clone(features), func(f memd.Feature) bool { return off[f] })
 }
 
@@ -155,7 +163,7 @@ func (c *Cluster) connectOptions() conn.Options {
 	id := fmt.Sprintf("%s/%016x", c.id, c.conns.Add(1))
 	return conn.Options{
 		Options: handshake.Options{
-			Dial: c.cfg.Net.Dial, TLS: c.cfg.TLS.Config, Mechanisms: c.cfg.Auth.Mechanisms,
+			Dial: c.cfg.Net.Dial, TLS: c.tls.Load(), Mechanisms: c.cfg.Auth.Mechanisms,
 			AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
 			Credentials: c.logins.connection, Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
 			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
@@ -219,8 +227,8 @@ func (c *Cluster) explained() {
 
 // WaitReady blocks until every bucket that was asked for is ready, or, when none was, until the cluster's nodes can be
 // reached. It ends early with a terminal failure (a refused login, an untrusted certificate, a bucket without access)
-// unless the cluster's strategy, which is asked, goes on for it, and at ctx's end with the last failure. want says
-// what ready means: everything must be connected, unless it says Degraded; services that it names must answer too.
+// unless the strategy, which is asked, goes on for it, and at ctx's end with the last failure. want says what ready
+// means: everything must be connected, unless it says Degraded; services that it names must answer too.
 func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 	bs := c.all()
 	if len(bs) == 0 {
@@ -235,8 +243,12 @@ func (c *Cluster) WaitReady(ctx context.Context, want ...Ready) error {
 		if err := w.check(); err != nil {
 			return err
 		}
-		for _, b := range bs {
-			if err := b.router.WaitReady(ctx, w.State == Degraded); err != nil {
+		of := bs
+		if w.Bucket != "" {
+			of = []*Bucket{c.Bucket(w.Bucket)}
+		}
+		for _, b := range of {
+			if err := b.router.WaitReady(ctx, w.State == Degraded, w.Strategy); err != nil {
 				return err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/dispatch"
 	"github.com/couchcore/couchcore/internal/observe"
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
 	"github.com/couchcore/couchcore/retry/policy"
 )
@@ -96,7 +97,7 @@ type AuthConfig struct {
 	Token Secret
 	// Credentials overrides Username, Password and Token. It is called for each new connection and for each request to
 	// a service, on goroutines of the client's, with a context that ends with the attempt, after Timeout at the latest.
-	// A call that does not end then is left to itself.
+	// A call that does not end then is left to itself. LoginTargetOf tells of the context whom they are for.
 	Credentials func(ctx context.Context) (Credentials, error)
 	Timeout     time.Duration // of Credentials; 0 means 5 s
 	// Mechanisms are the SASL mechanisms to use, best first. Default: SCRAM-SHA512, SCRAM-SHA256, SCRAM-SHA1, and over
@@ -145,6 +146,9 @@ type KVConfig struct {
 	// and NoUnordered from answering out of order. ResourceUnits asks for what operations cost, where clusters count
 	// that.
 	NoMutationTokens, NoServerDurations, NoUnordered, ResourceUnits bool
+	// WithoutFeatures are features that HELLO does not ask for besides: to see what a program does without them, or for
+	// a server that grants one and fails at it. What needs one of them fails as on a server that has it not.
+	WithoutFeatures []memd.Feature
 }
 
 // HTTPConfig is about requests to the HTTP services.
@@ -333,6 +337,10 @@ type CircuitBreaker struct {
 	RollingWindow time.Duration // over which is counted; 0 means 60 s
 	SleepWindow   time.Duration // between attempts to close it; 0 means 5 s
 	CanaryTimeout time.Duration // of the NOOP; 0 means 5 s
+	// Healthy says whether what has become of a call counts as a success: an answer that reports a failure, which is a
+	// success otherwise, and the failures from above. It is asked on a goroutine where it may block; one that panics counts
+	// nothing. Nil decides as said.
+	Healthy func(err error) bool
 }
 
 // Compression says which values of documents are sent compressed. The zero value is what other clients do: values above

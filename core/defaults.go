@@ -35,7 +35,7 @@ func (b *CircuitBreaker) options() (*dispatch.BreakerOptions, error) {
 	return &dispatch.BreakerOptions{
 		Volume: cmp.Or(b.Volume, 20), Percentage: cmp.Or(b.Percentage, 50),
 		RollingWindow: cmp.Or(b.RollingWindow, time.Minute), SleepWindow: cmp.Or(b.SleepWindow, 5*time.Second),
-		CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second),
+		CanaryTimeout: cmp.Or(b.CanaryTimeout, 5*time.Second), Healthy: b.Healthy,
 	}, nil
 }
 

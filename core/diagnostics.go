@@ -150,6 +150,7 @@ func (c *Cluster) agent() string {
 type PingOptions struct {
 	// of "kv", "query", "search", "views", "analytics" and "mgmt"; nil means all of the cluster's
 	Services []string
+	Bucket   string        // whose key-value connections are asked; "" means those of all buckets
 	Timeout  time.Duration // of each answer; 0 means the service's
 }
 
@@ -171,6 +172,7 @@ type PingDetails struct {
 	State     string `json:"state"` // "ok", "timeout" or "error"
 	Error     string `json:"error,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
+	Err       error  `json:"-"` // what Error says, as the call has returned it
 }
 
 // pingLimit bounds how many nodes are asked at the same time.
@@ -188,10 +190,14 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	}
 	asked := func(key string) bool { return o.Services == nil || slices.Contains(o.Services, key) }
 	c.doer() // makes a client that asks for a map
-	if err := c.awaitMaps(ctx); err != nil {
+	bs := c.all()
+	if o.Bucket != "" {
+		bs = slices.DeleteFunc(bs, func(b *Bucket) bool { return b.name != o.Bucket })
+	}
+	if err := c.awaitMaps(ctx, bs); err != nil {
 		return r, err
 	}
-	for _, b := range c.all() {
+	for _, b := range bs {
 		if m, ok := b.Map(); ok {
 			r.ConfigRev = max(r.ConfigRev, m.Rev)
 		}
@@ -210,7 +216,7 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 		})
 	}
 	if asked(kvKey) {
-		for _, b := range c.all() {
+		for _, b := range bs {
 			for _, node := range b.router.Nodes() {
 				ask(kvKey, func() PingDetails { return b.ping(ctx, node, o.Timeout) })
 			}
@@ -234,9 +240,8 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 }
 
 // awaitMaps waits for a map of each bucket that nodes do not refuse to open. The error is that of the buckets, when
-// none has one.
-func (c *Cluster) awaitMaps(ctx context.Context) error {
-	bs := c.all()
+// there is no map of any.
+func (c *Cluster) awaitMaps(ctx context.Context, bs []*Bucket) error {
 	errs := make([]error, len(bs))
 	var wg sync.WaitGroup
 	for i, b := range bs {
@@ -278,7 +283,7 @@ func (c *Cluster) pingHTTP(ctx context.Context, svc Service, addr string, timeou
 }
 
 func pinged(d PingDetails, took time.Duration, err error) PingDetails {
-	d.LatencyUS, d.State = took.Microseconds(), "ok"
+	d.LatencyUS, d.State, d.Err = took.Microseconds(), "ok", err
 	switch {
 	case err == nil:
 	case errors.Is(err, cberr.Timeout):
@@ -291,8 +296,10 @@ func pinged(d PingDetails, took time.Duration, err error) PingDetails {
 
 // Ready says what WaitReady waits for. Its zero value is Online, of the key-value service alone.
 type Ready struct {
-	State    ClusterState // Online, which is also "", or Degraded
-	Services []string     // as in PingOptions, beside "kv"; each is pinged until it answers
+	State    ClusterState   // Online, which is also "", or Degraded
+	Services []string       // as in PingOptions, beside "kv"; each is pinged until it answers
+	Bucket   string         // that is waited for, "" for all that were asked for
+	Strategy retry.Strategy // is asked about terminal failures; nil means the cluster's
 }
 
 func (w Ready) check() error {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"crypto/tls"
 	"sync"
 	"time"
 
@@ -30,13 +31,27 @@ func newLogins(cfg *Config, log observe.Log) *logins {
 	}
 }
 
+// LoginTarget is whom credentials are for.
+type LoginTarget struct {
+	Service  string // "kv", or what String gives of a Service
+	Endpoint string // the node's "host:port"
+}
+
+type targetKey struct{}
+
+// LoginTargetOf is whom the credentials are for that Config.Auth.Credentials is asked for with ctx.
+func LoginTargetOf(ctx context.Context) LoginTarget {
+	t, _ := ctx.Value(targetKey{}).(LoginTarget)
+	return t
+}
+
 // current gives the credentials of this moment.
-func (l *logins) current(ctx context.Context) (cr Credentials, generation uint64, err error) {
+func (l *logins) current(ctx context.Context, service, addr string) (cr Credentials, generation uint64, err error) {
 	l.mu.Lock()
 	cr, generation = l.now, l.generation
 	l.mu.Unlock()
 	if l.provider != nil {
-		cr, err = l.ask(ctx)
+		cr, err = l.ask(context.WithValue(ctx, targetKey{}, LoginTarget{service, addr}))
 	}
 	if err == nil && cr.Username == "" && !cr.Password.Empty() {
 		err = errNameless
@@ -61,8 +76,8 @@ const (
 )
 
 // connection is for conn.Options.
-func (l *logins) connection(ctx context.Context) (handshake.Credentials, error) {
-	cr, generation, err := l.current(ctx)
+func (l *logins) connection(ctx context.Context, addr string) (handshake.Credentials, error) {
+	cr, generation, err := l.current(ctx, kvKey, addr)
 	return handshake.Credentials{
 		Username: cr.Username, Password: cr.Password, Token: cr.Token,
 		Login: handshake.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
@@ -70,8 +85,8 @@ func (l *logins) connection(ctx context.Context) (handshake.Credentials, error) 
 }
 
 // request is for httpx.Options.
-func (l *logins) request(ctx context.Context) (httpx.Credentials, error) {
-	cr, _, err := l.current(ctx)
+func (l *logins) request(ctx context.Context, service Service, addr string) (httpx.Credentials, error) {
+	cr, _, err := l.current(ctx, service.String(), addr)
 	if !l.tls && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
 	}
@@ -141,6 +156,26 @@ func (c *Cluster) SetCredentials(cr Credentials) error {
 // them then. It does not wait for that.
 func (c *Cluster) RenewLogins() {
 	c.renewAll(c.logins.rotate(nil))
+}
+
+// SetTLS replaces the configuration's TLS settings, such as roots and client certificates, for the connections that are
+// made from now on. RenewLogins, called next, has the open ones replaced (but those with a token, which log in again
+// over themselves) and nodes tried again without a pause. cfg is not kept. The error is a *ConfigError: connections are
+// not encrypted, or certificates would be verified no more.
+func (c *Cluster) SetTLS(cfg *tls.Config) error {
+	old := c.tls.Load()
+	switch {
+	case old == nil:
+		return &ConfigError{"TLS.Enabled", "is not set: whether connections are encrypted does not change"}
+	case cfg == nil:
+		return &ConfigError{"TLS.Config", "is missing"}
+	case cfg.InsecureSkipVerify && !old.InsecureSkipVerify:
+		return &ConfigError{"TLS.Config", "would end the verification of certificates"}
+	}
+	cfg = cfg.Clone()
+	c.tls.Store(cfg)
+	c.http.SetTLS(cfg.Clone())
+	return nil
 }
 
 func (c *Cluster) renewAll(generation uint64) {

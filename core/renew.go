@@ -167,7 +167,7 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 		w.asked[l.Node] = all[max(len(all)-w.b.c.cfg.KV.Connections, 0):]
 	}
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.Net.ConnectTimeout)
-	cr, err := w.b.c.logins.connection(asked)
+	cr, err := w.b.c.logins.connection(asked, w.b.router.Address(l.Node))
 	cancel()
 	final := false
 	switch {

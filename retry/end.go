@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -48,6 +49,18 @@ func (o *Orchestrator) Expire(op Op) bool { return o.end(op, ErrTimeout, nil) }
 // Cancel ends an operation now, in whatever phase it is, with ErrCanceled around cause. It says whether this call ended
 // it.
 func (o *Orchestrator) Cancel(op Op, cause error) bool { return o.end(op, ErrCanceled, usable(cause)) }
+
+// CancelAll is Cancel for every operation that waits for a delay and that match picks.
+func (o *Orchestrator) CancelAll(match func(Op) bool, cause error) {
+	o.mu.Lock()
+	list := slices.Clone(o.heap)
+	o.mu.Unlock()
+	for _, z := range list {
+		if match(z.op) {
+			o.Cancel(z.op, cause)
+		}
+	}
+}
 
 func (o *Orchestrator) end(op Op, kind, why error) bool {
 	s := op.Retry()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -148,6 +150,23 @@ type Info struct {
 
 // Retries is the number of times that the operation was sent again: "retry_attempts" in error contexts.
 func (i Info) Retries() int { return i.Attempts + i.Transparent }
+
+// InOrder are the reasons in the order in which each was met first. Those that the log does not have, in the middle of
+// a long one, follow in the order of the table.
+func (i Info) InOrder() []Reason {
+	list := make([]Reason, 0, bits.OnesCount64(uint64(i.Reasons)))
+	for _, a := range i.Log {
+		if i.Reasons.Has(a.Reason) && !slices.Contains(list, a.Reason) {
+			list = append(list, a.Reason)
+		}
+	}
+	for r := range i.Reasons.All() {
+		if !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
 
 // Attempt is one failed attempt of an operation.
 type Attempt struct {

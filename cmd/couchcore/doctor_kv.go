@@ -22,7 +22,7 @@ func (d *doctor) connect(ctx context.Context, addr, bucket string) (*handshake.I
 		Dial: d.dial, Mechanisms: d.cfg.Auth.Mechanisms, AllowPlain: d.cfg.Auth.AllowPlain, Agent: `{"a":"couchcore doctor"}`, Timeout: d.limit,
 		Features: []memd.Feature{memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON}, Bucket: bucket,
 		WantConfig: bucket != "",
-		Credentials: func(context.Context) (handshake.Credentials, error) {
+		Credentials: func(context.Context, string) (handshake.Credentials, error) {
 			return handshake.Credentials{Username: d.cfg.Auth.Username, Password: d.cfg.Auth.Password}, nil
 		},
 	}

@@ -40,6 +40,7 @@ type Manifest struct {
 	// Sum is the hash of the module, as in go.sum.
 	Sum string
 
+	like    string      // the version whose lines these are too, "" for none
 	require [][2]string // modules that the result needs, and their versions
 	entries []entry
 }
@@ -84,15 +85,24 @@ func ManifestOf(version string) (*Manifest, error) {
 		return nil, err
 	}
 	m, err := parseManifest(string(text))
-	if err == nil {
-		m.Version = version
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	m.Version = version
+	if m.like != "" {
+		base, err := ManifestOf(m.like)
+		if err != nil {
+			return nil, err
+		}
+		m.require, m.entries = append(base.require, m.require...), append(base.entries, m.entries...)
+	}
+	return m, nil
 }
 
 // parseManifest reads lines of these forms; an indented line goes on with the names of the line before it:
 //
 //	sum HASH
+//	like VERSION
 //	require MODULE VERSION
 //	keep FILE ...
 //	drop FILE NAME ...
@@ -128,6 +138,8 @@ func (m *Manifest) add(word string, args []string) bool {
 	switch {
 	case word == "sum" && len(args) == 1:
 		m.Sum = args[0]
+	case word == "like" && len(args) == 1:
+		m.like = args[0]
 	case word == "require" && len(args) == 2:
 		m.require = append(m.require, [2]string{args[0], args[1]})
 	case word == "keep" && len(args) > 0:

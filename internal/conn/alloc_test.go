@@ -132,7 +132,9 @@ func (ignores) Room(*conn.Conn)                               {}
 func (ignores) Push(*conn.Conn, *memd.Packet)                 {}
 
 // noLogin are the credentials of a server that asks for none.
-func noLogin(context.Context) (handshake.Credentials, error) { return handshake.Credentials{}, nil }
+func noLogin(context.Context, string) (handshake.Credentials, error) {
+	return handshake.Credentials{}, nil
+}
 
 // over are the options for a server that is at the other end of nc and knows no HELLO.
 func over(nc net.Conn) handshake.Options {

@@ -65,7 +65,7 @@ func FuzzServerBytes(f *testing.F) {
 				Dial: func(context.Context, string, string) (net.Conn, error) {
 					return script{bytes.NewReader(data)}, nil
 				},
-				Credentials: func(context.Context) (handshake.Credentials, error) {
+				Credentials: func(context.Context, string) (handshake.Credentials, error) {
 					return handshake.Credentials{Username: user, Password: observe.NewSecret("p")}, nil
 				},
 			},

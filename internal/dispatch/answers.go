@@ -3,6 +3,7 @@ package dispatch
 import (
 	"log/slog"
 
+	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/conn"
@@ -18,10 +19,12 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Pa
 	j := c.Judge(pkt, r.o.ErrorMaps.For(p.node.addr))
 	d, err := &j.Disposition, j.Err
 	if d.Class == call.ClassSuccess {
+		p.node.breaker.Success()
 		r.well(p.node.addr)
 		c.Succeed(pkt, false)
 		return
 	}
+	p.counts(false, err)
 	if j.Entry.FetchConfig() {
 		r.maps.wanted.sign()
 	}
@@ -128,14 +131,16 @@ func about(node string, err error) []slog.Attr {
 
 // Answered implements conn.Handler.
 func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
-	p.node.breaker.Success() // whatever it says, the node has answered
 	p.r.answered(p, cn, c, pkt)
 }
 
 // Lost implements conn.Handler.
 func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
-	p.tripped()
+	p.counts(true, cause)
 	c.Share()
+	if p.r.over(c) {
+		return
+	}
 	p.r.hold(c)
 	p.r.o.Orchestrator.ConnLost(c, epoch, cause)
 }
@@ -160,7 +165,7 @@ func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 
 // Expired implements conn.Handler.
 func (p *pipeline) Expired(c *call.Call) {
-	p.tripped()
+	p.counts(true, cberr.Timeout)
 	p.r.expire(c)
 }
 

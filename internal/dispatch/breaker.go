@@ -19,6 +19,7 @@ type BreakerOptions struct {
 	RollingWindow time.Duration // after this the counts start anew
 	SleepWindow   time.Duration // an open breaker waits this long before it lets a canary try
 	CanaryTimeout time.Duration
+	Healthy       func(error) bool // what counts as a success; nil: every answer
 }
 
 // States of a breaker. While it is half open a canary is under way; no call of a user's is one.
@@ -113,7 +114,31 @@ func (b *breaker) judge(alive bool) {
 	b.state.Store(breakerOpen)
 }
 
-// tripped counts a call without an answer.
+// counts counts an answer that is no success, or with lost a call without an answer.
+func (p *pipeline) counts(lost bool, err error) {
+	b := p.node.breaker
+	switch {
+	case b == nil:
+	case b.o.Healthy != nil:
+		if e, ok := err.(*call.Error); ok { //nolint:errorlint // the call's own, which goes on changing
+			said := *e
+			err = &said
+		}
+		p.r.work.run(func() { // it is user code: never on a reader
+			if b.o.Healthy(err) {
+				b.Success()
+				return
+			}
+			p.tripped()
+		})
+	case lost:
+		p.tripped()
+	default:
+		b.Success()
+	}
+}
+
+// tripped counts a failure.
 func (p *pipeline) tripped() {
 	if p.node.breaker.failure() {
 		p.r.o.Log.Warn(p.r.ctx, observe.MsgBreakerOpened, slog.String(observe.KeyEndpoint, p.node.addr))

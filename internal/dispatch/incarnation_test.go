@@ -48,7 +48,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 						memd.FeatureXError, memd.FeatureSelectBucket,
 					},
 					Mechanisms: []string{"SCRAM-SHA1"},
-					Credentials: func(context.Context) (handshake.Credentials, error) {
+					Credentials: func(context.Context, string) (handshake.Credentials, error) {
 						password := observe.NewSecret("password")
 						return handshake.Credentials{Username: "Administrator", Password: password}, nil
 					},
@@ -66,7 +66,7 @@ func routed(t *testing.T, f func(t *testing.T, m *mock.Cluster, r *Router), opts
 
 func ready(t *testing.T, r *Router) {
 	t.Helper()
-	require.NoError(t, r.WaitReady(t.Context(), false))
+	require.NoError(t, r.WaitReady(t.Context(), false, nil))
 }
 
 // heldUp is a router whose next call is held up after it was routed, before it is handed to its connection.

@@ -24,10 +24,10 @@ const (
 )
 
 // WaitReady blocks until the bucket has a map with vbuckets and every node of it is connected, or with degraded any;
-// until the cluster's strategy gives up because of a terminal condition that says that it will not be; or until ctx
-// ends. The error names the conditions that are known, and the last failure; at ctx's end also ctx's cause.
-func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
-	w := wait{r: r, began: time.Now()}
+// until the strategy, nil for the cluster's, gives up because of a terminal condition that says that it will not be; or
+// until ctx ends. The error names the conditions that are known, and the last failure; at ctx's end also ctx's cause.
+func (r *Router) WaitReady(ctx context.Context, degraded bool, strategy retry.Strategy) error {
+	w := wait{r: r, strategy: strategy, began: time.Now()}
 	look := time.NewTimer(time.Hour)
 	defer look.Stop()
 	for {
@@ -57,15 +57,16 @@ func (r *Router) WaitReady(ctx context.Context, degraded bool) error {
 	}
 }
 
-// wait is one WaitReady as the cluster's strategy sees it: an operation that no server sees.
+// wait is one WaitReady as its strategy sees it: an operation that no server sees.
 type wait struct {
-	r       *Router
-	began   time.Time
-	retries int
-	reasons retry.Reasons
-	delay   time.Duration // that the strategy has named last
-	next    time.Time     // until then it is not asked again
-	final   bool          // the wait ends then
+	r        *Router
+	strategy retry.Strategy // nil: the cluster's
+	began    time.Time
+	retries  int
+	reasons  retry.Reasons
+	delay    time.Duration // that the strategy has named last
+	next     time.Time     // until then it is not asked again
+	final    bool          // the wait ends then
 }
 
 // goesOn asks the strategy about the terminal condition that is known, if one is. The error ends the wait; left is when
@@ -101,7 +102,7 @@ func (w *wait) goesOn(ctx context.Context, degraded bool) (left time.Duration, e
 	return w.delay, nil
 }
 
-// ask is what the cluster's strategy says. The error is its panic, unless ctx or the router has ended.
+// ask is what the strategy says. The error is its panic, unless ctx or the router has ended.
 func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Action, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,7 +115,7 @@ func (w *wait) ask(ctx context.Context, why retry.Reason, known error) (retry.Ac
 	return w.r.o.Orchestrator.Ask(ctx, retry.Request{
 		Service: retry.KV, Operation: "wait-ready", Bucket: w.r.o.Bucket, Idempotent: true, Transparent: w.retries,
 		BackoffStep: w.retries, Reasons: w.reasons, Started: w.began, Deadline: deadline, LastDelay: w.delay,
-		Waited: waited, WaitedUnseen: waited, Err: known,
+		Waited: waited, WaitedUnseen: waited, Err: known, Strategy: w.strategy,
 	}, why)
 }
 

@@ -343,6 +343,9 @@ func (r *Router) noWay(c *call.Call, since uint64, why retry.Reason, cause error
 // judge asks the orchestrator what becomes of a call whose attempt is claimed. No connection watches the call any more:
 // judge sees to it that its deadline and its context are watched.
 func (r *Router) judge(c *call.Call, why retry.Reason, cause error, h retry.Hint) {
+	if r.over(c) {
+		return
+	}
 	if why.AlwaysRetry() {
 		c.Lend() // the orchestrator asks no strategy: it parks the call at once, and keeps its deadline then
 		c.Watch()
@@ -350,6 +353,15 @@ func (r *Router) judge(c *call.Call, why retry.Reason, cause error, h retry.Hint
 		r.hold(c)
 	}
 	r.o.Orchestrator.MaybeRetry(c, why, cause, h)
+}
+
+// over ends a call that has not ended although the router is closed, and reports whether it is.
+func (r *Router) over(c *call.Call) bool {
+	if r.ctx.Err() == nil {
+		return false
+	}
+	r.o.Orchestrator.Cancel(c, retry.ErrClosed)
+	return true
 }
 
 // hold has the router's heap keep the deadline of a call that no connection has, and has the call watch its context.
@@ -388,6 +400,10 @@ func (r *Router) Close(ctx context.Context, cause error) error {
 		r.o.Orchestrator.Cancel(c, cause)
 	}
 	r.due.stop()
+	r.o.Orchestrator.CancelAll(func(op retry.Op) bool {
+		c, ok := op.(*call.Call)
+		return ok && c.OwnedBy(r)
+	}, cause)
 	// They end by themselves: their sockets are closed and their context is done. Only what the user gave can hold them
 	// up: a dialer or resolver that ignores its context, and a connection whose methods do not come back.
 	return errors.Join(r.tasks.Wait(ctx), r.work.wait(ctx))

@@ -33,7 +33,7 @@ func unconnected(b testing.TB) *Router {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				},
-				Credentials: func(context.Context) (handshake.Credentials, error) {
+				Credentials: func(context.Context, string) (handshake.Credentials, error) {
 					return handshake.Credentials{}, nil
 				},
 			}}

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext; cloned for each dial
-	Credentials func(ctx context.Context) (Credentials, error)
+	Credentials func(ctx context.Context, addr string) (Credentials, error)
 	Mechanisms  []string // in order of preference; nil means SCRAM-SHA512, SHA256, SHA1, and PLAIN where it may be used
 	AllowPlain  bool     // PLAIN on a plaintext socket
 	SCRAM       *Keyring // shared by a cluster's connections; nil derives keys anew each time
@@ -116,7 +116,7 @@ func (o *Options) passed(s Step) {
 
 // connect gives the dialogue its credentials and its socket, with TLS if the options say so.
 func (d *dialogue) connect() (err error) {
-	if d.creds, err = d.o.Credentials(d.ctx); err != nil {
+	if d.creds, err = d.o.Credentials(d.ctx, d.addr); err != nil {
 		return err
 	}
 	d.step = StepDial

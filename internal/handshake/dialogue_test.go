@@ -41,7 +41,7 @@ func converse(t *testing.T, user string, packets ...memd.Packet) (*handshake.Res
 	made, err := handshake.Connect(t.Context(), "peer:1", &handshake.Options{
 		Bucket: "b", WantConfig: true, AllowPlain: true, Mechanisms: []string{"PLAIN"},
 		Dial: func(context.Context, string, string) (net.Conn, error) { return script{bytes.NewReader(in)}, nil },
-		Credentials: func(context.Context) (handshake.Credentials, error) {
+		Credentials: func(context.Context, string) (handshake.Credentials, error) {
 			return handshake.Credentials{
 				Username: user, Password: observe.NewSecret("p"), Login: handshake.Login{Generation: 7},
 			}, nil

@@ -116,8 +116,8 @@ func signIn(t *testing.T, addr string, tap *tapped, change ...func(*handshake.Op
 }
 
 // as are the credentials of a user.
-func as(user, password string) func(context.Context) (handshake.Credentials, error) {
-	return func(context.Context) (handshake.Credentials, error) {
+func as(user, password string) func(context.Context, string) (handshake.Credentials, error) {
+	return func(context.Context, string) (handshake.Credentials, error) {
 		return handshake.Credentials{Username: user, Password: observe.NewSecret(password)}, nil
 	}
 }

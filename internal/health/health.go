@@ -184,13 +184,14 @@ func (t *Track) set(up bool) {
 }
 
 // NewCredentials forgets the refusals of all credentials older than those of that generation, those that are still
-// under way included.
+// under way included, and of certificates: there may be others, or other roots.
 func (h *Record) NewCredentials(generation uint64) {
 	h.mu.Lock()
 	h.generation = generation
 	h.mu.Unlock()
 	all := func(string, string) bool { return true }
 	h.clear(cberr.AuthenticationFailure, all, all)
+	h.clear(cberr.TLSFailure, all, all)
 }
 
 // Condition is what keeps a bucket's calls from their node, or requests to services if bucket is AnyService; nil when

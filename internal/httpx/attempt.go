@@ -249,7 +249,7 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 	if n := k.seenBefore(); n > 0 {
 		h.Header.Set("Retry-Attempt", strconv.Itoa(n))
 	}
-	return h, k.c.authorize(ctx, h, k.endpoint)
+	return h, k.c.authorize(ctx, h, k.r.Service, k.endpoint)
 }
 
 // seenBefore is how many requests of this operation servers have seen before this attempt. Attempts that no server has

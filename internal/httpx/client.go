@@ -50,7 +50,7 @@ type Credentials struct {
 type Options struct {
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS         *tls.Config // nil means plaintext
-	Credentials func(ctx context.Context) (Credentials, error)
+	Credentials func(ctx context.Context, service httpsvc.Service, addr string) (Credentials, error)
 	// Shows says why the node at addr must not be sent a password, which others would see; nodes of which it says
 	// nothing are preferred. It must not block. Nil allows all of them.
 	Shows func(addr string) error
@@ -100,6 +100,7 @@ type Client struct {
 	gate gate
 
 	hosts hosts
+	tls   atomic.Pointer[tls.Config] // as Options.TLS, or as SetTLS has it
 
 	ctx   context.Context // ends with the client
 	close context.CancelCauseFunc
@@ -121,6 +122,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
+	c.tls.Store(o.TLS)
 	c.hc, c.own = c.client(o.MaxConns), c.client(0)
 	c.next.Store(uint32(o.JitterSource() * 1024))
 	return c
@@ -145,6 +147,14 @@ func setDefault[T int | time.Duration](v *T, to T) {
 	if *v <= 0 {
 		*v = to
 	}
+}
+
+// SetTLS replaces the settings of the connections that are made from now on, and closes those that are not in use. The
+// client must have had some.
+func (c *Client) SetTLS(t *tls.Config) {
+	c.tls.Store(t)
+	c.hc.CloseIdleConnections()
+	c.own.CloseIdleConnections()
 }
 
 // Close ends every request under way with retry.ErrClosed, those whose rows are being read as well, and closes all
@@ -229,7 +239,7 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	t := c.o.TLS.Clone()
+	t := c.tls.Load().Clone()
 	t.NextProtos = slices.Clone(t.NextProtos)
 	for _, p := range []string{"h2", "http/1.1"} {
 		if !slices.Contains(t.NextProtos, p) {
@@ -316,14 +326,14 @@ var errElsewhere = fmt.Errorf("%w: the node's address is not a host and a port",
 
 // authorize adds the credentials, unless the request has brought its own. They are for the node at addr: topology
 // checks the hosts of cluster maps, and here nothing is sent to another one whatever address has come from elsewhere.
-func (c *Client) authorize(ctx context.Context, h *http.Request, addr string) error {
+func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc.Service, addr string) error {
 	if h.URL.Host != addr || h.URL.User != nil {
 		return errElsewhere
 	}
 	if h.Header.Get("Authorization") != "" {
 		return nil
 	}
-	cr, err := c.o.Credentials(ctx)
+	cr, err := c.o.Credentials(ctx, service, addr)
 	if err != nil {
 		return &credentialsError{err}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+
+	"github.com/couchcore/couchcore/internal/httpsvc"
 )
 
 // Get asks one node for something that is the client's own business, such as a cluster map: no map is needed for it, it
@@ -19,7 +21,7 @@ func (c *Client) Get(ctx context.Context, addr, path string) (status int, body i
 		return 0, nil, err
 	}
 	h.Header.Set("User-Agent", c.o.Agent)
-	if err := c.authorize(ctx, h, addr); err != nil {
+	if err := c.authorize(ctx, h, httpsvc.Management, addr); err != nil {
 		return 0, nil, err
 	}
 	resp, err := c.own.Do(h) //nolint:bodyclose // the caller closes it

@@ -15,11 +15,11 @@ import (
 
 // access is who the client is, and whom it trusts.
 type access struct {
-	seed  string
-	tls   bool
-	roots func() *x509.CertPool
+	seed string
+	tls  bool
 
 	lock       sync.Mutex
+	roots      func() *x509.CertPool
 	provider   AuthProvider
 	mechanisms []AuthMechanism
 }
@@ -67,24 +67,42 @@ func (a *access) names() (names []string) {
 	return names
 }
 
+// loginServices are the services that credentials are asked for, by couchcore's names.
+var loginServices = func() map[string]ServiceType {
+	m := map[string]ServiceType{"kv": MemdService}
+	for ours, theirs := range httpServices {
+		m[theirs.String()] = ours
+	}
+	return m
+}()
+
 // credentials asks the program's provider, for each connection and each request.
-func (a *access) credentials(context.Context) (core.Credentials, error) {
-	auth := a.auth()
+func (a *access) credentials(ctx context.Context) (core.Credentials, error) {
+	auth, to := a.auth(), core.LoginTargetOf(ctx)
 	if cert, err := auth.Certificate(AuthCertRequest{Service: MemdService, Endpoint: a.seed}); err != nil {
 		return core.Credentials{}, err
 	} else if cert != nil {
 		return core.Credentials{}, nil
 	}
-	creds, err := getKvAuthCreds(auth, a.seed)
+	req := AuthCredsRequest{Service: loginServices[to.Service], Endpoint: to.Endpoint}
+	if req.Service != MemdService {
+		req.Endpoint = scheme(a.tls) + to.Endpoint
+	}
+	if j, ok := auth.(AuthProviderJWT); ok && j.ContainsJWT() {
+		token, err := j.JWT(req)
+		if err == nil && token == "" {
+			err = errInvalidCredentials
+		}
+		return core.Credentials{Token: core.NewSecret(token)}, err
+	}
+	list, err := auth.Credentials(req)
+	if err == nil && len(list) != 1 {
+		err = errInvalidCredentials
+	}
 	if err != nil {
 		return core.Credentials{}, err
 	}
-	if creds.IsJWT() {
-		return core.Credentials{Token: core.NewSecret(creds.JWT)}, nil
-	}
-	return core.Credentials{
-		Username: creds.UserPass.Username, Password: core.NewSecret(creds.UserPass.Password),
-	}, nil
+	return core.Credentials{Username: list[0].Username, Password: core.NewSecret(list[0].Password)}, nil
 }
 
 // tlsConfig has the program's roots as they are now, and asks for the client's certificate at each handshake. A
@@ -100,8 +118,11 @@ func (a *access) tlsConfig() *tls.Config {
 			return cert, err
 		},
 	}
-	if a.roots != nil {
-		c.RootCAs = a.roots()
+	a.lock.Lock()
+	roots := a.roots
+	a.lock.Unlock()
+	if roots != nil {
+		c.RootCAs = roots()
 		c.InsecureSkipVerify = c.RootCAs == nil
 		return c
 	}
@@ -121,7 +142,7 @@ type ReconfigureSecurityOptions struct {
 	NoReconnect       bool // connections that are open stay as they are
 }
 
-// reconfigure replaces the credentials. Connections log in again, one after the other, unless that is not wanted.
+// reconfigure replaces credentials and roots. Connections are replaced, one after the other, unless that is not wanted.
 func (c *client) reconfigure(opts ReconfigureSecurityOptions) error {
 	if opts.UseTLS && opts.TLSRootCAProvider == nil {
 		return wrapError(errInvalidArgument, "must provide TLSRootCAProvider when UseTLS is true")
@@ -129,19 +150,26 @@ func (c *client) reconfigure(opts ReconfigureSecurityOptions) error {
 	if opts.UseTLS != c.tls {
 		return wrapError(errUnsupportedOperation, "TLS cannot be turned on or off while the client is open")
 	}
-	if opts.Auth == nil {
-		return nil
-	}
 	c.access.lock.Lock()
-	c.access.provider = opts.Auth
+	if opts.Auth != nil {
+		c.access.provider = opts.Auth
+	}
+	if opts.UseTLS {
+		c.access.roots = opts.TLSRootCAProvider
+	}
 	c.access.lock.Unlock()
+	if opts.UseTLS {
+		if err := c.cluster.SetTLS(c.access.tlsConfig()); err != nil {
+			return wrapError(errInvalidArgument, err.Error())
+		}
+	}
 	if !opts.NoReconnect {
 		c.cluster.RenewLogins()
 	}
 	return nil
 }
 
-// ReconfigureSecurity replaces the agent's credentials.
+// ReconfigureSecurity replaces the agent's credentials and roots.
 func (agent *Agent) ReconfigureSecurity(opts ReconfigureSecurityOptions) error {
 	return agent.client.reconfigure(opts)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/core"
@@ -18,7 +17,6 @@ type Agent struct {
 	bucketName string
 	client     *client
 	owned      bool // Close ends the client too
-	closed     atomic.Bool
 
 	kvMux       *kvMux
 	crud        *crudComponent
@@ -31,6 +29,7 @@ type Agent struct {
 	search      *searchQueryComponent
 	views       *viewQueryComponent
 	http        *httpComponent
+	tracer      *tracerComponent
 	telemetry   *telemetryComponent
 }
 
@@ -74,32 +73,32 @@ func newAgent(config *AgentConfig, c *client) *Agent {
 	a := &Agent{clientID: formatCbUID(randomCbUID()), bucketName: config.BucketName, client: c}
 	bucket := c.cluster.Bucket(config.BucketName)
 	a.kvMux = &kvMux{bucket: bucket}
-	tracer := newTracer(config, a.kvMux)
+	a.tracer = newTracer(config, a.kvMux)
 	a.telemetry = newTelemetry(config, config.BucketName, a.kvMux)
 	a.crud = &crudComponent{
-		client: c, bucket: bucket, mux: a.kvMux, tracer: tracer, telemetry: a.telemetry,
+		client: c, bucket: bucket, mux: a.kvMux, tracer: a.tracer, telemetry: a.telemetry,
 		traced: config.TracerConfig.Tracer != nil,
 	}
 	a.observe, a.stats = &observeComponent{a.crud}, &statsComponent{a.crud}
 	a.collections = &collectionsComponent{a.crud}
-	a.diagnostics = &diagnosticsComponent{client: c, bucket: bucket, name: config.BucketName}
-	s := services{client: c, tracer: tracer}
+	a.diagnostics = &diagnosticsComponent{client: c, mux: a.kvMux, name: config.BucketName}
+	s := services{client: c, tracer: a.tracer}
 	a.n1ql, a.analytics = &n1qlQueryComponent{s}, &analyticsQueryComponent{s}
 	a.search, a.views = &searchQueryComponent{s}, &viewQueryComponent{services: s, bucket: bucket}
 	a.http = &httpComponent{s, config.BucketName}
 	return a
 }
 
-// Close ends what the agent has of its own. Operations that have not ended fail with ErrShutdown.
+// Close ends what the agent has of its own: its client, or in a group its bucket. Operations that have not ended fail
+// with ErrShutdown.
 func (agent *Agent) Close() error {
-	if agent.closed.Swap(true) {
+	switch {
+	case agent.kvMux.closed.Swap(true):
 		return errShutdown
-	}
-	agent.kvMux.closed.Store(true)
-	if agent.owned {
+	case agent.owned:
 		return agent.client.close()
 	}
-	return nil
+	return agent.kvMux.bucket.Close()
 }
 
 func (c *client) close() error {
@@ -197,8 +196,10 @@ func (c *client) endpoints(service core.Service) []string {
 	return eps
 }
 
-func (c *client) scheme() string {
-	if c.tls {
+func (c *client) scheme() string { return scheme(c.tls) }
+
+func scheme(tls bool) string {
+	if tls {
 		return "https://"
 	}
 	return "http://"

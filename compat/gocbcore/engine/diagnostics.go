@@ -14,7 +14,7 @@ import (
 // diagnosticsComponent says how a bucket, or a cluster, is reached.
 type diagnosticsComponent struct {
 	client *client
-	bucket *core.Bucket
+	mux    *kvMux
 	name   string
 }
 
@@ -33,7 +33,7 @@ var connStates = map[string]EndpointState{
 // Diagnostics says how the bucket's connections are.
 func (d *diagnosticsComponent) Diagnostics(DiagnosticsOptions) (*DiagnosticInfo, error) {
 	info, up := &DiagnosticInfo{State: ClusterStateOffline}, 0
-	if m, ok := d.bucket.Map(); ok {
+	if m, ok := d.mux.bucket.Map(); ok {
 		info.ConfigRev = m.Rev
 	}
 	for _, c := range d.client.cluster.Diagnostics().Services["kv"] {
@@ -110,19 +110,24 @@ func (d *diagnosticsComponent) Ping(o PingOptions, cb PingCallback) (PendingOp, 
 func (d *diagnosticsComponent) pingOne(ctx context.Context, s ServiceType, o *PingOptions) (list []EndpointPingResult,
 	rev int64,
 ) {
-	options := core.PingOptions{Services: []string{serviceKeys[s]}}
+	options := core.PingOptions{Services: []string{serviceKeys[s]}, Bucket: d.name}
 	if at := o.deadline(s); !at.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 		options.Timeout = left(at)
 	}
-	report, err := d.client.cluster.Ping(ctx, options)
+	var report core.PingReport
+	err := error(errShutdown)
+	if !d.mux.closed.Load() {
+		report, err = d.client.cluster.Ping(ctx, options)
+	}
 	if err != nil {
-		return []EndpointPingResult{{
-			Error: waitError(err, "Ping", time.Now()), Scope: d.name, ID: formatCbUID(randomCbUID()),
-			State: PingStateTimeout,
-		}}, 0
+		state := PingStateTimeout
+		if err = waitError(err, "Ping", time.Now()); !errors.Is(err, ErrTimeout) {
+			state = PingStateError
+		}
+		return []EndpointPingResult{{Error: err, Scope: d.name, ID: formatCbUID(randomCbUID()), State: state}}, 0
 	}
 	for _, p := range report.Services[serviceKeys[s]] {
 		if s == MemdService && p.Namespace != d.name {
@@ -155,7 +160,7 @@ func (d *diagnosticsComponent) pinged(s ServiceType, p core.PingDetails) Endpoin
 	case "timeout":
 		r.State, r.Error = PingStateTimeout, errUnambiguousTimeout
 	default:
-		r.State, r.Error = PingStateError, errors.New(p.Error)
+		r.State, r.Error = PingStateError, kindError(p.Err)
 	}
 	return r
 }
@@ -188,9 +193,16 @@ func (d *diagnosticsComponent) WaitUntilReady(deadline time.Time, o WaitUntilRea
 	return blocking(contextDeadline(deadline), func(ctx context.Context) {
 		wait := &request{id: "waituntilready", idempotent: true}
 		for {
-			err := d.ready(ctx, want)
+			err := error(errShutdown)
+			if !d.mux.closed.Load() {
+				err = d.ready(ctx, want)
+			}
 			if err == nil {
 				cb(&WaitUntilReadyResult{}, nil)
+				return
+			}
+			if errors.Is(kindError(err), errShutdown) {
+				cb(nil, errShutdown)
 				return
 			}
 			if ctx.Err() != nil {
@@ -207,7 +219,7 @@ func (d *diagnosticsComponent) WaitUntilReady(deadline time.Time, o WaitUntilRea
 
 func (d *diagnosticsComponent) ready(ctx context.Context, want core.Ready) error {
 	if d.name != "" && want.State == core.Online && len(want.Services) == 0 {
-		return d.bucket.WaitReady(ctx)
+		return d.mux.bucket.WaitReady(ctx)
 	}
 	return d.client.cluster.WaitReady(ctx, want)
 }

@@ -150,7 +150,7 @@ func (k *kvCall) valueError(e *kv.Error, inner error) *KeyValueError {
 		InnerError: inner, StatusCode: memd.StatusCode(e.Status), DocumentKey: string(k.key),
 		BucketName: e.Bucket, ScopeName: e.Scope, CollectionName: e.Collection, CollectionID: e.CollectionID,
 		ErrorName: e.Name, ErrorDescription: e.Description, Opaque: e.Opaque, Context: e.Context, Ref: e.Ref,
-		RetryReasons: reasonsOf(e.Retry.Reasons), RetryAttempts: uint32(e.Retry.Retries()),
+		RetryReasons: reasonsOf(e.Retry.InOrder()), RetryAttempts: uint32(e.Retry.Retries()),
 		LastDispatchedTo: e.Endpoint, LastDispatchedFrom: e.LocalAddr, LastConnectionID: e.Connection,
 	}
 	made.Internal.ResourceUnits = units(e.Units())
@@ -160,7 +160,7 @@ func (k *kvCall) valueError(e *kv.Error, inner error) *KeyValueError {
 func (k *kvCall) timeoutError(e *kv.Error) error {
 	t := &TimeoutError{
 		InnerError: errUnambiguousTimeout, OperationID: k.name, Opaque: fmt.Sprintf("0x%x", e.Opaque),
-		TimeObserved: e.Elapsed, RetryReasons: reasonsOf(e.Retry.Reasons), RetryAttempts: uint32(e.Retry.Retries()),
+		TimeObserved: e.Elapsed, RetryReasons: reasonsOf(e.Retry.InOrder()), RetryAttempts: uint32(e.Retry.Retries()),
 		LastDispatchedTo: e.Endpoint, LastDispatchedFrom: e.LocalAddr, LastConnectionID: e.Connection,
 	}
 	if e.InDoubt {
@@ -175,4 +175,16 @@ func units(reads, writes uint32) *ResourceUnitResult {
 		return nil
 	}
 	return &ResourceUnitResult{ReadUnits: uint16(min(reads, 0xffff)), WriteUnits: uint16(min(writes, 0xffff))}
+}
+
+// brokenError is what has become of a call, for a program's circuit breaker.
+func brokenError(err error) error {
+	if errors.Is(err, cberr.Timeout) {
+		return errUnambiguousTimeout
+	}
+	var e *kv.Error
+	if errors.As(err, &e) && e.Answered {
+		return getKvStatusCodeError(memd.StatusCode(e.Status))
+	}
+	return ErrSocketClosed
 }

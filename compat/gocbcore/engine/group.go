@@ -81,8 +81,8 @@ func (ag *AgentGroup) Close() error {
 	if was {
 		return errShutdown
 	}
-	for _, a := range ag.all() {
-		_ = a.Close()
+	for _, a := range append(ag.all(), ag.clusterAgent) {
+		a.kvMux.closed.Store(true)
 	}
 	return ag.client.close()
 }

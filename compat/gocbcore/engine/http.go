@@ -110,7 +110,7 @@ func (n *httpComponent) failed(ctx context.Context, cancel context.CancelFunc, c
 	}
 	inner := c.inner(failure{cberr.KindOf(err), addressOf(endpoint), info, err}, err.Error())
 	cb(nil, &HTTPError{
-		InnerError: inner, UniqueID: req.UniqueID, Endpoint: endpoint, RetryReasons: reasonsOf(info.Reasons),
+		InnerError: inner, UniqueID: req.UniqueID, Endpoint: endpoint, RetryReasons: reasonsOf(info.InOrder()),
 		RetryAttempts: uint32(info.Retries()),
 	})
 }

@@ -109,7 +109,7 @@ func (c *serviceCall) queryError(ctx context.Context, err error, r *query.Reques
 	}
 	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "query error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
-	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.Reasons), uint32(e.Retry.Retries())
+	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	var list []json.RawMessage
 	for _, said := range e.Errors {
 		d := N1QLErrorDesc{Code: uint32(said.Code), Message: said.Message, Retry: said.Retry}
@@ -196,7 +196,7 @@ func (c *serviceCall) analyticsError(ctx context.Context, err error, r *analytic
 	}
 	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "analytics error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
-	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.Reasons), uint32(e.Retry.Retries())
+	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	for _, said := range e.Errors {
 		out.Errors = append(out.Errors, AnalyticsErrorDesc{Code: uint32(said.Code), Message: said.Message})
 	}

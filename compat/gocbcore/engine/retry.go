@@ -5,6 +5,7 @@ package gocbcore
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"github.com/couchcore/couchcore/retry"
@@ -54,11 +55,11 @@ func reasonOf(why retry.Reason) RetryReason {
 	}
 }
 
-func reasonsOf(set retry.Reasons) (list []RetryReason) {
-	for why := range set.All() {
-		list = append(list, reasonOf(why))
+func reasonsOf(list []retry.Reason) (all []RetryReason) {
+	for _, why := range list {
+		all = append(all, reasonOf(why))
 	}
-	return list
+	return all
 }
 
 // request is a call that failed, as a program's strategy sees it.
@@ -89,7 +90,8 @@ func decide(s RetryStrategy, r *request, why RetryReason) RetryAction { return s
 // RetryAfter implements retry.Strategy.
 func (s *strategy) RetryAfter(_ context.Context, r *retry.Request, why retry.Reason) retry.Action {
 	action := decide(s.own, &request{
-		attempts: uint32(max(r.Retries(), 0)), id: r.ID, idempotent: r.Idempotent, reasons: reasonsOf(r.Reasons),
+		attempts: uint32(max(r.Retries(), 0)), id: r.ID, idempotent: r.Idempotent,
+		reasons: reasonsOf(slices.Collect(r.Reasons.All())),
 	}, reasonOf(why))
 	if action == nil {
 		return retry.Stop()

@@ -81,7 +81,7 @@ func (c *serviceCall) searchError(ctx context.Context, err error, index string, 
 	}
 	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "search error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
-	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.Reasons), uint32(e.Retry.Retries())
+	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	return out, e.Endpoint, e.Retry.Retries()
 }
 
@@ -150,7 +150,7 @@ func (c *serviceCall) viewError(ctx context.Context, err error, r *views.Request
 	}
 	out.InnerError = c.inner(failure{e.Kind, e.Endpoint, e.Retry, err}, "view error")
 	out.Endpoint, out.HTTPResponseCode, out.ErrorText = c.s.client.scheme()+e.Endpoint, e.Status, e.Text
-	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.Reasons), uint32(e.Retry.Retries())
+	out.RetryReasons, out.RetryAttempts = reasonsOf(e.Retry.InOrder()), uint32(e.Retry.Retries())
 	for _, said := range e.Errors {
 		out.Errors = append(out.Errors, ViewQueryErrorDesc{SourceNode: said.From, Message: said.Reason})
 	}

@@ -72,7 +72,7 @@ func (c *serviceCall) inner(f failure, fallback string) error {
 	case f.kind.Is(cberr.Timeout):
 		t := &TimeoutError{
 			InnerError: errUnambiguousTimeout, OperationID: c.name, TimeObserved: time.Since(c.began),
-			RetryReasons: reasonsOf(f.retry.Reasons), RetryAttempts: uint32(f.retry.Retries()),
+			RetryReasons: reasonsOf(f.retry.InOrder()), RetryAttempts: uint32(f.retry.Retries()),
 			LastDispatchedTo: f.endpoint,
 		}
 		if f.kind == cberr.AmbiguousTimeout {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/memd"
 )
 
 // clusterConfig is a configuration as couchcore has it.
@@ -51,6 +52,9 @@ func clusterConfig(config *AgentConfig) (core.Config, *access, error) {
 			Volume: int(b.VolumeThreshold), Percentage: int(b.ErrorThresholdPercentage),
 			RollingWindow: b.RollingWindow, SleepWindow: b.SleepWindow, CanaryTimeout: b.CanaryTimeout,
 		}
+		if b.CompletionCallback != nil {
+			cfg.Retry.CircuitBreaker.Healthy = func(err error) bool { return b.CompletionCallback(brokenError(err)) }
+		}
 	}
 	return cfg, acc, nil
 }
@@ -77,7 +81,21 @@ func kvConfig(config *AgentConfig) core.KVConfig {
 		NoServerDurations: !config.IoConfig.UseDurations,
 		NoUnordered:       !config.IoConfig.UseOutOfOrderResponses,
 		ResourceUnits:     config.InternalConfig.EnableResourceUnitsTrackingHello,
+		WithoutFeatures:   notAskedFor(config.IoConfig),
 	}
+}
+
+// notAskedFor are the features that a program has switched off.
+func notAskedFor(config IoConfig) (list []memd.Feature) {
+	for f, off := range map[memd.Feature]bool{
+		memd.FeatureCollections: !config.UseCollections, memd.FeatureXError: config.DisableXErrorHello,
+		memd.FeatureJSON: config.DisableJSONHello, memd.FeatureSyncReplication: config.DisableSyncReplicationHello,
+	} {
+		if off {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 func mapConfig(config *AgentConfig) core.MapConfig {
