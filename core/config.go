@@ -338,8 +338,8 @@ type CircuitBreaker struct {
 	SleepWindow   time.Duration // between attempts to close it; 0 means 5 s
 	CanaryTimeout time.Duration // of the NOOP; 0 means 5 s
 	// Healthy says whether what has become of a call counts as a success: an answer that reports a failure, which is a
-	// success otherwise, and the failures from above. It is asked on a goroutine where it may block; one that panics counts
-	// nothing. Nil decides as said.
+	// success otherwise, and the failures from above. It is asked on a goroutine where it may block; one that panics
+	// counts nothing. Nil decides as said.
 	Healthy func(err error) bool
 }
 

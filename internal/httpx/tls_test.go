@@ -98,7 +98,9 @@ func TestCredentialsOfARequest(t *testing.T) {
 				nodes: []string{"127.0.0.1:80"}, tls: server,
 				options: func(o *httpx.Options) {
 					o.TLS = client
-					o.Credentials = func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) { return cr, nil }
+					o.Credentials = func(context.Context, httpsvc.Service, string) (httpx.Credentials, error) {
+						return cr, nil
+					}
 				},
 			})
 			_, _, err := w.do(get("/a"))

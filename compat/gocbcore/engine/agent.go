@@ -82,7 +82,7 @@ func newAgent(config *AgentConfig, c *client) *Agent {
 	a.observe, a.stats = &observeComponent{a.crud}, &statsComponent{a.crud}
 	a.collections = &collectionsComponent{a.crud}
 	a.diagnostics = &diagnosticsComponent{client: c, mux: a.kvMux, name: config.BucketName}
-	s := services{client: c, tracer: a.tracer}
+	s := services{client: c, mux: a.kvMux, tracer: a.tracer}
 	a.n1ql, a.analytics = &n1qlQueryComponent{s}, &analyticsQueryComponent{s}
 	a.search, a.views = &searchQueryComponent{s}, &viewQueryComponent{services: s, bucket: bucket}
 	a.http = &httpComponent{s, config.BucketName}

@@ -24,7 +24,7 @@ var kinds = map[*cberr.Kind]error{
 	cberr.ParsingFailure:                    errParsingFailure,
 	cberr.CASMismatch:                       errCasMismatch,
 	cberr.BucketNotFound:                    errBucketNotFound,
-	cberr.BucketAccess:                      errBucketNotFound,
+	cberr.BucketAccess:                      errAuthenticationFailure,
 	cberr.CollectionNotFound:                errCollectionNotFound,
 	cberr.UnsupportedOperation:              errUnsupportedOperation,
 	cberr.AmbiguousTimeout:                  errAmbiguousTimeout,

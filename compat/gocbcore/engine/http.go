@@ -51,7 +51,7 @@ func (n *httpComponent) DoHTTPRequest(req *HTTPRequest, cb DoHTTPRequestCallback
 		}
 		r.Header["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(req.Username+":"+req.Password))
 	}
-	c := n.begin(metricValueServiceHTTPValue, "http", req.TraceContext)
+	c := n.begin(metricValueServiceHTTPValue, "http", req.TraceContext, req.Deadline)
 	ctx, cancel := contextDeadline(req.Deadline).context()
 	go func() {
 		resp, err := n.client.cluster.Do(ctx, r)
@@ -104,7 +104,7 @@ func (n *httpComponent) failed(ctx context.Context, cancel context.CancelFunc, c
 	info, _ := retry.InfoOf(err)
 	endpoint := req.Endpoint
 	c.ended(req.UniqueID, addressOf(endpoint), info.Retries())
-	if e := canceled(ctx, err); e != nil {
+	if e := n.canceled(ctx, err); e != nil {
 		cb(nil, e)
 		return
 	}

@@ -5,6 +5,7 @@ package gocbcore
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/couchbase/gocbcore/v10/memd"
@@ -89,8 +90,12 @@ func (c *crudComponent) DeleteMeta(o DeleteMetaOptions, cb DeleteMetaCallback) (
 // observeComponent asks copies how far they have got.
 type observeComponent struct{ crud *crudComponent }
 
-// Observe asks one copy of a document for its state.
+// Observe asks one copy of a document for its state. A memcached bucket has no copies.
 func (c *observeComponent) Observe(o ObserveOptions, cb ObserveCallback) (PendingOp, error) {
+	if s := c.crud.mux.state(); s != nil && s.NumVBuckets() == 0 {
+		c.crud.tracer.StartTelemeteryHandler(metricValueServiceKeyValue, "Observe", o.TraceContext).Finish()
+		return nil, errFeatureNotAvailable
+	}
 	t := target{
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
@@ -143,10 +148,10 @@ func (c *statsComponent) Stats(o StatsOptions, cb StatsCallback) (PendingOp, err
 			cb(nil, k.failed(err))
 			return
 		}
-		k.telemetry.Finish()
+		k.succeeded(kv.Result{})
 		res := &StatsResult{Servers: map[string]SingleServerStats{}}
-		for _, one := range all {
-			name, stats := endpointOf(one.Result, one.Err), statsOf(one.Result)
+		for node, one := range all {
+			name, stats := c.crud.nodeOf(node, one.Result, one.Err), statsOf(one.Result)
 			if one.Err != nil {
 				stats.Error = k.callError(one.Err)
 			}
@@ -156,13 +161,20 @@ func (c *statsComponent) Stats(o StatsOptions, cb StatsCallback) (PendingOp, err
 	}), nil
 }
 
-// endpointOf is the node that an outcome is from.
-func endpointOf(r facts, err error) string {
+// nodeOf is the address of the node, by its index, that an outcome is from: of one that was not asked in the end, that
+// of the map.
+func (c *crudComponent) nodeOf(node int, r facts, err error) string {
 	var e *kv.Error
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return r.Endpoint()
+	case errors.As(err, &e) && e.Endpoint != "":
 		return e.Endpoint
 	}
-	return r.Endpoint()
+	if m, ok := c.bucket.Map(); ok && node < len(m.Nodes) {
+		return m.Nodes[node]
+	}
+	return strconv.Itoa(node)
 }
 
 func statsOf(r kv.StatResult) SingleServerStats {
@@ -222,14 +234,14 @@ func (c *collectionsComponent) GetAllCollectionManifests(o GetAllCollectionManif
 			cb(nil, k.failed(err))
 			return
 		}
-		k.telemetry.Finish()
+		k.succeeded(kv.Result{})
 		res := &GetAllCollectionManifestsResult{Manifests: map[string]SingleServerManifestResult{}}
-		for _, one := range all {
+		for node, one := range all {
 			m := SingleServerManifestResult{Manifest: one.Result.JSON}
 			if one.Err != nil {
 				m.Error = k.callError(one.Err)
 			}
-			res.Manifests[endpointOf(one.Result, one.Err)] = m
+			res.Manifests[c.crud.nodeOf(node, one.Result, one.Err)] = m
 		}
 		cb(res, nil)
 	}), nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/couchcore/couchcore/analytics"
 	"github.com/couchcore/couchcore/query"
@@ -26,8 +27,10 @@ func (q N1QLRowReader) Err() error { return q.failed() }
 
 // PreparedName is the name of the statement's plan, once the rows are read.
 func (q N1QLRowReader) PreparedName() (string, error) {
-	if meta, err := q.answer.Meta(); err == nil && meta.Prepared != "" {
-		return meta.Prepared, nil
+	if q.answer != nil {
+		if meta, err := q.answer.Meta(); err == nil && meta.Prepared != "" {
+			return meta.Prepared, nil
+		}
 	}
 	return "", &N1QLError{InnerError: errors.New("prepared name not found in metadata")}
 }
@@ -65,7 +68,7 @@ func (n *n1qlQueryComponent) run(name string, prepare bool, o N1QLQueryOptions, 
 	}
 	r.Bucket, r.Scope = p.scope()
 	r.Raw = p.remaining()
-	c := n.begin(metricValueServiceQueryValue, name, o.TraceContext)
+	c := n.begin(metricValueServiceQueryValue, name, o.TraceContext, o.Deadline)
 	ctx, cancel := contextDeadline(o.Deadline).context()
 	go func() {
 		answer, err := n.client.cluster.Query(ctx, r)
@@ -73,6 +76,11 @@ func (n *n1qlQueryComponent) run(name string, prepare bool, o N1QLQueryOptions, 
 			made, endpoint, retries := c.queryError(ctx, err, r)
 			c.ended(r.ClientContextID, endpoint, retries)
 			cancel()
+			var e *N1QLError
+			if errors.As(made, &e) && e.HTTPResponseCode == http.StatusOK && !errors.Is(made, ErrTimeout) {
+				cb(&N1QLRowReader{rows: endsWith(made, endpoint), endpoint: n.client.scheme() + endpoint}, nil)
+				return
+			}
 			cb(nil, made)
 			return
 		}
@@ -98,7 +106,7 @@ func (n *n1qlQueryComponent) run(name string, prepare bool, o N1QLQueryOptions, 
 func (c *serviceCall) queryError(ctx context.Context, err error, r *query.Request) (made error, endpoint string,
 	retries int,
 ) {
-	if e := canceled(ctx, err); e != nil {
+	if e := c.s.canceled(ctx, err); e != nil {
 		return e, "", 0
 	}
 	out := &N1QLError{Statement: r.Statement, ClientContextID: r.ClientContextID}
@@ -155,7 +163,7 @@ func (n *analyticsQueryComponent) AnalyticsQuery(o AnalyticsQueryOptions, cb Ana
 		delete(p, "timeout")
 	}
 	r.Raw = p.remaining()
-	c := n.begin(metricValueServiceAnalyticsValue, "AnalyticsQuery", o.TraceContext)
+	c := n.begin(metricValueServiceAnalyticsValue, "AnalyticsQuery", o.TraceContext, o.Deadline)
 	ctx, cancel := contextDeadline(o.Deadline).context()
 	go func() {
 		answer, err := n.client.cluster.Analytics(ctx, r)
@@ -163,6 +171,11 @@ func (n *analyticsQueryComponent) AnalyticsQuery(o AnalyticsQueryOptions, cb Ana
 			made, endpoint, retries := c.analyticsError(ctx, err, r)
 			c.ended(r.ClientContextID, endpoint, retries)
 			cancel()
+			var e *AnalyticsError
+			if errors.As(made, &e) && e.HTTPResponseCode == http.StatusOK && !errors.Is(made, ErrTimeout) {
+				cb(&AnalyticsRowReader{endsWith(made, endpoint)}, nil)
+				return
+			}
 			cb(nil, made)
 			return
 		}
@@ -185,7 +198,7 @@ func (n *analyticsQueryComponent) AnalyticsQuery(o AnalyticsQueryOptions, cb Ana
 func (c *serviceCall) analyticsError(ctx context.Context, err error, r *analytics.Request) (made error, endpoint string,
 	retries int,
 ) {
-	if e := canceled(ctx, err); e != nil {
+	if e := c.s.canceled(ctx, err); e != nil {
 		return e, "", 0
 	}
 	out := &AnalyticsError{Statement: r.Statement, ClientContextID: r.ClientContextID}

@@ -87,8 +87,11 @@ type strategy struct {
 // decided by its strategies, too.
 func decide(s RetryStrategy, r *request, why RetryReason) RetryAction { return s.RetryAfter(r, why) }
 
-// RetryAfter implements retry.Strategy.
+// RetryAfter implements retry.Strategy. A reason that gocbcore always retries is no question to the program's strategy.
 func (s *strategy) RetryAfter(_ context.Context, r *retry.Request, why retry.Reason) retry.Action {
+	if reasonOf(why).AlwaysRetry() {
+		return retry.After(ControlledBackoff(uint32(max(r.Retries(), 0))))
+	}
 	action := decide(s.own, &request{
 		attempts: uint32(max(r.Retries(), 0)), id: r.ID, idempotent: r.Idempotent,
 		reasons: reasonsOf(slices.Collect(r.Reasons.All())),

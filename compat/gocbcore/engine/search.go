@@ -40,7 +40,7 @@ func (n *searchQueryComponent) SearchQuery(o SearchQueryOptions, cb SearchQueryC
 	if o.BucketName != "" && o.ScopeName != "" {
 		r.Bucket, r.Scope = o.BucketName, o.ScopeName
 	}
-	c := n.begin(metricValueServiceSearchValue, "SearchQuery", o.TraceContext)
+	c := n.begin(metricValueServiceSearchValue, "SearchQuery", o.TraceContext, o.Deadline)
 	ctx, cancel := contextDeadline(o.Deadline).context()
 	go func() {
 		answer, err := n.client.cluster.Search(ctx, r)
@@ -70,7 +70,7 @@ func (n *searchQueryComponent) SearchQuery(o SearchQueryOptions, cb SearchQueryC
 func (c *serviceCall) searchError(ctx context.Context, err error, index string, said any) (made error, endpoint string,
 	retries int,
 ) {
-	if e := canceled(ctx, err); e != nil {
+	if e := c.s.canceled(ctx, err); e != nil {
 		return e, "", 0
 	}
 	out := &SearchError{IndexName: index, Query: said}
@@ -109,7 +109,7 @@ func (n *viewQueryComponent) ViewQuery(o ViewQueryOptions, cb ViewQueryCallback)
 	for name := range o.Options {
 		r.Raw[name] = o.Options.Get(name)
 	}
-	c := n.begin(metricValueServiceViewsValue, "ViewQuery", o.TraceContext)
+	c := n.begin(metricValueServiceViewsValue, "ViewQuery", o.TraceContext, o.Deadline)
 	ctx, cancel := contextDeadline(o.Deadline).context()
 	go func() {
 		answer, err := n.bucket.View(ctx, r)
@@ -139,7 +139,7 @@ func (n *viewQueryComponent) ViewQuery(o ViewQueryOptions, cb ViewQueryCallback)
 func (c *serviceCall) viewError(ctx context.Context, err error, r *views.Request) (made error, endpoint string,
 	retries int,
 ) {
-	if e := canceled(ctx, err); e != nil {
+	if e := c.s.canceled(ctx, err); e != nil {
 		return e, "", 0
 	}
 	out := &ViewError{DesignDocumentName: r.Design, ViewName: r.View}

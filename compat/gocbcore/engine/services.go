@@ -19,6 +19,7 @@ import (
 // services is what the components of the HTTP services have in common.
 type services struct {
 	client *client
+	mux    *kvMux
 	tracer *tracerComponent
 }
 
@@ -31,10 +32,11 @@ type serviceCall struct {
 	span      *spanWrapper
 }
 
-func (s services) begin(service, name string, parent RequestSpanContext) *serviceCall {
+// begin begins spans and durations. A request whose time is over is not sent: it has no span of that.
+func (s services) begin(service, name string, parent RequestSpanContext, deadline time.Time) *serviceCall {
 	c := &serviceCall{s: s, name: name, began: time.Now()}
 	c.telemetry = s.tracer.StartTelemeteryHandler(service, name, parent)
-	if root := c.telemetry.RootContext(); root != nil {
+	if root := c.telemetry.RootContext(); root != nil && (deadline.IsZero() || time.Until(deadline) > 0) {
 		c.span = labelled(s.tracer, s.tracer.tracer.StartSpan(root, spanNameDispatchToServer))
 	}
 	return c
@@ -89,9 +91,9 @@ func (c *serviceCall) inner(f failure, fallback string) error {
 }
 
 // canceled says whether the program has canceled the request, or closed the client.
-func canceled(ctx context.Context, err error) error {
+func (s services) canceled(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, retry.ErrClosed):
+	case s.mux.closed.Load(), errors.Is(err, retry.ErrClosed):
 		return errShutdown
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errRequestCanceled
@@ -157,6 +159,27 @@ type source interface {
 	Err() error
 	Close() error
 	Endpoint() string
+}
+
+// noRows is an answer that has failed before its first row. What a server has answered with success so far is given to
+// the program as rows that end with an error.
+type noRows struct {
+	err      error
+	endpoint string
+}
+
+func (n noRows) Next() bool       { return false }
+func (n noRows) Row() []byte      { return nil }
+func (n noRows) Err() error       { return n.err }
+func (n noRows) Close() error     { return nil }
+func (n noRows) Endpoint() string { return n.endpoint }
+
+// endsWith is an answer without rows that ends with err, which is the program's already.
+func endsWith(err error, endpoint string) *rows {
+	return &rows{
+		source: noRows{err, endpoint}, end: func() {}, wrap: func(error) error { return err },
+		meta: func() ([]byte, error) { return nil, err },
+	}
 }
 
 // rows are an answer's rows as gocbcore has them.

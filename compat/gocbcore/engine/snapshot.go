@@ -25,7 +25,7 @@ func (d contextDeadline) context() (context.Context, context.CancelFunc) {
 type kvMux struct {
 	bucket *core.Bucket
 	closed atomic.Bool
-	named  atomic.Pointer[ClusterLabels]
+	known  atomic.Bool // there has been a map: asking for it does not block any more
 }
 
 // kvMuxState is one cluster map.
@@ -38,8 +38,11 @@ func newState(l core.Layout) *kvMuxState { return &kvMuxState{l, l.DataNodes()} 
 
 // seen reports whether there has been a map.
 func (m *kvMux) seen() bool {
-	_, ok := m.bucket.Map()
-	return ok
+	if !m.known.Load() {
+		_, ok := m.bucket.Map()
+		m.known.Store(ok)
+	}
+	return m.known.Load()
 }
 
 // state is the newest map, or nil.
@@ -54,18 +57,15 @@ func (m *kvMux) state() *kvMuxState {
 	return newState(l)
 }
 
-// labels are the names of the cluster, as soon as a map has them.
-func (m *kvMux) labels() ClusterLabels {
-	if l := m.named.Load(); l != nil {
-		return *l
+// labels are the names of the cluster, as the newest map has them.
+func (m *kvMux) labels() (l ClusterLabels) {
+	if !m.seen() {
+		return l
 	}
-	s, ok := m.bucket.Map()
-	if !ok {
-		return ClusterLabels{}
+	if s, err := m.bucket.Layout(context.Background()); err == nil {
+		l.ClusterUUID, l.ClusterName = s.Cluster()
 	}
-	l := &ClusterLabels{ClusterUUID: s.ClusterUUID, ClusterName: s.ClusterName}
-	m.named.Store(l)
-	return *l
+	return l
 }
 
 // bucketCapabilities are the names of capabilities in cluster maps.
@@ -102,6 +102,42 @@ func (m *kvMux) capable(name string) CapabilityStatus {
 // BucketCapabilityStatus says whether the bucket has a capability.
 func (m *kvMux) BucketCapabilityStatus(c BucketCapability) CapabilityStatus {
 	return m.capable(bucketCapabilities[c])
+}
+
+// PipelineSnapshot, and NumPipelines of what it gives, are asked for by tests of gocbcore's, as the next three are.
+func (m *kvMux) PipelineSnapshot() (*kvMuxState, error) {
+	if s := m.state(); s != nil {
+		return s, nil
+	}
+	return nil, errCliInternalError
+}
+
+// NumPipelines is the number of nodes that hold data.
+func (s *kvMuxState) NumPipelines() int { return len(s.servers) }
+
+// NumPipelines is the number of nodes that hold data, 0 before the first map.
+func (m *kvMux) NumPipelines() int {
+	if s := m.state(); s != nil {
+		return s.NumPipelines()
+	}
+	return 0
+}
+
+// NumReplicas is the number of replicas, 0 before the first map.
+func (m *kvMux) NumReplicas() int {
+	if s := m.state(); s != nil {
+		return s.Layout.NumReplicas()
+	}
+	return 0
+}
+
+// KeyToVbucket is the vbucket of a key.
+func (m *kvMux) KeyToVbucket(key []byte) (uint16, error) {
+	s, err := m.ConfigSnapshot()
+	if err != nil {
+		return 0, err
+	}
+	return s.KeyToVbucket(key)
 }
 
 // HasBucketCapabilityStatus reports whether that is what is known of a capability.
