@@ -100,19 +100,26 @@ type suite struct{ binary, dir string }
 // gocbSuite compiles gocb's tests with a module in the place of gocbcore's, or with gocbcore's for "".
 func gocbSuite(t *testing.T, module string) suite {
 	t.Helper()
-	dir := t.TempDir()
-	program := "package main\n\nimport _ \"github.com/couchbase/gocb/v2\"\n\nfunc main() {}\n"
+	dir, run := gocbProgram(t, module, "package main\n\nimport _ \"github.com/couchbase/gocb/v2\"\n\nfunc main() {}\n")
+	s := suite{binary: filepath.Join(dir, "gocb.test")}
+	run("test", "-c", "-o", s.binary, "github.com/couchbase/gocb/v2")
+	s.dir = strings.TrimSpace(run("list", "-m", "-f", "{{.Dir}}", "github.com/couchbase/gocb/v2"))
+	return s
+}
+
+// gocbProgram makes a module of a program of gocb's, with a module in the place of gocbcore's unless it is "". run runs
+// the go command there.
+func gocbProgram(t *testing.T, module, program string) (dir string, run func(args ...string) string) {
+	t.Helper()
+	dir = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
-	run := goCommand(t, dir)
+	run = goCommand(t, dir)
 	run("mod", "init", "program")
 	run("mod", "edit", "-require="+gocbVersion, "-require="+gocbcore.Module+"@"+newest())
 	if module != "" {
 		run("mod", "edit", "-replace="+gocbcore.Module+"="+module, "-replace=github.com/couchcore/couchcore="+root(t))
 	}
-	s := suite{binary: filepath.Join(dir, "gocb.test")}
-	run("test", "-c", "-o", s.binary, "github.com/couchbase/gocb/v2")
-	s.dir = strings.TrimSpace(run("list", "-m", "-f", "{{.Dir}}", "github.com/couchbase/gocb/v2"))
-	return s
+	return dir, run
 }
 
 // integrate runs a part of the integration suite on a mock of its own.

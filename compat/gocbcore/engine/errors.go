@@ -166,6 +166,9 @@ func (k *kvCall) timeoutError(e *kv.Error) error {
 	if e.InDoubt {
 		t.InnerError = errAmbiguousTimeout
 	}
+	if e.Cause != nil { // what gocbcore does not say
+		t.InnerError = wrapError(t.InnerError, e.Cause.Error())
+	}
 	t.Internal.ResourceUnits = units(e.Units())
 	return t
 }
