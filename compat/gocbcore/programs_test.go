@@ -52,8 +52,8 @@ func TestGocbLosesNothing(t *testing.T) {
 	go func() {
 		all := map[string]map[string]int{}
 		for lines.Scan() {
-			key, rest, _ := strings.Cut(lines.Text(), " ")
-			how, why, _ := strings.Cut(rest, " ")
+			key, outcome, _ := strings.Cut(lines.Text(), " ")
+			how, why, _ := strings.Cut(outcome, " ")
 			if all[key] == nil {
 				all[key] = map[string]int{}
 			}
