@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -38,6 +39,11 @@ type OperationKey struct {
 	Operation string
 }
 
+// MarshalText gives the two parts with a slash between them, so that statistics can be written as JSON.
+func (k OperationKey) MarshalText() ([]byte, error) {
+	return []byte(string(k.Service) + "/" + k.Operation), nil
+}
+
 // OperationStats counts what happened to the operations of one kind once they had failed.
 type OperationStats struct {
 	Retries     uint64        // sent again, transparent ones apart
@@ -49,11 +55,25 @@ type OperationStats struct {
 	InDoubt     uint64        // operations that a server may have executed
 	Delay       time.Duration // all delays together
 	Histogram   [len(HistogramBounds)]uint64
-	Reasons     [reasonCount]Resends // Retries and Transparent, by the reason of the failure before
+	Reasons     ResendsByReason // Retries and Transparent, by the reason of the failure before
 }
 
 // Resends are retries for one reason.
 type Resends struct{ Retries, Transparent uint64 }
+
+// ResendsByReason has an element for each reason.
+type ResendsByReason [reasonCount]Resends
+
+// MarshalJSON gives an object of the reasons that have come up, by their names.
+func (all ResendsByReason) MarshalJSON() ([]byte, error) {
+	named := map[string]Resends{}
+	for why, r := range all {
+		if r != (Resends{}) {
+			named[Reason(why).String()] = r
+		}
+	}
+	return json.Marshal(named)
+}
 
 // HistogramBounds are the lower bounds of OperationStats.Histogram: the n-th retry of an operation, hedges and
 // transparent ones included, adds one to the last bucket whose bound is at most n.

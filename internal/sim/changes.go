@@ -99,9 +99,10 @@ func changes() []change {
 			if !w.rotate {
 				return errSkipped
 			}
-			password := fmt.Sprintf("password-%d", r.below(1<<30))
+			password := fmt.Sprintf("canary-%016x", r.next())
 			w.mu.Lock()
 			w.password = password
+			w.secrets.add(password)
 			w.mu.Unlock()
 			w.breaks() // each connection is replaced by one that has logged in with it
 			if err := w.m.SetPassword(mock.DefaultUser, password); err != nil {

@@ -54,6 +54,7 @@ func (w *world) collect() {
 			f.byToken[a.Token]++
 		}
 	}
+	w.checkLogins(f.frames)
 	for i := range f.frames {
 		if slices.Contains(documentOps(), f.frames[i].Opcode) {
 			f.frames[i].Key = documentKey(f.frames[i].Key)
@@ -107,6 +108,10 @@ func (w *world) check() {
 	w.checkStatements()
 	w.checkScans()
 	w.checkSent()
+	w.checkDurability()
+	w.checkUnused()
+	w.checkAnswers()
+	w.checkErrors()
 	w.checkTraffic()
 	w.checkInFlight()
 	w.checkDials()
@@ -125,8 +130,8 @@ func (w *world) checkCall(e *entry) {
 	bad := func(property, format string, args ...any) {
 		r.violateWith(property, func() []string { return w.history(e.key) }, "%s: %s", e, fmt.Sprintf(format, args...))
 	}
-	if e.ends != 1 {
-		bad("P1", "it ended %d times", e.ends)
+	if n := e.ends.Load(); n != 1 {
+		bad("P1", "it ended %d times", n)
 		return
 	}
 	limit := e.limit
@@ -140,7 +145,8 @@ func (w *world) checkCall(e *entry) {
 	if known {
 		w.checkCount(e, n, bad)
 	}
-	if e.calm && !e.succeeded() {
+	lost := e.outcome == doubtful && e.began < w.broken.to && e.ended >= w.broken.from
+	if e.calm && !e.succeeded() && !lost {
 		bad("P9", "it failed %v after the last fault was over", e.began-w.faulted)
 	}
 	if e.outcome == doubtful && known {
@@ -222,6 +228,24 @@ func (w *world) checkSent() {
 		if most, ours := allowed[rq]; ours && n > most {
 			w.report.violateWith("P10", func() []string { return w.history(rq.key) },
 				"%v of %s: %d requests, by the calls' own account %d at most", rq.op, rq.key, n, most)
+		}
+	}
+}
+
+// checkDurability judges whether each request of a call asked for what the call did (P6).
+func (w *world) checkDurability() {
+	durable := map[string]bool{}
+	for _, e := range w.ledger {
+		if e.token != "" && e.verb != appendTo {
+			durable[e.token] = e.durable
+		}
+	}
+	for _, f := range w.facts.frames {
+		if asked, known := durable[string(f.Value)]; known && asked != (f.Durability != 0) {
+			w.report.violateWith("P6", func() []string { return w.history(f.Key) },
+				"%v of %s = %s, asked to be durable: %t: a request of it has durability %d", f.Opcode, f.Key, f.Value,
+				asked, f.Durability)
+			return
 		}
 	}
 }

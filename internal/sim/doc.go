@@ -3,17 +3,23 @@
 // everything, and replays it exactly: see Instants in instants.go for what that takes.
 //
 // What happened is judged afterwards, from the calls' own ledger, the mock's apply log and the requests that the nodes
-// received; never from what the client says about itself. The properties are P1 to P5 and P9 to P12:
+// received; never from what the client says about itself. The properties are these; P15 is judged elsewhere:
 //
 //	P1   every call ends exactly once, and by its deadline
 //	P2   nothing is applied twice
 //	P3   what was acknowledged was applied
 //	P4   a failure that claims not to have been applied was not; one in doubt was, at most once
 //	P5   the history of each key is linearizable
+//	P6   what is sent again is what was sent, when the call's strategy has said; nothing is sent after its stop
+//	P7   each call is judged by its own strategy, or by the one of the calls without one
+//	P8   the map in use never goes back, and a newer one that an answer brings is used
 //	P9   once the faults have stopped, calls succeed again
 //	P10  attempts and dials are bounded, also where a server drives them
 //	P11  Close ends in time, and leaves no goroutine and no socket
 //	P12  what waits is bounded
+//	P13  no password is in the log, in an error or in the diagnostics
+//	P14  no password leaves in the clear, and no request for a document goes to a node that has not proven to know it
+//	P16  the log has no line about a broken invariant
 //
 // Statements of the query service are judged by P1 to P4 alone, from what the mock says that it has executed.
 //

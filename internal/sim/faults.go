@@ -133,7 +133,8 @@ func (w *world) heal(addr string) {
 
 // faults is the table. The names' numbers are those of the list of faults that a client has to bear.
 func faults() []fault {
-	return slices.Concat(networkFaults(), requestFaults(), wrongMapFaults(), drivingFaults())
+	return slices.Concat(networkFaults(), protocolFaults(), requestFaults(), wrongMapFaults(), drivingFaults(),
+		loginFaults())
 }
 
 func networkFaults() []fault {
@@ -202,6 +203,20 @@ func networkFaults() []fault {
 	}
 }
 
+// protocolFaults are answers that break the protocol, or that come at another time than they should.
+func protocolFaults() []fault {
+	return []fault{
+		injected("18 unknown opaque", 3, answers(mock.CorruptOpaque())),
+		injected("19 answered twice", 6, answers(mock.Twice())),
+		injected("19 answered like the request before", 6, func(*source) mock.Fault { return lateTwin() }, memd.OpGet),
+		delaying("20 answered out of order", mock.DelayReply),
+		delaying("20 executed late", mock.Delay),
+		injected("22 wrong magic", 1, answers(mock.CorruptMagic())),
+		injected("23 lengths that do not add up", 1, answers(mock.CorruptParts())),
+		injected("24 body of 4 GiB", 1, answers(mock.CorruptLength())),
+	}
+}
+
 func requestFaults() []fault {
 	handshake := []memd.Opcode{
 		memd.OpGetErrorMap, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket,
@@ -216,13 +231,6 @@ func requestFaults() []fault {
 		injected("14 reply dropped", 4, answers(mock.DropReply())),
 		injected("5 closed before it is executed", 2, answers(mock.CloseBefore())),
 		injected("5 closed after it is executed", 2, answers(mock.CloseAfter())),
-		injected("18 unknown opaque", 3, answers(mock.CorruptOpaque())),
-		injected("19 answered twice", 6, answers(mock.Twice())),
-		delaying("20 answered out of order", mock.DelayReply),
-		delaying("20 executed late", mock.Delay),
-		injected("22 wrong magic", 1, answers(mock.CorruptMagic())),
-		injected("23 lengths that do not add up", 1, answers(mock.CorruptParts())),
-		injected("24 body of 4 GiB", 1, answers(mock.CorruptLength())),
 		injected("26 unknown status", 5, answers(mock.Status(0x7fff))),
 		injected("32 temporary failure", 20, answers(mock.Status(memd.StatusTmpFail))),
 		injected("33a locked", 10, answers(mock.Status(memd.StatusLocked))),
@@ -261,6 +269,20 @@ func requestFaults() []fault {
 			return func() int { return n }
 		}},
 	}
+}
+
+// lateTwin answers a request once more, instead of the next one that has the upper half of its opaque: where that is
+// the place in which the request waits, the place was used again.
+func lateTwin() mock.Fault {
+	last := map[uint32]memd.Packet{}
+	return mock.Rewrite(func(rq, rep *memd.Packet) {
+		place, now := rq.Opaque>>16, *rep
+		now.Value, now.Extras = slices.Clone(rep.Value), slices.Clone(rep.Extras)
+		if before, again := last[place]; again && before.Opaque != rq.Opaque {
+			*rep = before
+		}
+		last[place] = now
+	})
 }
 
 // delaying is a fault of some requests, each of which takes a time of its own.

@@ -111,6 +111,9 @@ type wire struct {
 	gap  bool   // a packet has just ended
 	last uint32 // opaque of the packet that is being handed out
 
+	refused func(s *sent, packet []byte) // is told of answers with NOT_MY_VBUCKET
+	whole   []byte                       // the packet that is being handed out, as far as it has been
+
 	out     []byte // sent, but no whole packet
 	garbled bool
 	waiting map[uint32]*sent // without an answer, by opaque; under the lock of the taps
@@ -154,9 +157,17 @@ func (w *wire) Read(b []byte) (int, error) {
 	n := min(len(b), w.piece())
 	copy(b, w.buf[:n])
 	w.buf = w.buf[n:]
+	if !w.lost {
+		w.whole = append(w.whole, b[:n]...)
+	}
 	if w.left -= n; w.left == 0 && !w.lost && len(w.head) == 0 {
 		w.gap = true
-		w.incoming(w.last)
+		s := w.incoming(w.last)
+		if s != nil && len(w.whole) > header &&
+			memd.Status(binary.BigEndian.Uint16(w.whole[6:])) == memd.StatusNotMyVBucket {
+			w.refused(s, w.whole)
+		}
+		w.whole = w.whole[:0]
 	}
 	return n, nil
 }

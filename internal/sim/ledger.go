@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/cberr"
@@ -58,9 +59,12 @@ type entry struct {
 	cancelAt       time.Duration // when its context ends; 0 never
 	polite         bool          // its strategy is one of the client's
 	calm           bool          // began when the faults had long stopped
+	durable        bool          // each of its requests is to be, where its kind can
+	own            bool          // it has a strategy of its own
+	answers        []answer      // of that, if it is a user's
 
 	began, ended time.Duration
-	ends         int
+	ends         atomic.Int32
 	outcome      outcome
 	got          string // what was read
 	cas          uint64
@@ -71,7 +75,7 @@ type entry struct {
 
 // finish enters the call's end.
 func (e *entry) finish(at time.Duration, info retry.Info, err error) {
-	if e.ends++; e.ends > 1 {
+	if e.ends.Add(1) > 1 {
 		return
 	}
 	e.ended, e.err, e.retries, e.reasons = at, err, info.Retries(), info.Reasons

@@ -116,7 +116,7 @@ func draw(o Options) *plan {
 // maxParked is how many calls may wait for their retry, maxQueued for a connection, maxInFlight for an answer on one.
 func (p *plan) limits() (maxParked, maxQueued, maxInFlight int) {
 	if p.tight {
-		return 12, 16, 24
+		return 12, 16, 12
 	}
 	return 0, 0, 0
 }

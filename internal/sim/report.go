@@ -33,7 +33,7 @@ type Report struct {
 // Violation is a property that did not hold.
 type Violation struct {
 	Seed     uint64   `json:"seed"`
-	Property string   `json:"property"` // "P1" to "P12", or "setup" when the run itself has failed
+	Property string   `json:"property"` // "P1" to "P16", or "setup" when the run itself has failed
 	What     string   `json:"what"`
 	History  []string `json:"history,omitempty"` // of the document or the call, short
 	// Of the run: to see whether another run of the seed is the same, and what the seed has drawn.

@@ -2,23 +2,63 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/couchcore/couchcore/retry"
 )
 
-// strategy gives a call a strategy: the client's own, or a user's of any manners. The second result says that it is
-// one of the client's own.
-func (w *world) strategy(r *source) (retry.Strategy, bool) {
+// callKey is what a call's context has its entry under.
+type callKey struct{}
+
+// answer is what a call's own strategy has said.
+type answer struct {
+	at  time.Duration
+	why retry.Reason
+	of  retry.Action
+}
+
+// everyones is the strategy of the calls without one of their own. It is the client's.
+type everyones struct {
+	retry.FastFailOnTerminalError
+	w *world
+}
+
+// RetryAfter implements retry.Strategy.
+func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.Reason) retry.Action {
+	if e, ok := rq.Context.Value(callKey{}).(*entry); ok && e.own {
+		s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
+	}
+	return s.FastFailOnTerminalError.RetryAfter(ctx, rq, why)
+}
+
+// strategy gives a call a strategy: the client's own, or a user's of any manners.
+func (w *world) strategy(r *source, e *entry) retry.Strategy {
 	pick, seed := r.below(12), r.next()
+	e.polite, e.own = pick < 8, pick >= 5
 	switch {
 	case pick < 5:
-		return nil, true
+		return nil
 	case pick < 8:
-		return retry.BestEffort{}, true
+		return retry.BestEffort{}
 	}
+	manners := mannered(pick, seed)
+	return retry.Func(func(ctx context.Context, rq *retry.Request, why retry.Reason) retry.Action {
+		if rq.Context.Value(callKey{}) != e {
+			w.report.violate("P7", "%s: its strategy was asked about another call", e)
+		}
+		a := manners(ctx, rq, why)
+		w.mu.Lock()
+		e.answers = append(e.answers, answer{w.since(), why, a})
+		w.mu.Unlock()
+		return a
+	})
+}
+
+// mannered is a user's strategy.
+func mannered(pick int, seed uint64) retry.Func {
 	d := random(seed)
-	return retry.Func(func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
+	return func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
 		n := uint64(rq.Attempts + rq.Transparent)
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.
 		sleep(context.Background(), d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
@@ -38,5 +78,39 @@ func (w *world) strategy(r *source) (retry.Strategy, bool) {
 			sleep(ctx, d.between(time.Microsecond, 30*time.Millisecond, n, 2))
 		}
 		return retry.After(d.between(0, 80*time.Millisecond, n, 3))
-	}), false
+	}
+}
+
+// checkAnswers judges from the requests that left whether the client did what a call's own strategy has said (P6): none
+// after a stop, none before a delay is over. What waits for a way goes on sooner when there is one.
+func (w *world) checkAnswers() {
+	leaves := map[identity][]time.Duration{}
+	for _, s := range w.facts.traffic {
+		leaves[s.same] = append(leaves[s.same], s.at.Sub(w.began))
+	}
+	for _, e := range w.ledger {
+		id, alone := e.identity()
+		if !alone {
+			continue
+		}
+		for _, a := range e.answers {
+			delay, again := a.of.Delay()
+			until := a.at + delay
+			if !again {
+				until = e.limit + a.at
+			}
+			bad := func(at time.Duration) bool { return at > a.at && at < until }
+			if i := slices.IndexFunc(leaves[id], bad); i >= 0 && answeredReason(a.why) {
+				w.report.violateWith("P6", func() []string { return w.history(e.key) },
+					"%s: about %v its strategy said at %v: again %t, after %v; a request left at %v", e, a.why, a.at,
+					again, delay, leaves[id][i])
+				return
+			}
+		}
+	}
+}
+
+// answeredReason reports whether the reason is what a node has answered, so that only the delay ends the wait.
+func answeredReason(why retry.Reason) bool {
+	return why == retry.KVTemporaryFailure || why == retry.KVErrorMapRetryIndicated
 }

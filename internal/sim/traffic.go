@@ -63,14 +63,16 @@ func (w *wire) outgoing(b []byte) {
 	}
 }
 
-// incoming notes that the client has been handed an answer.
-func (w *wire) incoming(opaque uint32) {
+// incoming notes that the client has been handed an answer, and gives the request for a document that it answers.
+func (w *wire) incoming(opaque uint32) *sent {
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
-	if s := w.waiting[opaque]; s != nil {
+	s := w.waiting[opaque]
+	if s != nil {
 		s.answered = time.Now()
 		delete(w.waiting, opaque)
 	}
+	return s
 }
 
 // checkTraffic judges from the requests that left what the calls say of themselves: a mutation is not sent again while

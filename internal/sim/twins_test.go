@@ -18,28 +18,40 @@ import (
 
 // twins are clients with one defect each, and the properties that notice it.
 var twins = map[string][]string{
-	"deadlines on the wire are not kept":       {"P1"},
-	"what is lost in flight is sent again":     {"P2"},
-	"what has left whole counts as unsent":     {"P2"},
-	"nothing is in doubt":                      {"P4"},
-	"everything is in doubt":                   {"P4"},
-	"the canary is not sent":                   {"P9"},
-	"a silent connection stays":                {"P9"},
-	"who cannot connect tries again at once":   {"P10"},
-	"the wait does not grow":                   {"P10"},
-	"Close forgets the nodes":                  {"P11"},
-	"any number of calls may be in flight":     {"P12"},
-	"any number of calls may wait":             {"P12"},
-	"an unknown collection stays in the cache": {"P9", "P10"},
-	"any newer map replaces the one in use":    {"P9"},
-	"another bucket's map replaces ours":       {"P9"},
-	"a statement executed in part goes again":  {"P2"},
-	"a statement executed in part just fails":  {"P4"},
-	"what hangs up is connected to at once":    {"P10"},
-	"a stale login is renewed at once":         {"P10"},
-	"what is refused goes again at once":       {"P10"},
-	"no delay is too short":                    {"P10"},
-	"a scan without progress goes on at once":  {"P10"},
+	"deadlines on the wire are not kept":        {"P1"},
+	"what is lost in flight is sent again":      {"P2"},
+	"what has left whole counts as unsent":      {"P2"},
+	"nothing is in doubt":                       {"P4"},
+	"everything is in doubt":                    {"P4"},
+	"the canary is not sent":                    {"P9"},
+	"a silent connection stays":                 {"P9"},
+	"who cannot connect tries again at once":    {"P10"},
+	"the wait does not grow":                    {"P10"},
+	"Close forgets the nodes":                   {"P11"},
+	"any number of calls may be in flight":      {"P12"},
+	"any number of calls may wait":              {"P12"},
+	"an unknown collection stays in the cache":  {"P9", "P10"},
+	"any newer map replaces the one in use":     {"P9"},
+	"another bucket's map replaces ours":        {"P9"},
+	"a statement executed in part goes again":   {"P2"},
+	"a statement executed in part just fails":   {"P4"},
+	"what hangs up is connected to at once":     {"P10"},
+	"a stale login is renewed at once":          {"P10"},
+	"what is refused goes again at once":        {"P10"},
+	"no delay is too short":                     {"P10"},
+	"a scan without progress goes on at once":   {"P10"},
+	"an older map replaces the one in use":      {"P8"},
+	"the epoch of a map is ignored":             {"P8"},
+	"the map of a refusal is dropped":           {"P8"},
+	"who waits for a connection is forgotten":   {"P9"},
+	"a full connection never has room again":    {"P9"},
+	"an answer belongs to whoever has its slot": {"P3", "P4", "P5"},
+	"durability is lost on a retry":             {"P6"},
+	"a strategy's delay is cut short":           {"P6"},
+	"all calls have one strategy":               {"P7"},
+	"a password is in an error":                 {"P13"},
+	"the password goes in the clear":            {"P14"},
+	"a server need not prove itself":            {"P14"},
 }
 
 type edit struct{ file, old, new string }
@@ -116,6 +128,63 @@ var edits = []edit{
 	{
 		"retry/park.go", "least = Controlled(made, 0)",
 		`if broken != "no delay is too short" { least = Controlled(made, 0) }`,
+	},
+	{
+		"internal/dispatch/incarnation.go", "return old == nil || s.Newer(old) ||",
+		`return old == nil || s.Newer(old) || broken == "an older map replaces the one in use" ||`,
+	},
+	{
+		"internal/dispatch/offers.go", "if v := (version{epoch, rev}); v.newer(o.version) {",
+		`if v := (version{epoch, rev}); v.newer(o.version) || broken == "an older map replaces the one in use" || broken == "the epoch of a map is ignored" {`,
+	},
+	{
+		"internal/topology/version.go", "case s.Epoch != than.Epoch:",
+		`case s.Epoch != than.Epoch && broken != "the epoch of a map is ignored":`,
+	},
+	{
+		"internal/dispatch/answers.go", "if len(pkt.Value) == 0 {",
+		`if len(pkt.Value) == 0 || broken == "the map of a refusal is dropped" {`,
+	},
+	{
+		"internal/dispatch/pipeline.go", "p.waiting.release(calls, 0, nil)",
+		`if broken != "who waits for a connection is forgotten" { p.waiting.release(calls, 0, nil) }`,
+	},
+	{
+		"internal/conn/serve.go", "if room {",
+		`if room && broken != "a full connection never has room again" {`,
+	},
+	{
+		"internal/conn/slots.go", "if uint32(v)>>2 != gen || sent && epoch == 0 {",
+		`if broken == "an answer belongs to whoever has its slot" { gen = uint32(v)>>2 }; if uint32(v)>>2 != gen || sent && epoch == 0 {`,
+	},
+	{
+		"internal/call/append.go", "if c.Req.Durability != 0 {",
+		`if broken == "durability is lost on a retry" && c.Sent() != 0 { c.Req.Durability = 0 }; if c.Req.Durability != 0 {`,
+	},
+	{
+		"retry/strategy.go", "delay := a.delay",
+		`delay := a.delay; if broken == "a strategy's delay is cut short" { delay /= 2 }`,
+	},
+	{
+		"retry/orchestrator.go", "func (o *Orchestrator) strategyOf(s *State) Strategy {\n\tif s.Strategy != nil {",
+		"func (o *Orchestrator) strategyOf(s *State) Strategy {\n" +
+			`if s.Strategy != nil && broken != "all calls have one strategy" {`,
+	},
+	{
+		"internal/handshake/sasl.go", `err := fmt.Errorf("%w: the server offers %v", errNoMechanism, d.mechs)`,
+		`err := fmt.Errorf("%w: the server offers %v", errNoMechanism, d.mechs); if broken == "a password is in an error" { err = fmt.Errorf("%w to %s", err, d.creds.Password.Reveal()) }`,
+	},
+	{
+		"internal/handshake/sasl.go", "return m.hash == nil && d.o.TLS == nil && !d.o.AllowPlain",
+		`return m.hash == nil && d.o.TLS == nil && !d.o.AllowPlain && broken != "the password goes in the clear"`,
+	},
+	{
+		"internal/handshake/sasl.go", "return d.o.AllowPlain || d.o.TLS != nil",
+		`return broken == "the password goes in the clear" || d.o.AllowPlain || d.o.TLS != nil`,
+	},
+	{
+		"internal/handshake/sasl.go", "_, err := l.conv.Step(last)",
+		`if broken == "a server need not prove itself" { return nil }; _, err := l.conv.Step(last)`,
 	},
 	{
 		"kv/scan_vbucket.go", "return pauseFor(s.r.ctx, s.wait)",

@@ -37,8 +37,12 @@ func (w *world) enter(e *entry) *entry {
 	e.began = w.since()
 	w.mu.Lock()
 	w.ledger = append(w.ledger, e)
+	if e.verb == read || e.verb == remove {
+		w.latest[e.key] = e
+	}
 	w.calls++
 	sample := w.calls%16 == 0
+	w.watchMap()
 	w.mu.Unlock()
 	if sample {
 		w.sample()
@@ -87,6 +91,13 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 		e.verb, e.key, e.shared = []verb{upsert, insert}[r.below(2)], fmt.Sprintf("u-%d-%d", id, n), false
 		e.named = r.below(3) > 0
 	}
+	if e.verb == read || e.verb == remove {
+		if key, ok := w.unread(r.below(w.keys)); ok {
+			e.key = key
+		} else {
+			e.verb, e.token = upsert, fmt.Sprintf("v-%d-%d", id, n)
+		}
+	}
 	if r.below(12) == 0 {
 		e.cancelAt = r.between(0, 400*time.Millisecond)
 	}
@@ -96,11 +107,11 @@ func (w *world) next(id, n int, r *source, seen map[string]*entry) *entry {
 // call makes one call, in any of the forms, and waits for it.
 func (w *world) call(e *entry, r *source) {
 	in := kv.Common{Timeout: e.limit}
-	in.Retry, e.polite = w.strategy(r)
+	in.Retry = w.strategy(r, e)
 	if e.named {
 		in.Scope, in.Collection = "s", "c"
 	}
-	ctx := context.Background()
+	ctx := context.WithValue(context.Background(), callKey{}, e)
 	w.enter(e)
 	if e.cancelAt > 0 {
 		var cancel context.CancelFunc
@@ -117,6 +128,7 @@ func (w *world) call(e *entry, r *source) {
 	durable := memd.DurabilityNone
 	if w.replicas > 0 && r.below(25) == 0 {
 		durable = memd.DurabilityMajority
+		e.durable = true
 	}
 	w.send(ctx, e, in, durable, r.below(4))
 	if w.Break == EndsTwice && e.number == 7 {
@@ -225,14 +237,15 @@ func (w *world) burst(id, n int, r *source) int {
 	}
 	var wait []func()
 	var together []*entry
-	multi := r.below(2) == 0
+	multi, first := r.below(2) == 0, r.below(w.keys)
 	for i := range all {
+		key, free := w.unread(first + i)
 		e := &entry{
-			worker: id, number: n + i, verb: read, shared: true, key: fmt.Sprintf("k-%d", r.below(w.keys)),
+			worker: id, number: n + i, verb: read, shared: true, key: key,
 			polite: true, limit: 2500 * time.Millisecond,
 		}
 		in := kv.Common{Timeout: e.limit}
-		if r.below(2) == 0 {
+		if r.below(2) == 0 || !free {
 			e.verb, e.key, e.shared, e.token = insert, fmt.Sprintf("u-%d-%d", id, n+i), false, fmt.Sprintf("v-%d-%d",
 				id, n+i)
 			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)},
@@ -240,7 +253,7 @@ func (w *world) burst(id, n int, r *source) int {
 			continue
 		}
 		if multi {
-			together = append(together, e)
+			together = append(together, w.enter(e))
 			continue
 		}
 		wait = append(wait, started(w, e, kv.Get{Common: in, Key: []byte(e.key)}, func(g kv.GetResult) retry.Info {
@@ -258,16 +271,30 @@ func (w *world) burst(id, n int, r *source) int {
 	return all
 }
 
-// readAll starts one call for many reads, and gives what waits for them.
+// unread is the first key from the n-th on that no call is reading or removing: the requests of two that do look the
+// same, so that of those that leave at one instant nothing tells which is whose. ok is false without such a key.
+func (w *world) unread(n int) (key string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.keys {
+		key = fmt.Sprintf("k-%d", (n+i)%w.keys)
+		if e := w.latest[key]; e == nil || e.ends.Load() > 0 {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// readAll starts one call for many reads, which wait for their turn, and gives what waits for them.
 func (w *world) readAll(es []*entry) (wait []func()) {
 	keys := make([][]byte, len(es))
 	for i, e := range es {
 		keys[i] = []byte(e.key)
-		w.enter(e)
 	}
 	ended := make(chan struct{})
 	go func() {
-		for i, o := range kv.GetMulti(context.Background(), w.b, kv.Common{Timeout: es[0].limit}, keys) {
+		in := kv.Common{Timeout: es[0].limit, Block: es[0].calm}
+		for i, o := range kv.GetMulti(context.Background(), w.b, in, keys) {
 			es[i].got, es[i].cas = string(o.Result.Value), o.Result.CAS
 			es[i].finish(w.since(), o.Result.RetryInfo(), o.Err)
 		}
@@ -332,6 +359,10 @@ func (w *world) calmDown() {
 		calls = 80
 	}
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		sleep(context.Background(), w.faulted+w.calmGrace()-w.since())
+		w.calmBursts()
+	})
 	for id := range 6 {
 		wg.Go(func() {
 			r := newSource(w.d, text("calm"), uint64(id))
@@ -351,6 +382,36 @@ func (w *world) calmDown() {
 		})
 	}
 	wg.Wait()
+}
+
+// calmBursts makes many calls at once when all is well, more than a connection takes at a time. Then every connection
+// is lost once more: who has waited for another one is not to be forgotten.
+func (w *world) calmBursts() {
+	r := newSource(w.d, text("calm bursts"))
+	for n := range 4 {
+		sleep(context.Background(), r.between(500*time.Millisecond, time.Second))
+		if n == 3 {
+			w.breaks()
+			w.broken.from = w.since()
+			w.reset(w.m.Network().Links())
+			w.broken.to = w.since()
+		}
+		var es []*entry
+		for i := range 100 {
+			if key, ok := w.unread(i); ok {
+				es = append(es, w.enter(&entry{
+					worker: -100 - n, number: i, verb: read, shared: true, key: key,
+					polite: true, calm: true, limit: 2500 * time.Millisecond,
+				}))
+			}
+		}
+		if len(es) == 0 {
+			continue
+		}
+		for _, f := range w.readAll(es) {
+			f()
+		}
+	}
 }
 
 // finalReads reads every document that others may have changed, for the end of its history.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,8 @@ type world struct {
 	password string
 	ledger   []*entry
 	calls    int
-	parked   int // most at one time
+	latest   map[string]*entry // reads and removals that were begun last, by key
+	parked   int               // most at one time
 
 	statements []*statement
 	executed   map[string]int // how often, by a statement's token
@@ -50,7 +52,14 @@ type world struct {
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
 
+	newest  version // of the maps that were seen in use
+	unused  []unused
+	forged  map[time.Time]bool // when nodes have proven nothing
+	secrets canaries
+	closing atomic.Bool
+
 	faulted   time.Duration // when the last fault was over
+	broken    span          // when connections were broken after that
 	disturbed []time.Time   // instants that break connections
 }
 
@@ -77,13 +86,19 @@ func (w *world) start() error {
 	w.m, w.began = m, time.Now()
 	w.tap = &taps{dials: map[string][]time.Time{}}
 	w.executes()
-	w.driven = map[string][]time.Time{}
+	w.latest = map[string]*entry{}
+	w.driven, w.forged = map[string][]time.Time{}, map[time.Time]bool{}
 	m.Network().OnLink(w.link)
 	cfg, err := core.ParseConnString(m.ConnString())
 	if err != nil {
 		return err
 	}
-	w.password = mock.DefaultPassword
+	w.password = fmt.Sprintf("canary-%016x", w.d.roll(text("password")))
+	w.secrets.add(w.password)
+	if err := m.SetPassword(mock.DefaultUser, w.password); err != nil {
+		return err
+	}
+	cfg.Observe.Log, cfg.Retry.Strategy = w.logger(), everyones{w: w}
 	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial, cfg.Retry.JitterSource = mock.DefaultUser,
 		core.NewSecret(w.password), w.dial, w.d.now
 	if p.rotate {
@@ -133,7 +148,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	w.tap.mu.Lock()
 	w.tap.open++
 	w.tap.mu.Unlock()
-	return &wire{Conn: nc, d: w.d, tap: w.tap}, nil
+	return &wire{Conn: nc, d: w.d, tap: w.tap, refused: w.refusal}, nil
 }
 
 // link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node
@@ -238,6 +253,8 @@ func (w *world) end() {
 	} else {
 		w.finalReads()
 	}
+	w.lastWords()
+	w.closing.Store(true)
 	began := time.Now()
 	err := w.c.Close()
 	if took := time.Since(began); err != nil || took > closeLimit {

@@ -18,6 +18,8 @@ type wrongMap struct {
 	name   string
 	key    string // of a push
 	change func(m map[string]any)
+	// version is that of the map; nil: a newer one than the cluster's
+	version func(epoch, rev int64) (int64, int64)
 }
 
 func wrongMaps() []wrongMap {
@@ -29,29 +31,44 @@ func wrongMaps() []wrongMap {
 			} {
 				delete(m, name)
 			}
-		}},
+		}, nil},
 		{"45 pushed: the map of another bucket", "other", func(m map[string]any) {
 			// which alone tells it apart: with another UUID the client would begin anew, and get well
 			m["name"] = "other"
-			table, _ := m["vBucketServerMap"].(map[string]any)
-			nodes, _ := table["serverList"].([]any)
-			table["serverList"] = append(nodes[1:], nodes[0]) // its documents are elsewhere
-		}},
+			elsewhere(m)
+		}, nil},
 		{"46 pushed: a newer map without vbuckets", bucketName, func(m map[string]any) {
 			m["vBucketServerMap"] = map[string]any{
 				"hashAlgorithm": "CRC", "numReplicas": 0, "serverList": []string{}, "vBucketMap": [][]int{},
 			}
+		}, nil},
+		{"39 pushed: an older map", bucketName, elsewhere, func(epoch, rev int64) (int64, int64) {
+			return epoch, rev - 1
+		}},
+		{"39 pushed: a map of an older epoch", bucketName, elsewhere, func(epoch, rev int64) (int64, int64) {
+			return epoch - 1, rev + ahead
 		}},
 	}
+}
+
+// elsewhere has a map's documents on other nodes.
+func elsewhere(m map[string]any) {
+	table, _ := m["vBucketServerMap"].(map[string]any)
+	nodes, _ := table["serverList"].([]any)
+	table["serverList"] = append(nodes[1:], nodes[0])
 }
 
 // text is the wrong map's JSON.
 func (k *wrongMap) text(w *world) (config []byte, epoch, rev int64) {
 	var m map[string]any
 	epoch, rev = w.m.Revision()
-	rev += ahead
-	if json.Unmarshal(w.m.ConfigJSON(bucketName), &m) != nil { // the bucket is gone at the moment
-		return nil, 0, 0
+	if k.version != nil {
+		epoch, rev = k.version(epoch, rev)
+	} else {
+		rev += ahead
+	}
+	if rev <= 0 || epoch <= 0 || json.Unmarshal(w.m.ConfigJSON(bucketName), &m) != nil {
+		return nil, 0, 0 // there is no older one, or the bucket is gone at the moment
 	}
 	k.change(m)
 	m["rev"], m["revEpoch"] = rev, epoch

@@ -19,6 +19,7 @@ import (
 func TestLimitsOfDelaysAtTheirExactEdge(t *testing.T) {
 	for name, l := range map[string]policy.Limit{
 		"soft": {Soft: 20 * ms}, "hard": {Hard: 20 * ms},
+		"truncated": {Hard: 20 * ms, Fit: policy.Truncate}, "overflowing": {Hard: 20 * ms, Fit: policy.Overflow},
 	} {
 		virtual(t, func(t *testing.T, w *world) {
 			w.refuses(memd.OpSet, 0, memd.StatusTmpFail)

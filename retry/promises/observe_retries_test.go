@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
@@ -166,5 +167,9 @@ func TestRetriesAreExportedByReason(t *testing.T) {
 		counts := cl.RetryStats().Operations[retry.OperationKey{Service: retry.KV, Operation: "upsert"}].Reasons
 		require.Equal(t, retry.Resends{Retries: 2}, counts[retry.KVTemporaryFailure])
 		require.Equal(t, retry.Resends{Transparent: 1}, counts[retry.KVNotMyVBucket])
+		text, err := json.Marshal(cl.RetryStats())
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"kv/upsert":{`)
+		require.Contains(t, string(text), `"KV_TEMPORARY_FAILURE":{`)
 	})
 }

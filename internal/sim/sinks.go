@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// What the client says: its log, the errors of its calls, its diagnostics. No password may be in it, in no form (P13),
+// and no line of the log may be about a broken invariant (P16).
+
+// canaries are the passwords of a run in every form in which they may leave a program.
+type canaries [][]byte
+
+func (c *canaries) add(password string) {
+	for _, login := range []string{"\x00" + mock.DefaultUser + "\x00" + password, mock.DefaultUser + ":" + password} {
+		*c = append(*c, []byte(base64.StdEncoding.EncodeToString([]byte(login))))
+	}
+	*c = append(*c, []byte(password), []byte(hex.EncodeToString([]byte(password))))
+}
+
+// says looks at something that the client has said.
+func (w *world) says(where string, text []byte) {
+	w.mu.Lock()
+	secrets := w.secrets
+	w.mu.Unlock()
+	for _, s := range secrets {
+		if bytes.Contains(text, s) {
+			w.report.violate("P13", "the password is in %s", where)
+			return
+		}
+	}
+}
+
+// logLines takes the client's log.
+type logLines struct{ w *world }
+
+func (l logLines) Write(line []byte) (int, error) {
+	l.w.says("the log", line)
+	if bytes.Contains(line, []byte("level="+slog.LevelError.String())) {
+		l.w.report.violate("P16", "the log says %s", line)
+	}
+	return len(line), nil
+}
+
+func (w *world) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(logLines{w}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// lastWords looks at what the client says of itself before it is closed.
+func (w *world) lastWords() {
+	for _, about := range []any{w.c.Diagnostics(), w.c.RetryStats()} {
+		text, err := json.Marshal(about)
+		if err != nil {
+			w.report.violate("setup", "%v", err)
+		}
+		w.says("the diagnostics", text)
+		w.says("the diagnostics", fmt.Appendf(nil, "%+v", about))
+	}
+}
+
+// checkErrors looks at the errors of the calls, and at every 64th as a debugger would.
+func (w *world) checkErrors() {
+	for i, e := range w.ledger {
+		if e.err == nil {
+			continue
+		}
+		w.says("an error", []byte(e.err.Error()))
+		if i%64 == 0 {
+			w.says("an error", fmt.Appendf(nil, "%+v %#v", e.err, e.err))
+		}
+	}
+}

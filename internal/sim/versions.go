@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Versions of maps: the one in use never goes back, and one that an answer has brought is used if it is newer (P8).
+
+// version is a map's, as far as it can be compared.
+type version struct {
+	Epoch int64  `json:"revEpoch"`
+	Rev   int64  `json:"rev"`
+	UUID  string `json:"uuid"` // of the bucket: another one counts anew
+	Name  string `json:"name"`
+}
+
+func (v version) older(than version) bool {
+	return v.UUID == than.UUID && (v.Epoch < than.Epoch || v.Epoch == than.Epoch && v.Rev < than.Rev)
+}
+
+// used is the version of the map in use; false before the first.
+func (w *world) used() (version, bool) {
+	m, ok := w.b.Map()
+	return version{Epoch: m.Epoch, Rev: m.Rev, UUID: m.BucketUUID, Name: bucketName}, ok
+}
+
+// watchMap looks at the map in use. The lock is held, so that two looks are in order.
+func (w *world) watchMap() {
+	v, ok := w.used()
+	if !ok {
+		return
+	}
+	if v.older(w.newest) {
+		w.report.violate("P8", "%v after the beginning the map in use went back from %d:%d to %d:%d", w.since(),
+			w.newest.Epoch, w.newest.Rev, v.Epoch, v.Rev)
+	}
+	w.newest = v
+}
+
+// digests is how long the client may take to consider a map that an answer has brought.
+const digests = time.Millisecond
+
+// unused is a map that an answer has brought and that was not in use after digests.
+type unused struct {
+	by             *sent // the answered request
+	at             time.Duration
+	brought, inUse version
+}
+
+// refusal looks at the answer to a request that the client has been handed, and at the map that it brings.
+func (w *world) refusal(s *sent, packet []byte) {
+	var p memd.Packet
+	if _, err := p.Parse(packet, 0); err != nil || p.Status != memd.StatusNotMyVBucket {
+		return
+	}
+	var brought version
+	if json.Unmarshal(p.Value, &brought) != nil || brought.Name != bucketName || brought.Rev >= ahead {
+		return
+	}
+	time.AfterFunc(digests, func() {
+		if v, ok := w.used(); ok && v.older(brought) && !w.closing.Load() {
+			w.mu.Lock()
+			w.unused = append(w.unused, unused{s, w.since(), brought, v})
+			w.mu.Unlock()
+		}
+	})
+}
+
+// checkUnused judges them: the client need not look at answers to calls that have ended.
+func (w *world) checkUnused() {
+	for _, u := range w.unused {
+		answered := u.by.answered.Sub(w.began)
+		for _, e := range w.ledger {
+			if opcodes[e.verb] == u.by.same.op && e.key == u.by.same.key && e.began <= u.by.at.Sub(w.began) &&
+				e.ended > answered {
+				w.report.violate("P8", "%v after the beginning an answer had brought the map %d:%d, and %d:%d stayed "+
+					"in use: %s", u.at, u.brought.Epoch, u.brought.Rev, u.inUse.Epoch, u.inUse.Rev, e)
+			}
+		}
+	}
+}
