@@ -20,7 +20,10 @@ import (
 const root = "../.."
 
 // pages are the ones for users.
-var pages = []string{"README.md", "docs/retry.md", "docs/migrating-from-gocbcore.md", commandsPage, errorsPage}
+var pages = []string{
+	"README.md", "docs/retry.md", "docs/migrating-from-gocbcore.md", "docs/getting-started.md",
+	"docs/building-an-sdk.md", "docs/operations.md", "docs/faq.md", commandsPage, errorsPage,
+}
 
 // block is a fenced block of a page.
 type block struct{ language, text string }
@@ -57,6 +60,18 @@ func TestReadmeHasTheFirstExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(text), "\n"), 250, "what is more belongs into docs")
+}
+
+func TestTheReadmeLinksEveryPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	files, err := filepath.Glob(root + "/docs/*.md")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 14)
+	for _, f := range files {
+		linked := strings.Contains(string(text), "](docs/"+filepath.Base(f)+")")
+		require.True(t, linked || strings.HasPrefix(filepath.Base(f), "design-"), f)
+	}
 }
 
 func TestProgramsOfThePagesAreTested(t *testing.T) {
