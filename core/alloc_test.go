@@ -18,13 +18,13 @@ import (
 )
 
 // cannedNode is a node of one that answers from prepared packets and allocates nothing once it runs.
-func cannedNode(t *testing.T) string {
+func cannedNode(t testing.TB) string {
 	return cannedNodeThat(t, func(memd.Opcode) memd.Status { return memd.StatusSuccess })
 }
 
 // cannedNodeThat is the same, but for the requests that it refuses; one that it sends away gets the map that everybody
 // knows.
-func cannedNodeThat(t *testing.T, status func(memd.Opcode) memd.Status) string {
+func cannedNodeThat(t testing.TB, status func(memd.Opcode) memd.Status) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +67,7 @@ type Cluster struct {
 
 	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
 
-	noRetryMeters func() // ends the export of the retry statistics
+	noMeters func() // ends the export of the meters
 
 	mu      sync.Mutex
 	buckets map[string]*Bucket
@@ -110,10 +109,10 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		NoInnerSpans: cfg.Observe.NoInnerSpans, Hook: cfg.Observe.Hook, Scope: cfg.Observe.Instrumentation,
 		ScopeVersion: cfg.Observe.InstrumentationVersion,
 	})
-	c.noRetryMeters = c.instr.ExportRetries(retry.HistogramBounds[:], c.retryCounts)
 	c.health.OnSet, c.health.Log = c.explained, c.log
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
+	c.noMeters = c.instr.Export(c.readMeters)
 	if cfg.TLS.Enabled && cfg.TLS.Config.InsecureSkipVerify {
 		c.log.Warn(ctx, observe.MsgTLSUnverified)
 	}
@@ -300,7 +299,7 @@ func (c *Cluster) Close() error {
 	c.door.Shut()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
-	c.noRetryMeters()
+	c.noMeters()
 	c.orch.Close(retry.ErrClosed)
 	c.http.Close()
 	var errs []error
@@ -323,30 +322,6 @@ func (c *Cluster) Loop(name string) retry.Loop { return retry.Loop{Name: name, O
 
 // RetryStats are the counts of all retries so far.
 func (c *Cluster) RetryStats() retry.Stats { return c.orch.Stats() }
-
-// retryCounts are those counts as they are exported.
-func (c *Cluster) retryCounts() []observe.RetryCounts {
-	stats := c.orch.Stats()
-	all := make([]observe.RetryCounts, 0, len(stats.Operations))
-	for k, n := range stats.Operations {
-		counts := observe.RetryCounts{
-			Service: string(k.Service), Operation: strings.ReplaceAll(k.Operation, "-", "_"),
-			Failed: int64(n.Failed), Hedges: int64(n.Hedges),
-		}
-		for why, r := range n.Reasons {
-			if r != (retry.Resends{}) {
-				counts.Reasons = append(counts.Reasons, observe.ReasonCounts{
-					Reason: retry.Reason(why).String(), Retries: int64(r.Retries), Transparent: int64(r.Transparent),
-				})
-			}
-		}
-		for _, h := range n.Histogram {
-			counts.Histogram = append(counts.Histogram, int64(h))
-		}
-		all = append(all, counts)
-	}
-	return all
-}
 
 // NodeStatus is how one node of a bucket is reached: one of its connections. Its fields:
 //

@@ -174,6 +174,7 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 	if !ok {
 		return
 	}
+	r.applied.Add(1)
 	r.o.Instruments.SetCluster(s.ClusterName, s.ClusterUUID)
 	m.refusal.Store(nil)
 	m.wanted.forget(versionOf(s), replaced)

@@ -221,14 +221,22 @@ func (w *watch) close(failure observe.Outcome, err error) {
 		return
 	}
 	w.out.end, w.out.failure = time.Now(), failure
-	var e *call.Error
 	if err == nil {
 		w.out.server = w.c.Res.ServerTime()
-	} else if errors.As(err, &e) {
-		w.out.server = call.FactsOf(e).Duration
+	} else {
+		w.out.server = serverTimeIn(err)
 	}
 	w.ended = append(w.ended, w.out)
 	w.out = attempt{}
+}
+
+// serverTimeIn is how long the server has worked on what has failed with err.
+func serverTimeIn(err error) uint16 {
+	var e *call.Error
+	if errors.As(err, &e) {
+		return call.FactsOf(e).Duration
+	}
+	return 0
 }
 
 // tell makes the spans and durations of attempts.
@@ -299,12 +307,10 @@ func (r *Router) canonical(addr string) string {
 }
 
 // outcomeOfOther is outcomeOf for what is no error of a call's.
-func outcomeOfOther(err error) (o observe.Outcome) {
-	if err != nil {
-		o = observe.Outcome{ErrorName: observe.OtherError, Err: err}
-		if kind := cberr.KindOf(err); kind != nil {
-			o.ErrorName = observe.ErrorName(kind.Name())
-		}
+func outcomeOfOther(err error) observe.Outcome {
+	o := observe.Outcome{ErrorName: observe.OtherError, Err: err}
+	if kind := cberr.KindOf(err); kind != nil {
+		o.ErrorName = observe.ErrorName(kind.Name())
 	}
 	return o
 }
@@ -319,6 +325,13 @@ func failureOf(cause error) observe.Outcome {
 
 // outcomeOf says how a call ended in the words of spans and metrics.
 func outcomeOf(err error) observe.Outcome {
+	if err == nil { // before there is memory for it
+		return observe.Outcome{}
+	}
+	return outcomeOfFailure(err)
+}
+
+func outcomeOfFailure(err error) observe.Outcome {
 	var e *call.Error
 	if !errors.As(err, &e) {
 		return outcomeOfOther(err)

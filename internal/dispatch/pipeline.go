@@ -45,6 +45,7 @@ type pipeline struct {
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	active  time.Time  // see NoteActivity
+	served  bool       // has had a connection
 	serves  *conn.Conn // whose goroutine goes on when it has ended; another one's ends with its connection
 
 	backoff backoff
@@ -342,6 +343,10 @@ func (p *pipeline) publish(cn *conn.Conn, config []byte, errorMap *errormap.Map)
 		r.maps.barren.Store(false) // our caller tells those that wait for a change
 	}
 	p.conn.Store(cn)
+	if p.served {
+		r.reconnects.Add(1)
+	}
+	p.served = true
 	r.nodes.giveTurn(p)
 	cn.SetFeedback(p.feedback()) // which may be another one than when the connection was begun
 	return p.waiting.take(), considered, nil

@@ -102,7 +102,9 @@ type Router struct {
 	// What else comes of answers.
 	work    executor // callbacks
 	orphans atomic.Int64
-	reports observe.Orphans
+	// connections that have taken the place of a lost one, and maps that were applied
+	reconnects, applied atomic.Int64
+	reports             observe.Orphans
 }
 
 var (

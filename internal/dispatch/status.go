@@ -209,6 +209,9 @@ func (e *NotReadyError) Unwrap() []error {
 	return errs
 }
 
+// Changes counts the connections that have taken the place of lost ones, and the maps that were applied.
+func (r *Router) Changes() (reconnects, maps int64) { return r.reconnects.Load(), r.applied.Load() }
+
 // Orphans is the number of answers without a waiting call.
 func (r *Router) Orphans() int64 { return r.orphans.Load() }
 

@@ -359,3 +359,10 @@ func (c *Client) shows(addr string) error {
 	}
 	return c.o.Shows(addr)
 }
+
+// Connections is how many connections to services are open.
+func (c *Client) Connections() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}

@@ -56,6 +56,7 @@ const (
 	FieldRetryAttempt
 	FieldRetryDelay
 	FieldAtLeast
+	FieldState
 	fieldCount
 )
 
@@ -93,6 +94,7 @@ var fields = [fieldCount]fieldNames{
 	FieldRetryReason:        {"couchbase.retry.reason", "couchbase.retry.reason"},
 	FieldRetryAttempt:       {"couchbase.retry.attempt", "couchbase.retry.attempt"},
 	FieldRetryDelay:         {"couchbase.retry.delay_us", "couchbase.retry.delay_us"},
+	FieldState:              {"couchbase.connection.state", "couchbase.connection.state"},
 	FieldAtLeast:            {"couchbase.retry.at_least", "couchbase.retry.at_least"},
 }
 

@@ -46,7 +46,7 @@ type Options struct {
 	Version        string               // of this module
 	Conventions    Conventions
 	NoInnerSpans   bool   // operation spans only
-	OuterIsCallers bool   // an SDK on top makes the operation spans and the metric
+	OuterIsCallers bool   // an SDK on top makes the operation spans and durations
 	Scope          string // of the instruments; "" means ScopeName and Version
 	ScopeVersion   string // of a Scope that is given
 	Hook           Hook   // nil: none is told
@@ -89,7 +89,7 @@ func New(o Options) *Instruments {
 	i.prepared.Store(new(map[Target]*prepared))
 	i.openTracer()
 	i.openMeter()
-	if i.tracer == nil && i.duration == nil && i.legacy == nil && o.Hook == nil {
+	if i.tracer == nil && i.meter == nil && o.Hook == nil {
 		return nil
 	}
 	return i
@@ -105,7 +105,7 @@ func (i *Instruments) openTracer() {
 }
 
 func (i *Instruments) openMeter() {
-	if i.o.MeterProvider == nil || i.o.OuterIsCallers {
+	if i.o.MeterProvider == nil {
 		return
 	}
 	defer i.contain()
@@ -113,6 +113,9 @@ func (i *Instruments) openMeter() {
 		metric.WithInstrumentationVersion(i.o.ScopeVersion), metric.WithSchemaURL(SchemaURL))
 	i.meter = meter
 	i.attempts = histogram(meter, MetricAttempt, MetricDurationUnit, wholeAttempt, durationBounds())
+	if i.o.OuterIsCallers {
+		return
+	}
 	if i.o.Conventions != Legacy {
 		i.duration = histogram(meter, MetricDuration, MetricDurationUnit, wholeOperation, durationBounds())
 	}

@@ -159,6 +159,9 @@ func (h histogram) Record(_ context.Context, _ float64, o ...metric.RecordOption
 func (c collection) ObserveInt64(i metric.Int64Observable, v int64, o ...metric.ObserveOption) {
 	set := metric.NewObserveConfig(o).Attributes()
 	a := texts(set.ToSlice())
+	if a["db.operation.name"] == "" { // of the client as a whole
+		return
+	}
 	key := i.(counter).name + " " + a["couchbase.service"] + " " + a["db.operation.name"]
 	if at := a["couchbase.retry.at_least"]; at != "" {
 		key += " " + at
