@@ -52,7 +52,8 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		MaxPaths:     uint16(cfg.KV.MaxPaths), // within its limits
 		ConfigLimits: topology.Options{MaxBytes: cfg.Limits.Map, MaxDepth: cfg.Limits.MapDepth, TLS: cfg.TLS.Enabled},
 		InflateLimit: cfg.Limits.Inflated, ErrorMapLimit: cfg.Limits.ErrorMap,
-		NoOrphans: cfg.Observe.NoOrphanReport, OrphanSample: cfg.Observe.OrphanSample,
+		Orphans: c.reports.orphans, Slow: c.reports.slow, SlowCall: cfg.Observe.Thresholds.KV,
+		SlowScan: cfg.Observe.Thresholds.Scan,
 		NoConfig: cfg.Maps.Bootstrap == BootstrapHTTP, Source: b.source, Stale: b.renewer.refused,
 		Policies: c.kvPolicies(c.policy.Load()), Transparent: policy.Unreached(), Classify: c.classifier(),
 		Breaker: cfg.breaker,
@@ -221,7 +222,7 @@ func (b *Bucket) poll(ctx context.Context) {
 	defer t.Stop()
 	floor := time.NewTimer(0)
 	defer floor.Stop()
-	turn, reported, forgotten := int(b.c.cfg.Retry.JitterSource()*1024), time.Now(), time.Now()
+	turn, forgotten := int(b.c.cfg.Retry.JitterSource()*1024), time.Now()
 	for {
 		wanted := false
 		select {
@@ -262,10 +263,6 @@ func (b *Bucket) poll(ctx context.Context) {
 			}
 		}
 		b.router.NoteActivity()
-		if time.Since(reported) >= b.c.cfg.Observe.OrphanInterval {
-			b.router.ReportOrphans()
-			reported = time.Now()
-		}
 		if time.Since(forgotten) >= forgetAfter {
 			b.c.forgetNodes()
 			forgotten = time.Now()

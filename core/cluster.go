@@ -48,22 +48,23 @@ type Credentials struct {
 
 // Cluster is the client of one cluster. It is safe for concurrent use. Close ends it.
 type Cluster struct {
-	cfg    Config
-	base   time.Time
-	orch   *retry.Orchestrator
-	health health.Record
-	http   *httpx.Client
-	sql    *query.Service
-	log    observe.Log
-	filter *nodeFilter
-	logins *logins
-	instr  *observe.Instruments
-	door   *tasks.Door // the operations under way
-	keys   handshake.Keyring
-	id     string
-	conns  atomic.Uint64
-	tls    atomic.Pointer[tls.Config]    // in force; nil: no TLS
-	policy atomic.Pointer[policy.Config] // in force; nil: no policy file
+	cfg     Config
+	base    time.Time
+	orch    *retry.Orchestrator
+	health  health.Record
+	http    *httpx.Client
+	sql     *query.Service
+	log     observe.Log
+	reports reports
+	filter  *nodeFilter
+	logins  *logins
+	instr   *observe.Instruments
+	door    *tasks.Door // the operations under way
+	keys    handshake.Keyring
+	id      string
+	conns   atomic.Uint64
+	tls     atomic.Pointer[tls.Config]    // in force; nil: no TLS
+	policy  atomic.Pointer[policy.Config] // in force; nil: no policy file
 
 	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
 
@@ -110,6 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		ScopeVersion: cfg.Observe.InstrumentationVersion,
 	})
 	c.health.OnSet, c.health.Log = c.explained, c.log
+	c.reports.start(&c.cfg.Observe, c.log)
 	c.http = c.newHTTP()
 	c.sql = c.newQueries()
 	c.noMeters = c.instr.Export(c.readMeters)
@@ -167,8 +169,16 @@ func (c *Cluster) connectOptions() conn.Options {
 			Credentials: c.logins.connection, Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
 			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
 		},
-		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight,
+		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight, Slow: c.slowCall(),
 	}
+}
+
+// slowCall is the time after which connections see to it that a call is reported; 0: never.
+func (c *Cluster) slowCall() time.Duration {
+	if c.reports.slow == nil {
+		return 0
+	}
+	return min(c.cfg.Observe.Thresholds.KV, c.cfg.Observe.Thresholds.Scan)
 }
 
 // helloKey is the key of HELLO, by which servers name the client in their logs.
@@ -311,6 +321,7 @@ func (c *Cluster) Close() error {
 	if err := c.http.Wait(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("services: %w", err))
 	}
+	c.reports.stop()
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it
 	return ofKind(cberr.Timeout, errors.Join(errs...))
 }

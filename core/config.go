@@ -248,8 +248,14 @@ type ObserveConfig struct {
 	// Hook is told of every operation when it begins and when it has ended, whatever form it has and whatever service
 	// it is for. Its methods must not block. A panic is contained. Nil costs nothing.
 	Hook OperationHook
-	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is a line about those of each
-	// OrphanInterval or Maps.PollInterval, whichever is longer, which describes OrphanSample of them.
+	// NoThresholdReport leaves slow operations out of the log; otherwise there is a line about those of each
+	// ThresholdInterval that had some, at level info, which describes the ThresholdSample slowest of each service.
+	NoThresholdReport bool
+	ThresholdInterval time.Duration // 0 means 10 s
+	ThresholdSample   int           // 1 to 65536; 0 means 10
+	Thresholds        Thresholds
+	// NoOrphanReport leaves answers that came too late out of the log; otherwise there is such a line about them, at
+	// level warn. Both reports are the JSON of SDK RFC 67; Close writes the last.
 	NoOrphanReport bool
 	OrphanInterval time.Duration // 0 means 10 s
 	OrphanSample   int           // 1 to 65536; 0 means 10

@@ -223,7 +223,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 	if c.cfg.TLS.Enabled {
 		t = c.cfg.TLS.Config.Clone()
 	}
-	return httpx.New(httpx.Options{
+	o := httpx.Options{
 		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: t, Credentials: c.logins.request, Shows: c.shows(),
 		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(),
 		Instruments: c.instr, Server: c.canonical, Door: c.door,
@@ -231,7 +231,11 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		Well: c.httpWell, Timeout: c.cfg.httpTimeout, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		IdleTimeout: c.cfg.HTTP.IdleTimeout, MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle,
 		MaxIdleTotal: c.cfg.HTTP.MaxIdleTotal, RowLimit: c.cfg.Limits.Row, RowDepth: c.cfg.Limits.RowDepth,
-	})
+	}
+	if c.reports.slow != nil {
+		o.Slow, o.SlowAfter = c.reports.slow.Add, c.cfg.Observe.Thresholds.of
+	}
+	return httpx.New(o)
 }
 
 // canonical is the address of a service of a node by the node's name in the cluster map.

@@ -46,7 +46,11 @@ var limits = []limit{
 	{"HTTP.MaxConnections", func(c *Config) *int { return &c.HTTP.MaxConnections }, 0, 0, 1 << 24},
 	{"HTTP.MaxIdle", func(c *Config) *int { return &c.HTTP.MaxIdle }, 0, 0, 1 << 24},
 	{"HTTP.MaxIdleTotal", func(c *Config) *int { return &c.HTTP.MaxIdleTotal }, 0, 0, 1 << 24},
-	{"Observe.OrphanSample", func(c *Config) *int { return &c.Observe.OrphanSample }, observe.OrphanSample, 1, 1 << 16},
+	{"Observe.OrphanSample", func(c *Config) *int { return &c.Observe.OrphanSample }, observe.ReportSample, 1, 1 << 16},
+	{
+		"Observe.ThresholdSample", func(c *Config) *int { return &c.Observe.ThresholdSample }, observe.ReportSample, 1,
+		1 << 16,
+	},
 }
 
 // limitDefaults checks the limits and fills in those that are left out.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/couchcore/couchcore/internal/observe"
 )
 
 // orphanLine is a line of a log that reports orphaned responses: what has come after its call had ended.
@@ -87,6 +89,9 @@ func (a *app) readOrphans(file string) error {
 
 // orphansOf finds the report in a line of a log: JSON by itself, or an attribute of it, quoted or not.
 func orphansOf(line string) orphanLine {
+	if strings.Contains(line, observe.MsgSlow) {
+		return nil // a report of the same form
+	}
 	var whole struct {
 		Report json.RawMessage `json:"report"`
 	}

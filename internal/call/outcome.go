@@ -150,6 +150,11 @@ func (c *Call) Told(err error) error {
 	if c.observed {
 		c.Slow().watcher.Done(err)
 	}
+	if c.shared() { // any other was answered at once
+		if o, ok := c.Owner().(Reporter); ok {
+			o.Report(c)
+		}
+	}
 	return err
 }
 

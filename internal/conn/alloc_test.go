@@ -127,7 +127,7 @@ func (ignores) Lost(c *call.Call, _ uint32, cause error)      { c.Fail(cause) }
 func (ignores) Unsent(c *call.Call, _ bool, cause error)      { c.Fail(cause) }
 func (ignores) Expired(c *call.Call)                          { c.Fail(cberr.UnambiguousTimeout) }
 func (ignores) Silent(*conn.Conn)                             {}
-func (ignores) Orphan(*conn.Conn, *memd.Packet)               {}
+func (ignores) Orphan(*conn.Conn, *memd.Packet, call.Late)    {}
 func (ignores) Room(*conn.Conn)                               {}
 func (ignores) Push(*conn.Conn, *memd.Packet)                 {}
 

@@ -27,8 +27,8 @@ type Handler interface {
 	// request that is bound to its connection are no such calls, since their sender draws conclusions of its own.
 	// While a durable write is in flight, which may hold up what comes after it, nothing is said.
 	Silent(cn *Conn)
-	// Orphan counts an answer whose call has ended.
-	Orphan(cn *Conn, p *memd.Packet)
+	// Orphan counts an answer whose call has ended. What is known of the call is zero for one that nothing is known of.
+	Orphan(cn *Conn, p *memd.Packet, late call.Late)
 	// Room says that the connection takes calls again, after WantRoom has said that it does not.
 	Room(cn *Conn)
 	// Push gets a request that the server sent. p is valid during the call.
@@ -67,6 +67,7 @@ type Conn struct {
 	slots     slots
 	writer    writer
 	deadlines deadlines
+	late      map[uint32]lateCall // by opaque: orphans that reports know of
 
 	reader reader // of Serve's goroutine
 	wg     sync.WaitGroup

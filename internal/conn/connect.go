@@ -17,6 +17,7 @@ type Options struct {
 	WriteTimeout time.Duration    // of a write that the peer does not take; 0 means 10 s
 	MaxInFlight  int              // 0 means 32768
 	Base         time.Time        // the calls' deadlines count from here
+	Slow         time.Duration    // after which a call is shared, so that its owner is asked to report it; 0: never
 	Handler      Handler
 	Feedback     Feedback // is told of every success; nil: no receiver
 }
@@ -62,7 +63,7 @@ func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
 	r.nc, r.reads, r.limit, r.pushed = nc, &c.Stats.Reads, o.FrameLimit, made.Pushed
 	r.buf = make([]byte, max(minRead, len(made.Unread)))
 	r.n = copy(r.buf, made.Unread)
-	c.deadlines = deadlines{base: o.Base, timer: time.AfterFunc(time.Hour, c.sweep), at: never}
+	c.deadlines = deadlines{base: o.Base, slow: int64(o.Slow), timer: time.AfterFunc(time.Hour, c.sweep), at: never}
 	c.deadlines.timer.Stop()
 	return c
 }

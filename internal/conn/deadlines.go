@@ -17,6 +17,7 @@ const watchTick = 2500 * time.Microsecond
 type deadlines struct {
 	base    time.Time // the calls' deadlines count from here
 	timer   *time.Timer
+	slow    int64 // after which a call is shared; 0: never
 	at      int64 // when the timer fires, or one of the two constants
 	ticking bool  // the timer is armed for a tick, because the context of a call can end
 }
@@ -30,8 +31,12 @@ func (d *deadlines) now() int64 { return int64(time.Since(d.base)) }
 
 // add arms the timer for a call that was appended.
 func (d *deadlines) add(c *call.Call) {
-	if c.Deadline < d.at || !d.ticking && c.Cancelable() {
-		d.arm(c.Deadline, c.Cancelable())
+	due := c.Deadline
+	if d.slow > 0 {
+		due = min(due, c.Started+d.slow)
+	}
+	if due < d.at || !d.ticking && c.Cancelable() {
+		d.arm(due, c.Cancelable())
 	}
 }
 
@@ -46,6 +51,19 @@ func (d *deadlines) arm(deadline int64, tick bool) {
 		d.at = deadline
 		d.timer.Reset(time.Duration(max(deadline-now, 0)))
 	}
+}
+
+// dueOf is when a call is to be looked at: at its deadline, and before that once when it has become slow.
+func (d *deadlines) dueOf(c *call.Call, now int64) int64 {
+	at := c.Started + d.slow
+	switch {
+	case d.slow <= 0 || at >= c.Deadline:
+	case at > now:
+		return at
+	default:
+		c.Share()
+	}
+	return c.Deadline
 }
 
 // fired notes that the timer has fired; false after stop.
@@ -72,6 +90,7 @@ func (c *Conn) sweep() {
 		return
 	}
 	var due, watch []*call.Call
+	var late []lateCall
 	silent, durable, tick := false, false, false
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
 	gone := c.slots.each(used, func(call *call.Call) (keep bool) {
@@ -83,9 +102,12 @@ func (c *Conn) sweep() {
 					call.Sent() != memd.OpNoop
 			}
 			call.Share()
+			if len(late) < maxMarks {
+				late = append(late, call.Late())
+			}
 			return false
 		}
-		next = min(next, call.Deadline)
+		next = min(next, c.deadlines.dueOf(call, now))
 		durable = durable || call.Req.Durability != 0
 		switch {
 		case !call.Unwatched():
@@ -99,6 +121,7 @@ func (c *Conn) sweep() {
 	})
 	c.mu.Lock()
 	c.slots.orphans += gone
+	c.remember(late)
 	over, room := c.slots.orphans > maxOrphans, c.slots.room()
 	c.deadlines.arm(next, tick)
 	c.mu.Unlock()
@@ -130,4 +153,31 @@ func (c *Conn) Durable() (durable bool) {
 		return true
 	})
 	return durable
+}
+
+// lateCall is a call that has left before its answer came.
+type lateCall = call.Late
+
+// maxMarks is how many of them a connection keeps in mind for reports.
+const maxMarks = 1000
+
+// remember keeps them until their answers come. The lock is held.
+func (c *Conn) remember(late []lateCall) {
+	for _, l := range late {
+		if c.late == nil {
+			c.late = map[uint32]lateCall{}
+		}
+		if len(c.late) < maxMarks {
+			c.late[l.Opaque] = l
+		}
+	}
+}
+
+// forget gives what is known of the call that an answer has come too late for.
+func (c *Conn) forget(opaque uint32) (l lateCall) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l = c.late[opaque]
+	delete(c.late, opaque)
+	return l
 }

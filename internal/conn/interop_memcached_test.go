@@ -50,11 +50,11 @@ func (o *outcomes) Unsent(c *call.Call, _ bool, cause error) {
 	c.Fail(cause)
 }
 
-func (o *outcomes) Expired(c *call.Call)            { c.Fail(context.DeadlineExceeded) }
-func (o *outcomes) Silent(*conn.Conn)               {}
-func (o *outcomes) Orphan(*conn.Conn, *memd.Packet) { o.count(&o.orphans) }
-func (o *outcomes) Room(*conn.Conn)                 {}
-func (o *outcomes) Push(*conn.Conn, *memd.Packet)   {}
+func (o *outcomes) Expired(c *call.Call)                       { c.Fail(context.DeadlineExceeded) }
+func (o *outcomes) Silent(*conn.Conn)                          {}
+func (o *outcomes) Orphan(*conn.Conn, *memd.Packet, call.Late) { o.count(&o.orphans) }
+func (o *outcomes) Room(*conn.Conn)                            {}
+func (o *outcomes) Push(*conn.Conn, *memd.Packet)              {}
 
 func (o *outcomes) count(n *int) {
 	o.mu.Lock()

@@ -90,7 +90,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	}
 	s := c.slots.at(p.Opaque)
 	if s == nil {
-		c.orphan(p)
+		c.orphan(p, lateCall{})
 		return
 	}
 	if call.Continues(p) {
@@ -99,11 +99,13 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 	}
 	epoch, ok := s.claim(p.Opaque, slotFree, true)
 	if !ok {
+		var late lateCall
 		if s.orphanEnds(p.Opaque) {
 			c.reader.freed = append(c.reader.freed, p.Opaque)
 			c.reader.orphaned++
+			late = c.forget(p.Opaque)
 		}
-		c.orphan(p)
+		c.orphan(p, late)
 		return
 	}
 	call := s.call
@@ -123,7 +125,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 			(*f).Success()
 		}
 		if !call.Win(epoch, p, owned) {
-			c.orphan(p)
+			c.orphan(p, call.Late())
 		}
 	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
@@ -133,7 +135,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 			c.reader.parked++
 		}
 	default:
-		c.orphan(p)
+		c.orphan(p, call.Late())
 	}
 }
 
@@ -150,7 +152,7 @@ func (c *Conn) part(s *slot, p *memd.Packet) {
 	s.word.Store(uint64(epoch)<<32 | uint64(p.Opaque&genMask)<<2 | slotLive)
 }
 
-func (c *Conn) orphan(p *memd.Packet) {
+func (c *Conn) orphan(p *memd.Packet, late lateCall) {
 	c.Stats.Orphans.Add(1)
-	c.h.Orphan(c, p)
+	c.h.Orphan(c, p, late)
 }

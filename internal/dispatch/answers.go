@@ -18,6 +18,9 @@ func (r *Router) answered(p *pipeline, cn *conn.Conn, c *call.Call, pkt *memd.Pa
 	c.Lend()
 	j := c.Judge(pkt, r.o.ErrorMaps.For(p.node.addr))
 	d, err := &j.Disposition, j.Err
+	if r.o.Slow != nil && err != nil {
+		c.Spend(r.now(), serverTimeOf(err.ServerTime()))
+	}
 	if d.Class == call.ClassSuccess {
 		p.node.breaker.Success()
 		r.well(p.node.addr)
@@ -138,6 +141,9 @@ func (p *pipeline) Answered(cn *conn.Conn, c *call.Call, pkt *memd.Packet) {
 func (p *pipeline) Lost(c *call.Call, epoch uint32, cause error) {
 	p.counts(true, cause)
 	c.Share()
+	if p.r.o.Slow != nil {
+		c.Spend(p.r.now(), 0)
+	}
 	if p.r.over(c) {
 		return
 	}
@@ -167,22 +173,6 @@ func (p *pipeline) Unsent(c *call.Call, cut bool, cause error) {
 func (p *pipeline) Expired(c *call.Call) {
 	p.counts(true, cberr.Timeout)
 	p.r.expire(c)
-}
-
-// Orphan implements conn.Handler. It gathers the report's facts only if the log takes warnings.
-func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet) {
-	p.r.orphans.Add(1)
-	if p.r.o.NoOrphans || !p.r.o.Log.Enabled(p.r.ctx, slog.LevelWarn) {
-		return
-	}
-	name := pkt.Opcode.String()
-	if s := call.SpecOf(pkt.Opcode); s != nil {
-		name = s.Name
-	}
-	p.r.reports.Add(observe.Orphan{
-		Service: "kv", Operation: name, OperationID: observe.OpaqueID(pkt.Opaque), LocalID: cn.Info().ID,
-		LocalSocket: cn.Info().Local, RemoteSocket: p.node.addr,
-	})
 }
 
 // Push implements conn.Handler. A pushed map that is newer than ours is offered to the map goroutine; a pushed version

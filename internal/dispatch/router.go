@@ -53,9 +53,11 @@ type Options struct {
 	ErrorMapLimit int           // bytes of a node's error map; 0 means errormap.DefaultLimit
 	RedialMax     time.Duration // the longest pause between two attempts to connect; 0 means 4 s
 	MaxPaths      uint16        // of a sub-document request; 0 means call.MaxPaths
-	NoOrphans     bool          // answers that come too late are counted and not reported
-	OrphanSample  int           // of them that a report describes; 0 means observe.OrphanSample
-	NoConfig      bool          // the nodes' connections do not bring cluster maps; Source does
+	// Orphans gathers answers that come too late, and Slow calls that take longer than SlowCall, or SlowScan for
+	// requests of a scan; nil gathers none.
+	Orphans, Slow      *observe.Slowest
+	SlowCall, SlowScan time.Duration
+	NoConfig           bool // the nodes' connections do not bring cluster maps; Source does
 	// Stale is told of a connection that a node asks to log in again. It must not block. Nil is not told.
 	Stale  func(connection string)
 	Source Source // of maps beside the connections; nil without one
@@ -104,7 +106,6 @@ type Router struct {
 	orphans atomic.Int64
 	// connections that have taken the place of a lost one, and maps that were applied
 	reconnects, applied atomic.Int64
-	reports             observe.Orphans
 }
 
 var (
@@ -128,7 +129,7 @@ func New(o Options) *Router {
 	r.policies.Store(o.Policies)
 	r.view = surroundings{ids: collections.New(collections.Options{Lookup: r.lookup}), connected: r.nodes.connected}
 	r.due.init(o.Base, r.expire)
-	r.work.log, r.reports.Sample = o.Log, o.OrphanSample
+	r.work.log = o.Log
 	r.maps.init(r)
 	r.tasks.Go("the cluster maps", r.maps.run)
 	r.nodes.mu.Lock()
@@ -179,7 +180,7 @@ func (r *Router) Dispatch(c *call.Call) {
 
 // admit gives the call its deadline, its policy, its observer and the hash of its key: what no attempt changes.
 func (r *Router) admit(c *call.Call, now int64) {
-	c.Started = now
+	c.Started, c.Route.Began = now, now
 	c.Bind(&r.home)
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
@@ -223,6 +224,7 @@ func (r *Router) Redispatch(c *call.Call) {
 // renew prepares a call for its next attempt: it gives the server of a durable write a part of the time that is left.
 func (r *Router) renew(c *call.Call) {
 	c.Again()
+	c.Route.Began = r.now()
 	if c.Req.Durability != memd.DurabilityNone {
 		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/conn"
-	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/tasks"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/memd"
@@ -214,14 +213,6 @@ func (r *Router) Changes() (reconnects, maps int64) { return r.reconnects.Load()
 
 // Orphans is the number of answers without a waiting call.
 func (r *Router) Orphans() int64 { return r.orphans.Load() }
-
-// ReportOrphans writes a line about the answers without a waiting call since the last one, if there were any.
-func (r *Router) ReportOrphans() {
-	if report, ok := r.reports.Take(); ok {
-		r.o.Log.Warn(r.ctx, observe.MsgOrphans, slog.Int64(observe.KeyCount, report.Total),
-			slog.String(observe.KeyReport, string(report.JSON)))
-	}
-}
 
 // InflateLimit implements call.Limiter.
 func (r *Router) InflateLimit() int { return r.o.InflateLimit }

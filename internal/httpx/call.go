@@ -31,6 +31,7 @@ type call struct {
 	ended     error                  // an end that no retry can change; nil: none
 	refusal   *httpsvc.ResponseError // the latest answer that was a failure
 	whole     *whole                 // nil: not observed
+	times     times
 
 	again   chan struct{} // has a value when the orchestrator says that the next attempt is due
 	done    chan struct{} // closed when the orchestrator has ended the call, with the next two
@@ -63,6 +64,7 @@ func (c *Client) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Response,
 	resp, err := k.run()
 	k.c.gate.leave(&k.lead)
 	observed(err)
+	k.report()
 	if r.Stream != nil && k.attempts == 0 {
 		closeBody(ctx, r.Stream.Body) // otherwise net/http has
 	}
@@ -229,14 +231,16 @@ func (k *call) attempt() *httpsvc.Response {
 	}
 	k.attempts++
 	span := k.attempted()
+	began := time.Now()
 	resp, err := k.c.hc.Do(h) //nolint:bodyclose // the receiver of the body closes it
 	if err != nil {
 		cancel()
+		k.times.attempt(w, began)
 		span.end(w, lostAttempt(k.r.UniqueID))
 		k.failed(w.lost(), false, withoutURL(err))
 		return nil
 	}
-	return k.answered(w, span, resp, k.newBody(ctx, cancel, resp.Body))
+	return k.answered(w, span, began, resp, k.newBody(ctx, cancel, resp.Body))
 }
 
 // unmade handles an attempt whose request could not be made: nothing was sent.
@@ -252,7 +256,7 @@ func (k *call) unmade(err error) {
 }
 
 // answered handles an attempt that was answered, and gives the answer if that is for the caller.
-func (k *call) answered(w *wire, span observed, resp *http.Response, b *body) *httpsvc.Response {
+func (k *call) answered(w *wire, span observed, began time.Time, resp *http.Response, b *body) *httpsvc.Response {
 	epoch := w.end()
 	k.c.sick.well(k.endpoint)
 	if resp.StatusCode < http.StatusOK { // net/http passes over all of them but 101
@@ -269,6 +273,7 @@ func (k *call) answered(w *wire, span observed, resp *http.Response, b *body) *h
 		Framed: resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor > 1,
 	}
 	v, err := k.judgeIn(a, b)
+	k.times.attempt(w, began)
 	w.answered(err == nil && (v.give || v.why == retry.Unknown))
 	span.end(w, attemptOf(k.r.UniqueID, a.Status))
 	switch {

@@ -76,6 +76,10 @@ type Options struct {
 	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers,
 	// or the first row. Nil means none.
 	Instruments *observe.Instruments
+	// Slow is told of each request that has taken at least SlowAfter, when it has its answer's headers or first row, or
+	// has failed. It must not block. Nil is not told.
+	Slow      func(observe.Request)
+	SlowAfter func(svc httpsvc.Service) time.Duration
 	// Server is the address of a node by its name in the cluster map, for spans. Nil means the one it is reached at.
 	Server func(svc httpsvc.Service, addr string) string
 

@@ -134,14 +134,45 @@ func (o observed) end(w *wire, out observe.Attempt) {
 	}
 }
 
-// encoded makes an attempt's body, and tells how long that has taken.
+// encoded makes an attempt's body, and notes how long that has taken.
 func (k *call) encoded(remaining time.Duration) ([]byte, error) {
-	if k.whole == nil || !k.whole.op.Recording() {
-		return k.r.Body(remaining)
-	}
 	began := time.Now()
-	defer func() { k.whole.op.Encoded(k.whole.inner, began, time.Now()) }()
-	return k.r.Body(remaining)
+	data, err := k.r.Body(remaining)
+	end := time.Now()
+	k.times.encode += end.Sub(began)
+	if k.whole != nil && k.whole.op.Recording() {
+		k.whole.op.Encoded(k.whole.inner, began, end)
+	}
+	return data, err
+}
+
+// times are what reports say of a request.
+type times struct {
+	encode, last, total time.Duration // of the bodies, the last attempt, and all of them
+	local, remote       string        // of the last connection
+}
+
+func (t *times) attempt(w *wire, began time.Time) {
+	t.last = time.Since(began)
+	t.total += t.last
+	t.local, t.remote = w.socket()
+}
+
+// report tells of a request that has taken long.
+func (k *call) report() {
+	took := time.Since(k.began)
+	if k.c.o.Slow == nil || took < k.c.o.SlowAfter(k.r.Service) {
+		return
+	}
+	q := observe.Request{
+		Service: k.r.Service.String(), Operation: observe.Name(strings.ToLower(k.operation)), OperationID: k.r.UniqueID,
+		LocalSocket: k.times.local, RemoteSocket: k.times.remote, Total: took, Encode: k.times.encode,
+		LastDispatch: k.times.last, TotalDispatch: k.times.total,
+	}
+	if !k.state.Deadline.IsZero() {
+		q.Timeout = k.state.Deadline.Sub(k.began)
+	}
+	k.c.o.Slow(q)
 }
 
 // split gives the host and the port of an address.

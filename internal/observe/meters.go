@@ -37,8 +37,8 @@ var meters = [meterCount]struct {
 	gauge            bool
 }{
 	MeterRetries: {
-		"couchbase.client.retries", "{retry}", "Requests that were sent again, those apart that no server logic had seen.",
-		false,
+		"couchbase.client.retries", "{retry}",
+		"Requests that were sent again, those apart that no server logic had seen.", false,
 	},
 	MeterFailed: {
 		"couchbase.client.retries.failed", "{retry}", "Retries and hedges whose attempt failed in turn.", false,
@@ -47,7 +47,9 @@ var meters = [meterCount]struct {
 		"couchbase.client.retries.transparent", "{retry}",
 		"Requests that were sent again without a server's logic having seen them.", false,
 	},
-	MeterHedges: {"couchbase.client.hedges", "{retry}", "Requests that were sent besides one that was still out.", false},
+	MeterHedges: {
+		"couchbase.client.hedges", "{retry}", "Requests that were sent besides one that was still out.", false,
+	},
 	MeterHistogram: {
 		"couchbase.client.retries.histogram", "{retry}",
 		"The n-th resend or hedge of an operation, in the last bucket whose bound is at most n.", false,
@@ -68,7 +70,7 @@ var meters = [meterCount]struct {
 	MeterParked:      {"couchbase.client.requests.parked", "{request}", "Operations that wait for a retry.", true},
 	MeterConnections: {"couchbase.client.connections", "{connection}", "Key-value connections, by state.", true},
 	MeterReconnects: {
-		"couchbase.client.reconnects", "{connection}", "Key-value connections that took the place of a lost one.", false,
+		"couchbase.client.reconnects", "{connection}", "Key-value connections that took the place of lost ones.", false,
 	},
 	MeterOrphans: {
 		"couchbase.client.orphans", "{response}", "Responses to calls that had ended.", false,

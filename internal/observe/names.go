@@ -54,7 +54,6 @@ const (
 	KeyElapsed      = "elapsed"
 	KeyEndpoint     = "endpoint"
 	KeyEpoch        = "epoch"
-	KeyEvicted      = "evicted"
 	KeyHosts        = "hosts"
 	KeyLocal        = "local"
 	KeyNodes        = "nodes"

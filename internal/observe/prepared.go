@@ -147,8 +147,11 @@ func (i *Instruments) prepare(t Target) (p *prepared, cut bool) {
 	return p, cut
 }
 
+// Name is an operation's name in spans, metrics and reports: get_and_lock of get-and-lock.
+func Name(operation string) string { return strings.ReplaceAll(operation, "-", "_") }
+
 func newPrepared(t Target, cluster clusterLabels, c Conventions) *prepared {
-	t.Operation = strings.ReplaceAll(t.Operation, "-", "_")
+	t.Operation = Name(t.Operation)
 	p := &prepared{target: t}
 
 	common := attrs{c: c}

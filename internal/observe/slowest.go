@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Defaults of the orphan report.
+// Defaults of the reports of orphans and of slow operations.
 const (
-	OrphanInterval = 10 * time.Second
-	OrphanSample   = 10
+	ReportInterval = 10 * time.Second
+	ReportSample   = 10
 )
 
-// Orphan is a response whose call was gone when it came: timed out, cancelled or already answered. Facts that are not
-// known stay zero and are left out of the report.
-type Orphan struct {
-	Service       string // kv
+// Request is a slow operation, or a response whose call was gone when it came: timed out, cancelled or already
+// answered. Facts that are not known stay zero and are left out of the report.
+type Request struct {
+	Service       string // kv, query ...
 	Operation     string
 	OperationID   string // the opaque as 0x and hex digits
 	LocalID       string // client id/connection id
 	LocalSocket   string
 	RemoteSocket  string
-	Total         time.Duration // until the orphan arrived
+	Total         time.Duration // of an orphan until it arrived
 	Encode        time.Duration
 	LastDispatch  time.Duration
 	TotalDispatch time.Duration
@@ -36,38 +36,37 @@ type Orphan struct {
 // OpaqueID writes an opaque as reports and errors name it.
 func OpaqueID(opaque uint32) string { return fmt.Sprintf("0x%x", opaque) }
 
-// Orphans gathers orphans between two reports: it counts all and keeps the slowest few of each service. The zero value
-// keeps OrphanSample. It may be used by several goroutines at once, starts none, and reads no clock.
-type Orphans struct {
-	// Sample is how many of each service are kept, 0 for OrphanSample. Set it before the first use.
+// Slowest gathers requests between two reports: it counts all and keeps the slowest few of each service. The zero value
+// keeps ReportSample. It may be used by several goroutines at once, starts none, and reads no clock.
+type Slowest struct {
+	// Sample is how many of each service are kept, 0 for ReportSample. Set it before the first use.
 	Sample int
 
 	mu       sync.Mutex
-	services map[string]*orphanService
-	evicted  int64
+	services map[string]*slowestOf
 }
 
-type orphanService struct {
+type slowestOf struct {
 	total   int64
-	top     []Orphan
+	top     []Request
 	fastest int // index in top of the next to go
 }
 
-// Add counts an orphan and keeps it if it is among the slowest. It does not block, and allocates nothing for an orphan
-// that is not kept.
-func (o *Orphans) Add(e Orphan) {
+// Add counts a request and keeps it if it is among the slowest. It does not block, and allocates nothing for one that
+// is not kept.
+func (o *Slowest) Add(e Request) {
 	sample := o.Sample
 	if sample <= 0 {
-		sample = OrphanSample
+		sample = ReportSample
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.services[e.Service]
 	if s == nil {
 		if o.services == nil {
-			o.services = map[string]*orphanService{}
+			o.services = map[string]*slowestOf{}
 		}
-		s = &orphanService{}
+		s = &slowestOf{}
 		o.services[e.Service] = s
 	}
 	s.total++
@@ -75,7 +74,7 @@ func (o *Orphans) Add(e Orphan) {
 }
 
 // keep takes e in if there is room or it is slower than the fastest of those kept.
-func (s *orphanService) keep(e Orphan, sample int) {
+func (s *slowestOf) keep(e Request, sample int) {
 	switch {
 	case len(s.top) < sample:
 		s.top = append(s.top, e)
@@ -92,35 +91,25 @@ func (s *orphanService) keep(e Orphan, sample int) {
 	}
 }
 
-// Evicted counts markers of cancelled calls that a connection forgot before their response came: orphans among those
-// are not seen.
-func (o *Orphans) Evicted(n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.evicted += int64(n)
+// SlowestReport is what one interval saw.
+type SlowestReport struct {
+	JSON  []byte // one line, the RFC's form
+	Total int64
 }
 
-// OrphanReport is what one interval saw.
-type OrphanReport struct {
-	JSON    []byte // one line, the RFC's form
-	Total   int64
-	Evicted int64
-}
-
-// Take returns what was gathered since the last Take and forgets it. ok is false when there was no orphan: no line is
-// due then, and evictions go on counting.
-func (o *Orphans) Take() (r OrphanReport, ok bool) {
+// Take returns what was gathered since the last Take and forgets it. ok is false when there was none: no line is due
+// then.
+func (o *Slowest) Take() (r SlowestReport, ok bool) {
 	o.mu.Lock()
 	services := o.services
 	if len(services) == 0 {
 		o.mu.Unlock()
-		return OrphanReport{}, false
+		return SlowestReport{}, false
 	}
-	r.Evicted = o.evicted
-	o.services, o.evicted = nil, 0
+	o.services = nil
 	o.mu.Unlock()
 
-	out := map[string]orphanServiceJSON{}
+	out := map[string]serviceJSON{}
 	for name, s := range services {
 		r.Total += s.total
 		out[name] = s.report()
@@ -130,13 +119,13 @@ func (o *Orphans) Take() (r OrphanReport, ok bool) {
 	return r, true
 }
 
-type orphanServiceJSON struct {
-	TotalCount  int64        `json:"total_count"`
-	TopRequests []orphanJSON `json:"top_requests"`
+type serviceJSON struct {
+	TotalCount  int64         `json:"total_count"`
+	TopRequests []requestJSON `json:"top_requests"`
 }
 
-// orphanJSON has the fields and the order of the SDK RFC's threshold log.
-type orphanJSON struct {
+// requestJSON has the fields and the order of the SDK RFC's threshold log.
+type requestJSON struct {
 	Total         int64  `json:"total_duration_us,omitempty"`
 	Encode        int64  `json:"encode_duration_us,omitempty"`
 	LastDispatch  int64  `json:"last_dispatch_duration_us,omitempty"`
@@ -151,11 +140,11 @@ type orphanJSON struct {
 	Timeout       int64  `json:"timeout_ms,omitempty"`
 }
 
-func (s *orphanService) report() orphanServiceJSON {
-	out := orphanServiceJSON{TotalCount: s.total}
-	slices.SortStableFunc(s.top, func(a, b Orphan) int { return cmp.Compare(b.Total, a.Total) })
+func (s *slowestOf) report() serviceJSON {
+	out := serviceJSON{TotalCount: s.total}
+	slices.SortStableFunc(s.top, func(a, b Request) int { return cmp.Compare(b.Total, a.Total) })
 	for _, e := range s.top {
-		out.TopRequests = append(out.TopRequests, orphanJSON{
+		out.TopRequests = append(out.TopRequests, requestJSON{
 			Total: e.Total.Microseconds(), Encode: e.Encode.Microseconds(),
 			LastDispatch: e.LastDispatch.Microseconds(), TotalDispatch: e.TotalDispatch.Microseconds(),
 			LastServer: e.LastServer.Microseconds(), TotalServer: e.TotalServer.Microseconds(),

@@ -13,11 +13,11 @@ import (
 )
 
 func TestOrphanReportIsTheRFCsLine(t *testing.T) {
-	var o observe.Orphans
+	var o observe.Slowest
 	_, ok := o.Take()
 	require.False(t, ok, "nothing gathered, no line")
 
-	o.Add(observe.Orphan{
+	o.Add(observe.Request{
 		Service: "kv", Operation: "upsert", OperationID: observe.OpaqueID(0x2f),
 		LocalID:     "00A1B2C3D4E5F607/18CC8791579B567C",
 		LocalSocket: "10.0.0.5:41000", RemoteSocket: "10.0.0.9:11210",
@@ -25,7 +25,6 @@ func TestOrphanReportIsTheRFCsLine(t *testing.T) {
 		LastDispatch: 600100 * time.Microsecond, TotalDispatch: 600400 * time.Microsecond,
 		LastServer: 41 * time.Microsecond, TotalServer: 41 * time.Microsecond, Timeout: 2500 * time.Millisecond,
 	})
-	o.Evicted(3)
 	r, ok := o.Take()
 	require.True(t, ok)
 	require.Equal(t, `{"kv":{"total_count":1,"top_requests":[{"total_duration_us":612000,"encode_duration_us":12,`+
@@ -34,25 +33,24 @@ func TestOrphanReportIsTheRFCsLine(t *testing.T) {
 		`"operation_id":"0x2f","last_local_socket":"10.0.0.5:41000","last_remote_socket":"10.0.0.9:11210","timeout_ms":2500}]}}`,
 		string(r.JSON))
 	require.EqualValues(t, 1, r.Total)
-	require.EqualValues(t, 3, r.Evicted)
 	_, ok = o.Take()
 	require.False(t, ok, "Take forgets")
 }
 
 func TestOrphanReportLeavesOutWhatIsNotKnown(t *testing.T) {
-	var o observe.Orphans
-	o.Add(observe.Orphan{Service: "kv", Operation: "get", Total: time.Second})
+	var o observe.Slowest
+	o.Add(observe.Request{Service: "kv", Operation: "get", Total: time.Second})
 	r, _ := o.Take()
 	require.Equal(t, `{"kv":{"total_count":1,"top_requests":[{"total_duration_us":1000000,"operation_name":"get"}]}}`,
 		string(r.JSON))
 }
 
 func TestOrphansCountAllAndKeepTheSlowest(t *testing.T) {
-	o := observe.Orphans{Sample: 3}
+	o := observe.Slowest{Sample: 3}
 	for _, ms := range []int{5, 1, 9, 7, 3, 8, 2, 9} {
-		o.Add(observe.Orphan{Service: "kv", Total: time.Duration(ms) * time.Millisecond})
+		o.Add(observe.Request{Service: "kv", Total: time.Duration(ms) * time.Millisecond})
 	}
-	o.Add(observe.Orphan{Service: "query", Total: time.Millisecond})
+	o.Add(observe.Request{Service: "query", Total: time.Millisecond})
 	r, _ := o.Take()
 	require.EqualValues(t, 9, r.Total)
 	var got map[string]struct {
@@ -72,13 +70,13 @@ func TestOrphansCountAllAndKeepTheSlowest(t *testing.T) {
 }
 
 func TestOrphansAreBoundedAndSafeForManyGoroutines(t *testing.T) {
-	var o observe.Orphans
+	var o observe.Slowest
 	var wg sync.WaitGroup
 	var taken int64
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 1000 {
-				o.Add(observe.Orphan{Service: "kv", Total: time.Duration(g*1000 + i)})
+				o.Add(observe.Request{Service: "kv", Total: time.Duration(g*1000 + i)})
 			}
 		})
 	}
@@ -90,23 +88,23 @@ func TestOrphansAreBoundedAndSafeForManyGoroutines(t *testing.T) {
 	wg.Wait()
 	if r, ok := o.Take(); ok {
 		taken += r.Total
-		require.LessOrEqual(t, len(r.JSON), 60*observe.OrphanSample+60)
+		require.LessOrEqual(t, len(r.JSON), 60*observe.ReportSample+60)
 	}
 	require.EqualValues(t, 4000, taken)
 }
 
 func TestAnOrphanThatIsNotKeptCostsNoMemory(t *testing.T) {
-	var o observe.Orphans
-	for range observe.OrphanSample {
-		o.Add(observe.Orphan{Service: "kv", Total: time.Second})
+	var o observe.Slowest
+	for range observe.ReportSample {
+		o.Add(observe.Request{Service: "kv", Total: time.Second})
 	}
-	e := observe.Orphan{Service: "kv", Total: time.Millisecond}
+	e := observe.Request{Service: "kv", Total: time.Millisecond}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Add(e) }))
 }
 
-func ExampleOrphans() {
-	var o observe.Orphans
-	o.Add(observe.Orphan{Service: "kv", Operation: "get", OperationID: observe.OpaqueID(47), Total: 3 * time.Second})
+func ExampleSlowest() {
+	var o observe.Slowest
+	o.Add(observe.Request{Service: "kv", Operation: "get", OperationID: observe.OpaqueID(47), Total: 3 * time.Second})
 	if r, ok := o.Take(); ok {
 		fmt.Println(string(r.JSON))
 	}

@@ -1,0 +1,61 @@
+package call
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Late is what reports of slow calls, and of answers to calls that have ended, need of a call. Times are in nanoseconds
+// since its home's base.
+type Late struct {
+	Operation      string
+	Started, Began int64 // the call, and the attempt that is out; -1 when none is
+	Deadline       int64
+	Opaque         uint32
+	Via            *Via          // of the last attempt; nil without one
+	Server         uint16        // how long the server has worked on the attempt that is out, as the protocol encodes it
+	Spent, Last    time.Duration // by the attempts before, and by the last of them
+	Served         time.Duration // how long servers have worked on those
+	LastServed     time.Duration
+}
+
+// Late gives those facts. A call that is not its caller's any more must have ended.
+func (c *Call) Late() Late {
+	l := Late{
+		Operation: c.Name(), Started: c.Started, Began: c.Route.Began, Deadline: c.Deadline, Opaque: c.Route.Opaque,
+		Via: c.via, Server: c.Res.duration,
+	}
+	if s := c.slow.Load(); s != nil {
+		l.Spent, l.Last = time.Duration(s.spent.Load()), time.Duration(s.last.Load())
+		l.Served, l.LastServed = time.Duration(s.served.Load()), time.Duration(s.lastServed.Load())
+	}
+	return l
+}
+
+// Spend notes that an attempt which was sent is over now, and how long the server has worked on it.
+func (c *Call) Spend(now int64, server time.Duration) {
+	s := c.Slow()
+	took := now - c.Route.Began
+	s.spent.Add(took)
+	s.last.Store(took)
+	s.served.Add(int64(server))
+	s.lastServed.Store(int64(server))
+	c.Route.Began = -1
+}
+
+// Reporter is an Owner that reports calls which have taken long.
+type Reporter interface {
+	// Report is asked about a call that has ended and that was not answered at once.
+	Report(c *Call)
+}
+
+// ServerTime is how long a server has worked, as it says in an answer and the protocol encodes it.
+func ServerTime(p *memd.Packet) uint16 {
+	var f frames
+	f.set(p.Frames)
+	return f.duration
+}
+
+// ServerTime is that of the answer that the call has failed with.
+func (e *Error) ServerTime() uint16 { return e.duration }
