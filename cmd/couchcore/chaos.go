@@ -26,11 +26,16 @@ const (
 
 // chaosCmd runs the simulation: each seed in a process of its own, because a deadlock or a panic ends it.
 type chaosCmd struct {
-	Ops   int        `help:"Calls of all seeds together (default: 5000 for each)."`
-	Seed  uint64     `default:"1" help:"The first seed (default: 1)."`
-	Seeds int        `default:"40" help:"How many seeds, counting up (default: 40)."`
-	Child bool       `hidden:"" help:"Run one seed in this process and print its report."`
-	Break sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
+	Ops   int    `help:"Calls of all seeds together (default: 5000 for each)."`
+	Seed  uint64 `default:"1" help:"The first seed (default: 1)."`
+	Seeds int    `default:"40" help:"How many seeds, counting up (default: 40)."`
+	Child bool   `hidden:"" help:"Run one seed in this process and print its report."`
+	// of a smaller run, as a failure names them
+	Without []string   `sep:"none" placeholder:"NAME" help:"Leave out a fault, a change or a part of the run (repeatable)."`
+	Workers int        `help:"No more workers than that."`
+	Nodes   int        `help:"No more nodes than that."`
+	Shrink  bool       `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
+	Break   sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
 }
 
 // Run implements the command.
@@ -43,7 +48,9 @@ func (c *chaosCmd) Run(a *app) error {
 		ops = c.Ops / c.Seeds
 	}
 	if c.Child {
-		sim.Main(sim.Options{Seed: c.Seed, Ops: ops, Break: c.Break}, func(r *sim.Report) {
+		o := c.options(c.Seed)
+		o.Ops = ops
+		sim.Main(o, func(r *sim.Report) {
 			if err := a.emit(r); err != nil {
 				os.Exit(exitFailed)
 			}
@@ -57,6 +64,11 @@ func (c *chaosCmd) Run(a *app) error {
 		return fmt.Errorf("chaos: %w", err)
 	}
 	return c.verdict(a, t, ops, time.Since(began))
+}
+
+// options are those of a seed's run, but for the number of calls.
+func (c *chaosCmd) options(seed uint64) sim.Options {
+	return sim.Options{Seed: seed, Without: c.Without, Workers: c.Workers, Nodes: c.Nodes, Break: c.Break}
 }
 
 // all runs the seeds, as many at the same time as there are processors, and adds their reports up in order.
@@ -73,9 +85,11 @@ func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for i := range next {
-				r := c.one(self, c.Seed+uint64(i), ops)
+				o := c.options(c.Seed + uint64(i))
+				o.Ops = ops
+				r := c.one(self, o)
 				if i < chaosReplays && c.Seeds >= chaosReplays && len(r.Violations) == 0 {
-					c.again(self, r, ops)
+					c.again(self, r, o)
 				}
 				mu.Lock()
 				reports[i] = r
@@ -100,8 +114,8 @@ func (c *chaosCmd) all(a *app, ops int) (*sim.Totals, error) {
 }
 
 // again sees to it that a seed replays: another run of it has the same trace.
-func (c *chaosCmd) again(self string, r *sim.Report, ops int) {
-	next := c.one(self, r.Seed, ops)
+func (c *chaosCmd) again(self string, r *sim.Report, o sim.Options) {
+	next := c.one(self, o)
 	if r.Replayed = next.Trace == r.Trace; !r.Replayed {
 		r.Violations = append(r.Violations, sim.Violation{
 			Seed: r.Seed, Property: "replay", What: fmt.Sprintf("another run of the seed has the trace %s", next.Trace),
@@ -111,12 +125,18 @@ func (c *chaosCmd) again(self string, r *sim.Report, ops int) {
 
 // one runs a seed in a process of its own, on one processor, since others run at the same time. A process that dies is
 // a violation.
-func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
-	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit+time.Duration(ops)*chaosLimit/50_000)
+func (c *chaosCmd) one(self string, o sim.Options) *sim.Report {
+	ctx, cancel := context.WithTimeout(context.Background(), chaosLimit+time.Duration(o.Ops)*chaosLimit/50_000)
 	defer cancel()
-	args := []string{"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", seed), fmt.Sprintf("--ops=%d", ops)}
-	if c.Break != "" {
-		args = append(args, "--break="+string(c.Break))
+	args := []string{
+		"chaos", "--child", "--seeds=1", fmt.Sprintf("--seed=%d", o.Seed), fmt.Sprintf("--ops=%d", o.Ops),
+		fmt.Sprintf("--workers=%d", o.Workers), fmt.Sprintf("--nodes=%d", o.Nodes),
+	}
+	if o.Break != "" {
+		args = append(args, "--break="+string(o.Break))
+	}
+	for _, name := range o.Without {
+		args = append(args, "--without="+name)
 	}
 	child := exec.CommandContext(ctx, self, args...)
 	child.Env = append(os.Environ(), "GOMAXPROCS=1", chaosEnv+"=1")
@@ -129,12 +149,27 @@ func (c *chaosCmd) one(self string, seed uint64, ops int) *sim.Report {
 	}
 	if err != nil {
 		text := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		r = &sim.Report{Seed: seed, Violations: []sim.Violation{{
-			Seed: seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err),
+		r = &sim.Report{Seed: o.Seed, Violations: []sim.Violation{{
+			Seed: o.Seed, Property: "P11", What: fmt.Sprintf("the process ended: %v", err),
 			History: text[:min(len(text), 50)],
 		}}}
 	}
 	return r
+}
+
+// smaller prints a smaller run that fails like v, if one is found.
+func (c *chaosCmd) smaller(a *app, v sim.Violation, ops int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	a.live("chaos   looking for a smaller run of seed %d", v.Seed)
+	o, found := c.shrink(self, v, ops)
+	a.live("")
+	if !found {
+		return nil
+	}
+	return a.print("smaller: %s\n\n%s\n", command(o), goTest(o))
 }
 
 // chaosEnv marks the processes that run one seed.
@@ -149,7 +184,14 @@ func (c *chaosCmd) verdict(a *app, t *sim.Totals, ops int, took time.Duration) e
 		}
 	}
 	for _, v := range t.Failures {
-		if err := a.print("%s\n  again: couchcore chaos --seed %d --seeds 1 --ops %d\n", v, v.Seed, ops); err != nil {
+		o := c.options(v.Seed)
+		o.Ops = ops
+		if err := a.print("%s\n  again: %s\n", v, command(o)); err != nil {
+			return err
+		}
+	}
+	if len(t.Failures) > 0 && c.Shrink && !a.json {
+		if err := c.smaller(a, t.Failures[0], ops); err != nil {
 			return err
 		}
 	}

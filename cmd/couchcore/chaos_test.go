@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,10 +35,34 @@ func TestChaos(t *testing.T) {
 }
 
 func TestChaosNamesTheSeed(t *testing.T) {
-	r := couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "1000", "--break", "leaked-socket")
+	r := couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "1000", "--break", "leaked-socket", "--no-shrink")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "P11 violated by seed 7")
 	require.Contains(t, r.stdout, "again: couchcore chaos --seed 7 --seeds 1 --ops 1000")
+}
+
+// TestChaosFindsASmallerRun: a failure is shown with fewer calls, workers, nodes and faults, as a command and a test.
+func TestChaosFindsASmallerRun(t *testing.T) {
+	r := couchcore("chaos", "--seed", "7", "--seeds", "1", "--ops", "1000", "--break", "stale-read")
+	require.Equal(t, exitFailed, r.code)
+	_, line, ok := strings.Cut(r.stdout, "\nsmaller: couchcore chaos --")
+	require.True(t, ok, r.stdout)
+	line, test, _ := strings.Cut(line, "\n")
+	require.Contains(t, test, "func TestSeed7(t *testing.T) {\n\trun(t, sim.Options{Seed: 7, Ops: ")
+	again := []string{"chaos", "--break=stale-read", "--no-shrink"}
+	for flag := range strings.SplitSeq(line, " --") {
+		name, value, _ := strings.Cut(flag, " ")
+		if unquoted, err := strconv.Unquote(value); err == nil {
+			value = unquoted
+		}
+		again = append(again, "--"+name+"="+value)
+	}
+	require.Contains(t, again, "--workers=1")
+	require.Contains(t, again, "--nodes=1")
+	r = couchcore(again...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "P5 violated by seed 7")
+	require.Contains(t, line, " --without ")
 }
 
 // What the command prints, but for the numbers: those change with the client.
@@ -44,7 +70,7 @@ func TestChaosOutput(t *testing.T) {
 	text := transcript(
 		"chaos --seed 7 --seeds 1 --ops 300",
 		"chaos --seed 7 --seeds 5 --ops 500",
-		"chaos --seed 7 --seeds 1 --ops 300 --break leaked-socket",
+		"chaos --seed 7 --seeds 1 --ops 300 --break leaked-socket --no-shrink",
 		"chaos --seeds 0",
 		"chaos --ops 3 --seeds 4",
 	)

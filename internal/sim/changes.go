@@ -198,6 +198,7 @@ func (w *world) rejoin(n int) error {
 // rearrange changes the cluster until ctx ends. It leaves it whole.
 func (w *world) rearrange(ctx context.Context) {
 	r := newSource(w.d, text("changes"))
+	n := uint64(0)
 	table := changes()
 	for {
 		sleep(ctx, r.between(20*time.Millisecond, 900*time.Millisecond))
@@ -210,8 +211,12 @@ func (w *world) rearrange(ctx context.Context) {
 		if !w.topology {
 			continue
 		}
+		n++
 		c := table[r.below(len(table))]
-		switch err := c.run(w, r); {
+		if w.leavesOut(c.name) {
+			continue
+		}
+		switch err := c.run(w, newSource(w.d, text("change"), n)); {
 		case err == nil:
 			w.fired(c.name, 1)
 		case err != errSkipped: //nolint:errorlint // its own value

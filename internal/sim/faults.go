@@ -316,6 +316,7 @@ func resetting(name string, ops ...memd.Opcode) fault {
 // disturb causes one fault after the other until ctx ends.
 func (w *world) disturb(ctx context.Context, id int) {
 	r := newSource(w.d, text("faults"), uint64(id))
+	n := uint64(0)
 	table, driving := faults(), drivingFaults()
 	for {
 		sleep(ctx, r.between(time.Millisecond, 150*time.Millisecond))
@@ -326,8 +327,13 @@ func (w *world) disturb(ctx context.Context, id int) {
 		if w.drives && r.below(2) == 0 {
 			f = driving[r.below(len(driving))]
 		}
-		as := w.addresses()
-		end := f.begin(w, r, as[r.below(len(as))])
+		as, at := w.addresses(), r.next()
+		n++
+		end := func() int { return 0 }
+		if !w.leavesOut(f.name) {
+			// with throws of its own, so that those of the others stay as they are when it is left out
+			end = f.begin(w, newSource(w.d, text("fault"), uint64(id), n), as[at%uint64(len(as))])
+		}
 		// Mostly short, now and then long enough for every call to run out of time.
 		most := 40 * math.Pow(2, float64(r.below(7)))
 		sleep(ctx, r.between(time.Microsecond, time.Duration(most)*time.Millisecond))

@@ -1,11 +1,20 @@
 package sim
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Options say what to run.
 type Options struct {
 	Seed uint64
 	Ops  int // calls that the workers make, about; 0 means 5000
+	// Without leaves out parts of what the seed draws: Parts, and faults and changes by their names. Workers and Nodes
+	// are upper limits; 0 means no limit. What is left is drawn as before. They are for smaller runs that show the
+	// same.
+	Without        []string
+	Workers, Nodes int
 	// Break plants a defect, to see that the property that forbids it fails. See Defects.
 	Break Defect
 	// abandon takes the report of a run that has left goroutines blocked and so cannot end; it ends the process.
@@ -75,6 +84,22 @@ type plan struct {
 	connections int
 }
 
+// parts are what a plan can do without.
+var parts = map[string]func(p *plan) *bool{
+	"topology": func(p *plan) *bool { return &p.topology }, "flush": func(p *plan) *bool { return &p.flush },
+	"renew": func(p *plan) *bool { return &p.renew }, "rotate": func(p *plan) *bool { return &p.rotate },
+	"harsh": func(p *plan) *bool { return &p.harsh }, "bursts": func(p *plan) *bool { return &p.bursts },
+	"tight": func(p *plan) *bool { return &p.tight }, "asks": func(p *plan) *bool { return &p.asks },
+	"scans": func(p *plan) *bool { return &p.scans }, "drives": func(p *plan) *bool { return &p.drives },
+	"breaker": func(p *plan) *bool { return &p.breaker },
+}
+
+// Parts are the parts of a run that Options.Without may name, besides faults and changes.
+func Parts() []string { return slices.Sorted(maps.Keys(parts)) }
+
+// leavesOut reports whether the run is without the fault or change.
+func (p *plan) leavesOut(name string) bool { return slices.Contains(p.Without, name) }
+
 func draw(o Options) *plan {
 	if o.Ops <= 0 {
 		o.Ops = 5000
@@ -91,6 +116,12 @@ func draw(o Options) *plan {
 		bursts: r.below(3) == 0,
 		tight:  r.below(4) == 0, calm: r.below(4) > 0, faults: 1 + r.below(4), breaker: r.below(5) == 0, connections: 1,
 	}
+	if o.Nodes > 0 {
+		p.nodes = min(p.nodes, o.Nodes)
+	}
+	if o.Workers > 0 {
+		p.workers = min(p.workers, o.Workers)
+	}
 	p.replicas = min(p.replicas, p.nodes-1)
 	p.bursts = p.bursts || p.tight // else they would not meet their limits
 	if r.below(8) == 0 {
@@ -98,6 +129,11 @@ func draw(o Options) *plan {
 	}
 	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
 	p.asks, p.scans, p.drives = r.below(2) == 0, r.below(3) == 0, r.below(4) == 0
+	for name, of := range parts {
+		if slices.Contains(o.Without, name) {
+			*of(p) = false
+		}
+	}
 	if p.drives {
 		p.latency, p.asks, p.scans = fastest, true, true
 	}

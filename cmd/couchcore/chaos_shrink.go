@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/couchcore/couchcore/internal/sim"
+)
+
+const (
+	shrinkRuns = 120             // runs of a seed that fails, at most
+	shrinkTime = 2 * time.Minute // and for no longer than that
+	shrinkOps  = 20              // the fewest calls that are tried
+)
+
+// shrinker looks for a smaller run of a seed that violates the same property.
+type shrinker struct {
+	run      func(sim.Options) *sim.Report
+	property string
+	best     sim.Options
+	plan     string   // of the best run
+	met      []string // faults and changes that it has met
+	left     int      // runs
+	until    time.Time
+}
+
+// shrink gives the smallest run that it finds; ok is false when the failure did not come again.
+func (c *chaosCmd) shrink(self string, v sim.Violation, ops int) (smaller sim.Options, ok bool) {
+	s := &shrinker{
+		run:      func(o sim.Options) *sim.Report { return c.one(self, o) },
+		property: v.Property, left: shrinkRuns, until: time.Now().Add(shrinkTime),
+	}
+	o := c.options(v.Seed)
+	o.Ops = ops
+	if !s.try(o) {
+		return o, false
+	}
+	s.fewerCalls()
+	s.without(slices.DeleteFunc(sim.Parts(), func(part string) bool { return !strings.Contains(s.plan, part+" true") }))
+	s.without(s.met)
+	s.fewerActors()
+	s.fewerCalls()
+	return s.best, true
+}
+
+// try runs o, which becomes the best if it fails as before.
+func (s *shrinker) try(o sim.Options) bool {
+	if s.left == 0 || time.Now().After(s.until) {
+		return false
+	}
+	s.left--
+	r := s.run(o)
+	if !slices.ContainsFunc(r.Violations, func(v sim.Violation) bool { return v.Property == s.property }) {
+		return false
+	}
+	s.best, s.plan, s.met = o, r.Plan, slices.Sorted(maps.Keys(r.FaultsFired))
+	return true
+}
+
+func (s *shrinker) fewerCalls() {
+	for o := s.best; o.Ops/2 >= shrinkOps; {
+		if o.Ops /= 2; !s.try(o) {
+			return
+		}
+	}
+}
+
+// without leaves out as many of the names as it can: all, then halves of what is left, then single ones.
+func (s *shrinker) without(names []string) {
+	for size := len(names); size > 0; size /= 2 {
+		for at := 0; at < len(names); {
+			some := names[at:min(at+size, len(names))]
+			o := s.best
+			o.Without = slices.Concat(o.Without, some)
+			if !s.try(o) {
+				at += size
+				continue
+			}
+			names = slices.Delete(slices.Clone(names), at, at+len(some))
+		}
+	}
+}
+
+func (s *shrinker) fewerActors() {
+	for _, n := range []int{1, 2, 4, 8, 16} {
+		o := s.best
+		if o.Workers = n; s.try(o) {
+			break
+		}
+	}
+	for n := 1; n < 5; n++ {
+		o := s.best
+		if o.Nodes = n; s.try(o) {
+			break
+		}
+	}
+}
+
+// command is what runs the options again.
+func command(o sim.Options) string {
+	text := fmt.Sprintf("couchcore chaos --seed %d --seeds 1 --ops %d", o.Seed, o.Ops)
+	if o.Workers > 0 {
+		text += fmt.Sprintf(" --workers %d", o.Workers)
+	}
+	if o.Nodes > 0 {
+		text += fmt.Sprintf(" --nodes %d", o.Nodes)
+	}
+	for _, name := range o.Without {
+		text += fmt.Sprintf(" --without %q", name)
+	}
+	return text
+}
+
+// goTest is a test of package sim_test that runs the options again.
+func goTest(o sim.Options) string {
+	fields := []string{fmt.Sprintf("Seed: %d, Ops: %d", o.Seed, o.Ops)}
+	if o.Workers > 0 {
+		fields = append(fields, fmt.Sprintf("Workers: %d", o.Workers))
+	}
+	if o.Nodes > 0 {
+		fields = append(fields, fmt.Sprintf("Nodes: %d", o.Nodes))
+	}
+	if len(o.Without) > 0 {
+		fields = append(fields, fmt.Sprintf("Without: %#v", o.Without))
+	}
+	return fmt.Sprintf("func TestSeed%d(t *testing.T) {\n\trun(t, sim.Options{%s})\n}", o.Seed,
+		strings.Join(fields, ", "))
+}
