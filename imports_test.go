@@ -75,6 +75,7 @@ var rules = map[string]rule{
 	},
 	"mock/control":       {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing", "os"}},
 	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
+	"mock/gocaves":       {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing", "os"}},
 	"mock/memnet":        {layer: 1, never: []string{"testing", "net/http"}},
 	"mock/internal/services": {
 		layer: 1, only: []string{
@@ -193,6 +194,7 @@ func TestTheTableItselfGoesDownOnly(t *testing.T) {
 		"mock/internal/store": {"mock/internal/subdoc"},
 		"mock/control":        {"mock"},
 		"mock/couchbasemock":  {"mock"},
+		"mock/gocaves":        {"mock"},
 		"mock/viewjs":         {"mock"},
 	}
 	for name, r := range rules {

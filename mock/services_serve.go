@@ -47,6 +47,8 @@ func (n *Node) serveService(s Service, w http.ResponseWriter, r *http.Request) {
 	u := n.c.login(r, rq)
 	x := n.c.services.Call(w, r, rq, func(bucket string) bool { return u.may(bucket) })
 	switch {
+	case rq.Elsewhere() != "":
+		x.Redirect()
 	case rq.IsPing():
 		x.Pong()
 	case u == nil && !(s == ManagementService && n.c.openPath(r)):

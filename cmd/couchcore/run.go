@@ -118,11 +118,15 @@ func (a *app) run(args []string) (code int) {
 			code = h.code
 		}
 	}()
-	if len(args) > 1 && args[0] == "mock" && args[1] == "--couchbasemock" {
-		if failed = a.couchbaseMock(args[2:]); failed != nil {
-			return a.fail(failed)
+	if len(args) > 1 && args[0] == "mock" {
+		if other := map[string]func([]string) error{
+			"--couchbasemock": a.couchbaseMock, "--gocaves": a.gocaves,
+		}[args[1]]; other != nil {
+			if failed = other(args[2:]); failed != nil {
+				return a.fail(failed)
+			}
+			return exitOK
 		}
-		return exitOK
 	}
 	var c cli
 	out := &watched{Writer: a.stdout}
@@ -147,9 +151,11 @@ func (a *app) run(args []string) (code int) {
 		return a.fail(failed)
 	}
 	a.json = c.JSON
-	if c.Mock.CouchbaseMock {
-		failed = usagef("mock: --couchbasemock must come first: couchcore mock --couchbasemock OPTIONS")
-		return a.fail(failed)
+	for flag, late := range map[string]bool{"--couchbasemock": c.Mock.CouchbaseMock, "--gocaves": c.Mock.Gocaves} {
+		if late {
+			failed = usagef("mock: %s must come first: couchcore mock %s OPTIONS", flag, flag)
+			return a.fail(failed)
+		}
 	}
 	a.grammar = k.Model
 	if failed = ctx.Run(a, selected(ctx.Selected().Name)); failed != nil {

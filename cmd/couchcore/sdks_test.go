@@ -12,7 +12,7 @@ import (
 )
 
 // The examples for other languages, with the SDKs of these languages. COUCHCORE_PYTHON names a Python that has the
-// package couchbase, COUCHCORE_NODE_MODULES a folder of packages for Node that has it; .ci/run installs both.
+// package couchbase, COUCHCORE_NODE_MODULES a folder of packages for Node that has it; interop/run installs both.
 
 func TestThePythonExampleRunsWithItsSDK(t *testing.T) {
 	python := os.Getenv("COUCHCORE_PYTHON")

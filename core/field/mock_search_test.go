@@ -2,6 +2,7 @@ package field_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -241,6 +242,21 @@ func TestTheMockRefusesWhatItCannotSearch_D172(t *testing.T) {
 	}
 	_, err := c.Search(t.Context(), &search.Request{Index: "none", Query: obj{"match_all": obj{}}})
 	require.ErrorIs(t, err, cberr.IndexNotFound)
+}
+
+// The search service's router sends a path with two slashes on to the one without, as Couchbase's SDK for Rust needs it
+// to become ready.
+func TestTheMockSendsDoubledSlashesOn_D173(t *testing.T) {
+	m := mock.Start(t)
+	rq, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://"+m.Node(0).ServiceAddr(mock.SearchService)+"//api/ping", http.NoBody)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(rq)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, answer.Body.Close()) }()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Equal(t, "/api/ping", answer.Request.URL.Path)
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // clausesWithin is a query of so many levels.

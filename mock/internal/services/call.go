@@ -3,6 +3,9 @@ package services
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"path"
+	"strings"
 )
 
 // Call is one request to a service, on the goroutine of its connection.
@@ -64,6 +67,27 @@ func (x *Call) Manage(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 // Pong answers a ping.
 func (x *Call) Pong() { x.reply(nil, &Answer{Body: []byte(`{"status":"OK"}`)}) }
+
+// Elsewhere is the path to which a request is sent on; empty for one that can be answered. The search service's router
+// does that to paths with two slashes in a row, before it looks who is asking.
+func (rq *Request) Elsewhere() string {
+	if rq.Service != Search || !strings.Contains(rq.Path, "//") {
+		return ""
+	}
+	clean := path.Clean("/" + rq.Path)
+	if strings.HasSuffix(rq.Path, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
+}
+
+// Redirect sends the client elsewhere.
+func (x *Call) Redirect() {
+	to := url.URL{Path: x.rq.Elsewhere(), RawQuery: x.rq.Query.Encode()}
+	x.reply(nil, &Answer{
+		Status: http.StatusMovedPermanently, Header: http.Header{"Location": {to.String()}}, Body: []byte{},
+	})
+}
 
 // IsPing reports whether a request is one of those that answer anyone: the services' own, management not included.
 func (rq *Request) IsPing() bool {

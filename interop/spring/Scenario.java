@@ -1,0 +1,127 @@
+// The scenario of interop/run with Spring Data Couchbase. It prints one line per step; steps that are not Spring's are
+// left to the Java SDK below it.
+
+import java.util.List;
+import java.util.stream.StreamSupport;
+import org.springframework.context.annotation.AnnotationConfigApplicationContext;
+import org.springframework.data.annotation.Id;
+import org.springframework.data.annotation.Version;
+import org.springframework.data.couchbase.config.AbstractCouchbaseConfiguration;
+import org.springframework.data.couchbase.core.CouchbaseTemplate;
+import org.springframework.data.couchbase.core.mapping.Document;
+import org.springframework.data.couchbase.repository.CouchbaseRepository;
+import org.springframework.data.couchbase.repository.Query;
+import org.springframework.data.couchbase.repository.config.EnableCouchbaseRepositories;
+import org.springframework.data.domain.PageRequest;
+import org.springframework.data.domain.Sort;
+import com.couchbase.client.java.query.QueryScanConsistency;
+import org.springframework.data.couchbase.repository.ScanConsistency;
+
+public class Scenario {
+	@Document
+	public static class Person {
+		@Id public String id;
+		@Version public long version;
+		public String name;
+		public int age;
+
+		public static Person of(String id, String name, int age) {
+			var p = new Person();
+			p.id = id;
+			p.name = name;
+			p.age = age;
+			return p;
+		}
+	}
+
+	@ScanConsistency(query = QueryScanConsistency.REQUEST_PLUS)
+	public interface People extends CouchbaseRepository<Person, String> {
+		List<Person> findByName(String name);
+
+		List<Person> findByAgeGreaterThanOrderByAgeDesc(int age);
+
+		long countByName(String name);
+
+		boolean existsByName(String name);
+
+		@Query("#{#n1ql.selectEntity} WHERE #{#n1ql.filter} AND age BETWEEN $1 AND $2")
+		List<Person> between(int from, int to);
+
+		void deleteByName(String name);
+	}
+
+	@EnableCouchbaseRepositories(considerNestedRepositories = true)
+	public static class Config extends AbstractCouchbaseConfiguration {
+		@Override public String getConnectionString() { return System.getenv("CONNECT"); }
+
+		@Override public String getUserName() { return System.getenv("LOGIN"); }
+
+		@Override public String getPassword() { return System.getenv("PASSWORD"); }
+
+		@Override public String getBucketName() { return "default"; }
+	}
+
+	interface Step { void run() throws Exception; }
+
+	static void check(boolean ok, Object what) {
+		if (!ok) throw new AssertionError(what);
+	}
+
+	static void run(String name, Step step) {
+		try {
+			step.run();
+			System.out.println(name + " ok");
+		} catch (Throwable e) {
+			e.printStackTrace();
+			System.out.println(name + " FAIL " + String.valueOf(e.getMessage()).replaceAll("\\s+", " "));
+		}
+	}
+
+	static String names(Iterable<Person> all) {
+		return String.join(",", StreamSupport.stream(all.spliterator(), false).map(p -> p.id).sorted().toList());
+	}
+
+	static AnnotationConfigApplicationContext context;
+
+	public static void main(String[] args) {
+		run("connect", () -> context = new AnnotationConfigApplicationContext(Config.class));
+		var people = context.getBean(People.class);
+		var template = context.getBean(CouchbaseTemplate.class);
+		run("crud", () -> {
+			people.save(Person.of("a", "Ann", 30));
+			people.saveAll(List.of(Person.of("b", "Bob", 40), Person.of("c", "Bob", 50)));
+			check(people.findById("a").get().name.equals("Ann"), "findById");
+			check(people.existsById("b") && !people.existsById("x"), "existsById");
+			check(names(people.findAllById(List.of("a", "c"))).equals("a,c"), "findAllById");
+			check(template.findById(Person.class).one("c").age == 50, "template");
+		});
+		run("cas", () -> {
+			var p = people.findById("a").get();
+			p.age = 31;
+			people.save(p);
+			p.version = 1;
+			try {
+				people.save(p);
+			} catch (org.springframework.dao.OptimisticLockingFailureException e) {
+				return;
+			}
+			throw new AssertionError("saved");
+		});
+		run("query", () -> {
+			check(names(people.findByName("Bob")).equals("b,c"), "findByName");
+			check(people.findByAgeGreaterThanOrderByAgeDesc(30).get(0).id.equals("c"), "order");
+			check(people.countByName("Bob") == 2 && people.existsByName("Ann"), "countBy, existsBy");
+			check(names(people.between(31, 40)).equals("a,b"), "@Query");
+			check(names(people.findAll()).equals("a,b,c") && people.count() == 3, "findAll, count");
+			check(people.findAll(Sort.by("age").descending()).iterator().next().id.equals("c"), "sort");
+			check(people.findAll(PageRequest.of(1, 2, Sort.by("age"))).getContent().get(0).id.equals("c"), "page");
+			check(template.findByQuery(Person.class).all().size() == 3, "template");
+			people.deleteByName("Ann");
+			check(!people.existsByName("Ann"), "deleteBy");
+			people.deleteAll();
+			check(people.count() == 0, "deleteAll");
+		});
+		context.close();
+		System.exit(0);
+	}
+}
