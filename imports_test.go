@@ -161,7 +161,9 @@ var rules = map[string]rule{
 	"core/field":       {layer: beside},
 	"retry/promises":   {layer: beside},
 	"internal/testkit": {layer: beside, external: []string{"github.com/stretchr/testify/require"}},
-	"internal/sim":     {layer: beside, below: true, external: []string{"github.com/anishathalye/porcupine"}},
+	"internal/sim": {layer: beside, below: true, external: []string{
+		"github.com/anishathalye/porcupine", otelPath + "trace",
+	}},
 }
 
 // testOnly are modules that no package outside bench links; in test files everything of theirs is allowed

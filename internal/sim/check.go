@@ -121,6 +121,7 @@ func (w *world) check() {
 	}
 	w.checkHistories()
 	w.checkLogs()
+	w.checkBalance()
 	r.Trace, r.Virtual = w.hash(), w.virtual.Round(time.Millisecond).String()
 }
 

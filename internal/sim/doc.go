@@ -3,7 +3,7 @@
 // everything, and replays it exactly: see Instants in instants.go for what that takes.
 //
 // What happened is judged afterwards, from the calls' own ledger, the mock's apply log and the requests that the nodes
-// received; never from what the client says about itself. The properties are these; P15 is judged elsewhere:
+// received; never from what the client says about itself, but for what P13, P15 and P16 say. The properties are these:
 //
 //	P1   every call ends exactly once, and by its deadline
 //	P2   nothing is applied twice
@@ -19,6 +19,7 @@
 //	P12  what waits is bounded
 //	P13  no password is in the log, in an error or in the diagnostics
 //	P14  no password leaves in the clear, and no request for a document goes to a node that has not proven to know it
+//	P15  each operation that is told of ends once, and so does each span
 //	P16  the log has no line about a broken invariant
 //
 // Statements of the query service are judged by P1 to P4 alone, from what the mock says that it has executed.

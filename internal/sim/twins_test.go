@@ -50,6 +50,7 @@ var twins = map[string][]string{
 	"a strategy's delay is cut short":           {"P6"},
 	"all calls have one strategy":               {"P7"},
 	"a password is in an error":                 {"P13"},
+	"a span ends twice":                         {"P15"},
 	"the password goes in the clear":            {"P14"},
 	"a server need not prove itself":            {"P14"},
 }
@@ -59,6 +60,10 @@ type edit struct{ file, old, new string }
 // edits put the twins' defects into the client. One program has all of them, and its environment says which it is to
 // have.
 var edits = []edit{
+	{
+		"internal/observe/operation.go", "o.span.End(trace.WithTimestamp(end))",
+		`o.span.End(trace.WithTimestamp(end)); if broken == "a span ends twice" { o.span.End() }`,
+	},
 	{"internal/conn/deadlines.go", "due = append(due, call)", `if broken != "deadlines on the wire are not kept" { due = append(due, call) }`},
 	{"retry/state.go", "if !s.Idempotent { // guard: wire", `if !s.Idempotent && broken != "what is lost in flight is sent again" {`},
 	{"internal/conn/end.go", "if int(f.end) > n {", `if int(f.end) > n || broken == "what has left whole counts as unsent" {`},

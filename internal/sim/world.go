@@ -35,6 +35,7 @@ type world struct {
 	over    chan struct{}  // closed at the end, for planted defects
 
 	mu       sync.Mutex
+	balance  *balance
 	password string
 	ledger   []*entry
 	calls    int
@@ -118,6 +119,8 @@ func (w *world) start() error {
 				401,
 		}
 	}
+	w.balance = newBalance()
+	cfg.Observe.TracerProvider, cfg.Observe.Hook = w.balance, w.balance
 	w.plant()
 	w.c, err = core.Open(context.Background(), cfg)
 	if err != nil {
