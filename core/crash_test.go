@@ -309,7 +309,7 @@ func TestCrashChild(t *testing.T) {
 // ports. kill ends the process at once.
 func startChild(t *testing.T, port int, journal string) (conn string, kill func(), ok bool) {
 	t.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^TestCrashChild$") //nolint:gosec // this binary
+	c := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 	c.Env = append(os.Environ(), crashChild+"="+strconv.Itoa(port), crashChild+"_JOURNAL="+journal)
 	stdin, err := c.StdinPipe()
 	require.NoError(t, err)

@@ -161,7 +161,6 @@ func TestATLSFailureIsForgottenAfterASuccess_CB30(t *testing.T) {
 		pool := x509.NewCertPool()
 		var trusts sync.Map
 		c := open(t, m, tlsHosts, func(cfg *core.Config) {
-			//nolint:gosec // the check below is the test's
 			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error {
 				if _, ok := trusts.Load("now"); ok {
 					return nil

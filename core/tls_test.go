@@ -67,8 +67,7 @@ func TestCertificatesAreVerified_S1_D19(t *testing.T) {
 			c.ServerName = "elsewhere.example.com"
 			return c
 		}, "elsewhere.example.com"},
-		"right": {trusting, ""},
-		//nolint:gosec // that is the case
+		"right":        {trusting, ""},
 		"not verified": {func(*mock.Cluster) *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +186,6 @@ func TestEachHostIsVerifiedByItsOwnName_S1(t *testing.T) {
 // S1: nothing older than TLS 1.2 is spoken, over either protocol, even if the configuration would have it.
 func TestNothingOlderThanTLS12_S1(t *testing.T) {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		//nolint:gosec // that is the case
 		Certificates: []tls.Certificate{selfSigned(t)}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
 	})
 	require.NoError(t, err)
@@ -407,7 +405,7 @@ func TestWhatIsLessThanSafeIsSaidOnce_S1_S4(t *testing.T) {
 		}, 0, 0},
 		"unverified": {func(_ *mock.Cluster, cfg *core.Config) {
 			tlsHosts(cfg)
-			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
+			cfg.TLS.Config = &tls.Config{InsecureSkipVerify: true}
 		}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

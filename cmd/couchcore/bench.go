@@ -136,7 +136,7 @@ func hostsOf(a *app, connect string) string {
 
 // benchValue are letters in no order, which do not become less when they are compressed.
 func benchValue(n int) []byte {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same bytes each time
+	random := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, n)
 	for i := range value {
 		value[i] = byte(' ' + 1 + random.IntN(94))
@@ -174,7 +174,7 @@ func (b *bencher) run(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	var begun atomic.Int64
 	err = b.callers(ctx, func() { b.progress(began) }, func(caller int) func() error {
-		random := rand.New(rand.NewPCG(uint64(caller), 3)) //nolint:gosec // a load's
+		random := rand.New(rand.NewPCG(uint64(caller), 3))
 		return func() error {
 			if b.cmd.Ops > 0 && begun.Add(1) > int64(b.cmd.Ops) || limit > 0 && time.Since(began) >= limit {
 				return errEnough

@@ -90,7 +90,7 @@ func serveTLS(t *testing.T, host string, until time.Time) (addr, ca string) {
 	t.Helper()
 	cert, ca := certFor(t, host, until)
 	return serve(t, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}}) //nolint:gosec // a test's
+		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
 	}, func(nc net.Conn) { _, _ = io.CopyN(io.Discard, nc, 1) }), ca
 }
 

@@ -18,7 +18,7 @@ func complete(t *testing.T, script string, line ...string) []string {
 	program := script + `
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _couchcore; printf '%s\n' "${COMPREPLY[@]}"`
 	args := append([]string{"--norc", "-c", program, "bash"}, line...)
-	out, err := exec.CommandContext(t.Context(), bash, args...).CombinedOutput() //nolint:gosec // a test's
+	out, err := exec.CommandContext(t.Context(), bash, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return strings.Fields(string(out))
 }

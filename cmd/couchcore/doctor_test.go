@@ -165,13 +165,12 @@ func TestDoctorOnCertificates(t *testing.T) {
 	cert, ca := ownCert(t, "db.example.com")
 	read := func(nc net.Conn) { _, _ = io.CopyN(io.Discard, nc, 1) }
 	addr := serve(t, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}}) //nolint:gosec // a test's
+		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
 	}, read)
 	diagnosis(t, examined(t, doctorHooks{}, login("-c", "couchbases://"+addr, "--tls-ca", ca)...), "TLS", "",
 		"connect to a name that the certificate is for: db.example.com")
 
 	old := serve(t, func(l net.Listener) net.Listener {
-		//nolint:gosec // a test's
 		return tls.NewListener(l, &tls.Config{
 			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10,
 			MaxVersion: tls.VersionTLS11,
@@ -182,7 +181,6 @@ func TestDoctorOnCertificates(t *testing.T) {
 
 	cert, ca = ownCert(t, "localhost")
 	addr = serve(t, func(l net.Listener) net.Listener {
-		//nolint:gosec // a test's
 		return tls.NewListener(l, &tls.Config{
 			Certificates: []tls.Certificate{cert},
 			ClientAuth:   tls.RequireAnyClientCert,

@@ -448,7 +448,7 @@ func TestExplainAndTheClientDecideAlike(t *testing.T) {
 	const cases = 300
 	errorMap := written(t, string(mock.Start(t, mock.Nodes(1)).ErrorMap()))
 	for n := range cases {
-		r := rand.New(rand.NewPCG(uint64(n), 37)) //nolint:gosec // a seed replays
+		r := rand.New(rand.NewPCG(uint64(n), 37))
 		s := kvSituation(r, errorMap)
 		if n%2 == 1 {
 			s = httpSituation(t, r)

@@ -91,7 +91,7 @@ func TestMockObeysControlCommands(t *testing.T) {
 	p := startMockCommand(t, "--nodes", "2", "--vbuckets", "4", "--exit-on-stdin-close")
 	control := p.ready["control"].(string)
 	require.Equal(t, p.ready["management"].([]any)[0].(string)+"/mock/", control)
-	resp, err := http.Get(control + "get_mcports") //nolint:gosec // the mock's own address
+	resp, err := http.Get(control + "get_mcports")
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

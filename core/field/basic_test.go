@@ -80,7 +80,6 @@ func withQuery(t testing.TB, addrs ...string) *mock.Cluster {
 // it, an attacker who changes it could have the password sent to a host of his own; the key-value service is never
 // shown it.
 func TestPasswordsGoToNoHostThatOnlyAMapNames_D144(t *testing.T) {
-	//nolint:gosec // that is the case
 	unverified := func(c *core.Config) { c.TLS.Config = &tls.Config{InsecureSkipVerify: true} }
 	for name, c := range map[string]struct {
 		change             func(*core.Config)

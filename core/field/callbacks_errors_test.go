@@ -76,7 +76,6 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 				}
 			},
 			"VerifyConnection": func(c *core.Config) {
-				//nolint:gosec // that is the case
 				c.TLS.Config = &tls.Config{
 					InsecureSkipVerify: true,
 					VerifyConnection:   func(tls.ConnectionState) error { return odd },
@@ -90,7 +89,6 @@ func TestErrorsThatCannotBeUsed_D135(t *testing.T) {
 					l, err := net.Listen("tcp", "127.0.0.1:0")
 					require.NoError(t, err)
 					s = &scripted.Cluster{Features: scripted.AllFeatures()}
-					//nolint:gosec // the test's own
 					s.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 				}
 				s.Map = func(_ *scripted.Node, bucket string) []byte {

@@ -86,7 +86,6 @@ func newPeer(
 	p.addr = service.Addr().String()
 	names := `{"kv":%d,"n1ql":%s}`
 	if certificate != nil {
-		//nolint:gosec // the test's own
 		node = tls.NewListener(node, &tls.Config{Certificates: []tls.Certificate{*certificate}})
 		names = `{"kvSSL":%d,"n1qlSSL":%s}`
 	}
@@ -114,7 +113,6 @@ func newPeer(
 			return network.Dial(ctx, addr)
 		}
 		if certificate != nil {
-			//nolint:gosec // virtual time is before all certificates
 			c.TLS.Config = &tls.Config{InsecureSkipVerify: true}
 		}
 		for _, f := range change {
@@ -198,7 +196,6 @@ var hangUps = map[string]struct {
 // shakesHands goes on as that when the TLS handshake is done.
 func shakesHands(certificate *tls.Certificate, protocol string, next func(nc net.Conn)) func(nc net.Conn) {
 	return func(nc net.Conn) {
-		//nolint:gosec // the test's own
 		over := tls.Server(nc, &tls.Config{
 			Certificates: []tls.Certificate{*certificate},
 			NextProtos:   []string{protocol},

@@ -74,7 +74,6 @@ func startPicky(t testing.TB, lists string, late bool) (p *picky, roots *x509.Ce
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p = &picky{Cluster: &scripted.Cluster{Features: scripted.AllFeatures(), Mechanisms: lists}, late: late}
-	//nolint:gosec // the test's own server
 	n := p.AddListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 	p.Map = func(_ *scripted.Node, bucket string) []byte {
 		return p.Render(scripted.Spec{Bucket: bucket, Services: func(n *scripted.Node) string { return `{"kv":1,"kvSSL":` + strconv.Itoa(n.Port()) + `}` }})
@@ -172,7 +171,7 @@ func TestWhenSASLPlainFollowsScram_D131(t *testing.T) {
 func verified(c *core.Config, roots *x509.CertPool) { c.TLS.Config = &tls.Config{RootCAs: roots} }
 
 func unverified(c *core.Config, _ *x509.CertPool) {
-	c.TLS.Config = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // that is the case
+	c.TLS.Config = &tls.Config{InsecureSkipVerify: true}
 }
 
 // certificateOf is a certificate for 127.0.0.1, and the roots that vouch for it.

@@ -25,7 +25,7 @@ func arrivals(callers []*worker, rate int, c *clock) (wait func(), err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer a.close()
-		gaps := rand.New(rand.NewPCG(seed, uint64(rate))) //nolint:gosec // no secret
+		gaps := rand.New(rand.NewPCG(seed, uint64(rate)))
 		due := c.now()
 		for c.phase.Load() != over {
 			due += time.Duration(gaps.ExpFloat64() * float64(time.Second) / float64(rate))

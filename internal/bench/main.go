@@ -126,11 +126,11 @@ func (s *settings) write(rep *report, out io.Writer) error {
 	var errs []error
 	if s.json != "" {
 		text, err := json.MarshalIndent(rep, "", "  ")
-		errs = append(errs, err, os.WriteFile(s.json, append(text, '\n'), 0o644)) //nolint:gosec // no secret
+		errs = append(errs, err, os.WriteFile(s.json, append(text, '\n'), 0o644))
 	}
 	var err error
 	if s.page != "" {
-		err = os.WriteFile(s.page, []byte(rep.page()), 0o644) //nolint:gosec // no secret
+		err = os.WriteFile(s.page, []byte(rep.page()), 0o644)
 		errs = append(errs, err)
 	}
 	if s.page == "" || err != nil { // a run is not lost for a file
