@@ -134,6 +134,7 @@ func BenchmarkMillionDocuments(b *testing.B) {
 		c := mock.Start(b, mock.Replicas(0))
 		r := login(b, c, baseFeatures...)
 		require.NoError(b, r.nc.SetDeadline(time.Time{}))
+		require.NoError(b, c.LimitApplyLog("default", 16384)) // as the command does
 		heap := func() float64 {
 			runtime.GC()
 			var m runtime.MemStats

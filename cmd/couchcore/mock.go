@@ -37,7 +37,7 @@ type mockCmd struct {
 	Gocaves          bool     `name:"gocaves" help:"As the first flag: take the rest of the line as gocaves' command line, --control-port=N and so on (default: no)."`
 	Control          string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the control API listens, a loopback address; port 0 takes a free one (default: 127.0.0.1:0)."`
 	Fixtures         []string `placeholder:"FILE|DIR" help:"Load data from a file or a folder, see docs/testing.md; may be repeated. The control API can load files of the first folder again."`
-	Frames           int      `default:"16384" help:"How many requests the log of frames keeps (default: 16384)."`
+	Frames           int      `default:"16384" help:"How many requests the log of frames keeps, and how many mutations each bucket's log of them (default: 16384)."`
 	Journal          string   `placeholder:"FILE" help:"Append a line of JSON there for each request for a document and each mutation."`
 	ExitOnStdinClose bool     `help:"End when standard input ends (default: no)."`
 }
@@ -122,7 +122,8 @@ func (c *mockCmd) options() ([]mock.Option, []string, error) {
 	return opts, names, nil
 }
 
-// load puts the fixtures of the files into the cluster. The first folder is what the control API may load from.
+// load puts the fixtures of the files into the cluster, and limits the logs of mutations. The first folder is what the
+// control API may load from.
 func (c *mockCmd) load(m *mock.Cluster) (fs.FS, error) {
 	var folder fs.FS
 	for _, name := range c.Fixtures {
@@ -146,6 +147,11 @@ func (c *mockCmd) load(m *mock.Cluster) (fs.FS, error) {
 			if err := m.Load(f); err != nil {
 				return nil, usagef("%v", err)
 			}
+		}
+	}
+	for _, bucket := range m.Buckets() {
+		if err := m.LimitApplyLog(bucket, cmp.Or(c.Frames, couchbaseMockFrames)); err != nil {
+			return nil, fmt.Errorf("mock: %w", err)
 		}
 	}
 	return folder, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -91,4 +92,22 @@ func TestMockTakesCouchbaseMocksCommandLine(t *testing.T) {
 		require.Equal(t, text, r.stderr)
 	}
 	require.Contains(t, couchcore("mock", "--couchbasemock", "--help").stdout, "--harakiri-monitor VALUE")
+}
+
+// Logs do not grow for ever: --frames limits those of mutations too.
+func TestMockLimitsItsLogs(t *testing.T) {
+	p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--frames", "3", "--exit-on-stdin-close")
+	at := p.ready["connection_string"].(string)
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		require.Zero(t, couchcore("kv", "upsert", key, "v", "-u", "Administrator", "-p", "password", "-c", at).code)
+	}
+	resp, err := http.Get(p.ready["control_api"].(string) + "/v1/logs/applied") //nolint:gosec // the mock's own address
+	require.NoError(t, err)
+	var log struct{ Items []struct{ Key string } }
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&log))
+	require.NoError(t, resp.Body.Close())
+	http.DefaultClient.CloseIdleConnections()
+	require.Equal(t, []struct{ Key string }{{"c"}, {"d"}, {"e"}}, log.Items)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
 }
