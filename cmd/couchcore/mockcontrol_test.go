@@ -101,7 +101,7 @@ func TestMockLimitsItsLogs(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		require.Zero(t, couchcore("kv", "upsert", key, "v", "-u", "Administrator", "-p", "password", "-c", at).code)
 	}
-	resp, err := http.Get(p.ready["control_api"].(string) + "/v1/logs/applied") //nolint:gosec // the mock's own address
+	resp, err := http.Get(p.ready["control_api"].(string) + "/v1/logs/applied")
 	require.NoError(t, err)
 	var log struct{ Items []struct{ Key string } }
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&log))
