@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -228,5 +229,53 @@ func TestReasonsComeInOrder(t *testing.T) {
 		info.Log = info.Log[1:] // as in the middle of a long log
 		slices.Reverse(want)
 		require.Equal(t, want, info.InOrder())
+	})
+}
+
+// A call whose end does not block runs its function where the answer is read. It is told exactly once, also when the
+// call is canceled, cannot be made, or when the function panics or ends its goroutine; other calls go on.
+func TestCallsEndInline(t *testing.T) {
+	virtual(t, func(t *testing.T, m *mock.Cluster, b *core.Bucket) {
+		do := func(op kv.Get, f func()) (kv.GetResult, error) {
+			type outcome struct {
+				kv.GetResult
+				error
+			}
+			told := make(chan outcome, 2)
+			kv.GoInline(ctx(t), b, op, func(r kv.GetResult, err error) {
+				told <- outcome{r, err}
+				f()
+			})
+			o := <-told
+			synctest.Wait()
+			require.Empty(t, told)
+			return o.GetResult, o.error
+		}
+		nothing := func() {}
+		_, err := kv.Do(ctx(t), b, kv.Upsert{Key: []byte("k"), Value: []byte("v")})
+		require.NoError(t, err)
+		for range 100 {
+			r, err := do(kv.Get{Key: []byte("k")}, nothing)
+			require.NoError(t, err)
+			require.Equal(t, "v", string(r.Value))
+		}
+		_, err = do(kv.Get{Key: []byte("absent")}, nothing)
+		require.ErrorIs(t, err, cberr.DocumentNotFound)
+		_, err = do(kv.Get{}, nothing)
+		require.ErrorIs(t, err, cberr.InvalidArgument)
+		_, err = do(kv.Get{Key: []byte("k")}, func() { panic("mine") })
+		require.NoError(t, err)
+		_, err = do(kv.Get{Key: []byte("k"), Common: kv.Common{Block: true}}, runtime.Goexit)
+		require.NoError(t, err)
+		_, err = do(kv.Get{Key: []byte("k")}, nothing)
+		require.NoError(t, err)
+		m.Inject(only(memd.OpGet, 1), mock.Drop())
+		told := make(chan error, 2)
+		running := kv.GoInline(ctx(t), b, kv.Get{Key: []byte("k")}, func(_ kv.GetResult, err error) { told <- err })
+		synctest.Wait()
+		require.True(t, running.Cancel())
+		require.ErrorIs(t, <-told, cberr.RequestCanceled)
+		require.False(t, running.Cancel())
+		require.Empty(t, told)
 	})
 }

@@ -138,6 +138,7 @@ const (
 	formFuture
 	formCallback
 	formBatch
+	formInline
 )
 
 // NewCall makes a call that no dispatcher has seen. A Dispatcher may pool calls that Pooled says may be.
@@ -168,7 +169,7 @@ func (c *Call) Reset() {
 
 // Pooled reports whether the finished call may be used again: no other goroutine can hold it any more.
 func (c *Call) Pooled() bool {
-	return (c.form == formBlocking || c.form == formBatch) && (!c.failed || c.refused) &&
+	return c.form != formFuture && c.form != formCallback && (!c.failed || c.refused) &&
 		c.shares.Load() != sharedLeaked
 }
 

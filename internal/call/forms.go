@@ -85,6 +85,12 @@ func (c *Call) Callback(s *Started, f func()) {
 	c.form, c.started = formCallback, s
 }
 
+// Inline makes c a call whose end runs f: where the answer is read, or where callbacks run. f may release the call.
+func (c *Call) Inline(s *Started, f func()) {
+	s.finish = f
+	c.form, c.started = formInline, s
+}
+
 // Started is what a call has that its starter does not wait for. Its zero value is ready.
 type Started struct {
 	finish    func() // what to do with the outcome

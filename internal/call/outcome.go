@@ -128,6 +128,12 @@ func (c *Call) deliver() {
 			c.started.finish()
 			c.FinishFuture()
 		})
+	case formInline:
+		if c.home == nil || !c.failed || c.refused {
+			c.started.finish()
+			return
+		}
+		c.home.Owner.Complete(c.started.finish)
 	case formCallback:
 		if c.home == nil {
 			c.started.finish()

@@ -20,6 +20,12 @@ type Holder interface {
 	LetGo(c *Call) bool
 }
 
+// Container is an Owner that is told of panics of a program's functions that did not run in Complete.
+type Container interface {
+	// Panicked says in the log that a function has panicked with v. It is for the function's own goroutine.
+	Panicked(v any)
+}
+
 // Explainer is an Owner that knows what keeps a call from being sent.
 type Explainer interface {
 	// Explain gives cause, which may be nil, together with what else is known now. The call may be on its way to a

@@ -29,7 +29,7 @@ func (c *Call) Prepare(ctx context.Context) error {
 		c.Req.Own().Capability = CapabilityDurableWrite
 	}
 	c.Req.simple = c.Req.isSimple(spec)
-	if c.Req.Block() && (c.form == formFuture || c.form == formCallback) {
+	if c.Req.Block() && c.started != nil {
 		c.has |= hasTurn
 		c.started.taken = make(chan struct{})
 	}

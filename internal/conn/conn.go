@@ -42,6 +42,7 @@ var (
 	ErrOutOfStep = errors.New("the node answered a request with another one's opcode")
 	ErrOrphans   = errors.New("too many answers are missing: the node does not answer")
 	errShutdown  = errors.New("closed by the client")
+	errGone      = errors.New("a function of the program has ended the reader's goroutine")
 )
 
 const maxOrphans = 16384
@@ -123,12 +124,17 @@ func (c *Conn) ShrinkIdle() {
 }
 
 // Serve runs the connection until it ends and gives the reason. It must be called once.
-func (c *Conn) Serve() error {
+func (c *Conn) Serve() (cause error) {
 	if p := c.reader.pushed; p != nil {
 		c.reader.pushed = nil
 		c.h.Push(c, p)
 	}
-	c.Close(c.read())
-	c.teardown()
-	return c.Cause()
+	err := errGone // stays when a program's function ends the goroutine
+	defer func() {
+		c.Close(err)
+		c.teardown()
+		cause = c.Cause()
+	}()
+	err = c.read()
+	return err
 }

@@ -83,9 +83,12 @@ func (b *breaker) reset() {
 	b.failures.Store(0)
 }
 
+// shut reports whether every call passes.
+func (b *breaker) shut() bool { return b == nil || b.state.Load() == breakerClosed }
+
 // allows says whether a call may be sent, and whether its caller is the one to send the canary.
 func (b *breaker) allows() (pass, canary bool) {
-	if b == nil || b.state.Load() == breakerClosed {
+	if b.shut() {
 		return true, false
 	}
 	if b.now()-b.opened.Load() < int64(b.o.SleepWindow) {

@@ -82,11 +82,15 @@ func (e *executor) worker() {
 func (e *executor) call(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			e.log.Warn(context.Background(), observe.MsgCallbackPanicked,
-				slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
+			e.panicked(v)
 		}
 	}()
 	f()
+}
+
+func (e *executor) panicked(v any) {
+	e.log.Warn(context.Background(), observe.MsgCallbackPanicked,
+		slog.String(observe.KeyPanic, fmt.Sprint(v)), slog.String(observe.KeyStack, string(debug.Stack())))
 }
 
 // wait blocks until no worker is left or ctx ends.

@@ -81,7 +81,7 @@ func (p *pipeline) submit(c *call.Call) {
 
 // connFor is the connection that takes the call without a further question; nil when there is one.
 func (p *pipeline) connFor(c *call.Call) *conn.Conn {
-	if cn := p.conn.Load(); p.node.breaker == nil && p.demand == nil && cn != nil && c.Route.Map >= cn.Map {
+	if cn := p.conn.Load(); p.node.breaker.shut() && p.demand == nil && cn != nil && c.Route.Map >= cn.Map {
 		return cn
 	}
 	return nil

@@ -88,10 +88,26 @@ func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) {
 	}
 }
 
-// run connects, serves the connection until it ends, and begins again. It returns when the pipeline is closed, when an
-// attempt has failed while other pipelines wait for their turn to connect (stepsBack), or when another goroutine serves
-// the pipeline's new connection (adopt). With cn, which is published already, it begins by serving that.
+// run is serve, on another goroutine when a function of the program's has ended this one.
 func (p *pipeline) run(ctx context.Context, cn *conn.Conn) {
+	over := false
+	defer func() {
+		if !over {
+			p.r.tasks.Go(p.node.addr, func() {
+				if cn := p.conn.Load(); cn == nil || p.lost(cn, cn.Cause()) {
+					p.run(ctx, nil)
+				}
+			})
+		}
+	}()
+	p.serve(ctx, cn)
+	over = true
+}
+
+// serve connects, serves the connection until it ends, and begins again. It returns when the pipeline is closed, when
+// an attempt has failed while other pipelines wait for their turn to connect (stepsBack), or when another goroutine
+// serves the pipeline's new connection (adopt). With cn, which is published already, it begins by serving that.
+func (p *pipeline) serve(ctx context.Context, cn *conn.Conn) {
 	for ; cn != nil || ctx.Err() == nil; cn = nil {
 		if cn == nil {
 			if p.retires() {

@@ -247,6 +247,9 @@ func (r *Router) Cancel(c *call.Call, cause error) bool {
 // Complete implements call.Owner.
 func (r *Router) Complete(f func()) { r.work.run(f) }
 
+// Panicked implements call.Container.
+func (r *Router) Panicked(v any) { r.work.panicked(v) }
+
 // expire ends a call whose deadline has passed.
 func (r *Router) expire(c *call.Call) { r.o.Orchestrator.Expire(c) }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchbase/gocbcore/v10/memd"
@@ -22,6 +23,8 @@ type crudComponent struct {
 	tracer    *tracerComponent
 	telemetry *telemetryComponent
 	traced    bool
+	judged    atomic.Bool // whether the tracer is silent
+	silent    atomic.Bool
 }
 
 // target is what most operations name.
@@ -64,6 +67,7 @@ type kvCall struct {
 	inserts   bool // a document that is there is an error
 	writes    bool
 	durable   bool
+	blocks    bool // the program's callback may: it does not run on the connection's reader
 	telemetry *opTelemetryHandler
 	spans     spans
 }
@@ -71,10 +75,20 @@ type kvCall struct {
 func (c *crudComponent) begin(name string, cmd memd.CmdCode, t *target) *kvCall {
 	k := &kvCall{c: c, name: name, cmd: cmd, key: t.key}
 	k.telemetry = c.tracer.StartTelemeteryHandler(metricValueServiceKeyValue, name, t.trace)
-	if c.traced {
-		k.spans.start(c.tracer, k.telemetry.RootContext(), cmd.Name())
+	if c.traced && !c.silent.Load() {
+		parent := k.telemetry.RootContext()
+		k.spans.start(c.tracer, parent, cmd.Name())
+		if k.spans.cmd != nil && !c.judged.Swap(true) {
+			c.silent.Store(same(parent, k.spans.cmd.Context()))
+		}
 	}
 	return k
+}
+
+// same reports whether a span has the context of its parent: then the tracer makes nothing of spans, and is given none.
+func same(parent, child RequestSpanContext) (yes bool) {
+	defer func() { _ = recover() }() // they cannot be compared
+	return parent == child
 }
 
 // facts are what every result of couchcore's says.
@@ -94,7 +108,7 @@ func run[R facts, O kv.Op[R], T any](k *kvCall, op O, conv func(*kvCall, R) *T, 
 		k.telemetry.Finish()
 		return nil, errShutdown
 	}
-	p := kv.Go(context.Background(), k.c.bucket, op, func(r R, err error) {
+	done := func(r R, err error) {
 		if err != nil {
 			err = k.failed(err)
 			cb(nil, err)
@@ -102,8 +116,11 @@ func run[R facts, O kv.Op[R], T any](k *kvCall, op O, conv func(*kvCall, R) *T, 
 		}
 		k.succeeded(r)
 		cb(conv(k, r), nil)
-	})
-	return pending[R]{p}, nil
+	}
+	if k.blocks {
+		return pending{kv.Go(context.Background(), k.c.bucket, op, done)}, nil
+	}
+	return pending{kv.GoInline(context.Background(), k.c.bucket, op, done)}, nil
 }
 
 func (k *kvCall) succeeded(r facts) {
@@ -128,10 +145,10 @@ func (k *kvCall) failed(err error) error {
 }
 
 // pending is an operation that can be canceled.
-type pending[R any] struct{ kv.Future[R] }
+type pending struct{ kv.Running }
 
 // Cancel implements PendingOp.
-func (p pending[R]) Cancel() { p.Future.Cancel() }
+func (p pending) Cancel() { p.Running.Cancel() }
 
 // spans are the two spans below an operation's own.
 type spans struct{ cmd, net *spanWrapper }

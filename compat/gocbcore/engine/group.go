@@ -206,10 +206,13 @@ func (agi *AgentGroupInternal) SearchCapabilityStatus(c SearchCapability) Capabi
 
 // ClusterLabels are the uuid and the name of the cluster.
 func (agi *AgentGroupInternal) ClusterLabels() ClusterLabels {
-	for _, a := range append(agi.agentGroup.all(), agi.agentGroup.clusterAgent) {
+	ag := agi.agentGroup
+	ag.lock.Lock()
+	defer ag.lock.Unlock()
+	for _, a := range ag.agents {
 		if l := a.kvMux.labels(); l != (ClusterLabels{}) {
 			return l
 		}
 	}
-	return ClusterLabels{}
+	return ag.clusterAgent.kvMux.labels()
 }

@@ -91,6 +91,7 @@ func (s *scanResult) RangeScanContinue(o RangeScanContinueOptions, dataCb RangeS
 ) (PendingOp, error) {
 	t := target{deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := s.c.begin("RangeScanContinue", memd.CmdRangeScanContinue, &t)
+	k.blocks = true
 	op := kv.RangeScanContinue{
 		Common: s.c.common(&t), Scan: s.scan, MaxItems: o.MaxCount, MaxBytes: o.MaxBytes,
 	}
