@@ -1,39 +1,48 @@
 # Thin: each target is one command that could be typed instead. The gate is .ci/run.
 LINT = go tool -modfile=tools/go.mod golangci-lint
 
-.PHONY: check test vet lint fmt race fuzz demo bench bench-gate couchbasemock interop
+.PHONY: help check test vet lint fmt race fuzz demo bench bench-gate couchbasemock interop api release
 
-check: test vet lint
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test:
+check: test vet lint ## test, vet and lint
+
+test: ## run all tests
 	go test ./...
 
-vet:
+vet: ## look for suspicious code
 	go vet ./...
 
-lint:
+lint: ## run the linters
 	$(LINT) run
 
-fmt:
+fmt: ## format the code
 	$(LINT) fmt
 
-race:
+race: ## run the tests of what is concurrent under the race detector
 	.ci/run race
 
-fuzz:
+fuzz: ## run every fuzz target for a while
 	.ci/run fuzz
 
-demo:
+demo: ## show couchcore at work
 	go run ./cmd/couchcore demo
 
-bench:
+bench: ## compare two revisions
 	bench/compare.sh
 
-bench-gate:
+bench-gate: ## measure the matrix, and judge it
 	go run ./bench --matrix --gate
 
-couchbasemock:
+couchbasemock: ## build the real CouchbaseMock for the opt-in tests
 	interop/couchbasemock.sh
 
-interop:
+interop: ## run the opt-in tests against foreign servers
 	.ci/run interop
+
+api: ## write the list of exported names anew, after a change that is meant
+	go test . -run TestTheExportedNamesAreListed -update
+
+release: ## build the command for every platform into dist, the same bytes wherever it is built
+	.ci/release dist

@@ -161,17 +161,17 @@ func (x *explanation) decision(j judged, res explained) string {
 	case res.Decision == "fail":
 		return x.failing(j, *res.Error)
 	case j.alone:
-		return fmt.Sprintf("retry at once on the first node, not hedged any more (%s, attempt %d)", j.by, x.attempt)
+		return fmt.Sprintf("retry at once on the first node, not hedged any more (%s, %s)", j.by, after(x.attempt))
 	case j.hedged && j.delay > 0:
-		return fmt.Sprintf("retry on another node after %s (%s, attempt %d)", span(res.DelayMS), j.by, x.attempt)
+		return fmt.Sprintf("retry on another node after %s (%s, %s)", span(res.DelayMS), j.by, after(x.attempt))
 	case j.hedged:
-		return fmt.Sprintf("retry at once on another node (%s, attempt %d)", j.by, x.attempt)
+		return fmt.Sprintf("retry at once on another node (%s, %s)", j.by, after(x.attempt))
 	}
 	text := "retry after " + span(res.DelayMS)
 	if !j.consulted {
-		text += fmt.Sprintf(" (whatever the strategy, attempt %d", x.attempt)
+		text += fmt.Sprintf(" (whatever the strategy, %s", after(x.attempt))
 	} else {
-		text += fmt.Sprintf(" (%s, attempt %d", j.by, x.attempt)
+		text += fmt.Sprintf(" (%s, %s", j.by, after(x.attempt))
 	}
 	if x.attempt == 0 {
 		text += x.later()
@@ -179,7 +179,15 @@ func (x *explanation) decision(j judged, res explained) string {
 	return text + ")"
 }
 
-// later says what comes after some more attempts.
+// after says how many retries were made.
+func after(retries int) string {
+	if retries == 1 {
+		return "after 1 retry"
+	}
+	return fmt.Sprintf("after %d retries", retries)
+}
+
+// later says what comes after some more retries.
 func (x *explanation) later() string {
 	later := *x
 	later.attempt = 3
@@ -188,11 +196,11 @@ func (x *explanation) later() string {
 	case err != nil:
 		return ""
 	case !o.retried:
-		return "; at attempt 3 it would fail"
+		return "; after 3 it would fail"
 	case o.other != nil:
-		return "; at attempt 3 it would be " + span(o.delays()) + " or fail"
+		return "; after 3 it would be " + span(o.delays()) + " or fail"
 	}
-	return "; at attempt 3 it would be " + span(o.delays())
+	return "; after 3 it would be " + span(o.delays())
 }
 
 // failing describes a failure.

@@ -22,6 +22,7 @@ var exampleOf = map[string]string{
 	"wait":        "couchcore wait --services kv,query --timeout 30s",
 	"doctor":      "couchcore doctor -c couchbases://db.example.com -u app -p - -b travel",
 	"packets":     "couchcore packets capture.pcapng --failures",
+	"top":         "couchcore top --node 10.0.0.2:11210 --listen 127.0.0.1:11210",
 	"bench":       "couchcore bench --duration 10s --concurrency 64 --value-size 256",
 	"chaos":       "couchcore chaos --seeds 40 --ops 200000",
 	"reasons":     "couchcore reasons KV_LOCKED",

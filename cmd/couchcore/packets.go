@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -70,40 +71,56 @@ func (c *packetsCmd) capture(a *app, in io.Reader) error {
 
 // proxy shows what is said through a proxy until it is interrupted.
 func (c *packetsCmd) proxy(a *app) error {
-	listen := c.Listen
+	p := proxied{node: c.Node, listen: c.Listen, exitOnStdinClose: c.ExitOnStdinClose}
+	return p.run(a, func(r packets.Record) error { return c.show(a, &r) }, nil, nil)
+}
+
+// proxied is a proxy that runs until it is interrupted.
+type proxied struct {
+	node, listen     string
+	exitOnStdinClose bool
+}
+
+// run gives each record to show, and calls at when tick has a value. An error of either ends it, io.EOF without one.
+func (c *proxied) run(a *app, show func(packets.Record) error, tick <-chan time.Time, at func() error) error {
+	listen := c.listen
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
 	records := make(chan packets.Record) // writing holds the connections up, so that no record is kept
-	p, addr, err := packets.NewProxy(c.Node, listen, func(r packets.Record) { records <- r })
+	p, addr, err := packets.NewProxy(c.node, listen, func(r packets.Record) { records <- r })
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if c.ExitOnStdinClose {
+	if c.exitOnStdinClose {
 		go endWith(a.stdin, func(error) { stop() }) // until the input ends, as it does with the process
 	}
 	if a.json {
-		err = a.emit(map[string]string{"listening": addr, "node": c.Node})
+		err = a.emit(map[string]string{"listening": addr, "node": c.node})
 	} else {
-		err = a.print("listening at %s for %s: connect to couchbase://%s", addr, c.Node, addr)
+		err = a.print("listening at %s for %s: connect to couchbase://%s", addr, c.node, addr)
 	}
 	for err == nil {
 		select {
 		case r := <-records:
-			err = c.show(a, &r)
+			err = show(r)
+		case <-tick:
+			err = at()
 		case <-ctx.Done():
-			c.end(p, records)
-			return nil
+			err = io.EOF
 		}
 	}
-	c.end(p, records)
+	endProxy(p, records)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
 	return err
 }
 
-// end closes the proxy; its last records are dropped.
-func (c *packetsCmd) end(p *packets.Proxy, records <-chan packets.Record) {
+// endProxy closes the proxy; its last records are dropped.
+func endProxy(p *packets.Proxy, records <-chan packets.Record) {
 	done := make(chan struct{})
 	go func() { // ends when the proxy has
 		p.Close()

@@ -41,6 +41,7 @@ type cli struct {
 	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
 	Doctor    doctorCmd      `cmd:"" set:"timeout=How long to wait for each connection and answer (default: 5s)." group:"Health" help:"Find out why a cluster cannot be used, and what to change."`
 	Packets   packetsCmd     `cmd:"" group:"Health" help:"Show the packets of a capture, or those through a proxy."`
+	Top       topCmd         `cmd:"" group:"Health" help:"Show nodes, load and failures through a proxy, again and again."`
 	Bench     benchCmd       `cmd:"" set:"timeout=The time for each call, all retries included (default: 2.5s)." group:"See it work" help:"Make load, and measure how long calls take."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"Run the simulation: virtual time, faults that a seed chooses."`
 	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"List the retry reasons, or explain one of them."`
@@ -56,7 +57,6 @@ type cli struct {
 const example = `The core of a Couchbase-style client, its mock cluster, and explanations of what it does. For example:
 
   couchcore demo
-  couchcore mock --nodes 3
   couchcore kv get airline_10 -c couchbase://127.0.0.1:11210 -u Administrator -p -
   couchcore explain --service kv --op upsert --status 0x86`
 
@@ -185,13 +185,16 @@ func bytesOf(ctx *kong.DecodeContext, target reflect.Value) error {
 	return err
 }
 
-// version is that of the module that the command was built from, and of Go.
+// version is that of the module, of Go, and of the revision that the command was built from where that is another one.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "couchcore (unknown version)"
+	text := "couchcore " + core.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		text += ", " + info.GoVersion
+		if v := info.Main.Version; v != "" && v != "v"+core.Version {
+			text += ", built from " + v
+		}
 	}
-	return fmt.Sprintf("couchcore %s, %s", info.Main.Version, info.GoVersion)
+	return text
 }
 
 // fail writes the one line that names the cause and gives the exit code.
