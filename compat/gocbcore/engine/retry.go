@@ -136,11 +136,11 @@ func (ss *strategies) of(own RetryStrategy) retry.Strategy {
 	if own == nil {
 		return ss.fallback
 	}
+	if s := ss.last.Load(); s != nil && s.own == own { // the last one's type can be compared
+		return s
+	}
 	if !reflect.TypeOf(own).Comparable() {
 		return newStrategy(own)
-	}
-	if s := ss.last.Load(); s != nil && s.own == own {
-		return s
 	}
 	s := newStrategy(own)
 	ss.last.Store(s)
