@@ -22,6 +22,7 @@ import (
 type whole struct {
 	op    observe.Operation
 	inner context.Context
+	last  observe.Last // of an earlier use of the memory
 
 	mu       sync.Mutex // guards what follows, of an operation with several calls
 	sent     int
@@ -35,7 +36,7 @@ const defaultName = "_default"
 
 func (r *Router) start(ctx context.Context, w *whole, t observe.Target) {
 	t.Service, t.Bucket = "kv", r.o.Bucket
-	w.inner, w.op = r.o.Instruments.StartOperation(ctx, t)
+	w.inner, w.op = r.o.Instruments.StartAgain(ctx, t, w.last)
 }
 
 // observeHedged implements call.HedgePlan.Observe.
@@ -168,7 +169,7 @@ func (w *watch) Unsent() {
 // Failed implements call.Watcher.
 func (w *watch) Failed(cause error) {
 	w.mu.Lock()
-	w.close(failureOf(cause), cause)
+	w.close(failureOf(cause), cause, time.Now())
 	var full []attempt
 	if len(w.ended) == mostKept {
 		full, w.ended, w.shared = w.ended, nil, true
@@ -193,7 +194,8 @@ func (w *watch) Retried(i retry.Info) {
 func (w *watch) Done(err error) {
 	out := outcomeOf(err)
 	w.mu.Lock()
-	w.close(out, err)
+	now := time.Now()
+	w.close(out, err, now)
 	last, retries := w.ended, w.again
 	w.ended = w.ended[:0]
 	out.Retries = max(out.Retries, w.retries)
@@ -208,19 +210,20 @@ func (w *watch) Done(err error) {
 	w.of.mu.Lock()
 	out.Attempts = w.of.attempts
 	w.of.mu.Unlock()
-	w.of.op.End(w.of.inner, out)
+	w.of.op.EndAt(w.of.inner, now, out)
 	if !w.shared { // the memory may wait long for its next use
+		w.own.last = w.own.op.Last()
 		w.own.op, w.own.inner, w.own.attempts, w.again = observe.Operation{}, nil, nil, nil
 		clear(last)
 	}
 }
 
-// close ends the attempt that is out, if one is. The lock is held.
-func (w *watch) close(failure observe.Outcome, err error) {
+// close ends the attempt that is out, if one is, now. The lock is held.
+func (w *watch) close(failure observe.Outcome, err error, now time.Time) {
 	if w.out.via == nil {
 		return
 	}
-	w.out.end, w.out.failure = time.Now(), failure
+	w.out.end, w.out.failure = now, failure
 	if err == nil {
 		w.out.server = w.c.Res.ServerTime()
 	} else {

@@ -65,7 +65,8 @@ type Instruments struct {
 	o        Options
 
 	panics   atomic.Int64
-	told     atomic.Bool // the attribute limit was reported
+	labels   atomic.Int32 // counts the changes of the cluster's
+	told     atomic.Bool  // the attribute limit was reported
 	prepared atomic.Pointer[map[Target]*prepared]
 
 	mu      sync.Mutex // guards what follows and replacing prepared
@@ -171,6 +172,7 @@ func (i *Instruments) SetCluster(name, uuid string) {
 	defer i.mu.Unlock()
 	if l := (clusterLabels{name, uuid}); l != i.cluster {
 		i.cluster = l
+		i.labels.Add(1)
 		i.prepared.Store(new(map[Target]*prepared))
 	}
 }

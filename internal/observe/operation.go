@@ -72,11 +72,26 @@ func (i *Instruments) StartStatement(ctx context.Context, t Target, text string)
 	if i == nil {
 		return ctx, Operation{}
 	}
-	return i.startOperation(ctx, t, text) // a call of its own: nothing is copied for who observes nothing
+	return i.startOperation(ctx, i.lookup(ctx, t), text) // a call of its own: without observers nothing is copied
 }
 
-func (i *Instruments) startOperation(ctx context.Context, t Target, text string) (context.Context, Operation) {
-	o := Operation{i: i, p: i.lookup(ctx, t), start: time.Now()}
+// Last is what an operation leaves for the next one of the same memory. Its zero value has nothing.
+type Last struct{ p *prepared }
+
+// Last gives that.
+func (o *Operation) Last() Last { return Last{o.p} }
+
+// StartAgain is StartOperation for one that is probably on the same target as the last one.
+func (i *Instruments) StartAgain(ctx context.Context, t Target, last Last) (context.Context, Operation) {
+	p := last.p
+	if p == nil || p.labels != i.labels.Load() || p.given != t {
+		p = i.lookup(ctx, t)
+	}
+	return i.startOperation(ctx, p, "")
+}
+
+func (i *Instruments) startOperation(ctx context.Context, p *prepared, text string) (context.Context, Operation) {
+	o := Operation{i: i, p: p, start: time.Now()}
 	if i.o.Hook != nil {
 		ctx = i.begin(ctx, o.p.target)
 	}
@@ -148,12 +163,12 @@ func (o *Operation) RetryAt(at time.Time, reason string, attempt int, delay time
 // gets it, with the context that StartOperation was given.
 func (o *Operation) End(ctx context.Context, out Outcome) {
 	if o.i != nil {
-		o.end(ctx, out)
+		o.EndAt(ctx, time.Now(), out)
 	}
 }
 
-func (o *Operation) end(ctx context.Context, out Outcome) {
-	end := time.Now()
+// EndAt is End for an operation that has instruments and has ended at end.
+func (o *Operation) EndAt(ctx context.Context, end time.Time, out Outcome) {
 	if o.outer {
 		o.endSpan(end, out)
 	}

@@ -12,7 +12,9 @@ import (
 
 // prepared is everything about a target that is the same for each of its operations, in the form that the API takes.
 type prepared struct {
+	given  Target // as lookup was asked for it
 	target Target
+	labels int32 // the number of the cluster's labels that it has
 	start  []trace.SpanStartOption
 	common []attribute.KeyValue // for inner spans
 	stable metricSets
@@ -135,6 +137,7 @@ func (i *Instruments) prepare(t Target) (p *prepared, cut bool) {
 		return p, cut
 	}
 	p = newPrepared(t, i.cluster, i.o.Conventions)
+	p.labels = i.labels.Load()
 	if len(old) >= 2*preparedLimit { // too many even without collections: this one is not kept
 		return p, cut
 	}
@@ -151,8 +154,9 @@ func (i *Instruments) prepare(t Target) (p *prepared, cut bool) {
 func Name(operation string) string { return strings.ReplaceAll(operation, "-", "_") }
 
 func newPrepared(t Target, cluster clusterLabels, c Conventions) *prepared {
+	given := t
 	t.Operation = Name(t.Operation)
-	p := &prepared{target: t}
+	p := &prepared{given: given, target: t}
 
 	common := attrs{c: c}
 	common.text(FieldSystem, system)
