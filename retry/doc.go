@@ -6,6 +6,11 @@
 // and its bounds, whatever a strategy answers. Cost follows failure: an operation that never fails costs a handful of
 // atomic operations and no allocation.
 //
+// A program chooses a Strategy, for all calls or for one, reads an Info, or repeats work of its own with Do:
+//
+//	cfg.Retry.Strategy = retry.BestEffort{Backoff: retry.Exponential(time.Millisecond, time.Second, 2)}
+//	info, ok := retry.InfoOf(err) // how often it was retried, and why
+//
 // It never holds a status code, HTTP, a socket, a circuit breaker, a log line or a metric exporter, and imports the
 // standard library only. The numbers of a service pass through it as an opaque code.
 package retry
