@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		TracerProvider: cfg.Observe.TracerProvider, MeterProvider: cfg.Observe.MeterProvider, Log: c.log,
 		Conventions: cfg.Observe.Conventions.names(), OuterIsCallers: cfg.Observe.OuterIsCallers,
 		NoInnerSpans: cfg.Observe.NoInnerSpans, Hook: cfg.Observe.Hook, Scope: cfg.Observe.Instrumentation,
-		ScopeVersion: cfg.Observe.InstrumentationVersion,
+		ScopeVersion: cfg.Observe.InstrumentationVersion, Version: Version,
 	})
 	c.health.OnSet, c.health.Log = c.explained, c.log
 	c.reports.start(&c.cfg.Observe, c.log)

@@ -243,7 +243,7 @@ type ObserveConfig struct {
 	// NoInnerSpans leaves out the spans of attempts and of encoding.
 	NoInnerSpans bool
 	// Instrumentation is the name that tracer and meter are got by, and its version, for an SDK that has its own.
-	// Default: com.couchbase.client.go, without a version.
+	// Default: com.couchbase.client.go and Version.
 	Instrumentation, InstrumentationVersion string
 	// Hook is told of every operation when it begins and when it has ended, whatever form it has and whatever service
 	// it is for. Its methods must not block. A panic is contained. Nil costs nothing.

@@ -204,7 +204,7 @@ func TestAnSDKOnTopChoosesItsSpans_D153(t *testing.T) {
 	inMock(t, func(t *testing.T, m *mock.Cluster) {
 		rec := run(t, m, func(o *core.ObserveConfig) { o.NoInnerSpans = true },
 			"sdk", "sdk/upsert", "sdk/query", "sdk/batch", "sdk/batch/get")
-		require.Equal(t, "com.couchbase.client.go", rec.scope[0])
+		require.Equal(t, [2]string{"com.couchbase.client.go", core.Version}, rec.scope)
 	})
 	inMock(t, func(t *testing.T, m *mock.Cluster) {
 		run(t, m, func(o *core.ObserveConfig) { o.OuterIsCallers, o.NoInnerSpans = true, true }, "sdk")
