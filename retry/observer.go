@@ -2,7 +2,7 @@ package retry
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -13,7 +13,8 @@ type Observer interface {
 	// Attempt reports an attempt of an operation that has failed once, when the attempt ends. First-time successes are
 	// not reported; the last attempt of a retried operation is when State.Succeeded or State.Settle is called.
 	Attempt(AttemptInfo)
-	// Retry reports the decision to retry after the delay.
+	// Retry reports the decision to retry after the delay, before anything follows from it. GaveUp follows it when the
+	// operation cannot wait: too many do, or the client is closed.
 	Retry(*Request, Reason, time.Duration)
 	// GaveUp reports an operation that is not retried for the reason, or ended while it was, with its error.
 	GaveUp(*Request, Reason, error)
@@ -66,13 +67,17 @@ type ResendsByReason [reasonCount]Resends
 
 // MarshalJSON gives an object of the reasons that have come up, by their names.
 func (all ResendsByReason) MarshalJSON() ([]byte, error) {
-	named := map[string]Resends{}
+	text := []byte{'{'}
 	for why, r := range all {
-		if r != (Resends{}) {
-			named[Reason(why).String()] = r
+		if r == (Resends{}) {
+			continue
 		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, `"%s":{"Retries":%d,"Transparent":%d}`, Reason(why), r.Retries, r.Transparent)
 	}
-	return json.Marshal(named)
+	return append(text, '}'), nil
 }
 
 // HistogramBounds are the lower bounds of OperationStats.Histogram: the n-th retry of an operation, hedges and

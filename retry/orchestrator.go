@@ -230,7 +230,7 @@ func (o *Orchestrator) recordAndPark(j *judgement) {
 	var why error
 	refusal := ErrTimeout
 	if p, ok := o.wait(j, j.controlled(), j.now); ok {
-		_, refusal, why = o.place(j, p)
+		refusal, why = o.place(j, p)
 	}
 	o.mu.Unlock()
 	if refusal != nil {

@@ -42,18 +42,17 @@ func (o *Orchestrator) park(j *judgement, a Action, now time.Time) {
 		o.fail(j, ErrTimeout, nil)
 		return
 	}
-	o.mu.Lock()
-	parked, refusal, why := o.place(j, p)
-	var r *Request
-	if parked && o.opts.Observer != nil && a.kind != waits {
-		r = j.h.request(j)
+	if o.opts.Observer != nil && a.kind != waits {
+		o.mu.Lock()
+		r := j.h.request(j)
+		o.mu.Unlock()
+		o.opts.Observer.Retry(r, j.why, p.delay) // before anything can wake the operation
 	}
+	o.mu.Lock()
+	refusal, why := o.place(j, p)
 	o.mu.Unlock()
-	switch {
-	case refusal != nil:
+	if refusal != nil {
 		o.fail(j, refusal, why)
-	case r != nil:
-		o.opts.Observer.Retry(r, j.why, p.delay)
 	}
 }
 
@@ -81,7 +80,7 @@ func (o *Orchestrator) wait(j *judgement, a Action, now time.Time) (p parking, o
 
 // place puts a recorded operation into the heap, under the mutex, or says what it fails with and why. It does neither
 // when the operation has ended.
-func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why error) {
+func (o *Orchestrator) place(j *judgement, p parking) (refusal, why error) {
 	h := j.h
 	if p.eager && j.hint.Wakes != 0 && j.hint.Wakes != o.Wakes() { // guard: missed wake
 		if at := h.floor(p.since); at < p.at { // the earliest moment, not before
@@ -90,18 +89,18 @@ func (o *Orchestrator) place(j *judgement, p parking) (parked bool, refusal, why
 	}
 	p.kind = h.req.Kind
 	if o.closed { // guard: closed
-		return false, ErrClosed, o.closeCause
+		return ErrClosed, o.closeCause
 	}
 	if o.parked >= o.opts.MaxParked || o.opts.MaxBytes > 0 && o.bytes+j.size > o.opts.MaxBytes { // guard: bounds
-		return false, ErrTooManyInRetry, nil
+		return ErrTooManyInRetry, nil
 	}
 	// Under the mutex: a goroutine that ends the operation right after the swap must find it in the heap.
 	if !j.s.ph.CompareAndSwap(j.word, p.word) { // guard: park swap
-		return false, nil, nil
+		return nil, nil
 	}
 	h.decided(j.free, p.delay)
 	h.Log[len(h.Log)-1].Delay = p.delay
 	o.link(h, p)
 	o.arm()
-	return true, nil, nil
+	return nil, nil
 }

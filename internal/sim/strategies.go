@@ -29,7 +29,7 @@ func (s everyones) RetryAfter(ctx context.Context, rq *retry.Request, why retry.
 	if e, ok := rq.Context.Value(callKey{}).(*entry); ok && e.own {
 		s.w.report.violate("P7", "%s: the strategy of the others was asked", e)
 	}
-	return s.FastFailOnTerminalError.RetryAfter(ctx, rq, why)
+	return rq.Ask(ctx, s.FastFailOnTerminalError, why)
 }
 
 // strategy gives a call a strategy: the client's own, or a user's of any manners.

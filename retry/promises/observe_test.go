@@ -192,3 +192,26 @@ func TestFailedAndRetriesCountTheSame(t *testing.T) {
 		require.EqualValues(t, 2, counts().Failed)
 	})
 }
+
+// slowRecorder takes a while to note a decision.
+type slowRecorder struct{ retryRecorder }
+
+func (r *slowRecorder) Retry(rq *retry.Request, why retry.Reason, delay time.Duration) {
+	time.Sleep(time.Millisecond)
+	r.retryRecorder.Retry(rq, why, delay)
+}
+
+// TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt: a new login wakes the call at once.
+func TestAnObserverIsToldOfARetryBeforeWhatFollowsFromIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *mock.Cluster) {
+		rec := &slowRecorder{}
+		cl := client(t, m, func(cfg *core.Config) { cfg.Observe.Retry = rec })
+		b := cl.Bucket("default")
+		require.NoError(t, b.WaitReady(within(t, time.Second)))
+		m.Inject(times(1, memd.StatusAuthStale, memd.OpSet))
+		res, err := kv.Do(within(t, time.Second), b, kv.Upsert{Key: []byte("k")})
+		require.NoError(t, err)
+		require.Equal(t, 1, res.RetryInfo().Retries())
+		require.Len(t, rec.retries, 1)
+	})
+}
