@@ -7,16 +7,13 @@ import (
 	"github.com/couchcore/couchcore/internal/call"
 )
 
-// Running is a call that GoInline has started.
-type Running interface {
-	// Cancel ends the call unless it has ended, and says whether it did.
-	Cancel() bool
-}
-
 // GoInline is Go for a done that neither blocks nor ends its goroutine, such as one that sends on a channel with room:
 // mostly it runs where the answer is read, and nothing else is read from that node meanwhile. It costs less: no other
 // goroutine is woken, and the memory of the call is used again. A call that fails without an answer ends as by Go.
-func GoInline[R any, O Op[R]](ctx context.Context, d Dispatcher, op O, done func(R, error)) Running {
+// Cancel of what it returns ends the call unless it has ended, and says whether it did.
+func GoInline[R any, O Op[R]](
+	ctx context.Context, d Dispatcher, op O, done func(R, error),
+) interface{ Cancel() bool } {
 	i := &inline[R]{run: d.Runner(), done: done}
 	c := i.run.NewCall()
 	i.c = c
@@ -91,7 +88,7 @@ func complete(run call.Runner, f func()) {
 	f()
 }
 
-// Cancel implements Running.
+// Cancel ends the call unless it has ended, and says whether it did.
 func (i *inline[R]) Cancel() bool {
 	if !i.state.CompareAndSwap(inlineRuns, inlineKept) && i.state.Load() != inlineKept {
 		return false

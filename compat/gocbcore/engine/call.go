@@ -145,10 +145,10 @@ func (k *kvCall) failed(err error) error {
 }
 
 // pending is an operation that can be canceled.
-type pending struct{ kv.Running }
+type pending struct{ running interface{ Cancel() bool } }
 
 // Cancel implements PendingOp.
-func (p pending) Cancel() { p.Running.Cancel() }
+func (p pending) Cancel() { p.running.Cancel() }
 
 // spans are the two spans below an operation's own.
 type spans struct{ cmd, net *spanWrapper }
