@@ -240,7 +240,7 @@ func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
 }
 
 // awaitMaps waits for a map of each bucket that nodes do not refuse to open. The error is that of the buckets, when
-// there is no map of any.
+// no bucket has a map.
 func (c *Cluster) awaitMaps(ctx context.Context, bs []*Bucket) error {
 	errs := make([]error, len(bs))
 	var wg sync.WaitGroup

@@ -142,7 +142,7 @@ func ExampleGoInline() {
 	bucket, _, done := openExample()
 	defer done()
 	finished := make(chan string, 1) // with room: sending does not block
-	kv.GoInline(context.Background(), bucket, kv.Exists{Key: []byte("nobody")}, func(res kv.MetaResult, err error) {
+	kv.GoInline(context.Background(), bucket, kv.Exists{Key: []byte("absent")}, func(res kv.MetaResult, err error) {
 		finished <- fmt.Sprint(res.Exists, " ", err)
 	})
 	fmt.Println(<-finished)

@@ -122,7 +122,7 @@ func ExampleUpsert() {
 func ExampleReplace() {
 	travel(func(ctx context.Context, bucket *core.Bucket, key []byte) {
 		read := must(kv.Do(ctx, bucket, kv.Get{Key: key}))
-		must(kv.Do(ctx, bucket, kv.Upsert{Key: key, Value: []byte(`{"by":"somebody else"}`)}))
+		must(kv.Do(ctx, bucket, kv.Upsert{Key: key, Value: []byte(`{"by":"another program"}`)}))
 		_, err := kv.Do(ctx, bucket, kv.Replace{Key: key, Value: []byte("{}"), CAS: read.CAS})
 		fmt.Println(errors.Is(err, cberr.CASMismatch)) // the version that was read is not there any more
 	})

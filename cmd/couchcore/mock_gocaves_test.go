@@ -13,7 +13,7 @@ import (
 // The command serves the client that gocaves' --control-port names until it goes, and is gocaves under that name.
 func TestMockIsGocaves(t *testing.T) {
 	require.Equal(t, []string{"mock", "--gocaves", "--control-port=1"},
-		arguments([]string{"/tmp/gocaves-linux-amd64-v0.0.1-79", "--control-port=1"}))
+		arguments([]string{"/somewhere/gocaves-linux-amd64-v0.0.1-79", "--control-port=1"}))
 	require.Equal(t, []string{"kv"}, arguments([]string{"/bin/couchcore", "kv"}))
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")

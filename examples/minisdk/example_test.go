@@ -68,7 +68,7 @@ func ExampleCollection() {
 
 func ExampleError() {
 	with(func(ctx context.Context, server *mock.Cluster, _ *minisdk.Cluster, docs *minisdk.Collection) {
-		_, err := docs.Get(ctx, "nobody", minisdk.GetOptions{})
+		_, err := docs.Get(ctx, "absent", minisdk.GetOptions{})
 		fmt.Println(errors.Is(err, minisdk.ErrNotFound))
 
 		_, err = docs.Upsert(ctx, "airline_10", airline{}, minisdk.WriteOptions{CAS: 7})

@@ -309,7 +309,7 @@ func (r *Router) canonical(addr string) string {
 	return addr
 }
 
-// outcomeOfOther is outcomeOf for what is no error of a call's.
+// outcomeOfOther is outcomeOf for an error that is not a *call.Error.
 func outcomeOfOther(err error) observe.Outcome {
 	o := observe.Outcome{ErrorName: observe.OtherError, Err: err}
 	if kind := cberr.KindOf(err); kind != nil {

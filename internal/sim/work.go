@@ -272,7 +272,7 @@ func (w *world) burst(id, n int, r *source) int {
 }
 
 // unread is the first key from the n-th on that no call is reading or removing: the requests of two that do look the
-// same, so that of those that leave at one instant nothing tells which is whose. ok is false without such a key.
+// same, and when both leave at one instant the run cannot tell which call sent which. ok is false without such a key.
 func (w *world) unread(n int) (key string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
