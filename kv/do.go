@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"sync"
 
@@ -237,7 +238,7 @@ func start[R any, O Op[R]](ctx context.Context, d Dispatcher, op *O, done func(R
 // Done is closed when the call has finished.
 func (f Future[R]) Done() <-chan struct{} { return f.f.Finished() }
 
-// Wait gives the outcome. When ctx ends first, Wait returns ctx's error and the call goes on.
+// Wait gives the outcome. When ctx ends first, the call goes on: the error says so, is in doubt and matches ctx's own.
 func (f Future[R]) Wait(ctx context.Context) (R, error) {
 	select {
 	case <-f.Done():
@@ -246,11 +247,20 @@ func (f Future[R]) Wait(ctx context.Context) (R, error) {
 		case <-f.Done():
 		case <-ctx.Done():
 			var zero R
-			return zero, context.Cause(ctx)
+			return zero, gaveUp(ctx)
 		}
 	}
 	f.f.finish()
 	return f.f.r, f.f.err
+}
+
+// gaveUp is what a wait that ends before its call returns: nothing is known of the call, which may yet succeed.
+func gaveUp(ctx context.Context) error {
+	kind := cberr.RequestCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = cberr.AmbiguousTimeout
+	}
+	return &Error{Op: "wait", Err: kind, Stage: "the call goes on", InDoubt: true, Cause: context.Cause(ctx)}
 }
 
 // Cancel ends the call unless it has ended, and says whether it did.

@@ -249,6 +249,9 @@ func TestAWaitThatEndsLeavesTheCallAlone(t *testing.T) {
 		defer cancel()
 		_, err := fut.Wait(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		e := kvError(t, err)
+		require.ErrorIs(t, e, cberr.AmbiguousTimeout)
+		require.True(t, e.Ambiguous(), "the call goes on")
 		require.True(t, fut.Cancel())
 		_, err = fut.Wait(ctx) // the outcome is there: the ended context does not hide it
 		require.ErrorIs(t, err, cberr.RequestCanceled)

@@ -72,6 +72,9 @@ func everyCall(ctx context.Context, c *core.Cluster) map[string]func() error {
 		"Get":       func() error { return rows(kv.Do(ctx, b, kv.Get{Key: k})) },
 		"Upsert":    func() error { return rows(kv.Do(ctx, b, kv.Upsert{Key: k, Value: v})) },
 		"Start":     func() error { return rows(kv.Start(ctx, b, kv.Get{Key: k}).Wait(ctx)) },
+		"a wait that ends before its call": func() error {
+			return rows(kv.Start(context.WithoutCancel(ctx), b, kv.Get{Key: k}).Wait(ctx))
+		},
 		"DoPolled": func() error {
 			return rows(kv.DoPolled(ctx, b, kv.Upsert{Key: k, Value: v}, kv.PollDurability{PersistTo: 1}))
 		},
