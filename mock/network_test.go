@@ -1,6 +1,7 @@
 package mock_test
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,4 +28,19 @@ func TestNetworkOfAClusterHasFaults(t *testing.T) {
 		c.Network().OnLink(nil)
 	})
 	require.Nil(t, mock.Start(t).Network())
+}
+
+// A mock is for tests: its password is public.
+func TestAMockListensOnLoopback(t *testing.T) {
+	c := mock.Start(t, mock.Nodes(2), mock.Bucket("default", 64))
+	for i := range 2 {
+		for name, addr := range map[string]string{
+			"key-value": c.Node(i).Addr(), "management": c.Node(i).ManagementAddr(),
+			"query": c.Node(i).ServiceAddr(mock.QueryService),
+		} {
+			host, _, err := net.SplitHostPort(addr)
+			require.NoError(t, err)
+			require.True(t, net.ParseIP(host).IsLoopback(), "%s: %s", name, addr)
+		}
+	}
 }

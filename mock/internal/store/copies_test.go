@@ -330,9 +330,9 @@ func TestStoreAgreesWithAMap(t *testing.T) {
 				Expiry: rapid.Uint32Range(0, 3).Draw(t, "expiry"), Lock: rapid.Uint32Range(1, 3).Draw(t, "lock"),
 				Delta: 1, Initial: 5,
 			}
-			// ADD, counters and reads take no CAS on the wire.
+			// ADD, counters, TOUCH and reads take no CAS on the wire.
 			if d := m[string(o.Key)]; d != nil && o.Opcode != memd.OpAdd && o.Opcode != memd.OpIncrement &&
-				o.Opcode != memd.OpGetLocked {
+				o.Opcode != memd.OpTouch && o.Opcode != memd.OpGetLocked {
 				o.CAS = rapid.SampledFrom([]uint64{0, d.cas, 1}).Draw(t, "cas")
 			}
 			status, next := m.next(&o, s.now)

@@ -250,6 +250,10 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		old.locked = time.Time{}
 		held.docs[id] = old
 		return Result{}
+	case memd.OpTouch, memd.OpGAT:
+		if live && !locked && o.expires(now) == old.expiry { // kv_engine, VBucket::processGetAndUpdateTtl
+			return old.result(v)
+		}
 	}
 	if o.Meta != nil {
 		next, st := s.applyMeta(o, old, found, locked)

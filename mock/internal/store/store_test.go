@@ -41,6 +41,8 @@ func (s *storeTest) do(op memd.Opcode, change func(*Op)) Result {
 		o.Datatype = ValueType(o.Value)
 	case memd.OpIncrement, memd.OpDecrement:
 		o.Delta, o.Initial = 3, 100
+	case memd.OpTouch, memd.OpGAT:
+		o.Expiry = 99 // another than it has: see TestATouchThatChangesNothing
 	}
 	if change != nil {
 		change(&o)
@@ -51,6 +53,18 @@ func (s *storeTest) do(op memd.Opcode, change func(*Op)) Result {
 func cas(c uint64) func(*Op) { return func(o *Op) { o.CAS = c } }
 
 func expiry(e uint32) func(*Op) { return func(o *Op) { o.Expiry = e } }
+
+func TestATouchThatChangesNothing(t *testing.T) {
+	for _, op := range []memd.Opcode{memd.OpTouch, memd.OpGAT} {
+		s := newStoreTest()
+		cas := s.set(t, storeValue, 5).CAS
+		before := s.dump()
+		res := s.do(op, expiry(5))
+		require.Equal(t, memd.StatusSuccess, res.Status)
+		require.Equal(t, cas, res.CAS)
+		require.Equal(t, before, s.dump(), "%v", op)
+	}
+}
 
 func (s *storeTest) set(t *testing.T, value string, expiry uint32) Result {
 	t.Helper()
