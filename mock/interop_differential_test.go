@@ -288,7 +288,7 @@ var memcachedDiffers = []difference{
 	{
 		ops: []memd.Opcode{memd.OpIncrement, memd.OpDecrement}, ours: "0x00.*|0x06", theirs: "0x06|0x00.*",
 		differ: true,
-		why: "memcached counts what stands before its blanks",
+		why:    "memcached counts what stands before its blanks",
 	},
 }
 
