@@ -109,7 +109,7 @@ func stalled(t *testing.T) *core.Bucket {
 	m := mock.Start(t, mock.Nodes(1), mock.Bucket("default", 16))
 	b := open(t, m, func(c *core.Config) { c.Limits.Queue, c.KV.Timeout = 1<<20, time.Minute }).Bucket("default")
 	require.NoError(t, b.WaitReady(ctx(t)))
-	m.Inject(only(memd.OpHello, 0), mock.Delay(9*time.Second))
+	m.Inject(only(memd.OpHello, 0), mock.Delay(40*time.Second))
 	require.NoError(t, m.CloseConns(0))
 	return b
 }
@@ -117,7 +117,7 @@ func stalled(t *testing.T) *core.Bucket {
 // D57: what it costs to cancel a call that waits does not grow with how many others do. Those that began last go first:
 // who walks the queue meets all others.
 func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
-	many := 150_000
+	many := 150_016
 	if raceEnabled {
 		many = 10_000
 	}
@@ -138,11 +138,11 @@ func TestCancelingDoesNotWalkTheQueue_D57(t *testing.T) {
 	}
 	least, all := time.Hour, time.Hour
 	for range 3 { // a busy machine may spoil some
-		least, all = min(least, each(many/16)), min(all, each(many))
+		least, all = min(least, each(many/64)), min(all, each(many))
 	}
-	t.Logf("to cancel one of %d takes %v, one of %d %v", many/16, least, many, all)
+	t.Logf("to cancel one of %d takes %v, one of %d %v", many/64, least, many, all)
 	if !raceEnabled { // what it costs hides what a walk would
-		require.Less(t, all, 8*least) // a walk makes it about 14 times as much, a busy machine 3 times
+		require.Less(t, all, 24*least) // a walk makes it more than 50 times as much, a busy machine up to 10 times
 	}
 }
 

@@ -160,6 +160,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		addr := brokenMock(t).Node(0).ManagementAddr()
 		text := notConnected(addr) + "TLS: the port speaks HTTP without TLS"
 		return brokenSetUp{
+			told: true,
 			args: to("couchbases", addr), says: text, ready: text,
 			doctor: "FAIL TLS .*that port seems not to speak TLS",
 		}
@@ -192,6 +193,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		addr := m.Node(0).TLSAddr()
 		text := notConnected(addr) + "TLS: .*certificate signed by unknown authority"
 		return brokenSetUp{
+			told: true,
 			args: to("couchbases", addr), says: text, ready: text,
 			doctor: "FAIL TLS .*unknown authority .*give the certificate of",
 		}
@@ -200,6 +202,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		addr, ca := serveTLS(t, "db.example.com", time.Now().Add(time.Hour))
 		text := notConnected(addr) + "TLS: .*certificate .*127.0.0.1"
 		return brokenSetUp{
+			told: true,
 			args: to("couchbases", addr, "--tls-ca", ca), says: text, ready: text,
 			doctor: "FAIL TLS .*connect to a name that the certificate is for: db.example.com",
 		}
@@ -208,6 +211,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		addr, ca := serveTLS(t, "127.0.0.1", time.Now().Add(-time.Hour))
 		text := notConnected(addr) + "TLS: .*certificate has expired"
 		return brokenSetUp{
+			told: true,
 			args: to("couchbases", addr, "--tls-ca", ca), says: text, ready: text,
 			doctor: "FAIL TLS .*expired .*renew the certificate, or correct the clock",
 		}
@@ -217,6 +221,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		text := notConnected(m.Node(0).Addr()) + "the login is refused, wrong credentials: " +
 			"SASL_STEP answered 0x20 AUTH_ERROR"
 		return brokenSetUp{
+			told: true,
 			args: []string{"-c", "couchbase://" + m.Node(0).Addr(), "-u", mock.DefaultUser, "-p", "sesame"},
 			says: "get: authentication failure .*" + text, ready: "^not ready, because: " + text,
 			doctor: "FAIL authentication .*wrong credentials.*check --username",
@@ -226,6 +231,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		m := brokenMock(t)
 		text := `no credentials are given, and the bucket "default" needs some, or does not exist`
 		return brokenSetUp{
+			told: true,
 			args: []string{"-c", "couchbase://" + m.Node(0).Addr()}, says: text, ready: text,
 			doctor: "FAIL bucket .*" + text,
 		}
@@ -250,6 +256,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 		m := brokenMock(t, mock.User("reader", "sesame", "other"), mock.Bucket("default", 16), mock.Bucket("other", 16))
 		text := `the user may not use the bucket "default", or it does not exist: SELECT_BUCKET "default" answered 0x24`
 		return brokenSetUp{
+			told: true,
 			args: []string{"-c", "couchbase://" + m.Node(0).Addr(), "-u", "reader", "-p", "sesame"}, says: text,
 			ready: text, doctor: "FAIL bucket .*" + text + ".*give the user reader a role",
 		}
@@ -358,6 +365,7 @@ var brokenSetUps = map[string]func(*testing.T) brokenSetUp{
 	"no durable writes": func(t *testing.T) brokenSetUp {
 		m := brokenMock(t, mock.WithoutFeatures(memd.FeatureSyncReplication, memd.FeatureAltRequest))
 		return brokenSetUp{
+			told: true,
 			args: to("couchbase", m.Node(0).Addr()),
 			data: []string{"kv", "upsert", "k", "v", "--durability", "majority"},
 			says: "feature not available", doctor: "warn HELLO .*no durable writes",

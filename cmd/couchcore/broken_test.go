@@ -22,15 +22,19 @@ type brokenSetUp struct {
 	data  []string // the data command; nil reads a document
 	hooks doctorHooks
 	tune  func(*core.Config)
+	told  bool // the node says what is wrong: nothing waits, unless the machine is busy
 
 	says   string // the data command
 	doctor string // doctor
 	ready  string // WaitReady; "" when it succeeds
 }
 
-// brokenTime is what everything has that waits for something which does not come. All set-ups are looked at at the same
-// time, on whatever machine.
-const brokenTime = 8 * time.Second
+// brokenTime is what everything has that waits for something which does not come, and toldTime what it has that is told
+// what is wrong. All set-ups are looked at at the same time, on whatever machine.
+const (
+	brokenTime = 8 * time.Second
+	toldTime   = 2 * time.Minute
+)
 
 // sawBroken is what a user has seen.
 type sawBroken struct {
@@ -41,7 +45,11 @@ type sawBroken struct {
 // see runs the data command, doctor and WaitReady on the set-up, all at the same time.
 func (s *brokenSetUp) see() (saw sawBroken) {
 	var wg sync.WaitGroup
-	limit := append([]string{"--timeout", brokenTime.String()}, s.args...)
+	most := brokenTime
+	if s.told {
+		most = toldTime
+	}
+	limit := append([]string{"--timeout", most.String()}, s.args...)
 	run := func(tune func(*core.Config), args ...string) result {
 		var out, errs bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &errs, func(string) string { return "" })
@@ -70,7 +78,7 @@ func (s *brokenSetUp) see() (saw sawBroken) {
 			return
 		}
 		defer func() { _ = c.Close() }()
-		ctx, cancel := context.WithTimeout(context.Background(), brokenTime)
+		ctx, cancel := context.WithTimeout(context.Background(), most)
 		defer cancel()
 		saw.ready = c.Bucket(cfg.Bucket).WaitReady(ctx)
 	})
