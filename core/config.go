@@ -323,14 +323,26 @@ func (c Conventions) names() observe.Conventions {
 	case ConventionsBoth:
 		return observe.Both
 	case ConventionsOfEnvironment:
-		for opt := range strings.SplitSeq(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",") {
-			if strings.TrimSpace(opt) == "database/dup" {
-				return observe.Both
-			}
+		if optedInto(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN")) == ConventionsBoth {
+			return observe.Both
 		}
 	case ConventionsStable:
 	}
 	return observe.Stable
+}
+
+// optedInto reads a list of conventions, in the form of the environment or of the RFC's option; other members of it
+// are about others.
+func optedInto(list string) (c Conventions) {
+	for opt := range strings.SplitSeq(strings.ToLower(list), ",") {
+		switch strings.TrimSpace(opt) {
+		case "database/dup", "database_dup":
+			return ConventionsBoth
+		case "database":
+			c = ConventionsStable
+		}
+	}
+	return c
 }
 
 // CircuitBreaker says when calls are kept from a node: then they fail to be sent with retry.CircuitBreakerOpen, and

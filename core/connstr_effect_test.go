@@ -28,7 +28,7 @@ import (
 // otherValues are values that are not the defaults, for options whose kind alone does not give one.
 var otherValues = map[string]string{
 	"network": "external", "bootstrap_on": "http", "app_telemetry_endpoint": "ws://h",
-	"sasl_mech_force": "PLAIN",
+	"sasl_mech_force": "PLAIN", "observability_semantic_convention_opt_in": "DATABASE_DUP",
 }
 
 // otherValue is a valid value of the option that is not its default.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/couchcore/couchcore/cberr"
 	"github.com/couchcore/couchcore/internal/dispatch"
+	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/retry"
@@ -182,6 +183,17 @@ const pingLimit = 64
 // back. A node that does not answer is part of the report; the error is only about options that make no sense, and
 // about a cluster of which no map came before ctx's end. It blocks until all have answered or their time is over.
 func (c *Cluster) Ping(ctx context.Context, o PingOptions) (PingReport, error) {
+	ctx, op := c.instr.StartOperation(ctx, observe.Target{Operation: "ping", Bucket: o.Bucket, Parts: true})
+	r, err := c.ping(ctx, o)
+	out := observe.Outcome{Err: err}
+	if kind := cberr.KindOf(err); kind != nil {
+		out.ErrorName = observe.ErrorName(kind.Name())
+	}
+	op.End(ctx, out)
+	return r, err
+}
+
+func (c *Cluster) ping(ctx context.Context, o PingOptions) (PingReport, error) {
 	r := PingReport{Version: reportVersion, ID: randomID(), SDK: c.agent(), Services: map[string][]PingDetails{}}
 	for _, s := range o.Services {
 		if s != kvKey && !slices.Contains(slices.Collect(maps.Values(serviceKeys)), s) {
@@ -259,7 +271,7 @@ func (c *Cluster) awaitMaps(ctx context.Context, bs []*Bucket) error {
 // ping asks one node of the bucket.
 func (b *Bucket) ping(ctx context.Context, node int, timeout time.Duration) PingDetails {
 	began := time.Now()
-	res, err := kv.Do(ctx, b.router, kv.Noop{
+	res, err := kv.Do(dispatch.Wanted(ctx), b.router, kv.Noop{
 		Common: kv.Common{Timeout: timeout, Retry: dispatch.Strict}, Pinned: true, Node: node,
 	})
 	d := PingDetails{ID: res.Connection(), Remote: b.router.Address(node), Namespace: b.name}
@@ -308,7 +320,7 @@ func (w Ready) check() error {
 		return nil
 	case Offline:
 	}
-	return fmt.Errorf("%w: the state %q is nothing to wait for", cberr.InvalidArgument, w.State)
+	return fmt.Errorf("%w: the state must be online or degraded: got %q", cberr.InvalidArgument, w.State)
 }
 
 // waitServices pings services until the wanted state is reached.

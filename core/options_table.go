@@ -145,6 +145,9 @@ var optionTable = []OptionInfo{
 		func(c *Config) *time.Duration { return &c.Observe.OrphanInterval }),
 	intOption("orphaned_response_logging_sample_size", "late answers that a report describes", "10", 1, 1<<16,
 		func(c *Config) *int { return &c.Observe.OrphanSample }),
+	textOption("observability_semantic_convention_opt_in", "names of spans and metrics: DATABASE for the stable ones, "+
+		"DATABASE_DUP for both; it goes before OTEL_SEMCONV_STABILITY_OPT_IN", "", nil,
+		func(c *Config, v string) { c.Observe.Conventions = optedInto(v) }),
 	{
 		Key: "enable_app_telemetry", Does: "application telemetry", Kind: OptionBool, Default: "true",
 		Note: noteTelemetry,

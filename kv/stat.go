@@ -79,9 +79,11 @@ func StatAll(ctx context.Context, d Dispatcher, op Stat) (map[int]Outcome[StatRe
 // nodes are known it waits as a call with c's timeout and strategy does.
 func onEachNode[R any, O Op[R]](
 	ctx context.Context, d Dispatcher, opcode memd.Opcode, c *Common, op func(node int) O,
-) (map[int]Outcome[R], error) {
+) (all map[int]Outcome[R], err error) {
 	d, leave := compound(d)
 	defer leave()
+	ctx, end := call.Compose(ctx, d.Runner(), call.SpecOf(opcode).Name+"-all-nodes", "", "")
+	defer func() { end(err) }()
 	w := call.MapWait{Verb: call.SpecOf(opcode).Name, Retry: c.Retry, Timeout: c.Timeout}
 	l, err := awaitMap(ctx, d, w)
 	if err != nil {
@@ -91,7 +93,7 @@ func onEachNode[R any, O Op[R]](
 	for _, node := range l.DataNodes() {
 		futures[node] = Start[R](ctx, d, op(node))
 	}
-	all := make(map[int]Outcome[R], len(futures))
+	all = make(map[int]Outcome[R], len(futures))
 	for node, f := range futures {
 		r, err := f.Wait(context.WithoutCancel(ctx)) // the call itself ends with ctx
 		all[node] = Outcome[R]{r, err}

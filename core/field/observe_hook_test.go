@@ -160,6 +160,15 @@ func forms(b *core.Bucket) map[string]struct {
 			_, err := kv.DoPolled(ctx, b, kv.Upsert{Key: key}, kv.PollDurability{PersistTo: 1, ByCAS: true})
 			return err
 		}, nil},
+		"statistics of all nodes": {func(ctx context.Context, _ *core.Cluster) error {
+			return second(kv.StatAll(ctx, b, kv.Stat{}))
+		}, nil},
+		"manifests of all nodes": {func(ctx context.Context, _ *core.Cluster) error {
+			return second(kv.ManifestAll(ctx, b, kv.GetManifest{}))
+		}, nil},
+		"a ping": {func(ctx context.Context, c *core.Cluster) error {
+			return second(c.Ping(ctx, core.PingOptions{}))
+		}, nil},
 		"a query": {func(ctx context.Context, c *core.Cluster) error {
 			return drain(c.Query(ctx, &query.Request{Statement: "SELECT 1"}))
 		}, []string{"query query"}},
@@ -252,6 +261,8 @@ func TestOperationsWithPartsHaveAParentSpan_D152(t *testing.T) {
 		for name, parent := range map[string]string{
 			"a batch": "batch", "a sequence": "batch", "any copy": "get_any_replica", "all copies": "get_all_replicas",
 			"a scan": "range_scan", "polled durability": "poll_durability", "a hedge": "get",
+			"statistics of all nodes": "stat_all_nodes", "manifests of all nodes": "get_manifest_all_nodes",
+			"a ping": "ping",
 		} {
 			synctest.Wait()
 			rec.take(t)

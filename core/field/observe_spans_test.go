@@ -98,6 +98,26 @@ func TestSpansHaveTheRFCsAttributes_D153(t *testing.T) {
 	})
 }
 
+// The connection string chooses names as the RFC's option does, and goes before the environment.
+func TestTheConnectionStringChoosesNames_D153(t *testing.T) {
+	t.Setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "database/dup")
+	for list, want := range map[string]core.Conventions{
+		"DATABASE": core.ConventionsStable, "database/dup": core.ConventionsBoth,
+		"HTTP,DATABASE,DATABASE_DUP": core.ConventionsBoth, "HTTP": core.ConventionsOfEnvironment,
+	} {
+		inMock(t, func(t *testing.T, m *mock.Cluster) {
+			cfg, err := core.ParseConnString(m.ConnString() + "?observability_semantic_convention_opt_in=" + list)
+			require.NoError(t, err)
+			require.Equal(t, want, cfg.Observe.Conventions, list)
+			c, rec := mocked(t, m, func(to *core.Config) { to.Observe.Conventions = cfg.Observe.Conventions })
+			_, err = kv.Do(within(t, time.Second), c.Bucket("default"), kv.Upsert{Key: []byte("k")})
+			require.NoError(t, err)
+			_, older := rec.take(t)[0].all["db.couchbase.service"]
+			require.Equal(t, want != core.ConventionsStable, older, list)
+		})
+	}
+}
+
 func spansOf(t *testing.T, m *mock.Cluster, c *core.Cluster, rec *spans, f form) {
 	t.Helper()
 	b := c.Bucket("default")

@@ -68,7 +68,7 @@ func (r *Router) Compose(ctx context.Context, name, scope, collection string) (o
 
 // Rejected implements call.Observing.
 func (r *Router) Rejected(ctx context.Context, c *call.Call, err error) {
-	if r.o.Instruments == nil || hidden(c) {
+	if r.o.Instruments == nil || hidden(ctx, c) {
 		return
 	}
 	if _, part := ctx.Value(wholeKey{}).(*whole); part {
@@ -79,10 +79,15 @@ func (r *Router) Rejected(ctx context.Context, c *call.Call, err error) {
 	w.op.End(w.inner, outcomeOf(err))
 }
 
-// hidden reports whether a call is the client's own, which is not an operation of a user's.
-func hidden(c *call.Call) bool {
+type wantedKey struct{}
+
+// Wanted is a context for requests with the strategy Strict that are a part of an operation of the program's.
+func Wanted(ctx context.Context) context.Context { return context.WithValue(ctx, wantedKey{}, true) }
+
+// hidden reports whether a call with the context ctx is the client's own, which is not an operation of a user's.
+func hidden(ctx context.Context, c *call.Call) bool {
 	awaits, _ := c.AwaitsMap()
-	return awaits || c.Req.Retry() == Strict
+	return awaits || c.Req.Retry() == Strict && ctx.Value(wantedKey{}) == nil
 }
 
 func targetOf(c *call.Call) observe.Target {
@@ -104,7 +109,7 @@ func (r *Router) observe(c *call.Call) {
 		c.ObserveAttempts(&watch{r: r, c: c, of: of, part: true})
 		return
 	}
-	if hidden(c) {
+	if hidden(c.Context(), c) {
 		return
 	}
 	if w == nil || w.shared || w.part {

@@ -31,7 +31,7 @@ func (p *pipeline) Orphan(cn *conn.Conn, pkt *memd.Packet, late call.Late) {
 
 // Report implements call.Reporter.
 func (r *Router) Report(c *call.Call) {
-	if r.o.Slow == nil || hidden(c) {
+	if r.o.Slow == nil || hidden(c.Context(), c) {
 		return
 	}
 	limit := r.o.SlowCall

@@ -34,7 +34,7 @@ type Ended struct {
 	Err      error // nil for a success; what its caller gets otherwise
 	Took     time.Duration
 	Retries  int     // resends, transparent ones and hedges among them
-	Attempts []Tried // in the order of their ends; of an operation with parts, and of a request to a service, none
+	Attempts []Tried // in the order of their ends; of an operation with parts, none
 }
 
 // Tried is one attempt of an operation. What is not known is zero.
