@@ -55,27 +55,27 @@ const connstrPage = `# Connection strings
 
     [scheme://] host[:port] {, host[:port]} [/bucket] [?option=value{&option=value}]
 
-` + "`couchcore connstr STRING`" + ` takes one apart and shows every option with its value. ` + "`core.ParseConnString`" + ` makes a Config
-of it; what has no option here is a field there.
+` + "`couchcore connstr STRING`" + ` takes a connection string apart and shows every option with its value. ` + "`core.ParseConnString`" + `
+turns it into a ` + "`core.Config`" + `; settings without an option are fields of that Config.
 
 | scheme | means |
 |---|---|
-| couchbase | key-value at 11210; a port is the data service's |
+| couchbase | key-value at 11210; a port in the string is the data service's |
 | couchbases | the same with TLS, at 11207 |
 | http | a port other than 8091 is the cluster manager's, which is asked for the map; without a port, or with 8091, the data service is tried first |
 | none | as http; a port other than 8091 needs a scheme |
 
-The cluster manager is asked for the map, too, where the data service gives none: it refuses the bucket for a reason
-that may pass, has no map for longer than config_poll_interval, or cannot be reached. Without TLS that shows the
-password, so with the schemes couchbase and couchbases it is done only after a node has taken the login, over TLS,
-without a password, or with allow_plain. ` + "`bootstrap_on=cccp`" + ` never does it.
+The client also asks the cluster manager for the map when the data service gives none: the data service refuses the
+bucket for a reason that may pass, has no map for longer than config_poll_interval, or cannot be reached. Without TLS
+such a request shows the password. So with the schemes couchbase and couchbases the client makes it only over TLS,
+without a password, with allow_plain, or after a node has accepted the login. With ` + "`bootstrap_on=cccp`" + ` it never does.
 
-Several hosts stand behind one another, with a comma or a semicolon between them; IPv6 addresses in brackets. No host is
-127.0.0.1. One host that is a name without a port may stand for DNS SRV records (_couchbase._tcp or _couchbases._tcp and
-the name): their targets are asked beside the name's own address, and looked up again when no node can be reached any
-more.
+Separate several hosts by commas or semicolons, and put IPv6 addresses into brackets. Without a host the client uses
+127.0.0.1. A single host that is a name without a port may stand for DNS SRV records (_couchbase._tcp or
+_couchbases._tcp and the name). The client asks their targets and the name's own address, and looks the records up again
+when it reaches no node any more.
 
-User names and passwords in the string are refused. So are https and the schemes of the server's own processes. Unknown
-options are kept and have no effect; options that other clients know are below. A duration is written as "2.5s" or
-"1m30s", or as a whole number of milliseconds.
+The client refuses user names and passwords in the string, the scheme https, and the schemes of the server's own
+processes. It keeps unknown options, which have no effect; options that other clients know are listed below. A duration
+is written as "2.5s" or "1m30s", or as a whole number of milliseconds.
 `

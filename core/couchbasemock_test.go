@@ -137,7 +137,7 @@ func TestCouchbaseMockFailuresAreRetried(t *testing.T) {
 			opfail(m, code, memd.OpGet, 2)
 			res, err := kv.Do(ctx, b, kv.Get{Key: key})
 			require.NoError(t, err, "0x%x", uint16(code))
-			require.Equal(t, 2, res.RetryInfo().Attempts, "0x%x", uint16(code))
+			require.Equal(t, 2, res.RetryInfo().Counted, "0x%x", uint16(code))
 			require.True(t, res.RetryInfo().Reasons.Has(reason), "0x%x: %v", uint16(code), res.RetryInfo())
 			// The map's own intervals are not used: the delays are those of the strategy's backoff.
 			require.Less(t, res.RetryInfo().Waited, 500*time.Millisecond, "0x%x", uint16(code))
@@ -146,7 +146,7 @@ func TestCouchbaseMockFailuresAreRetried(t *testing.T) {
 		opfail(m, memd.StatusTmpFail, memd.OpSet, 1)
 		w, err := kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("2")})
 		require.NoError(t, err, "a refused write was not executed, so it may go again")
-		require.Equal(t, 1, w.RetryInfo().Attempts)
+		require.Equal(t, 1, w.RetryInfo().Counted)
 
 		opfail(m, memd.StatusTooBig, memd.OpSet, 1)
 		_, err = kv.Do(ctx, b, kv.Upsert{Key: key, Value: []byte("3")})

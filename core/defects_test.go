@@ -39,7 +39,7 @@ func TestQueuedCallsOutliveAReconnect_D39(t *testing.T) {
 		for _, f := range fs {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
-			require.Zero(t, res.RetryInfo().Attempts)
+			require.Zero(t, res.RetryInfo().Counted)
 		}
 		require.Equal(t, 50*time.Millisecond, time.Since(began))
 	})
@@ -64,7 +64,7 @@ func TestANodeThatLeavesAnswersFirst_D49(t *testing.T) {
 		for _, f := range fs {
 			res, err := f.Wait(ctx(t))
 			require.NoError(t, err)
-			require.Zero(t, res.RetryInfo().Attempts)
+			require.Zero(t, res.RetryInfo().Counted)
 			require.Equal(t, m.Node(2).Addr(), res.Endpoint())
 		}
 	})

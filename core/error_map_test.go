@@ -37,7 +37,7 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		began := time.Now()
 		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})
 		require.NoError(t, err)
-		require.Equal(t, 3, res.RetryInfo().Attempts)
+		require.Equal(t, 3, res.RetryInfo().Counted)
 		require.True(t, res.RetryInfo().Reasons.Has(retry.KVErrorMapRetryIndicated))
 		require.LessOrEqual(t, time.Since(began), 7*time.Millisecond) // 1, 2, 4 ms less the jitter
 		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7ff1))
@@ -46,7 +46,7 @@ func TestErrorMapDecidesAboutUnknownStatuses_D78(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, "FINAL", e.Name)
 		require.ErrorContains(t, err, "no more")
-		require.Zero(t, e.Retry.Attempts)
+		require.Zero(t, e.Retry.Counted)
 		hellos := m.Frames(memd.OpHello)
 		m.Inject(only(memd.OpTouch, 1), mock.Status(0x7ff2))
 		_, err = kv.Do(ctx(t), b, kv.Touch{Key: []byte("k")})

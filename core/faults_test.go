@@ -69,7 +69,7 @@ func TestNotMyVBucketWithMapIsReroutedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 		require.Zero(t, time.Since(began))
-		require.Equal(t, 0, res.RetryInfo().Attempts)
+		require.Equal(t, 0, res.RetryInfo().Counted)
 		require.Equal(t, 1, res.RetryInfo().Transparent)
 		require.True(t, res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket))
 		require.Equal(t, 1, applied(m, string(key)))

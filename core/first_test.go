@@ -74,7 +74,7 @@ func TestGetRetriesTemporaryFailure(t *testing.T) {
 		m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGet}, Times: 2}, mock.Status(memd.StatusTmpFail))
 		res, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k")})
 		require.NoError(t, err)
-		require.Equal(t, 2, res.RetryInfo().Attempts)
+		require.Equal(t, 2, res.RetryInfo().Counted)
 		require.True(t, res.RetryInfo().Reasons.Has(retry.KVTemporaryFailure))
 	})
 }

@@ -50,7 +50,7 @@ func TestRefusedCallsFollowTheForwardMap(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, m.Node(1).Addr(), res.Endpoint())
 		require.Zero(t, time.Since(began))
-		require.Equal(t, 0, res.RetryInfo().Attempts)
+		require.Equal(t, 0, res.RetryInfo().Counted)
 		require.Equal(t, 1, res.RetryInfo().Transparent)
 		before := m.Frames(memd.OpSet)
 		_, err = kv.Do(ctx(t), b, kv.Upsert{Key: away})

@@ -218,7 +218,7 @@ func TestAHedgedReadWithoutReplicasIsOneGet(t *testing.T) {
 		m.Inject(only(memd.OpGet, 1), mock.Status(memd.StatusTmpFail))
 		r, err := kv.Do(ctx(t), b, kv.Get{Key: []byte("k"), Hedge: three()})
 		require.NoError(t, err)
-		require.Equal(t, 1, r.RetryInfo().Attempts)
+		require.Equal(t, 1, r.RetryInfo().Counted)
 		require.False(t, r.FromReplica)
 		f := kv.Start(ctx(t), b, kv.Get{Key: []byte("k"), Hedge: three()})
 		r, err = f.Wait(ctx(t))

@@ -233,7 +233,7 @@ func TestCouchbaseMockRetryTimesAreOurs(t *testing.T) {
 		c, err := kv.Do(ctx, b, kv.Increment{Key: n, Delta: 1, Initial: &initial})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, c.Value)
-		require.Equal(t, 3, c.RetryInfo().Attempts)
+		require.Equal(t, 3, c.RetryInfo().Counted)
 		opfail(m, 0, memd.OpIncrement, 0)
 
 		// And for good: a timeout that says what it was about. The delays leave no attempt on the wire at the deadline,

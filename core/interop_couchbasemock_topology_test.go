@@ -37,7 +37,7 @@ func TestCouchbaseMockMovedVBuckets(t *testing.T) {
 				require.NoError(t, err)
 				if res.RetryInfo().Reasons.Has(retry.KVNotMyVBucket) {
 					moved++
-					require.Equal(t, 0, res.RetryInfo().Attempts, "the answer's map says where to go")
+					require.Equal(t, 0, res.RetryInfo().Counted, "the answer's map says where to go")
 					require.Equal(t, 1, res.RetryInfo().Transparent)
 				}
 			}

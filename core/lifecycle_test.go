@@ -450,7 +450,7 @@ func TestStrategyPerCall(t *testing.T) {
 		require.ErrorIs(t, err, cberr.TemporaryFailure)
 		res, err := kv.Do(ctx(t), b, kv.Touch{Key: []byte("k"), Common: kv.Common{Retry: retry.BestEffort{}}})
 		require.NoError(t, err)
-		require.Equal(t, 2, res.RetryInfo().Attempts)
+		require.Equal(t, 2, res.RetryInfo().Counted)
 	})
 }
 

@@ -110,6 +110,6 @@ func attrs(r *retry.Request, why retry.Reason) []slog.Attr {
 	return []slog.Attr{
 		slog.String(observe.KeyReason, why.String()), slog.String(observe.KeyOperation, r.Operation),
 		slog.String(observe.KeyOperationID, r.ID), slog.String(observe.KeyEndpoint, r.Endpoint),
-		slog.Int(observe.KeyAttempts, r.Attempts+r.Transparent),
+		slog.Int(observe.KeyRetries, r.Retries()),
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Nothing of an answer is forgotten in the log but its body.
 func TestTheLogHasAllOfAnAnswer(t *testing.T) {
-	answer := &kv.Error{Retry: retry.Info{Attempts: 3}, Err: errors.New("kind"), Cause: errors.New("cause")}
+	answer := &kv.Error{Retry: retry.Info{Counted: 3}, Err: errors.New("kind"), Cause: errors.New("cause")}
 	v := reflect.ValueOf(answer).Elem()
 	for i := range v.NumField() {
 		switch f := v.Field(i); {

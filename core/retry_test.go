@@ -69,7 +69,7 @@ func TestAWriteWaitsForItsNode_CB2_D72(t *testing.T) {
 		res, err := f.Wait(ctx(t))
 		require.NoError(t, err)
 		require.Equal(t, 1, m.Frames(memd.OpSet)-before)
-		require.Zero(t, res.RetryInfo().Attempts, "nothing was sent in vain")
+		require.Zero(t, res.RetryInfo().Counted, "nothing was sent in vain")
 		require.True(t, res.RetryInfo().Reasons.Has(retry.SocketNotAvailable))
 	})
 }
@@ -324,7 +324,7 @@ func TestEveryDecisionIsLogged_CB41_CB44_D86(t *testing.T) {
 			require.Equal(t, "DEBUG", l["level"])
 			require.Equal(t, why, l["reason"], "%v", l)
 			require.Equal(t, "upsert", l["operation"])
-			require.EqualValues(t, i, l["attempts"])
+			require.EqualValues(t, i, l["retries"])
 			require.NotEmpty(t, l["operation_id"])
 			require.NotNil(t, l["delay"])
 			require.NotContains(t, l, "the-key")
@@ -389,7 +389,7 @@ func TestALostRaceIsNoAttempt_GA642(t *testing.T) {
 		before := m.Frames(memd.OpSet)
 		res, err := kv.Do(ctx(t), b, kv.Upsert{Key: key, Value: []byte("v"), Common: kv.Common{Retry: never}})
 		require.NoError(t, err)
-		require.Zero(t, res.RetryInfo().Attempts)
+		require.Zero(t, res.RetryInfo().Counted)
 		require.Equal(t, 1, m.Frames(memd.OpSet)-before)
 	})
 }
@@ -407,7 +407,7 @@ func TestOnlyTheFirstRerouteIsFree_GA643(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Millisecond, time.Since(began))
 		require.Equal(t, 2, res.RetryInfo().Transparent)
-		require.Zero(t, res.RetryInfo().Attempts)
+		require.Zero(t, res.RetryInfo().Counted)
 		require.Equal(t, []time.Duration{0, time.Millisecond}, []time.Duration{
 			res.RetryInfo().Log[0].Delay,
 			res.RetryInfo().Log[1].Delay,

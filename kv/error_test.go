@@ -93,7 +93,7 @@ func do[R any, O kv.Op[R]](ctx context.Context, f *fake, op O) error {
 type stops struct{ after int }
 
 func (s stops) RetryAfter(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
-	if r.Attempts >= s.after {
+	if r.Counted >= s.after {
 		return retry.Stop()
 	}
 	return retry.After(10 * time.Millisecond)
@@ -321,7 +321,7 @@ func TestTheLastAnswerIsReachableBehindATimeout(t *testing.T) {
 		require.Equal(t, "Sync write gave up", e.Context)
 		require.Equal(t, "6f1c-1c1e", e.Ref)
 		require.Equal(t, time.Minute, e.Elapsed)
-		require.Greater(t, e.Retry.Attempts, 10)
+		require.Greater(t, e.Retry.Counted, 10)
 		require.True(t, e.Retry.Reasons.Has(retry.KVTemporaryFailure))
 		var re *retry.Error
 		require.ErrorAs(t, e, &re)
@@ -432,7 +432,7 @@ func TestTheJSONHasTheKeysOfTheSDKs(t *testing.T) {
 		Description: "later", Context: "ctx", Ref: "ref", Endpoint: "h:1", Opaque: 0x2a,
 		Elapsed: 1500 * time.Microsecond,
 		InDoubt: true, Err: cberr.TemporaryFailure,
-		Retry: retry.Info{Attempts: 2, Transparent: 1, Reasons: retry.Reasons(0).With(retry.KVTemporaryFailure)},
+		Retry: retry.Info{Counted: 2, Transparent: 1, Reasons: retry.Reasons(0).With(retry.KVTemporaryFailure)},
 	}
 	js, err := json.Marshal(e)
 	require.NoError(t, err)

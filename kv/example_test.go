@@ -91,7 +91,7 @@ func ExampleDo_retry() {
 		Key: []byte("k"), Value: []byte("1"),
 		Common: kv.Common{Retry: retry.BestEffort{}},
 	})
-	fmt.Println(err, "after", res.RetryInfo().Attempts, "retries")
+	fmt.Println(err, "after", res.RetryInfo().Retries(), "retries")
 
 	cluster.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSet}, Times: 1}, mock.Status(memd.StatusTmpFail))
 	_, err = kv.Do(ctx, bucket, kv.Upsert{Key: []byte("k"), Value: []byte("2"), Common: kv.Common{Retry: never{}}})

@@ -150,7 +150,7 @@ func TestTheThreeFormsAgree_D106(t *testing.T) {
 		tries := func() *fake { return judged(memd.StatusTmpFail, "") }
 		_, e, _ = alike[kv.GetResult](t, bg, tries, kv.Get{Common: kv.Common{Retry: stops{3}}, Key: key})
 		require.ErrorIs(t, e, cberr.TemporaryFailure)
-		require.Equal(t, 3, e.Retry.Attempts)
+		require.Equal(t, 3, e.Retry.Counted)
 	})
 }
 
@@ -182,7 +182,7 @@ func TestAResultTellsItsRetries(t *testing.T) {
 		})
 		res, err := kv.Do(testContext(t), f, kv.Noop{})
 		require.NoError(t, err)
-		require.Equal(t, 2, res.RetryInfo().Attempts)
+		require.Equal(t, 2, res.RetryInfo().Counted)
 		require.True(t, res.RetryInfo().Reasons.Has(retry.KVTemporaryFailure))
 	})
 }
@@ -369,7 +369,9 @@ func TestAPooledCallForgets(t *testing.T) {
 		time.Sleep(time.Hour)
 		_, err = kv.Do(t.Context(), d, kv.GetAndLock{LockTime: -1, Key: []byte("k")})
 		e := kvError(t, err)
-		require.Equal(t, &kv.Error{Op: "get-and-lock", Err: e.Err, Cause: e.Cause}, e)
+		require.Equal(t, &kv.Error{
+			Op: "get-and-lock", Err: e.Err, Cause: e.Cause, Retry: retry.Info{Unsent: 1},
+		}, e)
 		require.Empty(t, d.pool, "a failed call is never used again")
 	})
 }

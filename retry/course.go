@@ -74,13 +74,13 @@ func (c *course) waited(d time.Duration, transparent bool) {
 	}
 }
 
-// again enters a retry: one that is transparent counts as no attempt, one that is free as no step of the backoff, and
-// one whose delay a server has pushed lets the backoff start afresh.
+// again enters a retry: a transparent one counts against no limit, a free one is no step of the backoff, and one whose
+// delay a server has pushed lets the backoff start afresh.
 func (c *course) again(transparent, free, pushed bool) {
 	if transparent {
 		c.Transparent++
 	} else {
-		c.Attempts++
+		c.Counted++
 	}
 	switch {
 	case pushed:
@@ -95,7 +95,7 @@ func (c *course) again(transparent, free, pushed bool) {
 
 // tell is what a strategy sees of the course at a failure.
 func (c *course) tell(r *Request, t *turn) {
-	r.Attempts, r.Transparent = c.Attempts, c.Transparent
+	r.Counted, r.Transparent = c.Counted, c.Transparent
 	r.BackoffStep, r.UnseenSteps = c.step, c.unseens
 	r.Reasons, r.Unseen = t.seen, t.transparent
 	r.LastDelay, r.Waited, r.WaitedUnseen = c.lastDelay, c.Waited, c.unseen

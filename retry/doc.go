@@ -3,8 +3,8 @@
 // It holds the reasons and their flags, the State that every operation embeds, the strategies and backoffs, and the
 // Orchestrator, the one entry to retrying. Safety is not a strategy's business: the orchestrator alone keeps an
 // operation that may have been executed from being sent again, completes each operation once, and keeps its deadline
-// and its bounds, whatever a strategy answers. Cost follows failure: an operation that never fails costs a handful of
-// atomic operations and no allocation.
+// and its bounds, whatever a strategy answers. Cost follows failure: an operation that never fails costs a few atomic
+// operations and no allocation.
 //
 // A program chooses a Strategy, for all calls or for one, reads an Info, or repeats work of its own with Do:
 //

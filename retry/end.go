@@ -14,7 +14,7 @@ import (
 // judged as SocketClosedWhileInFlight, any other fails in doubt. A report of an earlier attempt changes nothing.
 //
 // The first loss of an operation is transparent: whether the server's logic had seen the request is not known, and
-// nothing has come back. Its retry counts neither as an attempt nor against a limit or a budget.
+// nothing has come back. Its retry counts against no limit and no budget.
 func (o *Orchestrator) ConnLost(op Op, epoch uint32, cause error) { o.lost(op, epoch, cause, Hint{}) }
 
 // AnswerLost is ConnLost for a connection that died within the answer: the server has seen the request, and the loss
@@ -110,7 +110,7 @@ func (o *Orchestrator) withdraw(op Op, kind, why error) {
 	o.mu.Lock()
 	if h.retrying {
 		o.counters(h).uncount(h.Retries(), h.Reason)
-		h.Attempts, h.retrying = h.Attempts-1, false
+		h.Counted, h.retrying = h.Counted-1, false
 	}
 	o.mu.Unlock()
 	o.complete(h, ending{from: w, kind: kind, why: why, judged: true})
@@ -159,6 +159,9 @@ func (o *Orchestrator) complete(h *history, end ending) {
 	h.Elapsed = now.Sub(h.started)
 	if out {
 		h.Stage = stageOf(w)
+	}
+	if out && h.Stage == StageDispatch {
+		h.Unsent++
 	}
 	h.Parked = phaseOf(w) == inParked
 	e.Info, e.Cause = h.info(), h.cause

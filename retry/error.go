@@ -140,16 +140,22 @@ type Info struct {
 	Stage       Stage   // that the last failed attempt had reached
 	Reason      Reason  // of the last failure that had one
 	Reasons     Reasons // of all failures
-	Attempts    int     // retries, transparent ones apart
-	Transparent int     // requests sent again that no server logic had seen
+	Counted     int     // retries that count against limits and budgets; the others are Transparent
+	Transparent int     // retries of what no server logic had seen
+	Unsent      int     // attempts that ended before a socket: there was no node, no connection, no time
 	Elapsed     time.Duration
 	Waited      time.Duration // all delays together
 	Parked      bool          // it ended while it waited for a retry
 	Log         []Attempt     // in order, the first four and the last four; a copy
 }
 
-// Retries is the number of times that the operation was sent again: "retry_attempts" in error contexts.
-func (i Info) Retries() int { return i.Attempts + i.Transparent }
+// Retries is the number of times that the operation was tried again. The error contexts of the SDKs call it
+// "retry_attempts": their RFC fixes that name.
+func (i Info) Retries() int { return i.Counted + i.Transparent }
+
+// Attempts is the number of times that the operation was sent, the first time included: 0 when it never reached a
+// socket. The other requests of a hedged operation are not among them.
+func (i Info) Attempts() int { return i.Retries() + 1 - i.Unsent }
 
 // InOrder are the reasons in the order in which each was met first. Those that the log does not have, in the middle of
 // a long one, follow in the order of the table.

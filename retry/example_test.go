@@ -87,13 +87,13 @@ func ExampleStrategy_userData() {
 func ExampleStopWith() {
 	errBusy := errors.New("come back tomorrow")
 	s := retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
-		if r.Attempts < 3 {
-			return retry.After(time.Duration(r.Attempts) * time.Second)
+		if r.Counted < 3 {
+			return retry.After(time.Duration(r.Counted) * time.Second)
 		}
 		return retry.StopWith(func(err error) error { return fmt.Errorf("%w (%w)", errBusy, err) })
 	})
 	for n := range 4 {
-		fmt.Println(s.RetryAfter(context.Background(), &retry.Request{Attempts: n}, retry.KVTemporaryFailure).Delay())
+		fmt.Println(s.RetryAfter(context.Background(), &retry.Request{Counted: n}, retry.KVTemporaryFailure).Delay())
 	}
 	// Output:
 	// 0s true

@@ -68,7 +68,7 @@ type parking struct {
 	free    bool // counts as no step of the backoff
 	pushed  bool // the server named the delay: the backoff starts afresh
 
-	transparent bool // the retry counts neither as an attempt nor against a budget
+	transparent bool // the retry counts against no limit and no budget
 }
 
 // charge is what the operation has paid to a budget.

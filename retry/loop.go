@@ -276,7 +276,7 @@ type attempts struct {
 // RetryAfter implements Strategy. The base is asked first, so that what counts failures counts the last one, too.
 func (s attempts) RetryAfter(ctx context.Context, r *Request, why Reason) Action {
 	a := r.Ask(ctx, s.base, why)
-	if _, again := a.Delay(); again && r.Attempts+1 >= s.most {
+	if _, again := a.Delay(); again && r.Counted+1 >= s.most {
 		return StopWith(exhausted)
 	}
 	return a

@@ -24,7 +24,7 @@ func (d *diary) observer() hooks {
 				a.Err)
 		},
 		retry: func(r *retry.Request, why retry.Reason, delay time.Duration) {
-			add("retry %s after %v because of %v, %d+%d before", r.Operation, delay, why, r.Attempts, r.Transparent)
+			add("retry %s after %v because of %v, %d+%d before", r.Operation, delay, why, r.Counted, r.Transparent)
 		},
 		gaveUp: func(r *retry.Request, why retry.Reason, err error) {
 			add("gave up %s because of %v: %v", r.Operation, why, err)

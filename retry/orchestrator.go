@@ -264,6 +264,9 @@ func (o *Orchestrator) enter(j *judgement, desc *description) bool {
 	}
 	j.turn = h.failed(j.why, &j.hint)
 	h.cause, h.Stage = j.cause, j.stage
+	if j.stage == StageDispatch {
+		h.Unsent++
+	}
 	h.inDoubt = j.hint.InDoubt && !j.s.Idempotent // guard: answer in doubt
 	h.add(Attempt{Reason: j.why, Endpoint: h.req.Endpoint, At: j.now.Sub(h.started)})
 	if h.retrying && h.counting {

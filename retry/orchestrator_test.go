@@ -209,7 +209,7 @@ func TestMovedIsReroutedAtOnceOnce(t *testing.T) {
 		pass(100 * ms)
 		require.Equal(t, inMS(0, 0, 1, 11, 61), since(start, x))
 		require.Equal(t, 4, x.st.Info().Transparent)
-		require.Zero(t, x.st.Info().Attempts)
+		require.Zero(t, x.st.Info().Counted)
 		orc.Cancel(x, nil)
 	})
 }
@@ -256,7 +256,7 @@ func TestWhatAStrategySees(t *testing.T) {
 		var attempts, transparent, steps []int
 		var waited, last []time.Duration
 		for _, r := range seen {
-			attempts, transparent = append(attempts, r.Attempts), append(transparent, r.Transparent)
+			attempts, transparent = append(attempts, r.Counted), append(transparent, r.Transparent)
 			steps, waited, last = append(steps, r.BackoffStep), append(waited, r.Waited), append(last, r.LastDelay)
 			require.Equal(t, "yes", r.Context.Value(robotKey{}))
 			require.Equal(t, start, r.Started)
@@ -323,7 +323,7 @@ func TestInfoOfASuccess(t *testing.T) {
 		require.Equal(t, retry.Info{}, y.st.Info())
 		info := x.st.Info()
 		require.Equal(t, retry.Info{
-			Stage: retry.StageResponse, Reason: retry.KVLocked, Reasons: info.Reasons.With(retry.KVLocked), Attempts: 1,
+			Stage: retry.StageResponse, Reason: retry.KVLocked, Reasons: info.Reasons.With(retry.KVLocked), Counted: 1,
 			Elapsed: 10 * ms, Waited: 7 * ms,
 			Log: []retry.Attempt{{Reason: retry.KVLocked, Endpoint: "10.0.0.1:11210", Delay: 7 * ms}},
 		}, info)

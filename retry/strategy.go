@@ -67,7 +67,7 @@ func (p Pushback) None() bool { return p.kind == pushNone }
 // nothing else.
 //
 // A strategy that counts retries by itself, as the RFC's pseudo-code does, uses Retries; one that makes its own backoff
-// uses BackoffStep. Both grow at every stage. Attempts does not: it leaves out what no server's logic has seen.
+// uses BackoffStep. Both grow at every stage. Counted does not: it leaves out what no server's logic has seen.
 type Request struct {
 	Context context.Context // the caller's: user data by Value
 
@@ -76,8 +76,8 @@ type Request struct {
 	ID                        string // the opaque or request id, never a document key
 	Bucket, Scope, Collection string
 	Idempotent                bool
-	Attempts                  int // retries made, transparent ones apart; see Retries
-	Transparent               int // requests sent again that no server logic had seen
+	Counted                   int // retries made that count against limits; the others are Transparent
+	Transparent               int // retries of what no server logic had seen
 	// the step for a Backoff: retries since the last pushback, the free re-route not counted
 	BackoffStep int
 	// the part of BackoffStep that transparent retries made; a policy file's backoff leaves it out
@@ -102,7 +102,7 @@ type Request struct {
 }
 
 // Retries is the number of retries made so far, of all kinds: the RFC's retryAttempts.
-func (r *Request) Retries() int { return r.Attempts + r.Transparent }
+func (r *Request) Retries() int { return r.Counted + r.Transparent }
 
 // Ask asks s, or what the operation would have without a strategy of its own when s is nil. It is for a strategy around
 // another one: with a nil Base it then narrows the cluster's default instead of replacing it. A default that asks the

@@ -188,7 +188,7 @@ func (d *demo) count(l *demoLoad, began time.Time) {
 // note records how one operation went.
 func (w *demoWorker) note(start time.Time, info retry.Info, err error) {
 	w.times = append(w.times, time.Since(start))
-	sends := info.Retries() + 1
+	sends := info.Attempts()
 	if err != nil {
 		f := failureOf(err)
 		w.errors[f.Kind]++

@@ -32,7 +32,7 @@ type explainCmd struct {
 	Readonly     bool   `help:"The statement only reads; the same as --idempotent (default: no)."`
 	Prepared     bool   `help:"The client keeps the plan of the statement (default: no)."`
 	WithCAS      bool   `name:"with-cas" help:"The kv request named a CAS (default: no)."`
-	Attempt      int    `help:"How many retries were made already (default: 0)."`
+	Retries      int    `aliases:"attempt" help:"How many retries were made already (default: 0)."`
 }
 
 // explained is a decision as JSON.
@@ -161,19 +161,19 @@ func (x *explanation) decision(j judged, res explained) string {
 	case res.Decision == "fail":
 		return x.failing(j, *res.Error)
 	case j.alone:
-		return fmt.Sprintf("retry at once on the first node, not hedged any more (%s, %s)", j.by, after(x.attempt))
+		return fmt.Sprintf("retry at once on the first node, not hedged any more (%s, %s)", j.by, after(x.retries))
 	case j.hedged && j.delay > 0:
-		return fmt.Sprintf("retry on another node after %s (%s, %s)", span(res.DelayMS), j.by, after(x.attempt))
+		return fmt.Sprintf("retry on another node after %s (%s, %s)", span(res.DelayMS), j.by, after(x.retries))
 	case j.hedged:
-		return fmt.Sprintf("retry at once on another node (%s, %s)", j.by, after(x.attempt))
+		return fmt.Sprintf("retry at once on another node (%s, %s)", j.by, after(x.retries))
 	}
 	text := "retry after " + span(res.DelayMS)
 	if !j.consulted {
-		text += fmt.Sprintf(" (whatever the strategy, %s", after(x.attempt))
+		text += fmt.Sprintf(" (whatever the strategy, %s", after(x.retries))
 	} else {
-		text += fmt.Sprintf(" (%s, %s", j.by, after(x.attempt))
+		text += fmt.Sprintf(" (%s, %s", j.by, after(x.retries))
 	}
-	if x.attempt == 0 {
+	if x.retries == 0 {
 		text += x.later()
 	}
 	return text + ")"
@@ -190,7 +190,7 @@ func after(retries int) string {
 // later says what comes after some more retries.
 func (x *explanation) later() string {
 	later := *x
-	later.attempt = 3
+	later.retries = 3
 	o, err := later.prospect()
 	switch {
 	case err != nil:
@@ -247,10 +247,10 @@ func span(d []float64) string {
 
 // explanation checks the flags.
 func (c *explainCmd) explanation() (*explanation, error) {
-	if c.Attempt < 0 || c.Attempt > mostReplayed {
-		return nil, usagef("explain: --attempt %d is negative or above %d", c.Attempt, mostReplayed)
+	if c.Retries < 0 || c.Retries > mostReplayed {
+		return nil, usagef("explain: --retries %d is negative or above %d", c.Retries, mostReplayed)
 	}
-	x := &explanation{service: retry.Service(c.Service), attempt: c.Attempt}
+	x := &explanation{service: retry.Service(c.Service), retries: c.Retries}
 	var err error
 	if x.strategy, err = strategyOf(c.Strategy, c.MostAttempts); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func foretoldBy(t *testing.T, file, args string, most int) (all []string) {
 		flags = append(flags, "--strategy", "@"+written(t, file))
 	}
 	for n := range most {
-		o := couchcore(slices.Concat(flags, []string{"--attempt", strconv.Itoa(n)})...).object(t)
+		o := couchcore(slices.Concat(flags, []string{"--retries", strconv.Itoa(n)})...).object(t)
 		text := o["decision"].(string)
 		switch {
 		case text == "retry":
@@ -105,6 +105,6 @@ func TestExplainGoesThroughTheCourseOfAnOperation_D150(t *testing.T) {
 }
 
 func TestExplainKnowsNoAttemptBeyondItsBound(t *testing.T) {
-	r := couchcore("explain", "--service", "kv", "--op", "get", "--status", "0x86", "--attempt", "10001")
-	r.failsWith(t, exitUsage, "--attempt 10001 is negative or above 10000")
+	r := couchcore("explain", "--service", "kv", "--op", "get", "--status", "0x86", "--retries", "10001")
+	r.failsWith(t, exitUsage, "--retries 10001 is negative or above 10000")
 }

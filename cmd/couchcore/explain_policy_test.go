@@ -33,12 +33,12 @@ func explainedBy(t *testing.T, text string, args ...string) (lines string, polic
 func TestAPolicyFileRoundTripsThroughExplain(t *testing.T) {
 	const head, tail = `{"tokenBucket":{"capacity":20,"costs":{"throttling":10}},"operationConfig":[{"name":[{"service":"kv","operation":"upsert"}],`, `}]}`
 	lines, policy := explainedBy(t, head+`"retryPolicy":{"maxAttempts":8,"delays":["10ms","50ms","0.1s"],"retryableReasons":["kv_temporary_failure","0x09"],
-		"softLimit":"1s","hardLimit":"2s","fit":"truncate","jitter":"equal"}`+tail, "--most-attempts", "6", "--attempt", "1")
+		"softLimit":"1s","hardLimit":"2s","fit":"truncate","jitter":"equal"}`+tail, "--most-attempts", "6", "--retries", "1")
 	require.Contains(t, lines, "retry after 25 to 50 ms")
 	require.Contains(t, lines, `budget      {"capacity":20,"costs":{"server":5,"client":5,"throttling":10,"timeout":5}}, a retry after this failure (throttling) costs 10`)
 	require.JSONEq(t, `{"retryPolicy":{"maxAttempts":6,"delays":["0.01s","0.05s","0.1s"],"jitter":"equal",
 		"retryableReasons":["KV_TEMPORARY_FAILURE",9],"softLimit":"1s","hardLimit":"2s","fit":"truncate","pinned":false}}`, policy)
-	again, same := explainedBy(t, head+policy[1:len(policy)-1]+tail, "--most-attempts", "6", "--attempt", "1")
+	again, same := explainedBy(t, head+policy[1:len(policy)-1]+tail, "--most-attempts", "6", "--retries", "1")
 	require.Equal(t, policy, same)
 	for _, part := range []string{"decision", "policy", "budget"} {
 		require.Contains(t, again, "\n"+part)

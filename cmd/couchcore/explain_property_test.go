@@ -71,7 +71,7 @@ func (s *situation) foretell(t *testing.T) (all []foretold) {
 		flags = append(flags, "--own-strategy", s.own)
 	}
 	for n := range s.failures {
-		args := slices.Concat(flags, []string{"--attempt", strconv.Itoa(n)})
+		args := slices.Concat(flags, []string{"--retries", strconv.Itoa(n)})
 		r := couchcore(append([]string{"--json"}, args...)...)
 		require.Zero(t, r.code, "%v: %s", args, r.stderr)
 		var f foretold

@@ -36,7 +36,7 @@ func TestExplain(t *testing.T) {
 		"explain --service kv --op upsert --status 0xa3",
 		"explain --service kv --op get --status 0x00",
 		"explain --service kv --op get --reason AUTHENTICATION_ERROR",
-		"explain --service kv --op get --reason AUTHENTICATION_ERROR --strategy best-effort --attempt 9",
+		"explain --service kv --op get --reason AUTHENTICATION_ERROR --strategy best-effort --retries 9",
 		"explain --service kv --op upsert --reason UNKNOWN",
 	))
 }
@@ -44,11 +44,11 @@ func TestExplain(t *testing.T) {
 func TestExplainAsJSON(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--op upsert --status 0x86", `{"reason":"KV_TEMPORARY_FAILURE","decision":"retry","delay_ms":[1,1],"error":null,"consulted_strategy":true}`},
-		{"--op upsert --status 0x86 --attempt 3", `{"reason":"KV_TEMPORARY_FAILURE","decision":"retry","delay_ms":[4,8],"error":null,"consulted_strategy":true}`},
-		{"--op upsert --status 0x86 --attempt 99", `{"reason":"KV_TEMPORARY_FAILURE","decision":"retry","delay_ms":[250,500],"error":null,"consulted_strategy":true}`},
+		{"--op upsert --status 0x86 --retries 3", `{"reason":"KV_TEMPORARY_FAILURE","decision":"retry","delay_ms":[4,8],"error":null,"consulted_strategy":true}`},
+		{"--op upsert --status 0x86 --retries 99", `{"reason":"KV_TEMPORARY_FAILURE","decision":"retry","delay_ms":[250,500],"error":null,"consulted_strategy":true}`},
 		{"--op upsert --status 0x07", `{"reason":"KV_NOT_MY_VBUCKET","decision":"retry","delay_ms":[1,1],"error":null,"consulted_strategy":false}`},
-		{"--op upsert --status 0x07 --attempt 4", `{"reason":"KV_NOT_MY_VBUCKET","decision":"retry","delay_ms":[500,500],"error":null,"consulted_strategy":false}`},
-		{"--op upsert --status 0x07 --attempt 50", `{"reason":"KV_NOT_MY_VBUCKET","decision":"retry","delay_ms":[1000,1000],"error":null,"consulted_strategy":false}`},
+		{"--op upsert --status 0x07 --retries 4", `{"reason":"KV_NOT_MY_VBUCKET","decision":"retry","delay_ms":[500,500],"error":null,"consulted_strategy":false}`},
+		{"--op upsert --status 0x07 --retries 50", `{"reason":"KV_NOT_MY_VBUCKET","decision":"retry","delay_ms":[1000,1000],"error":null,"consulted_strategy":false}`},
 		{"--op upsert --lost-socket", `{"reason":"SOCKET_CLOSED_WHILE_IN_FLIGHT","decision":"fail","delay_ms":null,"error":"request_canceled","consulted_strategy":false}`},
 		{"--op get --lost-socket", `{"reason":"SOCKET_CLOSED_WHILE_IN_FLIGHT","decision":"retry","delay_ms":[1,1],"error":null,"consulted_strategy":true}`},
 		{"--op upsert --reason SOCKET_CLOSED_WHILE_IN_FLIGHT", `{"reason":"SOCKET_CLOSED_WHILE_IN_FLIGHT","decision":"fail","delay_ms":null,"error":"request_canceled","consulted_strategy":false}`},
@@ -110,7 +110,7 @@ func TestExplainUsage(t *testing.T) {
 		"--service kv --op get":                                           "give one of",
 		"--service kv --op get --status 1 --lost-socket":                  "give one of",
 		"--service kv --op get --http 503":                                "have a --status",
-		"--service kv --op get --status 1 --attempt=-1":                   "negative",
+		"--service kv --op get --status 1 --retries=-1":                   "negative",
 		"--service kv --op get --status 1 --strategy reckless":            "fast-fail and best-effort",
 		"--service kv --op get --status 1 --strategy @no/such/file":       "no/such/file",
 		"--service kv --op get --status many":                             "not a status",
@@ -118,7 +118,7 @@ func TestExplainUsage(t *testing.T) {
 		"--service kv --op get --status 1 --error-map no/such/file":       "--error-map",
 		"--service kv --op get --status 7 --body no/such/file":            "--body",
 		"--op get --status 1":                                             "--service",
-		"--service kv --op get --status 0x86 --attempt 1 surprise-at-end": "unexpected argument",
+		"--service kv --op get --status 0x86 --retries 1 surprise-at-end": "unexpected argument",
 	} {
 		couchcore(append([]string{"explain"}, strings.Fields(args)...)...).failsWith(t, exitUsage, text)
 	}
@@ -160,11 +160,11 @@ func TestExplainAgreesWithTheClient(t *testing.T) {
 
 func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
 	for status, want := range map[memd.Status]retry.Request{
-		memd.StatusTmpFail:   {Attempts: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
+		memd.StatusTmpFail:   {Counted: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
 		memd.StatusAuthStale: {Transparent: 5, BackoffStep: 5, LastDelay: 5 * time.Second, Waited: 15 * time.Second},
 	} {
 		var seen retry.Request
-		x := &explanation{attempt: 5, subject: &kvSubject{spec: call.SpecByName("get"), answered: true, status: status}}
+		x := &explanation{retries: 5, subject: &kvSubject{spec: call.SpecByName("get"), answered: true, status: status}}
 		x.strategy.base = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
 			seen = *r
 			if r.BackoffStep == 5 {
@@ -178,7 +178,7 @@ func TestTheStrategyIsAskedAsIfAtThatAttempt(t *testing.T) {
 		require.False(t, j.retried)
 		require.WithinDuration(t, time.Now().Add(-seen.Waited), seen.Started, time.Minute)
 		require.Equal(t, want, retry.Request{
-			Attempts: seen.Attempts, Transparent: seen.Transparent, BackoffStep: seen.BackoffStep,
+			Counted: seen.Counted, Transparent: seen.Transparent, BackoffStep: seen.BackoffStep,
 			LastDelay: seen.LastDelay,
 			Waited:    seen.Waited,
 		})

@@ -92,7 +92,7 @@ func serviceError(err error) (endpoint string, status int) {
 // sent counts the sends of a request of which some left the client if the last one has an endpoint.
 func (f *failure) sent(endpoint string, info retry.Info) {
 	if endpoint != "" {
-		f.Attempts = info.Retries() + 1
+		f.Attempts = info.Attempts()
 	}
 }
 

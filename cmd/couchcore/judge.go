@@ -22,7 +22,7 @@ type explanation struct {
 	op       string
 	strategy chosen
 	own      chosen // that the call names itself
-	attempt  int    // retries that were made already
+	retries  int    // that were made already
 	moved    bool   // the answer brings a cluster map by which the operation goes elsewhere
 	subject
 }
@@ -126,7 +126,7 @@ func (x *explanation) judgeAs(how applied, random *loaded) (judged, error) {
 			how.hedge = nil
 		}
 	}
-	j := &judge{x: x, applied: how, random: random, before: x.attempt, out: judged{by: how.name, applied: how}}
+	j := &judge{x: x, applied: how, random: random, before: x.retries, out: judged{by: how.name, applied: how}}
 	j.orch = retry.New(retry.Options{Default: (*atAttempt)(j), Observer: (*watcher)(j), JitterSource: random.roll})
 	err := x.meet(j)
 	j.orch.Close(retry.ErrClosed)
@@ -157,14 +157,14 @@ func (j *judge) rehearse(r *retry.Request, why retry.Reason, ask func(*retry.Req
 // askNodes turns a failure after which other nodes are of use into the next hedge. When no node has seen the operation
 // it goes on without hedges: the first node is asked once more, and from then on it is retried.
 func (j *judge) askNodes() (judged, error) {
-	h, n := j.applied.hedge, j.x.attempt
+	h, n := j.applied.hedge, j.x.retries
 	if h == nil || j.out.err == nil {
 		return j.out, nil
 	}
 	unreached := retry.Transparent(j.out.err)
 	if unreached && n >= h.MaxAttempts {
 		later := *j.x
-		later.attempt = n - h.MaxAttempts
+		later.retries = n - h.MaxAttempts
 		how := j.applied
 		how.hedge, how.strategy, how.entry = nil, policy.Unreached(), false
 		return later.judgeAs(how, &loaded{past: j.random.past, now: j.random.now})

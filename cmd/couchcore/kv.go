@@ -229,7 +229,7 @@ func mutationLine(v view) string {
 func (v view) json(name, key string, took time.Duration) kvResult {
 	res := kvResult{
 		Op: name, Key: key, Exists: v.exists, Flags: v.flags, Endpoint: v.Endpoint(),
-		Attempts:     v.RetryInfo().Retries() + 1,
+		Attempts:     v.RetryInfo().Attempts(),
 		RetryReasons: reasonNames(v.RetryInfo().Reasons), ElapsedUS: took.Microseconds(), more: v.more,
 	}
 	if v.failed != nil {
@@ -279,7 +279,7 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		if d, ok := v.ServerDuration(); ok {
 			server = fmt.Sprintf("  server %s", short(d))
 		}
-		say("node      %s%s  sent %s%s  total %s", v.Endpoint(), vbucketOf(b, key), plural(v.RetryInfo().Retries()+1,
+		say("node      %s%s  sent %s%s  total %s", v.Endpoint(), vbucketOf(b, key), plural(v.RetryInfo().Attempts(),
 			"time"), server, short(took))
 	}
 	if list := retryList(v.RetryInfo()); list != "" {

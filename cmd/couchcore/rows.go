@@ -137,7 +137,7 @@ func (a *app) showMeta(raw json.RawMessage, warnings []string, n int, endpoint s
 
 // sayRetries writes to standard error how a request was retried.
 func (a *app) sayRetries(info retry.Info) {
-	_, _ = fmt.Fprintf(a.stderr, "attempts  %d\n", info.Retries()+1)
+	_, _ = fmt.Fprintf(a.stderr, "attempts  %d\n", info.Attempts())
 	if list := retryList(info); list != "" {
 		_, _ = fmt.Fprintf(a.stderr, "retries   %d  %s\n", info.Retries(), list)
 	}

@@ -36,7 +36,7 @@ func (r *fakeRows) Row() []byte           { return []byte(r.list[r.at-1]) }
 func (r *fakeRows) Err() error            { return r.err }
 func (r *fakeRows) Close() error          { r.closed = true; return nil }
 func (r *fakeRows) Endpoint() string      { return "n1:8093" }
-func (r *fakeRows) RetryInfo() retry.Info { return retry.Info{Attempts: 1} }
+func (r *fakeRows) RetryInfo() retry.Info { return retry.Info{Counted: 1} }
 
 // streamed is what a stream of rows prints.
 func streamed(t *testing.T, asJSON, verbose bool, rows *fakeRows, meta string, warnings ...string) (result, error) {
@@ -90,7 +90,7 @@ func TestAnErrorBehindRows(t *testing.T) {
 }
 
 func TestFailuresOfServicesAreDescribed(t *testing.T) {
-	info := retry.Info{Attempts: 2, Reasons: retry.Reasons(0).With(retry.QueryIndexNotFound)}
+	info := retry.Info{Counted: 2, Reasons: retry.Reasons(0).With(retry.QueryIndexNotFound)}
 	var q query.Error
 	q.Kind, q.Status, q.Endpoint, q.Retry, q.InDoubt = cberr.IndexNotFound, 404, "n1:8093", info, true
 	f := failureOf(&q)

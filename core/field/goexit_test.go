@@ -121,7 +121,7 @@ var leavings = map[string]leaving{
 		error),
 	) {
 		cfg.Retry.Strategy = retry.Func(func(_ context.Context, r *retry.Request, _ retry.Reason) retry.Action {
-			if r.Attempts > 2 {
+			if r.Counted > 2 {
 				return retry.StopWith(func(err error) error { l.act(); return err })
 			}
 			return retry.After(time.Millisecond)

@@ -189,7 +189,7 @@ func Example_retryAfter() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(resp.Status, resp.Retry.Attempts, resp.Retry.Reasons, resp.Body.Close())
+		fmt.Println(resp.Status, resp.Retry.Retries(), resp.Retry.Reasons, resp.Body.Close())
 	})
 	// Output: 200 1 SERVICE_RESPONSE_CODE_INDICATED <nil>
 }

@@ -194,7 +194,7 @@ type errorJSON struct {
 	Endpoint    string   `json:"last_dispatched_to,omitempty"`
 	Opaque      string   `json:"opaque,omitempty"`
 	Index       *int     `json:"index,omitempty"`
-	Attempts    int      `json:"retry_attempts"`
+	Retries     int      `json:"retry_attempts"` // the name is the RFC's
 	Reasons     []string `json:"retry_reasons"`
 	ElapsedUS   int64    `json:"time_observed"`
 }
@@ -204,7 +204,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	j := errorJSON{
 		Kind: e.Kind(), Message: e.Error(), Ambiguous: e.InDoubt, Context: e.Context, Ref: e.Ref,
 		Bucket: e.Bucket, Scope: e.Scope, Collection: e.Collection, Endpoint: e.Endpoint,
-		Attempts: e.Retry.Retries(), Reasons: []string{}, ElapsedUS: e.Elapsed.Microseconds(),
+		Retries: e.Retry.Retries(), Reasons: []string{}, ElapsedUS: e.Elapsed.Microseconds(),
 	}
 	if e.Answered {
 		j.Status, j.Name, j.Description = fmt.Sprintf("0x%02x", uint16(e.Status)), e.Name, e.Description
@@ -384,6 +384,7 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	}
 	if ok {
 		direct.Retry, direct.units = c.State.Info(), c.units()
+		direct.endedUnsent()
 		direct.InDoubt = direct.InDoubt || inDoubt
 		if began := c.began(); !began.IsZero() {
 			direct.Elapsed = time.Since(began)
@@ -397,6 +398,8 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	if errors.As(err, &re) {
 		e.Retry = re.Info
 		e.Stage = c.stageAtEnd(err, inDoubt).String()
+	} else {
+		e.endedUnsent()
 	}
 	if se != nil { // the last answer's facts are the error's
 		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description

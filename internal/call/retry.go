@@ -58,3 +58,11 @@ func opaqueID(o uint32) string {
 	}
 	return string(b[:])
 }
+
+// endedUnsent counts the attempt in whose place a call has ended that the orchestrator has not: one without a node was
+// never sent.
+func (e *Error) endedUnsent() {
+	if e.Endpoint == "" {
+		e.Retry.Unsent++
+	}
+}

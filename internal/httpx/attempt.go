@@ -256,7 +256,7 @@ func (k *call) request(ctx context.Context) (*http.Request, error) {
 // seen do not count; requests to other nodes, of a hedged operation, do.
 func (k *call) seenBefore() (n int) {
 	if k.attempts > 0 {
-		n = k.state.Info().Attempts
+		n = k.state.Info().Counted
 	}
 	if k.r.Seen != nil {
 		n += int(k.r.Seen.Load())

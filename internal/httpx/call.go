@@ -366,8 +366,12 @@ func (k *call) notSentFor(bucket string, since uint64, why retry.Reason, cause e
 	k.c.o.Orchestrator.MaybeRetry(k, why, cause, retry.Hint{Wakes: since})
 }
 
-// stop ends the call with a failure that is the client's own.
-func (k *call) stop(cause error) { k.finish(k.describe(cause, false, k.state.Info())) }
+// stop ends the call with a failure that is the client's own, in place of an attempt.
+func (k *call) stop(cause error) {
+	info := k.state.Info()
+	info.Unsent++
+	k.finish(k.describe(cause, false, info))
+}
 
 // finish ends the call with err, unless it has ended already.
 func (k *call) finish(err error) {

@@ -112,7 +112,7 @@ func TestCB62ClassicPlansArePreparedAgain(t *testing.T) {
 		clear(p.plans)
 		rows, err := s.Run(t.Context(), w.client, r)
 		require.NoError(t, err)
-		require.Equal(t, 1, rows.RetryInfo().Attempts)
+		require.Equal(t, 1, rows.RetryInfo().Counted)
 		require.Equal(t, retry.QueryPreparedStatementFailure, rows.RetryInfo().Reason)
 		_, err = drainRows(rows, nil)
 		require.NoError(t, err)

@@ -86,7 +86,7 @@ func TestGR2GA645AttemptIsNumbered(t *testing.T) {
 		resp, err := w.client.Do(t.Context(), get("/a"))
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 2, resp.Retry.Attempts)
+		require.Equal(t, 2, resp.Retry.Counted)
 		require.Equal(t, retry.ServiceResponseCodeIndicated, resp.Retry.Reason)
 		var numbers []string
 		for _, r := range w.requests() {
@@ -98,7 +98,7 @@ func TestGR2GA645AttemptIsNumbered(t *testing.T) {
 		_, _, err = w.do(&httpsvc.Request{Method: "GET", Path: "/a", Timeout: 100 * time.Millisecond})
 		info, ok := retry.InfoOf(err)
 		require.True(t, ok)
-		require.Equal(t, w.count()-1, info.Attempts)
+		require.Equal(t, w.count()-1, info.Counted)
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 	})
 }

@@ -367,7 +367,7 @@ func TestErrorsOfEveryServiceTell(t *testing.T) {
 			require.Contains(t, text, "syntax")
 			info, ok := retry.InfoOf(err)
 			require.True(t, ok)
-			require.Equal(t, 1, info.Attempts)
+			require.Equal(t, 1, info.Counted)
 			data, jerr := json.Marshal(err)
 			require.NoError(t, jerr)
 			var m map[string]any

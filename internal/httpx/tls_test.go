@@ -57,7 +57,7 @@ func TestHTTP2OverTLS(t *testing.T) {
 			_, _, err = w.do(r)
 			require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 			info, _ := retry.InfoOf(err)
-			require.NotZero(t, info.Attempts)
+			require.NotZero(t, info.Counted)
 			w.client.Close()
 		})
 	}

@@ -69,7 +69,7 @@ func TestLogOffCostsNothing(t *testing.T) {
 	for name, l := range map[string]observe.Log{"no logger": off, "level off": discarded} {
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			if l.Enabled(ctx, slog.LevelDebug) {
-				l.Debug(ctx, observe.MsgRetrying, slog.Int(observe.KeyAttempts, 1000))
+				l.Debug(ctx, observe.MsgRetrying, slog.Int(observe.KeyRetries, 1000))
 			}
 		}), name)
 	}

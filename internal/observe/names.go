@@ -42,8 +42,6 @@ const (
 
 // Keys of log attributes.
 const (
-	KeyAttempt      = "attempt"
-	KeyAttempts     = "attempts"
 	KeyBucket       = "bucket"
 	KeyCause        = "cause"
 	KeyClientID     = "client_id"
@@ -65,6 +63,7 @@ const (
 	KeyPanic        = "panic"
 	KeyReason       = "reason"
 	KeyReport       = "report"
+	KeyRetries      = "retries"
 	KeyRevision     = "rev"
 	KeySource       = "source"
 	KeyStack        = "stack"

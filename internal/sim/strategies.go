@@ -59,7 +59,7 @@ func (w *world) strategy(r *source, e *entry) retry.Strategy {
 func mannered(pick int, seed uint64) retry.Func {
 	d := random(seed)
 	return func(ctx context.Context, rq *retry.Request, _ retry.Reason) retry.Action {
-		n := uint64(rq.Attempts + rq.Transparent)
+		n := uint64(rq.Retries())
 		// Many calls may have failed at one instant, and each asks on a goroutine of its own.
 		sleep(context.Background(), d.between(time.Nanosecond, 500*time.Microsecond, n, 4))
 		switch pick {

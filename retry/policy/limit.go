@@ -61,10 +61,10 @@ func (l Limit) RetryAfter(ctx context.Context, r *retry.Request, why retry.Reaso
 	}
 	transparent := why.Unseen() || r.Unseen
 	counts := l.MaxAttempts > 0 && !transparent
-	if counts && r.Attempts+1 >= l.MaxAttempts || l.Soft > 0 && !transparent && r.Waited-r.WaitedUnseen >= l.Soft {
+	if counts && r.Counted+1 >= l.MaxAttempts || l.Soft > 0 && !transparent && r.Waited-r.WaitedUnseen >= l.Soft {
 		return exhausted()
 	}
-	last := counts && r.Attempts+2 >= l.MaxAttempts
+	last := counts && r.Counted+2 >= l.MaxAttempts
 	named, ok := r.Pushback.After()
 	exact := ok && d == named // the server's delay is neither shortened nor made longer
 	room := l.room(r, transparent)

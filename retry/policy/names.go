@@ -73,7 +73,7 @@ func readNames(r *reader, e *entryDoc) error {
 func (e *entryDoc) checkNames(o ParseOptions, claimed map[name]string) error {
 	for _, n := range e.names {
 		if first, twice := claimed[n.name]; twice {
-			return &ParseError{Path: n.path, Value: shown(n.String()), Reason: "is there twice, first at " + first}
+			return &ParseError{Path: n.path, Value: shown(n.String()), Reason: "appears twice, first at " + first}
 		}
 		claimed[n.name] = n.path
 		if o.Operations == nil || n.service == "" {

@@ -118,7 +118,7 @@ func (r *reader) broken(err error) error {
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		name := syntax.JSONPointer.LastToken()
-		return &ParseError{Path: r.under(name), Value: shown(strconv.QuoteToASCII(name)), Reason: "is there twice"}
+		return &ParseError{Path: r.under(name), Value: shown(strconv.QuoteToASCII(name)), Reason: "appears twice"}
 	}
 	reason := fmt.Sprintf("is not JSON at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	tail := r.data[min(max(int(syntax.ByteOffset), 0), len(r.data)):]
@@ -279,7 +279,7 @@ func object[T any](r *reader, fields []field[T], into *T) error {
 			case i < 0:
 				return r.refuse("is unknown; there are " + names(r, fields))
 			case seen[i]:
-				return r.refuse("is there twice, under its other name too")
+				return r.refuse("appears twice, also under its other name")
 			}
 			seen[i] = true
 			return fields[i].read(r, into)

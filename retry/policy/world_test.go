@@ -52,7 +52,7 @@ func simulate(s retry.Strategy, why retry.Reason, most int) (ds []time.Duration,
 			r.WaitedUnseen += d
 			r.Transparent++
 		} else {
-			r.Attempts++
+			r.Counted++
 		}
 	}
 	return ds, retry.Action{}

@@ -26,7 +26,7 @@ func TestLimitsOfDelaysAtTheirExactEdge(t *testing.T) {
 			l.Base = every(10 * ms)
 			took, info, err := w.upsert(l)
 			require.ErrorIs(t, err, retry.ErrExhausted, name)
-			require.Equal(t, 2, info.Attempts, name)
+			require.Equal(t, 2, info.Counted, name)
 			require.Equal(t, 20*ms, took, name)
 		})
 	}
@@ -58,7 +58,7 @@ func TestSuccessesFillAThrottleNoFurtherThanToItsTop(t *testing.T) {
 		w.refuses(memd.OpSet, 0, memd.StatusTmpFail)
 		_, info, err := w.upsert(nil)
 		require.ErrorIs(t, err, retry.ErrThrottled)
-		require.Equal(t, 1, info.Attempts)
+		require.Equal(t, 1, info.Counted)
 	}, file(t, `{"retryThrottling":{"maxTokens":4,"tokenRatio":1}}`))
 }
 
@@ -80,7 +80,7 @@ func TestATransparentRetryIsMadeAfterTheLastAttemptOfALimit(t *testing.T) {
 		})
 		took, info, err := w.upsert(policy.Limit{Base: every(100 * ms), MaxAttempts: 2})
 		require.NoError(t, err)
-		require.Equal(t, 1, info.Attempts)
+		require.Equal(t, 1, info.Counted)
 		require.Positive(t, info.Transparent)
 		require.Greater(t, took, time.Second)
 	})

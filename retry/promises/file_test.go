@@ -164,7 +164,7 @@ func TestTransparentRetriesFollowTheClientsOwnBackoff(t *testing.T) {
 		_, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: key, Common: kv.Common{Timeout: 4 * time.Second}})
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		info, _ := retry.InfoOf(err)
-		require.Zero(t, info.Attempts)
+		require.Zero(t, info.Counted)
 		require.Equal(t, in(1, 10, 50, 100), delays(info)[:4])
 
 		require.NoError(t, w.m.Respawn(1))
@@ -179,7 +179,7 @@ func TestTransparentRetriesFollowTheClientsOwnBackoff(t *testing.T) {
 		require.NoError(t, err)
 		info = res.RetryInfo()
 		require.Positive(t, info.Transparent)
-		require.Equal(t, 1, info.Attempts)
+		require.Equal(t, 1, info.Counted)
 		ds := delays(info)
 		require.Equal(t, 700*ms, ds[len(ds)-1], "the file's first delay is that of the first retry that counts")
 	}, file(t, text))

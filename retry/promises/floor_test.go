@@ -28,7 +28,7 @@ func TestAStrategyCannotDriveTheLoop(t *testing.T) {
 		w.refuses(memd.OpSet, 50, memd.StatusTmpFail)
 		took, info, err := w.upsert(hurries{})
 		require.NoError(t, err)
-		require.Equal(t, 50, info.Attempts)
+		require.Equal(t, 50, info.Counted)
 		require.GreaterOrEqual(t, took, 49*time.Millisecond)
 		require.Less(t, took, 60*time.Millisecond)
 	})

@@ -60,7 +60,7 @@ func TestTheNumberIsThatOfRequestsThatAServerSaw(t *testing.T) {
 		defer resp.Body.Close()
 		require.Zero(t, refusals.Load(), "no node could be reached at first")
 		require.Equal(t, []string{"", "1"}, w.numbers(mock.ManagementService, "/x"))
-		require.Equal(t, 1, resp.Retry.Attempts)
+		require.Equal(t, 1, resp.Retry.Counted)
 		require.Equal(t, 4, resp.Retry.Transparent)
 	}, func(c *core.Config) {
 		dial := c.Net.Dial

@@ -164,7 +164,7 @@ func TestAnAnswerThatIsLostBeforeItsFirstRowIsAnAttempt(t *testing.T) {
 		if again {
 			require.NoError(t, err)
 			require.EqualValues(t, 2, n.Load())
-			require.Equal(t, []int{1, 0}, []int{info.Attempts, info.Transparent})
+			require.Equal(t, []int{1, 0}, []int{info.Counted, info.Transparent})
 			require.Equal(t, "1", *number.Load())
 			continue
 		}

@@ -37,7 +37,7 @@ func TestCB62AMissingIndexIsRetriedWhateverWayTheStatementRuns(t *testing.T) {
 		require.NoError(t, err, "prepared %v", prepare)
 		require.EqualValues(t, 4, executed.Load())
 		require.True(t, rows.RetryInfo().Reasons.Has(retry.QueryIndexNotFound))
-		require.Equal(t, 3, rows.RetryInfo().Attempts)
+		require.Equal(t, 3, rows.RetryInfo().Counted)
 		require.NoError(t, rows.Close())
 	}
 }

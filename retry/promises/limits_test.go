@@ -195,7 +195,7 @@ func TestTransparentRetriesAreOutsideTheSumOfDelays(t *testing.T) {
 		require.NoError(t, w.m.Respawn(1))
 		res, err := f.Wait(within(t, time.Minute))
 		require.NoError(t, err)
-		require.Equal(t, 2, res.RetryInfo().Attempts)
+		require.Equal(t, 2, res.RetryInfo().Counted)
 		require.Greater(t, res.RetryInfo().Transparent, 3)
 	})
 }

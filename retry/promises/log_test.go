@@ -128,7 +128,7 @@ func TestCallsThatGiveUpAreGatheredInTheLog(t *testing.T) {
 		lines := h.take()
 		require.Len(t, lines, 1)
 		require.Equal(t, []string{"INFO", "upsert", "KV_LOCKED", "1", "0"},
-			valuesOf(lines[0], "level", "operation", "reason", "count", "attempts"))
+			valuesOf(lines[0], "level", "operation", "reason", "count", "retries"))
 		require.NotEmpty(t, lines[0]["operation_id"])
 		require.NotEmpty(t, lines[0]["elapsed"])
 		fails(memd.OpSet, memd.StatusLocked, 20)

@@ -118,7 +118,7 @@ func TestTheLastTryIsAFailureToo(t *testing.T) {
 			require.Len(t, b.at, most)
 			require.Len(t, s.asked(), most)
 			for i, r := range s.asked() {
-				require.Equal(t, []int{i, i}, []int{r.Attempts, r.Retries()})
+				require.Equal(t, []int{i, i}, []int{r.Counted, r.Retries()})
 			}
 		}
 		b := failing(forever)

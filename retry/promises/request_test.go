@@ -88,7 +88,7 @@ func TestRetryAttemptsReturnsTheNumberOfRetriesThatAlreadyHappened(t *testing.T)
 			require.Equal(t, retry.KVLocked, last.why)
 			require.Equal(t, info.Retries()-1, last.Retries(),
 				"those that no strategy was asked about are counted, too")
-			require.Equal(t, last.Attempts+last.Transparent, last.Retries())
+			require.Equal(t, last.Counted+last.Transparent, last.Retries())
 		})
 	})
 }
@@ -106,7 +106,7 @@ func TestTheBackoffStepGrowsAtEveryStage(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		for i, a := range s.asked() {
 			require.Equal(t, i, a.BackoffStep)
-			require.Zero(t, a.Attempts, "nothing has reached a server")
+			require.Zero(t, a.Counted, "nothing has reached a server")
 		}
 	})
 }

@@ -60,7 +60,7 @@ func TestEveryDecisionIsLoggedWithItsReason(t *testing.T) {
 		lines := h.take()
 		require.Len(t, lines, 1)
 		require.Equal(t, []string{"Retrying", "DEBUG", "KV_TEMPORARY_FAILURE", "upsert", "3ms", "0"},
-			valuesOf(lines[0], "", "level", "reason", "operation", "delay", "attempts"))
+			valuesOf(lines[0], "", "level", "reason", "operation", "delay", "retries"))
 		require.NotEmpty(t, lines[0]["operation_id"])
 		require.NotEmpty(t, lines[0]["endpoint"])
 
@@ -70,7 +70,7 @@ func TestEveryDecisionIsLoggedWithItsReason(t *testing.T) {
 		lines = h.take()
 		require.Len(t, lines, 2)
 		require.Equal(t, []string{"Retrying", "KV_NOT_MY_VBUCKET", "10ms", "1"}, valuesOf(lines[1], "", "reason",
-			"delay", "attempts"))
+			"delay", "retries"))
 
 		w.refuses(memd.OpSet, 1, memd.StatusLocked)
 		_, _, err = w.upsert(stops{})

@@ -182,7 +182,7 @@ func TestTheThrottlingIsDonePerServer(t *testing.T) {
 			mock.Status(memd.StatusTmpFail))
 		res, err := kv.Do(within(t, time.Minute), w.b, kv.Upsert{Key: good})
 		require.NoError(t, err)
-		require.Equal(t, 3, res.RetryInfo().Attempts)
+		require.Equal(t, 3, res.RetryInfo().Counted)
 	}, file(t, throttling(10, "0.1")))
 }
 
@@ -231,7 +231,7 @@ func TestWhatAnOperationPaidComesBackWithADefiniteAnswer(t *testing.T) {
 		w.refuses(memd.OpGet, 1, memd.StatusTmpFail)
 		_, info, err := w.get(policy.Bucket{Store: store, Base: every(ms)})
 		require.ErrorIs(t, err, cberr.DocumentNotFound)
-		require.Equal(t, 1, info.Attempts)
+		require.Equal(t, 1, info.Counted)
 		require.Equal(t, 20, store.Tokens())
 		w.refuses(memd.OpGet, 0, memd.StatusTmpFail)
 		_, _, err = w.get(policy.Limit{MaxAttempts: 2, Base: policy.Bucket{Store: store, Base: every(ms)}})

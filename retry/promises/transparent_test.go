@@ -126,7 +126,7 @@ func TestWhatNeverLeavesTheClientIsRetriedUntilTheDeadline(t *testing.T) {
 		require.ErrorIs(t, err, cberr.UnambiguousTimeout)
 		require.Equal(t, 2500*ms, time.Since(began))
 		info, _ := retry.InfoOf(err)
-		require.Zero(t, info.Attempts, "they are no attempts")
+		require.Zero(t, info.Counted, "they are no attempts")
 		require.Greater(t, info.Transparent, 3)
 		require.True(t, info.Reasons.Has(retry.SocketNotAvailable), "the error says why")
 	}, file(t, strings.ReplaceAll(narrow, "%s", "")))
@@ -147,7 +147,7 @@ func TestWhatReachedTheServerUnseenIsRetriedOnceAndThenByThePolicy(t *testing.T)
 			} else {
 				require.ErrorIs(t, err, cberr.RequestCanceled)
 				info, _ := retry.InfoOf(err)
-				require.Zero(t, info.Attempts)
+				require.Zero(t, info.Counted)
 				require.Equal(t, 1, info.Transparent)
 			}
 			in.Remove()
