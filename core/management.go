@@ -148,7 +148,7 @@ func (c *Cluster) Endpoints(service Service) []string {
 func (c *Cluster) PingService(ctx context.Context, service Service, endpoint string) (time.Duration, error) {
 	path, ok := pingPaths[service]
 	if !ok {
-		return 0, fmt.Errorf("%w: %v has no address to ping", cberr.InvalidArgument, service)
+		return 0, fmt.Errorf("%w: %v cannot be pinged", cberr.InvalidArgument, service)
 	}
 	ctx, leave := c.enter(ctx)
 	defer leave()

@@ -32,8 +32,8 @@ type chaosCmd struct {
 	Child bool   `hidden:"" help:"Run one seed in this process and print its report."`
 	// of a smaller run, as a failure names them
 	Without []string   `sep:"none" placeholder:"NAME" help:"Leave out a fault, a change or a part of the run (repeatable)."`
-	Workers int        `help:"No more workers than that."`
-	Nodes   int        `help:"No more nodes than that."`
+	Workers int        `help:"The most workers of a run."`
+	Nodes   int        `help:"The most nodes of a run."`
 	Shrink  bool       `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
 	Break   sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
 }

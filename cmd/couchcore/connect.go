@@ -29,7 +29,7 @@ type clusterFlags struct {
 	TLSKey        string        `name:"tls-key" placeholder:"FILE" help:"The PEM file with the key of --tls-cert (default: the same file)."`
 	TLSSkipVerify bool          `name:"tls-skip-verify" help:"Do not check the server's certificate (default: no)."`
 	AllowPlain    bool          `help:"Allow PLAIN without TLS, and HTTP requests with the password to nodes that only the map names (default: no)."`
-	Verbose       bool          `short:"v" help:"Tell on standard error how the operation went, or what happened to connections (default: no)."`
+	Verbose       bool          `short:"v" help:"Write to standard error how the operation went, or what happened to connections (default: no)."`
 	Log           string        `enum:",debug,info,warn,error" default:"" placeholder:"LEVEL" help:"Write the client's log to standard error: debug, info, warn or error (default: none)."`
 }
 

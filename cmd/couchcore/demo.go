@@ -20,7 +20,7 @@ import (
 // demoCmd shows the client against an embedded mock cluster and checks what it claims.
 type demoCmd struct {
 	Duration time.Duration `default:"5s" help:"How long the load runs (default: 5s)."`
-	Workers  int           `default:"64" help:"How many callers make it (default: 64)."`
+	Workers  int           `default:"64" help:"How many callers make the load (default: 64)."`
 }
 
 // demoHooks let a test break the demonstration, to see that it notices.

@@ -17,7 +17,7 @@ type doctorCmd struct {
 	clusterFlags
 	ReadOnly bool   `help:"Write no test document; only read one that is missing (default: no)."`
 	Bundle   string `placeholder:"FILE" help:"Write what was found to this file, to be sent to others: report, diagnostics and log, without passwords and names."`
-	Orphans  string `placeholder:"FILE" help:"Connect to no node; say what a report of orphaned responses, as logged, points to. - is standard input."`
+	Orphans  string `placeholder:"FILE" help:"Connect to no node: read the reports of orphaned responses in a log and say what they point to; - reads standard input."`
 }
 
 // doctorHooks let a test answer for what is outside of the cluster.

@@ -174,7 +174,7 @@ func (d *doctor) greet(ctx context.Context, addr string) (g greeting, err error)
 	return g, nil
 }
 
-var errUnknownHello = errors.New("the server does not know the request that every connection begins with")
+var errUnknownHello = errors.New("the server does not know HELLO, the first request of every connection")
 
 const answerLimit = 1 << 20 // of an answer to HELLO, in bytes
 

@@ -18,7 +18,7 @@ import (
 type gocbcoreCmd struct {
 	Dir       string `arg:"" help:"Where the module is written: a new directory, or one that this command has made."`
 	Check     bool   `help:"Write nothing; say whether the directory is what would be written (default: no)."`
-	Gocbcore  string `name:"gocbcore" placeholder:"VERSION" help:"The version of gocbcore that is stood in for (default: the newest that is known)."`
+	Gocbcore  string `name:"gocbcore" placeholder:"VERSION" help:"The version of gocbcore to replace (default: the newest known)."`
 	Couchcore string `name:"couchcore" placeholder:"DIR" help:"A directory with the source of couchcore, instead of the version of this command."`
 }
 

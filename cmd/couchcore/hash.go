@@ -12,7 +12,7 @@ import (
 type hashCmd struct {
 	clusterFlags
 	Key      string `arg:"" help:"The key, without a collection."`
-	VBuckets int    `name:"vbuckets" placeholder:"N" help:"Ask no cluster: the bucket has so many vbuckets (default: the cluster's, or 1024 if none is named)."`
+	VBuckets int    `name:"vbuckets" placeholder:"N" help:"Ask no cluster; count with this many vbuckets (default: the cluster's, or 1024 if none is named)."`
 }
 
 // hashResult is where a key is, as JSON. Active and Replicas are null without a cluster.

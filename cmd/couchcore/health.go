@@ -47,7 +47,7 @@ func servicesFlag(list []string) ([]string, error) {
 
 type pingCmd struct {
 	healthFlags
-	Services []string `placeholder:"NAME" help:"Of kv, query, search, analytics, views and mgmt (default: all that the cluster has)."`
+	Services []string `placeholder:"NAME" help:"The services to ask: of kv, query, search, analytics, views and mgmt (default: all that the cluster has)."`
 }
 
 // Run implements the command. It fails when a node that was asked has not answered.
@@ -127,7 +127,7 @@ func (c *diagnosticsCmd) Run(a *app) error {
 
 type waitCmd struct {
 	healthFlags
-	Services []string `placeholder:"NAME" help:"Of kv, query, search, analytics, views and mgmt; these must answer too (default: kv)."`
+	Services []string `placeholder:"NAME" help:"The services that must answer: of kv, query, search, analytics, views and mgmt (default: kv)."`
 	State    string   `enum:"online,degraded" default:"online" help:"online: every node; degraded: of each service at least one (default: online)."`
 }
 

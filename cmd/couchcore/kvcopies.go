@@ -20,7 +20,7 @@ type kvReplicaVerbs struct {
 
 type replicaFlags struct {
 	Replica     int    `default:"1" help:"Which replica, from 1 (default: 1)."`
-	Wrap        bool   `help:"Take another replica for one that is not there (default: no)."`
+	Wrap        bool   `help:"Read another replica when this one does not exist (default: no)."`
 	ServerGroup string `placeholder:"GROUP" help:"The only group of nodes that may answer (default: any)."`
 }
 

@@ -19,10 +19,10 @@ type kvMetaVerbs struct {
 	GetMeta        kvGetMeta      `cmd:"" help:"Read what the server keeps about a document."`
 	GetEx          kvGetEx        `cmd:"" help:"Read a document with its extended attributes."`
 	GetExReplica   kvGetExReplica `cmd:"" help:"Read a document with its extended attributes from a replica."`
-	GetRandom      kvGetRandom    `cmd:"" help:"Read some document."`
-	SetWithMeta    kvSetWithMeta  `cmd:"" help:"Write a document as another cluster has it."`
-	AddWithMeta    kvSetWithMeta  `cmd:"" help:"Write a document that does not exist as another cluster has it."`
-	DeleteWithMeta kvDelWithMeta  `cmd:"" help:"Delete a document as another cluster has."`
+	GetRandom      kvGetRandom    `cmd:"" help:"Read a random document."`
+	SetWithMeta    kvSetWithMeta  `cmd:"" help:"Write a document with the metadata of another cluster."`
+	AddWithMeta    kvSetWithMeta  `cmd:"" help:"Write a document that does not exist, with the metadata of another cluster."`
+	DeleteWithMeta kvDelWithMeta  `cmd:"" help:"Delete a document with the metadata of another cluster."`
 }
 
 // timeOf is a time as JSON shows it; nil for none.
@@ -155,10 +155,10 @@ func (c *kvGetRandom) Run(a *app, k *kvCmd) error {
 type metaFlags struct {
 	flagsFlag
 	ExpireAt      time.Time `placeholder:"TIME" help:"When it expires, as in 2030-01-02T15:04:05Z (default: never)."`
-	RevSeqno      uint64    `default:"1" placeholder:"N" help:"How often it was changed (default: 1)."`
-	StoreCAS      string    `name:"store-cas" required:"" placeholder:"N" help:"The CAS that it gets: decimal, or hexadecimal with 0x."`
-	SkipConflict  bool      `name:"skip-conflict-resolution" help:"Write whatever the server has (default: no)."`
-	ForceAccept   bool      `help:"Write although the bucket resolves conflicts by time (default: no)."`
+	RevSeqno      uint64    `default:"1" placeholder:"N" help:"The document's revision: how often it was changed (default: 1)."`
+	StoreCAS      string    `name:"store-cas" required:"" placeholder:"N" help:"The document's new CAS: decimal, or hexadecimal with 0x."`
+	SkipConflict  bool      `name:"skip-conflict-resolution" help:"Write even if the server has a newer document (default: no)."`
+	ForceAccept   bool      `help:"Write even if the bucket resolves conflicts by time (default: no)."`
 	RegenerateCAS bool      `name:"regenerate-cas" help:"Let the server make the CAS; needs --skip-conflict-resolution (default: no)."`
 }
 
@@ -215,7 +215,7 @@ type kvDelWithMeta struct {
 	keyArg
 	casFlag
 	metaFlags
-	IsExpiration bool `help:"It was its expiry (default: no)."`
+	IsExpiration bool `help:"The document expired and was not removed (default: no)."`
 }
 
 // Run implements the command.

@@ -16,14 +16,14 @@ import (
 // kvNodeVerbs are what nodes and vbuckets are asked, and scans over all of them.
 type kvNodeVerbs struct {
 	Scan         kvScan         `cmd:"" help:"Find the documents of a collection."`
-	Observe      kvObserve      `cmd:"" help:"Ask how far a document has got on a node."`
-	ObserveSeqno kvObserveSeqno `cmd:"" help:"Ask how far a vbucket has got on a node."`
+	Observe      kvObserve      `cmd:"" help:"Ask whether a node has a document in memory and on disk."`
+	ObserveSeqno kvObserveSeqno `cmd:"" help:"Ask which sequence numbers of a vbucket a node has."`
 	FailoverLog  kvFailoverLog  `cmd:"" help:"The histories of a vbucket."`
 	Stats        kvStats        `cmd:"" help:"Statistics of the nodes."`
 	Version      kvVersion      `cmd:"" help:"The version of a node."`
 	GetManifest  kvGetManifest  `cmd:"" help:"The bucket's scopes and collections."`
 	GetScopeID   kvGetScopeID   `cmd:"" name:"get-scope-id" help:"The id of a scope."`
-	Noop         kvNoop         `cmd:"" help:"Ask a node for nothing."`
+	Noop         kvNoop         `cmd:"" help:"Send a NOOP to a node."`
 }
 
 // nodeFlag names a node by its index in the cluster map.
@@ -117,7 +117,7 @@ func (c *kvObserve) Run(a *app, k *kvCmd) error {
 }
 
 type vbucketArg struct {
-	VBucket uint16 `arg:"" name:"vbucket" help:"The vbucket; couchcore hash says that of a key."`
+	VBucket uint16 `arg:"" name:"vbucket" help:"The vbucket; couchcore hash prints the one of a key."`
 }
 
 type kvObserveSeqno struct {

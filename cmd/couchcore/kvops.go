@@ -12,7 +12,7 @@ import (
 // kvCmd has one command per operation.
 type kvCmd struct {
 	connectFlags
-	OnBehalfOf string `placeholder:"USER" help:"Act with the privileges of this user (default: one's own)."`
+	OnBehalfOf string `placeholder:"USER" help:"Act with the privileges of this user (default: your own)."`
 
 	Get         kvGet         `cmd:"" help:"Read a document."`
 	GetOrNull   kvGetOrNull   `cmd:"" help:"Read a document that may be missing: then there is no output."`
@@ -27,8 +27,8 @@ type kvCmd struct {
 	Unlock      kvUnlock      `cmd:"" help:"Unlock a document; --cas is the lock's."`
 	Increment   kvIncrement   `cmd:"" help:"Add to a counter."`
 	Decrement   kvDecrement   `cmd:"" help:"Subtract from a counter, down to 0."`
-	Append      kvAppend      `cmd:"" help:"Write bytes behind a document."`
-	Prepend     kvPrepend     `cmd:"" help:"Write bytes before a document."`
+	Append      kvAppend      `cmd:"" help:"Add bytes at the end of a document."`
+	Prepend     kvPrepend     `cmd:"" help:"Add bytes at the start of a document."`
 	kvReplicaVerbs
 	kvPathVerbs
 	kvMetaVerbs
@@ -59,8 +59,8 @@ type levelFlag struct {
 // durableFlag is for writes that can be watched as well.
 type durableFlag struct {
 	levelFlag
-	PersistTo   int `placeholder:"N" help:"Wait until so many nodes have it on disk; not with --durability (default: 0)."`
-	ReplicateTo int `placeholder:"N" help:"Wait until so many replicas have it; not with --durability (default: 0)."`
+	PersistTo   int `placeholder:"N" help:"Wait until this many nodes have it on disk; not with --durability (default: 0)."`
+	ReplicateTo int `placeholder:"N" help:"Wait until this many replicas have it; not with --durability (default: 0)."`
 }
 
 type preserveFlag struct {
@@ -115,7 +115,7 @@ func datatypeOf(value []byte) memd.Datatype {
 type kvGet struct {
 	keyArg
 	Path       []string `sep:"none" help:"Only this path of the document. Can be repeated."`
-	WithExpiry bool     `help:"Say when the document expires (default: no)."`
+	WithExpiry bool     `help:"Show when the document expires (default: no)."`
 }
 
 // Run implements the command.

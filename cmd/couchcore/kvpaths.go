@@ -20,16 +20,16 @@ type kvPathVerbs struct {
 	MutateIn kvMutateIn `cmd:"" help:"Change paths of a document, all or none."`
 
 	PathGet           kvPathRead  `cmd:"" help:"One path: read it."`
-	PathExists        kvPathRead  `cmd:"" help:"One path: is it there?"`
+	PathExists        kvPathRead  `cmd:"" help:"One path: say whether it exists."`
 	PathCount         kvPathRead  `cmd:"" help:"One path: count its elements."`
-	PathInsert        kvPathWrite `cmd:"" help:"One path: set it if it is not there."`
+	PathInsert        kvPathWrite `cmd:"" help:"One path: set it if it does not exist."`
 	PathUpsert        kvPathWrite `cmd:"" help:"One path: set it."`
-	PathReplace       kvPathWrite `cmd:"" help:"One path: set it if it is there."`
+	PathReplace       kvPathWrite `cmd:"" help:"One path: set it if it exists."`
 	PathRemove        kvPathWrite `cmd:"" help:"One path: remove it."`
 	PathArrayAppend   kvPathWrite `cmd:"" help:"One path: add at the end of its array."`
 	PathArrayPrepend  kvPathWrite `cmd:"" help:"One path: add at the start of its array."`
 	PathArrayInsert   kvPathWrite `cmd:"" help:"One path: add before this element of an array."`
-	PathArrayAddUniq  kvPathWrite `cmd:"" name:"path-array-add-unique" help:"One path: add to its array what that has not."`
+	PathArrayAddUniq  kvPathWrite `cmd:"" name:"path-array-add-unique" help:"One path: add to its array what is not in it."`
 	PathCounter       kvPathWrite `cmd:"" help:"One path: add to its number."`
 	PathReplaceBodyBy kvPathWrite `cmd:"" name:"path-replace-body" help:"One path: make this extended attribute the body."`
 }
@@ -136,7 +136,7 @@ func (p pathSpec) takesValue() bool { return p.op != "remove" && p.op != "replac
 
 type kvLookupIn struct {
 	keyArg
-	Path          []string `required:"" sep:"none" placeholder:"[WORD:]PATH" help:"A path; get:, exists: or count: say what to ask (default: get:), xattr: that it is one of an extended attribute, binary: that its bytes are wanted. Nothing behind get: is the whole document. Can be repeated."`
+	Path          []string `required:"" sep:"none" placeholder:"[WORD:]PATH" help:"A path. In front of it get:, exists: or count: says what to ask (default: get:), xattr: that it is in an extended attribute, binary: that its bytes are wanted. get: alone is the whole document. Can be repeated."`
 	AccessDeleted bool     `help:"Also of a deleted document (default: no)."`
 	Replica       int      `xor:"copy" placeholder:"N" help:"Read from this replica, from 1 (default: the active copy)."`
 	AnyReplica    bool     `xor:"copy" help:"Read from whichever copy answers first (default: the active copy)."`
@@ -239,10 +239,10 @@ type changeFlags struct {
 	levelFlag
 	preserveFlag
 	CreateParents   bool   `help:"Create the objects that lead to a path (default: no)."`
-	Store           string `enum:"replace,upsert,insert" default:"replace" placeholder:"HOW" help:"The document: replace (it exists), upsert or insert (default: replace)."`
+	Store           string `enum:"replace,upsert,insert" default:"replace" placeholder:"HOW" help:"How to store the document: replace (it exists), upsert or insert (default: replace)."`
 	AccessDeleted   bool   `help:"Also of a deleted document (default: no)."`
 	CreateAsDeleted bool   `help:"Create the document as a deleted one, with extended attributes alone (default: no)."`
-	Revive          bool   `help:"Make a document of a deleted one (default: no)."`
+	Revive          bool   `help:"Bring a deleted document back (default: no)."`
 }
 
 // semantics are what --store names.
@@ -253,7 +253,7 @@ func (f *changeFlags) semantics() kv.StoreSemantics {
 type kvMutateIn struct {
 	keyArg
 	Value string   `arg:"" optional:"" help:"The value of paths that name none; - reads standard input."`
-	Path  []string `required:"" sep:"none" placeholder:"[WORD:]PATH[=JSON]" help:"A path and what becomes of it: insert:, upsert:, replace:, remove:, array-append:, array-prepend:, array-insert:, array-add-unique:, counter: or replace-body: (default: upsert:), xattr: for an extended attribute, macros: to expand them. No path is the whole document. Can be repeated."`
+	Path  []string `required:"" sep:"none" placeholder:"[WORD:]PATH[=JSON]" help:"A path and what to do with it: insert:, upsert:, replace:, remove:, array-append:, array-prepend:, array-insert:, array-add-unique:, counter: or replace-body: (default: upsert:), xattr: for an extended attribute, macros: to expand them. No path is the whole document. Can be repeated."`
 	Flags *uint32  `help:"The flags of the document afterwards (default: those that it has)."`
 	changeFlags
 }

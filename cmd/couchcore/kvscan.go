@@ -13,14 +13,14 @@ type kvScan struct {
 	Prefix       string `arg:"" optional:"" help:"Keys that begin with this (default: all)."`
 	Start        string `placeholder:"KEY" help:"Keys from this one on (default: the first)."`
 	End          string `placeholder:"KEY" help:"Keys up to this one (default: the last)."`
-	ExcludeStart bool   `help:"Without the start itself (default: with it)."`
-	ExcludeEnd   bool   `help:"Without the end itself (default: with it)."`
-	Sample       uint64 `placeholder:"N" help:"Some N documents at random, instead of a range."`
+	ExcludeStart bool   `help:"Exclude the start itself (default: include it)."`
+	ExcludeEnd   bool   `help:"Exclude the end itself (default: include it)."`
+	Sample       uint64 `placeholder:"N" help:"N random documents instead of a range."`
 	Seed         uint64 `placeholder:"N" help:"The same seed gives the same sample (default: 0)."`
 	KeysOnly     bool   `help:"Keys without documents (default: no)."`
 	Sort         bool   `help:"In the order of the keys, which takes memory for all of them (default: as they come)."`
 	Limit        int    `placeholder:"N" help:"Stop after N items (default: all)."`
-	Concurrency  int    `placeholder:"N" help:"Vbuckets at a time (default: one a node)."`
+	Concurrency  int    `placeholder:"N" help:"How many vbuckets to scan at a time (default: one per node)."`
 	BatchItems   uint32 `placeholder:"N" help:"Items of one answer (default: 50)."`
 	BatchBytes   uint32 `placeholder:"N" help:"Bytes of one answer (default: 15000)."`
 }

@@ -19,12 +19,12 @@ import (
 
 type packetsCmd struct {
 	File             string `arg:"" optional:"" placeholder:"FILE" help:"A capture in the form of pcap or pcapng; - reads standard input."`
-	Node             string `placeholder:"HOST:PORT" help:"Instead of a file: stand between clients and the cluster of this node, without TLS."`
+	Node             string `placeholder:"HOST:PORT" help:"Instead of a file: be a proxy between clients and the cluster of this node, without TLS."`
 	Listen           string `placeholder:"HOST:PORT" help:"Where clients connect to (default: 127.0.0.1 and a free port)."`
 	Ports            []int  `placeholder:"PORT" help:"Ports of nodes in the capture (default: 11210, 11207 and 12000)."`
 	Failures         bool   `help:"Only answers that are failures, and notes (default: everything)."`
 	ExitOnStdinClose bool   `help:"End the proxy when standard input ends (default: when interrupted)."`
-	Redact           bool   `help:"Documents' keys and what nodes say of failures are left out (default: shown)."`
+	Redact           bool   `help:"Leave out documents' keys and what nodes say of failures (default: show them)."`
 }
 
 // Run implements the command.

@@ -42,15 +42,15 @@ type queryCmd struct {
 	statementFlags
 
 	Consistency    string        `name:"scan-consistency" enum:"not-bounded,request-plus,at-plus" default:"not-bounded" placeholder:"LEVEL" help:"not-bounded, request-plus or at-plus (default: not-bounded)."`
-	ScanVectors    string        `placeholder:"JSON" help:"What at-plus must see: a mutation state."`
+	ScanVectors    string        `placeholder:"JSON" help:"The mutation state that at-plus waits for."`
 	ScanWait       time.Duration `help:"How long the index may take to get there (default: the service's)."`
 	Prepare        bool          `help:"Prepare the statement and run the plan (default: no)."`
 	Profile        string        `enum:"off,phases,timings" default:"off" placeholder:"LEVEL" help:"off, phases or timings (default: off)."`
 	Metrics        bool          `help:"Ask for metrics (default: no)."`
 	PreserveExpiry bool          `help:"Keep the expiry of documents that are changed (default: no)."`
-	UseReplica     bool          `help:"Allow to read from replicas (default: no)."`
+	UseReplica     bool          `help:"Allow reads from replicas (default: no)."`
 	FlexIndex      bool          `help:"Allow search indexes (default: no)."`
-	MaxParallelism int           `placeholder:"N" help:"Of the statement on a node (default: the service's)."`
+	MaxParallelism int           `placeholder:"N" help:"How many processors of a node the statement may use (default: the service's)."`
 	PipelineBatch  int           `placeholder:"N" help:"Items that an operator hands on at a time (default: the service's)."`
 	PipelineCap    int           `placeholder:"N" help:"Items between two operators (default: the service's)."`
 	ScanCap        int           `placeholder:"N" help:"Items between the indexer and the service (default: the service's)."`
@@ -115,7 +115,7 @@ type analyticsCmd struct {
 	statementFlags
 
 	Consistency string `name:"scan-consistency" enum:"not-bounded,request-plus" default:"not-bounded" placeholder:"LEVEL" help:"not-bounded or request-plus (default: not-bounded)."`
-	Priority    bool   `help:"Before the requests of others (default: no)."`
+	Priority    bool   `help:"Run it before the requests of other clients (default: no)."`
 }
 
 // Run implements the command.

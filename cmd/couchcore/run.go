@@ -29,7 +29,7 @@ type cli struct {
 	JSON    bool             `help:"Print one JSON object and nothing else."`
 	Version kong.VersionFlag `help:"Print the version of this command and of Go."`
 
-	Demo      demoCmd        `cmd:"" group:"See it work" help:"Show it at work: retries, a rebalance, the death of a node."`
+	Demo      demoCmd        `cmd:"" group:"See it work" help:"Show the client at work: retries, a rebalance, a node that dies."`
 	Mock      mockCmd        `cmd:"" group:"Stand-ins" help:"Run a stand-alone mock cluster for tests; see docs/testing.md."`
 	KV        kvCmd          `cmd:"" group:"Data" name:"kv" help:"Run one key-value operation: get, upsert, lookup-in and so on."`
 	Query     queryCmd       `cmd:"" group:"Data" help:"Run a SQL++ statement; metadata goes to standard error."`
@@ -41,7 +41,7 @@ type cli struct {
 	Wait      waitCmd        `cmd:"" set:"timeout=How long to wait (default: 10s)." group:"Health" help:"Wait until the cluster is ready, or say why it is not."`
 	Doctor    doctorCmd      `cmd:"" set:"timeout=How long to wait for each connection and answer (default: 5s)." group:"Health" help:"Find out why a cluster cannot be used, and what to change."`
 	Packets   packetsCmd     `cmd:"" group:"Health" help:"Show the packets of a capture, or those through a proxy."`
-	Top       topCmd         `cmd:"" group:"Health" help:"Show nodes, load and failures through a proxy, again and again."`
+	Top       topCmd         `cmd:"" group:"Health" help:"Show nodes, load and failures through a proxy, refreshed."`
 	Bench     benchCmd       `cmd:"" set:"timeout=The time for each call, all retries included (default: 2.5s)." group:"See it work" help:"Make load, and measure how long calls take."`
 	Chaos     chaosCmd       `cmd:"" group:"See it work" help:"Run the simulation: virtual time, faults that a seed chooses."`
 	Reasons   reasonsCmd     `cmd:"" group:"Explain" help:"List the retry reasons, or explain one of them."`
@@ -51,7 +51,7 @@ type cli struct {
 	Strerror  strerrorCmd    `cmd:"" group:"Explain" help:"Say what a key-value status means."`
 	Connstr   connstrCmd     `cmd:"" group:"Explain" help:"Take a connection string apart, and show every default."`
 	Complete  completionCmd  `cmd:"" group:"Explain" name:"completion" help:"Print a script that lets a shell complete the command."`
-	Gocbcore  gocbcoreCmd    `cmd:"" group:"Stand-ins" name:"gocbcore" help:"Assemble a stand-in for gocbcore: gocb on couchcore."`
+	Gocbcore  gocbcoreCmd    `cmd:"" group:"Stand-ins" name:"gocbcore" help:"Write a module that replaces gocbcore: gocb on couchcore."`
 }
 
 const example = `The core of a Couchbase-style client, its mock cluster, and explanations of what it does. For example:

@@ -25,9 +25,9 @@ type searchCmd struct {
 	Facet     map[string]string `mapsep:"none" placeholder:"NAME=JSON" help:"A facet to count. Can be repeated."`
 	Vector    map[string]string `mapsep:"none" placeholder:"FIELD=JSON" help:"Look for the vectors nearest to this one: an array of numbers, or base64. Can be repeated."`
 	Nearest   int               `name:"k" default:"3" placeholder:"N" help:"How many nearest vectors (default: 3)."`
-	Highlight string            `enum:",html,ansi" default:"" placeholder:"STYLE" help:"Mark what matched: html or ansi (default: not)."`
-	Explain   bool              `help:"Say how each score came about (default: no)."`
-	Locations bool              `help:"Say where the terms stand (default: no)."`
+	Highlight string            `enum:",html,ansi" default:"" placeholder:"STYLE" help:"Mark what matched: html or ansi (default: no mark)."`
+	Explain   bool              `help:"Explain each score (default: no)."`
+	Locations bool              `help:"Show where each hit has the terms (default: no)."`
 	NoScoring bool              `help:"Do not compute scores (default: they are)."`
 	Raw       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A field of the request as it is. Can be repeated."`
 	Endpoint  string            `placeholder:"HOST:PORT" help:"The node to ask (default: any)."`

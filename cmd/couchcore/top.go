@@ -13,10 +13,10 @@ import (
 )
 
 type topCmd struct {
-	Node             string        `required:"" placeholder:"HOST:PORT" help:"Stand between clients and the cluster of this node, without TLS."`
+	Node             string        `required:"" placeholder:"HOST:PORT" help:"Be a proxy between clients and the cluster of this node, without TLS."`
 	Listen           string        `placeholder:"HOST:PORT" help:"Where clients connect to (default: 127.0.0.1 and a free port)."`
-	Interval         time.Duration `default:"1s" placeholder:"DURATION" help:"How long each table counts (default: 1s)."`
-	Count            int           `placeholder:"N" help:"End after so many tables (default: when interrupted)."`
+	Interval         time.Duration `default:"1s" placeholder:"DURATION" help:"The time between two tables (default: 1s)."`
+	Count            int           `placeholder:"N" help:"End after this many tables (default: when interrupted)."`
 	ExitOnStdinClose bool          `help:"End when standard input ends (default: when interrupted)."`
 }
 

@@ -22,12 +22,12 @@ type viewCmd struct {
 	Keys          string            `placeholder:"JSON" help:"Rows with one of these keys only: an array."`
 	StartKey      string            `placeholder:"JSON" help:"Rows from this key on."`
 	EndKey        string            `placeholder:"JSON" help:"Rows up to this key."`
-	StartKeyDocID string            `name:"start-key-doc-id" placeholder:"ID" help:"Of the rows with the start key, those from this document on."`
-	EndKeyDocID   string            `name:"end-key-doc-id" placeholder:"ID" help:"Of the rows with the end key, those up to this document."`
-	ExclusiveEnd  bool              `help:"Without the end key itself (default: with it)."`
+	StartKeyDocID string            `name:"start-key-doc-id" placeholder:"ID" help:"Among the rows with the start key: from this document on."`
+	EndKeyDocID   string            `name:"end-key-doc-id" placeholder:"ID" help:"Among the rows with the end key: up to this document."`
+	ExclusiveEnd  bool              `help:"Exclude the end key itself (default: include it)."`
 	Reduce        bool              `negatable:"" default:"true" help:"Reduce, if the view can (default: yes)."`
-	Group         bool              `help:"Reduce by key (default: no)."`
-	GroupLevel    int               `placeholder:"N" help:"Reduce by the first N elements of array keys (default: none)."`
+	Group         bool              `help:"Group the reduction by key (default: no)."`
+	GroupLevel    int               `placeholder:"N" help:"Group the reduction by the first N elements of array keys (default: no)."`
 	OnError       string            `enum:",stop,continue" default:"" placeholder:"WHAT" help:"stop or continue when a node fails (default: the service's)."`
 	Debug         bool              `help:"Ask for debugging information (default: no)."`
 	Raw           map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A parameter as it is. Can be repeated."`

@@ -211,7 +211,7 @@ func askPeer(ctx context.Context, p *peer, s retry.Strategy) error {
 	return runQuery(ctx, p.c, &query.Request{Statement: "SELECT 1", Readonly: true, Retry: s})
 }
 
-// No service makes the client open more than a handful of connections a second to one of its nodes, however many calls
+// No service makes the client open more than a few connections a second to one of its nodes, however many calls
 // there are and whatever their strategy says. The first attempts of calls that come together are the callers' own.
 func TestAServiceThatHangsUpIsPaced_D133_D140(t *testing.T) {
 	certificate, _ := certificateOf(t)

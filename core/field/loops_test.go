@@ -24,7 +24,7 @@ import (
 	"github.com/couchcore/couchcore/retry"
 )
 
-// Bounds of what a server may make the client do. "A handful" is what the documents promise.
+// Bounds of what a server may make the client do. "A few" is what the documents promise.
 const (
 	// the first, and then with pauses that double, from 30 ms on for nodes and from 100 ms for maps over HTTP
 	dialsInASecond       = 8
@@ -315,7 +315,7 @@ var drivers = map[string]drives{
 	},
 }
 
-// No server makes the client open more than a handful of connections a second, or send more than a handful of identical
+// No server makes the client open more than a few connections a second, or send more than a few identical
 // requests a millisecond, whatever it answers.
 func TestWhatAServerDrivesIsPaced_D133_D140(t *testing.T) {
 	for name, d := range drivers {

@@ -141,7 +141,7 @@ func TestAMemberThatIsThereTwice_D141(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, mapsThrough(t, 1, scripted.Spec{}, change)).Bucket("default")
-			require.ErrorContains(t, b.WaitReady(within(t, 300*time.Millisecond)), "is there twice")
+			require.ErrorContains(t, b.WaitReady(within(t, 300*time.Millisecond)), "appears twice")
 		})
 	}
 }

@@ -287,7 +287,7 @@ func (e *MapError) Unwrap() error { return e.Err }
 var (
 	errOfTheCluster = errors.New("it is of the whole cluster, not of a bucket")
 	errOfABucket    = errors.New("it is of a bucket, not of the whole cluster")
-	errNoVBuckets   = errors.New("no vbucket of it has a node, and those of the map in use have")
+	errNoVBuckets   = errors.New("it names no node for any vbucket, and the map in use does")
 )
 
 // ours says why a map is not for this router, whatever its version is. Maps of buckets have had a name since servers

@@ -66,7 +66,7 @@ type Probe struct {
 	seen    int64                  // its result in the beginning
 }
 
-var errSilent = errors.New("the node has sent nothing since it was asked for a sign of life")
+var errSilent = errors.New("the node has sent nothing since the client sent it a NOOP")
 
 // Probe begins to watch a connection to the node with index i, in turn those that it has. A request that is sent over
 // the connection of that ID belongs to it.

@@ -193,7 +193,7 @@ func (p *pipeline) passed(s handshake.Step) {
 	}
 }
 
-var errFurther = errors.New("an attempt to connect is under way that has come further than the last one")
+var errFurther = errors.New("a new attempt to connect is under way, and has come further than the last one")
 
 func (p *pipeline) connectFailed(ctx context.Context, err error) {
 	p.mu.Lock()

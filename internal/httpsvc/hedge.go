@@ -33,7 +33,7 @@ func (h *Hedge) Check(reads bool, endpoint string) error {
 	case h.Delay < 0:
 		return fmt.Errorf("%w: Hedge.Delay is negative", cberr.InvalidArgument)
 	case !reads:
-		return fmt.Errorf("%w: Hedge is set on a request that does not only read", cberr.InvalidArgument)
+		return fmt.Errorf("%w: Hedge is set on a request that may change something", cberr.InvalidArgument)
 	case endpoint != "":
 		return fmt.Errorf("%w: Hedge is set beside Endpoint", cberr.InvalidArgument)
 	}

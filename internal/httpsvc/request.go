@@ -177,7 +177,7 @@ func (r *Request) OnBehalf() (string, error) {
 	case r.OnBehalfOf == "":
 		return "", fmt.Errorf("%w: OnBehalfOfDomain is set without OnBehalfOf", cberr.InvalidArgument)
 	case strings.Contains(r.OnBehalfOf, ":"):
-		return "", fmt.Errorf("%w: OnBehalfOf has a colon, which no user's name has", cberr.InvalidArgument)
+		return "", fmt.Errorf("%w: OnBehalfOf has a colon, which a user name cannot have", cberr.InvalidArgument)
 	case domain == "":
 		domain = "local"
 	case domain != "local" && domain != "external":

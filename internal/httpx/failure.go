@@ -18,9 +18,10 @@ var (
 	errNoBody     = errors.New("the function gave no body")
 	errSwitched   = fmt.Errorf("%w: the node has answered 101 and switched protocols, which no request asks for",
 		cberr.Couchbase)
-	errQueueFull = errors.New("too many requests wait for one of the same path, which a node has told to come back " +
-		"later")
-	errQueued = errors.New("the request waited for one of the same path, which a node has told to come back later")
+	errQueueFull = errors.New("too many requests wait behind one of the same path, which a node has told to come " +
+		"back later")
+	errQueued = errors.New("the request waited behind another one of the same path, which a node has told to come " +
+		"back later")
 )
 
 // withoutNode is err, which says that no node is known to send the request to, and why the map that would name one is

@@ -33,7 +33,7 @@ func checkName(name string) error {
 		switch b := name[i]; {
 		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '-', b == '_', b == '.':
 		default:
-			return fmt.Errorf("has the byte 0x%02x, which no host's name has", b)
+			return fmt.Errorf("has the byte 0x%02x, which a host name cannot have", b)
 		}
 	}
 	return nil

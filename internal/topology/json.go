@@ -224,7 +224,7 @@ func (c *checker) add(name []byte, first int, seen map[string]bool) (map[string]
 	}
 	switch {
 	case twice:
-		return seen, &ParseError{Field: fmt.Sprintf("member %.64q", name), Err: errors.New("is there twice")}
+		return seen, &ParseError{Field: fmt.Sprintf("member %.64q", name), Err: errors.New("appears twice")}
 	case seen == nil:
 		c.names = append(c.names, name)
 	case len(seen) == MaxNodes:

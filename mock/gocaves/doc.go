@@ -4,6 +4,10 @@
 //
 // A suite takes the couchcore command for gocaves when it finds it under that program's name, see docs/testing.md.
 //
+// New makes a Server, Server.Serve obeys a client over one connection, and Close ends the clusters that clients have
+// made. Hello begins the conversation where the client has listened and the server has connected. "couchcore mock
+// --gocaves" is a program around it.
+//
 // What it does not know: gocaves' dev server (--link-addr) and its reports elsewhere (--reporting-addr). A report names
 // the tests and how they ended, without packets.
 package gocaves
