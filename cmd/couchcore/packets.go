@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -69,29 +70,64 @@ func (c *packetsCmd) capture(a *app, in io.Reader) error {
 	return err
 }
 
+// mostUnshown is how many records wait for an output that is slow; those behind them are counted.
+const mostUnshown = 8192
+
 // proxy shows what is said through a proxy until it is interrupted.
 func (c *packetsCmd) proxy(a *app) error {
+	records := make(chan packets.Record, mostUnshown)
+	var missed atomic.Int64
 	p := proxied{node: c.Node, listen: c.Listen, exitOnStdinClose: c.ExitOnStdinClose}
-	return p.run(a, func(r packets.Record) error { return c.show(a, &r) }, nil, nil)
+	p.each = func(r packets.Record) {
+		select {
+		case records <- r:
+		default:
+			missed.Add(1)
+		}
+	}
+	p.next = func(ctx context.Context) error {
+		select {
+		case r := <-records:
+			if err := c.show(a, &r); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			for len(records) > 0 {
+				r := <-records
+				if err := c.show(a, &r); err != nil {
+					return err
+				}
+			}
+			return io.EOF
+		}
+		if n := missed.Swap(0); n > 0 {
+			text := fmt.Sprintf("%d packets are not shown, because the output is too slow", n)
+			return c.show(a, &packets.Record{Time: time.Now(), Kind: packets.Note, Detail: text})
+		}
+		return nil
+	}
+	return p.run(a)
 }
 
 // proxied is a proxy that runs until it is interrupted.
 type proxied struct {
 	node, listen     string
 	exitOnStdinClose bool
+
+	each func(packets.Record)            // gets each record and does not block: that would hold a client's calls up
+	next func(ctx context.Context) error // shows something, again and again until it gives an error; io.EOF is none
 }
 
-// run gives each record to show, and calls at when tick has a value. An error of either ends it, io.EOF without one.
-func (c *proxied) run(a *app, show func(packets.Record) error, tick <-chan time.Time, at func() error) error {
+func (c *proxied) run(a *app) error {
 	listen := c.listen
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	records := make(chan packets.Record) // writing holds the connections up, so that no record is kept
-	p, addr, err := packets.NewProxy(c.node, listen, func(r packets.Record) { records <- r })
+	p, addr, err := packets.NewProxy(c.node, listen, c.each)
 	if err != nil {
 		return err
 	}
+	defer p.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if c.exitOnStdinClose {
@@ -103,36 +139,12 @@ func (c *proxied) run(a *app, show func(packets.Record) error, tick <-chan time.
 		err = a.print("listening at %s for %s: connect to couchbase://%s", addr, c.node, addr)
 	}
 	for err == nil {
-		select {
-		case r := <-records:
-			err = show(r)
-		case <-tick:
-			err = at()
-		case <-ctx.Done():
-			err = io.EOF
-		}
+		err = c.next(ctx)
 	}
-	endProxy(p, records)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
-}
-
-// endProxy closes the proxy; its last records are dropped.
-func endProxy(p *packets.Proxy, records <-chan packets.Record) {
-	done := make(chan struct{})
-	go func() { // ends when the proxy has
-		p.Close()
-		close(done)
-	}()
-	for {
-		select {
-		case <-records:
-		case <-done:
-			return
-		}
-	}
 }
 
 // packetJSON is a record with --json.
@@ -201,6 +213,9 @@ func (c *packetsCmd) line(r *packets.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s #%d %s ", r.Time.Format("15:04:05.000000"), r.Conn, arrow[r.Kind])
 	if r.Kind == packets.Note {
+		if r.Node == "" {
+			return b.String() + r.Detail
+		}
 		return b.String() + r.Client + " " + r.Node + ": " + r.Detail
 	}
 	fmt.Fprintf(&b, "%s 0x%x", r.Name(), r.Opaque)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/couchcore/couchcore/internal/packets"
@@ -27,17 +29,32 @@ func (c *topCmd) Run(a *app) error {
 	}
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
+	var mu sync.Mutex // for load
 	load, tables := loads{}, 0
 	p := proxied{node: c.Node, listen: c.Listen, exitOnStdinClose: c.ExitOnStdinClose}
-	return p.run(a, load.take, ticker.C, func() error {
-		if err := c.table(a, load.rows(c.Interval)); err != nil {
+	p.each = func(r packets.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		load.take(r)
+	}
+	p.next = func(ctx context.Context) error {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return io.EOF
+		}
+		mu.Lock()
+		rows := load.rows(c.Interval)
+		mu.Unlock()
+		if err := c.table(a, rows); err != nil {
 			return err
 		}
 		if tables++; tables == c.Count {
 			return io.EOF
 		}
 		return nil
-	})
+	}
+	return p.run(a)
 }
 
 // loads are the nodes' loads by address.
@@ -56,7 +73,7 @@ type load struct {
 const mostTimes = 100_000
 
 // take counts a record.
-func (l loads) take(r packets.Record) error {
+func (l loads) take(r packets.Record) {
 	n := l[r.Node]
 	if n == nil {
 		n = &load{open: map[int]int{}, reasons: map[string]int{}}
@@ -85,7 +102,6 @@ func (l loads) take(r packets.Record) error {
 		}
 	case packets.Push:
 	}
-	return nil
 }
 
 // topRow is a node in a table.

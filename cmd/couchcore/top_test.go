@@ -20,7 +20,7 @@ import (
 
 func TestTopCountsWhatNodesDo(t *testing.T) {
 	l := loads{}
-	take := func(r packets.Record) { require.NoError(t, l.take(r)) }
+	take := l.take
 	take(packets.Record{Node: "a:1", Conn: 1, Kind: packets.Note, Detail: "connected"})
 	for i := range 100 {
 		take(packets.Record{Node: "a:1", Conn: 1, Kind: packets.Request, Opcode: memd.OpGet})

@@ -1,10 +1,11 @@
 package field_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -56,13 +57,13 @@ func (m *manager) requests() []string {
 	return append([]string(nil), m.asked...)
 }
 
-// lonely is a loopback address that nothing else here uses.
+// lonely is a loopback address that nothing else here uses, nor a run of the same tests beside this one.
 func lonely(t testing.TB) string {
 	t.Helper()
 	nextLonely.Lock()
 	defer nextLonely.Unlock()
 	nextLonely.n++
-	return "127.3." + strconv.Itoa(nextLonely.n) + ".1"
+	return fmt.Sprintf("127.%d.%d.1", 3+os.Getpid()%250, nextLonely.n)
 }
 
 var nextLonely struct {
