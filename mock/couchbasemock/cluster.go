@@ -116,7 +116,7 @@ func opFail(x *Control, a args) (any, error) {
 		if old != nil {
 			old.Remove()
 		}
-		if count == 0 {
+		if count == 0 || code == 0 { // success is no failure: requests are executed
 			continue
 		}
 		m.Nodes = []int{i}

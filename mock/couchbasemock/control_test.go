@@ -86,8 +86,8 @@ func TestControlOfRequests(t *testing.T) {
 	for range 3 {
 		require.EqualValues(t, 0x7ff0, r.call(getPacket("k")).Status)
 	}
-	control(t, x, "OPFAIL", `{"code":0,"count":0}`)
-	require.Equal(t, "v", r.body("k"))
+	control(t, x, "OPFAIL", `{"code":0,"count":-1,"servers":[0,1]}`)
+	require.Equal(t, "v", r.body("k"), "the code of success ends it, whatever the count is")
 
 	other := login(t, c, 1)
 	control(t, x, "SET_CCCP", `{"enabled":false,"bucket":"default","servers":[1]}`)

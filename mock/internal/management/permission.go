@@ -46,6 +46,9 @@ func (c *Caller) may(permission string) bool {
 	if operation == "read" {
 		return true
 	}
+	if part == "" && operation == "flush" {
+		return !c.Reads
+	}
 	for _, o := range dataObjects {
 		if !c.Reads && (part == o || strings.HasPrefix(part, o+".")) {
 			return true
