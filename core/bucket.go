@@ -44,13 +44,13 @@ func (c *Cluster) newBucket(name string) *Bucket {
 	b.source, b.renewer = b.newSource(), b.newRenewer()
 	cfg := &c.cfg
 	b.router = dispatch.New(dispatch.Options{
-		Bucket: name, Seeds: cfg.Seeds.Hosts, Resolve: c.resolver(), TLS: cfg.TLS.Enabled, Network: cfg.Net.Network,
+		Bucket: name, Seeds: c.hosts(), Resolve: c.resolver(), TLS: c.encrypted, Network: cfg.Net.Network,
 		Base: c.base, Orchestrator: c.orch, Health: &c.health, ErrorMaps: &errormap.Store{}, Connect: c.connectOptions,
 		Log: c.log, Instruments: c.instr, JitterSource: cfg.Retry.JitterSource,
 		Timeout: cfg.KV.Timeout, DurableTimeout: cfg.KV.DurableTimeout, QueueLimit: cfg.Limits.Queue,
 		Connections: cfg.KV.Connections, RedialMax: cfg.Net.ReconnectMax,
 		MaxPaths:     uint16(cfg.KV.MaxPaths), // within its limits
-		ConfigLimits: topology.Options{MaxBytes: cfg.Limits.Map, MaxDepth: cfg.Limits.MapDepth, TLS: cfg.TLS.Enabled},
+		ConfigLimits: topology.Options{MaxBytes: cfg.Limits.Map, MaxDepth: cfg.Limits.MapDepth},
 		InflateLimit: cfg.Limits.Inflated, ErrorMapLimit: cfg.Limits.ErrorMap,
 		Orphans: c.reports.orphans, Slow: c.reports.slow, SlowCall: cfg.Observe.Thresholds.KV,
 		SlowScan: cfg.Observe.Thresholds.Scan,

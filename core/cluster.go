@@ -41,6 +41,8 @@ type Credentials struct {
 	Password Secret
 	// Token is a bearer token, as in JWT, instead of a name and a password. It is sent over TLS only.
 	Token Secret
+	// Mechanisms take the place of Config.Auth.Mechanisms for a login with these; nil leaves those.
+	Mechanisms []string
 	// Expires is when they become useless, as a token's claim says. Connections that used them get new ones when three
 	// quarters of the time until then are over: the provider is asked again. Zero is never.
 	Expires time.Time
@@ -66,7 +68,7 @@ type Cluster struct {
 	tls     atomic.Pointer[tls.Config]    // in force; nil: no TLS
 	policy  atomic.Pointer[policy.Config] // in force; nil: no policy file
 
-	replacing sync.Mutex // one SetPolicy at a time; nothing that blocks is done under it
+	replacing sync.Mutex // one SetPolicy, SetTLS or EndTLS at a time; nothing that blocks is done under it
 
 	noMeters func() // ends the export of the meters
 
@@ -101,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		DisableRetries: cfg.Retry.Disabled, JitterSource: cfg.Retry.JitterSource, Observer: c.observer(),
 		DispatchAll: dispatch.DispatchAll,
 	})
-	c.logins = newLogins(&cfg, c.log)
+	c.logins = newLogins(&cfg, c.log, c.encrypted)
 	c.filter = newNodeFilter(&cfg)
 	c.cfg.Net.Dial = c.filter.dial
 	c.instr = observe.New(observe.Options{
@@ -162,14 +164,19 @@ func (c *Cluster) wanted() []memd.Feature {
 // connectOptions are those of the next connection.
 func (c *Cluster) connectOptions() conn.Options {
 	id := fmt.Sprintf("%s/%016x", c.id, c.conns.Add(1))
+	encryption := c.tls.Load()
 	return conn.Options{
 		Options: handshake.Options{
-			Dial: c.cfg.Net.Dial, TLS: c.tls.Load(), Mechanisms: c.cfg.Auth.Mechanisms,
+			Dial: c.cfg.Net.Dial, TLS: encryption, Mechanisms: c.cfg.Auth.Mechanisms,
 			AllowPlain: c.cfg.Auth.AllowPlain, SCRAM: &c.keys,
-			Credentials: c.logins.connection, Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
+			Credentials: func(ctx context.Context, addr string) (handshake.Credentials, error) {
+				return c.logins.connection(ctx, addr, encryption != nil)
+			},
+			Agent: helloKey(id, c.agent()), ID: id, Features: c.wanted(),
 			Timeout: c.cfg.Net.ConnectTimeout, FrameLimit: c.cfg.Limits.Packet, ConfigLimit: c.cfg.Limits.Map,
 		},
 		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight, Slow: c.slowCall(),
+		ReadBuffer: c.cfg.KV.ReadBuffer,
 	}
 }
 

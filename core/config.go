@@ -139,6 +139,10 @@ type KVConfig struct {
 	// its setting subdoc_multi_max_paths is higher, which clients are not told of: it refuses more with
 	// cberr.InvalidArgument. 256 is the most because an answer names a path by one byte.
 	MaxPaths int
+	// ReadBuffer is the size of a connection's read buffer, 256 KiB to 64 MiB, which then stays. 0 is for a buffer that
+	// grows to 256 KiB while answers fill it and shrinks to 4 KiB at rest. A larger one saves a busy client some reads,
+	// and a program whose memory is small otherwise many of its garbage collections.
+	ReadBuffer int
 	// Compression says which values are sent compressed. Its zero value compresses what is above 32 bytes when that
 	// saves 17 percent.
 	Compression Compression

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -136,12 +135,7 @@ func (c *Config) tlsDefaults() error {
 		return &ConfigError{"TLS.Required", "is set, and TLS.Enabled is not"}
 	}
 	if c.TLS.Enabled {
-		c.TLS.Config = c.TLS.Config.Clone() // of nil, too
-		if c.TLS.Config == nil {
-			c.TLS.Config = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		c.TLS.Config.MinVersion = max(c.TLS.Config.MinVersion, tls.VersionTLS12)
-		containedTLS(c.TLS.Config)
+		c.TLS.Config = ownTLS(c.TLS.Config)
 	}
 	return nil
 }
@@ -178,7 +172,7 @@ func (c *Config) seeds() {
 			host, port = trimBrackets(h), defaultPort
 		}
 		seed := net.JoinHostPort(host, port)
-		if addr, ok := c.management(seed); ok && !slices.Contains(http, addr) {
+		if addr, ok := management(seed, c.TLS.Enabled); ok && !slices.Contains(http, addr) {
 			http = append(http, addr)
 		}
 		seeds = append(seeds, seed)
@@ -187,18 +181,6 @@ func (c *Config) seeds() {
 	if c.Maps.Bootstrap == BootstrapHTTP {
 		c.Seeds.Hosts = nil // nodes are connected to once a map has named them
 	}
-}
-
-// management is the management service beside a data service; false when that has a port of its own.
-func (c *Config) management(addr string) (string, bool) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port != strconv.Itoa(c.port) {
-		return "", false
-	}
-	if c.TLS.Enabled {
-		return net.JoinHostPort(host, strconv.Itoa(portMgmtTLS)), true
-	}
-	return net.JoinHostPort(host, strconv.Itoa(portMgmt)), true
 }
 
 func trimBrackets(h string) string {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/url"
@@ -28,6 +27,7 @@ const (
 	Analytics  = httpsvc.Analytics
 	Eventing   = httpsvc.Eventing
 	Backup     = httpsvc.Backup
+	Index      = httpsvc.Index
 )
 
 // HTTPRequest is a raw request to a service of the cluster.
@@ -219,12 +219,9 @@ func (g analyticsGuard) Do(ctx context.Context, r *httpsvc.Request) (*httpsvc.Re
 }
 
 func (c *Cluster) newHTTP() *httpx.Client {
-	var t *tls.Config
-	if c.cfg.TLS.Enabled {
-		t = c.cfg.TLS.Config.Clone()
-	}
 	o := httpx.Options{
-		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: t, Credentials: c.logins.request, Shows: c.shows(),
+		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: c.tls.Load().Clone(), Credentials: c.logins.request,
+		Shows:     c.shows,
 		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(),
 		Instruments: c.instr, Server: c.canonical, Door: c.door,
 		Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource, Policy: c.httpPolicy,
@@ -245,9 +242,10 @@ func (c *Cluster) canonical(svc Service, addr string) string {
 	if !known || s == nil {
 		return addr
 	}
+	encrypted := c.encrypted()
 	for i := range s.Nodes {
-		if a, ok := s.Nodes[i].Addr(in, network, c.cfg.TLS.Enabled); ok && a == addr {
-			if own, ok := s.Nodes[i].Addr(in, "", c.cfg.TLS.Enabled); ok {
+		if a, ok := s.Nodes[i].Addr(in, network, encrypted); ok && a == addr {
+			if own, ok := s.Nodes[i].Addr(in, "", encrypted); ok {
 				return own
 			}
 		}
@@ -255,14 +253,13 @@ func (c *Cluster) canonical(svc Service, addr string) string {
 	return addr
 }
 
-// shows is asked which nodes may be sent the password, nil where all may, or where there is no password.
-func (c *Cluster) shows() func(addr string) error {
-	cfg := &c.cfg
-	verified := cfg.TLS.Enabled && !cfg.TLS.Config.InsecureSkipVerify
-	if verified || cfg.Auth.AllowPlain || cfg.Auth.Username == "" && cfg.Auth.Credentials == nil {
+// shows says why a node must not be sent the password, nil where it may, or where there is no password.
+func (c *Cluster) shows(addr string) error {
+	auth, t := &c.cfg.Auth, c.tls.Load()
+	if t != nil && !t.InsecureSkipVerify || auth.AllowPlain || auth.Username == "" && auth.Credentials == nil {
 		return nil
 	}
-	return c.filter.shows
+	return c.filter.shows(addr)
 }
 
 const httpTimeout = 75 * time.Second
@@ -296,7 +293,7 @@ func (c *Cluster) endpoints(svc topology.Service, bucket string) (addrs []string
 			active[s.NodeIndex(uint16(vb), 0)] = true
 		}
 	}
-	for _, e := range s.Endpoints(svc, network, c.cfg.TLS.Enabled) {
+	for _, e := range s.Endpoints(svc, network, c.encrypted()) {
 		if active == nil || active[e.Node] {
 			addrs = append(addrs, e.Addr)
 		}

@@ -42,6 +42,7 @@ var limits = []limit{
 	{"Limits.Queue", func(c *Config) *int { return &c.Limits.Queue }, 2048, 1, 1 << 24},
 	{"Limits.Parked", func(c *Config) *int { return &c.Limits.Parked }, 32768, 1, 1 << 24},
 	{"KV.Connections", func(c *Config) *int { return &c.KV.Connections }, 1, 1, 1024},
+	{"KV.ReadBuffer", func(c *Config) *int { return &c.KV.ReadBuffer }, 0, 256 * kib, 64 * mib},
 	{"KV.MaxPaths", func(c *Config) *int { return &c.KV.MaxPaths }, call.MaxPaths, call.MaxPaths, call.MostPaths},
 	{"HTTP.MaxConnections", func(c *Config) *int { return &c.HTTP.MaxConnections }, 0, 0, 1 << 24},
 	{"HTTP.MaxIdle", func(c *Config) *int { return &c.HTTP.MaxIdle }, 0, 0, 1 << 24},

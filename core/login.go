@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"crypto/tls"
 	"sync"
 	"time"
 
@@ -17,24 +16,25 @@ type logins struct {
 	warned   sync.Once // that HTTP shows the password
 	provider func(ctx context.Context) (Credentials, error)
 	timeout  time.Duration
-	tls      bool
+	tls      func() bool
 
 	mu         sync.Mutex
 	now        Credentials // without a provider
 	generation uint64
 }
 
-func newLogins(cfg *Config, log observe.Log) *logins {
+func newLogins(cfg *Config, log observe.Log, encrypted func() bool) *logins {
 	return &logins{
-		log: log, provider: cfg.Auth.Credentials, timeout: cfg.Auth.Timeout, tls: cfg.TLS.Enabled,
+		log: log, provider: cfg.Auth.Credentials, timeout: cfg.Auth.Timeout, tls: encrypted,
 		now: Credentials{Username: cfg.Auth.Username, Password: cfg.Auth.Password, Token: cfg.Auth.Token},
 	}
 }
 
 // LoginTarget is whom credentials are for.
 type LoginTarget struct {
-	Service  string // "kv", or what String gives of a Service
-	Endpoint string // the node's "host:port"
+	Service   string // "kv", or what String gives of a Service
+	Endpoint  string // the node's "host:port"
+	Encrypted bool   // they are sent over TLS
 }
 
 type targetKey struct{}
@@ -46,12 +46,12 @@ func LoginTargetOf(ctx context.Context) LoginTarget {
 }
 
 // current gives the credentials of this moment.
-func (l *logins) current(ctx context.Context, service, addr string) (cr Credentials, generation uint64, err error) {
+func (l *logins) current(ctx context.Context, to LoginTarget) (cr Credentials, generation uint64, err error) {
 	l.mu.Lock()
 	cr, generation = l.now, l.generation
 	l.mu.Unlock()
 	if l.provider != nil {
-		cr, err = l.ask(context.WithValue(ctx, targetKey{}, LoginTarget{service, addr}))
+		cr, err = l.ask(context.WithValue(ctx, targetKey{}, to))
 	}
 	if err == nil && cr.Username == "" && !cr.Password.Empty() {
 		err = errNameless
@@ -76,18 +76,19 @@ const (
 )
 
 // connection is for conn.Options.
-func (l *logins) connection(ctx context.Context, addr string) (handshake.Credentials, error) {
-	cr, generation, err := l.current(ctx, kvKey, addr)
+func (l *logins) connection(ctx context.Context, addr string, encrypted bool) (handshake.Credentials, error) {
+	cr, generation, err := l.current(ctx, LoginTarget{kvKey, addr, encrypted})
 	return handshake.Credentials{
-		Username: cr.Username, Password: cr.Password, Token: cr.Token,
+		Username: cr.Username, Password: cr.Password, Token: cr.Token, Mechanisms: cr.Mechanisms,
 		Login: handshake.Login{Generation: generation, At: time.Now(), Expires: cr.Expires, Token: !cr.Token.Empty()},
 	}, err
 }
 
 // request is for httpx.Options.
 func (l *logins) request(ctx context.Context, service Service, addr string) (httpx.Credentials, error) {
-	cr, _, err := l.current(ctx, service.String(), addr)
-	if !l.tls && cr.Username != "" {
+	encrypted := l.tls()
+	cr, _, err := l.current(ctx, LoginTarget{service.String(), addr, encrypted})
+	if !encrypted && cr.Username != "" {
 		l.warned.Do(func() { l.log.Warn(ctx, observe.MsgPlaintextLogin) })
 	}
 	return httpx.Credentials{Username: cr.Username, Password: cr.Password, Token: cr.Token}, err
@@ -123,10 +124,17 @@ func (l *logins) check(cr *Credentials) error {
 		return &ConfigError{"Auth.Username", "is empty, and Auth.Password is set"}
 	case kindOfLogin(cr) != kindOfLogin(&l.now):
 		return &ConfigError{"Auth.Credentials", "would change from " + kindOfLogin(&l.now) + " to " + kindOfLogin(cr)}
-	case !cr.Token.Empty() && !l.tls:
+	case !cr.Token.Empty() && !l.tls():
 		return &ConfigError{"Auth.Token", "is sent over TLS only"}
 	}
 	return nil
+}
+
+// fixedToken reports whether the credentials are a token of the configuration's, or of SetCredentials.
+func (l *logins) fixedToken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.provider == nil && !l.now.Token.Empty()
 }
 
 func kindOfLogin(cr *Credentials) string {
@@ -156,26 +164,6 @@ func (c *Cluster) SetCredentials(cr Credentials) error {
 // them then. It does not wait for that.
 func (c *Cluster) RenewLogins() {
 	c.renewAll(c.logins.rotate(nil))
-}
-
-// SetTLS replaces the configuration's TLS settings, such as roots and client certificates, for the connections that are
-// made from now on. RenewLogins, called next, has the open ones replaced (but those with a token, which log in again
-// over themselves) and nodes tried again without a pause. cfg is not kept. The error is a *ConfigError: connections are
-// not encrypted, or certificates would be verified no more.
-func (c *Cluster) SetTLS(cfg *tls.Config) error {
-	old := c.tls.Load()
-	switch {
-	case old == nil:
-		return &ConfigError{"TLS.Enabled", "is not set: whether connections are encrypted does not change"}
-	case cfg == nil:
-		return &ConfigError{"TLS.Config", "is missing"}
-	case cfg.InsecureSkipVerify && !old.InsecureSkipVerify:
-		return &ConfigError{"TLS.Config", "would end the verification of certificates"}
-	}
-	cfg = cfg.Clone()
-	c.tls.Store(cfg)
-	c.http.SetTLS(cfg.Clone())
-	return nil
 }
 
 func (c *Cluster) renewAll(generation uint64) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +126,7 @@ func (s *mapSource) fallsBack() bool {
 // password sent in the clear.
 func (s *mapSource) showsNothing() bool {
 	cfg := &s.b.c.cfg
-	return cfg.preferHTTP || cfg.TLS.Enabled || cfg.Auth.AllowPlain || cfg.Auth.Username == "" &&
+	return cfg.preferHTTP || s.b.c.encrypted() || cfg.Auth.AllowPlain || cfg.Auth.Username == "" &&
 		cfg.Auth.Credentials == nil
 }
 
@@ -262,13 +263,13 @@ var errNoHTTP = errors.New("no address is known that gives cluster maps over HTT
 func (s *mapSource) addresses() []string {
 	var addrs []string
 	if m := s.b.router.Snapshot(); m != nil {
-		for _, e := range m.Endpoints(topology.Management, s.b.router.Network(), s.b.c.cfg.TLS.Enabled) {
+		for _, e := range m.Endpoints(topology.Management, s.b.router.Network(), s.b.c.encrypted()) {
 			addrs = append(addrs, e.Addr)
 		}
 	}
-	hosts := slices.Clone(s.b.c.cfg.Seeds.HTTPHosts)
+	hosts := slices.Clone(s.b.c.ofKind(s.b.c.cfg.Seeds.HTTPHosts))
 	for _, n := range s.b.router.Status() { // what an SRV record has named, too
-		if mgmt, ok := s.b.c.cfg.management(n.Addr); ok {
+		if mgmt, ok := management(n.Addr, s.b.c.encrypted()); ok {
 			hosts = append(hosts, mgmt)
 		}
 	}
@@ -313,6 +314,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	}
 	idle := time.AfterFunc(cfg.Timeout, cancel)
 	defer idle.Stop()
+	encryption := s.b.c.tls.Load()
 	body, err := s.get(streaming, addr, paths.stream)
 	if err != nil {
 		if !some && s.once(ctx, addr, paths.once) != nil {
@@ -324,7 +326,7 @@ func (s *mapSource) listen(ctx context.Context, addr string) (some bool, err err
 	defer body.Close()
 	stop := make(chan struct{})
 	defer close(stop)
-	s.b.wg.Go(func() { s.watch(stop, cancel) })
+	s.b.wg.Go(func() { s.watch(stop, encryption, cancel) })
 	maps := &mapReader{r: body, limit: s.b.c.cfg.Limits.Map, alive: func() { idle.Reset(cfg.IdleTimeout) }}
 	for {
 		raw, err := maps.next()
@@ -347,11 +349,12 @@ func (s *mapSource) take(ctx context.Context, addr string, raw []byte) error {
 	return nil
 }
 
-// watch cancels the stream that is listened to as soon as maps are not needed over HTTP any more.
-func (s *mapSource) watch(stop <-chan struct{}, cancel func()) {
+// watch cancels the stream that is listened to as soon as maps are not needed over HTTP any more, or when there are
+// other settings of TLS than it was begun with.
+func (s *mapSource) watch(stop <-chan struct{}, encryption *tls.Config, cancel func()) {
 	for {
 		changed := s.b.router.Changed()
-		if !s.needed() {
+		if !s.needed() || s.b.c.tls.Load() != encryption {
 			cancel()
 			return
 		}

@@ -63,7 +63,7 @@ func OperationsOf(service retry.Service) (list []policy.Operation) {
 		list = append(list, policy.Operation{Name: string(service), Hedge: true})
 	case retry.Management:
 		list = append(list, policy.Operation{Name: "buckets"}, policy.Operation{Name: "manifest"})
-	case retry.Eventing, retry.Backup:
+	case retry.Eventing, retry.Backup, retry.Index:
 	default:
 		return nil
 	}
@@ -91,7 +91,7 @@ func ReasonOf(service retry.Service, code uint32) (why retry.Reason, ok bool) {
 		why, ok, _ = search.Classify(search.Answer{HTTPStatus: int(code)})
 	case "views":
 		why, ok, _ = views.Classify(views.Answer{HTTPStatus: int(code), Text: `{"reason":"missing"}`})
-	case "management", "eventing", "backup":
+	case "management", "eventing", "backup", "index":
 	default:
 		return retry.Unknown, false
 	}

@@ -167,12 +167,12 @@ func (w *renewer) renew(ctx context.Context, l *dispatch.Login) {
 		w.asked[l.Node] = all[max(len(all)-w.b.c.cfg.KV.Connections, 0):]
 	}
 	asked, cancel := context.WithTimeout(ctx, w.b.c.cfg.Net.ConnectTimeout)
-	cr, err := w.b.c.logins.connection(asked, w.b.router.Address(l.Node))
+	cr, err := w.b.c.logins.connection(asked, w.b.router.Address(l.Node), w.b.c.encrypted())
 	cancel()
 	final := false
 	switch {
 	case err != nil:
-	case cr.Login.Token && r.login.Token && w.b.c.cfg.TLS.Enabled:
+	case cr.Login.Token && r.login.Token && w.b.c.encrypted():
 		err = call.LoginAgain(ctx, w.b.router, l.Node, l.Connection, handshake.Bearer,
 			handshake.BearerPayload(cr.Token.Reveal()), renewTimeout, dispatch.Strict)
 		var ke *kv.Error

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 )
 
@@ -30,7 +29,7 @@ func (t *Thresholds) of(svc Service) time.Duration {
 		return t.Analytics
 	case Eventing:
 		return t.Eventing
-	case Management, httpsvc.Backup:
+	case Management, Backup, Index:
 	}
 	return t.Management
 }

@@ -294,7 +294,7 @@ func TestHedgedRequestsToAnyService(t *testing.T) {
 		require.NoError(t, c.Bucket("default").WaitReady(ctx(t)))
 		for service, want := range map[core.Service]error{
 			core.Eventing: cberr.UnambiguousTimeout,
-			core.Backup:   cberr.UnambiguousTimeout, 99: cberr.InvalidArgument,
+			core.Backup:   cberr.UnambiguousTimeout, core.Index: cberr.UnambiguousTimeout, 99: cberr.InvalidArgument,
 		} {
 			_, err := c.Do(ctx(t), &core.HTTPRequest{
 				Service: service, Method: "GET", Path: "/api/v1/status", Timeout: time.Second,

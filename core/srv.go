@@ -40,7 +40,7 @@ func (c *Cluster) resolver() func(ctx context.Context) ([]string, error) {
 			c.log.Debug(ctx, observe.MsgSRVFailed, slog.Any(observe.KeyCause, err))
 			err = srvError(c.cfg.Seeds.SRV, observe.Usable("the resolver", err))
 		}
-		addrs := srvAddresses(records.records, c.cfg.Limits.SRV)
+		addrs := c.ofKind(srvAddresses(records.records, c.cfg.Limits.SRV))
 		c.filter.trust(addrs...)
 		return addrs, err
 	}

@@ -19,6 +19,7 @@ const (
 	Management Service = "management"
 	Eventing   Service = "eventing"
 	Backup     Service = "backup"
+	Index      Service = "index"
 
 	// Own is a program's own work, which Do repeats.
 	Own Service = "own"

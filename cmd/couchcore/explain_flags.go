@@ -79,10 +79,11 @@ func specOf(verb string) *call.Spec {
 var httpServices = map[string]httpsvc.Service{
 	"query": httpsvc.Query, "search": httpsvc.Search, "views": httpsvc.Views, "analytics": httpsvc.Analytics,
 	"management": httpsvc.Management, "eventing": httpsvc.Eventing, "backup": httpsvc.Backup,
+	"index": httpsvc.Index,
 }
 
 // byMethod are the services whose operations are HTTP methods.
-var byMethod = []httpsvc.Service{httpsvc.Management, httpsvc.Eventing, httpsvc.Backup}
+var byMethod = []httpsvc.Service{httpsvc.Management, httpsvc.Eventing, httpsvc.Backup, httpsvc.Index}
 
 // methods are their operations.
 var methods = []string{
@@ -98,7 +99,7 @@ func (c *explainCmd) httpSubject() (*httpSubject, error) {
 	var ok bool
 	if x.service, ok = httpServices[c.Service]; !ok {
 		return nil, usagef("explain: --service %q: there are kv, query, search, views, analytics, management, "+
-			"eventing and backup", c.Service)
+			"eventing, backup and index", c.Service)
 	}
 	if slices.Contains(byMethod, x.service) {
 		if x.method = strings.ToUpper(c.Op); !slices.Contains(methods, x.method) {
@@ -217,6 +218,7 @@ var examples = map[httpsvc.Service]map[retry.Reason]httpSubject{
 		retry.ServiceResponseCodeIndicated: {status: http.StatusTooManyRequests},
 	},
 	httpsvc.Management: answersOfMethods, httpsvc.Eventing: answersOfMethods, httpsvc.Backup: answersOfMethods,
+	httpsvc.Index: answersOfMethods,
 }
 
 // exemplify takes an answer that has the reason, where there is one.

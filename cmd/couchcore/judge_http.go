@@ -75,7 +75,7 @@ func (x *httpSubject) hedgeable() bool {
 		return (&analytics.Request{Readonly: x.idempotent}).Idempotent()
 	case httpsvc.Search, httpsvc.Views:
 		return true
-	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
+	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup, httpsvc.Index:
 	}
 	return httpsvc.Reads(x.method, x.idempotent)
 }
@@ -118,7 +118,7 @@ func (x *httpSubject) send(ctx context.Context, j *judge, d httpsvc.Doer) error 
 		return drain(search.Run(ctx, d, &search.Request{Index: "index", Query: map[string]any{}}, nil))
 	case httpsvc.Views:
 		return drain(views.Run(ctx, d, &views.Request{Bucket: "bucket", Design: "design", View: "view"}))
-	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup:
+	case httpsvc.Management, httpsvc.Eventing, httpsvc.Backup, httpsvc.Index:
 	}
 	resp, err := d.Do(ctx, &httpsvc.Request{
 		Service: x.service, Operation: j.x.op, Method: x.method, Path: "/", Idempotent: x.idempotent,

@@ -16,6 +16,7 @@ type Options struct {
 	Compression  call.Compression // of documents' values, where the node grants it
 	WriteTimeout time.Duration    // of a write that the peer does not take; 0 means 10 s
 	MaxInFlight  int              // 0 means 32768
+	ReadBuffer   int              // bytes, at least as many as a buffer that grows has at most; 0: it grows and shrinks
 	Base         time.Time        // the calls' deadlines count from here
 	Slow         time.Duration    // after which a call is shared, so that its owner is asked to report it; 0: never
 	Handler      Handler
@@ -61,7 +62,8 @@ func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
 	}
 	r := &c.reader
 	r.nc, r.reads, r.limit, r.pushed = nc, &c.Stats.Reads, o.FrameLimit, made.Pushed
-	r.buf = make([]byte, max(minRead, len(made.Unread)))
+	r.fixed = o.ReadBuffer > 0
+	r.buf = make([]byte, max(minRead, o.ReadBuffer, len(made.Unread)))
 	r.n = copy(r.buf, made.Unread)
 	c.deadlines = deadlines{base: o.Base, slow: int64(o.Slow), timer: time.AfterFunc(time.Hour, c.sweep), at: never}
 	c.deadlines.timer.Stop()

@@ -24,6 +24,7 @@ const (
 // Serve's goroutine; other goroutines call shrink alone.
 type reader struct {
 	nc    net.Conn
+	fixed bool          // the buffer is that of Options.ReadBuffer, and stays
 	reads *atomic.Int64 // that have brought something: each is a sign of life
 	limit int           // of a packet's body
 	buf   []byte
@@ -50,7 +51,7 @@ const (
 // shrink has the reader replace its buffer by a small one: only the reader may do so, and it blocks in a read. It may
 // be called from any goroutine.
 func (r *reader) shrink() {
-	if r.size.CompareAndSwap(sizeBusy, shrinkBegins) {
+	if !r.fixed && r.size.CompareAndSwap(sizeBusy, shrinkBegins) {
 		_ = r.nc.SetReadDeadline(time.Unix(1, 0))
 		r.size.Store(shrinkTold)
 	}

@@ -76,6 +76,23 @@ func TestTheReadBufferGrowsAndRests(t *testing.T) {
 	})
 }
 
+// A buffer whose size was named keeps it.
+func TestANamedReadBufferStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		go canned(far, memd.Packet{CAS: 7, Extras: make([]byte, 4), Value: make([]byte, 40<<10)})
+		d := dispatcherOver(t, near, func(o *conn.Options) { o.ReadBuffer = 2 * largest })
+		for range 2 {
+			require.Equal(t, 2*largest, d.cn.ReadBuffer())
+			_, err := kv.Do(t.Context(), d, kv.Get{Key: []byte("k")})
+			require.NoError(t, err)
+			d.cn.ShrinkIdle()
+			synctest.Wait()
+		}
+	})
+}
+
 // A connection that is told to rest while a large value comes in goes on with it.
 func TestShrinkIdleInTheMiddleOfAPacket(t *testing.T) {
 	for _, size := range []int{30 << 10, largest, 4 * largest} {

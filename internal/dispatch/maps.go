@@ -159,7 +159,9 @@ func (m *maps) parse(raw []byte, dt memd.Datatype, addr string) (*topology.Snaps
 	if raw, err = call.Inflate(raw, dt, m.r.o.ConfigLimits.MaxBytes); err != nil {
 		return nil, err
 	}
-	return topology.Parse(raw, host, m.r.o.ConfigLimits)
+	limits := m.r.o.ConfigLimits
+	limits.TLS = m.r.tls()
+	return topology.Parse(raw, host, limits)
 }
 
 // apply has calls go by a newer map, and tells all waiters; parked calls only unless told: then its giver does.
@@ -309,14 +311,15 @@ func (m *maps) worse(s, old *topology.Snapshot, network string) error {
 	if err := s.Conflict(old); err != nil {
 		return err
 	}
-	leads := s.Leads(network, m.r.o.TLS)
+	encrypted := m.r.tls()
+	leads := s.Leads(network, encrypted)
 	switch {
 	case leads:
-	case old != nil && old.Leads(network, m.r.o.TLS):
+	case old != nil && old.Leads(network, encrypted):
 		return errNoVBuckets
-	case s.DataNodes() > 0 && len(s.Endpoints(topology.KV, network, m.r.o.TLS)) == 0:
+	case s.DataNodes() > 0 && len(s.Endpoints(topology.KV, network, encrypted)) == 0:
 		kind := "without TLS"
-		if m.r.o.TLS {
+		if encrypted {
 			kind = "with TLS"
 		}
 		return fmt.Errorf("no data node of it has an address %s on the network %.64q", kind, network)

@@ -20,6 +20,7 @@ type nodes struct {
 	mu        sync.Mutex
 	byAddr    map[string]*node
 	closed    bool
+	seeds     []string  // the router's, or those that readdress was given
 	seeded    time.Time // when the seeds were asked last
 	resolving bool      // a lookup of theirs is under way
 	unfound   error     // why the last lookup failed; nil when it has not
@@ -80,14 +81,7 @@ func (t *nodes) publish(s *topology.Snapshot, network string, replaced bool) (n 
 	if t.closed {
 		return 0, nil, false
 	}
-	pk := t.r.picker.Load().next(s, network, replaced)
-	stay := map[*node]bool{}
-	for i := range s.Nodes {
-		if addr, ok := s.KVAddr(i, network, t.r.o.TLS); ok {
-			pk.nodes[i] = t.reach(addr)
-			stay[pk.nodes[i]] = true
-		}
-	}
+	pk, stay := t.show(s, network, replaced)
 	n = len(stay)
 	if n == 0 { // it has services only: what is connected goes on bringing maps
 		for _, n := range t.byAddr {
@@ -100,6 +94,45 @@ func (t *nodes) publish(s *topology.Snapshot, network string, replaced bool) (n 
 	t.r.picker.Store(pk)
 	t.leave(stay)
 	return n, withdrawn, true
+}
+
+// show reaches the nodes of s, and makes the picker that goes by it. The lock is held.
+func (t *nodes) show(s *topology.Snapshot, network string, replaced bool) (pk *picker, reached map[*node]bool) {
+	pk, reached = t.r.picker.Load().next(s, network, replaced), map[*node]bool{}
+	encrypted := t.r.tls()
+	for i := range s.Nodes {
+		if addr, ok := s.KVAddr(i, network, encrypted); ok {
+			pk.nodes[i] = t.reach(addr)
+			reached[pk.nodes[i]] = true
+		}
+	}
+	return pk, reached
+}
+
+// readdress is Router.Readdress; false after Close. No node of before stays: its connections are of the other kind.
+func (t *nodes) readdress(seeds []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.seeds = seeds
+	before := t.byAddr
+	t.byAddr = map[string]*node{}
+	var reached map[*node]bool
+	if now := t.r.picker.Load(); now != nil {
+		var pk *picker
+		pk, reached = t.show(now.snap, t.r.Network(), false)
+		t.r.picker.Store(pk)
+	}
+	if len(reached) == 0 {
+		t.seed()
+	}
+	after := t.byAddr
+	t.byAddr = before
+	t.leave(nil)
+	t.byAddr = after
+	return true
 }
 
 // leave ends the nodes that are not to stay: a pipeline with a connection on a goroutine of its own, because calls in
@@ -165,7 +198,7 @@ const reseedAfter = 5 * time.Second
 // fails holds up nothing. The lock is held.
 func (t *nodes) seed() {
 	t.seeded = time.Now()
-	for _, addr := range t.r.o.Seeds {
+	for _, addr := range t.seeds {
 		t.reach(addr)
 	}
 	if t.r.o.Resolve != nil && !t.resolving {

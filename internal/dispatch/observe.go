@@ -305,7 +305,7 @@ func (r *Router) canonical(addr string) string {
 	if pk := r.picker.Load(); pk != nil {
 		for i, n := range pk.nodes {
 			if n != nil && n.addr == addr {
-				if own, ok := pk.snap.Nodes[i].Addr(topology.KV, "", r.o.TLS); ok {
+				if own, ok := pk.snap.Nodes[i].Addr(topology.KV, "", r.tls()); ok {
 					return own
 				}
 			}

@@ -29,7 +29,8 @@ type Options struct {
 	// reached any more. It ends with its context and keeps to a time of its own. The error says why it finds none, or
 	// fewer.
 	Resolve func(ctx context.Context) ([]string, error)
-	TLS     bool
+	// TLS says whether connections that are made now are encrypted; nil: never. Readdress follows a change.
+	TLS     func() bool
 	Network string // which addresses of the nodes to use; "" or "auto" decides by the seed that answered
 
 	Base         time.Time // calls' deadlines count from here
@@ -120,7 +121,7 @@ func New(o Options) *Router {
 		o.QueueLimit = 2048
 	}
 	r := &Router{o: o}
-	r.nodes.r, r.nodes.byAddr = r, map[string]*node{}
+	r.nodes.r, r.nodes.byAddr, r.nodes.seeds = r, map[string]*node{}, o.Seeds
 	r.first, r.ids = room{r: r, mu: &r.nodes.mu, door: mapDoor{r}}, room{r: r, mu: &r.nodes.mu, door: idDoor{r}}
 	r.home = call.Home{Owner: r, Bucket: o.Bucket, Base: o.Base}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -163,6 +164,20 @@ func (r *Router) free(c *call.Call) bool {
 	}
 	c.Reset()
 	return true
+}
+
+// tls reports whether connections that are made now are encrypted.
+func (r *Router) tls() bool { return r.o.TLS != nil && r.o.TLS() }
+
+// Readdress has all nodes reached anew, because Options.TLS has changed: by the addresses that they have now in the map
+// in use, or by those seeds. Calls in flight end on the connections that have them, and those connections then.
+func (r *Router) Readdress(seeds []string) {
+	if !r.nodes.readdress(seeds) {
+		return
+	}
+	r.first.review()
+	r.wake()
+	r.notify()
 }
 
 // now is the time since the router's base.

@@ -42,7 +42,8 @@ type Options struct {
 type Credentials struct {
 	Username        string
 	Password, Token observe.Secret
-	Login           // what the connection's Info keeps of it
+	Mechanisms      []string // nil: those of the options
+	Login                    // what the connection's Info keeps of it
 }
 
 // Login is what the giver of credentials wants to know later about a connection that has used them.

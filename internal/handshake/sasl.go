@@ -147,10 +147,14 @@ func (d *dialogue) allowed() []mechanism {
 		}
 		return ms
 	}
-	if len(d.o.Mechanisms) == 0 {
+	names := d.creds.Mechanisms
+	if len(names) == 0 {
+		names = d.o.Mechanisms
+	}
+	if len(names) == 0 {
 		ms = slices.Clone(mechanisms)
 	}
-	for _, name := range d.o.Mechanisms {
+	for _, name := range names {
 		for _, m := range mechanisms {
 			if strings.EqualFold(name, m.name) || strings.EqualFold(name, m.alt) {
 				ms = append(ms, m)

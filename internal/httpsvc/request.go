@@ -28,6 +28,7 @@ const (
 	Analytics
 	Eventing
 	Backup
+	Index
 
 	serviceCount
 )
@@ -40,6 +41,7 @@ var serviceNames = [serviceCount]string{
 	Analytics:  "analytics",
 	Eventing:   "eventing",
 	Backup:     "backup",
+	Index:      "index",
 }
 
 // String is the service's name as the SDK RFCs write it.

@@ -13,13 +13,13 @@ import (
 
 func TestEveryServiceHasItsOwnName(t *testing.T) {
 	seen := map[string]bool{}
-	for s := httpsvc.Management; s <= httpsvc.Backup; s++ {
+	for s := httpsvc.Management; s <= httpsvc.Index; s++ {
 		require.NotContains(t, s.String(), "(")
 		require.NotEmpty(t, s.String())
 		require.False(t, seen[s.String()])
 		seen[s.String()] = true
 	}
-	require.Equal(t, "service(7)", httpsvc.Service(7).String())
+	require.Equal(t, "service(8)", httpsvc.Service(8).String())
 }
 
 func TestPathEscapesEverySegment(t *testing.T) {

@@ -212,7 +212,7 @@ func (e *credentialsError) Unwrap() error { return e.err }
 // what the function Body makes of the time that is left.
 func (k *call) request(ctx context.Context) (*http.Request, error) {
 	scheme := "http"
-	if k.c.o.TLS != nil {
+	if k.c.tls.Load() != nil {
 		scheme = "https"
 	}
 	u := scheme + "://" + k.endpoint + k.r.Path

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -136,7 +137,7 @@ func New(o Options) *Client {
 func (c *Client) client(maxConns int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: c.dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: c.o.TLS != nil,
+			DialContext: c.dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true,
 			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: c.o.IdleTimeout, MaxConnsPerHost: maxConns,
 			MaxIdleConnsPerHost: c.o.MaxIdle, MaxIdleConns: c.o.MaxIdleTotal,
 			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
@@ -153,8 +154,8 @@ func setDefault[T int | time.Duration](v *T, to T) {
 	}
 }
 
-// SetTLS replaces the settings of the connections that are made from now on, and closes those that are not in use. The
-// client must have had some.
+// SetTLS replaces the settings of the connections that are made from now on, and closes those that are not in use; nil
+// turns TLS off.
 func (c *Client) SetTLS(t *tls.Config) {
 	c.tls.Store(t)
 	c.hc.CloseIdleConnections()
@@ -244,6 +245,10 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		return nil, err
 	}
 	t := c.tls.Load().Clone()
+	if t == nil {
+		_ = raw.Close()
+		return nil, errNotEncrypted
+	}
 	t.NextProtos = slices.Clone(t.NextProtos)
 	for _, p := range []string{"h2", "http/1.1"} {
 		if !slices.Contains(t.NextProtos, p) {
@@ -325,6 +330,9 @@ func (t *tracked) Close() error {
 
 var errCleartextToken = fmt.Errorf("%w: a token is sent over TLS only", cberr.InvalidArgument)
 
+// errNotEncrypted is a connection that was to be encrypted when TLS was turned off.
+var errNotEncrypted = errors.New("TLS was turned off")
+
 // errElsewhere is a node's address that is a part of a URL, and leads to another host than it says.
 var errElsewhere = fmt.Errorf("%w: the node's address is not a host and a port", cberr.InvalidArgument)
 
@@ -342,7 +350,7 @@ func (c *Client) authorize(ctx context.Context, h *http.Request, service httpsvc
 		return &credentialsError{err}
 	}
 	switch {
-	case !cr.Token.Empty() && c.o.TLS == nil:
+	case !cr.Token.Empty() && c.tls.Load() == nil:
 		return errCleartextToken
 	case !cr.Token.Empty():
 		h.Header.Set("Authorization", "Bearer "+cr.Token.Reveal())

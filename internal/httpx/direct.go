@@ -13,7 +13,7 @@ import (
 // caller closes.
 func (c *Client) Get(ctx context.Context, addr, path string) (status int, body io.ReadCloser, err error) {
 	scheme := "http"
-	if c.o.TLS != nil {
+	if c.tls.Load() != nil {
 		scheme = "https"
 	}
 	h, err := http.NewRequestWithContext(traced(ctx), http.MethodGet, scheme+"://"+addr+path, nil)

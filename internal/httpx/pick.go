@@ -14,7 +14,7 @@ import (
 var services = map[httpsvc.Service]topology.Service{
 	httpsvc.Management: topology.Management, httpsvc.Query: topology.Query, httpsvc.Search: topology.Search,
 	httpsvc.Views: topology.Views, httpsvc.Analytics: topology.Analytics, httpsvc.Eventing: topology.Eventing,
-	httpsvc.Backup: topology.Backup,
+	httpsvc.Backup: topology.Backup, httpsvc.Index: topology.Index,
 }
 
 // InMap is the name that a cluster map has for a service; false for one that maps do not list.

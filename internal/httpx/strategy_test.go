@@ -70,7 +70,7 @@ func TestCB35NothingOfKeyValue(t *testing.T) {
 				Status: memd.StatusAccess, Kind: cberr.BucketAccess,
 			})
 		}
-		for svc := range httpsvc.Backup + 1 {
+		for svc := range httpsvc.Index + 1 {
 			r := &httpsvc.Request{
 				Service: svc, Method: "POST", Path: "/a", Bucket: "default",
 				Timeout: 10 * time.Millisecond,
@@ -101,7 +101,7 @@ func (recording) Inline() bool { return true }
 // TestD79EveryServiceInheritsTheStrategy, D83: of every service the cluster's own strategy is asked, with a deadline
 // that is there without the caller's doing.
 func TestD79D83EveryServiceInheritsTheStrategyAndHasADeadline(t *testing.T) {
-	for svc := range httpsvc.Backup + 1 {
+	for svc := range httpsvc.Index + 1 {
 		synctest.Test(t, func(t *testing.T) {
 			def, own := newRecording(), newRecording()
 			w := newWorld(t, statuses("429"), setup{

@@ -11,6 +11,7 @@ import (
 // services are those that a name may be for.
 var services = [...]retry.Service{
 	retry.KV, retry.Query, retry.Search, retry.Analytics, retry.Views, retry.Management, retry.Eventing, retry.Backup,
+	retry.Index,
 }
 
 // Operation is one that a policy file may name.

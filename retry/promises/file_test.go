@@ -239,7 +239,7 @@ func TestAFileIsRefusedForWhatItCannotDo(t *testing.T) {
 		entry(`{"service":"kv","operation":"gett"}`, ``):                                            {"operationConfig[0].name[0].operation", `"gett"`, "is not an operation of kv", "get-and-touch"},
 		entry(`{"service":"query","operation":"select"}`, ``):                                       {"operationConfig[0].name[0].operation", `"select"`, "query", "POST"},
 		entry(`{"service":"management","operation":"get"}`, ``):                                     {"operationConfig[0].name[0].operation", `"get"`, "GET"},
-		entry(`{"service":"index"}`, ``):                                                            {"operationConfig[0].name[0].service", `"index"`, "eventing", "backup"},
+		entry(`{"service":"gsi"}`, ``):                                                              {"operationConfig[0].name[0].service", `"gsi"`, "eventing", "backup"},
 		entry(`{"service":"kv","operation":"upsert"}`, hedge):                                       {"operationConfig[0].name[0]", `"upsert"`, "hedg", "[get]"},
 		entry(`{"service":"kv","operation":"get"},{"service":"kv","operation":"increment"}`, hedge): {"operationConfig[0].name[1]", `"increment"`, "[get]"},
 		entry(`{"service":"management","operation":"buckets"}`, hedge):                              {"operationConfig[0].name[0]", `"buckets"`, "hedg", "GET"},
