@@ -88,7 +88,7 @@ func (c cell) measure(t *testing.T, kinds []*talk, rounds int) {
 
 // talk is a program that answers lines with lines. It ends with its input, at the end of the test.
 type talk struct {
-	in  io.Writer
+	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
@@ -114,4 +114,10 @@ func (k *talk) line(t *testing.T) string {
 	t.Helper()
 	require.True(t, k.out.Scan())
 	return k.out.Text()
+}
+
+// end closes the program's input.
+func (k *talk) end(t *testing.T) {
+	t.Helper()
+	require.NoError(t, k.in.Close())
 }

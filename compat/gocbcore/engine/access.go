@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/core"
@@ -16,7 +17,7 @@ import (
 // access is who the client is, and whom it trusts.
 type access struct {
 	seed string
-	tls  bool
+	tls  atomic.Bool
 
 	lock       sync.Mutex
 	roots      func() *x509.CertPool
@@ -25,13 +26,12 @@ type access struct {
 }
 
 func newAccess(config SecurityConfig, seeds []string) *access {
-	a := &access{
-		tls: config.UseTLS, roots: config.TLSRootCAProvider, provider: config.Auth, mechanisms: config.AuthMechanisms,
-	}
+	a := &access{roots: config.TLSRootCAProvider, provider: config.Auth, mechanisms: config.AuthMechanisms}
+	a.tls.Store(config.UseTLS)
 	if len(seeds) > 0 {
 		a.seed = seeds[0]
 	}
-	if !a.tls && strings.HasSuffix(hostOf(a.seed), ".cloud.couchbase.com") {
+	if !config.UseTLS && strings.HasSuffix(hostOf(a.seed), ".cloud.couchbase.com") {
 		logWarnf("Capella is reached over TLS only: write couchbases:// in the connection string")
 	}
 	return a
@@ -43,19 +43,27 @@ func (a *access) auth() AuthProvider {
 	return a.provider
 }
 
+func (a *access) rootsNow() func() *x509.CertPool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.roots
+}
+
 // config is the part of the configuration that credentials come from. HTTP services get them without TLS too, as they
 // do from gocbcore; PLAIN is used where the program has named it.
 func (a *access) config() core.AuthConfig {
-	return core.AuthConfig{Credentials: a.credentials, Mechanisms: a.names(), AllowPlain: true}
+	return core.AuthConfig{Credentials: a.credentials, AllowPlain: true}
 }
 
 // names are the mechanisms that may be used. Without those of the program, PLAIN is one where the server's certificate
 // is verified: a user of LDAP or PAM logs in by it.
-func (a *access) names() (names []string) {
+func (a *access) names(encrypted bool) (names []string) {
+	a.lock.Lock()
 	list := a.mechanisms
+	a.lock.Unlock()
 	if len(list) == 0 {
 		list = []AuthMechanism{ScramSha512AuthMechanism, ScramSha256AuthMechanism, ScramSha1AuthMechanism}
-		if a.tls && (a.roots == nil || a.roots() != nil) {
+		if roots := a.rootsNow(); encrypted && (roots == nil || roots() != nil) {
 			list = append(list, PlainAuthMechanism)
 		}
 	}
@@ -86,7 +94,7 @@ func (a *access) credentials(ctx context.Context) (core.Credentials, error) {
 	}
 	req := AuthCredsRequest{Service: loginServices[to.Service], Endpoint: to.Endpoint}
 	if req.Service != MemdService {
-		req.Endpoint = scheme(a.tls) + to.Endpoint
+		req.Endpoint = scheme(to.Encrypted) + to.Endpoint
 	}
 	if j, ok := auth.(AuthProviderJWT); ok && j.ContainsJWT() {
 		token, err := j.JWT(req)
@@ -102,7 +110,9 @@ func (a *access) credentials(ctx context.Context) (core.Credentials, error) {
 	if err != nil {
 		return core.Credentials{}, err
 	}
-	return core.Credentials{Username: list[0].Username, Password: core.NewSecret(list[0].Password)}, nil
+	return core.Credentials{
+		Username: list[0].Username, Password: core.NewSecret(list[0].Password), Mechanisms: a.names(to.Encrypted),
+	}, nil
 }
 
 // tlsConfig has the program's roots as they are now, and asks for the client's certificate at each handshake. A
@@ -118,10 +128,7 @@ func (a *access) tlsConfig() *tls.Config {
 			return cert, err
 		},
 	}
-	a.lock.Lock()
-	roots := a.roots
-	a.lock.Unlock()
-	if roots != nil {
+	if roots := a.rootsNow(); roots != nil {
 		c.RootCAs = roots()
 		c.InsecureSkipVerify = c.RootCAs == nil
 		return c
@@ -142,26 +149,26 @@ type ReconfigureSecurityOptions struct {
 	NoReconnect       bool // connections that are open stay as they are
 }
 
-// reconfigure replaces credentials and roots. Connections are replaced, one after the other, unless that is not wanted.
+// reconfigure replaces credentials, mechanisms and roots, and turns TLS on or off. Connections that stay of their kind
+// are replaced, one after the other, unless that is not wanted.
 func (c *client) reconfigure(opts ReconfigureSecurityOptions) error {
 	if opts.UseTLS && opts.TLSRootCAProvider == nil {
 		return wrapError(errInvalidArgument, "must provide TLSRootCAProvider when UseTLS is true")
-	}
-	if opts.UseTLS != c.tls {
-		return wrapError(errUnsupportedOperation, "TLS cannot be turned on or off while the client is open")
 	}
 	c.access.lock.Lock()
 	if opts.Auth != nil {
 		c.access.provider = opts.Auth
 	}
+	if len(opts.AuthMechanisms) > 0 {
+		c.access.mechanisms = opts.AuthMechanisms
+	}
 	if opts.UseTLS {
 		c.access.roots = opts.TLSRootCAProvider
 	}
 	c.access.lock.Unlock()
-	if opts.UseTLS {
-		if err := c.cluster.SetTLS(c.access.tlsConfig()); err != nil {
-			return wrapError(errInvalidArgument, err.Error())
-		}
+	err := c.encrypt(opts.UseTLS)
+	if err != nil {
+		return wrapError(errInvalidArgument, err.Error())
 	}
 	if !opts.NoReconnect {
 		c.cluster.RenewLogins()
@@ -169,7 +176,20 @@ func (c *client) reconfigure(opts ReconfigureSecurityOptions) error {
 	return nil
 }
 
-// ReconfigureSecurity replaces the agent's credentials and roots.
+func (c *client) encrypt(on bool) error {
+	var err error
+	if on {
+		err = c.cluster.SetTLS(c.access.tlsConfig())
+	} else {
+		err = c.cluster.EndTLS()
+	}
+	if err == nil {
+		c.access.tls.Store(on)
+	}
+	return err
+}
+
+// ReconfigureSecurity replaces the agent's credentials, mechanisms and roots, and turns TLS on or off.
 func (agent *Agent) ReconfigureSecurity(opts ReconfigureSecurityOptions) error {
 	return agent.client.reconfigure(opts)
 }

@@ -4,6 +4,8 @@ package gocbcore
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -37,7 +39,6 @@ type Agent struct {
 type client struct {
 	cluster  *core.Cluster
 	access   *access
-	tls      bool
 	strategy *strategies
 	httpOnce sync.Once
 	http     *http.Client
@@ -65,7 +66,7 @@ func newClient(config *AgentConfig) (*client, error) {
 	if err != nil {
 		return nil, wrapError(errInvalidArgument, err.Error())
 	}
-	return &client{cluster: cluster, access: acc, tls: cfg.TLS.Enabled, strategy: strategies}, nil
+	return &client{cluster: cluster, access: acc, strategy: strategies}, nil
 }
 
 // newAgent makes an agent of a client that is there.
@@ -77,7 +78,7 @@ func newAgent(config *AgentConfig, c *client) *Agent {
 	a.telemetry = newTelemetry(config, config.BucketName, a.kvMux)
 	a.crud = &crudComponent{
 		client: c, bucket: bucket, mux: a.kvMux, tracer: a.tracer, telemetry: a.telemetry,
-		traced: config.TracerConfig.Tracer != nil,
+		traced: config.TracerConfig.Tracer != nil, metered: config.MeterConfig.Meter != nil,
 	}
 	a.observe, a.stats = &observeComponent{a.crud}, &statsComponent{a.crud}
 	a.collections = &collectionsComponent{a.crud}
@@ -120,14 +121,19 @@ func (agent *Agent) HTTPClient() *http.Client { return agent.client.httpClient()
 func (c *client) httpClient() *http.Client {
 	c.httpOnce.Do(func() {
 		c.http = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: c.access.tlsConfig(), ForceAttemptHTTP2: true, IdleConnTimeout: time.Second,
+			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				t := c.access.tlsConfig() // as it is now
+				t.NextProtos = []string{"h2", "http/1.1"}
+				return (&tls.Dialer{Config: t}).DialContext(ctx, network, addr)
+			},
+			ForceAttemptHTTP2: true, IdleConnTimeout: time.Second,
 		}}
 	})
 	return c.http
 }
 
 // IsSecure reports whether connections are encrypted.
-func (agent *Agent) IsSecure() bool { return agent.client.tls }
+func (agent *Agent) IsSecure() bool { return agent.client.access.tls.Load() }
 
 // UsingGCCCP reports whether the cluster's own map is read over key-value connections.
 func (agent *Agent) UsingGCCCP() bool { return agent.bucketName == "" && agent.kvMux.seen() }
@@ -148,7 +154,7 @@ func (agent *Agent) HasCollectionsSupport() bool {
 // MemdEps are the addresses of the key-value service.
 func (agent *Agent) MemdEps() []string {
 	scheme := "couchbase://"
-	if agent.client.tls {
+	if agent.IsSecure() {
 		scheme = "couchbases://"
 	}
 	eps := []string{}
@@ -187,6 +193,9 @@ func (agent *Agent) EventingEps() []string { return agent.client.endpoints(core.
 // BackupEps are the addresses of the backup service.
 func (agent *Agent) BackupEps() []string { return agent.client.endpoints(core.Backup) }
 
+// GSIEps are the addresses of the index service.
+func (agent *Agent) GSIEps() []string { return agent.client.endpoints(core.Index) }
+
 // endpoints are the addresses of a service, each with its scheme.
 func (c *client) endpoints(service core.Service) []string {
 	eps := []string{}
@@ -196,7 +205,7 @@ func (c *client) endpoints(service core.Service) []string {
 	return eps
 }
 
-func (c *client) scheme() string { return scheme(c.tls) }
+func (c *client) scheme() string { return scheme(c.access.tls.Load()) }
 
 func scheme(tls bool) string {
 	if tls {

@@ -4,15 +4,13 @@ package gocbcore
 
 import (
 	"context"
-	"net"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/couchbase/gocbcore/v10/memd"
 	"github.com/couchcore/couchcore/core"
 	"github.com/couchcore/couchcore/kv"
 	ccmemd "github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/retry"
 )
 
 // crudComponent runs the key-value operations of one bucket.
@@ -22,9 +20,8 @@ type crudComponent struct {
 	mux       *kvMux
 	tracer    *tracerComponent
 	telemetry *telemetryComponent
-	traced    bool
-	judged    atomic.Bool // whether the tracer is silent
-	silent    atomic.Bool
+	traced    bool // there is a tracer
+	metered   bool // there is a meter
 }
 
 // target is what most operations name.
@@ -57,38 +54,39 @@ func (c *crudComponent) common(t *target) kv.Common {
 	}
 }
 
-// kvCall is one operation under way.
+// kvCall is one operation under way, and what its program cancels it by: one piece of memory for both.
 type kvCall struct {
-	c         *crudComponent
-	name      string
-	cmd       memd.CmdCode
-	key       []byte
-	cas       uint64
-	inserts   bool // a document that is there is an error
-	writes    bool
-	durable   bool
-	blocks    bool // the program's callback may: it does not run on the connection's reader
-	telemetry *opTelemetryHandler
-	spans     spans
+	c       *crudComponent
+	name    string
+	cmd     memd.CmdCode
+	inserts bool // a document that is there is an error
+	writes  bool
+	durable bool
+	blocks  bool // the program's callback may: it does not run on the connection's reader
+	key     []byte
+	cas     uint64
+	began   time.Time    // zero unless a duration is asked for
+	own     *spanWrapper // of the operation, nil where the program makes it
+	spans   *spans       // nil without spans
+	running interface{ Cancel() bool }
 }
 
 func (c *crudComponent) begin(name string, cmd memd.CmdCode, t *target) *kvCall {
 	k := &kvCall{c: c, name: name, cmd: cmd, key: t.key}
-	k.telemetry = c.tracer.StartTelemeteryHandler(metricValueServiceKeyValue, name, t.trace)
-	if c.traced && !c.silent.Load() {
-		parent := k.telemetry.RootContext()
-		k.spans.start(c.tracer, parent, cmd.Name())
-		if k.spans.cmd != nil && !c.judged.Swap(true) {
-			c.silent.Store(same(parent, k.spans.cmd.Context()))
+	if c.metered || c.telemetry.reports() {
+		k.began = time.Now()
+	}
+	if c.traced && !silent(t.trace) {
+		parent := t.trace
+		if !c.tracer.noRootTraceSpans {
+			k.own = labelled(c.tracer, parent, name)
+			parent = k.own.Context()
+		}
+		if parent != nil {
+			k.spans = newSpans(c.tracer, parent, cmd.Name())
 		}
 	}
 	return k
-}
-
-// same reports whether a span has the context of its parent: then the tracer makes nothing of spans, and is given none.
-func same(parent, child RequestSpanContext) (yes bool) {
-	defer func() { _ = recover() }() // they cannot be compared
-	return parent == child
 }
 
 // facts are what every result of couchcore's says.
@@ -99,13 +97,13 @@ type facts interface {
 	Opaque() uint32
 	ServerDuration() (time.Duration, bool)
 	Units() (reads, writes uint32)
+	RetryInfo() retry.Info
 }
 
 // run starts an operation. cb gets what conv makes of its result, or its error.
 func run[R facts, O kv.Op[R], T any](k *kvCall, op O, conv func(*kvCall, R) *T, cb func(*T, error)) (PendingOp, error) {
 	if k.c.mux.closed.Load() {
-		k.spans.end(kv.Result{}, 0)
-		k.telemetry.Finish()
+		k.finish()
 		return nil, errShutdown
 	}
 	done := func(r R, err error) {
@@ -114,86 +112,71 @@ func run[R facts, O kv.Op[R], T any](k *kvCall, op O, conv func(*kvCall, R) *T, 
 			cb(nil, err)
 			return
 		}
-		k.succeeded(r)
+		if k.observed() { // a result that is a facts takes memory
+			k.succeeded(r)
+		}
 		cb(conv(k, r), nil)
 	}
+	ctx := k.spans.context(context.Background())
 	if k.blocks {
-		return pending{kv.Go(context.Background(), k.c.bucket, op, done)}, nil
+		k.running = kv.Go(ctx, k.c.bucket, op, done)
+	} else {
+		k.running = kv.GoInline(ctx, k.c.bucket, op, done)
 	}
-	return pending{kv.GoInline(context.Background(), k.c.bucket, op, done)}, nil
+	return k, nil
 }
 
+// Cancel implements PendingOp.
+func (k *kvCall) Cancel() { k.running.Cancel() }
+
+// observed reports whether the end of the operation is of interest to others than the program.
+func (k *kvCall) observed() bool { return k.own != nil || k.spans != nil || !k.began.IsZero() }
+
 func (k *kvCall) succeeded(r facts) {
-	if k.spans.cmd != nil {
-		k.spans.end(r, 0)
+	k.ended(r)
+	if !k.began.IsZero() {
+		k.report(telemetryOutcomeSuccess, r.Endpoint())
 	}
-	k.report(telemetryOutcomeSuccess, r.Endpoint())
-	k.telemetry.Finish()
+	k.finish()
 }
 
 func (k *kvCall) failed(err error) error {
 	made := k.callError(err)
-	var last kv.Result
-	retries, outcome := uint32(0), telemetryOutcomeError
-	if e, ok := err.(*kv.Error); ok { //nolint:errorlint // it is one as a rule
-		last, retries, outcome = kv.ResultOf(e), uint32(e.Retry.Retries()), outcomeOf(e)
+	if !k.observed() {
+		return made
 	}
-	k.spans.end(last, retries)
-	k.report(outcome, last.Endpoint())
-	k.telemetry.Finish()
+	var last kv.Result
+	outcome := telemetryOutcomeError
+	if e, ok := err.(*kv.Error); ok { //nolint:errorlint // it is one as a rule
+		last, outcome = kv.ResultOf(e), outcomeOf(e)
+	}
+	k.ended(last)
+	if !k.began.IsZero() {
+		k.report(outcome, last.Endpoint())
+	}
+	k.finish()
 	return made
 }
 
-// pending is an operation that can be canceled.
-type pending struct{ running interface{ Cancel() bool } }
-
-// Cancel implements PendingOp.
-func (p pending) Cancel() { p.running.Cancel() }
-
-// spans are the two spans below an operation's own.
-type spans struct{ cmd, net *spanWrapper }
-
-func (s *spans) start(tc *tracerComponent, parent RequestSpanContext, name string) {
-	if parent == nil {
+// ended ends the spans of the last attempt.
+func (k *kvCall) ended(r facts) {
+	if k.spans == nil {
 		return
 	}
-	s.cmd = labelled(tc, tc.tracer.StartSpan(parent, name))
-	s.net = labelled(tc, tc.tracer.StartSpan(s.cmd.Context(), spanNameDispatchToServer))
+	a := attemptOf(r)
+	a.retries = r.RetryInfo().Retries()
+	k.spans.stop(a, true)
 }
 
-func labelled(tc *tracerComponent, s *spanWrapper) *spanWrapper {
-	s.SetSystemName()
-	l := tc.ClusterLabels()
-	if l.ClusterName != "" {
-		s.SetClusterName(l.ClusterName)
+// finish ends the operation's own span, and those below it if they have not ended, and notes its duration.
+func (k *kvCall) finish() {
+	k.spans.stop(attempt{}, true)
+	if k.own != nil {
+		k.own.End()
 	}
-	if l.ClusterUUID != "" {
-		s.SetClusterUUID(l.ClusterUUID)
+	if !k.began.IsZero() {
+		k.c.tracer.ResponseValueRecord(metricValueServiceKeyValue, k.name, k.began)
 	}
-	return s
-}
-
-// end ends both spans with what the last attempt says.
-func (s *spans) end(last facts, retries uint32) {
-	if s.cmd == nil {
-		return
-	}
-	s.net.SetNetworkTransportTCP()
-	if last.Connection() != "" {
-		s.net.SetOperationID(strconv.Itoa(int(last.Opaque())))
-		s.net.SetLocalID(last.Connection())
-	}
-	fromHost, fromPort, _ := net.SplitHostPort(last.LocalAddr())
-	toHost, toPort, _ := net.SplitHostPort(last.Endpoint())
-	s.net.SetHostAddress(fromHost, fromPort)
-	s.net.SetPeerAddress(toHost, toPort)
-	s.net.SetServerAddress(toHost, toPort)
-	if d, said := last.ServerDuration(); said {
-		s.net.SetServerDuration(d)
-	}
-	s.net.End()
-	s.cmd.SetNumRetries(retries)
-	s.cmd.End()
 }
 
 // expiryOf is an expiry as the protocol has it: seconds from now up to 30 days, otherwise a point in time.

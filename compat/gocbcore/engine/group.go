@@ -5,6 +5,7 @@ package gocbcore
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type AgentGroup struct {
 
 	// clusterAgent is for what belongs to no bucket.
 	clusterAgent *Agent
+	mapped       atomic.Pointer[kvMux] // one that has a map, nil before that is known
 }
 
 // CreateAgentGroup makes a group. It does not wait for the cluster.
@@ -204,15 +206,19 @@ func (agi *AgentGroupInternal) SearchCapabilityStatus(c SearchCapability) Capabi
 	return status(agi.agentGroup.client.cluster.Capability("search", names[c]))
 }
 
-// ClusterLabels are the uuid and the name of the cluster.
+// ClusterLabels are the uuid and the name of the cluster. gocb asks for them with each span.
 func (agi *AgentGroupInternal) ClusterLabels() ClusterLabels {
 	ag := agi.agentGroup
-	ag.lock.Lock()
-	defer ag.lock.Unlock()
-	for _, a := range ag.agents {
-		if l := a.kvMux.labels(); l != (ClusterLabels{}) {
+	if m := ag.mapped.Load(); m != nil {
+		if l, ok := m.names(); ok {
 			return l
 		}
 	}
-	return ag.clusterAgent.kvMux.labels()
+	for _, a := range append(ag.all(), ag.clusterAgent) {
+		if l, ok := a.kvMux.names(); ok {
+			ag.mapped.Store(a.kvMux)
+			return l
+		}
+	}
+	return ClusterLabels{}
 }

@@ -27,7 +27,7 @@ type httpComponent struct {
 // httpServices are the services that a raw request may name.
 var httpServices = map[ServiceType]core.Service{
 	MgmtService: core.Management, CapiService: core.Views, N1qlService: core.Query, FtsService: core.Search,
-	CbasService: core.Analytics, EventingService: core.Eventing, BackupService: core.Backup,
+	CbasService: core.Analytics, EventingService: core.Eventing, BackupService: core.Backup, GSIService: core.Index,
 }
 
 // DoHTTPRequest sends a request to a service.
@@ -52,7 +52,7 @@ func (n *httpComponent) DoHTTPRequest(req *HTTPRequest, cb DoHTTPRequestCallback
 		r.Header["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(req.Username+":"+req.Password))
 	}
 	c := n.begin(metricValueServiceHTTPValue, "http", req.TraceContext, req.Deadline)
-	ctx, cancel := contextDeadline(req.Deadline).context()
+	ctx, cancel := c.context(req.Deadline)
 	go func() {
 		resp, err := n.client.cluster.Do(ctx, r)
 		if err != nil {

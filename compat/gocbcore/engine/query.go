@@ -69,7 +69,7 @@ func (n *n1qlQueryComponent) run(name string, prepare bool, o N1QLQueryOptions, 
 	r.Bucket, r.Scope = p.scope()
 	r.Raw = p.remaining()
 	c := n.begin(metricValueServiceQueryValue, name, o.TraceContext, o.Deadline)
-	ctx, cancel := contextDeadline(o.Deadline).context()
+	ctx, cancel := c.context(o.Deadline)
 	go func() {
 		answer, err := n.client.cluster.Query(ctx, r)
 		if err != nil {
@@ -164,7 +164,7 @@ func (n *analyticsQueryComponent) AnalyticsQuery(o AnalyticsQueryOptions, cb Ana
 	}
 	r.Raw = p.remaining()
 	c := n.begin(metricValueServiceAnalyticsValue, "AnalyticsQuery", o.TraceContext, o.Deadline)
-	ctx, cancel := contextDeadline(o.Deadline).context()
+	ctx, cancel := c.context(o.Deadline)
 	go func() {
 		answer, err := n.client.cluster.Analytics(ctx, r)
 		if err != nil {

@@ -41,7 +41,7 @@ func (n *searchQueryComponent) SearchQuery(o SearchQueryOptions, cb SearchQueryC
 		r.Bucket, r.Scope = o.BucketName, o.ScopeName
 	}
 	c := n.begin(metricValueServiceSearchValue, "SearchQuery", o.TraceContext, o.Deadline)
-	ctx, cancel := contextDeadline(o.Deadline).context()
+	ctx, cancel := c.context(o.Deadline)
 	go func() {
 		answer, err := n.client.cluster.Search(ctx, r)
 		if err != nil {
@@ -110,7 +110,7 @@ func (n *viewQueryComponent) ViewQuery(o ViewQueryOptions, cb ViewQueryCallback)
 		r.Raw[name] = o.Options.Get(name)
 	}
 	c := n.begin(metricValueServiceViewsValue, "ViewQuery", o.TraceContext, o.Deadline)
-	ctx, cancel := contextDeadline(o.Deadline).context()
+	ctx, cancel := c.context(o.Deadline)
 	go func() {
 		answer, err := n.bucket.View(ctx, r)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -29,32 +28,29 @@ type serviceCall struct {
 	name      string
 	began     time.Time
 	telemetry *opTelemetryHandler
-	span      *spanWrapper
+	spans     *spans
 }
 
 // begin begins spans and durations. A request whose time is over is not sent: it has no span of that.
 func (s services) begin(service, name string, parent RequestSpanContext, deadline time.Time) *serviceCall {
 	c := &serviceCall{s: s, name: name, began: time.Now()}
 	c.telemetry = s.tracer.StartTelemeteryHandler(service, name, parent)
-	if root := c.telemetry.RootContext(); root != nil && (deadline.IsZero() || time.Until(deadline) > 0) {
-		c.span = labelled(s.tracer, s.tracer.tracer.StartSpan(root, spanNameDispatchToServer))
+	if root := c.telemetry.RootContext(); root != nil && !silent(root) &&
+		(deadline.IsZero() || time.Until(deadline) > 0) {
+		c.spans = newSpans(s.tracer, root, "")
 	}
 	return c
 }
 
+// context is what the request is sent with, and what ends it.
+func (c *serviceCall) context(deadline time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := contextDeadline(deadline).context()
+	return c.spans.context(ctx), cancel
+}
+
 // ended ends the spans. id is the request's own id, endpoint the node that answered.
 func (c *serviceCall) ended(id, endpoint string, retries int) {
-	if c.span != nil {
-		c.span.SetNetworkTransportTCP()
-		if id != "" {
-			c.span.SetOperationID(id)
-		}
-		host, port, _ := net.SplitHostPort(endpoint)
-		c.span.SetPeerAddress(host, port)
-		c.span.SetServerAddress(host, port)
-		c.span.SetNumRetries(uint32(retries))
-		c.span.End()
-	}
+	c.spans.stop(attempt{id: id, endpoint: endpoint, retries: retries}, true)
 	c.telemetry.Finish()
 }
 

@@ -35,11 +35,15 @@ func clusterConfig(config *AgentConfig) (core.Config, *access, error) {
 		Maps:   mapConfig(config),
 		Limits: core.LimitConfig{Queue: config.KVConfig.MaxQueueSize},
 		Observe: core.ObserveConfig{
-			Log: newLog(), NoOrphanReport: !config.OrphanReporterConfig.Enabled,
+			Log: newLog(), NoThresholdReport: true, // gocb makes one of its own, of spans
+			NoOrphanReport: !config.OrphanReporterConfig.Enabled,
 			OrphanInterval: config.OrphanReporterConfig.ReportInterval,
 			OrphanSample:   config.OrphanReporterConfig.SampleSize,
 		},
 		Agent: agent[:min(len(agent), 200)],
+	}
+	if config.TracerConfig.Tracer != nil {
+		cfg.Observe.Retry = observer{}
 	}
 	if t := config.KVConfig.ConnectTimeout; t > 0 {
 		cfg.Net.ConnectTimeout = t
@@ -73,6 +77,7 @@ func seeds(config SeedConfig) core.SeedConfig {
 func kvConfig(config *AgentConfig) core.KVConfig {
 	return core.KVConfig{
 		Connections: config.KVConfig.PoolSize,
+		ReadBuffer:  readBuffer(config.KVConfig.ConnectionBufferSize),
 		Compression: core.Compression{
 			Off: !config.CompressionConfig.Enabled, MinSize: config.CompressionConfig.MinSize,
 			MinRatio: config.CompressionConfig.MinRatio,
@@ -83,6 +88,14 @@ func kvConfig(config *AgentConfig) core.KVConfig {
 		ResourceUnits:     config.InternalConfig.EnableResourceUnitsTrackingHello,
 		WithoutFeatures:   notAskedFor(config.IoConfig),
 	}
+}
+
+// readBuffer is the size of a connection's read buffer: gocbcore's, unless the program names another one.
+func readBuffer(size uint) int {
+	if size == 0 {
+		return 20 << 20
+	}
+	return int(min(max(size, 256<<10), 64<<20))
 }
 
 // notAskedFor are the features that a program has switched off.

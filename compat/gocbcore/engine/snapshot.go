@@ -58,14 +58,22 @@ func (m *kvMux) state() *kvMuxState {
 }
 
 // labels are the names of the cluster, as the newest map has them.
-func (m *kvMux) labels() (l ClusterLabels) {
-	if !m.seen() {
-		return l
-	}
-	if s, err := m.bucket.Layout(context.Background()); err == nil {
-		l.ClusterUUID, l.ClusterName = s.Cluster()
-	}
+func (m *kvMux) labels() ClusterLabels {
+	l, _ := m.names()
 	return l
+}
+
+// names are the labels; false before the first map, and after the end of the bucket.
+func (m *kvMux) names() (l ClusterLabels, ok bool) {
+	if !m.seen() {
+		return l, false
+	}
+	s, err := m.bucket.Layout(context.Background())
+	if err != nil {
+		return l, false
+	}
+	l.ClusterUUID, l.ClusterName = s.Cluster()
+	return l, true
 }
 
 // bucketCapabilities are the names of capabilities in cluster maps.

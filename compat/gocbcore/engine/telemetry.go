@@ -29,13 +29,16 @@ func newTelemetry(config *AgentConfig, bucket string, mux *kvMux) *telemetryComp
 // AddConfigWatcher implements configManager. Reports go to the endpoint of the configuration alone.
 func (m *kvMux) AddConfigWatcher(routeConfigWatcher) {}
 
+// reports says whether there are reports to the cluster.
+func (tc *telemetryComponent) reports() bool { return tc.TelemetryEnabled() && tc.reporter.started() }
+
 // report counts the end of a call.
 func (k *kvCall) report(outcome telemetryOutcome, endpoint string) {
-	if !k.c.telemetry.TelemetryEnabled() || endpoint == "" {
+	if !k.c.telemetry.reports() || endpoint == "" {
 		return
 	}
 	k.c.telemetry.RecordOp(outcome, telemetryOperationAttributes{
-		duration: time.Since(k.telemetry.StartTime()), node: hostOf(endpoint), service: MemdService,
+		duration: time.Since(k.began), node: hostOf(endpoint), service: MemdService,
 		durable: k.durable, mutation: k.writes,
 	})
 }
