@@ -115,7 +115,7 @@ type proxied struct {
 	exitOnStdinClose bool
 
 	each func(packets.Record)            // gets each record and does not block: that would hold a client's calls up
-	next func(ctx context.Context) error // shows something, again and again until it gives an error; io.EOF is none
+	next func(ctx context.Context) error // shows something, again and again until an error; io.EOF is no error
 }
 
 func (c *proxied) run(a *app) error {
