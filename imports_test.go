@@ -161,6 +161,7 @@ var rules = map[string]rule{
 	"core/field":       {layer: beside},
 	"retry/promises":   {layer: beside},
 	"internal/testkit": {layer: beside, external: []string{"github.com/stretchr/testify/require"}},
+	"internal/chaos":   {layer: beside, below: true},
 	"internal/sim": {layer: beside, below: true, external: []string{
 		"github.com/anishathalye/porcupine", otelPath + "trace",
 	}},
@@ -172,6 +173,9 @@ var testOnly = []string{
 	"github.com/couchbase/gocbcore", "github.com/golang/snappy", "github.com/stretchr/testify", "go.uber.org/goleak",
 	"pgregory.net/rapid",
 }
+
+// forChaos are packages beside the layers that the command's chaos subcommand imports.
+var forChaos = []string{"internal/sim", "internal/chaos"}
 
 // outside are trees of tests that use the public API only, as a program of a user does.
 var outside = []string{"core/field", "retry/promises"}
@@ -362,7 +366,7 @@ func (r rule) allows(ours string) bool {
 	case !r.below || !known:
 		return false
 	case to.layer == beside:
-		return ours == "internal/sim" && r.layer == rules["cmd/couchcore"].layer // for its chaos subcommand
+		return slices.Contains(forChaos, ours) && r.layer == rules["cmd/couchcore"].layer
 	default:
 		return r.layer == beside || to.layer < r.layer
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/chaos"
 	"github.com/couchcore/couchcore/internal/sim"
 )
 
@@ -36,10 +37,23 @@ type chaosCmd struct {
 	Nodes   int        `help:"The most nodes of a run."`
 	Shrink  bool       `default:"true" negatable:"" help:"Look for a smaller run that fails like the first one (default: yes)."`
 	Break   sim.Defect `hidden:"" help:"Plant a defect, to see that it is noticed."`
+	// over real sockets: see chaos_real.go
+	Real     bool          `help:"Instead: real sockets and processes, which are killed, stopped and reset (default: no)."`
+	Soak     bool          `help:"Instead: load over real sockets, to see whether anything grows (default: no)."`
+	Duration time.Duration `help:"How long --real and --soak take (default: 1m)."`
+	Scenario string        `placeholder:"NAME" help:"Only that scenario of --real, see docs/chaos.md (default: all in turn)."`
+	Plant    string        `hidden:"" help:"Plant a defect in the process of the client."`
+	Part     string        `hidden:"" help:"Be a process that --real or --soak has started."`
 }
 
 // Run implements the command.
 func (c *chaosCmd) Run(a *app) error {
+	switch {
+	case c.Part != "":
+		return chaos.Part(c.Part, a.stdin, a.stdout)
+	case c.Real || c.Soak:
+		return c.onSockets(a)
+	}
 	if c.Seeds < 1 || c.Seeds > chaosMaxSeed || c.Ops < 0 || c.Ops > 0 && c.Ops < c.Seeds || !c.Break.Known() {
 		return usagef("chaos: --seeds is 1 to %d, --ops at least one for each of them", chaosMaxSeed)
 	}

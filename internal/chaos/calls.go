@@ -1,0 +1,316 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/cberr"
+	"github.com/couchcore/couchcore/kv"
+	"github.com/couchcore/couchcore/retry"
+)
+
+const (
+	keptDocuments = 16 // that a worker reads again, and removes
+	batchSize     = 16
+	neverLimit    = 15 * time.Second // past its deadline a callback is given up
+)
+
+// worker makes calls one after the other.
+type worker struct {
+	*client
+	id, n int
+	r     *rand.Rand
+	docs  []document
+	log   string // its document that is appended to, once it is there
+}
+
+// document is one that was acknowledged.
+type document struct {
+	key  string
+	size int
+}
+
+// value is the document's: its key, and as much more as its size says.
+func (d document) value() []byte {
+	return append(append(make([]byte, 0, len(d.key)+1+d.size), d.key+"|"...), bytes.Repeat([]byte("x"), d.size)...)
+}
+
+func (w *worker) run() {
+	sleep(context.Background(), between(w.r, 0, min(w.sc.pause, time.Second)))
+	for !w.stopped.Load() {
+		w.one()
+		if d := between(w.r, 0, w.sc.pause); d > 0 {
+			t := time.NewTimer(d)
+			<-t.C
+		}
+	}
+}
+
+// attempt is a call under way.
+type attempt struct {
+	w     *worker
+	on    *opened
+	storm *storm
+	ctx   context.Context
+	in    kv.Common
+	form  int
+	limit time.Duration
+	calm  bool
+
+	began, over time.Time // around what the client does
+}
+
+func (w *worker) one() {
+	a := &attempt{
+		w: w, on: w.opened[w.id%len(w.opened)].Load(), ctx: context.Background(), form: w.r.IntN(3),
+		limit: between(w.r, 50*time.Millisecond, 2500*time.Millisecond),
+	}
+	if at := w.calmed.Load(); at > 0 && time.Now().UnixNano() > at+int64(calmGrace) {
+		a.calm, a.limit = true, calmTimeout
+	}
+	if w.sc.cancels && !a.calm {
+		a.storm = w.storm.Load()
+		a.ctx = a.storm.ctx
+	}
+	a.in = kv.Common{Timeout: a.limit, Retry: w.strategy(a.calm)}
+	switch k := w.r.IntN(20); {
+	case k < 8 && len(w.docs) > 0:
+		a.read()
+	case k < 9 && len(w.docs) > 1:
+		a.readMany()
+	case k < 10:
+		a.writeMany()
+	case k < 12 && len(w.docs) == keptDocuments:
+		a.remove()
+	case k < 13:
+		a.count()
+	case k < 15:
+		a.add()
+	default:
+		a.write(k%2 == 0)
+	}
+}
+
+// recklessWorkers is how many may have calls that retry at once whatever happens: each of those is retried a thousand
+// times a second, so that ten thousand would be all that the process does.
+const recklessWorkers = 100
+
+// strategy is one that a program could have: of ours, or one that retries at once whatever happens.
+func (w *worker) strategy(calm bool) retry.Strategy {
+	switch n := w.r.IntN(6); {
+	case calm || n < 3:
+		return nil
+	case n < 5 || w.sc.workers > recklessWorkers:
+		return retry.BestEffort{}
+	}
+	return retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(0) })
+}
+
+// newDocument has a key that no other call has.
+func (w *worker) newDocument() document {
+	w.n++
+	return document{key: fmt.Sprintf("k-%d-%d", w.id, w.n), size: w.r.IntN(w.sc.value)}
+}
+
+// keep remembers an acknowledged document, and at times forgets another one.
+func (w *worker) keep(d document) {
+	if len(w.docs) == keptDocuments {
+		w.docs[w.r.IntN(len(w.docs))] = d
+		return
+	}
+	w.docs = append(w.docs, d)
+}
+
+// perform makes a call in one of the three forms.
+func perform[R any, O kv.Op[R]](a *attempt, op O) (R, error) {
+	a.began = time.Now()
+	defer func() {
+		a.w.late(a.began.Add(a.limit))
+		a.over = time.Now()
+	}()
+	switch a.form {
+	case 0:
+		return kv.Do[R, O](a.ctx, a.on.b, op)
+	case 1:
+		return kv.Start[R, O](a.ctx, a.on.b, op).Wait(context.Background())
+	}
+	type end struct {
+		r   R
+		err error
+	}
+	done, ends := make(chan end, 1), new(atomic.Int32)
+	kv.Go[R, O](a.ctx, a.on.b, op, func(r R, err error) {
+		if n := ends.Add(1); n > 1 {
+			a.w.violate("P1", endedNotOnce, "a callback was called %d times", n)
+			return
+		}
+		done <- end{r, err}
+	})
+	t := time.NewTimer(a.limit + neverLimit)
+	defer t.Stop()
+	select {
+	case e := <-done:
+		return e.r, e.err
+	case <-t.C:
+		var none R
+		a.w.violate("P1", endedNotOnce, "%T has not ended %v after its deadline", op, neverLimit)
+		return none, errNever
+	}
+}
+
+func (a *attempt) read() {
+	d := a.w.docs[a.w.r.IntN(len(a.w.docs))]
+	res, err := perform[kv.GetResult](a, kv.Get{Common: a.in, Key: []byte(d.key)})
+	a.ended("get", "", err)
+	a.judgeRead(d, res, err)
+}
+
+func (a *attempt) readMany() {
+	keys := make([][]byte, len(a.w.docs))
+	for i, d := range a.w.docs {
+		keys[i] = []byte(d.key)
+	}
+	a.began = time.Now()
+	outs := kv.GetMulti(a.ctx, a.on.b, a.in, keys)
+	a.over = time.Now()
+	for i, o := range outs {
+		a.ended("get", "", o.Err)
+		a.judgeRead(a.w.docs[i], o.Result, o.Err)
+	}
+}
+
+func (a *attempt) judgeRead(d document, res kv.GetResult, err error) {
+	switch {
+	case err == nil && !bytes.Equal(res.Value, d.value()):
+		a.w.violate("P3", lost, "%q was acknowledged with %d bytes, and is read as %.80q (%d bytes)", d.key,
+			len(d.value()), res.Value, len(res.Value))
+	case errors.Is(err, cberr.DocumentNotFound):
+		a.w.violate("P3", lost, "%q was acknowledged, and is not found", d.key)
+	}
+}
+
+func (a *attempt) writeMany() {
+	docs, ops := make([]document, batchSize), make([]kv.Upsert, batchSize)
+	for i := range ops {
+		docs[i] = a.w.newDocument()
+		ops[i] = kv.Upsert{Common: a.in, Key: []byte(docs[i].key), Value: docs[i].value()}
+	}
+	a.began = time.Now()
+	outs := kv.UpsertMulti(a.ctx, a.on.b, ops)
+	a.over = time.Now()
+	for i, o := range outs {
+		if a.ended("upsert", docs[i].key, o.Err) {
+			a.w.keep(docs[i])
+		}
+	}
+}
+
+func (a *attempt) write(insert bool) {
+	d := a.w.newDocument()
+	verb := "upsert"
+	var err error
+	if insert {
+		verb = "insert"
+		_, err = perform[kv.MutationResult](a, kv.Insert{Common: a.in, Key: []byte(d.key), Value: d.value()})
+	} else {
+		_, err = perform[kv.MutationResult](a, kv.Upsert{Common: a.in, Key: []byte(d.key), Value: d.value()})
+	}
+	if a.ended(verb, d.key, err) {
+		a.w.keep(d)
+	}
+}
+
+func (a *attempt) remove() {
+	i := a.w.r.IntN(len(a.w.docs))
+	d := a.w.docs[i]
+	a.w.docs = append(a.w.docs[:i], a.w.docs[i+1:]...)
+	_, err := perform[kv.MutationResult](a, kv.Remove{Common: a.in, Key: []byte(d.key)})
+	a.ended("remove", "-"+d.key, err)
+}
+
+func (a *attempt) count() {
+	d, one := a.w.newDocument(), uint64(1)
+	_, err := perform[kv.CounterResult](a, kv.Increment{Common: a.in, Key: []byte(d.key), Delta: 1, Initial: &one})
+	a.ended("increment", d.key, err)
+}
+
+// add appends to the worker's own document, which it makes first.
+func (a *attempt) add() {
+	if a.w.log == "" {
+		d := a.w.newDocument()
+		_, err := perform[kv.MutationResult](a, kv.Insert{Common: a.in, Key: []byte(d.key), Value: []byte("-")})
+		if a.ended("insert", d.key, err) {
+			a.w.log = d.key
+		}
+		return
+	}
+	token := a.w.newDocument().key
+	op := kv.Append{Common: a.in, Key: []byte(a.w.log), Value: []byte(token)}
+	_, err := perform[kv.MutationResult](a, op)
+	if a.ended("append", "+"+token, err) && a.w.o.Plant == plantTwice {
+		_, _ = perform[kv.MutationResult](a, op) // planted
+	}
+}
+
+// ended judges the end of a call as far as this process can, and tells of a mutation's. It is true for a success.
+func (a *attempt) ended(verb, id string, err error) bool {
+	how := outcomeOf(err)
+	a.w.plant(&how, &id)
+	a.w.calls.Add(1)
+	a.judgeTime(verb, err)
+	if at := a.w.calmed.Load(); a.calm && at > 0 && err != nil && !errors.Is(err, cberr.DocumentNotFound) &&
+		a.w.watch.stalled(a.began, a.over) < a.over.Sub(a.began)/2 {
+		a.w.violate("P9", "", "%s failed that began %v after the last fault: %v", verb,
+			a.began.Sub(time.Unix(0, at)), err)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+		if strings.Contains(text, password) {
+			a.w.violate("P13", "", "the password is in an error")
+		}
+	}
+	if id != "" {
+		a.w.to.send(message{Ended: &ended{ID: id, Verb: verb, Outcome: how, Err: text}})
+	}
+	return err == nil
+}
+
+// judgeTime judges whether the call was in time: by its deadline, the end of its context, or Close.
+func (a *attempt) judgeTime(verb string, err error) {
+	limit, what := a.began.Add(a.limit), "its deadline"
+	earlier := func(at int64, by string) {
+		if t := time.Unix(0, at); at > 0 && t.Before(limit) {
+			limit, what = t, by
+		}
+	}
+	if a.storm != nil {
+		earlier(a.storm.ended.Load(), "its context's end")
+	}
+	earlier(a.on.closed.Load(), "Close")
+	from := limit
+	if from.Before(a.began) { // it began after Close
+		from = a.began
+	}
+	late := a.over.Sub(from)
+	if late <= deadlineSlack {
+		return
+	}
+	stalled := a.w.watch.stalled(from, a.over)
+	slack := deadlineSlack
+	if a.w.several {
+		slack = threadSlack
+	}
+	if late-hops*stalled <= slack {
+		a.w.busy.Add(1)
+		return
+	}
+	a.w.violate("P1", pastDeadline, "%s of %v ended %v after %s, of which the process was not run for %v: %v", verb,
+		a.limit, late, what, stalled, err)
+}

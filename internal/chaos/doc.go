@@ -1,0 +1,32 @@
+// Package chaos runs the client over real sockets against nodes that are processes, while those are killed, stopped and
+// reset, and judges what came of it. The command's `chaos --real` and `chaos --soak` are its users; it and test files
+// are the only ones that import it, as with package sim.
+//
+// Processes. The supervisor is the process of the command. It holds the mock cluster: the documents and the log of what
+// was applied outlive whatever happens to a node. Each node's sockets belong to a process of its own (see Node), which
+// carries bytes between its clients and the cluster, and whose addresses are the ones that the cluster map names. So
+// `kill -9` and SIGSTOP of a node are real: the kernel resets or fills its sockets. The client is a process too (see
+// Client), so that limits on descriptors and memory bind it alone and that it can be counted what it leaves behind. The
+// supervisor has started all of them, and ends them in every case.
+//
+// A run is a sequence of rounds. Each has a scenario, a client process, a cluster and node processes of its own, so
+// that a run of any length keeps no more than a round's ledger. The properties are those of package sim:
+//
+//	P1   every call ends exactly once, and by its deadline + 50 ms
+//	P2   nothing is applied twice
+//	P3   what was acknowledged was applied, and is read later
+//	P4   a failure that claims not to have been applied was not
+//	P9   once the faults have stopped, calls succeed again
+//	P11  Close ends in time, ends every call, and leaves no goroutine and no descriptor
+//	P13  no password is in the log or in an error
+//	P15  each operation that is told of ends once
+//	P16  the log has no error, and the process does not die
+//
+// Real time is not the client's alone: a process that the machine does not run cannot keep a deadline. The client
+// process has a goroutine that does nothing but sleep and look how late it wakes (see watch). A call may be late by
+// twice what that goroutine was late by meanwhile, because two goroutines have to be run, one after the other: the one
+// that ends the call, and the caller's. Calls that are late only so are counted apart. That goroutine sees every pause
+// of a process with one processor (GOMAXPROCS=1), which every other pair of rounds has. With several processors the
+// system may take one thread away and not the others: only the goroutine that ran on it is late then, which no other
+// one sees. There 500 ms are allowed instead of 50 ms.
+package chaos

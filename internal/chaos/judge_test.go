@@ -1,0 +1,107 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+)
+
+func TestTheJudgeFindsEachKindOfLie(t *testing.T) {
+	log := func(times int) (all []mock.Applied) {
+		for range times {
+			all = append(all, mock.Applied{Opcode: memd.OpAppend, Key: "log", Token: "t"})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		how   outcome
+		times int
+		want  string
+	}{
+		{applied, 1, ""},
+		{refused, 0, ""},
+		{doubtful, 0, ""},
+		{doubtful, 1, ""},
+		{applied, 0, "P3"},
+		{refused, 1, "P4"},
+		{applied, 2, "P2"},
+		{doubtful, 2, "P2"},
+		{"", 1, "P1"},
+	} {
+		r := newReport(1)
+		ends := map[string]*ended{"+t": {ID: "+t", Verb: "append", Outcome: c.how}}
+		if c.how == "" {
+			delete(ends, "+t")
+		}
+		judge(r, ends, log(c.times))
+		if c.want == "" {
+			require.Empty(t, r.Failures, "%v applied %d times", c.how, c.times)
+			continue
+		}
+		require.Len(t, r.Failures, 1)
+		require.Equal(t, c.want, r.Failures[0].Property)
+	}
+}
+
+func TestWhatAProcessWasNotRunForIsCounted(t *testing.T) {
+	began := time.Now()
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	w := newWatch()
+	w.due.Store(at(2).UnixNano())
+	w.woke(at(3))  // 1 ms late: nothing
+	w.woke(at(50)) // due at 5
+	require.EqualValues(t, 45*time.Millisecond, w.worst.Load())
+	require.Equal(t, 20*time.Millisecond, w.stalled(at(30), at(52)))
+	require.Equal(t, 5*time.Millisecond, w.stalled(at(0), at(10)))
+	require.Equal(t, 8*time.Millisecond, w.stalled(at(51), at(60)), "it is due at 52 and has not woken")
+	for i := range 2 * watchKeeps { // what is old is forgotten
+		w.woke(at(60 + 10*i))
+	}
+	require.Zero(t, w.stalled(at(30), at(52)))
+}
+
+// Hours of samples, each with one thing that grows: the verdict on it alone says so.
+func TestASoakOfHoursIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		grows func(s *Sample, hours float64)
+		bad   string
+	}{
+		{"nothing", func(*Sample, float64) {}, ""},
+		{"a goroutine an hour", func(s *Sample, h float64) { s.Goroutines += int(h) }, "goroutines, growth"},
+		{"a descriptor an hour", func(s *Sample, h float64) { s.Descriptors += int(h) }, "descriptors, growth"},
+		{"1.5 MiB an hour", func(s *Sample, h float64) { s.Heap += int64(h * 1.5 * (1 << 20)) }, "live heap, growth"},
+		{"0.8 MiB an hour", func(s *Sample, h float64) { s.Heap += int64(h * 0.8 * (1 << 20)) }, ""},
+		{"3 % an hour", func(s *Sample, h float64) { s.P99 *= 1 + 0.03*h }, "p99 of calls at the end"},
+		{"odd samples", func(s *Sample, h float64) {
+			if int(h*120)%17 == 0 {
+				s.Goroutines, s.Heap, s.P99 = s.Goroutines+20, s.Heap+8<<20, s.P99*5
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &SoakReport{}
+			for i := range 8 * 120 {
+				s := Sample{
+					At: float64(i) * 30, Goroutines: 40 + i%3, Descriptors: 12, Heap: 5<<20 + int64(i%7)<<14,
+					P99: 1.5 + float64(i%5)/100,
+				}
+				c.grows(&s, float64(i)/120)
+				r.Samples = append(r.Samples, s)
+			}
+			r.judge()
+			require.Equal(t, c.bad == "", r.OK, fmt.Sprint(r.Verdicts))
+			for _, v := range r.Verdicts {
+				require.Equal(t, v.What != c.bad, v.OK, "%s: %v", v.What, v)
+			}
+		})
+	}
+	short := &SoakReport{Samples: make([]Sample, leastSamples-1)}
+	short.judge()
+	require.False(t, short.OK)
+}

@@ -1,0 +1,110 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+const partEnv = "COUCHCORE_TEST_CHAOS_PART"
+
+// TestMain makes the test binary a part when a supervisor under test has started it for that.
+func TestMain(m *testing.M) {
+	if os.Getenv(partEnv) != "" {
+		if err := Part(os.Args[len(os.Args)-1], os.Stdin, os.Stdout); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func options(plant string, d time.Duration) Options {
+	return Options{Seed: 1, Duration: d, Self: []string{os.Args[0]}, Env: []string{partEnv + "=1"}, Plant: plant}
+}
+
+func needed(t *testing.T) {
+	t.Helper()
+	if err := Supported(); err != nil {
+		t.Skip(err)
+	}
+	if testing.Short() {
+		t.Skip("starts processes and takes seconds")
+	}
+}
+
+// One round over real sockets finds nothing, and has met what it is to meet.
+func TestARound(t *testing.T) {
+	needed(t)
+	r, err := Run(context.Background(), options("", time.Second))
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Rounds)
+	require.Empty(t, r.Failures)
+	require.Zero(t, r.Violations)
+	require.Greater(t, r.Mutations, 100)
+	require.Positive(t, r.Reached[string(applied)])
+	require.NotEmpty(t, r.Faults)
+}
+
+// A supervisor that is told to end does, and leaves no process.
+func TestARunEndsWithItsContext(t *testing.T) {
+	needed(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	r, err := Run(ctx, options("", time.Hour))
+	require.NoError(t, err)
+	require.Empty(t, r.Failures)
+	require.Less(t, time.Since(began), 30*time.Second)
+}
+
+// Each planted defect is noticed by the property that it breaks. The gate runs it.
+func TestPlantedDefectsAreNoticed(t *testing.T) {
+	needed(t)
+	if os.Getenv("COUCHCORE_TWINS") == "" {
+		t.Skip("COUCHCORE_TWINS=1 runs it: a round for each of them")
+	}
+	for plant, property := range map[string]string{
+		plantLost: "P3", plantTwice: "P2", plantUntrue: "P4", plantUnended: "P1", plantLate: "P1",
+		plantGoroutine: "P11", plantDescriptor: "P11",
+	} {
+		t.Run(plant, func(t *testing.T) {
+			t.Parallel()
+			r, err := Run(context.Background(), options(plant, time.Second))
+			require.NoError(t, err)
+			require.NotZero(t, r.Violations)
+			for _, v := range r.Failures {
+				require.Equal(t, property, v.Property, v.String())
+			}
+		})
+	}
+}
+
+// A soak of some seconds is quiet about a client that keeps nothing, and each planted leak fails it.
+func TestASoakNoticesLeaks(t *testing.T) {
+	needed(t)
+	for plant, what := range map[string]string{
+		"": "", plantGoroutine: "goroutines", plantDescriptor: "descriptors", plantHeap: "heap", plantLatency: "p99",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r, err := Soak(context.Background(), options(plant, 6*time.Second))
+			require.NoError(t, err)
+			require.Empty(t, r.Failures)
+			for _, v := range r.Verdicts {
+				// the machine of a test may be slower at its end than at its beginning
+				if strings.Contains(v.What, "p99") && plant != plantLatency {
+					continue
+				}
+				require.Equal(t, plant == "" || !strings.Contains(v.What, what), v.OK, "%s: %v", v.What, v)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Report is what a run has shown.
+type Report struct {
+	Seed      uint64         `json:"seed"`
+	Took      string         `json:"took"`
+	Rounds    int            `json:"rounds"`
+	Scenarios map[string]int `json:"scenarios"` // rounds of each; " over TLS" apart
+	Calls     int            `json:"calls"`
+	Mutations int            `json:"mutations"` // that were held against what the nodes have applied
+	Faults    map[string]int `json:"faults_fired"`
+	Reached   map[string]int `json:"reached"`
+
+	Lost            int `json:"lost"`
+	AppliedTwice    int `json:"applied_twice"`
+	EndedNotOnce    int `json:"ended_not_once"`
+	PastDeadline    int `json:"past_deadline"`
+	GoroutinesLeft  int `json:"goroutines_left"`
+	DescriptorsLeft int `json:"descriptors_left"`
+	Violations      int `json:"violations"`
+
+	// LateWithProcess are calls that ended late in a process that was not run meanwhile, for WorstStall at most.
+	LateWithProcess int    `json:"late_with_process"`
+	WorstStall      string `json:"worst_stall"`
+
+	NotReached []string    `json:"not_reached"`
+	Failures   []Violation `json:"failures"` // the first ones
+
+	mu    sync.Mutex
+	worst time.Duration
+	round string // the present one
+}
+
+// Violation is a property that did not hold.
+type Violation struct {
+	Property string   `json:"property"` // "setup" when the run itself has failed
+	Round    string   `json:"round"`
+	What     string   `json:"what"`
+	Detail   []string `json:"detail,omitempty"`
+	Count    counter  `json:"count,omitempty"` // which number of the report it belongs to
+	N        int      `json:"n,omitempty"`     // how many; 0 is 1
+}
+
+// counter names a number of the report.
+type counter string
+
+const (
+	endedNotOnce    counter = "ended not once"
+	pastDeadline    counter = "past deadline"
+	lost            counter = "lost"
+	goroutinesLeft  counter = "goroutines"
+	descriptorsLeft counter = "descriptors"
+)
+
+// maxFailures is how many violations a report keeps.
+const maxFailures = 20
+
+func newReport(seed uint64) *Report {
+	return &Report{
+		Seed: seed, Scenarios: map[string]int{}, Faults: map[string]int{}, Reached: map[string]int{},
+		NotReached: []string{}, Failures: []Violation{},
+	}
+}
+
+func (r *Report) violate(property, format string, args ...any) {
+	r.add(Violation{Property: property, What: fmt.Sprintf(format, args...)})
+}
+
+// add enters a violation. The fields that counters of the caller's stand for are the caller's.
+func (r *Report) add(v Violation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Violations++
+	if into := map[counter]*int{
+		endedNotOnce: &r.EndedNotOnce, pastDeadline: &r.PastDeadline, lost: &r.Lost,
+		goroutinesLeft: &r.GoroutinesLeft, descriptorsLeft: &r.DescriptorsLeft,
+	}[v.Count]; into != nil {
+		*into += max(v.N, 1)
+	}
+	if v.Round = r.round; len(r.Failures) < maxFailures {
+		r.Failures = append(r.Failures, v)
+	}
+}
+
+// fired counts a fault.
+func (r *Report) fired(name string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Faults[name] += n
+}
+
+// count adds what a client process has counted.
+func (r *Report) count(s *summary) {
+	r.Calls += s.Calls
+	r.LateWithProcess += s.Busy
+	r.worst = max(r.worst, time.Duration(s.WorstStall))
+	for name, n := range s.Faults {
+		r.fired(name, n)
+	}
+}
+
+// finish ends the report. Of a run that is to meet everything it says what it has not met.
+func (r *Report) finish(took time.Duration, rounds int, all bool) {
+	r.Rounds, r.Took = rounds, took.Round(time.Millisecond).String()
+	r.WorstStall = r.worst.Round(time.Millisecond).String()
+	if !all {
+		return
+	}
+	need := func(met map[string]int, names ...string) {
+		for _, name := range names {
+			if met[name] == 0 {
+				r.NotReached = append(r.NotReached, name)
+			}
+		}
+	}
+	for _, s := range scenarios {
+		if r.Scenarios[s.name]+r.Scenarios[s.name+overTLS] == 0 {
+			r.NotReached = append(r.NotReached, s.name)
+		}
+	}
+	for _, f := range nodeFaults {
+		need(r.Faults, f.name)
+	}
+	for _, f := range clusterFaults {
+		need(r.Faults, f.name)
+	}
+	need(r.Faults, faultSlow, faultNoDescriptor, faultCancelled, faultClosed)
+	need(r.Reached, string(applied), string(refused), "in doubt, applied 0 times", "in doubt, applied 1 times")
+	slices.Sort(r.NotReached)
+}
+
+// String has the property, the round and what was seen.
+func (v Violation) String() string {
+	s := fmt.Sprintf("%s violated in round %s: %s", v.Property, v.Round, v.What)
+	for _, line := range v.Detail {
+		s += "\n    " + line
+	}
+	return s
+}
