@@ -1,0 +1,42 @@
+package viewjs_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/couchcore/couchcore/mock/viewjs"
+)
+
+// FuzzFunctions: no function of a view ends the process or passes its time, and what it emits is JSON.
+func FuzzFunctions(f *testing.F) {
+	f.Add(`function (doc, meta) { emit(meta.id, doc.a) }`, `function (k, v, r) { return sum(v) }`, []byte(`{"a":[1]}`))
+	f.Add(`function (d) { for (;;) {} }`, ``, []byte(`{}`))
+	f.Add(`function (d) { emit(d); d.d = d; emit(d) }`, `(`, []byte(`"x"`))
+	f.Add(`function f(d) { f(f) }`, `function (k) { throw k }`, []byte(`null`))
+	e := viewjs.New(viewjs.Options{Time: 50 * time.Millisecond})
+	f.Fuzz(func(t *testing.T, mapFunction, reduce string, doc []byte) {
+		if !json.Valid(doc) {
+			return
+		}
+		fs, err := e.Compile(mapFunction, reduce)
+		if err != nil {
+			return
+		}
+		began := time.Now()
+		_ = fs.Map(t.Context(), doc, []byte(`{"id":"k"}`), func(key, value []byte) {
+			if !json.Valid(key) || !json.Valid(value) {
+				t.Errorf("%q: %q", key, value)
+			}
+		})
+		if reduce != "" {
+			out, err := fs.Reduce(t.Context(), []byte(`[[1,"k"]]`), []byte(`[1]`), false)
+			if err == nil && !json.Valid(out) {
+				t.Errorf("%q", out)
+			}
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

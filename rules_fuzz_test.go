@@ -1,0 +1,224 @@
+package couchcore_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fuzzed names, for each exported function or method that reads bytes or text, the fuzz target that gives it any. A
+// target of another package reaches the function through what that package does.
+var fuzzed = map[string]string{
+	"analytics.ParseErrors":             "analytics.FuzzAnswer",
+	"analytics.ParseMeta":               "analytics.FuzzMeta",
+	"core.OptionInfo.Parse":             "core.FuzzOptions",
+	"core.ParseConnString":              "core.FuzzOptions",
+	"core.ParsePolicy":                  "retry/policy.FuzzParse",
+	"core.ParsePolicyWith":              "retry/policy.FuzzParse",
+	"core.ParseSpec":                    "core.FuzzParseSpec",
+	"errormap.Parse":                    "errormap.FuzzParse",
+	"internal/call.Inflate":             "kv.FuzzInflate",
+	"internal/packets.ReadCapture":      "internal/packets.FuzzCapture",
+	"internal/topology.Parse":           "internal/topology.FuzzParse",
+	"internal/topology.ScanVersion":     "internal/topology.FuzzParse",
+	"kv.Manifest.UnmarshalJSON":         "kv.FuzzManifest",
+	"kv.ParseMacroCAS":                  "kv.FuzzParseMacroCAS",
+	"memd.NextFrame":                    "memd.FuzzFrames",
+	"memd.Packet.Parse":                 "memd.FuzzParse",
+	"memd.Packet.ParseSuccess":          "memd.FuzzParse",
+	"memd.ParseDurability":              "memd.FuzzFrames",
+	"memd.ParseFeatures":                "memd.FuzzFeatures",
+	"memd.ParseHeader":                  "memd.FuzzParse",
+	"memd.ParseLEB128":                  "memd.FuzzLEB128",
+	"memd.SplitXattrs":                  "memd.FuzzXattrs",
+	"mock.ParseFixtures":                "mock.FuzzFixtures",
+	"mock/couchbasemock.ReadDocs":       "mock/couchbasemock.FuzzReadDocs",
+	"mock/internal/fts.ParseIndex":      "mock/internal/fts.FuzzSearch",
+	"mock/internal/sqlpp.Decode":        "mock/internal/sqlpp.FuzzRun",
+	"mock/internal/sqlpp.ParseContext":  "mock/internal/sqlpp.FuzzRun",
+	"mock/internal/sqlpp.Split":         "mock/internal/sqlpp.FuzzRun",
+	"mock/internal/store.ParseXattrs":   "mock/internal/store.FuzzParseXattrs",
+	"mock/internal/subdoc.DecodeBinary": "mock/internal/subdoc.FuzzSubdoc",
+	"query.MutationState.UnmarshalJSON": "query.FuzzMutationState",
+	"query.ParseErrors":                 "query.FuzzClassify",
+	"query.ParseMeta":                   "query.FuzzMeta",
+	"retry.Parse":                       "retry.FuzzParse",
+	"retry.ParsePushback":               "retry.FuzzParse",
+	"retry/policy.Parse":                "retry/policy.FuzzParse",
+	"search.ParseMeta":                  "search.FuzzMeta",
+	"views.ParseErrors":                 "views.FuzzClassify",
+	"views.ParseMeta":                   "views.FuzzMeta",
+}
+
+// sessions are targets of what no one function decodes: what peers say in a conversation.
+var sessions = []string{
+	"core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes", "internal/httpsvc.FuzzRows",
+	"internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter", "internal/packets.FuzzTalk", "kv.FuzzDecode",
+	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
+	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe",
+	"mock/internal/management.FuzzServe", "mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzFunctions",
+	"query.FuzzAnswer", "search.FuzzAnswer", "views.FuzzAnswer",
+}
+
+// decoder is the name of a function that reads.
+var decoder = regexp.MustCompile(`^(Parse|Decode|Unmarshal|Inflate|Read|Split|Scan|Next)[A-Z]?`)
+
+// notDecoders only look like it: predicates, bytes that are passed on, and a walk over files that FuzzFixtures reads.
+var notDecoders = []string{
+	"internal/httpsvc.Reads", "mock.Cluster.Scans", "mock.FaultConn.Read", "mock.ReadFixtures", "mock.Reader",
+	"mock/internal/subdoc.Spec.Read",
+}
+
+// unfuzzed are trees whose readers get no bytes of a peer or a user.
+var unfuzzed = []string{
+	"bench", "cmd", "compat", "examples", "internal/bench", "internal/chaos", "internal/sim", "internal/testkit",
+}
+
+func TestEveryDecoderHasAFuzzTarget(t *testing.T) {
+	found, err := checkFuzz(os.DirFS("."), fuzzed, sessions)
+	require.NoError(t, err)
+	require.Empty(t, found, "%s", strings.Join(found, "\n"))
+}
+
+func TestADecoderWithoutATargetIsFound(t *testing.T) {
+	fsys := fstest.MapFS{
+		"a/a.go": {Data: []byte("package a\n\nfunc ParseX(b []byte) {}\n\nfunc ParseY(s string) {}\n\n" +
+			"func (*T) Decode(b []byte) {}\n\nfunc Parse(n int) {}\n")},
+		"a/a_test.go": {Data: []byte("package a\n\nfunc FuzzX(f *testing.F) { f.Add(1) }\n\n" +
+			"func FuzzZ(f *testing.F) {}\n")},
+	}
+	found, err := checkFuzz(fsys, map[string]string{"a.ParseX": "a.FuzzX", "a.Gone": "a.FuzzGone"}, []string{"a.FuzzZ"})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"a.FuzzZ has no corpus: neither f.Add nor a file", "a.Gone: there is no such function",
+		"a.Gone: there is no target a.FuzzGone", "a.ParseY has no fuzz target", "a.T.Decode has no fuzz target",
+	}, found)
+}
+
+// checkFuzz lists readers without a target, targets that do not exist, and targets without a corpus.
+func checkFuzz(fsys fs.FS, table map[string]string, more []string) (found []string, err error) {
+	readers, targets := map[string]bool{}, map[string]bool{}
+	err = walkGo(fsys, func(file string, f *ast.File, _ *token.FileSet) {
+		dir := packageOf(file)
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			switch {
+			case !ok:
+			case strings.HasSuffix(file, "_test.go"):
+				if strings.HasPrefix(fn.Name.Name, "Fuzz") && fn.Recv == nil {
+					name := dir + "." + fn.Name.Name
+					targets[name] = true
+					kept, _ := fs.Glob(fsys, path.Join(dir, "testdata/fuzz", fn.Name.Name, "*")) // the pattern is valid
+					if len(kept) == 0 && !adds(fn) {
+						found = append(found, name+" has no corpus: neither f.Add nor a file")
+					}
+				}
+			case reads(fn) && !slices.ContainsFunc(unfuzzed, func(tree string) bool { return isBelow(dir, tree) }):
+				if name := dir + "." + receiver(fn) + fn.Name.Name; !slices.Contains(notDecoders, name) {
+					readers[name] = true
+				}
+			}
+		}
+	})
+	for name := range readers {
+		if table[name] == "" {
+			found = append(found, name+" has no fuzz target")
+		}
+	}
+	for name, target := range table {
+		if !readers[name] {
+			found = append(found, name+": there is no such function")
+		}
+		if !targets[target] {
+			found = append(found, fmt.Sprintf("%s: there is no target %s", name, target))
+		}
+	}
+	for _, target := range more {
+		if !targets[target] {
+			found = append(found, "there is no target "+target)
+		}
+	}
+	slices.Sort(found)
+	return found, err
+}
+
+// reads reports whether an exported function is a reader of bytes or text.
+func reads(fn *ast.FuncDecl) bool {
+	if !fn.Name.IsExported() || !decoder.MatchString(fn.Name.Name) || fn.Recv != nil && !ast.IsExported(receiver(fn)) {
+		return false
+	}
+	for _, p := range fn.Type.Params.List {
+		switch types := p.Type.(type) {
+		case *ast.Ident:
+			if types.Name == "string" {
+				return true
+			}
+		case *ast.ArrayType:
+			if e, ok := types.Elt.(*ast.Ident); ok && e.Name == "byte" {
+				return true
+			}
+			if e, ok := types.Elt.(*ast.SelectorExpr); ok && e.Sel.Name == "RawMessage" {
+				return true
+			}
+		case *ast.SelectorExpr:
+			if slices.Contains([]string{"Reader", "ReaderAt"}, types.Sel.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// receiver is the name of a method's type with a dot, or nothing.
+func receiver(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return ""
+	}
+	of := fn.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	switch g := of.(type) {
+	case *ast.IndexExpr:
+		of = g.X
+	case *ast.IndexListExpr:
+		of = g.X
+	}
+	if id, ok := of.(*ast.Ident); ok {
+		return id.Name + "."
+	}
+	return ""
+}
+
+// adds reports whether a target adds to its corpus itself.
+func adds(fn *ast.FuncDecl) (added bool) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Add" {
+			added = true
+		}
+		return !added
+	})
+	return added
+}
+
+// TestTheGateFuzzesEveryTarget: the step of the gate finds targets by their name, in all packages.
+func TestTheGateFuzzesEveryTarget(t *testing.T) {
+	gate, err := os.ReadFile(".ci/run")
+	require.NoError(t, err)
+	require.Contains(t, string(gate), `go test -list '^Fuzz' ./...`)
+	names := slices.Collect(maps.Values(fuzzed))
+	for _, target := range append(names, sessions...) {
+		require.Regexp(t, `^[\w/]+\.Fuzz\w+$`, target)
+	}
+}
