@@ -166,15 +166,23 @@ func (o *option) apply(a *Arguments, value string) error {
 	return nil
 }
 
+// samples are the buckets that a client may have made, without a password, by POST /sampleBuckets/install.
+var samples = []string{"beer-sample", "gamesim-sample", "travel-sample"}
+
 // Options are those of the cluster that the arguments describe: the administrator Administrator with the password
-// "password", and for each bucket an account of its name, with its password. Requests over HTTP without credentials may
-// use the buckets that have no password.
+// "password", and for each bucket an account of its name, with its password; those of samples have an account before
+// they are made. Requests over HTTP without credentials may use the buckets that have no password.
 func (a *Arguments) Options() []mock.Option {
 	opts := []mock.Option{
 		mock.Nodes(a.Nodes), mock.Replicas(a.Replicas), mock.VBuckets(a.VBuckets), mock.Ports(a.Port),
 		mock.User(mock.DefaultUser, mock.DefaultPassword), mock.NoBuckets(),
 	}
 	var open []string
+	for _, name := range samples {
+		if !slices.ContainsFunc(a.Buckets, func(b BucketArgument) bool { return b.Name == name }) {
+			opts, open = append(opts, mock.User(name, "", name)), append(open, name)
+		}
+	}
 	for _, b := range a.Buckets {
 		var kind []mock.BucketOption
 		if b.Memcached {
@@ -185,10 +193,7 @@ func (a *Arguments) Options() []mock.Option {
 			open = append(open, b.Name)
 		}
 	}
-	if open != nil {
-		opts = append(opts, mock.User("", "", open...))
-	}
-	return opts
+	return append(opts, mock.User("", "", open...))
 }
 
 // HelpText is what --help prints.

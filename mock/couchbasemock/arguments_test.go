@@ -70,6 +70,19 @@ func TestBucketsWithoutAPassword(t *testing.T) {
 	require.Equal(t, 401, ask("closed", "closed", "wrong"))
 	require.NotEqual(t, 200, ask("open", "closed", "pw"))
 	require.Equal(t, 200, ask("closed", "Administrator", "password"))
+
+	const sample = "beer-sample"
+	require.Equal(t, 404, ask(sample, "", ""))
+	rq, err := http.NewRequestWithContext(context.Background(), "POST",
+		"http://"+c.Node(0).ManagementAddr()+"/sampleBuckets/install", strings.NewReader(`["`+sample+`"]`))
+	require.NoError(t, err)
+	rq.SetBasicAuth("Administrator", "password")
+	answer, err := client.Do(rq)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, 202, answer.StatusCode)
+	require.Equal(t, 200, ask(sample, "", ""))
+	require.Equal(t, 200, ask(sample, sample, ""))
 }
 
 func TestDocumentsOfAZIPFile(t *testing.T) {

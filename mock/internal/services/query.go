@@ -144,7 +144,7 @@ var staleTexts = map[int]string{
 	unknownPrepared: "No such prepared statement", 4050: "Unrecognizable prepared statement",
 	4060: "Unable to find prepared statement",
 	4070: "Unable to decode prepared statement", 4080: "Encoded plan parameter does not match",
-	4090: "Prepared statement is no longer valid", 5000: "queryport.indexNotFound",
+	4090: "Prepared statement is no longer valid", 5000: "Index Not Found - cause: queryport.indexNotFound",
 }
 
 // usePrepared finds a prepared statement. A plan brings back one that is not known any more.

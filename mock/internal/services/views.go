@@ -135,13 +135,17 @@ func (x *Call) views() {
 		x.scripted(func() Answer { return *viewFailure(http.StatusNotFound, "not_found", "missing") })
 		return
 	}
-	bucket := parts[0]
-	if failure := x.viewBucket(bucket); failure != nil {
+	bucket, uuid, withUUID := strings.Cut(parts[0], "+") // as couchApiBase of the maps has it
+	failure := x.viewBucket(bucket)
+	if failure == nil && withUUID && uuid != x.s.host.BucketUUID(bucket) {
+		failure = viewFailure(http.StatusNotFound, "not_found", "uuids_dont_match")
+	}
+	if failure != nil {
 		x.reply(nil, failure)
 		return
 	}
 	if len(parts) >= 5 {
-		rq.Index = parts[0] + "/" + parts[2] + "/" + parts[4]
+		rq.Index = bucket + "/" + parts[2] + "/" + parts[4]
 	}
 	x.scripted(func() Answer {
 		switch {
