@@ -53,8 +53,9 @@ func (c *Cluster) addBucket(set *bucketSettings) error {
 		return fmt.Errorf("mock: bucket %q exists", set.name)
 	}
 	b := &bucket{
-		name: set.name, uuid: newUUID(), replicas: set.replicas, ephemeral: set.kind == kindEphemeral, kind: set.kind,
-		manifest: store.NewManifest(), pending: map[pendingKey]pendingState{},
+		name: set.name, uuid: c.set.newUUID(), replicas: set.replicas, kind: set.kind,
+		ephemeral: set.kind == kindEphemeral,
+		manifest:  store.NewManifest(), pending: map[pendingKey]pendingState{},
 	}
 	b.apply(set.settingsOf(c.managementVersion(c.set.release)))
 	if b.memcached() {

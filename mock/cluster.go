@@ -3,6 +3,7 @@ package mock
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func New(opts ...Option) (*Cluster, error) {
 		journaling: make(chan struct{}, 1),
 		users:      map[string]*user{}, buckets: map[string]*bucket{},
 		capabilities: set.capabilities, changed: make(chan struct{}),
-		version: version{epoch: 1, rev: 1}, uuid: newUUID(), name: "mock", profiles: set.profiles(),
+		version: version{epoch: 1, rev: 1}, uuid: set.newUUID(), name: "mock", profiles: set.profiles(),
 		switches: newSwitches(), builtIn: firstAdministrator(set.users),
 		handlers: map[string]http.Handler{},
 	}
@@ -99,7 +100,11 @@ func New(opts ...Option) (*Cluster, error) {
 		c.net = memnet.New(memnet.Options{Latency: set.latency})
 	}
 	if set.tls {
-		if c.ca, err = newAuthority(time.Now()); err != nil {
+		newKey := commonKey
+		if set.virtual {
+			newKey = evenKey
+		}
+		if c.ca, err = newAuthority(time.Now(), newKey); err != nil {
 			return nil, err
 		}
 	}
@@ -270,9 +275,14 @@ func (c *Cluster) password(name string) (string, bool) {
 	return u.password, true
 }
 
-// newUUID returns 32 random hex digits.
-func newUUID() string {
+// newUUID returns 32 hex digits: random ones, or with the option Seed the next of its seed.
+func (s *settings) newUUID() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails
+	if s.seed == nil {
+		rand.Read(b[:]) // never fails
+	} else {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %d", *s.seed, s.uuids.Add(1)))
+		copy(b[:], sum[:])
+	}
 	return hex.EncodeToString(b[:])
 }

@@ -48,8 +48,14 @@ type conn struct {
 }
 
 func newConn(n *Node, nc net.Conn, secure bool) *conn {
-	k := &conn{c: n.c, n: n, nc: NewFaultConn(nc), id: n.c.connID.Add(1), secure: secure, gone: make(chan struct{})}
-	k.tls, _ = nc.(*tls.Conn)
+	secret, _ := nc.(*tls.Conn)
+	if wrap := n.c.set.inTheClear; secret != nil && wrap != nil {
+		nc = wrap(nc)
+	}
+	k := &conn{
+		c: n.c, n: n, nc: NewFaultConn(nc), tls: secret, id: n.c.connID.Add(1), secure: secure,
+		gone: make(chan struct{}),
+	}
 	k.nc.faults = &n.wire
 	k.room = sync.NewCond(&k.mu)
 	return k

@@ -100,7 +100,8 @@ func (c *Cluster) startNodeAs(m membership, runs *[serviceCount]bool, group stri
 	c.mu.Lock()
 	i := len(c.nodes)
 	n := &Node{
-		c: c, index: i, uuid: newUUID(), group: c.set.group(i), member: m, profile: c.profiles[c.set.releaseOf(i)],
+		c: c, index: i, uuid: c.set.newUUID(),
+		group: c.set.group(i), member: m, profile: c.profiles[c.set.releaseOf(i)],
 		conns: map[*conn]struct{}{},
 	}
 	c.mu.Unlock()

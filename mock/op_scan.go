@@ -76,7 +76,7 @@ func (rq *request) tryScan(plan *store.ScanPlan) (rep reply, again bool) {
 	switch {
 	case len(s.items) == 0:
 		return fail(memd.StatusKeyNotFound, "RangeScan vb:%d %s tryAndScanOneKey no keys in range: no such key", s.vb,
-			newUUID()), false
+			rq.k.c.set.newUUID()), false
 	case b.scans >= b.maxScans():
 		return fail(memd.StatusBusy, "Too many scans"), false
 	}

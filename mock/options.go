@@ -5,8 +5,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/couchcore/couchcore/memd"
@@ -70,6 +72,9 @@ type settings struct {
 	journal                   io.Writer
 	logger                    *slog.Logger // nil: none
 	fixtures                  []Fixtures
+	seed                      *uint64       // of the ids that the cluster makes up; nil: they are random
+	uuids                     atomic.Uint64 // ids so far
+	inTheClear                func(net.Conn) net.Conn
 }
 
 type bucketSettings struct {
@@ -171,6 +176,16 @@ func TLS() Option { return func(s *settings) { s.tls = true } }
 // Virtual puts the cluster on a network in memory, reached by Cluster.Dial only. Nodes have the addresses
 // 10.0.0.1:11210, 10.0.0.2:11210 and so on. No socket is opened, so a testing/synctest bubble's clock can move.
 func Virtual() Option { return func(s *settings) { s.virtual = true } }
+
+// Seed makes the UUIDs of the cluster, its nodes and its buckets depend on the seed and on their order alone, so that
+// the cluster maps of two runs are the same to the byte, and have the same length when they are compressed.
+func Seed(seed uint64) Option { return func(s *settings) { s.seed = &seed } }
+
+// InTheClear gives the node's end of each KV connection over TLS to wrap, and uses what it returns: it sees what was
+// sent before it was encrypted and after it was decrypted. wrap runs before the handshake and must not block.
+func InTheClear(wrap func(net.Conn) net.Conn) Option {
+	return func(s *settings) { s.inTheClear = wrap }
+}
 
 // Latency delays every delivery of the virtual network by d in each direction. It means nothing without Virtual.
 func Latency(d time.Duration) Option { return func(s *settings) { s.latency = d } }

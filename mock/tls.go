@@ -1,7 +1,9 @@
 package mock
 
 import (
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
@@ -19,15 +21,26 @@ import (
 type authority struct {
 	pem    []byte
 	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
+	newKey func() (crypto.Signer, error)
+	key    crypto.Signer
 	leaf   *tls.Certificate
 	server *tls.Config
 }
 
+// commonKey makes a key of the kind that every client understands.
+func commonKey() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// evenKey makes a key whose signatures have the same length each, so that two runs of a test in virtual time send the
+// same number of bytes. Not every client understands it, but those of a network in memory, which are written in Go, do.
+func evenKey() (crypto.Signer, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return key, err
+}
+
 // newAuthority makes an authority and one certificate for every address that a node can have. now comes from the
 // caller's clock, which starts in the year 2000 inside a synctest bubble.
-func newAuthority(now time.Time) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func newAuthority(now time.Time, newKey func() (crypto.Signer, error)) (*authority, error) {
+	key, err := newKey()
 	if err != nil {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
@@ -36,7 +49,7 @@ func newAuthority(now time.Time) (*authority, error) {
 		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, ca, ca, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
@@ -45,7 +58,7 @@ func newAuthority(now time.Time) (*authority, error) {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
 	a := &authority{
-		cert: signed, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		cert: signed, newKey: newKey, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}
 	if a.leaf, err = a.issue(a.leafTemplate()); err != nil {
 		return nil, err
@@ -81,11 +94,11 @@ func (a *authority) leafTemplate() *x509.Certificate {
 
 // issue signs a certificate with a key of its own.
 func (a *authority) issue(template *x509.Certificate) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := a.newKey()
 	if err != nil {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return nil, fmt.Errorf("mock: certificate: %w", err)
 	}
@@ -95,13 +108,14 @@ func (a *authority) issue(template *x509.Certificate) (*tls.Certificate, error) 
 // Certificate is a kind of certificate that a node shows on its TLS ports.
 type Certificate uint8
 
-// The kinds of certificates. All but the first make a client that verifies its servers refuse the node.
+// The kinds of certificates. All but the first and the last make a client that verifies its servers refuse the node.
 const (
 	GoodCertificate           Certificate = iota
 	ExpiredCertificate                    // has ended an hour ago
 	FutureCertificate                     // begins in an hour
 	OtherNameCertificate                  // is for elsewhere.example
 	OtherAuthorityCertificate             // is signed by an authority that Cluster.CA does not have
+	RotatedCertificate                    // is a new one, as good as the first
 )
 
 // SetCertificate lets nodes show a certificate of a kind to connections that begin from now on, on all of their TLS
@@ -139,11 +153,13 @@ func (a *authority) ofKind(kind Certificate, now time.Time) (*tls.Certificate, e
 	case OtherNameCertificate:
 		template.DNSNames, template.IPAddresses = []string{"elsewhere.example"}, nil
 	case OtherAuthorityCertificate:
-		other, err := newAuthority(now)
+		other, err := newAuthority(now, a.newKey)
 		if err != nil {
 			return nil, err
 		}
 		return other.leaf, nil
+	case RotatedCertificate:
+		template.SerialNumber = big.NewInt(now.UnixNano())
 	default:
 		return nil, fmt.Errorf("mock: unknown kind of certificate %d", kind)
 	}

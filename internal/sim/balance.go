@@ -14,6 +14,7 @@ import (
 // span (P15).
 type balance struct {
 	noop.TracerProvider
+	w      *world
 	mu     sync.Mutex
 	open   map[string]int // operations and spans that have begun and not ended, by name
 	twice  map[string]int
@@ -32,7 +33,9 @@ type balancedSpan struct {
 	ended bool
 }
 
-func newBalance() *balance { return &balance{open: map[string]int{}, twice: map[string]int{}} }
+func newBalance(w *world) *balance {
+	return &balance{w: w, open: map[string]int{}, twice: map[string]int{}}
+}
 
 func (b *balance) began(name string) *balancedSpan {
 	b.mu.Lock()
@@ -72,6 +75,9 @@ type balanceKey struct{}
 
 // Begin implements core.OperationHook.
 func (b *balance) Begin(ctx context.Context, of core.Operation) context.Context {
+	if ctx.Value(balanceKey{}) == nil { // the End of a part would be taken for that of its whole
+		b.w.behave(ctx, hooking, 0)
+	}
 	return context.WithValue(ctx, balanceKey{}, b.began("operation "+of.Operation))
 }
 
@@ -80,6 +86,7 @@ func (b *balance) End(ctx context.Context, _ core.Operation, _ core.OperationEnd
 	if s, ok := ctx.Value(balanceKey{}).(*balancedSpan); ok {
 		s.End()
 	}
+	b.w.behave(ctx, hooking, 0)
 }
 
 // checkBalance judges what was told of operations, once the client is closed.

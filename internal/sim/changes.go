@@ -58,6 +58,29 @@ func changes() []change {
 			pause(r)
 			return w.rejoin(out)
 		}},
+		{"43d every node replaced", func(w *world, r *source) error {
+			old := len(w.m.Nodes())
+			if 2*old > maxNodes {
+				return errSkipped
+			}
+			for range old {
+				if w.m.AddNode() < 0 {
+					return fmt.Errorf("no node could be added")
+				}
+			}
+			for n := range old {
+				if err := w.m.RemoveNode(n); err != nil {
+					return err
+				}
+				pause(r)
+			}
+			for n := range old {
+				if err := w.rejoin(n); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 		{"43a failover", func(w *world, r *source) error {
 			if w.replicas == 0 {
 				return errSkipped
@@ -171,7 +194,7 @@ func (w *world) renewBucket(r *source) error {
 	}
 	sleep(context.Background(), r.between(time.Microsecond, 400*time.Millisecond))
 	w.breaks()
-	return w.m.CreateBucket(bucketName, w.vbuckets, mock.WithCollection("s", "c"))
+	return w.m.CreateBucket(bucketName, w.vbuckets, w.bucketOptions()...)
 }
 
 // maxNodes is how many nodes a run's cluster has at most.

@@ -44,7 +44,9 @@ func (w *world) collect() {
 		dials: w.tap.dials, traffic: w.tap.traffic,
 		byToken: map[string]int{}, byKey: map[string]int{}, removed: map[string]int{}, sent: map[request]int{},
 	}
-	for _, a := range f.applied {
+	for i := range f.applied {
+		a := &f.applied[i]
+		a.Token = tokenOf([]byte(a.Token))
 		switch a.Opcode {
 		case memd.OpIncrement:
 			f.byKey[a.Key]++
@@ -63,6 +65,7 @@ func (w *world) collect() {
 		}
 		f.sent[request{f.frames[i].Opcode, f.frames[i].Key}]++
 	}
+	w.finished = w.since()
 	w.facts = f
 	w.report.Frames = len(f.frames)
 }
@@ -99,13 +102,11 @@ func (w *world) check() {
 	for _, e := range w.ledger {
 		w.checkCall(e)
 		r.Outcomes[e.outcome.String()]++
-		for why := range e.reasons.All() {
-			r.ReasonsFired[why.String()]++
-		}
 	}
 	r.Ops = len(w.ledger)
 	w.checkRemovals()
 	w.checkStatements()
+	w.checkLooked()
 	w.checkScans()
 	w.checkSent()
 	w.checkDurability()
@@ -113,6 +114,7 @@ func (w *world) check() {
 	w.checkAnswers()
 	w.checkErrors()
 	w.checkTraffic()
+	w.checkCertificates()
 	w.checkInFlight()
 	w.checkDials()
 	w.checkDriven()
@@ -242,10 +244,10 @@ func (w *world) checkDurability() {
 		}
 	}
 	for _, f := range w.facts.frames {
-		if asked, known := durable[string(f.Value)]; known && asked != (f.Durability != 0) {
+		if asked, known := durable[tokenOf(f.Value)]; known && asked != (f.Durability != 0) {
 			w.report.violateWith("P6", func() []string { return w.history(f.Key) },
-				"%v of %s = %s, asked to be durable: %t: a request of it has durability %d", f.Opcode, f.Key, f.Value,
-				asked, f.Durability)
+				"%v of %s = %s, asked to be durable: %t: a request of it has durability %d", f.Opcode, f.Key,
+				tokenOf(f.Value), asked, f.Durability)
 			return
 		}
 	}

@@ -18,11 +18,17 @@
 //	P11  Close ends in time, and leaves no goroutine and no socket
 //	P12  what waits is bounded
 //	P13  no password is in the log, in an error or in the diagnostics
-//	P14  no password leaves in the clear, and no request for a document goes to a node that has not proven to know it
+//	P14  no password leaves in the clear, and no request goes to a node that has not proven to know it, or whose
+//	     certificate is wrong
 //	P15  each operation that is told of ends once, and so does each span
 //	P16  the log has no line about a broken invariant
 //
-// Statements of the query service are judged by P1 to P4 alone, from what the mock says that it has executed.
+// Requests to the services are judged by P1 to P6 and P10 alone: from what the mock says that it has executed, from
+// when they came, and from their rows. In some of the runs all connections are over TLS, and values and maps
+// compressed.
+//
+// The faults are those of the programme, see programme.go. A set of seeds that is large enough has to meet each of
+// them, every reason for a retry and every branch of the decision about an answer.
 //
 // The package is beside the layers: it may import all of them and testing too. Nothing but the command's chaos
 // subcommand and test files import it. It holds no fault of its own making that a user's own tests could not have: it

@@ -23,12 +23,12 @@ import (
 const fastest = 50 * time.Microsecond
 
 func drivingFaults() []fault {
-	stale := injected("48 each login is stale", 0, answers(mock.Status(memd.StatusAuthStale)),
+	stale := injected("loops: each login is stale", 0, answers(mock.Status(memd.StatusAuthStale)),
 		append(documentOps(), memd.OpCollectionsGetID)...)
-	hangUp := injected("48 one answer, and the end of the connection", 0, answers(mock.CloseAnswered()))
+	hangUp := injected("loops: one answer, and the end of the connection", 0, answers(mock.CloseAnswered()))
 	return []fault{
 		stale, hangUp,
-		{"48 more items, without any", func(w *world, _ *source, addr string) func() int {
+		{name: "loops: more items, without any", begin: func(w *world, _ *source, addr string) func() int {
 			in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpRangeScanContinue}},
 				mock.Reply(func(rq, rep *memd.Packet) {
 					rep.Status = memd.StatusRangeScanMore
@@ -39,10 +39,10 @@ func drivingFaults() []fault {
 				return in.Fired()
 			}
 		}},
-		{"48 Retry-After: 0", func(w *world, _ *source, addr string) func() int {
+		{name: "loops: Retry-After: 0", begin: func(w *world, _ *source, addr string) func() int {
 			script := w.m.Script(mock.ServiceMatch{Service: mock.QueryService, Nodes: w.nodesAt(addr)}, mock.Answer{
 				Func: func(rq *mock.ServiceRequest) mock.Answer {
-					w.drove("executing " + rq.Statement)
+					w.drove("executing " + tokenIn(rq))
 					return mock.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"0"}}}
 				},
 			})
@@ -57,7 +57,7 @@ func drivingFaults() []fault {
 // nodesAt is the number of the node with the address, as those who match nodes want it.
 func (w *world) nodesAt(addr string) []int {
 	for i, n := range w.m.Nodes() {
-		if n.Addr() == addr {
+		if w.addr(n) == addr {
 			return []int{i}
 		}
 	}

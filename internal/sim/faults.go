@@ -19,11 +19,12 @@ const clientHost = "10.1.0.1"
 type fault struct {
 	name  string
 	begin func(w *world, r *source, addr string) (end func() int)
+	tls   bool // it is for runs with TLS alone
 }
 
 // injected is a fault of some requests: those of any of the opcodes, or of documents without any.
 func injected(name string, times int, f func(r *source) mock.Fault, ops ...memd.Opcode) fault {
-	return fault{name, func(w *world, r *source, addr string) func() int {
+	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
 		m := mock.Match{Times: times, Opcodes: ops}
 		if len(ops) == 0 {
 			m.Opcodes = documentOps()
@@ -53,7 +54,7 @@ func answers(f mock.Fault) func(*source) mock.Fault { return func(*source) mock.
 
 // onLinks does something to the connections to an address, and undoes it.
 func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(w *world, l *mock.Link)) fault {
-	return fault{name, func(w *world, r *source, addr string) func() int {
+	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
 		ls := w.linksTo(addr)
 		for _, l := range ls {
 			do(w, r, l)
@@ -72,7 +73,7 @@ func onLinks(name string, do func(w *world, r *source, l *mock.Link), undo func(
 
 // onDials does something to the next dials to an address, which it makes necessary.
 func onDials(name string, do func(n *mock.Network, addr string)) fault {
-	return fault{name, func(w *world, _ *source, addr string) func() int {
+	return fault{name: name, begin: func(w *world, _ *source, addr string) func() int {
 		n := w.m.Network()
 		before := w.dialed(addr)
 		do(n, addr)
@@ -133,8 +134,9 @@ func (w *world) heal(addr string) {
 
 // faults is the table. The names' numbers are those of the list of faults that a client has to bear.
 func faults() []fault {
-	return slices.Concat(networkFaults(), protocolFaults(), requestFaults(), wrongMapFaults(), drivingFaults(),
-		loginFaults())
+	return slices.Concat(networkFaults(), protocolFaults(), requestFaults(), oddFaults(), wrongMapFaults(),
+		[]fault{poorMaps()},
+		drivingFaults(), loginFaults(), certificateFaults(), callbackFaults(), planFaults())
 }
 
 func networkFaults() []fault {
@@ -146,18 +148,18 @@ func networkFaults() []fault {
 			l.Up().Drop()
 			l.Down().Drop()
 		}, gone),
-		onLinks("9 one-byte reads", func(_ *world, _ *source, l *mock.Link) {
-			l.Down().SetPieces(func(int) int { return 1 }, 1)
-		}, func(_ *world, l *mock.Link) { l.Down().SetPieces(func(n int) int { return n }, 1) }),
+		onLinks("9 one-byte reads", func(w *world, _ *source, l *mock.Link) {
+			w.pieces(l, l.Down(), func(int) int { return 1 })
+		}, func(w *world, l *mock.Link) { w.pieces(l, l.Down(), whole) }),
 		onLinks("9 pieces of any size", func(w *world, _ *source, l *mock.Link) {
 			for _, f := range []*mock.Flow{l.Up(), l.Down()} {
-				f.SetPieces(func(n int) int {
+				w.pieces(l, f, func(n int) int {
 					return 1 + w.d.below(n, text("piece"), l.ID(), uint64(time.Now().UnixNano()), uint64(n))
-				}, 1)
+				})
 			}
-		}, func(_ *world, l *mock.Link) {
-			l.Up().SetPieces(func(n int) int { return n }, 1)
-			l.Down().SetPieces(func(n int) int { return n }, 1)
+		}, func(w *world, l *mock.Link) {
+			w.pieces(l, l.Up(), whole)
+			w.pieces(l, l.Down(), whole)
 		}),
 		onLinks("10 short write", func(_ *world, r *source, l *mock.Link) {
 			l.Up().FailAfter(r.below(400),
@@ -186,7 +188,7 @@ func networkFaults() []fault {
 			w.breaks()
 			l.Down().EndAfter(r.below(200))
 		}, nil),
-		{"15 partition", func(w *world, _ *source, addr string) func() int {
+		{name: "15 partition", begin: func(w *world, _ *source, addr string) func() int {
 			n := len(w.linksTo(addr))
 			w.m.Network().Partition(clientHost, host(addr))
 			return func() int {
@@ -194,7 +196,7 @@ func networkFaults() []fault {
 				return n
 			}
 		}},
-		{"16 all sockets reset", func(w *world, _ *source, _ string) func() int {
+		{name: "16 all sockets reset", begin: func(w *world, _ *source, _ string) func() int {
 			ls := w.m.Network().Links()
 			w.breaks()
 			w.reset(ls)
@@ -218,20 +220,14 @@ func protocolFaults() []fault {
 }
 
 func requestFaults() []fault {
-	handshake := []memd.Opcode{
-		memd.OpGetErrorMap, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket,
-		memd.OpGetClusterConfig,
-	}
 	return []fault{
 		resetting("3 closed before HELLO", memd.OpHello),
-		resetting("4 closed in the handshake", handshake...),
 		injected("5 end of stream in a header", 3, func(r *source) mock.Fault { return mock.Truncate(r.below(24)) }),
 		injected("6 end of stream in a body", 3, func(r *source) mock.Fault { return mock.Truncate(24 + r.below(12)) }),
 		injected("14 request dropped", 4, answers(mock.Drop())),
 		injected("14 reply dropped", 4, answers(mock.DropReply())),
 		injected("5 closed before it is executed", 2, answers(mock.CloseBefore())),
 		injected("5 closed after it is executed", 2, answers(mock.CloseAfter())),
-		injected("26 unknown status", 5, answers(mock.Status(0x7fff))),
 		injected("32 temporary failure", 20, answers(mock.Status(memd.StatusTmpFail))),
 		injected("33a locked", 10, answers(mock.Status(memd.StatusLocked))),
 		injected("33b busy", 10, answers(mock.Status(memd.StatusBusy))),
@@ -245,7 +241,7 @@ func requestFaults() []fault {
 		injected("38 not my vbucket all the time", 0, answers(mock.NotMyVBucket(true, nil))),
 		injected("40 unknown collection", 3, answers(mock.Status(memd.StatusUnknownCollection)), memd.OpSet,
 			memd.OpAdd),
-		{"41 no answer about a collection", func(w *world, r *source, _ string) func() int {
+		{name: "41 no answer about a collection", begin: func(w *world, r *source, _ string) func() int {
 			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpCollectionsGetID}}, mock.Drop())
 			w.recreate(r, false)
 			// four nodes are asked, one after the other
@@ -256,7 +252,7 @@ func requestFaults() []fault {
 			}
 		}},
 		injected("14 no answer about the map", 3, answers(mock.Drop()), memd.OpGetClusterConfig),
-		{"39 maps of many versions", func(w *world, r *source, _ string) func() int {
+		{name: "39 maps of many versions", begin: func(w *world, r *source, _ string) func() int {
 			n := 1 + r.below(6)
 			for range n {
 				if r.below(5) == 0 {
@@ -287,7 +283,7 @@ func lateTwin() mock.Fault {
 
 // delaying is a fault of some requests, each of which takes a time of its own.
 func delaying(name string, f func(time.Duration) mock.Fault) fault {
-	return fault{name, func(w *world, r *source, addr string) func() int {
+	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
 		var ends []func() int
 		for range 1 + r.below(6) {
 			one := injected(name, 1,
@@ -304,9 +300,9 @@ func delaying(name string, f func(time.Duration) mock.Fault) fault {
 }
 
 // resetting is a fault of handshakes, which it makes necessary.
-func resetting(name string, ops ...memd.Opcode) fault {
-	return fault{name, func(w *world, r *source, addr string) func() int {
-		end := injected(name, 1, answers(mock.CloseBefore()), ops[r.below(len(ops))]).begin(w, r, addr)
+func resetting(name string, op memd.Opcode) fault {
+	return fault{name: name, begin: func(w *world, r *source, addr string) func() int {
+		end := injected(name, 1, answers(mock.CloseBefore()), op).begin(w, r, addr)
 		w.breaks()
 		w.reset(w.linksTo(addr))
 		return end
@@ -317,7 +313,7 @@ func resetting(name string, ops ...memd.Opcode) fault {
 func (w *world) disturb(ctx context.Context, id int) {
 	r := newSource(w.d, text("faults"), uint64(id))
 	n := uint64(0)
-	table, driving := faults(), drivingFaults()
+	table, driving := slices.DeleteFunc(faults(), func(f fault) bool { return f.tls && !w.tls }), drivingFaults()
 	for {
 		sleep(ctx, r.between(time.Millisecond, 150*time.Millisecond))
 		if ctx.Err() != nil {

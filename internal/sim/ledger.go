@@ -65,6 +65,7 @@ type entry struct {
 
 	began, ended time.Duration
 	ends         atomic.Int32
+	over         atomic.Int64 // ended, for those who look before
 	outcome      outcome
 	got          string // what was read
 	cas          uint64
@@ -78,6 +79,7 @@ func (e *entry) finish(at time.Duration, info retry.Info, err error) {
 	if e.ends.Add(1) > 1 {
 		return
 	}
+	e.over.Store(int64(at))
 	e.ended, e.err, e.retries, e.reasons = at, err, info.Retries(), info.Reasons
 	var ke *call.Error
 	if errors.As(err, &ke) {

@@ -14,7 +14,7 @@ import (
 // loginFaults make new logins necessary.
 func loginFaults() []fault {
 	return []fault{
-		{"44 no mechanism but PLAIN", func(w *world, _ *source, addr string) func() int {
+		{name: "44 no mechanism but PLAIN", begin: func(w *world, _ *source, addr string) func() int {
 			nodes := w.nodesAt(addr)
 			list := w.m.Inject(mock.Match{Nodes: nodes, Opcodes: []memd.Opcode{memd.OpSASLListMechs}},
 				mock.Rewrite(func(_, rep *memd.Packet) { rep.Value = []byte("PLAIN") }))
@@ -22,7 +22,7 @@ func loginFaults() []fault {
 				mock.Status(memd.StatusAuthError))
 			return w.loginsAnew(addr, list, login)
 		}},
-		{"44 no proof of the password", func(w *world, _ *source, addr string) func() int {
+		{name: "44 no proof of the password", begin: func(w *world, _ *source, addr string) func() int {
 			in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSASLStep}},
 				mock.Rewrite(func(_, rep *memd.Packet) {
 					if rep.Status != memd.StatusSuccess {
@@ -56,7 +56,7 @@ func (w *world) checkLogins(frames []mock.Frame) {
 	unproven := map[uint64]bool{}
 	for _, f := range frames {
 		switch {
-		case f.Opcode == memd.OpSASLAuth && f.Key == "PLAIN":
+		case f.Opcode == memd.OpSASLAuth && f.Key == "PLAIN" && !w.tls:
 			w.report.violate("P14", "the password went to node %d in the clear, %v after the beginning", f.Node,
 				f.At.Sub(w.began))
 			return

@@ -81,6 +81,12 @@ type plan struct {
 	drives      bool // nodes drive loops more than anything else, over a fast network
 	faults      int  // so many of them at the same time
 	breaker     bool
+	tls         bool // all connections are encrypted
+	packs       bool // values are long enough to be compressed
+	active      bool // nodes compress values and maps by themselves
+	names       bool // nodes are found by a DNS SRV record, too
+	single      bool // one node alone runs some of the services
+	unready     int  // so many maps have no vbuckets at first
 	connections int
 }
 
@@ -91,7 +97,9 @@ var parts = map[string]func(p *plan) *bool{
 	"harsh": func(p *plan) *bool { return &p.harsh }, "bursts": func(p *plan) *bool { return &p.bursts },
 	"tight": func(p *plan) *bool { return &p.tight }, "asks": func(p *plan) *bool { return &p.asks },
 	"scans": func(p *plan) *bool { return &p.scans }, "drives": func(p *plan) *bool { return &p.drives },
-	"breaker": func(p *plan) *bool { return &p.breaker },
+	"breaker": func(p *plan) *bool { return &p.breaker }, "tls": func(p *plan) *bool { return &p.tls },
+	"packs": func(p *plan) *bool { return &p.packs }, "active": func(p *plan) *bool { return &p.active },
+	"names": func(p *plan) *bool { return &p.names }, "single": func(p *plan) *bool { return &p.single },
 }
 
 // Parts are the parts of a run that Options.Without may name, besides faults and changes.
@@ -129,6 +137,18 @@ func draw(o Options) *plan {
 	}
 	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
 	p.asks, p.scans, p.drives = r.below(2) == 0, r.below(3) == 0, r.below(4) == 0
+	p.tls, p.packs, p.active, p.names = r.below(5) < 2, r.below(2) == 0, r.below(2) == 0, r.below(3) == 0
+	p.single = r.below(3) == 0
+	if r.below(6) == 0 {
+		p.unready = 1 + r.below(6)
+	}
+	// Over TLS a goroutine of the client's writes, and which calls find a place under a small limit depends on when it
+	// gets the processor.
+	p.tls = p.tls && !p.tight
+	if o.Break != "" { // what they break is in the clear
+		p.tls, p.packs = false, false
+	}
+	p.active = p.active && p.packs
 	for name, of := range parts {
 		if slices.Contains(o.Without, name) {
 			*of(p) = false

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -45,6 +46,7 @@ func (l logLines) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("level="+slog.LevelError.String())) {
 		l.w.report.violate("P16", "the log says %s", line)
 	}
+	l.w.behave(context.Background(), logging, longestLog)
 	return len(line), nil
 }
 

@@ -62,17 +62,21 @@ func (t *Totals) Add(r *Report) {
 	t.NotReached = t.missing()
 }
 
-// reasons are the retry reasons that the simulation is able to raise.
-func reasons() []retry.Reason {
-	return []retry.Reason{
-		retry.SocketNotAvailable, retry.BucketNotReady, retry.CircuitBreakerOpen, retry.EndpointNotWritable,
-		retry.KVNotMyVBucket,
-		retry.KVCollectionOutdated, retry.CollectionMapRefreshInProgress, retry.KVErrorMapRetryIndicated,
-		retry.KVLocked,
-		retry.KVSyncWriteInProgress, retry.KVSyncWriteReCommitInProgress, retry.KVTemporaryFailure,
-		retry.SocketClosedWhileInFlight,
-		retry.WriteFailed, retry.ScopeNotFound, retry.CollectionNotFound,
+// unraised are the retry reasons that nothing in the simulation raises, and why.
+var unraised = map[retry.Reason]string{
+	retry.Unknown:                    "it stands for no reason",
+	retry.EvaluationIndicated:        "the client has it for no answer: it is for programs",
+	retry.QueryTransactionBufferFull: "the client has it for no answer: it is for programs",
+}
+
+// reasons are the retry reasons that a large set of seeds must raise.
+func reasons() (out []retry.Reason) {
+	for why := range retry.All() {
+		if unraised[why] == "" {
+			out = append(out, why)
+		}
 	}
+	return out
 }
 
 // missing names what no seed has met, although a large set of seeds must: a simulation that never comes to what is
@@ -86,14 +90,9 @@ func (t *Totals) missing() []string {
 			}
 		}
 	}
-	for _, f := range faults() {
-		need(t.FaultsFired, f.name)
-	}
-	for _, c := range changes() {
-		need(t.FaultsFired, c.name)
-	}
-	for _, e := range executions {
-		need(t.FaultsFired, statementFault+e.name)
+	need(t.FaultsFired, injections()...)
+	for _, b := range branches() {
+		need(t.Reached, string(b))
 	}
 	for _, why := range reasons() {
 		need(t.ReasonsFired, why.String())
@@ -101,8 +100,8 @@ func (t *Totals) missing() []string {
 	for o := done; o <= doubtful; o++ {
 		need(t.Outcomes, o.String())
 	}
-	need(t.FaultsFired, bucketFlushed, bucketRenewed, shortWrites)
-	need(t.Reached, "in doubt, applied 0 times", "in doubt, applied 1 times", "ended by Close", "history judged",
+	need(t.Reached, "a wrong certificate was shown", "in doubt, applied 0 times", "in doubt, applied 1 times",
+		"ended by Close", "history judged",
 		"a scan of everything")
 	slices.Sort(out)
 	return slices.Compact(out)

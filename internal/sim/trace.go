@@ -25,6 +25,19 @@ func (w *world) trace() []event {
 			event{e.ended, fmt.Sprintf("end %d %d %s %s %d %v", e.worker, e.number, e.outcome, e.got, e.retries,
 				e.reasons)})
 	}
+	for addr, at := range w.facts.dials {
+		for _, t := range at {
+			es = append(es, event{t.Sub(w.began), "dial " + addr})
+		}
+	}
+	for _, s := range w.statements {
+		es = append(es, event{s.began, "statement " + s.token},
+			event{s.ended, fmt.Sprintf("rows %s %d %t %t", s.token, s.got, s.err == nil, s.inDoubt)})
+	}
+	for _, a := range w.looked {
+		es = append(es, event{a.began, "look " + a.token},
+			event{a.ended, fmt.Sprintf("rows %s %d %t", a.token, a.got, a.err == nil)})
+	}
 	name := w.requestNames()
 	for i, f := range w.facts.frames {
 		es = append(es, event{f.At.Sub(w.began), fmt.Sprintf("request %d %d %v %d #%d %s", f.Node, f.Conn, f.Opcode,

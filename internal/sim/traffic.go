@@ -20,6 +20,7 @@ type sent struct {
 	at       time.Time
 	answered time.Time // zero when no answer was handed to the client
 	over     *wire     // the connection
+	cas      bool      // it has one
 }
 
 // identity tells the requests of one call from those of others, where that can be: it has a token, or a key of its own.
@@ -48,8 +49,9 @@ func (w *wire) outgoing(b []byte) {
 		}
 		if slices.Contains(documentOps(), p.Opcode) {
 			s := &sent{same: identity{op: p.Opcode, key: documentKey(string(p.Key))}, at: time.Now(), over: w}
+			s.cas = p.CAS != 0
 			if p.Opcode != memd.OpIncrement {
-				s.same.token = string(p.Value)
+				s.same.token = sentToken(&p)
 			}
 			w.tap.mu.Lock()
 			w.tap.traffic = append(w.tap.traffic, s)
@@ -97,6 +99,9 @@ func (w *world) checkTraffic() {
 				bad("P2", "it was sent again while an earlier request of it had no answer")
 			}
 			open = open || s.openAt(w.began.Add(e.ended))
+			if !s.answered.IsZero() && s.answered.After(w.began.Add(e.ended)) {
+				w.report.Reached[string(afterItsCall)]++
+			}
 		}
 		switch {
 		case e.outcome == failed && open:

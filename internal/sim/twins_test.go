@@ -53,6 +53,13 @@ var twins = map[string][]string{
 	"a span ends twice":                              {"P15"},
 	"the password goes in the clear":                 {"P14"},
 	"a server need not prove itself":                 {"P14"},
+	"what TLS has written whole counts as unsent":    {"P2"},
+	"any certificate will do":                        {"P14"},
+	"a failure of TLS is for ever":                   {"P9"},
+	"a compressed value loses its end":               {"P5"},
+	"a compressed map is not read":                   {"P8", "P9"},
+	"rows that are cut off count as all":             {"P5"},
+	"a service comes back sooner than it was told":   {"P6"},
 }
 
 type edit struct{ file, old, new string }
@@ -190,6 +197,35 @@ var edits = []edit{
 	{
 		"internal/handshake/sasl.go", "_, err := l.conv.Step(last)",
 		`if broken == "a server need not prove itself" { return nil }; _, err := l.conv.Step(last)`,
+	},
+	{
+		"internal/conn/submit.go", "m, err = c.nc.Write(p.buf[n:])",
+		`if m, err = c.nc.Write(p.buf[n:]); err != nil && c.writer.try == nil && broken == "what TLS has written whole counts as unsent" { m = 0 }`,
+	},
+	{
+		"internal/handshake/tls.go", "\tt = t.Clone()",
+		"\tt = t.Clone(); t.InsecureSkipVerify = t.InsecureSkipVerify || " + `broken == "any certificate will do"`,
+	},
+	{
+		"internal/health/health.go",
+		"func (h *Record) clear(kind *cberr.Kind, which, over func(bucket, addr string) bool) {",
+		`func (h *Record) clear(kind *cberr.Kind, which, over func(bucket, addr string) bool) { if kind == cberr.TLSFailure && broken == "a failure of TLS is for ever" { return }`,
+	},
+	{
+		"internal/call/snappy.go", "r.Value, r.Datatype = v, r.Datatype&^memd.DatatypeSnappy",
+		`if broken == "a compressed value loses its end" && len(v) > 100 { v = v[:len(v)-8] }; r.Value, r.Datatype = v, r.Datatype&^memd.DatatypeSnappy`,
+	},
+	{
+		"internal/dispatch/maps.go", "if raw, err = call.Inflate(raw, dt, m.r.o.ConfigLimits.MaxBytes); err != nil {",
+		`if raw, err = call.Inflate(raw, dt, m.r.o.ConfigLimits.MaxBytes); err == nil && dt&memd.DatatypeSnappy != 0 && broken == "a compressed map is not read" { err = net.ErrClosed }; if err != nil {`,
+	},
+	{
+		"internal/httpsvc/stream.go", "if err := r.rr.Err(); err != nil {",
+		`if err := r.rr.Err(); err != nil && broken != "rows that are cut off count as all" {`,
+	},
+	{
+		"internal/httpx/judge.go", "\t\treturn seconds * time.Second, true",
+		"\t\tif broken == " + `"a service comes back sooner than it was told"` + " { seconds = 0 }; return seconds * time.Second, true",
 	},
 	{
 		"kv/scan_vbucket.go", "return pauseFor(s.r.ctx, s.wait)",

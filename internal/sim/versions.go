@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -50,11 +52,16 @@ type unused struct {
 	brought, inUse version
 }
 
-// refusal looks at the answer to a request that the client has been handed, and at the map that it brings.
-func (w *world) refusal(s *sent, packet []byte) {
-	var p memd.Packet
-	if _, err := p.Parse(packet, 0); err != nil || p.Status != memd.StatusNotMyVBucket {
+// refusal looks at the map that the answer to a request brings, if it is NOT_MY_VBUCKET.
+func (w *world) refusal(s *sent, p *memd.Packet) {
+	if p.Status != memd.StatusNotMyVBucket {
 		return
+	}
+	if p.Datatype&memd.DatatypeSnappy != 0 {
+		var err error
+		if p.Value, err = s2.Decode(nil, p.Value); err != nil {
+			return
+		}
 	}
 	var brought version
 	if json.Unmarshal(p.Value, &brought) != nil || brought.Name != bucketName || brought.Rev >= ahead {

@@ -138,11 +138,14 @@ func (w *world) call(e *entry, r *source) {
 
 // send makes the request that the entry describes.
 func (w *world) send(ctx context.Context, e *entry, in kv.Common, durable memd.DurabilityLevel, form int) {
-	key, value := []byte(e.key), []byte(e.token)
+	key, value := []byte(e.key), w.body(e.token)
+	if e.verb == appendTo {
+		value = []byte(e.token)
+	}
 	switch e.verb {
 	case read:
 		one(w, ctx, e, kv.Get{Common: in, Key: key}, form, func(g kv.GetResult) retry.Info {
-			e.got, e.cas = string(g.Value), g.CAS
+			e.took(w, g.Value, g.CAS)
 			return g.RetryInfo()
 		})
 	case upsert:
@@ -236,9 +239,15 @@ func (w *world) burst(id, n int, r *source) int {
 		defer w.cutShort(r)()
 	}
 	var wait []func()
-	var together []*entry
+	var together, writes []*entry
 	multi, first := r.below(2) == 0, r.below(w.keys)
+	// Over TLS a goroutine of the client's writes: how much of the burst is in its first write depends on when it gets
+	// the processor, unless all come in one turn. With small limits each call has an instant of its own.
+	multi = (multi || w.tls) && !w.tight
 	for i := range all {
+		if w.tight {
+			sleep(context.Background(), time.Nanosecond)
+		}
 		key, free := w.unread(first + i)
 		e := &entry{
 			worker: id, number: n + i, verb: read, shared: true, key: key,
@@ -248,7 +257,11 @@ func (w *world) burst(id, n int, r *source) int {
 		if r.below(2) == 0 || !free {
 			e.verb, e.key, e.shared, e.token = insert, fmt.Sprintf("u-%d-%d", id, n+i), false, fmt.Sprintf("v-%d-%d",
 				id, n+i)
-			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: []byte(e.token)},
+			if w.tls {
+				writes = append(writes, e)
+				continue
+			}
+			wait = append(wait, started(w, e, kv.Insert{Common: in, Key: []byte(e.key), Value: w.body(e.token)},
 				mutated))
 			continue
 		}
@@ -257,12 +270,16 @@ func (w *world) burst(id, n int, r *source) int {
 			continue
 		}
 		wait = append(wait, started(w, e, kv.Get{Common: in, Key: []byte(e.key)}, func(g kv.GetResult) retry.Info {
-			e.got, e.cas = string(g.Value), g.CAS
+			e.took(w, g.Value, g.CAS)
 			return g.RetryInfo()
 		}))
 	}
 	if len(together) > 0 {
 		wait = append(wait, w.readAll(together)...)
+	}
+	if len(writes) > 0 {
+		sleep(context.Background(), r.between(time.Nanosecond, time.Microsecond))
+		wait = append(wait, w.writeAll(writes)...)
 	}
 	w.sample()
 	for _, f := range wait {
@@ -272,13 +289,15 @@ func (w *world) burst(id, n int, r *source) int {
 }
 
 // unread is the first key from the n-th on that no call is reading or removing: the requests of two that do look the
-// same, and when both leave at one instant the run cannot tell which call sent which. ok is false without such a key.
+// same, and when both leave at one instant the run cannot tell which call sent which. A call that ends at this instant
+// still counts: it may end after the look. ok is false without such a key.
 func (w *world) unread(n int) (key string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.keys {
 		key = fmt.Sprintf("k-%d", (n+i)%w.keys)
-		if e := w.latest[key]; e == nil || e.ends.Load() > 0 {
+		e := w.latest[key]
+		if e == nil || e.over.Load() > 0 && e.over.Load() < int64(w.since()) {
 			return key, true
 		}
 	}
@@ -295,8 +314,32 @@ func (w *world) readAll(es []*entry) (wait []func()) {
 	go func() {
 		in := kv.Common{Timeout: es[0].limit, Block: es[0].calm}
 		for i, o := range kv.GetMulti(context.Background(), w.b, in, keys) {
-			es[i].got, es[i].cas = string(o.Result.Value), o.Result.CAS
+			es[i].took(w, o.Result.Value, o.Result.CAS)
 			es[i].finish(w.since(), o.Result.RetryInfo(), o.Err)
+		}
+		close(ended)
+	}()
+	for _, e := range es {
+		wait = append(wait, func() { w.await(e, ended) })
+	}
+	return wait
+}
+
+// writeAll is readAll for insertions.
+func (w *world) writeAll(es []*entry) (wait []func()) {
+	ops := make([]kv.Insert, len(es))
+	for i, e := range es {
+		w.enter(e)
+		ops[i] = kv.Insert{Common: kv.Common{Timeout: e.limit}, Key: []byte(e.key), Value: w.body(e.token)}
+	}
+	ended := make(chan struct{})
+	go func() {
+		for i, o := range kv.Batch[kv.MutationResult](context.Background(), w.b, ops, 0) {
+			var info retry.Info
+			if o.Err == nil {
+				info = o.Result.RetryInfo()
+			}
+			es[i].finish(w.since(), info, o.Err)
 		}
 		close(ended)
 	}()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/couchcore/couchcore/core"
+	"github.com/couchcore/couchcore/errormap"
 	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
@@ -44,7 +46,9 @@ type world struct {
 
 	statements []*statement
 	executed   map[string]int // how often, by a statement's token
-	asked      int            // requests to the query service
+	asked      map[string]int // requests to services, by token
+	looked     []asking
+	notBefore  map[string]time.Duration // when they may come back
 
 	driven  map[string][]time.Time // answers that drive a loop, by what was asked
 	scanned []scanning
@@ -53,11 +57,19 @@ type world struct {
 	logs    map[string]string // what the documents that calls append to hold at the end
 	virtual time.Duration     // how long the run took
 
-	newest  version // of the maps that were seen in use
-	unused  []unused
-	forged  map[time.Time]bool // when nodes have proven nothing
-	secrets canaries
-	closing atomic.Bool
+	newest version // of the maps that were seen in use
+	unused []unused
+	forged map[time.Time]bool // when nodes have proven nothing
+	shows  map[string]showing // certificates, by address
+	wrong  map[string][]span  // when they were wrong
+	stalls map[string]int     // after so many bytes nodes are silent, by address
+	clock  atomic.Int64       // how far the client's clock is off
+	moods  moods
+
+	errorMap *errormap.Map // the nodes'
+	finished time.Duration // when the client was closed
+	secrets  canaries
+	closing  atomic.Bool
 
 	faulted   time.Duration // when the last fault was over
 	broken    span          // when connections were broken after that
@@ -73,24 +85,23 @@ func (w *world) since() time.Duration { return time.Since(w.began) }
 // start makes the cluster, the network and the client.
 func (w *world) start() error {
 	p := w.plan
-	opts := []mock.Option{
-		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(),
-		mock.Bucket(bucketName, p.vbuckets, mock.WithCollection("s", "c")),
-	}
-	if p.whole {
-		opts = append(opts, mock.WithoutFeatures(memd.FeatureClustermapChangeBrief))
-	}
-	m, err := mock.New(opts...)
+	m, err := mock.New(w.clusterOptions()...)
 	if err != nil {
 		return err
 	}
 	w.m, w.began = m, time.Now()
-	w.tap = &taps{dials: map[string][]time.Time{}}
+	w.tap = &taps{dials: map[string][]time.Time{}, secrets: keyring{secrets: map[string][]byte{}}}
+	w.serves()
 	w.executes()
 	w.latest = map[string]*entry{}
 	w.driven, w.forged = map[string][]time.Time{}, map[time.Time]bool{}
+	w.shows, w.wrong, w.stalls = map[string]showing{}, map[string][]span{}, map[string]int{}
+	w.oddErrors()
+	if p.unready > 0 {
+		w.emptyAtFirst()
+	}
 	m.Network().OnLink(w.link)
-	cfg, err := core.ParseConnString(m.ConnString())
+	cfg, err := core.ParseConnString(cmp.Or(m.TLSConnString(), m.ConnString()))
 	if err != nil {
 		return err
 	}
@@ -100,15 +111,17 @@ func (w *world) start() error {
 		return err
 	}
 	cfg.Observe.Log, cfg.Retry.Strategy = w.logger(), everyones{w: w}
-	cfg.Auth.Username, cfg.Auth.Password, cfg.Net.Dial, cfg.Retry.JitterSource = mock.DefaultUser,
-		core.NewSecret(w.password), w.dial, w.d.now
-	if p.rotate {
-		cfg.Auth.Credentials = w.credentials
+	cfg.Retry.JitterSource = w.d.now
+	w.encrypts(&cfg)
+	w.callbacks(&cfg)
+	if p.names {
+		cfg.Seeds.SRV, cfg.Seeds.Resolver = srvName, liar{w}
 	}
 	cfg.Maps.NoNotifications, cfg.Maps.PollInterval, cfg.CloseTimeout, cfg.KV.Connections = !p.pushes, pollInterval,
 		closeLimit, p.connections
 	cfg.Net.ConnectTimeout = 3*time.Second + 101
-	cfg.KV.Compression.Off = true // cluster maps hold random ids, so their compressed size differs from run to run
+	cfg.KV.Compression.Off = !p.packs
+	cfg.Limits.Row, cfg.HTTP.IdleTimeout = 1<<20, time.Second+709 // not when a Retry-After is over
 	cfg.Limits.Parked, cfg.Limits.Queue, cfg.Limits.InFlight = p.limits()
 	if p.Break == UnboundedParks {
 		cfg.Limits.Parked = 0
@@ -119,7 +132,7 @@ func (w *world) start() error {
 				401,
 		}
 	}
-	w.balance = newBalance()
+	w.balance = newBalance(w)
 	cfg.Observe.TracerProvider, cfg.Observe.Hook = w.balance, w.balance
 	w.plant()
 	w.c, err = core.Open(context.Background(), cfg)
@@ -130,8 +143,37 @@ func (w *world) start() error {
 	return nil
 }
 
+// encrypts has the client use TLS.
+func (w *world) encrypts(cfg *core.Config) {
+	if cfg.TLS.Config = w.m.TLSConfig(); w.tls {
+		cfg.TLS.Config.KeyLogWriter, cfg.TLS.Config.Time = &w.tap.secrets, w.now
+	}
+}
+
+// clusterOptions are those of the mock cluster.
+func (w *world) clusterOptions() []mock.Option {
+	p := w.plan
+	opts := []mock.Option{
+		mock.Nodes(p.nodes), mock.Replicas(p.replicas), mock.Virtual(), mock.RecordFrames(), mock.Seed(p.Seed),
+		mock.Bucket(bucketName, p.vbuckets, w.bucketOptions()...),
+	}
+	if p.single {
+		for n := 1; n < maxNodes; n++ {
+			opts = append(opts, mock.NodeServices(n, mock.KVService, mock.QueryService, mock.ViewsService))
+		}
+	}
+	if p.tls {
+		opts = append(opts, mock.TLS(), mock.InTheClear(newIntake))
+	}
+	if p.whole {
+		opts = append(opts, mock.WithoutFeatures(memd.FeatureClustermapChangeBrief))
+	}
+	return opts
+}
+
 // credentials are those of the moment.
-func (w *world) credentials(context.Context) (core.Credentials, error) {
+func (w *world) credentials(ctx context.Context) (core.Credentials, error) {
+	w.behave(ctx, credentials, longestDial)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return core.Credentials{Username: mock.DefaultUser, Password: core.NewSecret(w.password)}, nil
@@ -148,29 +190,77 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	c := &wire{Conn: nc, d: w.d, tap: w.tap, addr: addr, answered: w.answered}
 	w.tap.mu.Lock()
+	defer w.tap.mu.Unlock()
 	w.tap.open++
-	w.tap.mu.Unlock()
-	return &wire{Conn: nc, d: w.d, tap: w.tap, refused: w.refusal}, nil
+	if _, port, _ := net.SplitHostPort(addr); w.tls && port == w.kvPort() {
+		c.secret = newSniffer(&w.tap.secrets)
+		w.tap.secret = append(w.tap.secret, c)
+	}
+	return c, nil
 }
 
 // link gives a new connection its latency, and delivers its packets one by one: how many of them the client or a node
 // puts into one write depends on which of its goroutines was first. Of connections to services only the latency
 // matters.
 func (w *world) link(l *mock.Link) {
-	_, kv, _ := net.SplitHostPort(w.m.Node(0).Addr())
+	kv := w.kvPort()
 	_, port, _ := net.SplitHostPort(l.RemoteAddr())
 	for i, f := range []*mock.Flow{l.Up(), l.Down()} {
 		w.pace(f, l.ID()*2+uint64(i), w.latency)
 		if port != kv {
 			continue
 		}
-		f.SetPackets(size)
-		f.SetPieces(func(n int) int { return n }, 1)
+		if !w.tls {
+			f.SetPackets(size)
+		}
+		w.pieces(l, f, whole)
 	}
-	if port == kv {
+	if port == kv && !w.tls {
 		l.Up().SetOrder(before)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.stalls[l.RemoteAddr()]; n > 0 {
+		l.Down().HoldAfter(n)
+	}
+}
+
+// whole cuts nothing.
+func whole(n int) int { return n }
+
+// pieces cuts what goes over a direction of a connection. What the client has sent over TLS at one instant arrives at
+// one instant, see intake.
+func (w *world) pieces(l *mock.Link, f *mock.Flow, size func(n int) int) {
+	gap := time.Nanosecond
+	if w.tls && f == l.Up() {
+		gap = 0
+	}
+	f.SetPieces(size, gap)
+}
+
+// kvPort is the port of the key-value service that the client uses.
+func (w *world) kvPort() string {
+	_, port, _ := net.SplitHostPort(w.addr(w.m.Node(0)))
+	return port
+}
+
+// addr is the address of a node's key-value service that the client uses.
+func (w *world) addr(n *mock.Node) string {
+	if w.tls {
+		return n.TLSAddr()
+	}
+	return n.Addr()
+}
+
+// bucketOptions are those of the bucket.
+func (w *world) bucketOptions() []mock.BucketOption {
+	opts := []mock.BucketOption{mock.WithCollection("s", "c")}
+	if w.active {
+		opts = append(opts, mock.Compression("active"))
+	}
+	return opts
 }
 
 // pace makes a direction deliver after lo to twice lo, which is anew for each piece.
@@ -206,7 +296,10 @@ func (w *world) run(*testing.T) {
 		faults.Go(func() { w.rearrange(ctx) })
 	}
 	if w.asks {
-		faults.Go(func() { w.ask(ctx) })
+		faults.Go(func() { w.ask(ctx, mock.QueryService) })
+		faults.Go(func() { w.ask(ctx, mock.AnalyticsService) })
+		faults.Go(func() { w.look(ctx, mock.SearchService) })
+		faults.Go(func() { w.look(ctx, mock.ViewsService) })
 	}
 	if w.scans {
 		faults.Go(func() { w.scan(ctx) })
@@ -228,6 +321,7 @@ func (w *world) run(*testing.T) {
 	if err := w.m.Close(); err != nil {
 		w.report.violate("setup", "%v", err)
 	}
+	sleep(context.Background(), time.Microsecond) // so long a read takes to see the end, see wire.Read
 	synctest.Wait()
 	if w.Break == LeakedRoutine {
 		never := make(chan struct{})
@@ -310,7 +404,7 @@ func goroutinesInBubble() int {
 func (w *world) addresses() []string {
 	var as []string
 	for _, n := range w.m.Nodes() {
-		as = append(as, n.Addr())
+		as = append(as, w.addr(n))
 	}
 	return as
 }
@@ -365,6 +459,8 @@ func (w *world) settle() {
 		n.Refuse(w.addresses()[0])
 		w.reset(n.Links())
 	}
+	w.goodAgain()
+	w.moods.calm()
 	w.faulted = w.since()
 }
 
@@ -372,8 +468,9 @@ func (w *world) settle() {
 func (p *plan) String() string {
 	return fmt.Sprintf("%d nodes, %d replicas, %d vbuckets, %d keys, %d workers, latency %v, pause %v, pushes %t, "+
 		"whole %t, topology %t, flush %t, renew %t, rotate %t, harsh %t, bursts %t, tight %t, calm %t, asks %t, "+
-		"scans %t, drives %t, faults %d, breaker %t, connections %d",
+		"scans %t, drives %t, faults %d, breaker %t, tls %t, packs %t, active %t, names %t, "+
+		"single %t, unready %d, connections %d",
 		p.nodes, p.replicas, p.vbuckets, p.keys, p.workers, p.latency, p.pause, p.pushes, p.whole, p.topology, p.flush,
 		p.renew, p.rotate, p.harsh, p.bursts, p.tight, p.calm, p.asks, p.scans, p.drives, p.faults, p.breaker,
-		p.connections)
+		p.tls, p.packs, p.active, p.names, p.single, p.unready, p.connections)
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 
+	"github.com/couchcore/couchcore/memd"
 	"github.com/couchcore/couchcore/mock"
 )
 
@@ -24,7 +25,7 @@ type wrongMap struct {
 
 func wrongMaps() []wrongMap {
 	return []wrongMap{
-		{"44 pushed: the whole cluster's map", "", func(m map[string]any) {
+		{"39 pushed: the whole cluster's map", "", func(m map[string]any) {
 			for _, name := range []string{
 				"name", "uuid", "nodeLocator", "vBucketServerMap", "nodes",
 				"bucketCapabilities",
@@ -32,12 +33,12 @@ func wrongMaps() []wrongMap {
 				delete(m, name)
 			}
 		}, nil},
-		{"45 pushed: the map of another bucket", "other", func(m map[string]any) {
+		{"39 pushed: the map of another bucket", "other", func(m map[string]any) {
 			// which alone tells it apart: with another UUID the client would begin anew, and get well
 			m["name"] = "other"
 			elsewhere(m)
 		}, nil},
-		{"46 pushed: a newer map without vbuckets", bucketName, func(m map[string]any) {
+		{"39 pushed: a newer map without vbuckets", bucketName, func(m map[string]any) {
 			m["vBucketServerMap"] = map[string]any{
 				"hashAlgorithm": "CRC", "numReplicas": 0, "serverList": []string{}, "vBucketMap": [][]int{},
 			}
@@ -76,17 +77,70 @@ func (k *wrongMap) text(w *world) (config []byte, epoch, rev int64) {
 	return config, epoch, rev
 }
 
+// poorMaps are newer maps, which the client is to use, without nodes for some of the vbuckets, as when several nodes
+// were failed over. The end of it is a map of the cluster's own.
+func poorMaps() fault {
+	return fault{name: "39 no node for some vbuckets", begin: func(w *world, r *source, addr string) func() int {
+		var m map[string]any
+		_, rev := w.m.Revision()
+		if json.Unmarshal(w.m.ConfigJSON(bucketName), &m) != nil {
+			return func() int { return 0 }
+		}
+		table, _ := m["vBucketServerMap"].(map[string]any)
+		rows, _ := table["vBucketMap"].([]any)
+		for i := range rows {
+			if row, ok := rows[i].([]any); ok && r.below(2) == 0 {
+				row[0] = -1
+			}
+		}
+		m["rev"] = rev + 1
+		config, _ := json.Marshal(m) // what was JSON is JSON again
+		in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: documentOps(), Times: 1},
+			mock.NotMyVBucket(true, config))
+		return func() int {
+			in.Remove()
+			for range 2 {
+				w.m.BumpRevision()
+			}
+			return in.Fired()
+		}
+	}}
+}
+
+// emptyAtFirst has nodes answer the first questions about the map with one that has no vbuckets yet, as of a bucket
+// that was just made.
+func (w *world) emptyAtFirst() {
+	w.m.BumpRevision()
+	w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpGetClusterConfig}, Times: w.unready},
+		mock.Rewrite(func(_, rep *memd.Packet) {
+			var m map[string]any
+			if rep.Status != memd.StatusSuccess || json.Unmarshal(rep.Value, &m) != nil {
+				return
+			}
+			m["vBucketServerMap"] = map[string]any{
+				"hashAlgorithm": "CRC", "numReplicas": 0, "serverList": []string{}, "vBucketMap": [][]int{},
+			}
+			_, rev := w.m.Revision()
+			m["rev"] = rev - 1
+			rep.Value, _ = json.Marshal(m) // what was JSON is JSON again
+			w.fired(emptyMap, 1)
+		}))
+}
+
+// emptyMap is the name of what only some runs begin with.
+const emptyMap = "42 the first maps have no vbuckets"
+
 // wrongMapFaults bring each kind in a push, where nodes push whole maps, and with the answers to some requests.
 func wrongMapFaults() (fs []fault) {
 	for _, k := range wrongMaps() {
-		fs = append(fs, fault{k.name, func(w *world, r *source, addr string) func() int {
+		fs = append(fs, fault{name: k.name, begin: func(w *world, r *source, addr string) func() int {
 			config, epoch, rev := k.text(w)
 			if config == nil {
 				return func() int { return 0 }
 			}
 			node := 0
 			for i, n := range w.m.Nodes() {
-				if n.Addr() == addr {
+				if w.addr(n) == addr {
 					node = i
 				}
 			}

@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/couchcore/couchcore/mock"
+)
+
+// Certificates: in the runs with TLS nodes show wrong ones for a while, or a new one that is as good. No request may
+// leave over a connection to a node that has shown a wrong one (P14): what the client sends behind the handshake is
+// seen by its end of the connection, which reads along. That calls succeed again afterwards is P9.
+
+// showing is what a node shows since a time of the run.
+type showing struct {
+	wrong bool
+	since time.Duration
+}
+
+// show makes a node show a certificate.
+func (w *world) show(addr string, kind mock.Certificate) {
+	nodes := w.nodesAt(addr)
+	if err := w.m.SetCertificate(kind, nodes...); err != nil {
+		w.report.violate("setup", "%v", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.since()
+	if old := w.shows[addr]; old.wrong {
+		w.wrong[addr] = append(w.wrong[addr], span{old.since, now})
+	}
+	w.shows[addr] = showing{kind != mock.GoodCertificate && kind != mock.RotatedCertificate, now}
+}
+
+// certified is a fault of what a node shows to new connections, which it makes necessary.
+func certified(name string, kind mock.Certificate) fault {
+	return fault{name: name, tls: true, begin: func(w *world, _ *source, addr string) func() int {
+		before := w.dialed(addr)
+		w.show(addr, kind)
+		w.breaks()
+		w.reset(w.linksTo(addr))
+		return func() int {
+			if kind != mock.RotatedCertificate {
+				w.show(addr, mock.GoodCertificate)
+			}
+			return w.dialed(addr) - before
+		}
+	}}
+}
+
+func certificateFaults() []fault {
+	return []fault{
+		certified("47e expired certificate", mock.ExpiredCertificate),
+		certified("47e certificate of the future", mock.FutureCertificate),
+		certified("47f certificate of another host", mock.OtherNameCertificate),
+		certified("47g certificate of an unknown authority", mock.OtherAuthorityCertificate),
+		certified("47 certificate rotated", mock.RotatedCertificate),
+		{tls: true, name: "47h alert in mid-stream", begin: func(w *world, _ *source, at string) func() int {
+			n := 0
+			w.breaks()
+			w.tap.mu.Lock()
+			for _, c := range w.tap.secret {
+				if c.addr == at {
+					c.flip.Store(true) // the node answers a record that it cannot decrypt with an alert
+					n++
+				}
+			}
+			w.tap.mu.Unlock()
+			return func() int { return n }
+		}},
+		{tls: true, name: "2 silence in the handshake of TLS", begin: func(w *world, r *source, at string) func() int {
+			w.mu.Lock()
+			w.stalls[at] = 1 + r.below(1500)
+			w.mu.Unlock()
+			before := w.dialed(at)
+			w.breaks()
+			w.reset(w.linksTo(at))
+			return func() int {
+				w.mu.Lock()
+				delete(w.stalls, at)
+				w.mu.Unlock()
+				w.breaks()
+				w.reset(w.linksTo(at))
+				return w.dialed(at) - before
+			}
+		}},
+		{name: "clock jumps: the client's", tls: true, begin: func(w *world, r *source, addr string) func() int {
+			before := w.dialed(addr)
+			w.clock.Store(int64(r.between(-800*24*time.Hour, 800*24*time.Hour)))
+			w.breaks()
+			w.reset(w.linksTo(addr))
+			return func() int {
+				w.clock.Store(0)
+				return w.dialed(addr) - before
+			}
+		}},
+	}
+}
+
+// now is the client's clock, as far as certificates are concerned.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
+
+// goodAgain ends what nodes show.
+func (w *world) goodAgain() {
+	w.clock.Store(0)
+	for _, addr := range w.addresses() {
+		if w.tls {
+			w.show(addr, mock.GoodCertificate)
+		}
+	}
+}
+
+// checkCertificates judges which connections requests have left over.
+func (w *world) checkCertificates() {
+	for addr, shown := range w.shows {
+		if shown.wrong {
+			w.wrong[addr] = append(w.wrong[addr], span{shown.since, w.finished})
+		}
+	}
+	for _, c := range w.tap.secret {
+		if c.secret.up.lost && c.secret.up.aead == nil {
+			w.report.violate("setup", "the suite %x of TLS is not known", c.secret.suite)
+			return
+		}
+		if c.secret.hello.IsZero() || c.secret.server.IsZero() {
+			continue
+		}
+		w.report.Reached["a connection over TLS"]++
+		from, to := c.secret.hello.Sub(w.began), c.secret.server.Sub(w.began)
+		for _, s := range w.wrong[c.addr] {
+			if from < s.from || to > s.to {
+				continue
+			}
+			w.report.Reached["a wrong certificate was shown"]++
+			if c.secret.spoke {
+				w.report.violate("P14", "something went to %s over the connection of %v after the beginning, although "+
+					"its certificate was wrong", c.addr, from)
+				return
+			}
+		}
+	}
+}

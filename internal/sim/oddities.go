@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+	"github.com/couchcore/couchcore/mock"
+)
+
+// Answers that are odd, and servers that are.
+
+// framed puts framing extras into an encoded answer, behind those that it has.
+func framed(frames []byte) mock.Fault {
+	return mock.Corrupt(func(b []byte) []byte {
+		if len(b) < header || int(b[2])+len(frames) > 255 {
+			return b
+		}
+		had := 0
+		switch memd.Magic(b[0]) {
+		case memd.MagicRes:
+			b[0], b[2] = byte(memd.MagicResExt), 0 // the key's length has one byte then; answers' keys are short
+		case memd.MagicResExt:
+			had = int(b[2])
+		default:
+			return b
+		}
+		b[2] += byte(len(frames))
+		binary.BigEndian.PutUint32(b[8:], binary.BigEndian.Uint32(b[8:])+uint32(len(frames)))
+		return slices.Insert(b, header+had, frames...)
+	})
+}
+
+// datatyped changes the answers to reads that have found something.
+func datatyped(f func(rep *memd.Packet)) mock.Fault {
+	return mock.Rewrite(func(_, rep *memd.Packet) {
+		if rep.Status == memd.StatusSuccess {
+			f(rep)
+		}
+	})
+}
+
+// snappied is a value that says that it is compressed.
+func snappied(value ...byte) mock.Fault {
+	return datatyped(func(rep *memd.Packet) { rep.Datatype, rep.Value = rep.Datatype|memd.DatatypeSnappy, value })
+}
+
+// hellos are the features that HELLO refuses in turn: those that the client asks for in these runs.
+func hellos() []memd.Feature {
+	return []memd.Feature{
+		memd.FeatureXattr, memd.FeatureXError, memd.FeatureSelectBucket, memd.FeatureJSON, memd.FeatureMutationSeqno,
+		memd.FeatureTracing, memd.FeatureUnorderedExecution, memd.FeatureAltRequest, memd.FeatureSyncReplication,
+		memd.FeatureCollections, memd.FeaturePreserveTTL, memd.FeatureGetClusterConfigWithVersion,
+		memd.FeatureDedupeNotMyVBucket, memd.FeatureSnappy, memd.FeatureSnappyEverywhere, memd.FeatureDuplex,
+		memd.FeatureClustermapChange, memd.FeatureClustermapChangeBrief,
+	}
+}
+
+const refusedFeature = "31 HELLO refuses "
+
+func refused(f memd.Feature) string { return refusedFeature + f.String() }
+
+func oddFaults() []fault {
+	fs := slices.Concat(oddAnswers(), oddServers(), refusals())
+	for _, step := range handshakeSteps {
+		fs = append(fs, resetting("4 closed at "+step.String(), step))
+	}
+	return fs
+}
+
+// oddAnswers are faults of single answers.
+func oddAnswers() []fault {
+	writes := []memd.Opcode{memd.OpSet, memd.OpAdd, memd.OpReplace}
+	return []fault{
+		injected("25a frames longer than the frames", 1, answers(framed([]byte{0x2f, 200, 1}))),
+		injected("25b unknown frame", 6, answers(framed([]byte{0xb3, 1, 2, 3}))),
+		injected("25c frames with escapes", 6, answers(framed(slices.Concat(
+			[]byte{0xf1, 0, 1}, []byte{0xff, 255, 0}, make([]byte, 15), []byte{0x4f, 3}, make([]byte, 18))))),
+		injected("26a unknown status, and the map says retry", 4, answers(mock.Status(statusRetried))),
+		injected("26b unknown status, and the map has it", 4, answers(mock.StatusAfter(statusKnown))),
+		injected("26c unknown status, and no map has it", 5, answers(mock.Status(statusNowhere))),
+		injected("26d unknown status that ends the connection", 1, answers(mock.Status(statusBreaks))),
+		injected("26 unknown status, and the map says retry and internal", 3, answers(mock.StatusAfter(statusMayHave))),
+		injected("26 internal error", 2, answers(mock.StatusAfter(memd.StatusInternal))),
+		injected("26 no bucket", 1, answers(mock.Status(memd.StatusNoBucket))),
+		injected("26 a limit is reached", 4, answers(mock.Status(memd.StatusRateLimitedMaxCommands))),
+		injected("27 corrupt snappy value", 3, answers(snappied(0x05, 0xff, 0xff, 0xff)), memd.OpGet),
+		injected("28 snappy bomb", 3, answers(snappied(0xff, 0xff, 0xff, 0xff, 0x07, 0x00)), memd.OpGet),
+		injected("29 datatype JSON, but not JSON", 5, answers(datatyped(func(rep *memd.Packet) {
+			rep.Datatype |= memd.DatatypeJSON
+		})), memd.OpGet),
+		injected("29 an error with a body that is not JSON", 5,
+			answers(mock.ErrorBody(memd.StatusTmpFail, []byte("{no")))),
+		injected("35c durable write in doubt", 2, answers(mock.StatusAfter(memd.StatusSyncWriteAmbiguous)), writes...),
+		injected("45 node with the configuration only", 8, answers(mock.Status(memd.StatusConfigOnly))),
+	}
+}
+
+// oddServers are faults of connections and nodes.
+func oddServers() []fault {
+	return []fault{
+		{name: "46 no access to one scope", begin: func(w *world, _ *source, _ string) func() int {
+			in := w.m.Inject(mock.Match{Opcodes: documentOps(), Collection: "s.c"}, mock.Status(memd.StatusAccess))
+			return func() int {
+				in.Remove()
+				return in.Fired()
+			}
+		}},
+		{name: "30 server requests in the middle of a burst", begin: func(w *world, r *source, addr string) func() int {
+			if !w.pushes {
+				return func() int { return 0 }
+			}
+			n := 1 + r.below(5)
+			for range n {
+				w.m.Push()
+				sleep(context.Background(), r.between(time.Microsecond, 5*time.Millisecond))
+			}
+			return func() int { return n * len(w.linksTo(addr)) }
+		}},
+		{name: "31 HELLO refuses a feature", begin: func(w *world, r *source, addr string) func() int {
+			f := hellos()[r.below(len(hellos()))]
+			before := w.dialed(addr)
+			w.m.RefuseFeatures(f)
+			w.breaks()
+			w.reset(w.linksTo(addr))
+			return func() int {
+				w.m.RefuseFeatures()
+				n := w.dialed(addr) - before
+				w.fired(refused(f), n)
+				w.breaks()
+				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
+				return n
+			}
+		}},
+	}
+}
+
+// refusals are faults of logins and networks.
+func refusals() []fault {
+	return []fault{
+		onLinks("8 slow close", func(w *world, r *source, l *mock.Link) {
+			w.breaks()
+			l.Down().Hold()
+			l.Down().EndAfter(r.below(100))
+		}, func(_ *world, l *mock.Link) { l.Down().Resume() }),
+		onLinks("12 a node reads slowly", func(w *world, _ *source, l *mock.Link) {
+			l.Up().SetBandwidth(300)
+		}, func(_ *world, l *mock.Link) { l.Up().SetBandwidth(0) }),
+		{name: "15 asymmetric partition", begin: func(w *world, r *source, addr string) func() int {
+			ls := w.linksTo(addr)
+			from, to := clientHost, host(addr)
+			if r.below(2) == 0 {
+				from, to = to, from
+			}
+			w.m.Network().Blackhole(from, to)
+			return func() int {
+				w.m.Network().Heal(from, to)
+				for i, l := range ls { // a stream has no holes: they stay dead
+					gone(w, l)
+					w.apart(l, i)
+				}
+				return len(ls)
+			}
+		}},
+		{name: "44a no login anywhere", begin: func(w *world, _ *source, addr string) func() int {
+			in := w.m.Inject(mock.Match{Opcodes: []memd.Opcode{memd.OpSASLAuth}}, mock.Status(memd.StatusAuthError))
+			return w.loginsAnew(addr, in)
+		}},
+		{name: "44c no login on one node", begin: func(w *world, _ *source, addr string) func() int {
+			in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSASLAuth}},
+				mock.Status(memd.StatusAuthError))
+			return w.loginsAnew(addr, in)
+		}},
+		{name: "44 no access to the bucket", begin: func(w *world, _ *source, addr string) func() int {
+			in := w.m.Inject(mock.Match{Nodes: w.nodesAt(addr), Opcodes: []memd.Opcode{memd.OpSelectBucket}},
+				mock.Status(memd.StatusAccess))
+			return w.loginsAnew(addr, in)
+		}},
+		{name: "clock jumps: the nodes'", begin: func(w *world, r *source, _ string) func() int {
+			w.m.TimeTravel(r.between(0, 1000*time.Hour))
+			return func() int { return 1 }
+		}},
+	}
+}
+
+// handshakeSteps are the steps of a handshake at which nodes hang up, but for HELLO.
+var handshakeSteps = []memd.Opcode{
+	memd.OpGetErrorMap, memd.OpSASLListMechs, memd.OpSASLAuth, memd.OpSASLStep, memd.OpSelectBucket,
+	memd.OpGetClusterConfig,
+}

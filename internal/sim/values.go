@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// Compressed values: in half of the runs documents hold more than their tokens, so that client and nodes compress them,
+// the nodes of half of those runs also by themselves, and their cluster maps too. What is read is judged by its whole
+// content.
+
+// bodyEnd is behind the token of a value that has more.
+const bodyEnd = '|'
+
+// body is the value that a call writes.
+func (w *world) body(token string) []byte {
+	if !w.packs {
+		return []byte(token)
+	}
+	more := w.d.roll(text("body"), text(token))
+	text := strings.Repeat(fmt.Sprintf("%08x", uint32(more)), int(more>>32%80))
+	return fmt.Appendf(nil, "%s%c%s", token, bodyEnd, text)
+}
+
+// tokenOf is the token of a value.
+func tokenOf(value []byte) string {
+	token, _, _ := bytes.Cut(value, []byte{bodyEnd})
+	return string(token)
+}
+
+// sentToken is the token of a request's value, as it is on the wire.
+func sentToken(p *memd.Packet) string {
+	if p.Datatype&memd.DatatypeSnappy == 0 {
+		return tokenOf(p.Value)
+	}
+	value, err := s2.Decode(nil, p.Value)
+	if err != nil {
+		return ""
+	}
+	return tokenOf(value)
+}
+
+// took notes what a call has read.
+func (e *entry) took(w *world, value []byte, cas uint64) {
+	e.got, e.cas = tokenOf(value), cas
+	if e.shared && len(value) > 0 && !bytes.Equal(value, w.body(e.got)) {
+		w.report.violate("P5", "%s: it has read %q, which is not what was written", e, value)
+	}
+}

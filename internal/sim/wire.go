@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/couchcore/couchcore/memd"
+)
+
+// wire is the client's end of a connection. Its reads give one packet at most, over TLS one record, a nanosecond after
+// the one before.
+type wire struct {
+	net.Conn
+	d    random
+	tap  *taps
+	once sync.Once
+	addr string // of the node
+
+	secret *sniffer    // of a connection over TLS; nil without
+	flip   atomic.Bool // a bit of the next record that is sent flips on its way
+
+	buf  []byte // read and not handed out
+	mem  []byte
+	left int    // of the packet or record that is being handed out
+	head []byte // of the next one, as far as it has come
+	lost bool   // no packets can be made out any more
+	gap  bool   // a packet has just ended
+
+	answered func(s *sent, packet []byte) // is told of answers
+	whole    []byte                       // the packet or record that is being handed out, as far as it has been
+	clear    []byte                       // of records: what has been handed out of an answer that is not whole
+
+	out     []byte // sent, but no whole packet
+	garbled bool
+	waiting map[uint32]*sent // without an answer, by opaque; under the lock of the taps
+}
+
+// taps count the client's sockets.
+type taps struct {
+	mu    sync.Mutex
+	open  int
+	dials map[string][]time.Time
+	// Requests for documents, in the order in which they left.
+	traffic []*sent
+	secrets keyring
+	secret  []*wire // those over TLS
+
+	// doubled makes connections send certain requests twice; a broken network, to see that its doing is noticed.
+	doubled func(b []byte) bool
+}
+
+const header = 24
+
+func (w *wire) Read(b []byte) (int, error) {
+	if w.gap {
+		w.gap = false
+		time.Sleep(time.Nanosecond)
+		if _, err := w.Conn.Read(nil); err != nil {
+			return 0, err
+		}
+	}
+	if len(w.buf) == 0 {
+		if w.mem == nil {
+			w.mem = make([]byte, 32<<10)
+		}
+		n, err := w.Conn.Read(w.mem)
+		if n == 0 {
+			// The goroutine that has found out first, by writing or by closing the connection, goes on at this instant.
+			sleep(context.Background(), w.d.between(time.Nanosecond, time.Microsecond, text("lost"),
+				text(w.LocalAddr().String())))
+			return 0, err
+		}
+		w.buf = w.mem[:n]
+	}
+	n := min(len(b), w.piece())
+	copy(b, w.buf[:n])
+	w.buf = w.buf[n:]
+	if !w.lost {
+		w.whole = append(w.whole, b[:n]...)
+	}
+	if w.left -= n; w.left == 0 && !w.lost && len(w.head) == 0 {
+		w.gap = true
+		w.handed(w.whole)
+		w.whole = w.whole[:0]
+	}
+	return n, nil
+}
+
+// handed takes a packet or a record that the client has been handed as a whole.
+func (w *wire) handed(b []byte) {
+	if w.secret == nil {
+		w.packet(b)
+		return
+	}
+	w.clear = append(w.clear, w.secret.read(&w.secret.down, b)...)
+	for len(w.clear) >= header && len(w.clear) >= size(w.clear) {
+		n := size(w.clear)
+		w.packet(w.clear[:n])
+		w.clear = w.clear[n:]
+	}
+}
+
+// packet takes a packet that the client has been handed.
+func (w *wire) packet(b []byte) {
+	if s := w.incoming(binary.BigEndian.Uint32(b[12:])); s != nil {
+		w.answered(s, b)
+	}
+}
+
+// frame gives the length of the packet or record that h, a whole header, begins; ok is false for anything else.
+func (w *wire) frame(h []byte) (n int, ok bool) {
+	if w.secret != nil {
+		n = recordSize(h)
+		return n, n > 0
+	}
+	n = size(h)
+	return n, (h[0]&0x80 != 0 || memd.Magic(h[0]) == memd.MagicResExt) && n <= header+32<<20
+}
+
+// header is the length of such a header.
+func (w *wire) header() int {
+	if w.secret != nil {
+		return recordHeader
+	}
+	return header
+}
+
+// piece is how much of the buffer belongs to one packet.
+func (w *wire) piece() int {
+	if w.lost {
+		return len(w.buf)
+	}
+	if w.left > 0 {
+		return min(w.left, len(w.buf))
+	}
+	w.left = 0
+	need := w.header() - len(w.head)
+	if len(w.buf) < need { // a part of a header alone: it goes on as it is
+		w.head = append(w.head, w.buf...)
+		w.left = len(w.buf)
+		return w.left
+	}
+	had := len(w.head)
+	h := append(append(make([]byte, 0, header), w.head...), w.buf[:need]...)
+	w.head = w.head[:0]
+	whole, ok := w.frame(h)
+	if !ok {
+		w.lost, w.left = true, 0
+		return len(w.buf)
+	}
+	w.left = whole - had
+	return min(w.left, len(w.buf))
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	if w.tap.doubled != nil && w.tap.doubled(b) {
+		if n, err := w.Conn.Write(b); err != nil {
+			return n, err
+		}
+	}
+	onWay := b
+	if w.secret != nil && len(b) > recordHeader && b[0] == recordApplication && w.flip.CompareAndSwap(true, false) {
+		onWay = bytes.Clone(b)
+		onWay[len(b)-1] ^= 1
+	}
+	n, err := w.Conn.Write(onWay)
+	if w.secret != nil {
+		w.outgoing(w.secret.read(&w.secret.up, b[:n]))
+	} else {
+		w.outgoing(b[:n])
+	}
+	return n, err
+}
+
+// TryWrite is what the client prefers where a socket has it.
+func (w *wire) TryWrite(b []byte) (int, error) {
+	try, ok := w.Conn.(interface{ TryWrite([]byte) (int, error) })
+	if !ok {
+		return 0, nil
+	}
+	if w.tap.doubled != nil && w.tap.doubled(b) {
+		if n, err := try.TryWrite(b); err != nil || n < len(b) {
+			return n, err
+		}
+	}
+	n, err := try.TryWrite(b)
+	w.outgoing(b[:n])
+	return n, err
+}
+
+func (w *wire) Close() error {
+	w.once.Do(func() {
+		w.tap.mu.Lock()
+		w.tap.open--
+		w.tap.mu.Unlock()
+	})
+	return w.Conn.Close()
+}
