@@ -37,8 +37,9 @@ type Cluster struct {
 	frames     [256]atomic.Int64
 	connID     atomic.Uint64
 	errorID    atomic.Uint64
-	travelled  atomic.Int64 // see TimeTravel
-	watchers   atomic.Pointer[[]*watcher]
+	travelled  atomic.Int64       // see TimeTravel
+	watchers   watchers[Frame]    // see Watch
+	answered   watchers[Answered] // see WatchAnswers
 	injections trigger.List[injection]
 	counts     trigger.List[Match]
 	services   *services.State

@@ -32,6 +32,7 @@ type conn struct {
 	features atomic.Uint64          // set by the read loop
 	bucket   atomic.Pointer[bucket] // set by the read loop
 	user     atomic.Pointer[user]   // set by the read loop
+	agent    atomic.Pointer[string] // of the last HELLO; set by the read loop
 
 	// Read loop only.
 	sasl saslState

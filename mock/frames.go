@@ -93,40 +93,14 @@ func CountFrames(frames []Frame) []KeyCount {
 	return out
 }
 
-// watcher is a function that wants to know of every request.
-type watcher struct{ f func(Frame) }
-
 // Watch calls f for every request that a node receives from now on, before the request is executed, until stop is
 // called. f runs on the goroutines of connections, several at once, and must not block.
-func (c *Cluster) Watch(f func(Frame)) (stop func()) {
-	w := &watcher{f}
-	c.setWatchers(func(list []*watcher) []*watcher { return append(list, w) })
-	return func() {
-		c.setWatchers(func(list []*watcher) []*watcher {
-			return slices.DeleteFunc(list, func(o *watcher) bool { return o == w })
-		})
-	}
-}
-
-func (c *Cluster) setWatchers(change func([]*watcher) []*watcher) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []*watcher
-	if old := c.watchers.Load(); old != nil {
-		list = slices.Clone(*old)
-	}
-	if list = change(list); len(list) == 0 {
-		c.watchers.Store(nil)
-		return
-	}
-	c.watchers.Store(&list)
-}
+func (c *Cluster) Watch(f func(Frame)) (stop func()) { return c.watchers.add(f) }
 
 // note counts a request that has arrived, records it if asked, and tells the watchers.
 func (c *Cluster) note(k *conn, p *memd.Packet) {
 	c.frames[p.Opcode].Add(1)
-	watchers := c.watchers.Load()
-	if !c.set.frames && watchers == nil {
+	if !c.set.frames && !c.watchers.any() {
 		return
 	}
 	f := k.frame(p)
@@ -138,11 +112,7 @@ func (c *Cluster) note(k *conn, p *memd.Packet) {
 		c.frameLog = append(c.frameLog, f)
 		c.mu.Unlock()
 	}
-	if watchers != nil {
-		for _, w := range *watchers {
-			w.f(f)
-		}
-	}
+	c.watchers.tell(f)
 }
 
 // frame describes a request that has arrived.

@@ -92,6 +92,17 @@ func (n *Node) Connections() int {
 	return len(n.conns)
 }
 
+// Suspended reports whether SetSuspended has made the node silent.
+func (n *Node) Suspended() bool { return n.suspended.Load() }
+
+// ConnFaults are what the node's KV connections do on purpose, see SetConnFaults.
+func (n *Node) ConnFaults() ConnFaults {
+	if f := n.wire.Load(); f != nil {
+		return *f
+	}
+	return ConnFaults{}
+}
+
 // startNode adds a node and opens its ports. The cluster's map is not touched. Only one may run at a time.
 func (c *Cluster) startNode(m membership) error { return c.startNodeAs(m, nil, "") }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // HELLO: grants the features that the node's release has and switches their effects on from its own answer onward. The
-// answer lists them in the order of their numbers. A second HELLO starts from nothing. The agent name is not looked at.
+// answer lists them in the order of their numbers. A second HELLO starts from nothing. The agent name is kept for
+// Connections and not looked at otherwise.
 
 // featureNeeds lists what must be asked for together. The names are a server's.
 var featureNeeds = []struct {
@@ -37,6 +38,8 @@ var featureNeeds = []struct {
 }
 
 func hello(rq *request) reply {
+	agent := string(rq.p.Key)
+	rq.k.agent.Store(&agent)
 	if len(rq.p.Value)%2 != 0 {
 		return fail(memd.StatusInvalid, "Request value must be of even length")
 	}

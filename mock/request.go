@@ -157,11 +157,15 @@ func (k *conn) finish(rq *request, f *Fault, released <-chan struct{}, rep reply
 // answer sends a reply under a fault, and reports whether the connection goes on.
 func (k *conn) answer(rq *request, rep *reply, f *Fault) bool {
 	k.c.journalApplied(rq)
+	var b []byte
 	if !f.silent && !rep.silent && (f.answer != nil || !rq.hushed(rep)) {
+		b = rq.encode(rep, f)
+	}
+	rq.tellAnswered(rep, b, f, f.closes || rep.closes)
+	if b != nil {
 		for i := range rep.before {
 			k.send(rq.encode(&rep.before[i], &noFault))
 		}
-		b := rq.encode(rep, f)
 		k.send(b)
 		if f.twice {
 			k.send(b)

@@ -36,6 +36,7 @@ type mockCmd struct {
 	CouchbaseMock    bool     `name:"couchbasemock" help:"As the first flag: take the rest of the line as CouchbaseMock's command line, --buckets name:password:type and so on (default: no)."`
 	Gocaves          bool     `name:"gocaves" help:"As the first flag: take the rest of the line as gocaves' command line, --control-port=N and so on (default: no)."`
 	Control          string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the control API listens, a loopback address; port 0 takes a free one (default: 127.0.0.1:0)."`
+	Console          bool     `help:"Serve a page at /console/ of the control API that shows nodes, vbuckets, requests and connections, with buttons for faults and topology (default: no)."`
 	Fixtures         []string `placeholder:"FILE|DIR" help:"Load data from a file or a folder, see docs/testing.md; may be repeated. The control API can load files of the first folder again."`
 	Frames           int      `default:"16384" help:"How many requests the log of frames keeps, and how many mutations each bucket's log of them (default: 16384)."`
 	Journal          string   `placeholder:"FILE" help:"Append a line of JSON there for each request for a document and each mutation."`
@@ -50,6 +51,7 @@ type mockReady struct {
 	Management          []string `json:"management"`
 	ControlURL          string   `json:"control"`
 	ControlAPI          string   `json:"control_api"`
+	Console             string   `json:"console"` // empty without
 	Username            string   `json:"username"`
 	Password            string   `json:"password"`
 	Buckets             []string `json:"buckets"`
@@ -167,7 +169,7 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 	if err != nil {
 		return err
 	}
-	api, err := control.Listen(m, c.Control, control.Options{Fixtures: folder})
+	api, err := control.Listen(m, c.Control, control.Options{Fixtures: folder, Console: c.Console})
 	if err != nil {
 		return usagef("mock: %v", err)
 	}
@@ -176,6 +178,9 @@ func (c *mockCmd) serve(ctx context.Context, a *app, m *mock.Cluster, buckets []
 		ConnectionString: m.ConnString(), TLSConnectionString: m.TLSConnString(), Username: c.Username,
 		Password: c.Password,
 		Buckets:  buckets, ControlAPI: api.URL(),
+	}
+	if c.Console {
+		ready.Console = api.URL() + "/console/"
 	}
 	for _, n := range m.Nodes() {
 		ready.Management = append(ready.Management, "http://"+n.ManagementAddr())

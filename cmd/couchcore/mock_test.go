@@ -73,7 +73,7 @@ func TestMockSaysWhereItIs(t *testing.T) {
 		"--bucket", "m:memcached",
 		"--username", "u", "--password", "pw", "--exit-on-stdin-close")
 	hasKeys(t, p.ready, "connection_string", "tls_connection_string", "ca_file", "management", "control",
-		"control_api", "username", "password", "buckets")
+		"control_api", "console", "username", "password", "buckets")
 	require.Equal(t, []any{"a", "b", "m"}, p.ready["buckets"])
 	require.Len(t, p.ready["management"], 2)
 	ca := p.ready["ca_file"].(string)

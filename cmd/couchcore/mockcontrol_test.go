@@ -39,6 +39,29 @@ func TestMockHasFixturesAndAControlAPI(t *testing.T) {
 	p.ends(t)
 }
 
+// With --console there is a page on the control API, and the mock says where; without it there is no page.
+func TestMockHasAConsole(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	p := startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--exit-on-stdin-close", "--console")
+	require.Equal(t, p.ready["control_api"].(string)+"/console/", p.ready["console"])
+	resp, err := http.Get(p.ready["console"].(string))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, resp.Header.Get("Content-Type"), "text/html")
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+
+	p = startMockCommand(t, "--nodes", "1", "--vbuckets", "4", "--exit-on-stdin-close")
+	require.Empty(t, p.ready["console"])
+	resp, err = http.Get(p.ready["control_api"].(string) + "/console/")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	require.NoError(t, p.stdin.Close())
+	p.ends(t)
+}
+
 // With --default-ports the first node is where a client looks that is told no port.
 func TestMockOnTheDefaultPorts(t *testing.T) {
 	for _, port := range []int{8091, 8092, 8093, 8094, 8095, 11210, 18091, 18092, 18093, 18094, 18095, 11207} {

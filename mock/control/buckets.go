@@ -204,6 +204,19 @@ func where(c *call, in *KeyQuery) (Where, error) {
 	return Where{vb, nodes[0], nodes[1:]}, nil
 }
 
+// Map is where the copies of all vbuckets are.
+type Map struct {
+	Rows [][]int `json:"rows" doc:"of each vbucket the numbers of its nodes, the active one first; -1 for none; no rows in a memcached bucket"`
+}
+
+func vbuckets(c *call, _ *nothing) (Map, error) {
+	name, err := c.bucket()
+	if err != nil {
+		return Map{}, err
+	}
+	return Map{c.x.c.Map(name)}, nil
+}
+
 // Collection names a collection, or a scope.
 type Collection struct {
 	Scope      string `json:"scope"`

@@ -66,6 +66,7 @@ func clusterRoutes() []route {
 		of(get, "/{$}", "Says what this is and where to read on.", index),
 		of(get, "/openapi.json", "This description.", describe),
 		of(get, "/v1/cluster", "Addresses, nodes and buckets.", getCluster),
+		of(get, "/v1/connections", "The connections to the key-value services of nodes.", connections),
 		of(post, "/v1/reset",
 			"Removes all injections, scripts and expectations, heals connections, and clears the logs.", reset),
 	}
@@ -144,6 +145,9 @@ func logRoutes() []route {
 		of(del, "/v1/logs/applied", "Clears that log.", clearApplied),
 		of(get, "/v1/logs/http", "Requests of the other services as nodes received them.", httpLog),
 		of(del, "/v1/logs/http", "Clears that log.", clearHTTP),
+		of(post, "/v1/operations",
+			"Tells those who look at the console of operations of a client, with their attempts. Nothing keeps them.",
+			report),
 		of(get, "/v1/counts", "The log of frames, counted by document and opcode.", counts),
 	}
 }
@@ -159,6 +163,7 @@ func bucketRoutes() []route {
 				"are.", bucketSettings),
 		of(post, bucket+"/vbuckets/{vbucket}/move", "Makes a node the active one of a vbucket.", moveVBucket),
 		of(post, bucket+"/histories", "Gives every vbucket a new history.", renewHistories),
+		of(get, bucket+"/map", "Where the copies of all vbuckets are.", vbuckets),
 		of(get, bucket+"/where", "The vbucket of a key, and its nodes.", where),
 		of(get, bucket+"/documents", "Documents as the active nodes have them.", documents),
 		of(put, bucket+"/documents", "Stores documents, as fixtures do.", putDocuments).sized(MaxFixtureBody),

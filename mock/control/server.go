@@ -26,6 +26,7 @@ const (
 	MaxObjects     = 1000      // injections, scripts and expectations, each
 	MaxSnapshots   = 100
 	MaxWait        = 10 * time.Minute // of a request that waits
+	MaxConsoles    = 16               // pages of the console that are open
 )
 
 // openAPI describes the routes. A test writes it from the table.
@@ -36,6 +37,7 @@ var openAPI []byte
 // Options are what an API may have beside its cluster.
 type Options struct {
 	Fixtures fs.FS // files that /v1/fixtures/files may load; nil for none
+	Console  bool  // there is a page at /console/ that shows the cluster at work
 }
 
 // API is the control of one cluster, as an HTTP handler. It may be used by several goroutines at once.
@@ -51,6 +53,7 @@ type API struct {
 	expected   map[string]*inForce
 	snapshots  map[string]*mock.Snapshot
 	holds      map[string]func()
+	consoles   map[*console]struct{} // that are open
 }
 
 // New makes the API of a cluster.
@@ -58,9 +61,14 @@ func New(c *mock.Cluster, opts Options) *API {
 	x := &API{
 		c: c, opts: opts, mux: http.NewServeMux(), injections: map[string]*inForce{}, scripts: map[string]*inForce{},
 		expected: map[string]*inForce{}, snapshots: map[string]*mock.Snapshot{}, holds: map[string]func(){},
+		consoles: map[*console]struct{}{},
 	}
 	for _, rt := range routes() {
 		x.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { x.serve(rt, w, r) })
+	}
+	if opts.Console {
+		x.mux.Handle("GET "+consolePath, consolePage())
+		x.mux.HandleFunc("GET "+consolePath+"events", x.events)
 	}
 	return x
 }

@@ -19,13 +19,18 @@ type Index struct {
 	Name    string `json:"name"`
 	OpenAPI string `json:"openapi"`
 	Guide   string `json:"guide"`
+	Console string `json:"console,omitempty" doc:"a page for a browser, where it is switched on"`
 }
 
 func index(c *call, _ *nothing) (Index, error) {
-	return Index{
+	out := Index{
 		Name: "control of a couchcore mock cluster", OpenAPI: "http://" + c.r.Host + "/openapi.json",
 		Guide: "docs/testing.md",
-	}, nil
+	}
+	if c.x.opts.Console {
+		out.Console = "http://" + c.r.Host + consolePath
+	}
+	return out, nil
 }
 
 func describe(*call, *nothing) (document, error) { return openAPI, nil }
@@ -45,6 +50,8 @@ type Node struct {
 	Node        int               `json:"node" doc:"its number, which it keeps"`
 	Up          bool              `json:"up"`
 	Membership  string            `json:"membership" doc:"active, added or out"`
+	Suspended   bool              `json:"suspended,omitempty" doc:"it takes requests and does nothing"`
+	Faults      *ConnFaults       `json:"connection_faults,omitempty" doc:"what its key-value connections do on purpose"`
 	Connections int               `json:"connections" doc:"to its key-value service"`
 	Addresses   map[string]string `json:"addresses" doc:"host and port of its services: kv, management, query and so on, and with SSL behind the name over TLS"`
 }
@@ -73,6 +80,7 @@ func getCluster(c *call, _ *nothing) (Cluster, error) {
 func describeNode(n *mock.Node) Node {
 	out := Node{
 		Node: n.Index(), Up: n.Up(), Membership: n.Membership(), Connections: n.Connections(),
+		Suspended: n.Suspended(),
 		Addresses: map[string]string{"kv": n.Addr(), "kvSSL": n.TLSAddr()},
 	}
 	for name, s := range serviceNames {
@@ -85,7 +93,38 @@ func describeNode(n *mock.Node) Node {
 			delete(out.Addresses, name)
 		}
 	}
+	if f := n.ConnFaults(); f != (mock.ConnFaults{}) {
+		out.Faults = &ConnFaults{
+			Latency: f.Latency.Milliseconds(), Slice: f.Slice, Gap: f.Gap.Milliseconds(), ReadAtMost: f.ReadAtMost,
+			PauseAt: f.PauseAt, Pause: f.Pause.Milliseconds(), KeepOnly: f.KeepOnly, Drop: f.Drop, Deaf: f.Deaf,
+			ResetAfter: f.ResetAfter,
+		}
+	}
 	return out
+}
+
+// Connections are the connections to nodes, oldest first.
+type Connections struct {
+	Items []Connection `json:"items"`
+}
+
+// Connection is a connection to a node's key-value service.
+type Connection struct {
+	Connection uint64 `json:"connection" doc:"counts up over the cluster"`
+	Node       int    `json:"node"`
+	Peer       string `json:"peer" doc:"the client's address"`
+	Agent      string `json:"agent,omitempty" doc:"what the client calls itself"`
+	User       string `json:"user,omitempty"`
+	Bucket     string `json:"bucket,omitempty" doc:"that it has selected"`
+	TLS        bool   `json:"tls,omitempty"`
+}
+
+func connections(c *call, _ *nothing) (Connections, error) {
+	out := Connections{Items: []Connection{}}
+	for _, k := range c.x.c.Connections() {
+		out.Items = append(out.Items, Connection{k.Conn, k.Node, k.Peer, k.Agent, k.User, k.Bucket, k.TLS})
+	}
+	return out, nil
 }
 
 // reset is for the time between two tests.
