@@ -288,7 +288,9 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 	for _, n := range b.Status() {
 		state := "connected, " + n.Mechanism
 		if !n.Connected {
-			state = fmt.Sprintf("not connected: %v", n.Err)
+			if state = n.State; n.Err != nil {
+				state = fmt.Sprintf("not connected: %v", n.Err)
+			}
 		}
 		say("%-21s %s", n.Addr, state)
 	}

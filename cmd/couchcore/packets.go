@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -119,6 +120,9 @@ type proxied struct {
 }
 
 func (c *proxied) run(a *app) error {
+	if host, port, err := net.SplitHostPort(c.node); err != nil || host == "" || port == "" {
+		return usagef("--node %q is not a host and a port, as in 127.0.0.1:11210", c.node)
+	}
 	listen := c.listen
 	if listen == "" {
 		listen = "127.0.0.1:0"

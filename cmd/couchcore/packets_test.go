@@ -74,6 +74,7 @@ func TestPacketsRefusesWhatItCannotRead(t *testing.T) {
 	couchcore("packets", "testdata/missing.pcap").failsWith(t, exitFailed, "testdata/missing.pcap")
 	couchcore("packets", "testdata/reasons.txt").failsWith(t, exitFailed, "reading the capture: ")
 	couchcore("packets", captureFile, "--ports", "1").failsWith(t, exitFailed, "name the nodes' ports with --ports")
+	couchcore("packets", "--node", "h").failsWith(t, exitUsage, `--node "h" is not a host and a port`)
 	couchcore("packets", "--node", "127.0.0.1:1", "--listen", "256.0.0.1:0").failsWith(t, exitFailed, "256.0.0.1")
 }
 

@@ -139,6 +139,7 @@ func (a *app) run(args []string) (code int) {
 	k, err := kong.New(&c,
 		kong.Name("couchcore"), kong.Description(example), kong.Writers(a.stdout, a.stderr), kong.Help(helpWithExample),
 		helpVars, kong.Vars{"version": version()}, kong.KindMapper(reflect.String, kong.MapperFunc(bytesOf)),
+		kong.TypeMapper(reflect.TypeFor[map[string]string](), kong.MapperFunc(pairOf)),
 		kong.Exit(func(code int) { panic(helpShown{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
 	)
@@ -183,6 +184,23 @@ func bytesOf(ctx *kong.DecodeContext, target reflect.Value) error {
 		target.SetString(fmt.Sprint(t.Value))
 	}
 	return err
+}
+
+// pairOf is bytesOf for NAME=VALUE.
+func pairOf(ctx *kong.DecodeContext, target reflect.Value) error {
+	t, err := ctx.Scan.PopValue("NAME=VALUE")
+	if err != nil {
+		return err
+	}
+	name, value, ok := strings.Cut(fmt.Sprint(t.Value), "=")
+	if !ok {
+		return fmt.Errorf("expected NAME=VALUE but got %q", t.Value)
+	}
+	if target.IsNil() {
+		target.Set(reflect.MakeMap(target.Type()))
+	}
+	target.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(value))
+	return nil
 }
 
 // version is that of the module, of Go, and of the revision that the command was built from where that is another one.

@@ -1,6 +1,7 @@
 package httpsvc
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -91,14 +92,19 @@ type Request struct {
 	OnBehalfOfDomain string
 }
 
-// Marshal encodes a value of the caller's. A MarshalJSON of the caller's that panics fails.
+// Marshal encodes a value of the caller's. A MarshalJSON of the caller's that panics fails, and so does a text that is
+// not UTF-8, of which encoding/json would make another one.
 func Marshal(v any) (raw []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			raw, err = nil, fmt.Errorf("panic in MarshalJSON: %v", p)
 		}
 	}()
-	return json.Marshal(v)
+	raw, err = json.Marshal(v)
+	if err == nil && bytes.Contains(raw, []byte(`\ufffd`)) { // what encoding/json writes for such bytes
+		err = notUTF8(v)
+	}
+	return raw, err
 }
 
 // Stream is a body that is read while it is sent.
