@@ -23,7 +23,9 @@ func TestArgumentsAreBytes(t *testing.T) {
 	require.Zero(t, c.run("kv", "upsert", "doc", `{"a":1}`).code)
 	require.Zero(t, c.run("kv", "lookup-in", "doc", "--path", "exists:\xfe").code, "paths are bytes, too")
 	for _, args := range [][]string{
-		{"query", "SELECT '\xfe'"}, {"analytics", "SELECT '\xfe'"}, {"search", "none", "\xfe"},
+		{"query", "SELECT '\xfe'"},
+		{"analytics", "SELECT '\xfe'"},
+		{"search", "none", "\xfe"},
 		{"query", "SELECT $x", "--named", "x=\xfe"},
 	} {
 		c.run(args...).failsWith(t, exitFailed, "is not UTF-8, which JSON cannot carry")
