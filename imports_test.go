@@ -62,6 +62,9 @@ var rules = map[string]rule{
 		"net/http", "os", "time",
 		"sync", "log/slog",
 	}},
+	"internal/telemetry": {
+		layer: 1, only: []string{"internal/observe"}, external: []string{"github.com/coder/websocket"}, never: noHTTP,
+	},
 	"internal/httpsvc": {
 		layer: 1, only: []string{"cberr", "retry"},
 		external: []string{"github.com/go-json-experiment/json"}, never: []string{"net/http", "os", "log/slog"},
@@ -71,7 +74,10 @@ var rules = map[string]rule{
 			"memd", "mock/memnet", "mock/internal/management", "mock/internal/services",
 			"mock/internal/store", "mock/internal/subdoc", "mock/internal/trigger",
 		},
-		external: []string{"github.com/xdg-go/scram", "github.com/klauspost/compress/s2"}, never: []string{"testing"},
+		external: []string{
+			"github.com/xdg-go/scram", "github.com/klauspost/compress/s2", "github.com/coder/websocket",
+		},
+		never: []string{"testing"},
 	},
 	"mock/control":       {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing", "os"}},
 	"mock/couchbasemock": {layer: 1, only: []string{"memd", "mock"}, never: []string{"testing"}},
@@ -123,7 +129,9 @@ var rules = map[string]rule{
 	"internal/health": {
 		layer: 4, only: []string{"cberr", "retry", "internal/handshake", "internal/observe"}, never: []string{"net"},
 	},
-	"internal/conn": {layer: 4, only: []string{"memd", "retry", "internal/call", "internal/handshake"}, never: noHTTP},
+	"internal/conn": {layer: 4, only: []string{
+		"memd", "retry", "internal/call", "internal/handshake", "internal/telemetry",
+	}, never: noHTTP},
 
 	"internal/dispatch": {
 		layer: 5,
@@ -137,7 +145,8 @@ var rules = map[string]rule{
 	"internal/httpx": {layer: 5, only: []string{
 		"cberr", "retry", "internal/observe", "internal/httpsvc",
 		"internal/topology", "internal/handshake", "internal/health", "internal/pace", "internal/tasks",
-	}},
+		"internal/telemetry",
+	}, external: []string{"github.com/coder/websocket"}},
 
 	"core": {layer: 6, below: true, external: []string{
 		otelPath + "metric", otelPath + "trace",

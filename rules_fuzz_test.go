@@ -43,6 +43,7 @@ var fuzzed = map[string]string{
 	"memd.ParseLEB128":                  "memd.FuzzLEB128",
 	"memd.SplitXattrs":                  "memd.FuzzXattrs",
 	"mock.ParseFixtures":                "mock.FuzzFixtures",
+	"mock.ParseTelemetry":               "mock.FuzzParseTelemetry",
 	"mock/couchbasemock.ReadDocs":       "mock/couchbasemock.FuzzReadDocs",
 	"mock/internal/fts.ParseIndex":      "mock/internal/fts.FuzzSearch",
 	"mock/internal/sqlpp.Decode":        "mock/internal/sqlpp.FuzzRun",
@@ -63,12 +64,13 @@ var fuzzed = map[string]string{
 
 // sessions are targets of what no one function decodes: what peers say in a conversation.
 var sessions = []string{
-	"core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes", "internal/httpsvc.FuzzRows",
-	"internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter", "internal/packets.FuzzTalk", "kv.FuzzDecode",
-	"kv.FuzzAnswers", "kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer",
-	"mock/control.FuzzAPI", "mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe",
-	"mock/internal/management.FuzzServe", "mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzFunctions",
-	"query.FuzzAnswer", "search.FuzzAnswer", "views.FuzzAnswer",
+	"core/field.FuzzSession", "core/field.FuzzServices", "internal/conn.FuzzServerBytes",
+	"internal/httpsvc.FuzzRows", "internal/httpsvc.FuzzManagement", "internal/httpx.FuzzRetryAfter",
+	"internal/packets.FuzzTalk", "internal/telemetry.FuzzReply", "kv.FuzzDecode", "kv.FuzzAnswers",
+	"kv.FuzzSubdocAnswer", "mock.FuzzRequests", "mock.FuzzServices", "mock.FuzzScramServer", "mock/control.FuzzAPI",
+	"mock/couchbasemock.FuzzControl", "mock/gocaves.FuzzServe", "mock/internal/management.FuzzServe",
+	"mock/internal/subdoc.FuzzDecode", "mock/viewjs.FuzzFunctions", "query.FuzzAnswer", "search.FuzzAnswer",
+	"views.FuzzAnswer",
 }
 
 // decoder is the name of a function that reads.

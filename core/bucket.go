@@ -56,7 +56,7 @@ func (c *Cluster) newBucket(name string) *Bucket {
 		SlowScan: cfg.Observe.Thresholds.Scan,
 		NoConfig: cfg.Maps.Bootstrap == BootstrapHTTP, Source: b.source, Stale: b.renewer.refused,
 		Policies: c.kvPolicies(c.policy.Load()), Transparent: policy.Unreached(), Classify: c.classifier(),
-		Breaker: cfg.breaker,
+		Breaker: cfg.breaker, Applied: c.telemetry.mapApplied,
 	})
 	b.run = counted{&runner{b.router, cfg.KV.ScanTimeout, name}, c.door}
 	b.wg.Go(func() { b.poll(ctx) })

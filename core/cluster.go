@@ -62,11 +62,13 @@ type Cluster struct {
 	logins  *logins
 	instr   *observe.Instruments
 	door    *tasks.Door // the operations under way
-	keys    handshake.Keyring
-	id      string
-	conns   atomic.Uint64
-	tls     atomic.Pointer[tls.Config]    // in force; nil: no TLS
-	policy  atomic.Pointer[policy.Config] // in force; nil: no policy file
+
+	telemetry appTelemetry
+	keys      handshake.Keyring
+	id        string
+	conns     atomic.Uint64
+	tls       atomic.Pointer[tls.Config]    // in force; nil: no TLS
+	policy    atomic.Pointer[policy.Config] // in force; nil: no policy file
 
 	replacing sync.Mutex // one SetPolicy, SetTLS or EndTLS at a time; nothing that blocks is done under it
 
@@ -114,7 +116,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	})
 	c.health.OnSet, c.health.Log = c.explained, c.log
 	c.reports.start(&c.cfg.Observe, c.log)
+	c.telemetry.open(c)
 	c.http = c.newHTTP()
+	c.telemetry.start(c)
 	c.sql = c.newQueries()
 	c.noMeters = c.instr.Export(c.readMeters)
 	if cfg.TLS.Enabled && cfg.TLS.Config.InsecureSkipVerify {
@@ -177,6 +181,7 @@ func (c *Cluster) connectOptions() conn.Options {
 		},
 		Compression: call.Compression(c.cfg.KV.Compression), MaxInFlight: c.cfg.Limits.InFlight, Slow: c.slowCall(),
 		ReadBuffer: c.cfg.KV.ReadBuffer,
+		Telemetry:  c.telemetry.meter,
 	}
 }
 
@@ -318,6 +323,7 @@ func (c *Cluster) Close() error {
 	defer cancel()
 	c.noMeters()
 	c.orch.Close(retry.ErrClosed)
+	c.telemetry.close()
 	c.http.Close()
 	var errs []error
 	for _, b := range c.all() {
@@ -327,6 +333,9 @@ func (c *Cluster) Close() error {
 	}
 	if err := c.http.Wait(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("services: %w", err))
+	}
+	if err := c.telemetry.wait(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("application telemetry: %w", err))
 	}
 	c.reports.stop()
 	errs = append(errs, c.log.Close(ctx)) // last: the others write to it

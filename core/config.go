@@ -263,6 +263,8 @@ type ObserveConfig struct {
 	NoOrphanReport bool
 	OrphanInterval time.Duration // 0 means 10 s
 	OrphanSample   int           // 1 to 65536; 0 means 10
+	// AppTelemetry is what the client tells the cluster itself, where that asks.
+	AppTelemetry AppTelemetryConfig
 }
 
 // OperationHook is told of operations; see ObserveConfig. Its methods:

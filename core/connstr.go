@@ -365,11 +365,15 @@ func (c ConnSpec) String() string {
 	return c.text(func(o ConnOption) string { return url.QueryEscape(o.Value) })
 }
 
-// Redacted is as String, with stars for the values of options that the client does not know.
+// Redacted is as String, with stars for the values of options that the client does not know, and without user and
+// password of an endpoint.
 func (c ConnSpec) Redacted() string {
 	return c.text(func(o ConnOption) string {
 		if _, ok := LookupOption(o.Key); !ok {
 			return "***"
+		}
+		if o.Key == optionTelemetryEndpoint {
+			return url.QueryEscape(withoutUserinfo(o.Value))
 		}
 		return url.QueryEscape(o.Value)
 	})

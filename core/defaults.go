@@ -117,6 +117,9 @@ func (c *Config) timeDefaults() error {
 		{"Observe.Thresholds.Analytics", &c.Observe.Thresholds.Analytics, time.Second},
 		{"Observe.Thresholds.Management", &c.Observe.Thresholds.Management, time.Second},
 		{"Observe.Thresholds.Eventing", &c.Observe.Thresholds.Eventing, time.Second},
+		{"Observe.AppTelemetry.Backoff", &c.Observe.AppTelemetry.Backoff, time.Hour},
+		{"Observe.AppTelemetry.PingInterval", &c.Observe.AppTelemetry.PingInterval, 30 * time.Second},
+		{"Observe.AppTelemetry.PingTimeout", &c.Observe.AppTelemetry.PingTimeout, 2 * time.Second},
 		{"HTTP.ConnectTimeout", &c.HTTP.ConnectTimeout, cmp.Or(max(c.Net.ConnectTimeout, 0), 10*time.Second)},
 		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second},
 	} {
@@ -154,7 +157,7 @@ func (c *Config) check() (err error) {
 	case !slices.Contains([]Bootstrap{BootstrapBoth, BootstrapKV, BootstrapHTTP}, c.Maps.Bootstrap):
 		return &ConfigError{"Maps.Bootstrap", "must be cccp or http"}
 	}
-	return nil
+	return c.Observe.AppTelemetry.check()
 }
 
 // seeds completes the addresses to begin with. The management service of a host whose port is not the usual one is not

@@ -64,6 +64,7 @@ func (c *Cluster) exchange(old, now *tls.Config) {
 	for _, b := range c.all() { // a bucket that is made from now on has the new ones
 		b.router.Readdress(hosts)
 	}
+	c.telemetry.mapApplied() // the nodes' endpoints are others
 }
 
 // hosts are the data services to begin with.

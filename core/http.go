@@ -223,7 +223,7 @@ func (c *Cluster) newHTTP() *httpx.Client {
 		Dial: c.cfg.Net.Dial, LeaveKeepAlive: c.cfg.ownDial, TLS: c.tls.Load().Clone(), Credentials: c.logins.request,
 		Shows:     c.shows,
 		Endpoints: c.endpoints, AwaitMap: c.awaitMap, WhyNoMap: c.whyNoMap, Agent: c.agent(),
-		Instruments: c.instr, Server: c.canonical, Door: c.door,
+		Instruments: c.instr, Telemetry: c.telemetry.meter, Server: c.canonical, Door: c.door,
 		Orchestrator: c.orch, Health: &c.health, JitterSource: c.cfg.Retry.JitterSource, Policy: c.httpPolicy,
 		Well: c.httpWell, Timeout: c.cfg.httpTimeout, ConnectTimeout: c.cfg.HTTP.ConnectTimeout,
 		IdleTimeout: c.cfg.HTTP.IdleTimeout, MaxConns: c.cfg.HTTP.MaxConnections, MaxIdle: c.cfg.HTTP.MaxIdle,

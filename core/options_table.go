@@ -148,27 +148,23 @@ var optionTable = []OptionInfo{
 	textOption("observability_semantic_convention_opt_in", "names of spans and metrics: DATABASE for the stable ones, "+
 		"DATABASE_DUP for both; it goes before OTEL_SEMCONV_STABILITY_OPT_IN", "", nil,
 		func(c *Config, v string) { c.Observe.Conventions = optedInto(v) }),
+	boolOption("enable_app_telemetry", "application telemetry, for a cluster that asks for it", "true",
+		func(c *Config, on bool) { c.Observe.AppTelemetry.Disabled = c.Observe.AppTelemetry.Disabled || !on }),
+	boolOption("disable_app_telemetry", "no application telemetry", "false",
+		func(c *Config, off bool) { c.Observe.AppTelemetry.Disabled = c.Observe.AppTelemetry.Disabled || off }),
 	{
-		Key: "enable_app_telemetry", Does: "application telemetry", Kind: OptionBool, Default: "true",
-		Note: noteTelemetry,
+		Key: optionTelemetryEndpoint,
+		Does: "where application telemetry is sent instead, as ws://host:port/path or wss://host:port/path; it gets " +
+			"no credentials but those that stand in it",
+		Kind: OptionText,
+		set:  setter(func(c *Config, v OptionValue) error { return c.Observe.AppTelemetry.setEndpoint(v.Text) }),
 	},
-	{
-		Key: "disable_app_telemetry", Does: "no application telemetry", Kind: OptionBool, Default: "false",
-		Note: noteTelemetry,
-	},
-	{Key: "app_telemetry_endpoint", Does: "where application telemetry is sent", Kind: OptionText, Note: noteTelemetry},
-	{
-		Key: "app_telemetry_backoff", Does: "its longest pause between two attempts to connect", Kind: OptionDuration,
-		Default: "1h", Note: noteTelemetry,
-	},
-	{
-		Key: "app_telemetry_ping_interval", Does: "time between two of its pings", Kind: OptionDuration, Default: "30s",
-		min: 0.001, Note: noteTelemetry,
-	},
-	{
-		Key: "app_telemetry_ping_timeout", Does: "time of one of its pings", Kind: OptionDuration, Default: "2s",
-		min: 0.001, Note: noteTelemetry,
-	},
+	durationOption("app_telemetry_backoff", "its longest pause between two attempts to connect", "1h", 0.001,
+		func(c *Config) *time.Duration { return &c.Observe.AppTelemetry.Backoff }),
+	durationOption("app_telemetry_ping_interval", "time between two of its pings", "30s", 0.001,
+		func(c *Config) *time.Duration { return &c.Observe.AppTelemetry.PingInterval }),
+	durationOption("app_telemetry_ping_timeout", "time of one of its pings", "2s", 0.001,
+		func(c *Config) *time.Duration { return &c.Observe.AppTelemetry.PingTimeout }),
 
 	// What other clients know and this one does not do.
 	{Key: "dcp_priority", Refused: refusedDCP},
@@ -186,8 +182,10 @@ var optionTable = []OptionInfo{
 }
 
 const (
-	noteBuffers   = "accepted for other clients: read buffers follow the size of what is read by themselves"
-	noteTelemetry = "accepted for other clients: no application telemetry is sent"
+	noteBuffers = "accepted for other clients: read buffers follow the size of what is read by themselves"
+
+	// Its value may hold a password, which Redacted leaves out.
+	optionTelemetryEndpoint = "app_telemetry_endpoint"
 
 	refusedDCP         = "this client has no change streams"
 	refusedCredentials = "credentials belong in the configuration"

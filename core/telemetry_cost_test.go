@@ -4,8 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
@@ -57,6 +61,40 @@ func TestObservingAllocatesNothing(t *testing.T) {
 		upsert()
 		require.Zero(t, testing.AllocsPerRun(2000, upsert), name)
 	}
+}
+
+// Attempts are counted without allocating, too, once a connection asks for reports.
+func TestApplicationTelemetryAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates on its own")
+	}
+	ask, reports := make(chan struct{}), make(chan []byte)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = ws.CloseNow() }()
+		for range ask {
+			_ = ws.Write(t.Context(), websocket.MessageBinary, []byte{0})
+			_, report, _ := ws.Read(t.Context())
+			reports <- report
+		}
+	}))
+	t.Cleanup(collector.Close)
+	t.Cleanup(func() { close(ask) })
+	b, key := observedBucket(t, func(c *core.Config) {
+		c.Observe.AppTelemetry.Endpoint = strings.Replace(collector.URL, "http", "ws", 1)
+	}), []byte("k")
+	ask <- struct{}{}
+	<-reports // from here on attempts are counted
+	require.Zero(t, testing.AllocsPerRun(2000, func() {
+		if _, err := kv.Do(context.Background(), b, kv.Upsert{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	ask <- struct{}{}
+	require.Regexp(t, `sdk_kv_r_total\{[^}]*\} 2001\n`, string(<-reports))
 }
 
 // BenchmarkObserved is a whole write with each of these: what they differ in is the cost of observing.

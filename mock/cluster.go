@@ -63,6 +63,7 @@ type Cluster struct {
 	framesKept   int // of frameLog; 0: all
 	switches     switches
 	handlers     map[string]http.Handler // of the management ports, by prefix
+	telemetry    telemetryKept
 }
 
 // Start builds a cluster for a test and closes it at the test's end. It ends the test if that fails.
@@ -97,6 +98,7 @@ func New(opts ...Option) (*Cluster, error) {
 		handlers: map[string]http.Handler{},
 	}
 	c.services, c.management = services.NewState(host{c}, set.views), management.NewState(manager{c})
+	c.management.Set(telemetryPage, "enabled", set.telemetry)
 	if set.virtual {
 		c.net = memnet.New(memnet.Options{Latency: set.latency})
 	}

@@ -66,6 +66,8 @@ type nodeExtJSON struct {
 	NodeUUID    string         `json:"nodeUUID,omitempty"`
 	ServerGroup string         `json:"serverGroup,omitempty"`
 
+	AppTelemetryPath string `json:"appTelemetryPath,omitempty"`
+
 	Alternate map[string]externalJSON `json:"alternateAddresses,omitempty"` // by network
 }
 
@@ -167,6 +169,9 @@ func (n *Node) ext(self *Node) nodeExtJSON {
 	}
 	if self.profile.has[factServerGroup] {
 		j.ServerGroup = n.group
+	}
+	if n.c.telemetryOn() {
+		j.AppTelemetryPath = telemetryPath
 	}
 	if n.external != nil {
 		j.Alternate = map[string]externalJSON{"external": {n.external.Hostname, n.external.Ports}}

@@ -10,6 +10,12 @@ import (
 	"github.com/couchcore/couchcore/mock/internal/store"
 )
 
+func (m manager) SettingsChanged(page string) {
+	if page == telemetryPage {
+		m.c.telemetryChanged()
+	}
+}
+
 func (m manager) Accounts() []management.Account {
 	c := m.c
 	c.mu.Lock()

@@ -49,6 +49,8 @@ type Node struct {
 	ports  *ports
 	http   []*http.Server
 	conns  map[*conn]struct{}
+	// clients of application telemetry
+	sockets map[*telemetrySocket]struct{}
 
 	failed   bool                 // failed over over HTTP, and not ejected or recovered since
 	recovery string               // how a failed node comes back with the next rebalance; empty when it does not
@@ -113,7 +115,7 @@ func (c *Cluster) startNodeAs(m membership, runs *[serviceCount]bool, group stri
 	n := &Node{
 		c: c, index: i, uuid: c.set.newUUID(),
 		group: c.set.group(i), member: m, profile: c.profiles[c.set.releaseOf(i)],
-		conns: map[*conn]struct{}{},
+		conns: map[*conn]struct{}{}, sockets: map[*telemetrySocket]struct{}{},
 	}
 	c.mu.Unlock()
 	if n.index >= maxNodes {
@@ -257,14 +259,15 @@ func (n *Node) accept(l net.Listener, secure bool) {
 
 // remains is what is left to close of a node that was taken down.
 type remains struct {
-	ports *ports
-	http  []*http.Server
-	conns []*conn
+	ports   *ports
+	http    []*http.Server
+	conns   []*conn
+	sockets []*telemetrySocket
 }
 
 // detach takes the node down; the caller, who holds the mutex, closes what is returned after letting go of it.
 func (n *Node) detach() remains {
-	r := remains{n.ports, n.http, n.takeConns()}
+	r := remains{n.ports, n.http, n.takeConns(), slices.Collect(maps.Keys(n.sockets))}
 	n.up, n.ports, n.http = false, nil, nil
 	return r
 }
@@ -287,6 +290,9 @@ func (r remains) close() {
 	}
 	for _, k := range r.conns {
 		k.close()
+	}
+	for _, s := range r.sockets {
+		s.drop()
 	}
 }
 

@@ -75,6 +75,7 @@ type settings struct {
 	seed                      *uint64       // of the ids that the cluster makes up; nil: they are random
 	uuids                     atomic.Uint64 // ids so far
 	inTheClear                func(net.Conn) net.Conn
+	telemetry                 bool // application telemetry is on
 }
 
 type bucketSettings struct {

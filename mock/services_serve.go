@@ -55,6 +55,10 @@ func (n *Node) serveService(s Service, w http.ResponseWriter, r *http.Request) {
 		x.Refuse()
 	case s == ManagementService:
 		x.Manage(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == telemetryPath {
+				n.serveTelemetry(w, r, u)
+				return
+			}
 			n.c.management.Serve(w, r, n.index, n.c.caller(u))
 		}))
 	default:

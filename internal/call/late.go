@@ -16,6 +16,7 @@ type Late struct {
 	Via            *Via          // of the last attempt; nil without one
 	Server         uint16        // how long the server has worked on the attempt that is out, as the protocol encodes it
 	Spent, Last    time.Duration // by the attempts before, and by the last of them
+	Durable        bool          // the request asks for durability
 	Served         time.Duration // how long servers have worked on those
 	LastServed     time.Duration
 }
@@ -24,7 +25,7 @@ type Late struct {
 func (c *Call) Late() Late {
 	l := Late{
 		Operation: c.Name(), Started: c.Started, Began: c.Route.Began, Deadline: c.Deadline, Opaque: c.Route.Opaque,
-		Via: c.via, Server: c.Res.duration,
+		Via: c.via, Server: c.Res.duration, Durable: c.Req.Durability != 0,
 	}
 	if s := c.slow.Load(); s != nil {
 		l.Spent, l.Last = time.Duration(s.spent.Load()), time.Duration(s.last.Load())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/telemetry"
 	"github.com/couchcore/couchcore/memd"
 )
 
@@ -61,6 +62,7 @@ type Conn struct {
 	feedback atomic.Pointer[Feedback] // nil: successes are not told; see SetFeedback
 	info     handshake.Info
 	packer   call.Packer
+	counts   *telemetry.Counters // of attempts; nil: not counted
 
 	mu        sync.Mutex // held for appending a request, never across a write or a method of the handler
 	cause     error      // why the connection has ended; nil while it lives

@@ -7,6 +7,7 @@ import (
 
 	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/handshake"
+	"github.com/couchcore/couchcore/internal/telemetry"
 )
 
 // Options say how to connect, and how the connection works then. Base and Handler must be set, and what
@@ -20,7 +21,8 @@ type Options struct {
 	Base         time.Time        // the calls' deadlines count from here
 	Slow         time.Duration    // after which a call is shared, so that its owner is asked to report it; 0: never
 	Handler      Handler
-	Feedback     Feedback // is told of every success; nil: no receiver
+	Feedback     Feedback         // is told of every success; nil: no receiver
+	Telemetry    *telemetry.Meter // counts attempts; nil: none
 }
 
 // Feedback is told that the node has answered with success. Success is called by the reader and must not block.
@@ -48,6 +50,7 @@ func Connect(ctx context.Context, addr string, o *Options) (*Conn, error) {
 func newConn(nc net.Conn, o *Options, made *handshake.Result) *Conn {
 	c := &Conn{nc: nc, h: o.Handler, info: made.Info, packer: call.Packer{Compression: o.Compression}}
 	c.SetFeedback(o.Feedback)
+	c.counts = o.Telemetry.Of(telemetry.Where{Service: telemetry.KV, Addr: c.info.Addr, Bucket: o.Bucket})
 	c.slots.max = o.MaxInFlight
 	if c.slots.max <= 0 {
 		c.slots.max = 32768

@@ -93,8 +93,9 @@ func (c *Conn) sweep() {
 	var late []lateCall
 	silent, durable, tick := false, false, false
 	next, now, reads := int64(never), c.deadlines.now(), uint32(c.Stats.Reads.Load())
-	gone := c.slots.each(used, func(call *call.Call) (keep bool) {
+	gone := c.slots.each(used, func(call *call.Call, sent bool) (keep bool) {
 		if call.Ended() || call.Deadline <= now {
+			c.countUnanswered(call, sent, now)
 			// A call whose context's timer was first has ended, but the node has not answered it either: it counts.
 			if call.Deadline <= now {
 				due = append(due, call)
@@ -148,7 +149,7 @@ func (c *Conn) Durable() (durable bool) {
 	c.mu.Lock()
 	used := c.slots.used
 	c.mu.Unlock()
-	c.slots.each(used, func(call *call.Call) bool {
+	c.slots.each(used, func(call *call.Call, _ bool) bool {
 		durable = durable || call.Req.Durability != 0
 		return true
 	})

@@ -95,6 +95,7 @@ func (c *Conn) teardown() {
 		s := c.slots.at(uint32(i) << 16)
 		if epoch, ok := s.claim(uint32(s.word.Load())>>2, slotFree, false); ok {
 			all = append(all, lost{s.call, epoch})
+			c.countUnanswered(s.call, epoch != 0, c.deadlines.now())
 			s.call = nil
 		}
 	}

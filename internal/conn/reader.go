@@ -37,6 +37,7 @@ type reader struct {
 	freed    []uint32     // opaques of this read's answers
 	orphaned int          // of those, how many were answers to calls that had ended
 	parked   int          // how many of the opaques were of calls that now wait for a retry
+	now      int64        // when they were handled, since the calls' base; 0: no clock was read yet
 }
 
 // The values of reader.size. shrink wakes the reader by setting a read deadline that has passed. The reader removes

@@ -32,7 +32,7 @@ func (c *Conn) read() (err error) {
 // packets completes every packet that is whole in the buffer.
 func (c *Conn) packets() error {
 	r := &c.reader
-	r.freed, r.orphaned, r.parked = r.freed[:0], 0, 0
+	r.freed, r.orphaned, r.parked, r.now = r.freed[:0], 0, 0, 0
 	for {
 		p, err := r.next()
 		long := err == errLong //nolint:errorlint // the value itself
@@ -104,6 +104,7 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 			c.reader.freed = append(c.reader.freed, p.Opaque)
 			c.reader.orphaned++
 			late = c.forget(p.Opaque)
+			c.countLate(p.Opcode, &late)
 		}
 		c.orphan(p, late)
 		return
@@ -116,6 +117,9 @@ func (c *Conn) packet(p *memd.Packet, owned bool) {
 
 // answer gives a call the last packet of its answer.
 func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool) {
+	if c.counts.On() {
+		c.countAnswer(call)
+	}
 	switch {
 	case p.Opcode != call.Sent(): // no later answer can be trusted either
 		c.h.Lost(call, epoch, ErrOutOfStep)
@@ -125,7 +129,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 			(*f).Success()
 		}
 		if !call.Win(epoch, p, owned) {
-			c.orphan(p, call.Late())
+			c.unwanted(p, call.Late())
 		}
 	case call.State.Answered(epoch):
 		c.h.Answered(c, call, p)
@@ -135,7 +139,7 @@ func (c *Conn) answer(call *call.Call, epoch uint32, p *memd.Packet, owned bool)
 			c.reader.parked++
 		}
 	default:
-		c.orphan(p, call.Late())
+		c.unwanted(p, call.Late())
 	}
 }
 

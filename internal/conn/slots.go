@@ -86,15 +86,16 @@ func (t *slots) take() (*slot, uint32) {
 // give takes back the slot of an opaque.
 func (t *slots) give(opaque uint32) { t.free = append(t.free, uint16(opaque>>16)) }
 
-// each calls keep with every call that waits in one of the first used slots. When keep returns false, the call leaves,
-// and its slot is an orphan from then on: it stays reserved until the answer comes. gone is the number of such calls.
-func (t *slots) each(used int, keep func(c *call.Call) bool) (gone int) {
+// each calls keep with every call that waits in one of the first used slots; sent says that the socket was given its
+// request. When keep returns false, the call leaves, and its slot is an orphan from then on: it stays reserved until
+// the answer comes. gone is the number of such calls.
+func (t *slots) each(used int, keep func(c *call.Call, sent bool) bool) (gone int) {
 	for i := range used {
 		s := t.at(uint32(i) << 16)
 		v, ok := s.hold()
 		switch {
 		case !ok:
-		case keep(s.call):
+		case keep(s.call, v>>32 != 0):
 			s.word.Store(v)
 		default:
 			s.call = nil

@@ -54,7 +54,7 @@ func TestSlotsCountWhatIsInFlight(t *testing.T) {
 	require.True(t, table.full())
 	table.wanted = true
 	require.False(t, table.room())
-	table.orphans += table.each(table.used, func(c *call.Call) bool { return c == second.call })
+	table.orphans += table.each(table.used, func(c *call.Call, _ bool) bool { return c == second.call })
 	require.Equal(t, 1, table.inFlight())
 	require.True(t, table.room())
 	require.False(t, table.room(), "it is told once")

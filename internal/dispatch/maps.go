@@ -178,6 +178,9 @@ func (m *maps) apply(s, old *topology.Snapshot, network string, told bool) {
 	}
 	r.applied.Add(1)
 	r.o.Instruments.SetCluster(s.ClusterName, s.ClusterUUID)
+	if r.o.Applied != nil {
+		r.o.Applied()
+	}
 	m.refusal.Store(nil)
 	m.wanted.forget(versionOf(s), replaced)
 	for _, cn := range withdrawn {

@@ -60,8 +60,10 @@ type Options struct {
 	SlowCall, SlowScan time.Duration
 	NoConfig           bool // the nodes' connections do not bring cluster maps; Source does
 	// Stale is told of a connection that a node asks to log in again. It must not block. Nil is not told.
-	Stale  func(connection string)
-	Source Source // of maps beside the connections; nil without one
+	Stale func(connection string)
+	// Applied is told when another map is in use. It must not block. Nil is not told.
+	Applied func()
+	Source  Source // of maps beside the connections; nil without one
 
 	// Breaker are the limits of the nodes' circuit breakers; nil means none.
 	Breaker *BreakerOptions

@@ -237,7 +237,9 @@ func (k *call) attempt() *httpsvc.Response {
 		cancel()
 		k.times.attempt(w, began)
 		span.end(w, lostAttempt(k.r.UniqueID))
-		k.failed(w.lost(), false, withoutURL(err))
+		epoch := w.lost()
+		k.count(epoch, time.Since(began), err)
+		k.failed(epoch, false, withoutURL(err))
 		return nil
 	}
 	return k.answered(w, span, began, resp, k.newBody(ctx, cancel, resp.Body))
@@ -274,6 +276,7 @@ func (k *call) answered(w *wire, span observed, began time.Time, resp *http.Resp
 	}
 	v, err := k.judgeIn(a, b)
 	k.times.attempt(w, began)
+	k.count(epoch, time.Since(began), err)
 	w.answered(err == nil && (v.give || v.why == retry.Unknown))
 	span.end(w, attemptOf(k.r.UniqueID, a.Status))
 	switch {

@@ -19,6 +19,7 @@ import (
 	"github.com/couchcore/couchcore/internal/httpsvc"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/internal/tasks"
+	"github.com/couchcore/couchcore/internal/telemetry"
 	"github.com/couchcore/couchcore/internal/topology"
 	"github.com/couchcore/couchcore/retry"
 )
@@ -77,6 +78,7 @@ type Options struct {
 	// Instruments get a span and a duration of each request, which end when its answer is given out: with the headers,
 	// or the first row. Nil means none.
 	Instruments *observe.Instruments
+	Telemetry   *telemetry.Meter // counts attempts; nil: none
 	// Slow is told of each request that has taken at least SlowAfter, when it has its answer's headers or first row, or
 	// has failed. It must not block. Nil is not told.
 	Slow      func(observe.Request)
@@ -100,6 +102,7 @@ type Client struct {
 	o    Options
 	hc   *http.Client
 	own  *http.Client // for Get, whose streams must not take connections from requests
+	raw  *http.Client // for connections that go on with another protocol
 	next atomic.Uint32
 	sick sickList
 	gate gate
@@ -128,16 +131,20 @@ func New(o Options) *Client {
 	c := &Client{o: o, conns: map[net.Conn]struct{}{}}
 	c.ctx, c.close = context.WithCancelCause(context.Background())
 	c.tls.Store(o.TLS)
-	c.hc, c.own = c.client(o.MaxConns), c.client(0)
+	c.hc, c.own = c.client(o.MaxConns, "h2", "http/1.1"), c.client(0, "h2", "http/1.1")
+	c.raw = c.client(0, "http/1.1") // no other version can be switched from
 	c.next.Store(uint32(o.JitterSource() * 1024))
 	return c
 }
 
-// client makes an HTTP client with so many connections to a node at most.
-func (c *Client) client(maxConns int) *http.Client {
+// client makes an HTTP client with so many connections to a node at most, which over TLS speak one of the protocols.
+func (c *Client) client(maxConns int, protocols ...string) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: c.dial, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true,
+			DialContext: c.dial, ForceAttemptHTTP2: slices.Contains(protocols, "h2"),
+			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return c.dialTLS(ctx, network, addr, protocols)
+			},
 			MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: c.o.IdleTimeout, MaxConnsPerHost: maxConns,
 			MaxIdleConnsPerHost: c.o.MaxIdle, MaxIdleConns: c.o.MaxIdleTotal,
 			// An answer is read as it comes: one that unpacks to a thousand times its size is not unpacked.
@@ -235,7 +242,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 }
 
 // dialTLS opens an encrypted connection. The handshake has a time of its own, too.
-func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *Client) dialTLS(ctx context.Context, network, addr string, protocols []string) (net.Conn, error) {
 	if !c.connecting(addr) {
 		return nil, retry.ErrClosed
 	}
@@ -249,8 +256,10 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		_ = raw.Close()
 		return nil, errNotEncrypted
 	}
-	t.NextProtos = slices.Clone(t.NextProtos)
-	for _, p := range []string{"h2", "http/1.1"} {
+	t.NextProtos = slices.DeleteFunc(slices.Clone(t.NextProtos), func(p string) bool {
+		return p == "h2" && !slices.Contains(protocols, p)
+	})
+	for _, p := range protocols {
 		if !slices.Contains(t.NextProtos, p) {
 			t.NextProtos = append(t.NextProtos, p)
 		}

@@ -13,6 +13,9 @@ const (
 	MsgAttributeLimit    = "Attribute limit reached"
 	MsgTelemetryPanicked = "Telemetry provider panicked"
 
+	MsgTelemetryConnected = "Application telemetry connected"
+	MsgTelemetryLost      = "Application telemetry not connected"
+
 	MsgClusterOpened   = "Cluster opened"
 	MsgClusterClosed   = "Cluster closed"
 	MsgConnected       = "Connected"

@@ -56,7 +56,7 @@ const (
 func routes() []route {
 	return slices.Concat(
 		clusterRoutes(), nodeRoutes(), forceRoutes(), logRoutes(),
-		bucketRoutes(), dataRoutes(), serviceRoutes(),
+		bucketRoutes(), dataRoutes(), serviceRoutes(), telemetryRoutes(),
 	)
 }
 

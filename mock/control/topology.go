@@ -167,6 +167,7 @@ func reset(c *call, _ *nothing) (nothing, error) {
 	x.c.ClearFrameLog()
 	x.c.ClearServiceLog()
 	x.c.ClearUnsupported()
+	x.c.ClearTelemetry()
 	return nothing{}, nil
 }
 

@@ -19,6 +19,8 @@ type Host interface {
 	// Designs are the design documents of a bucket.
 	Designs(bucket string) []Design
 
+	// SettingsChanged says that settings of a page were changed by a request.
+	SettingsChanged(page string)
 	// SetClusterName gives the cluster another name.
 	SetClusterName(name string)
 	// CreateBucket makes a bucket; vbuckets 0 means the cluster's number.

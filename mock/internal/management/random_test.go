@@ -90,6 +90,7 @@ func (*fakeHost) Cluster(int) *Cluster {
 	}
 }
 
+func (*fakeHost) SettingsChanged(string)        {}
 func (*fakeHost) Terse(string, int) []byte      { return []byte("{}") }
 func (*fakeHost) BucketPart(string, int) []byte { return []byte("{}") }
 func (*fakeHost) Usage(string) (int, int)       { return 1, 1 }

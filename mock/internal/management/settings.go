@@ -79,6 +79,7 @@ func (x *call) writePage(p *page) {
 	maps.Copy(next, values)
 	x.s.pages[p.path] = next
 	x.s.mu.Unlock()
+	x.s.host.SettingsChanged(p.path)
 	if p.answers {
 		x.send(x.readPage(p.path))
 		return

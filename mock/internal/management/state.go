@@ -77,6 +77,22 @@ func (s *State) page(path string) object {
 	return maps.Clone(s.pages[path])
 }
 
+// Setting is one of the settings of a page, nil without it.
+func (s *State) Setting(page, name string) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pages[page][name]
+}
+
+// Set changes one.
+func (s *State) Set(page, name string, v any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := maps.Clone(s.pages[page])
+	next[name] = v
+	s.pages[page] = next
+}
+
 // count notes that an operation has begun or succeeded, for the pool's counters.
 func (s *State) count(names ...string) {
 	s.mu.Lock()
