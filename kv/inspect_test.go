@@ -16,7 +16,7 @@ func kept(c *call.Call) reflect.Value {
 
 // isPacked reports whether the call's value has been compressed.
 func isPacked(c *call.Call) bool {
-	return !kept(c).FieldByName("cold").FieldByName("packed").IsNil()
+	return !kept(c).FieldByName("packed").IsNil()
 }
 
 // leftovers names the fields of a call that are not zero, but for those that may stay when it is used again.

@@ -163,6 +163,9 @@ func (c *Call) Reset() {
 	if c.Req.cold != nil {
 		own.cold = Cold{}
 	}
+	if own != nil {
+		own.packed = nil
+	}
 	c.use = use{}
 	c.Req.own = own
 }

@@ -58,5 +58,10 @@ func (r *Request) Verb() string { return r.coldPart().Verb }
 // Needs are the features without which a connection cannot carry the request.
 func (r *Request) Needs() memd.Features { return r.coldPart().needs }
 
-// packed is as in Cold.
-func (r *Request) packed() []byte { return r.coldPart().packed }
+// packed is the value, compressed; nil when it is sent as it is.
+func (r *Request) packed() []byte {
+	if r.own == nil {
+		return nil
+	}
+	return r.own.packed
+}

@@ -232,8 +232,7 @@ func (e *Error) Kind() string {
 
 func (c *Call) newError(kind error) *Error {
 	e := &Error{
-		Op: c.Name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(),
-		CollectionID: c.Route.CollectionID, Opaque: c.Route.Opaque, Err: kind,
+		Op: c.Name(), Bucket: c.bucket(), Scope: c.Req.Scope(), Collection: c.Req.Collection(), Err: kind,
 	}
 	e.on(c.via)
 	if began := c.began(); !began.IsZero() {
@@ -242,19 +241,13 @@ func (c *Call) newError(kind error) *Error {
 	return e
 }
 
-// on says which connection carried the attempt; nil says that none did.
-func (e *Error) on(v *Via) {
-	if v != nil {
-		e.Endpoint, e.Connection, e.LocalAddr = v.Endpoint, v.Local, v.LocalAddr
-	}
-}
-
 const maxErrorBody = 64 << 10
 
 // StatusError makes the error of an answer that is no success. It copies at most 64 KiB of p's value and parses
 // nothing, so that a reader may call it.
 func (c *Call) StatusError(p *memd.Packet, d Disposition) *Error {
 	e := c.newError(d.Kind)
+	e.routed(c)
 	e.Answered, e.Status, e.Name = true, p.Status, p.Status.String()
 	// A failure that is not known to leave everything as it was leaves a write in doubt.
 	e.InDoubt = d.Ambiguous || !d.NotApplied && c.Is(Mutates)
@@ -395,11 +388,16 @@ func (c *Call) Translate(err error, inDoubt bool) error {
 	e.InDoubt = inDoubt || se != nil && se.InDoubt
 	e.Cause, e.units = err, c.units()
 	var re *retry.Error
-	if errors.As(err, &re) {
+	switch {
+	case errors.As(err, &re):
 		e.Retry = re.Info
 		e.Stage = c.stageAtEnd(err, inDoubt).String()
-	} else {
+		if re.Stage != retry.StageDispatch || re.Parked {
+			e.routed(c)
+		}
+	default:
 		e.endedUnsent()
+		e.routed(c)
 	}
 	if se != nil { // the last answer's facts are the error's
 		e.Answered, e.Status, e.Name, e.Description = se.Answered, se.Status, se.Name, se.Description

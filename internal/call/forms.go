@@ -185,6 +185,7 @@ func (c *Call) Unprepared(ctx context.Context, run Runner, err error) error {
 // DecodeError is the error of a successful answer that makes no sense. What was to be changed has been changed.
 func (c *Call) DecodeError(err error) error {
 	e := c.newError(cberr.DecodingFailure)
+	e.routed(c)
 	e.Answered, e.Status, e.Name = true, c.Res.Status, c.Res.Status.String()
 	e.InDoubt = c.Spec().Has(Mutates)
 	e.Retry = c.State.Info()

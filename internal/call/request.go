@@ -56,6 +56,9 @@ type kept struct {
 	cold  Cold
 	body  []byte // of Body
 	spare []byte // for a compressed value, the request's or the answer's
+	// packed is the value, compressed; nil when it is sent as it is. It is not in Cold, because it is made on the way
+	// to a connection, while another goroutine may end the call and look at what it was for.
+	packed []byte
 }
 
 // Cold is what few requests have.
@@ -80,7 +83,6 @@ type Cold struct {
 	order       []uint8       // the caller's index of each path; nil when they are as the caller gave them
 	spec        *Spec         // of an operation that has no row in the table
 	needs       memd.Features // without which a connection cannot carry the request
-	packed      []byte        // the value, compressed; nil when it is sent as it is
 	// DurabilityMS is the timeout that a durable write tells the server. It is the dispatcher's.
 	DurabilityMS uint32
 }
@@ -129,6 +131,9 @@ func (r *Request) CopyFrom(from *Request) {
 	r.cold, r.own = nil, own
 	if from.cold != nil {
 		*r.Own() = *from.cold
+	}
+	if p := from.packed(); p != nil {
+		r.kept().packed = p
 	}
 }
 

@@ -66,3 +66,14 @@ func (e *Error) endedUnsent() {
 		e.Retry.Unsent++
 	}
 }
+
+// routed says how the last attempt was sent. It is for a call that no other goroutine is sending: of one that ended on
+// its way to a connection, the goroutine that brings it there may still write these.
+func (e *Error) routed(c *Call) { e.CollectionID, e.Opaque = c.Route.CollectionID, c.Route.Opaque }
+
+// on says which connection carried the attempt; nil says that none did.
+func (e *Error) on(v *Via) {
+	if v != nil {
+		e.Endpoint, e.Connection, e.LocalAddr = v.Endpoint, v.Local, v.LocalAddr
+	}
+}

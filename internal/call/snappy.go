@@ -204,7 +204,7 @@ func (c *Call) Pack(p *Packer) {
 		k.spare = out[:0]
 	}
 	if out != nil && p.worth(out, r.Value) {
-		r.Own().packed = out
+		k.packed = out
 	}
 	c.guard.Store(0)
 }

@@ -80,7 +80,7 @@ func (r *Request) appendHead(dst []byte, w *Wire) (head, value []byte, err error
 	}
 	value = r.Value
 	if dt&^r.Datatype&memd.DatatypeSnappy != 0 {
-		value = r.cold.packed
+		value = r.packed()
 	}
 	var place [8]byte
 	pre, key, extras, value := r.wireParts(place[:0], pre, value, w)

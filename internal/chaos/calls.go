@@ -18,7 +18,7 @@ import (
 const (
 	keptDocuments = 16 // that a worker reads again, and removes
 	batchSize     = 16
-	neverLimit    = 15 * time.Second // past its deadline a callback is given up
+	neverLimit    = time.Minute // past its deadline a callback is given up
 )
 
 // worker makes calls one after the other.
