@@ -37,11 +37,21 @@ func asked(t *testing.T, m *mock.Cluster) map[string]int64 {
 	return out
 }
 
+// counting waits until the clients that are connected count: one that answers a command does.
+func counting(t *testing.T, m *mock.Cluster) {
+	t.Helper()
+	const unknown = 0x07
+	for _, a := range m.AskTelemetry(t.Context(), unknown) {
+		require.NoError(t, a.Err)
+	}
+}
+
 // connects waits, in virtual time, until so many clients of application telemetry are connected.
 func connects(t *testing.T, m *mock.Cluster, clients int) {
 	t.Helper()
 	for range 100 {
 		if len(m.TelemetryClients()) == clients {
+			counting(t, m)
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -222,6 +222,7 @@ func TestTelemetryOverTLS_D158(t *testing.T) {
 	require.NoError(t, b.WaitReady(within(t, 10*time.Second)))
 	require.Eventually(t, func() bool { return len(m.TelemetryClients()) == 1 }, 10*time.Second, time.Millisecond)
 	require.True(t, m.TelemetryClients()[0].TLS)
+	counting(t, m)
 	_, err := kv.Do(t.Context(), b, kv.Upsert{Key: []byte("k")})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), asked(t, m)["sdk_kv_r_total"])

@@ -15,6 +15,7 @@ func TestTelemetryOverHTTP(t *testing.T) {
 	clients := func() []any { return c.ok("GET", "/v1/telemetry", nil)["clients"].([]any) }
 	require.Eventually(t, func() bool { return len(clients()) == 1 }, 20*time.Second, 5*time.Millisecond)
 	require.Equal(t, "Administrator", clients()[0].(body)["user"])
+	c.ok("POST", "/v1/telemetry/ask", nil) // a client that answers counts
 	c.upsert(b, "k", "1")
 	items := c.ok("POST", "/v1/telemetry/ask", nil)["items"].([]any)
 	require.Len(t, items, 1)
