@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/couchcore/couchcore/internal/call"
 	"github.com/couchcore/couchcore/internal/observe"
 	"github.com/couchcore/couchcore/kv"
 	"github.com/couchcore/couchcore/retry"
@@ -90,20 +91,10 @@ func settled(err error) error {
 		return err
 	case errors.As(err, &end) && errors.As(end.Cause, &answer):
 		e := *end
-		e.Cause = known(answer)
+		e.Cause = call.Known(answer)
 		return &e
 	}
-	return known(answer)
-}
-
-// known is what is known of an answer without its body.
-func known(a *kv.Error) *kv.Error {
-	return &kv.Error{
-		Op: a.Op, Bucket: a.Bucket, Scope: a.Scope, Collection: a.Collection, Answered: a.Answered, Status: a.Status,
-		Name: a.Name, Description: a.Description, Context: a.Context, Ref: a.Ref, CollectionID: a.CollectionID,
-		Endpoint: a.Endpoint, Connection: a.Connection, LocalAddr: a.LocalAddr, Opaque: a.Opaque, Elapsed: a.Elapsed,
-		Stage: a.Stage, InDoubt: a.InDoubt, Retry: a.Retry, Err: a.Err, Cause: a.Cause,
-	}
+	return call.Known(answer)
 }
 
 func attrs(r *retry.Request, why retry.Reason) []slog.Attr {

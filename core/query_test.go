@@ -31,7 +31,11 @@ func TestPreparedStatementsEndToEnd(t *testing.T) {
 				return mock.Answer{Rows: []string{`1`}, Members: map[string]string{"prepared": strconv.Quote(rq.Prepared)}}
 			}})
 			run := func() error {
-				_, err := all(c.Query(ctx(t), &query.Request{Statement: "UPDATE t SET x = 1", Prepare: true}))
+				rows, err := c.Query(ctx(t), &query.Request{Statement: "UPDATE t SET x = 1", Prepare: true})
+				if err == nil && !enhanced {
+					require.Equal(t, m.Prepared()["UPDATE t SET x = 1"], rows.Prepared())
+				}
+				_, err = all(rows, err)
 				return err
 			}
 			for range 3 {

@@ -11,7 +11,8 @@ import (
 type Get struct {
 	Common
 	Key []byte
-	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly.
+	// Into receives the value, appended, when it fits the connection's read buffer; nil allocates exactly. With an Into
+	// that is not nil an empty value is not nil either.
 	Into []byte
 	// Paths are the parts of a JSON document that are wanted: the value is a document of them alone, without those that
 	// are missing. With more than 16, or one fewer for each of the next two, the document is read as a whole and cut

@@ -22,7 +22,13 @@ import (
 // They are for one goroutine, which reads them to their end or closes them.
 type Rows struct {
 	httpsvc.Rows[Meta]
+
+	prepared string
 }
+
+// Prepared is the name of the plan that answers a request with Prepare or Prepared, before the first row already; ""
+// where the service has not said it there.
+func (r *Rows) Prepared() string { return r.prepared }
 
 // Meta is what the service says besides the rows. What it leaves out has its zero value.
 type Meta struct {

@@ -76,7 +76,7 @@ func open(ctx context.Context, d Doer, r *Request, h *httpsvc.Request,
 	if err != nil {
 		return nil, err
 	}
-	return &Rows{rows}, nil
+	return &Rows{Rows: rows, prepared: r.Prepared}, nil
 }
 
 // verdict says what an answer means. asked has what is known of the request.
@@ -104,7 +104,8 @@ type execution struct {
 	r    *Request
 	d    httpsvc.Doer
 	key  planKey
-	plan *plan // of the present attempt; nil: the attempt makes it
+	plan *plan  // of the present attempt; nil: the attempt makes it
+	name string // of the plan that answers; "" where it is not known
 }
 
 // runPrepared runs a statement by its plan. The plan is looked up for each attempt, so that one that the service has
@@ -126,6 +127,7 @@ func (s *Service) runPrepared(ctx context.Context, d Doer, r *Request) (*Rows, e
 	if err != nil {
 		return nil, err
 	}
+	rows.prepared = x.name
 	return rows, nil
 }
 
@@ -203,13 +205,15 @@ func (x *execution) verdict(a *httpsvc.Answer) httpsvc.Verdict {
 	v := verdict(a, Answer{Readonly: x.r.Idempotent(), Plan: true})
 	switch {
 	case v.Err == nil:
-		if x.plan == nil {
+		if x.plan != nil {
+			x.name = x.plan.name
+		} else {
 			head := a.Meta
 			if head == nil {
 				head = a.Head
 			}
-			if name := httpsvc.Text(httpsvc.Object(head)["prepared"]); name != "" {
-				x.s.plans.put(x.key, &plan{name: name})
+			if x.name = httpsvc.Text(httpsvc.Object(head)["prepared"]); x.name != "" {
+				x.s.plans.put(x.key, &plan{name: x.name})
 			}
 		}
 	case x.plan != nil && v.Reason == retry.QueryPreparedStatementFailure:

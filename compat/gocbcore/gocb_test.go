@@ -75,6 +75,7 @@ func TestGocbRunsOnCouchcore(t *testing.T) {
 	ours, theirs := gocbSuite(t, assembled(t, newest())), gocbSuite(t, "")
 	out, err := ours.run(t, nil, "-test.short")
 	require.NoError(t, err, out)
+	require.Contains(t, out, "No goroutines appear to have leaked")
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			out := ours.integrate(t, g)

@@ -60,3 +60,14 @@ func ServerTime(p *memd.Packet) uint16 {
 
 // ServerTime is that of the answer that the call has failed with.
 func (e *Error) ServerTime() uint16 { return e.duration }
+
+// Known is what is known of an answer without its body, which belongs to the call and may still change.
+func Known(e *Error) *Error {
+	return &Error{
+		Op: e.Op, Bucket: e.Bucket, Scope: e.Scope, Collection: e.Collection, Answered: e.Answered, Status: e.Status,
+		Name: e.Name, Description: e.Description, Context: e.Context, Ref: e.Ref, CollectionID: e.CollectionID,
+		Endpoint: e.Endpoint, Connection: e.Connection, LocalAddr: e.LocalAddr, Opaque: e.Opaque, Elapsed: e.Elapsed,
+		Stage: e.Stage, InDoubt: e.InDoubt, Retry: e.Retry, Err: e.Err, Cause: e.Cause,
+		hasDuration: e.hasDuration, duration: e.duration,
+	}
+}

@@ -47,10 +47,12 @@ func left(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-func (c *crudComponent) common(t *target) kv.Common {
+func (k *kvCall) common(t *target) kv.Common {
+	d := left(t.deadline)
+	k.late = d == 1
 	return kv.Common{
-		Scope: t.scope, Collection: t.collection, CollectionID: t.cid, Retry: c.client.strategy.of(t.strategy),
-		OnBehalfOf: t.user, Timeout: left(t.deadline),
+		Scope: t.scope, Collection: t.collection, CollectionID: t.cid, Retry: k.c.client.strategy.of(t.strategy),
+		OnBehalfOf: t.user, Timeout: d,
 	}
 }
 
@@ -62,6 +64,7 @@ type kvCall struct {
 	inserts bool // a document that is there is an error
 	writes  bool
 	durable bool
+	late    bool // its deadline has passed: nothing is sent
 	blocks  bool // the program's callback may: it does not run on the connection's reader
 	key     []byte
 	cas     uint64
@@ -118,6 +121,11 @@ func run[R facts, O kv.Op[R], T any](k *kvCall, op O, conv func(*kvCall, R) *T, 
 		cb(conv(k, r), nil)
 	}
 	ctx := k.spans.context(context.Background())
+	if k.late { // an answer may come before a deadline of now is noticed
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, time.Time{})
+		defer cancel()
+	}
 	if k.blocks {
 		k.running = kv.Go(ctx, k.c.bucket, op, done)
 	} else {
@@ -133,7 +141,7 @@ func (k *kvCall) Cancel() { k.running.Cancel() }
 func (k *kvCall) observed() bool { return k.own != nil || k.spans != nil || !k.began.IsZero() }
 
 func (k *kvCall) succeeded(r facts) {
-	k.ended(r)
+	k.ended(r, true)
 	if !k.began.IsZero() {
 		k.report(telemetryOutcomeSuccess, r.Endpoint())
 	}
@@ -150,7 +158,7 @@ func (k *kvCall) failed(err error) error {
 	if e, ok := err.(*kv.Error); ok { //nolint:errorlint // it is one as a rule
 		last, outcome = kv.ResultOf(e), outcomeOf(e)
 	}
-	k.ended(last)
+	k.ended(last, false)
 	if !k.began.IsZero() {
 		k.report(outcome, last.Endpoint())
 	}
@@ -159,18 +167,18 @@ func (k *kvCall) failed(err error) error {
 }
 
 // ended ends the spans of the last attempt.
-func (k *kvCall) ended(r facts) {
+func (k *kvCall) ended(r facts, made bool) {
 	if k.spans == nil {
 		return
 	}
 	a := attemptOf(r)
 	a.retries = r.RetryInfo().Retries()
-	k.spans.stop(a, true)
+	k.spans.stop(a, made, true)
 }
 
 // finish ends the operation's own span, and those below it if they have not ended, and notes its duration.
 func (k *kvCall) finish() {
-	k.spans.stop(attempt{}, true)
+	k.spans.stop(attempt{}, false, true)
 	if k.own != nil {
 		k.own.End()
 	}

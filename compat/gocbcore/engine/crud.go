@@ -17,7 +17,7 @@ func (c *crudComponent) Get(o GetOptions, cb GetCallback) (PendingOp, error) {
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Get", memd.CmdGet, &t)
-	return run(k, kv.Get{Common: c.common(&t), Key: o.Key}, func(_ *kvCall, r kv.GetResult) *GetResult {
+	return run(k, kv.Get{Common: k.common(&t), Key: o.Key}, func(_ *kvCall, r kv.GetResult) *GetResult {
 		res := &GetResult{Value: value(r.Value), Flags: r.Flags, Datatype: uint8(r.Datatype), Cas: Cas(r.CAS)}
 		res.Internal.ResourceUnits = units(r.Units())
 		return res
@@ -30,7 +30,7 @@ func (c *crudComponent) GetAndTouch(o GetAndTouchOptions, cb GetAndTouchCallback
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("GetAndTouch", memd.CmdGAT, &t)
-	op := kv.GetAndTouch{Common: c.common(&t), Key: o.Key, Expiry: expiryOf(o.Expiry)}
+	op := kv.GetAndTouch{Common: k.common(&t), Key: o.Key, Expiry: expiryOf(o.Expiry)}
 	return run(k, op, func(_ *kvCall, r kv.GetResult) *GetAndTouchResult {
 		res := &GetAndTouchResult{Value: value(r.Value), Flags: r.Flags, Datatype: uint8(r.Datatype), Cas: Cas(r.CAS)}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -45,7 +45,7 @@ func (c *crudComponent) GetAndLock(o GetAndLockOptions, cb GetAndLockCallback) (
 	}
 	k := c.begin("GetAndLock", memd.CmdGetLocked, &t)
 	op := kv.GetAndLock{
-		Common: c.common(&t), Key: o.Key, LockTime: min(time.Duration(o.LockTime)*time.Second, kv.MaxLockTime),
+		Common: k.common(&t), Key: o.Key, LockTime: min(time.Duration(o.LockTime)*time.Second, kv.MaxLockTime),
 	}
 	return run(k, op, func(_ *kvCall, r kv.GetResult) *GetAndLockResult {
 		res := &GetAndLockResult{Value: value(r.Value), Flags: r.Flags, Datatype: uint8(r.Datatype), Cas: Cas(r.CAS)}
@@ -63,7 +63,7 @@ func (c *crudComponent) GetOneReplica(o GetOneReplicaOptions, cb GetReplicaCallb
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("GetOneReplica", memd.CmdGetReplica, &t)
-	op := kv.GetReplica{Common: c.common(&t), Key: o.Key, Replica: o.ReplicaIdx, ServerGroup: o.ServerGroup}
+	op := kv.GetReplica{Common: k.common(&t), Key: o.Key, Replica: o.ReplicaIdx, ServerGroup: o.ServerGroup}
 	return run(k, op, func(_ *kvCall, r kv.GetResult) *GetReplicaResult {
 		res := &GetReplicaResult{Value: value(r.Value), Flags: r.Flags, Datatype: uint8(r.Datatype), Cas: Cas(r.CAS)}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -77,7 +77,7 @@ func (c *crudComponent) Touch(o TouchOptions, cb TouchCallback) (PendingOp, erro
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("Touch", memd.CmdTouch, &t)
-	op := kv.Touch{Common: c.common(&t), Key: o.Key, Expiry: expiryOf(o.Expiry)}
+	op := kv.Touch{Common: k.common(&t), Key: o.Key, Expiry: expiryOf(o.Expiry)}
 	return run(k, op, func(_ *kvCall, r kv.MutationResult) *TouchResult {
 		res := &TouchResult{Cas: Cas(r.CAS), MutationToken: tokenOf(r.Token)}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -92,7 +92,7 @@ func (c *crudComponent) Unlock(o UnlockOptions, cb UnlockCallback) (PendingOp, e
 	}
 	k := c.begin("Unlock", memd.CmdUnlockKey, &t)
 	k.cas = uint64(o.Cas)
-	op := kv.Unlock{Common: c.common(&t), Key: o.Key, CAS: uint64(o.Cas)}
+	op := kv.Unlock{Common: k.common(&t), Key: o.Key, CAS: uint64(o.Cas)}
 	return run(k, op, func(_ *kvCall, r kv.Result) *UnlockResult {
 		res := &UnlockResult{Cas: Cas(r.CAS)}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -108,7 +108,7 @@ func (c *crudComponent) Delete(o DeleteOptions, cb DeleteCallback) (PendingOp, e
 	k := c.begin("Delete", memd.CmdDelete, &t)
 	k.write(uint64(o.Cas), o.DurabilityLevel)
 	op := kv.Remove{
-		Common: c.common(&t), Key: o.Key, CAS: uint64(o.Cas), Durability: level(o.DurabilityLevel),
+		Common: k.common(&t), Key: o.Key, CAS: uint64(o.Cas), Durability: level(o.DurabilityLevel),
 	}
 	return run(k, op, func(_ *kvCall, r kv.MutationResult) *DeleteResult {
 		res := &DeleteResult{Cas: Cas(r.CAS), MutationToken: tokenOf(r.Token)}
@@ -136,7 +136,7 @@ func (c *crudComponent) Add(o AddOptions, cb StoreCallback) (PendingOp, error) {
 	k.write(0, o.DurabilityLevel)
 	k.inserts = true
 	return run(k, kv.Insert{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
+		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
 		Expiry: expiryOf(o.Expiry), Durability: level(o.DurabilityLevel),
 	}, stored, cb)
 }
@@ -149,7 +149,7 @@ func (c *crudComponent) Set(o SetOptions, cb StoreCallback) (PendingOp, error) {
 	k := c.begin("Set", memd.CmdSet, &t)
 	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Upsert{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
+		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
 		Expiry: expiryOf(o.Expiry), PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),
 	}, stored, cb)
 }
@@ -162,7 +162,7 @@ func (c *crudComponent) Replace(o ReplaceOptions, cb StoreCallback) (PendingOp, 
 	k := c.begin("Replace", memd.CmdReplace, &t)
 	k.write(uint64(o.Cas), o.DurabilityLevel)
 	return run(k, kv.Replace{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
+		Common: k.common(&t), Key: o.Key, Value: o.Value, Flags: o.Flags, Datatype: ccmemd.Datatype(o.Datatype),
 		CAS: uint64(o.Cas), Expiry: expiryOf(o.Expiry), PreserveExpiry: o.PreserveExpiry,
 		Durability: level(o.DurabilityLevel),
 	}, stored, cb)
@@ -182,7 +182,7 @@ func (c *crudComponent) Append(o AdjoinOptions, cb AdjoinCallback) (PendingOp, e
 	k := c.begin("Append", memd.CmdAppend, &t)
 	k.write(uint64(o.Cas), o.DurabilityLevel)
 	return run(k, kv.Append{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
+		Common: k.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
 		Durability: level(o.DurabilityLevel),
 	}, adjoined, cb)
 }
@@ -195,7 +195,7 @@ func (c *crudComponent) Prepend(o AdjoinOptions, cb AdjoinCallback) (PendingOp, 
 	k := c.begin("Prepend", memd.CmdPrepend, &t)
 	k.write(uint64(o.Cas), o.DurabilityLevel)
 	return run(k, kv.Prepend{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
+		Common: k.common(&t), Key: o.Key, Value: o.Value, CAS: uint64(o.Cas), PreserveExpiry: o.PreserveExpiry,
 		Durability: level(o.DurabilityLevel),
 	}, adjoined, cb)
 }
@@ -229,7 +229,7 @@ func (c *crudComponent) Increment(o CounterOptions, cb CounterCallback) (Pending
 	k := c.begin("Increment", memd.CmdIncrement, &t)
 	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Increment{
-		Common: c.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
+		Common: k.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
 		PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),
 	}, counted, cb)
 }
@@ -246,7 +246,7 @@ func (c *crudComponent) Decrement(o CounterOptions, cb CounterCallback) (Pending
 	k := c.begin("Decrement", memd.CmdDecrement, &t)
 	k.write(0, o.DurabilityLevel)
 	return run(k, kv.Decrement{
-		Common: c.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
+		Common: k.common(&t), Key: o.Key, Delta: o.Delta, Initial: first, Expiry: expiryOf(o.Expiry),
 		PreserveExpiry: o.PreserveExpiry, Durability: level(o.DurabilityLevel),
 	}, counted, cb)
 }
@@ -257,7 +257,7 @@ func (c *crudComponent) GetRandom(o GetRandomOptions, cb GetRandomCallback) (Pen
 		nil, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("GetRandom", memd.CmdGetRandom, &t)
-	return run(k, kv.GetRandom{Common: c.common(&t)}, func(_ *kvCall, r kv.RandomResult) *GetRandomResult {
+	return run(k, kv.GetRandom{Common: k.common(&t)}, func(_ *kvCall, r kv.RandomResult) *GetRandomResult {
 		res := &GetRandomResult{
 			Key: r.Key, Value: value(r.Value), Flags: r.Flags, Datatype: uint8(r.Datatype), Cas: Cas(r.CAS),
 		}

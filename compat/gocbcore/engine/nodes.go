@@ -20,7 +20,7 @@ func (c *crudComponent) GetMeta(o GetMetaOptions, cb GetMetaCallback) (PendingOp
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.begin("GetMeta", memd.CmdGetMeta, &t)
-	return run(k, kv.GetMeta{Common: c.common(&t), Key: o.Key}, func(_ *kvCall, r kv.MetaResult) *GetMetaResult {
+	return run(k, kv.GetMeta{Common: k.common(&t), Key: o.Key}, func(_ *kvCall, r kv.MetaResult) *GetMetaResult {
 		res := &GetMetaResult{
 			Value: []byte{}, Flags: r.Flags, Cas: Cas(r.CAS), Expiry: seconds(r.Expiry), SeqNo: SeqNo(r.RevSeqno),
 			Datatype: uint8(r.Datatype),
@@ -61,7 +61,7 @@ func (c *crudComponent) SetMeta(o SetMetaOptions, cb SetMetaCallback) (PendingOp
 	k := c.begin("SetMeta", memd.CmdSetMeta, &t)
 	k.write(0, 0)
 	return run(k, kv.SetWithMeta{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
+		Common: k.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
 		Meta: metaOf(o.Options, o.Flags, o.Expiry, o.RevNo, o.Cas, o.Extra),
 	}, func(_ *kvCall, r kv.MutationResult) *SetMetaResult {
 		res := &SetMetaResult{Cas: Cas(r.CAS), MutationToken: tokenOf(r.Token)}
@@ -78,7 +78,7 @@ func (c *crudComponent) DeleteMeta(o DeleteMetaOptions, cb DeleteMetaCallback) (
 	k := c.begin("DeleteMeta", memd.CmdDelMeta, &t)
 	k.write(0, 0)
 	return run(k, kv.DeleteWithMeta{
-		Common: c.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
+		Common: k.common(&t), Key: o.Key, Value: o.Value, Datatype: ccmemd.Datatype(o.Datatype),
 		Meta: metaOf(o.Options, o.Flags, o.Expiry, o.RevNo, o.Cas, o.Extra),
 	}, func(_ *kvCall, r kv.MutationResult) *DeleteMetaResult {
 		res := &DeleteMetaResult{Cas: Cas(r.CAS), MutationToken: tokenOf(r.Token)}
@@ -100,7 +100,7 @@ func (c *observeComponent) Observe(o ObserveOptions, cb ObserveCallback) (Pendin
 		o.Key, o.ScopeName, o.CollectionName, o.CollectionID, o.RetryStrategy, o.Deadline, o.User, o.TraceContext,
 	}
 	k := c.crud.begin("Observe", memd.CmdObserve, &t)
-	op := kv.Observe{Common: c.crud.common(&t), Key: o.Key, Replica: o.ReplicaIdx}
+	op := kv.Observe{Common: k.common(&t), Key: o.Key, Replica: o.ReplicaIdx}
 	return run(k, op, func(_ *kvCall, r kv.ObserveResult) *ObserveResult {
 		res := &ObserveResult{KeyState: memd.KeyState(r.State), Cas: Cas(r.CAS)}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -113,7 +113,7 @@ func (c *observeComponent) ObserveVb(o ObserveVbOptions, cb ObserveVbCallback) (
 	t := target{strategy: o.RetryStrategy, deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := c.crud.begin("ObserveVb", memd.CmdObserveSeqNo, &t)
 	op := kv.ObserveSeqno{
-		Common: c.crud.common(&t), VBucket: o.VbID, UUID: uint64(o.VbUUID), Replica: o.ReplicaIdx,
+		Common: k.common(&t), VBucket: o.VbID, UUID: uint64(o.VbUUID), Replica: o.ReplicaIdx,
 	}
 	return run(k, op, func(_ *kvCall, r kv.SeqnoResult) *ObserveVbResult {
 		res := &ObserveVbResult{
@@ -135,7 +135,7 @@ func (c *statsComponent) Stats(o StatsOptions, cb StatsCallback) (PendingOp, err
 	}
 	t := target{strategy: o.RetryStrategy, deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := c.crud.begin("Stats", memd.CmdStat, &t)
-	op := kv.Stat{Common: c.crud.common(&t), Group: o.Key}
+	op := kv.Stat{Common: k.common(&t), Group: o.Key}
 	if vb, ok := o.Target.(VBucketIDStatsTarget); ok {
 		op.ByVBucket, op.VBucket = true, vb.VbID
 		return run(k, op, func(_ *kvCall, r kv.StatResult) *StatsResult {
@@ -196,7 +196,7 @@ func (c *collectionsComponent) GetCollectionID(scope, collection string, o GetCo
 ) (PendingOp, error) {
 	t := target{strategy: o.RetryStrategy, deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := c.crud.begin("GetCollectionID", memd.CmdCollectionsGetID, &t)
-	op := kv.GetCollectionID{Common: c.crud.common(&t), Path: scope + "." + collection}
+	op := kv.GetCollectionID{Common: k.common(&t), Path: scope + "." + collection}
 	return run(k, op, func(_ *kvCall, r kv.IDResult) *GetCollectionIDResult {
 		res := &GetCollectionIDResult{ManifestID: r.ManifestUID, CollectionID: r.ID}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -210,7 +210,7 @@ func (c *collectionsComponent) GetCollectionManifest(o GetCollectionManifestOpti
 ) {
 	t := target{strategy: o.RetryStrategy, deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := c.crud.begin("GetCollectionManifest", memd.CmdCollectionsGetManifest, &t)
-	op := kv.GetManifest{Common: c.crud.common(&t)}
+	op := kv.GetManifest{Common: k.common(&t)}
 	return run(k, op, func(_ *kvCall, r kv.Manifest) *GetCollectionManifestResult {
 		res := &GetCollectionManifestResult{Manifest: r.JSON}
 		res.Internal.ResourceUnits = units(r.Units())
@@ -227,7 +227,7 @@ func (c *collectionsComponent) GetAllCollectionManifests(o GetAllCollectionManif
 	}
 	t := target{strategy: o.RetryStrategy, deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := c.crud.begin("GetAllCollectionManifests", memd.CmdCollectionsGetManifest, &t)
-	op := kv.GetManifest{Common: c.crud.common(&t)}
+	op := kv.GetManifest{Common: k.common(&t)}
 	return blocking(contextDeadline(o.Deadline), func(ctx context.Context) {
 		all, err := kv.ManifestAll(ctx, c.crud.bucket, op)
 		if err != nil {

@@ -25,9 +25,12 @@ type N1QLRowReader struct {
 // Err is why there are no more rows.
 func (q N1QLRowReader) Err() error { return q.failed() }
 
-// PreparedName is the name of the statement's plan, once the rows are read.
+// PreparedName is the name of the statement's plan: before the rows, unless the service says it behind them alone.
 func (q N1QLRowReader) PreparedName() (string, error) {
 	if q.answer != nil {
+		if name := q.answer.Prepared(); name != "" {
+			return name, nil
+		}
 		if meta, err := q.answer.Meta(); err == nil && meta.Prepared != "" {
 			return meta.Prepared, nil
 		}

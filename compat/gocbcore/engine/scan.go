@@ -23,8 +23,8 @@ func (c *crudComponent) RangeScanCreate(vbID uint16, o RangeScanCreateOptions, c
 	if err := scanOf(&op, &o); err != nil {
 		return nil, err
 	}
-	op.Common = c.common(&t)
 	k := c.begin("RangeScanCreate", memd.CmdRangeScanCreate, &t)
+	op.Common = k.common(&t)
 	return run(k, op, func(_ *kvCall, r kv.RangeScan) *scanResult {
 		return &scanResult{c: c, scan: r, keysOnly: o.KeysOnly}
 	}, func(r *scanResult, err error) {
@@ -93,7 +93,7 @@ func (s *scanResult) RangeScanContinue(o RangeScanContinueOptions, dataCb RangeS
 	k := s.c.begin("RangeScanContinue", memd.CmdRangeScanContinue, &t)
 	k.blocks = true
 	op := kv.RangeScanContinue{
-		Common: s.c.common(&t), Scan: s.scan, MaxItems: o.MaxCount, MaxBytes: o.MaxBytes,
+		Common: k.common(&t), Scan: s.scan, MaxItems: o.MaxCount, MaxBytes: o.MaxBytes,
 	}
 	if !o.Deadline.IsZero() {
 		op.MaxTime = max(time.Until(o.Deadline), time.Millisecond)
@@ -121,6 +121,6 @@ func itemsOf(list []kv.ScanItem) []RangeScanItem {
 func (s *scanResult) RangeScanCancel(o RangeScanCancelOptions, cb RangeScanCancelCallback) (PendingOp, error) {
 	t := target{deadline: o.Deadline, user: o.User, trace: o.TraceContext}
 	k := s.c.begin("RangeScanCancel", memd.CmdRangeScanCancel, &t)
-	op := kv.RangeScanCancel{Common: s.c.common(&t), Scan: s.scan}
+	op := kv.RangeScanCancel{Common: k.common(&t), Scan: s.scan}
 	return run(k, op, func(*kvCall, kv.Result) *RangeScanCancelResult { return &RangeScanCancelResult{} }, cb)
 }

@@ -50,7 +50,7 @@ func (c *serviceCall) context(deadline time.Time) (context.Context, context.Canc
 
 // ended ends the spans. id is the request's own id, endpoint the node that answered.
 func (c *serviceCall) ended(id, endpoint string, retries int) {
-	c.spans.stop(attempt{id: id, endpoint: endpoint, retries: retries}, true)
+	c.spans.stop(attempt{id: id, endpoint: endpoint, retries: retries}, false, true)
 	c.telemetry.Finish()
 }
 

@@ -37,7 +37,7 @@ func (c *crudComponent) LookupIn(o LookupInOptions, cb LookupInCallback) (Pendin
 	}
 	k := c.begin("LookupIn", memd.CmdSubDocMultiLookup, &t)
 	return run(k, kv.LookupIn{
-		Common: c.common(&t), Key: o.Key, Specs: specs, AccessDeleted: o.Flags&memd.SubdocDocFlagAccessDeleted != 0,
+		Common: k.common(&t), Key: o.Key, Specs: specs, AccessDeleted: o.Flags&memd.SubdocDocFlagAccessDeleted != 0,
 		Replica: max(o.ReplicaIdx, 0), ServerGroup: o.ServerGroup,
 	}, lookedUp, cb)
 }
@@ -88,7 +88,7 @@ func (c *crudComponent) MutateIn(o MutateInOptions, cb MutateInCallback) (Pendin
 	k := c.begin("MutateIn", memd.CmdSubDocMultiMutation, &t)
 	k.write(uint64(o.Cas), o.DurabilityLevel)
 	op := kv.MutateIn{
-		Common: c.common(&t), Key: o.Key, Specs: specs, Expiry: expiryOf(o.Expiry), CAS: uint64(o.Cas),
+		Common: k.common(&t), Key: o.Key, Specs: specs, Expiry: expiryOf(o.Expiry), CAS: uint64(o.Cas),
 		Durability: level(o.DurabilityLevel), PreserveExpiry: o.PreserveExpiry,
 		AccessDeleted:   o.Flags&memd.SubdocDocFlagAccessDeleted != 0,
 		CreateAsDeleted: o.Flags&memd.SubdocDocFlagCreateAsDeleted != 0,

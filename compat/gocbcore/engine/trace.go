@@ -24,9 +24,17 @@ type spans struct {
 	cmd    string // the name of the command's span; "" for a request to a service
 
 	lock sync.Mutex
-	out  opened      // of the attempt that is out; its zero value while the next one is not due
-	due  *time.Timer // begins the next one; nil before the first retry
+	now  *tried // the attempt that is out, or due; nil once it has ended
 	over bool
+}
+
+// tried is one attempt. A timer begins it when it is due, unless its end is known before that.
+type tried struct {
+	s     *spans
+	due   *time.Timer // nil for the first
+	begun bool        // its spans are made, or about to be; this and the next two under the lock
+	open  *opened     // nil before they are made
+	end   *attempt    // nil before its end is known
 }
 
 // opened are the spans of one attempt.
@@ -35,7 +43,8 @@ type opened struct{ cmd, net *spanWrapper }
 // newSpans begins the first attempt.
 func newSpans(tc *tracerComponent, parent RequestSpanContext, cmd string) *spans {
 	s := &spans{tc: tc, parent: parent, cmd: cmd}
-	s.begin()
+	s.now = &tried{s: s}
+	s.now.begin()
 	return s
 }
 
@@ -58,8 +67,7 @@ func silent(parent RequestSpanContext) bool {
 	return t != nil && t.Size() == 0 && t.Name() == "noopSpanContext" && t.PkgPath() == "github.com/couchbase/gocb/v2"
 }
 
-// begin begins an attempt, unless the operation has ended.
-func (s *spans) begin() {
+func (s *spans) open() opened {
 	var o opened
 	parent := s.parent
 	if s.cmd != "" {
@@ -67,14 +75,25 @@ func (s *spans) begin() {
 		parent = o.cmd.Context()
 	}
 	o.net = labelled(s.tc, parent, spanNameDispatchToServer)
-	s.lock.Lock()
-	late := s.over || s.out.net != nil
-	if !late {
-		s.out = o
+	return o
+}
+
+// begin makes the attempt's spans, and ends them if its end has become known meanwhile.
+func (t *tried) begin() {
+	t.s.lock.Lock()
+	was := t.begun
+	t.begun = true
+	t.s.lock.Unlock()
+	if was {
+		return
 	}
-	s.lock.Unlock()
-	if late {
-		o.end(attempt{})
+	o := t.s.open()
+	t.s.lock.Lock()
+	t.open = &o
+	end := t.end
+	t.s.lock.Unlock()
+	if end != nil {
+		o.end(*end)
 	}
 }
 
@@ -83,24 +102,36 @@ func (s *spans) again(delay time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if !s.over {
-		s.due = time.AfterFunc(delay, s.begin)
+		t := &tried{s: s}
+		t.due, s.now = time.AfterFunc(delay, t.begin), t
 	}
 }
 
-// stop ends the attempt that is out, if one is; with over no other one begins.
-func (s *spans) stop(a attempt, over bool) {
+// stop ends the attempt that is out, if one is. made says that there was one, whose answer may have come before the
+// timer that begins it. With over no other one begins.
+func (s *spans) stop(a attempt, made, over bool) {
 	if s == nil {
 		return
 	}
 	s.lock.Lock()
-	o := s.out
-	s.out, s.over = opened{}, s.over || over
-	if s.due != nil {
-		s.due.Stop()
+	t := s.now
+	s.now, s.over = nil, s.over || over
+	var begun bool
+	var open *opened
+	if t != nil {
+		begun, open = t.begun, t.open
+		t.begun, t.end = true, &a
 	}
 	s.lock.Unlock()
-	if o.net != nil {
-		o.end(a)
+	switch {
+	case t == nil:
+	case open != nil:
+		open.end(a)
+	case !begun:
+		t.due.Stop()
+		if made {
+			s.open().end(a)
+		}
 	}
 }
 
@@ -181,12 +212,12 @@ func (observer) Attempt(a retry.AttemptInfo) {
 		last = attemptOf(kv.ResultOf(e))
 	}
 	last.retries = max(a.Number-1, 0)
-	s.stop(last, false)
+	s.stop(last, true, false)
 }
 
-// Retry implements retry.Observer.
+// Retry implements retry.Observer. A retry that waits for the deadline has no attempt.
 func (observer) Retry(r *retry.Request, _ retry.Reason, delay time.Duration) {
-	if s := spansIn(r.Context); s != nil {
+	if s := spansIn(r.Context); s != nil && time.Until(r.Deadline) > delay {
 		s.again(delay)
 	}
 }
