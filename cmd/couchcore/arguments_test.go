@@ -70,6 +70,9 @@ func TestVerboseNamesTheNode(t *testing.T) {
 		require.Zero(t, r.code, r.stderr)
 		require.NotContains(t, r.stdout+r.stderr, "%!", args)
 	}
+	closed := closedPort(t)
+	r := couchcore("kv", "get", "k", "-v", "-c", "couchbase://"+closed, "-u", "u", "-p", "p", "--timeout", "200ms")
+	require.Regexp(t, `(?m)^`+at(closed)+` +not connected: connection refused$`, r.stderr)
 	told := c.run("kv", "get", "k", "-v").stderr
 	require.Regexp(t, `node +127\.0\.0\.1:\d+  vbucket \d+  sent 1 time`, told)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -289,7 +290,7 @@ func (k *kvCmd) explainCall(a *app, b *core.Bucket, key, failed string, v view, 
 		state := "connected, " + n.Mechanism
 		if !n.Connected {
 			if state = n.State; n.Err != nil {
-				state = fmt.Sprintf("not connected: %v", n.Err)
+				state = "not connected: " + strings.TrimPrefix(n.Err.Error(), "node "+n.Addr+" is not connected: ")
 			}
 		}
 		say("%-21s %s", n.Addr, state)
