@@ -131,7 +131,7 @@ func (x *Call) prepareRow() Answer {
 		`"queryContext":%s,"operator":{},"signature":{"*":"*"},"statement":%s,"text":%s,"useFts":false,"useCBO":true}`,
 		quote(base64.StdEncoding.EncodeToString(p)), quote(name), quote(x.rq.text("query_context")),
 		quote("PREPARE "+x.rq.Statement), quote("PREPARE "+x.rq.Statement))
-	return Answer{Rows: []string{row}}
+	return Answer{Rows: []string{row}, Members: map[string]string{"signature": `"json"`}}
 }
 
 // unknownPrepared is the error for a name without a statement. A server answers it with the HTTP status 404, and

@@ -47,6 +47,9 @@ func (x *Call) execute() Answer {
 		res = sqlpp.Run(statement, o)
 	}
 	a := Answer{Rows: res.Rows, Mutated: res.Mutated}
+	if res.Signature != "" && rq.Service == Query {
+		a.Members = map[string]string{"signature": res.Signature}
+	}
 	for _, e := range res.Errors {
 		if e.Unsupported {
 			x.refuses(e.Message)

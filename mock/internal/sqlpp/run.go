@@ -23,7 +23,7 @@ func (s *statement) run(o *Options) Result {
 		defer t.mu.Unlock()
 		r.Store = txnStore{o.Store, t}
 	}
-	var out Result
+	out := Result{Signature: s.signature()}
 	switch {
 	case o.NoWrites && s.query == nil:
 		r.fail(Unsupported(s.verb+" of the analytics service", firstWords(s.text)))

@@ -89,11 +89,12 @@ type Options struct {
 
 // Result is what a statement made.
 type Result struct {
-	Rows    []string // JSON texts
-	Errors  []*Error
-	Mutated int
-	Begin   bool
-	End     bool // of the transaction
+	Rows      []string // JSON texts
+	Signature string   // of the rows, JSON; empty for a statement that cannot be read
+	Errors    []*Error
+	Mutated   int
+	Begin     bool
+	End       bool // of the transaction
 }
 
 // run is a statement while it runs.
