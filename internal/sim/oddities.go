@@ -119,16 +119,19 @@ func oddServers() []fault {
 			}
 			return func() int { return n * len(w.linksTo(addr)) }
 		}},
-		{name: "31 HELLO refuses a feature", begin: func(w *world, r *source, addr string) func() int {
-			f := hellos()[r.below(len(hellos()))]
+		{name: "31 HELLO refuses some features", begin: func(w *world, r *source, addr string) func() int {
+			all, at := hellos(), r.below(len(hellos()))
+			fs := []memd.Feature{all[at], all[(at+5)%len(all)], all[(at+11)%len(all)]}
 			before := w.dialed(addr)
-			w.m.RefuseFeatures(f)
+			w.m.RefuseFeatures(fs...)
 			w.breaks()
 			w.reset(w.linksTo(addr))
 			return func() int {
 				w.m.RefuseFeatures()
 				n := w.dialed(addr) - before
-				w.fired(refused(f), n)
+				for _, f := range fs {
+					w.fired(refused(f), n)
+				}
 				w.breaks()
 				w.reset(w.m.Network().Links()) // those of other nodes may be without it, too
 				return n

@@ -137,7 +137,7 @@ func draw(o Options) *plan {
 	}
 	p.renew, p.rotate, p.whole = r.below(6) == 0, r.below(4) == 0, r.below(3) == 0
 	p.asks, p.scans, p.drives = r.below(2) == 0, r.below(3) == 0, r.below(4) == 0
-	p.tls, p.packs, p.active, p.names = r.below(5) < 2, r.below(2) == 0, r.below(2) == 0, r.below(3) == 0
+	p.tls, p.packs, p.active, p.names = r.below(5) < 2, r.below(2) == 0, r.below(2) == 0, r.below(2) == 0
 	p.single = r.below(3) == 0
 	if r.below(6) == 0 {
 		p.unready = 1 + r.below(6)
