@@ -141,6 +141,15 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		{"operation": "upsert", "bucket": "default", "key": "order::4", "took_us": 410, "attempts": []body{{}}},
 	}})
 	page.until("$('ops').innerText.includes('3: ETMPFAIL (KV_TEMPORARY_FAILURE) › ')")
+	page.eval("$('retried').click()")
+	c.ok("POST", "/v1/operations", body{"client": "orders", "items": []body{
+		{"operation": "touch", "key": "order::5", "attempts": []body{{}}},
+		{
+			"operation": "remove", "bucket": "default", "key": "order::6", "took_us": 950,
+			"attempts": []body{{"status": "KEY_ENOENT"}}, "error": "document not found",
+		},
+	}})
+	page.until("$('ops').innerText.includes('document not found') && !$('ops').innerText.includes('touch')")
 	require.Empty(t, page.eval("wrong"))
 	click("End i18")
 	c.ok("POST", "/v1/injections", body{

@@ -211,7 +211,7 @@ function showOperation(o) {
   });
   const place = [o.bucket, o.collection !== '_default._default' && o.collection].filter(Boolean).join('.');
   return row([
-    ['time', clock(o.at)], ['text', o.client || ''], ['text', [o.operation || o.service, place, o.key].filter(Boolean).join(' ')],
+    ['time', clock(o.at)], ['text', o.client || ''], ['text what', [o.operation || o.service, place, o.key].filter(Boolean).join(' ')],
     ['text', ...attempts], ['num', duration(o.took_us || 0)], [o.error ? 'text bad' : 'good', o.error || 'ok'],
   ]);
 }
@@ -259,7 +259,8 @@ stream.addEventListener('requests', e => {
   }
   used = new Set(s.requests.filter(r => r.bucket === $('bucket').value).map(r => r.vbucket));
   paint();
-  prepend($('ops'), (s.operations || []).map(showOperation));
+  const retried = o => !$('retried').checked || o.error || (o.attempts || []).length > 1;
+  prepend($('ops'), (s.operations || []).filter(retried).map(showOperation));
   lost += s.lost + s.operations_lost + (paused ? s.requests.length : 0);
   if (!paused) prepend($('requests'), s.requests.filter(wanted).map(showRequest));
   $('lost').textContent = lost ? `${lost.toLocaleString()} came too fast to be shown` : '';
