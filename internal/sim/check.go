@@ -59,7 +59,7 @@ func (w *world) collect() {
 	w.checkLogins(f.frames)
 	for i := range f.frames {
 		if slices.Contains(documentOps(), f.frames[i].Opcode) {
-			f.frames[i].Key = documentKey(f.frames[i].Key)
+			f.frames[i].Key = f.frames[i].Document
 		} else {
 			f.frames[i].Key = "" // that of HELLO names the client, by an id that is random
 		}

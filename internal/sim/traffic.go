@@ -48,7 +48,10 @@ func (w *wire) outgoing(b []byte) {
 			return
 		}
 		if slices.Contains(documentOps(), p.Opcode) {
-			s := &sent{same: identity{op: p.Opcode, key: documentKey(string(p.Key))}, at: time.Now(), over: w}
+			s := &sent{same: identity{op: p.Opcode, key: string(p.Key)}, at: time.Now(), over: w}
+			if !w.noPrefix.Load() {
+				s.same.key = documentKey(s.same.key)
+			}
 			s.cas = p.CAS != 0
 			if p.Opcode != memd.OpIncrement {
 				s.same.token = sentToken(&p)

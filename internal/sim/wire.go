@@ -21,8 +21,9 @@ type wire struct {
 	once sync.Once
 	addr string // of the node
 
-	secret *sniffer    // of a connection over TLS; nil without
-	flip   atomic.Bool // a bit of the next record that is sent flips on its way
+	secret   *sniffer    // of a connection over TLS; nil without
+	noPrefix atomic.Bool // keys have no prefix
+	flip     atomic.Bool // a bit of the next record that is sent flips on its way
 
 	buf  []byte // read and not handed out
 	mem  []byte
@@ -107,9 +108,25 @@ func (w *wire) handed(b []byte) {
 
 // packet takes a packet that the client has been handed.
 func (w *wire) packet(b []byte) {
+	if memd.Opcode(b[1]) == memd.OpHello {
+		w.features(b)
+	}
 	if s := w.incoming(binary.BigEndian.Uint32(b[12:])); s != nil {
 		w.answered(s, b)
 	}
+}
+
+// features notes whether keys have a prefix: not where HELLO does not grant collections.
+func (w *wire) features(b []byte) {
+	var p memd.Packet
+	if _, err := p.Parse(b, 0); err != nil {
+		return
+	}
+	granted := false
+	for v := p.Value; len(v) >= 2; v = v[2:] {
+		granted = granted || memd.Feature(binary.BigEndian.Uint16(v)) == memd.FeatureCollections
+	}
+	w.noPrefix.Store(!granted)
 }
 
 // frame gives the length of the packet or record that h, a whole header, begins; ok is false for anything else.
