@@ -89,7 +89,7 @@ func poorMaps() fault {
 		table, _ := m["vBucketServerMap"].(map[string]any)
 		rows, _ := table["vBucketMap"].([]any)
 		for i := range rows {
-			if row, ok := rows[i].([]any); ok && r.below(2) == 0 {
+			if row, ok := rows[i].([]any); ok && i > 0 && r.below(2) == 0 { // a map without any node is not to be used
 				row[0] = -1
 			}
 		}
