@@ -253,6 +253,15 @@ func (c *Cluster) canonical(svc Service, addr string) string {
 	return addr
 }
 
+// showsNothing reports whether a request that the client makes by itself over HTTP shows no password that the key-value
+// service is not shown, or whether the user has asked for HTTP. Otherwise an attacker who closes the port of the data
+// service, or names a page in a cluster map, would have the password sent in the clear.
+func (c *Cluster) showsNothing() bool {
+	cfg := &c.cfg
+	return cfg.preferHTTP || c.encrypted() || cfg.Auth.AllowPlain || cfg.Auth.Username == "" &&
+		cfg.Auth.Credentials == nil
+}
+
 // shows says why a node must not be sent the password, nil where it may, or where there is no password.
 func (c *Cluster) shows(addr string) error {
 	auth, t := &c.cfg.Auth, c.tls.Load()

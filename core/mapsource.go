@@ -112,22 +112,13 @@ func (s *mapSource) needed() bool {
 	case now.Connected && !now.Barren, len(cfg.Seeds.Hosts) == 0: // there is no other way
 		return true
 	}
-	return (now.Failed || now.Barren) && (now.Proven || s.showsNothing()) && len(s.addresses()) > 0
+	return (now.Failed || now.Barren) && (now.Proven || s.b.c.showsNothing()) && len(s.addresses()) > 0
 }
 
 // fallsBack reports whether maps are asked for over HTTP only because no node can be connected to.
 func (s *mapSource) fallsBack() bool {
 	cfg := &s.b.c.cfg
 	return cfg.Maps.Bootstrap == BootstrapBoth && len(cfg.Seeds.Hosts) > 0 && !s.b.router.Reach().Connected
-}
-
-// showsNothing reports whether a request over HTTP shows no password that the key-value service is not shown, or
-// whether the user has asked for HTTP. Otherwise an attacker who closes the port of the data service would have the
-// password sent in the clear.
-func (s *mapSource) showsNothing() bool {
-	cfg := &s.b.c.cfg
-	return cfg.preferHTTP || s.b.c.encrypted() || cfg.Auth.AllowPlain || cfg.Auth.Username == "" &&
-		cfg.Auth.Credentials == nil
 }
 
 // run gets maps while they are needed.

@@ -25,7 +25,8 @@ type AppTelemetryConfig struct {
 	Disabled bool
 	// Endpoint is where to tell instead, as in ws://host:port/path or wss://host:port/path, whatever the cluster says.
 	// It is sent Username and Password, if there are some, and never the cluster's. Otherwise a node is sent the
-	// cluster's credentials, as a request to a service is.
+	// cluster's credentials, which without TLS shows the password: then it is told only with Auth.AllowPlain, or where
+	// the connection string asks for HTTP.
 	Endpoint     string
 	Username     string
 	Password     Secret
@@ -198,7 +199,7 @@ const maxTelemetryPath = 1024
 // telemetryEndpoints are the nodes that the newest map says take reports, and that may be sent the credentials.
 func (c *Cluster) telemetryEndpoints() (all []telemetry.Endpoint) {
 	s, network := c.newestMap("")
-	if s == nil {
+	if s == nil || !c.showsNothing() {
 		return nil
 	}
 	for i := range s.Nodes {

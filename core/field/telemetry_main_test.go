@@ -37,6 +37,13 @@ func asked(t *testing.T, m *mock.Cluster) map[string]int64 {
 	return out
 }
 
+// telling is mocked for a client that may show its password without TLS.
+func telling(t *testing.T, m *mock.Cluster, change ...func(*core.Config)) (*core.Cluster, *spans) {
+	t.Helper()
+	allow := func(cfg *core.Config) { cfg.Auth.AllowPlain = true }
+	return mocked(t, m, append([]func(*core.Config){allow}, change...)...)
+}
+
 // counting waits until the clients that are connected count: one that answers a command does.
 func counting(t *testing.T, m *mock.Cluster) {
 	t.Helper()

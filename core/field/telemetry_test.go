@@ -26,7 +26,7 @@ import (
 func TestAClusterThatAsksIsTold_D158(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(2), mock.Virtual(), mock.AppTelemetry())
-		c, _ := mocked(t, m, func(cfg *core.Config) { cfg.Agent = `app/1.0 (a, "b" {c})` })
+		c, _ := telling(t, m, func(cfg *core.Config) { cfg.Agent = `app/1.0 (a, "b" {c})` })
 		connects(t, m, 1)
 		require.Equal(t, mock.DefaultUser, m.TelemetryClients()[0].User)
 		b := c.Bucket("default")
@@ -98,7 +98,7 @@ func TestAClusterThatAsksIsTold_D158(t *testing.T) {
 func TestTelemetryCountsAttempts_D158(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mock.Start(t, mock.Nodes(1), mock.Virtual(), mock.AppTelemetry())
-		c, _ := mocked(t, m)
+		c, _ := telling(t, m)
 		connects(t, m, 1)
 		b, get := c.Bucket("default"), kv.Get{Key: []byte("k")}
 		require.NoError(t, upsert(t, b))
@@ -152,13 +152,13 @@ func TestTelemetryFollowsTheCluster_D158(t *testing.T) {
 			{mock.Version("7.6"), mock.AppTelemetry()}, {mock.NodeVersion(1, "7.6"), mock.AppTelemetry()}, {},
 		} {
 			m := mock.Start(t, append(o, mock.Nodes(2), mock.Virtual())...)
-			_, _ = mocked(t, m)
+			_, _ = telling(t, m)
 			time.Sleep(10 * time.Second)
 			require.Empty(t, m.TelemetryClients())
 			require.NotContains(t, string(m.ConfigJSON("default")), "appTelemetryPath")
 		}
 		m := mock.Start(t, mock.Nodes(2), mock.Virtual())
-		c, _ := mocked(t, m)
+		c, _ := telling(t, m)
 		set := func(form string) int {
 			res, err := c.Do(t.Context(), &core.HTTPRequest{
 				Service: core.Management, Method: http.MethodPost, Path: "/settings/appTelemetry", Body: []byte(form),
@@ -209,7 +209,7 @@ func TestTelemetryOptions_D158(t *testing.T) {
 			cfg, err := core.ParseConnString(m.ConnString() + "?" + query)
 			require.NoError(t, err)
 			cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
-			cfg.Net.Dial = m.Dial
+			cfg.Auth.AllowPlain, cfg.Net.Dial = true, m.Dial
 			c, err := core.Open(t.Context(), cfg)
 			require.NoError(t, err)
 			require.NoError(t, c.Bucket("default").WaitReady(within(t, 5*time.Second)))
