@@ -110,6 +110,7 @@ func (c *controlled) client() *core.Cluster {
 	cfg, err := core.ParseConnString(c.mock.ConnString())
 	require.NoError(c.t, err)
 	cfg.Auth.Username, cfg.Auth.Password = mock.DefaultUser, core.NewSecret(mock.DefaultPassword)
+	cfg.Auth.AllowPlain = true // or nothing is reported without TLS
 	cluster, err := core.Open(c.t.Context(), cfg)
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, cluster.Close()) })
