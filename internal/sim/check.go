@@ -260,9 +260,10 @@ func (w *world) checkDials() {
 			end := at[i].Add(time.Second)
 			n, broken := 0, 0
 			for _, t := range at[i:] {
-				if t.Before(end) {
-					n++
+				if !t.Before(end) {
+					break
 				}
+				n++
 			}
 			for _, t := range w.disturbed {
 				if t.After(at[i].Add(-time.Second)) && t.Before(end) {
