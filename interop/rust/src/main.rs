@@ -138,7 +138,10 @@ impl Scenario {
                     if i == 20 {
                         control("/v1/nodes/2/failover", "")?;
                     }
-                    docs.upsert(format!("fail::{i}"), json!({"n": i}), None).await?;
+                    let id = format!("fail::{i}");
+                    if docs.upsert(id.clone(), json!({"n": i}), None).await.is_err() {
+                        docs.upsert(id, json!({"n": i}), None).await?; // it was in flight when its node left
+                    }
                 }
                 for i in 0..60 {
                     check(self.n(&format!("fail::{i}")).await? == i, "lost")?;
