@@ -20,7 +20,7 @@ import (
 var twins = map[string][]string{
 	"deadlines on the wire are not kept":             {"P1"},
 	"what is lost in flight is sent again":           {"P2"},
-	"what has left whole counts as unsent":           {"P2"},
+	"what has left whole counts as unsent":           {"P2", "P4"},
 	"nothing is in doubt":                            {"P4"},
 	"everything is in doubt":                         {"P4"},
 	"the canary is not sent":                         {"P9"},
