@@ -202,7 +202,7 @@ func (w *watch) Done(err error) {
 	now := time.Now()
 	w.close(out, err, now)
 	last, retries := w.ended, w.again
-	w.ended = w.ended[:0]
+	w.ended, w.again = w.ended[:0], nil // its turn to be sent again may come at the same time
 	out.Retries = max(out.Retries, w.retries)
 	w.mu.Unlock()
 	w.tell(last)
@@ -218,7 +218,7 @@ func (w *watch) Done(err error) {
 	w.of.op.EndAt(w.of.inner, now, out)
 	if !w.shared { // the memory may wait long for its next use
 		w.own.last = w.own.op.Last()
-		w.own.op, w.own.inner, w.own.attempts, w.again = observe.Operation{}, nil, nil, nil
+		w.own.op, w.own.inner, w.own.attempts = observe.Operation{}, nil, nil
 		clear(last)
 	}
 }

@@ -78,7 +78,7 @@ func newSniffer(keys *keyring) *sniffer {
 	}
 }
 
-// recordSize is how long the record is that b begins with; 0 when that is no record of TLS.
+// recordSize is how long the record is that b begins with; 0 for anything but a record of TLS.
 func recordSize(b []byte) int {
 	if b[0] < 20 || b[0] > 24 || b[1] != 3 {
 		return 0
