@@ -71,6 +71,7 @@ func (c *mockCmd) Run(a *app) error {
 		defer func() { _ = f.Close() }() // after the cluster, which writes it
 		opts = append(opts, mock.Journal(f))
 	}
+	defer limitGarbage()()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m, err := mock.New(opts...)

@@ -30,7 +30,7 @@ type Branch struct {
 
 // docCopy is what one node has of a vbucket.
 type docCopy struct {
-	docs     map[docID]doc
+	docs     map[docID]*doc
 	seqno    uint64            // newest in it
 	disk     map[docID]diskDoc // what is on disk, where a control command made it differ
 	arrivals []arrival         // when it got the newest of them, in order; only with slow disks
@@ -39,28 +39,43 @@ type docCopy struct {
 // unsent is a mutation on its way to the replicas.
 type unsent struct {
 	id  docID
-	d   doc
+	d   *doc
 	due time.Time
 }
 
 // clone is a copy for another node. Locks are a node's own and stay behind.
 func (c *docCopy) clone() *docCopy {
-	out := &docCopy{docs: make(map[docID]doc, len(c.docs)), seqno: c.seqno, arrivals: slices.Clone(c.arrivals)}
+	out := &docCopy{docs: make(map[docID]*doc, len(c.docs)), seqno: c.seqno, arrivals: slices.Clone(c.arrivals)}
 	for id, d := range c.docs {
-		d.locked = time.Time{}
+		if d.locked != 0 {
+			unlocked := *d
+			unlocked.locked = 0
+			d = &unlocked
+		}
 		out.docs[id] = d
 	}
 	return out
 }
 
-func (c *docCopy) put(id docID, d doc) {
+// get is a version that the caller may change.
+func (c *docCopy) get(id docID) (doc, bool) {
+	if d := c.docs[id]; d != nil {
+		return *d, true
+	}
+	return doc{}, false
+}
+
+// set replaces a version in this copy alone.
+func (c *docCopy) set(id docID, d doc) { c.docs[id] = &d }
+
+func (c *docCopy) put(id docID, d *doc) {
 	c.docs[id], c.seqno = d, d.seqno
 	delete(c.disk, id)
 }
 
 // put stores a mutation where it was executed, and on the other nodes of the vbucket: at once, or after the replicas'
 // lag. A durable one takes with it what is still unsent.
-func (s *Store) put(v *vbucketData, o *Op, id docID, d doc, now time.Time) {
+func (s *Store) put(v *vbucketData, o *Op, id docID, d *doc, now time.Time) {
 	v.copies[o.Node].put(id, d)
 	if v.slow {
 		v.copies[o.Node].arrived(d.seqno, now)

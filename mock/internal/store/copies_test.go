@@ -263,9 +263,9 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 	if d == nil {
 		switch {
 		case o.Opcode == memd.OpAdd, o.Opcode == memd.OpSet && o.CAS == 0:
-			return success, &modelDoc{value: string(o.Value), expires: absolute(o.Expiry, now)}
+			return success, &modelDoc{value: string(o.Value), expires: int64(absolute(o.Expiry, now))}
 		case o.Opcode == memd.OpIncrement:
-			return success, &modelDoc{value: fmt.Sprint(o.Initial), expires: absolute(o.Expiry, now)}
+			return success, &modelDoc{value: fmt.Sprint(o.Initial), expires: int64(absolute(o.Expiry, now))}
 		case o.Opcode == memd.OpAppend:
 			return notStored, nil
 		}
@@ -297,7 +297,7 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 	case memd.OpDelete:
 		return success, nil
 	case memd.OpTouch:
-		out.expires = absolute(o.Expiry, now)
+		out.expires = int64(absolute(o.Expiry, now))
 	case memd.OpAppend:
 		out.value += string(o.Value)
 	case memd.OpIncrement:
@@ -307,7 +307,7 @@ func (m storeModel) next(o *Op, now time.Time) (memd.Status, *modelDoc) {
 		}
 		out.value = fmt.Sprint(n + o.Delta)
 	default:
-		out.value, out.expires = string(o.Value), absolute(o.Expiry, now)
+		out.value, out.expires = string(o.Value), int64(absolute(o.Expiry, now))
 	}
 	return success, &out
 }

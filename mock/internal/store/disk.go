@@ -20,7 +20,7 @@ func (s *Store) Observe(vb uint16, node int, cid uint32, key string, now time.Ti
 	id := docID{cid, key}
 	_, persisted := s.Seqnos(vb, node, now)
 	held := s.vbs[vb].copies[node]
-	d, found := held.docs[id]
+	d, found := held.get(id)
 	disk, stored := held.onDisk(id, persisted)
 	onDisk := stored && disk.cas == d.cas
 	switch {
@@ -100,12 +100,12 @@ func (s *Store) ChangeCopies(vb uint16, nodes []int, key string, act Change, wit
 	v.deliver(now)
 	item := doc{cas: s.nextCAS(now), seqno: v.seqno}
 	if active := v.active(now); active != nil {
-		if d, ok := active.docs[id]; ok && d.live(now) {
+		if d, ok := active.get(id); ok && d.live(now) {
 			item = d
 		}
 	}
 	if with != nil {
-		item.value, item.datatype, item.xattrs, item.deleted = with.Value, ValueType(with.Value), nil, false
+		item.value, item.datatype, item.attrs, item.deleted = with.Value, ValueType(with.Value), nil, false
 		item.cas = with.CAS
 	}
 	for _, n := range nodes {
@@ -118,7 +118,7 @@ func (s *Store) ChangeCopies(vb uint16, nodes []int, key string, act Change, wit
 }
 
 func (c *docCopy) change(id docID, act Change, item doc) {
-	was, there := c.docs[id]
+	was, there := c.get(id)
 	on, known := c.disk[id]
 	if !known {
 		on = diskDoc{was, there && !was.deleted}
@@ -130,7 +130,7 @@ func (c *docCopy) change(id docID, act Change, item doc) {
 		on = diskDoc{}
 	}
 	if act&Cache != 0 {
-		c.docs[id] = item
+		c.set(id, item)
 	}
 	if act&Uncache != 0 {
 		delete(c.docs, id)
@@ -146,7 +146,7 @@ func (c *docCopy) onDisk(id docID, persisted uint64) (doc, bool) {
 	if on, ok := c.disk[id]; ok {
 		return on.d, on.there
 	}
-	d, ok := c.docs[id]
+	d, ok := c.get(id)
 	return d, ok && d.seqno <= persisted
 }
 
@@ -163,7 +163,7 @@ func (s *Store) MemoryAndDisk(vb uint16, node int, key string, now time.Time) (m
 		out.Datatype = d.types()
 		return &out
 	}
-	d, ok := held.docs[id]
+	d, ok := held.get(id)
 	on, stored := held.onDisk(id, persisted)
 	return describe(d, ok), describe(on, stored)
 }

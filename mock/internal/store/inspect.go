@@ -66,7 +66,7 @@ func (s *Store) Usage(now time.Time) (documents, bytes int) {
 func (d *doc) document(id docID, vb uint16, node int, now time.Time) Document {
 	return Document{
 		Node: node, VBucket: vb, Collection: id.cid, Key: id.key, Value: d.value, Flags: d.flags, Datatype: d.datatype,
-		Expiry: uint32(d.expiry), CAS: d.cas, Seqno: d.seqno, Locked: now.Before(d.locked),
+		Expiry: d.expiry, CAS: d.cas, Seqno: d.seqno, Locked: d.isLocked(now),
 	}
 }
 

@@ -27,9 +27,8 @@ type Meta struct {
 func (s *Store) applyMeta(o *Op, old doc, found, locked bool) (doc, memd.Status) {
 	m, removes := o.Meta, o.Opcode == memd.OpDelWithMeta
 	next := doc{
-		value: o.Value, datatype: o.Datatype, packed: o.Packed, xattrs: m.Xattrs, flags: m.Flags,
-		expiry: int64(m.Expiry),
-		rev:    m.Rev, cas: m.CAS, deleted: removes,
+		value: o.Value, datatype: o.Datatype, packed: o.Packed, attrs: m.Xattrs.kept(), flags: m.Flags,
+		expiry: m.Expiry, rev: m.Rev, cas: m.CAS, deleted: removes,
 	}
 	skip, there := m.Options&SkipConflict != 0, found && !old.deleted
 	switch {
@@ -66,5 +65,5 @@ func (d *doc) wins(here *doc, byTime bool) bool {
 		return order > 0
 	}
 	order = cmp.Or(order, cmp.Compare(d.expiry, here.expiry), cmp.Compare(d.flags, here.flags))
-	return order > 0 || order == 0 && len(d.xattrs) > 0 && len(here.xattrs) == 0
+	return order > 0 || order == 0 && d.attrs != nil && here.attrs == nil
 }

@@ -48,9 +48,10 @@ func (s *Store) mutate(o *Op, old doc, live, locked bool, now time.Time) (doc, R
 	var res Result
 	switch o.Opcode {
 	case memd.OpSet, memd.OpAdd, memd.OpReplace:
+		// The request's buffer has its key and extras too, and is of a larger size of the allocator.
 		next = doc{
-			value: o.Value, flags: o.Flags, datatype: o.Datatype, packed: o.Packed, expiry: o.expires(now),
-			xattrs: old.xattrs,
+			value: slices.Clone(o.Value), flags: o.Flags, datatype: o.Datatype, packed: o.Packed,
+			expiry: o.expires(now), attrs: old.attrs,
 		}
 		if o.PreserveTTL && live {
 			next.expiry = old.expiry

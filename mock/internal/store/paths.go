@@ -24,7 +24,7 @@ type target struct {
 func (s *Store) subdoc(o *Op, v *vbucketData, held *docCopy, now time.Time) Result {
 	id := docID{o.Collection, string(o.Key)}
 	t := &target{v: v, id: id, now: now}
-	t.old, t.found = held.docs[id]
+	t.old, t.found = held.get(id)
 	t.live = t.found && t.old.live(now)
 	if t.found && !t.live {
 		t.old = t.old.tombstone()
@@ -42,7 +42,7 @@ func (t *target) lookup(ps *subdoc.Request, cas uint64) Result {
 		return failure(memd.StatusKeyNotFound)
 	}
 	res := t.old.result(t.v)
-	if t.now.Before(t.old.locked) {
+	if t.old.isLocked(t.now) {
 		res.CAS = lockedCAS
 	}
 	if cas != 0 && cas != res.CAS {
@@ -96,7 +96,7 @@ func (t *target) look(s *subdoc.Spec) ([]byte, memd.Status) {
 
 func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
 	name := s.Attribute()
-	value := t.old.xattrs.Value(name)
+	value := t.old.xattrs().Value(name)
 	if strings.HasPrefix(name, "$") {
 		if value = t.old.virtual(name, t.v.history[0].UUID, t.now, !t.live); value == nil {
 			return nil, memd.StatusSubdocXattrUnknownVattr
@@ -117,7 +117,7 @@ func (t *target) lookAttribute(s *subdoc.Spec) ([]byte, memd.Status) {
 // there yet is made whatever CAS the request names.
 func (s *Store) subdocMutation(o *Op, t *target) Result {
 	ps := o.Paths
-	locked := t.live && t.now.Before(t.old.locked)
+	locked := t.live && t.old.isLocked(t.now)
 	switch {
 	case t.found && ps.Flags&subdoc.Add != 0:
 		return failure(memd.StatusKeyExists)
@@ -177,7 +177,7 @@ type work struct {
 func (t *target) change(ps *subdoc.Request, m *mutation) *work {
 	w := &work{}
 	if t.found {
-		w.body, w.datatype, w.xattrs = t.old.value, t.old.datatype, t.old.xattrs
+		w.body, w.datatype, w.xattrs = t.old.value, t.old.datatype, t.old.xattrs()
 	} else if ps.Flags&subdoc.CreateAsDeleted == 0 {
 		w.body = ps.EmptyBody()
 		w.datatype = ValueType(w.body)
@@ -263,7 +263,7 @@ func (w *work) takeBody(s *subdoc.Spec) memd.Status {
 // next is the document's version after the request.
 func (w *work) next(o *Op, t *target) (doc, memd.Status) {
 	flags := o.Paths.Flags
-	next := doc{value: w.body, datatype: w.datatype, xattrs: w.xattrs, expiry: o.expires(t.now)}
+	next := doc{value: w.body, datatype: w.datatype, attrs: w.xattrs.kept(), expiry: o.expires(t.now)}
 	if t.found {
 		next.flags = t.old.flags
 	}
@@ -275,7 +275,7 @@ func (w *work) next(o *Op, t *target) (doc, memd.Status) {
 	}
 	switch {
 	case w.removed:
-		next = doc{deleted: true, xattrs: w.xattrs.system()}
+		next = doc{deleted: true, attrs: w.xattrs.system().kept()}
 	case t.found && !t.live && flags&subdoc.Revive == 0, !t.found && flags&subdoc.CreateAsDeleted != 0:
 		next.deleted, next.expiry = true, 0
 		if len(next.value) > 0 {

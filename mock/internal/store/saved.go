@@ -9,7 +9,7 @@ import (
 type Saved struct{ vbs []savedVBucket }
 
 type savedVBucket struct {
-	docs    map[docID]doc
+	docs    map[docID]*doc
 	seqno   uint64
 	goneRev uint64
 }

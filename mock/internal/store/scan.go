@@ -23,7 +23,7 @@ const (
 // ScanItem is a document that a scan has found.
 type ScanItem struct {
 	key string
-	d   doc
+	d   *doc
 }
 
 // scanRequest is the value of RANGE_SCAN_CREATE.
@@ -191,14 +191,14 @@ func (it *ScanItem) Append(dst []byte, keysOnly, xattrs bool, compressed func([]
 	if keysOnly {
 		return append(memd.AppendLEB128(dst, uint32(len(it.key))), it.key...)
 	}
-	d := &it.d
+	d := it.d
 	dst = binary.BigEndian.AppendUint32(dst, d.flags)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(d.expiry))
+	dst = binary.BigEndian.AppendUint32(dst, d.expiry)
 	dst = binary.BigEndian.AppendUint64(dst, d.seqno)
 	dst = binary.BigEndian.AppendUint64(dst, d.cas)
 	value, dt := d.value, d.datatype
-	if xattrs && len(d.xattrs) > 0 {
-		value, dt = d.xattrs.Section(value), dt|memd.DatatypeXattr
+	if xattrs && d.attrs != nil {
+		value, dt = d.xattrs().Section(value), dt|memd.DatatypeXattr
 	}
 	value, dt = compressed(value, dt, d.packed)
 	dst = append(dst, byte(dt))

@@ -16,7 +16,7 @@ func FuzzPlanScan(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(p.from), maxScanTerm)
-		c := &docCopy{docs: map[docID]doc{
+		c := &docCopy{docs: map[docID]*doc{
 			{p.Collection, p.from}: {}, {p.Collection, "a"}: {},
 			{p.Collection + 1, "a"}: {},
 		}}

@@ -42,24 +42,33 @@ type docID struct {
 	key string
 }
 
-// doc is one version of a document. Its value is never changed in place.
+// doc is one version of a document. Neither it nor its value is changed in place once a copy has it, so the copies of a
+// vbucket share it. A million documents take a million of these: 80 bytes are a size of the allocator.
 type doc struct {
 	value    []byte
-	flags    uint32
-	expiry   int64 // unix seconds, 0 for none
+	attrs    *Xattrs // nil without any
 	cas      uint64
 	seqno    uint64
-	rev      uint64        // counts the document's versions, tombstones included
-	modified int64         // unix seconds
-	datatype memd.Datatype // JSON or nothing: what else there is of it is told by the fields below
+	rev      uint64 // counts the document's versions, tombstones included
+	locked   int64  // until when, in unix nanoseconds; 0 for no lock
+	expiry   uint32 // unix seconds, 0 for none
+	modified uint32 // unix seconds
+	flags    uint32
+	datatype memd.Datatype // JSON or nothing: what else there is of it is told by the fields around
 	packed   bool          // came compressed; the value here is not
-	xattrs   Xattrs
 	deleted  bool
-	locked   time.Time // until when
 }
 
 // lockedCAS stands for the CAS of a locked document, which only the holder of the lock knows.
 const lockedCAS = math.MaxUint64
+
+// xattrs are the version's extended attributes.
+func (d *doc) xattrs() Xattrs {
+	if d.attrs == nil {
+		return nil
+	}
+	return *d.attrs
+}
 
 // types are all datatype bits of the version.
 func (d *doc) types() memd.Datatype {
@@ -67,7 +76,7 @@ func (d *doc) types() memd.Datatype {
 	if d.packed {
 		dt |= memd.DatatypeSnappy
 	}
-	if len(d.xattrs) > 0 {
+	if d.attrs != nil {
 		dt |= memd.DatatypeXattr
 	}
 	return dt
@@ -79,14 +88,17 @@ func (d doc) tombstone() doc {
 		return d
 	}
 	d.value, d.datatype, d.packed, d.flags, d.expiry = nil, 0, false, 0, 0
-	d.xattrs, d.deleted, d.locked = d.xattrs.system(), true, time.Time{}
+	d.attrs, d.deleted, d.locked = d.xattrs().system().kept(), true, 0
 	return d
 }
 
 // live reports whether the version is of a document that exists.
 func (d *doc) live(now time.Time) bool {
-	return !d.deleted && (d.expiry == 0 || now.Unix() < d.expiry)
+	return !d.deleted && (d.expiry == 0 || now.Unix() < int64(d.expiry))
 }
+
+// isLocked reports whether a client holds a lock on the version.
+func (d *doc) isLocked(now time.Time) bool { return d.locked != 0 && now.UnixNano() < d.locked }
 
 // Op is an operation on one document, on the copy that node has.
 type Op struct {
@@ -150,7 +162,7 @@ func (s *Store) DropCollection(cid uint32) {
 		v := &s.vbs[i]
 		v.queue = slices.DeleteFunc(v.queue, func(e unsent) bool { return e.id.cid == cid })
 		for _, c := range v.copies {
-			maps.DeleteFunc(c.docs, func(id docID, _ doc) bool { return id.cid == cid })
+			maps.DeleteFunc(c.docs, func(id docID, _ *doc) bool { return id.cid == cid })
 		}
 	}
 }
@@ -162,17 +174,17 @@ func (s *Store) nextCAS(now time.Time) uint64 {
 }
 
 // absolute turns an expiry of the protocol into unix seconds: up to 30 days it counts from now.
-func absolute(expiry uint32, now time.Time) int64 {
+func absolute(expiry uint32, now time.Time) uint32 {
 	if expiry == 0 || expiry > 30*24*3600 {
-		return int64(expiry)
+		return expiry
 	}
-	return now.Unix() + int64(expiry)
+	return uint32(now.Unix()) + expiry
 }
 
 // expires is when a document expires that the request writes: as it wants, but not later than its collection lets.
-func (o *Op) expires(now time.Time) int64 {
+func (o *Op) expires(now time.Time) uint32 {
 	at := absolute(o.Expiry, now)
-	switch latest := now.Unix() + int64(o.MaxTTL); {
+	switch latest := uint32(now.Unix()) + uint32(o.MaxTTL); {
 	case o.MaxTTL < 0:
 		return 0
 	case o.MaxTTL > 0 && (at == 0 || at > latest):
@@ -185,14 +197,14 @@ func failure(st memd.Status) Result { return Result{Status: st} }
 
 // Types are all datatype bits of the document.
 func (r *Result) Types() memd.Datatype {
-	d := doc{datatype: r.Datatype, packed: r.Packed, xattrs: r.Xattrs}
+	d := doc{datatype: r.Datatype, packed: r.Packed, attrs: r.Xattrs.kept()}
 	return d.types()
 }
 
 func (d *doc) result(v *vbucketData) Result {
 	return Result{
 		CAS: d.cas, Flags: d.flags, Value: d.value, Datatype: d.datatype, UUID: v.history[0].UUID, Seqno: d.seqno,
-		Expiry: uint32(d.expiry), Deleted: d.deleted, Rev: d.rev, Packed: d.packed, Xattrs: d.xattrs,
+		Expiry: d.expiry, Deleted: d.deleted, Rev: d.rev, Packed: d.packed, Xattrs: d.xattrs(),
 	}
 }
 
@@ -208,9 +220,9 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		return s.subdoc(o, v, held, now)
 	}
 	id := docID{o.Collection, string(o.Key)}
-	old, found := held.docs[id]
+	old, found := held.get(id)
 	live := found && old.live(now)
-	locked := live && now.Before(old.locked)
+	locked := live && old.isLocked(now)
 	switch o.Opcode {
 	case memd.OpGet, memd.OpGetReplica, memd.OpGetEx, memd.OpGetExReplica:
 		if !live {
@@ -235,8 +247,8 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		if locked {
 			return failure(memd.StatusLocked)
 		}
-		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.Lock))
-		held.docs[id] = old // the lock is the node's own: replicas do not know of it
+		old.cas, old.locked = s.nextCAS(now), now.Add(lockTime(o.Lock)).UnixNano()
+		held.set(id, old) // the lock is the node's own: replicas do not know of it
 		return old.result(v)
 	case memd.OpUnlockKey:
 		switch {
@@ -247,8 +259,8 @@ func (s *Store) Apply(o *Op, now time.Time) Result {
 		case o.CAS != old.cas:
 			return failure(memd.StatusLocked)
 		}
-		old.locked = time.Time{}
-		held.docs[id] = old
+		old.locked = 0
+		held.set(id, old)
 		return Result{}
 	case memd.OpTouch, memd.OpGAT:
 		if live && !locked && o.expires(now) == old.expiry { // kv_engine, VBucket::processGetAndUpdateTtl
@@ -279,7 +291,7 @@ func (s *Store) commit(o *Op, v *vbucketData, id docID, old, next doc, now time.
 		before = 0
 	}
 	v.seqno++
-	next.seqno, next.modified, next.locked = v.seqno, now.Unix(), time.Time{}
+	next.seqno, next.modified, next.locked = v.seqno, uint32(now.Unix()), 0
 	if o.Meta == nil {
 		next.rev = 1 + cmp.Or(old.rev, v.goneRev)
 	}
@@ -289,7 +301,7 @@ func (s *Store) commit(o *Op, v *vbucketData, id docID, old, next doc, now time.
 	if next.cas == 0 {
 		next.cas = s.nextCAS(now)
 	}
-	s.put(v, o, id, next, now)
+	s.put(v, o, id, &next, now)
 	if !o.Unlogged {
 		s.record(o, before, next.cas, now)
 	}

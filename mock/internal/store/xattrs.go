@@ -28,6 +28,14 @@ type xattr struct {
 // changed in place.
 type Xattrs []xattr
 
+// kept are the attributes as a document has them.
+func (x Xattrs) kept() *Xattrs {
+	if len(x) == 0 {
+		return nil
+	}
+	return &x
+}
+
 // Without are the attributes but for one.
 func (x Xattrs) Without(name string) Xattrs { return x.with(name, nil) }
 
@@ -129,7 +137,7 @@ func (d *doc) virtual(name string, uuid uint64, now time.Time, deleted bool) []b
 	switch name {
 	case "$XTOC":
 		names := []string{}
-		for _, a := range d.xattrs {
+		for _, a := range d.xattrs() {
 			names = append(names, a.name)
 		}
 		v = names
@@ -174,8 +182,8 @@ func (d *doc) describe(uuid uint64, deleted bool) documentJSON {
 	}
 	return documentJSON{
 		CAS: hex64(d.cas), UUID: hex64(uuid), Seqno: hex64(d.seqno), RevID: strconv.FormatUint(d.rev, 10),
-		Expiry: d.expiry, Flags: d.flags, Bytes: len(d.value), Datatype: types, Deleted: deleted,
-		LastModified: strconv.FormatInt(d.modified, 10), CRC: crcText(d.value),
+		Expiry: int64(d.expiry), Flags: d.flags, Bytes: len(d.value), Datatype: types, Deleted: deleted,
+		LastModified: strconv.FormatInt(int64(d.modified), 10), CRC: crcText(d.value),
 	}
 }
 
