@@ -1,6 +1,10 @@
 package sqlpp
 
-import "strings"
+import (
+	"math"
+	"slices"
+	"strings"
+)
 
 // each binds the names of bindings to the elements of their arrays, in step, until yield returns false. It returns
 // MISSING or NULL for an array that is not one, and otherwise true.
@@ -219,6 +223,39 @@ func (r *run) fold(name string, values []any) any {
 		return nil
 	case name == "SUM":
 		return sum
+	case name == "AVG" || name == "MEAN":
+		return arithmetic("/", sum, int64(numbers))
 	}
-	return arithmetic("/", sum, int64(numbers))
+	return spread(name, slices.DeleteFunc(slices.Clone(values), func(v any) bool { return !isNumber(v) }))
+}
+
+// spread computes MEDIAN, and the variances and deviations of numbers: those of samples are NULL for a single number.
+func spread(name string, numbers []any) any {
+	xs := make([]float64, len(numbers))
+	mean := 0.0
+	for i, v := range numbers {
+		xs[i] = float(v)
+		mean += xs[i] / float64(len(xs))
+	}
+	n := float64(len(xs))
+	if name == "MEDIAN" {
+		slices.Sort(xs)
+		return number((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
+	}
+	squares := 0.0
+	for _, x := range xs {
+		squares += (x - mean) * (x - mean)
+	}
+	switch pop := strings.HasSuffix(name, "_POP"); {
+	case len(xs) == 1 && strings.HasSuffix(name, "_SAMP"):
+		return nil
+	case len(xs) == 1:
+		return int64(0)
+	case !pop:
+		n--
+	}
+	if strings.HasPrefix(name, "STDDEV") {
+		return number(math.Sqrt(squares / n))
+	}
+	return number(squares / n)
 }

@@ -1,8 +1,10 @@
 package sqlpp
 
 import (
+	"iter"
 	"maps"
 	"math"
+	"slices"
 )
 
 // function is one function of the language. Unless it sees them, arguments that are MISSING or NULL make its value.
@@ -18,7 +20,8 @@ const anyNumber = 1 << 10
 var functions = func() map[string]function {
 	all := map[string]function{}
 	for _, group := range []map[string]function{
-		conditionals, typeFunctions, textFunctions, numberFunctions, arrayFunctions, objectFunctions, otherFunctions,
+		conditionals, typeFunctions, textFunctions, moreText, numberFunctions, moreNumbers, arrayFunctions, moreLists,
+		objectFunctions, moreObjects, jsonFunctions, timeFunctions, otherFunctions,
 	} {
 		maps.Copy(all, group)
 	}
@@ -40,10 +43,32 @@ var functions = func() map[string]function {
 var otherNames = map[string]string{
 	"COALESCE": "IFMISSINGORNULL", "NVL": "IFMISSINGORNULL", "TOSTRING": "TO_STRING", "TOSTR": "TO_STRING",
 	"TO_STR": "TO_STRING", "TONUMBER": "TO_NUMBER", "TONUM": "TO_NUMBER", "TO_NUM": "TO_NUMBER",
-	"TOBOOLEAN": "TO_BOOLEAN", "TOARRAY": "TO_ARRAY", "TYPENAME": "TYPE", "ISARRAY": "IS_ARRAY", "ISATOM": "IS_ATOM",
-	"ISBOOLEAN": "IS_BOOLEAN", "ISNUMBER": "IS_NUMBER", "ISOBJECT": "IS_OBJECT", "ISSTRING": "IS_STRING",
-	"SUBSTRING": "SUBSTR", "CEILING": "CEIL", "POW": "POWER", "RAND": "RANDOM", "JSON_ENCODE": "ENCODE_JSON",
-	"JSON_DECODE": "DECODE_JSON", "POS": "POSITION", "POSITION0": "POSITION", "SUBSTR0": "SUBSTR",
+	"TOBOOLEAN": "TO_BOOLEAN", "TOBOOL": "TO_BOOLEAN", "TO_BOOL": "TO_BOOLEAN", "TOARRAY": "TO_ARRAY",
+	"TOATOM": "TO_ATOM", "TOOBJECT": "TO_OBJECT", "TOOBJ": "TO_OBJECT", "TO_OBJ": "TO_OBJECT", "TYPENAME": "TYPE",
+	"TYPE_NAME": "TYPE", "ISARRAY": "IS_ARRAY", "ISATOM": "IS_ATOM", "ISBOOLEAN": "IS_BOOLEAN", "ISBOOL": "IS_BOOLEAN",
+	"IS_BOOL": "IS_BOOLEAN", "ISNUMBER": "IS_NUMBER", "ISNUM": "IS_NUMBER", "IS_NUM": "IS_NUMBER",
+	"ISOBJECT": "IS_OBJECT", "ISOBJ": "IS_OBJECT", "IS_OBJ": "IS_OBJECT", "ISSTRING": "IS_STRING",
+	"ISSTR": "IS_STRING", "IS_STR": "IS_STRING", "IF_MISSING": "IFMISSING", "IF_NULL": "IFNULL",
+	"IF_MISSING_OR_NULL": "IFMISSINGORNULL", "MISSING_IF": "MISSINGIF", "NULL_IF": "NULLIF",
+	"IF_INF": "IFINF", "IF_NAN": "IFNAN", "IF_NAN_OR_INF": "IFNANORINF", "NAN_IF": "NANIF",
+	"POSINF_IF": "POSINFIF", "NEGINF_IF": "NEGINFIF", "INF": "POSINF", "POS_INF": "POSINF", "NEG_INF": "NEGINF",
+	"DEG": "DEGREES", "RAD": "RADIANS", "ROUND_EVEN": "ROUND", "ISBITSET": "BITTEST",
+	"CEILING": "CEIL", "POW": "POWER", "RAND": "RANDOM",
+	"JSON_ENCODE": "ENCODE_JSON", "JSON_DECODE": "DECODE_JSON", "BASE64": "BASE64_ENCODE",
+	"ENCODE_BASE64": "BASE64_ENCODE", "DECODE_BASE64": "BASE64_DECODE",
+	"SUBSTRING": "SUBSTR", "SUBSTR0": "SUBSTR", "MB_SUBSTR0": "MB_SUBSTR", "POS": "POSITION", "POSITION0": "POSITION",
+	"POS0": "POSITION", "POS1": "POSITION1", "MB_POS": "MB_POSITION", "MB_POS0": "MB_POSITION",
+	"MB_POSITION0": "MB_POSITION", "MB_POS1": "MB_POSITION1", "HAS_TOKEN": "CONTAINS_TOKEN",
+	"REGEX_LIKE": "REGEXP_LIKE", "REGEX_CONTAINS": "REGEXP_CONTAINS", "CONTAINS_REGEX": "REGEXP_CONTAINS",
+	"CONTAINS_REGEXP": "REGEXP_CONTAINS", "REGEX_REPLACE": "REGEXP_REPLACE", "REGEX_POSITION": "REGEXP_POSITION",
+	"REGEXP_POSITION0": "REGEXP_POSITION", "REGEX_POSITION0": "REGEXP_POSITION", "REGEXP_POS": "REGEXP_POSITION",
+	"REGEX_POS": "REGEXP_POSITION", "REGEXP_POS0": "REGEXP_POSITION", "REGEX_POS0": "REGEXP_POSITION",
+	"REGEX_POSITION1": "REGEXP_POSITION1", "REGEXP_POS1": "REGEXP_POSITION1", "REGEX_POS1": "REGEXP_POSITION1",
+	"ARRAY_ADD": "ARRAY_PUT", "ARRAY_UPSERT": "ARRAY_PUT", "ARRAY_POS": "ARRAY_POSITION",
+	"ARRAY_SYMDIFF1": "ARRAY_SYMDIFF", "OBJECT_OUTER_PAIRS": "OBJECT_PAIRS", "OBJECT_OUTERPAIRS": "OBJECT_PAIRS",
+	"OBJECT_INNER_PAIRS": "OBJECT_PAIRS", "OBJECT_INNERPAIRS": "OBJECT_PAIRS", "OBJECT_OUTER_VALUES": "OBJECT_VALUES",
+	"OBJECT_OUTERVALUES": "OBJECT_VALUES", "OBJECT_INNER_VALUES": "OBJECT_VALUES",
+	"OBJECT_INNERVALUES": "OBJECT_VALUES",
 }
 
 // mathematics are functions of one number.
@@ -218,20 +243,7 @@ var otherFunctions = map[string]function{
 	"UUID":        {0, 0, false, func(r *run, _ []any) any { return r.UUID() }},
 	"VERSION":     {0, 0, false, func(*run, []any) any { return "mock" }},
 	"MIN_VERSION": {0, 0, false, func(*run, []any) any { return "mock" }},
-	"NOW_STR":     {0, 1, true, nowText},
-	"CLOCK_STR":   {0, 1, true, nowText},
-	"NOW_UTC":     {0, 1, true, nowText},
-	"CLOCK_UTC":   {0, 1, true, nowText},
-	"NOW_MILLIS":  {0, 0, false, nowMillis}, "CLOCK_MILLIS": {0, 0, false, nowMillis},
-	"MILLIS_TO_STR": {1, 2, false, func(_ *run, args []any) any {
-		if !isNumber(args[0]) {
-			return nil
-		}
-		return timeText(float(args[0]))
-	}},
-	"STR_TO_MILLIS": {1, 1, false, func(_ *run, args []any) any { return textTime(args[0]) }},
-	"MILLIS":        {1, 1, false, func(_ *run, args []any) any { return textTime(args[0]) }},
-	"ENCODE_JSON":   {1, 1, true, func(r *run, args []any) any { return r.encode(args[0]) }},
+	"ENCODE_JSON": {1, 1, true, func(r *run, args []any) any { return r.encode(args[0]) }},
 	"DECODE_JSON": {1, 1, false, func(_ *run, args []any) any {
 		s, ok := args[0].(string)
 		v, valid := Decode([]byte(s))
@@ -241,4 +253,18 @@ var otherFunctions = map[string]function{
 		return v
 	}},
 	"ENCODED_SIZE": {1, 1, false, func(r *run, args []any) any { return int64(len(r.encode(args[0]))) }},
+}
+
+// Functions are the names of all functions and aggregates that there are, in order.
+func Functions() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for _, all := range []iter.Seq[string]{maps.Keys(functions), maps.Keys(aggregates)} {
+			for name := range all {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+		_ = yield("META")
+	})
 }

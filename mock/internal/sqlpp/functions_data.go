@@ -43,10 +43,6 @@ var arrayFunctions = map[string]function{
 	"ARRAY_POSITION": list(2, 2, func(r *run, a, args []any) any {
 		return int64(slices.IndexFunc(a, func(v any) bool { return r.equal(v, args[0]) }))
 	}),
-	"ARRAY_APPEND": list(2, anyNumber, func(r *run, a, args []any) any {
-		r.allocate(16 * len(a))
-		return r.made(slices.Concat(a, args))
-	}),
 	"ARRAY_CONCAT": list(2, anyNumber, func(r *run, a, args []any) any {
 		out := slices.Clone(a)
 		for _, x := range args {
@@ -61,13 +57,6 @@ var arrayFunctions = map[string]function{
 		}
 		return r.made(out)
 	}),
-	"ARRAY_PREPEND": {2, anyNumber, false, func(r *run, args []any) any {
-		a, ok := args[len(args)-1].([]any)
-		if !ok || !r.allocate(16*len(a)) {
-			return nil
-		}
-		return r.made(slices.Concat(args[:len(args)-1], a))
-	}},
 	"ARRAY_DISTINCT": list(1, 1, func(r *run, a, _ []any) any {
 		seen := map[string]bool{}
 		out := []any{}

@@ -1,10 +1,8 @@
 package sqlpp
 
 import (
-	"math"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -124,86 +122,69 @@ func title(s string) string {
 // substring is a part of a text from a position, which counts from base, or from the end when it is negative.
 func substring(args []any, base int64) any {
 	s, ok := args[0].(string)
-	at, whole := integer(args[1])
-	if !ok || !whole {
+	from, to, inside := cut(int64(len(s)), args, base)
+	if !ok || !inside {
 		return nil
 	}
-	size := int64(len(s))
+	return s[from:to]
+}
+
+// cut are the ends of the part that the arguments of substring name of so many bytes or characters; false for a
+// position that is outside of them.
+func cut(size int64, args []any, base int64) (from, to int64, ok bool) {
+	at, whole := integer(args[1])
 	if at < 0 {
 		at += size
 	} else {
 		at = max(at-base, 0)
 	}
-	if at < 0 || at > size {
-		return nil
+	if !whole || at < 0 || at >= size {
+		return 0, 0, false
 	}
-	end := size
+	to = size
 	if len(args) > 2 {
 		n, whole := integer(args[2])
 		if !whole || n < 0 {
-			return nil
+			return 0, 0, false
 		}
-		end = min(size, at+min(n, size))
+		to = min(size, at+min(n, size))
 	}
-	return s[at:end]
+	return at, to, true
 }
 
 const maxPattern = 1000
 
+// cache keeps what a statement has made and may need again.
+func (r *run) cache(key string, v any) {
+	if r.cached == nil {
+		r.cached = map[string]any{}
+	}
+	r.cached[key] = v
+}
+
+// expression is a regular expression, nil for a pattern that cannot be read.
+func (r *run) expression(pattern string) *regexp.Regexp {
+	re, known := r.cached[pattern].(*regexp.Regexp)
+	if known || len(pattern) > maxPattern {
+		return re
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil || !r.spend(10*len(pattern)) {
+		return nil
+	}
+	r.cache(pattern, re)
+	r.allocate(100 * len(pattern))
+	return re
+}
+
 // matches looks for a regular expression in a text; NULL for a pattern that cannot be read.
 func (r *run) matches(s, pattern string) any {
-	re, known := r.cached[pattern].(*regexp.Regexp)
-	if !known {
-		var err error
-		if len(pattern) > maxPattern {
-			return nil
-		}
-		if re, err = regexp.Compile(pattern); err != nil || !r.spend(10*len(pattern)) {
-			return nil
-		}
-		if r.cached == nil {
-			r.cached = map[string]any{}
-		}
-		r.cached[pattern] = re
-		r.allocate(100 * len(pattern))
+	re := r.expression(pattern)
+	if re == nil {
+		return nil
 	}
 	if !r.spend(len(s) * (len(pattern) + 1) / 64) {
 		return missing
 	}
 	return re.MatchString(s)
-}
-
-const timeFormat = "2006-01-02T15:04:05.999Z07:00"
-
-func nowText(r *run, _ []any) any { return r.Now.UTC().Format(timeFormat) }
-
-func nowMillis(r *run, _ []any) any { return r.Now.UnixMilli() }
-
-// timeText is a time of so many milliseconds; NULL for one that no text stands for.
-func timeText(millis float64) any {
-	if math.Abs(millis) > 1e15 || math.IsNaN(millis) {
-		return nil
-	}
-	t := time.UnixMilli(int64(millis)).UTC()
-	if t.Year() < 0 || t.Year() > 9999 {
-		return nil
-	}
-	return t.Format(timeFormat)
-}
-
-// textTime is the milliseconds of a time; NULL for a text that stands for none.
-func textTime(v any) any {
-	s, ok := v.(string)
-	if !ok {
-		return nil
-	}
-	for _, layout := range []string{
-		time.RFC3339Nano, "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999Z07:00", "2006-01-02 15:04:05.999",
-		"2006-01-02",
-	} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UnixMilli()
-		}
-	}
-	return nil
 }

@@ -114,13 +114,14 @@ func startsOperand(t token) bool {
 // aggregates are the functions of groups that the interpreter knows.
 var aggregates = map[string]bool{
 	"COUNT": true, "COUNTN": true, "SUM": true, "AVG": true, "MEAN": true, "MIN": true, "MAX": true, "ARRAY_AGG": true,
+	"MEDIAN": true, "STDDEV": true, "STDDEV_POP": true, "STDDEV_SAMP": true, "VARIANCE": true, "VAR_POP": true,
+	"VAR_SAMP": true, "VARIANCE_POP": true, "VARIANCE_SAMP": true,
 }
 
 // otherAggregates are those that it does not know.
 var otherAggregates = map[string]bool{
-	"MEDIAN": true, "STDDEV": true, "STDDEV_POP": true, "STDDEV_SAMP": true, "VARIANCE": true, "VAR_POP": true,
-	"VAR_SAMP": true, "VARIANCE_POP": true, "VARIANCE_SAMP": true, "CORR": true, "ROW_NUMBER": true, "RANK": true,
-	"DENSE_RANK": true, "LAG": true, "LEAD": true, "NTILE": true, "FIRST_VALUE": true, "LAST_VALUE": true,
+	"ROW_NUMBER": true, "RANK": true, "DENSE_RANK": true, "PERCENT_RANK": true, "CUME_DIST": true, "LAG": true,
+	"LEAD": true, "NTILE": true, "FIRST_VALUE": true, "LAST_VALUE": true, "NTH_VALUE": true, "RATIO_TO_REPORT": true,
 }
 
 func isAggregate(e *expr) bool { return e.op == opCall && aggregates[e.name] }

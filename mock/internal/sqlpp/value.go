@@ -216,12 +216,18 @@ func (r *run) appendJSON(b []byte, v any) []byte {
 		return strconv.AppendBool(b, v)
 	case int64:
 		return strconv.AppendInt(b, v, 10)
-	case float64, string:
-		text, err := json.Marshal(v)
-		if err != nil {
-			return append(b, "null"...)
+	case float64:
+		switch { // JSON has no such numbers, and the server writes texts for them
+		case math.IsNaN(v):
+			return append(b, `"NaN"`...)
+		case math.IsInf(v, 1):
+			return append(b, `"+Infinity"`...)
+		case math.IsInf(v, -1):
+			return append(b, `"-Infinity"`...)
 		}
-		return append(b, text...)
+		return appendMarshaled(b, v)
+	case string:
+		return appendMarshaled(b, v)
 	case []any:
 		b = append(b, '[')
 		for i, x := range v {
@@ -248,6 +254,14 @@ func (r *run) appendJSON(b []byte, v any) []byte {
 		return append(b, '}')
 	}
 	return append(b, "null"...)
+}
+
+func appendMarshaled(b []byte, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return append(b, "null"...)
+	}
+	return append(b, text...)
 }
 
 func quote(s string) string {
