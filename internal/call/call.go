@@ -15,7 +15,6 @@ type Route struct {
 	Hash         uint32 // of the key; taken once, because the key is lent
 	CollectionID uint32
 	Opaque       uint32
-	Began        int64  // the attempt, in nanoseconds since the home's base
 	Map          uint32 // the number, among those that the dispatcher has had, of the cluster map that the way is of
 	VBucket      uint16
 	Prefixed     bool   // keys on the connection have their collection's id before them
@@ -52,6 +51,7 @@ type Slow struct {
 	watcher Watcher // is told what becomes of the call, when the call is observed; kept for its memory otherwise
 	// that attempts without success were metered: read units in the upper half, write units below
 	units atomic.Uint64
+	began atomic.Int64 // as Begin and Spend say; 0 before
 	// What earlier attempts have taken, and their servers of that, in nanoseconds.
 	spent, last, served, lastServed atomic.Int64
 }

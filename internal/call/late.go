@@ -24,7 +24,7 @@ type Late struct {
 // Late gives those facts. A call that is not its caller's any more must have ended.
 func (c *Call) Late() Late {
 	l := Late{
-		Operation: c.Name(), Started: c.Started, Began: c.Route.Began, Deadline: c.Deadline, Opaque: c.Route.Opaque,
+		Operation: c.Name(), Started: c.Started, Began: c.Began(), Deadline: c.Deadline, Opaque: c.Route.Opaque,
 		Via: c.via, Server: c.Res.duration, Durable: c.Req.Durability != 0,
 	}
 	if s := c.slow.Load(); s != nil {
@@ -37,13 +37,28 @@ func (c *Call) Late() Late {
 // Spend notes that an attempt which was sent is over now, and how long the server has worked on it.
 func (c *Call) Spend(now int64, server time.Duration) {
 	s := c.Slow()
-	took := now - c.Route.Began
+	took := now - c.Began()
 	s.spent.Add(took)
 	s.last.Store(took)
 	s.served.Add(int64(server))
 	s.lastServed.Store(int64(server))
-	c.Route.Began = -1
+	s.began.Store(-1)
 }
+
+// Began is when the attempt that is out began, in nanoseconds since the home's base; -1 when none is. The first begins
+// with the call.
+func (c *Call) Began() int64 {
+	if s := c.slow.Load(); s != nil {
+		if at := s.began.Load(); at != 0 {
+			return at
+		}
+	}
+	return c.Started
+}
+
+// Begin says when an attempt begins that was not sent when the call started. The call may end at the same time, and its
+// report be written, so the instant is not in Route.
+func (c *Call) Begin(now int64) { c.Slow().began.Store(now) }
 
 // Reporter is an Owner that reports calls which have taken long.
 type Reporter interface {

@@ -42,12 +42,14 @@ func (d document) value() []byte {
 }
 
 func (w *worker) run() {
-	sleep(context.Background(), between(w.r, 0, min(w.sc.pause, time.Second)))
+	time.Sleep(between(w.r, 0, min(w.sc.pause, time.Second)))
 	for !w.stopped.Load() {
 		w.one()
-		if d := between(w.r, 0, w.sc.pause); d > 0 {
-			t := time.NewTimer(d)
-			<-t.C
+		t := time.NewTimer(between(w.r, 0, w.sc.pause))
+		select {
+		case <-t.C:
+		case <-w.closed:
+			t.Stop()
 		}
 	}
 }
@@ -84,7 +86,7 @@ func (w *worker) one() {
 		a.read()
 	case k < 9 && len(w.docs) > 1:
 		a.readMany()
-	case k < 10:
+	case k < 10 && w.sc.workers <= batchWorkers:
 		a.writeMany()
 	case k < 12 && len(w.docs) == keptDocuments:
 		a.remove()
@@ -97,16 +99,16 @@ func (w *worker) one() {
 	}
 }
 
-// recklessWorkers is how many may have calls that retry at once whatever happens: each of those is retried a thousand
-// times a second, so that ten thousand would be all that the process does.
-const recklessWorkers = 100
+// batchWorkers is how many may write batches, and have calls that retry at once whatever happens: each of those is
+// retried a thousand times a second. With ten thousand workers that would be all that the process does.
+const batchWorkers = 100
 
 // strategy is one that a program could have: of ours, or one that retries at once whatever happens.
 func (w *worker) strategy(calm bool) retry.Strategy {
 	switch n := w.r.IntN(6); {
 	case calm || n < 3:
 		return nil
-	case n < 5 || w.sc.workers > recklessWorkers:
+	case n < 5 || w.sc.workers > batchWorkers:
 		return retry.BestEffort{}
 	}
 	return retry.Func(func(context.Context, *retry.Request, retry.Reason) retry.Action { return retry.After(0) })

@@ -42,7 +42,7 @@ const (
 const (
 	deadlineSlack = 50 * time.Millisecond
 	threadSlack   = 500 * time.Millisecond // on several processors: see doc.go
-	hops          = 2                      // goroutines that run until a caller has its outcome
+	hops          = 4                      // goroutines that run until a caller has its outcome: see doc.go
 	closeLimit    = 2 * time.Second
 	leftLimit     = 3 * time.Second // until what Close has ended is gone
 	calmTimeout   = 5 * time.Second
@@ -62,8 +62,9 @@ type client struct {
 	opened      []atomic.Pointer[opened]
 	storm       atomic.Pointer[storm]
 	stopped     atomic.Bool
-	several     bool         // processors
-	calmed      atomic.Int64 // when there were no faults any more, in ns
+	closed      chan struct{} // is closed when all clients are: workers do not pause any more
+	several     bool          // processors
+	calmed      atomic.Int64  // when there were no faults any more, in ns
 	calls       atomic.Int64
 	busy        atomic.Int64
 	mu          sync.Mutex
@@ -81,7 +82,10 @@ type opened struct {
 // Client is a client's process: it makes calls until it is told to end, and tells how they ended.
 func Client(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
-	c := &client{to: newWire(out), watch: newWatch(), outcomes: map[outcome]int{}, faults: map[string]int{}}
+	c := &client{
+		to: newWire(out), watch: newWatch(), outcomes: map[outcome]int{}, faults: map[string]int{},
+		closed: make(chan struct{}),
+	}
 	if !lines.Scan() {
 		return fmt.Errorf("a client without options: %w", io.ErrUnexpectedEOF)
 	}
@@ -239,6 +243,7 @@ func (c *client) end() {
 	}
 	wg.Wait()
 	c.stopped.Store(true)
+	close(c.closed)
 	c.worker.Wait()
 }
 

@@ -23,9 +23,10 @@
 //	P16  the log has no error, and the process does not die
 //
 // Real time is not the client's alone: a process that the machine does not run cannot keep a deadline. The client
-// process has a goroutine that does nothing but sleep and look how late it wakes (see watch). A call may be late by
-// twice what that goroutine was late by meanwhile, because two goroutines have to be run, one after the other: the one
-// that ends the call, and the caller's. Calls that are late only so are counted apart. That goroutine sees every pause
+// process has a goroutine that does nothing but sleep, wait for its turn, and look how late that comes (see watch). A
+// call may be late by four times what that goroutine was late by meanwhile, because four goroutines have to be run, one
+// after the other: the one that notices the end of a context, the one that ends the call, the one that runs its
+// callback, and the caller's. Calls that are late only so are counted apart. That goroutine sees every pause
 // of a process with one processor (GOMAXPROCS=1), which every other pair of rounds has. With several processors the
 // system may take one thread away and not the others: only the goroutine that ran on it is late then, which no other
 // one sees. There 500 ms are allowed instead of 50 ms.

@@ -36,8 +36,8 @@ const (
 	faultsShare = 45 // percent of a round in which there are faults
 	calmPart    = 3 * time.Second
 	calmGrace   = 1500 * time.Millisecond
-	startLimit  = 3 * time.Minute // how long a client process may take to be ready
-	endLimit    = 20 * time.Second
+	startLimit  = 3 * time.Minute  // how long a client process may take to be ready
+	endLimit    = 90 * time.Second // more than neverLimit: what never ends is found by its caller first
 	leastRound  = 5 * time.Second
 )
 

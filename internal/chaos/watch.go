@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -11,8 +12,8 @@ const (
 	watchKeeps = 1 << 14 // stalls
 )
 
-// watch knows when this process was not run in time: its goroutine sleeps, and looks how late it wakes. It has no lock:
-// one that ten thousand callers want would hold it up itself.
+// watch knows when this process was not run in time: its goroutine sleeps, and looks how late its turn comes. It has no
+// lock: one that ten thousand callers want would hold it up itself.
 type watch struct {
 	due    atomic.Int64 // ns: when the goroutine is to wake next
 	count  atomic.Int64 // of stalls
@@ -38,6 +39,7 @@ func (w *watch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+			runtime.Gosched() // a timer's goroutine is run before others: now it waits for its turn as they do
 			w.woke(time.Now())
 		}
 	}

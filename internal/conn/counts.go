@@ -39,7 +39,7 @@ func (c *Conn) countAnswer(call *call.Call) {
 	if c.reader.now == 0 { // once for each read: the bounds of the histograms are milliseconds apart
 		c.reader.now = c.deadlines.now()
 	}
-	c.counts.Answered(k, time.Duration(c.reader.now-call.Route.Began))
+	c.counts.Answered(k, time.Duration(c.reader.now-call.Began()))
 }
 
 // unwanted handles an answer whose call has ended although its slot was still taken.

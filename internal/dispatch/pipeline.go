@@ -222,7 +222,7 @@ func (p *pipeline) Room(cn *conn.Conn) {
 		if c.Ended() {
 			continue
 		}
-		c.Route.Began = p.r.now()
+		c.Begin(p.r.now())
 		if err := cn.Submit(c); errors.Is(err, conn.ErrFull) {
 			p.mu.Lock()
 			p.waiting.back(c)

@@ -197,7 +197,7 @@ func (r *Router) Dispatch(c *call.Call) {
 
 // admit gives the call its deadline, its policy, its observer and the hash of its key: what no attempt changes.
 func (r *Router) admit(c *call.Call, now int64) {
-	c.Started, c.Route.Began = now, now
+	c.Started = now
 	c.Bind(&r.home)
 	limit := c.Req.Timeout
 	durable := c.Req.Durability != memd.DurabilityNone
@@ -241,7 +241,7 @@ func (r *Router) Redispatch(c *call.Call) {
 // renew prepares a call for its next attempt: it gives the server of a durable write a part of the time that is left.
 func (r *Router) renew(c *call.Call) {
 	c.Again()
-	c.Route.Began = r.now()
+	c.Begin(r.now())
 	if c.Req.Durability != memd.DurabilityNone {
 		c.Req.Own().DurabilityMS = serverTime(time.Duration(c.Deadline - r.now()))
 	}

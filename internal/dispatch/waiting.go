@@ -102,7 +102,7 @@ func (w *room) release(calls []*call.Call, since uint64, cause error) {
 		switch {
 		case c.Ended():
 		case cause == nil:
-			c.Route.Began = w.r.now()
+			c.Begin(w.r.now())
 			w.door.pass(c)
 			c.Taken()
 		default:
